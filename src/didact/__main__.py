@@ -1,0 +1,5 @@
+"""python -m didact."""
+
+from didact.cli.main import run
+
+run()

@@ -1,0 +1,29 @@
+"""The catalogue, loaded when a verb needs it."""
+
+import click
+
+from didact.errors import UsageError, pick
+from didact.registry import RECIPES, Recipe
+
+
+def catalogue() -> dict[str, Recipe]:
+    """All recipes; importing them is what registers them."""
+    import didact.recipes  # noqa: F401
+
+    return RECIPES
+
+
+def chosen(name: str) -> Recipe:
+    return pick("recipe", name, catalogue())
+
+
+def first_word(verb: str, words: tuple[str, ...]) -> str:
+    """The recipe's name, which comes first; help where it is asked for."""
+    if words and words[0] in ("-h", "--help"):
+        click.echo(f"Usage: didact {verb} RECIPE [--option value …]\n\n`didact {verb} RECIPE --help` lists a recipe's options. Recipes:\n")
+        for recipe in catalogue().values():
+            click.echo(f"  {recipe.name:<22} {recipe.summary}")
+        raise click.exceptions.Exit(0)
+    if not words or words[0].startswith("-"):
+        raise UsageError(f"didact {verb} expects a recipe's name first; `didact list` shows them")
+    return words[0]

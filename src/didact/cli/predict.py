@@ -1,0 +1,38 @@
+"""didact predict RUN INPUT…"""
+
+from typing import Any
+
+import click
+
+from didact.cli.words import AS_JSON, answer, number
+
+
+@click.command("predict")
+@click.argument("run")
+@click.argument("inputs", nargs=-1, required=True)
+@click.option("--passes", type=click.IntRange(0), default=0, help="Keep dropout on and ask so often: adds the spread of the answers.")
+@click.option("--draws", type=click.IntRange(0), default=0, help="Random answers from the predicted distribution, for each input.")
+@click.option("--runs", default="runs", help="Folder in which short names of runs are looked up.")
+@AS_JSON
+def command(run: str, inputs: tuple[str, ...], passes: int, draws: int, runs: str, as_json: bool) -> None:
+    """Use a run's model on new inputs: image files, a CSV, one row written a=1,b=2, or a text."""
+    from didact.cli.catalogue import catalogue
+    from didact.run import Run
+    from didact.train.use import predict
+
+    catalogue()
+    found = predict(Run.open(run, runs), inputs, passes=passes, draws=draws)
+    answer(found, as_json, lambda: click.echo("\n".join(map(line, found))))
+
+
+def line(row: dict[str, Any]) -> str:
+    """One prediction as people read it."""
+    words = []
+    for name, value in row.items():
+        if name == "input":
+            words.append(f"{value}:")
+        elif isinstance(value, dict):
+            words.append("(" + ", ".join(f"{k} {v:.3f}" for k, v in value.items()) + ")")
+        else:
+            words.append(f"{name} {number(value) if isinstance(value, float) else value}")
+    return "  ".join(words)

@@ -1,0 +1,117 @@
+"""What a person sees while a run trains: the plan, a bar, the result. All of it on stderr."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+
+from didact.cli.words import duration, number, show_cell, size
+
+
+class Screen:
+    """Listens to a training and shows it; on a terminal with a bar that moves, elsewhere with a line an evaluation."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True, highlight=False)
+        self.bar: Progress | None = None
+        self.estimated = False
+
+    def __call__(self, event: str, facts: dict[str, Any]) -> None:
+        getattr(self, f"on_{event}", lambda _: None)(facts)
+
+    def on_start(self, facts: dict[str, Any]) -> None:
+        data, health, layers, plan = facts["data"], facts["health"], facts["layers"], facts["plan"]
+        say = self.console.print
+        say(f"[bold]{facts['recipe']}[/] on [bold]{escape(data['name'])}[/] ({data['kind']}, {data['task']})")
+        for line in describe_health(health):
+            say(f"  {escape(line)}")
+        for line in facts.get("notes", ()):
+            say(f"  {escape(line)}")
+        say(layer_table(layers))
+        say(f"  {layers['total']:,} parameters, {layers['trainable']:,} trainable, {layers['tied']:,} tied")
+        say(f"  device {facts['device']}, precision {facts['precision']}, seed {facts['settings']['seed']}")
+        passes = plan["total"] / plan["epoch"]
+        say(f"  {plan['total']:,} steps of {plan['batch']} examples ({passes:.3g} epochs); run: {escape(facts['run'])}")
+        if "resumed" in facts:
+            say(f"  resumed after step {facts['resumed']:,}")
+
+    def on_step(self, facts: dict[str, Any]) -> None:
+        self.estimate(facts)
+        if not self.console.is_terminal:
+            return
+        if self.bar is None:
+            columns = (BarColumn(24), TextColumn("{task.percentage:3.0f}%"), TextColumn("{task.fields[facts]}"))
+            self.bar = Progress(*columns, console=self.console, transient=True)
+            self.bar.start()
+            self.task = self.bar.add_task("train", total=facts["total"], facts="")
+        self.bar.update(self.task, completed=facts["step"], facts=one_line(facts))
+
+    def on_evaluate(self, facts: dict[str, Any]) -> None:
+        self.on_step(facts)
+        mark = "[green]best[/]" if facts["best"] else ""
+        shown = {"loss": facts["scores"]["loss"], facts["watch"]: facts["scores"][facts["watch"]]}
+        scores = "  ".join(f"{name} {number(value)}" for name, value in shown.items())
+        losses = "  ".join(f"{name} {number(value)}" for name, value in facts["loss"].items())
+        self.console.print(f"  epoch {facts['epoch']:>5.4g}   train {losses}   validation {scores}  {mark}")
+
+    def estimate(self, facts: dict[str, Any]) -> None:
+        """Once, when a few steps have been timed."""
+        if not self.estimated:
+            self.estimated = True
+            self.console.print(f"  expected: {duration(facts['seconds_left'])} more, {size(facts['memory'])} of memory")
+
+    def on_note(self, facts: dict[str, Any]) -> None:
+        self.console.print(f"  {escape(facts['text'])}")
+
+    def on_finish(self, facts: dict[str, Any]) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = None
+
+
+def one_line(facts: dict[str, Any]) -> str:
+    losses = " ".join(f"{name} {number(value)}" for name, value in facts["loss"].items())
+    watched = facts["validation"].get(facts["watch"])
+    metric = f"{facts['watch']} {number(watched)}  " if watched is not None else ""
+    return f"{losses}  {metric}lr {facts['lr']:.2g}  {facts['rows_per_second']:,.0f}/s  {duration(facts['seconds_left'])} left"
+
+
+def describe_health(health: dict[str, Any]) -> list[str]:
+    """The data in a few lines: splits, classes, what was inferred and what looks unhealthy."""
+    splits = ", ".join(f"{rows:,} {name}" for name, rows in health["splits"].items())
+    lines = [f"{splits}; each input {'×'.join(map(str, health['shape']))}"]
+    if health.get("classes"):
+        counts = health["classes"]
+        shown = ", ".join(f"{name} {count}" for name, count in list(counts.items())[:10]) + (", …" if len(counts) > 10 else "")
+        lines.append(f"{len(counts)} classes (training examples): {shown}")
+    return lines + list(health["notes"])
+
+
+def layer_table(layers: dict[str, Any]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2), show_edge=False)
+    for name, justify in (("  layer", "left"), ("", "left"), ("output", "left"), ("parameters", "right")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for row in layers["rows"]:
+        shape = "×".join(map(str, row["shape"])) if row["shape"] is not None else ""
+        table.add_row(f"  {row['name']}", row["layer"], shape, f"{row['parameters']:,}" if row["parameters"] else "")
+    return table
+
+
+class Lines:
+    """A sweep on stderr: one line for each cell that begins and ends."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True, highlight=False)
+
+    def __call__(self, event: str, facts: dict[str, Any]) -> None:
+        if event == "cell":
+            self.console.print(f"{facts['number']}/{facts['of']}  {escape(show_cell(facts['cell']))}  seed {facts['seed']}", end="  ")
+
+    def row(self, row: dict[str, Any]) -> None:
+        watch = row["watch"][0]
+        self.console.print(f"test {watch} {number(row['test'][watch])}  ({duration(row['seconds'])})")

@@ -1,0 +1,53 @@
+"""didact sweep RECIPE axis=value,value …"""
+
+from typing import Any
+
+import click
+
+from didact.cli.words import answer, number, parse
+
+
+@click.command("sweep", context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def command(words: tuple[str, ...]) -> None:
+    """Train a recipe over a grid: `didact sweep mlp lr=1e-4,1e-3 dropout=0,0.3 --data wine --seeds 3`."""
+    from didact import report
+    from didact.cli.catalogue import chosen, first_word
+    from didact.cli.progress import Lines
+    from didact.options import Option, Range
+    from didact.train.session import known_options
+    from didact.train.sweep import cells, choose_metric, read_axes, sweep
+
+    recipe = chosen(first_word("sweep", words))
+    axes = read_axes(recipe, [w for w in words[1:] if "=" in w and not w.startswith("-")])
+    rest = [w for w in words[1:] if not ("=" in w and not w.startswith("-"))]
+    own = {
+        "seeds": Option("seeds", int, 1, "how many seeds each cell is trained under", range=Range(1)),
+        "metric": Option("metric", str, None, "metric of the table (what the recipe watches if not given)", optional=True),
+    }
+    about = f"{command.help}\n\nAxes of {recipe.name} by itself: {dict(recipe.grid) or 'none'}"
+    given, as_json = parse(f"didact sweep {recipe.name} axis=value,value…", known_options(recipe) | own, rest, about=about)
+    metric, seeds = given.pop("metric", None), given.pop("seeds", 1)
+    screen = Lines()
+    folder, rows = sweep(recipe, axes, seeds=seeds, tell=screen, done=screen.row, **given)
+    metric = choose_metric(rows, metric)
+    table = cells(rows, metric)
+    page = report.sweep_page(f"{recipe.name}: {metric}", axes, rows, metric, folder / "report.html")
+    answer({"recipe": recipe.name, "axes": axes, "metric": metric, "table": table, "runs": rows, "report": str(page)}, as_json,
+           lambda: show(table, metric, str(page)))
+
+
+def show(table: list[dict[str, Any]], metric: str, page: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from didact.options import written
+
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2))
+    for name in table[0]:
+        drawn.add_column(name, justify="right")
+    for row in table:
+        drawn.add_row(*[number(v) if isinstance(v, float) and k in (metric, "spread", "seconds") else "" if v is None else written(v)
+                        for k, v in row.items()])
+    Console(highlight=False).print(drawn)
+    click.echo(f"report {page}")

@@ -1,0 +1,79 @@
+"""From a recipe's options to a command line, and from answers to what is printed."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import click
+
+from didact.options import Option, written
+
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="The answer as JSON, alone on stdout.")
+
+
+class Typed(click.ParamType[Any]):
+    """An option's own type: its text is read where the option is defined."""
+
+    def __init__(self, option: Option):
+        self.option, self.name = option, option.describe
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return self.option.describe
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return self.option.parse(value) if isinstance(value, str) else value
+
+
+def flags(options: Iterable[Option]) -> list[click.Parameter]:
+    """Every option as the command line writes it. Not given means not in the answer: defaults stay where they are."""
+    found: list[click.Parameter] = []
+    for o in options:
+        shown = "" if o.default is None else f"  [default: {o.shown or 'none'}]"
+        if o.kind is bool:
+            found.append(click.Option([f"--{o.flag}/--no-{o.flag}", o.name], is_flag=True, default=None, help=o.help + shown))
+        else:
+            found.append(click.Option([f"--{o.flag}", o.name], type=Typed(o), default=None, help=o.help + shown))
+    return found
+
+
+def parse(name: str, options: Mapping[str, Option], words: list[str], *, about: str) -> tuple[dict[str, Any], bool]:
+    """What was set on the command line, by option name, and whether JSON is asked for. `--help` prints and ends."""
+    as_json = click.Option(["--json", "as_json"], is_flag=True, help="The answer as JSON, alone on stdout.")
+    helping = {"help_option_names": ["-h", "--help"]}
+    command = click.Command(name, params=[*flags(options.values()), as_json], help=about, context_settings=helping)
+    context = command.make_context(name, words)
+    values = {key: value for key, value in context.params.items() if value is not None}
+    return values, bool(values.pop("as_json", False))
+
+
+def answer(value: Any, as_json: bool, show: Callable[[], None]) -> None:
+    """The answer: as JSON alone on stdout, or as `show` prints it."""
+    if as_json:
+        click.echo(json.dumps(value, ensure_ascii=False, default=str))
+    else:
+        show()
+
+
+def number(value: float) -> str:
+    """A metric as people read it."""
+    return f"{value:.4f}" if 1e-3 <= abs(value) < 1e4 or value == 0 else f"{value:.3g}"
+
+
+def duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def size(count: float) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit in ("bytes", "KiB") else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def show_cell(cell: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={written(value)}" for name, value in cell.items())

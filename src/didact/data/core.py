@@ -1,0 +1,149 @@
+"""Data: three splits of examples and what they are. The same word for a built-in set, a public one and one's own files.
+
+A batch is an index operation on tensors that live on the device. `gather` picks the stored rows, `decode` makes of them
+what the network reads (bytes become numbers in [0, 1], word lists become counts): stored small, widened batch by batch.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any, Protocol, Self
+
+import torch
+from torch import Tensor
+
+Batch = dict[str, Tensor]  # named columns of equal length: "x" the input, "y" the target, "row" the example's number
+Decode = Callable[[Tensor], Tensor]
+
+SPLITS = ("train", "validation", "test")
+
+
+class Split(Protocol):
+    """What the loop needs of a split, resident or streamed."""
+
+    def __len__(self) -> int: ...
+
+    def batches(self, chunks: Sequence[Tensor]) -> Iterator[Batch]:
+        """The stored rows of each chunk of row numbers, in order, on the split's device."""
+
+    def decode(self, stored: Batch) -> Batch:
+        """Stored rows -> what the objective reads. Fixed shapes, no host synchronisation: it may be captured."""
+
+    def to(self, device: torch.device) -> "Split": ...
+
+
+@dataclass(frozen=True)
+class Resident:
+    """A split whose columns are tensors on the device."""
+
+    columns: Mapping[str, Tensor]
+    decoders: Mapping[str, Decode] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def gather(self, index: Tensor) -> Batch:
+        stored = {name: column.index_select(0, index) for name, column in self.columns.items()}
+        return {**stored, "row": index}
+
+    def batches(self, chunks: Sequence[Tensor]) -> Iterator[Batch]:
+        whole = torch.cat(list(chunks)).to(self.device)  # one transfer, not one a batch
+        return map(self.gather, whole.split([len(chunk) for chunk in chunks]))
+
+    @property
+    def device(self) -> torch.device:
+        return next(iter(self.columns.values())).device
+
+    def decode(self, stored: Batch) -> Batch:
+        return {name: self.decoders[name](v) if name in self.decoders else v for name, v in stored.items()}
+
+    def to(self, device: torch.device) -> Self:
+        return replace(self, columns={name: column.to(device) for name, column in self.columns.items()})
+
+    def pick(self, index: Tensor) -> Self:
+        """The split made of these rows; a row may be taken more than once."""
+        return replace(self, columns={name: column[index] for name, column in self.columns.items()})
+
+    def batch(self, index: Tensor) -> Batch:
+        """Decoded rows, for looking at a few."""
+        return self.decode(self.gather(index))
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A split whose size is known and whose examples are not at hand: a run rebuilt from its folder alone."""
+
+    rows: int
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def batches(self, chunks: Sequence[Tensor]) -> Iterator[Batch]:
+        raise LookupError("the examples of this split are not at hand")
+
+    def decode(self, stored: Batch) -> Batch:
+        return stored
+
+    def to(self, device: torch.device) -> Self:
+        return self
+
+
+def unit(x: Tensor) -> Tensor:
+    """Bytes 0 … 255 -> numbers 0 … 1."""
+    return x.float().div_(255)
+
+
+class Encoder(Protocol):
+    """How a person's inputs become stored columns; saved in the run, so that `predict` reads new ones the same way."""
+
+    @property
+    def decoders(self) -> Mapping[str, Decode]:
+        """How its stored columns are widened, batch by batch."""
+
+    def read(self, inputs: Sequence[str]) -> tuple[list[str], Batch]:
+        """A name for each example and the columns (without targets), from file names, rows or texts."""
+
+    def spec(self) -> dict[str, Any]:
+        """What rebuilds it, as JSON."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Three splits and what they are."""
+
+    name: str
+    kind: str                               # table, images, text, …
+    task: str                               # regression, binary, multiclass, multilabel, none
+    shape: tuple[int, ...]                  # of one decoded input: (features,) or (channels, height, width)
+    train: Split
+    validation: Split
+    test: Split
+    labels: tuple[str, ...] = ()            # names of the classes
+    names: tuple[str, ...] = ()             # names of the features of a table, the words of a text
+    mean: Tensor = field(default_factory=lambda: torch.zeros(1))  # of the training inputs, broadcasting over `shape`
+    std: Tensor = field(default_factory=lambda: torch.ones(1))
+    target_mean: float = 0.0                # of the training targets, for regression
+    target_std: float = 1.0
+    target: str = "y"                       # what the target is called
+    encoder: Encoder | None = None
+    source: Mapping[str, Any] = field(default_factory=dict)   # what loads it again: name or path and options
+    indices: Mapping[str, Tensor] = field(default_factory=dict)  # of each split, in the source's numbering
+    counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # examples of each class, by split
+    notes: tuple[str, ...] = ()             # what was inferred and what looks unhealthy, told before the first step
+    fingerprint: str = ""
+
+    @property
+    def features(self) -> int:
+        """Numbers in one input."""
+        return prod(self.shape)
+
+    @property
+    def classes(self) -> int:
+        return len(self.labels)
+
+    def split(self, name: str) -> Split:
+        return {"train": self.train, "validation": self.validation, "test": self.test}[name]
+
+    def to(self, device: torch.device) -> "Data":
+        train, validation, test = (self.split(name).to(device) for name in SPLITS)
+        return replace(self, train=train, validation=validation, test=test)

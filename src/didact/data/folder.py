@@ -1,0 +1,248 @@
+"""A person's own images: a folder with one subfolder for each class, or with train/ and test/ that hold such."""
+
+import os
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from didact.data.assemble import CLASSIFICATION, assemble
+from didact.data.core import Batch, Data, Decode, unit
+from didact.data.health import listed
+from didact.data.splitting import three_way
+from didact.data.stream import Streamed, resident_limit
+from didact.errors import UsageError
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+LARGEST = 64        # side to which images are brought when none is asked for
+PARTS = {"train": "train", "training": "train", "val": "validation", "valid": "validation", "validation": "validation",
+         "test": "test", "testing": "test"}
+GREY = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "F")
+
+
+@dataclass(frozen=True)
+class ImageEncoder:
+    """Image files -> (channels, height, width) bytes: turned upright, on white where transparent, resized."""
+
+    shape: tuple[int, int, int]
+
+    @property
+    def decoders(self) -> Mapping[str, Decode]:
+        return {"x": unit}
+
+    def open(self, path: str | Path) -> Tensor:
+        from PIL import Image, ImageOps
+
+        channels, height, width = self.shape
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")                     # metadata that is a little broken
+                with Image.open(path) as opened:
+                    opened.draft(None, (2 * width, 2 * height))     # a large JPEG is decoded small, yet large enough
+                    image = flat(ImageOps.exif_transpose(opened)).convert("L" if channels == 1 else "RGB")
+                if image.size != (width, height):
+                    image = image.resize((width, height), Image.Resampling.BILINEAR)
+        except Exception as error:                                  # decoders raise anything on damaged files
+            raise unreadable(path, error) from None
+        x = torch.from_numpy(np.array(image, dtype=np.uint8))
+        return x[None] if channels == 1 else x.permute(2, 0, 1).contiguous()
+
+    def read(self, inputs: Sequence[str]) -> tuple[list[str], Batch]:
+        """Image files, or folders of them."""
+        files: list[str] = []
+        for given in inputs:
+            if os.path.isdir(given):
+                inside, _ = images(Path(given))
+                if not inside:
+                    raise UsageError(f"the folder {given} holds no image ({', '.join(SUFFIXES)})")
+                files += inside
+            else:
+                files.append(given)
+        return files, {"x": torch.stack([self.open(file) for file in files])}
+
+    def spec(self) -> dict[str, Any]:
+        return {"kind": "images", "shape": list(self.shape)}
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> "ImageEncoder":
+        channels, height, width = spec["shape"]
+        return cls((channels, height, width))
+
+
+def flat(image: Any) -> Any:
+    """Without transparency, and with 8 bits: a plain conversion would show hidden colours and clip 16 bits to white."""
+    from PIL import Image
+
+    if image.mode.startswith("I"):
+        return Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))
+    if image.mode in ("LA", "La", "RGBA", "RGBa", "PA") or "transparency" in image.info:
+        image = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return image
+
+
+def unreadable(path: str | Path, error: Exception) -> UsageError:
+    """The error that names the image and says what is the matter with it."""
+    if not os.path.exists(path):
+        return UsageError(f"no image at {path}")
+    if os.path.isfile(path) and os.path.getsize(path) == 0:
+        return UsageError(f"the image {path} is empty (0 bytes): replace or delete it")
+    why = str(error).split("\n")[0] or type(error).__name__
+    return UsageError(f"the image {path} cannot be read ({why}): replace or delete it")
+
+
+def images(folder: Path) -> tuple[list[str], int]:
+    """The image files below a folder, sorted, and how many other files lie there; hidden ones do not count."""
+    found, others = [], 0
+    for where, folders, files in os.walk(folder):
+        folders[:] = sorted(f for f in folders if not f.startswith("."))
+        for file in sorted(f for f in files if not f.startswith(".")):
+            if file.lower().endswith(SUFFIXES):
+                found.append(os.path.join(where, file))
+            else:
+                others += 1
+    return found, others
+
+
+def subfolders(folder: Path) -> list[Path]:
+    """The folders inside, sorted; hidden ones do not count."""
+    try:
+        return sorted(f for f in folder.iterdir() if f.is_dir() and not f.name.startswith("."))
+    except OSError as error:
+        raise UsageError(f"cannot read the folder {folder}: {error.strerror}") from None
+
+
+@dataclass(frozen=True)
+class Found:
+    """What lies in the folder: image i is of class y[i] and, where the folder says so, of split part[i]."""
+
+    files: tuple[str, ...]
+    y: Tensor
+    part: tuple[str, ...]
+    labels: tuple[str, ...]
+    others: int
+
+
+def scan(root: Path) -> Found:
+    """Walk root/class/image, or root/train/class/image, root/test/class/image."""
+    below = subfolders(root)
+    tops = [(PARTS[f.name.lower()], f) for f in below if f.name.lower() in PARTS]
+    if "train" not in {part for part, _ in tops}:
+        tops = [("", root)]                                         # then val or test is the name of a class
+    folders = [(part, folder) for part, top in tops for folder in subfolders(top)]
+    if not folders:
+        loose, _ = images(root)
+        raise UsageError(
+            f"{root} holds {len(loose)} images but no class folders: expected {root}/<class>/<image>.png or .jpg"
+        )
+    labels = sorted({folder.name for _, folder in folders})
+    if len(labels) < 2:
+        raise UsageError(f"{root} holds only one class folder, {labels[0]!r}: at least two can be told apart")
+    files: list[str] = []
+    y: list[int] = []
+    parts: list[str] = []
+    others = 0
+    for part, folder in folders:
+        inside, rest = images(folder)
+        if not inside:
+            raise UsageError(f"the class folder {folder} holds no image ({', '.join(SUFFIXES)}): add some or delete it")
+        files += inside
+        y += [labels.index(folder.name)] * len(inside)
+        parts += [part] * len(inside)
+        others += rest
+    return Found(tuple(files), torch.tensor(y), tuple(parts), tuple(labels), others)
+
+
+def measure(files: Sequence[str]) -> tuple[Counter[tuple[int, int]], bool]:
+    """How many images have which size, and whether all are grey: read from the files' heads."""
+    from PIL import Image
+
+    sizes: Counter[tuple[int, int]] = Counter()
+    grey = True
+    for file in files:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                with Image.open(file) as image:
+                    sizes[image.size] += 1
+                    grey = grey and image.mode in GREY
+        except Exception as error:
+            raise unreadable(file, error) from None
+    return sizes, grey
+
+
+def divided(found: Found, seed: int) -> dict[str, Tensor] | None:
+    """The split that the folders name; the part that has no folder of its own is cut from train/."""
+    rows = {part: torch.tensor([i for i, p in enumerate(found.part) if p == part]) for part in set(found.part)}
+    if "" in rows:
+        return None
+    train = rows["train"]
+    lacking = [part for part in ("validation", "test") if part not in rows]
+    if lacking:
+        share = 0.15 if len(lacking) == 2 else 0.1
+        cut = three_way(
+            len(train), found.y[train], seed=seed,
+            fractions=(share if "validation" in lacking else 0.0, share if "test" in lacking else 0.0),
+        )
+        rows |= {part: train[cut[part]] for part in ("train", *lacking)}
+    return rows
+
+
+def load(
+    root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None
+) -> Data:
+    """A folder of images as Data: in memory where it fits, else read while learning."""
+    if size is not None and size < 1:
+        raise UsageError(f"--size expects a side of at least 1 pixel, got {size}")
+    found = scan(root)
+    sizes, grey = measure(found.files)
+    side = size or min(LARGEST, max(sizes.most_common(1)[0][0]))
+    encoder = ImageEncoder((1 if grey else 3, side, side))
+    notes = describe(found, sizes, encoder)
+    small = {"y": found.y}
+    nbytes = len(found.files) * encoder.shape[0] * side * side
+    if nbytes > resident_limit():
+        workers = min(8, os.cpu_count() or 1)
+        columns: Batch | Streamed = Streamed(found.files, encoder.open, small, encoder.decoders, workers)
+        notes.append(f"{nbytes / 2**30:.2g} GiB of images are read while learning, by {workers} processes")
+    else:
+        columns = {"x": decoded(found.files, encoder), **small}
+    task = CLASSIFICATION[len(found.labels) > 2]
+    return assemble(
+        root.resolve().name, "images", columns, task=task, labels=found.labels, target="class", encoder=encoder,
+        indices=indices or divided(found, seed), seed=seed, notes=notes,
+    )
+
+
+def decoded(files: Sequence[str], encoder: ImageEncoder) -> Tensor:
+    """All images as bytes; decoders leave Python's lock, so threads help."""
+    x = torch.empty(len(files), *encoder.shape, dtype=torch.uint8)
+    with ThreadPoolExecutor() as pool:
+        for i, image in enumerate(pool.map(encoder.open, files)):
+            x[i] = image
+    return x
+
+
+def describe(found: Found, sizes: Counter[tuple[int, int]], encoder: ImageEncoder) -> list[str]:
+    """What was found and inferred."""
+    channels, height, width = encoder.shape
+    notes = [f"{len(found.files):,} images of {len(found.labels)} classes: {listed(found.labels)}"]
+    kind = "grey" if channels == 1 else "in colour"
+    if set(sizes) != {(width, height)}:
+        (w, h), _ = sizes.most_common(1)[0]
+        various = f"{len(sizes)} sizes, mostly {w}×{h}" if len(sizes) > 1 else f"{w}×{h}"
+        notes.append(f"images of {various} are resized to {width}×{height}, {kind}")
+    else:
+        notes.append(f"images of {width}×{height}, {kind}")
+    if found.part[0]:
+        notes.append(f"split by the folders {', '.join(sorted(set(found.part)))}; what is not there is cut from train")
+    if found.others:
+        notes.append(f"{found.others} files that are no images were passed over")
+    return notes

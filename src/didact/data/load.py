@@ -1,0 +1,97 @@
+"""Data by the word that a person types: a known name, a table, a table of texts, a folder of images."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from didact.data import folder, table, text
+from didact.data.assemble import rearrange
+from didact.data.core import SPLITS, Data
+from didact.data.fetch import SOURCES, Source
+from didact.errors import UsageError, nearest, pick
+
+
+def sources() -> dict[str, Source]:
+    """All known names; importing their modules is what registers them."""
+    from didact.data import builtin, made, public  # noqa: F401
+
+    return SOURCES
+
+
+def load(
+    what: str, *, target: str | None = None, text: str | None = None, size: int | None = None, seed: int = 0
+) -> Data:
+    """Three splits of a known set or of one's own files; `source` holds what `reload` needs."""
+    known = sources()
+    if what in known:
+        forbid(f"{what!r} is a known set", target=target, text=text, size=size)
+        data = known[what].load(seed)
+        return remember(data, {"name": what, "seed": seed})
+    options: dict[str, Any] = {"target": target, "text": text, "size": size, "seed": seed}
+    data = from_path(what, known, **options)
+    kept = options if data.kind == "images" else {**options, "target": data.target}
+    return remember(data, {"path": os.path.abspath(os.path.expanduser(what)), **kept})
+
+
+def remember(data: Data, source: Mapping[str, Any]) -> Data:
+    """The data with what loads them again, and what tells whether they are still the same."""
+    return replace(data, source={**source, "fingerprint": data.fingerprint})
+
+
+def from_path(
+    what: str,
+    known: Mapping[str, Any],
+    *,
+    target: str | None,
+    text: str | None,
+    size: int | None,
+    seed: int,
+    indices: Mapping[str, Tensor] | None = None,
+) -> Data:
+    """One's own files, by what they are."""
+    where = os.path.expanduser(what)
+    path = Path(where)
+    if os.path.isdir(where):
+        forbid(f"{what} is a folder of images", target=target, text=text)
+        return folder.load(path, size=size, seed=seed, indices=indices)
+    if not os.path.exists(where):
+        if os.sep in what or path.suffix:
+            raise UsageError(f"no data at {what}: there is no such file or folder")
+        raise UsageError(f"no data set, file or folder named {what!r}; {nearest(what, known)}")
+    if not table.is_table(what):
+        raise UsageError(f"{what} is neither a table (.csv, .tsv, .gz, .xz) nor a folder of images; save it as CSV")
+    forbid(f"{what} is a table", size=size)
+    if text is not None:
+        return text_load(path, text=text, target=target, seed=seed, indices=indices)
+    return table.load(path, target=target, seed=seed, indices=indices)
+
+
+text_load = text.load  # `text` names a column above
+
+
+def forbid(why: str, **options: Any) -> None:
+    """An option that would be passed over in silence is a mistake."""
+    for name, value in options.items():
+        if value is not None:
+            raise UsageError(f"--{name} does not apply: {why}, got --{name} {value}")
+
+
+def reload(source: Mapping[str, Any], indices: Mapping[str, Tensor]) -> Data:
+    """The data of a run again, in the split that the run kept; refused where the examples are no longer the same."""
+    known = sources()
+    if "name" in source:
+        data: Data = pick("data set", source["name"], known).load(source["seed"])
+    else:
+        options = {name: source[name] for name in ("target", "text", "size", "seed")}
+        data = from_path(source["path"], known, **options, indices=indices)
+    if data.fingerprint != source["fingerprint"]:
+        where = source.get("path", source.get("name"))
+        raise UsageError(f"{where} has changed since the run split it: put the old data back, or train anew")
+    if any(not torch.equal(data.indices[part], indices[part]) for part in SPLITS):
+        data = rearrange(data, indices)
+    return replace(data, source=dict(source))

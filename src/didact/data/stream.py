@@ -1,0 +1,97 @@
+"""A split that does not fit: its files are read while the network learns, behind the contract of a resident one."""
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from didact.data.core import Batch, Decode
+from didact.errors import UsageError
+
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """A split of which only the small columns are in memory; `x` is read file by file, by `workers` processes."""
+
+    files: tuple[str, ...]
+    read: Callable[[str], Tensor]          # one file -> its stored input; pickled where workers are spawned
+    columns: Mapping[str, Tensor] = field(default_factory=dict)
+    decoders: Mapping[str, Decode] = field(default_factory=dict)
+    workers: int = 0
+    device: torch.device = CPU
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def gather(self, index: Tensor) -> Batch:
+        x = torch.stack([self.read(self.files[i]) for i in index.tolist()])
+        return {"x": x, **{name: column.index_select(0, index) for name, column in self.columns.items()}, "row": index}
+
+    def batches(self, chunks: Sequence[Tensor]) -> Iterator[Batch]:
+        loader = DataLoader(
+            Chunks(self, [chunk.cpu() for chunk in chunks]),
+            batch_size=None,                   # a chunk is a batch already
+            num_workers=self.workers,
+            pin_memory=self.device.type == "cuda",
+            generator=torch.Generator(),       # else it draws from the global one, and dropout would change
+        )
+        with warnings.catch_warnings():        # Python 3.12 warns of every fork beside threads; workers only decode
+            warnings.simplefilter("ignore", DeprecationWarning)
+            batches = iter(loader)
+        for batch in batches:
+            if "error" in batch:
+                raise UsageError(batch["error"])
+            yield {name: column.to(self.device, non_blocking=True) for name, column in batch.items()}
+
+    def decode(self, stored: Batch) -> Batch:
+        return {name: self.decoders[name](v) if name in self.decoders else v for name, v in stored.items()}
+
+    def to(self, device: torch.device) -> Self:
+        return replace(self, device=torch.device(device))
+
+    def pick(self, index: Tensor) -> Self:
+        """The split made of these rows; a row may be taken more than once."""
+        files = tuple(self.files[i] for i in index.tolist())
+        return replace(self, files=files, columns={name: column[index] for name, column in self.columns.items()})
+
+    def batch(self, index: Tensor) -> Batch:
+        """Decoded rows, for looking at a few."""
+        return self.decode({name: column.to(self.device) for name, column in self.gather(index.cpu()).items()})
+
+
+class Chunks(Dataset[dict[str, Any]]):
+    """Batch i is the rows of chunk i. A caller's mistake comes back as a value: raised, it would be many lines."""
+
+    def __init__(self, split: Streamed, chunks: Sequence[Tensor]):
+        self.split, self.chunks = split, chunks
+
+    def __len__(self) -> int:
+        return len(self.chunks)
+
+    def __getitem__(self, i: int) -> dict[str, Any]:
+        try:
+            return self.split.gather(self.chunks[i])
+        except UsageError as error:
+            return {"error": str(error)}
+
+
+def resident_limit() -> int:
+    """Bytes above which a set is streamed: DIDACT_RESIDENT_BYTES, or else half of the memory that is free."""
+    given = os.environ.get("DIDACT_RESIDENT_BYTES")
+    if given is not None:
+        if not given.isdigit():
+            raise UsageError(f"DIDACT_RESIDENT_BYTES expects a number of bytes, got {given!r}")
+        return int(given)
+    try:
+        with open("/proc/meminfo") as lines:
+            kibibytes = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):           # not Linux
+        return 4 * 2**30
+    return kibibytes * 1024 // 2

@@ -1,0 +1,137 @@
+"""Texts as bags of words: which of the most common words occur, in no order. What a plain network can read."""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from didact.data.assemble import assemble, divide
+from didact.data.core import Batch, Data, Decode
+from didact.data.health import refuse
+from didact.data.table import SUFFIXES, choose_target, read_csv, stem, targets, texts
+from didact.errors import UsageError, nearest
+
+WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")   # letters and digits; an apostrophe inside stays: don't
+LONGEST = 400                               # different words that are kept of one text
+
+
+def words(text: str) -> list[str]:
+    """The lower-cased words of a text, line-break marks of web pages left out."""
+    return WORD.findall(text.replace("<br />", " ").lower())
+
+
+@dataclass(frozen=True)
+class BagEncoder:
+    """x_v = 1 if word v occurs in the text, else 0. Stored as the numbers of the words that occur, padded with V."""
+
+    names: tuple[str, ...]                  # the V words, the most common first
+    column: str = "text"                    # where a table holds the texts
+
+    @classmethod
+    def fit(cls, texts: Sequence[str], vocabulary: int = 10000, *, column: str = "text") -> "BagEncoder":
+        """The words that most texts hold; those of a single text cannot be learned from, unless there are no others."""
+        counts: Counter[str] = Counter()
+        for text in texts:
+            counts.update(set(words(text)))
+        kept = [word for word, count in counts.items() if count > 1] or list(counts)
+        if not kept:
+            raise UsageError(f"none of the {len(texts)} texts holds a word")
+        return cls(tuple(sorted(kept, key=lambda word: (-counts[word], word))[:vocabulary]), column)
+
+    @cached_property
+    def number(self) -> dict[str, int]:
+        return {word: i for i, word in enumerate(self.names)}
+
+    def encode(self, texts: Sequence[str]) -> Tensor:
+        """(N, L) int32: the numbers of the first `LONGEST` different known words of each text."""
+        number, pad = self.number, len(self.names)
+        rows = [[number[w] for w in dict.fromkeys(words(text)) if w in number][:LONGEST] for text in texts]
+        x = np.full((len(rows), max(1, max(map(len, rows), default=0))), pad, dtype=np.int32)
+        for i, row in enumerate(rows):
+            x[i, : len(row)] = row
+        return torch.from_numpy(x)
+
+    @property
+    def decoders(self) -> Mapping[str, Decode]:
+        return {"x": self.presence}
+
+    def presence(self, x: Tensor) -> Tensor:
+        """(B, L) word numbers -> (B, V) zeros and ones; the padding falls into a last column that is cut off."""
+        size = len(self.names)
+        return torch.zeros(len(x), size + 1, device=x.device).scatter_(1, x.long(), 1.0)[:, :size]
+
+    def read(self, inputs: Sequence[str]) -> tuple[list[str], Batch]:
+        """Texts as they are, .txt files, or CSV files with the column of texts."""
+        names: list[str] = []
+        found: list[str] = []
+        for text in inputs:
+            path = Path(text)
+            if is_file(text, SUFFIXES):
+                frame = read_csv(path)
+                found += list(texts_of(frame, self.column, path))
+                names += [f"{text}:{line}" for line in frame.index]
+            else:
+                found.append(read_txt(path) if is_file(text, (".txt",)) else text)
+                names.append(text)
+        return names, {"x": self.encode(found)}
+
+    def spec(self) -> dict[str, Any]:
+        return {"kind": "bag", "names": list(self.names), "column": self.column}
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> "BagEncoder":
+        return cls(tuple(spec["names"]), spec["column"])
+
+
+def is_file(text: str, suffixes: tuple[str, ...]) -> bool:
+    """Whether an input names a file: it ends so, and is there or at least a single word."""
+    ends = text.lower().removesuffix(".gz").removesuffix(".xz").endswith(suffixes)
+    return ends and (os.path.exists(text) or not re.search(r"\s", text))
+
+
+def read_txt(path: Path) -> str:
+    """A text file."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise UsageError(f"cannot read the text {path}: {why}") from None
+
+
+def texts_of(frame: Any, column: str, path: Path) -> Any:
+    """The column of texts; a missing text is an empty one."""
+    if column not in frame.columns:
+        raise UsageError(f"{path} has no column {column!r} of texts; {nearest(column, map(str, frame.columns))}")
+    return texts(frame[column])
+
+
+def load(
+    path: Path, *, text: str, target: str | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None
+) -> Data:
+    """A CSV file with a column of texts as Data. The vocabulary is that of the training texts."""
+    frame, name = read_csv(path), stem(path)
+    found = texts_of(frame, text, path)
+    if target == text:
+        raise UsageError(f"--text and --target are the same column, {text!r}: choose another to be predicted")
+    target, notes = choose_target(frame, target, path, but=text)
+    task, y, labels, said = targets(frame[target])
+    refuse(name, {"y": y}, task=task, labels=labels)
+    indices = divide(name, len(found), y, task=task, indices=indices, seed=seed)
+    encoder = BagEncoder.fit(list(found.iloc[indices["train"].numpy()]), column=text)
+    x = encoder.encode(list(found))
+    empty = int((x == len(encoder.names)).all(1).sum())
+    notes = (*notes, said, f"texts as bags of {len(encoder.names):,} words, at most {x.shape[1]} of them in one text")
+    if empty:
+        notes += (f"{empty} texts hold no known word",)
+    return assemble(
+        name, "text", {"x": x, "y": y}, task=task, labels=labels, names=encoder.names, target=target, encoder=encoder,
+        indices=indices, standardise=False, notes=notes,
+    )

@@ -1,0 +1,30 @@
+"""The caller's mistakes: what was expected, what came, what to do. One line each, exit code 2."""
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class UsageError(ValueError):
+    """A mistake of the caller, told in one line. Everything else that is raised is our bug and keeps its traceback."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of an error message: the nearest known name, or else all of them."""
+    known = sorted(known)
+    close = get_close_matches(name, known, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    if not known:
+        return "there is none"
+    shown = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
+    return f"choose from: {shown}"
+
+
+def pick(kind: str, name: str, table: Mapping[str, T]) -> T:
+    """Look a name up, or say which one was probably meant."""
+    if name not in table:
+        raise UsageError(f"no {kind} named {name!r}; {nearest(name, table)}")
+    return table[name]

@@ -1,0 +1,113 @@
+"""Files that are never half written: beside, flushed, then renamed. Trees of tensors without pickle."""
+
+import contextlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from didact.errors import UsageError
+
+
+def replace_with(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a file beside `path`, flush it to the disk, then put it in its place in one move."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(beside)
+        with beside.open("rb+") as file:
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise UsageError(f"cannot write {path}: {error.strerror or error}; free space or choose another folder with --runs") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    replace_with(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"{path} is missing; the run's folder is not whole") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise UsageError(f"{path} cannot be read ({error}); the run's folder is damaged") from error
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], **facts: str) -> None:
+    """Named tensors as safetensors, with strings in the header."""
+    from safetensors.torch import save_file
+
+    def write(beside: Path) -> None:
+        try:
+            save_file({k: v.detach().contiguous() for k, v in tensors.items()}, beside, metadata=facts or None)
+        except OSError:
+            raise
+        except Exception as error:  # safetensors wraps the system's error in a class of its own
+            raise OSError(str(error)) from error
+
+    replace_with(path, write)
+
+
+def read_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and the strings of the header."""
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise UsageError(f"{path} is missing; the run's folder is not whole")
+    try:
+        with safe_open(path, "pt", device=device) as file:
+            return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, OSError) as error:
+        raise UsageError(f"{path} cannot be read ({error}); it is damaged or not a safetensors file") from error
+
+
+def write_tree(path: Path, tree: Any) -> None:
+    """Nested dicts and lists of tensors and plain values: tensors as safetensors, the skeleton as JSON in its header."""
+    tensors: dict[str, Tensor] = {}
+    skeleton = _strip(tree, tensors)
+    tensors.setdefault("_", torch.zeros(1))  # safetensors wants at least one
+    write_tensors(path, tensors, tree=json.dumps(skeleton))
+
+
+def _strip(tree: Any, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(tree, Tensor):
+        key = f"t{len(tensors)}"
+        tensors[key] = tree.detach().cpu().clone()
+        return {"tensor": key}
+    if isinstance(tree, dict):
+        return {"dict": [[_strip(k, tensors), _strip(v, tensors)] for k, v in tree.items()]}
+    if isinstance(tree, list | tuple):
+        return {"list" if isinstance(tree, list) else "tuple": [_strip(v, tensors) for v in tree]}
+    assert tree is None or isinstance(tree, bool | int | float | str), f"{type(tree)} cannot be saved"
+    return tree
+
+
+def read_tree(path: Path) -> Any:
+    tensors, facts = read_tensors(path)
+    if "tree" not in facts:
+        raise UsageError(f"{path} holds no state to resume from")
+    return _build(json.loads(facts["tree"]), tensors)
+
+
+def _build(node: Any, tensors: dict[str, Tensor]) -> Any:
+    if not isinstance(node, dict):
+        return node
+    (kind, content), = node.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "dict":
+        return {_build(k, tensors): _build(v, tensors) for k, v in content}
+    values = [_build(v, tensors) for v in content]
+    return values if kind == "list" else tuple(values)

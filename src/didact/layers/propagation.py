@@ -1,0 +1,59 @@
+"""Signal propagation: how large activations and gradients are, layer by layer. It shows why initialisation matters."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from didact.layers.activation import ACTIVATIONS
+
+AFFINE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+SHOWN: tuple[type[nn.Module], ...] = (*AFFINE, *(type(make()) for make in ACTIVATIONS.values()))
+
+
+def propagation(
+    module: nn.Module, x: Tensor, loss_fn: Callable[[Tensor], Tensor] | None = None
+) -> list[dict[str, Any]]:
+    """Mean and variance of each layer's output h and of dL/dh, in order of execution.  Gaba 1.5, 2.6 (G1.19, G2.21).
+
+    Without `loss_fn` the gradient that enters at the output is N(0, 1) noise, so that its variance starts at 1 there.
+    The module keeps its parameters' gradients, its buffers and torch's random state as they were.
+    """
+    names: list[tuple[str, str]] = []
+    outputs: list[Tensor] = []
+
+    def record(name: str) -> Callable[[nn.Module, Any, Tensor], Tensor]:
+        def hook(layer: nn.Module, _: Any, output: Tensor) -> Tensor:
+            names.append((name, type(layer).__name__))
+            outputs.append(output)
+            return output.clone()  # an in-place ReLU behind would overwrite what was recorded
+
+        return hook
+
+    hooks = [m.register_forward_hook(record(name)) for name, m in module.named_modules() if isinstance(m, SHOWN)]
+    try:
+        with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []), torch.enable_grad():
+            buffers = {name: b.clone() for name, b in module.named_buffers()}  # running statistics move in these
+            y = functional_call(module, buffers, (x.detach().requires_grad_(x.is_floating_point()),))
+            loss = (y * noise(y)).sum() if loss_fn is None else loss_fn(y)
+            gradients = torch.autograd.grad(loss, outputs, allow_unused=True, materialize_grads=True)
+    finally:
+        for h in hooks:
+            h.remove()
+    return [
+        {"layer": name, "kind": kind, **moments(h), **{f"gradient_{k}": v for k, v in moments(g).items()}}
+        for (name, kind), h, g in zip(names, outputs, gradients, strict=True)
+    ]
+
+
+def noise(y: Tensor) -> Tensor:
+    """N(0, 1) numbers of y's shape, the same in each call."""
+    return torch.randn(y.shape, generator=torch.Generator().manual_seed(0)).to(y)
+
+
+def moments(h: Tensor) -> dict[str, float]:
+    """Mean and variance over batch and units; double, because exploding signals overflow float32 when squared."""
+    h = h.detach().double()
+    return {"mean": float(h.mean()), "variance": float(h.var(correction=0))}

@@ -1,0 +1,44 @@
+"""The contract between what is learned and the one loop that learns it."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from didact.data.core import Batch
+
+
+@dataclass(frozen=True)
+class Player:
+    """Who is trained: parameters (or optimizer groups of them) that minimise a loss of their own.
+
+    In each round a player takes `turns` steps, each on a fresh batch; players with fewer turns use the first of them.
+    """
+
+    name: str = "model"
+    parameters: list[Any] = field(default_factory=list)
+    turns: int = 1
+
+
+class Objective(nn.Module):
+    """Owns the networks and says what is minimised; holds no optimizer and never looks at a data set."""
+
+    watch: str = "loss"                          # the validation metric that chooses the model
+    better: Literal["lower", "higher"] = "lower"
+    capturable: bool = True                      # False where `loss` needs the host, so that no CUDA graph can hold it
+
+    def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
+        """The mean loss of a batch under "loss", with its named parts beside it."""
+        raise NotImplementedError
+
+    def judge(self, batch: Batch) -> Batch:
+        """Rows to score a whole split by, one for each example: small enough to keep for all of them."""
+        raise NotImplementedError
+
+    def score(self, rows: Batch) -> dict[str, float]:
+        """The metrics of a whole split from its rows."""
+        return {"loss": float(rows["loss"].mean())}
+
+    def players(self) -> tuple[Player, ...]:
+        """One player with all parameters, unless the objective is a game."""
+        return (Player(parameters=[p for p in self.parameters() if p.requires_grad]),)

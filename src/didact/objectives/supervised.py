@@ -1,0 +1,75 @@
+"""Learning from answers: a network gives the parameters of a distribution over targets, and the loss is its surprise."""
+
+import torch
+from torch import Tensor, nn
+
+from didact.data.core import Batch, Data
+from didact.objectives.abilities import Predictive
+from didact.objectives.core import Objective
+from didact.objectives.likelihoods import Likelihood, likelihood
+from didact.objectives.losses import r_drop
+
+
+class Supervised(Objective):
+    """min over θ of mean -log p(y | f(x; θ)).  Fleuret 1.1, Gaba 1.3, Van Schependom 2.2."""
+
+    def __init__(self, network: nn.Module, likelihood: Likelihood):
+        super().__init__()
+        self.network, self.likelihood = network, likelihood
+        self.watch, self.better = likelihood.watch, likelihood.better
+
+    def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
+        return {"loss": self.likelihood.loss(self.network(batch["x"]), batch["y"]).mean()}
+
+    def judge(self, batch: Batch) -> Batch:
+        out = self.network(batch["x"])
+        return {"loss": self.likelihood.judge(out, batch["y"]), "output": out, "y": batch["y"]}
+
+    def score(self, rows: Batch) -> dict[str, float]:
+        return super().score(rows) | self.likelihood.score(rows["output"], rows["y"])
+
+    def draw(self, batch: Batch) -> Tensor:
+        return self.likelihood.sample(self.network(batch["x"]))
+
+
+class Classify(Supervised):
+    """Classes as targets."""
+
+    def classify(self, batch: Batch) -> Tensor:
+        return self.likelihood.probabilities(self.network(batch["x"]))
+
+
+class Regress(Supervised):
+    """Numbers as targets."""
+
+    def regress(self, batch: Batch) -> Predictive:
+        out = self.network(batch["x"])
+        return Predictive(self.likelihood.mean(out), self.likelihood.std(out))
+
+
+class RDrop(Classify):
+    """CE(p1) + CE(p2) + α ½(KL(p1‖p2) + KL(p2‖p1)) for two dropout passes of one batch.  Liang et al. 2021; Gaba eq. 3.35."""
+
+    def __init__(self, network: nn.Module, likelihood: Likelihood, *, alpha: float = 1.0):
+        super().__init__(network, likelihood)
+        self.alpha = alpha
+
+    def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
+        twice, y = torch.cat([batch["x"], batch["x"]]), batch["y"]    # one pass over both: two draws of the masks
+        out1, out2 = self.network(twice).chunk(2)
+        ce = (self.likelihood.loss(out1, y) + self.likelihood.loss(out2, y)).mean()
+        log_p1, log_p2 = (self.likelihood.probabilities(out).clamp(min=1e-12).log() for out in (out1, out2))
+        kl = r_drop(log_p1, log_p2).mean()
+        return {"loss": ce + self.alpha * kl, "cross_entropy": ce, "disagreement": kl}
+
+
+def supervised(network: nn.Module, likelihood: Likelihood) -> Supervised:
+    """The objective whose abilities fit the likelihood's task."""
+    return (Regress if likelihood.task == "regression" else Classify)(network, likelihood)
+
+
+def likelihood_of(data: Data, *, loss: str = "auto", smoothing: float = 0.0, weights: Tensor | None = None) -> Likelihood:
+    """The distribution that the data's targets ask for."""
+    return likelihood(
+        data.task, classes=data.classes, loss=loss, smoothing=smoothing, weights=weights, mean=data.target_mean, std=data.target_std
+    )

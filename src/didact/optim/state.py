@@ -1,0 +1,31 @@
+"""What our optimizers share: the tensors of one step, and the layer-wise ratio of LARS and LAMB."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+
+def tensors(optimizer: Optimizer, group: dict[str, Any], *names: str) -> list[list[Tensor]]:
+    """Weights of the group that have a gradient, their gradients, then their state by name, zero at first.
+
+    A `step` is one number on the weight's device: a count on the host would be frozen into a CUDA graph.
+    """
+    w: list[Tensor] = [p for p in group["params"] if p.grad is not None]
+    for p in w:
+        state = optimizer.state[p]
+        for name in names:
+            if name not in state:
+                state[name] = torch.zeros((), device=p.device) if name == "step" else torch.zeros_like(p)
+    return [w, [p.grad for p in w if p.grad is not None], *([optimizer.state[p][name] for p in w] for name in names)]
+
+
+def trust_ratio(w: Tensor, above: Tensor, below: Tensor) -> Tensor:
+    """above / below for weights; 1 for biases and norms (fewer than 2 axes), and where a norm is 0.
+
+    The papers leave both open. A weight that starts at 0 would have ratio 0 and never move; biases and norms keep the
+    plain rate in large-batch practice, since their size says little about how far they may go.
+    """
+    one = torch.ones_like(above)
+    return one if w.ndim < 2 else torch.where((above > 0) & (below > 0), above / below, one)

@@ -1,0 +1,159 @@
+"""A function's keywords as options: the signature is the only place where one is written.
+
+The command line, the sweep and the web form all read the same `Option`s; Python callers are checked by them too.
+"""
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin
+
+from didact.errors import UsageError, nearest
+
+REQUIRED = inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class Range:
+    """Bounds of a number, both inclusive unless `open_low`."""
+
+    low: float = float("-inf")
+    high: float = float("inf")
+    open_low: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        return (self.low < value if self.open_low else self.low <= value) and value <= self.high
+
+    def __str__(self) -> str:
+        if self.high == float("inf"):
+            return f"{'more than' if self.open_low else 'at least'} {self.low:g}"
+        return f"{'above' if self.open_low else 'from'} {self.low:g} to {self.high:g}"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One keyword of a recipe: how it is called, what it may be, what it is for."""
+
+    name: str
+    kind: type            # int, float, bool or str: of each element, where many
+    default: Any
+    help: str = ""
+    many: bool = False    # a tuple, written 256,128 (or 256-128 where a comma already separates)
+    optional: bool = False
+    choices: tuple[Any, ...] = ()
+    range: Range | None = None
+
+    @property
+    def describe(self) -> str:
+        """What may be written, in a word or two."""
+        if self.choices:
+            return "|".join(map(str, self.choices))
+        word = {int: "int", float: "float", bool: "yes/no", str: "text"}[self.kind]
+        return (f"{word},…" if self.many else word) + (f" {self.range}" if self.range else "")
+
+    @property
+    def shown(self) -> str:
+        """The default as one would type it."""
+        return written(self.default)
+
+    def parse(self, text: str) -> Any:
+        """The value that a person's text means, or a UsageError that says what was expected."""
+        if self.optional and text.lower() in ("none", ""):
+            return None
+        if self.many:
+            parts = text.replace("x", ",").replace("-", ",") if self.kind is int else text
+            return self.check(tuple(self._one(part.strip()) for part in parts.split(",") if part.strip()))
+        return self.check(self._one(text))
+
+    def _one(self, text: str) -> Any:
+        if self.kind is bool:
+            known = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+            if text.lower() in known:
+                return known[text.lower()]
+        elif self.kind is str:
+            return text
+        else:
+            try:
+                return self.kind(text)
+            except ValueError:
+                pass
+        raise UsageError(f"--{self.flag} expects {self.describe}, got {text!r}")
+
+    @property
+    def flag(self) -> str:
+        return self.name.replace("_", "-")
+
+    def check(self, value: Any) -> Any:
+        """Refuse a value of the wrong type or outside its bounds, as the caller wrote it."""
+        if value is None and (self.optional or self.default is None):
+            return None
+        if self.many:
+            if isinstance(value, self.kind):
+                value = (value,)
+            if not isinstance(value, tuple | list):
+                raise UsageError(f"--{self.flag} expects {self.describe}, got {value!r}")
+            return tuple(self._check_one(v) for v in value)
+        return self._check_one(value)
+
+    def _check_one(self, value: Any) -> Any:
+        if self.kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if not isinstance(value, self.kind) or (self.kind is int and isinstance(value, bool)):
+            raise UsageError(f"--{self.flag} expects {self.describe}, got {value!r}")
+        if self.choices and value not in self.choices:
+            raise UsageError(f"--{self.flag} cannot be {value!r}; {nearest(str(value), map(str, self.choices))}")
+        if isinstance(value, int | float) and (value != value or (self.range is not None and value not in self.range)):
+            raise UsageError(f"--{self.flag} expects {self.describe}, got {value:g}")
+        return value
+
+
+def written(value: Any) -> str:
+    """A value as one would type it on the command line."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple | list):
+        return ",".join(map(written, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def options(function: Callable[..., Any], *, skip: int = 0) -> dict[str, Option]:
+    """Read the options off a function's signature, leaving out its first `skip` parameters."""
+    hints = typing.get_type_hints(function, include_extras=True)
+    parameters = list(inspect.signature(function).parameters.values())[skip:]
+    return {p.name: option(p.name, hints[p.name], p.default) for p in parameters}
+
+
+def option(name: str, hint: Any, default: Any) -> Option:
+    """One option from its annotation: `Annotated[int, Range(1), "units of the hidden layer"]`, `Literal["a", "b"]`, …"""
+    words: list[str] = []
+    bounds: Range | None = None
+    many = optional = False
+    while True:
+        origin = get_origin(hint)
+        if origin is typing.Annotated:
+            hint, *extra = get_args(hint)
+            words += [e for e in extra if isinstance(e, str)]
+            bounds = bounds or next((e for e in extra if isinstance(e, Range)), None)
+        elif origin in (typing.Union, types.UnionType):
+            inner = [a for a in get_args(hint) if a is not type(None)]
+            assert len(inner) == 1, f"{name}: {hint} is not one type or None"
+            hint, optional = inner[0], True
+        elif origin is tuple:
+            hint, many = get_args(hint)[0], True
+        else:
+            break
+    choices = get_args(hint) if get_origin(hint) is Literal else ()
+    kind = type(choices[0]) if choices else hint
+    assert kind in (int, float, bool, str), f"{name}: an option cannot be {hint}"
+    return Option(name, kind, default, help=" ".join(words), many=many, optional=optional, choices=choices, range=bounds)
+
+
+def bind(known: Mapping[str, Option], given: Mapping[str, Any], *, owner: str) -> dict[str, Any]:
+    """Defaults overlaid with what was given, every value checked; an unknown name suggests the nearest."""
+    for name in given:
+        if name not in known:
+            flags = {o.flag for o in known.values()}
+            raise UsageError(f"{owner} has no option --{name.replace('_', '-')}; {nearest(name.replace('_', '-'), flags)}")
+    return {n: o.check(given[n]) if n in given else o.default for n, o in known.items()}

@@ -1,0 +1,17 @@
+"""The catalogue: importing it registers every recipe."""
+
+from didact.recipes.curves import approximate, bagging, uncertain_regression
+from didact.recipes.mlp import mlp, mlp_wide_deep
+from didact.recipes.optimizers import optimizers
+from didact.recipes.regularised import dropout_weight_decay, regularised_mlp
+
+__all__ = [
+    "approximate",
+    "bagging",
+    "dropout_weight_decay",
+    "mlp",
+    "mlp_wide_deep",
+    "optimizers",
+    "regularised_mlp",
+    "uncertain_regression",
+]

@@ -1,0 +1,38 @@
+"""Hyperparameters that many recipes share: type, bounds and the line that `--help` shows, each written once."""
+
+from typing import Annotated, Literal
+
+from didact.options import Range
+
+Widths = Annotated[tuple[int, ...], Range(1), "units of each hidden layer"]
+Activation = Annotated[
+    Literal["relu", "leaky_relu", "elu", "gelu", "silu", "tanh", "sigmoid", "arctan"], "non-linearity of the hidden layers"
+]
+Norm = Annotated[Literal["none", "batch", "layer"], "normalisation before each non-linearity"]
+Init = Annotated[
+    Literal["he_normal", "he_uniform", "xavier_normal", "xavier_uniform", "orthogonal", "pytorch"], "how the weights are drawn at first"
+]
+Dropout = Annotated[float, Range(0, 0.95), "share of hidden units dropped while training"]
+Optimizer = Annotated[
+    Literal["adamw", "adam", "amsgrad", "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "muon", "lion", "lars", "lamb", "sam"],
+    "rule that moves the weights",
+]
+Rate = Annotated[float, Range(0, open_low=True), "learning rate"]
+OptionalRate = Annotated[float | None, Range(0, open_low=True), "learning rate (a good one for the optimizer if not given)"]
+Decay = Annotated[float, Range(0), "weight decay"]
+Momentum = Annotated[float, Range(0, 0.9999), "momentum, or β1 of the Adam family"]
+ScheduleName = Annotated[
+    Literal["constant", "step_decay", "cosine", "warmup_cosine", "one_cycle"], "how the learning rate moves over the run"
+]
+Epochs = Annotated[int, Range(1), "passes over the training data"]
+OptionalEpochs = Annotated[int | None, Range(1), "passes over the training data (chosen from its size if not given)"]
+BatchSize = Annotated[int, Range(1), "examples in a batch"]
+OptionalBatch = Annotated[int | None, Range(1), "examples in a batch (chosen from the data's size if not given)"]
+Clip = Annotated[float | None, Range(0, open_low=True), "largest norm of the gradient"]
+Patience = Annotated[int | None, Range(1), "evaluations without improvement before it stops"]
+Smoothing = Annotated[float, Range(0, 0.9), "label smoothing: share of the target spread over all classes"]
+Average = Annotated[float | None, Range(0, 0.99999), "decay of an average of the weights, which is judged and kept instead"]
+Balance = Annotated[Literal["none", "weights", "over", "under"], "rare classes: weigh their loss, repeat them, or thin the others"]
+Augment = Annotated[
+    tuple[str, ...], "changes to image batches: flip, crop, rotate, affine, jitter, noise, cutout, mixup, cutmix"
+]

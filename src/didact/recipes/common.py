@@ -1,0 +1,41 @@
+"""What several recipes choose alike from the size and balance of their data."""
+
+from math import ceil
+
+from torch import Tensor
+
+from didact.data.augment import Augmentation, augmentations
+from didact.data.balance import class_weights, oversample, undersample
+from didact.data.core import Data
+from didact.errors import UsageError
+
+
+def budget(data: Data, epochs: int | None, batch: int | None) -> tuple[int, int, tuple[str, ...]]:
+    """Epochs and batch size where they are not given: about 1,500 steps for small sets, ten epochs for large ones."""
+    rows = len(data.train)
+    chosen_batch = batch or (32 if rows < 5_000 else 128)
+    chosen_epochs = epochs or min(60, max(10, ceil(1_500 * chosen_batch / max(1, rows))))
+    told = [] if epochs else [f"{chosen_epochs} epochs"]
+    told += [] if batch else [f"batches of {chosen_batch}"]
+    return chosen_epochs, chosen_batch, (f"chosen from {rows:,} training examples: {', '.join(told)}",) if told else ()
+
+
+def balanced(data: Data, how: str) -> tuple[Data, Tensor | None]:
+    """The data and class weights that answer an imbalance."""
+    if how == "none":
+        return data, None
+    if data.task not in ("binary", "multiclass"):
+        raise UsageError(f"--balance {how} is for classes, but the targets of {data.name!r} are {data.task}")
+    if how == "weights":
+        return data, class_weights(data)
+    return (oversample if how == "over" else undersample)(data, seed=0), None
+
+
+def augmenting(data: Data, names: tuple[str, ...]) -> Augmentation | None:
+    """The named augmentations, which are for images; mixed labels are for classes."""
+    if names and data.kind != "images":
+        raise UsageError(f"--augment changes images, but {data.name!r} is {data.kind}")
+    mixes = {"mixup", "cutmix"} & set(names)
+    if mixes and data.task != "multiclass":
+        raise UsageError(f"--augment {min(mixes)} mixes the labels of several classes, but the targets of {data.name!r} are {data.task}")
+    return augmentations(names, classes=data.classes)

@@ -1,0 +1,36 @@
+"""The same network under different rules for moving its weights."""
+
+from didact.data.core import Data
+from didact.models.mlp import MLP
+from didact.objectives.supervised import likelihood_of, supervised
+from didact.optim.named import make
+from didact.optim.schedule import make_schedule
+from didact.recipes import arguments as a
+from didact.registry import recipe
+from didact.train.experiment import Experiment
+
+
+@recipe(
+    data="digits", accepts=("table", "images", "text"), chapter="optimisation", abilities=("classify", "regress", "draw"),
+    sources=("Gaba 2.8", "Gaba 2.4", "Gaba 2.9", "Groudiev 3", "Van Schependom 2", "Lhotte 4"),
+    grid={"optimizer": ("sgd", "momentum", "adam", "adamw")},
+)
+def optimizers(
+    data: Data, *,
+    optimizer: a.Optimizer = "adamw", lr: a.OptionalRate = None, weight_decay: a.Decay = 0.01, momentum: a.Momentum = 0.9,
+    schedule: a.ScheduleName = "constant", hidden: a.Widths = (256, 128), epochs: a.Epochs = 10, batch: a.BatchSize = 128,
+) -> Experiment:
+    """One optimizer on the MLP of Gaba 1.6; `didact sweep optimizers` compares the four of Gaba 2.8.
+
+    Weight decay is AdamW's alone here, as in the course: SGD and Adam run without it.
+    """
+    likelihood = likelihood_of(data)
+    network = MLP(data.features, likelihood.outputs, hidden=hidden, mean=data.mean, std=data.std)
+    decay = weight_decay if optimizer in ("adamw", "lion", "lamb", "muon") else 0.0
+    return Experiment(
+        data=data,
+        objective=supervised(network, likelihood),
+        optimizer=make(optimizer, lr=lr, weight_decay=decay, momentum=momentum),
+        schedule=make_schedule(schedule),
+        epochs=epochs, batch=batch,
+    )

@@ -1,0 +1,106 @@
+"""Names for models and recipes. A name is given once: giving it again raises."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from didact.errors import UsageError, pick
+from didact.options import Option, bind, options
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+MODELS: dict[str, "Preset"] = {}
+RECIPES: dict[str, "Recipe"] = {}
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A model class with the keywords that make it this preset."""
+
+    make: Callable[..., Any]
+    keywords: Mapping[str, Any]
+
+    def __call__(self, **keywords: Any) -> Any:
+        return self.make(**{**self.keywords, **keywords})
+
+
+def register(name: str, **keywords: Any) -> Callable[[C], C]:
+    """Give a model class, with these keywords, a name that tests walk and people type."""
+
+    def give(make: C) -> C:
+        if name in MODELS:
+            raise ValueError(f"two models are named {name!r}")
+        MODELS[name] = Preset(make, keywords)
+        return make
+
+    return give
+
+
+def create(name: str, **keywords: Any) -> Any:
+    """A registered model, its preset overlaid with the given keywords."""
+    return pick("model", name, MODELS)(**keywords)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One experiment of the syllabus: called with loaded data and keywords, it returns an Experiment."""
+
+    name: str
+    function: Callable[..., Any]
+    data: str                         # the set it uses when none is named
+    accepts: tuple[str, ...]          # kinds of data
+    tasks: tuple[str, ...]            # what the targets may be; empty: any
+    kind: str                         # supervised, generative, …
+    chapter: str
+    sources: tuple[str, ...]          # as "Gaba 2.8"
+    abilities: tuple[str, ...]
+    grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # what `didact sweep` tries when told nothing
+
+    @property
+    def options(self) -> dict[str, Option]:
+        """The recipe's hyperparameters; the first parameter is the data."""
+        return options(self.function, skip=1)
+
+    @property
+    def summary(self) -> str:
+        return (self.function.__doc__ or "").strip().split("\n")[0]
+
+    def bind(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """All arguments, defaults filled in, each checked."""
+        return bind(self.options, given, owner=f"recipe {self.name!r}")
+
+    def __call__(self, data: Any, **arguments: Any) -> Any:
+        self.check(data)
+        return self.function(data, **self.bind(arguments))
+
+    def check(self, data: Any) -> None:
+        """Refuse data of a kind or task that the recipe cannot learn, by name, before anything runs."""
+        if data.kind not in self.accepts:
+            raise UsageError(f"recipe {self.name!r} learns from {' or '.join(self.accepts)}, but {data.name!r} is {data.kind}")
+        if self.tasks and data.task not in self.tasks:
+            raise UsageError(
+                f"recipe {self.name!r} is for {' or '.join(self.tasks)} targets, but those of {data.name!r} are {data.task}"
+            )
+
+
+def recipe(
+    *,
+    data: str,
+    accepts: tuple[str, ...],
+    chapter: str,
+    sources: tuple[str, ...],
+    abilities: tuple[str, ...],
+    tasks: tuple[str, ...] = (),
+    kind: str = "supervised",
+    grid: Mapping[str, tuple[Any, ...]] | None = None,
+) -> Callable[[Callable[..., Any]], Recipe]:
+    """Put a function into the catalogue."""
+
+    def give(function: Callable[..., Any]) -> Recipe:
+        name = function.__name__
+        if name in RECIPES:
+            raise ValueError(f"two recipes are named {name!r}")
+        RECIPES[name] = Recipe(name, function, data, accepts, tasks, kind, chapter, sources, abilities, grid or {})
+        return RECIPES[name]
+
+    return give

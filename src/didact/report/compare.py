@@ -1,0 +1,176 @@
+"""Several runs on one page: what differs between them, how they ended, how they got there; and a sweep's table and map."""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from didact import files
+from didact.errors import UsageError
+from didact.report import svg
+from didact.report.figures import Figure, axis_of, column, names, spans_decades
+from didact.report.markup import Html, tag
+from didact.report.page import document, grid, section, table
+from didact.report.svg import Cell, Series
+from didact.report.words import LOWER, argument, best, duration, metric_name, metric_value
+from didact.run import Run
+
+QUIET = ("runs", "save_every")  # settings that cannot change a result
+
+
+def link(folder: Path | str, page: Path) -> Html:
+    """A run's name, leading to its report from where the page lies."""
+    folder = Path(folder)
+    return tag("a", folder.name, href=Path(os.path.relpath(folder / "report.html", page.parent)).as_posix())
+
+
+def compare(runs: Sequence[Run], path: Path) -> Path:
+    """Runs side by side; writes one page and returns its path."""
+    if not runs:
+        raise UsageError("a comparison needs at least one run, got none")
+    facts = [run.facts for run in runs]
+    differing = differences(facts)
+    labels = [", ".join(f"{k} {v[i]}" for k, v in differing.items() if len(k) < 20)[:60] or run.folder.name for i, run in enumerate(runs)]
+    if len(set(labels)) < len(labels):
+        labels = [f"{run.folder.name[-4:]} {label}".strip() for run, label in zip(runs, labels, strict=True)]
+    page = document(
+        f"{len(runs)} runs compared",
+        tag(
+            "header", tag("p", "didact · comparison", class_="over"), tag("h1", f"{len(runs)} runs", tag("span", " side by side")),
+            tag("p", ", ".join(dict.fromkeys(f"{f['recipe']} on {f['data']['name']}" for f in facts)), class_="summary"),
+        ),
+        section("What differs", differing_table(runs, differing, path), lead="" if differing else "Nothing: all arguments are the same."),
+        section("Test metrics", metric_table(runs, facts, labels, path), lead="Of each run's best validation state. The best value is marked."),
+        section("Validation", grid(overlaid(runs, facts, labels))),
+    )
+    files.write_text(path, page)
+    return path
+
+
+def differences(facts: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Arguments and settings that are not the same in all runs, as written."""
+    flat = []
+    for f in facts:
+        settings = {k: v for k, v in f.get("settings", {}).items() if k not in QUIET}
+        flat.append({"recipe": f["recipe"], **settings, "data": f["data"]["name"], **f.get("arguments", {})})
+    known = list(dict.fromkeys(name for f in flat for name in f))
+    shown = {name: [argument(f.get(name)) for f in flat] for name in known}
+    return {name: values for name, values in shown.items() if len(set(values)) > 1}
+
+
+def differing_table(runs: Sequence[Run], differing: Mapping[str, list[str]], path: Path) -> Html | None:
+    rows = [[link(run.folder, path), *(values[i] for values in differing.values())] for i, run in enumerate(runs)]
+    return table(["run", *(name.replace("_", " ") for name in differing)], rows) if differing else None
+
+
+def metric_table(runs: Sequence[Run], facts: Sequence[Mapping[str, Any]], labels: Sequence[str], path: Path) -> Html:
+    known = list(dict.fromkeys(name for f in facts for name in f.get("test") or {}))
+    winners = {name: best(name, {i: f["test"][name] for i, f in enumerate(facts) if name in (f.get("test") or {})}) for name in known}
+    rows = []
+    for i, f in enumerate(facts):
+        values = [(name, metric_value(name, (f.get("test") or {}).get(name))) for name in known]
+        marked = [tag("mark", v) if i in winners[name] and len(runs) > 1 else v for name, v in values]
+        took = duration(f["seconds"]) if "seconds" in f else f.get("status", "–")
+        rows.append([link(runs[i].folder, path), labels[i], *marked, f"{f['layers']['total']:,}" if f.get("layers") else "–", took])
+    return table(["run", "", *map(metric_name, known), "parameters", "time"], rows, numeric=2)
+
+
+def overlaid(runs: Sequence[Run], facts: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[Figure]:
+    """A chart for each validation metric, a line for each run; what they were chosen by comes first."""
+    logs = [run.metrics for run in runs]
+    axis = "epoch" if all(axis_of(log) == "epoch" for log in logs) else "step"
+    watched = [(f.get("watch") or ["loss"])[0] for f in facts]
+    known = list(dict.fromkeys([*watched, "loss", *(name for log in logs for name in names(log, "validation"))]))
+    found = []
+    for name in known:
+        tones = [svg.depth_colour(i, len(runs)) if len(runs) > svg.TONES else i for i in range(len(runs))]
+        series = [Series(labels[i], *column(log, axis, "validation", name), tone=tones[i]) for i, log in enumerate(logs)]
+        series = [s for s in series if s.x]
+        if series:
+            log_y = name in LOWER and spans_decades(series)
+            found.append(Figure(name, svg.chart(metric_name(name).capitalize() if name.islower() and name not in ("f1", "r2") else name, series, x=axis, log_y=log_y)))
+    return found
+
+
+def sweep_page(title: str, axes: Mapping[str, Sequence[Any]], rows: Sequence[Mapping[str, Any]], metric: str, path: Path) -> Path:
+    """A sweep's page. `rows` hold arguments, metrics and run; equal arguments on the axes (seeds) are averaged."""
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(tuple(argument(row["arguments"].get(name)) for name in axes), []).append(row)
+    means = {key: average([r["metrics"].get(metric, math.nan) for r in members]) for key, members in groups.items()}
+    lead = f"{len(rows)} runs, {len(groups)} settings. {metric_name(metric).capitalize()}: {'lower' if metric in LOWER else 'higher'} is better."
+    page = document(
+        title,
+        tag("header", tag("p", "didact · sweep", class_="over"), tag("h1", title), tag("p", lead, class_="summary")),
+        section("The map" if len(axes) == 2 else "The curve", grid(sweep_figures(axes, means, metric))) if len(axes) in (1, 2) else None,
+        section("All settings", setting_table(axes, groups, means, metric), lead="Best first; mean ± deviation where a setting was run more than once."),
+        section("All runs", run_table(axes, rows, path)),
+    )
+    files.write_text(path, page)
+    return path
+
+
+def average(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and deviation of the finite values."""
+    known = [v for v in values if math.isfinite(v)]
+    return (fmean(known) if known else math.nan), (stdev(known) if len(known) > 1 else 0.0)
+
+
+def sweep_figures(axes: Mapping[str, Sequence[Any]], means: Mapping[tuple[str, ...], tuple[float, float]], metric: str) -> list[Figure]:
+    if len(axes) == 1:
+        (name, values), = axes.items()
+        return [Figure(name, sweep_curve(name, values, means, metric))]
+    (down, rows), (across, columns) = axes.items()
+    known = [m for m, _ in means.values() if math.isfinite(m)]
+    low, high = min(known, default=0.0), max(known, default=1.0)
+
+    def cell(row: str, column: str) -> Cell | None:
+        mean, spread = means.get((row, column), (math.nan, 0.0))
+        if not math.isfinite(mean):
+            return None
+        share = (mean - low) / (high - low) if high > low else 1.0
+        share = 1 - share if metric in LOWER else share
+        hint = f"{down} {row}, {across} {column}: {metric_value(metric, mean)}{f' ± {metric_value(metric, spread)}' if spread else ''}"
+        return Cell(0.08 + 0.92 * share, metric_value(metric, mean), hint)
+
+    labels = [argument(v) for v in rows], [argument(v) for v in columns]
+    cells = [[cell(row, column) for column in labels[1]] for row in labels[0]]
+    words = down.replace("_", " "), across.replace("_", " ")
+    picture = svg.heat(f"Test {metric_name(metric)}", cells, *labels, x=words[1], y=words[0])
+    return [Figure(metric, picture, "Stronger is better.")]
+
+
+def sweep_curve(name: str, values: Sequence[Any], means: Mapping[tuple[str, ...], tuple[float, float]], metric: str) -> Html:
+    """One axis: against its numbers, logarithmically where they span decades; words stand side by side."""
+    known = [means.get((argument(v),), (math.nan, 0.0)) for v in values]
+    numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+    x = [float(v) for v in values] if numeric else [float(k) for k in range(len(values))]
+    log_x = numeric and min(x) > 0 and max(x) / min(x) >= 30
+    spread = [e for _, e in known] if any(e for _, e in known) else []
+    series = [Series(metric_name(metric), x, [m for m, _ in known], tone=0, error=spread)]
+    labels = () if numeric else [argument(v) for v in values]
+    return svg.chart(f"Test {metric_name(metric)}", series, x=name.replace("_", " "), log_x=log_x, names=labels)
+
+
+def setting_table(axes: Mapping[str, Sequence[Any]], groups: Mapping[tuple[str, ...], Sequence[Any]], means: Mapping[tuple[str, ...], tuple[float, float]], metric: str) -> Html:
+    sign = 1 if metric in LOWER else -1
+    ordered = sorted(groups, key=lambda key: sign * means[key][0] if math.isfinite(means[key][0]) else math.inf)
+    rows = []
+    for rank, key in enumerate(ordered):
+        mean, spread = means[key]
+        value = metric_value(metric, mean) + (f" ± {metric_value(metric, spread)}" if spread else "")
+        rows.append([*key, tag("mark", value) if rank == 0 else value, len(groups[key])])
+    return table([*(name.replace("_", " ") for name in axes), metric_name(metric), "runs"], rows)
+
+
+def run_table(axes: Mapping[str, Sequence[Any]], rows: Sequence[Mapping[str, Any]], path: Path) -> Html:
+    known = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
+    seeds = ["seed"] if "seed" not in axes and any("seed" in row["arguments"] for row in rows) else []
+    shown = [
+        [link(getattr(row["run"], "folder", row["run"]), path), *(argument(row["arguments"].get(name)) for name in [*axes, *seeds])]
+        + [metric_value(name, row["metrics"].get(name)) for name in known]
+        for row in rows
+    ]
+    return table(["run", *(name.replace("_", " ") for name in [*axes, *seeds]), *map(metric_name, known)], shown, kind="tall")

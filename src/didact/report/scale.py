@@ -1,0 +1,85 @@
+"""From numbers to pixels: scales and the round numbers that stand beside them."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from didact.report.markup import SUPERSCRIPT
+
+
+def ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """At most `most` multiples of 1, 2, 2.5 or 5 times a power of ten between low and high, at least two of them."""
+    rough = (high - low) / (most - 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    for step in (f * power for f in (1, 2, 2.5, 5, 10, 20)):
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+        if last - first < most:
+            break
+    return [k * step for k in range(first, last + 1)]
+
+
+def log_ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Powers of ten between low and high, thinned to `most`; within two decades also 2 and 5 times them."""
+    first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
+    powers = range(first, last + 1)
+    if len(powers) > 2:
+        return [10.0**k for k in powers[:: math.ceil(len(powers) / most)]]
+    marks = [m * 10.0**k for k in range(first - 1, last + 1) for m in (1, 2, 5)]
+    inside = [m for m in marks if low * (1 - 1e-9) <= m <= high * (1 + 1e-9)]
+    return inside if len(inside) > 1 else ticks(low, high, most)
+
+
+def label(value: float, step: float) -> str:
+    """A tick's text, with as many decimals as the step between ticks needs."""
+    if value and (abs(value) < 1e-3 or abs(value) >= 1e7):
+        mantissa, _, power = f"{value:.1e}".partition("e")
+        factor = "" if mantissa in ("1.0", "-1.0") else f"{float(mantissa):g}·"
+        return f"{'−' if value < 0 and not factor else ''}{factor}10{str(int(power)).translate(SUPERSCRIPT)}".replace("-", "−")
+    if step >= 1000 and abs(value) >= 1000:
+        return f"{value / 1000:,g}k".replace("-", "−")
+    decimals = max(0, next((d for d in range(9) if abs(step * 10**d - round(step * 10**d)) < 1e-6), 9))
+    return f"{value:,.{decimals}f}".replace("-", "−")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """low … high -> start … end; linear or logarithmic. `start` may be the larger: y grows upwards."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    @classmethod
+    def fit(
+        cls, values: Iterable[float], start: float, end: float, *, log: bool = False, given: tuple[float, float] | None = None, pad: float = 0.0
+    ) -> "Scale":
+        """The scale that shows all finite values; a single value gets room around it, none at all 0 … 1."""
+        known = [v for v in values if math.isfinite(v) and (v > 0 or not log)]
+        low, high = given or ((min(known), max(known)) if known else (1.0, 10.0) if log else (0.0, 1.0))
+        if log:
+            if high / low < 1.5:
+                low, high = low / 2, high * 2
+            return cls(low / (high / low) ** pad, high * (high / low) ** pad, start, end, True)
+        if high - low <= 1e-9 * max(abs(low), abs(high)):  # equal but for rounding
+            room = abs(low) / 10 or 0.5
+            low, high = low - room, high + room
+        room = 0.0 if given else pad * (high - low)
+        return cls(low - room, high + room, start, end)
+
+    def __call__(self, value: float) -> float:
+        """Pixels of a value; nan for one that the scale cannot show."""
+        if not math.isfinite(value) or (self.log and value <= 0):
+            return math.nan
+        if self.log:
+            share = math.log(value / self.low) / math.log(self.high / self.low)
+        else:
+            share = (value - self.low) / (self.high - self.low)
+        return self.start + share * (self.end - self.start)
+
+    def marks(self, most: int = 6) -> list[tuple[float, str]]:
+        """Where the ticks stand, in pixels, and what they say."""
+        at = (log_ticks if self.log else ticks)(self.low, self.high, most)
+        step = min(abs(b - a) for a, b in zip(at, at[1:], strict=False)) if len(at) > 1 else 1.0
+        return [(self(v), label(v, v if self.log else step)) for v in at]

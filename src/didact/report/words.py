@@ -1,0 +1,53 @@
+"""Names and values of metrics, durations and arguments, as a person reads them."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from didact.options import written
+from didact.report.markup import number
+
+NAMES = {
+    "auroc": "AUROC", "f1": "F1", "r2": "R²", "rmse": "RMSE", "mae": "MAE", "nll": "NLL", "top5": "top-5 accuracy",
+    "coverage_95": "coverage of 95 % intervals", "lr": "learning rate",
+}
+SHARES = {"accuracy", "top5", "precision", "recall", "f1", "coverage_95"}  # fractions that people say in percent
+LOWER = {"loss", "rmse", "mae", "nll", "calibration_error"}                # better when lower
+
+
+def metric_name(metric: str) -> str:
+    return NAMES.get(metric, metric.replace("_", " "))
+
+
+def metric_value(metric: str, value: float | None) -> str:
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{100 * value:.{2 if 0.9995 > value > 0.99 else 1}f} %" if metric in SHARES else number(value)
+
+
+def best(metric: str, values: Mapping[Any, float]) -> set[Any]:
+    """Who has the best finite value, shared or alone."""
+    known = {key: value for key, value in values.items() if math.isfinite(value)}
+    top = (min if metric in LOWER else max)(known.values(), default=None)
+    return {key for key, value in known.items() if value == top}
+
+
+def duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def argument(value: Any) -> str:
+    """An argument as one would type it; a dash where nothing is set."""
+    return "–" if value is None or value == [] or value == () else written(value)
+
+
+def interval(share: float, n: int) -> tuple[float, float]:
+    """95 % interval of a share among n.  Wilson 1927: it stays within 0 … 1, and is no point where all n are right."""
+    z = 1.959964
+    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return centre - half, centre + half

@@ -1,0 +1,169 @@
+"""A run: a folder with everything that rebuilds, resumes and explains one training.
+
+    run.json             recipe, arguments, settings, versions, seed, device, git state, data, layers, results
+    metrics.jsonl        a line for each logged step and each evaluation
+    model.safetensors    the weights of the best validation state
+    state.safetensors    what `resume` goes on from
+    indices.safetensors  which examples were for training, validation and test
+    test.safetensors     what the model said of each test example, for the report
+    report.html          the report, one file
+"""
+
+import json
+import os
+import platform
+import secrets
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from didact import files
+from didact.errors import UsageError, nearest
+
+LATEST = "latest"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One folder. Reading it never needs the data or a GPU."""
+
+    folder: Path
+
+    @classmethod
+    def create(cls, root: Path | str, recipe: str) -> "Run":
+        """A new, empty folder runs/<recipe>/<time>-<id>."""
+        folder = Path(root) / recipe / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+        try:
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise UsageError(f"cannot make the folder {folder}: {error.strerror}; choose another with --runs") from error
+        return cls(folder)
+
+    @classmethod
+    def open(cls, where: Path | str, root: Path | str = "runs") -> "Run":
+        """A run by its folder, by the end of its name, or `latest`."""
+        folder = Path(where)
+        if not folder.is_dir():
+            folder = find(str(where), Path(root))
+        if not (folder / "run.json").is_file():
+            raise UsageError(f"{folder} is not a run: it holds no run.json")
+        run = cls(folder)
+        missing = [key for key in ("recipe", "arguments", "settings", "data") if key not in run.facts]
+        if missing:
+            raise UsageError(f"{folder / 'run.json'} lacks {', '.join(missing)}; the run's folder is damaged")
+        return run
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """run.json as it stands."""
+        facts: dict[str, Any] = files.read_json(self.folder / "run.json")
+        return facts
+
+    def note(self, **facts: Any) -> None:
+        """Add to run.json."""
+        path = self.folder / "run.json"
+        files.write_json(path, (self.facts if path.exists() else {}) | facts)
+
+    @property
+    def log_size(self) -> int:
+        path = self.folder / "metrics.jsonl"
+        return path.stat().st_size if path.exists() else 0
+
+    def log(self, rows: list[dict[str, Any]]) -> None:
+        """Append lines to metrics.jsonl."""
+        try:
+            with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+                file.writelines(json.dumps(row) + "\n" for row in rows)
+        except OSError as error:
+            raise UsageError(f"cannot write {self.folder / 'metrics.jsonl'}: {error.strerror}") from error
+
+    def cut_log(self, size: int) -> None:
+        """Drop what was logged after the state that is resumed from."""
+        path = self.folder / "metrics.jsonl"
+        if path.exists():
+            os.truncate(path, min(size, path.stat().st_size))
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl; a last line cut short by a crash is passed over."""
+        path = self.folder / "metrics.jsonl"
+        rows = []
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+            try:
+                rows.append(json.loads(line))
+            except json.JSONDecodeError:
+                break
+        return rows
+
+    def save(self, name: str, tensors: dict[str, Tensor]) -> None:
+        files.write_tensors(self.folder / f"{name}.safetensors", tensors)
+
+    def load(self, name: str) -> dict[str, Tensor]:
+        return files.read_tensors(self.folder / f"{name}.safetensors")[0]
+
+    def has(self, name: str) -> bool:
+        return (self.folder / name).is_file()
+
+    def save_state(self, state: dict[str, Any]) -> None:
+        files.write_tree(self.folder / "state.safetensors", state)
+
+    def load_state(self) -> dict[str, Any]:
+        state: dict[str, Any] = files.read_tree(self.folder / "state.safetensors")
+        return state
+
+
+def find(name: str, root: Path) -> Path:
+    """The run that a short name means: `latest`, `mlp/latest`, or the end of a folder's name."""
+    runs = sorted((p.parent for p in root.glob("*/*/run.json")), key=lambda p: p.name)
+    recipe, _, last = name.rpartition("/")
+    if last == LATEST:
+        runs = [r for r in runs if not recipe or r.parent.name == recipe]
+        if not runs:
+            raise UsageError(f"there is no run under {root} yet; train one first")
+        return max(runs, key=lambda p: (p / "run.json").stat().st_mtime)
+    ends = [r for r in runs if str(r).endswith(name)]
+    if len(ends) != 1:
+        why = f"{len(ends)} runs end in" if ends else "no run named"
+        raise UsageError(f"{why} {name!r} under {root}; {nearest(name, [str(r.relative_to(root)) for r in runs] + [LATEST])}")
+    return ends[0]
+
+
+def surroundings() -> dict[str, Any]:
+    """Versions, machine and git state: what else could have made a difference."""
+    import torch
+
+    packages: dict[str, str | None] = {}
+    for package in ("didact", "torch", "numpy", "scikit-learn", "pandas"):
+        try:
+            packages[package] = version(package)
+        except PackageNotFoundError:
+            packages[package] = None
+    return {
+        "versions": {"python": platform.python_version(), **packages},
+        "machine": {"system": platform.platform(), "cores": os.cpu_count(), "threads": torch.get_num_threads()},
+        "git": git_state(),
+        "command": command(),
+    }
+
+
+def command() -> str:
+    import shlex
+
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+
+
+def git_state() -> dict[str, Any] | None:
+    """Commit and whether files differ from it, of the folder that one works in; None outside a repository."""
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+
+    try:
+        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+    except (OSError, subprocess.SubprocessError):
+        return None

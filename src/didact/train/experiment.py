@@ -1,0 +1,60 @@
+"""What a recipe returns, and what a person sets beside it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+import torch
+from torch.optim import Optimizer
+
+from didact.data.core import Batch, Data
+from didact.objectives.core import Objective
+from didact.optim.schedule import Schedule, constant
+from didact.options import Range
+
+MakeOptimizer = Callable[[Any], Optimizer]
+Augment = Callable[[Batch, torch.Generator], Batch]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Data, objective, optimizer, schedule, budget, what to judge: everything that the loop is handed."""
+
+    data: Data
+    objective: Objective
+    optimizer: MakeOptimizer | Mapping[str, MakeOptimizer]   # one for all players, or one for each by name
+    batch: int = 128
+    epochs: int | None = None        # the budget: passes over the training data …
+    steps: int | None = None         # … or optimizer steps
+    schedule: Schedule = field(default_factory=constant)
+    augment: Augment | None = None
+    clip_norm: float | None = None
+    clip_value: float | None = None
+    accumulate: int = 1              # micro-batches that one batch is computed in; the gradient is the same
+    ema: float | None = None         # decay of an average of the weights, which is then judged and kept
+    patience: int | None = None      # evaluations without improvement before it stops
+    min_delta: float = 0.0
+    evaluate_every: int | None = None  # steps; an epoch, or a tenth of the steps, where not given
+    compile: bool = False
+    notes: tuple[str, ...] = ()      # what the recipe chose from the data, told before the first step
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Options of every recipe: where the data is, what it runs on, where the run lies."""
+
+    data: Annotated[str | None, "name of a set, CSV file or folder of images (the recipe's own set if not given)"] = None
+    target: Annotated[str | None, "column of the CSV to predict (the last one if not given)"] = None
+    text: Annotated[str | None, "column of the CSV that holds texts"] = None
+    size: Annotated[int | None, Range(1), "pixels on a side that images of a folder are resized to"] = None
+    seed: Annotated[int, Range(0), "fixes initialisation, order, augmentation and sampling"] = 0
+    split_seed: Annotated[int, Range(0), "fixes which examples are for validation and test"] = 0
+    epochs: Annotated[int | None, Range(1), "passes over the training data, instead of the recipe's"] = None
+    steps: Annotated[int | None, Range(1), "optimizer steps, instead of the recipe's budget"] = None
+    device: Annotated[str, "auto, cpu, cuda, cuda:1, mps"] = "auto"
+    precision: Annotated[Literal["auto", "fp32", "bf16", "fp16"], "arithmetic of the network"] = "auto"
+    accumulate: Annotated[int | None, Range(1), "micro-batches that one batch is computed in"] = None
+    compile: Annotated[bool | None, "torch.compile the loss (costs half a minute at first)"] = None
+    graph: Annotated[bool, "capture steps of fixed shape as a CUDA graph"] = True
+    save_every: Annotated[float, Range(0, open_low=True), "seconds between checkpoints inside an epoch"] = 60.0
+    runs: Annotated[str, "folder that the run's folder is made in"] = "runs"

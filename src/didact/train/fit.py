@@ -1,0 +1,88 @@
+"""A model of one's own in the same loop: `didact.fit(module, (x, y), loss=F.mse_loss)`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from didact.data.assemble import assemble
+from didact.data.core import Batch, Data
+from didact.errors import UsageError
+from didact.objectives.core import Objective
+from didact.train.distributed import join
+from didact.train.evaluation import judge
+from didact.train.experiment import Experiment, MakeOptimizer, Settings
+from didact.train.loop import State, Tell, Training, silent
+from didact.train.machine import pick_device
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+Metric = Callable[[Tensor, Tensor], Tensor | float]
+
+
+class Own(Objective):
+    """mean over the batch of loss(module(x), y), and metrics(module(x), y) of a whole split."""
+
+    def __init__(self, module: nn.Module, loss: Loss, metrics: dict[str, Metric] | None = None):
+        super().__init__()
+        self.module, self.criterion, self.metrics = module, loss, metrics or {}
+
+    def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
+        return {"loss": self.criterion(self.module(batch["x"]), batch["y"]).mean()}
+
+    def judge(self, batch: Batch) -> Batch:
+        out = self.module(batch["x"])
+        each = [self.criterion(o[None], y[None]).mean() for o, y in zip(out, batch["y"], strict=True)]
+        return {"loss": torch.stack(each), "output": out, "y": batch["y"]}
+
+    def score(self, rows: Batch) -> dict[str, float]:
+        found = {name: float(metric(rows["output"], rows["y"])) for name, metric in self.metrics.items()}
+        return super().score(rows) | found
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The module with the weights of its best validation state, and how it did."""
+
+    module: nn.Module
+    state: State
+    validation: dict[str, float]
+    test: dict[str, float]
+
+
+def fit(
+    module: nn.Module, data: Data | tuple[Tensor, Tensor], *, loss: Loss, metrics: dict[str, Metric] | None = None,
+    optimizer: MakeOptimizer | None = None, lr: float = 1e-3, tell: Tell = silent, **keywords: Any,
+) -> Fitted:
+    """Train any module on Data or on (x, y); further keywords are those of Experiment and Settings, `epochs=20` for one."""
+    ours, theirs = ({f.name for f in fields(kind)} for kind in (Experiment, Settings))
+    unknown = set(keywords) - ours - theirs
+    if unknown:
+        raise UsageError(f"didact.fit knows no {min(unknown)!r}; it takes the fields of Experiment and Settings")
+    if "steps" not in keywords:
+        keywords.setdefault("epochs", 10)
+    experiment = Experiment(
+        data=data if isinstance(data, Data) else from_tensors(*data),
+        objective=Own(module, loss, metrics),
+        optimizer=optimizer or partial(torch.optim.AdamW, lr=lr),
+        **{name: value for name, value in keywords.items() if name in ours},
+    )
+    settings = Settings(**{name: value for name, value in keywords.items() if name in theirs - ours})
+    training = Training(experiment, settings, device=pick_device(settings.device), group=join(), tell=tell)
+    state = training.train()
+    training.objective.load_state_dict(training.best)
+    rows = judge(training.objective, training.data.test, batch=training.judging_batch, precision=training.precision)
+    return Fitted(module, state, state.validation, training.objective.score(rows))
+
+
+def from_tensors(x: Tensor, y: Tensor, *, name: str = "own tensors", seed: int = 0) -> Data:
+    """Data from tensors of equal length: class numbers as integers, anything else is a regression."""
+    if len(x) != len(y):
+        raise UsageError(f"x and y must have as many rows, got {len(x)} and {len(y)}")
+    classes = y.ndim == 1 and not y.is_floating_point()
+    labels = [str(k) for k in range(int(y.max()) + 1)] if classes else []
+    task = ("binary" if len(labels) == 2 else "multiclass") if classes else "regression"
+    kind = "images" if x.ndim == 4 else "table"
+    return assemble(name, kind, {"x": x, "y": y}, task=task, labels=labels, source={"given": name}, seed=seed)

@@ -1,0 +1,39 @@
+"""Ctrl-C ends the round, saves, and says how to go on. A second one ends at once."""
+
+import signal
+import threading
+from types import FrameType
+from typing import Any, Self
+
+from didact.errors import UsageError
+
+
+class Interrupted(Exception):
+    """Training was asked to stop; everything is saved. Not an error: the person wanted it."""
+
+
+class Patience:
+    """Inside, SIGINT and SIGTERM only set `asked`; the loop looks at it between rounds."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():  # only there can handlers be set
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._ask)
+        return self
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+class DivergedError(UsageError):
+    """The loss or a gradient stopped being finite; the state before that is kept."""

@@ -1,0 +1,51 @@
+"""The layer table: what flows through the network and exactly how many numbers it learns."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from didact.data.core import Batch
+from didact.objectives.core import Objective
+
+
+@torch.no_grad()
+def layer_table(objective: Objective, batch: Batch) -> dict[str, Any]:
+    """Every layer with parameters or a change of shape, in the order in which it ran; then the totals.
+
+    `tied` counts parameters that a second layer uses too; they are counted once in the totals.
+    """
+    rows: list[dict[str, Any]] = []
+    seen: set[int] = set()
+
+    def hook(name: str) -> Any:
+        def note(module: nn.Module, inputs: object, output: object) -> None:
+            own = list(module.parameters(recurse=False))
+            fresh = [p for p in own if id(p) not in seen]
+            seen.update(id(p) for p in own)
+            shape = list(output.shape[1:]) if isinstance(output, Tensor) else None
+            rows.append({"name": name, "layer": type(module).__name__, "shape": shape, "parameters": sum(p.numel() for p in fresh)})
+        return note
+
+    leaves = [(name, m) for name, m in objective.named_modules() if not any(m.children()) and m is not objective]
+    hooks = [m.register_forward_hook(hook(name)) for name, m in leaves]
+    mode = objective.training
+    objective.eval()
+    try:
+        objective.judge(batch)
+    finally:
+        objective.train(mode)
+        for h in hooks:
+            h.remove()
+    return {"rows": rows, **counts(objective)}
+
+
+def counts(module: nn.Module) -> dict[str, int]:
+    """Parameters: all of them once, those that learn, and those that more than one layer uses."""
+    once = list(module.parameters())
+    every = [p for m in module.modules() for p in m.parameters(recurse=False)]
+    return {
+        "total": sum(p.numel() for p in once),
+        "trainable": sum(p.numel() for p in once if p.requires_grad),
+        "tied": sum(p.numel() for p in every) - sum(p.numel() for p in once),
+    }

@@ -1,0 +1,48 @@
+"""One seed, four independent streams: initialisation, order, augmentation, sampling."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+
+def derive(seed: int, *words: object) -> int:
+    """A seed of its own for each purpose, so that drawing more for one changes nothing for another."""
+    digest = hashlib.blake2b(repr((seed, *words)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1  # 63 bits: what a generator takes
+
+
+@contextmanager
+def initialisation(seed: int) -> Iterator[None]:
+    """Networks built inside draw their weights from the seed; the global generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive(seed, "initialisation"))
+        yield
+
+
+def order(n: int, *, seed: int, epoch: int) -> Tensor:
+    """The permutation of an epoch. It depends on seed and epoch alone, so a resumed run needs no state for it."""
+    return torch.randperm(n, generator=torch.Generator().manual_seed(derive(seed, "order", epoch)))
+
+
+class Streams:
+    """The two streams with a state: augmentation, and sampling (dropout, noise), which is torch's own generator."""
+
+    def __init__(self, seed: int, device: torch.device, rank: int = 0):
+        self.device = device
+        self.augmentation = torch.Generator(device).manual_seed(derive(seed, "augmentation", rank))
+        torch.manual_seed(derive(seed, "sampling", rank))
+
+    def state(self) -> dict[str, Tensor]:
+        state = {"augmentation": self.augmentation.get_state(), "sampling": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            state["sampling_cuda"] = torch.cuda.get_rng_state(self.device)
+        return state
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        self.augmentation.set_state(state["augmentation"])
+        torch.set_rng_state(state["sampling"])
+        if "sampling_cuda" in state and self.device.type == "cuda":
+            torch.cuda.set_rng_state(state["sampling_cuda"], self.device)

@@ -1,0 +1,246 @@
+"""From a recipe's name to a finished run, and back from a run's folder to its model."""
+
+import inspect
+import shlex
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+import torch
+
+from didact.data.core import Data, Split
+from didact.data.health import summary
+from didact.data.load import load, reload
+from didact.data.spec import from_spec, spec
+from didact.errors import UsageError, pick
+from didact.objectives.abilities import abilities
+from didact.objectives.core import Objective
+from didact.options import Option, bind, options, written
+from didact.registry import RECIPES, Recipe
+from didact.run import Run, surroundings
+from didact.train.distributed import Group, join
+from didact.train.evaluation import judge
+from didact.train.experiment import Experiment, Settings
+from didact.train.layers import layer_table
+from didact.train.loop import State, Tell, Training, silent
+from didact.train.machine import describe, pick_device
+from didact.train.precision import Precision
+from didact.train.randomness import initialisation
+
+EXAMPLES = 12  # best and worst predictions kept for the report
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A recipe with its data loaded and its network built, before the first step."""
+
+    recipe: Recipe
+    arguments: dict[str, Any]
+    settings: Settings
+    experiment: Experiment
+
+
+def known_options(recipe: Recipe) -> dict[str, Option]:
+    """Everything that can be set: the recipe's own options, then those of every recipe."""
+    return recipe.options | {name: o for name, o in options(Settings).items() if name not in recipe.options}
+
+
+def prepare(recipe: Recipe | str, given: Mapping[str, Any], *, data: Data | None = None) -> Prepared:
+    """Check every argument, load the data, build the experiment. Nothing is written."""
+    recipe = recipe if isinstance(recipe, Recipe) else pick("recipe", recipe, RECIPES)
+    values = bind(known_options(recipe), given, owner=f"recipe {recipe.name!r}")
+    arguments = {name: values[name] for name in recipe.options}
+    settings = Settings(**{f.name: values[f.name] for f in fields(Settings) if f.name in values and f.name not in arguments})
+    pick_device(settings.device)
+    if data is None:
+        name = settings.data or recipe.data
+        data = load(name, target=settings.target, text=settings.text, size=settings.size, seed=settings.split_seed)
+    return Prepared(recipe, arguments, settings, build(recipe, data, arguments, settings))
+
+
+def build(recipe: Recipe, data: Data, arguments: Mapping[str, Any], settings: Settings) -> Experiment:
+    """The experiment with its weights drawn from the seed and its budget as set."""
+    with initialisation(settings.seed):
+        experiment: Experiment = recipe(data, **arguments)
+    if settings.epochs is not None or settings.steps is not None:
+        if settings.epochs is not None and settings.steps is not None:
+            raise UsageError("the budget is either --epochs or --steps, not both")
+        experiment = replace(experiment, epochs=settings.epochs, steps=settings.steps)
+    return replace(experiment, accumulate=settings.accumulate or experiment.accumulate)
+
+
+def train(recipe: Recipe | str, *, data: Data | None = None, tell: Tell = silent, **given: Any) -> Run:
+    """Train a recipe and return its run: `run = didact.train(recipes.mlp, data="iris", hidden=(64,))`.
+
+    `data` is a name, a path, or Data already loaded; every other keyword is an option of the recipe or of all recipes.
+    """
+    if isinstance(data, str):
+        given, data = {**given, "data": data}, None
+    group = join()
+    prepared = prepare(recipe, given, data=data)
+    run = Run(group.agree(Run.create(prepared.settings.runs, prepared.recipe.name).folder if group.leads else None))
+    training = start(prepared, run, group, tell)
+    return finish(training, training.train())
+
+
+def describe_recipe(recipe: Recipe, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a recipe is and what it builds for its data, without training it."""
+    prepared = prepare(recipe, given)
+    experiment = prepared.experiment
+    return {
+        "recipe": recipe.name,
+        "about": inspect.cleandoc(recipe.function.__doc__ or ""),
+        "chapter": recipe.chapter,
+        "sources": recipe.sources,
+        "abilities": abilities(experiment.objective),
+        "accepts": recipe.accepts,
+        "grid": recipe.grid,
+        "arguments": prepared.arguments,
+        "options": [
+            {"flag": o.flag, "type": o.describe, "default": "" if o.default is None else o.shown, "help": o.help}
+            for o in recipe.options.values()
+        ],
+        "data": experiment.data.name,
+        "health": summary(experiment.data),
+        "notes": experiment.notes,
+        "layers": layer_table(experiment.objective, example(experiment.data.train)),
+    }
+
+
+def start(prepared: Prepared, run: Run, group: Group, tell: Tell) -> Training:
+    """Write down what is about to happen, and tell it."""
+    recipe, experiment, settings = prepared.recipe, prepared.experiment, prepared.settings
+    device = pick_device(settings.device, group.rank)
+    training = Training(experiment, settings, device=device, run=run, group=group, tell=tell)
+    facts = {
+        "recipe": recipe.name,
+        "arguments": prepared.arguments,
+        "settings": asdict(settings),
+        "summary": recipe.summary,
+        "chapter": recipe.chapter,
+        "sources": recipe.sources,
+        "abilities": abilities(experiment.objective),
+        "repeat": repeat(prepared),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "status": "running",
+        "data": spec(experiment.data),
+        "health": summary(experiment.data),
+        "notes": experiment.notes,
+        "layers": layer_table(training.objective, example(training.data.train)),
+        "device": describe(device),
+        "precision": training.precision.name,
+        "processes": group.size,
+        "plan": asdict(training.plan),
+        "watch": [experiment.objective.watch, experiment.objective.better],
+        **surroundings(),
+    }
+    if group.leads:
+        run.note(**facts)
+        run.save("indices", dict(experiment.data.indices))
+        tell("start", facts | {"run": str(run.folder)})
+    return training
+
+
+def example(split: Split) -> dict[str, torch.Tensor]:
+    """Two decoded rows, to see what flows through the network."""
+    return split.decode(next(iter(split.batches([torch.arange(min(2, len(split)))]))))
+
+
+def finish(training: Training, state: State) -> Run:
+    """Judge the best validation state on the test split, which is read here for the first time."""
+    run = training.run
+    assert run is not None
+    training.group.wait()
+    training.objective.load_state_dict(run.load("model"))
+    rows = judge(training.objective, training.data.test, batch=training.judging_batch, precision=training.precision, group=training.group)
+    test = training.objective.score(rows)
+    if training.group.leads:
+        run.save("test", {name: column.cpu() for name, column in rows.items()})
+        run.save("examples", extremes(training.data.test, rows["loss"]))
+        run.note(
+            status="finished", stopped=state.stopped, seconds=state.seconds, steps=state.step, best_step=state.best_step,
+            validation=state.validation, test=test, fingerprint=state.fingerprint,
+        )
+        training.tell("finish", run.facts | {"run": str(run.folder)})
+    return run
+
+
+def extremes(split: Split, loss: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The test examples that surprised the model most and least: their numbers and decoded inputs."""
+    ranked = loss.argsort(descending=True).cpu()
+    chosen = {"worst": ranked[:EXAMPLES], "best": ranked.flip(0)[:EXAMPLES]}
+    found = dict(chosen)
+    for name, index in chosen.items():
+        found[f"{name}_x"] = split.decode(next(iter(split.batches([index]))))["x"].float().cpu()
+    return found
+
+
+def resume(run: Run, *, tell: Tell = silent) -> Run:
+    """Go on with a run that was stopped or killed; it ends as if it had never been."""
+    facts = run.facts
+    if facts.get("status") == "finished":
+        raise UsageError(f"{run.folder} is finished; train again, or raise the budget in a new run: {facts.get('repeat', '')}")
+    group = join()
+    prepared = rebuild(run, with_data=True)
+    checkpoint = run.load_state()
+    training = Training(
+        prepared.experiment, prepared.settings, device=pick_device(prepared.settings.device, group.rank), run=run, group=group, tell=tell
+    )
+    training.restore(checkpoint)
+    if group.leads:
+        run.cut_log(training.state.log_size)
+        tell("start", facts | {"run": str(run.folder), "resumed": training.state.step})
+    return finish(training, training.state if training.state.stopped else training.train())
+
+
+def rebuild(run: Run, *, with_data: bool) -> Prepared:
+    """The experiment of a run from its folder alone; with its data again, where that is asked for."""
+    facts = run.facts
+    recipe = pick("recipe", facts["recipe"], RECIPES)
+    known = {f.name for f in fields(Settings)}
+    settings = Settings(**{name: value for name, value in facts["settings"].items() if name in known})
+    arguments = {name: tuple(v) if isinstance(v, list) else v for name, v in facts["arguments"].items()}
+    data = from_spec(facts["data"])
+    if with_data:
+        data = reload(data.source, run.load("indices"))
+    return Prepared(recipe, arguments, settings, build(recipe, data, arguments, settings))
+
+
+def restored(run: Run) -> tuple[Objective, Data]:
+    """The trained objective of a run, on the CPU and ready to be used, and what its data were."""
+    prepared = rebuild(run, with_data=False)
+    objective = prepared.experiment.objective
+    weights = run.load("model")
+    try:
+        objective.load_state_dict(weights)
+    except RuntimeError as error:
+        why = str(error).splitlines()[-1].strip()
+        raise UsageError(f"{run.folder / 'model.safetensors'} does not fit recipe {prepared.recipe.name!r}: {why}") from error
+    return objective.eval(), prepared.experiment.data
+
+
+def evaluate(run: Run, *, device: str = "auto") -> dict[str, Any]:
+    """Metrics of a run's best model on its validation and test splits, computed anew."""
+    started = time.perf_counter()
+    place, facts = pick_device(device), run.facts
+    objective = restored(run)[0].to(place)
+    prepared = rebuild(run, with_data=True)
+    data = prepared.experiment.data.to(place)
+    precision = Precision(prepared.settings.precision, place, objective)
+    scores = {
+        part: objective.score(judge(objective, data.split(part), batch=prepared.experiment.batch, precision=precision))
+        for part in ("validation", "test")
+    }
+    result = {"recipe": facts["recipe"], "arguments": facts["arguments"], "run": str(run.folder)}
+    return result | {"seconds": time.perf_counter() - started} | scores
+
+
+def repeat(prepared: Prepared) -> str:
+    """The exact command that trains this again."""
+    words = ["didact", "train", prepared.recipe.name]
+    for name, option in known_options(prepared.recipe).items():
+        value = prepared.arguments[name] if name in prepared.arguments else getattr(prepared.settings, name)
+        if value != option.default:
+            words += [f"--{'no-' if value is False else ''}{option.flag}"] if option.kind is bool else [f"--{option.flag}", written(value)]
+    return shlex.join(words)

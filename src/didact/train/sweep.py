@@ -1,0 +1,108 @@
+"""A grid of arguments: every combination trained, results kept as they come, so that a sweep cut short goes on."""
+
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from didact import files
+from didact.errors import UsageError, nearest
+from didact.registry import Recipe
+from didact.run import Run
+from didact.train.loop import Tell, silent
+from didact.train.session import known_options, train
+
+Axes = dict[str, tuple[Any, ...]]
+
+
+def read_axes(recipe: Recipe, words: Sequence[str]) -> Axes:
+    """`lr=1e-4,1e-3 dropout=0,0.3` -> the values of each axis; without words, the grid that the recipe brings."""
+    if not words and not recipe.grid:
+        raise UsageError(f"recipe {recipe.name!r} brings no grid of its own; name one, as in lr=1e-4,1e-3")
+    known = known_options(recipe)
+    axes: Axes = {} if words else dict(recipe.grid)
+    for word in words:
+        name, equals, values = word.partition("=")
+        name = name.lstrip("-").replace("-", "_")
+        if name not in known:
+            raise UsageError(f"recipe {recipe.name!r} has no option {name!r}; {nearest(name, known)}")
+        if not equals or not values:
+            raise UsageError(f"an axis is written {name}=value,value…, got {word!r}")
+        axes[name] = tuple(known[name].parse(value) for value in values.split(","))
+    return axes
+
+
+def sweep(
+    recipe: Recipe, axes: Axes, *,
+    seeds: int = 1, tell: Tell = silent, done: Callable[[dict[str, Any]], None] = lambda row: None, **given: Any,
+) -> tuple[Path, list[dict[str, Any]]]:
+    """Train every combination under every seed; rows of arguments, metrics and run, and the folder they are kept in.
+
+    The folder's name follows from what is asked, so asking again goes on where it stopped.
+    """
+    first_seed = int(given.pop("seed", 0))
+    folder = Path(given.get("runs", "runs")) / "sweeps" / name_of(recipe, axes, seeds, first_seed, given)
+    path = folder / "sweep.jsonl"
+    rows = kept(path)
+    cells = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    plan = [(cell, seed) for cell in cells for seed in range(first_seed, first_seed + seeds)]
+    for number, (cell, seed) in enumerate(plan, start=1):
+        if any(row["cell"] == jsonable(cell) and row["seed"] == seed for row in rows):
+            continue
+        tell("cell", {"number": number, "of": len(plan), "cell": cell, "seed": seed})
+        run = train(recipe, tell=tell, **{**given, **cell, "seed": seed})
+        row = {"cell": jsonable(cell), "seed": seed, "run": str(run.folder), **results(run)}
+        rows.append(row)
+        files.write_text(path, "".join(json.dumps(r) + "\n" for r in rows))
+        done(row)
+    files.write_json(folder / "sweep.json", {"recipe": recipe.name, "axes": jsonable(axes), "seeds": seeds, "given": jsonable(given)})
+    return folder, rows
+
+
+def results(run: Run) -> dict[str, Any]:
+    facts = run.facts
+    return {key: facts[key] for key in ("validation", "test", "seconds", "watch")}
+
+
+def kept(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def jsonable(value: Mapping[str, Any]) -> Any:
+    return json.loads(json.dumps(value))
+
+
+def name_of(recipe: Recipe, axes: Axes, seeds: int, first_seed: int, given: Mapping[str, Any]) -> str:
+    import hashlib
+
+    asked = json.dumps([recipe.name, axes, seeds, first_seed, dict(given)], sort_keys=True, default=str)
+    return f"{recipe.name}-{'-'.join(axes)}-{hashlib.blake2b(asked.encode(), digest_size=3).hexdigest()}"
+
+
+def choose_metric(rows: Sequence[Mapping[str, Any]], asked: str | None) -> str:
+    """A metric that every cell has: the one asked for, or what the recipe watches."""
+    common = [name for name in rows[0]["test"] if all(name in row["test"] for row in rows)]
+    if asked is not None:
+        if asked not in common:
+            raise UsageError(f"no metric named {asked!r}; {nearest(asked, common)}")
+        return asked
+    return next((row["watch"][0] for row in reversed(rows) if row["watch"][0] in common), "loss")
+
+
+def cells(rows: Sequence[Mapping[str, Any]], metric: str, split: str = "test") -> list[dict[str, Any]]:
+    """One row a cell: its arguments, mean and deviation of a metric over the seeds."""
+    from statistics import mean, stdev
+
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(json.dumps(row["cell"]), []).append(row)
+    table = []
+    for group in found.values():
+        values = [row[split][metric] for row in group]
+        table.append({
+            **group[0]["cell"], metric: mean(values), "spread": stdev(values) if len(values) > 1 else None,
+            "seeds": len(values), "seconds": mean(row["seconds"] for row in group),
+        })
+    return table
+

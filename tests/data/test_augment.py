@@ -1,0 +1,326 @@
+from math import cos, pi, radians, sin
+
+import numpy as np
+import pytest
+import torch
+from scipy import ndimage, stats
+
+from didact.data.augment import (
+    AUGMENTATIONS,
+    Affine,
+    CutMix,
+    Cutout,
+    Flip,
+    Jitter,
+    Mixup,
+    Noise,
+    Rotate,
+    ShiftCrop,
+    augmentations,
+    beta,
+    box,
+    chain,
+    warp,
+)
+from didact.errors import UsageError
+
+SHAPES = [(6, 1, 9, 14), (5, 3, 11, 7)]
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def images(shape, seed=0):
+    return torch.rand(shape, generator=generator(seed))
+
+
+def batch(shape, classes=4, seed=0):
+    return {"x": images(shape, seed), "y": torch.arange(shape[0]) % classes, "row": torch.arange(shape[0])}
+
+
+def same(a, b, atol=1e-5):
+    torch.testing.assert_close(a, b, atol=atol, rtol=0)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("nothing", [
+    Flip(horizontal=0), ShiftCrop(padding=0), Rotate(0), Affine(0, 0, 0, 0), Jitter(0, 0, 0), Noise(0), Cutout(0),
+], ids=lambda a: type(a).__name__)
+def test_nothing_asked_is_nothing_done(shape, nothing):
+    b = batch(shape)
+    same(nothing(b, generator())["x"], b["x"])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", sorted(AUGMENTATIONS))
+def test_contract(name, shape):
+    augment, b = AUGMENTATIONS[name](4), batch(shape)
+    kept = {k: v.clone() for k, v in b.items()}
+    one, two, other = augment(b, generator(1)), augment(b, generator(1)), augment(b, generator(2))
+    assert one["x"].shape == shape
+    assert one["x"].dtype == torch.float32
+    assert one["x"].isfinite().all()
+    assert torch.equal(one["row"], b["row"])
+    assert torch.equal(one["x"], two["x"])                           # the generator decides
+    assert torch.equal(one["y"], two["y"])
+    assert any(not torch.equal(augment(b, generator(s))["x"], other["x"]) for s in range(3, 9))
+    assert all(torch.equal(b[k], kept[k]) for k in b)                # the caller's batch is untouched
+
+
+@pytest.mark.parametrize("name", sorted(AUGMENTATIONS))
+def test_nothing_is_drawn_from_the_global_generator(name):
+    state = torch.get_rng_state()
+    AUGMENTATIONS[name](4)(batch((6, 3, 8, 9)), generator())
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("name", sorted(set(AUGMENTATIONS) - {"mixup", "cutmix"}))
+def test_samples_get_draws_of_their_own(name):
+    x = images((1, 3, 16, 12)).expand(40, -1, -1, -1).contiguous()
+    out = AUGMENTATIONS[name](4)({"x": x}, generator())["x"]
+    assert len(torch.unique(out.flatten(1), dim=0)) >= (2 if name == "flip" else 9)
+
+
+def test_flip():
+    b = batch((5, 3, 7, 4))
+    both = Flip(horizontal=1, vertical=1)
+    same(both(b, generator())["x"], b["x"].flip((2, 3)), atol=0)
+    same(both(both(b, generator()), generator())["x"], b["x"], atol=0)
+    same(Flip(horizontal=1)(b, generator())["x"], b["x"].flip(-1), atol=0)
+    same(Flip(horizontal=0, vertical=1)(b, generator())["x"], b["x"].flip(-2), atol=0)
+
+
+def test_flip_rate():
+    x = torch.zeros(4000, 1, 1, 2)
+    x[..., 0] = 1
+    rate = Flip(horizontal=0.3)({"x": x}, generator())["x"][:, 0, 0, 1].mean()
+    assert abs(rate - 0.3) < 4 * (0.3 * 0.7 / 4000) ** 0.5
+
+
+@pytest.mark.parametrize("shape", [(300, 1, 9, 14), (300, 3, 11, 8)])
+def test_shift_crop_is_a_roll_with_zeros_coming_in(shape):
+    b = batch(shape)
+    out = ShiftCrop(padding=2)(b, generator())["x"]
+    height, width = shape[2:]
+    seen = set()
+    for x, y in zip(b["x"], out, strict=True):
+        found = []
+        for down in range(-2, 3):
+            for right in range(-2, 3):
+                rolled = torch.roll(x, (down, right), (1, 2))
+                rows, cols = torch.arange(height) - down, torch.arange(width) - right
+                inside = ((rows >= 0) & (rows < height))[:, None] & (cols >= 0) & (cols < width)
+                if torch.equal(y, rolled * inside):
+                    found.append((down, right))
+        assert len(found) == 1
+        seen.add(found[0])
+    assert len(seen) == 25
+
+
+@pytest.mark.parametrize(("down", "right"), [(0, 2), (3, 0), (-1, -2)])
+def test_whole_pixel_shift_of_warp_is_a_roll_inside(down, right):
+    x = images((2, 3, 10, 13))
+    out = warp(x, torch.zeros(2, 1, 1, 1), down=down, right=right)
+    same(out[..., 3:-3, 3:-3], torch.roll(x, (down, right), (2, 3))[..., 3:-3, 3:-3])
+
+
+@pytest.mark.parametrize("side", [8, 9])
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_quarter_turns(side, turns):
+    x = images((2, 3, side, side))
+    out = warp(x, torch.full((2, 1, 1, 1), turns * pi / 2))
+    same(out, torch.rot90(x, turns, (2, 3)))
+
+
+def test_half_turn_of_an_oblong_image():
+    x = images((2, 1, 6, 11))
+    same(warp(x, torch.full((2, 1, 1, 1), pi)), x.flip((2, 3)))
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 9, 14), (1, 1, 12, 7)])
+def test_warp_is_scipys_affine_transform(shape):
+    x = images(shape)
+    angle, scale, shear, right, down = radians(33), 1.3, 0.2, 1.7, -0.6
+    t = torch.full((1, 1, 1, 1), angle)
+    out = warp(x, t, scale=scale, shear=shear, right=right, down=down)
+    # scipy maps output (row, column) to input; rows point down, so counter-clockwise is clockwise in (x, y)
+    turn = np.array([[cos(angle), sin(angle)], [-sin(angle), cos(angle)]])
+    forward = scale * turn @ np.array([[1, shear], [0, 1]])
+    back = np.linalg.inv(forward)[::-1, ::-1]
+    centre = (np.array(shape[2:]) - 1) / 2
+    offset = centre - back @ (centre + np.array([down, right]))
+    expected = ndimage.affine_transform(x[0, 0].double().numpy(), back, offset, order=1, mode="grid-constant")
+    np.testing.assert_allclose(out[0, 0], expected, atol=1e-5)
+
+
+def test_rotate_draws_angles_within_its_bounds():
+    x = torch.zeros(2000, 1, 41, 41)
+    x[:, 0, 20, 20:] = 1                                       # a ray to the right
+    out = Rotate(30)({"x": x}, generator())["x"][:, 0]
+    v, u = torch.meshgrid(20 - torch.arange(41.0), torch.arange(41.0) - 20, indexing="ij")
+    angle = torch.rad2deg(torch.atan2((out * v).sum((1, 2)), (out * u).sum((1, 2))))
+    assert angle.abs().max() < 30.5
+    assert abs(angle.mean()) < 4 * 30 / 3**0.5 / 2000**0.5
+    assert abs(angle.std() - 30 / 3**0.5) < 0.7
+
+
+def test_affine_moves_by_shares_of_each_side():
+    x = torch.zeros(2000, 1, 20, 40)
+    x[:, 0, 10, 20] = 1
+    out = Affine(degrees=0, translate=0.1, scale=0)({"x": x}, generator())["x"][:, 0]
+    down = (out * torch.arange(20.0)[:, None]).sum((1, 2)) - 10
+    right = (out * torch.arange(40.0)).sum((1, 2)) - 20
+    assert 1.9 < down.abs().max() < 2.001
+    assert 3.8 < right.abs().max() < 4.001
+    assert abs(np.corrcoef(down, right)[0, 1]) < 0.1
+
+
+@pytest.mark.parametrize("kind", ["brightness", "contrast", "saturation"])
+def test_jitter_is_pillows_enhancement(kind):
+    from PIL import Image, ImageEnhance
+
+    off = {"brightness": 0.0, "contrast": 0.0, "saturation": 0.0}
+    raw = (images((8, 3, 9, 14)) * 255).byte()
+    x = raw.float() / 255
+    out = Jitter(**{**off, kind: 0.5})({"x": x}, generator())["x"]
+    factors = 0.5 + torch.rand(8, generator=generator())
+    enhancer = {"brightness": "Brightness", "contrast": "Contrast", "saturation": "Color"}[kind]
+    for image, ours, f in zip(raw, out, factors.tolist(), strict=True):
+        pillow = getattr(ImageEnhance, enhancer)(Image.fromarray(image.permute(1, 2, 0).numpy())).enhance(f)
+        np.testing.assert_allclose(ours.permute(1, 2, 0), np.asarray(pillow) / 255, atol=2.1 / 255)  # Pillow rounds
+
+
+def test_jitter_of_grey_images_has_no_saturation():
+    b = batch((4, 1, 5, 6))
+    same(Jitter(0, 0, saturation=0.9)(b, generator())["x"], b["x"], atol=1e-6)
+
+
+def test_noise():
+    x = images((50, 3, 20, 10))
+    e = (Noise(0.1)({"x": x}, generator())["x"] - x) / 0.1
+    assert stats.kstest(e.flatten().numpy()[:5000], "norm").pvalue > 1e-3
+
+
+@pytest.mark.parametrize("size", [1, 4, 5, 30])
+@pytest.mark.parametrize("shape", [(200, 1, 9, 14), (200, 3, 12, 7)])
+def test_cutout_blackens_exactly_the_box(size, shape):
+    x = images(shape) + 0.1
+    out = Cutout(size)({"x": x}, generator())["x"]
+    gone = out == 0
+    assert torch.equal(out, x * ~gone)
+    assert torch.equal(gone.all(1), gone.any(1))                # the same in every channel
+    rows, cols = gone[:, 0].any(2), gone[:, 0].any(1)
+    assert torch.equal(gone[:, 0], rows[:, :, None] & cols[:, None, :])          # a rectangle ...
+    for line in (rows, cols):
+        side = line.shape[1]
+        assert (line.int().diff(dim=1).abs().sum(1) <= 2).all()                  # ... without holes ...
+        whole = ~line[:, 0] & ~line[:, -1]
+        assert (line[whole].sum(1) == size).all()                                # ... of the size asked, unless clipped
+        assert (line.sum(1) >= min(size // 2, side)).all()
+
+
+def test_box_centres_are_uniform():
+    x = torch.zeros(7000, 1, 5, 7)
+    where = box(x, generator(), 1, 1).flatten(1).int().argmax(1)
+    counts = torch.bincount(where, minlength=35)
+    assert stats.chisquare(counts.numpy()).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.2, 1.0, 4.0])
+def test_beta_draws(alpha):
+    l = beta(alpha, 20_000, generator())
+    assert l.isfinite().all()
+    assert l.min() >= 0
+    assert l.max() <= 1
+    variance = 1 / (4 * (2 * alpha + 1))
+    assert abs(l.mean() - 0.5) < 4 * (variance / 20_000) ** 0.5
+    assert l.var().item() == pytest.approx(variance, rel=0.03)
+    low = l[l < 0.5].double().numpy()  # the lower half: near 1, where float32 is coarse, much of the mass is rounded
+    assert stats.kstest(low, lambda v: 2 * stats.beta(alpha, alpha).cdf(v)).pvalue > 1e-3
+
+
+def test_beta_of_a_tiny_alpha_is_a_coin():
+    l = beta(1e-3, 2000, generator())
+    assert (((l < 1e-6) | (l > 1 - 1e-6)).float().mean()) > 0.97
+    assert abs(l.mean() - 0.5) < 0.05
+    with pytest.raises(UsageError, match="more than 0, got 0"):
+        beta(0, 3, generator())
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, (7, 13)])            # a table can be mixed too
+def test_mixup_is_the_stated_mix(shape):
+    n = shape[0]
+    b = {"x": images(shape), "y": torch.arange(n)}  # every sample a class of its own: labels name the partner
+    out = Mixup(alpha=1.0, classes=n)(b, generator())
+    y = out["y"]
+    assert y.shape == (n, n)
+    same(y.sum(1), torch.ones(n), atol=1e-6)
+    assert ((y > 0).sum(1) <= 2).all()
+    same(out["x"], (y @ b["x"].flatten(1)).view(shape), atol=1e-6)
+    partner = (y - torch.diag(y.diag())).argmax(1)
+    assert (partner != torch.arange(n)).sum() >= 2
+
+
+@pytest.mark.parametrize("shape", [(64, 1, 9, 14), (64, 3, 11, 7)])
+def test_cutmix_labels_count_the_pixels(shape):
+    n, channels, height, width = shape
+    x = torch.arange(n, dtype=torch.float32)[:, None, None, None].expand(shape)  # every pixel names its owner
+    out = CutMix(alpha=1.0, classes=n)({"x": x, "y": torch.arange(n)}, generator())
+    owners = out["x"][:, 0].long()
+    assert all(torch.equal(out["x"][:, c].long(), owners) for c in range(channels))
+    counted = torch.stack([torch.bincount(o.flatten(), minlength=n) for o in owners]) / (height * width)
+    same(out["y"], counted, atol=1e-6)
+    kept = out["y"].diag()
+    assert len(kept.unique()) > 20
+    assert 0.35 < kept.mean() < 0.8                              # clipping keeps more than Beta(1, 1)'s half
+
+
+@pytest.mark.parametrize("augment", [Mixup, CutMix])
+def test_targets_that_are_numbers_are_mixed_as_they_are(augment):
+    b = {"x": images((6, 1, 8, 8)), "y": torch.tensor([0, 1, 0, 1, 1, 0])}
+    single = augment(1.0, 1)(b, generator())["y"]
+    double = augment(1.0, 2)(b, generator())["y"]
+    same(double[:, 1], single, atol=1e-6)                        # one output: the chance of class 1
+    numbers = augment(1.0, 0)({**b, "y": b["y"].float()}, generator())["y"]
+    same(numbers, single, atol=0)
+    twice = chain(augment(1.0, 2), augment(1.0, 2))(b, generator())["y"]
+    same(twice.sum(1), torch.ones(6), atol=1e-6)
+
+
+def test_chain_and_names():
+    b, g = batch((6, 3, 8, 9)), generator()
+    step = Noise()(Flip()(b, g), g)["x"]
+    same(chain(Flip(), Noise())(b, generator())["x"], step, atol=0)
+    same(augmentations(("flip", "noise"), classes=4)(b, generator())["x"], step, atol=0)
+    assert augmentations((), classes=4) is None
+    with pytest.raises(UsageError, match="no augmentation named 'mixap'; did you mean 'mixup'"):
+        augmentations(("flip", "mixap"), classes=4)
+
+
+def test_a_table_is_not_mirrored():
+    with pytest.raises(UsageError, match=r"for images .* got \(5, 13\)"):
+        Flip()({"x": torch.rand(5, 13)}, generator())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", sorted(AUGMENTATIONS))
+def test_a_cuda_graph_can_capture_it(name):
+    augment = AUGMENTATIONS[name](4)
+    b = {k: v.cuda() for k, v in batch((32, 3, 9, 14)).items()}
+    g = torch.Generator("cuda").manual_seed(0)
+    eager = [augment(b, g) for _ in range(3)]
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        augment(b, g)
+    torch.cuda.synchronize()
+    g.manual_seed(0)
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(g)
+    with torch.cuda.graph(graph):
+        out = augment(b, g)
+    for expected in eager:                                       # the replays draw on, and draw the same
+        graph.replay()
+        same(out["x"], expected["x"], atol=1e-6)
+        same(out["y"], expected["y"], atol=1e-6)

@@ -1,0 +1,245 @@
+import gzip
+import json
+import lzma
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import OneHotEncoder
+
+from didact.data.core import SPLITS
+from didact.data.table import Category, Number, TableEncoder, load, read_csv, sniff, targets
+from didact.errors import UsageError
+
+
+def write(folder, text, name="t.csv"):
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def mixed(n=60, seed=0):
+    """Numbers with gaps, categories with gaps, two classes."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({
+        "age": rng.integers(18, 90, n).astype(float),
+        "job": rng.choice(["clerk", "cook", "smith"], n),
+        "height": rng.normal(170, 10, n).round(1),
+        "ill": rng.choice(["no", "yes"], n),
+    })
+    frame.loc[::7, "age"] = np.nan
+    frame.loc[::11, "job"] = None
+    return frame
+
+
+def test_encoding_equals_scikit_learn(tmp_path):
+    frame = mixed()
+    encoder, x = TableEncoder.from_frame(frame, "ill")
+    reference = make_column_transformer(
+        (SimpleImputer(strategy="median", add_indicator=True), ["age"]),
+        (OneHotEncoder(sparse_output=False), ["job"]),
+        ("passthrough", ["height"]),
+    ).fit_transform(frame.assign(job=frame.job.astype(object).where(frame.job.notna(), "~missing")))
+    np.testing.assert_allclose(x.numpy(), reference.astype(np.float32))
+    assert encoder.names == (
+        "age", "age missing", "job=clerk", "job=cook", "job=smith", "job=(missing)", "height"
+    )
+    path = tmp_path / "t.csv"
+    frame.to_csv(path, index=False)
+    _, from_file = TableEncoder.from_frame(read_csv(path), "ill")
+    torch.testing.assert_close(from_file, x)
+
+
+def test_what_fills_and_encodes_is_learned_from_the_training_rows(tmp_path):
+    frame = mixed(200)
+    path = tmp_path / "t.csv"
+    frame.to_csv(path, index=False)
+    data = load(path, seed=3)
+    train = data.indices["train"].numpy()
+    assert data.encoder.columns[0].median == np.nanmedian(frame.age.to_numpy()[train])
+    assert data.task == "binary" and data.labels == ("no", "yes") and data.target == "ill"
+    x = torch.cat([data.split(part).columns["x"] for part in SPLITS])
+    assert x.shape == (200, 7) and x.isfinite().all()
+    torch.testing.assert_close(data.mean, data.train.columns["x"].mean(0))
+    torch.testing.assert_close(data.std, data.train.columns["x"].std(0, correction=0))
+    y = data.test.columns["y"]
+    assert [data.labels[k] for k in y.tolist()] == frame.ill.to_numpy()[data.indices["test"].numpy()].tolist()
+    assert any("last column, 'ill'" in note for note in data.notes)
+
+
+def test_rare_unseen_and_missing_categories():
+    counts = {f"c{i:02}": 100 - i for i in range(60)}
+    frame = pd.DataFrame({"c": [c for c, n in counts.items() for _ in range(n)]})
+    frame["y"] = np.arange(len(frame)) % 2
+    encoder, x = TableEncoder.from_frame(frame, "y")
+    (column,) = encoder.columns
+    assert column == Category("c", tuple(f"c{i:02}" for i in range(50)), other=True)
+    assert (x.sum(1) == 1).all() and x[:, 50].sum() == sum(100 - i for i in range(50, 60))
+    assert any("10 rarest" in note for note in encoder.notes)
+    new = encoder.encode(pd.DataFrame({"c": ["c07", "never seen", None]}))
+    assert new.argmax(1).tolist()[:2] == [7, 50] and new[0].sum() == 1
+    plain = Category("c", ("a", "b")).encode(pd.Series(["b", "zzz", None, "A"]))
+    assert plain.tolist() == [[0, 1], [0, 0], [0, 0], [1, 0]]  # case does not matter where no name needs it
+
+
+def test_columns_that_cannot_be_learned_from_are_left_out_and_said(tmp_path):
+    n = 120
+    frame = mixed(n)
+    frame["name"] = [f"person {i}" for i in range(n)]
+    frame["born"] = pd.date_range("1990-01-01", periods=n).strftime("%Y-%m-%d")
+    frame["void"] = np.nan
+    frame["same"] = 7
+    frame["typo"] = [f"{i}.5" for i in range(n - 2)] + ["unknown", "?"]
+    path = tmp_path / "t.csv"
+    frame.to_csv(path)  # with pandas' row numbers in a column without name
+    data = load(path, target="ill")
+    assert not [n for n in data.names if n.startswith(("name", "born", "void", "column 1"))]
+    told = " | ".join(data.notes)
+    for words in ("'name' holds free text", "--text name", "'born' holds dates", "'void' is empty", "never change in training: same",
+                  "2 classes, read as binary"):
+        assert words in told, words
+    assert Number("typo", data.encoder.columns[[c.name for c in data.encoder.columns].index("typo")].median, True) in data.encoder.columns
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_delimiters_and_packing(tmp_path, delimiter):
+    frame = mixed(40)
+    text = frame.to_csv(index=False, sep=delimiter)
+    assert sniff(text) == delimiter
+    plain = read_csv(write(tmp_path, text))
+    assert list(plain.columns) == list(frame.columns)
+    for name, pack in (("t.csv.gz", gzip.compress), ("t.csv.xz", lzma.compress)):
+        pd.testing.assert_frame_equal(read_csv(write(tmp_path, pack(text.encode()), name)), plain)
+
+
+def test_decimal_commas_quotes_and_blank_lines(tmp_path):
+    path = write(tmp_path, '\ufeffa;b;c\r\n1,5;"x;\ny";0\r\n\r\n-2;z;1\r\n')
+    frame = read_csv(path)
+    assert frame.a.tolist() == ["1.5", "-2"] and frame.b.tolist() == ["x;\ny", "z"]
+    assert frame.index.tolist() == [2, 5]  # the lines on which the rows begin
+
+
+@pytest.mark.parametrize(("values", "task", "labels"), [
+    (["b", "a"] * 10, "binary", ("a", "b")),
+    (["b", "a", "c"] * 10, "multiclass", ("a", "b", "c")),
+    ([10, 2, 3] * 10, "multiclass", ("2", "3", "10")),
+    ([0.0, 1.0] * 10, "binary", ("0", "1")),
+    ([0.5, 1.5] * 10, "binary", ("0.5", "1.5")),
+    ([True, False] * 10, "binary", ("False", "True")),
+    ([0.5, 1.5, 2.5] * 10, "regression", ()),
+    (list(range(21)) * 30, "regression", ()),
+    (list(range(20)) * 30, "multiclass", tuple(map(str, range(20)))),
+    (list(range(10)) * 3, "regression", ()),           # ten values in thirty rows: not few
+    ([0, 1, 2] * 30 + [7], "regression", ()),          # one row is too few for a class
+])
+def test_the_task_is_inferred(values, task, labels):
+    got, y, names, said = targets(pd.Series(values, name="t"))
+    assert (got, names) == (task, labels) and task in said
+    if labels:
+        expected = [f"{v:g}" if isinstance(v, float | int) and not isinstance(v, bool) else str(v) for v in values]
+        assert [names[k] for k in y.tolist()] == expected and y.dtype == torch.int64
+    else:
+        assert y.tolist() == values and y.dtype == torch.float32
+
+
+BAD = {
+    "empty": ("", "is empty"),
+    "spaces": ("  \n\n", "is empty"),
+    "header only": ("a,b,y\n", "column names but no rows"),
+    "binary": (b"\x89PNG\r\n\0\0\0", "not a text file"),
+    "latin-1": ("a,b\nä,1\n".encode("latin-1"), r"not UTF-8 text \(line 2\)"),
+    "too long a row": ("a,b,y\n1,2,0\n1,2,3,4\n", "line 3 of .* has 4 fields"),
+    "too short a row": ("a,b,y\n1,2,0\n\n1,2\n", "line 4 of .* has 2 fields"),
+    "one column": ("a b y\n1 2 0\n", "only one column, 'a b y'"),
+    "two of a name": ("a,b,a\n1,2,3\n", "two columns named 'a'"),
+    "no header": ("5.1,3.5,0\n4.9,3.0,1\n", "must name the columns"),
+    "open quote": ('a,y\n"1,0\n' + "2,1\n" * 50000, "quotation mark"),
+    "no value in target": ("a,y\n1,\n2,\n3,\n", "holds no value"),
+    "missing target": ("a,y\n" + "1,0\n2,1\n" * 5 + "3,\n4,\n", "missing in 2 of 12 rows, first in line 12"),
+    "one class": ("a,y\n" + "1,k\n2,k\n" * 5, "'y' is 'k' in every row"),
+    "constant number": ("a,y\n" + "1,3.5\n2,3.5\n" * 5, "'y' is '3.5' in every row"),
+    "rare class": ("a,y\n" + "1,k\n2,l\n" * 5 + "1,m\n", r"too few of: 'm' \(1\)"),
+    "infinite target": ("a,y\n" + "".join(f"1,{i}.5\n" for i in range(30)) + "2,inf\n", "must be finite, got 'inf' in line 32"),
+    "word in target": ("a,y\n" + "".join(f"1,{i}.5\n" for i in range(30)) + "2,many\n", "must be a number, got 'many' in line 32"),
+    "infinite input": ("a,y\n" + "1,k\n2,l\n" * 5 + "-inf,k\n", "'a' must hold finite numbers, got -inf in line 12"),
+    "beyond float32": ("a,y\n" + "1,k\n2,l\n" * 5 + "1e300,k\n", "got 1e300 in line 12"),
+    "two rows": ("a,y\n1,2.5\n2,3.5\n", "at least 3"),
+    "names as target": ("a,y\n" + "".join(f"{i},n{i}\n" for i in range(50)), "neither classes nor numbers"),
+    "nothing to learn from": ("a,y\n" + "".join(f"n{i},{'kl'[i % 2]}\n" for i in range(50)), "can be learned from"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_refused_in_one_line(tmp_path, case):
+    content, words = BAD[case]
+    with pytest.raises(UsageError, match=words) as error:
+        load(write(tmp_path, content))
+    assert "\n" not in str(error.value)
+
+
+def test_target_is_suggested_and_files_that_cannot_be_read(tmp_path):
+    path = write(tmp_path, "age,income\n1,2\n")
+    with pytest.raises(UsageError, match="no column 'incom' to be the target; did you mean 'income'"):
+        load(path, target="incom")
+    with pytest.raises(UsageError, match="cannot read"):
+        load(tmp_path / "none.csv")
+    for name, pack in (("t.csv.gz", gzip.compress), ("t.csv.xz", lzma.compress)):
+        packed = pack(b"a,y\n1,2\n" * 1000)
+        for content in (packed[: len(packed) // 2], b"plain"):
+            with pytest.raises(UsageError, match="cannot read"):
+                load(write(tmp_path, content, name))
+
+
+def test_reading_new_inputs(tmp_path):
+    frame = mixed(50)
+    encoder, x = TableEncoder.from_frame(frame, "ill")
+    rebuilt = TableEncoder.from_spec(json.loads(json.dumps(encoder.spec())))
+    assert rebuilt == encoder
+    for columns in (["age", "job", "height", "ill"], ["job", "height", "age"]):
+        path = tmp_path / "new.csv"
+        frame[columns].to_csv(path, index=False)
+        names, batch = rebuilt.read([str(path)])
+        torch.testing.assert_close(batch["x"], x)
+        assert names[:2] == [f"{path}:2", f"{path}:3"]
+    row = frame.iloc[1]
+    texts = [f"age={row.age},job={row.job},height={row.height}", json.dumps({"age": row.age, "job": row.job, "height": row.height}),
+             f"job={row.job},height={row.height},age={row.age},ill=no"]
+    names, batch = rebuilt.read(texts)
+    assert names == texts
+    torch.testing.assert_close(batch["x"], x[1:2].expand(3, -1))
+    gap = rebuilt.read(["age=?,job=,height=170", '{"age": null, "job": null, "height": 170}'])[1]["x"]
+    torch.testing.assert_close(gap[0], gap[1])
+    assert gap[0].tolist() == [encoder.columns[0].median, 1, 0, 0, 0, 1, 170]
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("age=1,job=cook", "lacks the column 'height'; an unknown value"),
+    ("age=1,job=cook,hieght=3", "lacks the column 'height'; did you mean 'hieght'"),
+    ("age=old,job=cook,height=3", "'age' expects a number, got 'old'"),
+    ('{"age": true, "job": "cook", "height": 3}', "'age' expects a number, got True"),
+    ('{"age": 1', "must be JSON"),
+    ("hello", "expected a CSV file, a row as"),
+    ("missing.csv", "cannot read missing.csv"),
+    ("age=inf,job=cook,height=3", "finite"),
+])
+def test_wrong_rows_to_predict(text, words):
+    encoder, _ = TableEncoder.from_frame(mixed(), "ill")
+    with pytest.raises(UsageError, match=re.escape(words)):
+        encoder.read([text])
+
+
+def test_numeric_and_typed_frames():
+    encoder = TableEncoder.numeric(["a", "b"])
+    assert encoder.names == ("a", "b")
+    assert encoder.read(["b=2,a=1"])[1]["x"].tolist() == [[1, 2]]
+    frame = pd.DataFrame({
+        "i": pd.array([1, None, 3, 4], dtype="Int64"), "b": [True, False, True, True],
+        "c": pd.Categorical(["u", "v", "u", None]), "d": pd.date_range("2020-01-01", periods=4), "y": [0, 1, 0, 1],
+    })
+    encoder, x = TableEncoder.from_frame(frame, "y")
+    assert encoder.names == ("i", "i missing", "b=False", "b=True", "c=u", "c=v", "c=(missing)")
+    assert x.tolist()[1] == [3, 1, 1, 0, 0, 1, 0]

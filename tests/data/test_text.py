@@ -1,0 +1,102 @@
+import json
+
+import pandas as pd
+import pytest
+import torch
+from sklearn.feature_extraction.text import CountVectorizer
+
+from didact.data.text import LONGEST, WORD, BagEncoder, load, words
+from didact.errors import UsageError
+
+TEXTS = [
+    "A fine film, a FINE cast; don't miss it!", "Dull film. Dull cast.<br />Miss it", "it is a film", "snake_case 42 film", "",
+]
+
+
+def test_words():
+    assert words("Don't <br />PANIC, it's 42_x!") == ["don't", "panic", "it's", "42", "x"]
+
+
+def test_presence_equals_scikit_learn():
+    encoder = BagEncoder.fit(TEXTS)
+    reference = CountVectorizer(binary=True, token_pattern=WORD.pattern, min_df=2).fit([t.replace("<br />", " ") for t in TEXTS])
+    assert set(encoder.names) == set(reference.vocabulary_)
+    expected = torch.tensor(reference.transform(TEXTS).toarray())[:, [reference.vocabulary_[word] for word in encoder.names]]
+    x = encoder.encode(TEXTS)
+    assert x.dtype == torch.int32
+    assert torch.equal(encoder.decoders["x"](x), expected.float())
+    assert encoder.names[0] == "film" and encoder.encode(["unknown words only"]).tolist() == [[len(encoder.names)]]
+
+
+def test_vocabulary_is_the_most_common_and_long_texts_are_capped():
+    assert BagEncoder.fit(TEXTS, vocabulary=3).names == ("film", "it", "a")
+    assert BagEncoder.fit(["one two", "three"]).names == ("one", "three", "two")  # no word is in two texts: all are kept
+    many = [" ".join(f"w{i}" for i in range(1000))] * 2
+    assert BagEncoder.fit(many).encode(many).shape == (2, LONGEST)
+    with pytest.raises(UsageError, match="none of the 2 texts holds a word"):
+        BagEncoder.fit(["", "!?"])
+
+
+def test_decoding_has_fixed_shapes_and_no_data_dependence():
+    encoder = BagEncoder.fit(TEXTS)
+    compiled = torch.export.export(Decoder(encoder), (encoder.encode(TEXTS),)).module()
+    x = encoder.encode(["film it", "dull", "a", "", "it"])
+    x = torch.nn.functional.pad(x, (0, encoder.encode(TEXTS).shape[1] - x.shape[1]), value=len(encoder.names))
+    assert torch.equal(compiled(x), encoder.presence(x))
+
+
+class Decoder(torch.nn.Module):
+    def __init__(self, encoder):
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, x):
+        return self.encoder.presence(x)
+
+
+def table(path, n=30):
+    frame = pd.DataFrame({
+        "review": [f"good film number {i}" if i % 2 else f'bad, "very" bad\nfilm {i}' for i in range(n)],
+        "stars": range(n), "mood": ["sad", "glad"] * (n // 2),
+    })
+    frame.to_csv(path, index=False)
+    return frame
+
+
+def test_a_table_of_texts(tmp_path):
+    frame = table(tmp_path / "films.csv")
+    data = load(tmp_path / "films.csv", text="review", target="mood")
+    assert (data.kind, data.task, data.labels, data.target) == ("text", "binary", ("glad", "sad"), "mood")
+    assert set(data.names) == {"good", "film", "number", "bad", "very"} and data.shape == (5,)
+    train = set(words(" ".join(frame.review[i] for i in data.indices["train"].tolist())))
+    assert set(data.names) <= train
+    batch = data.test.batch(torch.arange(len(data.test)))
+    assert torch.equal(batch["x"][:, data.names.index("bad")] == 1, batch["y"] == 1)
+    assert data.mean.tolist() == [0] and data.std.tolist() == [1]
+    regression = load(tmp_path / "films.csv", text="review", target="stars")
+    assert regression.task == "regression"
+    assert load(tmp_path / "films.csv", text="review").target == "mood"
+
+
+def test_wrong_columns(tmp_path):
+    table(tmp_path / "films.csv")
+    with pytest.raises(UsageError, match="no column 'reviews' of texts; did you mean 'review'"):
+        load(tmp_path / "films.csv", text="reviews")
+    with pytest.raises(UsageError, match="same column"):
+        load(tmp_path / "films.csv", text="review", target="review")
+    with pytest.raises(UsageError, match="did you mean 'mood'"):
+        load(tmp_path / "films.csv", text="review", target="moood")
+
+
+def test_reading_new_texts(tmp_path):
+    encoder = BagEncoder.fit(TEXTS, column="review")
+    assert BagEncoder.from_spec(json.loads(json.dumps(encoder.spec()))) == encoder
+    table(tmp_path / "films.csv", n=2)
+    (tmp_path / "one.txt").write_text("a dull film")
+    names, batch = encoder.read(["a film.", str(tmp_path / "one.txt"), str(tmp_path / "films.csv"), "see a.txt or b.csv"])
+    assert names[:2] == ["a film.", str(tmp_path / "one.txt")] and len(names) == 5
+    film = encoder.presence(batch["x"])[:, encoder.names.index("film")]
+    assert film.tolist() == [1, 1, 1, 1, 0]
+    for missing in ("gone.txt", "gone.csv"):
+        with pytest.raises(UsageError, match=f"cannot read .*{missing}"):
+            encoder.read([missing])
