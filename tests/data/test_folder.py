@@ -115,7 +115,7 @@ def test_what_is_refused(tmp_path):
     with pytest.raises(UsageError, match="only one class folder, 'cat'"):
         load(tmp_path)
     (tmp_path / "dog").mkdir()
-    with pytest.raises(UsageError, match="class folder .*dog holds no image"):
+    with pytest.raises(UsageError, match=r"class folder .*dog holds no image"):
         load(tmp_path)
     paint(tmp_path / "dog" / "0.png")
     with pytest.raises(UsageError, match=r"too few of: 'dog' \(1\)"):
@@ -141,7 +141,7 @@ def test_a_truncated_image_is_named(tmp_path):
     make(tmp_path)
     path = tmp_path / "dog" / "03.png"
     path.write_bytes(path.read_bytes()[:-400])
-    with pytest.raises(UsageError, match="03.png cannot be read") as error:
+    with pytest.raises(UsageError, match=r"03\.png cannot be read") as error:
         load(tmp_path)
     assert "\n" not in str(error.value)
 
@@ -153,7 +153,7 @@ def test_reading_new_images(tmp_path):
     names, batch = encoder.read([one, str(tmp_path / "dog")])
     assert names == [one, *(str(tmp_path / "dog" / f"{i:02}.png") for i in range(3))]
     assert batch["x"].shape == (4, 3, 20, 20) and torch.equal(batch["x"][0], encoder.open(one))
-    with pytest.raises(UsageError, match="no image at nowhere.png"):
+    with pytest.raises(UsageError, match=r"no image at nowhere\.png"):
         encoder.read(["nowhere.png"])
     (tmp_path / "void").mkdir()
     with pytest.raises(UsageError, match="holds no image"):

@@ -23,6 +23,9 @@ def test_disjoint_complete_stratified_and_every_class_everywhere(sizes, fraction
     for part, share in zip(("validation", "test"), fractions, strict=True):
         counts = torch.bincount(y[rows[part]], minlength=len(sizes))
         assert (counts - share * torch.tensor(sizes)).abs().max() <= 1
+    roomy = torch.tensor(sizes) * min(fractions) >= 1            # else a class may be short in training to be everywhere
+    counts = torch.bincount(y[rows["train"]], minlength=len(sizes))
+    assert ((counts - (1 - sum(fractions)) * torch.tensor(sizes)).abs()[roomy] <= 1 + 1e-9).all()
     for part in SPLITS:
         assert torch.bincount(y[rows[part]], minlength=len(sizes)).min() >= 1, part
         assert rows[part].tolist() == sorted(rows[part].tolist())

@@ -104,6 +104,8 @@ def test_build_respects_a_choice_and_takes_any_callable():
     assert build(torch.optim.Adam, params, "cpu").param_groups[0]["fused"]
     plain = build(lambda p: torch.optim.Adam(p, lr=0.5), params, "cpu")
     assert not plain.param_groups[0]["fused"] and plain.param_groups[0]["initial_lr"] == 0.5
+    rate = build(partial(torch.optim.SGD, lr=torch.tensor(0.5)), params, "cpu").param_groups[0]
+    assert type(rate["lr"]) is type(rate["initial_lr"]) is float
     assert not can_capture(plain) and not can_capture(build(muon, params, "cpu"))
 
 

@@ -57,7 +57,8 @@ def test_groups_hooks_and_zero_grad_reach_every_part():
 
 def test_after_loading_the_parts_still_follow_their_groups():
     a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
-    adagrad = torch.optim.Adagrad([a], lr=1.0, initial_accumulator_value=3.0)
+    adagrad = torch.optim.Adagrad([a], lr=1.0)
+    adagrad.state[a]["sum"].fill_(3.0)
     optimizer = Several(adagrad, torch.optim.SGD([b], lr=1.0, momentum=0.9))
     optimizer.load_state_dict(optimizer.state_dict())
     for group in optimizer.param_groups:

@@ -26,10 +26,10 @@ def three_way(
     classes = torch.zeros(n, dtype=torch.long) if strata is None else strata.long()
     shuffled = shuffled[classes[shuffled].argsort(stable=True)]
     sizes = torch.bincount(classes[shuffled])
-    v, t = shares(sizes, fractions if test is None else (fractions[0], 0.0))
+    taken = torch.tensor(shares(sizes.tolist(), fractions if test is None else (fractions[0], 0.0)))
+    v, t, _ = taken.repeat_interleave(sizes, dim=0).unbind(1)
     first = (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
     rank = torch.arange(len(rows)) - first                       # 0, 1, … within each class
-    t, v = t.repeat_interleave(sizes), v.repeat_interleave(sizes)
     return {
         "train": shuffled[rank >= t + v].sort().values,
         "validation": shuffled[(rank >= t) & (rank < t + v)].sort().values,
@@ -37,19 +37,24 @@ def three_way(
     }
 
 
-def shares(sizes: Tensor, fractions: tuple[float, float]) -> tuple[Tensor, Tensor]:
-    """How many rows of each class go to validation and to test; training keeps at least one of each.
+def shares(sizes: list[int], fractions: tuple[float, float]) -> list[tuple[int, ...]]:
+    """Rows of each class for validation, test and training: its share rounded down or up, whichever is owed most.
 
-    What rounding takes from one class it gives to the next: ten classes of 5 rows at 0.15 give 8 rows, not 0 or 10.
+    What rounding takes from a split in one class it gives back in the next: ten classes of 10 rows at 0.15 give 15.
     """
-    parts = 1 + sum(f > 0 for f in fractions)
+    fraction = (*fractions, 1 - sum(fractions))
+    parts = [p for p in range(3) if fraction[p] > 0]
+    owed = [0.0] * 3
     counts = []
-    left = sizes - 1                                             # what may be given away
-    for still, fraction in ((parts - 2, fractions[1]), (0, fractions[0])):
-        edges = (sizes.cumsum(0) * fraction + 0.5).floor().long()
-        least = ((sizes >= parts) & (fraction > 0)).long()
-        most = (left - still * least).clamp(min=0)
-        counts.append(edges.diff(prepend=edges.new_zeros(1)).maximum(least).minimum(most))
-        left = left - counts[-1]
-    t, v = counts
-    return v, t
+    for n in sizes:
+        take = [int(n * f) for f in fraction]
+        due = [o + n * f for o, f in zip(owed, fraction, strict=True)]
+        for part in sorted(parts, key=lambda p: take[p] - due[p])[: n - sum(take)]:
+            take[part] += 1
+        for part in parts if n >= len(parts) else [2] * (n > 0):
+            if take[part] == 0:                                  # every split sees every class; training before all
+                take[take.index(max(take))] -= 1
+                take[part] = 1
+        owed = [d - k for d, k in zip(due, take, strict=True)]
+        counts.append(tuple(take))
+    return counts

@@ -45,10 +45,13 @@ class Streamed:
         with warnings.catch_warnings():        # Python 3.12 warns of every fork beside threads; workers only decode
             warnings.simplefilter("ignore", DeprecationWarning)
             batches = iter(loader)
-        for batch in batches:
-            if "error" in batch:
-                raise UsageError(batch["error"])
-            yield {name: column.to(self.device, non_blocking=True) for name, column in batch.items()}
+        try:
+            for batch in batches:
+                if "error" in batch:
+                    raise UsageError(batch["error"])
+                yield {name: column.to(self.device, non_blocking=True) for name, column in batch.items()}
+        finally:
+            del batches                        # ends the workers now, not when the traceback is forgotten
 
     def decode(self, stored: Batch) -> Batch:
         return {name: self.decoders[name](v) if name in self.decoders else v for name, v in stored.items()}

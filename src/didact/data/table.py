@@ -91,11 +91,9 @@ class Category:
     def encode(self, column: "Series") -> np.ndarray:
         known = {value.casefold(): i for i, value in enumerate(self.values)} | {v: i for i, v in enumerate(self.values)}
         other = len(self.values) if self.other else -1
-        words = texts(column)
-        numbers = [known.get(w, known.get(w.casefold(), other)) for w in words]
-        if self.missing:
-            lacking = column.isna().to_numpy()
-            numbers = [len(self.features) - 1 if gone else i for i, gone in zip(numbers, lacking, strict=True)]
+        words, each = np.unique(texts(column).to_numpy(str), return_inverse=True)
+        numbers = np.array([known.get(w, known.get(w.casefold(), other)) for w in words.tolist()])[each]
+        numbers[column.isna().to_numpy()] = len(self.features) - 1 if self.missing else -1
         return np.eye(len(self.features) + 1, dtype=np.float32)[numbers, :-1]   # -1, unseen, is the row of zeros
 
 
@@ -227,7 +225,10 @@ def understand(column: "Series") -> tuple[Number | Category | None, str]:
 
 def texts(column: "Series") -> "Series":
     """The values as words; missing ones read as an empty word."""
-    return column.astype(object).where(column.notna(), "").astype(str).str.strip()
+    import pandas as pd
+
+    words = ["" if gone else str(v).strip() for v, gone in zip(column.astype(object), column.isna(), strict=True)]
+    return pd.Series(words, index=column.index, name=column.name, dtype=object)
 
 
 def parsed(column: "Series") -> "Series":
@@ -236,7 +237,8 @@ def parsed(column: "Series") -> "Series":
 
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
         return column.astype("float64")
-    return pd.to_numeric(texts(column), errors="coerce").astype("float64")
+    words = column.astype(str) if pd.api.types.is_bool_dtype(column) else column.astype(object)
+    return pd.to_numeric(words, errors="coerce").astype("float64")
 
 
 def as_numbers(column: "Series") -> "Series | None":
@@ -341,7 +343,7 @@ def read_csv(path: Path) -> "DataFrame":
     delimiter = sniff(text)
     names, lines = walk(path, text, delimiter)
     frame = pd.read_csv(
-        io.StringIO(text), sep=delimiter, header=0, names=names, index_col=False, dtype=str, skipinitialspace=True,
+        io.StringIO(text), sep=delimiter, header=0, names=names, index_col=False, dtype=object, skipinitialspace=True,
         na_values=["?"],
     )
     frame.index = pd.Index(lines)
@@ -382,7 +384,7 @@ def sniff(text: str) -> str:
 
     def score(delimiter: str) -> tuple[bool, int, int]:
         try:
-            reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+            reader = csv.reader(io.StringIO(text[:100_000], newline=""), delimiter=delimiter)
             rows = [len(row) for row in islice(reader, 20) if row]
         except csv.Error:
             return False, 0, 0

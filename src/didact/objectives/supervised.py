@@ -58,8 +58,7 @@ class RDrop(Classify):
         twice, y = torch.cat([batch["x"], batch["x"]]), batch["y"]    # one pass over both: two draws of the masks
         out1, out2 = self.network(twice).chunk(2)
         ce = (self.likelihood.loss(out1, y) + self.likelihood.loss(out2, y)).mean()
-        log_p1, log_p2 = (self.likelihood.probabilities(out).clamp(min=1e-12).log() for out in (out1, out2))
-        kl = r_drop(log_p1, log_p2).mean()
+        kl = r_drop(self.likelihood.log_p(out1), self.likelihood.log_p(out2)).mean()
         return {"loss": ce + self.alpha * kl, "cross_entropy": ce, "disagreement": kl}
 
 

@@ -1,12 +1,13 @@
 """Against over-fitting: everything of Gaba 3 in one recipe, and the grid that tells its parts apart."""
 
+from functools import partial
 from typing import Annotated
 
 from didact.data.core import Data
 from didact.models.mlp import MLP
 from didact.objectives.supervised import RDrop, likelihood_of, supervised
 from didact.optim.named import make
-from didact.optim.proximal import with_proximal
+from didact.optim.proximal import elastic_net
 from didact.optim.schedule import cosine
 from didact.options import Range
 from didact.recipes import arguments as a
@@ -42,7 +43,7 @@ def regularised_mlp(
     return Experiment(
         data=data,
         objective=RDrop(network, likelihood, alpha=r_drop) if r_drop else supervised(network, likelihood),
-        optimizer=(lambda parameters: with_proximal(decayed(parameters), l1=l1, l2=l2)) if l1 or l2 else decayed,
+        optimizer=partial(elastic_net, base=decayed, l1=l1, l2=l2) if l1 or l2 else decayed,
         schedule=cosine(),
         augment=augmenting(data, augment),
         clip_norm=clip_norm, patience=patience, min_delta=1e-4,

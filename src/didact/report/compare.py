@@ -17,6 +17,8 @@ from didact.report.svg import Cell, Series
 from didact.report.words import LOWER, argument, best, duration, metric_name, metric_value
 from didact.run import Run
 
+Key = tuple[str, ...]          # a setting: its arguments on the axes, as written
+Mean = tuple[float, float]     # with its deviation
 QUIET = ("runs", "save_every")  # settings that cannot change a result
 
 
@@ -32,17 +34,19 @@ def compare(runs: Sequence[Run], path: Path) -> Path:
         raise UsageError("a comparison needs at least one run, got none")
     facts = [run.facts for run in runs]
     differing = differences(facts)
-    labels = [", ".join(f"{k} {v[i]}" for k, v in differing.items() if len(k) < 20)[:60] or run.folder.name for i, run in enumerate(runs)]
+    comparable = len({f["data"].get("fingerprint") for f in facts}) == 1
+    judged = f"Of each run's best validation state. {'The best value is marked.' if comparable else 'The data differ: no value is marked as best.'}"
+    labels = [", ".join(f"{k} {v[i]}" for k, v in differing.items() if v[i] != "–")[:60] or run.folder.name for i, run in enumerate(runs)]
     if len(set(labels)) < len(labels):
         labels = [f"{run.folder.name[-4:]} {label}".strip() for run, label in zip(runs, labels, strict=True)]
     page = document(
         f"{len(runs)} runs compared",
         tag(
-            "header", tag("p", "didact · comparison", class_="over"), tag("h1", f"{len(runs)} runs", tag("span", " side by side")),
+            "header", tag("p", "didact · comparison", class_="overline"), tag("h1", f"{len(runs)} runs", tag("span", " side by side")),
             tag("p", ", ".join(dict.fromkeys(f"{f['recipe']} on {f['data']['name']}" for f in facts)), class_="summary"),
         ),
         section("What differs", differing_table(runs, differing, path), lead="" if differing else "Nothing: all arguments are the same."),
-        section("Test metrics", metric_table(runs, facts, labels, path), lead="Of each run's best validation state. The best value is marked."),
+        section("Test metrics", metric_table(runs, facts, labels, path, mark=comparable and len(runs) > 1), lead=judged),
         section("Validation", grid(overlaid(runs, facts, labels))),
     )
     files.write_text(path, page)
@@ -62,16 +66,16 @@ def differences(facts: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 def differing_table(runs: Sequence[Run], differing: Mapping[str, list[str]], path: Path) -> Html | None:
     rows = [[link(run.folder, path), *(values[i] for values in differing.values())] for i, run in enumerate(runs)]
-    return table(["run", *(name.replace("_", " ") for name in differing)], rows) if differing else None
+    return table(["run", *(name.replace("_", " ") for name in differing)], rows, numeric=99) if differing else None
 
 
-def metric_table(runs: Sequence[Run], facts: Sequence[Mapping[str, Any]], labels: Sequence[str], path: Path) -> Html:
+def metric_table(runs: Sequence[Run], facts: Sequence[Mapping[str, Any]], labels: Sequence[str], path: Path, mark: bool) -> Html:
     known = list(dict.fromkeys(name for f in facts for name in f.get("test") or {}))
     winners = {name: best(name, {i: f["test"][name] for i, f in enumerate(facts) if name in (f.get("test") or {})}) for name in known}
     rows = []
     for i, f in enumerate(facts):
         values = [(name, metric_value(name, (f.get("test") or {}).get(name))) for name in known]
-        marked = [tag("mark", v) if i in winners[name] and len(runs) > 1 else v for name, v in values]
+        marked = [tag("mark", v) if mark and i in winners[name] else v for name, v in values]
         took = duration(f["seconds"]) if "seconds" in f else f.get("status", "–")
         rows.append([link(runs[i].folder, path), labels[i], *marked, f"{f['layers']['total']:,}" if f.get("layers") else "–", took])
     return table(["run", "", *map(metric_name, known), "parameters", "time"], rows, numeric=2)
@@ -89,36 +93,40 @@ def overlaid(runs: Sequence[Run], facts: Sequence[Mapping[str, Any]], labels: Se
         series = [Series(labels[i], *column(log, axis, "validation", name), tone=tones[i]) for i, log in enumerate(logs)]
         series = [s for s in series if s.x]
         if series:
-            log_y = name in LOWER and spans_decades(series)
-            found.append(Figure(name, svg.chart(metric_name(name).capitalize() if name.islower() and name not in ("f1", "r2") else name, series, x=axis, log_y=log_y)))
+            picture = svg.chart(f"Validation {metric_name(name)}", series, x=axis, log_y=name in LOWER and spans_decades(series))
+            found.append(Figure(name, picture))
     return found
 
 
 def sweep_page(title: str, axes: Mapping[str, Sequence[Any]], rows: Sequence[Mapping[str, Any]], metric: str, path: Path) -> Path:
     """A sweep's page. `rows` hold arguments, metrics and run; equal arguments on the axes (seeds) are averaged."""
-    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    groups: dict[Key, list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(tuple(argument(row["arguments"].get(name)) for name in axes), []).append(row)
     means = {key: average([r["metrics"].get(metric, math.nan) for r in members]) for key, members in groups.items()}
-    lead = f"{len(rows)} runs, {len(groups)} settings. {metric_name(metric).capitalize()}: {'lower' if metric in LOWER else 'higher'} is better."
+    better = "lower" if metric in LOWER else "higher"
+    lead = f"{len(rows)} runs of {len(groups)} settings, judged by {metric_name(metric)}: {better} is better."
+    spoken = "Best first; mean ± deviation where a setting was run more than once."
     page = document(
         title,
-        tag("header", tag("p", "didact · sweep", class_="over"), tag("h1", title), tag("p", lead, class_="summary")),
-        section("The map" if len(axes) == 2 else "The curve", grid(sweep_figures(axes, means, metric))) if len(axes) in (1, 2) else None,
-        section("All settings", setting_table(axes, groups, means, metric), lead="Best first; mean ± deviation where a setting was run more than once."),
+        tag("header", tag("p", "didact · sweep", class_="overline"), tag("h1", title), tag("p", lead, class_="summary")),
+        section("At a glance", grid(sweep_figures(axes, means, metric))),
+        section("All settings", setting_table(axes, groups, means, metric), lead=spoken),
         section("All runs", run_table(axes, rows, path)),
     )
     files.write_text(path, page)
     return path
 
 
-def average(values: Sequence[float]) -> tuple[float, float]:
+def average(values: Sequence[float]) -> Mean:
     """Mean and deviation of the finite values."""
     known = [v for v in values if math.isfinite(v)]
     return (fmean(known) if known else math.nan), (stdev(known) if len(known) > 1 else 0.0)
 
 
-def sweep_figures(axes: Mapping[str, Sequence[Any]], means: Mapping[tuple[str, ...], tuple[float, float]], metric: str) -> list[Figure]:
+def sweep_figures(axes: Mapping[str, Sequence[Any]], means: Mapping[Key, Mean], metric: str) -> list[Figure]:
+    if len(axes) not in (1, 2):
+        return []
     if len(axes) == 1:
         (name, values), = axes.items()
         return [Figure(name, sweep_curve(name, values, means, metric))]
@@ -142,19 +150,19 @@ def sweep_figures(axes: Mapping[str, Sequence[Any]], means: Mapping[tuple[str, .
     return [Figure(metric, picture, "Stronger is better.")]
 
 
-def sweep_curve(name: str, values: Sequence[Any], means: Mapping[tuple[str, ...], tuple[float, float]], metric: str) -> Html:
+def sweep_curve(name: str, values: Sequence[Any], means: Mapping[Key, Mean], metric: str) -> Html:
     """One axis: against its numbers, logarithmically where they span decades; words stand side by side."""
     known = [means.get((argument(v),), (math.nan, 0.0)) for v in values]
     numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
     x = [float(v) for v in values] if numeric else [float(k) for k in range(len(values))]
     log_x = numeric and min(x) > 0 and max(x) / min(x) >= 30
-    spread = [e for _, e in known] if any(e for _, e in known) else []
-    series = [Series(metric_name(metric), x, [m for m, _ in known], tone=0, error=spread)]
+    ends = [(m - e, m + e) for m, e in known] if any(e for _, e in known) else []
+    series = [Series(metric_name(metric), x, [m for m, _ in known], tone=0, ends=ends)]
     labels = () if numeric else [argument(v) for v in values]
     return svg.chart(f"Test {metric_name(metric)}", series, x=name.replace("_", " "), log_x=log_x, names=labels)
 
 
-def setting_table(axes: Mapping[str, Sequence[Any]], groups: Mapping[tuple[str, ...], Sequence[Any]], means: Mapping[tuple[str, ...], tuple[float, float]], metric: str) -> Html:
+def setting_table(axes: Mapping[str, Sequence[Any]], groups: Mapping[Key, Sequence[Any]], means: Mapping[Key, Mean], metric: str) -> Html:
     sign = 1 if metric in LOWER else -1
     ordered = sorted(groups, key=lambda key: sign * means[key][0] if math.isfinite(means[key][0]) else math.inf)
     rows = []

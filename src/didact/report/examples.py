@@ -34,7 +34,7 @@ def png(image: Tensor) -> bytes:
 def picture(x: Tensor, alternative: str) -> Html:
     """An image inline; small ones are enlarged pixel by pixel, by the browser."""
     uri = "data:image/png;base64," + base64.b64encode(png(x)).decode()
-    return tag("img", src=uri, alt=alternative, class_="pixels" if x.shape[-1] < 96 else None, loading="lazy")
+    return tag("img", src=uri, alt=alternative, class_="pixels" if x.shape[-1] < 96 else None)
 
 
 def features(x: Tensor, data: Mapping[str, Any]) -> Html:
@@ -42,10 +42,8 @@ def features(x: Tensor, data: Mapping[str, Any]) -> Html:
     names = list(data.get("names", ())) or [f"x{k}" for k in range(len(x))]
     away = deviations(x, data)
     chosen = away.abs().argsort(descending=True)[:FEATURES].tolist()
-    rows = [
-        tag("tr", tag("th", shorten(names[k], 26), scope="row"), tag("td", number(float(x[k]))), tag("td", f"{float(away[k]):+.1f} σ".replace("-", "−")))
-        for k in chosen
-    ]
+    told = [(names[k], number(float(x[k])), f"{float(away[k]):+.1f} σ".replace("-", "−")) for k in chosen]
+    rows = [tag("tr", tag("th", shorten(name, 26), scope="row"), tag("td", value), tag("td", far)) for name, value, far in told]
     return tag("table", rows, class_="features")
 
 

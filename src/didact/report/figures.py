@@ -14,7 +14,7 @@ from didact.report import svg
 from didact.report.answers import Answers
 from didact.report.markup import Html, number
 from didact.report.svg import Cell, Series
-from didact.report.words import metric_name
+from didact.report.words import interval, metric_name
 
 CLOUD = 1200      # dots of a scatter; a browser draws them at once
 SMOOTH = 80       # points of a noisy training curve after averaging
@@ -51,7 +51,7 @@ def axis_of(lines: Sequence[Mapping[str, Any]]) -> str:
 
 def averaged(x: list[float], y: list[float], most: int = SMOOTH) -> tuple[list[float], list[float]]:
     """Means of stretches: what a curve that jumps at every step tends to."""
-    size = math.ceil(len(x) / most)
+    size = max(1, math.ceil(len(x) / most))
     parts = [slice(k, k + size) for k in range(0, len(x), size)]
     return [x[p][-1] for p in parts], [sum(y[p]) / len(y[p]) for p in parts]
 
@@ -64,7 +64,7 @@ def training_series(lines: Sequence[Mapping[str, Any]], axis: str, name: str, la
 
 
 def spans_decades(series: Sequence[Series], decades: float = 1.3) -> bool:
-    known = [v for s in series for v in s.y if math.isfinite(v)]
+    known = [v for s in series if not s.pale for v in s.y if math.isfinite(v)]
     return bool(known) and min(known) > 0 and max(known) / min(known) > 10**decades
 
 
@@ -88,7 +88,7 @@ def curves(facts: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> tupl
     layers = names(lines, "gradients")
     if layers:
         large.append(gradient_figure(lines, axis, layers))
-    return large, [metric_figure(lines, axis, name, {}, height=190) for name in judged if name not in ("loss", watch)]
+    return large, [metric_figure(lines, axis, name, {}, svg.SMALL) for name in judged if name not in ("loss", watch)]
 
 
 def best_guide(facts: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], axis: str) -> dict[str, float]:
@@ -105,33 +105,47 @@ def loss_figure(lines: Sequence[Mapping[str, Any]], axis: str, guides: Mapping[s
     return Figure("loss", svg.chart("Loss", series, x=axis, log_y=spans_decades(series), guides=guides), note)
 
 
-def metric_figure(lines: Sequence[Mapping[str, Any]], axis: str, name: str, guides: Mapping[str, float], height: float = svg.HEIGHT) -> Figure:
-    x, y = column(lines, axis, "validation", name)
-    title = metric_name(name)
-    picture = svg.chart(f"Validation {title}", [Series("", x, y, tone=1)], x=axis, guides=guides, height=height)
+def metric_figure(
+    lines: Sequence[Mapping[str, Any]],
+    axis: str,
+    name: str,
+    guides: Mapping[str, float],
+    size: tuple[float, float] = (svg.WIDTH, svg.HEIGHT),
+) -> Figure:
+    series = Series("", *column(lines, axis, "validation", name), tone=1)
+    picture = svg.chart(f"Validation {metric_name(name)}", [series], x=axis, guides=guides, size=size)
     return Figure(f"validation_{name}", picture)
 
 
 def gradient_figure(lines: Sequence[Mapping[str, Any]], axis: str, layers: Sequence[str]) -> Figure:
     """One line a layer, from the input (blue) to the output (orange)."""
-    common = layers[0].split(".")[:-1] if len({layer.split(".")[0] for layer in layers}) == 1 and "." in layers[0] else []
-    prefix = f"{common[0]}." if common else ""
+    owners = {layer.partition(".")[0] for layer in layers}
+    prefix = f"{owners.pop()}." if len(owners) == 1 else ""
     series = [
         Series(layer.removeprefix(prefix), *averaged(*column(lines, axis, "gradients", layer)), tone=svg.depth_colour(k, len(layers)))
         for k, layer in enumerate(layers)
     ]
-    return Figure("gradients", svg.chart("Gradient norm by layer", series, x=axis, log_y=True), "From the first layer (blue) to the last (orange).")
+    picture = svg.chart("Gradient norm by layer", series, x=axis, log_y=True)
+    return Figure("gradients", picture, "From the first layer (blue) to the last (orange).")
 
 
 def class_figure(health: Mapping[str, Any]) -> Figure | None:
     """Examples of each class in each split."""
-    classes = health.get("classes") or []
+    counts = health.get("counts", {})
+    classes = [{"label": label} | {part: counts[part][k] for part in counts} for k, label in enumerate(health.get("classes") or ())]
     if not classes:
         return None
     shown = sorted(classes, key=lambda c: -c["train"])[:CLASSES] if len(classes) > CLASSES else classes
     note = f"The {CLASSES} most frequent of {len(classes)} classes." if len(classes) > CLASSES else ""
     groups = {part: [c[part] for c in shown] for part in health["splits"]}
     return Figure("classes", svg.stacked("Examples of each class", [c["label"] for c in shown], groups), note)
+
+
+def target_figure(said: Answers | None, name: str) -> Figure | None:
+    """Where the targets lie, for what has no classes to count."""
+    if said is None or said.mean is None:
+        return None
+    return Figure("target", svg.chart("The target", [bars("", said.y.double(), 0)], x=name, y="test examples"))
 
 
 def histogram(values: Tensor, bins: int = 24) -> tuple[list[float], list[float], float]:
@@ -155,7 +169,7 @@ def prediction_figures(said: Answers) -> list[Figure]:
     if said.task == "multilabel":
         return []
     found = [confusion_figure(said), calibration_figure(said)]
-    return [*found, roc_figure(said)] if len(said.labels) == 2 and len(said.y.unique()) == 2 else found
+    return [*found, roc_figure(said), score_figure(said)] if len(said.labels) == 2 and len(said.y.unique()) == 2 else found
 
 
 def counts_of(said: Answers) -> Tensor:
@@ -164,33 +178,37 @@ def counts_of(said: Answers) -> Tensor:
 
 
 def confusion_figure(said: Answers) -> Figure:
-    """Blue where right, red where wrong; a field is as strong as its share of the row, roots for the errors to be seen."""
+    """Blue where right, by the share of the row; red where wrong, by the root of the share of the most frequent mistake."""
     counts = counts_of(said)
-    cells: list[list[Cell | None]] = []
-    for i, row in enumerate(counts.tolist()):
-        total = sum(row)
-        cells.append([confused(said.labels, i, j, count, total) if count else None for j, count in enumerate(row)])
-    note = "Blue: right. Red: wrong, stronger where a larger share of the class went there."
+    share = counts / counts.sum(1, keepdim=True).clamp(min=1)
+    worst = float((share - share.diag().diag()).max()) or 1.0
+    cells: list[list[Cell | None]] = [[None] * len(counts) for _ in counts]
+    for i, j in counts.nonzero().tolist():
+        s, n = float(share[i, j]), int(counts[i, j])
+        hint = f"{said.labels[i]} called {said.labels[j]}: {n:,} ({100 * s:.1f} % of the class)"
+        cells[i][j] = Cell(0.1 + 0.9 * s, f"{n:,}", hint) if i == j else Cell(0.08 + 0.55 * math.sqrt(s / worst), f"{n:,}", hint, "wrong")
+    note = "Blue: right. Red: wrong, stronger where a larger share of the true class went there."
     return Figure("confusion", svg.heat("Confusion matrix", cells, said.labels, said.labels, x="predicted", y="true"), note)
 
 
-def confused(labels: Sequence[str], i: int, j: int, count: int, total: int) -> Cell:
-    share = count / total
-    hint = f"{labels[i]} called {labels[j]}: {count:,} of {total:,} ({100 * share:.1f} %)"
-    strength = share if i == j else 0.1 + 0.9 * math.sqrt(share)
-    return Cell(max(0.08, strength), f"{count:,}", hint, "heat" if i == j else "wrong")
+def mistakes(said: Answers, most: int = 7) -> list[tuple[str, str, int, float]]:
+    """The most frequent confusions: true class, answer, how many, which share of the class."""
+    counts = counts_of(said)
+    wrong = counts - counts.diag().diag()
+    order = wrong.flatten().argsort(descending=True)[:most].tolist()
+    pairs = [divmod(k, len(counts)) for k in order if wrong.flatten()[k]]
+    return [(said.labels[i], said.labels[j], int(wrong[i, j]), float(wrong[i, j] / counts[i].sum())) for i, j in pairs]
 
 
 def calibration_figure(said: Answers, bins: int = 15) -> Figure:
     assert said.probabilities is not None
     confidence, right, rows = (t.tolist() for t in metrics.calibration_curve(said.probabilities, said.y.long(), bins))
     used = [k for k in range(bins) if rows[k]]
-    # an interval for each bin: a handful of examples says little
-    error = [1.96 * math.sqrt(right[k] * (1 - right[k]) / rows[k]) for k in used]
+    ends = [interval(right[k], rows[k]) for k in used]  # a handful of examples says little
     series = [
         Series("share of examples", [(k + 0.5) / bins for k in range(bins)], [n / sum(rows) for n in rows], "bars", "s6", width=1 / bins),
         Series("ideal", [0.0, 1.0], [0.0, 1.0], tone="soft", dashed=True),
-        Series("accuracy", [confidence[k] for k in used], [right[k] for k in used], tone=0, error=error),
+        Series("accuracy", [confidence[k] for k in used], [right[k] for k in used], tone=0, ends=ends),
     ]
     picture = svg.chart("Calibration", series, x="confidence of the answer", x_range=(0, 1), y_range=(0, 1))
     return Figure("calibration", picture, "How often answers of a given confidence are right; on the dashed line, as often as they claim.")
@@ -208,15 +226,27 @@ def roc_figure(said: Answers) -> Figure:
     return Figure("roc", svg.chart(title, series, x="false positive rate", y="true positive rate", x_range=(0, 1), y_range=(0, 1)))
 
 
+def score_figure(said: Answers, bins: int = 20) -> Figure:
+    """How the probability of the second class is spread over the examples of either class."""
+    assert said.probabilities is not None
+    centres = [(k + 0.5) / bins for k in range(bins)]
+    counts = [torch.histc(said.probabilities[said.y == k, 1], bins, 0, 1).tolist() for k in (0, 1)]
+    series = [Series(f"true: {said.labels[k]}", centres, counts[k], "bars", (1, 0)[k], width=1 / bins) for k in (0, 1)]
+    return Figure("scores", svg.chart(f"Probability of “{said.labels[1]}”", series, x="probability", y="test examples", x_range=(0, 1)))
+
+
 def regression_figures(said: Answers) -> list[Figure]:
     assert said.mean is not None
     y, mean = said.y.double(), said.mean
     chosen = torch.linspace(0, len(y) - 1, min(CLOUD, len(y))).long()
-    error = (1.96 * said.std[chosen]).tolist() if said.std is not None else []
-    ends = [float(y.min()), float(y.max())]
+    corners = [float(y.min()), float(y.max())]
+    ends: list[tuple[float, float]] = []
+    if said.std is not None:
+        low, high = ((mean + sign * 1.959964 * said.std)[chosen].tolist() for sign in (-1, 1))
+        ends = list(zip(low, high, strict=True))
     series = [
-        Series("ideal", ends, ends, tone="soft", dashed=True),
-        Series("test example" + (" with 95 % interval" if error else ""), y[chosen].tolist(), mean[chosen].tolist(), "dots", 0, error),
+        Series("ideal", corners, corners, tone="soft", dashed=True),
+        Series("test example" + (" with 95 % interval" if ends else ""), y[chosen].tolist(), mean[chosen].tolist(), "dots", 0, ends),
     ]
     note = f"{CLOUD:,} of {len(y):,} test examples, evenly chosen." if len(y) > CLOUD else ""
     found = [Figure("predicted", svg.chart("Predicted against true", series, x="true", y="predicted"), note)]

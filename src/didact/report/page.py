@@ -10,11 +10,12 @@ from torch import Tensor
 from didact import files, metrics
 from didact.report.answers import Answers, answers
 from didact.report.examples import cards
-from didact.report.figures import Figure, class_figure, counts_of, curves, prediction_figures
+from didact.report.figures import Figure, class_figure, counts_of, curves, mistakes, prediction_figures, target_figure
 from didact.report.markup import Html, number, tag
 from didact.report.words import argument, duration, interval, metric_name, metric_value
 from didact.run import Run
 
+ENDED = {"budget": "the budget was spent", "patience": "validation no longer improved"}
 COPY = """
 for (const button of document.querySelectorAll("button.copy")) {
   button.hidden = !navigator.clipboard;
@@ -34,7 +35,9 @@ def style(name: str) -> str:
 def document(title: str, *body: object) -> str:
     head = tag(
         "head", Html('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
-        Html('<meta name="color-scheme" content="light dark">'), tag("title", title), tag("style", Html(style("chart.css") + style("style.css"))),
+        Html('<meta name="color-scheme" content="light dark">'),
+        tag("title", title),
+        tag("style", Html(style("chart.css") + style("style.css"))),
     )
     foot = tag("footer", "Written by didact. This page is one file: it can be kept, sent and opened anywhere.")
     return "<!doctype html>\n" + tag("html", head, tag("body", tag("main", *body, foot), tag("script", Html(COPY))), lang="en")
@@ -48,12 +51,14 @@ def figure(f: Figure | None) -> Html:
     return tag("figure", f.svg, tag("figcaption", f.caption) if f.caption else None) if f else Html("")
 
 
-def grid(figures: Iterable[Figure | None], kind: str = "grid") -> Html:
+def grid(figures: Iterable[Figure | None], kind: str = "pair") -> Html:
     shown = [figure(f) for f in figures if f]
     return tag("div", shown, class_=kind) if shown else Html("")
 
 
-def table(head: Sequence[object], rows: Iterable[Sequence[object]], *, foot: Sequence[object] = (), numeric: int = 1, kind: str = "") -> Html:
+def table(
+    head: Sequence[object], rows: Iterable[Sequence[object]], *, foot: Sequence[object] = (), numeric: int = 1, kind: str = ""
+) -> Html:
     """A table that scrolls in its own box; columns from `numeric` on are numbers, at the right."""
     def cell(k: int, content: object) -> Html:
         side = "n" if k >= numeric else None
@@ -81,22 +86,22 @@ def write(run: Run) -> Path:
     kept = run.load("examples") if run.has("examples.safetensors") else {}
     said = answers(facts, rows)
     large, small = curves(facts, lines) if lines else ([], [])
-    classes = class_figure(facts.get("health", {}))
+    classes = class_figure(facts.get("health", {})) or target_figure(said, facts["data"].get("target", ""))
     predicted = prediction_figures(said) if said else []
     page = document(
         f"{facts['recipe']} on {facts['data']['name']}",
         header(run.folder.name, facts, len(rows["loss"]) if "loss" in rows else 0),
         section("Repeat it", repeat(facts)),
         section("The data", data_section(facts, classes)),
-        section("Learning", grid(large), grid(small, "grid small"), lead=learned(facts)),
-        section("On the test split", grid(predicted), class_table(said) if said else None, lead=judged(facts, said)),
+        section("Learning", grid(large), grid(small, "trio"), lead=learned(facts)),
+        section("On the test split", test_section(predicted, said), lead=judged(said)),
         examples_section(kept, said, facts["data"]),
         section("The network", layer_section(facts.get("layers"))),
         section("The run", run_section(run.folder.name, facts)),
         section("In the courses", sources(facts)),
     )
     for f in (*large, *small, *predicted, *([classes] if classes else [])):
-        alone = f.svg.replace("<title>", f"<style>{style('chart.css')}svg {{ background: var(--paper); }}</style><title>", 1)
+        alone = f.svg.replace(">", f"><style>{style('chart.css')}svg {{ background: var(--paper); }}</style>", 1)
         files.write_text(run.folder / "figures" / f.file, alone)
     path = run.folder / "report.html"
     files.write_text(path, page)
@@ -109,7 +114,7 @@ def header(name: str, facts: Mapping[str, Any], n: int) -> Html:
     meta = [when, facts.get("device"), facts.get("precision"), f"seed {facts.get('settings', {}).get('seed', '–')}", took]
     return tag(
         "header",
-        tag("p", f"didact · {facts.get('chapter') or 'run'} · {name}", class_="over"),
+        tag("p", f"didact · {facts.get('chapter') or 'run'} · {name}", class_="overline"),
         tag("h1", facts["recipe"], tag("span", f" on {facts['data']['name']}")),
         tag("p", facts.get("summary", ""), class_="summary"),
         tag("ul", [tag("li", words) for words in meta if words], class_="meta"),
@@ -121,18 +126,25 @@ def tiles(facts: Mapping[str, Any], n: int) -> Html:
     """The test metrics, the one that chose the model first and largest."""
     test, validation, watch = facts.get("test") or {}, facts.get("validation") or {}, (facts.get("watch") or ["loss"])[0]
     if not test:
-        return tag("p", f"This run is {facts.get('status', 'not finished')}: it has not been tested yet.", class_="note")
-    ordered = sorted(test, key=lambda name: name != watch)
-    return tag("ul", [tile(name, test[name], validation.get(name), n, name == watch) for name in ordered], class_="tiles")
+        return tag("p", f"This run is {facts.get('status', 'not finished')}: it has not been tested yet.", class_="warning")
+    first = watch if watch in test else next(iter(test))
+    rest = [tile(name, test[name], validation.get(name)) for name in test if name != first]
+    across = f"--across:{(len(rest) + 1) // 2 if len(rest) > 4 else max(1, len(rest))}"
+    return tag("div", headline(first, test[first], validation.get(first), n), tag("div", rest, class_="rest", style=across), class_="tiles")
 
 
-def tile(name: str, value: float, validation: float | None, n: int, first: bool) -> Html:
+def tile(name: str, value: float, validation: float | None) -> Html:
     below = f"validation {metric_value(name, validation)}" if validation is not None else ""
+    return tag("div", tag("span", metric_name(name)), tag("strong", metric_value(name, value)), tag("small", below), class_="tile")
+
+
+def headline(name: str, value: float, validation: float | None, n: int) -> Html:
+    below = [f"validation {metric_value(name, validation)}"] if validation is not None else []
     if name == "accuracy" and n:
         low, high = interval(value, n)
-        below = f"95 % interval {100 * low:.1f} to {100 * high:.1f} % · {below}" if first else below
-    shown = metric_value(name, value)
-    return tag("li", tag("span", f"test {metric_name(name)}" if first else metric_name(name)), tag("strong", shown), tag("small", below), class_="first" if first else None)
+        below.insert(0, f"95 % interval {100 * low:.1f} to {100 * high:.1f} %")
+    lines = [tag("small", line) for line in below]
+    return tag("div", tag("span", f"test {metric_name(name)}"), tag("strong", metric_value(name, value)), lines, class_="tile first")
 
 
 def repeat(facts: Mapping[str, Any]) -> list[Html]:
@@ -150,34 +162,34 @@ def notes(lines: Iterable[str]) -> Html:
 def data_section(facts: Mapping[str, Any], classes: Figure | None) -> Html:
     health = facts.get("health", {})
     splits = health.get("splits", {})
-    twice = health.get("duplicates")
     pairs = {
         "set": facts["data"]["name"],
         "kind": f"{health.get('kind', facts['data']['kind'])}, {health.get('task', facts['data']['task'])}",
         "target": health.get("target"),
-        "each input": " × ".join(map(str, health.get("shape", ()))),
+        "each input": " × ".join(f"{n:,}" for n in health.get("shape", ())),
         "classes": number(len(health["classes"])) if health.get("classes") else None,
         "imbalance": f"{health['imbalance']:.2f} : 1, most to least frequent class" if health.get("classes") else None,
-        "duplicates": None if twice is None else f"{twice['validation']:,} of validation and {twice['test']:,} of test also stand in training",
+        "duplicates": duplicates(health.get("duplicates")),
         "fingerprint": tag("code", health.get("fingerprint", "")),
     }
-    left = tag("div", split_bar(splits), facts_list(pairs), notes(health.get("notes", ())))
-    return tag("div", left, figure(classes), class_="grid")
+    told = [line for line in health.get("notes", ()) if not line.startswith(f"{splits.get('train', 0):,} training")]  # seen above
+    left = tag("div", split_bar(splits), facts_list(pairs), notes(told))
+    return tag("div", left, figure(classes), class_="pair")
 
 
 def split_bar(splits: Mapping[str, int]) -> Html:
-    if not splits:
-        return Html("")
-    parts = [
-        tag("li", tag("b", f"{rows:,}"), tag("span", name), style=f"--c:var(--s{tone});flex-grow:{rows}") for tone, (name, rows) in enumerate(splits.items())
-    ]
-    return tag("ul", parts, class_="splits")
+    """How the examples are divided, to scale, and in numbers below."""
+    parts = list(enumerate(splits.items()))
+    bar = tag("div", [tag("i", style=f"--c:var(--s{tone});flex-grow:{rows}") for tone, (_, rows) in parts])
+    keys = tag("ul", [tag("li", tag("b", f"{rows:,}"), f" {name}", style=f"--c:var(--s{tone})") for tone, (name, rows) in parts])
+    return tag("div", bar, keys, class_="splits") if splits else Html("")
 
 
 def learned(facts: Mapping[str, Any]) -> str:
     plan, words = facts.get("plan", {}), []
     if plan:
-        words.append(f"{facts.get('steps', plan['total']):,} steps of {plan['batch']:,} examples ({facts.get('steps', plan['total']) / plan['epoch']:.3g} epochs).")
+        steps = facts.get("steps", plan["total"])
+        words.append(f"{steps:,} steps of {plan['batch']:,} examples ({steps / plan['epoch']:.3g} epochs).")
     if facts.get("stopped") == "patience":
         words.append("Stopped early: validation no longer improved.")
     if facts.get("best_step"):
@@ -185,8 +197,27 @@ def learned(facts: Mapping[str, Any]) -> str:
     return " ".join(words)
 
 
-def judged(facts: Mapping[str, Any], said: Answers | None) -> str:
+def duplicates(found: Mapping[str, int] | None) -> str:
+    if found is None:
+        return "not looked for"
+    shown = " and ".join(f"{count:,} of {part}" for part, count in found.items() if count)
+    return f"{shown} also stand in training" if shown else "none across the splits"
+
+
+def judged(said: Answers | None) -> str:
     return f"{len(said.y):,} examples that were neither trained on nor used to choose the model." if said else ""
+
+
+def test_section(predicted: Sequence[Figure], said: Answers | None) -> Html | None:
+    if said is None:
+        return None
+    shown = [figure(f) for f in predicted]
+    often = mistakes(said) if said.task == "multiclass" else []
+    if often:
+        rows = [[true, answer, f"{count:,}", f"{100 * share:.1f} %"] for true, answer, count, share in often]
+        title = tag("h3", "Most frequent mistakes")
+        shown.append(tag("figure", title, table(["true", "predicted", "times", "of the class"], rows, numeric=2, kind="bare")))
+    return Html(tag("div", shown, class_="columns") + class_table(said))
 
 
 def class_table(said: Answers) -> Html:
@@ -196,13 +227,15 @@ def class_table(said: Answers) -> Html:
     if said.task == "multilabel":
         chosen, truth = said.probabilities > 0.5, said.y > 0.5
         both = (chosen & truth).sum(0)
-        counts = (both / chosen.sum(0).clamp(min=1), both / truth.sum(0).clamp(min=1), 2 * both / (chosen.sum(0) + truth.sum(0)).clamp(min=1))
+        made, there = chosen.sum(0), truth.sum(0)
+        counts = both / made.clamp(min=1), both / there.clamp(min=1), 2 * both / (made + there).clamp(min=1)
         support = truth.sum(0).tolist()
     else:
         matrix = counts_of(said)
         counts = metrics.precision(matrix), metrics.recall(matrix), metrics.f1(matrix)
         support = matrix.sum(1).tolist()
-    rows = [[label, *(meter(float(c[k]), f"{100 * float(c[k]):.1f} %") for c in counts), f"{support[k]:,}"] for k, label in enumerate(said.labels)]
+    shares = [[meter(v, f"{100 * v:.1f} %") for v in c.tolist()] for c in counts]
+    rows = [[label, *(column[k] for column in shares), f"{support[k]:,}"] for k, label in enumerate(said.labels)]
     return table(["class", "precision", "recall", "F1", "test examples"], rows, kind="tall")
 
 
@@ -210,11 +243,13 @@ def examples_section(kept: Mapping[str, Tensor], said: Answers | None, data: Map
     if said is None or not {"worst", "best", "worst_x", "best_x"} <= kept.keys():
         return Html("")
     unusual = {"table": " Of each row, the features furthest from the training mean.", "text": " Of each text, its least usual words."}
+    kind = "examples pictures" if kept["worst_x"].ndim == 4 else "examples"
     groups = [
-        (tag("h3", title), tag("ul", cards(which, kept, said, data), class_=f"examples {data['kind'] if data['kind'] in unusual else 'pictures'}"))
+        (tag("h3", title), tag("ul", cards(which, kept, said, data), class_=kind))
         for which, title in (("worst", "Most surprising"), ("best", "Least surprising"))
     ]
-    return section("Worst and best predictions", groups, lead=f"The test examples with the highest and the lowest loss.{unusual.get(data['kind'], '')}")
+    lead = f"The test examples with the highest and the lowest loss.{unusual.get(data['kind'], '')}"
+    return section("Worst and best predictions", groups, lead=lead)
 
 
 def layer_section(layers: Mapping[str, Any] | None) -> Html:
@@ -234,13 +269,13 @@ def run_section(name: str, facts: Mapping[str, Any]) -> Html:
     versions = {k: v for k, v in facts.get("versions", {}).items() if v}
     return facts_list({
         "run": tag("code", name),
-        "status": f"{facts.get('status', '')}{', stopped by ' + facts['stopped'] if facts.get('stopped') else ''}",
+        "status": ", ".join(filter(None, [facts.get("status"), ENDED.get(facts.get("stopped", ""))])),
         "started": facts.get("started"),
         "seed": f"{facts.get('settings', {}).get('seed', '–')} (split {facts.get('settings', {}).get('split_seed', '–')})",
         "fingerprint of losses": " · ".join(f"step {step}: {value:.7g}" for step, value in facts.get("fingerprint", {}).items()),
         "versions": " · ".join(f"{package} {v}" for package, v in versions.items()),
         "git": f"{git['commit'][:12]}{' with changes' if git['dirty'] else ''}" if git else "not in a repository",
-        "machine": f"{machine.get('system', '')}, {machine.get('cores', '–')} cores, {machine.get('threads', '–')} threads" if machine else None,
+        "machine": ", ".join(f"{value}" if key == "system" else f"{key} {value}" for key, value in machine.items()),
         "processes": facts.get("processes"),
         "called as": tag("code", facts.get("command", "")),
     })

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from didact.report.markup import SUPERSCRIPT
 
@@ -31,13 +32,15 @@ def log_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 def label(value: float, step: float) -> str:
     """A tick's text, with as many decimals as the step between ticks needs."""
-    if value and (abs(value) < 1e-3 or abs(value) >= 1e7):
+    if not value:
+        return "0"
+    if (step < 1e-4 and abs(value) < 1e-2) or abs(value) >= 1e7:
         mantissa, _, power = f"{value:.1e}".partition("e")
         factor = "" if mantissa in ("1.0", "-1.0") else f"{float(mantissa):g}·"
         return f"{'−' if value < 0 and not factor else ''}{factor}10{str(int(power)).translate(SUPERSCRIPT)}".replace("-", "−")
     if step >= 1000 and abs(value) >= 1000:
         return f"{value / 1000:,g}k".replace("-", "−")
-    decimals = max(0, next((d for d in range(9) if abs(step * 10**d - round(step * 10**d)) < 1e-6), 9))
+    decimals = next((d for d in range(6) if abs(step * 10**d - round(step * 10**d)) < 1e-6), 6)
     return f"{value:,.{decimals}f}".replace("-", "−")
 
 
@@ -53,7 +56,14 @@ class Scale:
 
     @classmethod
     def fit(
-        cls, values: Iterable[float], start: float, end: float, *, log: bool = False, given: tuple[float, float] | None = None, pad: float = 0.0
+        cls,
+        values: Iterable[float],
+        start: float,
+        end: float,
+        *,
+        log: bool = False,
+        given: tuple[float, float] | None = None,
+        pad: float = 0.0,
     ) -> "Scale":
         """The scale that shows all finite values; a single value gets room around it, none at all 0 … 1."""
         known = [v for v in values if math.isfinite(v) and (v > 0 or not log)]
@@ -81,5 +91,5 @@ class Scale:
     def marks(self, most: int = 6) -> list[tuple[float, str]]:
         """Where the ticks stand, in pixels, and what they say."""
         at = (log_ticks if self.log else ticks)(self.low, self.high, most)
-        step = min(abs(b - a) for a, b in zip(at, at[1:], strict=False)) if len(at) > 1 else 1.0
+        step = min(abs(b - a) for a, b in pairwise(at)) if len(at) > 1 else 1.0
         return [(self(v), label(v, v if self.log else step)) for v in at]

@@ -11,7 +11,8 @@ from typing import Literal
 from didact.report.markup import Html, number, shorten, tag
 from didact.report.scale import Scale
 
-WIDTH, HEIGHT = 440, 270
+WIDTH, HEIGHT = 380, 240
+SMALL = 300, 170   # for three charts in a row
 LETTER = 6.2      # pixels of a letter at 11 px, on average
 POINTS = 500      # of a line; more cannot be seen
 HITS = 80         # places of a chart that answer to the pointer
@@ -28,7 +29,7 @@ class Series:
     y: Sequence[float]
     mark: Literal["line", "dots", "bars"] = "line"
     tone: int | str = 0
-    error: Sequence[float] = ()
+    ends: Sequence[tuple[float, float]] = ()  # of error bars
     dashed: bool = False
     width: float = 0.0
     pale: bool = False
@@ -55,7 +56,7 @@ def depth_colour(k: int, n: int) -> str:
 
 def draw(title: str, width: float, height: float, *parts: object) -> Html:
     return tag(
-        "svg", tag("title", title), *parts,
+        "svg", *parts,
         xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {width:g} {height:g}", class_="chart", role="img", aria_label=title,
     )
 
@@ -90,52 +91,63 @@ def chart(
     y_range: tuple[float, float] | None = None,
     guides: Mapping[str, float] | None = None,
     names: Sequence[str] = (),
-    height: float = HEIGHT,
+    size: tuple[float, float] = (WIDTH, HEIGHT),
 ) -> Html:
     """Series on two axes. `guides` are vertical lines by name; `names` stand at x = 0, 1, … instead of numbers."""
-    keys, top = legend(series if len(series) > 1 else [], WIDTH, 34)
-    top += 12 if y else 0
-    tall = Scale.fit(extent(series), height - 42, top + 8, log=log_y, given=y_range, pad=0.04)
+    width, height = size
+    keys, top = legend(series if len(series) > 1 else [], width, 34)
+    top += 18 if y else 4
+    tall = Scale.fit(extent(series), height - 42, top + 10, log=log_y, given=y_range, pad=0.04)
     left = 12 + LETTER * max((len(words) for _, words in tall.marks()), default=1)
     edges = [v for s in series for e in (-s.width / 2, s.width / 2) for v in (xi + e for xi in s.x)]
-    wide = Scale.fit(edges, left + 4, WIDTH - 14, log=log_x, given=x_range, pad=0.06 if names else 0.0)
+    wide = Scale.fit(edges, left + 4, width - 12, log=log_x, given=x_range, pad=0.06 if names else 0.0)
     parts = [write_at(0, 14, title, "title"), *keys]
     if y:
         parts.append(write_at(0, top, y, "axis"))
-    parts += axes(wide, tall, left, height, x, names)
+    parts += axes(wide, tall, left, size, x, names)
     for name, at in (guides or {}).items():
-        near_end = wide(at) > (left + WIDTH) / 2
-        parts.append(segment(wide(at), top + 8, wide(at), height - 42, "guide"))
-        parts.append(write_at(wide(at) + (-4 if near_end else 4), top + 18, name, "axis", "end" if near_end else None))
+        parts += guide(name, wide(at), tall, crowded=[tall(v) for s in series for u, v in zip(s.x, s.y, strict=True) if u == at])
     for s in series:
         parts += {"line": line, "dots": dots, "bars": columns}[s.mark](s, wide, tall)
     told = [s for s in series if s.mark == "line" and not s.dashed and not s.pale]
     if told:
         parts += hits(told, wide, tall, x or "x", names)
     if not any(math.isfinite(wide(a)) and math.isfinite(tall(b)) for s in series for a, b in zip(s.x, s.y, strict=True)):
-        parts.append(write_at(WIDTH / 2, height / 2, "nothing was recorded", "axis", "middle"))
-    return draw(title, WIDTH, height, *parts)
+        parts.append(write_at(width / 2, height / 2, "nothing was recorded", "axis", "middle"))
+    return draw(title, width, height, *parts)
 
 
 def extent(series: Sequence[Series]) -> list[float]:
-    """Every value that must fit: points, ends of error bars, and the ground on which bars stand."""
+    """Every value that must fit: points (pale ones may be cut off), ends of error bars, the ground of bars."""
     found = [0.0] if any(s.mark == "bars" for s in series) else []
     for s in series:
-        found += s.y
-        found += [v + sign * e for v, e in zip(s.y, s.error, strict=False) for sign in (-1, 1)]
+        found += [] if s.pale else s.y
+        found += [v for pair in s.ends for v in pair]
     return found
 
 
-def axes(wide: Scale, tall: Scale, left: float, height: float, x: str, names: Sequence[str]) -> list[Html]:
+def axes(wide: Scale, tall: Scale, left: float, size: tuple[float, float], x: str, names: Sequence[str]) -> list[Html]:
     parts = []
+    width, height = size
     for at, words in tall.marks(6 if height >= HEIGHT else 4):
-        parts.append(segment(left, at, WIDTH - 14, at, "grid"))
+        parts.append(segment(left, at, width - 10, at, "rule"))
         parts.append(write_at(left - 6, at + 4, words, "tick", "end"))
-    parts.append(segment(left, height - 42, WIDTH - 14, height - 42, "base"))
+    parts.append(segment(left, height - 42, width - 10, height - 42, "base"))
     marks = [(wide(k), shorten(name, max(4, int(60 / len(names))))) for k, name in enumerate(names)] or wide.marks(7)
     for at, words in marks:
-        parts.append(write_at(min(at, WIDTH - LETTER * len(words) / 2), height - 26, words, "tick", "middle"))
-    return [*parts, write_at((left + WIDTH) / 2, height - 8, x, "axis", "middle")] if x else parts
+        parts.append(write_at(min(at, width - LETTER * len(words) / 2), height - 26, words, "tick", "middle"))
+    return [*parts, write_at((left + width) / 2, height - 8, x, "axis", "middle")] if x else parts
+
+
+def guide(name: str, x: float, tall: Scale, crowded: Sequence[float]) -> list[Html]:
+    """A dotted vertical line and its name: at the foot where the curves pass the top of it, else at the top."""
+    foot = bool(crowded) and min(crowded) < (tall.start + tall.end) / 2 and max(crowded) < tall.start - 20
+    right = x < WIDTH / 2
+    name_y = tall.start - 8 if foot else tall.end + 10
+    return [
+        segment(x, tall.end, x, tall.start, "guide"),
+        write_at(x + (5 if right else -5), name_y, name, "axis", None if right else "end"),
+    ]
 
 
 def legend(series: Sequence[Series], width: float, y: float) -> tuple[list[Html], float]:
@@ -154,7 +166,8 @@ def legend(series: Sequence[Series], width: float, y: float) -> tuple[list[Html]
         if s.mark == "line":
             parts.append(segment(x, row - 4, x + 14, row - 4, s.stroke, s.style))
         else:
-            parts.append(box(x + 3, row - 9, 10, 10, "bar pale" if s.mark == "bars" else "bar", style=s.style, rx=5 if s.mark == "dots" else 2))
+            kind, corner = ("bar pale", 2) if s.mark == "bars" else ("bar", 5)
+            parts.append(box(x + 3, row - 9, 10, 10, kind, style=s.style, rx=corner))
         parts.append(write_at(x + 20, row, name, "legend"))
         x += step
     if rest > 0:
@@ -180,7 +193,7 @@ def line(s: Series, wide: Scale, tall: Scale) -> list[Html]:
     """A path that is broken where a value is not finite; a point that stands alone becomes a dot."""
     runs: list[list[tuple[float, float]]] = [[]]
     for a, b in thin(s.x, s.y):
-        at = wide(a), tall(b)
+        at = wide(a), tall(min(max(b, tall.low), tall.high) if s.pale else b)
         if math.isfinite(at[0]) and math.isfinite(at[1]):
             runs[-1].append(at)
         elif runs[-1]:
@@ -190,24 +203,24 @@ def line(s: Series, wide: Scale, tall: Scale) -> list[Html]:
     if path:
         parts.append(tag("path", tag("title", s.name), d=path, class_=s.stroke, style=s.style))
     alone = [run[0] for run in runs if len(run) == 1]
-    if s.error:
+    if s.ends:
         alone = [(wide(a), tall(b)) for a, b in zip(s.x, s.y, strict=True) if math.isfinite(tall(b))]
     return parts + [tag("circle", cx=round(a, 1), cy=round(b, 1), r=3, class_="dot", style=s.style) for a, b in alone]
 
 
 def dots(s: Series, wide: Scale, tall: Scale) -> list[Html]:
     parts = whiskers(s, wide, tall)
-    spread: Sequence[float | None] = s.error or [None] * len(s.x)
-    for a, b, e in zip(s.x, s.y, spread, strict=True):
-        if math.isfinite(wide(a)) and math.isfinite(tall(b)):
-            hint = f"{number(a)}, {number(b)}" + (f" ± {number(e)}" if e is not None else "")
-            parts.append(tag("circle", tag("title", hint), cx=round(wide(a), 1), cy=round(tall(b), 1), r=2.4, class_="cloud", style=s.style))
+    for a, b in zip(s.x, s.y, strict=True):
+        at = wide(a), tall(b)
+        if math.isfinite(at[0]) and math.isfinite(at[1]):
+            hint = tag("title", f"{number(a)}, {number(b)}")
+            parts.append(tag("circle", hint, cx=round(at[0], 1), cy=round(at[1], 1), r=2.4, class_="cloud", style=s.style))
     return parts
 
 
 def whiskers(s: Series, wide: Scale, tall: Scale) -> list[Html]:
-    """Error bars, cut off where a logarithmic scale ends."""
-    ends = [(wide(a), tall(max(b - e, tall.low)), tall(min(b + e, tall.high))) for a, b, e in zip(s.x, s.y, s.error, strict=False)]
+    """Error bars, cut off where the chart ends."""
+    ends = [(wide(a), tall(max(low, tall.low)), tall(min(high, tall.high))) for a, (low, high) in zip(s.x, s.ends, strict=False)]
     return [segment(a, low, a, high, "error", s.style) for a, low, high in ends if math.isfinite(a + low + high)]
 
 
@@ -272,7 +285,7 @@ class Cell:
 def heat(title: str, cells: Sequence[Sequence[Cell | None]], rows: Sequence[str], columns: Sequence[str], *, x: str, y: str) -> Html:
     """A field for each row and column. Above 20 of them only some are labelled and counts are left to the pointer."""
     left = 26 + LETTER * max((len(shorten(words, 14)) for words in rows), default=0)
-    size = min(52.0, (WIDTH - left - 4) / len(columns)), min(44.0, (WIDTH - left - 4) / max(len(columns), len(rows) * 0.8))
+    size = min(96.0, (WIDTH - left - 4) / len(columns)), min(60.0, (WIDTH - left - 4) / max(len(columns), len(rows) * 0.8))
     turned = max(len(shorten(words, 14)) for words in columns) * LETTER > size[0] - 4
     top = 46 + (LETTER * 0.75 * max(len(shorten(words, 14)) for words in columns) if turned else 8)
     width, height = size[0] * len(columns), size[1] * len(rows)
@@ -282,8 +295,8 @@ def heat(title: str, cells: Sequence[Sequence[Cell | None]], rows: Sequence[str]
     for j in range(0, len(columns), every[0]):
         at = left + (j + 0.5) * size[0]
         parts.append(write_at(at + 3 * turned, top - 6, shorten(columns[j], 14), "tick", None if turned else "middle", turn=-45 * turned))
-    for i in range(0, len(rows), every[1]):
-        parts.append(write_at(left - 6, top + (i + 0.5) * size[1] + 4, shorten(rows[i], 14), "tick", "end"))
+    down = range(0, len(rows), every[1])
+    parts += [write_at(left - 6, top + (i + 0.5) * size[1] + 4, shorten(rows[i], 14), "tick", "end") for i in down]
     parts.append(box(left, top, width, height, "frame"))
     for i, across in enumerate(cells):
         for j, cell in enumerate(across):
@@ -295,9 +308,10 @@ def heat(title: str, cells: Sequence[Sequence[Cell | None]], rows: Sequence[str]
 def field(cell: Cell, x: float, y: float, width: float, height: float) -> list[Html]:
     gap = 0.6 if width > 8 else 0.0
     strength = round(min(1.0, max(0.0, cell.strength)), 3)
-    parts = [box(x + gap, y + gap, width - 2 * gap, height - 2 * gap, "cell", cell.hint, style=paint(cell.tone), fill_opacity=strength, rx=2 * gap)]
+    place = x + gap, y + gap, width - 2 * gap, height - 2 * gap
+    parts = [box(*place, "cell", cell.hint, style=paint(cell.tone), fill_opacity=strength, rx=2 * gap)]
     font = min(12.0, 0.62 * height, 1.7 * (width - 3) / max(1, len(cell.words)))
     if cell.words and font >= 6:
-        kind = "count over" if strength > 0.66 else "count"
+        kind = "count bright" if strength > 0.66 else "count"
         parts.append(tag("text", cell.words, x=round(x + width / 2, 1), y=round(y + height / 2, 1), class_=kind, font_size=round(font, 1)))
     return parts

@@ -6,10 +6,15 @@ from types import FrameType
 from typing import Any, Self
 
 from didact.errors import UsageError
+from didact.run import Run
 
 
 class Interrupted(Exception):
     """Training was asked to stop; everything is saved. Not an error: the person wanted it."""
+
+    def __init__(self, run: Run | None, step: int, total: int):
+        how = f"; go on with: didact resume {run.folder}" if run is not None else ""
+        super().__init__(f"stopped at step {step} of {total}{how}")
 
 
 class Patience:

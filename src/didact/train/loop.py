@@ -124,6 +124,7 @@ class Training:
         """Go on until the budget is spent, patience is lost, or someone asks to stop."""
         self.objective.train()
         if self.state.step == 0:
+            self.streams.begin()
             self.save()
         with Patience() as patience:
             while not self.state.stopped:
@@ -131,7 +132,7 @@ class Training:
                     self.advance(stored, rows)
                     if patience.asked and self.group.size == 1:  # several processes cannot stop at the same round unasked
                         self.save()
-                        raise Interrupted(f"stopped at step {self.state.step} of {self.plan.total}")
+                        raise Interrupted(self.run, self.state.step, self.plan.total)
                     if self.state.stopped:
                         break
         self.flush()
@@ -297,7 +298,7 @@ class Training:
 
     def save(self) -> None:
         """The best weights first, then the state that refers to them: killed in between, a resumed run writes them again."""
-        if not weights_are_finite(self.objective):
+        if not self.step.careful and not weights_are_finite(self.objective):
             raise name_culprit(self)
         self.flush()
         self.saved_at = time.perf_counter()

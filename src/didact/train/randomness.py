@@ -31,9 +31,13 @@ class Streams:
     """The two streams with a state: augmentation, and sampling (dropout, noise), which is torch's own generator."""
 
     def __init__(self, seed: int, device: torch.device, rank: int = 0):
-        self.device = device
-        self.augmentation = torch.Generator(device).manual_seed(derive(seed, "augmentation", rank))
-        torch.manual_seed(derive(seed, "sampling", rank))
+        self.device, self.seed, self.rank = device, seed, rank
+        self.augmentation = torch.Generator(device)
+
+    def begin(self) -> None:
+        """Both from the seed; called when training starts, since anyone may have drawn from torch's generator before."""
+        self.augmentation.manual_seed(derive(self.seed, "augmentation", self.rank))
+        torch.manual_seed(derive(self.seed, "sampling", self.rank))
 
     def state(self) -> dict[str, Tensor]:
         state = {"augmentation": self.augmentation.get_state(), "sampling": torch.get_rng_state()}

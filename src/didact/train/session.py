@@ -183,11 +183,13 @@ def resume(run: Run, *, tell: Tell = silent) -> Run:
         raise UsageError(f"{run.folder} is finished; train again, or raise the budget in a new run: {facts.get('repeat', '')}")
     group = join()
     prepared = rebuild(run, with_data=True)
-    checkpoint = run.load_state()
+    untouched = not run.has("state.safetensors") and not run.metrics  # killed before the first checkpoint was whole
+    checkpoint = None if untouched else run.load_state()
     training = Training(
         prepared.experiment, prepared.settings, device=pick_device(prepared.settings.device, group.rank), run=run, group=group, tell=tell
     )
-    training.restore(checkpoint)
+    if checkpoint is not None:
+        training.restore(checkpoint)
     if group.leads:
         run.cut_log(training.state.log_size)
         tell("start", facts | {"run": str(run.folder), "resumed": training.state.step})

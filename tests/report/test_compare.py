@@ -1,0 +1,75 @@
+import math
+import re
+
+import pytest
+from runs import LINES, classified
+from test_page import read
+
+from didact import report
+from didact.errors import UsageError
+from didact.report.compare import average, differences
+
+
+def test_runs_side_by_side(tmp_path):
+    runs = [
+        classified(tmp_path, arguments={"lr": 0.1, "width": 8}, test={"loss": 0.3, "accuracy": 0.9}),
+        classified(tmp_path, arguments={"lr": 0.01, "width": 8}, test={"loss": 0.2, "accuracy": 0.8, "auroc": 0.7}),
+    ]
+    page, said = read(report.compare(runs, tmp_path / "pages" / "compare.html"))
+    assert re.findall(r"<mark>([^<]*)", page) == ["90.0 %", "0.2000", "0.7000"]
+    assert "width" not in said
+    assert f'href="../mlp/{runs[0].folder.name}/report.html"' in page
+    assert page.count('class="line"') >= 4
+
+
+def test_only_what_differs_is_a_difference(tmp_path):
+    facts = [classified(tmp_path, arguments={"lr": lr, "hidden": [8, 4]}).facts for lr in (0.1, 0.2)]
+    facts[1]["settings"]["runs"] = "elsewhere"
+    assert differences(facts) == {"lr": ["0.1", "0.2"]}
+    assert differences(facts[:1]) == {}
+
+
+def test_a_comparison_of_nothing_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="at least one run"):
+        report.compare([], tmp_path / "x.html")
+
+
+def test_an_unfinished_run_can_be_compared(tmp_path):
+    runs = [classified(tmp_path), classified(tmp_path, test=None, lines=LINES[:1])]
+    read(report.compare(runs, tmp_path / "compare.html"))
+
+
+def rows(axes, values, metric="accuracy"):
+    return [{"arguments": dict(zip(axes, key, strict=True)) | {"seed": s}, "metrics": {metric: v}, "run": f"runs/mlp/{i}-{s}"} for i, (key, v, s) in enumerate(values)]
+
+
+def test_one_axis_is_a_curve_with_bars_over_seeds(tmp_path):
+    values = [((lr,), a + s / 100, s) for lr, a in ((1e-4, 0.5), (1e-3, 0.9), (1e-2, 0.7)) for s in (0, 1)]
+    page, said = read(report.sweep_page("mlp by lr", {"lr": (1e-4, 1e-3, 1e-2)}, rows(["lr"], values), "accuracy", tmp_path / "sweep.html"))
+    assert page.count('class="error"') == 3
+    assert re.findall(r"<mark>([^<]*)", page) == ["90.5 % ± 0.7 %"]
+    assert 'href="runs/mlp/0-0/report.html"' in page.replace("../" * 20, "") or "0-0/report.html" in page
+    xs = [float(x) for x in re.findall(r'<circle cx="([\d.]+)"', page)]
+    assert xs[1] - xs[0] == pytest.approx(xs[2] - xs[1], abs=0.3), "learning rates stand logarithmically"
+
+
+def test_an_axis_of_words(tmp_path):
+    values = [(("adam",), 0.9, 0), (("sgd",), 0.8, 0)]
+    _, said = read(report.sweep_page("by optimizer", {"optimizer": ("adam", "sgd")}, rows(["optimizer"], values), "accuracy", tmp_path / "s.html"))
+    assert "adam" in said and "sgd" in said
+
+
+def test_two_axes_are_a_map_where_stronger_is_better(tmp_path):
+    values = [((d, w), d + w, 0) for d in (0.0, 0.5) for w in (1.0, 2.0)]
+    axes = {"dropout": (0.0, 0.5), "weight_decay": (1.0, 2.0)}
+    page, _ = read(report.sweep_page("grid", axes, rows(list(axes), values, "loss"), "loss", tmp_path / "s.html"))
+    strength = [float(v) for v in re.findall(r'class="cell"[^>]*fill-opacity="([\d.]+)"', page)]
+    assert strength[0] == 1.0 and strength == sorted(strength, reverse=True) and strength[-1] == pytest.approx(0.08)
+
+
+def test_a_failed_run_and_three_axes_do_not_stop_the_page(tmp_path):
+    axes = {"a": (1, 2), "b": ("x",), "c": (True,)}
+    values = [((1, "x", True), math.nan, 0), ((2, "x", True), 0.5, 0)]
+    page, _ = read(report.sweep_page("three", axes, rows(list(axes), values), "accuracy", tmp_path / "s.html"))
+    assert re.findall(r"<mark>([^<]*)", page) == ["50.0 %"]
+    assert average([math.nan]) == (pytest.approx(math.nan, nan_ok=True), 0.0)
