@@ -4,6 +4,7 @@ The command line, the sweep and the web form all read the same `Option`s; Python
 """
 
 import inspect
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from typing import Any, Literal, get_args, get_origin
 from didact.errors import UsageError, nearest
 
 REQUIRED = inspect.Parameter.empty
+BEYOND = 2**63  # no size, rate or seed is as large, and torch could not hold it; NaN is not smaller either
 
 
 @dataclass(frozen=True)
@@ -60,10 +62,10 @@ class Option:
 
     def parse(self, text: str) -> Any:
         """The value that a person's text means, or a UsageError that says what was expected."""
-        if self.optional and text.lower() in ("none", ""):
+        if self.optional and text.lower() == "none":
             return None
         if self.many:
-            parts = text.replace("x", ",").replace("-", ",") if self.kind is int else text
+            parts = re.sub(r"(?<=\d)[-x](?=\d)", ",", text) if self.kind is int else text
             return self.check(tuple(self._one(part.strip()) for part in parts.split(",") if part.strip()))
         return self.check(self._one(text))
 
@@ -72,9 +74,9 @@ class Option:
             known = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
             if text.lower() in known:
                 return known[text.lower()]
-        elif self.kind is str:
+        elif self.kind is str and text:
             return text
-        else:
+        elif self.kind is not str:
             try:
                 return self.kind(text)
             except ValueError:
@@ -104,8 +106,8 @@ class Option:
             raise UsageError(f"--{self.flag} expects {self.describe}, got {value!r}")
         if self.choices and value not in self.choices:
             raise UsageError(f"--{self.flag} cannot be {value!r}; {nearest(str(value), map(str, self.choices))}")
-        if isinstance(value, int | float) and (value != value or (self.range is not None and value not in self.range)):
-            raise UsageError(f"--{self.flag} expects {self.describe}, got {value:g}")
+        if isinstance(value, int | float) and (not abs(value) < BEYOND or (self.range is not None and value not in self.range)):
+            raise UsageError(f"--{self.flag} expects {self.describe}, got {written(value)}")
         return value
 
 

@@ -76,10 +76,14 @@ class Recipe:
     def check(self, data: Any) -> None:
         """Refuse data of a kind or task that the recipe cannot learn, by name, before anything runs."""
         if data.kind not in self.accepts:
-            raise UsageError(f"recipe {self.name!r} learns from {' or '.join(self.accepts)}, but {data.name!r} is {data.kind}")
+            raise UsageError(
+                f"recipe {self.name!r} learns from {' or '.join(self.accepts)}, but {data.name!r} is {data.kind};"
+                " choose other data or another recipe"
+            )
         if self.tasks and data.task not in self.tasks:
             raise UsageError(
-                f"recipe {self.name!r} is for {' or '.join(self.tasks)} targets, but those of {data.name!r} are {data.task}"
+                f"recipe {self.name!r} is for {' or '.join(self.tasks)} targets, but those of {data.name!r} are {data.task};"
+                " choose other data or another recipe"
             )
 
 

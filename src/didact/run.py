@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import secrets
+import shutil
 import subprocess
 import sys
 import time
@@ -36,14 +37,19 @@ class Run:
     folder: Path
 
     @classmethod
+    def plan(cls, root: Path | str, recipe: str) -> "Run":
+        """A run that is about to be: runs/<recipe>/<time>-<id>, nothing written yet."""
+        return cls(Path(root) / recipe / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}")
+
+    @classmethod
     def create(cls, root: Path | str, recipe: str) -> "Run":
-        """A new, empty folder runs/<recipe>/<time>-<id>."""
-        folder = Path(root) / recipe / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+        """A new, empty folder."""
+        run = cls.plan(root, recipe)
         try:
-            folder.mkdir(parents=True)
+            run.folder.mkdir(parents=True)
         except OSError as error:
-            raise UsageError(f"cannot make the folder {folder}: {error.strerror}; choose another with --runs") from error
-        return cls(folder)
+            raise UsageError(f"cannot make the folder {run.folder}: {error.strerror}; choose another with --runs") from error
+        return run
 
     @classmethod
     def open(cls, where: Path | str, root: Path | str = "runs") -> "Run":
@@ -64,6 +70,15 @@ class Run:
         """run.json as it stands."""
         facts: dict[str, Any] = files.read_json(self.folder / "run.json")
         return facts
+
+    def begin(self, facts: dict[str, Any], indices: dict[str, Tensor]) -> None:
+        """The first files, all of them or no folder at all."""
+        try:
+            self.note(**facts)
+            self.save("indices", indices)
+        except UsageError:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
 
     def note(self, **facts: Any) -> None:
         """Add to run.json."""

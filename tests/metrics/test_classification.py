@@ -161,6 +161,7 @@ def test_no_metric_warns_on_a_split_of_one_row():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_no_metric_waits_for_the_host():
     scores, y = (t.cuda() for t in rows(0, n=90))
     labels = (scores > 0.5).long()

@@ -54,9 +54,10 @@ if where == "writing":
 sys.exit(main(sys.argv[3:]))
 """
 
-ARGUMENTS = (
-    "--epochs 4 --hidden 16 --dropout 0.3 --ema 0.9 --augment noise --save-every 0.01 --seed 5 --clip-norm 1 --optimizer adamw --json"
-).split()
+ARGUMENTS = [
+    *("--epochs", "4", "--hidden", "16", "--dropout", "0.3", "--ema", "0.9", "--augment", "noise", "--clip-norm", "1"),
+    *("--save-every", "0.01", "--seed", "5", "--optimizer", "adamw", "--json"),
+]
 
 
 def child(where: str, when: int, words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:

@@ -60,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         code = 0
+    except click.UsageError as error:
+        code = complain(f"{error.format_message().rstrip('.')}; see {error.ctx.command_path if error.ctx else 'didact'} --help")
     except click.ClickException as error:
         code = complain(error.format_message())
     except UsageError as error:

@@ -12,6 +12,7 @@ from torch import Tensor
 from didact.data import folder, table, text
 from didact.data.assemble import rearrange
 from didact.data.core import SPLITS, Data
+from didact.data.delimited import is_table
 from didact.data.fetch import SOURCES, Source
 from didact.errors import UsageError, nearest, pick
 
@@ -60,10 +61,12 @@ def from_path(
         forbid(f"{what} is a folder of images", target=target, text=text)
         return folder.load(path, size=size, seed=seed, indices=indices)
     if not os.path.exists(where):
+        if "://" in what:
+            raise UsageError(f"{what} is a web address: download it and give the file's path")
         if os.sep in what or path.suffix:
             raise UsageError(f"no data at {what}: there is no such file or folder")
         raise UsageError(f"no data set, file or folder named {what!r}; {nearest(what, known)}")
-    if not table.is_table(what):
+    if not is_table(what):
         raise UsageError(f"{what} is neither a table (.csv, .tsv, .gz, .xz) nor a folder of images; save it as CSV")
     forbid(f"{what} is a table", size=size)
     if text is not None:

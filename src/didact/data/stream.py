@@ -92,9 +92,13 @@ def resident_limit() -> int:
         if not given.isdigit():
             raise UsageError(f"DIDACT_RESIDENT_BYTES expects a number of bytes, got {given!r}")
         return int(given)
+    return free_memory() // 2
+
+
+def free_memory() -> int:
+    """Bytes of main memory that programs may still take; 8 GiB where the system does not tell."""
     try:
         with open("/proc/meminfo") as lines:
-            kibibytes = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+            return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):           # not Linux
-        return 4 * 2**30
-    return kibibytes * 1024 // 2
+        return 8 * 2**30

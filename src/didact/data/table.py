@@ -1,19 +1,12 @@
-"""A person's own table: a CSV file of numbers and categories, read, understood and turned into features.
+"""A person's own table: a CSV file of numbers and categories, understood and turned into features.
 
     number    -> its value, the median where it is missing, and a 0/1 feature that says so
     category  -> one 0/1 feature for each of its values
 """
 
-import csv
-import gzip
-import io
-import json
-import lzma
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,17 +16,15 @@ from torch import Tensor
 
 from didact.data.assemble import assemble, divide
 from didact.data.core import Batch, Data, Decode
+from didact.data.delimited import is_number, is_table, parsed, read_csv, read_row, stem
 from didact.data.health import listed, refuse
 from didact.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-SUFFIXES = (".csv", ".tsv")
 CATEGORIES = 50     # values of a category that get a feature of their own; the rarer share '(other)'
 FEW = 20            # at most so many whole numbers can be class numbers
-MISSING = ("", "?", "NA", "NaN", "nan")   # in a row that was typed; pandas knows more in files
-DELIMITERS = ",;\t|"
 DATE = r"\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"
 BIGGEST = float(np.finfo(np.float32).max)
 
@@ -231,16 +222,6 @@ def texts(column: "Series") -> "Series":
     return pd.Series(words, index=column.index, name=column.name, dtype=object)
 
 
-def parsed(column: "Series") -> "Series":
-    """The values as numbers, NaN where they are none."""
-    import pandas as pd
-
-    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
-        return column.astype("float64")
-    words = column.astype(str) if pd.api.types.is_bool_dtype(column) else column.astype(object)
-    return pd.to_numeric(words, errors="coerce").astype("float64")
-
-
 def as_numbers(column: "Series") -> "Series | None":
     """The column as numbers; None where it is not one of numbers. Few words among many numbers count as missing."""
     import pandas as pd
@@ -309,129 +290,3 @@ def choose_target(
     if target not in columns:
         raise UsageError(f"{path} has no column {target!r} to be the target; {nearest(target, columns)}")
     return target, ()
-
-
-def is_table(text: str) -> bool:
-    """Whether a person's word means a CSV file, there or not."""
-    return Path(text.lower().removesuffix(".gz").removesuffix(".xz")).suffix in SUFFIXES
-
-
-def stem(path: Path) -> str:
-    """What the data is called: the file's name up to the first dot."""
-    return path.name.split(".")[0] or path.name
-
-
-def read_row(text: str) -> dict[str, Any]:
-    """One row, typed: `a=1,b=2` or {"a": 1, "b": 2}; an empty value is a missing one."""
-    if text.lstrip().startswith("{"):
-        try:
-            row: dict[str, Any] = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise UsageError(f"a row in braces must be JSON, got {text!r}: {error}") from None
-        return row
-    pairs = [part.split("=", 1) for part in re.split(r",(?=[^,=]+=)", text)]
-    if any(len(pair) != 2 for pair in pairs):
-        raise UsageError(f"expected a CSV file, a row as 'column=value,…' or a JSON object, got {text!r}")
-    return {name.strip(): None if value.strip() in MISSING else value.strip() for name, value in pairs}
-
-
-def read_csv(path: Path) -> "DataFrame":
-    """All values as text, missing ones NaN; the index holds the lines of the file, so that messages can name them."""
-    import pandas as pd
-
-    text = read_text(path)
-    delimiter = sniff(text)
-    names, lines = walk(path, text, delimiter)
-    frame = pd.read_csv(
-        io.StringIO(text), sep=delimiter, header=0, names=names, index_col=False, dtype=object, skipinitialspace=True,
-        na_values=["?"],
-    )
-    frame.index = pd.Index(lines)
-    if delimiter != ",":                       # there a comma may be a decimal point
-        for name in names:
-            have = frame[name].dropna().str
-            if have.fullmatch(r"\s*-?\d+(,\d+)?\s*").all() and have.contains(",").any():
-                frame[name] = frame[name].str.replace(",", ".")
-    first = frame[names[0]]
-    if names[0] == "column 1" and list(parsed(first) - parsed(first).iloc[0]) == list(range(len(frame))):
-        return frame.drop(columns="column 1")  # the row numbers that pandas writes
-    return frame
-
-
-def read_text(path: Path) -> str:
-    """The file, unpacked where it is packed, as UTF-8."""
-    try:
-        raw = path.read_bytes()
-        if path.suffix.lower() == ".gz":
-            raw = gzip.decompress(raw)
-        elif path.suffix.lower() == ".xz":
-            raw = lzma.decompress(raw)
-    except (OSError, EOFError, lzma.LZMAError) as error:
-        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
-    if not raw.strip():
-        raise UsageError(f"{path} is empty: expected a line of column names and rows below it")
-    if b"\0" in raw:
-        raise UsageError(f"{path} is not a text file: expected a CSV table, saved as UTF-8")
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise UsageError(f"{path} is not UTF-8 text (line {line}): save the table as CSV in UTF-8") from None
-
-
-def sniff(text: str) -> str:
-    """The delimiter that divides the first lines most evenly."""
-
-    def score(delimiter: str) -> tuple[bool, int, int]:
-        try:
-            reader = csv.reader(io.StringIO(text[:100_000], newline=""), delimiter=delimiter)
-            rows = [len(row) for row in islice(reader, 20) if row]
-        except csv.Error:
-            return False, 0, 0
-        return rows[0] > 1, rows.count(rows[0]), rows[0]
-
-    return max(DELIMITERS, key=score)
-
-
-def walk(path: Path, text: str, delimiter: str) -> tuple[list[str], list[int]]:
-    """Column names and the line on which each row begins; refuses a table that is none."""
-    rows = numbered(path, text, delimiter)
-    _, header = next(rows)
-    names = [name.strip() or f"column {i}" for i, name in enumerate(header, 1)]
-    if len(names) < 2:
-        raise UsageError(f"{path} has only one column, {names[0]!r}: expected columns separated by , ; tab or |")
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice:
-        raise UsageError(f"{path} has two columns named {twice!r}: give each its own name")
-    if all(is_number(name) for name in names) and names != [str(i) for i in range(len(names))]:
-        raise UsageError(f"the first line of {path} must name the columns, got numbers: {listed(names)}")
-    lines = []
-    for line, row in rows:
-        if len(row) != len(names):
-            raise UsageError(f"line {line} of {path} has {len(row)} fields, but the first line names {len(names)}")
-        lines.append(line)
-    if not lines:
-        raise UsageError(f"{path} has column names but no rows")
-    return names, lines
-
-
-def numbered(path: Path, text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows with the lines on which they begin; empty lines are passed over."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
-    line = 1
-    try:
-        for row in reader:
-            if row:
-                yield line, row
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise UsageError(f"line {line} of {path} cannot be read: {error}; is a quotation mark not closed?") from None
-
-
-def is_number(word: str) -> bool:
-    """Whether a word reads as a number."""
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from didact.data.assemble import assemble, divide
 from didact.data.core import Batch, Data, Decode
+from didact.data.delimited import SUFFIXES, read_csv, stem
 from didact.data.health import refuse
-from didact.data.table import SUFFIXES, choose_target, read_csv, stem, targets, texts
+from didact.data.table import choose_target, targets, texts
 from didact.errors import UsageError, nearest
 
 WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")   # letters and digits; an apostrophe inside stays: don't
@@ -43,7 +44,7 @@ class BagEncoder:
             counts.update(set(words(text)))
         kept = [word for word, count in counts.items() if count > 1] or list(counts)
         if not kept:
-            raise UsageError(f"none of the {len(texts)} texts holds a word")
+            raise UsageError(f"none of the {len(texts)} texts of column {column!r} holds a word; choose another with --text")
         return cls(tuple(sorted(kept, key=lambda word: (-counts[word], word))[:vocabulary]), column)
 
     @cached_property

@@ -14,11 +14,12 @@ SHOWN: tuple[type[nn.Module], ...] = (*AFFINE, *(type(make()) for make in ACTIVA
 
 
 def propagation(
-    module: nn.Module, x: Tensor, loss_fn: Callable[[Tensor], Tensor] | None = None
+    module: nn.Module, x: Any, loss_fn: Callable[[Tensor], Tensor] | None = None
 ) -> list[dict[str, Any]]:
     """Mean and variance of each layer's output h and of dL/dh, in order of execution.  Gaba 1.5, 2.6 (G1.19, G2.21).
 
-    Without `loss_fn` the gradient that enters at the output is N(0, 1) noise, so that its variance starts at 1 there.
+    `x` is what the module is called with. Without `loss_fn` the gradient that enters at the output is N(0, 1)
+    noise, so that its variance starts at 1 there.
     The module keeps its parameters' gradients, its buffers and torch's random state as they were.
     """
     names: list[tuple[str, str]] = []
@@ -34,9 +35,12 @@ def propagation(
 
     hooks = [m.register_forward_hook(record(name)) for name, m in module.named_modules() if isinstance(m, SHOWN)]
     try:
-        with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []), torch.enable_grad():
+        cuda = {p.device for p in module.parameters() if p.is_cuda}
+        with torch.random.fork_rng(devices=list(cuda)), torch.enable_grad():
+            if isinstance(x, Tensor):
+                x = x.detach().requires_grad_(x.is_floating_point())
             buffers = {name: b.clone() for name, b in module.named_buffers()}  # running statistics move in these
-            y = functional_call(module, buffers, (x.detach().requires_grad_(x.is_floating_point()),))
+            y = functional_call(module, buffers, (x,))
             loss = (y * noise(y)).sum() if loss_fn is None else loss_fn(y)
             gradients = torch.autograd.grad(loss, outputs, allow_unused=True, materialize_grads=True)
     finally:

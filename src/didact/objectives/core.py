@@ -31,6 +31,10 @@ class Objective(nn.Module):
         """The mean loss of a batch under "loss", with its named parts beside it."""
         raise NotImplementedError
 
+    def forward(self, batch: Batch) -> Tensor:
+        """The training loss alone, so that an objective can be called like any module."""
+        return self.loss(batch)["loss"]
+
     def judge(self, batch: Batch) -> Batch:
         """Rows to score a whole split by, one for each example: small enough to keep for all of them."""
         raise NotImplementedError

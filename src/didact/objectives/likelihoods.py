@@ -59,6 +59,10 @@ class Likelihood(nn.Module):
         """Of each class or label."""
         raise NotImplementedError
 
+    def log_p(self, out: Tensor) -> Tensor:
+        """Logarithms of the probabilities of all classes."""
+        raise NotImplementedError
+
     def sample(self, out: Tensor, generator: Generator | None = None) -> Tensor:
         """One target drawn for each example."""
         raise NotImplementedError

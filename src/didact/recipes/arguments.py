@@ -18,7 +18,7 @@ Optimizer = Annotated[
     "rule that moves the weights",
 ]
 Rate = Annotated[float, Range(0, open_low=True), "learning rate"]
-OptionalRate = Annotated[float | None, Range(0, open_low=True), "learning rate (a good one for the optimizer if not given)"]
+OptionalRate = Annotated[float | None, Range(0, open_low=True), "learning rate (a good one for optimizer and data if not given)"]
 Decay = Annotated[float, Range(0), "weight decay"]
 Momentum = Annotated[float, Range(0, 0.9999), "momentum, or β1 of the Adam family"]
 ScheduleName = Annotated[

@@ -10,14 +10,22 @@ from didact.data.core import Data
 from didact.errors import UsageError
 
 
+SMALL = 5_000  # training examples below which a set is small
+
+
 def budget(data: Data, epochs: int | None, batch: int | None) -> tuple[int, int, tuple[str, ...]]:
     """Epochs and batch size where they are not given: about 1,500 steps for small sets, ten epochs for large ones."""
     rows = len(data.train)
-    chosen_batch = batch or (32 if rows < 5_000 else 128)
+    chosen_batch = batch or (32 if rows < SMALL else 128)
     chosen_epochs = epochs or min(60, max(10, ceil(1_500 * chosen_batch / max(1, rows))))
     told = [] if epochs else [f"{chosen_epochs} epochs"]
     told += [] if batch else [f"batches of {chosen_batch}"]
     return chosen_epochs, chosen_batch, (f"chosen from {rows:,} training examples: {', '.join(told)}",) if told else ()
+
+
+def rate(data: Data, optimizer: str, lr: float | None) -> float | None:
+    """A small set has few steps in an epoch: AdamW takes larger ones there, where no rate is given."""
+    return 3e-3 if lr is None and optimizer == "adamw" and len(data.train) < SMALL else lr
 
 
 def balanced(data: Data, how: str) -> tuple[Data, Tensor | None]:

@@ -9,7 +9,7 @@ from didact.objectives.supervised import likelihood_of, supervised
 from didact.optim.named import make
 from didact.optim.schedule import make_schedule
 from didact.recipes import arguments as a
-from didact.recipes.common import augmenting, balanced, budget
+from didact.recipes.common import augmenting, balanced, budget, rate
 from didact.registry import recipe
 from didact.train.experiment import Experiment
 
@@ -44,7 +44,7 @@ def mlp(
     return Experiment(
         data=data,
         objective=supervised(network, likelihood),
-        optimizer=make(optimizer, lr=lr, weight_decay=weight_decay, momentum=momentum),
+        optimizer=make(optimizer, lr=rate(data, optimizer, lr), weight_decay=weight_decay, momentum=momentum),
         schedule=make_schedule(schedule),
         augment=augmenting(data, augment),
         clip_norm=clip_norm, ema=ema, patience=patience,

@@ -12,7 +12,7 @@ from didact.errors import UsageError
 from didact.report import svg
 from didact.report.figures import Figure, axis_of, column, names, spans_decades
 from didact.report.markup import Html, tag
-from didact.report.page import document, grid, section, table
+from didact.report.page import document, figure, grid, section, table
 from didact.report.svg import Cell, Series
 from didact.report.words import LOWER, argument, best, duration, metric_name, metric_value
 from didact.run import Run
@@ -22,10 +22,11 @@ Mean = tuple[float, float]     # with its deviation
 QUIET = ("runs", "save_every")  # settings that cannot change a result
 
 
-def link(folder: Path | str, page: Path) -> Html:
-    """A run's name, leading to its report from where the page lies."""
-    folder = Path(folder)
-    return tag("a", folder.name, href=Path(os.path.relpath(folder / "report.html", page.parent)).as_posix())
+def link(folder: Path | str, page: Path) -> Html | str:
+    """A run's name, leading to its report from where the page lies if it has one."""
+    target = Path(folder) / "report.html"
+    name = target.parent.name
+    return tag("a", name, href=Path(os.path.relpath(target, page.parent)).as_posix()) if target.is_file() else name
 
 
 def compare(runs: Sequence[Run], path: Path) -> Path:
@@ -35,7 +36,7 @@ def compare(runs: Sequence[Run], path: Path) -> Path:
     facts = [run.facts for run in runs]
     differing = differences(facts)
     comparable = len({f["data"].get("fingerprint") for f in facts}) == 1
-    judged = f"Of each run's best validation state. {'The best value is marked.' if comparable else 'The data differ: no value is marked as best.'}"
+    judged = "Of each run's best validation state. " + ("The best is marked." if comparable else "The data differ: none is marked as best.")
     labels = [", ".join(f"{k} {v[i]}" for k, v in differing.items() if v[i] != "–")[:60] or run.folder.name for i, run in enumerate(runs)]
     if len(set(labels)) < len(labels):
         labels = [f"{run.folder.name[-4:]} {label}".strip() for run, label in zip(runs, labels, strict=True)]
@@ -99,23 +100,29 @@ def overlaid(runs: Sequence[Run], facts: Sequence[Mapping[str, Any]], labels: Se
 
 
 def sweep_page(title: str, axes: Mapping[str, Sequence[Any]], rows: Sequence[Mapping[str, Any]], metric: str, path: Path) -> Path:
-    """A sweep's page. `rows` hold arguments, metrics and run; equal arguments on the axes (seeds) are averaged."""
+    """A sweep's page. `rows` hold arguments, metrics and run, or are what train.sweep keeps; seeds are averaged."""
+    rows = [row if "arguments" in row else kept(row) for row in rows]
     groups: dict[Key, list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(tuple(argument(row["arguments"].get(name)) for name in axes), []).append(row)
     means = {key: average([r["metrics"].get(metric, math.nan) for r in members]) for key, members in groups.items()}
     better = "lower" if metric in LOWER else "higher"
     lead = f"{len(rows)} runs of {len(groups)} settings, judged by {metric_name(metric)}: {better} is better."
+    picture, ranked = sweep_figure(axes, means, metric), setting_table(axes, groups, means, metric)
     spoken = "Best first; mean ± deviation where a setting was run more than once."
     page = document(
         title,
         tag("header", tag("p", "didact · sweep", class_="overline"), tag("h1", title), tag("p", lead, class_="summary")),
-        section("At a glance", grid(sweep_figures(axes, means, metric))),
-        section("All settings", setting_table(axes, groups, means, metric), lead=spoken),
+        section("All settings", tag("div", picture, ranked, class_="pair" if picture else None), lead=spoken),
         section("All runs", run_table(axes, rows, path)),
     )
     files.write_text(path, page)
     return path
+
+
+def kept(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A line of sweep.jsonl as arguments, metrics and run."""
+    return {"arguments": {**row["cell"], "seed": row["seed"]}, "metrics": row["test"], "run": row["run"]}
 
 
 def average(values: Sequence[float]) -> Mean:
@@ -124,12 +131,13 @@ def average(values: Sequence[float]) -> Mean:
     return (fmean(known) if known else math.nan), (stdev(known) if len(known) > 1 else 0.0)
 
 
-def sweep_figures(axes: Mapping[str, Sequence[Any]], means: Mapping[Key, Mean], metric: str) -> list[Figure]:
+def sweep_figure(axes: Mapping[str, Sequence[Any]], means: Mapping[Key, Mean], metric: str) -> Html | None:
+    """A curve over one axis, a map over two; more cannot be drawn."""
     if len(axes) not in (1, 2):
-        return []
+        return None
     if len(axes) == 1:
         (name, values), = axes.items()
-        return [Figure(name, sweep_curve(name, values, means, metric))]
+        return figure(Figure(name, sweep_curve(name, values, means, metric), "Bars: one deviation over seeds, where there are several."))
     (down, rows), (across, columns) = axes.items()
     known = [m for m, _ in means.values() if math.isfinite(m)]
     low, high = min(known, default=0.0), max(known, default=1.0)
@@ -147,7 +155,7 @@ def sweep_figures(axes: Mapping[str, Sequence[Any]], means: Mapping[Key, Mean], 
     cells = [[cell(row, column) for column in labels[1]] for row in labels[0]]
     words = down.replace("_", " "), across.replace("_", " ")
     picture = svg.heat(f"Test {metric_name(metric)}", cells, *labels, x=words[1], y=words[0])
-    return [Figure(metric, picture, "Stronger is better.")]
+    return figure(Figure(metric, picture, "Stronger is better."))
 
 
 def sweep_curve(name: str, values: Sequence[Any], means: Mapping[Key, Mean], metric: str) -> Html:
@@ -170,7 +178,7 @@ def setting_table(axes: Mapping[str, Sequence[Any]], groups: Mapping[Key, Sequen
         mean, spread = means[key]
         value = metric_value(metric, mean) + (f" ± {metric_value(metric, spread)}" if spread else "")
         rows.append([*key, tag("mark", value) if rank == 0 else value, len(groups[key])])
-    return table([*(name.replace("_", " ") for name in axes), metric_name(metric), "runs"], rows)
+    return table([*(name.replace("_", " ") for name in axes), metric_name(metric), "runs"], rows, kind="tall")
 
 
 def run_table(axes: Mapping[str, Sequence[Any]], rows: Sequence[Mapping[str, Any]], path: Path) -> Html:

@@ -14,11 +14,12 @@ from didact.report.markup import Html, number, shorten, tag
 
 FEATURES = 6   # of a row, the most unusual first
 WORDS = 14     # of a text
+COLOURS = {1: 0, 3: 2, 4: 6}  # channels -> colour type of a PNG
 
 
 def png(image: Tensor) -> bytes:
-    """(C, H, W) in [0, 1] as a PNG: grey for one channel, colour for three; other channels are averaged."""
-    if image.shape[0] not in (1, 3):
+    """(C, H, W) in [0, 1] as a PNG: grey for one channel, colour for three, with opacity for four; others are averaged."""
+    if image.shape[0] not in COLOURS:
         image = image.mean(0, keepdim=True)
     pixels = (image.nan_to_num().clamp(0, 1) * 255).round().byte().permute(1, 2, 0).contiguous()  # (H, W, C)
     height, width, channels = pixels.shape
@@ -27,14 +28,18 @@ def png(image: Tensor) -> bytes:
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
-    head = struct.pack(">IIBBBBB", width, height, 8, 0 if channels == 1 else 2, 0, 0, 0)
+    head = struct.pack(">IIBBBBB", width, height, 8, COLOURS[channels], 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines, 9)) + chunk(b"IEND", b"")
+
+
+def inline(image: Tensor) -> str:
+    """An image as an address that holds it."""
+    return "data:image/png;base64," + base64.b64encode(png(image)).decode()
 
 
 def picture(x: Tensor, alternative: str) -> Html:
     """An image inline; small ones are enlarged pixel by pixel, by the browser."""
-    uri = "data:image/png;base64," + base64.b64encode(png(x)).decode()
-    return tag("img", src=uri, alt=alternative, class_="pixels" if x.shape[-1] < 96 else None)
+    return tag("img", src=inline(x), alt=alternative, class_="pixels" if x.shape[-1] < 96 else None)
 
 
 def features(x: Tensor, data: Mapping[str, Any]) -> Html:

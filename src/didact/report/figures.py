@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from didact import metrics
+from didact.layers.propagation import AFFINE
 from didact.report import svg
 from didact.report.answers import Answers
 from didact.report.markup import Html, number
@@ -19,6 +20,7 @@ from didact.report.words import interval, metric_name
 CLOUD = 1200      # dots of a scatter; a browser draws them at once
 SMOOTH = 80       # points of a noisy training curve after averaging
 CLASSES = 20      # bars of a class chart
+NAMED = 6         # layers whose names fit below an axis
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Figure:
     name: str
     svg: Html
     caption: str = ""
+    wide: bool = False
 
     @property
     def file(self) -> str:
@@ -129,16 +132,48 @@ def gradient_figure(lines: Sequence[Mapping[str, Any]], axis: str, layers: Seque
     return Figure("gradients", picture, "From the first layer (blue) to the last (orange).")
 
 
-def class_figure(health: Mapping[str, Any]) -> Figure | None:
-    """Examples of each class in each split."""
-    counts = health.get("counts", {})
-    classes = [{"label": label} | {part: counts[part][k] for part in counts} for k, label in enumerate(health.get("classes") or ())]
-    if not classes:
+def signal_figures(rows: Sequence[Mapping[str, Any]]) -> list[Figure]:
+    """Variance of what each layer gives and of the gradient that reaches it, at initialisation; none for fewer than two layers."""
+    depth, layers = -1, []
+    points: dict[str, list[tuple[float, Mapping[str, Any]]]] = {"before the activation": [], "after it": []}
+    for row in rows:
+        affine = row["kind"] in {kind.__name__ for kind in AFFINE}
+        if affine:
+            depth, layers = depth + 1, [*layers, row["layer"]]
+        points["before the activation" if affine else "after it"].append((float(depth), row))
+    if len(layers) < 2:
+        return []
+    owner = layers[0].partition(".")[0] + "."
+    names = [layer.removeprefix(owner) for layer in layers] if len(layers) <= NAMED else []
+    found = []
+    for key, title in (("variance", "Variance of activations"), ("gradient_variance", "Variance of gradients")):
+        series = [Series(name, [x for x, _ in at], [row[key] for _, row in at], tone=k) for k, (name, at) in enumerate(points.items()) if at]
+        picture = svg.chart(title, series, x="layer", log_y=True, y_range=roomy(series), names=names)
+        found.append(Figure(f"signal_{key}", picture))
+    return found
+
+
+def roomy(series: Sequence[Series], least: float = 100.0) -> tuple[float, float] | None:
+    """A logarithmic range that does not blow up differences which mean nothing; None where there is no positive value."""
+    known = [v for s in series for v in s.y if math.isfinite(v) and v > 0]
+    if not known:
         return None
-    shown = sorted(classes, key=lambda c: -c["train"])[:CLASSES] if len(classes) > CLASSES else classes
-    note = f"The {CLASSES} most frequent of {len(classes)} classes." if len(classes) > CLASSES else ""
-    groups = {part: [c[part] for c in shown] for part in health["splits"]}
-    return Figure("classes", svg.stacked("Examples of each class", [c["label"] for c in shown], groups), note)
+    spare = max(1.0, math.sqrt(least * min(known) / max(known)))
+    return min(known) / spare, max(known) * spare
+
+
+def class_figure(data: Mapping[str, Any]) -> Figure | None:
+    """Examples of each class in each split; of many classes the most frequent."""
+    labels, counts = data.get("labels", ()), {part: c for part, c in data.get("counts", {}).items() if c}
+    if not labels or not counts:
+        return None
+    order = list(range(len(labels)))
+    note = ""
+    if len(labels) > CLASSES:
+        totals = [sum(c[k] for c in counts.values()) for k in order]
+        order, note = sorted(order, key=lambda k: -totals[k])[:CLASSES], f"The {CLASSES} most frequent of {len(labels)} classes."
+    groups = {part: [c[k] for k in order] for part, c in counts.items()}
+    return Figure("classes", svg.stacked("Examples of each class", [labels[k] for k in order], groups), note)
 
 
 def target_figure(said: Answers | None, name: str) -> Figure | None:
@@ -188,7 +223,8 @@ def confusion_figure(said: Answers) -> Figure:
         hint = f"{said.labels[i]} called {said.labels[j]}: {n:,} ({100 * s:.1f} % of the class)"
         cells[i][j] = Cell(0.1 + 0.9 * s, f"{n:,}", hint) if i == j else Cell(0.08 + 0.55 * math.sqrt(s / worst), f"{n:,}", hint, "wrong")
     note = "Blue: right. Red: wrong, stronger where a larger share of the true class went there."
-    return Figure("confusion", svg.heat("Confusion matrix", cells, said.labels, said.labels, x="predicted", y="true"), note)
+    picture = svg.heat("Confusion matrix", cells, said.labels, said.labels, x="predicted", y="true")
+    return Figure("confusion", picture, note, wide=len(counts) > svg.CROWD)
 
 
 def mistakes(said: Answers, most: int = 7) -> list[tuple[str, str, int, float]]:

@@ -46,4 +46,6 @@ def number(value: Any, digits: int = 4) -> str:
 
 
 def shorten(words: str, length: int = 16) -> str:
-    return words if len(words) <= length else words[: length - 1] + "…"
+    """Both ends of a long name: what tells names apart is as often at the end."""
+    tail = (length - 1) // 2
+    return words if len(words) <= length else f"{words[: length - 1 - tail]}…{words[len(words) - tail :]}"

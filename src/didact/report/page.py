@@ -10,12 +10,18 @@ from torch import Tensor
 from didact import files, metrics
 from didact.report.answers import Answers, answers
 from didact.report.examples import cards
-from didact.report.figures import Figure, class_figure, counts_of, curves, mistakes, prediction_figures, target_figure
-from didact.report.markup import Html, number, tag
-from didact.report.words import argument, duration, interval, metric_name, metric_value
+from didact.report.figures import Figure, class_figure, counts_of, curves, mistakes, prediction_figures, signal_figures, target_figure
+from didact.report.markup import Html, number, tag, text
+from didact.report.surface import learned_figure
+from didact.report.words import argument, citation, duration, interval, metric_name, metric_value
 from didact.run import Run
 
 ENDED = {"budget": "the budget was spent", "patience": "validation no longer improved"}
+EVERYWHERE = "What the model says over the whole range of the training examples and a little beyond, where it has seen nothing."
+SIGNAL = (
+    "Before the first step: a variance that shrinks or grows from layer to layer does so exponentially with depth, "
+    "and then the layers at one end hardly learn (Gaba 1.5)."
+)
 COPY = """
 for (const button of document.querySelectorAll("button.copy")) {
   button.hidden = !navigator.clipboard;
@@ -48,7 +54,12 @@ def section(name: str, *parts: object, lead: str = "") -> Html:
 
 
 def figure(f: Figure | None) -> Html:
-    return tag("figure", f.svg, tag("figcaption", f.caption) if f.caption else None) if f else Html("")
+    return tag("figure", f.svg, tag("figcaption", f.caption) if f.caption else None, class_="wide" if f.wide else None) if f else Html("")
+
+
+def hero(f: Figure | None) -> Html:
+    """A figure as large as the page allows, what it says beside it."""
+    return tag("figure", f.svg, tag("figcaption", f.caption), class_="hero") if f else Html("")
 
 
 def grid(figures: Iterable[Figure | None], kind: str = "pair") -> Html:
@@ -84,23 +95,27 @@ def write(run: Run) -> Path:
     facts, lines = run.facts, run.metrics
     rows = run.load("test") if run.has("test.safetensors") else {}
     kept = run.load("examples") if run.has("examples.safetensors") else {}
+    grid_of = run.load("surface") if run.has("surface.safetensors") else {}
     said = answers(facts, rows)
     large, small = curves(facts, lines) if lines else ([], [])
-    classes = class_figure(facts.get("health", {})) or target_figure(said, facts["data"].get("target", ""))
+    classes = class_figure(facts["data"]) or target_figure(said, facts["data"].get("target", ""))
     predicted = prediction_figures(said) if said else []
+    learned = learned_figure(facts["data"], grid_of, noise=said is not None and said.std is not None)
+    signal = signal_figures(facts.get("propagation", ()))
     page = document(
         f"{facts['recipe']} on {facts['data']['name']}",
         header(run.folder.name, facts, len(rows["loss"]) if "loss" in rows else 0),
         section("Repeat it", repeat(facts)),
         section("The data", data_section(facts, classes)),
-        section("Learning", grid(large), grid(small, "trio"), lead=learned(facts)),
+        section("Learning", grid(large), grid(small, "trio"), lead=trained(facts)),
+        section("What it learned", hero(learned), lead=EVERYWHERE),
         section("On the test split", test_section(predicted, said), lead=judged(said)),
         examples_section(kept, said, facts["data"]),
-        section("The network", layer_section(facts.get("layers"))),
+        section("The network", layer_section(facts.get("layers")), signal_section(signal)),
         section("The run", run_section(run.folder.name, facts)),
         section("In the courses", sources(facts)),
     )
-    for f in (*large, *small, *predicted, *([classes] if classes else [])):
+    for f in (*large, *small, *predicted, *signal, *(f for f in (classes, learned) if f)):
         alone = f.svg.replace(">", f"><style>{style('chart.css')}svg {{ background: var(--paper); }}</style>", 1)
         files.write_text(run.folder / "figures" / f.file, alone)
     path = run.folder / "report.html"
@@ -161,14 +176,14 @@ def notes(lines: Iterable[str]) -> Html:
 
 def data_section(facts: Mapping[str, Any], classes: Figure | None) -> Html:
     health = facts.get("health", {})
-    splits = health.get("splits", {})
+    splits, labels = health.get("splits", {}), facts["data"].get("labels")
     pairs = {
         "set": facts["data"]["name"],
         "kind": f"{health.get('kind', facts['data']['kind'])}, {health.get('task', facts['data']['task'])}",
         "target": health.get("target"),
         "each input": " × ".join(f"{n:,}" for n in health.get("shape", ())),
-        "classes": number(len(health["classes"])) if health.get("classes") else None,
-        "imbalance": f"{health['imbalance']:.2f} : 1, most to least frequent class" if health.get("classes") else None,
+        "classes": number(len(labels)) if labels else None,
+        "imbalance": f"{health['imbalance']:.2f} : 1, most to least frequent class" if labels and "imbalance" in health else None,
         "duplicates": duplicates(health.get("duplicates")),
         "fingerprint": tag("code", health.get("fingerprint", "")),
     }
@@ -185,7 +200,7 @@ def split_bar(splits: Mapping[str, int]) -> Html:
     return tag("div", bar, keys, class_="splits") if splits else Html("")
 
 
-def learned(facts: Mapping[str, Any]) -> str:
+def trained(facts: Mapping[str, Any]) -> str:
     plan, words = facts.get("plan", {}), []
     if plan:
         steps = facts.get("steps", plan["total"])
@@ -211,13 +226,15 @@ def judged(said: Answers | None) -> str:
 def test_section(predicted: Sequence[Figure], said: Answers | None) -> Html | None:
     if said is None:
         return None
-    shown = [figure(f) for f in predicted]
+    wide, shown = [figure(f) for f in predicted if f.wide], [figure(f) for f in predicted if not f.wide]
     often = mistakes(said) if said.task == "multiclass" else []
     if often:
         rows = [[true, answer, f"{count:,}", f"{100 * share:.1f} %"] for true, answer, count, share in often]
         title = tag("h3", "Most frequent mistakes")
         shown.append(tag("figure", title, table(["true", "predicted", "times", "of the class"], rows, numeric=2, kind="bare")))
-    return Html(tag("div", shown, class_="columns") + class_table(said))
+    half = max(1, len(shown) // 2)
+    stacks = [tag("div", side, class_="stack") for side in (shown[:half], shown[half:])]
+    return text([wide, tag("div", stacks, class_="pair"), class_table(said)])
 
 
 def class_table(said: Answers) -> Html:
@@ -264,6 +281,10 @@ def layer_section(layers: Mapping[str, Any] | None) -> Html:
     return table(["layer", "kind", "output", "parameters"], rows, foot=["total", totals, "", f"{layers['total']:,}"], numeric=2)
 
 
+def signal_section(figures: Sequence[Figure]) -> list[Html]:
+    return [tag("h3", "Signal at the start"), tag("p", SIGNAL, class_="lead"), grid(figures)] if figures else []
+
+
 def run_section(name: str, facts: Mapping[str, Any]) -> Html:
     git, machine = facts.get("git"), facts.get("machine", {})
     versions = {k: v for k, v in facts.get("versions", {}).items() if v}
@@ -282,4 +303,4 @@ def run_section(name: str, facts: Mapping[str, Any]) -> Html:
 
 
 def sources(facts: Mapping[str, Any]) -> Html:
-    return tag("ul", [tag("li", s) for s in facts["sources"]], class_="chips") if facts.get("sources") else Html("")
+    return facts_list({s: citation(s) for s in facts["sources"]}) if facts.get("sources") else Html("")

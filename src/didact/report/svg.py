@@ -17,19 +17,24 @@ LETTER = 6.2      # pixels of a letter at 11 px, on average
 POINTS = 500      # of a line; more cannot be seen
 HITS = 80         # places of a chart that answer to the pointer
 KEYS = 8          # entries of a legend
+KEY = {"dots": ("bar", 5), "spots": ("bar", 5), "bars": ("bar pale", 2), "band": ("band", 2)}  # class and corners of one
 TONES = 8
+CROWD = 12        # columns of a heat map that fit a phone
 
 
 @dataclass(frozen=True)
 class Series:
-    """Points with a name. `tone` is a number of the palette, "soft", or a colour; bars stand on x, `width` wide."""
+    """Points with a name. `tone` is a number of the palette, "soft", or a colour; bars stand on x, `width` wide.
+
+    Spots are dots that stand out from a picture behind them; a band fills what lies between the `ends`.
+    """
 
     name: str
     x: Sequence[float]
     y: Sequence[float]
-    mark: Literal["line", "dots", "bars"] = "line"
+    mark: Literal["line", "dots", "spots", "bars", "band"] = "line"
     tone: int | str = 0
-    ends: Sequence[tuple[float, float]] = ()  # of error bars
+    ends: Sequence[tuple[float, float]] = ()  # of error bars, or of the band
     dashed: bool = False
     width: float = 0.0
     pale: bool = False
@@ -91,9 +96,13 @@ def chart(
     y_range: tuple[float, float] | None = None,
     guides: Mapping[str, float] | None = None,
     names: Sequence[str] = (),
+    image: str = "",
     size: tuple[float, float] = (WIDTH, HEIGHT),
 ) -> Html:
-    """Series on two axes. `guides` are vertical lines by name; `names` stand at x = 0, 1, … instead of numbers."""
+    """Series on two axes. `guides` are vertical lines by name; `names` stand at x = 0, 1, … instead of numbers.
+
+    `image` is the address of a picture that fills the axes, behind the series.
+    """
     width, height = size
     keys, top = legend(series if len(series) > 1 else [], width, 34)
     top += 18 if y else 4
@@ -105,10 +114,13 @@ def chart(
     if y:
         parts.append(write_at(0, top, y, "axis"))
     parts += axes(wide, tall, left, size, x, names)
+    if image:
+        place = {"x": wide.start, "y": tall.end, "width": wide.end - wide.start, "height": tall.start - tall.end}
+        parts.append(tag("image", href=image, preserveAspectRatio="none", **place))
     for name, at in (guides or {}).items():
         parts += guide(name, wide(at), tall, crowded=[tall(v) for s in series for u, v in zip(s.x, s.y, strict=True) if u == at])
     for s in series:
-        parts += {"line": line, "dots": dots, "bars": columns}[s.mark](s, wide, tall)
+        parts += {"line": line, "dots": dots, "spots": dots, "bars": columns, "band": band}[s.mark](s, wide, tall)
     told = [s for s in series if s.mark == "line" and not s.dashed and not s.pale]
     if told:
         parts += hits(told, wide, tall, x or "x", names)
@@ -166,7 +178,7 @@ def legend(series: Sequence[Series], width: float, y: float) -> tuple[list[Html]
         if s.mark == "line":
             parts.append(segment(x, row - 4, x + 14, row - 4, s.stroke, s.style))
         else:
-            kind, corner = ("bar pale", 2) if s.mark == "bars" else ("bar", 5)
+            kind, corner = KEY[s.mark]
             parts.append(box(x + 3, row - 9, 10, 10, kind, style=s.style, rx=corner))
         parts.append(write_at(x + 20, row, name, "legend"))
         x += step
@@ -209,12 +221,12 @@ def line(s: Series, wide: Scale, tall: Scale) -> list[Html]:
 
 
 def dots(s: Series, wide: Scale, tall: Scale) -> list[Html]:
-    parts = whiskers(s, wide, tall)
+    parts, kind = whiskers(s, wide, tall), "spot" if s.mark == "spots" else "cloud"
     for a, b in zip(s.x, s.y, strict=True):
         at = wide(a), tall(b)
         if math.isfinite(at[0]) and math.isfinite(at[1]):
             hint = tag("title", f"{number(a)}, {number(b)}")
-            parts.append(tag("circle", hint, cx=round(at[0], 1), cy=round(at[1], 1), r=2.4, class_="cloud", style=s.style))
+            parts.append(tag("circle", hint, cx=round(at[0], 1), cy=round(at[1], 1), r=2.4, class_=kind, style=s.style))
     return parts
 
 
@@ -222,6 +234,15 @@ def whiskers(s: Series, wide: Scale, tall: Scale) -> list[Html]:
     """Error bars, cut off where the chart ends."""
     ends = [(wide(a), tall(max(low, tall.low)), tall(min(high, tall.high))) for a, (low, high) in zip(s.x, s.ends, strict=False)]
     return [segment(a, low, a, high, "error", s.style) for a, low, high in ends if math.isfinite(a + low + high)]
+
+
+def band(s: Series, wide: Scale, tall: Scale) -> list[Html]:
+    """The area between the ends: along the upper ones, back along the lower ones."""
+    ends = [(wide(a), tall(low), tall(high)) for a, (low, high) in zip(s.x, s.ends, strict=True)]
+    known = [(a, low, high) for a, low, high in ends if math.isfinite(a + low + high)]
+    edge = [(a, high) for a, _, high in known] + [(a, low) for a, low, _ in reversed(known)]
+    path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in edge) + "Z"
+    return [tag("path", tag("title", s.name), d=path, class_="band", style=s.style)] if known else []
 
 
 def columns(s: Series, wide: Scale, tall: Scale) -> list[Html]:
@@ -283,26 +304,28 @@ class Cell:
 
 
 def heat(title: str, cells: Sequence[Sequence[Cell | None]], rows: Sequence[str], columns: Sequence[str], *, x: str, y: str) -> Html:
-    """A field for each row and column. Above 20 of them only some are labelled and counts are left to the pointer."""
-    left = 26 + LETTER * max((len(shorten(words, 14)) for words in rows), default=0)
-    size = min(96.0, (WIDTH - left - 4) / len(columns)), min(60.0, (WIDTH - left - 4) / max(len(columns), len(rows) * 0.8))
-    turned = max(len(shorten(words, 14)) for words in columns) * LETTER > size[0] - 4
-    top = 46 + (LETTER * 0.75 * max(len(shorten(words, 14)) for words in columns) if turned else 8)
-    width, height = size[0] * len(columns), size[1] * len(rows)
+    """A field for each row and column; many of them take twice the width, and above 20 only some are labelled."""
+    full = WIDTH * (2 if len(columns) > CROWD else 1)
+    down, across = ([shorten(words, 14) for words in names] for names in (rows, columns))
+    left = 26 + LETTER * max(map(len, down))
+    wide = min(96.0, (full - left - 4) / len(columns))
+    tall = min(60.0, (full - left - 4) / max(len(columns), 0.8 * len(rows)))
+    turned = LETTER * max(map(len, across)) > wide - 4
+    top = 48 + (LETTER * max(map(len, across)) if turned else 6)
+    width, height = wide * len(columns), tall * len(rows)
     parts = [write_at(0, 14, title, "title"), write_at(left + width / 2, 34, x, "axis", "middle")]
     parts.append(write_at(11, top + height / 2, y, "axis", "middle", turn=-90))
-    every = max(1, math.ceil(len(columns) / 20)), max(1, math.ceil(len(rows) / 20))
-    for j in range(0, len(columns), every[0]):
-        at = left + (j + 0.5) * size[0]
-        parts.append(write_at(at + 3 * turned, top - 6, shorten(columns[j], 14), "tick", None if turned else "middle", turn=-45 * turned))
-    down = range(0, len(rows), every[1])
-    parts += [write_at(left - 6, top + (i + 0.5) * size[1] + 4, shorten(rows[i], 14), "tick", "end") for i in down]
+    for j in range(0, len(across), math.ceil(len(across) / 20)):
+        at = left + (j + 0.5) * wide
+        parts.append(write_at(at + 4 * turned, top - 6, across[j], "tick", None if turned else "middle", turn=-90 * turned))
+    beside = range(0, len(down), math.ceil(len(down) / 20))
+    parts += [write_at(left - 6, top + (i + 0.5) * tall + 4, down[i], "tick", "end") for i in beside]
     parts.append(box(left, top, width, height, "frame"))
-    for i, across in enumerate(cells):
-        for j, cell in enumerate(across):
+    for i, row in enumerate(cells):
+        for j, cell in enumerate(row):
             if cell is not None:
-                parts += field(cell, left + j * size[0], top + i * size[1], *size)
-    return draw(title, max(WIDTH, left + width), top + height + 10, *parts)
+                parts += field(cell, left + j * wide, top + i * tall, wide, tall)
+    return draw(title, full, top + height + 10, *parts)
 
 
 def field(cell: Cell, x: float, y: float, width: float, height: float) -> list[Html]:

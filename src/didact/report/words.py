@@ -1,6 +1,7 @@
-"""Names and values of metrics, durations and arguments, as a person reads them."""
+"""Names and values of metrics, durations, arguments and sources, as a person reads them."""
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,14 @@ NAMES = {
 SHARES = {"accuracy", "top5", "precision", "recall", "f1", "coverage_95"}  # fractions that people say in percent
 LOWER = {"loss", "rmse", "mae", "nll", "calibration_error"}                # better when lower
 
+COURSES = {
+    "Gaba": "Gaba, Deep Learning (lecture notes 2025–2026)",
+    "Groudiev": "Groudiev, class notes of the ENS course Deep Learning (2024)",
+    "Van Schependom": "Van Schependom, course summary of DTU 02456 Deep Learning (2025)",
+    "Fleuret": "Fleuret, The Little Book of Deep Learning (2023)",
+    "Lhotte": "Lhotte, Deep Learning and NLP for Diagnosis (lecture notes 2025–2026)",
+}
+
 
 def metric_name(metric: str) -> str:
     return NAMES.get(metric, metric.replace("_", " "))
@@ -22,7 +31,9 @@ def metric_name(metric: str) -> str:
 def metric_value(metric: str, value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return "–"
-    return f"{100 * value:.{2 if 0.9995 > value > 0.99 else 1}f} %" if metric in SHARES else number(value)
+    if metric in SHARES:
+        return f"{100 * value:.{2 if 0.99 < value < 0.99995 else 1}f} %"
+    return f"{value:.4f}".replace("-", "−") if 1e-3 <= abs(value) < 10 else number(value)
 
 
 def best(metric: str, values: Mapping[Any, float]) -> set[Any]:
@@ -51,3 +62,12 @@ def interval(share: float, n: int) -> tuple[float, float]:
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     return centre - half, centre + half
+
+
+def citation(source: str) -> str:
+    """`Gaba 2.8` -> Gaba, Deep Learning (lecture notes 2025–2026), section 2.8; what no course is called stays as it is."""
+    found = re.fullmatch(r"(\D+?) (Ex )?([\d.]+)", source)
+    if not found or found[1] not in COURSES:
+        return source
+    part = "exercise" if found[2] else "section" if "." in found[3] else "chapter"
+    return f"{COURSES[found[1]]}, {part} {found[3]}"

@@ -46,7 +46,7 @@ class Settings:
     data: Annotated[str | None, "name of a set, CSV file or folder of images (the recipe's own set if not given)"] = None
     target: Annotated[str | None, "column of the CSV to predict (the last one if not given)"] = None
     text: Annotated[str | None, "column of the CSV that holds texts"] = None
-    size: Annotated[int | None, Range(1), "pixels on a side that images of a folder are resized to"] = None
+    size: Annotated[int | None, Range(1, 4096), "pixels on a side that images of a folder are resized to"] = None
     seed: Annotated[int, Range(0), "fixes initialisation, order, augmentation and sampling"] = 0
     split_seed: Annotated[int, Range(0), "fixes which examples are for validation and test"] = 0
     epochs: Annotated[int | None, Range(1), "passes over the training data, instead of the recipe's"] = None

@@ -244,7 +244,7 @@ class Training:
             rows = judge(self.objective, self.data.validation, batch=self.judging_batch, precision=self.precision, group=self.group)
             scores = self.objective.score(rows)
             self.require_finite({"validation loss": scores["loss"]})
-            if self.improved(scores[self.objective.watch]):
+            if self.improved(scores):
                 self.state.best, self.state.best_step, self.state.stale = scores[self.objective.watch], self.state.step, 0
                 self.state.validation = scores
                 self.best = {k: v.detach().clone() for k, v in self.objective.state_dict().items()}
@@ -272,11 +272,13 @@ class Training:
         """Without gradients a larger batch fits, and fewer of them are quicker."""
         return max(self.experiment.batch, min(4096, 4 * self.experiment.batch))
 
-    def improved(self, score: float) -> bool:
+    def improved(self, scores: dict[str, float]) -> bool:
+        """Better by more than min_delta; equal scores, common on small splits, are told apart by their loss."""
         if self.state.best is None:
             return True
+        score = scores[self.objective.watch]
         gain = self.state.best - score if self.objective.better == "lower" else score - self.state.best
-        return gain > self.experiment.min_delta
+        return gain > self.experiment.min_delta or (gain == 0 and scores["loss"] < self.state.validation["loss"])
 
     def require_finite(self, losses: dict[str, float]) -> None:
         if any(value != value or abs(value) == float("inf") for value in losses.values()):

@@ -2,9 +2,14 @@
 
 import resource
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
+from didact.data.stream import free_memory
 from didact.errors import UsageError
 
 
@@ -19,7 +24,7 @@ def pick_device(name: str, local_rank: int = 0) -> torch.device:
     except RuntimeError:
         raise UsageError(f"--device expects auto, cpu, cuda, cuda:N or mps, got {name!r}") from None
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise UsageError("--device cuda: no CUDA device is visible here; use --device cpu (`didact doctor` says why)")
+        raise UsageError(f"--device {name}: no CUDA device is visible here; use --device cpu (`didact doctor` says why)")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UsageError(f"--device {name}: there are {torch.cuda.device_count()} CUDA devices, numbered from 0")
     if device.type == "mps" and not torch.backends.mps.is_available():
@@ -41,6 +46,32 @@ def memory_used(device: torch.device) -> int:
         return torch.cuda.max_memory_allocated(device)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak * (1 if sys.platform == "darwin" else 1024)
+
+
+@contextmanager
+def within_memory() -> Iterator[None]:
+    """Networks built inside must fit: weights are counted when they are promised, before any is written to."""
+    free, taken = free_memory(), 0
+
+    def count(module: nn.Module, name: str, parameter: Tensor | None) -> None:
+        nonlocal taken
+        taken += 0 if parameter is None else parameter.nbytes
+        if taken > free:
+            raise too_large(f"its weights take more than {taken / 2**30:,.1f} GiB", free)
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    except RuntimeError as error:
+        if "allocate memory" in str(error) or "overflowed" in str(error):  # torch has no class of its own for it
+            raise too_large("a single layer cannot be allocated", free) from error
+        raise
+    finally:
+        hook.remove()
+
+
+def too_large(why: str, free: int) -> UsageError:
+    return UsageError(f"the network is too large: {why}, but {free / 2**30:.1f} GiB of memory are free; choose smaller sizes")
 
 
 def synchronise(device: torch.device) -> None:

@@ -46,6 +46,9 @@ class Streams:
         return state
 
     def load(self, state: dict[str, Tensor]) -> None:
+        if state["augmentation"].shape != self.augmentation.get_state().shape:  # saved on another kind of device
+            self.begin()
+            return
         self.augmentation.set_state(state["augmentation"])
         torch.set_rng_state(state["sampling"])
         if "sampling_cuda" in state and self.device.type == "cuda":

@@ -8,12 +8,14 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import torch
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from didact.data.core import Data, Split
+from didact.data.core import Batch, Data, Split
 from didact.data.health import summary
 from didact.data.load import load, reload
 from didact.data.spec import from_spec, spec
 from didact.errors import UsageError, pick
+from didact.layers.propagation import propagation
 from didact.objectives.abilities import abilities
 from didact.objectives.core import Objective
 from didact.options import Option, bind, options, written
@@ -23,10 +25,12 @@ from didact.train.distributed import Group, join
 from didact.train.evaluation import judge
 from didact.train.experiment import Experiment, Settings
 from didact.train.layers import layer_table
-from didact.train.loop import State, Tell, Training, silent
-from didact.train.machine import describe, pick_device
+from didact.train.loop import State, Tell, Training, cut, silent
+from didact.train.machine import describe, pick_device, within_memory
 from didact.train.precision import Precision
 from didact.train.randomness import initialisation
+from didact.train.surface import surface
+from didact.train.tensorboard import write_events
 
 EXAMPLES = 12  # best and worst predictions kept for the report
 
@@ -50,22 +54,38 @@ def prepare(recipe: Recipe | str, given: Mapping[str, Any], *, data: Data | None
     """Check every argument, load the data, build the experiment. Nothing is written."""
     recipe = recipe if isinstance(recipe, Recipe) else pick("recipe", recipe, RECIPES)
     values = bind(known_options(recipe), given, owner=f"recipe {recipe.name!r}")
+    if given.get("epochs") is not None and given.get("steps") is not None:
+        raise UsageError(f"the budget is either --epochs or --steps, not both, got {given['epochs']} and {given['steps']}")
     arguments = {name: values[name] for name in recipe.options}
     settings = Settings(**{f.name: values[f.name] for f in fields(Settings) if f.name in values and f.name not in arguments})
     pick_device(settings.device)
     if data is None:
         name = settings.data or recipe.data
         data = load(name, target=settings.target, text=settings.text, size=settings.size, seed=settings.split_seed)
-    return Prepared(recipe, arguments, settings, build(recipe, data, arguments, settings))
+    experiment = build(recipe, data, arguments, settings)
+    refuse_lone_rows(experiment)
+    return Prepared(recipe, arguments, settings, experiment)
+
+
+def refuse_lone_rows(experiment: Experiment) -> None:
+    """Batch norm takes its mean over the rows that it is handed: one alone would become zero."""
+    rows, batch, pieces = len(experiment.data.train), experiment.batch, experiment.accumulate
+    if not any(isinstance(module, _BatchNorm) for module in experiment.objective.modules()):
+        return
+    for n in {len(chunk) for chunk in cut(torch.arange(rows), batch)}:
+        if n % -(-n // pieces) == 1 or n <= pieces:
+            parts = f" in {pieces} parts" if pieces > 1 else ""
+            raise UsageError(
+                f"batch norm needs at least 2 rows at a time, but {rows} rows in batches of {batch}{parts} leave one alone;"
+                " raise --batch, lower --accumulate, or choose another --norm"
+            )
 
 
 def build(recipe: Recipe, data: Data, arguments: Mapping[str, Any], settings: Settings) -> Experiment:
     """The experiment with its weights drawn from the seed and its budget as set."""
-    with initialisation(settings.seed):
+    with initialisation(settings.seed), within_memory():
         experiment: Experiment = recipe(data, **arguments)
     if settings.epochs is not None or settings.steps is not None:
-        if settings.epochs is not None and settings.steps is not None:
-            raise UsageError("the budget is either --epochs or --steps, not both")
         experiment = replace(experiment, epochs=settings.epochs, steps=settings.steps)
     return replace(experiment, accumulate=settings.accumulate or experiment.accumulate)
 
@@ -79,7 +99,7 @@ def train(recipe: Recipe | str, *, data: Data | None = None, tell: Tell = silent
         given, data = {**given, "data": data}, None
     group = join()
     prepared = prepare(recipe, given, data=data)
-    run = Run(group.agree(Run.create(prepared.settings.runs, prepared.recipe.name).folder if group.leads else None))
+    run = Run(group.agree(Run.plan(prepared.settings.runs, prepared.recipe.name).folder))
     training = start(prepared, run, group, tell)
     return finish(training, training.train())
 
@@ -128,6 +148,7 @@ def start(prepared: Prepared, run: Run, group: Group, tell: Tell) -> Training:
         "health": summary(experiment.data),
         "notes": experiment.notes,
         "layers": layer_table(training.objective, example(training.data.train)),
+        "propagation": propagation(training.objective, example(training.data.train, rows=64), loss_fn=lambda loss: loss),
         "device": describe(device),
         "precision": training.precision.name,
         "processes": group.size,
@@ -136,15 +157,14 @@ def start(prepared: Prepared, run: Run, group: Group, tell: Tell) -> Training:
         **surroundings(),
     }
     if group.leads:
-        run.note(**facts)
-        run.save("indices", dict(experiment.data.indices))
+        run.begin(facts, dict(experiment.data.indices))
         tell("start", facts | {"run": str(run.folder)})
     return training
 
 
-def example(split: Split) -> dict[str, torch.Tensor]:
-    """Two decoded rows, to see what flows through the network."""
-    return split.decode(next(iter(split.batches([torch.arange(min(2, len(split)))]))))
+def example(split: Split, rows: int = 2) -> Batch:
+    """A few decoded rows, to see what flows through the network."""
+    return split.decode(next(iter(split.batches([torch.arange(min(rows, len(split)))]))))
 
 
 def finish(training: Training, state: State) -> Run:
@@ -158,10 +178,13 @@ def finish(training: Training, state: State) -> Run:
     if training.group.leads:
         run.save("test", {name: column.cpu() for name, column in rows.items()})
         run.save("examples", extremes(training.data.test, rows["loss"]))
+        if training.data.kind == "table" and training.data.features <= 2:
+            run.save("surface", surface(training.objective, training.data))
         run.note(
             status="finished", stopped=state.stopped, seconds=state.seconds, steps=state.step, best_step=state.best_step,
             validation=state.validation, test=test, fingerprint=state.fingerprint,
         )
+        write_events(run)
         training.tell("finish", run.facts | {"run": str(run.folder)})
     return run
 

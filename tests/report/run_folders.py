@@ -1,4 +1,6 @@
-"""Run folders as training leaves them, small and quick."""
+"""Run folders as training leaves them, small and quick; and a reader of the pages made of them."""
+
+from html.parser import HTMLParser
 
 import torch
 
@@ -6,19 +8,22 @@ from didact.run import Run
 
 
 def facts(task="multiclass", labels=("0", "1", "2"), kind="images", shape=(1, 4, 4), names=(), **more):
-    classes = [{"label": label, "train": 10 + k, "validation": 3, "test": 4} for k, label in enumerate(labels)]
     data = {"name": "shapes", "kind": kind, "task": task, "shape": list(shape), "labels": list(labels), "names": list(names)}
     data |= {"mean": [0.0], "std": [1.0], "target_mean": 0.0, "target_std": 1.0, "target": "y", "fingerprint": "00ff"}
-    health = {"name": "shapes", "kind": kind, "task": task, "target": "y", "shape": list(shape), "classes": classes}
+    data["counts"] = {part: [n + k for k in range(len(labels))] for part, n in (("train", 10), ("validation", 3), ("test", 4))}
+    health = {"name": "shapes", "kind": kind, "task": task, "target": "y", "shape": list(shape)}
     health |= {"splits": {"train": 30, "validation": 9, "test": 12}, "imbalance": 1.2, "duplicates": {"validation": 0, "test": 2}}
     health |= {"notes": ["30 training, 9 validation and 12 test examples", "something to know"], "fingerprint": "00ff"}
     layers = {"rows": [{"name": "head", "layer": "Linear", "shape": [3], "parameters": 51}], "total": 51, "trainable": 51, "tied": 0}
     return {
-        "recipe": "mlp", "arguments": {"lr": 0.1, "hidden": [8, 4], "dropout": None}, "settings": {"seed": 0, "split_seed": 0, "runs": "runs"},
+        "recipe": "mlp", "arguments": {"lr": 0.1, "hidden": [8, 4], "dropout": None},
+        "settings": {"seed": 0, "split_seed": 0, "runs": "runs"},
         "summary": "Layers.", "chapter": "foundations", "sources": ["Gaba 1.2"], "repeat": "didact train mlp --lr 0.1",
         "started": "2026-01-02T03:04:05+0000", "status": "finished", "data": data, "health": health, "notes": [], "layers": layers,
-        "device": "cpu", "precision": "fp32", "processes": 1, "plan": {"batch": 8, "epoch": 4, "total": 12}, "watch": ["accuracy", "higher"],
-        "versions": {"python": "3.12", "torch": "2.11"}, "machine": {"system": "Linux", "cores": 2}, "git": None, "command": "didact train mlp",
+        "device": "cpu", "precision": "fp32", "processes": 1, "plan": {"batch": 8, "epoch": 4, "total": 12},
+        "watch": ["accuracy", "higher"],
+        "versions": {"python": "3.12", "torch": "2.11"}, "machine": {"system": "Linux", "cores": 2},
+        "git": None, "command": "didact train mlp",
         "stopped": "budget", "seconds": 1.5, "steps": 12, "best_step": 8, "validation": {"loss": 0.2, "accuracy": 0.9},
         "test": {"loss": 0.25, "accuracy": 0.875}, "fingerprint": {"1": 1.1}, **more,
     }
@@ -55,3 +60,31 @@ def classified(root, labels=("0", "1", "2"), n=12, **about):
     shape = about.setdefault("shape", (1, 4, 4))
     kept = {"worst": order[:2], "best": order.flip(0)[:2], "worst_x": torch.rand(2, *shape), "best_x": torch.rand(2, *shape)}
     return make(root, {"loss": loss, "output": output, "y": y}, kept, labels=labels, **about)
+
+
+class Balance(HTMLParser):
+    """Counts what is opened and not closed, and collects visible text."""
+
+    VOID = ("meta",)
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.said = [], []
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.said.append(data)
+
+
+def read(path):
+    page = path.read_text(encoding="utf-8")
+    parser = Balance()
+    parser.feed(page)
+    assert parser.open == []
+    return page, " ".join(parser.said)

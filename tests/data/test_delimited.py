@@ -1,0 +1,71 @@
+import gzip
+import lzma
+
+import pandas as pd
+import pytest
+
+from didact.data.delimited import read_csv, sniff
+from didact.errors import UsageError
+
+TABLE = pd.DataFrame({
+    "age": [31.5, None, 44.0, 27.5] * 10, "job": ["clerk", "cook", None, "smith"] * 10, "ill": ["no", "yes"] * 20,
+})
+
+
+def write(folder, text, name="t.csv"):
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_delimiters_and_packing(tmp_path, delimiter):
+    text = TABLE.to_csv(index=False, sep=delimiter)
+    assert sniff(text) == delimiter
+    plain = read_csv(write(tmp_path, text))
+    assert list(plain.columns) == list(TABLE.columns)
+    for name, pack in (("t.csv.gz", gzip.compress), ("t.csv.xz", lzma.compress)):
+        pd.testing.assert_frame_equal(read_csv(write(tmp_path, pack(text.encode()), name)), plain)
+
+
+def test_decimal_commas_quotes_and_blank_lines(tmp_path):
+    path = write(tmp_path, '\ufeffa;b;c\r\n1,5;"x;\ny";0\r\n\r\n-2;z;1\r\n')
+    frame = read_csv(path)
+    assert frame.a.tolist() == ["1.5", "-2"] and frame.b.tolist() == ["x;\ny", "z"]
+    assert frame.index.tolist() == [2, 5]  # the lines on which the rows begin
+    late = read_csv(write(tmp_path, "\n" * 30 + "a,b\n1,2\n"))
+    assert late.index.tolist() == [32] and late.b.tolist() == ["2"]
+
+
+BAD = {
+    "empty": ("", "is empty"),
+    "spaces": ("  \n\n", "is empty"),
+    "header only": ("a,b,y\n", "column names but no rows"),
+    "binary": (b"\x89PNG\r\n\0\0\0", "not a text file"),
+    "latin-1": ("a,b\nä,1\n".encode("latin-1"), r"not UTF-8 text \(line 2\)"),
+    "too long a row": ("a,b,y\n1,2,0\n1,2,3,4\n", "line 3 of .* has 4 fields"),
+    "too short a row": ("a,b,y\n1,2,0\n\n1,2\n", "line 4 of .* has 2 fields"),
+    "one column": ("a b y\n1 2 0\n", "only one column, 'a b y'"),
+    "two of a name": ("a,b,a\n1,2,3\n", "two columns named 'a'"),
+    "no header": ("5.1,3.5,0\n4.9,3.0,1\n", "must name the columns"),
+    "open quote": ('a,y\n"1,0\n' + "2,1\n" * 50000, "quotation mark"),
+    "byte order mark alone": (b"\xef\xbb\xbf", "is empty"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_refused_in_one_line(tmp_path, case):
+    content, words = BAD[case]
+    with pytest.raises(UsageError, match=words) as error:
+        read_csv(write(tmp_path, content))
+    assert "\n" not in str(error.value)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(UsageError, match="cannot read"):
+        read_csv(tmp_path / "none.csv")
+    for name, pack in (("t.csv.gz", gzip.compress), ("t.csv.xz", lzma.compress)):
+        packed = pack(b"a,y\n1,2\n" * 1000)
+        for content in (packed[: len(packed) // 2], b"plain"):
+            with pytest.raises(UsageError, match="cannot read"):
+                read_csv(write(tmp_path, content, name))
