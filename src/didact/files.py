@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from didact.errors import UsageError
+from didact.options import plain
 
 
 def replace_with(path: Path, write: Callable[[Path], object]) -> None:
@@ -33,7 +34,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    write_text(path, json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_json(path: Path) -> Any:

@@ -4,6 +4,7 @@ The command line, the sweep and the web form all read the same `Option`s; Python
 """
 
 import inspect
+import math
 import re
 import types
 import typing
@@ -118,6 +119,15 @@ def written(value: Any) -> str:
     if isinstance(value, tuple | list):
         return ",".join(map(written, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def plain(value: Any) -> Any:
+    """The same value with None for numbers that JSON cannot write: a metric that is not defined is not there."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: plain(v) for key, v in value.items()}
+    return [plain(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 def options(function: Callable[..., Any], *, skip: int = 0) -> dict[str, Option]:

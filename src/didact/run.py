@@ -26,6 +26,7 @@ from torch import Tensor
 
 from didact import files
 from didact.errors import UsageError, nearest
+from didact.options import plain
 
 LATEST = "latest"
 
@@ -94,7 +95,7 @@ class Run:
         """Append lines to metrics.jsonl."""
         try:
             with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
-                file.writelines(json.dumps(row) + "\n" for row in rows)
+                file.writelines(json.dumps(plain(row), allow_nan=False) + "\n" for row in rows)
         except OSError as error:
             raise UsageError(f"cannot write {self.folder / 'metrics.jsonl'}: {error.strerror}") from error
 

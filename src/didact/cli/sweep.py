@@ -1,5 +1,6 @@
 """didact sweep RECIPE axis=value,value …"""
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -15,6 +16,7 @@ def command(words: tuple[str, ...]) -> None:
     from didact.cli.catalogue import chosen, first_word
     from didact.cli.progress import Lines
     from didact.options import Option, Range
+    from didact.run import Run
     from didact.train.session import known_options
     from didact.train.sweep import cells, choose_metric, read_axes, sweep
 
@@ -29,7 +31,12 @@ def command(words: tuple[str, ...]) -> None:
     given, as_json = parse(f"didact sweep {recipe.name} axis=value,value…", known_options(recipe) | own, rest, about=about)
     metric, seeds = given.pop("metric", None), given.pop("seeds", 1)
     screen = Lines()
-    folder, rows = sweep(recipe, axes, seeds=seeds, tell=screen, done=screen.row, **given)
+
+    def done(row: dict[str, Any]) -> None:
+        report.write(Run(Path(row["run"])))
+        screen.row(row)
+
+    folder, rows = sweep(recipe, axes, seeds=seeds, tell=screen, done=done, **given)
     metric = choose_metric(rows, metric)
     table = cells(rows, metric)
     page = report.sweep_page(f"{recipe.name}: {metric}", axes, rows, metric, folder / "report.html")

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from didact.options import Option, written
+from didact.options import Option, plain, written
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="The answer as JSON, alone on stdout.")
 
@@ -49,13 +49,15 @@ def parse(name: str, options: Mapping[str, Option], words: list[str], *, about: 
 def answer(value: Any, as_json: bool, show: Callable[[], None]) -> None:
     """The answer: as JSON alone on stdout, or as `show` prints it."""
     if as_json:
-        click.echo(json.dumps(value, ensure_ascii=False, default=str))
+        click.echo(json.dumps(plain(value), ensure_ascii=False, allow_nan=False, default=str))
     else:
         show()
 
 
-def number(value: float) -> str:
-    """A metric as people read it."""
+def number(value: float | None) -> str:
+    """A metric as people read it; one that is not defined is a dash."""
+    if value is None or value != value:
+        return "–"
     return f"{value:.4f}" if 1e-3 <= abs(value) < 1e4 or value == 0 else f"{value:.3g}"
 
 

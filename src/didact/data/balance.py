@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from didact.data.core import Data, Resident
+from didact.data.core import Absent, Data, Resident
 from didact.data.stream import Streamed
 from didact.errors import UsageError
 
@@ -51,6 +51,8 @@ def chosen(data: Data, choose: Callable[[Tensor, torch.Generator], Tensor], seed
     `indices` stay those of the split: a resumed run loads by them and balances again.
     """
     train = data.train
+    if isinstance(train, Absent):  # a run rebuilt from its folder: nothing is trained, so nothing is balanced
+        return data
     assert isinstance(train, Resident | Streamed)
     y = train.columns["y"].cpu().long()
     generator = torch.Generator().manual_seed(seed)

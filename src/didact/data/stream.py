@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from didact.data.core import Batch, Decode
+from didact.data.core import SPLITS, Batch, Data, Decode, Resident
 from didact.errors import UsageError
 
 CPU = torch.device("cpu")
@@ -67,6 +67,39 @@ class Streamed:
     def batch(self, index: Tensor) -> Batch:
         """Decoded rows, for looking at a few."""
         return self.decode({name: column.to(self.device) for name, column in self.gather(index.cpu()).items()})
+
+
+@dataclass(frozen=True)
+class Hosted:
+    """A split that fits into main memory but not onto the accelerator: gathered there, moved batch by batch."""
+
+    split: Resident
+    device: torch.device
+
+    def __len__(self) -> int:
+        return len(self.split)
+
+    def batches(self, chunks: Sequence[Tensor]) -> Iterator[Batch]:
+        for batch in self.split.batches(chunks):
+            if self.device.type == "cuda":
+                batch = {name: column.pin_memory() for name, column in batch.items()}
+            yield {name: column.to(self.device, non_blocking=True) for name, column in batch.items()}
+
+    def decode(self, stored: Batch) -> Batch:
+        return self.split.decode(stored)
+
+    def to(self, device: torch.device) -> Self:
+        return replace(self, device=device)
+
+
+def placed(data: Data, device: torch.device) -> Data:
+    """The data on the device where they take at most half of its free memory; else beside it."""
+    held = {part: data.split(part) for part in SPLITS}
+    size = sum(c.numel() * c.element_size() for s in held.values() if isinstance(s, Resident) for c in s.columns.values())
+    if device.type != "cuda" or size <= torch.cuda.mem_get_info(device)[0] // 2:
+        return data.to(device)
+    train, validation, test = (Hosted(s, device) if isinstance(s, Resident) else s.to(device) for s in held.values())
+    return replace(data, train=train, validation=validation, test=test)
 
 
 class Chunks(Dataset[dict[str, Any]]):

@@ -9,7 +9,6 @@ from didact.data.balance import class_weights, oversample, undersample
 from didact.data.core import Data
 from didact.errors import UsageError
 
-
 SMALL = 5_000  # training examples below which a set is small
 
 

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -134,20 +135,19 @@ def gradient_figure(lines: Sequence[Mapping[str, Any]], axis: str, layers: Seque
 
 def signal_figures(rows: Sequence[Mapping[str, Any]]) -> list[Figure]:
     """Variance of what each layer gives and of the gradient that reaches it, at initialisation; none for fewer than two layers."""
-    depth, layers = -1, []
-    points: dict[str, list[tuple[float, Mapping[str, Any]]]] = {"before the activation": [], "after it": []}
-    for row in rows:
-        affine = row["kind"] in {kind.__name__ for kind in AFFINE}
-        if affine:
-            depth, layers = depth + 1, [*layers, row["layer"]]
-        points["before the activation" if affine else "after it"].append((float(depth), row))
+    affine = [row["kind"] in {kind.__name__ for kind in AFFINE} for row in rows]
+    depth = list(accumulate(affine, initial=-1))[1:]  # an activation stands where the layer before it stands
+    layers = [row["layer"] for row, a in zip(rows, affine, strict=True) if a]
     if len(layers) < 2:
         return []
     owner = layers[0].partition(".")[0] + "."
     names = [layer.removeprefix(owner) for layer in layers] if len(layers) <= NAMED else []
     found = []
     for key, title in (("variance", "Variance of activations"), ("gradient_variance", "Variance of gradients")):
-        series = [Series(name, [x for x, _ in at], [row[key] for _, row in at], tone=k) for k, (name, at) in enumerate(points.items()) if at]
+        series = []
+        for tone, name in enumerate(("before the activation", "after it")):
+            chosen = [k for k in range(len(rows)) if affine[k] == (tone == 0)]
+            series.append(Series(name, [float(depth[k]) for k in chosen], [float(rows[k][key]) for k in chosen], tone=tone))
         picture = svg.chart(title, series, x="layer", log_y=True, y_range=roomy(series), names=names)
         found.append(Figure(f"signal_{key}", picture))
     return found

@@ -15,7 +15,7 @@ from didact.report.markup import number
 from didact.report.svg import Series
 
 # Halfway between the tones of the light and of the dark page: an image cannot follow the theme, so one suits both.
-MIDTONES = ("#5586d0", "#da6d44", "#359f8e", "#9a70d0", "#b68d30", "#d05e9d", "#7a8d9d", "#76a346")
+MIDTONES = ("#5586d0", "#da6c44", "#349f8e", "#9a70cf", "#b58d2f", "#cf5e9c", "#798d9d", "#76a346")
 SIZE = svg.WIDTH, 330      # of a map
 FAINT, STRONG = 0.1, 0.62  # opacity of an even chance and of certainty
 STEPS = 9                  # colours of the training targets on a map
@@ -45,7 +45,7 @@ def fitted_curve(seen: Mapping[str, Tensor], x: str, y: str, noise: bool) -> Fig
         low, high = ((mean + sign * 1.959964 * seen["std"].double()).tolist() for sign in (-1, 1))
         series.insert(0, Series("± 1.96 deviations", at, mean.tolist(), "band", 0, list(zip(low, high, strict=True))))
         caption += "\n\nThe band is ± 1.96 of the deviations that the model states. " + (
-            "They hold the noise of the examples: about 95 % of new ones should lie inside."
+            "They hold the noise of the examples: about 95\u00a0% of new ones should lie inside."
             if noise
             else "They are the doubt about the curve alone, not the noise of the examples: new ones scatter more widely."
         )
@@ -71,24 +71,24 @@ def decision_regions(seen: Mapping[str, Tensor], features: Sequence[str], labels
     colour = torch.tensor([rgb(MIDTONES[k % len(MIDTONES)]) for k in range(len(labels))])[winner]  # (G, 3)
     opacity = FAINT + (STRONG - FAINT) * ((p - even) / (1 - even)).clamp(0, 1)
     at, y = seen["seen_x"], seen["seen_y"].long()
-    dots = [Series(label, *at[y == k].T.tolist(), "spots", k) for k, label in enumerate(labels)]
-    caption = f"The colour is the class that wins at that place: strong where the model is sure, pale where it wavers.\n\nThe dots are {count}."
+    dots = [spots(label, at[y == k], k) for k, label in enumerate(labels)]
+    caption = f"The colour is the class that wins: strong where the model is sure, faint where it wavers.\n\nThe dots are {count}."
     return on_map("Decision regions", torch.cat([colour, opacity[:, None]], dim=1), seen["x"], dots, features, caption)
 
 
 def fitted_map(seen: Mapping[str, Tensor], features: Sequence[str], target: str, count: str) -> Figure:
     """Predicted values by colour and, on the same scale, the targets of the training examples."""
     low, high = (float(f(torch.cat([seen["mean"], seen["seen_y"]]))) for f in (torch.min, torch.max))
-    share = lambda values: ((values - low) / (high - low or 1.0)).clamp(0, 1)  # noqa: E731
-    ramp = torch.tensor([tone(k / 255) for k in range(256)])
-    colours = torch.cat([ramp[(255 * share(seen["mean"])).round().long()], torch.ones(len(seen["mean"]), 1)], dim=1)
-    step = ((STEPS - 1) * share(seen["seen_y"])).round().long()
+    span = high - low or 1.0
+    ramp = torch.tensor([[*tone(k / 255), 1.0] for k in range(256)])
+    colours = ramp[(255 * (seen["mean"] - low) / span).round().long()]           # (G, 4)
+    step = ((STEPS - 1) * (seen["seen_y"] - low) / span).round().long()
     dots = []
     for k in range(STEPS):
-        name = number(low + k / (STEPS - 1) * (high - low), 3) if k % 2 == 0 else ""
+        name = number(low + k / (STEPS - 1) * span, 3) if k % 2 == 0 else ""
         colour = f"rgb({' '.join(str(round(255 * c)) for c in tone(k / (STEPS - 1)))})"
-        dots.append(Series(name, *seen["seen_x"][step == k].T.tolist(), "spots", colour))
-    caption = f"The colour of the ground is the predicted {target}; that of the dots, {count}, the true one. A dot that stands out is a miss."
+        dots.append(spots(name, seen["seen_x"][step == k], colour))
+    caption = f"The ground shows the predicted {target}; the dots, {count}, the true one: a dot that stands out is a miss."
     return on_map(f"Predicted {target}", colours, seen["x"], dots, features, caption)
 
 
@@ -104,6 +104,11 @@ def on_map(title: str, colours: Tensor, x: Tensor, dots: Sequence[Series], featu
         title, dots, x=features[0], y=features[1], x_range=ranges[0], y_range=ranges[1], image=inline(image), size=SIZE
     )
     return Figure("learned", picture, caption)
+
+
+def spots(name: str, at: Tensor, colour: int | str) -> Series:
+    x, y = at.T.tolist()
+    return Series(name, x, y, "spots", colour)
 
 
 def rgb(colour: str) -> list[float]:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from didact.data.core import Batch
+from didact.data.stream import placed
 from didact.optim.build import set_lr
 from didact.run import Run
 from didact.train.diagnose import gradient_norms, name_culprit, weights_are_finite
@@ -101,7 +102,7 @@ class Training:
         self.experiment, self.settings, self.run, self.tell = experiment, settings, run, tell
         self.group = group or Group()
         self.objective = experiment.objective.to(device)
-        self.data = experiment.data.to(device)
+        self.data = placed(experiment.data, device)
         self.group.broadcast(self.objective)
         self.precision = Precision(settings.precision, device, self.objective)
         self.streams = Streams(settings.seed, device, self.group.rank)

@@ -37,7 +37,8 @@ def pick_device(name: str, local_rank: int = 0) -> torch.device:
 def describe(device: torch.device) -> str:
     if device.type == "cuda":
         return f"{device} ({torch.cuda.get_device_name(device)})"
-    return f"{device} ({torch.get_num_threads()} threads)" if device.type == "cpu" else str(device)
+    threads = torch.get_num_threads()
+    return f"{device} ({threads} thread{'s' if threads > 1 else ''})" if device.type == "cpu" else str(device)
 
 
 def memory_used(device: torch.device) -> int:

@@ -42,6 +42,7 @@ class Prepared:
     recipe: Recipe
     arguments: dict[str, Any]
     settings: Settings
+    data: Data               # as loaded; the recipe may have balanced what it trains on
     experiment: Experiment
 
 
@@ -64,7 +65,7 @@ def prepare(recipe: Recipe | str, given: Mapping[str, Any], *, data: Data | None
         data = load(name, target=settings.target, text=settings.text, size=settings.size, seed=settings.split_seed)
     experiment = build(recipe, data, arguments, settings)
     refuse_lone_rows(experiment)
-    return Prepared(recipe, arguments, settings, experiment)
+    return Prepared(recipe, arguments, settings, data, experiment)
 
 
 def refuse_lone_rows(experiment: Experiment) -> None:
@@ -144,7 +145,7 @@ def start(prepared: Prepared, run: Run, group: Group, tell: Tell) -> Training:
         "repeat": repeat(prepared),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "status": "running",
-        "data": spec(experiment.data),
+        "data": spec(prepared.data),
         "health": summary(experiment.data),
         "notes": experiment.notes,
         "layers": layer_table(training.objective, example(training.data.train)),
@@ -157,7 +158,7 @@ def start(prepared: Prepared, run: Run, group: Group, tell: Tell) -> Training:
         **surroundings(),
     }
     if group.leads:
-        run.begin(facts, dict(experiment.data.indices))
+        run.begin(facts, dict(prepared.data.indices))
         tell("start", facts | {"run": str(run.folder)})
     return training
 
@@ -229,7 +230,7 @@ def rebuild(run: Run, *, with_data: bool) -> Prepared:
     data = from_spec(facts["data"])
     if with_data:
         data = reload(data.source, run.load("indices"))
-    return Prepared(recipe, arguments, settings, build(recipe, data, arguments, settings))
+    return Prepared(recipe, arguments, settings, data, build(recipe, data, arguments, settings))
 
 
 def restored(run: Run) -> tuple[Objective, Data]:
@@ -266,6 +267,6 @@ def repeat(prepared: Prepared) -> str:
     words = ["didact", "train", prepared.recipe.name]
     for name, option in known_options(prepared.recipe).items():
         value = prepared.arguments[name] if name in prepared.arguments else getattr(prepared.settings, name)
-        if value != option.default:
+        if value != option.default and name != "runs":  # where it lay does not matter
             words += [f"--{'no-' if value is False else ''}{option.flag}"] if option.kind is bool else [f"--{option.flag}", written(value)]
     return shlex.join(words)

@@ -8,6 +8,7 @@ from typing import Any
 
 from didact import files
 from didact.errors import UsageError, nearest
+from didact.options import plain
 from didact.registry import Recipe
 from didact.run import Run
 from didact.train.loop import Tell, silent
@@ -54,7 +55,7 @@ def sweep(
         run = train(recipe, tell=tell, **{**given, **cell, "seed": seed})
         row = {"cell": jsonable(cell), "seed": seed, "run": str(run.folder), **results(run)}
         rows.append(row)
-        files.write_text(path, "".join(json.dumps(r) + "\n" for r in rows))
+        files.write_text(path, "".join(json.dumps(plain(r), allow_nan=False) + "\n" for r in rows))
         done(row)
     files.write_json(folder / "sweep.json", {"recipe": recipe.name, "axes": jsonable(axes), "seeds": seeds, "given": jsonable(given)})
     return folder, rows
