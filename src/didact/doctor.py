@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 OPTIONAL = {"tensorboardX": "TensorBoard events of a run (pip install 'didact[logs]')"}
-NEEDED = ("torch", "numpy", "click", "rich", "safetensors", "matplotlib", "PIL", "pandas", "sklearn")
+NEEDED = ("torch", "numpy", "click", "rich", "safetensors", "PIL", "pandas", "sklearn")
 
 
 def examine() -> list[dict[str, Any]]:

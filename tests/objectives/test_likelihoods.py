@@ -352,3 +352,12 @@ def test_r_drop_is_the_mean_of_both_divergences():
 def test_r_drop_of_certain_and_opposed_passes_is_finite():
     a = torch.tensor([[100.0, -100.0]])
     assert_close(r_drop(a.log_softmax(-1), (-a).log_softmax(-1)), torch.tensor([200.0]))
+
+
+@pytest.mark.parametrize("keywords", [{}, {"smoothing": 0.1}, {"weights": torch.tensor([0.5, 1.0, 2.0])}])
+def test_the_quick_mean_is_the_mean(keywords):
+    out, y = torch.randn(17, 3), torch.randint(3, (17,))
+    likelihood = Categorical(3, **keywords)
+    torch.testing.assert_close(likelihood.mean_loss(out, y), likelihood.loss(out, y).mean())
+    soft = torch.rand(17, 3).softmax(-1)
+    torch.testing.assert_close(likelihood.mean_loss(out, soft), likelihood.loss(out, soft).mean())

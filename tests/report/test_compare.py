@@ -82,3 +82,12 @@ def test_lines_of_a_sweep_are_read_as_they_are_kept(tmp_path):
     lines = [{"cell": {"lr": lr}, "seed": 0, "run": "runs/mlp/a", "test": {"accuracy": 10 * lr}, "seconds": 1.0} for lr in (0.01, 0.02)]
     page, _ = read(report.sweep_page("kept", {"lr": (0.01, 0.02)}, lines, "accuracy", tmp_path / "s.html"))
     assert re.findall(r"<mark>([^<]*)", page) == ["20.0 %"]
+
+
+def test_a_sweep_leads_to_the_reports_that_exist(tmp_path):
+    runs = [classified(tmp_path / "runs") for _ in range(2)]
+    report.write(runs[0])
+    lines = [{"cell": {"lr": k}, "seed": 0, "run": str(r.folder), "test": {"accuracy": 0.5}} for k, r in enumerate(runs)]
+    page, said = read(report.sweep_page("s", {"lr": (0, 1)}, lines, "accuracy", tmp_path / "runs" / "sweeps" / "a" / "report.html"))
+    assert re.findall(r'href="([^"]*)"', page) == [f"../../mlp/{runs[0].folder.name}/report.html"]
+    assert runs[1].folder.name in said

@@ -16,7 +16,7 @@ from didact.report.answers import answers
 from didact.report.examples import features, png, words
 from didact.report.figures import mistakes, roc_figure
 from didact.report.page import style
-from didact.report.words import interval
+from didact.report.words import citation, interval
 
 
 def test_a_page_holds_everything_and_asks_for_nothing(tmp_path):
@@ -24,6 +24,7 @@ def test_a_page_holds_everything_and_asks_for_nothing(tmp_path):
     page, said = read(report.write(run))
     held = ["mlp", "87.5 %", "didact train mlp --lr 0.1", "something to know", "2 of test also stand in training", "Gaba 1.2", "51"]
     held += ["Loss", "Validation accuracy", "Learning rate", "Gradient norm by layer", "Confusion matrix", "Calibration", "Most surprising"]
+    held += ["Gaba, Deep Learning (lecture notes 2025–2026), section 1.2"]
     assert [words_ for words_ in held if words_ not in said] == []
     outside = [u for u in re.findall(r'(?:src|href)="([^"]*)"|url\(([^)]*)\)|@import', page) if not u[0].startswith("data:")]
     assert not outside
@@ -111,7 +112,7 @@ def test_most_frequent_mistakes(tmp_path):
     assert mistakes(answers(run.facts, run.load("test"))) == [("2", "0", 1, 0.25)]
 
 
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("channels", [1, 3, 4])
 def test_png_is_read_back_by_pillow(channels):
     image = torch.rand(channels, 5, 7)
     seen = np.array(Image.open(io.BytesIO(png(image))))
@@ -141,6 +142,20 @@ def test_interval_is_wilsons():
     for right, n in ((90, 100), (10, 10), (0, 3)):
         expected = binomtest(right, n).proportion_ci(method="wilson")
         assert interval(right / n, n) == pytest.approx((expected.low, expected.high), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        ("Gaba 2.8", "Gaba, Deep Learning (lecture notes 2025–2026), section 2.8"),
+        ("Gaba Ex 3.3", "Gaba, Deep Learning (lecture notes 2025–2026), exercise 3.3"),
+        ("Van Schependom 3", "Van Schependom, course summary of DTU 02456 Deep Learning (2025), chapter 3"),
+        ("Goodfellow 2016", "Goodfellow 2016"),
+        ("Gaba", "Gaba"),
+    ],
+)
+def test_sources_are_spelt_out(short, long):
+    assert citation(short) == long
 
 
 def luminance(colour):

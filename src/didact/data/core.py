@@ -90,7 +90,7 @@ class Absent:
 
 def unit(x: Tensor) -> Tensor:
     """Bytes 0 … 255 -> numbers 0 … 1."""
-    return x.float().div_(255)
+    return x * (1 / 255)  # one pass: bytes times a float are floats
 
 
 class Encoder(Protocol):

@@ -39,6 +39,10 @@ class Likelihood(nn.Module):
         """(B, outputs), targets -> (B,), what is minimised."""
         raise NotImplementedError
 
+    def mean_loss(self, out: Tensor, y: Tensor) -> Tensor:
+        """The batch's mean, for which PyTorch may have one kernel where `loss` needs two."""
+        return self.loss(out, y).mean()
+
     def judge(self, out: Tensor, y: Tensor) -> Tensor:
         """The loss without what only helps training: (B,)."""
         return self.loss(out, y)
@@ -96,6 +100,11 @@ class Categorical(Likelihood):
         if self.weights is None:
             return nll
         return nll * (self.weights[y] if y.ndim == 1 else y @ self.weights)
+
+    def mean_loss(self, out: Tensor, y: Tensor) -> Tensor:
+        if self.weights is None:
+            return F.cross_entropy(wide(out), y, label_smoothing=self.smoothing)
+        return super().mean_loss(out, y)
 
     def judge(self, out: Tensor, y: Tensor) -> Tensor:
         return F.cross_entropy(wide(out), y, reduction="none")

@@ -19,7 +19,7 @@ class Supervised(Objective):
         self.watch, self.better = likelihood.watch, likelihood.better
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
-        return {"loss": self.likelihood.loss(self.network(batch["x"]), batch["y"]).mean()}
+        return {"loss": self.likelihood.mean_loss(self.network(batch["x"]), batch["y"])}
 
     def judge(self, batch: Batch) -> Batch:
         out = self.network(batch["x"])

@@ -12,7 +12,7 @@ from didact.optim.named import make
 from didact.optim.schedule import cosine
 from didact.options import Range
 from didact.recipes import arguments as a
-from didact.recipes.common import budget
+from didact.recipes.common import budget, rate
 from didact.registry import recipe
 from didact.train.experiment import Experiment
 
@@ -77,7 +77,7 @@ def uncertain_regression(
 def bagging(
     data: Data, *,
     members: Annotated[int, Range(1, 1000), "networks, each on its own bootstrap of the rows"] = 10,
-    hidden: a.Widths = (64,), dropout: a.Dropout = 0.0, lr: a.Rate = 1e-3, epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
+    hidden: a.Widths = (64,), dropout: a.Dropout = 0.0, lr: a.OptionalRate = None, epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
 ) -> Experiment:
     """Many networks on redrawn data, averaged; where they disagree, the answer is unsure.
 
@@ -93,5 +93,5 @@ def bagging(
     return Experiment(
         data=data,
         objective=bagged([member() for _ in range(members)], likelihood, rows=len(data.train)),
-        optimizer=make("adamw", lr=lr), schedule=cosine(), epochs=epochs, batch=batch, notes=notes,
+        optimizer=make("adamw", lr=rate(data, "adamw", lr)), schedule=cosine(), epochs=epochs, batch=batch, notes=notes,
     )

@@ -29,21 +29,22 @@ def regularised_mlp(
     l1: Annotated[float, Range(0), "L1 penalty by proximal step: weights become exactly zero"] = 0.0,
     l2: Annotated[float, Range(0), "L2 penalty by proximal step; with l1, the elastic net"] = 0.0,
     r_drop: Annotated[float, Range(0), "weight of the disagreement between two dropout passes (R-Drop)"] = 0.0,
-    lr: a.Rate = 1e-3, clip_norm: a.Clip = 1.0, patience: a.Patience = 10, epochs: a.Epochs = 50, batch: a.OptionalBatch = None,
+    lr: a.OptionalRate = None, clip_norm: a.Clip = 1.0, patience: a.Patience = 10, epochs: a.Epochs = 50, batch: a.OptionalBatch = None,
 ) -> Experiment:
     """A perceptron with every brake of the course: batch norm, dropout, smoothing, decay, clipping, early stopping.
 
-    [Linear, BN, ReLU, Dropout] x 2, AdamW, cosine. With `--augment rotate,affine` on MNIST it is the loop of Gaba 3.10; unlike
+    [Linear, BN, ReLU, Dropout] x 2, AdamW (momentum where l1 or l2 take proximal steps), cosine. With `--augment rotate,affine` on MNIST it is the loop of Gaba 3.10; unlike
     there, early stopping looks at a validation split of its own and at a loss without smoothing.
     """
     _, batch, notes = budget(data, epochs, batch)
     likelihood = likelihood_of(data, smoothing=smoothing)
     network = MLP(data.features, likelihood.outputs, hidden=hidden, dropout=dropout, norm=norm, mean=data.mean, std=data.std)
-    decayed = make("adamw", lr=lr, weight_decay=weight_decay)
+    adaptive = make("adamw", lr=lr or 1e-3, weight_decay=weight_decay)
+    descent = make("momentum", lr=lr or 0.02)  # a proximal step answers a gradient step; AdamW's are of another size
     return Experiment(
         data=data,
         objective=RDrop(network, likelihood, alpha=r_drop) if r_drop else supervised(network, likelihood),
-        optimizer=partial(elastic_net, base=decayed, l1=l1, l2=l2) if l1 or l2 else decayed,
+        optimizer=partial(elastic_net, base=descent, l1=l1, l2=l2) if l1 or l2 else adaptive,
         schedule=cosine(),
         augment=augmenting(data, augment),
         clip_norm=clip_norm, patience=patience, min_delta=1e-4,

@@ -22,6 +22,7 @@ CLOUD = 1200      # dots of a scatter; a browser draws them at once
 SMOOTH = 80       # points of a noisy training curve after averaging
 CLASSES = 20      # bars of a class chart
 NAMED = 6         # layers whose names fit below an axis
+COUNTED = 20      # and whose numbers do
 
 
 @dataclass(frozen=True)
@@ -133,15 +134,20 @@ def gradient_figure(lines: Sequence[Mapping[str, Any]], axis: str, layers: Seque
     return Figure("gradients", picture, "From the first layer (blue) to the last (orange).")
 
 
-def signal_figures(rows: Sequence[Mapping[str, Any]]) -> list[Figure]:
+def signal_figures(facts: Mapping[str, Any]) -> list[Figure]:
     """Variance of what each layer gives and of the gradient that reaches it, at initialisation; none for fewer than two layers."""
+    rows, note = facts.get("propagation") or [], ""
+    if facts.get("arguments", {}).get("members", 1) > 1:  # networks side by side: one after the other they are no depth
+        member = ".".join(rows[0]["layer"].split(".")[:2]) + "."
+        rows, note = [row for row in rows if row["layer"].startswith(member)], "Of the first member."
     affine = [row["kind"] in {kind.__name__ for kind in AFFINE} for row in rows]
-    depth = list(accumulate(affine, initial=-1))[1:]  # an activation stands where the layer before it stands
     layers = [row["layer"] for row, a in zip(rows, affine, strict=True) if a]
     if len(layers) < 2:
         return []
-    owner = layers[0].partition(".")[0] + "."
-    names = [layer.removeprefix(owner) for layer in layers] if len(layers) <= NAMED else []
+    names = [layer.partition(".")[2] for layer in layers]
+    if len(layers) > NAMED:
+        names = [str(k + 1) for k in range(len(layers))] if len(layers) <= COUNTED else []
+    depth = list(accumulate(affine, initial=-1 if names else 0))[1:]  # an activation stands where the layer before it stands
     found = []
     for key, title in (("variance", "Variance of activations"), ("gradient_variance", "Variance of gradients")):
         series = []
@@ -149,7 +155,7 @@ def signal_figures(rows: Sequence[Mapping[str, Any]]) -> list[Figure]:
             chosen = [k for k in range(len(rows)) if affine[k] == (tone == 0)]
             series.append(Series(name, [float(depth[k]) for k in chosen], [float(rows[k][key]) for k in chosen], tone=tone))
         picture = svg.chart(title, series, x="layer", log_y=True, y_range=roomy(series), names=names)
-        found.append(Figure(f"signal_{key}", picture))
+        found.append(Figure(f"signal_{key}", picture, note))
     return found
 
 

@@ -101,7 +101,7 @@ def write(run: Run) -> Path:
     classes = class_figure(facts["data"]) or target_figure(said, facts["data"].get("target", ""))
     predicted = prediction_figures(said) if said else []
     learned = learned_figure(facts["data"], grid_of, noise=said is not None and said.std is not None)
-    signal = signal_figures(facts.get("propagation", ()))
+    signal = signal_figures(facts)
     page = document(
         f"{facts['recipe']} on {facts['data']['name']}",
         header(run.folder.name, facts, len(rows["loss"]) if "loss" in rows else 0),

@@ -1,6 +1,5 @@
 """What the model learned, where all of it can be drawn: a curve over one feature, a map over two."""
 
-import colorsys
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,6 +15,7 @@ from didact.report.svg import Series
 
 # Halfway between the tones of the light and of the dark page: an image cannot follow the theme, so one suits both.
 MIDTONES = ("#5586d0", "#da6c44", "#349f8e", "#9a70cf", "#b58d2f", "#cf5e9c", "#798d9d", "#76a346")
+RAMP = "#25407f", "#2f7f9e", "#6fb591", "#c9cf86", "#f7ebb5"  # of a predicted number
 SIZE = svg.WIDTH, 330      # of a map
 FAINT, STRONG = 0.1, 0.62  # opacity of an even chance and of certainty
 STEPS = 9                  # colours of the training targets on a map
@@ -41,7 +41,7 @@ def fitted_curve(seen: Mapping[str, Tensor], x: str, y: str, noise: bool) -> Fig
     at, mean = seen["x"][:, 0].tolist(), seen["mean"].double()
     series = [Series("training example", seen["seen_x"][:, 0].tolist(), seen["seen_y"].tolist(), "dots", "soft")]
     caption = f"The line is the model's answer to every {x}; the dots are what it was fitted to."
-    if "std" in seen:
+    if "std" in seen and seen["std"].isfinite().all():
         low, high = ((mean + sign * 1.959964 * seen["std"].double()).tolist() for sign in (-1, 1))
         series.insert(0, Series("± 1.96 deviations", at, mean.tolist(), "band", 0, list(zip(low, high, strict=True))))
         caption += "\n\nThe band is ± 1.96 of the deviations that the model states. " + (
@@ -115,6 +115,8 @@ def rgb(colour: str) -> list[float]:
     return [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
 
 
-def tone(share: float) -> tuple[float, float, float]:
-    """From low (dark blue) to high (yellow): hue and lightness both rise, so that grey prints keep the order."""
-    return colorsys.hls_to_rgb((0.64 - 0.5 * share) % 1, 0.3 + 0.42 * share, 0.55)
+def tone(share: float) -> list[float]:
+    """From low to high along the ramp; it grows lighter all the way, so that a grey print keeps the order."""
+    k = min(int(share * (len(RAMP) - 1)), len(RAMP) - 2)
+    rest = share * (len(RAMP) - 1) - k
+    return [a + rest * (b - a) for a, b in zip(rgb(RAMP[k]), rgb(RAMP[k + 1]), strict=True)]

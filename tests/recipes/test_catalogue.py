@@ -1,0 +1,98 @@
+"""Every recipe on its own data: it learns, its abilities are those it claims, and its run can be used."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+import didact
+from didact.objectives.abilities import abilities
+from didact.registry import RECIPES
+from didact.train.session import prepare, restored
+
+# what each must reach in the seconds it is given here, far from what guessing gives
+FLOORS = {
+    "mlp": ("accuracy", 0.93, {"epochs": 10}),                       # ten digits: chance is 0.10
+    "regularised_mlp": ("accuracy", 0.93, {"epochs": 12}),
+    "dropout_weight_decay": ("accuracy", 0.93, {"epochs": 10}),
+    "optimizers": ("accuracy", 0.9, {"epochs": 10}),
+    "approximate": ("r2", 0.75, {"steps": 500}),                      # the mean gives 0
+    "uncertain_regression": ("r2", 0.75, {"epochs": 20}),
+    "bagging": ("accuracy", 0.9, {"epochs": 10, "members": 3}),      # the larger class alone gives 0.63
+    "mlp_wide_deep": ("accuracy", 0.83, {"epochs": 1}),              # the larger class alone gives 0.76
+}
+
+
+def needs(name: str) -> None:
+    if name == "mlp_wide_deep" and not (Path(os.environ.get("DIDACT_DATA", "nowhere")) / "adult").is_dir():
+        pytest.skip("DIDACT_DATA holds no adult")
+
+
+def test_every_recipe_has_a_floor():
+    assert set(FLOORS) == set(RECIPES)
+
+
+@pytest.mark.parametrize("name", sorted(FLOORS))
+def test_it_learns(name, here):
+    needs(name)
+    metric, floor, arguments = FLOORS[name]
+    run = didact.train(RECIPES[name], **arguments)
+    assert run.facts["test"][metric] > floor
+    objective, _ = restored(run)
+    assert set(abilities(objective)) <= set(RECIPES[name].abilities)
+    assert set(run.facts["abilities"]) == set(abilities(objective))
+
+
+@pytest.mark.parametrize("name", sorted(FLOORS))
+def test_the_catalogue_says_where_from(name):
+    recipe = RECIPES[name]
+    assert recipe.summary and recipe.sources and recipe.chapter
+    courses = ("Gaba ", "Groudiev ", "Van Schependom ", "Fleuret ", "Lhotte ")
+    assert all(source.startswith(courses) for source in recipe.sources)
+    assert all(option.help for option in recipe.options.values()), "an option without a line of help"
+    assert set(recipe.grid) <= set(recipe.options)
+
+
+@pytest.mark.parametrize("data", ["digits", "iris", "wine", "breast_cancer", "diabetes", "spirals", "moons", "sine", "sparse_linear"])
+def test_mlp_takes_whatever_it_is_given(data, here):
+    run = didact.train(RECIPES["mlp"], data=data, epochs=2)
+    assert run.facts["test"]["loss"] > 0
+
+
+def test_penalties_make_exact_zeros(here):
+    run = didact.train(RECIPES["regularised_mlp"], data="breast_cancer", hidden=(32,), l1=0.05, epochs=40, norm="none")
+    weight = run.load("model")["network.hidden.0.weight"]
+    assert (weight == 0).float().mean() > 0.3 and run.facts["test"]["accuracy"] > 0.85
+
+
+def test_r_drop_names_its_parts(here):
+    run = didact.train(RECIPES["regularised_mlp"], data="wine", r_drop=1.0, epochs=2)
+    parts = next(row["train"] for row in run.metrics if "train" in row)
+    assert set(parts) == {"loss", "cross_entropy", "disagreement"}
+    assert parts["loss"] == pytest.approx(parts["cross_entropy"] + parts["disagreement"], rel=1e-4)
+
+
+@pytest.mark.parametrize("optimizer", ["muon", "lion", "lars", "lamb", "sam", "nesterov", "adagrad", "rmsprop", "amsgrad"])
+def test_every_optimizer_is_a_word(optimizer, here):
+    run = didact.train(RECIPES["optimizers"], data="iris", optimizer=optimizer, epochs=5)
+    assert run.facts["test"]["loss"] < 3
+
+
+@pytest.mark.parametrize("augment", ["flip", "crop", "rotate", "affine", "jitter", "noise", "cutout", "mixup", "cutmix"])
+def test_every_augmentation_is_a_word(augment, here):
+    run = didact.train(RECIPES["mlp"], data="digits", augment=(augment,), epochs=1, hidden=(32,))
+    assert run.facts["test"]["accuracy"] > 0.2
+
+
+def test_ready_only_for_what_it_accepts():
+    with pytest.raises(ValueError, match="is for regression targets, but those of 'iris' are multiclass"):
+        prepare("approximate", {"data": "iris"})
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (Path(os.environ.get("DIDACT_DATA", "nowhere")) / "mnist").is_dir(), reason="DIDACT_DATA holds no mnist")
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_mnist_reaches_979_in_ten_epochs(seed, here):
+    run = didact.train(RECIPES["mlp"], data="mnist", seed=seed)
+    assert run.facts["plan"]["total"] == 10 * run.facts["plan"]["epoch"]
+    assert run.facts["test"]["accuracy"] >= 0.979

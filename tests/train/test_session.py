@@ -1,0 +1,127 @@
+"""From a recipe to a run and back from the folder to the model."""
+
+import json
+import shlex
+
+import pytest
+import torch
+
+import didact
+from didact import recipes
+from didact.cli.main import main
+from didact.data.load import load
+from didact.errors import UsageError
+from didact.run import Run
+from didact.train.layers import counts, layer_table
+from didact.train.session import example, rebuild, restored
+from didact.train.use import predict
+
+
+@pytest.fixture
+def iris(here):
+    return didact.train(recipes.mlp, data="iris", hidden=(16,), dropout=0.0, epochs=40)
+
+
+def test_the_room_is_the_verb(here):
+    import didact.train.loop  # once imported, Python binds didact.train to the package
+
+    run = didact.train(recipes.mlp, data="iris", hidden=(8,), epochs=1)
+    assert isinstance(run, Run) and didact.train.loop.Training
+
+
+def test_a_run_holds_everything(iris):
+    facts = iris.facts
+    assert facts["recipe"] == "mlp" and facts["arguments"]["hidden"] == [16] and facts["status"] == "finished"
+    assert facts["versions"]["torch"] and facts["data"]["fingerprint"] and facts["settings"]["seed"] == 0
+    assert set(facts["fingerprint"]) == {"1", "10", "100"} and set(iris.load("indices")) == {"train", "validation", "test"}
+    assert {"model.safetensors", "state.safetensors", "metrics.jsonl", "test.safetensors"} <= {p.name for p in iris.folder.iterdir()}
+    assert facts["test"]["accuracy"] > 0.7  # three classes
+
+
+def test_a_run_is_rebuilt_from_its_folder_alone(iris, monkeypatch):
+    monkeypatch.setattr("didact.train.session.reload", lambda *_: pytest.fail("the data were asked for"))
+    objective, data = restored(iris)
+    rows = iris.load("test")
+    loaded = load("iris")
+    batch = loaded.test.batch(torch.arange(len(loaded.test)))
+    torch.testing.assert_close(objective.judge(batch)["output"], rows["output"])
+    assert len(data.train) == len(loaded.train)
+
+
+def test_the_command_to_repeat_it_repeats_it(here):
+    run = didact.train(recipes.mlp, data="wine", hidden=(8, 4), epochs=2, lr=2e-3, norm="batch", seed=4, graph=False)
+    words = shlex.split(run.facts["repeat"])
+    assert main([*words[1:], "--json"]) == 0
+    again = Run.open("latest")
+    assert again.folder != run.folder and again.facts["test"] == run.facts["test"]
+    assert all(torch.equal(a, b) for a, b in zip(run.load("model").values(), again.load("model").values(), strict=True))
+
+
+@pytest.mark.parametrize("balance", ["over", "under", "weights"])
+def test_a_balanced_run_is_rebuilt_and_used(here, balance):
+    run = didact.train(recipes.mlp, data="breast_cancer", hidden=(8,), epochs=2, balance=balance)
+    objective, data = restored(run)
+    assert data.counts["train"] == load("breast_cancer").counts["train"]
+    assert rebuild(run, with_data=True).experiment.objective.state_dict().keys() == objective.state_dict().keys()
+    assert didact.evaluate(run)["test"] == pytest.approx(run.facts["test"])
+
+
+def test_evaluation_finds_what_training_found(iris):
+    found = didact.evaluate(iris)
+    assert found["test"] == pytest.approx(iris.facts["test"]) and found["validation"] == pytest.approx(iris.facts["validation"])
+
+
+def test_predictions_are_the_models_own(iris):
+    names = load("iris").names
+    row = load("iris").test.batch(torch.arange(1))["x"][0].tolist()
+    text = json.dumps(dict(zip(names, row, strict=True)))
+    (found,) = predict(iris, [text])
+    p = restored(iris)[0].classify({"x": torch.tensor([row])})[0]
+    assert found["probability"] == pytest.approx(p.max().item(), abs=1e-5)
+    assert found["label"] == load("iris").labels[int(p.argmax())]
+    (drawn,) = predict(iris, [text], draws=5)
+    assert len(drawn["draws"]) == 5 and set(drawn["draws"]) <= set(load("iris").labels)
+
+
+def test_weights_of_another_shape_are_refused(iris):
+    other = didact.train(recipes.mlp, data="iris", hidden=(9,), epochs=1)
+    (iris.folder / "model.safetensors").write_bytes((other.folder / "model.safetensors").read_bytes())
+    with pytest.raises(UsageError, match="does not fit recipe 'mlp'"):
+        restored(iris)
+
+
+def test_options_of_the_recipe_win_over_those_of_all():
+    with pytest.raises(UsageError, match="either --epochs or --steps"):
+        didact.train(recipes.mlp, data="iris", epochs=2, steps=3)
+    with pytest.raises(UsageError, match="did you mean 'dropout'"):
+        didact.train(recipes.mlp, data="iris", droput=0.1)
+
+
+def test_layer_table_counts_once_what_is_tied():
+    from didact.objectives.likelihoods import Categorical
+    from didact.objectives.supervised import Classify
+    from torch import nn
+
+    shared = nn.Linear(4, 4)
+    net = nn.Sequential(shared, nn.ReLU(), nn.Linear(4, 4), nn.Linear(4, 3))
+    net[2].weight = shared.weight
+    net[3].bias.requires_grad_(False)
+    objective = Classify(net, Categorical(3))
+    table = layer_table(objective, example(load("iris").train))
+    assert counts(objective) == {"total": 20 + 4 + 15, "trainable": 20 + 4 + 12, "tied": 16}
+    assert [row["parameters"] for row in table["rows"]][:4] == [20, 0, 4, 15] and table["rows"][0]["shape"] == [4]
+
+
+def test_events_for_tensorboard(iris):
+    pytest.importorskip("tensorboardX")
+    assert list((iris.folder / "tensorboard").glob("events.*"))
+
+
+def test_surfaces_of_one_and_two_features(here):
+    run = didact.train(recipes.uncertain_regression, epochs=2)
+    found = run.load("surface")
+    assert found["x"].shape == (400, 1) and found["mean"].shape == found["std"].shape == (400,) and (found["std"] > 0).all()
+    run = didact.train(recipes.mlp, data="moons", epochs=2)
+    found = run.load("surface")
+    assert found["x"].shape == (96 * 96, 2)
+    torch.testing.assert_close(found["mean"].sum(1), torch.ones(96 * 96))
