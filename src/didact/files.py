@@ -26,7 +26,8 @@ def replace_with(path: Path, write: Callable[[Path], object]) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             beside.unlink()
-        raise UsageError(f"cannot write {path}: {error.strerror or error}; free space or choose another folder with --runs") from error
+        why = error.strerror or error
+        raise UsageError(f"cannot write {path}: {why}; free space, or choose another place with --runs or --to") from error
 
 
 def write_text(path: Path, text: str) -> None:
@@ -41,9 +42,9 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UsageError(f"{path} is missing; the run's folder is not whole") from None
+        raise UsageError(f"{path} is missing; the run's folder is not whole: put it back, or train anew") from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise UsageError(f"{path} cannot be read ({error}); the run's folder is damaged") from error
+        raise UsageError(f"{path} cannot be read ({error}); the run's folder is damaged: train anew") from error
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], **facts: str) -> None:
@@ -66,7 +67,7 @@ def read_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], di
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
-        raise UsageError(f"{path} is missing; the run's folder is not whole")
+        raise UsageError(f"{path} is missing; the run's folder is not whole: put it back, or train anew")
     try:
         with safe_open(path, "pt", device=device) as file:
             return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118 (not a dict)
@@ -97,9 +98,10 @@ def _strip(tree: Any, tensors: dict[str, Tensor]) -> Any:
 
 def read_tree(path: Path) -> Any:
     tensors, facts = read_tensors(path)
-    if "tree" not in facts:
-        raise UsageError(f"{path} holds no state to resume from")
-    return _build(json.loads(facts["tree"]), tensors)
+    try:
+        return _build(json.loads(facts["tree"]), tensors)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{path} holds no state to resume from ({error!r}); it is damaged: train anew") from error
 
 
 def _build(node: Any, tensors: dict[str, Tensor]) -> Any:

@@ -25,6 +25,7 @@ from typing import Any
 from torch import Tensor
 
 from didact import files
+from didact.data.core import SPLITS
 from didact.errors import UsageError, nearest
 from didact.options import plain
 
@@ -59,11 +60,11 @@ class Run:
         if not folder.is_dir():
             folder = find(str(where), Path(root))
         if not (folder / "run.json").is_file():
-            raise UsageError(f"{folder} is not a run: it holds no run.json")
+            raise UsageError(f"{folder} is not a run: it holds no run.json; give a run's folder, the end of its name, or {LATEST}")
         run = cls(folder)
         missing = [key for key in ("recipe", "arguments", "settings", "data") if key not in run.facts]
         if missing:
-            raise UsageError(f"{folder / 'run.json'} lacks {', '.join(missing)}; the run's folder is damaged")
+            raise UsageError(f"{folder / 'run.json'} lacks {', '.join(missing)}; the run's folder is damaged: train anew")
         return run
 
     @property
@@ -110,7 +111,7 @@ class Run:
         """The lines of metrics.jsonl; a last line cut short by a crash is passed over."""
         path = self.folder / "metrics.jsonl"
         rows = []
-        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []:
             try:
                 rows.append(json.loads(line))
             except json.JSONDecodeError:
@@ -122,6 +123,14 @@ class Run:
 
     def load(self, name: str) -> dict[str, Tensor]:
         return files.read_tensors(self.folder / f"{name}.safetensors")[0]
+
+    def load_indices(self) -> dict[str, Tensor]:
+        """The rows of each split."""
+        indices = self.load("indices")
+        missing = [part for part in SPLITS if part not in indices]
+        if missing:
+            raise UsageError(f"{self.folder / 'indices.safetensors'} lacks {', '.join(missing)}; the run's folder is damaged: train anew")
+        return indices
 
     def has(self, name: str) -> bool:
         return (self.folder / name).is_file()
@@ -146,7 +155,8 @@ def find(name: str, root: Path) -> Path:
     ends = [r for r in runs if str(r).endswith(name)]
     if len(ends) != 1:
         why = f"{len(ends)} runs end in" if ends else "no run named"
-        raise UsageError(f"{why} {name!r} under {root}; {nearest(name, [str(r.relative_to(root)) for r in runs] + [LATEST])}")
+        known = [str(r.relative_to(root)) for r in ends or runs] + [LATEST]
+        raise UsageError(f"{why} {name!r} under {root}; {nearest(name, known)}")
     return ends[0]
 
 

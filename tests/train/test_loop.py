@@ -170,6 +170,14 @@ def test_a_game_needs_no_loop_of_its_own():
     assert t.plan.epoch == 7 // 3
 
 
+def test_losses_of_a_player_are_means_over_its_turns():
+    t = training(classify(objective=Game(), optimizer={n: partial(torch.optim.SGD, lr=0.0) for n in ("up", "down")}, epochs=1))
+    t.streams.begin()
+    for stored, rows in t.epoch():
+        t.step(stored, rows)
+    assert t.step.read_sums() == pytest.approx({"up/loss": -1.0, "down/loss": 1.0})  # x y + x²/2 - y²/2 at (1, 1)
+
+
 def test_a_batch_larger_than_the_data_is_the_data():
     t = training(classify(batch=10_000, epochs=2))
     assert t.plan.epoch == 1 and t.train().step == 2

@@ -98,9 +98,10 @@ def test_options_of_the_recipe_win_over_those_of_all():
 
 
 def test_layer_table_counts_once_what_is_tied():
+    from torch import nn
+
     from didact.objectives.likelihoods import Categorical
     from didact.objectives.supervised import Classify
-    from torch import nn
 
     shared = nn.Linear(4, 4)
     net = nn.Sequential(shared, nn.ReLU(), nn.Linear(4, 4), nn.Linear(4, 3))

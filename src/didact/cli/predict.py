@@ -10,8 +10,8 @@ from didact.cli.words import AS_JSON, answer, number
 @click.command("predict")
 @click.argument("run")
 @click.argument("inputs", nargs=-1, required=True)
-@click.option("--passes", type=click.IntRange(0), default=0, help="Keep dropout on and ask so often: adds the spread of the answers.")
-@click.option("--draws", type=click.IntRange(0), default=0, help="Random answers from the predicted distribution, for each input.")
+@click.option("--passes", type=click.IntRange(0, 10_000), default=0, help="Ask so often with dropout on: adds the spread of the answers.")
+@click.option("--draws", type=click.IntRange(0, 10_000), default=0, help="Random answers from the predicted distribution, for each input.")
 @click.option("--runs", default="runs", help="Folder in which short names of runs are looked up.")
 @AS_JSON
 def command(run: str, inputs: tuple[str, ...], passes: int, draws: int, runs: str, as_json: bool) -> None:

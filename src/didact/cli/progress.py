@@ -110,8 +110,8 @@ class Lines:
 
     def __call__(self, event: str, facts: dict[str, Any]) -> None:
         if event == "cell":
-            self.console.print(f"{facts['number']}/{facts['of']}  {escape(show_cell(facts['cell']))}  seed {facts['seed']}", end="  ")
+            self.console.print(f"{facts['number']}/{facts['of']}  {escape(show_cell(facts['cell']))}  seed {facts['seed']}")
 
     def row(self, row: dict[str, Any]) -> None:
         watch = row["watch"][0]
-        self.console.print(f"test {watch} {number(row['test'][watch])}  ({duration(row['seconds'])})")
+        self.console.print(f"     test {watch} {number(row['test'][watch])}  ({duration(row['seconds'])})")

@@ -21,14 +21,15 @@ def command(words: tuple[str, ...]) -> None:
     from didact.train.sweep import cells, choose_metric, read_axes, sweep
 
     recipe = chosen(first_word("sweep", words))
-    axes = read_axes(recipe, [w for w in words[1:] if "=" in w and not w.startswith("-")])
-    rest = [w for w in words[1:] if not ("=" in w and not w.startswith("-"))]
+    grid = [w for w in words[1:] if "=" in w and not w.startswith("-")]
     own = {
-        "seeds": Option("seeds", int, 1, "how many seeds each cell is trained under", range=Range(1)),
+        "seeds": Option("seeds", int, 1, "how many seeds each cell is trained under", range=Range(1, 1000)),
         "metric": Option("metric", str, None, "metric of the table (what the recipe watches if not given)", optional=True),
     }
     about = f"{command.help}\n\nAxes of {recipe.name} by itself: {dict(recipe.grid) or 'none'}"
-    given, as_json = parse(f"didact sweep {recipe.name} axis=value,value…", known_options(recipe) | own, rest, about=about)
+    given, as_json = parse(f"didact sweep {recipe.name}", known_options(recipe) | own, [w for w in words[1:] if w not in grid], about=about,
+                           usage="axis=value,value…")
+    axes = read_axes(recipe, grid)
     metric, seeds = given.pop("metric", None), given.pop("seeds", 1)
     screen = Lines()
 
@@ -36,7 +37,7 @@ def command(words: tuple[str, ...]) -> None:
         report.write(Run(Path(row["run"])))
         screen.row(row)
 
-    folder, rows = sweep(recipe, axes, seeds=seeds, tell=screen, done=done, **given)
+    folder, rows = sweep(recipe, axes, seeds=seeds, metric=metric, tell=screen, done=done, **given)
     metric = choose_metric(rows, metric)
     table = cells(rows, metric)
     page = report.sweep_page(f"{recipe.name}: {metric}", axes, rows, metric, folder / "report.html")

@@ -36,11 +36,12 @@ def flags(options: Iterable[Option]) -> list[click.Parameter]:
     return found
 
 
-def parse(name: str, options: Mapping[str, Option], words: list[str], *, about: str) -> tuple[dict[str, Any], bool]:
+def parse(name: str, options: Mapping[str, Option], words: list[str], *, about: str, usage: str = "") -> tuple[dict[str, Any], bool]:
     """What was set on the command line, by option name, and whether JSON is asked for. `--help` prints and ends."""
     as_json = click.Option(["--json", "as_json"], is_flag=True, help="The answer as JSON, alone on stdout.")
     helping = {"help_option_names": ["-h", "--help"]}
-    command = click.Command(name, params=[*flags(options.values()), as_json], help=about, context_settings=helping)
+    command = click.Command(name, params=[*flags(options.values()), as_json], help=about, context_settings=helping,
+                            options_metavar=f"{usage} [--option value …]".strip())
     context = command.make_context(name, words)
     values = {key: value for key, value in context.params.items() if value is not None}
     return values, bool(values.pop("as_json", False))

@@ -87,9 +87,9 @@ def divide(
 ) -> dict[str, Tensor]:
     """The rows of each split: those given, or a new seeded division, stratified where the targets are classes."""
     if indices is not None:
-        known = sum(len(indices[part]) for part in SPLITS)
-        if known != n:
-            raise UsageError(f"{name!r} now holds {n} examples, but {known} when it was split: it has changed since")
+        rows = torch.cat([indices[part] for part in SPLITS])
+        if len(rows) != n or not 0 <= int(rows.min()) <= int(rows.max()) < n:
+            raise UsageError(f"{name!r} now holds {n} examples, but {len(rows)} when it was split: it has changed since")
         return {part: indices[part] for part in SPLITS}
     if fractions is None:
         fractions = (0.15, 0.15) if test is None else (0.1, 0.0)

@@ -157,6 +157,9 @@ def read_row(text: str) -> dict[str, Any]:
             row: dict[str, Any] = json.loads(text)
         except json.JSONDecodeError as error:
             raise UsageError(f"a row in braces must be JSON, got {text!r}: {error}") from None
+        for name, value in row.items():
+            if isinstance(value, list | dict):
+                raise UsageError(f"column {name!r} expects one value, got {value!r}")
         return row
     pairs = [part.split("=", 1) for part in re.split(r",(?=[^,=]+=)", text)]
     if any(len(pair) != 2 for pair in pairs):

@@ -91,11 +91,11 @@ def flat(image: Any) -> Any:
 def unreadable(path: str | Path, error: Exception) -> UsageError:
     """The error that names the image and says what is the matter with it."""
     if not os.path.exists(path):
-        return UsageError(f"no image at {path}")
+        return UsageError(f"no image at {path}: expected a file or a folder of files ({', '.join(SUFFIXES)})")
     if os.path.isfile(path) and os.path.getsize(path) == 0:
-        return UsageError(f"the image {path} is empty (0 bytes): replace or delete it")
+        return UsageError(f"the image {path} is empty (0 bytes): replace it or leave it out")
     why = str(error).split("\n")[0] or type(error).__name__
-    return UsageError(f"the image {path} cannot be read ({why}): replace or delete it")
+    return UsageError(f"the image {path} cannot be read ({why}): replace it or leave it out")
 
 
 def images(folder: Path) -> tuple[list[str], int]:

@@ -87,6 +87,9 @@ def forbid(why: str, **options: Any) -> None:
 def reload(source: Mapping[str, Any], indices: Mapping[str, Tensor]) -> Data:
     """The data of a run again, in the split that the run kept; refused where the examples are no longer the same."""
     known = sources()
+    needed = {"name", "seed"} if "name" in source else {"path", "target", "text", "size", "seed"}
+    if not needed | {"fingerprint"} <= source.keys():
+        raise UsageError("the run does not say where its data can be loaded from: they were handed over in Python, or run.json is damaged")
     if "name" in source:
         data: Data = pick("data set", source["name"], known).load(source["seed"])
     else:

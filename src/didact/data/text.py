@@ -74,13 +74,15 @@ class BagEncoder:
         names: list[str] = []
         found: list[str] = []
         for text in inputs:
+            if not text.strip():
+                raise UsageError(f"expected a text, a .txt file or a CSV file, got {text!r}")
             path = Path(text)
             if is_file(text, SUFFIXES):
                 frame = read_csv(path)
                 found += list(texts_of(frame, self.column, path))
                 names += [f"{text}:{line}" for line in frame.index]
             else:
-                found.append(read_txt(path) if is_file(text, (".txt",)) else text)
+                found.append(read_txt(path) if is_file(text, (".txt",)) or os.path.isfile(text) else text)
                 names.append(text)
         return names, {"x": self.encode(found)}
 
@@ -104,7 +106,7 @@ def read_txt(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise UsageError(f"cannot read the text {path}: {why}") from None
+        raise UsageError(f"cannot read the text {path}: {why}; expected UTF-8 text, or a CSV file with a column of texts") from None
 
 
 def texts_of(frame: Any, column: str, path: Path) -> Any:

@@ -77,7 +77,8 @@ def uncertain_regression(
 def bagging(
     data: Data, *,
     members: Annotated[int, Range(1, 1000), "networks, each on its own bootstrap of the rows"] = 10,
-    hidden: a.Widths = (64,), dropout: a.Dropout = 0.0, lr: a.OptionalRate = None, epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
+    hidden: a.Widths = (64,), dropout: a.Dropout = 0.0, lr: a.OptionalRate = None,
+    epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
 ) -> Experiment:
     """Many networks on redrawn data, averaged; where they disagree, the answer is unsure.
 

@@ -3,7 +3,8 @@
 import inspect
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from didact.objectives.core import Objective
 from didact.options import Option, bind, options, written
 from didact.registry import RECIPES, Recipe
 from didact.run import Run, surroundings
+from didact.train.diagnose import weights_are_finite
 from didact.train.distributed import Group, join
 from didact.train.evaluation import judge
 from didact.train.experiment import Experiment, Settings
@@ -213,7 +215,10 @@ def resume(run: Run, *, tell: Tell = silent) -> Run:
         prepared.experiment, prepared.settings, device=pick_device(prepared.settings.device, group.rank), run=run, group=group, tell=tell
     )
     if checkpoint is not None:
-        training.restore(checkpoint)
+        with fitting(run, "state", prepared.recipe):
+            training.restore(checkpoint)
+        if training.state.best is not None and not run.has("model.safetensors"):
+            raise UsageError(f"{run.folder / 'model.safetensors'} is missing: the best weights so far are lost; train anew")
     if group.leads:
         run.cut_log(training.state.log_size)
         tell("start", facts | {"run": str(run.folder), "resumed": training.state.step})
@@ -223,13 +228,16 @@ def resume(run: Run, *, tell: Tell = silent) -> Run:
 def rebuild(run: Run, *, with_data: bool) -> Prepared:
     """The experiment of a run from its folder alone; with its data again, where that is asked for."""
     facts = run.facts
-    recipe = pick("recipe", facts["recipe"], RECIPES)
-    known = {f.name for f in fields(Settings)}
-    settings = Settings(**{name: value for name, value in facts["settings"].items() if name in known})
-    arguments = {name: tuple(v) if isinstance(v, list) else v for name, v in facts["arguments"].items()}
-    data = from_spec(facts["data"])
+    recipe, known = pick("recipe", facts["recipe"], RECIPES), options(Settings)
+    try:
+        given = {name: value for name, value in facts["settings"].items() if name in known}
+        arguments = {name: tuple(v) if isinstance(v, list) else v for name, v in facts["arguments"].items()}
+        data = from_spec(facts["data"])
+    except (AttributeError, KeyError, TypeError) as error:
+        raise UsageError(f"{run.folder / 'run.json'} does not describe a run ({error!r}); it is damaged: train anew") from error
+    settings = Settings(**bind(known, given, owner="the run"))
     if with_data:
-        data = reload(data.source, run.load("indices"))
+        data = reload(data.source, run.load_indices())
     return Prepared(recipe, arguments, settings, data, build(recipe, data, arguments, settings))
 
 
@@ -237,13 +245,26 @@ def restored(run: Run) -> tuple[Objective, Data]:
     """The trained objective of a run, on the CPU and ready to be used, and what its data were."""
     prepared = rebuild(run, with_data=False)
     objective = prepared.experiment.objective
+    if not run.has("model.safetensors") and run.facts.get("status") != "finished":
+        raise UsageError(f"{run.folder} has no model yet: it was stopped too early; go on with: didact resume {run.folder}")
     weights = run.load("model")
-    try:
+    with fitting(run, "model", prepared.recipe):
         objective.load_state_dict(weights)
-    except RuntimeError as error:
-        why = str(error).splitlines()[-1].strip()
-        raise UsageError(f"{run.folder / 'model.safetensors'} does not fit recipe {prepared.recipe.name!r}: {why}") from error
+    if not weights_are_finite(objective):
+        raise UsageError(f"{run.folder / 'model.safetensors'} holds weights that are not finite numbers; it is damaged: train anew")
     return objective.eval(), prepared.experiment.data
+
+
+@contextmanager
+def fitting(run: Run, name: str, recipe: Recipe) -> Iterator[None]:
+    """What a file of the run holds is put in place here; torch says in many ways that it does not fit."""
+    try:
+        yield
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        why = str(error).splitlines()[-1].strip()
+        raise UsageError(
+            f"{run.folder / name}.safetensors does not fit recipe {recipe.name!r} ({why}); it is damaged or of another run"
+        ) from error
 
 
 def evaluate(run: Run, *, device: str = "auto") -> dict[str, Any]:

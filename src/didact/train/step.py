@@ -99,6 +99,8 @@ class Step:
             for name, part in parts.items():
                 weighed = part.detach() if share == 1 else part.detach() * share
                 total[name] = total[name] + weighed if name in total else weighed
+        if not total:  # more processes than rows: nothing to do here but to meet the others
+            total = {"loss": torch.zeros((), device=self.precision.device)}
         self.group.sum_gradients(parameters)
         if self.careful:
             self._inspect(total)
@@ -131,7 +133,7 @@ class Step:
             key = prefix + name
             if key not in self.sums:
                 self.sums[key] = torch.zeros((), device=self.precision.device)
-            self.sums[key].add_(part, alpha=rows)
+            self.sums[key].add_(part, alpha=rows / player.turns)  # a mean over the player's turns
         self.last = parts["loss"]
 
     def read_sums(self) -> dict[str, float]:

@@ -6,15 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from didact import files
-from didact.errors import UsageError, nearest
-from didact.options import plain
+from didact.errors import UsageError, nearest, pick
+from didact.options import plain, written
 from didact.registry import Recipe
 from didact.run import Run
 from didact.train.loop import Tell, silent
-from didact.train.session import known_options, train
+from didact.train.session import example, known_options, prepare, train
 
 Axes = dict[str, tuple[Any, ...]]
+
+FIXED = {"seed": "--seeds N trains every cell under N seeds", "runs": "all runs of a sweep lie in one folder"}
+CHOOSE_DATA = {"data", "target", "text", "size", "split_seed"}
 
 
 def read_axes(recipe: Recipe, words: Sequence[str]) -> Axes:
@@ -28,6 +33,10 @@ def read_axes(recipe: Recipe, words: Sequence[str]) -> Axes:
         name = name.lstrip("-").replace("-", "_")
         if name not in known:
             raise UsageError(f"recipe {recipe.name!r} has no option {name!r}; {nearest(name, known)}")
+        if name in FIXED:
+            raise UsageError(f"{name} cannot be an axis; {FIXED[name]}")
+        if name in axes:
+            raise UsageError(f"the axis {name} is given twice; write all its values as {name}=value,value…")
         if not equals or not values:
             raise UsageError(f"an axis is written {name}=value,value…, got {word!r}")
         axes[name] = tuple(known[name].parse(value) for value in values.split(","))
@@ -36,7 +45,8 @@ def read_axes(recipe: Recipe, words: Sequence[str]) -> Axes:
 
 def sweep(
     recipe: Recipe, axes: Axes, *,
-    seeds: int = 1, tell: Tell = silent, done: Callable[[dict[str, Any]], None] = lambda row: None, **given: Any,
+    seeds: int = 1, metric: str | None = None, tell: Tell = silent, done: Callable[[dict[str, Any]], None] = lambda row: None,
+    **given: Any,
 ) -> tuple[Path, list[dict[str, Any]]]:
     """Train every combination under every seed; rows of arguments, metrics and run, and the folder they are kept in.
 
@@ -48,8 +58,11 @@ def sweep(
     rows = kept(path)
     cells = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     plan = [(cell, seed) for cell in cells for seed in range(first_seed, first_seed + seeds)]
+    trained = [(row["cell"], row["seed"]) for row in rows]
+    rehearse(recipe, [cell for cell, seed in plan if (jsonable(cell), seed) not in trained], given, metric)
+    files.write_json(folder / "sweep.json", {"recipe": recipe.name, "axes": jsonable(axes), "seeds": seeds, "given": jsonable(given)})
     for number, (cell, seed) in enumerate(plan, start=1):
-        if any(row["cell"] == jsonable(cell) and row["seed"] == seed for row in rows):
+        if (jsonable(cell), seed) in trained:
             continue
         tell("cell", {"number": number, "of": len(plan), "cell": cell, "seed": seed})
         run = train(recipe, tell=tell, **{**given, **cell, "seed": seed})
@@ -57,8 +70,22 @@ def sweep(
         rows.append(row)
         files.write_text(path, "".join(json.dumps(plain(r), allow_nan=False) + "\n" for r in rows))
         done(row)
-    files.write_json(folder / "sweep.json", {"recipe": recipe.name, "axes": jsonable(axes), "seeds": seeds, "given": jsonable(given)})
     return folder, rows
+
+
+def rehearse(recipe: Recipe, cells: Sequence[Mapping[str, Any]], given: Mapping[str, Any], metric: str | None) -> None:
+    """Build every cell without training it, so that a mistake in the last shows before the first step."""
+    data = None
+    for cell in cells:
+        twice = sorted(cell.keys() & given.keys())
+        if twice:
+            raise UsageError(f"{twice[0]} is an axis and an option (--{twice[0]} {written(given[twice[0]])}); give it once")
+        prepared = prepare(recipe, {**given, **cell}, data=data)
+        data = None if cell.keys() & CHOOSE_DATA else prepared.data
+        if metric is not None:
+            objective, few = prepared.experiment.objective.eval(), example(prepared.data.validation, rows=64)
+            with torch.no_grad():
+                pick("metric", metric, objective.score(objective.judge(few)))
 
 
 def results(run: Run) -> dict[str, Any]:
@@ -67,7 +94,11 @@ def results(run: Run) -> dict[str, Any]:
 
 
 def kept(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    """What a sweep that was cut short has trained already."""
+    try:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read ({error}); delete it to sweep anew") from error
 
 
 def jsonable(value: Mapping[str, Any]) -> Any:

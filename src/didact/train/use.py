@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.modules.dropout import _DropoutNd
 
 from didact.data.core import Batch, Data, Resident
 from didact.errors import UsageError
@@ -25,6 +26,8 @@ def predict(run: Run, inputs: Sequence[str], *, passes: int = 0, draws: int = 0,
     objective, data = restored(run)
     if data.encoder is None:
         raise UsageError(f"the run learned from {data.name!r}, whose inputs cannot be read from files")
+    if passes and not any(isinstance(m, _DropoutNd) and m.p > 0 for m in objective.modules()):
+        raise UsageError(f"--passes {passes} asks again under dropout, but this run's network has none; train with --dropout")
     names, columns = data.encoder.read(inputs)
     split = Resident(columns, data.encoder.decoders)
     found: list[dict[str, Any]] = []
