@@ -98,7 +98,8 @@ class Run:
             with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
                 file.writelines(json.dumps(plain(row), allow_nan=False) + "\n" for row in rows)
         except OSError as error:
-            raise UsageError(f"cannot write {self.folder / 'metrics.jsonl'}: {error.strerror}") from error
+            where, then = self.folder / "metrics.jsonl", f"free space, then go on with: didact resume {self.folder}"
+            raise UsageError(f"cannot write {where}: {error.strerror}; {then}") from error
 
     def cut_log(self, size: int) -> None:
         """Drop what was logged after the state that is resumed from."""

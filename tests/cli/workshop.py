@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import shutil
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
@@ -65,6 +66,11 @@ def build(where: Path) -> None:
         (where / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     (where / "gone.csv").symlink_to("nowhere.csv")
     (where / "folder.csv").mkdir()
+    (where / "locked").mkdir()
+    (where / "secret.csv").write_text(TABLES["own.csv"])
+    (where / "spoilt" / "mnist").mkdir(parents=True)
+    for name in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"):
+        (where / "spoilt" / "mnist" / name).write_bytes(b"\0" * 64)
     pictures(where)
     runs(where)
     damaged(where)
@@ -96,26 +102,35 @@ class Stop(Exception):
     """Someone pulled the plug."""
 
 
-def pull_the_plug(event: str, facts: dict) -> None:
-    if event == "evaluate":
-        raise Stop
+def cut_off(folder: Path, evaluations: int) -> None:
+    """A run on the table that ended in the middle, at the so-many-th evaluation."""
+    left, before = evaluations, set(folder.parent.iterdir())
+
+    def tell(event: str, facts: dict) -> None:
+        nonlocal left
+        left -= event == "evaluate"
+        if not left:
+            raise Stop
+
+    with suppress(Stop):
+        train(recipes.mlp, data="own.csv", save_every=1e-6, tell=tell, **SMALL | {"batch": 8, "epochs": 3})
+    (made,) = set(folder.parent.iterdir()) - before
+    made.rename(folder)
 
 
 def runs(where: Path) -> None:
-    """Finished runs on images, a table, numbers and texts; one that was cut off."""
+    """Finished runs on images, a table, numbers and texts; one cut off before it had a model, one after."""
     for name, keywords in {
         "digits": {"data": "digits", "dropout": 0.5},
         "table": {"data": "own.csv"},
         "price": {"data": "numbers.csv"},
+        "plain": {"data": "own.csv", "dropout": 0.0},
         "texts": {"data": "texts.csv", "text": "review"},
     }.items():
         run = train(recipes.mlp, **SMALL | keywords)
         run.folder.rename(where / "runs" / "mlp" / name)
-    try:
-        train(recipes.mlp, data="own.csv", save_every=1e-6, tell=pull_the_plug, **SMALL | {"batch": 8})
-    except Stop:
-        (cut,) = (f for f in (where / "runs" / "mlp").iterdir() if f.name.startswith("20"))
-        cut.rename(where / "runs" / "mlp" / "cut")
+    cut_off(where / "runs" / "mlp" / "cut", 1)
+    cut_off(where / "runs" / "mlp" / "half", 2)
 
 
 def damaged(where: Path) -> None:
@@ -137,11 +152,11 @@ def damaged(where: Path) -> None:
     (copy("empty-facts") / "run.json").write_text("")
     (copy("listed-facts") / "run.json").write_text("[1, 2]")
     rewrite("few-facts", arguments=None, data=None)
-    rewrite("untrained", status="running", test=None, validation=None)
     rewrite("strange-recipe", recipe="mpl")
     rewrite("strange-argument", arguments=facts["arguments"] | {"hiden": [4]})
     rewrite("bad-argument", arguments=facts["arguments"] | {"dropout": "lots"})
     rewrite("bad-settings", settings="none")
+    rewrite("bad-seed", settings=facts["settings"] | {"seed": "one"})
     rewrite("bad-data", data={key: value for key, value in facts["data"].items() if key != "encoder"})
     rewrite("bad-source", data=facts["data"] | {"source": {"seed": 0}})
     rewrite("moved-data", data=facts["data"] | {"source": facts["data"]["source"] | {"path": str(where / "moved.csv")}})
@@ -158,6 +173,8 @@ def damaged(where: Path) -> None:
     (copy("no-indices") / "indices.safetensors").unlink()
     (copy("cut-indices") / "indices.safetensors").write_bytes((whole / "indices.safetensors").read_bytes()[:100])
     save_file({"train": torch.arange(60)}, copy("few-indices") / "indices.safetensors")
+    save_file({"train": torch.arange(40), "validation": torch.arange(9), "test": torch.arange(11) + 1000},
+              copy("wild-indices") / "indices.safetensors")
     (copy("cut-test") / "test.safetensors").write_bytes((whole / "test.safetensors").read_bytes()[:100])
     (copy("no-state", cut) / "state.safetensors").unlink()
     (copy("cut-state", cut) / "state.safetensors").write_bytes((cut / "state.safetensors").read_bytes()[:-200])
@@ -167,16 +184,18 @@ def damaged(where: Path) -> None:
     save_file({"_": torch.zeros(1)}, copy("void-tree", cut) / "state.safetensors", metadata={"tree": '{"dict": []}'})
     shutil.copy(where / "runs" / "mlp" / "digits" / "state.safetensors", copy("other-state", cut) / "state.safetensors")
     (copy("no-indices-cut", cut) / "indices.safetensors").unlink()
+    (copy("no-best", where / "runs" / "mlp" / "half") / "model.safetensors").unlink()
     (where / "hollow-run").mkdir()
     (where / "hollow-run" / "run.json").mkdir()
 
 
-def digest(where: Path) -> dict[str, str]:
-    """Every file below, and what it holds; every folder too."""
-    found = {}
-    for path in sorted(where.rglob("*")):
-        what = path.read_bytes() if path.is_file() else b""
-        found[str(path.relative_to(where))] = blake2b(what, digest_size=8).hexdigest()
+def digest(where: Path) -> dict[str, object]:
+    """Every file and folder below: of runs their bytes, of the rest their size and when they were written."""
+    found: dict[str, object] = {}
+    for path in where.rglob("*"):
+        name, facts = str(path.relative_to(where)), path.lstat()
+        if name.startswith("runs") and path.is_file():
+            found[name] = blake2b(path.read_bytes(), digest_size=8).hexdigest()
+        else:
+            found[name] = None if path.is_dir() else (facts.st_size, facts.st_mtime_ns)
     return found
-
-

@@ -1,5 +1,6 @@
 """What a person sees while a run trains: the plan, a bar, the result. All of it on stderr."""
 
+from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -17,13 +18,24 @@ class Screen:
         self.console = console or Console(stderr=True, highlight=False)
         self.bar: Progress | None = None
         self.estimated = False
+        self.tenth: tuple[str, int] | None = None
 
     def __call__(self, event: str, facts: dict[str, Any]) -> None:
         getattr(self, f"on_{event}", lambda _: None)(facts)
 
+    def on_load(self, facts: dict[str, Any]) -> None:
+        self.console.print(f"[dim]loading {escape(facts['data'])} …[/]", soft_wrap=True)
+
+    def on_download(self, facts: dict[str, Any]) -> None:
+        """A line whenever another tenth has come."""
+        tenth = facts["file"], 10 * facts["done"] // max(1, facts["total"])
+        if tenth != self.tenth:
+            self.tenth = tenth
+            self.console.print(f"  {escape(facts['file'])}: {size(facts['done'])} of {size(facts['total'])}", soft_wrap=True)
+
     def on_start(self, facts: dict[str, Any]) -> None:
         data, health, layers, plan = facts["data"], facts["health"], facts["layers"], facts["plan"]
-        say = self.console.print
+        say = partial(self.console.print, soft_wrap=True)
         say(f"[bold]{facts['recipe']}[/] on [bold]{escape(data['name'])}[/] ({data['kind']}, {data['task']})")
         for line in describe_health(health):
             say(f"  {escape(line)}")
@@ -54,11 +66,11 @@ class Screen:
         shown = {"loss": facts["scores"]["loss"], facts["watch"]: facts["scores"][facts["watch"]]}
         scores = "  ".join(f"{name} {number(value)}" for name, value in shown.items())
         losses = "  ".join(f"{name} {number(value)}" for name, value in facts["loss"].items())
-        self.console.print(f"  epoch {facts['epoch']:>5.4g}   train {losses}   validation {scores}  {mark}")
+        self.console.print(f"  epoch {facts['epoch']:>5.4g}   train {losses}   validation {scores}  {mark}", soft_wrap=True)
 
     def estimate(self, facts: dict[str, Any]) -> None:
         """Once, when a few steps have been timed."""
-        if not self.estimated:
+        if not self.estimated and facts["timed"] >= 5:
             self.estimated = True
             self.console.print(f"  expected: {duration(facts['seconds_left'])} more, {size(facts['memory'])} of memory")
 
@@ -89,6 +101,10 @@ def describe_health(health: dict[str, Any]) -> list[str]:
         counts = health["classes"]
         shown = ", ".join(f"{name} {count}" for name, count in list(counts.items())[:10]) + (", …" if len(counts) > 10 else "")
         lines.append(f"{len(counts)} classes (training examples): {shown}")
+    if health.get("imbalance") and health.get("classes"):
+        lines.append(f"imbalance {health['imbalance']:.3g} : 1, the most frequent class to the least")
+    if health.get("duplicates") is not None and not any(health["duplicates"].values()):  # else a note tells how many
+        lines.append("no duplicates across the splits")
     return lines + list(health["notes"])
 
 

@@ -69,7 +69,9 @@ def assemble(
         counts={part: class_counts(splits[part], task, len(labels)) for part in SPLITS},
         fingerprint=fingerprint(whole),
         notes=tuple(notes),
-        **splits,
+        train=splits["train"],
+        validation=splits["validation"],
+        test=splits["test"],
     )
     return examine(data)
 

@@ -129,6 +129,7 @@ class Data:
     source: Mapping[str, Any] = field(default_factory=dict)   # what loads it again: name or path and options
     indices: Mapping[str, Tensor] = field(default_factory=dict)  # of each split, in the source's numbering
     counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # examples of each class, by split
+    duplicates: Mapping[str, int] | None = None  # of validation and test in training; None: not looked for
     notes: tuple[str, ...] = ()             # what was inferred and what looks unhealthy, told before the first step
     fingerprint: str = ""
 

@@ -110,7 +110,8 @@ def walk(path: Path, text: str, delimiter: str) -> tuple[list[str], list[int]]:
     lines = []
     for line, row in rows:
         if len(row) != len(names):
-            hint = f"; a value with {delimiter!r} in it needs quotation marks" if len(row) > len(names) else ""
+            opened = "; is a quotation mark not closed?" if any("\n" in field for field in row) else ""
+            hint = f"; a value with {delimiter!r} in it needs quotation marks" if len(row) > len(names) else opened
             raise UsageError(f"line {line} of {path} has {len(row)} fields, but the first line names {len(names)} columns{hint}")
         lines.append(line)
     if not lines:

@@ -75,7 +75,7 @@ def examine(data: Data) -> Data:
     if still:
         where = f": {listed([data.names[i] for i in still])}" if len(data.names) == data.features else ""
         notes.append(f"{len(still)} of {data.features} inputs never change in training{where}")
-    return replace(data, notes=tuple(notes))
+    return replace(data, notes=tuple(notes), duplicates=twice)
 
 
 def imbalance(data: Data) -> float:
@@ -131,7 +131,7 @@ def summary(data: Data) -> dict[str, Any]:
         "classes": dict(zip(data.labels, data.counts.get("train", ()), strict=False)),
         "counts": {part: list(counts) for part, counts in data.counts.items()},
         "imbalance": round(imbalance(data), 3),
-        "duplicates": duplicates(data),
+        "duplicates": data.duplicates,
         "constant": len(constant(data)),
         "fingerprint": data.fingerprint,
         "notes": list(data.notes),

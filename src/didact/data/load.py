@@ -13,7 +13,7 @@ from didact.data import folder, table, text
 from didact.data.assemble import rearrange
 from didact.data.core import SPLITS, Data
 from didact.data.delimited import is_table
-from didact.data.fetch import SOURCES, Source
+from didact.data.fetch import SOURCES, Progress, Source, fetch
 from didact.errors import UsageError, nearest, pick
 
 
@@ -25,12 +25,14 @@ def sources() -> dict[str, Source]:
 
 
 def load(
-    what: str, *, target: str | None = None, text: str | None = None, size: int | None = None, seed: int = 0
+    what: str, *, target: str | None = None, text: str | None = None, size: int | None = None, seed: int = 0,
+    progress: Progress | None = None,
 ) -> Data:
     """Three splits of a known set or of one's own files; `source` holds what `reload` needs."""
     known = sources()
     if what in known:
         forbid(f"{what!r} is a known set", target=target, text=text, size=size)
+        fetch(known[what], progress)
         data = known[what].load(seed)
         return remember(data, {"name": what, "seed": seed})
     options: dict[str, Any] = {"target": target, "text": text, "size": size, "seed": seed}

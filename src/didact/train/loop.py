@@ -27,7 +27,7 @@ from didact.train.interrupt import Interrupted, Patience
 from didact.train.machine import memory_used, synchronise
 from didact.train.precision import Precision
 from didact.train.randomness import Streams, order
-from didact.train.step import Step
+from didact.train.step import WARM, Step
 
 Tell = Callable[[str, dict[str, Any]], None]   # events for whoever shows progress: "estimate", "step", "evaluate", "note"
 
@@ -119,6 +119,7 @@ class Training:
         self.pending: list[dict[str, Any]] = []    # log lines whose numbers are still on the device
         self.latest: dict[str, float] = {}         # training losses as last read
         self.saved_at = self.told_at = time.perf_counter()
+        self.began, self.warm = 0, (0, 0.0)        # the step this process began at; step and seconds its speed is taken from
         self.factor: tuple[float, float | None] | None = None
 
     def train(self) -> State:
@@ -166,6 +167,8 @@ class Training:
             synchronise(self.precision.device)
         now = time.perf_counter()
         self.state.seconds += now - started
+        if step == self.began + WARM:
+            self.warm = step, self.state.seconds
         if due:
             self.evaluate()
         elif now - self.told_at > BREATH:
@@ -220,9 +223,10 @@ class Training:
         self.tell("step", self.progress(self.latest))
 
     def progress(self, losses: dict[str, float]) -> dict[str, Any]:
-        done = self.state.step - self.first_step
-        each = (self.state.seconds - self.first_seconds) / max(1, done)
+        timed = self.state.step - self.warm[0]
+        each = (self.state.seconds - self.warm[1]) / max(1, timed)
         return {
+            "timed": timed,
             "step": self.state.step,
             "total": self.plan.total,
             "epoch": self.state.step / self.plan.epoch,
@@ -234,9 +238,6 @@ class Training:
             "watch": self.objective.watch,
             "validation": self.state.validation,
         }
-
-    first_step = 0          # where this process began, for its own speed
-    first_seconds = 0.0
 
     def evaluate(self) -> None:
         """Judge the validation split; keep the weights if they are the best so far; lose patience if they are not."""
@@ -327,7 +328,7 @@ class Training:
         self.step.sums = {name: total.to(self.precision.device) for name, total in checkpoint["sums"].items()}
         self.step.seen = checkpoint["seen"]
         self.pending, self.factor, self.best = [], None, {}
-        self.first_step, self.first_seconds = self.state.step, self.state.seconds
+        self.began, self.warm = self.state.step, (self.state.step, self.state.seconds)
 
     def last_checkpoint(self) -> dict[str, Any]:
         checkpoint = self.run.load_state() if self.run is not None else self.kept

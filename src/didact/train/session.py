@@ -53,7 +53,7 @@ def known_options(recipe: Recipe) -> dict[str, Option]:
     return recipe.options | {name: o for name, o in options(Settings).items() if name not in recipe.options}
 
 
-def prepare(recipe: Recipe | str, given: Mapping[str, Any], *, data: Data | None = None) -> Prepared:
+def prepare(recipe: Recipe | str, given: Mapping[str, Any], *, data: Data | None = None, tell: Tell = silent) -> Prepared:
     """Check every argument, load the data, build the experiment. Nothing is written."""
     recipe = recipe if isinstance(recipe, Recipe) else pick("recipe", recipe, RECIPES)
     values = bind(known_options(recipe), given, owner=f"recipe {recipe.name!r}")
@@ -64,7 +64,11 @@ def prepare(recipe: Recipe | str, given: Mapping[str, Any], *, data: Data | None
     pick_device(settings.device)
     if data is None:
         name = settings.data or recipe.data
-        data = load(name, target=settings.target, text=settings.text, size=settings.size, seed=settings.split_seed)
+        tell("load", {"data": name})
+        data = load(
+            name, target=settings.target, text=settings.text, size=settings.size, seed=settings.split_seed,
+            progress=lambda file, done, total: tell("download", {"file": file, "done": done, "total": total}),
+        )
     experiment = build(recipe, data, arguments, settings)
     refuse_lone_rows(experiment)
     return Prepared(recipe, arguments, settings, data, experiment)
@@ -101,7 +105,7 @@ def train(recipe: Recipe | str, *, data: Data | None = None, tell: Tell = silent
     if isinstance(data, str):
         given, data = {**given, "data": data}, None
     group = join()
-    prepared = prepare(recipe, given, data=data)
+    prepared = prepare(recipe, given, data=data, tell=tell if group.leads else silent)
     run = Run(group.agree(Run.plan(prepared.settings.runs, prepared.recipe.name).folder))
     training = start(prepared, run, group, tell)
     return finish(training, training.train())
@@ -208,6 +212,8 @@ def resume(run: Run, *, tell: Tell = silent) -> Run:
     if facts.get("status") == "finished":
         raise UsageError(f"{run.folder} is finished; train again, or raise the budget in a new run: {facts.get('repeat', '')}")
     group = join()
+    if group.leads:
+        tell("load", {"data": facts["data"]["name"]})
     prepared = rebuild(run, with_data=True)
     untouched = not run.has("state.safetensors") and not run.metrics  # killed before the first checkpoint was whole
     checkpoint = None if untouched else run.load_state()

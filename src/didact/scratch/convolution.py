@@ -1,0 +1,189 @@
+"""Convolution and its transpose, in one, two or more dimensions: three sums over one trilinear form.
+
+With s, d, P for stride, dilation and padding, a convolution layer computes
+
+    y[n, o, p] = Σ_{c, k}  x[n, c, s·p + d·k − P] · w[o, c, k]
+
+which is a cross-correlation: Groudiev 4.2.2 prints the kernel flipped, no library flips it. Pair y with a gradient g of its shape,
+
+    L = Σ_{n, o, p, c, k}  g[n, o, p] · x[n, c, s·p + d·k − P] · w[o, c, k]
+
+and L is linear in each of g, x and w. Its derivative by one of them is a sum over the other two:
+
+    slide(x, w)      by g: the convolution
+    spread(g, w)     by x: the transposed convolution
+    correlate(x, g)  by w: x correlated with g
+
+So the gradients of any of the three are the other two, and derivatives of every order are already here.
+
+Every window becomes a column (im2col) and each sum one matrix product. In memory the arrays lie as (C, *size, N), batch last, whatever
+their shape says: a tap of the kernel then moves whole rows of the batch, which is several times faster than rows of one image.
+"""
+
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from didact.scratch.tensor import Array, ScratchError, Tensor, record
+
+Size = int | tuple[int, ...]
+
+
+class Geometry(NamedTuple):
+    """Where the taps of a kernel fall: tap k of window p lies at s·p + d·k − P."""
+
+    size: tuple[int, ...]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int = 1
+
+    @property
+    def padded(self) -> tuple[int, ...]:
+        return tuple(h + 2 * p for h, p in zip(self.size, self.padding, strict=True))
+
+    @property
+    def out(self) -> tuple[int, ...]:
+        """⌊(H + 2P − d(K − 1) − 1) / s⌋ + 1.  Gaba 4.2, with dilation."""
+        axes = zip(self.padded, self.kernel, self.stride, self.dilation, strict=True)
+        return tuple((h - d * (k - 1) - 1) // s + 1 for h, k, s, d in axes)
+
+    @property
+    def inside(self) -> tuple[slice, ...]:
+        """The input within its padded frame."""
+        return tuple(slice(p, p + h) for h, p in zip(self.size, self.padding, strict=True))
+
+    def under(self, tap: tuple[int, ...]) -> tuple[slice, ...]:
+        """The cells of the padded input that lie under one tap, for all windows at once."""
+        axes = zip(tap, self.out, self.stride, self.dilation, strict=True)
+        return tuple(slice(d * k, d * k + s * (o - 1) + 1, s) for k, o, s, d in axes)
+
+
+def per_axis(value: Size, axes: int) -> tuple[int, ...]:
+    """3 -> (3, 3) for two axes."""
+    return (value,) * axes if isinstance(value, int) else value
+
+
+def batch_last(x: Array) -> Array:
+    """(N, C, *size) -> (C, *size, N)."""
+    return x.transpose(*range(1, x.ndim), 0)
+
+
+def batch_first(x: Array) -> Array:
+    """(C, *size, N) -> (N, C, *size), a view: the memory stays as it is."""
+    return x.transpose(-1, *range(x.ndim - 1))
+
+
+def columns(x: Array, at: Geometry) -> Array:
+    """im2col: (N, C, *size) -> (G, C/G·K, P·N), by one strided view and one copy."""
+    (n, c), x = x.shape[:2], batch_last(x)
+    if any(at.padding):
+        frame = np.zeros((c, *at.padded, n), x.dtype)
+        frame[:, *at.inside] = x
+    else:
+        frame = np.ascontiguousarray(x)
+    channel, *pixel, image = frame.strides
+    taps = [d * step for d, step in zip(at.dilation, pixel, strict=True)]
+    windows = [s * step for s, step in zip(at.stride, pixel, strict=True)]
+    view = as_strided(frame, (c, *at.kernel, *at.out, n), (channel, *taps, *windows, image), writeable=False)
+    return view.reshape(at.groups, c // at.groups * prod(at.kernel), prod(at.out) * n)
+
+
+def overlap(cols: Array, n: int, at: Geometry) -> Array:
+    """The transpose of im2col: every column is added back to where its window was."""
+    c = cols.shape[0] * cols.shape[1] // prod(at.kernel)
+    taps = cols.reshape(c, *at.kernel, *at.out, n)
+    frame = np.zeros((c, *at.padded, n), cols.dtype)
+    for tap in np.ndindex(*at.kernel):
+        frame[:, *at.under(tap)] += taps[:, *tap]
+    return batch_first(frame[:, *at.inside])
+
+
+def rows(g: Array, at: Geometry) -> Array:
+    """(N, O, *out) -> (G, O/G, P·N), the shape that meets columns."""
+    return batch_last(g).reshape(at.groups, g.shape[1] // at.groups, prod(at.out) * g.shape[0])
+
+
+def slide(x: Tensor, w: Tensor, at: Geometry, name: str = "convolution") -> Tensor:
+    """y = W · columns(x);  dx = spread(dy, w),  dw = correlate(x, dy)."""
+    kernels = w.data.reshape(at.groups, w.shape[0] // at.groups, prod(w.shape[1:]))
+    y = (kernels @ columns(x.data, at)).reshape(w.shape[0], *at.out, x.shape[0])
+
+    def vjp(dy: Tensor) -> tuple[Tensor | None, ...]:
+        return (spread(dy, w, at) if x.requires_grad else None,
+                correlate(x, dy, at) if w.requires_grad else None)
+
+    return record(name, batch_first(y), (x, w), vjp, saved=(x, w))
+
+
+def spread(g: Tensor, w: Tensor, at: Geometry, name: str = "spread") -> Tensor:
+    """x = overlap(Wᵀ · rows(g));  dg = slide(dx, w),  dw = correlate(dx, g)."""
+    kernels = w.data.reshape(at.groups, w.shape[0] // at.groups, prod(w.shape[1:]))
+    x = overlap(kernels.swapaxes(1, 2) @ rows(g.data, at), g.shape[0], at)
+
+    def vjp(dx: Tensor) -> tuple[Tensor | None, ...]:
+        return (slide(dx, w, at) if g.requires_grad else None,
+                correlate(dx, g, at) if w.requires_grad else None)
+
+    return record(name, x, (g, w), vjp, saved=(g, w))
+
+
+def correlate(x: Tensor, g: Tensor, at: Geometry) -> Tensor:
+    """w = rows(g) · columns(x)ᵀ;  dx = spread(g, dw),  dg = slide(x, dw)."""
+    w = rows(g.data, at) @ columns(x.data, at).swapaxes(1, 2)
+
+    def vjp(dw: Tensor) -> tuple[Tensor | None, ...]:
+        return (spread(g, dw, at) if x.requires_grad else None,
+                slide(x, dw, at) if g.requires_grad else None)
+
+    return record("correlate", w.reshape(g.shape[1], x.shape[1] // at.groups, *at.kernel), (x, g), vjp, saved=(x, g))
+
+
+def add_bias(y: Tensor, bias: Tensor | None) -> Tensor:
+    """One number for each output channel (Groudiev 4.2.3 prints one for each position)."""
+    return y if bias is None else y + bias.reshape(-1, *(1,) * (y.ndim - 2))
+
+
+def convolution(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, stride: Size = 1, padding: Size = 0, dilation: Size = 1,
+                groups: int = 1) -> Tensor:
+    """y = w ⋆ x + b with x (N, C, *size), w (O, C/groups, *kernel)."""
+    axes = weight.ndim - 2
+    name = f"conv{axes}d"
+    if x.ndim != weight.ndim or x.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups:
+        raise ScratchError(f"{name}: an input of shape {x.shape} does not fit a weight of shape {weight.shape} with groups={groups}")
+    at = Geometry(x.shape[2:], weight.shape[2:], per_axis(stride, axes), per_axis(padding, axes), per_axis(dilation, axes), groups)
+    if min(at.out) < 1:
+        raise ScratchError(f"{name}: the kernel {at.kernel} does not fit into the padded input {at.padded}")
+    return add_bias(slide(x, weight, at, name), bias)
+
+
+def convolution_transpose(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, stride: Size = 1, padding: Size = 0,
+                          output_padding: Size = 0, dilation: Size = 1, groups: int = 1) -> Tensor:
+    """The gradient of a convolution by its input, used forwards: x (N, C, *size), w (C, O/groups, *kernel).
+
+    The size is the one that a convolution with the same settings maps to x's; output_padding picks one where its floor allows several.
+    """
+    axes = weight.ndim - 2
+    name = f"conv_transpose{axes}d"
+    if x.ndim != weight.ndim or x.shape[1] != weight.shape[0] or weight.shape[0] % groups:
+        raise ScratchError(f"{name}: an input of shape {x.shape} does not fit a weight of shape {weight.shape} with groups={groups}")
+    s, p, d, extra = (per_axis(value, axes) for value in (stride, padding, dilation, output_padding))
+    if any(e >= max(a, b) for e, a, b in zip(extra, s, d, strict=True)):
+        raise ScratchError(f"{name}: output_padding must be smaller than stride or dilation, got {extra}")
+    size = tuple((h - 1) * s[i] - 2 * p[i] + d[i] * (weight.shape[2 + i] - 1) + 1 + extra[i] for i, h in enumerate(x.shape[2:]))
+    if min(size) < 1:
+        raise ScratchError(f"{name}: padding {p} leaves nothing of the output, its size would be {size}")
+    return add_bias(spread(x, weight, Geometry(size, weight.shape[2:], s, p, d, groups), name), bias)
+
+
+def conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Size = 1, padding: Size = 0, dilation: Size = 1,
+           groups: int = 1) -> Tensor:
+    return convolution(x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups)
+
+
+def conv2d(x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Size = 1, padding: Size = 0, dilation: Size = 1,
+           groups: int = 1) -> Tensor:
+    return convolution(x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups)

@@ -1,0 +1,144 @@
+"""Reverse mode: one walk from the output back to the leaves gives every gradient (Groudiev 2.3.3, Fleuret 3.4, Gaba 2.2.2).
+
+    ḡ(output) = 1;   for each operation y = f(x_1 … x_n), in the reverse of the order in which Python ran them:   ḡ(x_i) += vjp_i(ḡ(y))
+
+When an operation's turn comes, everything that used its result has already had its own: ḡ(y) is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from didact.scratch.tensor import Array, Node, ScratchError, Tensor, once, recording
+
+
+def backward(output: Tensor, gradient: Any = None, retain_graph: bool = False) -> None:
+    """Adds ∂output/∂leaf to the `.grad` of every leaf that requires one."""
+    seed = _seed(output, gradient)
+    found = _walk(output, seed, _order(output), create_graph=False, retain_graph=retain_graph)
+    taken = {id(seed.data)}  # arrays that already belong to someone: the caller, or another leaf (y = a + b hands dy to both)
+    for x, g in found.items():
+        if x.grad is not None:
+            np.add(x.grad, g.data, out=x.grad)
+            continue
+        shared = g.data.base is not None or id(g.data) in taken
+        x.grad = g.data.copy() if shared else g.data
+        taken.add(id(x.grad))
+
+
+def grad(
+    output: Tensor, inputs: Tensor | Sequence[Tensor], grad_output: Any = None, create_graph: bool = False, retain_graph: bool = False
+) -> tuple[Tensor, ...]:
+    """∂output/∂input for each input (zeros where the output does not depend on it); nothing is added to `.grad`.
+
+    With `create_graph=True` the gradients are tensors with a graph of their own, and can be differentiated again.
+    """
+    wanted = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    for x in wanted:
+        if not x.requires_grad:
+            raise ScratchError(f"grad: an input of shape {x.shape} does not require a gradient")
+    seed = _seed(output, grad_output)
+    order = _towards(wanted, _order(output))
+    found = _walk(output, seed, order, create_graph, retain_graph or create_graph, wanted)
+    return tuple(found[x] if x in found else Tensor(np.zeros_like(x.data)) for x in wanted)
+
+
+def _seed(output: Tensor, gradient: Any) -> Tensor:
+    if not output.requires_grad:
+        raise ScratchError("backward: the tensor does not require a gradient, nothing was recorded")
+    if gradient is None:
+        if output.size != 1:
+            raise ScratchError(f"backward: a tensor of shape {output.shape} is no scalar; give it a gradient of that shape")
+        return Tensor(np.ones_like(output.data))
+    seed = gradient if isinstance(gradient, Tensor) else Tensor(np.asarray(gradient, output.dtype))
+    if seed.shape != output.shape:
+        raise ScratchError(f"backward: a tensor of shape {output.shape} was given a gradient of shape {seed.shape}")
+    return seed
+
+
+def _order(output: Tensor) -> list[Tensor]:
+    """Every computed tensor that the output depends on, first to last. A loop, not a recursion: graphs are deeper than the stack."""
+    seen: set[int] = set()
+    stack, found = [output], []
+    while stack:
+        y = stack.pop()
+        node = y.node
+        if node is None or node.order in seen:
+            continue
+        if node.vjp is None:
+            raise ScratchError(f"backward: the graph was freed by an earlier backward (at {node.name}); pass retain_graph=True there")
+        seen.add(node.order)
+        found.append(y)
+        stack += [x for x in node.inputs if x.requires_grad]
+    found.sort(key=lambda y: y.node.order if y.node else -1)
+    return found
+
+
+def _towards(wanted: tuple[Tensor, ...], order: list[Tensor]) -> list[Tensor]:
+    """Only the operations that lie between the wanted tensors and the output."""
+    reaches = set(wanted)
+    kept = []
+    for y in order:
+        assert y.node is not None
+        if any(x in reaches for x in y.node.inputs):
+            reaches.add(y)
+            kept.append(y)
+    return kept
+
+
+def _walk(
+    output: Tensor, seed: Tensor, order: list[Tensor], create_graph: bool, retain_graph: bool, wanted: tuple[Tensor, ...] = ()
+) -> dict[Tensor, Tensor]:
+    """ḡ of the leaves, and of the wanted tensors."""
+    grads: dict[Tensor, Tensor] = {output: seed}
+    inside = set(order)
+    kept = set(wanted)
+    sums: set[Tensor] = set()  # gradients whose array the engine made itself, and may add to in place
+    with recording(create_graph):
+        while order:
+            y = order.pop()  # popped, so that a value is released as soon as its operation is behind us
+            inside.discard(y)
+            node = y.node
+            assert node is not None
+            dy = grads.get(y) if y in kept else grads.pop(y, None)
+            if dy is not None:
+                for x, g in zip(node.inputs, _vjp(node, dy, y, create_graph), strict=True):
+                    if g is not None and x.requires_grad and (x in inside or x in kept or (x.node is None and not kept)):
+                        _add(grads, sums, x, g, node, create_graph)
+            if not retain_graph:
+                node.vjp, node.inputs, node.saved = None, (), ()
+    if kept:
+        return {x: g for x, g in grads.items() if x in kept}
+    return grads
+
+
+def _vjp(node: Node, dy: Tensor, y: Tensor, create_graph: bool) -> tuple[Tensor | None, ...]:
+    assert node.vjp is not None
+    for s, version in node.saved:
+        if s.version != version:
+            raise ScratchError(
+                f"backward: {node.name} needs a tensor of shape {s.shape} as it was, but it was changed in place "
+                f"(version {version}, now {s.version})"
+            )
+    if create_graph and isinstance(node.vjp, once):
+        raise ScratchError(f"backward: {node.name} can be differentiated once only, create_graph=True asks for twice")
+    return node.vjp(dy, y) if node.own else node.vjp(dy)
+
+
+def _add(grads: dict[Tensor, Tensor], sums: set[Tensor], x: Tensor, g: Tensor, node: Node, create_graph: bool) -> None:
+    if g.shape != x.shape:
+        raise ScratchError(f"backward: {node.name} returned a gradient of shape {g.shape} for an input of shape {x.shape}")
+    before = grads.get(x)
+    if before is None:
+        grads[x] = g
+    elif create_graph:
+        grads[x] = before + g
+    elif x in sums:
+        np.add(before.data, g.data, out=before.data)
+    else:
+        total: Array = np.asarray(before.data + g.data)
+        grads[x] = Tensor(total)
+        sums.add(x)

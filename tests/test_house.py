@@ -1,0 +1,135 @@
+"""The house stands: imports go down it and never up, nothing but the command line prints, heavy libraries wait to be needed."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import didact
+
+HOUSE = (  # from the ground up; rooms of one floor may know each other
+    ("scratch",),
+    ("errors",),
+    ("options",),
+    ("registry",),
+    ("files",),
+    ("metrics", "optim", "data"),
+    ("layers",),
+    ("models",),
+    ("objectives",),
+    ("train", "run"),
+    ("samplers", "report", "serve", "theory", "trust", "explain"),
+    ("claims",),
+    ("recipes",),
+    ("doctor", "studio", "cli", "__main__"),
+)
+FLOOR = {room: floor for floor, rooms in enumerate(HOUSE) for room in rooms}
+TALKS = {"cli", "studio"}
+HEAVY = {"pandas", "sklearn", "scipy", "matplotlib", "PIL", "tensorboardX", "rich"}
+
+
+def complaints(root: Path) -> Iterator[str]:
+    """What is wrong in the package that lies in `root`."""
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        if parts == ("__init__",):   # the front door: it leads everywhere, lazily
+            continue
+        room, where = parts[0], path.relative_to(root).as_posix()
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if room not in FLOOR:
+            yield f"{where}: the room {room!r} is not in the plan of the house"
+            continue
+        package = [root.name, *parts[:-1]]
+        for node, name in imports(tree, package):
+            other = name.removeprefix(f"{root.name}.").split(".")[0]
+            if name.startswith(f"{root.name}.") and FLOOR.get(other, -1) > FLOOR[room]:
+                yield f"{where}:{node.lineno}: {room} imports {other}, which is above it"
+        if room not in TALKS:
+            yield from (f"{where}:{n.lineno}: {room} prints" for n in ast.walk(tree) if prints(n))
+        for node, name in imports(ast.Module(list(at_once(tree.body)), []), package):
+            library = name.split(".")[0]
+            if library in HEAVY and not (library == "rich" and room in TALKS):
+                yield f"{where}:{node.lineno}: {library} is imported at once, not where it is used"
+
+
+def imports(tree: ast.AST, package: list[str]) -> Iterator[tuple[ast.Import | ast.ImportFrom, str]]:
+    """The full name of everything that is imported, inside functions and for types alone too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            yield from ((node, f"{module}.{alias.name}") for alias in node.names)
+
+
+def prints(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id == "print"
+    return isinstance(node, ast.Attribute) and ast.unparse(node) in ("sys.stdout", "sys.stderr")
+
+
+def at_once(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements that run when a module is imported: not the bodies of functions, nor what is there for types alone."""
+    for node in body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            yield from at_once(node.orelse)
+        elif isinstance(node, ast.ClassDef | ast.If | ast.With):
+            yield from at_once([*node.body, *getattr(node, "orelse", [])])
+        elif isinstance(node, ast.Try):
+            yield from at_once([*node.body, *(s for h in node.handlers for s in h.body), *node.orelse, *node.finalbody])
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def test_the_house_stands():
+    root = Path(didact.__file__).parent
+    assert len(list(root.rglob("*.py"))) > 50, "the house was not found"
+    assert list(complaints(root)) == []
+
+
+SOUND = {
+    "__init__.py": "from didact.cli import main",
+    "errors.py": "import sys\nfrom difflib import get_close_matches",
+    "layers/norm.py": "import torch\nfrom didact.errors import UsageError",
+    "models/net.py": "from didact.layers.norm import Norm\nfrom ..layers import norm\nfrom . import other",
+    "models/other.py": "def f():\n    import pandas as pd\n    from matplotlib import pyplot",
+    "data/table.py": "from typing import TYPE_CHECKING\nfrom didact.metrics import accuracy\nif TYPE_CHECKING:\n    from pandas import DataFrame",
+    "cli/main.py": "from rich.console import Console\nfrom didact import recipes, __version__\nprint('hello')",
+    "recipes/mlp.py": "from didact.models import net\nprinted = 'print(1)'",
+}
+
+
+@pytest.mark.parametrize(("file", "text", "complaint"), [
+    ("layers/norm.py", "from didact.models.net import Net", "layers/norm.py:1: layers imports models, which is above it"),
+    ("layers/norm.py", "import didact.models.net", "layers imports models"),
+    ("layers/norm.py", "from didact import train", "layers imports train"),
+    ("layers/norm.py", "from ..models import net", "layers imports models"),
+    ("layers/norm.py", "from .. import models", "layers imports models"),
+    ("layers/norm.py", "def f():\n    from didact.train.loop import Training", "layers/norm.py:2: layers imports train"),
+    ("data/core.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from didact.objectives import core", "data imports objectives"),
+    ("errors.py", "from didact.options import Option", "errors imports options"),
+    ("scratch/engine.py", "from didact.errors import UsageError", "scratch imports errors"),
+    ("train/loop.py", "from didact.recipes import mlp", "train imports recipes"),
+    ("run.py", "from didact import cli", "run imports cli"),
+    ("recipes/mlp.py", "import didact.cli.main", "recipes imports cli"),
+    ("train/loop.py", "def f():\n    print(1)", "train/loop.py:2: train prints"),
+    ("train/loop.py", "import sys\nsys.stderr.write('x')", "train prints"),
+    ("data/table.py", "import pandas as pd", "data/table.py:1: pandas is imported at once"),
+    ("data/table.py", "try:\n    from PIL import Image\nexcept ImportError:\n    pass", "PIL is imported at once"),
+    ("report/page.py", "class A:\n    from matplotlib import pyplot", "matplotlib is imported at once"),
+    ("train/fit.py", "from rich.progress import track", "rich is imported at once"),
+    ("cli/main.py", "import sklearn.datasets", "sklearn is imported at once"),
+    ("attic/box.py", "x = 1", "the room 'attic' is not in the plan"),
+])
+def test_a_crack_is_seen(tmp_path, file, text, complaint):
+    root = tmp_path / "didact"
+    for name, content in SOUND.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(content)
+    assert list(complaints(root)) == []
+    (root / file).parent.mkdir(parents=True, exist_ok=True)
+    (root / file).write_text(text)
+    (found,) = complaints(root)
+    assert complaint in found
