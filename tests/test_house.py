@@ -95,7 +95,7 @@ SOUND = {
     "layers/norm.py": "import torch\nfrom didact.errors import UsageError",
     "models/net.py": "from didact.layers.norm import Norm\nfrom ..layers import norm\nfrom . import other",
     "models/other.py": "def f():\n    import pandas as pd\n    from matplotlib import pyplot",
-    "data/table.py": "from typing import TYPE_CHECKING\nfrom didact.metrics import accuracy\nif TYPE_CHECKING:\n    from pandas import DataFrame",
+    "data/table.py": "from didact.metrics import accuracy\nif TYPE_CHECKING:\n    from pandas import DataFrame",
     "cli/main.py": "from rich.console import Console\nfrom didact import recipes, __version__\nprint('hello')",
     "recipes/mlp.py": "from didact.models import net\nprinted = 'print(1)'",
 }
@@ -108,7 +108,7 @@ SOUND = {
     ("layers/norm.py", "from ..models import net", "layers imports models"),
     ("layers/norm.py", "from .. import models", "layers imports models"),
     ("layers/norm.py", "def f():\n    from didact.train.loop import Training", "layers/norm.py:2: layers imports train"),
-    ("data/core.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from didact.objectives import core", "data imports objectives"),
+    ("data/core.py", "if TYPE_CHECKING:\n    from didact.objectives import core", "data/core.py:2: data imports objectives"),
     ("errors.py", "from didact.options import Option", "errors imports options"),
     ("scratch/engine.py", "from didact.errors import UsageError", "scratch imports errors"),
     ("train/loop.py", "from didact.recipes import mlp", "train imports recipes"),

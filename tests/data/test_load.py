@@ -113,3 +113,18 @@ def test_what_cannot_be_loaded(table, folder, monkeypatch, what, options, words)
     with pytest.raises(UsageError, match=words) as error:
         load(what, **options)
     assert "\n" not in str(error.value)
+
+
+def test_bytes_are_counted_as_they_would_be_summed():
+    import torch
+
+    from didact.data.assemble import byte_moments
+    from didact.data.core import unit
+
+    x = torch.randint(0, 256, (37, 3, 5, 7), dtype=torch.uint8)
+    x[:, 1] = 9
+    mean, std = byte_moments(x)
+    decoded = unit(x).double()
+    torch.testing.assert_close(mean.flatten().double(), decoded.mean((0, 2, 3)), atol=1e-6, rtol=0)
+    torch.testing.assert_close(std.flatten()[[0, 2]].double(), decoded.std((0, 2, 3), correction=0)[[0, 2]], atol=1e-6, rtol=0)
+    assert std.flatten()[1] == 1  # a channel that never changes is centred, not blown up
