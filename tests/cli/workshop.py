@@ -61,7 +61,15 @@ TABLES = {
 
 
 def build(where: Path) -> None:
-    """Everything below the current folder, which is `where`."""
+    """Everything, below the current folder, which is `where`."""
+    tables(where)
+    pictures(where)
+    runs(where)
+    damaged(where)
+
+
+def tables(where: Path) -> None:
+    """Files that should be tables, and some that may not be read."""
     for name, content in TABLES.items():
         (where / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     (where / "gone.csv").symlink_to("nowhere.csv")
@@ -71,9 +79,6 @@ def build(where: Path) -> None:
     (where / "spoilt" / "mnist").mkdir(parents=True)
     for name in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"):
         (where / "spoilt" / "mnist" / name).write_bytes(b"\0" * 64)
-    pictures(where)
-    runs(where)
-    damaged(where)
 
 
 def picture(path: Path, seed: int, side: int = 8) -> None:

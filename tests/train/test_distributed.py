@@ -45,6 +45,7 @@ def test_two_processes_end_where_one_does(one_and_two):
         for metric, value in one_and_two[0][split].items():
             assert one_and_two[1][split][metric] == pytest.approx(value, abs=1e-5), (split, metric)
     assert two.facts["processes"] == 2
+    assert two.facts["fingerprint"] == pytest.approx(one.facts["fingerprint"], rel=1e-5)
 
 
 def test_rank_0_alone_writes(one_and_two):

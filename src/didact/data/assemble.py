@@ -170,7 +170,7 @@ def target_moments(split: Resident | Streamed, task: str) -> tuple[float, float]
 def class_counts(split: Resident | Streamed, task: str, classes: int) -> tuple[int, ...]:
     """Examples of each class; of each label, where an example may carry several."""
     y = split.columns.get("y")
-    if y is None or not classes:
+    if y is None or not classes or task == "language":
         return ()
     counts = y.sum(0) if task == "multilabel" else torch.bincount(y.long(), minlength=classes)
     return tuple(int(c) for c in counts)

@@ -19,7 +19,7 @@ from didact.errors import UsageError, nearest, pick
 
 def sources() -> dict[str, Source]:
     """All known names; importing their modules is what registers them."""
-    from didact.data import builtin, made, public  # noqa: F401
+    from didact.data import builtin, characters, made, public  # noqa: F401
 
     return SOURCES
 

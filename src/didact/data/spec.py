@@ -5,13 +5,14 @@ from typing import Any
 
 import torch
 
+from didact.data.characters import CharacterEncoder
 from didact.data.core import SPLITS, Absent, Data
 from didact.data.folder import ImageEncoder
 from didact.data.table import TableEncoder
 from didact.data.text import BagEncoder
 from didact.errors import pick
 
-ENCODERS: dict[str, Any] = {"table": TableEncoder, "images": ImageEncoder, "bag": BagEncoder}
+ENCODERS: dict[str, Any] = {"table": TableEncoder, "images": ImageEncoder, "bag": BagEncoder, "characters": CharacterEncoder}
 PLAIN = ("name", "kind", "task", "target", "target_mean", "target_std", "fingerprint")
 TUPLES = ("shape", "labels", "names", "notes")
 TENSORS = ("mean", "std")

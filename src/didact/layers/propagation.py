@@ -41,6 +41,8 @@ def propagation(
                 x = x.detach().requires_grad_(x.is_floating_point())
             buffers = {name: b.clone() for name, b in module.named_buffers()}  # running statistics move in these
             y = functional_call(module, buffers, (x,))
+            if not outputs:  # nothing here that is shown
+                return []
             loss = (y * noise(y)).sum() if loss_fn is None else loss_fn(y)
             gradients = torch.autograd.grad(loss, outputs, allow_unused=True, materialize_grads=True)
     finally:

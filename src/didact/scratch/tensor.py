@@ -4,7 +4,7 @@ Every operation does two things: it computes its value with NumPy, and it *recor
 
     y = f(x_1 … x_n),        vjp(dy) = (dyᵀ ∂y/∂x_1, …, dyᵀ ∂y/∂x_n)
 
-beside the tensors it came from. The graph is what Python ran, so an `if` or a loop needs no special care. `grad.py`
+beside the tensors it came from. The graph is what Python ran, so an `if` or a loop needs no special care. `engine.py`
 walks the graph backwards; it alone adds gradients up.
 """
 
@@ -175,7 +175,7 @@ class Tensor:
     def __float__(self) -> float:
         return float(self.item())
 
-    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> Array:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
         return np.array(self.data, dtype=dtype) if copy else np.asarray(self.data, dtype=dtype)
 
     def numpy(self) -> Array:
@@ -195,7 +195,7 @@ class Tensor:
 
     def backward(self, gradient: Any = None, retain_graph: bool = False) -> None:
         """Adds d self / d leaf to the `.grad` of every leaf."""
-        grad.backward(self, gradient, retain_graph)
+        engine.backward(self, gradient, retain_graph)
 
     # changes in place
 
@@ -417,7 +417,7 @@ class Tensor:
         return linear.matmul(other, self)
 
 
-def tensor(data: Any, requires_grad: bool = False, dtype: DTypeLike = None) -> Tensor:
+def tensor(data: Any, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor with memory of its own: float32 and float64 stay what they are; a Python number is float64, as in NumPy."""
     return Tensor(np.array(_raw(data), dtype=dtype), requires_grad)
 
@@ -426,4 +426,4 @@ def _raw(x: Any) -> Any:
     return x.data if isinstance(x, Tensor) else x
 
 
-from didact.scratch import grad, linear, ops, reduce, shape  # noqa: E402  they need the names above
+from didact.scratch import engine, linear, ops, reduce, shape  # noqa: E402  they need the names above

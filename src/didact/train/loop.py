@@ -118,7 +118,7 @@ class Training:
         self.kept: dict[str, Any] | None = None    # the last checkpoint, where there is no folder to hold it
         self.pending: list[dict[str, Any]] = []    # log lines whose numbers are still on the device
         self.latest: dict[str, float] = {}         # training losses as last read
-        self.saved_at = self.told_at = time.perf_counter()
+        self.saved_at = self.told_at = self.clock = time.perf_counter()  # `clock`: seconds are counted from here
         self.began, self.warm = 0, (0, 0.0)        # the step this process began at; step and seconds its speed is taken from
         self.factor: tuple[float, float | None] | None = None
 
@@ -128,6 +128,7 @@ class Training:
         if self.state.step == 0:
             self.streams.begin()
             self.save()
+        self.clock = time.perf_counter()
         with Patience() as patience:
             while not self.state.stopped:
                 for stored, rows in self.epoch():
@@ -151,7 +152,6 @@ class Training:
 
     def advance(self, stored: list[Batch], rows: list[int]) -> None:
         """One round and what follows from it."""
-        started = time.perf_counter()
         self.set_rate()
         self.step(stored, rows)
         if self.average is not None:
@@ -159,14 +159,14 @@ class Training:
         self.state.step += 1
         step = self.state.step
         if step in FINGERPRINT and self.step.last is not None:
-            self.state.fingerprint[str(step)] = float(self.step.last)
+            self.state.fingerprint[str(step)] = float(self.group.sum(self.step.last.clone()))
         due = step % self.plan.evaluate_every == 0 or step == self.plan.total
         if step % self.plan.log_every == 0 or due:
             self.log()
         if due:
             synchronise(self.precision.device)
         now = time.perf_counter()
-        self.state.seconds += now - started
+        self.state.seconds += now - self.clock
         if step == self.began + WARM:
             self.warm = step, self.state.seconds
         if due:
@@ -175,6 +175,7 @@ class Training:
             self.breathe(now)
         if self.save_due(self.settings.save_every):
             self.save()
+        self.clock = time.perf_counter()
 
     def set_rate(self) -> None:
         schedule, t = self.experiment.schedule, (self.state.step, self.plan.total)

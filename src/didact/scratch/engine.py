@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from didact.scratch.tensor import Array, Node, ScratchError, Tensor, once, recording
+from didact.scratch.tensor import Node, ScratchError, Tensor, once, recording
 
 
 def backward(output: Tensor, gradient: Any = None, retain_graph: bool = False) -> None:
     """Adds ∂output/∂leaf to the `.grad` of every leaf that requires one."""
     seed = _seed(output, gradient)
-    found = _walk(output, seed, _order(output), create_graph=False, retain_graph=retain_graph)
+    order, leaves = _reached(output)
+    found = _walk(output, seed, order, leaves, create_graph=False, retain_graph=retain_graph)
     taken = {id(seed.data)}  # arrays that already belong to someone: the caller, or another leaf (y = a + b hands dy to both)
     for x, g in found.items():
         if x.grad is not None:
@@ -41,8 +42,8 @@ def grad(
         if not x.requires_grad:
             raise ScratchError(f"grad: an input of shape {x.shape} does not require a gradient")
     seed = _seed(output, grad_output)
-    order = _towards(wanted, _order(output))
-    found = _walk(output, seed, order, create_graph, retain_graph or create_graph, wanted)
+    order = _between(wanted, _reached(output)[0])
+    found = _walk(output, seed, order, set(wanted), create_graph, retain_graph or create_graph)
     return tuple(found[x] if x in found else Tensor(np.zeros_like(x.data)) for x in wanted)
 
 
@@ -59,65 +60,60 @@ def _seed(output: Tensor, gradient: Any) -> Tensor:
     return seed
 
 
-def _order(output: Tensor) -> list[Tensor]:
-    """Every computed tensor that the output depends on, first to last. A loop, not a recursion: graphs are deeper than the stack."""
-    seen: set[int] = set()
-    stack, found = [output], []
+def _reached(output: Tensor) -> tuple[list[Tensor], set[Tensor]]:
+    """What the output depends on: computed tensors, first to last, and leaves. A loop: graphs are deeper than Python's stack."""
+    computed: dict[Tensor, int] = {}
+    leaves: set[Tensor] = set()
+    stack = [output]
     while stack:
         y = stack.pop()
         node = y.node
-        if node is None or node.order in seen:
-            continue
-        if node.vjp is None:
-            raise ScratchError(f"backward: the graph was freed by an earlier backward (at {node.name}); pass retain_graph=True there")
-        seen.add(node.order)
-        found.append(y)
-        stack += [x for x in node.inputs if x.requires_grad]
-    found.sort(key=lambda y: y.node.order if y.node else -1)
-    return found
+        if node is None:
+            leaves.add(y)
+        elif y not in computed:
+            if node.vjp is None:
+                raise ScratchError(f"backward: the graph was freed by an earlier backward (at {node.name}); pass retain_graph=True there")
+            computed[y] = node.order
+            stack += [x for x in node.inputs if x.requires_grad]
+    return sorted(computed, key=computed.__getitem__), leaves
 
 
-def _towards(wanted: tuple[Tensor, ...], order: list[Tensor]) -> list[Tensor]:
+def _between(wanted: tuple[Tensor, ...], order: list[Tensor]) -> list[Tensor]:
     """Only the operations that lie between the wanted tensors and the output."""
     reaches = set(wanted)
-    kept = []
     for y in order:
         assert y.node is not None
         if any(x in reaches for x in y.node.inputs):
             reaches.add(y)
-            kept.append(y)
-    return kept
+    return [y for y in order if y in reaches]
 
 
 def _walk(
-    output: Tensor, seed: Tensor, order: list[Tensor], create_graph: bool, retain_graph: bool, wanted: tuple[Tensor, ...] = ()
+    output: Tensor, seed: Tensor, order: list[Tensor], targets: set[Tensor], create_graph: bool, retain_graph: bool
 ) -> dict[Tensor, Tensor]:
-    """ḡ of the leaves, and of the wanted tensors."""
+    """ḡ of the targets."""
     grads: dict[Tensor, Tensor] = {output: seed}
-    inside = set(order)
-    kept = set(wanted)
+    ahead = set(order)
     sums: set[Tensor] = set()  # gradients whose array the engine made itself, and may add to in place
     with recording(create_graph):
         while order:
             y = order.pop()  # popped, so that a value is released as soon as its operation is behind us
-            inside.discard(y)
+            ahead.discard(y)
             node = y.node
             assert node is not None
-            dy = grads.get(y) if y in kept else grads.pop(y, None)
+            dy = grads.get(y) if y in targets else grads.pop(y, None)
             if dy is not None:
                 for x, g in zip(node.inputs, _vjp(node, dy, y, create_graph), strict=True):
-                    if g is not None and x.requires_grad and (x in inside or x in kept or (x.node is None and not kept)):
+                    if g is not None and (x in ahead or x in targets):
                         _add(grads, sums, x, g, node, create_graph)
             if not retain_graph:
                 node.vjp, node.inputs, node.saved = None, (), ()
-    if kept:
-        return {x: g for x, g in grads.items() if x in kept}
-    return grads
+    return {x: g for x, g in grads.items() if x in targets}
 
 
 def _vjp(node: Node, dy: Tensor, y: Tensor, create_graph: bool) -> tuple[Tensor | None, ...]:
     assert node.vjp is not None
-    for s, version in node.saved:
+    for s, version in (*node.saved, (y, 0)) if node.own else node.saved:
         if s.version != version:
             raise ScratchError(
                 f"backward: {node.name} needs a tensor of shape {s.shape} as it was, but it was changed in place "
@@ -139,6 +135,5 @@ def _add(grads: dict[Tensor, Tensor], sums: set[Tensor], x: Tensor, g: Tensor, n
     elif x in sums:
         np.add(before.data, g.data, out=before.data)
     else:
-        total: Array = np.asarray(before.data + g.data)
-        grads[x] = Tensor(total)
+        grads[x] = Tensor(before.data + g.data)
         sums.add(x)

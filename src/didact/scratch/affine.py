@@ -1,0 +1,27 @@
+"""The affine map of a dense layer and its three gradients (Gaba 2.2.1, Lhotte 3.3.1)."""
+
+from math import prod
+
+from didact.scratch.tensor import Grads, ScratchError, Tensor, record
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """y = x Wᵀ + b;  dx = dy W,  dW = dyᵀ x,  db = Σ dy.
+
+    Rows are examples, so the course's δ hᵀ, summed over them, is dyᵀ x. Axes before the last are all batch: one product serves them.
+    """
+    if not x.ndim or x.shape[-1] != weight.shape[1]:
+        raise ScratchError(f"linear: an input of shape {x.shape} does not fit a weight of shape {weight.shape}")
+    n, (out, width) = prod(x.shape[:-1]), weight.shape
+    y = x.data.reshape(n, width) @ weight.data.T
+    if bias is not None:
+        y += bias.data
+    inputs = (x, weight) if bias is None else (x, weight, bias)
+
+    def vjp(dy: Tensor) -> Grads:
+        dy = dy.reshape(n, out)
+        dx = (dy @ weight).reshape(x.shape) if x.requires_grad else None
+        dw = dy.T @ x.reshape(n, width) if weight.requires_grad else None
+        return (dx, dw) if bias is None else (dx, dw, dy.sum(0))
+
+    return record("linear", y.reshape(*x.shape[:-1], out), inputs, vjp, saved=(x, weight))

@@ -1,0 +1,155 @@
+"""Reductions and what is built of them, down to a softmax that cannot overflow.
+
+A reduction maps many values to one, so its derivative sends one gradient to many: broadcasting, the adjoint of the sum.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+
+import numpy as np
+
+from didact.scratch import ops, shape
+from didact.scratch.tensor import Array, Axis, ScratchError, Tensor, record
+
+
+def axes_of(name: str, x: Tensor, axis: Axis) -> tuple[int, ...]:
+    """The axes meant, counted from 0; None means all."""
+    if axis is None:
+        return tuple(range(x.ndim))
+    asked = (axis,) if isinstance(axis, int) else tuple(axis)
+    found = tuple(shape._axis(name, x, a) for a in asked)
+    if len(set(found)) != len(found):
+        raise ScratchError(f"{name}: axis {axis} names an axis twice, shape {x.shape}")
+    return found if x.ndim else ()
+
+
+def _kept(x: Tensor, axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the result had keepdims been asked."""
+    return tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
+
+
+def sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """y = Σ x;  dx = dy at every place that was summed."""
+    axes = axes_of("sum", x, axis)
+    kept = _kept(x, axes)
+    value = np.add.reduce(x.data, axes, keepdims=keepdims)
+    return record("sum", value, (x,), lambda dy: (shape.broadcast_to(shape.reshape(dy, kept), x.shape),))
+
+
+def mean(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """y = (1/n) Σ x."""
+    n = math.prod(x.shape[a] for a in axes_of("mean", x, axis))
+    return sum(x, axis, keepdims) * (1.0 / n if n else math.nan)
+
+
+def var(x: Tensor, axis: Axis = None, correction: int = 1, keepdims: bool = False) -> Tensor:
+    """y = Σ (x − mean x)² / (n − correction);  correction 1 is PyTorch's default and unbiased, 0 is what batch norm divides by."""
+    n = math.prod(x.shape[a] for a in axes_of("var", x, axis)) - correction
+    deviation = x - mean(x, axis, keepdims=True)
+    return sum(ops.square(deviation), axis, keepdims) * (1.0 / n if n > 0 else math.nan)
+
+
+def std(x: Tensor, axis: Axis = None, correction: int = 1, keepdims: bool = False) -> Tensor:
+    return ops.sqrt(var(x, axis, correction, keepdims))
+
+
+def amax(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The largest value; equal ones share the gradient evenly (torch.amax, and torch.max without an axis)."""
+    return _extreme("amax", np.maximum, x, axis, keepdims)
+
+
+def amin(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The smallest value; ties as in `amax`."""
+    return _extreme("amin", np.minimum, x, axis, keepdims)
+
+
+def _extreme(name: str, choose: np.ufunc, x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
+    axes = axes_of(name, x, axis)
+    _not_empty(name, x, axes)
+    kept = _kept(x, axes)
+    value: Array = choose.reduce(x.data, axes, keepdims=True)
+
+    def vjp(dy: Tensor) -> tuple[Tensor]:
+        equal = (x.data == value).astype(x.dtype)
+        share = equal / np.add.reduce(equal, axes, keepdims=True)
+        return (shape.reshape(dy, kept) * share,)
+
+    return record(name, value if keepdims else np.squeeze(value, axes), (x,), vjp, (x,))
+
+
+def max(x: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """Along one axis, the values of torch.max(dim): the first of equal ones takes the whole gradient. Without, `amax`.
+
+    PyTorch returns the indices beside the values; here `argmax` gives them.
+    """
+    return amax(x, None, keepdims) if axis is None else _first("max", np.argmax, x, axis, keepdims)
+
+
+def min(x: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """As `max`."""
+    return amin(x, None, keepdims) if axis is None else _first("min", np.argmin, x, axis, keepdims)
+
+
+def _first(name: str, locate: np._ArgReduce, x: Tensor, axis: int, keepdims: bool) -> Tensor:
+    at = shape._axis(name, x, axis)
+    _not_empty(name, x, (at,))
+    if not x.ndim:
+        return amax(x)
+    y = shape.gather(x, at, np.expand_dims(locate(x.data, at), at))
+    return y if keepdims else shape.squeeze(y, at)
+
+
+def _not_empty(name: str, x: Tensor, axes: tuple[int, ...]) -> None:
+    if builtins.any(x.shape[a] == 0 for a in axes if x.ndim):
+        raise ScratchError(f"{name}: shape {x.shape} has no values along axis {axes}")
+
+
+def cumsum(x: Tensor, axis: int) -> Tensor:
+    """y_i = Σ_{j≤i} x_j;  dx_j = Σ_{i≥j} dy_i, the same sum from the other end."""
+    at = shape._axis("cumsum", x, axis)
+    back = (slice(None),) * at + (slice(None, None, -1),)
+    if not x.ndim:
+        return sum(x)
+    return record("cumsum", np.cumsum(x.data, at), (x,), lambda dy: (cumsum(dy[back], at)[back],))
+
+
+def logsumexp(x: Tensor, axis: Axis, keepdims: bool = False) -> Tensor:
+    """y = m + ln Σ e^(x − m) with m = max x: no exponent is positive, so nothing overflows;  dx = dy · e^(x − y)."""
+    axes = axes_of("logsumexp", x, axis)
+    kept = _kept(x, axes)
+    if x.size == 0:
+        return ops.log(sum(ops.exp(x), axis, keepdims))
+    m: Array = np.maximum.reduce(x.data, axes, keepdims=True)
+    m = np.where(np.isfinite(m), m, x.dtype.type(0))  # −∞ everywhere: y = −∞, not −∞ + ∞
+    with np.errstate(divide="ignore"):
+        value = np.log(np.add.reduce(np.exp(x.data - m), axes, keepdims=True)) + m
+    value = value.reshape(kept) if keepdims else np.squeeze(value, axes)
+
+    def vjp(dy: Tensor, y: Tensor) -> tuple[Tensor]:
+        at = shape.reshape(y, kept)
+        return (shape.reshape(dy, kept) * ops.exp(x - shape.where(np.isfinite(at.data), at, 0.0)),)
+
+    return record("logsumexp", value, (x,), vjp, (x,), own=True)
+
+
+def softmax(x: Tensor, axis: int) -> Tensor:
+    """y = e^(x − max x) / Σ e^(x − max x);  dx = y · (dy − Σ dy·y).  The Jacobian is full (Gaba 2.2.1 uses it as if diagonal)."""
+    at = shape._axis("softmax", x, axis)
+    if not x.ndim:
+        return softmax(shape.reshape(x, (1,)), 0).reshape(())
+    value = x.data - np.maximum.reduce(x.data, at, keepdims=True) if x.size else x.data.copy()
+    np.exp(value, out=value)
+    value /= np.add.reduce(value, at, keepdims=True)
+    return record("softmax", value, (x,), lambda dy, y: (y * (dy - sum(dy * y, at, keepdims=True)),), own=True)
+
+
+def log_softmax(x: Tensor, axis: int) -> Tensor:
+    """y = x − logsumexp x, shifted by the maximum (Groudiev 3.2.2);  dx = dy − e^y Σ dy."""
+    at = shape._axis("log_softmax", x, axis)
+    if not x.ndim:
+        return log_softmax(shape.reshape(x, (1,)), 0).reshape(())
+    value = x.data - np.maximum.reduce(x.data, at, keepdims=True) if x.size else x.data.copy()
+    value -= np.log(np.add.reduce(np.exp(value), at, keepdims=True))
+    return record("log_softmax", value, (x,), lambda dy, y: (dy - ops.exp(y) * sum(dy, at, keepdims=True),), own=True)
