@@ -19,19 +19,19 @@ ROW = "size=1,colour=red"
 CASES = [  # the call, what the line says of what came, and the words that help
     # verbs, recipes, options
     ("trian mlp", "'trian'", "did you mean 'train'?"),
-    ("--jsn", "'--jsn'", "see didact --help"),
+    ("--jsn", "--jsn", "see didact --help"),
     ("train", "expects a recipe's name first", "`didact list`"),
     ("train --data iris", "expects a recipe's name first", "`didact list`"),
     ("train mpl", "no recipe named 'mpl'", "did you mean 'mlp'?"),
     ("train mpl --json", "no recipe named 'mpl'", "did you mean 'mlp'?"),
     ("train mlp extra", "extra argument (extra)", "see didact train mlp --help"),
-    ("train mlp --hiden 3", "'--hiden'", "'--hidden'"),
-    ("train mlp --no-data", "'--no-data'", "'--data'"),
+    ("train mlp --hiden 3", "--hiden", "--hidden"),
+    ("train mlp --no-data", "--no-data", "--data"),
     ("train mlp --graph yes", "extra argument (yes)", "--help"),
     ("show", "expects a recipe's name first", "`didact list`"),
     ("show mpl", "'mpl'", "did you mean 'mlp'?"),
     ("show mlp --data nowhere.csv", "nowhere.csv", "no such file"),
-    ("list --dta", "'--dta'", "Did you mean '--data'?"),
+    ("list --dta", "--dta", "Did you mean"),
     ("list mlp", "extra argument (mlp)", "see didact list --help"),
     ("doctor me", "extra argument (me)", "see didact doctor --help"),
     # values of the wrong type, out of bounds, or too large for any machine

@@ -121,7 +121,7 @@ def test_train_and_evaluate_agree(said, told, place):
 
 
 def test_train_tells_people_what_it_does(place, capsys):
-    assert main(shlex.split("train mlp --data own.csv --hidden 8 --epochs 2")) == 0
+    assert main(shlex.split("train mlp --data own.csv --hidden 8 --epochs 5")) == 0
     out, err = capsys.readouterr()
     assert "42 train, 9 validation, 9 test" in err and "2 classes" in err and "target 'sold'" in err
     assert "9 validation and 9 test examples also stand in training" in err
@@ -171,7 +171,7 @@ def test_predict_a_row_a_number_and_a_text(told, said, place):
     assert row["probabilities"] == pytest.approx(told("predict runs/mlp/table own.csv")[0]["probabilities"])
     assert sum(row["probabilities"].values()) == pytest.approx(1)
     (price,) = told("predict runs/mlp/price a=3,b=4.5")
-    assert set(price) == {"input", "value"} and isinstance(price["value"], float)
+    assert set(price) == {"input", "price"} and isinstance(price["price"], float)
     (text,) = told("predict runs/mlp/texts 'a good film'")
     Path("note.txt").write_text("A good film!\n")
     assert told("predict runs/mlp/texts note.txt")[0]["probabilities"] == text["probabilities"]

@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.status import Status
 from rich.table import Table
 
 from didact.cli.words import duration, number, show_cell, size
@@ -17,6 +18,7 @@ class Screen:
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True, highlight=False)
         self.bar: Progress | None = None
+        self.loading: Status | None = None
         self.estimated = False
         self.tenth: tuple[str, int] | None = None
 
@@ -24,7 +26,10 @@ class Screen:
         getattr(self, f"on_{event}", lambda _: None)(facts)
 
     def on_load(self, facts: dict[str, Any]) -> None:
-        self.console.print(f"[dim]loading {escape(facts['data'])} …[/]", soft_wrap=True)
+        """On a terminal alone, and gone when it is done: a mistake in the data then stands on the only line."""
+        if self.console.is_terminal:
+            self.loading = self.console.status(f"loading {escape(facts['data'])} …")
+            self.loading.start()
 
     def on_download(self, facts: dict[str, Any]) -> None:
         """A line whenever another tenth has come."""
@@ -34,6 +39,7 @@ class Screen:
             self.console.print(f"  {escape(facts['file'])}: {size(facts['done'])} of {size(facts['total'])}", soft_wrap=True)
 
     def on_start(self, facts: dict[str, Any]) -> None:
+        self.close()
         data, health, layers, plan = facts["data"], facts["health"], facts["layers"], facts["plan"]
         say = partial(self.console.print, soft_wrap=True)
         say(f"[bold]{facts['recipe']}[/] on [bold]{escape(data['name'])}[/] ({data['kind']}, {data['task']})")
@@ -81,6 +87,9 @@ class Screen:
         self.close()
 
     def close(self) -> None:
+        if self.loading is not None:
+            self.loading.stop()
+            self.loading = None
         if self.bar is not None:
             self.bar.stop()
             self.bar = None

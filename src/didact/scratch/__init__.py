@@ -5,6 +5,13 @@
     x.grad                                  # array([2., 4.])
 """
 
+from didact.scratch.engine import grad
+from didact.scratch.linear import einsum, matmul
+from didact.scratch.ops import erf, expm1, log1p, maximum, minimum, softplus
+from didact.scratch.shape import broadcast_to, concatenate, gather, masked_fill, pad, split, stack, where
 from didact.scratch.tensor import ScratchError, Tensor, is_recording, no_grad, once, record, tensor
 
-__all__ = ["ScratchError", "Tensor", "is_recording", "no_grad", "once", "record", "tensor"]
+__all__ = [
+    "ScratchError", "Tensor", "broadcast_to", "concatenate", "einsum", "erf", "expm1", "gather", "grad", "is_recording", "log1p",
+    "masked_fill", "matmul", "maximum", "minimum", "no_grad", "once", "pad", "record", "softplus", "split", "stack", "tensor", "where",
+]  # fmt: skip

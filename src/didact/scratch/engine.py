@@ -95,7 +95,7 @@ def _walk(
     grads: dict[Tensor, Tensor] = {output: seed}
     ahead = set(order)
     sums: set[Tensor] = set()  # gradients whose array the engine made itself, and may add to in place
-    with recording(create_graph):
+    with recording(create_graph), np.errstate(all="ignore"):  # an infinite slope is an answer, as in PyTorch, not a warning
         while order:
             y = order.pop()  # popped, so that a value is released as soon as its operation is behind us
             ahead.discard(y)

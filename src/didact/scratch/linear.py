@@ -51,9 +51,10 @@ def _rows(x: Tensor) -> Tensor:
 
 def _product(a: Array, b: Array) -> Array:
     if b.ndim == 2 and a.ndim > 2 and a.flags.c_contiguous:  # one large product is faster than many small ones
-        y: Array = a.reshape(math.prod(a.shape[:-1]), a.shape[-1]) @ b
-        return y.reshape(*a.shape[:-1], b.shape[1])
-    return np.matmul(a, b)
+        folded: Array = np.matmul(a.reshape(math.prod(a.shape[:-1]), a.shape[-1]), b)
+        return folded.reshape(*a.shape[:-1], b.shape[1])
+    y: Array = np.matmul(a, b)
+    return y
 
 
 def einsum(subscripts: str, *operands: Any) -> Tensor:
@@ -76,7 +77,8 @@ def _einsum(text: str, terms: tuple[str, ...], out: str, xs: tuple[Tensor, ...])
     for term, x in zip(terms, xs, strict=True):
         for letter, n in zip(term, x.shape, strict=True):
             if sizes.setdefault(letter, n) not in (n, 1) and n != 1:
-                raise ScratchError(f"einsum: {letter!r} is {sizes[letter]} and {n} in {text!r}, shapes {', '.join(str(x.shape) for x in xs)}")
+                shapes = " and ".join(str(x.shape) for x in xs)
+                raise ScratchError(f"einsum: {letter!r} is both {sizes[letter]} and {n} in {text!r}, shapes {shapes}")
             sizes[letter] = n if sizes[letter] == 1 else sizes[letter]
 
     def vjp(dy: Tensor) -> Grads:

@@ -58,6 +58,12 @@ def cast(x: Tensor, dtype: DTypeLike) -> Tensor:
     return record("cast", x.data.astype(target), (x,), lambda dy: (cast(dy, x.dtype),))
 
 
+def compare(name: str, holds: Callable[[Array, Array], Array], a: Any, b: Any) -> Tensor:
+    """Booleans; nothing to differentiate."""
+    a, b = pair(name, a, b)
+    return Tensor(holds(a.data, b.data))
+
+
 def add(a: Any, b: Any) -> Tensor:
     """y = a + b;  da = dy,  db = dy."""
     a, b = pair("add", a, b)
@@ -86,20 +92,21 @@ def div(a: Any, b: Any) -> Tensor:
 
 def pow(a: Any, b: Any) -> Tensor:
     """y = aᵇ;  da = dy · b · aᵇ⁻¹ (0 where b = 0),  db = dy · aᵇ · ln a (0 where a = 0 and b ≥ 0)."""
-    a, b = pair("pow", a, b)
+    x, n = pair("pow", a, b)
     with np.errstate(divide="ignore", invalid="ignore"):
-        value = a.data**b.data
+        value = x.data**n.data
 
-    def da(dy: Tensor) -> Tensor:
-        if not b.ndim and b.data == 2:  # the square, by far the most common power
-            return dy * a * 2.0
-        return shape.where(b.data == 0, 0.0, dy * b * a ** (b - 1.0))
+    def dx(dy: Tensor) -> Tensor:
+        if not n.ndim and n.data == 2:  # the square, by far the most common power
+            return dy * x * 2.0
+        constant = n.data == 0  # x⁰: 0 · x⁻¹ would be no number at x = 0
+        return shape.where(constant, 0.0, dy * n * pow(x, shape.where(constant, 1.0, n - 1.0)))
 
-    def db(dy: Tensor, y: Tensor) -> Tensor:
-        still = (a.data == 0) & (b.data >= 0)
-        return shape.where(still, 0.0, dy * y * log(shape.where(still, 1.0, a)))
+    def dn(dy: Tensor, y: Tensor) -> Tensor:
+        still = (x.data == 0) & (n.data >= 0)
+        return shape.where(still, 0.0, dy * y * log(shape.where(still, 1.0, x)))
 
-    return record("pow", value, (a, b), lambda dy, y: _both(a, b, lambda: da(dy), lambda: db(dy, y)), (a, b), own=True)
+    return record("pow", value, (x, n), lambda dy, y: _both(x, n, lambda: dx(dy), lambda: dn(dy, y)), (x, n), own=True)
 
 
 def maximum(a: Any, b: Any) -> Tensor:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """y = Σ x;  dx = dy at every place that was summed."""
     axes = axes_of("sum", x, axis)
     kept = _kept(x, axes)
-    value = np.add.reduce(x.data, axes, keepdims=keepdims)
+    value: Array = np.sum(x.data, axes, keepdims=keepdims)
     return record("sum", value, (x,), lambda dy: (shape.broadcast_to(shape.reshape(dy, kept), x.shape),))
 
 
@@ -92,7 +93,7 @@ def min(x: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor:
     return amin(x, None, keepdims) if axis is None else _first("min", np.argmin, x, axis, keepdims)
 
 
-def _first(name: str, locate: np._ArgReduce, x: Tensor, axis: int, keepdims: bool) -> Tensor:
+def _first(name: str, locate: Callable[[Array, int], Array], x: Tensor, axis: int, keepdims: bool) -> Tensor:
     at = shape._axis(name, x, axis)
     _not_empty(name, x, (at,))
     if not x.ndim:

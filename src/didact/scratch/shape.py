@@ -126,7 +126,7 @@ def scatter(y: Tensor, index: Any, target: tuple[int, ...]) -> Tensor:
 def _is_basic(index: Any) -> bool:
     """Integers and slices touch each value at most once, and give views."""
     parts = index if isinstance(index, tuple) else (index,)
-    return all(i is None or i is Ellipsis or isinstance(i, (slice, int, np.integer)) and not isinstance(i, bool) for i in parts)
+    return all(i is None or i is Ellipsis or (isinstance(i, (slice, int, np.integer)) and not isinstance(i, bool)) for i in parts)
 
 
 def gather(x: Tensor, axis: int, index: Any) -> Tensor:
@@ -182,12 +182,14 @@ def split(x: Tensor, size: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     return [x[(*before, slice(end - m, end))] for m, end in zip(sizes, ends, strict=True)]
 
 
-def pad(x: Tensor, widths: Sequence[tuple[int, int]], value: float = 0.0) -> Tensor:
+def pad(x: Tensor, widths: Sequence[tuple[int, int]], fill: float = 0.0) -> Tensor:
     """(before, after) for every axis, first axis first (PyTorch lists the last axis first);  dx = dy without the rim."""
     if len(widths) != x.ndim:
         raise ScratchError(f"pad: needs {x.ndim} pairs of widths for shape {x.shape}, got {len(widths)}")
     inside = tuple(slice(before, before + n) for (before, _), n in zip(widths, x.shape, strict=True))
-    return record("pad", np.pad(x.data, widths, constant_values=value), (x,), lambda dy: (dy[inside],))
+    value = np.full([n + sum(w) for n, w in zip(x.shape, widths, strict=True)], fill, x.dtype)
+    value[inside] = x.data
+    return record("pad", value, (x,), lambda dy: (dy[inside],))
 
 
 def where(condition: Any, a: Any, b: Any) -> Tensor:

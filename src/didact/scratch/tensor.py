@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,7 @@ def recording(on: bool) -> Iterator[None]:
         _mode.recording = before
 
 
-def no_grad() -> Any:
+def no_grad() -> AbstractContextManager[None]:
     """Inside `with no_grad():` values are computed and nothing is recorded."""
     return recording(False)
 
@@ -270,22 +270,22 @@ class Tensor:
         return ops.abs(self)
 
     def __lt__(self, other: Any) -> Tensor:
-        return Tensor(self.data < _raw(other))
+        return ops.compare("<", np.less, self, other)
 
     def __le__(self, other: Any) -> Tensor:
-        return Tensor(self.data <= _raw(other))
+        return ops.compare("<=", np.less_equal, self, other)
 
     def __gt__(self, other: Any) -> Tensor:
-        return Tensor(self.data > _raw(other))
+        return ops.compare(">", np.greater, self, other)
 
     def __ge__(self, other: Any) -> Tensor:
-        return Tensor(self.data >= _raw(other))
+        return ops.compare(">=", np.greater_equal, self, other)
 
     def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]  # elementwise, as in PyTorch
-        return Tensor(self.data == _raw(other))
+        return ops.compare("==", np.equal, self, other)
 
     def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
-        return Tensor(self.data != _raw(other))
+        return ops.compare("!=", np.not_equal, self, other)
 
     __hash__ = object.__hash__
 

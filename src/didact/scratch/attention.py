@@ -1,0 +1,96 @@
+"""Scaled dot-product attention and its heads (Gaba 6.4-6.5, Fleuret 4.8, Van Schependom 7.4)."""
+
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from didact.scratch.affine import linear
+from didact.scratch.tensor import Array, Grads, ScratchError, Tensor, is_recording, record
+
+
+def blocked(mask: Any, shape: tuple[int, ...], causal: bool, dtype: Any) -> Array | None:
+    """Mask and causality as one array to be added to the scores: −∞ where a query may not look."""
+    bias = None
+    if mask is not None:
+        given = np.asarray(mask)
+        bias = np.where(given, 0, -np.inf).astype(dtype) if given.dtype == bool else given.astype(dtype, copy=False)
+    if causal:  # a query sees itself and what came before: lower-triangular with the diagonal
+        future = np.triu(np.full(shape[-2:], -np.inf, dtype), 1)
+        bias = future if bias is None else bias + future
+    return bias
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Any = None, causal: bool = False) -> Tensor:
+    """A = softmax(q kᵀ / √d + mask),  y = A v.  Gaba 6.9, d the width of one head's query.
+
+        dv = Aᵀ dy,    dA = dy vᵀ,    dS = A ⊙ (dA − rowsum(dA ⊙ A)),    dq = dS k / √d,    dk = dSᵀ q / √d
+
+    dS is the softmax's Jacobian diag(a) − a aᵀ applied to each row. The mask is PyTorch's: a boolean one is True where looking is allowed,
+    a float one is added. A query that may look nowhere gets 0.
+    """
+    if q.shape[-1] != k.shape[-1] or k.shape[:-1] != v.shape[:-1] or q.shape[:-2] != k.shape[:-2]:
+        raise ScratchError(f"attention: queries {q.shape}, keys {k.shape} and values {v.shape} do not fit")
+    scale = 1 / sqrt(q.shape[-1])
+    scores = q.data @ k.data.swapaxes(-1, -2)
+    scores *= scale
+    bias = blocked(mask, scores.shape, causal, scores.dtype)
+    if bias is not None:
+        scores = scores + bias
+    a = safe_softmax(scores)
+
+    def vjp(dy: Tensor) -> Grads:
+        weights = attention_weights(q, k, bias) if is_recording() else Tensor(a)
+        dv = weights.mT @ dy
+        da = dy @ v.mT
+        ds = weights * (da - (da * weights).sum(-1, keepdims=True)) * scale
+        return ds @ k, ds.mT @ q, dv
+
+    return record("attention", a @ v.data, (q, k, v), vjp, saved=(q, k, v))
+
+
+def attention_weights(q: Tensor, k: Tensor, bias: Array | None) -> Tensor:
+    """A by itself: to be looked at, and for derivatives of derivatives.  dS as above."""
+    scale = 1 / sqrt(q.shape[-1])
+    scores = q.data @ k.data.swapaxes(-1, -2) * scale
+    a = safe_softmax(scores if bias is None else scores + bias)
+
+    def vjp(da: Tensor, weights: Tensor) -> Grads:
+        ds = weights * (da - (da * weights).sum(-1, keepdims=True)) * scale
+        return ds @ k, ds.mT @ q
+
+    return record("attention_weights", a, (q, k), vjp, saved=(q, k), own=True)
+
+
+def safe_softmax(scores: Array) -> Array:
+    """e^(s − max s) / Σ, and 0 for a row of −∞ alone."""
+    top = scores.max(-1, keepdims=True, initial=-np.inf)
+    top[top == -np.inf] = 0
+    e: Array = np.exp(scores - top)
+    total = e.sum(-1, keepdims=True)
+    total[total == 0] = 1
+    e /= total
+    return e
+
+
+def heads(x: Tensor, number: int) -> Tensor:
+    """(N, T, E) -> (N, heads, T, E/heads): every head gets its own slice of the projection, not of the input (Groudiev 6.5.4)."""
+    n, t, e = x.shape
+    return x.reshape(n, t, number, e // number).transpose(1, 2)
+
+
+def multi_head_attention(query: Tensor, key: Tensor, value: Tensor, number: int, in_weight: Tensor, in_bias: Tensor | None,
+                         out_weight: Tensor, out_bias: Tensor | None, mask: Any = None, causal: bool = False) -> Tensor:
+    """y = [head_1 … head_h] W_Oᵀ + b_O,  head_i = attention(Q_i, K_i, V_i), all three projected from (N, T, E).  Gaba 6.14.
+
+    `in_weight` stacks W_Q, W_K and W_V (3E, E) as PyTorch does, so that self-attention is one product.
+    """
+    e = query.shape[-1]
+    if query is key and key is value:
+        q, k, v = linear(query, in_weight, in_bias).split(e, -1)
+    else:
+        parts = [slice(i * e, (i + 1) * e) for i in range(3)]
+        q, k, v = (linear(x, in_weight[part], None if in_bias is None else in_bias[part])
+                   for x, part in zip((query, key, value), parts, strict=True))
+    y = attention(heads(q, number), heads(k, number), heads(v, number), mask, causal)      # (N, heads, T, E/heads)
+    return linear(y.transpose(1, 2).reshape(query.shape), out_weight, out_bias)

@@ -1,0 +1,105 @@
+"""A network as a tree of modules that own their parameters (Groudiev 1.3.2, Lhotte 1.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from didact.scratch.tensor import Array, ScratchError, Tensor
+
+
+class Module:
+    """What a module is made of, it holds as attributes: tensors are parameters, arrays are buffers, modules are its parts."""
+
+    forward: Callable[..., Any]
+
+    def __init__(self) -> None:
+        self.training = True
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        return self.forward(*args, **keywords)
+
+    def modules(self) -> Iterator[Module]:
+        yield self
+        for part in vars(self).values():
+            if isinstance(part, Module):
+                yield from part.modules()
+
+    def named(self, kind: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
+        """All attributes of one kind, here and in the parts: `blocks.0.weight`."""
+        for name, value in vars(self).items():
+            if isinstance(value, kind):
+                yield prefix + name, value
+        for name, value in vars(self).items():
+            if isinstance(value, Module):
+                yield from value.named(kind, f"{prefix}{name}.")
+
+    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+        """Each once: a tensor that two parts share (tied weights) has the first name."""
+        seen: set[int] = set()
+        for name, p in self.named(Tensor):
+            if id(p) not in seen:
+                seen.add(id(p))
+                yield name, p
+
+    def parameters(self) -> Iterator[Tensor]:
+        return (p for _, p in self.named_parameters())
+
+    def train(self, mode: bool = True) -> Module:
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self) -> Module:
+        return self.train(False)
+
+    def zero_grad(self) -> None:
+        for p in self.parameters():
+            p.grad = None
+
+    def state_dict(self) -> dict[str, Array]:
+        """Parameters and buffers by name, copied."""
+        return {name: np.array(value) for name, value in self.named((Tensor, np.ndarray))}  # type: ignore[arg-type]
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Also PyTorch's own `state_dict()`, whose tensors NumPy can read. Every name must be there, with its shape, and no other."""
+        own: dict[str, Tensor | Array] = dict(self.named((Tensor, np.ndarray)))  # type: ignore[arg-type]
+        if own.keys() != state.keys():
+            raise ScratchError(f"load_state_dict: missing {sorted(own.keys() - state.keys())}, unknown {sorted(state.keys() - own.keys())}")
+        for name, target in own.items():
+            given = np.asarray(state[name])
+            if given.shape != target.shape:
+                raise ScratchError(f"load_state_dict: {name} has shape {target.shape}, got {given.shape}")
+            if isinstance(target, Tensor):
+                target.detach().copy_(given)
+            else:
+                target[...] = given
+
+
+def parameter(value: Array) -> Tensor:
+    return Tensor(value, requires_grad=True)
+
+
+class Sequential(Module):
+    """f_L ∘ … ∘ f_1, the parts named 0, 1, 2 …"""
+
+    def __init__(self, *parts: Module):
+        super().__init__()
+        for i, part in enumerate(parts):
+            setattr(self, str(i), part)
+
+    def __iter__(self) -> Iterator[Module]:
+        return (part for part in vars(self).values() if isinstance(part, Module))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __getitem__(self, i: int) -> Module:
+        return list(self)[i]
+
+    def forward(self, x: Any) -> Any:
+        for part in self:
+            x = part(x)
+        return x

@@ -1,0 +1,43 @@
+"""Learning-rate schedules (Gaba 2.5, Lhotte 4.3): η as a function of the step t = 0, 1, 2 …
+
+A schedule is a plain function; the loop asks it and sets `optimizer.lr`. One schedule drives one optimizer: the listing of Gaba 2.5.3
+attaches three at once, and the last one to speak wins.
+"""
+
+from math import cos, pi
+
+
+def glide(a: float, b: float, part: float) -> float:
+    """From a (part = 0) to b (part = 1) along half a cosine."""
+    return b + 0.5 * (a - b) * (1 + cos(pi * part))
+
+
+def step_decay(t: int, *, lr: float, every: int, gamma: float = 0.1) -> float:
+    """η γ^⌊t/T⌋.  Gaba 2.5.1. Lhotte's T = 100 in a training of 50 epochs never decays."""
+    return lr * float(gamma ** (t // every))
+
+
+def cosine(t: int, *, lr: float, total: int, floor: float = 0.0) -> float:
+    """η_min + ½ (η − η_min)(1 + cos(π t/T)).  Gaba 2.5.2."""
+    return glide(lr, floor, t / total)
+
+
+def warmup_cosine(t: int, *, lr: float, warmup: int, total: int, floor: float = 0.0) -> float:
+    """η t/T_w up to T_w, then the cosine over what is left.  Gaba 2.5.3."""
+    return lr * t / warmup if t < warmup else glide(lr, floor, (t - warmup) / (total - warmup))
+
+
+def one_cycle(t: int, *, lr: float, total: int, rise: float = 0.3, start: float = 25.0, end: float = 1e4) -> float:
+    """From η/start up to η over the first `rise` of the steps, then down to η/(start·end), both ways along a cosine.
+
+    Gaba 2.5.3 calls the way up linear; PyTorch's is this one. It also takes the momentum down and up again, from 0.95 to 0.85 and back:
+    `one_cycle_momentum`.
+    """
+    peak = rise * total - 1
+    return glide(lr / start, lr, t / peak) if t <= peak else glide(lr, lr / start / end, (t - peak) / (total - 1 - peak))
+
+
+def one_cycle_momentum(t: int, *, total: int, rise: float = 0.3, low: float = 0.85, high: float = 0.95) -> float:
+    """High where the learning rate is low, and the other way round."""
+    peak = rise * total - 1
+    return glide(high, low, t / peak) if t <= peak else glide(low, high, (t - peak) / (total - 1 - peak))

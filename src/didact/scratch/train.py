@@ -1,0 +1,49 @@
+"""The training loop: forward, loss, backward, step (Groudiev 3.6, Lhotte 3.3.2)."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from didact.scratch.initialise import Rng
+from didact.scratch.module import Module
+from didact.scratch.optim import Optimizer, clip_norm
+from didact.scratch.tensor import Array, Tensor, no_grad
+
+Batch = tuple[Array, Array]
+
+
+def train(model: Module, batches: Iterable[Batch], loss: Callable[[Any, Array], Tensor], optimizer: Optimizer, *,
+          schedule: Callable[[int], float] | None = None, clip: float | None = None) -> list[float]:
+    """θ ← θ − η d(∇ loss(model(x), y)) for every batch; returns the losses."""
+    model.train()
+    losses = []
+    for t, (x, y) in enumerate(batches):
+        if schedule:
+            optimizer.lr = schedule(t)
+        optimizer.zero_grad()
+        value = loss(model(Tensor(x)), y)
+        value.backward()
+        if clip:
+            clip_norm(optimizer.params, clip)
+        optimizer.step()
+        losses.append(float(value.item()))
+    return losses
+
+
+def shuffled(x: Array, y: Array, *, batch: int, epochs: int = 1, rng: Rng = None) -> Iterator[Batch]:
+    """Every example once an epoch, in a new order each time; the last batch may be smaller."""
+    generator = np.random.default_rng(rng)
+    for _ in range(epochs):
+        order = generator.permutation(len(x))
+        for start in range(0, len(x), batch):
+            chosen = order[start : start + batch]
+            yield x[chosen], y[chosen]
+
+
+def accuracy(model: Module, x: Array, y: Array) -> float:
+    """The share of examples whose largest score is that of their class, with the model as it is at test."""
+    model.eval()
+    with no_grad():
+        scores = model(Tensor(x))
+    return float((scores.data.argmax(1) == y).mean())
