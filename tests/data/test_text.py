@@ -33,7 +33,7 @@ def test_vocabulary_is_the_most_common_and_long_texts_are_capped():
     assert BagEncoder.fit(["one two", "three"]).names == ("one", "three", "two")  # no word is in two texts: all are kept
     many = [" ".join(f"w{i}" for i in range(1000))] * 2
     assert BagEncoder.fit(many).encode(many).shape == (2, LONGEST)
-    with pytest.raises(UsageError, match="none of the 2 texts of column .text. holds a word"):
+    with pytest.raises(UsageError, match="none of the 2 texts of column 'text' holds a word"):
         BagEncoder.fit(["", "!?"])
 
 

@@ -19,6 +19,7 @@ VERBS = {  # in the order of --help: the verb's module and what it is for
     "predict": "use a run's model on inputs of one's own",
     "report": "write a run's report, or compare several runs",
     "sweep": "train a recipe over a grid of arguments: a table and a heat map",
+    "compare": "one network in two engines, NumPy's and PyTorch's: how far apart are they?",
     "doctor": "what this machine can and cannot do, and why",
 }
 

@@ -30,6 +30,13 @@ def moons(seed: int = 0) -> Data:
     return points("moons", *two_moons(1000, noise=0.15), labels=("upper", "lower"), seed=seed)
 
 
+@source(kind="table", task="binary", licence=OURS)
+def separable(seed: int = 0) -> Data:
+    """1,000 points of 20 numbers; the label is whether the first two add up to more than 0 (Gaba 2.7)."""
+    x = np.random.default_rng(42).standard_normal((1000, 20))
+    return points("separable", x, (x[:, 0] + x[:, 1] > 0).astype(np.int64), labels=("no", "yes"), seed=seed)
+
+
 @source(kind="table", task="regression", licence=OURS)
 def sine(seed: int = 0) -> Data:
     """y = sin(x) + 0.1 e, 1,000 points on [-pi, pi]: a curve to approximate."""
@@ -97,8 +104,8 @@ def sparse_truth() -> Array:
 
 
 def points(name: str, x: Array, y: NDArray[np.int64], *, labels: Sequence[str], seed: int) -> Data:
-    """Two classes of points in the plane."""
-    names = ("x1", "x2")
+    """Two classes of points."""
+    names = tuple(f"x{j + 1}" for j in range(x.shape[1]))
     return assemble(
         name, "table",
         {"x": torch.from_numpy(x).float(), "y": torch.from_numpy(y)},

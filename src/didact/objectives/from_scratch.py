@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from didact import metrics, scratch
 from didact.data.core import Batch
 from didact.objectives.core import Objective
+from didact.scratch.losses import cross_entropy
 
 ScratchLoss = Callable[[scratch.Tensor, np.ndarray[Any, Any]], scratch.Tensor]
 
@@ -26,7 +27,7 @@ class Handed(torch.autograd.Function):
         return loss.clone()
 
     @staticmethod
-    def backward(ctx: Any, dloss: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, dloss: Tensor) -> Any:
         return None, None, *(g * dloss for g in ctx.gradients)
 
 
@@ -35,9 +36,10 @@ class FromScratch(Objective):
 
     watch, better, capturable = "accuracy", "higher", False
 
-    def __init__(self, network: Any, *, classes: int):
+    def __init__(self, network: Any, *, twin: Callable[[], nn.Module], classes: int):
         super().__init__()
         self.engine, self.classes = network, classes   # not an nn.Module: torch sees its parameters below
+        self.twin = twin                               # makes the same network in PyTorch, to compare with
         self.names = [name for name, _ in network.named_parameters()]
         for name, p in network.named_parameters():
             adopt(self, name, nn.Parameter(torch.from_numpy(p.data)))
@@ -48,7 +50,9 @@ class FromScratch(Objective):
         loss = self.surprise(self.engine(self.input(batch)), batch)
         gradients = scratch.grad(loss, tensors)
         handed = tuple(torch.from_numpy(np.ascontiguousarray(g.data)) for g in gradients)
-        return {"loss": Handed.apply(torch.tensor(loss.item()), handed, *[dict(self.named_parameters())[n] for n in self.names])}
+        own = dict(self.named_parameters())
+        handed_on = Handed.apply(torch.tensor(loss.item()), handed, *[own[n] for n in self.names])  # type: ignore[no-untyped-call]
+        return {"loss": handed_on}
 
     def judge(self, batch: Batch) -> Batch:
         self.engine.eval()
@@ -71,7 +75,7 @@ class FromScratch(Objective):
 
     def surprise(self, logits: scratch.Tensor, batch: Batch) -> scratch.Tensor:
         """The mean of -log softmax(z)_y over examples and positions."""
-        return scratch.cross_entropy(logits.reshape(-1, self.classes), batch["y"].numpy().reshape(-1))
+        return cross_entropy(logits.reshape(-1, self.classes), batch["y"].numpy().reshape(-1))
 
 
 class ScratchClassify(FromScratch):

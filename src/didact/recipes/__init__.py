@@ -4,6 +4,7 @@ from didact.recipes.curves import approximate, bagging, uncertain_regression
 from didact.recipes.mlp import mlp, mlp_wide_deep
 from didact.recipes.optimizers import optimizers
 from didact.recipes.regularised import dropout_weight_decay, regularised_mlp
+from didact.recipes.scratch import scratch_gpt, scratch_lenet, scratch_manual, scratch_mlp, scratch_rnn
 
 __all__ = [
     "approximate",
@@ -13,5 +14,10 @@ __all__ = [
     "mlp_wide_deep",
     "optimizers",
     "regularised_mlp",
+    "scratch_gpt",
+    "scratch_lenet",
+    "scratch_manual",
+    "scratch_mlp",
+    "scratch_rnn",
     "uncertain_regression",
 ]

@@ -37,7 +37,7 @@ def gelu_tanh(x: Tensor) -> Tensor:
     u *= c * k
     u += c
     u *= x.data
-    t = np.tanh(u, out=u)
+    t = np.tanh(u)
 
     def vjp(dy: Tensor) -> Grads:
         s = tanh((x * x * k + 1.0) * x * c) if is_recording() else Tensor(t)

@@ -30,7 +30,7 @@ def batch_norm(x: Tensor, running_mean: Array, running_var: Array, weight: Tenso
     """
     if x.ndim < 2 or x.shape[1] != len(running_mean):
         raise ScratchError(f"batch_norm: an input of shape {x.shape} does not fit statistics of shape {running_mean.shape}")
-    column = (-1, *(1,) * (x.ndim - 2))
+    column = (1, -1, *(1,) * (x.ndim - 2))
     gamma = Tensor(np.ones_like(running_mean)) if weight is None else weight
     beta = Tensor(np.zeros_like(running_mean)) if bias is None else bias
     if not training:
