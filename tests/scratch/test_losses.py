@@ -16,13 +16,13 @@ reductions = st.sampled_from(["mean", "sum", "none"])
 
 
 @few
-@given(st.data(), st.none() | small, small, st.lists(small, max_size=2), reductions, st.booleans(), st.sampled_from([0.0, 0.3]), st.booleans())
+@given(st.data(), st.none() | small, small, st.lists(small, max_size=2), reductions, st.booleans(), st.sampled_from([0.0, 0.3]),
+       st.booleans())
 def test_cross_entropy_of_labels(data, n, classes, space, reduction, weighted, smoothing, ignored):
     shape = (classes,) if n is None else (n, classes, *space)
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
-    y = np.asarray(rng.integers(0, classes, shape[:0] + shape[2:] if n is None else (n, *space)))
-    y = y if n is not None else np.asarray(y.reshape(-1)[0] if y.size else 0)
-    if ignored and y.size > 1:
+    y = np.asarray(rng.integers(0, classes, () if n is None else (n, *space)))
+    if ignored and n is not None:
         y.reshape(-1)[0] = -100
     w = rng.uniform(0.5, 2, classes) if weighted else None
     agree(lambda z: cross_entropy(z, y, weight=w, label_smoothing=smoothing, reduction=reduction),
@@ -88,7 +88,8 @@ def test_losses_of_numbers(data, shape, reduction):
 def test_binary_cross_entropy(data, shape, reduction, positive):
     z, y = data.draw(arrays(shape, -40, 40)), data.draw(arrays(shape, 0, 1)).copy()
     agree(lambda z: bce_with_logits(z, y, pos_weight=positive, reduction=reduction),
-          lambda z: F.binary_cross_entropy_with_logits(z, torch.from_numpy(y), pos_weight=torch.tensor(positive).double(), reduction=reduction), z)
+          lambda z: F.binary_cross_entropy_with_logits(z, torch.from_numpy(y), pos_weight=torch.tensor(positive).double(),
+                                                       reduction=reduction), z)
 
 
 def test_binary_is_cross_entropy_of_two():
@@ -96,6 +97,18 @@ def test_binary_is_cross_entropy_of_two():
     z, y = np.random.default_rng(0).normal(size=6), np.array([0, 1, 1, 0, 1, 0])
     two = cross_entropy(Tensor(np.stack([0 * z, z], 1)), y)
     assert bce_with_logits(Tensor(z), y).item() == pytest.approx(two.item(), rel=1e-12)
+
+
+def test_nothing_to_learn_from_gives_no_number_and_no_gradient():
+    """All labels ignored, or no labels at all: PyTorch's mean is NaN too, and its gradient 0."""
+    z = tensor(np.ones((2, 3)), requires_grad=True)
+    loss = cross_entropy(z, [-100, -100])
+    loss.backward()
+    assert np.isnan(loss.item())
+    assert not z.grad.any()
+    assert np.isnan(cross_entropy(Tensor(np.zeros((0, 3))), np.zeros(0, int)).item())
+    assert cross_entropy(Tensor(np.zeros((0, 3))), np.zeros(0, int), reduction="sum").item() == 0
+    assert np.isnan(mse_loss(Tensor(np.zeros(0)), np.zeros(0)).item())
 
 
 def test_float32_stays_float32():

@@ -48,7 +48,7 @@ def test_the_six_gradients_are_the_short_form():
 
 
 @few
-@given(st.data(), spatial, st.lists(small, min_size=1, max_size=2).map(tuple))
+@given(st.data(), st.lists(st.sampled_from([1, 2, 3, 0]), max_size=2).map(tuple), st.lists(small, min_size=1, max_size=2).map(tuple))
 def test_layer_norm(data, batch, shape):
     x, w, b = data.draw(arrays((*batch, *shape))), data.draw(arrays(shape)), data.draw(arrays(shape))
     agree(lambda x, w, b: layer_norm(x, shape, w, b, eps=1e-2), lambda x, w, b: F.layer_norm(x, shape, w, b, eps=1e-2), x, w, b)

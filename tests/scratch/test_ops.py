@@ -228,7 +228,8 @@ def test_matmul_broadcasts_its_batch(data):
     agree(lambda p, q: p @ q, lambda p, q: p @ q, a, b)
 
 
-@pytest.mark.parametrize("shapes", [((3,), (3,)), ((3,), (3, 2)), ((4, 3), (3,)), ((3,), (2, 3, 5)), ((2, 4, 3), (3,)), ((5, 2, 4, 3), (3, 1))])
+@pytest.mark.parametrize("shapes", [((3,), (3,)), ((3,), (3, 2)),
+                                     ((4, 3), (3,)), ((3,), (2, 3, 5)), ((2, 4, 3), (3,)), ((5, 2, 4, 3), (3, 1))])
 def test_matmul_with_vectors_and_shared_weights(shapes):
     rng = np.random.default_rng(0)
     agree(lambda p, q: p @ q, lambda p, q: p @ q, *[rng.normal(size=s) for s in shapes])
@@ -237,9 +238,11 @@ def test_matmul_with_vectors_and_shared_weights(shapes):
 @pytest.mark.parametrize(
     ("text", "shapes"),
     [
-        ("ij,jk->ik", [(2, 3), (3, 5)]), ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]), ("ij->ji", [(2, 3)]), ("ij->", [(2, 3)]), ("ij->j", [(2, 3)]),
+        ("ij,jk->ik", [(2, 3), (3, 5)]), ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]), ("ij->ji", [(2, 3)]), ("ij->", [(2, 3)]),
+        ("ij->j", [(2, 3)]),
         ("i,j->ij", [(2,), (3,)]), ("ij,ij->", [(2, 3), (2, 3)]), ("i,i", [(3,), (3,)]), ("ij,jk", [(2, 3), (3, 4)]), ("ii->i", [(3, 3)]),
-        ("ii", [(3, 3)]), ("iij,j->i", [(3, 3, 2), (2,)]), ("bthd,bshd->bhts", [(2, 3, 2, 5), (2, 4, 2, 5)]), ("ij,kl->il", [(2, 3), (4, 5)]),
+        ("ii", [(3, 3)]), ("iij,j->i", [(3, 3, 2), (2,)]), ("bthd,bshd->bhts", [(2, 3, 2, 5), (2, 4, 2, 5)]),
+        ("ij,kl->il", [(2, 3), (4, 5)]),
         ("...ij,...jk->...ik", [(2, 1, 3, 4), (5, 4, 2)]), ("...i->...", [(2, 3)]), ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 5)]),
         ("ij,j->ij", [(2, 1), (3,)]), ("bi,bj,bk->ijk", [(2, 3), (2, 1), (2, 4)]), ("ij,jk->ik", [(2, 0), (0, 5)]), ("ba->ab", [(2, 3)]),
         ("...,...", [(2, 3), (3,)]), ("i,ij,j->", [(1,), (4, 3), (3,)]), ("ij,jk->k", [(2, 3), (3, 4)]),
@@ -254,7 +257,8 @@ def test_types_are_kept():
     x = scratch.tensor(np.array([[1, 2, 4], [3, 1, 1]], np.float32), requires_grad=True)
     for y in (x * 2, 2.0 * x, x + np.float64(1), x**2, x**0.5, x / 3, 1 / x, x.mean(), x.var(), x.sigmoid(), scratch.erf(x), x.clip(0, 0.5),
               scratch.softplus(x), x.logsumexp(1), x.softmax(1), scratch.where(x > 0, x, 0.0), scratch.maximum(x, 0.0), x.amax(0), x @ x.T,
-              scratch.einsum("ij->j", x), x.masked_fill(x > 2, -np.inf), -abs(x), x.std(1), scratch.pad(x, [(1, 1), (0, 0)]), x.cumsum(0)):  # fmt: skip
+              scratch.einsum("ij->j", x), x.masked_fill(x > 2, -np.inf), -abs(x), x.std(1),
+              scratch.pad(x, [(1, 1), (0, 0)]), x.cumsum(0)):  # fmt: skip
         assert y.dtype == np.float32, y
         (g,) = scratch.grad(y.sum(), x)
         assert g.dtype == np.float32, y

@@ -36,7 +36,8 @@ def test_ten_steps(name, rate):
     rng = np.random.default_rng(0)
     start = [rng.normal(size=shape) for shape in ((3, 5), (4,), ())]
     mine, other = [tensor(s, requires_grad=True) for s in start], [torch.tensor(s, requires_grad=True) for s in start]
-    ours, theirs = (make(params) if rate is None else make(params, lr=rate) for make, params in zip(PAIRS[name], (mine, other), strict=True))
+    given = {} if rate is None else {"lr": rate}
+    ours, theirs = (make(params, **given) for make, params in zip(PAIRS[name], (mine, other), strict=True))
     for t in range(10):
         for i, (a, b) in enumerate(zip(mine, other, strict=True)):
             g = rng.normal(size=a.shape) * 10.0 ** rng.integers(-6, 2, a.shape)

@@ -83,14 +83,10 @@ def multi_head_attention(query: Tensor, key: Tensor, value: Tensor, number: int,
                          out_weight: Tensor, out_bias: Tensor | None, mask: Any = None, causal: bool = False) -> Tensor:
     """y = [head_1 … head_h] W_Oᵀ + b_O,  head_i = attention(Q_i, K_i, V_i), all three projected from (N, T, E).  Gaba 6.14.
 
-    `in_weight` stacks W_Q, W_K and W_V (3E, E) as PyTorch does, so that self-attention is one product.
+    `in_weight` stacks W_Q, W_K and W_V (3E, E), as in PyTorch.
     """
     e = query.shape[-1]
-    if query is key and key is value:
-        q, k, v = linear(query, in_weight, in_bias).split(e, -1)
-    else:
-        parts = [slice(i * e, (i + 1) * e) for i in range(3)]
-        q, k, v = (linear(x, in_weight[part], None if in_bias is None else in_bias[part])
-                   for x, part in zip((query, key, value), parts, strict=True))
-    y = attention(heads(q, number), heads(k, number), heads(v, number), mask, causal)      # (N, heads, T, E/heads)
+    q, k, v = (heads(linear(x, in_weight[i * e : (i + 1) * e], None if in_bias is None else in_bias[i * e : (i + 1) * e]), number)
+               for i, x in enumerate((query, key, value)))                                 # (N, heads, T, E/heads)
+    y = attention(q, k, v, mask, causal)
     return linear(y.transpose(1, 2).reshape(query.shape), out_weight, out_bias)

@@ -132,4 +132,8 @@ def reduced(losses: Tensor, reduction: str, count: float) -> Tensor:
         return losses
     if reduction not in ("mean", "sum"):
         raise ScratchError(f"reduction is 'mean', 'sum' or 'none', got {reduction!r}")
-    return losses.sum() / count if reduction == "mean" else losses.sum()
+    if reduction == "sum":
+        return losses.sum()
+    if not count:  # every label ignored: there is no mean, and (as in PyTorch) no gradient to spoil the weights with
+        return losses.sum() * 0.0 + np.nan
+    return losses.sum() / count

@@ -28,6 +28,8 @@ def lift(x: Any, like: Tensor | None = None) -> Tensor:
 
 def pair(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
     """Both as tensors of one type, whose shapes broadcast."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor) and a.data.dtype == b.data.dtype and a.data.shape == b.data.shape:
+        return a, b
     a, b = lift(a, b if isinstance(b, Tensor) else None), lift(b, a if isinstance(a, Tensor) else None)
     if a.dtype != b.dtype:
         common = np.result_type(a.dtype, b.dtype)

@@ -150,7 +150,7 @@ def average(s: State, key: str, value: Array, beta: float) -> Array:
 
 def over_root(m: Array, v: Array, correction: float, eps: float) -> Array:
     """m / (√(v/correction) + ε), the ε outside the root."""
-    root = np.sqrt(v)
+    root = np.sqrt(v, out=np.empty_like(v))
     root /= correction**0.5
     root += eps
     return np.divide(m, root, out=root)

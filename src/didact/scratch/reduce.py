@@ -40,9 +40,13 @@ def sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def mean(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """y = (1/n) Σ x."""
-    n = math.prod(x.shape[a] for a in axes_of("mean", x, axis))
-    return sum(x, axis, keepdims) * (1.0 / n if n else math.nan)
+    """y = (1/n) Σ x;  dx = dy/n at every place."""
+    axes = axes_of("mean", x, axis)
+    kept = _kept(x, axes)
+    n = math.prod(x.shape[a] for a in axes)
+    scale = 1.0 / n if n else math.nan
+    value: Array = np.sum(x.data, axes, keepdims=keepdims) * scale
+    return record("mean", value, (x,), lambda dy: (shape.broadcast_to(shape.reshape(dy * scale, kept), x.shape),))
 
 
 def var(x: Tensor, axis: Axis = None, correction: int = 1, keepdims: bool = False) -> Tensor:

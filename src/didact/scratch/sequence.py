@@ -137,18 +137,11 @@ class MultiHeadAttention(Module):
                 attn_mask: Any = None, is_causal: bool = False) -> Tensor:
         key = query if key is None else key
         value = key if value is None else value
-        q, k, v = (query, key, value) if self.batch_first else flipped(query, key, value)
+        q, k, v = (x if self.batch_first else x.transpose(0, 1) for x in (query, key, value))
         mask = joined(key_padding_mask, attn_mask, q.shape[0], self.heads, q.dtype)
         y = attention.multi_head_attention(q, k, v, self.heads, self.in_proj_weight, self.in_proj_bias, self.out_proj.weight,
                                            self.out_proj.bias, mask, is_causal)
         return y if self.batch_first else y.transpose(0, 1)
-
-
-def flipped(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(T, N, E) -> (N, T, E), equal tensors staying one: self-attention is seen by that."""
-    q = query.transpose(0, 1)
-    k = q if key is query else key.transpose(0, 1)
-    return q, k, k if value is key else value.transpose(0, 1)
 
 
 def joined(padding: Any, mask: Any, n: int, heads: int, dtype: Any) -> Array | None:

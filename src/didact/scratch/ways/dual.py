@@ -59,12 +59,13 @@ class Dual:
         return lift(other) / self
 
     def __pow__(self, other: Any) -> Dual:
-        if isinstance(other, Dual):
-            return (self.log() * other).exp()
-        return self._chain(self.value**other, other * self.value ** (other - 1) if other else np.zeros_like(self.value))
+        n = lift(other)
+        if n.tangent.any():
+            return (self.log() * n).exp()
+        return self._chain(self.value**n.value, n.value * self.value ** np.where(n.value == 0, 1.0, n.value - 1))
 
     def __rpow__(self, other: Any) -> Dual:
-        return (self * np.log(other)).exp()
+        return (lift(np.log(other)) * self).exp()
 
     def __matmul__(self, other: Any) -> Dual:
         b = lift(other)

@@ -7,6 +7,7 @@ given. Nothing is executed; whatever else a text holds is refused by name.
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,9 +15,17 @@ from typing import Any
 from didact.scratch.tensor import ScratchError
 
 FUNCTIONS = ("exp", "log", "sqrt", "sin", "cos", "tanh", "sigmoid", "relu")
+Functions = Mapping[str, Callable[[Any], Any]]
 LONGEST = 1000
+
+
+def _power(a: Any, b: Any) -> Any:
+    # math.pow, because (−2.0) ** 0.5 is a complex number in Python
+    return math.pow(a, b) if isinstance(a, float) and isinstance(b, float) else a**b
+
+
 BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.Pow: operator.pow,
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.Pow: _power,
 }  # fmt: skip
 
 
@@ -37,26 +46,27 @@ def names(text: str) -> list[str]:
     return list(dict.fromkeys(n.id for n in sorted(found, key=lambda n: n.col_offset)))
 
 
-def evaluate(
-    text: str, values: Mapping[str, Any], functions: Mapping[str, Callable[[Any], Any]] | None = None, number: Callable[[float], Any] = float
-) -> Any:
+def evaluate(text: str, values: Mapping[str, Any], functions: Functions | None = None, number: Callable[[float], Any] = float) -> Any:
     """The formula with these values; functions are methods of the values unless others are given."""
     table = functions if functions is not None else {f: operator.methodcaller(f) for f in FUNCTIONS}
     unknown = [n for n in names(text) if n not in values]
     if unknown:
         raise ScratchError(f"expression: no value for {unknown[0]!r} in {text!r}; give {unknown[0]}=…")
+    try:
+        result = _compute(parse(text), values, table, number)
+    except RecursionError:
+        raise ScratchError("expression: nested too deeply") from None
+    except ScratchError:
+        raise
+    except (ArithmeticError, ValueError) as e:
+        raise ScratchError(f"expression: {e} in {text!r}") from None
     unused = [n for n in values if n not in names(text)]
     if unused:
         raise ScratchError(f"expression: {unused[0]!r} is given a value, but {text!r} does not use it")
-    try:
-        return _compute(parse(text), values, table, number)
-    except RecursionError:
-        raise ScratchError("expression: nested too deeply") from None
-    except (ZeroDivisionError, OverflowError) as e:
-        raise ScratchError(f"expression: {e} in {text!r}") from None
+    return result
 
 
-def _compute(node: ast.expr, values: Mapping[str, Any], functions: Mapping[str, Callable[[Any], Any]], number: Callable[[float], Any]) -> Any:
+def _compute(node: ast.expr, values: Mapping[str, Any], functions: Functions, number: Callable[[float], Any]) -> Any:
     def go(part: ast.expr) -> Any:
         return _compute(part, values, functions, number)
 

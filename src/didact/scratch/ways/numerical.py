@@ -4,7 +4,8 @@
     central   (f(x + h) − f(x − h)) / 2h     error ≈ h²/6·|f‴| + ε|f|/h        least near h = ∛ε
 
 The first term is the truncated Taylor series, the second rounding (ε = 2.2e-16): one falls where the other rises, so
-that no h gives more than about 8 (forward) or 11 (central) digits. And n inputs cost n or 2n evaluations, where reverse mode needs one walk.
+that no h gives more than about 8 (forward) or 11 (central) digits. And n inputs cost n + 1 or 2n evaluations, where reverse
+mode needs one walk.
 """
 
 from __future__ import annotations

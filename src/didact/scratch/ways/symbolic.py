@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from didact.scratch.tensor import ScratchError
+
 
 class Expression:
     """A number, a variable, or an operation on expressions. Identity is sharing: one object used twice is stored once."""
@@ -77,7 +79,7 @@ exp, log, sqrt, sin, cos, tanh, sigmoid, relu, step = map(apply, ("exp", "log", 
 
 # the value of every operation, and its partial derivatives
 VALUE: dict[str, Callable[..., float]] = {
-    "+": lambda u, v: u + v, "−": lambda u, v: u - v, "·": lambda u, v: u * v, "/": lambda u, v: u / v, "^": lambda u, v: u**v,
+    "+": lambda u, v: u + v, "−": lambda u, v: u - v, "·": lambda u, v: u * v, "/": lambda u, v: u / v, "^": math.pow,
     "exp": math.exp, "log": math.log, "sqrt": math.sqrt, "sin": math.sin, "cos": math.cos, "tanh": math.tanh,
     "sigmoid": lambda u: 0.5 * (1 + math.tanh(u / 2)), "relu": lambda u: max(u, 0.0), "step": lambda u: float(u > 0),
 }  # fmt: skip
@@ -100,7 +102,7 @@ RULES: dict[str, Callable[..., tuple[Any, ...]]] = {
 
 
 def derive(e: Expression, x: Expression, simplify: bool = True) -> Expression:
-    """e′ = Σ_i ∂op/∂u_i · u_i′. `simplify` leaves out terms with u_i′ = 0 and factors u_i′ = 1, which most of them are."""
+    """e′ = Σ_i ∂op/∂u_i · u_i′. `simplify` leaves out the terms that are 0 and the factors that are 1."""
     known: dict[int, Expression] = {}
     for part in parts(e):  # inner parts first
         if part is x:
@@ -112,10 +114,14 @@ def derive(e: Expression, x: Expression, simplify: bool = True) -> Expression:
             for partial, du in zip(RULES[part.name](*part.args) if part.args else (), inner, strict=True):
                 if simplify and _is_zero(du):
                     continue
-                term = lift(partial) if simplify and du.name == "1" else lift(partial) * du
+                term = _times(lift(partial), du) if simplify else lift(partial) * du
                 total = term if total is None else total + term
         known[id(part)] = total if total is not None else lift(0.0)
     return known[id(e)]
+
+
+def _times(a: Expression, b: Expression) -> Expression:
+    return a if b.name == "1" else b if a.name == "1" else a * b
 
 
 def _is_zero(e: Expression) -> bool:
@@ -149,12 +155,17 @@ def shared(e: Expression) -> int:
 
 
 def evaluate(e: Expression, values: dict[Expression, float]) -> float:
+    """The value of an expression, every part computed once."""
     found: dict[int, float] = {}
     for part in parts(e):
         if part in values:
             found[id(part)] = values[part]
-        else:
-            found[id(part)] = VALUE[part.name](*[found[id(u)] for u in part.args]) if part.args else part.value
+            continue
+        inner = [found[id(u)] for u in part.args]
+        try:
+            found[id(part)] = VALUE[part.name](*inner) if inner else part.value
+        except (ArithmeticError, ValueError) as error:
+            raise ScratchError(f"symbolic: {part.name} of {', '.join(f'{u:g}' for u in inner)}: {error}") from None
     return found[id(e)]
 
 
