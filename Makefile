@@ -39,6 +39,7 @@ test-slow: .venv/tested
 bench: .venv/tested
 	$(PIP) -e '.[bench]'
 	$(BIN)/python benchmarks/mlp_epoch.py
+	$(BIN)/python benchmarks/scratch_step.py
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache

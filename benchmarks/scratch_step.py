@@ -8,7 +8,6 @@ by number: it is given one example instead of 128, and its time is multiplied by
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import time

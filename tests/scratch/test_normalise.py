@@ -128,5 +128,7 @@ def test_what_does_not_fit_is_named():
         layer_norm(Tensor(np.ones((2, 3))), (4,))
     with pytest.raises(ScratchError, match="2 groups do not divide"):
         group_norm(Tensor(np.ones((2, 3))), 2)
+    with pytest.raises(ScratchError, match="transposed"):
+        fold(modules.ConvTranspose2d(5, 5, 3), modules.BatchNorm2d(5))
     with pytest.raises(ScratchError, match="6 outputs"):
         fold(modules.Linear(2, 6), modules.BatchNorm1d(5))

@@ -80,5 +80,7 @@ def test_what_cannot_be_done_is_said():
         grad(modules.GRU(4, 5, dtype=np.float64)(x)[1].sum(), x, create_graph=True)
     with pytest.raises(ScratchError, match=r"rnn: an input of shape \(3, 2, 4\) does not fit \(T, N, 6\)"):
         modules.RNN(6, 5, dtype=np.float64)(x)
+    with pytest.raises(ScratchError, match=r"gru: a state of shape \(1, 5\) does not fit \(N, H\) = \(2, 5\)"):
+        modules.GRU(4, 5, dtype=np.float64)(x, Tensor(np.zeros((1, 1, 5))))
     with pytest.raises(ScratchError, match="T ≥ 1"):
         modules.LSTM(4, 5, dtype=np.float64)(Tensor(np.ones((0, 2, 4))))

@@ -19,7 +19,7 @@ from didact.train.use import predict
 
 @pytest.fixture
 def iris(here):
-    return didact.train(recipes.mlp, data="iris", hidden=(16,), dropout=0.0, epochs=40)
+    return didact.train(recipes.mlp, data="iris", hidden=(16,), dropout=0.0, epochs=40, device="cpu")
 
 
 def test_the_room_is_the_verb(here):

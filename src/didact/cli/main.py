@@ -20,6 +20,8 @@ VERBS = {  # in the order of --help: the verb's module and what it is for
     "report": "write a run's report, or compare several runs",
     "sweep": "train a recipe over a grid of arguments: a table and a heat map",
     "compare": "one network in two engines, NumPy's and PyTorch's: how far apart are they?",
+    "graph": "draw the graph of a formula, with values and gradients",
+    "gradcheck": "a gradient in several ways: of a formula, or of a recipe on the NumPy engine",
     "doctor": "what this machine can and cannot do, and why",
 }
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from didact.errors import UsageError
 from didact.options import Option, plain, written
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="The answer as JSON, alone on stdout.")
@@ -53,6 +54,18 @@ def answer(value: Any, as_json: bool, show: Callable[[], None]) -> None:
         click.echo(json.dumps(plain(value), ensure_ascii=False, allow_nan=False, default=str))
     else:
         show()
+
+
+def assignments(words: tuple[str, ...]) -> dict[str, float]:
+    """x=1 y=-2.5 -> numbers by name."""
+    found = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            raise UsageError(f"a value is written name=number, got {word!r}") from None
+    return found
 
 
 def number(value: float | None) -> str:

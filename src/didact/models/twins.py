@@ -1,5 +1,7 @@
 """The networks of `didact.scratch` in PyTorch: the same names and shapes, so that weights go from one to the other."""
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor, nn
 
@@ -13,7 +15,7 @@ class TwinMLP(nn.Module):
         super().__init__()
         widths = (features, *hidden, classes)
         parts: list[nn.Module] = [nn.Flatten()]
-        for a, b in zip(widths, widths[1:], strict=False):
+        for a, b in pairwise(widths):
             parts += [nn.Linear(a, b), nn.ReLU()]
         self.layers = nn.Sequential(*parts[:-1])
 

@@ -51,13 +51,16 @@ def scratch_manual(
 )
 def scratch_mlp(
     data: Data, *,
-    hidden: a.Widths = (256, 128), lr: a.Rate = 1e-3, epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None, dtype: Float = "float32",
+    hidden: a.Widths = (256, 128), lr: a.Rate = 1e-3, dtype: Float = "float32",
+    epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
 ) -> Experiment:
     """The perceptron of Gaba 1.6 on the NumPy engine; `didact compare scratch_mlp` sets it beside PyTorch."""
     epochs, batch, notes = budget(data, epochs, batch)
     network = networks.MLP(data.features, hidden, data.classes, rng=seed(), dtype=dtype)
     objective = ScratchClassify(network, twin=lambda: TwinMLP(data.features, hidden, data.classes), classes=data.classes)
-    return Experiment(data=data, objective=objective, optimizer=make("adam", lr=lr), schedule=cosine(), epochs=epochs, batch=batch, notes=notes)
+    return Experiment(
+        data=data, objective=objective, optimizer=make("adam", lr=lr), schedule=cosine(), epochs=epochs, batch=batch, notes=notes
+    )
 
 
 @recipe(

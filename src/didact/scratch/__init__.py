@@ -5,6 +5,9 @@
     x.grad                                  # array([2., 4.])
 """
 
+from importlib import import_module
+from typing import Any
+
 from didact.scratch.engine import grad
 from didact.scratch.gradcheck import gradcheck
 from didact.scratch.graph import graph_of, svg
@@ -18,3 +21,12 @@ __all__ = [
     "is_recording", "log1p", "masked_fill", "matmul", "maximum", "minimum", "no_grad", "once", "pad", "record", "softplus", "split",
     "stack", "svg", "tensor", "where",
 ]  # fmt: skip
+
+# rooms that are opened on first use: scratch.modules.Linear, scratch.optim.Adam, scratch.ways.four_ways
+ROOMS = ("activation", "attention", "initialise", "losses", "modules", "networks", "optim", "schedule", "sequence", "train", "ways")
+
+
+def __getattr__(name: str) -> Any:
+    if name in ROOMS:
+        return import_module(f"didact.scratch.{name}")
+    raise AttributeError(f"didact.scratch has no {name!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ class MLP(Module):
         super().__init__()
         rng, widths = np.random.default_rng(rng), (features, *hidden, classes)
         parts: list[Module] = [Flatten()]
-        for a, b in zip(widths, widths[1:], strict=False):
+        for a, b in pairwise(widths):
             parts += [Linear(a, b, rng=rng, dtype=dtype), ReLU()]
         self.layers = Sequential(*parts[:-1])  # no ReLU behind the scores
 
@@ -96,7 +97,8 @@ class Block(Module):
 class GPT(Module):
     """e(x) + p -> blocks -> LN -> scores of the next token.  Radford et al. 2019, without dropout and untied."""
 
-    def __init__(self, tokens: int, *, context: int, width: int = 64, heads: int = 4, depth: int = 2, rng: Rng = None, dtype: Any = np.float32):
+    def __init__(self, tokens: int, *, context: int, width: int = 64, heads: int = 4, depth: int = 2, rng: Rng = None,
+                 dtype: Any = np.float32):
         super().__init__()
         rng = np.random.default_rng(rng)
         self.embed = Embedding(tokens, width, rng=rng, dtype=dtype)

@@ -122,6 +122,8 @@ def instance_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None =
 def fold(layer: "Layer", norm: "BatchNorm1d | BatchNorm2d") -> "Layer":
     """One layer that computes norm(layer(x)) at test: W′ = diag(γ/√(σ² + ε)) W,  b′ = γ (b − μ)/√(σ² + ε) + β.  Groudiev 4.5.2."""
     w, out = layer.weight.data, len(layer.weight.data)
+    if hasattr(layer, "output_padding"):
+        raise ScratchError("fold: the outputs of a transposed convolution lie on another axis; fold linear and convolution layers")
     if norm.running_mean.shape != (out,):
         raise ScratchError(f"fold: a layer with {out} outputs does not fit a batch norm of {len(norm.running_mean)}")
     gamma = 1.0 if norm.weight is None else norm.weight.data

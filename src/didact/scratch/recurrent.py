@@ -25,11 +25,14 @@ def logistic(z: Array) -> Array:
     return y
 
 
-def projected(name: str, x: Tensor, weights: Weights) -> Array:
+def projected(name: str, x: Tensor, weights: Weights, *states: Tensor) -> Array:
     """x_t W_ihᵀ + b_ih for all steps at once; only the recurrent half has to wait for its turn."""
     w_ih = weights[0].data
     if x.ndim != 3 or not len(x.data) or x.shape[2] != w_ih.shape[1]:
         raise ScratchError(f"{name}: an input of shape {x.shape} does not fit (T, N, {w_ih.shape[1]}) with T ≥ 1")
+    for s in states:
+        if s.shape != (x.shape[1], weights[1].shape[1]):
+            raise ScratchError(f"{name}: a state of shape {s.shape} does not fit (N, H) = {(x.shape[1], weights[1].shape[1])}")
     z: Array = x.data.reshape(-1, x.shape[2]) @ w_ih.T
     if len(weights) == 4:
         z += weights[2].data
@@ -50,7 +53,7 @@ def rnn(x: Tensor, h0: Tensor, *weights: Tensor, relu: bool = False) -> Tensor:
 
     With `relu`, tanh′ becomes [h_t > 0].
     """
-    z, w_hh = projected("rnn", x, weights), weights[1].data
+    z, w_hh = projected("rnn", x, weights, h0), weights[1].data
     h = np.concatenate([h0.data[None], z])                                       # h[t] is the state before step t
     recurrent = 0.0 if len(weights) == 2 else weights[3].data
     for t in range(len(z)):
@@ -80,7 +83,7 @@ def lstm(x: Tensor, h0: Tensor, c0: Tensor, *weights: Tensor) -> Tensor:
     The line dc ← dc f is the direct path of Gaba 5.15; the gates read h_{t−1} too, so it is not the whole of dc_t/dc_{t−1}.
     Order of gates: PyTorch's i, f, g, o (Van Schependom has f, i, g, o; Groudiev i, f, o, g).
     """
-    z, w_hh = projected("lstm", x, weights), weights[1].data
+    z, w_hh = projected("lstm", x, weights, h0, c0), weights[1].data
     steps, n, width = len(z), x.shape[1], w_hh.shape[1]
     h, c = np.empty((steps + 1, n, width), z.dtype), np.empty((steps + 1, n, width), z.dtype)
     squashed = np.empty((steps, n, width), z.dtype)                              # tanh c_t
@@ -125,7 +128,7 @@ def gru(x: Tensor, h0: Tensor, *weights: Tensor) -> Tensor:
 
         δn = dh (1 − z) · (1 − n²)    δz = dh (h_{t−1} − n) · z(1 − z)    δr = δn s · r(1 − r)    dh ← dh z + [δr, δz, δn r] W_hh
     """
-    a, w_hh = projected("gru", x, weights), weights[1].data
+    a, w_hh = projected("gru", x, weights, h0), weights[1].data
     steps, width = len(a), w_hh.shape[1]
     recurrent = 0.0 if len(weights) == 2 else weights[3].data
     h = np.empty((steps + 1, x.shape[1], width), a.dtype)

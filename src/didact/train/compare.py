@@ -14,6 +14,7 @@ from didact.errors import UsageError, pick
 from didact.objectives.from_scratch import FromScratch
 from didact.registry import RECIPES, Recipe
 from didact.scratch import optim
+from didact.train.experiment import Experiment
 from didact.train.loop import Plan
 from didact.train.session import prepare
 
@@ -32,15 +33,8 @@ TOLERANCE = {"float64": 1e-9, "float32": 1e-3}
 def compare(recipe: Recipe, given: Mapping[str, Any], *, steps: int = 10, optimizer: str = "adam", lr: float = 1e-3) -> dict[str, Any]:
     """Forward value, loss, every gradient, then every parameter after `steps` steps: the largest difference of each."""
     ours_of, theirs_of = pick("optimizer", optimizer, OPTIMIZERS)
-    given = dict(given)
-    if "dtype" in recipe.options:
-        given.setdefault("dtype", "float64")
-    experiment = prepare(recipe, given).experiment
-    objective = experiment.objective
-    if not isinstance(objective, FromScratch):
-        known = [name for name in RECIPES if name.startswith("scratch")]
-        raise UsageError(f"recipe {recipe.name!r} has no network on the NumPy engine; choose from: {', '.join(known)}")
-    dtype = str(given["dtype"])
+    dtype = str(given.get("dtype", "float64"))
+    objective, experiment = scratch_objective(recipe, {**given, "dtype": dtype})
     network, twin = objective.engine, twin_of(objective, dtype)
     batches = training_batches(experiment, steps, dtype)
     rows = [row("forward", logits(objective, batches[0]).data, twin(torch_input(batches[0], dtype)))]
@@ -58,13 +52,23 @@ def compare(recipe: Recipe, given: Mapping[str, Any], *, steps: int = 10, optimi
     }
 
 
+def scratch_objective(recipe: Recipe, given: Mapping[str, Any]) -> tuple[FromScratch, Experiment]:
+    """The objective of a recipe that runs on the NumPy engine; any other is refused by name."""
+    if "dtype" not in recipe.options:
+        known = [name for name, other in RECIPES.items() if "dtype" in other.options]
+        raise UsageError(f"recipe {recipe.name!r} has no network on the NumPy engine; choose from: {', '.join(known)}")
+    experiment = prepare(recipe, given).experiment
+    assert isinstance(experiment.objective, FromScratch)
+    return experiment.objective, experiment
+
+
 def twin_of(objective: FromScratch, dtype: str) -> nn.Module:
     twin = objective.twin().to(getattr(torch, dtype))
     twin.load_state_dict({name: torch.from_numpy(value) for name, value in objective.engine.state_dict().items()})
     return twin
 
 
-def training_batches(experiment: Any, steps: int, dtype: str) -> list[Batch]:
+def training_batches(experiment: Experiment, steps: int, dtype: str) -> list[Batch]:
     """The first batches that training would see, over as many epochs as it takes."""
     plan = Plan.of(experiment)
     found: list[Batch] = []
@@ -113,3 +117,37 @@ def row(what: str, ours: Any, theirs: Tensor | None) -> dict[str, Any]:
     apart = float(np.abs(a - b).max()) if a.size else 0.0
     return {"what": what, "shape": list(a.shape), "largest": float(np.abs(b).max()) if b.size else 0.0,
             "difference": apart if apart == apart else float("inf")}
+
+
+def check_gradients(recipe: Recipe, *, samples: int = 5, h: float = 1e-6, seed: int = 0) -> dict[str, Any]:
+    """∂L/∂θ of the NumPy engine against (L(θ + h) − L(θ − h)) / 2h, at `samples` entries of every parameter (Gaba Ex 2.3)."""
+    objective, experiment = scratch_objective(recipe, {"dtype": "float64"})
+    (batch,) = training_batches(experiment, 1, "float64")
+    batch = {name: column[:32] for name, column in batch.items()}
+    network, rng = objective.engine, np.random.default_rng(seed)
+
+    def loss() -> scratch.Tensor:
+        return objective.surprise(logits(objective, batch), batch)
+
+    parameters = dict(network.named_parameters())
+    gradients = dict(zip(parameters, scratch.grad(loss(), list(parameters.values())), strict=True))
+    rows = []
+    for name, p in parameters.items():
+        places = rng.choice(p.data.size, size=min(samples, p.data.size), replace=False)
+        slopes = [central(loss, p.data.reshape(-1), int(i), h) for i in places]
+        ours = gradients[name].data.reshape(-1)[places]
+        rows.append({"what": name, "largest": float(np.abs(ours).max()), "difference": float(np.abs(ours - slopes).max())})
+    worst = max(r["difference"] for r in rows)
+    return {"recipe": recipe.name, "rows": rows, "max_difference": worst, "passed": worst < 1e-6}
+
+
+def central(loss: Callable[[], scratch.Tensor], flat: Any, i: int, h: float) -> float:
+    """The slope along one entry, which is put back as it was."""
+    before = flat[i]
+    values = []
+    with scratch.no_grad():
+        for moved in (before + h, before - h):
+            flat[i] = moved
+            values.append(loss().item())
+    flat[i] = before
+    return float(values[0] - values[1]) / (2 * h)

@@ -1,0 +1,42 @@
+"""didact graph and didact gradcheck, as a person types them."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from didact.cli.main import main
+
+
+def test_the_graph_of_the_courses_first_example(here, capsys):
+    assert main(["graph", "(x+y)*z", "x=-2", "y=5", "z=-4", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["value"] == -12 and found["gradients"] == {"x": -4, "y": -4, "z": 3}
+    picture = (here / "graph.svg").read_text()
+    assert ET.fromstring(picture).tag.endswith("svg") and "-12" in picture
+    assert main(["graph", "(x+y)*z", "x=-2", "y=5", "z=-4", "--to", "other.svg"]) == 0
+    assert "d/dz = 3.0000" in capsys.readouterr().out and (here / "other.svg").exists()
+
+
+def test_four_ways_agree(capsys):
+    assert main(["gradcheck", "x*sin(y)+exp(x)/y", "x=2", "y=0.5", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["passed"] and set(found["rows"][0]) == {"what", "numerical", "symbolic", "forward", "reverse"}
+    assert main(["gradcheck", "scratch_mlp", "--samples", "2"]) == 0
+    assert "largest difference" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("words", "line"), [
+    (["graph", "x+", "x=1"], "cannot read 'x+'"),
+    (["graph", "x*q", "x=1"], "no value for 'q'"),
+    (["graph", "x*2", "x=one"], "a value is written name=number, got 'x=one'"),
+    (["graph", "__import__('os')", "x=1"], "no function '__import__'"),
+    (["graph", "x", "x=1", "--to", "no/such/folder.svg"], "cannot write"),
+    (["gradcheck", "log(x)", "x=-1"], "log"),
+    (["gradcheck", "mlp"], "has no network on the NumPy engine"),
+    (["gradcheck", "scratch_lent"], "did you mean 'scratch_lenet'?"),
+])
+def test_mistakes_are_one_line(words, line, here, capsys):
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("didact: ") and err.count("\n") == 1 and line in err
