@@ -217,3 +217,11 @@ def test_multilabel_targets_train_too():
     likelihood = likelihood_of(data)
     t = training(classify(data, objective=supervised(network(6, likelihood.outputs), likelihood), epochs=20))
     assert t.train().validation["accuracy"] > 0.85
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch's own compiler
+def test_a_compiled_loss_is_the_loss():
+    plain, compiled = training(regress(epochs=2)), training(regress(epochs=2), compile=True)
+    plain.train(), compiled.train()
+    assert (weights(plain) - weights(compiled)).abs().max() < 1e-5

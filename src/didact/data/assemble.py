@@ -168,11 +168,11 @@ def target_moments(split: Resident | Streamed, task: str) -> tuple[float, float]
 
 
 def class_counts(split: Resident | Streamed, task: str, classes: int) -> tuple[int, ...]:
-    """Examples of each class; of each label, where an example may carry several."""
+    """Examples of each class; of each label, where an example may carry several; pixels, where each has a class of its own."""
     y = split.columns.get("y")
     if y is None or not classes or task == "language":
         return ()
-    counts = y.sum(0) if task == "multilabel" else torch.bincount(y.long(), minlength=classes)
+    counts = y.sum(0) if task == "multilabel" else torch.bincount(y.flatten().long(), minlength=classes)
     return tuple(int(c) for c in counts)
 
 

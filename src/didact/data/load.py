@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from didact.data import folder, table, text
+from didact.data import folder, masks, table, text
 from didact.data.assemble import rearrange
 from didact.data.core import SPLITS, Data
 from didact.data.delimited import is_table
@@ -19,7 +19,7 @@ from didact.errors import UsageError, nearest, pick
 
 def sources() -> dict[str, Source]:
     """All known names; importing their modules is what registers them."""
-    from didact.data import builtin, characters, made, public  # noqa: F401
+    from didact.data import builtin, characters, made, masks, public, shapes  # noqa: F401
 
     return SOURCES
 
@@ -37,7 +37,7 @@ def load(
         return remember(data, {"name": what, "seed": seed})
     options: dict[str, Any] = {"target": target, "text": text, "size": size, "seed": seed}
     data = from_path(what, known, **options)
-    kept = options if data.kind == "images" else {**options, "target": data.target}
+    kept = options if data.kind in ("images", "masks") else {**options, "target": data.target}
     return remember(data, {"path": os.path.abspath(os.path.expanduser(what)), **kept})
 
 
@@ -61,6 +61,8 @@ def from_path(
     path = Path(where)
     if os.path.isdir(where):
         forbid(f"{what} is a folder of images", target=target, text=text)
+        if masks.is_masks(path):
+            return masks.load(path, size=size, seed=seed, indices=indices)
         return folder.load(path, size=size, seed=seed, indices=indices)
     if not os.path.exists(where):
         if "://" in what:

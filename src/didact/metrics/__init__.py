@@ -17,23 +17,36 @@ from didact.metrics.classification import (
     recall,
     top_k,
 )
+from didact.metrics.detection import average_precision, box_iou, nms
+from didact.metrics.images import psnr, ssim
 from didact.metrics.regression import coverage, mae, r2, rmse
+from didact.metrics.segmentation import confusions, dice, iou, mean_iou, pixel_accuracy
 
 __all__ = [
     "accuracy",
     "auroc",
+    "average_precision",
+    "box_iou",
     "calibration_curve",
     "calibration_error",
     "confusion",
+    "confusions",
     "coverage",
+    "dice",
     "f1",
+    "iou",
     "macro",
     "mae",
+    "mean_iou",
     "multilabel_accuracy",
     "multilabel_f1",
+    "nms",
+    "pixel_accuracy",
     "precision",
+    "psnr",
     "r2",
     "recall",
     "rmse",
+    "ssim",
     "top_k",
 ]

@@ -29,6 +29,7 @@ OptionalEpochs = Annotated[int | None, Range(1), "passes over the training data 
 BatchSize = Annotated[int, Range(1), "examples in a batch"]
 OptionalBatch = Annotated[int | None, Range(1), "examples in a batch (chosen from the data's size if not given)"]
 Clip = Annotated[float | None, Range(0, open_low=True), "largest norm of the gradient"]
+ClipValue = Annotated[float | None, Range(0, open_low=True), "largest size of any entry of the gradient"]
 Patience = Annotated[int | None, Range(1), "evaluations without improvement before it stops"]
 Smoothing = Annotated[float, Range(0, 0.9), "label smoothing: share of the target spread over all classes"]
 Average = Annotated[float | None, Range(0, 0.99999), "decay of an average of the weights, which is judged and kept instead"]

@@ -1,5 +1,6 @@
 """TensorBoard events beside metrics.jsonl, where a writer is installed."""
 
+import importlib
 import importlib.util
 from pathlib import Path
 from typing import Any
@@ -8,19 +9,28 @@ from didact.run import Run
 
 
 def write_events(run: Run) -> Path | None:
-    """All logged lines as scalars under the run's folder; None where tensorboardX is not installed."""
-    if importlib.util.find_spec("tensorboardX") is None:
+    """All logged lines as scalars under the run's folder; None where neither tensorboard nor tensorboardX is installed."""
+    make = writer()
+    if make is None:
         return None
-    from tensorboardX import SummaryWriter
-
     folder = run.folder / "tensorboard"
     for old in folder.glob("events.*"):
         old.unlink()
-    with SummaryWriter(str(folder)) as writer:
+    with make(str(folder)) as events:
         for line in run.metrics:
             for name, value in scalars(line).items():
-                writer.add_scalar(name, value, line["step"])
+                if value is not None:
+                    events.add_scalar(name, value, line["step"])
     return folder
+
+
+def writer() -> Any:
+    """tensorboardX, which is light, or else PyTorch's own, which wants tensorboard."""
+    if importlib.util.find_spec("tensorboardX") is not None:
+        return importlib.import_module("tensorboardX").SummaryWriter
+    if importlib.util.find_spec("tensorboard") is not None:
+        return importlib.import_module("torch.utils.tensorboard").SummaryWriter
+    return None
 
 
 def scalars(line: dict[str, Any]) -> dict[str, float]:

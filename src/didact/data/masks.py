@@ -1,0 +1,194 @@
+"""Images with masks that give each pixel a class: a folder of one's own, a made set, and the pedestrians of Penn and Fudan.
+
+One's own folder holds images/ and masks/ with files of equal names (street.jpg, street.png). A mask is grey or has a palette:
+its values are the classes. With classes.txt beside them, one name a line, value k is the name of line k, counted from 0.
+"""
+
+import io
+import os
+import warnings
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from didact.data.assemble import assemble
+from didact.data.core import Batch, Data
+from didact.data.fetch import File, check, locate, source
+from didact.data.folder import ImageEncoder, decoded, images, measure, unreadable
+from didact.data.health import listed
+from didact.data.readers import content
+from didact.data.stream import Streamed, resident_limit
+from didact.errors import UsageError
+
+LARGEST = 128       # side to which images are brought when none is asked for
+MULTIPLE = 16       # of which that side is one: networks for masks halve it a few times
+MANY = 64           # values of masks without classes.txt, above which they are no classes but shades
+TRANSPOSED = (5, 6, 7, 8)  # EXIF orientations that swap width and height
+SIDE = 192          # of the pedestrians
+# the home page offers these photographs as 54 MB of PNG; 9 MB of JPEG are kept here, beside the same masks
+HOME = "https://www.cis.upenn.edu/~jshi/ped_html/PennFudanPed.zip"
+PENNFUDAN = (
+    File("pennfudan_jpeg90.zip", "36840989652349ee80ee7e32542f48da95d999eaafd091692c3ac9e6594f6936", HOME),
+    File("pennfudan_masks.zip", "c7eb73a53b2a7bbeae10b69f0e265fb63b8de96e63f067a740dbf1d8ffeede33", HOME),
+)
+
+
+@source(kind="masks", task="segmentation", licence="no licence stated, research use; Wang, Shi, Song and Shen 2007", files=PENNFUDAN)
+def pennfudan(seed: int = 0) -> Data:
+    """170 street photographs of 192 x 192 pixels and where their pedestrians are.
+
+    The test split is the last fifth of each place's pictures (Fudan 60-74, Penn 78-96): neighbours show the same street, and a
+    random split would test on what was trained on.
+    """
+    photographs, shapes = pedestrians()
+    names = sorted(photographs)
+    encoder = ImageEncoder((3, SIDE, SIDE))
+    x = torch.stack([encoder.open(io.BytesIO(photographs[name])) for name in names])  # type: ignore[arg-type]
+    y = torch.stack([small(open_mask(io.BytesIO(shapes[name])), SIDE) > 0 for name in names]).to(torch.uint8)
+    test = [i for i, name in enumerate(names) if int(name[-5:]) >= (60 if name.startswith("Fudan") else 78)]
+    return assemble(
+        "pennfudan", "masks", {"x": x, "y": y}, task="segmentation", labels=("street", "pedestrian"), target="mask",
+        encoder=encoder, test=torch.tensor(test), fractions=(0.12, 0.0), seed=seed,
+    )
+
+
+def pedestrians() -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """Photographs and masks by name, from the two small files or from the home page's own one."""
+    found: dict[str, bytes] = {}
+    for file in PENNFUDAN:
+        path = locate("pennfudan", file)
+        raw = content(path)
+        if path.name != file.offered:     # of the home page's file we know no sum: its number of pictures is looked at instead
+            check("pennfudan", file, path, raw)
+        found |= unzip(raw, path)
+    masks = {name.removesuffix("_mask.png"): raw for name, raw in found.items() if name.endswith("_mask.png")}
+    photographs = {name[:-4]: raw for name, raw in found.items() if name[:-4] in masks}
+    if len(masks) != 170 or len(photographs) != 170:
+        raise UsageError(f"pennfudan is 170 photographs with masks, got {len(photographs)}: a file is damaged; replace it")
+    return photographs, masks
+
+
+def unzip(raw: bytes, path: Path) -> dict[str, bytes]:
+    """The images of a zip file by their names, without folders."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            return {PurePosixPath(n).name: archive.read(n) for n in archive.namelist() if n.endswith((".png", ".jpg"))}
+    except (zipfile.BadZipFile, zlib.error) as error:
+        raise UsageError(f"{path} is damaged or cut short ({error}); delete it or put a whole one in its place") from error
+
+
+def open_mask(file: Any) -> Tensor:
+    """(H, W) class numbers as they are stored: palette indices, not colours."""
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with Image.open(file) as mask:
+            if mask.mode not in ("1", "L", "P", "I", "I;16"):
+                raise ValueError(f"it is {mask.mode}: expected one channel, grey or with a palette, whose values are the classes")
+            return torch.from_numpy(np.asarray(mask).astype(np.int64))
+
+
+def small(mask: Tensor, side: int) -> Tensor:
+    """Resized by the nearest pixel: between class 1 and class 3 there is no class 2."""
+    height, width = mask.shape
+    rows, columns = (((torch.arange(side) + 0.5) * n / side).long() for n in (height, width))
+    return mask[rows][:, columns]
+
+
+def is_masks(root: Path) -> bool:
+    """Whether a folder holds images with masks, rather than classes of images."""
+    return (root / "images").is_dir() and (root / "masks").is_dir()
+
+
+def load(root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None) -> Data:
+    """A folder of images with masks as Data: in memory where it fits, else the images are read while learning."""
+    if size is not None and size < 1:
+        raise UsageError(f"--size expects a side of at least 1 pixel, got {size}")
+    files, masks = pairs(root)
+    sizes, grey = measure(files)
+    most = min(LARGEST, max(sizes.most_common(1)[0][0]))
+    side = size or -(-most // MULTIPLE) * MULTIPLE
+    encoder = ImageEncoder((1 if grey else 3, side, side))
+    y, labels = classes(root, files, masks, side)
+    (width, height), _ = sizes.most_common(1)[0]
+    notes = [
+        f"{len(files):,} images with masks of {len(labels)} classes: {listed(labels)}",
+        f"images of {len(sizes)} sizes, mostly {width}×{height}, are resized to {side}×{side}, {'grey' if grey else 'in colour'}",
+    ]
+    if len(files) * encoder.shape[0] * side * side > resident_limit():
+        columns: Batch | Streamed = Streamed(tuple(files), encoder.open, {"y": y}, encoder.decoders, min(8, os.cpu_count() or 1))
+        notes.append("the images are read while learning; their masks fit")
+    else:
+        columns = {"x": decoded(files, encoder), "y": y}
+    return assemble(
+        root.resolve().name, "masks", columns, task="segmentation", labels=labels, target="mask", encoder=encoder,
+        indices=indices, seed=seed, notes=notes,
+    )
+
+
+def pairs(root: Path) -> tuple[list[str], list[str]]:
+    """Image and mask files of equal names, whatever their endings."""
+    found = [{os.path.splitext(os.path.relpath(f, root / part))[0]: f for f in images(root / part)[0]} for part in ("images", "masks")]
+    for one, other, (a, b) in ((found[0], found[1], ("image", "masks")), (found[1], found[0], ("mask", "images"))):
+        alone = sorted(one.keys() - other.keys())
+        if alone:
+            raise UsageError(f"{len(alone)} {a}s of {root} have no fellow of that name in {b}/: {listed(alone)}; add or delete")
+    names = sorted(found[0])
+    if not names:
+        raise UsageError(f"{root}/images holds no image: expected images/<name>.jpg with masks/<name>.png")
+    return [found[0][name] for name in names], [found[1][name] for name in names]
+
+
+def classes(root: Path, files: Sequence[str], masks: Sequence[str], side: int) -> tuple[Tensor, tuple[str, ...]]:
+    """(N, side, side) bytes, and the classes' names: those of classes.txt, or else the values that the masks hold."""
+    listing = root / "classes.txt"
+    named = tuple(line.strip() for line in listing.read_text(encoding="utf-8").splitlines() if line.strip()) if listing.is_file() else ()
+    values: set[int] = set(range(len(named)))
+    stored = torch.empty(len(files), side, side, dtype=torch.int32)
+
+    def read(pair: tuple[str, str]) -> tuple[Tensor, list[int]]:
+        mask = fitting(*pair)
+        return small(mask, side), mask.unique().tolist()   # decoding leaves Python's lock, so threads help
+
+    with ThreadPoolExecutor() as pool:
+        for i, (mask, there) in enumerate(pool.map(read, zip(files, masks, strict=True))):
+            unknown = [v for v in there if v not in values]
+            if named and unknown:
+                raise UsageError(f"the mask {masks[i]} holds class {unknown[0]}, but {listing} names {len(named)}: 0 to {len(named) - 1}")
+            values.update(unknown)
+            stored[i] = mask
+    if len(values) > MANY:
+        raise UsageError(f"the masks of {root} hold {len(values)} values, up to {max(values)}: shades rather than classes; name them in {listing}")
+    if len(values) < 2:
+        raise UsageError(f"the masks of {root} hold only the value {min(values)}: at least two classes can be told apart")
+    known = torch.tensor(sorted(values))
+    labels = named or (("background", "foreground") if values in ({0, 255}, {0, 1}) else tuple(map(str, known.tolist())))
+    return torch.searchsorted(known, stored).to(torch.uint8), labels
+
+
+def fitting(file: str, path: str) -> Tensor:
+    """A mask that covers its image, pixel for pixel."""
+    from PIL import Image
+
+    try:
+        mask = open_mask(path)
+    except Exception as error:                              # decoders raise anything on damaged files
+        raise unreadable(path, error) from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with Image.open(file) as image:                     # its head was read before, by `measure`
+            width, height = image.size
+            if image.getexif().get(0x0112) in TRANSPOSED:
+                width, height = height, width
+    if mask.shape != (height, width):
+        have = f"{mask.shape[1]}×{mask.shape[0]}"
+        raise UsageError(f"the mask {path} is {have} pixels, but its image {file} is {width}×{height}; make them equal")
+    return mask

@@ -1,0 +1,93 @@
+"""A made set for masks: discs, squares and triangles over pieces of real photographs. Masks are exact; nothing is downloaded."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from didact.data.assemble import assemble
+from didact.data.core import Data
+from didact.data.fetch import source
+from didact.data.folder import ImageEncoder
+
+Bytes = NDArray[np.uint8]
+Floats = NDArray[np.float64]
+
+SIDE = 64
+TRAIN, TEST = 1600, 400
+CHUNK = 400         # images drawn at once
+SHAPES = ("background", "disc", "square", "triangle")
+MOST = 4            # shapes on one image
+MADE = 2015         # seeds what is drawn; `seed` says only how it is split
+CORNERS = np.deg2rad([90, 210, 330])
+
+
+@source(kind="masks", task="segmentation", licence="scikit-learn's photographs, CC BY 2.0: china by Jialiang Gao, flower by dany13")
+def shapes(seed: int = 0) -> Data:
+    """2,000 images of 64 x 64 pixels: discs, squares and triangles over pieces of two photographs, with exact masks.
+
+    Test images lie over the right quarter of the photographs, which no other image touches.
+    """
+    rng = np.random.default_rng(MADE)
+    parts = [drawn(backgrounds(CHUNK, rng, test=i * CHUNK >= TRAIN), rng) for i in range((TRAIN + TEST) // CHUNK)]
+    x, y = (torch.from_numpy(np.concatenate(columns)) for columns in zip(*parts, strict=True))
+    return assemble(
+        "shapes", "masks", {"x": x, "y": y}, task="segmentation", labels=SHAPES, target="mask",
+        encoder=ImageEncoder((3, SIDE, SIDE)), test=torch.arange(TRAIN, TRAIN + TEST), seed=seed,
+    )
+
+
+def backgrounds(n: int, rng: np.random.Generator, *, test: bool) -> Bytes:
+    """(n, 3, 64, 64): pieces of both photographs in turn, mirrored at random."""
+    from sklearn.datasets import load_sample_images
+
+    photographs = load_sample_images().images
+    found = []
+    for i in range(n):
+        height, width, _ = photographs[i % 2].shape
+        border = 3 * width // 4
+        left = rng.integers(border, width - SIDE + 1) if test else rng.integers(0, border - SIDE + 1)
+        top = rng.integers(0, height - SIDE + 1)
+        piece = photographs[i % 2][top : top + SIDE, left : left + SIDE].transpose(2, 0, 1)
+        found.append(piece[:, :, ::-1] if rng.random() < 0.5 else piece)
+    return np.stack(found)
+
+
+def drawn(x: Bytes, rng: np.random.Generator) -> tuple[Bytes, Bytes]:
+    """One to four shapes on each image, later ones over earlier ones: (n, 3, 64, 64), and (n, 64, 64) classes.
+
+    A pixel is of the class that its centre lies in; at an edge its colour is mixed by the share covered, as a camera would.
+    Colours are mixed in whole numbers, so that every machine makes the same bytes.
+    """
+    n = len(x)
+    mixed, y = x.astype(np.int32), np.zeros((n, SIDE, SIDE), np.uint8)
+    count = rng.integers(1, MOST + 1, n)
+    for i in range(MOST):
+        kind = rng.integers(1, len(SHAPES), n)
+        d = distance(kind, *rng.uniform([[4], [4], [7], [0]], [[SIDE - 4], [SIDE - 4], [15], [2 * np.pi]], (4, n)))
+        d[i >= count] = SIDE                                                     # not there
+        share = np.rint(256 * np.clip(0.5 - d, 0, 1)).astype(np.int32)[:, None]  # (n, 1, 64, 64)
+        mixed = (mixed * (256 - share) + painted(n, rng) * share + 128) >> 8
+        y = np.where(d < 0, kind[:, None, None], y).astype(np.uint8)
+    return mixed.astype(np.uint8), y
+
+
+def distance(kind: NDArray[Any], across: Floats, down: Floats, radius: Floats, angle: Floats) -> Floats:
+    """Pixels from each centre to the shape's edge, below 0 inside it: (n, 64, 64). Shapes are turned about their middle."""
+    across, down, radius, angle, kind = (a[:, None, None] for a in (across, down, radius, angle, kind))
+    centres = np.arange(SIDE) + 0.5
+    a, b = centres[None, None, :] - across, centres[None, :, None] - down
+    u, v = np.cos(angle) * a + np.sin(angle) * b, np.cos(angle) * b - np.sin(angle) * a
+    disc = np.sqrt(u * u + v * v) - radius
+    square = np.maximum(abs(u), abs(v)) - 0.85 * radius
+    triangle = np.max([np.cos(c) * u + np.sin(c) * v for c in CORNERS], axis=0) - 0.6 * radius
+    return np.where(kind == 1, disc, np.where(kind == 2, square, triangle))
+
+
+def painted(n: int, rng: np.random.Generator) -> NDArray[np.int32]:
+    """(n, 3, 64, 64): a colour that runs a little across, with grain: no flat patch tells a shape by itself."""
+    colour, slope = rng.integers(0, 256, (n, 3, 1, 1)), rng.integers(-40, 41, (n, 3, 1, 1))
+    ramp = slope * (np.arange(SIDE) - SIDE // 2) // SIDE
+    grain = rng.integers(-12, 13, (n, 1, SIDE, SIDE))
+    return np.clip(colour + ramp + grain, 0, 255).astype(np.int32)

@@ -1,0 +1,209 @@
+"""What windows do to sizes, and how much of the input each output sees.
+
+    size      o = floor((i + 2 p - d (k - 1) - 1) / s) + 1            Gaba Th 4.3, Groudiev 4.2.7
+    field     r_l = r_{l-1} + d (k - 1) j_{l-1},   j_l = s j_{l-1}    Gaba Rem 4.6, Ex 4.5; Van Schependom 5.4
+
+r is the receptive field in input pixels, j how many of them lie between neighbouring outputs. `trace` follows both
+through any network, along all its branches.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from didact.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Window:
+    """A convolution or pooling along one axis."""
+
+    kernel: int
+    stride: int = 1
+    padding: int = 0
+    dilation: int = 1
+
+    def size(self, i: int) -> int:
+        """Outputs for i inputs."""
+        o = (i + 2 * self.padding - self.dilation * (self.kernel - 1) - 1) // self.stride + 1
+        if o < 1:
+            raise UsageError(f"a window of {self.dilation * (self.kernel - 1) + 1} does not fit into {i} + 2·{self.padding} pixels")
+        return o
+
+
+@dataclass(frozen=True)
+class Field:
+    """Along one axis: how many inputs one output sees, and how many lie between neighbouring outputs (half of one after a doubling)."""
+
+    reach: Fraction = Fraction(1)
+    jump: Fraction = Fraction(1)
+
+    def through(self, span: int, scale: Fraction | int) -> "Field":
+        """Behind a layer that looks at `span` + 1 neighbours and keeps one output for each `scale` inputs."""
+        return Field(self.reach + span * self.jump, self.jump * scale)
+
+
+def output_size(size: int, windows: Iterable[Window]) -> int:
+    """The size behind a chain of windows."""
+    for w in windows:
+        size = w.size(size)
+    return size
+
+
+def receptive_field(windows: Iterable[Window]) -> int:
+    """How many inputs one output of the chain sees."""
+    field = Field()
+    for w in windows:
+        field = field.through(w.dilation * (w.kernel - 1), w.stride)
+    return int(field.reach)
+
+
+def at_least(least: int, size: tuple[int, ...], owner: str) -> None:
+    """Refuse images that shrink to nothing on their way through the network."""
+    if min(size) < least:
+        h, w = size
+        raise UsageError(f"{owner} needs images of at least {least}×{least} pixels, got {h}×{w}; resize them, or choose a smaller network")
+
+
+@dataclass(frozen=True)
+class Sight:
+    """One layer of a network: its output's size, and how far it sees; None: the whole image, or positions are gone."""
+
+    name: str
+    layer: str
+    size: tuple[int, ...]            # H, W
+    field: tuple[int, ...] | None
+    jump: tuple[float, ...] | None
+
+
+@torch.no_grad()
+def trace(network: nn.Module, x: Tensor) -> list[Sight]:
+    """Every layer that answers with feature maps, in the order in which it ran on images `x` (B, C, H, W)."""
+    follow, rows = Follow(), list[Sight]()
+    follow.fields[x] = (Field(), Field())
+
+    def hook(name: str) -> Callable[[nn.Module, Any, Any], None]:
+        def note(layer: nn.Module, inputs: Any, output: Any) -> None:
+            if isinstance(output, Tensor) and output.ndim == 4:
+                f = follow.fields.get(output)
+                field, jump = (None, None) if f is None else (tuple(ceil(a.reach) for a in f), tuple(float(a.jump) for a in f))
+                rows.append(Sight(name, type(layer).__name__, tuple(output.shape[2:]), field, jump))
+        return note
+
+    hooks = [m.register_forward_hook(hook(name)) for name, m in network.named_modules() if not any(m.children())]
+    training = {m: m.training for m in network.modules()}
+    network.eval()
+    try:
+        with follow:
+            network(x)
+    finally:
+        for m, mode in training.items():
+            m.training = mode
+        for h in hooks:
+            h.remove()
+    return rows
+
+
+def footprint(network: nn.Module, x: Tensor) -> Tensor:
+    """|d y_centre / d x|, summed over channels: the effective receptive field, smaller than the theoretical.  Gaba Ex 4.5."""
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        y = network(x)                                                 # (B, C, H', W')
+        (g,) = torch.autograd.grad(y[..., y.shape[-2] // 2, y.shape[-1] // 2].sum(), x)
+    return g.abs().sum(dim=1).mean(dim=0)                              # (H, W)
+
+
+Step = tuple[int, Fraction | int]  # span and scale of `Field.through`
+
+
+def pair(value: int | tuple[int, ...]) -> tuple[int, ...]:
+    return (value, value) if isinstance(value, int) else tuple(value) * (2 // len(value))
+
+
+def conv(
+    y: Tensor, input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> list[Step]:
+    return [(d * (k - 1), s) for k, s, d in zip(weight.shape[2:], pair(stride), pair(dilation), strict=True)]
+
+
+def transposed(
+    y: Tensor, input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1,
+    padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+) -> list[Step]:
+    return [(d * (k - 1) // s, Fraction(1, s)) for k, s, d in zip(weight.shape[2:], pair(stride), pair(dilation), strict=True)]
+
+
+def max_pool(
+    y: Tensor, input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, *more: Any, **named: Any
+) -> list[Step]:
+    strides = pair(stride or kernel_size)
+    return [(d * (k - 1), s) for k, s, d in zip(pair(kernel_size), strides, pair(dilation), strict=True)]
+
+
+def mean_pool(y: Tensor, input: Tensor, kernel_size: Any, stride: Any = None, *more: Any, **named: Any) -> list[Step]:
+    return max_pool(y, input, kernel_size, stride)
+
+
+def adaptive(y: Tensor, input: Tensor, *more: Any, **named: Any) -> list[Step]:
+    """Output a averages floor(a i / o) ... ceil((a + 1) i / o)."""
+    sizes = zip(input.shape[2:], y.shape[2:], strict=True)
+    return [(max(-(-(a + 1) * i // o) - a * i // o for a in range(o)) - 1, Fraction(i, o)) for i, o in sizes]
+
+
+def resized(
+    y: Tensor, input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", *more: Any, **named: Any
+) -> list[Step]:
+    span = {"bilinear": 1, "bicubic": 3}.get(mode, 0)
+    return [(span, Fraction(i, o)) for i, o in zip(input.shape[2:], y.shape[2:], strict=True)]
+
+
+STEPS: dict[Any, Callable[..., list[Step]]] = {
+    torch.conv2d: conv,
+    torch.conv_transpose2d: transposed,
+    torch.max_pool2d: max_pool, F.max_pool2d: max_pool,
+    F.avg_pool2d: mean_pool,
+    F.adaptive_avg_pool2d: adaptive, F.adaptive_max_pool2d: adaptive,
+    F.interpolate: resized,
+}
+MIXES = {  # an output of these may come from anywhere
+    torch.mean, Tensor.mean, torch.sum, Tensor.sum, torch.amax, Tensor.amax,
+    torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.einsum, F.scaled_dot_product_attention, F.grid_sample,
+}
+
+
+class Follow(TorchFunctionMode):
+    """Watches every function that torch runs and notes what its outputs see; where branches meet, the widest view."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fields = WeakTensorKeyDictionary()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        seen = [self.fields[t] for t in tensors((*args, *kwargs.values())) if t in self.fields]
+        output = func(*args, **kwargs)
+        for y in tensors((output,)) if seen else ():
+            if None in seen or y.ndim != 4 or func in MIXES:
+                self.fields[y] = None
+            elif func in STEPS:
+                steps = STEPS[func](y, *args, **kwargs)
+                self.fields[y] = tuple(f.through(*step) for f, step in zip(seen[0], steps, strict=True))
+            else:
+                self.fields[y] = tuple(Field(max(f.reach for f in axis), max(f.jump for f in axis)) for axis in zip(*seen, strict=True))
+        return output
+
+
+def tensors(values: Iterable[Any]) -> Iterator[Tensor]:
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from tensors(value)

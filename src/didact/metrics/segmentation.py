@@ -1,0 +1,43 @@
+"""Masks against masks, from confusion counts: rows the true class, columns the predicted one.
+
+Counts of several images add up: those of a split are the sum over its examples, whatever the batches were.
+"""
+
+import torch
+from torch import Tensor
+
+
+def confusions(predicted: Tensor, y: Tensor, classes: int) -> Tensor:
+    """Pixel counts of each example: (B, …), (B, …) -> (B, K, K)."""
+    cells = torch.zeros(len(y) * classes * classes, dtype=torch.int64, device=y.device)
+    example = torch.arange(len(y), device=y.device).view(-1, *[1] * (y.ndim - 1))
+    index = ((example * classes + y) * classes + predicted).flatten()
+    return cells.index_add_(0, index, torch.ones_like(index)).view(len(y), classes, classes)
+
+
+def iou(counts: Tensor) -> Tensor:
+    """|A ∩ B| / |A ∪ B| = TP / (TP + FP + FN) of each class, (…, K, K) -> (…, K); nan where it is neither there nor predicted."""
+    both, either = overlap(counts)
+    return both / (either - both)
+
+
+def dice(counts: Tensor) -> Tensor:
+    """2 |A ∩ B| / (|A| + |B|) = 2 IoU / (1 + IoU) of each class: the F1 of its pixels; nan as above."""
+    both, sizes = overlap(counts)
+    return 2 * both / sizes
+
+
+def mean_iou(counts: Tensor) -> Tensor:
+    """IoU, averaged over the classes that are there or predicted."""
+    return iou(counts).nanmean(dim=-1)
+
+
+def pixel_accuracy(counts: Tensor) -> Tensor:
+    """The share of pixels that are right; a large background makes it high."""
+    return counts.diagonal(dim1=-2, dim2=-1).sum(-1).double() / counts.sum((-2, -1))
+
+
+def overlap(counts: Tensor) -> tuple[Tensor, Tensor]:
+    """|A ∩ B| and |A| + |B| of each class."""
+    counts = counts.double()
+    return counts.diagonal(dim1=-2, dim2=-1), counts.sum(-1) + counts.sum(-2)

@@ -1,0 +1,118 @@
+"""EfficientNet (Tan & Le 2019) and its Lite form: the most accuracy for the least arithmetic of their time.
+
+    x -> stem -> stages x [inverted bottlenecks] -> 1 x 1 convolution -> mean over pixels -> dropout -> classes
+
+Lite0 is B0 without squeeze-excite and with ReLU6 for SiLU, which phones compute and round better. Gaba 4.10.
+Names are those of efficientnet-pytorch and efficientnet-lite-pytorch on PyPI, so that their published weights load; these were
+trained in TensorFlow, hence its padding. Lite0's want pixels as (v - 127) / 128, see `didact.models.weights`.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from didact.layers.convolution import SameConv2d
+from didact.layers.droppath import DropPath
+from didact.layers.standardise import Standardise
+from didact.registry import register
+
+
+class Stage(NamedTuple):
+    repeat: int
+    kernel: int
+    stride: int
+    expand: int
+    width: int
+
+
+B0 = (
+    Stage(1, 3, 1, 1, 16), Stage(2, 3, 2, 6, 24), Stage(2, 5, 2, 6, 40), Stage(3, 3, 2, 6, 80),
+    Stage(3, 5, 1, 6, 112), Stage(4, 5, 2, 6, 192), Stage(1, 3, 1, 6, 320),
+)
+
+
+def norm(channels: int) -> nn.BatchNorm2d:
+    return nn.BatchNorm2d(channels, eps=1e-3, momentum=0.01)
+
+
+class MBConv(nn.Module):
+    """y = x + project(SE(depthwise(expand(x)))): wide inside, narrow between; x only where shapes agree.  Sandler et al. 2018."""
+
+    def __init__(self, c_in: int, stage: Stage, stride: int, *, lite: bool, drop_path: float):
+        super().__init__()
+        wide = c_in * stage.expand
+        self.expands, self.excites = stage.expand > 1, not lite
+        self.skips = stride == 1 and c_in == stage.width
+        self.activation = nn.ReLU6(inplace=True) if lite else nn.SiLU(inplace=True)
+        if self.expands:
+            self._expand_conv, self._bn0 = nn.Conv2d(c_in, wide, 1, bias=False), norm(wide)
+        self._depthwise_conv = SameConv2d(wide, wide, stage.kernel, stride=stride, groups=wide, bias=False)
+        self._bn1 = norm(wide)
+        if self.excites:
+            squeezed = max(1, c_in // 4)  # a quarter of what enters the block, not of what is squeezed
+            self._se_reduce, self._se_expand = nn.Conv2d(wide, squeezed, 1), nn.Conv2d(squeezed, wide, 1)
+        self._project_conv, self._bn2 = nn.Conv2d(wide, stage.width, 1, bias=False), norm(stage.width)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, x: Tensor) -> Tensor:                            # (B, C_in, H, W)
+        h = self.activation(self._bn0(self._expand_conv(x))) if self.expands else x
+        h = self.activation(self._bn1(self._depthwise_conv(h)))        # (B, wide, H/stride, W/stride)
+        if self.excites:
+            z = h.mean(dim=(2, 3), keepdim=True)                       # (B, wide, 1, 1)
+            h = h * torch.sigmoid(self._se_expand(self.activation(self._se_reduce(z))))
+        h = self._bn2(self._project_conv(h))                           # (B, width, ...): no activation, it would lose what is narrow
+        y: Tensor = x + self.drop_path(h) if self.skips else h
+        return y
+
+
+@register("efficientnet_b0", lite=False)
+@register("efficientnet_lite0", lite=True)
+class EfficientNet(nn.Module):
+    """Images of any size; made for 224."""
+
+    def __init__(
+        self, *, lite: bool = False, stages: tuple[Stage, ...] = B0, stem: int = 32, head: int = 1280,
+        classes: int = 1000, channels: int = 3, dropout: float = 0.2, drop_path: float = 0.2,
+        mean: Tensor | None = None, std: Tensor | None = None,
+    ):
+        super().__init__()
+        self.standardise = Standardise(mean, std) if mean is not None and std is not None else nn.Identity()
+        self.activation = nn.ReLU6(inplace=True) if lite else nn.SiLU(inplace=True)
+        self._conv_stem, self._bn0 = SameConv2d(channels, stem, 3, stride=2, bias=False), norm(stem)
+        blocks: list[MBConv] = []
+        c, L = stem, sum(stage.repeat for stage in stages)
+        for stage in stages:
+            for i in range(stage.repeat):
+                stride = stage.stride if i == 0 else 1
+                blocks.append(MBConv(c, stage, stride, lite=lite, drop_path=drop_path * len(blocks) / L))
+                c = stage.width
+        self._blocks = nn.ModuleList(blocks)
+        self._conv_head, self._bn1 = nn.Conv2d(c, head, 1, bias=False), norm(head)
+        self._dropout = nn.Dropout(dropout)
+        self._fc = nn.Linear(head, classes)
+        self.initialise()
+
+    def initialise(self) -> None:
+        for m in self.modules():
+            if isinstance(m, nn.Conv2d):
+                nn.init.kaiming_normal_(m.weight, mode="fan_out")
+                if m.bias is not None:
+                    nn.init.zeros_(m.bias)
+        bound = self._fc.out_features**-0.5
+        nn.init.uniform_(self._fc.weight, -bound, bound)
+        nn.init.zeros_(self._fc.bias)
+
+    def forward(self, x: Tensor) -> Tensor:                            # (B, channels, H, W)
+        h = self.activation(self._bn0(self._conv_stem(self.standardise(x))))
+        for block in self._blocks:
+            h = block(h)
+        h = self.activation(self._bn1(self._conv_head(h)))             # (B, head, H/32, W/32)
+        y: Tensor = self._fc(self._dropout(h.mean(dim=(2, 3))))        # (B, classes)
+        return y
+
+    @classmethod
+    def example(cls, batch: int = 2) -> tuple[dict[str, Any], Tensor]:
+        """Keywords of a small one and an input for it, for tests over the registry."""
+        stages = (Stage(1, 3, 1, 1, 6), Stage(2, 5, 2, 3, 8), Stage(2, 3, 1, 3, 8))
+        return {"classes": 7, "channels": 2, "stages": stages, "stem": 8, "head": 20}, torch.rand(batch, 2, 19, 26)

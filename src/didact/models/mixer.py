@@ -1,0 +1,63 @@
+"""MLP-Mixer (Tolstikhin et al. 2021): an image classifier without attention.
+
+    patches -> tokens -> depth x [mix across tokens, mix across channels] -> mean -> classes
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from didact.layers.patch import PatchEmbed, tokens
+from didact.layers.standardise import Standardise
+from didact.registry import register
+
+
+def mlp(n: int, hidden: int) -> nn.Sequential:
+    """W2 gelu(W1 x + b1) + b2, n -> hidden -> n."""
+    return nn.Sequential(nn.Linear(n, hidden), nn.GELU(), nn.Linear(hidden, n))
+
+
+class MixerBlock(nn.Module):
+    """u = x + mlp_S(LN(x)ᵀ)ᵀ,  y = u + mlp_D(LN(u)).  Eq. 1 of the paper."""
+
+    def __init__(self, length: int, dim: int):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.mix_tokens = mlp(length, hidden=dim // 2)
+        self.mix_channels = mlp(dim, hidden=4 * dim)
+
+    def forward(self, x: Tensor) -> Tensor:                        # (B, S, D)
+        u = x + self.mix_tokens(self.norm1(x).mT).mT               # the transpose makes S the mixed axis
+        y: Tensor = u + self.mix_channels(self.norm2(u))
+        return y
+
+
+@register("mixer_tiny", dim=64, depth=4)
+@register("mixer_small", dim=256, depth=8)
+class Mixer(nn.Module):
+    """Gaba 1.8 and exercise 1.5. Widths of the paper's table 1 are for 224 px; these are for 32."""
+
+    def __init__(
+        self, *,
+        dim: int, depth: int, classes: int = 10, channels: int = 3, size: int = 32, patch: int = 4,
+        mean: Tensor | None = None, std: Tensor | None = None,
+    ):
+        super().__init__()
+        self.standardise = Standardise(mean, std) if mean is not None and std is not None else nn.Identity()
+        self.embed = PatchEmbed(channels, dim, patch=patch)
+        self.blocks = nn.Sequential(*[MixerBlock(tokens(size, patch), dim) for _ in range(depth)])
+        self.norm = nn.LayerNorm(dim)
+        self.head = nn.Linear(dim, classes)
+
+    def forward(self, x: Tensor) -> Tensor:                        # (B, C, size, size)
+        x = self.embed(self.standardise(x))                        # (B, S, D)
+        x = self.norm(self.blocks(x))
+        y: Tensor = self.head(x.mean(dim=1))                       # (B, classes)
+        return y
+
+    @classmethod
+    def example(cls, batch: int = 2) -> tuple[dict[str, Any], Tensor]:
+        """Keywords of a small one and an input for it, for tests over the registry."""
+        mean, std = torch.tensor([0.1, 0.2, 0.3])[:, None, None], torch.tensor([0.5, 1.0, 2.0])[:, None, None]
+        return {"dim": 12, "depth": 2, "classes": 7, "size": 15, "patch": 5, "mean": mean, "std": std}, torch.rand(batch, 3, 15, 15)

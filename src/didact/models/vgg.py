@@ -1,0 +1,75 @@
+"""VGG (Simonyan & Zisserman 2015): nothing but 3 x 3 convolutions, many of them. Two see 5 x 5 for less, three see 7 x 7.
+
+    x -> 5 x [n convolutions 3 x 3, halve the image] -> 7 x 7 -> 3 dense layers with dropout -> classes
+
+Layout and names are torchvision's. Gaba 4.4.3.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from didact.layers.geometry import at_least
+from didact.layers.standardise import Standardise
+from didact.registry import register
+
+
+@register("vgg11", depths=(1, 1, 2, 2, 2))
+@register("vgg13", depths=(2, 2, 2, 2, 2))
+@register("vgg16", depths=(2, 2, 3, 3, 3))
+@register("vgg19", depths=(2, 2, 4, 4, 4))
+@register("vgg11_bn", depths=(1, 1, 2, 2, 2), norm=True)
+@register("vgg13_bn", depths=(2, 2, 2, 2, 2), norm=True)
+@register("vgg16_bn", depths=(2, 2, 3, 3, 3), norm=True)
+@register("vgg19_bn", depths=(2, 2, 4, 4, 4), norm=True)
+class VGG(nn.Module):
+    """Images of any size from 32 pixels; made for 224. `norm` puts a batch norm behind each convolution."""
+
+    def __init__(
+        self, *, depths: tuple[int, ...] = (2, 2, 3, 3, 3), widths: tuple[int, ...] = (64, 128, 256, 512, 512),
+        norm: bool = False, hidden: int = 4096, dropout: float = 0.5, classes: int = 1000, channels: int = 3,
+        mean: Tensor | None = None, std: Tensor | None = None,
+    ):
+        super().__init__()
+        self.standardise = Standardise(mean, std) if mean is not None and std is not None else nn.Identity()
+        self.least = 2 ** len(depths)
+        layers: list[nn.Module] = []
+        c = channels
+        for depth, width in zip(depths, widths, strict=True):
+            for _ in range(depth):
+                layers.append(nn.Conv2d(c, width, 3, padding=1))
+                if norm:
+                    layers.append(nn.BatchNorm2d(width))
+                layers.append(nn.ReLU(inplace=True))
+                c = width
+            layers.append(nn.MaxPool2d(2))
+        self.features = nn.Sequential(*layers)
+        self.avgpool = nn.AdaptiveAvgPool2d((7, 7))
+        self.classifier = nn.Sequential(
+            nn.Linear(49 * c, hidden), nn.ReLU(inplace=True), nn.Dropout(dropout),
+            nn.Linear(hidden, hidden), nn.ReLU(inplace=True), nn.Dropout(dropout),
+            nn.Linear(hidden, classes),
+        )
+        self.initialise()
+
+    def initialise(self) -> None:
+        """He's, which lets gradients through depth in its fan-out form; small dense layers."""
+        for m in self.modules():
+            if isinstance(m, nn.Conv2d):
+                nn.init.kaiming_normal_(m.weight, mode="fan_out", nonlinearity="relu")
+            elif isinstance(m, nn.Linear):
+                nn.init.normal_(m.weight, std=0.01)
+            if isinstance(m, nn.Conv2d | nn.Linear) and m.bias is not None:
+                nn.init.zeros_(m.bias)
+
+    def forward(self, x: Tensor) -> Tensor:                            # (B, channels, H, W)
+        at_least(self.least, x.shape[2:], "VGG")
+        h = self.avgpool(self.features(self.standardise(x)))           # (B, widths[-1], 7, 7)
+        y: Tensor = self.classifier(h.flatten(1))                      # (B, classes)
+        return y
+
+    @classmethod
+    def example(cls, batch: int = 2) -> tuple[dict[str, Any], Tensor]:
+        """Keywords of a small one and an input for it, for tests over the registry."""
+        return {"classes": 7, "channels": 2, "widths": (4, 4, 6, 6, 8), "hidden": 16}, torch.rand(batch, 2, 33, 39)
