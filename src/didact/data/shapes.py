@@ -20,7 +20,7 @@ CHUNK = 400         # images drawn at once
 SHAPES = ("background", "disc", "square", "triangle")
 MOST = 4            # shapes on one image
 MADE = 2015         # seeds what is drawn; `seed` says only how it is split
-CORNERS = np.deg2rad([90, 210, 330])
+HALF_ROOT_3 = 3**0.5 / 2
 
 
 @source(kind="masks", task="segmentation", licence="scikit-learn's photographs, CC BY 2.0: china by Jialiang Gao, flower by dany13")
@@ -60,34 +60,37 @@ def drawn(x: Bytes, rng: np.random.Generator) -> tuple[Bytes, Bytes]:
     A pixel is of the class that its centre lies in; at an edge its colour is mixed by the share covered, as a camera would.
     Colours are mixed in whole numbers, so that every machine makes the same bytes.
     """
-    n = len(x)
-    mixed, y = x.astype(np.int32), np.zeros((n, SIDE, SIDE), np.uint8)
-    count = rng.integers(1, MOST + 1, n)
+    mixed, y = x.astype(np.int32), np.zeros((len(x), SIDE, SIDE), np.uint8)
+    count = rng.integers(1, MOST + 1, len(x))
     for i in range(MOST):
-        kind = rng.integers(1, len(SHAPES), n)
-        d = distance(kind, *rng.uniform([[4], [4], [7], [0]], [[SIDE - 4], [SIDE - 4], [15], [2 * np.pi]], (4, n)))
-        d[i >= count] = SIDE                                                     # not there
+        rows = np.flatnonzero(i < count)
+        kind = rng.integers(1, len(SHAPES), len(rows), dtype=np.uint8)
+        across, down, radius, angle = (rng.uniform(a, b, len(rows)) for a, b in ((4, SIDE - 4), (4, SIDE - 4), (7, 15), (0, 2 * np.pi)))
+        d = distance(kind, across, down, radius, angle)
         share = np.rint(256 * np.clip(0.5 - d, 0, 1)).astype(np.int32)[:, None]  # (n, 1, 64, 64)
-        mixed = (mixed * (256 - share) + painted(n, rng) * share + 128) >> 8
-        y = np.where(d < 0, kind[:, None, None], y).astype(np.uint8)
+        mixed[rows] = (mixed[rows] * (256 - share) + painted(len(rows), rng) * share + 128) >> 8
+        y[rows] = np.where(d < 0, kind[:, None, None], y[rows])
     return mixed.astype(np.uint8), y
 
 
 def distance(kind: NDArray[Any], across: Floats, down: Floats, radius: Floats, angle: Floats) -> Floats:
     """Pixels from each centre to the shape's edge, below 0 inside it: (n, 64, 64). Shapes are turned about their middle."""
-    across, down, radius, angle, kind = (a[:, None, None] for a in (across, down, radius, angle, kind))
+    across, down, radius, angle = (a[:, None, None] for a in (across, down, radius, angle))
     centres = np.arange(SIDE) + 0.5
     a, b = centres[None, None, :] - across, centres[None, :, None] - down
     u, v = np.cos(angle) * a + np.sin(angle) * b, np.cos(angle) * b - np.sin(angle) * a
-    disc = np.sqrt(u * u + v * v) - radius
-    square = np.maximum(abs(u), abs(v)) - 0.85 * radius
-    triangle = np.max([np.cos(c) * u + np.sin(c) * v for c in CORNERS], axis=0) - 0.6 * radius
-    return np.where(kind == 1, disc, np.where(kind == 2, square, triangle))
+    d = np.empty_like(u)
+    disc, square, triangle = (kind == k for k in (1, 2, 3))
+    d[disc] = np.sqrt(u[disc] ** 2 + v[disc] ** 2) - radius[disc]
+    d[square] = np.maximum(abs(u[square]), abs(v[square])) - 0.85 * radius[square]
+    d[triangle] = np.maximum(v[triangle], HALF_ROOT_3 * abs(u[triangle]) - 0.5 * v[triangle]) - 0.6 * radius[triangle]
+    return d
 
 
 def painted(n: int, rng: np.random.Generator) -> NDArray[np.int32]:
     """(n, 3, 64, 64): a colour that runs a little across, with grain: no flat patch tells a shape by itself."""
-    colour, slope = rng.integers(0, 256, (n, 3, 1, 1)), rng.integers(-40, 41, (n, 3, 1, 1))
-    ramp = slope * (np.arange(SIDE) - SIDE // 2) // SIDE
-    grain = rng.integers(-12, 13, (n, 1, SIDE, SIDE))
-    return np.clip(colour + ramp + grain, 0, 255).astype(np.int32)
+    colour = rng.integers(0, 256, (n, 3, 1, 1), dtype=np.int32)
+    slope = rng.integers(-40, 41, (n, 3, 1, 1), dtype=np.int32)
+    ramp = slope * (np.arange(SIDE, dtype=np.int32) - SIDE // 2) // SIDE
+    grain = rng.integers(-12, 13, (n, 1, SIDE, SIDE), dtype=np.int32)
+    return np.clip(colour + ramp + grain, 0, 255)

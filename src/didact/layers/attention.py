@@ -29,17 +29,20 @@ class SelfAttention(nn.Module):
         nn.init.zeros_(self.out_proj.bias)
 
     def forward(self, x: Tensor) -> Tensor:                  # (B, S, D)
-        return self.join(F.scaled_dot_product_attention(*self.project(x)))
+        q, k, v = self.project(x)
+        return self.join(F.scaled_dot_product_attention(q, k, v))
 
     def look(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The same by the explicit form, with the weights of each head, (B, heads, S, S): row who asks, column who answers."""
-        y, a = attention(*self.project(x))
+        q, k, v = self.project(x)
+        y, a = attention(q, k, v)
         return self.join(y), a
 
-    def project(self, x: Tensor) -> tuple[Tensor, ...]:
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, each (B, heads, S, D / heads)."""
-        qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias)
-        return qkv.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind()
+        qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias).unflatten(-1, (3, self.heads, -1))   # (B, S, 3, heads, d)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind()
+        return q, k, v
 
     def join(self, y: Tensor) -> Tensor:
         out: Tensor = self.out_proj(y.transpose(1, 2).flatten(2))   # (B, heads, S, d) -> (B, S, D)

@@ -8,9 +8,8 @@ through any network, along all its branches.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil
 from typing import Any
 
 import torch
@@ -41,14 +40,32 @@ class Window:
 
 @dataclass(frozen=True)
 class Field:
-    """Along one axis: how many inputs one output sees, and how many lie between neighbouring outputs (half of one after a doubling)."""
+    """Along one axis: r and j, and since an enlargement, whose outputs share inputs, the r and j from which it started."""
 
-    reach: Fraction = Fraction(1)
-    jump: Fraction = Fraction(1)
+    r: Fraction = Fraction(1)
+    j: Fraction = Fraction(1)
+    coarse_r: Fraction = Fraction(0)
+    coarse_j: Fraction = Fraction(0)
 
-    def through(self, span: int, scale: Fraction | int) -> "Field":
-        """Behind a layer that looks at `span` + 1 neighbours and keeps one output for each `scale` inputs."""
-        return Field(self.reach + span * self.jump, self.jump * scale)
+    @property
+    def pixels(self) -> int:
+        """Inputs that one output sees: r, where an enlarged map widens the view in steps of its coarse pixels only."""
+        if not self.coarse_j:
+            return int(self.r)
+        return int(self.coarse_r + (self.r - self.coarse_r) // self.coarse_j * self.coarse_j)
+
+    def through(self, span: Fraction | int, scale: Fraction | int) -> "Field":
+        """Behind a layer of windows `span` + 1 wide that keeps one output for each `scale` inputs.
+
+        One with `scale` < 1 enlarges: it spreads the inputs, zeros between, and slides its window over that.
+        """
+        j = self.j * scale
+        if scale >= 1:
+            return replace(self, r=self.r + span * self.j, j=j)
+        if self.j > self.coarse_j:
+            r = Fraction(self.pixels)
+            return Field(r + span * j, j, r, self.j)
+        return replace(self, r=self.r + span * j, j=j)
 
 
 def output_size(size: int, windows: Iterable[Window]) -> int:
@@ -63,7 +80,7 @@ def receptive_field(windows: Iterable[Window]) -> int:
     field = Field()
     for w in windows:
         field = field.through(w.dilation * (w.kernel - 1), w.stride)
-    return int(field.reach)
+    return field.pixels
 
 
 def at_least(least: int, size: tuple[int, ...], owner: str) -> None:
@@ -94,7 +111,7 @@ def trace(network: nn.Module, x: Tensor) -> list[Sight]:
         def note(layer: nn.Module, inputs: Any, output: Any) -> None:
             if isinstance(output, Tensor) and output.ndim == 4:
                 f = follow.fields.get(output)
-                field, jump = (None, None) if f is None else (tuple(ceil(a.reach) for a in f), tuple(float(a.jump) for a in f))
+                field, jump = (None, None) if f is None else (tuple(a.pixels for a in f), tuple(float(a.j) for a in f))
                 rows.append(Sight(name, type(layer).__name__, tuple(output.shape[2:]), field, jump))
         return note
 
@@ -121,7 +138,7 @@ def footprint(network: nn.Module, x: Tensor) -> Tensor:
     return g.abs().sum(dim=1).mean(dim=0)                              # (H, W)
 
 
-Step = tuple[int, Fraction | int]  # span and scale of `Field.through`
+Step = tuple[Fraction | int, Fraction | int]  # span and scale of `Field.through`
 
 
 def pair(value: int | tuple[int, ...]) -> tuple[int, ...]:
@@ -138,7 +155,7 @@ def transposed(
     y: Tensor, input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1,
     padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
 ) -> list[Step]:
-    return [(d * (k - 1) // s, Fraction(1, s)) for k, s, d in zip(weight.shape[2:], pair(stride), pair(dilation), strict=True)]
+    return [(d * (k - 1), Fraction(1, s)) for k, s, d in zip(weight.shape[2:], pair(stride), pair(dilation), strict=True)]
 
 
 def max_pool(
@@ -154,15 +171,17 @@ def mean_pool(y: Tensor, input: Tensor, kernel_size: Any, stride: Any = None, *m
 
 def adaptive(y: Tensor, input: Tensor, *more: Any, **named: Any) -> list[Step]:
     """Output a averages floor(a i / o) ... ceil((a + 1) i / o)."""
-    sizes = zip(input.shape[2:], y.shape[2:], strict=True)
-    return [(max(-(-(a + 1) * i // o) - a * i // o for a in range(o)) - 1, Fraction(i, o)) for i, o in sizes]
+    sizes = list(zip(input.shape[2:], y.shape[2:], strict=True))
+    widest = [max(-(-(a + 1) * i // o) - a * i // o for a in range(o)) for i, o in sizes]
+    return [(n - 1 if i >= o else Fraction(n * o, i) - 1, Fraction(i, o)) for n, (i, o) in zip(widest, sizes, strict=True)]
 
 
 def resized(
     y: Tensor, input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", *more: Any, **named: Any
 ) -> list[Step]:
-    span = {"bilinear": 1, "bicubic": 3}.get(mode, 0)
-    return [(span, Fraction(i, o)) for i, o in zip(input.shape[2:], y.shape[2:], strict=True)]
+    taps = {"bilinear": 2, "bicubic": 4}.get(mode, 1)
+    sizes = zip(input.shape[2:], y.shape[2:], strict=True)
+    return [(taps - 1 if i >= o else Fraction(taps * o, i) - 1, Fraction(i, o)) for i, o in sizes]
 
 
 STEPS: dict[Any, Callable[..., list[Step]]] = {
@@ -197,7 +216,7 @@ class Follow(TorchFunctionMode):
                 steps = STEPS[func](y, *args, **kwargs)
                 self.fields[y] = tuple(f.through(*step) for f, step in zip(seen[0], steps, strict=True))
             else:
-                self.fields[y] = tuple(Field(max(f.reach for f in axis), max(f.jump for f in axis)) for axis in zip(*seen, strict=True))
+                self.fields[y] = tuple(max(axis, key=lambda f: (f.pixels, f.j)) for axis in zip(*seen, strict=True))
         return output
 
 

@@ -14,4 +14,7 @@ from didact.models.vgg import VGG
 from didact.models.vit import ViT
 from didact.models.wide_deep import WideDeep
 
-__all__ = ["CNN", "MLP", "VGG", "AlexNet", "CIFAR10Net", "ConvNeXt", "Denoiser", "EfficientNet", "LeNet5", "LeNetLike", "Mixer", "ResNet", "UNet", "ViT", "WideDeep"]
+__all__ = [
+    "CNN", "MLP", "VGG", "AlexNet", "CIFAR10Net", "ConvNeXt", "Denoiser",
+    "EfficientNet", "LeNet5", "LeNetLike", "Mixer", "ResNet", "UNet", "ViT", "WideDeep",
+]

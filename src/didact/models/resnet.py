@@ -88,7 +88,7 @@ class ResNet(nn.Module):
         h = torch.relu_(self.bn1(self.conv1(self.standardise(x))))     # (B, width, H/2, W/2) or all pixels
         h = self.maxpool(h)
         for stage in self.stages:
-            h = self.get_submodule(stage)(h)
+            h = getattr(self, stage)(h)
         y: Tensor = self.fc(h.mean(dim=(2, 3)))                        # (B, classes)
         return y
 

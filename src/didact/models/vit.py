@@ -20,6 +20,15 @@ from didact.registry import register
 EPS = 1e-6  # of every layer norm; PyTorch's own default is 1e-5
 
 
+def perceptron(dim: int, hidden: int, dropout: float) -> nn.Sequential:
+    """W2 gelu(W1 x + b1) + b2. Five members, since torchvision's names count its dropouts: 0 and 3 hold the weights."""
+    w1, w2 = nn.Linear(dim, hidden), nn.Linear(hidden, dim)
+    for affine in (w1, w2):
+        nn.init.xavier_uniform_(affine.weight)
+        nn.init.zeros_(affine.bias)
+    return nn.Sequential(w1, nn.GELU(), nn.Dropout(dropout), w2, nn.Dropout(dropout))
+
+
 class Block(nn.Module):
     """u = x + SA(LN(x)),  y = u + MLP(LN(u)).  Eqs. 2-3 of the paper: the norm stands before, so that depth keeps a clear path."""
 
@@ -28,8 +37,7 @@ class Block(nn.Module):
         self.ln_1, self.ln_2 = nn.LayerNorm(dim, eps=EPS), nn.LayerNorm(dim, eps=EPS)
         self.self_attention = SelfAttention(dim, heads)
         self.dropout = nn.Dropout(dropout)
-        # five members, since torchvision's names count the dropouts: mlp.0 and mlp.3 hold the weights
-        self.mlp = nn.Sequential(nn.Linear(dim, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, dim), nn.Dropout(dropout))
+        self.mlp = perceptron(dim, hidden, dropout)
 
     def forward(self, x: Tensor) -> Tensor:                        # (B, 1 + S, D)
         u = x + self.dropout(self.self_attention(self.ln_1(x)))
@@ -70,35 +78,26 @@ class ViT(nn.Module):
         self.conv_proj = PatchEmbed(channels, dim, patch=patch)
         self.class_token = nn.Parameter(torch.zeros(1, 1, dim))
         self.encoder = Encoder(1 + tokens(size, patch), dim, depth, heads, hidden, dropout)
-        self.heads = nn.Sequential(OrderedDict(head=nn.Linear(dim, classes)))
-        self.initialise()
-
-    def initialise(self) -> None:
-        """Xavier in the perceptrons, 1 / n_in in the patches, a small head: torchvision's, but that its head is zero."""
-        for layer in self.encoder.modules():
-            if isinstance(layer, nn.Sequential) and isinstance(layer[0], nn.Linear):
-                for affine in (layer[0], layer[3]):
-                    nn.init.xavier_uniform_(affine.weight)
-                    nn.init.normal_(affine.bias, std=1e-6)
-        nn.init.trunc_normal_(self.conv_proj.weight, std=1 / sqrt(self.conv_proj.weight[0].numel()))
-        nn.init.trunc_normal_(self.heads.head.weight, std=0.02)
-        for bias in (self.conv_proj.bias, self.heads.head.bias):
-            assert bias is not None
-            nn.init.zeros_(bias)
-
+        head = nn.Linear(dim, classes)
+        self.heads = nn.Sequential(OrderedDict(head=head))
+        nn.init.trunc_normal_(self.conv_proj.weight, std=1 / sqrt(channels * patch * patch))
+        nn.init.trunc_normal_(head.weight, std=0.02)               # torchvision's is zero, which keeps the first step from all below
+        nn.init.zeros_(head.bias)
     def forward(self, x: Tensor) -> Tensor:                        # (B, C, size, size)
-        x = self.conv_proj(self.standardise(x))                    # (B, S, D)
-        x = torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1)
-        y: Tensor = self.heads(self.encoder(x)[:, 0])              # (B, classes)
+        y: Tensor = self.heads(self.encoder(self.embed(x))[:, 0])  # (B, classes)
         return y
+
+    def embed(self, x: Tensor) -> Tensor:
+        """The class token before those of the patches: (B, 1 + S, D)."""
+        x = self.conv_proj(self.standardise(x))
+        return torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1)
 
     @torch.no_grad()
     def attention_maps(self, x: Tensor) -> Tensor:
         """Who attends to whom in every layer: (B, depth, heads, 1 + S, 1 + S), the class token first."""
-        z = self.conv_proj(self.standardise(x))
-        z = torch.cat([self.class_token.expand(len(z), -1, -1), z], dim=1) + self.encoder.pos_embedding
-        maps = []
+        z, maps = self.embed(x) + self.encoder.pos_embedding, []
         for block in self.encoder.layers:
+            assert isinstance(block, Block)
             maps.append(block.self_attention.look(block.ln_1(z))[1])
             z = block(z)
         return torch.stack(maps, dim=1)

@@ -38,7 +38,23 @@ class Draws(Protocol):
         """One draw from p(y | x) for each example."""
 
 
-ABILITIES: dict[str, type] = {"classify": Classifies, "regress": Regresses, "draw": Draws}
+@runtime_checkable
+class Segments(Protocol):
+    """Gives each pixel's class a probability."""
+
+    def segment(self, batch: Batch) -> Tensor:
+        """(B, K, H, W); sums over K are one."""
+
+
+@runtime_checkable
+class Restores(Protocol):
+    """Gives back a damaged image as it was."""
+
+    def restore(self, batch: Batch) -> Tensor:
+        """(B, C, H, W) in [0, 1]."""
+
+
+ABILITIES: dict[str, type] = {"classify": Classifies, "regress": Regresses, "draw": Draws, "segment": Segments, "restore": Restores}
 
 
 def abilities(objective: object) -> tuple[str, ...]:

@@ -27,7 +27,8 @@ def mlp(
     norm: a.Norm = "none", init: a.Init = "he_normal",
     loss: Loss = "auto", smoothing: a.Smoothing = 0.0, balance: a.Balance = "none", augment: a.Augment = (),
     optimizer: a.Optimizer = "adamw", lr: a.OptionalRate = None, weight_decay: a.Decay = 0.01, momentum: a.Momentum = 0.9,
-    schedule: a.ScheduleName = "cosine", clip_norm: a.Clip = None, clip_value: a.ClipValue = None, ema: a.Average = None, patience: a.Patience = None,
+    schedule: a.ScheduleName = "cosine", clip_norm: a.Clip = None, clip_value: a.ClipValue = None,
+    ema: a.Average = None, patience: a.Patience = None,
     epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
 ) -> Experiment:
     """A multi-layer perceptron: classification or regression, whatever the data ask.

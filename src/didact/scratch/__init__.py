@@ -14,12 +14,12 @@ from didact.scratch.graph import graph_of, svg
 from didact.scratch.linear import einsum, matmul
 from didact.scratch.ops import erf, expm1, log1p, maximum, minimum, softplus
 from didact.scratch.shape import broadcast_to, concatenate, gather, masked_fill, pad, split, stack, where
-from didact.scratch.tensor import ScratchError, Tensor, is_recording, no_grad, once, record, tensor
+from didact.scratch.tensor import ScratchError, Tensor, is_recording, keep_values, no_grad, once, record, tensor
 
 __all__ = [
     "ScratchError", "Tensor", "broadcast_to", "concatenate", "einsum", "erf", "expm1", "gather", "grad", "gradcheck", "graph_of",
-    "is_recording", "log1p", "masked_fill", "matmul", "maximum", "minimum", "no_grad", "once", "pad", "record", "softplus", "split",
-    "stack", "svg", "tensor", "where",
+    "is_recording", "keep_values", "log1p", "masked_fill", "matmul", "maximum", "minimum", "no_grad", "once", "pad", "record", "softplus",
+    "split", "stack", "svg", "tensor", "where",
 ]  # fmt: skip
 
 # rooms that are opened on first use: scratch.modules.Linear, scratch.optim.Adam, scratch.ways.four_ways

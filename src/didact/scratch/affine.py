@@ -2,7 +2,7 @@
 
 from math import prod
 
-from didact.scratch.tensor import Grads, ScratchError, Tensor, record
+from didact.scratch.tensor import ScratchError, Tensor, crossed, each, record
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -16,12 +16,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     y = x.data.reshape(n, width) @ weight.data.T
     if bias is not None:
         y += bias.data
-    inputs = (x, weight) if bias is None else (x, weight, bias)
-
-    def vjp(dy: Tensor) -> Grads:
-        dy = dy.reshape(n, out)
-        dx = (dy @ weight).reshape(x.shape) if x.requires_grad else None
-        dw = dy.T @ x.reshape(n, width) if weight.requires_grad else None
-        return (dx, dw) if bias is None else (dx, dw, dy.sum(0))
-
-    return record("linear", y.reshape(*x.shape[:-1], out), inputs, vjp, saved=(x, weight))
+    shape, inputs = x.shape, (x, weight) if bias is None else (x, weight, bias)
+    dx = (x, lambda dy: (dy.reshape(n, out) @ weight).reshape(shape))
+    dw = (weight, lambda dy: dy.reshape(n, out).T @ x.reshape(n, width))
+    vjp = each(dx, dw) if bias is None else each(dx, dw, (bias, lambda dy: dy.reshape(n, out).sum(0)))
+    return record("linear", y.reshape(*shape[:-1], out), inputs, vjp, saved=crossed(x, weight))

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from didact.scratch.tensor import Array, ScratchError, Tensor, record
+from didact.scratch.tensor import Array, ScratchError, Tensor, crossed, each, record
 
 Size = int | tuple[int, ...]
 
@@ -111,35 +111,23 @@ def slide(x: Tensor, w: Tensor, at: Geometry, name: str = "convolution") -> Tens
     """y = W · columns(x);  dx = spread(dy, w),  dw = correlate(x, dy)."""
     kernels = w.data.reshape(at.groups, w.shape[0] // at.groups, prod(w.shape[1:]))
     y = (kernels @ columns(x.data, at)).reshape(w.shape[0], *at.out, x.shape[0])
-
-    def vjp(dy: Tensor) -> tuple[Tensor | None, ...]:
-        return (spread(dy, w, at) if x.requires_grad else None,
-                correlate(x, dy, at) if w.requires_grad else None)
-
-    return record(name, batch_first(y), (x, w), vjp, saved=(x, w))
+    vjp = each((x, lambda dy: spread(dy, w, at)), (w, lambda dy: correlate(x, dy, at)))
+    return record(name, batch_first(y), (x, w), vjp, saved=crossed(x, w))
 
 
 def spread(g: Tensor, w: Tensor, at: Geometry, name: str = "spread") -> Tensor:
     """x = overlap(Wᵀ · rows(g));  dg = slide(dx, w),  dw = correlate(dx, g)."""
     kernels = w.data.reshape(at.groups, w.shape[0] // at.groups, prod(w.shape[1:]))
     x = overlap(kernels.swapaxes(1, 2) @ rows(g.data, at), g.shape[0], at)
-
-    def vjp(dx: Tensor) -> tuple[Tensor | None, ...]:
-        return (slide(dx, w, at) if g.requires_grad else None,
-                correlate(dx, g, at) if w.requires_grad else None)
-
-    return record(name, x, (g, w), vjp, saved=(g, w))
+    vjp = each((g, lambda dx: slide(dx, w, at)), (w, lambda dx: correlate(dx, g, at)))
+    return record(name, x, (g, w), vjp, saved=crossed(g, w))
 
 
 def correlate(x: Tensor, g: Tensor, at: Geometry) -> Tensor:
     """w = rows(g) · columns(x)ᵀ;  dx = spread(g, dw),  dg = slide(x, dw)."""
     w = rows(g.data, at) @ columns(x.data, at).swapaxes(1, 2)
-
-    def vjp(dw: Tensor) -> tuple[Tensor | None, ...]:
-        return (spread(g, dw, at) if x.requires_grad else None,
-                slide(x, dw, at) if g.requires_grad else None)
-
-    return record("correlate", w.reshape(g.shape[1], x.shape[1] // at.groups, *at.kernel), (x, g), vjp, saved=(x, g))
+    vjp = each((x, lambda dw: spread(g, dw, at)), (g, lambda dw: slide(x, dw, at)))
+    return record("correlate", w.reshape(g.shape[1], x.shape[1] // at.groups, *at.kernel), (x, g), vjp, saved=crossed(x, g))
 
 
 def add_bias(y: Tensor, bias: Tensor | None) -> Tensor:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from didact.scratch.ops import masked
 from didact.scratch.tensor import Array, ScratchError, Tensor, record
 
 
@@ -22,8 +23,8 @@ def embedding(ids: Any, weight: Tensor, padding_idx: int | None = None) -> Tenso
 
 
 def read_rows(index: Array, weight: Tensor, skip: int | None) -> Tensor:
-    y = weight.data.take(index, axis=0)
-    return record("embedding", y, (weight,), lambda dy: (add_rows(index, dy, weight.shape, skip),))
+    y, shape = weight.data.take(index, axis=0), weight.shape
+    return record("embedding", y, (weight,), lambda dy: (add_rows(index, dy, shape, skip),))
 
 
 def add_rows(index: Array, dy: Tensor, shape: tuple[int, ...], skip: int | None) -> Tensor:
@@ -38,6 +39,6 @@ def add_rows(index: Array, dy: Tensor, shape: tuple[int, ...], skip: int | None)
 
     def vjp(ddw: Tensor) -> tuple[Tensor]:
         y = read_rows(index, ddw, None)
-        return (y if skip is None else y * Tensor((index != skip)[..., None].astype(dy.dtype)),)
+        return (y if skip is None else masked(y, (index != skip)[..., None]),)
 
     return record("add_rows", dw, (dy,), vjp)

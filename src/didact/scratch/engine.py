@@ -12,16 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from didact.scratch.tensor import Node, ScratchError, Tensor, once, recording
+from didact.scratch.tensor import ScratchError, Slot, Tensor, once, recording
 
 
 def backward(output: Tensor, gradient: Any = None, retain_graph: bool = False) -> None:
     """Adds ∂output/∂leaf to the `.grad` of every leaf that requires one."""
     seed = _seed(output, gradient)
-    order, leaves = _reached(output)
-    found = _walk(output, seed, order, leaves, create_graph=False, retain_graph=retain_graph)
+    order, leaves = _reached(output.slot)
+    found = _walk(output.slot, seed, order, leaves, create_graph=False, retain_graph=retain_graph)
     taken = {id(seed.data)}  # arrays that already belong to someone: the caller, or another leaf (y = a + b hands dy to both)
-    for x, g in found.items():
+    for leaf, g in found.items():
+        x = leaf.tensor()
+        if x is None:
+            continue  # it went with the graph: nobody is left to read its gradient
         if x.grad is not None:
             np.add(x.grad, g.data, out=x.grad)
             continue
@@ -41,10 +44,15 @@ def grad(
     for x in wanted:
         if not x.requires_grad:
             raise ScratchError(f"grad: an input of shape {x.shape} does not require a gradient")
+    found = grad_at(output, {x.slot for x in wanted}, grad_output, create_graph, retain_graph or create_graph)
+    return tuple(found[x.slot] if x.slot in found else Tensor(np.zeros_like(x.data)) for x in wanted)
+
+
+def grad_at(output: Tensor, wanted: set[Slot], grad_output: Any, create_graph: bool, retain_graph: bool) -> dict[Slot, Tensor]:
+    """The same at places of the graph, whose tensors may be gone."""
     seed = _seed(output, grad_output)
-    order = _between(wanted, _reached(output)[0])
-    found = _walk(output, seed, order, set(wanted), create_graph, retain_graph or create_graph)
-    return tuple(found[x] if x in found else Tensor(np.zeros_like(x.data)) for x in wanted)
+    order = _between(wanted, _reached(output.slot)[0])
+    return _walk(output.slot, seed, order, wanted, create_graph, retain_graph)
 
 
 def _seed(output: Tensor, gradient: Any) -> Tensor:
@@ -60,10 +68,10 @@ def _seed(output: Tensor, gradient: Any) -> Tensor:
     return seed
 
 
-def _reached(output: Tensor) -> tuple[list[Tensor], set[Tensor]]:
-    """What the output depends on: computed tensors, first to last, and leaves. A loop: graphs are deeper than Python's stack."""
-    computed: dict[Tensor, int] = {}
-    leaves: set[Tensor] = set()
+def _reached(output: Slot) -> tuple[list[Slot], set[Slot]]:
+    """What the output depends on: computed slots, first to last, and leaves. A loop: graphs are deeper than Python's stack."""
+    computed: dict[Slot, int] = {}
+    leaves: set[Slot] = set()
     stack = [output]
     while stack:
         y = stack.pop()
@@ -78,8 +86,8 @@ def _reached(output: Tensor) -> tuple[list[Tensor], set[Tensor]]:
     return sorted(computed, key=computed.__getitem__), leaves
 
 
-def _between(wanted: tuple[Tensor, ...], order: list[Tensor]) -> list[Tensor]:
-    """Only the operations that lie between the wanted tensors and the output."""
+def _between(wanted: set[Slot], order: list[Slot]) -> list[Slot]:
+    """Only the operations that lie between the wanted slots and the output."""
     reaches = set(wanted)
     for y in order:
         assert y.node is not None
@@ -89,31 +97,32 @@ def _between(wanted: tuple[Tensor, ...], order: list[Tensor]) -> list[Tensor]:
 
 
 def _walk(
-    output: Tensor, seed: Tensor, order: list[Tensor], targets: set[Tensor], create_graph: bool, retain_graph: bool
-) -> dict[Tensor, Tensor]:
+    output: Slot, seed: Tensor, order: list[Slot], targets: set[Slot], create_graph: bool, retain_graph: bool
+) -> dict[Slot, Tensor]:
     """ḡ of the targets."""
-    grads: dict[Tensor, Tensor] = {output: seed}
+    grads: dict[Slot, Tensor] = {output: seed}
     ahead = set(order)
-    sums: set[Tensor] = set()  # gradients whose array the engine made itself, and may add to in place
+    sums: set[Slot] = set()  # gradients whose array the engine made itself, and may add to in place
     with recording(create_graph), np.errstate(all="ignore"):  # an infinite slope is an answer, as in PyTorch, not a warning
         while order:
-            y = order.pop()  # popped, so that a value is released as soon as its operation is behind us
+            y = order.pop()
             ahead.discard(y)
             node = y.node
             assert node is not None
-            dy = grads.get(y) if y in targets else grads.pop(y, None)
+            dy = grads.get(y) if y in targets else grads.pop(y, None)  # popped: a gradient lives until it is used
             if dy is not None:
-                for x, g in zip(node.inputs, _vjp(node, dy, y, create_graph), strict=True):
+                for x, g in zip(node.inputs, _vjp(y, dy, create_graph), strict=True):
                     if g is not None and (x in ahead or x in targets):
-                        _add(grads, sums, x, g, node, create_graph)
+                        _add(grads, sums, x, g, node.name, create_graph)
             if not retain_graph:
-                node.vjp, node.inputs, node.saved = None, (), ()
+                node.free()  # and a saved value until its operation is behind us
     return {x: g for x, g in grads.items() if x in targets}
 
 
-def _vjp(node: Node, dy: Tensor, y: Tensor, create_graph: bool) -> tuple[Tensor | None, ...]:
-    assert node.vjp is not None
-    for s, version in (*node.saved, (y, 0)) if node.own else node.saved:
+def _vjp(y: Slot, dy: Tensor, create_graph: bool) -> tuple[Tensor | None, ...]:
+    node = y.node
+    assert node is not None and node.vjp is not None
+    for s, version in node.saved if node.own is None else (*node.saved, (node.own, 0)):
         if s.version != version:
             raise ScratchError(
                 f"backward: {node.name} needs a tensor of shape {s.shape} as it was, but it was changed in place "
@@ -121,12 +130,19 @@ def _vjp(node: Node, dy: Tensor, y: Tensor, create_graph: bool) -> tuple[Tensor 
             )
     if create_graph and isinstance(node.vjp, once):
         raise ScratchError(f"backward: {node.name} can be differentiated once only, create_graph=True asks for twice")
-    return node.vjp(dy, y) if node.own else node.vjp(dy)
+    return node.vjp(dy) if node.own is None else node.vjp(dy, _again(y, node.own))
 
 
-def _add(grads: dict[Tensor, Tensor], sums: set[Tensor], x: Tensor, g: Tensor, node: Node, create_graph: bool) -> None:
+def _again(y: Slot, value: Tensor) -> Tensor:
+    """The result of an operation as its vjp may differentiate it: the value that the node keeps, at its slot in the graph."""
+    t = value.detach()
+    t.node, t._slot, t.requires_grad = y.node, y, True
+    return t
+
+
+def _add(grads: dict[Slot, Tensor], sums: set[Slot], x: Slot, g: Tensor, name: str, create_graph: bool) -> None:
     if g.shape != x.shape:
-        raise ScratchError(f"backward: {node.name} returned a gradient of shape {g.shape} for an input of shape {x.shape}")
+        raise ScratchError(f"backward: {name} returned a gradient of shape {g.shape} for an input of shape {x.shape}")
     before = grads.get(x)
     if before is None:
         grads[x] = g

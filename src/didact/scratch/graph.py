@@ -2,7 +2,9 @@
 
     svg(graph_of("(x + y) * z", {"x": -2, "y": 5, "z": -4}))
 
-Boxes are leaves and operations, edges carry tensors (Lhotte 2.2 says it the other way round, and draws it this way).
+Boxes are leaves and operations, edges carry tensors (Lhotte 2.2 says it the other way round, and draws it this way). Of a tensor
+computed elsewhere, values that no derivative needs are gone by then, and their boxes show the gradient alone; computed inside
+`with keep_values():`, as `graph_of` does, it has them all.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ from html import escape
 
 import numpy as np
 
-from didact.scratch.engine import grad
+from didact.scratch.engine import grad_at
 from didact.scratch.layout import Place, layered
-from didact.scratch.tensor import Array, ScratchError, Tensor
+from didact.scratch.tensor import Array, ScratchError, Slot, Tensor, keep_values
 from didact.scratch.ways.expression import evaluate
 
 MOST = 500
@@ -38,7 +40,7 @@ def graph_of(expression: str, values: Mapping[str, float]) -> Tensor:
     for name, value in values.items():
         leaves[name] = Tensor(np.asarray(value, float), requires_grad=True)
         leaves[name].label = name
-    with np.errstate(all="ignore"):  # an infinite value is shown, not warned of
+    with keep_values(), np.errstate(all="ignore"):  # an infinite value is shown, not warned of
         y = evaluate(expression, leaves, number=_constant)
     assert isinstance(y, Tensor)
     return y
@@ -52,52 +54,55 @@ def _constant(value: float) -> Tensor:
 
 def svg(output: Tensor) -> str:
     """The graph of a tensor, left to right, as one SVG element. A tensor of many values is drawn with the gradient of their sum."""
-    tensors = _tensors(output)
-    gradients = _gradients(output, tensors)
-    boxes = [_box(t, output, gradients.get(t)) for t in tensors]
-    number = {t: i for i, t in enumerate(tensors)}
-    edges = [(number[x], number[t]) for t in tensors if t.node for x in t.node.inputs]
+    slots = _slots(output.slot)
+    gradients = _gradients(output, slots)
+    boxes = [_box(s, output.slot, gradients.get(s)) for s in slots]
+    number = {s: i for i, s in enumerate(slots)}
+    edges = [(number[x], number[s]) for s in slots if s.node for x in s.node.inputs]
     places, paths = layered(len(boxes), edges)
     return _draw(boxes, places, edges, paths)
 
 
-def _tensors(output: Tensor) -> list[Tensor]:
+def _slots(output: Slot) -> list[Slot]:
     """Everything the output was computed from, constants too, in the order of computation."""
-    found: dict[Tensor, int] = {}
+    found: dict[Slot, int] = {}
     stack = [output]
     while stack:
-        t = stack.pop()
-        if t in found:
+        s = stack.pop()
+        if s in found:
             continue
-        found[t] = t.node.order if t.node else -1
-        if t.node:
-            if t.node.vjp is None:
-                raise ScratchError(f"graph: backward freed the graph (at {t.node.name}); draw it before, or pass retain_graph=True")
-            stack += reversed(t.node.inputs)
+        found[s] = s.node.order if s.node else -1
+        if s.node:
+            if s.node.vjp is None:
+                raise ScratchError(f"graph: backward freed the graph (at {s.node.name}); draw it before, or pass retain_graph=True")
+            stack += reversed(s.node.inputs)
         if len(found) > MOST:
             raise ScratchError(f"graph: more than {MOST} tensors, too many to draw")
     return sorted(found, key=found.__getitem__)
 
 
-def _gradients(output: Tensor, tensors: list[Tensor]) -> dict[Tensor, Array]:
-    wanted = [t for t in tensors if t.requires_grad]
+def _gradients(output: Tensor, slots: list[Slot]) -> dict[Slot, Array]:
     if not output.requires_grad:
         return {}
-    found = grad(output, wanted, np.ones(output.shape), retain_graph=True)
-    return {t: g.data for t, g in zip(wanted, found, strict=True)}
+    wanted = {s for s in slots if s.requires_grad}
+    found = grad_at(output, wanted, np.ones(output.shape), create_graph=False, retain_graph=True)
+    return {s: found[s].data if s in found else np.zeros(s.shape) for s in wanted}
 
 
-def _box(t: Tensor, output: Tensor, gradient: Array | None) -> Box:
-    if t.node:
-        title = SIGNS.get(t.node.name, t.node.name)
-        kind = "output" if t is output else "operation"
+def _box(s: Slot, output: Slot, gradient: Array | None) -> Box:
+    t = s.tensor()
+    if t is None and s.node:
+        t = s.node.own
+    if s.node:
+        title = SIGNS.get(s.node.name, s.node.name)
+        kind = "output" if s is output else "operation"
     else:
-        kind = "leaf" if t.requires_grad else "constant"
-        title = t.label or kind
-    if t.shape:
-        title += f"  {t.shape}"
+        kind = "leaf" if s.requires_grad else "constant"
+        title = kind if t is None else t.label or kind
+    if s.shape:
+        title += f"  {s.shape}"
     title = title if len(title) <= 22 else title[:21] + "…"
-    return Box(kind, title, _short(t.data), "" if gradient is None else _short(gradient))
+    return Box(kind, title, "" if t is None else _short(t.data), "" if gradient is None else _short(gradient))
 
 
 def _short(a: Array) -> str:
@@ -136,7 +141,8 @@ def _rectangle(box: Box, place: Place) -> str:
     x, y = _corner(place)
     middle = x + WIDTH / 2
     lines = [f'<text x="{middle:.1f}" y="{y + 19:.1f}" font-weight="600" fill="#111">{escape(box.title)}</text>']
-    lines.append(f'<text x="{middle:.1f}" y="{y + 37:.1f}" fill="#1b5e20">{escape(box.value)}</text>')
+    if box.value:
+        lines.append(f'<text x="{middle:.1f}" y="{y + 37:.1f}" fill="#1b5e20">{escape(box.value)}</text>')
     if box.gradient:
         lines.append(f'<text x="{middle:.1f}" y="{y + 54:.1f}" fill="#b71c1c">grad {escape(box.gradient)}</text>')
     shape = f'<rect x="{x:.1f}" y="{y:.1f}" width="{WIDTH}" height="{HEIGHT}" rx="{24 if box.kind in ("operation", "output") else 4}" '

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from didact.scratch import ops, shape
-from didact.scratch.tensor import Array, Grads, ScratchError, Tensor, record
+from didact.scratch.tensor import Array, Grads, ScratchError, Tensor, crossed, record
 
 
 def matmul(a: Any, b: Any) -> Tensor:
@@ -24,15 +24,9 @@ def matmul(a: Any, b: Any) -> Tensor:
     if b.ndim == 1:
         return shape.squeeze(matmul(a, b[:, None]), -1)
 
-    def vjp(dy: Tensor) -> Grads:
-        da = ops.unbroadcast(dy @ b.mT, a.shape) if a.requires_grad else None
-        if not b.requires_grad:
-            return da, None
-        if b.ndim == 2 and a.ndim > 2:  # one weight for a whole batch: fold the batch into the rows, and sum inside the product
-            return da, _rows(a).T @ _rows(dy)
-        return da, ops.unbroadcast(a.mT @ dy, b.shape)
-
-    return record("matmul", _product(a.data, b.data), (a, b), vjp, (a, b))
+    one_weight = b.ndim == 2 and a.ndim > 2  # for a whole batch: fold the batch into the rows, and sum inside the product
+    vjp = ops.both(a, b, lambda dy: dy @ b.mT, lambda dy: _rows(a).T @ _rows(dy) if one_weight else a.mT @ dy)
+    return record("matmul", _product(a.data, b.data), (a, b), vjp, crossed(a, b))
 
 
 def _operands(a: Any, b: Any) -> tuple[Tensor, Tensor]:
@@ -133,7 +127,8 @@ def _diagonal(x: Tensor, term: str) -> Tensor:
         value = np.einsum(f"{term}->{once}", x.data)
     except ValueError:
         raise ScratchError(f"einsum: {term!r} repeats a letter over axes of different size, shape {x.shape}") from None
-    return record("diagonal", value, (x,), lambda dy: (_undiagonal(dy, term, x.shape),), view_of=x)
+    source = x.shape
+    return record("diagonal", value, (x,), lambda dy: (_undiagonal(dy, term, source),), view_of=x)
 
 
 def _undiagonal(dy: Tensor, term: str, target: tuple[int, ...]) -> Tensor:

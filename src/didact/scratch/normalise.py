@@ -60,7 +60,7 @@ def standardise_batch(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> tup
             away = x - x.mean(axes, keepdims=True)
             var_eps = away.square().mean(axes, keepdims=True) + eps
         else:
-            away, var_eps = Tensor(centred), Tensor(var + eps)
+            away, var_eps = Tensor(x.data - mean), Tensor(var + eps)  # one subtraction is cheaper than to keep it all the while
         root = var_eps.sqrt()
         x_hat = away / root
 

@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike
 
 from didact.scratch import reduce, shape
 from didact.scratch.special import erf_of
-from didact.scratch.tensor import Array, Grads, ScratchError, Tensor, record
+from didact.scratch.tensor import Array, Grads, ScratchError, Tensor, crossed, each, record
 
 
 def lift(x: Any, like: Tensor | None = None) -> Tensor:
@@ -57,7 +57,8 @@ def cast(x: Tensor, dtype: DTypeLike) -> Tensor:
         return x
     if target.kind != "f":
         return Tensor(x.data.astype(target))
-    return record("cast", x.data.astype(target), (x,), lambda dy: (cast(dy, x.dtype),))
+    source = x.dtype
+    return record("cast", x.data.astype(target), (x,), lambda dy: (cast(dy, source),))
 
 
 def compare(name: str, holds: Callable[[Array, Array], Array], a: Any, b: Any) -> Tensor:
@@ -69,19 +70,19 @@ def compare(name: str, holds: Callable[[Array, Array], Array], a: Any, b: Any) -
 def add(a: Any, b: Any) -> Tensor:
     """y = a + b;  da = dy,  db = dy."""
     a, b = pair("add", a, b)
-    return record("add", a.data + b.data, (a, b), lambda dy: _both(a, b, lambda: dy, lambda: dy))
+    return record("add", a.data + b.data, (a, b), both(a, b, lambda dy: dy, lambda dy: dy))
 
 
 def sub(a: Any, b: Any) -> Tensor:
     """y = a − b;  da = dy,  db = −dy."""
     a, b = pair("sub", a, b)
-    return record("sub", a.data - b.data, (a, b), lambda dy: _both(a, b, lambda: dy, lambda: -dy))
+    return record("sub", a.data - b.data, (a, b), both(a, b, lambda dy: dy, lambda dy: -dy))
 
 
 def mul(a: Any, b: Any) -> Tensor:
     """y = a · b;  da = dy · b,  db = dy · a."""
     a, b = pair("mul", a, b)
-    return record("mul", a.data * b.data, (a, b), lambda dy: _both(a, b, lambda: dy * b, lambda: dy * a), (a, b))
+    return record("mul", a.data * b.data, (a, b), both(a, b, lambda dy: dy * b, lambda dy: dy * a), crossed(a, b))
 
 
 def div(a: Any, b: Any) -> Tensor:
@@ -89,7 +90,7 @@ def div(a: Any, b: Any) -> Tensor:
     a, b = pair("div", a, b)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = a.data / b.data
-    return record("div", value, (a, b), lambda dy: _both(a, b, lambda: dy / b, lambda: -dy * (a / b) / b), (a, b))
+    return record("div", value, (a, b), both(a, b, lambda dy: dy / b, lambda dy: -dy * (a / b) / b), (a, b) if b.requires_grad else (b,))
 
 
 def pow(a: Any, b: Any) -> Tensor:
@@ -104,35 +105,40 @@ def pow(a: Any, b: Any) -> Tensor:
         constant = n.data == 0  # x⁰: 0 · x⁻¹ would be no number at x = 0
         return shape.where(constant, 0.0, dy * n * pow(x, shape.where(constant, 1.0, n - 1.0)))
 
-    def dn(dy: Tensor, y: Tensor) -> Tensor:
+    def dn(dy: Tensor) -> Tensor:
         still = (x.data == 0) & (n.data >= 0)
-        return shape.where(still, 0.0, dy * y * log(shape.where(still, 1.0, x)))
+        return shape.where(still, 0.0, dy * pow(x, n) * log(shape.where(still, 1.0, x)))
 
-    return record("pow", value, (x, n), lambda dy, y: _both(x, n, lambda: dx(dy), lambda: dn(dy, y)), (x, n), own=True)
+    return record("pow", value, (x, n), both(x, n, dx, dn), (x, n))
 
 
 def maximum(a: Any, b: Any) -> Tensor:
     """y = max(a, b); the gradient goes to the larger, and half to each where they are equal (as in PyTorch)."""
-    return _choose("maximum", np.maximum, *pair("maximum", a, b))
+    return _choose("maximum", np.maximum, np.greater, *pair("maximum", a, b))
 
 
 def minimum(a: Any, b: Any) -> Tensor:
     """y = min(a, b); ties as in `maximum`."""
-    return _choose("minimum", np.minimum, *pair("minimum", a, b))
+    return _choose("minimum", np.minimum, np.less, *pair("minimum", a, b))
 
 
-def _choose(name: str, choose: Callable[[Array, Array], Array], a: Tensor, b: Tensor) -> Tensor:
-    value = choose(a.data, b.data)
+def _choose(name: str, choose: Callable[[Array, Array], Array], wins: Callable[[Array, Array], Array], a: Tensor, b: Tensor) -> Tensor:
+    def share(dy: Tensor, x: Tensor, other: Tensor) -> Tensor:
+        return dy * np.where(x.data == other.data, 0.5, wins(x.data, other.data)).astype(dy.dtype)
 
-    def share(x: Tensor, dy: Tensor) -> Tensor:
-        return dy * np.where(a.data == b.data, 0.5, x.data == value).astype(dy.dtype)
-
-    return record(name, value, (a, b), lambda dy: _both(a, b, lambda: share(a, dy), lambda: share(b, dy)), (a, b))
+    vjp = both(a, b, lambda dy: share(dy, a, b), lambda dy: share(dy, b, a))
+    return record(name, choose(a.data, b.data), (a, b), vjp, (a, b))
 
 
-def _both(a: Tensor, b: Tensor, da: Callable[[], Tensor], db: Callable[[], Tensor]) -> Grads:
-    """The two gradients of an operation that broadcasts; one that nobody wants is not computed."""
-    return unbroadcast(da(), a.shape) if a.requires_grad else None, unbroadcast(db(), b.shape) if b.requires_grad else None
+def both(a: Tensor, b: Tensor, da: Callable[[Tensor], Tensor], db: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Grads]:
+    """The vjp of an operation that broadcasts."""
+    m, n = a.shape, b.shape
+    return each((a, lambda dy: unbroadcast(da(dy), m)), (b, lambda dy: unbroadcast(db(dy), n)))
+
+
+def masked(x: Tensor, mask: Array) -> Tensor:
+    """y = x · mask;  dx = dy · mask. The mask is boolean, a quarter of a float32, and NumPy multiplies by it as it is."""
+    return record("masked", x.data * mask, (x,), lambda dy: (masked(dy, mask),))
 
 
 def neg(x: Tensor) -> Tensor:
@@ -216,7 +222,7 @@ def erf(x: Tensor) -> Tensor:
 
 def relu(x: Tensor) -> Tensor:
     """y = max(0, x);  dx = dy · [x > 0].  Fleuret 4.3; the derivative at 0 is taken as 0."""
-    return record("relu", np.maximum(x.data, 0), (x,), lambda dy, y: (dy * (y.data > 0),), own=True)
+    return record("relu", np.maximum(x.data, 0), (x,), lambda dy, y: (masked(dy, y.data > 0),), own=True)
 
 
 def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
@@ -224,4 +230,4 @@ def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tens
     if low is None and high is None:
         raise ScratchError("clip: give low, high or both")
     lo, hi = -np.inf if low is None else low, np.inf if high is None else high
-    return record("clip", np.clip(x.data, low, high), (x,), lambda dy: (dy * ((x.data >= lo) & (x.data <= hi)),), (x,))
+    return record("clip", np.clip(x.data, low, high), (x,), lambda dy: (masked(dy, (x.data >= lo) & (x.data <= hi)),), (x,))

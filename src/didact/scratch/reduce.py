@@ -34,19 +34,19 @@ def _kept(x: Tensor, axes: tuple[int, ...]) -> tuple[int, ...]:
 def sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """y = Σ x;  dx = dy at every place that was summed."""
     axes = axes_of("sum", x, axis)
-    kept = _kept(x, axes)
+    kept, full = _kept(x, axes), x.shape
     value: Array = np.sum(x.data, axes, keepdims=keepdims)
-    return record("sum", value, (x,), lambda dy: (shape.broadcast_to(shape.reshape(dy, kept), x.shape),))
+    return record("sum", value, (x,), lambda dy: (shape.broadcast_to(shape.reshape(dy, kept), full),))
 
 
 def mean(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """y = (1/n) Σ x;  dx = dy/n at every place."""
     axes = axes_of("mean", x, axis)
-    kept = _kept(x, axes)
+    kept, full = _kept(x, axes), x.shape
     n = math.prod(x.shape[a] for a in axes)
     scale = 1.0 / n if n else math.nan
     value: Array = np.sum(x.data, axes, keepdims=keepdims) * scale
-    return record("mean", value, (x,), lambda dy: (shape.broadcast_to(shape.reshape(dy * scale, kept), x.shape),))
+    return record("mean", value, (x,), lambda dy: (shape.broadcast_to(shape.reshape(dy * scale, kept), full),))
 
 
 def var(x: Tensor, axis: Axis = None, correction: int = 1, keepdims: bool = False) -> Tensor:

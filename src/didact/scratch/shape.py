@@ -8,12 +8,13 @@ return views: they share memory with their input, and its version counter.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from didact.scratch import ops
-from didact.scratch.tensor import Array, Axis, Grads, ScratchError, Tensor, record
+from didact.scratch.tensor import Array, Axis, ScratchError, Tensor, record
 
 
 def _sizes(given: Any) -> tuple[int, ...]:
@@ -34,8 +35,8 @@ def reshape(x: Tensor, *sizes: Any) -> Tensor:
         value = x.data.reshape(target)
     except ValueError:
         raise ScratchError(f"reshape: shape {x.shape} has {x.size} values, they do not fill {target}") from None
-    shared = x if np.may_share_memory(value, x.data) else None
-    return record("reshape", value, (x,), lambda dy: (reshape(dy, x.shape),), view_of=shared)
+    shared, source = x if np.may_share_memory(value, x.data) else None, x.shape
+    return record("reshape", value, (x,), lambda dy: (reshape(dy, source),), view_of=shared)
 
 
 def flatten(x: Tensor, start: int = 0, end: int = -1) -> Tensor:
@@ -81,12 +82,12 @@ def unsqueeze(x: Tensor, axis: int) -> Tensor:
 
 def broadcast_to(x: Tensor, *sizes: Any) -> Tensor:
     """Values repeated along new or stretched axes, without a copy; dx sums over the repetitions."""
-    target = _sizes(sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple) else sizes)
+    target, source = _sizes(sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple) else sizes), x.shape
     try:
         value = np.broadcast_to(x.data, target)
     except ValueError:
         raise ScratchError(f"broadcast_to: shape {x.shape} does not broadcast to {target}") from None
-    return _view("broadcast_to", value, x, lambda dy: (ops.unbroadcast(dy, x.shape),))
+    return _view("broadcast_to", value, x, lambda dy: (ops.unbroadcast(dy, source),))
 
 
 def plain_index(index: Any) -> Any:
@@ -109,8 +110,8 @@ def getitem(x: Tensor, index: Any) -> Tensor:
         value = x.data[i]
     except (IndexError, TypeError) as e:
         raise ScratchError(f"index: {e}, in a tensor of shape {x.shape}") from None
-    view = _is_basic(i)
-    return record("index", value, (x,), lambda dy: (scatter(dy, i, x.shape),), view_of=x if view else None)
+    source = x.shape
+    return record("index", value, (x,), lambda dy: (scatter(dy, i, source),), view_of=x if _is_basic(i) else None)
 
 
 def scatter(y: Tensor, index: Any, target: tuple[int, ...]) -> Tensor:
@@ -149,12 +150,8 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
         if x.ndim != xs[0].ndim or x.shape[:at] + x.shape[at + 1 :] != xs[0].shape[:at] + xs[0].shape[at + 1 :]:
             raise ScratchError(f"concatenate: shapes {xs[0].shape} and {x.shape} differ in more than axis {axis}")
     ends = np.cumsum([x.shape[at] for x in xs]).tolist()
-
-    def vjp(dy: Tensor) -> Grads:
-        before = (slice(None),) * at
-        return tuple(dy[(*before, slice(end - x.shape[at], end))] for x, end in zip(xs, ends, strict=True))
-
-    return record("concatenate", np.concatenate([x.data for x in xs], at), xs, vjp)
+    stretches = [(*(slice(None),) * at, slice(start, end)) for start, end in pairwise([0, *ends])]
+    return record("concatenate", np.concatenate([x.data for x in xs], at), xs, lambda dy: tuple(dy[s] for s in stretches))
 
 
 def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
@@ -166,8 +163,8 @@ def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     if not -xs[0].ndim - 1 <= axis <= xs[0].ndim:
         raise ScratchError(f"stack: axis {axis} does not exist in a shape of {xs[0].ndim + 1} axes")
     before = (slice(None),) * (axis % (xs[0].ndim + 1))
-    value = np.stack([x.data for x in xs], axis)
-    return record("stack", value, xs, lambda dy: tuple(dy[(*before, i)] for i in range(len(xs))))
+    value, number = np.stack([x.data for x in xs], axis), len(xs)
+    return record("stack", value, xs, lambda dy: tuple(dy[(*before, i)] for i in range(number)))
 
 
 def split(x: Tensor, size: int | Sequence[int], axis: int = 0) -> list[Tensor]:
@@ -200,12 +197,7 @@ def where(condition: Any, a: Any, b: Any) -> Tensor:
         value = np.where(c, a.data, b.data)
     except ValueError:
         raise ScratchError(f"where: shapes {c.shape}, {a.shape} and {b.shape} do not broadcast") from None
-
-    def vjp(dy: Tensor) -> Grads:
-        da = ops.unbroadcast(where(c, dy, 0.0), a.shape) if a.requires_grad else None
-        return da, ops.unbroadcast(where(c, 0.0, dy), b.shape) if b.requires_grad else None
-
-    return record("where", value, (a, b), vjp)
+    return record("where", value, (a, b), ops.both(a, b, lambda dy: where(c, dy, 0.0), lambda dy: where(c, 0.0, dy)))
 
 
 def masked_fill(x: Tensor, mask: Any, value: float) -> Tensor:

@@ -4,14 +4,18 @@ Every operation does two things: it computes its value with NumPy, and it *recor
 
     y = f(x_1 … x_n),        vjp(dy) = (dyᵀ ∂y/∂x_1, …, dyᵀ ∂y/∂x_n)
 
-beside the tensors it came from. The graph is what Python ran, so an `if` or a loop needs no special care. `engine.py`
+beside the slots of the tensors it came from. The graph is what Python ran, so an `if` or a loop needs no special care. `engine.py`
 walks the graph backwards; it alone adds gradients up.
+
+The graph holds no values of its own: y = relu(x Wᵀ) needs y for its derivative and never x Wᵀ, which is freed as soon as Python
+lets go of it. A value lives while the caller holds it or a vjp will read it.
 """
 
 from __future__ import annotations
 
 import itertools
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -30,6 +34,7 @@ class ScratchError(ValueError):
 
 class _Mode(threading.local):
     recording = True
+    keeping = False
 
 
 _mode = _Mode()
@@ -54,6 +59,16 @@ def is_recording() -> bool:
     return _mode.recording
 
 
+@contextmanager
+def keep_values() -> Iterator[None]:
+    """What is recorded inside keeps all its values, as long as its result lives: for pictures (`graph.py`), where every one is shown."""
+    before, _mode.keeping = _mode.keeping, True
+    try:
+        yield
+    finally:
+        _mode.keeping = before
+
+
 class once:
     """Wraps a vjp that works on plain arrays (array -> arrays or None): fast, but it cannot be differentiated again."""
 
@@ -66,15 +81,49 @@ class once:
         return tuple(None if g is None else Tensor(g) for g in self.vjp(dy.data))
 
 
+def each(*derivatives: tuple[Tensor, Callable[[Tensor], Tensor]]) -> Callable[[Tensor], Grads]:
+    """A vjp from one derivative for each input. One that nobody wants is dropped at once, with the values that it would read."""
+    wanted = [d if x.requires_grad else None for x, d in derivatives]
+    return lambda dy: tuple([None if d is None else d(dy) for d in wanted])
+
+
+def crossed(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    """What a product saves: the derivative for one factor reads the other."""
+    return (b, a) if a.requires_grad and b.requires_grad else (b,) if a.requires_grad else (a,)
+
+
+class Slot:
+    """Where a value stands in the graph, without the value: the operation it came from, its shape, and a weak reference to its tensor."""
+
+    __slots__ = ("node", "shape", "tensor")
+
+    def __init__(self, x: Tensor):
+        self.node, self.shape, self.tensor = x.node, x.data.shape, weakref.ref(x)
+
+    @property
+    def requires_grad(self) -> bool:
+        return self.node is not None or ((x := self.tensor()) is not None and x.requires_grad)
+
+
 class Node:
-    """One executed operation: its inputs, its vjp, and the version of every value that the vjp will read."""
+    """One executed operation: the slots of its inputs, its vjp, and the version of every value that the vjp will read.
 
-    __slots__ = ("inputs", "name", "order", "own", "saved", "vjp")
+    `own` is the result itself, outside the graph: a node that held its tensor, which holds the node, would be a cycle that only the
+    garbage collector frees. `kept` is not read, but stays alive: leaves, whose `.grad` will be filled, and all inputs under `keep_values`.
+    """
 
-    def __init__(self, name: str, inputs: tuple[Tensor, ...], vjp: Callable[..., Grads], saved: tuple[tuple[Tensor, int], ...], own: bool):
-        self.name, self.inputs, self.saved, self.own = name, inputs, saved, own
+    __slots__ = ("inputs", "kept", "name", "order", "own", "saved", "vjp")
+
+    def __init__(self, name: str, inputs: tuple[Tensor, ...], vjp: Callable[..., Grads], saved: tuple[Tensor, ...], own: Tensor | None):
+        self.name, self.own = name, own
+        self.inputs = tuple([x.slot for x in inputs])
+        self.saved = tuple([(s, s._versions[0]) for s in saved])
+        self.kept = inputs if _mode.keeping else tuple([x for x in inputs if x.requires_grad and x.node is None])
         self.vjp: Callable[..., Grads] | None = vjp  # None once freed
         self.order = next(_clock)  # inputs exist before outputs: falling order is a topological order
+
+    def free(self) -> None:
+        self.vjp, self.inputs, self.saved, self.kept, self.own = None, (), (), (), None
 
 
 def record(
@@ -90,9 +139,10 @@ def record(
     """The value as a tensor that knows its origin, if any input wants a gradient.
 
     `vjp(dy)` returns one gradient for each input, or None; it is written with tensor operations, so that it can be differentiated
-    in its turn, and it returns dy, a view of dy or fresh values, never an array that it keeps. `saved` are the tensors that
-    it reads: their versions are checked before it runs. `own=True` asks for `vjp(dy, y)` (eˣ is its own derivative: a closure over y
-    would be a cycle that only the garbage collector frees). `view_of` says whose memory the value shares.
+    in its turn, and it returns dy, a view of dy or fresh values, never an array that it keeps. What it captures stays alive until
+    backward, so it captures what it reads and nothing else (a shape, not the tensor). `saved` are the tensors that it reads: their
+    versions are checked before it runs. `own=True` asks for `vjp(dy, y)`: eˣ is its own derivative. `view_of` says whose memory
+    the value shares.
     """
     y = Tensor(value)
     if view_of is not None:
@@ -100,8 +150,8 @@ def record(
     if _mode.recording:
         for x in inputs:
             if x.requires_grad:
+                y.node = Node(name, inputs, vjp, saved, y.detach() if own else None)
                 y.requires_grad = True
-                y.node = Node(name, inputs, vjp, tuple([(s, s._versions[0]) for s in saved]), own)
                 break
     return y
 
@@ -113,7 +163,7 @@ class Tensor:
     what is written into `x.data` directly is not seen.
     """
 
-    __slots__ = ("__weakref__", "_versions", "data", "grad", "label", "node", "requires_grad")
+    __slots__ = ("__weakref__", "_slot", "_versions", "data", "grad", "label", "node", "requires_grad")
     __array_ufunc__ = None  # array * tensor is ours to compute
 
     def __init__(self, data: Any, requires_grad: bool = False):
@@ -121,6 +171,7 @@ class Tensor:
         self.grad: Array | None = None
         self.node: Node | None = None
         self.label = ""
+        self._slot: Slot | None = None
         self._versions = [0]
         self.requires_grad = requires_grad
         if requires_grad and self.data.dtype.kind != "f":
@@ -147,6 +198,13 @@ class Tensor:
         return self.node is None
 
     @property
+    def slot(self) -> Slot:
+        """Made when first asked for: most tensors of a backward pass never enter a graph."""
+        if self._slot is None:
+            self._slot = Slot(self)
+        return self._slot
+
+    @property
     def version(self) -> int:
         return self._versions[0]
 
@@ -161,6 +219,10 @@ class Tensor:
     def __repr__(self) -> str:
         origin = f", from {self.node.name}" if self.node else ", requires_grad=True" if self.requires_grad else ""
         return f"tensor({np.array2string(self.data, separator=', ', prefix='tensor(')}{origin})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled as a leaf: a copy has a slot of its own."""
+        return Tensor, (self.data, self.requires_grad), (None, {"grad": self.grad, "label": self.label, "_versions": self._versions})
 
     def __len__(self) -> int:
         if not self.ndim:

@@ -150,7 +150,7 @@ class Step:
 
     def _inspect(self, parts: Mapping[str, Tensor]) -> None:
         """Raise before anything that is not finite reaches the weights. fp16 overflows are the scaler's to skip."""
-        if not parts["loss"].isfinite():
+        if not self.group.sum(parts["loss"].clone()).isfinite():  # of all processes, so that all of them stop
             raise NonFiniteError("loss")
         if not self.precision.scaler.is_enabled():
             for name, p in reversed(list(self.objective.named_parameters())):  # backward order: the first that went wrong

@@ -1,0 +1,131 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional as F
+
+from didact.errors import UsageError
+from didact.layers.geometry import Window, footprint, output_size, receptive_field, trace
+from didact.layers.residual import BasicBlock
+from didact.models import ConvNeXt, EfficientNet, ResNet
+
+windows = st.builds(Window, kernel=st.integers(1, 4), stride=st.integers(1, 3), padding=st.integers(0, 2), dilation=st.integers(1, 3))
+
+
+def convs(chain):
+    layers = [nn.Conv1d(1, 1, w.kernel, w.stride, w.padding, w.dilation) for w in chain]
+    for layer in layers:
+        nn.init.ones_(layer.weight)  # nothing cancels
+    return nn.Sequential(*layers)
+
+
+@given(st.lists(windows, min_size=1, max_size=4), st.integers(30, 60))
+@settings(max_examples=60, deadline=None)
+def test_sizes_are_those_of_torch(chain, size):
+    try:
+        expected = convs(chain)(torch.zeros(1, 1, size)).shape[-1]
+    except RuntimeError:
+        with pytest.raises(UsageError, match="does not fit"):
+            output_size(size, chain)
+    else:
+        assert output_size(size, chain) == expected
+
+
+@given(st.lists(windows, min_size=1, max_size=3))
+@settings(max_examples=40, deadline=None)
+def test_receptive_field_against_a_gradient_probe(chain):
+    x = torch.zeros(1, 1, 801, requires_grad=True)
+    y = convs(chain)(x)
+    y[0, 0, y.shape[-1] // 2].backward()
+    seen = x.grad[0, 0].nonzero()[:, 0]
+    assert int(seen[-1] - seen[0]) + 1 == receptive_field(chain)
+
+
+def test_values_of_the_courses():
+    assert output_size(32, [Window(5, padding=2)]) == 32                            # Gaba, example 4.4
+    assert receptive_field([Window(3)] * 2) == 5 and receptive_field([Window(3)] * 3) == 7   # Gaba, remark 4.6
+    assert receptive_field([Window(4)] * 5) == 5 * (4 - 1) + 1                      # Gaba, exercise 4.5
+    assert receptive_field([Window(3, dilation=2**l) for l in range(4)]) == 1 + 2 * (2**4 - 1)  # Van Schependom 5.4
+
+
+def test_resnet50_sees_427_pixels():
+    with torch.device("meta"):
+        rows = {r.name: r for r in trace(ResNet(block="bottleneck", depths=(3, 4, 6, 3)), torch.zeros(1, 3, 224, 224))}
+    assert rows["layer4.2.conv3"].field == (427, 427)                               # stride on the 3 x 3; on the 1 x 1 it would be 483
+    assert rows["layer4.2.conv3"].size == (7, 7)
+    assert rows["layer4.2.conv3"].jump == (32, 32)
+    assert rows["conv1"].field == (7, 7) and rows["maxpool"].field == (11, 11)
+
+
+class Branches(nn.Module):
+    """Doubles, joins, pools and pads; every layer kind that the trace knows, of unequal height and width."""
+
+    def __init__(self):
+        super().__init__()
+        self.wide, self.narrow = nn.Conv2d(2, 3, (5, 3), padding=(2, 1), dilation=1), nn.Conv2d(2, 3, 1)
+        self.pool, self.mean = nn.MaxPool2d(3, stride=2, padding=1), nn.AvgPool2d((2, 1))
+        self.up, self.last = nn.ConvTranspose2d(3, 2, (2, 4), stride=2, padding=(0, 1)), nn.Conv2d(2, 1, 3, padding=1)
+
+    def forward(self, x):
+        h = torch.cat([self.wide(x)[:, :2], self.narrow(x)[:, :1]], dim=1)
+        h = self.mean(self.pool(h))
+        h = F.interpolate(F.relu(h), scale_factor=2)
+        return self.last(self.up(h) + 1)
+
+
+def probe(network, x):
+    """The widest extent of inputs that any one output depends on, by gradients of nets with positive weights."""
+    for p in network.parameters():
+        nn.init.constant_(p, 0.5)
+    y = network(x.requires_grad_())
+    extent = [0, 0]
+    for i in range(8, y.shape[2] - 8):
+        for j in range(8, y.shape[3] - 8):
+            (g,) = torch.autograd.grad(y[0, 0, i, j], x, retain_graph=True)
+            seen = g[0].abs().sum(0).nonzero()
+            extent = [max(e, int(s)) for e, s in zip(extent, seen.max(0).values - seen.min(0).values + 1, strict=True)]
+    return tuple(extent)
+
+
+def test_trace_follows_branches_and_upscaling():
+    network = Branches()
+    rows = trace(network, torch.zeros(1, 2, 20, 24))
+    assert [r.name for r in rows] == ["wide", "narrow", "pool", "mean", "up", "last"]
+    assert rows[-1].jump == (1, 0.5)
+    # gradients of a maximum go one way: probe the same windows with a mean
+    network.pool = nn.AvgPool2d(3, stride=2, padding=1)
+    assert probe(network, torch.rand(1, 2, 20, 24)) == rows[-1].field
+
+
+def test_trace_says_where_the_whole_image_is_seen():
+    with torch.device("meta"):
+        rows = trace(EfficientNet(classes=3), torch.zeros(1, 3, 64, 64))
+        lite = trace(EfficientNet(classes=3, lite=True), torch.zeros(1, 3, 64, 64))
+        next_ = trace(ConvNeXt(classes=3), torch.zeros(1, 3, 64, 64))
+    assert {r.name: r.field for r in rows}["_blocks.0._depthwise_conv"] == (7, 7)   # before the first squeeze
+    assert rows[-1].field is None                                                   # behind it
+    assert lite[-1].field is not None and lite[-1].size == (2, 2)
+    assert {r.name: r.field for r in next_}["features.1.0.block.0"] == (28, 28)     # 4 + 6 * 4
+    assert next_[-1].layer == "LayerNorm2d"
+
+
+def test_trace_leaves_the_network_as_it_was():
+    block = BasicBlock(2, 2, shortcut="none")
+    block.bn1.eval()
+    before = {k: v.clone() for k, v in block.state_dict().items()}
+    assert trace(block, torch.rand(1, 2, 8, 9))[-1].field == (5, 5)
+    assert block.training and not block.bn1.training
+    assert all(torch.equal(v, before[k]) for k, v in block.state_dict().items())
+    assert not any(m._forward_hooks for m in block.modules())
+
+
+def test_the_effective_field_is_smaller_than_the_theoretical():
+    torch.manual_seed(0)
+    chain = nn.Sequential(*[nn.Conv2d(4 if l else 1, 4, 3, padding=1) for l in range(8)])
+    g = footprint(chain, torch.rand(2, 1, 31, 29))
+    assert g.shape == (31, 29)
+    rows, columns = (g.sum(1) > 0).nonzero(), (g.sum(0) > 0).nonzero()
+    assert len(rows) == len(columns) == 17 == receptive_field([Window(3)] * 8)
+    centre = g[15 - 4 : 15 + 5, 14 - 4 : 14 + 5].sum() / g.sum()
+    assert centre > 0.6                                                             # (9 / 17)^2 = 0.28, were it even

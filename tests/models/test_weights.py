@@ -1,0 +1,139 @@
+import pickle
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from didact.errors import UsageError
+from didact.models import CNN, VGG, EfficientNet, LeNetLike, ResNet
+from didact.models.weights import LITE_MEAN, LITE_STD, load_weights
+
+SMALL = {"depths": (1, 1), "width": 4, "size": (16, 16)}
+
+
+def small(seed=0, **keywords):
+    torch.manual_seed(seed)
+    return ResNet(**{**SMALL, "classes": 5, **keywords})
+
+
+def written(path, state):
+    save_file(state, path) if path.suffix == ".safetensors" else torch.save(state, path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["w.safetensors", "w.pth", "w.pt"])
+@pytest.mark.parametrize("prefix", ["", "module.", "network."])
+def test_all_of_it_loads(tmp_path, name, prefix):
+    one, two, x = small(0).eval(), small(1).eval(), torch.rand(2, 3, 16, 16)
+    report = load_weights(two, written(tmp_path / name, {prefix + k: v for k, v in one.state_dict().items()}))
+    assert torch.equal(one(x), two(x))
+    assert set(report.matched) == set(one.state_dict())
+    assert str(report) == f"{name}: {len(one.state_dict())} tensors loaded"
+
+
+def test_inside_a_checkpoint_beside_other_things(tmp_path):
+    one, two = small(0), small(1)
+    path = written(tmp_path / "w.pth", {"epoch": 3, "optimizer": {"lr": 0.1}, "state_dict": one.state_dict()})
+    assert len(load_weights(two, path).matched) == len(one.state_dict())
+    assert torch.equal(one.fc.weight, two.fc.weight)
+
+
+def test_half_precision_widens(tmp_path):
+    one, two = small(0), small(1)
+    load_weights(two, written(tmp_path / "w.safetensors", {k: v.half() if v.is_floating_point() else v for k, v in one.state_dict().items()}))
+    assert two.fc.weight.dtype == torch.float32
+    assert torch.equal(two.fc.weight, one.fc.weight.half().float())
+
+
+def test_a_head_for_other_classes_stays_as_it_was(tmp_path):
+    one, two = small(0, classes=9), small(1)
+    head = two.fc.weight.clone()
+    report = load_weights(two, written(tmp_path / "w.safetensors", one.state_dict()))
+    assert report.reshaped == (("fc.weight", (5, 8), (9, 8)), ("fc.bias", (5,), (9,)))
+    assert not report.missing and not report.unused
+    assert torch.equal(two.fc.weight, head) and torch.equal(two.conv1.weight, one.conv1.weight)
+    assert str(report).endswith(
+        "of another shape and left as they were: fc.weight (5×8, in the file 9×8), fc.bias (5, in the file 9)"
+    )
+
+
+def test_other_channels_no_head_and_no_counters(tmp_path):
+    one, two = small(0, channels=1), small(1)
+    state = {k: v for k, v in one.state_dict().items() if not k.startswith("fc.") and not k.endswith("num_batches_tracked")}
+    report = load_weights(two, written(tmp_path / "w.pth", state))
+    assert report.missing == ("fc.weight", "fc.bias")
+    assert [name for name, _, _ in report.reshaped] == ["conv1.weight"]
+    assert "not in the file: fc.weight, fc.bias" in str(report)
+
+
+def test_a_backbone_takes_the_file_without_its_head(tmp_path):
+    one, two = small(0), small(1)
+    two.fc = nn.Identity()
+    report = load_weights(two, written(tmp_path / "w.pth", one.state_dict()))
+    assert report.unused == ("fc.weight", "fc.bias") and not report.missing
+
+
+def test_published_weights_go_behind_a_standardisation(tmp_path):
+    keywords = {"lite": True, **EfficientNet.example()[0], "channels": 3}
+    one, two = EfficientNet(**keywords).eval(), EfficientNet(**keywords, mean=LITE_MEAN, std=LITE_STD).eval()
+    report = load_weights(two, written(tmp_path / "lite0.pth", one.state_dict()))
+    assert not report.missing
+    v = torch.randint(256, (2, 3, 20, 30))
+    torch.testing.assert_close(two(v / 255), one((v - 127) / 128))
+    # and what a run saved brings its standardisation along
+    three = EfficientNet(**keywords, mean=torch.zeros(3, 1, 1), std=torch.ones(3, 1, 1)).eval()
+    load_weights(three, written(tmp_path / "run.safetensors", two.state_dict()))
+    assert torch.equal(three(v / 255), two(v / 255))
+
+
+@pytest.mark.parametrize("other", [
+    small(depths=(2, 2)), small(depths=(1, 1, 1)), small(block="bottleneck"), small(width=8), CNN(), LeNetLike(),
+    VGG(**{**VGG.example()[0], "channels": 3}),
+])
+def test_another_architecture_is_refused_and_changes_nothing(tmp_path, other):
+    model = small()
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    with pytest.raises(UsageError, match="another architecture: .* of the 26 tensors of ResNet fit") as error:
+        load_weights(model, written(tmp_path / "w.pth", other.state_dict()))
+    assert "\n" not in str(error.value)
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+    with pytest.raises(UsageError, match="another architecture"):
+        load_weights(other, written(tmp_path / "w.pth", before))
+
+
+class Evil:
+    def __reduce__(self):
+        return print, ("executed",)
+
+
+def test_nothing_is_executed(tmp_path, capsys):
+    path = tmp_path / "w.pth"
+    torch.save({"fc.weight": Evil()}, path)
+    with pytest.raises(UsageError, match=r"holds more than tensors, which is not run here; save its state_dict as \.safetensors"):
+        load_weights(small(), path)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(("name", "content", "complaint"), [
+    ("w.pth", b"", "damaged or not a PyTorch file"),
+    ("w.pth", b"PK\x03\x04 cut off", "damaged or not a PyTorch file"),
+    ("w.pth", b"<html>not found</html>", "cannot be read|holds more than tensors"),
+    ("w.pth", pickle.dumps([1, 2]), "cannot be read|holds more than tensors|no named tensors"),
+    ("w.safetensors", b"\x08\x00\x00\x00", "damaged or not a safetensors file"),
+    ("w.h5", b"x", r"come as \.safetensors or \.pth, got 'w\.h5'"),
+    ("", b"", "no weights file"),
+])
+def test_files_that_are_none(tmp_path, name, content, complaint):
+    path = tmp_path / (name or "absent.pth")
+    if name:
+        path.write_bytes(content)
+    with pytest.raises(UsageError, match=complaint) as error:
+        load_weights(small(), path)
+    assert "\n" not in str(error.value)
+
+
+def test_tensors_without_names(tmp_path):
+    torch.save([torch.zeros(2)], tmp_path / "w.pth")
+    with pytest.raises(UsageError, match="no named tensors; save the network's state_dict"):
+        load_weights(small(), tmp_path / "w.pth")
