@@ -118,7 +118,7 @@ def written(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, tuple | list):
         return ",".join(map(written, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)  # every digit: it must read back the same
 
 
 def plain(value: Any) -> Any:

@@ -76,8 +76,8 @@ class Run:
     def begin(self, facts: dict[str, Any], indices: dict[str, Tensor]) -> None:
         """The first files, all of them or no folder at all."""
         try:
+            self.save("indices", indices)  # before run.json, which makes the folder a run
             self.note(**facts)
-            self.save("indices", indices)
         except UsageError:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise

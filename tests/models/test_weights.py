@@ -1,3 +1,4 @@
+import copy
 import pickle
 
 import pytest
@@ -41,7 +42,7 @@ def test_inside_a_checkpoint_beside_other_things(tmp_path):
 
 def test_half_precision_widens(tmp_path):
     one, two = small(0), small(1)
-    load_weights(two, written(tmp_path / "w.safetensors", {k: v.half() if v.is_floating_point() else v for k, v in one.state_dict().items()}))
+    load_weights(two, written(tmp_path / "w.safetensors", copy.deepcopy(one).half().state_dict()))
     assert two.fc.weight.dtype == torch.float32
     assert torch.equal(two.fc.weight, one.fc.weight.half().float())
 
@@ -94,7 +95,7 @@ def test_published_weights_go_behind_a_standardisation(tmp_path):
 def test_another_architecture_is_refused_and_changes_nothing(tmp_path, other):
     model = small()
     before = {k: v.clone() for k, v in model.state_dict().items()}
-    with pytest.raises(UsageError, match="another architecture: .* of the 26 tensors of ResNet fit") as error:
+    with pytest.raises(UsageError, match=r"another architecture than this ResNet: of \d+ tensors in the file and 38") as error:
         load_weights(model, written(tmp_path / "w.pth", other.state_dict()))
     assert "\n" not in str(error.value)
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
@@ -118,8 +119,8 @@ def test_nothing_is_executed(tmp_path, capsys):
 @pytest.mark.parametrize(("name", "content", "complaint"), [
     ("w.pth", b"", "damaged or not a PyTorch file"),
     ("w.pth", b"PK\x03\x04 cut off", "damaged or not a PyTorch file"),
-    ("w.pth", b"<html>not found</html>", "cannot be read|holds more than tensors"),
-    ("w.pth", pickle.dumps([1, 2]), "cannot be read|holds more than tensors|no named tensors"),
+    ("w.pth", b"<html>not found</html>", "damaged or not a PyTorch file"),
+    ("w.pth", pickle.dumps([1, 2]), "damaged or not a PyTorch file"),
     ("w.safetensors", b"\x08\x00\x00\x00", "damaged or not a safetensors file"),
     ("w.h5", b"x", r"come as \.safetensors or \.pth, got 'w\.h5'"),
     ("", b"", "no weights file"),

@@ -164,9 +164,10 @@ def test_values_are_released_while_backward_runs():
     alive = []
     first = record("first", x.data * 2, (x,), lambda dy: alive.append(last()) or (dy * 2.0,))
     y = (first * first).exp()
-    last = weakref.ref(y)
+    last = weakref.ref(y.data)  # exp saves the array, not the tensor
     loss = y.sum()
     del y
+    assert last() is not None
     loss.backward()
     assert alive == [None]
 

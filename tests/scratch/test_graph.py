@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from didact.scratch import ScratchError, Tensor, tensor
+from didact.scratch import ScratchError, Tensor, keep_values, tensor
 from didact.scratch.graph import graph_of, svg
 from didact.scratch.layout import layered
 
@@ -48,6 +48,20 @@ def test_arrays_and_names_are_shown_and_escaped():
     assert found[-1][1][:2] == ["sum  (2,)", "3.98, 3.98"]
     leaf = svg(tensor([1.0, 2.0]))
     assert boxes(leaf) == [("constant", ["constant  (2,)", "1, 2"])]
+
+
+def test_a_value_that_is_gone_is_drawn_without_it():
+    x = tensor([3.0, 4.0], requires_grad=True)
+    gone = boxes(svg((x + 1.0).relu().sum()))
+    assert ("operation", ["+  (2,)", "grad 1, 1"]) in gone  # relu keeps its result, not its input
+    assert ("operation", ["relu  (2,)", "4, 5", "grad 1, 1"]) in gone
+    assert ("constant", ["constant"]) in gone
+    with keep_values():
+        y = (x + 1.0).relu().sum()
+    kept = boxes(svg(y))
+    assert ("operation", ["+  (2,)", "4, 5", "grad 1, 1"]) in kept
+    assert ("constant", ["constant", "1"]) in kept
+    assert ("leaf", ["leaf", "2", "grad 1"]) in boxes(svg(tensor(2.0, requires_grad=True) + 1.0))  # a leaf stays: it gets a gradient
 
 
 def test_one_tensor_used_twice_has_two_edges():

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from didact.cli.words import answer, number, parse
+from didact.errors import UsageError
 
 
 @click.command("sweep", context_settings={"ignore_unknown_options": True, "help_option_names": []})
@@ -17,6 +18,7 @@ def command(words: tuple[str, ...]) -> None:
     from didact.cli.progress import Lines
     from didact.options import Option, Range
     from didact.run import Run
+    from didact.train.interrupt import Interrupted
     from didact.train.session import known_options
     from didact.train.sweep import cells, choose_metric, read_axes, sweep
 
@@ -37,7 +39,10 @@ def command(words: tuple[str, ...]) -> None:
         report.write(Run(Path(row["run"])))
         screen.row(row)
 
-    folder, rows = sweep(recipe, axes, seeds=seeds, metric=metric, tell=screen, done=done, **given)
+    try:
+        folder, rows = sweep(recipe, axes, seeds=seeds, metric=metric, tell=screen, done=done, **given)
+    except Interrupted:
+        raise UsageError("stopped; what was trained is kept: the same command goes on from there") from None
     metric = choose_metric(rows, metric)
     table = cells(rows, metric)
     page = report.sweep_page(f"{recipe.name}: {metric}", axes, rows, metric, folder / "report.html")

@@ -166,7 +166,7 @@ def classes(root: Path, files: Sequence[str], masks: Sequence[str], side: int) -
             values.update(unknown)
             stored[i] = mask
     if len(values) > MANY:
-        raise UsageError(f"the masks of {root} hold {len(values)} values: shades rather than classes; if they are classes, name them in {listing}")
+        raise UsageError(f"the masks of {root} hold {len(values)} values: shades? if they are classes, name them in {listing}")
     if len(values) < 2:
         raise UsageError(f"the masks of {root} hold only the value {min(values)}: at least two classes can be told apart")
     known = torch.tensor(sorted(values))

@@ -4,6 +4,7 @@ Published files hold one network; files of a run may put a prefix before each na
 other channels, or a position table of another length may differ, and stays as it was initialised.
 """
 
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,11 +66,12 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightsReport:
     unused = tuple(n for n in theirs if n not in own)
 
     ends = {layer(next(iter(own), "")), *(layer(next(reversed(d), "")) for d in (own, theirs))}
-    strange = [n for n in (*missing, *unused, *(name for name, _, _ in reshaped)) if layer(n) not in ends]
+    differ = [*missing, *unused, *(name for name, _, _ in reshaped)]
+    strange = [n for n in differ if layer(n) not in ends]
     if len(strange) > 0.1 * max(len(own), len(theirs)) or not matched:
         raise UsageError(
-            f"{path} holds another architecture: {len(matched)} of the {len(own)} tensors of {type(model).__name__} fit, and"
-            f" {some(strange, 2)} do not; choose the network that the weights are of"
+            f"{path} holds another architecture than this {type(model).__name__}: of {len(theirs)} tensors in the file and"
+            f" {len(own)} in the network {len(matched)} agree, but not {some(strange or differ, 2)}; choose the network it was saved from"
         )
     model.load_state_dict({n: theirs[n] for n in matched}, strict=False)
     return WeightsReport(path, matched, missing, unused, reshaped)
@@ -96,12 +98,12 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     if path.suffix not in (".pth", ".pt", ".bin", ".ckpt"):
         raise UsageError(f"weights come as .safetensors or .pth, got {path.name!r}")
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except UnpicklingError:
-        raise UsageError(f"{path} holds more than tensors, which is not run here; save its state_dict as .safetensors") from None
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
-        why = str(error).split("\n")[0] or type(error).__name__
-        raise UsageError(f"{path} cannot be read ({why}); it is damaged or not a PyTorch file") from None
+        with warnings.catch_warnings(action="ignore"):  # of other pickle protocols: what it cannot read, it raises
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except (UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+        if "Unsupported global" in str(error):
+            raise UsageError(f"{path} holds more than tensors, which is not run here; save its state_dict as .safetensors") from None
+        raise UsageError(f"{path} cannot be read; it is damaged or not a PyTorch file") from None
     while isinstance(content, Mapping) and (inner := next((k for k in WRAPPERS if isinstance(content.get(k), Mapping)), None)):
         content = content[inner]
     tensors = {str(k): v for k, v in content.items() if isinstance(v, Tensor)} if isinstance(content, Mapping) else {}

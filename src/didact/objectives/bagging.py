@@ -37,6 +37,9 @@ class Bagging(Supervised):
         out = self.combined(self.members(batch))
         return {"loss": self.likelihood.judge(out, batch["y"]), "output": out, "y": batch["y"]}
 
+    def draw(self, batch: Batch) -> Tensor:
+        return self.likelihood.sample(self.combined(self.members(batch)))
+
     def combined(self, outs: Tensor) -> Tensor:
         """(M, B, outputs) -> (B, outputs): the mean prediction, as outputs of the likelihood."""
         return outs.mean(0)
@@ -44,6 +47,9 @@ class Bagging(Supervised):
 
 class BaggedClassify(Bagging):
     """Members vote with their probabilities; the mean is read back as logits."""
+
+    def draw(self, batch: Batch) -> Tensor:
+        return self.likelihood.sample(self.combined(self.members(batch)))
 
     def combined(self, outs: Tensor) -> Tensor:
         p = torch.stack([self.likelihood.probabilities(out) for out in outs]).mean(0).clamp(1e-7, 1 - 1e-7)
@@ -58,4 +64,4 @@ class BaggedRegress(Bagging):
 
     def regress(self, batch: Batch) -> Predictive:
         means = torch.stack([self.likelihood.mean(out) for out in self.members(batch)])  # (M, B)
-        return Predictive(means.mean(0), means.std(0))
+        return Predictive(means.mean(0), means.std(0) if len(means) > 1 else None)  # one alone cannot disagree

@@ -9,16 +9,16 @@ from didact.data.core import Batch
 from didact.objectives.core import Objective
 
 
-def dice_loss(logits: Tensor, y: Tensor, *, smooth: float = 1.0) -> Tensor:
-    """1 − mean_k (2 Σ p g + s) / (Σ p + Σ g + s) of each example, sums over pixels: (B, K, H, W), (B, H, W) -> (B,).
+def dice_loss(logits: Tensor, y: Tensor) -> Tensor:
+    """1 − mean_k 2 Σ p g / (Σ p + Σ g) over the classes k of each example's mask: (B, K, H, W), (B, H, W) -> (B,).
 
-    Milletari et al. 2016, eq. 3, with p in place of p². For p in {0, 1} and s = 0 it is 1 − the mean Dice score. With s = 1 a class
-    that is neither there nor predicted counts as found.
+    Milletari et al. 2016, eq. 3, with p in place of p². For p in {0, 1} it is 1 − the mean Dice score. A class that is not in the mask
+    is left out: its score is 0 for the faintest p, a step where a slope is needed; what it takes from the others counts there.
     """
     p = logits.float().softmax(dim=1)
     g = (y[:, None] == torch.arange(logits.shape[1], device=y.device).view(-1, 1, 1)).float()   # (B, K, H, W)
-    both, sizes = (p * g).sum((2, 3)), p.sum((2, 3)) + g.sum((2, 3))
-    return 1 - ((2 * both + smooth) / (sizes + smooth)).mean(1)
+    both, sizes, there = (p * g).sum((2, 3)), p.sum((2, 3)) + g.sum((2, 3)), g.amax((2, 3))
+    return 1 - (2 * both / sizes * there).sum(1) / there.sum(1)
 
 
 class Segment(Objective):

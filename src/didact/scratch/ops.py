@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike
 
 from didact.scratch import reduce, shape
 from didact.scratch.special import erf_of
-from didact.scratch.tensor import Array, Grads, ScratchError, Tensor, crossed, each, record
+from didact.scratch.tensor import Array, Grads, ScratchError, Tensor, crossed, record
 
 
 def lift(x: Any, like: Tensor | None = None) -> Tensor:
@@ -131,9 +131,10 @@ def _choose(name: str, choose: Callable[[Array, Array], Array], wins: Callable[[
 
 
 def both(a: Tensor, b: Tensor, da: Callable[[Tensor], Tensor], db: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Grads]:
-    """The vjp of an operation that broadcasts."""
-    m, n = a.shape, b.shape
-    return each((a, lambda dy: unbroadcast(da(dy), m)), (b, lambda dy: unbroadcast(db(dy), n)))
+    """The vjp of an operation that broadcasts; as in `each`, a derivative that nobody wants is dropped at once."""
+    for_a, m = da if a.requires_grad else None, a.data.shape
+    for_b, n = db if b.requires_grad else None, b.data.shape
+    return lambda dy: (for_a and unbroadcast(for_a(dy), m), for_b and unbroadcast(for_b(dy), n))
 
 
 def masked(x: Tensor, mask: Array) -> Tensor:

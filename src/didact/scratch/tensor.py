@@ -116,14 +116,14 @@ class Node:
 
     def __init__(self, name: str, inputs: tuple[Tensor, ...], vjp: Callable[..., Grads], saved: tuple[Tensor, ...], own: Tensor | None):
         self.name, self.own = name, own
-        self.inputs = tuple([x.slot for x in inputs])
-        self.saved = tuple([(s, s._versions[0]) for s in saved])
-        self.kept = inputs if _mode.keeping else tuple([x for x in inputs if x.requires_grad and x.node is None])
+        self.inputs = tuple([x._slot or x.slot for x in inputs])
+        self.saved = [(s, s._versions[0]) for s in saved]
+        self.kept = inputs if _mode.keeping else [x for x in inputs if x.requires_grad and x.node is None]
         self.vjp: Callable[..., Grads] | None = vjp  # None once freed
         self.order = next(_clock)  # inputs exist before outputs: falling order is a topological order
 
     def free(self) -> None:
-        self.vjp, self.inputs, self.saved, self.kept, self.own = None, (), (), (), None
+        self.vjp, self.inputs, self.saved, self.kept, self.own = None, (), [], (), None
 
 
 def record(

@@ -40,6 +40,8 @@ def name_culprit(training: "Training") -> DivergedError:
     looks at the losses when it shows or logs them.
     """
     reached = training.state.step
+    if training.run is not None and training.group.leads and training.best:
+        training.run.save("model", training.best)  # what was judged good stays good
     training.restore(training.last_checkpoint())
     training.step.careful, training.step.capture, training.step.graph = True, False, None
     while training.state.step < reached + training.plan.log_every and training.state.step < training.plan.total:
@@ -54,6 +56,9 @@ def name_culprit(training: "Training") -> DivergedError:
                     training.save()
                     where = f"in the output of {layers[0]}" if layers else f"in the {error}"
                     return DivergedError(f"not a finite number at step {step}, first {where}; {remedy(training, step)}")
+            if training.average is not None:
+                training.average.update()
+            training.step.seen += rows[0]
             training.state.step = step
     return DivergedError(f"the loss was not finite by step {reached} and a replay did not meet it again; {remedy(training, reached)}")
 

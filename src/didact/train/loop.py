@@ -247,12 +247,12 @@ class Training:
             rows = judge(self.objective, self.data.validation, batch=self.judging_batch, precision=self.precision, group=self.group)
             scores = self.objective.score(rows)
             self.require_finite({"validation loss": scores["loss"]})
-            if self.improved(scores):
-                self.state.best, self.state.best_step, self.state.stale = scores[self.objective.watch], self.state.step, 0
+            gain = self.gain(scores)
+            self.state.stale = 0 if gain > self.experiment.min_delta else self.state.stale + 1
+            if gain > 0 or (gain == 0 and scores["loss"] < self.state.validation["loss"]):
+                self.state.best, self.state.best_step = scores[self.objective.watch], self.state.step
                 self.state.validation = scores
                 self.best = {k: v.detach().clone() for k, v in self.objective.state_dict().items()}
-            else:
-                self.state.stale += 1
         if self.run is not None and self.group.leads:
             line = {"step": self.state.step, "epoch": self.state.step / self.plan.epoch, "validation": scores}
             self.run.log([line | {"seconds": self.state.seconds}])
@@ -261,7 +261,7 @@ class Training:
             self.state.stopped = "budget"
         elif patience is not None and self.state.stale >= patience:
             self.state.stopped = "patience"
-        self.tell("evaluate", self.progress(losses) | {"scores": scores, "best": self.state.stale == 0})
+        self.tell("evaluate", self.progress(losses) | {"scores": scores, "best": self.state.best_step == self.state.step})
         if self.save_due(SAVE_GAP) or self.group.size > 1:
             self.save()
         self.told_at = time.perf_counter()
@@ -275,13 +275,12 @@ class Training:
         """Without gradients a larger batch fits, and fewer of them are quicker."""
         return max(self.experiment.batch, min(4096, 4 * self.experiment.batch))
 
-    def improved(self, scores: dict[str, float]) -> bool:
-        """Better by more than min_delta; equal scores, common on small splits, are told apart by their loss."""
+    def gain(self, scores: dict[str, float]) -> float:
+        """How much better than the best so far. Any gain keeps the weights; patience asks for more than min_delta."""
         if self.state.best is None:
-            return True
+            return float("inf")
         score = scores[self.objective.watch]
-        gain = self.state.best - score if self.objective.better == "lower" else score - self.state.best
-        return gain > self.experiment.min_delta or (gain == 0 and scores["loss"] < self.state.validation["loss"])
+        return self.state.best - score if self.objective.better == "lower" else score - self.state.best
 
     def require_finite(self, losses: dict[str, float]) -> None:
         if any(value != value or abs(value) == float("inf") for value in losses.values()):

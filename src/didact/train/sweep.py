@@ -108,7 +108,9 @@ def jsonable(value: Mapping[str, Any]) -> Any:
 def name_of(recipe: Recipe, axes: Axes, seeds: int, first_seed: int, given: Mapping[str, Any]) -> str:
     import hashlib
 
-    asked = json.dumps([recipe.name, axes, seeds, first_seed, dict(given)], sort_keys=True, default=str)
+    file = Path(str(given.get("data", "")))
+    stamp = [file.stat().st_size, file.stat().st_mtime_ns] if file.is_file() else []  # a file that has changed is another sweep
+    asked = json.dumps([recipe.name, axes, seeds, first_seed, dict(given), stamp], sort_keys=True, default=str)
     return f"{recipe.name}-{'-'.join(axes)}-{hashlib.blake2b(asked.encode(), digest_size=3).hexdigest()}"
 
 

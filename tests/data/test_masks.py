@@ -1,0 +1,220 @@
+import io
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from conftest import has_public
+from PIL import Image
+
+from didact.data import masks
+from didact.data.core import SPLITS
+from didact.data.load import load, reload
+from didact.data.shapes import distance
+from didact.errors import UsageError
+
+
+def paint(root, name, values, *, image="jpg", mask="png", size=None):
+    """An image whose red says the class, and its mask."""
+    for part in ("images", "masks"):
+        (root / part).mkdir(parents=True, exist_ok=True)
+    values = np.asarray(values, np.uint8)
+    colour = np.stack([values * 50, np.full_like(values, 90), np.full_like(values, 10)], -1)
+    Image.fromarray(colour).save(root / "images" / f"{name}.{image}")
+    Image.fromarray(values if size is None else np.zeros(size, np.uint8)).save(root / "masks" / f"{name}.{mask}")
+
+
+def make(root, n=10, side=16, classes=(0, 1, 2)):
+    for i in range(n):
+        rng = np.random.default_rng(i)
+        paint(root, f"{i:02}", np.kron(rng.choice(classes, (side // 8, side // 8)), np.ones((8, 8))), image="png")
+    return root
+
+
+def test_a_folder_of_ones_own(tmp_path):
+    data = load(str(make(tmp_path / "streets")))
+    assert (data.name, data.kind, data.task, data.labels) == ("streets", "masks", "segmentation", ("0", "1", "2"))
+    assert data.shape == (3, 16, 16) and sum(len(data.split(s)) for s in SPLITS) == 10
+    for part in SPLITS:
+        batch = data.split(part).batch(torch.arange(len(data.split(part))))
+        torch.testing.assert_close(batch["x"][:, 0] * 255, 50.0 * batch["y"])       # every pixel has its own class
+        assert sum(data.counts[part]) == batch["y"].numel()
+    again = reload(data.source, data.indices)
+    assert torch.equal(again.test.columns["y"], data.test.columns["y"]) and again.fingerprint == data.fingerprint
+
+
+def test_resized_by_the_nearest_pixel(tmp_path):
+    make(tmp_path, side=40, classes=(0, 2))
+    data = load(str(tmp_path))
+    assert data.shape == (3, 48, 48)                                                # the next multiple of 16
+    assert data.labels == ("0", "2") and set(data.train.columns["y"].unique().tolist()) == {0, 1}
+    small = load(str(tmp_path), size=20)
+    assert small.shape == (3, 20, 20)
+    values = torch.arange(12).reshape(3, 4)
+    assert masks.small(values, 2).tolist() == [[1, 3], [9, 11]]
+    assert torch.equal(masks.small(torch.arange(36).reshape(6, 6), 6), torch.arange(36).reshape(6, 6))
+
+
+def test_foreground_and_names(tmp_path):
+    make(tmp_path / "two", classes=(0, 255))
+    assert load(str(tmp_path / "two")).labels == ("background", "foreground")
+    make(tmp_path / "named")
+    (tmp_path / "named" / "classes.txt").write_text("sky\nroad\ncar\nnever\n")
+    data = load(str(tmp_path / "named"))
+    assert data.labels == ("sky", "road", "car", "never") and data.counts["train"][3] == 0
+
+
+def test_palettes_are_indices(tmp_path):
+    make(tmp_path)
+    for file in (tmp_path / "masks").iterdir():
+        coloured = Image.fromarray(np.asarray(Image.open(file)))
+        coloured.putpalette([200, 0, 0, 0, 200, 0, 0, 0, 200] + [0] * 759)
+        assert coloured.mode == "P"
+        coloured.save(file)
+    assert load(str(tmp_path)).labels == ("0", "1", "2")
+
+
+def test_too_large_for_memory(tmp_path, monkeypatch):
+    make(tmp_path)
+    whole = load(str(tmp_path))
+    monkeypatch.setenv("DIDACT_RESIDENT_BYTES", "100")
+    monkeypatch.setattr(masks.os, "cpu_count", lambda: 0)
+    data = load(str(tmp_path))
+    assert any("read while learning" in note for note in data.notes)
+    index = torch.arange(len(data.train))
+    assert torch.equal(data.train.batch(index)["x"], whole.train.batch(index)["x"])
+    assert torch.equal(data.train.batch(index)["y"], whole.train.batch(index)["y"])
+
+
+def without_fellow(root):
+    (root / "masks" / "03.png").unlink()
+
+
+def without_image(root):
+    (root / "images" / "03.png").unlink()
+
+
+def other_size(root):
+    paint(root, "03", np.zeros((16, 16)), image="png", size=(16, 20))
+
+
+def colours(root):
+    Image.new("RGB", (16, 16)).save(root / "masks" / "03.png")
+
+
+def unknown(root):
+    (root / "classes.txt").write_text("a\nb\n")
+
+
+def shades(root):
+    for i in range(10):
+        paint(root, f"{i:02}", np.arange(256).reshape(16, 16), image="png")
+
+
+def flat(root):
+    for i in range(10):
+        paint(root, f"{i:02}", np.zeros((16, 16)), image="png")
+
+
+def cut_short(root):
+    raw = (root / "masks" / "03.png").read_bytes()
+    (root / "masks" / "03.png").write_bytes(raw[: len(raw) // 2])
+
+
+def empty(root):
+    for part in ("images", "masks"):
+        for file in (root / part).iterdir():
+            file.unlink()
+
+
+@pytest.mark.parametrize(("spoil", "words"), [
+    (without_fellow, "1 images of .* have no fellow of that name in masks/: 03; add or delete"),
+    (without_image, "1 masks of .* have no fellow of that name in images/: 03"),
+    (other_size, r"the mask .*03.png is 20×16 pixels, but its image .*03.png is 16×16; make them equal"),
+    (colours, r"03.png cannot be read \(it is RGB: expected one channel, grey or with a palette"),
+    (unknown, r"holds class 2, but .*classes.txt names 2: 0 to 1"),
+    (shades, "hold 256 values: shades"),
+    (flat, "hold only the value 0: at least two classes"),
+    (cut_short, "03.png cannot be read"),
+    (empty, "images holds no image"),
+])
+def test_what_is_wrong_is_told_in_one_line(tmp_path, spoil, words):
+    spoil(make(tmp_path))
+    with pytest.raises(UsageError, match=words) as told:
+        load(str(tmp_path))
+    assert "\n" not in str(told.value)
+
+
+def test_a_photograph_turned_by_its_metadata(tmp_path):
+    make(tmp_path)
+    tall = np.zeros((24, 16), np.uint8)
+    tall[:12] = 1
+    image = Image.fromarray(np.stack([np.rot90(tall) * 50] * 3, -1))                # lies on its side, 24 × 16 …
+    exif = image.getexif()
+    exif[0x0112] = 6                                                               # … and says so: turn by a quarter, clockwise
+    image.save(tmp_path / "images" / "99.jpg", exif=exif, quality=100)
+    Image.fromarray(tall).save(tmp_path / "masks" / "99.png")
+    data = load(str(tmp_path))
+    (part, row), = [(p, int((data.indices[p] == 10).nonzero()[0, 0])) for p in SPLITS if (data.indices[p] == 10).any()]
+    batch = data.split(part).batch(torch.tensor([row]))
+    assert ((batch["x"][0, 0] * 255 > 25).long() == batch["y"][0]).float().mean() > 0.9
+
+
+def test_shapes_are_exact():
+    data = load("shapes")
+    assert (data.kind, data.task, data.shape) == ("masks", "segmentation", (3, 64, 64))
+    assert [len(data.split(s)) for s in SPLITS] == [1440, 160, 400]
+    assert data.indices["test"].tolist() == list(range(1600, 2000))
+    assert all(count > 10_000 for part in SPLITS for count in data.counts[part])
+    assert data.fingerprint == load("shapes", seed=1).fingerprint                  # the seed splits, it does not draw
+    assert data.duplicates == {"validation": 0, "test": 0}
+
+
+@pytest.mark.parametrize(("kind", "area"), [(1, np.pi), (2, 1.7**2), (3, 0.6**2 * 3 * 3**0.5)])
+@pytest.mark.parametrize("angle", [0.0, 0.4, 2.0])
+def test_the_areas_of_shapes(kind, area, angle):
+    """pi r², (1.7 r)², and 3 sqrt(3) times the inner radius squared, however they are turned."""
+    one = lambda value: np.array([value])  # noqa: E731
+    d = distance(one(kind), one(32.0), one(32.0), one(14.0), one(angle))
+    assert (d < 0).sum() == pytest.approx(area * 14**2, rel=0.04)
+    assert d[0, 31:33, 31:33].max() < 0
+
+
+@pytest.mark.skipif(not has_public("pennfudan"), reason="DIDACT_DATA holds no pennfudan")
+def test_pedestrians():
+    data = load("pennfudan")
+    assert data.shape == (3, 192, 192) and data.labels == ("street", "pedestrian")
+    assert [len(data.split(s)) for s in SPLITS] == [120, 16, 34]
+    assert data.indices["test"].tolist() == [*range(59, 74), *range(74 + 77, 170)]
+    assert 0.1 < data.counts["test"][1] / sum(data.counts["test"]) < 0.3           # boxes of standing people, a fifth of the pictures
+
+
+def zipped(path, files):
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, raw in files.items():
+            archive.writestr(name, raw)
+
+
+def test_the_home_pages_own_file(tmp_path, monkeypatch):
+    """PennFudanPed.zip, put there by hand: photographs are PNG in folders of their own."""
+    monkeypatch.setenv("DIDACT_DATA", str(tmp_path))
+    (tmp_path / "pennfudan").mkdir()
+    raw, mask = io.BytesIO(), io.BytesIO()
+    Image.new("RGB", (30, 20), (9, 9, 9)).save(raw, "png")
+    stripe = Image.new("L", (30, 20))
+    stripe.paste(3, (0, 0, 15, 20))
+    stripe.save(mask, "png")
+    names = [f"FudanPed{i:05}" for i in range(1, 75)] + [f"PennPed{i:05}" for i in range(1, 97)]
+    files = {f"PennFudanPed/PNGImages/{n}.png": raw.getvalue() for n in names}
+    files |= {f"PennFudanPed/PedMasks/{n}_mask.png": mask.getvalue() for n in names}
+    monkeypatch.setattr(masks, "SIDE", 16)
+    zipped(tmp_path / "pennfudan" / "PennFudanPed.zip", files)
+    data = load("pennfudan")
+    assert data.train.columns["y"][0].float().mean() == 0.5 and len(data.test) == 34
+    files.popitem()
+    zipped(tmp_path / "pennfudan" / "PennFudanPed.zip", files)
+    with pytest.raises(UsageError, match="170 photographs with masks, got 169"):
+        load("pennfudan")
+    (tmp_path / "pennfudan" / "PennFudanPed.zip").write_bytes(b"no zip")
+    with pytest.raises(UsageError, match="is damaged or cut short"):
+        load("pennfudan")
