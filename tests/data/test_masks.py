@@ -4,9 +4,9 @@ import zipfile
 import numpy as np
 import pytest
 import torch
-from conftest import has_public
 from PIL import Image
 
+from conftest import has_public
 from didact.data import masks
 from didact.data.core import SPLITS
 from didact.data.load import load, reload

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 import torch
 
@@ -13,7 +15,7 @@ def parameters(model):
 def derived(widths, channels, classes):
     """9ab + b for a convolution 3 x 3, 4ab + b for one that doubles, ab + b for the last."""
     conv = lambda a, b, k: k * a * b + b  # noqa: E731
-    down = [(channels, widths[0]), *zip(widths, widths[1:], strict=False)]
+    down = [(channels, widths[0]), *itertools.pairwise(widths)]
     up = list(zip(widths[1:], widths, strict=False))
     return (
         sum(conv(a, b, 9) + conv(b, b, 9) for a, b in down)
