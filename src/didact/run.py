@@ -17,6 +17,8 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -86,6 +88,23 @@ class Run:
         """Add to run.json."""
         path = self.folder / "run.json"
         files.write_json(path, (self.facts if path.exists() else {}) | facts)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody else trains in this folder meanwhile. The system lets go when the process ends, however it ends."""
+        import fcntl
+
+        lock = os.open(self.folder, os.O_RDONLY)  # the folder itself: files in it are replaced as it is trained
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(f"{self.folder} is being trained by another process; wait for it, or stop it first") from None
+            for unfinished in self.folder.glob(".*.tmp"):  # of a write that was killed
+                unfinished.unlink(missing_ok=True)
+            yield
+        finally:
+            os.close(lock)
 
     @property
     def log_size(self) -> int:

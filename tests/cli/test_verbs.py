@@ -215,7 +215,16 @@ def test_sweep_and_again(told, said, place):
     again = told(words, quiet=False)
     assert again == swept and set(Path("runs/mlp").iterdir()) - before == made
     text = said(words, quiet=False)
-    assert text.splitlines()[0].split() == ["dropout", "lr", "f1", "spread", "seeds", "seconds"] and len(text.splitlines()) == 6
+    assert text.splitlines()[0].split() == "dropout lr validation f1 ± test f1 ± seeds seconds".split() and len(text.splitlines()) == 6
+
+
+def test_a_sweep_goes_on_past_a_cell_that_diverges(told, place):
+    words = "sweep mlp lr=1e-2,1e18 --optimizer sgd --data own.csv --epochs 4 --hidden 4 --activation relu"
+    swept = told(words, quiet=False)
+    assert [row["diverged"] for row in swept["table"]] == [0, 1]
+    assert swept["table"][1]["validation"] is None and "not a finite number at step" in swept["runs"][1]["diverged"]
+    assert Path(swept["runs"][1]["run"]).is_dir()
+    assert told(words, quiet=False) == swept, "a diverged cell is an answer: it is not trained again"
 
 
 def test_sweep_goes_on_where_it_was_cut_short(told, place):

@@ -51,6 +51,7 @@ def test_everything_else_is_the_same(both):
         assert torch.equal(resident.indices[part], streamed.indices[part])
         assert len(resident.split(part)) == len(streamed.split(part))
     assert (resident.shape, resident.counts, resident.labels) == (streamed.shape, streamed.counts, streamed.labels)
+    assert resident.fingerprint == streamed.fingerprint, "a run is the same whether memory was free or not"
     torch.testing.assert_close(resident.mean, streamed.mean)
     torch.testing.assert_close(resident.std, streamed.std)
     assert any("read while learning" in note for note in streamed.notes)

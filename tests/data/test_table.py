@@ -118,7 +118,7 @@ def test_columns_that_cannot_be_learned_from_are_left_out_and_said(tmp_path):
     ([0, 1, 2] * 30 + [7], "regression", ()),          # one row is too few for a class
 ])
 def test_the_task_is_inferred(values, task, labels):
-    got, y, names, said = targets(pd.Series(values, name="t"))
+    got, y, names, said = targets(pd.DataFrame({"t": values}), "t")
     assert (got, names) == (task, labels) and task in said
     if labels:
         expected = [f"{v:g}" if isinstance(v, float | int) and not isinstance(v, bool) else str(v) for v in values]
@@ -206,3 +206,18 @@ def test_numeric_and_typed_frames():
     encoder, x = TableEncoder.from_frame(frame, "y")
     assert encoder.names == ("i", "i missing", "b=False", "b=True", "c=u", "c=v", "c=(missing)")
     assert x.tolist()[1] == [3, 1, 1, 0, 0, 1, 0]
+
+
+def test_several_targets_are_labels_that_may_hold_together(tmp_path):
+    path = tmp_path / "films.csv"
+    rows = [f"{i},{i % 5},{i % 2},{'yes' if i % 3 else 'no'},{i % 4 == 0}" for i in range(80)]
+    path.write_text("length,stars,comedy,drama,old\n" + "\n".join(rows) + "\n")
+    data = load(path, target="comedy,drama,old")
+    assert (data.task, data.labels, data.names) == ("multilabel", ("comedy", "drama", "old"), ("length", "stars"))
+    whole = torch.cat([data.split(part).columns["y"] for part in ("train", "validation", "test")])
+    order = torch.cat([data.indices[part] for part in ("train", "validation", "test")]).argsort()
+    assert whole[order].tolist() == [[i % 2, float(i % 3 > 0), float(i % 4 == 0)] for i in range(80)]
+    assert any("multi-label" in note for note in data.notes)
+    for target, words in (("comedy,stars", "'stars' is '2' in line"), ("comedy,draama", "did you mean 'drama'")):
+        with pytest.raises(UsageError, match=words):
+            load(path, target=target)

@@ -5,7 +5,9 @@ import pytest
 import torch
 from sklearn.feature_extraction.text import CountVectorizer
 
-from didact.data.text import LONGEST, WORD, BagEncoder, load, words
+from didact.data.load import load as load_data
+from didact.data.spec import from_spec, spec
+from didact.data.text import LONGEST, WORD, BagEncoder, SequenceEncoder, in_order, load, words
 from didact.errors import UsageError
 
 TEXTS = [
@@ -23,9 +25,9 @@ def test_presence_equals_scikit_learn():
     assert set(encoder.names) == set(reference.vocabulary_)
     expected = torch.tensor(reference.transform(TEXTS).toarray())[:, [reference.vocabulary_[word] for word in encoder.names]]
     x = encoder.encode(TEXTS)
-    assert x.dtype == torch.int32
+    assert x.dtype == torch.int16
     assert torch.equal(encoder.decoders["x"](x), expected.float())
-    assert encoder.names[0] == "film" and encoder.encode(["unknown words only"]).tolist() == [[len(encoder.names)]]
+    assert encoder.names[0] == "film" and encoder.encode(["unknown words only"]).tolist() == [[len(encoder.names) + 1] * 3]
 
 
 def test_vocabulary_is_the_most_common_and_long_texts_are_capped():
@@ -52,6 +54,23 @@ class Decoder(torch.nn.Module):
 
     def forward(self, x):
         return self.encoder.presence(x)
+
+
+def test_in_order_the_words_keep_their_places(tmp_path):
+    encoder = SequenceEncoder(("film", "a", "dull"), vocabulary=2, length=4)
+    x = encoder.encode(["a dull dull film", "a new film about a film", ""])
+    assert encoder.order(x).tolist() == [[3, 1, 1, 2], [3, 1, 2, 1], [0, 0, 0, 0]]    # dull is beyond the vocabulary
+    table(tmp_path / "films.csv")
+    bag = load(tmp_path / "films.csv", text="review", target="mood")
+    data = in_order(bag, vocabulary=3, length=8)
+    assert data.shape == (8,) and data.names == ("<pad>", "<unk>", *bag.names[:3])
+    for i, row in enumerate(data.test.batch(torch.arange(2))["x"].tolist()):
+        there = bag.test.batch(torch.tensor([i]))["x"][0, :3].nonzero()[:, 0] + 2
+        assert set(there.tolist()) == {t for t in row if t > 1}
+    absent = from_spec(json.loads(json.dumps(spec(bag))))
+    assert in_order(absent, vocabulary=3, length=8).encoder == data.encoder
+    with pytest.raises(UsageError, match="does not hold texts with labels"):
+        in_order(load_data("iris"))
 
 
 def table(path, n=30):

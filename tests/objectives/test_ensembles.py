@@ -31,6 +31,21 @@ def test_members_vote_with_probabilities(outputs, likelihood):
     torch.testing.assert_close(bag.classify({"x": x}), mean, atol=1e-5, rtol=0)
 
 
+def test_one_member_alone_cannot_disagree():
+    one = BaggedRegress([nn.Linear(3, 1)], Normal(), rows=4)
+    batch = {"x": torch.randn(5, 3)}
+    assert one.regress(batch).std is None
+    torch.testing.assert_close(one.regress(batch).mean, one.networks[0](batch["x"])[:, 0])
+
+
+def test_draws_follow_the_mean_prediction():
+    torch.manual_seed(0)
+    bag = BaggedClassify([nn.Linear(2, 3) for _ in range(4)], Categorical(3), rows=4)
+    batch = {"x": torch.randn(1, 2).expand(20_000, 2)}
+    shares = torch.bincount(bag.draw(batch), minlength=3) / 20_000
+    torch.testing.assert_close(shares, bag.classify(batch)[0], atol=0.015, rtol=0)
+
+
 def test_disagreement_is_the_deviation():
     bag = BaggedRegress([nn.Linear(2, 1) for _ in range(3)], Normal(mean=5.0, std=2.0), rows=10)
     x = torch.randn(4, 2)

@@ -59,10 +59,13 @@ def test_the_catalogue_says_where_from(name):
     assert set(recipe.grid) <= set(recipe.options)
 
 
-@pytest.mark.parametrize("data", ["digits", "iris", "wine", "breast_cancer", "diabetes", "spirals", "moons", "sine", "sparse_linear"])
+@pytest.mark.parametrize("data", ["digits", "iris", "wine", "breast_cancer", "diabetes", "moons", "sine", "sparse_linear"])
 def test_mlp_takes_whatever_it_is_given(data, here):
-    run = didact.train(RECIPES["mlp"], data=data, epochs=2)
-    assert run.facts["test"]["loss"] > 0
+    run = didact.train(RECIPES["mlp"], data=data, epochs=5)
+    losses = [row["train"]["loss"] for row in run.metrics if "train" in row]
+    assert losses[-1] < 0.8 * losses[0]
+    test, labels = run.facts["test"], run.facts["data"]["labels"]
+    assert test["accuracy"] > 1.4 / len(labels) if labels else test["r2"] > 0
 
 
 def test_penalties_make_exact_zeros(here):
@@ -80,8 +83,8 @@ def test_r_drop_names_its_parts(here):
 
 @pytest.mark.parametrize("optimizer", ["muon", "lion", "lars", "lamb", "sam", "nesterov", "adagrad", "rmsprop", "amsgrad"])
 def test_every_optimizer_is_a_word(optimizer, here):
-    run = didact.train(RECIPES["optimizers"], data="iris", optimizer=optimizer, epochs=5)
-    assert run.facts["test"]["loss"] < 3
+    run = didact.train(RECIPES["optimizers"], data="iris", optimizer=optimizer, epochs=30)
+    assert run.facts["test"]["loss"] < 0.9  # guessing among three classes costs ln 3 = 1.10
 
 
 @pytest.mark.parametrize("augment", ["flip", "crop", "rotate", "affine", "jitter", "noise", "cutout", "mixup", "cutmix"])

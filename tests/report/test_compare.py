@@ -11,12 +11,17 @@ from didact.report.compare import average, differences
 
 def test_runs_side_by_side(tmp_path):
     runs = [
-        classified(tmp_path, arguments={"lr": 0.1, "width": 8}, test={"loss": 0.3, "accuracy": 0.9}),
-        classified(tmp_path, arguments={"lr": 0.01, "width": 8}, test={"loss": 0.2, "accuracy": 0.8, "auroc": 0.7}),
+        classified(
+            tmp_path, arguments={"lr": 0.1, "width": 8}, test={"loss": 0.3, "accuracy": 0.7}, validation={"loss": 0.3, "accuracy": 0.9}
+        ),
+        classified(
+            tmp_path, arguments={"lr": 0.01, "width": 8}, test={"loss": 0.2, "accuracy": 0.8, "auroc": 0.7},
+            validation={"loss": 0.2, "accuracy": 0.8, "auroc": 0.6},
+        ),
     ]
     report.write(runs[0])
     page, said = read(report.compare(runs, tmp_path / "pages" / "compare.html"))
-    assert re.findall(r"<mark>([^<]*)", page) == ["90.0 %", "0.2000", "0.7000"]
+    assert re.findall(r"<mark>([^<]*)", page) == ["70.0 %", "0.2000", "0.7000"], "the best on validation, its test value"
     assert "width" not in re.findall(r"<th[^>]*>([^<]*)", page) and "Test metrics" in said
     assert set(re.findall(r'href="([^"]*)"', page)) == {f"../mlp/{runs[0].folder.name}/report.html"}, "the other has no report yet"
     assert page.count('class="line"') >= 4
@@ -41,7 +46,7 @@ def test_an_unfinished_run_can_be_compared(tmp_path):
 
 def rows(axes, values, metric="accuracy"):
     return [
-        {"arguments": dict(zip(axes, key, strict=True)) | {"seed": s}, "metrics": {metric: v}, "run": f"runs/mlp/{i}-{s}"}
+        {"cell": dict(zip(axes, key, strict=True)), "seed": s, "run": f"runs/mlp/{i}-{s}", "validation": {metric: v}, "test": {metric: -v}}
         for i, (key, v, s) in enumerate(values)
     ]
 
@@ -78,16 +83,29 @@ def test_a_failed_run_and_three_axes_do_not_stop_the_page(tmp_path):
     assert average([math.nan]) == (pytest.approx(math.nan, nan_ok=True), 0.0)
 
 
-def test_lines_of_a_sweep_are_read_as_they_are_kept(tmp_path):
-    lines = [{"cell": {"lr": lr}, "seed": 0, "run": "runs/mlp/a", "test": {"accuracy": 10 * lr}, "seconds": 1.0} for lr in (0.01, 0.02)]
-    page, _ = read(report.sweep_page("kept", {"lr": (0.01, 0.02)}, lines, "accuracy", tmp_path / "s.html"))
-    assert re.findall(r"<mark>([^<]*)", page) == ["20.0 %"]
+def test_a_sweep_is_ranked_by_validation_and_shows_test_beside(tmp_path):
+    scores = {0.01: (0.9, 0.5), 0.02: (0.8, 0.99)}
+    lines = [
+        {"cell": {"lr": lr}, "seed": 0, "run": "runs/mlp/a", "validation": {"accuracy": v}, "test": {"accuracy": t}, "seconds": 1.0}
+        for lr, (v, t) in scores.items()
+    ]
+    page, said = read(report.sweep_page("kept", {"lr": (0.01, 0.02)}, lines, "accuracy", tmp_path / "s.html"))
+    assert re.findall(r"<mark>([^<]*)", page) == ["90.0 %"]
+    assert said.index("0.01 90.0 % 50.0 %") < said.index("0.02 80.0 % 99.0 %")
+
+
+def test_a_diverged_run_is_shown_as_such(tmp_path):
+    lines = [*rows(["lr"], [((0.01,), 0.9, 0)]), {"cell": {"lr": 10.0}, "seed": 0, "run": "runs/mlp/b", "diverged": "at step 3"}]
+    lines[1] |= {"validation": {}, "test": {}}
+    page, said = read(report.sweep_page("s", {"lr": (0.01, 10.0)}, lines, "accuracy", tmp_path / "s.html"))
+    assert "1 diverged." in said and re.findall(r"<mark>([^<]*)", page) == ["90.0 %"]
 
 
 def test_a_sweep_leads_to_the_reports_that_exist(tmp_path):
     runs = [classified(tmp_path / "runs") for _ in range(2)]
     report.write(runs[0])
-    lines = [{"cell": {"lr": k}, "seed": 0, "run": str(r.folder), "test": {"accuracy": 0.5}} for k, r in enumerate(runs)]
+    both = {"validation": {"accuracy": 0.5}, "test": {"accuracy": 0.5}}
+    lines = [{"cell": {"lr": k}, "seed": 0, "run": str(r.folder), **both} for k, r in enumerate(runs)]
     page, said = read(report.sweep_page("s", {"lr": (0, 1)}, lines, "accuracy", tmp_path / "runs" / "sweeps" / "a" / "report.html"))
     assert re.findall(r'href="([^"]*)"', page) == [f"../../mlp/{runs[0].folder.name}/report.html"]
     assert runs[1].folder.name in said

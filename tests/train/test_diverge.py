@@ -1,5 +1,6 @@
 """A number that is not finite stops the run, is named, and never reaches the weights that are kept."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -35,6 +36,7 @@ class Mine(nn.Module):
 
 
 def mined(fuse: int, **keywords: bool):
+    torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), Mine(fuse, **keywords), nn.Linear(16, 3))
     return classify(objective=Classify(net, Categorical(3)), epochs=10)
 
@@ -49,6 +51,21 @@ def test_step_and_layer_are_named(fuse):
 def test_a_bad_gradient_is_named_though_the_loss_is_good(fuse):
     with pytest.raises(DivergedError, match=rf"at step {fuse}, first in the gradient of network\.0\.bias;"):
         training(mined(fuse, backward=True)).train()
+
+
+def test_the_average_and_the_best_weights_are_kept(tmp_path):
+    """An epoch is 7 rounds: what was judged best after the first stays, though round 9 burns."""
+    run = Run.create(tmp_path, "mined")
+    broken = Training(replace(mined(9), ema=0.9), Settings(seed=1), device=torch.device("cpu"), run=run)
+    with pytest.raises(DivergedError) as told:
+        broken.train()
+    assert told.value.run == run
+    kept, state = run.load("model"), run.load_state()
+    assert all(v.isfinite().all() for v in kept.values()) and state["state"]["step"] == 8
+    good = Training(replace(mined(100), ema=0.9, epochs=None, steps=8), Settings(seed=1), device=torch.device("cpu"))
+    good.train()
+    assert state["average"]["steps"] == 8
+    torch.testing.assert_close(state["average"]["mean"], good.average.mean)
 
 
 def test_the_last_good_state_is_kept(tmp_path):

@@ -74,6 +74,13 @@ def test_patience_stops_and_the_best_weights_are_kept():
     assert again["accuracy"] == state.best
 
 
+def test_patience_asks_for_more_than_min_delta_and_keeps_any_gain():
+    t = training(regress(epochs=30, patience=2, min_delta=1.0, optimizer=partial(torch.optim.SGD, lr=1e-3)))
+    state = t.train()
+    assert state.stopped == "patience" and state.step == 3 * t.plan.epoch, "the first is a gain without bound, the next two are small"
+    assert state.best_step > t.plan.epoch, "small gains are kept all the same"
+
+
 def test_steps_or_epochs_are_the_budget():
     assert training(classify(epochs=3)).plan.total == 3 * 7  # 210 training rows in batches of 32
     assert training(classify(epochs=None, steps=11)).train().step == 11

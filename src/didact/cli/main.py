@@ -79,7 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def complain(message: str) -> int:
     """One line on stderr, and the exit code of a caller's mistake."""
-    click.echo("didact: " + " ".join(message.split()), err=True)
+    if os.environ.get("LOCAL_RANK", "0") == "0":  # of the processes that torchrun starts, the first speaks
+        click.echo("didact: " + " ".join(message.split()), err=True)
     return 2
 
 

@@ -117,14 +117,21 @@ def describe_health(health: dict[str, Any]) -> list[str]:
     return lines + list(health["notes"])
 
 
-def layer_table(layers: dict[str, Any]) -> Table:
+def layer_table(layers: dict[str, Any], *, sights: bool = False) -> Table:
+    """A row a layer; with `sights` also how many pixels of the image one output sees, and how many lie between two neighbours."""
     table = Table(box=None, pad_edge=False, padding=(0, 2), show_edge=False)
-    for name, justify in (("  layer", "left"), ("", "left"), ("output", "left"), ("parameters", "right")):
+    columns = [("  layer", "left"), ("", "left"), ("output", "left"), ("parameters", "right")]
+    for name, justify in columns + ([("sees", "left"), ("jump", "left")] if sights else []):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     for row in layers["rows"]:
-        shape = "×".join(map(str, row["shape"])) if row["shape"] is not None else ""
-        table.add_row(f"  {row['name']}", row["layer"], shape, f"{row['parameters']:,}" if row["parameters"] else "")
+        seen = [by(row.get("field")), by(row.get("jump"))] if sights else []
+        table.add_row(f"  {row['name']}", row["layer"], by(row["shape"]), f"{row['parameters']:,}" if row["parameters"] else "", *seen)
     return table
+
+
+def by(sizes: list[float] | None) -> str:
+    """3×32×32; nothing where there is none."""
+    return "×".join(f"{n:g}" if isinstance(n, float) else str(n) for n in sizes or ())
 
 
 class Lines:
@@ -138,5 +145,8 @@ class Lines:
             self.console.print(f"{facts['number']}/{facts['of']}  {escape(show_cell(facts['cell']))}  seed {facts['seed']}")
 
     def row(self, row: dict[str, Any]) -> None:
+        if "diverged" in row:
+            self.console.print(f"     diverged: {escape(row['diverged'])}", soft_wrap=True)
+            return
         watch = row["watch"][0]
-        self.console.print(f"     test {watch} {number(row['test'][watch])}  ({duration(row['seconds'])})")
+        self.console.print(f"     validation {watch} {number(row['validation'][watch])}  ({duration(row['seconds'])})")

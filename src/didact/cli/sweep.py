@@ -36,7 +36,8 @@ def command(words: tuple[str, ...]) -> None:
     screen = Lines()
 
     def done(row: dict[str, Any]) -> None:
-        report.write(Run(Path(row["run"])))
+        if "diverged" not in row:
+            report.write(Run(Path(row["run"])))
         screen.row(row)
 
     try:
@@ -57,10 +58,11 @@ def show(table: list[dict[str, Any]], metric: str, page: str) -> None:
     from didact.options import written
 
     drawn = Table(box=None, pad_edge=False, padding=(0, 2))
-    for name in table[0]:
-        drawn.add_column(name, justify="right")
+    heads = {"validation": f"validation {metric}", "validation_spread": "±", "test": f"test {metric}", "test_spread": "±"}
+    shown = [k for k in table[0] if k != "diverged" or any(row[k] for row in table)]
+    for name in shown:
+        drawn.add_column(heads.get(name, name), justify="right")
     for row in table:
-        drawn.add_row(*[number(v) if isinstance(v, float) and k in (metric, "spread", "seconds") else "" if v is None else written(v)
-                        for k, v in row.items()])
+        drawn.add_row(*["" if row[k] is None else number(row[k]) if k in (*heads, "seconds") else written(row[k]) for k in shown])
     Console(highlight=False).print(drawn)
     click.echo(f"report {page}")

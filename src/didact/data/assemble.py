@@ -36,6 +36,7 @@ def assemble(
     seed: int = 0,
     standardise: bool = True,
     notes: Sequence[str] = (),
+    fingerprint: str = "",
 ) -> Data:
     """Split the rows, take mean and deviation of the training part alone, and tell what looks unhealthy.
 
@@ -67,7 +68,7 @@ def assemble(
         source=dict(source or {"name": name}),
         indices=indices,
         counts={part: class_counts(splits[part], task, len(labels)) for part in SPLITS},
-        fingerprint=fingerprint(whole),
+        fingerprint=fingerprint or fingerprint_of(whole),
         notes=tuple(notes),
         train=splits["train"],
         validation=splits["validation"],
@@ -168,15 +169,15 @@ def target_moments(split: Resident | Streamed, task: str) -> tuple[float, float]
 
 
 def class_counts(split: Resident | Streamed, task: str, classes: int) -> tuple[int, ...]:
-    """Examples of each class; of each label, where an example may carry several; pixels, where each has a class of its own."""
+    """Examples of each class; of each label, where an example may carry several; pixels or boxes, where each has a class of its own."""
     y = split.columns.get("y")
     if y is None or not classes or task == "language":
         return ()
-    counts = y.sum(0) if task == "multilabel" else torch.bincount(y.flatten().long(), minlength=classes)
+    counts = y.sum(0) if task == "multilabel" else torch.bincount(y[y >= 0].long(), minlength=classes)
     return tuple(int(c) for c in counts)
 
 
-def fingerprint(whole: Resident | Streamed) -> str:
+def fingerprint_of(whole: Resident | Streamed) -> str:
     """Sixteen hexadecimal digits that change when any example does; of a streamed file, when its name or size does."""
     digest = hashlib.blake2b(digest_size=8)
     for name in sorted(whole.columns):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 CATEGORIES = 50     # values of a category that get a feature of their own; the rarer share '(other)'
 FEW = 20            # at most so many whole numbers can be class numbers
 DATE = r"\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"
+YES_NO = {"1": 1, "1.0": 1, "yes": 1, "true": 1, "0": 0, "0.0": 0, "no": 0, "false": 0}
 BIGGEST = float(np.finfo(np.float32).max)
 
 
@@ -33,7 +34,7 @@ def load(path: Path, *, target: str | None = None, seed: int = 0, indices: Mappi
     """A CSV file as Data. What fills and encodes it is learned from the training rows alone."""
     frame, name = read_csv(path), stem(path)
     target, notes = choose_target(frame, target, path)
-    task, y, labels, said = targets(frame[target])
+    task, y, labels, said = targets(frame, target)
     refuse(name, {"y": y}, task=task, labels=labels)
     indices = divide(name, len(frame), y, task=task, indices=indices, seed=seed)
     encoder, x = TableEncoder.from_frame(frame, target, indices["train"])
@@ -100,10 +101,11 @@ class TableEncoder:
     def from_frame(cls, frame: "DataFrame", target: str, rows: Tensor | None = None) -> tuple["TableEncoder", Tensor]:
         """Learn medians and categories from `rows` (all, if None) and encode the whole frame."""
         seen = frame if rows is None else frame.iloc[rows.numpy()]
+        asked = {target} if target in frame else set(target.split(","))
         columns: list[Number | Category] = []
         notes: list[str] = []
         for name in frame.columns:
-            if name != target:
+            if name not in asked:
                 column, note = understand(seen[name])
                 columns += [column] if column else []
                 notes += [note] if note else []
@@ -234,7 +236,12 @@ def as_numbers(column: "Series") -> "Series | None":
     return numbers if wrong == 0 or (wrong <= 0.1 * present.sum() and numbers.nunique() > FEW) else None
 
 
-def targets(column: "Series") -> tuple[str, Tensor, tuple[str, ...], str]:
+def targets(frame: "DataFrame", target: str) -> tuple[str, Tensor, tuple[str, ...], str]:
+    """Task, y, class names and what to say of it: of a column, or of several with commas between."""
+    return one_target(frame[target]) if target in frame else several(frame[target.split(",")])
+
+
+def one_target(column: "Series") -> tuple[str, Tensor, tuple[str, ...], str]:
     """Task, y, class names and what to say of it.
 
     Words are classes; so are at most 20 different whole numbers, each frequent; any two values are a binary task.
@@ -265,6 +272,25 @@ def targets(column: "Series") -> tuple[str, Tensor, tuple[str, ...], str]:
     return "regression", y, (), f"target {name!r}: {len(counts)} different numbers, read as regression"
 
 
+def several(frame: "DataFrame") -> tuple[str, Tensor, tuple[str, ...], str]:
+    """Columns of yes and no, any number of which may be true of a row: task, y (N, K), their names and what to say."""
+    columns = []
+    for name in frame.columns:
+        values = texts(frame[name]).str.lower().map(YES_NO)
+        if values.isna().any():
+            i = int(values.isna().to_numpy().argmax())
+            raise UsageError(
+                f"several targets are each yes or no (1 or 0), but {name!r} is {frame[name].iloc[i]!r} in line {frame.index[i]};"
+                " name one column, or write 1 and 0"
+            )
+        if values.nunique() < 2:
+            raise UsageError(f"the target {name!r} is the same in every row: there is nothing to tell apart; leave it out of --target")
+        columns.append(torch.from_numpy(values.to_numpy(np.float32)))
+    labels = tuple(str(name) for name in frame.columns)
+    said = f"targets {listed(labels)}: each yes or no, read as multi-label classification"
+    return "multilabel", torch.stack(columns, dim=1), labels, said
+
+
 def classes(name: str, words: "Series", labels: Sequence[str]) -> tuple[str, Tensor, tuple[str, ...], str]:
     """Words as class numbers, in the order of `labels`."""
     if len(labels) < 2:
@@ -283,10 +309,13 @@ def classes(name: str, words: "Series", labels: Sequence[str]) -> tuple[str, Ten
 def choose_target(
     frame: "DataFrame", target: str | None, path: Path, *, but: str | None = None
 ) -> tuple[str, tuple[str, ...]]:
-    """The named column; the last one, and a note, where none is named."""
+    """The named column, or several with commas between; the last one, and a note, where none is named."""
     columns = [str(name) for name in frame.columns if name != but]
     if target is None:
         return columns[-1], (f"no --target given: the last column, {columns[-1]!r}",)
-    if target not in columns:
-        raise UsageError(f"{path} has no column {target!r} to be the target; {nearest(target, columns)}")
+    if target in columns:
+        return target, ()
+    for name in target.split(","):
+        if name not in columns:
+            raise UsageError(f"{path} has no column {name!r} to be the target; {nearest(name, columns)}")
     return target, ()

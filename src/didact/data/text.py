@@ -1,10 +1,10 @@
-"""Texts as bags of words: which of the most common words occur, in no order. What a plain network can read."""
+"""Texts as words, stored in their order: a plain network reads which of them occur (a bag), a recurrent one reads them one by one."""
 
 import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from didact.data.assemble import assemble, divide
-from didact.data.core import Batch, Data, Decode
+from didact.data.core import SPLITS, Batch, Data, Decode, Resident
 from didact.data.delimited import SUFFIXES, read_csv, stem
 from didact.data.health import refuse
 from didact.data.table import choose_target, targets, texts
 from didact.errors import UsageError, nearest
 
 WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")   # letters and digits; an apostrophe inside stays: don't
-LONGEST = 400                               # different words that are kept of one text
+LONGEST = 1000                              # words that are kept of one text
 
 
 def words(text: str) -> list[str]:
@@ -31,7 +31,7 @@ def words(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class BagEncoder:
-    """x_v = 1 if word v occurs in the text, else 0. Stored as the numbers of the words that occur, padded with V."""
+    """x_v = 1 if word v occurs in the text, else 0. Stored as the numbers of its words, V behind the end, V + 1 for an unknown one."""
 
     names: tuple[str, ...]                  # the V words, the most common first
     column: str = "text"                    # where a table holds the texts
@@ -52,10 +52,10 @@ class BagEncoder:
         return {word: i for i, word in enumerate(self.names)}
 
     def encode(self, texts: Sequence[str]) -> Tensor:
-        """(N, L) int32: the numbers of the first `LONGEST` different known words of each text."""
+        """(N, L): the numbers of the first `LONGEST` words of each text, in two bytes each where they fit."""
         number, pad = self.number, len(self.names)
-        rows = [[number[w] for w in dict.fromkeys(words(text)) if w in number][:LONGEST] for text in texts]
-        x = np.full((len(rows), max(1, max(map(len, rows), default=0))), pad, dtype=np.int32)
+        rows = [[number.get(w, pad + 1) for w in words(text)[:LONGEST]] for text in texts]
+        x = np.full((len(rows), max(1, max(map(len, rows), default=0))), pad, dtype=np.int16 if pad < 2**15 - 2 else np.int32)
         for i, row in enumerate(rows):
             x[i, : len(row)] = row
         return torch.from_numpy(x)
@@ -65,9 +65,9 @@ class BagEncoder:
         return {"x": self.presence}
 
     def presence(self, x: Tensor) -> Tensor:
-        """(B, L) word numbers -> (B, V) zeros and ones; the padding falls into a last column that is cut off."""
+        """(B, L) word numbers -> (B, V) zeros and ones; padding and unknown words fall into two columns that are cut off."""
         size = len(self.names)
-        return torch.zeros(len(x), size + 1, device=x.device).scatter_(1, x.long(), 1.0)[:, :size]
+        return torch.zeros(len(x), size + 2, device=x.device).scatter_(1, x.long(), 1.0)[:, :size]
 
     def read(self, inputs: Sequence[str]) -> tuple[list[str], Batch]:
         """Texts as they are, .txt files, or CSV files with the column of texts."""
@@ -92,6 +92,35 @@ class BagEncoder:
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any]) -> "BagEncoder":
         return cls(tuple(spec["names"]), spec["column"])
+
+
+@dataclass(frozen=True)
+class SequenceEncoder(BagEncoder):
+    """The same words one by one: <pad> 0 behind the end, <unk> 1, from 2 the `vocabulary` most common; at most `length` of a text."""
+
+    vocabulary: int = 10_000
+    length: int = 256
+
+    @property
+    def decoders(self) -> Mapping[str, Decode]:
+        return {"x": self.order}
+
+    def order(self, x: Tensor) -> Tensor:
+        """(B, L) word numbers -> (B, at most `length`) tokens."""
+        x, end = x[:, : self.length].long(), len(self.names)
+        return torch.where(x == end, 0, torch.where(x < self.vocabulary, x + 2, 1))
+
+
+def in_order(data: Data, *, vocabulary: int = 10_000, length: int = 256) -> Data:
+    """Texts that were loaded as bags, read word by word instead; what is stored serves both."""
+    bag = data.encoder
+    if not isinstance(bag, BagEncoder):
+        raise UsageError(f"{data.name!r} does not hold texts with labels: give a CSV file and --text COLUMN")
+    encoder = SequenceEncoder(bag.names, bag.column, min(vocabulary, len(bag.names)), length)
+    held = (data.split(part) for part in SPLITS)
+    train, validation, test = (replace(s, decoders=encoder.decoders) if isinstance(s, Resident) else s for s in held)
+    names = ("<pad>", "<unk>", *bag.names[: encoder.vocabulary])
+    return replace(data, shape=(length,), encoder=encoder, names=names, train=train, validation=validation, test=test)
 
 
 def is_file(text: str, suffixes: tuple[str, ...]) -> bool:
@@ -125,13 +154,13 @@ def load(
     if target == text:
         raise UsageError(f"--text and --target are the same column, {text!r}: choose another to be predicted")
     target, notes = choose_target(frame, target, path, but=text)
-    task, y, labels, said = targets(frame[target])
+    task, y, labels, said = targets(frame, target)
     refuse(name, {"y": y}, task=task, labels=labels)
     indices = divide(name, len(found), y, task=task, indices=indices, seed=seed)
     encoder = BagEncoder.fit(list(found.iloc[indices["train"].numpy()]), column=text)
     x = encoder.encode(list(found))
-    empty = int((x == len(encoder.names)).all(1).sum())
-    notes = (*notes, said, f"texts as bags of {len(encoder.names):,} words, at most {x.shape[1]} of them in one text")
+    empty = int((x >= len(encoder.names)).all(1).sum())
+    notes = (*notes, said, f"{len(encoder.names):,} different words, at most {x.shape[1]} of them in one text")
     if empty:
         notes += (f"{empty} texts hold no known word",)
     return assemble(

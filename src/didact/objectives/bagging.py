@@ -48,9 +48,6 @@ class Bagging(Supervised):
 class BaggedClassify(Bagging):
     """Members vote with their probabilities; the mean is read back as logits."""
 
-    def draw(self, batch: Batch) -> Tensor:
-        return self.likelihood.sample(self.combined(self.members(batch)))
-
     def combined(self, outs: Tensor) -> Tensor:
         p = torch.stack([self.likelihood.probabilities(out) for out in outs]).mean(0).clamp(1e-7, 1 - 1e-7)
         return p.logit()[:, 1:] if outs.shape[-1] == 1 else (p.logit() if self.likelihood.task == "multilabel" else p.log())

@@ -25,6 +25,7 @@ class Objective(nn.Module):
 
     watch: str = "loss"                          # the validation metric that chooses the model
     better: Literal["lower", "higher"] = "lower"
+    devices: tuple[str, ...] = ("cpu", "cuda", "mps")  # where it can be trained
     capturable: bool = True                      # False where `loss` needs the host, so that no CUDA graph can hold it
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
@@ -42,6 +43,10 @@ class Objective(nn.Module):
     def score(self, rows: Batch) -> dict[str, float]:
         """The metrics of a whole split from its rows."""
         return {"loss": float(rows["loss"].mean())}
+
+    def gallery(self, batch: Batch) -> dict[str, Tensor]:
+        """Pictures of what was learned, from a few test examples: by name, grids (rows, columns, C, H, W) in [0, 1]. Most have none."""
+        return {}
 
     def players(self) -> tuple[Player, ...]:
         """One player with all parameters, unless the objective is a game."""

@@ -34,7 +34,7 @@ class Handed(torch.autograd.Function):
 class FromScratch(Objective):
     """min of mean cross-entropy of a scratch network: classes (B, K), or the next symbol at every position (B, T, K)."""
 
-    watch, better, capturable = "accuracy", "higher", False
+    watch, better, capturable, devices = "accuracy", "higher", False, ("cpu",)  # NumPy knows no other
 
     def __init__(self, network: Any, *, twin: Callable[[], nn.Module], classes: int):
         super().__init__()

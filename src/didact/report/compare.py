@@ -36,7 +36,8 @@ def compare(runs: Sequence[Run], path: Path) -> Path:
     facts = [run.facts for run in runs]
     differing = differences(facts)
     comparable = len({f["data"].get("fingerprint") for f in facts}) == 1
-    judged = "Of each run's best validation state. " + ("The best is marked." if comparable else "The data differ: none is marked as best.")
+    marked = "The best on validation is marked." if comparable else "The data differ: none is marked as best."
+    judged = f"Of each run's best validation state, on the test split. {marked}"
     labels = [", ".join(f"{k} {v[i]}" for k, v in differing.items() if v[i] != "–")[:60] or run.folder.name for i, run in enumerate(runs)]
     if len(set(labels)) < len(labels):
         labels = [f"{run.folder.name[-4:]} {label}".strip() for run, label in zip(runs, labels, strict=True)]
@@ -72,7 +73,8 @@ def differing_table(runs: Sequence[Run], differing: Mapping[str, list[str]], pat
 
 def metric_table(runs: Sequence[Run], facts: Sequence[Mapping[str, Any]], labels: Sequence[str], path: Path, mark: bool) -> Html:
     known = list(dict.fromkeys(name for f in facts for name in f.get("test") or {}))
-    winners = {name: best(name, {i: f["test"][name] for i, f in enumerate(facts) if name in (f.get("test") or {})}) for name in known}
+    chosen = {name: {i: f["validation"][name] for i, f in enumerate(facts) if name in (f.get("validation") or {})} for name in known}
+    winners = {name: best(name, values) for name, values in chosen.items()}
     rows = []
     for i, f in enumerate(facts):
         values = [(name, metric_value(name, (f.get("test") or {}).get(name))) for name in known]
@@ -100,16 +102,23 @@ def overlaid(runs: Sequence[Run], facts: Sequence[Mapping[str, Any]], labels: Se
 
 
 def sweep_page(title: str, axes: Mapping[str, Sequence[Any]], rows: Sequence[Mapping[str, Any]], metric: str, path: Path) -> Path:
-    """A sweep's page. `rows` hold arguments, metrics and run, or are what train.sweep keeps; seeds are averaged."""
-    rows = [row if "arguments" in row else kept(row) for row in rows]
+    """A sweep's page from what train.sweep keeps. Seeds are averaged; settings are ranked by validation, test stands beside."""
     groups: dict[Key, list[Mapping[str, Any]]] = {}
     for row in rows:
-        groups.setdefault(tuple(argument(row["arguments"].get(name)) for name in axes), []).append(row)
-    means = {key: average([r["metrics"].get(metric, math.nan) for r in members]) for key, members in groups.items()}
+        groups.setdefault(tuple(argument(row["cell"].get(name)) for name in axes), []).append(row)
+    means, tested = (
+        {key: average([r[split].get(metric, math.nan) for r in members]) for key, members in groups.items()}
+        for split in ("validation", "test")
+    )
     better = "lower" if metric in LOWER else "higher"
-    lead = f"{len(rows)} runs of {len(groups)} settings, judged by {metric_name(metric)}: {better} is better."
-    picture, ranked = sweep_figure(axes, means, metric), setting_table(axes, groups, means, metric)
-    spoken = "Best first; mean ± deviation where a setting was run more than once."
+    failed = sum("diverged" in row for row in rows)
+    lead = f"{len(rows)} runs of {len(groups)} settings, judged on validation by {metric_name(metric)}: {better} is better."
+    lead += f" {failed} diverged." if failed else ""
+    picture, ranked = sweep_figure(axes, means, metric), setting_table(axes, groups, means, tested, metric)
+    spoken = (
+        "Best on validation first; mean ± deviation where a setting was run more than once."
+        " The test value is that of the setting, not a reason to choose it."
+    )
     page = document(
         title,
         tag("header", tag("p", "didact · sweep", class_="overline"), tag("h1", title), tag("p", lead, class_="summary")),
@@ -118,11 +127,6 @@ def sweep_page(title: str, axes: Mapping[str, Sequence[Any]], rows: Sequence[Map
     )
     files.write_text(path, page)
     return path
-
-
-def kept(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A line of sweep.jsonl as arguments, metrics and run."""
-    return {"arguments": {**row["cell"], "seed": row["seed"]}, "metrics": row["test"], "run": row["run"]}
 
 
 def average(values: Sequence[float]) -> Mean:
@@ -154,7 +158,7 @@ def sweep_figure(axes: Mapping[str, Sequence[Any]], means: Mapping[Key, Mean], m
     labels = [argument(v) for v in rows], [argument(v) for v in columns]
     cells = [[cell(row, column) for column in labels[1]] for row in labels[0]]
     words = down.replace("_", " "), across.replace("_", " ")
-    picture = svg.heat(f"Test {metric_name(metric)}", cells, *labels, x=words[1], y=words[0])
+    picture = svg.heat(f"Validation {metric_name(metric)}", cells, *labels, x=words[1], y=words[0])
     return figure(Figure(metric, picture, "Stronger is better."))
 
 
@@ -167,26 +171,29 @@ def sweep_curve(name: str, values: Sequence[Any], means: Mapping[Key, Mean], met
     ends = [(m - e, m + e) for m, e in known] if any(e for _, e in known) else []
     series = [Series(metric_name(metric), x, [m for m, _ in known], tone=0, ends=ends)]
     labels = () if numeric else [argument(v) for v in values]
-    return svg.chart(f"Test {metric_name(metric)}", series, x=name.replace("_", " "), log_x=log_x, names=labels)
+    return svg.chart(f"Validation {metric_name(metric)}", series, x=name.replace("_", " "), log_x=log_x, names=labels)
 
 
-def setting_table(axes: Mapping[str, Sequence[Any]], groups: Mapping[Key, Sequence[Any]], means: Mapping[Key, Mean], metric: str) -> Html:
+def setting_table(
+    axes: Mapping[str, Sequence[Any]], groups: Mapping[Key, Sequence[Any]],
+    means: Mapping[Key, Mean], tested: Mapping[Key, Mean], metric: str,
+) -> Html:
     sign = 1 if metric in LOWER else -1
     ordered = sorted(groups, key=lambda key: sign * means[key][0] if math.isfinite(means[key][0]) else math.inf)
     rows = []
     for rank, key in enumerate(ordered):
-        mean, spread = means[key]
-        value = metric_value(metric, mean) + (f" ± {metric_value(metric, spread)}" if spread else "")
-        rows.append([*key, tag("mark", value) if rank == 0 else value, len(groups[key])])
-    return table([*(name.replace("_", " ") for name in axes), metric_name(metric), "runs"], rows, kind="tall")
+        value, test = (metric_value(metric, m) + (f" ± {metric_value(metric, s)}" if s else "") for m, s in (means[key], tested[key]))
+        rows.append([*key, tag("mark", value) if rank == 0 else value, test, len(groups[key])])
+    heads = f"validation {metric_name(metric)}", f"test {metric_name(metric)}"
+    return table([*(name.replace("_", " ") for name in axes), *heads, "runs"], rows, kind="tall")
 
 
 def run_table(axes: Mapping[str, Sequence[Any]], rows: Sequence[Mapping[str, Any]], path: Path) -> Html:
-    known = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
-    seeds = ["seed"] if "seed" not in axes and any("seed" in row["arguments"] for row in rows) else []
+    known = list(dict.fromkeys(name for row in rows for name in row["test"]))
     shown = [
-        [link(getattr(row["run"], "folder", row["run"]), path), *(argument(row["arguments"].get(name)) for name in [*axes, *seeds])]
-        + [metric_value(name, row["metrics"].get(name)) for name in known]
+        [link(row["run"], path), *(argument(row["cell"].get(name)) for name in axes), row["seed"]]
+        + (["diverged"] if "diverged" in row else [metric_value(name, row["test"].get(name)) for name in known])
         for row in rows
     ]
-    return table(["run", *(name.replace("_", " ") for name in [*axes, *seeds]), *map(metric_name, known)], shown, kind="tall")
+    heads = ["run", *(name.replace("_", " ") for name in axes), "seed", *(f"test {metric_name(name)}" for name in known)]
+    return table(heads, shown, kind="tall")

@@ -13,7 +13,9 @@ NAMES = {
     "coverage_95": "coverage of 95 % intervals", "lr": "learning rate",
 }
 SHARES = {"accuracy", "top5", "precision", "recall", "f1", "coverage_95"}  # fractions that people say in percent
-LOWER = {"loss", "rmse", "mae", "nll", "calibration_error"}                # better when lower
+LOWER = {  # better when lower
+    "loss", "rmse", "mae", "nll", "calibration_error", "perplexity", "bits_per_character", "bits_per_dim", "frechet",
+}
 
 COURSES = {
     "Gaba": "Gaba, Deep Learning (lecture notes 2025–2026)",

@@ -46,21 +46,22 @@ def name_culprit(training: "Training") -> DivergedError:
     training.step.careful, training.step.capture, training.step.graph = True, False, None
     while training.state.step < reached + training.plan.log_every and training.state.step < training.plan.total:
         for stored, rows in training.epoch():
-            before, step = training.streams.state(), training.state.step + 1
+            before, step = training.group.everyone(training.streams.state()), training.state.step + 1
             training.set_rate()
             with first_bad_output(training.objective) as layers:
                 try:
                     training.step.round(stored, rows)
                 except NonFiniteError as error:
-                    training.streams.load(before)
+                    training.streams.load(before, step)
                     training.save()
                     where = f"in the output of {layers[0]}" if layers else f"in the {error}"
-                    return DivergedError(f"not a finite number at step {step}, first {where}; {remedy(training, step)}")
+                    return DivergedError(f"not a finite number at step {step}, first {where}; {remedy(training, step)}", training.run)
             if training.average is not None:
                 training.average.update()
             training.step.seen += rows[0]
             training.state.step = step
-    return DivergedError(f"the loss was not finite by step {reached} and a replay did not meet it again; {remedy(training, reached)}")
+    met = f"the loss was not finite by step {reached} and a replay did not meet it again"
+    return DivergedError(f"{met}; {remedy(training, reached)}", training.run)
 
 
 def remedy(training: "Training", step: int) -> str:

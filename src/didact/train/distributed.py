@@ -24,6 +24,7 @@ class Group:
 
     rank: int = 0
     size: int = 1
+    local: int = 0   # among the processes of this machine: which of its GPUs is ours
 
     @property
     def leads(self) -> bool:
@@ -34,14 +35,19 @@ class Group:
         return chunk[self.rank :: self.size]
 
     def sum_gradients(self, parameters: list[nn.Parameter]) -> None:
-        """g <- sum over processes of g; a parameter that got no gradient here counts as zero."""
-        if self.size == 1:
+        """g <- sum over processes of g. What got no gradient here counts as zero; what got none anywhere keeps none."""
+        if self.size == 1 or not parameters:
             return
-        for bucket in buckets([p.grad if p.grad is not None else zero_grad(p) for p in parameters]):
+        used = parameters[0].new_tensor([p.grad is not None for p in parameters])
+        absent = [i for i, p in enumerate(parameters) if p.grad is None]
+        for bucket in buckets([used, *(p.grad if p.grad is not None else zero_grad(p) for p in parameters)]):
             flat = torch.cat([g.flatten() for g in bucket])
             dist.all_reduce(flat)
             for g, summed in zip(bucket, flat.split([g.numel() for g in bucket]), strict=True):
                 g.copy_(summed.view_as(g))
+        if absent:  # an optimizer would let a zero gradient decay the weight
+            for i in (i for i in absent if not used[i]):
+                parameters[i].grad = None
 
     def sum(self, values: Tensor) -> Tensor:
         if self.size > 1:
@@ -60,6 +66,18 @@ class Group:
         if self.size > 1:
             for tensor in module.state_dict().values():
                 dist.broadcast(tensor, src=0)
+
+    def everyone(self, mine: Any) -> list[Any]:
+        """Each process's value, in their order."""
+        if self.size == 1:
+            return [mine]
+        values = [None] * self.size
+        dist.all_gather_object(values, mine)
+        return values
+
+    def anyone(self, mine: bool) -> bool:
+        """Whether it is so in some process; all of them must ask."""
+        return mine if self.size == 1 else any(self.everyone(mine))
 
     def agree(self, mine: Any) -> Any:
         """Rank 0's value, for everyone."""
@@ -104,9 +122,13 @@ def join() -> Group:
     """The group that torchrun made, joined once; a group of one everywhere else."""
     if "WORLD_SIZE" not in os.environ or "RANK" not in os.environ:
         return Group()
+    local = int(os.environ.get("LOCAL_RANK", 0))
     if not dist.is_initialized():
-        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    return Group(dist.get_rank(), dist.get_world_size())
+        if torch.cuda.is_available():
+            torch.cuda.set_device(local % torch.cuda.device_count())
+        # each kind of device has a backend of its own: --device is known later
+        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+    return Group(dist.get_rank(), dist.get_world_size(), local)
 
 
 def leave() -> None:

@@ -23,3 +23,13 @@ def judge(objective: Objective, split: Split, *, batch: int, precision: Precisio
     objective.train(mode)
     rows = {name: torch.cat([f[name] for f in found]) for name in found[0]}
     return group.collect(rows, len(split))
+
+
+@torch.no_grad()
+def gallery(objective: Objective, split: Split, *, rows: int = 64) -> Batch:
+    """The objective's pictures, made of the first examples of a split; none for most objectives."""
+    mode = objective.training
+    objective.eval()
+    found = objective.gallery(split.decode(next(iter(split.batches([torch.arange(min(rows, len(split)))])))))
+    objective.train(mode)
+    return {name: grid.float().cpu().contiguous() for name, grid in found.items()}

@@ -44,7 +44,7 @@ class Settings:
     """Options of every recipe: where the data is, what it runs on, where the run lies."""
 
     data: Annotated[str | None, "name of a set, CSV file or folder of images (the recipe's own set if not given)"] = None
-    target: Annotated[str | None, "column of the CSV to predict (the last one if not given)"] = None
+    target: Annotated[str | None, "column of the CSV to predict, or several of yes and no: a,b,c (the last one if not given)"] = None
     text: Annotated[str | None, "column of the CSV that holds texts"] = None
     size: Annotated[int | None, Range(1, 4096), "pixels on a side that images of a folder are resized to"] = None
     seed: Annotated[int, Range(0), "fixes initialisation, order, augmentation and sampling"] = 0

@@ -1,5 +1,6 @@
 """A model of one's own in the same loop: `didact.fit(module, (x, y), loss=F.mse_loss)`."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
@@ -28,14 +29,22 @@ class Own(Objective):
     def __init__(self, module: nn.Module, loss: Loss, metrics: dict[str, Metric] | None = None):
         super().__init__()
         self.module, self.criterion, self.metrics = module, loss, metrics or {}
+        self.unreduced: Loss | None = None
+        if inspect.isfunction(loss) and "reduction" in inspect.signature(loss).parameters:
+            self.unreduced = partial(loss, reduction="none")
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         return {"loss": self.criterion(self.module(batch["x"]), batch["y"]).mean()}
 
     def judge(self, batch: Batch) -> Batch:
         out = self.module(batch["x"])
-        each = [self.criterion(o[None], y[None]).mean() for o, y in zip(out, batch["y"], strict=True)]
-        return {"loss": torch.stack(each), "output": out, "y": batch["y"]}
+        return {"loss": self.each(out, batch["y"]), "output": out, "y": batch["y"]}
+
+    def each(self, out: Tensor, y: Tensor) -> Tensor:
+        """The loss of each example: at once where the function knows `reduction`, else one by one."""
+        if self.unreduced is not None:
+            return self.unreduced(out, y).reshape(len(y), -1).mean(1)
+        return torch.stack([self.criterion(o[None], t[None]).mean() for o, t in zip(out, y, strict=True)])
 
     def score(self, rows: Batch) -> dict[str, float]:
         found = {name: float(metric(rows["output"], rows["y"])) for name, metric in self.metrics.items()}
@@ -70,10 +79,11 @@ def fit(
         **{name: value for name, value in keywords.items() if name in ours},
     )
     settings = Settings(**{name: value for name, value in keywords.items() if name in theirs - ours})
-    training = Training(experiment, settings, device=pick_device(settings.device), group=join(), tell=tell)
+    group = join()
+    training = Training(experiment, settings, device=pick_device(settings.device, group.local), group=group, tell=tell)
     state = training.train()
     training.objective.load_state_dict(training.best)
-    rows = judge(training.objective, training.data.test, batch=training.judging_batch, precision=training.precision)
+    rows = judge(training.objective, training.data.test, batch=training.judging_batch, precision=training.precision, group=group)
     return Fitted(module, state, state.validation, training.objective.score(rows))
 
 

@@ -18,7 +18,10 @@ class Interrupted(Exception):
 
 
 class Patience:
-    """Inside, SIGINT and SIGTERM only set `asked`; the loop looks at it between rounds."""
+    """Inside, SIGINT and SIGTERM only set `asked`; the loop looks at it between rounds.
+
+    Under torchrun a single Ctrl-C arrives twice: as SIGINT from the terminal, then as SIGTERM from torchrun.
+    """
 
     def __init__(self) -> None:
         self.asked = False
@@ -31,7 +34,7 @@ class Patience:
         return self
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+        if self.asked and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.asked = True
 
@@ -42,3 +45,7 @@ class Patience:
 
 class DivergedError(UsageError):
     """The loss or a gradient stopped being finite; the state before that is kept."""
+
+    def __init__(self, message: str, run: Run | None = None):
+        super().__init__(message)
+        self.run = run

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from didact.data.core import Batch
+from didact.layers.geometry import Follow
 from didact.objectives.core import Objective
 
 
@@ -13,8 +14,10 @@ from didact.objectives.core import Objective
 def layer_table(objective: Objective, batch: Batch) -> dict[str, Any]:
     """Every layer with parameters or a change of shape, in the order in which it ran; then the totals.
 
-    `tied` counts parameters that a second layer uses too; they are counted once in the totals.
+    `tied` counts parameters that a second layer uses too; they are counted once in the totals. Of images each row says the receptive
+    field and the jump of its maps: pixels that one output sees, and pixels between neighbours.
     """
+    follow = Follow(batch["x"])
     rows: list[dict[str, Any]] = []
     seen: set[int] = set()
 
@@ -24,7 +27,11 @@ def layer_table(objective: Objective, batch: Batch) -> dict[str, Any]:
             fresh = [p for p in own if id(p) not in seen]
             seen.update(id(p) for p in own)
             shape = list(output.shape[1:]) if isinstance(output, Tensor) else None
-            rows.append({"name": name, "layer": type(module).__name__, "shape": shape, "parameters": sum(p.numel() for p in fresh)})
+            field, jump = follow.sees(output)
+            rows.append(
+                {"name": name, "layer": type(module).__name__, "shape": shape, "parameters": sum(p.numel() for p in fresh)}
+                | ({"field": list(field), "jump": list(jump)} if field and jump else {})
+            )
         return note
 
     leaves = [(name, m) for name, m in objective.named_modules() if not any(m.children()) and m is not objective]
@@ -32,7 +39,8 @@ def layer_table(objective: Objective, batch: Batch) -> dict[str, Any]:
     mode = objective.training
     objective.eval()
     try:
-        objective.judge(batch)
+        with follow:
+            objective.judge(batch)
     finally:
         objective.train(mode)
         for h in hooks:

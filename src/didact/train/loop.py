@@ -16,8 +16,10 @@ from torch import Tensor
 
 from didact.data.core import Batch
 from didact.data.stream import placed
+from didact.errors import UsageError
 from didact.optim.build import set_lr
 from didact.run import Run
+from didact.train.batch_norm import share_statistics
 from didact.train.diagnose import gradient_norms, name_culprit, weights_are_finite
 from didact.train.distributed import Group
 from didact.train.ema import Average
@@ -29,7 +31,7 @@ from didact.train.precision import Precision
 from didact.train.randomness import Streams, order
 from didact.train.step import WARM, Step
 
-Tell = Callable[[str, dict[str, Any]], None]   # events for whoever shows progress: "estimate", "step", "evaluate", "note"
+Tell = Callable[[str, dict[str, Any]], None]   # events for whoever shows progress: "start", "step", "evaluate", …
 
 FINGERPRINT = (1, 10, 100)   # steps whose loss is kept, to see at a glance whether two runs are the same
 BREATH = 0.25                # seconds between two looks at the loss while training
@@ -51,28 +53,35 @@ class Plan:
     total: int
     evaluate_every: int
     log_every: int
+    least: int = 2        # rows of a batch, so that each process has one
 
     @classmethod
-    def of(cls, experiment: Experiment) -> "Plan":
+    def of(cls, experiment: Experiment, processes: int = 1) -> "Plan":
         rows, turns = len(experiment.data.train), max(p.turns for p in experiment.objective.players())
-        epoch = max(1, len(cut(torch.arange(rows), experiment.batch)) // turns)
+        least = max(2, processes)
+        if min(rows, experiment.batch) < processes:
+            raise UsageError(f"{processes} processes share batches of {min(rows, experiment.batch)} rows; raise --batch, or start fewer")
+        epoch = max(1, len(cut(torch.arange(rows), experiment.batch, least)) // turns)
         assert (experiment.steps is None) != (experiment.epochs is None), "an experiment has either epochs or steps"
         total = experiment.steps or epoch * (experiment.epochs or 0)
         every = experiment.evaluate_every or (epoch if experiment.steps is None else max(1, total // 10))
-        return cls(rows, experiment.batch, turns, epoch, total, every, max(1, min(every, epoch) // 10))
+        return cls(rows, experiment.batch, turns, epoch, total, every, max(1, min(every, epoch) // 10), least)
 
     def rounds(self, seed: int, epoch: int) -> list[list[Tensor]]:
         """The row numbers of every batch of an epoch, by round."""
-        chunks = cut(order(self.rows, seed=seed, epoch=epoch), self.batch)
+        chunks = cut(order(self.rows, seed=seed, epoch=epoch), self.batch, self.least)
         if len(chunks) < self.turns:
             chunks = (chunks * self.turns)[: self.turns]
         return [chunks[i * self.turns : (i + 1) * self.turns] for i in range(self.epoch)]
 
 
-def cut(rows: Tensor, batch: int) -> list[Tensor]:
-    """Batches in order; a last one of a single row, which batch norm could not take, joins the one before."""
+def cut(rows: Tensor, batch: int, least: int = 2) -> list[Tensor]:
+    """Batches in order; a last one of a single row, which batch norm could not take, joins the one before.
+
+    So does one with fewer rows than there are processes.
+    """
     chunks = list(rows.split(batch))
-    if len(chunks) > 1 and len(chunks[-1]) == 1:
+    if len(chunks) > 1 and len(chunks[-1]) < least:
         chunks[-2:] = [torch.cat(chunks[-2:])]
     return chunks
 
@@ -106,7 +115,9 @@ class Training:
         self.group.broadcast(self.objective)
         self.precision = Precision(settings.precision, device, self.objective)
         self.streams = Streams(settings.seed, device, self.group.rank)
-        self.plan = Plan.of(experiment)
+        self.plan = Plan.of(experiment, self.group.size)
+        if self.group.size > 1:
+            share_statistics(self.objective)
         compile = experiment.compile if settings.compile is None else settings.compile
         self.step = Step(
             experiment, self.data.train, precision=self.precision, streams=self.streams, group=self.group,
@@ -133,7 +144,7 @@ class Training:
             while not self.state.stopped:
                 for stored, rows in self.epoch():
                     self.advance(stored, rows)
-                    if patience.asked and self.group.size == 1:  # several processes cannot stop at the same round unasked
+                    if self.asked(patience):
                         self.save()
                         raise Interrupted(self.run, self.state.step, self.plan.total)
                     if self.state.stopped:
@@ -141,6 +152,12 @@ class Training:
         self.flush()
         self.save()
         return self.state
+
+    def asked(self, patience: Patience) -> bool:
+        """Whether someone wants to stop. Several processes stop at the same round: they ask each other when they log."""
+        if self.group.size > 1 and self.state.step % self.plan.log_every:
+            return False
+        return self.group.anyone(patience.asked)
 
     def epoch(self) -> Iterator[tuple[list[Batch], list[int]]]:
         """The rest of the current epoch: for each round its stored batches and their sizes over all processes."""
@@ -288,12 +305,12 @@ class Training:
 
     # Checkpoints: the state after a whole round, written beside and renamed.
 
-    def checkpoint(self) -> dict[str, Any]:
+    def checkpoint(self, streams: list[Any]) -> dict[str, Any]:
         return {
             "state": asdict(self.state),
             "model": self.objective.state_dict(),
             "optimizers": {name: o.state_dict() for name, o in self.step.optimizers.items()},
-            "streams": self.streams.state(),
+            "streams": streams,
             "scaler": self.precision.scaler.state_dict(),
             "average": self.average.state() if self.average is not None else None,
             "sums": self.step.sums,
@@ -306,13 +323,14 @@ class Training:
             raise name_culprit(self)
         self.flush()
         self.saved_at = time.perf_counter()
+        streams = self.group.everyone(self.streams.state())
         if self.run is None:
-            self.kept = copied(self.checkpoint())
+            self.kept = copied(self.checkpoint(streams))
         elif self.group.leads:
             if self.best:
                 self.run.save("model", self.best)
             self.state.log_size = self.run.log_size
-            self.run.save_state(self.checkpoint())
+            self.run.save_state(self.checkpoint(streams))
         self.group.wait()
 
     def restore(self, checkpoint: dict[str, Any]) -> None:
@@ -321,7 +339,7 @@ class Training:
         self.objective.load_state_dict(checkpoint["model"])
         for name, optimizer in self.step.optimizers.items():
             optimizer.load_state_dict(checkpoint["optimizers"][name])
-        self.streams.load(checkpoint["streams"])
+        self.streams.load(checkpoint["streams"], self.state.step)
         self.precision.scaler.load_state_dict(checkpoint["scaler"])
         if self.average is not None:
             self.average.load(checkpoint["average"])

@@ -13,12 +13,13 @@ from didact.data.stream import free_memory
 from didact.errors import UsageError
 
 
-def pick_device(name: str, local_rank: int = 0) -> torch.device:
-    """The device that a word means; `auto` is the first GPU there is, else the CPU."""
+def pick_device(name: str, local: int = 0, known: tuple[str, ...] = ("cpu", "cuda", "mps")) -> torch.device:
+    """The device that a word means; `auto` is a GPU where there is one, else the CPU.
+
+    `local` is this process's number on its machine, `known` the kinds of device that the objective can be trained on.
+    """
     if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda", local_rank)
-        return torch.device("cpu")
+        name = "cuda" if torch.cuda.is_available() and "cuda" in known else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -31,7 +32,11 @@ def pick_device(name: str, local_rank: int = 0) -> torch.device:
         raise UsageError("--device mps: Apple's Metal is not available here; use --device cpu")
     if device.type not in ("cpu", "cuda", "mps"):
         raise UsageError(f"--device expects auto, cpu, cuda, cuda:N or mps, got {name!r}")
-    return torch.device("cuda", local_rank) if name == "cuda" else device
+    if device.type not in known:
+        raise UsageError(f"--device {name}: this is computed on {' or '.join(known)} alone; leave --device out")
+    if name == "cuda" and local >= torch.cuda.device_count():
+        raise UsageError(f"process {local} of this machine finds {torch.cuda.device_count()} CUDA devices; start as many, or --device cpu")
+    return torch.device("cuda", local) if name == "cuda" else device
 
 
 def describe(device: torch.device) -> str:

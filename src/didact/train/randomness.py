@@ -34,10 +34,11 @@ class Streams:
         self.device, self.seed, self.rank = device, seed, rank
         self.augmentation = torch.Generator(device)
 
-    def begin(self) -> None:
+    def begin(self, step: int = 0) -> None:
         """Both from the seed; called when training starts, since anyone may have drawn from torch's generator before."""
-        self.augmentation.manual_seed(derive(self.seed, "augmentation", self.rank))
-        torch.manual_seed(derive(self.seed, "sampling", self.rank))
+        when = (self.rank, step) if step else (self.rank,)
+        self.augmentation.manual_seed(derive(self.seed, "augmentation", *when))
+        torch.manual_seed(derive(self.seed, "sampling", *when))
 
     def state(self) -> dict[str, Tensor]:
         state = {"augmentation": self.augmentation.get_state(), "sampling": torch.get_rng_state()}
@@ -45,9 +46,11 @@ class Streams:
             state["sampling_cuda"] = torch.cuda.get_rng_state(self.device)
         return state
 
-    def load(self, state: dict[str, Tensor]) -> None:
-        if state["augmentation"].shape != self.augmentation.get_state().shape:  # saved on another kind of device
-            self.begin()
+    def load(self, states: list[dict[str, Tensor]], step: int) -> None:
+        """Go on from the states of all processes; where they were fewer or on another kind of device, anew from the step."""
+        state = states[self.rank] if self.rank < len(states) else None
+        if state is None or state["augmentation"].shape != self.augmentation.get_state().shape:
+            self.begin(step)
             return
         self.augmentation.set_state(state["augmentation"])
         torch.set_rng_state(state["sampling"])

@@ -4,7 +4,7 @@ import inspect
 import shlex
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from didact.data.core import Batch, Data, Split
 from didact.data.health import summary
 from didact.data.load import load, reload
 from didact.data.spec import from_spec, spec
+from didact.data.stream import placed
 from didact.errors import UsageError, pick
 from didact.layers.propagation import propagation
 from didact.objectives.abilities import abilities
@@ -26,6 +27,7 @@ from didact.train.diagnose import weights_are_finite
 from didact.train.distributed import Group, join
 from didact.train.evaluation import judge
 from didact.train.experiment import Experiment, Settings
+from didact.train.interrupt import DivergedError, Interrupted
 from didact.train.layers import layer_table
 from didact.train.loop import State, Tell, Training, cut, silent
 from didact.train.machine import describe, pick_device, within_memory
@@ -53,7 +55,9 @@ def known_options(recipe: Recipe) -> dict[str, Option]:
     return recipe.options | {name: o for name, o in options(Settings).items() if name not in recipe.options}
 
 
-def prepare(recipe: Recipe | str, given: Mapping[str, Any], *, data: Data | None = None, tell: Tell = silent) -> Prepared:
+def prepare(
+    recipe: Recipe | str, given: Mapping[str, Any], *, data: Data | None = None, tell: Tell = silent, processes: int = 1
+) -> Prepared:
     """Check every argument, load the data, build the experiment. Nothing is written."""
     recipe = recipe if isinstance(recipe, Recipe) else pick("recipe", recipe, RECIPES)
     values = bind(known_options(recipe), given, owner=f"recipe {recipe.name!r}")
@@ -70,15 +74,17 @@ def prepare(recipe: Recipe | str, given: Mapping[str, Any], *, data: Data | None
             progress=lambda file, done, total: tell("download", {"file": file, "done": done, "total": total}),
         )
     experiment = build(recipe, data, arguments, settings)
-    refuse_lone_rows(experiment)
+    refuse_lone_rows(experiment, processes)
     return Prepared(recipe, arguments, settings, data, experiment)
 
 
-def refuse_lone_rows(experiment: Experiment) -> None:
+def refuse_lone_rows(experiment: Experiment, processes: int) -> None:
     """Batch norm takes its mean over the rows that it is handed: one alone would become zero."""
     rows, batch, pieces = len(experiment.data.train), experiment.batch, experiment.accumulate
     if not any(isinstance(module, _BatchNorm) for module in experiment.objective.modules()):
         return
+    if pieces > 1 and processes > 1:  # its parts would not meet those of the other processes
+        raise UsageError(f"batch norm over {processes} processes takes a batch whole, not in {pieces} parts; leave out --accumulate")
     for n in {len(chunk) for chunk in cut(torch.arange(rows), batch)}:
         if n % -(-n // pieces) == 1 or n <= pieces:
             parts = f" in {pieces} parts" if pieces > 1 else ""
@@ -105,10 +111,21 @@ def train(recipe: Recipe | str, *, data: Data | None = None, tell: Tell = silent
     if isinstance(data, str):
         given, data = {**given, "data": data}, None
     group = join()
-    prepared = prepare(recipe, given, data=data, tell=tell if group.leads else silent)
+    prepared = prepare(recipe, given, data=data, tell=tell if group.leads else silent, processes=group.size)
     run = Run(group.agree(Run.plan(prepared.settings.runs, prepared.recipe.name).folder))
     training = start(prepared, run, group, tell)
-    return finish(training, training.train())
+    with run.held() if group.leads else nullcontext():
+        return finish(training, go(training))
+
+
+def go(training: Training) -> State:
+    """Train; where it does not come to its end, the run says so."""
+    try:
+        return training.train()
+    except (Interrupted, DivergedError) as why:
+        if training.run is not None and training.group.leads:
+            training.run.note(status="stopped" if isinstance(why, Interrupted) else "diverged")
+        raise
 
 
 def describe_recipe(recipe: Recipe, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,7 +155,7 @@ def describe_recipe(recipe: Recipe, given: Mapping[str, Any]) -> dict[str, Any]:
 def start(prepared: Prepared, run: Run, group: Group, tell: Tell) -> Training:
     """Write down what is about to happen, and tell it."""
     recipe, experiment, settings = prepared.recipe, prepared.experiment, prepared.settings
-    device = pick_device(settings.device, group.rank)
+    device = pick_device(settings.device, group.local, experiment.objective.devices)
     training = Training(experiment, settings, device=device, run=run, group=group, tell=tell)
     facts = {
         "recipe": recipe.name,
@@ -212,14 +229,21 @@ def resume(run: Run, *, tell: Tell = silent) -> Run:
     if facts.get("status") == "finished":
         raise UsageError(f"{run.folder} is finished; train again, or raise the budget in a new run: {facts.get('repeat', '')}")
     group = join()
+    with run.held() if group.leads else nullcontext():
+        return go_on(run, group, tell)
+
+
+def go_on(run: Run, group: Group, tell: Tell) -> Run:
+    """Stand where the last checkpoint was taken, and train on."""
+    facts = run.facts
     if group.leads:
         tell("load", {"data": facts["data"]["name"]})
     prepared = rebuild(run, with_data=True)
     untouched = not run.has("state.safetensors") and not run.metrics  # killed before the first checkpoint was whole
     checkpoint = None if untouched else run.load_state()
-    training = Training(
-        prepared.experiment, prepared.settings, device=pick_device(prepared.settings.device, group.rank), run=run, group=group, tell=tell
-    )
+    experiment, settings = prepared.experiment, prepared.settings
+    device = pick_device(settings.device, group.local, experiment.objective.devices)
+    training = Training(experiment, settings, device=device, run=run, group=group, tell=tell)
     if checkpoint is not None:
         with fitting(run, "state", prepared.recipe):
             training.restore(checkpoint)
@@ -227,8 +251,9 @@ def resume(run: Run, *, tell: Tell = silent) -> Run:
             raise UsageError(f"{run.folder / 'model.safetensors'} is missing: the best weights so far are lost; train anew")
     if group.leads:
         run.cut_log(training.state.log_size)
+        run.note(status="running", processes=group.size)
         tell("start", facts | {"run": str(run.folder), "resumed": training.state.step})
-    return finish(training, training.state if training.state.stopped else training.train())
+    return finish(training, training.state if training.state.stopped else go(training))
 
 
 def rebuild(run: Run, *, with_data: bool) -> Prepared:
@@ -276,10 +301,11 @@ def fitting(run: Run, name: str, recipe: Recipe) -> Iterator[None]:
 def evaluate(run: Run, *, device: str = "auto") -> dict[str, Any]:
     """Metrics of a run's best model on its validation and test splits, computed anew."""
     started = time.perf_counter()
-    place, facts = pick_device(device), run.facts
-    objective = restored(run)[0].to(place)
+    facts, objective = run.facts, restored(run)[0]
+    place = pick_device(device, known=objective.devices)
+    objective = objective.to(place)
     prepared = rebuild(run, with_data=True)
-    data = prepared.experiment.data.to(place)
+    data = placed(prepared.experiment.data, place)
     precision = Precision(prepared.settings.precision, place, objective)
     scores = {
         part: objective.score(judge(objective, data.split(part), batch=prepared.experiment.batch, precision=precision))
@@ -290,10 +316,15 @@ def evaluate(run: Run, *, device: str = "auto") -> dict[str, Any]:
 
 
 def repeat(prepared: Prepared) -> str:
-    """The exact command that trains this again."""
+    """The exact command that trains this again; data that were loaded in Python are named by where they came from."""
     words = ["didact", "train", prepared.recipe.name]
+    source = prepared.data.source
+    chosen = {"target": source.get("target"), "text": source.get("text"), "size": source.get("size"), "split_seed": source.get("seed", 0)}
+    chosen = {} if prepared.settings.data else {"data": source.get("path", source.get("name")), **chosen}
+    if chosen.get("data") == prepared.recipe.data:
+        chosen["data"] = None
     for name, option in known_options(prepared.recipe).items():
-        value = prepared.arguments[name] if name in prepared.arguments else getattr(prepared.settings, name)
+        value = prepared.arguments[name] if name in prepared.arguments else chosen.get(name, getattr(prepared.settings, name))
         if value != option.default and name != "runs":  # where it lay does not matter
             words += [f"--{'no-' if value is False else ''}{option.flag}"] if option.kind is bool else [f"--{option.flag}", written(value)]
-    return shlex.join(words)
+    return shlex.join(words) + ("  # with data handed over in Python" if "given" in source else "")

@@ -70,7 +70,7 @@ class Step:
 
     def prepare(self, stored: Batch) -> Batch:
         batch = self.split.decode(stored)
-        if self.experiment.augment is not None and len(batch["x"]):
+        if self.experiment.augment is not None:
             batch = self.experiment.augment(batch, self.streams.augmentation)
         return batch
 
@@ -99,8 +99,6 @@ class Step:
             for name, part in parts.items():
                 weighed = part.detach() if share == 1 else part.detach() * share
                 total[name] = total[name] + weighed if name in total else weighed
-        if not total:  # more processes than rows: nothing to do here but to meet the others
-            total = {"loss": torch.zeros((), device=self.precision.device)}
         self.group.sum_gradients(parameters)
         if self.careful:
             self._inspect(total)
@@ -113,8 +111,8 @@ class Step:
         if pieces == 1 and n == rows:
             return [(batch, 1.0)]
         size = -(-n // pieces)
-        columns = {name: column.split(size) for name, column in batch.items()} if n else {}
-        return [({k: v[i] for k, v in columns.items()}, min(size, n - i * size) / rows) for i in range(-(-n // size) if n else 0)]
+        columns = {name: column.split(size) for name, column in batch.items()}
+        return [({k: v[i] for k, v in columns.items()}, min(size, n - i * size) / rows) for i in range(-(-n // size))]
 
     def _clip(self, optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter]) -> None:
         norm, value = self.experiment.clip_norm, self.experiment.clip_value
@@ -189,7 +187,7 @@ class Step:
         self.graph = torch.cuda.CUDAGraph()
         self.graph.register_generator_state(self.streams.augmentation)
         torch.cuda.synchronize()
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # a loader's thread may pin memory meanwhile
             self.round(self.static, rows)
         self.everyone = [p for parameters in self.parameters.values() for p in parameters]
         self.gradients = [p.grad for p in self.everyone]

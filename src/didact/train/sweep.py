@@ -1,9 +1,11 @@
 """A grid of arguments: every combination trained, results kept as they come, so that a sweep cut short goes on."""
 
+import hashlib
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 import torch
@@ -13,6 +15,7 @@ from didact.errors import UsageError, nearest, pick
 from didact.options import plain, written
 from didact.registry import Recipe
 from didact.run import Run
+from didact.train.interrupt import DivergedError
 from didact.train.loop import Tell, silent
 from didact.train.session import example, known_options, prepare, train
 
@@ -65,8 +68,12 @@ def sweep(
         if (jsonable(cell), seed) in trained:
             continue
         tell("cell", {"number": number, "of": len(plan), "cell": cell, "seed": seed})
-        run = train(recipe, tell=tell, **{**given, **cell, "seed": seed})
-        row = {"cell": jsonable(cell), "seed": seed, "run": str(run.folder), **results(run)}
+        row = {"cell": jsonable(cell), "seed": seed}
+        try:
+            row |= results(train(recipe, tell=tell, **{**given, **cell, "seed": seed}))
+        except DivergedError as error:  # an answer as well: this setting cannot be trained
+            assert error.run is not None
+            row |= {"run": str(error.run.folder), "diverged": str(error), "validation": {}, "test": {}}
         rows.append(row)
         files.write_text(path, "".join(json.dumps(plain(r), allow_nan=False) + "\n" for r in rows))
         done(row)
@@ -89,8 +96,7 @@ def rehearse(recipe: Recipe, cells: Sequence[Mapping[str, Any]], given: Mapping[
 
 
 def results(run: Run) -> dict[str, Any]:
-    facts = run.facts
-    return {key: facts[key] for key in ("validation", "test", "seconds", "watch")}
+    return {"run": str(run.folder)} | {key: run.facts[key] for key in ("validation", "test", "seconds", "watch")}
 
 
 def kept(path: Path) -> list[dict[str, Any]]:
@@ -106,8 +112,6 @@ def jsonable(value: Mapping[str, Any]) -> Any:
 
 
 def name_of(recipe: Recipe, axes: Axes, seeds: int, first_seed: int, given: Mapping[str, Any]) -> str:
-    import hashlib
-
     file = Path(str(given.get("data", "")))
     stamp = [file.stat().st_size, file.stat().st_mtime_ns] if file.is_file() else []  # a file that has changed is another sweep
     asked = json.dumps([recipe.name, axes, seeds, first_seed, dict(given), stamp], sort_keys=True, default=str)
@@ -116,7 +120,10 @@ def name_of(recipe: Recipe, axes: Axes, seeds: int, first_seed: int, given: Mapp
 
 def choose_metric(rows: Sequence[Mapping[str, Any]], asked: str | None) -> str:
     """A metric that every cell has: the one asked for, or what the recipe watches."""
-    common = [name for name in rows[0]["test"] if all(name in row["test"] for row in rows)]
+    rows = [row for row in rows if "diverged" not in row]
+    if not rows:
+        return asked or "loss"
+    common = [name for name in rows[0]["validation"] if all(name in row["validation"] for row in rows)]
     if asked is not None:
         if asked not in common:
             raise UsageError(f"no metric named {asked!r}; {nearest(asked, common)}")
@@ -124,19 +131,23 @@ def choose_metric(rows: Sequence[Mapping[str, Any]], asked: str | None) -> str:
     return next((row["watch"][0] for row in reversed(rows) if row["watch"][0] in common), "loss")
 
 
-def cells(rows: Sequence[Mapping[str, Any]], metric: str, split: str = "test") -> list[dict[str, Any]]:
-    """One row a cell: its arguments, mean and deviation of a metric over the seeds."""
-    from statistics import mean, stdev
+def cells(rows: Sequence[Mapping[str, Any]], metric: str) -> list[dict[str, Any]]:
+    """One row a cell: its arguments, mean and deviation of a metric over the seeds.
 
+    Cells are compared on validation. The test value stands beside it for the cell that validation chooses: to choose by
+    it would make it a second validation split (Gaba 3.11 does).
+    """
     found: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         found.setdefault(json.dumps(row["cell"]), []).append(row)
     table = []
     for group in found.values():
-        values = [row[split][metric] for row in group]
-        table.append({
-            **group[0]["cell"], metric: mean(values), "spread": stdev(values) if len(values) > 1 else None,
-            "seeds": len(values), "seconds": mean(row["seconds"] for row in group),
-        })
+        done = [row for row in group if "diverged" not in row]
+        summary: dict[str, Any] = {}
+        for split in ("validation", "test"):
+            values = [row[split][metric] for row in done]
+            summary |= {split: fmean(values) if values else None, f"{split}_spread": stdev(values) if len(values) > 1 else None}
+        seconds = fmean(row["seconds"] for row in done) if done else None
+        table.append({**group[0]["cell"], **summary, "seeds": len(group), "diverged": len(group) - len(done), "seconds": seconds})
     return table
 
