@@ -2,7 +2,7 @@
 
     python benchmarks/scratch_step.py [--rounds 5] [--without tinygrad]
 
-The contenders take turns, so that a noisy neighbour meets all of them; the ratio is that of the medians. micrograd works number
+The contenders take turns, so that a noisy neighbour meets all of them; the ratio is that of the shortest. micrograd works number
 by number: it is given one example instead of 128, and its time is multiplied by 128 (said in its row).
 """
 
@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -121,7 +120,7 @@ def race(steps: dict[str, Step], rounds: int, repeats: int) -> dict[str, float]:
     for _ in range(rounds):
         for name, step in steps.items():
             seconds[name].append(timed(step, repeats))
-    return {name: median(values) for name, values in seconds.items()}
+    return {name: min(values) for name, values in seconds.items()}
 
 
 PEAK = """
