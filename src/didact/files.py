@@ -34,6 +34,10 @@ def write_text(path: Path, text: str) -> None:
     replace_with(path, lambda beside: beside.write_text(text, encoding="utf-8"))
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    replace_with(path, lambda beside: beside.write_bytes(content))
+
+
 def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 

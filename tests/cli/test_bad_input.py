@@ -112,6 +112,17 @@ CASES = [  # the call, what the line says of what came, and the words that help
     ("train mlp --data iris --size 8", "got --size 8", "'iris' is a known set"),
     ("train mlp --data own.csv --size 8", "got --size 8", "own.csv is a table"),
     ("train mlp --data pics --text a", "got --text a", "pics is a folder of images"),
+    # texts
+    ("train char_rnn --data note.txt", "note.txt holds 13 characters", "needs at least 1281"),
+    ("train char_rnn --data latin.txt", "latin.txt is not UTF-8 text (byte 3)", "save it as UTF-8"),
+    ("train char_rnn --data note.txt --target y", "got --target y", "note.txt is running text"),
+    ("train char_rnn --data iris", "'iris' is table", "choose other data"),
+    ("train char_rnn --context 100000", "shorter than a context of 100000 tokens", "choose a smaller one"),
+    ("train char_rnn --cell lstn", "'lstn'", "did you mean 'lstm'?"),
+    ("train text_rnn --data python_topics", "are language", "choose other data or another recipe"),
+    ("train text_rnn --augment swpa", "'swpa'", "did you mean 'swap'?"),
+    ("train text_rnn --length 0", "got 0", "from 1 to 1000"),
+    ("train seq2seq --data verdicts", "'verdicts' is text", "choose other data"),
     # tables
     ("train mlp --data empty.csv", "empty.csv is empty", "expected a line of column names"),
     ("train mlp --data blank.csv", "blank.csv is empty", "expected a line of column names"),

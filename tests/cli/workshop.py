@@ -57,6 +57,7 @@ TABLES = {
     "table.xlsx": b"PK\x03\x04rest of an archive",
     "other-columns.csv": "width,shade\n1,red\n",
     "note.txt": "A good film.\n",
+    "latin.txt": "caf\xe9 ".encode("latin-1") * 500,
 }
 
 

@@ -118,6 +118,16 @@ def test_shift_crop_is_a_roll_with_zeros_coming_in(shape):
     assert len(seen) == 25
 
 
+def test_a_reflected_border_is_numpys():
+    b = batch((200, 2, 6, 7))
+    out = ShiftCrop(padding=2, reflect=True)(b, generator())["x"]
+    for x, y in zip(b["x"], out, strict=True):
+        padded = torch.from_numpy(np.pad(x.numpy(), ((0, 0), (2, 2), (2, 2)), mode="reflect"))
+        assert any(torch.equal(y, padded[:, i : i + 6, j : j + 7]) for i in range(5) for j in range(5))
+    small = batch((3, 1, 2, 2))
+    assert ShiftCrop(padding=2, reflect=True)(small, generator())["x"].shape == (3, 1, 2, 2), "too small to be reflected: black"
+
+
 @pytest.mark.parametrize(("down", "right"), [(0, 2), (3, 0), (-1, -2)])
 def test_whole_pixel_shift_of_warp_is_a_roll_inside(down, right):
     x = images((2, 3, 10, 13))

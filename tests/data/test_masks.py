@@ -160,11 +160,46 @@ def test_a_photograph_turned_by_its_metadata(tmp_path):
     assert ((batch["x"][0, 0] * 255 > 25).long() == batch["y"][0]).float().mean() > 0.9
 
 
+@pytest.mark.parametrize(("name", "mode", "size"), [
+    ("cmyk.jpg", "CMYK", (16, 16)), ("deep.png", "I;16", (16, 16)), ("moving.gif", "P", (16, 16)), ("clear.png", "RGBA", (16, 16)),
+    ("one.png", "RGB", (1, 1)), ("wide.png", "L", (10_000, 10)), ("tall.png", "RGB", (10, 10_000)),
+])
+def test_images_of_all_sorts_have_masks(tmp_path, name, mode, size):
+    make(tmp_path)
+    image = Image.new("RGB", size, (0, 200, 0)).convert("L" if mode in ("I;16", "P") else mode)
+    if mode == "I;16":
+        image = Image.fromarray(np.asarray(image).astype(np.uint16) << 8)
+    more = {"save_all": True, "append_images": [Image.new("L", size)]} if mode == "P" else {}
+    image.save(tmp_path / "images" / name, **more)
+    Image.new("L", size, 2).save(tmp_path / "masks" / f"{name[:-4]}.png")
+    data = load(str(tmp_path))
+    row = {p: (data.indices[p] == 10).nonzero() for p in SPLITS}                     # letters come behind digits
+    part = next(p for p in SPLITS if len(row[p]))
+    batch = data.split(part).batch(row[part][0])
+    assert data.shape == (3, 16, 16) and (batch["y"] == 2).all()
+    assert batch["x"][0, 1].min() > 0.4
+
+
+def test_a_truncated_photograph_is_named(tmp_path):
+    make(tmp_path)
+    file = tmp_path / "images" / "03.png"
+    file.write_bytes(file.read_bytes()[:-30])
+    with pytest.raises(UsageError, match=r"the image .*03.png cannot be read \(.*\): replace it or leave it out"):
+        load(str(tmp_path))
+
+
+def test_masks_of_sixteen_bits(tmp_path):
+    make(tmp_path)
+    for file in (tmp_path / "masks").iterdir():
+        Image.fromarray(np.asarray(Image.open(file)).astype(np.uint16) * 1000).save(file)
+    assert load(str(tmp_path)).labels == ("0", "1000", "2000")
+
+
 def test_shapes_are_exact():
     data = load("shapes")
-    assert (data.kind, data.task, data.shape) == ("masks", "segmentation", (3, 64, 64))
-    assert [len(data.split(s)) for s in SPLITS] == [1440, 160, 400]
-    assert data.indices["test"].tolist() == list(range(1600, 2000))
+    assert (data.kind, data.task, data.shape) == ("masks", "segmentation", (3, 48, 48))
+    assert [len(data.split(s)) for s in SPLITS] == [900, 100, 200]
+    assert data.indices["test"].tolist() == list(range(1000, 1200))
     assert all(count > 10_000 for part in SPLITS for count in data.counts[part])
     assert data.fingerprint == load("shapes", seed=1).fingerprint                  # the seed splits, it does not draw
     assert data.duplicates == {"validation": 0, "test": 0}
@@ -175,9 +210,9 @@ def test_shapes_are_exact():
 def test_the_areas_of_shapes(kind, area, angle):
     """pi r², (1.7 r)², and 3 sqrt(3) times the inner radius squared, however they are turned."""
     one = lambda value: np.array([value])  # noqa: E731
-    d = distance(one(kind), one(32.0), one(32.0), one(14.0), one(angle))
+    d = distance(one(kind), one(24.0), one(24.0), one(14.0), one(angle))
     assert (d < 0).sum() == pytest.approx(area * 14**2, rel=0.04)
-    assert d[0, 31:33, 31:33].max() < 0
+    assert d[0, 23:25, 23:25].max() < 0
 
 
 @pytest.mark.skipif(not has_public("pennfudan"), reason="DIDACT_DATA holds no pennfudan")

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from didact.errors import UsageError
 from didact.layers.geometry import Window, footprint, output_size, receptive_field, trace
-from didact.layers.residual import BasicBlock
+from didact.layers.residual import BasicBlock, PadShortcut
 from didact.models import ConvNeXt, EfficientNet, ResNet
 
 windows = st.builds(Window, kernel=st.integers(1, 4), stride=st.integers(1, 3), padding=st.integers(0, 2), dilation=st.integers(1, 3))
@@ -129,3 +129,17 @@ def test_the_effective_field_is_smaller_than_the_theoretical():
     assert len(rows) == len(columns) == 17 == receptive_field([Window(3)] * 8)
     centre = g[15 - 4 : 15 + 5, 14 - 4 : 14 + 5].sum() / g.sum()
     assert centre > 0.6                                                             # (9 / 17)^2 = 0.28, were it even
+
+
+def test_every_other_pixel():
+    layer = PadShortcut(2, 4, stride=2)
+    (row,) = trace(nn.Sequential(layer), torch.zeros(1, 2, 8, 12))
+    assert row.size == (4, 6) and row.field == (1, 1) and row.jump == (2, 2)
+    network = nn.Sequential(nn.Conv2d(2, 2, 3, stride=2), Sliced(), nn.Conv2d(2, 2, 3))
+    assert [r.jump for r in trace(network, torch.zeros(1, 2, 40, 40))] == [(2, 2), (4, 6), (4, 6)]
+    assert trace(network, torch.zeros(1, 2, 40, 40))[-1].field == (3 + 2 * 4, 3 + 2 * 6)
+
+
+class Sliced(nn.Module):
+    def forward(self, x):
+        return x[..., ::2, 1::3]

@@ -17,6 +17,7 @@ def test_a_token_is_an_affine_map_of_its_patch():
 
 
 def test_tokens_of_an_image():
-    assert tokens(224, 16) == 196 and tokens(32, 8) == 16    # Gaba exercise 7.4: 16 tokens and the class token
-    with pytest.raises(UsageError, match="size must be a multiple of patch=4, got size=30"):
-        tokens(30, 4)
+    assert tokens((224, 224), 16) == 196 and tokens((32, 48), 8) == 24
+    assert tokens((32, 32), 8) == 16                         # Gaba exercise 7.4: 16 tokens and the class token
+    with pytest.raises(UsageError, match="images of 32×30 pixels cannot be cut into patches of 4"):
+        tokens((32, 30), 4)

@@ -100,19 +100,30 @@ def test_average_precision_as_by_loops(seed):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_as_coco(seed):
+    """pycocotools' own evaluation of the same boxes."""
     pytest.importorskip("pycocotools")
-    from torchmetrics.detection import MeanAveragePrecision
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    def listed(rows, k):  # of image n, box by box: COCO counts images, boxes and classes from 1 and boxes by corner and size
+        sized = torch.cat([rows[..., :2], rows[..., 2:4] - rows[..., :2], rows[..., 4:]], dim=2)
+        boxes = ((n + 1, r) for n, image in enumerate(sized.tolist()) for r in image if r[k] >= 0)
+        return [{"image_id": n, "category_id": int(r[k]) + 1, "bbox": r[:4], "score": r[4], "area": r[2] * r[3]} for n, r in boxes]
 
     detected, truth = some(seed)
-    theirs = MeanAveragePrecision()
-    kept, there = [d[d[:, 5] >= 0] for d in detected], [t[t[:, 4] >= 0] for t in truth]
-    theirs.update(
-        [{"boxes": d[:, :4], "scores": d[:, 4], "labels": d[:, 5].long()} for d in kept],
-        [{"boxes": t[:, :4], "labels": t[:, 4].long()} for t in there],
-    )
-    found, ap = theirs.compute(), metrics.average_precision(detected, truth, 3)
-    assert float(ap.nanmean()) == pytest.approx(float(found["map"]), abs=1e-4)
-    assert float(ap[0].nanmean()) == pytest.approx(float(found["map_50"]), abs=1e-4)
+    there = COCO()
+    there.dataset = {
+        "images": [{"id": n + 1} for n in range(len(truth))], "categories": [{"id": k + 1} for k in range(3)],
+        "annotations": [{**row, "id": i + 1, "iscrowd": 0} for i, row in enumerate(listed(truth, 4))],
+    }
+    there.createIndex()
+    found = COCOeval(there, there.loadRes(listed(detected, 5)), "bbox")
+    found.evaluate()
+    found.accumulate()
+    found.summarize()
+    ap = metrics.average_precision(detected, truth, 3)
+    assert float(ap.nanmean()) == pytest.approx(found.stats[0], abs=1e-9)
+    assert float(ap[0].nanmean()) == pytest.approx(found.stats[1], abs=1e-9)
 
 
 def one(*rows):
@@ -141,3 +152,8 @@ def test_each_image_counts_its_first_hundred():
     there = one((0, 0, 10, 10, 0))
     assert metrics.average_precision(detected, there, 1)[0].item() == 0
     assert metrics.average_precision(detected, there, 1, limit=200)[0].item() == pytest.approx(1 / 101)
+
+
+def test_nothing_there_and_nothing_found():
+    assert metrics.average_precision(torch.zeros(2, 0, 6), torch.zeros(2, 0, 5), 2).isnan().all()
+    assert metrics.average_precision(torch.zeros(2, 3, 6), torch.full((2, 1, 5), -1.0), 2).isnan().all()

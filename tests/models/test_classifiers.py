@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from didact.errors import UsageError
-from didact.models import CNN, VGG, AlexNet, CIFAR10Net, ConvNeXt, EfficientNet, LeNet5, LeNetLike, ResNet
+from didact.models import CNN, VGG, AlexNet, CIFAR10Net, ConvNeXt, EfficientNet, LeNet5, LeNetLike, ResNet, ResNet9
 from didact.models.efficientnet import Stage
 from didact.registry import MODELS, create
 
@@ -21,6 +21,7 @@ COUNTS = {
     "convnext_tiny": 28_589_128,
     "lenet5": 61_706, "lenet_like": 105_506,
     "cifar10net": 1_181_386, "cifar10net_separable": 170_472,
+    "resnet9": 6_573_120,                                                                # Page's, DAWNBench
 }
 SHAPES = {
     "alexnet": {
@@ -118,6 +119,51 @@ def test_the_stem_follows_the_size_and_says_so():
     forced = ResNet(depths=(1, 1), width=4, size=(32, 32), stem="large")
     assert forced.conv1.stride == (2, 2)
     assert create("cifar_resnet8").conv1.weight.shape == (16, 3, 3, 3)
+
+
+@pytest.mark.parametrize(("name", "small"), [("convnext_tiny", "patches of 1 pixels"), ("efficientnet_b0", "stem of stride 1")])
+def test_other_stems_follow_the_size_too(name, small):
+    with torch.device("meta"):
+        one, two = create(name, size=(32, 40)), create(name)
+        assert small in one.note and not two.note
+        sizes = []
+        for model in (one, two):
+            last = [m for m in model.modules() if isinstance(m, nn.Conv2d)][-1]
+            last.register_forward_hook(lambda m, a, y: sizes.append(tuple(y.shape[2:])))
+        one(torch.zeros(2, 3, 32, 40)), two(torch.zeros(2, 3, 224, 224))
+    assert min(sizes[0]) >= 2 and sizes[1] == (7, 7)
+
+
+def test_resnet9_in_functional_form():
+    model = shuffle(ResNet9(width=4, classes=5, channels=2, size=(16, 24)))
+    s, x = model.state_dict(), torch.rand(2, 2, 16, 24, dtype=torch.float64)
+
+    def unit(h, name, norm="1", pool=False):
+        h = F.conv2d(h, s[f"{name}.0.weight"], padding=1)
+        return F.relu(batch_norm(F.max_pool2d(h, 2) if pool else h, s, f"{name}.{norm}"))
+
+    h = unit(x, "prep")
+    for stage in ("layer1", "layer2", "layer3"):
+        h = unit(h, f"{stage}.down", "2", pool=True)
+        if stage != "layer2":
+            h = h + unit(unit(h, f"{stage}.residual.0"), f"{stage}.residual.1")
+    torch.testing.assert_close(model(x), 0.125 * h.flatten(2).max(2).values @ s["fc.weight"].T)
+
+
+@pytest.mark.parametrize(("norm", "reference"), [
+    ("batch", lambda h: F.batch_norm(h, None, None, training=True)),
+    ("group", lambda h: F.group_norm(h, h.shape[1] // 8)),
+    ("instance", F.instance_norm),
+    ("none", lambda h: h),
+])
+@pytest.mark.parametrize("pool", ["max", "mean"])
+def test_norms_and_pools_of_the_ablation(norm, reference, pool):
+    torch.manual_seed(0)
+    model, x = CNN(filters=8, blocks=1, norm=norm, pool=pool, classes=3, channels=2, size=(8, 10)), torch.rand(4, 2, 8, 10)
+    h = F.relu(reference(F.conv2d(x, model.features[0].weight, model.features[0].bias, padding=1)))
+    windows = h.unfold(2, 2, 2).unfold(3, 2, 2).flatten(4)
+    h = windows.amax(-1) if pool == "max" else windows.mean(-1)
+    torch.testing.assert_close(model(x), model.head(h.mean((2, 3))))
 
 
 def batch_norm(h, s, name):
@@ -219,7 +265,7 @@ def test_zero_init_starts_blocks_as_the_identity():
     torch.testing.assert_close(deep.layer1(h), h)
 
 
-FAMILIES = (CNN, VGG, AlexNet, CIFAR10Net, ConvNeXt, EfficientNet, LeNet5, LeNetLike, ResNet)
+FAMILIES = (CNN, VGG, AlexNet, CIFAR10Net, ConvNeXt, EfficientNet, LeNet5, LeNetLike, ResNet, ResNet9)
 IMAGES = sorted(name for name, preset in MODELS.items() if preset.make in FAMILIES)
 
 
@@ -254,11 +300,13 @@ def test_channels_last_gives_the_same(name):
     ("vgg11", {}, (31, 90), 32),
     ("cifar10net", {}, (7, 32), 8),
     ("cnn", {"blocks": 5}, (32, 28), 32),
-    ("convnext_tiny", {}, (224, 31), 32),
+    ("convnext_tiny", {}, (224, 7), 8),
+    ("convnext_tiny", {"patch": 4}, (224, 31), 32),
+    ("resnet9", {}, (7, 32), 8),
 ])
 def test_images_too_small_are_refused_in_one_line(name, keywords, size, least):
     with torch.device("meta"), pytest.raises(UsageError, match=rf"at least {least}×{least} pixels, got {size[0]}×{size[1]}"):
-        create(name, **keywords)(torch.zeros(2, 3, *size))
+        create(name, **keywords, size=size)
 
 
 @pytest.mark.parametrize(("cls", "least"), [(LeNet5, 12), (LeNetLike, 22)])
@@ -268,10 +316,10 @@ def test_the_least_size_of_lenets(cls, least):
         cls(size=(least - 1, 40))
 
 
-@pytest.mark.parametrize(("name", "least"), [("alexnet", 63), ("vgg11", 32), ("cifar10net", 8), ("convnext_tiny", 32)])
+@pytest.mark.parametrize(("name", "least"), [("alexnet", 63), ("vgg11", 32), ("cifar10net", 8), ("convnext_tiny", 8), ("resnet9", 8)])
 def test_the_least_size_is_enough(name, least):
     with torch.device("meta"):
-        assert create(name, classes=4)(torch.zeros(2, 3, least, least)).shape == (2, 4)
+        assert create(name, classes=4, size=(least, least))(torch.zeros(2, 3, least, least)).shape == (2, 4)
         assert create(name, classes=4).eval()(torch.zeros(1, 3, 224, 160)).shape == (1, 4)
 
 

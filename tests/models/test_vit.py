@@ -32,7 +32,7 @@ def test_parameter_counts_and_names_are_torchvisions():
 def test_outputs_are_torchvisions():
     torchvision = pytest.importorskip("torchvision")
     torch.manual_seed(0)
-    ours = ViT(size=32, patch=8, dim=24, depth=3, heads=3, hidden=40, classes=5).eval()
+    ours = ViT(size=(32, 32), patch=8, dim=24, depth=3, heads=3, hidden=40, classes=5).eval()
     theirs = torchvision.models.VisionTransformer(32, 8, 3, 3, 24, 40, num_classes=5).eval()
     theirs.load_state_dict(ours.state_dict())
     x = torch.rand(2, 3, 32, 32)
@@ -42,7 +42,7 @@ def test_outputs_are_torchvisions():
 def test_a_block_is_pytorchs_encoder_layer():
     """The same weights in nn.TransformerEncoderLayer, norm first, GELU: written by others, in other names."""
     torch.manual_seed(0)
-    model = ViT(size=16, patch=8, dim=24, depth=1, heads=3, hidden=40).eval()
+    model = ViT(size=(16, 16), patch=8, dim=24, depth=1, heads=3, hidden=40).eval()
     block = model.encoder.layers[0]
     reference = nn.TransformerEncoderLayer(24, 3, 40, 0.0, "gelu", layer_norm_eps=1e-6, batch_first=True, norm_first=True)
     names = {"self_attention.": "self_attn.", "ln_1": "norm1", "ln_2": "norm2", "mlp.0": "linear1", "mlp.3": "linear2"}
@@ -69,7 +69,7 @@ def test_positions_tell_patches_apart():
 
 def test_attention_maps_are_those_of_the_forward_pass():
     torch.manual_seed(0)
-    model, x = ViT(size=16, patch=4, dim=24, depth=2, heads=3, hidden=40).eval(), torch.rand(2, 3, 16, 16)
+    model, x = ViT(size=(16, 16), patch=4, dim=24, depth=2, heads=3, hidden=40).eval(), torch.rand(2, 3, 16, 16)
     maps = model.attention_maps(x)
     assert maps.shape == (2, 2, 3, 17, 17)
     torch.testing.assert_close(maps.sum(-1), torch.ones(2, 2, 3, 17))
@@ -83,14 +83,14 @@ def test_attention_maps_are_those_of_the_forward_pass():
 
 @pytest.mark.parametrize("model", [create("vit_tiny"), Mixer(dim=16, depth=1)])
 def test_an_image_that_is_not_cut_evenly(model):
-    with pytest.raises(UsageError, match="size must be a multiple of patch=4, got size=30"):
-        type(model)(**({"heads": 2, "hidden": 8} if isinstance(model, ViT) else {}), size=30, patch=4, dim=8, depth=1)
+    with pytest.raises(UsageError, match="images of 30×32 pixels cannot be cut into patches of 4"):
+        type(model)(**({"heads": 2, "hidden": 8} if isinstance(model, ViT) else {}), size=(30, 32), patch=4, dim=8, depth=1)
 
 
 def test_mixer_by_hand():
     """One block in NumPy-like steps: tokens are mixed down the columns, channels along the rows."""
     torch.manual_seed(0)
-    model, x = Mixer(dim=8, depth=1, classes=3, size=8, patch=4).eval(), torch.rand(2, 3, 8, 8)
+    model, x = Mixer(dim=8, depth=1, classes=3, size=(8, 8), patch=4).eval(), torch.rand(2, 3, 8, 8)
     t, block = model.embed(x), model.blocks[0]
     u = t.clone()
     n = nn.functional.layer_norm(t, (8,))

@@ -8,7 +8,7 @@ from torch import nn
 
 from didact.errors import UsageError
 from didact.models import CNN, VGG, EfficientNet, LeNetLike, ResNet
-from didact.models.weights import LITE_MEAN, LITE_STD, load_weights
+from didact.models.weights import IMAGENET_MEAN, IMAGENET_STD, LITE_MEAN, LITE_STD, load_weights, restandardise
 
 SMALL = {"depths": (1, 1), "width": 4, "size": (16, 16)}
 
@@ -63,9 +63,27 @@ def test_other_channels_no_head_and_no_counters(tmp_path):
     one, two = small(0, channels=1), small(1)
     state = {k: v for k, v in one.state_dict().items() if not k.startswith("fc.") and not k.endswith("num_batches_tracked")}
     report = load_weights(two, written(tmp_path / "w.pth", state))
-    assert report.missing == ("fc.weight", "fc.bias")
-    assert [name for name, _, _ in report.reshaped] == ["conv1.weight"]
-    assert "not in the file: fc.weight, fc.bias" in str(report)
+    assert report.missing == ("fc.weight", "fc.bias") and not report.reshaped
+    assert "conv1.weight: kernels for 1 channels made to fit 3; not in the file: fc.weight, fc.bias" in str(report)
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [(3, 1), (1, 3)])
+def test_kernels_for_other_channels_read_grey_as_before(tmp_path, theirs, ours):
+    """Grey in three equal channels is the same to three-channel kernels as grey is to what was made of them; and the other way."""
+    one, two = small(0, channels=theirs).eval(), small(1, channels=ours).eval()
+    load_weights(two, written(tmp_path / "w.safetensors", one.state_dict()))
+    grey = torch.rand(2, 1, 16, 16)
+    torch.testing.assert_close(two(grey.expand(-1, ours, -1, -1)), one(grey.expand(-1, theirs, -1, -1)))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_another_standardisation_goes_in_front(channels):
+    model = small(channels=channels, mean=torch.full((channels, 1, 1), 0.2), std=torch.ones(channels, 1, 1)).eval()
+    plain = small(channels=channels).eval()
+    restandardise(model, IMAGENET_MEAN, IMAGENET_STD)
+    x = torch.rand(2, channels, 16, 16)
+    mean, std = (IMAGENET_MEAN, IMAGENET_STD) if channels == 3 else (IMAGENET_MEAN.mean(), IMAGENET_STD.mean())
+    torch.testing.assert_close(model(x), plain((x - mean) / std))
 
 
 def test_a_backbone_takes_the_file_without_its_head(tmp_path):

@@ -79,3 +79,13 @@ def test_it_restores():
     model, b = Denoise(nn.Conv2d(3, 3, 1), Greyscale(), (3, 12, 12)), batch(3)
     y = model.restore(b)
     assert abilities(model) == ("restore",) and y.shape == b["x"].shape and y.min() >= 0 and y.max() <= 1
+
+
+@torch.no_grad()
+def test_what_is_shown_is_what_was_judged():
+    model, b = Denoise(nn.Conv2d(3, 3, 1), Noise(0.1), (3, 12, 12)), batch()
+    shown, rows = model.exhibit(b), model.judge(b)
+    torch.testing.assert_close(metrics.psnr(shown["damaged"], b["x"]), rows["psnr_damaged"])
+    torch.testing.assert_close(metrics.psnr(shown["restored"], b["x"]), rows["psnr"])
+    some = {k: v[5:9] for k, v in b.items()}
+    torch.testing.assert_close(model.exhibit(some)["damaged"], shown["damaged"][5:9])   # the noise is the row's own

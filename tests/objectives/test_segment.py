@@ -77,3 +77,12 @@ def test_it_segments():
     assert abilities(model) == ("segment",)
     torch.testing.assert_close(p.sum(1), torch.ones(5, 6, 10))
     assert torch.equal(p.argmax(1), model.network(b["x"]).argmax(1))
+
+
+@torch.no_grad()
+def test_what_is_shown_is_what_was_judged():
+    model, b = objective(), batch()
+    shown = model.exhibit(b)
+    assert torch.equal(shown["true_mask"], b["y"]) and shown["mask"].dtype == torch.uint8
+    counts = metrics.confusions(shown["mask"].long(), shown["true_mask"].long(), 4)
+    assert torch.equal(counts, model.judge(b)["confusion"])

@@ -19,12 +19,28 @@ FLOORS = {
     "approximate": ("r2", 0.75, {"steps": 500}),                      # the mean gives 0
     "uncertain_regression": ("r2", 0.75, {"epochs": 20}),
     "bagging": ("accuracy", 0.9, {"epochs": 10, "members": 3}),      # the larger class alone gives 0.63
+    "detection": ("map50", 0.25, {"epochs": 2}),                     # boxes anywhere give less than 0.01
+    "segmentation": ("mean_iou", 0.6, {"epochs": 3}),                # all ground gives 0.2
+    "denoising": ("psnr_gain", 2.0, {"epochs": 2}),                  # doing nothing gives 0
     "cnn": ("accuracy", 0.93, {"epochs": 6}),
+    "cnn_ablation": ("accuracy", 0.93, {"epochs": 6}),
+    "transfer": ("accuracy", 0.8, {"epochs": 30}),                   # from 100 digits
     "scratch_manual": ("accuracy", 0.85, {}),                        # two classes
     "scratch_mlp": ("accuracy", 0.9, {"epochs": 8}),
     "scratch_lenet": ("accuracy", 0.8, {"epochs": 8}),
     "scratch_rnn": ("accuracy", 0.25, {"steps": 80}),                # a space, the most frequent character, gives less
     "scratch_gpt": ("accuracy", 0.25, {"steps": 80}),
+    "autoencoder": ("psnr", 14, {"epochs": 5}),                        # the mean image gives 11.4 dB
+    "semi_supervised": ("accuracy", 0.6, {"epochs": 8}),              # fifty labels in all
+    "vae": ("psnr", 13, {"epochs": 8, "widths": (128,)}),
+    "vqvae": ("psnr", 12.5, {"epochs": 5, "widths": (16, 32)}),
+    "gan": ("class_coverage", 0.35, {"steps": 600}),                  # an untrained generator draws one class of ten
+    "dcgan": ("as_asked", 0.5, {"steps": 300, "width": 32, "lr": 1e-3, "conditional": True}),
+    "wgan": ("class_coverage", 0.65, {"steps": 120, "width": 32, "turns": 3}),
+    "stylegan": ("class_coverage", 0.35, {"steps": 150, "width": 8}),
+    "char_rnn": ("accuracy", 0.25, {"steps": 60, "batch": 32}),      # a space, the most frequent character, gives 0.17
+    "text_rnn": ("accuracy", 0.9, {"epochs": 1, "hidden": 32}),      # two classes
+    "seq2seq": ("accuracy", 0.4, {"steps": 100, "attention": "general"}),   # a digit at its place; 0.2 by chance
     "mlp_wide_deep": ("accuracy", 0.83, {"epochs": 1}),              # the larger class alone gives 0.76
 }
 

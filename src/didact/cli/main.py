@@ -17,11 +17,14 @@ VERBS = {  # in the order of --help: the verb's module and what it is for
     "resume": "go on with a run that was stopped or killed",
     "evaluate": "the metrics of a run, computed anew",
     "predict": "use a run's model on inputs of one's own",
+    "sample": "draw new images from a run's model, or let it write",
+    "explain": "why a classifier answers as it does: maps over images, shares of features",
     "report": "write a run's report, or compare several runs",
     "sweep": "train a recipe over a grid of arguments: a table and a heat map",
     "compare": "one network in two engines, NumPy's and PyTorch's: how far apart are they?",
     "graph": "draw the graph of a formula, with values and gradients",
     "gradcheck": "a gradient in several ways: of a formula, or of a recipe on the NumPy engine",
+    "check": "every number that the courses state: stated, computed, verdict",
     "doctor": "what this machine can and cannot do, and why",
 }
 

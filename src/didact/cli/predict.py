@@ -12,16 +12,17 @@ from didact.cli.words import AS_JSON, answer, number
 @click.argument("inputs", nargs=-1, required=True)
 @click.option("--passes", type=click.IntRange(0, 10_000), default=0, help="Ask so often with dropout on: adds the spread of the answers.")
 @click.option("--draws", type=click.IntRange(0, 10_000), default=0, help="Random answers from the predicted distribution, for each input.")
+@click.option("--to", default="predictions", show_default=True, help="Folder for answers that are pictures: masks, boxes, restored images.")
 @click.option("--runs", default="runs", help="Folder in which short names of runs are looked up.")
 @AS_JSON
-def command(run: str, inputs: tuple[str, ...], passes: int, draws: int, runs: str, as_json: bool) -> None:
+def command(run: str, inputs: tuple[str, ...], passes: int, draws: int, to: str, runs: str, as_json: bool) -> None:
     """Use a run's model on new inputs: image files, a CSV, one row written a=1,b=2, or a text."""
     from didact.cli.catalogue import catalogue
     from didact.run import Run
     from didact.train.use import predict
 
     catalogue()
-    found = predict(Run.open(run, runs), inputs, passes=passes, draws=draws)
+    found = predict(Run.open(run, runs), inputs, passes=passes, draws=draws, to=to)
     answer(found, as_json, lambda: click.echo("\n".join(map(line, found))))
 
 
@@ -31,6 +32,10 @@ def line(row: dict[str, Any]) -> str:
     for name, value in row.items():
         if name == "input":
             words.append(f"{value}:")
+        elif name == "boxes":
+            words.append("".join(f"\n  {b['label']} {b['score']:.3f} at {', '.join(map(str, b['box']))}" for b in value) or "nothing")
+        elif name == "frames":
+            words.append(f"\n  drawn in {value}")
         elif isinstance(value, dict):
             words.append("(" + ", ".join(f"{k} {v:.3f}" for k, v in value.items()) + ")")
         else:

@@ -40,5 +40,8 @@ def tell(facts: dict[str, Any]) -> None:
     click.echo(f"\non {facts['data']}:")
     for line in [*describe_health(facts["health"]), *facts["notes"]]:
         click.echo(f"  {line}")
-    console.print(layer_table(facts["layers"]))
+    sights = any("field" in row for row in facts["layers"]["rows"])
+    console.print(layer_table(facts["layers"], sights=sights))
+    if sights:
+        click.echo("  sees: pixels of the image that one output looks at; jump: pixels between two neighbours; neither where all is mixed")
     click.echo(f"  {facts['layers']['total']:,} parameters, {facts['layers']['trainable']:,} trainable, {facts['layers']['tied']:,} tied")

@@ -37,6 +37,7 @@ def watched(work: Callable[[Any], Any], as_json: bool) -> None:
             page = report.write(run)
             result = {"run": str(run.folder), "report": str(page), **results(run.facts)}
             answer(result, as_json, lambda: show(result))
+        group.wait()  # one that left while the others still write would look like a failure to torchrun
     except Interrupted as stop:
         raise UsageError(str(stop)) from None
     finally:

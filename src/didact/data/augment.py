@@ -55,15 +55,20 @@ class Flip:
 
 @dataclass(frozen=True)
 class ShiftCrop:
-    """Zeros all around, then a window of the old size anywhere in it: a shift by whole pixels, at most `padding`."""
+    """A border all around, then a window of the old size anywhere in it: a shift by whole pixels, at most `padding`.
+
+    The border is black, or with `reflect` the image's own mirror image, which looks more like what lies beyond a photograph.
+    """
 
     padding: float = 4
+    reflect: bool = False
 
     def __call__(self, batch: Batch, generator: Generator) -> Batch:
         x = images(batch)
         n, _, height, width = x.shape
         p, q = pixels(self.padding, height), pixels(self.padding, width)
-        windows = F.pad(x, (q, q, p, p)).unfold(2, height, 1).unfold(3, width, 1)  # (B, C, 2p+1, 2q+1, H, W), a view
+        mode = "reflect" if self.reflect and p < height and q < width else "constant"
+        windows = F.pad(x, (q, q, p, p), mode=mode).unfold(2, height, 1).unfold(3, width, 1)  # (B, C, 2p+1, 2q+1, H, W), a view
         row = torch.arange(n, device=x.device)
         down = torch.randint(2 * p + 1, (n,), generator=generator, device=x.device)
         right = torch.randint(2 * q + 1, (n,), generator=generator, device=x.device)
@@ -72,7 +77,7 @@ class ShiftCrop:
 
 def warp(
     x: Tensor, angle: Tensor, *, scale: Tensor | float = 1.0, shear: Tensor | float = 0.0,
-    right: Tensor | float = 0.0, down: Tensor | float = 0.0,
+    right: Tensor | float = 0.0, down: Tensor | float = 0.0, mode: str = "bilinear",
 ) -> Tensor:
     """Each image sheared, turned counter-clockwise and scaled about its centre, then moved; zeros come in from outside.
 
@@ -87,7 +92,7 @@ def warp(
     b = angle.sin() * u + angle.cos() * v
     a = a - shear * b
     grid = torch.stack((a / scale * (2 / width), b / scale * (2 / height)), dim=-1).squeeze(1)    # (B, H, W, 2)
-    return F.grid_sample(x, grid, align_corners=False)
+    return F.grid_sample(x, grid, mode=mode, align_corners=False)
 
 
 @dataclass(frozen=True)
@@ -274,7 +279,7 @@ def chain(*augmentations: Augmentation) -> Chain:
 # how each is made for so many classes; sizes are shares of the side, so that 8 x 8 digits survive them too
 AUGMENTATIONS: dict[str, Callable[[int], Augmentation]] = {
     "flip": lambda classes: Flip(),
-    "crop": lambda classes: ShiftCrop(padding=1 / 8),
+    "crop": lambda classes: ShiftCrop(padding=1 / 8, reflect=True),
     "rotate": lambda classes: Rotate(),
     "affine": lambda classes: Affine(),
     "jitter": lambda classes: Jitter(),

@@ -24,6 +24,7 @@ from didact.errors import UsageError
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 HEAD = 4096         # bytes of a file that its fingerprint is taken of
 LARGEST = 64        # side to which images are brought when none is asked for
+SCREEN = 2000       # the longer side of images that are drawn on
 PARTS = {"train": "train", "training": "train", "val": "validation", "valid": "validation", "validation": "validation",
          "test": "test", "testing": "test"}
 GREY = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "F")
@@ -40,21 +41,30 @@ class ImageEncoder:
         return {"x": unit}
 
     def open(self, path: str | Path) -> Tensor:
+        _, height, width = self.shape
+        return self.opened(path, (width, height))
+
+    def whole(self, path: str | Path) -> Tensor:
+        """The image as it is, in its own proportions: to draw on. One larger than any screen is made smaller."""
+        return self.opened(path, None)
+
+    def opened(self, path: str | Path, size: tuple[int, int] | None) -> Tensor:
         from PIL import Image, ImageOps
 
-        channels, height, width = self.shape
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")                     # metadata that is a little broken
                 with Image.open(path) as opened:
-                    opened.draft(None, (2 * width, 2 * height))     # a large JPEG is decoded small, yet large enough
-                    image = flat(ImageOps.exif_transpose(opened)).convert("L" if channels == 1 else "RGB")
-                if image.size != (width, height):
-                    image = image.resize((width, height), Image.Resampling.BILINEAR)
+                    opened.draft(None, (2 * size[0], 2 * size[1]) if size else (SCREEN, SCREEN))  # a large JPEG is decoded small
+                    image = flat(ImageOps.exif_transpose(opened)).convert("L" if self.shape[0] == 1 else "RGB")
+                if size is None:
+                    image.thumbnail((SCREEN, SCREEN))
+                elif image.size != size:
+                    image = image.resize(size, Image.Resampling.BILINEAR)
         except Exception as error:                                  # decoders raise anything on damaged files
             raise unreadable(path, error) from None
         x = torch.from_numpy(np.array(image, dtype=np.uint8))
-        return x[None] if channels == 1 else x.permute(2, 0, 1).contiguous()
+        return x[None] if x.ndim == 2 else x.permute(2, 0, 1).contiguous()
 
     def read(self, inputs: Sequence[str]) -> tuple[list[str], Batch]:
         """Image files, or folders of them."""
@@ -84,6 +94,9 @@ def flat(image: Any) -> Any:
 
     if image.mode.startswith("I"):
         return Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))
+    if image.mode == "F":
+        values = np.nan_to_num(np.asarray(image))
+        return Image.fromarray((values * (255 if values.max() <= 1 else 1)).clip(0, 255).astype(np.uint8))
     if image.mode in ("LA", "La", "RGBA", "RGBa", "PA") or "transparency" in image.info:
         image = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)

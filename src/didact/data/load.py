@@ -1,7 +1,7 @@
 """Data by the word that a person types: a known name, a table, a table of texts, a folder of images."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,40 +9,45 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from didact.data import folder, masks, table, text
+from didact.data import boxes, folder, masks, pairs, sequences, series, table, text
 from didact.data.assemble import rearrange
 from didact.data.core import SPLITS, Data
 from didact.data.delimited import is_table
 from didact.data.fetch import SOURCES, Progress, Source, fetch
+from didact.data.tokens import Kind
 from didact.errors import UsageError, nearest, pick
 
 
 def sources() -> dict[str, Source]:
     """All known names; importing their modules is what registers them."""
-    from didact.data import builtin, characters, made, masks, public, shapes  # noqa: F401
+    from didact.data import boxes, builtin, characters, letters, made, masks, pairs, public, reviews, scatter, series, shapes  # noqa: F401
 
     return SOURCES
 
 
 def load(
     what: str, *, target: str | None = None, text: str | None = None, size: int | None = None, seed: int = 0,
-    progress: Progress | None = None,
+    tokens: Kind | None = None, accepts: Sequence[str] = (), progress: Progress | None = None,
 ) -> Data:
-    """Three splits of a known set or of one's own files; `source` holds what `reload` needs."""
+    """Three splits of a known set or of one's own files; `source` holds what `reload` needs.
+
+    `tokens` is for running text. Of files that can be read in several ways, `accepts` names the kinds that are wanted.
+    """
     known = sources()
     if what in known:
         forbid(f"{what!r} is a known set", target=target, text=text, size=size)
         fetch(known[what], progress)
-        data = known[what].load(seed)
-        return remember(data, {"name": what, "seed": seed})
+        return remember(known[what].load(seed), {"name": what, "seed": seed}, tokens)
     options: dict[str, Any] = {"target": target, "text": text, "size": size, "seed": seed}
-    data = from_path(what, known, **options)
-    kept = options if data.kind in ("images", "masks") else {**options, "target": data.target}
-    return remember(data, {"path": os.path.abspath(os.path.expanduser(what)), **kept})
+    data = from_path(what, known, **options, accepts=accepts)
+    kept = options if data.kind in ("images", "masks", "boxes", "pairs") or data.task == "language" else {**options, "target": data.target}
+    return remember(data, {"path": os.path.abspath(os.path.expanduser(what)), **kept, "kind": data.kind}, tokens)
 
 
-def remember(data: Data, source: Mapping[str, Any]) -> Data:
+def remember(data: Data, source: Mapping[str, Any], tokens: Kind | None = None) -> Data:
     """The data with what loads them again, and what tells whether they are still the same."""
+    if tokens is not None:
+        data, source = sequences.retold(data, tokens), {**source, "tokens": tokens}
     return replace(data, source={**source, "fingerprint": data.fingerprint})
 
 
@@ -55,14 +60,17 @@ def from_path(
     size: int | None,
     seed: int,
     indices: Mapping[str, Tensor] | None = None,
+    accepts: Sequence[str] = (),
 ) -> Data:
     """One's own files, by what they are."""
     where = os.path.expanduser(what)
     path = Path(where)
-    if os.path.isdir(where):
+    if os.path.isdir(where) and not sequences.is_text(path):
         forbid(f"{what} is a folder of images", target=target, text=text)
         if masks.is_masks(path):
             return masks.load(path, size=size, seed=seed, indices=indices)
+        if boxes.is_boxes(path):
+            return boxes.load(path, size=size, seed=seed, indices=indices)
         return folder.load(path, size=size, seed=seed, indices=indices)
     if not os.path.exists(where):
         if "://" in what:
@@ -70,9 +78,18 @@ def from_path(
         if os.sep in what or path.suffix:
             raise UsageError(f"no data at {what}: there is no such file or folder")
         raise UsageError(f"no data set, file or folder named {what!r}; {nearest(what, known)}")
+    if sequences.is_text(path):
+        forbid(f"{what} is running text", target=target, text=text, size=size)
+        return sequences.load(path)
     if not is_table(what):
-        raise UsageError(f"{what} is neither a table (.csv, .tsv, .gz, .xz) nor a folder of images; save it as CSV")
+        raise UsageError(f"{what} is neither a table (.csv, .tsv, .gz, .xz), a text (.txt) nor a folder of images; save it as CSV")
     forbid(f"{what} is a table", size=size)
+    if "series" in accepts and "table" not in accepts:
+        forbid(f"{what} is a time series", text=text)
+        return series.load(path, target=target)
+    if "pairs" in accepts and "table" not in accepts:
+        forbid(f"{what} holds pairs of sentences", text=text, target=target)
+        return pairs.load(path, seed=seed, indices=indices)
     if text is not None:
         return text_load(path, text=text, target=target, seed=seed, indices=indices)
     return table.load(path, target=target, seed=seed, indices=indices)
@@ -98,7 +115,9 @@ def reload(source: Mapping[str, Any], indices: Mapping[str, Tensor]) -> Data:
         data: Data = pick("data set", source["name"], known).load(source["seed"])
     else:
         options = {name: source[name] for name in ("target", "text", "size", "seed")}
-        data = from_path(source["path"], known, **options, indices=indices)
+        data = from_path(source["path"], known, **options, indices=indices, accepts=(source.get("kind", ""),))
+    if source.get("tokens"):
+        data = sequences.retold(data, source["tokens"])
     if data.fingerprint != source["fingerprint"]:
         where = source.get("path", source.get("name"))
         raise UsageError(f"{where} has changed since the run split it: put the old data back, or train anew")

@@ -119,9 +119,10 @@ def load(root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping
     encoder = ImageEncoder((1 if grey else 3, side, side))
     y, labels = classes(root, files, masks, side)
     (width, height), _ = sizes.most_common(1)[0]
+    various = f"{len(sizes)} sizes, mostly {width}×{height}," if len(sizes) > 1 else f"{width}×{height}"
     notes = [
         f"{len(files):,} images with masks of {len(labels)} classes: {listed(labels)}",
-        f"images of {len(sizes)} sizes, mostly {width}×{height}, are resized to {side}×{side}, {'grey' if grey else 'in colour'}",
+        f"images of {various} are resized to {side}×{side}, {'grey' if grey else 'in colour'}",
     ]
     if len(files) * encoder.shape[0] * side * side > resident_limit():
         columns: Batch | Streamed = Streamed(tuple(files), encoder.open, {"y": y}, encoder.decoders, min(8, os.cpu_count() or 1))
@@ -176,19 +177,27 @@ def classes(root: Path, files: Sequence[str], masks: Sequence[str], side: int) -
 
 def fitting(file: str, path: str) -> Tensor:
     """A mask that covers its image, pixel for pixel."""
-    from PIL import Image
-
     try:
         mask = open_mask(path)
     except Exception as error:                              # decoders raise anything on damaged files
         raise unreadable(path, error) from None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with Image.open(file) as image:                     # its head was read before, by `measure`
-            width, height = image.size
-            if image.getexif().get(0x0112) in TRANSPOSED:
-                width, height = height, width
+    width, height = upright(file)
     if mask.shape != (height, width):
         have = f"{mask.shape[1]}×{mask.shape[0]}"
         raise UsageError(f"the mask {path} is {have} pixels, but its image {file} is {width}×{height}; make them equal")
     return mask
+
+
+def upright(file: str) -> tuple[int, int]:
+    """Width and height of an image once it is turned as its metadata say."""
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(file) as image:
+                width, height = image.size
+                turned = image.getexif().get(0x0112) in TRANSPOSED   # of a PNG, this reads the whole file
+    except Exception as error:
+        raise unreadable(file, error) from None
+    return (height, width) if turned else (width, height)

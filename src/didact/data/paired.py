@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator
 
-from didact.data.augment import Augmentation, Flip, Jitter, Noise, ShiftCrop, chain
+from didact.data.augment import Augmentation, Flip, Jitter, Noise, ShiftCrop, chain, images, uniform, warp
 from didact.data.core import Batch
 from didact.errors import pick
 
@@ -26,10 +26,31 @@ class Paired:
         return {**batch, "x": both[:, :-1], "y": both[:, -1].to(y.dtype)}
 
 
+@dataclass(frozen=True)
+class Zoom:
+    """Enlarged s ~ U(low, high) times, then moved as far as the image still fills the frame, or fits into it where s < 1.
+
+    "x" is read linearly between pixels, "y" at the nearest one: between class 1 and class 3 there is no class 2.
+    """
+
+    low: float = 0.8
+    high: float = 2.0
+
+    def __call__(self, batch: Batch, generator: Generator) -> Batch:
+        x, y = images(batch), batch["y"]
+        s = uniform(x, generator, self.low, self.high)
+        right, down = ((s - 1) * uniform(x, generator, -side / 2, side / 2) for side in (x.shape[3], x.shape[2]))
+        straight = torch.zeros_like(s)
+        moved = warp(x, straight, scale=s, right=right, down=down)
+        mask = warp(y[:, None].to(x.dtype), straight, scale=s, right=right, down=down, mode="nearest")
+        return {**batch, "x": moved, "y": mask[:, 0].to(y.dtype)}
+
+
 AUGMENTATIONS: dict[str, Callable[[], Augmentation]] = {
     "flip": lambda: Paired(Flip()),
     "crop": lambda: Paired(ShiftCrop(padding=1 / 8)),
-    "jitter": Jitter,
+    "zoom": Zoom,
+    "jitter": lambda: Jitter(0.3, 0.3, 0.3),
     "noise": Noise,
 }
 

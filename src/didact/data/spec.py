@@ -5,14 +5,20 @@ from typing import Any
 
 import torch
 
-from didact.data.characters import CharacterEncoder
+from didact.data.boxes import BoxEncoder
 from didact.data.core import SPLITS, Absent, Data
 from didact.data.folder import ImageEncoder
+from didact.data.pairs import PairEncoder
+from didact.data.sequences import StreamEncoder
+from didact.data.series import SeriesEncoder
 from didact.data.table import TableEncoder
 from didact.data.text import BagEncoder
 from didact.errors import pick
 
-ENCODERS: dict[str, Any] = {"table": TableEncoder, "images": ImageEncoder, "bag": BagEncoder, "characters": CharacterEncoder}
+ENCODERS: dict[str, Any] = {
+    "table": TableEncoder, "images": ImageEncoder, "boxes": BoxEncoder, "bag": BagEncoder, "stream": StreamEncoder,
+    "pairs": PairEncoder, "series": SeriesEncoder,
+}
 PLAIN = ("name", "kind", "task", "target", "target_mean", "target_std", "fingerprint")
 TUPLES = ("shape", "labels", "names", "notes")
 TENSORS = ("mean", "std")

@@ -7,35 +7,49 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from didact.errors import UsageError
+from didact.layers import masks
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """A = softmax(Q Kᵀ / √d), Y = A V, and A to look at.  Vaswani et al. 2017, eq. 1; Gaba 7.2, Fleuret 4.8."""
-    a = (q @ k.mT / sqrt(q.shape[-1])).softmax(dim=-1)       # (…, S, S), rows sum to one
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """A = softmax(Q Kᵀ / √d), Y = A V, and A to look at.  Vaswani et al. 2017, eq. 1; Gaba 6.4, 7.2, Fleuret 4.8.
+
+    `mask` is True where looking is allowed; who may look nowhere gets 0.
+    """
+    return weigh(q @ k.mT / sqrt(q.shape[-1]), v, mask)
+
+
+def weigh(scores: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """A = softmax over the allowed scores, Y = A V, both returned: (…, T, S), (…, S, D) -> (…, T, D), (…, T, S)."""
+    if mask is None:
+        a = scores.softmax(dim=-1)                           # rows sum to one
+    else:
+        a = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1).nan_to_num(0.0)   # a row of -inf alone is 0 / 0
     return a @ v, a
 
 
 class SelfAttention(nn.Module):
     """Y = [head_1 … head_h] W_O, head_i = attention(X W_Q, X W_K, X W_V).  Names and shapes are nn.MultiheadAttention's."""
 
-    def __init__(self, dim: int, heads: int):
+    def __init__(self, dim: int, heads: int, *, dropout: float = 0.0):
         super().__init__()
         if dim % heads:
             raise UsageError(f"dim must be a multiple of heads={heads}, got dim={dim}")
-        self.heads = heads
+        self.heads, self.dropout = heads, dropout
         self.in_proj_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(3 * dim, dim)))
         self.in_proj_bias = nn.Parameter(torch.zeros(3 * dim))
         self.out_proj = nn.Linear(dim, dim)
         nn.init.zeros_(self.out_proj.bias)
 
-    def forward(self, x: Tensor) -> Tensor:                  # (B, S, D)
-        q, k, v = self.project(x)
-        return self.join(F.scaled_dot_product_attention(q, k, v))
+    def forward(self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:   # (B, S, D)
+        return self.join(fused(*self.project(x), mask, causal=causal, dropout=self.dropout if self.training else 0.0))
 
-    def look(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The same by the explicit form, with the weights of each head, (B, heads, S, S): row who asks, column who answers."""
+    def look(self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> tuple[Tensor, Tensor]:
+        """The same by the explicit form, with the weights of each head, (B, heads, S, S): row who asks, column who answers.
+
+        Weights are those before dropout, so that rows sum to one while training too (Gaba 6.9 keeps the others).
+        """
         q, k, v = self.project(x)
-        y, a = attention(q, k, v)
+        y, a = attention(q, k, v, joined(mask, q, k) if causal else mask)
         return self.join(y), a
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -47,3 +61,39 @@ class SelfAttention(nn.Module):
     def join(self, y: Tensor) -> Tensor:
         out: Tensor = self.out_proj(y.transpose(1, 2).flatten(2))   # (B, heads, S, d) -> (B, S, D)
         return out
+
+
+class CrossAttention(SelfAttention):
+    """The same with queries from one sequence and keys and values from another, the memory.  Gaba eq. 6.19, Fleuret 5.3, Lhotte 8.2."""
+
+    def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None = None) -> Tensor:   # type: ignore[override]
+        q, k, v = self.pair(x, memory)
+        return self.join(fused(q, k, v, mask, dropout=self.dropout if self.training else 0.0))
+
+    def look(self, x: Tensor, memory: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:   # type: ignore[override]
+        """The explicit form with its weights, (B, heads, T, S)."""
+        y, a = attention(*self.pair(x, memory), mask)
+        return self.join(y), a
+
+    def pair(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries (B, heads, T, d); keys and values (B, heads, S, d)."""
+        d = x.shape[-1]
+        q = F.linear(x, self.in_proj_weight[:d], self.in_proj_bias[:d]).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        kv = F.linear(memory, self.in_proj_weight[d:], self.in_proj_bias[d:]).unflatten(-1, (2, self.heads, -1))
+        k, v = kv.permute(2, 0, 3, 1, 4).unbind()
+        return q, k, v
+
+
+def fused(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, causal: bool = False, dropout: float = 0.0, grouped: bool = False
+) -> Tensor:
+    """PyTorch's kernel, which takes either a mask or causality: both together become one mask."""
+    if causal and mask is not None:
+        mask, causal = joined(mask, q, k), False
+    return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, enable_gqa=grouped)
+
+
+def joined(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor:
+    """The mask and causality."""
+    triangle = masks.causal(k.shape[-2], device=q.device)[-q.shape[-2] :]
+    return triangle if mask is None else mask & triangle

@@ -104,15 +104,12 @@ class Sight:
 @torch.no_grad()
 def trace(network: nn.Module, x: Tensor) -> list[Sight]:
     """Every layer that answers with feature maps, in the order in which it ran on images `x` (B, C, H, W)."""
-    follow, rows = Follow(), list[Sight]()
-    follow.fields[x] = (Field(), Field())
+    follow, rows = Follow(x), list[Sight]()
 
     def hook(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def note(layer: nn.Module, inputs: Any, output: Any) -> None:
             if isinstance(output, Tensor) and output.ndim == 4:
-                f = follow.fields.get(output)
-                field, jump = (None, None) if f is None else (tuple(a.pixels for a in f), tuple(float(a.j) for a in f))
-                rows.append(Sight(name, type(layer).__name__, tuple(output.shape[2:]), field, jump))
+                rows.append(Sight(name, type(layer).__name__, tuple(output.shape[2:]), *follow.sees(output)))
         return note
 
     hooks = [m.register_forward_hook(hook(name)) for name, m in network.named_modules() if not any(m.children())]
@@ -184,6 +181,16 @@ def resized(
     return [(taps - 1 if i >= o else Fraction(taps * o, i) - 1, Fraction(i, o)) for i, o in sizes]
 
 
+def sliced(y: Tensor, input: Tensor, index: Any) -> list[Step]:
+    """x[:, :, ::s, ::s] keeps every s-th pixel."""
+    axes = list(index) if isinstance(index, tuple) else [index]
+    if any(a is Ellipsis for a in axes):
+        at = next(i for i, a in enumerate(axes) if a is Ellipsis)
+        axes[at : at + 1] = [slice(None)] * (input.ndim - len(axes) + 1)
+    steps = [a.step or 1 if isinstance(a, slice) else 1 for a in axes]
+    return [(0, s) for s in (*steps, 1, 1, 1, 1)[2:4]]
+
+
 STEPS: dict[Any, Callable[..., list[Step]]] = {
     torch.conv2d: conv,
     torch.conv_transpose2d: transposed,
@@ -191,6 +198,7 @@ STEPS: dict[Any, Callable[..., list[Step]]] = {
     F.avg_pool2d: mean_pool,
     F.adaptive_avg_pool2d: adaptive, F.adaptive_max_pool2d: adaptive,
     F.interpolate: resized,
+    Tensor.__getitem__: sliced,
 }
 MIXES = {  # an output of these may come from anywhere
     torch.mean, Tensor.mean, torch.sum, Tensor.sum, torch.amax, Tensor.amax,
@@ -199,11 +207,18 @@ MIXES = {  # an output of these may come from anywhere
 
 
 class Follow(TorchFunctionMode):
-    """Watches every function that torch runs and notes what its outputs see; where branches meet, the widest view."""
+    """Watches every function that torch runs and notes what its outputs see of the images x; where branches meet, the widest view."""
 
-    def __init__(self) -> None:
+    def __init__(self, x: Tensor) -> None:
         super().__init__()
         self.fields = WeakTensorKeyDictionary()
+        if x.ndim == 4:
+            self.fields[x] = (Field(), Field())
+
+    def sees(self, y: Any) -> tuple[tuple[int, ...] | None, tuple[float, ...] | None]:
+        """Receptive field and jump of a map, each along height and width; None: the whole image, or no positions."""
+        f = self.fields.get(y) if isinstance(y, Tensor) else None
+        return (None, None) if f is None else (tuple(a.pixels for a in f), tuple(float(a.j) for a in f))
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -15,8 +15,9 @@ class PatchEmbed(nn.Conv2d):
         return super().forward(input).flatten(2).mT          # (B, S, D), S = H W / patch², row by row
 
 
-def tokens(size: int, patch: int) -> int:
-    """S, the patches of a square image; one that is not cut evenly is refused."""
-    if size % patch:
-        raise UsageError(f"size must be a multiple of patch={patch}, got size={size}")
-    return (size // patch) ** 2
+def tokens(size: tuple[int, int], patch: int) -> int:
+    """S, the patches of an image (H, W); one that is not cut evenly is refused."""
+    h, w = size
+    if h % patch or w % patch:
+        raise UsageError(f"images of {h}×{w} pixels cannot be cut into patches of {patch}; both sides must be multiples of patch={patch}")
+    return (h // patch) * (w // patch)

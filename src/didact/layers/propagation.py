@@ -27,6 +27,8 @@ def propagation(
 
     def record(name: str) -> Callable[[nn.Module, Any, Tensor], Tensor]:
         def hook(layer: nn.Module, _: Any, output: Tensor) -> Tensor:
+            if not output.requires_grad:  # behind frozen weights alone
+                output = output.detach().requires_grad_()
             names.append((name, type(layer).__name__))
             outputs.append(output)
             return output.clone()  # an in-place ReLU behind would overwrite what was recorded

@@ -11,6 +11,7 @@ from torch import Tensor
 # NumPy's, as in COCO's own code: torch rounds some of these the other way, and recalls of 7 in 10 then count elsewhere
 THRESHOLDS = tuple(np.linspace(0.5, 0.95, 10).tolist())
 RECALLS = torch.from_numpy(np.linspace(0, 1, 101))
+SURE = 0.3   # score from which a detection is told to people or drawn
 LIMIT = 100  # detections of an image that count, the most confident first
 
 
@@ -20,45 +21,51 @@ def area(boxes: Tensor) -> Tensor:
 
 def box_iou(a: Tensor, b: Tensor) -> Tensor:
     """|A ∩ B| / |A ∪ B| of every pair: (…, N, 4), (…, M, 4) -> (…, N, M); 0 where both are empty."""
-    low = torch.maximum(a[..., :, None, :2], b[..., None, :, :2])
-    high = torch.minimum(a[..., :, None, 2:], b[..., None, :, 2:])
-    both = (high - low).clamp(min=0).prod(-1)
+    (ax1, ay1, ax2, ay2), (bx1, by1, bx2, by2) = a[..., :, None, :].unbind(-1), b[..., None, :, :].unbind(-1)
+    width = torch.minimum(ax2, bx2) - torch.maximum(ax1, bx1)
+    both = width.clamp_(min=0) * (torch.minimum(ay2, by2) - torch.maximum(ay1, by1)).clamp_(min=0)
     either = area(a)[..., :, None] + area(b)[..., None, :] - both
     return torch.where(either > 0, both / either, 0.0)
 
 
 def nms(boxes: Tensor, scores: Tensor, *, threshold: float = 0.5, classes: Tensor | None = None) -> Tensor:
-    """Indices of the boxes that stay, best first: each that overlaps a better one that stays (of its class) by more than that goes.
+    """Indices of the boxes that stay, best first: each that overlaps a better one that stays (of its class) by more than that goes."""
+    order = scores.argsort(descending=True, stable=True)
+    return order[staying(boxes[order], None if classes is None else classes[order], threshold=threshold)]
+
+
+def staying(boxes: Tensor, classes: Tensor | None = None, *, threshold: float = 0.5) -> Tensor:
+    """Which boxes no better one suppresses, the best first in each image: (…, N, 4), (…, N) -> (…, N).
 
     A box stays iff no better one that stays suppresses it. Asked of all boxes at once until nothing changes, this settles after as
     many rounds as the longest chain of suppressions, not as there are boxes; the answer is the greedy one.
     """
-    order = scores.argsort(descending=True, stable=True)
-    near = box_iou(boxes[order], boxes[order]) > threshold
+    near = box_iou(boxes, boxes) > threshold
     if classes is not None:
-        near &= classes[order][:, None] == classes[order][None, :]
-    near = near.triu(diagonal=1)                              # row suppresses column
-    stays = torch.ones(len(order), dtype=torch.bool, device=boxes.device)
+        near &= classes[..., :, None] == classes[..., None, :]
+    near = near.triu(diagonal=1).to(boxes.dtype)              # row suppresses column
+    stays = torch.ones(boxes.shape[:-1], dtype=torch.bool, device=boxes.device)
     while True:
-        next_stays = ~(near & stays[:, None]).any(0)
+        next_stays = (stays[..., None, :].to(near.dtype) @ near)[..., 0, :] == 0   # any() over a bool is slower than this product
         if torch.equal(next_stays, stays):
-            return order[stays]
+            return stays
         stays = next_stays
 
 
 def matches(detected: Tensor, truth: Tensor, thresholds: Tensor) -> Tensor:
-    """Which detections of one image and class are right at each threshold: (D, 4) by falling score, (G, 4) -> (T, D).
+    """Which detections are right at each threshold: (N, D, 6) by falling score, (N, G, 5) -> (N, T, D).
 
-    Each takes the truth that it overlaps most among those not yet taken: one object is found once.
+    Each takes the truth of its class that it overlaps most among those not yet taken: one object is found once.
     """
-    right = torch.zeros(len(thresholds), len(detected), dtype=torch.bool)
-    free = torch.ones(len(thresholds), len(truth), dtype=torch.bool)
-    each = torch.arange(len(thresholds))
-    overlaps = box_iou(detected, truth)
-    for d in range(len(detected) if len(truth) else 0):
-        best, which = torch.where(free, overlaps[d], -1.0).max(dim=1)
-        right[:, d] = best >= thresholds
-        free[each, which] &= ~right[:, d]
+    right = torch.zeros(len(detected), len(thresholds), detected.shape[1], dtype=torch.bool)
+    free = torch.ones(len(detected), len(thresholds), truth.shape[1], dtype=torch.bool)
+    same = detected[..., :, None, 5] == truth[..., None, :, 4]
+    overlaps = torch.where(same & (truth[..., None, :, 4] >= 0), box_iou(detected[..., :4], truth[..., :4]), -1.0)   # (N, D, G)
+    possible = (overlaps >= thresholds.min()).any(2).any(0)   # ranks at which any image has something to find
+    for d in possible.nonzero()[:, 0].tolist():               # in turn, as each may take what the next would; all images at once
+        best, which = torch.where(free, overlaps[:, d, None], -1.0).max(dim=2)
+        right[:, :, d] = best >= thresholds
+        free.scatter_(2, which[..., None], free.gather(2, which[..., None]) & ~right[:, :, d, None])
     return right
 
 
@@ -81,16 +88,13 @@ def average_precision(
     """
     detected, truth, at = detected.detach().cpu().double(), truth.detach().cpu().double(), torch.tensor(thresholds, dtype=torch.float64)
     best = detected[..., 4].masked_fill(detected[..., 5] < 0, -torch.inf).argsort(dim=1, descending=True, stable=True)
+    detected = detected.gather(1, best[..., None].expand_as(detected))
+    right = matches(detected, truth.flip(1), at).movedim(1, 0)   # (T, N, D); flipped, as COCO takes the last of equals
     ap = torch.full((len(thresholds), classes), torch.nan, dtype=torch.float64)
     for k in range(classes):
-        total = int((truth[..., 4] == k).sum())
-        if not total:
-            continue
-        scores, right = [torch.zeros(0, dtype=torch.float64)], [torch.zeros(len(thresholds), 0, dtype=torch.bool)]
-        for found, order, there in zip(detected, best, truth, strict=True):
-            mine = found[order][found[order, 5] == k][:limit]   # COCO counts the limit for each class apart
-            scores.append(mine[:, 4])
-            right.append(matches(mine[:, :4], there[there[:, 4] == k][:, :4].flip(0), at))   # COCO: of equals, the last
-        order = torch.cat(scores).argsort(descending=True, stable=True)
-        ap[:, k] = interpolated(torch.cat(right, dim=1)[:, order], total)
+        total, mine = int((truth[..., 4] == k).sum()), detected[..., 5] == k
+        mine &= mine.cumsum(1) <= limit                       # COCO counts the limit for each class apart
+        order = detected[..., 4][mine].argsort(descending=True, stable=True)
+        if total:
+            ap[:, k] = interpolated(right[:, mine][:, order], total)
     return ap

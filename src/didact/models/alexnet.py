@@ -20,10 +20,12 @@ class AlexNet(nn.Module):
     """Images of any size from 63 pixels; made for 224."""
 
     def __init__(
-        self, *, classes: int = 1000, channels: int = 3, widths: tuple[int, int, int, int, int] = (64, 192, 384, 256, 256),
+        self, *, classes: int = 1000, channels: int = 3, size: tuple[int, int] = (224, 224),
+        widths: tuple[int, int, int, int, int] = (64, 192, 384, 256, 256),
         hidden: int = 4096, dropout: float = 0.5, mean: Tensor | None = None, std: Tensor | None = None,
     ):
         super().__init__()
+        at_least(63, size, "AlexNet")
         a, b, c, d, e = widths
         self.standardise = Standardise(mean, std) if mean is not None and std is not None else nn.Identity()
         self.features = nn.Sequential(
@@ -41,7 +43,6 @@ class AlexNet(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:                            # (B, channels, H, W)
-        at_least(63, x.shape[2:], "AlexNet")
         h = self.avgpool(self.features(self.standardise(x)))           # (B, e, 6, 6)
         y: Tensor = self.classifier(h.flatten(1))                      # (B, classes)
         return y
@@ -49,4 +50,4 @@ class AlexNet(nn.Module):
     @classmethod
     def example(cls, batch: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
-        return {"classes": 7, "channels": 2, "widths": (4, 6, 6, 6, 5), "hidden": 16}, torch.rand(batch, 2, 63, 71)
+        return {"classes": 7, "channels": 2, "widths": (4, 6, 6, 6, 5), "hidden": 16, "size": (63, 71)}, torch.rand(batch, 2, 63, 71)

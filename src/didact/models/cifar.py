@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from didact.layers.block import Norm2d, Pool, halve, norm2d
 from didact.layers.geometry import at_least
 from didact.layers.separable import SeparableConv2d
 from didact.layers.standardise import Standardise
@@ -26,11 +27,11 @@ class CIFAR10Net(nn.Module):
     def __init__(
         self, *, classes: int = 10, channels: int = 3, widths: tuple[int, ...] = (64, 128, 256), hidden: int = 128,
         dropout2d: float = 0.25, dropout: float = 0.5, separable: bool = False,
-        mean: Tensor | None = None, std: Tensor | None = None,
+        size: tuple[int, int] = (32, 32), mean: Tensor | None = None, std: Tensor | None = None,
     ):
         super().__init__()
         self.standardise = Standardise(mean, std) if mean is not None and std is not None else nn.Identity()
-        self.least = 2 ** len(widths)
+        at_least(2 ** len(widths), size, "CIFAR10Net")
         layers: list[nn.Module] = []
         for c_in, c_out in pairwise((channels, *widths)):
             for c in (c_in, c_out):
@@ -44,42 +45,39 @@ class CIFAR10Net(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:                            # (B, channels, H, W)
-        at_least(self.least, x.shape[2:], "CIFAR10Net")
         y: Tensor = self.classifier(self.features(self.standardise(x)))
         return y                                                       # (B, classes)
 
     @classmethod
     def example(cls, batch: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
-        return {"classes": 7, "channels": 2, "widths": (6, 8), "hidden": 16}, torch.rand(batch, 2, 9, 13)
+        return {"classes": 7, "channels": 2, "widths": (6, 8), "hidden": 16, "size": (9, 13)}, torch.rand(batch, 2, 9, 13)
 
 
 @register("cnn", kernel=3, filters=32, blocks=3)
 class CNN(nn.Module):
-    """blocks x [conv k x k, BN, ReLU, max pooling], widths f, 2f, 4f, 4f, ...; mean over pixels.  Gaba 4.8, `build_cnn`.
+    """blocks x [conv k x k, norm, ReLU, pooling], widths f, 2f, 4f, 4f, ...; mean over pixels.  Gaba 4.8, `build_cnn`.
 
-    Its four networks have 94,986, 260,362, 374,282 and 390,666 parameters, not the numbers printed there.
+    Batch norm and max pooling are the course's. Its four networks have 94,986, 260,362, 374,282 and 390,666 parameters, not the
+    numbers printed there.
     """
 
     def __init__(
-        self, *, kernel: int = 3, filters: int = 32, blocks: int = 3, classes: int = 10, channels: int = 3,
-        mean: Tensor | None = None, std: Tensor | None = None,
+        self, *, kernel: int = 3, filters: int = 32, blocks: int = 3, norm: Norm2d = "batch", pool: Pool = "max",
+        classes: int = 10, channels: int = 3, size: tuple[int, int] = (32, 32), mean: Tensor | None = None, std: Tensor | None = None,
     ):
         super().__init__()
         self.standardise = Standardise(mean, std) if mean is not None and std is not None else nn.Identity()
-        self.least = 2**blocks
+        at_least(2**blocks, size, "this network")
         widths = [filters * 2 ** min(i, 2) for i in range(blocks)]
         layers: list[nn.Module] = []
         for c_in, c_out in pairwise((channels, *widths)):
             # k // 2 keeps the size for odd k only (mistake M22); an even one adds a row, which pooling mostly drops
-            layers += [
-                nn.Conv2d(c_in, c_out, kernel, padding=kernel // 2), nn.BatchNorm2d(c_out), nn.ReLU(inplace=True), nn.MaxPool2d(2)
-            ]
+            layers += [nn.Conv2d(c_in, c_out, kernel, padding=kernel // 2), norm2d(norm, c_out), nn.ReLU(inplace=True), halve(pool)]
         self.features = nn.Sequential(*layers)
         self.head = nn.Linear(widths[-1], classes)
 
     def forward(self, x: Tensor) -> Tensor:                            # (B, channels, H, W)
-        at_least(self.least, x.shape[2:], "this network")
         h = self.features(self.standardise(x))                         # (B, widths[-1], H / 2^blocks, W / 2^blocks)
         y: Tensor = self.head(h.mean(dim=(2, 3)))                      # (B, classes)
         return y
@@ -87,4 +85,4 @@ class CNN(nn.Module):
     @classmethod
     def example(cls, batch: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
-        return {"classes": 7, "channels": 2, "filters": 4}, torch.rand(batch, 2, 9, 13)
+        return {"classes": 7, "channels": 2, "filters": 4, "size": (9, 13)}, torch.rand(batch, 2, 9, 13)

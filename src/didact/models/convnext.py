@@ -57,15 +57,18 @@ class ConvNeXtBlock(nn.Module):
 
 @register("convnext_tiny", depths=(3, 3, 9, 3), widths=(96, 192, 384, 768))
 class ConvNeXt(nn.Module):
-    """Made for 224 pixels. A smaller `patch` (4 by default) keeps more of small images: 1 or 2 for 32 pixels."""
+    """Made for 224 pixels and patches of 4; smaller images are cut into smaller ones where `patch` is not given. `note` says which."""
 
     def __init__(
-        self, *, depths: tuple[int, ...] = (3, 3, 9, 3), widths: tuple[int, ...] = (96, 192, 384, 768), patch: int = 4,
-        classes: int = 1000, channels: int = 3, drop_path: float = 0.1, mean: Tensor | None = None, std: Tensor | None = None,
+        self, *, depths: tuple[int, ...] = (3, 3, 9, 3), widths: tuple[int, ...] = (96, 192, 384, 768), patch: int | None = None,
+        classes: int = 1000, channels: int = 3, size: tuple[int, int] = (224, 224), drop_path: float = 0.1,
+        mean: Tensor | None = None, std: Tensor | None = None,
     ):
         super().__init__()
         self.standardise = Standardise(mean, std) if mean is not None and std is not None else nn.Identity()
-        self.least = patch * 2 ** (len(depths) - 1)
+        patch = patch or (4 if min(size) > 64 else 2 if min(size) > 32 else 1)
+        self.note = f"patches of {patch} pixels, for small images" if patch < 4 else ""
+        at_least(patch * 2 ** (len(depths) - 1), size, "this ConvNeXt")
         rates = iter(torch.linspace(0, drop_path, sum(depths), device="cpu").tolist())
         parts: list[nn.Module] = []
         c = channels
@@ -89,7 +92,6 @@ class ConvNeXt(nn.Module):
                 nn.init.zeros_(m.bias)
 
     def forward(self, x: Tensor) -> Tensor:                            # (B, channels, H, W)
-        at_least(self.least, x.shape[2:], "this ConvNeXt")
         h = self.avgpool(self.features(self.standardise(x)))           # (B, widths[-1], 1, 1)
         y: Tensor = self.classifier(h)                                 # (B, classes)
         return y
@@ -97,4 +99,4 @@ class ConvNeXt(nn.Module):
     @classmethod
     def example(cls, batch: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
-        return {"classes": 7, "channels": 2, "depths": (1, 2), "widths": (6, 8), "patch": 2}, torch.rand(batch, 2, 11, 15)
+        return {"classes": 7, "channels": 2, "depths": (1, 2), "widths": (6, 8), "patch": 2, "size": (11, 15)}, torch.rand(batch, 2, 11, 15)

@@ -32,6 +32,9 @@ B0 = (
 )
 
 
+SMALL = 64  # up to here a stem of stride 2 would leave 2 x 2 pixels or fewer
+
+
 def norm(channels: int) -> nn.BatchNorm2d:
     return nn.BatchNorm2d(channels, eps=1e-3, momentum=0.01)
 
@@ -69,17 +72,20 @@ class MBConv(nn.Module):
 @register("efficientnet_b0", lite=False)
 @register("efficientnet_lite0", lite=True)
 class EfficientNet(nn.Module):
-    """Images of any size; made for 224."""
+    """Images of any size; made for 224. `size` chooses the stride of the stem, which no weight depends on; `note` says which."""
 
     def __init__(
         self, *, lite: bool = False, stages: tuple[Stage, ...] = B0, stem: int = 32, head: int = 1280,
-        classes: int = 1000, channels: int = 3, dropout: float = 0.2, drop_path: float = 0.2,
+        classes: int = 1000, channels: int = 3, size: tuple[int, int] = (224, 224), dropout: float = 0.2, drop_path: float = 0.2,
         mean: Tensor | None = None, std: Tensor | None = None,
     ):
         super().__init__()
+        self.lite = lite
         self.standardise = Standardise(mean, std) if mean is not None and std is not None else nn.Identity()
         self.activation = nn.ReLU6(inplace=True) if lite else nn.SiLU(inplace=True)
-        self._conv_stem, self._bn0 = SameConv2d(channels, stem, 3, stride=2, bias=False), norm(stem)
+        small = min(size) <= SMALL
+        self.note = f"stem of stride 1, for images of at most {SMALL} pixels" if small else ""
+        self._conv_stem, self._bn0 = SameConv2d(channels, stem, 3, stride=1 if small else 2, bias=False), norm(stem)
         blocks: list[MBConv] = []
         c, L = stem, sum(stage.repeat for stage in stages)
         for stage in stages:
@@ -99,15 +105,14 @@ class EfficientNet(nn.Module):
                 nn.init.kaiming_normal_(m.weight, mode="fan_out")
                 if m.bias is not None:
                     nn.init.zeros_(m.bias)
-        bound = self._fc.out_features**-0.5
-        nn.init.uniform_(self._fc.weight, -bound, bound)
+        nn.init.normal_(self._fc.weight, std=0.01)  # the paper's ±1/√classes starts ten classes with scores as large as ±6
         nn.init.zeros_(self._fc.bias)
 
     def forward(self, x: Tensor) -> Tensor:                            # (B, channels, H, W)
         h = self.activation(self._bn0(self._conv_stem(self.standardise(x))))
         for block in self._blocks:
             h = block(h)
-        h = self.activation(self._bn1(self._conv_head(h)))             # (B, head, H/32, W/32)
+        h = self.activation(self._bn1(self._conv_head(h)))             # (B, head, H/32, W/32) or twice as many
         y: Tensor = self._fc(self._dropout(h.mean(dim=(2, 3))))        # (B, classes)
         return y
 
@@ -115,4 +120,4 @@ class EfficientNet(nn.Module):
     def example(cls, batch: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
         stages = (Stage(1, 3, 1, 1, 6), Stage(2, 5, 2, 3, 8), Stage(2, 3, 1, 3, 8))
-        return {"classes": 7, "channels": 2, "stages": stages, "stem": 8, "head": 20}, torch.rand(batch, 2, 19, 26)
+        return {"classes": 7, "channels": 2, "stages": stages, "stem": 8, "head": 20, "size": (19, 26)}, torch.rand(batch, 2, 19, 26)

@@ -40,7 +40,7 @@ class Mixer(nn.Module):
 
     def __init__(
         self, *,
-        dim: int, depth: int, classes: int = 10, channels: int = 3, size: int = 32, patch: int = 4,
+        dim: int, depth: int, classes: int = 10, channels: int = 3, size: tuple[int, int] = (32, 32), patch: int = 4,
         mean: Tensor | None = None, std: Tensor | None = None,
     ):
         super().__init__()
@@ -50,7 +50,7 @@ class Mixer(nn.Module):
         self.norm = nn.LayerNorm(dim)
         self.head = nn.Linear(dim, classes)
 
-    def forward(self, x: Tensor) -> Tensor:                        # (B, C, size, size)
+    def forward(self, x: Tensor) -> Tensor:                        # (B, C, H, W)
         x = self.embed(self.standardise(x))                        # (B, S, D)
         x = self.norm(self.blocks(x))
         y: Tensor = self.head(x.mean(dim=1))                       # (B, classes)
@@ -60,4 +60,4 @@ class Mixer(nn.Module):
     def example(cls, batch: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
         mean, std = torch.tensor([0.1, 0.2, 0.3])[:, None, None], torch.tensor([0.5, 1.0, 2.0])[:, None, None]
-        return {"dim": 12, "depth": 2, "classes": 7, "size": 15, "patch": 5, "mean": mean, "std": std}, torch.rand(batch, 3, 15, 15)
+        return {"dim": 12, "depth": 2, "classes": 7, "size": (15, 10), "patch": 5, "mean": mean, "std": std}, torch.rand(batch, 3, 15, 10)

@@ -29,11 +29,11 @@ class VGG(nn.Module):
     def __init__(
         self, *, depths: tuple[int, ...] = (2, 2, 3, 3, 3), widths: tuple[int, ...] = (64, 128, 256, 512, 512),
         norm: bool = False, hidden: int = 4096, dropout: float = 0.5, classes: int = 1000, channels: int = 3,
-        mean: Tensor | None = None, std: Tensor | None = None,
+        size: tuple[int, int] = (224, 224), mean: Tensor | None = None, std: Tensor | None = None,
     ):
         super().__init__()
         self.standardise = Standardise(mean, std) if mean is not None and std is not None else nn.Identity()
-        self.least = 2 ** len(depths)
+        at_least(2 ** len(depths), size, "VGG")
         layers: list[nn.Module] = []
         c = channels
         for depth, width in zip(depths, widths, strict=True):
@@ -64,7 +64,6 @@ class VGG(nn.Module):
                 nn.init.zeros_(m.bias)
 
     def forward(self, x: Tensor) -> Tensor:                            # (B, channels, H, W)
-        at_least(self.least, x.shape[2:], "VGG")
         h = self.avgpool(self.features(self.standardise(x)))           # (B, widths[-1], 7, 7)
         y: Tensor = self.classifier(h.flatten(1))                      # (B, classes)
         return y
@@ -72,4 +71,4 @@ class VGG(nn.Module):
     @classmethod
     def example(cls, batch: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
-        return {"classes": 7, "channels": 2, "widths": (4, 4, 6, 6, 8), "hidden": 16}, torch.rand(batch, 2, 33, 39)
+        return {"classes": 7, "channels": 2, "widths": (4, 4, 6, 6, 8), "hidden": 16, "size": (33, 39)}, torch.rand(batch, 2, 33, 39)

@@ -62,15 +62,15 @@ class Encoder(nn.Module):
         return y
 
 
-@register("vit_tiny", size=32, patch=4, dim=128, depth=6, heads=4, hidden=512)
-@register("vit_s_16", size=224, patch=16, dim=384, depth=12, heads=6, hidden=1536)
-@register("vit_b_16", size=224, patch=16, dim=768, depth=12, heads=12, hidden=3072)
+@register("vit_tiny", size=(32, 32), patch=4, dim=128, depth=6, heads=4, hidden=512)
+@register("vit_s_16", size=(224, 224), patch=16, dim=384, depth=12, heads=6, hidden=1536)
+@register("vit_b_16", size=(224, 224), patch=16, dim=768, depth=12, heads=12, hidden=3072)
 class ViT(nn.Module):
     """y = W LN(z_L)[class] + b.  Eqs. 1-4 of the paper; Gaba 7.8, Fleuret 5.3."""
 
     def __init__(
         self, *,
-        size: int, patch: int, dim: int, depth: int, heads: int, hidden: int, classes: int = 10, channels: int = 3,
+        size: tuple[int, int], patch: int, dim: int, depth: int, heads: int, hidden: int, classes: int = 10, channels: int = 3,
         dropout: float = 0.0, mean: Tensor | None = None, std: Tensor | None = None,
     ):
         super().__init__()
@@ -83,7 +83,8 @@ class ViT(nn.Module):
         nn.init.trunc_normal_(self.conv_proj.weight, std=1 / sqrt(channels * patch * patch))
         nn.init.trunc_normal_(head.weight, std=0.02)               # torchvision's is zero, which keeps the first step from all below
         nn.init.zeros_(head.bias)
-    def forward(self, x: Tensor) -> Tensor:                        # (B, C, size, size)
+
+    def forward(self, x: Tensor) -> Tensor:                        # (B, C, H, W)
         y: Tensor = self.heads(self.encoder(self.embed(x))[:, 0])  # (B, classes)
         return y
 
@@ -106,5 +107,5 @@ class ViT(nn.Module):
     def example(cls, batch: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
         mean, std = torch.tensor([0.1, 0.2, 0.3])[:, None, None], torch.tensor([0.5, 1.0, 2.0])[:, None, None]
-        small = {"size": 24, "patch": 8, "dim": 16, "depth": 2, "heads": 2, "hidden": 24}
-        return {**small, "classes": 11, "mean": mean, "std": std}, torch.rand(batch, 3, 24, 24)
+        small = {"size": (24, 16), "patch": 8, "dim": 16, "depth": 2, "heads": 2, "hidden": 24}
+        return {**small, "classes": 11, "mean": mean, "std": std}, torch.rand(batch, 3, 24, 16)

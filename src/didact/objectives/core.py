@@ -44,6 +44,10 @@ class Objective(nn.Module):
         """The metrics of a whole split from its rows."""
         return {"loss": float(rows["loss"].mean())}
 
+    def exhibit(self, batch: Batch) -> Batch:
+        """What the report shows of a few examples beside their input: a row for each, by name. Most show nothing more."""
+        return {}
+
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
         """Pictures of what was learned, from a few test examples: by name, grids (rows, columns, C, H, W) in [0, 1]. Most have none."""
         return {}

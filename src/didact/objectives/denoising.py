@@ -74,9 +74,12 @@ class Denoise(Objective):
         e = torch.randn_like(x) if isinstance(self.degradation, Noise) else x
         return {"loss": self.apart(self.network(self.degradation(x, e)), x).mean()}
 
+    def damaged(self, batch: Batch) -> Tensor:
+        """Row r damaged as it always is when it is judged."""
+        return self.degradation(batch["x"], self.store[batch["row"] % len(self.store)])
+
     def judge(self, batch: Batch) -> Batch:
-        x = batch["x"]
-        damaged = self.degradation(x, self.store[batch["row"] % len(self.store)])
+        x, damaged = batch["x"], self.damaged(batch)
         restored = self.network(damaged)
         clipped, before = restored.float().clamp(0, 1), damaged.clamp(0, 1)
         return {
@@ -89,6 +92,10 @@ class Denoise(Objective):
         """Means over images, before and after; a gain of 0 dB is what doing nothing gives."""
         means = {name: float(rows[name].double().mean()) for name in ("psnr", "ssim", "psnr_damaged", "ssim_damaged")}
         return super().score(rows) | {"psnr": means["psnr"], "psnr_gain": means["psnr"] - means["psnr_damaged"]} | means
+
+    def exhibit(self, batch: Batch) -> Batch:
+        damaged = self.damaged(batch)
+        return {"damaged": damaged.float().clamp(0, 1), "restored": self.restore({"x": damaged})}
 
     def restore(self, batch: Batch) -> Tensor:
         y: Tensor = self.network(batch["x"]).float().clamp(0, 1)

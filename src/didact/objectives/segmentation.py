@@ -54,5 +54,8 @@ class Segment(Objective):
         each = {f"iou_{label}": iou for label, iou in zip(self.labels, metrics.iou(counts), strict=True)}
         return super().score(rows) | {name: float(value) for name, value in (found | each).items()}
 
+    def exhibit(self, batch: Batch) -> Batch:
+        return {"mask": self.network(batch["x"]).argmax(1).byte(), "true_mask": batch["y"].byte()}
+
     def segment(self, batch: Batch) -> Tensor:
         return torch.softmax(self.network(batch["x"]).float(), dim=1)

@@ -1,17 +1,35 @@
 """The catalogue: importing it registers every recipe."""
 
+from didact.recipes.attention import bert, text_transformer, translate
+from didact.recipes.autoencoders import autoencoder, semi_supervised, vae, vqvae
 from didact.recipes.curves import approximate, bagging, uncertain_regression
+from didact.recipes.denoising import denoising
+from didact.recipes.detection import detection
+from didact.recipes.gan import dcgan, gan, stylegan, wgan
+from didact.recipes.gpt import gpt
 from didact.recipes.mlp import mlp, mlp_wide_deep
 from didact.recipes.optimizers import optimizers
+from didact.recipes.recurrent import char_rnn, seq2seq, text_rnn
 from didact.recipes.regularised import dropout_weight_decay, regularised_mlp
 from didact.recipes.scratch import scratch_gpt, scratch_lenet, scratch_manual, scratch_mlp, scratch_rnn
-from didact.recipes.vision import cnn
+from didact.recipes.segmentation import segmentation
+from didact.recipes.transfer import transfer
+from didact.recipes.vision import cnn, cnn_ablation
 
 __all__ = [
     "approximate",
+    "autoencoder",
     "bagging",
+    "bert",
+    "char_rnn",
     "cnn",
+    "cnn_ablation",
+    "dcgan",
+    "denoising",
+    "detection",
     "dropout_weight_decay",
+    "gan",
+    "gpt",
     "mlp",
     "mlp_wide_deep",
     "optimizers",
@@ -21,5 +39,16 @@ __all__ = [
     "scratch_manual",
     "scratch_mlp",
     "scratch_rnn",
+    "segmentation",
+    "semi_supervised",
+    "seq2seq",
+    "stylegan",
+    "text_rnn",
+    "text_transformer",
+    "transfer",
+    "translate",
     "uncertain_regression",
+    "vae",
+    "vqvae",
+    "wgan",
 ]

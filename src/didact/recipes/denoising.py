@@ -2,6 +2,8 @@
 
 from typing import Annotated, Literal
 
+import torch
+
 from didact.data.core import Data
 from didact.errors import UsageError
 from didact.models.denoiser import Denoiser
@@ -21,22 +23,23 @@ Strength = Annotated[
 
 
 @recipe(
-    data="shapes", accepts=("images", "masks"), chapter="vision", kind="self-supervised", abilities=("restore",),
+    data="shapes", accepts=("images", "masks"), chapter="convolutions", kind="self-supervised", abilities=("restore",),
     sources=("Fleuret 6.1",),
 )
 def denoising(
     data: Data, *,
     damage: Damage = "noise", strength: Strength = None,
-    widths: Annotated[tuple[int, ...], Range(1), "channels at each resolution, the finest first"] = (32, 64, 128),
+    widths: Annotated[tuple[int, ...], Range(1), "channels at each resolution, the finest first"] = (16, 32, 64),
     distance: Annotated[Literal["mse", "l1"], "squared or absolute difference"] = "mse",
     lr: a.Rate = 2e-3, weight_decay: a.Decay = 0.0, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
-    ema: a.Average = None, patience: a.Patience = None, epochs: a.Epochs = 10, batch: a.BatchSize = 16,
+    ema: a.Average = None, patience: a.Patience = None, epochs: a.Epochs = 8, batch: a.BatchSize = 8,
 ) -> Experiment:
     """A convolutional autoencoder that takes noise out, sharpens what is blurred, or colours what is grey.
 
     min E ‖f(x̃) − x‖², x̃ a damaged x. PSNR and SSIM are of the restored images, and of the damaged ones to compare with.
     """
     network = Denoiser(widths=widths, channels=data.shape[0], mean=data.mean, std=data.std)
+    network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return Experiment(
         data=data,
         objective=Denoise(network, degradation(data, damage, strength), data.shape, distance=distance),

@@ -1,40 +1,28 @@
 """The test examples that surprised the model most and least, shown as what they are: images, rows or words."""
 
 import base64
-import struct
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from didact.data.pictures import png
 from didact.report.answers import Answers
 from didact.report.markup import Html, number, shorten, tag
 
 FEATURES = 6   # of a row, the most unusual first
 WORDS = 14     # of a text
-COLOURS = {1: 0, 3: 2, 4: 6}  # channels -> colour type of a PNG
 
 
-def png(image: Tensor) -> bytes:
-    """(C, H, W) in [0, 1] as a PNG: grey for one channel, colour for three, with opacity for four; others are averaged."""
-    if image.shape[0] not in COLOURS:
-        image = image.mean(0, keepdim=True)
-    pixels = (image.nan_to_num().clamp(0, 1) * 255).round().byte().permute(1, 2, 0).contiguous()  # (H, W, C)
-    height, width, channels = pixels.shape
-    lines = b"".join(b"\0" + row.numpy().tobytes() for row in pixels)  # filter 0 before each line
-
-    def chunk(kind: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-
-    head = struct.pack(">IIBBBBB", width, height, 8, COLOURS[channels], 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines, 9)) + chunk(b"IEND", b"")
+def address(content: bytes, kind: str = "image/png") -> str:
+    """A file as an address that holds it."""
+    return f"data:{kind};base64," + base64.b64encode(content).decode()
 
 
 def inline(image: Tensor) -> str:
     """An image as an address that holds it."""
-    return "data:image/png;base64," + base64.b64encode(png(image)).decode()
+    return address(png(image))
 
 
 def picture(x: Tensor, alternative: str) -> Html:
@@ -67,11 +55,22 @@ def words(x: Tensor, data: Mapping[str, Any]) -> Html:
     return tag("p", shown, tag("em", f"and {rest:,} more words") if rest > 0 else None, class_="words")
 
 
+def in_order(x: Tensor) -> bool:
+    """Whether a text was read word by word: numbers of words, where a bag holds zeros and ones."""
+    return bool((x > 1).any())
+
+
+def sentence(x: Tensor, data: Mapping[str, Any]) -> Html:
+    """The text as the network read it: 0 is behind the end, 1 a word that it does not know."""
+    read = ["…" if i == 1 else data["names"][i - 2] for i in x.long().tolist() if i]
+    return tag("p", " ".join(read), class_="sentence")
+
+
 def shown(x: Tensor, data: Mapping[str, Any], alternative: str) -> Html:
     if x.ndim == 3:
         return picture(x, alternative)
-    if x.ndim == 1 and data.get("kind") == "text" and len(data.get("names", ())) == len(x):
-        return words(x, data)
+    if x.ndim == 1 and data.get("kind") == "text":
+        return sentence(x, data) if in_order(x) else words(x, data)
     return features(x, data) if x.ndim == 1 else Html("")
 
 

@@ -9,15 +9,21 @@ from torch import Tensor
 
 from didact import files, metrics
 from didact.report.answers import Answers, answers
-from didact.report.examples import cards
+from didact.report.boxes import box_groups
+from didact.report.examples import address, cards, in_order
 from didact.report.figures import Figure, class_figure, counts_of, curves, mistakes, prediction_figures, signal_figures, target_figure
+from didact.report.gallery import PICTURES, pictures
 from didact.report.markup import Html, number, tag, text
+from didact.report.masks import MASKS, RESTORED, mask_groups, restored_groups
 from didact.report.surface import learned_figure
 from didact.report.words import argument, citation, duration, interval, metric_name, metric_value
 from didact.run import Run
 
 ENDED = {"budget": "the budget was spent", "patience": "validation no longer improved"}
 EVERYWHERE = "What the model says over the whole range of the training examples and a little beyond, where it has seen nothing."
+BOXES = "The test images with the highest and the lowest loss. Dashed: what is there. Drawn through: what was found, and how surely."
+EXPLANATIONS = 12  # at most, of those that lie in the run's folder
+EXPLAINED = "Red speaks for the class and blue against it; of maps without a sign, bright is strong."
 SIGNAL = (
     "Before the first step: a variance that shrinks or grows from layer to layer does so exponentially with depth, "
     "and then the layers at one end hardly learn (Gaba 1.5)."
@@ -109,8 +115,13 @@ def write(run: Run) -> Path:
         section("The data", data_section(facts, classes)),
         section("Learning", grid(large), grid(small, "trio"), lead=trained(facts)),
         section("What it learned", hero(learned), lead=EVERYWHERE),
-        section("On the test split", test_section(predicted, said), lead=judged(said)),
+        section("Pictures", pictures(run, rows, facts["data"]), lead=PICTURES),
+        section("On the test split", test_section(predicted, said), mask_table(rows, facts["data"]), lead=judged(rows)),
         examples_section(kept, said, facts["data"]),
+        section("Masks", mask_groups(kept, rows, facts["data"]), lead=MASKS),
+        section("Restored images", restored_groups(kept, rows), lead=RESTORED),
+        section("Boxes", box_groups(kept, rows, facts["data"]), lead=BOXES),
+        section("Why it answers so", explanations(run.folder / "explanations"), lead=EXPLAINED),
         section("The network", layer_section(facts.get("layers")), signal_section(signal)),
         section("The run", run_section(run.folder.name, facts)),
         section("In the courses", sources(facts)),
@@ -219,8 +230,8 @@ def duplicates(found: Mapping[str, int] | None) -> str:
     return f"{shown} also stand in training" if shown else "none across the splits"
 
 
-def judged(said: Answers | None) -> str:
-    return f"{len(said.y):,} examples that were neither trained on nor used to choose the model." if said else ""
+def judged(rows: Mapping[str, Tensor]) -> str:
+    return f"{len(rows['loss']):,} examples that were neither trained on nor used to choose the model." if "loss" in rows else ""
 
 
 def test_section(predicted: Sequence[Figure], said: Answers | None) -> Html | None:
@@ -256,10 +267,24 @@ def class_table(said: Answers) -> Html:
     return table(["class", "precision", "recall", "F1", "test examples"], rows, kind="tall")
 
 
+def mask_table(rows: Mapping[str, Tensor], data: Mapping[str, Any]) -> Html:
+    """IoU and Dice of each class over all pixels of the test split."""
+    labels = data.get("labels", ())
+    if "confusion" not in rows or rows["confusion"].shape[1:] != (len(labels), len(labels)):
+        return Html("")
+    counts = rows["confusion"].sum(0)
+    shares = [[meter(v, f"{100 * v:.1f} %") if v == v else "–" for v in c.tolist()] for c in (metrics.iou(counts), metrics.dice(counts))]
+    pixels = (100 * counts.sum(1) / counts.sum()).tolist()
+    found = [[label, *(column[k] for column in shares), f"{pixels[k]:.1f} %"] for k, label in enumerate(labels)]
+    return table(["class", "IoU", "Dice", "of all pixels"], found, kind="tall")
+
+
 def examples_section(kept: Mapping[str, Tensor], said: Answers | None, data: Mapping[str, Any]) -> Html:
     if said is None or not {"worst", "best", "worst_x", "best_x"} <= kept.keys():
         return Html("")
-    unusual = {"table": " Of each row, the features furthest from the training mean.", "text": " Of each text, its least usual words."}
+    unusual = {"table": " Of each row, the features furthest from the training mean."}
+    if not in_order(kept["worst_x"]):
+        unusual["text"] = " Of each text, its least usual words."
     kind = "examples pictures" if kept["worst_x"].ndim == 4 else "examples"
     groups = [
         (tag("h3", title), tag("ul", cards(which, kept, said, data), class_=kind))
@@ -267,6 +292,14 @@ def examples_section(kept: Mapping[str, Tensor], said: Answers | None, data: Map
     ]
     lead = f"The test examples with the highest and the lowest loss.{unusual.get(data['kind'], '')}"
     return section("Worst and best predictions", groups, lead=lead)
+
+
+def explanations(folder: Path) -> Html:
+    """What `didact explain` drew; as images, in which nothing can run."""
+    kinds = {".png": "image/png", ".svg": "image/svg+xml"}
+    found = sorted(p for p in folder.glob("*") if p.suffix in kinds)[:EXPLANATIONS]
+    drawn = [tag("img", src=address(p.read_bytes(), kinds[p.suffix]), alt=p.stem.replace("-", " "), style="max-width:100%") for p in found]
+    return tag("div", [tag("figure", image) for image in drawn], class_="stack") if drawn else Html("")
 
 
 def layer_section(layers: Mapping[str, Any] | None) -> Html:

@@ -11,8 +11,11 @@ from didact.report.markup import number
 NAMES = {
     "auroc": "AUROC", "f1": "F1", "r2": "R²", "rmse": "RMSE", "mae": "MAE", "nll": "NLL", "top5": "top-5 accuracy",
     "coverage_95": "coverage of 95 % intervals", "lr": "learning rate",
+    "psnr": "PSNR, dB", "psnr_damaged": "PSNR of the damaged", "psnr_gain": "PSNR gained, dB", "ssim": "SSIM",
+    "ssim_damaged": "SSIM of the damaged", "mean_iou": "mean IoU",
+    "map50": "mAP@0.5", "map": "mAP@[.5:.95]",
 }
-SHARES = {"accuracy", "top5", "precision", "recall", "f1", "coverage_95"}  # fractions that people say in percent
+SHARES = {"accuracy", "top5", "precision", "recall", "f1", "coverage_95", "pixel_accuracy"}  # fractions that people say in percent
 LOWER = {  # better when lower
     "loss", "rmse", "mae", "nll", "calibration_error", "perplexity", "bits_per_character", "bits_per_dim", "frechet",
 }
@@ -27,6 +30,8 @@ COURSES = {
 
 
 def metric_name(metric: str) -> str:
+    if metric.startswith("iou_"):
+        return f"IoU of {metric[4:]}"
     return NAMES.get(metric, metric.replace("_", " "))
 
 

@@ -43,9 +43,10 @@ class Experiment:
 class Settings:
     """Options of every recipe: where the data is, what it runs on, where the run lies."""
 
-    data: Annotated[str | None, "name of a set, CSV file or folder of images (the recipe's own set if not given)"] = None
+    data: Annotated[str | None, "name of a set, a file (CSV, TSV, TXT) or a folder of images or texts (the recipe's own set if not given)"] = None
     target: Annotated[str | None, "column of the CSV to predict, or several of yes and no: a,b,c (the last one if not given)"] = None
     text: Annotated[str | None, "column of the CSV that holds texts"] = None
+    tokens: Annotated[Literal["characters", "words", "bpe"] | None, "what running text is cut into (characters if not given)"] = None
     size: Annotated[int | None, Range(1, 4096), "pixels on a side that images of a folder are resized to"] = None
     seed: Annotated[int, Range(0), "fixes initialisation, order, augmentation and sampling"] = 0
     split_seed: Annotated[int, Range(0), "fixes which examples are for validation and test"] = 0

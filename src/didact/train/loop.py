@@ -95,6 +95,7 @@ class State:
     best_step: int = 0
     stale: int = 0                  # evaluations since the best
     seconds: float = 0.0
+    warming: float = 0.0            # of those, the first rounds of each process: compilation, kernels being chosen, capture
     log_size: int = 0               # of metrics.jsonl when this was saved
     stopped: str = ""               # why training ended; empty while it goes on
     fingerprint: dict[str, float] = field(default_factory=dict)
@@ -185,6 +186,7 @@ class Training:
         now = time.perf_counter()
         self.state.seconds += now - self.clock
         if step == self.began + WARM:
+            self.state.warming += self.state.seconds - self.warm[1]
             self.warm = step, self.state.seconds
         if due:
             self.evaluate()

@@ -25,7 +25,7 @@ from didact.registry import RECIPES, Recipe
 from didact.run import Run, surroundings
 from didact.train.diagnose import weights_are_finite
 from didact.train.distributed import Group, join
-from didact.train.evaluation import judge
+from didact.train.evaluation import gallery, judge
 from didact.train.experiment import Experiment, Settings
 from didact.train.interrupt import DivergedError, Interrupted
 from didact.train.layers import layer_table
@@ -70,7 +70,8 @@ def prepare(
         name = settings.data or recipe.data
         tell("load", {"data": name})
         data = load(
-            name, target=settings.target, text=settings.text, size=settings.size, seed=settings.split_seed,
+            name, target=settings.target, text=settings.text, size=settings.size, tokens=settings.tokens, seed=settings.split_seed,
+            accepts=recipe.accepts,
             progress=lambda file, done, total: tell("download", {"file": file, "done": done, "total": total}),
         )
     experiment = build(recipe, data, arguments, settings)
@@ -201,25 +202,30 @@ def finish(training: Training, state: State) -> Run:
     test = training.objective.score(rows)
     if training.group.leads:
         run.save("test", {name: column.cpu() for name, column in rows.items()})
-        run.save("examples", extremes(training.data.test, rows["loss"]))
+        run.save("examples", extremes(training.objective, training.data.test, rows["loss"]))
+        if pictures := gallery(training.objective, training.data.test):
+            run.save("gallery", pictures)
         if training.data.kind == "table" and training.data.features <= 2:
             run.save("surface", surface(training.objective, training.data))
         run.note(
-            status="finished", stopped=state.stopped, seconds=state.seconds, steps=state.step, best_step=state.best_step,
-            validation=state.validation, test=test, fingerprint=state.fingerprint,
+            status="finished", stopped=state.stopped, seconds=state.seconds, warming=state.warming, steps=state.step,
+            best_step=state.best_step, validation=state.validation, test=test, fingerprint=state.fingerprint,
         )
         write_events(run)
         training.tell("finish", run.facts | {"run": str(run.folder)})
     return run
 
 
-def extremes(split: Split, loss: torch.Tensor) -> dict[str, torch.Tensor]:
-    """The test examples that surprised the model most and least: their numbers and decoded inputs."""
+@torch.no_grad()
+def extremes(objective: Objective, split: Split, loss: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The test examples that surprised the model most and least: their numbers, decoded inputs and what the objective exhibits."""
     ranked = loss.argsort(descending=True).cpu()
     chosen = {"worst": ranked[:EXAMPLES], "best": ranked.flip(0)[:EXAMPLES]}
     found = dict(chosen)
+    objective.eval()
     for name, index in chosen.items():
-        found[f"{name}_x"] = split.decode(next(iter(split.batches([index]))))["x"].float().cpu()
+        batch = split.decode(next(iter(split.batches([index]))))
+        found |= {f"{name}_{what}": column.cpu() for what, column in {"x": batch["x"].float(), **objective.exhibit(batch)}.items()}
     return found
 
 
@@ -319,7 +325,7 @@ def repeat(prepared: Prepared) -> str:
     """The exact command that trains this again; data that were loaded in Python are named by where they came from."""
     words = ["didact", "train", prepared.recipe.name]
     source = prepared.data.source
-    chosen = {"target": source.get("target"), "text": source.get("text"), "size": source.get("size"), "split_seed": source.get("seed", 0)}
+    chosen = {name: source.get(name) for name in ("target", "text", "tokens", "size")} | {"split_seed": source.get("seed", 0)}
     chosen = {} if prepared.settings.data else {"data": source.get("path", source.get("name")), **chosen}
     if chosen.get("data") == prepared.recipe.data:
         chosen["data"] = None

@@ -22,7 +22,7 @@ from didact.train.session import example, known_options, prepare, train
 Axes = dict[str, tuple[Any, ...]]
 
 FIXED = {"seed": "--seeds N trains every cell under N seeds", "runs": "all runs of a sweep lie in one folder"}
-CHOOSE_DATA = {"data", "target", "text", "size", "split_seed"}
+CHOOSE_DATA = {"data", "target", "text", "tokens", "size", "split_seed"}
 
 
 def read_axes(recipe: Recipe, words: Sequence[str]) -> Axes:

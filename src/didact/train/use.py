@@ -1,27 +1,37 @@
 """Using a trained model: `predict` serves whatever the objective is able to do."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.modules.dropout import _DropoutNd
 
+from didact import files
 from didact.data.core import Batch, Data, Resident
+from didact.data.pairs import PairEncoder
+from didact.data.pictures import framed, overlaid, png
 from didact.errors import UsageError
-from didact.objectives.abilities import Classifies, Predictive, Regresses
+from didact.metrics.detection import SURE
+from didact.objectives.abilities import ABILITIES, Draws, Predictive
 from didact.objectives.core import Objective
 from didact.objectives.uncertainty import mc_dropout
 from didact.run import Run
 from didact.train.session import restored
 
-SHOWN = 3  # likeliest classes that a prediction names
+SHOWN = 3          # likeliest classes that a prediction names
+AT_ONCE = 2**22    # numbers of the inputs that are answered together
+
+Answer = dict[str, Any]
 
 
-def predict(run: Run, inputs: Sequence[str], *, passes: int = 0, draws: int = 0, batch: int = 1024) -> list[dict[str, Any]]:
+def predict(run: Run, inputs: Sequence[str], *, passes: int = 0, draws: int = 0, to: Path | str | None = None) -> list[Answer]:
     """What the run's model says of each input: files, rows or texts, read as its training data were.
 
-    `passes` keeps dropout on and asks so often (MC dropout); `draws` adds so many random answers from p(y | x).
+    `passes` keeps dropout on and asks so often (MC dropout); `draws` adds so many random answers from p(y | x). Masks,
+    frames and restored images are tensors, or drawn into PNG files of the folder `to`.
     """
     objective, data = restored(run)
     if data.encoder is None:
@@ -30,28 +40,94 @@ def predict(run: Run, inputs: Sequence[str], *, passes: int = 0, draws: int = 0,
         raise UsageError(f"--passes {passes} asks again under dropout, but this run's network has none; train with --dropout")
     names, columns = data.encoder.read(inputs)
     split = Resident(columns, data.encoder.decoders)
-    found: list[dict[str, Any]] = []
-    for index in torch.arange(len(split)).split(batch):
+    found: list[Answer] = []
+    for index in torch.arange(len(split)).split(max(1, min(1024, AT_ONCE // max(1, data.features)))):
         found += answers(objective, data, split.batch(index), passes=passes, draws=draws)
-    return [{"input": name, **answer} for name, answer in zip(names, found, strict=True)]
+    named = [{"input": name, **answer} for name, answer in zip(names, found, strict=True)]
+    return named if to is None else pictured(named, data, Path(to))
 
 
 @torch.no_grad()
-def answers(objective: Objective, data: Data, batch: Batch, *, passes: int, draws: int) -> list[dict[str, Any]]:
-    """One dict for each example, by what the objective can do."""
-    if isinstance(objective, Classifies):
-        p = mc_dropout(objective, batch, passes=passes) if passes else Predictive(objective.classify(batch), None)
-        found = [labelled(data, *row) for row in rows(p)]
-    elif isinstance(objective, Regresses):
-        p = mc_dropout(objective, batch, passes=passes) if passes else objective.regress(batch)
-        found = [valued(data, *row) for row in rows(p)]
-    else:
-        raise UsageError("this run's model neither classifies nor regresses; `didact list` shows what each recipe can do")
+def answers(objective: Objective, data: Data, batch: Batch, *, passes: int, draws: int) -> list[Answer]:
+    """One dict for each example, by the first thing that the objective can do."""
+    way = next((way for ability, way in WAYS.items() if isinstance(objective, ABILITIES[ability])), None)
+    if way is None:
+        raise UsageError(f"this run's model can do none of: {', '.join(WAYS)}; `didact list` shows what each recipe can do")
+    found = way(objective, data, batch, passes)
     if draws:
-        drawn = torch.stack([objective.draw(batch) for _ in range(draws)], dim=1)  # type: ignore[operator]
+        if not isinstance(objective, Draws):
+            raise UsageError(f"--draws {draws} asks for random answers, but this run's model draws none; leave it out")
+        drawn = torch.stack([objective.draw(batch) for _ in range(draws)], dim=1)
         for answer, row in zip(found, drawn.tolist(), strict=True):
             answer["draws"] = [data.labels[int(d)] for d in row] if data.labels and data.task != "multilabel" else row
     return found
+
+
+def classified(objective: Any, data: Data, batch: Batch, passes: int) -> list[Answer]:
+    p = mc_dropout(objective, batch, passes=passes) if passes else Predictive(objective.classify(batch), None)
+    return [labelled(data, *row) for row in rows(p)]
+
+
+def regressed(objective: Any, data: Data, batch: Batch, passes: int) -> list[Answer]:
+    p = mc_dropout(objective, batch, passes=passes) if passes else objective.regress(batch)
+    return [valued(data, *row) for row in rows(p)]
+
+
+def detected(objective: Any, data: Data, batch: Batch, passes: int) -> list[Answer]:
+    return [boxed(data, *row) for row in zip(objective.detect(batch).cpu(), batch["size"].tolist(), strict=True)]
+
+
+def segmented(objective: Any, data: Data, batch: Batch, passes: int) -> list[Answer]:
+    """The share of the image that each class covers, and the mask."""
+    found = []
+    for mask in objective.segment(batch).argmax(1).cpu():
+        share = torch.bincount(mask.flatten(), minlength=data.classes) / mask.numel()
+        found.append({"shares": dict(zip(data.labels, share.tolist(), strict=True)), "mask": mask})
+    return found
+
+
+def given_back(objective: Any, data: Data, batch: Batch, passes: int) -> list[Answer]:
+    return [{"restored": image} for image in objective.restore(batch).cpu()]
+
+
+# an ability that gives an answer adds a line here; the first that an objective has is asked
+def translated(objective: Any, data: Data, batch: Batch, passes: int) -> list[Answer]:
+    assert isinstance(data.encoder, PairEncoder)
+    return [{"translation": data.encoder.target.decode(row)} for row in objective.translate(batch).tolist()]
+
+
+WAYS: dict[str, Callable[[Any, Data, Batch, int], list[Answer]]] = {
+    "classify": classified, "regress": regressed, "detect": detected, "segment": segmented, "restore": given_back,
+    "translate": translated,
+}
+
+
+def on_file(name: str, data: Data) -> Tensor:
+    """The input's own image, to draw on: (C, H, W) in [0, 1]."""
+    image: Tensor = data.encoder.whole(name)  # type: ignore[union-attr]
+    return image / 255
+
+
+# parts of an answer that are drawn: what is kept of them is the path of a PNG
+DRAWN: dict[str, Callable[[str, Data, Tensor], Tensor]] = {
+    "mask": lambda name, data, mask: overlaid(on_file(name, data), mask, data.classes),
+    "frames": lambda name, data, found: framed(on_file(name, data), found[:, :4], found[:, 5], data.classes),
+    "restored": lambda name, data, image: image,
+}
+
+
+def pictured(answers: list[Answer], data: Data, to: Path) -> list[Answer]:
+    """The answers with their pictures written; of inputs with one name, the later ones are numbered."""
+    taken: set[Path] = set()
+    for answer in answers:
+        stem = Path(answer["input"]).stem
+        for part in DRAWN.keys() & answer.keys():
+            spelled = (to / f"{stem}{'' if k == 1 else f'-{k}'}-{part}.png" for k in count(1))
+            path = next(path for path in spelled if path not in taken)
+            taken.add(path)
+            files.write_bytes(path, png(DRAWN[part](answer["input"], data, answer[part])))
+            answer[part] = str(path)
+    return answers
 
 
 def rows(p: Predictive) -> list[tuple[Tensor, Tensor | None]]:
@@ -75,3 +151,14 @@ def valued(data: Data, mean: Tensor, std: Tensor | None) -> dict[str, Any]:
     if std is not None:
         answer |= {"std": float(std), "low": float(mean - 1.96 * std), "high": float(mean + 1.96 * std)}
     return answer
+
+
+def boxed(data: Data, detected: Tensor, size: Sequence[int]) -> dict[str, Any]:
+    """What was found, the surest first: x1, y1, x2, y2 in pixels of the file."""
+    sides = torch.tensor([*size, *size])
+    there = detected[(detected[:, 5] >= 0) & (detected[:, 4] >= SURE)]
+    boxes = [
+        {"label": data.labels[int(row[5])], "score": float(row[4]), "box": [round(v, 1) for v in (row[:4] * sides).tolist()]}
+        for row in there
+    ]
+    return {"boxes": boxes, "frames": there}

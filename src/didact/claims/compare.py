@@ -1,0 +1,314 @@
+"""What a course states, as data: each form knows when a computed value agrees, and which values it must refuse.
+
+    Exactly(235_146)       counts, shapes, texts                    refused: one more, one less, another text
+    Printed("0.0689")      right within half a unit of the last digit that is printed
+    Same()                 left = right, up to rounding             refused: left 2 % off
+    Differ()               left ≠ right                             refused: left = right
+    NeverMore()            left ≤ right everywhere                  refused: left above right by 2 % at one place
+    Inside(0, 1)           every number in the interval
+    Rising()               every number above the one before
+    Sampled()              (estimate, its standard error, expected value), five standard errors at most: one false alarm in a million
+    Asked()                the course asks; there is nothing to agree with
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from math import inf
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def floats(value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Numbers of any kind (tensors, arrays, lists of them) as one flat array."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().double().cpu().numpy().ravel()
+    if isinstance(value, list | tuple):
+        return np.concatenate([floats(v) for v in value]) if value else np.zeros(0)
+    return np.asarray(value, dtype=np.float64).ravel()
+
+
+def short(x: float, digits: int = 4) -> str:
+    """235,146 · 0.1778 · 2.656e-05."""
+    if float(x).is_integer() and abs(x) < 1e15:
+        return f"{int(x):,}"
+    return f"{x:.{digits}g}" if 1e-4 <= abs(x) < 1e6 else f"{x:.{digits - 1}e}"
+
+
+def listed(values: Sequence[float], digits: int = 4) -> str:
+    shown = [short(v, digits) for v in values[:9]]
+    return ", ".join(shown) + (", …" if len(values) > 9 else "")
+
+
+@dataclass(frozen=True)
+class Stated:
+    """The form of a statement. `numeric` forms carry a value that can be exchanged for another one."""
+
+    numeric = False
+
+    def agrees(self, computed: Any) -> bool:
+        raise NotImplementedError
+
+    def show(self, computed: Any) -> str:
+        return listed(floats(computed).tolist())
+
+    def refused(self, computed: Any) -> Iterator[Any]:
+        """Near misses of the computed value, all of which must disagree where the value itself agrees."""
+        raise NotImplementedError
+
+    def turned(self) -> "Iterator[Stated]":
+        """The same statement with a wrong number in it: two per cent off, or one for counts."""
+        return iter(())
+
+    def as_if(self, computed: Any) -> "Stated":
+        """What the course would have had to state."""
+        return self
+
+
+@dataclass(frozen=True)
+class Exactly(Stated):
+    """Counts, shapes, words: equal or not."""
+
+    value: Any
+    numeric = True
+
+    def agrees(self, computed: Any) -> bool:
+        return bool(plain(computed) == plain(self.value))
+
+    def show(self, computed: Any) -> str:
+        return words(plain(computed))
+
+    def refused(self, computed: Any) -> Iterator[Any]:
+        yield from (other.value for other in self.as_if(computed).turned() if isinstance(other, Exactly))
+
+    def turned(self) -> Iterator[Stated]:
+        yield from (Exactly(v) for v in others(plain(self.value)))
+
+    def as_if(self, computed: Any) -> "Stated":
+        return Exactly(computed)
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, torch.Tensor | np.ndarray | np.generic):
+        return plain(value.tolist())
+    return tuple(plain(v) for v in value) if isinstance(value, list | tuple) else value
+
+
+def words(value: Any) -> str:
+    if isinstance(value, tuple):
+        inner = [words(v) for v in value]
+        return f"({', '.join(inner)})" if all(isinstance(v, int | float | str) for v in value) else "; ".join(inner)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return short(value) if isinstance(value, int | float) else str(value)
+
+
+def others(value: Any) -> Iterator[Any]:
+    """Every value that differs in one place: a count by one, a text by a letter."""
+    if isinstance(value, tuple):
+        for i, v in enumerate(value):
+            yield from ((*value[:i], other, *value[i + 1 :]) for other in others(v))
+    elif isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int | float):
+        yield from (value + 1, value - 1)
+    else:
+        yield f"{value}?"
+
+
+@dataclass(frozen=True, init=False)
+class Printed(Stated):
+    """Numbers as the page prints them: each is right within half a unit of its last digit."""
+
+    digits: tuple[str, ...]
+    numeric = True
+
+    def __init__(self, *digits: str):
+        object.__setattr__(self, "digits", digits)
+
+    def agrees(self, computed: Any) -> bool:
+        found = floats(computed)
+        assert len(found) == len(self.digits), f"{len(self.digits)} numbers are stated, {len(found)} computed"
+        return all(abs(Decimal(float(x)) - Decimal(d)) <= half_unit(d) for x, d in zip(found, self.digits, strict=True))
+
+    def show(self, computed: Any) -> str:
+        """With one digit more than the page has, so that rounding can be followed."""
+        return listed(floats(computed).tolist(), max(4, *(1 + len(Decimal(d).as_tuple().digits) for d in self.digits)))
+
+    def refused(self, computed: Any) -> Iterator[Any]:
+        found = floats(computed)
+        for i, d in enumerate(self.digits):  # one more unit than rounding allows, whatever the digits
+            step = max(2 * float(half_unit(d)), 0.02 * abs(float(d)))
+            yield from (np.where(np.arange(len(found)) == i, found + side * step, found) for side in (1, -1))
+
+    def turned(self) -> Iterator[Stated]:
+        for i, d in enumerate(self.digits):
+            off = 1 if Decimal(d) == 0 else Decimal(d) * Decimal("0.02")
+            yield from (Printed(*self.digits[:i], f"{Decimal(d) + side * off:.6e}", *self.digits[i + 1 :]) for side in (1, -1))
+
+    def as_if(self, computed: Any) -> "Stated":
+        return Printed(*(f"{x:.6e}" for x in floats(computed)))
+
+
+def half_unit(printed: str) -> Decimal:
+    """0.0689 -> 0.00005; rounding may fall on either side of a tie, so a hair more."""
+    return Decimal(1).scaleb(int(Decimal(printed).as_tuple().exponent)) * Decimal("0.5000001")
+
+
+@dataclass(frozen=True)
+class Same(Stated):
+    """left = right: the largest difference, in units of the largest number at the right; of lists of arrays, array by array."""
+
+    within: float = 1e-9
+
+    def agrees(self, computed: Any) -> bool:
+        return self.error(computed) <= self.within
+
+    def error(self, computed: Any) -> float:
+        return max(float(np.abs(left - right).max() / scale(right)) for left, right in sides(computed))
+
+    def show(self, computed: Any) -> str:
+        error = self.error(computed)
+        return f"differ by {error:.1e}" if error else "equal"
+
+    def refused(self, computed: Any) -> Iterator[Any]:
+        for left, right in sides(computed):
+            yield left + 0.02 * scale(right), right
+            yield left + 0.02 * scale(right) * (np.arange(left.size) == left.size // 2), right
+            if np.abs(left).max() > 0.5 * scale(right):
+                yield 1.02 * left, right
+
+
+def sides(computed: Any) -> list[tuple[Any, Any]]:
+    """left and right as arrays: several pairs where both are lists of arrays, so that a small array is not lost beside a large one."""
+    left, right = computed
+    if isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        parts = [(floats(a), floats(b)) for a, b in zip(left, right, strict=True)]
+        if all(a.size == b.size for a, b in parts) and any(a.size > 1 for a, _ in parts):
+            return parts
+    left, right = floats(left), floats(right)
+    assert left.shape == right.shape, f"{left.shape} numbers are compared with {right.shape}"
+    return [(left, right)]
+
+
+def scale(right: Any) -> float:
+    return float(np.abs(right).max()) or 1.0
+
+
+@dataclass(frozen=True)
+class Differ(Same):
+    """left ≠ right, by more than rounding could explain."""
+
+    within: float = 1e-3
+
+    def agrees(self, computed: Any) -> bool:
+        return self.error(computed) > self.within
+
+    def refused(self, computed: Any) -> Iterator[Any]:
+        _, right = computed
+        yield right, right
+
+
+@dataclass(frozen=True)
+class NeverMore(Stated):
+    """left ≤ right, number by number."""
+
+    within: float = 1e-9
+
+    def agrees(self, computed: Any) -> bool:
+        left, right = map(floats, computed)
+        return bool((left <= right + self.within * scale(right)).all())
+
+    def show(self, computed: Any) -> str:
+        left, right = map(floats, computed)
+        if len(left) == 1:
+            return f"{short(float(left[0]))} against {short(float(right[0]))}"
+        return f"largest excess {short(float((left - right).max()))}"
+
+    def refused(self, computed: Any) -> Iterator[Any]:
+        left, right = map(floats, computed)
+        for i in (0, left.size // 2):
+            yield np.where(np.arange(left.size) == i, right + 0.02 * scale(right), left), right
+
+
+@dataclass(frozen=True)
+class Inside(Stated):
+    """low ≤ x ≤ high for every number, or < where the interval is open."""
+
+    low: float = -inf
+    high: float = inf
+    open: bool = False
+
+    def agrees(self, computed: Any) -> bool:
+        x = floats(computed)
+        return bool(((self.low < x) & (x < self.high) if self.open else (self.low <= x) & (x <= self.high)).all())
+
+    def show(self, computed: Any) -> str:
+        x = floats(computed)
+        return short(float(x[0])) if len(x) == 1 else f"{short(float(x.min()))} … {short(float(x.max()))}"
+
+    def refused(self, computed: Any) -> Iterator[Any]:
+        for end, side in ((self.low, -1), (self.high, 1)):
+            if abs(end) < inf:
+                yield np.append(floats(computed), end + side * 0.02 * (abs(end) or 1))
+
+
+@dataclass(frozen=True)
+class Rising(Stated):
+    """Each number above the one before."""
+
+    def agrees(self, computed: Any) -> bool:
+        return bool((np.diff(floats(computed)) > 0).all())
+
+    def refused(self, computed: Any) -> Iterator[Any]:
+        yield floats(computed)[::-1]
+
+
+@dataclass(frozen=True)
+class Sampled(Stated):
+    """An estimate with its standard error, and the value that it estimates by what the course says."""
+
+    sigmas: float = 5.0
+
+    def agrees(self, computed: Any) -> bool:
+        mean, error, expected = map(floats, computed)
+        return bool((np.abs(mean - expected) <= self.sigmas * error).all())
+
+    def show(self, computed: Any) -> str:
+        mean, error, expected = (float(floats(v)[0]) for v in computed)
+        return f"{short(mean)} ± {error:.1g}, expected {short(expected)}"
+
+    def refused(self, computed: Any) -> Iterator[Any]:
+        mean, error, expected = map(floats, computed)
+        yield from ((mean, error, expected + side * (0.02 * np.abs(expected) + (expected == 0))) for side in (1, -1))
+
+
+@dataclass(frozen=True)
+class Asked(Stated):
+    """Nothing is stated: the value is an answer."""
+
+    def agrees(self, computed: Any) -> bool:
+        return True
+
+    def show(self, computed: Any) -> str:
+        return words(plain(computed)) if not isinstance(computed, float) else short(computed)
+
+
+@dataclass(frozen=True)
+class Cases:
+    """A statement that needs a condition: what comes out under it, and what comes out without."""
+
+    under: Any
+    otherwise: Any
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """A statement that is wrong as it stands, and the same with the mistake mended: the second must agree."""
+
+    stated: Any
+    mended: Any
+
+

@@ -1,0 +1,207 @@
+"""The claims: every statement of the courses that a program can check, the checks, and the verdicts that follow from computing.
+
+`stated.tsv` lists the statements. A check is a function that computes; the form beside it says what the course states:
+
+    @claim("C1.6", Exactly(235_146))
+    def parameters_of_an_mlp() -> int:
+        ...
+
+No verdict is written down anywhere: it is the comparison of the two.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.resources import files
+from time import perf_counter
+from typing import Any, Literal, TypeVar
+
+import torch
+
+from didact.claims.compare import Asked, Cases, Corrected, Exactly, Printed, Stated, floats, plain
+from didact.errors import pick
+
+Verdict = Literal["holds", "wrong", "conditional", "not checkable", "not measured"]
+VERDICTS: tuple[Verdict, ...] = ("holds", "wrong", "conditional", "not checkable", "not measured")
+F = TypeVar("F", bound=Callable[[], Any])
+
+TABLES = {  # where a measured number stands -> the table that `didact reproduce` runs
+    "1.6": "1.6", "1.7": "1.7", "Rem 1.4": "1.7", "2.8": "2.8", "3.11": "3.11", "4.6": "4.6", "4.8": "4.8", "Rem 4.9": "4.8",
+    "5.8": "5.8", "5.9": "5.9", "Rem 5.8": "5.9", "6.11": "6.11", "table 7.1": "7.9", "Rem 7.12": "7.9", "8.7": "8.9", "table 8.1": "8.9",
+    "9.8": "9.8", "table 9.1": "9.9", "Rem 9.10": "9.9", "10.8": "10.8", "table 10.1": "10.9", "Rem 10.9": "10.9",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One row of stated.tsv: what a course states, where, and of which kind it is."""
+
+    id: str
+    course: str
+    chapter: str
+    where: str
+    kind: str
+    claim: str
+    stated: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """A function that computes, and the form in which the course states the value."""
+
+    id: str
+    form: Stated
+    function: Callable[[], Any]
+    right: str        # where the course is wrong: what is right
+    condition: str    # where it holds under a condition: which
+
+    @property
+    def formula(self) -> str:
+        return inspect.getdoc(self.function) or ""
+
+    @property
+    def source(self) -> str:
+        return inspect.getsource(self.function)
+
+    def compute(self) -> Any:
+        with repeatable():
+            return self.function()
+
+    def judge(self, result: Any) -> Verdict:
+        """The comparison of what was computed with what is stated."""
+        if isinstance(self.form, Asked):
+            return "not checkable"
+        if isinstance(result, Cases):
+            if not self.form.agrees(result.under):
+                return "wrong"
+            return "holds" if self.form.agrees(result.otherwise) else "conditional"
+        if isinstance(result, Corrected):
+            assert self.form.agrees(result.mended), f"{self.id}: what is said to be right does not come out either"
+            result = result.stated
+        return "holds" if self.form.agrees(result) else "wrong"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one statement."""
+
+    statement: Statement
+    verdict: Verdict
+    computed: str
+    value: Any            # numbers, where the computed value is one or a few of them
+    note: str             # what is right, the condition, why there is no verdict, or the command that measures
+    seconds: float
+
+    def row(self) -> dict[str, Any]:
+        s = asdict(self.statement)
+        return {**s, "computed": self.computed, "value": self.value, "verdict": self.verdict, "note": self.note, "seconds": self.seconds}
+
+
+CHECKS: dict[str, Check] = {}
+REASONS: dict[str, str] = {}  # why a statement cannot be checked
+
+
+@cache
+def statements() -> dict[str, Statement]:
+    """All statements, in the order of the courses."""
+    _, *lines = (files("didact.claims") / "stated.tsv").read_text(encoding="utf-8").splitlines()
+    rows = (Statement(*line.split("\t")) for line in lines)
+    return {row.id: row for row in rows}
+
+
+def claim(id: str, form: Stated, *, right: str = "", condition: str = "") -> Callable[[F], F]:
+    """Make a function the check of a statement."""
+
+    def give(function: F) -> F:
+        assert id in statements(), f"stated.tsv has no {id}"
+        assert id not in CHECKS and id not in REASONS, f"{id} is checked twice"
+        CHECKS[id] = Check(id, form, function, right, condition)
+        return function
+
+    return give
+
+
+def unable(id: str, why: str) -> None:
+    """Say why a statement cannot be checked."""
+    assert id in statements() and id not in CHECKS and id not in REASONS, id
+    REASONS[id] = why
+
+
+@contextmanager
+def repeatable() -> Iterator[None]:
+    """In double precision and from seed 0, whatever ran before; everything as it was afterwards."""
+    kind = torch.get_default_dtype()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        torch.set_default_dtype(torch.float64)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(kind)
+
+
+def run(id: str) -> Outcome:
+    """Compute, compare, judge."""
+    statement = statements()[id]
+    check = CHECKS.get(id)
+    if check is None:
+        verdict, note = without_check(statement)
+        return Outcome(statement, verdict, "", None, note, 0.0)
+    start = perf_counter()
+    result = check.compute()
+    seconds = perf_counter() - start
+    verdict = check.judge(result)
+    asked = "the course asks and gives no value: this is the answer"
+    note = {"wrong": check.right, "conditional": check.condition, "not checkable": asked}.get(verdict, "")
+    return Outcome(statement, verdict, show(check.form, result), value(check.form, result), note, seconds)
+
+
+def without_check(s: Statement) -> tuple[Verdict, str]:
+    if s.id in REASONS:
+        return "not checkable", REASONS[s.id]
+    if "literature" in s.kind:
+        return "not checkable", "a result of the literature, not of the course: nothing here can compute it"
+    table = next((t for where, t in TABLES.items() if s.course == "Gaba" and s.where.startswith(where)), None)
+    if s.kind.startswith("measured") and table:
+        return "not measured", f"didact reproduce {table}"
+    return "not measured", "no check has been written yet"
+
+
+def show(form: Stated, result: Any) -> str:
+    if isinstance(result, Cases):
+        return f"{form.show(result.under)}; without the condition {form.show(result.otherwise)}"
+    if isinstance(result, Corrected):
+        return f"{form.show(result.stated)}; mended {form.show(result.mended)}"
+    return form.show(result)
+
+
+def value(form: Stated, result: Any) -> Any:
+    """The number or few numbers of a numeric statement, for programs that read the answer."""
+    if isinstance(result, Cases | Corrected):
+        result = result.under if isinstance(result, Cases) else result.stated
+    if isinstance(form, Exactly | Asked):
+        return plain(result)
+    if isinstance(form, Printed):
+        numbers = floats(result).tolist()
+        return numbers[0] if len(numbers) == 1 else numbers
+    return None
+
+
+def choose(ids: Iterable[str] = (), *, course: str | None = None, chapter: str | None = None, kind: str | None = None) -> list[Statement]:
+    """The statements of these ids, or all; of one course, chapter or kind; a name that is not known is refused with the nearest."""
+    known = statements()
+    named = [pick("claim", id, known) for id in ids] or list(known.values())
+    for field, wanted in (("course", course), ("chapter", chapter), ("kind", kind)):
+        if wanted is not None:
+            names = {getattr(s, field).lower(): getattr(s, field) for s in known.values()}
+            name = pick(field, wanted.lower().replace("-", " "), names)
+            named = [s for s in named if getattr(s, field) == name]
+    return named
+
+
+def tally(outcomes: Iterable[Outcome]) -> dict[str, int]:
+    """How many statements got each verdict."""
+    found = [o.verdict for o in outcomes]
+    return {verdict: found.count(verdict) for verdict in VERDICTS}

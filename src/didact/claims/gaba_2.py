@@ -1,0 +1,295 @@
+"""Gaba, chapter 2: backpropagation, optimizers, schedules."""
+
+import math
+from collections.abc import Callable
+from functools import cache
+from itertools import combinations, pairwise, product
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import lr_scheduler
+
+from didact.claims.compare import Cases, Corrected, Inside, NeverMore, Printed, Rising, Same
+from didact.claims.core import claim
+from didact.claims.tools import Pair, count_products, gradients, parameters, slope, total_variance
+from didact.models.mlp import MLP
+from didact.optim.lion import Lion
+from didact.optim.schedule import one_cycle
+from didact.scratch.optim import average
+from didact.scratch.ways import by_hand
+from didact.scratch.ways.numerical import central_difference
+
+
+def example_gradients(n: int = 6) -> Tensor:
+    """∇ℓ_i of a small regression, one row an example."""
+    x, y, θ = torch.randn(n, 4), torch.randn(n), torch.randn(4)
+    return 2 * (x @ θ - y)[:, None] * x
+
+
+@claim("C2.1", Same())
+def minibatch_gradient_is_unbiased() -> Pair:
+    """the mean of (1/B) Σ_{i∈B} ∇ℓ_i over all subsets B of size 3 = (1/N) Σ ∇ℓ_i"""
+    g = example_gradients()
+    batches = torch.stack([g[list(b)].mean(0) for b in combinations(range(len(g)), 3)])
+    return batches.mean(0), g.mean(0)
+
+
+@claim("C2.2", Same(), condition="examples drawn independently; subsets, as the page has them, have the smaller σ²/B · (N − B)/(N − 1)")
+def variance_of_minibatches() -> Cases:
+    """Var g_B = σ²/B over all batches of 1, 2, 3 examples, with and without putting examples back"""
+    g = example_gradients()
+    σ2 = total_variance(g)
+    drawn = [[total_variance(torch.stack([g[list(b)].mean(0) for b in batches])) for batches in kind] for kind in (
+        [product(range(6), repeat=B) for B in (1, 2, 3)], [combinations(range(6), B) for B in (1, 2, 3)])]
+    stated = [σ2 / B for B in (1, 2, 3)]
+    return Cases((drawn[0], stated), (drawn[1], stated))
+
+
+def by_hand_and_by_autograd(hidden: by_hand.Activation, f: Callable[[Tensor], Tensor]) -> Pair:
+    """Every ∂L/∂W and ∂L/∂b of a network 5 – 7 – 6 – 3 with softmax and cross-entropy, by the recursion and by PyTorch."""
+    sizes = ((7, 5), (6, 7), (3, 6))
+    layers = [(torch.randn(*s, requires_grad=True), torch.randn(s[0], requires_grad=True)) for s in sizes]
+    x, y = torch.randn(11, 5), F.one_hot(torch.randint(3, (11,)), 3)
+    h = x
+    for l, (W, b) in enumerate(layers):
+        z = h @ W.T + b
+        h = f(z) if l < 2 else z
+    theirs = gradients(F.cross_entropy(h, y.double()), *(p for layer in layers for p in layer))
+    arrays = [(W.detach().numpy(), b.detach().numpy()) for W, b in layers]
+    zs, hs = by_hand.forward(arrays, x.numpy(), hidden)
+    ours = by_hand.backward(arrays, zs, hs, by_hand.softmax_delta(zs[-1], y.numpy()), hidden)
+    return [p for layer in ours for p in layer], theirs
+
+
+@claim("C2.3", Same())
+def backpropagation() -> Pair:
+    """δ_l = (W_{l+1}ᵀ δ_{l+1}) ⊙ σ′(z_l),  ∂L/∂W_l = δ_l h_{l−1}ᵀ,  ∂L/∂b_l = δ_l"""
+    return by_hand_and_by_autograd(by_hand.SIGMOID, torch.sigmoid)
+
+
+@claim("C2.4", Same(), condition="an output activation that acts on each unit alone; softmax needs its whole Jacobian")
+def output_delta() -> Cases:
+    """δ_L = ∂L/∂h_L ⊙ σ′(z_L), for a sigmoid output with squared error and for softmax with cross-entropy"""
+    z, y = torch.randn(5, requires_grad=True), F.one_hot(torch.tensor(2), 5).double()
+
+    def both(h: Tensor, loss: Callable[[Tensor], Tensor], slope_at: Tensor) -> Pair:
+        dL_dh, dL_dz = gradients(loss(h), h, z)
+        return dL_dh * slope_at, dL_dz
+
+    sigmoid, softmax = z.sigmoid(), z.softmax(0)
+    return Cases(
+        both(sigmoid, lambda h: (h - y).square().sum(), slope(torch.sigmoid, z)),
+        both(softmax, lambda h: -(y * h.log()).sum(), softmax * (1 - softmax)),
+    )
+
+
+@claim("C2.5", Inside(0.95, 1.05), condition="the same order, |θ|: in products backward takes nearly twice what forward does")
+def cost_of_backpropagation() -> Cases:
+    """how products grow from widths 16 to 64 to 256, backward over forward; and the products themselves, backward over forward"""
+    ratios = []
+    for width in (16, 64, 256):
+        net, x = MLP(features=width, hidden=(width, width), outputs=width), torch.randn(8, width)
+        forward = count_products(lambda net=net, x=x: net(x).detach())  # type: ignore[misc]
+        both = count_products(lambda net=net, x=x: net(x).sum().backward())  # type: ignore[misc]
+        ratios.append((both - forward) / forward)
+    return Cases([b / a for a, b in pairwise(ratios)], ratios)
+
+
+@cache
+def autograd_example() -> tuple[list[float], list[float]]:
+    """x = (2, 3), w = (1, −1), L = (σ(x·w) − 1)²"""
+    x, w = torch.tensor([2.0, 3.0], requires_grad=True), torch.tensor([1.0, -1.0], requires_grad=True)
+    dx, dw = gradients(((x @ w).sigmoid() - 1) ** 2, x, w)
+    return dx.tolist(), dw.tolist()
+
+
+@claim("C2.6", Printed("-0.0689", "0.0689"), right="the printed program gives the computed values")
+def gradient_of_the_input() -> list[float]:
+    """∂L/∂x = 2(y − 1) y (1 − y) w, with y = σ(x·w)"""
+    return autograd_example()[0]
+
+
+@claim("C2.7", Printed("-0.1378", "0.2067"), right="∂L/∂w is a multiple of x = (2, 3): both entries have one sign")
+def gradient_of_the_weights() -> list[float]:
+    """∂L/∂w = 2(y − 1) y (1 − y) x, with y = σ(x·w)"""
+    return autograd_example()[1]
+
+
+@claim("C2.8", Same())
+def bias_correction() -> Pair:
+    """m_t/(1 − βᵗ) = g for a gradient that stays g, at each of the first 50 steps"""
+    g, state = np.array([0.3, -2.0, 1e-4]), dict[str, Any]()
+    return [average(state, "m", g, 0.9) / (1 - 0.9**t) for t in range(1, 51)], [g] * 50
+
+
+@claim("C2.9", Same(1e-6), right="ε stands outside the root: η m̂/(√v̂ + ε), else steps of small gradients nearly stop")
+def adam_and_epsilon() -> Corrected:
+    """the first step for g = 1, 1e-3, 1e-6 by η m̂/√(v̂ + ε), against torch.optim.Adam; mended: η m̂/(√v̂ + ε)"""
+    g, η, ε = torch.tensor([1.0, 1e-3, 1e-6]), 1e-3, 1e-8
+    θ = torch.zeros(3, requires_grad=True)
+    θ.grad = g.clone()
+    torch.optim.Adam([θ], lr=η, eps=ε).step()
+    return Corrected((η * g / (g**2 + ε).sqrt(), -θ), (η * g / (g.abs() + ε), -θ))
+
+
+@claim("C2.10", Same(1e-6), right="it accumulates: v tends to g/(1 − μ); (1 − μ) v would be the average")
+def momentum_as_an_average() -> Corrected:
+    """the buffer v ← μ v + g after 300 equal gradients, against their average g; mended: (1 − μ) v"""
+    g, μ, θ = torch.tensor([1.0, -3.0]), 0.9, torch.zeros(2, requires_grad=True)
+    sgd = torch.optim.SGD([θ], lr=0.1, momentum=μ)
+    for _ in range(300):
+        θ.grad = g.clone()
+        sgd.step()
+    v = sgd.state[θ]["momentum_buffer"]
+    return Corrected((v, g), ((1 - μ) * v, g))
+
+
+def rates(schedule: Callable[[torch.optim.Optimizer], lr_scheduler.LRScheduler], steps: int, lr: float = 1e-3) -> list[float]:
+    """The learning rate at each step of a PyTorch scheduler."""
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=lr)
+    scheduler, found = schedule(optimizer), []
+    for _ in range(steps):
+        found.append(float(optimizer.param_groups[0]["lr"]))
+        optimizer.step()
+        scheduler.step()
+    return found
+
+
+@claim("C2.11", Same())
+def step_decay() -> Pair:
+    """η_t = η_0 γ^⌊t/T⌋, against torch's StepLR"""
+    return [1e-3 * 0.1 ** (t // 30) for t in range(100)], rates(lambda o: lr_scheduler.StepLR(o, 30, 0.1), 100)
+
+
+@claim("C2.12", Same())
+def cosine_annealing() -> Pair:
+    """η_t = η_min + ½(η_max − η_min)(1 + cos(πt/T)), against torch's CosineAnnealingLR"""
+    ours = [1e-6 + 0.5 * (1e-3 - 1e-6) * (1 + math.cos(math.pi * t / 100)) for t in range(100)]
+    return ours, rates(lambda o: lr_scheduler.CosineAnnealingLR(o, 100, eta_min=1e-6), 100)
+
+
+@claim("C2.13", Same())
+def one_cycle_warms_up_and_decays() -> Pair:
+    """torch's OneCycleLR against a rise over 30 % of the steps and half a cosine down; the rise is half a cosine too, not linear"""
+    return rates(lambda o: lr_scheduler.OneCycleLR(o, 1e-3, total_steps=200), 200), [1e-3 * one_cycle()(t, 200) for t in range(200)]
+
+
+@claim("C2.14", Printed("1e-3"), right="use one scheduler: two that are stepped together multiply")
+def rate_of_the_printed_loop() -> float:
+    """the largest learning rate of the loop, 10 epochs of 469 batches, all three schedulers built, two stepped at each batch"""
+    optimizer = torch.optim.AdamW([torch.zeros(1, requires_grad=True)], lr=1e-3, weight_decay=0.01)
+    lr_scheduler.StepLR(optimizer, 30, 0.1)
+    cosine = lr_scheduler.CosineAnnealingLR(optimizer, 100, eta_min=1e-6)
+    cycle = lr_scheduler.OneCycleLR(optimizer, 1e-3, total_steps=4690)
+    top = 0.0
+    for _ in range(4689):
+        optimizer.step()
+        cycle.step()
+        cosine.step()
+        top = max(top, float(optimizer.param_groups[0]["lr"]))
+    return top
+
+
+def chain(w: float, z: float, depth: int = 30) -> list[float]:
+    """∏ σ′(z) w over 1 … depth layers of one unit."""
+    factor = float(by_hand.SIGMOID.slope(np.array(z))) * w
+    return [factor**k for k in range(1, depth + 1)]
+
+
+@claim("C2.15", NeverMore(), condition="‖W‖ ≤ 1 for this bound, ‖W‖ < 4 for any decay: the product holds the weights too")
+def product_of_derivatives() -> Cases:
+    """∏ σ′(z_k) w_k ≤ (1/4)^k, for w = 1 at several z, and for w = 5 at z = 0"""
+    bound = [0.25**k for k in range(1, 31)]
+    return Cases(([chain(1.0, z) for z in (-2.0, 0.0, 3.0)], [bound] * 3), (chain(5.0, 0.0), bound))
+
+
+@claim("C2.16", Rising(), condition="every σ′(z) near its maximum; ‖W‖ > 4 is needed and not enough")
+def exploding_product() -> Cases:
+    """∏ σ′(z_k) w_k for w = 5 > 1/σ′_max, layer by layer: at z = 0, and at z = 2"""
+    return Cases(chain(5.0, 0.0), chain(5.0, 2.0))
+
+
+@claim("C2.17", Same(1e-6))
+def clipped_norm() -> Pair:
+    """‖g‖ behind clip_grad_norm_ is c = 1 where it was larger, and as it was where it was smaller"""
+    norms = []
+    for size in (100.0, 2.0, 0.5):
+        θ = torch.zeros(8, requires_grad=True)
+        θ.grad = F.normalize(torch.randn(8), dim=0) * size
+        nn.utils.clip_grad_norm_([θ], max_norm=1.0)
+        norms.append(θ.grad.norm())
+    return norms, [1.0, 1.0, 0.5]
+
+
+@cache
+def printed_run() -> dict[int, tuple[float, float]]:
+    """Loss and accuracy of the program of 2.7, by epoch; it names its seed."""
+    return {e.epoch: (e.loss, e.accuracy) for e in by_hand.manual_mlp(epochs=81, lr=0.1, hidden=64, seed=42)}
+
+
+RUN = "the printed program, with its seed, gives the computed values"
+
+
+@claim("C2.18", Printed("0.7234", "0.4930"), right=RUN)
+def epoch_0() -> tuple[float, float]:
+    """loss and accuracy of the 20 – 64 – 2 network before its first step"""
+    return printed_run()[0]
+
+
+@claim("C2.19", Printed("0.2156", "0.9240"), right=RUN)
+def epoch_20() -> tuple[float, float]:
+    """loss and accuracy after 20 steps of gradient descent, η = 0.1"""
+    return printed_run()[20]
+
+
+@claim("C2.20", Printed("0.1052", "0.9670"), right=RUN)
+def epoch_40() -> tuple[float, float]:
+    """loss and accuracy after 40 steps"""
+    return printed_run()[40]
+
+
+@claim("C2.21", Printed("0.0614", "0.9810"), right=RUN)
+def epoch_60() -> tuple[float, float]:
+    """loss and accuracy after 60 steps"""
+    return printed_run()[60]
+
+
+@claim("C2.22", Printed("0.0402", "0.9880"), right=RUN)
+def epoch_80() -> tuple[float, float]:
+    """loss and accuracy after 80 steps"""
+    return printed_run()[80]
+
+
+@claim("C2.23", Same())
+def hand_written_gradients() -> Pair:
+    """δ_2 = (p − y)/N, δ_1 = (δ_2 W_2) ⊙ [z_1 > 0], against PyTorch's engine"""
+    return by_hand_and_by_autograd(by_hand.RELU, torch.relu)
+
+
+@claim("C2.24", Same(1e-7))
+def central_differences() -> Pair:
+    """(L(w + ε) − L(w − ε))/2ε = ∂L/∂w"""
+    x, y, w = torch.randn(9, 4), torch.randint(3, (9,)), torch.randn(12, requires_grad=True)
+
+    def loss(w: Tensor) -> Tensor:
+        return F.cross_entropy(torch.tanh(x @ w.view(4, 3)), y)
+
+    (exact,) = gradients(loss(w), w)
+    return central_difference(lambda v: float(loss(torch.from_numpy(v))), w.detach().numpy()), exact
+
+
+@claim("C2.29", Rising())
+def memory_of_lion_and_adam() -> list[float]:
+    """numbers of state for each weight"""
+    found = []
+    for make in (Lion, torch.optim.Adam):
+        net = MLP(features=20, hidden=(16,), outputs=3)
+        optimizer = make(net.parameters(), lr=1e-3)
+        net(torch.randn(5, 20)).sum().backward()
+        optimizer.step()
+        kept = [v for state in optimizer.state.values() for v in state.values() if isinstance(v, Tensor) and v.ndim]
+        found.append(sum(v.numel() for v in kept) / parameters(net))
+    return found

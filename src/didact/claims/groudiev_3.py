@@ -1,0 +1,80 @@
+"""Groudiev, section 3.4: how fast stochastic gradient descent gets to where the gradient is small."""
+
+import math
+from itertools import product
+
+import torch
+
+from didact.claims.compare import Corrected, NeverMore, Same
+from didact.claims.core import claim
+from didact.claims.tools import Pair
+
+
+def step_size(β: float, Δ: float, σ: float, T: int) -> float:
+    """min(1/β, √(2Δ/(Tβσ²)))"""
+    return min(1 / β, math.sqrt(2 * Δ / (T * β * σ**2))) if σ else 1 / β
+
+
+def bound(β: float, Δ: float, σ: float, T: float) -> float:
+    """4βΔ/T + √(8βΔσ²/T)"""
+    return 4 * β * Δ / T + math.sqrt(8 * β * Δ * σ**2 / T)
+
+
+@claim("CE20", NeverMore())
+def gradients_on_a_parabola() -> Pair:
+    """the mean of E‖∇L‖² over T steps on ½ β x², which is above their least, by the exact recursion of E x², against the bound"""
+    found, allowed = [], []
+    for β, x0, σ, T in product((0.5, 4.0), (0.3, 3.0), (0.0, 0.1, 2.0), (1, 10, 1000)):
+        Δ, square, total = β * x0**2 / 2, x0**2, 0.0
+        η = step_size(β, Δ, σ, T)
+        for _ in range(T):
+            total += β**2 * square
+            square = (1 - η * β) ** 2 * square + (η * σ) ** 2
+        found.append(total / T)
+        allowed.append(bound(β, Δ, σ, T))
+    return found, allowed
+
+
+@claim("CE21", NeverMore())
+def gradients_on_a_hollow() -> Pair:
+    """the same on x²/(1 + x²), which is 2-smooth and not convex, from x = 3: means over 4,000 paths"""
+    found, allowed = [], []
+    for σ, T in product((0.0, 0.3, 1.0), (10, 100, 1000)):
+        x, total = torch.full((4000,), 3.0), torch.zeros(())
+        Δ = 0.9
+        η = step_size(2, Δ, σ, T)
+        for _ in range(T):
+            g = 2 * x / (1 + x**2) ** 2
+            total += g.square().mean()
+            x = x - η * (g + σ * torch.randn(4000))
+        found.append(total / T)
+        allowed.append(bound(2, Δ, σ, T))
+    return found, allowed
+
+
+@claim("CE22", Same(1e-3))
+def iterations_to_a_small_gradient() -> Pair:
+    """d log T / d log ε for the least T whose bound is ε², at ε near 10⁻⁵: −4 with noise, −2 without"""
+    def steps(ε: float, σ: float) -> float:
+        low, high = 0.0, 100.0                                  # log₁₀ T, halved until it is sure
+        for _ in range(200):
+            middle = (low + high) / 2
+            low, high = (middle, high) if bound(1, 1, σ, 10**middle) > ε**2 else (low, middle)
+        return high
+
+    return [(steps(1e-6, σ) - steps(1e-5, σ)) / -1 for σ in (1.0, 0.0)], [-4, -2]
+
+
+@claim("CE23", Same(1e-3), right="σ√(ηβ): proportional to the deviation of the noise, not to its root")
+def floor_of_a_constant_step() -> Corrected:
+    """exponents of η, β and σ in √E‖∇L‖² on ½ β x², once it has settled, against ½, ½, ½ as printed; mended: ½, ½, 1"""
+    def settled(η: float, β: float, σ: float) -> float:
+        square = 0.0
+        for _ in range(100_000):
+            square = (1 - η * β) ** 2 * square + (η * σ) ** 2
+        return math.log2(β * math.sqrt(square))
+
+    at = (1e-4, 1.0, 0.3)
+    start = settled(*at)
+    found = [settled(*(2 * v if i == k else v for k, v in enumerate(at))) - start for i in range(3)]
+    return Corrected(([0.5, 0.5, 0.5], found), ([0.5, 0.5, 1.0], found))

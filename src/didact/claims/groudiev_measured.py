@@ -1,0 +1,124 @@
+"""Groudiev, chapter 7: what random weights do to variances, what few examples do to errors, what crafted noise does to answers."""
+
+import math
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+from torch.distributions import Binomial
+from torch.nn import functional as F
+
+from didact.claims.compare import Inside, Rising, Same, Sampled
+from didact.claims.core import claim
+from didact.claims.tools import Pair, gradients
+from didact.models.mlp import MLP
+
+WIDTHS = (12, 10, 6, 8)      # of every layer another one, so that a swapped width shows
+NETWORKS = 400_000           # narrow ones and many: that settles a variance sooner than wide ones
+
+
+def outputs(x: Tensor, v: Tensor, *, forward: bool = True) -> Tensor:
+    """The product of a ReLU network's Jacobian at x with v, of many networks: v = x gives g(x) itself, which is linear near x.
+
+    Var W = 2 over the width before each layer (`forward`) or behind it.
+    """
+    h, v = (u.float().expand(NETWORKS, -1)[..., None] for u in (x, v))
+    for l, (n, m) in enumerate(pairwise(WIDTHS), start=2):
+        W = math.sqrt(2 / (n if forward else m)) * torch.randn(NETWORKS, m, n, dtype=torch.float32)
+        z, v = W @ h, W @ v
+        if l < len(WIDTHS):
+            h, v = z.relu(), v * (z > 0)
+    return v[..., 0]
+
+
+def variance(y: Tensor, expected: float) -> tuple[Tensor, Tensor, float]:
+    """The variance of numbers with mean 0 by symmetry, and how sure it is: networks are independent, numbers of one are not."""
+    each = y.double().square().mean(1)
+    return each.mean(), each.std() / math.sqrt(len(y)), expected
+
+
+@claim("CE60", Sampled())
+def variance_of_the_output() -> tuple[Tensor, Tensor, float]:
+    """Var g(x)_i over 400,000 networks of widths 12 – 10 – 6 – 8, against 2‖x‖²/12"""
+    x = torch.linspace(-1, 2, WIDTHS[0])
+    return variance(outputs(x, x), 2 * float(x.square().sum()) / WIDTHS[0])
+
+
+@claim("CE61", Sampled())
+def variance_of_the_jacobian() -> tuple[Tensor, Tensor, float]:
+    """Var ∂g_i/∂x_1 over 400,000 networks with Var W = 2/(width before), against 2/12"""
+    return variance(outputs(torch.randn(WIDTHS[0]), torch.eye(WIDTHS[0])[0]), 2 / WIDTHS[0])
+
+
+@claim("CE95", Sampled())
+def variance_of_the_jacobian_backwards() -> tuple[Tensor, Tensor, float]:
+    """Var ∂g_i/∂x_1 over 400,000 networks with Var W = 2/(width behind), against 2/8"""
+    return variance(outputs(torch.randn(WIDTHS[0]), torch.eye(WIDTHS[0])[0], forward=False), 2 / WIDTHS[-1])
+
+
+def deviations(n: int, p: float) -> tuple[Tensor, Tensor]:
+    """|L_n − L| of a 0–1 loss with risk p for each number of mistakes in n examples, and how likely that number is."""
+    k = torch.arange(n + 1.0)
+    return (k / n - p).abs(), Binomial(n, torch.tensor(p)).log_prob(k).exp()
+
+
+@claim("CE65", Inside(0.9, 1 + 1e-9))
+def confidence_of_the_bound() -> list[Tensor]:
+    """P(|L_n − L| ≤ ‖ℓ‖_∞ √(2 ln(2/δ)/n)), δ = 0.1, of a predictor fixed beforehand, losses 0 or 1 and −1 or 1, from the binomial law"""
+    found = []
+    for n in (10, 100, 1000):
+        t = math.sqrt(2 * math.log(20) / n)
+        for p in (0.01, 0.2, 0.5):
+            gap, chance = deviations(n, p)
+            found += [chance[gap <= t].sum(), chance[2 * gap <= t].sum()]   # losses ±1 deviate twice as far
+    return found
+
+
+@claim("CE96", Same(5e-3))
+def rate_of_the_statistical_error() -> Pair:
+    """d log E|L_n − L| / d log n between n = 2,000 and 8,000, from the binomial law, against −½"""
+    slopes = []
+    for p in (0.1, 0.3, 0.5):
+        few, many = (float((gap * chance).sum()) for gap, chance in (deviations(n, p) for n in (2000, 8000)))
+        slopes.append(math.log(many / few) / math.log(4))
+    return slopes, [-0.5] * 3
+
+
+@claim("CE66", Same())
+def parts_of_the_error() -> Pair:
+    """generalisation, optimisation, statistical and approximation error of thresholds fitted to 15 examples, against the excess risk"""
+    x = torch.arange(40.0)
+    p = 0.5 + 0.4 * (x / 6).sin()                        # P(y = 1 | x), x uniform on 40 places
+    seen = torch.randint(40, (15,))
+    y = (torch.rand(15) < p[seen]).double()
+    guesses = torch.stack([(x >= t).double() for t in range(41)])                              # (41, 40)
+    risk = (guesses * (1 - p) + (1 - guesses) * p).mean(1)
+    empirical = (guesses[:, seen] != y).double().mean(1)
+    fitted, best = int(empirical.argmin()), int(risk.argmin())
+    given_up = int(empirical.argsort()[3])               # an optimizer that stops at the fourth best
+    generalisation, optimisation = risk[given_up] - empirical[given_up], empirical[given_up] - empirical[fitted]
+    statistical, approximation = empirical[fitted] - risk[best], risk[best] - torch.minimum(p, 1 - p).mean()
+    return generalisation + optimisation + statistical + approximation, risk[given_up] - torch.minimum(p, 1 - p).mean()
+
+
+@claim("CE92", Rising())
+def noise_by_chance_and_by_craft() -> list[float]:
+    """accuracy on digits after noise as long as 15 % of the image: along the gradient below 0.6, in a random direction above 0.9"""
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    x, y = torch.tensor(images) / 16, torch.tensor(labels)
+    net = MLP(64, 10, hidden=(64,), init="he_normal")
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+    for _ in range(150):
+        optimizer.zero_grad()
+        F.cross_entropy(net(x[:1200]), y[:1200]).backward()
+        optimizer.step()
+    x, y = x[1200:].requires_grad_(), y[1200:]
+    along = gradients(F.cross_entropy(net(x), y, reduction="sum"), x)[0]
+
+    def accuracy(direction: Tensor) -> float:
+        noise = 0.15 * x.norm(dim=1, keepdim=True) * F.normalize(direction, dim=1)
+        return float((net(x + noise).argmax(1) == y).double().mean())
+
+    return [accuracy(along), 0.6, 0.9, accuracy(torch.randn_like(x))]

@@ -1,0 +1,97 @@
+"""The claims as one page that needs nothing else: what is stated, what comes out, and the code that computes it."""
+
+import inspect
+from collections.abc import Sequence
+from math import inf
+
+from didact import __version__
+from didact.claims.core import CHECKS, Outcome, tally
+from didact.report.markup import Html, tag
+from didact.report.page import document, section
+
+STYLE = """
+.claims { display: grid; grid-template-columns: minmax(0, 1fr); gap: .75rem; margin-top: 1rem; }
+.claim { background: var(--paper); border: 1px solid var(--line); border-left-width: 5px; border-radius: 8px; padding: .8rem 1.1rem; }
+.claim.holds { border-left-color: var(--good); }
+.claim.wrong { border-left-color: var(--bad); color: inherit; font-weight: inherit; }
+.claim.conditional { border-left-color: #b98512; }
+.claim header { display: flex; gap: .8rem; align-items: baseline; flex-wrap: wrap; }
+.claim header b { font-family: var(--mono); font-size: .85rem; }
+.claim header small { color: var(--soft); }
+.claim h3 { font: 600 1.05rem/1.4 var(--serif); margin: .15rem 0 .5rem; }
+.claim dl { display: grid; grid-template-columns: 5.5rem 1fr; gap: .1rem .8rem; margin: 0; font-size: .93rem; }
+.claim pre { overflow-x: auto; background: var(--tint); border-radius: 6px; padding: .7rem .9rem; margin: .5rem 0 0; }
+.claim pre { font: .8rem/1.5 var(--mono); }
+.claim details { margin-top: .5rem; font-size: .85rem; }
+.verdict { margin-left: auto; font-size: .85rem; font-weight: 600; color: var(--soft); }
+.holds .verdict { color: var(--good); } .wrong .verdict { color: var(--bad); } .conditional .verdict { color: #b98512; }
+.scores { display: flex; flex-wrap: wrap; gap: .75rem; margin-top: 1.6rem; }
+.scores .tile { flex: 1 1 8rem; }
+.chapters { margin-top: 1.4rem; font-size: .95rem; }
+.chapters div { display: flex; flex-wrap: wrap; gap: .1rem .9rem; margin: .2rem 0; }
+.chapters b { min-width: 9rem; font-weight: 600; }
+"""
+LEAD = (
+    "What five courses state that a program can check, computed anew. Nothing on this page was judged by hand: each verdict is the "
+    "comparison of the stated value with what the code beside it computes."
+)
+SIGNS = {"holds": "✓ holds", "wrong": "✗ wrong", "conditional": "◐ holds with a condition", "not checkable": "not checkable",
+         "not measured": "not measured"}
+COURSES = ("Gaba", "Van Schependom", "Groudiev", "Fleuret", "Lhotte")
+NOTES = {"wrong": "right", "conditional": "condition", "not checkable": "why", "not measured": "command"}
+
+
+def page(outcomes: Sequence[Outcome]) -> str:
+    """The whole page, chapter by chapter."""
+    counts = tally(outcomes)
+    tiles = [tag("div", tag("span", verdict), tag("strong", f"{n:,}"), class_="tile") for verdict, n in counts.items() if n]
+    chapters: dict[tuple[str, str], list[Outcome]] = {}
+    for o in sorted(outcomes, key=place):
+        chapters.setdefault((o.statement.course, o.statement.chapter), []).append(o)
+    body = [
+        tag("style", Html(STYLE)),
+        tag("header", tag("p", f"didact {__version__} · check", class_="overline"), tag("h1", "What the courses state"),
+            tag("p", LEAD, class_="summary"), tag("div", tiles, class_="scores"), contents(list(chapters))),
+    ]
+    for (course, chapter), group in chapters.items():
+        cards = tag("div", [card(o) for o in group], class_="claims")
+        name = f"{course}, {f'chapter {chapter}' if chapter.isdigit() else chapter}"
+        body.append(tag("div", section(name, cards, lead=in_words(group)), id=anchor(course, chapter)))
+    return document("What the courses state", *body)
+
+
+def place(o: Outcome) -> tuple[int, float]:
+    """Courses in the order of the list, chapters by number; what stands in no chapter last."""
+    chapter = o.statement.chapter
+    return COURSES.index(o.statement.course), int(chapter) if chapter.isdigit() else inf
+
+
+def contents(chapters: Sequence[tuple[str, str]]) -> Html:
+    """One line a course, with a link for each chapter."""
+    rows = [
+        tag("div", tag("b", course), [tag("a", chapter, href=f"#{anchor(course, chapter)}") for c, chapter in chapters if c == course])
+        for course in dict.fromkeys(c for c, _ in chapters)
+    ]
+    return tag("nav", rows, class_="chapters")
+
+
+def anchor(course: str, chapter: str) -> str:
+    return f"{course}-{chapter}".lower().replace(" ", "-")
+
+
+def in_words(group: Sequence[Outcome]) -> str:
+    return ", ".join(f"{n} {verdict}" for verdict, n in tally(group).items() if n)
+
+
+def card(o: Outcome) -> Html:
+    s, check = o.statement, CHECKS.get(o.statement.id)
+    label = NOTES.get(o.verdict, "")
+    rows = {"formula": check.formula if check else "", "stated": s.stated, "computed": o.computed, label: o.note}
+    if o.verdict == "not measured" and not o.note.startswith("didact"):
+        rows = {"stated": s.stated, "why": o.note}
+    facts = tag("dl", [(tag("dt", k), tag("dd", tag("code", v) if k == "command" else v)) for k, v in rows.items() if v])
+    code = None
+    if check:
+        code = tag("details", tag("summary", f"the check, {o.seconds:.2f} s"), tag("pre", inspect.cleandoc(check.source)))
+    head = tag("header", tag("b", s.id), tag("small", f"{s.course} {s.where} · {s.kind}"), tag("span", SIGNS[o.verdict], class_="verdict"))
+    return tag("article", head, tag("h3", s.claim), facts, code, class_=f"claim {o.verdict.replace(' ', '-')}", id=s.id)

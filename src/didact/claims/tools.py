@@ -1,0 +1,54 @@
+"""What many checks need."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+Pair = tuple[Any, Any]
+
+
+def parameters(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+def slope(f: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
+    """f′ at every entry of z, by PyTorch's engine, for an f that acts on each entry alone."""
+    z = z.detach().requires_grad_()
+    (g,) = torch.autograd.grad(f(z).sum(), z)
+    return g
+
+
+def gradients(loss: Tensor, *of: Tensor) -> list[Tensor]:
+    return list(torch.autograd.grad(loss, of))
+
+
+class Products(TorchDispatchMode):
+    """Adds up the multiplications of matrix products and convolutions that run inside."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.total: int = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        y, name = func(*args, **(kwargs or {})), func.overloadpacket.__name__
+        if name in ("mm", "bmm", "addmm"):
+            *_, a, _b = args
+            self.total += y.numel() * a.shape[-1]
+        elif name == "convolution":
+            self.total += y.numel() * args[1][0].numel()
+        return y
+
+
+def count_products(run: Callable[[], Any]) -> int:
+    counted = Products()
+    with counted:
+        run()
+    return counted.total
+
+
+def total_variance(x: Tensor) -> Tensor:
+    """Of vectors in rows: the mean squared distance from their mean."""
+    return (x - x.mean(0)).square().sum(1).mean()

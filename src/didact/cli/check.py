@@ -1,0 +1,85 @@
+"""didact check [CLAIM…]."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from didact.cli.words import AS_JSON, answer, duration
+from didact.errors import UsageError
+
+if TYPE_CHECKING:
+    from didact.claims.core import Outcome
+
+COLOURS = {"holds": "green", "wrong": "red", "conditional": "yellow"}
+
+
+@click.command("check")
+@click.argument("ids", nargs=-1, metavar="[CLAIM]…")
+@click.option("--course", help="Gaba, Van Schependom, Groudiev, Fleuret or Lhotte.")
+@click.option("--chapter", help="Of one chapter, by its number.")
+@click.option("--kind", help='As "exact arithmetic", "numerical identity", "printed output".')
+@click.option("--wrong", is_flag=True, help="Show what is wrong, and nothing else.")
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write the answer as one page, with the code of each check.")
+@AS_JSON
+def command(
+    ids: tuple[str, ...], course: str | None, chapter: str | None, kind: str | None, wrong: bool, html: Path | None, as_json: bool
+) -> None:
+    """Compute what the courses state and judge it: holds, wrong, conditional; or why it cannot be said.
+
+    \b
+    didact check C4.8 CE43             two claims
+    didact check --course gaba --wrong
+    didact check --html claims.html    all of them, as a page
+    """
+    import didact.claims  # noqa: F401 (registers the checks)
+    from didact.claims.core import choose
+    from didact.claims.page import page
+
+    chosen = choose(ids, course=course, chapter=chapter, kind=kind)
+    if not chosen:
+        raise UsageError("no claim is of that course, chapter and kind at once; leave one of them out")
+    outcomes = judged([s.id for s in chosen])
+    shown = [o for o in outcomes if o.verdict == "wrong"] if wrong else outcomes
+    if html:
+        html.write_text(page(shown), encoding="utf-8")
+        click.echo(f"wrote {html}", err=True)
+    if as_json or not html:
+        answer([o.row() for o in shown], as_json, lambda: show(shown, outcomes))
+
+
+def judged(ids: list[str]) -> "list[Outcome]":
+    from rich.console import Console
+
+    from didact.claims.core import run
+
+    console, found = Console(stderr=True), []
+    with console.status("checking …") as status:
+        for n, id in enumerate(ids, start=1):
+            status.update(f"checking {id}, {n} of {len(ids)}")
+            found.append(run(id))
+    return found
+
+
+def show(shown: "list[Outcome]", outcomes: "list[Outcome]") -> None:
+    import shutil
+
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from didact.claims.core import tally
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name, share in (("id", None), ("claim", 4), ("stated", 3), ("computed", 4), ("verdict", None)):
+        table.add_column(name, ratio=share, overflow="fold", no_wrap=share is None)
+    table.add_column("seconds", justify="right", no_wrap=True)
+    for o in shown:
+        colour = COLOURS.get(o.verdict, "dim")
+        note = f"\n[dim]{escape(o.note)}[/]" if o.note else ""
+        seconds = f"{o.seconds:.2f}" if o.computed else ""
+        table.add_row(o.statement.id, escape(o.statement.claim), escape(o.statement.stated), escape(o.computed) + note,
+                      f"[{colour}]{o.verdict}[/]", seconds)
+    Console(width=max(100, shutil.get_terminal_size((140, 24)).columns), highlight=False).print(table)
+    counts = ", ".join(f"{n} {verdict}" for verdict, n in tally(outcomes).items() if n)
+    click.echo(f"\n{len(outcomes)} claims: {counts} ({duration(sum(o.seconds for o in outcomes))})")

@@ -1,0 +1,57 @@
+"""didact explain RUN [INPUT…]"""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from didact.cli.words import AS_JSON, answer, number
+
+
+@click.command("explain")
+@click.argument("run")
+@click.argument("inputs", nargs=-1)
+@click.option("--method", default="all", show_default=True, help="Of saliency, smooth_grad, grad_cam, gradient_times_input, occlusion, "
+              "shapley, filters and feature_maps: one, several with commas, or all that apply.")
+@click.option("--class", "label", help="Class whose score is explained  [default: the predicted one]")
+@click.option("--layer", help="Layer of Grad-CAM and feature maps, as `didact show` names it  [default: the last maps]")
+@click.option("--patches", type=click.IntRange(1, 64), help="Patches on a side for occlusion and Shapley values  [default: 4 or 7]")
+@click.option("--samples", type=click.IntRange(1, 100_000), default=32, show_default=True,
+              help="Random orders that Shapley values of more than 10 parts are taken from.")
+@click.option("--to", type=click.Path(path_type=Path), help="Folder of page and figures  [default: explanations/ in the run]")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, mps.")
+@click.option("--runs", default="runs", help="Folder in which short names of runs are looked up.")
+@AS_JSON
+def command(
+    run: str, inputs: tuple[str, ...], method: str, label: str | None, layer: str | None, patches: int | None, samples: int,
+    to: Path | None, device: str, runs: str, as_json: bool,
+) -> None:
+    """Show why a classifier answers as it does: image files, rows or texts; without any, the test examples it got most wrong."""
+    from didact.cli.catalogue import catalogue
+    from didact.explain.runs import explain
+    from didact.run import Run
+
+    catalogue()
+    methods = tuple(word.strip() for word in method.split(","))
+    found = explain(
+        Run.open(run, runs), inputs, methods=methods, label=label, layer=layer, patches=patches, samples=samples, to=to, device=device,
+        tell=lambda words: click.echo(words, err=True) if not as_json else None,
+    )
+
+    def show() -> None:
+        for row in found["explained"]:
+            click.echo(line(row))
+        click.echo(f"page {found['page']}")
+
+    answer(found, as_json, show)
+
+
+def line(row: dict[str, Any]) -> str:
+    """One explanation as people read it; of a row, the parts that count most."""
+    said = f"{row['input']}:  {row['predicted']} ({100 * row['probability']:.1f} %)  why {row['class']}: score {number(row['score'])}"
+    strongest = []
+    for name, values in row["methods"].items():
+        if "peak" not in values:
+            top = sorted(values, key=lambda part: -abs(values[part]))[:3]
+            strongest.append(f"\n  {name:<21}" + ", ".join(f"{part} {values[part]:+.3g}" for part in top))
+    return said + "".join(strongest)

@@ -1,0 +1,84 @@
+"""Byte-pair encoding in plain Python: begin with bytes, and again and again join the pair of neighbours that occurs most often.
+
+Sennrich et al. 2016, on bytes as GPT-2 has it (Radford et al. 2019), so that no text holds an unknown symbol; Lhotte 7.4. The `tokenizers`
+library learns the same merges, much faster (`data/tokens.py` uses it where it is installed).
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import pairwise
+
+Pair = tuple[str, str]
+
+# words with the space before them, numbers, signs; spaces before a word stay with it
+PIECE = re.compile(r"'(?:s|t|re|ve|m|ll|d)| ?[^\W\d_]+| ?\d+| ?(?:[^\s\w]|_)+|\s+(?!\S)|\s+")
+
+
+@cache
+def alphabet() -> dict[int, str]:
+    """A visible character for each byte: itself where it can be printed, else one from beyond; the space becomes Ġ."""
+    printed = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    hidden = [b for b in range(256) if b not in printed]
+    return {b: chr(b) for b in printed} | {b: chr(256 + n) for n, b in enumerate(hidden)}
+
+
+def pieces(text: str) -> list[str]:
+    """The text cut where no merge may reach across, each piece's bytes as visible characters."""
+    visible = alphabet()
+    return ["".join(visible[b] for b in piece.encode()) for piece in PIECE.findall(text)]
+
+
+def learn(text: str | Iterable[str], merges: int) -> list[Pair]:
+    """The first `merges` pairs in the order in which they are joined; of equally frequent ones, the one that was known earlier."""
+    counts = Counter(piece for t in ([text] if isinstance(text, str) else text) for piece in pieces(t))
+    words = {piece: list(piece) for piece in counts}
+    known = {symbol: i for i, symbol in enumerate(sorted(alphabet().values()))}
+    found: list[Pair] = []
+    pairs: Counter[Pair] = Counter()
+    holders: dict[Pair, set[str]] = {}
+    for piece, word in words.items():
+        note(piece, word, counts[piece], pairs, holders)
+    while len(found) < merges and pairs:
+        best = max(pairs, key=lambda p: (pairs[p], -known[p[0]], -known[p[1]]))
+        if pairs[best] < 1:
+            break
+        for piece in holders.pop(best):
+            note(piece, words[piece], -counts[piece], pairs, holders)
+            words[piece] = join(words[piece], best)
+            note(piece, words[piece], counts[piece], pairs, holders)
+        del pairs[best]
+        known.setdefault("".join(best), len(known))
+        found.append(best)
+    return found
+
+
+def note(piece: str, word: Sequence[str], count: int, pairs: Counter[Pair], holders: dict[Pair, set[str]]) -> None:
+    """Count a word's pairs of neighbours, or take them off again."""
+    for pair in pairwise(word):
+        pairs[pair] += count
+        if count > 0:
+            holders.setdefault(pair, set()).add(piece)
+
+
+def join(word: Sequence[str], pair: Pair) -> list[str]:
+    """The word with this pair made one symbol wherever it stands, from the left."""
+    out: list[str] = []
+    for symbol in word:
+        if out and (out[-1], symbol) == pair:
+            out[-1] += symbol
+        else:
+            out.append(symbol)
+    return out
+
+
+def split(piece: str, rank: dict[Pair, int]) -> list[str]:
+    """A piece by the merges that were learned, the earliest first."""
+    word = list(piece)
+    while len(word) > 1:
+        best = min(pairwise(word), key=lambda pair: rank.get(pair, len(rank)))
+        if best not in rank:
+            break
+        word = join(word, best)
+    return word

@@ -1,0 +1,56 @@
+"""How the class score answers to a small change of each input number."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from didact.errors import UsageError
+
+Score = Callable[[Tensor], Tensor]  # (B, …) inputs -> (B, K) scores
+
+
+def chosen(scores: Tensor, target: int | Tensor) -> Tensor:
+    """The score of the asked class: (B, K) -> (B,); `target` is one class for all, or one for each."""
+    if scores.ndim != 2:
+        raise UsageError(f"an explanation is of one score a class, (B, K); this model gives {tuple(scores.shape)}")
+    if isinstance(target, int) and not 0 <= target < scores.shape[1]:
+        raise UsageError(f"the class must be from 0 to {scores.shape[1] - 1}, got {target}")
+    each = torch.as_tensor(target, device=scores.device).expand(len(scores))
+    return scores.gather(1, each[:, None])[:, 0]
+
+
+def gradient(model_fn: Score, x: Tensor, target: int | Tensor) -> Tensor:
+    """∂s_c/∂x of every example; summed scores give each its own, since no example sees another."""
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        g, = torch.autograd.grad(chosen(model_fn(x), target).sum(), x)
+    return g
+
+
+def strongest(g: Tensor) -> Tensor:
+    """|g|, of an image's channels the largest: (B, C, H, W) -> (B, H, W)."""
+    return g.abs().amax(dim=1) if g.ndim == 4 else g.abs()
+
+
+def saliency(model_fn: Score, x: Tensor, target: int | Tensor) -> Tensor:
+    """|∂s_c/∂x|, of the channels the largest.  Simonyan et al. 2014, sec. 3.1; Gaba 12.5.1."""
+    return strongest(gradient(model_fn, x, target))
+
+
+def smooth_grad(
+    model_fn: Score, x: Tensor, target: int | Tensor, *, noise: float = 0.15, samples: int = 32, generator: torch.Generator | None = None
+) -> Tensor:
+    """mean_n |∂s_c/∂x (x + ε_n)|, ε ~ N(0, σ²), σ = noise (max x − min x).  Smilkov et al. 2017; noise = 0 is saliency."""
+    flat = x.detach().flatten(1)
+    sigma = noise * (flat.amax(1) - flat.amin(1)).view(-1, *[1] * (x.ndim - 1))
+    total = torch.zeros_like(strongest(x))
+    for _ in range(samples):  # one at a time: memory stays that of a single pass
+        epsilon = torch.empty_like(x).normal_(generator=generator)
+        total += saliency(model_fn, x + sigma * epsilon, target)
+    return total / samples
+
+
+def gradient_times_input(model_fn: Score, x: Tensor, target: int | Tensor, *, baseline: Tensor | float = 0.0) -> Tensor:
+    """(x − b) ∂s_c/∂x: what each number adds beyond the baseline, exactly so where the score is linear.  Shrikumar et al. 2017."""
+    return (x.detach() - baseline) * gradient(model_fn, x, target)

@@ -1,0 +1,132 @@
+"""Looking inside a network: what its layers give, as maps over the image; the kernels of its first layer."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import takewhile
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+
+from didact.errors import UsageError, pick
+from didact.explain.gradients import Score
+
+
+@contextmanager
+def kept(*layers: nn.Module) -> Iterator[list[tuple[nn.Module, Tensor]]]:
+    """Every output of these layers, in the order in which they end.
+
+    What goes on through the network is a copy: a ReLU in place would overwrite what is looked at, or forbid its gradient (M56).
+    """
+    found: list[tuple[nn.Module, Tensor]] = []
+
+    def keep(module: nn.Module, inputs: Any, output: Any) -> Any:
+        if not isinstance(output, Tensor):
+            return output
+        found.append((module, output))
+        return output.clone()
+
+    hooks = [layer.register_forward_hook(keep) for layer in layers]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def as_maps(a: Tensor, size: tuple[int, int]) -> Tensor | None:
+    """(B, C, h, w) as it is; tokens (B, S, C) or (B, 1 + S, C) of an image of this size as maps; None where there is no map.
+
+    Patches lie row by row, a class token before them.
+    """
+    if a.ndim == 4:
+        return a if a.shape[2] * a.shape[3] > 1 else None
+    if a.ndim != 3:
+        return None
+    H, W = size
+    for n in (a.shape[1] - 1, a.shape[1]):
+        h = round((n * H / W) ** 0.5)
+        if n > 1 and h and n % h == 0 and h * W == n // h * H:            # the grid has the image's proportions
+            maps: Tensor = a[:, -n:].mT.unflatten(2, (h, n // h))
+            return maps
+    return None
+
+
+def size_of(x: Tensor) -> tuple[int, int]:
+    if x.ndim != 4:
+        raise UsageError(f"layers are looked at as maps of images, (B, C, H, W); got inputs of {tuple(x.shape)}")
+    return x.shape[2], x.shape[3]
+
+
+def named(model: nn.Module, name: str) -> nn.Module:
+    """A layer by the name that `didact show` prints."""
+    layers: dict[str, nn.Module] = {known: layer for known, layer in model.named_modules() if known}
+    return pick("layer", name, layers)
+
+
+def convolves(layer: nn.Module) -> bool:
+    """Whether it is a convolution or a block with one inside."""
+    return not isinstance(layer, nn.Sequential) and any(isinstance(m, _ConvNd) for m in layer.modules())
+
+
+def last_maps(model: nn.Module, model_fn: Score, x: Tensor) -> nn.Module:
+    """The layer that Grad-CAM looks at unless told: the last convolution with spatial extent, or what follows it at its size.
+
+    What follows are norm and activation, or the end of its block: the maps as the rest of the network reads them. A network
+    of tokens has none; there it is the last layer on whose patches the scores depend: behind the last attention a class token
+    alone may be read, and the slope at the patches is zero.
+    """
+    size = size_of(x)
+    with torch.enable_grad(), kept(*(m for m in model.modules() if m is not model)) as found:
+        scores = model_fn(x[:1].detach().requires_grad_())
+    convolved = [k for k, (layer, a) in enumerate(found) if a.ndim == 4 and as_maps(a, size) is not None and convolves(layer)]
+    if convolved:
+        last = found[convolved[-1]][1].shape[2:]
+        behind = takewhile(lambda seen: seen[1].shape[2:] == last, found[convolved[-1] :])
+        return [layer for layer, _ in behind if not isinstance(layer, nn.Sequential)][-1]
+    tokens = [(layer, a) for layer, a in found if a.ndim == 3 and as_maps(a, size) is not None]
+    slopes = torch.autograd.grad(scores.square().sum(), [a for _, a in tokens], allow_unused=True) if tokens else ()
+    for (layer, _), g in zip(reversed(tokens), reversed(slopes), strict=True):
+        maps = as_maps(g, size) if g is not None else None
+        if maps is not None and maps.count_nonzero():
+            return layer
+    raise UsageError("this network has no convolutional layer and no patches: Grad-CAM needs maps; use saliency or occlusion")
+
+
+@torch.no_grad()
+def feature_maps(model_fn: Score, x: Tensor, layer: nn.Module) -> Tensor:
+    """What a layer gives for these images: (B, C, h, w).  Gaba Ex 4.3."""
+    with kept(layer) as found:
+        model_fn(x)
+    return maps_of(found, layer, size_of(x))
+
+
+def maps_of(found: list[tuple[nn.Module, Tensor]], layer: nn.Module, size: tuple[int, int]) -> Tensor:
+    """The last output of the layer as maps, or why there are none."""
+    if not found:
+        raise UsageError(f"the layer {type(layer).__name__} is not used when the class scores are computed; choose another")
+    a = found[-1][1]
+    maps = as_maps(a, size)
+    if maps is None:
+        shape = " × ".join(map(str, a.shape[1:]))
+        raise UsageError(
+            f"the layer {type(layer).__name__} gives {shape} numbers, which are no maps over the image; choose a convolutional one"
+        )
+    return maps
+
+
+def filters(model: nn.Module, shape: tuple[int, ...] = ()) -> Tensor:
+    """The kernels of the first layer, (n, C, kh, kw), in input units.  Gaba Ex 4.3.
+
+    Of a perceptron on images of this `shape`, each unit's weights are such a picture too.
+    """
+    for layer in model.modules():
+        if isinstance(layer, nn.Conv2d):
+            return layer.weight.detach()
+        if isinstance(layer, nn.Linear):
+            if len(shape) == 3 and layer.in_features == shape[0] * shape[1] * shape[2]:
+                units: Tensor = layer.weight.detach().unflatten(1, shape)
+                return units
+            break
+    raise UsageError("this network's first layer has no filters over the image: it is neither a convolution nor a perceptron on pixels")

@@ -1,0 +1,136 @@
+"""`didact explain`: why a run's model answers as it does, for inputs of one's own or for the test examples it got most wrong."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from didact.data.core import Resident
+from didact.errors import UsageError, pick
+from didact.explain import figures
+from didact.explain.inside import feature_maps, filters
+from didact.explain.methods import FEATURES, IMAGES, VIEWS, How, asked, first_convolution, layer_named
+from didact.explain.page import Told, page
+from didact.explain.subject import Subject
+from didact.report.markup import number
+from didact.report.page import write as write_report
+from didact.run import Run
+
+WORST = 6     # kept test examples that are explained when no input is given
+MOST = 64     # inputs at a time: each costs hundreds of passes
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Decoded inputs with names, and the true classes where they are known."""
+
+    names: list[str]
+    x: Tensor
+    true: list[str] = field(default_factory=list)
+
+
+def explain(
+    run: Run, inputs: Sequence[str] = (), *,
+    methods: Sequence[str] = ("all",), label: str | None = None, layer: str | None = None, patches: int | None = None, samples: int = 32,
+    to: Path | None = None, device: str = "auto", tell: Callable[[str], object] = lambda words: None,
+) -> dict[str, Any]:
+    """Explain each input, write a page and a figure for each of them, and return what was found.
+
+    In the run's own folder (`to` not given) the figures become a section of its report.
+    """
+    subject = Subject.of(run, device)
+    given = read(subject, inputs) if inputs else worst(run, subject)
+    x = given.x.to(subject.device)
+    names = asked(methods, subject, x)
+    refuse(subject, names, layer, patches)
+    how = How(layer_named(subject, layer, x), patches, samples)
+    target = subject.data.labels.index(known_label(subject, label)) if label is not None else None
+    folder = to or run.folder / "explanations"
+    told = []
+    for k, name in enumerate(given.names):
+        tell(f"{k + 1} of {len(given.names)}: {name}")
+        one = explained(subject, x[k], names, how, target)
+        told.append(Told(name, one, true=given.true[k] if given.true else "", file=file_name(name, k)))
+    kernels = figures.filters_panel(filters(subject.objective, subject.data.shape)) if "filters" in names else None
+    written = page(folder, run.facts, told, kernels)
+    if to is None and run.has("report.html"):
+        write_report(run)
+    return {"run": str(run.folder), "page": str(written), "explained": [one.facts(folder) for one in told]}
+
+
+def explained(subject: Subject, x: Tensor, names: Sequence[str], how: How, target: int | None) -> dict[str, Any]:
+    """Of one input: what the model says, the class that is explained, and each method's numbers."""
+    p, s = subject.probabilities(x[None])[0], subject.scores(x[None])[0].detach()
+    answer = int(p.argmax())
+    c = answer if target is None else target
+    table = IMAGES if subject.pictures else FEATURES
+    found: dict[str, Any] = {
+        "predicted": subject.data.labels[answer], "probability": float(p[answer]),
+        "class": subject.data.labels[c], "class_probability": float(p[c]), "score": float(s[c]),
+        "values": {name: table[name].compute(subject, x, c, how).detach().cpu() for name in names if name not in VIEWS},
+    }
+    if subject.pictures:
+        size = x.shape[1], x.shape[2]
+        found |= {"image": x.cpu(), "patches": how.grid(size)}
+        if "feature_maps" in names:
+            found["maps"] = feature_maps(subject.scores, x[None], how.layer or first_convolution(subject))[0].cpu()
+    else:
+        found["parts"], members = subject.parts(x)
+        found["notes"] = values_of(x, members, found["parts"], subject.data.names) if subject.data.kind == "table" else []
+    return found
+
+
+def values_of(x: Tensor, members: Tensor, parts: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The value of each column as a person reads it: a number, or the category whose feature, `column=category`, is 1."""
+    found = []
+    for k, part in enumerate(parts):
+        own = (members == k).nonzero()[:, 0].tolist()
+        named = [names[i].removeprefix(f"{part}=") for i in own if names and names[i] != part and float(x[i]) > 0.5]
+        found.append(number(float(x[own[0]]), 3) if not names or names[own[0]] == part else "".join(named[:1]) or "–")
+    return found
+
+
+def read(subject: Subject, inputs: Sequence[str]) -> Inputs:
+    """Files, rows or texts, read as the training data were."""
+    encoder = subject.data.encoder
+    if encoder is None:
+        raise UsageError(f"the run learned from {subject.data.name!r}, whose inputs cannot be read from files; leave them out")
+    names, columns = encoder.read(inputs)
+    if len(names) > MOST:
+        raise UsageError(f"{len(names):,} inputs are more than the {MOST} that are explained at a time; give fewer")
+    return Inputs(names, Resident(columns, encoder.decoders).batch(torch.arange(len(names)))["x"])
+
+
+def worst(run: Run, subject: Subject) -> Inputs:
+    """The test examples with the highest loss, which the run keeps for its report."""
+    kept = run.load("examples") if run.has("examples.safetensors") else {}
+    if not {"worst", "worst_x"} <= kept.keys() or not len(kept["worst"]):
+        raise UsageError(f"{run.folder} keeps no test examples to explain: finish it with didact resume, or give inputs")
+    rows = kept["worst"][:WORST].tolist()
+    y = run.load("test").get("y") if run.has("test.safetensors") else None
+    true = [subject.data.labels[int(y[row])] for row in rows] if y is not None and y.ndim == 1 else []
+    return Inputs([f"test example {row}" for row in rows], kept["worst_x"][: len(rows)], true)
+
+
+def refuse(subject: Subject, names: Sequence[str], layer: str | None, patches: int | None) -> None:
+    """An option that would be passed over in silence is a mistake."""
+    if layer is not None and not {"grad_cam", "feature_maps"} & set(names):
+        raise UsageError(f"--layer is for grad_cam and feature_maps, got --layer {layer} with {', '.join(names)}")
+    if patches is not None and not subject.pictures:
+        raise UsageError(f"--patches is for images, but this run reads a {subject.data.kind}, got --patches {patches}")
+
+
+def known_label(subject: Subject, label: str) -> str:
+    return pick("class", label, {known: known for known in subject.data.labels})
+
+
+def file_name(name: str, k: int) -> str:
+    """Without suffix: its number, and what of its name every file system allows."""
+    words = re.sub(r"[^\w]+", "-", name.rpartition("/")[2]).strip("-")[:40]
+    return f"{k + 1:02d}-{words or 'input'}"
+
+

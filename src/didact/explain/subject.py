@@ -1,0 +1,95 @@
+"""What is explained: a run's classifier as functions of decoded inputs, and the parts that an input has."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from didact.data.core import Batch, Data
+from didact.data.table import TableEncoder
+from didact.errors import UsageError
+from didact.objectives.abilities import Classifies
+from didact.objectives.core import Objective
+from didact.run import Run
+from didact.train.machine import pick_device
+from didact.train.session import restored
+
+KINDS = ("images", "table", "text")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A trained classifier and what its data were."""
+
+    objective: Objective
+    data: Data
+    device: torch.device
+
+    @classmethod
+    def of(cls, run: Run, device: str = "auto") -> "Subject":
+        objective, data = restored(run)
+        if not isinstance(objective, Classifies):
+            raise UsageError(f"{run.folder} does not classify: explanations are of the score of a class; `didact list` shows what can")
+        ordered = data.kind == "text" and len(data.names) != data.features   # words in their order are numbers without a slope
+        if data.kind not in KINDS or len(data.shape) not in (1, 3) or ordered:
+            reads = "texts word by word" if ordered else data.kind
+            raise UsageError(f"{run.folder} reads {reads}; explanations are of images, tables and bags of words")
+        place = pick_device(device, known=objective.devices)
+        return cls(objective.to(place), data, place)
+
+    @property
+    def pictures(self) -> bool:
+        return len(self.data.shape) == 3
+
+    def scores(self, x: Tensor) -> Tensor:
+        """(B, K) before softmax or sigmoid, which saturate where the model is sure: their slope vanishes there.
+
+        They stand in the rows that a split is judged by; what is judged against does not matter to them.
+        """
+        several = self.data.task == "multilabel"
+        y = torch.zeros(len(x), self.data.classes, device=x.device) if several else torch.zeros(len(x), dtype=torch.long, device=x.device)
+        out = self.objective.judge({"x": x, "y": y}).get("output")
+        if out is None or out.ndim != 2:
+            return self.classify({"x": x}).clamp_min(1e-30).log()
+        return torch.cat([-out, out], dim=1) if out.shape[1] == 1 else out
+
+    def classify(self, batch: Batch) -> Tensor:
+        assert isinstance(self.objective, Classifies)
+        return self.objective.classify(batch)
+
+    def probabilities(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            return self.classify({"x": x})
+
+    def differentiable(self, x: Tensor) -> bool:
+        """Whether slopes reach the input; a network of the NumPy engine computes its own and hands none out."""
+        try:
+            with torch.enable_grad():
+                return self.scores(x[:1].detach().requires_grad_()).requires_grad
+        except RuntimeError:
+            return False
+
+    @property
+    def baseline(self) -> Tensor:
+        """What absence means: the training mean, by which an image is evenly grey; of a bag of words, none."""
+        if self.data.kind == "text":
+            return torch.zeros(1, device=self.device)
+        return self.data.mean.float().to(self.device)
+
+    def parts(self, x: Tensor) -> tuple[list[str], Tensor]:
+        """Of one row: the names of its parts, and the part that each number belongs to.
+
+        A table's column is one part, however many features encode it; of a text, the words that occur (-1 for the others).
+        """
+        n = x.numel()
+        names = list(self.data.names) or [f"x{k}" for k in range(n)]
+        if self.data.kind == "text":
+            there = x.nonzero()[:, 0]
+            members = torch.full((n,), -1, device=x.device)
+            members[there] = torch.arange(len(there), device=x.device)
+            return [names[k] for k in there.tolist()], members
+        encoder = self.data.encoder
+        if isinstance(encoder, TableEncoder) and len(encoder.names) == n:
+            widths = torch.tensor([len(column.features) for column in encoder.columns])
+            return [column.name for column in encoder.columns], torch.arange(len(widths)).repeat_interleave(widths).to(x.device)
+        return names, torch.arange(n, device=x.device)

@@ -1,0 +1,29 @@
+"""Who may look at whom: boolean masks, True where looking is allowed, as scaled_dot_product_attention reads them.
+
+nn.MultiheadAttention reads them the other way round: True there is forbidden.
+"""
+
+import torch
+from torch import Tensor
+
+
+def causal(n: int, *, device: torch.device | str | None = None) -> Tensor:
+    """j ≤ i: each position sees itself and what came before, (n, n).  Gaba eq. 6.20, 7.15; Van Schependom 7.6.3 (says "strictly")."""
+    return torch.ones(n, n, dtype=torch.bool, device=device).tril()
+
+
+def padding(lengths: Tensor, n: int) -> Tensor:
+    """j < length: padding is not looked at, (B,) -> (B, n). For attention, `[:, None, None]` of it.  Van Schependom 7.6.1."""
+    return torch.arange(n, device=lengths.device) < lengths[:, None]
+
+
+def window(n: int, reach: int, *, device: torch.device | str | None = None) -> Tensor:
+    """|i − j| ≤ reach, (n, n).  Gaba 6.12."""
+    i = torch.arange(n, device=device)
+    return (i[:, None] - i).abs() <= reach
+
+
+def strided(n: int, stride: int, *, device: torch.device | str | None = None) -> Tensor:
+    """j ≡ i mod stride, (n, n); joined with a window it reaches everything in two steps.  Child et al. 2019; Gaba 6.12."""
+    i = torch.arange(n, device=device)
+    return (i[:, None] - i) % stride == 0

@@ -1,0 +1,32 @@
+"""Vector quantisation: a code is one of a few learned vectors, and the gradient passes as if nothing had happened."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def straight_through(z: Tensor, e: Tensor) -> Tensor:
+    """Forward e, backward z: z + sg(e − z), so that dL/dz = dL/de.  Gaba Rem. 9.9, Bengio et al. 2013."""
+    return z + (e - z).detach()
+
+
+class Quantizer(nn.Module):
+    """e_k with k = argmin_j ‖z − e_j‖², at every place of a map.  Van den Oord et al. 2017, eqs. 1-2; Gaba eq. 9.24."""
+
+    def __init__(self, codes: int, dim: int):
+        super().__init__()
+        self.codebook = nn.Parameter(torch.empty(codes, dim).uniform_(-1 / codes, 1 / codes))
+
+    def nearest(self, z: Tensor) -> Tensor:
+        """(B, D, H, W) -> (B, H, W), the number of the nearest code; ‖z‖² is the same for all of them."""
+        e = self.codebook
+        distance = e.square().sum(1)[:, None, None] - 2 * torch.einsum("kd,bdhw->bkhw", e, z)
+        return distance.argmin(1)
+
+    def look_up(self, k: Tensor) -> Tensor:
+        """(B, H, W) -> (B, D, H, W)."""
+        return F.embedding(k, self.codebook).movedim(-1, 1)
+
+    def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        k = self.nearest(z.detach())
+        return self.look_up(k), k

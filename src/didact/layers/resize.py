@@ -1,0 +1,18 @@
+"""Images in the size that a network was made for."""
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class Resize(nn.Module):
+    """Bilinear, smoothed where it shrinks: (B, C, H, W) -> (B, C, *size)."""
+
+    def __init__(self, size: tuple[int, int]):
+        super().__init__()
+        self.size = size
+
+    def forward(self, x: Tensor) -> Tensor:
+        if tuple(x.shape[2:]) == self.size:
+            return x
+        shrinks = x.shape[2] > self.size[0] or x.shape[3] > self.size[1]
+        return F.interpolate(x, size=self.size, mode="bilinear", antialias=shrinks)

@@ -1,0 +1,47 @@
+"""Attention to few: a window, every s-th token, or the k that matter most. Equal to the explicit form under the same mask."""
+
+from math import sqrt
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from didact.layers.attention import attention, weigh
+
+
+def local_attention(q: Tensor, k: Tensor, v: Tensor, *, reach: int, causal: bool = False) -> Tensor:
+    """softmax over |i − j| ≤ reach (and j ≤ i if causal), (…, S, d); memory S · 3 reach instead of S².  Gaba 6.12.
+
+    Queries are cut into blocks of `reach`, which can only see their own and the two neighbouring blocks of keys.
+    """
+    n, w = q.shape[-2], max(1, reach)
+    blocks = -(-n // w)
+    spare = blocks * w - n
+    q = F.pad(q, (0, 0, 0, spare)).unflatten(-2, (blocks, w))                               # (…, N, w, d)
+    k, v = (F.pad(t, (0, 0, w, w + spare)).unfold(-2, 3 * w, w).mT for t in (k, v))         # (…, N, 3w, d)
+    i = torch.arange(blocks * w, device=q.device).view(blocks, w, 1)
+    j = torch.arange(-w, 2 * w, device=q.device) + w * torch.arange(blocks, device=q.device)[:, None, None]   # (N, 1, 3w)
+    seen = ((i - j).abs() <= reach) & (j >= 0) & (j < n)
+    y, _ = attention(q, k, v, seen & (j <= i) if causal else seen)
+    return y.flatten(-3, -2)[..., :n, :]
+
+
+def strided_attention(q: Tensor, k: Tensor, v: Tensor, *, stride: int) -> Tensor:
+    """softmax over j ≡ i mod stride, (…, S, d); memory S² / stride.  Child et al. 2019; Gaba 6.12."""
+    n = q.shape[-2]
+    rows = -(-n // stride)
+    spare = rows * stride - n
+    q, k, v = (F.pad(t, (0, 0, 0, spare)).unflatten(-2, (rows, stride)).transpose(-3, -2) for t in (q, k, v))   # (…, stride, rows, d)
+    place = torch.arange(rows * stride, device=q.device).view(rows, stride).T                # of each key: (stride, rows)
+    y, _ = attention(q, k, v, (place < n)[:, None])
+    return y.transpose(-3, -2).flatten(-3, -2)[..., :n, :]
+
+
+def topk_attention(q: Tensor, k: Tensor, v: Tensor, *, top: int, mask: Tensor | None = None) -> Tensor:
+    """softmax over each query's `top` largest scores, (…, S, d).  Gaba 6.12. All scores are computed, few are weighed."""
+    scores = q @ k.mT / sqrt(q.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    best = scores.topk(min(top, k.shape[-2]), dim=-1)
+    kept = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, best.indices, True)       # ties: exactly `top` stay
+    return weigh(scores, v, kept if mask is None else kept & mask)[0]

@@ -1,0 +1,88 @@
+"""How far drawn images are from real ones, and whether they are all the same. Features are given: (N, D), of any extractor."""
+
+from math import log
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def frechet(x: Tensor, y: Tensor) -> Tensor:
+    """‖μx − μy‖² + Tr(Σx + Σy − 2 (Σx Σy)^½), of Gaussians fitted to each.  Heusel et al. 2017; Gaba eq. 8.19.
+
+    Tr (Σx Σy)^½ is the trace of (A Σy A)^½ with A = Σx^½, whose eigenvalues are real and not negative.
+    """
+    x, y = x.double(), y.double()
+    sx, sy = covariance(x), covariance(y)
+    values, vectors = torch.linalg.eigh(sx)
+    a = vectors * values.clamp(min=0).sqrt() @ vectors.mT
+    root: Tensor = torch.linalg.eigvalsh(a @ sy @ a).clamp(min=0).sqrt().sum()
+    return (x.mean(0) - y.mean(0)).square().sum() + sx.trace() + sy.trace() - 2 * root
+
+
+def covariance(x: Tensor) -> Tensor:
+    centred = x - x.mean(0)
+    return centred.mT @ centred / max(1, len(x) - 1)
+
+
+def kernel_distance(x: Tensor, y: Tensor) -> Tensor:
+    """E k(x, x') + E k(y, y') − 2 E k(x, y), k = (x·y / D + 1)³, without bias.  KID, Bińkowski et al. 2018, eq. 4."""
+    x, y = x.double(), y.double()
+
+    def k(a: Tensor, b: Tensor) -> Tensor:
+        return (a @ b.mT / a.shape[1] + 1) ** 3
+
+    def others(a: Tensor) -> Tensor:
+        """The mean over pairs of different examples."""
+        n, each = len(a), k(a, a)
+        return (each.sum() - each.trace()) / (n * (n - 1))
+
+    return others(x) + others(y) - 2 * k(x, y).mean()
+
+
+def manifold(real: Tensor, drawn: Tensor, *, k: int = 3) -> tuple[Tensor, Tensor]:
+    """Precision: drawn examples inside the real manifold; recall: real ones inside the drawn.  Kynkäänniemi et al. 2019, eqs. 1-2.
+
+    The manifold of a set is the union of balls around its members, each reaching to the member's k-th neighbour.
+    """
+    def inside(who: Tensor, among: Tensor) -> Tensor:
+        radius = torch.cdist(among, among).kthvalue(k + 1, dim=1).values  # the nearest is the member itself
+        return (torch.cdist(who, among) <= radius).any(1).double().mean()
+
+    return inside(drawn, real), inside(real, drawn)
+
+
+def inception_score(p: Tensor) -> Tensor:
+    """exp E KL(p(y | x) ‖ p(y)), from 1 to K: each image sure, all of them different.  Salimans et al. 2016; Gaba eq. 8.18."""
+    p = p.double()
+    surprise: Tensor = torch.special.entr(p.mean(0)).sum() - torch.special.entr(p).sum(1).mean()  # H(y) − H(y | x)
+    return surprise.exp()
+
+
+def shares(labels: Tensor, classes: int) -> Tensor:
+    """The share of each class."""
+    return F.one_hot(labels, classes).double().mean(0)
+
+
+def class_coverage(drawn: Tensor, real: Tensor, classes: int, *, least: float = 0.25) -> Tensor:
+    """Share of the real classes that are drawn at least `least` times as often as they are real; mode collapse lowers it."""
+    there, found = shares(real, classes), shares(drawn, classes)
+    return ((found >= least * there) & (there > 0)).sum() / (there > 0).sum()
+
+
+def class_entropy(labels: Tensor, classes: int) -> Tensor:
+    """−Σ p_k log p_k / log K of how often each class is drawn: 1 for all alike, 0 for one alone."""
+    entropy: Tensor = torch.special.entr(shares(labels, classes)).sum()
+    return entropy / log(classes)
+
+
+def perplexity(counts: Tensor) -> Tensor:
+    """exp −Σ p_k log p_k: as many codes are in use as if each were used alike.  Van den Oord et al. 2017."""
+    p = counts.double() / counts.sum()
+    entropy: Tensor = torch.special.entr(p).sum()
+    return entropy.exp()
+
+
+def active_units(latent: Tensor, *, least: float = 0.01) -> Tensor:
+    """How many dimensions of E q(z | x) vary with x, Var > 0.01; the others have collapsed onto the prior.  Burda et al. 2016."""
+    return (latent.double().var(0, correction=0) > least).sum()

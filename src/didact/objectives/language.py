@@ -1,0 +1,61 @@
+"""Language models: the next token at every position, from those before it."""
+
+from math import exp, log
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from didact.data.core import Batch
+from didact.objectives.core import Objective
+
+IGNORED = -100  # a target that is not asked for: padding, or a token that was not masked
+
+
+def next_token(logits: Tensor, y: Tensor) -> Tensor:
+    """−log p(y_t | x_≤t) of each position, 0 where y is ignored: (B, T, V), (B, T) -> (B, T).  Gaba eq. 7.14, Fleuret 3.2."""
+    return cross_entropy(logits.flatten(0, 1).float(), y.flatten(), ignore_index=IGNORED, reduction="none").view(y.shape)
+
+
+def perplexity(nll: float) -> float:
+    """e^nll: among how many equally likely tokens the model seems to choose; inf where a float cannot hold it."""
+    return exp(nll) if nll < 700 else float("inf")
+
+
+def bits_per_character(nll: float, rate: float = 1.0) -> float:
+    """nll / (rate · ln 2), `rate` characters a token: comparable between tokenizers, as perplexity is not."""
+    return nll / (rate * log(2))
+
+
+class LanguageModel(Objective):
+    """min of −mean_t log p(x_{t+1} | x_≤t).  Gaba eq. 7.14, Fleuret 3.2, Lhotte 9.1."""
+
+    def __init__(self, network: nn.Module, *, rate: float = 1.0):
+        super().__init__()
+        self.network, self.rate = network, rate
+
+    def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
+        y = batch["y"]
+        logits: Tensor = self.network(batch["x"])
+        return {"loss": cross_entropy(logits.flatten(0, 1), y.flatten(), ignore_index=IGNORED)}
+
+    def judge(self, batch: Batch) -> Batch:
+        logits, y = self.network(batch["x"]), batch["y"]
+        asked = y != IGNORED
+        n = asked.sum(1)
+        nll = next_token(logits, y).sum(1)
+        right = ((logits.argmax(-1) == y) & asked).sum(1)
+        return {"loss": nll / n.clamp(min=1), "tokens": n, "right": right}
+
+    def score(self, rows: Batch) -> dict[str, float]:
+        """Means over tokens, not over rows: a short row counts less."""
+        n = rows["tokens"].double()
+        nll = float((rows["loss"].double() * n).sum() / n.sum())
+        found = {"loss": nll, "accuracy": float(rows["right"].sum() / n.sum()), "perplexity": perplexity(nll)}
+        return found | {"bits_per_character": bits_per_character(nll, self.rate)}
+
+    def classify(self, batch: Batch) -> Tensor:
+        """What comes next: probabilities of the token behind each text, (B, V)."""
+        logits: Tensor = self.network(batch["x"])
+        at = batch["length"] - 1 if "length" in batch else torch.full((len(logits),), logits.shape[1] - 1, device=logits.device)
+        return logits[torch.arange(len(logits), device=logits.device), at].softmax(-1)

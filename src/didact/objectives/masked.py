@@ -1,0 +1,57 @@
+"""Masked language models: some tokens are hidden, and the network says from both sides what they were."""
+
+import torch
+from torch import Tensor, nn
+
+from didact.data.core import Batch
+from didact.objectives.core import Objective
+from didact.objectives.language import IGNORED, next_token, perplexity
+
+
+class MaskedLanguage(Objective):
+    """min of −mean_{i ∈ M} log p(x_i | x without M), M a random 15 % of the tokens.  Devlin et al. 2019; Gaba eq. 7.13, Lhotte 9.1.
+
+    Of those, 80 % are replaced by the mask, 10 % by a random token and 10 % are left, so that what is read later, without masks, is
+    not strange. Tokens are counted from 1, since 0 is the network's padding; the mask is the one behind the last.
+    """
+
+    def __init__(self, network: nn.Module, vocabulary: int, *, share: float = 0.15):
+        super().__init__()
+        self.network, self.vocabulary, self.share = network, vocabulary, share
+
+    @property
+    def mask(self) -> int:
+        return self.vocabulary + 1
+
+    def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
+        x, hidden = self.hide(batch["x"] + 1)
+        nll = next_token(self.network(x), torch.where(hidden, batch["x"] + 1, IGNORED))
+        return {"loss": nll.sum() / (self.share * nll.numel())}       # by the expected number: micro-batches weigh alike
+
+    def hide(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What the network reads, and which tokens it is asked for: (B, S) -> (B, S), (B, S)."""
+        u = torch.rand(x.shape, device=x.device) / self.share          # below 1 for those of M, and uniform there
+        other = torch.randint_like(x, 1, self.vocabulary + 1)
+        read = torch.where(u < 0.8, self.mask, torch.where(u < 0.9, other, x))
+        return torch.where(u < 1, read, x), u < 1
+
+    def judge(self, batch: Batch) -> Batch:
+        """All of M masked; M follows from the row's number, so that two evaluations ask the same."""
+        x = batch["x"] + 1
+        hidden = chosen(batch["row"], x.shape[1], self.share)
+        logits = self.network(torch.where(hidden, self.mask, x))
+        n = hidden.sum(1)
+        nll = next_token(logits, torch.where(hidden, x, IGNORED)).sum(1)
+        return {"loss": nll / n.clamp(min=1), "tokens": n, "right": ((logits.argmax(-1) == x) & hidden).sum(1)}
+
+    def score(self, rows: Batch) -> dict[str, float]:
+        n = rows["tokens"].double()
+        nll = float((rows["loss"].double() * n).sum() / n.sum())
+        return {"loss": nll, "accuracy": float(rows["right"].sum() / n.sum()), "perplexity": perplexity(nll)}
+
+
+def chosen(rows: Tensor, n: int, share: float) -> Tensor:
+    """A share of the places of each row, (B,) -> (B, n), by the fractions of multiples of irrational numbers: the same whenever asked."""
+    at = torch.arange(n, device=rows.device)
+    u = (rows[:, None].double() * 0.7548776662466927 + at.double() * 0.5698402909980532) % 1     # the plastic number's R2 sequence
+    return u < share

@@ -1,0 +1,56 @@
+"""Cross-entropy behind a large output matrix, piece by piece: the logits of all tokens are never there at once.
+
+Of 65,536 tokens and 50,257 words they would fill 13 GB in single precision. Each piece gives its loss and at once its gradients.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from didact.objectives.language import IGNORED
+
+ROWS = 8192    # tokens in a piece
+EVEN = 64      # the output matrix is widened to a multiple of this while computing: tensor cores like it
+
+
+def projected_cross_entropy(h: Tensor, w: Tensor, y: Tensor, *, rows: int = ROWS) -> Tensor:
+    """−mean log softmax(W h)_y over the targets that are not ignored: (N, D), (V, D), (N,) -> ().  As cross_entropy(h @ W.T, y)."""
+    loss: Tensor = Projected.apply(h, w, y, rows)  # type: ignore[no-untyped-call]
+    return loss
+
+
+class Projected(torch.autograd.Function):
+    """dL/dz = (softmax(z) − onehot(y)) / n,  dh = dz W,  dW = dzᵀ h, each computed with the loss and kept; z is not."""
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, w: Tensor, y: Tensor, rows: int) -> Tensor:
+        words, kind = len(w), arithmetic(h)
+        wide = F.pad(w, (0, 0, 0, -words % EVEN)).to(kind)
+        columns = torch.arange(len(wide), device=h.device)
+        n = (y != IGNORED).sum().clamp(min=1)
+        loss = torch.zeros((), device=h.device)
+        dh, dw = [], torch.zeros(wide.shape, device=h.device)
+        for h_, y_ in zip(h.to(kind).split(rows), y.split(rows), strict=True):
+            z = (h_ @ wide.mT).float().masked_fill(columns >= words, -torch.inf)
+            log_sum, target = z.logsumexp(-1, keepdim=True), y_.clamp(min=0)[:, None]
+            asked = (y_ != IGNORED)[:, None]
+            loss += ((log_sum - z.gather(1, target)) * asked).sum()
+            dz = (((z - log_sum).exp() - (columns == target).float()) * asked).to(kind)   # not / n here: half precision would lose it
+            dh.append(dz @ wide)
+            dw += dz.mT @ h_
+        ctx.save_for_backward(torch.cat(dh), dw[:words], n)
+        ctx.kinds = h.dtype, w.dtype
+        return loss / n
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        dh, dw, n = ctx.saved_tensors
+        scale = grads[0] / n
+        return (dh * scale).to(ctx.kinds[0]), (dw * scale).to(ctx.kinds[1]), None, None
+
+
+def arithmetic(x: Tensor) -> torch.dtype:
+    """What autocast would multiply matrices in."""
+    return torch.get_autocast_dtype(x.device.type) if torch.is_autocast_enabled(x.device.type) else x.dtype

@@ -1,0 +1,65 @@
+"""Pictures of what was learned: grids (rows, columns, C, H, W), and the ways through a space of codes."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Generator, Tensor
+
+from didact.errors import UsageError
+
+SHOWN = 8  # images along a side
+
+
+def seeded(like: Tensor, seed: int = 0) -> Generator:
+    """A generator on the tensor's device that draws the same each time."""
+    return torch.Generator(like.device).manual_seed(seed)
+
+
+def normal(n: int, d: int, generator: Generator) -> Tensor:
+    """(n, d) from N(0, 1), on the generator's device."""
+    return torch.randn(n, d, generator=generator, device=generator.device)
+
+
+def asked(n: int, label: int | None, classes: int, device: torch.device) -> Tensor | None:
+    """The classes to draw: the one asked for, or each in turn; None for a model that knows none."""
+    if label is not None and not classes:
+        raise UsageError(f"this model was not told the classes, so none can be asked of it, got label {label}; train with --conditional")
+    if label is not None and not 0 <= label < classes:
+        raise UsageError(f"label must be from 0 to {classes - 1}, got {label}")
+    if not classes:
+        return None
+    return torch.arange(n, device=device) % classes if label is None else torch.full((n,), label, device=device)
+
+
+def by_class(sample: Callable[..., Tensor], classes: int, generator: Generator) -> Tensor:
+    """A grid of samples; of a conditional model, a row of each class."""
+    if not classes:
+        return rows_of(sample(SHOWN * SHOWN, generator))
+    return torch.stack([sample(SHOWN, generator, label=k).clamp(0, 1) for k in range(min(classes, 2 * SHOWN))])
+
+
+def rows_of(images: Tensor, columns: int = SHOWN) -> Tensor:
+    """(N, C, H, W) -> (N // columns, columns, C, H, W)."""
+    n = max(1, len(images) // columns)
+    grid: Tensor = images[: n * columns].unflatten(0, (n, -1))
+    return grid.clamp(0, 1)
+
+
+def between(a: Tensor, b: Tensor, steps: int = SHOWN) -> Tensor:
+    """(1 − t) a + t b from each a to its b: (n, d) -> (n · steps, d).  Gaba Ex 9.6, Groudiev 11.6."""
+    t = torch.linspace(0, 1, steps, device=a.device)[:, None]
+    return ((1 - t) * a[:, None] + t * b[:, None]).flatten(0, 1)
+
+
+def traversal(z: Tensor, dimensions: Tensor, steps: int = SHOWN, reach: float = 3.0) -> Tensor:
+    """One code (d,) with one coordinate at a time from −reach to reach: (len(dimensions) · steps, d).  Gaba Ex 9.4."""
+    codes = z.repeat(len(dimensions), steps, 1)
+    t = torch.linspace(-reach, reach, steps, device=z.device)
+    return codes.scatter(2, dimensions[:, None, None].expand(-1, steps, 1), t[None, :, None].expand(len(dimensions), -1, 1)).flatten(0, 1)
+
+
+def plane(side: int = 2 * SHOWN) -> Tensor:
+    """Codes over a plane, evenly by probability under N(0, 1), the first coordinate rightwards: (side², 2)."""
+    t = torch.special.ndtri(torch.linspace(0.02, 0.98, side))
+    down, right = torch.meshgrid(-t, t, indexing="ij")
+    return torch.stack([right, down], dim=-1).flatten(0, 1)

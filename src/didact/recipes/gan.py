@@ -1,0 +1,175 @@
+"""Games: a generator against a discriminator, in the ways in which the game has been played."""
+
+from functools import partial
+from math import ceil
+from typing import Annotated, Any, Literal
+
+from torch import nn
+from torch.optim import Adam, RMSprop
+
+from didact.data.core import Data
+from didact.errors import UsageError
+from didact.layers.coder import Shape
+from didact.models.gan import (
+    Condition,
+    DCGANDiscriminator,
+    DCGANGenerator,
+    DenseDiscriminator,
+    DenseGenerator,
+    StyleGenerator,
+)
+from didact.models.mlp import MLP
+from didact.objectives.adversarial import GAMES, Adversarial
+from didact.optim.clipped import clipped
+from didact.optim.named import make
+from didact.options import Range
+from didact.recipes import arguments as a
+from didact.recipes.autoencoders import classes_of
+from didact.recipes.common import SMALL
+from didact.registry import recipe
+from didact.train.experiment import Experiment, MakeOptimizer
+
+Loss = Annotated[
+    Literal["non_saturating", "minimax"], "of the generator: −log D(G(z)), or log(1 − D(G(z))), whose gradient vanishes where D is sure"
+]
+Latent = Annotated[int, Range(1), "numbers of noise that an image is made from"]
+Conditional = Annotated[bool, "tell both players the class, so that one can be asked for"]
+Turns = Annotated[int, Range(1, 100), "steps of the discriminator for each of the generator"]
+OtherRate = Annotated[float | None, Range(0, open_low=True), "learning rate of the discriminator (the generator's if not given)"]
+Width = Annotated[int, Range(1), "channels at the finest level, doubled at each coarser one"]
+Beta1 = Annotated[float, Range(0, 0.9999), "β1 of Adam"]
+COMMON: dict[str, Any] = {"data": "digits", "accepts": ("images",), "chapter": "generative", "kind": "generative", "abilities": ("sample",)}
+
+
+@recipe(**COMMON, sources=("Gaba 8.2", "Gaba 8.3", "Groudiev 11.3", "Van Schependom 8.4"), grid={"loss": ("non_saturating", "minimax")})
+def gan(
+    data: Data, *,
+    loss: Loss = "non_saturating", latent: Latent = 32, conditional: Conditional = False,
+    widths: Annotated[tuple[int, ...], Range(1), "units of the generator's layers; the discriminator's are these backwards"] = (128, 256),
+    turns: Turns = 1, lr: a.Rate = 1e-3, lr_discriminator: OtherRate = None, beta1: Beta1 = 0.5, ema: a.Average = 0.99,
+    epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
+) -> Experiment:
+    """The first adversarial networks: two perceptrons, one that makes images and one that tells them from real ones.
+
+    min_G max_D E log D(x) + E log(1 − D(G(z))).
+    """
+    shape, classes = shape_of(data), classes_of(data) if conditional else 0
+    return game(
+        data, DenseGenerator(shape=shape, latent=latent, widths=widths, classes=classes),
+        DenseDiscriminator(shape=shape, widths=widths[::-1], classes=classes),
+        loss=loss, latent=latent, classes=classes, turns=turns, ema=ema, epochs=epochs, batch=batch, rounds=3_000,
+        optimizers=adam(lr, lr_discriminator, (beta1, 0.999)),
+    )
+
+
+@recipe(
+    **COMMON, sources=("Gaba 8.6", "Gaba 8.7", "Gaba 8.9", "Groudiev 11.5"),
+    grid={"latent": (32, 64, 100, 256)},
+)
+def dcgan(
+    data: Data, *,
+    loss: Loss = "non_saturating", latent: Latent = 100, width: Width = 64, conditional: Conditional = False,
+    condition: Annotated[Condition, "how the generator is told the class: beside the noise, or by its batch norms"] = "input",
+    turns: Turns = 1, lr: a.Rate = 2e-4, lr_discriminator: OtherRate = None, beta1: Beta1 = 0.5, ema: a.Average = None,
+    epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
+) -> Experiment:
+    """DCGAN: strided convolutions, batch norm, no dense layer; at 28 pixels the networks of Gaba 8.7, at others as deep as it takes.
+
+    Its batch, rates and epochs on large sets are the course's too; --lr 1e-4 --lr-discriminator 4e-4 are its two time-scales.
+    """
+    shape, classes = shape_of(data), classes_of(data) if conditional else 0
+    return game(
+        data, DCGANGenerator(shape=shape, latent=latent, width=width, classes=classes, condition=condition),
+        DCGANDiscriminator(shape=shape, width=width, classes=classes),
+        loss=loss, latent=latent, classes=classes, turns=turns, ema=ema, epochs=epochs, batch=batch,
+        optimizers=adam(lr, lr_discriminator, (beta1, 0.999)),
+    )
+
+
+@recipe(**COMMON, sources=("Gaba 8.4", "Gaba Ex 8.3"), grid={"turns": (1, 3, 5)})
+def wgan(
+    data: Data, *,
+    lipschitz: Annotated[Literal["penalty", "clip"], "how the critic is kept Lipschitz: gradient penalty, or weights in a box"] = "penalty",
+    penalty: Annotated[float, Range(0, open_low=True), "weight λ of the gradient penalty"] = 10.0,
+    bound: Annotated[float, Range(0, open_low=True), "largest weight, where they are clipped"] = 0.01,
+    latent: Latent = 100, width: Width = 64, conditional: Conditional = False, turns: Turns = 5,
+    lr: a.OptionalRate = None, lr_discriminator: OtherRate = None, ema: a.Average = None,
+    epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
+) -> Experiment:
+    """Wasserstein GAN: a critic that scores, several steps ahead of the generator, kept Lipschitz by a penalty or by clipping.
+
+    W(p, p_G) = sup over 1-Lipschitz f of E f(x) − E f(G(z)); the penalty is λ E (‖∇f(x̂)‖ − 1)².
+    """
+    shape, classes = shape_of(data), classes_of(data) if conditional else 0
+    clip = lipschitz == "clip"
+    optimizers: dict[str, MakeOptimizer] = {}
+    if clip:  # RMSprop: momentum upset a critic whose gradient jumps at the walls.  Arjovsky et al. 2017
+        rate = lr or 5e-5 * (10 if len(data.train) < SMALL else 1)
+        walled = partial(clipped, base=partial(RMSprop, lr=lr_discriminator or rate), bound=bound)
+        optimizers = {"generator": partial(RMSprop, lr=rate), "discriminator": walled}
+    else:
+        optimizers = adam(lr or (1e-3 if len(data.train) < SMALL else 1e-4), lr_discriminator, (0.0, 0.9))
+    return game(
+        data, DCGANGenerator(shape=shape, latent=latent, width=width, classes=classes),
+        DCGANDiscriminator(shape=shape, width=width, classes=classes, norm="batch" if clip else "layer"),
+        loss="wasserstein", penalty=0.0 if clip else penalty, rounds=1_500 if clip else 500,
+        latent=latent, classes=classes, turns=turns, ema=ema, epochs=epochs, batch=batch, optimizers=optimizers,
+    )
+
+
+@recipe(**COMMON, sources=("Gaba 8.10",))
+def stylegan(
+    data: Data, *,
+    latent: Latent = 64, width: Width = 16, conditional: Conditional = False,
+    style: Annotated[int, Range(1), "numbers of the style w"] = 64,
+    depth: Annotated[int, Range(1), "layers of the mapping from noise to style"] = 3,
+    width_discriminator: Annotated[int, Range(1), "channels of the discriminator's first layer, doubled at each next one"] = 128,
+    turns: Turns = 1, lr: a.Rate = 1e-3, lr_discriminator: OtherRate = None, beta1: Beta1 = 0.0, ema: a.Average = 0.99,
+    epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
+) -> Experiment:
+    """StyleGAN's idea, small: noise becomes a style, and the style rescales every feature map of a learned constant.
+
+    w = MLP(z), AdaIN(x, w) = s(w) (x − μ(x)) / σ(x) + b(w).
+    """
+    shape, classes = shape_of(data), classes_of(data) if conditional else 0
+    return game(
+        data, StyleGenerator(shape=shape, latent=latent, width=width, style=style, depth=depth, classes=classes),
+        DCGANDiscriminator(shape=shape, width=width_discriminator, classes=classes, norm="layer"),
+        loss="non_saturating", latent=latent, classes=classes, turns=turns, ema=ema, epochs=epochs, batch=batch, rounds=1_200,
+        optimizers=adam(lr, lr_discriminator, (beta1, 0.99)),
+    )
+
+
+def game(
+    data: Data, generator: nn.Module, discriminator: nn.Module, *,
+    loss: str, latent: int, classes: int, turns: int, optimizers: dict[str, MakeOptimizer],
+    ema: float | None, epochs: int | None, batch: int | None, penalty: float = 0.0, rounds: int = 1_500,
+) -> Experiment:
+    """The experiment of any of them: so many `rounds` on a small set, 25 epochs of a large one. A referee joins where there are labels."""
+    referee = None
+    if data.task in ("binary", "multiclass"):
+        referee = MLP(data.features, data.classes, hidden=(128,), dropout=0.2, mean=data.mean, std=data.std)
+        optimizers = {**optimizers, "referee": make("adamw", lr=2e-3, weight_decay=0.01)}
+    rows, small = len(data.train), len(data.train) < SMALL
+    batch = batch or (64 if small else 128)
+    epoch = max(1, ceil(rows / batch) // turns)
+    epochs = epochs or (ceil(rounds / epoch) if small else 25)
+    return Experiment(
+        data=data,
+        objective=Adversarial(
+            generator, discriminator, game=GAMES[loss], latent=latent, classes=classes, penalty=penalty, turns=turns, referee=referee
+        ),
+        optimizer=optimizers, ema=ema, epochs=epochs, batch=batch, evaluate_every=max(1, epoch * epochs // 25),
+    )
+
+
+def adam(lr: float, lr_discriminator: float | None, betas: tuple[float, float]) -> dict[str, MakeOptimizer]:
+    """Adam for each side at its own rate."""
+    return {"generator": partial(Adam, lr=lr, betas=betas), "discriminator": partial(Adam, lr=lr_discriminator or lr, betas=betas)}
+
+
+def shape_of(data: Data) -> Shape:
+    channels, height, width = data.shape
+    if min(height, width) < 2:
+        raise UsageError(f"a generator draws images, but those of {data.name!r} are {width}×{height} pixels")
+    return channels, height, width

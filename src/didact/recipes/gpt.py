@@ -1,0 +1,62 @@
+"""GPT: a decoder that learns to continue a text, then writes one."""
+
+from functools import partial
+from typing import Annotated, Literal
+
+from torch.optim import AdamW
+
+from didact.data.core import Data
+from didact.data.sequences import StreamEncoder, windows
+from didact.errors import UsageError
+from didact.models.gpt import GPT
+from didact.models.llama import Llama
+from didact.objectives.autoregressive import Autoregressive
+from didact.optim.schedule import make_schedule
+from didact.options import Range
+from didact.recipes import arguments as a
+from didact.registry import recipe
+from didact.train.experiment import Experiment
+
+Family = Annotated[Literal["gpt", "llama"], "GPT-2's blocks, or LLaMA's: RMS norms, rotary positions, SwiGLU, shared keys"]
+Layers = Annotated[int, Range(1, 100), "blocks upon each other"]
+Heads = Annotated[int, Range(1), "attention heads of each block"]
+Width = Annotated[int, Range(1), "numbers that a token is embedded in"]
+Context = Annotated[int, Range(2), "tokens that are read at once"]
+Steps = Annotated[int, Range(1), "optimizer steps"]
+
+
+@recipe(
+    data="tinyshakespeare", accepts=("text",), tasks=("language",), chapter="transformers", kind="language",
+    abilities=("classify", "write"),
+    sources=("Gaba 7.6", "Gaba 7.10", "Groudiev 6.3", "Van Schependom 7.6", "Fleuret 5.3", "Lhotte 9.1"),
+    grid={"layers": (2, 4), "heads": (1, 4)},
+)
+def gpt(
+    data: Data, *,
+    model: Family = "gpt", layers: Layers = 4, heads: Heads = 4, width: Width = 128, context: Context = 64, dropout: a.Dropout = 0.0,
+    lr: a.Rate = 3e-3, weight_decay: a.Decay = 0.1, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
+    steps: Steps = 2000, batch: a.BatchSize = 16, ema: a.Average = None, patience: a.Patience = None,
+) -> Experiment:
+    """A GPT that continues a text: Tiny Shakespeare, or one's own (--data book.txt); then `didact sample RUN --prompt "…"`.
+
+    p(x_{t+1} | x_≤t) from blocks of causal attention. On a GPU: --layers 6 --heads 6 --width 384 --context 256 --dropout 0.2 --batch 64.
+    """
+    data = windows(data, context, stride=max(1, context // 8))      # overlapping: each token is seen at many positions
+    assert isinstance(data.encoder, StreamEncoder)
+    return Experiment(
+        data=data,
+        objective=Autoregressive(decoder(model, data.classes, layers, heads, width, context, dropout), rate=data.encoder.rate),
+        optimizer=partial(AdamW, lr=lr, weight_decay=weight_decay, betas=(0.9, 0.99)),   # few tokens a batch: a longer memory of g²
+        schedule=make_schedule(schedule),
+        clip_norm=clip_norm, ema=ema, patience=patience, steps=steps, batch=batch,
+    )
+
+
+def decoder(model: str, vocabulary: int, layers: int, heads: int, width: int, context: int, dropout: float) -> GPT | Llama:
+    """The network of that family; LLaMA's heads share keys in pairs where their number allows."""
+    if model == "gpt":
+        return GPT(vocabulary, context=context, dim=width, layers=layers, heads=heads, dropout=dropout)
+    if dropout:
+        raise UsageError(f"--model llama knows no dropout, got --dropout {dropout:g}; leave it out")
+    groups = heads // 2 if heads % 2 == 0 else heads
+    return Llama(vocabulary, context=context, dim=width, layers=layers, heads=heads, groups=groups, hidden=-(-8 * width // 24) * 8)

@@ -1,0 +1,1 @@
+"""Drawing from a trained model: it is known by what it can do, never by name."""

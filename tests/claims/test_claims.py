@@ -1,0 +1,152 @@
+"""Every check runs, and every check can fail: turned around, what holds is wrong and what is wrong holds."""
+
+import re
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import didact.claims  # noqa: F401 (registers the checks)
+from didact.claims.compare import Asked, Cases, Corrected, Exactly, Inside, NeverMore, Printed, Rising, Same, Stated, floats, plain
+from didact.claims.core import CHECKS, REASONS, VERDICTS, run, statements, without_check
+
+
+@cache
+def computed(id: str) -> Any:
+    return CHECKS[id].compute()
+
+
+def parts(result: Any) -> list[Any]:
+    """The values of a result that agree with the statement, if any does."""
+    if isinstance(result, Cases):
+        return [result.under]
+    return [result.mended] if isinstance(result, Corrected) else [result]
+
+
+def made_to_agree(form: Stated, value: Any) -> tuple[Stated, Any]:
+    """The statement and the value, one of them changed so that they agree: what the course would have had to state."""
+    if form.agrees(value):
+        return form, value
+    if isinstance(form, Exactly | Printed):
+        return form.as_if(value), value
+    if isinstance(form, Inside):
+        x = np.clip(floats(value), form.low, form.high)
+        return form, x + (0.01 if form.open else 0.0)
+    if isinstance(form, NeverMore):
+        left, right = map(floats, value)
+        return form, (np.minimum(left, right), right)
+    if isinstance(form, Rising):
+        return form, np.sort(floats(value))
+    return form, (value[1], value[1])  # Same: the side that was computed otherwise
+
+
+@pytest.mark.parametrize("id", sorted(CHECKS))
+def test_the_verdict_follows_and_can_turn(id):
+    check, result = CHECKS[id], computed(id)
+    verdict = check.judge(result)
+    assert verdict in VERDICTS
+    assert bool(check.right) == (verdict == "wrong"), f"{verdict}, but what is right: {check.right!r}"
+    assert bool(check.condition) == (verdict == "conditional"), f"{verdict}, but the condition is {check.condition!r}"
+    assert check.formula, "a check says what it computes"
+    if isinstance(check.form, Asked):
+        return
+    for value in parts(result):
+        form, agreeing = made_to_agree(check.form, value)
+        assert form.agrees(agreeing)
+        turned = list(form.turned())
+        refused = list(form.refused(agreeing))
+        assert refused, "nothing would be refused"
+        assert turned or not form.numeric
+        assert not any(other.agrees(agreeing) for other in turned), "two per cent off, or one, still holds"
+        assert not any(form.agrees(other) for other in refused), "a broken formula still holds"
+
+
+# letters on the page, sizes of an example in the check; or a table of its own
+OTHERWISE = {"CE58", "CF15", "CF40", "CF41", "CL29", "CL40"}
+
+
+@pytest.mark.parametrize("id", sorted(i for i in CHECKS if CHECKS[i].form.numeric and i not in OTHERWISE))
+def test_the_number_compared_is_the_number_stated(id):
+    """A number in a decorator must stand in the list of statements: neither may drift."""
+    form, stated = CHECKS[id].form, statements()[id].stated
+    text = stated.replace("−", "-")
+    joined = re.sub(r"(?<=\d)[, ](?=\d{3}\b)", "", text)
+    known = {float(n) for t in (text, joined) for pattern in (r"-?\d*\.?\d+(?:e-?\d+)?", r"\d*\.?\d+") for n in re.findall(pattern, t)}
+    known |= {n * f for n in known for f in (1e6, 1e9) if "M" in text or "B" in text} | ({1 / 4} if "1/4" in text else set())
+    wanted = [float(n) for n in (form.digits if isinstance(form, Printed) else numbers(plain(form.value)))]
+    if re.search(r"\d", text) and "…" not in text:
+        assert set(wanted) <= known, f"{sorted(set(wanted) - known)} not in {stated!r}"
+
+
+def numbers(value: Any) -> list[float]:
+    if isinstance(value, tuple):
+        return [n for v in value for n in numbers(v)]
+    return [value] if isinstance(value, int | float) and not isinstance(value, bool) else []
+
+
+def test_every_statement_is_known_once():
+    assert len(statements()) == 519
+    courses = [s.course for s in statements().values()]
+    counts = {c: courses.count(c) for c in dict.fromkeys(courses)}
+    assert counts == {"Gaba": 274, "Van Schependom": 50, "Groudiev": 96, "Fleuret": 52, "Lhotte": 47}
+    assert all(s.claim and s.stated and s.where and s.chapter for s in statements().values())
+
+
+def test_without_a_check_there_is_a_reason():
+    for s in statements().values():
+        if s.id not in CHECKS:
+            verdict, note = without_check(s)
+            assert verdict in ("not checkable", "not measured") and note
+    assert without_check(statements()["C1.20"]) == ("not measured", "didact reproduce 1.6")
+    assert all(len(why) > 20 for why in REASONS.values())
+
+
+# worked by hand or known from the pages themselves, and not read off the program
+HAND = {
+    "C1.6": "holds", "C1.14": "wrong", "C1.4": "wrong", "C2.6": "wrong", "C2.9": "wrong", "C2.11": "holds", "C3.24": "wrong",
+    "C4.2": "holds", "C4.5": "conditional", "C4.8": "holds", "C4.13": "wrong", "C5.1": "holds", "C5.27": "wrong", "C6.12": "holds",
+    "C8.3": "holds", "C10.2": "wrong", "C10.15": "wrong", "CV17": "wrong", "CV38": "wrong", "CE18": "holds", "CE43": "wrong",
+    "CF14": "wrong", "CF15": "holds", "CL05": "holds", "CL10": "wrong", "CL24": "holds", "CL40": "holds",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("id", HAND)
+def test_known_verdicts(id):
+    assert run(id).verdict == HAND[id]
+
+
+def test_a_check_leaves_no_trace():
+    torch.manual_seed(5)
+    before = torch.rand(3)
+    torch.manual_seed(5)
+    first = run("C3.4")
+    assert torch.equal(torch.rand(3), before) and torch.get_default_dtype() == torch.float32
+    torch.manual_seed(6)
+    assert run("C3.4").computed == first.computed, "a check depends on what ran before"
+
+
+def test_broken_formulas_are_seen():
+    """Identities with a deliberate mistake, judged by the forms that the checks use."""
+    z = torch.linspace(-3, 3, 50, dtype=torch.float64)
+    σ = z.sigmoid()
+    assert Same().agrees((σ * (1 - σ), 1 / (2 + z.exp() + (-z).exp())))
+    assert not Same().agrees((σ * (1 + σ), 1 / (2 + z.exp() + (-z).exp())))
+    assert not Same().agrees((σ * (1 - σ) * 1.001, σ * (1 - σ)))
+
+
+@pytest.mark.parametrize(("form", "good", "bad"), [
+    (Printed("0.0689"), [0.06894, 0.06886], [0.06896, 0.0688]),
+    (Printed("2.66e-5"), [2.656e-5, 2.664e-5], [2.67e-5]),
+    (Printed("150e6"), [150.4e6], [150.6e6]),
+    (Exactly(1728), [1728], [1727, 1728.5]),
+    (Exactly((2, 3)), [torch.tensor([2, 3])], [(2, 3, 4)]),
+    (Inside(0, 1), [[0, 1]], [[0, 1.1], [-0.1]]),
+    (Inside(0, 1, open=True), [0.5], [0.0, 1.0]),
+    (Rising(), [[1, 2, 3]], [[1, 1], [2, 1]]),
+    (NeverMore(), [([1, 2], [1, 3])], [([1, 4], [2, 3])]),
+])
+def test_forms_by_hand(form, good, bad):
+    assert all(form.agrees(v) for v in good)
+    assert not any(form.agrees(v) for v in bad)

@@ -1,0 +1,99 @@
+"""Drawing from a run: the verb, its refusals, the judge, the pictures in the report."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+import didact
+from didact.cli.main import main
+from didact.registry import RECIPES
+from didact.report import page
+from didact.report.gallery import sheet
+from didact.run import Run
+from didact.samplers.draw import draw, hang
+from didact.train.session import restored
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    where = tmp_path_factory.mktemp("drawing")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(where)
+        didact.train(RECIPES["vae"], conditional=True, latent=2, widths=(64,), epochs=12)
+        didact.train(RECIPES["mlp"], hidden=(32,), epochs=5)
+    return where
+
+
+@pytest.fixture
+def said(place, monkeypatch, capsys):
+    monkeypatch.chdir(place)
+
+    def run(words: str, code: int = 0) -> str:
+        assert main(shlex.split(words)) == code
+        out, err = capsys.readouterr()
+        return out if code == 0 else err
+    return run
+
+
+def test_a_sheet_of_images(said):
+    assert "12 images in a.png" in said("sample vae/latest --n 12 --to a.png")
+    with Image.open("a.png") as picture:
+        assert picture.size == (8 * 9 - 1, 2 * 9 - 1) and picture.mode == "RGBA"     # eight a row, a pixel between them
+    told = json.loads(said("sample vae/latest --n 3 --seed 5 --label 7 --json"))
+    assert (told["n"], told["seed"], told["label"]) == (3, 5, "7") and Path(told["file"]).is_file()
+
+
+def test_the_seed_and_the_class_decide(said):
+    run = Run.open("vae/latest")
+    x = draw(run, 600, seed=1, label="3")
+    assert x.shape == (600, 1, 8, 8) and torch.equal(x, draw(run, 600, seed=1, label="3"))
+    assert not torch.equal(x, draw(run, 600, seed=2, label="3"))
+    judge, _ = restored(Run.open("mlp/latest"))
+    with torch.no_grad():
+        for k in ("0", "3", "6"):
+            guess = judge.classify({"x": draw(run, 200, label=k)}).argmax(1)
+            assert (guess == int(k)).float().mean() > 0.5                           # chance is 0.1
+
+
+def test_a_judge_says_who_it_is(said):
+    told = json.loads(said("sample vae/latest --n 200 --judge mlp/latest --json"))["judged"]
+    assert told["judge_accuracy"] > 0.8 and told["drawn"] == 200 and told["real"] == 269 and told["split"] == "test"
+    assert told["features"] == 32 and told["class_coverage"] > 0.7 and told["frechet"] > 0
+    assert "judge accuracy" in said("sample vae/latest --n 200 --judge mlp/latest")
+
+
+@pytest.mark.parametrize(("words", "complaint"), [
+    ("sample mlp/latest", "recipe 'mlp' draws nothing; `didact list` shows which recipes can sample"),
+    ("sample vae/latest --label 11", "no class named '11'; did you mean '1'?"),
+    ("sample vae/latest --to a.jpg", "--to expects a file that ends in .png, got a.jpg"),
+    ("sample vae/latest --n 0", "0 is not in the range 1<=x<=100000"),
+    ("sample vae/latest --judge vae/latest", "does not classify; train one with: didact train cnn --data digits"),
+    ("train vae --samples 5 --beta 2", "--samples 5 maximises the importance-weighted bound, which has no --beta"),
+    ("train vae --latent 0", "--latent expects int at least 1, got 0"),
+    ("train gan --data iris", "recipe 'gan' learns from images, but 'iris' is table"),
+    ("train semi_supervised --labels 900", "--labels 900 of each class, but a class of 'digits' has"),
+])
+def test_refused_in_one_line(said, words, complaint):
+    err = said(words, code=2)
+    assert err.count("\n") == 1 and complaint in err
+
+
+def test_pictures_reach_the_report(said):
+    run = Run.open("vae/latest")
+    found = hang(run)
+    assert found["samples"].shape == (10, 8, 1, 8, 8) and found["reconstructions"].shape == (2, 8, 1, 8, 8)
+    text = page.write(run).read_text(encoding="utf-8")
+    assert "Interpolation" in text and "One dimension at a time" in text and "The plane of codes" in text
+    assert hang(Run.open("mlp/latest")) == {} and not Run.open("mlp/latest").has("gallery.safetensors")
+
+
+def test_a_sheet_is_clear_between_the_pictures():
+    grid = torch.rand(2, 3, 1, 5, 7)
+    whole = sheet(grid)
+    assert whole.shape == (4, 11, 23)
+    assert torch.equal(whole[0, 6:, 8:15], grid[1, 1, 0]) and torch.equal(whole[2], whole[0])
+    assert (whole[3, 5] == 0).all() and whole[3, 0, 0] == 1

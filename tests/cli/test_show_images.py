@@ -1,0 +1,33 @@
+"""What `didact show` says of a network for images."""
+
+import json
+
+from didact.cli.main import main
+
+
+def show(capsys, *words):
+    assert main(["show", "cnn", *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_each_layer_says_what_it_sees(capsys):
+    facts = json.loads(show(capsys, "--model", "cifar_resnet8", "--json"))
+    rows = {row["name"].removeprefix("network."): row for row in facts["layers"]["rows"]}
+    # by r += (k - 1) j, j *= s: 3 3 3 | 3/2 3 | 3/2 3
+    fields = {"conv1": 3, "layer1.0.conv2": 7, "layer2.0.conv1": 9, "layer2.0.conv2": 13, "layer3.0.conv1": 17, "layer3.0.conv2": 25}
+    assert {name: rows[name]["field"] for name in fields} == {name: [r, r] for name, r in fields.items()}
+    assert [rows[name]["jump"][0] for name in fields] == [1, 1, 2, 2, 4, 4]
+    assert [rows[name]["shape"][1:] for name in fields] == [[8, 8], [8, 8], [4, 4], [4, 4], [2, 2], [2, 2]]
+    assert "field" not in rows["fc"]
+
+
+def test_the_table_has_columns_for_it(capsys):
+    text = show(capsys)
+    head, first = (next(line for line in text.splitlines() if word in line) for word in ("sees", "features.0"))
+    assert head.split() == ["layer", "output", "parameters", "sees", "jump"]
+    assert first.split()[-2:] == ["3×3", "1×1"] and "pixels between two neighbours" in text
+
+
+def test_a_table_of_numbers_has_none(capsys):
+    assert main(["show", "mlp", "--data", "iris"]) == 0
+    assert "sees" not in capsys.readouterr().out

@@ -1,0 +1,63 @@
+"""didact sample on a run that writes."""
+
+import json
+
+import pytest
+
+import didact
+from didact.cli.main import main
+from didact.registry import RECIPES
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    runs = tmp_path_factory.mktemp("runs")
+    small = {"layers": 1, "heads": 2, "width": 32, "context": 16, "steps": 60, "lr": 1e-2}
+    return didact.train(RECIPES["gpt"], data="python_topics", runs=str(runs), **small)
+
+
+def sample(capsys, run, *words):
+    code = main(["sample", str(run.folder), *words])
+    return code, *capsys.readouterr()
+
+
+def test_it_goes_on_from_the_prompt(written, capsys):
+    code, out, _ = sample(capsys, written, "--prompt", "The class", "--tokens", "40", "--seed", "3")
+    assert code == 0 and out.startswith("The class") and len(out) == len("The class") + 40 + 1     # and a line end
+    assert sample(capsys, written, "--prompt", "The class", "--tokens", "40", "--seed", "3")[1] == out
+    assert sample(capsys, written, "--prompt", "The class", "--tokens", "40", "--seed", "4")[1] != out
+
+
+def test_several_texts_as_json(written, capsys):
+    code, out, _ = sample(capsys, written, "--prompt", "a", "--tokens", "20", "--n", "3", "--top-k", "5", "--temperature", "0.7", "--json")
+    answer = json.loads(out)
+    assert code == 0 and len(set(answer["texts"])) == 3 and all(len(text) == 20 for text in answer["texts"])
+    assert answer["manner"] == {"temperature": 0.7, "top_k": 5, "top_p": None, "beam": 1}
+
+
+def test_greedy_and_beams_need_no_luck(written, capsys):
+    one, two = (sample(capsys, written, "--prompt", "The ", "--tokens", "9", "--temperature", "0", "--seed", s)[1] for s in ("0", "1"))
+    assert one == two
+    assert sample(capsys, written, "--prompt", "The ", "--tokens", "9", "--beam", "3")[0] == 0
+
+
+@pytest.mark.parametrize(("words", "complaint"), [
+    (("--prompt", "é"), "the text holds characters that training did not: 'é'; leave them out"),
+    (("--prompt", "a" * 17), "the prompt has 17 tokens, but this model reads 16 at most; shorten it"),
+    (("--prompt", ""), ""),
+    (("--temperature", "-0.5"), "the temperature must be a number of at least 0 (0: always the likeliest token), got -0.5"),
+    (("--top-k", "1000"), "the tokens that this model knows, got 1000"),
+    (("--top-k", "0"), "top-k must be from 1 to"),
+    (("--top-p", "2"), "top-p is a probability above 0 and up to 1, got 2"),
+    (("--beam", "3", "--n", "2"), "beams find one text, the likeliest, got --n 2; leave out --n or --beam"),
+    (("--beam", "3", "--tokens", "99"), "1 tokens read and 99 to write are more than the 16 it can hold; write fewer"),
+    (("--beam", "3", "--top-k", "2", "--tokens", "9"), "leave out temperature, top-k and top-p"),
+    (("--label", "cat"), "--label does not apply"),
+])
+def test_bad_input_is_one_line(written, capsys, words, complaint):
+    code, out, err = sample(capsys, written, *words)
+    if not complaint:          # an empty prompt is a new line
+        assert code == 0
+        return
+    assert code == 2 and not out
+    assert err.startswith("didact: ") and complaint in err and err.count("\n") == 1

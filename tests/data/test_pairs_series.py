@@ -1,0 +1,102 @@
+"""Pairs of sentences and series of numbers: made ones, public ones, one's own."""
+
+import json
+
+import pytest
+import torch
+
+from conftest import has_public
+from didact.data.load import load, reload
+from didact.data.pairs import LONGEST, PairEncoder, in_words, translated
+from didact.data.series import SeriesEncoder, series
+from didact.data.spec import from_spec, spec
+from didact.data.tokens import BEGIN, END
+from didact.errors import UsageError
+
+
+def test_numbers_in_words():
+    told = {0: "zero", 7: "seven", 13: "thirteen", 20: "twenty", 99: "ninety nine", 100: "one hundred", 110: "one hundred ten",
+            1000: "one thousand", 342_007: "three hundred forty two thousand seven"}
+    assert {n: in_words(n) for n in told} == told
+
+
+def test_number_words_are_pairs():
+    data = load("number_words")
+    assert (data.kind, data.task) == ("pairs", "translation")
+    batch = data.test.batch(torch.arange(5))
+    for x, y in zip(batch["x"].tolist(), batch["y"].tolist(), strict=True):
+        assert y[0] == BEGIN and END in y and END in x
+        assert in_words(int(data.encoder.target.decode(y))) == data.encoder.source.decode(x)
+    assert from_spec(json.loads(json.dumps(spec(data)))).encoder == data.encoder
+    everyone = torch.cat([data.indices[part] for part in data.indices])
+    assert len(everyone.unique()) == len(everyone) and reload(data.source, data.indices).fingerprint == data.fingerprint
+
+
+def test_own_pairs_from_a_tsv(tmp_path):
+    path = tmp_path / "own.tsv"
+    path.write_text("".join(f"a cat number {i}\tun chat {i}\n" for i in range(30)), encoding="utf-8")
+    data = load(str(path), accepts=("pairs",))
+    assert data.kind == "pairs" and data.source["kind"] == "pairs"
+    assert reload(data.source, data.indices).encoder == data.encoder
+    names, batch = data.encoder.read(["a cat"])
+    assert names == ["a cat"] and batch["x"][0, -1] == END
+    with pytest.raises(UsageError, match="expected a sentence, got ' '"):
+        data.encoder.read([" "])
+    for line, told in (("one side\t\n", "line 31 .* must be two sentences with a tab between, got 'one side"), ("no tab\n", "line 31")):
+        path.write_text("".join(f"a b {i}\tc d\n" for i in range(30)) + line, encoding="utf-8")
+        with pytest.raises(UsageError, match=told):
+            load(str(path), accepts=("pairs",))
+    path.write_text("a b\tc d\n")
+    with pytest.raises(UsageError, match="holds 1 pairs; at least 10"):
+        load(str(path), accepts=("pairs",))
+
+
+def test_long_sentences_are_cut_and_it_is_said():
+    data = translated("long", [("a " * 200 + str(i), "b") for i in range(20)])
+    assert data.shape == (LONGEST,) and any("20 pairs fill" in note for note in data.notes)
+    assert data.train.columns["x"][0, -1] == END and isinstance(data.encoder, PairEncoder)
+
+
+@pytest.mark.skipif(not has_public("multi30k"), reason="DIDACT_DATA holds no multi30k")
+def test_multi30k_keeps_its_own_splits():
+    data = load("multi30k_fr")
+    assert [len(data.split(part)) for part in ("train", "validation", "test")] == [29_000, 1_014, 1_000]
+    y = data.test.batch(torch.tensor([0]))["y"][0].tolist()
+    assert data.encoder.target.decode(y) == "Un homme avec un chapeau orange regardant quelque chose."
+
+
+def test_windows_of_a_series_do_not_cross_the_borders_of_the_splits():
+    data = series("count", list(range(200)), "n", window=5, horizon=2)
+    x, y = data.train.columns["x"], data.train.columns["y"]
+    assert torch.equal(x[3, :, 0], torch.arange(3.0, 8.0)) and y[3].tolist() == [8, 9]
+    assert float(y.max()) == 139 and float(data.validation.columns["x"].min()) == 140 and float(data.test.columns["x"].min()) == 170
+    assert data.task == "forecast" and series("count", list(range(400)), "n").task == "regression"
+    assert data.mean.shape == (5, 1)
+    with pytest.raises(UsageError, match="holds 50 values of 'n'; at least 70"):
+        series("few", list(range(50)), "n", window=5, horizon=2)
+
+
+def test_own_series_from_a_csv(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text("day,warmth,note\n" + "".join(f"2020-01-{i % 28 + 1:02},{'' if i == 3 else i / 2},{'xy'[i % 2]}\n" for i in range(400)))
+    data = load(str(path), accepts=("series",))
+    assert (data.kind, data.target, data.task) == ("series", "warmth", "regression")
+    assert data.train.columns["x"][0, :4, 0].tolist() == [0, 0.5, 1, 1]         # a gap keeps the value before it
+    assert reload(data.source, data.indices).fingerprint == data.fingerprint
+    encoder = SeriesEncoder.from_spec(json.loads(json.dumps(data.encoder.spec())))
+    _, batch = encoder.read([",".join("1" * 30), str(path)])
+    assert batch["x"].shape == (2, 30, 1) and batch["x"][1, -1, 0] == 199.5
+    for wrong, told in (("1,2", "a window is 30 values of 'warmth', got 2"), ("warm", "expected a CSV file or values separated by commas")):
+        with pytest.raises(UsageError, match=told):
+            encoder.read([wrong])
+    with pytest.raises(UsageError, match="no column 'warmt'; did you mean 'warmth'"):
+        load(str(path), accepts=("series",), target="warmt")
+    with pytest.raises(UsageError, match=r"column 'note' .* is not numbers"):
+        load(str(path), accepts=("series",), target="note")
+    assert load(str(path)).kind == "table"                                      # a table, where nothing else is wanted
+
+
+@pytest.mark.skipif(not has_public("temperatures"), reason="DIDACT_DATA holds no temperatures")
+def test_daily_temperatures():
+    data = load("temperatures")
+    assert len(data.train) + 30 == int(0.7 * 3650) and data.train.columns["x"][0, 0, 0] == pytest.approx(20.7)

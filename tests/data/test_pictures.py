@@ -1,0 +1,88 @@
+import io
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from didact.data.folder import ImageEncoder
+from didact.data.pictures import coloured, colours, framed, overlaid, png
+
+
+def test_png_is_what_pillow_reads():
+    x = torch.rand(3, 7, 11)
+    seen = np.array(Image.open(io.BytesIO(png(x))))
+    assert np.array_equal(seen, (x * 255).round().byte().permute(1, 2, 0).numpy())
+
+
+@pytest.mark.parametrize("classes", [1, 2, 21, 64])
+def test_colours_differ(classes):
+    palette = colours(classes)
+    assert palette.shape == (classes, 3) and palette.min() >= 0 and palette.max() <= 1
+    apart = (palette[:, None] - palette[None]).abs().amax(-1) + torch.eye(classes)
+    assert apart.min() > 0.02
+
+
+def test_a_mask_over_an_image():
+    mask = torch.tensor([[0, 1], [2, 0]])
+    assert torch.equal(coloured(mask, 3)[:, 1, 0], colours(3)[2])
+    x = torch.rand(3, 4, 6)
+    over = overlaid(x, mask, 3, opacity=0.25)                               # the mask is enlarged to the image
+    assert torch.equal(over[:, :2, :3], x[:, :2, :3]) and torch.equal(over[:, 2:, 3:], x[:, 2:, 3:])
+    torch.testing.assert_close(over[:, 0, 3], 0.75 * x[:, 0, 3] + 0.25 * colours(3)[1])
+    torch.testing.assert_close(over[:, 3, 2], 0.75 * x[:, 3, 2] + 0.25 * colours(3)[2])
+    assert overlaid(torch.rand(1, 4, 6), mask, 3).shape == (3, 4, 6)        # grey images are coloured too
+
+
+def test_frames_around_boxes():
+    x = torch.zeros(1, 10, 20)
+    drawn = framed(x, torch.tensor([[0.1, 0.2, 0.5, 0.8], [-0.2, 0.5, 1.3, 2.0]]), torch.tensor([1.0, 0.0]), 2)
+    assert drawn.shape == (3, 10, 20) and x.max() == 0
+    frame = (drawn == colours(3)[2][:, None, None]).all(0)
+    assert frame[2, 2:10].all() and frame[2:5, 2].all() and not frame[3:5, 3:9].any() and not frame[:2].any()
+    assert (drawn[:, 5, :2] == colours(3)[1][:, None]).all()                # what lies outside the image is cut off
+
+
+SIDE = 12
+
+
+def checked(path, mode, **options):
+    """A quarter of the image dark, the rest bright; saved as this mode."""
+    values = np.full((SIDE, SIDE), 200, np.uint8)
+    values[: SIDE // 2, : SIDE // 2] = 20
+    if mode == "I;16":
+        image = Image.fromarray(values.astype(np.uint16) << 8)
+    elif mode == "F":
+        image = Image.fromarray(values.astype(np.float32) / 255)
+    else:
+        image = Image.fromarray(values).convert(mode)
+    image.save(path, **options)
+    return path
+
+
+@pytest.mark.parametrize(("name", "mode"), [
+    ("cmyk.jpg", "CMYK"), ("deep.png", "I;16"), ("deep.tif", "I;16"), ("float.tif", "F"), ("palette.gif", "P"), ("grey.png", "L"),
+    ("bits.png", "1"), ("opaque.png", "RGBA"), ("luma.jpg", "YCbCr"),
+])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_of_every_mode(tmp_path, name, mode, channels):
+    x = ImageEncoder((channels, SIDE, SIDE)).open(checked(tmp_path / name, mode)).float()
+    assert x.shape == (channels, SIDE, SIDE)
+    if mode != "1":                                                         # dithered
+        assert (x[:, 1:5, 1:5] - 20).abs().max() < 12 and (x[:, 7:, 7:] - 200).abs().max() < 12
+
+
+def test_the_first_of_moving_pictures(tmp_path):
+    frames = [Image.new("L", (SIDE, SIDE), grey) for grey in (40, 90, 160)]
+    frames[0].save(tmp_path / "moving.gif", save_all=True, append_images=frames[1:])
+    assert (ImageEncoder((1, 4, 4)).open(tmp_path / "moving.gif") == 40).all()
+
+
+@pytest.mark.parametrize("size", [(1, 1), (10_000, 10), (10, 10_000)])
+def test_images_of_odd_sizes(tmp_path, size):
+    Image.new("RGB", size, (9, 80, 200)).save(tmp_path / "odd.jpg", quality=95)
+    encoder = ImageEncoder((3, 16, 16))
+    x = encoder.open(tmp_path / "odd.jpg")
+    assert (x.float().mean((1, 2)) - torch.tensor([9.0, 80, 200])).abs().max() < 4
+    whole = encoder.whole(tmp_path / "odd.jpg")
+    assert whole.shape[0] == 3 and max(whole.shape[1:]) <= 2000 and min(whole.shape[1:]) >= 1

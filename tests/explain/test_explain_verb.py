@@ -1,0 +1,194 @@
+"""`didact explain` on runs of every kind: page, figures, numbers, and one line for each mistake."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import didact
+from didact.cli.main import main
+from didact.explain.runs import explain
+from didact.explain.subject import Subject
+from didact.registry import RECIPES
+from didact.run import Run
+from didact.train.session import restored
+
+OWN = "size,colour,sold\n" + "".join(f"{i % 7}.5,{'red' if i % 3 else 'blue'},{'yes' if i % 7 > 3 else 'no'}\n" for i in range(80))
+REVIEWS = "review,mood\n" + "".join(f"a {'good' if i % 2 else 'bad'} film number {i % 5},{'pos' if i % 2 else 'neg'}\n" for i in range(60))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A run of each kind, seconds of training each."""
+    here = tmp_path_factory.mktemp("explain")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        (here / "own.csv").write_text(OWN)
+        (here / "texts.csv").write_text(REVIEWS)
+        digit = torch.zeros(8, 8, dtype=torch.uint8)
+        digit[1:7, 3:5] = 255
+        Image.fromarray(digit.numpy()).save(here / "one.png")
+        (here / "fake.png").write_text("this is no picture")
+        made = {
+            "images": ("cnn", {"data": "digits", "epochs": 2}), "plain": ("mlp", {"data": "digits", "epochs": 1, "hidden": (16,)}),
+            "table": ("mlp", {"data": "own.csv", "epochs": 30, "hidden": (16,), "lr": 0.03}),
+            "text": ("mlp", {"data": "texts.csv", "text": "review", "epochs": 30, "hidden": (16,)}),
+            "number": ("mlp", {"data": "diabetes", "epochs": 1, "hidden": (4,)}), "numpy": ("scratch_lenet", {"steps": 2}),
+        }
+        for name, (recipe, arguments) in made.items():
+            run = didact.train(RECIPES[recipe], **arguments)
+            if name in ("images", "table"):
+                didact.report.write(run)
+            shutil.move(run.folder, here / name)
+        yield here
+
+
+@pytest.fixture
+def folder(place, monkeypatch):
+    monkeypatch.chdir(place)
+    yield place
+    for found in place.glob("*/explanations"):
+        shutil.rmtree(found)
+
+
+def called(capsys, *words):
+    code = main(["explain", *words])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_the_worst_test_images_are_explained_in_page_and_report(folder, capsys):
+    code, out, _ = called(capsys, "images", "--json")
+    found = json.loads(out)
+    assert code == 0 and len(found["explained"]) == 6
+    kept = Run(Path("images")).load("examples")["worst"][:6].tolist()
+    assert [one["input"] for one in found["explained"]] == [f"test example {row}" for row in kept]
+    one = found["explained"][0]
+    assert one["class"] == one["predicted"] != one["true"]
+    assert set(one["methods"]) == {"saliency", "smooth_grad", "grad_cam", "occlusion", "shapley"}
+    with Image.open(one["figure"]) as figure:
+        assert figure.width > 6 * 176 and len(figure.getcolors(10**6)) > 100
+    page = Path(found["page"]).read_text()
+    assert page.count("Grad-CAM") > 6 and page.count("feature maps") == 12 and "filters of the first layer" in page   # alt and name
+    assert not re.search(r'(src|href)="(?!data:)', page), "the page needs something beside it"
+    report = Path("images/report.html").read_text()
+    assert "Why it answers so" in report and report.count("data:image/png") >= 7
+    assert not re.search(r'(src|href)="(?!data:|#)', report)
+
+
+def test_the_same_call_gives_the_same_numbers(folder):
+    first, second = (explain(Run(Path("images")), ["one.png"], methods=("smooth_grad", "shapley"))["explained"] for _ in range(2))
+    assert first == second
+
+
+def test_shares_of_patches_sum_to_the_score(folder):
+    run = Run(Path("images"))
+    subject = Subject.of(run)
+    found = explain(run, ["one.png"], methods=("shapley",), patches=3, label="7")["explained"][0]
+    assert found["class"] == "7" and np.shape(found["methods"]["shapley"]["patches"]) == (3, 3)
+    grey = subject.baseline.expand(1, 1, 8, 8)
+    total = found["score"] - float(subject.scores(grey)[0, 7].detach())
+    assert np.sum(found["methods"]["shapley"]["patches"]) == pytest.approx(total, abs=1e-3)
+
+
+def test_scores_are_the_logarithms_of_probabilities_up_to_a_constant(folder):
+    for name in ("images", "table", "text", "numpy"):
+        subject = Subject.of(Run(Path(name)))
+        x = Run(Path(name)).load("examples")["worst_x"][:3]
+        s, p = subject.scores(x).detach(), subject.probabilities(x)
+        expected = s.softmax(1) if s.shape[1] > 2 else s.sigmoid()
+        torch.testing.assert_close(p, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_a_table_is_explained_by_its_columns(folder, capsys):
+    code, out, _ = called(capsys, "table", "size=6.5,colour=red", "--json")
+    one = json.loads(out)["explained"][0]
+    assert code == 0 and set(one["methods"]) == {"saliency", "gradient_times_input", "occlusion", "shapley"}
+    assert one["predicted"] == "yes"                         # sold where the size is large, whatever the colour
+    shares = one["methods"]["shapley"]
+    assert set(shares) == {"size", "colour"} and shares["size"] > 3 * abs(shares["colour"])
+    drawn = Path(one["figure"]).read_text()
+    assert "size = 6.5" in drawn and "colour = red" in drawn and "<script" not in drawn
+    assert "data:image/svg+xml" in Path("table/report.html").read_text()
+
+
+def test_a_text_is_explained_by_its_words(folder, capsys):
+    code, out, _ = called(capsys, "text", "a good film", "entirely unknown", "--class", "pos", "--json")
+    one, none = json.loads(out)["explained"]
+    for method in ("gradient_times_input", "occlusion", "shapley"):
+        values = one["methods"][method]
+        assert set(values) == {"a", "good", "film"} and max(values, key=values.get) == "good" and values["good"] > 0
+    assert code == 0 and none["methods"]["shapley"] == {}
+
+
+def test_people_read_lines(folder, capsys):
+    code, out, err = called(capsys, "table", "size=6.5,colour=red", "--to", "elsewhere")
+    assert code == 0 and "yes (" in out and "shapley" in out and "page elsewhere/index.html" in out and "1 of 1" in err
+    assert Path("elsewhere/01-size-6-5-colour-red.svg").is_file() and not Path("table/explanations").exists()
+
+
+def test_what_a_network_cannot_give_is_left_out(folder, capsys):
+    _, out, _ = called(capsys, "plain", "one.png", "--json")
+    assert set(json.loads(out)["explained"][0]["methods"]) == {"saliency", "smooth_grad", "occlusion", "shapley"}
+    assert "filters of the first layer" in Path("plain/explanations/index.html").read_text()
+    _, out, _ = called(capsys, "numpy", "one.png", "--json")
+    assert set(json.loads(out)["explained"][0]["methods"]) == {"occlusion", "shapley"}
+
+
+def test_any_layer_can_be_looked_at(folder):
+    run = Run(Path("images"))
+    first, last = (explain(run, ["one.png"], methods=("grad_cam",), layer=layer)["explained"][0] for layer in ("network.features.0", None))
+    assert first["methods"] != last["methods"]
+
+
+@pytest.mark.parametrize(("words", "came", "helps"), [
+    ("nowhere", "no run named 'nowhere'", "latest"),
+    ("number", "number does not classify", "`didact list`"),
+    ("images gone.png", "no image at gone.png", "expected a file"),
+    ("images fake.png", "fake.png cannot be read", "replace it"),
+    ("images --class ten", "no class named 'ten'", "choose from: 0, 1"),
+    ("table size=1,colour=red --class ye", "no class named 'ye'", "did you mean 'yes'?"),
+    ("table size=1", "lacks the column 'colour'", "left empty"),
+    ("images --method gradcam", "no method named 'gradcam'", "did you mean 'grad_cam'?"),
+    ("images --method ''", "no method named ''", "choose from"),
+    ("table --method grad_cam", "no method for table named 'grad_cam'", "choose from"),
+    ("plain --method grad_cam", "no convolutional layer", "use saliency or occlusion"),
+    ("numpy --method saliency", "hands out no gradient", "choose occlusion or shapley"),
+    ("images --layer network.featres.0", "no layer named 'network.featres.0'", "did you mean 'network.features.0'?"),
+    ("images --layer network.head", "--layer network.head: the layer Linear gives 10 numbers", "choose a convolutional one"),
+    ("images --layer network.features.0 --method saliency", "got --layer network.features.0", "for grad_cam and feature_maps"),
+    ("images --patches 9", "--patches 9 is more than the 8 pixels", "choose fewer"),
+    ("images --patches 0", "--patches", "--help"),
+    ("table --patches 3", "got --patches 3", "is for images"),
+    ("images --samples 0", "--samples", "--help"),
+    ("images --device gpu", "got 'gpu'", "auto, cpu, cuda"),
+    ("images one.png --to one.png/x", "cannot write one.png/x", "--to"),
+    ("table " + "size=1,colour=red " * 65, "65 inputs are more than the 64", "give fewer"),
+])
+def test_a_mistake_is_one_line(folder, capsys, words, came, helps):
+    code, out, err = called(capsys, *(word if word != "''" else "" for word in words.split()))
+    line = err.strip().splitlines()[-1]
+    assert code == 2 and out == "" and line.startswith("didact: ") and came in line and helps in line, err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(("change", "reads"), [({"names": ()}, "texts word by word"), ({"kind": "audio"}, "reads audio")])
+def test_other_kinds_of_input_are_refused(folder, capsys, monkeypatch, change, reads):
+    objective, data = restored(Run(Path("text")))
+    monkeypatch.setattr("didact.explain.subject.restored", lambda run: (objective, replace(data, **change)))
+    code, _, err = called(capsys, "text")
+    assert code == 2 and reads in err and "images, tables and bags of words" in err
+
+
+def test_a_run_without_examples_asks_for_inputs(folder, capsys):
+    shutil.copytree("images", "bare")
+    Path("bare/examples.safetensors").unlink()
+    code, _, err = called(capsys, "bare")
+    assert code == 2 and "keeps no test examples" in err and "give inputs" in err
+    shutil.rmtree("bare")

@@ -1,0 +1,64 @@
+"""Saliency, SmoothGrad and gradient × input against slopes that are known in closed form."""
+
+import pytest
+import torch
+from torch import nn
+
+from didact.errors import UsageError
+from didact.explain import gradient_times_input, saliency, smooth_grad
+
+A = torch.tensor([[1.0, -2.0, 3.0], [0.5, 0.0, -4.0]])
+
+
+def quadratic(x):
+    """s_c = Σ a_ci x_i² / 2, whose slope is a_ci x_i."""
+    return (x.flatten(1) ** 2 / 2) @ A.T
+
+
+def test_saliency_is_the_slope_of_the_asked_class():
+    x = torch.tensor([[1.0, 2.0, -1.0], [2.0, 1.0, 1.0]])
+    torch.testing.assert_close(saliency(quadratic, x, 0), (A[0] * x).abs())
+    each = saliency(quadratic, x, torch.tensor([0, 1]))
+    torch.testing.assert_close(each, torch.stack([A[0] * x[0], A[1] * x[1]]).abs())  # every example its own class (mistake M56)
+
+
+def test_saliency_takes_the_strongest_channel():
+    w = torch.randn(4, 3, 5, 7)
+    found = saliency(lambda x: torch.einsum("bchw,kchw->bk", x, w), torch.randn(2, 3, 5, 7), 2)
+    torch.testing.assert_close(found, w[2].abs().amax(0).expand(2, 5, 7))
+
+
+def test_smooth_grad_averages_the_slope_under_noise():
+    """s = x³/3 has the slope x²; with noise of deviation σ its mean is x² + σ²."""
+    x = torch.tensor([0.0, 1.0, 2.0]).expand(4000, 3)
+    found = smooth_grad(lambda x: (x**3 / 3).sum(1, keepdim=True), x, 0, noise=0.25, samples=8, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(found.mean(0), x[0] ** 2 + 0.5**2, atol=0.05, rtol=0)
+
+
+def test_smooth_grad_without_noise_is_saliency():
+    x = torch.randn(2, 3)
+    torch.testing.assert_close(smooth_grad(quadratic, x, 1, noise=0.0, samples=3), saliency(quadratic, x, 1))
+
+
+def test_gradient_times_input_splits_a_linear_score():
+    linear, b = nn.Linear(5, 3), torch.randn(5)
+    x = torch.randn(4, 5)
+    found = gradient_times_input(linear, x, 1, baseline=b)
+    torch.testing.assert_close(found, (x - b) * linear.weight[1].detach())
+    torch.testing.assert_close(found.sum(1), (linear(x) - linear(b))[:, 1].detach())
+
+
+def test_inputs_and_weights_are_left_alone():
+    linear, x = nn.Linear(3, 2), torch.randn(1, 3)
+    with torch.no_grad():
+        saliency(linear, x, 0)
+    assert linear.weight.grad is None and not x.requires_grad
+
+
+@pytest.mark.parametrize(("model", "target", "says"), [
+    (nn.Linear(3, 2), 2, "from 0 to 1, got 2"),
+    (lambda x: x[:, :, None, None], 0, r"\(B, K\); this model gives \(1, 3, 1, 1\)"),
+])
+def test_what_has_no_class_score_is_refused(model, target, says):
+    with pytest.raises(UsageError, match=says):
+        saliency(model, torch.randn(1, 3), target)

@@ -1,0 +1,122 @@
+"""Anchors against values worked by hand and plain loops."""
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from didact.layers.anchors import (
+    anchor_grid,
+    cluster,
+    corners,
+    decode,
+    default_sizes,
+    encode,
+    generalised_iou,
+    match,
+    shape_iou,
+)
+
+
+def overlap(a, b):
+    """IoU of two boxes, in plain Python."""
+    width, height = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
+    both = max(width, 0) * max(height, 0)
+    return both / ((a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - both)
+
+
+def some(n, generator, *, least=0.05):
+    corner = torch.rand(n, 2, generator=generator) * 0.6
+    return torch.cat([corner, corner + least + torch.rand(n, 2, generator=generator) * 0.4], dim=1)
+
+
+def test_default_sizes_are_those_of_the_paper():
+    sizes = default_sizes(6, 3)
+    assert_close(sizes[:, 0, 0], torch.tensor([0.2, 0.34, 0.48, 0.62, 0.76, 0.9]))          # six maps: steps of 0.14
+    assert_close(sizes[0], 0.2 * torch.tensor([[1, 1], [2**0.5, 2**-0.5], [2**-0.5, 2**0.5]]))
+    assert default_sizes(1, 12).unique(dim=1).shape == (1, 12, 2)                           # none twice
+
+
+def test_anchors_of_a_map_of_two_rows_and_three_columns():
+    sizes = torch.tensor([[[0.1, 0.2], [0.3, 0.4]]])
+    grid = anchor_grid([(2, 3)], sizes)
+    assert grid.shape == (12, 4)
+    assert_close(grid[0], torch.tensor([1 / 6, 1 / 4, 0.1, 0.2]))
+    assert_close(grid[1], torch.tensor([1 / 6, 1 / 4, 0.3, 0.4]))                           # boxes of a cell stand beside each other
+    assert_close(grid[2, :2], torch.tensor([3 / 6, 1 / 4]))
+    assert_close(grid[6, :2], torch.tensor([1 / 6, 3 / 4]))                                 # then the next row
+    assert len(anchor_grid([(4, 6), (2, 3)], sizes.repeat(2, 1, 1))) == 60
+
+
+def test_offsets_by_hand_and_back():
+    anchor = torch.tensor([0.5, 0.5, 0.2, 0.4])
+    t = encode(torch.tensor([0.42, 0.4, 0.62, 0.8]), anchor)
+    assert_close(t, torch.tensor([0.02 / 0.2 / 0.1, 0.1 / 0.4 / 0.1, 0.0, 0.0]))
+    assert_close(encode(corners(torch.tensor([0.5, 0.5, 0.4, 0.4])), anchor)[2], torch.tensor(math.log(2) / 0.2))
+    g = torch.Generator().manual_seed(0)
+    boxes, anchors = some(50, g), torch.cat([torch.rand(50, 2, generator=g), 0.1 + torch.rand(50, 2, generator=g)], 1)
+    assert_close(decode(encode(boxes, anchors), anchors), boxes)
+    assert decode(torch.full((1, 4), 1e4), anchors[:1]).isfinite().all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_matching_as_by_loops(seed):
+    g = torch.Generator().manual_seed(seed)
+    anchors = anchor_grid([(5, 7), (3, 4)], default_sizes(2, 3)) + 0.01 * torch.rand(141, 4, generator=g)   # no two overlap alike
+    boxes, there = some(4 * 6, g).view(4, 6, 4), torch.rand(4, 6, generator=g) < 0.7
+    there[0] = False                                                                        # an image with nothing on it
+    owner, found = match(anchors, boxes, there)
+    for b in range(4):
+        expected = {}
+        own = corners(anchors).tolist()
+        for a, anchor in enumerate(own):
+            best = max(((overlap(anchor, boxes[b, m].tolist()), -m) for m in range(6) if there[b, m]), default=(0, 0))
+            if best[0] >= 0.5:
+                expected[a] = -best[1]
+        forced = {}
+        for m in range(6):
+            if there[b, m]:
+                value, a = max((overlap(anchor, boxes[b, m].tolist()), -a) for a, anchor in enumerate(own))
+                forced[-a] = max(forced.get(-a, (-1, 0)), (value, -m))
+        expected |= {a: -m for a, (_, m) in forced.items()}
+        assert found[b].nonzero()[:, 0].tolist() == sorted(expected)
+        assert owner[b, found[b]].tolist() == [expected[a] for a in sorted(expected)]
+
+
+def test_every_box_is_found_by_somebody_however_odd():
+    anchors = anchor_grid([(4, 4)], torch.tensor([[[0.3, 0.3]]]))
+    owner, found = match(anchors, torch.tensor([[[0.4, 0.0, 0.42, 1.0]]]), torch.ones(1, 1, dtype=torch.bool))
+    assert found.sum() == 1 and owner[found].tolist() == [0]
+
+
+def giou(a, b):
+    c = (max(a[2], b[2]) - min(a[0], b[0])) * (max(a[3], b[3]) - min(a[1], b[1]))
+    one, two = ((x[2] - x[0]) * (x[3] - x[1]) for x in (a, b))
+    iou = overlap(a, b)
+    return iou - (c - (one + two) / (1 + iou)) / c                                          # union = (|A| + |B|) / (1 + IoU)
+
+
+def test_generalised_iou():
+    g = torch.Generator().manual_seed(0)
+    a, b = some(40, g), some(40, g)
+    assert_close(generalised_iou(a, b), torch.tensor([giou(p, q) for p, q in zip(a.tolist(), b.tolist(), strict=True)]))
+    assert_close(generalised_iou(a, a), torch.ones(40))
+    # two unit squares three apart: nothing in common, 2 of 4 around them are empty
+    assert generalised_iou(torch.tensor([0.0, 0, 1, 1]), torch.tensor([3.0, 0, 4, 1])).item() == pytest.approx(-0.5)
+    assert generalised_iou(torch.zeros(1, 4), torch.zeros(1, 4)).isfinite().all()
+    torch.autograd.gradcheck(generalised_iou, (some(5, g).double().requires_grad_(), some(5, g).double()))
+
+
+def test_clusters_of_sizes():
+    g = torch.Generator().manual_seed(0)
+    centres = torch.tensor([[0.05, 0.05], [0.2, 0.1], [0.1, 0.25], [0.5, 0.5]])
+    sizes = (centres[:, None] * (1 + 0.1 * (torch.rand(4, 30, 2, generator=g) - 0.5))).reshape(-1, 2)
+    found = cluster(sizes[torch.randperm(120, generator=g)], 4)
+    assert_close(found, sizes.view(4, 30, 2).mean(1), atol=1e-3, rtol=0)                    # already by area
+    # a mean is drawn by what weighs: one box of a rare class counts like all of a common one
+    two = torch.cat([torch.full((99, 2), 0.1), torch.full((1, 2), 0.11)])
+    assert_close(cluster(two, 1), torch.full((1, 2), 0.1001))
+    assert_close(cluster(two, 1, weights=torch.cat([torch.full((99,), 1 / 99), torch.ones(1)])), torch.full((1, 2), 0.105))
+    assert cluster(torch.full((2, 2), 0.3), 5).isfinite().all()                             # fewer boxes than means
+    assert_close(shape_iou(torch.tensor([[0.2, 0.4]]), torch.tensor([[0.4, 0.2], [0.2, 0.4]])), torch.tensor([[1 / 3, 1.0]]))

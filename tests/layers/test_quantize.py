@@ -1,0 +1,25 @@
+import torch
+from sklearn.neighbors import NearestNeighbors
+
+from didact.layers.quantize import Quantizer, straight_through
+
+
+def test_the_nearest_code_is_scikit_learns():
+    torch.manual_seed(0)
+    layer, z = Quantizer(11, 3), torch.randn(2, 3, 4, 5)
+    torch.nn.init.normal_(layer.codebook)
+    e, k = layer(z)
+    flat = z.movedim(1, -1).reshape(-1, 3)
+    expected = NearestNeighbors(n_neighbors=1).fit(layer.codebook.detach().numpy()).kneighbors(flat.numpy())[1][:, 0]
+    assert torch.equal(k.flatten(), torch.from_numpy(expected))
+    assert torch.equal(e[1, :, 2, 3], layer.codebook[k[1, 2, 3]])
+
+
+def test_the_gradient_passes_straight_through():
+    torch.manual_seed(0)
+    z, e = torch.randn(4, 3, requires_grad=True), torch.randn(4, 3, requires_grad=True)
+    y = straight_through(z, e)
+    torch.testing.assert_close(y, e)
+    (3 * y.square()).sum().backward()
+    torch.testing.assert_close(z.grad, 6 * e)       # as if y were z, taken at e
+    assert e.grad is None

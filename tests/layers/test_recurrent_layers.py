@@ -1,0 +1,180 @@
+"""Cells against PyTorch's fused ones, both directions against packed sequences, scans against the loop."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from didact.errors import UsageError
+from didact.layers.cells import gru_step, gru_step_2014, unroll
+from didact.layers.mamba import Mamba, recur, scan, selective
+from didact.layers.recurrent import Bidirectional, Recurrent, both_ends, last, weights
+from didact.layers.xlstm import MLSTM, SLSTM
+
+CELLS = ["rnn", "lstm", "gru"]
+FUSED = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_the_equations_are_pytorchs_layers(cell):
+    x = torch.randn(3, 11, 5)
+    fused = FUSED[cell](5, 7, 2, batch_first=True)
+    layer = Recurrent(cell, 5, 7, layers=2)
+    layer.rnn.load_state_dict(fused.state_dict())
+    y, gates = layer.look(x)
+    torch.testing.assert_close(y, fused(x)[0])
+    torch.testing.assert_close(layer(x)[0], fused(x)[0])
+    assert len(gates) == 2 and gates[0]["h"].shape == (3, 11, 7)
+    dy = torch.randn_like(y)
+    ours = torch.autograd.grad(y, list(layer.parameters()), dy)
+    theirs = torch.autograd.grad(fused(x)[0], list(fused.parameters()), dy)
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_two_halves_with_the_state_between_are_the_whole(cell):
+    layer, x = Recurrent(cell, 5, 7, layers=2), torch.randn(3, 10, 5)
+    whole, _ = layer(x)
+    first, state = layer(x[:, :4])
+    second, _ = layer(x[:, 4:], state)
+    torch.testing.assert_close(torch.cat([first, second], 1), whole)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_both_directions_are_a_packed_sequence(cell):
+    x, lengths = torch.randn(4, 9, 5), torch.tensor([9, 4, 1, 6])
+    ours = Bidirectional(cell, 5, 7, layers=2)
+    theirs = FUSED[cell](5, 7, 2, batch_first=True, bidirectional=True)
+    for layer in range(2):
+        for suffix, side in (("", ours.right), ("_reverse", ours.left)):
+            for name, p in side[layer].rnn.named_parameters():
+                getattr(theirs, name.replace("_l0", f"_l{layer}") + suffix).data.copy_(p)
+    packed, state = theirs(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))
+    expected, _ = pad_packed_sequence(packed, batch_first=True, total_length=9)
+    y = ours(x, lengths)
+    torch.testing.assert_close(y, expected)
+    h = state[0] if cell == "lstm" else state
+    torch.testing.assert_close(both_ends(y, lengths), torch.cat([h[2], h[3]], -1))
+    torch.testing.assert_close(last(y, lengths), expected[torch.arange(4), lengths - 1])
+
+
+def test_lstm_gates_are_gates_and_the_cell_is_their_sum():
+    gates = Recurrent("lstm", 5, 7).look(torch.randn(2, 6, 5))[1][0]
+    assert set(gates) == {"input", "forget", "candidate", "output", "cell", "h"}
+    assert all(gates[g].min() > 0 and gates[g].max() < 1 for g in ("input", "forget", "output"))
+    before = torch.cat([torch.zeros(2, 1, 7), gates["cell"][:, :-1]], 1)
+    torch.testing.assert_close(gates["cell"], gates["forget"] * before + gates["input"] * gates["candidate"])
+
+
+def test_the_two_grus_are_not_the_same_model():
+    fused = nn.GRU(5, 7, batch_first=True)
+    x, h = torch.randn(3, 5), torch.randn(3, 7)
+    w = weights(fused, 0)
+    one, two = gru_step(x, (h,), w)[0][0], gru_step_2014(x, (h,), w)[0][0]
+    torch.testing.assert_close(one, fused(x[:, None], h[None])[0][:, 0])
+    assert (one - two).abs().max() > 0.1
+    w_ih, w_hh, b_ih, b_hh = (p.detach().double().numpy() for p in w)
+    s = lambda a: 1 / (1 + np.exp(-a))  # noqa: E731
+    x, h = x.double().numpy(), h.double().numpy()
+    gate = lambda k, h: x @ w_ih[7 * k : 7 * k + 7].T + h @ w_hh[7 * k : 7 * k + 7].T + b_ih[7 * k : 7 * k + 7] + b_hh[7 * k : 7 * k + 7]  # noqa: E731
+    r, z = s(gate(0, h)), s(gate(1, h))
+    np.testing.assert_allclose(two.detach().numpy(), (1 - z) * h + z * np.tanh(gate(2, r * h)), atol=1e-6)
+
+
+def test_orthogonal_weights_keep_lengths_and_an_lstm_remembers_at_first():
+    rnn = Recurrent("lstm", 5, 16, layers=2).rnn
+    for gate in rnn.weight_hh_l1.split(16):
+        torch.testing.assert_close(gate @ gate.T, torch.eye(16), atol=1e-5, rtol=0)
+    assert rnn.bias_ih_l1[16:32].eq(1).all() and rnn.bias_ih_l1[:16].eq(0).all() and rnn.bias_hh_l1.eq(0).all()
+    spread = Recurrent("rnn", 5, 16, init="random").rnn.weight_hh_l0
+    assert spread.abs().max() <= 0.25 and not torch.allclose(spread @ spread.T, torch.eye(16), atol=0.1)
+
+
+def test_parameters_are_counted_as_the_course_counts_them_plus_a_second_bias():
+    for cell, gates in (("rnn", 1), ("gru", 3), ("lstm", 4)):
+        total = sum(p.numel() for p in Recurrent(cell, 10, 20).parameters())
+        assert total == gates * 20 * (20 + 10 + 1) + gates * 20      # Gaba Rem. 5.6, and b_hh
+
+
+def test_an_unknown_cell_names_the_nearest():
+    with pytest.raises(UsageError, match="no cell named 'lstn'; did you mean 'lstm'"):
+        Recurrent("lstn", 3, 4)
+
+
+@pytest.mark.parametrize("t", [1, 2, 7, 32, 33])
+def test_the_scan_is_the_recurrence(t):
+    a, b = torch.rand(3, t, 4, 2, dtype=torch.float64).requires_grad_(), torch.randn(3, t, 4, 2, dtype=torch.float64).requires_grad_()
+    torch.testing.assert_close(scan(a, b), recur(a, b))
+    dy = torch.randn(3, t, 4, 2, dtype=torch.float64)
+    ours, theirs = (torch.autograd.grad(f(a, b), (a, b), dy, materialize_grads=True) for f in (scan, recur))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_a_state_space_that_does_not_select_is_a_convolution():
+    """Δ, B, C fixed: y = K * x with K_t = Σ_n C_n exp(Δ A_n)^t Δ B_n (Gaba 5.10)."""
+    x, a = torch.randn(1, 12, 3, dtype=torch.float64), -torch.rand(3, 4, dtype=torch.float64)
+    b, c, delta, d = torch.randn(4, dtype=torch.float64), torch.randn(4, dtype=torch.float64), 0.3, torch.zeros(3, dtype=torch.float64)
+    y = selective(x, torch.full_like(x, delta), a, b.expand(1, 12, 4), c.expand(1, 12, 4), d)
+    t = torch.arange(12)[:, None, None]
+    kernel = (c * (delta * a * t).exp() * delta * b).sum(-1)                     # (T, D)
+    f = torch.fft.rfft(x[0], 24, dim=0) * torch.fft.rfft(kernel, 24, dim=0)      # O(T log T)
+    torch.testing.assert_close(y[0], torch.fft.irfft(f, 24, dim=0)[:12])
+
+
+def test_mamba_in_parallel_is_mamba_in_sequence_and_looks_at_the_past_alone():
+    block, x = Mamba(12, state=5), torch.randn(2, 19, 12)
+    y = block(x)
+    torch.testing.assert_close(y, block(x, parallel=False), atol=1e-5, rtol=1e-4)
+    other = x.clone()
+    other[:, 11:] += 1
+    torch.testing.assert_close(block(other)[:, :11], y[:, :11], atol=1e-5, rtol=1e-4)
+    assert (block(other)[:, 11:] - y[:, 11:]).abs().max() > 1e-3
+    assert {name: tuple(p.shape) for name, p in Mamba(32).named_parameters()} == {   # as published for dim 32
+        "A_log": (64, 16), "D": (64,), "in_proj.weight": (128, 32), "conv1d.weight": (64, 1, 4), "conv1d.bias": (64,),
+        "x_proj.weight": (34, 64), "dt_proj.weight": (64, 2), "dt_proj.bias": (64,), "out_proj.weight": (32, 64),
+    }
+
+
+def test_mlstm_in_parallel_is_mlstm_in_sequence_and_its_equations():
+    block, x = MLSTM(12, heads=3).double(), torch.randn(2, 9, 12, dtype=torch.float64)
+    y = block(x)
+    torch.testing.assert_close(y, block(x, parallel=False))
+    q, k, v = (t.view(2, 9, 3, 4) for t in block.qkv(x).chunk(3, -1))
+    i, f = block.gates(x).chunk(2, -1)
+    c, n = torch.zeros(2, 3, 4, 4, dtype=torch.float64), torch.zeros(2, 3, 4, dtype=torch.float64)
+    for t in range(9):                                                           # no stabiliser: the numbers are small here
+        c = f[:, t, :, None, None].sigmoid() * c + i[:, t, :, None, None].exp() * v[:, t, :, :, None] * k[:, t, :, None] / 2
+        n = f[:, t, :, None].sigmoid() * n + i[:, t, :, None].exp() * k[:, t] / 2
+        h = (c @ q[:, t, :, :, None])[..., 0] / (n * q[:, t]).sum(-1, keepdim=True).abs().clamp(min=1)
+        torch.testing.assert_close(y[:, t], block.o(x[:, t]).sigmoid() * h.flatten(1))
+
+
+def test_slstm_is_its_equations_and_survives_gates_that_overflow():
+    block, x = SLSTM(6, heads=2).double(), torch.randn(2, 8, 6, dtype=torch.float64)
+    y = block(x)
+    w, r = block.w(x).view(2, 8, 2, 12), block.r
+    c = n = h = torch.zeros(2, 2, 3, dtype=torch.float64)
+    for t in range(8):
+        i, f, z, o = (w[:, t] + torch.stack([h[:, k] @ r[k] for k in range(2)], 1)).split(3, -1)
+        c, n = f.sigmoid() * c + i.exp() * z.tanh(), f.sigmoid() * n + i.exp()
+        h = o.sigmoid() * c / n
+        torch.testing.assert_close(y[:, t], h.flatten(1))
+    with torch.no_grad():
+        block.w.bias.fill_(2000.0)                                               # e^2000 is no double
+    out = block(x)
+    assert out.isfinite().all()
+    out.sum().backward()
+    assert all(p.grad.isfinite().all() for p in block.parameters())
+
+
+def test_unrolling_shows_every_step():
+    h, (state,), gates = unroll("rnn", torch.randn(2, 5, 3), (torch.zeros(2, 4),), weights(nn.RNN(3, 4, batch_first=True), 0))
+    torch.testing.assert_close(h[:, -1], state)
+    assert gates["h"] is h

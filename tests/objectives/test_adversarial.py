@@ -1,0 +1,159 @@
+"""The game's closed forms, on tables where every expectation is a sum, and its rules on the one loop."""
+
+from functools import partial
+from math import log
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import SGD
+
+from didact.data.core import Resident
+from didact.models.gan import DenseDiscriminator, DenseGenerator
+from didact.objectives.abilities import abilities
+from didact.objectives.adversarial import (
+    GAMES,
+    Adversarial,
+    critic,
+    gradient_penalty,
+    non_saturating,
+    saturating,
+    tell_apart,
+    thumbnails,
+)
+from didact.optim.clipped import clipped
+
+P, Q = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64), torch.tensor([0.4, 0.4, 0.1, 0.1], dtype=torch.float64)
+
+
+def best_discriminator(p, q):
+    """Logits of four outcomes, learned, and the value of the game; expectations are sums over the outcomes."""
+    s = torch.zeros(4, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([s], max_iter=200, tolerance_grad=1e-12)
+    never = torch.full_like(s, -1e9)
+
+    def loss():
+        optimizer.zero_grad()
+        value = (p * tell_apart(s, never) + q * tell_apart(-never, s)).sum()      # each half alone: softplus(−1e9) is 0
+        value.backward()
+        return value
+
+    optimizer.step(loss)
+    return s.detach(), -loss().item()
+
+
+def test_the_best_discriminator_is_the_share_of_the_data():
+    s, value = best_discriminator(P, Q)
+    torch.testing.assert_close(s.sigmoid(), P / (P + Q), atol=1e-5, rtol=1e-5)
+    m = (P + Q) / 2
+    jsd = 0.5 * (P * (P / m).log()).sum() + 0.5 * (Q * (Q / m).log()).sum()
+    assert value == pytest.approx(-log(4) + 2 * jsd.item(), abs=1e-8) and jsd > 0.05
+
+
+def test_where_both_are_the_same_the_value_is_minus_log_four():
+    s, value = best_discriminator(P, P)
+    torch.testing.assert_close(s.sigmoid(), torch.full((4,), 0.5, dtype=torch.float64))
+    assert value == pytest.approx(-log(4), abs=1e-12)
+
+
+def test_where_the_discriminator_is_sure_only_one_gradient_is_left():
+    s = torch.tensor([-12.0, 0.0, 3.0], requires_grad=True)
+    d = s.detach().sigmoid()
+    torch.testing.assert_close(torch.autograd.grad(saturating(s).sum(), s)[0], -d)
+    torch.testing.assert_close(torch.autograd.grad(non_saturating(s).sum(), s)[0], d - 1)
+    assert torch.equal(critic(s, s + 2).detach(), torch.full((3,), 2.0))
+
+
+def test_the_penalty_of_a_linear_critic_is_that_of_its_slope():
+    torch.manual_seed(0)
+    w = torch.randn(1, 2, 5, dtype=torch.float64, requires_grad=True)
+    real, fake, t = torch.randn(6, 1, 2, 5).double(), torch.randn(6, 1, 2, 5).double(), torch.rand(6).double()
+    penalty = gradient_penalty(lambda x: (x * w).flatten(1).sum(1), real, fake, t)
+    norm = w.detach().norm()
+    assert penalty.item() == pytest.approx(((norm - 1) ** 2).item(), rel=1e-6)
+    (slope,) = torch.autograd.grad(penalty, w)
+    torch.testing.assert_close(slope, 2 * (norm - 1) * w.detach() / norm, atol=1e-6, rtol=1e-6)
+
+
+def test_the_penalty_is_taken_between_real_and_drawn():
+    real, fake, t = torch.full((3, 1, 1, 1), 2.0), torch.zeros(3, 1, 1, 1), torch.tensor([0.0, 0.5, 1.0])
+    penalty = gradient_penalty(lambda x: x.flatten(1).square().sum(1) / 2, real, fake, t)    # the slope at x is x: 0, 1, 2
+    assert penalty.item() == pytest.approx((1 + 0 + 1) / 3, rel=1e-4)
+
+
+def test_clipped_weights_stay_in_their_box():
+    torch.manual_seed(0)
+    layer = nn.Linear(3, 3)
+    start = layer.weight.detach().clone()
+    optimizer = clipped(layer.parameters(), base=partial(SGD, lr=1.0), bound=0.2)
+    layer(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    torch.testing.assert_close(layer.weight.detach(), (start - 1).clamp(-0.2, 0.2))
+
+
+def test_thumbnails_are_means_over_tiles():
+    x = torch.rand(2, 3, 16, 24)
+    torch.testing.assert_close(thumbnails(x)[0, 0], x[0, 0, :2, :3].mean())
+    assert thumbnails(x).shape == (2, 3 * 64) and torch.equal(thumbnails(x[:, :, :5, :7]), x[:, :, :5, :7].flatten(1))
+
+
+def made(**keywords):
+    torch.manual_seed(0)
+    shape, classes = (1, 6, 5), keywords.get("classes", 0)
+    return Adversarial(
+        DenseGenerator(shape=shape, latent=4, widths=(8,), classes=classes), DenseDiscriminator(shape=shape, widths=(8,), classes=classes),
+        **{"game": GAMES["non_saturating"], "latent": 4, **keywords},
+    )
+
+
+def batch(n=30):
+    torch.manual_seed(1)
+    return {"x": torch.rand(n, 1, 6, 5), "y": torch.arange(n) % 3, "row": torch.arange(n)}
+
+
+def test_each_player_moves_its_own_network_alone():
+    model = made(referee=nn.Sequential(nn.Flatten(), nn.Linear(30, 3)))
+    for player in model.players():
+        model.zero_grad(set_to_none=True)
+        for other in model.players():
+            for p in other.parameters:
+                p.requires_grad_(other.name == player.name)
+        model.loss(batch(), player.name)["loss"].backward()
+        for other in model.players():
+            assert all((p.grad is not None) == (other.name == player.name) for p in other.parameters)
+    assert {p.name for p in model.players()} == {"discriminator", "generator", "referee"}
+
+
+def test_judging_is_the_same_in_any_batches_and_says_what_was_drawn():
+    model, b = made(classes=3, referee=nn.Sequential(nn.Flatten(), nn.Linear(30, 3))).eval(), batch(40)
+    with torch.no_grad():
+        rows = model.judge(b)
+        cut = [model.judge({k: v[i : i + 7] for k, v in b.items()}) for i in range(0, 40, 7)]
+    for name in rows:
+        torch.testing.assert_close(torch.cat([c[name] for c in cut]), rows[name])
+    scores = model.score(rows)
+    assert scores["as_asked"] == pytest.approx((rows["probabilities"].argmax(1) == b["y"]).double().mean().item())
+    assert set(scores) >= {"frechet", "class_coverage", "class_entropy", "inception_score", "referee_accuracy"}
+
+
+def test_it_samples_what_is_asked():
+    model, g = made(classes=3).eval(), torch.Generator()
+    assert set(abilities(model)) == {"sample"}
+    with torch.no_grad():
+        x = model.sample(5, g.manual_seed(0), label=1)
+        assert x.shape == (5, 1, 6, 5) and x.min() >= 0 and x.max() <= 1
+        torch.testing.assert_close(model.sample(5, g.manual_seed(0), label=1), x)
+        assert not torch.allclose(model.sample(5, g.manual_seed(0), label=2), x)
+        assert model.gallery(batch())["samples"].shape == (3, 8, 1, 6, 5)
+        with pytest.raises(ValueError, match="label must be from 0 to 2, got 3"):
+            model.sample(5, g, label=3)
+        with pytest.raises(ValueError, match="train with --conditional"):
+            made().sample(5, g, label=1)
+
+
+def test_without_labels_there_is_no_referee():
+    model, b = made(), batch()
+    del b["y"]
+    with torch.no_grad():
+        assert set(model.score(model.judge(b))) == {"loss", "frechet"}
+    assert isinstance(model.loss(b, "generator")["loss"].item(), float) and len(Resident(b)) == 30

