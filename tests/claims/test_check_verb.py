@@ -7,6 +7,12 @@ import pytest
 from didact.cli.main import main
 
 
+@pytest.fixture(autouse=True)
+def nothing_measured(monkeypatch):
+    """Whatever tables have been measured since."""
+    monkeypatch.setattr("didact.claims.core.kept", dict)
+
+
 def test_json(capsys):
     assert main(["check", "C1.6", "C1.14", "C1.20", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)

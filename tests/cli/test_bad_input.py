@@ -34,6 +34,12 @@ CASES = [  # the call, what the line says of what came, and the words that help
     ("list --dta", "--dta", "Did you mean"),
     ("list mlp", "extra argument (mlp)", "see didact list --help"),
     ("doctor me", "extra argument (me)", "see didact doctor --help"),
+    ("check C4.88", "'C4.88'", "did you mean 'C4.8'?"),
+    ("check --kind printed", "'printed'", "did you mean"),
+    ("reproduce 1.66", "no table named '1.66'", "did you mean '1.6'?"),
+    ("reproduce --keep", "--keep expects a table", "didact reproduce 1.6 --keep"),
+    ("reproduce 6.11 --seeds 0", "0 is not in the range", "see didact reproduce --help"),
+    ("reproduce 6.11 --device gpu", "got 'gpu'", "auto, cpu, cuda"),
     # values of the wrong type, out of bounds, or too large for any machine
     ("train mlp --hidden", "'--hidden' requires an argument", "--help"),
     ("train mlp --hidden ten", "got 'ten'", "--hidden expects int"),

@@ -53,4 +53,4 @@ def test_what_is_hidden_is_not_seen(objective):
 def test_an_untrained_network_guesses(objective):
     batch = {"x": torch.randint(20, (50, 40)), "row": torch.arange(50)}
     assert objective.loss(batch)["loss"].item() == pytest.approx(torch.tensor(22.0).log().item(), rel=0.1)
-    assert objective.score(objective.judge(batch))["loss"] == pytest.approx(torch.tensor(22.0).log().item(), rel=0.02)
+    assert objective.score(objective.judge(batch))["loss"] == pytest.approx(torch.tensor(22.0).log().item(), rel=0.1)

@@ -41,6 +41,10 @@ FLOORS = {
     "char_rnn": ("accuracy", 0.25, {"steps": 60, "batch": 32}),      # a space, the most frequent character, gives 0.17
     "text_rnn": ("accuracy", 0.9, {"epochs": 1, "hidden": 32}),      # two classes
     "seq2seq": ("accuracy", 0.4, {"steps": 100, "attention": "general"}),   # a digit at its place; 0.2 by chance
+    "gpt": ("accuracy", 0.25, {"data": "python_topics", "steps": 150, "layers": 2, "width": 64, "context": 32}),
+    "bert": ("accuracy", 0.22, {"steps": 400, "layers": 2, "width": 64, "hidden": 128, "context": 32, "batch": 64, "lr": 3e-3}),
+    "text_transformer": ("accuracy", 0.9, {"epochs": 4, "layers": 2, "heads": 2, "width": 32, "hidden": 64, "lr": 2e-3}),   # two classes
+    "translate": ("accuracy", 0.4, {"epochs": 2, "layers": 1, "width": 64, "hidden": 128, "lr": 3e-3}),   # a digit at its place
     "mlp_wide_deep": ("accuracy", 0.83, {"epochs": 1}),              # the larger class alone gives 0.76
 }
 

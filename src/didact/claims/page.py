@@ -85,7 +85,7 @@ def in_words(group: Sequence[Outcome]) -> str:
 
 def card(o: Outcome) -> Html:
     s, check = o.statement, CHECKS.get(o.statement.id)
-    label = NOTES.get(o.verdict, "")
+    label = "measured" if o.computed and not check else NOTES.get(o.verdict, "")
     rows = {"formula": check.formula if check else "", "stated": s.stated, "computed": o.computed, label: o.note}
     if o.verdict == "not measured" and not o.note.startswith("didact"):
         rows = {"stated": s.stated, "why": o.note}

@@ -68,7 +68,7 @@ def show(shown: "list[Outcome]", outcomes: "list[Outcome]") -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from didact.claims.core import tally
+    from didact.claims.core import in_words, tally
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name, share in (("id", None), ("claim", 4), ("stated", 3), ("computed", 4), ("verdict", None)):
@@ -77,9 +77,8 @@ def show(shown: "list[Outcome]", outcomes: "list[Outcome]") -> None:
     for o in shown:
         colour = COLOURS.get(o.verdict, "dim")
         note = f"\n[dim]{escape(o.note)}[/]" if o.note else ""
-        seconds = f"{o.seconds:.2f}" if o.computed else ""
+        seconds = f"{o.seconds:.2f}" if o.seconds else ""
         table.add_row(o.statement.id, escape(o.statement.claim), escape(o.statement.stated), escape(o.computed) + note,
                       f"[{colour}]{o.verdict}[/]", seconds)
     Console(width=max(100, shutil.get_terminal_size((140, 24)).columns), highlight=False).print(table)
-    counts = ", ".join(f"{n} {verdict}" for verdict, n in tally(outcomes).items() if n)
-    click.echo(f"\n{len(outcomes)} claims: {counts} ({duration(sum(o.seconds for o in outcomes))})")
+    click.echo(f"\n{in_words(tally(outcomes))} ({duration(sum(o.seconds for o in outcomes))})")

@@ -25,6 +25,7 @@ VERBS = {  # in the order of --help: the verb's module and what it is for
     "graph": "draw the graph of a formula, with values and gradients",
     "gradcheck": "a gradient in several ways: of a formula, or of a recipe on the NumPy engine",
     "check": "every number that the courses state: stated, computed, verdict",
+    "reproduce": "measure the tables of the courses anew, cell by cell beside what is stated",
     "doctor": "what this machine can and cannot do, and why",
 }
 

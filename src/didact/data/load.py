@@ -20,7 +20,22 @@ from didact.errors import UsageError, nearest, pick
 
 def sources() -> dict[str, Source]:
     """All known names; importing their modules is what registers them."""
-    from didact.data import boxes, builtin, characters, letters, made, masks, pairs, public, reviews, scatter, series, shapes  # noqa: F401
+    from didact.data import (  # noqa: F401
+        boxes,
+        builtin,
+        characters,
+        letters,
+        made,
+        masks,
+        pairs,
+        public,
+        reviews,
+        scatter,
+        series,
+        shapes,
+        token_means,
+        whole,
+    )
 
     return SOURCES
 

@@ -21,6 +21,8 @@ from didact.registry import register
 class Affine(nn.Module):
     """y = x W + b with W (inputs, outputs), as the published files hold it: nn.Linear's transposed."""
 
+    inputs_first = True
+
     def __init__(self, inputs: int, outputs: int, *, std: float):
         super().__init__()
         self.weight = nn.Parameter(std * torch.randn(inputs, outputs))

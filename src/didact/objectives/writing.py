@@ -13,7 +13,6 @@ from torch import Generator, Tensor
 from didact.errors import UsageError
 
 SHORTEST = 128   # places of a memory that a step looks at; doubled whenever they are filled
-TUNED = {"coordinate_descent_tuning": True}   # a matrix times one vector becomes a kernel of its own, joined with what follows
 WARM = 2         # steps taken as they stand before one is captured
 
 
@@ -81,6 +80,11 @@ def choose(logits: Tensor, manner: Manner, generator: Generator | None) -> Tenso
     return (p / torch.empty_like(p).exponential_(generator=generator)).argmax(-1, keepdim=True)
 
 
+def compiled(go_on: GoOn[M]) -> GoOn[M]:
+    """Tuned so that a matrix times one vector becomes a kernel of its own, joined with what follows."""
+    return torch.compile(go_on, dynamic=False, options={"coordinate_descent_tuning": True})
+
+
 class Pen:
     """Writes with one memory, as often as asked; its captured steps are kept for the next time.
 
@@ -93,7 +97,7 @@ class Pen:
     ):
         self.memory, self.manner, self.generator, self.end = memory, manner, generator, end
         self.read: GoOn[M] = go_on
-        self.go_on: GoOn[M] = torch.compile(go_on, dynamic=False, options=TUNED) if compile else go_on
+        self.go_on: GoOn[M] = compiled(go_on) if compile else go_on
         self.token = torch.zeros(rows, 1, dtype=torch.long, device=device)
         self.written = torch.zeros(rows, min(memory.room, 2**16) + 1, dtype=torch.long, device=device)
         self.count = torch.zeros(1, dtype=torch.long, device=device)
@@ -179,7 +183,8 @@ def beam_search(
     """
     B, T = prompt.shape
     if T + n - 1 > memory.room:
-        raise UsageError(f"beams keep the whole text in view: {T} tokens read and {n} to write are more than the {memory.room} it can hold; write fewer")
+        much = f"{T} tokens read and {n} to write are more than the {memory.room} it can hold"
+        raise UsageError(f"beams keep the whole text in view: {much}; write fewer")
     memory.clear()
     logp = go_on(prompt.repeat_interleave(beam, dim=0), memory).float().log_softmax(-1)          # (B · beam, V)
     V = logp.shape[-1]

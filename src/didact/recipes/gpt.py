@@ -35,11 +35,12 @@ def gpt(
     data: Data, *,
     model: Family = "gpt", layers: Layers = 4, heads: Heads = 4, width: Width = 128, context: Context = 64, dropout: a.Dropout = 0.0,
     lr: a.Rate = 3e-3, weight_decay: a.Decay = 0.1, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
-    steps: Steps = 2000, batch: a.BatchSize = 16, ema: a.Average = None, patience: a.Patience = None,
+    steps: Steps = 1000, batch: a.BatchSize = 16, ema: a.Average = None, patience: a.Patience = None,
 ) -> Experiment:
     """A GPT that continues a text: Tiny Shakespeare, or one's own (--data book.txt); then `didact sample RUN --prompt "…"`.
 
-    p(x_{t+1} | x_≤t) from blocks of causal attention. On a GPU: --layers 6 --heads 6 --width 384 --context 256 --dropout 0.2 --batch 64.
+    p(x_{t+1} | x_≤t) from blocks of causal attention. As it stands: validation loss 1.78 (one seed). On a GPU: --layers 6 --heads 6
+    --width 384 --context 256 --dropout 0.2 --batch 64 --lr 1e-3 --steps 3000 --compile.
     """
     data = windows(data, context, stride=max(1, context // 8))      # overlapping: each token is seen at many positions
     assert isinstance(data.encoder, StreamEncoder)

@@ -1,7 +1,7 @@
 """What one task taught, for another with few labels."""
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from math import ceil
 from typing import Annotated, Any, Literal
 
@@ -58,7 +58,8 @@ def transfer(
     """Transfer learning: a network that has learned something else, reused where labels are few.
 
     θ starts where another task left it; the head is new; η_l = η ρ^(1 - l / L) for layer l of L, 0 for those that are frozen.
-    `didact sweep transfer` compares the ways of reusing with a network from scratch.
+    `didact sweep transfer` compares the ways of reusing with a network from scratch. Measured on MNIST with 3 labels of each class
+    (seeds 0 and 1, 2,000 test images): scratch 0.54, and after letters features 0.76, partial 0.77, full 0.76.
     """
     lite = weights == "lite0"
     model, pixels = model or ("efficientnet_lite0" if lite else "cnn"), pixels or (224 if lite else None)
@@ -70,7 +71,7 @@ def transfer(
     size = (pixels, pixels) if pixels else data.shape[1:]
     network = fitted(model, data, likelihood.outputs, size=size)
     rate = lr or 3 * default_lr[optimizer]  # few steps: they may be large
-    told = reuse(network, weights, data, model, size) if mode != "scratch" else ()
+    begin = partial(reuse, network, weights, data, model, size)
     if pixels:
         network.standardise = nn.Sequential(Resize((pixels, pixels)), network.get_submodule("standardise"))
     L = len(layers(network))
@@ -82,17 +83,17 @@ def transfer(
         schedule=make_schedule(schedule),
         augment=augmenting(data, augment),
         evaluate_every=max(1, epochs * each // 10),  # an epoch of few examples is over at once, the validation split is as large as ever
-        clip_norm=clip_norm, epochs=epochs, batch=batch,
-        notes=(*note_of(network), *told, f"{learning} of {L} layers learn; the last one is new"),
+        clip_norm=clip_norm, epochs=epochs, batch=batch, begin=begin if mode != "scratch" else None,
+        notes=(*note_of(network), f"{learning} of {L} layers learn; the last one is new"),
     )
 
 
 def few(data: Data, n: int) -> Data:
     """n training examples of each class, drawn anew for each seed of initialisation; validation and test stay whole."""
     seed = int(torch.randint(2**31, ()))
-    short = [label for label, count in zip(data.labels, data.counts["train"], strict=True) if count < n]
-    if short and not isinstance(data.train, Absent):
-        raise UsageError(f"--labels {n}: class {short[0]!r} of {data.name!r} has only {min(data.counts['train'])} training examples")
+    count, label = min(zip(data.counts["train"], data.labels, strict=True))
+    if count < n and not isinstance(data.train, Absent):
+        raise UsageError(f"--labels {n}: class {label!r} of {data.name!r} has only {count} training examples")
 
     def draw(rows: Tensor, generator: torch.Generator) -> Tensor:
         return rows[torch.randperm(len(rows), generator=generator)[:n]]
@@ -102,11 +103,14 @@ def few(data: Data, n: int) -> Data:
 
 def reuse(network: nn.Module, where: str, data: Data, model: str, size: tuple[int, ...]) -> tuple[str, ...]:
     """Learned weights in all layers but the last, which is new even where both tasks have as many classes; what became of them."""
-    if isinstance(data.train, Absent):  # the run holds its own
-        return ()
     head = layers(network)[-1][-1]
     fresh = {name: value.clone() for name, value in head.state_dict().items()}
-    told = learn_first(network, where, model, (data.shape[0], *size)) if where in sources() else start_from(network, where, data, model)
+    resized = network.get_submodule("standardise")
+    if isinstance(resized, nn.Sequential):  # the weights know nothing of the resizing before it
+        network.standardise = resized[1]
+    told = learn_first(network, where, model, (data.shape[0], *size)) if where in sources() else start_from(network, where, model)
+    if isinstance(resized, nn.Sequential):
+        network.standardise = nn.Sequential(resized[0], network.get_submodule("standardise"))
     head.load_state_dict(fresh)
     return told
 

@@ -1,5 +1,6 @@
 """Image classifiers: one recipe for every family of convolutional and patch networks, one for the shape of a plain one."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -7,9 +8,10 @@ import torch
 from torch import nn
 
 import didact.models  # noqa: F401 (registers the families)
-from didact.data.core import Absent, Data
+from didact.data.core import Data
 from didact.errors import UsageError
 from didact.layers.block import Norm2d, Pool
+from didact.layers.mirror import Mirrored
 from didact.models.cifar import CNN
 from didact.models.efficientnet import EfficientNet
 from didact.models.weights import IMAGENET_MEAN, IMAGENET_STD, LITE_MEAN, LITE_STD, lite0_file, load_weights, restandardise
@@ -42,6 +44,7 @@ def cnn(
     data: Data, *,
     model: Family = "cnn", weights: Annotated[str | None, "start from a .safetensors or .pth file, a run, or lite0 (ImageNet's)"] = None,
     smoothing: a.Smoothing = 0.0, balance: a.Balance = "none", augment: a.Augment = (),
+    mirror: Annotated[bool, "judge an image and its mirror image, and take the mean"] = False,
     optimizer: a.Optimizer = "adamw", lr: a.OptionalRate = None, weight_decay: a.Decay = 0.01, momentum: a.Momentum = 0.9,
     schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0, ema: a.Average = None, patience: a.Patience = None,
     epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
@@ -54,14 +57,14 @@ def cnn(
     epochs, batch, notes = budget(data, epochs, batch)
     likelihood = likelihood_of(data, smoothing=smoothing, weights=class_weights)
     network = fitted(model, data, likelihood.outputs)
-    loaded = start_from(network, weights, data, model) if weights else ()
     return Experiment(
         data=data,
-        objective=supervised(network, likelihood),
+        objective=supervised(Mirrored(network) if mirror else network, likelihood),
         optimizer=make(optimizer, lr=lr, weight_decay=weight_decay, momentum=momentum),
         schedule=make_schedule(schedule),
         augment=augmenting(data, augment),
-        clip_norm=clip_norm, ema=ema, patience=patience, epochs=epochs, batch=batch, notes=(*notes, *note_of(network), *loaded),
+        clip_norm=clip_norm, ema=ema, patience=patience, epochs=epochs, batch=batch, notes=(*notes, *note_of(network)),
+        begin=partial(start_from, network, weights, model) if weights else None,
     )
 
 
@@ -109,13 +112,8 @@ def note_of(network: nn.Module) -> tuple[str, ...]:
     return (note,) if isinstance(note, str) and note else ()
 
 
-def start_from(network: nn.Module, where: str, data: Data, model: str) -> tuple[str, ...]:
-    """Trained weights in place of drawn ones, and what became of the file's tensors.
-
-    A run that is rebuilt from its folder holds its own: the file may be gone by then, and is not looked for.
-    """
-    if isinstance(data.train, Absent):
-        return ()
+def start_from(network: nn.Module, where: str, model: str) -> tuple[str, ...]:
+    """Trained weights in place of drawn ones, and what became of the file's tensors."""
     report = load_weights(network, weights_file(where, model))
     if any(name.startswith("standardise.") for name in report.matched):
         return (str(report),)

@@ -36,6 +36,7 @@ class Experiment:
     min_delta: float = 0.0
     evaluate_every: int | None = None  # steps; an epoch, or a tenth of the steps, where not given
     compile: bool = False
+    begin: Callable[[], tuple[str, ...]] | None = None  # once, before a new run: brings weights learned elsewhere, and says so
     notes: tuple[str, ...] = ()      # what the recipe chose from the data, told before the first step
 
 
@@ -43,7 +44,7 @@ class Experiment:
 class Settings:
     """Options of every recipe: where the data is, what it runs on, where the run lies."""
 
-    data: Annotated[str | None, "name of a set, a file (CSV, TSV, TXT) or a folder of images or texts (the recipe's own set if not given)"] = None
+    data: Annotated[str | None, "name of a set, a file (CSV, TSV, TXT), a folder of images or texts (the recipe's own if not given)"] = None
     target: Annotated[str | None, "column of the CSV to predict, or several of yes and no: a,b,c (the last one if not given)"] = None
     text: Annotated[str | None, "column of the CSV that holds texts"] = None
     tokens: Annotated[Literal["characters", "words", "bpe"] | None, "what running text is cut into (characters if not given)"] = None

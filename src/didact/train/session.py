@@ -113,10 +113,22 @@ def train(recipe: Recipe | str, *, data: Data | None = None, tell: Tell = silent
         given, data = {**given, "data": data}, None
     group = join()
     prepared = prepare(recipe, given, data=data, tell=tell if group.leads else silent, processes=group.size)
+    prepared = begun(prepared, tell if group.leads else silent)
     run = Run(group.agree(Run.plan(prepared.settings.runs, prepared.recipe.name).folder))
     training = start(prepared, run, group, tell)
     with run.held() if group.leads else nullcontext():
         return finish(training, go(training))
+
+
+def begun(prepared: Prepared, tell: Tell) -> Prepared:
+    """With the weights that the experiment starts from. A run that is rebuilt holds its own, and never asks for them again."""
+    experiment = prepared.experiment
+    if experiment.begin is None:
+        return prepared
+    tell("load", {"data": "what was learned before"})
+    with initialisation(prepared.settings.seed):
+        told = experiment.begin()
+    return replace(prepared, experiment=replace(experiment, notes=(*experiment.notes, *told)))
 
 
 def go(training: Training) -> State:

@@ -1,0 +1,139 @@
+"""Measure a table: its configurations trained through `sweep`, seed by seed, so that what is trained is kept and more seeds can follow."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from math import ceil
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from didact import files
+from didact.claims.table import Cell, Grid, Reading, Record, Table, kept
+from didact.claims.timing import ratios
+from didact.data.core import Data
+from didact.data.fetch import missing
+from didact.data.load import sources
+from didact.errors import UsageError
+from didact.registry import RECIPES
+from didact.run import Run, git_state, surroundings
+from didact.train.loop import Plan, Tell, Training, silent
+from didact.train.machine import describe, pick_device
+from didact.train.session import known_options, prepare
+from didact.train.sweep import jsonable, sweep
+
+FOLDER = Path(__file__).parent / "measured"
+TIMED = 40                         # steps that the expected time is taken from
+FAITHFUL = {"precision": "fp32"}   # as the courses train; didact's own choice on a GPU may be another
+
+
+def lacking(table: Table) -> str:
+    """Why a table cannot be measured yet, or nothing."""
+    return next((why for grid in table.grids for why in obstacles(grid)), "")
+
+
+def obstacles(grid: Grid) -> Iterator[str]:
+    if not grid.recipe:
+        return
+    if grid.recipe not in RECIPES:
+        yield f"there is no recipe {grid.recipe!r} yet"
+        return
+    known = known_options(RECIPES[grid.recipe])
+    yield from (f"recipe {grid.recipe!r} has no option {name!r} yet" for name in (*grid.given, *grid.axes) if name not in known)
+    name = grid.given["data"]
+    files_of = name.removesuffix("_whole")     # the same files, split as the course does
+    if name not in sources():
+        yield f"there is no data set {name!r} yet"
+    elif missing(sources()[files_of]):
+        yield f"the files of {files_of} are not on this machine"
+
+
+def measure(
+    table: Table, *, seeds: Sequence[int], tell: Tell = silent, done: Callable[[dict[str, Any]], None] = lambda row: None, **settings: Any
+) -> Record:
+    """Every configuration under every seed. Asked again, it goes on where it was stopped."""
+    settings = FAITHFUL | settings
+    started, values = time.perf_counter(), {cell.name: list[float]() for cell in table.cells}
+    spent = 0.0
+    for seed in seeds:
+        if table.benchmark:
+            found = ratios(table.grids[0], pick_device(settings.get("device", "auto")))
+            for cell in table.cells:
+                values[cell.name].append(found[cell.at["dim_heads"]])
+            continue
+        for number, grid in enumerate(table.grids):
+            _, rows = sweep(RECIPES[grid.recipe], dict(grid.axes), seeds=1, seed=seed, tell=tell, done=done, **grid.given, **settings)
+            spent += sum(row.get("seconds", 0.0) for row in rows)
+            for cell in (c for c in table.cells if c.grid == number):
+                if (value := read(cell, rows)) is not None:
+                    values[cell.name].append(value)
+    git = git_state() or {"commit": "", "dirty": False}
+    return Record(
+        table.name, values, list(seeds), time.strftime("%Y-%m-%d"), git["commit"], describe(pick_device(settings.get("device", "auto"))),
+        {k: v for k, v in surroundings()["versions"].items() if k in ("didact", "python", "torch")},
+        spent or time.perf_counter() - started,
+    )
+
+
+def read(cell: Cell, rows: Sequence[Mapping[str, Any]]) -> float | None:
+    """The cell's number in the row of its configuration; none where it diverged."""
+    row = next(row for row in rows if row["cell"] == jsonable(cell.at))
+    if "diverged" in row:
+        return None
+    if cell.reading.epoch is None:
+        return float(row[cell.reading.split][cell.reading.metric])
+    return at_epoch(Run(Path(row["run"])), cell.reading)
+
+
+def at_epoch(run: Run, reading: Reading) -> float:
+    """A metric at the end of an epoch; of training, the mean over its examples, weighed by the steps between two lines of the log."""
+    lines = [row for row in run.metrics if reading.split in row]
+    if not lines:
+        raise UsageError(f"{run.folder} has no {reading.split} metrics, though a sweep names it; delete the sweep's folder to train anew")
+    assert reading.epoch is not None
+    if reading.split != "train":
+        line = min(lines, key=lambda row: abs(row["epoch"] - reading.epoch))
+        return float(line[reading.split][reading.metric])
+    starts = [0, *(row["step"] for row in lines[:-1])]
+    inside = [(row["train"][reading.metric], row["step"] - start) for row, start in zip(lines, starts, strict=True)
+              if reading.epoch - 1 < row["epoch"] <= reading.epoch]
+    return float(sum(loss * steps for loss, steps in inside) / sum(steps for _, steps in inside))
+
+
+def expected_seconds(table: Table, seeds: int, **settings: Any) -> float:
+    """From what was measured on the same hardware, else from a few steps of each grid's first and last configuration."""
+    record = kept().get(table.name)
+    if record is not None and record.hardware == describe(pick_device(settings.get("device", "auto"))):
+        return seeds * record.seconds / len(record.seeds)
+    if table.benchmark:
+        return 60.0 * seeds
+    settings, total, data = FAITHFUL | settings, 0.0, dict[str, Data]()
+    for grid in table.grids:
+        cells = grid.configurations
+        ends = [cells[0], cells[-1]] if len(cells) > 1 else cells
+        total += len(cells) * fmean(seconds_of(grid, cell, settings, data) for cell in ends)
+    return seeds * total
+
+
+def seconds_of(grid: Grid, cell: Mapping[str, Any], settings: Mapping[str, Any], data: dict[str, Data]) -> float:
+    """One training, from a few of its steps and one evaluation."""
+    name = grid.given["data"]
+    prepared = prepare(grid.recipe, {**grid.given, **cell, **settings}, data=data.get(name))
+    data[name] = prepared.data
+    plan = Plan.of(prepared.experiment)
+    short = replace(prepared.experiment, epochs=None, steps=min(TIMED, plan.total), evaluate_every=TIMED)
+    training = Training(short, prepared.settings, device=pick_device(prepared.settings.device))
+    start = time.perf_counter()
+    state = training.train()
+    evaluation = time.perf_counter() - start - state.seconds
+    steps, before = training.warm
+    each = (state.seconds - before) / max(1, state.step - steps)
+    return plan.total * each + ceil(plan.total / plan.evaluate_every) * evaluation
+
+
+def keep(record: Record) -> Path:
+    """Beside the claims, so that an installed didact can show it."""
+    path = FOLDER / f"{record.table}.json"
+    files.write_json(path, asdict(record))
+    kept.cache_clear()
+    return path

@@ -1,0 +1,250 @@
+"""The measured tables of Gaba: what is stated, and the configurations that measure it.
+
+Sections are the table's names. What the course leaves unstated stands in `unstated`, with the choice made here.
+"""
+
+from typing import Any
+
+from didact.claims.table import Cell, Grid, Ordering, Reading, Table
+
+# "validation" is the course's test split: with the *_whole sets all training examples train, and it is looked at after every epoch
+ACCURACY, LOSS = Reading("validation", "accuracy"), Reading("train", "loss")
+PLAIN: dict[str, Any] = {       # Gaba 1.6: nothing but layers, and a constant rate
+    "data": "mnist_whole", "dropout": 0.0, "init": "pytorch", "optimizer": "adam", "lr": 1e-3, "weight_decay": 0.0,
+    "schedule": "constant", "epochs": 10, "batch": 128,
+}  # fmt: skip
+AUGMENTED = {"data": "cifar10_whole", "augment": ("crop", "flip", "jitter"), "batch": 128}
+SEQUENCES: dict[str, Any] = {
+    "data": "token_means", "init": "random", "pool": "last", "vocabulary": 1000, "length": 50, "width": 128,
+    "lr": 1e-3, "schedule": "constant", "clip_norm": 1.0, "batch": 64,
+}  # fmt: skip
+REVIEWS: dict[str, Any] = {
+    "data": "imdb_whole", "lr": 1e-4, "weight_decay": 0.01, "dropout": 0.1, "length": 256, "schedule": "constant", "clip_norm": None,
+    "epochs": 10, "batch": 32,
+}  # fmt: skip
+GAME: dict[str, Any] = {"data": "fashion_mnist_whole", "epochs": 25, "batch": 128}
+CODES: dict[str, Any] = {"data": "mnist_whole", "widths": (512,), "epochs": 30, "batch": 128}
+DIFFUSION: dict[str, Any] = {"data": "mnist_whole", "lr": 2e-4, "epochs": 20, "batch": 128}
+FRECHET = "the course does not name the features of its FID; here it is of 8×8 thumbnails, so that orderings compare and numbers do not"
+
+
+def without(given: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name not in names}
+
+
+def at(reading: Reading, epoch: int) -> Reading:
+    return Reading(reading.split, reading.metric, epoch)
+
+
+def along(claim: str, axis: str, stated: dict[Any, float], reading: Reading, grid: int = 0, why: str = "") -> tuple[Cell, ...]:
+    """A cell for each value of an axis."""
+    return tuple(Cell(claim, number, reading, grid, {axis: value}, why) for value, number in stated.items())
+
+
+def curve(claim: str, stated: dict[int, float], reading: Reading) -> tuple[Cell, ...]:
+    """A cell for each epoch of one configuration."""
+    return tuple(Cell(claim, number, at(reading, epoch)) for epoch, number in stated.items())
+
+
+def best(place: int, *others: int) -> tuple[tuple[int, int], ...]:
+    return tuple((place, other) for other in others if other != place)
+
+
+def worst(place: int, *others: int) -> tuple[tuple[int, int], ...]:
+    return tuple((other, place) for other in others if other != place)
+
+
+def mnist() -> Table:
+    stated = {1: ("C1.20", 0.2534, 0.9612), 2: ("C1.21", 0.1042, 0.9710), 10: ("C1.22", 0.0198, 0.9793)}
+    cells = [Cell(claim, n, at(r, epoch)) for epoch, (claim, *both) in stated.items() for n, r in zip(both, (LOSS, ACCURACY), strict=True)]
+    return Table("1.6", "an MLP on MNIST, epoch by epoch", (Grid("mlp", PLAIN | {"hidden": (256, 128)}),), tuple(cells),
+                 unstated="Seed and number of runs.")
+
+
+def widths() -> Table:
+    stated = {(1024,): 0.9781, (256, 128): 0.9793, (256, 128, 64): 0.9802, (64, 64, 64, 64): 0.9745}
+    return Table("1.7", "wide, two layers, three layers, deep and narrow on MNIST", (Grid("mlp", PLAIN, {"hidden": tuple(stated)}),),
+                 along("C1.23", "hidden", stated, at(ACCURACY, 10)),
+                 (Ordering("three layers best, deep and narrow worst", best(2, 0, 1, 3) + worst(3, 0, 1), "C1.24"),),
+                 unstated="Epochs (10, as in 1.6), which epoch counts (the last), seed.")
+
+
+def optimizers() -> Table:
+    plain = without(PLAIN, "optimizer", "lr", "weight_decay") | {"hidden": (256, 128)}
+    grids = (Grid("mlp", plain | {"lr": 0.01, "weight_decay": 0.0}, {"optimizer": ("sgd", "momentum")}),
+             Grid("mlp", plain | {"lr": 1e-3, "weight_decay": 0.0}, {"optimizer": ("adam",)}),
+             Grid("mlp", plain | {"lr": 1e-3, "weight_decay": 0.01}, {"optimizer": ("adamw",)}))
+    stated = (("C2.25", "sgd", 0.9532, 0), ("C2.26", "momentum", 0.9721, 0), ("C2.27", "adam", 0.9793, 1), ("C2.28", "adamw", 0.9801, 2))
+    cells = tuple(Cell(claim, number, at(ACCURACY, 10), grid, {"optimizer": name}) for claim, name, number, grid in stated)
+    return Table("2.8", "four optimizers on MNIST", grids, cells,
+                 (Ordering("AdamW above Adam above momentum above SGD", ((3, 2), (2, 1), (1, 0))),),
+                 unstated="Batch (128), schedule (none), seed; its train_and_eval is not given.")
+
+
+def dropout_and_decay() -> Table:
+    drops, decays = (0.0, 0.1, 0.3, 0.5, 0.7), (0.0, 1e-5, 1e-4, 1e-3, 1e-2)
+    rows = {"C3.17": (0.9812, 0.9821, 0.9835, 0.9801, 0.9754), "C3.18": (0.9838, 0.9842, 0.9851, 0.9828, 0.9773),
+            "C3.19": (0.9845, 0.9849, 0.9856, 0.9839, 0.9790), "C3.20": (0.9831, 0.9835, 0.9843, 0.9821, 0.9779),
+            "C3.21": (0.9762, 0.9770, 0.9778, 0.9755, 0.9701)}
+    cells = tuple(
+        Cell(claim, number, at(ACCURACY, 20), 0, {"dropout": p, "weight_decay": decay})
+        for (claim, numbers), p in zip(rows.items(), drops, strict=True)
+        for number, decay in zip(numbers, decays, strict=True)
+    )
+    given = PLAIN | {"hidden": (256, 256), "norm": "batch", "smoothing": 0.1, "augment": ("affine",), "optimizer": "adamw", "epochs": 20}
+    least_decay = tuple(pair for row in range(5) for pair in worst(5 * row + 4, *range(5 * row, 5 * row + 4)))
+    most_dropout = tuple(pair for column in range(5) for pair in worst(20 + column, *range(column, 20, 5)))
+    orderings = (Ordering("dropout 0.3 with decay 1e-4 best", best(12, *range(25))), Ordering("decay 1e-2 worst in every row", least_decay),
+                 Ordering("dropout 0.7 worst in every column", most_dropout))
+    grid = Grid("mlp", without(given, "dropout", "weight_decay"), {"dropout": drops, "weight_decay": decays})
+    return Table("3.11", "dropout and weight decay on MNIST", (grid,), cells, orderings,
+                 unstated="Seed, runs. Rotation and translation are didact's `affine`, which scales by up to a tenth as well.")
+
+
+def cifar() -> Table:
+    epochs = range(10, 101, 10)
+    test = (0.7856, 0.8523, 0.8802, 0.8945, 0.9034, 0.9098, 0.9145, 0.9178, 0.9201, 0.9218)
+    loss = (0.8234, 0.5321, 0.4012, 0.3245, 0.2678, 0.2234, 0.1878, 0.1534, 0.1312, 0.1198)
+    given = AUGMENTED | {"model": "cifar10net", "lr": 1e-3, "weight_decay": 1e-4, "schedule": "cosine", "clip_norm": None, "epochs": 100}
+    cells = (*curve("C4.14", dict(zip(epochs, test, strict=True)), ACCURACY),
+             *curve("C4.16", dict(zip(epochs, loss, strict=True)), LOSS))
+    return Table("4.6", "CIFAR10Net, a hundred epochs", (Grid("cnn", given),), cells,
+                 unstated="Seed, runs. didact's jitter changes saturation too.",
+                 absent={"C4.15": "training accuracy with dropout on is not among the metrics of a run"})
+
+
+def kernels_filters_blocks() -> Table:
+    given = AUGMENTED | {"lr": 1e-3, "weight_decay": 0.01, "schedule": "constant", "epochs": 30}
+    configurations = ((3, 32, 3), (5, 32, 3), (3, 64, 3), (3, 32, 5))
+    grids = tuple(Grid("cnn_ablation", given, {"kernel": (k,), "filters": (f,), "blocks": (b,)}) for k, f, b in configurations)
+    cells = tuple(
+        Cell("C4.22", number, ACCURACY, i, dict(zip(("kernel", "filters", "blocks"), configurations[i], strict=True)))
+        for i, number in enumerate((0.8734, 0.8812, 0.9015, 0.8956))
+    )
+    return Table("4.8", "kernels, filters and depth on CIFAR-10", grids, cells,
+                 (Ordering("more filters help more than larger kernels or more depth", best(2, 0, 1, 3), "C4.23"),),
+                 unstated="Seed. The best epoch on the test split counts, as in the course, which is optimistic.")
+
+
+def sentiment() -> Table:
+    given = SEQUENCES | {"cell": "lstm", "hidden": 256, "layers": 2, "dropout": 0.3, "weight_decay": 1e-4, "epochs": 20}
+    stated = {5: (0.5823, 0.7120), 10: (0.3912, 0.8210), 15: (0.2534, 0.8650), 20: (0.1823, 0.8890)}
+    cells = (*curve("C5.16", {n: v[0] for n, v in stated.items()}, LOSS),
+             *curve("C5.16", {n: v[1] for n, v in stated.items()}, ACCURACY))
+    return Table("5.8", "SentimentLSTM on sequences of numbers", (Grid("text_rnn", given),), cells,
+                 unstated="Seed. didact's head is one layer, not 512 – 128 – 2.")
+
+
+def recurrent() -> Table:
+    given = SEQUENCES | {"dropout": 0.0, "weight_decay": 0.0, "epochs": 15}
+    rows = (("lstm", 64, 1, 0.8234), ("lstm", 128, 1, 0.8650), ("lstm", 256, 1, 0.8812), ("lstm", 128, 2, 0.8745), ("lstm", 128, 3, 0.8701),
+            ("gru", 128, 1, 0.8590), ("gru", 128, 2, 0.8678))
+    grids = tuple(Grid("text_rnn", given, {"cell": (cell,), "hidden": (hidden,), "layers": (layers,)}) for cell, hidden, layers, _ in rows)
+    cells = tuple(
+        Cell("C5.24", number, ACCURACY, i, {"cell": cell, "hidden": hidden, "layers": layers})
+        for i, (cell, hidden, layers, number) in enumerate(rows)
+    )
+    return Table("5.9", "LSTM and GRU, wide and deep, on sequences of numbers", grids, cells,
+                 (Ordering("wider is better, three layers worse than two", ((1, 0), (2, 1), (3, 4)), "C5.25"),),
+                 unstated="Seed. Adam is AdamW without decay.")
+
+
+def attention_times() -> Table:
+    stated = {(512, 1): 3.24, (512, 2): 3.18, (512, 4): 3.15, (512, 8): 3.21, (512, 16): 3.34, (512, 32): 3.82,
+              (256, 8): 1.12, (768, 8): 6.45, (1024, 8): 10.87}
+    grid = Grid("", {"batch": 32, "length": 128, "dropout": 0.1, "warmup": 5, "calls": 50}, {"dim_heads": tuple(stated)})
+    cells = tuple(Cell("C6.15", round(ms / 3.21, 4), Reading("time", "ratio"), 0, {"dim_heads": pair}) for pair, ms in stated.items())
+    return Table("6.11", "time of multi-head attention, over that of width 512 with 8 heads", (grid,), cells,
+                 (Ordering("wider is slower", ((7, 3), (8, 7), (3, 6))),), benchmark=True,
+                 unstated="Device, precision (float32), threads: milliseconds of another machine do not compare, ratios do.")
+
+
+def reviews() -> Table:
+    base = {"layers": 4, "heads": 4, "hidden": 512, "norm": "pre"}
+    stated: dict[str, tuple[str, dict[Any, float]]] = {
+        "norm": ("C7.10", {"post": 0.863, "pre": 0.871}), "layers": ("C7.11", {1: 0.825, 2: 0.854, 6: 0.874, 8: 0.872}),
+        "heads": ("C7.12", {1: 0.848, 2: 0.860, 8: 0.873}), "hidden": ("C7.13", {128: 0.841, 256: 0.859, 1024: 0.875}),
+    }  # fmt: skip
+    grids = tuple(Grid("text_transformer", REVIEWS | without(base, axis), {axis: tuple(row)}) for axis, (_, row) in stated.items())
+    cells = tuple(cell for i, (axis, (claim, row)) in enumerate(stated.items()) for cell in along(claim, axis, row, at(ACCURACY, 10), i))
+    return Table("7.9", "a Transformer on film reviews (table 7.1)", grids, cells,
+                 (Ordering("pre-norm above post-norm", ((1, 0),), "C7.14"),),
+                 unstated="Words, vocabulary (10,000), batch (32, as in 7.8), epochs (10, the last counts), warm-up (none), seeds; "
+                 "width 128, and pre-norm wherever it is not what changes.")
+
+
+def games() -> Table:
+    traces = {1: (0.5823, 1.8932), 2: (0.4517, 2.1045), 10: (0.6102, 1.3287), 25: (0.6731, 0.9845)}
+    fid = Reading("validation", "frechet", 25)
+    grids = (Grid("dcgan", GAME, {"latent": (32, 64, 100, 256)}),
+             *(Grid("dcgan", GAME, {"lr": (g,), "lr_discriminator": (d,)}) for g, d in ((5e-4, 2e-4), (2e-4, 5e-4), (1e-4, 4e-4))),
+             Grid("wgan", GAME | {"lr": 1e-4}, {"turns": (3, 5)}))
+    trace = tuple(
+        Cell("C8.11", number, Reading("train", f"{player}/loss", epoch), 0, {"latent": 100})
+        for epoch, both in traces.items() for player, number in zip(("discriminator", "generator"), both, strict=True)
+    )
+    scores = (Cell("C8.14", 28.3, fid, 0, {"latent": 100}, FRECHET),
+              *along("C8.15", "latent", {32: 35.1, 64: 30.2, 256: 27.8}, fid, 0, FRECHET),
+              *(Cell("C8.16", number, fid, 1 + i, {"lr": g, "lr_discriminator": d}, FRECHET)
+                for i, (g, d, number) in enumerate(((5e-4, 2e-4, 32.5), (2e-4, 5e-4, 41.7), (1e-4, 4e-4, 25.9)))),
+              *along("C8.17", "turns", {3: 26.7, 5: 23.4}, fid, 4, FRECHET))
+    n = len(trace)   # a lower FID is better, so the first of a pair is the worse
+    orderings = (Ordering("more latent numbers are better", ((n + 1, n + 2), (n + 2, n), (n, n + 3))),
+                 Ordering("two time-scales best of the rates", tuple((i, n + 6) for i in (n, n + 4, n + 5))),
+                 Ordering("more steps of the critic are better", ((n, n + 7), (n + 7, n + 8))))
+    return Table("8.9", "DCGAN and WGAN-GP on Fashion-MNIST (8.7 and table 8.1)", grids, trace + scores, orderings,
+                 unstated="Features and number of images of FID, the loss for three critic steps (WGAN-GP), λ (10), seeds. "
+                 "The discriminator's loss is the sum over real and drawn.")
+
+
+def vae() -> Table:
+    stated = {5: 137.42, 10: 118.65, 15: 112.83, 20: 109.71, 25: 107.94, 30: 106.58}
+    return Table("9.8", "a VAE on MNIST, epoch by epoch", (Grid("vae", CODES | {"latent": 20}),), curve("C9.9", stated, LOSS),
+                 unstated="Seed.")
+
+
+def vae_ablation() -> Table:
+    reconstruction, kl = Reading("validation", "reconstruction", 30), Reading("validation", "kl", 30)
+    latents = {2: (112.5, 8.7), 5: (96.1, 14.2), 10: (87.4, 19.8), 20: (82.3, 24.3), 50: (80.1, 25.8), 100: (79.5, 21.3)}
+    betas = {0.5: (78.9, 31.2), 1.0: (82.3, 24.3), 2.0: (89.4, 16.1), 4.0: (97.8, 9.3), 10.0: (115.2, 3.8)}
+    plain = without(CODES, "widths") | {"latent": 20}
+    grids = (Grid("vae", CODES, {"latent": tuple(latents)}), Grid("vae", CODES | {"latent": 20}, {"beta": tuple(betas)}),
+             Grid("vae", plain, {"widths": ((256, 256),)}), Grid("vae", plain, {"network": ("conv",)}))
+    cells = [
+        Cell(claim, number, reading, grid, {axis: value})
+        for claim, axis, stated, grid in (("C9.11", "latent", latents, 0), ("C9.12", "beta", betas, 1))
+        for value, both in stated.items() for reading, number in zip((reconstruction, kl), both, strict=True)
+    ]
+    cells += [Cell("C9.14", n, r, 2, {"widths": (256, 256)}) for r, n in ((reconstruction, 84.1), (kl, 23.9))]
+    cells += [Cell("C9.14", n, r, 3, {"network": "conv"}) for r, n in ((reconstruction, 73.5), (kl, 26.7))]
+    cells += [Cell("C9.15", 100, Reading("validation", "active_units", 30), 0, {"latent": 100}, limit=True)]
+    return Table("9.9", "a VAE on MNIST: latent size, β, layers (table 9.1)", grids, tuple(cells),
+                 unstated="Whether train or test (test), what MLP (256-256) and Conv are, number of codes an image (1), seeds; when a "
+                 "dimension is ignored (the variance of its mean over images is below 0.01).")
+
+
+def diffusion() -> Table:
+    stated = {1: 0.1283, 2: 0.0541, 3: 0.0472, 20: 0.0298}
+    return Table("10.8", "a diffusion model on MNIST, epoch by epoch", (Grid("diffusion", DIFFUSION),), curve("C10.17", stated, LOSS),
+                 unstated="Seed; no average of the weights.")
+
+
+def diffusion_ablation() -> Table:
+    fid = Reading("validation", "frechet", 20)
+    rows = (("C10.18", 12.4, {"schedule": "linear", "timesteps": 1000}), ("C10.19", 28.7, {"schedule": "linear", "timesteps": 200}),
+            ("C10.20", 10.1, {"schedule": "cosine", "timesteps": 1000}), ("C10.21", 18.9, {"schedule": "linear", "width": 32}),
+            ("C10.21", 7.8, {"schedule": "cosine", "width": 256}), ("C10.22", 11.3, {"schedule": "cosine", "sampling_steps": 50}))
+    grids = tuple(Grid("diffusion", DIFFUSION, {k: (v,) for k, v in at.items()}) for _, _, at in rows)
+    cells = tuple(Cell(claim, number, fid, i, at, FRECHET) for i, (claim, number, at) in enumerate(rows))
+    return Table("10.9", "schedules, steps and widths of diffusion on MNIST (table 10.1)", grids, cells,
+                 (Ordering("the cosine schedule is better", ((0, 2),), "C10.23"), Ordering("fewer steps are worse", ((1, 0),))),
+                 unstated="FID's features, number of images, what dim means (channels), epochs, σ_t, spacing of DDIM's steps, seeds.")
+
+
+TABLES = {
+    table.name: table
+    for table in (
+        mnist(), widths(), optimizers(), dropout_and_decay(), cifar(), kernels_filters_blocks(), sentiment(), recurrent(),
+        attention_times(), reviews(), games(), vae(), vae_ablation(), diffusion(), diffusion_ablation(),
+    )
+}  # fmt: skip

@@ -1,0 +1,123 @@
+"""didact reproduce [TABLE]."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from didact.cli.words import AS_JSON, answer, duration
+from didact.errors import UsageError
+
+if TYPE_CHECKING:
+    from didact.claims.table import Judged, Record, Table
+
+COLOURS = {"holds": "green", "wrong": "red", "conditional": "yellow"}
+
+
+@click.command("reproduce")
+@click.argument("name", required=False, metavar="[TABLE]")
+@click.option("--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Trainings of each configuration.")
+@click.option("--device", help="auto, cpu, cuda, cuda:1, mps.")
+@click.option("--runs", help="Folder that the runs are made in.")
+@click.option("--keep", is_flag=True, help="Keep what was measured: `didact check` shows it.")
+@AS_JSON
+def command(name: str | None, seeds: int, device: str | None, runs: str | None, keep: bool, as_json: bool) -> None:
+    """Measure a table of the course anew: its configurations trained over several seeds, cell by cell beside what is stated.
+
+    \b
+    didact reproduce                  the tables: measured, or not and why
+    didact reproduce 1.6 --seeds 3    stopped and called again, it goes on where it was
+    """
+    import didact.recipes  # noqa: F401 (registers the recipes)
+    from didact.claims.table import judge, named
+    from didact.claims.tables import TABLES
+
+    if name is None:
+        if keep:
+            raise UsageError("--keep expects a table to measure, as in didact reproduce 1.6 --keep; got none")
+        rows = [state(table) for table in TABLES.values()]
+        answer(rows, as_json, lambda: show_list(rows))
+        return
+    table = named(name)
+    record = measured(table, seeds, {key: value for key, value in (("device", device), ("runs", runs)) if value is not None})
+    judged = judge(table, record)
+    if keep:
+        from didact.claims import reproduce
+
+        click.echo(f"kept {reproduce.keep(record)}", err=True)
+    answer(as_data(table, record, judged), as_json, lambda: show(table, record, judged))
+
+
+def state(table: "Table") -> dict[str, Any]:
+    """What a table is and whether it was measured."""
+    from didact.claims.reproduce import lacking
+    from didact.claims.table import judge, kept
+
+    record = kept().get(table.name)
+    found = {"table": table.name, "title": table.title, "claims": table.claims, "cells": len(table.cells), "command": table.command,
+             "unstated": table.unstated, "measured": record.about if record else None, "lacks": lacking(table) or None}
+    verdicts = [j.verdict for j in judge(table, record)] if record else []
+    return found | {"verdicts": {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)}}
+
+
+def measured(table: "Table", seeds: int, settings: dict[str, Any]) -> "Record":
+    from didact.claims.reproduce import expected_seconds, lacking, measure
+    from didact.cli.progress import Lines
+    from didact.train.interrupt import Interrupted
+    from didact.train.machine import pick_device
+
+    if why := lacking(table):
+        raise UsageError(f"table {table.name} cannot be measured: {why}; `didact reproduce` lists those that can")
+    pick_device(settings.get("device", "auto"))
+    screen = Lines()
+    count, what = seeds * sum(len(grid.configurations) for grid in table.grids), "measurement" if table.benchmark else "training"
+    expected = duration(expected_seconds(table, seeds, **settings))
+    click.echo(f"{count} {what}{'s' * (count > 1)}, {expected} expected; what is trained already is not trained again", err=True)
+    try:
+        return measure(table, seeds=range(seeds), tell=screen, done=screen.row, **settings)
+    except Interrupted:
+        raise UsageError("stopped; what was trained is kept: the same command goes on from there") from None
+
+
+def as_data(table: "Table", record: "Record", judged: "list[Judged]") -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from didact.claims.table import RULE
+
+    return {"table": table.name, "title": table.title, "rule": RULE, "unstated": table.unstated, "cells": [asdict(j) for j in judged],
+            "record": asdict(record)}
+
+
+def show(table: "Table", record: "Record", judged: "list[Judged]") -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table as Drawn
+
+    from didact.claims.table import RULE
+
+    drawn = Drawn(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("claim", "cell", "stated", "measured", "verdict"):
+        drawn.add_column(heading, overflow="fold")
+    for j in judged:
+        note = f"\n[dim]{escape(j.why)}[/]" if j.why else ""
+        drawn.add_row(j.claim, escape(j.name), j.stated, escape(j.measured) + note, f"[{COLOURS.get(j.verdict, 'dim')}]{j.verdict}[/]")
+    console = Console(highlight=False)
+    console.print(f"[bold]Gaba {table.name}[/]: {escape(table.title)}\n")
+    console.print(drawn)
+    counts = ", ".join(f"{sum(j.verdict == v for j in judged)} {v}" for v in dict.fromkeys(j.verdict for j in judged))
+    console.print(f"\n{counts} ({record.about}; {duration(record.seconds)})\n{RULE}", soft_wrap=True)
+    console.print(f"not stated: {table.unstated}", soft_wrap=True)
+
+
+def show_list(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table as Drawn
+
+    drawn = Drawn(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("table", "shows", "cells", "state"):
+        drawn.add_column(heading, overflow="fold")
+    for row in rows:
+        counts = ", ".join(f"{n} {verdict}" for verdict, n in row["verdicts"].items())
+        now = f"measured: {counts} ({row['measured']})" if row["measured"] else f"not yet measured: {row['lacks'] or row['command']}"
+        drawn.add_row(row["table"], escape(row["title"]), str(row["cells"]), escape(now))
+    Console(highlight=False).print(drawn)

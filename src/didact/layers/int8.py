@@ -1,0 +1,67 @@
+"""Weights in eight bits: a quarter of the memory, and an error that can be looked at.  Lhotte 9.4.
+
+    s_i = max_j |W_ij| / 127,   q_ij = round(W_ij / s_i),   W ≈ s q, a scale for each output
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from didact.layers.lora import is_affine, oriented, replaced
+
+
+def quantized(w: Tensor) -> tuple[Tensor, Tensor]:
+    """q in −127 … 127 and s: (outputs, inputs) -> the same, (outputs, 1). Each weight is off by at most s / 2."""
+    s = w.abs().amax(dim=1, keepdim=True) / 127
+    s = torch.where(s > 0, s, 1.0)                      # a row of zeros stays one
+    return (w / s).round().to(torch.int8), s
+
+
+class Int8Linear(nn.Module):
+    """y = s ⊙ (q x) + b: products in the precision of x, weights widened as they are read."""
+
+    q: Tensor
+    s: Tensor
+
+    def __init__(self, layer: nn.Module):
+        super().__init__()
+        q, s = quantized(oriented(layer))
+        self.register_buffer("q", q)
+        self.register_buffer("s", s[:, 0])
+        self.bias = layer.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = linear(x, self.q.to(x.dtype)) * self.s
+        return y if self.bias is None else y + self.bias  # type: ignore[operator]
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What eight bits cost and save: layers changed, bytes before and after, ‖W − s q‖ / ‖W‖ over all of them."""
+
+    layers: int
+    before: int
+    after: int
+    error: float
+
+    def __str__(self) -> str:
+        return f"{self.layers} layers in int8: {self.before / 1e6:.1f} MB -> {self.after / 1e6:.1f} MB, relative error {self.error:.4f}"
+
+
+@torch.no_grad()
+def quantize(module: nn.Module) -> Saved:
+    """Replace every affine layer inside; embeddings, norms and output matrices tied to embeddings stay as they are."""
+    wrong = total = 0.0
+    for w in (oriented(child) for child in module.modules() if is_affine(child)):
+        q, s = quantized(w)
+        wrong, total = wrong + float((w - s * q).square().sum()), total + float(w.square().sum())
+    before = held(module)
+    n = replaced(module, lambda _, child: is_affine(child), Int8Linear)
+    return Saved(n, before, held(module), (wrong / total) ** 0.5 if total else 0.0)
+
+
+def held(module: nn.Module) -> int:
+    """Bytes of all parameters and buffers."""
+    return sum(t.numel() * t.element_size() for t in (*module.parameters(), *module.buffers()))

@@ -1,0 +1,82 @@
+"""Low-rank adaptation: a trained matrix stays as it is, and a thin one learned beside it is added.  Hu et al. 2022; Lhotte 9.3."""
+
+from collections.abc import Callable, Iterator
+from math import sqrt
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from didact.errors import UsageError
+
+
+class LoRA(nn.Module):
+    """y = W0 x + b + (α / r) B A drop(x), A (r, inputs) random, B (outputs, r) zero at first: adapting begins where training ended.
+
+    Around nn.Linear, or any affine layer whose weight has the inputs first and says so (`inputs_first`).
+    """
+
+    def __init__(self, layer: nn.Module, *, rank: int, alpha: float | None = None, dropout: float = 0.0):
+        super().__init__()
+        outputs, inputs = oriented(layer).shape
+        if not 1 <= rank <= min(outputs, inputs):
+            most = min(outputs, inputs)
+            raise UsageError(f"the rank must be from 1 to {most}, the smaller side of a {outputs} x {inputs} matrix, got {rank}")
+        self.layer, self.dropout = layer.requires_grad_(False), nn.Dropout(dropout)
+        self.scale, w = (rank if alpha is None else alpha) / rank, oriented(layer)
+        self.a, self.b = nn.Parameter(w.new_empty(rank, inputs)), nn.Parameter(w.new_zeros(outputs, rank))
+        nn.init.kaiming_uniform_(self.a, a=sqrt(5))          # as an nn.Linear begins
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.layer(x) + self.scale * linear(linear(self.dropout(x), self.a), self.b)
+        return y
+
+    @torch.no_grad()
+    def merged(self) -> nn.Module:
+        """The layer alone with W0 + (α / r) B A: no slower than it was."""
+        oriented(self.layer).add_(self.scale * self.b @ self.a)
+        return self.layer.requires_grad_(True)
+
+
+def oriented(layer: nn.Module) -> Tensor:
+    """The weight as (outputs, inputs), a view."""
+    w = layer.weight
+    assert isinstance(w, Tensor)
+    return w.data.mT if getattr(layer, "inputs_first", False) else w.data
+
+
+def is_affine(module: nn.Module) -> bool:
+    return isinstance(module, nn.Linear) or bool(getattr(module, "inputs_first", False))
+
+
+def replaced(module: nn.Module, wanted: Callable[[str, nn.Module], bool], by: Callable[[nn.Module], nn.Module]) -> int:
+    """Put by(layer) in the place of every wanted layer inside; how many there were."""
+    found = [(name, child) for name, child in walk(module) if wanted(name, child)]
+    for name, child in found:
+        parent, _, last = name.rpartition(".")
+        setattr(module.get_submodule(parent), last, by(child))
+    return len(found)
+
+
+def walk(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    return ((name, child) for name, child in list(module.named_modules()) if name)
+
+
+def adapt(module: nn.Module, *, rank: int = 8, alpha: float | None = None, dropout: float = 0.0, within: tuple[str, ...] = ("",)) -> int:
+    """Freeze the network and give its affine layers, or those with one of these words in their name, something thin to learn.
+
+    Returns how many numbers are learned now.
+    """
+    module.requires_grad_(False)
+    n = replaced(
+        module, lambda name, child: is_affine(child) and any(word in name for word in within),
+        lambda layer: LoRA(layer, rank=rank, alpha=alpha, dropout=dropout),
+    )
+    if not n:
+        raise UsageError(f"no affine layer has {' or '.join(map(repr, within))} in its name")
+    return sum(p.numel() for p in module.parameters() if p.requires_grad)
+
+
+def merge(module: nn.Module) -> int:
+    """Add what was learned to the matrices; the network has its old layers again."""
+    return replaced(module, lambda _, child: isinstance(child, LoRA), lambda layer: layer.merged())  # type: ignore[operator]

@@ -1,0 +1,240 @@
+"""The tables: their data hang together, the rule judges as worked by hand, and a small one is measured, kept and shown."""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import didact.claims
+import didact.recipes  # noqa: F401 (registers the recipes)
+from didact.claims import reproduce, table, tables
+from didact.claims.core import CHECKS, REASONS, run, statements
+from didact.claims.page import page
+from didact.claims.table import Cell, Grid, Ordering, Reading, Record, Table, judge, verdict_of
+from didact.claims.tables import TABLES
+from didact.claims.timing import BASE, MultiHeadAttention, ratios
+from didact.cli.main import main
+from didact.data.fetch import missing
+from didact.data.load import load, sources
+from didact.registry import RECIPES
+from didact.run import Run
+from didact.train.session import known_options
+
+NAMES = ["1.6", "1.7", "2.8", "3.11", "4.6", "4.8", "5.8", "5.9", "6.11", "7.9", "8.9", "9.8", "9.9", "10.8", "10.9"]
+TRAINED = [t for t in TABLES.values() if not t.benchmark]
+
+
+def record(values: dict[str, list[float]], name: str = "tiny") -> Record:
+    return Record(name, values, [0, 1, 2], "2026-01-02", "0123456789", "cpu", {}, 6.0)
+
+
+def test_the_tables_of_the_course():
+    assert list(TABLES) == NAMES
+    measured = {s.id for s in statements().values() if s.course == "Gaba" and s.kind == "measured table"}
+    found = [claim for t in TABLES.values() for claim in t.claims]
+    assert len(found) == len(set(found)) and set(found) <= set(statements())
+    assert measured - set(CHECKS) - set(REASONS) == set(found), "a measured claim without check stands in exactly one table"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cells_stand_in_their_grids(name):
+    t = TABLES[name]
+    assert len({c.name for c in t.cells}) == len(t.cells) and t.unstated
+    for cell in t.cells:
+        assert dict(cell.at) in t.grids[cell.grid].configurations
+    for grid in range(len(t.grids)):
+        assert any(c.grid == grid for c in t.cells), "a configuration that nobody reads"
+    assert all(0 <= i < len(t.cells) for o in t.orderings for pair in o.pairs for i in pair)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "6.11"])
+def test_stated_numbers_are_those_of_the_list(name):
+    """Neither the table nor stated.tsv may drift; 6.11 states times, of which ratios are taken."""
+    for cell in TABLES[name].cells:
+        if not cell.limit:
+            numbers = {float(n) for n in re.findall(r"\d*\.\d+|\d+", statements()[cell.claim].stated)}
+            assert numbers & {cell.stated, round(100 * cell.stated, 6)}, cell
+
+
+@pytest.mark.parametrize("name", [t.name for t in TRAINED])
+def test_orderings_are_those_of_the_stated_numbers(name):
+    """What the text draws from its own table must be there: a swapped pair would judge the opposite."""
+    t = TABLES[name]
+    for ordering in t.orderings:
+        for i, j in ordering.pairs:
+            assert t.cells[i].stated > t.cells[j].stated, (ordering.text, t.cells[i].name, t.cells[j].name)
+
+
+@pytest.mark.parametrize("t", TRAINED, ids=lambda t: t.name)
+def test_configurations_are_options_of_their_recipes(t):
+    why = reproduce.lacking(t)
+    if "yet" in why:
+        pytest.skip(why)
+    for grid in t.grids:
+        known = known_options(RECIPES[grid.recipe])
+        for configuration in grid.configurations:
+            for option, value in {**grid.given, **configuration}.items():
+                assert known[option].check(value) == value
+
+
+@pytest.mark.parametrize(("values", "stated", "metric", "verdict"), [
+    ([0.980, 0.980, 0.980], 0.9851, "accuracy", "wrong"),       # no spread: half a point is the limit
+    ([0.980, 0.980, 0.980], 0.9849, "accuracy", "holds"),
+    ([0.978, 0.980, 0.982], 0.9885, "accuracy", "holds"),       # deviation 0.002: 0.004 more
+    ([0.978, 0.980, 0.982], 0.9895, "accuracy", "wrong"),
+    ([10.0, 10.0, 10.0], 10.6, "loss", "wrong"),                # 5 % of 10.6 is 0.53
+    ([10.0, 10.0, 10.0], 10.5, "loss", "holds"),
+    ([], 1.0, "loss", "wrong"),                                 # diverged under every seed
+])
+def test_the_rule_by_hand(values, stated, metric, verdict):
+    cell = Cell("C1.20", stated, Reading("test", metric))
+    (judged,) = judge(Table("tiny", "", (), (cell,)), record({cell.name: values}))
+    assert judged.verdict == verdict
+
+
+def test_a_limit():
+    cell = Cell("C9.15", 100, Reading("test", "active_units"), limit=True)
+    t, cases = Table("tiny", "", (), (cell,)), ([60, 62, 61], [100, 100, 100], [99, 100, 95])
+    assert [judge(t, record({cell.name: values}))[0].verdict for values in cases] == ["holds", "wrong", "wrong"]
+
+
+@pytest.mark.parametrize(("low", "verdict"), [
+    ([0.90, 0.91, 0.92], "holds"),            # 0.05 apart, standard error 0.008
+    ([0.93, 0.955, 0.98], "conditional"),     # 0.005 apart, standard error 0.016
+    ([1.00, 1.01, 1.02], "wrong"),
+    ([], "holds"),                            # what diverged is below
+])
+def test_orderings_by_hand(low, verdict):
+    high = [0.95, 0.96, 0.97]
+    cells = (Cell("a", 1.0, Reading("test", "one")), Cell("a", 0.9, Reading("test", "two")))
+    t = Table("tiny", "", (), cells, (Ordering("one above two", ((0, 1),), "b"),))
+    judged = judge(t, record({cells[0].name: high, cells[1].name: low}))
+    assert judged[-1].verdict == verdict and verdict_of("b", judged)[0] == verdict
+
+
+def test_a_claim_is_wrong_where_one_of_its_cells_is():
+    cells = (Cell("a", 0.5, Reading("test", "one")), Cell("a", 0.5, Reading("test", "two")))
+    judged = judge(Table("tiny", "", (), cells), record({cells[0].name: [0.5, 0.5], cells[1].name: [0.7, 0.7]}))
+    verdict, measured, why = verdict_of("a", judged)
+    assert verdict == "wrong" and "0.5 ± 0" in measured and "test two: 0.7 ± 0" in why
+
+
+def test_a_number_that_does_not_compare_is_no_verdict():
+    cell = Cell("a", 28.3, Reading("test", "frechet"), why="other features")
+    (judged,) = judge(Table("tiny", "", (), (cell,)), record({cell.name: [0.1, 0.2, 0.3]}))
+    assert (judged.verdict, judged.why) == ("not checkable", "other features") and judged.measured == "0.2 ± 0.1"
+
+
+def test_losses_of_an_epoch(tmp_path):
+    """Lines of 4, 4 and 2 steps in an epoch of ten: the mean over steps, and validation at the epoch asked for."""
+    losses = {4: 1.0, 8: 2.0, 10: 5.0, 14: 0.5, 18: 0.5, 20: 1.0}
+    rows = [{"step": s, "epoch": s / 10, "train": {"loss": loss}} for s, loss in losses.items()]
+    rows += [{"step": 10 * e, "epoch": float(e), "validation": {"accuracy": e / 10}} for e in (1, 2)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert reproduce.at_epoch(Run(tmp_path), Reading("train", "loss", 1)) == pytest.approx((4 * 1 + 4 * 2 + 2 * 5) / 10)
+    assert reproduce.at_epoch(Run(tmp_path), Reading("train", "loss", 2)) == pytest.approx(0.6)
+    assert reproduce.at_epoch(Run(tmp_path), Reading("validation", "accuracy", 2)) == 0.2
+
+
+@pytest.fixture
+def tiny(monkeypatch, tmp_path):
+    """A table that takes a second: two widths on digits; what is kept goes into a folder of its own."""
+    grid = Grid("mlp", {"data": "digits", "batch": 128}, {"hidden": ((8,), (64,)), "epochs": (2,)})
+    test, loss = Reading("test", "accuracy"), Reading("train", "loss", 2)
+    narrow, wide = {"hidden": (8,), "epochs": 2}, {"hidden": (64,), "epochs": 2}
+    cells = (Cell("C1.23", 0.9, test, 0, narrow), Cell("C1.23", 0.2, test, 0, wide), Cell("C1.20", 1e3, loss, 0, wide))
+    t = Table("1.7", "tiny", (grid,), cells, (Ordering("wide above narrow", ((1, 0),), "C1.24"),), unstated="nothing")
+    monkeypatch.setitem(tables.TABLES, "1.7", t)
+    monkeypatch.setattr(reproduce, "FOLDER", tmp_path / "measured")
+    monkeypatch.chdir(tmp_path)
+    yield t
+    table.kept.cache_clear()
+
+
+def test_a_table_is_measured_kept_and_shown(tiny, monkeypatch, tmp_path, capsys):
+    assert main(["reproduce", "1.7", "--seeds", "2", "--keep", "--json", "--device", "cpu"]) == 0
+    captured = capsys.readouterr()
+    result = json.loads(captured.out)
+    assert "4 trainings" in captured.err and "expected" in captured.err
+    assert [c["claim"] for c in result["cells"]] == ["C1.23", "C1.23", "C1.20", "C1.24"]
+    assert all(0.1 < c["mean"] < 1 for c in result["cells"][:2]) and result["cells"][2]["verdict"] == "wrong"
+    kept = json.loads((tmp_path / "measured" / "1.7.json").read_text())
+    assert kept["seeds"] == [0, 1] and "verdict" not in json.dumps(kept) and all(len(v) == 2 for v in kept["values"].values())
+
+    trained = sorted(Path("runs").glob("mlp/*/run.json"))
+    assert main(["reproduce", "1.7", "--seeds", "2", "--device", "cpu"]) == 0
+    again = capsys.readouterr()
+    assert sorted(Path("runs").glob("mlp/*/run.json")) == trained, "what is trained is not trained again"
+    assert "wide above narrow" in again.out and "holds: within two deviations" in again.out
+
+    monkeypatch.setattr("didact.claims.core.kept", lambda: {"1.7": Record(**kept)})
+    outcome = run("C1.23")
+    assert outcome.verdict == "wrong" and "2 seeds" in outcome.note and kept["date"] in outcome.note and len(outcome.value) == 2
+    assert run("C1.24").verdict in ("holds", "conditional")
+    assert kept["date"] in page([outcome])
+
+
+def test_a_kept_record_is_read_by_the_package(tiny, monkeypatch, tmp_path):
+    reproduce.keep(record({}, "1.7"))
+    monkeypatch.setattr(table, "files", lambda package: tmp_path)
+    assert table.kept()["1.7"].about == "3 seeds, 2026-01-02, cpu, commit 0123456"
+
+
+def test_expected_seconds_of_what_was_measured(tiny, monkeypatch):
+    here = replace(record({}, "1.7"), hardware=reproduce.describe(torch.device("cpu")))
+    monkeypatch.setattr(reproduce, "kept", lambda: {"1.7": here})
+    assert reproduce.expected_seconds(tiny, 5, device="cpu") == pytest.approx(10.0)
+    monkeypatch.setattr(reproduce, "kept", dict)
+    assert 0 < reproduce.expected_seconds(tiny, 1, device="cpu") < 60
+
+
+def test_the_list(capsys):
+    assert main(["reproduce", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [r["table"] for r in rows] == NAMES and all(r["command"] == f"didact reproduce {r['table']}" for r in rows)
+    assert main(["reproduce"]) == 0
+    assert "not yet measured" in capsys.readouterr().out
+
+
+def test_attention_of_the_benchmark():
+    """The course's module is PyTorch's with the same weights, dropout apart."""
+    module, x = MultiHeadAttention(12, 3, 0.1).eval(), torch.randn(2, 5, 12)
+    theirs = torch.nn.MultiheadAttention(12, 3, bias=False, batch_first=True)
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(torch.cat([module.q.weight, module.k.weight, module.v.weight]))
+        theirs.out_proj.weight.copy_(module.o.weight)
+    torch.testing.assert_close(module(x), theirs(x, x, x, need_weights=False)[0])
+    small = Grid("", {"batch": 2, "length": 16, "dropout": 0.1, "warmup": 1, "calls": 2}, {"dim_heads": (BASE, (512, 1))})
+    assert ratios(small, torch.device("cpu"))[BASE] == 1.0
+
+
+@pytest.mark.skipif(bool(missing(sources()["mnist"])), reason="DIDACT_DATA holds no mnist")
+def test_the_whole_of_mnist_trains():
+    """As torchvision hands it over: the files' own order, all 60,000 for training, mean and deviation as the course normalises."""
+    data, usual = load("mnist_whole"), load("mnist")
+    assert (len(data.train), len(data.validation), len(data.test)) == (60_000, 10_000, 10_000)
+    assert data.train.columns["y"][:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4], "the first labels of the file"
+    assert torch.equal(data.validation.columns["x"], usual.test.columns["x"])
+    assert torch.equal(data.test.columns["y"], usual.test.columns["y"])
+    assert (round(float(data.mean), 4), round(float(data.std), 4)) == (0.1307, 0.3081)
+
+
+def test_sequences_of_numbers():
+    data = load("token_means")
+    assert (len(data.train), len(data.validation), len(data.test)) == (4000, 1000, 1000)
+    batch = data.train.columns
+    inside = batch["x"].long() < 999
+    lengths, numbers = inside.sum(1), (batch["x"].long() + 1) * inside
+    assert (int(lengths.min()), int(lengths.max())) == (5, 49) and int(numbers.max()) == 999
+    assert torch.equal((numbers.sum(1) / lengths > 500).long(), batch["y"])
+
+
+@pytest.mark.parametrize("verb", ["check", "reproduce"])
+def test_help_needs_no_torch(verb):
+    code = f"import sys; from didact.cli.main import main; main([{verb!r}, '--help']); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL).returncode == 0

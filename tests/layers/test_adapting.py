@@ -1,0 +1,92 @@
+"""LoRA beside its formula, and weights in eight bits beside the bound of their error."""
+
+import pytest
+import torch
+from torch import nn
+
+from didact.errors import UsageError
+from didact.layers.int8 import Int8Linear, quantize, quantized
+from didact.layers.lora import LoRA, adapt, merge
+from didact.models.gpt import GPT, Affine
+
+GPT_ = {"context": 12, "dim": 16, "layers": 2, "heads": 4}
+
+
+@pytest.mark.parametrize("layer", [nn.Linear(5, 7), Affine(5, 7, std=0.5)])
+def test_lora_is_the_formula_and_begins_as_the_layer(layer):
+    torch.manual_seed(0)
+    x = torch.randn(3, 5)
+    before = layer(x)
+    lora = LoRA(layer, rank=2, alpha=6.0)
+    assert torch.equal(lora(x), before)
+    nn.init.normal_(lora.b)
+    w0 = layer.weight.T if isinstance(layer, Affine) else layer.weight
+    expected = x @ (w0 + 6.0 / 2 * lora.b @ lora.a).T + layer.bias
+    torch.testing.assert_close(lora(x), expected)
+    assert [p.requires_grad for p in (lora.a, lora.b, layer.weight, layer.bias)] == [True, True, False, False]
+    torch.testing.assert_close(lora.merged()(x), expected)
+
+
+def test_an_adapted_network_learns_with_few_numbers_and_merges_back():
+    torch.manual_seed(0)
+    network = GPT(23, **GPT_)
+    x, names = torch.randint(23, (4, 9)), list(network.state_dict())
+    before, whole = network(x).detach(), sum(p.numel() for p in network.parameters())
+    learned = adapt(network, rank=2, within=("attn",))
+    assert learned == 2 * 2 * ((16 + 48) + (16 + 16)) and learned < whole / 10
+    torch.testing.assert_close(network(x), before)
+    kept = {n: p.clone() for n, p in network.named_parameters() if not p.requires_grad}
+    optimizer = torch.optim.Adam([p for p in network.parameters() if p.requires_grad], lr=0.05)
+    losses = []
+    for _ in range(60):
+        loss = nn.functional.cross_entropy(network(x[:, :-1]).flatten(0, 1), x[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.8 * losses[0]
+    assert all(torch.equal(p, dict(network.named_parameters())[n]) for n, p in kept.items())
+    adapted = network(x).detach()
+    assert merge(network) == 4 and list(network.state_dict()) == names
+    torch.testing.assert_close(network(x), adapted)
+
+
+def test_a_rank_or_name_that_cannot_be_is_refused():
+    with pytest.raises(UsageError, match="the rank must be from 1 to 5, the smaller side of a 7 x 5 matrix, got 6"):
+        LoRA(nn.Linear(5, 7), rank=6)
+    with pytest.raises(UsageError, match="no affine layer has 'atn' in its name"):
+        adapt(GPT(23, **GPT_), within=("atn",))
+
+
+def test_no_weight_is_off_by_more_than_half_a_step():
+    torch.manual_seed(0)
+    w = torch.randn(9, 40) * torch.logspace(-3, 3, 9)[:, None]
+    w[4] = 0
+    q, s = quantized(w)
+    assert q.dtype == torch.int8 and ((w - s * q).abs() <= s / 2 * 1.0001).all()
+    assert (q.abs().amax(1)[[0, 8]] == 127).all() and not q[4].any()
+    by_torch = torch.fake_quantize_per_channel_affine(w, s[:, 0], torch.zeros(9, dtype=torch.int32), 0, -127, 127)
+    torch.testing.assert_close(s * q, by_torch)
+
+
+@torch.no_grad()
+def test_eight_bits_take_a_quarter_and_say_nearly_the_same():
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64, bias=False))
+    x = torch.randn(32, 64)
+    y = network(x)
+    saved = quantize(network)
+    assert saved.layers == 2 and all(isinstance(network[i], Int8Linear) for i in (0, 2))
+    assert saved.after < 0.3 * saved.before and 0.001 < saved.error < 0.01
+    assert (network(x) - y).norm() / y.norm() < 0.02
+    assert "2 layers in int8" in str(saved)
+
+
+@torch.no_grad()
+def test_gpt_in_eight_bits_still_prefers_the_same_tokens():
+    torch.manual_seed(0)
+    network = GPT(50, **GPT_).eval()
+    x = torch.randint(50, (8, 12))
+    y = network(x)
+    assert quantize(network).layers == 8
+    assert (network(x).argmax(-1) == y.argmax(-1)).float().mean() > 0.9
