@@ -77,8 +77,8 @@ def cnn_ablation(
     kernel: Annotated[int, Range(1, 15), "side of each kernel"] = 3, filters: Annotated[int, Range(1), "maps of the first block"] = 32,
     blocks: Annotated[int, Range(1), "blocks; each halves the image"] = 3,
     norm: Annotated[Norm2d, "normalisation behind each convolution"] = "batch",
-    pool: Annotated[Pool, "what halves the image: the maximum or the mean"] = "max",
-    lr: a.Rate = 1e-3, weight_decay: a.Decay = 0.01, epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
+    pool: Annotated[Pool, "what halves the image: the maximum or the mean"] = "max", augment: a.Augment = (),
+    lr: a.Rate = 1e-3, weight_decay: a.Decay = 0.01, schedule: a.ScheduleName = "warmup_cosine", epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
 ) -> Experiment:
     """What the parts of a convolutional network are worth: kernels, maps, depth, norm and pooling, one at a time.
 
@@ -94,7 +94,8 @@ def cnn_ablation(
         data=data,
         objective=supervised(network, likelihood),
         optimizer=make("adamw", lr=lr, weight_decay=weight_decay),
-        schedule=make_schedule("warmup_cosine"),
+        schedule=make_schedule(schedule),
+        augment=augmenting(data, augment),
         epochs=epochs, batch=batch, notes=notes,
     )
 
