@@ -9,6 +9,10 @@ from didact.options import Option, bind, options
 
 C = TypeVar("C", bound=Callable[..., Any])
 
+CHAPTERS = (  # in the order in which the courses come to them
+    "foundations", "automatic differentiation", "optimisation", "regularisation", "uncertainty", "convolutions", "recurrent networks",
+    "attention", "transformers", "generative",
+)
 MODELS: dict[str, "Preset"] = {}
 RECIPES: dict[str, "Recipe"] = {}
 

@@ -61,3 +61,23 @@ def test_bad_input_is_one_line(written, capsys, words, complaint):
         return
     assert code == 2 and not out
     assert err.startswith("didact: ") and complaint in err and err.count("\n") == 1
+
+
+def test_a_recurrent_network_writes_too(tmp_path, capsys):
+    (tmp_path / "book.txt").write_text("to be or not to be, that is the question.\n" * 120)
+    run = didact.train(
+        RECIPES["char_rnn"], data=str(tmp_path / "book.txt"), runs=str(tmp_path), steps=150, context=20, batch=16, lr=2e-2, hidden=32,
+    )
+    code, out, _ = sample(capsys, run, "--prompt", "to be or not to be, that", "--tokens", "17", "--temperature", "0")
+    assert code == 0 and out == "to be or not to be, that is the question.\n"     # echo's line end makes the last of the 17 a pair
+    assert sample(capsys, run, "--prompt", "to be or not to b", "--tokens", "3", "--beam", "3")[1].startswith("to be or not to be, ")
+
+
+def test_pieces_of_words_are_written_as_text(tmp_path, capsys):
+    (tmp_path / "book.txt").write_text("to be or not to be, that is the question: whether it is nobler to suffer.\n" * 150)
+    words = ["train", "gpt", "--data", str(tmp_path / "book.txt"), "--tokens", "bpe", "--runs", str(tmp_path / "runs"), "--steps", "60"]
+    assert main([*words, "--layers", "1", "--heads", "2", "--width", "32", "--context", "16", "--lr", "1e-2"]) == 0
+    capsys.readouterr()
+    code = main(["sample", "latest", "--runs", str(tmp_path / "runs"), "--prompt", "to be or not", "--tokens", "4", "--temperature", "0"])
+    out = capsys.readouterr().out
+    assert code == 0 and out.startswith("to be or not to be, that")

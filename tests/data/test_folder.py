@@ -158,3 +158,18 @@ def test_reading_new_images(tmp_path):
     (tmp_path / "void").mkdir()
     with pytest.raises(UsageError, match="holds no image"):
         encoder.read([str(tmp_path / "void")])
+
+
+def test_the_fingerprint_sees_every_part_of_an_image(tmp_path):
+    from PIL import Image
+
+    for label in ("a", "b"):
+        for i in range(12):
+            (tmp_path / label).mkdir(exist_ok=True)
+            Image.fromarray(np.full((32, 32, 3), 10 * i, dtype=np.uint8)).save(tmp_path / label / f"{i}.bmp")
+    before = load(tmp_path).fingerprint
+    assert load(tmp_path).fingerprint == before
+    pixels = np.full((32, 32, 3), 50, dtype=np.uint8)
+    pixels[:4] = 0   # BMP is written from the bottom: the last bytes of the file
+    Image.fromarray(pixels).save(tmp_path / "a" / "5.bmp")
+    assert load(tmp_path).fingerprint != before

@@ -218,6 +218,7 @@ def test_several_targets_are_labels_that_may_hold_together(tmp_path):
     order = torch.cat([data.indices[part] for part in ("train", "validation", "test")]).argsort()
     assert whole[order].tolist() == [[i % 2, float(i % 3 > 0), float(i % 4 == 0)] for i in range(80)]
     assert any("multi-label" in note for note in data.notes)
-    for target, words in (("comedy,stars", "'stars' is '2' in line"), ("comedy,draama", "did you mean 'drama'")):
+    wrong = {"comedy,comedy": "names a column twice", "comedy,stars": "'stars' is '2' in line", "comedy,draama": "did you mean 'drama'"}
+    for target, words in wrong.items():
         with pytest.raises(UsageError, match=words):
             load(path, target=target)

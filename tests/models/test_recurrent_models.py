@@ -46,8 +46,8 @@ def test_a_language_model_reads_the_past_alone_and_can_go_on(cell):
     other = tokens.clone()
     other[:, 5:] = 0
     torch.testing.assert_close(model(tokens)[:, :5], model(other)[:, :5])
-    first, state = model.go_on(tokens[:, :4], None)
-    torch.testing.assert_close(torch.cat([first, model.go_on(tokens[:, 4:], state)[0]], 1), model(tokens))
+    first, state = model.after(tokens[:, :4], None)
+    torch.testing.assert_close(torch.cat([first, model.after(tokens[:, 4:], state)[0]], 1), model(tokens))
 
 
 def test_tied_weights_are_one_matrix():

@@ -6,8 +6,9 @@ import torch
 from didact.errors import UsageError
 from didact.models.gpt import GPT
 from didact.models.llama import Llama
+from didact.models.recurrent import RecurrentLanguageModel
 from didact.models.transformer import Transformer
-from didact.objectives.autoregressive import Autoregressive
+from didact.objectives.autoregressive import Autoregressive, Writer
 from didact.objectives.writing import Manner, Pen, beam_search, bounded, choose, reach
 
 GREEDY = Manner(temperature=0)
@@ -195,3 +196,23 @@ def test_a_prompt_longer_than_the_context_is_refused():
         writer.write(torch.zeros(1, 13, dtype=torch.long), 2)
     with pytest.raises(UsageError, match="10 tokens read and 5 to write are more than the 12 it can hold"):
         writer.write(torch.zeros(1, 10, dtype=torch.long), 5, manner=Manner(beam=2))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+def test_a_carried_state_writes_what_reading_all_anew_would(cell):
+    torch.manual_seed(0)
+    network = RecurrentLanguageModel(23, cell=cell, width=16, hidden=24, layers=2).eval()
+    torch.nn.init.normal_(network.head.weight)                # the recurrent weights stay: large ones are chaos, where rounding decides
+    prompt = torch.randint(23, (3, 300))                      # longer than any context: a state has none
+    written = Writer(network).write(prompt, 40, manner=GREEDY)
+    assert torch.equal(written, without_memory(network, prompt, 40)) and len(set(written.flatten().tolist())) > 2
+    assert torch.equal(Writer(network).write(prompt, 1, manner=Manner(beam=3)), written[:, :1])
+
+
+@torch.no_grad()
+def test_beams_of_a_carried_state_find_what_trying_all_texts_finds():
+    network, prompt = sharp(RecurrentLanguageModel(4, cell="lstm", width=6, hidden=7), std=1.0), torch.tensor([[1, 3, 2]])
+    every = torch.cartesian_prod(*[torch.arange(4)] * 3)                                            # all 64 texts of three tokens
+    logp = network(torch.cat([prompt.expand(64, -1), every], 1)).log_softmax(-1)[:, 2:-1].gather(-1, every[..., None]).sum((1, 2))
+    assert torch.equal(beam_search(network.go_on, network.remember(4, 9), prompt, 3, beam=4)[0], every[logp.argmax()])

@@ -89,6 +89,16 @@ def test_number_words_become_digits(here):
     assert same(run.facts["test"], evaluate(run)["test"])
 
 
+def test_translations_of_ones_own_are_judged_by_bleu(here):
+    nouns, verbs = {"cat": "chat", "dog": "chien", "man": "homme", "king": "roi", "bird": "merle"}, {"sees": "voit", "bites": "mord"}
+    rows = [(f"the {a} {v} the {b}", f"le {nouns[a]} {verbs[v]} le {nouns[b]}") for a in nouns for v in verbs for b in nouns]
+    (here / "own.tsv").write_text("\n".join("\t".join(row) for row in 4 * rows) + "\n")
+    run = didact.train(RECIPES["seq2seq"], data="own.tsv", steps=60, batch=32, attention="general", lr=2e-2, **SMALL)
+    assert run.facts["test"]["bleu"] > 80                                      # a word order by chance: below 10
+    assert evaluate(run)["test"]["bleu"] == pytest.approx(run.facts["test"]["bleu"])
+    assert "BLEU" in report.write(run).read_text()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("attention", ["bahdanau", "general"])
 def test_number_words_become_digits_without_a_mistake(attention, here):

@@ -12,12 +12,14 @@ from conftest import has_public
 from didact.data.load import load
 from didact.errors import UsageError
 from didact.models import ResNet
+from didact.models.weights import load_weights
 from didact.objectives.reuse import Reuse, layers
 from didact.objectives.supervised import likelihood_of
 from didact.registry import RECIPES, create
 from didact.run import Run
+from didact.train.distributed import Group
 from didact.train.loop import silent
-from didact.train.session import begun, evaluate, prepare, restored
+from didact.train.session import begun, evaluate, prepare, restored, resume
 from didact.train.use import predict
 
 cnn, transfer = RECIPES["cnn"], RECIPES["transfer"]
@@ -99,7 +101,7 @@ def test_few_labels_are_as_many_of_each_class_and_others_with_another_seed():
 
 def ready(recipe, given):
     """As `train` is just before the first step."""
-    return begun(prepare(recipe, given), silent)
+    return begun(prepare(recipe, given), Group(), silent)
 
 
 def test_a_run_needs_no_source_to_be_used(source, here):
@@ -118,10 +120,29 @@ def test_sources_that_do_not_fit(source, here):
         ready(transfer, {"weights": str(source.folder), "model": "resnet18"})
     with pytest.raises(UsageError, match=r"another architecture than this ResNet"):
         ready(transfer, {"weights": str(source.folder / "model.safetensors"), "model": "resnet18"})
-    with pytest.raises(UsageError, match=r"no run named 'leters'"):
+    with pytest.raises(UsageError, match=r"no weights at leters: give a .safetensors or .pth file, a run's folder"):
         ready(transfer, {"weights": "leters"})
     with pytest.raises(UsageError, match=r"learns from images, but 'iris' is table"):
         ready(transfer, {"weights": "iris"})
+
+
+def test_a_run_killed_before_its_first_checkpoint_still_begins_where_it_should(source, here):
+    run = didact.train(cnn, weights=str(source.folder), steps=1, lr=1e-12, batch=64)
+    before = run.facts["test"]["accuracy"]
+    for name in ("state.safetensors", "metrics.jsonl", "model.safetensors"):
+        (run.folder / name).unlink()
+    run.note(status="running")
+    assert resume(run).facts["test"]["accuracy"] == pytest.approx(before) and before > 0.5
+
+
+def test_weights_of_a_mirrored_network_and_of_other_colours(here):
+    mirrored = didact.train(cnn, mirror=True, epochs=1, batch=64)
+    network = ready(cnn, {"weights": str(mirrored.folder)}).experiment.objective.network
+    assert torch.equal(network.head.weight, mirrored.load("model")["network.network.head.weight"])
+    coloured = create("cnn", classes=10, channels=3, size=(8, 8), mean=torch.zeros(3, 1, 1), std=torch.ones(3, 1, 1))
+    load_weights(coloured, mirrored.folder / "model.safetensors")
+    grey = torch.rand(4, 1, 8, 8)
+    torch.testing.assert_close(coloured.eval()(grey.expand(-1, 3, -1, -1)), network.eval()(grey), atol=1e-4, rtol=1e-4)
 
 
 def test_cnn_starts_from_a_file_and_says_what_fitted(source, here):

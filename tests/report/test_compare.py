@@ -109,3 +109,10 @@ def test_a_sweep_leads_to_the_reports_that_exist(tmp_path):
     page, said = read(report.sweep_page("s", {"lr": (0, 1)}, lines, "accuracy", tmp_path / "runs" / "sweeps" / "a" / "report.html"))
     assert re.findall(r'href="([^"]*)"', page) == [f"../../mlp/{runs[0].folder.name}/report.html"]
     assert runs[1].folder.name in said
+
+
+def test_a_metric_that_is_not_defined_is_passed_over(tmp_path):
+    runs = [classified(tmp_path, test={"loss": 0.3, "auroc": a}, validation={"loss": 0.3, "auroc": a}) for a in (None, 0.7)]
+    page, _ = read(report.compare(runs, tmp_path / "compare.html"))
+    assert "0.7000" in re.findall(r"<mark>([^<]*)", page)
+    assert average([None, 0.5]) == (0.5, 0.0)

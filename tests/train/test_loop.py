@@ -81,6 +81,15 @@ def test_patience_asks_for_more_than_min_delta_and_keeps_any_gain():
     assert state.best_step > t.plan.epoch, "small gains are kept all the same"
 
 
+def test_a_metric_that_is_not_defined_leaves_the_choice_to_the_loss(monkeypatch):
+    experiment = classify(epochs=4)
+    scored = experiment.objective.score
+    monkeypatch.setattr(experiment.objective, "score", lambda rows: scored(rows) | {"accuracy": float("nan")})
+    t = training(experiment)
+    state = t.train()
+    assert state.best_step == state.step, "the loss falls with every epoch"
+
+
 def test_steps_or_epochs_are_the_budget():
     assert training(classify(epochs=3)).plan.total == 3 * 7  # 210 training rows in batches of 32
     assert training(classify(epochs=None, steps=11)).train().step == 11

@@ -3,14 +3,15 @@
 import click
 
 from didact.errors import UsageError, pick
-from didact.registry import RECIPES, Recipe
+from didact.registry import CHAPTERS, RECIPES, Recipe
 
 
 def catalogue() -> dict[str, Recipe]:
-    """All recipes; importing them is what registers them."""
+    """All recipes, chapter by chapter; importing them is what registers them."""
     import didact.recipes  # noqa: F401
 
-    return RECIPES
+    order = {chapter: i for i, chapter in enumerate(CHAPTERS)}
+    return dict(sorted(RECIPES.items(), key=lambda item: order.get(item[1].chapter, len(order))))
 
 
 def chosen(name: str) -> Recipe:

@@ -12,7 +12,7 @@ from didact.cli.words import AS_JSON, answer, number
 @click.argument("run")
 @click.argument("inputs", nargs=-1)
 @click.option("--method", default="all", show_default=True, help="Of saliency, smooth_grad, grad_cam, gradient_times_input, occlusion, "
-              "shapley, filters and feature_maps: one, several with commas, or all that apply.")
+              "shapley, filters and feature_maps; of texts read in order attention, gates and memory: one, several with commas, or all.")
 @click.option("--class", "label", help="Class whose score is explained  [default: the predicted one]")
 @click.option("--layer", help="Layer of Grad-CAM and feature maps, as `didact show` names it  [default: the last maps]")
 @click.option("--patches", type=click.IntRange(1, 64), help="Patches on a side for occlusion and Shapley values  [default: 4 or 7]")
@@ -47,7 +47,10 @@ def command(
 
 
 def line(row: dict[str, Any]) -> str:
-    """One explanation as people read it; of a row, the parts that count most."""
+    """One explanation as people read it; of a row, the parts that count most; of a text read in order, where its figures are."""
+    if "tokens" in row:
+        said = f"{row['input']}:  {row['predicted']!r} ({100 * row['probability']:.1f} %)"
+        return "\n  ".join([said, *row["figures"]])
     said = f"{row['input']}:  {row['predicted']} ({100 * row['probability']:.1f} %)  why {row['class']}: score {number(row['score'])}"
     strongest = []
     for name, values in row["methods"].items():

@@ -28,7 +28,8 @@ def recipes(as_json: bool) -> None:
             for row in rows:
                 if row["chapter"] == chapter:
                     click.echo(f"  {row['name']:<22} {row['summary']}")
-                    click.secho(f"  {'':<22} {', '.join(row['abilities'])}; {', '.join(row['sources'])}", dim=True)
+                    can = f"{', '.join(row['abilities'])}; " if row["abilities"] else ""
+                    click.secho(f"  {'':<22} {can}{', '.join(row['sources'])}", dim=True)
         click.echo("\n`didact show RECIPE` tells more; `didact list --data` lists the data sets.")
 
     answer(rows, as_json, show)

@@ -18,7 +18,9 @@ def command(words: tuple[str, ...]) -> None:
     from didact.cli.progress import Lines
     from didact.options import Option, Range
     from didact.run import Run
+    from didact.train.distributed import join, leave
     from didact.train.interrupt import Interrupted
+    from didact.train.loop import silent
     from didact.train.session import known_options
     from didact.train.sweep import cells, choose_metric, read_axes, sweep
 
@@ -33,7 +35,7 @@ def command(words: tuple[str, ...]) -> None:
                            usage="axis=value,value…")
     axes = read_axes(recipe, grid)
     metric, seeds = given.pop("metric", None), given.pop("seeds", 1)
-    screen = Lines()
+    group, screen = join(), Lines()
 
     def done(row: dict[str, Any]) -> None:
         if "diverged" not in row:
@@ -41,9 +43,14 @@ def command(words: tuple[str, ...]) -> None:
         screen.row(row)
 
     try:
-        folder, rows = sweep(recipe, axes, seeds=seeds, metric=metric, tell=screen, done=done, **given)
+        folder, rows = sweep(recipe, axes, seeds=seeds, metric=metric, tell=screen if group.leads else silent, done=done, **given)
+        group.wait()
     except Interrupted:
         raise UsageError("stopped; what was trained is kept: the same command goes on from there") from None
+    finally:
+        leave()
+    if not group.leads:
+        return
     metric = choose_metric(rows, metric)
     table = cells(rows, metric)
     page = report.sweep_page(f"{recipe.name}: {metric}", axes, rows, metric, folder / "report.html")

@@ -46,12 +46,15 @@ def annotation_files(root: Path) -> list[Path]:
     for where, folders, files in os.walk(root):
         folders[:] = sorted(f for f in folders if not f.startswith("."))
         found += [Path(where) / f for f in sorted(files) if not f.startswith(".") and f.lower().endswith(tuple(MARKS))]
-    return [path for path in found if any(mark in head(path) for mark in MARKS[path.suffix.lower()])]
+    return [path for path in found if (any if path.parent == root else all)(mark in head(path) for mark in MARKS[path.suffix.lower()])]
 
 
 def head(path: Path, size: int = 1 << 20) -> bytes:
-    with path.open("rb") as file:
-        return file.read(size)
+    try:
+        with path.open("rb") as file:
+            return file.read(size)
+    except OSError:  # a link that leads nowhere is no annotation
+        return b""
 
 
 def read(root: Path) -> tuple[list[Annotated], list[str]]:
@@ -86,7 +89,7 @@ def image_beside(name: str, path: Path, root: Path) -> str:
     tops = (path.parent, path.parent.parent, root) if path.parent != root else (root,)
     for top in dict.fromkeys(tops):
         for folder in BESIDE:
-            if (top / folder / name).is_file():
+            if os.path.isfile(top / folder / name):
                 return str(top / folder / name)
     raise UsageError(f"{path} lists the image {name}, which is not there: put it beside, or into {root / 'images'}")
 
@@ -99,6 +102,7 @@ def coco(path: Path, root: Path, crowds: Counter[str]) -> Iterator[Annotated]:
         images = {i["id"]: i for i in content["images"]}
         names = {key: str(i["file_name"]) for key, i in images.items()}
         marked = [(a["image_id"], a["category_id"], a["bbox"], a.get("iscrowd", 0)) for a in content["annotations"]]
+        hash(tuple(key for image, category, _, _ in marked for key in (image, category)))  # a list or dict is no identity
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path} is not JSON ({str(error).splitlines()[0]}); export the annotations again") from None
     except (KeyError, TypeError, AttributeError) as error:
@@ -122,7 +126,7 @@ def voc(path: Path, root: Path) -> Annotated:
     """<annotation><filename>, <size>, and for each <object> its <name> and <bndbox> of xmin, ymin, xmax, ymax."""
     try:
         tree = ET.fromstring(path.read_bytes())
-    except ET.ParseError as error:
+    except (ET.ParseError, LookupError, ValueError) as error:
         raise UsageError(f"{path} is not XML ({error}); export the annotations again") from None
     if tree.tag != "annotation":
         raise UsageError(f"{path} is not in VOC's format: expected <annotation>, got <{tree.tag}>")
@@ -165,7 +169,7 @@ def whole(image: Mapping[str, Any], *names: str) -> tuple[int, int] | None:
     """Width and height where both are written; some tools write 0 for not known."""
     try:
         width, height = (int(image[name]) for name in names)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
     return (width, height) if width > 0 and height > 0 else None
 

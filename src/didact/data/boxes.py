@@ -12,7 +12,7 @@ import xml.etree.ElementTree as ET
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -165,7 +165,7 @@ def load(root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping
     return assemble(
         root.resolve().name, "boxes", columns, task="detection", labels=labels, target="boxes", encoder=encoder,
         indices=indices or divided(parts, seed), seed=seed, notes=notes,
-        fingerprint=of_files(replace(parts, y=torch.cat([y, box.flatten(1)], dim=1)), encoder),
+        fingerprint=of_files(parts.files, encoder.shape, torch.cat([y, box.flatten(1)], dim=1)),
     )
 
 

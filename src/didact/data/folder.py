@@ -22,7 +22,7 @@ from didact.data.stream import Streamed, resident_limit
 from didact.errors import UsageError
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
-HEAD = 4096         # bytes of a file that its fingerprint is taken of
+END = 2**19         # bytes at each end of a file that its fingerprint is taken of
 LARGEST = 64        # side to which images are brought when none is asked for
 SCREEN = 2000       # the longer side of images that are drawn on
 PARTS = {"train": "train", "training": "train", "val": "validation", "valid": "validation", "validation": "validation",
@@ -232,20 +232,24 @@ def load(
     task = CLASSIFICATION[len(found.labels) > 2]
     return assemble(
         root.resolve().name, "images", columns, task=task, labels=found.labels, target="class", encoder=encoder,
-        indices=indices or divided(found, seed), seed=seed, notes=notes, fingerprint=of_files(found, encoder),
+        indices=indices or divided(found, seed), seed=seed, notes=notes, fingerprint=of_files(found.files, encoder.shape, found.y),
     )
 
 
-def of_files(found: Found, encoder: ImageEncoder) -> str:
-    """Sixteen hexadecimal digits of the files themselves, the same whether they are held in memory or streamed.
+def of_files(files: Sequence[str], shape: tuple[int, ...], y: Tensor) -> str:
+    """Sixteen hexadecimal digits of files and targets, the same whether images are held in memory or streamed.
 
-    Of each its name, class, size and beginning: to read whole files that are streamed would take as long as an epoch.
+    Of each file its name, its size and its bytes: of large ones the first and the last, since to read them all would take an epoch.
     """
-    digest = hashlib.blake2b(repr(encoder.shape).encode(), digest_size=8)
-    for name, y in zip(found.files, found.y.tolist(), strict=True):
+    digest = hashlib.blake2b(repr(shape).encode(), digest_size=8)
+    digest.update(y.contiguous().numpy().tobytes())
+    for name in files:
+        size = os.path.getsize(name)
+        digest.update(f"{os.path.basename(name)} {size}\n".encode())
         with open(name, "rb") as file:
-            digest.update(f"{os.path.basename(name)} {y} {os.path.getsize(name)}\n".encode())
-            digest.update(file.read(HEAD))
+            digest.update(file.read(END))
+            file.seek(max(END, size - END))
+            digest.update(file.read())
     return digest.hexdigest()
 
 

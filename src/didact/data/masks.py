@@ -21,7 +21,7 @@ from torch import Tensor
 from didact.data.assemble import assemble
 from didact.data.core import Batch, Data
 from didact.data.fetch import File, check, locate, source
-from didact.data.folder import ImageEncoder, decoded, images, measure, unreadable
+from didact.data.folder import ImageEncoder, decoded, images, measure, of_files, unreadable
 from didact.data.health import listed
 from didact.data.readers import content
 from didact.data.stream import Streamed, resident_limit
@@ -131,7 +131,7 @@ def load(root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping
         columns = {"x": decoded(files, encoder), "y": y}
     return assemble(
         root.resolve().name, "masks", columns, task="segmentation", labels=labels, target="mask", encoder=encoder,
-        indices=indices, seed=seed, notes=notes,
+        indices=indices, seed=seed, notes=notes, fingerprint=of_files(files, encoder.shape, y),
     )
 
 
@@ -151,7 +151,13 @@ def pairs(root: Path) -> tuple[list[str], list[str]]:
 def classes(root: Path, files: Sequence[str], masks: Sequence[str], side: int) -> tuple[Tensor, tuple[str, ...]]:
     """(N, side, side) bytes, and the classes' names: those of classes.txt, or else the values that the masks hold."""
     listing = root / "classes.txt"
-    named = tuple(line.strip() for line in listing.read_text(encoding="utf-8").splitlines() if line.strip()) if listing.is_file() else ()
+    try:
+        words = listing.read_text(encoding="utf-8").splitlines() if listing.is_file() else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{listing} cannot be read ({error}): expected a class name on each line, in UTF-8") from None
+    named = tuple(word.strip() for word in words if word.strip())
+    if len(named) > 256:
+        raise UsageError(f"{listing} names {len(named)} classes: at most 256 are kept in a mask's bytes")
     values: set[int] = set(range(len(named)))
     stored = torch.empty(len(files), side, side, dtype=torch.int32)
 
@@ -166,7 +172,7 @@ def classes(root: Path, files: Sequence[str], masks: Sequence[str], side: int) -
                 raise UsageError(f"the mask {masks[i]} holds class {unknown[0]}, but {listing} names {len(named)}: 0 to {len(named) - 1}")
             values.update(unknown)
             stored[i] = mask
-    if len(values) > MANY:
+    if len(values) > MANY and not named:
         raise UsageError(f"the masks of {root} hold {len(values)} values: shades? if they are classes, name them in {listing}")
     if len(values) < 2:
         raise UsageError(f"the masks of {root} hold only the value {min(values)}: at least two classes can be told apart")

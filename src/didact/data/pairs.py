@@ -51,6 +51,11 @@ class PairEncoder:
     def decoders(self) -> Mapping[str, Decode]:
         return {"x": Tensor.long, "y": Tensor.long}
 
+    @property
+    def spell(self) -> Callable[[Sequence[int]], str] | None:
+        """How written tokens become sentences; None where they are no words but signs, as digits are."""
+        return None if isinstance(self.target, Characters) else self.target.decode
+
     def encode(self, texts: Sequence[str]) -> Tensor:
         return padded([[*self.source.encode(text)[: LONGEST - 1], END] for text in texts])
 

@@ -1,7 +1,7 @@
 """Time series: a window of the past, and what came next. Splits follow time, so that nobody learns from the future."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from didact.data.assemble import assemble
-from didact.data.core import SPLITS, Batch, Data, Decode
+from didact.data.core import SPLITS, Absent, Batch, Data, Decode, Resident
 from didact.data.delimited import read_csv, stem
 from didact.data.fetch import File, read, source
 from didact.data.table import as_numbers
@@ -77,6 +77,24 @@ def series(name: str, values: Sequence[float], column: str, *, window: int = WIN
         target=column, names=(column,), encoder=SeriesEncoder(column, window), indices=indices,
         notes=[f"{len(s):,} values of {column!r} in windows of {window}, split in the order of time", *notes],
     )
+
+
+def ahead(data: Data, *, window: int = WINDOW, horizon: int = 1) -> Data:
+    """The same series in windows of another length, each with the `horizon` values behind it: y (N, horizon). The borders stay."""
+    if not isinstance(data.encoder, SeriesEncoder):
+        raise UsageError(f"windows are cut from a time series, but {data.name!r} is {data.kind}: give a CSV file with a column of numbers")
+    parts: dict[str, Any] = {}
+    for part in SPLITS:
+        split = data.split(part)
+        rows = len(split) + data.encoder.window - window - (horizon - 1)
+        if rows < 1:
+            raise UsageError(f"the {part} part of {data.name!r} is shorter than a window of {window} + {horizon}; choose a smaller one")
+        parts[part] = Absent(rows)
+        if isinstance(split, Resident):
+            s = torch.cat([split.columns["x"][0, :, 0], split.columns["y"]])       # windows begin one day after the other
+            spans = s.unfold(0, window + horizon, 1)
+            parts[part] = Resident({"x": spans[:, :window, None].contiguous(), "y": spans[:, window:].contiguous()})
+    return replace(data, shape=(window, 1), encoder=replace(data.encoder, window=window), **parts)
 
 
 def load(path: Path, *, target: str | None = None, window: int = WINDOW, horizon: int = 1) -> Data:

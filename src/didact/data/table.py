@@ -315,7 +315,10 @@ def choose_target(
         return columns[-1], (f"no --target given: the last column, {columns[-1]!r}",)
     if target in columns:
         return target, ()
-    for name in target.split(","):
+    parts = target.split(",")
+    if len(set(parts)) < len(parts):
+        raise UsageError(f"--target {target} names a column twice; name each once")
+    for name in parts:
         if name not in columns:
             raise UsageError(f"{path} has no column {name!r} to be the target; {nearest(name, columns)}")
     return target, ()

@@ -19,7 +19,7 @@ def grad_cam(model_fn: Score | nn.Module, x: Tensor, target: int | Tensor, *, la
     with torch.enable_grad(), kept(place) as found:
         s = chosen(model_fn(x.detach().requires_grad_()), target)
         a = maps_of(found, place, size)                             # (B, C, h, w)
-        out = found[-1][1]
+        out = found[0][1]
         g, = torch.autograd.grad(s.sum(), out)
     slope = maps_of([(place, g)], place, size)
     alpha = slope.mean(dim=(2, 3), keepdim=True)                    # (B, C, 1, 1)

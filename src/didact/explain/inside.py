@@ -103,10 +103,10 @@ def feature_maps(model_fn: Score, x: Tensor, layer: nn.Module) -> Tensor:
 
 
 def maps_of(found: list[tuple[nn.Module, Tensor]], layer: nn.Module, size: tuple[int, int]) -> Tensor:
-    """The last output of the layer as maps, or why there are none."""
+    """The first output of the layer as maps, or why there are none: a network that also looks at the mirror image gives a second."""
     if not found:
         raise UsageError(f"the layer {type(layer).__name__} is not used when the class scores are computed; choose another")
-    a = found[-1][1]
+    a = found[0][1]
     maps = as_maps(a, size)
     if maps is None:
         shape = " × ".join(map(str, a.shape[1:]))

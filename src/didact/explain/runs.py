@@ -9,16 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from didact.data.core import Resident
+from didact.data.core import Batch, Resident
+from didact.data.load import forbid
 from didact.errors import UsageError, pick
-from didact.explain import figures
+from didact.explain import figures, sequences
 from didact.explain.inside import feature_maps, filters
 from didact.explain.methods import FEATURES, IMAGES, VIEWS, How, asked, first_convolution, layer_named
 from didact.explain.page import Told, page
 from didact.explain.subject import Subject
+from didact.objectives.abilities import Classifies
 from didact.report.markup import number
 from didact.report.page import write as write_report
 from didact.run import Run
+from didact.train.machine import pick_device
+from didact.train.session import restored
 
 WORST = 6     # kept test examples that are explained when no input is given
 MOST = 64     # inputs at a time: each costs hundreds of passes
@@ -42,6 +46,8 @@ def explain(
 
     In the run's own folder (`to` not given) the figures become a section of its report.
     """
+    if (inside := within(run, inputs, methods, to, device, label=label, layer=layer, patches=patches)) is not None:
+        return inside
     subject = Subject.of(run, device)
     given = read(subject, inputs) if inputs else worst(run, subject)
     x = given.x.to(subject.device)
@@ -60,6 +66,39 @@ def explain(
     if to is None and run.has("report.html"):
         write_report(run)
     return {"run": str(run.folder), "page": str(written), "explained": [one.facts(folder) for one in told]}
+
+
+def within(run: Run, inputs: Sequence[str], methods: Sequence[str], to: Path | None, device: str, **options: Any) -> dict[str, Any] | None:
+    """Of a network that reads tokens in their order: attention, gates and memory; None of any other."""
+    objective, data = restored(run)
+    known = sequences.methods_of(getattr(objective, "network", objective))
+    if not known or data.kind != "text" or not isinstance(objective, Classifies):
+        return None
+    forbid(f"{run.folder} reads tokens, and what is inside is shown for all classes", **options)
+    names, place = sequences.asked(methods, known), pick_device(device, known=objective.devices)
+    objective.to(place)
+    given = sequences.texts(data, inputs) if inputs else kept(run)
+    if len(given) > MOST:
+        raise UsageError(f"{len(given):,} inputs are more than the {MOST} that are explained at a time; give fewer")
+    folder = to or run.folder / "explanations"
+    readings = [
+        sequences.look(objective, data, {key: v.to(place) for key, v in batch.items()}, name, names, file_name(name, k))
+        for k, (name, batch) in enumerate(given)
+    ]
+    written = sequences.page(folder, run.facts, readings)
+    if to is None and run.has("report.html"):
+        write_report(run)
+    return {"run": str(run.folder), "page": str(written), "explained": [one.facts(folder) for one in readings]}
+
+
+def kept(run: Run) -> list[tuple[str, Batch]]:
+    """The tokens of the test examples with the highest loss."""
+    found = run.load("examples") if run.has("examples.safetensors") else {}
+    if not {"worst", "worst_x"} <= found.keys():
+        raise UsageError(f"{run.folder} keeps no test examples to explain: finish it with didact resume, or give inputs")
+    rows = zip(found["worst"][:WORST].tolist(), found["worst_x"][:WORST].long(), strict=True)
+    behind = run.facts["data"]["task"] != "language"                  # classifiers pad with 0; in running text 0 is a token
+    return [(f"test example {row}", {"x": (x[: max(1, int((x != 0).sum()))] if behind else x)[None]}) for row, x in rows]
 
 
 def explained(subject: Subject, x: Tensor, names: Sequence[str], how: How, target: int | None) -> dict[str, Any]:

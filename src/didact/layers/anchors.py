@@ -85,7 +85,7 @@ def match(anchors: Tensor, boxes: Tensor, there: Tensor, *, threshold: float = 0
     """Which box each anchor is to find, and which anchors find any: (A, 4), (B, M, 4), (B, M) -> (B, A) twice.
 
     Of the boxes that are `there`, an anchor takes the one it overlaps most, if by the threshold; but each box takes the anchor that
-    overlaps it most, however little, so that none is left to nobody.  SSD, sec. 2.2.
+    overlaps it most, however little (of two boxes with the same best anchor, the one that it overlaps more).  SSD, sec. 2.2.
     """
     overlap = box_iou(corners(anchors), boxes).masked_fill(~there[:, None], -1.0)                    # (B, A, M)
     best = overlap.argmax(1, keepdim=True)                                                           # (B, 1, M)

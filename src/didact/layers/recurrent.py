@@ -1,6 +1,6 @@
 """Recurrent layers: stacked and in both directions, on PyTorch's fused kernels; `look` walks the equations and shows the gates."""
 
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -67,6 +67,36 @@ class Bidirectional(nn.Module):
             back = along(left(along(x, around))[0], around)
             x = torch.cat([right(x)[0], back], dim=-1) * inside[..., None]
         return x
+
+
+class Carried:
+    """The state (h,) or (h, c) that a reader goes on from, each (layers, B, H): a memory whose size the text does not change.
+
+    Steps change it in place, so that one of them can be captured as a graph. `room` is how long a text the caller means to keep.
+    """
+
+    def __init__(self, reader: Recurrent, rows: int, room: int):
+        like = next(reader.parameters())
+        parts = 2 if reader.cell == "lstm" else 1
+        self.state: State = tuple(like.new_zeros(reader.layers, rows, reader.hidden) for _ in range(parts))
+        self.room = room
+
+    def keep(self, state: State) -> None:
+        for held, new in zip(self.state, state, strict=True):
+            held.copy_(new)
+
+    def within(self, reach: int) -> Self:
+        """The same: a state has no places to look at."""
+        return self
+
+    def clear(self) -> None:
+        """h_0 = 0."""
+        for held in self.state:
+            held.zero_()
+
+    def pick(self, rows: Tensor) -> None:
+        """Row i becomes what row rows[i] was: how beams are reordered."""
+        self.keep(tuple(held[:, rows] for held in self.state))
 
 
 def turned(lengths: Tensor, n: int) -> Tensor:

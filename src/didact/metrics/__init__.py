@@ -21,11 +21,13 @@ from didact.metrics.detection import average_precision, box_iou, nms
 from didact.metrics.images import psnr, ssim
 from didact.metrics.regression import coverage, mae, r2, rmse
 from didact.metrics.segmentation import confusions, dice, iou, mean_iou, pixel_accuracy
+from didact.metrics.text import bleu
 
 __all__ = [
     "accuracy",
     "auroc",
     "average_precision",
+    "bleu",
     "box_iou",
     "calibration_curve",
     "calibration_error",

@@ -6,8 +6,8 @@ from torch import Tensor
 
 
 def psnr(x: Tensor, y: Tensor) -> Tensor:
-    """10 log10(1 / mean (x − y)²) in decibels; infinite where both are the same."""
-    return -10 * (x.double() - y.double()).square().flatten(1).mean(1).log10()
+    """10 log10(1 / mean (x − y)²) in decibels, at most 100: where both are the same, the mean over images stays a number."""
+    return -10 * (x.double() - y.double()).square().flatten(1).mean(1).clamp(min=1e-10).log10()
 
 
 def ssim(x: Tensor, y: Tensor, *, window: int = 11, sigma: float = 1.5) -> Tensor:

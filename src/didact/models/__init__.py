@@ -5,14 +5,18 @@ from didact.models.autoencoder import Autoencoder, ConvAutoencoder
 from didact.models.bert import BERT, BERTClassifier, MaskedBERT, SentenceEncoder
 from didact.models.cifar import CNN, CIFAR10Net
 from didact.models.convnext import ConvNeXt
+from didact.models.denoise_unet import DenoiseUNet
 from didact.models.denoiser import Denoiser
 from didact.models.efficientnet import EfficientNet
+from didact.models.forecaster import Forecaster
 from didact.models.gan import DCGANDiscriminator, DCGANGenerator, DenseDiscriminator, DenseGenerator, StyleGenerator
 from didact.models.gpt import GPT
 from didact.models.lenet import LeNet5, LeNetLike
 from didact.models.llama import Llama
 from didact.models.mixer import Mixer
 from didact.models.mlp import MLP
+from didact.models.pixelcnn import PixelCNN
+from didact.models.realnvp import RealNVP
 from didact.models.recurrent import RecurrentClassifier, RecurrentLanguageModel, RecurrentTagger
 from didact.models.resnet import ResNet
 from didact.models.resnet9 import ResNet9
@@ -30,8 +34,8 @@ from didact.models.yolo import YOLO
 
 __all__ = [
     "BERT", "CNN", "GPT", "MLP", "SSD", "VAE", "VGG", "VQVAE", "YOLO", "AlexNet", "Autoencoder", "BERTClassifier",
-    "CIFAR10Net", "ConvAutoencoder", "ConvNeXt", "ConvVAE", "DCGANDiscriminator", "DCGANGenerator", "Denoiser",
-    "DenseDiscriminator", "DenseGenerator", "EfficientNet", "LeNet5", "LeNetLike", "Llama", "MaskedBERT", "Mixer",
-    "RecurrentClassifier", "RecurrentLanguageModel", "RecurrentTagger", "ResNet", "ResNet9", "SentenceEncoder",
+    "CIFAR10Net", "ConvAutoencoder", "ConvNeXt", "ConvVAE", "DCGANDiscriminator", "DCGANGenerator", "DenoiseUNet", "Denoiser",
+    "DenseDiscriminator", "DenseGenerator", "EfficientNet", "Forecaster", "LeNet5", "LeNetLike", "Llama", "MaskedBERT", "Mixer",
+    "PixelCNN", "RealNVP", "RecurrentClassifier", "RecurrentLanguageModel", "RecurrentTagger", "ResNet", "ResNet9", "SentenceEncoder",
     "Seq2Seq", "StyleGenerator", "TextEncoder", "Transformer", "UNet", "ViT", "WideDeep",
 ]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from didact.layers.cells import State
-from didact.layers.recurrent import Bidirectional, Init, Recurrent, both_ends, last
+from didact.layers.recurrent import Bidirectional, Carried, Init, Recurrent, both_ends, last
 from didact.registry import register
 
 Pool = Literal["last", "mean", "max"]
@@ -82,7 +82,7 @@ class RecurrentLanguageModel(nn.Module):
         tie: bool = False, init: Init = "orthogonal",
     ):
         super().__init__()
-        self.embedding = nn.Embedding(vocabulary, width)
+        self.vocabulary, self.embedding = vocabulary, nn.Embedding(vocabulary, width)
         self.reader = Recurrent(cell, width, hidden, layers=layers, dropout=dropout, init=init)
         self.dropout = nn.Dropout(dropout)
         self.narrow = nn.Linear(hidden, width) if tie and width != hidden else nn.Identity()
@@ -92,12 +92,22 @@ class RecurrentLanguageModel(nn.Module):
             self.head.weight = self.embedding.weight
 
     def forward(self, tokens: Tensor) -> Tensor:                          # (B, T) -> (B, T, V)
-        return self.go_on(tokens, None)[0]
+        return self.after(tokens, None)[0]
 
-    def go_on(self, tokens: Tensor, state: State | None) -> tuple[Tensor, State]:
-        """Logits after each token, and the state to go on from: text is written token by token without reading it again."""
-        h, after = self.reader(self.dropout(self.embedding(tokens)), state)
-        return self.head(self.narrow(self.dropout(h))), after
+    def after(self, tokens: Tensor, state: State | None) -> tuple[Tensor, State]:
+        """Logits after each token, and the state to go on from."""
+        h, then = self.reader(self.dropout(self.embedding(tokens)), state)
+        return self.head(self.narrow(self.dropout(h))), then
+
+    def remember(self, rows: int, room: int) -> Carried:
+        """The state before the first token of so many texts: it is as small for a long text as for a short one."""
+        return Carried(self.reader, rows, room)
+
+    def go_on(self, tokens: Tensor, memory: Carried) -> Tensor:
+        """Logits behind the last of these tokens, (B, V); the memory holds the state after it then: nothing is read twice."""
+        logits, then = self.after(tokens, memory.state)
+        memory.keep(then)
+        return logits[:, -1]
 
     @classmethod
     def example(cls, batch: int = 2) -> tuple[dict[str, Any], Tensor]:

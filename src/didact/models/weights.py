@@ -90,7 +90,8 @@ def recolour(theirs: dict[str, Tensor], own: Mapping[str, Tensor]) -> tuple[dict
     fitting = w.sum(1, keepdim=True).expand(-1, C, -1, -1) / C
     if fitting.shape != own[name].shape:
         return theirs, ""
-    return {**theirs, name: fitting}, f"{name}: kernels for {w.shape[1]} channels made to fit {C}"
+    front = {n: t.mean().expand_as(own[n]) for n, t in theirs.items() if n.startswith("standardise.") and n in own}  # of the same pixels
+    return {**theirs, **front, name: fitting}, f"{name}: kernels for {w.shape[1]} channels made to fit {C}"
 
 
 def restandardise(network: nn.Module, mean: Tensor, std: Tensor) -> None:
@@ -118,7 +119,8 @@ def layer(name: str) -> str:
 
 def without_prefix(theirs: dict[str, Tensor], own: Mapping[str, Any]) -> dict[str, Tensor]:
     """The file's tensors under the model's names: `module.` of parallel training or `network.` of an objective go, if that fits better."""
-    prefixes = dict.fromkeys(["", *(n.partition(".")[0] + "." for n in theirs)])
+    first = [n.partition(".")[0] + "." for n in theirs]
+    prefixes = dict.fromkeys(["", *first, *(p + "network." for p in first)])  # the last: of one that judges the mirror image too
     candidates = ({n.removeprefix(p): t for n, t in theirs.items() if n.startswith(p)} for p in prefixes)
     return max(candidates, key=lambda named: sum(n in own for n in named))
 

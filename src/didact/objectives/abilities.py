@@ -88,6 +88,14 @@ class Translates(Protocol):
 
 
 @runtime_checkable
+class Forecasts(Protocol):
+    """Says how a time series goes on."""
+
+    def forecast(self, batch: Batch) -> Tensor:
+        """The next values behind each window, (B, horizon), in their own units."""
+
+
+@runtime_checkable
 class Writes(Protocol):
     """Continues a text, token by token."""
 
@@ -99,7 +107,7 @@ class Writes(Protocol):
 
 ABILITIES: dict[str, type] = {
     "classify": Classifies, "regress": Regresses, "draw": Draws, "segment": Segments, "restore": Restores, "detect": Detects,
-    "sample": Samples, "embed": Embeds, "translate": Translates, "write": Writes,
+    "sample": Samples, "embed": Embeds, "translate": Translates, "forecast": Forecasts, "write": Writes,
 }
 
 

@@ -15,15 +15,10 @@ LARGE = 4096         # tokens from which a vocabulary's logits are taken piece b
 JUDGED = 2**27       # logits that are held at once while judging
 
 
-class Decoder(Protocol):
-    """What a network that writes can do; `models.gpt.GPT` and `models.llama.Llama` are such."""
+class GoesOn(Protocol):
+    """What a network that writes can do; recurrent ones carry a state, Transformers a cache."""
 
-    @property
-    def head(self) -> Tensor:
-        """The output matrix, (V, D)."""
-
-    def hidden(self, tokens: Tensor) -> Tensor:
-        """What the output matrix reads, (B, T, D)."""
+    vocabulary: int
 
     def remember(self, rows: int, room: int) -> Any:
         """An empty memory for so many texts of so many tokens."""
@@ -32,7 +27,36 @@ class Decoder(Protocol):
         """Logits behind the last token, (B, V)."""
 
 
-class Autoregressive(LanguageModel):
+class Decoder(GoesOn, Protocol):
+    """One whose output matrix can be taken piece by piece; `models.gpt.GPT` and `models.llama.Llama` are such."""
+
+    @property
+    def head(self) -> Tensor:
+        """The output matrix, (V, D)."""
+
+    def hidden(self, tokens: Tensor) -> Tensor:
+        """What the output matrix reads, (B, T, D)."""
+
+
+class Writer(LanguageModel):
+    """A language model whose network goes on from a memory, token by token."""
+
+    def write(
+        self, prompt: Tensor, n: int, *, manner: Manner | None = None, generator: Generator | None = None, compile: bool = False
+    ) -> Tensor:
+        """The next n tokens behind each prompt, (B, T) -> (B, n)."""
+        network, manner = cast(GoesOn, self.network), manner or Manner()
+        manner.check(network.vocabulary)
+        room = prompt.shape[1] + n
+        if manner.beam > 1:
+            memory = network.remember(len(prompt) * manner.beam, room)
+            return beam_search(network.go_on, memory, prompt, n, beam=manner.beam)
+        memory, device = network.remember(len(prompt), room), prompt.device
+        pen = Pen(network.go_on, memory, len(prompt), manner=manner, generator=generator, device=device, compile=compile)
+        return pen.write(prompt, n)
+
+
+class Autoregressive(Writer):
     """min of −mean_t log p(x_{t+1} | x_≤t) for a network with `hidden` and `head`, which can also go on from a memory.  Gaba eq. 7.14."""
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
@@ -64,18 +88,4 @@ class Autoregressive(LanguageModel):
 
     @property
     def vocabulary(self) -> int:
-        return len(self.decoder.head)
-
-    def write(
-        self, prompt: Tensor, n: int, *, manner: Manner | None = None, generator: Generator | None = None, compile: bool = False
-    ) -> Tensor:
-        """The next n tokens behind each prompt, (B, T) -> (B, n)."""
-        manner = manner or Manner()
-        manner.check(self.vocabulary)
-        room = prompt.shape[1] + n
-        if manner.beam > 1:
-            memory = self.decoder.remember(len(prompt) * manner.beam, room)
-            return beam_search(self.decoder.go_on, memory, prompt, n, beam=manner.beam)
-        memory, device = self.decoder.remember(len(prompt), room), prompt.device
-        pen = Pen(self.decoder.go_on, memory, len(prompt), manner=manner, generator=generator, device=device, compile=compile)
-        return pen.write(prompt, n)
+        return self.decoder.vocabulary

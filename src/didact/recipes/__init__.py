@@ -5,10 +5,14 @@ from didact.recipes.autoencoders import autoencoder, semi_supervised, vae, vqvae
 from didact.recipes.curves import approximate, bagging, uncertain_regression
 from didact.recipes.denoising import denoising
 from didact.recipes.detection import detection
+from didact.recipes.diffusion import diffusion, flow_matching
+from didact.recipes.forecast import forecast
 from didact.recipes.gan import dcgan, gan, stylegan, wgan
 from didact.recipes.gpt import gpt
 from didact.recipes.mlp import mlp, mlp_wide_deep
 from didact.recipes.optimizers import optimizers
+from didact.recipes.pixelcnn import pixelcnn
+from didact.recipes.realnvp import realnvp
 from didact.recipes.recurrent import char_rnn, seq2seq, text_rnn
 from didact.recipes.regularised import dropout_weight_decay, regularised_mlp
 from didact.recipes.scratch import scratch_gpt, scratch_lenet, scratch_manual, scratch_mlp, scratch_rnn
@@ -27,12 +31,17 @@ __all__ = [
     "dcgan",
     "denoising",
     "detection",
+    "diffusion",
     "dropout_weight_decay",
+    "flow_matching",
+    "forecast",
     "gan",
     "gpt",
     "mlp",
     "mlp_wide_deep",
     "optimizers",
+    "pixelcnn",
+    "realnvp",
     "regularised_mlp",
     "scratch_gpt",
     "scratch_lenet",

@@ -20,6 +20,7 @@ from didact.optim.named import make
 from didact.optim.schedule import make_schedule
 from didact.options import Range
 from didact.recipes import arguments as a
+from didact.recipes.adapting import Rank, Weights, beginning, thinned
 from didact.recipes.common import balanced, budget
 from didact.recipes.gpt import Context, Heads, Layers, Steps, Width
 from didact.registry import recipe
@@ -49,26 +50,30 @@ def text_transformer(
     augment: Annotated[tuple[str, ...], "changes to the words: deletion, swap, insertion"] = (),
     lr: a.Rate = 5e-4, weight_decay: a.Decay = 0.01, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
     patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
+    weights: Weights = None, lora: Rank = None,
 ) -> Experiment:
     """A Transformer encoder that classifies texts: reviews (--data rt_polarity, imdb), or one's own CSV with --text and --target.
 
     x = √D E[words] + PE, layers × [x + attention(LN x), x + perceptron(LN x)], and softmax(W mean_t LN(x_t)).
     """
     data = in_order(data, vocabulary=vocabulary, length=length)
-    data, weights = balanced(data, balance)
+    data, weighed = balanced(data, balance)
     epochs, batch, notes = budget(data, epochs, batch)
-    likelihood = likelihood_of(data, smoothing=smoothing, weights=weights)
+    likelihood = likelihood_of(data, smoothing=smoothing, weights=weighed)
     network = TextEncoder(
         len(data.names), likelihood.outputs, dim=width, layers=layers, heads=heads, hidden=hidden, context=length, norm=norm,
         dropout=dropout,
     )
+    shape = {"layers": layers, "heads": heads, "width": width, "hidden": hidden, "length": length, "norm": norm}
+    begin = beginning(network, weights, lora, "text_transformer", shape, data.names)
+    notes += thinned(network, lora, thaw=("head",))
     return Experiment(
         data=data,
         objective=supervised(network, likelihood),
         optimizer=make("adamw", lr=lr, weight_decay=weight_decay),
         schedule=make_schedule(schedule),
         augment=augmenting(augment),
-        clip_norm=clip_norm, patience=patience, epochs=epochs, batch=batch, notes=notes,
+        clip_norm=clip_norm, patience=patience, epochs=epochs, batch=batch, begin=begin, notes=notes,
     )
 
 
@@ -121,7 +126,7 @@ def translate(
     )
     return Experiment(
         data=data,
-        objective=Fluent(network, length=pairs.mean, longest=pairs.longest),
+        objective=Fluent(network, length=pairs.mean, longest=pairs.longest, spell=pairs.spell),
         optimizer=partial(AdamW, lr=lr, weight_decay=weight_decay, betas=(0.9, 0.98)),   # as the paper has them
         schedule=make_schedule(schedule),
         clip_norm=clip_norm, epochs=epochs, batch=batch,

@@ -14,6 +14,7 @@ from didact.objectives.autoregressive import Autoregressive
 from didact.optim.schedule import make_schedule
 from didact.options import Range
 from didact.recipes import arguments as a
+from didact.recipes.adapting import Rank, Weights, beginning, thinned
 from didact.registry import recipe
 from didact.train.experiment import Experiment
 
@@ -36,20 +37,27 @@ def gpt(
     model: Family = "gpt", layers: Layers = 4, heads: Heads = 4, width: Width = 128, context: Context = 64, dropout: a.Dropout = 0.0,
     lr: a.Rate = 3e-3, weight_decay: a.Decay = 0.1, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
     steps: Steps = 1000, batch: a.BatchSize = 16, ema: a.Average = None, patience: a.Patience = None,
+    weights: Weights = None, lora: Rank = None,
+    thaw: Annotated[bool, "with --lora, the embedding learns too: tokens that are new to the weights need it"] = True,
 ) -> Experiment:
     """A GPT that continues a text: Tiny Shakespeare, or one's own (--data book.txt); then `didact sample RUN --prompt "…"`.
 
     p(x_{t+1} | x_≤t) from blocks of causal attention. As it stands: validation loss 1.78 (one seed). On a GPU: --layers 6 --heads 6
-    --width 384 --context 256 --dropout 0.2 --batch 64 --lr 1e-3 --steps 3000 --compile.
+    --width 384 --context 256 --dropout 0.2 --batch 64 --lr 1e-3 --steps 3000 --compile. Then to another text: --weights RUN, and --lora 8.
     """
     data = windows(data, context, stride=max(1, context // 8))      # overlapping: each token is seen at many positions
     assert isinstance(data.encoder, StreamEncoder)
+    network = decoder(model, data.classes, layers, heads, width, context, dropout)
+    shape = {"model": model, "layers": layers, "heads": heads, "width": width, "context": context}
+    begin = beginning(network, weights, lora, "gpt", shape, data.labels)
+    table = "wte" if model == "gpt" else "model.embed_tokens"
+    notes = thinned(network, lora, thaw=(table,) if thaw else ())
     return Experiment(
         data=data,
-        objective=Autoregressive(decoder(model, data.classes, layers, heads, width, context, dropout), rate=data.encoder.rate),
+        objective=Autoregressive(network, rate=data.encoder.rate),
         optimizer=partial(AdamW, lr=lr, weight_decay=weight_decay, betas=(0.9, 0.99)),   # few tokens a batch: a longer memory of g²
         schedule=make_schedule(schedule),
-        clip_norm=clip_norm, ema=ema, patience=patience, steps=steps, batch=batch,
+        clip_norm=clip_norm, ema=ema, patience=patience, steps=steps, batch=batch, begin=begin, notes=notes,
     )
 
 

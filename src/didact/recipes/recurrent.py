@@ -10,7 +10,7 @@ from didact.data.text_augment import augmenting
 from didact.layers.recurrent import Init as InitWord
 from didact.models.recurrent import RecurrentClassifier, RecurrentLanguageModel
 from didact.models.seq2seq import Seq2Seq
-from didact.objectives.language import LanguageModel
+from didact.objectives.autoregressive import Writer
 from didact.objectives.supervised import likelihood_of, supervised
 from didact.objectives.translation import Translate
 from didact.optim.named import make
@@ -29,7 +29,8 @@ Init = Annotated[InitWord, "recurrent weights at first: orthogonal keeps lengths
 
 
 @recipe(
-    data="python_topics", accepts=("text",), tasks=("language",), chapter="recurrent networks", abilities=("classify",), kind="language",
+    data="python_topics", accepts=("text",), tasks=("language",), chapter="recurrent networks",
+    abilities=("classify", "write"), kind="language",
     sources=("Gaba 5.2", "Gaba 5.5", "Gaba 5.6", "Gaba Ex 5.1", "Groudiev 5.2.5", "Van Schependom 6", "Lhotte 7.3"),
     grid={"cell": ("rnn", "lstm", "gru")},
 )
@@ -41,7 +42,7 @@ def char_rnn(
     lr: a.Rate = 5e-3, weight_decay: a.Decay = 0.01, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
     steps: Annotated[int, Range(1), "optimizer steps"] = 1000, batch: a.BatchSize = 64,
 ) -> Experiment:
-    """An RNN, LSTM or GRU that continues a text character by character.
+    """An RNN, LSTM or GRU that continues a text character by character; then `didact sample RUN --prompt "…"` writes one.
 
     h_t = cell(x_t, h_{t−1}), p(x_{t+1} | x_≤t) = softmax(W h_t): trained on Tiny Shakespeare (--data tinyshakespeare) or --data book.txt.
     """
@@ -52,7 +53,7 @@ def char_rnn(
     )
     return Experiment(
         data=data,
-        objective=LanguageModel(network, rate=data.encoder.rate),
+        objective=Writer(network, rate=data.encoder.rate),
         optimizer=make("adamw", lr=lr, weight_decay=weight_decay),
         schedule=make_schedule(schedule),
         clip_norm=clip_norm, steps=steps, batch=batch,
@@ -122,7 +123,7 @@ def seq2seq(
     )
     return Experiment(
         data=data,
-        objective=Translate(network, length=pairs.mean, longest=pairs.longest),
+        objective=Translate(network, length=pairs.mean, longest=pairs.longest, spell=pairs.spell),
         optimizer=make("adamw", lr=lr, weight_decay=weight_decay),
         schedule=make_schedule(schedule),
         clip_norm=clip_norm, epochs=epochs, batch=batch,

@@ -34,7 +34,6 @@ def segmentation(
     """A U-Net that says of each pixel what it belongs to.
 
     Down by convolutions and halvings, up by transposed convolutions, bridges between; cross-entropy of each pixel plus Dice.
-    Measured on `shapes`: mean IoU 0.913 ± 0.005 (seeds 0-2), in less than a minute of one core.
     """
     network = UNet(widths=widths, classes=data.classes, channels=data.shape[0], norm=norm, mean=data.mean, std=data.std)
     network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as GPUs like it

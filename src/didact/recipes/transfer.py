@@ -26,7 +26,6 @@ from didact.recipes.vision import Names, cnn, fitted, note_of, start_from
 from didact.registry import recipe
 from didact.train.experiment import Experiment, Settings
 from didact.train.loop import Training
-from didact.train.machine import pick_device
 from didact.train.randomness import initialisation
 
 Mode = Annotated[
@@ -34,7 +33,7 @@ Mode = Annotated[
     "what learns: all of a new network, the head alone, the last layers, or all layers of the reused one",
 ]
 STEPS = 300  # at least, where no number of epochs is given: few examples make short epochs
-Origin = Annotated[str, "where the reused weights come from: a run, a file, lite0 (ImageNet's), or a data set to learn from first"]
+Origin = Annotated[str, "where the reused weights come from: a run's folder, a file, lite0 (ImageNet's), or a data set to learn from first"]
 
 
 @recipe(
@@ -101,36 +100,39 @@ def few(data: Data, n: int) -> Data:
     return chosen(data, draw, seed, f"{n} labelled training examples of each class")
 
 
-def reuse(network: nn.Module, where: str, data: Data, model: str, size: tuple[int, ...]) -> tuple[str, ...]:
+def reuse(network: nn.Module, where: str, data: Data, model: str, size: tuple[int, ...], device: torch.device) -> tuple[str, ...]:
     """Learned weights in all layers but the last, which is new even where both tasks have as many classes; what became of them."""
     head = layers(network)[-1][-1]
     fresh = {name: value.clone() for name, value in head.state_dict().items()}
     resized = network.get_submodule("standardise")
     if isinstance(resized, nn.Sequential):  # the weights know nothing of the resizing before it
         network.standardise = resized[1]
-    told = learn_first(network, where, model, (data.shape[0], *size)) if where in sources() else start_from(network, where, model)
+    if where in sources():
+        told = learn_first(network, where, model, (data.shape[0], *size), device)
+    else:
+        told = start_from(network, where, model)
     if isinstance(resized, nn.Sequential):
         network.standardise = nn.Sequential(resized[0], network.get_submodule("standardise"))
     head.load_state_dict(fresh)
     return told
 
 
-def learn_first(network: nn.Module, source: str, model: str, shape: tuple[int, ...]) -> tuple[str, ...]:
+def learn_first(network: nn.Module, source: str, model: str, shape: tuple[int, ...], device: torch.device) -> tuple[str, ...]:
     """The weights that the recipe `cnn` learns from another data set, in the size and colours of those that the network will read."""
-    state, note = learned(source, model, shape)
+    state, note = learned(source, model, shape, device)
     own = network.state_dict()
     network.load_state_dict({name: value for name, value in state.items() if name in own and value.shape == own[name].shape}, strict=False)
     return (note,)
 
 
 @cache  # a sweep asks for the same again and again
-def learned(source: str, model: Any, shape: tuple[int, ...]) -> tuple[dict[str, Tensor], str]:
+def learned(source: str, model: Any, shape: tuple[int, ...], device: torch.device) -> tuple[dict[str, Tensor], str]:
     """A whole training of `cnn` without a folder: its best weights and a line on how it went."""
     data = load(source)
     cnn.check(data)
     with initialisation(0):
         experiment: Experiment = cnn(reshaped(data, shape), model=model)
-        training = Training(experiment, Settings(), device=pick_device("auto"))
+        training = Training(experiment, Settings(), device=device)
         scores = training.train().validation
     state = {name.removeprefix("network."): value.cpu() for name, value in training.best.items()}
     return state, f"{model} learned {source!r} first: validation accuracy {scores['accuracy']:.3f} after {training.state.seconds:.0f} s"

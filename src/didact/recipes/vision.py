@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import torch
 from torch import nn
@@ -42,7 +42,8 @@ SUFFIXES = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
 )
 def cnn(
     data: Data, *,
-    model: Family = "cnn", weights: Annotated[str | None, "start from a .safetensors or .pth file, a run, or lite0 (ImageNet's)"] = None,
+    model: Family = "cnn",
+    weights: Annotated[str | None, "start from a .safetensors or .pth file, a run's folder, or lite0 (ImageNet's)"] = None,
     smoothing: a.Smoothing = 0.0, balance: a.Balance = "none", augment: a.Augment = (),
     mirror: Annotated[bool, "judge an image and its mirror image, and take the mean"] = False,
     optimizer: a.Optimizer = "adamw", lr: a.OptionalRate = None, weight_decay: a.Decay = 0.01, momentum: a.Momentum = 0.9,
@@ -78,7 +79,8 @@ def cnn_ablation(
     blocks: Annotated[int, Range(1), "blocks; each halves the image"] = 3,
     norm: Annotated[Norm2d, "normalisation behind each convolution"] = "batch",
     pool: Annotated[Pool, "what halves the image: the maximum or the mean"] = "max", augment: a.Augment = (),
-    lr: a.Rate = 1e-3, weight_decay: a.Decay = 0.01, schedule: a.ScheduleName = "warmup_cosine", epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
+    lr: a.Rate = 1e-3, weight_decay: a.Decay = 0.01, schedule: a.ScheduleName = "warmup_cosine",
+    epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
 ) -> Experiment:
     """What the parts of a convolutional network are worth: kernels, maps, depth, norm and pooling, one at a time.
 
@@ -113,7 +115,7 @@ def note_of(network: nn.Module) -> tuple[str, ...]:
     return (note,) if isinstance(note, str) and note else ()
 
 
-def start_from(network: nn.Module, where: str, model: str) -> tuple[str, ...]:
+def start_from(network: nn.Module, where: str, model: str, device: torch.device | None = None) -> tuple[str, ...]:
     """Trained weights in place of drawn ones, and what became of the file's tensors."""
     report = load_weights(network, weights_file(where, model))
     if any(name.startswith("standardise.") for name in report.matched):
@@ -124,14 +126,17 @@ def start_from(network: nn.Module, where: str, model: str) -> tuple[str, ...]:
 
 
 def weights_file(where: str, model: str) -> Path:
-    """The file that a word means: lite0, a file's path, or a run by its folder, the end of its name or `latest`."""
+    """The file that a word means: lite0, a file's path, or a run's folder."""
     if where == "lite0":
         return lite0_file()
     path = Path(where).expanduser()
     if path.suffix in SUFFIXES or path.is_file():
         return path
+    if not path.is_dir():
+        raise UsageError(f"no weights at {where}: give a .safetensors or .pth file, a run's folder, or lite0")
     run = Run.open(where)
     learned = run.facts["arguments"].get("model", model)
     if learned != model:
-        raise UsageError(f"{run.folder} trained {learned}, not {model}; add --model {learned}")
+        hint = f"add --model {learned}" if learned in get_args(Names) else "give a run of an image classifier"
+        raise UsageError(f"{run.folder} trained {learned}, not {model}; {hint}")
     return run.folder / "model.safetensors"

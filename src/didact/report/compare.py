@@ -35,7 +35,7 @@ def compare(runs: Sequence[Run], path: Path) -> Path:
         raise UsageError("a comparison needs at least one run, got none")
     facts = [run.facts for run in runs]
     differing = differences(facts)
-    comparable = len({f["data"].get("fingerprint") for f in facts}) == 1
+    comparable = len({(f["data"].get("fingerprint"), f["data"].get("source", {}).get("seed")) for f in facts}) == 1  # and one split
     marked = "The best on validation is marked." if comparable else "The data differ: none is marked as best."
     judged = f"Of each run's best validation state, on the test split. {marked}"
     labels = [", ".join(f"{k} {v[i]}" for k, v in differing.items() if v[i] != "–")[:60] or run.folder.name for i, run in enumerate(runs)]
@@ -129,9 +129,9 @@ def sweep_page(title: str, axes: Mapping[str, Sequence[Any]], rows: Sequence[Map
     return path
 
 
-def average(values: Sequence[float]) -> Mean:
-    """Mean and deviation of the finite values."""
-    known = [v for v in values if math.isfinite(v)]
+def average(values: Sequence[float | None]) -> Mean:
+    """Mean and deviation of the finite values; None is a metric that was not defined."""
+    known = [v for v in values if v is not None and math.isfinite(v)]
     return (fmean(known) if known else math.nan), (stdev(known) if len(known) > 1 else 0.0)
 
 

@@ -17,6 +17,10 @@ PICTURES = "Made from the test split and from fixed noise, once, by the model th
 TOLD = {
     "samples": "Drawn from noise alone; of a conditional model, a row of each class.",
     "reconstructions": "Above, test images as they are; below, what came back. A row between them is what the network saw.",
+    "out of noise": "The way of eight samples, from noise to image.",
+    "into noise": "Test images on their way into noise, as the network met them while learning.",
+    "density": "Left, what the flow says of every place in the plane; right, points drawn from it.",
+    "completions": "Test images, their upper halves, and three ways in which the model goes on from there.",
     "interpolation": "Straight ways between two codes, a row each.",
     "one dimension at a time": "One test image's code; in each row one of its numbers goes from −3 to 3, the one that varies most first.",
     "plane of codes": "Images all over the plane of codes, evenly by probability.",

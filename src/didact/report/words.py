@@ -13,7 +13,8 @@ NAMES = {
     "coverage_95": "coverage of 95 % intervals", "lr": "learning rate",
     "psnr": "PSNR, dB", "psnr_damaged": "PSNR of the damaged", "psnr_gain": "PSNR gained, dB", "ssim": "SSIM",
     "ssim_damaged": "SSIM of the damaged", "mean_iou": "mean IoU",
-    "map50": "mAP@0.5", "map": "mAP@[.5:.95]",
+    "map50": "mAP@0.5", "map": "mAP@[.5:.95]", "bleu": "BLEU",
+    "naive_mae": "MAE of the naive forecast", "naive_rmse": "RMSE of the naive forecast",
 }
 SHARES = {"accuracy", "top5", "precision", "recall", "f1", "coverage_95", "pixel_accuracy"}  # fractions that people say in percent
 LOWER = {  # better when lower
@@ -43,9 +44,9 @@ def metric_value(metric: str, value: float | None) -> str:
     return f"{value:.4f}".replace("-", "−") if 1e-3 <= abs(value) < 10 else number(value)
 
 
-def best(metric: str, values: Mapping[Any, float]) -> set[Any]:
-    """Who has the best finite value, shared or alone."""
-    known = {key: value for key, value in values.items() if math.isfinite(value)}
+def best(metric: str, values: Mapping[Any, float | None]) -> set[Any]:
+    """Who has the best finite value, shared or alone; None is a metric that was not defined."""
+    known = {key: value for key, value in values.items() if value is not None and math.isfinite(value)}
     top = (min if metric in LOWER else max)(known.values(), default=None)
     return {key for key, value in known.items() if value == top}
 

@@ -1,5 +1,6 @@
 """New images out of a run's model, and pictures of them."""
 
+import inspect
 from pathlib import Path
 
 import torch
@@ -20,16 +21,26 @@ BATCH = 512  # images drawn at a time
 
 
 @torch.no_grad()
-def draw(run: Run, n: int, *, seed: int = 0, label: str | None = None, device: str = "cpu") -> Tensor:
-    """n images in [0, 1] from the run's model, (n, C, H, W); of one class, by its name, where the model was told the classes."""
+def draw(
+    run: Run, n: int, *, seed: int = 0, label: str | None = None, device: str = "cpu",
+    steps: int | None = None, eta: float | None = None, guidance: float | None = None,
+) -> Tensor:
+    """n images in [0, 1] from the run's model, (n, C, H, W); of one class, by its name, where the model was told the classes.
+
+    Steps, eta and guidance are for models that draw step by step; the run's own where not given.
+    """
     objective, data = restored(run)
     if not isinstance(objective, Samples):
         raise UsageError(f"recipe {run.facts['recipe']!r} draws nothing; `didact list` shows which recipes can sample")
+    way = {"steps": steps, "eta": eta, "guidance": guidance}
+    asked = {name: value for name, value in way.items() if value is not None}
+    if unknown := asked.keys() - inspect.signature(objective.sample).parameters.keys():
+        raise UsageError(f"--{min(unknown)} is for models that draw step by step, but {run.folder} is {run.facts['recipe']}; leave it out")
     place = pick_device(device)
     generator = torch.Generator(place).manual_seed(seed)
     wanted = None if label is None else pick("class", label, {name: k for k, name in enumerate(data.labels)})
     objective.to(place)
-    parts = [objective.sample(min(BATCH, n - k), generator, label=wanted).float().cpu() for k in range(0, n, BATCH)]
+    parts = [objective.sample(min(BATCH, n - k), generator, label=wanted, **asked).float().cpu() for k in range(0, n, BATCH)]
     return torch.cat(parts).clamp(0, 1)
 
 

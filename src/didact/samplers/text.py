@@ -4,6 +4,7 @@ import torch
 
 from didact.data.sequences import StreamEncoder
 from didact.errors import UsageError
+from didact.layers.lora import merge
 from didact.objectives.abilities import Writes
 from didact.objectives.writing import Manner
 from didact.run import Run
@@ -25,9 +26,8 @@ def continued(
     read = tokenizer.encode(prompt)
     if not read:
         raise UsageError("a text to be continued needs at least one token, got an empty prompt")
-    if len(read) > data.encoder.window:
-        raise UsageError(f"the prompt has {len(read)} tokens, but this model reads {data.encoder.window} at most; shorten it")
     start = torch.tensor(read, device=place).expand(n, -1)
+    merge(objective)                         # LoRA's matrices become part of those beside them: nothing more to multiply with
     objective.to(place)
     generator = torch.Generator(place).manual_seed(seed)
     return [tokenizer.decode(row) for row in objective.write(start, tokens, manner=manner, generator=generator).tolist()]

@@ -36,7 +36,7 @@ class Experiment:
     min_delta: float = 0.0
     evaluate_every: int | None = None  # steps; an epoch, or a tenth of the steps, where not given
     compile: bool = False
-    begin: Callable[[], tuple[str, ...]] | None = None  # once, before a new run: brings weights learned elsewhere, and says so
+    begin: Callable[[torch.device], tuple[str, ...]] | None = None  # once, before the first step: brings weights learned elsewhere
     notes: tuple[str, ...] = ()      # what the recipe chose from the data, told before the first step
 
 

@@ -12,7 +12,7 @@ from didact.objectives.core import Objective
 
 @torch.no_grad()
 def layer_table(objective: Objective, batch: Batch) -> dict[str, Any]:
-    """Every layer with parameters or a change of shape, in the order in which it ran; then the totals.
+    """Every layer with parameters or a change of shape, in the order in which it first ran; then the totals.
 
     `tied` counts parameters that a second layer uses too; they are counted once in the totals. Of images each row says the receptive
     field and the jump of its maps: pixels that one output sees, and pixels between neighbours.
@@ -20,9 +20,13 @@ def layer_table(objective: Objective, batch: Batch) -> dict[str, Any]:
     follow = Follow(batch["x"])
     rows: list[dict[str, Any]] = []
     seen: set[int] = set()
+    listed: set[str] = set()
 
     def hook(name: str) -> Any:
         def note(module: nn.Module, inputs: object, output: object) -> None:
+            if name in listed:  # a sampler passes through the network again and again
+                return
+            listed.add(name)
             own = list(module.parameters(recurse=False))
             fresh = [p for p in own if id(p) not in seen]
             seen.update(id(p) for p in own)

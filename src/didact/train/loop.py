@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
+from math import isfinite
 from typing import Any
 
 import torch
@@ -299,6 +300,8 @@ class Training:
         if self.state.best is None:
             return float("inf")
         score = scores[self.objective.watch]
+        if not (isfinite(score) and isfinite(self.state.best)):  # a metric that is not defined on this split: the loss decides
+            return self.state.validation["loss"] - scores["loss"]
         return self.state.best - score if self.objective.better == "lower" else score - self.state.best
 
     def require_finite(self, losses: dict[str, float]) -> None:

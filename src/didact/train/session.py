@@ -113,21 +113,22 @@ def train(recipe: Recipe | str, *, data: Data | None = None, tell: Tell = silent
         given, data = {**given, "data": data}, None
     group = join()
     prepared = prepare(recipe, given, data=data, tell=tell if group.leads else silent, processes=group.size)
-    prepared = begun(prepared, tell if group.leads else silent)
+    prepared = begun(prepared, group, tell)
     run = Run(group.agree(Run.plan(prepared.settings.runs, prepared.recipe.name).folder))
     training = start(prepared, run, group, tell)
     with run.held() if group.leads else nullcontext():
         return finish(training, go(training))
 
 
-def begun(prepared: Prepared, tell: Tell) -> Prepared:
-    """With the weights that the experiment starts from. A run that is rebuilt holds its own, and never asks for them again."""
+def begun(prepared: Prepared, group: Group, tell: Tell) -> Prepared:
+    """With the weights that the experiment starts from. A run that has a checkpoint holds its own, and never asks for them again."""
     experiment = prepared.experiment
     if experiment.begin is None:
         return prepared
-    tell("load", {"data": "what was learned before"})
+    if group.leads:
+        tell("load", {"data": "what was learned before"})
     with initialisation(prepared.settings.seed):
-        told = experiment.begin()
+        told = experiment.begin(device_of(prepared, group))
     return replace(prepared, experiment=replace(experiment, notes=(*experiment.notes, *told)))
 
 
@@ -165,10 +166,18 @@ def describe_recipe(recipe: Recipe, given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def device_of(prepared: Prepared, group: Group) -> torch.device:
+    """Where this process trains."""
+    name = prepared.settings.device
+    if group.size > 1 and name.startswith("cuda:"):
+        raise UsageError(f"--device {name} would put all {group.size} processes on one GPU; say --device cuda, and each takes its own")
+    return pick_device(name, group.local, prepared.experiment.objective.devices)
+
+
 def start(prepared: Prepared, run: Run, group: Group, tell: Tell) -> Training:
     """Write down what is about to happen, and tell it."""
     recipe, experiment, settings = prepared.recipe, prepared.experiment, prepared.settings
-    device = pick_device(settings.device, group.local, experiment.objective.devices)
+    device = device_of(prepared, group)
     training = Training(experiment, settings, device=device, run=run, group=group, tell=tell)
     facts = {
         "recipe": recipe.name,
@@ -225,6 +234,7 @@ def finish(training: Training, state: State) -> Run:
         )
         write_events(run)
         training.tell("finish", run.facts | {"run": str(run.folder)})
+    training.group.wait()  # whoever asks the run how it went finds it whole
     return run
 
 
@@ -259,9 +269,11 @@ def go_on(run: Run, group: Group, tell: Tell) -> Run:
     prepared = rebuild(run, with_data=True)
     untouched = not run.has("state.safetensors") and not run.metrics  # killed before the first checkpoint was whole
     checkpoint = None if untouched else run.load_state()
-    experiment, settings = prepared.experiment, prepared.settings
-    device = pick_device(settings.device, group.local, experiment.objective.devices)
-    training = Training(experiment, settings, device=device, run=run, group=group, tell=tell)
+    if untouched:
+        prepared = begun(prepared, group, tell)
+    training = Training(
+        prepared.experiment, prepared.settings, device=device_of(prepared, group), run=run, group=group, tell=tell
+    )
     if checkpoint is not None:
         with fitting(run, "state", prepared.recipe):
             training.restore(checkpoint)

@@ -15,6 +15,7 @@ from didact.errors import UsageError, nearest, pick
 from didact.options import plain, written
 from didact.registry import Recipe
 from didact.run import Run
+from didact.train.distributed import join
 from didact.train.interrupt import DivergedError
 from didact.train.loop import Tell, silent
 from didact.train.session import example, known_options, prepare, train
@@ -63,7 +64,9 @@ def sweep(
     plan = [(cell, seed) for cell in cells for seed in range(first_seed, first_seed + seeds)]
     trained = [(row["cell"], row["seed"]) for row in rows]
     rehearse(recipe, [cell for cell, seed in plan if (jsonable(cell), seed) not in trained], given, metric)
-    files.write_json(folder / "sweep.json", {"recipe": recipe.name, "axes": jsonable(axes), "seeds": seeds, "given": jsonable(given)})
+    group = join()
+    if group.leads:
+        files.write_json(folder / "sweep.json", {"recipe": recipe.name, "axes": jsonable(axes), "seeds": seeds, "given": jsonable(given)})
     for number, (cell, seed) in enumerate(plan, start=1):
         if (jsonable(cell), seed) in trained:
             continue
@@ -75,8 +78,9 @@ def sweep(
             assert error.run is not None
             row |= {"run": str(error.run.folder), "diverged": str(error), "validation": {}, "test": {}}
         rows.append(row)
-        files.write_text(path, "".join(json.dumps(plain(r), allow_nan=False) + "\n" for r in rows))
-        done(row)
+        if group.leads:
+            files.write_text(path, "".join(json.dumps(plain(r), allow_nan=False) + "\n" for r in rows))
+            done(row)
     return folder, rows
 
 
@@ -145,7 +149,7 @@ def cells(rows: Sequence[Mapping[str, Any]], metric: str) -> list[dict[str, Any]
         done = [row for row in group if "diverged" not in row]
         summary: dict[str, Any] = {}
         for split in ("validation", "test"):
-            values = [row[split][metric] for row in done]
+            values = [row[split][metric] for row in done if row[split][metric] is not None]  # None: not defined on this split
             summary |= {split: fmean(values) if values else None, f"{split}_spread": stdev(values) if len(values) > 1 else None}
         seconds = fmean(row["seconds"] for row in done) if done else None
         table.append({**group[0]["cell"], **summary, "seeds": len(group), "diverged": len(group) - len(done), "seconds": seconds})

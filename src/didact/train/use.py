@@ -90,15 +90,19 @@ def given_back(objective: Any, data: Data, batch: Batch, passes: int) -> list[An
     return [{"restored": image} for image in objective.restore(batch).cpu()]
 
 
-# an ability that gives an answer adds a line here; the first that an objective has is asked
 def translated(objective: Any, data: Data, batch: Batch, passes: int) -> list[Answer]:
     assert isinstance(data.encoder, PairEncoder)
     return [{"translation": data.encoder.target.decode(row)} for row in objective.translate(batch).tolist()]
 
 
+def forecasted(objective: Any, data: Data, batch: Batch, passes: int) -> list[Answer]:
+    return [{data.target: row} for row in objective.forecast(batch).tolist()]
+
+
+# an ability that gives an answer adds a line here; the first that an objective has is asked
 WAYS: dict[str, Callable[[Any, Data, Batch, int], list[Answer]]] = {
     "classify": classified, "regress": regressed, "detect": detected, "segment": segmented, "restore": given_back,
-    "translate": translated,
+    "translate": translated, "forecast": forecasted,
 }
 
 

@@ -1,0 +1,51 @@
+"""Steps that can be undone exactly, and whose change of volume is known: what flows are made of."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Coupling(nn.Module):
+    """y = m x + (1 − m)(x e^s + t), (s, t) = net(m x); log |det dy/dx| = Σ (1 − m) s.  Dinh et al. 2017, eqs. 7-9; Groudiev 12.2.
+
+    What the mask m keeps decides how the rest is stretched, so that the way back needs no inverse of the network.
+    """
+
+    mask: Tensor
+
+    def __init__(self, mask: Tensor, net: nn.Module):
+        super().__init__()
+        self.register_buffer("mask", mask.float(), persistent=False)
+        self.net, self.reach = net, nn.Parameter(torch.ones_like(self.mask))
+
+    def bend(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        s, t = self.net(self.mask * x).float().chunk(2, dim=1)
+        return (1 - self.mask) * self.reach * s.tanh(), (1 - self.mask) * t   # bounded, or e^s may overflow early
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        s, t = self.bend(x)
+        return x * s.exp() + t, s.flatten(1).sum(1)
+
+    def inverse(self, y: Tensor) -> Tensor:
+        s, t = self.bend(y)
+        return (y - t) * (-s).exp()
+
+
+class Squeeze(nn.Module):
+    """Squares of 2×2 pixels become channels: (B, C, H, W) -> (B, 4C, H/2, W/2); the volume stays."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return F.pixel_unshuffle(x, 2), x.new_zeros(len(x))
+
+    def inverse(self, y: Tensor) -> Tensor:
+        return F.pixel_shuffle(y, 2)
+
+
+def checkerboard(height: int, width: int, k: int) -> Tensor:
+    """1 on the squares of one colour: (1, H, W)."""
+    return ((torch.arange(height)[:, None] + torch.arange(width) + k) % 2)[None]
+
+
+def every_other(n: int, k: int) -> Tensor:
+    """1 0 1 0 … or 0 1 0 1 …: (n,)."""
+    return (torch.arange(n) + k) % 2

@@ -1,0 +1,100 @@
+"""The U-Net of diffusion (Ho et al. 2020): a noisy image and the moment go in, what to remove comes out.
+
+    x -> stem -> [block, halve] x levels -> block, attention, block -> [double, join the bridge, block] x levels -> image
+"""
+
+from itertools import pairwise
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from didact.errors import UsageError
+from didact.layers.block import norm2d
+from didact.layers.coder import Shape
+from didact.layers.time import TimeEmbedding
+from didact.registry import register
+
+
+class TimedBlock(nn.Module):
+    """h = conv(silu(GN(x))) + W τ, y = skip(x) + conv(dropout(silu(GN(h)))).  Gaba 10.8."""
+
+    def __init__(self, n_in: int, n_out: int, time: int, *, dropout: float = 0.0):
+        super().__init__()
+        self.norm1, self.norm2 = norm2d("group", n_in), norm2d("group", n_out)
+        self.conv1, self.conv2 = nn.Conv2d(n_in, n_out, 3, padding=1), nn.Conv2d(n_out, n_out, 3, padding=1)
+        self.time, self.dropout = nn.Linear(time, n_out), nn.Dropout(dropout)
+        self.skip = nn.Conv2d(n_in, n_out, 1) if n_in != n_out else nn.Identity()
+
+    def forward(self, x: Tensor, tau: Tensor) -> Tensor:           # (B, n_in, H, W), (B, time)
+        h = self.conv1(F.silu(self.norm1(x))) + self.time(F.silu(tau))[:, :, None, None]
+        y: Tensor = self.skip(x) + self.conv2(self.dropout(F.silu(self.norm2(h))))
+        return y
+
+
+class PixelAttention(nn.Module):
+    """x + W_o attention(W_q n, W_k n, W_v n), n = GN(x): every pixel looks at every other."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.norm = norm2d("group", channels)
+        self.qkv, self.out = nn.Conv2d(channels, 3 * channels, 1), nn.Conv2d(channels, channels, 1)
+
+    def forward(self, x: Tensor) -> Tensor:                        # (B, C, H, W)
+        q, k, v = self.qkv(self.norm(x)).flatten(2).mT.chunk(3, dim=-1)   # (B, HW, C) each
+        y = F.scaled_dot_product_attention(q, k, v).mT.reshape(x.shape)
+        out: Tensor = x + self.out(y)
+        return out
+
+
+@register("denoise_unet", widths=(32, 64, 128))                    # Gaba 10.8's widths, with a stem and attention at 7×7
+@register("denoise_unet_tiny", widths=(24, 48))
+class DenoiseUNet(nn.Module):
+    """f(x_t, t, y).  Gaba 10.5, 10.8; Ho et al. 2020, appendix B.
+
+    The stem is a 3×3 convolution, since eight groups cannot share one channel (M50); attention stands where the image is smallest (M49).
+    With `classes` the label's vector is added to the moment's; one more stands for "not told" (Ho and Salimans 2022).
+    """
+
+    def __init__(self, *, shape: Shape, widths: tuple[int, ...], time: int = 128, classes: int = 0, dropout: float = 0.0):
+        super().__init__()
+        if min(shape[1:]) < 2 ** (len(widths) - 1):
+            side = f"{shape[2]}×{shape[1]}"
+            raise UsageError(f"{len(widths)} widths halve the image {len(widths) - 1} times, but it has {side} pixels; give fewer --widths")
+        self.classes = classes
+        self.time = TimeEmbedding(time)
+        self.label = nn.Embedding(classes + 1, time) if classes else None
+        self.stem = nn.Conv2d(shape[0], widths[0], 3, padding=1)
+        self.down = nn.ModuleList(TimedBlock(a, a, time, dropout=dropout) for a in widths[:-1])
+        self.halve = nn.ModuleList(nn.Conv2d(a, b, 3, stride=2, padding=1) for a, b in pairwise(widths))
+        deep = widths[-1]
+        self.before, self.after = (TimedBlock(deep, deep, time, dropout=dropout) for _ in range(2))
+        self.attention = PixelAttention(deep)
+        climb = list(pairwise(reversed(widths)))
+        self.grow = nn.ModuleList(nn.Conv2d(b, a, 3, padding=1) for b, a in climb)
+        self.up = nn.ModuleList(TimedBlock(2 * a, a, time, dropout=dropout) for _, a in climb)
+        self.norm, self.head = norm2d("group", widths[0]), nn.Conv2d(widths[0], shape[0], 3, padding=1)
+
+    def forward(self, x: Tensor, t: Tensor | None = None, y: Tensor | None = None) -> Tensor:
+        """(B, C, H, W), t (B,) in [0, 1], labels (B,) -> (B, C, H, W); without t, as if there were no noise."""
+        tau = self.time(torch.zeros(len(x), device=x.device) if t is None else t)
+        if self.label is not None:
+            tau = tau + self.label(torch.full((len(x),), self.classes, device=x.device) if y is None else y)
+        x = self.stem(x)
+        bridges = []
+        for block, halve in zip(self.down, self.halve, strict=True):
+            x = block(x, tau)
+            bridges.append(x)
+            x = halve(x)                                           # side s -> ⌈s / 2⌉
+        x = self.after(self.attention(self.before(x, tau)), tau)
+        for grow, block, bridge in zip(self.grow, self.up, reversed(bridges), strict=True):
+            x = grow(F.interpolate(x, size=bridge.shape[2:], mode="nearest"))
+            x = block(torch.cat([x, bridge], dim=1), tau)
+        out: Tensor = self.head(F.silu(self.norm(x)))
+        return out
+
+    @classmethod
+    def example(cls, batch: int = 2) -> tuple[dict[str, Any], Tensor]:
+        """Keywords of a small one and an input for it, for tests over the registry."""
+        return {"shape": (3, 11, 9), "widths": (8, 16), "time": 12, "classes": 4}, torch.randn(batch, 3, 11, 9)

@@ -1,0 +1,81 @@
+"""How drawn images are judged while they are learned: beside real ones, small; and by a referee, where there are labels."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from didact.data.core import Batch
+from didact.metrics.generative import class_coverage, class_entropy, frechet, inception_score
+from didact.objectives.adversarial import thumbnails
+from didact.objectives.core import Objective, Player
+
+ROWS = 1024  # examples of a split beside which an image is drawn
+
+
+class Drawing(Objective):
+    """The Fréchet distance of thumbnails is watched, as for the games; the referee learns beside the model and never touches it.
+
+    Drawing may take many passes, so that only the first examples of a split have an image drawn beside them; NaN stands with the others.
+    """
+
+    watch = "frechet"
+    noises: Tensor
+
+    def __init__(self, shape: tuple[int, ...], *, classes: int = 0, referee: nn.Module | None = None):
+        super().__init__()
+        self.classes, self.referee = classes, referee
+        self.register_buffer("noises", torch.randn(ROWS, *shape, generator=torch.Generator().manual_seed(0)), persistent=False)
+
+    def players(self) -> tuple[Player, ...]:
+        judges = [] if self.referee is None else list(self.referee.parameters())
+        apart = {id(p) for p in judges}
+        found = (Player(parameters=[p for p in self.parameters() if p.requires_grad and id(p) not in apart]),)
+        return (*found, Player("referee", judges)) if judges else found
+
+    def learn(self, batch: Batch) -> dict[str, Tensor]:
+        """The model's own loss."""
+        raise NotImplementedError
+
+    def drawn(self, noise: Tensor, y: Tensor | None) -> Tensor:
+        """Images in [0, 1] from noise."""
+        raise NotImplementedError
+
+    def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
+        if player == "referee":
+            assert self.referee is not None
+            return {"loss": F.cross_entropy(self.referee(batch["x"]), batch["y"])}
+        return self.learn(batch)
+
+    def label(self, batch: Batch) -> Tensor | None:
+        return batch["y"] if self.classes else None
+
+    def compared(self, batch: Batch) -> Batch:
+        """Rows of real images and of those drawn beside them."""
+        x, row = batch["x"], batch["row"]
+        some = (row < ROWS).nonzero()[:, 0]
+        images = torch.full_like(x, float("nan"))
+        if len(some):
+            y = self.label(batch)
+            images[some] = self.drawn(self.noises[row[some]], None if y is None else y[some]).to(x.dtype)
+        rows = {"real": thumbnails(x), "drawn": thumbnails(images)}
+        if self.referee is not None:
+            p = self.referee(images).float().softmax(1)
+            rows |= {"y": batch["y"], "right": self.referee(x).argmax(1) == batch["y"], "probabilities": p}
+        return rows
+
+    def score(self, rows: Batch) -> dict[str, float]:
+        there = rows["drawn"].isfinite().all(1)
+        found = super().score(rows) | {"frechet": float(frechet(rows["real"][there], rows["drawn"][there]))}
+        if self.referee is None:
+            return found
+        y, p = rows["y"][there], rows["probabilities"][there]
+        guess, classes = p.argmax(1), p.shape[1]
+        if self.classes:
+            found["as_asked"] = float((guess == y).double().mean())
+        return found | {
+            "class_coverage": float(class_coverage(guess, y, classes)),
+            "class_entropy": float(class_entropy(guess, classes)),
+            "inception_score": float(inception_score(p)),
+            "confidence": float(p.double().max(1).values.mean()),
+            "referee_accuracy": float(rows["right"].double().mean()),
+        }

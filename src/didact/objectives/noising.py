@@ -1,0 +1,101 @@
+"""The way into noise, in closed form: what is left of an image after t of T small steps, and the one step back when the image is known.
+
+    x_t = √(1 − β_t) x_{t−1} + √β_t ε   =>   x_t = √ᾱ_t x_0 + √(1 − ᾱ_t) ε,  ᾱ_t = Π_{s<=t} (1 − β_s)
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from math import pi
+
+import torch
+from torch import Generator, Tensor, nn
+
+from didact.errors import UsageError, pick
+
+
+def linear(T: int) -> Tensor:
+    """β from 10⁻⁴ to 0.02 for T = 1000, in proportion for others: else few steps would leave the image in sight.  Gaba eq. 10.17, M46."""
+    return torch.linspace(0.1 / T, 20 / T, T, dtype=torch.float64).clamp(max=0.999)
+
+
+def cosine(T: int, s: float = 0.008) -> Tensor:
+    """β_t = 1 − ᾱ_t / ᾱ_{t−1} <= 0.999, ᾱ_t ~ cos²((t/T + s)/(1 + s) π/2).  Nichol and Dhariwal 2021; Gaba eq. 10.18."""
+    f = torch.cos((torch.arange(T + 1, dtype=torch.float64) / T + s) / (1 + s) * pi / 2) ** 2
+    return (1 - f[1:] / f[:-1]).clamp(max=0.999)
+
+
+SCHEDULES: dict[str, Callable[[int], Tensor]] = {"linear": linear, "cosine": cosine}
+
+
+class Noising(nn.Module):
+    """β_t and ᾱ_t for t = 0 … T; at 0 there is no noise yet."""
+
+    beta: Tensor
+    alpha_bar: Tensor
+
+    def __init__(self, T: int, schedule: str = "linear"):
+        super().__init__()
+        self.T = T
+        beta = torch.cat([torch.zeros(1, dtype=torch.float64), pick("noise schedule", schedule, SCHEDULES)(T)])
+        self.register_buffer("beta", beta.float(), persistent=False)
+        self.register_buffer("alpha_bar", (1 - beta).cumprod(0).float(), persistent=False)
+
+    def at(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        """a = √ᾱ_t and σ = √(1 − ᾱ_t), shaped to multiply images: (B,) -> (B, 1, 1, 1)."""
+        kept = self.alpha_bar[t][:, None, None, None]
+        return kept.sqrt(), (1 - kept).sqrt()
+
+    def noised(self, x0: Tensor, t: Tensor, eps: Tensor) -> Tensor:
+        """x_t = a x_0 + σ ε, a draw of q(x_t | x_0).  Gaba eq. 10.2."""
+        a, sigma = self.at(t)
+        return a * x0 + sigma * eps
+
+    def posterior(self, x0: Tensor, xt: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of q(x_{t−1} | x_t, x_0).  Gaba eq. 10.11-10.12.
+
+        μ̃ = √ᾱ_{t−1} β_t / (1 − ᾱ_t) x_0 + √α_t (1 − ᾱ_{t−1}) / (1 − ᾱ_t) x_t,  β̃ = (1 − ᾱ_{t−1}) / (1 − ᾱ_t) β_t
+        """
+        beta, now, before = (v[:, None, None, None] for v in (self.beta[t], self.alpha_bar[t], self.alpha_bar[t - 1]))
+        mean = before.sqrt() * beta / (1 - now) * x0 + (1 - beta).sqrt() * (1 - before) / (1 - now) * xt
+        return mean, (1 - before) / (1 - now) * beta
+
+
+# What the network says, and what it says about x_0 and ε: given x_t = a x_0 + σ ε each of the three tells the other two.
+Out = tuple[Tensor, Tensor]
+TARGETS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
+    "noise": lambda x0, eps, a, sigma: eps,
+    "image": lambda x0, eps, a, sigma: x0,
+    "velocity": lambda x0, eps, a, sigma: a * eps - sigma * x0,          # Salimans and Ho 2022
+}
+SOLVED: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Out]] = {   # (out, x_t, a, σ) -> x_0, ε
+    "noise": lambda eps, x, a, sigma: ((x - sigma * eps) / a, eps),
+    "image": lambda x0, x, a, sigma: (x0, (x - a * x0) / sigma),
+    "velocity": lambda v, x, a, sigma: (a * x - sigma * v, sigma * x + a * v),
+}
+
+
+def moments(T: int, steps: int) -> list[int]:
+    """T = t_0 > t_1 > … > 0, evenly spread: the moments that a shorter way back stops at."""
+    if not 1 <= steps <= T:
+        raise UsageError(f"a model of {T} steps is sampled in 1 to {T} of them, got {steps}")
+    return [round(T * (1 - k / steps)) for k in range(steps + 1)]
+
+
+def way_back(
+    clean: Callable[[Tensor, int], Tensor], x: Tensor, alpha_bar: Sequence[float], times: Sequence[int], *,
+    eta: float = 0.0, generator: Generator | None = None,
+) -> Iterator[Tensor]:
+    """x_s = √ᾱ_s x̂_0 + √(1 − ᾱ_s − ς²) ε̂ + ς z,  ς = η √((1 − ᾱ_s)/(1 − ᾱ_t)) √(1 − ᾱ_t/ᾱ_s), from each t to the next s.
+
+    Song et al. 2021, eq. 12 and 16; Gaba eq. 10.21. η = 0 is DDIM, which draws nothing; η = 1 over all T steps is DDPM, whose mean and
+    variance are then the posterior's. `clean` guesses x̂_0; ε̂ is what is left of x.
+    """
+    for t, s in pairwise(times):
+        now, then = alpha_bar[t], alpha_bar[s]
+        x0 = clean(x, t)
+        eps = (x - now**0.5 * x0) / (1 - now) ** 0.5
+        drawn = eta * ((1 - then) / (1 - now) * (1 - now / then)) ** 0.5
+        x = then**0.5 * x0 + max(0.0, 1 - then - drawn**2) ** 0.5 * eps
+        if drawn:
+            x = x + drawn * torch.randn(x.shape, generator=generator, device=x.device)
+        yield x

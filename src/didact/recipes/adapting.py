@@ -1,0 +1,74 @@
+"""A language network that was trained before goes on with another text: all of it, or thin matrices beside its own (LoRA)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+from torch import Tensor, nn
+
+from didact.errors import UsageError
+from didact.layers.lora import adapt, merge
+from didact.options import Range
+from didact.run import Run
+from didact.train.session import restored
+
+Weights = Annotated[str | None, "folder of a run of this recipe whose weights are the beginning"]
+Rank = Annotated[int | None, Range(1), "freeze the network and learn matrices of this rank beside its own: W + B A (LoRA)"]
+BLOCKS = ("h.", "blocks.", "layers.")   # where the matrices are that LoRA stands beside: not embeddings, not heads
+TABLES = ("wte.weight", "model.embed_tokens.weight", "embedding.weight")   # a row for each token
+
+
+def thinned(network: nn.Module, rank: int | None, *, thaw: Sequence[str] = ()) -> tuple[str, ...]:
+    """Freeze all but LoRA's matrices and what is to learn whole, where a rank is given; how many numbers learn.  Lhotte 9.3."""
+    if rank is None:
+        return ()
+    whole = sum(p.numel() for p in network.parameters())
+    adapt(network, rank=rank, within=BLOCKS)
+    for name in thaw:
+        network.get_submodule(name).requires_grad_(True)
+    learned = sum(p.numel() for p in network.parameters() if p.requires_grad)
+    return (f"LoRA of rank {rank}: {learned:,} numbers learn, {100 * learned / whole:.1f} % of the {whole:,} that full fine-tuning moves",)
+
+
+def beginning(
+    network: nn.Module, where: str | None, rank: int | None, recipe: str, shape: Mapping[str, Any], tokens: Sequence[str]
+) -> Callable[[torch.device], tuple[str, ...]] | None:
+    """What an experiment begins with; None where the weights are drawn."""
+    if where is None and rank is not None:
+        raise UsageError(f"--lora {rank} adapts what was learned before; add --weights RUN")
+    return None if where is None else partial(go_on_from, network, where, recipe, shape, tokens)
+
+
+def go_on_from(
+    network: nn.Module, where: str, recipe: str, shape: Mapping[str, Any], tokens: Sequence[str], device: torch.device
+) -> tuple[str, ...]:
+    """The weights of a run in a network of the same shape, rows of its embedding by the token that they stand for; what became of them."""
+    if not Path(where).expanduser().is_dir():         # a word as `latest` would mean another run when this one is resumed
+        raise UsageError(f"no weights at {where}: give the folder of a run of {recipe}")
+    run = Run.open(where)
+    if run.facts["recipe"] != recipe:
+        raise UsageError(f"--weights expects a run of {recipe}, got {run.folder}, which trained {run.facts['recipe']}")
+    for name, ours in shape.items():
+        theirs = run.facts["arguments"].get(name)
+        if theirs != ours:
+            raise UsageError(f"{run.folder} was trained with --{name} {theirs}, got --{name} {ours}; give the same")
+    objective, data = restored(run)
+    merge(objective)                                                   # what LoRA learned there is part of its matrices here
+    learned = objective.get_submodule("network").state_dict()
+    known = {token: row for row, token in enumerate(data.labels if data.task == "language" else data.names)}
+    common = [(row, known[token]) for row, token in enumerate(tokens) if token in known]
+    for name, own in network.state_dict().items():
+        if not name.endswith((".a", ".b")):                            # LoRA's own, which begin anew
+            copy(own, learned[name.replace(".layer.", ".")], common if name in TABLES else None)
+    return (f"weights of {run.folder}; {len(tokens) - len(common)} of {len(tokens):,} tokens are new to it",)
+
+
+def copy(own: Tensor, theirs: Tensor, rows: Sequence[tuple[int, int]] | None) -> None:
+    """In place: row by row where rows are tokens; else all, but a head of another number of classes stays new."""
+    if rows:
+        here, there = (list(numbers) for numbers in zip(*rows, strict=True))
+        own[here] = theirs[there]
+    elif rows is None and own.shape == theirs.shape:
+        own.copy_(theirs)

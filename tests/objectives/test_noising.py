@@ -1,0 +1,171 @@
+"""The way into noise and back, against the chain, against conditioning a joint normal, and against diffusers where installed."""
+
+import math
+
+import pytest
+import torch
+
+from didact.errors import UsageError
+from didact.layers.time import time_features
+from didact.models.denoise_unet import DenoiseUNet, PixelAttention
+from didact.objectives.diffusion import Diffusion, Way, guided
+from didact.objectives.flow_matching import FlowMatching
+from didact.objectives.noising import SOLVED, TARGETS, Noising, moments, way_back
+
+
+def seeded(k=0):
+    return torch.Generator().manual_seed(k)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+@pytest.mark.parametrize("T", [50, 1000])
+def test_marginal_is_the_chains(schedule, T):
+    noising = Noising(T, schedule)
+    kept, variance = 1.0, 0.0
+    for t in range(1, T + 1):
+        b = float(noising.beta[t])
+        kept, variance = math.sqrt(1 - b) * kept, (1 - b) * variance + b
+        a, sigma = noising.at(torch.tensor([t]))
+        assert a.item() == pytest.approx(kept, abs=1e-5) and sigma.item() ** 2 == pytest.approx(variance, abs=1e-5)
+    assert (noising.alpha_bar.diff() < 0).all() and noising.alpha_bar[0] == 1 and noising.alpha_bar[-1] < 1e-3
+
+
+def test_linear_betas_are_the_courses():
+    noising = Noising(1000)
+    assert noising.beta[1].item() == pytest.approx(1e-4) and noising.beta[-1].item() == pytest.approx(0.02)
+    assert noising.alpha_bar[-1].sqrt() < 0.01 and Noising(200).alpha_bar[-1].sqrt() < 0.01       # both end in noise
+
+
+def test_posterior_is_the_joint_normals():
+    noising, t = Noising(20), torch.arange(2, 21)
+    x0, xt = torch.randn(2, 19, 1, 1, 1, generator=seeded())
+    before, alpha = noising.alpha_bar[t - 1].view_as(x0), 1 - noising.beta[t].view_as(x0)
+    covariance = alpha.sqrt() * (1 - before)                                   # of x_{t−1} and x_t given x_0
+    gain = covariance / (alpha * (1 - before) + 1 - alpha)
+    mean, variance = noising.posterior(x0, xt, t)
+    torch.testing.assert_close(mean, before.sqrt() * x0 + gain * (xt - alpha.sqrt() * before.sqrt() * x0))
+    torch.testing.assert_close(variance, (1 - before) - gain * covariance)
+
+
+@pytest.mark.parametrize("predict", ["noise", "image", "velocity"])
+def test_each_prediction_tells_the_others(predict):
+    noising, t = Noising(100, "cosine"), torch.tensor([1, 30, 60, 95])
+    x0, eps = torch.randn(2, 4, 3, 5, 5, generator=seeded())
+    a, sigma = noising.at(t)
+    found = SOLVED[predict](TARGETS[predict](x0, eps, a, sigma), noising.noised(x0, t, eps), a, sigma)
+    torch.testing.assert_close(found[0], x0, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(found[1], eps, rtol=1e-3, atol=1e-3)
+
+
+def test_all_steps_with_eta_one_are_ddpm():
+    noising, g = Noising(30), seeded()
+    x0, x = torch.randn(2, 2, 1, 4, 4, generator=g)
+    got = list(way_back(lambda x, t: x0, x, noising.alpha_bar.tolist(), moments(30, 30), eta=1.0, generator=seeded(5)))
+    draws, before = seeded(5), x
+    for t, after in zip(range(30, 0, -1), got, strict=True):
+        mean, variance = noising.posterior(x0, before, torch.tensor([t, t]))
+        z = torch.randn(x.shape, generator=draws) if t > 1 else 0.0
+        torch.testing.assert_close(after, mean + variance.sqrt() * z, rtol=1e-4, atol=1e-4)
+        before = after
+
+
+@pytest.mark.parametrize("steps", [1, 7, 50])
+def test_ddim_with_the_truth_stays_on_the_marginal(steps):
+    noising = Noising(50)
+    x0, eps = torch.randn(2, 2, 1, 4, 4, generator=seeded())
+    x = noising.noised(x0, torch.tensor([50, 50]), eps)
+    times = moments(50, steps)
+    for s, state in zip(times[1:], way_back(lambda x, t: x0, x, noising.alpha_bar.tolist(), times), strict=True):
+        torch.testing.assert_close(state, noising.noised(x0, torch.tensor([s, s]), eps), rtol=1e-3, atol=1e-3)
+
+
+def test_moments_go_down_to_zero():
+    assert moments(10, 10) == list(range(10, -1, -1)) and moments(1000, 4) == [1000, 750, 500, 250, 0]
+    with pytest.raises(UsageError, match="in 1 to 10 of them, got 11"):
+        moments(10, 11)
+
+
+def network(classes=0):
+    torch.manual_seed(0)
+    return DenoiseUNet(shape=(1, 6, 6), widths=(8, 16), time=16, classes=classes)
+
+
+def test_ddim_draws_nothing_and_ddpm_does():
+    objective, noise = Diffusion(network(), (1, 6, 6), Noising(40), way=Way(8)), torch.randn(3, 1, 6, 6)
+    ends = {eta: [objective.end(noise, None, Way(8, eta), seeded(k)) for k in (1, 2)] for eta in (0.0, 1.0)}
+    assert torch.equal(*ends[0.0]) and not torch.equal(*ends[1.0])
+    assert torch.equal(objective.sample(2, seeded(3)), objective.sample(2, seeded(3), steps=8, eta=0.0))
+
+
+def test_guidance_by_hand():
+    torch.testing.assert_close(guided(torch.tensor(3.0), torch.tensor(1.0), 2.0), torch.tensor(7.0))
+    objective = Diffusion(network(3), (1, 6, 6), Noising(40), classes=3)
+    x, y = torch.randn(2, 1, 6, 6), torch.tensor([0, 2])
+    t = torch.full((2,), 0.5)
+    told, untold = objective.network(x, t, y), objective.network(x, t)
+    assert not torch.allclose(told, untold)
+    torch.testing.assert_close(objective.says(x, 0.5, y, 1.5), 2.5 * told - 1.5 * untold, rtol=1e-4, atol=1e-5)
+
+
+def test_what_cannot_be_asked():
+    objective = Diffusion(network(), (1, 6, 6), Noising(40))
+    for words, told in (({"steps": 41}, "in 1 to 40"), ({"guidance": 1.0}, "not told the classes"), ({"label": 1}, "not told the classes")):
+        with pytest.raises(UsageError, match=told):
+            objective.sample(1, seeded(), **words)
+    with pytest.raises(UsageError, match="without noise, got steps 25"):
+        FlowMatching(network(), (1, 6, 6)).sample(1, seeded(), eta=0.5)
+
+
+def test_a_straight_flow_is_followed_exactly():
+    """For one image x₀ the field is (x − x₀)/t: every line ends in x₀, in however many steps."""
+    objective, x0 = FlowMatching(network(), (1, 6, 6)), torch.full((4, 1, 6, 6), 0.3)
+    objective.says = lambda x, t, y, w: (x - x0) / max(t, 1e-6)
+    *_, end = objective.back(torch.randn(4, 1, 6, 6), None, Way(64), seeded())
+    torch.testing.assert_close(end, x0, rtol=0, atol=0.05)
+    xt, _, target = objective.mixed(x0, torch.full((4,), 0.25), torch.ones_like(x0))
+    torch.testing.assert_close(xt, torch.full_like(x0, 0.75 * 0.3 + 0.25))
+    torch.testing.assert_close(target, torch.full_like(x0, 0.7))
+
+
+def test_time_features():
+    """Gaba 10.8's columns, all sines first; D = 4 has the frequencies 1 and 1/100."""
+    found = time_features(torch.tensor([0.0, 3.0]), 4)
+    torch.testing.assert_close(found[1], torch.tensor([math.sin(3), math.sin(0.03), math.cos(3), math.cos(0.03)]))
+    assert found[0].tolist() == [0, 0, 1, 1]
+
+
+def test_attention_over_pixels_is_pytorchs():
+    torch.manual_seed(0)
+    layer, other = PixelAttention(16), torch.nn.MultiheadAttention(16, 1, batch_first=True)
+    other.load_state_dict({
+        "in_proj_weight": layer.qkv.weight.flatten(1), "in_proj_bias": layer.qkv.bias,
+        "out_proj.weight": layer.out.weight.flatten(1), "out_proj.bias": layer.out.bias,
+    })
+    x = torch.randn(2, 16, 3, 4)
+    n = layer.norm(x).flatten(2).mT
+    torch.testing.assert_close(layer(x), x + other(n, n, n)[0].mT.reshape(x.shape), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [(2, 2), (7, 9), (28, 28)])
+def test_any_size_comes_back(size):
+    widths = (8, 16) if min(size) < 4 else (8, 16, 24)
+    model = DenoiseUNet(shape=(3, *size), widths=widths, time=16)
+    x = torch.randn(2, 3, *size)
+    assert model(x, torch.rand(2)).shape == x.shape
+    assert not torch.allclose(model(x, torch.zeros(2)), model(x, torch.ones(2)))
+    with pytest.raises(UsageError, match="give fewer --widths"):
+        DenoiseUNet(shape=(3, *size), widths=(8,) * 8)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_schedules_and_samplers_are_diffusers(schedule):
+    diffusers = pytest.importorskip("diffusers", reason="diffusers is not installed")
+    words = {"num_train_timesteps": 1000, "beta_schedule": {"linear": "linear", "cosine": "squaredcos_cap_v2"}[schedule]}
+    theirs, ours = diffusers.DDIMScheduler(**words, clip_sample=False, set_alpha_to_one=True), Noising(1000, schedule)
+    torch.testing.assert_close(ours.alpha_bar[1:], theirs.alphas_cumprod, rtol=1e-3, atol=1e-5)
+    theirs.set_timesteps(1000)
+    x, eps = torch.randn(2, 2, 1, 4, 4, generator=seeded())
+    for t in (1, 400, 900):
+        a, sigma = ours.alpha_bar[t] ** 0.5, (1 - ours.alpha_bar[t]) ** 0.5
+        (mine,) = way_back(lambda x, t, a=a, sigma=sigma: (x - sigma * eps) / a, x, ours.alpha_bar.tolist(), (t, t - 1))
+        torch.testing.assert_close(mine, theirs.step(eps, t - 1, x).prev_sample, rtol=1e-3, atol=1e-3)

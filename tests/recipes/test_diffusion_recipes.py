@@ -1,0 +1,74 @@
+"""Diffusion and flow matching on the one loop: what their arguments change, how they are drawn from, what is refused."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import didact
+from didact.data.core import SPLITS, Resident
+from didact.data.load import load
+from didact.errors import UsageError
+from didact.registry import RECIPES
+from didact.samplers.draw import draw
+
+SMALL = {"widths": (8, 16), "time": 16, "steps": 40, "sampling_steps": 4}
+
+
+@pytest.mark.parametrize("arguments", [
+    {"predict": "image", "noise": "cosine"}, {"predict": "velocity", "noise": "cosine", "T": 50},
+    {"predict": "noise", "noise": "cosine", "eta": 1.0},
+])
+def test_every_way_of_predicting_learns(arguments, here):
+    run = didact.train(RECIPES["diffusion"], **(SMALL | {"steps": 100, "ema": 0.9} | arguments))
+    v = (2 * load("digits").test.columns["x"].float() / 255 - 1).var(0).mean().item()
+    guess = {"image": v, "velocity": (1 + v) / 2, "noise": 1.0}[arguments["predict"]]      # what the mean of the target leaves
+    assert run.facts["test"]["loss"] < 0.75 * guess
+    assert run.facts["test"]["frechet"] < 12 and set(run.load("gallery")) == {"samples", "out of noise", "into noise"}
+
+
+def test_drawn_as_asked(here):
+    run = didact.train(RECIPES["diffusion"], **SMALL, conditional=True)
+    own = draw(run, 4, label="3")
+    assert torch.equal(own, draw(run, 4, label="3", steps=4, eta=0.0))
+    for words in ({"steps": 9}, {"eta": 1.0}, {"guidance": 3.0}, {"seed": 1}):
+        assert not torch.equal(own, draw(run, 4, label="3", **words))
+    with pytest.raises(UsageError, match="in 1 to 1000 of them, got 1001"):
+        draw(run, 1, steps=1001)
+
+
+def test_a_layer_is_listed_once_however_often_it_runs(here):
+    names = [row["name"] for row in didact.train(RECIPES["flow_matching"], **(SMALL | {"steps": 1})).facts["layers"]["rows"]]
+    assert len(names) == len(set(names)) and "network.stem" in names
+
+
+def test_only_some_models_have_steps(here):
+    run = didact.train(RECIPES["vae"], steps=1, widths=(8,))
+    with pytest.raises(UsageError, match="--steps is for models that draw step by step"):
+        draw(run, 1, steps=5)
+
+
+def test_images_without_labels_are_drawn_too(here):
+    data = load("digits")
+    bare = {part: Resident({"x": data.split(part).columns["x"][:100]}, data.split(part).decoders) for part in SPLITS}
+    unlabelled = replace(data, task="none", labels=(), **bare)
+    run = didact.train(RECIPES["diffusion"], data=unlabelled, **(SMALL | {"steps": 3}))
+    assert "class_coverage" not in run.facts["test"] and run.facts["test"]["frechet"] > 0
+    with pytest.raises(UsageError, match="has none; leave it out"):
+        RECIPES["diffusion"](unlabelled, conditional=True)
+
+
+@pytest.mark.parametrize("words, told", [
+    ({"T": 0}, "--T expects int from 1"), ({"T": 10, "sampling_steps": 11}, "in 1 to 10 of them, got 11"),
+    ({"guidance": 2.0}, "with --conditional only"), ({"guidance": 2.0, "conditional": True, "drop": 0.0}, "give --drop more than 0"),
+    ({"widths": (8, 8, 8, 8, 8)}, "give fewer --widths"),
+])
+def test_refused_in_one_line(words, told):
+    with pytest.raises(UsageError, match=told):
+        RECIPES["diffusion"](load("digits"), **words)
+
+
+@pytest.mark.slow
+def test_a_minute_on_digits_draws_what_a_game_would(here):
+    run = didact.train(RECIPES["diffusion"], conditional=True)
+    assert run.facts["test"]["as_asked"] > 0.9 and run.facts["test"]["frechet"] < 0.6
