@@ -49,6 +49,11 @@ def layer_table(objective: Objective, batch: Batch) -> dict[str, Any]:
         objective.train(mode)
         for h in hooks:
             h.remove()
+    for name, module in objective.named_modules():  # weights of a block itself, or of a layer that judging does not pass through
+        own = [p for p in module.parameters(recurse=False) if id(p) not in seen]
+        seen.update(id(p) for p in own)
+        if own:
+            rows.append({"name": name, "layer": type(module).__name__, "shape": None, "parameters": sum(p.numel() for p in own)})
     return {"rows": rows, **counts(objective)}
 
 
