@@ -1,6 +1,7 @@
 """The house stands: imports go down it and never up, nothing but the command line prints, heavy libraries wait to be needed."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -133,3 +134,9 @@ def test_a_crack_is_seen(tmp_path, file, text, complaint):
     (root / file).write_text(text)
     (found,) = complaints(root)
     assert complaint in found
+
+
+def test_no_two_test_files_share_a_name():
+    """pytest imports them by their base names."""
+    names = Counter(path.name for path in Path(__file__).parent.rglob("*.py") if path.name != "conftest.py")
+    assert not [name for name, count in names.items() if count > 1]

@@ -85,7 +85,8 @@ def test_it_is_used_from_its_folder_alone(run, place, tmp_path):
     weights = {name: v.contiguous() for name, v in objective.state_dict().items()}
     alone.save("model", weights)
     (answer,) = predict(alone, [str(tmp_path / "wide.png")], to=tmp_path / "drawn")
-    assert Image.open(answer["frames"]).size == (300, 200)
+    with Image.open(answer["frames"]) as drawn:
+        assert drawn.size == (300, 200)
     assert answer["boxes"] and all(b["label"] in data.labels and 0.3 <= b["score"] <= 1 for b in answer["boxes"])
     sides = torch.tensor([b["box"] for b in answer["boxes"]])
     assert sides[:, 0::2].max() <= 300 and sides[:, 1::2].max() <= 200 and sides[:, 2].max() > 200
