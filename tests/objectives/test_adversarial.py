@@ -19,8 +19,8 @@ from didact.objectives.adversarial import (
     non_saturating,
     saturating,
     tell_apart,
-    thumbnails,
 )
+from didact.objectives.referee import thumbnails
 from didact.optim.clipped import clipped
 
 P, Q = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64), torch.tensor([0.4, 0.4, 0.1, 0.1], dtype=torch.float64)

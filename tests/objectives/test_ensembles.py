@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from didact.objectives.bagging import BaggedClassify, BaggedRegress
-from didact.objectives.likelihoods import Bernoulli, Categorical, Normal
+from didact.objectives.likelihoods import Bernoulli, Categorical
+from didact.objectives.regressions import Normal
 from didact.objectives.supervised import RDrop, Regress
 from didact.objectives.uncertainty import mc_dropout
 

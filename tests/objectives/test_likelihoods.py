@@ -12,17 +12,9 @@ from sklearn.utils.class_weight import compute_class_weight
 from torch.testing import assert_close
 
 from didact.errors import UsageError
-from didact.objectives.likelihoods import (
-    Bernoulli,
-    Bernoullis,
-    Categorical,
-    Heteroscedastic,
-    Huber,
-    Laplace,
-    Normal,
-    likelihood,
-)
+from didact.objectives.likelihoods import Bernoulli, Bernoullis, Categorical, likelihood
 from didact.objectives.losses import r_drop
+from didact.objectives.regressions import Heteroscedastic, Huber, Laplace, Normal
 
 EVERY = {
     "categorical": lambda: Categorical(7, smoothing=0.1, weights=torch.rand(7) + 0.5),

@@ -152,7 +152,7 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CU
 
 @pytest.mark.gpu
 @needs_gpu
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("adagrad", "muon")])
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "adagrad"])
 def test_a_graph_holds_the_step_and_follows_the_rate(name):
     factory = make(name, weight_decay=0.01)
     eager, captured = network("cuda"), network("cuda")
@@ -210,7 +210,7 @@ def test_a_state_moves_between_devices(name, there, here):
     assert can_capture(fresh) == could
     train(new, fresh, 3, first=4, total=10)
     train(reference, build(factory, reference.parameters(), there), 7, total=10)
-    # Muon rounds to bfloat16 inside and Lion's sign may flip where two terms cancel: there only a step's size is left
+    # Muon rounds to bfloat16 inside on CUDA and Lion's sign may flip where two terms cancel: there only a step's size is left
     atol = 2e-2 if name in ("muon", "lion") else 1e-4
     for p, q in zip(reference.parameters(), new.parameters(), strict=True):
         torch.testing.assert_close(p.cpu(), q.cpu(), rtol=1e-4, atol=atol)

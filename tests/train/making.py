@@ -8,7 +8,8 @@ from torch import nn
 
 from didact.data.assemble import assemble
 from didact.data.core import Data
-from didact.objectives.likelihoods import Categorical, Normal
+from didact.objectives.likelihoods import Categorical
+from didact.objectives.regressions import Normal
 from didact.objectives.supervised import Classify, Regress
 from didact.train.experiment import Experiment, Settings
 from didact.train.loop import Training

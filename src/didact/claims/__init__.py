@@ -21,6 +21,7 @@ from didact.claims import (
     groudiev_7,
     groudiev_measured,
     lhotte,
+    lhotte_sequences,
     van_schependom,
     van_schependom_measured,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "groudiev_7",
     "groudiev_measured",
     "lhotte",
+    "lhotte_sequences",
     "van_schependom",
     "van_schependom_measured",
 ]

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from didact.data.folder import PARTS, SUFFIXES
+from didact.data.folder import PARTS
 from didact.data.health import listed
+from didact.data.image_files import SUFFIXES
 from didact.errors import UsageError
 
 MARKS = {".json": (b'"images"', b'"annotations"'), ".xml": (b"<annotation",)}

@@ -7,7 +7,6 @@ each box; rows that fill up an image with fewer things have class −1. One's ow
 import csv
 import io
 import os
-import warnings
 import xml.etree.ElementTree as ET
 import zipfile
 import zlib
@@ -23,9 +22,9 @@ from didact.data.annotations import Annotated, Thing, annotation_files, read, vo
 from didact.data.assemble import assemble
 from didact.data.core import SPLITS, Batch, Data
 from didact.data.fetch import File, check, locate, source
-from didact.data.folder import GREY, PARTS, Found, ImageEncoder, decoded, divided, of_files, unreadable
+from didact.data.folder import PARTS, Found, ImageEncoder, decoded, divided, of_files
 from didact.data.health import listed
-from didact.data.masks import TRANSPOSED
+from didact.data.image_files import dimensions
 from didact.data.readers import content
 from didact.data.stream import Streamed, resident_limit
 from didact.errors import UsageError
@@ -167,21 +166,6 @@ def load(root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping
         indices=indices or divided(parts, seed), seed=seed, notes=notes,
         fingerprint=of_files(parts.files, encoder.shape, torch.cat([y, box.flatten(1)], dim=1)),
     )
-
-
-def dimensions(file: str) -> tuple[tuple[int, int], bool]:
-    """Width and height of an image once it is upright, and whether it is grey."""
-    from PIL import Image
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with Image.open(file) as image:
-                width, height = image.size
-                turned = image.getexif().get(0x0112) in TRANSPOSED
-                return ((height, width) if turned else (width, height)), image.mode in GREY
-    except Exception as error:                              # decoders raise anything on damaged files
-        raise unreadable(file, error) from None
 
 
 def fitting(image: Annotated) -> tuple[tuple[int, int], bool]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,17 +16,16 @@ from torch import Tensor
 from didact.data.assemble import CLASSIFICATION, assemble
 from didact.data.core import Batch, Data, Decode, unit
 from didact.data.health import listed
+from didact.data.image_files import GREY, SUFFIXES, opened
 from didact.data.splitting import three_way
 from didact.data.stream import Streamed, resident_limit
 from didact.errors import UsageError
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 END = 2**19         # bytes at each end of a file that its fingerprint is taken of
 LARGEST = 64        # side to which images are brought when none is asked for
 SCREEN = 2000       # the longer side of images that are drawn on
 PARTS = {"train": "train", "training": "train", "val": "validation", "valid": "validation", "validation": "validation",
          "test": "test", "testing": "test"}
-GREY = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "F")
 
 
 @dataclass(frozen=True)
@@ -42,27 +40,22 @@ class ImageEncoder:
 
     def open(self, path: str | Path) -> Tensor:
         _, height, width = self.shape
-        return self.opened(path, (width, height))
+        return self.decoded(path, (width, height))
 
     def whole(self, path: str | Path) -> Tensor:
         """The image as it is, in its own proportions: to draw on. One larger than any screen is made smaller."""
-        return self.opened(path, None)
+        return self.decoded(path, None)
 
-    def opened(self, path: str | Path, size: tuple[int, int] | None) -> Tensor:
+    def decoded(self, path: str | Path, size: tuple[int, int] | None) -> Tensor:
         from PIL import Image, ImageOps
 
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")                     # metadata that is a little broken
-                with Image.open(path) as opened:
-                    opened.draft(None, (2 * size[0], 2 * size[1]) if size else (SCREEN, SCREEN))  # a large JPEG is decoded small
-                    image = flat(ImageOps.exif_transpose(opened)).convert("L" if self.shape[0] == 1 else "RGB")
-                if size is None:
-                    image.thumbnail((SCREEN, SCREEN))
-                elif image.size != size:
-                    image = image.resize(size, Image.Resampling.BILINEAR)
-        except Exception as error:                                  # decoders raise anything on damaged files
-            raise unreadable(path, error) from None
+        with opened(path) as found:
+            found.draft(None, (2 * size[0], 2 * size[1]) if size else (SCREEN, SCREEN))  # a large JPEG is decoded small
+            image = flat(ImageOps.exif_transpose(found)).convert("L" if self.shape[0] == 1 else "RGB")
+            if size is None:
+                image.thumbnail((SCREEN, SCREEN))
+            elif image.size != size:
+                image = image.resize(size, Image.Resampling.BILINEAR)
         x = torch.from_numpy(np.array(image, dtype=np.uint8))
         return x[None] if x.ndim == 2 else x.permute(2, 0, 1).contiguous()
 
@@ -101,16 +94,6 @@ def flat(image: Any) -> Any:
         image = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return image
-
-
-def unreadable(path: str | Path, error: Exception) -> UsageError:
-    """The error that names the image and says what is the matter with it."""
-    if not os.path.exists(path):
-        return UsageError(f"no image at {path}: expected a file or a folder of files ({', '.join(SUFFIXES)})")
-    if os.path.isfile(path) and os.path.getsize(path) == 0:
-        return UsageError(f"the image {path} is empty (0 bytes): replace it or leave it out")
-    why = str(error).split("\n")[0] or type(error).__name__
-    return UsageError(f"the image {path} cannot be read ({why}): replace it or leave it out")
 
 
 def images(folder: Path) -> tuple[list[str], int]:
@@ -177,19 +160,12 @@ def scan(root: Path) -> Found:
 
 def measure(files: Sequence[str]) -> tuple[Counter[tuple[int, int]], bool]:
     """How many images have which size, and whether all are grey: read from the files' heads."""
-    from PIL import Image
-
     sizes: Counter[tuple[int, int]] = Counter()
     grey = True
     for file in files:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                with Image.open(file) as image:
-                    sizes[image.size] += 1
-                    grey = grey and image.mode in GREY
-        except Exception as error:
-            raise unreadable(file, error) from None
+        with opened(file) as image:
+            sizes[image.size] += 1
+            grey = grey and image.mode in GREY
     return sizes, grey
 
 

@@ -6,7 +6,6 @@ its values are the classes. With classes.txt beside them, one name a line, value
 
 import io
 import os
-import warnings
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -21,8 +20,9 @@ from torch import Tensor
 from didact.data.assemble import assemble
 from didact.data.core import Batch, Data
 from didact.data.fetch import File, check, locate, source
-from didact.data.folder import ImageEncoder, decoded, images, measure, of_files, unreadable
+from didact.data.folder import ImageEncoder, decoded, images, measure, of_files
 from didact.data.health import listed
+from didact.data.image_files import dimensions, opened
 from didact.data.readers import content
 from didact.data.stream import Streamed, resident_limit
 from didact.errors import UsageError
@@ -30,7 +30,6 @@ from didact.errors import UsageError
 LARGEST = 128       # side to which images are brought when none is asked for
 MULTIPLE = 16       # of which that side is one: networks for masks halve it a few times
 MANY = 64           # values of masks without classes.txt, above which they are no classes but shades
-TRANSPOSED = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 SIDE = 192          # of the pedestrians
 # the home page offers these photographs as 54 MB of PNG; 9 MB of JPEG are kept here, beside the same masks
 HOME = "https://www.cis.upenn.edu/~jshi/ped_html/PennFudanPed.zip"
@@ -86,14 +85,10 @@ def unzip(raw: bytes, path: Path) -> dict[str, bytes]:
 
 def open_mask(file: Any) -> Tensor:
     """(H, W) class numbers as they are stored: palette indices, not colours."""
-    from PIL import Image
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with Image.open(file) as mask:
-            if mask.mode not in ("1", "L", "P", "I", "I;16"):
-                raise ValueError(f"it is {mask.mode}: expected one channel, grey or with a palette, whose values are the classes")
-            return torch.from_numpy(np.asarray(mask).astype(np.int64))
+    with opened(file) as mask:
+        if mask.mode not in ("1", "L", "P", "I", "I;16"):
+            raise ValueError(f"it is {mask.mode}: expected one channel, grey or with a palette, whose values are the classes")
+        return torch.from_numpy(np.asarray(mask).astype(np.int64))
 
 
 def small(mask: Tensor, side: int) -> Tensor:
@@ -183,27 +178,9 @@ def classes(root: Path, files: Sequence[str], masks: Sequence[str], side: int) -
 
 def fitting(file: str, path: str) -> Tensor:
     """A mask that covers its image, pixel for pixel."""
-    try:
-        mask = open_mask(path)
-    except Exception as error:                              # decoders raise anything on damaged files
-        raise unreadable(path, error) from None
-    width, height = upright(file)
+    mask = open_mask(path)
+    (width, height), _ = dimensions(file)
     if mask.shape != (height, width):
         have = f"{mask.shape[1]}×{mask.shape[0]}"
         raise UsageError(f"the mask {path} is {have} pixels, but its image {file} is {width}×{height}; make them equal")
     return mask
-
-
-def upright(file: str) -> tuple[int, int]:
-    """Width and height of an image once it is turned as its metadata say."""
-    from PIL import Image
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with Image.open(file) as image:
-                width, height = image.size
-                turned = image.getexif().get(0x0112) in TRANSPOSED   # of a PNG, this reads the whole file
-    except Exception as error:
-        raise unreadable(file, error) from None
-    return (height, width) if turned else (width, height)

@@ -10,6 +10,7 @@ from didact.data.assemble import assemble
 from didact.data.boxes import BoxEncoder
 from didact.data.core import Data
 from didact.data.fetch import source
+from didact.data.photographs import LICENCE, pieces
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -25,33 +26,19 @@ HALF, INNER = 0.85, 0.6         # half a square's side and a triangle's inner ra
 BASE = INNER * 3**0.5           # half the side of that triangle
 
 
-@source(kind="boxes", task="detection", licence="scikit-learn's photographs, CC BY 2.0: china by Jialiang Gao, flower by dany13")
+@source(kind="boxes", task="detection", licence=LICENCE)
 def scatter(seed: int = 0) -> Data:
     """2,000 images of 64 x 64 pixels: discs, squares and triangles over pieces of two photographs, with exact boxes.
 
     Test images lie over the right quarter of the photographs, which no other image touches.
     """
-    from sklearn.datasets import load_sample_images
-
-    photographs, rng = load_sample_images().images, np.random.default_rng(MADE)
-    parts = [strewn(pieces(photographs, rng, test=i * CHUNK >= TRAIN), rng) for i in range((TRAIN + TEST) // CHUNK)]
+    rng = np.random.default_rng(MADE)
+    parts = [strewn(np.stack(list(pieces(CHUNK, SIDE, rng, test=i * CHUNK >= TRAIN))), rng) for i in range((TRAIN + TEST) // CHUNK)]
     x, y, box = (torch.from_numpy(np.concatenate(columns)) for columns in zip(*parts, strict=True))
     return assemble(
         "scatter", "boxes", {"x": x, "y": y, "box": box}, task="detection", labels=KINDS, target="boxes",
         encoder=BoxEncoder((3, SIDE, SIDE)), test=torch.arange(TRAIN, TRAIN + TEST), seed=seed,
     )
-
-
-def pieces(photographs: list[Bytes], rng: np.random.Generator, *, test: bool) -> Bytes:
-    """(400, 3, 64, 64): pieces of both photographs in turn."""
-    found = []
-    for i in range(CHUNK):
-        height, width, _ = photographs[i % 2].shape
-        border = 3 * width // 4
-        left = rng.integers(border, width - SIDE + 1) if test else rng.integers(0, border - SIDE + 1)
-        top = rng.integers(0, height - SIDE + 1)
-        found.append(photographs[i % 2][top : top + SIDE, left : left + SIDE].transpose(2, 0, 1))
-    return np.stack(found)
 
 
 def strewn(x: Bytes, rng: np.random.Generator) -> tuple[Bytes, NDArray[np.int64], NDArray[np.float32]]:

@@ -10,6 +10,7 @@ from didact.data.assemble import assemble
 from didact.data.core import Data
 from didact.data.fetch import source
 from didact.data.folder import ImageEncoder
+from didact.data.photographs import LICENCE, pieces
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -24,7 +25,7 @@ MADE = 2015         # seeds what is drawn; `seed` says only how it is split
 HALF_ROOT_3 = 3**0.5 / 2
 
 
-@source(kind="masks", task="segmentation", licence="scikit-learn's photographs, CC BY 2.0: china by Jialiang Gao, flower by dany13")
+@source(kind="masks", task="segmentation", licence=LICENCE)
 def shapes(seed: int = 0) -> Data:
     """1,200 images of 48 x 48 pixels: plain discs, striped squares and checked triangles over photographs, with exact masks.
 
@@ -41,18 +42,8 @@ def shapes(seed: int = 0) -> Data:
 
 def backgrounds(n: int, rng: np.random.Generator, *, test: bool) -> Bytes:
     """(n, 3, 48, 48): pieces of both photographs in turn, mirrored at random."""
-    from sklearn.datasets import load_sample_images
-
-    photographs = load_sample_images().images
-    found = []
-    for i in range(n):
-        height, width, _ = photographs[i % 2].shape
-        border = 3 * width // 4
-        left = rng.integers(border, width - SIDE + 1) if test else rng.integers(0, border - SIDE + 1)
-        top = rng.integers(0, height - SIDE + 1)
-        piece = photographs[i % 2][top : top + SIDE, left : left + SIDE].transpose(2, 0, 1)
-        found.append(piece[:, :, ::-1] if rng.random() < 0.5 else piece)
-    return np.stack(found)
+    cut = pieces(n, SIDE, rng, test=test)   # one at a time: chance decides on the piece, then on its mirror
+    return np.stack([piece[:, :, ::-1] if rng.random() < 0.5 else piece for piece in cut])
 
 
 def drawn(x: Bytes, rng: np.random.Generator) -> tuple[Bytes, Bytes]:

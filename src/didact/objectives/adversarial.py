@@ -11,12 +11,11 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from didact.data.core import Batch
-from didact.metrics.generative import class_coverage, class_entropy, frechet, inception_score
 from didact.objectives.core import Objective, Player
+from didact.objectives.referee import side_by_side, study, verdict
 from didact.objectives.walks import SHOWN, asked, between, by_class, normal, rows_of, seeded
 
 ROWS = 4096   # noise vectors that judging goes through in turn
-SMALL = 8     # pixels of the thumbnails whose Fréchet distance is watched
 
 # The losses are of logits s, D = sigmoid(s): −log D = softplus(−s), −log(1 − D) = softplus(s).
 
@@ -70,11 +69,6 @@ def gradient_penalty(score: Callable[[Tensor], Tensor], real: Tensor, fake: Tens
     return (norm - 1).square().mean()
 
 
-def thumbnails(x: Tensor) -> Tensor:
-    """Images as means over at most 8×8 tiles: (B, C, H, W) -> (B, C · 64)."""
-    return F.adaptive_avg_pool2d(x, (min(SMALL, x.shape[2]), min(SMALL, x.shape[3]))).flatten(1)
-
-
 class Adversarial(Objective):
     """Two players, and a referee where the data have labels.  Gaba 8, Groudiev 11, Van Schependom 8.4.
 
@@ -109,7 +103,7 @@ class Adversarial(Objective):
     def loss(self, batch: Batch, player: str = "generator") -> dict[str, Tensor]:
         if player == "referee":
             assert self.referee is not None
-            return {"loss": F.cross_entropy(self.referee(batch["x"]), batch["y"])}
+            return study(self.referee, batch)
         x, y = 2 * batch["x"] - 1, self.label(batch)
         fake = self.generator(torch.randn(len(x), self.latent, device=x.device), y).to(x.dtype)
         if player == "generator":
@@ -129,26 +123,10 @@ class Adversarial(Objective):
         x, y = batch["x"], self.label(batch)
         drawn = self.shown(self.noises[batch["row"] % ROWS], y)
         scores = (self.discriminator(2 * images - 1, y).float() for images in (x, drawn))
-        rows = {"loss": self.game.discriminator(*scores), "real": thumbnails(x), "drawn": thumbnails(drawn)}
-        if self.referee is not None:
-            p = self.referee(drawn).float().softmax(1)
-            rows |= {"y": batch["y"], "right": self.referee(x).argmax(1) == batch["y"], "probabilities": p}
-        return rows
+        return {"loss": self.game.discriminator(*scores)} | side_by_side(self.referee, batch, drawn)
 
     def score(self, rows: Batch) -> dict[str, float]:
-        found = super().score(rows) | {"frechet": float(frechet(rows["real"], rows["drawn"]))}
-        if self.referee is None:
-            return found
-        y, p = rows["y"], rows["probabilities"]
-        guess, classes = p.argmax(1), p.shape[1]
-        if self.classes:
-            found["as_asked"] = float((guess == y).double().mean())
-        return found | {
-            "class_coverage": float(class_coverage(guess, y, classes)),
-            "class_entropy": float(class_entropy(guess, classes)),
-            "inception_score": float(inception_score(p)),
-            "referee_accuracy": float(rows["right"].double().mean()),
-        }
+        return super().score(rows) | verdict(rows, conditional=bool(self.classes))
 
     def shown(self, z: Tensor, y: Tensor | None = None) -> Tensor:
         """Codes -> images in [0, 1]."""

@@ -1,7 +1,7 @@
 """Through the bottleneck and back: what is lost is minimised."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from didact import metrics
 from didact.data.core import Batch
@@ -12,13 +12,27 @@ from didact.objectives.walks import SHOWN, between, normal, rows_of, seeded
 ROWS = 64  # noise images that judging goes through in turn
 
 
-class Autoencode(Objective):
+class Bottleneck(Objective):
+    """What goes through a bottleneck comes back as an image."""
+
+    network: nn.Module
+
+    def restore(self, batch: Batch) -> Tensor:
+        x: Tensor = self.network(batch["x"])
+        return x.float().clamp(0, 1)
+
+    def exhibit(self, batch: Batch) -> Batch:
+        return {"reconstruction": self.restore(batch)}
+
+
+class Autoencode(Bottleneck):
     """min E ‖g(f(x̃)) − x‖², x̃ = x, or damaged: noise of deviation σ, a share of the pixels blacked out.
 
     Gaba 9.2, Groudiev 10.1, Van Schependom 8.1; damaged: Vincent et al. 2008, Fleuret 6.1.
     Judging draws row r's damage from a fixed store, so that neither the batch nor the epoch changes a metric.
     """
 
+    network: Autoencoder
     noises: Tensor
     chances: Tensor
 
@@ -51,13 +65,6 @@ class Autoencode(Objective):
 
     def embed(self, batch: Batch) -> Tensor:
         return self.network.encode(batch["x"]).float()
-
-    def restore(self, batch: Batch) -> Tensor:
-        x: Tensor = self.network(batch["x"]).float()
-        return x.clamp(0, 1)
-
-    def exhibit(self, batch: Batch) -> Batch:
-        return {"reconstruction": self.restore(batch)}
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
         """Besides what it gives back: codes drawn at random, which a plain autoencoder never learned to decode (Van Schependom 8.1)."""

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from didact.data.core import Batch
 from didact.objectives.abilities import Predictive
-from didact.objectives.likelihoods import Likelihood
+from didact.objectives.distribution import Likelihood
 from didact.objectives.supervised import Supervised
 
 

@@ -1,13 +1,11 @@
-"""How drawn images are judged while they are learned: beside real ones, small; and by a referee, where there are labels."""
+"""Models whose drawing takes many passes: judged as the games are, on the first examples of a split."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from didact.data.core import Batch
-from didact.metrics.generative import class_coverage, class_entropy, frechet, inception_score
-from didact.objectives.adversarial import thumbnails
 from didact.objectives.core import Objective, Player
+from didact.objectives.referee import side_by_side, study, verdict
 
 ROWS = 1024  # examples of a split beside which an image is drawn
 
@@ -43,7 +41,7 @@ class Drawing(Objective):
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         if player == "referee":
             assert self.referee is not None
-            return {"loss": F.cross_entropy(self.referee(batch["x"]), batch["y"])}
+            return study(self.referee, batch)
         return self.learn(batch)
 
     def label(self, batch: Batch) -> Tensor | None:
@@ -57,25 +55,8 @@ class Drawing(Objective):
         if len(some):
             y = self.label(batch)
             images[some] = self.drawn(self.noises[row[some]], None if y is None else y[some]).to(x.dtype)
-        rows = {"real": thumbnails(x), "drawn": thumbnails(images)}
-        if self.referee is not None:
-            p = self.referee(images).float().softmax(1)
-            rows |= {"y": batch["y"], "right": self.referee(x).argmax(1) == batch["y"], "probabilities": p}
-        return rows
+        return side_by_side(self.referee, batch, images)
 
     def score(self, rows: Batch) -> dict[str, float]:
         there = rows["drawn"].isfinite().all(1)
-        found = super().score(rows) | {"frechet": float(frechet(rows["real"][there], rows["drawn"][there]))}
-        if self.referee is None:
-            return found
-        y, p = rows["y"][there], rows["probabilities"][there]
-        guess, classes = p.argmax(1), p.shape[1]
-        if self.classes:
-            found["as_asked"] = float((guess == y).double().mean())
-        return found | {
-            "class_coverage": float(class_coverage(guess, y, classes)),
-            "class_entropy": float(class_entropy(guess, classes)),
-            "inception_score": float(inception_score(p)),
-            "confidence": float(p.double().max(1).values.mean()),
-            "referee_accuracy": float(rows["right"].double().mean()),
-        }
+        return super().score(rows) | verdict({name: column[there] for name, column in rows.items()}, conditional=bool(self.classes))

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from torch import nn
 
 from didact.objectives.core import Player
-from didact.objectives.likelihoods import Likelihood
+from didact.objectives.distribution import Likelihood
 from didact.objectives.supervised import Classify
 
 

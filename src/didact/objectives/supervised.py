@@ -6,7 +6,8 @@ from torch import Tensor, nn
 from didact.data.core import Batch, Data
 from didact.objectives.abilities import Predictive
 from didact.objectives.core import Objective
-from didact.objectives.likelihoods import Likelihood, likelihood
+from didact.objectives.distribution import Likelihood
+from didact.objectives.likelihoods import likelihood
 from didact.objectives.losses import r_drop
 
 

@@ -9,12 +9,14 @@ from didact.data.core import Batch
 from didact.layers.quantize import straight_through
 from didact.metrics.generative import perplexity
 from didact.models.vqvae import VQVAE
-from didact.objectives.core import Objective
+from didact.objectives.autoencoding import Bottleneck
 from didact.objectives.walks import SHOWN, rows_of
 
 
-class VectorQuantised(Objective):
+class VectorQuantised(Bottleneck):
     """‖x − x̂‖² / Var x + ‖sg[z] − e‖² + β ‖z − sg[e]‖², means over all numbers.  Van den Oord et al. 2017, eq. 3; Gaba eq. 9.25."""
+
+    network: VQVAE
 
     def __init__(self, network: VQVAE, *, variance: float, beta: float = 0.25):
         super().__init__()
@@ -44,13 +46,6 @@ class VectorQuantised(Objective):
 
     def embed(self, batch: Batch) -> Tensor:
         return self.network.encode(batch["x"])[1].flatten(1)
-
-    def restore(self, batch: Batch) -> Tensor:
-        x: Tensor = self.network(batch["x"]).float()
-        return x.clamp(0, 1)
-
-    def exhibit(self, batch: Batch) -> Batch:
-        return {"reconstruction": self.restore(batch)}
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
         x = batch["x"]

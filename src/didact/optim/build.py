@@ -65,7 +65,7 @@ def tuned(factory: Factory, device: torch.device) -> Factory:
 
 
 def reads_device_only(optimizer: Optimizer) -> bool:
-    """Does step() take all its numbers, the learning rate too, from the device? PyTorch's Muon and Adagrad do not."""
+    """Does step() take all its numbers, the learning rate too, from the device? PyTorch's Adagrad does not."""
     if isinstance(optimizer, Several):
         return all(map(reads_device_only, optimizer.parts))
     if getattr(optimizer, "capturable", False):

@@ -1,0 +1,46 @@
+"""Image files opened, whatever is the matter with them."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from didact.errors import UsageError
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+GREY = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "F")
+TRANSPOSED = (5, 6, 7, 8)  # EXIF orientations that swap width and height
+
+
+@contextmanager
+def opened(path: Any) -> Iterator[Any]:
+    """The file as Pillow's image; what goes wrong inside the block is the file's fault, said in one line."""
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")         # metadata that is a little broken
+        try:
+            with Image.open(path) as image:
+                yield image
+        except Exception as error:              # decoders raise anything on damaged files: SyntaxError, struct.error, MemoryError …
+            raise unreadable(path, error) from None
+
+
+def dimensions(path: str) -> tuple[tuple[int, int], bool]:
+    """Width and height of an image once it is turned as its metadata say, and whether it is grey."""
+    with opened(path) as image:
+        width, height = image.size
+        turned = image.getexif().get(0x0112) in TRANSPOSED      # of a PNG, this reads the whole file
+        return ((height, width) if turned else (width, height)), image.mode in GREY
+
+
+def unreadable(path: str | Path, error: Exception) -> UsageError:
+    """The error that names the image and says what is the matter with it."""
+    if not os.path.exists(path):
+        return UsageError(f"no image at {path}: expected a file or a folder of files ({', '.join(SUFFIXES)})")
+    if os.path.isfile(path) and os.path.getsize(path) == 0:
+        return UsageError(f"the image {path} is empty (0 bytes): replace it or leave it out")
+    why = str(error).split("\n")[0] or type(error).__name__
+    return UsageError(f"the image {path} cannot be read ({why}): replace it or leave it out")

@@ -1,0 +1,148 @@
+"""Numbers as distributions around what the network says: squared, absolute and Huber errors, and a deviation of their own."""
+
+from collections.abc import Callable
+from math import erf, exp, log, pi, sqrt
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from didact import metrics
+from didact.errors import UsageError
+from didact.objectives.distribution import Likelihood, floats, wide
+
+
+class Regression(Likelihood):
+    """y = m + s (μ + ε): the network gives μ for targets standardised by m and s. Losses are in standardised units,
+    answers and metrics in the targets' own. The first three do not learn how large ε is: a sample has the ε that the
+    loss assumes, one standardised unit wide. Heteroscedastic learns it.
+    """
+
+    task, watch, better, outputs = "regression", "rmse", "lower", 1
+    location: Tensor
+    scale: Tensor
+
+    def __init__(self, *, mean: float = 0.0, std: float = 1.0):
+        super().__init__()
+        if not std > 0:
+            raise UsageError(f"the targets' deviation must be positive, got std={std:g}")
+        self.register_buffer("location", torch.tensor(float(mean)))
+        self.register_buffer("scale", torch.tensor(float(std)))
+
+    def standardised(self, y: Tensor) -> Tensor:
+        return (y - self.location) / self.scale
+
+    def noise(self, mu: Tensor, generator: Generator | None) -> Tensor:
+        """ε, one for each μ."""
+        raise NotImplementedError
+
+    def mode(self, out: Tensor) -> Tensor:
+        return self.mean(out)
+
+    def mean(self, out: Tensor) -> Tensor:
+        return self.location + self.scale * wide(out)[:, 0]
+
+    def sample(self, out: Tensor, generator: Generator | None = None) -> Tensor:
+        return self.mean(out) + self.scale * self.noise(wide(out)[:, 0], generator)
+
+    def measured(self, out: Tensor, y: Tensor) -> dict[str, Tensor]:
+        predicted = self.mean(out.double())
+        return {
+            "mae": metrics.mae(predicted, y),
+            "rmse": metrics.rmse(predicted, y),
+            "r2": metrics.r2(predicted, y),
+        }
+
+    def score(self, out: Tensor, y: Tensor) -> dict[str, float]:
+        return floats(self.measured(out, y))
+
+
+class Normal(Regression):
+    """p ∝ exp(−½ (y − μ)²), L = (y − μ)²: mean squared error, twice the negative log-likelihood."""
+
+    def loss(self, out: Tensor, y: Tensor) -> Tensor:
+        return F.mse_loss(wide(out)[:, 0], self.standardised(y), reduction="none")
+
+    def noise(self, mu: Tensor, generator: Generator | None) -> Tensor:
+        return torch.empty_like(mu).normal_(generator=generator)
+
+
+class Laplace(Regression):
+    """p ∝ exp(−|y − μ|), L = |y − μ|: learns the median, which outliers do not move."""
+
+    def loss(self, out: Tensor, y: Tensor) -> Tensor:
+        return F.l1_loss(wide(out)[:, 0], self.standardised(y), reduction="none")
+
+    def noise(self, mu: Tensor, generator: Generator | None) -> Tensor:
+        a, b = (torch.empty_like(mu).exponential_(generator=generator) for _ in range(2))
+        return a - b
+
+
+class Huber(Regression):
+    """p ∝ exp(−L), L = ½ r² where |r| = |y − μ| ≤ δ, else δ (|r| − ½ δ).  Huber 1964.
+
+    A Gaussian with exponential tails; δ → ∞ is half of Normal's loss.
+    """
+
+    def __init__(self, *, delta: float = 1.0, mean: float = 0.0, std: float = 1.0):
+        super().__init__(mean=mean, std=std)
+        if not delta > 0:
+            raise UsageError(f"delta, where the loss turns linear, must be positive, got {delta:g}")
+        self.delta = delta
+
+    def loss(self, out: Tensor, y: Tensor) -> Tensor:
+        return F.huber_loss(wide(out)[:, 0], self.standardised(y), reduction="none", delta=self.delta)
+
+    def noise(self, mu: Tensor, generator: Generator | None) -> Tensor:
+        d = self.delta
+        inside = sqrt(2 * pi) * erf(d / sqrt(2))       # ∫ exp(−L) over |r| ≤ δ
+        tail = exp(-d * d / 2) / d                     # and over r > δ
+        u = torch.empty_like(mu).uniform_(generator=generator)
+        # the distribution function inverted in its lower half, where it is v times the whole integral; then mirrored
+        v = (inside + 2 * tail) * torch.minimum(u, 1 - u).clamp(min=torch.finfo(u.dtype).tiny)
+        core = torch.special.ndtri(0.5 * (1 - erf(d / sqrt(2))) + (v - tail).clamp(min=0) / sqrt(2 * pi))
+        r = torch.where(v < tail, (v * d).log() / d - d / 2, core)
+        return torch.where(u < 0.5, r, -r)
+
+
+class Heteroscedastic(Regression):
+    """p = N(y; μ, σ²), L = ½ ((y − μ)²/σ² + log σ² + log 2π), outputs (μ, log σ²).
+
+    Nix and Weigend 1994; Van Schependom 1.2.
+    """
+
+    watch, outputs = "nll", 2
+
+    def log_variance(self, out: Tensor) -> Tensor:
+        # within a thousandth and a thousand deviations of the targets: e^(100) is no float32
+        return wide(out)[:, 1].clamp(-14, 14)
+
+    def loss(self, out: Tensor, y: Tensor) -> Tensor:
+        mu, log_variance = wide(out)[:, 0], self.log_variance(out)
+        squared = (self.standardised(y) - mu).square()
+        return 0.5 * (squared * (-log_variance).exp() + log_variance + log(2 * pi))
+
+    def std(self, out: Tensor) -> Tensor:
+        return self.scale * (0.5 * self.log_variance(out)).exp()
+
+    def noise(self, mu: Tensor, generator: Generator | None) -> Tensor:
+        return torch.empty_like(mu).normal_(generator=generator)
+
+    def sample(self, out: Tensor, generator: Generator | None = None) -> Tensor:
+        return self.mean(out) + self.std(out) * self.noise(wide(out)[:, 0], generator)
+
+    def measured(self, out: Tensor, y: Tensor) -> dict[str, Tensor]:
+        out = out.double()
+        return {
+            **super().measured(out, y),
+            "nll": self.loss(out, y).mean() + self.scale.log(),  # of a density over the targets' own units
+            "coverage_95": metrics.coverage(self.mean(out), self.std(out), y),
+        }
+
+
+LOSSES: dict[str, Callable[..., Regression]] = {
+    "mse": Normal,
+    "l1": Laplace,
+    "huber": Huber,
+    "gaussian": Heteroscedastic,
+}
