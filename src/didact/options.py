@@ -86,7 +86,7 @@ class Option:
 
     @property
     def flag(self) -> str:
-        return self.name.replace("_", "-")
+        return self.name.rstrip("_").replace("_", "-")  # from_: a word that Python keeps for itself
 
     def check(self, value: Any) -> Any:
         """Refuse a value of the wrong type or outside its bounds, as the caller wrote it."""

@@ -84,6 +84,8 @@ class Recipe:
                 f"recipe {self.name!r} learns from {' or '.join(self.accepts)}, but {data.name!r} is {data.kind};"
                 " choose other data or another recipe"
             )
+        if data.task == "none" and (self.tasks or self.kind == "supervised"):
+            raise UsageError(f"recipe {self.name!r} learns what each example is, which {data.name!r} does not say; {data.notes[0]}")
         if self.tasks and data.task not in self.tasks:
             raise UsageError(
                 f"recipe {self.name!r} is for {' or '.join(self.tasks)} targets, but those of {data.name!r} are {data.task};"

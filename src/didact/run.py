@@ -6,6 +6,7 @@
     state.safetensors    what `resume` goes on from
     indices.safetensors  which examples were for training, validation and test
     test.safetensors     what the model said of each test example, for the report
+    gallery.safetensors  pictures of what was learned; glimpses.safetensors: of how, from the same noise at several steps
     report.html          the report, one file
 """
 

@@ -99,6 +99,7 @@ def pictures(where: Path) -> None:
     shutil.rmtree(where / "single" / "b")
     (where / "hollow" / "c").mkdir()
     (where / "lonely" / "a").mkdir(parents=True)
+    picture(where / "lone" / "0.png", 0)
     for seed in range(3):
         picture(where / "loose" / f"{seed}.png", seed)
         picture(where / "few" / "ab"[seed % 2] / f"{seed}.png", seed)

@@ -106,14 +106,12 @@ def test_folders_that_name_the_split(tmp_path):
 
 
 def test_what_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="0 images but no class folders"):
+    with pytest.raises(UsageError, match="holds 0 images: expected"):
         load(tmp_path)
     paint(tmp_path / "loose.png")
-    with pytest.raises(UsageError, match="1 images but no class folders"):
+    with pytest.raises(UsageError, match="holds 1 examples, but three splits need at least 3"):
         load(tmp_path)
     make(tmp_path, classes=("cat",))
-    with pytest.raises(UsageError, match="only one class folder, 'cat'"):
-        load(tmp_path)
     (tmp_path / "dog").mkdir()
     with pytest.raises(UsageError, match=r"class folder .*dog holds no image"):
         load(tmp_path)
@@ -127,6 +125,31 @@ def test_what_is_refused(tmp_path):
     make(tmp_path / "parts" / "test", classes=("cat", "dog", "emu"))
     with pytest.raises(UsageError, match="no training example of: emu"):
         load(tmp_path / "parts")
+
+
+def test_images_in_no_class_folders_have_no_labels(tmp_path):
+    pixels = [paint(tmp_path / "loose" / f"{i:02}.png", seed=i) for i in range(10)]
+    data = load(tmp_path / "loose")
+    assert (data.kind, data.task, data.labels, data.classes) == ("images", "none", (), 0)
+    assert [len(data.split(part)) for part in ("train", "validation", "test")] == [7, 2, 1]
+    for row, i in enumerate(data.indices["test"].tolist()):
+        batch = data.test.batch(torch.tensor([row]))
+        assert set(batch) == {"x", "row"}
+        np.testing.assert_allclose(batch["x"][0].permute(1, 2, 0) * 255, pixels[i], atol=1e-4)
+    assert data.notes[0].endswith("loose/<class>/<image>.png or .jpg to learn classes")
+    make(tmp_path / "one", classes=("cat",))
+    assert load(tmp_path / "one").task == "none" and "only one class folder, 'cat'" in load(tmp_path / "one").notes[0]
+
+
+def test_loose_images_may_be_split_by_folders(tmp_path):
+    for part, n in (("train", 20), ("test", 5)):
+        for i in range(n):
+            paint(tmp_path / part / f"{i}.png", seed=i)
+    data = load(tmp_path)
+    assert data.task == "none" and [len(data.train), len(data.validation), len(data.test)] == [18, 2, 5]
+    paint(tmp_path / "test" / "cat" / "0.png")
+    with pytest.raises(UsageError, match=r"train holds no class folders, but those beside it do"):
+        load(tmp_path)
 
 
 @pytest.mark.parametrize(("content", "words"), [(b"", r"3.png is empty \(0 bytes\)"), (b"not an image", "3.png cannot be read")])

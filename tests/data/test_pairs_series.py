@@ -96,6 +96,24 @@ def test_own_series_from_a_csv(tmp_path):
     assert load(str(path)).kind == "table"                                      # a table, where nothing else is wanted
 
 
+def test_a_series_may_be_the_only_column(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text("warmth\n" + "".join(f"{i / 2}\n" for i in range(400)))
+    data = load(str(path), accepts=("series",))
+    assert (data.kind, data.target, len(data.train)) == ("series", "warmth", 280 - 30)
+    assert data.train.columns["x"][7, :3, 0].tolist() == [3.5, 4.0, 4.5]
+    assert reload(data.source, data.indices).fingerprint == data.fingerprint
+    assert data.encoder.read([str(path)])[1]["x"][0, -1, 0] == 199.5
+    with pytest.raises(UsageError, match="has only one column, 'warmth'"):
+        load(str(path))                                                         # a table needs something to predict from
+    path.write_text("".join(f"{i / 2}\n" for i in range(400)))
+    with pytest.raises(UsageError, match=r"the first line of .* must name the columns, got numbers: 0.0"):
+        load(str(path), accepts=("series",))
+    path.write_text("day\n" + "monday\n" * 400)
+    with pytest.raises(UsageError, match="has no column of numbers: a time series needs one"):
+        load(str(path), accepts=("series",))
+
+
 @pytest.mark.skipif(not has_public("temperatures"), reason="DIDACT_DATA holds no temperatures")
 def test_daily_temperatures():
     data = load("temperatures")

@@ -8,9 +8,18 @@ import torch
 import didact
 from didact.cli.main import main
 from didact.errors import UsageError
+from didact.explain.heads import watched
 from didact.explain.runs import explain
+from didact.models.bert import BERT
+from didact.models.gpt import GPT
+from didact.models.llama import Llama
+from didact.models.seq2seq import Seq2Seq
+from didact.models.text_encoder import TextEncoder
+from didact.models.transformer import Transformer
 from didact.registry import RECIPES
-from didact.train.session import restored
+from didact.train.evaluation import judge
+from didact.train.precision import Precision
+from didact.train.session import evaluate, rebuild, restored
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +32,55 @@ def runs(tmp_path_factory):
         "text_transformer": didact.train(RECIPES["text_transformer"], steps=5, hidden=16, runs=to, **small),
         "char_rnn": didact.train(RECIPES["char_rnn"], steps=5, hidden=8, layers=2, width=8, context=16, runs=to),
         "text_rnn": didact.train(RECIPES["text_rnn"], cell="gru", steps=5, hidden=8, width=8, runs=to),
+        "llama": didact.train(RECIPES["gpt"], model="llama", data="python_topics", context=16, steps=5, runs=to, **small),
+        "seq2seq": didact.train(RECIPES["seq2seq"], steps=120, batch=64, hidden=48, width=32, lr=8e-3, runs=to),
+        "translate": didact.train(RECIPES["translate"], steps=5, hidden=16, runs=to, **small),
     }
+
+
+@torch.no_grad()
+def test_what_is_watched_is_what_the_networks_say_themselves():
+    torch.manual_seed(0)
+    x = torch.randint(1, 23, (2, 7))
+    small = {"dim": 12, "layers": 2, "heads": 3}
+    for network in (
+        GPT(23, context=9, **small), TextEncoder(23, 2, hidden=16, **small), TextEncoder(23, 2, hidden=16, norm="post", **small),
+        BERT(23, context=9, hidden=16, **small),
+    ):
+        network.eval()
+        with watched(network) as seen:
+            out = network(x)
+        torch.testing.assert_close(torch.stack(list(seen.values()), dim=1), network.attention_maps(x))
+        assert torch.equal(network(x), out) and len(seen) == 2                    # nothing is left behind
+
+
+@torch.no_grad()
+def test_shared_keys_and_a_translator_are_watched_too():
+    torch.manual_seed(0)
+    x, y = torch.randint(1, 23, (2, 7)), torch.randint(1, 23, (2, 5))
+    llama = Llama(23, context=9, dim=12, layers=2, heads=4, groups=2, hidden=16).eval()
+    network = Transformer(23, 23, dim=12, layers=2, heads=3, hidden=16).eval()
+    with watched(llama) as seen:
+        llama(x)
+    for a in seen.values():
+        assert a.shape == (2, 4, 7, 7) and not a.triu(1).any()
+        torch.testing.assert_close(a.sum(-1), torch.ones(2, 4, 7))
+    with watched(network) as seen:
+        network(x, y)
+    sizes = {"encoder.0.self_attn": (7, 7), "decoder.1.self_attn": (5, 5), "decoder.1.multihead_attn": (5, 7)}
+    assert len(seen) == 6 and all(seen[name].shape == (2, 3, *size) for name, size in sizes.items())
+    assert not seen["decoder.0.self_attn"].triu(1).any()
+    for attention in ("bahdanau", "general", "dot", "concat"):
+        old = Seq2Seq(23, 23, attention=attention, width=6, hidden=8).eval()
+        with watched(old) as seen:
+            old(x, y)
+        torch.testing.assert_close(seen["align"][:, 0], old.look(x, y)[1])
+
+
+METHODS = {
+    "gpt": {"attention"}, "llama": {"attention"}, "text_transformer": {"attention"}, "char_rnn": {"gates", "memory"},
+    "text_rnn": {"gates", "memory"}, "seq2seq": {"alignment", "gates", "memory"}, "translate": {"attention", "alignment"},
+}
 
 
 @pytest.mark.parametrize(("name", "text", "tokens"), [
@@ -31,16 +88,22 @@ def runs(tmp_path_factory):
     ("text_transformer", "the story was good", ["the", "story", "was", "good"]),
     ("char_rnn", "The class", list("The class")),
     ("text_rnn", "the story was good", ["the", "story", "was", "good"]),
+    ("llama", "The class", list("The class")),
+    ("seq2seq", "twenty one", ["twenty", "one", "<eos>"]),
+    ("translate", "twenty one", ["twenty", "one", "<eos>"]),
 ])
 def test_a_page_and_figures_of_ones_own_text(runs, name, text, tokens, tmp_path):
     found = explain(runs[name], [text], to=tmp_path)
     (one,) = found["explained"]
     assert one["tokens"] == tokens and 0 < one["probability"] <= 1
-    assert set(one["methods"]) == ({"attention"} if name in ("gpt", "text_transformer") else {"gates", "memory"})
+    assert set(one["methods"]) == METHODS[name]
     assert all((tmp_path / figure.rpartition("/")[2]).is_file() for figure in one["figures"])
     page = (tmp_path / "index.html").read_text()
-    assert text in page and page.count("<figure") + page.count("<small>layer") >= 2
-    if name == "gpt":
+    assert text in page and page.count("<figure") + page.count("<small>layer") >= 1
+    if name == "translate":
+        assert all(page.count(f"<small>{part} {layer} head") == 2 for part in ("encoder", "decoder", "across") for layer in (1, 2))
+        assert len(one["figures"]) == 7 and len(one["methods"]["attention"]) == 6
+    if name in ("gpt", "llama"):
         assert page.count("<small>layer") == 4 and len(one["methods"]["attention"]) == 2
         assert one["methods"]["attention"][0][0] in text
     if name == "char_rnn":
@@ -57,7 +120,32 @@ def test_what_is_said_is_what_the_model_says(runs, tmp_path):
     assert one["predicted"] == data.labels[int(p.argmax())] and one["probability"] == pytest.approx(float(p.max()), rel=1e-4)
 
 
-@pytest.mark.parametrize("name", ["gpt", "text_rnn"])
+def test_digits_come_from_their_words(runs, tmp_path):
+    one = explain(runs["seq2seq"], ["seven hundred forty two"], to=tmp_path)["explained"][0]
+    objective, data = restored(runs["seq2seq"])
+    y = objective.translate({"x": data.encoder.encode(["seven hundred forty two"]).long()})[0].tolist()
+    assert one["predicted"] == data.encoder.target.decode(y) and 0 < one["probability"] <= 1
+    assert one["methods"]["alignment"][0][1] == "seven" and len(one["methods"]["alignment"]) == y.index(3) + 1
+
+
+def test_heads_are_judged_one_by_one(runs, tmp_path, capsys):
+    found = explain(runs["gpt"], methods=("heads",), to=tmp_path)
+    objective, prepared = restored(runs["gpt"])[0], rebuild(runs["gpt"], with_data=True)
+    assert found["whole"]["loss"] == pytest.approx(evaluate(runs["gpt"])["validation"]["loss"], rel=1e-4)
+    rows = {(row["attention"], row["head"]): row["loss"] for row in found["explained"]}
+    assert set(rows) == {(f"layer {i}", j) for i in (1, 2) for j in (1, 2)}
+    with torch.no_grad():                        # head 2 of layer 1, by hand: what the output matrix reads of it is nothing
+        objective.network.h[0].attn.c_proj.weight[8:] = 0
+        split = prepared.experiment.data.validation
+        by_hand = objective.score(judge(objective, split, batch=64, precision=Precision("fp32", torch.device("cpu"), objective)))
+    assert rows["layer 1", 2] == pytest.approx(by_hand["loss"], rel=1e-5) and rows["layer 1", 2] != found["whole"]["loss"]
+    assert (tmp_path / "heads-loss.svg").is_file() and "layer 2 head 1 off" in (tmp_path / "index.html").read_text()
+    assert main(["explain", str(runs["text_transformer"].folder), "--method", "heads", "--to", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "as it is:" in out and "layer 2 head 2 off:  loss" in out and "accuracy" in out
+
+
+@pytest.mark.parametrize("name", ["gpt", "text_rnn", "seq2seq"])
 def test_without_inputs_the_worst_test_examples(runs, name, capsys):
     assert main(["explain", str(runs[name].folder), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["explained"]
@@ -71,7 +159,14 @@ def test_without_inputs_the_worst_test_examples(runs, name, capsys):
     ({"methods": ("gates",)}, "no method for this network named 'gates'"),
     ({"label": "a"}, "--label does not apply"),
     ({"inputs": [""]}, "a text to be continued needs at least one token"),
+    ({"inputs": ["a"], "methods": ("heads",)}, "--method heads judges the validation split"),
+    ({"methods": ("heads", "attention")}, "--method heads judges the validation split"),
 ])
 def test_bad_input(runs, given, complaint):
     with pytest.raises(UsageError, match=complaint):
         explain(runs["gpt"], **given)
+
+
+def test_a_network_without_heads_has_none_to_switch_off(runs):
+    with pytest.raises(UsageError, match="has no attention heads to switch off: recipe 'char_rnn' builds none"):
+        explain(runs["char_rnn"], methods=("heads",))

@@ -88,4 +88,37 @@ def test_translation_asks_for_what_follows_and_parts_add_up_to_the_batch():
         assert objective.score(rows)["loss"] == pytest.approx(float(total) / 9, rel=1e-5) and rows["tokens"].tolist() == [2, 4, 3]
         own = network.write(x, length=4)
         exact = objective.judge({"x": x, "y": torch.cat([torch.full((3, 1), 2), own], 1)})["exact"]
-        assert exact.eq(1).all() and objective.translate({"x": x}).shape == (3, 5)
+        assert exact.eq(1).all() and torch.equal(objective.translate({"x": x})[:, :4], own)
+
+
+@torch.no_grad()
+def test_what_is_exact_is_known_without_writing_and_bleu_is_of_the_first_rows(monkeypatch):
+    from didact.objectives import translation
+
+    monkeypatch.setattr(translation, "ROWS", 6)
+    torch.manual_seed(0)
+    network = Seq2Seq(9, 8, width=6, hidden=5).eval()
+    network.head.weight.mul_(8)                                                                 # of its own mind, and not to end at once
+    network.head.bias[3] -= 1
+    objective = Translate(network, length=3.0, longest=7, spell=lambda row: " ".join("..abcdef"[i] for i in row if i > 3))
+    x = torch.randint(4, 9, (9, 6)) * (torch.arange(6) < torch.randint(2, 7, (9, 1)))          # of several lengths
+    own = objective.translate({"x": x})
+    y = torch.cat([torch.full((9, 1), 2), own], 1)
+    y[::2, 2] = y[::2, 2] % 4 + 4                                                               # others are not what it writes
+    rows = objective.judge({"x": x, "y": y, "row": torch.arange(9)})
+    freely = (own == y[:, 1:]).all(1)
+    assert rows["exact"].bool().tolist() == freely.tolist() and 0 < freely.sum() < 9
+    assert torch.equal(rows["written"][:6], own[:6].int()) and (rows["written"][6:] == -1).all() and len(own.unique(dim=0)) > 3
+    kept = {name: column[:6] for name, column in rows.items()}
+    assert objective.score(rows)["bleu"] == pytest.approx(objective.score(kept)["bleu"])
+    halves = [objective.judge({"x": x[i], "y": y[i], "row": torch.arange(9)[i]}) for i in (slice(0, 4), slice(4, 9))]
+    assert all(torch.equal(torch.cat([h[name] for h in halves]), rows[name]) for name in ("written", "exact", "right"))
+
+
+def test_smoothing_spreads_a_share_of_the_target_over_all_tokens():
+    """(1 − a) (−log p_y) + a mean_v (−log p_v), and nothing where the target is ignored."""
+    torch.manual_seed(0)
+    logits, y = torch.randn(2, 3, 5), torch.tensor([[1, 4, IGNORED], [0, IGNORED, 2]])
+    logp, asked = logits.log_softmax(-1), y != IGNORED
+    one = -logp.gather(-1, y.clamp(min=0)[..., None])[..., 0]
+    torch.testing.assert_close(next_token(logits, y, smoothing=0.1), (0.9 * one - 0.1 * logp.mean(-1)) * asked)

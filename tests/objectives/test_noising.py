@@ -10,7 +10,7 @@ from didact.layers.time import time_features
 from didact.models.denoise_unet import DenoiseUNet, PixelAttention
 from didact.objectives.diffusion import Diffusion, Way, guided
 from didact.objectives.flow_matching import FlowMatching
-from didact.objectives.noising import SOLVED, TARGETS, Noising, moments, way_back
+from didact.objectives.noising import SOLVED, TARGETS, Noising, hesitant, moments, way_back
 
 
 def seeded(k=0):
@@ -83,6 +83,17 @@ def test_moments_go_down_to_zero():
     assert moments(10, 10) == list(range(10, -1, -1)) and moments(1000, 4) == [1000, 750, 500, 250, 0]
     with pytest.raises(UsageError, match="in 1 to 10 of them, got 11"):
         moments(10, 11)
+
+
+def test_a_step_taken_again_comes_from_as_much_noise():
+    assert hesitant([9, 4, 0], 3) == [9, 4, 9, 4, 9, 4, 0, 4, 0, 4, 0] and hesitant([9, 4, 0], 1) == [9, 4, 0]
+    noising, x0 = Noising(50), torch.full((20_000,), 0.7)
+    noise, kept = torch.randn(20_000, generator=seeded()), noising.alpha_bar.tolist()
+    *_, x = way_back(lambda x, t: x0, noise, kept, [50, 20, 30, 10], generator=seeded(1))
+    a, sigma = (v.item() for v in noising.at(torch.tensor([10])))
+    assert x.mean().item() == pytest.approx(0.7 * a, abs=0.02) and x.std().item() == pytest.approx(sigma, rel=0.03)
+    line = FlowMatching(network(), (1, 6, 6)).noised_again(0.6 * x0 + 0.4 * noise, 0.4, 0.9, seeded(2))
+    assert line.mean().item() == pytest.approx(0.1 * 0.7, abs=0.02) and line.std().item() == pytest.approx(0.9, rel=0.03)
 
 
 def network(classes=0):
@@ -169,3 +180,33 @@ def test_schedules_and_samplers_are_diffusers(schedule):
         a, sigma = ours.alpha_bar[t] ** 0.5, (1 - ours.alpha_bar[t]) ** 0.5
         (mine,) = way_back(lambda x, t, a=a, sigma=sigma: (x - sigma * eps) / a, x, ours.alpha_bar.tolist(), (t, t - 1))
         torch.testing.assert_close(mine, theirs.step(eps, t - 1, x).prev_sample, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("predict", ["epsilon", "sample", "v_prediction"])
+def test_jumps_with_and_without_noise_are_diffusers(predict):
+    diffusers = pytest.importorskip("diffusers", reason="diffusers is not installed")
+    theirs = diffusers.DDIMScheduler(
+        num_train_timesteps=1000, beta_schedule="linear", prediction_type=predict, clip_sample=True, timestep_spacing="trailing"
+    )
+    theirs.set_timesteps(20)
+    assert [t - 1 for t in moments(1000, 20)[:-1]] == theirs.timesteps.tolist()      # they count from 0
+    ours, name = Noising(1000), {"epsilon": "noise", "sample": "image", "v_prediction": "velocity"}[predict]
+    x, out = torch.randn(2, 2, 1, 4, 4, generator=seeded())
+    for eta in (0.0, 0.7):
+        for t in (900, 500, 100):
+            a, sigma = ours.alpha_bar[t] ** 0.5, (1 - ours.alpha_bar[t]) ** 0.5
+            x0 = SOLVED[name](out, x, a, sigma)[0].clamp(-1, 1)
+            (mine,) = way_back(lambda x, t, x0=x0: x0, x, ours.alpha_bar.tolist(), (t, t - 50), eta=eta, generator=seeded(4))
+            drawn = torch.randn(x.shape, generator=seeded(4))
+            wanted = theirs.step(out, t - 1, x, eta=eta, use_clipped_model_output=True, variance_noise=drawn).prev_sample
+            torch.testing.assert_close(mine, wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_noise_is_added_as_diffusers_adds_it():
+    diffusers = pytest.importorskip("diffusers", reason="diffusers is not installed")
+    ours, theirs = Noising(1000), diffusers.DDPMScheduler(num_train_timesteps=1000)
+    x0, eps = torch.randn(2, 3, 1, 4, 4, generator=seeded())
+    t = torch.tensor([1, 400, 1000])
+    torch.testing.assert_close(ours.noised(x0, t, eps), theirs.add_noise(x0, eps, t - 1), rtol=1e-4, atol=1e-4)
+    velocity = TARGETS["velocity"](x0, eps, *ours.at(t))
+    torch.testing.assert_close(velocity, theirs.get_velocity(x0, eps, t - 1), rtol=1e-4, atol=1e-4)

@@ -24,7 +24,7 @@ def test_every_way_of_predicting_learns(arguments, here):
     v = (2 * load("digits").test.columns["x"].float() / 255 - 1).var(0).mean().item()
     guess = {"image": v, "velocity": (1 + v) / 2, "noise": 1.0}[arguments["predict"]]      # what the mean of the target leaves
     assert run.facts["test"]["loss"] < 0.75 * guess
-    assert run.facts["test"]["frechet"] < 12 and set(run.load("gallery")) == {"samples", "out of noise", "into noise"}
+    assert run.facts["test"]["frechet"] < 12 and set(run.load("gallery")) == {"samples", "out of noise", "into noise", "interpolation"}
 
 
 def test_drawn_as_asked(here):

@@ -64,6 +64,15 @@ def test_a_series_of_ones_own(here):
         predict(run, ["1,2,3"])
 
 
+def test_a_series_of_one_column(here):
+    lines = [f"{10 + 3 * np.sin(2 * np.pi * t / 12):.4f}" for t in range(900)]
+    (here / "own.csv").write_text("warmth\n" + "\n".join(lines) + "\n")
+    run = didact.train(RECIPES["forecast"], data="own.csv", window=12, epochs=3, cell="gru", hidden=8)
+    assert run.facts["test"]["skill"] > 0.5
+    (here / "last.csv").write_text("warmth\n" + "\n".join(lines[:100]) + "\n")
+    assert predict(run, ["last.csv"])[0]["warmth"] == predict(run, [",".join(lines[88:100])])[0]["warmth"]
+
+
 @pytest.mark.skipif(not has_public("temperatures"), reason="DIDACT_DATA holds no temperatures")
 def test_temperatures_are_forecast_better_than_by_yesterday(here):
     run = didact.train(RECIPES["forecast"], data="temperatures", epochs=4)

@@ -10,9 +10,10 @@ import torch
 import didact
 from didact.data.core import SPLITS, Resident
 from didact.data.load import load
+from didact.objectives.adversarial import Adversarial
 from didact.registry import RECIPES
 from didact.run import Run
-from didact.train.interrupt import Interrupted
+from didact.train.interrupt import DivergedError, Interrupted
 from didact.train.loop import Training
 from didact.train.session import evaluate, resume
 
@@ -117,3 +118,27 @@ def test_wgan_covers_every_digit(here):
 def test_no_game_diverges_and_none_collapses(name, seed, here):
     run = didact.train(RECIPES[name], seed=seed)
     assert run.facts["test"]["class_coverage"] >= 0.7 and run.facts["test"]["frechet"] < 2
+
+
+@pytest.mark.parametrize("player", ["discriminator", "generator"])
+def test_nan_in_one_player_stops_the_game_and_is_named(player, here, monkeypatch):
+    begin, loss = Adversarial.__init__, Adversarial.loss
+
+    def fused(self, *words, **more):
+        begin(self, *words, **more)
+        self.register_buffer("fuse", torch.zeros(()))                # part of the state, so that a replay meets the same turn
+
+    def broken(self, batch, who="generator"):
+        found = loss(self, batch, who)
+        if who != player:
+            return found
+        self.fuse.add_(1)
+        weight = next(getattr(self, player).parameters())
+        return {**found, "loss": found["loss"] + (0 * weight.sum() + (self.fuse < 4)).sqrt()}     # the root of 0 has no gradient
+
+    monkeypatch.setattr(Adversarial, "__init__", fused)
+    monkeypatch.setattr(Adversarial, "loss", broken)
+    with pytest.raises(DivergedError, match=rf"not a finite number at step \d, first in the gradient of {player}"):
+        didact.train(RECIPES["gan"], widths=(8,), steps=30, batch=256)
+    run = Run.open("gan/latest")
+    assert run.facts["status"] == "diverged" and all(v.isfinite().all() for v in run.load_state()["model"].values())

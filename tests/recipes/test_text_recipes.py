@@ -84,7 +84,7 @@ def test_killed_and_resumed_it_ends_with_the_same_weights(name, here, monkeypatc
 
 def test_number_words_become_digits(here):
     run = didact.train(RECIPES["seq2seq"], steps=120, batch=64, attention="general", hidden=48, width=32, lr=8e-3)
-    assert run.facts["test"]["accuracy"] > 0.5                                 # a digit at its place; 0.2 by chance
+    assert run.facts["test"]["accuracy"] > 0.5                                 # the next digit; 0.2 by chance
     assert set(predict(run, ["twelve"])[0]) == {"input", "translation"}
     assert same(run.facts["test"], evaluate(run)["test"])
 

@@ -12,7 +12,8 @@ from didact.cli.words import AS_JSON, answer, number
 @click.argument("run")
 @click.argument("inputs", nargs=-1)
 @click.option("--method", default="all", show_default=True, help="Of saliency, smooth_grad, grad_cam, gradient_times_input, occlusion, "
-              "shapley, filters and feature_maps; of texts read in order attention, gates and memory: one, several with commas, or all.")
+              "shapley, filters and feature_maps; of texts read in order attention, alignment, gates and memory: one, several with "
+              "commas, or all. heads: what each attention head is worth.")
 @click.option("--class", "label", help="Class whose score is explained  [default: the predicted one]")
 @click.option("--layer", help="Layer of Grad-CAM and feature maps, as `didact show` names it  [default: the last maps]")
 @click.option("--patches", type=click.IntRange(1, 64), help="Patches on a side for occlusion and Shapley values  [default: 4 or 7]")
@@ -39,6 +40,8 @@ def command(
     )
 
     def show() -> None:
+        if "whole" in found:
+            click.echo("as it is:  " + ", ".join(f"{name} {number(value)}" for name, value in found["whole"].items()))
         for row in found["explained"]:
             click.echo(line(row))
         click.echo(f"page {found['page']}")
@@ -48,6 +51,9 @@ def command(
 
 def line(row: dict[str, Any]) -> str:
     """One explanation as people read it; of a row, the parts that count most; of a text read in order, where its figures are."""
+    if "head" in row:
+        measured = ", ".join(f"{name} {number(value)}" for name, value in row.items() if name not in ("attention", "module", "head"))
+        return f"{row['attention']} head {row['head']} off:  {measured}"
     if "tokens" in row:
         said = f"{row['input']}:  {row['predicted']!r} ({100 * row['probability']:.1f} %)"
         return "\n  ".join([said, *row["figures"]])

@@ -18,6 +18,7 @@ VERBS = {  # in the order of --help: the verb's module and what it is for
     "evaluate": "the metrics of a run, computed anew",
     "predict": "use a run's model on inputs of one's own",
     "sample": "draw new images from a run's model, or let it write",
+    "search": "the lines of a text nearest in meaning to a question, or the words nearest to a word",
     "explain": "why a classifier answers as it does: maps over images, shares of features",
     "report": "write a run's report, or compare several runs",
     "sweep": "train a recipe over a grid of arguments: a table and a heat map",

@@ -33,13 +33,16 @@ def stem(path: Path) -> str:
     return path.name.split(".")[0] or path.name
 
 
-def read_csv(path: Path) -> "DataFrame":
-    """All values as text, missing ones NaN; the index holds the lines of the file, so that messages can name them."""
+def read_csv(path: Path, *, columns: int = 2) -> "DataFrame":
+    """All values as text, missing ones NaN; the index holds the lines of the file, so that messages can name them.
+
+    Of fewer columns than these, it is more likely that they are separated by something else.
+    """
     import pandas as pd
 
     text = read_text(path)
     delimiter = sniff(text)
-    names, lines = walk(path, text, delimiter)
+    names, lines = walk(path, text, delimiter, columns)
     try:
         frame = pd.read_csv(
             io.StringIO(text), sep=delimiter, header=0, names=names, index_col=False, dtype=object, skipinitialspace=True,
@@ -95,12 +98,12 @@ def sniff(text: str) -> str:
     return max(DELIMITERS, key=score)
 
 
-def walk(path: Path, text: str, delimiter: str) -> tuple[list[str], list[int]]:
+def walk(path: Path, text: str, delimiter: str, columns: int = 2) -> tuple[list[str], list[int]]:
     """Column names and the line on which each row begins; refuses a table that is none."""
     rows = numbered(path, text, delimiter)
     _, header = next(rows)
     names = [name.strip() or f"column {i}" for i, name in enumerate(header, 1)]
-    if len(names) < 2:
+    if len(names) < columns:
         raise UsageError(f"{path} has only one column, {names[0]!r}: expected columns separated by , ; tab or |")
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:

@@ -1,4 +1,7 @@
-"""A person's own images: a folder with one subfolder for each class, or with train/ and test/ that hold such."""
+"""A person's own images: a folder with one subfolder for each class, or with train/ and test/ that hold such.
+
+Images that lie in no class folders, or all in one, have no labels: models that draw or give back images need none.
+"""
 
 import hashlib
 import os
@@ -119,10 +122,10 @@ def subfolders(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Found:
-    """What lies in the folder: image i is of class y[i] and, where the folder says so, of split part[i]."""
+    """What lies in the folder: image i is of class y[i], where there are any, and, where the folder says so, of split part[i]."""
 
     files: tuple[str, ...]
-    y: Tensor
+    y: Tensor | None
     part: tuple[str, ...]
     labels: tuple[str, ...]
     others: int
@@ -135,27 +138,21 @@ def scan(root: Path) -> Found:
     if "train" not in {part for part, _ in tops}:
         tops = [("", root)]                                         # then val or test is the name of a class
     folders = [(part, folder) for part, top in tops for folder in subfolders(top)]
-    if not folders:
-        loose, _ = images(root)
-        raise UsageError(
-            f"{root} holds {len(loose)} images but no class folders: expected {root}/<class>/<image>.png or .jpg"
-        )
+    if folders and (bare := [top for _, top in tops if not subfolders(top)]):
+        raise UsageError(f"{bare[0]} holds no class folders, but those beside it do: expected {bare[0]}/<class>/<image>.png or .jpg")
     labels = sorted({folder.name for _, folder in folders})
-    if len(labels) < 2:
-        raise UsageError(f"{root} holds only one class folder, {labels[0]!r}: at least two can be told apart")
-    files: list[str] = []
-    y: list[int] = []
-    parts: list[str] = []
+    lying: list[tuple[str, int, str]] = []                          # file, class, part
     others = 0
-    for part, folder in folders:
+    for part, folder in folders or tops:
         inside, rest = images(folder)
-        if not inside:
+        if folders and not inside:
             raise UsageError(f"the class folder {folder} holds no image ({', '.join(SUFFIXES)}): add some or delete it")
-        files += inside
-        y += [labels.index(folder.name)] * len(inside)
-        parts += [part] * len(inside)
+        lying += [(file, labels.index(folder.name) if folders else 0, part) for file in inside]
         others += rest
-    return Found(tuple(files), torch.tensor(y), tuple(parts), tuple(labels), others)
+    if not lying:
+        raise UsageError(f"{root} holds 0 images: expected {root}/<class>/<image>.png or .jpg, or images alone to learn no classes")
+    files, y, parts = zip(*lying, strict=True)
+    return Found(files, torch.tensor(y) if len(labels) > 1 else None, parts, tuple(labels), others)
 
 
 def measure(files: Sequence[str]) -> tuple[Counter[tuple[int, int]], bool]:
@@ -179,7 +176,7 @@ def divided(found: Found, seed: int) -> dict[str, Tensor] | None:
     if lacking:
         share = 0.15 if len(lacking) == 2 else 0.1
         cut = three_way(
-            len(train), found.y[train], seed=seed,
+            len(train), None if found.y is None else found.y[train], seed=seed,
             fractions=(share if "validation" in lacking else 0.0, share if "test" in lacking else 0.0),
         )
         rows |= {part: train[cut[part]] for part in ("train", *lacking)}
@@ -196,8 +193,8 @@ def load(
     sizes, grey = measure(found.files)
     side = size or min(LARGEST, max(sizes.most_common(1)[0][0]))
     encoder = ImageEncoder((1 if grey else 3, side, side))
-    notes = describe(found, sizes, encoder)
-    small = {"y": found.y}
+    notes = describe(root, found, sizes, encoder)
+    small = {} if found.y is None else {"y": found.y}
     nbytes = len(found.files) * encoder.shape[0] * side * side
     if nbytes > resident_limit():
         workers = min(8, os.cpu_count() or 1)
@@ -205,20 +202,21 @@ def load(
         notes.append(f"{nbytes / 2**30:.2g} GiB of images are read while learning, by {workers} processes")
     else:
         columns = {"x": decoded(found.files, encoder), **small}
-    task = CLASSIFICATION[len(found.labels) > 2]
+    task = "none" if found.y is None else CLASSIFICATION[len(found.labels) > 2]
     return assemble(
-        root.resolve().name, "images", columns, task=task, labels=found.labels, target="class", encoder=encoder,
-        indices=indices or divided(found, seed), seed=seed, notes=notes, fingerprint=of_files(found.files, encoder.shape, found.y),
+        root.resolve().name, "images", columns, task=task, labels=() if found.y is None else found.labels,
+        target="" if found.y is None else "class", encoder=encoder, indices=indices or divided(found, seed), seed=seed, notes=notes,
+        fingerprint=of_files(found.files, encoder.shape, found.y),
     )
 
 
-def of_files(files: Sequence[str], shape: tuple[int, ...], y: Tensor) -> str:
+def of_files(files: Sequence[str], shape: tuple[int, ...], y: Tensor | None) -> str:
     """Sixteen hexadecimal digits of files and targets, the same whether images are held in memory or streamed.
 
     Of each file its name, its size and its bytes: of large ones the first and the last, since to read them all would take an epoch.
     """
     digest = hashlib.blake2b(repr(shape).encode(), digest_size=8)
-    digest.update(y.contiguous().numpy().tobytes())
+    digest.update(b"" if y is None else y.contiguous().numpy().tobytes())
     for name in files:
         size = os.path.getsize(name)
         digest.update(f"{os.path.basename(name)} {size}\n".encode())
@@ -238,10 +236,18 @@ def decoded(files: Sequence[str], encoder: ImageEncoder) -> Tensor:
     return x
 
 
-def describe(found: Found, sizes: Counter[tuple[int, int]], encoder: ImageEncoder) -> list[str]:
+def unlabelled(root: Path, found: Found) -> str:
+    """Why there are no labels, and what would give some: a recipe that needs them says so in these words."""
+    if found.labels:
+        return f"{root} holds only one class folder, {found.labels[0]!r}: at least two can be told apart"
+    return f"{root} holds {len(found.files):,} images but no class folders: expected {root}/<class>/<image>.png or .jpg to learn classes"
+
+
+def describe(root: Path, found: Found, sizes: Counter[tuple[int, int]], encoder: ImageEncoder) -> list[str]:
     """What was found and inferred."""
     channels, height, width = encoder.shape
-    notes = [f"{len(found.files):,} images of {len(found.labels)} classes: {listed(found.labels)}"]
+    told = f"{len(found.files):,} images of {len(found.labels)} classes: {listed(found.labels)}"
+    notes = [unlabelled(root, found) if found.y is None else told]
     kind = "grey" if channels == 1 else "in colour"
     if set(sizes) != {(width, height)}:
         (w, h), _ = sizes.most_common(1)[0]

@@ -14,6 +14,7 @@ from didact.data.assemble import rearrange
 from didact.data.core import SPLITS, Data
 from didact.data.delimited import is_table
 from didact.data.fetch import SOURCES, Progress, Source, fetch
+from didact.data.neighbours import as_words
 from didact.data.tokens import Kind
 from didact.errors import UsageError, nearest, pick
 
@@ -33,6 +34,7 @@ def sources() -> dict[str, Source]:
         scatter,
         series,
         shapes,
+        tales,
         token_means,
         whole,
     )
@@ -46,24 +48,27 @@ def load(
 ) -> Data:
     """Three splits of a known set or of one's own files; `source` holds what `reload` needs.
 
-    `tokens` is for running text. Of files that can be read in several ways, `accepts` names the kinds that are wanted.
+    `tokens` is for running text. Of files that can be read in several ways, `accepts` names the kinds that are wanted; "words" is
+    a way to read any text.
     """
     known = sources()
+    reading = {"reading": "words"} if "words" in accepts else {}
     if what in known:
         forbid(f"{what!r} is a known set", target=target, text=text, size=size)
         fetch(known[what], progress)
-        return remember(known[what].load(seed), {"name": what, "seed": seed}, tokens)
+        return remember(known[what].load(seed), {"name": what, "seed": seed, **reading}, tokens)
     options: dict[str, Any] = {"target": target, "text": text, "size": size, "seed": seed}
     data = from_path(what, known, **options, accepts=accepts)
     kept = options if data.kind in ("images", "masks", "boxes", "pairs") or data.task == "language" else {**options, "target": data.target}
-    return remember(data, {"path": os.path.abspath(os.path.expanduser(what)), **kept, "kind": data.kind}, tokens)
+    return remember(data, {"path": os.path.abspath(os.path.expanduser(what)), **kept, "kind": data.kind, **reading}, tokens)
 
 
 def remember(data: Data, source: Mapping[str, Any], tokens: Kind | None = None) -> Data:
     """The data with what loads them again, and what tells whether they are still the same."""
     if tokens is not None:
         data, source = sequences.retold(data, tokens), {**source, "tokens": tokens}
-    return replace(data, source={**source, "fingerprint": data.fingerprint})
+    data = replace(data, source={**source, "fingerprint": data.fingerprint})
+    return as_words(data) if source.get("reading") == "words" else data
 
 
 def from_path(
@@ -138,4 +143,5 @@ def reload(source: Mapping[str, Any], indices: Mapping[str, Tensor]) -> Data:
         raise UsageError(f"{where} has changed since the run split it: put the old data back, or train anew")
     if any(not torch.equal(data.indices[part], indices[part]) for part in SPLITS):
         data = rearrange(data, indices)
-    return replace(data, source=dict(source))
+    data = replace(data, source=dict(source))
+    return as_words(data) if source.get("reading") == "words" else data

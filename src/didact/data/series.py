@@ -99,7 +99,7 @@ def ahead(data: Data, *, window: int = WINDOW, horizon: int = 1) -> Data:
 
 def load(path: Path, *, target: str | None = None, window: int = WINDOW, horizon: int = 1) -> Data:
     """One's own CSV file, its rows in the order of time: the named column, or the last one of numbers."""
-    frame = read_csv(path)
+    frame = read_csv(path, columns=1)
     numeric = [str(name) for name in frame.columns if as_numbers(frame[name]) is not None]
     if not numeric:
         raise UsageError(f"{path} has no column of numbers: a time series needs one")
@@ -109,7 +109,7 @@ def load(path: Path, *, target: str | None = None, window: int = WINDOW, horizon
 
 def column_of(path: Path, column: str) -> list[float]:
     """A column of numbers; a missing value takes the one before it."""
-    frame = read_csv(path)
+    frame = read_csv(path, columns=1)
     if column not in frame.columns:
         raise UsageError(f"{path} has no column {column!r}; {nearest(column, map(str, frame.columns))}")
     numbers = as_numbers(frame[column])

@@ -12,12 +12,12 @@ from torch import Tensor
 from didact.data.core import Batch, Resident
 from didact.data.load import forbid
 from didact.errors import UsageError, pick
-from didact.explain import figures, sequences
+from didact.explain import figures, heads, sequences
 from didact.explain.inside import feature_maps, filters
 from didact.explain.methods import FEATURES, IMAGES, VIEWS, How, asked, first_convolution, layer_named
 from didact.explain.page import Told, page
 from didact.explain.subject import Subject
-from didact.objectives.abilities import Classifies
+from didact.objectives.abilities import Classifies, Translates
 from didact.report.markup import number
 from didact.report.page import write as write_report
 from didact.run import Run
@@ -46,6 +46,10 @@ def explain(
 
     In the run's own folder (`to` not given) the figures become a section of its report.
     """
+    if "heads" in methods:
+        if inputs or len(methods) > 1 or (label, layer, patches) != (None, None, None):
+            raise UsageError("--method heads judges the validation split and explains no input: give it alone, without inputs and options")
+        return heads.explain(run, to=to, device=device, tell=tell)
     if (inside := within(run, inputs, methods, to, device, label=label, layer=layer, patches=patches)) is not None:
         return inside
     subject = Subject.of(run, device)
@@ -69,10 +73,10 @@ def explain(
 
 
 def within(run: Run, inputs: Sequence[str], methods: Sequence[str], to: Path | None, device: str, **options: Any) -> dict[str, Any] | None:
-    """Of a network that reads tokens in their order: attention, gates and memory; None of any other."""
+    """Of a network that reads tokens in their order: attention, alignment, gates and memory; None of any other."""
     objective, data = restored(run)
     known = sequences.methods_of(getattr(objective, "network", objective))
-    if not known or data.kind != "text" or not isinstance(objective, Classifies):
+    if not known or data.kind not in ("text", "pairs") or not isinstance(objective, Classifies | Translates):
         return None
     forbid(f"{run.folder} reads tokens, and what is inside is shown for all classes", **options)
     names, place = sequences.asked(methods, known), pick_device(device, known=objective.devices)

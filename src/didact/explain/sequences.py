@@ -1,55 +1,79 @@
 """Inside a network that reads token by token: who attends to whom, what the gates do, how far back a gradient reaches."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from didact import files
 from didact.data.core import Batch, Data, Resident
+from didact.data.pairs import PairEncoder
+from didact.data.tokens import BEGIN, Tokenizer
 from didact.errors import UsageError, nearest
 from didact.explain.colour import coloured
 from didact.explain.figures import Panel, strip
+from didact.explain.heads import titles, watched
 from didact.explain.memory import fading, gates, reader_of
 from didact.explain.page import alone, card, write_bytes
+from didact.layers.alignment import Bahdanau, Luong
+from didact.layers.attention import CrossAttention
 from didact.layers.cells import Gates
+from didact.layers.heads import attentions
 from didact.layers.recurrent import Recurrent
-from didact.objectives.abilities import Classifies
+from didact.objectives.abilities import Classifies, Translates
 from didact.objectives.core import Objective
 from didact.report import svg
 from didact.report.markup import Html, tag
 from didact.report.page import document, notes, section
-from didact.report.svg import Series
+from didact.report.svg import Cell, Series
 
 ABOUT = {
-    "attention": "attention: row what looks, column what is looked at, the first token above and to the left; bright is much",
+    "attention": "attention: row what looks, column what is looked at, the first token above and to the left; bright is much."
+    " Across: what is written looks at what was read",
+    "alignment": "alignment: for each token that is written, which of those that were read it looks at; of several heads their mean"
+    " (Gaba 6.2, 7.4)",
     "gates": "gates: the mean over the units of a layer at each token, 0 closed, 1 open; candidates are from −1 to 1 (Gaba 5.5, 5.6)",
     "memory": "memory: ‖∂s_T/∂s_{T−d}‖, how much the last state would change with the one d tokens before (Gaba 5.3)",
 }
 
 
-class Attends(Protocol):
-    def attention_maps(self, tokens: Tensor) -> Tensor:
-        """(B, layers, heads, S, S)."""
+def visible(tokens: Sequence[str]) -> list[str]:
+    """With signs for spaces and line ends."""
+    return [token.replace(" ", "␣").replace("\n", "↵") for token in tokens]
+
+
+@dataclass(frozen=True)
+class Heads:
+    """One layer of attention: who looks at what, (heads, T, S)."""
+
+    title: str
+    weights: Tensor
+    columns: list[str]      # the S tokens that are looked at
+
+    @property
+    def panels(self) -> list[Panel]:
+        """Each head on its own scale."""
+        return [Panel(f"{self.title} head {j}", coloured(a / a.max())) for j, a in enumerate(self.weights, 1)]
+
+    @property
+    def favourites(self) -> list[str]:
+        """Of each head what most is looked at, all in all."""
+        return [self.columns[k] for k in self.weights.mean(-2).argmax(-1).tolist()]
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One text: its tokens and what was found inside while it was read."""
+    """One text: its tokens, those that are written of it, and what was found inside meanwhile."""
 
     name: str
     tokens: list[str]
     answer: tuple[str, float]
     found: dict[str, Any]
     file: str
-
-    @property
-    def visible(self) -> list[str]:
-        """The tokens with signs for spaces and line ends."""
-        return [token.replace(" ", "␣").replace("\n", "↵") for token in self.tokens]
+    written: list[str] = field(default_factory=list)
 
     @property
     def said(self) -> str:
@@ -60,10 +84,11 @@ class Reading:
         return kept | {"methods": {name: self.brief(name) for name in self.found}, "figures": [str(folder / f) for f in self.figures]}
 
     def brief(self, name: str) -> Any:
-        """As JSON: of each head what most is looked at, all in all; of each gate its mean over time; the norms."""
+        """As JSON: of each head what most is looked at; of each written token the one it comes from; means of gates; the norms."""
         if name == "attention":
-            often = self.found[name].mean(-2)                                   # (layers, heads, S)
-            return [[self.tokens[k] for k in layer.argmax(-1).tolist()] for layer in often]
+            return [layer.favourites for layer in self.found[name]]
+        if name == "alignment":
+            return [[token, self.tokens[k]] for token, k in zip(self.written, self.found[name].argmax(-1).tolist(), strict=True)]
         if name == "gates":
             return {gate: float(values.mean()) for gate, values in self.found[name].items()}
         return self.found[name].tolist()
@@ -75,20 +100,20 @@ class Reading:
         charts = [f"{self.file}-{name}.svg" for name in self.found if name != "attention"]
         return [f"{self.file}-attention-{i + 1}.png" for i in range(layers)] + charts
 
-    def panels(self) -> list[list[Panel]]:
-        """A row of heads for each layer; each head on its own scale."""
-        return [
-            [Panel(f"layer {i} head {j}", coloured(a / a.max())) for j, a in enumerate(layer, 1)]
-            for i, layer in enumerate(self.found["attention"], 1)
-        ]
-
     def chart(self, name: str) -> Html:
+        if name == "alignment":
+            rows, columns = visible(self.written), visible(self.tokens)
+            cells = [
+                [Cell(a, "", f"{row} looks at {column}: {100 * a:.1f} %") for a, column in zip(weights, columns, strict=True)]
+                for weights, row in zip(self.found[name].tolist(), rows, strict=True)
+            ]
+            return svg.heat("Alignment", cells, rows, columns, x="read", y="written")
         if name == "gates":
             lines = [
                 Series(gate, list(range(len(self.tokens))), values.mean(1).tolist(), tone=k)
                 for k, (gate, values) in enumerate(self.found[name].items())
             ]
-            return svg.chart("Gates over time, mean of the units", lines, x="token", names=self.visible)
+            return svg.chart("Gates over time, mean of the units", lines, x="token", names=visible(self.tokens))
         norms = self.found[name].clamp(min=1e-12).tolist()
         line = Series("norm", list(range(len(norms))), norms)
         return svg.chart("How far a gradient reaches back", [line], x="tokens before the last", log_y=True)
@@ -96,9 +121,9 @@ class Reading:
 
 def methods_of(network: nn.Module) -> tuple[str, ...]:
     """What there is to see inside: nothing in most networks."""
-    if callable(getattr(network, "attention_maps", None)):
-        return ("attention",)
-    return ("gates", "memory") if reader_of(network) is not None else ()
+    found = ["attention"] if attentions(network) else []
+    found += ["alignment"] if across(network) else []
+    return (*found, "gates", "memory") if reader_of(network) is not None else tuple(found)
 
 
 def asked(words: Sequence[str], known: Sequence[str]) -> list[str]:
@@ -114,18 +139,53 @@ def asked(words: Sequence[str], known: Sequence[str]) -> list[str]:
 def look(objective: Objective, data: Data, batch: Batch, name: str, methods: Sequence[str], file: str) -> Reading:
     """Read one text, a batch of one row without padding."""
     network, x = objective.get_submodule("network"), batch["x"]
-    known, found = data.labels if data.task == "language" else data.names, dict[str, Any]()
+    known = data.labels if data.task == "language" else data.names
+    tokens, written = [known[k] for k in x[0].tolist()], list[str]()
+    if isinstance(objective, Translates) and isinstance(data.encoder, PairEncoder):
+        y = objective.translate(batch)
+        y = y[:, : int((y != 0).sum())]
+        tokens, written = spelled(data.encoder.source, x[0]), spelled(data.encoder.target, y[0])
+        with watched(network) as seen:
+            answer = data.encoder.target.decode(y[0].tolist()), likely(network, x, y)
+    else:
+        assert isinstance(objective, Classifies)
+        with watched(network) as seen:
+            p = objective.classify(batch)[0]
+        answer = data.labels[int(p.argmax())], float(p.max())
+    maps = {part: a[0].float().cpu() for part, a in seen.items()}
+    found: dict[str, Any] = {}
     if "attention" in methods:
-        found["attention"] = cast(Attends, network).attention_maps(x)[0].float().cpu()
+        found["attention"] = layers(network, maps, tokens, ["<bos>", *written[:-1]])
+    if "alignment" in methods:
+        found["alignment"] = torch.stack([maps[part].mean(0) for part in across(network)]).mean(0)     # (T, S)
     reader = reader_of(network)
-    if reader is not None and methods:
-        embedded = cast(Tensor, network.get_submodule("embedding")(x))[0]
-        of: dict[str, Callable[[Recurrent, Tensor], Any]] = {"gates": shown_gates, "memory": fading}
-        found |= {method: of[method](reader, embedded) for method in methods}
-    assert isinstance(objective, Classifies)
-    p = objective.classify(batch)[0]
-    answer = data.labels[int(p.argmax())], float(p.max())
-    return Reading(name, [known[k] for k in x[0].tolist()], answer, found, file)
+    of: dict[str, Callable[[Recurrent, Tensor], Any]] = {"gates": shown_gates, "memory": fading}
+    if reader is not None:
+        table = network.get_submodule("source" if written else "embedding")
+        found |= {method: of[method](reader, cast(Tensor, table(x))[0]) for method in methods if method in of}
+    return Reading(name, tokens, answer, found, file, written)
+
+
+def spelled(tokenizer: Tokenizer, ids: Tensor) -> list[str]:
+    """Each token as text; those that are none, as <eos>, by their names."""
+    return [tokenizer.decode([k]) or tokenizer.names[k] for k in ids.tolist()]
+
+
+def likely(network: nn.Module, x: Tensor, y: Tensor) -> float:
+    """Π_t p(y_t | y_<t, x) of one sentence, (1, S) and (1, T): the decoder is told its own words."""
+    told = torch.cat([torch.full_like(y[:, :1], BEGIN), y[:, :-1]], dim=1)
+    return float(network(x, told).log_softmax(-1).gather(-1, y[..., None]).sum().exp())
+
+
+def layers(network: nn.Module, maps: dict[str, Tensor], read: list[str], told: list[str]) -> list[Heads]:
+    """Every layer of attention with the tokens that it looks at: a translator's decoder also looks back at what it was told."""
+    back = {name for name, a in attentions(network).items() if name.startswith("decoder.") and not isinstance(a, CrossAttention)}
+    return [Heads(title, maps[name], told if name in back else read) for name, title in titles(network).items()]
+
+
+def across(network: nn.Module) -> list[str]:
+    """What looks from the sequence that is written at the one that was read."""
+    return [name for name, m in network.named_modules() if isinstance(m, CrossAttention | Bahdanau | Luong)]
 
 
 def shown_gates(reader: Recurrent, x: Tensor) -> Gates:
@@ -151,14 +211,13 @@ def page(folder: Path, facts: Any, readings: Sequence[Reading]) -> Path:
     shown = []
     for one in readings:
         parts: list[Html] = []
-        rows = one.panels() if "attention" in one.found else []
-        for row, file in zip(rows, one.figures, strict=False):
-            write_bytes(folder / file, strip(row, f"{one.name} · {one.said}"))
-            parts.append(tag("ul", [card(panel) for panel in row], class_="examples pictures"))
+        for layer, file in zip(one.found.get("attention", ()), one.figures, strict=False):
+            write_bytes(folder / file, strip(layer.panels, f"{one.name} · {one.said}"))
+            parts.append(tag("ul", [card(panel) for panel in layer.panels], class_="examples pictures"))
         for name in (name for name in one.found if name != "attention"):
             files.write_text(folder / f"{one.file}-{name}.svg", alone(one.chart(name)))
             parts.append(tag("figure", one.chart(name), class_="wide"))
-        shown.append(section(one.name, *parts, lead=f"{one.said}: {' '.join(one.visible)}"))
+        shown.append(section(one.name, *parts, lead=f"{one.said}: {' '.join(visible(one.tokens))}"))
     on = f" on {facts['data']['name']}"
     files.write_text(folder / "index.html", document(
         f"Inside: {facts['recipe']}{on}",

@@ -77,7 +77,7 @@ class CrossAttention(SelfAttention):
 
     def pair(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (B, heads, T, d); keys and values (B, heads, S, d)."""
-        d = x.shape[-1]
+        d = len(self.in_proj_bias) // 3                            # less than the width where heads were taken out
         q = F.linear(x, self.in_proj_weight[:d], self.in_proj_bias[:d]).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         kv = F.linear(memory, self.in_proj_weight[d:], self.in_proj_bias[d:]).unflatten(-1, (2, self.heads, -1))
         k, v = kv.permute(2, 0, 3, 1, 4).unbind()

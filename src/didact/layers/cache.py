@@ -3,6 +3,7 @@
 The number of tokens read lies on the device too: no step waits for the host.
 """
 
+from collections.abc import Callable, Sequence
 from copy import copy
 from math import sqrt
 from typing import NamedTuple, Self
@@ -23,14 +24,15 @@ class Turn(NamedTuple):
 class Cache:
     """Keys and values of each layer, (B, groups, room, d), and `at`, how many tokens they hold; what lies behind is masked.
 
-    Device and precision are those of `like`.
+    `groups` has a number for each layer: heads may have been taken out. Device and precision are those of `like`.
     """
 
-    def __init__(self, layers: int, rows: int, groups: int, room: int, dim: int, *, like: Tensor):
+    def __init__(self, groups: Sequence[int], rows: int, room: int, dim: int, *, like: Tensor):
         # a list, not one tensor: a compiled step writes into each in place, where slices of one would be copied
-        self.k, self.v = ([like.new_zeros(rows, groups, room, dim) for _ in range(layers)] for _ in range(2))
+        self.k, self.v = ([like.new_zeros(rows, n, room, dim) for n in groups] for _ in range(2))
         self.at = torch.zeros(1, dtype=torch.long, device=like.device)
         self.room = self.reach = room
+        self.swift: Callable[[Tensor, Cache], Tensor] | None = None      # how its model takes a single token, if there is a quicker way
 
     def turn(self, n: int) -> Turn:
         """It is the turn of the next n tokens."""

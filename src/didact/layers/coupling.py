@@ -41,6 +41,23 @@ class Squeeze(nn.Module):
         return F.pixel_shuffle(y, 2)
 
 
+class Chain(nn.ModuleList):
+    """y = f_n(… f_1(x)); the logarithms of their volumes add."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        log_det = torch.zeros(len(x), device=x.device)
+        for step in self:
+            x, change = step(x)
+            log_det = log_det + change
+        return x, log_det
+
+    def inverse(self, y: Tensor) -> Tensor:
+        for step in reversed(self):
+            assert isinstance(step, Coupling | Squeeze)
+            y = step.inverse(y)
+        return y
+
+
 def checkerboard(height: int, width: int, k: int) -> Tensor:
     """1 on the squares of one colour: (1, H, W)."""
     return ((torch.arange(height)[:, None] + torch.arange(width) + k) % 2)[None]

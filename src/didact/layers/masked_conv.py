@@ -39,3 +39,8 @@ def gate(x: Tensor) -> Tensor:
 def lowered(x: Tensor) -> Tensor:
     """One row down, so that a row is told of those above it alone."""
     return F.pad(x, (0, 0, 1, 0))[:, :, :-1]
+
+
+def head(width: int, outputs: int) -> nn.Sequential:
+    """1×1 convolutions to what is said of each place: (B, width, H, W) -> (B, outputs, H, W)."""
+    return nn.Sequential(nn.Conv2d(width, 2 * width, 1), nn.ReLU(), nn.Conv2d(2 * width, outputs, 1))

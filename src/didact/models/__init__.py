@@ -16,7 +16,8 @@ from didact.models.llama import Llama
 from didact.models.mixer import Mixer
 from didact.models.mlp import MLP
 from didact.models.pixelcnn import PixelCNN
-from didact.models.realnvp import RealNVP
+from didact.models.pixelrnn import PixelRNN
+from didact.models.realnvp import MultiScaleRealNVP, RealNVP
 from didact.models.recurrent import RecurrentClassifier, RecurrentLanguageModel, RecurrentTagger
 from didact.models.resnet import ResNet
 from didact.models.resnet9 import ResNet9
@@ -30,12 +31,13 @@ from didact.models.vgg import VGG
 from didact.models.vit import ViT
 from didact.models.vqvae import VQVAE
 from didact.models.wide_deep import WideDeep
+from didact.models.word2vec import Word2Vec
 from didact.models.yolo import YOLO
 
 __all__ = [
     "BERT", "CNN", "GPT", "MLP", "SSD", "VAE", "VGG", "VQVAE", "YOLO", "AlexNet", "Autoencoder", "BERTClassifier",
     "CIFAR10Net", "ConvAutoencoder", "ConvNeXt", "ConvVAE", "DCGANDiscriminator", "DCGANGenerator", "DenoiseUNet", "Denoiser",
     "DenseDiscriminator", "DenseGenerator", "EfficientNet", "Forecaster", "LeNet5", "LeNetLike", "Llama", "MaskedBERT", "Mixer",
-    "PixelCNN", "RealNVP", "RecurrentClassifier", "RecurrentLanguageModel", "RecurrentTagger", "ResNet", "ResNet9", "SentenceEncoder",
-    "Seq2Seq", "StyleGenerator", "TextEncoder", "Transformer", "UNet", "ViT", "WideDeep",
+    "MultiScaleRealNVP", "PixelCNN", "PixelRNN", "RealNVP", "RecurrentClassifier", "RecurrentLanguageModel", "RecurrentTagger", "ResNet",
+    "ResNet9", "SentenceEncoder", "Seq2Seq", "StyleGenerator", "TextEncoder", "Transformer", "UNet", "ViT", "WideDeep", "Word2Vec",
 ]

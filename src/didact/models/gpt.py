@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from didact.errors import UsageError
 from didact.layers.attention import attention, fused, joined
 from didact.layers.cache import Cache, Turn
+from didact.models.swift import swift
 from didact.registry import register
 
 
@@ -127,6 +128,10 @@ class GPT(nn.Module):
         """The output matrix, (V, D): the embedding itself (Press & Wolf 2017)."""
         return self.wte.weight
 
+    @property
+    def blocks(self) -> list[Block]:
+        return [block for block in self.h if isinstance(block, Block)]
+
     def forward(self, tokens: Tensor) -> Tensor:                            # (B, T) -> (B, T, V)
         return F.linear(self.hidden(tokens), self.head)
 
@@ -143,14 +148,17 @@ class GPT(nn.Module):
     def remember(self, rows: int, room: int) -> Cache:
         """An empty memory for so many texts of at most `room` tokens."""
         w = self.wte.weight
-        return Cache(len(self.h), rows, self.heads, min(room, self.context), w.shape[1] // self.heads, like=w)
+        cache = Cache([block.attn.heads for block in self.blocks], rows, min(room, self.context), w.shape[1] // self.heads, like=w)
+        cache.swift = swift(self, rows)
+        return cache
 
     def go_on(self, tokens: Tensor, cache: Cache) -> Tensor:
         """Logits behind the last of these tokens, (B, V), from what the cache holds; it holds these too afterwards."""
+        if cache.swift is not None and tokens.shape[1] == 1 and not torch.is_grad_enabled():
+            return cache.swift(tokens, cache)
         turn = cache.turn(tokens.shape[1])
         x = self.wte(tokens) + self.wpe(turn.places)
-        for layer, block in enumerate(self.h):
-            assert isinstance(block, Block)
+        for layer, block in enumerate(self.blocks):
             x = block.go_on(x, cache, turn, layer)
         return F.linear(self.ln_f(x[:, -1]), self.head)
 

@@ -62,7 +62,7 @@ class Llama(nn.Module):
         base: float = 10_000.0, eps: float = 1e-5, tie: bool = True,
     ):
         super().__init__()
-        self.vocabulary, self.context, self.base, self.groups, self.width = vocabulary, context, base, groups, dim // heads
+        self.vocabulary, self.context, self.base, self.width = vocabulary, context, base, dim // heads
         self.model = Body(vocabulary, dim, layers, heads, groups, hidden, eps)
         self.lm_head = None if tie else nn.Linear(dim, vocabulary, bias=False)
         for module in self.modules():
@@ -90,8 +90,8 @@ class Llama(nn.Module):
 
     def remember(self, rows: int, room: int) -> Cache:
         """An empty memory for so many texts of at most `room` tokens."""
-        like = self.model.embed_tokens.weight
-        return Cache(len(self.model.layers), rows, self.groups, min(room, self.context), self.width, like=like)
+        groups = [block.self_attn.groups for block in self.model.layers if isinstance(block, Block)]
+        return Cache(groups, rows, min(room, self.context), self.width, like=self.model.embed_tokens.weight)
 
     def go_on(self, tokens: Tensor, cache: Cache) -> Tensor:
         """Logits behind the last of these tokens, (B, V), from what the cache holds; it holds these too afterwards."""

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from didact.layers.coder import Shape
-from didact.layers.masked_conv import MaskedConv2d, gate, lowered
+from didact.layers.masked_conv import MaskedConv2d, gate, head, lowered
 from didact.registry import register
 
 
@@ -38,20 +38,19 @@ class GatedBlock(nn.Module):
 
 @register("pixelcnn", width=32, depth=5)
 class PixelCNN(nn.Module):
-    """p(x) = Π_i p(x_i | x_<i), L levels each.  Groudiev 9.2.4-9.2.5. Channels of a pixel are independent given the pixels before."""
+    """p(x) = Π_i p(x_i | x_<i).  Groudiev 9.2.4-9.2.5. Channels of a pixel are independent given the pixels before."""
 
-    def __init__(self, *, shape: Shape, width: int, depth: int, levels: int = 16, kernel: int = 3, classes: int = 0):
+    def __init__(self, *, shape: Shape, width: int, depth: int, outputs: int, kernel: int = 3, classes: int = 0):
         super().__init__()
-        self.classes = classes
         self.blocks = nn.ModuleList(
             GatedBlock(width if k else shape[0], width, kernel=kernel if k else max(5, kernel), first=not k, classes=classes)
             for k in range(depth)
         )
-        self.head = nn.Sequential(nn.Conv2d(width, 2 * width, 1), nn.ReLU(), nn.Conv2d(2 * width, levels * shape[0], 1))
+        self.head = head(width, outputs)
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
-        """Images in [0, 1] -> logits (B, L C, H, W) of each pixel from those before it."""
-        v = h = 2 * x - 1
+        """Centred pixels (B, C, H, W) -> `outputs` numbers for each, from those before it: (B, outputs, H, W)."""
+        v = h = x
         for block in self.blocks:
             v, h = block(v, h, y)
         out: Tensor = self.head(F.relu(h))
@@ -60,4 +59,4 @@ class PixelCNN(nn.Module):
     @classmethod
     def example(cls, batch: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
-        return {"shape": (1, 5, 6), "width": 6, "depth": 3, "levels": 4}, torch.rand(batch, 1, 5, 6)
+        return {"shape": (1, 5, 6), "width": 6, "depth": 3, "outputs": 4}, 2 * torch.rand(batch, 1, 5, 6) - 1

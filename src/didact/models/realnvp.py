@@ -2,6 +2,7 @@
 
     table   x -> [coupling on every other number] x steps -> z
     image   x -> [coupling on a checkerboard] x steps -> squeeze -> [coupling on every other channel] x steps -> z
+    scales  x -> [the same, and half of the channels are done: z_1] -> [… z_2] -> [coupling on a checkerboard] x steps -> z_3
 """
 
 from math import log, pi, prod
@@ -10,7 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from didact.layers.coupling import Coupling, Squeeze, checkerboard, every_other
+from didact.errors import UsageError
+from didact.layers.coder import Shape
+from didact.layers.coupling import Chain, Coupling, Squeeze, checkerboard, every_other
 from didact.layers.stack import stack
 from didact.registry import register
 
@@ -28,47 +31,113 @@ def convolutional(channels: int, hidden: int) -> nn.Sequential:
     )
 
 
-@register("realnvp", hidden=64, steps=6)
-class RealNVP(nn.Module):
+def on_squares(shape: Shape, hidden: int, steps: int) -> list[nn.Module]:
+    c, h, w = shape
+    return [Coupling(checkerboard(h, w, k), convolutional(c, hidden)) for k in range(steps)]
+
+
+def on_channels(channels: int, hidden: int, steps: int) -> list[nn.Module]:
+    return [Coupling(every_other(channels, k)[:, None, None], convolutional(channels, hidden)) for k in range(steps)]
+
+
+class NormalizingFlow(nn.Module):
     """log p(x) = log N(f(x); 0, I) + log |det df/dx|.  Groudiev 12.3; Dinh et al. 2017, eq. 3."""
 
-    def __init__(self, *, shape: tuple[int, ...], hidden: int, steps: int):
-        super().__init__()
-        layers: list[nn.Module] = []
-        self.shape = shape                                         # of the codes
-        if len(shape) == 1:
-            layers += [Coupling(every_other(shape[0], k), dense(shape[0], hidden)) for k in range(steps)]
-        else:
-            c, h, w = shape
-            layers += [Coupling(checkerboard(h, w, k), convolutional(c, hidden)) for k in range(steps)]
-            while h % 2 == 0 and w % 2 == 0 and c < 16:
-                c, h, w = 4 * c, h // 2, w // 2
-                masks = [every_other(c, k)[:, None, None] for k in range(steps)]
-                layers += [Squeeze(), *(Coupling(mask, convolutional(c, hidden)) for mask in masks)]
-            self.shape = (c, h, w)
-        self.layers = nn.ModuleList(layers)
+    shape: tuple[int, ...]  # of the codes
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """z = f(x) and log |det df/dx|."""
-        log_det = torch.zeros(len(x), device=x.device)
-        for layer in self.layers:
-            x, change = layer(x)
-            log_det = log_det + change
-        return x, log_det
+        raise NotImplementedError
 
     def decode(self, z: Tensor) -> Tensor:
         """x = f⁻¹(z)."""
-        for layer in reversed(self.layers):
-            assert isinstance(layer, Coupling | Squeeze)
-            z = layer.inverse(z)
-        return z
+        raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
         """log p(x), (B,)."""
         z, log_det = self.encode(x)
         return log_det - 0.5 * (z.square().flatten(1).sum(1) + prod(self.shape) * log(2 * pi))
 
+
+@register("realnvp", hidden=64, steps=6)
+class RealNVP(NormalizingFlow):
+    """Every number goes through every step."""
+
+    def __init__(self, *, shape: tuple[int, ...], hidden: int, steps: int):
+        super().__init__()
+        if len(shape) == 1:
+            self.shape = shape
+            self.layers = Chain(Coupling(every_other(shape[0], k), dense(shape[0], hidden)) for k in range(steps))
+            return
+        c, h, w = shape
+        layers = on_squares((c, h, w), hidden, steps)
+        while h % 2 == 0 and w % 2 == 0 and c < 16:
+            c, h, w = 4 * c, h // 2, w // 2
+            layers += [Squeeze(), *on_channels(c, hidden, steps)]
+        self.shape, self.layers = (c, h, w), Chain(layers)
+
+    def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        z, log_det = self.layers(x)
+        return z, log_det
+
+    def decode(self, z: Tensor) -> Tensor:
+        return self.layers.inverse(z)
+
     @classmethod
     def example(cls, batch: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
         return {"shape": (1, 4, 6), "hidden": 8, "steps": 2}, torch.randn(batch, 1, 4, 6)
+
+
+def halvings(height: int, width: int) -> int:
+    """How often both sides can be halved, so that two pixels are left."""
+    return next(n for n in range(height + 1) if height % 2 ** (n + 1) or width % 2 ** (n + 1) or min(height, width) < 2 ** (n + 2))
+
+
+@register("realnvp_multiscale", hidden=64, steps=4, scales=3)
+class MultiScaleRealNVP(NormalizingFlow):
+    """(z_s, h_s) = f_s(h_(s−1)), z = (z_1, …, z_S).  Dinh et al. 2017, eqs. 13-16. Detail is done early; the rest goes on, halved."""
+
+    def __init__(self, *, shape: Shape, hidden: int, steps: int, scales: int):
+        super().__init__()
+        c, h, w = shape
+        if scales > (most := 1 + halvings(h, w)):
+            raise UsageError(
+                f"{scales} scales need images with sides that are multiples of {2 ** (scales - 1)} and at least {2**scales} pixels,"
+                f" got {w}×{h}; choose at most {most}, or another size"
+            )
+        self.shape, self.sizes = (prod(shape),), list[Shape]()     # of what is done at each scale
+        self.scales = nn.ModuleList()
+        for _ in range(scales - 1):
+            squares, channels = on_squares((c, h, w), hidden, steps), on_channels(4 * c, hidden, steps)
+            self.scales.append(Chain([*squares, Squeeze(), *channels]))
+            c, h, w = 2 * c, h // 2, w // 2
+            self.sizes.append((c, h, w))
+        self.scales.append(Chain(on_squares((c, h, w), hidden, steps)))
+        self.sizes.append((c, h, w))
+
+    def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        z, log_det = [], torch.zeros(len(x), device=x.device)
+        for scale in self.scales:
+            x, change = scale(x)
+            log_det = log_det + change
+            if scale is not self.scales[-1]:
+                x, done = x[:, ::2], x[:, 1::2]                     # every other channel, so that all colours go on
+                z.append(done.flatten(1))
+        return torch.cat([*z, x.flatten(1)], dim=1), log_det
+
+    def decode(self, z: Tensor) -> Tensor:
+        parts = z.split([prod(size) for size in self.sizes], dim=1)
+        maps: list[Tensor] = [part.unflatten(1, size) for part, size in zip(parts, self.sizes, strict=True)]
+        x = maps.pop()
+        for scale in reversed(self.scales):
+            assert isinstance(scale, Chain)
+            if scale is not self.scales[-1]:
+                x = torch.stack([x, maps.pop()], dim=2).flatten(1, 2)
+            x = scale.inverse(x)
+        return x
+
+    @classmethod
+    def example(cls, batch: int = 2) -> tuple[dict[str, Any], Tensor]:
+        """Keywords of a small one and an input for it, for tests over the registry."""
+        return {"shape": (1, 8, 12), "hidden": 8, "steps": 2, "scales": 3}, torch.randn(batch, 1, 8, 12)

@@ -100,7 +100,7 @@ class Seq2Seq(nn.Module):
 
     @torch.no_grad()
     def write(self, x: Tensor, *, length: int, begin: int = 2, end: int = 3) -> Tensor:
-        """The likeliest token at each step, fed back: (B, S) -> (B, length), 0 behind <eos>."""
+        """The likeliest token at each step, fed back: (B, S) -> (B, T), 0 behind <eos>; T is `length`, or less if all have ended."""
         memory = self.read(x)
         state, y = self.start(memory), torch.full((len(x), 1), begin, device=x.device)
         written, done = [], torch.zeros(len(x), 1, dtype=torch.bool, device=x.device)
@@ -109,4 +109,6 @@ class Seq2Seq(nn.Module):
             y = logits[:, -1:].argmax(-1).masked_fill(done, 0)
             done = done | (y == end)
             written.append(y)
+            if done.all():
+                break
         return torch.cat(written, dim=1)

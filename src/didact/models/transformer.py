@@ -119,11 +119,9 @@ class Transformer(nn.Module):
     def read(self, source: Tensor, room: int, *, copies: int = 1) -> Read:
         """The sentences read, each `copies` times, and an empty memory of what will be written, at most `room` tokens."""
         memory, mask = (t.repeat_interleave(copies, dim=0) for t in self.encode(source))
-        first = self.decoder[0]
-        assert isinstance(first, DecoderLayer)
-        heads, dim = first.self_attn.heads, memory.shape[-1]
-        room = min(room, len(self.positions.table))
-        return Read(memory, mask, Cache(len(self.decoder), len(memory), heads, room, dim // heads, like=memory))
+        own = [layer.self_attn for layer in self.decoder if isinstance(layer, DecoderLayer)]
+        room, dim = min(room, len(self.positions.table)), own[0].out_proj.in_features // own[0].heads
+        return Read(memory, mask, Cache([a.heads for a in own], len(memory), room, dim, like=memory))
 
     def go_on(self, tokens: Tensor, read: Read) -> Tensor:
         """Logits behind the last of these target tokens, (B, V)."""
@@ -136,7 +134,7 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def write(self, source: Tensor, *, length: int, begin: int = 2, end: int = 3) -> Tensor:
-        """The likeliest token at each step, fed back: (B, S) -> (B, length), 0 behind <eos>."""
+        """The likeliest token at each step, fed back: (B, S) -> (B, T), 0 behind <eos>; T is `length`, or less if all have ended."""
         read = self.read(source, length)
         y = torch.full((len(source), 1), begin, device=source.device)
         written, done = [], torch.zeros_like(y, dtype=torch.bool)
@@ -144,4 +142,6 @@ class Transformer(nn.Module):
             y = self.go_on(y, read).argmax(-1, keepdim=True).masked_fill(done, 0)
             done = done | (y == end)
             written.append(y)
+            if done.all():
+                break
         return torch.cat(written, dim=1)

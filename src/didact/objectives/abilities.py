@@ -68,7 +68,36 @@ class Samples(Protocol):
     """Draws new examples from what it has learned."""
 
     def sample(self, n: int, generator: Generator, *, label: int | None = None) -> Tensor:
-        """(n, C, H, W) in [0, 1], on the generator's device; of one class, where it was told the classes."""
+        """(n, C, H, W) in [0, 1], or rows of a table; on the generator's device; of one class, where it was told the classes."""
+
+
+@runtime_checkable
+class Tabulates(Protocol):
+    """Writes the rows that it draws in its table's own columns and units."""
+
+    def tabulate(self, x: Tensor) -> tuple[list[str], list[list[str]]]:
+        """Names of the columns, and each row's values as text."""
+
+
+@runtime_checkable
+class Walks(Protocol):
+    """Draws what a code says: near codes draw alike, so that one can go from one to another, or change one number at a time."""
+
+    classes: int
+
+    def codes(self, n: int, generator: Generator) -> Tensor:
+        """n codes from N(0, 1), of any shape, on the generator's device."""
+
+    def walk(self, z: Tensor, y: Tensor | None = None) -> Tensor:
+        """What each code draws, the same each time; of the classes y, where it was told the classes."""
+
+
+@runtime_checkable
+class Completes(Protocol):
+    """Paints what is missing of an image."""
+
+    def complete(self, x: Tensor, known: int, generator: Generator, y: Tensor | None = None) -> Tensor:
+        """(B, C, H, W): images whose first `known` rows stay. Some also take a `side` from which rows or columns are counted."""
 
 
 @runtime_checkable
@@ -107,7 +136,8 @@ class Writes(Protocol):
 
 ABILITIES: dict[str, type] = {
     "classify": Classifies, "regress": Regresses, "draw": Draws, "segment": Segments, "restore": Restores, "detect": Detects,
-    "sample": Samples, "embed": Embeds, "translate": Translates, "forecast": Forecasts, "write": Writes,
+    "sample": Samples, "tabulate": Tabulates, "walk": Walks, "complete": Completes, "embed": Embeds, "translate": Translates,
+    "forecast": Forecasts, "write": Writes,
 }
 
 

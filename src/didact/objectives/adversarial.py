@@ -100,11 +100,19 @@ class Adversarial(Objective):
     def label(self, batch: Batch) -> Tensor | None:
         return batch["y"] if self.classes else None
 
+    def seen(self, batch: Batch) -> Tensor:
+        """What the discriminator reads."""
+        return 2 * batch["x"] - 1
+
+    def outside(self, x: Tensor) -> Tensor:
+        """What the generator made, as it is shown: images in [0, 1]."""
+        return (x + 1) / 2
+
     def loss(self, batch: Batch, player: str = "generator") -> dict[str, Tensor]:
         if player == "referee":
             assert self.referee is not None
             return study(self.referee, batch)
-        x, y = 2 * batch["x"] - 1, self.label(batch)
+        x, y = self.seen(batch), self.label(batch)
         fake = self.generator(torch.randn(len(x), self.latent, device=x.device), y).to(x.dtype)
         if player == "generator":
             return {"loss": self.game.generator(self.discriminator(fake, y).float()).mean()}
@@ -120,21 +128,30 @@ class Adversarial(Objective):
         return self.loss(batch, "generator")["loss"]
 
     def judge(self, batch: Batch) -> Batch:
-        x, y = batch["x"], self.label(batch)
-        drawn = self.shown(self.noises[batch["row"] % ROWS], y)
-        scores = (self.discriminator(2 * images - 1, y).float() for images in (x, drawn))
-        return {"loss": self.game.discriminator(*scores)} | side_by_side(self.referee, batch, drawn)
+        y = self.label(batch)
+        made = self.generator(self.noises[batch["row"] % ROWS], y).float()
+        scores = (self.discriminator(x, y).float() for x in (self.seen(batch), made))
+        return {"loss": self.game.discriminator(*scores)} | self.compared(batch, made)
+
+    def compared(self, batch: Batch, made: Tensor) -> Batch:
+        """Rows of real examples and of those made beside them."""
+        return side_by_side(self.referee, batch, self.outside(made))
 
     def score(self, rows: Batch) -> dict[str, float]:
         return super().score(rows) | verdict(rows, conditional=bool(self.classes))
 
     def shown(self, z: Tensor, y: Tensor | None = None) -> Tensor:
-        """Codes -> images in [0, 1]."""
-        x: Tensor = self.generator(z, y).float()
-        return (x + 1) / 2
+        """What codes draw."""
+        return self.outside(self.generator(z, y).float())
+
+    def codes(self, n: int, generator: Generator) -> Tensor:
+        return normal(n, self.latent, generator)
+
+    def walk(self, z: Tensor, y: Tensor | None = None) -> Tensor:
+        return self.shown(z, y)
 
     def sample(self, n: int, generator: Generator, *, label: int | None = None) -> Tensor:
-        return self.shown(normal(n, self.latent, generator), asked(n, label, self.classes, generator.device))
+        return self.shown(self.codes(n, generator), asked(n, label, self.classes, generator.device))
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
         g = seeded(batch["x"])

@@ -49,7 +49,10 @@ class Objective(nn.Module):
         return {}
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
-        """Pictures of what was learned, from a few test examples: by name, grids (rows, columns, C, H, W) in [0, 1]. Most have none."""
+        """Pictures of what was learned, from a few test examples: by name, grids (rows, columns, C, H, W) in [0, 1]. Most have none.
+
+        Word vectors show `neighbours`: words and those nearest to them, numbers and cosines, (P, 1 + n, 2).
+        """
         return {}
 
     def players(self) -> tuple[Player, ...]:

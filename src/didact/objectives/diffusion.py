@@ -13,9 +13,10 @@ from didact.data.core import Batch
 from didact.errors import UsageError
 from didact.models.denoise_unet import DenoiseUNet
 from didact.objectives.drawing import ROWS, Drawing
-from didact.objectives.noising import SOLVED, TARGETS, Noising, moments, way_back
-from didact.objectives.walks import SHOWN, asked, by_class, rows_of, seeded
+from didact.objectives.noising import SOLVED, TARGETS, Noising, hesitant, moments, way_back
+from didact.objectives.walks import SHOWN, arcs, asked, by_class, rows_of, seeded, side_of
 
+AGAIN = 5              # times that each step is taken where a part is known: else the rest is settled before it has heard of it
 GOLDEN = 0.6180339887  # its multiples, modulo 1, fill the unit interval evenly
 
 
@@ -32,6 +33,13 @@ class Way(NamedTuple):
     guidance: float = 0.0
 
 
+class Known(NamedTuple):
+    """A part of the image that is given, and where it lies."""
+
+    x0: Tensor
+    there: Tensor    # (H, W), true where x0 is known
+
+
 class Noised(Drawing):
     """What diffusion and flow matching share: a moment and noise for each image, a network that sees the mixture, a target to meet.
 
@@ -45,6 +53,14 @@ class Noised(Drawing):
         super().__init__(shape, classes=classes, referee=referee)
         self.network, self.drop, self.way, self.shape = network, drop, way or Way(), shape
 
+    def inside(self, x: Tensor) -> Tensor:
+        """Images in [0, 1] -> what is noised."""
+        return 2 * x - 1
+
+    def outside(self, x0: Tensor) -> Tensor:
+        """What is left without noise -> images in [0, 1]."""
+        return ((x0 + 1) / 2).clamp(0, 1)
+
     def moment(self, u: Tensor) -> Tensor:
         """A moment for each u in [0, 1)."""
         raise NotImplementedError
@@ -53,13 +69,13 @@ class Noised(Drawing):
         """x_t, the time in [0, 1] that the network is told, and the target."""
         raise NotImplementedError
 
-    def back(self, x: Tensor, y: Tensor | None, way: Way, generator: Generator) -> Iterator[Tensor]:
-        """States from noise to image, one for each step."""
+    def back(self, x: Tensor, y: Tensor | None, way: Way, generator: Generator, known: Known | None = None) -> Iterator[Tensor]:
+        """States from noise to image, one for each step; where the image is known it goes its known way."""
         raise NotImplementedError
 
     def errors(self, x: Tensor, y: Tensor | None, t: Tensor, eps: Tensor) -> Tensor:
         """Mean squared error of each example."""
-        xt, time, target = self.mixed(2 * x - 1, t, eps)
+        xt, time, target = self.mixed(self.inside(x), t, eps)
         error: Tensor = (self.network(xt, time, y).float() - target).square()
         return error.flatten(1).mean(1)
 
@@ -68,7 +84,8 @@ class Noised(Drawing):
         if y is not None and self.drop:
             y = torch.where(torch.rand(len(x), device=x.device) < self.drop, self.classes, y)
         t = self.moment(torch.rand(len(x), device=x.device))
-        return {"loss": self.errors(x, y, t, torch.randn_like(x)).mean()}
+        eps = torch.randn(len(x), *self.shape, device=x.device)
+        return {"loss": self.errors(x, y, t, eps).mean()}
 
     def judge(self, batch: Batch) -> Batch:
         row = batch["row"]
@@ -87,34 +104,60 @@ class Noised(Drawing):
     def drawn(self, noise: Tensor, y: Tensor | None) -> Tensor:
         return self.end(noise, y, self.way, seeded(noise))
 
-    def end(self, x: Tensor, y: Tensor | None, way: Way, generator: Generator) -> Tensor:
-        for x in self.back(x, y, way, generator):  # noqa: B020, B007 (each state takes the place of the last)
+    def end(self, x: Tensor, y: Tensor | None, way: Way, generator: Generator, known: Known | None = None) -> Tensor:
+        for x in self.back(x, y, way, generator, known):  # noqa: B020, B007 (each state takes the place of the last)
             pass
-        return ((x + 1) / 2).clamp(0, 1)
+        return self.outside(x)
+
+    def asked_way(self, steps: int | None, eta: float | None, guidance: float | None) -> Way:
+        """The run's own way where nothing else is asked."""
+        if guidance and not self.classes:
+            raise UsageError("guidance insists on a class, but this model was not told the classes; train with --conditional")
+        own = self.way
+        return Way(steps or own.steps, own.eta if eta is None else eta, own.guidance if guidance is None else guidance)
+
+    def noise(self, n: int, generator: Generator) -> Tensor:
+        return torch.randn(n, *self.shape, generator=generator, device=generator.device)
 
     def sample(
         self, n: int, generator: Generator, *,
         label: int | None = None, steps: int | None = None, eta: float | None = None, guidance: float | None = None,
     ) -> Tensor:
         """n images, in the run's own way where nothing else is asked."""
-        if guidance and not self.classes:
-            raise UsageError("guidance insists on a class, but this model was not told the classes; train with --conditional")
-        own = self.way
-        way = Way(steps or own.steps, own.eta if eta is None else eta, own.guidance if guidance is None else guidance)
-        noise = torch.randn(n, *self.shape, generator=generator, device=generator.device)
-        return self.end(noise, asked(n, label, self.classes, generator.device), way, generator)
+        way = self.asked_way(steps, eta, guidance)
+        return self.end(self.noise(n, generator), asked(n, label, self.classes, generator.device), way, generator)
+
+    def codes(self, n: int, generator: Generator) -> Tensor:
+        return self.noise(n, generator)
+
+    def walk(self, z: Tensor, y: Tensor | None = None, *, steps: int | None = None, guidance: float | None = None) -> Tensor:
+        """Without new noise on the way, so that like noises end alike."""
+        return self.end(z, y, self.asked_way(steps, 0.0, guidance), seeded(z))
+
+    def complete(
+        self, x: Tensor, known: int, generator: Generator, y: Tensor | None = None, *,
+        side: str = "top", steps: int | None = None, eta: float | None = None, guidance: float | None = None,
+    ) -> Tensor:
+        """Images whose first `known` rows, or columns, counted from a side stay: noised as the rest is, put back at every step.
+
+        Each step is taken several times, with new noise between them.  Lugmayr et al. 2022 (RePaint), algorithm 1.
+        """
+        given = Known(self.inside(x), side_of((x.shape[2], x.shape[3]), known, side, x.device))
+        return self.end(self.noise(len(x), generator), y, self.asked_way(steps, eta, guidance), generator, given)
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
-        x, g = batch["x"][:SHOWN], seeded(batch["x"])
-        noise = torch.randn(SHOWN, *self.shape, generator=g, device=x.device)
-        states = (torch.stack(list(self.back(noise, asked(SHOWN, None, self.classes, x.device), self.way, g))) + 1) / 2
+        x, g, rows = batch["x"][:SHOWN], seeded(batch["x"]), SHOWN // 2
+        noise, y = self.noise(SHOWN, g), asked(SHOWN, None, self.classes, x.device)
+        states = torch.stack([self.outside(state) for state in self.back(noise, y, self.way, g)])
         stops = torch.linspace(0, len(states) - 1, SHOWN, device=x.device).long()
-        later = [self.mixed(2 * x - 1, self.moment(torch.full((len(x),), k / SHOWN, device=x.device)), noise[: len(x)])[0]
+        later = [self.mixed(self.inside(x), self.moment(torch.full((len(x),), k / SHOWN, device=x.device)), noise[: len(x)])[0]
                  for k in range(SHOWN)]
+        same = None if y is None else y[:rows].repeat_interleave(SHOWN)
         return {
             "samples": by_class(self.sample, self.classes, g),
             "out of noise": rows_of(states[stops].transpose(0, 1).flatten(0, 1)),
-            "into noise": ((torch.stack(later, dim=1) + 1) / 2).clamp(0, 1),
+            "into noise": torch.stack([self.outside(xt) for xt in later], dim=1),
+            "interpolation": rows_of(self.end(arcs(noise[:rows], noise[rows:]), same, self.way._replace(eta=0.0), g)),
         }
 
 
@@ -123,6 +166,8 @@ class Diffusion(Noised):
 
     `predict` is what f says: the noise ε, the image x_0, or the velocity v = a ε − σ x_0; the sampler solves for the others.
     """
+
+    reach: float = 1.0   # no pixel of an image lies outside [−1, 1]
 
     def __init__(
         self, network: DenoiseUNet, shape: tuple[int, ...], noising: Noising, *,
@@ -139,10 +184,14 @@ class Diffusion(Noised):
         a, sigma = self.noising.at(t)
         return a * x0 + sigma * eps, t / self.noising.T, TARGETS[self.predict](x0, eps, a, sigma)
 
-    def back(self, x: Tensor, y: Tensor | None, way: Way, generator: Generator) -> Iterator[Tensor]:
+    def back(self, x: Tensor, y: Tensor | None, way: Way, generator: Generator, known: Known | None = None) -> Iterator[Tensor]:
         def clean(x: Tensor, t: int) -> Tensor:
             a, sigma = (torch.tensor(v**0.5) for v in (self.kept[t], 1 - self.kept[t]))
             out = self.says(x, t / self.noising.T, y, way.guidance)
-            return SOLVED[self.predict](out, x, a, sigma)[0].clamp(-1, 1)   # no pixel lies outside
+            x0 = SOLVED[self.predict](out, x, a, sigma)[0].clamp(-self.reach, self.reach)
+            # with the true x_0 in its place the step leads to a draw of q(x_s | x_0) there
+            return x0 if known is None else torch.where(known.there, known.x0, x0)
 
-        return way_back(clean, x, self.kept, moments(self.noising.T, way.steps), eta=way.eta, generator=generator)
+        times = moments(self.noising.T, way.steps)
+        times = times if known is None else hesitant(times, AGAIN)
+        return way_back(clean, x, self.kept, times, eta=way.eta, generator=generator)

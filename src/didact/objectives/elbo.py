@@ -59,14 +59,18 @@ class ELBO(Objective):
         self, network: VAE, pixels: Pixels, *, beta: float = 1.0, warmup: int = 0, free_bits: float = 0.0, samples: int = 1
     ):
         super().__init__()
-        self.network, self.pixels = network, pixels
+        self.network, self.pixels, self.classes = network, pixels, network.classes
         self.beta, self.warmup, self.free_bits, self.samples = beta, warmup, free_bits, samples
         self.register_buffer("taken", torch.zeros(()))  # steps, on the device: β moves without the host, inside a captured graph too
         noises = torch.randn(ROWS, samples, network.latent, generator=torch.Generator().manual_seed(0))
         self.register_buffer("noises", noises, persistent=False)
 
     def label(self, batch: Batch) -> Tensor | None:
-        return batch["y"] if self.network.classes else None
+        return batch["y"] if self.classes else None
+
+    def seen(self, batch: Batch) -> Tensor:
+        """What is encoded, and told by the decoder."""
+        return batch["x"]
 
     def weight(self) -> Tensor | float:
         """β now."""
@@ -77,7 +81,7 @@ class ELBO(Objective):
         return now
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
-        x, y = batch["x"], self.label(batch)
+        x, y = self.seen(batch), self.label(batch)
         mu, log_variance = self.network.encode(x, y)
         z = mu + (0.5 * log_variance).exp() * torch.randn(self.samples, *mu.shape, device=mu.device)   # (k, B, latent)
         nll = self.surprise(x, y, z)
@@ -91,10 +95,14 @@ class ELBO(Objective):
         """−log p(x | z) of several codes for each example: (k, B, latent) -> (k, B)."""
         k, B, _ = z.shape
         out = self.network.decode(z.flatten(0, 1), y.repeat(k) if y is not None else None)
-        return self.pixels.nll(out, x.repeat(k, 1, 1, 1)).view(k, B)
+        return self.pixels.nll(out, x.repeat(k, *[1] * (x.ndim - 1))).view(k, B)
+
+    def given_back(self, x: Tensor, out: Tensor) -> Batch:
+        """How near the decoder comes to each example."""
+        return {"psnr": metrics.psnr(self.pixels.mean(out), x)}
 
     def judge(self, batch: Batch) -> Batch:
-        x, y = batch["x"], self.label(batch)
+        x, y = self.seen(batch), self.label(batch)
         mu, log_variance = self.network.encode(x, y)
         z = mu + (0.5 * log_variance).exp() * self.noises[batch["row"] % ROWS].movedim(1, 0)
         nll, kl = self.surprise(x, y, z), kl_to_standard(mu, log_variance).sum(1)
@@ -102,24 +110,29 @@ class ELBO(Objective):
         rows = {
             "loss": -bound if self.samples > 1 else nll[0] + self.beta * kl,
             "reconstruction": nll.mean(0), "kl": kl, "latent": mu,
-            "psnr": metrics.psnr(self.pixels.mean(self.network.decode(mu, y)), x),
-        }
+        } | self.given_back(x, self.network.decode(mu, y))
         return rows | ({"y": batch["y"]} if "y" in batch else {})
 
     def score(self, rows: Batch) -> dict[str, float]:
-        means = {name: float(rows[name].double().mean()) for name in ("reconstruction", "kl", "psnr")}
+        means = {name: float(column.double().mean()) for name, column in rows.items() if name not in ("loss", "latent", "y")}
         elbo = -means["reconstruction"] - means["kl"]
         return super().score(rows) | {"elbo": elbo} | means | {"active_units": float(active_units(rows["latent"]))}
 
     def sample(self, n: int, generator: Generator, *, label: int | None = None) -> Tensor:
         """The mean image of p(x | z) for n codes from the prior."""
-        return self.shown(normal(n, self.network.latent, generator), asked(n, label, self.network.classes, generator.device))
+        return self.shown(self.codes(n, generator), asked(n, label, self.classes, generator.device))
 
     def shown(self, z: Tensor, y: Tensor | None = None) -> Tensor:
         return self.pixels.mean(self.network.decode(z, y))
 
+    def codes(self, n: int, generator: Generator) -> Tensor:
+        return normal(n, self.network.latent, generator)
+
+    def walk(self, z: Tensor, y: Tensor | None = None) -> Tensor:
+        return self.shown(z, y)
+
     def embed(self, batch: Batch) -> Tensor:
-        return self.network.encode(batch["x"], self.label(batch))[0]
+        return self.network.encode(self.seen(batch), self.label(batch))[0]
 
     def exhibit(self, batch: Batch) -> Batch:
         return {"reconstruction": self.shown(self.embed(batch), self.label(batch))}

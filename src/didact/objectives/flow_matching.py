@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
+import torch
 from torch import Generator, Tensor
 
 from didact.errors import UsageError
-from didact.objectives.diffusion import Noised, Way
+from didact.objectives.diffusion import AGAIN, Known, Noised, Way
 
 
 class FlowMatching(Noised):
@@ -21,13 +22,25 @@ class FlowMatching(Noised):
         s = t[:, None, None, None]
         return (1 - s) * x0 + s * eps, t, eps - x0
 
-    def back(self, x: Tensor, y: Tensor | None, way: Way, generator: Generator) -> Iterator[Tensor]:
+    def back(self, x: Tensor, y: Tensor | None, way: Way, generator: Generator, known: Known | None = None) -> Iterator[Tensor]:
         if way.steps < 1 or way.eta:
             raise UsageError(f"a flow is followed in at least one step and without noise, got steps {way.steps} and eta {way.eta:g}")
         h = 1 / way.steps
         for k in range(way.steps):
-            t = 1 - k * h
-            first = self.says(x, t, y, way.guidance)
-            second = self.says(x - h * first, t - h, y, way.guidance)
-            x = x - h / 2 * (first + second)
+            t, s = 1 - k * h, 1 - (k + 1) * h
+            for last in (True,) if known is None else (False,) * (AGAIN - 1) + (True,):
+                start = x
+                first = self.says(x, t, y, way.guidance)
+                second = self.says(x - h * first, s, y, way.guidance)
+                x = x - h / 2 * (first + second)
+                if known is not None:                                    # on its own line, s / t of the way to the noise that it has
+                    x = torch.where(known.there, known.x0 + s / t * (start - known.x0), x)
+                if not last:
+                    x = self.noised_again(x, s, t, generator)
             yield x
+
+    def noised_again(self, x: Tensor, s: float, t: float, generator: Generator) -> Tensor:
+        """x_t drawn from x_s, s < t: (1 − t)/(1 − s) x_s and as much new noise as makes it t in all."""
+        kept = (1 - t) / (1 - s)
+        fresh: float = (t**2 - (kept * s) ** 2) ** 0.5
+        return kept * x + fresh * torch.randn(x.shape, generator=generator, device=x.device)

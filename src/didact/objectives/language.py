@@ -12,9 +12,13 @@ from didact.objectives.core import Objective
 IGNORED = -100  # a target that is not asked for: padding, or a token that was not masked
 
 
-def next_token(logits: Tensor, y: Tensor) -> Tensor:
-    """−log p(y_t | x_≤t) of each position, 0 where y is ignored: (B, T, V), (B, T) -> (B, T).  Gaba eq. 7.14, Fleuret 3.2."""
-    return cross_entropy(logits.flatten(0, 1).float(), y.flatten(), ignore_index=IGNORED, reduction="none").view(y.shape)
+def next_token(logits: Tensor, y: Tensor, *, smoothing: float = 0.0) -> Tensor:
+    """−log p(y_t | x_≤t) of each position, 0 where y is ignored: (B, T, V), (B, T) -> (B, T).  Gaba eq. 7.14, Fleuret 3.2.
+
+    `smoothing` spreads that share of the target over all tokens (Gaba eq. 3.34).
+    """
+    z = logits.flatten(0, 1).float()
+    return cross_entropy(z, y.flatten(), ignore_index=IGNORED, reduction="none", label_smoothing=smoothing).view(y.shape)
 
 
 def perplexity(nll: float) -> float:

@@ -7,7 +7,7 @@ from torch import Generator, Tensor
 
 from didact.data.core import Batch
 from didact.errors import UsageError
-from didact.models.realnvp import RealNVP
+from didact.models.realnvp import NormalizingFlow
 from didact.objectives.core import Objective
 from didact.objectives.walks import SHOWN, between, rows_of, seeded
 
@@ -22,7 +22,7 @@ class Flow(Objective):
     mean: Tensor
     std: Tensor
 
-    def __init__(self, network: RealNVP, mean: Tensor, std: Tensor):
+    def __init__(self, network: NormalizingFlow, mean: Tensor, std: Tensor):
         super().__init__()
         self.network = network
         self.register_buffer("mean", mean.clone())
@@ -69,7 +69,7 @@ def dots(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
     return picture.index_add(0, (SIDE - 1 - up) * SIDE + right, torch.ones_like(right, dtype=picture.dtype)).clamp(max=1).view(SIDE, SIDE)
 
 
-def noise(n: int, network: RealNVP, generator: Generator) -> Tensor:
+def noise(n: int, network: NormalizingFlow, generator: Generator) -> Tensor:
     return torch.randn(n, *network.shape, generator=generator, device=generator.device)
 
 
@@ -80,9 +80,10 @@ class ImageFlow(Objective):
     """
 
     watch = "bits_per_dim"
+    classes = 0
     noises: Tensor
 
-    def __init__(self, network: RealNVP, shape: tuple[int, ...], *, levels: int = 16):
+    def __init__(self, network: NormalizingFlow, shape: tuple[int, ...], *, levels: int = 16):
         super().__init__()
         self.network, self.levels = network, levels
         self.register_buffer("noises", torch.rand(ROWS, *shape, generator=torch.Generator().manual_seed(0)), persistent=False)
@@ -111,10 +112,17 @@ class ImageFlow(Objective):
         v = (self.network.decode(z).sigmoid() - EDGE) / (1 - 2 * EDGE)
         return (v * self.levels).floor().clamp(0, self.levels - 1) / (self.levels - 1)
 
-    def sample(self, n: int, generator: Generator, *, label: int | None = None) -> Tensor:
+    def codes(self, n: int, generator: Generator) -> Tensor:
+        return noise(n, self.network, generator)
+
+    def walk(self, z: Tensor, y: Tensor | None = None) -> Tensor:
+        return self.shown(z)
+
+    def sample(self, n: int, generator: Generator, *, label: int | None = None, temperature: float = 1.0) -> Tensor:
+        """n images from noise of deviation `temperature`: below 1, nearer to what is usual."""
         if label is not None:
             raise UsageError(f"this model was not told the classes, so none can be asked of it, got label {label}")
-        return self.shown(noise(n, self.network, generator))
+        return self.shown(temperature * noise(n, self.network, generator))
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
         g, rows = seeded(batch["x"]), SHOWN // 2

@@ -81,6 +81,11 @@ def moments(T: int, steps: int) -> list[int]:
     return [round(T * (1 - k / steps)) for k in range(steps + 1)]
 
 
+def hesitant(times: Sequence[int], again: int) -> list[int]:
+    """The same moments, each step taken `again` times: after all but the last, back into the noise that it came from."""
+    return [moment for t, s in pairwise(times) for moment in (t, s) * (again - 1) + (t,)] + [times[-1]]
+
+
 def way_back(
     clean: Callable[[Tensor, int], Tensor], x: Tensor, alpha_bar: Sequence[float], times: Sequence[int], *,
     eta: float = 0.0, generator: Generator | None = None,
@@ -88,10 +93,13 @@ def way_back(
     """x_s = √ᾱ_s x̂_0 + √(1 − ᾱ_s − ς²) ε̂ + ς z,  ς = η √((1 − ᾱ_s)/(1 − ᾱ_t)) √(1 − ᾱ_t/ᾱ_s), from each t to the next s.
 
     Song et al. 2021, eq. 12 and 16; Gaba eq. 10.21. η = 0 is DDIM, which draws nothing; η = 1 over all T steps is DDPM, whose mean and
-    variance are then the posterior's. `clean` guesses x̂_0; ε̂ is what is left of x.
+    variance are then the posterior's. `clean` guesses x̂_0; ε̂ is what is left of x. Where the moments rise, noise is added again.
     """
     for t, s in pairwise(times):
         now, then = alpha_bar[t], alpha_bar[s]
+        if s > t:
+            x = (then / now) ** 0.5 * x + (1 - then / now) ** 0.5 * torch.randn(x.shape, generator=generator, device=x.device)
+            continue
         x0 = clean(x, t)
         eps = (x - now**0.5 * x0) / (1 - now) ** 0.5
         drawn = eta * ((1 - then) / (1 - now) * (1 - now / then)) ** 0.5

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
@@ -11,46 +12,64 @@ from didact.metrics.text import bleu
 from didact.objectives.core import Objective
 from didact.objectives.language import IGNORED, next_token, perplexity
 
+ROWS = 1024  # examples of a split, the first, that are written out to be judged by BLEU
+
 
 class Translate(Objective):
     """min of −mean_t log p(y_t | y_<t, x), teacher forced.  Gaba 6.1, Fleuret 5.3.
 
     The network is called with (x, y) and gives logits; `write(x, length=…)` gives its own tokens. Sums over a row are divided by one
     `length`, the mean of the training targets, so that the gradient of a batch is that of its parts, however they are padded.
-    Where `spell` makes text of tokens, a split is judged by BLEU too.
+    `smoothing` spreads a share of each target over all tokens, in training alone (Vaswani et al. 2017, sec. 5.4: 0.1).
+    Where `spell` makes text of tokens, a split is judged by BLEU too, which alone needs sentences to be written.
     """
 
     watch, better = "exact", "higher"
 
-    def __init__(self, network: nn.Module, *, length: float, longest: int, spell: Callable[[Sequence[int]], str] | None = None):
+    def __init__(
+        self, network: nn.Module, *, length: float, longest: int, spell: Callable[[Sequence[int]], str] | None = None,
+        smoothing: float = 0.0,
+    ):
         super().__init__()
-        self.network, self.length, self.longest, self.spell = network, length, longest, spell
+        self.network, self.length, self.longest, self.spell, self.smoothing = network, length, longest, spell, smoothing
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
-        nll, _ = self.surprise(batch)
+        nll, _ = self.surprise(batch, self.smoothing)
         return {"loss": nll.sum(1).mean() / self.length}
 
-    def surprise(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """−log p of each target token, 0 at padding, and where it is none: both (B, T − 1)."""
+    def surprise(self, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+        """−log p of each target token, (B, T − 1), 0 at padding, and the logits in its place."""
         y = batch["y"]
-        asked = y[:, 1:] != 0
-        return next_token(self.network(batch["x"], y[:, :-1]), y[:, 1:].masked_fill(~asked, IGNORED)), asked
+        logits, asked = self.network(batch["x"], y[:, :-1]), y[:, 1:]
+        return next_token(logits, asked.masked_fill(asked == 0, IGNORED), smoothing=smoothing), logits
 
     def judge(self, batch: Batch) -> Batch:
-        nll, asked = self.surprise(batch)
-        n = asked.sum(1)
+        """Who takes the likeliest token each time writes y exactly if each y_t is the likeliest behind y_<t: known without writing."""
+        nll, logits = self.surprise(batch)
         y = batch["y"][:, 1:]
-        own = pad(self.translate(batch), (0, max(0, y.shape[1] - self.longest)))[:, : y.shape[1]]
-        rows = {"loss": nll.sum(1) / n.clamp(min=1), "tokens": n, "right": ((own == y) & asked).sum(1), "exact": (own == y).all(1).float()}
-        return rows if self.spell is None else {**rows, "written": own.int(), "reference": y.int()}
+        n, right = (y != 0).sum(1), ((logits.argmax(-1) == y) & (y != 0)).sum(1)
+        rows = {"loss": nll.sum(1) / n.clamp(min=1), "tokens": n, "right": right, "exact": (right == n).float()}
+        return rows if self.spell is None else {**rows, "written": self.written(batch).int(), "reference": y.int()}
+
+    def written(self, batch: Batch) -> Tensor:
+        """What it writes of the first examples of a split, as wide as the targets; −1 for the others."""
+        y, some = batch["y"][:, 1:], (batch["row"] < ROWS).nonzero()[:, 0]
+        own = torch.full_like(y, -1)
+        if len(some):
+            tokens = self.translate({"x": batch["x"][some]})
+            own[some] = pad(tokens, (0, max(0, y.shape[1] - tokens.shape[1])))[:, : y.shape[1]]
+        return own
 
     def score(self, rows: Batch) -> dict[str, float]:
-        """`exact`: sentences written without a mistake, on the decoder's own; `accuracy`: tokens at their right place; `bleu` of texts."""
+        """`accuracy`: tokens that are the likeliest behind the true ones; `exact`: sentences written without a mistake; `bleu` of texts."""
         n = rows["tokens"].double()
         nll = float((rows["loss"].double() * n).sum() / n.sum())
         right = float(rows["right"].sum() / n.sum())
         found = {"loss": nll, "perplexity": perplexity(nll), "accuracy": right, "exact": float(rows["exact"].mean())}
-        return found if self.spell is None else {**found, "bleu": self.bleu(rows["written"].tolist(), rows["reference"].tolist())}
+        if self.spell is None:
+            return found
+        there = rows["written"][:, 0] >= 0
+        return {**found, "bleu": self.bleu(rows["written"][there].tolist(), rows["reference"][there].tolist())}
 
     def bleu(self, written: list[list[int]], reference: list[list[int]]) -> float:
         """Of texts, not of tokens. An unknown word is never right: it is left out of the translation, a strange sign in the reference."""
@@ -59,6 +78,6 @@ class Translate(Objective):
         return bleu(ours, [self.spell(row).replace("<unk>", "\ufffd") for row in reference])
 
     def translate(self, batch: Batch) -> Tensor:
-        """What it writes, (B, longest): tokens up to <eos>, 0 behind."""
+        """What it writes, (B, at most longest): tokens up to <eos>, 0 behind."""
         written: Tensor = self.network.write(batch["x"], length=self.longest)  # type: ignore[operator]
         return written

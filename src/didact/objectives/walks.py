@@ -51,6 +51,24 @@ def between(a: Tensor, b: Tensor, steps: int = SHOWN) -> Tensor:
     return ((1 - t) * a[:, None] + t * b[:, None]).flatten(0, 1)
 
 
+def arcs(a: Tensor, b: Tensor, steps: int = SHOWN) -> Tensor:
+    """(sin((1 − t) θ) a + sin(t θ) b) / sin θ, θ the angle between them: noise stays as long as noise is.  Shoemake 1985."""
+    p, q = a.flatten(1), b.flatten(1)
+    theta = torch.acos(torch.cosine_similarity(p, q, dim=1).clamp(-0.999, 0.999))[:, None, None]
+    t = torch.linspace(0, 1, steps, device=a.device)[:, None]
+    between = (torch.sin((1 - t) * theta) * p[:, None] + torch.sin(t * theta) * q[:, None]) / torch.sin(theta)
+    walk: Tensor = between.flatten(0, 1).unflatten(1, a.shape[1:])
+    return walk
+
+
+def side_of(size: tuple[int, int], known: int, side: str, device: torch.device) -> Tensor:
+    """(H, W): true on the first `known` rows from the top or bottom, columns from the left or right."""
+    axis = 0 if side in ("top", "bottom") else 1
+    lines = torch.arange(size[axis], device=device)
+    there = (lines if side in ("top", "left") else lines.flip(0)) < known
+    return there.unsqueeze(1 - axis).expand(size)
+
+
 def traversal(z: Tensor, dimensions: Tensor, steps: int = SHOWN, reach: float = 3.0) -> Tensor:
     """One code (d,) with one coordinate at a time from −reach to reach: (len(dimensions) · steps, d).  Gaba Ex 9.4."""
     codes = z.repeat(len(dimensions), steps, 1)

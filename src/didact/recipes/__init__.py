@@ -2,16 +2,19 @@
 
 from didact.recipes.attention import bert, text_transformer, translate
 from didact.recipes.autoencoders import autoencoder, semi_supervised, vae, vqvae
+from didact.recipes.consistency import consistency
 from didact.recipes.curves import approximate, bagging, uncertain_regression
 from didact.recipes.denoising import denoising
 from didact.recipes.detection import detection
 from didact.recipes.diffusion import diffusion, flow_matching
+from didact.recipes.finetuning import fine_tune
 from didact.recipes.forecast import forecast
 from didact.recipes.gan import dcgan, gan, stylegan, wgan
 from didact.recipes.gpt import gpt
+from didact.recipes.latent_diffusion import latent_diffusion
 from didact.recipes.mlp import mlp, mlp_wide_deep
 from didact.recipes.optimizers import optimizers
-from didact.recipes.pixelcnn import pixelcnn
+from didact.recipes.pixelcnn import pixelcnn, pixelrnn
 from didact.recipes.realnvp import realnvp
 from didact.recipes.recurrent import char_rnn, seq2seq, text_rnn
 from didact.recipes.regularised import dropout_weight_decay, regularised_mlp
@@ -19,6 +22,8 @@ from didact.recipes.scratch import scratch_gpt, scratch_lenet, scratch_manual, s
 from didact.recipes.segmentation import segmentation
 from didact.recipes.transfer import transfer
 from didact.recipes.vision import cnn, cnn_ablation
+from didact.recipes.vqvae_prior import vqvae_prior
+from didact.recipes.word_vectors import word2vec
 
 __all__ = [
     "approximate",
@@ -28,19 +33,23 @@ __all__ = [
     "char_rnn",
     "cnn",
     "cnn_ablation",
+    "consistency",
     "dcgan",
     "denoising",
     "detection",
     "diffusion",
     "dropout_weight_decay",
+    "fine_tune",
     "flow_matching",
     "forecast",
     "gan",
     "gpt",
+    "latent_diffusion",
     "mlp",
     "mlp_wide_deep",
     "optimizers",
     "pixelcnn",
+    "pixelrnn",
     "realnvp",
     "regularised_mlp",
     "scratch_gpt",
@@ -59,5 +68,7 @@ __all__ = [
     "uncertain_regression",
     "vae",
     "vqvae",
+    "vqvae_prior",
     "wgan",
+    "word2vec",
 ]

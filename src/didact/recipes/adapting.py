@@ -16,7 +16,7 @@ from didact.train.session import restored
 
 Weights = Annotated[str | None, "folder of a run of this recipe whose weights are the beginning"]
 Rank = Annotated[int | None, Range(1), "freeze the network and learn matrices of this rank beside its own: W + B A (LoRA)"]
-BLOCKS = ("h.", "blocks.", "layers.")   # where the matrices are that LoRA stands beside: not embeddings, not heads
+BLOCKS = ("h.", "blocks.", "layers.", "layer.")   # where the matrices are that LoRA stands beside: not embeddings, not heads
 TABLES = ("wte.weight", "model.embed_tokens.weight", "embedding.weight")   # a row for each token
 
 

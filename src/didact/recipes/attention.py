@@ -10,6 +10,7 @@ from didact.data.pairs import LONGEST, PairEncoder
 from didact.data.sequences import windows
 from didact.data.text import in_order
 from didact.data.text_augment import augmenting
+from didact.errors import UsageError
 from didact.models.bert import MaskedBERT
 from didact.models.text_encoder import Placed, TextEncoder
 from didact.models.transformer import Transformer
@@ -22,6 +23,7 @@ from didact.options import Range
 from didact.recipes import arguments as a
 from didact.recipes.adapting import Rank, Weights, beginning, thinned
 from didact.recipes.common import balanced, budget
+from didact.recipes.embeddings import Embeddings, embedding
 from didact.recipes.gpt import Context, Heads, Layers, Steps, Width
 from didact.registry import recipe
 from didact.train.experiment import Experiment
@@ -50,7 +52,7 @@ def text_transformer(
     augment: Annotated[tuple[str, ...], "changes to the words: deletion, swap, insertion"] = (),
     lr: a.Rate = 5e-4, weight_decay: a.Decay = 0.01, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
     patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
-    weights: Weights = None, lora: Rank = None,
+    weights: Weights = None, lora: Rank = None, embeddings: Embeddings = None,
 ) -> Experiment:
     """A Transformer encoder that classifies texts: reviews (--data rt_polarity, imdb), or one's own CSV with --text and --target.
 
@@ -65,7 +67,9 @@ def text_transformer(
         dropout=dropout,
     )
     shape = {"layers": layers, "heads": heads, "width": width, "hidden": hidden, "length": length, "norm": norm}
-    begin = beginning(network, weights, lora, "text_transformer", shape, data.names)
+    if weights is not None and embeddings is not None:
+        raise UsageError(f"--weights {weights} brings an embedding of its own; leave out --embeddings {embeddings}")
+    begin = beginning(network, weights, lora, "text_transformer", shape, data.names) or embedding(network.embedding, data.names, embeddings)
     notes += thinned(network, lora, thaw=("head",))
     return Experiment(
         data=data,
@@ -111,6 +115,7 @@ def bert(
 def translate(
     data: Data, *,
     layers: Layers = 2, heads: Heads = 4, width: Width = 128, hidden: Hidden = 512, dropout: a.Dropout = 0.1,
+    smoothing: a.Smoothing = 0.0,
     lr: a.Rate = 1e-3, weight_decay: a.Decay = 0.01, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
     epochs: a.Epochs = 8, batch: a.BatchSize = 128,
 ) -> Experiment:
@@ -126,7 +131,7 @@ def translate(
     )
     return Experiment(
         data=data,
-        objective=Fluent(network, length=pairs.mean, longest=pairs.longest, spell=pairs.spell),
+        objective=Fluent(network, length=pairs.mean, longest=pairs.longest, spell=pairs.spell, smoothing=smoothing),
         optimizer=partial(AdamW, lr=lr, weight_decay=weight_decay, betas=(0.9, 0.98)),   # as the paper has them
         schedule=make_schedule(schedule),
         clip_norm=clip_norm, epochs=epochs, batch=batch,

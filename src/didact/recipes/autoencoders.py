@@ -1,11 +1,12 @@
 """Images as a few numbers: autoencoders, plain and variational, and what their codes are good for."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from torch import nn
 
 from didact.data.core import Data
 from didact.data.few import few_labels
+from didact.data.load import forbid
 from didact.errors import UsageError
 from didact.layers.coder import Shape
 from didact.models.autoencoder import Autoencoder, ConvAutoencoder
@@ -15,6 +16,8 @@ from didact.models.vqvae import VQVAE
 from didact.objectives.autoencoding import Autoencode
 from didact.objectives.elbo import ELBO
 from didact.objectives.pixels import pixels
+from didact.objectives.row_elbo import RowELBO
+from didact.objectives.rows import Rows
 from didact.objectives.semi_supervised import SemiSupervised
 from didact.objectives.vector_quantised import VectorQuantised
 from didact.optim.named import make
@@ -91,40 +94,51 @@ def semi_supervised(
 
 
 @recipe(
-    data="digits", accepts=("images",), chapter="generative", kind="generative", abilities=("sample", "embed"),
+    data="digits", accepts=("images", "table"), chapter="generative", kind="generative", abilities=("sample", "walk", "tabulate", "embed"),
     sources=("Gaba 9.8", "Gaba 9.9", "Groudiev 10.2", "Van Schependom 8.3"),
     grid={"beta": (0.5, 1.0, 2.0, 4.0, 10.0)},
 )
 def vae(
     data: Data, *,
     network: Network = "dense", latent: Latent = 20, widths: OptionalWidths = (),
-    likelihood: Annotated[Literal["bernoulli", "gaussian", "categorical"], "distribution of a pixel given the code"] = "bernoulli",
+    likelihood: Annotated[
+        Literal["bernoulli", "gaussian", "categorical"] | None, "distribution of a pixel given the code (bernoulli if not given)"
+    ] = None,
     levels: Annotated[int, Range(2, 256), "grey levels of the categorical likelihood"] = 16,
     beta: Annotated[float, Range(0), "weight of the KL term; above 1, a β-VAE"] = 1.0,
     warmup: Annotated[int, Range(0), "steps in which the KL term's weight rises from 0: KL annealing"] = 0,
     free_bits: Annotated[float, Range(0), "nats of each latent dimension that cost nothing"] = 0.0,
     samples: Annotated[int, Range(1, 10_000), "codes drawn for each image; above 1, the importance-weighted bound (IWAE)"] = 1,
     conditional: Annotated[bool, "tell both halves the label, so that a class can be asked for"] = False,
-    lr: a.Rate = 1e-3, weight_decay: a.Decay = 0.0, schedule: a.ScheduleName = "constant", clip_norm: a.Clip = None,
+    lr: a.OptionalRate = None, weight_decay: a.Decay = 0.0, schedule: a.ScheduleName = "constant", clip_norm: a.Clip = None,
     patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
 ) -> Experiment:
-    """A variational autoencoder: codes near a standard Gaussian, so that new images can be drawn.
+    """A variational autoencoder: codes near a standard Gaussian, so that new images, or rows of a table, can be drawn.
 
     max E_q log p(x | z) − β KL(q(z | x) ‖ N(0, I)), z = μ(x) + σ(x) ε. On MNIST with its defaults, Gaba's network and budget.
+    Of a table all columns are learned together; p(x | z) is Gaussian for numbers and categorical for categories.
     """
     if samples > 1 and (beta != 1 or warmup or free_bits):
         raise UsageError(f"--samples {samples} maximises the importance-weighted bound, which has no --beta, --warmup or --free-bits")
-    shape, epochs, batch, notes = sized(data, epochs, batch, large=30)
-    distribution = pixels(likelihood, levels=levels)
-    made = {"dense": VAE, "conv": ConvVAE}[network]
-    model = made(
-        shape=shape, widths=widths or ((512,) if network == "dense" else default_widths(network, shape)), latent=latent,
-        outputs=shape[0] * distribution.outputs, classes=classes_of(data) if conditional else 0,
-    )
+    classes = classes_of(data) if conditional else 0
+    words: dict[str, Any] = {"beta": beta, "warmup": warmup, "free_bits": free_bits, "samples": samples}
+    if data.kind == "table":
+        forbid(f"{data.name!r} is a table", likelihood=likelihood, network=None if network == "dense" else network)
+        rows = Rows(data, joint=not conditional)
+        coder = VAE(shape=(rows.features, 1, 1), widths=widths or (128, 128), latent=latent, classes=classes)
+        objective: ELBO = RowELBO(coder, rows, **words)
+        epochs, batch, notes = budget(data, epochs, batch)
+    else:
+        shape, epochs, batch, notes = sized(data, epochs, batch, large=30)
+        distribution = pixels(likelihood or "bernoulli", levels=levels)
+        widths = widths or ((512,) if network == "dense" else default_widths(network, shape))
+        made = {"dense": VAE, "conv": ConvVAE}[network]
+        coder = made(shape=shape, widths=widths, latent=latent, outputs=shape[0] * distribution.outputs, classes=classes)
+        objective = ELBO(coder, distribution, **words)
     return Experiment(
         data=data,
-        objective=ELBO(model, distribution, beta=beta, warmup=warmup, free_bits=free_bits, samples=samples),
-        optimizer=make("adam", lr=lr, weight_decay=weight_decay),
+        objective=objective,
+        optimizer=make("adam", lr=lr or (3e-3 if data.kind == "table" else 1e-3), weight_decay=weight_decay),
         schedule=make_schedule(schedule),
         clip_norm=clip_norm, patience=patience, epochs=epochs, batch=batch, notes=notes,
     )

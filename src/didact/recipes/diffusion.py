@@ -32,12 +32,14 @@ Conditional = Annotated[bool, "tell the network the class, so that one can be as
 Drop = Annotated[float, Range(0, 1), "share of labels withheld while learning, which guidance needs"]
 Guidance = Annotated[float, Range(0), "how much a sample insists on its class: (1 + w) f(x, c) − w f(x, ∅)"]
 Steps = Annotated[int, Range(1), "steps from noise to image"]
-COMMON: dict[str, Any] = {"data": "digits", "accepts": ("images",), "chapter": "generative", "kind": "generative", "abilities": ("sample",)}
+COMMON: dict[str, Any] = {"data": "digits", "accepts": ("images",), "chapter": "generative", "kind": "generative"}
 UPDATES = 1_000  # on a small set
+JUDGED = 5
 
 
 @recipe(
-    **COMMON, sources=("Gaba 10.2", "Gaba 10.3", "Gaba 10.6", "Gaba 10.8", "Gaba 10.9", "Fleuret 7.2"),
+    **COMMON, abilities=("sample", "walk", "complete"),
+    sources=("Gaba 10.2", "Gaba 10.3", "Gaba 10.6", "Gaba 10.8", "Gaba 10.9", "Fleuret 7.2"),
     grid={"noise": ("linear", "cosine"), "T": (200, 1000)},
 )
 def diffusion(
@@ -51,6 +53,7 @@ def diffusion(
     conditional: Conditional = False, drop: Drop = 0.1, guidance: Guidance = 0.0,
     lr: a.OptionalRate = None, schedule: a.ScheduleName = "constant", ema: a.Average = 0.995, clip_norm: a.Clip = 1.0,
     epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
+    judged: Annotated[int, Range(1), "times that it is judged, which means drawing"] = JUDGED,
 ) -> Experiment:
     """DDPM: a U-Net that sees the noise in an image; taken away step by step, from noise alone, it leaves a new image.
 
@@ -61,10 +64,11 @@ def diffusion(
     shape, words = fitted(data, conditional, drop, Way(sampling_steps, eta, guidance))
     network = unet(shape, widths, time, words["classes"], dropout)
     objective = Diffusion(network, shape, Noising(T, noise), predict=predict, **words)
-    return learning(data, objective, lr=lr, schedule=schedule, ema=ema, clip_norm=clip_norm, epochs=epochs, batch=batch)
+    words = {"lr": lr, "schedule": schedule, "ema": ema, "clip_norm": clip_norm, "epochs": epochs, "batch": batch}
+    return learning(data, objective, **words, judged=judged)
 
 
-@recipe(**COMMON, sources=("Gaba 10.10",), grid={"sampling_steps": (1, 4, 16)})
+@recipe(**COMMON, abilities=("sample", "walk", "complete"), sources=("Gaba 10.10",), grid={"sampling_steps": (1, 4, 16)})
 def flow_matching(
     data: Data, *,
     sampling_steps: Steps = 12,
@@ -105,16 +109,17 @@ def unet(shape: Shape, widths: tuple[int, ...] | None, time: int, classes: int, 
 def learning(
     data: Data, objective: Noised, *,
     lr: float | None, schedule: str, ema: float | None, clip_norm: float | None, epochs: int | None, batch: int | None,
+    updates: int = UPDATES, judged: int = JUDGED,
 ) -> Experiment:
-    """About 1,000 steps on a small set, 20 epochs of a large one; judged five times, since that means drawing."""
+    """So many steps on a small set, 20 epochs of a large one; judged few times, since that means drawing."""
     rows, small = len(data.train), len(data.train) < SMALL
     batch = batch or (64 if small else 128)
     epoch = ceil(rows / batch)
-    epochs = epochs or (ceil(UPDATES / epoch) if small else 20)
+    epochs = epochs or (ceil(updates / epoch) if small else 20)
     optimizers = {"model": make("adam", lr=lr or (2e-3 if small else 2e-4))}
     if objective.referee is not None:
         optimizers["referee"] = make("adamw", lr=2e-3, weight_decay=0.01)
     return Experiment(
         data=data, objective=objective, optimizer=optimizers, schedule=make_schedule(schedule), clip_norm=clip_norm, ema=ema,
-        epochs=epochs, batch=batch, evaluate_every=max(1, epoch * epochs // 5),
+        epochs=epochs, batch=batch, evaluate_every=max(1, epoch * epochs // judged),
     )

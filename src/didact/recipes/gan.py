@@ -2,7 +2,7 @@
 
 from functools import partial
 from math import ceil
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from torch import nn
 from torch.optim import Adam, RMSprop
@@ -19,7 +19,10 @@ from didact.models.gan import (
     StyleGenerator,
 )
 from didact.models.mlp import MLP
+from didact.models.rows import RowGenerator
 from didact.objectives.adversarial import GAMES, Adversarial
+from didact.objectives.row_game import RowGame
+from didact.objectives.rows import Rows
 from didact.optim.clipped import clipped
 from didact.optim.named import make
 from didact.options import Range
@@ -38,10 +41,17 @@ Turns = Annotated[int, Range(1, 100), "steps of the discriminator for each of th
 OtherRate = Annotated[float | None, Range(0, open_low=True), "learning rate of the discriminator (the generator's if not given)"]
 Width = Annotated[int, Range(1), "channels at the finest level, doubled at each coarser one"]
 Beta1 = Annotated[float, Range(0, 0.9999), "β1 of Adam"]
-COMMON: dict[str, Any] = {"data": "digits", "accepts": ("images",), "chapter": "generative", "kind": "generative", "abilities": ("sample",)}
+COMMON: dict[str, Any] = {
+    "data": "digits", "accepts": ("images",), "chapter": "generative", "kind": "generative", "abilities": ("sample", "walk"),
+}
+
+TABLES = COMMON | {"accepts": ("images", "table"), "abilities": ("sample", "walk", "tabulate")}
 
 
-@recipe(**COMMON, sources=("Gaba 8.2", "Gaba 8.3", "Groudiev 11.3", "Van Schependom 8.4"), grid={"loss": ("non_saturating", "minimax")})
+@recipe(
+    **TABLES,
+    sources=("Gaba 8.2", "Gaba 8.3", "Groudiev 11.3", "Van Schependom 8.4"), grid={"loss": ("non_saturating", "minimax")},
+)
 def gan(
     data: Data, *,
     loss: Loss = "non_saturating", latent: Latent = 32, conditional: Conditional = False,
@@ -49,14 +59,18 @@ def gan(
     turns: Turns = 1, lr: a.Rate = 1e-3, lr_discriminator: OtherRate = None, beta1: Beta1 = 0.5, ema: a.Average = 0.99,
     epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
 ) -> Experiment:
-    """The first adversarial networks: two perceptrons, one that makes images and one that tells them from real ones.
+    """The first adversarial networks: two perceptrons, one that makes images, or rows of a table, and one that tells them from real ones.
 
-    min_G max_D E log D(x) + E log(1 − D(G(z))).
+    min_G max_D E log D(x) + E log(1 − D(G(z))). Of a table, `wgan` comes nearer to how often each category is there.
     """
-    shape, classes = shape_of(data), classes_of(data) if conditional else 0
+    classes = classes_of(data) if conditional else 0
+    if data.kind == "table":
+        players = of_rows(data, latent=latent, widths=widths, classes=classes)
+    else:
+        generator = DenseGenerator(shape=shape_of(data), latent=latent, widths=widths, classes=classes)
+        players = Players(generator, DenseDiscriminator(shape=shape_of(data), widths=widths[::-1], classes=classes))
     return game(
-        data, DenseGenerator(shape=shape, latent=latent, widths=widths, classes=classes),
-        DenseDiscriminator(shape=shape, widths=widths[::-1], classes=classes),
+        data, *players,
         loss=loss, latent=latent, classes=classes, turns=turns, ema=ema, epochs=epochs, batch=batch, rounds=3_000,
         optimizers=adam(lr, lr_discriminator, (beta1, 0.999)),
     )
@@ -86,7 +100,7 @@ def dcgan(
     )
 
 
-@recipe(**COMMON, sources=("Gaba 8.4", "Gaba Ex 8.3"), grid={"turns": (1, 3, 5)})
+@recipe(**TABLES, sources=("Gaba 8.4", "Gaba Ex 8.3"), grid={"turns": (1, 3, 5)})
 def wgan(
     data: Data, *,
     lipschitz: Annotated[Literal["penalty", "clip"], "how the critic is kept Lipschitz: gradient penalty, or weights in a box"] = "penalty",
@@ -98,10 +112,15 @@ def wgan(
 ) -> Experiment:
     """Wasserstein GAN: a critic that scores, several steps ahead of the generator, kept Lipschitz by a penalty or by clipping.
 
-    W(p, p_G) = sup over 1-Lipschitz f of E f(x) − E f(G(z)); the penalty is λ E (‖∇f(x̂)‖ − 1)².
+    W(p, p_G) = sup over 1-Lipschitz f of E f(x) − E f(G(z)); the penalty is λ E (‖∇f(x̂)‖ − 1)². Of a table both are perceptrons.
     """
-    shape, classes = shape_of(data), classes_of(data) if conditional else 0
+    classes = classes_of(data) if conditional else 0
     clip = lipschitz == "clip"
+    if data.kind == "table":
+        players = of_rows(data, latent=latent, widths=(2 * width, 4 * width), classes=classes)
+    else:
+        generator = DCGANGenerator(shape=shape_of(data), latent=latent, width=width, classes=classes)
+        players = Players(generator, DCGANDiscriminator(shape=shape_of(data), width=width, classes=classes, norm="batch" if clip else "layer"))
     optimizers: dict[str, MakeOptimizer] = {}
     if clip:  # RMSprop: momentum upset a critic whose gradient jumps at the walls.  Arjovsky et al. 2017
         rate = lr or 5e-5 * (10 if len(data.train) < SMALL else 1)
@@ -110,9 +129,8 @@ def wgan(
     else:
         optimizers = adam(lr or (1e-3 if len(data.train) < SMALL else 1e-4), lr_discriminator, (0.0, 0.9))
     return game(
-        data, DCGANGenerator(shape=shape, latent=latent, width=width, classes=classes),
-        DCGANDiscriminator(shape=shape, width=width, classes=classes, norm="batch" if clip else "layer"),
-        loss="wasserstein", penalty=0.0 if clip else penalty, rounds=1_500 if clip else 500,
+        data, *players,
+        loss="wasserstein", penalty=0.0 if clip else penalty, rounds=1_500 if clip or players.rows is not None else 500,
         latent=latent, classes=classes, turns=turns, ema=ema, epochs=epochs, batch=batch, optimizers=optimizers,
     )
 
@@ -140,24 +158,41 @@ def stylegan(
     )
 
 
+class Players(NamedTuple):
+    """Both sides of a game, and the rows that they play with where it is one over a table."""
+
+    generator: nn.Module
+    discriminator: nn.Module
+    rows: Rows | None = None
+
+
+def of_rows(data: Data, *, latent: int, widths: tuple[int, ...], classes: int) -> Players:
+    """Two perceptrons over the rows of a table; the target is one of the columns, unless it is told."""
+    rows = Rows(data, joint=not classes)
+    places: dict[str, Any] = {"features": rows.features, "categories": rows.categories, "gaps": rows.gaps.tolist()}
+    generator = RowGenerator(**places, latent=latent, widths=widths, classes=classes)
+    return Players(generator, DenseDiscriminator(shape=(rows.features, 1, 1), widths=widths[::-1], classes=classes), rows)
+
+
 def game(
-    data: Data, generator: nn.Module, discriminator: nn.Module, *,
+    data: Data, generator: nn.Module, discriminator: nn.Module, rows: Rows | None = None, *,
     loss: str, latent: int, classes: int, turns: int, optimizers: dict[str, MakeOptimizer],
     ema: float | None, epochs: int | None, batch: int | None, penalty: float = 0.0, rounds: int = 1_500,
 ) -> Experiment:
-    """The experiment of any of them: so many `rounds` on a small set, 25 epochs of a large one. A referee joins where there are labels."""
+    """The experiment of any of them: so many `rounds` on a small set, 25 epochs of a large one. Labelled images bring a referee."""
     referee = None
-    if data.task in ("binary", "multiclass"):
+    if data.task in ("binary", "multiclass") and rows is None:
         referee = MLP(data.features, data.classes, hidden=(128,), dropout=0.2, mean=data.mean, std=data.std)
         optimizers = {**optimizers, "referee": make("adamw", lr=2e-3, weight_decay=0.01)}
-    rows, small = len(data.train), len(data.train) < SMALL
+    small = len(data.train) < SMALL
     batch = batch or (64 if small else 128)
-    epoch = max(1, ceil(rows / batch) // turns)
+    epoch = max(1, ceil(len(data.train) / batch) // turns)
     epochs = epochs or (ceil(rounds / epoch) if small else 25)
+    words: dict[str, Any] = {"game": GAMES[loss], "latent": latent, "classes": classes, "penalty": penalty, "turns": turns}
     return Experiment(
         data=data,
-        objective=Adversarial(
-            generator, discriminator, game=GAMES[loss], latent=latent, classes=classes, penalty=penalty, turns=turns, referee=referee
+        objective=RowGame(generator, discriminator, rows, **words) if rows is not None else Adversarial(
+            generator, discriminator, **words, referee=referee
         ),
         optimizer=optimizers, ema=ema, epochs=epochs, batch=batch, evaluate_every=max(1, epoch * epochs // 25),
     )

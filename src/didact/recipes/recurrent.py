@@ -18,6 +18,7 @@ from didact.optim.schedule import make_schedule
 from didact.options import Range
 from didact.recipes import arguments as a
 from didact.recipes.common import balanced, budget
+from didact.recipes.embeddings import Embeddings, embedding
 from didact.registry import recipe
 from didact.train.experiment import Experiment
 
@@ -75,7 +76,7 @@ def text_rnn(
     dropout: a.Dropout = 0.4, smoothing: a.Smoothing = 0.0, balance: a.Balance = "none",
     augment: Annotated[tuple[str, ...], "changes to the words: deletion, swap, insertion"] = (),
     lr: a.Rate = 2e-3, weight_decay: a.Decay = 0.01, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
-    patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
+    patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None, embeddings: Embeddings = None,
 ) -> Experiment:
     """A recurrent classifier of texts: sentiment of reviews (--data rt_polarity, imdb), or one's own CSV with --text and --target.
 
@@ -96,6 +97,7 @@ def text_rnn(
         schedule=make_schedule(schedule),
         augment=augmenting(augment),
         clip_norm=clip_norm, patience=patience, epochs=epochs, batch=batch, notes=notes,
+        begin=embedding(network.embedding, data.names, embeddings),
     )
 
 

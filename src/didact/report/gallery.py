@@ -1,4 +1,4 @@
-"""Pictures that are not of one example: what was drawn, given back, walked through; and the plane of codes, where they are two numbers."""
+"""Pictures that are not of one example: what was drawn, given back, walked through; codes in a plane, and how often each is used."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +13,7 @@ from didact.report.svg import Series
 from didact.run import Run
 
 CLOUD = 1500  # dots of the plane
+WORDS = 512   # bars of a codebook
 PICTURES = "Made from the test split and from fixed noise, once, by the model that was kept."
 TOLD = {
     "samples": "Drawn from noise alone; of a conditional model, a row of each class.",
@@ -21,9 +22,10 @@ TOLD = {
     "into noise": "Test images on their way into noise, as the network met them while learning.",
     "density": "Left, what the flow says of every place in the plane; right, points drawn from it.",
     "completions": "Test images, their upper halves, and three ways in which the model goes on from there.",
-    "interpolation": "Straight ways between two codes, a row each.",
+    "interpolation": "Ways between two codes, a row each: straight, or along a circle where a code is noise.",
     "one dimension at a time": "One test image's code; in each row one of its numbers goes from −3 to 3, the one that varies most first.",
     "plane of codes": "Images all over the plane of codes, evenly by probability.",
+    "few steps": "The same noise in one step, in two and in four.",
     "random codes": "Codes drawn around the mean of all: nobody taught the decoder what they should mean.",
     "words": "What each code alone would draw, the most frequent first.",
 }
@@ -39,13 +41,29 @@ def sheet(grid: Tensor) -> Tensor:
     return whole[:, gap:, gap:]
 
 
-def pictures(run: Run, rows: Mapping[str, Tensor], data: Mapping[str, Any]) -> Html:
-    """The run's gallery, and its plane of codes."""
+def pictures(run: Run, rows: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Html:
+    """The run's gallery, how it came to it, where its codes lie and which are used."""
     grids = run.load("gallery") if run.has("gallery.safetensors") else {}
-    shown = [picture(name, grids[name]) for name in sorted(grids, key=order)]
-    cloud = latent_plane(rows, list(data.get("labels", ())))
-    shown += [tag("figure", cloud, tag("figcaption", "Where the test images lie in the plane of codes."))] if cloud else []
+    kept = run.load("glimpses") if run.has("glimpses.safetensors") else {}
+    shown = [picture(name, grids[name]) for name in sorted(grids, key=order) if grids[name].ndim == 5]
+    shown[1:1] = [strip(kept, facts)] if kept else []
+    shown += [found for found in (latent_plane(rows, list(facts["data"].get("labels", ()))), codebook(rows, facts)) if found]
     return tag("div", shown, class_="pair") if shown else Html("")
+
+
+def strip(kept: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Html:
+    """What became of the same noise: a row of images for each step at which it was looked at."""
+    epoch = facts.get("plan", {}).get("epoch", 0)
+    cells = []
+    for step in sorted(map(int, kept)):
+        when = f"epoch {step / epoch:.3g}" if epoch and step >= epoch else f"step {step:,}"
+        row = inline(sheet(kept[f"{step}"][None] / 255))
+        cells += [tag("span", when), tag("img", src=row, alt=f"samples at {when}", class_="pixels", style="width:100%;border-radius:4px")]
+    table = tag("div", cells, style="display:grid;grid-template-columns:max-content 1fr;gap:6px 12px;align-items:center")
+    told = "The same noise from the beginning of training to its end."
+    if facts.get("best_step"):
+        told += f" The model that was kept is that of step {facts['best_step']:,}."
+    return tag("figure", tag("h3", "Samples over training"), table, tag("figcaption", told))
 
 
 def order(name: str) -> tuple[int, str]:
@@ -59,13 +77,38 @@ def picture(name: str, grid: Tensor) -> Html:
 
 
 def latent_plane(rows: Mapping[str, Tensor], labels: list[str]) -> Html | None:
-    """Codes of two numbers as dots, by class where there are any."""
+    """Codes of the test images as dots, by class where there are any; codes of many numbers along the two directions of most variance."""
     z = rows.get("latent")
-    if z is None or z.ndim != 2 or z.shape[1] != 2:
+    if z is None or z.ndim != 2 or z.shape[1] < 2 or not z.isfinite().all():
         return None
+    names, told = ("first number", "second number"), "Where the test images lie in the plane of codes."
+    if z.shape[1] > 2:
+        z, share = principal(z)
+        names = ("first direction", "second direction")
+        told = f"Codes of the test images, seen from where they spread most: {100 * share:.0f} % of their variance lies in this plane."
     y = rows.get("y", torch.zeros(len(z)))[:CLOUD]
     series = []
     for k, name in enumerate(labels or [""]):
         right, up = z[:CLOUD][y == k].T.tolist()
         series.append(Series(name, right, up, "dots", svg.depth_colour(k, len(labels)) if len(labels) > svg.TONES else k))
-    return svg.chart("The plane of codes", series, x="first number", y="second number")
+    return tag("figure", svg.chart("The plane of codes", series, x=names[0], y=names[1]), tag("figcaption", told))
+
+
+def principal(z: Tensor) -> tuple[Tensor, float]:
+    """(N, D) in the plane of its two leading principal axes, and the share of the variance that lies there.  Groudiev 10.1."""
+    centred = z.double() - z.double().mean(0)
+    _, s, v = torch.linalg.svd(centred, full_matrices=False)
+    total = float(s.square().sum())
+    return centred @ v[:2].T, float(s[:2].square().sum()) / total if total else 0.0
+
+
+def codebook(rows: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Html | None:
+    """How often each code of a vocabulary stands for a place of a test image, the most frequent first."""
+    if "codes" not in rows or (size := facts.get("arguments", {}).get("codes")) is None:
+        return None
+    counts = torch.bincount(rows["codes"].flatten().long(), minlength=size).sort(descending=True).values
+    share = (100 * counts / counts.sum())[:WORDS].tolist()
+    bars = Series("", list(range(1, len(share) + 1)), share, "bars", width=0.8)
+    told = f"{int((counts > 0).sum())} of {size} codes are used on the test split; the others stand for nothing."
+    chart = svg.chart("Use of the codebook", [bars], x="code, the most frequent first", y="% of all places")
+    return tag("figure", chart, tag("figcaption", told))

@@ -15,6 +15,7 @@ from didact.report.figures import Figure, class_figure, counts_of, curves, mista
 from didact.report.gallery import PICTURES, pictures
 from didact.report.markup import Html, number, tag, text
 from didact.report.masks import MASKS, RESTORED, mask_groups, restored_groups
+from didact.report.neighbours import NEIGHBOURS, neighbour_table
 from didact.report.surface import learned_figure
 from didact.report.words import argument, citation, duration, interval, metric_name, metric_value
 from didact.run import Run
@@ -115,7 +116,8 @@ def write(run: Run) -> Path:
         section("The data", data_section(facts, classes)),
         section("Learning", grid(large), grid(small, "trio"), lead=trained(facts)),
         section("What it learned", hero(learned), lead=EVERYWHERE),
-        section("Pictures", pictures(run, rows, facts["data"]), lead=PICTURES),
+        section("Pictures", pictures(run, rows, facts), lead=PICTURES),
+        section("Nearest words", neighbour_table(run, facts["data"]), lead=NEIGHBOURS),
         section("On the test split", test_section(predicted, said), mask_table(rows, facts["data"]), lead=judged(rows)),
         examples_section(kept, said, facts["data"]),
         section("Masks", mask_groups(kept, rows, facts["data"]), lead=MASKS),

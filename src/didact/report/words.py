@@ -13,12 +13,12 @@ NAMES = {
     "coverage_95": "coverage of 95 % intervals", "lr": "learning rate",
     "psnr": "PSNR, dB", "psnr_damaged": "PSNR of the damaged", "psnr_gain": "PSNR gained, dB", "ssim": "SSIM",
     "ssim_damaged": "SSIM of the damaged", "mean_iou": "mean IoU",
-    "map50": "mAP@0.5", "map": "mAP@[.5:.95]", "bleu": "BLEU",
+    "map50": "mAP@0.5", "map": "mAP@[.5:.95]", "bleu": "BLEU", "ahead": "true words ahead of noise",
     "naive_mae": "MAE of the naive forecast", "naive_rmse": "RMSE of the naive forecast",
 }
-SHARES = {"accuracy", "top5", "precision", "recall", "f1", "coverage_95", "pixel_accuracy"}  # fractions that people say in percent
+SHARES = {"accuracy", "ahead", "top5", "precision", "recall", "f1", "coverage_95", "pixel_accuracy"}  # fractions that people say in percent
 LOWER = {  # better when lower
-    "loss", "rmse", "mae", "nll", "calibration_error", "perplexity", "bits_per_character", "bits_per_dim", "frechet",
+    "loss", "rmse", "mae", "nll", "calibration_error", "perplexity", "bits_per_character", "bits_per_dim", "bits_per_code", "frechet",
 }
 
 COURSES = {

@@ -46,10 +46,8 @@ def looked_at(objective: Objective, split: Split, batch: int = 512) -> tuple[Ten
     return torch.cat(heard), torch.cat(p), torch.cat(y)
 
 
-def judged(
-    run: Run, by: Run, n: int, *, seed: int = 0, steps: int | None = None, eta: float | None = None, guidance: float | None = None,
-) -> dict[str, Any]:
-    """n images of the run beside its test split, as another run's classifier sees both."""
+def judged(run: Run, by: Run, n: int, *, seed: int = 0, **way: Any) -> dict[str, Any]:
+    """n images of the run, drawn in that way, beside its test split, as another run's classifier sees both."""
     referee, its_data = restored(by)
     data = rebuild(run, with_data=True).experiment.data
     if not isinstance(referee, Classifies):
@@ -57,7 +55,7 @@ def judged(
     if its_data.shape != data.shape:
         raise UsageError(f"the judge learned images of {its_data.shape}, but these are {data.shape}; train one with --data {data.name}")
     real, answers, truth = looked_at(referee, data.test)
-    drawn, p, _ = looked_at(referee, Resident({"x": draw(run, n, seed=seed, steps=steps, eta=eta, guidance=guidance)}))
+    drawn, p, _ = looked_at(referee, Resident({"x": draw(run, n, seed=seed, **way)}))
     precision, recall = manifold(real, drawn)
     found = {
         "judge": str(by.folder), "features": drawn.shape[1], "drawn": len(drawn), "real": len(real), "split": "test",

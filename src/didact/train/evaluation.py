@@ -3,7 +3,10 @@
 import torch
 
 from didact.data.core import Batch, Split
+from didact.objectives.abilities import abilities
 from didact.objectives.core import Objective
+from didact.objectives.walks import SHOWN, seeded
+from didact.run import Run
 from didact.train.distributed import Group
 from didact.train.precision import Precision
 
@@ -33,3 +36,20 @@ def gallery(objective: Objective, split: Split, *, rows: int = 64) -> Batch:
     found = objective.gallery(split.decode(next(iter(split.batches([torch.arange(min(rows, len(split)))])))))
     objective.train(mode)
     return {name: grid.float().cpu().contiguous() for name, grid in found.items()}
+
+
+@torch.no_grad()
+def glimpse(objective: Objective, run: Run, step: int) -> None:
+    """What a model that draws images makes of the same noise at this step, kept as bytes beside what it made of it before.
+
+    A resumed run comes to the same steps again and finds what was kept before it was stopped.
+    """
+    if "sample" not in abilities(objective):
+        return
+    mode = objective.training
+    objective.eval()
+    drawn = objective.sample(SHOWN, seeded(next(objective.parameters())))  # type: ignore[operator]
+    objective.train(mode)
+    if drawn.ndim == 4:
+        kept = run.load("glimpses") if run.has("glimpses.safetensors") else {}
+        run.save("glimpses", kept | {f"{step}": (drawn.float().clamp(0, 1) * 255).round().byte().cpu().contiguous()})

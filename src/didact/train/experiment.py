@@ -37,6 +37,7 @@ class Experiment:
     evaluate_every: int | None = None  # steps; an epoch, or a tenth of the steps, where not given
     compile: bool = False
     begin: Callable[[torch.device], tuple[str, ...]] | None = None  # once, before the first step: brings weights learned elsewhere
+    settled: Mapping[str, Any] = field(default_factory=dict)  # arguments read from elsewhere: kept, so that the run is rebuilt without
     notes: tuple[str, ...] = ()      # what the recipe chose from the data, told before the first step
 
 

@@ -24,7 +24,7 @@ from didact.train.batch_norm import share_statistics
 from didact.train.diagnose import gradient_norms, name_culprit, weights_are_finite
 from didact.train.distributed import Group
 from didact.train.ema import Average
-from didact.train.evaluation import judge
+from didact.train.evaluation import glimpse, judge
 from didact.train.experiment import Experiment, Settings
 from didact.train.interrupt import Interrupted, Patience
 from didact.train.machine import memory_used, synchronise
@@ -267,6 +267,9 @@ class Training:
             rows = judge(self.objective, self.data.validation, batch=self.judging_batch, precision=self.precision, group=self.group)
             scores = self.objective.score(rows)
             self.require_finite({"validation loss": scores["loss"]})
+            times = -(-self.state.step // self.plan.evaluate_every)
+            if self.run is not None and self.group.leads and times & (times - 1) == 0:  # the 1st, 2nd, 4th, 8th, …
+                glimpse(self.objective, self.run, self.state.step)
             gain = self.gain(scores)
             self.state.stale = 0 if gain > self.experiment.min_delta else self.state.stale + 1
             if gain > 0 or (gain == 0 and scores["loss"] < self.state.validation["loss"]):

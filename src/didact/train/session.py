@@ -25,7 +25,7 @@ from didact.registry import RECIPES, Recipe
 from didact.run import Run, surroundings
 from didact.train.diagnose import weights_are_finite
 from didact.train.distributed import Group, join
-from didact.train.evaluation import gallery, judge
+from didact.train.evaluation import gallery, glimpse, judge
 from didact.train.experiment import Experiment, Settings
 from didact.train.interrupt import DivergedError, Interrupted
 from didact.train.layers import layer_table
@@ -75,6 +75,7 @@ def prepare(
             progress=lambda file, done, total: tell("download", {"file": file, "done": done, "total": total}),
         )
     experiment = build(recipe, data, arguments, settings)
+    arguments |= experiment.settled
     refuse_lone_rows(experiment, processes)
     return Prepared(recipe, arguments, settings, data, experiment)
 
@@ -226,6 +227,7 @@ def finish(training: Training, state: State) -> Run:
         run.save("examples", extremes(training.objective, training.data.test, rows["loss"]))
         if pictures := gallery(training.objective, training.data.test):
             run.save("gallery", pictures)
+        glimpse(training.objective, run, state.best_step)
         if training.data.kind == "table" and training.data.features <= 2:
             run.save("surface", surface(training.objective, training.data))
         run.note(

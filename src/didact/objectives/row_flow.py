@@ -1,0 +1,98 @@
+"""The exact likelihood of a table's rows under a flow: what comes in steps is made continuous first."""
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from didact.data.core import Batch
+from didact.errors import UsageError
+from didact.models.realnvp import NormalizingFlow
+from didact.objectives.likelihood import Flow, noise
+from didact.objectives.rows import Rows
+from didact.objectives.walks import seeded
+
+ROWS = 1024   # noises that judging goes through in turn
+EDGE = 1e-3   # keeps a normal number that stands for a missing one finite
+
+
+class RowFlow(Flow):
+    """min −log p(v), v = c + (u − ½) step, c one number for each column (and gap), u even in [0, 1).
+
+    The step is that of a number's last decimal, 1 for a category's place among its values, 0 for a number that has no steps: of whole
+    numbers and categories log P(row) >= E_u log p(v), as of the levels of a pixel (Theis et al. 2016). A missing number is noise.
+    """
+
+    classes = 0
+    noises: Tensor
+    kept: Tensor
+
+    def __init__(self, network: NormalizingFlow, rows: Rows, train: Tensor | None = None):
+        kept = [k for k in range(rows.features) if not any(a < k < b for a, b in rows.categories)]  # of a category, its first place
+        super().__init__(network, torch.zeros(len(kept)), torch.ones(len(kept)))
+        self.rows = rows
+        self.register_buffer("kept", torch.tensor(kept), persistent=False)
+        self.register_buffer("noises", torch.rand(ROWS, len(kept), generator=torch.Generator().manual_seed(0)), persistent=False)
+        if train is not None:
+            c = self.flat(train)
+            deviation = c.std(0, correction=0)
+            self.mean.copy_(c.mean(0))
+            self.std.copy_(torch.where(deviation > 0, deviation, 1.0))
+
+    def flat(self, r: Tensor) -> Tensor:
+        """Encoded rows -> one number for each column and gap; of a category, its place among the values: (B, F) -> (B, C)."""
+        r = r.clone()
+        for a, b in self.rows.categories:
+            r[:, a] = r[:, a:b].argmax(1).to(r.dtype)
+        return r[:, self.kept]
+
+    def unfolded(self, v: Tensor) -> Tensor:
+        """Back: the nearest category, a gap or none."""
+        r = torch.zeros(len(v), self.rows.features, device=v.device).index_copy(1, self.kept, v)
+        for a, b in self.rows.categories:
+            r[:, a:b] = F.one_hot(r[:, a].round().long().clamp(0, b - a - 1), b - a).to(r.dtype)
+        r[:, self.rows.gaps] = (r[:, self.rows.gaps] > 0.5).to(r.dtype)
+        return self.rows.usual(r)
+
+    def steps(self) -> Tensor:
+        """Of each of the C numbers."""
+        rows = self.rows
+        step = torch.where(rows.places >= 0, 10.0**-rows.places, 0.0)
+        for a, _ in rows.categories:
+            step[a] = 1.0
+        step[rows.gaps] = 1.0
+        return step[self.kept]
+
+    def continuous(self, batch: Batch, u: Tensor) -> Tensor:
+        r = self.rows.encoded(batch)
+        c = self.flat(r)
+        there = torch.ones_like(r).index_copy(1, self.rows.numbers, self.rows.present(r))[:, self.kept]
+        normal = self.mean + self.std * torch.special.ndtri(u.clamp(EDGE, 1 - EDGE))
+        return torch.where(there > 0.5, c + (u - 0.5) * self.steps(), normal)
+
+    def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
+        u = torch.rand(len(batch["x"]), len(self.kept), device=batch["x"].device)
+        return {"loss": -self.log_p(self.continuous(batch, u)).mean()}
+
+    def judge(self, batch: Batch) -> Batch:
+        return {"loss": -self.log_p(self.continuous(batch, self.noises[batch["row"] % ROWS]))}
+
+    def codes(self, n: int, generator: Generator) -> Tensor:
+        return noise(n, self.network, generator)
+
+    def walk(self, z: Tensor, y: Tensor | None = None) -> Tensor:
+        return self.unfolded(self.network.decode(z) * self.std + self.mean)
+
+    def sample(self, n: int, generator: Generator, *, label: int | None = None, temperature: float = 1.0) -> Tensor:
+        """n rows in the table's own units, from noise of deviation `temperature`: below 1, nearer to what is usual."""
+        if label is not None:
+            raise UsageError(f"this model was not told the classes, so none can be asked of it, got label {label}")
+        return self.walk(temperature * self.codes(n, generator))
+
+    def tabulate(self, x: Tensor) -> tuple[list[str], list[list[str]]]:
+        return self.rows.tabulate(x)
+
+    def gallery(self, batch: Batch) -> dict[str, Tensor]:
+        """Of two numbers, their density too."""
+        plain = len(self.rows.numbers) == self.rows.features
+        drawn = self.sample(len(batch["x"]), seeded(batch["x"]))
+        return self.rows.gallery(batch, drawn) | (super().gallery({"x": self.rows.encoded(batch)}) if plain else {})

@@ -1,0 +1,155 @@
+"""The rows of a table as a model that draws new ones sees them: numbers of one scale, gaps, categories.
+
+An encoded row holds, column by column, a number (and whether it is missing), or a category as a vector of one 1. What a network says
+of a row has the same places: a mean for each number, a logit for each gap and for each value of a category.
+"""
+
+from math import log, pi
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+
+from didact.data.core import Batch, Data
+from didact.data.rows import FREE, columns_of, decimals, joined, training_rows, written
+from didact.data.table import Category
+from didact.objectives.pixels import Pixels
+
+
+class Rows(nn.Module):
+    """Where the numbers, gaps and categories of a row lie, and what is usual in them. `joint` rows hold the target too.
+
+    What was measured in the training rows is kept with the weights, so that a run can write rows without its data.
+    """
+
+    location: Tensor
+    scale: Tensor
+    low: Tensor
+    high: Tensor
+    places: Tensor
+    numbers: Tensor
+    gaps: Tensor
+    gap_of: Tensor
+
+    def __init__(self, data: Data, *, joint: bool):
+        super().__init__()
+        joint = joint and data.task != "none"
+        self.columns = columns_of(data, joint=joint)
+        self.joint, self.task, self.classes = joint, data.task, data.classes
+        self.categories: list[tuple[int, int]] = []      # from … to
+        numbers, gaps, gap_of, at = [], [], [], 0
+        for column in self.columns:
+            n = len(column.features)
+            if isinstance(column, Category):
+                self.categories.append((at, at + n))
+            else:
+                numbers.append(at)
+                gaps += [at + 1] * column.missing
+                gap_of.append(at + 1 if column.missing else -1)
+            at += n
+        self.features = at
+        for name, index in (("numbers", numbers), ("gaps", gaps), ("gap_of", gap_of)):
+            self.register_buffer(name, torch.tensor(index, dtype=torch.long), persistent=False)
+        self.register_buffer("location", torch.zeros(at))
+        self.register_buffer("scale", torch.ones(at))
+        self.register_buffer("low", torch.zeros(at))
+        self.register_buffer("high", torch.ones(at))
+        self.register_buffer("places", torch.full((at,), float(FREE)))
+        seen = training_rows(data, joint=joint)
+        if seen is not None:
+            self.measure(seen)
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row in which a category is one: its place among its values."""
+        return self.features - sum(b - a - 1 for a, b in self.categories)
+
+    def measure(self, r: Tensor) -> None:
+        """Mean, deviation, range and decimals of each number."""
+        some = r[:, self.numbers]
+        deviation = some.std(0, correction=0)
+        self.location[self.numbers] = some.mean(0)
+        self.scale[self.numbers] = torch.where(deviation > 0, deviation, 1.0)
+        self.low[self.numbers], self.high[self.numbers] = some.amin(0), some.amax(0)
+        self.places[self.numbers] = torch.tensor([float(decimals(column)) for column in some.T])
+
+    def encoded(self, batch: Batch) -> Tensor:
+        """Rows (B, F) in their own units."""
+        return joined(batch, self.task, self.classes) if self.joint else batch["x"]
+
+    def seen(self, batch: Batch) -> Tensor:
+        """Rows (B, F), their numbers of mean 0 and deviation 1."""
+        return (self.encoded(batch) - self.location) / self.scale
+
+    def own(self, s: Tensor) -> Tensor:
+        """Back in the table's own units."""
+        return self.usual(s * self.scale + self.location)
+
+    def usual(self, r: Tensor) -> Tensor:
+        """No number beyond what was met in training, nor with more decimals."""
+        r = r.clamp(self.low, self.high)
+        step = 10.0 ** -self.places
+        return torch.where(self.places >= 0, (r / step).round() * step, r)
+
+    def present(self, s: Tensor) -> Tensor:
+        """1 for each number that is there, 0 for one that is missing: (B, numbers)."""
+        padded = F.pad(s, (0, 1))                        # the last place, −1, is that of columns without gaps
+        return 1 - padded[:, self.gap_of]
+
+    def settled(self, s: Tensor) -> Tensor:
+        """What a network said, as a row: a gap where it is likelier than not, the likeliest value of each category."""
+        s = s.clone()
+        s[:, self.gaps] = (s[:, self.gaps] > 0).to(s.dtype)
+        for a, b in self.categories:
+            s[:, a:b] = F.one_hot(s[:, a:b].argmax(1), b - a).to(s.dtype)
+        return s
+
+    def gallery(self, batch: Batch, drawn: Tensor) -> dict[str, Tensor]:
+        """Real rows and drawn ones, in their own units, for the report."""
+        return {"real rows": self.encoded(batch), "drawn rows": drawn}
+
+    def tabulate(self, r: Tensor) -> tuple[list[str], list[list[str]]]:
+        """The columns' names, and rows in their own units as text."""
+        return [column.name for column in self.columns], written(self.columns, r, [int(d) for d in self.places.tolist()])
+
+
+class Mixed(Pixels):
+    """p(row | out) = Π N(x; out, σ²) over numbers that are there · Π Bernoulli over gaps · Π Categorical over categories.
+
+    One σ for each column of numbers, learned; the numbers of mean 0 and deviation 1.
+    """
+
+    def __init__(self, rows: Rows):
+        super().__init__()
+        self.rows = rows
+        self.log_variance = nn.Parameter(torch.zeros(len(rows.numbers)))
+
+    def nll(self, out: Tensor, s: Tensor) -> Tensor:
+        """−log p, (B,)."""
+        out, rows = out.flatten(1).float(), self.rows
+        v = self.log_variance.clamp(-9, 9)               # a constant column would have none
+        each = 0.5 * ((out[:, rows.numbers] - s[:, rows.numbers]).square() * (-v).exp() + v + log(2 * pi))
+        found = (each * rows.present(s)).sum(1)
+        found = found + F.binary_cross_entropy_with_logits(out[:, rows.gaps], s[:, rows.gaps], reduction="none").sum(1)
+        for a, b in rows.categories:
+            found = found - (s[:, a:b] * out[:, a:b].log_softmax(1)).sum(1)
+        return found
+
+    def mode(self, out: Tensor) -> Tensor:
+        return self.rows.settled(out.flatten(1).float())
+
+    def mean(self, out: Tensor) -> Tensor:
+        """The likeliest row, in its own units: no table holds the mean of two categories."""
+        return self.rows.own(self.mode(out))
+
+    def draw(self, out: Tensor, generator: Generator) -> Tensor:
+        """One row for each out; a mean alone would leave out how much numbers vary."""
+        out, rows = out.flatten(1).float(), self.rows
+        s = out.clone()
+        deviation = (0.5 * self.log_variance.clamp(-9, 9)).exp()
+        s[:, rows.numbers] += deviation * torch.randn(len(out), len(rows.numbers), generator=generator, device=out.device)
+        chance = torch.rand(len(out), len(rows.gaps), generator=generator, device=out.device)
+        s[:, rows.gaps] = (chance < out[:, rows.gaps].sigmoid()).float()
+        for a, b in rows.categories:
+            s[:, a:b] = F.one_hot(torch.multinomial(out[:, a:b].softmax(1), 1, generator=generator)[:, 0], b - a).float()
+        return s

@@ -1,0 +1,94 @@
+"""A folder of images for every family that draws or gives back images: without labels, too small, or of an awkward size."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import didact
+from didact.data.load import load
+from didact.errors import UsageError
+from didact.registry import RECIPES
+from didact.train.session import prepare, restored
+
+SMALL = {
+    "autoencoder": {"widths": (16,)}, "vae": {"widths": (16,), "latent": 3}, "vqvae": {"widths": (8, 8), "codes": 8, "dim": 4},
+    "gan": {"widths": (16,), "latent": 4}, "dcgan": {"width": 4, "latent": 4}, "wgan": {"width": 4, "latent": 4, "turns": 2},
+    "stylegan": {"width": 4, "latent": 4, "style": 8, "width_discriminator": 8},
+    "diffusion": {"widths": (8, 16), "time": 8, "T": 20, "sampling_steps": 2}, "flow_matching": {"widths": (8, 16), "time": 8, "sampling_steps": 1},
+    "pixelcnn": {"width": 4, "depth": 1, "levels": 4}, "pixelrnn": {"width": 4, "depth": 1, "levels": 4},
+    "realnvp": {"hidden": 8, "couplings": 2}, "denoising": {"widths": (8, 8)},
+    "consistency": {"teacher": "diffusion widths=8,16 time=8 T=20 sampling_steps=2 predict=velocity epochs=1", "intervals": 4},
+    "latent_diffusion": {"coder": "vqvae widths=8,8 codes=8 dim=4 epochs=1", "widths": (8,), "time": 8, "T": 20, "sampling_steps": 2},
+    "vqvae_prior": {"coder": "vqvae widths=8,8 codes=8 dim=4 epochs=1", "width": 4, "depth": 1},
+}
+
+
+def test_every_family_is_here():
+    """Whatever learns from images and asks for no class."""
+    assert set(SMALL) == {r.name for r in RECIPES.values() if "images" in r.accepts and r.kind != "supervised" and not r.tasks}
+
+
+def photographs(folder, n, size=(8, 8)):
+    folder.mkdir()
+    for i in range(n):
+        Image.fromarray(np.random.default_rng(i).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)).save(folder / f"{i:02}.png")
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_photographs_without_labels(name, here):
+    photographs(here / "photos", 24)
+    run = didact.train(RECIPES[name], data="photos", steps=2, batch=8, **SMALL[name])
+    assert run.facts["status"] == "finished" and run.facts["data"]["task"] == "none"
+    assert all(np.isfinite(value) for value in run.facts["test"].values())
+    objective, data = restored(run)
+    if "sample" in run.facts["abilities"]:
+        assert objective.sample(3, torch.Generator().manual_seed(0)).shape == (3, *data.shape) == (3, 3, 8, 8)
+    with pytest.raises(UsageError, match="--conditional|no option"):
+        prepare(name, {"data": "photos", "conditional": True, **SMALL[name]})
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_one_photograph_is_too_few(name, here):
+    photographs(here / "photos", 1)
+    with pytest.raises(UsageError, match="^'photos' holds 1 examples, but three splits need at least 3$"):
+        prepare(name, {"data": "photos", **SMALL[name]})
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 9])
+@pytest.mark.parametrize("name", SMALL)
+def test_sizes_that_cannot_be_halved_are_learned_or_refused(name, size, here):
+    photographs(here / "photos", 12)
+    try:
+        experiment = prepare(name, {"data": "photos", "size": size, **SMALL[name]}).experiment
+        batch = experiment.data.train.batch(torch.arange(4))
+        losses = [experiment.objective.loss(batch, player.name)["loss"] for player in experiment.objective.players()]
+    except UsageError as refusal:
+        assert "\n" not in str(refusal) and f"{size}×{size}" in str(refusal)
+    else:
+        assert all(loss.isfinite() for loss in losses)
+
+
+@pytest.mark.parametrize(("name", "size"), [("dcgan", 3), ("wgan", 4), ("stylegan", 2), ("gan", 1), ("diffusion", 1), ("pixelcnn", 1),
+                                            ("realnvp", 1)])
+def test_sizes_too_small_to_draw(name, size, here):
+    photographs(here / "photos", 12)
+    with pytest.raises(UsageError, match=f"{size}×{size}"):
+        prepare(name, {"data": "photos", "size": size, **SMALL[name]})
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "semi_supervised", "scratch_lenet", "bagging"])
+def test_who_learns_classes_says_what_is_missing(name, here):
+    photographs(here / "photos", 6)
+    with pytest.raises(UsageError, match=r"which 'photos' does not say; photos holds 6 images but no class folders: expected photos/<class>/"):
+        prepare(name, {"data": "photos"})
+
+
+def test_with_class_folders_there_are_labels(here):
+    for name in ("cat", "dog"):
+        (here / "pets").mkdir(exist_ok=True)
+        photographs(here / "pets" / name, 6)
+    data = load("pets")
+    assert data.task == "binary" and data.labels == ("cat", "dog")
+    made = prepare("vae", {"data": "pets", "conditional": True, **SMALL["vae"]}).experiment.objective
+    assert made.network.classes == 2
