@@ -4,7 +4,8 @@
 
 Each row is one command with its seeds; the test split is read once, at the best validation state. A set whose files are not at hand
 is left out and said. `--beside` trains so many at once, each in a process of its own: then the seconds say little and are left out.
-The table is written anew after every training, so that nothing is lost when it is stopped.
+Every training adds a line to a .jsonl file beside the table, and the table is written anew from all of them: `--only` changes its own
+rows alone, and nothing is lost when it is stopped. A row that stands in the table without such lines is kept as it is.
 """
 
 import argparse
@@ -89,24 +90,47 @@ def spoken(row: Row, seeds: int) -> str:
     return f"`didact train {row.recipe.name} {' '.join(words)} --seed 0…{seeds - 1}`"
 
 
-def told(row: Row, found: list[dict[str, Any]], words: argparse.Namespace) -> str:
+def told(row: Row, found: list[dict[str, Any]]) -> str:
     test, worst = [one["test"][row.metric] for one in found], max if row.most else min
     spread = f" ± {stdev(test):.4f}" if len(test) > 1 else ""
     target = "" if row.target is None else f"{'≤' if row.most else '≥'} {row.target:g}"
-    seconds = "" if words.beside > 1 else f"{mean(one['seconds'] for one in found):.1f}"
-    cells = [f"{mean(test):.4f}{spread}", f"{worst(test):.4f}", target, str(len(test)), seconds]
-    return f"| {' | '.join([spoken(row, words.seeds), row.metric, *cells])} |"
+    timed = [one["seconds"] for one in found if one["seconds"] is not None]
+    seconds = f"{mean(timed):.1f}" if len(timed) == len(found) else ""
+    where = "; ".join(sorted({one["where"] for one in found}))
+    cells = [f"{mean(test):.4f}{spread}", f"{worst(test):.4f}", target, str(len(test)), seconds, where]
+    return f"| {' | '.join([spoken(row, len(found)), row.metric, *cells])} |"
 
 
-def head(words: argparse.Namespace) -> str:
+def where(words: argparse.Namespace) -> str:
+    """On what, with what and when, as each row of the table says it of itself."""
     git = git_state()
     commit = git["commit"][:12] + (" with changes" if git["dirty"] else "") if git else "unknown"
-    place = f"{describe(pick_device(words.device))}, torch {torch.__version__}, commit {commit}, {time.strftime('%Y-%m-%d')}"
-    return (
-        f"# {words.table.capitalize()} recipes on real data\n\n{place}. "
+    return f"{describe(pick_device(words.device))}, torch {torch.__version__}, commit {commit}, {time.strftime('%Y-%m-%d')}"
+
+
+def command(line: str) -> str:
+    """What a row of the table trains, however many seeds."""
+    return line.removeprefix("| ").partition(" --seed ")[0]
+
+
+def table(name: str, rows: list[Row], to: Path) -> str:
+    """All that was ever trained, the newest of each row and seed; of rows that only the table knows, what it says."""
+    log = to.with_suffix(".jsonl")
+    lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()] if log.exists() else []
+    old = to.read_text(encoding="utf-8").splitlines() if to.exists() else []
+    kept = {command(line): line for line in old if line.startswith("| `didact train")}
+    for row in rows:
+        newest = {one["seed"]: one for one in lines if one["command"] == command(spoken(row, 1))}
+        if newest:
+            kept[command(spoken(row, 1))] = told(row, [newest[seed] for seed in sorted(newest)])
+    shown = [kept[command(spoken(row, 1))] for row in rows if command(spoken(row, 1)) in kept]
+    head = (
+        f"# {name.capitalize()} recipes on real data\n\n"
         "Mean ± standard deviation over seeds; seconds are those of training, compilation and validation apart.\n\n"
-        "| command | metric | test | worst | target | seeds | seconds |\n|---|---|---|---|---|---|---|\n"
+        "| command | metric | test | worst | target | seeds | seconds | measured |\n|---|---|---|---|---|---|---|---|\n"
     )
+    ends = [i for i, line in enumerate(old) if line.startswith("|")]
+    return head + "\n".join([*shown, *old[ends[-1] + 1 :]] if ends else shown) + "\n"      # what is said below the table stays
 
 
 def train(row: Row, seed: int, words: argparse.Namespace) -> dict[str, Any]:
@@ -121,7 +145,7 @@ def train(row: Row, seed: int, words: argparse.Namespace) -> dict[str, Any]:
 
 def apart(jobs: list[tuple[int, int]], words: argparse.Namespace) -> Any:
     """Every job in a process of its own, `--beside` of them at once; yields what each found as it ends."""
-    waiting, running = list(jobs), []
+    waiting, running = list(jobs), list[tuple[int, int, subprocess.Popen[str]]]()
     while waiting or running:
         while waiting and len(running) < words.beside:
             number, seed = waiting.pop(0)
@@ -130,7 +154,7 @@ def apart(jobs: list[tuple[int, int]], words: argparse.Namespace) -> Any:
             running.append((number, seed, subprocess.Popen(command, stdout=subprocess.PIPE, text=True)))
         for job in [job for job in running if job[2].poll() is not None]:
             running.remove(job)
-            said = job[2].stdout.read().strip().split("\n")[-1]
+            said = job[2].communicate()[0].strip().split("\n")[-1]
             yield job[0], job[1], json.loads(said) if said.startswith("{") else {"left out": f"a training ended with {job[2].returncode}"}
         time.sleep(0.2)
 
@@ -141,7 +165,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--only", default="", help="rows whose command holds this word")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, help="instead of each row's, to see whether all of it runs")
+    parser.add_argument("--epochs", type=int, help="instead of each row's, to see whether all of it runs: nothing is kept")
     parser.add_argument("--beside", type=int, default=1, help="trainings at once")
     parser.add_argument("--one", type=int, nargs=2, metavar=("ROW", "SEED"), help="a single training, its facts as JSON")
     parser.add_argument("--runs", default="runs/quality")
@@ -153,12 +177,15 @@ def main() -> None:
         return
     jobs = [(n, seed) for n, row in enumerate(rows) if words.only in spoken(row, words.seeds) for seed in range(words.seeds)]
     ended = apart(jobs, words) if words.beside > 1 else ((n, seed, train(rows[n], seed, words)) for n, seed in jobs)
-    found: dict[int, list[dict[str, Any]]] = {}
     for number, seed, facts in ended:
         print(f"{spoken(rows[number], words.seeds)} seed {seed}: {json.dumps(facts)}", flush=True)
-        if "test" in facts:
-            found.setdefault(number, []).append(facts)
-            to.write_text(head(words) + "\n".join(told(rows[n], found[n], words) for n in sorted(found)) + "\n", encoding="utf-8")
+        if "test" in facts and not words.epochs:
+            seconds = None if words.beside > 1 else facts["seconds"]
+            named = {"command": command(spoken(rows[number], 1)), "seed": seed}
+            line = named | {"test": facts["test"], "seconds": seconds, "where": where(words)}
+            with to.with_suffix(".jsonl").open("a", encoding="utf-8") as log:
+                log.write(json.dumps(line, ensure_ascii=False) + "\n")
+            to.write_text(table(words.table, rows, to), encoding="utf-8")
 
 
 if __name__ == "__main__":

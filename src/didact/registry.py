@@ -81,16 +81,21 @@ class Recipe:
         """Refuse data of a kind or task that the recipe cannot learn, by name, before anything runs."""
         if data.kind not in self.accepts:
             raise UsageError(
-                f"recipe {self.name!r} learns from {' or '.join(self.accepts)}, but {data.name!r} is {data.kind};"
-                " choose other data or another recipe"
+                f"recipe {self.name!r} learns from {' or '.join(self.accepts)}, but {data.name!r} is {data.kind}; {self.advice}"
             )
         if data.task == "none" and (self.tasks or self.kind == "supervised"):
             raise UsageError(f"recipe {self.name!r} learns what each example is, which {data.name!r} does not say; {data.notes[0]}")
         if self.tasks and data.task not in self.tasks:
             raise UsageError(
-                f"recipe {self.name!r} is for {' or '.join(self.tasks)} targets, but those of {data.name!r} are {data.task};"
-                " choose other data or another recipe"
+                f"recipe {self.name!r} is for {' or '.join(self.tasks)} targets, but those of {data.name!r} are {data.task}; {self.advice}"
             )
+
+    @property
+    def advice(self) -> str:
+        """What to give instead: of texts there are two kinds, one to go on with and one with labels."""
+        if "language" in self.tasks:
+            return "give a text file (.txt, .md) or a folder of them"
+        return "give a CSV file with --text COLUMN" if self.accepts == ("text",) else "choose other data or another recipe"
 
 
 def recipe(

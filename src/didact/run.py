@@ -165,8 +165,9 @@ class Run:
 
 
 def find(name: str, root: Path) -> Path:
-    """The run that a short name means: `latest`, `mlp/latest`, or the end of a folder's name."""
+    """The run that a short name means: `latest`, `mlp/latest`, `runs/mlp/latest`, or the end of a folder's name."""
     runs = sorted((p.parent for p in root.glob("*/*/run.json")), key=lambda p: p.name)
+    name = name.removeprefix(f"{root}/")
     recipe, _, last = name.rpartition("/")
     if last == LATEST:
         runs = [r for r in runs if not recipe or r.parent.name == recipe]
@@ -205,12 +206,15 @@ def command() -> str:
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 
-def git_state() -> dict[str, Any] | None:
-    """Commit and whether files differ from it, of the folder that one works in; None outside a repository."""
+def git_state(folder: Path | None = None, *, apart: str = "") -> dict[str, Any] | None:
+    """Commit and whether files differ from it, of the folder that one works in, or of another less a part; None where git keeps neither."""
     def git(*words: str) -> str:
-        return subprocess.run(["git", *words], capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+        return subprocess.run(["git", *words], capture_output=True, text=True, timeout=5, check=True, cwd=folder).stdout.strip()
 
     try:
-        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+        if folder is not None and not git("ls-files", "."):    # installed into an environment that lies in someone's repository
+            return None
+        where = [".", *([f":(exclude){apart}"] if apart else [])] if folder else []
+        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain", *where))}
     except (OSError, subprocess.SubprocessError):
         return None

@@ -35,6 +35,29 @@ def test_filters(capsys):
     assert [r["id"] for r in rows] == ["C4.13", "C4.18", "C4.19", "C4.20", "C4.21"]
 
 
+def test_a_claim_named_twice_is_one(capsys):
+    assert main(["check", "C4.8", "C4.8", "C1.6"]) == 0
+    assert "2 claims: 2 hold" in capsys.readouterr().out
+
+
+def test_a_page_that_cannot_be_written_is_refused_first(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("didact.claims.core.run", lambda id: pytest.fail("computed before it looked"))
+    assert main(["check", "C1.6", "--html", str(tmp_path / "nowhere" / "x.html")]) == 2
+    told = capsys.readouterr().err
+    assert "--html expects a file in a folder that can be written to" in told and told.count("\n") == 1
+    assert main(["check", "C1.6", "--html", str(tmp_path)]) == 2
+
+
+def test_the_page_shows_its_own_claim_and_what_it_calls(tmp_path, capsys):
+    path = tmp_path / "claims.html"
+    assert main(["check", "CE31", "C11.13", "C4.2", "C4.8", "--html", str(path)]) == 0
+    page = path.read_text(encoding="utf-8")
+    assert "@claim(&quot;CE31&quot;, Same" in page and "def bias_correction" in page and "C2.12" not in page
+    assert "def parameters(module: nn.Module)" in page, "from the module that all checks share"
+    assert "def width_that_replaces_depth" in page and "def saw" in page and "def pieces" in page, "helpers are shown"
+    assert 'id="only-holds"' in page and "#only-holds:checked" in page and "1 holds" in page and "2 hold" in page and "2 holds" not in page
+
+
 @pytest.mark.parametrize(("words", "expected"), [
     (["C4.88"], "no claim named 'C4.88'; did you mean 'C4.8'?"),
     (["--course", "gabba"], "no course named 'gabba'; did you mean 'gaba'?"),

@@ -114,7 +114,7 @@ def test_one_line(place, capsys, call, words):
 def test_boxes_are_drawn_on_the_file(place):
     """What a detector adds: rows of box, score and class, as shares of the sides."""
     Image.new("RGB", (40, 20)).save("dark.png")
-    data = SimpleNamespace(encoder=ImageEncoder((3, 8, 8)), classes=2)
+    data = SimpleNamespace(encoder=ImageEncoder((3, 8, 8)), labels=("a", "b"))
     answer, = pictured([{"input": "dark.png", "frames": torch.tensor([[0.25, 0.2, 0.75, 0.8, 0.9, 1.0]])}], data, place / "drawn")
     drawn = np.asarray(Image.open(answer["frames"])) / 255
-    assert drawn.shape == (20, 40, 3) and abs(drawn[4, 12] - colours(3)[2].numpy()).max() < 0.01 and drawn[8, 20].max() == 0
+    assert drawn.shape == (140, 280, 3) and abs(drawn[100, 70] - colours(3)[2].numpy()).max() < 0.01 and drawn[70, 140].max() == 0

@@ -74,7 +74,7 @@ def test_a_judge_says_who_it_is(said):
     ("sample vae/latest --judge vae/latest", "does not classify; train one with: didact train cnn --data digits"),
     ("train vae --samples 5 --beta 2", "--samples 5 maximises the importance-weighted bound, which has no --beta"),
     ("train vae --latent 0", "--latent expects int at least 1, got 0"),
-    ("train gan --data iris", "recipe 'gan' learns from images, but 'iris' is table"),
+    ("train dcgan --data iris", "recipe 'dcgan' learns from images, but 'iris' is table"),
     ("train semi_supervised --labels 900", "--labels 900 of each class, but a class of 'digits' has"),
 ])
 def test_refused_in_one_line(said, words, complaint):

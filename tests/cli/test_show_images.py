@@ -1,7 +1,12 @@
 """What `didact show` says of a network for images."""
 
+import io
 import json
 
+import pytest
+from rich.console import Console
+
+from didact.cli import progress
 from didact.cli.main import main
 
 
@@ -31,3 +36,21 @@ def test_the_table_has_columns_for_it(capsys):
 def test_a_table_of_numbers_has_none(capsys):
     assert main(["show", "mlp", "--data", "iris"]) == 0
     assert "sees" not in capsys.readouterr().out
+
+
+def test_names_are_whole_in_a_pipe(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    facts = json.loads(show(capsys, "--model", "efficientnet_b0", "--json"))
+    text = show(capsys, "--model", "efficientnet_b0")
+    assert "…" not in text.partition("sees")[2] and all(f"  {row['name']} " in text for row in facts["layers"]["rows"])
+
+
+@pytest.mark.parametrize("width", [64, 80])
+def test_names_are_folded_on_a_narrow_terminal(width):
+    name = "network.encoder.layers.encoder_layer_11.self_attention.out_proj"
+    row = {"name": name, "layer": "NonDynamicallyQuantizableLinear", "shape": [512, 100, 100], "parameters": 123_456_789}
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    console.print(progress.layer_table({"rows": [row | {"field": [9, 9], "jump": [4, 4]}]}, sights=True))
+    text = console.file.getvalue()
+    first = [line.strip().split("  ")[0] for line in text.splitlines()]
+    assert "…" not in text and "".join(first).endswith(name)

@@ -27,6 +27,8 @@ def place(tmp_path_factory):
     (to / "half.tsv").write_text("a cat\tun chat\n" * 20 + "a dog\t\n")
     (to / "lone.csv").write_text("review,liked\n" + (PRAISE + BLAME) * 20 + "a film,perhaps\n")
     (to / "unsure.csv").write_text("review,liked\n" + (PRAISE + BLAME) * 20 + "a film,\n")
+    (to / "bare").mkdir()
+    (to / "bare" / "notes.rst").write_text("no text that is read")
     (to / "silent.csv").write_text("review,liked\n" + ",yes\n,no\n" * 20)
     return to
 
@@ -36,8 +38,17 @@ def place(tmp_path_factory):
     ("train gpt --data blank.txt", "blank.txt holds 2 characters", "needs at least 1281"),
     ("train gpt --data latin.txt", "latin.txt is not UTF-8 text (byte 3)", "save it as UTF-8"),
     ("train gpt --data latin.txt --tokens bpe", "latin.txt is not UTF-8 text (byte 3)", "save it as UTF-8"),
+    ("train gpt --data bare", "bare is a folder without texts (.txt, .md) or images", "put some there, or name a file"),
+    ("train text_rnn --data bare", "bare is a folder without texts (.txt, .md) or images", "put some there, or name a file"),
+    ("train seq2seq --data bare", "bare is a folder without texts (.txt, .md) or images", "put some there, or name a file"),
+    ("train gpt --data own.csv", "'own' is table", "give a text file (.txt, .md) or a folder of them"),
+    ("train gpt --data own.csv --text review", "'own' are binary", "give a text file (.txt, .md) or a folder of them"),
+    ("train text_rnn --data own.csv", "'own' is table", "give a CSV file with --text COLUMN"),
+    ("train text_rnn --data python_topics", "'python_topics' are language", "give a CSV file with --text COLUMN"),
+    ("train gpt --data python_topics --model llama --heads 4 --width 12", "got 12", "the width must be a multiple of 8"),
     ("predict gpt latin.txt", "latin.txt is not UTF-8 text (byte 3)", "save it as UTF-8"),
     ("predict judge latin.txt", "latin.txt: it is not UTF-8", "expected UTF-8 text"),
+    ("predict gpt The --beam 3", "--beam 3 looks for the likeliest translation", "leave it out"),
     ("predict gpt ''", "got ''", "needs at least one token"),
     ("predict judge ''", "got ''", "expected a text"),
     ("predict gpt 日本", "characters that training did not: '日本'", "leave them out"),

@@ -72,7 +72,7 @@ def told(said):
     return run
 
 
-KINDS = ("supervised", "self-supervised", "generative", "language", "translation")
+KINDS = ("supervised", "self-supervised", "generative", "language", "translation", "tagging")
 
 
 def test_list(said, told, place):

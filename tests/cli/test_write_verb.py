@@ -1,11 +1,14 @@
 """didact sample on a run that writes."""
 
+import io
 import json
 
 import pytest
+from rich.console import Console
 
 import didact
 from didact.cli.main import main
+from didact.cli.progress import Waiting
 from didact.registry import RECIPES
 
 
@@ -45,7 +48,7 @@ def test_greedy_and_beams_need_no_luck(written, capsys):
     (("--prompt", "é"), "the text holds characters that training did not: 'é'; leave them out"),
     (("--prompt", "a" * 17), "the prompt has 17 tokens, but this model reads 16 at most; shorten it"),
     (("--prompt", ""), ""),
-    (("--temperature", "-0.5"), "the temperature must be a number of at least 0 (0: always the likeliest token), got -0.5"),
+    (("--temperature", "-0.5"), "-0.5 is not in the range x>=0"),
     (("--top-k", "1000"), "the tokens that this model knows, got 1000"),
     (("--top-k", "0"), "top-k must be from 1 to"),
     (("--top-p", "2"), "top-p is a probability above 0 and up to 1, got 2"),
@@ -81,3 +84,48 @@ def test_pieces_of_words_are_written_as_text(tmp_path, capsys):
     code = main(["sample", "latest", "--runs", str(tmp_path / "runs"), "--prompt", "to be or not", "--tokens", "4", "--temperature", "0"])
     out = capsys.readouterr().out
     assert code == 0 and out.startswith("to be or not to be, that")
+
+
+SMALL = {"layers": 1, "heads": 2, "width": 32, "context": 16, "steps": 60, "lr": 1e-2}
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    """A text without a line break, as characters without a sign at all, and as words."""
+    to = tmp_path_factory.mktemp("unbroken")
+    (to / "flat.txt").write_text("abcdefgh" * 400)
+    (to / "book.txt").write_text("to be or not to be, that is the question. " * 120)
+    (to / "bare.txt").write_text("row row row your boat gently down the stream " * 160)
+    kinds = {"flat": "characters", "book": "words", "bare": "words"}
+    made = {name: {"data": str(to / f"{name}.txt"), "tokens": kind, "runs": str(to), **SMALL} for name, kind in kinds.items()}
+    return {name: didact.train(RECIPES["gpt"], **given) for name, given in made.items()}
+
+
+@pytest.mark.parametrize(("name", "told"), [("flat", "bcdefgh"), ("book", "to be or not to be, that"), ("bare", "row")])
+def test_without_a_prompt_it_begins_with_what_it_knows(unbroken, capsys, name, told):
+    code, out, _ = sample(capsys, unbroken[name], "--tokens", "8", "--temperature", "0")
+    assert code == 0 and told in out and len(out.split()) == (1 if name == "flat" else 8 - out.count(","))
+    code, out, err = sample(capsys, unbroken[name], "--top-p", "2")
+    assert code == 2 and "top-p is a probability" in err                                   # not of the prompt that was not given
+
+
+def test_words_are_not_glued_to_the_prompt(unbroken, capsys):
+    code, out, _ = sample(capsys, unbroken["book"], "--prompt", "to be or not", "--tokens", "8", "--temperature", "0")
+    assert code == 0 and out == "to be or not to be, that is the question.\n"
+    assert sample(capsys, unbroken["book"], "--prompt", "or not to be", "--tokens", "2", "--temperature", "0")[1] == "or not to be, that\n"
+    _, out, _ = sample(capsys, unbroken["book"], "--prompt", "be or", "--tokens", "3", "--temperature", "0", "--json")
+    assert json.loads(out)["texts"] == [" not to be"]
+
+
+def test_who_waits_longer_than_two_seconds_sees_how_far_it_is(written, capsys, monkeypatch):
+    _, _, err = sample(capsys, written, "--tokens", "50")
+    assert not err
+    monkeypatch.setattr(Waiting, "PATIENCE", 0.0)
+    code, out, err = sample(capsys, written, "--tokens", "50", "--json")
+    lines = err.splitlines()
+    assert code == 0 and json.loads(out)["texts"] and 8 <= len(lines) <= 11
+    assert lines[-1] == "  45 of 50 tokens"
+    moving = Waiting("tokens", Console(file=io.StringIO(), force_terminal=True))
+    with moving:
+        moving(3, 50)
+    assert "3 of 50 tokens" in moving.console.file.getvalue()

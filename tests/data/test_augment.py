@@ -82,6 +82,21 @@ def test_samples_get_draws_of_their_own(name):
     assert len(torch.unique(out.flatten(1), dim=0)) >= (2 if name == "flip" else 9)
 
 
+def test_the_variants_of_the_tables():
+    """Gaba 4.6 pads with zeros and leaves saturation, Gaba 3.10 turns and moves without scaling."""
+    ones = {"x": torch.ones(50, 3, 16, 16)}
+    assert (AUGMENTATIONS["crop_black"](4)(ones, generator())["x"] == 0).any()
+    assert (AUGMENTATIONS["crop"](4)(ones, generator())["x"] == 1).all()
+    grey = {"x": images((1, 1, 16, 16)).expand(50, 3, -1, -1)}
+    light = AUGMENTATIONS["light"](4)
+    same(light(grey, generator())["x"].std(1), torch.zeros(50, 16, 16))
+    assert (light.saturation, light.brightness, light.contrast) == (0, 0.2, 0.2)
+    disc = (torch.arange(33) - 16).square() + (torch.arange(33)[:, None] - 16).square() < 64
+    discs = {"x": disc.float().expand(200, 1, 33, 33)}
+    mass = [AUGMENTATIONS[name](4)(discs, generator())["x"].sum((1, 2, 3)) for name in ("rigid", "affine")]
+    assert mass[0].std() < 0.02 * mass[0].mean() < 0.05 * mass[0].mean() < mass[1].std(), "only scaling changes the area"
+
+
 def test_flip():
     b = batch((5, 3, 7, 4))
     both = Flip(horizontal=1, vertical=1)

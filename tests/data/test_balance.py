@@ -4,7 +4,7 @@ import torch
 from sklearn.utils.class_weight import compute_class_weight
 
 from didact.data.assemble import assemble
-from didact.data.balance import class_weights, oversample, undersample
+from didact.data.balance import chosen, class_weights, oversample, undersample
 from didact.errors import UsageError
 
 
@@ -41,6 +41,21 @@ def test_undersampling_repeats_none(data):
     assert less.counts["train"] == (min(data.counts["train"]),) * 3 and len(less.train) == sum(less.counts["train"])
     rows = less.train.columns["x"][:, 0]
     assert len(rows.unique()) == len(rows) and set(rows.tolist()) <= set(data.train.columns["x"][:, 0].tolist())
+
+
+def test_what_stands_in_both_is_counted_anew_for_the_rows_that_are_left():
+    y = torch.tensor([0, 1] * 100)
+    x = torch.arange(200).float()[:, None] % 40                             # every example five times
+    data = assemble("made", "table", {"x": x, "y": y}, task="binary", labels="ab")
+    assert data.duplicates == {"validation": 30, "test": 30} and sum("also stand in training" in note for note in data.notes) == 1
+    less = chosen(data, lambda rows, _: rows[:2], 0, "two of each class")
+    kept = set(less.train.columns["x"][:, 0].tolist())
+    expected = {part: sum(v in kept for v in less.split(part).columns["x"][:, 0].tolist()) for part in ("validation", "test")}
+    assert less.duplicates == expected and 0 < sum(expected.values()) < 20
+    told = [note for note in less.notes if "also stand in training" in note]
+    assert told == [f"{expected['validation']} validation and {expected['test']} test examples also stand in training"]
+    none = chosen(data, lambda rows, _: rows[:0], 0, "none")
+    assert none.duplicates == {"validation": 0, "test": 0} and not any("also stand" in note for note in none.notes)
 
 
 def test_only_classes_can_be_balanced():

@@ -15,7 +15,8 @@ from conftest import has_public
 from didact.data import boxes
 from didact.data.core import SPLITS
 from didact.data.load import load, reload
-from didact.data.scatter import around, distance, hides
+from didact.data.painting import distance
+from didact.data.scatter import around, hides
 from didact.data.spec import from_spec, spec
 from didact.errors import UsageError
 
@@ -249,7 +250,7 @@ def test_a_box_touches_its_shape_on_all_sides(kind):
     n = 50
     across, down, radius, angle = (rng.uniform(a, b, n) for a, b in ((20, 44), (20, 44), (7, 15), (0, 2 * np.pi)))
     kinds = np.full(n, kind)
-    box, inside = around(kinds, across, down, radius, angle), distance(kinds, across, down, radius, angle) < 0
+    box, inside = around(kinds, across, down, radius, angle), distance(kinds, across, down, radius, angle, 64) < 0
     for b, shape in zip(box, inside, strict=True):
         rows, columns = np.nonzero(shape)
         seen = np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1])

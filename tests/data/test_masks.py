@@ -8,9 +8,9 @@ from PIL import Image
 
 from conftest import has_public
 from didact.data import masks
-from didact.data.core import SPLITS
+from didact.data.core import SPLITS, VOID
 from didact.data.load import load, reload
-from didact.data.shapes import distance
+from didact.data.painting import distance
 from didact.errors import UsageError
 
 
@@ -62,6 +62,25 @@ def test_foreground_and_names(tmp_path):
     (tmp_path / "named" / "classes.txt").write_text("sky\nroad\ncar\nnever\n")
     data = load(str(tmp_path / "named"))
     assert data.labels == ("sky", "road", "car", "never") and data.counts["train"][3] == 0
+
+
+@pytest.mark.parametrize(("values", "named", "labels", "void"), [
+    ((0, 1, 2, 255), False, ("0", "1", "2"), True), ((0, 1, 255), False, ("background", "foreground"), True),
+    ((0, 1, 255), True, ("sky", "road"), True), ((0, 255), False, ("background", "foreground"), False),
+    ((0, 128, 255), False, ("0", "128", "255"), False), ((1, 2, 255), False, ("1", "2", "255"), False),
+])
+def test_255_beside_classes_is_none(tmp_path, values, named, labels, void):
+    """As VOC marks what is uncertain; alone beside 0, or beside shades, it is a class."""
+    make(tmp_path, n=12, classes=values)
+    if named:
+        (tmp_path / "classes.txt").write_text("sky\nroad\n")
+    data = load(str(tmp_path))
+    y = torch.cat([data.split(part).columns["y"] for part in SPLITS])
+    assert data.labels == labels and bool((y == VOID).any()) == void
+    assert set(y.unique().tolist()) - {VOID} == set(range(len(labels)))
+    assert all(len(data.counts[part]) == len(labels) for part in SPLITS)
+    assert sum(map(sum, data.counts.values())) == int((y != VOID).sum())
+    assert any("255, of no class" in note for note in data.notes) == void
 
 
 def test_palettes_are_indices(tmp_path):
@@ -205,12 +224,12 @@ def test_shapes_are_exact():
     assert data.duplicates == {"validation": 0, "test": 0}
 
 
-@pytest.mark.parametrize(("kind", "area"), [(1, np.pi), (2, 1.7**2), (3, 0.6**2 * 3 * 3**0.5)])
+@pytest.mark.parametrize(("kind", "area"), [(0, np.pi), (1, 1.7**2), (2, 0.6**2 * 3 * 3**0.5)])
 @pytest.mark.parametrize("angle", [0.0, 0.4, 2.0])
 def test_the_areas_of_shapes(kind, area, angle):
     """pi r², (1.7 r)², and 3 sqrt(3) times the inner radius squared, however they are turned."""
     one = lambda value: np.array([value])  # noqa: E731
-    d = distance(one(kind), one(24.0), one(24.0), one(14.0), one(angle))
+    d = distance(one(kind), one(24.0), one(24.0), one(14.0), one(angle), 48)
     assert (d < 0).sum() == pytest.approx(area * 14**2, rel=0.04)
     assert d[0, 23:25, 23:25].max() < 0
 

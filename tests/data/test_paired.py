@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from didact.data.augment import Flip, ShiftCrop
+from didact.data.core import VOID
 from didact.data.paired import Paired, Zoom, augmentations
 from didact.errors import UsageError
 
@@ -18,7 +19,8 @@ def test_image_and_mask_move_alike(move):
     batch = marked()
     moved = Paired(move)(batch, torch.Generator().manual_seed(1))
     assert not torch.equal(moved["y"], batch["y"]) and moved["y"].dtype == torch.uint8
-    torch.testing.assert_close(moved["x"][:, 1] * 255, moved["y"].float())
+    torch.testing.assert_close(moved["x"][:, 1] * 255, torch.where(moved["y"] == VOID, 0, moved["y"]).float())
+    assert (moved["y"] == VOID).any() == isinstance(move, ShiftCrop)        # black, and of no class: not class 0
     assert torch.equal(moved["row"], batch["row"])
     alone = move({"x": batch["x"]}, torch.Generator().manual_seed(1))
     assert torch.equal(alone["x"], moved["x"])
@@ -33,7 +35,7 @@ def test_zooming_reads_image_and_mask_at_the_same_place():
     draws = torch.Generator().manual_seed(1)
     s, right, down = (torch.rand(16, 1, 1, 1, generator=draws)[:, 0, 0, 0].double() for _ in range(3))
     s = 0.7 + 1.3 * s
-    expected = torch.zeros_like(y)
+    expected = torch.full_like(y, VOID)                                                     # outside there is no class
     for i in range(16):
         for row in range(16):
             for column in range(24):
@@ -42,7 +44,8 @@ def test_zooming_reads_image_and_mask_at_the_same_place():
                 if -0.5 <= v < 15.5 and -0.5 <= u < 23.5:
                     expected[i, row, column] = y[i, int(v + 0.5), int(u + 0.5)]
     assert (moved["y"] == expected).float().mean() > 0.995                                  # a tie may round either way
-    assert ((moved["x"][:, 0] * 255).round() == moved["y"]).float().mean() > 0.7            # all but the edges of blocks
+    inside = moved["y"] != VOID
+    assert ((moved["x"][:, 0] * 255).round() == moved["y"])[inside].float().mean() > 0.7    # all but the edges of blocks
     assert moved["y"].dtype == torch.uint8
     assert (Zoom(1.0, 3.0)({"x": batch["x"], "y": y * 0 + 7}, draws)["y"] == 7).all()         # enlarged: nothing comes from outside
     torch.testing.assert_close(Zoom(1.0, 1.0)(batch, draws), batch)

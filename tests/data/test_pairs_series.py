@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from conftest import has_public
+from didact.data.core import SPLITS
 from didact.data.load import load, reload
 from didact.data.pairs import LONGEST, PairEncoder, in_words, translated
-from didact.data.series import SeriesEncoder, series
+from didact.data.series import SeriesEncoder, ahead, series
 from didact.data.spec import from_spec, spec
 from didact.data.tokens import BEGIN, END
 from didact.errors import UsageError
@@ -86,7 +87,14 @@ def test_own_series_from_a_csv(tmp_path):
     encoder = SeriesEncoder.from_spec(json.loads(json.dumps(data.encoder.spec())))
     _, batch = encoder.read([",".join("1" * 30), str(path)])
     assert batch["x"].shape == (2, 30, 1) and batch["x"][1, -1, 0] == 199.5
-    for wrong, told in (("1,2", "a window is 30 values of 'warmth', got 2"), ("warm", "expected a CSV file or values separated by commas")):
+    assert encoder.read([",".join(["12.345678901"] * 30)])[1]["x"].shape == (1, 30, 1)      # longer than the name of a file may be
+    (tmp_path / "odd.csv").write_text("warmth\n" + "1\n" * 29 + "inf\n")
+    for wrong, told in (
+        ("1,2", "a window is 30 values of 'warmth', got 2"), ("warm", "expected a CSV file or values separated by commas"),
+        ("1," * 29 + "nan", "the values of 'warmth' must be finite, but number 30 is nan in '1,"),
+        ("1," * 29 + "-inf", "number 30 is -inf"), ("1," * 9 + "1e39" + ",1" * 20, "number 10 is 1e\\+39"),
+        (str(tmp_path / "odd.csv"), "number 30 is inf in '.*odd.csv'; put it right"),
+    ):
         with pytest.raises(UsageError, match=told):
             encoder.read([wrong])
     with pytest.raises(UsageError, match="no column 'warmt'; did you mean 'warmth'"):
@@ -94,6 +102,21 @@ def test_own_series_from_a_csv(tmp_path):
     with pytest.raises(UsageError, match=r"column 'note' .* is not numbers"):
         load(str(path), accepts=("series",), target="note")
     assert load(str(path)).kind == "table"                                      # a table, where nothing else is wanted
+
+
+def test_a_short_series_is_cut_into_short_windows(tmp_path):
+    path = tmp_path / "short.csv"
+    path.write_text("warmth\n" + "".join(f"{i / 2}\n" for i in range(100)))
+    data = load(str(path), accepts=("series",))
+    assert data.encoder.window == 9 and reload(data.source, data.indices).fingerprint == data.fingerprint
+    cut = ahead(data, window=5)
+    assert cut.train.columns["x"][7, :3, 0].tolist() == [3.5, 4.0, 4.5] and [len(cut.split(p)) for p in SPLITS] == [65, 10, 10]
+    assert len(ahead(data, window=12).validation) == 3
+    with pytest.raises(UsageError, match=r"the validation part of 'short' has 15 values, but a window takes 30 \+ 1; choose"):
+        ahead(data, window=30)
+    path.write_text("warmth\n" + "".join(f"{i / 2}\n" for i in range(19)))
+    with pytest.raises(UsageError, match="holds 19 values of 'warmth'; at least 20 make windows of 1"):
+        load(str(path), accepts=("series",))
 
 
 def test_a_series_may_be_the_only_column(tmp_path):

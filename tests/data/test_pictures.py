@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from didact.data.folder import ImageEncoder
-from didact.data.pictures import coloured, colours, framed, overlaid, png
+from didact.data.pictures import PALE, coloured, colours, framed, overlaid, png
 
 
 def test_png_is_what_pillow_reads():
@@ -34,13 +34,47 @@ def test_a_mask_over_an_image():
     assert overlaid(torch.rand(1, 4, 6), mask, 3).shape == (3, 4, 6)        # grey images are coloured too
 
 
+def test_pixels_of_no_class_are_pale():
+    assert torch.equal(coloured(torch.tensor([[255, 1]]), 2)[:, 0, 0], torch.tensor(PALE))
+    assert torch.equal(coloured(torch.tensor([[255, 1]]), 2)[:, 0, 1], colours(2)[1])
+
+
+def of_colour(drawn, k, classes):
+    """Where a picture has the colour of a class of boxes."""
+    return ((drawn - colours(classes + 1)[k + 1][:, None, None]).abs() < 1 / 255).all(0)
+
+
 def test_frames_around_boxes():
-    x = torch.zeros(1, 10, 20)
-    drawn = framed(x, torch.tensor([[0.1, 0.2, 0.5, 0.8], [-0.2, 0.5, 1.3, 2.0]]), torch.tensor([1.0, 0.0]), 2)
-    assert drawn.shape == (3, 10, 20) and x.max() == 0
-    frame = (drawn == colours(3)[2][:, None, None]).all(0)
-    assert frame[2, 2:10].all() and frame[2:5, 2].all() and not frame[3:5, 3:9].any() and not frame[:2].any()
-    assert (drawn[:, 5, :2] == colours(3)[1][:, None]).all()                # what lies outside the image is cut off
+    x = torch.zeros(1, 200, 400)
+    found = torch.tensor([[0.1, 0.2, 0.5, 0.8, 0.9, 1], [-0.2, 0.5, 1.3, 2.0, 0.4, 0]])
+    drawn = framed(x, found, ("cell", "dot"))
+    assert drawn.shape == (3, 200, 400) and x.max() == 0
+    frame = of_colour(drawn, 1, 2)
+    assert frame[40:42, 40:200].all() and frame[40:160, 40:42].all() and frame[40:160, 198:200].all()
+    assert not frame[43:157, 43:197].any() and not frame[162:].any() and not frame[:, 201:].any()
+    assert of_colour(drawn, 0, 2)[100, 210:390].all()                       # what lies outside the image is cut off
+
+
+def test_the_surest_lies_on_top():
+    box = [0.25, 0.25, 0.75, 0.75]
+    sure, unsure = [*box, 0.9, 0], [*box, 0.4, 1]
+    drawn = framed(torch.zeros(3, 300, 300), torch.tensor([sure, unsure]), ("a", "b"))
+    assert of_colour(drawn, 0, 2)[75, 75:225].all() and not of_colour(drawn, 1, 2)[75:225].any()
+
+
+def test_names_and_scores_are_written_in_the_colour_of_the_class():
+    def written(score, label):
+        drawn = framed(torch.ones(3, 300, 300), torch.tensor([[0.2, 0.3, 0.8, 0.8, score, 0]]), (label, "other"))
+        above = drawn[:, :89]                                               # the frame begins at 90
+        assert of_colour(above, 0, 2).any() and (above.amax(0) < 0.4).any(), "no plate or no letters"
+        return above
+    assert not torch.equal(written(0.91, "cell"), written(0.35, "cell"))
+    assert not torch.equal(written(0.91, "cell"), written(0.91, "dots"))
+
+
+def test_a_small_image_is_enlarged_before_it_is_written_on():
+    drawn = framed(torch.rand(3, 24, 64), torch.zeros(0, 6), ("a",))
+    assert drawn.shape == (3, 96, 256) and torch.equal(drawn[:, ::4, ::4], drawn[:, 3::4, 3::4])
 
 
 SIDE = 12

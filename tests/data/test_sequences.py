@@ -58,9 +58,9 @@ def test_batches_are_the_rows_asked_for_and_move_with_the_split():
 def test_a_long_stream_is_mapped_from_a_file(tmp_path, monkeypatch):
     monkeypatch.setenv("DIDACT_CACHE", str(tmp_path))
     plain = running_text("made", TEXT)
-    monkeypatch.setattr(sequences, "MAPPED", 100)
+    monkeypatch.setattr(sequences, "LONG", 100)
     mapped = running_text("made", TEXT)
-    (file,) = (tmp_path / "streams").iterdir()
+    (file,) = (tmp_path / "streams").glob("*.bin")
     assert file.stat().st_size == len(TEXT) and mapped.train.stream.dtype == torch.uint8
     assert torch.equal(mapped.train.stream, plain.train.stream) and mapped.fingerprint == plain.fingerprint
     file.write_bytes(b"short")
@@ -135,3 +135,31 @@ def test_the_run_knows_its_text_without_it():
     data = running_text("made", TEXT, window=16)
     absent = windows(from_spec(json.loads(json.dumps(spec(data)))), 32)
     assert absent.encoder == StreamEncoder(data.encoder.tokenizer, 32, 1.0) and not isinstance(absent.train, Windows)
+
+
+@pytest.mark.parametrize("kind", ["characters", "words", "bpe"])
+def test_a_long_text_in_pieces_is_the_whole_one(kind, tmp_path, monkeypatch):
+    monkeypatch.setenv("DIDACT_CACHE", str(tmp_path))
+    text = "It's  one\n\n two, 3 four… naïve 漢字\n" * 200
+    whole = running_text("made", text, kind=kind, window=16, vocabulary=300)
+    monkeypatch.setattr(sequences, "LONG", 1000)
+    monkeypatch.setattr(sequences, "PIECE", 97)                # borders fall anywhere
+    seen = []
+    pieces = running_text("made", text, kind=kind, window=16, vocabulary=300, progress=lambda *facts: seen.append(facts))
+    assert torch.equal(pieces.train.stream, whole.train.stream) and pieces.fingerprint == whole.fingerprint
+    assert pieces.encoder == whole.encoder and len(seen) > 10 and seen[-1] == (f"made in {kind}", len(text), len(text))
+    monkeypatch.setattr(sequences, "fitted", None)             # nothing is learned again
+    again = running_text("made", text, kind=kind, window=16, vocabulary=300)
+    assert torch.equal(again.train.stream, whole.train.stream) and again.encoder == whole.encoder
+
+
+def test_pieces_are_the_text():
+    text = "a b\n\n c  d" * 50
+    assert "".join(sequences.cut(text)) == text and list(sequences.cut("")) == []
+
+
+def test_where_nothing_can_be_written_numbers_are_in_memory(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("DIDACT_CACHE", str(tmp_path / "file"))
+    monkeypatch.setattr(sequences, "LONG", 100)
+    assert len(running_text("made", TEXT, window=16).train.stream) == len(TEXT)

@@ -1,6 +1,7 @@
 """Tokenizers: our byte pairs against the library's, worked examples, and every text read back."""
 
 import json
+from unicodedata import category
 
 import pytest
 from hypothesis import given, settings
@@ -67,6 +68,25 @@ def test_our_merges_are_the_librarys(text):
     slow.__dict__["fast"] = None                                                # as where the library is not installed
     assert slow.encode(text) == fast and len(fast) < 0.75 * len(text.encode())
     assert tokenizer.decode(fast) == text
+
+
+def test_every_assigned_character_is_cut_as_the_library_cuts_it():
+    """Beside a letter, a digit, a sign and a space: ², ½ and Ⅷ are numbers, \x1c is no space."""
+    pre = pytest.importorskip("tokenizers").pre_tokenizers.ByteLevel(add_prefix_space=False)
+    for block in range(0, 0x20000, 512):
+        known = [c for c in map(chr, range(block, block + 512)) if category(c) not in ("Cn", "Co", "Cs")]
+        text = "|".join(f"a{c}1{c}!{c} {c}{c}  {c}" for c in known[:: 1 if block < 0x3400 else 7])     # beyond, thousands are alike
+        assert [piece for piece, _ in pre.pre_tokenize_str(text)] == bpe.pieces(text), hex(block)
+
+
+SIGNS = st.sampled_from("abe '’_-.12²½Ⅷ٣一字éß\n\t\x1c\xa0\u0301\u200b😀")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(SIGNS | st.characters(max_codepoint=0x3000, exclude_categories=("Cn", "Cs")), max_size=60))
+def test_any_text_gives_the_librarys_merges(text):
+    pytest.importorskip("tokenizers")
+    assert bpe.learn(text, 30) == tokens.learn_fast([text], 30)
 
 
 def test_without_the_library_the_same_is_learned(monkeypatch):

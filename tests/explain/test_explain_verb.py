@@ -82,6 +82,18 @@ def test_the_worst_test_images_are_explained_in_page_and_report(folder, capsys):
     assert not re.search(r'(src|href)="(?!data:|#)', report)
 
 
+def test_what_an_earlier_call_drew_is_gone(folder):
+    explain(Run(Path("images")), methods=("saliency", "filters"))
+    assert len(list(Path("images/explanations").glob("*.png"))) == 7
+    explain(Run(Path("images")), ["one.png"], methods=("saliency",))
+    assert sorted(path.name for path in Path("images/explanations").iterdir()) == ["01-one-png.png", "index.html"]
+    assert Path("images/report.html").read_text().count('alt="01 one png"') == 1
+    Path("elsewhere").mkdir(exist_ok=True)
+    Path("elsewhere/mine.png").write_bytes(b"kept")
+    explain(Run(Path("images")), ["one.png"], methods=("saliency",), to=Path("elsewhere"))
+    assert Path("elsewhere/mine.png").read_bytes() == b"kept"                # a folder of one's own is not swept
+
+
 def test_the_same_call_gives_the_same_numbers(folder):
     first, second = (explain(Run(Path("images")), ["one.png"], methods=("smooth_grad", "shapley"))["explained"] for _ in range(2))
     assert first == second

@@ -1,6 +1,7 @@
 """`didact explain` on networks that read tokens in their order."""
 
 import json
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ import didact
 from didact.cli.main import main
 from didact.errors import UsageError
 from didact.explain.heads import watched
+from didact.explain.maps import attention_maps
 from didact.explain.runs import explain
 from didact.models.bert import BERT
 from didact.models.gpt import GPT
@@ -58,7 +60,7 @@ def test_what_is_watched_is_what_the_networks_say_themselves():
 def test_shared_keys_and_a_translator_are_watched_too():
     torch.manual_seed(0)
     x, y = torch.randint(1, 23, (2, 7)), torch.randint(1, 23, (2, 5))
-    llama = Llama(23, context=9, dim=12, layers=2, heads=4, groups=2, hidden=16).eval()
+    llama = Llama(23, context=9, dim=24, layers=2, heads=4, groups=2, hidden=16).eval()
     network = Transformer(23, 23, dim=12, layers=2, heads=3, hidden=16).eval()
     with watched(llama) as seen:
         llama(x)
@@ -99,16 +101,40 @@ def test_a_page_and_figures_of_ones_own_text(runs, name, text, tokens, tmp_path)
     assert set(one["methods"]) == METHODS[name]
     assert all((tmp_path / figure.rpartition("/")[2]).is_file() for figure in one["figures"])
     page = (tmp_path / "index.html").read_text()
-    assert text in page and page.count("<figure") + page.count("<small>layer") >= 1
+    assert text in page and page.count("<figure") >= 1
     if name == "translate":
-        assert all(page.count(f"<small>{part} {layer} head") == 2 for part in ("encoder", "decoder", "across") for layer in (1, 2))
+        assert all(page.count(f">{part} {layer} head") == 2 for part in ("encoder", "decoder", "across") for layer in (1, 2))
         assert len(one["figures"]) == 7 and len(one["methods"]["attention"]) == 6
     if name in ("gpt", "llama"):
-        assert page.count("<small>layer") == 4 and len(one["methods"]["attention"]) == 2
+        assert page.count(">layer ") == 4 and len(one["methods"]["attention"]) == 2
         assert one["methods"]["attention"][0][0] in text
     if name == "char_rnn":
         assert set(one["methods"]["gates"]) == {"input", "forget", "candidate", "output"}
         assert one["methods"]["memory"][0] == 1 and len(one["methods"]["memory"]) == 9
+
+
+def test_attention_maps_name_the_tokens_at_both_axes(runs, tmp_path):
+    (one,) = explain(runs["text_transformer"], ["the story was good"], to=tmp_path, methods=("attention",))["explained"]
+    first = ElementTree.parse(tmp_path / one["figures"][0].rpartition("/")[2])
+    names = [t.text for t in first.iter("{http://www.w3.org/2000/svg}text") if t.get("class") == "tick"]
+    heads = sum(t.text.startswith("layer 1 head") for t in first.iter("{http://www.w3.org/2000/svg}text"))
+    assert heads == 2 and names == ["the", "story", "was", "good"] * 2 * heads
+    (one,) = explain(runs["translate"], ["twenty one"], to=tmp_path, methods=("attention",))["explained"]
+    kinds = {}
+    for figure in one["figures"]:
+        drawn = list(ElementTree.parse(tmp_path / figure.rpartition("/")[2]).iter("{http://www.w3.org/2000/svg}text"))
+        ticks = [(t.get("transform") is not None, t.text) for t in drawn if t.get("class") == "tick"]
+        first = ticks[: len(ticks) // 2]                                                    # of two heads
+        kinds[drawn[0].text.partition(" ")[0]] = tuple([name for turned, name in first if turned == side] for side in (False, True))
+    read = ["twenty", "one", "<eos>"]
+    assert kinds["encoder"] == (read, read) and kinds["across"][1] == read and kinds["across"][0][-1] == "<eos>"
+    assert kinds["decoder"][0] == kinds["decoder"][1] == ["<bos>", *kinds["across"][0][:-1]]
+
+
+def test_a_long_map_names_some_of_its_tokens():
+    drawn = attention_maps("layer 1", torch.rand(5, 45, 30), [f"r{i}" for i in range(45)], [f"c{i}" for i in range(30)])
+    assert drawn.count(">r0<") == drawn.count(">r42<") == 5 and ">r1<" not in drawn and drawn.count(">c28<") == 5 and ">c1<" not in drawn
+    assert drawn.count("<image") == 5 and "data:image/png" in drawn
 
 
 def test_what_is_said_is_what_the_model_says(runs, tmp_path):

@@ -17,6 +17,7 @@ from didact.models.text_encoder import TextEncoder
 from didact.models.transformer import Transformer
 from didact.models.vit import ViT
 from didact.objectives.autoregressive import Writer
+from didact.objectives.translation import Translate
 from didact.objectives.writing import Manner
 
 X = torch.randn(2, 7, 24, generator=torch.Generator().manual_seed(0))
@@ -103,7 +104,7 @@ def test_it_still_translates():
     y = torch.full((2, 1), 2)
     for _ in range(4):
         y = torch.cat([y, network(x, y)[:, -1:].argmax(-1)], dim=1)
-    written = network.write(x, length=4)
+    written = Translate(network, length=1.0, longest=4).translate({"x": x})
     n = [row.index(3) + 1 if 3 in row else 4 for row in written.tolist()]
     assert all(torch.equal(w[:k], r[1 : k + 1]) for w, r, k in zip(written, y, n, strict=True))
 

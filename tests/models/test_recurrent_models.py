@@ -62,12 +62,8 @@ def test_told_step_by_step_it_says_the_same_as_told_at_once(attention, cell):
     x, y = torch.randint(4, 15, (3, 7)), torch.randint(4, 12, (3, 5))
     x[1, 4:] = 0
     logits, a = model.look(x, y)
-    memory = model.read(x)
-    state, steps = model.start(memory), []
-    for t in range(5):
-        step, state, _ = model.go_on(y[:, t : t + 1], state, memory)
-        steps.append(step)
-    torch.testing.assert_close(torch.cat(steps, 1), logits)
+    read = model.read(x, 5)
+    torch.testing.assert_close(torch.stack([model.go_on(y[:, t : t + 1], read) for t in range(5)], 1), logits)
     if a is not None:
         torch.testing.assert_close(a.sum(-1), torch.ones(3, 5))
         assert a[1, :, 4:].eq(0).all()                                      # padding is not looked at
@@ -79,7 +75,7 @@ def test_told_step_by_step_it_says_the_same_as_told_at_once(attention, cell):
 def test_what_it_writes_is_its_own_likeliest_and_ends():
     model = Seq2Seq(15, 12, width=8, hidden=6).eval()
     x = torch.randint(4, 15, (3, 7))
-    y = model.write(x, length=6)
+    y = Translate(model, length=1.0, longest=6).translate({"x": x})
     told = torch.cat([torch.full((3, 1), 2), y[:, :-1]], 1)
     likeliest = model(x, told).argmax(-1)
     for own, best in zip(y.tolist(), likeliest.tolist(), strict=True):
@@ -88,7 +84,7 @@ def test_what_it_writes_is_its_own_likeliest_and_ends():
     nn.init.zeros_(model.head.weight)
     with torch.no_grad():
         model.head.bias.copy_(torch.eye(12)[3])                             # always <eos>
-    assert model.write(x, length=4).tolist() == [[3]] * 3                      # all have ended
+    assert Translate(model, length=1.0, longest=4).translate({"x": x}).tolist() == [[3]] * 3                      # all have ended
     with pytest.raises(UsageError, match="no cell named 'lst'"):
         Seq2Seq(5, 5, cell="lst")
 

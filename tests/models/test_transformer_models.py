@@ -5,6 +5,7 @@ import torch
 
 from didact.errors import UsageError
 from didact.files import write_tensors
+from didact.layers.positions import rotation
 from didact.models.bert import BERT, SentenceEncoder
 from didact.models.gpt import GPT
 from didact.models.llama import Llama
@@ -75,14 +76,29 @@ def test_published_weights_of_another_size_are_refused(tmp_path):
         load_weights(GPT(23, **SMALL), tmp_path / "model.safetensors")
 
 
-def test_published_weights_load_with_their_prefix_and_masks(tmp_path):
+@pytest.mark.parametrize(("other", "told"), [
+    ({"vocabulary": 29}, "wte.weight of 29×16, here it is 23×16: make the network for as many tokens"),
+    ({"context": 20}, "wpe.weight of 20×16, here it is 12×16: make the network for as many tokens"),
+])
+def test_published_weights_for_other_tokens_are_refused_and_change_nothing(tmp_path, other, told):
+    ours = GPT(23, **SMALL)
+    before = {n: t.clone() for n, t in ours.state_dict().items()}
+    write_tensors(tmp_path / "model.safetensors", GPT(**{"vocabulary": 23, **SMALL, **other}).state_dict())
+    with pytest.raises(UsageError, match=told):
+        load_weights(ours, tmp_path / "model.safetensors")
+    assert all(torch.equal(t, before[n]) for n, t in ours.state_dict().items())
+
+
+@pytest.mark.parametrize("prefix", ["", "transformer."])
+def test_published_weights_load_with_their_prefix_and_masks(tmp_path, prefix):
     torch.manual_seed(0)
     theirs, ours = GPT(23, **SMALL), GPT(23, **SMALL)
-    named = {f"transformer.{n}": t for n, t in theirs.state_dict().items()}
-    named["transformer.h.0.attn.bias"] = torch.ones(1, 1, 12, 12)             # the triangle, which old files carry
+    named = {prefix + n: t for n, t in theirs.state_dict().items()}
+    for layer in range(2):                                                    # a triangle and a number, which old files carry
+        named |= {f"{prefix}h.{layer}.attn.bias": torch.ones(1, 1, 12, 12), f"{prefix}h.{layer}.attn.masked_bias": torch.tensor(-1e4)}
     write_tensors(tmp_path / "model.safetensors", named)
     report = load_weights(ours, tmp_path / "model.safetensors")
-    assert not report.missing and report.unused == ("h.0.attn.bias",)
+    assert not report.missing and not report.unused
     assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
 
 
@@ -94,6 +110,15 @@ def test_published_weights_load_with_their_prefix_and_masks(tmp_path):
 def test_more_tokens_than_the_context_are_refused(make):
     with pytest.raises(UsageError, match="reads 4 tokens at most, got 5"):
         make()
+
+
+@pytest.mark.parametrize(("heads", "width"), [(2, 10), (4, 12), (4, 18)])
+def test_rotary_heads_are_of_even_width(heads, width):
+    told = f"the width must be a multiple of {2 * heads}, an even number for each of {heads} heads, got {width}"
+    with pytest.raises(UsageError, match=told):
+        Llama(23, context=4, dim=width, layers=1, heads=heads, groups=2, hidden=24)
+    with pytest.raises(UsageError, match="a head must be of even width, got 3"):
+        rotation(torch.arange(4), 3)
 
 
 def test_a_width_that_heads_cannot_share_is_refused():

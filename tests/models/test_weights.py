@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from didact.errors import UsageError
-from didact.models import CNN, VGG, EfficientNet, LeNetLike, ResNet
+from didact.models import CNN, VGG, EfficientNet, LeNetLike, ResNet, ViT
 from didact.models.weights import IMAGENET_MEAN, IMAGENET_STD, LITE_MEAN, LITE_STD, load_weights, restandardise
 
 SMALL = {"depths": (1, 1), "width": 4, "size": (16, 16)}
@@ -156,3 +156,35 @@ def test_tensors_without_names(tmp_path):
     torch.save([torch.zeros(2)], tmp_path / "w.pth")
     with pytest.raises(UsageError, match="no named tensors; save the network's state_dict"):
         load_weights(small(), tmp_path / "w.pth")
+
+
+def cubic(t):
+    """The kernel of Keys 1981 with a = -3/4, at a distance t."""
+    t = abs(t)
+    return 1.25 * t**3 - 2.25 * t**2 + 1 if t <= 1 else -0.75 * (t**3 - 5 * t**2 + 8 * t - 4) if t < 2 else 0.0
+
+
+def read_off(table, n):
+    """n places of a row of values, corner on corner; beyond the ends stands the last value. By hand, one place at a time."""
+    m, found = len(table), []
+    for i in range(n):
+        at = i * (m - 1) / (n - 1)
+        near = range(int(at) - 1, int(at) + 3)
+        found.append(sum(cubic(at - j) * table[min(max(j, 0), m - 1)] for j in near))
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("grid", [(5, 3), (2, 4), (4, 4)])
+def test_positions_of_another_grid_are_read_off_between_the_old_ones(tmp_path, grid):
+    keywords = {"patch": 4, "dim": 6, "depth": 1, "heads": 2, "hidden": 8}
+    torch.manual_seed(0)
+    one, two = ViT(size=(16, 16), **keywords), ViT(size=(4 * grid[0], 4 * grid[1]), **keywords)
+    report = load_weights(two, written(tmp_path / "w.safetensors", one.state_dict()))
+    old = one.encoder.pos_embedding.detach()[0]
+    rows = read_off(old[1:].view(4, 4, 6), grid[0])                                        # down, then across: (h, 4, D) -> (h, w, D)
+    by_hand = read_off(rows.transpose(0, 1), grid[1]).transpose(0, 1).reshape(-1, 6)
+    new = two.encoder.pos_embedding.detach()[0]
+    assert torch.equal(new[0], old[0])                                                     # the class token's
+    torch.testing.assert_close(new[1:], by_hand, atol=1e-6, rtol=1e-5)
+    told = f"encoder.pos_embedding: a grid of 4×4 read off at {grid[0]}×{grid[1]} places"
+    assert (told in str(report)) == (grid != (4, 4)) and "encoder.pos_embedding" in report.matched and not report.reshaped

@@ -138,7 +138,7 @@ def test_judging_is_the_same_in_any_batches_and_says_what_was_drawn():
 
 def test_it_samples_what_is_asked():
     model, g = made(classes=3).eval(), torch.Generator()
-    assert set(abilities(model)) == {"sample"}
+    assert set(abilities(model)) == {"sample", "walk"}
     with torch.no_grad():
         x = model.sample(5, g.manual_seed(0), label=1)
         assert x.shape == (5, 1, 6, 5) and x.min() >= 0 and x.max() <= 1

@@ -1,9 +1,11 @@
 import pytest
 import torch
+import torch.nn.functional as F
 from scipy.ndimage import gaussian_filter
 from torch import nn
 
 from didact import metrics
+from didact.models.denoiser import Denoiser
 from didact.objectives.abilities import abilities
 from didact.objectives.denoising import Blur, Denoise, Greyscale, Noise
 
@@ -79,6 +81,21 @@ def test_it_restores():
     model, b = Denoise(nn.Conv2d(3, 3, 1), Greyscale(), (3, 12, 12)), batch(3)
     y = model.restore(b)
     assert abilities(model) == ("restore",) and y.shape == b["x"].shape and y.min() >= 0 and y.max() <= 1
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("size", [(5, 7), (1, 1), (16, 8), (33, 18)])
+def test_it_restores_images_of_any_size(size):
+    """Away from the margin as the network does it, which halves twice and takes multiples of 4 alone."""
+    model = Denoise(Denoiser(widths=(4, 5, 6)), Noise(0.1), (3, 8, 8))
+    torch.nn.init.normal_(model.network.head.weight, std=0.1)
+    x = torch.rand(2, 3, *size)
+    y = model.restore({"x": x})
+    assert y.shape == x.shape
+    wide = F.pad(x, (1, 1, 1, 2), mode="reflect") if size == (33, 18) else x
+    if size in ((33, 18), (16, 8)):
+        expected = model.network(wide)[:, :, int(size == (33, 18)) :, int(size == (33, 18)) :][:, :, : size[0], : size[1]]
+        torch.testing.assert_close(y, expected.clamp(0, 1))
 
 
 @torch.no_grad()

@@ -86,9 +86,9 @@ def test_translation_asks_for_what_follows_and_parts_add_up_to_the_batch():
         assert whole == pytest.approx(sum(parts), rel=1e-5)
         rows = objective.judge({"x": x, "y": y})
         assert objective.score(rows)["loss"] == pytest.approx(float(total) / 9, rel=1e-5) and rows["tokens"].tolist() == [2, 4, 3]
-        own = network.write(x, length=4)
+        own = objective.translate({"x": x})[:, :4]
         exact = objective.judge({"x": x, "y": torch.cat([torch.full((3, 1), 2), own], 1)})["exact"]
-        assert exact.eq(1).all() and torch.equal(objective.translate({"x": x})[:, :4], own)
+        assert exact.eq(1).all()
 
 
 @torch.no_grad()

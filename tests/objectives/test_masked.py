@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from didact.models.bert import MaskedBERT
-from didact.objectives.masked import MaskedLanguage, chosen
+from didact.objectives.masked import MaskedLanguage, chosen, scattered
 
 
 @pytest.fixture
@@ -30,12 +30,31 @@ def test_fifteen_percent_of_which_eighty_ten_ten(objective):
 def test_every_evaluation_hides_the_same(objective):
     rows = torch.arange(500)
     hidden = chosen(rows, 40, 0.15)
-    assert torch.equal(hidden[7:9], chosen(rows[7:9], 40, 0.15))
-    assert hidden.float().mean().item() == pytest.approx(0.15, abs=0.002)
-    assert hidden.float().mean(0).max() < 0.2 and hidden.any(1).float().mean() > 0.99      # no place is preferred, nearly no row left out
+    assert torch.equal(hidden[7:9], chosen(rows[7:9], 40, 0.15)) and torch.equal(hidden[:, :9], chosen(rows, 9, 0.15))
+    assert torch.equal(hidden[rows.flip(0)], chosen(rows.flip(0).int(), 40, 0.15))
     batch = {"x": torch.randint(20, (6, 40)), "row": torch.arange(6)}
     one, two = objective.eval().judge(batch), objective.judge({k: v[3:] for k, v in batch.items()})
     torch.testing.assert_close(one["loss"][3:], two["loss"])
+
+
+def test_what_is_judged_is_hidden_as_what_is_learned():
+    """Each place by itself: gaps are geometric, neighbours are hidden together, and rows and columns know nothing of each other."""
+    share, hidden = 0.15, chosen(torch.arange(4000), 100, 0.15)                             # 400,000 places
+    assert hidden.float().mean().item() == pytest.approx(share, abs=5 * (0.15 * 0.85 / 4e5) ** 0.5)
+    for one, two in ((hidden[:, 1:], hidden[:, :-1]), (hidden[1:], hidden[:-1]), (hidden[1:, 1:], hidden[:-1, :-1])):
+        assert (one & two).float().mean().item() == pytest.approx(share**2, abs=0.0015)      # six deviations; on a lattice 0
+    places = hidden.flatten().nonzero()[:, 0]
+    gaps = places.diff()
+    for k in range(1, 20):
+        p = share * (1 - share) ** (k - 1)
+        assert (gaps == k).float().mean().item() == pytest.approx(p, abs=5 * (p / len(gaps)) ** 0.5), k
+    n = hidden.sum(1).float()
+    assert n.var().item() == pytest.approx(100 * share * (1 - share), rel=0.12)              # binomial; 5 deviations of a variance
+    assert torch.allclose(hidden.float().mean(0), torch.tensor(share), atol=5 * (0.15 * 0.85 / 4000) ** 0.5)
+
+
+def test_numbers_are_scattered_as_murmur3_has_it():
+    assert scattered(torch.tensor([0, 1, 2**32 - 1])).tolist() == [0, 0x514E28B7, 0x81F16F39]
 
 
 def test_what_is_hidden_is_not_seen(objective):

@@ -96,6 +96,34 @@ def test_a_step_taken_again_comes_from_as_much_noise():
     assert line.mean().item() == pytest.approx(0.1 * 0.7, abs=0.02) and line.std().item() == pytest.approx(0.9, rel=0.03)
 
 
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_beta_as_variance_is_the_loop_of_the_course(schedule):
+    """x ← (x − β/√(1 − ᾱ) ε)/√α + √β z, and no z at the end, for a network ε = √(1 − ᾱ) x + 0.1.  Gaba 10.8."""
+    noising, x = Noising(30, schedule), torch.randn(5, generator=seeded())
+    beta, kept = noising.beta.double(), noising.alpha_bar.double()
+    g, ours = seeded(7), x
+    for t in range(30, 0, -1):
+        eps = (1 - kept[t]).sqrt() * ours + 0.1
+        ours = (ours - beta[t] / (1 - kept[t]).sqrt() * eps) / (1 - beta[t]).sqrt()
+        if t > 1:
+            ours = ours + beta[t].sqrt() * torch.randn(5, generator=g)
+
+    def clean(x, t):
+        return (x - (1 - kept[t]).sqrt() * ((1 - kept[t]).sqrt() * x + 0.1)) / kept[t].sqrt()
+
+    *_, theirs = way_back(clean, x, noising.alpha_bar.tolist(), moments(30, 30), eta=1.0, variance="beta", generator=seeded(7))
+    torch.testing.assert_close(theirs, ours, rtol=1e-3, atol=1e-3)
+    *_, posterior = way_back(clean, x, noising.alpha_bar.tolist(), moments(30, 30), eta=1.0, generator=seeded(7))
+    assert not torch.allclose(posterior, theirs, rtol=1e-2, atol=1e-2)
+    still = [list(way_back(clean, x, noising.alpha_bar.tolist(), moments(30, 6), variance=v))[-1] for v in ("posterior", "beta")]
+    assert torch.equal(*still), "DDIM draws nothing, whatever the variance"
+
+
+def test_a_run_keeps_its_variance_when_asked_for_other_steps():
+    objective = Diffusion(network(), (1, 6, 6), Noising(40), way=Way(8, 1.0, variance="beta"))
+    assert objective.asked_way(4, None, None) == Way(4, 1.0, 0.0, "beta")
+
+
 def network(classes=0):
     torch.manual_seed(0)
     return DenoiseUNet(shape=(1, 6, 6), widths=(8, 16), time=16, classes=classes)

@@ -4,6 +4,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from didact import metrics
+from didact.data.core import VOID
 from didact.objectives.abilities import abilities
 from didact.objectives.segmentation import Segment, dice_loss
 
@@ -48,6 +49,34 @@ def test_the_loss_and_its_parts():
     torch.testing.assert_close(parts["loss"], parts["cross_entropy"] + 0.5 * parts["dice_loss"])
     torch.testing.assert_close(model.judge(b)["loss"].mean(), parts["loss"])
     torch.testing.assert_close(objective(dice=0.0).loss(b)["loss"], parts["cross_entropy"])
+
+
+def test_pixels_of_no_class_count_nowhere():
+    """Neither in the loss, nor in its gradient, nor in IoU: as if the pixels were not there."""
+    model, b = objective(), batch(3)
+    b["y"][:, :, 7:] = VOID
+    logits = model.network(b["x"]).detach().requires_grad_()
+    ce, dice = model.parts(logits, b["y"].long())
+    seen, y = logits[:, :, :, :7], b["y"][:, :, :7].long()
+    torch.testing.assert_close(ce, torch.stack([F.cross_entropy(s[None], t[None]) for s, t in zip(seen, y, strict=True)]))
+    torch.testing.assert_close(dice, dice_loss(seen, y))
+    slope = torch.autograd.grad((ce + dice).sum(), logits)[0]
+    assert (slope[:, :, :, 7:] == 0).all() and (slope[:, :, :, :7] != 0).any()
+    with torch.no_grad():
+        rows = model.judge(b)
+    counts = rows["confusion"]
+    assert torch.equal(counts, metrics.confusions(logits.argmax(1)[:, :, :7], y, 4)) and counts.sum() == 3 * 6 * 7
+    known = y == 1
+    both, either = (known & (seen.argmax(1) == 1)).sum(), (known | (seen.argmax(1) == 1)).sum()
+    assert model.score(rows)["iou_b"] == pytest.approx((both / either).item())
+
+
+def test_an_image_of_no_class_teaches_nothing():
+    model, b = objective(), batch(2)
+    b["y"][:] = VOID
+    loss = model.loss(b)["loss"]
+    loss.backward()
+    assert loss == 0 and all((p.grad == 0).all() for p in model.parameters())
 
 
 @torch.no_grad()

@@ -3,12 +3,15 @@
 import pytest
 import torch
 
+from didact.data.tokens import BEGIN, END
 from didact.errors import UsageError
 from didact.models.gpt import GPT
 from didact.models.llama import Llama
 from didact.models.recurrent import RecurrentLanguageModel
+from didact.models.seq2seq import Seq2Seq
 from didact.models.transformer import Transformer
 from didact.objectives.autoregressive import Autoregressive, Writer
+from didact.objectives.translation import Translate
 from didact.objectives.writing import Manner, Pen, beam_search, bounded, choose, reach
 
 GREEDY = Manner(temperature=0)
@@ -70,6 +73,14 @@ def test_the_same_seed_writes_the_same_and_another_does_not(writer):
     prompt = torch.randint(23, (2, 5))
     one, two, other = (writer.write(prompt, 20, generator=torch.Generator().manual_seed(s)) for s in (0, 0, 1))
     assert torch.equal(one, two) and not torch.equal(one, other)
+
+
+@pytest.mark.parametrize("temperature", [1e-46, 1e-40, 1e-36, 1e-20])
+@pytest.mark.parametrize("bounds", [{}, {"top_k": 2}, {"top_p": 0.9}])
+def test_next_to_no_temperature_is_none(temperature, bounds):
+    """1e-40: logits / temperature would be infinite, and ∞ − ∞ no number."""
+    logits = torch.tensor([[2.0, 90.0, 1.0, -1.0], [-50.0, -90.0, -40.0, -41.0]])
+    assert choose(logits, Manner(temperature, **bounds), torch.Generator().manual_seed(0))[:, 0].tolist() == [1, 2]
 
 
 def test_draws_have_the_frequencies_of_softmax():
@@ -163,11 +174,68 @@ def test_the_transformer_writes_what_it_would_say_when_told():
     model = sharp(Transformer(23, 23, dim=16, layers=2, heads=4, hidden=24, context=30))
     source = torch.randint(1, 23, (3, 7))
     source[1, 4:] = 0
-    written = model.write(source, length=12, begin=2, end=3)
+    written = Translate(model, length=1.0, longest=12).translate({"x": source})
     told = torch.cat([torch.full((3, 1), 2), written[:, :-1]], dim=1)
     expected = model(source, told).argmax(-1)
     ended = (written == 3).cumsum(1) - (written == 3).long() > 0
     assert torch.equal(written, expected.masked_fill(ended, 0))
+
+
+TRANSLATORS = {
+    "transformer": lambda: Transformer(9, 6, dim=16, layers=1, heads=2, hidden=24, context=30),
+    "gru bahdanau": lambda: Seq2Seq(9, 6, cell="gru", attention="bahdanau", width=8, hidden=7, layers=2),
+    "lstm general": lambda: Seq2Seq(9, 6, cell="lstm", attention="general", width=8, hidden=7, layers=2),
+    "lstm none": lambda: Seq2Seq(9, 6, cell="lstm", attention="none", width=8, hidden=7, layers=2),
+}
+
+
+@pytest.fixture(params=TRANSLATORS)
+def translator(request):
+    torch.manual_seed(0)
+    return Translate(sharp(TRANSLATORS[request.param](), std=1.0), length=1.0, longest=5)
+
+
+def gained(objective, x, y):
+    """log p of a translation up to its <eos>, by the penalty for its length: what beams compare by."""
+    n = y.index(END) + 1 if END in y else len(y)
+    told = torch.tensor([[BEGIN, *y[: n - 1]]])
+    logp = objective.network(x, told).log_softmax(-1)[0, torch.arange(n), y[:n]].sum()
+    length = len([token for token in y[:n] if token != END]) + 1
+    return float(logp) / ((5 + length) / 6) ** 0.6
+
+
+@torch.no_grad()
+def test_as_many_beams_as_tokens_find_the_likeliest_pair(translator):
+    """Of two tokens all 6² + … texts are in view: the best is that of trying each."""
+    translator.longest = 2
+    for x in torch.randint(1, 9, (4, 1, 5)):
+        every = [[END, 0], *([a, b] for a in range(6) for b in range(6) if a != END)]
+        expected = max(every, key=lambda y: gained(translator, x, y))
+        assert translator.translate({"x": x}, beam=6)[0].tolist() == expected
+
+
+@torch.no_grad()
+def test_beams_of_several_sentences_do_not_mix_and_lose_nothing(translator):
+    x = torch.randint(1, 9, (6, 5))
+    x[1, 3:] = 0
+    greedy, together = translator.translate({"x": x}), translator.translate({"x": x}, beam=4)
+    assert together.shape == (6, 5) and not torch.equal(together[:, : greedy.shape[1]], greedy)
+    for row, y, own in zip(x, together, greedy, strict=True):
+        assert torch.equal(translator.translate({"x": row[None]}, beam=4)[0], y)
+        assert not y[(y == END).cumsum(0) > (y == END).long()].any()                        # nothing behind <eos>
+        assert gained(translator, row[None], y.tolist()) >= gained(translator, row[None], own.tolist()) - 1e-4
+    with pytest.raises(UsageError, match="beams must be from 1 to 6, the tokens that this model knows, got 7"):
+        translator.translate({"x": x}, beam=7)
+
+
+def test_who_waits_is_told_of_every_token():
+    writer, told = Autoregressive(GPT(23, context=12, dim=16, layers=1, heads=4)), []
+    writer.write(torch.zeros(1, 3, dtype=torch.long), 40, pace=lambda done, total: told.append((done, total)))
+    assert {total for _, total in told} == {40} and [done for done, _ in told] == sorted({done for done, _ in told})
+    assert len(told) > 30 and told[-1][0] >= 39                                            # all but where a memory begins anew
+    told.clear()
+    writer.write(torch.zeros(1, 3, dtype=torch.long), 9, manner=Manner(beam=2), pace=lambda done, total: told.append(done))
+    assert told == list(range(1, 9))
 
 
 def test_reach_doubles():

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 
 import didact
+from didact import metrics
 from didact.cli.main import main
 from didact.data.core import Resident
 from didact.data.load import load
@@ -16,6 +17,7 @@ from didact.layers.anchors import anchor_grid, cluster
 from didact.recipes.detection import typical
 from didact.registry import RECIPES
 from didact.report import page
+from didact.report.boxes import drawn
 from didact.run import Run
 from didact.train.session import evaluate, rebuild, restored, resume
 from didact.train.use import predict
@@ -97,6 +99,27 @@ def test_predict_lists_and_draws_boxes(run, place, tmp_path, capsys):
     image = str(place / "images" / "0.png")
     assert main(["predict", str(run.folder), image, "--to", str(tmp_path)]) == 0
     assert capsys.readouterr().out.startswith(f"{image}:") and (tmp_path / "0-frames.png").is_file()
+
+
+def test_each_thing_is_told_once_and_surely(run, place, tmp_path, capsys):
+    if run.facts["arguments"]["model"] == "yolo":
+        pytest.skip("after two epochs it is sure of nothing")
+    image = str(place / "images" / "0.png")
+    told = [len(predict(run, [image], sure=sure)[0]["boxes"]) for sure in (0.02, 0.99)]
+    assert told[0] > 2 and told[1] == 0
+    assert main(["predict", str(run.folder), image, "--to", str(tmp_path), "--sure", "0.02"]) == 0
+    assert capsys.readouterr().out.count("\n  ") == told[0] + 1               # and where it is drawn
+    boxes = torch.tensor([b["box"] for b in predict(run, [image], sure=0.02)[0]["boxes"]])
+    near = metrics.box_iou(boxes, boxes).fill_diagonal_(0) > 0.52               # boxes are told to a tenth of a pixel
+    assert not near.any(), "one thing is told twice"
+
+
+def test_the_report_names_a_thing_once():
+    labels, box = ("disc", "square"), [0.2, 0.2, 0.6, 0.6]
+    detected = torch.tensor([[*box, 0.9, 1], [*box, 0.8, 0], [0.7, 0.7, 0.9, 0.9, 0.4, 0]])
+    svg = drawn(torch.rand(3, 64, 64), torch.zeros(0, 5), detected, labels)
+    assert "found: 1 disc, 1 square" in svg and "disc 0.80" not in svg
+    assert svg.index("disc 0.40") < svg.index("square 0.90")                    # the surest is drawn last
 
 
 def test_resumed_it_ends_as_if_it_had_never_stopped(run, place, tmp_path):

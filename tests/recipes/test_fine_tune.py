@@ -1,17 +1,22 @@
 """BERT pretrained and then fine-tuned: where the weights come from, what learns, what words become of them."""
 
+import io
 from importlib.util import find_spec
 
 import pytest
 import torch
+from rich.console import Console
 
 import didact
+from didact.cli.main import main
+from didact.cli.progress import Screen
 from didact.data.tokens import Words
 from didact.errors import UsageError
 from didact.explain.runs import explain
 from didact.layers.lora import LoRA
 from didact.recipes.finetuning import copied, minilm, rows_of
 from didact.registry import RECIPES
+from didact.train.experiment import Start
 from didact.train.session import evaluate, prepare, restored
 from didact.train.use import predict
 
@@ -40,7 +45,7 @@ def test_the_matrices_of_a_run_and_the_rows_of_its_words(pretrained):
     to, runs = pretrained
     prepared = prepare("fine_tune", own(to, weights=str(runs["words"].folder)))
     assert {name: prepared.arguments[name] for name in TINY} == TINY                        # read from the run, and kept
-    told = prepared.experiment.begin(torch.device("cpu"))
+    told = prepared.experiment.begin(Start(torch.device("cpu")))
     assert str(runs["words"].folder) in told[0]
     theirs, data = restored(runs["words"])
     network, names = prepared.experiment.objective.network, prepared.experiment.data.names
@@ -60,7 +65,7 @@ def test_the_matrices_of_a_run_and_the_rows_of_its_words(pretrained):
 def test_a_word_in_pieces_begins_with_their_mean(pretrained):
     to, runs = pretrained
     prepared = prepare("fine_tune", own(to, weights=str(runs["bpe"].folder)))
-    prepared.experiment.begin(torch.device("cpu"))
+    prepared.experiment.begin(Start(torch.device("cpu")))
     theirs, data = restored(runs["bpe"])
     pieces = [i + 1 for i in data.encoder.tokenizer.encode(" music")]
     expected = theirs.network.bert.embeddings.word_embeddings.weight[pieces].mean(0)
@@ -98,6 +103,25 @@ def test_hidden_words_of_its_own_texts_teach_what_few_labels_do_not(here):
     assert set(explain(full, ["the story was good but the music was dull"])["explained"][0]["methods"]) == {"attention"}
 
 
+def test_what_is_learned_first_is_seen(capsys, here):
+    (here / "own.csv").write_text("review,liked\n" + "\n".join(f"the music was {w},{w}" for w in ("good", "dull") * 150) + "\n")
+    small = {"pretrain": 20, "steps": 2, "layers": 1, "width": 16, "heads": 2}
+    words = ["train", "fine_tune", "--data", "own.csv", "--text", "review", *(w for k, v in small.items() for w in (f"--{k}", str(v)))]
+    assert main(words) == 0
+    err = capsys.readouterr().err
+    lines = [line for line in err.splitlines() if "guessing hidden words of its own texts first" in line]
+    assert [line.partition("first: ")[2].partition(",")[0] for line in lines] == [f"{k} of 20 steps" for k in range(2, 21, 2)]
+    assert lines[-1].endswith("0.0 s left") and err.index(lines[-1]) < err.index("fine_tune on own")
+    assert "expected:" not in err[: err.index("fine_tune on own")]
+    assert main(words) == 0                                                                   # known by now
+    assert "guessing hidden words of its own texts first" not in capsys.readouterr().err
+    screen = Screen(Console(file=io.StringIO(), force_terminal=True))
+    screen("load", {"data": "what was learned before"})
+    screen("begin", {"what": "guessing", "step": 3, "total": 20, "seconds_left": 1.0})
+    screen.close()
+    assert "guessing: 3 of 20 steps, 1.0 s left" in screen.console.file.getvalue()
+
+
 def test_a_text_without_a_word_is_read_all_the_same(pretrained):
     to, runs = pretrained
     run = didact.train(RECIPES["fine_tune"], **own(to, weights=str(runs["words"].folder), learn="head", steps=2, batch=16))
@@ -120,7 +144,9 @@ def test_the_matrices_of_minilm_and_the_mean_of_its_pieces():
 @pytest.mark.parametrize(("given", "complaint"), [
     ({"weights": "nowhere"}, "no weights at nowhere: give the folder of a run of bert, or minilm"),
     ({"weights": "characters"}, "was pretrained on characters, but words are read here; pretrain with --tokens words or bpe"),
-    ({"weights": "words", "width": 8}, "leave out the sizes"),
+    *(({"weights": "words", **sizes}, f"was trained with --{name} {TINY[name]}, got --{name} {given}; give the same")
+      for name, given in (("layers", 2), ("heads", 4), ("width", 8), ("hidden", 8)) for sizes in ({name: given}, TINY | {name: given})),
+    ({"weights": "minilm", "heads": 6}, "minilm was trained with --heads 12, got --heads 6; give the same"),
     ({"learn": "lora", "rank": 999}, "the rank must be from 1 to"),
     ({}, "279 words of training texts are too few to guess hidden ones; give --weights RUN or minilm, or --learn scratch"),
     ({"labels": 999}, "--labels 999"),

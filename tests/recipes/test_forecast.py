@@ -22,7 +22,7 @@ def test_windows_of_another_length_hold_the_same_series():
     batch = data.train.batch(torch.tensor([0, 7]))
     assert batch["x"][..., 0].tolist() == [[0, 1, 2, 3, 4], [7, 8, 9, 10, 11]] and batch["y"].tolist() == [[5, 6, 7], [12, 13, 14]]
     assert len(data.train) == 280 - 5 - 3 + 1 and data.test.batch(torch.tensor([0]))["x"][0, 0, 0] == 340     # borders stay
-    with pytest.raises(UsageError, match="is shorter than a window of 59 \\+ 3; choose a smaller one"):
+    with pytest.raises(UsageError, match=r"has \d+ values, but a window takes 59 \+ 3; choose a smaller --window or --horizon"):
         ahead(whole, window=59, horizon=3)
 
 

@@ -9,6 +9,7 @@ from didact.layers.lora import LoRA, merge
 from didact.objectives.writing import Manner
 from didact.registry import RECIPES
 from didact.samplers.text import continued
+from didact.train.experiment import Start
 from didact.train.session import evaluate, prepare, restored
 
 SMALL = {"layers": 2, "heads": 2, "width": 32, "context": 16, "batch": 16, "lr": 1e-2}
@@ -71,7 +72,7 @@ def test_merged_it_writes_the_same(adapted):
 def test_going_on_from_a_run_that_lora_adapted(base, adapted):
     _, folder = base
     prepared = prepare("gpt", {"data": str(folder / "second.txt"), "weights": str(adapted.folder), "runs": str(folder), **SMALL})
-    assert "0 of" in prepared.experiment.begin(torch.device("cpu"))[0]
+    assert "0 of" in prepared.experiment.begin(Start(torch.device("cpu")))[0]
     theirs, _ = restored(adapted)
     x = torch.randint(10, (2, 16))
     with torch.no_grad():

@@ -9,13 +9,15 @@ import didact
 from didact.data.load import load
 from didact.errors import UsageError
 from didact.registry import RECIPES
+from didact.report import page
 from didact.train.session import prepare, restored
 
 SMALL = {
     "autoencoder": {"widths": (16,)}, "vae": {"widths": (16,), "latent": 3}, "vqvae": {"widths": (8, 8), "codes": 8, "dim": 4},
     "gan": {"widths": (16,), "latent": 4}, "dcgan": {"width": 4, "latent": 4}, "wgan": {"width": 4, "latent": 4, "turns": 2},
     "stylegan": {"width": 4, "latent": 4, "style": 8, "width_discriminator": 8},
-    "diffusion": {"widths": (8, 16), "time": 8, "T": 20, "sampling_steps": 2}, "flow_matching": {"widths": (8, 16), "time": 8, "sampling_steps": 1},
+    "diffusion": {"widths": (8, 16), "time": 8, "T": 20, "sampling_steps": 2},
+    "flow_matching": {"widths": (8, 16), "time": 8, "sampling_steps": 1},
     "pixelcnn": {"width": 4, "depth": 1, "levels": 4}, "pixelrnn": {"width": 4, "depth": 1, "levels": 4},
     "realnvp": {"hidden": 8, "couplings": 2}, "denoising": {"widths": (8, 8)},
     "consistency": {"teacher": "diffusion widths=8,16 time=8 T=20 sampling_steps=2 predict=velocity epochs=1", "intervals": 4},
@@ -41,17 +43,18 @@ def test_photographs_without_labels(name, here):
     run = didact.train(RECIPES[name], data="photos", steps=2, batch=8, **SMALL[name])
     assert run.facts["status"] == "finished" and run.facts["data"]["task"] == "none"
     assert all(np.isfinite(value) for value in run.facts["test"].values())
+    assert "no class folders" in page.write(run).read_text(encoding="utf-8")
     objective, data = restored(run)
     if "sample" in run.facts["abilities"]:
         assert objective.sample(3, torch.Generator().manual_seed(0)).shape == (3, *data.shape) == (3, 3, 8, 8)
-    with pytest.raises(UsageError, match="--conditional|no option"):
+    with pytest.raises(UsageError, match=r"--conditional|no option"):
         prepare(name, {"data": "photos", "conditional": True, **SMALL[name]})
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_one_photograph_is_too_few(name, here):
     photographs(here / "photos", 1)
-    with pytest.raises(UsageError, match="^'photos' holds 1 examples, but three splits need at least 3$"):
+    with pytest.raises(UsageError, match=r"^'photos' holds 1 examples, but three splits need at least 3$"):
         prepare(name, {"data": "photos", **SMALL[name]})
 
 
@@ -80,7 +83,7 @@ def test_sizes_too_small_to_draw(name, size, here):
 @pytest.mark.parametrize("name", ["mlp", "cnn", "semi_supervised", "scratch_lenet", "bagging"])
 def test_who_learns_classes_says_what_is_missing(name, here):
     photographs(here / "photos", 6)
-    with pytest.raises(UsageError, match=r"which 'photos' does not say; photos holds 6 images but no class folders: expected photos/<class>/"):
+    with pytest.raises(UsageError, match=r"'photos' does not say; photos holds 6 images but no class folders: expected photos/<class>/"):
         prepare(name, {"data": "photos"})
 
 

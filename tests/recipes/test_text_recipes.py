@@ -7,6 +7,7 @@ import didact
 from conftest import has_public
 from didact import report
 from didact.data.load import load
+from didact.errors import UsageError
 from didact.registry import RECIPES
 from didact.run import Run
 from didact.train.loop import Training
@@ -97,6 +98,10 @@ def test_translations_of_ones_own_are_judged_by_bleu(here):
     assert run.facts["test"]["bleu"] > 80                                      # a word order by chance: below 10
     assert evaluate(run)["test"]["bleu"] == pytest.approx(run.facts["test"]["bleu"])
     assert "BLEU" in report.write(run).read_text()
+    assert predict(run, ["the king sees the cat"], beam=4)[0]["translation"] == "le roi voit le chat"
+    for beam, told in ((0, "beams must be from 1 to"), (999, "beams must be from 1 to .*, the tokens that this model knows, got 999")):
+        with pytest.raises(UsageError, match=told):
+            predict(run, ["the king"], beam=beam)
 
 
 @pytest.mark.slow

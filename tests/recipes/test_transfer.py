@@ -1,6 +1,7 @@
 """Reuse of a trained network: what moves, what stays, where it may come from, and that it pays."""
 
 import shutil
+from pathlib import Path
 from statistics import fmean
 
 import pytest
@@ -15,9 +16,11 @@ from didact.models import ResNet
 from didact.models.weights import load_weights
 from didact.objectives.reuse import Reuse, layers
 from didact.objectives.supervised import likelihood_of
+from didact.recipes.transfer import first
 from didact.registry import RECIPES, create
 from didact.run import Run
 from didact.train.distributed import Group
+from didact.train.experiment import Settings
 from didact.train.loop import silent
 from didact.train.session import begun, evaluate, prepare, restored, resume
 from didact.train.use import predict
@@ -165,15 +168,85 @@ def test_a_published_file_brings_the_standardisation_of_imagenet(here):
     assert any("centred and scaled as ImageNet's were" in note for note in prepared.experiment.notes)
 
 
-def test_letters_first_then_predict_an_image(here):
+@pytest.mark.parametrize("word", ["latest", "cnn/latest", "runs/cnn/latest"])
+def test_the_latest_run_is_kept_by_its_name(word, source, here):
+    """A word would mean another run when this one is resumed."""
+    folder = Path("runs/cnn") / source.folder.name
+    shutil.copytree(source.folder, folder)
+    for recipe in (cnn, transfer):
+        prepared = ready(recipe, {"weights": word})
+        assert prepared.arguments["weights"] == str(folder) and "model.safetensors: 25 tensors loaded" in prepared.experiment.notes
+
+
+def large(path="large.safetensors"):
+    """A published ResNet, as those of torchvision are: a first layer 7×7, for large images."""
+    torch.manual_seed(0)
+    network = create("cifar_resnet8", classes=5, channels=3, stem="large")
+    save_file(network.state_dict(), path)
+    return network
+
+
+def test_the_first_layer_is_that_of_the_weights(here):
+    """Digits of 8 pixels would have a first layer 3×3: drawn at random, and frozen so."""
+    published = large()
+    given = {"weights": "large.safetensors", "model": "cifar_resnet8", "labels": 2}
+    prepared = ready(transfer, {**given, "mode": "features"})
+    network = prepared.experiment.objective.network
+    torch.testing.assert_close(network.conv1.weight, published.conv1.weight.sum(1, keepdim=True))
+    assert network.stem == "large" and any(note.startswith("stem 7×7") for note in prepared.experiment.notes)
+    run = didact.train(transfer, **given, steps=2)
+    Path("large.safetensors").unlink()
+    assert restored(run)[0].network.stem == "large" and evaluate(run)["test"] == pytest.approx(run.facts["test"])
+    assert ready(cnn, {"model": "cifar_resnet8"}).experiment.objective.network.stem == "small"
+
+
+def test_what_was_not_loaded_is_never_frozen(here):
+    large()
+    given = {"weights": "large.safetensors", "model": "cifar_resnet8", "stem": "small", "labels": 2}
+    for mode in ("features", "partial"):
+        with pytest.raises(UsageError, match=r"^conv1.weight would stay as drawn at random: .*--mode full$"):
+            ready(transfer, {**given, "mode": mode})
+    assert any("conv1.weight (16×1×3×3, in the file" in note for note in ready(transfer, {**given, "mode": "full"}).experiment.notes)
+    with pytest.raises(UsageError, match="--stem small is the first layer of a ResNet, got --model cnn"):
+        prepare(cnn, {"stem": "small"})
+
+
+def test_what_is_learned_first_is_a_run_and_found_again(here, monkeypatch):
+    monkeypatch.setattr("didact.recipes.vision.budget", lambda data, epochs, batch: (1, 256, ()))     # a minute less
+    one = ready(transfer, {"mode": "features"})
+    (first,) = (Run(path) for path in Path("runs/cnn").iterdir())
+    assert first.facts["status"] == "finished" and first.facts["data"]["shape"] == [1, 8, 8] and len(first.facts["data"]["labels"]) == 62
+    assert evaluate(first)["test"] == pytest.approx(first.facts["test"])                               # whole: rebuilt with its data
+    again, full = ready(transfer, {"mode": "features"}), ready(transfer, {"mode": "full", "labels": 3})
+    kernels = [p.experiment.objective.network.features[0].weight for p in (one, again, full)]
+    assert all(torch.equal(w, first.load("model")["network.features.0.weight"]) for w in kernels)
+    assert [path.name for path in Path("runs/cnn").iterdir()] == [first.folder.name]
+    other = ready(transfer, {"mode": "features", "seed": 1}).experiment.objective.network.features[0].weight
+    assert len(list(Path("runs/cnn").iterdir())) == 2 and not torch.equal(other, kernels[0])           # a seed has its own
+
+
+def test_what_is_learned_first_is_told_and_set_like_the_rest(here, monkeypatch):
+    monkeypatch.setattr("didact.recipes.vision.budget", lambda data, epochs, batch: (1, 256, ()))
+    told = []
+    run = first("digits", "cnn", 8, Settings(precision="bf16", runs="elsewhere", device="cpu"), lambda event, facts: told.append(event))
+    assert run.folder.parent == Path("elsewhere/cnn") and run.facts["precision"] == "bf16"
+    assert {"start", "evaluate", "finish"} <= set(told)
+    events = []
+    given = {"mode": "features", "weights": "digits", "steps": 1}
+    didact.train(transfer, **given, tell=lambda event, facts: events.append((event, facts.get("recipe"))))
+    assert [event for event in events if event[0] == "start"] == [("start", "cnn"), ("start", "transfer")]
+
+
+def test_glyphs_first_then_predict_an_image(here):
     from PIL import Image
-    run = didact.train(transfer, labels=2, epochs=2)
-    assert any("cnn learned 'letters' first: validation accuracy 0.9" in note for note in run.facts["notes"])
+    features, scratch = (didact.train(transfer, mode=mode) for mode in ("features", "scratch"))
+    assert any("cnn learned 'glyphs' first: validation accuracy 0.7" in note for note in features.facts["notes"])
+    assert features.facts["test"]["accuracy"] > scratch.facts["test"]["accuracy"] + 0.1
     x = load("digits").test.columns["x"][0, 0]
     Image.fromarray(x.numpy()).save("digit.png")
-    (answer,) = predict(run, ["digit.png"])
+    (answer,) = predict(features, ["digit.png"])
     assert answer["label"] in map(str, range(10))
-    assert evaluate(run)["test"]["accuracy"] == pytest.approx(run.facts["test"]["accuracy"])
+    assert evaluate(features)["test"]["accuracy"] == pytest.approx(features.facts["test"]["accuracy"])
 
 
 def accuracies(seeds, **given):
@@ -181,9 +254,16 @@ def accuracies(seeds, **given):
 
 
 @pytest.mark.slow
+def test_glyphs_help_much_with_digits(here):
+    scratch, *reused = (accuracies(range(3), mode=mode) for mode in ("scratch", "features", "partial", "full"))
+    assert min(reused) > scratch + 0.08 and reused[0] > scratch + 0.1
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(not has_public("mnist"), reason="DIDACT_DATA holds no mnist")
 def test_letters_help_much_with_mnist(here):
-    full, features, scratch = (accuracies(range(3), mode=mode, labels=3, data="mnist") for mode in ("full", "features", "scratch"))
+    given = {"labels": 3, "data": "mnist", "weights": "letters"}
+    full, features, scratch = (accuracies(range(3), mode=mode, **given) for mode in ("full", "features", "scratch"))
     assert full > scratch + 0.1 and features > scratch + 0.1
 
 

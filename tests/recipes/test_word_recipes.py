@@ -14,6 +14,7 @@ from didact.errors import UsageError
 from didact.registry import RECIPES
 from didact.run import Run
 from didact.samplers.search import learned
+from didact.train.experiment import Start
 from didact.train.loop import Training
 from didact.train.session import evaluate, prepare, restored, resume
 
@@ -80,7 +81,7 @@ def test_words_that_are_not_there_are_refused():
 def begun(recipe, **arguments):
     """The embedding after what the run begins with, its words, and what was told."""
     experiment = prepare(recipe, arguments).experiment
-    told = experiment.begin(torch.device("cpu"))
+    told = experiment.begin(Start(torch.device("cpu")))
     return experiment.objective.network.embedding.weight.detach(), experiment.data.names, told
 
 

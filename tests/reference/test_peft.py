@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from didact.layers.attention import SelfAttention
 from didact.layers.lora import LoRA, adapt, merge
 from didact.models.gpt import GPT
 
@@ -85,3 +86,21 @@ def test_gpt2_adapts_as_theirs():
     merge(network)
     torch.testing.assert_close(network(x), theirs.merge_and_unload()(input_ids=x).logits, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(network(x), before, atol=1e-4, rtol=1e-4)
+
+
+def test_packed_projections_adapt_as_theirs():
+    torch.manual_seed(0)
+    network = SelfAttention(12, 3)
+    plain = nn.MultiheadAttention(12, 3, batch_first=True)
+    plain.load_state_dict(network.state_dict())
+    config = peft.LoraConfig(r=2, lora_alpha=6, target_modules=["0"], lora_dropout=0.0)
+    theirs = peft.get_peft_model(nn.Sequential(plain), config)
+    layer = next(m for m in theirs.modules() if hasattr(m, "lora_A"))
+    adapt(network, rank=2, alpha=6.0)
+    thin, a, b = network.parametrizations.in_proj_weight[0], layer.lora_A["default"].weight, layer.lora_B["default"].weight
+    for ours, other in ((thin.a, a), (thin.b, b)):
+        nn.init.normal_(other, std=0.3)
+        assert ours.shape == other.shape
+        ours.data.copy_(other)
+    x = torch.randn(2, 5, 12)
+    torch.testing.assert_close(network(x), layer(x, x, x, need_weights=False)[0])

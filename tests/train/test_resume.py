@@ -87,7 +87,7 @@ def whole(tmp_path_factory):
 
 def moments() -> list[tuple[str, int]]:
     generator = random.Random(2)
-    return [("round", generator.randrange(1, 160)) for _ in range(3)] + [("writing", 2), ("writing", generator.randrange(4, 40))]
+    return [("round", generator.randrange(1, 160)) for _ in range(2)] + [("writing", 2), ("writing", generator.randrange(4, 40))]
 
 
 @pytest.mark.parametrize(("where", "when"), moments())

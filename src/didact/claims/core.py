@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 from time import perf_counter
+from types import CodeType
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -59,7 +60,9 @@ class Check:
 
     @property
     def source(self) -> str:
-        return inspect.getsource(self.function)
+        """What is stated and how it is computed, with the helpers beside the checks that the function calls."""
+        known = helpers(self.function)
+        return "\n\n".join([f'@claim("{self.id}", {self.form})\n{definition(self.function)}', *known])
 
     def compute(self) -> Any:
         with repeatable():
@@ -77,6 +80,43 @@ class Check:
             assert self.form.agrees(result.mended), f"{self.id}: what is said to be right does not come out either"
             result = result.stated
         return "holds" if self.form.agrees(result) else "wrong"
+
+
+def definition(thing: Any) -> str:
+    """The source of a function or class, without the decorators: a function may be the check of several claims."""
+    lines = inspect.getsource(thing).splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(("def ", "class ")))
+    return "\n".join(lines[start:])
+
+
+def helpers(function: Callable[[], Any]) -> list[str]:
+    """Functions, classes and numbers of the claims' modules that it reaches, as they stand there, each once."""
+    ahead, seen = [function], dict[str, str]()
+    while ahead:
+        caller = ahead.pop(0)
+        for name in read_names(caller.__code__):
+            value = caller.__globals__.get(name)
+            if name in seen or value is function:
+                continue
+            if (inspect.isfunction(value) or inspect.isclass(value)) and is_helper(value.__module__):
+                seen[name] = definition(value)
+                ahead += [f for f in (vars(value).values() if inspect.isclass(value) else [value]) if inspect.isfunction(f)]
+            elif isinstance(value, int | float | tuple) and name.isupper():
+                seen[name] = f"{name} = {value!r}"
+    return list(seen.values())
+
+
+def is_helper(module: str) -> bool:
+    """Of the checks themselves; the forms of comparison stand in every one of them."""
+    return module.startswith("didact.claims.") and module not in (__name__, "didact.claims.compare")
+
+
+def read_names(code: CodeType) -> Iterator[str]:
+    """Global names that a function reads, those of the functions inside it too."""
+    yield from code.co_names
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from read_names(const)
 
 
 @dataclass(frozen=True)
@@ -204,7 +244,7 @@ def value(form: Stated, result: Any) -> Any:
 def choose(ids: Iterable[str] = (), *, course: str | None = None, chapter: str | None = None, kind: str | None = None) -> list[Statement]:
     """The statements of these ids, or all; of one course, chapter or kind; a name that is not known is refused with the nearest."""
     known = statements()
-    named = [pick("claim", id, known) for id in ids] or list(known.values())
+    named = [pick("claim", id, known) for id in dict.fromkeys(ids)] or list(known.values())
     for field, wanted in (("course", course), ("chapter", chapter), ("kind", kind)):
         if wanted is not None:
             names = {getattr(s, field).lower(): getattr(s, field) for s in known.values()}
@@ -221,5 +261,9 @@ def tally(outcomes: Iterable[Outcome]) -> dict[str, int]:
 
 def in_words(counts: Mapping[str, int]) -> str:
     """519 claims: 295 hold, 101 wrong, …; the line that README quotes."""
-    shown = [f"{n} {'hold' if verdict == 'holds' and n != 1 else verdict}" for verdict, n in counts.items() if n]
-    return f"{sum(counts.values())} claim{'s' * (sum(counts.values()) != 1)}: {', '.join(shown)}"
+    return f"{sum(counts.values())} claim{'s' * (sum(counts.values()) != 1)}: {listed(counts)}"
+
+
+def listed(counts: Mapping[str, int]) -> str:
+    """14 hold, 1 wrong."""
+    return ", ".join(f"{n} {'hold' if verdict == 'holds' and n != 1 else verdict}" for verdict, n in counts.items() if n)

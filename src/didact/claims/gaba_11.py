@@ -155,7 +155,26 @@ def pieces_of_a_small_network() -> Corrected:
     return Corrected((pieces(y), 3), (pieces(y), 4))
 
 
-unable("C11.13", "a cited theorem about all networks: no finite computation decides it, and the sketch beside it gives 2^{L/(2ℓ)}")
+def saw(x: Tensor, c: int) -> Tensor:
+    """c pieces of slope ±c, from c ReLUs."""
+    y = c * x
+    for j in range(1, c):
+        y = y + 2 * c * (-1) ** j * torch.relu(x - j / c)
+    return y
+
+
+@claim("C11.13", NeverMore())
+def width_that_replaces_depth() -> Pair:
+    """½ 2^{L/3}, against the width that ℓ layers need for the pieces of L layers of c ReLUs each, L = 3 … 6, ℓ = 1 … 6: the least w with
+    (w + 1)^ℓ of them. c = ⌈2^{ℓ/3}⌉ does not grow with L; two, as in the sketch, are enough for ℓ ≤ 3"""
+    needed, cases = [], list(product(range(3, 7), range(1, 7)))
+    for L, depth in cases:
+        c = math.ceil(2 ** (depth / 3) - 1e-9)
+        x = torch.linspace(0, 1, 2 * c**L + 1)
+        for _ in range(L):
+            x = saw(x, c)
+        needed.append(pieces(x) ** (1 / depth) - 1)
+    return [2 ** (L / 3) / 2 for L, _ in cases], needed
 
 
 @claim("C11.14", Same())

@@ -1,5 +1,6 @@
 """Groudiev, chapters 1 to 3: gradients, PyTorch, losses, optimizers."""
 
+import math
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +14,7 @@ from torch.nn import functional as F
 from didact import metrics
 from didact.claims import gaba_1, gaba_2
 from didact.claims.compare import Cases, Corrected, Exactly, Rising, Same
-from didact.claims.core import claim, unable
+from didact.claims.core import claim
 from didact.claims.gaba_3 import after_one_step
 from didact.claims.tools import Pair, gradients, parameters
 from didact.registry import create
@@ -279,4 +280,20 @@ def amsgrad() -> Cases:
     return Cases((stated, theirs(100_000.0)), (stated, theirs(3.0)))
 
 
-unable("CE24", "a lower bound over all algorithms and functions: no finite computation decides it")
+SMOOTHER = "; with Lipschitz gradients, as assumed there, a grid comes within t^(−2/d)"
+
+
+@claim("CE24", Same(1e-6), condition=f"a bounded slope is all that is known{SMOOTHER}")
+def worst_case_of_a_grid() -> Cases:
+    """how the least value on an even grid of t points in [0, 1]^d falls with t, for the worst place c of the minimum, d = 1, 2, 3, against
+    −1/d: of ‖θ − c‖, and of ‖θ − c‖²"""
+    def exponent(power: int, d: int) -> float:
+        few, many = (float(torch.cdist(grid(n, d), torch.zeros(1, d)).pow(power).min()) for n in (4, 8))   # a corner is farthest away
+        return math.log(many / few) / math.log(8**d / 4**d)
+
+    def grid(n: int, d: int) -> Tensor:
+        side = (torch.arange(n) + 0.5) / n
+        return torch.cartesian_prod(*[side] * d).reshape(-1, d)
+
+    stated = [-1 / d for d in (1, 2, 3)]
+    return Cases(*(([exponent(power, d) for d in (1, 2, 3)], stated) for power in (1, 2)))

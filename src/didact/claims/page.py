@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from math import inf
 
 from didact import __version__
-from didact.claims.core import CHECKS, Outcome, tally
+from didact.claims.core import CHECKS, Outcome, listed, tally
 from didact.report.markup import Html, tag
 from didact.report.page import document, section
 
@@ -27,13 +27,16 @@ STYLE = """
 .holds .verdict { color: var(--good); } .wrong .verdict { color: var(--bad); } .conditional .verdict { color: #b98512; }
 .scores { display: flex; flex-wrap: wrap; gap: .75rem; margin-top: 1.6rem; }
 .scores .tile { flex: 1 1 8rem; }
+.scores .tile { cursor: pointer; } .scores .tile:has(:checked) { outline: 2px solid var(--ink, currentColor); }
+.scores input { position: absolute; opacity: 0; } .scores .tile:has(:focus-visible) { outline: 3px solid; }
 .chapters { margin-top: 1.4rem; font-size: .95rem; }
 .chapters div { display: flex; flex-wrap: wrap; gap: .1rem .9rem; margin: .2rem 0; }
 .chapters b { min-width: 9rem; font-weight: 600; }
 """
+FILTER = "body:has(#only-{0}:checked) :is(.claim:not(.{0}), .chapter:not(:has(.{0}))) {{ display: none; }}\n"
 LEAD = (
     "What five courses state that a program can check, computed anew. Nothing on this page was judged by hand: each verdict is the "
-    "comparison of the stated value with what the code beside it computes."
+    "comparison of the stated value with what the code beside it computes. Choose a count to see those claims alone."
 )
 SIGNS = {"holds": "✓ holds", "wrong": "✗ wrong", "conditional": "◐ holds with a condition", "not checkable": "not checkable",
          "not measured": "not measured"}
@@ -44,19 +47,19 @@ NOTES = {"wrong": "right", "conditional": "condition", "not checkable": "why", "
 def page(outcomes: Sequence[Outcome]) -> str:
     """The whole page, chapter by chapter."""
     counts = tally(outcomes)
-    tiles = [tag("div", tag("span", verdict), tag("strong", f"{n:,}"), class_="tile") for verdict, n in counts.items() if n]
+    tiles = [tile("all", len(outcomes), checked=True), *(tile(verdict, n) for verdict, n in counts.items() if n)]
     chapters: dict[tuple[str, str], list[Outcome]] = {}
     for o in sorted(outcomes, key=place):
         chapters.setdefault((o.statement.course, o.statement.chapter), []).append(o)
     body = [
-        tag("style", Html(STYLE)),
+        tag("style", Html(STYLE + "".join(FILTER.format(slug(verdict)) for verdict in SIGNS))),
         tag("header", tag("p", f"didact {__version__} · check", class_="overline"), tag("h1", "What the courses state"),
             tag("p", LEAD, class_="summary"), tag("div", tiles, class_="scores"), contents(list(chapters))),
     ]
     for (course, chapter), group in chapters.items():
         cards = tag("div", [card(o) for o in group], class_="claims")
         name = f"{course}, {f'chapter {chapter}' if chapter.isdigit() else chapter}"
-        body.append(tag("div", section(name, cards, lead=in_words(group)), id=anchor(course, chapter)))
+        body.append(tag("div", section(name, cards, lead=listed(tally(group))), id=anchor(course, chapter), class_="chapter"))
     return document("What the courses state", *body)
 
 
@@ -79,8 +82,14 @@ def anchor(course: str, chapter: str) -> str:
     return f"{course}-{chapter}".lower().replace(" ", "-")
 
 
-def in_words(group: Sequence[Outcome]) -> str:
-    return ", ".join(f"{n} {verdict}" for verdict, n in tally(group).items() if n)
+def slug(verdict: str) -> str:
+    return verdict.replace(" ", "-")
+
+
+def tile(verdict: str, n: int, *, checked: bool = False) -> Html:
+    """A count that shows the claims of its verdict alone when it is chosen; without a script, so that the page stays one file."""
+    choice = {"type": "radio", "name_": "verdict", "id": f"only-{slug(verdict)}"} | ({"checked": "checked"} if checked else {})
+    return tag("label", Html(tag("input", **choice).removesuffix("</input>")), tag("span", verdict), tag("strong", f"{n:,}"), class_="tile")
 
 
 def card(o: Outcome) -> Html:
@@ -93,5 +102,6 @@ def card(o: Outcome) -> Html:
     code = None
     if check:
         code = tag("details", tag("summary", f"the check, {o.seconds:.2f} s"), tag("pre", inspect.cleandoc(check.source)))
-    head = tag("header", tag("b", s.id), tag("small", f"{s.course} {s.where} · {s.kind}"), tag("span", SIGNS[o.verdict], class_="verdict"))
-    return tag("article", head, tag("h3", s.claim), facts, code, class_=f"claim {o.verdict.replace(' ', '-')}", id=s.id)
+    sign = "◐ undecided" if o.note.startswith("undecided") else SIGNS[o.verdict]      # an ordering that the seeds do not show
+    head = tag("header", tag("b", s.id), tag("small", f"{s.course} {s.where} · {s.kind}"), tag("span", sign, class_="verdict"))
+    return tag("article", head, tag("h3", s.claim), facts, code, class_=f"claim {slug(o.verdict)}", id=s.id)

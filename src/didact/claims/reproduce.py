@@ -1,5 +1,6 @@
 """Measure a table: its configurations trained through `sweep`, seed by seed, so that what is trained is kept and more seeds can follow."""
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -8,11 +9,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from didact import files
+from didact import __version__, files
 from didact.claims.table import Cell, Grid, Reading, Record, Table, kept
 from didact.claims.timing import ratios
 from didact.data.core import Data
-from didact.data.fetch import missing
+from didact.data.fetch import Source, folders, missing
 from didact.data.load import sources
 from didact.errors import UsageError
 from didact.registry import RECIPES
@@ -22,7 +23,8 @@ from didact.train.machine import describe, pick_device
 from didact.train.session import known_options, prepare
 from didact.train.sweep import jsonable, sweep
 
-FOLDER = Path(__file__).parent / "measured"
+SOURCE = Path(__file__).parents[1]          # didact's own files, wherever one works
+FOLDER = SOURCE / "claims" / "measured"
 TIMED = 40                         # steps that the expected time is taken from
 FAITHFUL = {"precision": "fp32"}   # as the courses train; didact's own choice on a GPU may be another
 
@@ -45,7 +47,14 @@ def obstacles(grid: Grid) -> Iterator[str]:
     if name not in sources():
         yield f"there is no data set {name!r} yet"
     elif missing(sources()[files_of]):
-        yield f"the files of {files_of} are not on this machine"
+        yield where_to_put(sources()[files_of])
+
+
+def where_to_put(source: Source) -> str:
+    """Which files go where."""
+    wanted, places = dict.fromkeys(file.offered for file in missing(source)), folders(source.name)
+    or_else = "" if os.environ.get("DIDACT_DATA") else f", or set DIDACT_DATA to a folder that holds {source.name}/"
+    return f"{source.name} needs {', '.join(wanted)}, not in {' or '.join(map(str, places))}; put what is missing into {places[0]}{or_else}"
 
 
 def measure(
@@ -57,7 +66,7 @@ def measure(
     spent = 0.0
     for seed in seeds:
         if table.benchmark:
-            found = ratios(table.grids[0], pick_device(settings.get("device", "auto")))
+            found = ratios(table.grids[0], pick_device(settings.get("device", "auto")), seed=seed, tell=tell)
             for cell in table.cells:
                 values[cell.name].append(found[cell.at["dim_heads"]])
             continue
@@ -67,11 +76,11 @@ def measure(
             for cell in (c for c in table.cells if c.grid == number):
                 if (value := read(cell, rows)) is not None:
                     values[cell.name].append(value)
-    git = git_state() or {"commit": "", "dirty": False}
+    source = git_state(SOURCE, apart="claims/measured") or {"commit": "installed", "dirty": False}
+    versions = {k: v for k, v in surroundings()["versions"].items() if k in ("python", "torch")}
     return Record(
-        table.name, values, list(seeds), time.strftime("%Y-%m-%d"), git["commit"], describe(pick_device(settings.get("device", "auto"))),
-        {k: v for k, v in surroundings()["versions"].items() if k in ("didact", "python", "torch")},
-        spent or time.perf_counter() - started,
+        table.name, values, list(seeds), time.strftime("%Y-%m-%d"), source["commit"], describe(pick_device(settings.get("device", "auto"))),
+        {"didact": __version__} | versions, spent or time.perf_counter() - started, source["dirty"],
     )
 
 
@@ -93,14 +102,18 @@ def at_epoch(run: Run, reading: Reading) -> float:
     assert reading.epoch is not None
     if reading.split != "train":
         line = min(lines, key=lambda row: abs(row["epoch"] - reading.epoch))
+        if abs(line["epoch"] - reading.epoch) > 0.5:
+            raise UsageError(f"{run.folder} was not judged at epoch {reading.epoch}, nearest at {line['epoch']:g}; delete it to train anew")
         return float(line[reading.split][reading.metric])
     starts = [0, *(row["step"] for row in lines[:-1])]
     inside = [(row["train"][reading.metric], row["step"] - start) for row, start in zip(lines, starts, strict=True)
               if reading.epoch - 1 < row["epoch"] <= reading.epoch]
+    if not inside:
+        raise UsageError(f"{run.folder} logged no {reading.metric} in epoch {reading.epoch}; delete it to train anew")
     return float(sum(loss * steps for loss, steps in inside) / sum(steps for _, steps in inside))
 
 
-def expected_seconds(table: Table, seeds: int, **settings: Any) -> float:
+def expected_seconds(table: Table, seeds: int, *, tell: Tell = silent, **settings: Any) -> float:
     """From what was measured on the same hardware, else from a few steps of each grid's first and last configuration."""
     record = kept().get(table.name)
     if record is not None and record.hardware == describe(pick_device(settings.get("device", "auto"))):
@@ -111,6 +124,7 @@ def expected_seconds(table: Table, seeds: int, **settings: Any) -> float:
     for grid in table.grids:
         cells = grid.configurations
         ends = [cells[0], cells[-1]] if len(cells) > 1 else cells
+        tell("timing", {"recipe": grid.recipe, "cells": len(cells)})
         total += len(cells) * fmean(seconds_of(grid, cell, settings, data) for cell in ends)
     return seeds * total
 

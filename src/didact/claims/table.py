@@ -3,7 +3,7 @@
     a cell holds where |mean over seeds − stated| ≤ 2 deviations over seeds + allowance
     allowance: 0.005 for an accuracy (half a point), 10 % for a ratio of times, 5 % for anything else
 
-The allowance is for what the course leaves unstated: seeds, versions, hardware.
+The allowance is for what the course leaves unstated: seeds, versions, hardware. An ordering is a test of means, at 95 % confidence.
 """
 
 import json
@@ -19,7 +19,11 @@ from typing import Any
 from didact.errors import pick
 from didact.options import written
 
-RULE = "holds: within two deviations over the seeds, plus half a point of accuracy, 10 % of a ratio of times, 5 % of anything else"
+LEVEL = 0.05   # how often an ordering may get a verdict where the configurations do not differ
+RULE = (
+    "holds: within two deviations over the seeds, plus half a point of accuracy, 10 % of a ratio of times, 5 % of anything else; "
+    f"orderings by Welch's t test at {1 - LEVEL:.0%} confidence for all pairs together, undecided with one seed"
+)
 
 
 @dataclass(frozen=True)
@@ -71,11 +75,15 @@ class Cell:
 
 @dataclass(frozen=True)
 class Ordering:
-    """What the text draws from the table: each first cell above its second, by their places in the list."""
+    """What the text draws from the table: each first cell above its second, by their places in the list.
+
+    With `alike` it says the opposite: the two differ by no more than this share of the second.
+    """
 
     text: str
     pairs: tuple[tuple[int, int], ...]
     claim: str = ""
+    alike: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -111,10 +119,12 @@ class Record:
     hardware: str
     versions: Mapping[str, str]
     seconds: float
+    dirty: bool = False                      # didact's files differed from the commit
 
     @property
     def about(self) -> str:
-        return f"{len(self.seeds)} seed{'s' * (len(self.seeds) > 1)}, {self.date}, {self.hardware}, commit {self.commit[:7] or 'unknown'}"
+        source = self.commit if self.commit == "installed" else f"commit {self.commit[:7] or 'unknown'}{' with changes' * self.dirty}"
+        return f"{len(self.seeds)} seed{'s' * (len(self.seeds) > 1)}, {self.date}, {self.hardware}, {source}"
 
 
 @dataclass(frozen=True)
@@ -148,25 +158,53 @@ def judge_cell(cell: Cell, record: Record) -> Judged:
 
 
 def judge_ordering(ordering: Ordering, table: Table, record: Record) -> Judged:
-    """Holds where every pair differs in that direction by two standard errors, is wrong where one does in the other, else undecided."""
-    gaps = [gap(*(record.values.get(table.cells[i].name, ()) for i in pair)) for pair in ordering.pairs]
-    if all(g > 2 for g in gaps):
+    """Holds where every difference is shown to lie as stated, is wrong where one is shown not to, else undecided.
+
+    Where nothing differs, either verdict comes up in at most LEVEL / 2: all differences must be shown for the first, so that each may be
+    tested at that level; one is enough for the second, so that they share it (Bonferroni).
+    """
+    values = [record.values.get(cell.name, ()) for cell in table.cells]
+    sides = [side for i, j in ordering.pairs for side in differences(ordering, values[i], values[j])]
+    shown = [surprise(a, b, least) < LEVEL / 2 for a, b, least in sides]
+    refuted = [surprise(b, a, -least) < LEVEL / 2 / len(sides) for a, b, least in sides]
+    if all(shown):
         verdict, why = "holds", ""
-    elif any(g < -2 for g in gaps):
-        verdict, why = "wrong", "the other way round"
+    elif any(refuted):
+        verdict, why = "wrong", "they differ" if ordering.alike else "the other way round"
+    elif len(record.seeds) < 2:
+        verdict, why = "conditional", "undecided: one seed shows no spread; give more --seeds"
     else:
-        verdict, why = "conditional", "the seeds differ as much as the configurations"
-    shown = f"{sum(g > 0 for g in gaps)} of {len(gaps)} as stated, {sum(g > 2 for g in gaps)} beyond the seeds"
-    return Judged(ordering.claim, ordering.text, "ordering", shown, verdict, why=why)
+        verdict, why = "conditional", "undecided: the seeds differ as much as the configurations"
+    found = f"{sum(shown)} of {len(sides)} shown, {sum(refuted)} refuted"
+    return Judged(ordering.claim, ordering.text, "ordering", found, verdict, why=why)
 
 
-def gap(higher: Sequence[float], lower: Sequence[float]) -> float:
-    """The difference of two means in standard errors; what diverged is below everything."""
-    if not higher or not lower:
-        return float("inf") if higher else float("-inf")
-    (a, s), (b, t) = moments(higher), moments(lower)
-    error = sqrt(s**2 / len(higher) + t**2 / len(lower))
-    return (a - b) / error if error else float("inf") if a > b else float("-inf") if a < b else 0.0
+Side = tuple[Sequence[float], Sequence[float], float]   # a, b and d: that mean a − mean b > d
+
+
+def differences(ordering: Ordering, first: Sequence[float], second: Sequence[float]) -> list[Side]:
+    """What a pair must show: that the first is above, or that neither is by more than the share."""
+    if not ordering.alike:
+        return [(first, second, 0.0)]
+    room = -ordering.alike * abs(fmean(second)) if second else 0.0
+    return [(first, second, room), (second, first, room)]
+
+
+def surprise(a: Sequence[float], b: Sequence[float], least: float) -> float:
+    """P(T > t) under mean a − mean b = d, t = (ā − b̄ − d) / √(s²/n + r²/m), by Welch's (1947) degrees of freedom.
+
+    1 where there are less than two of either: one seed has no spread, and what diverged has no place in an order.
+    """
+    if min(len(a), len(b)) < 2:
+        return 1.0
+    (mean, s), (other, r) = moments(a), moments(b)
+    v, w = s**2 / len(a), r**2 / len(b)
+    if not v + w:
+        return float(mean - other <= least)
+    from scipy.special import stdtr  # type: ignore[import-untyped]
+
+    freedom = (v + w) ** 2 / (v**2 / (len(a) - 1) + w**2 / (len(b) - 1))
+    return float(stdtr(freedom, -(mean - other - least) / sqrt(v + w)))
 
 
 def moments(values: Sequence[float]) -> tuple[float, float]:

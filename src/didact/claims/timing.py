@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from didact.claims.table import Grid
+from didact.train.loop import Tell, silent
 from didact.train.machine import synchronise
 
 BASE = (512, 8)
@@ -40,8 +41,11 @@ def seconds(dim: int, heads: int, device: torch.device, *, batch: int, length: i
     return (time.perf_counter() - start) / calls
 
 
-def ratios(grid: Grid, device: torch.device) -> dict[tuple[int, int], float]:
+def ratios(grid: Grid, device: torch.device, *, seed: int = 0, tell: Tell = silent) -> dict[tuple[int, int], float]:
     """The time of each (width, heads) over that of (512, 8), measured in one go."""
     given: dict[str, Any] = dict(grid.given)
-    found = {(dim, heads): seconds(dim, heads, device, **given) for dim, heads in grid.axes["dim_heads"]}
+    found, pairs = dict[tuple[int, int], float](), grid.axes["dim_heads"]
+    for number, (dim, heads) in enumerate(pairs, start=1):
+        tell("cell", {"number": number, "of": len(pairs), "cell": {"width": dim, "heads": heads}, "seed": seed})
+        found[dim, heads] = seconds(dim, heads, device, **given)
     return {pair: t / found[BASE] for pair, t in found.items()}

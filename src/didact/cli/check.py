@@ -1,5 +1,6 @@
 """didact check [CLAIM…]."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from didact.errors import UsageError
 if TYPE_CHECKING:
     from didact.claims.core import Outcome
 
+FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 COLOURS = {"holds": "green", "wrong": "red", "conditional": "yellow"}
 
 
@@ -20,7 +22,7 @@ COLOURS = {"holds": "green", "wrong": "red", "conditional": "yellow"}
 @click.option("--chapter", help="Of one chapter, by its number.")
 @click.option("--kind", help='As "exact arithmetic", "numerical identity", "printed output".')
 @click.option("--wrong", is_flag=True, help="Show what is wrong, and nothing else.")
-@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write the answer as one page, with the code of each check.")
+@click.option("--html", type=FILE, help="Write the answer as one page, with the code of each check.")
 @AS_JSON
 def command(
     ids: tuple[str, ...], course: str | None, chapter: str | None, kind: str | None, wrong: bool, html: Path | None, as_json: bool
@@ -36,6 +38,8 @@ def command(
     from didact.claims.core import choose
     from didact.claims.page import page
 
+    if html and not (html.parent.is_dir() and os.access(html.parent, os.W_OK)):
+        raise UsageError(f"--html expects a file in a folder that can be written to, got {html}; make {html.parent} first")
     chosen = choose(ids, course=course, chapter=chapter, kind=kind)
     if not chosen:
         raise UsageError("no claim is of that course, chapter and kind at once; leave one of them out")

@@ -1,27 +1,42 @@
 """didact evaluate RUN."""
 
+from typing import Any
+
 import click
 
-from didact.cli.words import AS_JSON, answer, number
+from didact.cli.words import AS_JSON, answer, number, size
 
 
 @click.command("evaluate")
 @click.argument("run")
+@click.option("--int8", is_flag=True, help="Also with weights in eight bits: what they save, and what they cost.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, mps.")
 @click.option("--runs", default="runs", help="Folder in which short names of runs are looked up.")
 @AS_JSON
-def command(run: str, device: str, runs: str, as_json: bool) -> None:
+def command(run: str, int8: bool, device: str, runs: str, as_json: bool) -> None:
     """Compute the metrics of a run's best model anew, on its validation and test splits."""
     from didact.cli.catalogue import catalogue
     from didact.run import Run
+    from didact.train.eight_bits import eight_bits
     from didact.train.session import evaluate
 
     catalogue()
-    result = evaluate(Run.open(run, runs), device=device)
+    result = (eight_bits if int8 else evaluate)(Run.open(run, runs), device=device)
+
+    def told(scores: dict[str, Any], behind: str = "") -> None:
+        for split in ("validation", "test"):
+            metrics = "  ".join(f"{name} {number(value)}" for name, value in scores[split].items())
+            click.echo(f"{split + behind:<{11 + len(behind)}}{metrics}")
 
     def show() -> None:
-        for split in ("validation", "test"):
-            metrics = "  ".join(f"{name} {number(value)}" for name, value in result[split].items())
-            click.echo(f"{split:<11}{metrics}")
+        told(result)
+        if int8:
+            few = result["int8"]
+            told(few, " in int8")
+            share = few["after"] / few["before"]
+            click.echo(
+                f"weights    {few['layers']} layers: {size(few['before'])} -> {size(few['after'])} ({100 * share:.0f} %),"
+                f" relative error {few['error']:.4f}"
+            )
 
     answer(result, as_json, show)

@@ -19,13 +19,14 @@ from didact.cli.words import AS_JSON, answer, number
 @click.option("--patches", type=click.IntRange(1, 64), help="Patches on a side for occlusion and Shapley values  [default: 4 or 7]")
 @click.option("--samples", type=click.IntRange(1, 100_000), default=32, show_default=True,
               help="Random orders that Shapley values of more than 10 parts are taken from.")
+@click.option("--beside", multiple=True, metavar="RUN", help="With --method memory: a further run in the same chart; more than once.")
 @click.option("--to", type=click.Path(path_type=Path), help="Folder of page and figures  [default: explanations/ in the run]")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, mps.")
 @click.option("--runs", default="runs", help="Folder in which short names of runs are looked up.")
 @AS_JSON
 def command(
     run: str, inputs: tuple[str, ...], method: str, label: str | None, layer: str | None, patches: int | None, samples: int,
-    to: Path | None, device: str, runs: str, as_json: bool,
+    beside: tuple[str, ...], to: Path | None, device: str, runs: str, as_json: bool,
 ) -> None:
     """Show why a classifier answers as it does: image files, rows or texts; without any, the test examples it got most wrong."""
     from didact.cli.catalogue import catalogue
@@ -36,6 +37,7 @@ def command(
     methods = tuple(word.strip() for word in method.split(","))
     found = explain(
         Run.open(run, runs), inputs, methods=methods, label=label, layer=layer, patches=patches, samples=samples, to=to, device=device,
+        against=[Run.open(name, runs) for name in beside],
         tell=lambda words: click.echo(words, err=True) if not as_json else None,
     )
 
@@ -51,6 +53,9 @@ def command(
 
 def line(row: dict[str, Any]) -> str:
     """One explanation as people read it; of a row, the parts that count most; of a text read in order, where its figures are."""
+    if "memory" in row:
+        far = row["norms"][-1]
+        return f"{row['memory']}:  {number(far)} after {len(row['norms']) - 1} tokens"
     if "head" in row:
         measured = ", ".join(f"{name} {number(value)}" for name, value in row.items() if name not in ("attention", "module", "head"))
         return f"{row['attention']} head {row['head']} off:  {measured}"

@@ -12,22 +12,28 @@ from didact.cli.words import AS_JSON, answer, number
 @click.argument("inputs", nargs=-1, required=True)
 @click.option("--passes", type=click.IntRange(0, 10_000), default=0, help="Ask so often with dropout on: adds the spread of the answers.")
 @click.option("--draws", type=click.IntRange(0, 10_000), default=0, help="Random answers from the predicted distribution, for each input.")
+@click.option("--beam", type=int, default=1, show_default=True, help="Translations kept in view to find the likeliest whole.")
+@click.option("--sure", type=click.FloatRange(0, 1), help="Least score of a box that is told and drawn  [default: 0.3]")
 @click.option("--to", default="predictions", show_default=True, help="Folder for answers that are pictures: masks, boxes, restored images.")
 @click.option("--runs", default="runs", help="Folder in which short names of runs are looked up.")
 @AS_JSON
-def command(run: str, inputs: tuple[str, ...], passes: int, draws: int, to: str, runs: str, as_json: bool) -> None:
-    """Use a run's model on new inputs: image files, a CSV, one row written a=1,b=2, or a text."""
+def command(
+    run: str, inputs: tuple[str, ...], passes: int, draws: int, beam: int, sure: float | None, to: str, runs: str, as_json: bool
+) -> None:
+    """Use a run's model on new inputs: image files, a CSV, one row written a=1,b=2, or a text (of bert with <mask>)."""
     from didact.cli.catalogue import catalogue
     from didact.run import Run
     from didact.train.use import predict
 
     catalogue()
-    found = predict(Run.open(run, runs), inputs, passes=passes, draws=draws, to=to)
+    found = predict(Run.open(run, runs), inputs, passes=passes, draws=draws, beam=beam, sure=sure, to=to)
     answer(found, as_json, lambda: click.echo("\n".join(map(line, found))))
 
 
 def line(row: dict[str, Any]) -> str:
     """One prediction as people read it."""
+    from didact.data.hiding import MASK
+
     words = []
     for name, value in row.items():
         if name == "input":
@@ -36,6 +42,8 @@ def line(row: dict[str, Any]) -> str:
             words.append("".join(f"\n  {b['label']} {b['score']:.3f} at {', '.join(map(str, b['box']))}" for b in value) or "nothing")
         elif name == "frames":
             words.append(f"\n  drawn in {value}")
+        elif name == "guesses":
+            words += [f"\n  {MASK} {k}: " + ", ".join(f"{token!r} {p:.3f}" for token, p in row.items()) for k, row in enumerate(value, 1)]
         elif isinstance(value, dict):
             words.append("(" + ", ".join(f"{k} {v:.3f}" for k, v in value.items()) + ")")
         else:

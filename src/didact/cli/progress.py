@@ -1,7 +1,8 @@
 """What a person sees while a run trains: the plan, a bar, the result. All of it on stderr."""
 
 from functools import partial
-from typing import Any
+from time import perf_counter
+from typing import Any, Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -11,12 +12,22 @@ from rich.table import Table
 
 from didact.cli.words import duration, number, show_cell, size
 
+WIDE = 1000     # columns of a pipe or a file: more than any table needs
+
+
+def paper(*, stderr: bool = False) -> Console:
+    """What is written on: as wide as the terminal; without one, as wide as what is written."""
+    console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal:
+        console.width = WIDE
+    return console
+
 
 class Screen:
     """Listens to a training and shows it; on a terminal with a bar that moves, elsewhere with a line an evaluation."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True, highlight=False)
+        self.console = console or paper(stderr=True)
         self.bar: Progress | None = None
         self.loading: Status | None = None
         self.estimated = False
@@ -27,6 +38,7 @@ class Screen:
 
     def on_load(self, facts: dict[str, Any]) -> None:
         """On a terminal alone, and gone when it is done: a mistake in the data then stands on the only line."""
+        self.close()
         if self.console.is_terminal:
             self.loading = self.console.status(f"loading {escape(facts['data'])} …")
             self.loading.start()
@@ -37,6 +49,14 @@ class Screen:
         if tenth != self.tenth:
             self.tenth = tenth
             self.console.print(f"  {escape(facts['file'])}: {size(facts['done'])} of {size(facts['total'])}", soft_wrap=True)
+
+    def on_begin(self, facts: dict[str, Any]) -> None:
+        """What is learned before the recipe's own training: on the line of loading, or with a line an evaluation."""
+        words = f"{facts['what']}: {facts['step']:,} of {facts['total']:,} steps, {duration(facts['seconds_left'])} left"
+        if self.loading is not None:
+            self.loading.update(words)
+        elif "scores" in facts:
+            self.console.print(f"  {words}", soft_wrap=True)
 
     def on_start(self, facts: dict[str, Any]) -> None:
         self.close()
@@ -122,7 +142,7 @@ def layer_table(layers: dict[str, Any], *, sights: bool = False) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2), show_edge=False)
     columns = [("  layer", "left"), ("", "left"), ("output", "left"), ("parameters", "right")]
     for name, justify in columns + ([("sees", "left"), ("jump", "left")] if sights else []):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+        table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]  # a name that is cut cannot be typed
     for row in layers["rows"]:
         seen = [by(row.get("field")), by(row.get("jump"))] if sights else []
         table.add_row(f"  {row['name']}", row["layer"], by(row["shape"]), f"{row['parameters']:,}" if row["parameters"] else "", *seen)
@@ -134,6 +154,37 @@ def by(sizes: list[float] | None) -> str:
     return "×".join(f"{n:g}" if isinstance(n, float) else str(n) for n in sizes or ())
 
 
+class Waiting:
+    """How far a work is that takes longer than two seconds: on a terminal a line that goes again, elsewhere one a tenth; on stderr."""
+
+    PATIENCE = 2.0
+
+    def __init__(self, what: str, console: Console | None = None) -> None:
+        self.what, self.console = what, console or Console(stderr=True, highlight=False)
+        self.status: Status | None = None
+        self.tenth, self.next = -1, perf_counter() + self.PATIENCE
+
+    def __call__(self, done: int, total: int) -> None:
+        if (now := perf_counter()) < self.next:
+            return
+        told = f"  {done:,} of {total:,} {self.what}"
+        if self.console.is_terminal:
+            self.status = self.status or self.console.status(told)
+            self.status.update(told)
+            self.status.start()
+            self.next = now + 0.2
+        elif (tenth := 10 * done // total) != self.tenth:
+            self.tenth = tenth
+            self.console.print(told)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.status is not None:
+            self.status.stop()
+
+
 class Lines:
     """A sweep on stderr: one line for each cell that begins and ends."""
 
@@ -143,6 +194,8 @@ class Lines:
     def __call__(self, event: str, facts: dict[str, Any]) -> None:
         if event == "cell":
             self.console.print(f"{facts['number']}/{facts['of']}  {escape(show_cell(facts['cell']))}  seed {facts['seed']}")
+        if event == "timing":
+            self.console.print(f"timing a few steps of {facts['recipe']}, {facts['cells']} setting{'s' * (facts['cells'] > 1)} …")
 
     def row(self, row: dict[str, Any]) -> None:
         if "diverged" in row:

@@ -10,17 +10,18 @@ from didact.errors import UsageError
 if TYPE_CHECKING:
     from didact.claims.table import Judged, Record, Table
 
+SEEDS = 3
 COLOURS = {"holds": "green", "wrong": "red", "conditional": "yellow"}
 
 
 @click.command("reproduce")
 @click.argument("name", required=False, metavar="[TABLE]")
-@click.option("--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Trainings of each configuration.")
+@click.option("--seeds", type=click.IntRange(1, 1000), help="Trainings of each configuration.  [default: 3]")
 @click.option("--device", help="auto, cpu, cuda, cuda:1, mps.")
 @click.option("--runs", help="Folder that the runs are made in.")
 @click.option("--keep", is_flag=True, help="Keep what was measured: `didact check` shows it.")
 @AS_JSON
-def command(name: str | None, seeds: int, device: str | None, runs: str | None, keep: bool, as_json: bool) -> None:
+def command(name: str | None, seeds: int | None, device: str | None, runs: str | None, keep: bool, as_json: bool) -> None:
     """Measure a table of the course anew: its configurations trained over several seeds, cell by cell beside what is stated.
 
     \b
@@ -32,13 +33,14 @@ def command(name: str | None, seeds: int, device: str | None, runs: str | None, 
     from didact.claims.tables import TABLES
 
     if name is None:
-        if keep:
-            raise UsageError("--keep expects a table to measure, as in didact reproduce 1.6 --keep; got none")
+        given = [word for word, value in (("--keep", keep), ("--seeds", seeds), ("--device", device), ("--runs", runs)) if value]
+        if given:
+            raise UsageError(f"{given[0]} expects a table to measure, as in didact reproduce 1.6 {given[0]}; got none")
         rows = [state(table) for table in TABLES.values()]
         answer(rows, as_json, lambda: show_list(rows))
         return
     table = named(name)
-    record = measured(table, seeds, {key: value for key, value in (("device", device), ("runs", runs)) if value is not None})
+    record = measured(table, seeds or SEEDS, {key: value for key, value in (("device", device), ("runs", runs)) if value is not None})
     judged = judge(table, record)
     if keep:
         from didact.claims import reproduce
@@ -66,12 +68,16 @@ def measured(table: "Table", seeds: int, settings: dict[str, Any]) -> "Record":
     from didact.train.machine import pick_device
 
     if why := lacking(table):
-        raise UsageError(f"table {table.name} cannot be measured: {why}; `didact reproduce` lists those that can")
+        raise UsageError(f"table {table.name} cannot be measured yet: {why}")
     pick_device(settings.get("device", "auto"))
     screen = Lines()
     count, what = seeds * sum(len(grid.configurations) for grid in table.grids), "measurement" if table.benchmark else "training"
-    expected = duration(expected_seconds(table, seeds, **settings))
-    click.echo(f"{count} {what}{'s' * (count > 1)}, {expected} expected; what is trained already is not trained again", err=True)
+    try:
+        expected = duration(expected_seconds(table, seeds, tell=screen, **settings))
+    except Interrupted:
+        raise UsageError("stopped while the expected time was taken; nothing was trained yet") from None
+    kept = "" if table.benchmark else "; what is trained already is not trained again"
+    click.echo(f"{count} {what}{'s' * (count > 1)}, {expected} expected{kept}", err=True)
     try:
         return measure(table, seeds=range(seeds), tell=screen, done=screen.row, **settings)
     except Interrupted:

@@ -22,18 +22,17 @@ def command(words: tuple[str, ...]) -> None:
 
 
 def tell(facts: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    from didact.cli.progress import describe_health, layer_table
+    from didact.cli.progress import describe_health, layer_table, paper
 
-    console = Console(highlight=False)
+    console = paper()
     click.secho(facts["recipe"], bold=True)
     click.echo(facts["about"])
     click.echo(f"\nchapter {facts['chapter']}; sources {', '.join(facts['sources'])}; can {', '.join(facts['abilities'])}")
     table = Table(box=None, pad_edge=False, padding=(0, 2))
     for column in ("option", "type", "default", ""):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for o in facts["options"]:
         table.add_row(f"--{o['flag']}", o["type"], o["default"], o["help"])
     console.print(table)

@@ -173,7 +173,7 @@ def class_counts(split: Resident | Streamed, task: str, classes: int) -> tuple[i
     y = split.columns.get("y")
     if y is None or not classes or task == "language":
         return ()
-    counts = y.sum(0) if task == "multilabel" else torch.bincount(y[y >= 0].long(), minlength=classes)
+    counts = y.sum(0) if task == "multilabel" else torch.bincount(y[y >= 0].long(), minlength=classes)[:classes]  # a mask's void is none
     return tuple(int(c) for c in counts)
 
 

@@ -280,9 +280,12 @@ def chain(*augmentations: Augmentation) -> Chain:
 AUGMENTATIONS: dict[str, Callable[[int], Augmentation]] = {
     "flip": lambda classes: Flip(),
     "crop": lambda classes: ShiftCrop(padding=1 / 8, reflect=True),
+    "crop_black": lambda classes: ShiftCrop(padding=1 / 8),             # Gaba 4.6
     "rotate": lambda classes: Rotate(),
     "affine": lambda classes: Affine(),
+    "rigid": lambda classes: Affine(scale=0.0),                         # Gaba 3.10
     "jitter": lambda classes: Jitter(),
+    "light": lambda classes: Jitter(saturation=0.0),                    # Gaba 4.6
     "noise": lambda classes: Noise(),
     "cutout": lambda classes: Cutout(size=1 / 4),
     "mixup": lambda classes: Mixup(alpha=0.2, classes=classes),

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from didact.data.core import Absent, Data, Resident
+from didact.data.health import recounted
 from didact.data.stream import Streamed
 from didact.errors import UsageError
 
@@ -59,4 +60,4 @@ def chosen(data: Data, choose: Callable[[Tensor, torch.Generator], Tensor], seed
     rows = torch.cat([choose((y == k).nonzero()[:, 0], generator) for k in range(data.classes)]).sort().values
     counts = tuple(torch.bincount(y[rows], minlength=data.classes).tolist())
     picked = train.pick(rows.to(train.columns["y"].device))
-    return replace(data, train=picked, counts={**data.counts, "train": counts}, notes=(*data.notes, note))
+    return recounted(replace(data, train=picked, counts={**data.counts, "train": counts}, notes=(*data.notes, note)))

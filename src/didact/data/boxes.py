@@ -8,11 +8,9 @@ import csv
 import io
 import os
 import xml.etree.ElementTree as ET
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,7 +23,7 @@ from didact.data.fetch import File, check, locate, source
 from didact.data.folder import PARTS, Found, ImageEncoder, decoded, divided, of_files
 from didact.data.health import listed
 from didact.data.image_files import dimensions
-from didact.data.readers import content
+from didact.data.readers import content, unzipped
 from didact.data.stream import Streamed, resident_limit
 from didact.errors import UsageError
 
@@ -93,15 +91,6 @@ def blood() -> tuple[dict[str, bytes], list[Annotated]]:
     if len(whole) != 364:
         raise UsageError(f"bccd is 364 photographs with boxes, got {len(whole)}: a file is damaged; replace it")
     return found, [Annotated(f"{name}.jpg", things[name], part=part[name]) for name in whole]
-
-
-def unzipped(path: Path, endings: tuple[str, ...]) -> dict[str, bytes]:
-    """The files of a zip file by their names, without folders."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return {PurePosixPath(n).name: archive.read(n) for n in archive.namelist() if n.endswith(endings)}
-    except (zipfile.BadZipFile, zlib.error) as error:
-        raise UsageError(f"{path} is damaged or cut short ({error}); delete it or put a whole one in its place") from error
 
 
 def packed(images: Sequence[Annotated], sizes: Sequence[tuple[int, int]], labels: Sequence[str]) -> tuple[Tensor, Tensor, list[str]]:

@@ -16,6 +16,7 @@ Batch = dict[str, Tensor]  # named columns of equal length: "x" the input, "y" t
 Decode = Callable[[Tensor], Tensor]
 
 SPLITS = ("train", "validation", "test")
+VOID = 255  # in a mask: a pixel of no class, which neither the loss nor a metric counts
 
 
 class Split(Protocol):

@@ -69,8 +69,8 @@ def examine(data: Data) -> Data:
     twice = duplicates(data)
     if twice is None:
         notes.append("duplicates across splits were not looked for: the examples are streamed")
-    elif any(twice.values()):
-        notes.append(f"{twice['validation']:,} validation and {twice['test']:,} test examples also stand in training")
+    else:
+        notes += shared(twice)
     still = constant(data)
     if still:
         where = f": {listed([data.names[i] for i in still])}" if len(data.names) == data.features else ""
@@ -91,6 +91,20 @@ def duplicates(data: Data) -> dict[str, int] | None:
         return None
     known = set(train)
     return {part: sum(d in known for d in digests(data.split(part)) or ()) for part in SPLITS[1:]}
+
+
+def shared(twice: Mapping[str, int]) -> list[str]:
+    """What is said of them, if there are any."""
+    told = f"{twice['validation']:,} validation and {twice['test']:,} test examples also stand in training"
+    return [told] if any(twice.values()) else []
+
+
+def recounted(data: Data) -> Data:
+    """The same data with the duplicates of the training rows that are left, where they had been looked for."""
+    if data.duplicates is None:
+        return data
+    before, twice = shared(data.duplicates), duplicates(data) or {}
+    return replace(data, duplicates=twice, notes=(*(note for note in data.notes if note not in before), *shared(twice)))
 
 
 def digests(split: Split) -> list[bytes] | None:

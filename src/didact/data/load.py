@@ -15,6 +15,7 @@ from didact.data.core import SPLITS, Data
 from didact.data.delimited import is_table
 from didact.data.fetch import SOURCES, Progress, Source, fetch
 from didact.data.neighbours import as_words
+from didact.data.resized import resized
 from didact.data.tokens import Kind
 from didact.errors import UsageError, nearest, pick
 
@@ -25,6 +26,7 @@ def sources() -> dict[str, Source]:
         boxes,
         builtin,
         characters,
+        copying,
         letters,
         made,
         masks,
@@ -48,17 +50,18 @@ def load(
 ) -> Data:
     """Three splits of a known set or of one's own files; `source` holds what `reload` needs.
 
-    `tokens` is for running text. Of files that can be read in several ways, `accepts` names the kinds that are wanted; "words" is
-    a way to read any text.
+    `tokens` is for running text and one's own pairs. Of files that can be read in several ways, `accepts` names the kinds that are
+    wanted; "words" is a way to read any text.
     """
     known = sources()
     reading = {"reading": "words"} if "words" in accepts else {}
     if what in known:
-        forbid(f"{what!r} is a known set", target=target, text=text, size=size)
+        forbid(f"{what!r} is a known set", target=target, text=text, size=None if known[what].kind == "images" else size)
         fetch(known[what], progress)
-        return remember(known[what].load(seed), {"name": what, "seed": seed, **reading}, tokens)
+        sized = {"size": size} if size else {}
+        return remember(resized(known[what].load(seed), size), {"name": what, "seed": seed, **sized, **reading}, tokens)
     options: dict[str, Any] = {"target": target, "text": text, "size": size, "seed": seed}
-    data = from_path(what, known, **options, accepts=accepts)
+    data = from_path(what, known, **options, accepts=accepts, tokens=tokens, progress=progress)
     kept = options if data.kind in ("images", "masks", "boxes", "pairs") or data.task == "language" else {**options, "target": data.target}
     return remember(data, {"path": os.path.abspath(os.path.expanduser(what)), **kept, "kind": data.kind, **reading}, tokens)
 
@@ -66,7 +69,8 @@ def load(
 def remember(data: Data, source: Mapping[str, Any], tokens: Kind | None = None) -> Data:
     """The data with what loads them again, and what tells whether they are still the same."""
     if tokens is not None:
-        data, source = sequences.retold(data, tokens), {**source, "tokens": tokens}
+        own = "path" in source and (data.kind == "pairs" or data.task == "language")       # read in these tokens at once
+        data, source = data if own else sequences.retold(data, tokens), {**source, "tokens": tokens}
     data = replace(data, source={**source, "fingerprint": data.fingerprint})
     return as_words(data) if source.get("reading") == "words" else data
 
@@ -81,11 +85,14 @@ def from_path(
     seed: int,
     indices: Mapping[str, Tensor] | None = None,
     accepts: Sequence[str] = (),
+    tokens: Kind | None = None,
+    progress: Progress | None = None,
 ) -> Data:
     """One's own files, by what they are."""
     where = os.path.expanduser(what)
     path = Path(where)
     if os.path.isdir(where) and not sequences.is_text(path):
+        refuse_folder(what, path, accepts)
         forbid(f"{what} is a folder of images", target=target, text=text)
         if masks.is_masks(path):
             return masks.load(path, size=size, seed=seed, indices=indices)
@@ -100,7 +107,7 @@ def from_path(
         raise UsageError(f"no data set, file or folder named {what!r}; {nearest(what, known)}")
     if sequences.is_text(path):
         forbid(f"{what} is running text", target=target, text=text, size=size)
-        return sequences.load(path)
+        return sequences.load(path, kind=tokens or "characters", progress=progress)
     if not is_table(what):
         raise UsageError(f"{what} is neither a table (.csv, .tsv, .gz, .xz), a text (.txt) nor a folder of images; save it as CSV")
     forbid(f"{what} is a table", size=size)
@@ -109,10 +116,16 @@ def from_path(
         return series.load(path, target=target)
     if "pairs" in accepts and "table" not in accepts:
         forbid(f"{what} holds pairs of sentences", text=text, target=target)
-        return pairs.load(path, seed=seed, indices=indices)
+        return pairs.load(path, seed=seed, indices=indices, kind=tokens)
     if text is not None:
         return text_load(path, text=text, target=target, seed=seed, indices=indices)
     return table.load(path, target=target, seed=seed, indices=indices)
+
+
+def refuse_folder(what: str, path: Path, accepts: Sequence[str]) -> None:
+    """Who wants no images is not told of class folders."""
+    if accepts and not {"images", "masks", "boxes"} & set(accepts) and not folder.images(path)[0]:
+        raise UsageError(f"{what} is a folder without texts (.txt, .md) or images; put some there, or name a file")
 
 
 text_load = text.load  # `text` names a column above
@@ -133,15 +146,14 @@ def reload(source: Mapping[str, Any], indices: Mapping[str, Tensor]) -> Data:
         raise UsageError("the run does not say where its data can be loaded from: they were handed over in Python, or run.json is damaged")
     if "name" in source:
         data: Data = pick("data set", source["name"], known).load(source["seed"])
+        data = sequences.retold(data, source["tokens"]) if source.get("tokens") else data
     else:
         options = {name: source[name] for name in ("target", "text", "size", "seed")}
-        data = from_path(source["path"], known, **options, indices=indices, accepts=(source.get("kind", ""),))
-    if source.get("tokens"):
-        data = sequences.retold(data, source["tokens"])
+        data = from_path(source["path"], known, **options, indices=indices, accepts=(source.get("kind", ""),), tokens=source.get("tokens"))
     if data.fingerprint != source["fingerprint"]:
         where = source.get("path", source.get("name"))
         raise UsageError(f"{where} has changed since the run split it: put the old data back, or train anew")
     if any(not torch.equal(data.indices[part], indices[part]) for part in SPLITS):
         data = rearrange(data, indices)
-    data = replace(data, source=dict(source))
+    data = replace(resized(data, source.get("size")) if "name" in source else data, source=dict(source))
     return as_words(data) if source.get("reading") == "words" else data

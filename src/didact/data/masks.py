@@ -1,16 +1,15 @@
 """Images with masks that give each pixel a class: a folder of one's own, a made set, and the pedestrians of Penn and Fudan.
 
 One's own folder holds images/ and masks/ with files of equal names (street.jpg, street.png). A mask is grey or has a palette:
-its values are the classes. With classes.txt beside them, one name a line, value k is the name of line k, counted from 0.
+its values are the classes. With classes.txt beside them, one name a line, value k is the name of line k, counted from 0. As in VOC,
+255 beside such classes 0, 1, 2 … is no class: those pixels do not count.
 """
 
 import io
 import os
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,12 @@ import torch
 from torch import Tensor
 
 from didact.data.assemble import assemble
-from didact.data.core import Batch, Data
+from didact.data.core import VOID, Batch, Data
 from didact.data.fetch import File, check, locate, source
 from didact.data.folder import ImageEncoder, decoded, images, measure, of_files
 from didact.data.health import listed
 from didact.data.image_files import dimensions, opened
-from didact.data.readers import content
+from didact.data.readers import content, unzipped
 from didact.data.stream import Streamed, resident_limit
 from didact.errors import UsageError
 
@@ -63,24 +62,14 @@ def pedestrians() -> tuple[dict[str, bytes], dict[str, bytes]]:
     found: dict[str, bytes] = {}
     for file in PENNFUDAN:
         path = locate("pennfudan", file)
-        raw = content(path)
         if path.name != file.offered:     # of the home page's file we know no sum: its number of pictures is looked at instead
-            check("pennfudan", file, path, raw)
-        found |= unzip(raw, path)
+            check("pennfudan", file, path, content(path))
+        found |= unzipped(path, (".png", ".jpg"))
     masks = {name.removesuffix("_mask.png"): raw for name, raw in found.items() if name.endswith("_mask.png")}
     photographs = {name[:-4]: raw for name, raw in found.items() if name[:-4] in masks}
     if len(masks) != 170 or len(photographs) != 170:
         raise UsageError(f"pennfudan is 170 photographs with masks, got {len(photographs)}: a file is damaged; replace it")
     return photographs, masks
-
-
-def unzip(raw: bytes, path: Path) -> dict[str, bytes]:
-    """The images of a zip file by their names, without folders."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-            return {PurePosixPath(n).name: archive.read(n) for n in archive.namelist() if n.endswith((".png", ".jpg"))}
-    except (zipfile.BadZipFile, zlib.error) as error:
-        raise UsageError(f"{path} is damaged or cut short ({error}); delete it or put a whole one in its place") from error
 
 
 def open_mask(file: Any) -> Tensor:
@@ -119,6 +108,8 @@ def load(root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping
         f"{len(files):,} images with masks of {len(labels)} classes: {listed(labels)}",
         f"images of {various} are resized to {side}×{side}, {'grey' if grey else 'in colour'}",
     ]
+    if bool((y == VOID).any()):
+        notes.append(f"{100 * float((y == VOID).double().mean()):.2g} % of the pixels are {VOID}, of no class: they do not count")
     if len(files) * encoder.shape[0] * side * side > resident_limit():
         columns: Batch | Streamed = Streamed(tuple(files), encoder.open, {"y": y}, encoder.decoders, min(8, os.cpu_count() or 1))
         notes.append("the images are read while learning; their masks fit")
@@ -151,8 +142,8 @@ def classes(root: Path, files: Sequence[str], masks: Sequence[str], side: int) -
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{listing} cannot be read ({error}): expected a class name on each line, in UTF-8") from None
     named = tuple(word.strip() for word in words if word.strip())
-    if len(named) > 256:
-        raise UsageError(f"{listing} names {len(named)} classes: at most 256 are kept in a mask's bytes")
+    if len(named) > VOID:
+        raise UsageError(f"{listing} names {len(named)} classes: at most {VOID} are kept in a mask's bytes")
     values: set[int] = set(range(len(named)))
     stored = torch.empty(len(files), side, side, dtype=torch.int32)
 
@@ -162,7 +153,7 @@ def classes(root: Path, files: Sequence[str], masks: Sequence[str], side: int) -
 
     with ThreadPoolExecutor() as pool:
         for i, (mask, there) in enumerate(pool.map(read, zip(files, masks, strict=True))):
-            unknown = [v for v in there if v not in values]
+            unknown = [v for v in there if v not in values and not (named and v == VOID)]
             if named and unknown:
                 raise UsageError(f"the mask {masks[i]} holds class {unknown[0]}, but {listing} names {len(named)}: 0 to {len(named) - 1}")
             values.update(unknown)
@@ -171,9 +162,12 @@ def classes(root: Path, files: Sequence[str], masks: Sequence[str], side: int) -
         raise UsageError(f"the masks of {root} hold {len(values)} values: shades? if they are classes, name them in {listing}")
     if len(values) < 2:
         raise UsageError(f"the masks of {root} hold only the value {min(values)}: at least two classes can be told apart")
+    others = values - {VOID}
+    if named or (len(others) > 1 and others == set(range(len(others)))):    # 255 beside 0 alone, or beside shades, is a class
+        values = others
     known = torch.tensor(sorted(values))
     labels = named or (("background", "foreground") if values in ({0, 255}, {0, 1}) else tuple(map(str, known.tolist())))
-    return torch.searchsorted(known, stored).to(torch.uint8), labels
+    return torch.where(torch.isin(stored, known), torch.searchsorted(known, stored), VOID).to(torch.uint8), labels
 
 
 def fitting(file: str, path: str) -> Tensor:

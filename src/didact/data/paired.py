@@ -7,30 +7,32 @@ import torch
 from torch import Generator
 
 from didact.data.augment import Augmentation, Flip, Jitter, Noise, ShiftCrop, chain, images, uniform, warp
-from didact.data.core import Batch
+from didact.data.core import VOID, Batch
 from didact.errors import pick
 
 
 @dataclass(frozen=True)
 class Paired:
-    """A move by whole pixels of "x" (B, C, H, W) and "y" (B, H, W) alike; what comes in from outside is class 0.
+    """A move by whole pixels of "x" (B, C, H, W) and "y" (B, H, W) alike; what comes in from outside is of no class.
 
-    The mask travels as one more channel, which is exact: no move that interpolates may be paired so.
+    The mask travels as one more channel, which is exact: no move that interpolates may be paired so. Less VOID, the zeros that come
+    in from outside are pixels that do not count: black is not street.
     """
 
     move: Augmentation
 
     def __call__(self, batch: Batch, generator: Generator) -> Batch:
         x, y = batch["x"], batch["y"]
-        both = self.move({"x": torch.cat([x, y[:, None].to(x.dtype)], dim=1)}, generator)["x"]
-        return {**batch, "x": both[:, :-1], "y": both[:, -1].to(y.dtype)}
+        both = self.move({"x": torch.cat([x, y[:, None].to(x.dtype) - VOID], dim=1)}, generator)["x"]
+        return {**batch, "x": both[:, :-1], "y": (both[:, -1] + VOID).to(y.dtype)}
 
 
 @dataclass(frozen=True)
 class Zoom:
     """Enlarged s ~ U(low, high) times, then moved as far as the image still fills the frame, or fits into it where s < 1.
 
-    "x" is read linearly between pixels, "y" at the nearest one: between class 1 and class 3 there is no class 2.
+    "x" is read linearly between pixels, "y" at the nearest one: between class 1 and class 3 there is no class 2. What comes in from
+    outside is of no class.
     """
 
     low: float = 0.8
@@ -42,8 +44,8 @@ class Zoom:
         right, down = ((s - 1) * uniform(x, generator, -side / 2, side / 2) for side in (x.shape[3], x.shape[2]))
         straight = torch.zeros_like(s)
         moved = warp(x, straight, scale=s, right=right, down=down)
-        mask = warp(y[:, None].to(x.dtype), straight, scale=s, right=right, down=down, mode="nearest")
-        return {**batch, "x": moved, "y": mask[:, 0].to(y.dtype)}
+        mask = warp(y[:, None].to(x.dtype) - VOID, straight, scale=s, right=right, down=down, mode="nearest")
+        return {**batch, "x": moved, "y": (mask[:, 0] + VOID).to(y.dtype)}
 
 
 AUGMENTATIONS: dict[str, Callable[[], Augmentation]] = {

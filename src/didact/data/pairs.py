@@ -54,7 +54,7 @@ class PairEncoder:
     @property
     def spell(self) -> Callable[[Sequence[int]], str] | None:
         """How written tokens become sentences; None where they are no words but signs, as digits are."""
-        return None if isinstance(self.target, Characters) else self.target.decode
+        return None if isinstance(self.target, Characters) and " " not in self.target.characters else self.target.decode
 
     def encode(self, texts: Sequence[str]) -> Tensor:
         return padded([[*self.source.encode(text)[: LONGEST - 1], END] for text in texts])
@@ -79,7 +79,8 @@ class PairEncoder:
 
 FIT: dict[str, Callable[[Sequence[str]], Tokenizer]] = {
     "characters": lambda texts: Characters.fit(texts, specials=SPECIALS),
-    "words": lambda texts: Words.fit(texts, 10_000),
+    "words": lambda texts: Words.fit(texts, 10_000, lower=False),
+    "lower": lambda texts: Words.fit(texts, 10_000),
     "bpe": lambda texts: BytePairs.fit(texts, 8_000),
 }
 
@@ -105,9 +106,12 @@ def translated(
     )
 
 
-def load(path: Path, *, seed: int = 0, indices: Mapping[str, Tensor] | None = None) -> Data:
-    """One's own pairs: a line each, a tab between the sentences. Lines with one side missing are refused."""
-    return translated(stem(path), read_pairs(path), seed=seed, indices=indices)
+def load(path: Path, *, seed: int = 0, indices: Mapping[str, Tensor] | None = None, kind: tokens.Kind | None = None) -> Data:
+    """One's own pairs: a line each, a tab between the sentences. Lines with one side missing are refused. Words keep their case."""
+    if kind == "gpt2":
+        raise UsageError("--tokens gpt2 is for running text; pairs are cut into characters, words or bpe")
+    kind = kind or "words"
+    return translated(stem(path), read_pairs(path), kinds=(kind, kind), seed=seed, indices=indices)
 
 
 def read_pairs(path: Path) -> list[tuple[str, str]]:
@@ -156,7 +160,7 @@ def number_words(seed: int = 0) -> Data:
     """10,000 numbers below a million in English words, to be written in digits (Gaba Ex 6.1)."""
     drawn = np.random.default_rng(0).permutation(1_000_000)[:9_000]
     numbers = sorted({*range(1_000), *drawn.tolist()})
-    return translated("number_words", [(in_words(n), str(n)) for n in numbers], kinds=("words", "characters"), seed=seed)
+    return translated("number_words", [(in_words(n), str(n)) for n in numbers], kinds=("lower", "characters"), seed=seed)
 
 
 ONES = (

@@ -1,13 +1,14 @@
-"""Files as their home pages publish them: plain, .gz or .xz alike; idx, CIFAR's binary records, tar archives."""
+"""Files as their home pages publish them: plain, .gz or .xz alike; idx, CIFAR's binary records, tar and zip archives."""
 
 import gzip
 import lzma
 import tarfile
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import prod
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ def reading(path: Path) -> Iterator[None]:
     """Whatever goes wrong with a file is told with its name and what to do about it."""
     try:
         yield
-    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, tarfile.TarError) as error:
+    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile) as error:
         raise UsageError(f"{path} is damaged or cut short ({error}); {REPLACE}") from error
     except OSError as error:
         raise UsageError(f"cannot read {path} ({error.strerror or error}); check its permissions") from error
@@ -54,6 +55,12 @@ def members(path: Path, wanted: Callable[[str], object]) -> dict[str, bytes]:
                 assert file is not None
                 found[member.name] = file.read()
     return found
+
+
+def unzipped(path: Path, endings: tuple[str, ...]) -> dict[str, bytes]:
+    """The files of a zip archive that end so, by their names without folders."""
+    with reading(path), zipfile.ZipFile(path) as archive:
+        return {PurePosixPath(n).name: archive.read(n) for n in archive.namelist() if n.endswith(endings)}
 
 
 def idx(raw: bytes, name: str = "this") -> Tensor:

@@ -77,7 +77,7 @@ def written(columns: Sequence[Column], x: Tensor, places: Sequence[int]) -> list
 
 
 def told(value: float, places: int) -> str:
-    return f"{value:.6g}" if places == FREE else f"{value + 0.0:.{places}f}"
+    return f"{value:.6g}" if places == FREE else f"{round(value, places) + 0.0:.{places}f}"  # + 0: no −0
 
 
 def as_csv(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -10,20 +10,17 @@ from didact.data.assemble import assemble
 from didact.data.boxes import BoxEncoder
 from didact.data.core import Data
 from didact.data.fetch import source
+from didact.data.painting import HALF, INNER, KINDS, Bytes, Floats, distance, over, paint
 from didact.data.photographs import LICENCE, pieces
-
-Bytes = NDArray[np.uint8]
-Floats = NDArray[np.float64]
 
 SIDE = 64
 TRAIN, TEST = 1600, 400
 CHUNK = 400         # images drawn at once
-KINDS = ("disc", "square", "triangle")
 MOST = 4            # shapes on one image
 HIDDEN = 0.15       # share of an older box that a newer one may cover
 MADE = 2016         # seeds what is drawn; `seed` says only how it is split
-HALF, INNER = 0.85, 0.6         # half a square's side and a triangle's inner radius, in radii
-BASE = INNER * 3**0.5           # half the side of that triangle
+GRAIN = 12
+BASE = INNER * 3**0.5           # half the side of a triangle, in radii
 
 
 @source(kind="boxes", task="detection", licence=LICENCE)
@@ -44,7 +41,7 @@ def scatter(seed: int = 0) -> Data:
 def strewn(x: Bytes, rng: np.random.Generator) -> tuple[Bytes, NDArray[np.int64], NDArray[np.float32]]:
     """One to four shapes on each image: (n, 3, 64, 64), their classes (n, 4) and boxes (n, 4, 4); −1 where there is none.
 
-    A shape that would hide too much of another is left out. Colours are mixed in whole numbers: every machine makes the same bytes.
+    A shape that would hide too much of another is left out.
     """
     n = len(x)
     mixed, y, boxes = x.astype(np.int32), np.full((n, MOST), -1), np.zeros((n, MOST, 4))
@@ -54,25 +51,10 @@ def strewn(x: Bytes, rng: np.random.Generator) -> tuple[Bytes, NDArray[np.int64]
         across, down = (rng.uniform(radius, SIDE - radius) for _ in range(2))      # seen whole, but for a corner
         box = around(kind, across, down, radius, angle)
         rows = np.flatnonzero((i < count) & ~hides(box, boxes[:, :i]))
-        d = distance(kind[rows], across[rows], down[rows], radius[rows], angle[rows])
-        share = np.rint(256 * np.clip(0.5 - d, 0, 1)).astype(np.int32)[:, None]    # (n, 1, 64, 64): a pixel's part inside
-        mixed[rows] = (mixed[rows] * (256 - share) + painted(len(rows), rng) * share + 128) >> 8
+        d = distance(kind[rows], across[rows], down[rows], radius[rows], angle[rows], SIDE)
+        mixed[rows] = over(mixed[rows], paint(len(rows), SIDE, GRAIN, rng), d)
         y[rows, i], boxes[rows, i] = kind[rows], box[rows]
     return mixed.astype(np.uint8), y, (boxes / SIDE).astype(np.float32)
-
-
-def distance(kind: NDArray[Any], across: Floats, down: Floats, radius: Floats, angle: Floats) -> Floats:
-    """Pixels from each centre to the shape's edge, below 0 inside it: (n, 64, 64). Shapes are turned about their middle."""
-    across, down, radius, angle = (a[:, None, None] for a in (across, down, radius, angle))
-    centres = np.arange(SIDE) + 0.5
-    a, b = centres[None, None, :] - across, centres[None, :, None] - down
-    u, v = np.cos(angle) * a + np.sin(angle) * b, np.cos(angle) * b - np.sin(angle) * a
-    each = (
-        np.sqrt(u**2 + v**2) - radius,
-        np.maximum(abs(u), abs(v)) - HALF * radius,
-        np.maximum(v, 3**0.5 / 2 * abs(u) - v / 2) - INNER * radius,
-    )
-    return np.choose(kind[:, None, None], each)
 
 
 def around(kind: NDArray[Any], across: Floats, down: Floats, radius: Floats, angle: Floats) -> Floats:
@@ -98,10 +80,3 @@ def hides(box: Floats, others: Floats) -> NDArray[np.bool_]:
     least = np.minimum((box[:, None, 2:] - box[:, None, :2]).prod(2), (others[..., 2:] - others[..., :2]).prod(2))
     met: NDArray[np.bool_] = (both > HIDDEN * least).any(1)         # a box that is not there has no area and meets none
     return met
-
-
-def painted(n: int, rng: np.random.Generator) -> NDArray[np.int32]:
-    """(n, 3, 64, 64): a colour that runs a little across, with grain: no flat patch tells a shape by itself."""
-    colour, slope = (rng.integers(low, high, (n, 3, 1, 1), dtype=np.int32) for low, high in ((0, 256), (-40, 41)))
-    ramp = slope * (np.arange(SIDE, dtype=np.int32) - SIDE // 2) // SIDE
-    return np.clip(colour + ramp + rng.integers(-12, 13, (n, 1, SIDE, SIDE), dtype=np.int32), 0, 255)

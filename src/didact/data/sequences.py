@@ -1,7 +1,10 @@
 """Running text: windows cut from one long stream of tokens, each asking for the next. What a language model reads."""
 
+import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import pairwise
@@ -10,18 +13,24 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from didact.data import tokens
+from didact.data import published, tokens
 from didact.data.core import SPLITS, Absent, Batch, Data, Decode
-from didact.data.fetch import cache
+from didact.data.fetch import Progress, cache
 from didact.data.folder import images
 from didact.data.tokens import BytePairs, Characters, Tokenizer, Words
 from didact.errors import UsageError, pick
+from didact.files import replace_with as write_beside
+from didact.files import write_text
 
 WINDOW = 64              # tokens that are read at once, where a recipe does not choose
 FEWEST = 20              # windows of which the three splits can be made
-MAPPED = 64 * 2**20      # bytes of token numbers above which they are mapped from a file
+LONG = 4 * 2**20         # characters from which on token numbers are mapped from a file
+PIECE = 2**20            # characters that are cut into tokens at once
+BORDER = re.compile(r"(?<=\S)(?=[ \n])")
+VERSION = 1              # of what is kept in the cache
 SUFFIXES = (".txt", ".md")
 CPU = torch.device("cpu")
 
@@ -101,65 +110,121 @@ def padded(rows: Sequence[Sequence[int]], *, pad: int = 0, length: int | None = 
     return torch.from_numpy(x)
 
 
-def numbered(tokenizer: Tokenizer, text: str) -> Tensor:
-    """The token numbers of a long text, in the smallest integers that hold them."""
-    kind = next(k for k in (np.uint8, np.int16, np.int32) if len(tokenizer.names) - 1 <= np.iinfo(k).max)
+def narrow(tokenizer: Tokenizer) -> type[np.integer[Any]]:
+    """The smallest integers that hold the numbers of its tokens."""
+    return next(k for k in (np.uint8, np.int16, np.int32) if len(tokenizer.names) - 1 <= np.iinfo(k).max)
+
+
+def cut(text: str) -> Iterator[str]:
+    """Pieces of about a million characters that end before a space or a line end behind a word: no token reaches across such a border."""
+    start = 0
+    while start < len(text):
+        border = BORDER.search(text, min(start + PIECE, len(text)))
+        stop = border.start() if border else len(text)
+        yield text[start:stop]
+        start = stop
+
+
+def told(tokenizer: Tokenizer, text: str) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Piece by piece how many characters it has, and its token numbers."""
+    kind = narrow(tokenizer)
+    table = np.zeros(0, dtype=kind)
     if isinstance(tokenizer, Characters):                    # a table look-up: a million characters a blink
-        codes = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
-        table = np.zeros(int(codes.max()) + 1, dtype=kind)
+        table = np.zeros(max(map(ord, tokenizer.characters), default=0) + 1, dtype=kind)
         for c, i in tokenizer.number.items():
             table[ord(c)] = i
-        return torch.from_numpy(table[codes])
-    return torch.from_numpy(np.array(tokenizer.encode(text), dtype=kind))
+    for piece in cut(text):
+        if len(table):
+            yield len(piece), table[np.frombuffer(piece.encode("utf-32-le"), dtype=np.uint32)]
+        else:
+            yield len(piece), np.array(tokenizer.encode(piece), dtype=kind)
 
 
-def mapped(ids: Tensor, digest: str) -> Tensor:
-    """The same numbers from a file in the cache, which the system pages in as they are read; in memory where none can be written."""
-    path = cache("streams") / f"{digest}.bin"
-    try:
-        if not path.is_file() or path.stat().st_size != ids.numel() * ids.element_size():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            beside = path.with_suffix(f".{os.getpid()}")
-            ids.numpy().tofile(beside)
-            beside.replace(path)
-        return torch.from_file(str(path), shared=False, size=len(ids), dtype=ids.dtype)
-    except OSError:
-        return ids
+def numbered(tokenizer: Tokenizer, text: str) -> Tensor:
+    """The token numbers of a text, in the smallest integers that hold them."""
+    return torch.from_numpy(np.concatenate([ids for _, ids in told(tokenizer, text)] or [np.zeros(0, dtype=narrow(tokenizer))]))
 
 
 FIT: dict[str, Callable[[str, int], Tokenizer]] = {
     "characters": lambda text, vocabulary: Characters.fit([text]),
-    "words": lambda text, vocabulary: Words.fit([text], vocabulary, lower=False, least=1),
-    "bpe": lambda text, vocabulary: BytePairs.fit([text], vocabulary),
+    "words": lambda text, vocabulary: Words.fit(cut(text), vocabulary, lower=False, least=1),
+    "bpe": lambda text, vocabulary: BytePairs.fit(cut(text), vocabulary),
+    "gpt2": lambda text, vocabulary: published.gpt2(),
 }
 
 
-def running_text(
-    name: str, text: str, *, kind: tokens.Kind = "characters", vocabulary: int = 4096, window: int = WINDOW, notes: Sequence[str] = ()
-) -> Data:
-    """The first nine tenths to learn from, then half a tenth each for validation and test: no tested line was read before.
-
-    Tokens other than characters are learned from the first part alone.
-    """
+def fitted(text: str, kind: tokens.Kind, vocabulary: int) -> Tokenizer:
+    """Tokens other than characters are learned from the first nine tenths, those of the training part."""
     known = text if kind == "characters" else text[: len(text) * 9 // 10]
-    tokenizer = pick("tokenizer", kind, FIT)(known, vocabulary) if text else Characters("")
-    ids = numbered(tokenizer, text) if text else torch.zeros(0)
-    n = (len(ids) - 1) // window
+    return pick("tokenizer", kind, FIT)(known, vocabulary) if text else Characters("")
+
+
+def streamed(name: str, text: str, kind: tokens.Kind, vocabulary: int, progress: Progress | None) -> tuple[Tokenizer, Tensor]:
+    """The tokens of a text and their numbers. Those of a long one lie in a file of the cache, found again by the text's digest.
+
+    The system pages them in as they are read; where no file can be written, they are in memory.
+    """
+    if len(text) < LONG:
+        tokenizer = fitted(text, kind, vocabulary)
+        return tokenizer, numbered(tokenizer, text)
+    digest = blake2b(f"{VERSION} {kind} {vocabulary}".encode(), digest_size=16)
+    for piece in cut(text):
+        digest.update(piece.encode())
+    path = cache("streams") / f"{digest.hexdigest()}.bin"
+    with suppress(OSError, ValueError, KeyError):            # absent, cut short, or written otherwise: made anew
+        return kept(path)
+    tokenizer = fitted(text, kind, vocabulary)
+
+    def write(beside: Path) -> None:
+        done = 0
+        with beside.open("wb") as file:
+            for characters, ids in told(tokenizer, text):
+                ids.tofile(file)
+                done += characters
+                if progress:
+                    progress(f"{name} in {kind}", done, len(text))
+
+    try:
+        write_beside(path, write)
+        write_text(path.with_suffix(".json"), json.dumps(
+            {"tokenizer": tokenizer.spec(), "type": narrow(tokenizer).__name__, "bytes": path.stat().st_size}
+        ))
+        return kept(path)
+    except UsageError:
+        return tokenizer, numbered(tokenizer, text)
+
+
+def kept(path: Path) -> tuple[Tokenizer, Tensor]:
+    """What was written of a text before."""
+    facts = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    kind, size = getattr(torch, str(facts["type"])), path.stat().st_size
+    if size != facts["bytes"]:
+        raise ValueError(f"{path} is cut short")
+    return tokens.from_spec(facts["tokenizer"]), torch.from_file(str(path), shared=False, size=size // kind.itemsize, dtype=kind)
+
+
+def running_text(
+    name: str, text: str, *, kind: tokens.Kind = "characters", vocabulary: int = 4096, window: int = WINDOW, notes: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Data:
+    """The first nine tenths to learn from, then half a tenth each for validation and test: no tested line was read before."""
+    tokenizer, stream = streamed(name, text, kind, vocabulary, progress)
+    n = (len(stream) - 1) // window
     if n < FEWEST:
         raise UsageError(
-            f"{name} holds {len(text):,} characters, {len(ids):,} tokens; a running text needs at least {FEWEST * window + 1}"
+            f"{name} holds {len(text):,} characters, {len(stream):,} tokens; a running text needs at least {FEWEST * window + 1}"
             " (many short texts with labels: save it as CSV)"
         )
-    digest = blake2b(ids.numpy().tobytes() + repr(tokenizer.spec()).encode(), digest_size=8).hexdigest()
-    stream = mapped(ids, digest) if ids.numel() * ids.element_size() > MAPPED else ids
+    digest = blake2b(stream.numpy().data, digest_size=8)
+    digest.update(repr(tokenizer.spec()).encode())
     held = max(1, n // 20)
     ends = [0, n - 2 * held, n - held, n]
     indices = {part: torch.arange(a, b) for part, (a, b) in zip(SPLITS, pairwise(ends), strict=True)}
     train, validation, test = (Windows(stream, a * window, b * window + 1, window, window) for a, b in pairwise(ends))
-    about = f"{len(text):,} characters as {len(ids):,} tokens ({kind}, {len(tokenizer.names):,} different)"
+    about = f"{len(text):,} characters as {len(stream):,} tokens ({kind}, {len(tokenizer.names):,} different)"
     return Data(
         name=name, kind="text", task="language", shape=(window,), labels=tokenizer.names, target="next token",
-        encoder=StreamEncoder(tokenizer, window, len(text) / len(ids)), indices=indices, fingerprint=digest,
+        encoder=StreamEncoder(tokenizer, window, len(text) / len(stream)), indices=indices, fingerprint=digest.hexdigest(),
         source={"name": name}, notes=(about, *notes), train=train, validation=validation, test=test,
     )
 
@@ -202,12 +267,12 @@ def files(folder: Path) -> list[Path]:
     return sorted(p for p in folder.rglob("*") if p.name.lower().endswith(SUFFIXES) and not p.name.startswith(".") and p.is_file())
 
 
-def load(path: Path) -> Data:
+def load(path: Path, *, kind: tokens.Kind = "characters", progress: Progress | None = None) -> Data:
     """One's own book, or a folder of them, one behind the other."""
     found = files(path) if path.is_dir() else [path]
     text = "\n\n".join(map(read, found))
     notes = [f"{len(found)} texts, in the order of their names"] if len(found) > 1 else []
-    return replace(running_text(str(path), text, notes=notes), name=path.stem)
+    return replace(running_text(str(path), text, kind=kind, notes=notes, progress=progress), name=path.stem)
 
 
 def read(path: Path) -> str:

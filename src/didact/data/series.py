@@ -1,5 +1,6 @@
 """Time series: a window of the past, and what came next. Splits follow time, so that nobody learns from the future."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
@@ -17,6 +18,7 @@ from didact.data.table import as_numbers
 from didact.errors import UsageError, nearest
 
 WINDOW = 30   # past values that are read (Gaba Ex 5.3)
+LARGEST = torch.finfo(torch.float32).max
 HOME = "https://raw.githubusercontent.com/jbrownlee/Datasets/master"
 MINIMUM = File(
     "melbourne-daily-min-temperatures.csv", "8b9de63ed6789492bf497625e7f9beb96a63d367b4b0a21754006f749fa5e5da",
@@ -44,12 +46,13 @@ class SeriesEncoder:
         return list(inputs), {"x": torch.tensor(rows)[..., None]}
 
     def values(self, text: str) -> list[float]:
-        if Path(text).is_file():
+        if os.path.isfile(text):                   # a Path would complain of a name as long as a window
             return column_of(Path(text), self.column)
         try:
-            return [float(value) for value in text.split(",")]
+            found = [float(value) for value in text.split(",")]
         except ValueError:
             raise UsageError(f"expected a CSV file or values separated by commas, got {text!r}") from None
+        return finite(found, self.column, text)
 
     def spec(self) -> dict[str, Any]:
         return {"kind": "series", "column": self.column, "window": self.window}
@@ -88,7 +91,8 @@ def ahead(data: Data, *, window: int = WINDOW, horizon: int = 1) -> Data:
         split = data.split(part)
         rows = len(split) + data.encoder.window - window - (horizon - 1)
         if rows < 1:
-            raise UsageError(f"the {part} part of {data.name!r} is shorter than a window of {window} + {horizon}; choose a smaller one")
+            long = f"{part} part of {data.name!r} has {rows + window + horizon - 1} values"
+            raise UsageError(f"the {long}, but a window takes {window} + {horizon}; choose a smaller --window or --horizon")
         parts[part] = Absent(rows)
         if isinstance(split, Resident):
             s = torch.cat([split.columns["x"][0, :, 0], split.columns["y"]])       # windows begin one day after the other
@@ -104,7 +108,9 @@ def load(path: Path, *, target: str | None = None, window: int = WINDOW, horizon
     if not numeric:
         raise UsageError(f"{path} has no column of numbers: a time series needs one")
     column = target or numeric[-1]
-    return series(stem(path), column_of(path, column), column, window=window, horizon=horizon)
+    values = column_of(path, column)
+    window = max(1, min(window, len(values) // 10 - horizon))      # of a short series; `ahead` cuts what a recipe asks for
+    return series(stem(path), values, column, window=window, horizon=horizon)
 
 
 def column_of(path: Path, column: str) -> list[float]:
@@ -115,7 +121,15 @@ def column_of(path: Path, column: str) -> list[float]:
     numbers = as_numbers(frame[column])
     if numbers is None:
         raise UsageError(f"column {column!r} of {path} is not numbers: a time series needs some; choose another with --target")
-    return [float(v) for v in numbers.ffill().bfill()]
+    return finite([float(v) for v in numbers.ffill().bfill()], column, str(path))
+
+
+def finite(values: list[float], column: str, where: str) -> list[float]:
+    """Refuse what would make every forecast behind it no number."""
+    wrong = next((k for k, v in enumerate(values) if not abs(v) <= LARGEST), None)
+    if wrong is not None:
+        raise UsageError(f"the values of {column!r} must be finite, but number {wrong + 1} is {values[wrong]:g} in {where!r}; put it right")
+    return values
 
 
 @source(kind="series", task="regression", licence="no licence stated; Australian Bureau of Meteorology", files=(MINIMUM,))

@@ -10,19 +10,17 @@ from didact.data.assemble import assemble
 from didact.data.core import Data
 from didact.data.fetch import source
 from didact.data.folder import ImageEncoder
+from didact.data.painting import KINDS, Bytes, Ints, distance, over, paint
 from didact.data.photographs import LICENCE, pieces
-
-Bytes = NDArray[np.uint8]
-Floats = NDArray[np.float64]
 
 SIDE = 48
 TRAIN, TEST = 1000, 200
 CHUNK = 200         # images drawn at once
-SHAPES = ("background", "disc", "square", "triangle")
+SHAPES = ("background", *KINDS)
 MOST = 3            # shapes on one image
 CELL, CONTRAST = 3, 48  # pixels of a stripe or check, and how far its paint is from the shape's
+GRAIN = 16
 MADE = 2015         # seeds what is drawn; `seed` says only how it is split
-HALF_ROOT_3 = 3**0.5 / 2
 
 
 @source(kind="masks", task="segmentation", licence=LICENCE)
@@ -49,8 +47,7 @@ def backgrounds(n: int, rng: np.random.Generator, *, test: bool) -> Bytes:
 def drawn(x: Bytes, rng: np.random.Generator) -> tuple[Bytes, Bytes]:
     """One to three shapes on each image, later ones over earlier ones: (n, 3, 48, 48), and (n, 48, 48) classes.
 
-    A pixel is of the class that its centre lies in; at an edge its colour is mixed by the share covered, as a camera would.
-    Colours are mixed in whole numbers, so that every machine makes the same bytes.
+    A pixel is of the class that its centre lies in.
     """
     mixed, y = x.astype(np.int32), np.zeros((len(x), SIDE, SIDE), np.uint8)
     count = rng.integers(1, MOST + 1, len(x))
@@ -58,39 +55,19 @@ def drawn(x: Bytes, rng: np.random.Generator) -> tuple[Bytes, Bytes]:
         rows = np.flatnonzero(i < count)
         kind = rng.integers(1, len(SHAPES), len(rows), dtype=np.uint8)
         across, down, radius, angle = (rng.uniform(a, b, len(rows)) for a, b in ((4, SIDE - 4), (4, SIDE - 4), (8, 15), (0, 2 * np.pi)))
-        d = distance(kind, across, down, radius, angle)
-        share = np.rint(256 * np.clip(0.5 - d, 0, 1)).astype(np.int32)[:, None]  # (n, 1, 48, 48)
-        mixed[rows] = (mixed[rows] * (256 - share) + painted(kind, rng) * share + 128) >> 8
+        d = distance(kind - 1, across, down, radius, angle, SIDE)
+        mixed[rows] = over(mixed[rows], painted(kind, rng), d)
         y[rows] = np.where(d < 0, kind[:, None, None], y[rows])
     return mixed.astype(np.uint8), y
 
 
-def distance(kind: NDArray[Any], across: Floats, down: Floats, radius: Floats, angle: Floats) -> Floats:
-    """Pixels from each centre to the shape's edge, below 0 inside it: (n, 48, 48). Shapes are turned about their middle."""
-    across, down, radius, angle = (a[:, None, None] for a in (across, down, radius, angle))
-    centres = np.arange(SIDE) + 0.5
-    a, b = centres[None, None, :] - across, centres[None, :, None] - down
-    u, v = np.cos(angle) * a + np.sin(angle) * b, np.cos(angle) * b - np.sin(angle) * a
-    d = np.empty_like(u)
-    disc, square, triangle = (kind == k for k in (1, 2, 3))
-    d[disc] = np.sqrt(u[disc] ** 2 + v[disc] ** 2) - radius[disc]
-    d[square] = np.maximum(abs(u[square]), abs(v[square])) - 0.85 * radius[square]
-    d[triangle] = np.maximum(v[triangle], HALF_ROOT_3 * abs(u[triangle]) - 0.5 * v[triangle]) - 0.6 * radius[triangle]
-    return d
-
-
-def painted(kind: NDArray[Any], rng: np.random.Generator) -> NDArray[np.int32]:
-    """(n, 3, 48, 48): any colour, running a little across, with grain; plain, in stripes or in checks, as the shape is.
+def painted(kind: NDArray[Any], rng: np.random.Generator) -> Ints:
+    """(n, 3, 48, 48): plain, in stripes or in checks, as the shape is.
 
     Told by their outlines alone, shapes are learned too, but not within a minute.
     """
-    n = len(kind)
-    colour = rng.integers(0, 256, (n, 3, 1, 1), dtype=np.int32)
-    slope = rng.integers(-40, 41, (n, 3, 1, 1), dtype=np.int32)
-    at = np.arange(SIDE, dtype=np.int32)
-    ramp = slope * (at - SIDE // 2) // SIDE
-    grain = rng.integers(-16, 17, (n, 1, SIDE, SIDE), dtype=np.int32)
-    down, across = at[:, None] // CELL, at // CELL
+    at = np.arange(SIDE, dtype=np.int32) // CELL
+    down, across = at[:, None], at
     pattern = np.stack([0 * (down + across), 2 * (down % 2) - 1 + 0 * across, 2 * ((down + across) % 2) - 1])  # (3, 48, 48): −1, 0, 1
-    paint: NDArray[np.int32] = np.clip(colour + ramp + grain + CONTRAST * pattern[kind - 1][:, None], 0, 255)
-    return paint
+    drawn: Ints = paint(len(kind), SIDE, GRAIN, rng) + CONTRAST * pattern[kind - 1][:, None]
+    return drawn

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from didact.data.boxes import BoxEncoder
+from didact.data.copying import CopyEncoder
 from didact.data.core import SPLITS, Absent, Data
 from didact.data.folder import ImageEncoder
 from didact.data.pairs import PairEncoder
@@ -17,7 +18,7 @@ from didact.errors import pick
 
 ENCODERS: dict[str, Any] = {
     "table": TableEncoder, "images": ImageEncoder, "boxes": BoxEncoder, "bag": BagEncoder, "stream": StreamEncoder,
-    "pairs": PairEncoder, "series": SeriesEncoder,
+    "pairs": PairEncoder, "series": SeriesEncoder, "copy": CopyEncoder,
 }
 PLAIN = ("name", "kind", "task", "target", "target_mean", "target_std", "fingerprint")
 TUPLES = ("shape", "labels", "names", "notes")

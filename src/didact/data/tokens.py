@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 from didact.data import bpe
 from didact.errors import UsageError, pick
 
-Kind = Literal["characters", "words", "bpe"]
+Kind = Literal["characters", "words", "bpe", "gpt2"]
 SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
 PAD, UNKNOWN, BEGIN, END = range(4)
 
@@ -193,8 +193,8 @@ def learn_fast(texts: Iterable[str], merges: int) -> list[bpe.Pair]:
     return [(left, right) for left, right in found]
 
 
-def build(pairs: BytePairs) -> Any:
-    """The library's tokenizer with these numbers and merges."""
+def build(pairs: Any) -> Any:
+    """The library's tokenizer with the numbers and merges of this one."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     tokenizer = Tokenizer(models.BPE(vocab=pairs.number, merges=list(pairs.merges)))
@@ -208,5 +208,7 @@ TOKENIZERS: dict[str, Any] = {"characters": Characters, "words": Words, "bpe": B
 
 def from_spec(spec: Mapping[str, Any]) -> Tokenizer:
     """The tokenizer that a run was trained with."""
-    tokenizer: Tokenizer = pick("tokenizer", spec["kind"], TOKENIZERS).from_spec(spec)
+    from didact.data.published import Vocabulary
+
+    tokenizer: Tokenizer = pick("tokenizer", spec["kind"], {**TOKENIZERS, "published": Vocabulary}).from_spec(spec)
     return tokenizer

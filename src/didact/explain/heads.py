@@ -14,7 +14,7 @@ from didact import files
 from didact.data.core import Batch, Split
 from didact.data.stream import placed
 from didact.errors import UsageError
-from didact.explain.page import alone
+from didact.explain.page import alone, cleared
 from didact.layers.alignment import Bahdanau, Luong
 from didact.layers.attention import CrossAttention
 from didact.layers.heads import attentions, without
@@ -148,6 +148,8 @@ def explain(
     found = worth(objective.to(place), data.validation, batch=4 * prepared.experiment.batch, precision=precision, tell=tell)
     metrics: dict[str, str] = {"loss": "lower", objective.watch: objective.better}
     named, folder = titles(network), to or run.folder / "explanations"
+    if to is None:
+        cleared(folder)
     written = page(folder, run.facts, found, metrics, named)
     if to is None and run.has("report.html"):
         write_report(run)

@@ -83,6 +83,13 @@ def page(folder: Path, facts: Mapping[str, Any], told: Sequence[Told], kernels: 
     return folder / "index.html"
 
 
+def cleared(folder: Path) -> None:
+    """Nothing that an earlier call drew: in the run's own folder, where the report shows whatever lies there."""
+    for kind in ("*.png", "*.svg", "*.html"):
+        for old in folder.glob(kind):
+            old.unlink()
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     files.replace_with(path, lambda beside: beside.write_bytes(content))
 

@@ -9,22 +9,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from didact.data.core import Batch, Resident
+from didact.data.core import Resident
 from didact.data.load import forbid
 from didact.errors import UsageError, pick
-from didact.explain import figures, heads, sequences
+from didact.explain import beside, figures, heads, sequences
 from didact.explain.inside import feature_maps, filters
 from didact.explain.methods import FEATURES, IMAGES, VIEWS, How, asked, first_convolution, layer_named
-from didact.explain.page import Told, page
+from didact.explain.page import Told, cleared, page
 from didact.explain.subject import Subject
-from didact.objectives.abilities import Classifies, Translates
+from didact.objectives.abilities import Classifies, Fills, Tags, Translates
 from didact.report.markup import number
 from didact.report.page import write as write_report
 from didact.run import Run
 from didact.train.machine import pick_device
 from didact.train.session import restored
 
-WORST = 6     # kept test examples that are explained when no input is given
 MOST = 64     # inputs at a time: each costs hundreds of passes
 
 
@@ -40,12 +39,17 @@ class Inputs:
 def explain(
     run: Run, inputs: Sequence[str] = (), *,
     methods: Sequence[str] = ("all",), label: str | None = None, layer: str | None = None, patches: int | None = None, samples: int = 32,
-    to: Path | None = None, device: str = "auto", tell: Callable[[str], object] = lambda words: None,
+    to: Path | None = None, device: str = "auto", against: Sequence[Run] = (), tell: Callable[[str], object] = lambda words: None,
 ) -> dict[str, Any]:
     """Explain each input, write a page and a figure for each of them, and return what was found.
 
-    In the run's own folder (`to` not given) the figures become a section of its report.
+    In the run's own folder (`to` not given) the figures become a section of its report. `against` are further runs whose memory is
+    drawn in one chart with this one's.
     """
+    if against:
+        if tuple(methods) != ("memory",) or (label, layer, patches) != (None, None, None):
+            raise UsageError("--beside compares how far gradients reach back; give it with --method memory alone")
+        return beside.explain([run, *against], inputs, to=to, device=device)
     if "heads" in methods:
         if inputs or len(methods) > 1 or (label, layer, patches) != (None, None, None):
             raise UsageError("--method heads judges the validation split and explains no input: give it alone, without inputs and options")
@@ -66,6 +70,8 @@ def explain(
         one = explained(subject, x[k], names, how, target)
         told.append(Told(name, one, true=given.true[k] if given.true else "", file=file_name(name, k)))
     kernels = figures.filters_panel(filters(subject.objective, subject.data.shape)) if "filters" in names else None
+    if to is None:
+        cleared(folder)
     written = page(folder, run.facts, told, kernels)
     if to is None and run.has("report.html"):
         write_report(run)
@@ -76,12 +82,12 @@ def within(run: Run, inputs: Sequence[str], methods: Sequence[str], to: Path | N
     """Of a network that reads tokens in their order: attention, alignment, gates and memory; None of any other."""
     objective, data = restored(run)
     known = sequences.methods_of(getattr(objective, "network", objective))
-    if not known or data.kind not in ("text", "pairs") or not isinstance(objective, Classifies | Translates):
+    if not known or data.kind not in ("text", "pairs", "tags") or not isinstance(objective, Classifies | Translates | Tags | Fills):
         return None
     forbid(f"{run.folder} reads tokens, and what is inside is shown for all classes", **options)
     names, place = sequences.asked(methods, known), pick_device(device, known=objective.devices)
     objective.to(place)
-    given = sequences.texts(data, inputs) if inputs else kept(run)
+    given = sequences.texts(data, inputs) if inputs else sequences.kept(run)
     if len(given) > MOST:
         raise UsageError(f"{len(given):,} inputs are more than the {MOST} that are explained at a time; give fewer")
     folder = to or run.folder / "explanations"
@@ -89,20 +95,12 @@ def within(run: Run, inputs: Sequence[str], methods: Sequence[str], to: Path | N
         sequences.look(objective, data, {key: v.to(place) for key, v in batch.items()}, name, names, file_name(name, k))
         for k, (name, batch) in enumerate(given)
     ]
+    if to is None:
+        cleared(folder)
     written = sequences.page(folder, run.facts, readings)
     if to is None and run.has("report.html"):
         write_report(run)
     return {"run": str(run.folder), "page": str(written), "explained": [one.facts(folder) for one in readings]}
-
-
-def kept(run: Run) -> list[tuple[str, Batch]]:
-    """The tokens of the test examples with the highest loss."""
-    found = run.load("examples") if run.has("examples.safetensors") else {}
-    if not {"worst", "worst_x"} <= found.keys():
-        raise UsageError(f"{run.folder} keeps no test examples to explain: finish it with didact resume, or give inputs")
-    rows = zip(found["worst"][:WORST].tolist(), found["worst_x"][:WORST].long(), strict=True)
-    behind = run.facts["data"]["task"] != "language"                  # classifiers pad with 0; in running text 0 is a token
-    return [(f"test example {row}", {"x": (x[: max(1, int((x != 0).sum()))] if behind else x)[None]}) for row, x in rows]
 
 
 def explained(subject: Subject, x: Tensor, names: Sequence[str], how: How, target: int | None) -> dict[str, Any]:
@@ -153,7 +151,7 @@ def worst(run: Run, subject: Subject) -> Inputs:
     kept = run.load("examples") if run.has("examples.safetensors") else {}
     if not {"worst", "worst_x"} <= kept.keys() or not len(kept["worst"]):
         raise UsageError(f"{run.folder} keeps no test examples to explain: finish it with didact resume, or give inputs")
-    rows = kept["worst"][:WORST].tolist()
+    rows = kept["worst"][: sequences.WORST].tolist()
     y = run.load("test").get("y") if run.has("test.safetensors") else None
     true = [subject.data.labels[int(y[row])] for row in rows] if y is not None and y.ndim == 1 else []
     return Inputs([f"test example {row}" for row in rows], kept["worst_x"][: len(rows)], true)

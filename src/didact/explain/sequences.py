@@ -10,25 +10,28 @@ from torch import Tensor, nn
 
 from didact import files
 from didact.data.core import Batch, Data, Resident
+from didact.data.hiding import MASK
 from didact.data.pairs import PairEncoder
 from didact.data.tokens import BEGIN, Tokenizer
 from didact.errors import UsageError, nearest
-from didact.explain.colour import coloured
-from didact.explain.figures import Panel, strip
 from didact.explain.heads import titles, watched
+from didact.explain.maps import attention_maps
 from didact.explain.memory import fading, gates, reader_of
-from didact.explain.page import alone, card, write_bytes
+from didact.explain.page import alone
 from didact.layers.alignment import Bahdanau, Luong
 from didact.layers.attention import CrossAttention
 from didact.layers.cells import Gates
 from didact.layers.heads import attentions
 from didact.layers.recurrent import Recurrent
-from didact.objectives.abilities import Classifies, Translates
+from didact.objectives.abilities import Classifies, Fills, Tags, Translates
 from didact.objectives.core import Objective
 from didact.report import svg
 from didact.report.markup import Html, tag
 from didact.report.page import document, notes, section
 from didact.report.svg import Cell, Series
+from didact.run import Run
+
+WORST = 6     # kept test examples that are explained when no input is given
 
 ABOUT = {
     "attention": "attention: row what looks, column what is looked at, the first token above and to the left; bright is much."
@@ -51,12 +54,12 @@ class Heads:
 
     title: str
     weights: Tensor
+    rows: list[str]         # the T tokens that look
     columns: list[str]      # the S tokens that are looked at
 
     @property
-    def panels(self) -> list[Panel]:
-        """Each head on its own scale."""
-        return [Panel(f"{self.title} head {j}", coloured(a / a.max())) for j, a in enumerate(self.weights, 1)]
+    def chart(self) -> Html:
+        return attention_maps(self.title, self.weights, visible(self.rows), visible(self.columns))
 
     @property
     def favourites(self) -> list[str]:
@@ -77,7 +80,8 @@ class Reading:
 
     @property
     def said(self) -> str:
-        return f"{len(self.tokens)} tokens · says {self.answer[0]!r} ({100 * self.answer[1]:.1f} %)"
+        says = f" · says {self.answer[0]!r} ({100 * self.answer[1]:.1f} %)" if self.answer[0] else ""      # of no mask nothing
+        return f"{len(self.tokens)} tokens{says}"
 
     def facts(self, folder: Path) -> dict[str, Any]:
         kept = {"input": self.name, "tokens": self.tokens, "predicted": self.answer[0], "probability": self.answer[1]}
@@ -95,10 +99,10 @@ class Reading:
 
     @property
     def figures(self) -> list[str]:
-        """A PNG for each layer of attention, an SVG for each chart."""
+        """An SVG for each layer of attention, and for each chart."""
         layers = len(self.found.get("attention", ()))
         charts = [f"{self.file}-{name}.svg" for name in self.found if name != "attention"]
-        return [f"{self.file}-attention-{i + 1}.png" for i in range(layers)] + charts
+        return [f"{self.file}-attention-{i + 1}.svg" for i in range(layers)] + charts
 
     def chart(self, name: str) -> Html:
         if name == "alignment":
@@ -139,7 +143,7 @@ def asked(words: Sequence[str], known: Sequence[str]) -> list[str]:
 def look(objective: Objective, data: Data, batch: Batch, name: str, methods: Sequence[str], file: str) -> Reading:
     """Read one text, a batch of one row without padding."""
     network, x = objective.get_submodule("network"), batch["x"]
-    known = data.labels if data.task == "language" else data.names
+    known = (*data.labels, MASK) if data.task == "language" else data.names
     tokens, written = [known[k] for k in x[0].tolist()], list[str]()
     if isinstance(objective, Translates) and isinstance(data.encoder, PairEncoder):
         y = objective.translate(batch)
@@ -147,6 +151,11 @@ def look(objective: Objective, data: Data, batch: Batch, name: str, methods: Seq
         tokens, written = spelled(data.encoder.source, x[0]), spelled(data.encoder.target, y[0])
         with watched(network) as seen:
             answer = data.encoder.target.decode(y[0].tolist()), likely(network, x, y)
+    elif isinstance(objective, Tags | Fills):
+        with watched(network) as seen:
+            p = (objective.tag if isinstance(objective, Tags) else objective.fill)(batch)[0]
+        best, label = p[p.sum(-1) > 0].max(-1)
+        answer = " ".join(data.labels[k] for k in label.tolist()), float(best.prod())
     else:
         assert isinstance(objective, Classifies)
         with watched(network) as seen:
@@ -155,7 +164,7 @@ def look(objective: Objective, data: Data, batch: Batch, name: str, methods: Seq
     maps = {part: a[0].float().cpu() for part, a in seen.items()}
     found: dict[str, Any] = {}
     if "attention" in methods:
-        found["attention"] = layers(network, maps, tokens, ["<bos>", *written[:-1]])
+        found["attention"] = layers(network, maps, tokens, written)
     if "alignment" in methods:
         found["alignment"] = torch.stack([maps[part].mean(0) for part in across(network)]).mean(0)     # (T, S)
     reader = reader_of(network)
@@ -177,10 +186,16 @@ def likely(network: nn.Module, x: Tensor, y: Tensor) -> float:
     return float(network(x, told).log_softmax(-1).gather(-1, y[..., None]).sum().exp())
 
 
-def layers(network: nn.Module, maps: dict[str, Tensor], read: list[str], told: list[str]) -> list[Heads]:
-    """Every layer of attention with the tokens that it looks at: a translator's decoder also looks back at what it was told."""
-    back = {name for name, a in attentions(network).items() if name.startswith("decoder.") and not isinstance(a, CrossAttention)}
-    return [Heads(title, maps[name], told if name in back else read) for name, title in titles(network).items()]
+def layers(network: nn.Module, maps: dict[str, Tensor], read: list[str], written: list[str]) -> list[Heads]:
+    """Every layer of attention with the tokens of both sides: a translator's decoder looks back at what it was told, and across."""
+    known, told = attentions(network), ["<bos>", *written[:-1]]
+
+    def sides(name: str) -> tuple[list[str], list[str]]:
+        if isinstance(known[name], CrossAttention):
+            return written, read
+        return (told, told) if name.startswith("decoder.") else (read, read)
+
+    return [Heads(title, maps[name], *sides(name)) for name, title in titles(network).items()]
 
 
 def across(network: nn.Module) -> list[str]:
@@ -206,14 +221,24 @@ def texts(data: Data, inputs: Sequence[str]) -> list[tuple[str, Batch]]:
     return found
 
 
+def kept(run: Run) -> list[tuple[str, Batch]]:
+    """The tokens of the test examples with the highest loss."""
+    found = run.load("examples") if run.has("examples.safetensors") else {}
+    if not {"worst", "worst_x"} <= found.keys():
+        raise UsageError(f"{run.folder} keeps no test examples to explain: finish it with didact resume, or give inputs")
+    rows = zip(found["worst"][:WORST].tolist(), found["worst_x"][:WORST].long(), strict=True)
+    behind = run.facts["data"]["task"] != "language"                  # classifiers pad with 0; in running text 0 is a token
+    return [(f"test example {row}", {"x": (x[: max(1, int((x != 0).sum()))] if behind else x)[None]}) for row, x in rows]
+
+
 def page(folder: Path, facts: Any, readings: Sequence[Reading]) -> Path:
     """index.html with everything in it, and the figures beside it."""
     shown = []
     for one in readings:
         parts: list[Html] = []
         for layer, file in zip(one.found.get("attention", ()), one.figures, strict=False):
-            write_bytes(folder / file, strip(layer.panels, f"{one.name} · {one.said}"))
-            parts.append(tag("ul", [card(panel) for panel in layer.panels], class_="examples pictures"))
+            files.write_text(folder / file, alone(layer.chart))
+            parts.append(tag("figure", layer.chart, class_="wide"))
         for name in (name for name in one.found if name != "attention"):
             files.write_text(folder / f"{one.file}-{name}.svg", alone(one.chart(name)))
             parts.append(tag("figure", one.chart(name), class_="wide"))

@@ -3,13 +3,15 @@
     s_i = max_j |W_ij| / 127,   q_ij = round(W_ij / s_i),   W ≈ s q, a scale for each output
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
+from torch.nn.utils.parametrize import register_parametrization
 
-from didact.layers.lora import is_affine, oriented, replaced
+from didact.layers.lora import PACKED, is_affine, merge, oriented, packed, replaced
 
 
 def quantized(w: Tensor) -> tuple[Tensor, Tensor]:
@@ -37,6 +39,36 @@ class Int8Linear(nn.Module):
         return y if self.bias is None else y + self.bias  # type: ignore[operator]
 
 
+class Int8Embedding(nn.Module):
+    """E[i] = s_i q_i, a scale for each token; whoever uses the whole table as an output matrix finds it widened under `weight`."""
+
+    q: Tensor
+    s: Tensor
+
+    def __init__(self, table: nn.Embedding):
+        super().__init__()
+        q, s = quantized(table.weight.data)
+        self.register_buffer("q", q)
+        self.register_buffer("s", s)
+
+    @property
+    def weight(self) -> Tensor:
+        return self.s * self.q
+
+    def forward(self, i: Tensor) -> Tensor:
+        return self.s[i] * self.q[i]
+
+
+class Widened(nn.Module):
+    """s q as the weight itself: for matrices that are no layer of their own, as W_Q, W_K, W_V packed into one."""
+
+    def forward(self, q: Tensor, s: Tensor) -> Tensor:
+        return s * q
+
+    def right_inverse(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        return quantized(w)
+
+
 @dataclass(frozen=True)
 class Saved:
     """What eight bits cost and save: layers changed, bytes before and after, ‖W − s q‖ / ‖W‖ over all of them."""
@@ -52,14 +84,28 @@ class Saved:
 
 @torch.no_grad()
 def quantize(module: nn.Module) -> Saved:
-    """Replace every affine layer inside; embeddings, norms and output matrices tied to embeddings stay as they are."""
+    """Replace every affine layer and embedding inside, and the packed W_Q, W_K, W_V of attention; the rest stays as it is.
+
+    LoRA is merged first. An output matrix that is tied to a layer's weight is kept a second time.
+    """
+    merge(module)
     wrong = total = 0.0
-    for w in (oriented(child) for child in module.modules() if is_affine(child)):
+    for w in matrices(module):
         q, s = quantized(w)
         wrong, total = wrong + float((w - s * q).square().sum()), total + float(w.square().sum())
     before = held(module)
     n = replaced(module, lambda _, child: is_affine(child), Int8Linear)
-    return Saved(n, before, held(module), (wrong / total) ** 0.5 if total else 0.0)
+    n += replaced(module, lambda _, child: isinstance(child, nn.Embedding), Int8Embedding)  # type: ignore[arg-type]
+    for _, attention in (found := packed(module)):
+        attention.get_parameter(PACKED).requires_grad_(False)          # integers learn nothing
+        register_parametrization(attention, PACKED, Widened())
+    return Saved(n + len(found), before, held(module), (wrong / total) ** 0.5 if total else 0.0)
+
+
+def matrices(module: nn.Module) -> Iterator[Tensor]:
+    """What becomes int8, as (outputs, inputs) or (tokens, width)."""
+    yield from (oriented(child) for child in module.modules() if is_affine(child) or isinstance(child, nn.Embedding))
+    yield from (attention.get_parameter(PACKED) for _, attention in packed(module))
 
 
 def held(module: nn.Module) -> int:

@@ -6,8 +6,11 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
+from torch.nn.utils.parametrize import is_parametrized, register_parametrization, remove_parametrizations
 
 from didact.errors import UsageError
+
+PACKED = "in_proj_weight"       # nn.MultiheadAttention's name
 
 
 class LoRA(nn.Module):
@@ -19,9 +22,7 @@ class LoRA(nn.Module):
     def __init__(self, layer: nn.Module, *, rank: int, alpha: float | None = None, dropout: float = 0.0):
         super().__init__()
         outputs, inputs = oriented(layer).shape
-        if not 1 <= rank <= min(outputs, inputs):
-            most = min(outputs, inputs)
-            raise UsageError(f"the rank must be from 1 to {most}, the smaller side of a {outputs} x {inputs} matrix, got {rank}")
+        check(rank, outputs, inputs)
         self.layer, self.dropout = layer.requires_grad_(False), nn.Dropout(dropout)
         self.scale, w = (rank if alpha is None else alpha) / rank, oriented(layer)
         self.a, self.b = nn.Parameter(w.new_empty(rank, inputs)), nn.Parameter(w.new_zeros(outputs, rank))
@@ -38,6 +39,25 @@ class LoRA(nn.Module):
         return self.layer.requires_grad_(True)
 
 
+class Thin(nn.Module):
+    """W0 + (α / r) B A as the weight itself: for matrices that are no layer of their own, as W_Q, W_K, W_V packed into one."""
+
+    def __init__(self, w: Tensor, *, rank: int, alpha: float | None = None):
+        super().__init__()
+        check(rank, *w.shape)
+        self.scale = (rank if alpha is None else alpha) / rank
+        self.a, self.b = nn.Parameter(w.new_empty(rank, w.shape[1])), nn.Parameter(w.new_zeros(len(w), rank))
+        nn.init.kaiming_uniform_(self.a, a=sqrt(5))
+
+    def forward(self, w: Tensor) -> Tensor:
+        return w + self.scale * self.b @ self.a
+
+
+def check(rank: int, outputs: int, inputs: int) -> None:
+    if not 1 <= rank <= (most := min(outputs, inputs)):
+        raise UsageError(f"the rank must be from 1 to {most}, the smaller side of a {outputs} x {inputs} matrix, got {rank}")
+
+
 def oriented(layer: nn.Module) -> Tensor:
     """The weight as (outputs, inputs), a view."""
     w = layer.weight
@@ -47,6 +67,16 @@ def oriented(layer: nn.Module) -> Tensor:
 
 def is_affine(module: nn.Module) -> bool:
     return isinstance(module, nn.Linear) or bool(getattr(module, "inputs_first", False))
+
+
+def packed(module: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Attentions whose W_Q, W_K and W_V are one parameter, by their names."""
+    return [(name, child) for name, child in module.named_modules() if "in_proj_weight" in child._parameters]
+
+
+def plain(name: str) -> str:
+    """What a tensor of an adapted network was called before."""
+    return name.replace(".layer.", ".").replace("parametrizations.in_proj_weight.original", PACKED)
 
 
 def replaced(module: nn.Module, wanted: Callable[[str, nn.Module], bool], by: Callable[[nn.Module], nn.Module]) -> int:
@@ -65,13 +95,20 @@ def walk(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 def adapt(module: nn.Module, *, rank: int = 8, alpha: float | None = None, dropout: float = 0.0, within: tuple[str, ...] = ("",)) -> int:
     """Freeze the network and give its affine layers, or those with one of these words in their name, something thin to learn.
 
-    Returns how many numbers are learned now.
+    Packed W_Q, W_K, W_V count as one matrix, whose inputs are not dropped. Returns how many numbers are learned now.
     """
     module.requires_grad_(False)
+
+    def wanted(name: str) -> bool:
+        return any(word in name for word in within)
+
     n = replaced(
-        module, lambda name, child: is_affine(child) and any(word in name for word in within),
-        lambda layer: LoRA(layer, rank=rank, alpha=alpha, dropout=dropout),
+        module, lambda name, child: is_affine(child) and wanted(name), lambda layer: LoRA(layer, rank=rank, alpha=alpha, dropout=dropout)
     )
+    for name, attention in packed(module):
+        if wanted(f"{name}.{PACKED}"):
+            register_parametrization(attention, PACKED, Thin(attention.get_parameter(PACKED), rank=rank, alpha=alpha))
+            n += 1
     if not n:
         raise UsageError(f"no affine layer has {' or '.join(map(repr, within))} in its name")
     return sum(p.numel() for p in module.parameters() if p.requires_grad)
@@ -79,4 +116,8 @@ def adapt(module: nn.Module, *, rank: int = 8, alpha: float | None = None, dropo
 
 def merge(module: nn.Module) -> int:
     """Add what was learned to the matrices; the network has its old layers again."""
-    return replaced(module, lambda _, child: isinstance(child, LoRA), lambda layer: layer.merged())  # type: ignore[operator]
+    thin = [child for child in module.modules() if is_parametrized(child, PACKED) and any(isinstance(m, Thin) for m in child.modules())]
+    for attention in thin:
+        remove_parametrizations(attention, PACKED)
+        attention.get_parameter(PACKED).requires_grad_(True)
+    return len(thin) + replaced(module, lambda _, child: isinstance(child, LoRA), lambda layer: layer.merged())  # type: ignore[operator]

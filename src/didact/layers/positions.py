@@ -5,6 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from didact.errors import UsageError
+
 
 def sinusoidal(n: int, dim: int, *, base: float = 10_000.0) -> Tensor:
     """PE[p, 2i] = sin(p / base^(2i/D)), PE[p, 2i+1] = cos(same), (n, D).  Vaswani et al. 2017; Gaba eq. 7.4-7.5.
@@ -54,6 +56,8 @@ class Rotation(NamedTuple):
 
 def rotation(positions: Tensor, dim: int, *, base: float = 10_000.0) -> Rotation:
     """The angles p · base^(−2i/d) of a head of width d."""
+    if dim % 2:
+        raise UsageError(f"rotary positions turn pairs of numbers: a head must be of even width, got {dim}")
     angle = angles(positions, dim, base=base)
     return Rotation(angle.cos(), angle.sin())
 

@@ -141,3 +141,18 @@ def initialise(rnn: nn.RNNBase, init: Init) -> None:
             nn.init.zeros_(p)
             if isinstance(rnn, nn.LSTM) and name.startswith("bias_ih"):
                 nn.init.ones_(p.data[rnn.hidden_size : 2 * rnn.hidden_size])
+
+
+@torch.no_grad()
+def patient(rnn: nn.RNNBase, span: int) -> None:
+    """b_f = log u, b_i = −log u, of a GRU b_z = log u, u ~ U(1, span): units that begin by keeping what they hold for u steps.
+
+    Tallec & Ollivier 2018, eq. 16. A plain RNN has no gate to hold with, and stays as it is.
+    """
+    n = rnn.hidden_size
+    for layer in range(rnn.num_layers * (not isinstance(rnn, nn.RNN))):
+        b = weights(rnn, layer)[2]
+        u = torch.empty(n, device=b.device).uniform_(1, max(2, span)).log()
+        b[n : 2 * n] = u                          # forget of an LSTM, update of a GRU: both are the second gate
+        if isinstance(rnn, nn.LSTM):
+            b[:n] = -u

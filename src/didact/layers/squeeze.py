@@ -1,7 +1,16 @@
 """Channel attention: weigh every feature map by what the whole image holds."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
+
+
+def excited(x: Tensor, w1: nn.Module, w2: nn.Module, activation: Callable[[Tensor], Tensor] = torch.relu) -> Tensor:
+    """s * x, s = sigmoid(W2 activation(W1 z)); W1 and W2 as 1 x 1 convolutions, which EfficientNet's published weights are."""
+    z = x.mean(dim=(2, 3), keepdim=True)                               # (B, C, H, W) -> (B, C, 1, 1)
+    s = torch.sigmoid(w2(activation(w1(z))))                           # (B, C, 1, 1), each in (0, 1)
+    return s * x
 
 
 class SqueezeExcite(nn.Module):
@@ -10,10 +19,8 @@ class SqueezeExcite(nn.Module):
     def __init__(self, channels: int, *, reduction: int = 16):
         super().__init__()
         hidden = max(1, channels // reduction)  # toy widths must not shrink to nothing
-        self.w1 = nn.Linear(channels, hidden)
-        self.w2 = nn.Linear(hidden, channels)
+        self.w1 = nn.Conv2d(channels, hidden, 1)
+        self.w2 = nn.Conv2d(hidden, channels, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        z = x.mean(dim=(2, 3))                                         # (B, C, H, W) -> (B, C)
-        s = torch.sigmoid(self.w2(torch.relu(self.w1(z))))             # (B, C), each in (0, 1)
-        return s[:, :, None, None] * x                                 # (B, C, H, W)
+        return excited(x, self.w1, self.w2)

@@ -12,6 +12,7 @@ from torch import Tensor
 THRESHOLDS = tuple(np.linspace(0.5, 0.95, 10).tolist())
 RECALLS = torch.from_numpy(np.linspace(0, 1, 101))
 SURE = 0.3   # score from which a detection is told to people or drawn
+ALIKE = 0.5  # overlap from which boxes of two classes are two names for one thing
 LIMIT = 100  # detections of an image that count, the most confident first
 
 
@@ -43,8 +44,21 @@ def staying(boxes: Tensor, classes: Tensor | None = None, *, threshold: float = 
     near = box_iou(boxes, boxes) > threshold
     if classes is not None:
         near &= classes[..., :, None] == classes[..., None, :]
-    near = near.triu(diagonal=1).to(boxes.dtype)              # row suppresses column
-    stays = torch.ones(boxes.shape[:-1], dtype=torch.bool, device=boxes.device)
+    return settled(near)
+
+
+def shown(detected: Tensor, *, sure: float = SURE) -> Tensor:
+    """What people are told of an image's detections (D, 6), the surest first: each thing by its likeliest name. mAP counts them all."""
+    there = detected[(detected[:, 5] >= 0) & (detected[:, 4] >= sure)]
+    there = there[there[:, 4].argsort(descending=True, stable=True)]
+    box, kind = there[:, :4], there[:, 5]
+    return there[settled((box_iou(box, box) > ALIKE) & (kind[:, None] != kind))]
+
+
+def settled(near: Tensor) -> Tensor:
+    """Which of those in a row stay, where `near` says who would suppress whom if it came first: (…, N, N) -> (…, N)."""
+    near = near.triu(diagonal=1).float()                      # row suppresses column
+    stays = torch.ones(near.shape[:-1], dtype=torch.bool, device=near.device)
     while True:
         next_stays = (stays[..., None, :].to(near.dtype) @ near)[..., 0, :] == 0   # any() over a bool is slower than this product
         if torch.equal(next_stays, stays):

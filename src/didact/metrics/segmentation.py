@@ -8,11 +8,12 @@ from torch import Tensor
 
 
 def confusions(predicted: Tensor, y: Tensor, classes: int) -> Tensor:
-    """Pixel counts of each example: (B, …), (B, …) -> (B, K, K)."""
+    """Pixel counts of each example: (B, …), (B, …) -> (B, K, K). Pixels whose y is no class, as VOC's 255, count nowhere."""
     cells = torch.zeros(len(y) * classes * classes, dtype=torch.int64, device=y.device)
     example = torch.arange(len(y), device=y.device).view(-1, *[1] * (y.ndim - 1))
-    index = ((example * classes + y) * classes + predicted).flatten()
-    return cells.index_add_(0, index, torch.ones_like(index)).view(len(y), classes, classes)
+    known = y < classes
+    index = ((example * classes + torch.where(known, y, 0)) * classes + predicted).flatten()
+    return cells.index_add_(0, index, known.flatten().long()).view(len(y), classes, classes)
 
 
 def iou(counts: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from didact.models.autoencoder import Autoencoder, ConvAutoencoder
 from didact.models.bert import BERT, BERTClassifier, MaskedBERT, SentenceEncoder
 from didact.models.cifar import CNN, CIFAR10Net
 from didact.models.convnext import ConvNeXt
-from didact.models.denoise_unet import DenoiseUNet
+from didact.models.denoise_unet import DenoiseUNet, SimpleUNet
 from didact.models.denoiser import Denoiser
 from didact.models.efficientnet import EfficientNet
 from didact.models.forecaster import Forecaster
@@ -39,5 +39,6 @@ __all__ = [
     "CIFAR10Net", "ConvAutoencoder", "ConvNeXt", "ConvVAE", "DCGANDiscriminator", "DCGANGenerator", "DenoiseUNet", "Denoiser",
     "DenseDiscriminator", "DenseGenerator", "EfficientNet", "Forecaster", "LeNet5", "LeNetLike", "Llama", "MaskedBERT", "Mixer",
     "MultiScaleRealNVP", "PixelCNN", "PixelRNN", "RealNVP", "RecurrentClassifier", "RecurrentLanguageModel", "RecurrentTagger", "ResNet",
-    "ResNet9", "SentenceEncoder", "Seq2Seq", "StyleGenerator", "TextEncoder", "Transformer", "UNet", "ViT", "WideDeep", "Word2Vec",
+    "ResNet9", "SentenceEncoder", "Seq2Seq", "SimpleUNet", "StyleGenerator", "TextEncoder", "Transformer", "UNet", "ViT",
+    "WideDeep", "Word2Vec",
 ]

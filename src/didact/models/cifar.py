@@ -3,15 +3,19 @@
     x -> blocks x [convolutions, halve the image] -> mean over pixels -> perceptron -> classes
 """
 
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from didact.errors import pick
 from didact.layers.block import Norm2d, Pool, halve, norm2d
+from didact.layers.convolution import DeformableConv2d, dilated
 from didact.layers.geometry import at_least
 from didact.layers.separable import SeparableConv2d
+from didact.layers.squeeze import SqueezeExcite
 from didact.layers.standardise import Standardise
 from didact.registry import register
 
@@ -54,16 +58,27 @@ class CIFAR10Net(nn.Module):
         return {"classes": 7, "channels": 2, "widths": (6, 8), "hidden": 16, "size": (9, 13)}, torch.rand(batch, 2, 9, 13)
 
 
+Convolution = Literal["plain", "separable", "dilated", "deformable"]
+# k // 2 keeps the size for odd k only (mistake M22); an even one adds a row, which pooling mostly drops
+CONVOLUTIONS: dict[str, Callable[[int, int, int], nn.Module]] = {
+    "plain": lambda c_in, c_out, k: nn.Conv2d(c_in, c_out, k, padding=k // 2),
+    "separable": SeparableConv2d,
+    "dilated": lambda c_in, c_out, k: dilated(c_in, c_out, k, dilation=2),
+    "deformable": lambda c_in, c_out, k: DeformableConv2d(c_in, c_out, k, padding=k // 2),
+}
+
+
 @register("cnn", kernel=3, filters=32, blocks=3)
 class CNN(nn.Module):
     """blocks x [conv k x k, norm, ReLU, pooling], widths f, 2f, 4f, 4f, ...; mean over pixels.  Gaba 4.8, `build_cnn`.
 
-    Batch norm and max pooling are the course's. Its four networks have 94,986, 260,362, 374,282 and 390,666 parameters, not the
-    numbers printed there.
+    Batch norm, max pooling and plain convolutions are the course's. Its four networks have 94,986, 260,362, 374,282 and 390,666
+    parameters, not the numbers printed there. `squeeze` weighs the maps of each block (Gaba 4.10).
     """
 
     def __init__(
         self, *, kernel: int = 3, filters: int = 32, blocks: int = 3, norm: Norm2d = "batch", pool: Pool = "max",
+        convolution: Convolution = "plain", squeeze: bool = False,
         classes: int = 10, channels: int = 3, size: tuple[int, int] = (32, 32), mean: Tensor | None = None, std: Tensor | None = None,
     ):
         super().__init__()
@@ -72,8 +87,8 @@ class CNN(nn.Module):
         widths = [filters * 2 ** min(i, 2) for i in range(blocks)]
         layers: list[nn.Module] = []
         for c_in, c_out in pairwise((channels, *widths)):
-            # k // 2 keeps the size for odd k only (mistake M22); an even one adds a row, which pooling mostly drops
-            layers += [nn.Conv2d(c_in, c_out, kernel, padding=kernel // 2), norm2d(norm, c_out), nn.ReLU(inplace=True), halve(pool)]
+            layers += [pick("convolution", convolution, CONVOLUTIONS)(c_in, c_out, kernel), norm2d(norm, c_out), nn.ReLU(inplace=True)]
+            layers += [SqueezeExcite(c_out, reduction=4), halve(pool)] if squeeze else [halve(pool)]
         self.features = nn.Sequential(*layers)
         self.head = nn.Linear(widths[-1], classes)
 

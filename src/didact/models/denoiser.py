@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from didact.errors import UsageError
+from didact.layers.convolution import upscale
 from didact.layers.standardise import Standardise
 from didact.registry import register
 
@@ -31,7 +32,7 @@ class Denoiser(nn.Module):
         for a, b in pairwise(widths):
             halve, conv = nn.Conv2d(a, b, 3, stride=2, padding=1), nn.Conv2d(b, b, 3, padding=1)
             self.down.append(nn.Sequential(halve, nn.ReLU(inplace=True), conv, nn.ReLU(inplace=True)))
-            self.grow.append(nn.ConvTranspose2d(b, a, 2, stride=2))
+            self.grow.append(upscale(b, a))
             self.up.append(nn.Sequential(nn.ReLU(), nn.Conv2d(a, a, 3, padding=1), nn.ReLU(inplace=True)))
         self.head = nn.Conv2d(widths[0], channels, 3, padding=1)
         for layer in self.modules():
@@ -55,6 +56,11 @@ class Denoiser(nn.Module):
             h = up(grow(h) + bridges.pop())
         y: Tensor = x + self.head(h)
         return y
+
+    def side_for(self, side: int) -> int:
+        """The next multiple of what the halvings ask for."""
+        multiple: int = 2 ** len(self.down)
+        return -(-side // multiple) * multiple
 
     @classmethod
     def example(cls, batch: int = 2) -> tuple[dict[str, Any], Tensor]:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from didact.layers.convolution import SameConv2d
 from didact.layers.droppath import DropPath
+from didact.layers.squeeze import excited
 from didact.layers.standardise import Standardise
 from didact.registry import register
 
@@ -62,8 +63,7 @@ class MBConv(nn.Module):
         h = self.activation(self._bn0(self._expand_conv(x))) if self.expands else x
         h = self.activation(self._bn1(self._depthwise_conv(h)))        # (B, wide, H/stride, W/stride)
         if self.excites:
-            z = h.mean(dim=(2, 3), keepdim=True)                       # (B, wide, 1, 1)
-            h = h * torch.sigmoid(self._se_expand(self.activation(self._se_reduce(z))))
+            h = excited(h, self._se_reduce, self._se_expand, self.activation)
         h = self._bn2(self._project_conv(h))                           # (B, width, ...): no activation, it would lose what is narrow
         y: Tensor = x + self.drop_path(h) if self.skips else h
         return y

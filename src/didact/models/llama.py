@@ -62,6 +62,8 @@ class Llama(nn.Module):
         base: float = 10_000.0, eps: float = 1e-5, tie: bool = True,
     ):
         super().__init__()
+        if dim % (2 * heads):                  # rotary positions turn pairs of numbers
+            raise UsageError(f"the width must be a multiple of {2 * heads}, an even number for each of {heads} heads, got {dim}")
         self.vocabulary, self.context, self.base, self.width = vocabulary, context, base, dim // heads
         self.model = Body(vocabulary, dim, layers, heads, groups, hidden, eps)
         self.lm_head = None if tie else nn.Linear(dim, vocabulary, bias=False)

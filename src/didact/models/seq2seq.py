@@ -8,7 +8,8 @@
 Gaba 6.1-6.3, Groudiev 6.1, Van Schependom 6.4.1, Lhotte 7.5. Token 0 is padding; y begins with <bos> and ends with <eos>.
 """
 
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +29,26 @@ class Memory(NamedTuple):
     h: Tensor
     end: Tensor
     there: Tensor
+
+
+@dataclass
+class Read:
+    """What the decoder goes on from: what was read, and the state behind what it has written, before the first token `begun`."""
+
+    memory: Memory
+    begun: State
+    state: State
+    room: int
+
+    def within(self, reach: int) -> Self:
+        return self
+
+    def clear(self) -> None:
+        self.state = self.begun
+
+    def pick(self, rows: Tensor) -> None:
+        """Of one sentence all rows have read the same."""
+        self.state = tuple(part[:, rows] for part in self.state)
 
 
 class Seq2Seq(nn.Module):
@@ -59,11 +80,11 @@ class Seq2Seq(nn.Module):
 
     def look(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor | None]:
         """With the attention weights (B, T, S): row what is written, column what is looked at."""
-        memory = self.read(x)
-        logits, _, a = self.go_on(y, self.start(memory), memory)
+        memory = self.encode(x)
+        logits, _, a = self.after(y, self.start(memory), memory)
         return logits, a
 
-    def read(self, x: Tensor) -> Memory:
+    def encode(self, x: Tensor) -> Memory:
         lengths = lengths_of(x)
         h = self.reader(self.dropout(self.source(x)), lengths)
         return Memory(h, both_ends(h, lengths), masks.padding(lengths, x.shape[1]))
@@ -73,7 +94,18 @@ class Seq2Seq(nn.Module):
         parts = torch.tanh(self.bridge(memory.end)).unflatten(-1, (-1, self.layers, self.hidden))
         return tuple(part.transpose(0, 1).contiguous() for part in parts.unbind(1))
 
-    def go_on(self, y: Tensor, state: State, memory: Memory) -> tuple[Tensor, State, Tensor | None]:
+    def read(self, x: Tensor, room: int, *, copies: int = 1) -> Read:
+        """The sentences read, each `copies` times; a state holds as many written tokens as there may be."""
+        memory = Memory(*(t.repeat_interleave(copies, dim=0) for t in self.encode(x)))
+        begun = self.start(memory)
+        return Read(memory, begun, begun, room)
+
+    def go_on(self, tokens: Tensor, read: Read) -> Tensor:
+        """Logits behind the last of these target tokens, (B, V)."""
+        logits, read.state, _ = self.after(tokens, read.state, read.memory)
+        return logits[:, -1]
+
+    def after(self, y: Tensor, state: State, memory: Memory) -> tuple[Tensor, State, Tensor | None]:
         """Logits after each token of y, the state behind it, and the weights."""
         told = self.dropout(self.target(y))                                     # (B, T, width)
         if self.attention == "bahdanau":
@@ -97,18 +129,3 @@ class Seq2Seq(nn.Module):
             out.append(torch.cat([s, c], dim=-1))
             weights.append(a)
         return self.head(self.dropout(torch.cat(out, dim=1))), state, torch.cat(weights, dim=1)
-
-    @torch.no_grad()
-    def write(self, x: Tensor, *, length: int, begin: int = 2, end: int = 3) -> Tensor:
-        """The likeliest token at each step, fed back: (B, S) -> (B, T), 0 behind <eos>; T is `length`, or less if all have ended."""
-        memory = self.read(x)
-        state, y = self.start(memory), torch.full((len(x), 1), begin, device=x.device)
-        written, done = [], torch.zeros(len(x), 1, dtype=torch.bool, device=x.device)
-        for _ in range(length):
-            logits, state, _ = self.go_on(y, state, memory)
-            y = logits[:, -1:].argmax(-1).masked_fill(done, 0)
-            done = done | (y == end)
-            written.append(y)
-            if done.all():
-                break
-        return torch.cat(written, dim=1)

@@ -40,12 +40,12 @@ class TextEncoder(nn.Module):
 
     def __init__(
         self, vocabulary: int, classes: int, *, dim: int, layers: int, heads: int, hidden: int, context: int = 256, norm: Placed = "pre",
-        dropout: float = 0.1,
+        dropout: float = 0.1, embedding_std: float | None = None,
     ):
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, dim, padding_idx=0)
-        # √D times N(0, 1/D): as large as the positions. The notes' N(0, 1) would drown them, 16 to 1 (M38)
-        nn.init.normal_(self.embedding.weight[1:], std=1 / sqrt(dim))
+        # √D times N(0, 1/D): as large as the positions. The notes' N(0, 1), embedding_std = 1, drowns them, 16 to 1 (M38)
+        nn.init.normal_(self.embedding.weight[1:], std=embedding_std or 1 / sqrt(dim))
         self.scale, self.positions, self.dropout = sqrt(dim), Sinusoidal(context, dim), nn.Dropout(dropout)
         self.blocks = nn.ModuleList(Block(dim, heads, hidden, norm=norm, dropout=dropout) for _ in range(layers))
         self.norm, self.head = nn.LayerNorm(dim), nn.Linear(dim, classes)

@@ -131,17 +131,3 @@ class Transformer(nn.Module):
             assert isinstance(layer, DecoderLayer)
             x = layer.go_on(x, read, turn, number)
         return F.linear(x[:, -1], self.target.weight)
-
-    @torch.no_grad()
-    def write(self, source: Tensor, *, length: int, begin: int = 2, end: int = 3) -> Tensor:
-        """The likeliest token at each step, fed back: (B, S) -> (B, T), 0 behind <eos>; T is `length`, or less if all have ended."""
-        read = self.read(source, length)
-        y = torch.full((len(source), 1), begin, device=source.device)
-        written, done = [], torch.zeros_like(y, dtype=torch.bool)
-        for _ in range(length):
-            y = self.go_on(y, read).argmax(-1, keepdim=True).masked_fill(done, 0)
-            done = done | (y == end)
-            written.append(y)
-            if done.all():
-                break
-        return torch.cat(written, dim=1)

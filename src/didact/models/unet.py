@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from didact.errors import UsageError
+from didact.layers.convolution import upscale
 from didact.layers.standardise import Standardise
 from didact.registry import register
 
@@ -32,7 +33,7 @@ class Up(nn.Module):
 
     def __init__(self, n_in: int, n_out: int, *, norm: Norm, padded: bool):
         super().__init__()
-        self.grow = nn.ConvTranspose2d(n_in, n_out, 2, stride=2)
+        self.grow = upscale(n_in, n_out)
         self.convs = double_conv(2 * n_out, n_out, norm=norm, padded=padded)
 
     def forward(self, x: Tensor, bridge: Tensor) -> Tensor:
@@ -46,6 +47,7 @@ class Up(nn.Module):
 @register("unet", widths=(64, 128, 256, 512, 1024))                               # Ronneberger's widths, images keep their size
 @register("unet_2015", widths=(64, 128, 256, 512, 1024), channels=1, padded=False)  # as printed: 572 px in, 388 px out
 @register("unet_small", widths=(16, 32, 64, 128), norm="batch")
+@register("unet_mini", widths=(8, 16, 32, 64), norm="batch")                      # what `segmentation` trains when not told
 @register("unet_tiny", widths=(16, 32), channels=1, classes=1)                    # Lhotte 7.2: 25,393 parameters
 class UNet(nn.Module):
     """Scores of each class at each pixel.  Fig. 1 of the paper; Lhotte 7.2, Fleuret 6.4, Gaba 12.1.
@@ -99,6 +101,16 @@ class UNet(nn.Module):
                 s //= 2
             if not self.padded and s < 5:
                 raise UsageError(f"a U-Net without padding loses 4 pixels at each of {len(self.down) + 1} levels, too many of {side}")
+
+    def side_for(self, side: int) -> int:
+        """The least side it takes whose scores cover `side` pixels; without padding, each level loses 4 pixels down and 4 up.
+
+        From m pixels in the middle, 2^L m + 4 (2^L − 1) come in and 2^L (m − 4) − 4 (2^L − 1) go out: 572 and 388 for m = 32, L = 4.
+        """
+        n: int = 2 ** len(self.down)
+        lost = 0 if self.padded else 4
+        m = -(-(side + lost * (n - 1)) // n) + lost
+        return n * m + lost * (n - 1)
 
     @classmethod
     def example(cls, batch: int = 2) -> tuple[dict[str, Any], Tensor]:

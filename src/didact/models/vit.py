@@ -76,6 +76,7 @@ class ViT(nn.Module):
         super().__init__()
         self.standardise = Standardise(mean, std) if mean is not None and std is not None else nn.Identity()
         self.conv_proj = PatchEmbed(channels, dim, patch=patch)
+        self.grid = size[0] // patch, size[1] // patch              # of the positions, for weights that know another
         self.class_token = nn.Parameter(torch.zeros(1, 1, dim))
         self.encoder = Encoder(1 + tokens(size, patch), dim, depth, heads, hidden, dropout)
         head = nn.Linear(dim, classes)

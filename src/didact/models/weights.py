@@ -1,19 +1,21 @@
 """Weights that others trained: read without executing anything, and a report of what fitted.
 
-Published files hold one network; files of a run may put a prefix before each name. A head for other classes or a position table of
-another length may differ, and stays as it was initialised. A first layer for other channels is made to fit.
+Published files hold one network; files of a run may put a prefix before each name. A head for other classes may differ, and stays as it
+was initialised; a table of other words may not. A first layer for other channels and positions of another grid are made to fit.
 """
 
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
+from math import isqrt
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from didact.errors import UsageError
 from didact.files import read_tensors
@@ -23,6 +25,8 @@ IMAGENET_MEAN = torch.tensor([0.485, 0.456, 0.406])[:, None, None]  # torchvisio
 IMAGENET_STD = torch.tensor([0.229, 0.224, 0.225])[:, None, None]
 LITE_MEAN = torch.full((3, 1, 1), 127 / 255)                        # EfficientNet-Lite: (v - 127) / 128 of bytes v
 LITE_STD = torch.full((3, 1, 1), 128 / 255)
+BUFFERS = (".attn.bias", ".attn.masked_bias", ".inv_freq", ".position_ids")  # no weights: masks and numbers that old files carry along
+POSITIONS = "encoder.pos_embedding"                                 # of torchvision's vision transformers
 WRAPPERS = ("state_dict", "model_state_dict", "model", "net")       # where training scripts put the network among other things
 
 
@@ -35,12 +39,10 @@ class WeightsReport:
     missing: tuple[str, ...]         # in the network only
     unused: tuple[str, ...]          # in the file only
     reshaped: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]  # name, the network's shape, the file's
-    recoloured: str = ""             # the first layer, where it was made to fit other channels
+    refitted: tuple[str, ...] = ()   # what was made to fit, and how
 
     def __str__(self) -> str:
-        parts = [f"{self.path.name}: {len(self.matched)} tensors loaded"]
-        if self.recoloured:
-            parts.append(self.recoloured)
+        parts = [f"{self.path.name}: {len(self.matched)} tensors loaded", *self.refitted]
         if self.reshaped:
             shapes = (f"{name} ({size(ours)}, in the file {size(theirs)})" for name, ours, theirs in self.reshaped)
             parts.append("of another shape and left as they were: " + some(shapes))
@@ -64,7 +66,9 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightsReport:
     """Copy a file's tensors into the model where name and shape agree. A file of another architecture changes nothing and is refused."""
     path = Path(path)
     own = model.state_dict()
-    theirs, recoloured = recolour(without_prefix(read_weights(path), own), own)
+    learned = {n: t for n, t in without_prefix(read_weights(path), own).items() if n in own or not n.endswith(BUFFERS)}
+    theirs, recoloured = recolour(learned, own)
+    theirs, regridded = regrid(theirs, own, getattr(model, "grid", None))
     matched = tuple(n for n, t in own.items() if n in theirs and theirs[n].shape == t.shape)
     reshaped = tuple((n, tuple(t.shape), tuple(theirs[n].shape)) for n, t in own.items() if n in theirs and n not in matched)
     missing = tuple(n for n in own if n not in theirs and not n.startswith("standardise.") and not n.endswith("num_batches_tracked"))
@@ -78,8 +82,11 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightsReport:
             f"{path} holds another architecture than this {type(model).__name__}: of {len(theirs)} tensors in the file and"
             f" {len(own)} in the network {len(matched)} agree, but not {some(strange or differ, 2)}; choose the network it was saved from"
         )
+    for name, ours, there in reshaped:
+        if isinstance(model.get_submodule(layer(name)), nn.Embedding):    # drawn at random, it would make nonsense of all the rest
+            raise UsageError(f"{path} holds {name} of {size(there)}, here it is {size(ours)}: make the network for as many tokens")
     model.load_state_dict({n: theirs[n] for n in matched}, strict=False)
-    return WeightsReport(path, matched, missing, unused, reshaped, recoloured)
+    return WeightsReport(path, matched, missing, unused, reshaped, tuple(filter(None, (recoloured, regridded))))
 
 
 def recolour(theirs: dict[str, Tensor], own: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], str]:
@@ -93,6 +100,23 @@ def recolour(theirs: dict[str, Tensor], own: Mapping[str, Tensor]) -> tuple[dict
         return theirs, ""
     front = {n: t.mean().expand_as(own[n]) for n, t in theirs.items() if n.startswith("standardise.") and n in own}  # of the same pixels
     return {**theirs, **front, name: fitting}, f"{name}: kernels for {w.shape[1]} channels made to fit {C}"
+
+
+def regrid(theirs: dict[str, Tensor], own: Mapping[str, Tensor], grid: tuple[int, int] | None) -> tuple[dict[str, Tensor], str]:
+    """A transformer's positions, read off at the places of another grid of patches, corner on corner, and a word on it.
+
+    Bicubic, as torchvision's `interpolate_embeddings`; the class token's, which comes first, has no place and stays.
+    """
+    p = theirs.get(POSITIONS)
+    if grid is None or p is None or p.ndim != 3 or p.shape[1:] == own[POSITIONS].shape[1:] or p.shape[2] != own[POSITIONS].shape[2]:
+        return theirs, ""
+    side = isqrt(p.shape[1] - 1)
+    if side**2 != p.shape[1] - 1:
+        return theirs, ""
+    first, rest = p[:, :1], p[:, 1:].mT.unflatten(2, (side, side)).float()                   # (1, 1, D), (1, D, side, side)
+    read = F.interpolate(rest, size=grid, mode="bicubic", align_corners=True).flatten(2).mT  # (1, S, D)
+    told = f"{POSITIONS}: a grid of {size((side, side))} read off at {size(grid)} places"
+    return {**theirs, POSITIONS: torch.cat([first, read.to(first)], dim=1)}, told
 
 
 def restandardise(network: nn.Module, mean: Tensor, std: Tensor) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from torch import Generator, Tensor
 
 from didact.data.core import Batch
-from didact.objectives.writing import Manner
+from didact.objectives.writing import Manner, Pace, unhurried
 
 
 class Predictive(NamedTuple):
@@ -50,6 +50,8 @@ class Segments(Protocol):
 @runtime_checkable
 class Restores(Protocol):
     """Gives back a damaged image as it was."""
+
+    any_size: bool  # pixel by pixel, whatever the sides; else only in the size that it learned from
 
     def restore(self, batch: Batch) -> Tensor:
         """(B, C, H, W) in [0, 1]."""
@@ -112,8 +114,24 @@ class Embeds(Protocol):
 class Translates(Protocol):
     """Writes a sequence of its own for each one that it reads."""
 
-    def translate(self, batch: Batch) -> Tensor:
-        """(B, T) tokens up to <eos>, 0 behind."""
+    def translate(self, batch: Batch, *, beam: int = 1) -> Tensor:
+        """(B, T) tokens up to <eos>, 0 behind: the likeliest each time, or the likeliest text that so many beams find."""
+
+
+@runtime_checkable
+class Tags(Protocol):
+    """Gives each token of a sequence a label."""
+
+    def tag(self, batch: Batch) -> Tensor:
+        """Probabilities (B, T, K); all of them 0 at a token that nothing is asked about."""
+
+
+@runtime_checkable
+class Fills(Protocol):
+    """Says what stood where a token is hidden."""
+
+    def fill(self, batch: Batch) -> Tensor:
+        """Probabilities of the tokens, (B, T, V); all of them 0 where nothing is hidden."""
 
 
 @runtime_checkable
@@ -129,15 +147,16 @@ class Writes(Protocol):
     """Continues a text, token by token."""
 
     def write(
-        self, prompt: Tensor, n: int, *, manner: Manner | None = None, generator: Generator | None = None, compile: bool = False
+        self, prompt: Tensor, n: int, *, manner: Manner | None = None, generator: Generator | None = None, compile: bool = False,
+        pace: Pace = unhurried,
     ) -> Tensor:
-        """The next n tokens behind each prompt, (B, T) -> (B, n)."""
+        """The next n tokens behind each prompt, (B, T) -> (B, n); `pace` is told how far it is."""
 
 
 ABILITIES: dict[str, type] = {
     "classify": Classifies, "regress": Regresses, "draw": Draws, "segment": Segments, "restore": Restores, "detect": Detects,
     "sample": Samples, "tabulate": Tabulates, "walk": Walks, "complete": Completes, "embed": Embeds, "translate": Translates,
-    "forecast": Forecasts, "write": Writes,
+    "tag": Tags, "fill": Fills, "forecast": Forecasts, "write": Writes,
 }
 
 

@@ -16,6 +16,7 @@ class Bottleneck(Objective):
     """What goes through a bottleneck comes back as an image."""
 
     network: nn.Module
+    any_size = False
 
     def restore(self, batch: Batch) -> Tensor:
         x: Tensor = self.network(batch["x"])

@@ -9,7 +9,7 @@ from didact.data.core import Batch
 from didact.objectives.core import Player
 from didact.objectives.language import IGNORED, LanguageModel, next_token
 from didact.objectives.projected import projected_cross_entropy
-from didact.objectives.writing import Manner, Pen, beam_search
+from didact.objectives.writing import Manner, Pace, Pen, beam_search, unhurried
 
 LARGE = 4096         # tokens from which a vocabulary's logits are taken piece by piece
 JUDGED = 2**27       # logits that are held at once while judging
@@ -42,7 +42,8 @@ class Writer(LanguageModel):
     """A language model whose network goes on from a memory, token by token."""
 
     def write(
-        self, prompt: Tensor, n: int, *, manner: Manner | None = None, generator: Generator | None = None, compile: bool = False
+        self, prompt: Tensor, n: int, *, manner: Manner | None = None, generator: Generator | None = None, compile: bool = False,
+        pace: Pace = unhurried,
     ) -> Tensor:
         """The next n tokens behind each prompt, (B, T) -> (B, n)."""
         network, manner = cast(GoesOn, self.network), manner or Manner()
@@ -50,10 +51,10 @@ class Writer(LanguageModel):
         room = prompt.shape[1] + n
         if manner.beam > 1:
             memory = network.remember(len(prompt) * manner.beam, room)
-            return beam_search(network.go_on, memory, prompt, n, beam=manner.beam)
+            return beam_search(network.go_on, memory, prompt, n, beam=manner.beam, pace=pace)
         memory, device = network.remember(len(prompt), room), prompt.device
         pen = Pen(network.go_on, memory, len(prompt), manner=manner, generator=generator, device=device, compile=compile)
-        return pen.write(prompt, n)
+        return pen.write(prompt, n, pace=pace)
 
 
 class Autoregressive(Writer):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from didact import metrics
 from didact.data.augment import grey
 from didact.data.core import Batch
+from didact.layers.margin import on_whole
 from didact.metrics.images import blur
 from didact.objectives.core import Objective
 
@@ -56,6 +57,7 @@ class Denoise(Objective):
     """
 
     watch, better = "psnr", "higher"
+    any_size = True
     store: Tensor
 
     def __init__(self, network: nn.Module, degradation: Degradation, shape: tuple[int, ...], *, distance: Literal["mse", "l1"] = "mse"):
@@ -98,5 +100,7 @@ class Denoise(Objective):
         return {"damaged": damaged.float().clamp(0, 1), "restored": self.restore({"x": damaged})}
 
     def restore(self, batch: Batch) -> Tensor:
-        y: Tensor = self.network(batch["x"]).float().clamp(0, 1)
-        return y
+        """Images of any size: those that the network does not take are given a margin, which is cut off again."""
+        whole = hasattr(self.network, "side_for")
+        y: Tensor = on_whole(self.network, batch["x"]) if whole else self.network(batch["x"])  # type: ignore[arg-type]
+        return y.float().clamp(0, 1)

@@ -11,9 +11,8 @@ from torch import Generator, Tensor, nn
 
 from didact.data.core import Batch
 from didact.errors import UsageError
-from didact.models.denoise_unet import DenoiseUNet
 from didact.objectives.drawing import ROWS, Drawing
-from didact.objectives.noising import SOLVED, TARGETS, Noising, hesitant, moments, way_back
+from didact.objectives.noising import SOLVED, TARGETS, Noising, Variance, hesitant, moments, way_back
 from didact.objectives.walks import SHOWN, arcs, asked, by_class, rows_of, seeded, side_of
 
 AGAIN = 5              # times that each step is taken where a part is known: else the rest is settled before it has heard of it
@@ -31,6 +30,7 @@ class Way(NamedTuple):
     steps: int = 25
     eta: float = 0.0
     guidance: float = 0.0
+    variance: Variance = "posterior"    # of the new noise
 
 
 class Known(NamedTuple):
@@ -47,7 +47,7 @@ class Noised(Drawing):
     """
 
     def __init__(
-        self, network: DenoiseUNet, shape: tuple[int, ...], *,
+        self, network: nn.Module, shape: tuple[int, ...], *,
         classes: int = 0, drop: float = 0.1, way: Way | None = None, referee: nn.Module | None = None,
     ):
         super().__init__(shape, classes=classes, referee=referee)
@@ -114,7 +114,8 @@ class Noised(Drawing):
         if guidance and not self.classes:
             raise UsageError("guidance insists on a class, but this model was not told the classes; train with --conditional")
         own = self.way
-        return Way(steps or own.steps, own.eta if eta is None else eta, own.guidance if guidance is None else guidance)
+        eta, guidance = own.eta if eta is None else eta, own.guidance if guidance is None else guidance
+        return own._replace(steps=steps or own.steps, eta=eta, guidance=guidance)
 
     def noise(self, n: int, generator: Generator) -> Tensor:
         return torch.randn(n, *self.shape, generator=generator, device=generator.device)
@@ -170,7 +171,7 @@ class Diffusion(Noised):
     reach: float = 1.0   # no pixel of an image lies outside [−1, 1]
 
     def __init__(
-        self, network: DenoiseUNet, shape: tuple[int, ...], noising: Noising, *,
+        self, network: nn.Module, shape: tuple[int, ...], noising: Noising, *,
         predict: str = "noise", **words: Any,
     ):
         super().__init__(network, shape, **words)
@@ -194,4 +195,4 @@ class Diffusion(Noised):
 
         times = moments(self.noising.T, way.steps)
         times = times if known is None else hesitant(times, AGAIN)
-        return way_back(clean, x, self.kept, times, eta=way.eta, generator=generator)
+        return way_back(clean, x, self.kept, times, eta=way.eta, variance=way.variance, generator=generator)

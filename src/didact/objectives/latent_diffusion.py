@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from didact.layers.coder import Shape
-from didact.models.denoise_unet import DenoiseUNet
 from didact.objectives.diffusion import Diffusion
 from didact.objectives.elbo import ELBO
 from didact.objectives.noising import Noising
@@ -54,7 +53,7 @@ class LatentDiffusion(Diffusion):
     location: Tensor
     scale: Tensor
 
-    def __init__(self, coder: Coder, network: DenoiseUNet, noising: Noising, **words: Any):
+    def __init__(self, coder: Coder, network: nn.Module, noising: Noising, **words: Any):
         super().__init__(network, coder.shape, noising, **words)
         self.coder = coder
         self.register_buffer("location", torch.zeros(coder.shape[0], 1, 1))

@@ -49,9 +49,23 @@ class MaskedLanguage(Objective):
         nll = float((rows["loss"].double() * n).sum() / n.sum())
         return {"loss": nll, "accuracy": float(rows["right"].sum() / n.sum()), "perplexity": perplexity(nll)}
 
+    def fill(self, batch: Batch) -> Tensor:
+        """p(x_i | the rest) where x_i is the mask, which is counted as the token behind the last: (B, T) -> (B, T, V), 0 elsewhere."""
+        x = batch["x"] + 1
+        p: Tensor = self.network(x)[..., 1 : self.mask].float().softmax(-1)
+        return torch.where((x == self.mask)[..., None], p, 0.0)
+
 
 def chosen(rows: Tensor, n: int, share: float) -> Tensor:
-    """A share of the places of each row, (B,) -> (B, n), by the fractions of multiples of irrational numbers: the same whenever asked."""
+    """A share of the places of each row, (B,) -> (B, n): as if each were drawn by itself, and the same whenever asked."""
     at = torch.arange(n, device=rows.device)
-    u = (rows[:, None].double() * 0.7548776662466927 + at.double() * 0.5698402909980532) % 1     # the plastic number's R2 sequence
-    return u < share
+    return scattered(scattered(rows.long())[:, None] + at) < share * 2**32
+
+
+def scattered(x: Tensor) -> Tensor:
+    """A whole number in [0, 2^32) for each whole number; neighbours have nothing in common.  Murmur3's finaliser (Appleby 2011)."""
+    low = 2**32 - 1                                    # products wrap around at 2^64, which leaves their lower half as it is
+    x = x & low
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        x = (x ^ (x >> shift)) * factor & low
+    return x ^ (x >> 16)

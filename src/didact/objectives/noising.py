@@ -6,6 +6,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from math import pi
+from typing import Literal
 
 import torch
 from torch import Generator, Tensor, nn
@@ -24,6 +25,7 @@ def cosine(T: int, s: float = 0.008) -> Tensor:
     return (1 - f[1:] / f[:-1]).clamp(max=0.999)
 
 
+Variance = Literal["posterior", "beta"]
 SCHEDULES: dict[str, Callable[[int], Tensor]] = {"linear": linear, "cosine": cosine}
 
 
@@ -88,12 +90,13 @@ def hesitant(times: Sequence[int], again: int) -> list[int]:
 
 def way_back(
     clean: Callable[[Tensor, int], Tensor], x: Tensor, alpha_bar: Sequence[float], times: Sequence[int], *,
-    eta: float = 0.0, generator: Generator | None = None,
+    eta: float = 0.0, variance: Variance = "posterior", generator: Generator | None = None,
 ) -> Iterator[Tensor]:
     """x_s = √ᾱ_s x̂_0 + √(1 − ᾱ_s − ς²) ε̂ + ς z,  ς = η √((1 − ᾱ_s)/(1 − ᾱ_t)) √(1 − ᾱ_t/ᾱ_s), from each t to the next s.
 
     Song et al. 2021, eq. 12 and 16; Gaba eq. 10.21. η = 0 is DDIM, which draws nothing; η = 1 over all T steps is DDPM, whose mean and
     variance are then the posterior's. `clean` guesses x̂_0; ε̂ is what is left of x. Where the moments rise, noise is added again.
+    With the variance "beta" z counts η √(1 − ᾱ_t/ᾱ_s) instead, √β_t over all T steps, and nothing in the last one: Gaba 10.8's loop.
     """
     for t, s in pairwise(times):
         now, then = alpha_bar[t], alpha_bar[s]
@@ -104,6 +107,8 @@ def way_back(
         eps = (x - now**0.5 * x0) / (1 - now) ** 0.5
         drawn = eta * ((1 - then) / (1 - now) * (1 - now / then)) ** 0.5
         x = then**0.5 * x0 + max(0.0, 1 - then - drawn**2) ** 0.5 * eps
+        if drawn and variance == "beta":
+            drawn = eta * (1 - now / then) ** 0.5
         if drawn:
             x = x + drawn * torch.randn(x.shape, generator=generator, device=x.device)
         yield x

@@ -9,6 +9,7 @@ from torch import Generator, Tensor, nn
 from didact.data.core import Batch
 from didact.objectives.core import Objective
 from didact.objectives.walks import SHOWN, asked, by_class, seeded
+from didact.objectives.writing import COLD
 
 
 class PixelByPixel(Objective):
@@ -65,7 +66,7 @@ class PixelByPixel(Objective):
         for i in range(known, k.shape[2]):
             for j in range(k.shape[3]):
                 logits = self.logits(k[:, :, : i + 1], y)[..., i, j].mT.flatten(0, 1)     # (B C, L); rows below say nothing
-                if temperature:
+                if temperature > COLD:
                     level = torch.multinomial((logits / temperature).softmax(1), 1, generator=generator)
                 else:
                     level = logits.argmax(1)

@@ -9,7 +9,6 @@ from didact.errors import UsageError
 from didact.models.realnvp import NormalizingFlow
 from didact.objectives.likelihood import Flow, noise
 from didact.objectives.rows import Rows
-from didact.objectives.walks import seeded
 
 ROWS = 1024   # noises that judging goes through in turn
 EDGE = 1e-3   # keeps a normal number that stands for a missing one finite
@@ -25,12 +24,15 @@ class RowFlow(Flow):
     classes = 0
     noises: Tensor
     kept: Tensor
+    counted: Tensor
 
     def __init__(self, network: NormalizingFlow, rows: Rows, train: Tensor | None = None):
         kept = [k for k in range(rows.features) if not any(a < k < b for a, b in rows.categories)]  # of a category, its first place
         super().__init__(network, torch.zeros(len(kept)), torch.ones(len(kept)))
         self.rows = rows
         self.register_buffer("kept", torch.tensor(kept), persistent=False)
+        counted = torch.ones(rows.features, dtype=torch.bool).index_fill(0, rows.numbers, False)   # categories and gaps
+        self.register_buffer("counted", counted, persistent=False)
         self.register_buffer("noises", torch.rand(ROWS, len(kept), generator=torch.Generator().manual_seed(0)), persistent=False)
         if train is not None:
             c = self.flat(train)
@@ -55,12 +57,9 @@ class RowFlow(Flow):
 
     def steps(self) -> Tensor:
         """Of each of the C numbers."""
-        rows = self.rows
-        step = torch.where(rows.places >= 0, 10.0**-rows.places, 0.0)
-        for a, _ in rows.categories:
-            step[a] = 1.0
-        step[rows.gaps] = 1.0
-        return step[self.kept]
+        places = self.rows.places
+        decimal = torch.where(places >= 0, 10.0**-places, 0.0)
+        return torch.where(self.counted, 1.0, decimal)[self.kept]
 
     def continuous(self, batch: Batch, u: Tensor) -> Tensor:
         r = self.rows.encoded(batch)
@@ -94,5 +93,4 @@ class RowFlow(Flow):
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
         """Of two numbers, their density too."""
         plain = len(self.rows.numbers) == self.rows.features
-        drawn = self.sample(len(batch["x"]), seeded(batch["x"]))
-        return self.rows.gallery(batch, drawn) | (super().gallery({"x": self.rows.encoded(batch)}) if plain else {})
+        return self.rows.gallery(batch, self.sample) | (super().gallery({"x": self.rows.encoded(batch)}) if plain else {})

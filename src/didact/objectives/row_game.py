@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from didact.data.core import Batch
 from didact.objectives.adversarial import Adversarial
 from didact.objectives.rows import Rows
-from didact.objectives.walks import seeded
 
 
 class RowGame(Adversarial):
@@ -31,4 +30,4 @@ class RowGame(Adversarial):
         return self.rows.tabulate(x)
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
-        return self.rows.gallery(batch, self.sample(len(batch["x"]), seeded(batch["x"])))
+        return self.rows.gallery(batch, self.sample)

@@ -4,6 +4,7 @@ An encoded row holds, column by column, a number (and whether it is missing), or
 of a row has the same places: a mean for each number, a logit for each gap and for each value of a category.
 """
 
+from collections.abc import Callable
 from math import log, pi
 
 import torch
@@ -14,6 +15,9 @@ from didact.data.core import Batch, Data
 from didact.data.rows import FREE, columns_of, decimals, joined, training_rows, written
 from didact.data.table import Category
 from didact.objectives.pixels import Pixels
+from didact.objectives.walks import seeded
+
+DRAWN = 512   # rows for the report
 
 
 class Rows(nn.Module):
@@ -56,7 +60,7 @@ class Rows(nn.Module):
         self.register_buffer("high", torch.ones(at))
         self.register_buffer("places", torch.full((at,), float(FREE)))
         seen = training_rows(data, joint=joint)
-        if seen is not None:
+        if seen is not None and numbers:
             self.measure(seen)
 
     @property
@@ -104,9 +108,10 @@ class Rows(nn.Module):
             s[:, a:b] = F.one_hot(s[:, a:b].argmax(1), b - a).to(s.dtype)
         return s
 
-    def gallery(self, batch: Batch, drawn: Tensor) -> dict[str, Tensor]:
+    def gallery(self, batch: Batch, sample: Callable[[int, Generator], Tensor]) -> dict[str, Tensor]:
         """Real rows and drawn ones, in their own units, for the report."""
-        return {"real rows": self.encoded(batch), "drawn rows": drawn}
+        real = self.encoded(batch)
+        return {"real rows": real, "drawn rows": sample(DRAWN, seeded(real))}
 
     def tabulate(self, r: Tensor) -> tuple[list[str], list[list[str]]]:
         """The columns' names, and rows in their own units as text."""
@@ -122,7 +127,7 @@ class Mixed(Pixels):
     def __init__(self, rows: Rows):
         super().__init__()
         self.rows = rows
-        self.log_variance = nn.Parameter(torch.zeros(len(rows.numbers)))
+        self.log_variance = nn.Parameter(torch.full((len(rows.numbers),), -2.0))
 
     def nll(self, out: Tensor, s: Tensor) -> Tensor:
         """−log p, (B,)."""

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from didact import metrics
-from didact.data.core import Batch
+from didact.data.core import VOID, Batch
 from didact.objectives.core import Objective
 
 
@@ -14,11 +14,19 @@ def dice_loss(logits: Tensor, y: Tensor) -> Tensor:
 
     Milletari et al. 2016, eq. 3, with p in place of p². For p in {0, 1} it is 1 − the mean Dice score. A class that is not in the mask
     is left out: its score is 0 for the faintest p, a step where a slope is needed; what it takes from the others counts there.
+    Pixels of no class (VOID) belong to neither side.
     """
-    p = logits.float().softmax(dim=1)
+    p = logits.float().softmax(dim=1) * (y != VOID)[:, None]
     g = (y[:, None] == torch.arange(logits.shape[1], device=y.device).view(-1, 1, 1)).float()   # (B, K, H, W)
     both, sizes, there = (p * g).sum((2, 3)), p.sum((2, 3)) + g.sum((2, 3)), g.amax((2, 3))
-    return 1 - (2 * both / sizes * there).sum(1) / there.sum(1)
+    lost = (1 - 2 * both / sizes.clamp(min=1e-12)) * there
+    return lost.sum(1) / there.sum(1).clamp(min=1)                                              # 0 where nothing is known
+
+
+def pixel_loss(logits: Tensor, y: Tensor) -> Tensor:
+    """mean of −log p(y | x) over the pixels of a class: (B, K, H, W), (B, H, W) -> (B,)."""
+    ce = F.cross_entropy(logits, y, reduction="none", ignore_index=VOID)
+    return ce.sum((1, 2)) / (y != VOID).sum((1, 2)).clamp(min=1)
 
 
 class Segment(Objective):
@@ -35,7 +43,7 @@ class Segment(Objective):
 
     def parts(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Cross-entropy and Dice loss of each example."""
-        return F.cross_entropy(logits, y, reduction="none").mean((1, 2)), dice_loss(logits, y)
+        return pixel_loss(logits, y), dice_loss(logits, y)
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         ce, overlap = (part.mean() for part in self.parts(self.network(batch["x"]), batch["y"].long()))

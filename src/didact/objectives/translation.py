@@ -1,24 +1,38 @@
 """Sequence to sequence: the next token of the target, given the source and what is written so far."""
 
 from collections.abc import Callable, Sequence
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from didact.data.core import Batch
-from didact.data.tokens import UNKNOWN
+from didact.data.tokens import BEGIN, END, UNKNOWN
 from didact.metrics.text import bleu
 from didact.objectives.core import Objective
 from didact.objectives.language import IGNORED, next_token, perplexity
+from didact.objectives.writing import Manner, beam_search, until_end
 
 ROWS = 1024  # examples of a split, the first, that are written out to be judged by BLEU
+
+
+class Reads(Protocol):
+    """A network that reads sentences and then goes on from a memory, token by token: `models.seq2seq`, `models.transformer`."""
+
+    target: nn.Embedding
+
+    def read(self, x: Tensor, room: int, *, copies: int = 1) -> Any:
+        """A memory of the sentences, each so many times, for at most `room` tokens of one's own."""
+
+    def go_on(self, tokens: Tensor, memory: Any) -> Tensor:
+        """Logits behind the last token, (B, V)."""
 
 
 class Translate(Objective):
     """min of −mean_t log p(y_t | y_<t, x), teacher forced.  Gaba 6.1, Fleuret 5.3.
 
-    The network is called with (x, y) and gives logits; `write(x, length=…)` gives its own tokens. Sums over a row are divided by one
+    The network is called with (x, y) and gives logits; it writes with `read` and `go_on`. Sums over a row are divided by one
     `length`, the mean of the training targets, so that the gradient of a batch is that of its parts, however they are padded.
     `smoothing` spreads a share of each target over all tokens, in training alone (Vaswani et al. 2017, sec. 5.4: 0.1).
     Where `spell` makes text of tokens, a split is judged by BLEU too, which alone needs sentences to be written.
@@ -77,7 +91,14 @@ class Translate(Objective):
         ours = [self.spell([token for token in row if token != UNKNOWN]) for row in written]
         return bleu(ours, [self.spell(row).replace("<unk>", "\ufffd") for row in reference])
 
-    def translate(self, batch: Batch) -> Tensor:
-        """What it writes, (B, at most longest): tokens up to <eos>, 0 behind."""
-        written: Tensor = self.network.write(batch["x"], length=self.longest)  # type: ignore[operator]
-        return written
+    @torch.no_grad()
+    def translate(self, batch: Batch, *, beam: int = 1) -> Tensor:
+        """What it writes, (B, at most longest): tokens up to <eos>, 0 behind; with several beams the likeliest whole that they find."""
+        x, n, network = batch["x"], self.longest, cast(Reads, self.network)
+        Manner(beam=beam).check(network.target.num_embeddings)
+        first = torch.full_like(x[:, :1], BEGIN)
+        memory = network.read(x, n, copies=beam)
+        if beam == 1:
+            return until_end(network.go_on, memory, first, n, end=END)
+        written = beam_search(network.go_on, memory, first, n, beam=beam, end=END)
+        return written.masked_fill((written == END).cumsum(1) > 1, 0)      # behind the first <eos> there are but more of them

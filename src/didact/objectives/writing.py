@@ -14,6 +14,7 @@ from didact.errors import UsageError
 
 SHORTEST = 128   # places of a memory that a step looks at; doubled whenever they are filled
 WARM = 2         # steps taken as they stand before one is captured
+COLD = 1e-30     # a temperature below which logits would overflow; the likeliest token has been certain long before
 
 
 class Memory(Protocol):
@@ -35,6 +36,11 @@ class Memory(Protocol):
 
 M = TypeVar("M", bound=Memory)
 GoOn = Callable[[Tensor, M], Tensor]   # tokens (B, T), memory -> logits behind the last token, (B, V)
+Pace = Callable[[int, int], object]    # tokens written so far, and of how many: for whoever waits
+
+
+def unhurried(done: int, total: int) -> None:
+    """Nobody waits."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,7 @@ def bounded(logits: Tensor, manner: Manner) -> Tensor:
 
 def choose(logits: Tensor, manner: Manner, generator: Generator | None) -> Tensor:
     """One token a row, (B, V) -> (B, 1): argmax p_i / E_i with E_i ~ Exp(1) is a draw from p, and asks nothing of the host."""
-    if manner.temperature == 0:
+    if manner.temperature < COLD:
         return logits.argmax(-1, keepdim=True)
     p = bounded(logits, manner).softmax(-1)
     return (p / torch.empty_like(p).exponential_(generator=generator)).argmax(-1, keepdim=True)
@@ -105,18 +111,22 @@ class Pen:
         self.taken: dict[int, int] = {}
 
     @torch.no_grad()
-    def write(self, prompt: Tensor, n: int) -> Tensor:
+    def write(self, prompt: Tensor, n: int, *, pace: Pace = unhurried) -> Tensor:
         """The next n tokens, (B, T) -> (B, n). A full memory begins anew with the second half of what it held."""
         room = self.written.shape[1] - 1
         if prompt.shape[1] > room:
             raise UsageError(f"the prompt has {prompt.shape[1]} tokens, but this model reads {room} at most; shorten it")
         text = prompt
+
+        def ahead(k: int) -> None:
+            pace(text.shape[1] - prompt.shape[1] + k, n)
+
         while (left := prompt.shape[1] + n - text.shape[1]) > 0:
             seen = text if text.shape[1] <= room // 2 or text is prompt else text[:, -(room // 2) :]
-            text = torch.cat([text, self.fill(seen, min(left, room - seen.shape[1] + 1))], dim=1)
+            text = torch.cat([text, self.fill(seen, min(left, room - seen.shape[1] + 1), ahead)], dim=1)
         return text[:, prompt.shape[1] :]
 
-    def fill(self, seen: Tensor, n: int) -> Tensor:
+    def fill(self, seen: Tensor, n: int, pace: Callable[[int], object]) -> Tensor:
         """n tokens behind those that are read anew."""
         self.memory.clear()
         self.count.zero_()
@@ -124,6 +134,7 @@ class Pen:
         self.token.copy_(self.chosen(self.read(seen, self.memory)))
         for length in range(seen.shape[1] + 1, seen.shape[1] + n):
             self.advance(reach(length))
+            pace(length - seen.shape[1])
         self.written.index_copy_(1, self.count, self.token)
         return self.written[:, :n].clone()
 
@@ -174,8 +185,19 @@ def reach(length: int) -> int:
 
 
 @torch.no_grad()
+def until_end(go_on: GoOn[M], memory: M, prompt: Tensor, n: int, *, end: int) -> Tensor:
+    """The likeliest token each time, (B, T) -> (B, n), or fewer once all have ended; 0 behind `end`."""
+    y, written, done = prompt, list[Tensor](), torch.zeros_like(prompt[:, :1], dtype=torch.bool)
+    while len(written) < n and not done.all():
+        y = go_on(y, memory).argmax(-1, keepdim=True).masked_fill(done, 0)
+        done = done | (y == end)
+        written.append(y)
+    return torch.cat(written, dim=1)
+
+
+@torch.no_grad()
 def beam_search(
-    go_on: GoOn[M], memory: M, prompt: Tensor, n: int, *, beam: int, end: int | None = None, penalty: float = 0.6
+    go_on: GoOn[M], memory: M, prompt: Tensor, n: int, *, beam: int, end: int | None = None, penalty: float = 0.6, pace: Pace = unhurried
 ) -> Tensor:
     """The likeliest continuation found with `beam` of them in view, (B, T) -> (B, n).  Gaba 6.10, Lhotte 8.1.
 
@@ -191,7 +213,8 @@ def beam_search(
     first = torch.arange(B, device=prompt.device)[:, None] * beam                                  # row of each text's first beam
     total, token = logp.view(B, beam, V)[:, 0].topk(beam)                                         # they still read the same: of one alone
     written = token.view(-1, 1)
-    for _ in range(1, n):
+    for k in range(1, n):
+        pace(k, n)
         logp = go_on(written[:, -1:], memory).float().log_softmax(-1)
         if end is not None:                                                                         # what has ended can only stay so
             stay = torch.full_like(logp[:1], -torch.inf).index_fill(1, torch.tensor([end], device=logp.device), 0.0)

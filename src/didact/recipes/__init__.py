@@ -3,6 +3,7 @@
 from didact.recipes.attention import bert, text_transformer, translate
 from didact.recipes.autoencoders import autoencoder, semi_supervised, vae, vqvae
 from didact.recipes.consistency import consistency
+from didact.recipes.copying import copy_task
 from didact.recipes.curves import approximate, bagging, uncertain_regression
 from didact.recipes.denoising import denoising
 from didact.recipes.detection import detection
@@ -34,6 +35,7 @@ __all__ = [
     "cnn",
     "cnn_ablation",
     "consistency",
+    "copy_task",
     "dcgan",
     "denoising",
     "detection",

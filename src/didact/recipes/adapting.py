@@ -5,18 +5,20 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 from torch import Tensor, nn
 
 from didact.errors import UsageError
-from didact.layers.lora import adapt, merge
+from didact.layers.lora import adapt, merge, plain
+from didact.models.weights import read_weights, size, without_prefix
 from didact.options import Range
 from didact.run import Run
+from didact.train.experiment import Start
 from didact.train.session import restored
 
-Weights = Annotated[str | None, "folder of a run of this recipe whose weights are the beginning"]
+Weights = Annotated[str | None, "folder of a run of this recipe, or file of published weights (.safetensors, .bin), to begin from"]
 Rank = Annotated[int | None, Range(1), "freeze the network and learn matrices of this rank beside its own: W + B A (LoRA)"]
 BLOCKS = ("h.", "blocks.", "layers.", "layer.")   # where the matrices are that LoRA stands beside: not embeddings, not heads
+LAST = ("ln_2.weight", "post_attention_layernorm.weight", "norm2.weight")   # one in each layer
 TABLES = ("wte.weight", "model.embed_tokens.weight", "embedding.weight")   # a row for each token
 
 
@@ -34,26 +36,25 @@ def thinned(network: nn.Module, rank: int | None, *, thaw: Sequence[str] = ()) -
 
 def beginning(
     network: nn.Module, where: str | None, rank: int | None, recipe: str, shape: Mapping[str, Any], tokens: Sequence[str]
-) -> Callable[[torch.device], tuple[str, ...]] | None:
+) -> Callable[[Start], tuple[str, ...]] | None:
     """What an experiment begins with; None where the weights are drawn."""
     if where is None and rank is not None:
-        raise UsageError(f"--lora {rank} adapts what was learned before; add --weights RUN")
+        raise UsageError(f"--lora {rank} adapts what was learned before; add --weights RUN or FILE")
     return None if where is None else partial(go_on_from, network, where, recipe, shape, tokens)
 
 
 def go_on_from(
-    network: nn.Module, where: str, recipe: str, shape: Mapping[str, Any], tokens: Sequence[str], device: torch.device
+    network: nn.Module, where: str, recipe: str, shape: Mapping[str, Any], tokens: Sequence[str], start: Start
 ) -> tuple[str, ...]:
     """The weights of a run in a network of the same shape, rows of its embedding by the token that they stand for; what became of them."""
+    if Path(where).expanduser().is_file():
+        return from_file(network, Path(where).expanduser())
     if not Path(where).expanduser().is_dir():         # a word as `latest` would mean another run when this one is resumed
         raise UsageError(f"no weights at {where}: give the folder of a run of {recipe}")
     run = Run.open(where)
     if run.facts["recipe"] != recipe:
         raise UsageError(f"--weights expects a run of {recipe}, got {run.folder}, which trained {run.facts['recipe']}")
-    for name, ours in shape.items():
-        theirs = run.facts["arguments"].get(name)
-        if theirs != ours:
-            raise UsageError(f"{run.folder} was trained with --{name} {theirs}, got --{name} {ours}; give the same")
+    agree(str(run.folder), run.facts["arguments"], shape)
     objective, data = restored(run)
     merge(objective)                                                   # what LoRA learned there is part of its matrices here
     learned = objective.get_submodule("network").state_dict()
@@ -61,8 +62,39 @@ def go_on_from(
     common = [(row, known[token]) for row, token in enumerate(tokens) if token in known]
     for name, own in network.state_dict().items():
         if not name.endswith((".a", ".b")):                            # LoRA's own, which begin anew
-            copy(own, learned[name.replace(".layer.", ".")], common if name in TABLES else None)
+            copy(own, learned[plain(name)], common if name in TABLES else None)
     return (f"weights of {run.folder}; {len(tokens) - len(common)} of {len(tokens):,} tokens are new to it",)
+
+
+def agree(origin: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
+    """Weights fit a network of their own sizes alone; other heads would even fit, and be another network."""
+    for name, given in ours.items():
+        if theirs.get(name) != given:
+            raise UsageError(f"{origin} was trained with --{name} {theirs.get(name)}, got --{name} {given}; give the same")
+
+
+def from_file(network: nn.Module, path: Path) -> tuple[str, ...]:
+    """Published weights in a network of the same shape; of a longer table of positions the first rows. Nothing may be missing."""
+    own = {plain(name): p for name, p in network.state_dict().items() if not name.endswith((".a", ".b"))}
+    theirs = without_prefix(read_weights(path), own)
+    if gone := [name for name in own if name not in theirs]:
+        raise UsageError(f"{path} holds no {gone[0]}, which this network has; give the --model and as many --layers as it was made with")
+    deeper = sum(name.endswith(LAST) for name in theirs) - sum(name.endswith(LAST) for name in own)
+    if deeper:
+        raise UsageError(f"{path} has {deeper} layers more than this network; give --layers to match")
+    for name, p in own.items():
+        t = theirs[name][: len(p)] if name.endswith("wpe.weight") else theirs[name]
+        if t.shape != p.shape:
+            raise UsageError(f"{path} holds {name} of {size(t.shape)}, here it is {size(p.shape)}; {remedy(name)}")
+        p.copy_(t)
+    return (f"weights of {path.name}: {sum(p.numel() for p in own.values()):,} numbers",)
+
+
+def remedy(name: str) -> str:
+    """What makes a shape fit."""
+    if name in TABLES:
+        return "give the --width, and text in the tokens that they were trained with: --tokens gpt2"
+    return "choose a shorter --context" if name.endswith("wpe.weight") else "give the --width and --heads that they were trained with"
 
 
 def copy(own: Tensor, theirs: Tensor, rows: Sequence[tuple[int, int]] | None) -> None:

@@ -33,7 +33,12 @@ ClipValue = Annotated[float | None, Range(0, open_low=True), "largest size of an
 Patience = Annotated[int | None, Range(1), "evaluations without improvement before it stops"]
 Smoothing = Annotated[float, Range(0, 0.9), "label smoothing: share of the target spread over all classes"]
 Average = Annotated[float | None, Range(0, 0.99999), "decay of an average of the weights, which is judged and kept instead"]
+EmbeddingStd = Annotated[
+    float | None, Range(0, open_low=True), "deviation of a word's numbers at first (1/√width if not given; 1 is PyTorch's own)"
+]
 Balance = Annotated[Literal["none", "weights", "over", "under"], "rare classes: weigh their loss, repeat them, or thin the others"]
 Augment = Annotated[
-    tuple[str, ...], "changes to image batches: flip, crop, rotate, affine, jitter, noise, cutout, mixup, cutmix"
+    tuple[str, ...],
+    "changes to image batches: flip, crop, crop_black (no mirror at the edges), rotate, affine, rigid (affine unscaled), "
+    "jitter, light (jitter of brightness and contrast), noise, cutout, mixup, cutmix",
 ]

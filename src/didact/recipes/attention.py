@@ -6,6 +6,7 @@ from typing import Annotated
 from torch.optim import AdamW
 
 from didact.data.core import Data
+from didact.data.hiding import hiding
 from didact.data.pairs import LONGEST, PairEncoder
 from didact.data.sequences import windows
 from didact.data.text import in_order
@@ -52,7 +53,7 @@ def text_transformer(
     augment: Annotated[tuple[str, ...], "changes to the words: deletion, swap, insertion"] = (),
     lr: a.Rate = 5e-4, weight_decay: a.Decay = 0.01, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
     patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
-    weights: Weights = None, lora: Rank = None, embeddings: Embeddings = None,
+    weights: Weights = None, lora: Rank = None, embeddings: Embeddings = None, embedding_std: a.EmbeddingStd = None,
 ) -> Experiment:
     """A Transformer encoder that classifies texts: reviews (--data rt_polarity, imdb), or one's own CSV with --text and --target.
 
@@ -64,7 +65,7 @@ def text_transformer(
     likelihood = likelihood_of(data, smoothing=smoothing, weights=weighed)
     network = TextEncoder(
         len(data.names), likelihood.outputs, dim=width, layers=layers, heads=heads, hidden=hidden, context=length, norm=norm,
-        dropout=dropout,
+        dropout=dropout, embedding_std=embedding_std,
     )
     shape = {"layers": layers, "heads": heads, "width": width, "hidden": hidden, "length": length, "norm": norm}
     if weights is not None and embeddings is not None:
@@ -82,7 +83,7 @@ def text_transformer(
 
 
 @recipe(
-    data="python_topics", accepts=("text",), tasks=("language",), chapter="transformers", abilities=(), kind="language",
+    data="python_topics", accepts=("text",), tasks=("language",), chapter="transformers", abilities=("fill",), kind="language",
     sources=("Gaba 7.6", "Groudiev 6.3", "Fleuret 5.3", "Lhotte 9.1"),
 )
 def bert(
@@ -94,9 +95,10 @@ def bert(
 ) -> Experiment:
     """BERT's pretraining on a text of one's own (--data book.txt): hide 15 % of the tokens and guess them from both sides.
 
-    min −Σ_{i ∈ M} log p(x_i | x without M); of M 80 % become the mask, 10 % another token, 10 % stay.
+    min −Σ_{i ∈ M} log p(x_i | x without M); of M 80 % become the mask, 10 % another token, 10 % stay. Then
+    `didact predict RUN "the cat <mask> on"` (best with --tokens words or bpe), and `didact explain RUN` for its attention.
     """
-    data = windows(data, context, stride=max(1, context // 8))
+    data = hiding(windows(data, context, stride=max(1, context // 8)))
     network = MaskedBERT(data.classes + 2, context=context, dim=width, layers=layers, heads=heads, hidden=hidden, dropout=dropout)
     return Experiment(
         data=data,

@@ -3,8 +3,6 @@
 from dataclasses import replace
 from typing import Annotated
 
-import torch
-
 from didact.data.core import Data
 from didact.errors import UsageError
 from didact.objectives.consistency import Consistency
@@ -14,7 +12,7 @@ from didact.recipes import arguments as a
 from didact.recipes.diffusion import COMMON, Steps, learning
 from didact.recipes.origin import From, origin
 from didact.registry import recipe
-from didact.train.experiment import Experiment
+from didact.train.experiment import Experiment, Start
 
 TEACHER = "diffusion predict=velocity"
 UPDATES = 600  # on a small set
@@ -44,8 +42,8 @@ def consistency(
         raise UsageError(f"--intervals are steps of the teacher, who has {taught.noising.T}, got {intervals}")
     objective = Consistency(taught, intervals=intervals, decay=decay, steps=sampling_steps)
 
-    def begin(device: torch.device) -> tuple[str, ...]:
-        told = of.bring(taught, data, device)               # its network is the student's
+    def begin(start: Start) -> tuple[str, ...]:
+        told = of.bring(taught, data, start)               # its network is the student's
         for network in (objective.teacher, objective.target):
             network.load_state_dict(taught.network.state_dict())
         return (told,)

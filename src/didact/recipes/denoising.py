@@ -1,5 +1,6 @@
 """Images given back as they were."""
 
+from math import log
 from typing import Annotated, Literal
 
 import torch
@@ -20,6 +21,8 @@ Strength = Annotated[
     float | None, Range(0, open_low=True),
     "deviation of the noise (0.1 if not given) or of the blur in pixels (1.5); greyscale has none",
 ]
+FAINTEST = 0.5 / 255                        # half a grey level
+SHARPEST = (2 * log(255)) ** -0.5           # exp(−1 / 2σ²) = 1/255: what a pixel's neighbour weighs in a Gaussian of that deviation
 
 
 @recipe(
@@ -52,6 +55,9 @@ def denoising(
 
 def degradation(data: Data, damage: str, strength: float | None) -> Degradation:
     """The damage by its name; one that would change nothing is refused."""
+    least = {"noise": FAINTEST, "blur": SHARPEST}.get(damage, 0.0)
+    if strength is not None and strength < least:
+        raise UsageError(f"--strength of {damage} expects at least {least:.2g}: less changes no grey level, got {strength:g}")
     if damage == "noise":
         return Noise(strength or 0.1)
     if damage == "blur":

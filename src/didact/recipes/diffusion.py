@@ -9,11 +9,11 @@ from torch import nn
 from didact.data.core import Data
 from didact.errors import UsageError
 from didact.layers.coder import Shape
-from didact.models.denoise_unet import DenoiseUNet
+from didact.models.denoise_unet import DenoiseUNet, SimpleUNet
 from didact.models.mlp import MLP
 from didact.objectives.diffusion import Diffusion, Noised, Way
 from didact.objectives.flow_matching import FlowMatching
-from didact.objectives.noising import Noising, moments
+from didact.objectives.noising import Noising, Variance, moments
 from didact.optim.named import make
 from didact.optim.schedule import make_schedule
 from didact.options import Range
@@ -49,6 +49,8 @@ def diffusion(
     predict: Annotated[Literal["noise", "image", "velocity"], "what the network says: ε, x_0, or v = a ε − σ x_0"] = "noise",
     sampling_steps: Steps = 25,
     eta: Annotated[float, Range(0, 1), "noise added on the way back: 0 is DDIM, 1 with all T steps is DDPM"] = 0.0,
+    variance: Annotated[Variance, "of that noise: the posterior's, or β_t, which is a little more"] = "posterior",
+    network: Annotated[Literal["unet", "simple"], "the U-Net: with attention, or the simple one of Gaba 10.8"] = "unet",
     widths: Widths = None, time: Time = 128, dropout: a.Dropout = 0.0,
     conditional: Conditional = False, drop: Drop = 0.1, guidance: Guidance = 0.0,
     lr: a.OptionalRate = None, schedule: a.ScheduleName = "constant", ema: a.Average = 0.995, clip_norm: a.Clip = 1.0,
@@ -61,9 +63,9 @@ def diffusion(
     Measured on digits, one seed: Fréchet distance of thumbnails 0.35 in 25 steps of DDIM, 0.30 in 1,000 of DDPM.
     """
     moments(T, sampling_steps)
-    shape, words = fitted(data, conditional, drop, Way(sampling_steps, eta, guidance))
-    network = unet(shape, widths, time, words["classes"], dropout)
-    objective = Diffusion(network, shape, Noising(T, noise), predict=predict, **words)
+    shape, words = fitted(data, conditional, drop, Way(sampling_steps, eta, guidance, variance))
+    made = unet(shape, widths, time, words["classes"], dropout, make=SimpleUNet if network == "simple" else DenoiseUNet)
+    objective = Diffusion(made, shape, Noising(T, noise), predict=predict, **words)
     words = {"lr": lr, "schedule": schedule, "ema": ema, "clip_norm": clip_norm, "epochs": epochs, "batch": batch}
     return learning(data, objective, **words, judged=judged)
 
@@ -100,9 +102,12 @@ def fitted(data: Data, conditional: bool, drop: float, way: Way) -> tuple[Shape,
     return shape_of(data), {"classes": classes, "drop": drop, "way": way, "referee": referee}
 
 
-def unet(shape: Shape, widths: tuple[int, ...] | None, time: int, classes: int, dropout: float) -> DenoiseUNet:
+def unet(
+    shape: Shape, widths: tuple[int, ...] | None, time: int, classes: int, dropout: float, *,
+    make: type[DenoiseUNet] | type[SimpleUNet] = DenoiseUNet,
+) -> nn.Module:
     widths = widths or ((32, 64, 128) if min(shape[1:]) >= 16 else (24, 48))
-    made = DenoiseUNet(shape=shape, widths=widths, time=time, classes=classes, dropout=dropout)
+    made = make(shape=shape, widths=widths, time=time, classes=classes, dropout=dropout)
     return made.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 

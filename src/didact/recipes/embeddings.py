@@ -10,17 +10,18 @@ from torch import nn
 
 from didact.errors import UsageError
 from didact.samplers.search import vectors
+from didact.train.experiment import Start
 
 Embeddings = Annotated[str | None, "word vectors that the embedding begins with: glove (--width 50), a text file of them, a word2vec run"]
 
 
-def embedding(table: nn.Embedding, names: Sequence[str], where: str | None) -> Callable[[torch.device], tuple[str, ...]] | None:
+def embedding(table: nn.Embedding, names: Sequence[str], where: str | None) -> Callable[[Start], tuple[str, ...]] | None:
     """What an experiment begins with; None where the embedding is drawn."""
     return None if where is None else partial(copy, table, names, where)
 
 
 @torch.no_grad()
-def copy(table: nn.Embedding, names: Sequence[str], where: str, device: torch.device) -> tuple[str, ...]:
+def copy(table: nn.Embedding, names: Sequence[str], where: str, start: Start) -> tuple[str, ...]:
     """Rows of the table by the word that they stand for, as spread as they were drawn; how many were found.
 
     <pad> and <unk>, the first two, stay. GloVe's numbers are larger than what the layers behind were made for.

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,14 +22,14 @@ from didact.optim.named import make
 from didact.optim.schedule import make_schedule
 from didact.options import Range
 from didact.recipes import arguments as a
-from didact.recipes.adapting import thinned
+from didact.recipes.adapting import agree, thinned
 from didact.recipes.attention import bert
 from didact.recipes.common import budget
 from didact.recipes.transfer import few
 from didact.registry import recipe
 from didact.run import Run
-from didact.train.experiment import Experiment, Settings
-from didact.train.loop import Training
+from didact.train.experiment import Experiment, Settings, Start
+from didact.train.loop import Tell, Training
 from didact.train.randomness import initialisation
 from didact.train.session import restored
 
@@ -43,7 +43,11 @@ SMALL = {"layers": 2, "heads": 4, "width": 64, "hidden": 256}
 MINILM = {"layers": 6, "heads": 12, "width": 384, "hidden": 1536}
 RATE = {"full": 5e-4, "scratch": 5e-4, "lora": 2e-3, "head": 2e-2}   # the less learns, the larger its steps may be; …
 WIDE = 0.1                                                              # … and smaller ones where the network is wide
+FIRST = "guessing hidden words of its own texts first"
 CONTEXT = 32                                                            # words that are read at once while some are guessed
+Shape = tuple[tuple[str, Any], ...]
+Learned = tuple[dict[str, Tensor], Tokenizer, str]
+KNOWN: dict[tuple[str, Shape, int, torch.device], Learned] = {}
 Pieces = Callable[[str], list[int]]                                     # the rows that a word has in the pretrained table
 
 
@@ -125,16 +129,18 @@ def pretraining(where: str) -> Run:
 
 def start(
     own: Mapping[str, Tensor], words: tuple[str, ...], weights: str | None, shape: Mapping[str, int], text: Callable[[], str], steps: int,
-    device: torch.device,
+    at: Start,
 ) -> tuple[str, ...]:
     """The pretrained matrices in place of drawn ones; what became of them."""
     if weights is None:
-        theirs, tokenizer, note = learned(text(), tuple(shape.items()), steps, device)
+        theirs, tokenizer, note = learned(text(), tuple(shape.items()), steps, at.device, at.tell)
         pieces = rows_of(tokenizer, "its own texts")
     elif weights == "minilm":
+        agree(weights, MINILM, shape)
         theirs, pieces, note = minilm()
     else:
         run = pretraining(weights)
+        agree(str(run.folder), run.facts["arguments"], shape)
         objective, data = restored(run)
         merge(objective)
         theirs, note = objective.get_submodule("network.bert").state_dict(), f"weights of {run.folder}"
@@ -149,8 +155,6 @@ def copied(own: Mapping[str, Tensor], theirs: Mapping[str, Tensor], words: tuple
         if name.endswith("word_embeddings.weight"):
             continue
         n = min(len(p), len(theirs[name])) if name.endswith("position_embeddings.weight") else len(p)
-        if p[:n].shape != theirs[name][:n].shape:
-            raise UsageError(f"the pretrained {name} is {tuple(theirs[name].shape)}, here it is {tuple(p.shape)}; leave out the sizes")
         p[:n] = theirs[name][:n].to(p)
     table, new = theirs["embeddings.word_embeddings.weight"], 0
     for row, word in enumerate(words[1:], 1):                               # 0 is padding
@@ -189,15 +193,22 @@ def joined(data: Data) -> str:
     return " . ".join(" ".join(names[i] for i in row if i < len(names)) for row in data.train.columns["x"].tolist())
 
 
-@cache  # a sweep asks for the same again and again
-def learned(text: str, shape: tuple[tuple[str, Any], ...], steps: int, device: torch.device) -> tuple[dict[str, Tensor], Tokenizer, str]:
+def learned(text: str, shape: Shape, steps: int, device: torch.device, tell: Tell) -> Learned:
+    """What such a text taught; a sweep asks for the same again and again."""
+    key = text, shape, steps, device
+    if key not in KNOWN:
+        KNOWN[key] = pretrain_on(*key, tell)
+    return KNOWN[key]
+
+
+def pretrain_on(text: str, shape: Shape, steps: int, device: torch.device, tell: Tell) -> Learned:
     """A whole pretraining without a folder: its best weights, its words, and a line on how it went."""
     if (n := len(text.split())) <= FEWEST * CONTEXT / 0.9:
         raise UsageError(f"{n} words of training texts are too few to guess hidden ones; give --weights RUN or minilm, or --learn scratch")
     data = running_text("texts", text, kind="words", vocabulary=10_000, window=CONTEXT)
     with initialisation(0):
         experiment: Experiment = bert(data, **dict(shape), steps=steps, context=CONTEXT)
-        training = Training(experiment, Settings(), device=device)
+        training = Training(experiment, Settings(), device=device, tell=lambda _, facts: tell("begin", {"what": FIRST, **facts}))
         scores = training.train().validation
     state = {name.removeprefix("network.bert."): value.cpu() for name, value in training.best.items() if name.startswith("network.bert.")}
     told = f"it guessed hidden words of its training texts first: {100 * scores['accuracy']:.0f} % right after {steps} steps"

@@ -112,7 +112,8 @@ def wgan(
 ) -> Experiment:
     """Wasserstein GAN: a critic that scores, several steps ahead of the generator, kept Lipschitz by a penalty or by clipping.
 
-    W(p, p_G) = sup over 1-Lipschitz f of E f(x) − E f(G(z)); the penalty is λ E (‖∇f(x̂)‖ − 1)². Of a table both are perceptrons.
+    W(p, p_G) = sup over 1-Lipschitz f of E f(x) − E f(G(z)); the penalty is λ E (‖∇f(x̂)‖ − 1)². Of a table both are
+    perceptrons, and an average of the weights is kept (--ema 0.99) where none is asked for.
     """
     classes = classes_of(data) if conditional else 0
     clip = lipschitz == "clip"
@@ -120,7 +121,8 @@ def wgan(
         players = of_rows(data, latent=latent, widths=(2 * width, 4 * width), classes=classes)
     else:
         generator = DCGANGenerator(shape=shape_of(data), latent=latent, width=width, classes=classes)
-        players = Players(generator, DCGANDiscriminator(shape=shape_of(data), width=width, classes=classes, norm="batch" if clip else "layer"))
+        critic = DCGANDiscriminator(shape=shape_of(data), width=width, classes=classes, norm="batch" if clip else "layer")
+        players = Players(generator, critic)
     optimizers: dict[str, MakeOptimizer] = {}
     if clip:  # RMSprop: momentum upset a critic whose gradient jumps at the walls.  Arjovsky et al. 2017
         rate = lr or 5e-5 * (10 if len(data.train) < SMALL else 1)
@@ -129,9 +131,9 @@ def wgan(
     else:
         optimizers = adam(lr or (1e-3 if len(data.train) < SMALL else 1e-4), lr_discriminator, (0.0, 0.9))
     return game(
-        data, *players,
+        data, *players, ema=0.99 if ema is None and players.rows is not None else ema,
         loss="wasserstein", penalty=0.0 if clip else penalty, rounds=1_500 if clip or players.rows is not None else 500,
-        latent=latent, classes=classes, turns=turns, ema=ema, epochs=epochs, batch=batch, optimizers=optimizers,
+        latent=latent, classes=classes, turns=turns, epochs=epochs, batch=batch, optimizers=optimizers,
     )
 
 

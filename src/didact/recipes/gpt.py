@@ -44,6 +44,7 @@ def gpt(
 
     p(x_{t+1} | x_≤t) from blocks of causal attention. As it stands: validation loss 1.78 (one seed). On a GPU: --layers 6 --heads 6
     --width 384 --context 256 --dropout 0.2 --batch 64 --lr 1e-3 --steps 3000 --compile. Then to another text: --weights RUN, and --lora 8.
+    Published GPT-2: --weights model.safetensors --tokens gpt2 --layers 12 --heads 12 --width 768 --context 256.
     """
     data = windows(data, context, stride=max(1, context // 8))      # overlapping: each token is seen at many positions
     assert isinstance(data.encoder, StreamEncoder)

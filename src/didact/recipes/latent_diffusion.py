@@ -17,7 +17,7 @@ from didact.recipes import arguments as a
 from didact.recipes.diffusion import COMMON, Conditional, Drop, Guidance, Steps, Time, Widths, fitted, learning, unet
 from didact.recipes.origin import From, origin
 from didact.registry import recipe
-from didact.train.experiment import Experiment
+from didact.train.experiment import Experiment, Start
 
 MEASURED = 4096  # training images whose codes give their scale
 
@@ -54,8 +54,8 @@ def latent_diffusion(
     network = unet(shape, widths or ((64, 128) if min(shape[1:]) > 1 else (128,)), time, words["classes"], dropout)
     objective = LatentDiffusion(made_of, network, Noising(T, noise), predict=predict, **words)
 
-    def begin(device: torch.device) -> tuple[str, ...]:
-        told = of.bring(learned, data, device)
+    def begin(start: Start) -> tuple[str, ...]:
+        told = of.bring(learned, data, start)
         some = data.train.batches([torch.arange(min(MEASURED, len(data.train)))])
         objective.measure(data.train.decode(next(iter(some)))["x"])
         return told, f"codes of {shape[0]} × {shape[1]} × {shape[2]} numbers, brought to mean 0 and deviation 1"

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import torch
-
 from didact.data.core import Data
 from didact.data.spec import from_spec
 from didact.errors import UsageError, pick
@@ -13,7 +11,7 @@ from didact.objectives.core import Objective
 from didact.options import written
 from didact.registry import RECIPES, Recipe
 from didact.run import Run
-from didact.train.experiment import Experiment, Settings
+from didact.train.experiment import Experiment, Settings, Start
 from didact.train.loop import Training
 from didact.train.session import restored
 
@@ -39,12 +37,14 @@ class Origin:
         made: Experiment = self.recipe(data, **self.arguments)
         return made
 
-    def bring(self, objective: Objective, data: Data, device: torch.device) -> str:
+    def bring(self, objective: Objective, data: Data, start: Start) -> str:
         """What it learned, in an objective of the same kind; a line on where from."""
         if self.where is not None:
             objective.load_state_dict(restored(Run.open(self.where))[0].state_dict())
             return f"begins with {self.where} ({self.words})"
-        training = Training(self.experiment(data), Settings(), device=device)
+        settings = Settings(precision=start.settings.precision, seed=start.settings.seed)
+        first = {"what": f"{self.recipe.name} first"}
+        training = Training(self.experiment(data), settings, device=start.device, tell=lambda _, facts: start.tell("begin", first | facts))
         training.train()
         objective.load_state_dict(training.best)
         watch, state = objective.watch, training.state
@@ -66,6 +66,8 @@ def origin(where: str | None, told: str | None, data: Data, *, known: Sequence[s
     facts, theirs = run.facts, from_spec(run.facts["data"])
     if facts["recipe"] not in known:
         raise UsageError(f"--from expects a run of {' or '.join(known)}, got {run.folder}, which trained {facts['recipe']}")
+    if theirs.kind != data.kind:
+        raise UsageError(f"{run.folder} learned from {theirs.kind}, but {data.name!r} is {data.kind}; begin with a run on the same --data")
     if theirs.shape != data.shape:
         there, here = (f"{shape[2]}×{shape[1]} pixels, {shape[0]} channels" for shape in (theirs.shape, data.shape))
         raise UsageError(f"{run.folder} learned images of {there}, but those of {data.name!r} have {here}; give the same --data")

@@ -74,6 +74,9 @@ def text_rnn(
     vocabulary: Annotated[int, Range(1), "most common words that are told apart"] = 10_000,
     length: Annotated[int, Range(1, 1000), "words that are read of each text"] = 256,
     dropout: a.Dropout = 0.4, smoothing: a.Smoothing = 0.0, balance: a.Balance = "none",
+    head: Annotated[tuple[int, ...], Range(1), "units of layers between the states and the answer"] = (),
+    embedding_std: a.EmbeddingStd = None,
+    embedding_dropout: Annotated[float | None, Range(0, 0.95), "share of a word's numbers dropped (as --dropout if not given)"] = None,
     augment: Annotated[tuple[str, ...], "changes to the words: deletion, swap, insertion"] = (),
     lr: a.Rate = 2e-3, weight_decay: a.Decay = 0.01, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
     patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None, embeddings: Embeddings = None,
@@ -88,7 +91,7 @@ def text_rnn(
     likelihood = likelihood_of(data, smoothing=smoothing, weights=weights)
     network = RecurrentClassifier(
         len(data.names), likelihood.outputs, cell=cell, width=width, hidden=hidden, layers=layers, bidirectional=bidirectional,
-        pool=pool, dropout=dropout, init=init,
+        pool=pool, dropout=dropout, init=init, head=head, embedding_std=embedding_std, embedding_dropout=embedding_dropout,
     )
     return Experiment(
         data=data,

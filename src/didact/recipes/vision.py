@@ -12,18 +12,29 @@ from didact.data.core import Data
 from didact.errors import UsageError
 from didact.layers.block import Norm2d, Pool
 from didact.layers.mirror import Mirrored
-from didact.models.cifar import CNN
+from didact.models.cifar import CNN, Convolution
 from didact.models.efficientnet import EfficientNet
-from didact.models.weights import IMAGENET_MEAN, IMAGENET_STD, LITE_MEAN, LITE_STD, lite0_file, load_weights, restandardise
-from didact.objectives.supervised import likelihood_of, supervised
+from didact.models.resnet import ResNet, Stem
+from didact.models.weights import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    LITE_MEAN,
+    LITE_STD,
+    lite0_file,
+    load_weights,
+    read_weights,
+    restandardise,
+    some,
+)
+from didact.objectives.supervised import Watched, likelihood_of, supervised
 from didact.optim.named import make
 from didact.optim.schedule import make_schedule
 from didact.options import Range
 from didact.recipes import arguments as a
 from didact.recipes.common import augmenting, balanced, budget
-from didact.registry import create, recipe
+from didact.registry import MODELS, create, recipe
 from didact.run import Run
-from didact.train.experiment import Experiment
+from didact.train.experiment import Experiment, Start
 
 Names = Literal[
     "cnn", "lenet5", "lenet_like", "cifar10net", "cifar10net_separable", "resnet9",
@@ -33,6 +44,10 @@ Names = Literal[
     "efficientnet_b0", "efficientnet_lite0", "convnext_tiny", "vit_tiny", "vit_s_16", "vit_b_16", "mixer_tiny", "mixer_small",
 ]
 Family = Annotated[Names, "the network"]
+FirstLayer = Annotated[Stem, "first layer of a ResNet, 3×3 for small images or 7×7 for large (auto: that of the weights, or by the size)"]
+Skip = Annotated[
+    Literal["auto", "projection", "pad", "none"], "what goes around the blocks of a ResNet: auto is the model's, none the plain network",
+]
 SUFFIXES = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
 
 
@@ -43,9 +58,11 @@ SUFFIXES = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
 def cnn(
     data: Data, *,
     model: Family = "cnn",
-    weights: Annotated[str | None, "start from a .safetensors or .pth file, a run's folder, or lite0 (ImageNet's)"] = None,
+    weights: Annotated[str | None, "start from a .safetensors or .pth file, a run (its folder, or latest), or lite0 (ImageNet's)"] = None,
+    stem: FirstLayer = "auto", shortcut: Skip = "auto",
     smoothing: a.Smoothing = 0.0, balance: a.Balance = "none", augment: a.Augment = (),
     mirror: Annotated[bool, "judge an image and its mirror image, and take the mean"] = False,
+    watch_training: Annotated[bool, "log the accuracy on training batches too, as they are trained on: augmented, with dropout"] = False,
     optimizer: a.Optimizer = "adamw", lr: a.OptionalRate = None, weight_decay: a.Decay = 0.01, momentum: a.Momentum = 0.9,
     schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0, ema: a.Average = None, patience: a.Patience = None,
     epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
@@ -57,15 +74,17 @@ def cnn(
     data, class_weights = balanced(data, balance)
     epochs, batch, notes = budget(data, epochs, batch)
     likelihood = likelihood_of(data, smoothing=smoothing, weights=class_weights)
-    network = fitted(model, data, likelihood.outputs)
+    weights = pinned(weights) if weights else None
+    stem = stem_of(weights, model, stem)
+    network = fitted(model, data, likelihood.outputs, stem=stem, shortcut=shortcut)
     return Experiment(
         data=data,
-        objective=supervised(Mirrored(network) if mirror else network, likelihood),
+        objective=(Watched if watch_training else supervised)(Mirrored(network) if mirror else network, likelihood),
         optimizer=make(optimizer, lr=lr, weight_decay=weight_decay, momentum=momentum),
         schedule=make_schedule(schedule),
         augment=augmenting(data, augment),
         clip_norm=clip_norm, ema=ema, patience=patience, epochs=epochs, batch=batch, notes=(*notes, *note_of(network)),
-        begin=partial(start_from, network, weights, model) if weights else None,
+        begin=partial(start_from, network, weights, model) if weights else None, settled={"weights": weights, "stem": stem},
     )
 
 
@@ -78,7 +97,10 @@ def cnn_ablation(
     kernel: Annotated[int, Range(1, 15), "side of each kernel"] = 3, filters: Annotated[int, Range(1), "maps of the first block"] = 32,
     blocks: Annotated[int, Range(1), "blocks; each halves the image"] = 3,
     norm: Annotated[Norm2d, "normalisation behind each convolution"] = "batch",
-    pool: Annotated[Pool, "what halves the image: the maximum or the mean"] = "max", augment: a.Augment = (),
+    pool: Annotated[Pool, "what halves the image: the maximum or the mean"] = "max",
+    convolution: Annotated[Convolution, "plain, channel by channel first, taps 2 pixels apart, or where it learns to look"] = "plain",
+    squeeze: Annotated[bool, "weigh the maps of each block by what the whole image holds (squeeze-excite)"] = False,
+    augment: a.Augment = (),
     lr: a.Rate = 1e-3, weight_decay: a.Decay = 0.01, schedule: a.ScheduleName = "warmup_cosine",
     epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
 ) -> Experiment:
@@ -89,7 +111,7 @@ def cnn_ablation(
     epochs, batch, notes = budget(data, epochs, batch)
     likelihood = likelihood_of(data)
     network = CNN(
-        kernel=kernel, filters=filters, blocks=blocks, norm=norm, pool=pool,
+        kernel=kernel, filters=filters, blocks=blocks, norm=norm, pool=pool, convolution=convolution, squeeze=squeeze,
         classes=likelihood.outputs, channels=data.shape[0], size=data.shape[1:], mean=data.mean, std=data.std,  # type: ignore[arg-type]
     )
     return Experiment(
@@ -102,9 +124,19 @@ def cnn_ablation(
     )
 
 
-def fitted(name: str, data: Data, outputs: int, *, size: tuple[int, ...] = ()) -> nn.Module:
+def fitted(
+    name: str, data: Data, outputs: int, *, size: tuple[int, ...] = (), stem: Stem = "auto", shortcut: str = "auto"
+) -> nn.Module:
     """The named network for these images: their channels, size and classes; kernels laid out as GPUs like them."""
     keywords: dict[str, Any] = {"classes": outputs, "channels": data.shape[0], "size": size or data.shape[1:]}
+    if stem != "auto":
+        if MODELS[name].make is not ResNet:
+            raise UsageError(f"--stem {stem} is the first layer of a ResNet, got --model {name}; leave it out")
+        keywords["stem"] = stem
+    if shortcut != "auto":
+        if MODELS[name].make is not ResNet:
+            raise UsageError(f"--shortcut {shortcut} is what goes around the blocks of a ResNet, got --model {name}; leave it out")
+        keywords["shortcut"] = shortcut
     network: nn.Module = create(name, **keywords, mean=data.mean, std=data.std)
     return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
@@ -115,9 +147,12 @@ def note_of(network: nn.Module) -> tuple[str, ...]:
     return (note,) if isinstance(note, str) and note else ()
 
 
-def start_from(network: nn.Module, where: str, model: str, device: torch.device | None = None) -> tuple[str, ...]:
-    """Trained weights in place of drawn ones, and what became of the file's tensors."""
+def start_from(network: nn.Module, where: str, model: str, start: Start | None = None) -> tuple[str, ...]:
+    """Trained weights in place of drawn ones, and what became of the file's tensors. What does not learn must be among them."""
     report = load_weights(network, weights_file(where, model))
+    drawn = [name for name, p in network.named_parameters() if not p.requires_grad and name not in report.matched]
+    if drawn:
+        raise UsageError(f"{some(drawn)} would stay as drawn at random: {report}; give images of the size it learned from, or --mode full")
     if any(name.startswith("standardise.") for name in report.matched):
         return (str(report),)
     lite = isinstance(network, EfficientNet) and network.lite
@@ -125,16 +160,44 @@ def start_from(network: nn.Module, where: str, model: str, device: torch.device 
     return str(report), f"pixels are centred and scaled as {'EfficientNet-Lite' if lite else 'ImageNet'}'s were: the file does not say how"
 
 
+def is_file(where: str) -> bool:
+    path = Path(where).expanduser()
+    return path.suffix in SUFFIXES or path.is_file()
+
+
+def pinned(where: str) -> str:
+    """A run by its folder, since `latest` would be another one when this is resumed. What is not found is told when it is needed."""
+    if where == "lite0" or is_file(where):
+        return where
+    try:
+        return str(Run.open(Path(where).expanduser()).folder)
+    except UsageError:
+        return where
+
+
+def stem_of(where: str | None, model: str, stem: Stem) -> Stem:
+    """That of the weights, whatever the size of the images: another one would stay as it was drawn."""
+    if stem != "auto" or where is None or MODELS[model].make is not ResNet:
+        return stem
+    try:
+        tensors = read_weights(weights_file(where, model))
+    except UsageError:  # is told when they are needed; a run that has begun needs them no more
+        return stem
+    first = min((name for name in tensors if name.endswith("conv1.weight")), key=len, default="")  # those of blocks have longer names
+    return stem if not first else "large" if tensors[first].shape[-1] == 7 else "small"
+
+
 def weights_file(where: str, model: str) -> Path:
-    """The file that a word means: lite0, a file's path, or a run's folder."""
+    """The file that a word means: lite0, a file's path, or a run."""
     if where == "lite0":
         return lite0_file()
-    path = Path(where).expanduser()
-    if path.suffix in SUFFIXES or path.is_file():
-        return path
-    if not path.is_dir():
-        raise UsageError(f"no weights at {where}: give a .safetensors or .pth file, a run's folder, or lite0")
-    run = Run.open(where)
+    if is_file(where):
+        return Path(where).expanduser()
+    try:
+        run = Run.open(Path(where).expanduser())
+    except UsageError as error:
+        told = f"give a .safetensors or .pth file, a run's folder or its name, or lite0; {error}"
+        raise UsageError(f"no weights at {where}: {told}") from None
     learned = run.facts["arguments"].get("model", model)
     if learned != model:
         hint = f"add --model {learned}" if learned in get_args(Names) else "give a run of an image classifier"

@@ -3,8 +3,6 @@
 from dataclasses import replace
 from typing import Annotated
 
-import torch
-
 from didact.data.core import Data
 from didact.models.pixelcnn import PixelCNN
 from didact.objectives.code_prior import CodePrior
@@ -15,7 +13,7 @@ from didact.recipes.autoencoders import classes_of
 from didact.recipes.origin import From, origin
 from didact.recipes.pixelcnn import COMMON, Conditional, Kernel, learning, require_centre
 from didact.registry import recipe
-from didact.train.experiment import Experiment
+from didact.train.experiment import Experiment, Start
 
 
 @recipe(**COMMON, sources=("Gaba 9.7", "Gaba 9.10", "Groudiev 9.2.4"), grid={"depth": (1, 2, 4)})
@@ -41,8 +39,8 @@ def vqvae_prior(
     shape = (dim, *learned.network.grid)
     network = PixelCNN(shape=shape, width=width, depth=depth, outputs=learned.network.codes, kernel=kernel, classes=classes)
 
-    def begin(device: torch.device) -> tuple[str, ...]:
-        return (of.bring(learned, data, device), f"an image is {shape[1]} × {shape[2]} codes out of {learned.network.codes}")
+    def begin(start: Start) -> tuple[str, ...]:
+        return (of.bring(learned, data, start), f"an image is {shape[1]} × {shape[2]} codes out of {learned.network.codes}")
 
     made = learning(
         data, CodePrior(network, learned, classes=classes), lr=lr, weight_decay=weight_decay, schedule=schedule,

@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from didact.metrics.detection import SURE
+from didact.metrics.detection import shown
 from didact.report.examples import entry, inline
 from didact.report.markup import Html, number, tag
 from didact.report.svg import TONES
@@ -20,10 +19,9 @@ def drawn(x: Tensor, truth: Tensor, detected: Tensor, labels: Sequence[str]) -> 
     height = WIDE * x.shape[1] / x.shape[2]
     image = tag("image", href=inline(x), width=WIDE, height=height, class_="pixels" if x.shape[2] < 96 else None)
     marks: list[object] = [outline(row[:4], int(row[4]), height, dashed=True) for row in truth.tolist() if row[4] >= 0]
-    for *box, score, k in detected.tolist():
-        if k >= 0 and score >= SURE:
-            marks += [outline(box, int(k), height), word(f"{labels[int(k)]} {score:.2f}", box, height)]
-    alternative = tag("title", f"true: {counted(truth[:, 4], labels)}; found: {counted(sure(detected), labels)}")
+    for *box, score, k in shown(detected).flip(0).tolist():     # the surest last, on top of the others
+        marks += [outline(box, int(k), height), word(f"{labels[int(k)]} {score:.2f}", box, height)]
+    alternative = tag("title", f"true: {counted(truth[:, 4], labels)}; found: {counted(shown(detected)[:, 5], labels)}")
     return tag("svg", alternative, image, marks, viewBox=f"0 0 {WIDE} {height:.6g}", role="img", style="width:100%;border-radius:5px")
 
 
@@ -42,11 +40,6 @@ def word(words: str, box: Sequence[float], height: float) -> Html:
     return tag("text", words, x=x, y=y, style=style)
 
 
-def sure(detected: Tensor) -> Tensor:
-    """The classes of what is drawn."""
-    return torch.where(detected[:, 4] >= SURE, detected[:, 5], -1.0)
-
-
 def counted(classes: Tensor, labels: Sequence[str]) -> str:
     """3 cats, as people count: "3 cat, 1 dog"."""
     counts = Counter(int(k) for k in classes.tolist() if k >= 0)
@@ -59,7 +52,7 @@ def box_cards(which: str, kept: Mapping[str, Tensor], rows: Mapping[str, Tensor]
     for row, x in zip(kept[which].tolist(), kept[f"{which}_x"], strict=True):
         truth, detected = rows["truth"][row], rows["detected"][row]
         verdict = tag(
-            "dl", entry("true", counted(truth[:, 4], labels)), entry("found", counted(sure(detected), labels)),
+            "dl", entry("true", counted(truth[:, 4], labels)), entry("found", counted(shown(detected)[:, 5], labels)),
             entry("loss", number(float(rows["loss"][row]), 3)),
         )
         found.append(tag("li", drawn(x, truth, detected, labels), verdict, tag("small", f"test example {row:,}")))

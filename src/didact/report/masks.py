@@ -5,7 +5,8 @@ from typing import Any
 
 from torch import Tensor
 
-from didact.data.pictures import coloured, colours
+from didact.data.core import VOID
+from didact.data.pictures import PALE, coloured, colours
 from didact.report.examples import entry, picture
 from didact.report.markup import Html, number, tag
 
@@ -19,10 +20,12 @@ def strip(pictures: Mapping[str, Tensor], row: int) -> Html:
     return tag("div", shown, class_="strip")
 
 
-def legend(labels: Sequence[str]) -> Html:
-    """The colour of each class."""
-    tones = [f"--c:rgb({', '.join(str(round(255 * c)) for c in colour)})" for colour in colours(len(labels)).tolist()]
-    return tag("ul", [tag("li", label, style=tone) for label, tone in zip(labels, tones, strict=True)], class_="key")
+def legend(labels: Sequence[str], *, void: bool = False) -> Html:
+    """The colour of each class, and of pixels that have none."""
+    palette = [*colours(len(labels)).tolist(), *([PALE] if void else [])]
+    tones = [f"--c:rgb({', '.join(str(round(255 * c)) for c in colour)})" for colour in palette]
+    names = [*labels, *(["no class, not judged"] if void else [])]
+    return tag("ul", [tag("li", name, style=tone) for name, tone in zip(names, tones, strict=True)], class_="key")
 
 
 def mask_groups(kept: Mapping[str, Tensor], rows: Mapping[str, Tensor], data: Mapping[str, Any]) -> list[Html]:
@@ -34,7 +37,9 @@ def mask_groups(kept: Mapping[str, Tensor], rows: Mapping[str, Tensor], data: Ma
         return {"image": kept[f"{which}_x"][i], "true": true, "predicted": said}
 
     found = groups(kept, rows, ("mask", "true_mask"), shown)
-    return [legend(labels), *found] if found else []
+    if not found:
+        return []
+    return [legend(labels, void=any(bool((kept[f"{which}_true_mask"] == VOID).any()) for which in ("worst", "best"))), *found]
 
 
 def restored_groups(kept: Mapping[str, Tensor], rows: Mapping[str, Tensor]) -> list[Html]:

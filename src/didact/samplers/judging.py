@@ -1,28 +1,64 @@
-"""Drawn images judged by a classifier of didact's own; which one, its accuracy and the counts go with every score."""
+"""Drawn images judged in the features of a classifier: one of didact's own, or the published Inception v3.
+
+Which one it is, its accuracy, how many images it saw and of which split go with every score.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from didact.data.core import Resident, Split
+from didact.data.core import Batch, Data, Resident, Split
 from didact.errors import UsageError
+from didact.layers.standardise import Standardise
 from didact.metrics.generative import class_coverage, class_entropy, frechet, inception_score, kernel_distance, manifold
+from didact.models.inception import FIRST, SIDE, InceptionV3
+from didact.models.weights import IMAGENET_MEAN, IMAGENET_STD, load_weights, read_weights
 from didact.objectives.abilities import Classifies
-from didact.objectives.core import Objective
 from didact.run import Run
 from didact.samplers.draw import draw
+from didact.train.machine import pick_device
 from didact.train.session import rebuild, restored
 
 MOST = 10_000   # real images that are read
+LEAST = 5       # on each side: a ball reaches to the third neighbour
+HALF = torch.full((3, 1, 1), 0.5)
+
+
+class Judge(Protocol):
+    """A module that gives each class a probability."""
+
+    def classify(self, batch: Batch) -> Tensor: ...
+    def modules(self) -> Iterator[nn.Module]: ...
+
+
+class Inception(nn.Module):
+    """Any image as the published network saw its own: in colour, 299×299, and with its mean and deviation."""
+
+    def __init__(self, path: Path):
+        super().__init__()
+        head = read_weights(path).get("fc.weight", torch.empty(0))
+        first = len(head) == FIRST                       # which saw pixels in [−1, 1]
+        self.network = InceptionV3(classes=max(1, len(head)))
+        report = load_weights(self.network, path)
+        if report.missing or report.reshaped:
+            raise UsageError(f"{path} is not Inception v3 as torchvision or the 2015 file of FID name it ({report}); give one of these")
+        self.standardise = Standardise(*((HALF, HALF) if first else (IMAGENET_MEAN, IMAGENET_STD)))
+
+    def classify(self, batch: Batch) -> Tensor:
+        x = batch["x"] if batch["x"].shape[1] == 3 else batch["x"].mean(1, keepdim=True).expand(-1, 3, -1, -1)
+        out: Tensor = self.network(self.standardise(F.interpolate(x, (SIDE, SIDE), mode="bilinear", align_corners=False)))
+        return out.softmax(1)
 
 
 @contextmanager
-def listening(objective: Objective) -> Iterator[list[Tensor]]:
+def listening(judge: Judge) -> Iterator[list[Tensor]]:
     """What enters the last affine layer: the classifier's features."""
-    layers = [m for m in objective.modules() if isinstance(m, nn.Linear)]
+    layers = [m for m in judge.modules() if isinstance(m, nn.Linear)]
     if not layers:
         raise UsageError("the judge has no affine layer at its end to take features from; train `didact train cnn` on the same data")
     heard: list[Tensor] = []
@@ -34,19 +70,18 @@ def listening(objective: Objective) -> Iterator[list[Tensor]]:
 
 
 @torch.no_grad()
-def looked_at(objective: Objective, split: Split, batch: int = 512) -> tuple[Tensor, Tensor, Tensor]:
+def looked_at(judge: Judge, split: Split, device: torch.device, batch: int = 512) -> tuple[Tensor, Tensor, Tensor]:
     """Features, probabilities and labels (where there are any) of a split's first images."""
-    assert isinstance(objective, Classifies)
     p, y = [], []
-    with listening(objective) as heard:
+    with listening(judge) as heard:
         for stored in split.batches(torch.arange(min(MOST, len(split))).split(batch)):
-            rows = split.decode(stored)
-            p.append(objective.classify(rows))
-            y.append(rows.get("y", torch.zeros(0)).long())
+            rows = {name: column.to(device) for name, column in split.decode(stored).items()}
+            p.append(judge.classify(rows))
+            y.append(rows.get("y", torch.zeros(0, device=device)).long())
     return torch.cat(heard), torch.cat(p), torch.cat(y)
 
 
-def judged(run: Run, by: Run, n: int, *, seed: int = 0, **way: Any) -> dict[str, Any]:
+def judged(run: Run, by: Run, n: int, *, seed: int = 0, device: str = "cpu", **way: Any) -> dict[str, Any]:
     """n images of the run, drawn in that way, beside its test split, as another run's classifier sees both."""
     referee, its_data = restored(by)
     data = rebuild(run, with_data=True).experiment.data
@@ -54,19 +89,38 @@ def judged(run: Run, by: Run, n: int, *, seed: int = 0, **way: Any) -> dict[str,
         raise UsageError(f"the judge {by.folder} does not classify; train one with: didact train cnn --data {data.name}")
     if its_data.shape != data.shape:
         raise UsageError(f"the judge learned images of {its_data.shape}, but these are {data.shape}; train one with --data {data.name}")
-    real, answers, truth = looked_at(referee, data.test)
-    drawn, p, _ = looked_at(referee, Resident({"x": draw(run, n, seed=seed, **way)}))
+    found, (p, answers, truth) = compared(run, data, referee.to(pick_device(device)), n, seed=seed, device=device, **way)
+    if not len(truth) or its_data.labels != data.labels:
+        known = by.facts.get("test", {}).get("accuracy")
+        return {"judge": str(by.folder), "judge_accuracy": known, "accuracy_on": f"the test split of {its_data.name}", **found}
+    guess, classes, right = p.argmax(1), p.shape[1], answers.argmax(1) == truth
+    told = {"judge": str(by.folder), "judge_accuracy": float(right.double().mean()), "accuracy_on": "the real images"}
+    covered = {"class_coverage": float(class_coverage(guess, truth, classes)), "class_entropy": float(class_entropy(guess, classes))}
+    return told | found | covered
+
+
+def judged_by_inception(run: Run, weights: str, n: int, *, seed: int = 0, device: str = "cpu", **way: Any) -> dict[str, Any]:
+    """The same in the features of a published Inception v3, from its file."""
+    network = Inception(Path(weights)).eval().to(pick_device(device))
+    data = rebuild(run, with_data=True).experiment.data
+    found, _ = compared(run, data, network, n, seed=seed, device=device, batch=64, **way)
+    return {"judge": f"Inception v3 of {weights}", "judge_accuracy": "not measured", "accuracy_on": "its classes are others", **found}
+
+
+def compared(
+    run: Run, data: Data, judge: Judge, n: int, *, seed: int, device: str, batch: int = 512, **way: Any
+) -> tuple[dict[str, Any], tuple[Tensor, Tensor, Tensor]]:
+    """The scores; probabilities of the drawn, of the real, and the labels of these."""
+    if min(n, len(data.test)) < LEAST:
+        raise UsageError(f"at least {LEAST} drawn and {LEAST} test images can be compared, got {n} and {len(data.test)}; raise --n")
+    place = pick_device(device)
+    real, answers, truth = looked_at(judge, data.test, place, batch)
+    drawn, p, _ = looked_at(judge, Resident({"x": draw(run, n, seed=seed, device=device, **way)}), place, batch)
     precision, recall = manifold(real, drawn)
     found = {
-        "judge": str(by.folder), "features": drawn.shape[1], "drawn": len(drawn), "real": len(real), "split": "test",
+        "features": drawn.shape[1], "drawn": len(drawn), "real": len(real), "split": "test",
         "frechet": float(frechet(real, drawn)), "kernel_distance": float(kernel_distance(real, drawn)),
         "precision": float(precision), "recall": float(recall),
         "inception_score": float(inception_score(p)), "confidence": float(p.max(1).values.mean()),
     }
-    if len(truth) and its_data.labels == data.labels:
-        guess, classes = p.argmax(1), p.shape[1]
-        found |= {
-            "judge_accuracy": float((answers.argmax(1) == truth).double().mean()),
-            "class_coverage": float(class_coverage(guess, truth, classes)), "class_entropy": float(class_entropy(guess, classes)),
-        }
-    return found
+    return found, (p, answers, truth)

@@ -14,6 +14,11 @@ from didact.options import Range
 
 MakeOptimizer = Callable[[Any], Optimizer]
 Augment = Callable[[Batch, torch.Generator], Batch]
+Tell = Callable[[str, dict[str, Any]], None]   # events for whoever shows progress: "start", "step", "evaluate", …
+
+
+def silent(event: str, facts: dict[str, Any]) -> None:
+    """Tell nobody."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ class Experiment:
     min_delta: float = 0.0
     evaluate_every: int | None = None  # steps; an epoch, or a tenth of the steps, where not given
     compile: bool = False
-    begin: Callable[[torch.device], tuple[str, ...]] | None = None  # once, before the first step: brings weights learned elsewhere
+    begin: Callable[["Start"], tuple[str, ...]] | None = None  # once, before the first step: brings weights learned elsewhere
     settled: Mapping[str, Any] = field(default_factory=dict)  # arguments read from elsewhere: kept, so that the run is rebuilt without
     notes: tuple[str, ...] = ()      # what the recipe chose from the data, told before the first step
 
@@ -48,8 +53,11 @@ class Settings:
     data: Annotated[str | None, "name of a set, a file (CSV, TSV, TXT), a folder of images or texts (the recipe's own if not given)"] = None
     target: Annotated[str | None, "column of the CSV to predict, or several of yes and no: a,b,c (the last one if not given)"] = None
     text: Annotated[str | None, "column of the CSV that holds texts"] = None
-    tokens: Annotated[Literal["characters", "words", "bpe"] | None, "what running text is cut into (characters if not given)"] = None
-    size: Annotated[int | None, Range(1, 4096), "pixels on a side that images of a folder are resized to"] = None
+    tokens: Annotated[
+        Literal["characters", "words", "bpe", "gpt2"] | None,
+        "what running text and pairs are cut into; gpt2: as the published weights were (running text: characters if not given)",
+    ] = None
+    size: Annotated[int | None, Range(1, 4096), "pixels on a side that images are resized to"] = None
     seed: Annotated[int, Range(0), "fixes initialisation, order, augmentation and sampling"] = 0
     split_seed: Annotated[int, Range(0), "fixes which examples are for validation and test"] = 0
     epochs: Annotated[int | None, Range(1), "passes over the training data, instead of the recipe's"] = None
@@ -61,3 +69,12 @@ class Settings:
     graph: Annotated[bool, "capture steps of fixed shape as a CUDA graph"] = True
     save_every: Annotated[float, Range(0, open_low=True), "seconds between checkpoints inside an epoch"] = 60.0
     runs: Annotated[str, "folder that the run's folder is made in"] = "runs"
+
+
+@dataclass(frozen=True)
+class Start:
+    """What is known when an experiment begins with something learned elsewhere, or to be learned first: where, how, and who watches."""
+
+    device: torch.device
+    settings: Settings = field(default_factory=Settings)
+    tell: Tell = silent

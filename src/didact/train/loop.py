@@ -6,7 +6,7 @@
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from math import isfinite
@@ -26,21 +26,17 @@ from didact.train.distributed import Group
 from didact.train.ema import Average
 from didact.train.evaluation import glimpse, judge
 from didact.train.experiment import Experiment, Settings
+from didact.train.experiment import Tell as Tell
+from didact.train.experiment import silent as silent
 from didact.train.interrupt import Interrupted, Patience
 from didact.train.machine import memory_used, synchronise
 from didact.train.precision import Precision
 from didact.train.randomness import Streams, order
 from didact.train.step import WARM, Step
 
-Tell = Callable[[str, dict[str, Any]], None]   # events for whoever shows progress: "start", "step", "evaluate", …
-
 FINGERPRINT = (1, 10, 100)   # steps whose loss is kept, to see at a glance whether two runs are the same
 BREATH = 0.25                # seconds between two looks at the loss while training
 SAVE_GAP = 2.0               # seconds between two checkpoints at evaluations: short epochs need not each have one
-
-
-def silent(event: str, facts: dict[str, Any]) -> None:
-    """Tell nobody."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +63,10 @@ class Plan:
         total = experiment.steps or epoch * (experiment.epochs or 0)
         every = experiment.evaluate_every or (epoch if experiment.steps is None else max(1, total // 10))
         return cls(rows, experiment.batch, turns, epoch, total, every, max(1, min(every, epoch) // 10), least)
+
+    def evaluations_after(self, step: int) -> int:
+        """How many are still to come: one every so many rounds, and one at the end."""
+        return -(-self.total // self.evaluate_every) - step // self.evaluate_every if step < self.total else 0
 
     def rounds(self, seed: int, epoch: int) -> list[list[Tensor]]:
         """The row numbers of every batch of an epoch, by round."""
@@ -133,6 +133,7 @@ class Training:
         self.latest: dict[str, float] = {}         # training losses as last read
         self.saved_at = self.told_at = self.clock = time.perf_counter()  # `clock`: seconds are counted from here
         self.began, self.warm = 0, (0, 0.0)        # the step this process began at; step and seconds its speed is taken from
+        self.judged = (0, 0.0)                     # evaluations of this process, and their seconds
         self.factor: tuple[float, float | None] | None = None
 
     def train(self) -> State:
@@ -191,6 +192,7 @@ class Training:
             self.warm = step, self.state.seconds
         if due:
             self.evaluate()
+            self.judged = self.judged[0] + 1, self.judged[1] + time.perf_counter() - now
         elif now - self.told_at > BREATH:
             self.breathe(now)
         if self.save_due(self.settings.save_every):
@@ -254,11 +256,17 @@ class Training:
             "loss": losses,
             "lr": next(iter(self.rates().values())),
             "rows_per_second": self.plan.batch * self.plan.turns / each if each else 0.0,
-            "seconds_left": each * (self.plan.total - self.state.step),
+            "seconds_left": self.seconds_left(each),
             "memory": memory_used(self.precision.device),
             "watch": self.objective.watch,
             "validation": self.state.validation,
         }
+
+    def seconds_left(self, each: float) -> float:
+        """Rounds of `each` seconds, and the evaluations between; before the first, a row costs a third of what it does in training."""
+        times, seconds = self.judged
+        judging = seconds / times if times else each * len(self.data.validation) / (3 * self.plan.batch * self.plan.turns)
+        return each * (self.plan.total - self.state.step) + judging * self.plan.evaluations_after(self.state.step)
 
     def evaluate(self) -> None:
         """Judge the validation split; keep the weights if they are the best so far; lose patience if they are not."""

@@ -26,7 +26,7 @@ from didact.run import Run, surroundings
 from didact.train.diagnose import weights_are_finite
 from didact.train.distributed import Group, join
 from didact.train.evaluation import gallery, glimpse, judge
-from didact.train.experiment import Experiment, Settings
+from didact.train.experiment import Experiment, Settings, Start
 from didact.train.interrupt import DivergedError, Interrupted
 from didact.train.layers import layer_table
 from didact.train.loop import State, Tell, Training, cut, silent
@@ -129,7 +129,7 @@ def begun(prepared: Prepared, group: Group, tell: Tell) -> Prepared:
     if group.leads:
         tell("load", {"data": "what was learned before"})
     with initialisation(prepared.settings.seed):
-        told = experiment.begin(device_of(prepared, group))
+        told = experiment.begin(Start(device_of(prepared, group), prepared.settings, tell))
     return replace(prepared, experiment=replace(experiment, notes=(*experiment.notes, *told)))
 
 

@@ -1,6 +1,7 @@
 """Using a trained model: `predict` serves whatever the objective is able to do."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from didact import files
 from didact.data.core import Batch, Data, Resident
+from didact.data.hiding import MASK, HidingEncoder
 from didact.data.pairs import PairEncoder
 from didact.data.pictures import framed, overlaid, png
 from didact.errors import UsageError
-from didact.metrics.detection import SURE
-from didact.objectives.abilities import ABILITIES, Draws, Predictive
+from didact.metrics.detection import SURE, shown
+from didact.objectives.abilities import ABILITIES, Detects, Draws, Predictive, Restores, Translates
 from didact.objectives.core import Objective
 from didact.objectives.uncertainty import mc_dropout
 from didact.run import Run
@@ -27,57 +29,87 @@ AT_ONCE = 2**22    # numbers of the inputs that are answered together
 Answer = dict[str, Any]
 
 
-def predict(run: Run, inputs: Sequence[str], *, passes: int = 0, draws: int = 0, to: Path | str | None = None) -> list[Answer]:
+@dataclass(frozen=True)
+class Asked:
+    """How a model is asked: so often under dropout (MC dropout), for so many random answers beside, with so many beams, how sure."""
+
+    passes: int = 0
+    draws: int = 0
+    beam: int = 1
+    sure: float = SURE
+
+
+def predict(
+    run: Run, inputs: Sequence[str], *, passes: int = 0, draws: int = 0, beam: int = 1, sure: float | None = None,
+    to: Path | str | None = None,
+) -> list[Answer]:
     """What the run's model says of each input: files, rows or texts, read as its training data were.
 
-    `passes` keeps dropout on and asks so often (MC dropout); `draws` adds so many random answers from p(y | x). Masks,
-    frames and restored images are tensors, or drawn into PNG files of the folder `to`.
+    `passes` keeps dropout on and asks so often (MC dropout); `draws` adds so many random answers from p(y | x); `beam` looks for the
+    likeliest translation; boxes of a score below `sure` are left out. Masks, frames and restored images are tensors, or drawn into
+    PNG files of the folder `to`.
     """
     objective, data = restored(run)
     if data.encoder is None:
         raise UsageError(f"the run learned from {data.name!r}, whose inputs cannot be read from files")
     if passes and not any(isinstance(m, _DropoutNd) and m.p > 0 for m in objective.modules()):
         raise UsageError(f"--passes {passes} asks again under dropout, but this run's network has none; train with --dropout")
+    if beam != 1 and not isinstance(objective, Translates):
+        raise UsageError(f"--beam {beam} looks for the likeliest translation, but this run's model translates nothing; leave it out")
+    if sure is not None and not isinstance(objective, Detects):
+        raise UsageError(f"--sure {sure:g} is the least score of a box, but this run's model finds none; leave it out")
+    asked = Asked(passes, draws, beam, SURE if sure is None else sure)
     names, columns = data.encoder.read(inputs)
-    split = Resident(columns, data.encoder.decoders)
     found: list[Answer] = []
-    for index in torch.arange(len(split)).split(max(1, min(1024, AT_ONCE // max(1, data.features)))):
-        found += answers(objective, data, split.batch(index), passes=passes, draws=draws)
+    for batch in batches(objective, data, names, columns):
+        found += answers(objective, data, batch, asked)
     named = [{"input": name, **answer} for name, answer in zip(names, found, strict=True)]
     return named if to is None else pictured(named, data, Path(to))
 
 
+def batches(objective: Objective, data: Data, names: Sequence[str], columns: Batch) -> Iterator[Batch]:
+    """Inputs as training read them, many at once; images to be given back pixel by pixel, each in the size of its file."""
+    assert data.encoder is not None
+    if isinstance(objective, Restores) and objective.any_size:
+        yield from ({"x": on_file(name, data)[None]} for name in names)
+        return
+    split = Resident(columns, data.encoder.decoders)
+    for index in torch.arange(len(split)).split(max(1, min(1024, AT_ONCE // max(1, data.features)))):
+        yield split.batch(index)
+
+
 @torch.no_grad()
-def answers(objective: Objective, data: Data, batch: Batch, *, passes: int, draws: int) -> list[Answer]:
+def answers(objective: Objective, data: Data, batch: Batch, asked: Asked) -> list[Answer]:
     """One dict for each example, by the first thing that the objective can do."""
     way = next((way for ability, way in WAYS.items() if isinstance(objective, ABILITIES[ability])), None)
     if way is None:
         raise UsageError(f"this run's model can do none of: {', '.join(WAYS)}; `didact list` shows what each recipe can do")
-    found = way(objective, data, batch, passes)
-    if draws:
+    found = way(objective, data, batch, asked)
+    if asked.draws:
         if not isinstance(objective, Draws):
-            raise UsageError(f"--draws {draws} asks for random answers, but this run's model draws none; leave it out")
-        drawn = torch.stack([objective.draw(batch) for _ in range(draws)], dim=1)
+            raise UsageError(f"--draws {asked.draws} asks for random answers, but this run's model draws none; leave it out")
+        drawn = torch.stack([objective.draw(batch) for _ in range(asked.draws)], dim=1)
         for answer, row in zip(found, drawn.tolist(), strict=True):
             answer["draws"] = [data.labels[int(d)] for d in row] if data.labels and data.task != "multilabel" else row
     return found
 
 
-def classified(objective: Any, data: Data, batch: Batch, passes: int) -> list[Answer]:
-    p = mc_dropout(objective, batch, passes=passes) if passes else Predictive(objective.classify(batch), None)
+def classified(objective: Any, data: Data, batch: Batch, asked: Asked) -> list[Answer]:
+    p = mc_dropout(objective, batch, passes=asked.passes) if asked.passes else Predictive(objective.classify(batch), None)
     return [labelled(data, *row) for row in rows(p)]
 
 
-def regressed(objective: Any, data: Data, batch: Batch, passes: int) -> list[Answer]:
-    p = mc_dropout(objective, batch, passes=passes) if passes else objective.regress(batch)
+def regressed(objective: Any, data: Data, batch: Batch, asked: Asked) -> list[Answer]:
+    p = mc_dropout(objective, batch, passes=asked.passes) if asked.passes else objective.regress(batch)
     return [valued(data, *row) for row in rows(p)]
 
 
-def detected(objective: Any, data: Data, batch: Batch, passes: int) -> list[Answer]:
-    return [boxed(data, *row) for row in zip(objective.detect(batch).cpu(), batch["size"].tolist(), strict=True)]
+def detected(objective: Any, data: Data, batch: Batch, asked: Asked) -> list[Answer]:
+    detections = (shown(each, sure=asked.sure) for each in objective.detect(batch).cpu())
+    return [boxed(data, *row) for row in zip(detections, batch["size"].tolist(), strict=True)]
 
 
-def segmented(objective: Any, data: Data, batch: Batch, passes: int) -> list[Answer]:
+def segmented(objective: Any, data: Data, batch: Batch, asked: Asked) -> list[Answer]:
     """The share of the image that each class covers, and the mask."""
     found = []
     for mask in objective.segment(batch).argmax(1).cpu():
@@ -86,23 +118,47 @@ def segmented(objective: Any, data: Data, batch: Batch, passes: int) -> list[Ans
     return found
 
 
-def given_back(objective: Any, data: Data, batch: Batch, passes: int) -> list[Answer]:
+def given_back(objective: Any, data: Data, batch: Batch, asked: Asked) -> list[Answer]:
     return [{"restored": image} for image in objective.restore(batch).cpu()]
 
 
-def translated(objective: Any, data: Data, batch: Batch, passes: int) -> list[Answer]:
+def translated(objective: Any, data: Data, batch: Batch, asked: Asked) -> list[Answer]:
     assert isinstance(data.encoder, PairEncoder)
-    return [{"translation": data.encoder.target.decode(row)} for row in objective.translate(batch).tolist()]
+    return [{"translation": data.encoder.target.decode(row)} for row in objective.translate(batch, beam=asked.beam).tolist()]
 
 
-def forecasted(objective: Any, data: Data, batch: Batch, passes: int) -> list[Answer]:
+def filled(objective: Any, data: Data, batch: Batch, asked: Asked) -> list[Answer]:
+    """The text with the likeliest token in each hidden place, and the runners-up."""
+    assert isinstance(data.encoder, HidingEncoder)
+    found = []
+    for x, n, p in zip(batch["x"], batch["length"].tolist(), objective.fill(batch), strict=True):
+        hidden = p.sum(-1) > 0
+        if not bool(hidden.any()):
+            raise UsageError(f"expected a text with {MASK} where a token is hidden, got none")
+        ids, spelled = torch.where(hidden, p.argmax(-1), x)[:n].tolist(), data.encoder.tokenizer.decode
+        top = (row.topk(min(SHOWN, len(row))) for row in p[hidden])
+        guesses = [{spelled([i]) or data.labels[i]: v for v, i in zip(*map(Tensor.tolist, each), strict=True)} for each in top]
+        found.append({"filled": spelled(ids), "guesses": guesses})
+    return found
+
+
+def tagged(objective: Any, data: Data, batch: Batch, asked: Asked) -> list[Answer]:
+    """The likeliest label of each token that was asked about, and how likely all of them are together."""
+    found = []
+    for p in objective.tag(batch):
+        best, label = p[p.sum(-1) > 0].max(-1)
+        found.append({"tags": " ".join(data.labels[k] for k in label.tolist()), "probability": float(best.prod())})
+    return found
+
+
+def forecasted(objective: Any, data: Data, batch: Batch, asked: Asked) -> list[Answer]:
     return [{data.target: row} for row in objective.forecast(batch).tolist()]
 
 
 # an ability that gives an answer adds a line here; the first that an objective has is asked
-WAYS: dict[str, Callable[[Any, Data, Batch, int], list[Answer]]] = {
+WAYS: dict[str, Callable[[Any, Data, Batch, Asked], list[Answer]]] = {
     "classify": classified, "regress": regressed, "detect": detected, "segment": segmented, "restore": given_back,
-    "translate": translated, "forecast": forecasted,
+    "translate": translated, "tag": tagged, "fill": filled, "forecast": forecasted,
 }
 
 
@@ -115,7 +171,7 @@ def on_file(name: str, data: Data) -> Tensor:
 # parts of an answer that are drawn: what is kept of them is the path of a PNG
 DRAWN: dict[str, Callable[[str, Data, Tensor], Tensor]] = {
     "mask": lambda name, data, mask: overlaid(on_file(name, data), mask, data.classes),
-    "frames": lambda name, data, found: framed(on_file(name, data), found[:, :4], found[:, 5], data.classes),
+    "frames": lambda name, data, found: framed(on_file(name, data), found, data.labels),
     "restored": lambda name, data, image: image,
 }
 
@@ -157,10 +213,9 @@ def valued(data: Data, mean: Tensor, std: Tensor | None) -> dict[str, Any]:
     return answer
 
 
-def boxed(data: Data, detected: Tensor, size: Sequence[int]) -> dict[str, Any]:
+def boxed(data: Data, there: Tensor, size: Sequence[int]) -> dict[str, Any]:
     """What was found, the surest first: x1, y1, x2, y2 in pixels of the file."""
     sides = torch.tensor([*size, *size])
-    there = detected[(detected[:, 5] >= 0) & (detected[:, 4] >= SURE)]
     boxes = [
         {"label": data.labels[int(row[5])], "score": float(row[4]), "box": [round(v, 1) for v in (row[:4] * sides).tolist()]}
         for row in there

@@ -1,0 +1,85 @@
+"""Symbols to be kept in mind over a long blank, then repeated: what a memory is tried by.  Hochreiter & Schmidhuber 1997; Gaba Ex 5.4.
+
+    x   b a d ␣ ␣ ␣ … ␣ ? ? ?        y   nothing is asked but behind the question marks: b a d
+
+Stored are the symbols alone; blanks and questions are put around them batch by batch.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from didact.data.assemble import assemble
+from didact.data.core import SPLITS, Batch, Data, Decode, Resident
+from didact.data.fetch import source
+from didact.errors import UsageError
+
+SYMBOLS = "abcdefgh"
+NAMES = ("<pad>", "␣", "?", *SYMBOLS)
+BLANK, ASKED, FIRST = 1, 2, 3        # numbers of the tokens; a symbol k is FIRST + k
+IGNORED = -100                       # where no label is asked for, as PyTorch's cross-entropy has it
+LONGEST = 8                          # symbols that are stored
+ROWS = 20_000
+
+
+def asking(symbols: Tensor, *, delay: int) -> Tensor:
+    """(B, k) -> (B, 2k + delay): the symbols, blanks, and as many questions."""
+    x = pad(symbols.long() + FIRST, (0, delay), value=BLANK)
+    return pad(x, (0, symbols.shape[1]), value=ASKED)
+
+
+def answering(symbols: Tensor, *, delay: int) -> Tensor:
+    """(B, k) -> (B, 2k + delay): the symbols at the questions."""
+    return pad(symbols.long(), (symbols.shape[1] + delay, 0), value=IGNORED)
+
+
+@dataclass(frozen=True)
+class CopyEncoder:
+    """Words of so many symbols, with a delay behind them."""
+
+    remember: int = LONGEST
+    delay: int = 10
+
+    @property
+    def decoders(self) -> Mapping[str, Decode]:
+        return {"x": partial(asking, delay=self.delay), "y": partial(answering, delay=self.delay)}
+
+    def read(self, inputs: Sequence[str]) -> tuple[list[str], Batch]:
+        for text in inputs:
+            if len(text) != self.remember or set(text) - set(SYMBOLS):
+                raise UsageError(f"expected {self.remember} letters from {SYMBOLS[0]} to {SYMBOLS[-1]}, got {text!r}")
+        return list(inputs), {"x": torch.tensor([[SYMBOLS.index(c) for c in text] for text in inputs], dtype=torch.uint8)}
+
+    def spec(self) -> dict[str, Any]:
+        return {"kind": "copy", "remember": self.remember, "delay": self.delay}
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> "CopyEncoder":
+        return cls(spec["remember"], spec["delay"])
+
+
+@source(kind="tags", task="tagging", licence="made by didact")
+def copies(seed: int = 0) -> Data:
+    """20,000 words of eight letters from a to h, to be repeated after a pause (Gaba Ex 5.4)."""
+    drawn = torch.randint(len(SYMBOLS), (ROWS, LONGEST), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    return assemble(
+        "copies", "tags", {"x": drawn, "y": drawn.clone()}, task="tagging", names=NAMES, target="symbol", encoder=CopyEncoder(),
+        labels=tuple(SYMBOLS), seed=seed, standardise=False,
+    )
+
+
+def after(data: Data, *, remember: int, delay: int) -> Data:
+    """The first `remember` symbols of each word, asked for after `delay` blanks."""
+    if not isinstance(data.encoder, CopyEncoder):
+        raise UsageError(f"what is to be repeated are the letters of 'copies', but {data.name!r} is {data.kind}; leave out --data")
+    encoder, parts = CopyEncoder(remember, delay), dict[str, Any]()
+    for name in SPLITS:
+        split = data.split(name)
+        cut = {key: column[:, :remember] for key, column in split.columns.items()} if isinstance(split, Resident) else {}
+        parts[name] = Resident(cut, encoder.decoders) if cut else split
+    return replace(data, shape=(2 * remember + delay,), encoder=encoder, **parts)

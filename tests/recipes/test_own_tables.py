@@ -1,0 +1,151 @@
+"""A person's table for every family that draws rows: new rows in its own columns and units, near the real ones."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import didact
+from didact.cli.main import main
+from didact.data.load import load
+from didact.registry import RECIPES
+from didact.report import page
+from didact.run import Run
+from didact.samplers.draw import draw, save_rows
+from didact.train.session import evaluate, restored
+
+QUICK = {
+    "vae": {"epochs": 14, "batch": 32, "latent": 6, "widths": (64, 64)},
+    "realnvp": {"epochs": 10, "batch": 64, "couplings": 4},
+    "gan": {"steps": 5, "widths": (16,)},
+    "wgan": {"steps": 5, "width": 8},
+}
+
+
+def households(n: int = 1500) -> pd.DataFrame:
+    """Age and income correlate by 0.9; who is old owns more often; the west is richer; an eighth does not tell its rent."""
+    r = np.random.default_rng(0)
+    town = r.choice(["north", "south", "west"], n, p=[0.5, 0.3, 0.2])
+    age = r.normal(40, 12, n).round().clip(18, 80).astype(int)
+    income = (500 + 30 * age + 100 * (town == "south") + 200 * (town == "west") + r.normal(0, 150, n)).round(2)
+    owner = np.where(r.random(n) < 1 / (1 + np.exp(-(age - 45) / 5)), "yes", "no")
+    rent = r.normal(600, 80, n).round(1).astype(object)
+    rent[r.random(n) < 0.125] = ""
+    return pd.DataFrame({"age": age, "town": town, "rent": rent, "income": income, "owner": owner})
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    where = tmp_path_factory.mktemp("tables")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(where)
+        households().to_csv("households.csv", index=False)
+        for name, arguments in QUICK.items():
+            didact.train(RECIPES[name], data="households.csv", **arguments)
+    return where
+
+
+def drawn(name: str, n: int = 4000) -> pd.DataFrame:
+    run = Run.open(f"{name}/latest")
+    save_rows(run, draw(run, n, seed=3), Path(f"{name}.csv"))
+    return pd.read_csv(f"{name}.csv")
+
+
+def near(real: pd.DataFrame, new: pd.DataFrame, *, mean: float, deviation: float, share: float) -> None:
+    """Marginals: means in deviations, ratios of deviations, shares of categories and of gaps."""
+    for name in real.columns:
+        a, b = real[name], new[name]
+        assert abs(a.isna().mean() - b.isna().mean()) < share
+        if pd.api.types.is_numeric_dtype(a):
+            assert abs(a.mean() - b.mean()) < mean * a.std() and abs(np.log(b.std() / a.std())) < deviation, name
+        else:
+            shares = a.value_counts(normalize=True)
+            assert (shares - b.value_counts(normalize=True).reindex(shares.index).fillna(0)).abs().max() < share, name
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_rows_are_written_in_the_tables_own_words(place, monkeypatch, name):
+    monkeypatch.chdir(place)
+    real, new = pd.read_csv("households.csv"), drawn(name, 300)
+    assert list(new.columns) == list(real.columns) and len(new) == 300
+    assert new.age.dtype.kind == "i" and new.age.between(real.age.min(), real.age.max()).all()
+    assert set(new.town) <= {"north", "south", "west"} and set(new.owner) <= {"yes", "no"}
+    assert (new.income == new.income.round(2)).all() and new.rent.dropna().between(real.rent.min(), real.rent.max()).all()
+    assert len(new.drop_duplicates()) > 30
+    assert load(f"{name}.csv").shape                                                # and can be learned from again
+
+
+@pytest.mark.parametrize("name", ["vae", "realnvp"])
+def test_new_rows_are_like_the_real_ones(place, monkeypatch, name):
+    monkeypatch.chdir(place)
+    real, new = pd.read_csv("households.csv"), drawn(name)
+    near(real, new, mean=0.15, deviation=0.15, share=0.09)
+    assert real[["age", "income"]].corr().iloc[0, 1] > 0.85 and abs(new[["age", "income"]].corr().iloc[0, 1] - 0.9) < 0.15
+    assert abs(new[["age", "rent"]].corr().iloc[0, 1]) < 0.12                         # which have nothing to do with each other
+    old, young = ((new[side].owner == "yes").mean() for side in (new.age > 50, new.age < 32))
+    assert old > 0.65 and young < 0.25                                              # 0.87 and 0.03 in the table
+
+
+def test_a_run_of_rows_is_judged_reported_and_drawn_from_again(place, monkeypatch, capsys):
+    monkeypatch.chdir(place)
+    for name in QUICK:
+        run = Run.open(f"{name}/latest")
+        again = evaluate(run, device="cpu")["test"]
+        assert again == pytest.approx(run.facts["test"], rel=1e-4, abs=1e-4)
+        text = page.write(run).read_text(encoding="utf-8")
+        assert "<h2>Rows</h2>" in text and text.count(">drawn</th>") == 6 and "north, south, west" in text and "% of rows" in text
+    assert run.facts["test"]["frechet"] > 0
+    vae = Run.open("vae/latest").facts["test"]
+    assert vae["number_error"] < 0.7 and vae["category_accuracy"] > 0.5             # of gaps none is counted
+    assert main(["sample", "vae/latest", "-n", "100", "--to", "new.csv", "--json", "--device", "cpu"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["n"] == 100 and told["columns"] == ["age", "town", "rent", "income", "owner"]
+    assert len(pd.read_csv("new.csv")) == 100
+
+
+def test_the_target_may_be_told_instead(place, monkeypatch):
+    monkeypatch.chdir(place)
+    run = didact.train(RECIPES["vae"], data="households.csv", conditional=True, **QUICK["vae"])
+    rows = {who: draw(run, 500, label=who) for who in ("yes", "no")}
+    assert [c.name for c in restored(run)[0].pixels.rows.columns] == ["age", "town", "rent", "income"]
+    assert rows["yes"][:, 0].mean() > rows["no"][:, 0].mean() + 7                   # 50 and 34 years in the table
+    run = didact.train(RECIPES["wgan"], data="households.csv", conditional=True, **QUICK["wgan"])
+    assert draw(run, 5, label="yes").shape == (5, 7)
+
+
+@pytest.mark.parametrize(("target", "columns"), [("income", 5), ("rent", 5)])
+def test_any_column_may_be_the_target(place, monkeypatch, target, columns):
+    monkeypatch.chdir(place)
+    frame = households(60).drop(columns="rent" if target == "income" else []).replace("", 600)
+    frame.to_csv("sixty.csv", index=False)
+    for name in QUICK:
+        run = didact.train(RECIPES[name], data="sixty.csv", target=target, **QUICK[name] | {"epochs": None, "steps": 2, "batch": 16})
+        names = save_rows(run, draw(run, 4), Path("few.csv"))
+        assert names[-1] == target and set(names) == set(frame.columns)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "gap"), [("vae", 0.25), ("realnvp", 0.3), ("wgan", 0.3)])
+def test_tumours(name, gap, here):
+    """Thirty measures of 569 tumours: means, deviations, the share of the benign, and how measures go together."""
+    from sklearn.datasets import load_breast_cancer
+
+    run = didact.train(RECIPES[name], data="breast_cancer", **({"joint": True} if name == "realnvp" else {}))
+    names = save_rows(run, draw(run, 3000), Path("new.csv"))
+    new, real = pd.read_csv("new.csv"), load_breast_cancer(as_frame=True).frame
+    numbers = names[:-1]
+    assert ((new[numbers].mean() - real[numbers].mean()).abs() / real[numbers].std()).mean() < gap / 2
+    assert np.log(new[numbers].std() / real[numbers].std()).abs().mean() < gap
+    assert abs((new["tumour"] == "benign").mean() - 0.627) < 0.12
+    assert (new[numbers].corr() - real[numbers].corr()).abs().to_numpy().mean() < 0.12
+
+
+@pytest.mark.slow
+def test_a_critic_finds_how_often_each_is_there(place, monkeypatch):
+    monkeypatch.chdir(place)
+    didact.train(RECIPES["wgan"], data="households.csv", steps=1000, width=32, turns=3)
+    real, new = pd.read_csv("households.csv"), drawn("wgan")
+    near(real, new, mean=0.15, deviation=0.2, share=0.12)
+    assert abs(new[["age", "income"]].corr().iloc[0, 1] - 0.9) < 0.08
