@@ -1,7 +1,6 @@
 """Half an image and the rest of it: the verb, who can, who cannot."""
 
 import json
-import shlex
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from PIL import Image
 
 import didact
 from didact import files
-from didact.cli.main import main
 from didact.data.load import load
 from didact.data.pictures import png
 from didact.registry import RECIPES
@@ -32,17 +30,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Image.open("seven.png").convert("RGB").resize((30, 20)).save("colour.png")
         Path("text.txt").write_text("this is no picture")
     return where
-
-
-@pytest.fixture
-def said(place, monkeypatch, capsys):
-    monkeypatch.chdir(place)
-
-    def run(words: str, code: int = 0) -> str:
-        assert main(shlex.split(words)) == code
-        out, err = capsys.readouterr()
-        return out if code == 0 else err
-    return run
 
 
 def test_a_sheet_of_ways_to_go_on(said):

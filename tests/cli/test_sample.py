@@ -1,7 +1,6 @@
 """Drawing from a run: the verb, its refusals, the judge, the pictures in the report."""
 
 import json
-import shlex
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ import torch
 from PIL import Image
 
 import didact
-from didact.cli.main import main
 from didact.registry import RECIPES
 from didact.report import page
 from didact.report.gallery import sheet
@@ -26,17 +24,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         didact.train(RECIPES["vae"], conditional=True, latent=2, widths=(64,), epochs=12)
         didact.train(RECIPES["mlp"], hidden=(32,), epochs=5)
     return where
-
-
-@pytest.fixture
-def said(place, monkeypatch, capsys):
-    monkeypatch.chdir(place)
-
-    def run(words: str, code: int = 0) -> str:
-        assert main(shlex.split(words)) == code
-        out, err = capsys.readouterr()
-        return out if code == 0 else err
-    return run
 
 
 def test_a_sheet_of_images(said):

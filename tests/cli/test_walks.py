@@ -1,7 +1,6 @@
 """Ways through codes: the ends are the codes', one number changes at a time, and who has no codes says so."""
 
 import json
-import shlex
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ import torch
 from PIL import Image
 
 import didact
-from didact.cli.main import main
 from didact.objectives.walks import arcs
 from didact.registry import RECIPES
 from didact.run import Run
@@ -36,17 +34,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
             didact.train(RECIPES[name], steps=2, **arguments)
         didact.train(RECIPES["vae"], data="iris", widths=(8,), latent=2, steps=2, runs="tables")
     return where
-
-
-@pytest.fixture
-def said(place, monkeypatch, capsys):
-    monkeypatch.chdir(place)
-
-    def run(words: str, code: int = 0) -> str:
-        assert main(shlex.split(words)) == code
-        out, err = capsys.readouterr()
-        return out if code == 0 else err
-    return run
 
 
 @pytest.mark.parametrize("name", WALKERS)

@@ -1,0 +1,18 @@
+"""What the verbs say, in the folder that a test file calls its `place`."""
+
+import shlex
+
+import pytest
+
+from didact.cli.main import main
+
+
+@pytest.fixture
+def said(place, monkeypatch, capsys):
+    monkeypatch.chdir(place)
+
+    def run(words: str, code: int = 0) -> str:
+        assert main(shlex.split(words)) == code
+        out, err = capsys.readouterr()
+        return out if code == 0 else err
+    return run
