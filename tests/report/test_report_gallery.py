@@ -36,3 +36,9 @@ def test_rows_of_one_noise_are_in_the_order_of_steps():
     kept = {str(step): torch.zeros(8, 1, 4, 4, dtype=torch.uint8) for step in (100, 5, 20)}
     shown = strip(kept, {"plan": {"epoch": 20}, "best_step": 100})
     assert shown.index("step 5") < shown.index("epoch 1") < shown.index("epoch 5") and "that of step 100" in shown
+
+
+def test_codes_of_rows_with_a_number_as_target_are_dots_too():
+    z = torch.randn(30, 2, generator=torch.Generator().manual_seed(0))
+    page = str(latent_plane({"latent": z, "y": torch.linspace(100, 400, 30)}, []))
+    assert "nothing was recorded" not in page and page.count("<circle") == 30

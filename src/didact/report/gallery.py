@@ -81,12 +81,12 @@ def latent_plane(rows: Mapping[str, Tensor], labels: list[str]) -> Html | None:
     z = rows.get("latent")
     if z is None or z.ndim != 2 or z.shape[1] < 2 or not z.isfinite().all():
         return None
-    names, told = ("first number", "second number"), "Where the test images lie in the plane of codes."
+    names, told = ("first number", "second number"), "Where the test examples lie in the plane of codes."
     if z.shape[1] > 2:
         z, share = principal(z)
         names = ("first direction", "second direction")
-        told = f"Codes of the test images, seen from where they spread most: {100 * share:.0f} % of their variance lies in this plane."
-    y = rows.get("y", torch.zeros(len(z)))[:CLOUD]
+        told = f"Codes of the test examples, seen from where they spread most: {100 * share:.0f} % of their variance lies in this plane."
+    y = rows["y"][:CLOUD] if labels and "y" in rows else torch.zeros(len(z))[:CLOUD]      # a number as target has no classes
     series = []
     for k, name in enumerate(labels or [""]):
         right, up = z[:CLOUD][y == k].T.tolist()
