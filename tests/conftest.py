@@ -1,6 +1,5 @@
 """What many tests share: small data made on the spot, and runs that leave nothing behind."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,3 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to work in."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def has_public(name: str) -> bool:
-    return (Path(os.environ.get("DIDACT_DATA", "nowhere")) / name).is_dir()

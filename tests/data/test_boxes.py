@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch.testing import assert_close
 
-from conftest import has_public
+from beside import has_public
 from didact.data import boxes
 from didact.data.core import SPLITS
 from didact.data.load import load, reload

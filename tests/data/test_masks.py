@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from conftest import has_public
+from beside import has_public
 from didact.data import masks
 from didact.data.core import SPLITS, VOID
 from didact.data.load import load, reload

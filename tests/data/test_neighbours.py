@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from conftest import has_public
+from beside import has_public
 from didact.data.load import load, reload
 from didact.data.neighbours import Neighbours, kept, neighbourhoods, strung, thinning
 from didact.errors import UsageError

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from conftest import has_public
+from beside import has_public
 from didact.data.core import SPLITS
 from didact.data.load import load, reload
 from didact.data.pairs import LONGEST, PairEncoder, in_words, translated

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import didact
-from conftest import has_public
+from beside import has_public
 from didact.data.load import load
 from didact.data.series import ahead, series
 from didact.errors import UsageError

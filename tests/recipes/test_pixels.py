@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 import didact
-from conftest import has_public
+from beside import has_public
 from didact import recipes
 from didact.cli.main import main
 from didact.errors import UsageError

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 import didact
-from conftest import has_public
+from beside import has_public
 from didact.data.load import load
 from didact.errors import UsageError
 from didact.models import ResNet

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import didact
-from conftest import has_public
+from beside import has_public
 from didact import report
 from didact.data.tales import ANALOGIES
 from didact.errors import UsageError
