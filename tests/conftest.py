@@ -1,13 +1,17 @@
 """What many tests share: small data made on the spot, and runs that leave nothing behind."""
 
+import os
 from pathlib import Path
+
+# small networks run faster on one, and tests share two cores; NumPy asks when it is imported, and so do the processes that tests start
+os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
 
 import pytest
 import torch
 
 import didact.recipes  # noqa: F401 (registers the catalogue)
 
-torch.set_num_threads(1)  # small networks run faster on one, and tests share two cores
+torch.set_num_threads(1)
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from didact.scratch.pooling import max_pool
 @pytest.fixture(autouse=True)
 def without_collector():
     """Nothing here may need it: what is let go must go at once."""
-    gc.collect()
     gc.disable()
     yield
     gc.enable()
