@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import didact.claims  # noqa: F401 (registers the checks)
-from didact.claims.compare import Asked, Cases, Corrected, Exactly, Inside, NeverMore, Printed, Rising, Same, Stated, floats, plain
+from didact.claims.compare import About, Asked, Cases, Corrected, Exactly, Inside, NeverMore, Printed, Rising, Same, Stated, floats, plain
 from didact.claims.core import CHECKS, REASONS, VERDICTS, in_words, run, statements, tally, without_check
 
 
@@ -30,7 +30,7 @@ def made_to_agree(form: Stated, value: Any) -> tuple[Stated, Any]:
     """The statement and the value, one of them changed so that they agree: what the course would have had to state."""
     if form.agrees(value):
         return form, value
-    if isinstance(form, Exactly | Printed):
+    if isinstance(form, Exactly | Printed | About):
         return form.as_if(value), value
     if isinstance(form, Inside):
         x = np.clip(floats(value), form.low, form.high)
@@ -157,6 +157,8 @@ def test_broken_formulas_are_seen():
     (Printed("0.0689"), [0.06894, 0.06886], [0.06896, 0.0688]),
     (Printed("2.66e-5"), [2.656e-5, 2.664e-5], [2.67e-5]),
     (Printed("150e6"), [150.4e6], [150.6e6]),
+    (About(70e9, 0.02, "in tens of billions"), [68.98e9, 71e9], [68e9, 72e9]),
+    (About((340e6, 175e9), 0.009, "in round figures"), [(339e6, 174.6e9)], [(335e6, 174.6e9), (340e6, 177e9)]),
     (Exactly(1728), [1728], [1727, 1728.5]),
     (Exactly((2, 3)), [torch.tensor([2, 3])], [(2, 3, 4)]),
     (Inside(0, 1), [[0, 1]], [[0, 1.1], [-0.1]]),
@@ -167,3 +169,24 @@ def test_broken_formulas_are_seen():
 def test_forms_by_hand(form, good, bad):
     assert all(form.agrees(v) for v in good)
     assert not any(form.agrees(v) for v in bad)
+
+
+@pytest.mark.parametrize(("form", "others"), [
+    (Printed("0.0689"), [("0.0703",), ("0.0675",)]),
+    (Printed("3"), [("4",), ("2",)]),                        # two per cent would not be seen in one digit
+    (Printed("-1.25", "0"), [("-1.22", "0"), ("-1.28", "0"), ("-1.25", "1"), ("-1.25", "-1")]),
+    (Exactly((3, 0.5)), [(4, 0.5), (2, 0.5), (3, 0.51), (3, 0.49)]),
+    (About(100.0, 0.009, "rounded"), [(102.0,), (98.0,)]),
+])
+def test_a_statement_is_turned_in_its_own_digits(form, others):
+    found = [tuple(map(float, t.digits)) if isinstance(t, Printed) else plain(t.value) for t in form.turned()]
+    assert found == [tuple(map(float, o)) if isinstance(form, Printed) else o for o in others]
+
+
+def test_what_the_course_would_have_had_to_state_has_its_decimals():
+    assert Printed("0.0689", "1e-3").as_if([-0.123456, 0.0087]) == Printed("-0.1235", "0.009")
+
+
+def test_more_than_two_per_cent_where_a_figure_is_rougher_than_that():
+    rough = About(1.5e9, 0.04, "about")
+    assert not any(other.agrees(edge) for other in rough.turned() for edge in (1.5e9 * 0.96, 1.5e9 * 1.04))

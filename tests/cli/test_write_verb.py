@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import pytest
 from rich.console import Console
@@ -124,8 +125,14 @@ def test_who_waits_longer_than_two_seconds_sees_how_far_it_is(written, capsys, m
     code, out, err = sample(capsys, written, "--tokens", "50", "--json")
     lines = err.splitlines()
     assert code == 0 and json.loads(out)["texts"] and 8 <= len(lines) <= 11
-    assert lines[-1] == "  45 of 50 tokens"
+    assert re.fullmatch(r"  45 of 50 tokens, [1-9][\d,]* a second", lines[-1])
     moving = Waiting("tokens", Console(file=io.StringIO(), force_terminal=True))
     with moving:
         moving(3, 50)
     assert "3 of 50 tokens" in moving.console.file.getvalue()
+    clock = iter((0.0, 10.0, 14.0))                                          # ten seconds of loading are not counted
+    monkeypatch.setattr("didact.cli.progress.perf_counter", lambda: next(clock))
+    waiting = Waiting("tokens", Console(file=io.StringIO()))
+    waiting(1, 50)
+    waiting(21, 50)
+    assert waiting.console.file.getvalue().splitlines() == ["  1 of 50 tokens", "  21 of 50 tokens, 5 a second"]

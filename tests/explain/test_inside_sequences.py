@@ -196,3 +196,20 @@ def test_bad_input(runs, given, complaint):
 def test_a_network_without_heads_has_none_to_switch_off(runs):
     with pytest.raises(UsageError, match="has no attention heads to switch off: recipe 'char_rnn' builds none"):
         explain(runs["char_rnn"], methods=("heads",))
+
+
+def test_a_forecast_shows_gates_and_memory(tmp_path, capsys):
+    """Of values, not of tokens: they are read as the network learned them, in deviations from the mean."""
+    run = didact.train(RECIPES["forecast"], steps=5, hidden=6, window=9, horizon=2, runs=str(tmp_path), device="cpu")
+    given = [0.0, 1.5, -2.0, 0.0, 3.0, 1.0, 0.0, -1.0, 0.0]
+    one = explain(run, [",".join(map(str, given))], to=tmp_path / "page")["explained"][0]
+    assert one["tokens"][:3] == ["0", "1.5", "-2"] and one["probability"] is None and set(one["methods"]) == {"gates", "memory"}
+    objective, _ = restored(run)
+    with torch.no_grad():
+        x = torch.tensor(given)[None, :, None]
+        inside = objective.network.reader.look(objective.scaled(x))[1][-1]
+        said = objective.forecast({"x": x})[0]
+    assert one["methods"]["gates"]["forget"] == pytest.approx(inside["forget"].mean().item(), rel=1e-5)
+    assert one["predicted"] == " ".join(f"{value:.4g}" for value in said.tolist()) and len(one["methods"]["memory"]) == 9
+    assert main(["explain", str(run.folder)]) == 0
+    assert "%" not in capsys.readouterr().out and "9 values" in (run.folder / "explanations" / "index.html").read_text(encoding="utf-8")

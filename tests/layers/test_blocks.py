@@ -11,6 +11,7 @@ from didact.errors import UsageError
 from didact.layers.feedforward import FeedForward, SwiGLU
 from didact.layers.moe import MixtureOfExperts, balance_loss, route
 from didact.layers.norms import PostNorm, PreNorm, norm, rms_norm
+from didact.layers.penalty import penalty
 from didact.layers.positions import LearnedPositions, Sinusoidal, rotation, sinusoidal, turn, turn_pairs
 
 
@@ -121,6 +122,7 @@ def test_a_full_queue_turns_the_later_tokens_away():
     x = x[:1].expand(8, 6)
     y = layer(x)
     assert y[:2].abs().min(1).values.gt(0).all() and y[2:].eq(0).all()     # 8 tokens · 1 / 4 experts = 2 places
+    torch.testing.assert_close(layer.eval()(x), each_by_itself(layer, x))     # what is learned is used on all of them
 
 
 def test_balance_is_one_when_even_and_all_experts_when_alone():
@@ -130,7 +132,7 @@ def test_balance_is_one_when_even_and_all_experts_when_alone():
     assert balance_loss(alone, route(alone, 1)[1]).item() == pytest.approx(4)
     layer = MixtureOfExperts(6, 10, experts=4)
     layer(torch.randn(50, 6))
-    layer.balance.backward()
+    penalty(layer).backward()
     assert layer.router.weight.grad.abs().sum() > 0
     with pytest.raises(UsageError, match="top must be from 1 to experts=4, got top=5"):
         MixtureOfExperts(6, 10, experts=4, top=5)

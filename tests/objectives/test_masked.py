@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from didact.models.bert import MaskedBERT
-from didact.objectives.masked import MaskedLanguage, chosen, scattered
+from didact.objectives.masked import MaskedLanguage, chosen, pieces, scattered
 
 
 @pytest.fixture
@@ -73,3 +73,29 @@ def test_an_untrained_network_guesses(objective):
     batch = {"x": torch.randint(20, (50, 40)), "row": torch.arange(50)}
     assert objective.loss(batch)["loss"].item() == pytest.approx(torch.tensor(22.0).log().item(), rel=0.1)
     assert objective.score(objective.judge(batch))["loss"] == pytest.approx(torch.tensor(22.0).log().item(), rel=0.1)
+
+
+@torch.no_grad()
+def test_pieces_of_a_row_are_read_as_if_they_stood_alone(objective):
+    network, x = objective.network.eval(), torch.randint(1, 21, (2, 12))
+    x[1, 10:] = 0                                                            # padding belongs to no piece
+    parts = torch.tensor([[0] * 5 + [1] + [2] * 6, [0] * 12])
+    y = network(x, pieces=parts)
+    for a, b in ((0, 5), (5, 6), (6, 12)):
+        torch.testing.assert_close(y[:1, a:b], network(x[:1, a:b]))
+    torch.testing.assert_close(y[1:, :10], network(x[1:, :10]))
+
+
+def test_a_share_of_the_rows_is_cut():
+    torch.manual_seed(0)
+    x = torch.zeros(20_000, 64)
+    assert pieces(x, 0.0).eq(0).all()
+    found = pieces(x, 0.5)
+    steps = found.diff(dim=1)
+    assert found.dtype == torch.long and steps.min() == 0 and steps.max() == 1
+    # of a row that is cut, E (1 − 1/ℓ)^63 stays whole, ℓ = 64^u the mean length, u uniform in [¼, 1]
+    whole = (1 - 64 ** -torch.linspace(0.25, 1, 10_001)).pow(63).mean().item()
+    assert (steps.sum(1) == 0).float().mean().item() == pytest.approx(0.5 + 0.5 * whole, abs=0.018)     # five deviations
+    # 64^−u on average, ∫ 64^−u du / ¾ from ¼ to 1
+    rate = (64**-0.25 - 64**-1) / (0.75 * torch.tensor(64.0).log().item())
+    assert steps.float().mean().item() == pytest.approx(0.5 * rate, rel=0.05)

@@ -16,16 +16,21 @@ from didact.objectives.masked import MaskedLanguage
 from didact.registry import RECIPES
 from didact.train.use import predict
 
-TEXT = "the cat sat on a mat. the {} sat on a {}. the cat"          # as long as a window: what it was trained on
+TEXT = "the cat sat on a mat. the {} sat on a {}. the cat"          # as long as a window
+CYCLE = ("the", "cat", "sat", "on", "a", "mat", ".")                  # what stands beside any word of it says what the word is
 SMALL = {"layers": 1, "heads": 2, "width": 32, "hidden": 64, "context": 16, "device": "cpu"}
+
+
+def learned(place, **words):
+    (place / "book.txt").write_text("the cat sat on a mat. " * 400, encoding="utf-8")
+    own = {"data": str(place / "book.txt"), "tokens": "words", "runs": str(place)}
+    return didact.train(RECIPES["bert"], steps=300, lr=1e-2, **own, **SMALL, **words)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A BERT that knows one sentence."""
-    place = tmp_path_factory.mktemp("runs")
-    (place / "book.txt").write_text("the cat sat on a mat. " * 400, encoding="utf-8")
-    return didact.train(RECIPES["bert"], data=str(place / "book.txt"), tokens="words", steps=300, lr=1e-2, runs=str(place), **SMALL)
+    return learned(tmp_path_factory.mktemp("runs"))
 
 
 @torch.no_grad()
@@ -63,10 +68,29 @@ def test_a_hidden_word_is_known(run, capsys):
     assert run.facts["abilities"] == ["fill"]
 
 
+def right(run):
+    """Of all pieces of two to four words, each word hidden in turn: the share that is guessed."""
+    pieces = [[CYCLE[(k + i) % 7] for i in range(n)] for n in (2, 3, 4) for k in range(7)]
+    asked = [(" ".join([*piece[:k], "<mask>", *piece[k + 1 :]]), word) for piece in pieces for k, word in enumerate(piece)]
+    found = predict(run, [text for text, _ in asked])
+    return sum(next(iter(row["guesses"][0])) == word for row, (_, word) in zip(found, asked, strict=True)) / len(asked)
+
+
+def test_short_texts_are_filled_in_where_windows_were_cut(run, tmp_path):
+    whole = learned(tmp_path, cut=0.0)
+    assert whole.facts["test"]["accuracy"] > 0.9 and run.facts["test"]["accuracy"] > 0.9     # of whole windows both know all
+    assert right(whole) < 0.6 and right(run) > 0.9
+    assert predict(run, ["the cat <mask> on a mat."])[0]["filled"] == "the cat sat on a mat."
+
+
 def test_its_attention_is_drawn(run, tmp_path, capsys):
     masked, bare = explain(run, [TEXT.format("<mask>", "mat"), "a mat"], to=tmp_path)["explained"]
     assert masked["tokens"][6:10] == [".", "the", "<mask>", "sat"] and masked["predicted"] == "cat"
     assert bare["predicted"] == "" and set(bare["methods"]) == {"attention"}
     assert all((tmp_path / figure.rpartition("/")[2]).is_file() for one in (masked, bare) for figure in one["figures"])
     assert main(["explain", str(run.folder), "--to", str(tmp_path), "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["explained"]) == 6        # the test examples it got most wrong
+    worst = json.loads(capsys.readouterr().out)["explained"]
+    assert len(worst) == 6                                                    # those it got most wrong, hidden as they were judged
+    assert all(len(one["predicted"].split()) == one["tokens"].count("<mask>") for one in worst) and any(one["predicted"] for one in worst)
+    assert main(["explain", str(run.folder), "a mat", "--to", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("a mat:\n")                     # nothing is asked, so nothing is said

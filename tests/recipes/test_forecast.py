@@ -6,6 +6,7 @@ import torch
 
 import didact
 from beside import has_public
+from didact.cli.main import main
 from didact.data.load import load
 from didact.data.series import ahead, series
 from didact.errors import UsageError
@@ -64,13 +65,16 @@ def test_a_series_of_ones_own(here):
         predict(run, ["1,2,3"])
 
 
-def test_a_series_of_one_column(here):
+def test_a_series_of_one_column(here, capsys):
     lines = [f"{10 + 3 * np.sin(2 * np.pi * t / 12):.4f}" for t in range(900)]
     (here / "own.csv").write_text("warmth\n" + "\n".join(lines) + "\n")
     run = didact.train(RECIPES["forecast"], data="own.csv", window=12, epochs=3, cell="gru", hidden=8)
     assert run.facts["test"]["skill"] > 0.5
     (here / "last.csv").write_text("warmth\n" + "\n".join(lines[:100]) + "\n")
-    assert predict(run, ["last.csv"])[0]["warmth"] == predict(run, [",".join(lines[88:100])])[0]["warmth"]
+    (said,) = predict(run, ["last.csv"])[0]["warmth"]
+    assert [said] == predict(run, [",".join(lines[88:100])])[0]["warmth"]
+    assert main(["predict", str(run.folder), "last.csv"]) == 0
+    assert capsys.readouterr().out == f"last.csv:  warmth {said:.4f}\n"                # four decimals, not as many as a float has
 
 
 @pytest.mark.skipif(not has_public("temperatures"), reason="DIDACT_DATA holds no temperatures")

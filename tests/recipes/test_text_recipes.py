@@ -1,11 +1,14 @@
 """Recurrent recipes from the command's point of view: trained, evaluated, resumed, predicted, on known and on one's own texts."""
 
+import json
+
 import pytest
 import torch
 
 import didact
 from beside import has_public
 from didact import report
+from didact.cli.main import main
 from didact.data.load import load
 from didact.errors import UsageError
 from didact.registry import RECIPES
@@ -59,6 +62,22 @@ def test_texts_of_ones_own_with_augmentation_and_pooling(here):
         assert run.facts["test"]["accuracy"] > 0.8
         assert same(run.facts["test"], evaluate(run)["test"])
     assert predict(run, ["a good thing"])[0]["label"] == "yes"
+
+
+@pytest.mark.parametrize("name", ["text_rnn", "text_transformer", "fine_tune"])
+def test_words_are_changed_from_the_command_line_and_the_report_says_so(name, here, capsys):
+    rows = [f"{'good' if i % 2 else 'bad'} film number {i},{'yes' if i % 2 else 'no'}" for i in range(60)]
+    (here / "own.csv").write_text("review,liked\n" + "\n".join(rows) + "\n")
+    own = ["--data", "own.csv", "--text", "review", "--target", "liked", "--hidden", "16", "--width", "8", "--epochs", "1"]
+    if name == "fine_tune":
+        own += ["--learn", "scratch", "--heads", "2"]
+    losses = []
+    for words in (["--augment", "deletion,swap,insertion"], []):
+        assert main(["train", name, *own, *words, "--json"]) == 0
+        run = Run.open(json.loads(capsys.readouterr().out)["run"])
+        losses.append(run.facts["test"]["loss"])
+        assert ("deletion,swap,insertion</li>" in (run.folder / "report.html").read_text(encoding="utf-8")) == bool(words)
+    assert losses[0] != losses[1]                                             # the same seed: only the words differ
 
 
 @pytest.mark.parametrize("name", ["char_rnn", "text_rnn"])

@@ -1,7 +1,8 @@
 """What a course states, as data: each form knows when a computed value agrees, and which values it must refuse.
 
     Exactly(235_146)       counts, shapes, texts                    refused: one more, one less, another text
-    Printed("0.0689")      right within half a unit of the last digit that is printed
+    Printed("0.0689")      right within half a unit of the last digit that is printed        refused: 0.0703, 0.0675
+    About(7e10, 0.02, "…") rough by its own words, which say why and how far
     Same()                 left = right, up to rounding             refused: left 2 % off
     Differ()               left ≠ right                             refused: left = right
     NeverMore()            left ≤ right everywhere                  refused: left above right by 2 % at one place
@@ -14,7 +15,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from math import inf
+from itertools import product
+from math import ceil, inf
 from typing import Any
 
 import numpy as np
@@ -113,7 +115,7 @@ def others(value: Any) -> Iterator[Any]:
     elif isinstance(value, bool):
         yield not value
     elif isinstance(value, int | float):
-        yield from (value + 1, value - 1)
+        yield from (value + side * (0.02 * value if isinstance(value, float) and value else 1) for side in (1, -1))
     else:
         yield f"{value}?"
 
@@ -144,17 +146,52 @@ class Printed(Stated):
             yield from (np.where(np.arange(len(found)) == i, found + side * step, found) for side in (1, -1))
 
     def turned(self) -> Iterator[Stated]:
+        """In the digits that are printed; where two per cent would not be seen in them, by one unit of the last."""
         for i, d in enumerate(self.digits):
-            off = 1 if Decimal(d) == 0 else Decimal(d) * Decimal("0.02")
-            yield from (Printed(*self.digits[:i], f"{Decimal(d) + side * off:.6e}", *self.digits[i + 1 :]) for side in (1, -1))
+            off = unit(d) * max(1, ceil(abs(Decimal(d)) * Decimal("0.02") / unit(d)))
+            yield from (Printed(*self.digits[:i], str(Decimal(d) + side * off), *self.digits[i + 1 :]) for side in (1, -1))
 
     def as_if(self, computed: Any) -> "Stated":
-        return Printed(*(f"{x:.6e}" for x in floats(computed)))
+        """With as many decimals as the page has."""
+        return Printed(*(str(round(Decimal(x) / unit(d)) * unit(d)) for x, d in zip(floats(computed).tolist(), self.digits, strict=True)))
+
+
+def unit(printed: str) -> Decimal:
+    """Of the last digit: 0.0689 -> 0.0001."""
+    return Decimal(1).scaleb(int(Decimal(printed).as_tuple().exponent))
 
 
 def half_unit(printed: str) -> Decimal:
     """0.0689 -> 0.00005; rounding may fall on either side of a tie, so a hair more."""
-    return Decimal(1).scaleb(int(Decimal(printed).as_tuple().exponent)) * Decimal("0.5000001")
+    return unit(printed) * Decimal("0.5000001")
+
+
+@dataclass(frozen=True)
+class About(Stated):
+    """Numbers that the page gives in round figures (≈ 150M, about 1.5B): each right within a share of itself, and why so much."""
+
+    value: float | tuple[float, ...]
+    within: float
+    why: str
+    numeric = True
+
+    def agrees(self, computed: Any) -> bool:
+        found, said = floats(computed), floats(self.value)
+        assert len(found) == len(said), f"{len(said)} numbers are stated, {len(found)} computed"
+        return bool((np.abs(found - said) <= self.within * np.abs(said)).all())
+
+    def refused(self, computed: Any) -> Iterator[Any]:
+        yield from (other.value for other in self.as_if(computed).turned() if isinstance(other, About))
+
+    def turned(self) -> Iterator[Stated]:
+        """Two per cent off; where more is allowed, the nearest figure that no value could agree with beside this one."""
+        said, off = floats(self.value), max(0.02, 2.001 * self.within / (1 - self.within))
+        for i, side in product(range(len(said)), (1, -1)):
+            other = np.where(np.arange(len(said)) == i, said * (1 + side * off), said)
+            yield About(tuple(other.tolist()), self.within, self.why)
+
+    def as_if(self, computed: Any) -> "Stated":
+        return About(tuple(floats(computed).tolist()), self.within, self.why)
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 from time import perf_counter
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, Literal, TypeVar
 
 import torch
 
-from didact.claims.compare import Asked, Cases, Corrected, Exactly, Printed, Stated, floats, plain
+from didact.claims.compare import About, Asked, Cases, Corrected, Exactly, Printed, Stated, floats, plain
 from didact.claims.table import Record, Table, judge, kept, verdict_of
 from didact.claims.tables import TABLES
 from didact.errors import pick
@@ -90,25 +90,45 @@ def definition(thing: Any) -> str:
 
 
 def helpers(function: Callable[[], Any]) -> list[str]:
-    """Functions, classes and numbers of the claims' modules that it reaches, as they stand there, each once."""
-    ahead, seen = [function], dict[str, str]()
+    """What it reaches in the claims' modules, as it stands there."""
+    return [definition(v) if callable(v) else f"{name} = {v!r}" for name, v in reached(function).items()]
+
+
+def reached(function: Callable[[], Any]) -> dict[str, Any]:
+    """Functions, classes and numbers of the claims' modules that it reads, and that those read, each once."""
+    ahead, seen = [inspect.unwrap(function)], dict[str, Any]()
     while ahead:
-        caller = ahead.pop(0)
-        for name in read_names(caller.__code__):
-            value = caller.__globals__.get(name)
+        for name, value in named(ahead.pop(0)):
             if name in seen or value is function:
                 continue
-            if (inspect.isfunction(value) or inspect.isclass(value)) and is_helper(value.__module__):
-                seen[name] = definition(value)
-                ahead += [f for f in (vars(value).values() if inspect.isclass(value) else [value]) if inspect.isfunction(f)]
-            elif isinstance(value, int | float | tuple) and name.isupper():
-                seen[name] = f"{name} = {value!r}"
-    return list(seen.values())
+            if isinstance(value, int | float | tuple) and name.isupper():
+                seen[name] = value
+            elif callable(value) and is_helper(getattr(value, "__module__", None) or ""):
+                seen[name] = value
+                ahead += bodies(value)
+    return seen
+
+
+def bodies(value: Any) -> list[FunctionType]:
+    """The function itself, without what is wrapped around it, or the methods of a class."""
+    inside = vars(value).values() if inspect.isclass(value) else [inspect.unwrap(value)]
+    return [f for f in inside if inspect.isfunction(f)]
 
 
 def is_helper(module: str) -> bool:
     """Of the checks themselves; the forms of comparison stand in every one of them."""
     return module.startswith("didact.claims.") and module not in (__name__, "didact.claims.compare")
+
+
+def named(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """Global values that a function reads, by name or as gaba_9.name."""
+    names = list(read_names(function.__code__))
+    for name in names:
+        value = function.__globals__.get(name)
+        if inspect.ismodule(value) and value.__name__.startswith("didact."):
+            yield from ((n, getattr(value, n)) for n in names if hasattr(value, n))
+        else:
+            yield name, value
 
 
 def read_names(code: CodeType) -> Iterator[str]:
@@ -188,7 +208,8 @@ def run(id: str) -> Outcome:
     result = check.compute()
     seconds = perf_counter() - start
     verdict = check.judge(result)
-    asked = "the course asks and gives no value: this is the answer"
+    asks = "question" in statement.stated
+    asked = "the course asks and gives no value: this is the answer" if asks else "the course prints no value: this is the one"
     note = {"wrong": check.right, "conditional": check.condition, "not checkable": asked}.get(verdict, "")
     return Outcome(statement, verdict, show(check.form, result), value(check.form, result), note, seconds)
 
@@ -235,7 +256,7 @@ def value(form: Stated, result: Any) -> Any:
         result = result.under if isinstance(result, Cases) else result.stated
     if isinstance(form, Exactly | Asked):
         return plain(result)
-    if isinstance(form, Printed):
+    if isinstance(form, Printed | About):
         numbers = floats(result).tolist()
         return numbers[0] if len(numbers) == 1 else numbers
     return None

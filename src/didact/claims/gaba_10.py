@@ -3,124 +3,135 @@
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from didact.claims.compare import Asked, Corrected, Exactly, Inside, NeverMore, Rising, Same
 from didact.claims.core import claim
 from didact.claims.tools import Pair, parameters
-from didact.objectives.noising import moments, way_back
+from didact.layers.positions import sinusoidal
+from didact.layers.time import time_features
+from didact.models.denoise_unet import GROUPS, SimpleUNet, TimedBlock
+from didact.objectives.diffusion import guided
+from didact.objectives.noising import SOLVED, Noising, cosine, linear, moments, way_back
+from didact.registry import create
+
+# didact keeps ᾱ in float32: identities with it hold to six digits
 
 
-def linear(T: int = 1000, low: float = 1e-4, high: float = 0.02) -> tuple[Tensor, Tensor, Tensor]:
-    """β, α and ᾱ of the linear schedule; entry 0 is t = 1."""
-    β = torch.linspace(low, high, T)
-    return β, 1 - β, (1 - β).cumprod(0)
+def marginal(noising: Noising, t: Tensor) -> tuple[Tensor, Tensor]:
+    """What didact's way into noise keeps of an image of ones, and what it adds of a noise of ones: (B,) each."""
+    one, none = torch.ones(len(t), 1, 1, 1), torch.zeros(len(t), 1, 1, 1)
+    return noising.noised(one, t, none).flatten(), noising.noised(none, t, one).flatten()
 
 
-def cosine(T: int = 1000, s: float = 0.008) -> tuple[Tensor, Tensor]:
-    """β and ᾱ of equation 10.18."""
-    f = torch.cos((torch.arange(T + 1) / T + s) / (1 + s) * math.pi / 2) ** 2
-    ᾱ = f / f[0]
-    return 1 - ᾱ[1:] / ᾱ[:-1], ᾱ[1:]
+def image(x: Tensor) -> Tensor:
+    """Numbers as images of one pixel, which didact's objectives take."""
+    return x[:, None, None, None]
 
 
-@claim("C10.1", Same())
+@claim("C10.1", Same(1e-6))
 def closed_form_marginal() -> Pair:
-    """mean factor and variance of x_t after t steps of √(1 − β) x + √β ε, against √ᾱ_t and 1 − ᾱ_t"""
-    β, _, ᾱ = linear()
+    """mean factor and variance of x_t after t steps of √(1 − β) x + √β ε, against √ᾱ_t and 1 − ᾱ_t of didact's noising"""
     factor, variance, found = 1.0, 0.0, []
-    for b in β.tolist():
+    for b in linear(1000).tolist():
         factor, variance = math.sqrt(1 - b) * factor, (1 - b) * variance + b
         found.append((factor, variance))
-    return found, torch.stack([ᾱ.sqrt(), 1 - ᾱ], dim=1)
+    kept, added = marginal(Noising(1000), torch.arange(1, 1001))
+    return found, torch.stack([kept, added.square()], dim=1)
 
 
-@claim("C10.2", Same(), right="the factor of x_0 is √(α_t ᾱ_{t−1}) = √ᾱ_t")
+@claim("C10.2", Same(1e-6), right="the factor of x_0 is √(α_t ᾱ_{t−1}) = √ᾱ_t")
 def factor_in_the_proof() -> Corrected:
-    """the factor of x_0 in √α_t(√ᾱ_{t−1} x_0 + …), against √α_t; mended: against √ᾱ_t"""
-    _, α, ᾱ = linear()
-    factor = α[1:].sqrt() * ᾱ[:-1].sqrt()
-    return Corrected((α[1:].sqrt(), factor), (ᾱ[1:].sqrt(), factor))
+    """the factor of x_0 in √α_t x_{t−1}, by didact's noising, against √α_t; mended: against that in x_t"""
+    α, t = 1 - linear(1000)[1:], torch.arange(2, 1001)
+    before, now = (marginal(Noising(1000), s)[0] for s in (t - 1, t))
+    return Corrected((α.sqrt(), α.sqrt() * before), (now, α.sqrt() * before))
 
 
-@claim("C10.3", Same())
+@claim("C10.3", Same(1e-4))
 def posterior() -> Pair:
-    """μ̃_t and β̃_t of 10.11 and 10.12, against conditioning the joint normal of (x_{t−1}, x_t) given x_0 on x_t"""
-    β, α, ᾱ = linear(50, 0.01, 0.2)
-    β, α, before, now, x0, xt = β[1:], α[1:], ᾱ[:-1], ᾱ[1:], torch.randn(49), torch.randn(49)
+    """μ̃_t and β̃_t of 10.11 and 10.12, and didact's, against conditioning the joint normal of (x_{t−1}, x_t) given x_0 on x_t; 50 steps"""
+    noising, t, x0, xt = Noising(50), torch.arange(2, 51), torch.randn(49), torch.randn(49)
+    β, α, ᾱ = linear(50)[1:], 1 - linear(50)[1:], (1 - linear(50)).cumprod(0)
+    before, now = ᾱ[:-1], ᾱ[1:]
     stated = before.sqrt() * β / (1 - now) * x0 + α.sqrt() * (1 - before) / (1 - now) * xt
     gain = α.sqrt() * (1 - before) / (α * (1 - before) + β)                # Cov(x_{t−1}, x_t) / Var(x_t)
     mean = before.sqrt() * x0 + gain * (xt - α.sqrt() * before.sqrt() * x0)
     variance = (1 - before) - gain * α.sqrt() * (1 - before)
-    return [stated, (1 - before) / (1 - now) * β], [mean, variance]
+    ours = noising.posterior(image(x0), image(xt), t)
+    return [stated, (1 - before) / (1 - now) * β, *ours], [mean, variance] * 2
 
 
 @claim("C10.4", Inside(0, 0.01))
 def what_is_left_after_a_thousand_steps() -> Tensor:
-    """√ᾱ_T, the part of x_0 in x_T, for the linear schedule with T = 1000"""
-    return linear()[2][-1].sqrt()
+    """√ᾱ_T, the part of x_0 in x_T, for didact's linear schedule with T = 1000, 1e-4 to 0.02"""
+    return marginal(Noising(1000), torch.tensor([1000]))[0]
 
 
 @claim("C10.5", Inside(0, 0.01), right="with fewer steps the βs must grow in proportion, else x_T still shows x_0")
 def what_is_left_after_two_hundred_steps() -> Corrected:
-    """√ᾱ_T for T = 200 and the same β from 1e-4 to 0.02; mended: from 5e-4 to 0.1"""
-    return Corrected(linear(200)[2][-1].sqrt(), linear(200, 5e-4, 0.1)[2][-1].sqrt())
+    """√ᾱ_T for T = 200 and the same β from 1e-4 to 0.02; mended: didact's schedule of 200 steps, from 5e-4 to 0.1"""
+    kept = (1 - torch.linspace(1e-4, 0.02, 200)).prod().sqrt()
+    return Corrected(kept, marginal(Noising(200), torch.tensor([200]))[0])
 
 
 @claim("C10.6", Same())
 def linear_schedule() -> Pair:
-    """β_min + (t − 1)/(T − 1)(β_max − β_min), against torch.linspace(1e-4, 0.02, 1000)"""
-    return [1e-4 + (t - 1) / 999 * (0.02 - 1e-4) for t in range(1, 1001)], linear()[0]
+    """β_min + (t − 1)/(T − 1)(β_max − β_min), against didact's schedule and the program's torch.linspace(1e-4, 0.02, 1000)"""
+    stated = [1e-4 + (t - 1) / 999 * (0.02 - 1e-4) for t in range(1, 1001)]
+    return [stated] * 2, [linear(1000), torch.linspace(1e-4, 0.02, 1000)]
 
 
 @claim("C10.7", Inside(0, 1, open=True), right="β_T is 1: clip at 0.999, as the paper does")
 def cosine_schedule() -> Corrected:
-    """β_t = 1 − ᾱ_t/ᾱ_{t−1} of the cosine schedule lies in (0, 1); mended: clipped at 0.999"""
-    β, _ = cosine()
-    return Corrected(β, β.clamp(max=0.999))
+    """β_t = 1 − ᾱ_t/ᾱ_{t−1} with ᾱ_t ~ cos²((t/T + s)/(1 + s) π/2) lies in (0, 1); mended: didact's schedule, clipped at 0.999"""
+    f = torch.cos((torch.arange(1001) / 1000 + 0.008) / 1.008 * math.pi / 2) ** 2
+    return Corrected(1 - f[1:] / f[:-1], cosine(1000))
 
 
 @claim("C10.8", Rising())
 def offset_of_the_cosine_schedule() -> list[Tensor]:
-    """β_1 without the offset, and with s = 0.008"""
-    return [cosine(s=0.0)[0][0], cosine(s=0.008)[0][0]]
+    """β_1 of didact's schedule without the offset, with half of it, with s = 0.008, and with twice as much"""
+    return [cosine(1000, s=s)[0] for s in (0.0, 0.004, 0.008, 0.016)]
 
 
 @claim("C10.9", NeverMore())
 def first_steps_of_both_schedules() -> Pair:
-    """the noise 1 − ᾱ_t of the cosine schedule ≤ that of the linear one, for the first half of the steps"""
-    return 1 - cosine()[1][:500], 1 - linear()[2][:500]
+    """the deviation √(1 − ᾱ_t) of the noise in didact's cosine schedule ≤ that in the linear one, for the first half of the steps"""
+    slow, fast = (marginal(Noising(1000, schedule), torch.arange(1, 501))[1] for schedule in ("cosine", "linear"))
+    return slow, fast
 
 
-@claim("C10.10", Same(), right="the noise is divided by √(1 − ᾱ_t), as the code has it, not by √(1 − α_t)")
+@claim("C10.10", Same(1e-4), right="the noise is divided by √(1 − ᾱ_t), as the code has it, not by √(1 − α_t)")
 def step_of_ddpm() -> Corrected:
-    """(x_t − β_t/√(1 − α_t) ε)/√α_t, against μ̃_t at x_0 = (x_t − √(1 − ᾱ_t) ε)/√ᾱ_t; mended: √(1 − ᾱ_t)"""
-    β, α, ᾱ = linear()
-    β, α, before, now, xt, ε = β[1:], α[1:], ᾱ[:-1], ᾱ[1:], torch.randn(999), torch.randn(999)
-    x0 = (xt - (1 - now).sqrt() * ε) / now.sqrt()
-    mean = before.sqrt() * β / (1 - now) * x0 + α.sqrt() * (1 - before) / (1 - now) * xt
-    stated, mended = ((xt - β / (1 - a).sqrt() * ε) / α.sqrt() for a in (α, now))
+    """(x_t − β_t/√(1 − α_t) ε)/√α_t, against didact's μ̃_t at the x_0 that didact solves from ε; mended: √(1 − ᾱ_t); 50 steps"""
+    noising, t, xt, ε = Noising(50), torch.arange(2, 51), torch.randn(49), torch.randn(49)
+    β, α, ᾱ = linear(50)[1:], 1 - linear(50)[1:], (1 - linear(50)).cumprod(0)[1:]
+    x0, _ = SOLVED["noise"](image(ε), image(xt), *noising.at(t))
+    mean, _ = noising.posterior(x0, image(xt), t)
+    stated, mended = ((xt - β / (1 - a).sqrt() * ε) / α.sqrt() for a in (α, ᾱ))
     return Corrected((stated, mean), (mended, mean))
 
 
-def ddim(x: Tensor, ε: Tensor, now: Tensor, then: Tensor) -> Tensor:
-    """Equation 10.21."""
-    return then.sqrt() * (x - (1 - now).sqrt() * ε) / now.sqrt() + (1 - then).sqrt() * ε
-
-
-@claim("C10.11", Same())
+@claim("C10.11", Same(1e-6))
 def step_of_ddim() -> Pair:
-    """one step with the true noise takes √ᾱ_t x_0 + √(1 − ᾱ_t) ε to √ᾱ_{t−1} x_0 + √(1 − ᾱ_{t−1}) ε"""
-    _, _, ᾱ = linear()
-    then, now, x0, ε = ᾱ[:-1], ᾱ[1:], torch.randn(999), torch.randn(999)
-    return ddim(now.sqrt() * x0 + (1 - now).sqrt() * ε, ε, now, then), then.sqrt() * x0 + (1 - then).sqrt() * ε
+    """didact's steps with the true x_0 and no new noise, and 10.21 with the true ε, go from √ᾱ_t x_0 + √(1 − ᾱ_t) ε to the same at t − 1"""
+    ᾱ, x0, ε = [1.0, *(1 - linear(1000)).cumprod(0).tolist()], torch.randn(9), torch.randn(9)
+    true = [math.sqrt(a) * x0 + math.sqrt(1 - a) * ε for a in ᾱ]
+    ours = list(way_back(lambda x, t: x0, true[-1], ᾱ, range(1000, -1, -1)))
+
+    def stated(x: Tensor, now: float, then: float) -> Tensor:
+        return math.sqrt(then) * (x - math.sqrt(1 - now) * ε) / math.sqrt(now) + math.sqrt(1 - then) * ε
+
+    printed = [stated(true[t], ᾱ[t], ᾱ[t - 1]) for t in range(1000, 0, -1)]
+    return [torch.stack(ours), torch.stack(printed)], [torch.stack(true[-2::-1])] * 2
 
 
 @claim("C10.12", Inside(0, 0.02))
 def few_steps_of_ddim() -> float:
     """the mean distance between the ends of 50 and of 1,000 steps from the same noise, over the deviation of the data, at most 2 %:
-    didact's sampler with the exact x̂_0 of a mixture of N(±1, 0.3²), the cosine schedule"""
-    ᾱ = [1.0, *cosine()[1].clamp(min=1e-9).tolist()]
+    didact's sampler with the exact x̂_0 of a mixture of N(±1, 0.3²), its cosine schedule"""
+    ᾱ = [1.0, *(1 - cosine(1000)).cumprod(0).tolist()]
 
     def clean(x: Tensor, t: int) -> Tensor:
         a, v = math.sqrt(ᾱ[t]), 0.09 * ᾱ[t] + 1 - ᾱ[t]                        # x_t of each half is N(±a, v)
@@ -135,49 +146,41 @@ def few_steps_of_ddim() -> float:
 
 @claim("C10.13", Same())
 def guidance() -> Pair:
-    """(1 + w) ε(c) − w ε(∅) = −σ times ∇log p + (1 + w) ∇log p(c|x), for scores −ε/σ of two normals"""
+    """didact's (1 + w) ε(c) − w ε(∅) = −σ times ∇log p + (1 + w) ∇log p(c|x), for scores −ε/σ of two normals"""
     x, w, σ = torch.randn(9), 2.5, 0.8
     plain, given = -x / 4.0, -(x - 1.3) / 0.7                                # scores of N(0, 4) and of N(1.3, 0.7)
-    ε_plain, ε_given = -σ * plain, -σ * given
-    return (1 + w) * ε_given - w * ε_plain, -σ * (plain + (1 + w) * (given - plain))
+    return guided(-σ * given, -σ * plain, w), -σ * (plain + (1 + w) * (given - plain))
 
 
 @claim("C10.14", Same(1e-6), right="the code has all sines first, and frequencies down to 1/10000 exactly: another embedding, as good")
 def time_embedding() -> Corrected:
-    """the code's embedding against equation 10.19; mended: its columns interleaved, and half instead of half − 1"""
+    """the code's embedding against equation 10.19, which is didact's table of positions; mended: half instead of half − 1, as didact has it
+    for times, and the columns interleaved"""
     d, t = 16, torch.arange(20.0)
-    half = d // 2
-    formula = torch.stack([(torch.cos if c % 2 else torch.sin)(t / 10000 ** (2 * (c // 2) / d)) for c in range(d)], dim=1)
-
-    def embed(steps: int) -> list[Tensor]:
-        angle = t[:, None] * torch.exp(torch.arange(half) * -(math.log(10000) / steps))
-        return [angle.sin(), angle.cos()]
-
-    return Corrected((torch.cat(embed(half - 1), dim=1), formula), (torch.stack(embed(half), dim=2).flatten(1), formula))
-
-
-def res_block(c_in: int, c_out: int, time: int = 128, groups: int = 8) -> nn.ModuleList:
-    """The layers of ResBlock (10.8)."""
-    return nn.ModuleList([
-        nn.GroupNorm(groups, c_in), nn.Conv2d(c_in, c_out, 3, padding=1), nn.Linear(time, c_out),
-        nn.GroupNorm(8, c_out), nn.Conv2d(c_out, c_out, 3, padding=1),
-        nn.Conv2d(c_in, c_out, 1) if c_in != c_out else nn.Identity(),
-    ])
+    formula, half = sinusoidal(20, d), d // 2
+    angle = t[:, None] * torch.exp(torch.arange(half) * -(math.log(10000) / (half - 1)))
+    printed = torch.cat([angle.sin(), angle.cos()], dim=1)
+    mended = torch.stack(time_features(t, d).chunk(2, dim=1), dim=2).flatten(1)
+    return Corrected((printed, formula), (mended, formula))
 
 
 @claim("C10.15", Exactly("runs"), right="eight groups cannot share one channel: begin with a 3 × 3 convolution 1 → 32")
-def building_the_unet() -> str:
-    """ResBlock(1, 32) begins with GroupNorm(8, 1)"""
-    try:
-        res_block(1, 32)
-    except ValueError as error:
-        return f"{type(error).__name__}: {error}"
-    return "runs"
+def building_the_unet() -> Corrected:
+    """ResBlock(1, 32), didact's block, begins with GroupNorm(8, 1); mended: didact's network with a first convolution"""
+    def build(make: type[TimedBlock] | type[SimpleUNet], *sizes: int, **more: object) -> str:
+        try:
+            make(*sizes, **more)  # type: ignore[arg-type]
+        except ValueError as error:
+            return f"{type(error).__name__}: {error}"
+        return "runs"
+
+    return Corrected(build(TimedBlock, 1, 32, 128, groups=GROUPS), build(SimpleUNet, shape=(1, 28, 28), widths=(32, 64, 128)))
 
 
 @claim("C10.16", Asked())
-def size_of_the_unet() -> int:
-    """all layers of SimpleUNet, the first block with one group in its first norm"""
-    blocks = [res_block(1, 32, groups=1), *(res_block(*c) for c in ((32, 64), (64, 128), (128, 64), (64, 32)))]
-    rest = [nn.Linear(128, 128), nn.ConvTranspose2d(128, 64, 2, 2), nn.ConvTranspose2d(64, 32, 2, 2), nn.Conv2d(32, 1, 1)]
-    return sum(parameters(m) for m in [*blocks, *rest])
+def size_of_the_unet() -> tuple[int, int]:
+    """parameters of didact's SimpleUNet with the first convolution that mends it; and with one group in the first norm instead"""
+    net = create("simple_unet", shape=(1, 28, 28))
+    assert isinstance(net, SimpleUNet)
+    first = parameters(TimedBlock(1, 32, 128, groups=1)) - parameters(net.stem) - parameters(net.down[0])
+    return parameters(net), parameters(net) + first

@@ -1,7 +1,7 @@
 """Gaba, chapter 2: backpropagation, optimizers, schedules."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import combinations, pairwise, product
 from typing import Any
@@ -12,35 +12,42 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import lr_scheduler
 
+from didact import scratch
 from didact.claims.compare import Cases, Corrected, Inside, NeverMore, Printed, Rising, Same
 from didact.claims.core import claim
-from didact.claims.tools import Pair, count_products, gradients, parameters, slope, total_variance
+from didact.claims.tools import Pair, count_products, gradients, parameters, total_variance
 from didact.models.mlp import MLP
+from didact.objectives.likelihoods import Categorical
+from didact.objectives.supervised import Classify
+from didact.optim import schedule
 from didact.optim.lion import Lion
-from didact.optim.schedule import one_cycle
-from didact.scratch.optim import average
+from didact.scratch.losses import cross_entropy
+from didact.scratch.optim import SGD, Adam, average, clip_norm
 from didact.scratch.ways import by_hand
 from didact.scratch.ways.numerical import central_difference
 
 
-def example_gradients(n: int = 6) -> Tensor:
-    """∇ℓ_i of a small regression, one row an example."""
-    x, y, θ = torch.randn(n, 4), torch.randn(n), torch.randn(4)
-    return 2 * (x @ θ - y)[:, None] * x
+def gradient(rows: Sequence[int]) -> Tensor:
+    """∇L of didact's objective on these of six examples, all parameters of a small network in one row."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        objective = Classify(MLP(4, 3, hidden=(5,), activation="tanh"), Categorical(3))
+        batch = {"x": torch.randn(6, 4), "y": torch.randint(3, (6,))}
+    index = torch.tensor(rows)
+    return torch.cat([g.flatten() for g in gradients(objective({k: v[index] for k, v in batch.items()}), *objective.parameters())])
 
 
 @claim("C2.1", Same())
 def minibatch_gradient_is_unbiased() -> Pair:
-    """the mean of (1/B) Σ_{i∈B} ∇ℓ_i over all subsets B of size 3 = (1/N) Σ ∇ℓ_i"""
-    g = example_gradients()
-    batches = torch.stack([g[list(b)].mean(0) for b in combinations(range(len(g)), 3)])
-    return batches.mean(0), g.mean(0)
+    """the mean over all subsets B of size 3 of didact's gradient on B = (1/N) Σ ∇ℓ_i, that on all six"""
+    batches = torch.stack([gradient(b) for b in combinations(range(6), 3)])
+    return batches.mean(0), gradient(range(6))
 
 
 @claim("C2.2", Same(), condition="examples drawn independently; subsets, as the page has them, have the smaller σ²/B · (N − B)/(N − 1)")
 def variance_of_minibatches() -> Cases:
     """Var g_B = σ²/B over all batches of 1, 2, 3 examples, with and without putting examples back"""
-    g = example_gradients()
+    g = torch.stack([gradient([i]) for i in range(6)])
     σ2 = total_variance(g)
     drawn = [[total_variance(torch.stack([g[list(b)].mean(0) for b in batches])) for batches in kind] for kind in (
         [product(range(6), repeat=B) for B in (1, 2, 3)], [combinations(range(6), B) for B in (1, 2, 3)])]
@@ -72,17 +79,17 @@ def backpropagation() -> Pair:
 
 @claim("C2.4", Same(), condition="an output activation that acts on each unit alone; softmax needs its whole Jacobian")
 def output_delta() -> Cases:
-    """δ_L = ∂L/∂h_L ⊙ σ′(z_L), for a sigmoid output with squared error and for softmax with cross-entropy"""
-    z, y = torch.randn(5, requires_grad=True), F.one_hot(torch.tensor(2), 5).double()
+    """didact's δ_L = ∂L/∂h_L ⊙ σ′(z_L) against ∂L/∂z: a sigmoid output with squared error, and softmax with cross-entropy"""
+    z, y = torch.randn(1, 5, requires_grad=True), F.one_hot(torch.tensor([2]), 5).double()
 
-    def both(h: Tensor, loss: Callable[[Tensor], Tensor], slope_at: Tensor) -> Pair:
+    def both(h: Tensor, loss: Callable[[Tensor], Tensor], last: by_hand.Activation) -> Pair:
         dL_dh, dL_dz = gradients(loss(h), h, z)
-        return dL_dh * slope_at, dL_dz
+        return by_hand.output_delta(dL_dh.numpy(), z.detach().numpy(), last), dL_dz
 
-    sigmoid, softmax = z.sigmoid(), z.softmax(0)
+    softmax = by_hand.Activation(by_hand.softmax, lambda z: by_hand.softmax(z) * (1 - by_hand.softmax(z)))
     return Cases(
-        both(sigmoid, lambda h: (h - y).square().sum(), slope(torch.sigmoid, z)),
-        both(softmax, lambda h: -(y * h.log()).sum(), softmax * (1 - softmax)),
+        both(z.sigmoid(), lambda h: (h - y).square().sum(), by_hand.SIGMOID),
+        both(z.softmax(1), lambda h: -(y * h.log()).sum(), softmax),
     )
 
 
@@ -100,10 +107,10 @@ def cost_of_backpropagation() -> Cases:
 
 @cache
 def autograd_example() -> tuple[list[float], list[float]]:
-    """x = (2, 3), w = (1, −1), L = (σ(x·w) − 1)²"""
-    x, w = torch.tensor([2.0, 3.0], requires_grad=True), torch.tensor([1.0, -1.0], requires_grad=True)
-    dx, dw = gradients(((x @ w).sigmoid() - 1) ** 2, x, w)
-    return dx.tolist(), dw.tolist()
+    """x = (2, 3), w = (1, −1), L = (σ(x·w) − 1)², by didact's own engine"""
+    x, w = scratch.tensor([2.0, 3.0], requires_grad=True), scratch.tensor([1.0, -1.0], requires_grad=True)
+    dx, dw = scratch.grad(((x @ w).sigmoid() - 1) ** 2, (x, w))
+    return dx.data.tolist(), dw.data.tolist()
 
 
 @claim("C2.6", Printed("-0.0689", "0.0689"), right="the printed program gives the computed values")
@@ -125,25 +132,27 @@ def bias_correction() -> Pair:
     return [average(state, "m", g, 0.9) / (1 - 0.9**t) for t in range(1, 51)], [g] * 50
 
 
-@claim("C2.9", Same(1e-6), right="ε stands outside the root: η m̂/(√v̂ + ε), else steps of small gradients nearly stop")
+@claim("C2.9", Same(1e-6), right="Adam, as the paper cited there defines it, has ε outside the root: η m̂/(√v̂ + ε)")
 def adam_and_epsilon() -> Corrected:
-    """the first step for g = 1, 1e-3, 1e-6 by η m̂/√(v̂ + ε), against torch.optim.Adam; mended: η m̂/(√v̂ + ε)"""
+    """the first step for g = 1, 1e-3, 1e-6 by η m̂/√(v̂ + ε), against didact's Adam and torch's; mended: η m̂/(√v̂ + ε)"""
     g, η, ε = torch.tensor([1.0, 1e-3, 1e-6]), 1e-3, 1e-8
-    θ = torch.zeros(3, requires_grad=True)
-    θ.grad = g.clone()
+    θ, own = torch.zeros(3, requires_grad=True), scratch.tensor([0.0] * 3, requires_grad=True)
+    θ.grad, own.grad = g.clone(), g.numpy()
     torch.optim.Adam([θ], lr=η, eps=ε).step()
-    return Corrected((η * g / (g**2 + ε).sqrt(), -θ), (η * g / (g.abs() + ε), -θ))
+    Adam([own], lr=η, eps=ε).step()
+    steps = [-torch.from_numpy(own.data), -θ]
+    return Corrected(([η * g / (g**2 + ε).sqrt()] * 2, steps), ([η * g / (g.abs() + ε)] * 2, steps))
 
 
 @claim("C2.10", Same(1e-6), right="it accumulates: v tends to g/(1 − μ); (1 − μ) v would be the average")
 def momentum_as_an_average() -> Corrected:
-    """the buffer v ← μ v + g after 300 equal gradients, against their average g; mended: (1 − μ) v"""
-    g, μ, θ = torch.tensor([1.0, -3.0]), 0.9, torch.zeros(2, requires_grad=True)
-    sgd = torch.optim.SGD([θ], lr=0.1, momentum=μ)
+    """the buffer v ← μ v + g of didact's SGD after 300 equal gradients, against their average g; mended: (1 − μ) v"""
+    g, μ, θ = np.array([1.0, -3.0]), 0.9, scratch.tensor([0.0, 0.0], requires_grad=True)
+    sgd = SGD([θ], lr=0.1, momentum=μ)
     for _ in range(300):
-        θ.grad = g.clone()
+        θ.grad = g.copy()
         sgd.step()
-    v = sgd.state[θ]["momentum_buffer"]
+    v = sgd.states[0]["v"]
     return Corrected((v, g), ((1 - μ) * v, g))
 
 
@@ -160,26 +169,31 @@ def rates(schedule: Callable[[torch.optim.Optimizer], lr_scheduler.LRScheduler],
 
 @claim("C2.11", Same())
 def step_decay() -> Pair:
-    """η_t = η_0 γ^⌊t/T⌋, against torch's StepLR"""
-    return [1e-3 * 0.1 ** (t // 30) for t in range(100)], rates(lambda o: lr_scheduler.StepLR(o, 30, 0.1), 100)
+    """η_t = η_0 γ^⌊t/T⌋, γ = 0.1 and T = 30, against didact's schedule and torch's"""
+    stated, ours = [1e-3 * 0.1 ** (t // 30) for t in range(100)], schedule.step_decay(gamma=0.1, every=30)
+    return [stated, stated], [[1e-3 * ours(t, 100) for t in range(100)], rates(lambda o: lr_scheduler.StepLR(o, 30, 0.1), 100)]
 
 
 @claim("C2.12", Same())
 def cosine_annealing() -> Pair:
-    """η_t = η_min + ½(η_max − η_min)(1 + cos(πt/T)), against torch's CosineAnnealingLR"""
-    ours = [1e-6 + 0.5 * (1e-3 - 1e-6) * (1 + math.cos(math.pi * t / 100)) for t in range(100)]
-    return ours, rates(lambda o: lr_scheduler.CosineAnnealingLR(o, 100, eta_min=1e-6), 100)
+    """η_t = η_min + ½(η_max − η_min)(1 + cos(πt/T)), η from 1e-3 to 1e-6 and T = 100, against didact's schedule and torch's"""
+    stated, ours = [1e-6 + 0.5 * (1e-3 - 1e-6) * (1 + math.cos(math.pi * t / 100)) for t in range(100)], schedule.cosine(final=1e-3)
+    theirs = rates(lambda o: lr_scheduler.CosineAnnealingLR(o, 100, eta_min=1e-6), 100)
+    return [stated, stated], [[1e-3 * ours(t, 100) for t in range(100)], theirs]
 
 
-@claim("C2.13", Same())
-def one_cycle_warms_up_and_decays() -> Pair:
-    """torch's OneCycleLR against a rise over 30 % of the steps and half a cosine down; the rise is half a cosine too, not linear"""
-    return rates(lambda o: lr_scheduler.OneCycleLR(o, 1e-3, total_steps=200), 200), [1e-3 * one_cycle()(t, 200) for t in range(200)]
+@claim("C2.13", Same(), condition="a warm-up along half a cosine, which is what OneCycleLR has; the linear one of the heading is another")
+def one_cycle_warms_up_and_decays() -> Cases:
+    """torch's OneCycleLR over 200 steps against didact's cycle, half a cosine up and half a cosine down; and with a straight way up"""
+    theirs, cycle = rates(lambda o: lr_scheduler.OneCycleLR(o, 1e-3, total_steps=200), 200), schedule.one_cycle()
+    ours, top = [1e-3 * cycle(t, 200) for t in range(200)], round(cycle.warmup * 200) - 1
+    straight = np.linspace(ours[0], ours[top], top + 1).tolist() + ours[top + 1 :]
+    return Cases((ours, theirs), (straight, theirs))
 
 
 @claim("C2.14", Printed("1e-3"), right="use one scheduler: two that are stepped together multiply")
-def rate_of_the_printed_loop() -> float:
-    """the largest learning rate of the loop, 10 epochs of 469 batches, all three schedulers built, two stepped at each batch"""
+def rate_of_the_printed_loop() -> Corrected:
+    """the largest rate in 10 epochs of 469 batches, three schedulers built, two stepped at each batch; mended: didact's cycle alone"""
     optimizer = torch.optim.AdamW([torch.zeros(1, requires_grad=True)], lr=1e-3, weight_decay=0.01)
     lr_scheduler.StepLR(optimizer, 30, 0.1)
     cosine = lr_scheduler.CosineAnnealingLR(optimizer, 100, eta_min=1e-6)
@@ -190,7 +204,7 @@ def rate_of_the_printed_loop() -> float:
         cycle.step()
         cosine.step()
         top = max(top, float(optimizer.param_groups[0]["lr"]))
-    return top
+    return Corrected(top, max(1e-3 * schedule.one_cycle()(t, 4690) for t in range(4690)))
 
 
 def chain(w: float, z: float, depth: int = 30) -> list[float]:
@@ -214,14 +228,19 @@ def exploding_product() -> Cases:
 
 @claim("C2.17", Same(1e-6))
 def clipped_norm() -> Pair:
-    """‖g‖ behind clip_grad_norm_ is c = 1 where it was larger, and as it was where it was smaller"""
+    """‖g‖ of two tensors behind didact's clipping and torch's is c = 1 where it was larger, and as it was where it was smaller"""
     norms = []
     for size in (100.0, 2.0, 0.5):
+        g = F.normalize(torch.randn(8), dim=0) * size
+        ours = [scratch.tensor(part.numpy(), requires_grad=True) for part in g.split(3)]
+        for p, part in zip(ours, g.split(3), strict=True):
+            p.grad = part.numpy().copy()
+        clip_norm(ours, 1.0)
         θ = torch.zeros(8, requires_grad=True)
-        θ.grad = F.normalize(torch.randn(8), dim=0) * size
+        θ.grad = g.clone()
         nn.utils.clip_grad_norm_([θ], max_norm=1.0)
-        norms.append(θ.grad.norm())
-    return norms, [1.0, 1.0, 0.5]
+        norms += [math.sqrt(sum(float((p.grad**2).sum()) for p in ours if p.grad is not None)), θ.grad.norm()]
+    return norms, [1.0, 1.0, 1.0, 1.0, 0.5, 0.5]
 
 
 @cache
@@ -271,19 +290,23 @@ def hand_written_gradients() -> Pair:
 
 @claim("C2.24", Same(1e-7))
 def central_differences() -> Pair:
-    """(L(w + ε) − L(w − ε))/2ε = ∂L/∂w"""
-    x, y, w = torch.randn(9, 4), torch.randint(3, (9,)), torch.randn(12, requires_grad=True)
+    """(L(w + ε) − L(w − ε))/2ε for each of 12 weights, against the gradient by didact's engine and by its own differences"""
+    x, y, w, ε = scratch.tensor(torch.randn(9, 4).numpy()), torch.randint(3, (9,)).numpy(), torch.randn(12).numpy(), 1e-5
 
-    def loss(w: Tensor) -> Tensor:
-        return F.cross_entropy(torch.tanh(x @ w.view(4, 3)), y)
+    def loss(w: scratch.Tensor) -> scratch.Tensor:
+        return cross_entropy((x @ w.reshape(4, 3)).tanh(), y)
 
-    (exact,) = gradients(loss(w), w)
-    return central_difference(lambda v: float(loss(torch.from_numpy(v))), w.detach().numpy()), exact
+    def at(w: Any) -> float:
+        return float(loss(scratch.tensor(w)).item())
+
+    stated = [(at(w + ε * unit) - at(w - ε * unit)) / (2 * ε) for unit in np.eye(12)]
+    leaf = scratch.tensor(w, requires_grad=True)
+    return [np.array(stated)] * 2, [scratch.grad(loss(leaf), (leaf,))[0].data, central_difference(at, w)]
 
 
-@claim("C2.29", Rising())
-def memory_of_lion_and_adam() -> list[float]:
-    """numbers of state for each weight"""
+@claim("C2.29", NeverMore())
+def memory_of_lion_and_adam() -> Pair:
+    """numbers of state for each weight: twice those of didact's Lion, one average, against those of Adam, two"""
     found = []
     for make in (Lion, torch.optim.Adam):
         net = MLP(features=20, hidden=(16,), outputs=3)
@@ -292,4 +315,5 @@ def memory_of_lion_and_adam() -> list[float]:
         optimizer.step()
         kept = [v for state in optimizer.state.values() for v in state.values() if isinstance(v, Tensor) and v.ndim]
         found.append(sum(v.numel() for v in kept) / parameters(net))
-    return found
+    lion, adam = found
+    return 2 * lion, adam

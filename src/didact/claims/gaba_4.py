@@ -1,40 +1,63 @@
 """Gaba, chapter 4: convolutional networks."""
 
-from functools import partial
 from itertools import product
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.functional import jacobian
-from torch.nn import functional as F
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from didact.claims.compare import Asked, Cases, Corrected, Exactly, Inside, Printed, Rising, Same
+from didact import scratch
+from didact.claims.compare import About, Asked, Cases, Corrected, Exactly, Inside, Printed, Same
 from didact.claims.core import claim
 from didact.claims.tools import Pair, gradients, parameters
-from didact.layers.geometry import Window, output_size, receptive_field, trace
+from didact.layers.geometry import Window, receptive_field, trace
+from didact.layers.norms import PreNorm
 from didact.layers.separable import SeparableConv2d
+from didact.layers.stack import stack
 from didact.models.cifar import CNN, CIFAR10Net
+from didact.models.mlp import MLP
+from didact.models.resnet import ResNet
 from didact.registry import create
+from didact.scratch.convolution import conv1d
+from didact.scratch.modules import AvgPool2d, Conv2d, MaxPool2d
 
 
-@claim("C4.1", Printed("1.5e8"))
+def weights(net: nn.Module) -> int:
+    """Numbers in its matrices and kernels, without biases."""
+    return sum(p.numel() for p in net.parameters() if p.ndim > 1)
+
+
+@claim("C4.1", About(150e6, 0.005, "rounded to tens of millions behind an ≈"))
 def dense_layer_on_an_image() -> int:
-    """224 · 224 · 3 · 1000 weights"""
-    return 224 * 224 * 3 * 1000
+    """224 · 224 · 3 · 1000 weights of didact's affine map from an image to 1000 numbers"""
+    with torch.device("meta"):  # sizes alone
+        return weights(MLP(224 * 224 * 3, 1000, hidden=(), init="pytorch"))
+
+
+def kernels(c_in: int, c_out: int, k: int) -> int:
+    """Weights of didact's own convolution, without biases."""
+    return sum(p.size for p in Conv2d(c_in, c_out, k, bias=False).parameters())
 
 
 @claim("C4.2", Exactly(1728))
 def convolution_on_an_image() -> int:
     """3 · 3 · 3 · 64 weights, without biases"""
-    return parameters(nn.Conv2d(3, 64, 3, bias=False))
+    return kernels(3, 64, 3)
 
 
 @claim("C4.3", Same())
 def output_sizes() -> Pair:
-    """⌊(H − k + 2p)/s⌋ + 1, against the size that conv2d answers with, for 540 combinations"""
+    """⌊(H − k + 2p)/s⌋ + 1, against didact's geometry and the size that its convolution answers with, for 540 combinations"""
     cases = [c for c in product(range(5, 17), (1, 2, 3, 4, 5), (0, 1, 2), (1, 2, 3)) if c[0] - c[1] + 2 * c[2] >= 0]
-    ours = [(H - k + 2 * p) // s + 1 for H, k, p, s in cases]
-    return ours, [F.conv1d(torch.zeros(1, 1, H), torch.zeros(1, 1, k), stride=s, padding=p).shape[-1] for H, k, p, s in cases]
+    stated = [(H - k + 2 * p) // s + 1 for H, k, p, s in cases]
+
+    def answered(H: int, k: int, p: int, s: int) -> int:
+        return conv1d(scratch.tensor(np.zeros((1, 1, H))), scratch.tensor(np.zeros((1, 1, k))), stride=s, padding=p).shape[-1]
+
+    return [stated, stated], [[Window(k, s, p).size(H) for H, k, p, s in cases], [answered(*c) for c in cases]]
 
 
 @claim("C4.4", Exactly(32))
@@ -52,22 +75,30 @@ def same_padding() -> Cases:
 
 @claim("C4.6", Same())
 def convolution_of_many_channels() -> Pair:
-    """Y[o,i,j] = b_o + Σ_c Σ_m Σ_n X[c,i+m,j+n] K[o,c,m,n], and C_out(C_in k_H k_W + 1) parameters, against nn.Conv2d"""
-    conv, x = nn.Conv2d(3, 4, (2, 5)), torch.randn(3, 7, 9)
-    K, b = conv.weight, conv.bias
-    assert b is not None
-    y = torch.stack([b[o] + (x[:, i : i + 2, j : j + 5] * K[o]).sum() for o, i, j in product(range(4), range(6), range(5))])
-    return [y, 4 * (3 * 2 * 5 + 1)], [conv(x[None]), parameters(conv)]
+    """Y[o,i,j] = b_o + Σ_c Σ_m Σ_n X[c,i+m,j+n] K[o,c,m,n], and C_out(C_in k_H k_W + 1) parameters, against didact's convolution"""
+    conv, x = Conv2d(3, 4, (2, 5), rng=0, dtype=np.float64), torch.randn(3, 7, 9).numpy()
+    K, b = (p.data for p in conv.parameters())
+    y = [b[o] + (x[:, i : i + 2, j : j + 5] * K[o]).sum() for o, i, j in product(range(4), range(6), range(5))]
+    return [y, 4 * (3 * 2 * 5 + 1)], [conv(scratch.tensor(x[None])).data, sum(p.size for p in conv.parameters())]
 
 
 @claim("C4.7", Same(), right="a convolution is equivariant: the output moves with the input; invariance needs pooling")
 def translation() -> Corrected:
-    """f(shift x) = f(x) for two convolutions; mended: f(shift x) = shift f(x)"""
-    wrapped = partial(nn.Conv2d, kernel_size=3, padding=1, padding_mode="circular")  # no border, so that it cannot spoil the shift
-    f = nn.Sequential(wrapped(1, 4), nn.ReLU(), wrapped(4, 2))
-    x = torch.randn(1, 1, 8, 9)
-    moved = f(x.roll((2, 3), (2, 3)))
-    return Corrected((moved, f(x)), (moved, f(x).roll((2, 3), (2, 3))))
+    """f(shift x) = f(x) for two of didact's convolutions with a ReLU between; mended: f(shift x) = shift f(x)"""
+    first, second = Conv2d(1, 4, 3, rng=0, dtype=np.float64), Conv2d(4, 2, 3, rng=1, dtype=np.float64)
+
+    def wrapped(x: Any) -> scratch.Tensor:
+        """Padded by the other side's pixels: no border, so that it cannot spoil the shift."""
+        return scratch.tensor(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), mode="wrap"))
+
+    def f(x: Any) -> Any:
+        return second(wrapped(first(wrapped(x)).relu().data)).data
+
+    def shift(x: Any) -> Any:
+        return np.roll(x, (2, 3), (2, 3))
+
+    x = torch.randn(1, 1, 8, 9).numpy()
+    return Corrected((f(shift(x)), f(x)), (f(shift(x)), shift(f(x))))
 
 
 @claim("C4.8", Exactly((5, 7)))
@@ -79,36 +110,34 @@ def stacked_receptive_fields() -> tuple[int, ...]:
 @claim("C4.9", Exactly((27, 49)))
 def stacked_parameters() -> tuple[int, ...]:
     """weights over C² of three convolutions 3 × 3 and of one 7 × 7, C = 16 channels"""
-    stacks = [nn.Conv2d(16, 16, 3, bias=False) for _ in range(3)], [nn.Conv2d(16, 16, 7, bias=False)]
-    return tuple(sum(map(parameters, convs)) // 16**2 for convs in stacks)
+    return 3 * kernels(16, 16, 3) // 16**2, kernels(16, 16, 7) // 16**2
 
 
 @claim("C4.10", Same())
 def residual_sum() -> Pair:
-    """x_L = x_l + Σ F_i(x_i) and ∂x_L/∂x_l = I + ∂ΣF_i/∂x_l, for five blocks without anything behind the sum"""
-    blocks = [nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6)) for _ in range(5)]
+    """x_L = x_l + Σ F_i(x_i) and ∂x_L/∂x_l = I + ∂ΣF_i/∂x_l, for five of didact's residual blocks without anything behind the sum"""
+    blocks = nn.Sequential(*[PreNorm(stack((6, 6), "tanh"), nn.Identity()) for _ in range(5)])
 
-    def run(x: Tensor) -> tuple[Tensor, Tensor]:
-        added = torch.zeros(6)
+    def added(x: Tensor) -> Tensor:
+        total = torch.zeros(6)
         for block in blocks:
-            f = block(x)
-            x, added = x + f, added + f
-        return x, added
+            assert isinstance(block, PreNorm)
+            f = block.sublayer(x)
+            x, total = x + f, total + f
+        return total
 
     x = torch.randn(6)
-    x_L, added = run(x)
-    whole, part = jacobian(run, x)
-    return [x_L, whole], [x + added, torch.eye(6) + part]
+    return [x + added(x), torch.eye(6) + jacobian(added, x)], [blocks(x), jacobian(blocks, x)]
 
 
 @claim("C4.11", Inside(low=0, open=True), right="no guarantee: F(x) = −x cancels the identity; it only makes a vanishing gradient unlikely")
 def gradient_never_vanishes() -> list[Tensor]:
-    """‖∂L/∂x‖ through x + F(x), for a random F and for F(x) = −x"""
-    x, found = torch.randn(5, requires_grad=True), []
-    for F_ in (nn.Linear(5, 5), torch.neg):
-        (g,) = gradients((x + F_(x)).square().sum() + (x + F_(x)).sum(), x)
-        found.append(g.norm())
-    return found
+    """‖∂L/∂x‖ through didact's residual connection x + F(x), for a random F and for F(x) = −x"""
+    x, negative = torch.randn(5, requires_grad=True), nn.Linear(5, 5, bias=False)
+    with torch.no_grad():
+        negative.weight.copy_(-torch.eye(5))
+    outs = [PreNorm(F, nn.Identity())(x) for F in (nn.Linear(5, 5), negative)]
+    return [gradients(y.square().sum() + y.sum(), x)[0].norm() for y in outs]
 
 
 @claim("C4.12", Exactly(((64, 16, 16), (128, 8, 8), (256, 4, 4))))
@@ -133,8 +162,19 @@ def parameters_of_cifar10net() -> int:
 
 @claim("C4.17", Inside(10, 100))
 def fine_tuning_rates() -> list[float]:
-    """the rates 1e-5 and 1e-4 of 4.7 against the 1e-3 of 4.6"""
-    return [1e-3 / 1e-5, 1e-3 / 1e-4]
+    """how far a step of 1e-3, the rate of 4.6, moves stages of didact's ResNet, over how far one of 4.7's rates, 1e-5 and 1e-4, does"""
+    net = ResNet(width=4, classes=10, size=(32, 32))
+    net(torch.randn(4, 3, 32, 32)).square().mean().backward()
+
+    def moved(stage: str, rate: float) -> Tensor:
+        weights = list(net.get_submodule(stage).parameters())
+        before = parameters_to_vector(weights).detach().clone()
+        torch.optim.Adam(weights, lr=rate).step()
+        far: Tensor = (parameters_to_vector(weights).detach() - before).norm()
+        vector_to_parameters(before, weights)
+        return far
+
+    return [round(float(moved(stage, 1e-3) / moved(stage, rate)), 6) for stage, rate in (("layer3", 1e-5), ("layer4", 1e-4))]
 
 
 @claim("C4.18", Exactly(52_778), right=COUNTED)
@@ -162,8 +202,8 @@ def deep_cnn() -> int:
 
 
 def share(c_in: int, c_out: int, k: int) -> float:
-    """Weights, and products a pixel, of a separable convolution over those of a full one."""
-    return parameters(SeparableConv2d(c_in, c_out, k, bias=False)) / parameters(nn.Conv2d(c_in, c_out, k, bias=False))
+    """Weights, and products a pixel, of didact's separable convolution over those of its full one."""
+    return weights(SeparableConv2d(c_in, c_out, k)) / kernels(c_in, c_out, k)
 
 
 @claim("C4.24", Same())
@@ -188,29 +228,28 @@ def compound_scaling() -> float:
 
 @claim("C4.27", Asked())
 def sizes_of_exercise_4_1() -> tuple[tuple[int, ...], ...]:
-    """channels, side and parameters behind each layer"""
-    layers = [nn.Conv2d(3, 32, 5, padding=2), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3, stride=2), nn.Conv2d(64, 128, 3, padding=1),
-              nn.AdaptiveAvgPool2d(1)]
-    x, found = torch.zeros(1, 3, 128, 128), []
+    """channels, side and parameters behind each of didact's layers"""
+    layers = [Conv2d(3, 32, 5, padding=2), MaxPool2d(2), Conv2d(32, 64, 3, stride=2), Conv2d(64, 128, 3, padding=1), AvgPool2d(31)]
+    x, found = scratch.tensor(np.zeros((1, 3, 128, 128), np.float32)), []
     for layer in layers:
         x = layer(x)
-        found.append((x.shape[1], x.shape[2], parameters(layer)))
+        found.append((x.shape[1], x.shape[2], sum(p.size for p in layer.parameters())))
     return tuple(found)
 
 
 @claim("C4.28", Same())
 def receptive_field_of_a_stack() -> Pair:
-    """n(k − 1) + 1, against the pixels that have a gradient at one output of n convolutions"""
-    cases = [(n, k) for n in (1, 2, 4) for k in (2, 3, 5)]
-    seen = []
+    """n(k − 1) + 1, against didact's rule, and against the pixels that have a gradient at one output of n of its convolutions"""
+    cases, seen = [(n, k) for n in (1, 2, 4) for k in (2, 3, 5)], []
+    stated = [n * (k - 1) + 1 for n, k in cases]
     for n, k in cases:
-        x = torch.randn(1, 1, 40, requires_grad=True)
+        x = scratch.tensor(torch.randn(1, 1, 40).numpy(), requires_grad=True)
         y = x
         for _ in range(n):
-            y = F.conv1d(y, torch.rand(1, 1, k))
-        (g,) = gradients(y[0, 0, 10], x)
-        seen.append(int((g != 0).sum()))
-    return seen, [n * (k - 1) + 1 for n, k in cases]
+            y = conv1d(y, scratch.tensor(torch.rand(1, 1, k).numpy()))
+        (g,) = scratch.grad(y[0, 0, 10], (x,))
+        seen.append(int((g.data != 0).sum()))
+    return [stated, stated], [[receptive_field([Window(k)] * n) for n, k in cases], seen]
 
 
 @claim("C4.29", Asked())
@@ -229,8 +268,10 @@ def separable_cifar10net() -> tuple[int, int]:
     return parameters(CIFAR10Net(separable=True)), parameters(CIFAR10Net())
 
 
-@claim("C4.32", Rising())
-def parameters_behind_global_pooling() -> list[int]:
-    """the classifier of CIFAR10Net behind global average pooling, and behind flattening its 4 × 4 maps"""
-    side = output_size(32, [Window(2, 2)] * 3)
-    return [parameters(nn.Linear(256, 128)), parameters(nn.Linear(256 * side**2, 128))]
+@claim("C4.32", Same())
+def parameters_behind_global_pooling() -> Pair:
+    """weights of the first dense layer of CIFAR10Net behind flattened maps, over those that it has behind global pooling, against H W"""
+    net = CIFAR10Net().eval()
+    maps = net.features(torch.zeros(1, 3, 32, 32))
+    first = next(m for m in net.classifier if isinstance(m, nn.Linear))
+    return weights(nn.Linear(maps.numel(), first.out_features)) / first.weight.numel(), maps.shape[2] * maps.shape[3]

@@ -4,6 +4,7 @@ import math
 from functools import partial
 from itertools import product
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.functional import jacobian
@@ -12,30 +13,52 @@ from torch.nn import functional as F
 from didact.claims import gaba_8, gaba_9
 from didact.claims.compare import Cases, Corrected, Exactly, NeverMore, Rising, Same
 from didact.claims.core import claim
-from didact.claims.gaba_8 import distributions, divergence
+from didact.claims.gaba_8 import distributions
 from didact.claims.tools import Pair, parameters, slope
 from didact.layers.adain import ConditionalBatchNorm2d
+from didact.layers.coupling import Coupling
+from didact.layers.initialise import gain, he_uniform
+from didact.layers.masked_conv import MaskedConv2d
+from didact.layers.stack import stack
+from didact.models.gpt import GPT
+from didact.models.mlp import MLP
+from didact.models.realnvp import RealNVP
 from didact.models.vae import VAE
 from didact.objectives.adversarial import tell_apart
+from didact.objectives.elbo import kl_to_standard, log_normal
+from didact.objectives.regressions import Heteroscedastic
+from didact.scratch.initialise import xavier_uniform
+from didact.scratch.ways.dual import Dual, jvp
 
 
 @claim("CE59", Same())
 def derivative_of_a_composition() -> Pair:
-    """the derivative of f∘…∘f, L = 1 … 12 times, for f(x) = c x with c = 0.7, against c^L"""
-    def composed(x: Tensor, L: int) -> Tensor:
+    """the derivative at 0 of f∘…∘f, L = 1 … 12 times, for f(x) = c sin x with c = 0.7, by didact's dual numbers, and of as many of its
+    layers tanh(c x), against c^L"""
+    def composed(x: Dual, L: int) -> Dual:
         for _ in range(L):
-            x = 0.7 * x
+            x = 0.7 * x.sin()
         return x
 
-    return [slope(partial(composed, L=L), torch.ones(1)) for L in range(1, 13)], [0.7**L for L in range(1, 13)]
+    def layers(L: int) -> Tensor:
+        net = stack((1,) * (L + 1), "tanh")
+        for p in net.parameters():
+            nn.init.constant_(p, 0.7 if p.ndim == 2 else 0.0)
+        return slope(net, torch.zeros(1))
+
+    depths = range(1, 13)
+    return [float(jvp(partial(composed, L=L), 0.0, 1.0)[1]) for L in depths] + [layers(L) for L in depths], [0.7**L for L in depths] * 2
 
 
-@claim("CE62", Same())
+@claim("CE62", Same(5e-3))
 def variance_of_a_uniform_law() -> Pair:
-    """U(−r, r) has variance r²/3, which is 2/d for r = √(6/d)"""
-    d = torch.tensor([10.0, 256, 784])
-    r = (6 / d).sqrt()
-    return [torch.distributions.Uniform(-r, r).variance, r**2 / 3], [2 / d, 2 / d]
+    """didact's He initialisation for ReLU draws from U(−r, r): its largest of a million weights over r = √(6/d), and their variance over
+    r²/3 = 2/d, for d = 10 and 256"""
+    found = []
+    for d in (10, 256):
+        w, r = he_uniform(torch.empty(1_000_000 // d, d), gain("relu")), math.sqrt(6 / d)
+        found += [w.abs().max() / r, w.var() / (r**2 / 3), w.var() / (2 / d)]
+    return found, [1.0] * 6
 
 
 @claim("CE63", Same(), condition="layers of equal width; else 4/(d + d′) is below the average of 2/d and 2/d′")
@@ -49,24 +72,35 @@ def average_heuristic() -> Cases:
 
 @claim("CE64", Same(1e-3))
 def bound_of_xavier() -> Pair:
-    """r = √(6c²/(d + d′)): the largest of 800,000 weights that torch's xavier_uniform_ draws with gain c = 5/3"""
-    w, c = nn.init.xavier_uniform_(torch.empty(1000, 800), gain=5 / 3), 5 / 3
-    return w.abs().max(), math.sqrt(6 * c**2 / 1800)
+    """r = √(6c²/(d + d′)), against the largest of 800,000 weights that didact's engine draws after Xavier with gain c = 5/3"""
+    c, d, other = 5 / 3, 800, 1000
+    return math.sqrt(6 * c**2 / (d + other)), np.abs(xavier_uniform((other, d), 0, gain=c, dtype=np.float64)).max()
 
 
 @claim("CE67", NeverMore())
 def lipschitz_constant() -> Pair:
-    """‖J(x)‖ at fifty points of a ReLU network ≤ the product of its layers' spectral norms"""
-    net = nn.Sequential(nn.Linear(5, 9), nn.ReLU(), nn.Linear(9, 7), nn.ReLU(), nn.Linear(7, 3))
-    bound = math.prod(float(torch.linalg.matrix_norm(m.weight.detach(), 2)) for m in net if isinstance(m, nn.Linear))
-    seen = [torch.linalg.matrix_norm(jacobian(net, torch.randn(5)), 2) for _ in range(50)]
-    return seen, [bound] * 50
+    """‖J(x)‖ at fifty points of didact's ReLU network ≤ the product of its layers' spectral norms; as large as that where each layer
+    stretches what the one before gives, all units on"""
+    net, turned = MLP(5, 3, hidden=(9, 7)), MLP(5, 3, hidden=(9, 7))
+    u = [F.normalize(torch.rand(n), dim=0) for n in (5, 9, 7, 3)]
+    for layer, before, behind in zip((turned.hidden[0], turned.hidden[2], turned.head), u, u[1:], strict=False):
+        layer.weight.data = 1.5 * torch.outer(behind, before)
+
+    def product_of_norms(net: MLP) -> float:
+        return math.prod(float(torch.linalg.matrix_norm(m.weight.detach(), 2)) for m in net.modules() if isinstance(m, nn.Linear))
+
+    def steep(net: MLP, x: Tensor) -> Tensor:
+        norm: Tensor = torch.linalg.matrix_norm(jacobian(lambda x: net(x[None])[0], x), 2)
+        return norm
+
+    seen = [steep(net, torch.randn(5)) for _ in range(50)]
+    return [*seen, product_of_norms(turned)], [product_of_norms(net)] * 50 + [steep(turned, u[0])]
 
 
 @claim("CE69", Rising())
 def remainder_of_the_linearisation() -> list[Tensor]:
-    """‖g(x + ε) − g(x) − Jε‖/‖ε‖ for ‖ε‖ = 1e-5, 1e-4, …, 0.1: it tends to 0"""
-    g, x, u = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)), torch.randn(4), F.normalize(torch.randn(4), dim=0)
+    """‖g(x + ε) − g(x) − Jε‖/‖ε‖ of didact's network for ‖ε‖ = 1e-5, 1e-4, …, 0.1: it tends to 0"""
+    g, x, u = stack((4, 8, 3), "tanh"), torch.randn(4), F.normalize(torch.randn(4), dim=0)
     J = jacobian(g, x)
     return [(g(x + s * u) - g(x) - s * J @ u).norm().detach() / s for s in (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)]
 
@@ -118,42 +152,43 @@ def bellman_iteration() -> Pair:
 
 @claim("CE74", Same())
 def bayes() -> Pair:
-    """p(x|y) = p(y|x) p(x)/p(y), from a joint table"""
-    joint = torch.rand(4, 5)
-    joint = joint / joint.sum()
-    x, y = joint.sum(1), joint.sum(0)
-    return (joint / x[:, None]) * x[:, None] / y, joint / y
+    """p(z|x) = p(x|z) p(z)/p(x) at fifty z, all by didact's normal densities: of a code, of what is seen of it, and of both together"""
+    z = torch.linspace(-3, 3, 50)[:, None]
+    mean, variance = gaba_9.POSTERIOR
+    given = log_normal(gaba_9.X - gaba_9.A * z, 0.0, math.log(gaba_9.V))
+    return (given + log_normal(z) - gaba_9.evidence()).exp(), log_normal(z, mean, math.log(variance)).exp()
 
 
 @claim("CE75", Same(1e-6), right="minimise −Σ log f: the printed sign picks the least likely parameters")
 def sign_of_the_loss() -> Corrected:
-    """the σ that minimises Σ log f_σ(x) for normal data, against the one of largest likelihood; mended: −Σ log f"""
+    """the σ that minimises Σ log f_σ(x), didact's normal density, for data N(0, 1.5²), against √(mean x²); mended: −Σ log f"""
     x, σ = 1.5 * torch.randn(200), torch.linspace(0.5, 3, 251)
-    log_f = torch.distributions.Normal(0.0, σ[:, None]).log_prob(x).sum(1)
-    best = σ[(log_f - log_f.max()).exp().argmax()]
-    return Corrected((σ[log_f.argmin()], best), (σ[(-log_f).argmin()], best))
+    density = Heteroscedastic()
+    nll = torch.stack([density.loss(torch.stack([torch.zeros(200), (2 * s.log()).expand(200)], dim=1), x).sum() for s in σ])
+    best = σ[(σ - x.square().mean().sqrt()).abs().argmin()]
+    return Corrected((σ[(-nll).argmin()], best), (σ[nll.argmin()], best))
 
 
 @claim("CE76", Same())
 def chain_rule() -> Pair:
-    """p(x₁, x₂, x₃) = p(x₁) p(x₂|x₁) p(x₃|x₁, x₂), for a random joint law"""
-    joint = torch.rand(3, 4, 2)
-    joint = joint / joint.sum()
-    one, two = joint.sum((1, 2)), joint.sum(2)
-    return one[:, None, None] * (two / one[:, None])[..., None] * (joint / two[..., None]), joint
+    """p(x₁, x₂, x₃) = p(x₁) p(x₂|x₁) p(x₃|x₁, x₂): of all 27 sequences the products of what didact's GPT says add up to 1, and its
+    p(x₂|x₁) is what the joint law gives"""
+    net, x = GPT(3, context=4, dim=12, layers=1, heads=2).eval(), torch.cartesian_prod(*[torch.arange(3)] * 3)
+    begun = torch.cat([torch.zeros(27, 1, dtype=torch.long), x[:, :2]], dim=1)                 # a first token that all share
+    says = net(begun).softmax(-1)                                                              # (27, 3, 3)
+    joint = says.gather(2, x[..., None]).prod(1).view(3, 3, 3)
+    return [joint.sum(), joint.sum(2) / joint.sum((1, 2))[:, None]], [torch.ones(()), says[::9, 1]]
 
 
 @claim("CE77", Same())
 def masked_convolution() -> Pair:
-    """pixels with a gradient at the middle of a 7 × 7 image through a 5 × 5 kernel masked from its centre on: above and to the left"""
-    mask = torch.ones(5, 5)
-    mask[2, 2:], mask[3:] = 0, 0
-    x = torch.randn(1, 1, 7, 7, requires_grad=True)
-    (g,) = torch.autograd.grad(F.conv2d(x, (torch.rand(5, 5) + 0.1)[None, None] * mask, padding=2)[0, 0, 3, 3], x)
-    seen = (g[0, 0] != 0).double()
+    """pixels with a gradient at the middle of a 7 × 7 image through didact's 5 × 5 convolution masked from its centre on: above and to the
+    left"""
+    layer, x = MaskedConv2d(1, 1, (5, 5), "A"), torch.randn(1, 1, 7, 7, requires_grad=True)
+    (g,) = torch.autograd.grad(layer(x)[0, 0, 3, 3], x)
     before = torch.zeros(7, 7)
     before[1:3, 1:6], before[3, 1:3] = 1, 1
-    return seen, before
+    return (g[0, 0] != 0).double(), before
 
 
 claim("CE78", NeverMore())(gaba_9.bound_and_equality)
@@ -161,20 +196,21 @@ claim("CE78", NeverMore())(gaba_9.bound_and_equality)
 
 @claim("CE79", NeverMore(), right="the divergence is to the prior: KL(q ‖ p(z))")
 def last_line_of_the_proof() -> Corrected:
-    """E_q log p(x|z) − KL(q ‖ p(z|x)) ≤ log p(x) for twenty q; mended: KL(q ‖ p(z))"""
-    joint, prior, q = gaba_9.discrete_model()
-    q = torch.cat([q, (joint / joint.sum())[None], (prior * (joint / prior) ** 3 / (prior * (joint / prior) ** 3).sum())[None]])
-    fit, top = (q * (joint / prior).log()).sum(1), joint.sum().log().expand(22)
-    return Corrected((fit - divergence(q, joint / joint.sum()), top), (fit - divergence(q, prior), top))
+    """E_q log p(x|z) − KL(q ‖ p(z|x)) ≤ log p(x) for 21 normal q, didact's likelihood and divergences; mended: KL(q ‖ p(z))"""
+    q, top = gaba_9.encoders(), gaba_9.evidence().expand(21)
+    fit = gaba_9.fit(*q)
+    return Corrected((fit - gaba_9.gap(*q), top), (fit - kl_to_standard(*q), top))
 
 
 @claim("CE80", Same(), right="KL(q(z|x) ‖ p(z)): p_θ(x) is a number, not a distribution over z")
 def argument_of_the_divergence() -> Corrected:
-    """E_q log p(x|z) − Σ_z q log(q/p(x)) + KL(q ‖ p(z|x)) against log p(x), twenty q on a small model; mended: q/p(z)"""
-    joint, prior, q = gaba_9.discrete_model()
-    fit, evidence = (q * (joint / prior).log()).sum(1), joint.sum()
-    gap, top = divergence(q, joint / evidence), evidence.log().expand(len(q))
-    return Corrected((fit - (q * (q / evidence).log()).sum(1) + gap, top), (fit - divergence(q, prior) + gap, top))
+    """E_q log p(x|z) − E_q log(q/p(x)) + KL(q ‖ p(z|x)) against log p(x), for 21 normal q; mended: KL(q ‖ p(z))"""
+    μ, log_variance = gaba_9.encoders()
+    (ε, w), top = gaba_8.normal_points(), gaba_9.evidence().expand(21)
+    z = μ[:, None] + (0.5 * log_variance).exp()[:, None] * ε
+    log_q = (w * log_normal(z[..., None], μ[:, None, None], log_variance[:, None, None])).sum(1)
+    rest = gaba_9.fit(μ, log_variance) + gaba_9.gap(μ, log_variance)
+    return Corrected((rest - (log_q - top), top), (rest - kl_to_standard(μ, log_variance), top))
 
 
 @claim("CE85", Same(), right="1 for real and 0 for fake, as the objective of §11.3 has it")
@@ -201,10 +237,9 @@ def conditional_batch_norm() -> Pair:
 
 @claim("CE81", Same(), right="the σ_j², entries of the covariance, are not squared again")
 def divergence_of_the_encoder() -> Corrected:
-    """½ Σ(1 + log Σ_j² − μ_j² − Σ_j²) with Σ the covariance, against −KL by torch; mended: with standard deviations"""
+    """½ Σ(1 + log Σ_j² − μ_j² − Σ_j²) with Σ the covariance, against −KL by didact; mended: with standard deviations"""
     μ, σ = torch.randn(6), torch.rand(6) + 0.2
-    normal = torch.distributions.Normal
-    exact = -torch.distributions.kl_divergence(normal(μ, σ), normal(torch.zeros(6), torch.ones(6))).sum()
+    exact = -kl_to_standard(μ, 2 * σ.log()).sum()
 
     def formula(s: Tensor) -> Tensor:
         return 0.5 * (1 + (s**2).log() - μ**2 - s**2).sum()
@@ -218,80 +253,82 @@ claim("CE83", Same())(gaba_8.value_of_the_game)
 
 @claim("CE84", Same(), right="the second numerator is p_G")
 def second_expectation() -> Corrected:
-    """E_data log(p/(p + g)) + E_G log(p/(p + g)) against −log 4 + 2 JSD; mended: log(g/(p + g))"""
+    """E_data log(p/(p + g)) + E_G log(p/(p + g)) against didact's game at its best discriminator; mended: log(g/(p + g))"""
     p, g = distributions(20), distributions(20)
-    right = -math.log(4) + 2 * gaba_8.jensen_shannon(p, g)
+    value = gaba_8.game_value((p / g).log(), p, g)
     first = (p * (p / (p + g)).log()).sum(1)
     stated, mended = (first + (g * (top / (p + g)).log()).sum(1) for top in (p, g))
-    return Corrected((stated, right), (mended, right))
+    return Corrected((stated, value), (mended, value))
 
 
-claim("CE86", Rising())(gaba_8.saturation_of_the_generator)
+claim("CE86", Same(1e-6))(gaba_8.saturation_of_the_generator)
 
 
-class Coupling(nn.Module):
-    """y = (x₁, x₂ e^{s(x₁)} + t(x₁)), three numbers each."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.s, self.t = (nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 3)) for _ in range(2))
-
-    def forward(self, x: Tensor) -> Tensor:
-        x1, x2 = x.chunk(2, dim=-1)
-        return torch.cat([x1, x2 * self.s(x1).exp() + self.t(x1)], dim=-1)
-
-    def inverse(self, y: Tensor) -> Tensor:
-        y1, y2 = y.chunk(2, dim=-1)
-        return torch.cat([y1, (y2 - self.t(y1)) * (-self.s(y1)).exp()], dim=-1)
+def coupling() -> Coupling:
+    """didact's layer on six numbers, of which the first three stay."""
+    return Coupling(torch.tensor([1, 1, 1, 0, 0, 0]), stack((6, 8, 12), "tanh"))
 
 
-@claim("CE88", Same())
+@claim("CE88", Same(1e-6))
 def inverse_of_a_coupling() -> Pair:
-    """(y₁, (y₂ − t(y₁)) e^{−s(y₁)}) gives x back"""
-    layer, x = Coupling(), torch.randn(9, 6)
-    return layer.inverse(layer(x)), x
+    """didact's coupling layer is (x₁, x₂ e^s + t), and (y₁, (y₂ − t) e^{−s}) of what it answers is x, as is its own way back"""
+    layer, x = coupling(), torch.randn(9, 6)
+    y, _ = layer(x)
+    s, t = (v[:, 3:] for v in layer.bend(x))
+    forth, back = torch.cat([x[:, :3], x[:, 3:] * s.exp() + t], dim=1), torch.cat([y[:, :3], (y[:, 3:] - t) * (-s).exp()], dim=1)
+    return [forth, back, layer.inverse(y)], [y, x, x]
 
 
-@claim("CE89", Same())
+@claim("CE89", Same(1e-5))
 def determinant_of_a_coupling() -> Pair:
-    """log |det J| = Σ s_j, and the block of J above the diagonal is 0"""
-    layer, x = Coupling(), torch.randn(6)
-    J = jacobian(layer, x)
-    return [J.det().abs().log(), J[:3, 3:]], [layer.s(x[:3]).sum(), torch.zeros(3, 3)]
+    """log |det J| of didact's coupling layer = Σ s_j, which is what it says itself; the block of J above the diagonal is 0"""
+    layer, x = coupling(), torch.randn(6)
+    J = jacobian(lambda x: layer(x[None])[0][0], x)
+    exact = J.det().abs().log()
+    return [exact, exact, J[:3, 3:]], [layer.bend(x[None])[0].sum(), layer(x[None])[1], torch.zeros(3, 3)]
 
 
-@claim("CE90", Same(1e-6))
+@claim("CE90", Same(1e-3))
 def change_of_variables() -> Pair:
-    """∫ p_z(f(x)) |f′(x)| dx = 1 for f(x) = x + ½ tanh x and a normal p_z"""
-    x = torch.linspace(-12, 12, 100_001)
-    p = torch.distributions.Normal(0.0, 1.0).log_prob(x + 0.5 * x.tanh()).exp()
-    return torch.trapezoid(p * slope(lambda x: x + 0.5 * x.tanh(), x), x), 1.0
+    """∫ p_z(f(x)) |det J_f(x)| dx = 1: for f(x) = x + ½ tanh x and a normal p_z, and over the plane for didact's RealNVP"""
+    x = torch.linspace(-12, 12, 10_001)
+    p = log_normal((x + 0.5 * x.tanh())[:, None]).exp() * slope(lambda x: x + 0.5 * x.tanh(), x)
+    side = torch.linspace(-12, 12, 301)
+    with torch.no_grad():
+        plane = RealNVP(shape=(2,), hidden=8, steps=4)(torch.cartesian_prod(side, side)).exp().view(301, 301)
+    return [torch.trapezoid(p, x), torch.trapezoid(torch.trapezoid(plane, side), side)], [1.0, 1.0]
 
 
 @claim("CE91", Exactly(784))
 def pixels_of_a_digit() -> int:
-    """inputs of the first layer of didact's VAE for 28 × 28 images; its codes have 20 numbers"""
+    """numbers of an image of didact's VAE for MNIST: inputs of its encoder, which its decoder gives back from codes of 20"""
     net = VAE(shape=(1, 28, 28), widths=(512,), latent=20)
-    assert net.encode(torch.zeros(2, 1, 28, 28))[0].shape == (2, 20)
-    return next(m.in_features for m in net.modules() if isinstance(m, nn.Linear))
+    return net.decode(torch.zeros(1, 20)).numel()
 
 
-@claim("CE94", Same())
+@claim("CE94", Same(1e-6))
 def coupling_without_shuffling() -> Pair:
-    """scale and translation of a second pass through the same coupling layer: those of the first, since x₁ does not change"""
-    layer, x = Coupling(), torch.randn(5, 6)
-    y = layer(x)
-    return [layer.s(y[:, :3]), layer.t(y[:, :3])], [layer.s(x[:, :3]), layer.t(x[:, :3])]
+    """scale and translation of a second pass through didact's coupling layer: those of the first, since x₁ does not change, so that two
+    passes are (x₁, (x₂ e^s + t) e^s + t)"""
+    layer, x = coupling(), torch.randn(5, 6)
+    y, _ = layer(x)
+    again, _ = layer(y)
+    s, t = (v[:, 3:] for v in layer.bend(x))
+    twice = torch.cat([x[:, :3], (x[:, 3:] * s.exp() + t) * s.exp() + t], dim=1)
+    return [*layer.bend(y), again], [*layer.bend(x), twice]
 
 
 @claim("CE68", NeverMore())
 def interpolation_is_no_steeper() -> Pair:
-    """the steepest piece of the interpolation of sin(5x) + x² at 3 … 40 points ≤ its largest slope on [0, 2]"""
-    fine = torch.linspace(0, 2, 20_001)
-    steepest = slope(lambda x: (5 * x).sin() + x**2, fine).abs().max()
-    nodes = [torch.linspace(0, 2, n) for n in range(3, 41)]
-    pieces = [((((5 * x).sin() + x**2).diff() / x.diff()).abs().max()) for x in nodes]
-    return pieces, [steepest] * len(nodes)
+    """the steepest piece of the interpolation of sin(5x) + x² at 3 … 40 points ≤ its largest slope on [0, 2]; as steep, with 2,000 points,
+    up to a thousandth"""
+    def f(x: Tensor) -> Tensor:
+        return (5 * x).sin() + x**2
+
+    steepest = slope(f, torch.linspace(0, 2, 20_001)).abs().max()
+    nodes = [torch.linspace(0, 2, n) for n in (*range(3, 41), 2000)]
+    pieces = [(f(x).diff() / x.diff()).abs().max() for x in nodes]
+    return [*pieces, 0.999 * steepest], [steepest] * len(nodes) + [pieces[-1]]
 
 
 @claim("CE73", Same(1e-6), right="the value of what follows: r + γ max_{a′} q*(s′, a′)")

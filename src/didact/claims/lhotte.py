@@ -1,55 +1,62 @@
 """Lhotte: what the listings print, and the formulas beside them."""
 
+import math
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, TensorDataset
 
-from didact import metrics
-from didact.claims.compare import Cases, Corrected, Exactly, Inside, Printed, Same, Sampled
+from didact import metrics, scratch
+from didact.claims.compare import About, Cases, Corrected, Exactly, Inside, Printed, Same, Sampled
 from didact.claims.core import claim
 from didact.claims.gaba_1 import steepest_sigmoid
 from didact.claims.gaba_2 import rates
 from didact.claims.tools import Pair, gradients, parameters
+from didact.data.core import Resident, unit
+from didact.layers.block import halve
+from didact.layers.convolution import dilated
+from didact.models.cifar import CNN
+from didact.models.gpt import GPT
 from didact.models.mlp import MLP
+from didact.models.resnet import ResNet
+from didact.objectives.likelihoods import Categorical
+from didact.optim.schedule import step_decay
 from didact.registry import create
+from didact.scratch import modules
+from didact.scratch.losses import mse_loss
+from didact.scratch.optim import SGD
+from didact.scratch.pooling import avg_pool, max_pool
+from didact.scratch.train import train
+from didact.scratch.ways.four import four_ways
 
 
 @claim("CL01", Exactly((6.5, 2.0)))
 def linear_model() -> tuple[float, float]:
-    """an object with w = 2 and b = 0.5: its predict(3.0), which is w x + b, and its w"""
-    class LinearModel:
-        def __init__(self, w: float, b: float):
-            self.w, self.b = w, b
-
-        def predict(self, x: float) -> float:
-            return self.w * x + self.b
-
-    model = LinearModel(2.0, 0.5)
-    return model.predict(3.0), model.w
+    """didact's linear model with w = 2 and b = 0.5: its prediction at 3.0, which is w x + b, and its w"""
+    model = modules.Linear(1, 1, dtype=np.float64)
+    model.load_state_dict({"weight": [[2.0]], "bias": [0.5]})
+    return model(scratch.tensor([[3.0]])).item(), model.weight.item()
 
 
 @claim("CL02", Exactly("torch.Size([4, 1])"))
 def tiny_mlp() -> str:
-    """10 – 32 – 1 on a 4 × 10 input"""
-    return str(nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 1))(torch.randn(4, 10)).shape)
+    """didact's MLP 10 – 32 – 1 on a 4 × 10 input"""
+    return str(MLP(10, 1, hidden=(32,))(torch.randn(4, 10)).shape)
 
 
 @claim("CL03", Exactly("tensor(2.)"))
 def derivative_of_a_square() -> str:
-    """∂x²/∂x at 1"""
-    x = torch.tensor(1.0, requires_grad=True)
-    return str(gradients(x**2, x)[0])
+    """∂x²/∂x at 1, by didact's own engine, as torch prints it"""
+    return str(torch.tensor(four_ways("x**2", {"x": 1.0})["reverse"]["x"]))
 
 
 @claim("CL04", Exactly((2.0, 3.0)))
-def gradient_of_two_variables() -> Tensor:
-    """∇(x₁² + 3x₂) at (1, 2)"""
-    x = torch.tensor([1.0, 2.0], requires_grad=True)
-    return gradients(x[0] ** 2 + 3 * x[1], x)[0]
+def gradient_of_two_variables() -> tuple[float, ...]:
+    """∇(x₁² + 3x₂) at (1, 2), by didact's own engine"""
+    return tuple(four_ways("a**2 + 3*b", {"a": 1.0, "b": 2.0})["reverse"].values())
 
 
 @claim("CL05", Exactly((1, 0)))
@@ -58,11 +65,13 @@ def rank_of_an_outer_product() -> tuple[int, ...]:
     return tuple(int(torch.linalg.matrix_rank(torch.outer(a, a))) for a in (torch.tensor([1.0, 2, 3]), torch.zeros(3)))
 
 
-@claim("CL07", Same())
+@claim("CL07", Same(1e-8))
 def gradient_of_a_formula() -> Pair:
-    """1/y − sin x sin y and −x/y² + cos x cos y at (1, 5), against the engine"""
-    x, y = torch.tensor(1.0, requires_grad=True), torch.tensor(5.0, requires_grad=True)
-    return [1 / y - x.sin() * y.sin(), -x / y**2 + x.cos() * y.cos()], gradients(x / y + x.cos() * y.sin(), x, y)
+    """1/y − sin x sin y and −x/y² + cos x cos y at (1, 5), against didact's four ways to a gradient"""
+    x, y = 1.0, 5.0
+    stated = [1 / y - math.sin(x) * math.sin(y), -x / y**2 + math.cos(x) * math.cos(y)]
+    ways = four_ways("x/y + cos(x)*sin(y)", {"x": x, "y": y})
+    return [stated] * 4, [list(way.values()) for way in ways.values()]
 
 
 def products(z: Tensor) -> int:
@@ -88,21 +97,21 @@ def dynamic_graph() -> tuple[int, ...]:
 
 @claim("CL10", Exactly((3,)), right="nn.Linear answers (3, 1); compared with targets (3,) that broadcasts to (3, 3)")
 def shape_of_predictions() -> tuple[int, ...]:
-    """the output of nn.Linear(1, 1) on three samples"""
-    return tuple(nn.Linear(1, 1)(torch.zeros(3, 1)).shape)
+    """the output of didact's linear model of one input on three samples"""
+    return tuple(MLP(1, 1, hidden=())(torch.zeros(3, 1)).shape)
 
 
 @claim("CL11", Exactly((((2, 1), (2, 1)), ((1, 1), (1, 1)))))
 def batches() -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """x and y of each batch of three samples, batch size 2"""
-    loader = DataLoader(TensorDataset(torch.zeros(3, 1), torch.zeros(3, 1)), batch_size=2)
-    return tuple(tuple(tuple(t.shape) for t in batch) for batch in loader)
+    """x and y of each batch of didact's split of three samples, batch size 2"""
+    split = Resident({"x": torch.zeros(3, 1), "y": torch.zeros(3, 1)})
+    return tuple((tuple(b["x"].shape), tuple(b["y"].shape)) for b in split.batches(torch.arange(3).split(2)))
 
 
 @claim("CL12", Exactly("torch.Size([1, 1])"))
 def one_neuron() -> str:
-    """nn.Linear(3, 1) on a 1 × 3 input"""
-    return str(nn.Linear(3, 1)(torch.randn(1, 3)).shape)
+    """didact's MLP of one neuron and three inputs on a 1 × 3 input"""
+    return str(MLP(3, 1, hidden=())(torch.randn(1, 3)).shape)
 
 
 @claim("CL13", Exactly(4), right="three layers with weights, two of them hidden; the input is not a layer of the network")
@@ -114,38 +123,40 @@ def layers_of_a_network() -> int:
 
 @claim("CL14", Same())
 def gradient_of_a_matrix() -> Pair:
-    """∂J/∂W = (∂J/∂z) uᵀ for z = W u"""
-    W, u, y = torch.randn(4, 3, requires_grad=True), torch.randn(3), torch.randn(4)
-    z = W @ u
-    dz, dW = gradients((z - y).pow(4).sum(), z, W)
-    return torch.outer(dz, u), dW
+    """∂J/∂W = (∂J/∂z) uᵀ for z = W u and J = Σ(z − y)⁴, ∂J/∂z = 4(z − y)³, against didact's own engine"""
+    W, u, y = torch.randn(4, 3), torch.randn(3), torch.randn(4)
+    leaf = scratch.tensor(W.numpy(), requires_grad=True)
+    (dW,) = scratch.grad(((leaf @ u.numpy() - y.numpy()) ** 4).sum(), (leaf,))
+    return torch.outer(4 * (W @ u - y) ** 3, u), dW.data
 
 
 @claim("CL15", Same(), right="(f∘g)′(x): the prime at the left is missing")
 def chain_rule() -> Corrected:
-    """(f∘g)(x) = g′(x) f′(g(x)) for sin∘exp; mended: its derivative"""
-    x = torch.linspace(-1, 1, 20).requires_grad_()
+    """(f∘g)(x) = g′(x) f′(g(x)) for sin∘exp; mended: its derivative, by didact's own engine"""
+    x = scratch.tensor(np.linspace(-1, 1, 20), requires_grad=True)
     whole = x.exp().sin()
-    right = x.exp() * x.exp().cos()
-    return Corrected((whole, right), (gradients(whole.sum(), x), right))
+    right = np.exp(x.data) * np.cos(np.exp(x.data))
+    return Corrected((whole.data, right), (scratch.grad(whole.sum(), (x,))[0].data, right))
 
 
 @claim("CL16", Inside(low=1), condition="more epochs than step_size: the 50 of the listing never reach a step of 100")
 def decays_of_the_loop() -> Cases:
-    """how often StepLR(step_size=100, gamma=0.1) lowers the rate: in 250 epochs, and in the listing's 50"""
-    def decays(epochs: int) -> int:
-        found = rates(lambda o: torch.optim.lr_scheduler.StepLR(o, 100, 0.1), epochs + 1)
-        return sum(b < a for a, b in pairwise(found))
+    """how often StepLR(step_size=100, gamma=0.1) lowers the rate, didact's and torch's: in 250 epochs, and in the listing's 50"""
+    def decays(epochs: int) -> list[int]:
+        ours = [step_decay(gamma=0.1, every=100)(t, epochs) for t in range(epochs + 1)]
+        theirs = rates(lambda o: torch.optim.lr_scheduler.StepLR(o, 100, 0.1), epochs + 1)
+        return [sum(b < a for a, b in pairwise(found)) for found in (ours, theirs)]
 
     return Cases(decays(250), decays(50))
 
 
 @claim("CL18", Sampled())
 def dropout() -> tuple[Tensor, Tensor, float]:
-    """E[y] = x: the mean of a million outputs of nn.Dropout(0.4) at x = 2.5; in eval mode it is the identity"""
-    layer, x = nn.Dropout(0.4), torch.full((1_000_000,), 2.5)
-    y = layer(x)
-    assert torch.equal(layer.eval()(x), x)
+    """E[y] = x: the mean of a million outputs of didact's dropout, p = 0.4, at x = 2.5; in eval mode it is the identity"""
+    layer, x = modules.Dropout(0.4, rng=0), scratch.tensor(np.full(1_000_000, 2.5))
+    y = torch.from_numpy(layer(x).data)
+    layer.eval()
+    assert np.array_equal(layer(x).data, x.data)
     return y.mean(), y.std() / 1000, 2.5
 
 
@@ -168,9 +179,10 @@ def random_labels() -> tuple[int, int]:
 
 @claim("CL21", Same())
 def softmax_sums_to_one() -> Pair:
-    """Σ softmax(z) = 1, and no entry below 0"""
-    p = (10 * torch.randn(20, 5)).softmax(1)
-    return [p.sum(1), p.clamp(max=0)], [torch.ones(20), torch.zeros(20, 5)]
+    """didact's probabilities, e^z/Σ e^z: they sum to 1, and none is below 0"""
+    z = 10 * torch.randn(20, 5)
+    p = Categorical(5).probabilities(z)
+    return [z.exp() / z.exp().sum(1, keepdim=True), torch.ones(20), torch.zeros(20, 5)], [p, p.sum(1), p.clamp(max=0)]
 
 
 claim("CL22", Printed("0.25"))(steepest_sigmoid)
@@ -187,50 +199,52 @@ def neuron_on_an_image() -> int:
 
 @claim("CL24", Exactly((432, 16, 448, (16, 16, 16))))
 def convolution() -> tuple[Any, ...]:
-    """weights, biases, their sum and the output of nn.Conv2d(3, 16, 3, padding=1) on 3 × 16 × 16"""
-    conv = nn.Conv2d(3, 16, 3, padding=1)
-    assert conv.bias is not None
-    return conv.weight.numel(), conv.bias.numel(), parameters(conv), tuple(conv(torch.zeros(1, 3, 16, 16)).shape[1:])
+    """weights, biases, their sum and the output of didact's Conv2d(3, 16, 3, padding=1) on 3 × 16 × 16"""
+    conv = modules.Conv2d(3, 16, 3, padding=1)
+    weight, bias = (p.size for p in conv.parameters())
+    return weight, bias, weight + bias, tuple(conv(scratch.tensor(np.zeros((1, 3, 16, 16), np.float32))).shape[1:])
 
 
 @claim("CL25", Exactly((3, 16, 16)))
 def max_pooling() -> tuple[int, ...]:
-    """2 × 2 max pooling of 3 × 32 × 32"""
-    return tuple(nn.MaxPool2d(2)(torch.zeros(1, 3, 32, 32)).shape[1:])
+    """didact's 2 × 2 max pooling of 3 × 32 × 32"""
+    return tuple(halve("max")(torch.zeros(1, 3, 32, 32)).shape[1:])
 
 
 @claim("CL26", Same(), right="nn.AvgPool2d(32) or nn.AdaptiveAvgPool2d(1); the listing takes the maximum")
 def global_average_pooling() -> Corrected:
-    """nn.MaxPool2d(32) of 3 × 32 × 32 against the mean of each channel; mended: nn.AvgPool2d(32)"""
+    """max pooling by 32 of 3 × 32 × 32 against the mean of each channel; mended: average pooling by 32; both didact's"""
     x = torch.randn(1, 3, 32, 32)
-    mean = x.mean((2, 3))
-    return Corrected((nn.MaxPool2d(32)(x), mean), (nn.AvgPool2d(32)(x), mean))
+    given, mean = scratch.tensor(x.numpy()), x.mean((2, 3))
+    return Corrected((max_pool(given, 32).data, mean), (avg_pool(given, 32).data, mean))
 
 
 @claim("CL27", Exactly(((16, 16, 16), (32, 8, 8), (10,))))
 def tiny_conv_net() -> tuple[tuple[int, ...], ...]:
-    """two of [conv 3 × 3 padding 1, ReLU, pooling 2] with 16 and 32 channels on 3 × 32 × 32, then ten classes"""
-    x, shapes = torch.zeros(1, 3, 32, 32), []
-    for c_in, c_out in ((3, 16), (16, 32)):
-        x = F.max_pool2d(nn.Conv2d(c_in, c_out, 3, padding=1)(x).relu(), 2)
-        shapes.append(tuple(x.shape[1:]))
-    return (*shapes, tuple(nn.Linear(32 * 8 * 8, 10)(x.flatten(1)).shape[1:]))
+    """two of [conv 3 × 3 padding 1, ReLU, pooling 2] with 16 and 32 channels on 3 × 32 × 32, then ten classes: didact's CNN"""
+    net, x = CNN(kernel=3, filters=16, blocks=2, norm="none").eval(), torch.zeros(1, 3, 32, 32)
+    shapes = list[tuple[int, ...]]()
+    for layer in (m for m in net.features if isinstance(m, nn.MaxPool2d)):
+        layer.register_forward_hook(lambda _m, _i, y: shapes.append(tuple(y.shape[1:])))
+    scores = net(x)
+    return (*shapes, tuple(scores.shape[1:]))
 
 
-@claim("CL28", Printed("0.99", "1", "0", "0.99"))
+@claim("CL28", Exactly((0.99, 1.0, 0.0, 0.99)))
 def always_yes() -> list[float]:
-    """accuracy, recall of yes and of no, precision of yes, for 99 yes and 1 no; precision of no is 0/0"""
+    """accuracy, recall of yes and of no, precision of yes, for 99 yes and 1 no, didact's metrics; precision of no is 0/0"""
     y, answer = torch.cat([torch.ones(99), torch.zeros(1)]).long(), torch.ones(100).long()
     counts = metrics.confusion(answer, y, 2)
     recall, precision = metrics.recall(counts), metrics.precision(counts)
-    return [float((answer == y).double().mean()), float(recall[1]), float(recall[0]), float(precision[1])]
+    accuracy = metrics.accuracy(F.one_hot(answer, 2).double(), y)
+    return [round(float(v), 6) for v in (accuracy, recall[1], recall[0], precision[1])]
 
 
 @claim("CL29", Exactly(((5, 16, 9, 13), (5, 16, 4, 6))))
 def simple_classifier() -> tuple[tuple[int, ...], ...]:
-    """a 3 × 3 convolution with padding 1 keeps 9 × 13; pooling by 2 halves it, rounding down"""
-    y = nn.Conv2d(3, 16, 3, padding=1)(torch.zeros(5, 3, 9, 13))
-    return tuple(y.shape), tuple(F.max_pool2d(y, 2).shape)
+    """didact's 3 × 3 convolution, padded by 1, keeps 9 × 13; its pooling by 2 halves it, rounding down"""
+    y = dilated(3, 16, 3)(torch.zeros(5, 3, 9, 13))
+    return tuple(y.shape), tuple(halve("max")(y).shape)
 
 
 @claim("CL30", Exactly((24, 32)))
@@ -241,58 +255,55 @@ def tiny_unet() -> tuple[int, ...]:
 
 @claim("CL47", Same())
 def derivative_of_a_maximum() -> Pair:
-    """∂max(a, b): 1 for the larger, 0 for the other"""
-    a, b = torch.randn(20, requires_grad=True), torch.randn(20, requires_grad=True)
-    return gradients(torch.maximum(a, b).sum(), a, b), [(a > b).double(), (b > a).double()]
+    """∂max(a, b) by didact's own engine: 1 for the larger, 0 for the other"""
+    a, b = (scratch.tensor(torch.randn(20).numpy(), requires_grad=True) for _ in range(2))
+    ours = [g.data for g in scratch.grad(scratch.maximum(a, b).sum(), (a, b))]
+    return [(a.data > b.data).astype(float), (b.data > a.data).astype(float)], ours
 
 
 @claim("CL06", Exactly(((4, 3, 32, 32), "cpu")))
 def batch_of_images() -> tuple[tuple[int, ...], str]:
-    """four images of 3 × 32 × 32, and where they lie"""
-    x = torch.stack([torch.randn(3, 32, 32) for _ in range(4)])
+    """a batch of four out of didact's split of ten images of 3 × 32 × 32, as a network reads it, and where it lies"""
+    split = Resident({"x": torch.randint(256, (10, 3, 32, 32), dtype=torch.uint8)}, {"x": unit})
+    x = split.batch(torch.tensor([0, 3, 7, 9]))["x"]
     return tuple(x.shape), x.device.type
 
 
 @claim("CL09", Same())
 def descent_is_deterministic() -> Pair:
-    """w after 20 steps of torch.optim.SGD on the same data, three times"""
-    def trained() -> Tensor:
-        w, x = torch.zeros(1, requires_grad=True), torch.tensor([1.0, 2.0, 3.0])
-        sgd = torch.optim.SGD([w], lr=0.05)
-        for _ in range(20):
-            sgd.zero_grad()
-            (w * x - 2 * x).square().mean().backward()
-            sgd.step()
-        return w.detach()
+    """w after 20 steps of didact's SGD on (w x − 2x)², x = 1, 2, 3, three times, against 2(1 − (1 − 2η mean x²)²⁰)"""
+    x, η = np.array([[1.0], [2.0], [3.0]]), 0.05
 
-    first, second, third = trained(), trained(), trained()
-    return [second, third], [first, first]
+    def trained() -> float:
+        net = modules.Linear(1, 1, bias=False, dtype=np.float64)
+        net.load_state_dict({"weight": [[0.0]]})
+        train(net, [(x, 2 * x)] * 20, mse_loss, SGD(net.parameters(), lr=η))
+        return float(net.weight.item())
+
+    return [2 * (1 - (1 - 2 * η * (x**2).mean()) ** 20)] * 3, [trained() for _ in range(3)]
 
 
 @claim("CL17", Same())
 def regularised_net() -> Pair:
-    """widths that data meet in Linear(100, 100), BatchNorm1d, ReLU, Dropout, Linear(100, 10), and its size against didact's MLP"""
-    layers = [nn.Linear(100, 100), nn.BatchNorm1d(100), nn.ReLU(), nn.Dropout(), nn.Linear(100, 10)]
-    h, seen = torch.randn(7, 100), [100]
-    for layer in layers:
-        h = layer(h)
-        seen.append(h.shape[1])
-    ours = MLP(100, 10, hidden=(100,), norm="batch", dropout=0.5)
-    return [seen[0], seen[4], seen[5], parameters(nn.Sequential(*layers))], [100, 100, 10, parameters(ours)]
+    """widths that data meet in didact's Linear(100, 100), batch norm, ReLU, dropout, Linear(100, 10), and their parameters, by hand"""
+    net, seen = MLP(100, 10, hidden=(100,), norm="batch", dropout=0.5), [100]
+    for layer in (net.hidden, net.head):
+        layer.register_forward_hook(lambda _m, _i, y: seen.append(y.shape[1]))
+    net(torch.randn(7, 100))
+    return [100, 100, 10, 100 * 100 + 100 + 2 * 100 + 100 * 10 + 10], [*seen, parameters(net)]
 
 
 @claim("CL36", Same())
 def new_head() -> Pair:
-    """inputs of the last layer of didact's ResNet-18, and scores with a head of two classes, against the maps that reach it and 2"""
-    net, x = create("resnet18", classes=2).eval(), torch.zeros(1, 3, 64, 64)
-    maps: list[int] = []
-    net.layer4.register_forward_hook(lambda module, given, out: maps.append(out.shape[1]))
-    scores = net(x)
-    return [net.fc.in_features, scores.shape[1]], [maps[0], 2]
+    """weights of the last layer of didact's ResNet with a new head of two classes, and its scores, against 2 · maps that reach it, and 2"""
+    net, maps = ResNet(width=8, classes=2).eval(), list[int]()
+    net.get_submodule("layer4").register_forward_hook(lambda module, given, out: maps.append(out.shape[1]))
+    scores = net(torch.zeros(1, 3, 64, 64))
+    return [net.fc.weight.numel(), scores.shape[1]], [2 * maps[0], 2]
 
 
-@claim("CL43", Inside(0.95, 1.05))
+@claim("CL43", About(1.5, 0.04, "about, of a model that goes by the name of 1.5B"))
 def size_of_gpt_2() -> float:
-    """parameters of didact's gpt2_xl, the largest GPT-2 (48 layers of 1600), over 1.5·10⁹; about is read as within five per cent"""
+    """billions of parameters of didact's GPT-2 in its largest size: 48 layers of 1600, 25 heads, 1024 places, 50,257 tokens"""
     with torch.device("meta"):
-        return parameters(create("gpt2_xl")) / 1.5e9
+        return parameters(GPT(50_257, context=1024, dim=1600, layers=48, heads=25)) / 1e9

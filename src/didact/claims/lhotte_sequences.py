@@ -3,56 +3,67 @@
 import math
 from importlib.resources import files
 
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.linalg import matrix_rank
 
+from didact import scratch
 from didact.claims.compare import Corrected, Exactly, NeverMore, Printed, Rising, Same, Sampled
 from didact.claims.core import claim
-from didact.claims.gaba_7 import positions
-from didact.claims.tools import Pair, parameters
-from didact.layers.attention import attention
+from didact.claims.tools import Pair
+from didact.layers.attention import SelfAttention, attention
+from didact.layers.int8 import Int8Linear, quantize
+from didact.layers.lora import LoRA, adapt
+from didact.layers.positions import sinusoidal
+from didact.layers.recurrent import Recurrent, weights
+from didact.metrics.similarity import cosine
+from didact.models.seq2seq import Seq2Seq
+from didact.scratch import modules
+from didact.scratch.recurrent import rnn
 
 
 @claim("CL31", Exactly(((4, 5, 20), (1, 4, 20))))
 def shapes_of_an_rnn() -> tuple[tuple[int, ...], ...]:
-    """nn.RNN(10, 20, batch_first=True) on 4 × 5 × 10"""
-    return tuple(tuple(t.shape) for t in nn.RNN(10, 20, batch_first=True)(torch.zeros(4, 5, 10)))
+    """didact's RNN of 10 inputs and 20 units on 4 × 5 × 10"""
+    y, (h,) = Recurrent("rnn", 10, 20)(torch.zeros(4, 5, 10))
+    return tuple(y.shape), tuple(h.shape)
 
 
 @claim("CL32", Same())
 def recurrence() -> Pair:
-    """h^(t) = tanh(U x^(t) + W h^(t−1) + b) from h^(0) = 0, against nn.RNN"""
-    rnn, x, h, found = nn.RNN(3, 4), torch.randn(6, 3), torch.zeros(4), []
-    U, W, b_x, b_h = rnn.parameters()
+    """h^(t) = tanh(U x^(t) + W h^(t−1) + b) from h^(0) = 0, against didact's layer, fused and by its own engine"""
+    layer, x, h, found = Recurrent("rnn", 3, 4, init="random"), torch.randn(6, 3), torch.zeros(4), []
+    U, W, b_x, b_h = weights(layer.rnn, 0)
     for t in range(6):
         h = torch.tanh(U @ x[t] + W @ h + b_x + b_h)
         found.append(h)
-    return torch.stack(found), rnn(x)[0]
+    own = [scratch.tensor(p.detach().numpy()) for p in (U, W, b_x, b_h)]
+    ours = rnn(scratch.tensor(x[:, None].numpy()), scratch.tensor(np.zeros((1, 4))), *own).data
+    return [torch.stack(found)] * 2, [layer(x[None])[0], torch.from_numpy(ours)]
 
 
 @claim("CL33", Exactly((0.0, 1.0)))
 def similarity_of_one_hot_vectors() -> tuple[float, float]:
-    """cosine of any two different ones of 20, and of vectors of one direction"""
-    cosines = F.cosine_similarity(torch.eye(20)[:, None], torch.eye(20)[None], dim=2)
-    (different,) = set(cosines[~torch.eye(20).bool()].tolist())
-    return different, float(F.cosine_similarity(torch.tensor([1.0, 0.0]), torch.tensor([2.0, 0.0]), dim=0))
+    """didact's cosine of any two different ones of 20, and of vectors of one direction"""
+    (different,) = set(cosine(torch.eye(20), torch.eye(20))[~torch.eye(20).bool()].tolist())
+    return different, float(cosine(torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, 0.0]])))
 
 
 @claim("CL34", Exactly((("batch", "seq", "emb"), ("batch", "seq", "vocab"))))
 def shapes_of_seq2seq() -> tuple[tuple[str, ...], ...]:
-    """the decoder's embeddings and logits"""
-    names, ids = {3: "batch", 5: "seq", 7: "emb", 23: "vocab"}, torch.zeros(3, 5).long()
-    embedded = nn.Embedding(23, 7)(ids)
-    logits = nn.Linear(11, 23)(nn.RNN(7, 11, batch_first=True)(embedded)[0])
-    return tuple(tuple(names[n] for n in t.shape) for t in (embedded, logits))
+    """the embeddings and the logits of the decoder of didact's Seq2Seq"""
+    names, ids = {3: "batch", 5: "seq", 7: "emb", 23: "vocab"}, torch.ones(3, 5).long()
+    net = Seq2Seq(19, 23, attention="none", width=7, hidden=11)
+    return tuple(tuple(names[n] for n in t.shape) for t in (net.target(ids), net(ids, ids)))
 
 
 @claim("CL35", Sampled())
 def initial_embedding() -> tuple[list[Tensor], list[float], list[float]]:
-    """mean and variance of the 500,000 weights of a new nn.Embedding, against 0 and 1"""
-    w = nn.Embedding(5000, 100).weight.detach().flatten()
-    return [w.mean(), w.var()], [1 / math.sqrt(len(w)), math.sqrt(2 / len(w))], [0.0, 1.0]
+    """mean and variance of the 500,000 weights of a new nn.Embedding, and of didact's own, against 0 and 1"""
+    tables = nn.Embedding(5000, 100).weight.detach(), torch.from_numpy(modules.Embedding(5000, 100, rng=0, dtype=np.float64).weight.data)
+    n = tables[0].numel()
+    return [m for w in tables for m in (w.mean(), w.var())], [1 / math.sqrt(n), math.sqrt(2 / n)] * 2, [0.0, 1.0] * 2
 
 
 @claim("CL37", Same())
@@ -64,7 +75,7 @@ def summary_of_any_length() -> Pair:
 
 @claim("CL38", Exactly(((7, 5), (4, 7), (4, 5))))
 def shapes_of_attention() -> tuple[tuple[int, ...], ...]:
-    """self-attention n × d_v; cross-attention's weights n_out × n_in and output n_out × d_v: n_in = 7, n_out = 4, d_v = 5"""
+    """didact's self-attention n × d_v; cross-attention's weights n_out × n_in and output n_out × d_v: n_in = 7, n_out = 4, d_v = 5"""
     k, v, q = torch.randn(7, 3), torch.randn(7, 5), torch.randn(4, 3)
     y, a = attention(q, k, v)
     return tuple(attention(k, k, v)[0].shape), tuple(a.shape), tuple(y.shape)
@@ -72,10 +83,10 @@ def shapes_of_attention() -> tuple[tuple[int, ...], ...]:
 
 @claim("CL39", Same(), right="what the sentence describes is equivariance")
 def order_of_rows() -> Corrected:
-    """self-attention of shuffled rows = that of the rows; mended: = its shuffled rows"""
-    x, order = torch.randn(6, 4), torch.tensor([3, 0, 5, 1, 4, 2])
-    plain, mixed = attention(x, x, x)[0], attention(x[order], x[order], x[order])[0]
-    return Corrected((mixed, plain), (mixed, plain[order]))
+    """didact's self-attention of shuffled rows = that of the rows; mended: = its shuffled rows"""
+    layer, x, order = SelfAttention(4, 2), torch.randn(1, 6, 4), torch.tensor([3, 0, 5, 1, 4, 2])
+    plain, mixed = layer(x), layer(x[:, order])
+    return Corrected((mixed, plain), (mixed, plain[:, order]))
 
 
 PRINTED = (files("didact.claims") / "positions.tsv").read_text(encoding="utf-8").split()
@@ -83,44 +94,59 @@ PRINTED = (files("didact.claims") / "positions.tsv").read_text(encoding="utf-8")
 
 @claim("CL40", Printed(*PRINTED))
 def positional_matrix() -> Tensor:
-    """P[pos, 2i] = sin(pos/10000^{2i/8}), P[pos, 2i+1] = cos(pos/10000^{2i/8}), 40 positions"""
-    return positions(40, 8)
+    """P[pos, 2i] = sin(pos/10000^{2i/8}), P[pos, 2i+1] = cos(pos/10000^{2i/8}), 40 positions: didact's"""
+    return sinusoidal(40, 8)
 
 
 @claim("CL41", Same(), right="i runs to d_model/2 − 1: the columns are 2i and 2i + 1")
 def range_of_the_index() -> Corrected:
-    """the last column 2i + 1 for i up to d − 1, against the last column of the matrix, d = 8; mended: i up to d/2 − 1"""
+    """the last column 2i + 1 for i up to d − 1, against the last column of didact's matrix, d = 8; mended: i up to d/2 − 1"""
     d = 8
-    last = positions(3, d).shape[1] - 1
+    last = sinusoidal(3, d).shape[1] - 1
     return Corrected((2 * (d - 1) + 1, last), (2 * (d // 2 - 1) + 1, last))
 
 
 @claim("CL42", Rising(), right="bounded, but not ordered: for d_model = 8 an offset of 6 is nearer than an offset of 1")
 def distance_of_positions() -> list[Tensor]:
-    """‖P[pos + k] − P[pos]‖ for k = 1 … 6, the same at every position: rising if close positions were the more similar"""
-    P = positions(40, 8)
+    """‖P[pos + k] − P[pos]‖ of didact's positions, k = 1 … 6, the same at every pos: rising if close positions were the more similar"""
+    P = sinusoidal(40, 8)
     assert bool((P.abs() <= 1).all())
     return [(P[k] - P[0]).norm() for k in range(1, 7)]
 
 
 @claim("CL44", NeverMore())
 def rank_of_lora() -> Pair:
-    """rank(BA) ≤ r, for r = 1, 2, 5 and 20 × 30 matrices, and one that is a sum of r products"""
-    cases = [(torch.randn(20, r), torch.randn(r, 30)) for r in (1, 2, 5)]
-    return [torch.linalg.matrix_rank(B @ A) for B, A in [*cases, (torch.zeros(20, 4), torch.randn(4, 30))]], [1, 2, 5, 4]
+    """rank of what didact's LoRA adds to a 20 × 30 matrix, and of the sum of its r products, against r = 1, 2, 5, and 4 with B = 0"""
+    ranks = []
+    for r in (1, 2, 5):
+        layer = LoRA(nn.Linear(30, 20), rank=r)
+        nn.init.normal_(layer.b)
+        outer = sum((torch.outer(layer.b[:, i], layer.a[i]) for i in range(r)), torch.zeros(20, 30))
+        ranks += [matrix_rank(added(layer)), matrix_rank(outer)]
+    return [*ranks, matrix_rank(added(LoRA(nn.Linear(30, 20), rank=4)))], [1, 1, 2, 2, 5, 5, 4]
+
+
+def added(layer: LoRA) -> Tensor:
+    """W − W_0, once it is merged."""
+    before = layer.layer.get_parameter("weight").detach().clone()
+    return layer.merged().get_parameter("weight").detach() - before
 
 
 @claim("CL45", NeverMore())
 def parameters_of_lora() -> Pair:
-    """r(d_in + d_out) < d_in d_out for r = 8 and layers of 768, 1024 and 4096"""
-    sizes = ((768, 768), (1024, 4096), (4096, 4096))
-    return [parameters(nn.Linear(i, 8, bias=False)) + parameters(nn.Linear(8, o, bias=False)) for i, o in sizes], [i * o for i, o in sizes]
+    """numbers that didact's LoRA learns beside a layer, r = 8, against r(d_in + d_out) and d_in d_out − 1: 17 × 17 to 1024 × 256"""
+    sizes, r = ((17, 17), (64, 256), (1024, 256)), 8
+    counts = [adapt(nn.Sequential(nn.Linear(i, o)), rank=r) for i, o in sizes]
+    return counts * 2, [r * (i + o) for i, o in sizes] + [i * o - 1 for i, o in sizes]
 
 
-@claim("CL46", NeverMore())
+@claim("CL46", Same(1e-3))
 def memory_of_eight_bits() -> Pair:
-    """bytes of 100,000 weights as q = round(w/s) in 8 bits with their s, and max|w − s q|, against a quarter of 32 bits (and s), and s/2"""
-    w = torch.randn(100_000, dtype=torch.float32)
-    s = w.abs().max() / 127
-    q = (w / s).round().to(torch.int8)
-    return [q.nbytes + s.nbytes, float((w - s * q).abs().max())], [w.nbytes / 4 + 4, float(s / 2) * (1 + 1e-5)]
+    """bytes of a layer of 300 × 400 in didact's 8 bits, over a quarter of its 32-bit weights, a scale a row and the biases; and the largest
+    |w − s q| over s/2"""
+    net = nn.Sequential(nn.Linear(400, 300, dtype=torch.float32))
+    w = net[0].get_parameter("weight").detach().clone()
+    saved, layer = quantize(net), net[0]
+    assert isinstance(layer, Int8Linear)
+    expected, s = w.nbytes / 4 + 4 * 300 + 4 * 300, layer.s[:, None]
+    return [saved.after / expected, ((w - s * layer.q).abs() / (s / 2)).max()], [1.0, 1.0]

@@ -3,23 +3,44 @@
 import math
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.functional import jacobian
 from torch.nn import functional as F
 
-from didact.claims import gaba_2, gaba_3, gaba_4, gaba_8, gaba_9
+from didact.claims import gaba_2, gaba_3, gaba_4, gaba_9
 from didact.claims.compare import Cases, Corrected, Exactly, Inside, NeverMore, Same, Sampled
 from didact.claims.core import claim
-from didact.claims.gaba_5 import lstm_step
-from didact.claims.gaba_11 import pieces
+from didact.claims.gaba_11 import pieces, relus
+from didact.claims.groudiev_1 import own, walk
+from didact.claims.groudiev_4 import lstm_step
 from didact.claims.tools import Pair, count_products, gradients, parameters
-from didact.layers.attention import attention
-from didact.layers.geometry import Window, receptive_field
+from didact.layers import cells, masks
+from didact.layers.activation import activation
+from didact.layers.attention import SelfAttention, attention
+from didact.layers.block import halve
+from didact.layers.convolution import SameConv2d, dilated
+from didact.layers.dropout import keep_dropout
+from didact.layers.geometry import Window, footprint, receptive_field
 from didact.layers.initialise import initialise
+from didact.layers.norms import PreNorm
+from didact.layers.recurrent import Recurrent, weights
 from didact.layers.stack import stack
+from didact.metrics.generative import frechet, inception_score
 from didact.models.mlp import MLP
+from didact.objectives.elbo import importance_bound
+from didact.objectives.likelihoods import Bernoulli, Bernoullis, Categorical
+from didact.objectives.regressions import Heteroscedastic
+from didact.optim.proximal import soft_threshold
+from didact.scratch import modules
+from didact.scratch.activation import leaky_relu as scratch_leaky_relu
+from didact.scratch.dropout import dropout
+from didact.scratch.losses import mse_loss
+from didact.scratch.normalise import layer_norm as scratch_layer_norm
+from didact.scratch.optim import SGD, Adam
 
 
 @claim("CV01", Same())
@@ -41,61 +62,63 @@ def parameters_of_k_layers_on_a_line() -> Pair:
 
 @claim("CV03", Same())
 def regions_of_a_shallow_network() -> Pair:
-    """pieces of Σ c_d ReLU(x − d/(D + 1)) on [0, 1], every slope its own, against D + 1"""
+    """pieces on [0, 1] of didact's network of one layer, Σ c_d ReLU(x − d/(D + 1)), every slope its own, against D + 1"""
     counts = []
     for D in range(1, 9):
         x = torch.linspace(0, 1, 64 * (D + 1) + 1)
-        counts.append(pieces(sum(((1.5**d) * torch.relu(x - d / (D + 1)) for d in range(1, D + 1)), torch.zeros(()))))
+        counts.append(pieces(relus(x, [1.0] * D, [-d / (D + 1) for d in range(1, D + 1)], [1.5**d for d in range(1, D + 1)])))
     return counts, range(2, 10)
 
 
 @claim("CV06", Same())
 def products_of_densities() -> Pair:
-    """∏ N(μ_d, σ_d²) = N(μ, diag σ²), ∏ Bernoulli, and −log ∏ π_k^{y_k} = cross-entropy, as torch's distributions have them"""
+    """−log of ∏ N(μ_d, σ_d²), of ∏ p^b (1 − p)^(1 − b) and of ∏ π_k^{y_k}, against didact's likelihoods: normal, of labels, of classes"""
     μ, σ, y = torch.randn(4), torch.rand(4) + 0.1, torch.randn(4)
     normal = torch.exp(-((y - μ) ** 2) / (2 * σ**2)) / (σ * math.sqrt(2 * math.pi))
-    joint = torch.distributions.MultivariateNormal(μ, torch.diag(σ**2)).log_prob(y)
     p, b = torch.rand(6), torch.randint(2, (6,)).double()
     z, k = torch.randn(5), torch.tensor(3)
-    ours = [normal.log().sum(), (p**b * (1 - p) ** (1 - b)).prod().log(), -(z.softmax(0) ** F.one_hot(k, 5)).prod().log()]
-    return ours, [joint, -F.binary_cross_entropy(p, b, reduction="sum"), F.cross_entropy(z, k)]
+    stated = [-normal.prod().log(), -(p**b * (1 - p) ** (1 - b)).prod().log(), -(z.softmax(0) ** F.one_hot(k, 5)).prod().log()]
+    labels = 6 * Bernoullis(6).loss(p.logit()[None], b[None])                    # its loss is the mean over labels
+    return stated, [Heteroscedastic().loss(torch.stack([μ, 2 * σ.log()], dim=1), y).sum(), labels, Categorical(5).loss(z[None], k[None])]
 
 
 @claim("CV07", Same(1e-6), right="φ̂ = argmin of −Σ log p: the minus belongs inside")
 def sign_of_the_likelihood() -> Corrected:
-    """−argmin_φ Σ log p(y|φ) for 7 heads in 10 throws, against argmax ∏ p; mended: argmin −Σ log p"""
-    φ = torch.linspace(0.01, 0.99, 99)
-    log_p = 7 * φ.log() + 3 * (1 - φ).log()
-    best = φ[log_p.exp().argmax()]
-    return Corrected((-φ[log_p.argmin()], best), (φ[(-log_p).argmin()], best))
+    """−argmin_φ Σ log p(y|φ) for 7 heads in 10 throws, p by didact's likelihood, against 0.7; mended: argmin −Σ log p"""
+    φ, y = torch.linspace(0.01, 0.99, 99), torch.tensor([1.0] * 7 + [0.0] * 3)
+    nll = torch.stack([Bernoulli().loss(f.logit().expand(10, 1), y).sum() for f in φ])
+    return Corrected((-φ[(-nll).argmin()], y.mean()), (φ[nll.argmin()], y.mean()))
 
 
 @claim("CV08", Same())
 def adam() -> Pair:
-    """m̂/(√v̂ + ε) with bias correction over 20 steps, against torch.optim.Adam"""
+    """m̂/(√v̂ + ε) with bias correction over 20 steps, against didact's Adam"""
     grads, θ, m, v = torch.randn(20, 5), torch.zeros(5), torch.zeros(5), torch.zeros(5)
     for t, g in enumerate(grads, start=1):
-        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+        m, v = 0.9 * m + (1 - 0.9) * g, 0.999 * v + (1 - 0.999) * g**2
         θ = θ - 1e-3 * (m / (1 - 0.9**t)) / ((v / (1 - 0.999**t)).sqrt() + 1e-8)
-    return θ, gaba_3.adam_steps(torch.zeros(5), list(grads), 1e-3)
+    return θ, walk(partial(Adam, lr=1e-3), grads)[-1]
 
 
 @claim("CV09", Same(1e-4), condition="the first step, or gradients that stay what they are; noisy ones give smaller steps")
 def equal_steps() -> Cases:
-    """how far Adam moves in directions with gradients 100, 1 and 0.01, against η: the first step, and the last of 50 noisy ones"""
+    """how far didact's Adam moves in directions with gradients 100, 1 and 0.01, against η: the first step and the 50th of equal ones, and
+    the last of 50 noisy ones"""
     scale, η = torch.tensor([100.0, 1.0, 0.01]), 1e-3
-    noisy = list(torch.randn(50, 3) * scale)
-    after = partial(gaba_3.adam_steps, torch.zeros(3), η=η)
-    last = (after(noisy) - after(noisy[:-1])).abs()
-    return Cases((after([scale]).abs(), torch.full((3,), η)), (last, torch.full((3,), η)))
+    steady, noisy = (walk(partial(Adam, lr=η), g) for g in (scale.expand(50, 3), torch.randn(50, 3) * scale))
+    stated = torch.full((3,), η)
+    return Cases(([-steady[0], steady[-2] - steady[-1]], [stated, stated]), ((noisy[-1] - noisy[-2]).abs(), stated))
 
 
 @claim("CV10", Same(), right="φ − (η/m) Σ ∂ℓ_i: the learning rate and the mean are missing")
 def step_of_sgd() -> Corrected:
-    """φ − Σ_{i∈B} ∂ℓ_i against torch's SGD on the mean loss of the batch, η = 0.1; mended: φ − (η/m) Σ"""
-    g, φ = gaba_2.example_gradients(8), torch.randn(4)
-    theirs = gaba_3.after_one_step(torch.optim.SGD, φ, g.mean(0), lr=0.1)
-    return Corrected((φ - g.sum(0), theirs), (φ - 0.1 / 8 * g.sum(0), theirs))
+    """φ − Σ_{i∈B} ∂ℓ_i against didact's SGD on the mean loss of a batch of 8, η = 0.1, and its engine's gradient; mended: φ − (η/m) Σ"""
+    X, y, start = torch.randn(8, 4), torch.randn(8), torch.randn(4)
+    φ = own(start, grad=True)
+    mse_loss(own(X) @ φ, y.numpy()).backward()
+    SGD([φ], lr=0.1).step()
+    total = (2 * (X @ start - y)[:, None] * X).sum(0)                            # Σ ∂ℓ_i of ℓ_i = (x_i·φ − y_i)²
+    return Corrected((start - total, φ.data), (start - 0.1 / 8 * total, φ.data))
 
 
 claim("CV11", Same())(gaba_2.backpropagation)
@@ -121,9 +144,11 @@ def variance_under_he() -> Cases:
 
 @claim("CV13", Sampled())
 def variance_of_xavier() -> tuple[Tensor, Tensor, float]:
-    """the variance of 600,000 weights that torch's xavier_normal_ draws, against 2/(D_in + D_out)"""
-    w = nn.init.xavier_normal_(torch.empty(1000, 600))
-    return w.var(), w.var() * math.sqrt(2 / w.numel()), 2 / 1600
+    """the variance of 600,000 weights that didact draws after Xavier, against 2/(D_in + D_out)"""
+    layer = nn.Linear(600, 1000)
+    initialise(layer, "xavier_normal")
+    w = layer.weight.detach()
+    return w.var(), w.var() * math.sqrt(2 / w.numel()), 2 / (600 + 1000)
 
 
 claim("CV14", Same())(gaba_3.bias_and_variance)
@@ -131,9 +156,16 @@ claim("CV14", Same())(gaba_3.bias_and_variance)
 
 @claim("CV15", Same())
 def gradients_of_penalties() -> Pair:
-    """∂(λ/2)‖φ‖²/∂φ_j = λφ_j,  ∂λ‖φ‖₁/∂φ_j = λ sign φ_j"""
-    φ, λ = torch.randn(9, requires_grad=True), 0.3
-    return [λ * φ, λ * φ.sign()], gradients(λ / 2 * φ.square().sum(), φ) + gradients(λ * φ.abs().sum(), φ)
+    """∂(λ/2)‖φ‖²/∂φ_j = λφ_j,  ∂λ‖φ‖₁/∂φ_j = λ sign φ_j, by PyTorch's engine, and the steps that didact's weight decay and its soft
+    threshold take for them, over η"""
+    φ, λ, η = torch.randn(9, requires_grad=True), 0.3, 0.01
+    θ = own(φ, grad=True)
+    θ.grad = np.zeros(9)
+    SGD([θ], lr=η, weight_decay=λ).step()
+    at = φ.detach()
+    stated = [λ * at, λ * at.sign()]
+    exact = gradients(λ / 2 * φ.square().sum(), φ) + gradients(λ * φ.abs().sum(), φ)
+    return stated * 2, [*exact, (at - torch.from_numpy(θ.data)) / η, (at - soft_threshold(at, η * λ)) / η]
 
 
 claim("CV16", Same())(gaba_3.batch_norm_forward)
@@ -141,59 +173,67 @@ claim("CV16", Same())(gaba_3.batch_norm_forward)
 
 @claim("CV17", Same(), right="units are kept with probability 1 − ρ, so the factor is 1 − ρ; for the page's ρ = 0.5 the two agree")
 def factor_at_test_time() -> Corrected:
-    """the mean of five units over all 32 masks, each unit deleted with probability ρ = 0.2, against ρ h; mended: (1 − ρ) h"""
+    """the mean of five units over all 32 masks, each unit deleted with probability ρ = 0.2, against ρ h; mended: h over the factor by which
+    didact's dropout raises what it keeps, which is 1/(1 − ρ)"""
     ρ, h = 0.2, torch.randn(5)
     masks = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 5)                             # all 32
     chance = ((1 - ρ) ** masks * ρ ** (1 - masks)).prod(1)
     mean = (chance[:, None] * masks * h).sum(0)
-    return Corrected((ρ * h, mean), ((1 - ρ) * h, mean))
+    raised = float(dropout(own(torch.ones(100)), ρ, np.random.default_rng(0)).data.max())
+    return Corrected((ρ * h, mean), (h / raised, mean))
 
 
-claim("CV18", Same())(gaba_3.subnetworks_of_dropout)
+@claim("CV18", Same())
+def networks_of_dropout() -> Pair:
+    """how many different answers didact's network with n = 1 … 8 hidden units and dropout gives to one input in many passes, against 2ⁿ"""
+    counts = []
+    for n in range(1, 9):
+        net = nn.Sequential(*stack((3, n), "sigmoid", dropout=0.5), nn.Linear(n, 1))
+        with keep_dropout(net), torch.no_grad():
+            counts.append(len(net(torch.ones(20 * 2**n, 3)).unique()))
+    return counts, [2**n for n in range(1, 9)]
 
 
 @claim("CV19", Same())
 def jacobian_of_a_residual_block() -> Pair:
-    """∂(h + f(h))/∂h = I + ∂f/∂h"""
-    f, h = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 5)), torch.randn(5)
-    return jacobian(lambda h: h + f(h), h), torch.eye(5) + jacobian(f, h)
+    """∂(h + f(h))/∂h of didact's residual block, without a norm, = I + ∂f/∂h"""
+    f, h = stack((5, 8, 5), "tanh"), torch.randn(5)
+    return jacobian(PreNorm(f, nn.Identity()), h), torch.eye(5) + jacobian(f, h)
 
 
 claim("CV20", Same())(gaba_4.convolution_of_many_channels)
 
 
-def shifted() -> tuple[nn.Sequential, Tensor, Tensor]:
-    """Two convolutions without a border, an image, and the image moved by (2, 3)."""
-    conv = partial(nn.Conv2d, kernel_size=3, padding=1, padding_mode="circular")
-    x = torch.randn(1, 1, 8, 9)
-    return nn.Sequential(conv(1, 4), nn.ReLU(), conv(4, 2)), x, x.roll((2, 3), (2, 3))
-
-
 @claim("CV21", Same())
 def equivariance_of_convolutions() -> Pair:
-    """f(t(x)) = t(f(x))"""
-    f, x, moved = shifted()
-    return f(moved), f(x).roll((2, 3), (2, 3))
+    """f(t(x)) = t(f(x)) for two convolutions of didact's engine and a ReLU between, t the view from two rows and three columns later"""
+    first, second = modules.Conv2d(1, 4, 3, rng=0, dtype=np.float64), modules.Conv2d(4, 2, 3, rng=1, dtype=np.float64)
+
+    def f(x: Tensor) -> Any:
+        return second(first(own(x)).relu()).data
+
+    x = torch.randn(1, 1, 10, 12)
+    return f(x[:, :, 2:, 3:]), f(x)[:, :, 2:, 3:]
 
 
 @claim("CV22", Same(), right="a dense layer has a weight for each place; global pooling makes the answer invariant")
 def invariance_of_dense_layers() -> Corrected:
-    """dense(f(t(x))) = dense(f(x)); mended: mean over all places instead of the dense layer"""
-    f, x, moved = shifted()
-    dense = nn.Sequential(nn.Flatten(), nn.Linear(2 * 8 * 9, 5))
-    return Corrected((dense(f(moved)), dense(f(x))), (f(moved).mean((2, 3)), f(x).mean((2, 3))))
+    """dense(f(t(x))) = dense(f(x)), f two convolutions without a border and dense didact's network, t a move by (2, 3); mended: the mean
+    over all places instead"""
+    conv = partial(nn.Conv2d, kernel_size=3, padding=1, padding_mode="circular")
+    f, x, dense = nn.Sequential(conv(1, 4), nn.ReLU(), conv(4, 2)), torch.randn(1, 1, 8, 9), MLP(2 * 8 * 9, 5, hidden=(7,))
+    here, there = f(x), f(x.roll((2, 3), (2, 3)))
+    return Corrected((dense(there), dense(here)), (there.mean((2, 3)), here.mean((2, 3))))
 
 
 @claim("CV23", Same())
 def effective_kernel() -> Pair:
-    """(k − 1)d + 1, against the pixels between the outermost taps of a dilated convolution"""
-    cases, seen = [(3, 1), (3, 4), (5, 2), (2, 7)], []
+    """(k − 1)d + 1, against the pixels between the outermost that didact's dilated convolution sees, and its receptive field"""
+    cases, seen = [(3, 1), (3, 4), (5, 2), (7, 3)], []
     for k, d in cases:
-        x = torch.randn(1, 1, 40, requires_grad=True)
-        (g,) = gradients(F.conv1d(x, torch.ones(1, 1, k), dilation=d)[0, 0, 0], x)
-        taps = g[0, 0].nonzero()
-        seen.append(int(taps.max() - taps.min()) + 1)
-    return [(k - 1) * d + 1 for k, d in cases], seen
+        rows = footprint(dilated(1, 1, k, dilation=d), torch.randn(1, 1, 41, 41)).sum(1).nonzero()
+        seen.append(int(rows.max() - rows.min()) + 1)
+    return [(k - 1) * d + 1 for k, d in cases] * 2, seen + [receptive_field([Window(k, dilation=d)]) for k, d in cases]
 
 
 def doubled(layers: int) -> list[Window]:
@@ -219,103 +259,100 @@ def growth_of_the_effective_kernel() -> Corrected:
 
 
 def widths(dilation: int) -> tuple[list[int], list[int], list[int]]:
-    """Output widths by the formula with the effective size, by that with w_f, and as conv1d answers."""
+    """Output widths by the formula with the effective size, by that with w_f, and as didact's windows have it."""
     cases = [(w, p, k, s) for w in (20, 33) for p in (0, 2) for k in (2, 3, 5) for s in (1, 2, 3)]
     effective = [(w + 2 * p - ((k - 1) * dilation + 1)) // s + 1 for w, p, k, s in cases]
     plain = [(w + 2 * p - k) // s + 1 for w, p, k, s in cases]
-    conv = partial(F.conv1d, dilation=dilation)
-    return effective, plain, [conv(torch.zeros(1, 1, w), torch.zeros(1, 1, k), stride=s, padding=p).shape[-1] for w, p, k, s in cases]
+    return effective, plain, [Window(k, s, p, dilation).size(w) for w, p, k, s in cases]
 
 
 @claim("CV26", Same())
 def output_width() -> Pair:
-    """⌊(w + 2p − w̃_f)/s + 1⌋, against conv1d with dilations 1, 2, 3"""
+    """⌊(w + 2p − w̃_f)/s + 1⌋, against didact's windows with dilations 1, 2, 3"""
     found = [widths(d) for d in (1, 2, 3)]
     return [f[0] for f in found], [f[2] for f in found]
 
 
 @claim("CV27", Same(), condition="dilation 1; else the effective size belongs into the formula, as the text beside it says")
 def output_width_as_displayed() -> Cases:
-    """⌊(w + 2p − w_f)/s + 1⌋, against conv1d without and with dilation"""
+    """⌊(w + 2p − w_f)/s + 1⌋, against didact's windows without and with dilation"""
     return Cases(widths(1)[1:], widths(2)[1:])
 
 
 @claim("CV28", Same())
 def parameters_of_a_convolution() -> Pair:
-    """C_i C_o w_f h_f + C_o"""
+    """C_i C_o w_f h_f + C_o, against didact's layer"""
     cases = [(3, 16, 3, 3), (8, 4, 1, 5), (64, 64, 7, 7)]
-    return [i * o * w * h + o for i, o, w, h in cases], [parameters(nn.Conv2d(i, o, (h, w))) for i, o, w, h in cases]
+    return [i * o * w * h + o for i, o, w, h in cases], [parameters(SameConv2d(i, o, (h, w))) for i, o, w, h in cases]
 
 
 @claim("CV29", Same(), right="each output channel has a kernel of its own; weights are shared across places")
 def sharing_of_kernels() -> Corrected:
-    """weights of nn.Conv2d(3, 8, 5): as many as one kernel that all output channels share; mended: eight kernels, whatever the image"""
-    n = nn.Conv2d(3, 8, 5, bias=False).weight.numel()
+    """weights of didact's convolution of 3 to 8 channels: as many as one kernel 5 × 5 that all output channels share; mended: eight of
+    them, whatever the image"""
+    n = parameters(SameConv2d(3, 8, 5, bias=False))
     return Corrected((3 * 5 * 5, n), (8 * 3 * 5 * 5, n))
 
 
 @claim("CV30", Exactly((6, 6, 256)))
 def pooled_size() -> tuple[int, ...]:
-    """13 × 13 × 256 behind a 2 × 2 max pooling, which halves and drops the odd row"""
-    c, h, w = F.max_pool2d(torch.zeros(1, 256, 13, 13), 2).shape[1:]
+    """13 × 13 × 256 behind didact's 2 × 2 max pooling, which halves and drops the odd row"""
+    c, h, w = halve("max")(torch.zeros(1, 256, 13, 13)).shape[1:]
     return h, w, c
 
 
 @claim("CV31", Exactly(0))
 def parameters_of_softmax() -> int:
-    """e^{z_d}/Σ e^{z_j} has nothing to learn"""
-    return parameters(nn.Softmax(dim=1))
+    """what a softmax for ten classes adds to didact's network of 20 inputs: e^{z_d}/Σ e^{z_j}, its likelihood of classes, has nothing to
+    learn"""
+    net, classes = MLP(20, 10, hidden=()), Categorical(10)
+    assert torch.allclose(classes.probabilities(net(torch.randn(5, 20))).sum(1), torch.ones(()))
+    return parameters(nn.ModuleList([net, classes])) - (20 * 10 + 10)
 
 
 @claim("CV32", Exactly((("B", "T", "h"), ("L", "B", "h"), ("B", "T", "h"), ("L", "B", "h"), ("L", "B", "h"))))
 def shapes_of_recurrent_layers() -> tuple[tuple[str, ...], ...]:
-    """z and h of nn.RNN, then z, h and c of nn.LSTM, two layers, batch first"""
+    """z and h of didact's RNN, then z, h and c of its LSTM, two layers, batch first: nn.RNN and nn.LSTM inside"""
     names, x = {5: "B", 7: "T", 11: "h", 2: "L"}, torch.zeros(5, 7, 3)
-    z, h = nn.RNN(3, 11, 2, batch_first=True)(x)
-    y, (k, c) = nn.LSTM(3, 11, 2, batch_first=True)(x)
+    z, (h,) = Recurrent("rnn", 3, 11, layers=2)(x)
+    y, (k, c) = Recurrent("lstm", 3, 11, layers=2)(x)
     return tuple(tuple(names[n] for n in t.shape) for t in (z, h, y, k, c))
 
 
 @claim("CV33", Same())
 def gates_of_the_lstm() -> Pair:
-    """f, i, C̃, C, o, h of the table, against nn.LSTMCell"""
-    cell, x, h, c = nn.LSTMCell(3, 4), torch.randn(3), torch.randn(4), torch.randn(4)
-    return list(lstm_step(x, h, c, cell)[:2]), [t[0] for t in cell(x[None], (h[None], c[None]))]
-
-
-def heads(x: Tensor, P: int) -> Tensor:
-    """B × T × D -> B × P × T × D_h."""
-    split: Tensor = x.unflatten(-1, (P, -1))
-    return split.transpose(1, 2)
+    """f, i, C̃, C, o, h of the table, against didact's LSTM, by its equations and by the fused layer"""
+    layer, x, zero = Recurrent("lstm", 3, 4, init="random"), torch.randn(3), torch.zeros(4)
+    w, h, c = weights(layer.rnn, 0), torch.randn(4), torch.randn(4)
+    ours, _ = cells.lstm_step(x, (h, c), w)
+    _, fused = layer(x[None, None])
+    return [*lstm_step(x, h, c, w), *lstm_step(x, zero, zero, w)], [*ours, *(s[0, 0] for s in fused)]
 
 
 @claim("CV34", Exactly(((2, 4, 7, 6), (2, 4, 7, 7))))
 def shapes_of_heads() -> tuple[tuple[int, ...], ...]:
-    """B × T × D → B × P × T × D_h, scores B × P × T × T, with B = 2, T = 7, D = 24, P = 4"""
-    q = heads(torch.randn(2, 7, 24), 4)
-    return tuple(q.shape), tuple((q @ q.mT).shape)
+    """didact's self-attention: B × T × D → B × P × T × D_h, weights B × P × T × T, with B = 2, T = 7, D = 24, P = 4"""
+    layer, x = SelfAttention(24, 4), torch.randn(2, 7, 24)
+    return tuple(layer.project(x)[0].shape), tuple(layer.look(x)[1].shape)
 
 
 @claim("CV35", Same(), right="each head divides by √D_h = √(D/P), the width of its own keys")
 def scale_of_heads() -> Corrected:
-    """softmax(Q_p K_pᵀ/√D) V_p joined, against nn.MultiheadAttention with the same projections; mended: √(D/P)"""
-    layer, x = nn.MultiheadAttention(24, 4, bias=False, batch_first=True), torch.randn(2, 7, 24)
-    q, k, v = (heads(y, 4) for y in (x @ layer.in_proj_weight.T).chunk(3, dim=-1))
-    theirs = layer(x, x, x)[0]
+    """softmax(Q_p K_pᵀ/√D) V_p joined, against didact's self-attention, on PyTorch's kernel, with the same projections; mended: √(D/P)"""
+    layer, x = SelfAttention(24, 4), torch.randn(2, 7, 24)
+    q, k, v = layer.project(x)
 
     def joined(scale: float) -> Tensor:
-        y = ((q @ k.mT / scale).softmax(-1) @ v).transpose(1, 2).flatten(2)
-        out: Tensor = layer.out_proj(y)
-        return out
+        return layer.join((q @ k.mT / scale).softmax(-1) @ v)
 
-    return Corrected((joined(math.sqrt(24)), theirs), (joined(math.sqrt(6)), theirs))
+    return Corrected((joined(math.sqrt(24)), layer(x)), (joined(math.sqrt(24 / 4)), layer(x)))
 
 
 @claim("CV36", Same())
 def layer_norm() -> Pair:
-    """(x − μ)/σ with 1/D in both, against torch's layer norm with ε = 0"""
+    """(x − μ)/σ with 1/D in both, against the layer norm of didact's engine with ε = 0"""
     x = torch.randn(5, 9)
-    return (x - x.mean(1, keepdim=True)) / x.std(1, correction=0, keepdim=True), F.layer_norm(x, (9,), eps=0.0)
+    return (x - x.mean(1, keepdim=True)) / x.std(1, correction=0, keepdim=True), scratch_layer_norm(own(x), (9,), eps=0.0).data
 
 
 @claim("CV37", Same(), right="self-attention is equivariant: shuffled tokens give shuffled answers")
@@ -328,20 +365,20 @@ def order_of_tokens() -> Corrected:
 
 @claim("CV38", Same(), right="lower-triangular with its diagonal: a token sees itself")
 def causal_attention_matrix() -> Corrected:
-    """A with −∞ above the diagonal, against its strictly lower part; mended: its lower part with the diagonal"""
-    scores = torch.randn(6, 6) + torch.full((6, 6), -torch.inf).triu(1)
-    A = scores.softmax(1)
+    """the weights of didact's causal attention, against their strictly lower part; mended: their lower part with the diagonal"""
+    q, k = torch.randn(6, 4), torch.randn(6, 4)
+    _, A = attention(q, k, k, masks.causal(6))
     return Corrected((A, A.tril(-1)), (A, A.tril()))
 
 
 @claim("CV39", Same())
 def cost_in_the_length() -> Pair:
-    """products of QKᵀ: B T² D, four times as many for twice the tokens"""
+    """products of didact's attention, QKᵀ and AV: 2 B T² D, four times as many for twice the tokens"""
     def cost(B: int, T: int, D: int) -> int:
         q = torch.randn(B, T, D)
-        return count_products(lambda: q @ q.mT)
+        return count_products(lambda: attention(q, q, q))
 
-    return [cost(2, 8, 16), cost(2, 16, 16)], [2 * 8**2 * 16, 4 * 2 * 8**2 * 16]
+    return [cost(2, 8, 16), cost(2, 16, 16)], [2 * 2 * 8**2 * 16, 4 * 2 * 2 * 8**2 * 16]
 
 
 claim("CV40", Same())(gaba_9.gap_of_the_bound)
@@ -349,34 +386,37 @@ claim("CV40", Same())(gaba_9.gap_of_the_bound)
 
 @claim("CV41", NeverMore())
 def jensen() -> Pair:
-    """E log f ≤ log E f for twenty positive f on six values"""
+    """E log f ≤ log E f for twenty positive f on six values, and by didact's log-mean of six weights; equal where f is one number"""
     p, f = torch.randn(20, 6).softmax(1), torch.rand(20, 6) + 1e-3
-    return (p * f.log()).sum(1), (p * f).sum(1).log()
+    mean, same = importance_bound(f.log().T), torch.rand(6)
+    return [(p * f.log()).sum(1), f.log().mean(1), importance_bound(same.log().expand(4, 6))], [(p * f).sum(1).log(), mean, same.log()]
 
 
 @claim("CV43", Same(), right="the marginal is that of the generated samples; then a generator that repeats itself scores exactly 1")
-def inception_score() -> Corrected:
-    """the score of a generator that always gives one answer, with p_test(y) uniform, against 1; mended: with its own marginal"""
+def inception_score_of_one_answer() -> Corrected:
+    """exp E KL(p(y|x) ‖ p_test(y)) of a generator that always gives one answer, p_test uniform, against 1, the least score; mended:
+    didact's score, with the generator's own marginal"""
     p = torch.randn(10).softmax(0).expand(40, 10)
-    scores = [gaba_8.divergence(p, q).mean().exp() for q in (torch.full((10,), 0.1), p.mean(0))]
-    return Corrected((scores[0], 1.0), (scores[1], 1.0))
+    stated = (p * (p / 0.1).log()).sum(1).mean().exp()
+    return Corrected((stated, 1.0), (inception_score(p), 1.0))
 
 
-@claim("CV44", Same(), right="FID is the square of W2")
+@claim("CV44", Same(1e-4), right="FID is the square of W2")
 def distance_of_fid() -> Corrected:
-    """|μ − μ′|² + (σ − σ′)², the FID of normals on a line, against W2 of 200,001 of their quantiles; mended: against W2²"""
-    normal, u = torch.distributions.Normal, (torch.arange(200_001) + 0.5) / 200_001
-    a, b = normal(0.3, 1.2), normal(2.0, 1.2)
-    squared = (a.icdf(u) - b.icdf(u)).square().mean()
-    fid = (a.mean - b.mean) ** 2 + (a.stddev - b.stddev) ** 2
+    """didact's FID of two samples on a line, 20,001 quantiles of N(0.3, 1.2²) and of N(2, 0.5²), against W2, the root mean square distance
+    of their quantiles; mended: against W2²"""
+    normal, u = torch.distributions.Normal, (torch.arange(20_001) + 0.5) / 20_001
+    a, b = normal(0.3, 1.2).icdf(u), normal(2.0, 0.5).icdf(u)
+    fid, squared = frechet(a[:, None], b[:, None]), (a - b).square().mean()
     return Corrected((fid, squared.sqrt()), (fid, squared))
 
 
 @claim("CV45", Same())
 def leaky_relu() -> Pair:
-    """max(αz, z) for α = 0.01, 0.1, 0.5, against torch"""
+    """max(αz, z) for α = 0.01, 0.1, 0.5, against didact's engine, and for 0.01 its layer"""
     z = torch.randn(100)
-    return [torch.maximum(α * z, z) for α in (0.01, 0.1, 0.5)], [F.leaky_relu(z, α) for α in (0.01, 0.1, 0.5)]
+    ours = [scratch_leaky_relu(own(z), α).data for α in (0.01, 0.1, 0.5)]
+    return [torch.maximum(α * z, z) for α in (0.01, 0.1, 0.5, 0.01)], [*ours, activation("leaky_relu")(z)]
 
 
 @claim("CV46", Exactly(((4, 6), (4, 5))))
@@ -388,6 +428,6 @@ def shapes_of_cross_attention() -> tuple[tuple[int, ...], ...]:
 
 @claim("CV47", Same())
 def mean_squared_error() -> Pair:
-    """(1/N) Σ ‖f − y‖² over N = 8 samples of 3 outputs is three times nn.MSELoss, which averages over outputs too"""
+    """(1/N) Σ ‖f − y‖² over N = 8 samples of 3 outputs is three times didact's mean of squares, which averages over outputs too"""
     f, y = torch.randn(8, 3), torch.randn(8, 3)
-    return (f - y).square().sum() / 8, 3 * F.mse_loss(f, y)
+    return (f - y).square().sum() / 8, 3 * float(mse_loss(own(f), y.numpy()).data)

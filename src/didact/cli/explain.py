@@ -60,8 +60,9 @@ def line(row: dict[str, Any]) -> str:
         measured = ", ".join(f"{name} {number(value)}" for name, value in row.items() if name not in ("attention", "module", "head"))
         return f"{row['attention']} head {row['head']} off:  {measured}"
     if "tokens" in row:
-        said = f"{row['input']}:  {row['predicted']!r} ({100 * row['probability']:.1f} %)"
-        return "\n  ".join([said, *row["figures"]])
+        what, p = row["predicted"], row["probability"]
+        said = f"  {what!r} ({100 * p:.1f} %)" if what and p is not None else f"  {what}" if what else ""     # of no mask nothing is said
+        return "\n  ".join([f"{row['input']}:{said}", *row["figures"]])
     said = f"{row['input']}:  {row['predicted']} ({100 * row['probability']:.1f} %)  why {row['class']}: score {number(row['score'])}"
     strongest = []
     for name, values in row["methods"].items():

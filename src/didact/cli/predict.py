@@ -44,6 +44,8 @@ def line(row: dict[str, Any]) -> str:
             words.append(f"\n  drawn in {value}")
         elif name == "guesses":
             words += [f"\n  {MASK} {k}: " + ", ".join(f"{token!r} {p:.3f}" for token, p in row.items()) for k, row in enumerate(value, 1)]
+        elif isinstance(value, list) and value and all(isinstance(v, float) for v in value):
+            words.append(f"{name} " + ", ".join(map(number, value)))
         elif isinstance(value, dict):
             words.append("(" + ", ".join(f"{k} {v:.3f}" for k, v in value.items()) + ")")
         else:

@@ -155,7 +155,7 @@ def by(sizes: list[float] | None) -> str:
 
 
 class Waiting:
-    """How far a work is that takes longer than two seconds: on a terminal a line that goes again, elsewhere one a tenth; on stderr."""
+    """How far and how fast a work is that takes longer than two seconds: on a terminal a line, elsewhere one a tenth; on stderr."""
 
     PATIENCE = 2.0
 
@@ -163,11 +163,15 @@ class Waiting:
         self.what, self.console = what, console or Console(stderr=True, highlight=False)
         self.status: Status | None = None
         self.tenth, self.next = -1, perf_counter() + self.PATIENCE
+        self.first: tuple[int, float] | None = None          # from when on it is timed: what was loaded before is not slow work
 
     def __call__(self, done: int, total: int) -> None:
-        if (now := perf_counter()) < self.next:
+        now = perf_counter()
+        self.first = self.first or (done, now)
+        if now < self.next:
             return
-        told = f"  {done:,} of {total:,} {self.what}"
+        rate = (done - self.first[0]) / (now - self.first[1]) if now > self.first[1] else 0.0
+        told = f"  {done:,} of {total:,} {self.what}" + (f", {rate:,.0f} a second" if rate else "")
         if self.console.is_terminal:
             self.status = self.status or self.console.status(told)
             self.status.update(told)

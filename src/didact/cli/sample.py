@@ -66,14 +66,19 @@ def given(words: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def chat(name: str, words: dict[str, Any]) -> dict[str, Any]:
+    from didact.cli.progress import Waiting
     from didact.data.load import forbid
     from didact.objectives.writing import Manner
     from didact.samplers.chat import answers
 
     forbid(f"{name} answers questions", **given(words, *PICTURED))
-    manner = Manner(words["temperature"] or 0.0, words["top_k"], words["top_p"], words["beam"])
-    prompt, seed = words["prompt"], words["seed"]
-    said = answers(name, prompt or "", tokens=words["tokens"], n=words["n"] or 1, manner=manner, seed=seed, device=words["device"])
+    warm, prompt, seed = words["temperature"], words["prompt"], words["seed"]
+    if warm is None:                           # the likeliest answer, unless several are wanted, or bounds to choose within
+        warm = float(words["beam"] > 1 or any(words[name] is not None for name in ("n", "top_k", "top_p")))
+    manner = Manner(warm, words["top_k"], words["top_p"], words["beam"])
+    asked = {name: words[name] for name in ("tokens", "seed", "device")}
+    with Waiting("tokens") as waiting:
+        said = answers(name, prompt or "", n=words["n"] or 1, manner=manner, pace=waiting, **asked)
     return {"published": name, "prompt": prompt, "seed": seed, "manner": asdict(manner), "texts": said}
 
 

@@ -1,5 +1,8 @@
 """What a recurrent network keeps: its gates over time, and how far a gradient reaches back."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor, nn
 
@@ -13,6 +16,17 @@ def reader_of(network: nn.Module) -> Recurrent | None:
     if isinstance(reader, Bidirectional):
         reader = reader.right[0]
     return reader if isinstance(reader, Recurrent) else None
+
+
+@contextmanager
+def heard(reader: nn.Module) -> Iterator[list[Tensor]]:
+    """What it is given to read, call by call, as long as this lasts."""
+    found: list[Tensor] = []
+    hook = reader.register_forward_pre_hook(lambda _, inputs: found.append(inputs[0]))
+    try:
+        yield found
+    finally:
+        hook.remove()
 
 
 @torch.no_grad()

@@ -17,7 +17,7 @@ from didact.explain.inside import feature_maps, filters
 from didact.explain.methods import FEATURES, IMAGES, VIEWS, How, asked, first_convolution, layer_named
 from didact.explain.page import Told, cleared, page
 from didact.explain.subject import Subject
-from didact.objectives.abilities import Classifies, Fills, Tags, Translates
+from didact.objectives.abilities import Classifies, Fills, Forecasts, Tags, Translates
 from didact.report.markup import number
 from didact.report.page import write as write_report
 from didact.run import Run
@@ -79,17 +79,21 @@ def explain(
 
 
 def within(run: Run, inputs: Sequence[str], methods: Sequence[str], to: Path | None, device: str, **options: Any) -> dict[str, Any] | None:
-    """Of a network that reads tokens in their order: attention, alignment, gates and memory; None of any other."""
+    """Of a network that reads tokens or values in their order: attention, alignment, gates and memory; None of any other."""
     objective, data = restored(run)
     known = sequences.methods_of(getattr(objective, "network", objective))
-    if not known or data.kind not in ("text", "pairs", "tags") or not isinstance(objective, Classifies | Translates | Tags | Fills):
+    if not known or data.kind not in ("text", "pairs", "tags", "series"):
         return None
-    forbid(f"{run.folder} reads tokens, and what is inside is shown for all classes", **options)
+    if not isinstance(objective, Classifies | Translates | Tags | Fills | Forecasts):
+        return None
+    forbid(f"{run.folder} reads one after another, and what is inside is shown for all classes", **options)
     names, place = sequences.asked(methods, known), pick_device(device, known=objective.devices)
     objective.to(place)
     given = sequences.texts(data, inputs) if inputs else sequences.kept(run)
     if len(given) > MOST:
         raise UsageError(f"{len(given):,} inputs are more than the {MOST} that are explained at a time; give fewer")
+    if isinstance(objective, Fills) and not inputs:
+        given = [(name, {**batch, "x": objective.veil(batch)}) for name, batch in given]
     folder = to or run.folder / "explanations"
     readings = [
         sequences.look(objective, data, {key: v.to(place) for key, v in batch.items()}, name, names, file_name(name, k))

@@ -16,14 +16,14 @@ from didact.data.tokens import BEGIN, Tokenizer
 from didact.errors import UsageError, nearest
 from didact.explain.heads import titles, watched
 from didact.explain.maps import attention_maps
-from didact.explain.memory import fading, gates, reader_of
+from didact.explain.memory import fading, gates, heard, reader_of
 from didact.explain.page import alone
 from didact.layers.alignment import Bahdanau, Luong
 from didact.layers.attention import CrossAttention
 from didact.layers.cells import Gates
 from didact.layers.heads import attentions
 from didact.layers.recurrent import Recurrent
-from didact.objectives.abilities import Classifies, Fills, Tags, Translates
+from didact.objectives.abilities import Classifies, Fills, Forecasts, Tags, Translates
 from didact.objectives.core import Objective
 from didact.report import svg
 from didact.report.markup import Html, tag
@@ -38,7 +38,7 @@ ABOUT = {
     " Across: what is written looks at what was read",
     "alignment": "alignment: for each token that is written, which of those that were read it looks at; of several heads their mean"
     " (Gaba 6.2, 7.4)",
-    "gates": "gates: the mean over the units of a layer at each token, 0 closed, 1 open; candidates are from −1 to 1 (Gaba 5.5, 5.6)",
+    "gates": "gates: the mean over the units of a layer at each step, 0 closed, 1 open; candidates are from −1 to 1 (Gaba 5.5, 5.6)",
     "memory": "memory: ‖∂s_T/∂s_{T−d}‖, how much the last state would change with the one d tokens before (Gaba 5.3)",
 }
 
@@ -73,15 +73,16 @@ class Reading:
 
     name: str
     tokens: list[str]
-    answer: tuple[str, float]
+    answer: tuple[str, float | None]      # what it says and how likely that is; of numbers it does not say
     found: dict[str, Any]
     file: str
     written: list[str] = field(default_factory=list)
 
     @property
     def said(self) -> str:
-        says = f" · says {self.answer[0]!r} ({100 * self.answer[1]:.1f} %)" if self.answer[0] else ""      # of no mask nothing
-        return f"{len(self.tokens)} tokens{says}"
+        what, p = self.answer
+        says = f" · says {what!r} ({100 * p:.1f} %)" if what and p is not None else f" · says {what}" if what else ""   # of no mask nothing
+        return f"{len(self.tokens)} {'values' if p is None else 'tokens'}{says}"
 
     def facts(self, folder: Path) -> dict[str, Any]:
         kept = {"input": self.name, "tokens": self.tokens, "predicted": self.answer[0], "probability": self.answer[1]}
@@ -141,8 +142,14 @@ def asked(words: Sequence[str], known: Sequence[str]) -> list[str]:
 
 @torch.no_grad()
 def look(objective: Objective, data: Data, batch: Batch, name: str, methods: Sequence[str], file: str) -> Reading:
-    """Read one text, a batch of one row without padding."""
+    """Read one text or window of a series, a batch of one row without padding."""
     network, x = objective.get_submodule("network"), batch["x"]
+    reader = reader_of(network)
+    if isinstance(objective, Forecasts):
+        assert reader is not None
+        with heard(reader) as inputs:
+            said = objective.forecast(batch)[0]
+        return Reading(name, figures(x[0, :, 0]), (" ".join(figures(said)), None), recurrent(reader, inputs[0][0], methods), file)
     known = (*data.labels, MASK) if data.task == "language" else data.names
     tokens, written = [known[k] for k in x[0].tolist()], list[str]()
     if isinstance(objective, Translates) and isinstance(data.encoder, PairEncoder):
@@ -167,12 +174,20 @@ def look(objective: Objective, data: Data, batch: Batch, name: str, methods: Seq
         found["attention"] = layers(network, maps, tokens, written)
     if "alignment" in methods:
         found["alignment"] = torch.stack([maps[part].mean(0) for part in across(network)]).mean(0)     # (T, S)
-    reader = reader_of(network)
-    of: dict[str, Callable[[Recurrent, Tensor], Any]] = {"gates": shown_gates, "memory": fading}
     if reader is not None:
         table = network.get_submodule("source" if written else "embedding")
-        found |= {method: of[method](reader, cast(Tensor, table(x))[0]) for method in methods if method in of}
+        found |= recurrent(reader, cast(Tensor, table(x))[0], methods)
     return Reading(name, tokens, answer, found, file, written)
+
+
+def recurrent(reader: Recurrent, x: Tensor, methods: Sequence[str]) -> dict[str, Any]:
+    """Gates and memory while it reads x, (T, D), as far as they are asked for."""
+    of: dict[str, Callable[[Recurrent, Tensor], Any]] = {"gates": shown_gates, "memory": fading}
+    return {method: of[method](reader, x) for method in methods if method in of}
+
+
+def figures(values: Tensor) -> list[str]:
+    return [f"{value:.4g}" for value in values.tolist()]
 
 
 def spelled(tokenizer: Tokenizer, ids: Tensor) -> list[str]:
@@ -217,18 +232,22 @@ def texts(data: Data, inputs: Sequence[str]) -> list[tuple[str, Batch]]:
     for k, name in enumerate(names):
         batch = split.batch(torch.tensor([k]))
         length = int(batch["length"]) if "length" in batch else max(1, int((batch["x"] != 0).sum()))
-        found.append((name, {**batch, "x": batch["x"][:, :length]}))
+        found.append((name, batch if data.kind == "series" else {**batch, "x": batch["x"][:, :length]}))
     return found
 
 
 def kept(run: Run) -> list[tuple[str, Batch]]:
-    """The tokens of the test examples with the highest loss."""
+    """The tokens of the test examples with the highest loss, or their values."""
     found = run.load("examples") if run.has("examples.safetensors") else {}
     if not {"worst", "worst_x"} <= found.keys():
         raise UsageError(f"{run.folder} keeps no test examples to explain: finish it with didact resume, or give inputs")
-    rows = zip(found["worst"][:WORST].tolist(), found["worst_x"][:WORST].long(), strict=True)
-    behind = run.facts["data"]["task"] != "language"                  # classifiers pad with 0; in running text 0 is a token
-    return [(f"test example {row}", {"x": (x[: max(1, int((x != 0).sum()))] if behind else x)[None]}) for row, x in rows]
+    series, running = run.facts["data"]["kind"] == "series", run.facts["data"]["task"] == "language"
+    given = []
+    for row, x in zip(found["worst"][:WORST, None], found["worst_x"][:WORST], strict=True):
+        x = x if series else x.long()
+        n = len(x) if series or running else max(1, int((x != 0).sum()))     # classifiers pad with 0; in running text 0 is a token
+        given.append((f"test example {int(row)}", {"x": x[None, :n], "row": row}))
+    return given
 
 
 def page(folder: Path, facts: Any, readings: Sequence[Reading]) -> Path:

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot, silu
 
 from didact.errors import UsageError
+from didact.layers.penalty import Penalised
 
 
 def route(logits: Tensor, top: int) -> tuple[Tensor, Tensor]:
@@ -24,14 +25,12 @@ def balance_loss(logits: Tensor, chosen: Tensor) -> Tensor:
     return experts * (f * p).sum()
 
 
-class MixtureOfExperts(nn.Module):
+class MixtureOfExperts(Penalised):
     """y = Σ_{e ∈ top(x)} g_e(x) W2_e (silu(W1_e x) ⊙ W3_e x).  Gaba 7.10 (two of eight), Jiang et al. 2024.
 
-    Every expert reads a queue of `capacity` · N · top / E tokens, so that shapes are fixed; who finds the queue full is passed over there
-    and lives on its residual. Without `capacity` queues hold all tokens and nothing is passed over. `balance` is the loss of the last call.
+    Every expert reads a queue, so that shapes are fixed. While training it may hold `capacity` · N · top / E tokens: who finds it full is
+    passed over there and lives on its residual. Otherwise queues hold all tokens. The penalty is the balance loss.
     """
-
-    balance: Tensor
 
     def __init__(self, dim: int, hidden: int, *, experts: int = 8, top: int = 2, capacity: float | None = None):
         super().__init__()
@@ -44,9 +43,11 @@ class MixtureOfExperts(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:                      # (…, D)
         tokens = x.reshape(-1, x.shape[-1])                      # (N, D)
-        logits = self.router(tokens).float()                     # near ties are decided here: not in half precision
+        with torch.autocast(x.device.type, enabled=False):       # near ties are decided here: not in half precision
+            logits = self.router(tokens.to(self.w1.dtype)).float()
         gates, chosen = route(logits, self.top)
-        self.balance = balance_loss(logits, chosen)
+        if self.training:
+            self.penalty = balance_loss(logits, chosen)
         n, places = len(tokens), self.places(len(tokens))
         expert = chosen.mT.flatten()                             # first choices stand in the queues before second ones
         turn = (one_hot(expert, self.experts).cumsum(0) - 1).gather(1, expert[:, None])[:, 0]
@@ -58,7 +59,7 @@ class MixtureOfExperts(nn.Module):
 
     def places(self, n: int) -> int:
         """The length of each queue."""
-        return n if self.capacity is None else min(n, -int(-self.capacity * n * self.top // self.experts))
+        return n if self.capacity is None or not self.training else min(n, -int(-self.capacity * n * self.top // self.experts))
 
     def apply_experts(self, x: Tensor) -> Tensor:                # (E, places, D), each row by its own expert
         return (silu(x @ self.w1) * (x @ self.w3)) @ self.w2

@@ -29,8 +29,8 @@ class Embeddings(nn.Module):
         self.position_embeddings, self.token_type_embeddings = nn.Embedding(context, dim), nn.Embedding(segments, dim)
         self.LayerNorm, self.dropout = nn.LayerNorm(dim, eps=EPS), nn.Dropout(dropout)
 
-    def forward(self, tokens: Tensor, segments: Tensor) -> Tensor:
-        positions = self.position_embeddings.weight[: tokens.shape[1]]
+    def forward(self, tokens: Tensor, segments: Tensor, places: Tensor | None = None) -> Tensor:
+        positions = self.position_embeddings.weight[: tokens.shape[1]] if places is None else self.position_embeddings(places)
         y: Tensor = self.dropout(self.LayerNorm(self.word_embeddings(tokens) + self.token_type_embeddings(segments) + positions))
         return y
 
@@ -110,18 +110,24 @@ class BERT(nn.Module):
         # as sinusoids, larger than the words: neighbours are found early, where random positions leave a long plateau
         self.embeddings.position_embeddings.weight.data.copy_(3 * spread(dim) * sinusoidal(context, dim))
 
-    def forward(self, tokens: Tensor, segments: Tensor | None = None) -> Tensor:
-        x, mask = self.embed(tokens, segments)
+    def forward(self, tokens: Tensor, segments: Tensor | None = None, pieces: Tensor | None = None) -> Tensor:
+        x, mask = self.embed(tokens, segments, pieces)
         for layer in self.encoder.layer:
             x = layer(x, mask)
         return x
 
-    def embed(self, tokens: Tensor, segments: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The sum of the three tables, and who may be looked at: (B, 1, 1, S)."""
+    def embed(self, tokens: Tensor, segments: Tensor | None, pieces: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The sum of the three tables, and who may be looked at: (B, 1, 1, S), or (B, 1, S, S) where a row holds several texts.
+
+        `pieces` numbers those texts, 0 0 0 1 1 2 …: each is read as if it stood alone, from the first position on.
+        """
         if tokens.shape[1] > self.context:
             raise UsageError(f"this model reads {self.context} tokens at most, got {tokens.shape[1]}")
-        x: Tensor = self.embeddings(tokens, torch.zeros_like(tokens) if segments is None else segments)
-        return x, (tokens != 0)[:, None, None]
+        segments = torch.zeros_like(tokens) if segments is None else segments
+        there = (tokens != 0)[:, None, None]
+        if pieces is None:
+            return self.embeddings(tokens, segments), there
+        return self.embeddings(tokens, segments, places(pieces)), there & (pieces[:, None, :, None] == pieces[:, None, None, :])
 
     def pool(self, h: Tensor) -> Tensor:
         """tanh(W h_[CLS] + b): (B, S, D) -> (B, D)."""
@@ -139,6 +145,13 @@ class BERT(nn.Module):
             maps.append(queries.look(x, mask))
             x = layer(x, mask)
         return torch.stack(maps, dim=1)
+
+
+def places(pieces: Tensor) -> Tensor:
+    """0 0 0 1 1 2 … -> 0 1 2 0 1 0 …: how far each token is behind the first of its text, (B, S)."""
+    at = torch.arange(pieces.shape[1], device=pieces.device).expand_as(pieces)
+    first = pieces.diff(dim=1, prepend=pieces[:, :1]) != 0
+    return at - torch.where(first, at, 0).cummax(dim=1).values
 
 
 def spread(dim: int) -> float:
@@ -181,8 +194,8 @@ class MaskedBERT(nn.Module):
         self.bert = BERT(vocabulary, context=context, dim=dim, layers=layers, heads=heads, hidden=hidden, dropout=dropout)
         self.cls = nn.ModuleDict({"predictions": Guess(vocabulary, dim)})
 
-    def forward(self, tokens: Tensor, segments: Tensor | None = None) -> Tensor:           # (B, S) -> (B, S, V)
-        return self.guess(self.bert(tokens, segments))
+    def forward(self, tokens: Tensor, segments: Tensor | None = None, pieces: Tensor | None = None) -> Tensor:   # (B, S) -> (B, S, V)
+        return self.guess(self.bert(tokens, segments, pieces))
 
     def guess(self, h: Tensor) -> Tensor:
         """Logits of the words behind these vectors, (…, D) -> (…, V): a loss may ask for the masked ones alone."""
@@ -227,8 +240,8 @@ class SentenceEncoder(BERT):
     ):
         super().__init__(vocabulary, context=context, dim=dim, layers=layers, heads=heads, hidden=hidden, dropout=dropout)
 
-    def forward(self, tokens: Tensor, segments: Tensor | None = None) -> Tensor:
-        h, there = super().forward(tokens, segments), (tokens != 0)[..., None]
+    def forward(self, tokens: Tensor, segments: Tensor | None = None, pieces: Tensor | None = None) -> Tensor:
+        h, there = super().forward(tokens, segments, pieces), (tokens != 0)[..., None]
         return (h * there).sum(1) / there.sum(1).clamp(min=1)
 
     def unit(self, tokens: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from didact.errors import UsageError
 from didact.layers.attention import attention, fused, joined
 from didact.layers.cache import Cache, Turn
+from didact.layers.moe import MixtureOfExperts
 from didact.models.swift import swift
 from didact.registry import register
 
@@ -82,13 +83,16 @@ class Perceptron(nn.Module):
 
 
 class Block(nn.Module):
-    """u = x + attention(LN(x)),  y = u + perceptron(LN(u)).  Gaba eq. 7.10, Fleuret 5.3."""
+    """u = x + attention(LN(x)),  y = u + perceptron(LN(u)).  Gaba eq. 7.10, Fleuret 5.3.
 
-    def __init__(self, dim: int, heads: int, *, dropout: float, std: float):
+    With `experts`, the perceptron is two of so many, a third narrower since each has three matrices.  Gaba 7.10.
+    """
+
+    def __init__(self, dim: int, heads: int, *, dropout: float, std: float, experts: int | None = None):
         super().__init__()
         self.ln_1, self.ln_2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.attn = Attention(dim, heads, dropout=dropout, std=std)
-        self.mlp = Perceptron(dim, std=std)
+        self.mlp = Perceptron(dim, std=std) if experts is None else MixtureOfExperts(dim, 8 * dim // 3, experts=experts, capacity=1.25)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -108,17 +112,20 @@ class Block(nn.Module):
 @register("gpt2_medium", context=1024, dim=1024, layers=24, heads=16)      # 355M
 @register("gpt2_large", context=1024, dim=1280, layers=36, heads=20)       # 774M
 @register("gpt2_xl", context=1024, dim=1600, layers=48, heads=25)          # 1558M
+@register("gpt_experts", context=64, dim=128, layers=4, heads=4, experts=8)
 class GPT(nn.Module):
     """p(x_{t+1} | x_≤t) = softmax(W_E LN(h_t)), W_E the embedding.  Radford et al. 2019; Gaba 7.6, Fleuret 5.3, Lhotte 9.1."""
 
-    def __init__(self, vocabulary: int = 50_257, *, context: int, dim: int, layers: int, heads: int, dropout: float = 0.0):
+    def __init__(
+        self, vocabulary: int = 50_257, *, context: int, dim: int, layers: int, heads: int, dropout: float = 0.0, experts: int | None = None
+    ):
         super().__init__()
         if dim % heads:
             raise UsageError(f"the width must be a multiple of heads={heads}, got {dim}")
         self.vocabulary, self.context, self.heads = vocabulary, context, heads
         self.wte, self.wpe = nn.Embedding(vocabulary, dim), nn.Embedding(context, dim)
         std = spread(dim) / sqrt(2 * layers)   # of what is added to the residual path: its size does not grow with depth
-        self.h = nn.ModuleList(Block(dim, heads, dropout=dropout, std=std) for _ in range(layers))
+        self.h = nn.ModuleList(Block(dim, heads, dropout=dropout, std=std, experts=experts) for _ in range(layers))
         self.ln_f, self.dropout = nn.LayerNorm(dim), nn.Dropout(dropout)
         for table in (self.wte, self.wpe):
             nn.init.normal_(table.weight, std=spread(dim))

@@ -15,18 +15,19 @@ from didact.errors import UsageError
 from didact.layers.cache import Cache, Turn
 from didact.layers.feedforward import SwiGLU
 from didact.layers.grouped import GroupedQueryAttention
+from didact.layers.moe import MixtureOfExperts
 from didact.layers.positions import Rotation, rotation
 from didact.registry import register
 
 
 class Block(nn.Module):
-    """u = x + attention(RMS(x)),  y = u + SwiGLU(RMS(u)).  Gaba 7.10."""
+    """u = x + attention(RMS(x)),  y = u + SwiGLU(RMS(u)), or two of so many `experts` (Jiang et al. 2024).  Gaba 7.10."""
 
-    def __init__(self, dim: int, heads: int, groups: int, hidden: int, *, eps: float):
+    def __init__(self, dim: int, heads: int, groups: int, hidden: int, *, eps: float, experts: int | None = None):
         super().__init__()
         self.input_layernorm, self.post_attention_layernorm = nn.RMSNorm(dim, eps=eps), nn.RMSNorm(dim, eps=eps)
         self.self_attn = GroupedQueryAttention(dim, heads, groups)
-        self.mlp = SwiGLU(dim, hidden)
+        self.mlp = SwiGLU(dim, hidden) if experts is None else MixtureOfExperts(dim, hidden, experts=experts, capacity=1.25)
 
     def forward(self, x: Tensor, angles: Rotation) -> Tensor:
         return self.widen(x + self.self_attn(self.input_layernorm(x), angles, causal=True))
@@ -43,14 +44,15 @@ class Block(nn.Module):
 class Body(nn.Module):
     """What the published names call `model`."""
 
-    def __init__(self, vocabulary: int, dim: int, layers: int, heads: int, groups: int, hidden: int, eps: float):
+    def __init__(self, vocabulary: int, dim: int, layers: int, heads: int, groups: int, hidden: int, eps: float, experts: int | None):
         super().__init__()
         self.embed_tokens = nn.Embedding(vocabulary, dim)
-        self.layers = nn.ModuleList(Block(dim, heads, groups, hidden, eps=eps) for _ in range(layers))
+        self.layers = nn.ModuleList(Block(dim, heads, groups, hidden, eps=eps, experts=experts) for _ in range(layers))
         self.norm = nn.RMSNorm(dim, eps=eps)
 
 
 @register("llama_small", vocabulary=256, context=256, dim=128, layers=4, heads=4, groups=2, hidden=344)
+@register("mixtral_small", vocabulary=256, context=256, dim=128, layers=4, heads=4, groups=2, hidden=344, experts=8)
 @register("smollm2_135m", context=8192, dim=576, layers=30, heads=9, groups=3, hidden=1536, base=100_000.0)
 @register("smollm2_360m", context=8192, dim=960, layers=32, heads=15, groups=5, hidden=2560, base=100_000.0)
 @register("tinyllama_1b", vocabulary=32_000, context=2048, dim=2048, layers=22, heads=32, groups=4, hidden=5632, tie=False)
@@ -59,13 +61,13 @@ class Llama(nn.Module):
 
     def __init__(
         self, vocabulary: int = 49_152, *, context: int, dim: int, layers: int, heads: int, groups: int, hidden: int,
-        base: float = 10_000.0, eps: float = 1e-5, tie: bool = True,
+        base: float = 10_000.0, eps: float = 1e-5, tie: bool = True, experts: int | None = None,
     ):
         super().__init__()
         if dim % (2 * heads):                  # rotary positions turn pairs of numbers
             raise UsageError(f"the width must be a multiple of {2 * heads}, an even number for each of {heads} heads, got {dim}")
         self.vocabulary, self.context, self.base, self.width = vocabulary, context, base, dim // heads
-        self.model = Body(vocabulary, dim, layers, heads, groups, hidden, eps)
+        self.model = Body(vocabulary, dim, layers, heads, groups, hidden, eps, experts)
         self.lm_head = None if tie else nn.Linear(dim, vocabulary, bias=False)
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding):

@@ -1,7 +1,7 @@
 """GPT-2 for one token at a time: five kernels a layer instead of twenty."""
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -24,22 +24,23 @@ class Swift:
         model = self.model
         x = model.wte(tokens[:, 0]) + model.wpe(cache.at)
         for layer, (block, (qkv, out, up, down)) in enumerate(zip(model.blocks, self.matrices, strict=True)):
-            attn, mlp = block.attn, block.mlp
-            y = look(line(x, qkv, attn.c_attn.bias, norm=block.ln_1), cache.k[layer], cache.v[layer], cache.at)
-            x = line(y, out, attn.c_proj.bias, plus=x)
-            x = line(line(x, up, mlp.c_fc.bias, norm=block.ln_2, gelu=True), down, mlp.c_proj.bias, plus=x)
+            b_qkv, b_out, b_up, b_down = (part.bias for part in lines(block))
+            y = look(line(x, qkv, b_qkv, norm=block.ln_1), cache.k[layer], cache.v[layer], cache.at)
+            x = line(y, out, b_out, plus=x)
+            x = line(line(x, up, b_up, norm=block.ln_2, gelu=True), down, b_down, plus=x)
         cache.at.add_(1)
         return line(x, model.head, norm=model.ln_f)
 
 
 def lines(block: "Block") -> "tuple[Affine, ...]":
-    return block.attn.c_attn, block.attn.c_proj, block.mlp.c_fc, block.mlp.c_proj
+    mlp: Any = block.mlp           # a perceptron: `swift` passes over experts
+    return block.attn.c_attn, block.attn.c_proj, mlp.c_fc, mlp.c_proj
 
 
 def swift(model: "GPT", rows: int) -> Swift | None:
-    """Where it can be had: on a GPU that Triton knows, for few texts at once, with matrices as they were made (no LoRA, no bytes)."""
+    """Where it can be had: on a GPU that Triton knows, for few texts at once, with matrices as GPT-2 has them (no LoRA, bytes, experts)."""
     w = model.wte.weight
-    if not w.is_cuda or find_spec("triton") is None:
+    if not w.is_cuda or find_spec("triton") is None or not all(hasattr(block.mlp, "c_fc") for block in model.blocks):
         return None
     from didact.layers.kernels import fits
 

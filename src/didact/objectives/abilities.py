@@ -133,6 +133,9 @@ class Fills(Protocol):
     def fill(self, batch: Batch) -> Tensor:
         """Probabilities of the tokens, (B, T, V); all of them 0 where nothing is hidden."""
 
+    def veil(self, batch: Batch) -> Tensor:
+        """Texts as they are judged, (B, T): the mask where something is asked."""
+
 
 @runtime_checkable
 class Forecasts(Protocol):

@@ -3,9 +3,10 @@
 from typing import Any, Protocol, cast
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from didact.data.core import Batch
+from didact.layers.penalty import penalty
 from didact.objectives.core import Player
 from didact.objectives.language import IGNORED, LanguageModel, next_token
 from didact.objectives.projected import projected_cross_entropy
@@ -58,13 +59,25 @@ class Writer(LanguageModel):
 
 
 class Autoregressive(Writer):
-    """min of −mean_t log p(x_{t+1} | x_≤t) for a network with `hidden` and `head`, which can also go on from a memory.  Gaba eq. 7.14."""
+    """min of −mean_t log p(x_{t+1} | x_≤t) for a network with `hidden` and `head`, which can also go on from a memory.  Gaba eq. 7.14.
+
+    Where layers leave a penalty (experts: how uneven they are used, 1 at best), `balance` times their mean is added.
+    """
+
+    def __init__(self, network: nn.Module, *, rate: float = 1.0, balance: float = 0.01):
+        super().__init__(network, rate=rate)
+        self.balance = balance
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
+        nll, uneven = self.surprise(batch), penalty(self.network)
+        return {"loss": nll} if uneven is None else {"loss": nll + self.balance * uneven, "cross_entropy": nll, "balance": uneven}
+
+    def surprise(self, batch: Batch) -> Tensor:
+        """−mean_t log p(x_{t+1} | x_≤t)."""
         if self.vocabulary < LARGE:
-            return super().loss(batch, player)
+            return super().loss(batch)["loss"]
         h = self.decoder.hidden(batch["x"])
-        return {"loss": projected_cross_entropy(h.flatten(0, 1), self.decoder.head, batch["y"].flatten())}
+        return projected_cross_entropy(h.flatten(0, 1), self.decoder.head, batch["y"].flatten())
 
     def judge(self, batch: Batch) -> Batch:
         h, head = self.decoder.hidden(batch["x"]), self.decoder.head

@@ -13,11 +13,12 @@ class MaskedLanguage(Objective):
 
     Of those, 80 % are replaced by the mask, 10 % by a random token and 10 % are left, so that what is read later, without masks, is
     not strange. Tokens are counted from 1, since 0 is the network's padding; the mask is the one behind the last.
+    The share `cut` of the windows is learned from in pieces that know nothing of each other: what is filled in later is often short.
     """
 
-    def __init__(self, network: nn.Module, vocabulary: int, *, share: float = 0.15):
+    def __init__(self, network: nn.Module, vocabulary: int, *, share: float = 0.15, cut: float = 0.0):
         super().__init__()
-        self.network, self.vocabulary, self.share = network, vocabulary, share
+        self.network, self.vocabulary, self.share, self.cut = network, vocabulary, share, cut
 
     @property
     def mask(self) -> int:
@@ -25,7 +26,8 @@ class MaskedLanguage(Objective):
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         x, hidden = self.hide(batch["x"] + 1)
-        nll = next_token(self.network(x), torch.where(hidden, batch["x"] + 1, IGNORED))
+        logits = self.network(x, pieces=pieces(x, self.cut)) if self.cut else self.network(x)
+        nll = next_token(logits, torch.where(hidden, batch["x"] + 1, IGNORED))
         return {"loss": nll.sum() / (self.share * nll.numel())}       # by the expected number: micro-batches weigh alike
 
     def hide(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -37,12 +39,15 @@ class MaskedLanguage(Objective):
 
     def judge(self, batch: Batch) -> Batch:
         """All of M masked; M follows from the row's number, so that two evaluations ask the same."""
-        x = batch["x"] + 1
-        hidden = chosen(batch["row"], x.shape[1], self.share)
-        logits = self.network(torch.where(hidden, self.mask, x))
+        x, read = batch["x"] + 1, self.veil(batch) + 1
+        hidden = read == self.mask
+        logits = self.network(read)
         n = hidden.sum(1)
         nll = next_token(logits, torch.where(hidden, x, IGNORED)).sum(1)
         return {"loss": nll / n.clamp(min=1), "tokens": n, "right": ((logits.argmax(-1) == x) & hidden).sum(1)}
+
+    def veil(self, batch: Batch) -> Tensor:
+        return torch.where(chosen(batch["row"], batch["x"].shape[1], self.share), self.vocabulary, batch["x"])
 
     def score(self, rows: Batch) -> dict[str, float]:
         n = rows["tokens"].double()
@@ -54,6 +59,16 @@ class MaskedLanguage(Objective):
         x = batch["x"] + 1
         p: Tensor = self.network(x)[..., 1 : self.mask].float().softmax(-1)
         return torch.where((x == self.mask)[..., None], p, 0.0)
+
+
+def pieces(x: Tensor, share: float) -> Tensor:
+    """Which piece each token belongs to, (B, S), from 0 on: a share of the rows is cut, the others are one piece.
+
+    A row that is cut has pieces of S^u tokens on average, u uniform in [¼, 1]: as often around 4 as around 16, few of a single token.
+    """
+    u, other = torch.rand(2, len(x), 1, device=x.device)
+    begins = torch.where(other < share, x.shape[1] ** -(0.25 + 0.75 * u), 0.0)       # how likely a piece begins at each token
+    return (torch.rand(x.shape, device=x.device) < begins).long().cumsum(1)
 
 
 def chosen(rows: Tensor, n: int, share: float) -> Tensor:

@@ -68,9 +68,12 @@ def go_on_from(
 
 def agree(origin: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
     """Weights fit a network of their own sizes alone; other heads would even fit, and be another network."""
+    def word(name: str, value: Any) -> str:
+        return f"no --{name}" if value is None else f"--{name} {value}"
+
     for name, given in ours.items():
         if theirs.get(name) != given:
-            raise UsageError(f"{origin} was trained with --{name} {theirs.get(name)}, got --{name} {given}; give the same")
+            raise UsageError(f"{origin} was trained with {word(name, theirs.get(name))}, got {word(name, given)}; give the same")
 
 
 def from_file(network: nn.Module, path: Path) -> tuple[str, ...]:

@@ -42,3 +42,4 @@ Augment = Annotated[
     "changes to image batches: flip, crop, crop_black (no mirror at the edges), rotate, affine, rigid (affine unscaled), "
     "jitter, light (jitter of brightness and contrast), noise, cutout, mixup, cutmix",
 ]
+AugmentWords = Annotated[tuple[str, ...], "changes to the words of training texts: deletion, swap, insertion"]

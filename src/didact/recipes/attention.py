@@ -50,7 +50,7 @@ def text_transformer(
     vocabulary: Annotated[int, Range(1), "most common words that are told apart"] = 10_000,
     length: Annotated[int, Range(1, 1000), "words that are read of each text"] = 256,
     dropout: a.Dropout = 0.1, smoothing: a.Smoothing = 0.0, balance: a.Balance = "none",
-    augment: Annotated[tuple[str, ...], "changes to the words: deletion, swap, insertion"] = (),
+    augment: a.AugmentWords = (),
     lr: a.Rate = 5e-4, weight_decay: a.Decay = 0.01, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
     patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
     weights: Weights = None, lora: Rank = None, embeddings: Embeddings = None, embedding_std: a.EmbeddingStd = None,
@@ -90,6 +90,7 @@ def bert(
     data: Data, *,
     layers: Layers = 4, heads: Heads = 4, width: Width = 128, hidden: Hidden = 512, context: Context = 64, dropout: a.Dropout = 0.0,
     share: Annotated[float, Range(0.01, 0.9), "share of the tokens that are hidden"] = 0.15,
+    cut: Annotated[float, Range(0, 1), "share of the windows that are cut into pieces, so that short texts can be filled in too"] = 0.5,
     lr: a.Rate = 2e-3, weight_decay: a.Decay = 0.01, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
     steps: Steps = 2000, batch: a.BatchSize = 32,
 ) -> Experiment:
@@ -102,7 +103,7 @@ def bert(
     network = MaskedBERT(data.classes + 2, context=context, dim=width, layers=layers, heads=heads, hidden=hidden, dropout=dropout)
     return Experiment(
         data=data,
-        objective=MaskedLanguage(network, data.classes, share=share),
+        objective=MaskedLanguage(network, data.classes, share=share, cut=cut),
         optimizer=make("adamw", lr=lr, weight_decay=weight_decay),
         schedule=make_schedule(schedule),
         clip_norm=clip_norm, steps=steps, batch=batch,

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from didact.data.core import Data, Resident
 from didact.data.sequences import FEWEST, running_text
 from didact.data.text import BagEncoder, in_order
+from didact.data.text_augment import augmenting
 from didact.data.tokens import UNKNOWN, BytePairs, Tokenizer, Words
 from didact.errors import UsageError
 from didact.layers.lora import merge
@@ -65,7 +66,7 @@ def fine_tune(
     layers: Size = None, heads: Size = None, width: Size = None, hidden: Size = None,
     vocabulary: Annotated[int, Range(1), "most common words that are told apart"] = 10_000,
     length: Annotated[int, Range(1, 512), "words that are read of each text"] = 64,
-    dropout: a.Dropout = 0.1, smoothing: a.Smoothing = 0.0,
+    dropout: a.Dropout = 0.1, smoothing: a.Smoothing = 0.0, augment: a.AugmentWords = (),
     lr: a.OptionalRate = None, weight_decay: a.Decay = 0.01, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
     patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
 ) -> Experiment:
@@ -92,6 +93,7 @@ def fine_tune(
         objective=supervised(network, likelihood),
         optimizer=make("adamw", lr=lr or RATE[learn] * (WIDE if dim > 256 and learn != "head" else 1.0), weight_decay=weight_decay),
         schedule=make_schedule(schedule),
+        augment=augmenting(augment),
         clip_norm=clip_norm, patience=patience, epochs=epochs, batch=batch, begin=begin, settled=shape,
         notes=(*notes, *learning(network, learn, rank)),
     )

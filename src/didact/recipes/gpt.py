@@ -23,6 +23,8 @@ Layers = Annotated[int, Range(1, 100), "blocks upon each other"]
 Heads = Annotated[int, Range(1), "attention heads of each block"]
 Width = Annotated[int, Range(1), "numbers that a token is embedded in"]
 Context = Annotated[int, Range(2), "tokens that are read at once"]
+Experts = Annotated[int | None, Range(2, 256), "perceptrons of each block, of which every token is sent to two (one for all if not given)"]
+Balance = Annotated[float | None, Range(0), "weight of the loss that keeps all experts busy (0.01 if not given)"]
 Steps = Annotated[int, Range(1), "optimizer steps"]
 
 
@@ -35,6 +37,7 @@ Steps = Annotated[int, Range(1), "optimizer steps"]
 def gpt(
     data: Data, *,
     model: Family = "gpt", layers: Layers = 4, heads: Heads = 4, width: Width = 128, context: Context = 64, dropout: a.Dropout = 0.0,
+    experts: Experts = None, balance: Balance = None,
     lr: a.Rate = 3e-3, weight_decay: a.Decay = 0.1, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
     steps: Steps = 1000, batch: a.BatchSize = 16, ema: a.Average = None, patience: a.Patience = None,
     weights: Weights = None, lora: Rank = None,
@@ -44,29 +47,37 @@ def gpt(
 
     p(x_{t+1} | x_≤t) from blocks of causal attention. As it stands: validation loss 1.78 (one seed). On a GPU: --layers 6 --heads 6
     --width 384 --context 256 --dropout 0.2 --batch 64 --lr 1e-3 --steps 3000 --compile. Then to another text: --weights RUN, and --lora 8.
+    --experts 8: a mixture of perceptrons, two for each token; `balance` in the loss is how uneven they are used, 1 at best.
     Published GPT-2: --weights model.safetensors --tokens gpt2 --layers 12 --heads 12 --width 768 --context 256.
     """
     data = windows(data, context, stride=max(1, context // 8))      # overlapping: each token is seen at many positions
     assert isinstance(data.encoder, StreamEncoder)
-    network = decoder(model, data.classes, layers, heads, width, context, dropout)
-    shape = {"model": model, "layers": layers, "heads": heads, "width": width, "context": context}
+    if balance is not None and experts is None:
+        raise UsageError(f"--balance {balance:g} spreads tokens over experts, and there are none; add --experts 8, or leave it out")
+    network = decoder(model, data.classes, layers, heads, width, context, dropout, experts)
+    shape = {"model": model, "layers": layers, "heads": heads, "width": width, "context": context, "experts": experts}
     begin = beginning(network, weights, lora, "gpt", shape, data.labels)
     table = "wte" if model == "gpt" else "model.embed_tokens"
     notes = thinned(network, lora, thaw=(table,) if thaw else ())
     return Experiment(
         data=data,
-        objective=Autoregressive(network, rate=data.encoder.rate),
+        objective=Autoregressive(network, rate=data.encoder.rate, balance=0.01 if balance is None else balance),
         optimizer=partial(AdamW, lr=lr, weight_decay=weight_decay, betas=(0.9, 0.99)),   # few tokens a batch: a longer memory of g²
         schedule=make_schedule(schedule),
         clip_norm=clip_norm, ema=ema, patience=patience, steps=steps, batch=batch, begin=begin, notes=notes,
     )
 
 
-def decoder(model: str, vocabulary: int, layers: int, heads: int, width: int, context: int, dropout: float) -> GPT | Llama:
+def decoder(
+    model: str, vocabulary: int, layers: int, heads: int, width: int, context: int, dropout: float, experts: int | None = None
+) -> GPT | Llama:
     """The network of that family; LLaMA's heads share keys in pairs where their number allows."""
     if model == "gpt":
-        return GPT(vocabulary, context=context, dim=width, layers=layers, heads=heads, dropout=dropout)
+        return GPT(vocabulary, context=context, dim=width, layers=layers, heads=heads, dropout=dropout, experts=experts)
     if dropout:
         raise UsageError(f"--model llama knows no dropout, got --dropout {dropout:g}; leave it out")
     groups = heads // 2 if heads % 2 == 0 else heads
-    return Llama(vocabulary, context=context, dim=width, layers=layers, heads=heads, groups=groups, hidden=-(-8 * width // 24) * 8)
+    hidden = -(-8 * width // 24) * 8
+    return Llama(
+        vocabulary, context=context, dim=width, layers=layers, heads=heads, groups=groups, hidden=hidden, experts=experts
+    )

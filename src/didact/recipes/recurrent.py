@@ -77,7 +77,7 @@ def text_rnn(
     head: Annotated[tuple[int, ...], Range(1), "units of layers between the states and the answer"] = (),
     embedding_std: a.EmbeddingStd = None,
     embedding_dropout: Annotated[float | None, Range(0, 0.95), "share of a word's numbers dropped (as --dropout if not given)"] = None,
-    augment: Annotated[tuple[str, ...], "changes to the words: deletion, swap, insertion"] = (),
+    augment: a.AugmentWords = (),
     lr: a.Rate = 2e-3, weight_decay: a.Decay = 0.01, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
     patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None, embeddings: Embeddings = None,
 ) -> Experiment:

