@@ -1,0 +1,166 @@
+"""Every check notices a broken formula: with one place of its source changed, what agreed with the course agrees no longer.
+
+A change that raises, never ends or leads to numbers that are none does not count as noticed.
+"""
+
+import ast
+import inspect
+import warnings
+from collections.abc import Iterator
+from time import perf_counter
+from types import CodeType, FunctionType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from mutants import broken, changes, limited, mutants
+
+import didact.claims  # noqa: F401 (registers the checks)
+from didact.claims.compare import Asked, Cases, Corrected, Same, floats
+from didact.claims.core import CHECKS, Check, bodies, named
+from didact.registry import MODELS
+
+IDS = sorted(id for id, check in CHECKS.items() if not isinstance(check.form, Asked))
+
+
+def functions(check: Check) -> list[FunctionType]:
+    """The check, then what it reaches of didact, the nearest first: there the formula is where the check has none."""
+    found = [inspect.unwrap(check.function)]
+    for caller in found:
+        models = [MODELS[word].make for word in caller.__code__.co_consts if isinstance(word, str) and word in MODELS]
+        for value in [v for _, v in named(caller)] + models:
+            if callable(value) and is_formula(getattr(value, "__module__", None) or ""):
+                found += [f for f in bodies(value) if f not in found and "<" not in f.__code__.co_filename]  # a dataclass writes some
+    return found
+
+
+def is_formula(module: str) -> bool:
+    return module.startswith("didact.") and not module.endswith((".claims.core", ".claims.compare", ".registry", ".errors"))
+
+
+def agreeing(result: Any) -> Any:
+    """Of a result the value that agrees with the statement, if any does."""
+    match result:
+        case Cases(under=value) | Corrected(mended=value):
+            return value
+    return result
+
+
+def is_finite(value: Any) -> bool:
+    try:
+        return bool(np.isfinite(floats(value)).all())
+    except (ValueError, TypeError):  # texts
+        return True
+
+
+def tries(check: Check, among: list[FunctionType], *, numbers: bool = True) -> Iterator[tuple[str, bool | None]]:
+    """Every broken version, and whether the comparison noticed it; None where it did not come to a comparison.
+
+    Where the course is wrong and nothing is mended, there is no agreement to break: the value that is shown must be another one.
+    """
+    form, shown = check.form, None
+    if check.right and not form.agrees(value := agreeing(check.compute())):
+        shown = form.show(value)
+
+    kept = [v for f in functions(check) for _, v in named(f) if hasattr(v, "cache_clear")]
+
+    def seen(function: FunctionType, code: CodeType) -> bool | None:
+        forget(kept)
+        try:
+            with warnings.catch_warnings(action="ignore"), limited(seconds=10), broken(function, code):
+                value = agreeing(check.compute())
+            if not is_finite(value):
+                return None
+            return not form.agrees(value) if shown is None else form.show(value) != shown
+        except Exception:
+            return None
+        finally:
+            forget(kept)
+
+    for function in among:
+        yield from ((f"{function.__name__}: {text}", seen(function, code)) for text, code in mutants(function, numbers=numbers))
+
+
+def forget(kept: list[Any]) -> None:
+    """What @cache holds, lest a sound value hide a broken formula or a broken one outlive it."""
+    for function in kept:
+        function.cache_clear()
+
+
+# a second or more by themselves, unbroken
+LONG = {"C1.11", "C5.7", "C7.5", "C7.6", "C11.17", "C12.6", "CE92", "CE95", "CF38", "CV12"}
+
+
+@pytest.mark.parametrize("id", [pytest.param(id, marks=pytest.mark.slow) if id in LONG else id for id in IDS])
+def test_a_broken_formula_is_noticed(id):
+    unseen = []
+    for text, seen in tries(CHECKS[id], functions(CHECKS[id])):
+        if seen:
+            return
+        unseen += [text] * (seen is False)
+    pytest.fail(f"no broken formula is noticed, such as {unseen[:8]}")
+
+
+def chapter(id: str) -> str:
+    """The module of a check, where measured ones of a course go with the others."""
+    return CHECKS[id].function.__module__.removesuffix("_measured")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(map(chapter, IDS))))
+def test_most_broken_formulas_are_noticed(name):
+    """All changes but of numbers, which mostly are sizes and ranges of an example. Measured: three in four, 0.59 to 0.90 a chapter."""
+    came = []
+    for check in (CHECKS[id] for id in IDS if chapter(id) == name):
+        until = perf_counter() + 20
+        for _, seen in tries(check, functions(check)[:1], numbers=False):
+            came += [seen] * (seen is not None)
+            if perf_counter() > until:
+                break
+    assert sum(came) > 0.5 * len(came), f"{sum(came)} of {len(came)}"
+
+
+def test_a_value_returned_twice_is_found_out():
+    """What the tests here are for: two names of one number agree whatever the formula, two ways to it do not."""
+    def twice() -> Any:
+        y = (torch.linspace(1, 2, 5) ** 2 + 1).sqrt()
+        return y, y
+
+    def two_ways() -> Any:
+        x = torch.linspace(1, 2, 5)
+        return x**2, x * x
+
+    assert [seen for _, seen in tries(Check("", Same(), twice, "", ""), [twice])].count(True) == 0
+    found = dict(tries(Check("", Same(), two_ways, "", ""), [two_ways]))
+    assert found["two_ways: x ** 2 → x ** (2 + 1)"] and found["two_ways: x * x → x / x"]
+
+
+def test_what_raises_or_is_no_number_is_not_noticed():
+    def root() -> Any:
+        x = torch.full((3,), 5.0)
+        return (x - 1).sqrt(), torch.tensor([2.0, 2.0, 2.0])
+
+    found = dict(tries(Check("", Same(), root, "", ""), [root]))
+    assert found["root: x - 1 → x + 1"] is True
+    assert found["root: 3 → 4"] is None, "three numbers against four"
+    assert found["root: 5.0 → 0.0"] is None, "the root of -1"
+
+
+@pytest.mark.parametrize(("source", "broken"), [
+    ("a + b", {"a - b"}),
+    ("-a", {"a"}),
+    ("a @ b", {"-(a @ b)", "b @ a"}),
+    ("a < b", {"a >= b"}),
+    ("math.log(a)", {"a"}),
+    ("a.square()", {"a"}),
+    ("f(a, b)", {"f(b, a)"}),
+    ("a.min()", {"a.max()"}),
+    ("a[1:]", {"a[1 + -1:-1]", "a[2:]"}),
+    ("a[:-1]", {"a[1:]", "a[:1]", "a[:-2]"}),
+    ("0.5", {"0.65", "0.0"}),
+    ("True", {"False"}),
+])
+def test_rules(source, broken):
+    tree = ast.parse(source)
+    assert {ast.unparse(tree) for _ in changes(tree)} == broken
