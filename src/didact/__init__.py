@@ -32,11 +32,14 @@ _HOMES = {
     "predict": "didact.train.use",
     "resume": "didact.train.session",
 }
+_OF_RUNS = ("evaluate", "predict", "resume")
 _ROOMS = ("data", "layers", "metrics", "models", "objectives", "optim", "recipes", "report", "train")
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
+        if name in _OF_RUNS:  # a run names its recipe: the catalogue must be there
+            importlib.import_module("didact.recipes")
         return getattr(importlib.import_module(_HOMES[name]), name)
     if name in _ROOMS:
         return importlib.import_module(f"didact.{name}")

@@ -36,6 +36,13 @@ class Range:
 
 
 @dataclass(frozen=True)
+class NamesRun:
+    """The text names a run, and reaches the recipe as its folder; where `or_else`, it may be another word or a file as well."""
+
+    or_else: bool = False
+
+
+@dataclass(frozen=True)
 class Option:
     """One keyword of a recipe: how it is called, what it may be, what it is for."""
 
@@ -47,6 +54,7 @@ class Option:
     optional: bool = False
     choices: tuple[Any, ...] = ()
     range: Range | None = None
+    run: NamesRun | None = None
 
     @property
     def describe(self) -> str:
@@ -141,6 +149,7 @@ def option(name: str, hint: Any, default: Any) -> Option:
     """One option from its annotation: `Annotated[int, Range(1), "units of the hidden layer"]`, `Literal["a", "b"]`, …"""
     words: list[str] = []
     bounds: Range | None = None
+    run: NamesRun | None = None
     many = optional = False
     while True:
         origin = get_origin(hint)
@@ -148,6 +157,7 @@ def option(name: str, hint: Any, default: Any) -> Option:
             hint, *extra = get_args(hint)
             words += [e for e in extra if isinstance(e, str)]
             bounds = bounds or next((e for e in extra if isinstance(e, Range)), None)
+            run = run or next((e for e in extra if isinstance(e, NamesRun)), None)
         elif origin in (typing.Union, types.UnionType):
             inner = [a for a in get_args(hint) if a is not type(None)]
             assert len(inner) == 1, f"{name}: {hint} is not one type or None"
@@ -159,7 +169,7 @@ def option(name: str, hint: Any, default: Any) -> Option:
     choices = get_args(hint) if get_origin(hint) is Literal else ()
     kind = type(choices[0]) if choices else hint
     assert kind in (int, float, bool, str), f"{name}: an option cannot be {hint}"
-    return Option(name, kind, default, help=" ".join(words), many=many, optional=optional, choices=choices, range=bounds)
+    return Option(name, kind, default, help=" ".join(words), many=many, optional=optional, choices=choices, range=bounds, run=run)
 
 
 def bind(known: Mapping[str, Option], given: Mapping[str, Any], *, owner: str) -> dict[str, Any]:

@@ -106,6 +106,13 @@ def test_mixer_by_hand():
     assert parameters(create("mixer_tiny")) == (48 * 64 + 64) + 4 * block_size + 2 * 64 + 64 * 10 + 10
 
 
+@pytest.mark.parametrize(("name", "count"), [("mixer_s_16", 18_528_264), ("mixer_b_16", 59_880_472)])
+def test_mixers_of_the_paper(name, count):
+    """Tolstikhin et al. 2021, table 1: 18 and 59 million; to the unit those of timm's `mixer_s16_224` and `mixer_b16_224`."""
+    with torch.device("meta"):
+        assert parameters(create(name, classes=1000)) == count
+
+
 @pytest.mark.parametrize("name", ["vit_tiny", "mixer_tiny"])
 def test_learns_where_a_patch_is(name):
     """Eight images, told apart by which patch is white."""

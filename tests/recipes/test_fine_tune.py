@@ -142,7 +142,7 @@ def test_the_matrices_of_minilm_and_the_mean_of_its_pieces():
 
 
 @pytest.mark.parametrize(("given", "complaint"), [
-    ({"weights": "nowhere"}, "no weights at nowhere: give the folder of a run of bert, or minilm"),
+    ({"weights": "nowhere"}, "no weights at nowhere: give a run of bert, or minilm"),
     ({"weights": "characters"}, "was pretrained on characters, but words are read here; pretrain with --tokens words or bpe"),
     *(({"weights": "words", **sizes}, f"was trained with --{name} {TINY[name]}, got --{name} {given}; give the same")
       for name, given in (("layers", 2), ("heads", 4), ("width", 8), ("hidden", 8)) for sizes in ({name: given}, TINY | {name: given})),

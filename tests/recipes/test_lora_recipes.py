@@ -96,7 +96,7 @@ def test_a_classifier_of_texts_keeps_its_words(here):
     ({"lora": 4}, "--lora 4 adapts what was learned before; add --weights RUN"),
     ({"weights": "RUN", "width": 48, "lora": 4}, "was trained with --width 32, got --width 48; give the same"),
     ({"weights": "RUN", "lora": 400}, "the rank must be from 1 to 32"),
-    ({"weights": "nowhere"}, "no weights at nowhere: give the folder of a run of gpt"),
+    ({"weights": "nowhere"}, "no weights at nowhere: give a run of gpt"),
 ])
 def test_bad_input(base, given, complaint):
     run, folder = base

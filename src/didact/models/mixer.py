@@ -35,8 +35,10 @@ class MixerBlock(nn.Module):
 
 @register("mixer_tiny", dim=64, depth=4)
 @register("mixer_small", dim=256, depth=8)
+@register("mixer_s_16", size=(224, 224), patch=16, dim=512, depth=8)
+@register("mixer_b_16", size=(224, 224), patch=16, dim=768, depth=12)
 class Mixer(nn.Module):
-    """Gaba 1.8 and exercise 1.5. Widths of the paper's table 1 are for 224 px; these are for 32."""
+    """Gaba 1.8 and exercise 1.5. S/16 and B/16 are the paper's (table 1), for 224 px; the others are for 32."""
 
     def __init__(
         self, *,

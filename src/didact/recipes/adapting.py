@@ -10,12 +10,14 @@ from torch import Tensor, nn
 from didact.errors import UsageError
 from didact.layers.lora import adapt, merge, plain
 from didact.models.weights import read_weights, size, without_prefix
-from didact.options import Range
+from didact.options import NamesRun, Range
 from didact.run import Run
 from didact.train.experiment import Start
 from didact.train.session import restored
 
-Weights = Annotated[str | None, "folder of a run of this recipe, or file of published weights (.safetensors, .bin), to begin from"]
+Weights = Annotated[
+    str | None, NamesRun(or_else=True), "run of this recipe, or file of published weights (.safetensors, .bin), to begin from",
+]
 Rank = Annotated[int | None, Range(1), "freeze the network and learn matrices of this rank beside its own: W + B A (LoRA)"]
 BLOCKS = ("h.", "blocks.", "layers.", "layer.")   # where the matrices are that LoRA stands beside: not embeddings, not heads
 LAST = ("ln_2.weight", "post_attention_layernorm.weight", "norm2.weight")   # one in each layer
@@ -49,8 +51,8 @@ def go_on_from(
     """The weights of a run in a network of the same shape, rows of its embedding by the token that they stand for; what became of them."""
     if Path(where).expanduser().is_file():
         return from_file(network, Path(where).expanduser())
-    if not Path(where).expanduser().is_dir():         # a word as `latest` would mean another run when this one is resumed
-        raise UsageError(f"no weights at {where}: give the folder of a run of {recipe}")
+    if not Path(where).expanduser().is_dir():
+        raise UsageError(f"no weights at {where}: give a run of {recipe}")
     run = Run.open(where)
     if run.facts["recipe"] != recipe:
         raise UsageError(f"--weights expects a run of {recipe}, got {run.folder}, which trained {run.facts['recipe']}")

@@ -9,10 +9,14 @@ import torch
 from torch import nn
 
 from didact.errors import UsageError
+from didact.options import NamesRun
 from didact.samplers.search import vectors
 from didact.train.experiment import Start
 
-Embeddings = Annotated[str | None, "word vectors that the embedding begins with: glove (--width 50), a text file of them, a word2vec run"]
+Embeddings = Annotated[
+    str | None, NamesRun(or_else=True),
+    "word vectors that the embedding begins with: glove (--width 50), a text file of them, a word2vec run",
+]
 
 
 def embedding(table: nn.Embedding, names: Sequence[str], where: str | None) -> Callable[[Start], tuple[str, ...]] | None:
@@ -26,8 +30,8 @@ def copy(table: nn.Embedding, names: Sequence[str], where: str, start: Start) ->
 
     <pad> and <unk>, the first two, stay. GloVe's numbers are larger than what the layers behind were made for.
     """
-    if where != "glove" and not Path(where).expanduser().exists():     # a word as `latest` would mean another run when this one is resumed
-        raise UsageError(f"no word vectors at {where}: give glove, a text file of vectors, or the folder of a run of word2vec")
+    if where != "glove" and not Path(where).expanduser().exists():
+        raise UsageError(f"no word vectors at {where}: give glove, a text file of vectors, or a run of word2vec")
     given = vectors(where)
     own, theirs = table.weight, given.table
     width = theirs.shape[1]

@@ -21,7 +21,7 @@ from didact.models.minilm import MiniLM
 from didact.objectives.supervised import likelihood_of, supervised
 from didact.optim.named import make
 from didact.optim.schedule import make_schedule
-from didact.options import Range
+from didact.options import NamesRun, Range
 from didact.recipes import arguments as a
 from didact.recipes.adapting import agree, thinned
 from didact.recipes.attention import bert
@@ -38,7 +38,10 @@ Learn = Annotated[
     Literal["full", "lora", "head", "scratch"],
     "what learns: all, thin matrices beside the pretrained ones (LoRA), the new head alone; or all of a network that was not pretrained",
 ]
-Origin = Annotated[str | None, "run of `bert` (--tokens words or bpe), or minilm (all-MiniLM-L6-v2); its own training texts if not given"]
+Origin = Annotated[
+    str | None, NamesRun(or_else=True),
+    "run of `bert` (--tokens words or bpe), or minilm (all-MiniLM-L6-v2); its own training texts if not given",
+]
 Size = Annotated[int | None, Range(1), "as the pretrained network has it, if not given"]
 SMALL = {"layers": 2, "heads": 4, "width": 64, "hidden": 256}
 MINILM = {"layers": 6, "heads": 12, "width": 384, "hidden": 1536}
@@ -121,8 +124,8 @@ def settled(weights: str | None, given: Mapping[str, int | None]) -> dict[str, i
 
 
 def pretraining(where: str) -> Run:
-    if not Path(where).expanduser().is_dir():       # a word as `latest` would mean another run when this one is resumed
-        raise UsageError(f"no weights at {where}: give the folder of a run of bert, or minilm")
+    if not Path(where).expanduser().is_dir():
+        raise UsageError(f"no weights at {where}: give a run of bert, or minilm")
     run = Run.open(where)
     if run.facts["recipe"] != "bert":
         raise UsageError(f"--weights expects a run of bert, got {run.folder}, which trained {run.facts['recipe']}")

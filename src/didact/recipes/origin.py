@@ -8,14 +8,16 @@ from didact.data.core import Data
 from didact.data.spec import from_spec
 from didact.errors import UsageError, pick
 from didact.objectives.core import Objective
-from didact.options import written
+from didact.options import NamesRun, written
 from didact.registry import RECIPES, Recipe
 from didact.run import Run
 from didact.train.experiment import Experiment, Settings, Start
 from didact.train.loop import Training
 from didact.train.session import restored
 
-From = Annotated[str | None, "run to begin with: its folder, the end of its name, or latest (if not given, one is trained first)"]
+From = Annotated[
+    str | None, NamesRun(), "run to begin with: its folder, the end of its name, or latest (if not given, one is trained first)",
+]
 
 
 @dataclass(frozen=True)

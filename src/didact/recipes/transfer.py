@@ -18,10 +18,10 @@ from didact.objectives.reuse import Reuse, layers
 from didact.objectives.supervised import likelihood_of
 from didact.optim.named import default_lr, make
 from didact.optim.schedule import make_schedule
-from didact.options import Range, plain
+from didact.options import NamesRun, Range, plain
 from didact.recipes import arguments as a
 from didact.recipes.common import augmenting
-from didact.recipes.vision import FirstLayer, Names, cnn, fitted, note_of, pinned, start_from, stem_of
+from didact.recipes.vision import FirstLayer, Names, cnn, fitted, note_of, start_from, stem_of
 from didact.registry import recipe
 from didact.run import Run
 from didact.train.experiment import Experiment, Settings, Start
@@ -35,7 +35,9 @@ Mode = Annotated[
 COMMON = Settings()
 STEPS = 300  # at least, where no number of epochs is given: few examples make short epochs
 RATE = {"scratch": 3.0, "features": 10.0, "partial": 3.0, "full": 3.0}  # times the optimizer's own: few steps, and a head is easily moved
-Origin = Annotated[str, "where the reused weights come from: a run, a file, lite0 (ImageNet's), or a data set to learn from first"]
+Origin = Annotated[
+    str, NamesRun(or_else=True), "where the reused weights come from: a run, a file, lite0 (ImageNet's), or a data set to learn from first",
+]
 
 
 @recipe(
@@ -70,7 +72,6 @@ def transfer(
     each = ceil(len(data.train) / batch)
     epochs = epochs or max(10, ceil(STEPS / each))
     likelihood = likelihood_of(data, smoothing=smoothing)
-    weights = weights if weights in sources() else pinned(weights)
     stem = stem_of(weights, model, stem) if mode != "scratch" else stem
     size = (pixels, pixels) if pixels else data.shape[1:]
     network = fitted(model, data, likelihood.outputs, size=size, stem=stem)
@@ -88,7 +89,7 @@ def transfer(
         augment=augmenting(data, augment),
         evaluate_every=max(1, epochs * each // 10),  # an epoch of few examples is over at once, the validation split is as large as ever
         clip_norm=clip_norm, epochs=epochs, batch=batch, begin=begin if mode != "scratch" else None,
-        settled={"weights": weights, "stem": stem},
+        settled={"stem": stem},
         notes=(*note_of(network), f"{learning} of {L} layers learn; the last one is new"),
     )
 

@@ -29,7 +29,7 @@ from didact.models.weights import (
 from didact.objectives.supervised import Watched, likelihood_of, supervised
 from didact.optim.named import make
 from didact.optim.schedule import make_schedule
-from didact.options import Range
+from didact.options import NamesRun, Range
 from didact.recipes import arguments as a
 from didact.recipes.common import augmenting, balanced, budget
 from didact.registry import MODELS, create, recipe
@@ -42,11 +42,15 @@ Names = Literal[
     "resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "alexnet",
     "vgg11", "vgg13", "vgg16", "vgg19", "vgg11_bn", "vgg13_bn", "vgg16_bn", "vgg19_bn",
     "efficientnet_b0", "efficientnet_lite0", "convnext_tiny", "vit_tiny", "vit_s_16", "vit_b_16", "mixer_tiny", "mixer_small",
+    "mixer_s_16", "mixer_b_16",
 ]
 Family = Annotated[Names, "the network"]
 FirstLayer = Annotated[Stem, "first layer of a ResNet, 3×3 for small images or 7×7 for large (auto: that of the weights, or by the size)"]
 Skip = Annotated[
     Literal["auto", "projection", "pad", "none"], "what goes around the blocks of a ResNet: auto is the model's, none the plain network",
+]
+Begin = Annotated[
+    str | None, NamesRun(or_else=True), "start from a .safetensors or .pth file, a run (its folder, or latest), or lite0 (ImageNet's)",
 ]
 SUFFIXES = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
 
@@ -58,7 +62,7 @@ SUFFIXES = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
 def cnn(
     data: Data, *,
     model: Family = "cnn",
-    weights: Annotated[str | None, "start from a .safetensors or .pth file, a run (its folder, or latest), or lite0 (ImageNet's)"] = None,
+    weights: Begin = None,
     stem: FirstLayer = "auto", shortcut: Skip = "auto",
     smoothing: a.Smoothing = 0.0, balance: a.Balance = "none", augment: a.Augment = (),
     mirror: Annotated[bool, "judge an image and its mirror image, and take the mean"] = False,
@@ -74,7 +78,6 @@ def cnn(
     data, class_weights = balanced(data, balance)
     epochs, batch, notes = budget(data, epochs, batch)
     likelihood = likelihood_of(data, smoothing=smoothing, weights=class_weights)
-    weights = pinned(weights) if weights else None
     stem = stem_of(weights, model, stem)
     network = fitted(model, data, likelihood.outputs, stem=stem, shortcut=shortcut)
     return Experiment(
@@ -84,7 +87,7 @@ def cnn(
         schedule=make_schedule(schedule),
         augment=augmenting(data, augment),
         clip_norm=clip_norm, ema=ema, patience=patience, epochs=epochs, batch=batch, notes=(*notes, *note_of(network)),
-        begin=partial(start_from, network, weights, model) if weights else None, settled={"weights": weights, "stem": stem},
+        begin=partial(start_from, network, weights, model) if weights else None, settled={"stem": stem},
     )
 
 
@@ -163,16 +166,6 @@ def start_from(network: nn.Module, where: str, model: str, start: Start | None =
 def is_file(where: str) -> bool:
     path = Path(where).expanduser()
     return path.suffix in SUFFIXES or path.is_file()
-
-
-def pinned(where: str) -> str:
-    """A run by its folder, since `latest` would be another one when this is resumed. What is not found is told when it is needed."""
-    if where == "lite0" or is_file(where):
-        return where
-    try:
-        return str(Run.open(Path(where).expanduser()).folder)
-    except UsageError:
-        return where
 
 
 def stem_of(where: str | None, model: str, stem: Stem) -> Stem:

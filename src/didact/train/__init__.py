@@ -1,6 +1,7 @@
 """The one loop, and what surrounds it. Called, the room is its own verb: `didact.train(recipe, **arguments)`."""
 
 import sys
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +14,7 @@ class _Room(ModuleType):
     def __call__(self, *recipe: Any, **arguments: Any) -> Run:
         from didact.train.session import train
 
+        import_module("didact.recipes")  # a recipe may be given by its name
         return train(*recipe, **arguments)
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -66,6 +67,7 @@ def prepare(
     arguments = {name: values[name] for name in recipe.options}
     settings = Settings(**{f.name: values[f.name] for f in fields(Settings) if f.name in values and f.name not in arguments})
     pick_device(settings.device)
+    arguments = with_runs(recipe, arguments, settings.runs)
     if data is None:
         name = settings.data or recipe.data
         tell("load", {"data": name})
@@ -78,6 +80,19 @@ def prepare(
     arguments |= experiment.settled
     refuse_lone_rows(experiment, processes)
     return Prepared(recipe, arguments, settings, data, experiment)
+
+
+def with_runs(recipe: Recipe, arguments: Mapping[str, Any], root: Path | str) -> dict[str, Any]:
+    """Names of runs as their folders under this root: `latest` would be another one when this run is resumed."""
+    found = dict(arguments)
+    for name, option in recipe.options.items():
+        if option.run is not None and found[name] is not None:
+            try:
+                found[name] = str(Run.open(Path(found[name]).expanduser(), root).folder)
+            except UsageError:
+                if not option.run.or_else:
+                    raise
+    return found
 
 
 def refuse_lone_rows(experiment: Experiment, processes: int) -> None:
