@@ -1,11 +1,13 @@
 """How well the recipes do on real data: a test metric over seeds 0-2, as a Markdown table.
 
-    python benchmarks/quality.py vision|text|generative [--device cuda] [--only pennfudan] [--seeds 3] [--beside 8] [--to FILE]
+    python benchmarks/quality.py vision|text|generative [--device cuda] [--only pennfudan] [--seeds 3] [--beside 8] [--to FILE] [--quick]
 
 Each row is one command with its seeds; the test split is read once, at the best validation state. A set whose files are not at hand
 is left out and said. `--beside` trains so many at once, each in a process of its own: then the seconds say little and are left out.
 Every training adds a line to a .jsonl file beside the table, and the table is written anew from all of them: `--only` changes its own
 rows alone, and nothing is lost when it is stopped. A row that stands in the table without such lines is kept as it is.
+Some rows of the generative table draw from the trained model in a way of their own, judged by a `cnn` of the same data, or timed.
+`--quick` tries every row of it small, on digits, and keeps nothing.
 """
 
 import argparse
@@ -22,8 +24,21 @@ import torch
 import didact
 from didact import recipes
 from didact.errors import UsageError
-from didact.run import git_state
-from didact.train.machine import describe, pick_device
+from didact.run import Run, git_state
+from didact.samplers.draw import draw
+from didact.samplers.judging import judged
+from didact.train.machine import describe, pick_device, synchronise
+from didact.train.session import restored
+
+MANY, SHEET, QUICK = 2_000, 64, 100     # images that are judged, whose drawing is timed, that are judged in a quick try
+
+
+class Drawn(NamedTuple):
+    """How images are drawn from a model when it is trained; where it is judged beside another way, `ratio` is of both distances."""
+
+    n: int
+    way: dict[str, Any]
+    beside: dict[str, Any] | None = None
 
 
 class Row(NamedTuple):
@@ -34,6 +49,7 @@ class Row(NamedTuple):
     target: float | None
     options: dict[str, Any]
     most: bool = False
+    drawn: Drawn | None = None
 
 
 RESNET = {
@@ -69,25 +85,47 @@ TEXT = [
     Row(recipes.seq2seq, "bleu", None, {"data": "multi30k_fr", "width": 256, "hidden": 512, "dropout": 0.3, "lr": 1e-3, "epochs": 12}),
     Row(recipes.seq2seq, "exact", 0.99, {"data": "number_words"}),
 ]
+DDPM, DDIM = {"steps": 1000, "eta": 1.0}, {"steps": 50, "eta": 0.0}
+EARLY = 2    # epochs from whose distance that of the whole training must have fallen
 GENERATIVE = [
     Row(recipes.vae, "loss", 106.6, {"data": "mnist", "epochs": 30}, most=True),
     Row(recipes.vae, "reconstruction", 74, {"data": "mnist", "network": "conv", "epochs": 30}, most=True),
     Row(recipes.pixelcnn, "bits_per_dim", 0.15, {"data": "mnist", "levels": 2, "epochs": 12}, most=True),
     Row(recipes.realnvp, "bits_per_dim", None, {"data": "mnist", "epochs": 20}, most=True),
     Row(recipes.wgan, "class_coverage", 1.0, {"data": "mnist", "epochs": 25}),
-    Row(recipes.diffusion, "confidence", 0.95, {"data": "mnist"}),
-    Row(recipes.diffusion, "confidence", 0.95, {"data": "fashion_mnist"}),
+    *[
+        Row(recipes.diffusion, metric, target, {"data": data})
+        for data in ("mnist", "fashion_mnist") for metric, target in (("confidence", 0.95), ("evenness", 0.5))
+    ],
+    *[row for data in ("mnist", "fashion_mnist") for row in (
+        Row(recipes.diffusion, "frechet", None, {"data": data}, most=True, drawn=Drawn(MANY, DDPM)),
+        Row(recipes.diffusion, "ratio", 1.2, {"data": data}, most=True, drawn=Drawn(MANY, DDIM, beside=DDPM)),
+        Row(recipes.diffusion, "frechet", None, {"data": data}, most=True, drawn=Drawn(MANY, DDIM)),
+        Row(recipes.diffusion, "frechet", None, {"data": data, "epochs": EARLY}, most=True, drawn=Drawn(MANY, DDIM)),
+    )],
+    Row(recipes.diffusion, "seconds_of_drawing", 0.5, {"data": "mnist"}, most=True, drawn=Drawn(SHEET, DDIM)),
+    Row(recipes.diffusion, "seconds_of_drawing", None, {"data": "mnist"}, most=True, drawn=Drawn(SHEET, DDPM)),
+    Row(recipes.pixelcnn, "seconds_of_drawing", None, {"data": "mnist", "levels": 2, "epochs": 12}, most=True, drawn=Drawn(SHEET, {})),
 ]
 TABLES = {"vision": VISION, "text": TEXT, "generative": GENERATIVE}
 
 
 def spoken(row: Row, seeds: int) -> str:
     """The command that repeats a row."""
+    said = f"didact train {row.recipe.name} {flags(row.options)}"
+    if row.drawn is not None:
+        said += f"; didact sample RUN -n {row.drawn.n} {flags(row.drawn.way)}".rstrip()
+        said += "" if row.drawn.n == SHEET else " --judge cnn"
+        said += f", beside {flags(row.drawn.beside)}" if row.drawn.beside else ""
+    return f"`{said} --seed 0…{seeds - 1}`"
+
+
+def flags(options: dict[str, Any]) -> str:
     words = []
-    for name, value in row.options.items():
+    for name, value in options.items():
         said = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
         words.append(f"--{name.replace('_', '-')} {said}")
-    return f"`didact train {row.recipe.name} {' '.join(words)} --seed 0…{seeds - 1}`"
+    return " ".join(words)
 
 
 def told(row: Row, found: list[dict[str, Any]]) -> str:
@@ -109,8 +147,13 @@ def where(words: argparse.Namespace) -> str:
 
 
 def command(line: str) -> str:
-    """What a row of the table trains, however many seeds."""
+    """What a row of the table trains and draws, however many seeds."""
     return line.removeprefix("| ").partition(" --seed ")[0]
+
+
+def key(line: str) -> tuple[str, str]:
+    """Which row of the table it is: what is trained, and the metric."""
+    return command(line), line.split(" | ")[1]
 
 
 def table(name: str, rows: list[Row], to: Path) -> str:
@@ -118,12 +161,12 @@ def table(name: str, rows: list[Row], to: Path) -> str:
     log = to.with_suffix(".jsonl")
     lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()] if log.exists() else []
     old = to.read_text(encoding="utf-8").splitlines() if to.exists() else []
-    kept = {command(line): line for line in old if line.startswith("| `didact train")}
+    kept = {key(line): line for line in old if line.startswith("| `didact train")}
     for row in rows:
-        newest = {one["seed"]: one for one in lines if one["command"] == command(spoken(row, 1))}
+        newest = {one["seed"]: one for one in lines if one["command"] == command(spoken(row, 1)) and row.metric in one["test"]}
         if newest:
-            kept[command(spoken(row, 1))] = told(row, [newest[seed] for seed in sorted(newest)])
-    shown = [kept[command(spoken(row, 1))] for row in rows if command(spoken(row, 1)) in kept]
+            kept[command(spoken(row, 1)), row.metric] = told(row, [newest[seed] for seed in sorted(newest)])
+    shown = [kept[place] for row in rows if (place := (command(spoken(row, 1)), row.metric)) in kept]
     head = (
         f"# {name.capitalize()} recipes on real data\n\n"
         "Mean ± standard deviation over seeds; seconds are those of training, compilation and validation apart.\n\n"
@@ -137,10 +180,57 @@ def train(row: Row, seed: int, words: argparse.Namespace) -> dict[str, Any]:
     """One training's facts, or why there are none."""
     given = row.options | ({"epochs": words.epochs} if words.epochs else {})
     try:
-        facts = didact.train(row.recipe, **given, seed=seed, device=words.device, runs=words.runs).facts
+        run = trained(row.recipe, given, seed, words)
+        found = run.facts["test"] if row.drawn is None else look(run, row.drawn, given["data"], seed, words)
     except UsageError as error:
         return {"left out": f"{row.options['data']}: {error}"}
-    return {"test": facts["test"], "seconds": facts["seconds"]}
+    return {"test": found, "seconds": run.facts["seconds"]}
+
+
+TRAINED: dict[str, Run] = {}    # rows that draw in several ways draw from one model
+
+
+def trained(recipe: Any, given: dict[str, Any], seed: int, words: argparse.Namespace) -> Run:
+    what = f"{recipe.name} {flags(given)} --seed {seed}"
+    if what not in TRAINED:
+        TRAINED[what] = didact.train(recipe, **given, seed=seed, device=words.device, runs=words.runs)
+    return TRAINED[what]
+
+
+def look(run: Run, drawn: Drawn, data: str, seed: int, words: argparse.Namespace) -> dict[str, Any]:
+    """What is drawn in that way: judged where there are many, else timed, the first time apart."""
+    if drawn.n == SHEET:
+        took = [timed(run, drawn, seed, words.device) for _ in range(4)][1:]
+        return {"seconds_of_drawing": sorted(took)[1]}
+    by = trained(recipes.cnn, {"data": data, "epochs": words.epochs or 5}, 0, words)
+    ways = [drawn.way] + ([drawn.beside] if drawn.beside else [])
+    found = [judged(run, by, draw(run, drawn.n, seed=seed, device=words.device, **way), device=words.device) for way in ways]
+    numbers = {name: value for name, value in found[0].items() if isinstance(value, int | float)}
+    return numbers | ({"ratio": found[0]["frechet"] / found[1]["frechet"]} if drawn.beside else {})
+
+
+def timed(run: Run, drawn: Drawn, seed: int, device: str) -> float:
+    """Seconds of drawing alone: the run is read and its weights are moved before."""
+    objective, place = restored(run)[0], pick_device(device)
+    objective.to(place)
+    generator = torch.Generator(place).manual_seed(seed)
+    synchronise(place)
+    started = time.perf_counter()
+    with torch.no_grad():
+        objective.sample(drawn.n, generator, **drawn.way)  # type: ignore[operator]
+    synchronise(place)
+    return time.perf_counter() - started
+
+
+def quick(row: Row) -> Row:
+    """The same on digits, of few steps and images."""
+    few = {"data": "digits", "epochs": 1 if row.options.get("epochs") == EARLY else 6}
+    row = row._replace(options=row.options | few | ({"T": 100} if row.recipe is recipes.diffusion else {}))
+    if row.drawn is None:
+        return row
+    ways = (row.drawn.way, row.drawn.beside or {})
+    way, beside = ({name: min(value, 100) if name == "steps" else value for name, value in given.items()} for given in ways)
+    return row._replace(drawn=Drawn(min(row.drawn.n, QUICK), way, beside or None))
 
 
 def apart(jobs: list[tuple[int, int]], words: argparse.Namespace) -> Any:
@@ -151,6 +241,7 @@ def apart(jobs: list[tuple[int, int]], words: argparse.Namespace) -> Any:
             number, seed = waiting.pop(0)
             command = [sys.executable, __file__, words.table, "--one", str(number), str(seed), "--device", words.device]
             command += ["--runs", words.runs, *(["--epochs", str(words.epochs)] if words.epochs else [])]
+            command += ["--quick"] if words.quick else []
             running.append((number, seed, subprocess.Popen(command, stdout=subprocess.PIPE, text=True)))
         for job in [job for job in running if job[2].poll() is not None]:
             running.remove(job)
@@ -166,20 +257,26 @@ def main() -> None:
     parser.add_argument("--only", default="", help="rows whose command holds this word")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, help="instead of each row's, to see whether all of it runs: nothing is kept")
+    parser.add_argument("--quick", action="store_true", help="each generative row small, on digits, under one seed: nothing is kept")
     parser.add_argument("--beside", type=int, default=1, help="trainings at once")
     parser.add_argument("--one", type=int, nargs=2, metavar=("ROW", "SEED"), help="a single training, its facts as JSON")
     parser.add_argument("--runs", default="runs/quality")
     parser.add_argument("--to", type=Path)
     words = parser.parse_args()
     rows, to = TABLES[words.table], words.to or Path(__file__).parent / "results" / f"{words.table}_quality.md"
+    if words.quick:
+        if words.table != "generative":
+            parser.error(f"--quick is for the generative table, got {words.table}; try others with --epochs 1")
+        rows, words.seeds = [quick(row) for row in rows], 1
     if words.one:
         print(json.dumps(train(rows[words.one[0]], words.one[1], words)), flush=True)
         return
-    jobs = [(n, seed) for n, row in enumerate(rows) if words.only in spoken(row, words.seeds) for seed in range(words.seeds)]
+    first = {command(spoken(row, 1)): n for n, row in reversed(list(enumerate(rows)))}    # rows of one command share its trainings
+    jobs = [(n, seed) for n in sorted(first.values()) if words.only in spoken(rows[n], words.seeds) for seed in range(words.seeds)]
     ended = apart(jobs, words) if words.beside > 1 else ((n, seed, train(rows[n], seed, words)) for n, seed in jobs)
     for number, seed, facts in ended:
         print(f"{spoken(rows[number], words.seeds)} seed {seed}: {json.dumps(facts)}", flush=True)
-        if "test" in facts and not words.epochs:
+        if "test" in facts and not words.epochs and not words.quick:
             seconds = None if words.beside > 1 else facts["seconds"]
             named = {"command": command(spoken(rows[number], 1)), "seed": seed}
             line = named | {"test": facts["test"], "seconds": seconds, "where": where(words)}

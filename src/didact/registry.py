@@ -59,6 +59,7 @@ class Recipe:
     sources: tuple[str, ...]          # as "Gaba 2.8"
     abilities: tuple[str, ...]
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # what `didact sweep` tries when told nothing
+    compare: tuple[str, ...] = ()     # metrics of its table, the first ranks; empty: what is watched. A loss that an axis enters cannot
 
     @property
     def options(self) -> dict[str, Option]:
@@ -108,6 +109,7 @@ def recipe(
     tasks: tuple[str, ...] = (),
     kind: str = "supervised",
     grid: Mapping[str, tuple[Any, ...]] | None = None,
+    compare: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Any]], Recipe]:
     """Put a function into the catalogue."""
 
@@ -115,7 +117,7 @@ def recipe(
         name = function.__name__
         if name in RECIPES:
             raise ValueError(f"two recipes are named {name!r}")
-        RECIPES[name] = Recipe(name, function, data, accepts, tasks, kind, chapter, sources, abilities, grid or {})
+        RECIPES[name] = Recipe(name, function, data, accepts, tasks, kind, chapter, sources, abilities, grid or {}, compare)
         return RECIPES[name]
 
     return give

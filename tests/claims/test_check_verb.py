@@ -4,7 +4,10 @@ import json
 
 import pytest
 
+from didact.claims.core import choose
+from didact.claims.page import typeset
 from didact.cli.main import main
+from didact.report.markup import text
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +38,41 @@ def test_filters(capsys):
     assert [r["id"] for r in rows] == ["C4.13", "C4.18", "C4.19", "C4.20", "C4.21"]
 
 
+def test_the_first_word_of_a_kind_is_enough():
+    kinds = {word: {s.kind for s in choose(kind=word)} for word in ("exact", "printed", "Measured", "measured-table")}
+    assert kinds["exact"] == {"exact arithmetic"} and kinds["printed"] == {"printed output"}
+    assert kinds["Measured"] == {"measured", "measured table", "measured table (literature)"}
+    assert kinds["measured-table"] == {"measured table", "measured table (literature)"}
+    assert {s.chapter for s in choose(chapter="1")} == {"1"}
+
+
+def test_small_letters_and_nothing_wrong(capsys):
+    assert main(["check", "c1.6", "--wrong"]) == 0
+    assert capsys.readouterr().out.startswith("nothing wrong among 1 claim: 1 holds")
+
+
+def test_both_sides_are_shown(capsys):
+    """CL41: of eight pairs of sixteen columns i runs to 15 by the page, to 7 in truth."""
+    assert main(["check", "CL41", "CV29", "--json"]) == 0
+    told = [row["computed"] for row in json.loads(capsys.readouterr().out)]
+    assert told == ["15 against 7; mended 7 on both sides", "75 against 600; mended 600 on both sides"]
+
+
+def test_what_prints_no_value_does_not_look_empty(tmp_path, capsys):
+    """C1.1 is a claim without a value: its check says in the table what is compared, and the page leaves the line out."""
+    (s,) = choose(["C1.1"])
+    assert not s.prints
+    assert main(["check", "C1.1"]) == 0
+    assert "—" not in capsys.readouterr().out
+    assert main(["check", "C1.1", "--html", str(tmp_path / "a.html")]) == 0
+    assert ": 1 claim: 1 holds" in capsys.readouterr().err and "<dt>stated</dt>" not in (tmp_path / "a.html").read_text()
+
+
+def test_indices_and_powers_are_set():
+    shown = text(typeset("x_{t−1} + d_h·2^n of n_params, F.log_softmax and e^{−x}"))
+    assert shown == "x<sub>t−1</sub> + d<sub>h</sub>·2<sup>n</sup> of n_params, F.log_softmax and e<sup>−x</sup>"
+
+
 def test_a_claim_named_twice_is_one(capsys):
     assert main(["check", "C4.8", "C4.8", "C1.6"]) == 0
     assert "2 claims: 2 hold" in capsys.readouterr().out
@@ -61,7 +99,8 @@ def test_the_page_shows_its_own_claim_and_what_it_calls(tmp_path, capsys):
 @pytest.mark.parametrize(("words", "expected"), [
     (["C4.88"], "no claim named 'C4.88'; did you mean 'C4.8'?"),
     (["--course", "gabba"], "no course named 'gabba'; did you mean 'gaba'?"),
-    (["--kind", "printed"], "no kind named 'printed'; did you mean"),
+    (["--kind", "printed outpt"], "no kind named 'printed outpt'; did you mean 'printed output'?"),
+    (["--chapter", "11.2"], "--chapter expects the number of a chapter, got '11.2'; did you mean '11'?"),
     (["--course", "lhotte", "--chapter", "12"], "no claim is of that course, chapter and kind at once"),
 ])
 def test_mistakes_are_told_in_one_line(capsys, words, expected):

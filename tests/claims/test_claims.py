@@ -10,7 +10,22 @@ import pytest
 import torch
 
 import didact.claims  # noqa: F401 (registers the checks)
-from didact.claims.compare import About, Asked, Cases, Corrected, Exactly, Inside, NeverMore, Printed, Rising, Same, Stated, floats, plain
+from didact.claims.compare import (
+    About,
+    Asked,
+    Cases,
+    Corrected,
+    Exactly,
+    Inside,
+    NeverMore,
+    Printed,
+    Rising,
+    Same,
+    Sampled,
+    Stated,
+    floats,
+    plain,
+)
 from didact.claims.core import CHECKS, REASONS, VERDICTS, in_words, run, statements, tally, without_check
 
 
@@ -181,6 +196,26 @@ def test_forms_by_hand(form, good, bad):
 def test_a_statement_is_turned_in_its_own_digits(form, others):
     found = [tuple(map(float, t.digits)) if isinstance(t, Printed) else plain(t.value) for t in form.turned()]
     assert found == [tuple(map(float, o)) if isinstance(form, Printed) else o for o in others]
+
+
+@pytest.mark.parametrize(("form", "computed", "shown"), [
+    (Same(), (15, 7), "15 against 7"),
+    (Same(), (7, 7), "7 on both sides"),
+    (Same(), ([1, 2, 3], [4, 4, 4]), "1, 2, 3 against each 4"),
+    (Same(), (1.0, 1.000001), "1 against 1, 1.0e-06 apart"),
+    (Same(), (range(9), [0, 1, 2, 3, 4, 5, 16, 7, 8]), "6 against 16, the furthest apart of 9"),
+    (Same(), (range(9), range(9)), "9 numbers on both sides, equal"),
+    (Same(), ([[100.0] * 4, [1.0] * 4], [[101.0] * 4, [1.0, 1.0, 1.0, 2.0]]), "1 against 2, the furthest apart of 8"),
+    (NeverMore(), ([1, 5, 2], [9, 6, 9]), "5 ≤ 6, the tightest of 3"),
+    (NeverMore(), (3, 2), "3 > 2"),
+    (Inside(0, 1), [1, 1], "1 in [0, 1]"),
+    (Inside(high=1), [0.5, 2], "0.5 … 2 not in (−∞, 1]"),
+    (Rising(), range(20), "0, 1, 2, 3, 4, 5, 6, 7, 8, …"),
+    (Rising(), [*range(12), 3, 4], "…, 8, 9, 10, 11, 3, 4"),
+    (Sampled(), ([1.0, 2.0], [0.1, 0.1], [1.0, 2.2]), "2 ± 0.1, expected 2.2, the furthest off of 2"),
+])
+def test_what_is_shown(form, computed, shown):
+    assert form.show(computed) == shown
 
 
 def test_what_the_course_would_have_had_to_state_has_its_decimals():

@@ -14,6 +14,7 @@ from didact.registry import RECIPES
     [
         ("mlp", {"epochs": 5}),
         ("text_transformer", {"steps": 40, "layers": 1, "heads": 2, "width": 32, "hidden": 64, "length": 16, "lr": 3e-3}),
+        ("gpt", {"data": "python_topics", "steps": 5, "layers": 1, "heads": 2, "width": 32, "context": 16, "experts": 4}),
         ("bert", {"steps": 5, "layers": 1, "heads": 2, "width": 32, "hidden": 64, "context": 16}),
     ],
 )

@@ -53,7 +53,30 @@ def test_a_judge_says_who_it_is(said):
     assert "judge accuracy" in said("sample vae/latest --n 200 --judge mlp/latest")
 
 
+def test_what_is_judged_is_what_was_drawn(said, monkeypatch):
+    told = {label: json.loads(said(f"sample vae/latest --n 60 --label {label} --judge mlp/latest --json"))["judged"] for label in "06"}
+    for label, found in told.items():
+        assert found["split"] == f"test, {label} alone" and 20 < found["real"] < 35 and found["recognised"] > 0.5    # chance is 0.1
+        assert "class_coverage" not in found
+    assert told["0"]["frechet"] != told["6"]["frechet"]
+    times = []
+    monkeypatch.setattr("didact.samplers.draw.draw", lambda *args, **words: times.append(1) or draw(*args, **words))
+    said("sample vae/latest --n 60 --judge mlp/latest")
+    assert len(times) == 1
+
+
 @pytest.mark.parametrize(("words", "complaint"), [
+    ("sample vae/latest --top-k 3", "draws images, got --top-k 3"),
+    ("sample vae/latest --beam 2", "--beam does not apply"),
+    ("sample vae/latest --tokens 5", "--tokens does not apply"),
+    ("sample vae/latest --temperature 0.5", "--temperature is for models that draw pixel by pixel, and flows, but"),
+    ("train wgan --lipschitz clip --penalty 5", "--penalty does not apply: --lipschitz clip keeps weights in a box"),
+    ("train wgan --bound 0.1", "--bound does not apply: --lipschitz penalty clips no weights"),
+    ("train dcgan --condition batch_norm", "--condition does not apply: no class is told without --conditional"),
+    ("train vae --data iris --levels 8", "--levels does not apply: only --likelihood categorical"),
+    ("train vae --levels 8", "--levels does not apply: only --likelihood categorical"),
+    ("train realnvp --levels 8", "--levels does not apply: 'moons' is a table"),
+    ("train vae --data diabetes --conditional", "the class of each row, but 'diabetes' has none"),
     ("sample mlp/latest", "recipe 'mlp' draws nothing; `didact list` shows which recipes can sample"),
     ("sample vae/latest --label 11", "no class named '11'; did you mean '1'?"),
     ("sample vae/latest --to a.jpg", "--to expects a file that ends in .png, got a.jpg"),

@@ -8,6 +8,8 @@ import torch
 from PIL import Image
 
 import didact
+from didact.data.load import load
+from didact.data.pictures import png
 from didact.objectives.walks import arcs
 from didact.registry import RECIPES
 from didact.run import Run
@@ -33,6 +35,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name, arguments in TINY.items():
             didact.train(RECIPES[name], steps=2, **arguments)
         didact.train(RECIPES["vae"], data="iris", widths=(8,), latent=2, steps=2, runs="tables")
+        didact.train(RECIPES["vae"], widths=(64,), latent=8, likelihood="gaussian", beta=0.1, epochs=8, runs="good")
+        for name, image in zip(("seven", "one"), load("digits").test.batch(torch.tensor([3, 30]))["x"], strict=True):
+            Path(f"{name}.png").write_bytes(png(image))
     return where
 
 
@@ -65,6 +70,61 @@ def test_one_number_at_a_time(said, name):
     torch.testing.assert_close(found[[7, 8]], expected, atol=2e-4, rtol=0)
 
 
+@pytest.fixture
+def pair(place, monkeypatch):
+    monkeypatch.chdir(place)
+    return load("digits").test.batch(torch.tensor([3, 30]))["x"]
+
+
+def test_a_way_leads_from_image_to_image(pair, said):
+    """Both ends are what the run gives back of the images: near to their own, far from the other."""
+    run = Run.open("vae/latest", "good")
+    found = interpolated(run, 0, ["seven.png", "one.png", "seven.png"])
+    assert found.shape == (16, 1, 8, 8) and torch.equal(found[7], found[8]) and torch.equal(found[0], found[15])
+    own, other = ((found[[0, 7]] - x).square().mean((1, 2, 3)) for x in (pair, pair.flip(0)))
+    assert (own < 0.4 * other).all()
+    steps = (found[1:8] - found[:7]).square().mean((1, 2, 3))
+    assert steps.max() < 0.25 * (found[7] - found[0]).square().mean()                # no jump on the way
+    told = said("sample vae/latest --runs good --interpolate seven.png one.png seven.png --to way.png")
+    assert "2 ways between two images in way.png" in told
+
+
+def test_a_flow_finds_an_image_again(pair, said):
+    """f is undone exactly: the ends are the images, on their sixteen levels."""
+    found = interpolated(Run.open("realnvp/latest"), 0, ["seven.png", "one.png"])
+    torch.testing.assert_close(found[[0, 7]], (pair * 15).round() / 15, atol=1e-5, rtol=0)
+
+
+def test_an_image_is_edited(pair, said):
+    run = Run.open("vae/latest", "good")
+    objective, _ = restored(run)
+    found = edited(run, "dim=2", ["seven.png"], reach=1.0)
+    with torch.no_grad():
+        z = objective.encode({"x": pair[:1]})
+        z[0, 2] = -1.0
+        torch.testing.assert_close(found[:1], objective.walk(z), atol=1e-5, rtol=0)
+    assert "dim=2,0 of seven.png from −1 to 1" in said("sample vae/latest --runs good --edit dim=2,0 seven.png --reach 1 --to edit.png")
+
+
+@pytest.mark.parametrize(("name", "runs"), [("vae", "good"), ("vae", "runs"), ("vqvae", "runs")])
+def test_an_image_is_given_back(pair, said, name, runs):
+    """Of a conditional VAE too, which is not told the class here: as the class that explains the image best."""
+    assert "restored back/seven-restored.png" in said(f"predict {name}/latest --runs {runs} seven.png --to back")
+    with Image.open("back/seven-restored.png") as picture:
+        assert picture.size == (8, 8)
+    objective, _ = restored(Run.open(f"{name}/latest", runs))
+    with torch.no_grad():
+        back = objective.restore({"x": pair})
+    assert back.shape == pair.shape and back.min() >= 0 and back.max() <= 1
+    if runs == "good":
+        assert (back - pair).square().mean() < 0.4 * (pair.flip(0) - pair).square().mean()
+
+
+def test_rows_are_not_given_back(said):
+    row = ",".join(f"{part} {side} (cm)=3" for part in ("sepal", "petal") for side in ("length", "width"))
+    assert "this run's model can do none of" in said(f"predict vae/latest --runs tables '{row}'", code=2)
+
+
 def test_long_codes_stay_as_long_as_they_are():
     a, b = torch.randn(2, 5, 400, generator=torch.Generator().manual_seed(0))
     lengths = arcs(a, b).norm(dim=1)
@@ -83,6 +143,15 @@ def test_sheets_and_tables(said):
 
 
 @pytest.mark.parametrize(("words", "complaint"), [
+    ("sample vqvae/latest", "recipe 'vqvae' draws nothing; draw from its codes with: didact train vqvae_prior --from runs/vqvae/"),
+    ("sample vae/latest {a}", "images are given to --interpolate or to --edit"),
+    ("sample vae/latest --interpolate {a} {b}", "this model was told the classes: say of which one"),
+    ("sample vae/latest --interpolate {a} --label 3", "give two or more, or none, got"),
+    ("sample vae/latest --interpolate {a} {b} --label 3 --n 2", "--n does not apply: the way leads from image to image"),
+    ("sample vae/latest --edit dim=0 {a} {b} --label 3", "--edit changes the code of one image, got 2"),
+    ("sample gan/latest --interpolate {a} {b}", "recipe 'gan' finds no code of a given image; vae and realnvp do"),
+    ("sample vae/latest --runs tables --edit dim=1 {a}", "learned rows of a table, but"),
+    ("sample vae/latest --interpolate {a} nowhere.png --label 3", "no image at nowhere.png"),
     ("sample vqvae/latest --interpolate", "recipe 'vqvae' has no codes to walk through; vae, gan, realnvp, diffusion and"),
     ("sample pixelcnn/latest --edit dim=0", "recipe 'pixelcnn' has no codes to walk through"),
     ("sample mlp/latest --interpolate", "recipe 'mlp' has no codes to walk through"),
@@ -107,5 +176,5 @@ def test_sheets_and_tables(said):
 ])
 def test_refused_in_one_line(said, words, complaint):
     (table,) = Path("tables/vae").iterdir()
-    err = said(words.format(table=table) + " --device cpu", code=2)
+    err = said(words.format(table=table, a="seven.png", b="one.png") + " --device cpu", code=2)
     assert err.count("\n") == 1 and complaint in err

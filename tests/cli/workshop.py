@@ -54,6 +54,8 @@ TABLES = {
     "names.csv": "a,y\n" + "".join(f"{i},person {i}\n" for i in range(40)),
     "identifiers.csv": "name,y\n" + "".join(f"person {i},{'cat' if i % 2 else 'dog'}\n" for i in range(40)),
     "wordless.csv": "review,mood\n" + "...,pos\n!!,neg\n" * 20,
+    "other.json": '{"a": 1}',
+    "all.coco.json": '{"images": [], "annotations": []}',
     "table.xlsx": b"PK\x03\x04rest of an archive",
     "other-columns.csv": "width,shade\n1,red\n",
     "note.txt": "A good film.\n",

@@ -47,7 +47,7 @@ def test_a_grey_set_has_one_channel_and_sizes_are_said(tmp_path):
     data = load(tmp_path)
     assert data.shape == (1, 30, 30)
     told = " | ".join(data.notes)
-    assert "2 sizes, mostly 30×24 are resized to 30×30, grey" in told and "1 files that are no images" in told
+    assert "2 sizes, mostly 30×24, are resized to 30×30, grey" in told and "1 files that are no images" in told
     assert load(tmp_path, size=12).shape == (1, 12, 12)
     paint(tmp_path / "cat" / "colour.png")
     assert load(tmp_path).shape == (3, 30, 30)
@@ -78,6 +78,17 @@ def test_turned_transparent_and_sixteen_bit_images(tmp_path):
     deep = np.array([[0, 255, 256, 65535]], np.uint16)
     Image.fromarray(deep).save(tmp_path / "deep.png")
     assert ImageEncoder((1, 1, 4)).open(tmp_path / "deep.png").tolist() == [[[0, 0, 1, 255]]]
+
+
+@pytest.mark.parametrize(("values", "bytes_"), [
+    ([0, 200, 255], [0, 200, 255]), ([0, 256, 65535], [0, 1, 255]), ([-5, 200, 300], [0, 0, 1]), ([0, 2**30, 2**31 - 1], [0, 128, 255]),
+    ([-7, -3, -1], [0, 0, 0]), ([0, 2**16, 2**20 - 1], [0, 16, 255]),
+])
+def test_32_bits_are_scaled_by_what_the_values_need(tmp_path, values, bytes_):
+    Image.fromarray(np.array([values], np.int32)).save(tmp_path / "deep.tif")
+    with Image.open(tmp_path / "deep.tif") as image:
+        assert image.mode == "I"
+    assert ImageEncoder((1, 1, 3)).open(tmp_path / "deep.tif").tolist() == [[bytes_]]
 
 
 @pytest.mark.parametrize("suffix", ["png", "jpg", "jpeg", "bmp", "gif", "webp", "tif", "PNG"])

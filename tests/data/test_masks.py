@@ -83,6 +83,33 @@ def test_255_beside_classes_is_none(tmp_path, values, named, labels, void):
     assert any("255, of no class" in note for note in data.notes) == void
 
 
+def test_a_jpeg_without_rounding_is_a_mask(tmp_path):
+    """Squares of 8 × 8, as JPEG cuts an image: their value comes back as it was."""
+    make(tmp_path, classes=(0, 255))
+    for file in (tmp_path / "masks").iterdir():
+        Image.open(file).save(file.with_suffix(".jpg"), quality=100)
+        file.unlink()
+    assert load(str(tmp_path)).labels == ("background", "foreground")
+
+
+def test_on_how_many_images_a_class_occurs_is_said(tmp_path):
+    make(tmp_path, classes=(1, 2))
+    one = np.full((16, 16), 2)
+    one[3, 5] = 7
+    paint(tmp_path, "99", one, image="png")
+    showing = {k: sum(bool((np.asarray(Image.open(f)) == k).any()) for f in (tmp_path / "masks").iterdir()) for k in (1, 2)}
+    order = ", ".join(f"{k} on {n}" for k, n in sorted(showing.items(), key=lambda each: each[1]))
+    assert any(note.endswith(f"images that show each, the rarest first: 7 on 1, {order}") for note in load(str(tmp_path)).notes)
+    (tmp_path / "classes.txt").write_text("\n".join("abcdefgh"))
+    assert not any("no classes.txt" in note for note in load(str(tmp_path)).notes)
+
+
+def test_images_that_fit_are_not_resized(tmp_path):
+    notes = load(str(make(tmp_path / "fit"))).notes
+    assert "images of 16×16, in colour" in notes
+    assert "images of 24×24 are resized to 32×32, in colour" in load(str(make(tmp_path / "unfit", side=24))).notes
+
+
 def test_palettes_are_indices(tmp_path):
     make(tmp_path)
     for file in (tmp_path / "masks").iterdir():
@@ -121,6 +148,16 @@ def colours(root):
     Image.new("RGB", (16, 16)).save(root / "masks" / "03.png")
 
 
+def transparent(root):
+    Image.new("LA", (16, 16)).save(root / "masks" / "03.png")
+
+
+def blurred(root):
+    (root / "masks" / "03.png").unlink()
+    round_ = np.hypot(*np.mgrid[-8:8, -8:8]) < 6
+    Image.fromarray(np.where(round_, 255, 0).astype(np.uint8)).save(root / "masks" / "03.jpg", quality=95)
+
+
 def unknown(root):
     (root / "classes.txt").write_text("a\nb\n")
 
@@ -150,7 +187,9 @@ def empty(root):
     (without_fellow, "1 images of .* have no fellow of that name in masks/: 03; add or delete"),
     (without_image, "1 masks of .* have no fellow of that name in images/: 03"),
     (other_size, r"the mask .*03.png is 20×16 pixels, but its image .*03.png is 16×16; make them equal"),
-    (colours, r"03.png cannot be read \(it is RGB: expected one channel, grey or with a palette"),
+    (colours, r"the mask .*03.png is in colour \(RGB\): expected grey or a palette, whose values are the classes; save it so"),
+    (transparent, r"the mask .*03.png has no whole numbers in one channel \(LA\)"),
+    (blurred, r"the mask .*03.jpg is a JPEG and holds \d+ values: JPEG blurs class numbers; save masks as PNG"),
     (unknown, r"holds class 2, but .*classes.txt names 2: 0 to 1"),
     (shades, "hold 256 values: shades"),
     (flat, "hold only the value 0: at least two classes"),

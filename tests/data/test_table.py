@@ -9,6 +9,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
+import didact
 from didact.data.core import SPLITS
 from didact.data.delimited import read_csv
 from didact.data.table import Category, Number, TableEncoder, load, targets
@@ -147,8 +148,27 @@ BAD = {
 def test_refused_in_one_line(tmp_path, case):
     content, words = BAD[case]
     with pytest.raises(UsageError, match=words) as error:
-        load(write(tmp_path, content))
+        didact.recipes.mlp.check(load(write(tmp_path, content)))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("case", ["no value in target", "missing target", "one class", "constant number", "rare class", "names as target"])
+def test_columns_that_have_no_target_are_still_columns(tmp_path, case):
+    content, words = BAD[case]
+    data = load(write(tmp_path, content))
+    assert data.task == "none" and data.target == "" and re.search(words, data.notes[0]) and data.encoder.columns[0].name == "a"
+    assert "y" not in data.train.columns and len(data.encoder.columns) == (1 if case in ("no value in target", "names as target") else 2)
+    again = load(tmp_path / "t.csv", target="", indices=data.indices)                  # as a run's data are loaded again
+    assert again.fingerprint == data.fingerprint
+    with pytest.raises(UsageError, match=words):
+        load(tmp_path / "t.csv", target="y")                                          # who names one is told what is wrong with it
+
+
+def test_one_column_is_a_table_without_a_target(tmp_path):
+    data = load(write(tmp_path, "a\n" + "".join(f"{k}\n" for k in range(20))))
+    assert data.shape == (1,) and data.task == "none" and "only one column, 'a': expected columns separated by" in data.notes[0]
+    with pytest.raises(UsageError, match="only one column"):
+        didact.recipes.mlp.check(data)
 
 
 def test_target_is_suggested(tmp_path):

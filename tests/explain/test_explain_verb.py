@@ -99,6 +99,13 @@ def test_the_same_call_gives_the_same_numbers(folder):
     assert first == second
 
 
+@pytest.mark.parametrize(("seconds", "told"), [(0.0, ["saliency", "SmoothGrad", "Grad-CAM", "occlusion", "Shapley values"]), (60.0, [])])
+def test_a_slow_network_tells_of_each_method(folder, capsys, monkeypatch, seconds, told):
+    monkeypatch.setattr("didact.explain.runs.SLOW", seconds)
+    code, _, err = called(capsys, "images", "one.png")
+    assert code == 0 and err.splitlines() == ["1 of 1: one.png", *(f"  {title} …" for title in told)]
+
+
 def test_shares_of_patches_sum_to_the_score(folder):
     run = Run(Path("images"))
     subject = Subject.of(run)

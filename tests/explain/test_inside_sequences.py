@@ -183,7 +183,7 @@ def test_without_inputs_the_worst_test_examples(runs, name, capsys):
 
 @pytest.mark.parametrize(("given", "complaint"), [
     ({"methods": ("gates",)}, "no method for this network named 'gates'"),
-    ({"label": "a"}, "--label does not apply"),
+    ({"label": "a"}, "--class does not apply: .* got --class a"),
     ({"inputs": [""]}, "a text to be continued needs at least one token"),
     ({"inputs": ["a"], "methods": ("heads",)}, "--method heads judges the validation split"),
     ({"methods": ("heads", "attention")}, "--method heads judges the validation split"),
@@ -191,6 +191,14 @@ def test_without_inputs_the_worst_test_examples(runs, name, capsys):
 def test_bad_input(runs, given, complaint):
     with pytest.raises(UsageError, match=complaint):
         explain(runs["gpt"], **given)
+
+
+def test_the_memory_of_a_translator_stands_beside_others(runs, tmp_path):
+    found = explain(runs["seq2seq"], ["twenty one"], methods=("memory",), against=[runs["char_rnn"]], to=tmp_path)
+    alone = explain(runs["seq2seq"], ["twenty one"], methods=("memory",), to=tmp_path)["explained"][0]["methods"]["memory"]
+    assert found["explained"][0]["norms"] == pytest.approx(alone) and len(found["explained"]) == 2
+    with pytest.raises(UsageError, match="has no recurrent layers: recipe 'gpt' builds none"):
+        explain(runs["seq2seq"], ["twenty one"], methods=("memory",), against=[runs["gpt"]], to=tmp_path)
 
 
 def test_a_network_without_heads_has_none_to_switch_off(runs):

@@ -8,6 +8,7 @@ from didact.errors import UsageError
 from didact.layers.attention import CrossAttention, SelfAttention
 from didact.layers.int8 import Int8Linear, quantize, quantized
 from didact.layers.lora import LoRA, adapt, merge, plain
+from didact.layers.moe import MixtureOfExperts
 from didact.models.gpt import GPT, Affine
 from didact.models.text_encoder import TextEncoder
 
@@ -116,6 +117,44 @@ def test_lora_reaches_the_packed_projections(kind):
     assert merge(network) == 2 and sorted(network.state_dict()) == sorted(names)
     torch.testing.assert_close(network[0](*inputs), expected)
     assert network[0].in_proj_weight.requires_grad
+
+
+def test_lora_reaches_each_expert_and_leaves_the_router():
+    torch.manual_seed(0)
+    network, x = nn.Sequential(MixtureOfExperts(6, 10, experts=3)), torch.randn(20, 6)
+    names, before = list(network.state_dict()), network(x).detach()
+    first = {name: p.detach().clone() for name, p in network.named_parameters()}
+    assert adapt(network, rank=2, alpha=6.0) == 3 * 3 * 2 * (6 + 10)
+    torch.testing.assert_close(network(x), before)
+    thin = {own: network[0].parametrizations[own][0] for own in ("w1", "w2", "w3")}
+    for one in thin.values():
+        nn.init.normal_(one.b)
+    network(x).sum().backward()
+    assert all(one.a.grad.flatten(1).any(1).all() and one.b.grad.flatten(1).any(1).all() for one in thin.values())
+    assert network[0].router.weight.grad is None
+    for own, one in thin.items():
+        for e in range(3):
+            torch.testing.assert_close(getattr(network[0], own)[e], first[f"0.{own}"][e] + 3.0 * (one.b[e] @ one.a[e]).T)
+    assert {plain(n) for n in network.state_dict() if not n.endswith((".a", ".b"))} == set(names)
+    adapted = network(x).detach()
+    assert merge(network) == 3 and sorted(network.state_dict()) == sorted(names)
+    torch.testing.assert_close(network(x), adapted)
+    assert network[0].w1.requires_grad
+
+
+@torch.no_grad()
+def test_eight_bits_reach_every_expert_with_scales_of_its_own():
+    torch.manual_seed(0)
+    network, x = nn.Sequential(MixtureOfExperts(24, 32, experts=3)).eval(), torch.randn(50, 24)
+    for e, size in enumerate((1e-2, 1.0, 1e2)):
+        network[0].w3[e] *= size
+    w, y = network[0].w3.clone(), network(x)
+    saved = quantize(network)
+    assert saved.layers == 3 and saved.after < 0.4 * saved.before and 0.001 < saved.error < 0.02
+    for e in range(3):
+        q, s = quantized(w[e].T)
+        torch.testing.assert_close(network[0].w3[e], (s * q).T)
+    assert ((network(x) - y).norm(dim=1) / y.norm(dim=1)).median() < 0.02
 
 
 @torch.no_grad()

@@ -1,11 +1,13 @@
 """Positions, norms, feed-forward networks and experts, against PyTorch and closed forms."""
 
+import copy
 import math
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from didact.errors import UsageError
 from didact.layers.feedforward import FeedForward, SwiGLU
@@ -110,19 +112,46 @@ def test_experts_are_asked_token_by_token(top):
     layer, x = MixtureOfExperts(6, 10, experts=4, top=top), torch.randn(17, 6)
     torch.testing.assert_close(layer(x), each_by_itself(layer, x), atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(layer(x.view(1, 17, 6))[0], layer(x))
-    layer.capacity = 4 / top                                  # as long as all tokens: the same
-    torch.testing.assert_close(layer(x), each_by_itself(layer, x), atol=1e-5, rtol=1e-4)
 
 
-def test_a_full_queue_turns_the_later_tokens_away():
-    layer, x = MixtureOfExperts(6, 10, experts=4, top=1, capacity=1.0), torch.randn(8, 6)
-    with torch.no_grad():
-        layer.router.weight.zero_()
-        layer.router.weight[2] = 1e3 * x[0].sign()            # whoever agrees with the first token goes to expert 2
-    x = x[:1].expand(8, 6)
-    y = layer(x)
-    assert y[:2].abs().min(1).values.gt(0).all() and y[2:].eq(0).all()     # 8 tokens · 1 / 4 experts = 2 places
-    torch.testing.assert_close(layer.eval()(x), each_by_itself(layer, x))     # what is learned is used on all of them
+@pytest.mark.parametrize("n", [1, 3, 40])
+@pytest.mark.parametrize("chosen", ["drawn", "all by one", "by the last two"])
+def test_experts_in_blocks_are_experts_in_turn(n, chosen):
+    layer, x = MixtureOfExperts(6, 10, experts=5), torch.randn(n, 6)
+    expert = {"drawn": torch.randint(5, (n,)), "all by one": torch.full((n,), 2), "by the last two": torch.arange(n) % 2 + 3}[chosen]
+    found = []
+    for ask in (layer.in_turn, layer.in_blocks):
+        y = ask(x, expert)
+        found.append((y, torch.autograd.grad(y.square().sum(), [layer.w1, layer.w2, layer.w3])))
+    torch.testing.assert_close(found[0], found[1])
+
+
+def test_no_token_waits_for_another():
+    """Whoever else chose its experts, a token is answered as if it were alone; in training too."""
+    layer, x = MixtureOfExperts(6, 10, experts=4).train(), torch.randn(1, 6)
+    torch.testing.assert_close(layer(torch.cat([torch.randn(20, 6), x.expand(50, 6)]))[20:], layer(x).expand(50, 6))
+
+
+def test_unused_experts_cost_nothing():
+    """As many products for 64 experts as for 2, training or not: each token's own."""
+    def products(experts, training):
+        layer = MixtureOfExperts(8, 16, experts=experts).train(training)
+        with FlopCounterMode(display=False) as counted:
+            layer(torch.randn(256, 8))
+        return counted.get_total_flops() - 2 * 256 * 8 * experts               # less the router's
+
+    own = 2 * 256 * 2 * 3 * 8 * 16
+    assert {products(experts, training) for experts in (2, 64) for training in (True, False)} == {own}
+
+
+def test_a_copy_of_experts_has_no_part_in_the_graph():
+    layer, x = MixtureOfExperts(6, 10, experts=4), torch.randn(9, 6)
+    layer(x)
+    twin = copy.deepcopy(layer)
+    assert twin.penalty is None and layer.penalty is not None
+    torch.testing.assert_close(twin(x), layer(x))
+    layer.eval()(x)
+    assert layer.penalty is None                              # what was left while training is not taken for this pass's
 
 
 def test_balance_is_one_when_even_and_all_experts_when_alone():

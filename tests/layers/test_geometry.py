@@ -98,6 +98,26 @@ def test_trace_follows_branches_and_upscaling():
     assert probe(network, torch.rand(1, 2, 20, 24)) == rows[-1].field
 
 
+class Pyramid(nn.Module):
+    """A fine map joined by a coarse one, whose last row stands for half a row: 60 -> 30 -> 15 -> 8 -> 15."""
+
+    def __init__(self):
+        super().__init__()
+        self.fine = nn.Sequential(*[nn.Conv2d(1, 1, 3, stride=2, padding=1) for _ in range(2)])
+        self.coarse, self.last = nn.Conv2d(1, 1, 3, stride=2, padding=1), nn.Conv2d(1, 1, 3, padding=1)
+
+    def forward(self, x):
+        h = self.fine(x)
+        return self.last(h + F.interpolate(self.coarse(h), size=h.shape[2:]))
+
+
+def test_where_branches_meet_the_grid_is_the_fine_ones():
+    x = torch.zeros(1, 1, 60, 128)
+    rows = {r.name: r for r in trace(Pyramid(), x)}
+    assert rows["last"].size == (15, 32) and rows["last"].jump == (4, 4)          # 60 / 15 and 128 / 32
+    assert probe(Pyramid(), torch.rand(1, 1, 120, 128))[1] == trace(Pyramid(), torch.zeros(1, 1, 120, 128))[-1].field[1]
+
+
 def test_trace_says_where_the_whole_image_is_seen():
     with torch.device("meta"):
         rows = trace(EfficientNet(classes=3), torch.zeros(1, 3, 64, 64))

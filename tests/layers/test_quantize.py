@@ -23,3 +23,14 @@ def test_the_gradient_passes_straight_through():
     (3 * y.square()).sum().backward()
     torch.testing.assert_close(z.grad, 6 * e)       # as if y were z, taken at e
     assert e.grad is None
+
+
+def test_half_precision_around_it_changes_no_code():
+    """Products in bf16 would confuse some of these near codes; the truth is told in double precision."""
+    torch.manual_seed(0)
+    layer, z = Quantizer(64, 16), torch.randn(8, 16, 7, 9)
+    torch.nn.init.normal_(layer.codebook)
+    flat, e = z.movedim(1, -1).reshape(-1, 1, 16).double(), layer.codebook.detach().double()
+    expected = (flat - e).square().sum(-1).argmin(1)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(layer.nearest(z).flatten(), expected)

@@ -121,7 +121,7 @@ def test_a_state_space_that_does_not_select_is_a_convolution():
     """Δ, B, C fixed: y = K * x with K_t = Σ_n C_n exp(Δ A_n)^t Δ B_n (Gaba 5.10)."""
     x, a = torch.randn(1, 12, 3, dtype=torch.float64), -torch.rand(3, 4, dtype=torch.float64)
     b, c, delta, d = torch.randn(4, dtype=torch.float64), torch.randn(4, dtype=torch.float64), 0.3, torch.zeros(3, dtype=torch.float64)
-    y = selective(x, torch.full_like(x, delta), a, b.expand(1, 12, 4), c.expand(1, 12, 4), d)
+    y, _ = selective(x, torch.full_like(x, delta), a, b.expand(1, 12, 4), c.expand(1, 12, 4), d)
     t = torch.arange(12)[:, None, None]
     kernel = (c * (delta * a * t).exp() * delta * b).sum(-1)                     # (T, D)
     f = torch.fft.rfft(x[0], 24, dim=0) * torch.fft.rfft(kernel, 24, dim=0)      # O(T log T)

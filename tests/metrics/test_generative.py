@@ -1,6 +1,6 @@
 """Distances between sets of images' features, against torchmetrics, scikit-learn and closed forms."""
 
-from math import e
+from math import e, log
 
 import pytest
 import torch
@@ -53,6 +53,20 @@ def test_manifold_is_that_of_neighbours():
     assert [v.item() for v in g.manifold(real, real[:1] + 1e-3 * torch.randn(40, 3))] == pytest.approx([1, 0], abs=0.05)  # collapsed
 
 
+def test_manifold_of_features_far_from_the_origin():
+    """A mean of 50 and a deviation of 0.01: in single precision every distance would be lost, and everything lie inside."""
+    torch.manual_seed(0)
+    real, drawn = 50 + 0.01 * torch.randn(2, 100, 16)
+    a, b = real.double().numpy(), drawn.double().numpy()
+    radius = NearestNeighbors(n_neighbors=4, algorithm="brute").fit(a).kneighbors(a)[0][:, -1]
+    expected = (((b[:, None] - a) ** 2).sum(2) ** 0.5 <= radius).any(1).mean()
+    assert 0.1 < expected < 0.9 and g.manifold(real, drawn)[0].item() == pytest.approx(expected)
+
+
+def test_bits_of_a_fair_coin():
+    assert g.bits_per_dim(torch.tensor([5 * log(0.5)]), 5).item() == pytest.approx(1)
+
+
 def test_inception_score_lies_between_one_and_the_number_of_classes():
     sure = torch.eye(7).repeat(3, 1)
     assert g.inception_score(sure).item() == pytest.approx(7)
@@ -71,6 +85,17 @@ def test_collapse_is_seen_in_the_classes():
     rare = torch.cat([torch.zeros(96).long(), torch.tensor([1, 2, 3, 4])])      # each 1 %: less than a quarter of its share
     assert g.class_coverage(rare, real, 5).item() == pytest.approx(0.2)
     assert g.class_coverage(real, torch.arange(2).repeat(9), 5) == 1                # classes that are not there need not be drawn
+
+
+def test_how_often_each_class_is_drawn():
+    """Real 4 : 2 : 2 and nothing of a fourth class; drawn 6 : 1 : 2 and one of the fourth: 1.2, 0.4 and 0.8 times as often as real."""
+    real = torch.tensor([0] * 4 + [1] * 2 + [2] * 2)
+    drawn = torch.tensor([0] * 6 + [1] + [2] * 2 + [3])
+    found = g.which_classes(drawn, real, 4)
+    assert found["rarest"] == pytest.approx(0.1) and found["commonest"] == pytest.approx(0.6)
+    assert found["evenness"] == pytest.approx(0.4 / 1.2)
+    assert g.evenness(real, real, 4) == 1 and g.evenness(torch.full((5,), 3), real, 4) == 0
+    assert g.evenness(torch.zeros(5, dtype=torch.long), real, 4) == 0                # a class that is missing
 
 
 def test_perplexity_counts_codes_that_are_used_alike():

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+import didact
 from didact import metrics
 from didact.data.few import few_labels
 from didact.data.load import load
@@ -16,6 +17,7 @@ from didact.objectives.autoencoding import Autoencode
 from didact.objectives.semi_supervised import SemiSupervised
 from didact.objectives.vector_quantised import VectorQuantised
 from didact.objectives.walks import asked, between, plane, rows_of, traversal
+from didact.registry import RECIPES
 
 SHAPE = (2, 7, 6)
 
@@ -135,3 +137,10 @@ def test_walks():
     assert codes[0, 0, 0] < 0 < codes[0, 0, 1] and codes[2, 2, 0] > 0 > codes[2, 2, 1] and not codes[1, 1].any()
     assert rows_of(torch.rand(19, 1, 2, 2)).shape == (2, 8, 1, 2, 2) and rows_of(torch.rand(5, 1, 2, 2)).shape == (1, 5, 1, 2, 2)
     assert asked(4, None, 3, a.device).tolist() == [0, 1, 2, 0] and asked(2, 1, 3, a.device).tolist() == [1, 1]
+
+
+@pytest.mark.slow
+def test_images_without_labels_are_worth_something(here):
+    """Van Schependom 8.5: one label a class, and all other images without. Measured gains 0.11, 0.08 and 0.19."""
+    gains = [didact.train(RECIPES["semi_supervised"], labels=1, seed=seed).facts["test"]["gain"] for seed in range(3)]
+    assert min(gains) > 0 and sum(gains) / 3 > 0.05

@@ -91,7 +91,10 @@ def test_the_average_follows_the_student_and_nobody_else_learns():
     with torch.no_grad():
         for p in objective.network.parameters():
             p.add_(1.0)
-    objective.train().loss({"x": torch.rand(4, *SHAPE)})["loss"].backward()
+    for _ in range(3):
+        objective.train().loss({"x": torch.rand(4, *SHAPE)})["loss"].backward()  # in parts, or only looked at: no step was taken
+    assert all(map(torch.equal, before, objective.target.parameters()))
+    objective.stepped()
     for old, new in zip(before, objective.target.parameters(), strict=True):
         torch.testing.assert_close(new, old + 0.1)                              # 0.9 θ⁻ + 0.1 (θ⁻ + 1)
     assert objective.network.training and not objective.teacher.training and not objective.target.training
@@ -131,6 +134,25 @@ def test_codes_are_on_one_scale_and_come_back(name):
     assert not any(p.requires_grad for p in coder.parameters()) and not learned.network.training
     objective.loss({"x": x})["loss"].backward()
     assert all(p.grad is None for p in coder.parameters())
+
+
+@pytest.mark.parametrize("kind", ["ddpm", "two steps"])
+def test_judging_is_the_same_in_any_batches(kind):
+    """The noise of each step belongs to the row, not to its place in a batch: what is drawn in batches of 7 is what is drawn at once."""
+    ddpm = Diffusion(unet(classes=2), SHAPE, Noising(40), way=Way(5, eta=1.0), classes=2)
+    objective = ddpm if kind == "ddpm" else Consistency(ddpm, intervals=8, decay=0.9, steps=2)
+    g, n = seeded(), 30
+    batch = {"x": torch.rand(n, *SHAPE, generator=g), "y": torch.arange(n) % 2, "row": torch.arange(n)}
+    with torch.no_grad():
+        whole = objective.eval().judge(batch)
+        cut = [objective.judge({k: v[i : i + 7] for k, v in batch.items()}) for i in range(0, n, 7)]
+        turned = objective.judge({k: v.flip(0) for k, v in batch.items()})
+    for name, column in whole.items():
+        torch.testing.assert_close(torch.cat([c[name] for c in cut]), column, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(turned[name].flip(0), column, rtol=1e-4, atol=1e-5)
+    objective.noises.copy_(objective.noises[:1].expand_as(objective.noises))     # one noise to begin with …
+    alike = objective.drawn(torch.arange(n), torch.zeros(n, dtype=torch.long))
+    assert (alike[1:] - alike[:1]).abs().flatten(1).max(1).values.min() > 1e-3     # … and still each row goes its own way
 
 
 class Two(nn.Module):

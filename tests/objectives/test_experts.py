@@ -1,9 +1,11 @@
 """What layers want beside the task reaches the loss: experts are used more evenly where it counts."""
 
+from functools import partial
 from pydoc_data.topics import topics
 
 import pytest
 import torch
+from test_no_host import Device
 from torch import nn
 
 import didact
@@ -60,10 +62,46 @@ def test_the_loss_is_the_sum_of_its_parts(objective, batch):
     assert len(routers) == 2 and all(p.grad.any() for p in routers)
 
 
+def test_a_token_does_not_see_what_comes_after_it(objective, batch):
+    x, y = batch["x"], batch["x"].clone()
+    y[:, 10:] = torch.randint(11, (6, 6))
+    torch.testing.assert_close(objective.network.train()(x)[:, :10], objective.network(y)[:, :10])
+
+
+def test_the_gradient_of_two_halves_is_that_of_the_whole(objective, batch):
+    """Up to the balance loss, which is a product of means and so of each half by itself."""
+    objective.balance = 0.0
+
+    def gradient(parts):
+        objective.zero_grad()
+        for rows in parts:
+            (objective.loss({name: v[rows] for name, v in batch.items()})["loss"] / len(parts)).backward()
+        return [p.grad.clone() for p in objective.parameters()]
+
+    torch.testing.assert_close(gradient([slice(0, 3), slice(3, 6)]), gradient([slice(0, 6)]))
+
+
+@pytest.mark.parametrize("family", [GPT, partial(Llama, groups=1, hidden=256)])
+def test_experts_begin_as_small_as_one_perceptron(family):
+    """What is added to the residual path; of GPT it does not grow with depth."""
+    def residual(layers, experts):
+        torch.manual_seed(0)
+        network, found = family(11, context=16, dim=96, layers=layers, heads=2, experts=experts), []
+        last = network.ln_f if isinstance(network, GPT) else network.model.norm
+        last.register_forward_pre_hook(lambda _, inputs: found.append(inputs[0].std().item()))
+        network(torch.randint(11, (4, 16)))
+        return found[0]
+
+    one, many = residual(12, None), residual(12, 4)
+    assert 0.5 * one < many < 1.1 * one                                       # 0.29 and 0.19 of GPT, 0.12 and 0.11 of Llama
+    assert many < 1.3 * residual(2, 4) or family is not GPT
+
+
 def test_it_is_taken_once_and_only_where_it_is_learned(objective, batch):
     objective.network(batch["x"])
     assert penalty(objective.network) is not None and penalty(objective.network) is None
-    objective.eval().network(batch["x"])
+    objective.network(batch["x"])
+    assert set(objective.eval().loss(batch)) == {"loss"}                    # a stray pass while training is not this one's
     assert penalty(objective.network) is None
     assert set(objective.judge(batch)) == {"loss", "tokens", "right"}
     assert penalty(nn.Linear(2, 2)) is None
@@ -82,6 +120,13 @@ def test_a_compiled_loss_is_the_same(batch):
     objective.zero_grad()
     parts["loss"].backward()
     torch.testing.assert_close([p.grad for p in objective.parameters()], gradient)
+
+
+def test_experts_in_blocks_stay_on_the_device(monkeypatch):
+    monkeypatch.setattr("didact.layers.moe.one_hot", lambda y, k: (y[..., None] == torch.arange(k)).long())    # PyTorch's looks at y
+    layer, x, expert = MixtureOfExperts(6, 10, experts=4), torch.randn(30, 6), torch.randint(4, (30,))
+    with Device():
+        layer.in_blocks(x, expert).sum().backward()
 
 
 def test_a_cache_writes_what_the_whole_network_would(objective):

@@ -7,7 +7,7 @@ import torch
 
 import didact
 from didact.errors import UsageError
-from didact.models.realnvp import MultiScaleRealNVP, RealNVP
+from didact.models.realnvp import MonotoneFlow, MultiScaleRealNVP, RealNVP
 from didact.objectives.likelihood import Flow, ImageFlow
 from didact.recipes.realnvp import of_images
 from didact.registry import RECIPES
@@ -134,3 +134,25 @@ def test_images_are_learned_and_drawn(network, here):
 @pytest.mark.slow
 def test_digits_with_all_defaults(here):
     assert didact.train(RECIPES["realnvp"], data="digits").facts["test"]["bits_per_dim"] < 2.06    # each pixel by itself gives 2.37
+
+
+def test_a_flow_of_one_number_is_a_mixture_of_logistics():
+    """Its density is that of torch's own mixture, it integrates to one, and the way back is exact."""
+    torch.manual_seed(0)
+    network = MonotoneFlow(components=3).double()
+    for p in network.parameters():
+        torch.nn.init.normal_(p)
+    x = torch.linspace(-30, 30, 20_001, dtype=torch.double)[:, None]
+    base = torch.distributions.TransformedDistribution(
+        torch.distributions.Uniform(torch.zeros(3).double(), torch.ones(3).double()),
+        [torch.distributions.SigmoidTransform().inv, torch.distributions.AffineTransform(network.mu, network.log_s.exp())],
+    )
+    reference = torch.distributions.MixtureSameFamily(torch.distributions.Categorical(logits=network.weight), base, validate_args=False)
+    inside = x.abs()[:, 0] < 8
+    torch.testing.assert_close(network(x)[inside], reference.log_prob(x[:, 0])[inside], atol=1e-8, rtol=1e-6)
+    assert float(torch.trapezoid(network(x).exp(), x[:, 0]).detach()) == pytest.approx(1, abs=1e-6)
+    near = torch.randn(200, 1, dtype=torch.double)
+    z, log_det = network.encode(near)
+    torch.testing.assert_close(network.decode(z), near, atol=1e-6, rtol=0)
+    slope = torch.autograd.functional.jacobian(lambda r: network.encode(r)[0][:, 0].sum(), near)[:, 0]
+    torch.testing.assert_close(log_det, slope.log(), atol=1e-5, rtol=1e-5)

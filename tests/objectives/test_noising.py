@@ -10,7 +10,7 @@ from didact.layers.time import time_features
 from didact.models.denoise_unet import DenoiseUNet, PixelAttention
 from didact.objectives.diffusion import Diffusion, Way, guided
 from didact.objectives.flow_matching import FlowMatching
-from didact.objectives.noising import SOLVED, TARGETS, Noising, hesitant, moments, way_back
+from didact.objectives.noising import SOLVED, TARGETS, Noising, drawn_from, hesitant, linear, moments, way_back
 
 
 def seeded(k=0):
@@ -34,6 +34,13 @@ def test_linear_betas_are_the_courses():
     noising = Noising(1000)
     assert noising.beta[1].item() == pytest.approx(1e-4) and noising.beta[-1].item() == pytest.approx(0.02)
     assert noising.alpha_bar[-1].sqrt() < 0.01 and Noising(200).alpha_bar[-1].sqrt() < 0.01       # both end in noise
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+@pytest.mark.parametrize("T", [1, 2, 3, 5, 20])
+def test_however_few_steps_end_in_noise(schedule, T):
+    assert Noising(T, schedule).alpha_bar[-1].sqrt() < 0.04
+    assert len(linear(T)) == T and (T == 1 or linear(T)[0].item() == pytest.approx(0.1 / T))
 
 
 def test_posterior_is_the_joint_normals():
@@ -60,7 +67,7 @@ def test_each_prediction_tells_the_others(predict):
 def test_all_steps_with_eta_one_are_ddpm():
     noising, g = Noising(30), seeded()
     x0, x = torch.randn(2, 2, 1, 4, 4, generator=g)
-    got = list(way_back(lambda x, t: x0, x, noising.alpha_bar.tolist(), moments(30, 30), eta=1.0, generator=seeded(5)))
+    got = list(way_back(lambda x, t: x0, x, noising.alpha_bar.tolist(), moments(30, 30), eta=1.0, fresh=drawn_from(seeded(5))))
     draws, before = seeded(5), x
     for t, after in zip(range(30, 0, -1), got, strict=True):
         mean, variance = noising.posterior(x0, before, torch.tensor([t, t]))
@@ -89,10 +96,10 @@ def test_a_step_taken_again_comes_from_as_much_noise():
     assert hesitant([9, 4, 0], 3) == [9, 4, 9, 4, 9, 4, 0, 4, 0, 4, 0] and hesitant([9, 4, 0], 1) == [9, 4, 0]
     noising, x0 = Noising(50), torch.full((20_000,), 0.7)
     noise, kept = torch.randn(20_000, generator=seeded()), noising.alpha_bar.tolist()
-    *_, x = way_back(lambda x, t: x0, noise, kept, [50, 20, 30, 10], generator=seeded(1))
+    *_, x = way_back(lambda x, t: x0, noise, kept, [50, 20, 30, 10], fresh=drawn_from(seeded(1)))
     a, sigma = (v.item() for v in noising.at(torch.tensor([10])))
     assert x.mean().item() == pytest.approx(0.7 * a, abs=0.02) and x.std().item() == pytest.approx(sigma, rel=0.03)
-    line = FlowMatching(network(), (1, 6, 6)).noised_again(0.6 * x0 + 0.4 * noise, 0.4, 0.9, seeded(2))
+    line = FlowMatching(network(), (1, 6, 6)).noised_again(0.6 * x0 + 0.4 * noise, 0.4, 0.9, drawn_from(seeded(2)))
     assert line.mean().item() == pytest.approx(0.1 * 0.7, abs=0.02) and line.std().item() == pytest.approx(0.9, rel=0.03)
 
 
@@ -111,9 +118,9 @@ def test_beta_as_variance_is_the_loop_of_the_course(schedule):
     def clean(x, t):
         return (x - (1 - kept[t]).sqrt() * ((1 - kept[t]).sqrt() * x + 0.1)) / kept[t].sqrt()
 
-    *_, theirs = way_back(clean, x, noising.alpha_bar.tolist(), moments(30, 30), eta=1.0, variance="beta", generator=seeded(7))
+    *_, theirs = way_back(clean, x, noising.alpha_bar.tolist(), moments(30, 30), eta=1.0, variance="beta", fresh=drawn_from(seeded(7)))
     torch.testing.assert_close(theirs, ours, rtol=1e-3, atol=1e-3)
-    *_, posterior = way_back(clean, x, noising.alpha_bar.tolist(), moments(30, 30), eta=1.0, generator=seeded(7))
+    *_, posterior = way_back(clean, x, noising.alpha_bar.tolist(), moments(30, 30), eta=1.0, fresh=drawn_from(seeded(7)))
     assert not torch.allclose(posterior, theirs, rtol=1e-2, atol=1e-2)
     still = [list(way_back(clean, x, noising.alpha_bar.tolist(), moments(30, 6), variance=v))[-1] for v in ("posterior", "beta")]
     assert torch.equal(*still), "DDIM draws nothing, whatever the variance"
@@ -131,7 +138,7 @@ def network(classes=0):
 
 def test_ddim_draws_nothing_and_ddpm_does():
     objective, noise = Diffusion(network(), (1, 6, 6), Noising(40), way=Way(8)), torch.randn(3, 1, 6, 6)
-    ends = {eta: [objective.end(noise, None, Way(8, eta), seeded(k)) for k in (1, 2)] for eta in (0.0, 1.0)}
+    ends = {eta: [objective.end(noise, None, Way(8, eta), drawn_from(seeded(k))) for k in (1, 2)] for eta in (0.0, 1.0)}
     assert torch.equal(*ends[0.0]) and not torch.equal(*ends[1.0])
     assert torch.equal(objective.sample(2, seeded(3)), objective.sample(2, seeded(3), steps=8, eta=0.0))
 
@@ -159,7 +166,7 @@ def test_a_straight_flow_is_followed_exactly():
     """For one image x₀ the field is (x − x₀)/t: every line ends in x₀, in however many steps."""
     objective, x0 = FlowMatching(network(), (1, 6, 6)), torch.full((4, 1, 6, 6), 0.3)
     objective.says = lambda x, t, y, w: (x - x0) / max(t, 1e-6)
-    *_, end = objective.back(torch.randn(4, 1, 6, 6), None, Way(64), seeded())
+    *_, end = objective.back(torch.randn(4, 1, 6, 6), None, Way(64), drawn_from(seeded()))
     torch.testing.assert_close(end, x0, rtol=0, atol=0.05)
     xt, _, target = objective.mixed(x0, torch.full((4,), 0.25), torch.ones_like(x0))
     torch.testing.assert_close(xt, torch.full_like(x0, 0.75 * 0.3 + 0.25))
@@ -224,7 +231,7 @@ def test_jumps_with_and_without_noise_are_diffusers(predict):
         for t in (900, 500, 100):
             a, sigma = ours.alpha_bar[t] ** 0.5, (1 - ours.alpha_bar[t]) ** 0.5
             x0 = SOLVED[name](out, x, a, sigma)[0].clamp(-1, 1)
-            (mine,) = way_back(lambda x, t, x0=x0: x0, x, ours.alpha_bar.tolist(), (t, t - 50), eta=eta, generator=seeded(4))
+            (mine,) = way_back(lambda x, t, x0=x0: x0, x, ours.alpha_bar.tolist(), (t, t - 50), eta=eta, fresh=drawn_from(seeded(4)))
             drawn = torch.randn(x.shape, generator=seeded(4))
             wanted = theirs.step(out, t - 1, x, eta=eta, use_clipped_model_output=True, variance_noise=drawn).prev_sample
             torch.testing.assert_close(mine, wanted, rtol=1e-3, atol=1e-3)

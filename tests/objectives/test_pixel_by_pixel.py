@@ -13,7 +13,9 @@ from didact.layers.masked_conv import MaskedConv2d, mask
 from didact.layers.row_lstm import RowLSTM
 from didact.models.pixelcnn import PixelCNN
 from didact.models.pixelrnn import PixelRNN
+from didact.objectives.pace import paced, share
 from didact.objectives.pixel_by_pixel import PixelByPixel
+from didact.recipes.pixelcnn import turns
 from didact.registry import RECIPES
 
 
@@ -90,20 +92,84 @@ def test_a_row_lstm_by_hand():
 
 def networks(shape, levels, classes=0):
     torch.manual_seed(0)
-    keywords = {"shape": shape, "width": 6, "depth": 2, "outputs": levels * shape[0], "classes": classes}
+    keywords = {"shape": shape, "width": 6, "depth": 2, "outputs": levels * shape[0], "classes": classes, "turns": shape[0]}
     return [PixelCNN(**keywords), PixelRNN(**keywords)]
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_all_images_together_have_probability_one(which):
-    objective = PixelByPixel(networks((1, 2, 3), 2)[which], (1, 2, 3), levels=2)
-    every = torch.tensor(list(product((0.0, 1.0), repeat=6))).view(64, 1, 2, 3)
+@pytest.mark.parametrize("shape", [(1, 2, 3), (3, 1, 2)])
+def test_all_images_together_have_probability_one(which, shape):
+    objective = PixelByPixel(networks(shape, 2)[which], shape, levels=2)
+    every = torch.tensor(list(product((0.0, 1.0), repeat=6))).view(64, *shape)
     p = (-objective.bits(every, None) * 6 * log(2)).exp()
     assert p.sum().item() == pytest.approx(1, abs=1e-5)
     drawn = objective.sample(4000, torch.Generator().manual_seed(0))
     place = (drawn.flatten(1) * 2 ** torch.arange(5, -1, -1)).sum(1).long()
     shares = torch.bincount(place, minlength=64) / 4000
     assert (shares - p).abs().max() < 5 * (p.max() / 4000).sqrt()
+
+
+def slowly(objective, k, known, generator, y=None):
+    """The whole network for every place, as the equation says."""
+    k = k.clone()
+    k[:, :, known:] = 0
+    for i, j, c in product(range(known, k.shape[2]), range(k.shape[3]), range(k.shape[1])):
+        p = objective.logits(k, y)[:, :, c, i, j].softmax(1)
+        k[:, c, i, j] = torch.multinomial(p, 1, generator=generator)[:, 0]
+    return k
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize(("shape", "known", "classes"), [((1, 9, 7), 0, 0), ((1, 9, 5), 4, 3), ((3, 6, 5), 0, 2), ((3, 7, 4), 1, 0)])
+def test_drawing_place_by_place_is_drawing_from_the_whole(which, shape, known, classes):
+    objective = PixelByPixel(networks(shape, 5, classes)[which], shape, levels=5, classes=classes)
+    k, y = torch.randint(5, (6, *shape)), torch.arange(6) % classes if classes else None
+    whole = objective.logits(k, y)
+    x = objective.read(k)
+    told = torch.stack(list(objective.network.telling(x, y, known)), dim=2)                       # x holds what "was drawn" already
+    torch.testing.assert_close(told, whole[..., known:, :].permute(0, 1, 3, 4, 2).flatten(2), atol=1e-5, rtol=1e-5)
+    drawn = objective.continued(k, known, torch.Generator().manual_seed(1), y, 1.0)
+    assert torch.equal(drawn, slowly(objective, k, known, torch.Generator().manual_seed(1), y))
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_channel_sees_those_before_it_in_its_own_pixel(which):
+    """Outputs l C + c belong to channel c: R sees the pixels before, G also R, B both."""
+    network = networks((3, 4, 4), 2)[which]
+    for (i, j), c in product(((0, 0), (2, 1), (3, 3)), range(3)):
+        x = torch.rand(1, 3, 4, 4, requires_grad=True)
+        (g,) = torch.autograd.grad(network(x)[:, c::3, i, j].square().sum(), x)
+        here = (g[0, :, i, j] != 0).tolist()
+        assert here == [k < c for k in range(3)] and not (g[0].flatten(1)[:, i * 4 + j + 1 :] != 0).any()
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_channels_that_are_alike_cost_one(which):
+    """Grey noise in colour: a bit for red, none for green and blue that repeat it; unknown to each other they would cost one each."""
+    objective = PixelByPixel(networks((3, 4, 4), 2)[which], (3, 4, 4), levels=2)
+    optimizer, g = torch.optim.Adam(objective.parameters(), lr=2e-2), torch.Generator().manual_seed(0)
+
+    def grey(n):
+        return torch.randint(2, (n, 1, 4, 4), generator=g).float().expand(-1, 3, -1, -1)
+
+    for _ in range(100):
+        optimizer.zero_grad()
+        objective.loss({"x": grey(48)})["loss"].backward()
+        optimizer.step()
+    assert objective.bits(grey(256), None).mean().item() == pytest.approx(1 / 3, abs=0.05)
+    drawn = objective.sample(64, torch.Generator().manual_seed(0))
+    assert (drawn[:, :1] == drawn).float().mean() > 0.97
+
+
+def test_drawing_tells_how_far_it_is():
+    objective, told = PixelByPixel(networks((1, 3, 4), 2)[0], (1, 3, 4), levels=2), []
+    with paced(lambda done, total: told.append((done, total))):
+        objective.sample(2, torch.Generator().manual_seed(0))
+        with share(1, 2):
+            objective.complete(torch.rand(1, 1, 3, 4), 2, torch.Generator().manual_seed(0))
+    assert told == [(k, 12) for k in range(1, 13)] + [(k, 8) for k in range(5, 9)]
+    objective.sample(2, torch.Generator().manual_seed(0))
+    assert len(told) == 16                                                                       # nobody waits any more
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -145,6 +211,11 @@ def test_digits_cost_less_than_pixels_alone(here):
 @pytest.mark.parametrize("name", ["pixelcnn", "pixelrnn"])
 def test_digits_with_all_defaults(name, here):
     assert didact.train(RECIPES[name]).facts["test"]["bits_per_dim"] < 1.8                   # each pixel by itself gives 2.37
+
+
+def test_each_channel_needs_features():
+    with pytest.raises(UsageError, match="--width must be at least 3, a feature for each channel of a pixel, got 2"):
+        turns((3, 8, 8), 2)
 
 
 def test_an_even_kernel_has_no_centre():

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 
 from didact.data.tokens import BEGIN, END
 from didact.errors import UsageError
@@ -144,6 +145,34 @@ def test_an_ended_text_stays_ended():
     assert pen.write(start, 4).tolist() == [[1, 1, 1, 1]] * 2
 
 
+class Answers(nn.Module):
+    """Says 1 and ends with 3; or, less likely, 2 for ever. What would come behind an end, nobody was taught."""
+
+    vocabulary, table = 4, torch.tensor([[0.0, 0.6, 0.4, 0.0], [0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0], [0.25, 0.25, 0.25, 0.25]])
+    calls = 0
+
+    def remember(self, rows, room):
+        return Chain()
+
+    def go_on(self, tokens, memory):
+        self.calls += 1
+        return self.table.log()[tokens[:, -1]]
+
+
+def test_beams_know_where_an_answer_ends():
+    start, writer = torch.zeros(1, 1, dtype=torch.long), Writer(Answers())
+    assert writer.write(start, 5, manner=Manner(beam=2)).tolist() == [[2] * 5]            # 0.4 against 0.6 · 1/64
+    assert writer.write(start, 5, manner=Manner(beam=2), end=3).tolist() == [[1, 3, 3, 3, 3]]
+    assert writer.write(start, 5, manner=GREEDY, end=3).tolist() == [[1, 3, 3, 3, 3]]
+
+
+def test_nothing_is_asked_once_all_beams_have_ended():
+    network = Answers()
+    network.table = torch.tensor([[0.0, 0.6, 0.4, 0.0], [0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 1.0], [0.25, 0.25, 0.25, 0.25]])
+    written = Writer(network).write(torch.zeros(1, 1, dtype=torch.long), 8, manner=Manner(beam=2), end=3)
+    assert written.tolist() == [[1] + [3] * 7] and network.calls == 2
+
+
 @torch.no_grad()
 def test_beams_are_never_less_likely_than_greed(writer):
     prompt = torch.randint(23, (4, 5))
@@ -267,12 +296,12 @@ def test_a_prompt_longer_than_the_context_is_refused():
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
-def test_a_carried_state_writes_what_reading_all_anew_would(cell):
+@pytest.mark.parametrize(("cell", "read"), [("rnn", 300), ("lstm", 300), ("gru", 300), ("mamba", 40), ("slstm", 40), ("mlstm", 40)])
+def test_a_carried_state_writes_what_reading_all_anew_would(cell, read):
     torch.manual_seed(0)
     network = RecurrentLanguageModel(23, cell=cell, width=16, hidden=24, layers=2).eval()
     torch.nn.init.normal_(network.head.weight)                # the recurrent weights stay: large ones are chaos, where rounding decides
-    prompt = torch.randint(23, (3, 300))                      # longer than any context: a state has none
+    prompt = torch.randint(23, (3, read))                     # longer than any context: a state has none
     written = Writer(network).write(prompt, 40, manner=GREEDY)
     assert torch.equal(written, without_memory(network, prompt, 40)) and len(set(written.flatten().tolist())) > 2
     assert torch.equal(Writer(network).write(prompt, 1, manner=Manner(beam=3)), written[:, :1])

@@ -11,6 +11,9 @@ from didact.data.load import load
 from didact.errors import UsageError
 from didact.registry import RECIPES
 from didact.samplers.draw import draw
+from didact.train.experiment import Settings
+from didact.train.loop import Training
+from didact.train.session import evaluate, prepare
 
 SMALL = {"widths": (8, 16), "time": 16, "steps": 40, "sampling_steps": 4}
 
@@ -24,7 +27,10 @@ def test_every_way_of_predicting_learns(arguments, here):
     v = (2 * load("digits").test.columns["x"].float() / 255 - 1).var(0).mean().item()
     guess = {"image": v, "velocity": (1 + v) / 2, "noise": 1.0}[arguments["predict"]]      # what the mean of the target leaves
     assert run.facts["test"]["loss"] < 0.75 * guess
-    assert run.facts["test"]["frechet"] < 12 and set(run.load("gallery")) == {"samples", "out of noise", "into noise", "interpolation"}
+    frechet = run.facts["test"]["frechet"]
+    assert frechet < 3                                   # noise gives 10 or more, the mean image 4.7, as many other digits 0.4
+    assert evaluate(run)["test"]["frechet"] == pytest.approx(frechet, rel=1e-3)   # in other batches, with new noise on the way too
+    assert set(run.load("gallery")) == {"samples", "out of noise", "into noise", "interpolation", "schedule"}
 
 
 def test_drawn_as_asked(here):
@@ -56,6 +62,27 @@ def test_images_without_labels_are_drawn_too(here):
     assert "class_coverage" not in run.facts["test"] and run.facts["test"]["frechet"] > 0
     with pytest.raises(UsageError, match="has none; leave it out"):
         RECIPES["diffusion"](unlabelled, conditional=True)
+
+
+def test_few_steps_into_noise_are_all_taken_back():
+    for T, steps in ((20, 20), (1, 1), (200, 25)):
+        assert RECIPES["diffusion"](load("digits"), T=T).objective.way.steps == steps
+    coder = "vqvae widths=8,8 codes=8 dim=4"
+    assert RECIPES["latent_diffusion"](load("digits"), T=20, coder=coder).objective.way.steps == 20
+
+
+def test_the_average_of_a_student_moves_once_a_step():
+    """However many parts a batch comes in; the referee's steps do not count."""
+    teacher = "diffusion widths=8,16 time=16 predict=velocity"
+    experiment = prepare("consistency", {"teacher": teacher, "decay": 0.5, "intervals": 4, "steps": 3, "accumulate": 2}).experiment
+    training = Training(experiment, Settings(), device=torch.device("cpu"))
+    student, average = experiment.objective.network.head.weight, experiment.objective.target.head.weight
+    start, expected = average.clone(), average.clone()
+    for stored, rows in list(training.epoch())[:3]:
+        training.step(stored, rows)
+        expected.lerp_(student.detach(), 0.5)
+    torch.testing.assert_close(average, expected, rtol=0, atol=1e-7)
+    assert not torch.allclose(average, start, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("words, told", [

@@ -1,5 +1,7 @@
 """Forecasts: windows, teacher forcing, errors in the series' own units, one's own CSV."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -10,10 +12,12 @@ from didact.cli.main import main
 from didact.data.load import load
 from didact.data.series import ahead, series
 from didact.errors import UsageError
+from didact.explain.memory import fading
+from didact.explain.sequences import kept
 from didact.models.forecaster import Forecaster
 from didact.objectives.forecasting import Forecast
 from didact.registry import RECIPES
-from didact.train.session import evaluate
+from didact.train.session import evaluate, restored
 from didact.train.use import predict
 
 
@@ -75,6 +79,18 @@ def test_a_series_of_one_column(here, capsys):
     assert [said] == predict(run, [",".join(lines[88:100])])[0]["warmth"]
     assert main(["predict", str(run.folder), "last.csv"]) == 0
     assert capsys.readouterr().out == f"last.csv:  warmth {said:.4f}\n"                # four decimals, not as many as a float has
+
+
+def test_memories_of_forecasts_side_by_side(here, capsys):
+    (here / "own.csv").write_text("warmth\n" + "\n".join(f"{np.sin(t):.4f}" for t in range(400)) + "\n")
+    lstm, rnn = (didact.train(RECIPES["forecast"], data="own.csv", window=12, epochs=1, hidden=4, cell=cell) for cell in ("lstm", "rnn"))
+    words = ["explain", str(lstm.folder), "--method", "memory", "--beside", str(rnn.folder)]
+    assert main([*words, "--json"]) == 0
+    norms = json.loads(capsys.readouterr().out)["explained"][1]["norms"]
+    objective, _ = restored(rnn)
+    found = [fading(objective.network.reader, (batch["x"][0] - objective.mean) / objective.std) for _, batch in kept(rnn)]
+    torch.testing.assert_close(torch.tensor(norms), torch.stack(found).log().mean(0).exp())
+    assert "values before the last" in (lstm.folder / "explanations" / "memory.html").read_text()
 
 
 @pytest.mark.skipif(not has_public("temperatures"), reason="DIDACT_DATA holds no temperatures")

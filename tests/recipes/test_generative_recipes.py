@@ -1,6 +1,7 @@
 """Autoencoders and games on the one loop: what their arguments change, on small data."""
 
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +34,12 @@ def test_every_vae_learns(arguments, here):
     run = didact.train(RECIPES["vae"], latent=4, epochs=3, **arguments)
     first, *_, last = [row["validation"]["loss"] for row in run.metrics if "validation" in row]
     assert last < first - 0.5 and run.facts["test"]["active_units"] <= 4
+
+
+@pytest.mark.parametrize("accumulate", [1, 4])
+def test_a_warm_up_counts_steps_in_however_many_parts(accumulate, here):
+    run = didact.train(RECIPES["vae"], latent=4, widths=(16,), warmup=20, steps=10, accumulate=accumulate)
+    assert run.load_state()["model"]["taken"].item() == 10
 
 
 def test_a_large_beta_collapses_the_codes(here):
@@ -118,6 +125,14 @@ def test_wgan_covers_every_digit(here):
 def test_no_game_diverges_and_none_collapses(name, seed, here):
     run = didact.train(RECIPES[name], seed=seed)
     assert run.facts["test"]["class_coverage"] >= 0.7 and run.facts["test"]["frechet"] < 2
+
+
+@pytest.mark.slow
+def test_pixelrnn_ends_in_time(here):
+    start = time.process_time()
+    run = didact.train(RECIPES["pixelrnn"])
+    assert run.facts["steps"] <= 1100 and time.process_time() - start < 120      # seconds of one core
+    assert run.facts["test"]["bits_per_dim"] < 1.79                            # 2.37 where each pixel is told by itself
 
 
 @pytest.mark.parametrize("player", ["discriminator", "generator"])

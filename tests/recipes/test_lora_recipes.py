@@ -79,6 +79,19 @@ def test_going_on_from_a_run_that_lora_adapted(base, adapted):
         torch.testing.assert_close(prepared.experiment.objective.network(x), theirs.network(x), atol=1e-4, rtol=1e-4)
 
 
+def test_thin_matrices_beside_every_expert(base):
+    _, folder = base
+    small = {**SMALL, "layers": 1, "experts": 3, "runs": str(folder)}
+    run = didact.train(RECIPES["gpt"], data=str(folder / "first.txt"), steps=60, **small)
+    after = didact.train(RECIPES["gpt"], data=str(folder / "second.txt"), weights=str(run.folder), lora=4, thaw=False, steps=80, **small)
+    objective, _ = restored(after)
+    # rank 4 beside D x 3D and D x D, and in three experts beside three matrices of D x 8D/3: the router stays
+    assert f"{4 * 6 * 32 + 3 * 3 * 4 * (32 + 85):,} numbers learn" in " ".join(after.facts["notes"])
+    assert torch.equal(objective.network.h[0].mlp.router.weight, restored(run)[0].network.h[0].mlp.router.weight)
+    assert after.facts["test"]["perplexity"] < 2                                     # 15 characters by chance
+    assert len(continued(after, "not that", tokens=9)[0]) == 9
+
+
 def test_a_classifier_of_texts_keeps_its_words(here):
     small = {"layers": 1, "heads": 2, "width": 32, "hidden": 64, "lr": 5e-3, "length": 12}
     run = didact.train(RECIPES["text_transformer"], epochs=2, **small)

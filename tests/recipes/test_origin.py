@@ -66,7 +66,7 @@ def test_codes_of_a_run(there):
     objective, _ = restored(run)
     x = load("digits").train.columns["x"][:256] / 255
     assert objective.inside(x).std().item() == pytest.approx(1, abs=0.1)
-    assert {"samples", "out of noise", "into noise", "interpolation"} == set(run.load("gallery"))
+    assert {"samples", "out of noise", "into noise", "interpolation", "schedule"} == set(run.load("gallery"))
 
 
 def test_words_are_read_back():
@@ -111,7 +111,7 @@ def test_one_step_of_the_student_beats_one_of_the_teacher(here):
     run = didact.train(RECIPES["consistency"], from_=str(taught.folder))
     judge = didact.train(RECIPES["cnn"])
     from didact.samplers.judging import judged
-    student, teacher = (judged(r, judge, 500, steps=1)["frechet"] for r in (run, taught))
+    student, teacher = (judged(r, judge, draw(r, 500, steps=1))["frechet"] for r in (run, taught))
     assert student < 0.25 * teacher and run.facts["test"]["frechet"] < 0.8      # measured: 27 and 278; 0.36
     shutil.rmtree(taught.folder)
     assert draw(run, 2).shape == (2, 1, 8, 8)

@@ -51,6 +51,22 @@ def test_photographs_without_labels(name, here):
         prepare(name, {"data": "photos", "conditional": True, **SMALL[name]})
 
 
+@pytest.mark.parametrize("n", [3, 5, 35, 47])
+@pytest.mark.parametrize("name", ["autoencoder", "vae"])
+def test_few_photographs_leave_one_or_an_odd_number_to_look_at(name, n, here):
+    """3 and 5 leave a single test image, 35 and 47 leave 5 and 7, whose halves differ."""
+    photographs(here / "photos", n)
+    run = didact.train(RECIPES[name], data="photos", steps=2, batch=8, **SMALL[name])
+    tests = len(run.load("test")["loss"])
+    assert run.facts["status"] == "finished" and tests == {3: 1, 5: 1, 35: 5, 47: 7}[n]
+    page.write(run)
+    pictures = run.load("gallery")
+    assert pictures["reconstructions"].shape[:2] == (2, tests)
+    assert ("interpolation" in pictures) == (tests > 1) and all(grid.isfinite().all() for grid in pictures.values())
+    if tests > 1:
+        assert pictures["interpolation"].shape[:2] == (min(tests // 2, 4), 8)
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_one_photograph_is_too_few(name, here):
     photographs(here / "photos", 1)

@@ -110,9 +110,60 @@ def test_the_target_may_be_told_instead(place, monkeypatch):
     run = didact.train(RECIPES["vae"], data="households.csv", conditional=True, **QUICK["vae"])
     rows = {who: draw(run, 500, label=who) for who in ("yes", "no")}
     assert [c.name for c in restored(run)[0].pixels.rows.columns] == ["age", "town", "rent", "income"]
+    for who in rows:
+        assert save_rows(run, rows[who], Path("told.csv"))[-1] == "owner" and set(pd.read_csv("told.csv").owner) == {who}
     assert rows["yes"][:, 0].mean() > rows["no"][:, 0].mean() + 7                   # 50 and 34 years in the table
     run = didact.train(RECIPES["wgan"], data="households.csv", conditional=True, **QUICK["wgan"])
-    assert draw(run, 5, label="yes").shape == (5, 7)
+    assert draw(run, 5, label="yes").shape == (5, 9)
+    page.write(run)
+    save_rows(run, draw(run, 600), Path("told.csv"))                                  # without a label, each class in turn
+    new = pd.read_csv("told.csv")
+    assert list(new.columns) == list(households(1).columns) and new.owner.value_counts().to_dict() == {"no": 300, "yes": 300}
+    assert {name: rows.shape[1] for name, rows in run.load("gallery").items()} == {"real rows": 9, "drawn rows": 9}
+
+
+def test_real_rows_are_not_the_first_ones(place, monkeypatch):
+    """Of a sorted table the first test rows are of one kind; what stands beside drawn rows is of all kinds."""
+    monkeypatch.chdir(place)
+    pd.DataFrame({"x": np.arange(1000.0), "side": np.repeat(["left", "right"], 500)}).to_csv("sorted.csv", index=False)
+    run = didact.train(RECIPES["realnvp"], data="sorted.csv", steps=1)
+    real = run.load("gallery")["real rows"]
+    assert len(real) == 150 and real[:, 1].mean() == 0.5 and abs(real[:, 0].mean() - 500) < 60
+    assert 0.2 < real[:20, 1].mean() < 0.8                                            # in no order
+
+
+GAPPY = {
+    "gaps": {"a": range(60), "b": ["", "7"] * 30}, "constant": {"a": range(60), "b": ["x"] * 60},
+    "seen once": {"a": range(60), "b": ["x"] * 59 + ["y"]}, "single": {"a": [k * 0.5 for k in range(60)]},
+}
+
+
+@pytest.mark.parametrize("case", GAPPY)
+@pytest.mark.parametrize("name", QUICK)
+def test_no_column_need_be_a_target(place, monkeypatch, capsys, name, case):
+    monkeypatch.chdir(place)
+    pd.DataFrame(GAPPY[case]).to_csv("own.csv", index=False)
+    run = didact.train(RECIPES[name], data="own.csv", **{"steps": 2, "batch": 16, **({"widths": (8,)} if name in ("vae", "gan") else {})})
+    assert save_rows(run, draw(run, 4), Path("few.csv")) == list(GAPPY[case])
+    assert evaluate(run, device="cpu")["test"] == pytest.approx(run.facts["test"], rel=1e-4, abs=1e-4)
+    page.write(run)
+    if name == "vae":
+        assert main(["train", "vae", "--data", "own.csv", "--conditional"]) == 2
+        assert "the class of each row, but 'own' has none; leave it out, or name a --target" in capsys.readouterr().err
+
+
+def test_a_flow_of_one_column_finds_two_heaps(place, monkeypatch):
+    """One Gaussian gives log p = −log σ √(2πe); the truth, two of deviation 1, is known."""
+    monkeypatch.chdir(place)
+    r = np.random.default_rng(0)
+    x = np.where(r.random(2000) < 0.3, r.normal(-5, 1, 2000), r.normal(5, 1, 2000))
+    pd.DataFrame({"x": x}).to_csv("heaps.csv", index=False)
+    run = didact.train(RECIPES["realnvp"], data="heaps.csv", epochs=10, lr=2e-2)
+    truth = np.log(0.3 * np.exp(-((x + 5) ** 2) / 2) + 0.7 * np.exp(-((x - 5) ** 2) / 2)).mean() - 0.5 * np.log(2 * np.pi)
+    gaussian = -np.log(x.std() * np.sqrt(2 * np.pi * np.e))
+    assert abs(run.facts["test"]["log_likelihood"] - truth) < 0.12 and truth - gaussian > 0.7
+    new = draw(run, 4000)[:, 0]
+    assert abs((new < 0).float().mean() - 0.3) < 0.05 and (new.abs() < 2).float().mean() < 0.02
 
 
 @pytest.mark.parametrize(("target", "columns"), [("income", 5), ("rent", 5)])

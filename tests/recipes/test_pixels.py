@@ -1,7 +1,9 @@
 """A class for every pixel, and images given back, in the minute that the recipes promise."""
 
+from dataclasses import replace
 from statistics import mean
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -10,6 +12,7 @@ import didact
 from beside import has_public
 from didact import recipes
 from didact.cli.main import main
+from didact.data.load import load
 from didact.errors import UsageError
 from didact.layers.margin import Whole
 from didact.models.unet import UNet
@@ -69,8 +72,33 @@ def test_photographs_are_given_back_in_their_own_size(here):
     with Image.open("drawn/photo-restored.png") as image:
         assert image.size == (107, 61)
     assert predict(run, ["photo.png"])[0]["restored"].shape == (3, 61, 107)
+    for size in ((2500, 40), (10_000, 10)):                                 # larger than a screen, and than a tile
+        Image.effect_noise(size, 60).convert("RGB").save("large.jpg", quality=95)
+        found = predict(run, ["large.jpg"], to="drawn")[0]["restored"]
+        with Image.open(found) as image, Image.open("large.jpg") as before:
+            assert image.size == size
+            assert np.abs(np.asarray(image).astype(float) - np.asarray(before)).max() < 100     # its own pixels, none averaged away
+            assert np.asarray(image).std() > 0.7 * np.asarray(before).std()
     with pytest.raises(UsageError, match=r"--sure 0\.5 is the least score of a box, but this run's model finds none"):
         predict(run, ["photo.png"], sure=0.5)
+
+
+@pytest.mark.parametrize(("name", "images", "epochs"), [("segmentation", 900, 12), ("denoising", 900, 8), ("segmentation", 20, 450),
+                                                        ("denoising", 20, 300), ("segmentation", 9000, 12)])
+def test_few_images_are_seen_more_often(name, images, epochs):
+    data = load("shapes")
+    data = replace(data, train=data.train.pick(torch.arange(images) % 900))
+    experiment = prepare(name, {}, data=data).experiment
+    each = -(-images // 8)
+    assert experiment.epochs == epochs and f"chosen from {images:,} training examples: {epochs} epochs" in experiment.notes
+    assert experiment.evaluate_every == (None if images > 20 else epochs * each // 50)
+    assert prepare(name, {"epochs": 3}, data=data).experiment.epochs == 3
+
+
+def test_images_with_boxes_are_given_back(here):
+    run = didact.train(recipes.denoising, data="scatter", widths=(4, 6), steps=2, batch=16)
+    assert run.facts["status"] == "finished" and run.facts["test"]["psnr_damaged"] > 10
+    assert "restored" in didact.report.write(run).read_text()
 
 
 def bright_and_dark(folder, *, void=False):

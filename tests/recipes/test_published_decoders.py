@@ -19,6 +19,7 @@ from didact.data.published import Vocabulary
 from didact.errors import UsageError
 from didact.objectives.writing import Manner
 from didact.registry import RECIPES
+from didact.samplers import chat as chats
 from didact.samplers.text import continued
 from didact.train.experiment import Start
 from didact.train.session import prepare, restored
@@ -112,9 +113,20 @@ def test_smollm2_answers_by_a_verb(capsys, monkeypatch):
 def test_an_answer_is_the_likeliest_unless_something_else_is_asked(capsys, monkeypatch):
     asked = []
     monkeypatch.setattr("didact.samplers.chat.answers", lambda *_, **words: asked.append(words["manner"]) or ["so"])
-    for words in ([], ["--beam", "3"], ["--top-k", "5"], ["-n", "2"], ["--temperature", "0.5"]):
+    for words in ([], ["--beam", "3"], ["--top-k", "5"], ["-n", "2"], ["--temperature", "0.5"], ["-n", "1"]):
         assert main(["sample", "smollm2", "--prompt", "Why?", *words]) == 0
-    assert asked == [Manner(0), Manner(1, beam=3), Manner(1, top_k=5), Manner(1), Manner(0.5)]
+    assert asked == [Manner(0), Manner(1, beam=3), Manner(1, top_k=5), Manner(1), Manner(0.5), Manner(0)]
+
+
+def test_a_mark_inside_a_question_is_text():
+    marks = (chats.BEGIN, chats.END)
+    chat = object.__new__(chats.Chat)                                        # without its 135 million weights
+    chat.words = Vocabulary((*bpe.alphabet().values(), *marks), (), marks, digits=True)
+    ids = chat.told(system="Be kind.", user=f"hi {chats.END} there")
+    assert [chat.words.names[i] for i in ids if i >= 256] == [*marks, *marks, chats.BEGIN]
+    assert chat.words.decode(ids) == f"system\nBe kind.\nuser\nhi {chats.END} there\nassistant\n"
+    whole = "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nhi 12<|im_end|>\n<|im_start|>assistant\n"
+    assert chat.told(system="Be kind.", user="hi 12") == chat.words.encode(whole)
 
 
 def test_questions_that_cannot_be_answered(capsys, monkeypatch):

@@ -1,5 +1,6 @@
 """benchmarks/quality.py: a part that is measured anew leaves the rest of the table as it was."""
 
+import argparse
 import importlib.util
 import json
 from pathlib import Path
@@ -16,13 +17,15 @@ def measure(tmp_path, monkeypatch):
     spec.loader.exec_module(quality)
     values = iter(range(1, 100))
     facts = lambda row, seed, words: {"test": {row.metric: next(values) / 100}, "seconds": 2.0}  # noqa: E731
+    quality.measured = quality.train
     monkeypatch.setattr(quality, "train", facts)
 
-    def run(*words):
-        monkeypatch.setattr("sys.argv", ["quality.py", "vision", "--device", "cpu", "--to", str(tmp_path / "t.md"), *words])
+    def run(*words, table="vision"):
+        monkeypatch.setattr("sys.argv", ["quality.py", table, "--device", "cpu", "--to", str(tmp_path / "t.md"), *words])
         quality.main()
         return [line for line in (tmp_path / "t.md").read_text().splitlines() if line.startswith("| `didact")]
 
+    run.module = quality
     return run
 
 
@@ -52,3 +55,36 @@ def test_a_short_trial_is_not_kept(measure, tmp_path):
     before = (tmp_path / "t.md").read_text()
     measure("--seeds", "1", "--epochs", "1")
     assert (tmp_path / "t.md").read_text() == before
+
+
+def test_rows_of_one_command_share_its_trainings(measure, monkeypatch):
+    """MNIST's diffusion is judged by confidence and by evenness, and drawn from in several ways: each a row, the training one."""
+    trained = []
+    everything = {"confidence": 0.97, "evenness": 0.6, "frechet": 3.0, "ratio": 1.1, "seconds_of_drawing": 0.2}
+    monkeypatch.setattr(measure.module, "train", lambda row, seed, words: trained.append(row) or {"test": everything, "seconds": 2.0})
+    rows = measure("--only", "diffusion --data mnist", "--seeds", "1", table="generative")
+    assert len(rows) == 8 and len(trained) == 7
+    assert [row.split(" | ")[1:3] for row in rows[:2]] == [["confidence", "0.9700"], ["evenness", "0.6000"]]
+    ratio = next(row for row in rows if "| ratio |" in row)
+    assert "-n 2000 --steps 50 --eta 0.0 --judge cnn, beside --steps 1000 --eta 1.0 --seed" in ratio and "1.1000 | 1.1000 | ≤ 1.2" in ratio
+    early = [row for row in rows if "--epochs 2;" in row]
+    assert len(early) == 1 and "| frechet |" in early[0]
+
+
+def spoken_of(row, recipe, data):
+    return row.recipe.name == recipe and row.options["data"] == data
+
+
+def test_drawing_is_judged_and_timed_from_one_model(measure, tmp_path):
+    quality = measure.module
+    words = argparse.Namespace(epochs=1, device="cpu", runs=str(tmp_path / "runs"))
+    rows = [quality.quick(row) for row in quality.GENERATIVE if row.drawn and spoken_of(row, "diffusion", "mnist")]
+    small = {"widths": (4, 8), "time": 8, "T": 10}
+    rows = [row._replace(options=row.options | small, drawn=row.drawn._replace(
+        way=row.drawn.way | {"steps": 4}, beside=row.drawn.beside and {"steps": 10, "eta": 1.0})) for row in rows]
+    rows = [next(row for row in rows if row.metric == metric) for metric in ("ratio", "frechet", "seconds_of_drawing")]
+    found = [quality.measured(row, 0, words) for row in rows]
+    assert not [one for one in found if "left out" in one]
+    assert len(quality.TRAINED) == 2                                                 # the diffusion and its judge: epochs are one here
+    for row, one in zip(rows, found, strict=True):
+        assert one["test"][row.metric] > 0 and all(isinstance(value, int | float) for value in one["test"].values())

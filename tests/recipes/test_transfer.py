@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 
 import didact
 from beside import has_public
+from didact.cli.main import main
 from didact.data.load import load
 from didact.errors import UsageError
 from didact.models import ResNet
@@ -247,6 +248,21 @@ def test_glyphs_first_then_predict_an_image(here):
     (answer,) = predict(features, ["digit.png"])
     assert answer["label"] in map(str, range(10))
     assert evaluate(features)["test"]["accuracy"] == pytest.approx(features.facts["test"]["accuracy"])
+
+
+def test_a_batch_is_no_larger_than_the_data(here, capsys):
+    assert main(["train", "transfer", "--mode", "scratch", "--labels", "2", "--steps", "1", "--device", "cpu"]) == 0
+    assert "1 steps of 20 examples (1 epochs)" in capsys.readouterr().err
+
+
+def test_kept_features_give_the_same_run(source, here, monkeypatch):
+    given = {"weights": str(source.folder), "mode": "features", **QUICK}
+    kept = didact.train(transfer, **given)
+    monkeypatch.setattr("didact.objectives.reuse.Kept.of", lambda *_: None)
+    plain = didact.train(transfer, **given)
+    assert kept.facts["test"] == pytest.approx(plain.facts["test"], rel=1e-4)
+    for name, value in plain.load("model").items():
+        torch.testing.assert_close(kept.load("model")[name], value, rtol=1e-4, atol=1e-5)
 
 
 def accuracies(seeds, **given):

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from didact.layers.mamba import Mamba
 from didact.models.bert import BERT, MaskedBERT
 from didact.models.gpt import GPT
 from didact.models.llama import Llama
@@ -66,6 +67,29 @@ def test_llama_gives_the_same_logits_and_takes_the_weights_by_name(tie):
     same(ours(TOKENS), theirs(TOKENS).logits)
 
 
+def test_experts_are_mixtrals():
+    config = hf.MixtralConfig(
+        vocab_size=40, hidden_size=24, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        num_local_experts=4, num_experts_per_tok=2, max_position_embeddings=12, rms_norm_eps=1e-5, sliding_window=None,
+        tie_word_embeddings=True, output_router_logits=True, rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+    )
+    theirs = scrambled(hf.MixtralForCausalLM(config))
+    ours = Llama(40, context=12, dim=24, layers=2, heads=4, groups=2, hidden=20, experts=4)
+    named = {n: t for n, t in theirs.state_dict().items() if n in ours.state_dict()}
+    for i in range(2):
+        moe = {n.rpartition("mlp.")[2]: t for n, t in theirs.state_dict().items() if n.startswith(f"model.layers.{i}.mlp.")}
+        w1, w3 = moe["experts.gate_up_proj"].mT.chunk(2, dim=-1)             # theirs have the outputs first, ours the inputs
+        own = {"router.weight": moe["gate.weight"], "w1": w1, "w3": w3, "w2": moe["experts.down_proj"].mT}
+        named |= {f"model.layers.{i}.mlp.{n}": t for n, t in own.items()}
+    ours.load_state_dict(named)
+    expected = theirs(TOKENS)
+    for training in (False, True):                                           # no token is turned away, in either
+        same(ours.train(training)(TOKENS), expected.logits)
+    balance = hf.models.mixtral.modeling_mixtral.load_balancing_loss_func
+    for block, logits in zip(ours.model.layers, expected.router_logits, strict=True):
+        torch.testing.assert_close(block.mlp.penalty, balance((logits,), 4, 2) / 2)    # theirs sums over both choices, ours is the mean
+
+
 def bert_config(**more):
     return hf.BertConfig(
         vocab_size=40, hidden_size=24, num_hidden_layers=3, num_attention_heads=4, intermediate_size=40, max_position_embeddings=12, **more
@@ -95,6 +119,17 @@ def test_bert_guesses_the_same_words():
     assert named.keys() == ours.state_dict().keys()
     ours.load_state_dict(named)
     same(ours(TOKENS), theirs(TOKENS).logits)
+
+
+def test_pieces_of_a_text_are_read_as_if_each_were_alone():
+    theirs = scrambled(hf.BertForMaskedLM(bert_config()))
+    ours = MaskedBERT(40, **SIZES).eval()
+    ours.load_state_dict({n: t for n, t in theirs.state_dict().items() if n in ours.state_dict()})
+    of = torch.tensor([[0, 0, 0, 1, 1, 2, 2], [0, 1, 1, 1, 1, 1, 2]])
+    said = ours(TOKENS, pieces=of)
+    for x, y, row in zip(TOKENS, said, of, strict=True):
+        for k in range(3):
+            same(y[row == k], theirs(x[row == k][None]).logits[0])
 
 
 def test_the_attention_maps_of_bert_are_theirs():
@@ -165,3 +200,13 @@ def test_bounds_agree_with_transformers():
     logits = torch.randn(20, 50)
     theirs = hf.TopPLogitsWarper(0.8)(None, hf.TopKLogitsWarper(30)(None, hf.TemperatureLogitsWarper(0.7)(None, logits.clone())))
     torch.testing.assert_close(bounded(logits, Manner(temperature=0.7, top_k=30, top_p=0.8)), theirs)
+
+
+@torch.no_grad()
+def test_mamba_gives_the_same_and_takes_the_weights_by_name():
+    config = hf.MambaConfig(vocab_size=9, hidden_size=32, state_size=5, num_hidden_layers=1, conv_kernel=4, expand=2, use_mambapy=False)
+    theirs, ours, x = scrambled(hf.MambaModel(config).layers[0].mixer), Mamba(32, state=5), torch.randn(2, 11, 32)
+    ours.load_state_dict(theirs.state_dict())
+    same(ours(x), theirs(x))
+    first, state = ours.after(x[:, :6], ours.start(2))
+    same(torch.cat([first, ours.after(x[:, 6:], state)[0]], 1), theirs(x))

@@ -18,6 +18,7 @@ def test_the_plane_of_many_numbers_is_sklearns():
     shown = latent_plane({"latent": z, "y": torch.arange(200) % 2}, ["odd", "even"])
     assert f"{100 * share:.0f} % of their variance" in shown and "first direction" in shown
     assert "second number" in latent_plane({"latent": z[:, :2]}, [])
+    assert latent_plane({"latent": z[:1]}, ["odd", "even"]) is None     # one example, one class: no plane
     assert latent_plane({"latent": z[:, :1]}, []) is None and latent_plane({}, []) is None
 
 

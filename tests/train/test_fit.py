@@ -8,6 +8,8 @@ from torch import nn
 
 import didact
 from didact.errors import UsageError
+from didact.layers.moe import MixtureOfExperts
+from didact.layers.penalty import penalty
 from didact.metrics import accuracy
 from didact.train.fit import from_tensors
 
@@ -34,6 +36,22 @@ def test_losses_of_a_split_do_not_depend_on_the_batch():
     fitted = didact.fit(net, data, loss=F.l1_loss, epochs=2, batch=50)
     rows = data.test.batch(torch.arange(len(data.test)))
     assert fitted.test["loss"] == pytest.approx(F.l1_loss(net(rows["x"]), rows["y"]).item(), rel=1e-5)
+
+
+def test_what_layers_want_beside_the_task_is_learned_and_let_go():
+    torch.manual_seed(0)
+    layer, data = MixtureOfExperts(5, 8, experts=8), blobs()
+    with torch.no_grad():
+        layer.router.weight[0] = 3 * layer.router.weight[0]
+    uneven = balance(layer, data)                                                # 1.48; it comes down to 1.1
+    didact.fit(nn.Sequential(layer, nn.Linear(5, 3)), data, loss=lambda out, y: 0 * out.sum(), epochs=40, lr=0.05, batch=64)
+    assert balance(layer, data) < 1 + 0.5 * (uneven - 1)                         # there is nothing else to learn here
+    assert layer.penalty is None
+
+
+def balance(layer, data):
+    layer.train()(data.train.batch(torch.arange(len(data.train)))["x"])
+    return penalty(layer).item()
 
 
 def test_mistakes_are_told():

@@ -12,6 +12,8 @@ from didact.optim.named import make
 from didact.optim.schedule import cosine, one_cycle
 from didact.train.experiment import Settings
 from didact.train.loop import Training
+from didact.train.session import prepare
+from small import SMALL
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
@@ -37,6 +39,27 @@ def test_capture_with_accumulation_and_average():
     changes = {"accumulate": 3, "ema": 0.9, "epochs": 4}
     captured, eager = train(classify(**changes), graph=True), train(classify(**changes), graph=False)
     torch.testing.assert_close(weights(captured), weights(eager), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("case", SMALL)
+def test_whoever_draws_is_captured_and_learns_as_without(case):
+    """The noise of a replay goes on where the last one ended, so that both see the same; players and their optimizers are several."""
+    losses = []
+    for graph in (True, False):
+        experiment = prepare(case.split()[0], {**SMALL[case], "steps": 10, "batch": 32}).experiment
+        t = Training(experiment, Settings(graph=graph), device=torch.device("cuda"))
+        t.train()
+        assert (t.step.graph is not None) == graph
+        losses.append(t.latest)                                  # of every player, in the last steps
+    assert losses[0] == pytest.approx(losses[1], rel=0.05, abs=2e-3)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_captured_warm_up_counts_its_steps(accumulate):
+    experiment = prepare("vae", {"widths": (8,), "warmup": 20, "steps": 10, "batch": 32, "accumulate": accumulate}).experiment
+    t = Training(experiment, Settings(), device=torch.device("cuda"))
+    t.train()
+    assert t.step.graph is not None and experiment.objective.taken.item() == 10
 
 
 def test_dropout_and_noise_are_drawn_anew_in_every_replay():

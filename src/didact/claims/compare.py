@@ -32,6 +32,9 @@ def floats(value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
     return np.asarray(value, dtype=np.float64).ravel()
 
 
+FEW = 6   # numbers that a reader takes in at a glance
+
+
 def short(x: float, digits: int = 4) -> str:
     """235,146 · 0.1778 · 2.656e-05."""
     if float(x).is_integer() and abs(x) < 1e15:
@@ -40,6 +43,8 @@ def short(x: float, digits: int = 4) -> str:
 
 
 def listed(values: Sequence[float], digits: int = 4) -> str:
+    if len(values) > 2 and len(set(values)) == 1:
+        return f"each {short(values[0], digits)}"
     shown = [short(v, digits) for v in values[:9]]
     return ", ".join(shown) + (", …" if len(values) > 9 else "")
 
@@ -207,8 +212,17 @@ class Same(Stated):
         return max(float(np.abs(left - right).max() / scale(right)) for left, right in sides(computed))
 
     def show(self, computed: Any) -> str:
-        error = self.error(computed)
-        return f"differ by {error:.1e}" if error else "equal"
+        """Both sides where they are few, else the pair that is furthest apart in units of its array."""
+        pairs, error = sides(computed), self.error(computed)
+        left, right = (np.concatenate(side) for side in zip(*pairs, strict=True))
+        if error <= self.within:
+            far = f"at most {error:.0e} apart" if error else "equal"
+            return f"{listed(right.tolist())} on both sides" if right.size <= FEW else f"{right.size:,} numbers on both sides, {far}"
+        if right.size <= FEW:
+            both = listed(left.tolist()), listed(right.tolist())
+            return " against ".join(both) + f", {error:.1e} apart" * (both[0] == both[1])
+        worst = int(np.argmax(np.concatenate([np.abs(a - b) / scale(b) for a, b in pairs])))
+        return f"{short(float(left[worst]))} against {short(float(right[worst]))}, the furthest apart of {right.size:,}"
 
     def refused(self, computed: Any) -> Iterator[Any]:
         for left, right in sides(computed):
@@ -259,10 +273,11 @@ class NeverMore(Stated):
         return bool((left <= right + self.within * scale(right)).all())
 
     def show(self, computed: Any) -> str:
+        """The pair that comes nearest to breaking it, or that breaks it most."""
         left, right = map(floats, computed)
-        if len(left) == 1:
-            return f"{short(float(left[0]))} against {short(float(right[0]))}"
-        return f"largest excess {short(float((left - right).max()))}"
+        i = int((left - right).argmax())
+        sign = "≤" if self.agrees(computed) else ">"
+        return f"{short(float(left[i]))} {sign} {short(float(right[i]))}" + f", the tightest of {left.size:,}" * (left.size > 1)
 
     def refused(self, computed: Any) -> Iterator[Any]:
         left, right = map(floats, computed)
@@ -284,7 +299,14 @@ class Inside(Stated):
 
     def show(self, computed: Any) -> str:
         x = floats(computed)
-        return short(float(x[0])) if len(x) == 1 else f"{short(float(x.min()))} … {short(float(x.max()))}"
+        ends = dict.fromkeys(short(float(end)) for end in (x.min(), x.max()))
+        return f"{' … '.join(ends)} {'in' if self.agrees(computed) else 'not in'} {self.interval}"
+
+    @property
+    def interval(self) -> str:
+        """[0, 1], (0, 1) or [0, ∞)."""
+        low = f"{'(' if self.open or self.low == -inf else '['}{'−∞' if self.low == -inf else short(self.low)}"
+        return f"{low}, {'∞' if self.high == inf else short(self.high)}{')' if self.open or self.high == inf else ']'}"
 
     def refused(self, computed: Any) -> Iterator[Any]:
         for end, side in ((self.low, -1), (self.high, 1)):
@@ -298,6 +320,13 @@ class Rising(Stated):
 
     def agrees(self, computed: Any) -> bool:
         return bool((np.diff(floats(computed)) > 0).all())
+
+    def show(self, computed: Any) -> str:
+        """From a little before the place where it first falls, if it does."""
+        x = floats(computed)
+        falls = np.flatnonzero(np.diff(x) <= 0)
+        start = max(0, int(falls[0]) - 3) if falls.size else 0
+        return "…, " * (start > 0) + listed(x[start:].tolist())
 
     def refused(self, computed: Any) -> Iterator[Any]:
         yield floats(computed)[::-1]
@@ -314,8 +343,11 @@ class Sampled(Stated):
         return bool((np.abs(mean - expected) <= self.sigmas * error).all())
 
     def show(self, computed: Any) -> str:
-        mean, error, expected = (float(floats(v)[0]) for v in computed)
-        return f"{short(mean)} ± {error:.1g}, expected {short(expected)}"
+        """The estimate that is furthest off, in its standard errors."""
+        mean, error, expected = np.broadcast_arrays(*map(floats, computed))
+        i = int((np.abs(mean - expected) / np.maximum(error, 1e-300)).argmax())
+        of = f", the furthest off of {mean.size:,}" * (mean.size > 1)
+        return f"{short(float(mean[i]))} ± {error[i]:.1g}, expected {short(float(expected[i]))}{of}"
 
     def refused(self, computed: Any) -> Iterator[Any]:
         mean, error, expected = map(floats, computed)

@@ -24,7 +24,7 @@ import torch
 from didact.claims.compare import About, Asked, Cases, Corrected, Exactly, Printed, Stated, floats, plain
 from didact.claims.table import Record, Table, judge, kept, verdict_of
 from didact.claims.tables import TABLES
-from didact.errors import pick
+from didact.errors import UsageError, pick
 
 Verdict = Literal["holds", "wrong", "conditional", "not checkable", "not measured"]
 VERDICTS: tuple[Verdict, ...] = ("holds", "wrong", "conditional", "not checkable", "not measured")
@@ -42,6 +42,11 @@ class Statement:
     kind: str
     claim: str
     stated: str
+
+    @property
+    def prints(self) -> bool:
+        """Whether the page has a value of its own beside the claim."""
+        return self.stated != "—"
 
 
 @dataclass(frozen=True)
@@ -236,7 +241,7 @@ def unsaid(s: Statement, verdict: Verdict, why: str) -> Outcome:
 def from_table(s: Statement, table: Table, record: Record) -> Outcome:
     """The verdict that follows from the numbers that `didact reproduce --keep` left."""
     judged = judge(table, record)
-    verdict, measured, why = verdict_of(s.id, judged)
+    verdict, measured, why = verdict_of(s.id, judged, cases=table.cases)
     means = [j.mean for j in judged if j.claim == s.id and j.mean is not None]
     assert verdict in VERDICTS
     return Outcome(s, verdict, measured, means or None, f"{why}; {record.about}" if why else record.about, 0.0)
@@ -265,13 +270,21 @@ def value(form: Stated, result: Any) -> Any:
 def choose(ids: Iterable[str] = (), *, course: str | None = None, chapter: str | None = None, kind: str | None = None) -> list[Statement]:
     """The statements of these ids, or all; of one course, chapter or kind; a name that is not known is refused with the nearest."""
     known = statements()
-    named = [pick("claim", id, known) for id in dict.fromkeys(ids)] or list(known.values())
+    named = [pick("claim", id, known) for id in dict.fromkeys(id.upper() for id in ids)] or list(known.values())
     for field, wanted in (("course", course), ("chapter", chapter), ("kind", kind)):
         if wanted is not None:
             names = {getattr(s, field).lower(): getattr(s, field) for s in known.values()}
-            name = pick(field, wanted.lower().replace("-", " "), names)
-            named = [s for s in named if getattr(s, field) == name]
+            allowed = meant(field, wanted.lower().replace("-", " "), names)
+            named = [s for s in named if getattr(s, field) in allowed]
     return named
+
+
+def meant(field: str, wanted: str, names: Mapping[str, str]) -> list[str]:
+    """Names that begin with the words: measured is also measured table; but chapter 1 is not 10."""
+    chapter, *section = wanted.split(".")
+    if field == "chapter" and section and chapter in names:
+        raise UsageError(f"--chapter expects the number of a chapter, got {wanted!r}; did you mean {chapter!r}?")
+    return [name for word, name in names.items() if f"{word} ".startswith(f"{wanted} ")] or [pick(field, wanted, names)]
 
 
 def tally(outcomes: Iterable[Outcome]) -> dict[str, int]:

@@ -9,13 +9,11 @@ from torch.utils.checkpoint import checkpoint
 import didact.models  # noqa: F401 (registers the presets)
 from didact.claims.compare import Cases, Inside, Rising, Same, Sampled
 from didact.claims.core import claim, unable
-from didact.claims.gaba_6 import Made
 from didact.claims.tools import Pair, count_products, parameters
 from didact.layers.initialise import initialise
 from didact.layers.stack import stack
-from didact.layers.trunk import PerCell
 from didact.metrics.regression import rmse
-from didact.models.mlp import MLP
+from didact.models.ssd import SSD
 from didact.objectives.noising import Noising
 from didact.registry import create
 
@@ -89,12 +87,18 @@ def sizes_of_vision_models() -> Cases:
 
 @claim("CF43", Same(), condition="one box for each cell; with k of them k(4 + C + 1)")
 def channels_of_a_detector() -> Cases:
-    """channels of didact's detection layer for C = 1, 3 and 20 classes, against 4 + C + 1: one box a cell, and three"""
-    def channels(k: int) -> Pair:
-        heads = [PerCell(16, k, 4 + C + 1) for C in (1, 3, 20)]
-        return [head.conv.out_channels for head in heads], [4 + C + 1 for C in (1, 3, 20)]
+    """numbers that didact's SSD says of a cell, those of its whole answer over the cells of its maps, for C = 1, 3 and 20 classes, against
+    4 + C + 1: one box a cell, and three"""
+    def of_a_cell(k: int, C: int) -> float:
+        net = SSD(widths=(4, 6, 8, 8), levels=2, neck=6, classes=C, size=(32, 48), sizes=torch.full((2, k, 2), 0.3))
+        cells: list[int] = []
+        for head in net.heads:
+            head.register_forward_pre_hook(lambda _, maps: cells.append(maps[0][0, 0].numel()))
+        said: Tensor = net(torch.zeros(1, 3, 32, 48))
+        return said.numel() / sum(cells)
 
-    return Cases(channels(1), channels(3))
+    stated = [4 + C + 1 for C in (1, 3, 20)]
+    return Cases(*(([of_a_cell(k, C) for C in (1, 3, 20)], stated) for k in (1, 3)))
 
 
 @claim("CF46", Same(1e-5))
@@ -126,20 +130,6 @@ def reverse_step_as_a_sum() -> Pair:
     f = (1 / α.sqrt() - 1) * x - β / (α * (1 - after)).sqrt() * ε
     ours = noising.posterior(x_0[:, None, None, None], x[:, None, None, None], t)[0]
     return [x + f, x + f], [before.sqrt() * m + α.sqrt() * spread_before / spread * off, ours]
-
-
-@claim("CF51", Inside(1, 1.1), condition="time in proportion to the bytes that are moved, and a batch far below the widths of the layers")
-def batch_and_sample() -> Cases:
-    """bytes that the products of didact's MLP, three layers of 1024, read and write for a batch, over those for one sample: 16, and 1024"""
-    net = MLP(1024, 1024, hidden=(1024, 1024))
-
-    def moved(n: int) -> int:
-        made = Made()
-        with torch.no_grad(), made:
-            net(torch.zeros(n, 1024))
-        return made.moved
-
-    return Cases(moved(16) / moved(1), moved(1024) / moved(1))
 
 
 unable("CF52", "performance that is not named on hardware that is not named; peak rates and memory are those of data sheets")

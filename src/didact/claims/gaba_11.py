@@ -1,7 +1,8 @@
 """Gaba, chapter 11: theory."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from statistics import median
 
@@ -195,10 +196,12 @@ def pieces_of_the_saw() -> Pair:
 
 @claim("C11.12", NeverMore(), right="ℓ hidden layers of width w make up to (w + 1)^ℓ pieces, not w^ℓ: four with three units in one layer")
 def pieces_of_a_small_network() -> Corrected:
-    """pieces of didact's networks of one layer, w = 1 … 6 units with kinks of their own in [0, 1], against w^ℓ; mended: (w + 1)^ℓ"""
-    widths, x = range(1, 7), torch.linspace(0, 1, 421)
-    found = [pieces(relus(x, [1.0] * w, [-k / (w + 1) for k in range(1, w + 1)], [1.0 + k for k in range(w)])) for w in widths]
-    return Corrected((found, [w**1 for w in widths]), (found, [(w + 1) ** 1 for w in widths]))
+    """pieces of ℓ = 1, 2, 3 of didact's layers of w = 3, 4, 5 units, each folding [0, 1] w + 1 times, against w^ℓ; mended: (w + 1)^ℓ"""
+    from didact.claims.van_schependom_measured import turns  # it builds on this chapter
+
+    sizes = [(3, 1), (3, 2), (3, 3), (4, 1), (4, 2), (5, 1), (5, 2)]
+    found = [turns(w, l) for w, l in sizes]
+    return Corrected((found, [w**l for w, l in sizes]), (found, [(w + 1) ** l for w, l in sizes]))
 
 
 def saw(x: Tensor, c: int) -> Tensor:
@@ -206,39 +209,49 @@ def saw(x: Tensor, c: int) -> Tensor:
     return relus(x, [1.0] * c, [-j / c for j in range(c)], [float(c), *(2.0 * c * (-1) ** j for j in range(1, c))])
 
 
-@claim("C11.13", NeverMore())
-def width_that_replaces_depth() -> Pair:
-    """½ 2^{L/3}, against the width that ℓ layers need for the pieces of L layers of c ReLUs each, L = 3 … 6, ℓ = 1 … 6: the least w with
-    (w + 1)^ℓ of them. c = ⌈2^{ℓ/3}⌉ does not grow with L; two, as in the sketch, are enough for ℓ ≤ 3"""
-    needed, cases = [], list(product(range(3, 7), range(1, 7)))
-    for L, depth in cases:
-        c = math.ceil(2 ** (depth / 3) - 1e-9)
-        x = torch.linspace(0, 1, 2 * c**L + 1)
-        for _ in range(L):
-            x = saw(x, c)
-        needed.append(pieces(x) ** (1 / depth) - 1)
-    return [2 ** (L / 3) / 2 for L, _ in cases], needed
+SKETCH = "the sketch's two units give 2^{L/(2ℓ)}"
 
 
-def hessian(signs: Sequence[float]) -> Tensor:
-    """∂²L at 0, by didact's engine through its own gradients, of L = Σ s_i tanh²(q_i·x)/2 with orthogonal q_i."""
-    d = len(signs)
-    Q = scratch.tensor(torch.linalg.qr(torch.randn(d, d)).Q.numpy())
-    x = scratch.tensor(np.zeros(d), requires_grad=True)
-    loss = ((Q @ x).tanh().square() * scratch.tensor(np.array(signs) / 2)).sum()
-    (g,) = scratch.grad(loss, (x,), create_graph=True)
-    return torch.from_numpy(np.stack([scratch.grad(g[i], (x,), retain_graph=True)[0].data for i in range(d)]))
+@claim("C11.13", NeverMore(), condition=f"the function met exactly, and 2^{{ℓ/3}} units in a deep layer, ℓ the shallow depth; {SKETCH}")
+def width_that_replaces_depth() -> Cases:
+    """⅓, against the power of two that the width of ℓ = 1 … 6 layers grows by with each layer of the deep network, if they are to make as
+    many pieces, (w + 1)^ℓ: deep layers of c = ⌈2^{ℓ/3}⌉ ReLUs, and the sketch's g of two layers; and that it is no more than log₂ c/ℓ"""
+    def growth(tooth: Callable[[Tensor], Tensor], c: int, layers: int) -> float:
+        x, counts = torch.linspace(0, 1, 2 * c**4 + 1), []
+        for _ in range(4):
+            x = tooth(x)
+            counts.append(pieces(x))
+        return math.log2(counts[3] / counts[1]) / (2 * layers)
+
+    depths = range(1, 7)
+    units = [math.ceil(2 ** (l / 3) - 1e-9) for l in depths]
+    wide = [growth(partial(saw, c=c), c, layers=1) / l for l, c in zip(depths, units, strict=True)]
+    sketched, third = [growth(tooth, 2, layers=2) / l for l in depths], [1 / 3] * 6
+    at_most = [math.log2(c) / l for l, c in zip(depths, units, strict=True)]
+    return Cases((third + wide, wide + at_most), (third + sketched, sketched + at_most))
 
 
-@claim("C11.14", Same())
-def chance_of_a_minimum() -> Pair:
-    """the share of minima (Hessians, by didact's engine, that have a Cholesky factor) among critical points whose d curvatures have all
-    combinations of signs, d = 1 … 5, against 2^−d"""
-    found = []
-    for d in range(1, 6):
-        minima = [int(torch.linalg.cholesky_ex(hessian(signs)).info) == 0 for signs in product((-1.0, 1.0), repeat=d)]
-        found.append(sum(minima) / len(minima))
-    return found, [2.0**-d for d in range(1, 6)]
+@claim("C11.14", Sampled(), condition="signs independent of one another; those of a random symmetric Hessian are not, and minima are rarer")
+def chance_of_a_minimum() -> Cases:
+    """the share of Hessians with a Cholesky factor, which a minimum's has, among 200,000 with d = 1, 2, 3 curvatures, against 2^−d: each
+    with the sign of its own coin, in random coordinates; and symmetric matrices of normal entries, with as many curvatures up as down"""
+    n = 200_000
+
+    def share(H: Tensor) -> Tensor:
+        minima: Tensor = torch.linalg.cholesky_ex(H).info == 0
+        return minima.double().mean()
+
+    def coins(d: int) -> Tensor:
+        A, signs = torch.randn(n, d, d), 2.0 * torch.randint(2, (n, 1, d)) - 1
+        return A * signs @ A.mT
+
+    def symmetric(d: int) -> Tensor:
+        A = torch.randn(n, d, d)
+        return A + A.mT
+
+    stated = [2.0**-d for d in (1, 2, 3)]
+    error = [math.sqrt(p * (1 - p) / n) for p in stated]
+    return Cases(*(([share(drawn(d)) for d in (1, 2, 3)], error, stated) for drawn in (coins, symmetric)))
 
 
 @claim("C11.15", NeverMore())

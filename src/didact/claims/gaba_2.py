@@ -132,7 +132,7 @@ def bias_correction() -> Pair:
     return [average(state, "m", g, 0.9) / (1 - 0.9**t) for t in range(1, 51)], [g] * 50
 
 
-@claim("C2.9", Same(1e-6), right="Adam, as the paper cited there defines it, has ε outside the root: η m̂/(√v̂ + ε)")
+@claim("C2.9", Same(1e-6), right="Adam, as its paper defines it, has ε outside the root: η m̂/(√v̂ + ε)")
 def adam_and_epsilon() -> Corrected:
     """the first step for g = 1, 1e-3, 1e-6 by η m̂/√(v̂ + ε), against didact's Adam and torch's; mended: η m̂/(√v̂ + ε)"""
     g, η, ε = torch.tensor([1.0, 1e-3, 1e-6]), 1e-3, 1e-8
@@ -207,23 +207,27 @@ def rate_of_the_printed_loop() -> Corrected:
     return Corrected(top, max(1e-3 * schedule.one_cycle()(t, 4690) for t in range(4690)))
 
 
-def chain(w: float, z: float, depth: int = 30) -> list[float]:
-    """∏ σ′(z) w over 1 … depth layers of one unit."""
-    factor = float(by_hand.SIGMOID.slope(np.array(z))) * w
-    return [factor**k for k in range(1, depth + 1)]
+def chain(size: float, z: float, spread: float, depth: int = 30) -> list[Tensor]:
+    """‖∏ diag(σ′(z_k)) W_k‖ over 1 … depth layers of four units: W_k a random rotation times `size`, z_k near z."""
+    J, found = torch.eye(4), []
+    for _ in range(depth):
+        W, z_k = size * torch.linalg.qr(torch.randn(4, 4)).Q, z + spread * torch.randn(4)
+        J = torch.from_numpy(by_hand.SIGMOID.slope(z_k.numpy()))[:, None] * W @ J
+        found.append(torch.linalg.matrix_norm(J, 2))
+    return found
 
 
 @claim("C2.15", NeverMore(), condition="‖W‖ ≤ 1 for this bound, ‖W‖ < 4 for any decay: the product holds the weights too")
 def product_of_derivatives() -> Cases:
-    """∏ σ′(z_k) w_k ≤ (1/4)^k, for w = 1 at several z, and for w = 5 at z = 0"""
+    """‖∏ diag(σ′(z_k)) W_k‖ ≤ (1/4)^k, for ‖W‖ = 1 at z = 0 and at random z, and for ‖W‖ = 5 at z = 0"""
     bound = [0.25**k for k in range(1, 31)]
-    return Cases(([chain(1.0, z) for z in (-2.0, 0.0, 3.0)], [bound] * 3), (chain(5.0, 0.0), bound))
+    return Cases(([chain(1.0, 0.0, spread) for spread in (0.0, 1.0, 3.0)], [bound] * 3), (chain(5.0, 0.0, 0.0), bound))
 
 
 @claim("C2.16", Rising(), condition="every σ′(z) near its maximum; ‖W‖ > 4 is needed and not enough")
 def exploding_product() -> Cases:
-    """∏ σ′(z_k) w_k for w = 5 > 1/σ′_max, layer by layer: at z = 0, and at z = 2"""
-    return Cases(chain(5.0, 0.0), chain(5.0, 2.0))
+    """‖∏ diag(σ′(z_k)) W_k‖ for ‖W‖ = 5 > 1/σ′_max, layer by layer: z near 0, and z near 2"""
+    return Cases(chain(5.0, 0.0, 0.1), chain(5.0, 2.0, 0.1))
 
 
 @claim("C2.17", Same(1e-6))

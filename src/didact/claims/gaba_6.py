@@ -1,15 +1,11 @@
 """Gaba, chapter 6: attention."""
 
-from collections.abc import Callable
-from functools import partial
 from itertools import pairwise, product
-from math import log2, sqrt
-from typing import Any
+from math import sqrt
 
 import torch
 from torch import Tensor
 from torch.autograd.functional import jacobian
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from didact.claims.compare import Cases, Corrected, Exactly, Inside, NeverMore, Same
 from didact.claims.core import claim, unable
@@ -52,7 +48,7 @@ def all_pairs(d: int) -> tuple[Tensor, Tensor, Tensor]:
 def moment(d: int, power: int, *, scaled: bool = False) -> Tensor:
     """E z^power of didact's scores z = qᵀk, or qᵀk/√d, over all pairs."""
     q, k, p = all_pairs(d)
-    z = scores(q, k, causal=False) if scaled else Luong(d, d, score="dot").scores(q, k)
+    z = scores(q, k, causal=False, there=None) if scaled else Luong(d, d, score="dot").scores(q, k)
     return (p * z[:, 0, 0] ** power).sum()
 
 
@@ -169,38 +165,6 @@ def flash_attention_is_exact() -> Pair:
     return both[0], both[1]
 
 
-class Made(TorchDispatchMode):
-    """Watches what runs inside: the most numbers in one tensor, and the bytes that products read and write."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.largest: int = 0
-        self.moved: int = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        y = func(*args, **(kwargs or {}))
-        if isinstance(y, Tensor):
-            self.largest = max(self.largest, y.numel())
-            if func.overloadpacket.__name__ in ("mm", "bmm", "addmm"):
-                self.moved += sum(t.nbytes for t in (*args, y) if isinstance(t, Tensor))
-        return y
-
-
-@claim("C6.19", Inside(high=1), condition="memory ∝ n in tiles; the factor in time is of a GPU, a length and a precision not named")
-def memory_of_flash_attention() -> Cases:
-    """the power of n with which the largest matrix grows, 1 for O(n): didact's attention in tiles of 64 keys, and the explicit form"""
-    def growth(form: Callable[[Tensor, Tensor, Tensor], Any]) -> list[float]:
-        sizes = []
-        for n in (256, 512, 1024, 2048):
-            x = torch.randn(n, 8)
-            with Made() as made:
-                form(x, x, x)
-            sizes.append(made.largest)
-        return [log2(b / a) for a, b in pairwise(sizes)]
-
-    return Cases(growth(partial(tiled_attention, tile=64)), growth(attention))
-
-
 @claim("C6.21", Same())
 def reordered_product() -> Pair:
     """φ(Q)(φ(K)ᵀ V), didact's linear attention times its normaliser, = (φ(Q) φ(K)ᵀ) V, with the φ of exercise 6.5, ELU + 1"""
@@ -211,9 +175,14 @@ def reordered_product() -> Pair:
 
 @claim("C6.22", Same(), right="the normaliser is missing: divide row i by φ(q_i)ᵀ Σ_j φ(k_j), else the weights do not sum to 1")
 def linear_attention_as_attention() -> Corrected:
-    """attention returns 1 where all values are 1: φ(Q)(φ(K)ᵀ 1); mended: didact's linear attention, which divides"""
-    q, k, ones = torch.randn(9, 4), torch.randn(9, 4), torch.ones(9, 1)
-    return Corrected((feature(q) @ (feature(k).T @ ones), ones), (linear_attention(q, k, ones), ones))
+    """φ(Q)(φ(K)ᵀV) is a mean of values, Σ_j α_ij v_j with α_ij = φ(q_i)·φ(k_j) over their sum; mended: divided by φ(q_i)ᵀ Σ_j φ(k_j), by
+    hand and by didact's linear attention"""
+    q, k, v = torch.randn(9, 4), torch.randn(9, 4), torch.randn(9, 3)
+    φq, φk = feature(q), feature(k)
+    products = torch.einsum("id,jd->ij", φq, φk)
+    mean = torch.stack([sum((a * x for a, x in zip(row / row.sum(), v, strict=True)), torch.zeros(3)) for row in products])
+    printed = φq @ (φk.T @ v)
+    return Corrected((printed, mean), ([printed / (φq @ φk.sum(0))[:, None], linear_attention(q, k, v)], [mean, mean]))
 
 
 @claim("C6.23", Same())

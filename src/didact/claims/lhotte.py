@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from didact import metrics, scratch
-from didact.claims.compare import About, Cases, Corrected, Exactly, Inside, Printed, Same, Sampled
+from didact.claims.compare import Cases, Corrected, Exactly, Inside, Printed, Same, Sampled
 from didact.claims.core import claim
 from didact.claims.gaba_1 import steepest_sigmoid
 from didact.claims.gaba_2 import rates
@@ -302,8 +302,10 @@ def new_head() -> Pair:
     return [net.fc.weight.numel(), scores.shape[1]], [2 * maps[0], 2]
 
 
-@claim("CL43", About(1.5, 0.04, "about, of a model that goes by the name of 1.5B"))
-def size_of_gpt_2() -> float:
-    """billions of parameters of didact's GPT-2 in its largest size: 48 layers of 1600, 25 heads, 1024 places, 50,257 tokens"""
+@claim("CL43", Printed("1.5"), right="1.56 billion, by rounding 1.6; 1.5 without the embedding of its tokens")
+def size_of_gpt_2() -> Corrected:
+    """billions of parameters of didact's GPT-2 in its largest size: 48 layers of 1600, 25 heads, 1024 places, 50,257 tokens; mended:
+    without the 50,257 · 1600 of the tokens"""
     with torch.device("meta"):
-        return parameters(GPT(50_257, context=1024, dim=1600, layers=48, heads=25)) / 1e9
+        net = GPT(50_257, context=1024, dim=1600, layers=48, heads=25)
+    return Corrected(parameters(net) / 1e9, (parameters(net) - 50_257 * 1600) / 1e9)

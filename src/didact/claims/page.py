@@ -1,13 +1,17 @@
 """The claims as one page that needs nothing else: what is stated, what comes out, and the code that computes it."""
 
 import inspect
+import re
+import time
 from collections.abc import Sequence
 from math import inf
+from pathlib import Path
 
 from didact import __version__
 from didact.claims.core import CHECKS, Outcome, listed, tally
 from didact.report.markup import Html, tag
 from didact.report.page import document, section
+from didact.run import git_state
 
 STYLE = """
 .claims { display: grid; grid-template-columns: minmax(0, 1fr); gap: .75rem; margin-top: 1rem; }
@@ -15,7 +19,8 @@ STYLE = """
 .claim.holds { border-left-color: var(--good); }
 .claim.wrong { border-left-color: var(--bad); color: inherit; font-weight: inherit; }
 .claim.conditional { border-left-color: #b98512; }
-.claim header { display: flex; gap: .8rem; align-items: baseline; flex-wrap: wrap; }
+.claim header { display: grid; grid-template-columns: auto 1fr auto; gap: 0 .8rem; align-items: baseline; }
+@media (max-width: 640px) { .claim header small { grid-area: 2 / 1 / 3 / 4; } .claim header .verdict { grid-column: 3; } }
 .claim header b { font-family: var(--mono); font-size: .85rem; }
 .claim header small { color: var(--soft); }
 .claim h3 { font: 600 1.05rem/1.4 var(--serif); margin: .15rem 0 .5rem; }
@@ -23,7 +28,7 @@ STYLE = """
 .claim pre { overflow-x: auto; background: var(--tint); border-radius: 6px; padding: .7rem .9rem; margin: .5rem 0 0; }
 .claim pre { font: .8rem/1.5 var(--mono); }
 .claim details { margin-top: .5rem; font-size: .85rem; }
-.verdict { margin-left: auto; font-size: .85rem; font-weight: 600; color: var(--soft); }
+.verdict { font-size: .85rem; font-weight: 600; color: var(--soft); }
 .holds .verdict { color: var(--good); } .wrong .verdict { color: var(--bad); } .conditional .verdict { color: #b98512; }
 .scores { display: flex; flex-wrap: wrap; gap: .75rem; margin-top: 1.6rem; }
 .scores .tile { flex: 1 1 8rem; }
@@ -36,12 +41,33 @@ STYLE = """
 FILTER = "body:has(#only-{0}:checked) :is(.claim:not(.{0}), .chapter:not(:has(.{0}))) {{ display: none; }}\n"
 LEAD = (
     "What five courses state that a program can check, computed anew. Nothing on this page was judged by hand: each verdict is the "
-    "comparison of the stated value with what the code beside it computes. Choose a count to see those claims alone."
+    "comparison of the stated value with what the code beside it computes. A method with a name is what the paper that introduced it "
+    "defines, whatever a library does; what the paper leaves open is computed both ways. Choose a count to see those claims alone."
 )
 SIGNS = {"holds": "✓ holds", "wrong": "✗ wrong", "conditional": "◐ holds with a condition", "not checkable": "not checkable",
          "not measured": "not measured"}
 COURSES = ("Gaba", "Van Schependom", "Groudiev", "Fleuret", "Lhotte")
-NOTES = {"wrong": "right", "conditional": "condition", "not checkable": "why", "not measured": "command"}
+# x_t, x_{t−1}, 2^n, x^{1/2}; not the names of functions
+RAISED = re.compile(r"(?<![\w.])([A-Za-zα-ωΑ-Ωℓ])_(\{[^{}]*\}|\w{1,5}(?!\w))|(?<=[\w)])\^(\{[^{}]*\}|[-−]?\w+)")
+NOTES = {"wrong": "right", "conditional": "condition", "not checkable": "why", "not measured": "why"}
+
+
+def typeset(words: str) -> list[object]:
+    """Indices below and powers above the line: x_{t−1}, 2^n."""
+    parts: list[object] = []
+    end = 0
+    for found in RAISED.finditer(words):
+        letter, below, above = found.groups()
+        parts += [words[end : found.start()], letter, tag("sub" if below else "sup", (below or above).strip("{}"))]
+        end = found.end()
+    return [*parts, words[end:]]
+
+
+def made() -> str:
+    """When, and from which state of didact: what a check says depends on it."""
+    source = git_state(Path(__file__).parents[1], apart="claims/measured")
+    commit = f" · commit {source['commit'][:7]}{' with changes' * source['dirty']}" if source else ""
+    return f"didact {__version__} · check · {time.strftime('%Y-%m-%d')}{commit}"
 
 
 def page(outcomes: Sequence[Outcome]) -> str:
@@ -53,7 +79,7 @@ def page(outcomes: Sequence[Outcome]) -> str:
         chapters.setdefault((o.statement.course, o.statement.chapter), []).append(o)
     body = [
         tag("style", Html(STYLE + "".join(FILTER.format(slug(verdict)) for verdict in SIGNS))),
-        tag("header", tag("p", f"didact {__version__} · check", class_="overline"), tag("h1", "What the courses state"),
+        tag("header", tag("p", made(), class_="overline"), tag("h1", "What the courses state"),
             tag("p", LEAD, class_="summary"), tag("div", tiles, class_="scores"), contents(list(chapters))),
     ]
     for (course, chapter), group in chapters.items():
@@ -94,14 +120,11 @@ def tile(verdict: str, n: int, *, checked: bool = False) -> Html:
 
 def card(o: Outcome) -> Html:
     s, check = o.statement, CHECKS.get(o.statement.id)
-    label = "measured" if o.computed and not check else NOTES.get(o.verdict, "")
-    rows = {"formula": check.formula if check else "", "stated": s.stated, "computed": o.computed, label: o.note}
-    if o.verdict == "not measured" and not o.note.startswith("didact"):
-        rows = {"stated": s.stated, "why": o.note}
-    facts = tag("dl", [(tag("dt", k), tag("dd", tag("code", v) if k == "command" else v)) for k, v in rows.items() if v])
+    label = "measured" if o.computed and not check else "command" if o.note.startswith("didact ") else NOTES.get(o.verdict, "")
+    rows = {"compares": check.formula if check else "", "stated": s.stated if s.prints else "", "computed": o.computed, label: o.note}
+    facts = tag("dl", [(tag("dt", k), tag("dd", tag("code", v) if k == "command" else typeset(v))) for k, v in rows.items() if v])
     code = None
     if check:
         code = tag("details", tag("summary", f"the check, {o.seconds:.2f} s"), tag("pre", inspect.cleandoc(check.source)))
-    sign = "◐ undecided" if o.note.startswith("undecided") else SIGNS[o.verdict]      # an ordering that the seeds do not show
-    head = tag("header", tag("b", s.id), tag("small", f"{s.course} {s.where} · {s.kind}"), tag("span", sign, class_="verdict"))
-    return tag("article", head, tag("h3", s.claim), facts, code, class_=f"claim {slug(o.verdict)}", id=s.id)
+    head = tag("header", tag("b", s.id), tag("small", f"{s.course} {s.where} · {s.kind}"), tag("span", SIGNS[o.verdict], class_="verdict"))
+    return tag("article", head, tag("h3", typeset(s.claim)), facts, code, class_=f"claim {slug(o.verdict)}", id=s.id)

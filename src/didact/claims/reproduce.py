@@ -9,9 +9,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import torch
+
 from didact import __version__, files
 from didact.claims.table import Cell, Grid, Reading, Record, Table, kept
-from didact.claims.timing import ratios
+from didact.claims.timing import timed
 from didact.data.core import Data
 from didact.data.fetch import Source, folders, missing
 from didact.data.load import sources
@@ -31,12 +33,18 @@ FAITHFUL = {"precision": "fp32"}   # as the courses train; didact's own choice o
 
 def lacking(table: Table) -> str:
     """Why a table cannot be measured yet, or nothing."""
-    return next((why for grid in table.grids for why in obstacles(grid)), "")
+    return "" if table.benchmark else next((why for grid in table.grids for why in obstacles(grid)), "")
+
+
+def place(table: Table, name: str = "auto") -> torch.device:
+    """The device that a word means, if the table can be measured there."""
+    device = pick_device(name)
+    if table.gpu and device.type == "cpu":
+        raise UsageError(f"table {table.name} speaks of a GPU, got {describe(device)}; run {table.command} where there is one")
+    return device
 
 
 def obstacles(grid: Grid) -> Iterator[str]:
-    if not grid.recipe:
-        return
     if grid.recipe not in RECIPES:
         yield f"there is no recipe {grid.recipe!r} yet"
         return
@@ -61,14 +69,13 @@ def measure(
     table: Table, *, seeds: Sequence[int], tell: Tell = silent, done: Callable[[dict[str, Any]], None] = lambda row: None, **settings: Any
 ) -> Record:
     """Every configuration under every seed. Asked again, it goes on where it was stopped."""
-    settings = FAITHFUL | settings
+    settings, device = FAITHFUL | settings, place(table, settings.get("device", "auto"))
     started, values = time.perf_counter(), {cell.name: list[float]() for cell in table.cells}
     spent = 0.0
     for seed in seeds:
         if table.benchmark:
-            found = ratios(table.grids[0], pick_device(settings.get("device", "auto")), seed=seed, tell=tell)
-            for cell in table.cells:
-                values[cell.name].append(found[cell.at["dim_heads"]])
+            for name, ratio in timed(table, device, seed=seed, tell=tell).items():
+                values[name].append(ratio)
             continue
         for number, grid in enumerate(table.grids):
             _, rows = sweep(RECIPES[grid.recipe], dict(grid.axes), seeds=1, seed=seed, tell=tell, done=done, **grid.given, **settings)
@@ -79,7 +86,7 @@ def measure(
     source = git_state(SOURCE, apart="claims/measured") or {"commit": "installed", "dirty": False}
     versions = {k: v for k, v in surroundings()["versions"].items() if k in ("python", "torch")}
     return Record(
-        table.name, values, list(seeds), time.strftime("%Y-%m-%d"), source["commit"], describe(pick_device(settings.get("device", "auto"))),
+        table.name, values, list(seeds), time.strftime("%Y-%m-%d"), source["commit"], describe(device),
         {"didact": __version__} | versions, spent or time.perf_counter() - started, source["dirty"],
     )
 
@@ -116,7 +123,7 @@ def at_epoch(run: Run, reading: Reading) -> float:
 def expected_seconds(table: Table, seeds: int, *, tell: Tell = silent, **settings: Any) -> float:
     """From what was measured on the same hardware, else from a few steps of each grid's first and last configuration."""
     record = kept().get(table.name)
-    if record is not None and record.hardware == describe(pick_device(settings.get("device", "auto"))):
+    if record is not None and record.hardware == describe(place(table, settings.get("device", "auto"))):
         return seeds * record.seconds / len(record.seeds)
     if table.benchmark:
         return 60.0 * seeds

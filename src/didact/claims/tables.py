@@ -1,4 +1,4 @@
-"""The measured tables of Gaba: what is stated, and the configurations that measure it.
+"""The measured tables of Gaba, and claims about time: what is stated, and the configurations that measure it.
 
 Sections are the table's names. What the course leaves unstated stands in `unstated`, with the choice made here.
 """
@@ -8,7 +8,7 @@ from typing import Any
 from didact.claims.table import Cell, Grid, Ordering, Reading, Table
 
 # "validation" is the course's test split: with the *_whole sets all training examples train, and it is looked at after every epoch
-ACCURACY, LOSS = Reading("validation", "accuracy"), Reading("train", "loss")
+ACCURACY, LOSS, TIMES = Reading("validation", "accuracy"), Reading("train", "loss"), Reading("time", "ratio")
 PLAIN: dict[str, Any] = {       # Gaba 1.6: nothing but layers, and a constant rate
     "data": "mnist_whole", "dropout": 0.0, "init": "pytorch", "optimizer": "adam", "lr": 1e-3, "weight_decay": 0.0,
     "schedule": "constant", "epochs": 10, "batch": 128,
@@ -159,12 +159,60 @@ def recurrent() -> Table:
 def attention_times() -> Table:
     stated = {(512, 1): 3.24, (512, 2): 3.18, (512, 4): 3.15, (512, 8): 3.21, (512, 16): 3.34, (512, 32): 3.82,
               (256, 8): 1.12, (768, 8): 6.45, (1024, 8): 10.87}
-    grid = Grid("", {"batch": 32, "length": 128, "dropout": 0.1, "warmup": 5, "calls": 50}, {"dim_heads": tuple(stated)})
-    cells = tuple(Cell("C6.15", round(ms / 3.21, 4), Reading("time", "ratio"), 0, {"dim_heads": pair}) for pair, ms in stated.items())
-    return Table("6.11", "time of multi-head attention, over that of width 512 with 8 heads", (grid,), cells,
+    given = {"batch": 32, "length": 128, "dropout": 0.1, "warmup": 5, "calls": 50}
+    grids = (Grid("multi_head", given, {"dim": (512,), "heads": (1, 2, 4, 8, 16, 32)}),
+             Grid("multi_head", given, {"dim": (256, 768, 1024), "heads": (8,)}))
+    cells = tuple(
+        Cell("C6.15", round(ms / 3.21, 4), TIMES, int(dim != 512), {"dim": dim, "heads": heads}, over={"dim": 512, "heads": 8})
+        for (dim, heads), ms in stated.items()
+    )
+    return Table("6.11", "time of multi-head attention, over that of width 512 with 8 heads", grids, cells,
                  (Ordering("nearly constant up to 16 heads, within a tenth", tuple((i, 3) for i in (0, 1, 2, 4)), alike=0.1),
                   Ordering("32 heads are slower", best(5, 0, 1, 2, 3, 4))), benchmark=True,
                  unstated="Device, precision (float32), threads: milliseconds of another machine do not compare, ratios do.")
+
+
+def flash() -> Table:
+    lengths, precisions = (1024, 2048, 4096, 8192), ("fp32", "bf16")
+    grid = Grid("attending", {"batch": 2, "heads": 8, "dim": 64, "warmup": 5, "calls": 20},
+                {"form": ("explicit", "fused"), "precision": precisions, "length": lengths})
+
+    def at(form: str, precision: str, length: int) -> dict[str, Any]:
+        return {"form": form, "precision": precision, "length": length}
+
+    times = [Cell("C6.19", 2, TIMES, 0, at("explicit", p, n), to=4, over=at("fused", p, n)) for p in precisions for n in lengths]
+    memory = [Cell("C6.19", 2, Reading("memory", "ratio"), 0, at("fused", p, 2 * n), over=at("fused", p, n))   # O(n): twice for twice
+              for p in precisions for n in lengths[:-1]]
+    return Table("6.12", "attention with its n × n matrix over PyTorch's kernel without it", (grid,), (*times, *memory),
+                 benchmark=True, gpu=True, cases=True,
+                 unstated="GPU, lengths, precision, batch (2), heads (8 of 64 numbers), forward alone or not (alone). In float32 PyTorch's "
+                 "kernel is not FlashAttention, which takes 16 bits, but one that keeps no matrix either.")
+
+
+def gated() -> Table:
+    sizes = ((64, 1), (128, 1), (256, 1), (128, 2), (128, 3))
+    given = {"width": 128, "batch": 64, "length": 50, "warmup": 3, "calls": 20}
+    grids = tuple(Grid("recurring", given, {"cell": ("lstm", "gru"), "hidden": (hidden,), "layers": (layers,)}) for hidden, layers in sizes)
+    cells = tuple(
+        Cell("C5.13", 0.25, Reading("time", "saved"), i, {"cell": "gru"} | size, to=0.2, over={"cell": "lstm"} | size)
+        for i, size in enumerate({"hidden": hidden, "layers": layers} for hidden, layers in sizes)
+    )
+    return Table("5.6", "share of its time that a GRU saves beside an LSTM, forward and backward", grids, cells,
+                 benchmark=True, cases=True,
+                 unstated="Device, sizes (those of 5.9, one direction), batch (64), length (50), and whether 25 % is of time or of speed: "
+                 "a quarter more speed is a fifth less time, and either counts.")
+
+
+def batches() -> Table:
+    sizes = (4, 16, 64, 256)
+    grid = Grid("classifying", {"warmup": 5, "calls": 30}, {"network": ("mlp", "resnet18"), "batch": (1, *sizes)})
+    cells = tuple(
+        Cell("CF51", 1, TIMES, 0, {"network": network, "batch": n}, over={"network": network, "batch": 1})
+        for network in ("mlp", "resnet18") for n in sizes
+    )
+    return Table("fleuret-2.1", "time of a batch over that of one sample", (grid,), cells,
+                 benchmark=True, gpu=True, cases=True,
+                 unstated="GPU, network (three layers of 1024, ResNet-18 on 224 × 224), float32, batch; almost: within a tenth.")
 
 
 def reviews() -> Table:
@@ -266,7 +314,7 @@ def diffusion_ablation() -> Table:
 TABLES = {
     table.name: table
     for table in (
-        mnist(), widths(), optimizers(), dropout_and_decay(), cifar(), kernels_filters_blocks(), sentiment(), recurrent(),
-        attention_times(), reviews(), games(), vae(), vae_ablation(), diffusion(), diffusion_ablation(),
+        mnist(), widths(), optimizers(), dropout_and_decay(), cifar(), kernels_filters_blocks(), gated(), sentiment(),
+        recurrent(), attention_times(), flash(), reviews(), games(), vae(), vae_ablation(), diffusion(), diffusion_ablation(), batches(),
     )
 }  # fmt: skip

@@ -59,18 +59,20 @@ def fold(x: Tensor, D: int) -> Tensor:
     return y
 
 
+def turns(D: int, K: int) -> int:
+    """Pieces of K such layers on [0, 1], each up or down."""
+    y = torch.linspace(0, 1, 100_001)
+    for _ in range(K):
+        y = fold(y, D)
+    rising = y.diff() > 0
+    return 1 + int((rising[1:] != rising[:-1]).sum())
+
+
 @claim("CV05", Same())
 def regions_of_a_deep_network() -> Pair:
     """turns of K of didact's layers, each folding [0, 1] D + 1 times, and one more, against (D + 1)^K: a unit breaks each piece once"""
-    cases, x = [(3, 1), (3, 2), (3, 3), (4, 2), (5, 2)], torch.linspace(0, 1, 100_001)
-    found = []
-    for D, K in cases:
-        y = x
-        for _ in range(K):
-            y = fold(y, D)
-        rising = y.diff() > 0
-        found.append(1 + int((rising[1:] != rising[:-1]).sum()))
-    return found, [(D + 1) ** K for D, K in cases]
+    cases = [(3, 1), (3, 2), (3, 3), (4, 2), (5, 2)]
+    return [turns(D, K) for D, K in cases], [(D + 1) ** K for D, K in cases]
 
 
 @claim("CV49", Same(), right="only the second line: y_t depends on all inputs up to t through the state")
@@ -90,7 +92,7 @@ def likelihood_of_a_sequence() -> Corrected:
     return Corrected((likelihood(alone), whole), (likelihood(torch.cat(steps)), whole))
 
 
-@claim("CV42", NeverMore(), condition="a smooth f: for f = sin 20z the reparameterised gradient varies more than the score function's")
+@claim("CV42", NeverMore(), condition="an f that varies slowly on the scale of σ: for sin 20z the score function's gradient varies less")
 def variance_of_two_gradients() -> Cases:
     """Var ∂f(μ + ε)/∂μ against Var f(z) ∂log q(z)/∂μ, q didact's normal density, both gradients of E f(z) for z ~ N(1, 1), and that their
     means agree within five standard errors: f = z², and f = sin 20z"""

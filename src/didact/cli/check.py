@@ -20,7 +20,7 @@ COLOURS = {"holds": "green", "wrong": "red", "conditional": "yellow"}
 @click.argument("ids", nargs=-1, metavar="[CLAIM]…")
 @click.option("--course", help="Gaba, Van Schependom, Groudiev, Fleuret or Lhotte.")
 @click.option("--chapter", help="Of one chapter, by its number.")
-@click.option("--kind", help='As "exact arithmetic", "numerical identity", "printed output".')
+@click.option("--kind", help="exact arithmetic, numerical identity, printed output or measured; the first word is enough.")
 @click.option("--wrong", is_flag=True, help="Show what is wrong, and nothing else.")
 @click.option("--html", type=FILE, help="Write the answer as one page, with the code of each check.")
 @AS_JSON
@@ -35,7 +35,7 @@ def command(
     didact check --html claims.html    all of them, as a page
     """
     import didact.claims  # noqa: F401 (registers the checks)
-    from didact.claims.core import choose
+    from didact.claims.core import choose, in_words, tally
     from didact.claims.page import page
 
     if html and not (html.parent.is_dir() and os.access(html.parent, os.W_OK)):
@@ -47,7 +47,7 @@ def command(
     shown = [o for o in outcomes if o.verdict == "wrong"] if wrong else outcomes
     if html:
         html.write_text(page(shown), encoding="utf-8")
-        click.echo(f"wrote {html}", err=True)
+        click.echo(f"wrote {html}: {in_words(tally(shown))}", err=True)
     if as_json or not html:
         answer([o.row() for o in shown], as_json, lambda: show(shown, outcomes))
 
@@ -74,6 +74,10 @@ def show(shown: "list[Outcome]", outcomes: "list[Outcome]") -> None:
 
     from didact.claims.core import in_words, tally
 
+    counted = f"{in_words(tally(outcomes))} ({duration(sum(o.seconds for o in outcomes))})"
+    if not shown:
+        click.echo(f"nothing wrong among {counted}")
+        return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name, share in (("id", None), ("claim", 4), ("stated", 3), ("computed", 4), ("verdict", None)):
         table.add_column(name, ratio=share, overflow="fold", no_wrap=share is None)
@@ -82,7 +86,14 @@ def show(shown: "list[Outcome]", outcomes: "list[Outcome]") -> None:
         colour = COLOURS.get(o.verdict, "dim")
         note = f"\n[dim]{escape(o.note)}[/]" if o.note else ""
         seconds = f"{o.seconds:.2f}" if o.seconds else ""
-        table.add_row(o.statement.id, escape(o.statement.claim), escape(o.statement.stated), escape(o.computed) + note,
-                      f"[{colour}]{o.verdict}[/]", seconds)
+        stated = escape(o.statement.stated) if o.statement.prints else f"[dim]{escape(formula(o))}[/]"
+        table.add_row(o.statement.id, escape(o.statement.claim), stated, escape(o.computed) + note, f"[{colour}]{o.verdict}[/]", seconds)
     Console(width=max(100, shutil.get_terminal_size((140, 24)).columns), highlight=False).print(table)
-    click.echo(f"\n{in_words(tally(outcomes))} ({duration(sum(o.seconds for o in outcomes))})")
+    click.echo(f"\n{counted}")
+
+
+def formula(o: "Outcome") -> str:
+    """What the check sets against what, where the claim is the whole statement and the page prints no value."""
+    from didact.claims.core import CHECKS
+
+    return CHECKS[o.statement.id].formula if o.statement.id in CHECKS else ""

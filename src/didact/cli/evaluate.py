@@ -16,6 +16,7 @@ from didact.cli.words import AS_JSON, answer, number, size
 def command(run: str, int8: bool, device: str, runs: str, as_json: bool) -> None:
     """Compute the metrics of a run's best model anew, on its validation and test splits."""
     from didact.cli.catalogue import catalogue
+    from didact.report.words import formula
     from didact.run import Run
     from didact.train.eight_bits import eight_bits
     from didact.train.session import evaluate
@@ -27,6 +28,9 @@ def command(run: str, int8: bool, device: str, runs: str, as_json: bool) -> None
         for split in ("validation", "test"):
             metrics = "  ".join(f"{name} {number(value)}" for name, value in scores[split].items())
             click.echo(f"{split + behind:<{11 + len(behind)}}{metrics}")
+            for name in scores[split]:
+                if how := formula(name, scores[split]):
+                    click.echo(f"{'':<{11 + len(behind)}}{name} = {how}")
 
     def show() -> None:
         told(result)

@@ -12,8 +12,8 @@ from didact.cli.words import AS_JSON, answer, number
 @click.argument("run")
 @click.argument("inputs", nargs=-1)
 @click.option("--method", default="all", show_default=True, help="Of saliency, smooth_grad, grad_cam, gradient_times_input, occlusion, "
-              "shapley, filters and feature_maps; of texts read in order attention, alignment, gates and memory: one, several with "
-              "commas, or all. heads: what each attention head is worth.")
+              "shapley, filters and feature_maps; of texts and forecasts, read in order, attention, alignment, gates and memory: one, "
+              "several with commas, or all. heads: what each attention head is worth.")
 @click.option("--class", "label", help="Class whose score is explained  [default: the predicted one]")
 @click.option("--layer", help="Layer of Grad-CAM and feature maps, as `didact show` names it  [default: the last maps]")
 @click.option("--patches", type=click.IntRange(1, 64), help="Patches on a side for occlusion and Shapley values  [default: 4 or 7]")
@@ -28,7 +28,10 @@ def command(
     run: str, inputs: tuple[str, ...], method: str, label: str | None, layer: str | None, patches: int | None, samples: int,
     beside: tuple[str, ...], to: Path | None, device: str, runs: str, as_json: bool,
 ) -> None:
-    """Show why a classifier answers as it does: image files, rows or texts; without any, the test examples it got most wrong."""
+    """Show why a model answers as it does: image files, rows, texts or a series; without any, the test examples it got most wrong.
+
+    Of a classifier, what speaks for a class. Of what reads in order (texts, translations, forecasts), what happens inside meanwhile.
+    """
     from didact.cli.catalogue import catalogue
     from didact.explain.runs import explain
     from didact.run import Run
@@ -55,7 +58,7 @@ def line(row: dict[str, Any]) -> str:
     """One explanation as people read it; of a row, the parts that count most; of a text read in order, where its figures are."""
     if "memory" in row:
         far = row["norms"][-1]
-        return f"{row['memory']}:  {number(far)} after {len(row['norms']) - 1} tokens"
+        return f"{row['memory']}:  {number(far)} after {len(row['norms']) - 1} steps"
     if "head" in row:
         measured = ", ".join(f"{name} {number(value)}" for name, value in row.items() if name not in ("attention", "module", "head"))
         return f"{row['attention']} head {row['head']} off:  {measured}"

@@ -14,19 +14,21 @@ from didact.cli.words import AS_JSON, answer, number
 @click.option("--draws", type=click.IntRange(0, 10_000), default=0, help="Random answers from the predicted distribution, for each input.")
 @click.option("--beam", type=int, default=1, show_default=True, help="Translations kept in view to find the likeliest whole.")
 @click.option("--sure", type=click.FloatRange(0, 1), help="Least score of a box that is told and drawn  [default: 0.3]")
-@click.option("--to", default="predictions", show_default=True, help="Folder for answers that are pictures: masks, boxes, restored images.")
+@click.option("--to", help="Folder for answers that are pictures: masks, boxes, restored images  [default: predictions]")
 @click.option("--runs", default="runs", help="Folder in which short names of runs are looked up.")
 @AS_JSON
 def command(
-    run: str, inputs: tuple[str, ...], passes: int, draws: int, beam: int, sure: float | None, to: str, runs: str, as_json: bool
+    run: str, inputs: tuple[str, ...], passes: int, draws: int, beam: int, sure: float | None, to: str | None, runs: str, as_json: bool
 ) -> None:
     """Use a run's model on new inputs: image files, a CSV, one row written a=1,b=2, or a text (of bert with <mask>)."""
     from didact.cli.catalogue import catalogue
     from didact.run import Run
-    from didact.train.use import predict
+    from didact.train.use import pictures, predict
 
     catalogue()
-    found = predict(Run.open(run, runs), inputs, passes=passes, draws=draws, beam=beam, sure=sure, to=to)
+    opened = Run.open(run, runs)
+    folder = to or ("predictions" if pictures(opened.facts.get("abilities", ())) else None)
+    found = predict(opened, inputs, passes=passes, draws=draws, beam=beam, sure=sure, to=folder)
     answer(found, as_json, lambda: click.echo("\n".join(map(line, found))))
 
 

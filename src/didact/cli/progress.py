@@ -32,6 +32,7 @@ class Screen:
         self.loading: Status | None = None
         self.estimated = False
         self.tenth: tuple[str, int] | None = None
+        self.waiting: tuple[int, Waiting] | None = None      # how far what is being drawn is, and who tells it
 
     def __call__(self, event: str, facts: dict[str, Any]) -> None:
         getattr(self, f"on_{event}", lambda _: None)(facts)
@@ -71,7 +72,7 @@ class Screen:
         say(f"  {layers['total']:,} parameters, {layers['trainable']:,} trainable, {layers['tied']:,} tied")
         say(f"  device {facts['device']}, precision {facts['precision']}, seed {facts['settings']['seed']}")
         passes = plan["total"] / plan["epoch"]
-        say(f"  {plan['total']:,} steps of {plan['batch']} examples ({passes:.3g} epochs); run: {escape(facts['run'])}")
+        say(f"  {plan['total']:,} steps of {min(plan['batch'], plan['rows'])} examples ({passes:.3g} epochs); run: {escape(facts['run'])}")
         if "resumed" in facts:
             say(f"  resumed after step {facts['resumed']:,}")
 
@@ -99,6 +100,18 @@ class Screen:
         if not self.estimated and facts["timed"] >= 5:
             self.estimated = True
             self.console.print(f"  expected: {duration(facts['seconds_left'])} more, {size(facts['memory'])} of memory")
+
+    def drawing(self, done: int, total: int) -> None:
+        """What is drawn along the way: on the bar where there is one, else on a line of its own once it takes long."""
+        if self.bar is not None:
+            self.bar.update(self.task, facts=f"{done:,} of {total:,} steps of drawing")
+        elif self.loading is None:
+            begun = self.waiting is not None and self.waiting[0] < done
+            waiting = self.waiting[1] if self.waiting is not None and begun else Waiting("steps of drawing", self.console)
+            waiting(done, total)
+            self.waiting = (done, waiting) if done < total else None
+            if self.waiting is None:
+                waiting.close()
 
     def on_note(self, facts: dict[str, Any]) -> None:
         self.console.print(f"  {escape(facts['text'])}")
@@ -185,6 +198,9 @@ class Waiting:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         if self.status is not None:
             self.status.stop()
 
@@ -201,9 +217,10 @@ class Lines:
         if event == "timing":
             self.console.print(f"timing a few steps of {facts['recipe']}, {facts['cells']} setting{'s' * (facts['cells'] > 1)} …")
 
-    def row(self, row: dict[str, Any]) -> None:
+    def row(self, row: dict[str, Any], compare: tuple[str, ...] = ()) -> None:
         if "diverged" in row:
             self.console.print(f"     diverged: {escape(row['diverged'])}", soft_wrap=True)
             return
-        watch = row["watch"][0]
-        self.console.print(f"     validation {watch} {number(row['validation'][watch])}  ({duration(row['seconds'])})")
+        shown = [name for name in compare if name in row["validation"]] or [row["watch"][0]]
+        scores = "  ".join(f"{name} {number(row['validation'][name])}" for name in shown)
+        self.console.print(f"     validation {scores}  ({duration(row['seconds'])})")

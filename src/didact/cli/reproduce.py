@@ -27,6 +27,7 @@ def command(name: str | None, seeds: int | None, device: str | None, runs: str |
     \b
     didact reproduce                  the tables: measured, or not and why
     didact reproduce 1.6 --seeds 3    stopped and called again, it goes on where it was
+    didact reproduce 6.12 --device cuda    a claim about time, with a clock
     """
     import didact.recipes  # noqa: F401 (registers the recipes)
     from didact.claims.table import judge, named
@@ -62,14 +63,13 @@ def state(table: "Table") -> dict[str, Any]:
 
 
 def measured(table: "Table", seeds: int, settings: dict[str, Any]) -> "Record":
-    from didact.claims.reproduce import expected_seconds, lacking, measure
+    from didact.claims.reproduce import expected_seconds, lacking, measure, place
     from didact.cli.progress import Lines
     from didact.train.interrupt import Interrupted
-    from didact.train.machine import pick_device
 
     if why := lacking(table):
         raise UsageError(f"table {table.name} cannot be measured yet: {why}")
-    pick_device(settings.get("device", "auto"))
+    place(table, settings.get("device", "auto"))
     screen = Lines()
     count, what = seeds * sum(len(grid.configurations) for grid in table.grids), "measurement" if table.benchmark else "training"
     try:
@@ -107,7 +107,7 @@ def show(table: "Table", record: "Record", judged: "list[Judged]") -> None:
         note = f"\n[dim]{escape(j.why)}[/]" if j.why else ""
         drawn.add_row(j.claim, escape(j.name), j.stated, escape(j.measured) + note, f"[{COLOURS.get(j.verdict, 'dim')}]{j.verdict}[/]")
     console = Console(highlight=False)
-    console.print(f"[bold]Gaba {table.name}[/]: {escape(table.title)}\n")
+    console.print(f"[bold]{table.where}[/]: {escape(table.title)}\n")
     console.print(drawn)
     counts = ", ".join(f"{sum(j.verdict == v for j in judged)} {v}" for v in dict.fromkeys(j.verdict for j in judged))
     console.print(f"\n{counts} ({record.about}; {duration(record.seconds)})\n{RULE}", soft_wrap=True)

@@ -40,7 +40,7 @@ def command(words: tuple[str, ...]) -> None:
     def done(row: dict[str, Any]) -> None:
         if "diverged" not in row:
             report.write(Run(Path(row["run"])))
-        screen.row(row)
+        screen.row(row, recipe.compare)
 
     try:
         folder, rows = sweep(recipe, axes, seeds=seeds, metric=metric, tell=screen if group.leads else silent, done=done, **given)
@@ -51,25 +51,27 @@ def command(words: tuple[str, ...]) -> None:
         leave()
     if not group.leads:
         return
-    metric = choose_metric(rows, metric)
-    table = cells(rows, metric)
-    page = report.sweep_page(f"{recipe.name}: {metric}", axes, rows, metric, folder / "report.html")
+    metric = choose_metric(rows, metric, recipe.compare)
+    beside = [name for name in recipe.compare if name != metric]
+    table = cells(rows, metric, beside)
+    page = report.sweep_page(f"{recipe.name}: {metric}", axes, rows, metric, folder / "report.html", beside)
     answer({"recipe": recipe.name, "axes": axes, "metric": metric, "table": table, "runs": rows, "report": str(page)}, as_json,
-           lambda: show(table, metric, str(page)))
+           lambda: show(table, metric, beside, str(page)))
 
 
-def show(table: list[dict[str, Any]], metric: str, page: str) -> None:
-    from rich.console import Console
+def show(table: list[dict[str, Any]], metric: str, beside: list[str], page: str) -> None:
     from rich.table import Table
 
+    from didact.cli.progress import paper
     from didact.options import written
 
     drawn = Table(box=None, pad_edge=False, padding=(0, 2))
     heads = {"validation": f"validation {metric}", "validation_spread": "±", "test": f"test {metric}", "test_spread": "±"}
+    heads |= {name: f"validation {name}" for name in beside}
     shown = [k for k in table[0] if k != "diverged" or any(row[k] for row in table)]
     for name in shown:
         drawn.add_column(heads.get(name, name), justify="right")
     for row in table:
         drawn.add_row(*["" if row[k] is None else number(row[k]) if k in (*heads, "seconds") else written(row[k]) for k in shown])
-    Console(highlight=False).print(drawn)
+    paper().print(drawn)
     click.echo(f"report {page}")

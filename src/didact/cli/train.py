@@ -26,13 +26,16 @@ def watched(work: Callable[[Any], Any], as_json: bool) -> None:
     """Train or resume while showing it, write the report, and answer with the metrics."""
     from didact import report
     from didact.cli.progress import Screen
+    from didact.objectives.pace import paced
+    from didact.objectives.writing import unhurried
     from didact.train.distributed import join, leave
     from didact.train.interrupt import Interrupted
     from didact.train.loop import silent
 
     group, screen = join(), Screen()
     try:
-        run = work(screen if group.leads else silent)
+        with paced(screen.drawing if group.leads else unhurried):
+            run = work(screen if group.leads else silent)
         if group.leads:
             page = report.write(run)
             result = {"run": str(run.folder), "report": str(page), **results(run.facts)}
@@ -52,7 +55,12 @@ def results(facts: dict[str, Any]) -> dict[str, Any]:
 
 def show(result: dict[str, Any]) -> None:
     """The metrics of the best validation state on the test split, and where everything lies."""
+    from didact.report.words import formula
+
     metrics = "  ".join(f"{name} {number(value)}" for name, value in result["test"].items())
     click.echo(f"test   {metrics}")
+    for name in result["test"]:
+        if how := formula(name, result["test"]):
+            click.echo(f"       {name} = {how}")
     click.echo(f"run    {result['run']}")
     click.echo(f"report {result['report']}")

@@ -8,6 +8,7 @@ import csv
 import io
 import os
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from didact.data.annotations import Annotated, Thing, annotation_files, read, vo
 from didact.data.assemble import assemble
 from didact.data.core import SPLITS, Batch, Data
 from didact.data.fetch import File, check, locate, source
-from didact.data.folder import PARTS, Found, ImageEncoder, decoded, divided, of_files
+from didact.data.folder import PARTS, Found, ImageEncoder, decoded, divided, in_size, of_files
 from didact.data.health import listed
 from didact.data.image_files import dimensions
 from didact.data.readers import content, unzipped
@@ -141,7 +142,7 @@ def load(root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping
     side = size or -(-min(LARGEST, max(max(sizes))) // MULTIPLE) * MULTIPLE
     encoder = BoxEncoder((1 if grey else 3, side, side))
     y, box, told = packed(images, sizes, labels)
-    notes += [*told, f"{len(images):,} images of {len(set(sizes))} sizes are resized to {side}×{side}, {'grey' if grey else 'in colour'}"]
+    notes += [*told, in_size(Counter(sizes), encoder)]
     files = tuple(image.file for image in images)
     if len(files) * encoder.shape[0] * side * side > resident_limit():
         workers = min(8, os.cpu_count() or 1)

@@ -26,7 +26,6 @@ from didact.errors import UsageError
 
 END = 2**19         # bytes at each end of a file that its fingerprint is taken of
 LARGEST = 64        # side to which images are brought when none is asked for
-SCREEN = 2000       # the longer side of images that are drawn on
 PARTS = {"train": "train", "training": "train", "val": "validation", "valid": "validation", "validation": "validation",
          "test": "test", "testing": "test"}
 
@@ -46,18 +45,17 @@ class ImageEncoder:
         return self.decoded(path, (width, height))
 
     def whole(self, path: str | Path) -> Tensor:
-        """The image as it is, in its own proportions: to draw on. One larger than any screen is made smaller."""
+        """The image as it is, every pixel of it: to draw on, or to be given back."""
         return self.decoded(path, None)
 
     def decoded(self, path: str | Path, size: tuple[int, int] | None) -> Tensor:
         from PIL import Image, ImageOps
 
         with opened(path) as found:
-            found.draft(None, (2 * size[0], 2 * size[1]) if size else (SCREEN, SCREEN))  # a large JPEG is decoded small
+            if size:
+                found.draft(None, (2 * size[0], 2 * size[1]))       # a large JPEG is decoded small
             image = flat(ImageOps.exif_transpose(found)).convert("L" if self.shape[0] == 1 else "RGB")
-            if size is None:
-                image.thumbnail((SCREEN, SCREEN))
-            elif image.size != size:
+            if size and image.size != size:
                 image = image.resize(size, Image.Resampling.BILINEAR)
         x = torch.from_numpy(np.array(image, dtype=np.uint8))
         return x[None] if x.ndim == 2 else x.permute(2, 0, 1).contiguous()
@@ -89,7 +87,8 @@ def flat(image: Any) -> Any:
     from PIL import Image
 
     if image.mode.startswith("I"):
-        return Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))
+        values = np.asarray(image).astype(np.int64)
+        return Image.fromarray((values >> excess(image.mode, int(values.max()))).clip(0, 255).astype(np.uint8))
     if image.mode == "F":
         values = np.nan_to_num(np.asarray(image))
         return Image.fromarray((values * (255 if values.max() <= 1 else 1)).clip(0, 255).astype(np.uint8))
@@ -97,6 +96,13 @@ def flat(image: Any) -> Any:
         image = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return image
+
+
+def excess(mode: str, largest: int) -> int:
+    """Bits beyond 8. A file of 32 does not say how many it uses: 8 or 16, if its largest value needs no more, else as many as that."""
+    if mode != "I" or 2**8 <= largest < 2**16:
+        return 8
+    return max(0, largest.bit_length() - 8) if largest >= 0 else 0
 
 
 def images(folder: Path) -> tuple[list[str], int]:
@@ -245,18 +251,21 @@ def unlabelled(root: Path, found: Found) -> str:
 
 def describe(root: Path, found: Found, sizes: Counter[tuple[int, int]], encoder: ImageEncoder) -> list[str]:
     """What was found and inferred."""
-    channels, height, width = encoder.shape
     told = f"{len(found.files):,} images of {len(found.labels)} classes: {listed(found.labels)}"
-    notes = [unlabelled(root, found) if found.y is None else told]
-    kind = "grey" if channels == 1 else "in colour"
-    if set(sizes) != {(width, height)}:
-        (w, h), _ = sizes.most_common(1)[0]
-        various = f"{len(sizes)} sizes, mostly {w}×{h}" if len(sizes) > 1 else f"{w}×{h}"
-        notes.append(f"images of {various} are resized to {width}×{height}, {kind}")
-    else:
-        notes.append(f"images of {width}×{height}, {kind}")
+    notes = [unlabelled(root, found) if found.y is None else told, in_size(sizes, encoder)]
     if found.part[0]:
         notes.append(f"split by the folders {', '.join(sorted(set(found.part)))}; what is not there is cut from train")
     if found.others:
         notes.append(f"{found.others} files that are no images were passed over")
     return notes
+
+
+def in_size(sizes: Counter[tuple[int, int]], encoder: ImageEncoder) -> str:
+    """From which sizes to which images are brought, where they are not of it already."""
+    channels, height, width = encoder.shape
+    kind = "grey" if channels == 1 else "in colour"
+    if set(sizes) == {(width, height)}:
+        return f"images of {width}×{height}, {kind}"
+    (w, h), _ = sizes.most_common(1)[0]
+    various = f"{len(sizes)} sizes, mostly {w}×{h}," if len(sizes) > 1 else f"{w}×{h}"
+    return f"images of {various} are resized to {width}×{height}, {kind}"

@@ -24,6 +24,8 @@ def opened(path: Any) -> Iterator[Any]:
         try:
             with Image.open(path) as image:
                 yield image
+        except UsageError:                      # it can be read, but is not what was asked for
+            raise
         except Exception as error:              # decoders raise anything on damaged files: SyntaxError, struct.error, MemoryError …
             raise unreadable(path, error) from None
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from didact.data import boxes, folder, masks, pairs, sequences, series, table, text
+from didact.data.annotations import MARKS, head
 from didact.data.assemble import rearrange
 from didact.data.core import SPLITS, Data
 from didact.data.delimited import is_table
@@ -108,6 +109,8 @@ def from_path(
     if sequences.is_text(path):
         forbid(f"{what} is running text", target=target, text=text, size=size)
         return sequences.load(path, kind=tokens or "characters", progress=progress)
+    if any(mark in head(path) for mark in MARKS.get(path.suffix.lower(), ())):
+        raise UsageError(f"{what} says where things are on images: give the folder that holds it and the images, --data {path.parent}")
     if not is_table(what):
         raise UsageError(f"{what} is neither a table (.csv, .tsv, .gz, .xz), a text (.txt) nor a folder of images; save it as CSV")
     forbid(f"{what} is a table", size=size)

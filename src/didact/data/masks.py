@@ -7,6 +7,7 @@ its values are the classes. With classes.txt beside them, one name a line, value
 
 import io
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +20,7 @@ from torch import Tensor
 from didact.data.assemble import assemble
 from didact.data.core import VOID, Batch, Data
 from didact.data.fetch import File, check, locate, source
-from didact.data.folder import ImageEncoder, decoded, images, measure, of_files
+from didact.data.folder import ImageEncoder, decoded, images, in_size, measure, of_files
 from didact.data.health import listed
 from didact.data.image_files import dimensions, opened
 from didact.data.readers import content, unzipped
@@ -29,6 +30,7 @@ from didact.errors import UsageError
 LARGEST = 128       # side to which images are brought when none is asked for
 MULTIPLE = 16       # of which that side is one: networks for masks halve it a few times
 MANY = 64           # values of masks without classes.txt, above which they are no classes but shades
+BLURRED = 2         # values of a mask in JPEG, above which some come from its rounding, not from who drew it
 SIDE = 192          # of the pedestrians
 # the home page offers these photographs as 54 MB of PNG; 9 MB of JPEG are kept here, beside the same masks
 HOME = "https://www.cis.upenn.edu/~jshi/ped_html/PennFudanPed.zip"
@@ -76,8 +78,14 @@ def open_mask(file: Any) -> Tensor:
     """(H, W) class numbers as they are stored: palette indices, not colours."""
     with opened(file) as mask:
         if mask.mode not in ("1", "L", "P", "I", "I;16"):
-            raise ValueError(f"it is {mask.mode}: expected one channel, grey or with a palette, whose values are the classes")
-        return torch.from_numpy(np.asarray(mask).astype(np.int64))
+            what = "is in colour" if mask.mode not in ("LA", "La", "F") else "has no whole numbers in one channel"
+            raise UsageError(f"the mask {file} {what} ({mask.mode}): expected grey or a palette, whose values are the classes; save it so")
+        values = np.asarray(mask).astype(np.int64)
+        if mask.format in ("JPEG", "MPO") or mask.info.get("compression") == "jpeg":
+            found = np.unique(values)
+            if len(found) > BLURRED:
+                raise UsageError(f"the mask {file} is a JPEG and holds {len(found)} values: JPEG blurs class numbers; save masks as PNG")
+        return torch.from_numpy(values)
 
 
 def small(mask: Tensor, side: int) -> Tensor:
@@ -101,13 +109,8 @@ def load(root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping
     most = min(LARGEST, max(sizes.most_common(1)[0][0]))
     side = size or -(-most // MULTIPLE) * MULTIPLE
     encoder = ImageEncoder((1 if grey else 3, side, side))
-    y, labels = classes(root, files, masks, side)
-    (width, height), _ = sizes.most_common(1)[0]
-    various = f"{len(sizes)} sizes, mostly {width}×{height}," if len(sizes) > 1 else f"{width}×{height}"
-    notes = [
-        f"{len(files):,} images with masks of {len(labels)} classes: {listed(labels)}",
-        f"images of {various} are resized to {side}×{side}, {'grey' if grey else 'in colour'}",
-    ]
+    y, labels, told = classes(root, files, masks, side)
+    notes = [f"{len(files):,} images with masks of {len(labels)} classes: {listed(labels)}", *told, in_size(sizes, encoder)]
     if bool((y == VOID).any()):
         notes.append(f"{100 * float((y == VOID).double().mean()):.2g} % of the pixels are {VOID}, of no class: they do not count")
     if len(files) * encoder.shape[0] * side * side > resident_limit():
@@ -134,8 +137,8 @@ def pairs(root: Path) -> tuple[list[str], list[str]]:
     return [found[0][name] for name in names], [found[1][name] for name in names]
 
 
-def classes(root: Path, files: Sequence[str], masks: Sequence[str], side: int) -> tuple[Tensor, tuple[str, ...]]:
-    """(N, side, side) bytes, and the classes' names: those of classes.txt, or else the values that the masks hold."""
+def classes(root: Path, files: Sequence[str], masks: Sequence[str], side: int) -> tuple[Tensor, tuple[str, ...], list[str]]:
+    """(N, side, side) bytes, and the classes' names: those of classes.txt, or else the values that the masks hold, which is said."""
     listing = root / "classes.txt"
     try:
         words = listing.read_text(encoding="utf-8").splitlines() if listing.is_file() else []
@@ -146,6 +149,7 @@ def classes(root: Path, files: Sequence[str], masks: Sequence[str], side: int) -
         raise UsageError(f"{listing} names {len(named)} classes: at most {VOID} are kept in a mask's bytes")
     values: set[int] = set(range(len(named)))
     stored = torch.empty(len(files), side, side, dtype=torch.int32)
+    showing: Counter[int] = Counter()                       # images on which a value occurs
 
     def read(pair: tuple[str, str]) -> tuple[Tensor, list[int]]:
         mask = fitting(*pair)
@@ -157,6 +161,7 @@ def classes(root: Path, files: Sequence[str], masks: Sequence[str], side: int) -
             if named and unknown:
                 raise UsageError(f"the mask {masks[i]} holds class {unknown[0]}, but {listing} names {len(named)}: 0 to {len(named) - 1}")
             values.update(unknown)
+            showing.update(there)
             stored[i] = mask
     if len(values) > MANY and not named:
         raise UsageError(f"the masks of {root} hold {len(values)} values: shades? if they are classes, name them in {listing}")
@@ -167,7 +172,10 @@ def classes(root: Path, files: Sequence[str], masks: Sequence[str], side: int) -
         values = others
     known = torch.tensor(sorted(values))
     labels = named or (("background", "foreground") if values in ({0, 255}, {0, 1}) else tuple(map(str, known.tolist())))
-    return torch.where(torch.isin(stored, known), torch.searchsorted(known, stored), VOID).to(torch.uint8), labels
+    rarest = sorted((showing[value], label) for value, label in zip(known.tolist(), labels, strict=True))
+    each = listed([f"{label} on {n:,}" for n, label in rarest])
+    notes = [] if named else [f"no classes.txt: the values of masks are the classes; images that show each, the rarest first: {each}"]
+    return torch.where(torch.isin(stored, known), torch.searchsorted(known, stored), VOID).to(torch.uint8), labels, notes
 
 
 def fitting(file: str, path: str) -> Tensor:

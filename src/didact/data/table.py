@@ -31,16 +31,37 @@ BIGGEST = float(np.finfo(np.float32).max)
 
 
 def load(path: Path, *, target: str | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None) -> Data:
-    """A CSV file as Data. What fills and encodes it is learned from the training rows alone."""
-    frame, name = read_csv(path), stem(path)
-    target, notes = choose_target(frame, target, path)
-    task, y, labels, said = targets(frame, target)
-    refuse(name, {"y": y}, task=task, labels=labels)
+    """A CSV file as Data. What fills and encodes it is learned from the training rows alone.
+
+    Where no target is named (or "": none) and the last column cannot be one, all columns are inputs and the first note says why: enough for
+    a model that learns them together, and a recipe that needs a target refuses in those words.
+    """
+    frame, name = read_csv(path, columns=1), stem(path)
+    try:
+        chosen, notes = choose_target(frame, target, path)
+        task, y, labels, said = targets(frame, chosen)
+        refuse(name, {"y": y}, task=task, labels=labels)
+    except UsageError as why:
+        if target:
+            raise
+        try:
+            return without_target(frame, name, str(why), seed=seed, indices=indices)
+        except UsageError:
+            raise why from None                # what is wrong with the target is nearer to what was meant
     indices = divide(name, len(frame), y, task=task, indices=indices, seed=seed)
-    encoder, x = TableEncoder.from_frame(frame, target, indices["train"])
+    encoder, x = TableEncoder.from_frame(frame, chosen, indices["train"])
     return assemble(
-        name, "table", {"x": x, "y": y}, task=task, labels=labels, names=encoder.names, target=target, encoder=encoder,
+        name, "table", {"x": x, "y": y}, task=task, labels=labels, names=encoder.names, target=chosen, encoder=encoder,
         indices=indices, notes=(*notes, said, *encoder.notes),
+    )
+
+
+def without_target(frame: "DataFrame", name: str, why: str, *, seed: int, indices: Mapping[str, Tensor] | None) -> Data:
+    """All columns as inputs, and why none is the target."""
+    indices = divide(name, len(frame), None, task="none", indices=indices, seed=seed)
+    encoder, x = TableEncoder.from_frame(frame, "", indices["train"])
+    return assemble(
+        name, "table", {"x": x}, task="none", names=encoder.names, target="", encoder=encoder, indices=indices, notes=(why, *encoder.notes)
     )
 
 
@@ -111,7 +132,7 @@ class TableEncoder:
                 notes += [note] if note else []
         if not columns:
             why = "; ".join(notes) or "there is none"
-            raise UsageError(f"no column beside the target {target!r} can be learned from: {why}")
+            raise UsageError(f"no column{f' beside the target {target!r}' if target else ''} can be learned from: {why}")
         encoder = cls(tuple(columns), target, tuple(notes))
         kinds = [sum(isinstance(c, kind) for c in columns) for kind in (Number, Category)]
         told = f"{kinds[0]} columns of numbers and {kinds[1]} of categories make {len(encoder.names)} features"
@@ -141,7 +162,7 @@ class TableEncoder:
         parts: list[Tensor] = []
         for text in inputs:
             if is_table(text) and ("=" not in text or os.path.exists(text)):
-                frame = read_csv(Path(text))
+                frame = read_csv(Path(text), columns=min(2, len(self.columns)))
                 names += [f"{text}:{line}" for line in frame.index]
                 self.check(frame.columns, text)
             else:
@@ -311,6 +332,10 @@ def choose_target(
 ) -> tuple[str, tuple[str, ...]]:
     """The named column, or several with commas between; the last one, and a note, where none is named."""
     columns = [str(name) for name in frame.columns if name != but]
+    if target == "":
+        raise UsageError(f"no column of {path} is the target")
+    if len(columns) == 1 and but is None:
+        raise UsageError(f"{path} has only one column, {columns[0]!r}: expected columns separated by , ; tab or |")
     if target is None:
         return columns[-1], (f"no --target given: the last column, {columns[-1]!r}",)
     if target in columns:

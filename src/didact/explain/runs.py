@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -24,7 +25,8 @@ from didact.run import Run
 from didact.train.machine import pick_device
 from didact.train.session import restored
 
-MOST = 64     # inputs at a time: each costs hundreds of passes
+MOST = 64               # inputs at a time: each costs hundreds of passes
+SLOW = 0.01             # seconds of one pass from which on a method may take a minute: each is then told when it begins
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def explain(
         if inputs or len(methods) > 1 or (label, layer, patches) != (None, None, None):
             raise UsageError("--method heads judges the validation split and explains no input: give it alone, without inputs and options")
         return heads.explain(run, to=to, device=device, tell=tell)
-    if (inside := within(run, inputs, methods, to, device, label=label, layer=layer, patches=patches)) is not None:
+    if (inside := within(run, inputs, methods, to, device, **{"class": label}, layer=layer, patches=patches)) is not None:
         return inside
     subject = Subject.of(run, device)
     given = read(subject, inputs) if inputs else worst(run, subject)
@@ -67,7 +69,7 @@ def explain(
     told = []
     for k, name in enumerate(given.names):
         tell(f"{k + 1} of {len(given.names)}: {name}")
-        one = explained(subject, x[k], names, how, target)
+        one = explained(subject, x[k], names, how, target, tell)
         told.append(Told(name, one, true=given.true[k] if given.true else "", file=file_name(name, k)))
     kernels = figures.filters_panel(filters(subject.objective, subject.data.shape)) if "filters" in names else None
     if to is None:
@@ -107,16 +109,25 @@ def within(run: Run, inputs: Sequence[str], methods: Sequence[str], to: Path | N
     return {"run": str(run.folder), "page": str(written), "explained": [one.facts(folder) for one in readings]}
 
 
-def explained(subject: Subject, x: Tensor, names: Sequence[str], how: How, target: int | None) -> dict[str, Any]:
+def explained(
+    subject: Subject, x: Tensor, names: Sequence[str], how: How, target: int | None, tell: Callable[[str], object]
+) -> dict[str, Any]:
     """Of one input: what the model says, the class that is explained, and each method's numbers."""
-    p, s = subject.probabilities(x[None])[0], subject.scores(x[None])[0].detach()
+    p = subject.probabilities(x[None])[0]
     answer = int(p.argmax())
     c = answer if target is None else target
+    began = perf_counter()
+    score = float(subject.scores(x[None])[0, c].detach())
+    slow = perf_counter() - began > SLOW
     table = IMAGES if subject.pictures else FEATURES
+    values = {}
+    for name in (name for name in names if name not in VIEWS):
+        if slow:
+            tell(f"  {table[name].title} …")
+        values[name] = table[name].compute(subject, x, c, how).detach().cpu()
     found: dict[str, Any] = {
         "predicted": subject.data.labels[answer], "probability": float(p[answer]),
-        "class": subject.data.labels[c], "class_probability": float(p[c]), "score": float(s[c]),
-        "values": {name: table[name].compute(subject, x, c, how).detach().cpu() for name in names if name not in VIEWS},
+        "class": subject.data.labels[c], "class_probability": float(p[c]), "score": score, "values": values,
     }
     if subject.pictures:
         size = x.shape[1], x.shape[2]

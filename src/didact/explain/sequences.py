@@ -16,13 +16,12 @@ from didact.data.tokens import BEGIN, Tokenizer
 from didact.errors import UsageError, nearest
 from didact.explain.heads import titles, watched
 from didact.explain.maps import attention_maps
-from didact.explain.memory import fading, gates, heard, reader_of
+from didact.explain.memory import Reader, fading, gates, heard, reader_of
 from didact.explain.page import alone
 from didact.layers.alignment import Bahdanau, Luong
 from didact.layers.attention import CrossAttention
 from didact.layers.cells import Gates
 from didact.layers.heads import attentions
-from didact.layers.recurrent import Recurrent
 from didact.objectives.abilities import Classifies, Fills, Forecasts, Tags, Translates
 from didact.objectives.core import Objective
 from didact.report import svg
@@ -180,9 +179,9 @@ def look(objective: Objective, data: Data, batch: Batch, name: str, methods: Seq
     return Reading(name, tokens, answer, found, file, written)
 
 
-def recurrent(reader: Recurrent, x: Tensor, methods: Sequence[str]) -> dict[str, Any]:
+def recurrent(reader: Reader, x: Tensor, methods: Sequence[str]) -> dict[str, Any]:
     """Gates and memory while it reads x, (T, D), as far as they are asked for."""
-    of: dict[str, Callable[[Recurrent, Tensor], Any]] = {"gates": shown_gates, "memory": fading}
+    of: dict[str, Callable[[Reader, Tensor], Any]] = {"gates": shown_gates, "memory": fading}
     return {method: of[method](reader, x) for method in methods if method in of}
 
 
@@ -218,7 +217,7 @@ def across(network: nn.Module) -> list[str]:
     return [name for name, m in network.named_modules() if isinstance(m, CrossAttention | Bahdanau | Luong)]
 
 
-def shown_gates(reader: Recurrent, x: Tensor) -> Gates:
+def shown_gates(reader: Reader, x: Tensor) -> Gates:
     """The gates without the states that they lead to; of a plain RNN, which has none, the size of its state."""
     every = {name: values.cpu() for name, values in gates(reader, x).items()}
     return {name: values for name, values in every.items() if name not in ("cell", "h")} or {"size of h": every["h"].abs()}

@@ -45,5 +45,5 @@ class DifferentialAttention(nn.Module):
         q, k = (f(x).unflatten(-1, (self.heads, 2, -1)).permute(3, 0, 2, 1, 4) for f in (self.q_proj, self.k_proj))
         v = self.v_proj(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)                        # (B, heads, S, 2d)
         y, a = differential_attention(q[0], k[0], q[1], k[1], v, self.lam, joined(mask, q[0], k[0]) if causal else mask)
-        y = (1 - self.initial) * self.norm(y)
+        y = (1 - self.initial) * self.norm(y.to(x.dtype))             # mixed precision: as wide as its gain
         return self.o_proj(y.transpose(1, 2).flatten(2)), a

@@ -68,6 +68,17 @@ class Field:
         return replace(self, r=self.r + span * j, j=j)
 
 
+def joined(branches: Iterable[Field]) -> Field:
+    """Where branches meet: the widest view. Maps of one size lie on one grid: where a branch was never enlarged, its j is exact.
+
+    An enlarged map, 15 pixels from 8 that stood for 16, has lost count.
+    """
+    branches = list(branches)
+    widest = max(branches, key=lambda f: (f.pixels, f.j))
+    steps = [f.j for f in branches if not f.coarse_j]
+    return replace(widest, j=max(steps)) if steps else widest
+
+
 def output_size(size: int, windows: Iterable[Window]) -> int:
     """The size behind a chain of windows."""
     for w in windows:
@@ -231,7 +242,7 @@ class Follow(TorchFunctionMode):
                 steps = STEPS[func](y, *args, **kwargs)
                 self.fields[y] = tuple(f.through(*step) for f, step in zip(seen[0], steps, strict=True))
             else:
-                self.fields[y] = tuple(max(axis, key=lambda f: (f.pixels, f.j)) for axis in zip(*seen, strict=True))
+                self.fields[y] = tuple(joined(axis) for axis in zip(*seen, strict=True))
         return output
 
 

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.nn.utils.parametrize import register_parametrization
 
-from didact.layers.lora import PACKED, is_affine, merge, oriented, packed, replaced
+from didact.layers.lora import is_affine, loose, merge, oriented, replaced, upright
 
 
 def quantized(w: Tensor) -> tuple[Tensor, Tensor]:
-    """q in −127 … 127 and s: (outputs, inputs) -> the same, (outputs, 1). Each weight is off by at most s / 2."""
-    s = w.abs().amax(dim=1, keepdim=True) / 127
+    """q in −127 … 127 and s: (…, outputs, inputs) -> the same, (…, outputs, 1). Each weight is off by at most s / 2."""
+    s = w.abs().amax(dim=-1, keepdim=True) / 127
     s = torch.where(s > 0, s, 1.0)                      # a row of zeros stays one
     return (w / s).round().to(torch.int8), s
 
@@ -60,13 +60,14 @@ class Int8Embedding(nn.Module):
 
 
 class Widened(nn.Module):
-    """s q as the weight itself: for matrices that are no layer of their own, as W_Q, W_K, W_V packed into one."""
+    """s q as the weight itself: for matrices that are no layer of their own, as W_Q, W_K, W_V packed into one, and experts' stacks."""
 
     def forward(self, q: Tensor, s: Tensor) -> Tensor:
         return s * q
 
     def right_inverse(self, w: Tensor) -> tuple[Tensor, Tensor]:
-        return quantized(w)
+        q, s = quantized(upright(w))
+        return upright(q).contiguous(), upright(s).contiguous()
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Saved:
 
 @torch.no_grad()
 def quantize(module: nn.Module) -> Saved:
-    """Replace every affine layer and embedding inside, and the packed W_Q, W_K, W_V of attention; the rest stays as it is.
+    """Replace every affine layer and embedding inside, packed W_Q, W_K, W_V of attention, and experts; the rest stays as it is.
 
     LoRA is merged first. An output matrix that is tied to a layer's weight is kept a second time.
     """
@@ -96,16 +97,16 @@ def quantize(module: nn.Module) -> Saved:
     before = held(module)
     n = replaced(module, lambda _, child: is_affine(child), Int8Linear)
     n += replaced(module, lambda _, child: isinstance(child, nn.Embedding), Int8Embedding)  # type: ignore[arg-type]
-    for _, attention in (found := packed(module)):
-        attention.get_parameter(PACKED).requires_grad_(False)          # integers learn nothing
-        register_parametrization(attention, PACKED, Widened())
+    for _, child, own in (found := loose(module)):
+        child.get_parameter(own).requires_grad_(False)                 # integers learn nothing
+        register_parametrization(child, own, Widened())
     return Saved(n + len(found), before, held(module), (wrong / total) ** 0.5 if total else 0.0)
 
 
 def matrices(module: nn.Module) -> Iterator[Tensor]:
-    """What becomes int8, as (outputs, inputs) or (tokens, width)."""
+    """What becomes int8, as (outputs, inputs), a stack of these, or (tokens, width)."""
     yield from (oriented(child) for child in module.modules() if is_affine(child) or isinstance(child, nn.Embedding))
-    yield from (attention.get_parameter(PACKED) for _, attention in packed(module))
+    yield from (upright(child.get_parameter(own)) for _, child, own in loose(module))
 
 
 def held(module: nn.Module) -> int:

@@ -12,21 +12,27 @@ def feature(x: Tensor) -> Tensor:
     return F.elu(x) + 1
 
 
-def linear_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def linear_attention(q: Tensor, k: Tensor, v: Tensor, *, there: Tensor | None = None) -> Tensor:
     """y_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / φ(q_i)ᵀ Σ_j φ(k_j), (…, S, d), in time and memory S d².  Katharopoulos et al. 2020.
 
     Gaba eq. 6.21 leaves the denominator out (mistake M35). It is another model than softmax attention, not a faster way to it.
+    `there` (…, S) is False at keys that are not summed, as padding.
     """
-    q, k = feature(q), feature(k)
+    q, k = feature(q), present(feature(k), there)
     y = q @ (k.mT @ v)
     return y / (q @ k.sum(-2)[..., None])
 
 
-def causal_linear_attention(q: Tensor, k: Tensor, v: Tensor, *, chunk: int = CHUNK) -> Tensor:
+def present(k: Tensor, there: Tensor | None) -> Tensor:
+    """φ(k) = 0 where nothing is there: it adds to neither sum."""
+    return k if there is None else k * there[..., None]
+
+
+def causal_linear_attention(q: Tensor, k: Tensor, v: Tensor, *, chunk: int = CHUNK, there: Tensor | None = None) -> Tensor:
     """The same with sums over j ≤ i. They are kept every `chunk` tokens; between, the explicit form fills in."""
     n = q.shape[-2]
     spare = -n % chunk
-    q, k = feature(q), feature(k)
+    q, k = feature(q), present(feature(k), there)
     # a column of ones beside v sums the denominators along with the numerators
     v = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
     q, k, v = (F.pad(t, (0, 0, 0, spare)).unflatten(-2, (-1, chunk)) for t in (q, k, v))     # (…, N, chunk, d)

@@ -1,5 +1,6 @@
 """Low-rank adaptation: a trained matrix stays as it is, and a thin one learned beside it is added.  Hu et al. 2022; Lhotte 9.3."""
 
+import re
 from collections.abc import Callable, Iterator
 from math import sqrt
 
@@ -9,6 +10,7 @@ from torch.nn.functional import linear
 from torch.nn.utils.parametrize import is_parametrized, register_parametrization, remove_parametrizations
 
 from didact.errors import UsageError
+from didact.layers.moe import Router
 
 PACKED = "in_proj_weight"       # nn.MultiheadAttention's name
 
@@ -40,17 +42,18 @@ class LoRA(nn.Module):
 
 
 class Thin(nn.Module):
-    """W0 + (α / r) B A as the weight itself: for matrices that are no layer of their own, as W_Q, W_K, W_V packed into one."""
+    """W0 + (α / r) B A as the weight itself: for matrices that are no layer of their own (`loose`), each of a stack with its own A, B."""
 
     def __init__(self, w: Tensor, *, rank: int, alpha: float | None = None):
         super().__init__()
-        check(rank, *w.shape)
+        *stack, outputs, inputs = upright(w).shape
+        check(rank, outputs, inputs)
         self.scale = (rank if alpha is None else alpha) / rank
-        self.a, self.b = nn.Parameter(w.new_empty(rank, w.shape[1])), nn.Parameter(w.new_zeros(len(w), rank))
-        nn.init.kaiming_uniform_(self.a, a=sqrt(5))
+        self.a, self.b = nn.Parameter(w.new_empty(*stack, rank, inputs)), nn.Parameter(w.new_zeros(*stack, outputs, rank))
+        nn.init.uniform_(self.a, -(inputs**-0.5), inputs**-0.5)   # as an nn.Linear begins, each of a stack
 
     def forward(self, w: Tensor) -> Tensor:
-        return w + self.scale * self.b @ self.a
+        return w + upright(self.scale * self.b @ self.a)
 
 
 def check(rank: int, outputs: int, inputs: int) -> None:
@@ -65,18 +68,26 @@ def oriented(layer: nn.Module) -> Tensor:
     return w.data.mT if getattr(layer, "inputs_first", False) else w.data
 
 
+def upright(w: Tensor) -> Tensor:
+    """A loose matrix as (outputs, inputs), a view: stacks of them, (E, inputs, outputs), have the inputs first. And back."""
+    return w.mT if w.ndim == 3 else w
+
+
 def is_affine(module: nn.Module) -> bool:
-    return isinstance(module, nn.Linear) or bool(getattr(module, "inputs_first", False))
+    return (isinstance(module, nn.Linear) and not isinstance(module, Router)) or bool(getattr(module, "inputs_first", False))
 
 
-def packed(module: nn.Module) -> list[tuple[str, nn.Module]]:
-    """Attentions whose W_Q, W_K and W_V are one parameter, by their names."""
-    return [(name, child) for name, child in module.named_modules() if "in_proj_weight" in child._parameters]
+def loose(module: nn.Module) -> list[tuple[str, nn.Module, str]]:
+    """Matrices that are no layer of their own: W_Q, W_K, W_V packed into one, and `stacked` ones of experts. Whose they are, and names."""
+    return [
+        (name, child, own) for name, child in module.named_modules()
+        for own in (PACKED, *getattr(child, "stacked", ())) if own in child._parameters
+    ]
 
 
 def plain(name: str) -> str:
     """What a tensor of an adapted network was called before."""
-    return name.replace(".layer.", ".").replace("parametrizations.in_proj_weight.original", PACKED)
+    return re.sub(r"parametrizations\.(\w+)\.original", r"\1", name.replace(".layer.", "."))
 
 
 def replaced(module: nn.Module, wanted: Callable[[str, nn.Module], bool], by: Callable[[nn.Module], nn.Module]) -> int:
@@ -95,7 +106,7 @@ def walk(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 def adapt(module: nn.Module, *, rank: int = 8, alpha: float | None = None, dropout: float = 0.0, within: tuple[str, ...] = ("",)) -> int:
     """Freeze the network and give its affine layers, or those with one of these words in their name, something thin to learn.
 
-    Packed W_Q, W_K, W_V count as one matrix, whose inputs are not dropped. Returns how many numbers are learned now.
+    Packed W_Q, W_K, W_V count as one matrix; its inputs are not dropped, nor those of experts. Returns how many numbers are learned now.
     """
     module.requires_grad_(False)
 
@@ -105,9 +116,9 @@ def adapt(module: nn.Module, *, rank: int = 8, alpha: float | None = None, dropo
     n = replaced(
         module, lambda name, child: is_affine(child) and wanted(name), lambda layer: LoRA(layer, rank=rank, alpha=alpha, dropout=dropout)
     )
-    for name, attention in packed(module):
-        if wanted(f"{name}.{PACKED}"):
-            register_parametrization(attention, PACKED, Thin(attention.get_parameter(PACKED), rank=rank, alpha=alpha))
+    for name, child, own in loose(module):
+        if wanted(f"{name}.{own}"):
+            register_parametrization(child, own, Thin(child.get_parameter(own), rank=rank, alpha=alpha))
             n += 1
     if not n:
         raise UsageError(f"no affine layer has {' or '.join(map(repr, within))} in its name")
@@ -116,8 +127,11 @@ def adapt(module: nn.Module, *, rank: int = 8, alpha: float | None = None, dropo
 
 def merge(module: nn.Module) -> int:
     """Add what was learned to the matrices; the network has its old layers again."""
-    thin = [child for child in module.modules() if is_parametrized(child, PACKED) and any(isinstance(m, Thin) for m in child.modules())]
-    for attention in thin:
-        remove_parametrizations(attention, PACKED)
-        attention.get_parameter(PACKED).requires_grad_(True)
+    thin = [
+        (child, own) for child in module.modules() if is_parametrized(child)
+        for own, steps in child.parametrizations.items() if any(isinstance(step, Thin) for step in steps)  # type: ignore[operator, union-attr]
+    ]
+    for child, own in thin:
+        remove_parametrizations(child, own)
+        child.get_parameter(own).requires_grad_(True)
     return len(thin) + replaced(module, lambda _, child: isinstance(child, LoRA), lambda layer: layer.merged())  # type: ignore[operator]

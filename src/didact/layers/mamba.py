@@ -5,26 +5,54 @@
 Δ, B and C are functions of x; A is learned but fixed in time, against what Gaba 5.10 says (mistake M32).
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from didact.layers.cells import Gates, State
+
 
 def scan(a: Tensor, b: Tensor) -> Tensor:
-    """h_t = a_t h_{t−1} + b_t, h_0 = 0, over dimension 1, in ⌈log₂ T⌉ rounds.  Hillis & Steele 1986, Blelloch 1990.
+    """h_t = a_t h_{t−1} + b_t, h_0 = 0, over dimension 1, in ⌈log₂ T⌉ rounds.  Hillis & Steele 1986, Blelloch 1990."""
+    h: Tensor = Scan.apply(a, b) if b.shape[1] > 1 else b  # type: ignore[no-untyped-call]
+    return h
 
-    After each round a pair (a, b) stands for twice as many steps, since two steps are one: (a₂, b₂)∘(a₁, b₁) = (a₂ a₁, a₂ b₁ + b₂).
+
+class Scan(torch.autograd.Function):
+    """g_t = dh_t + a_{t+1} g_{t+1}, the same recurrence from the other end;  db_t = g_t,  da_t = g_t h_{t−1}.
+
+    So that a and h are kept for the way back, and none of the rounds.
     """
-    reach = 1
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        h = doubled(a, b)
+        ctx.save_for_backward(a, h)
+        return h
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        a, h = ctx.saved_tensors
+        after = torch.cat([a[:, 1:], torch.zeros_like(a[:, :1])], dim=1)
+        g = doubled(after.flip(1), grads[0].flip(1)).flip(1)
+        return g * torch.cat([torch.zeros_like(h[:, :1]), h[:, :-1]], dim=1), g
+
+
+def doubled(a: Tensor, b: Tensor) -> Tensor:
+    """After each round a pair (a, b) stands for twice as many steps, since two steps are one: (a₂, b₂)∘(a₁, b₁) = (a₂ a₁, a₂ b₁ + b₂)."""
+    b, reach = b.clone(), 1
     while reach < a.shape[1]:
-        b = torch.cat([b[:, :reach], a[:, reach:] * b[:, :-reach] + b[:, reach:]], dim=1)
-        a = torch.cat([a[:, :reach], a[:, reach:] * a[:, :-reach]], dim=1)
+        b[:, reach:] += a[:, reach:] * b[:, :-reach]                          # the product is whole before anything is added
+        if 2 * reach < a.shape[1]:
+            a = torch.cat([a[:, :reach], a[:, reach:] * a[:, :-reach]], dim=1)
         reach *= 2
     return b
 
 
 def recur(a: Tensor, b: Tensor) -> Tensor:
-    """The same, step by step."""
+    """The same as `scan`, step by step."""
     h, states = torch.zeros_like(b[:, 0]), []
     for a_t, b_t in zip(a.unbind(1), b.unbind(1), strict=True):
         h = a_t * h + b_t
@@ -32,12 +60,16 @@ def recur(a: Tensor, b: Tensor) -> Tensor:
     return torch.stack(states, dim=1)
 
 
-def selective(x: Tensor, delta: Tensor, a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, parallel: bool = True) -> Tensor:
-    """The equations above: x, Δ (B, T, D); A (D, N); B, C (B, T, N); D (D,)  ->  y (B, T, D)."""
+def selective(
+    x: Tensor, delta: Tensor, a: Tensor, b: Tensor, c: Tensor, d: Tensor, before: Tensor | None = None, *, parallel: bool = True
+) -> tuple[Tensor, Tensor]:
+    """The equations above: x, Δ (B, T, D); A (D, N); B, C (B, T, N); D (D,)  ->  y (B, T, D), and h after the last step, (B, D, N)."""
     decay = torch.exp(delta[..., None] * a)                                   # (B, T, D, N)
     drive = (delta * x)[..., None] * b[:, :, None]
+    if before is not None:                                                    # h_0 is one more thing that drives the first step
+        drive = torch.cat([drive[:, :1] + decay[:, :1] * before[:, None], drive[:, 1:]], dim=1)
     h = (scan if parallel else recur)(decay, drive)
-    return torch.einsum("btdn,btn->btd", h, c) + d * x
+    return torch.einsum("btdn,btn->btd", h, c) + d * x, h[:, -1]
 
 
 class Mamba(nn.Module):
@@ -48,7 +80,7 @@ class Mamba(nn.Module):
         inner, rank = expand * dim, -(-dim // 16)
         self.sizes = rank, state, state
         self.in_proj = nn.Linear(dim, 2 * inner, bias=False)
-        self.conv1d = nn.Conv1d(inner, inner, kernel, groups=inner, padding=kernel - 1)
+        self.conv1d = nn.Conv1d(inner, inner, kernel, groups=inner)
         self.x_proj = nn.Linear(inner, sum(self.sizes), bias=False)
         self.dt_proj = nn.Linear(rank, inner)
         self.A_log = nn.Parameter(torch.arange(1, state + 1).float().log().repeat(inner, 1))
@@ -59,9 +91,38 @@ class Mamba(nn.Module):
         self.dt_proj.bias.data.copy_(start + torch.log(-torch.expm1(-start)))
 
     def forward(self, u: Tensor, *, parallel: bool = True) -> Tensor:         # (B, T, D)
-        x, z = self.in_proj(u).chunk(2, dim=-1)
-        x = F.silu(self.conv1d(x.mT)[..., : u.shape[1]].mT)                   # cut on the right: no look ahead
-        dt, b, c = self.x_proj(x).split(self.sizes, dim=-1)
-        y = selective(x, F.softplus(self.dt_proj(dt)), -torch.exp(self.A_log), b, c, self.D, parallel=parallel)
+        return self.after(u, self.start(len(u)), parallel=parallel)[0]
+
+    def start(self, rows: int) -> State:
+        """Nothing was read: what the convolution still sees, (B, inner, kernel − 1), and h, (B, inner, N), are 0."""
+        inner, kernel = len(self.D), self.conv1d.kernel_size[0]
+        return self.D.new_zeros(rows, inner, kernel - 1), self.D.new_zeros(rows, *self.A_log.shape)
+
+    def after(self, u: Tensor, state: State, *, parallel: bool = True) -> tuple[Tensor, State]:
+        """The same going on from a state, and the state to go on from."""
+        x, z, read = self.read(u, state[0])
+        delta, b, c = self.select(x)
+        y, h = selective(x, delta, -torch.exp(self.A_log), b, c, self.D, state[1], parallel=parallel)
         out: Tensor = self.out_proj(y * F.silu(z))
-        return out
+        return out, (read, h)
+
+    def read(self, u: Tensor, before: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """x and z, (B, T, inner), and the last inputs of the convolution, which the next token is mixed with."""
+        x, z = self.in_proj(u).chunk(2, dim=-1)
+        seen = torch.cat([before, x.mT], dim=-1)                              # the past on the left, nothing on the right: no look ahead
+        return F.silu(self.conv1d(seen).mT), z, seen[..., u.shape[1] :]
+
+    def select(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Δ, B and C, as the input has them."""
+        dt, b, c = self.x_proj(x).split(self.sizes, dim=-1)
+        return F.softplus(self.dt_proj(dt)), b, c
+
+    def kept(self, u: Tensor) -> Tensor:
+        """exp(Δ_t A), the share of each number of h that a step keeps, (B, T, inner, N): ∂h_t/∂h_{t−1} is diagonal."""
+        delta, _, _ = self.select(self.read(u, self.start(len(u))[0])[0])
+        return torch.exp(-delta[..., None] * torch.exp(self.A_log))
+
+    def watch(self, u: Tensor) -> Gates:
+        """What is kept of h at each step, the mean of its N numbers, and how far the output is open, both (B, T, inner)."""
+        _, z, _ = self.read(u, self.start(len(u))[0])
+        return {"keep": self.kept(u).mean(-1), "output": z.sigmoid()}

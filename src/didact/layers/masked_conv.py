@@ -1,4 +1,7 @@
-"""Convolutions that do not look ahead: pixels come row by row, left to right, and each may depend on those before it alone."""
+"""Convolutions that do not look ahead: pixels come row by row, left to right, and each may depend on those before it alone.
+
+The channels of a pixel may come in turn too, red before green before blue: then each feature belongs to one of the turns.
+"""
 
 from typing import Literal
 
@@ -17,17 +20,33 @@ def mask(kernel: tuple[int, int], sees: Sees) -> Tensor:
     return (order <= last).float()
 
 
+def turn(n: int, turns: int, parts: int = 1) -> Tensor:
+    """The turn to which each of n features belongs: 0, 1, …, 0, 1, …; alike in each of the parts that a gate takes them apart into."""
+    return (torch.arange(n // parts) % turns).repeat(parts)
+
+
 class MaskedConv2d(nn.Conv2d):
-    """y = (W ⊙ M) * x, the size kept.  Groudiev 9.2.4. Channels of a pixel count as one place: A sees none of them, B all."""
+    """y = (W ⊙ M) * x, the size kept.  Groudiev 9.2.3-9.2.4.
+
+    At the centre, features of a turn see those of the turns before it (A), and of their own (B). In one turn a pixel is one place.
+    """
 
     mask: Tensor
 
-    def __init__(self, n_in: int, n_out: int, kernel: tuple[int, int], sees: Sees):
+    def __init__(self, n_in: int, n_out: int, kernel: tuple[int, int], sees: Sees, *, turns: int = 1, parts: int = 1):
         super().__init__(n_in, n_out, kernel, padding=(kernel[0] // 2, kernel[1] // 2))
-        self.register_buffer("mask", mask(kernel, sees), persistent=False)
+        allowed = mask(kernel, sees).repeat(n_out, n_in, 1, 1)
+        if sees != "rows":
+            before, after = turn(n_in, turns), turn(n_out, turns, parts)[:, None]
+            allowed[:, :, kernel[0] // 2, kernel[1] // 2] = (before < after if sees == "A" else before <= after).float()
+        self.register_buffer("mask", allowed, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.conv2d(x, self.weight * self.mask, self.bias, padding=self.padding)
+
+    def place(self, window: Tensor) -> Tensor:
+        """At one place, from what lies under the kernel: (B, n_in, *kernel) -> (B, n_out)."""
+        return F.linear(window.flatten(1), (self.weight * self.mask).flatten(1), self.bias)
 
 
 def gate(x: Tensor) -> Tensor:
@@ -41,6 +60,15 @@ def lowered(x: Tensor) -> Tensor:
     return F.pad(x, (0, 0, 1, 0))[:, :, :-1]
 
 
-def head(width: int, outputs: int) -> nn.Sequential:
-    """1×1 convolutions to what is said of each place: (B, width, H, W) -> (B, outputs, H, W)."""
-    return nn.Sequential(nn.Conv2d(width, 2 * width, 1), nn.ReLU(), nn.Conv2d(2 * width, outputs, 1))
+class Head(nn.Sequential):
+    """1×1 convolutions to what is said of each place: (B, width, H, W) -> (B, outputs, H, W); output k is of turn k mod `turns`."""
+
+    def __init__(self, width: int, outputs: int, *, turns: int = 1):
+        first, last = (MaskedConv2d(*sizes, (1, 1), "B", turns=turns) for sizes in ((width, 2 * width), (2 * width, outputs)))
+        super().__init__(first, nn.ReLU(), last)
+        self.turns = turns
+
+    def place(self, h: Tensor, turn: int) -> Tensor:
+        """What is said of one turn at one place: (B, width) -> (B, outputs / turns)."""
+        found: Tensor = self[2].place(F.relu(self[0].place(h)))  # type: ignore[operator]
+        return found[:, turn :: self.turns]

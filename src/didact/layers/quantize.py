@@ -18,10 +18,12 @@ class Quantizer(nn.Module):
         self.codebook = nn.Parameter(torch.empty(codes, dim).uniform_(-1 / codes, 1 / codes))
 
     def nearest(self, z: Tensor) -> Tensor:
-        """(B, D, H, W) -> (B, H, W), the number of the nearest code; ‖z‖² is the same for all of them."""
-        e = self.codebook
-        distance = e.square().sum(1)[:, None, None] - 2 * torch.einsum("kd,bdhw->bkhw", e, z)
-        return distance.argmin(1)
+        """(B, D, H, W) -> (B, H, W), the number of the nearest code.
+
+        Differences are squared, in single precision: as products, which autocast and tensor cores round, near codes would be confused.
+        """
+        far = torch.cdist(z.float().movedim(1, -1), self.codebook.detach().float(), compute_mode="donot_use_mm_for_euclid_dist")
+        return far.argmin(-1)                                      # (B, H, W, K) -> (B, H, W)
 
     def look_up(self, k: Tensor) -> Tensor:
         """(B, H, W) -> (B, D, H, W)."""

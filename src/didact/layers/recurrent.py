@@ -5,8 +5,9 @@ from typing import Literal, Self
 import torch
 from torch import Tensor, nn
 
-from didact.errors import pick
+from didact.errors import UsageError, pick
 from didact.layers.cells import FUSED, Gates, State, Weights, unroll
+from didact.layers.mixing import MIXERS, Mixing
 
 Init = Literal["orthogonal", "random"]
 
@@ -32,14 +33,26 @@ class Recurrent(nn.Module):
         """The same by the equations, with the gates of each layer over time, (B, T, H). Without dropout."""
         shown = []
         for layer in range(self.layers):
-            x, _, gates = unroll(self.cell, x, self.start(x), weights(self.rnn, layer))
+            x, _, gates = unroll(self.cell, x, tuple(part[layer] for part in self.start(len(x))), weights(self.rnn, layer))
             shown.append(gates)
         return x, shown
 
-    def start(self, x: Tensor) -> State:
-        """h_0 = 0 (and c_0 = 0), of one layer."""
-        zero = x.new_zeros(len(x), self.hidden)
+    def start(self, rows: int) -> State:
+        """h_0 = 0 (and c_0 = 0), each (layers, B, H)."""
+        zero = next(self.parameters()).new_zeros(self.layers, rows, self.hidden)
         return (zero, zero) if self.cell == "lstm" else (zero,)
+
+
+def reading(
+    cell: str, inputs: int, hidden: int, *, layers: int = 1, dropout: float = 0.0, init: Init = "orthogonal"
+) -> Recurrent | Mixing:
+    """Layers that read from left to right and carry a state: recurrent ones, Mamba or xLSTM."""
+    pick("cell", cell, {**FUSED, **MIXERS})
+    if cell in FUSED:
+        return Recurrent(cell, inputs, hidden, layers=layers, dropout=dropout, init=init)
+    if init != "orthogonal":
+        raise UsageError(f"--init {init} is for rnn, lstm and gru; {cell} begins as its paper says: leave it out")
+    return Mixing(cell, inputs, hidden, layers=layers, dropout=dropout)
 
 
 class Bidirectional(nn.Module):
@@ -54,8 +67,8 @@ class Bidirectional(nn.Module):
     ):
         super().__init__()
         widths = [inputs] + [2 * hidden] * (layers - 1)
-        self.right = nn.ModuleList(Recurrent(cell, n, hidden, init=init) for n in widths)
-        self.left = nn.ModuleList(Recurrent(cell, n, hidden, init=init) for n in widths)
+        self.right = nn.ModuleList(reading(cell, n, hidden, init=init) for n in widths)
+        self.left = nn.ModuleList(reading(cell, n, hidden, init=init) for n in widths)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
@@ -70,15 +83,14 @@ class Bidirectional(nn.Module):
 
 
 class Carried:
-    """The state (h,) or (h, c) that a reader goes on from, each (layers, B, H): a memory whose size the text does not change.
+    """The state that a reader goes on from, each part (layers, B, …), as h or h and c: a memory whose size the text does not change.
 
     Steps change it in place, so that one of them can be captured as a graph. `room` is how long a text the caller means to keep.
     """
 
-    def __init__(self, reader: Recurrent, rows: int, room: int):
-        like = next(reader.parameters())
-        parts = 2 if reader.cell == "lstm" else 1
-        self.state: State = tuple(like.new_zeros(reader.layers, rows, reader.hidden) for _ in range(parts))
+    def __init__(self, reader: Recurrent | Mixing, rows: int, room: int):
+        self.first = reader.start(rows)
+        self.state: State = tuple(part.clone() for part in self.first)
         self.room = room
 
     def keep(self, state: State) -> None:
@@ -90,9 +102,8 @@ class Carried:
         return self
 
     def clear(self) -> None:
-        """h_0 = 0."""
-        for held in self.state:
-            held.zero_()
+        """As before the first token."""
+        self.keep(self.first)
 
     def pick(self, rows: Tensor) -> None:
         """Row i becomes what row rows[i] was: how beams are reordered."""

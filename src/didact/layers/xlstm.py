@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from didact.errors import UsageError
+from didact.layers.cells import Gates, State
 
 
 class SLSTM(nn.Module):
@@ -28,19 +29,43 @@ class SLSTM(nn.Module):
         self.r = nn.Parameter(torch.randn(heads, dim // heads, 4 * (dim // heads)) * (dim // heads) ** -0.5)
 
     def forward(self, x: Tensor) -> Tensor:                                   # (B, T, D)
-        wx = self.w(x).unflatten(-1, (self.heads, -1))                        # (B, T, heads, 4d)
-        c = x.new_zeros(len(x), self.heads, x.shape[-1] // self.heads)
-        n, h, m = torch.zeros_like(c), torch.zeros_like(c), torch.full_like(c, -torch.inf)
-        out = []
+        return self.after(x, self.start(len(x)))[0]
+
+    def start(self, rows: int) -> State:
+        """c, n, h = 0 and m = −∞: nothing was read."""
+        zero = self.r.new_zeros(rows, self.heads, self.r.shape[1])
+        return zero, zero, zero, torch.full_like(zero, -torch.inf)
+
+    def after(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """The same going on from a state, and the state to go on from: c, n, h and m, each (B, heads, d)."""
+        wx, out = self.gates(x), []
         for wx_t in wx.unbind(1):
-            i, f, z, o = (wx_t + torch.einsum("bhd,hde->bhe", h, self.r)).chunk(4, dim=-1)
-            log_f = F.logsigmoid(f) + m
-            m = torch.maximum(log_f, i)
-            keep, add = torch.exp(log_f - m), torch.exp(i - m)
-            c, n = keep * c + add * z.tanh(), keep * n + add
-            h = o.sigmoid() * c / n
-            out.append(h.flatten(1))
-        return torch.stack(out, dim=1)
+            state, _ = self.step(wx_t, state)
+            out.append(state[2].flatten(1))
+        return torch.stack(out, dim=1), state
+
+    def gates(self, x: Tensor) -> Tensor:
+        """What the input says to i, f, z and o: (B, T, heads, 4d)."""
+        wx: Tensor = self.w(x).unflatten(-1, (self.heads, -1))
+        return wx
+
+    def step(self, wx: Tensor, state: State) -> tuple[State, Gates]:
+        c, n, h, m = state
+        i, f, z, o = (wx + torch.einsum("bhd,hde->bhe", h, self.r)).chunk(4, dim=-1)
+        log_f = F.logsigmoid(f) + m
+        m = torch.maximum(log_f, i).detach()                                  # it cancels in h: no gradient has to go through it
+        keep, add = torch.exp(log_f - m), torch.exp(i - m)
+        c, n = keep * c + add * z.tanh(), keep * n + add
+        h = o.sigmoid() * c / n
+        return (c, n, h, m), {"forget": f.sigmoid(), "new": add / n, "candidate": z.tanh(), "output": o.sigmoid()}
+
+    def watch(self, x: Tensor) -> Gates:
+        """Its gates over time, (B, T, D); `new` is e^i / n, the share of the present in the memory."""
+        state, shown = self.start(len(x)), []
+        for wx_t in self.gates(x).unbind(1):
+            state, gates = self.step(wx_t, state)
+            shown.append(gates)
+        return {name: torch.stack([g[name].flatten(1) for g in shown], dim=1) for name in shown[0]}
 
 
 class MLSTM(nn.Module):
@@ -54,28 +79,58 @@ class MLSTM(nn.Module):
         self.qkv, self.gates, self.o = nn.Linear(dim, 3 * dim), nn.Linear(dim, 2 * heads), nn.Linear(dim, dim)
 
     def forward(self, x: Tensor, *, parallel: bool = True) -> Tensor:         # (B, T, D)
+        return self.after(x, self.start(len(x)), parallel=parallel)[0]
+
+    def start(self, rows: int) -> State:
+        """C, n = 0 and m = −∞: nothing was read."""
+        like = self.o.weight
+        d = len(like) // self.heads
+        sizes = (rows, self.heads, d, d), (rows, self.heads, d)
+        return *(like.new_zeros(size) for size in sizes), like.new_full((rows, self.heads), -torch.inf)
+
+    def after(self, x: Tensor, state: State, *, parallel: bool = True) -> tuple[Tensor, State]:
+        """The same going on from a state, and the state to go on from: C (B, heads, d, d), n (B, heads, d), m (B, heads)."""
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind()   # (B, heads, T, d)
         i, f = self.gates(x).unflatten(-1, (2, self.heads)).permute(2, 0, 3, 1).unbind()           # (B, heads, T)
-        h = (mlstm_parallel if parallel else mlstm_recurrent)(q, k / sqrt(k.shape[-1]), v, i, F.logsigmoid(f))
+        form = mlstm_parallel if parallel else mlstm_recurrent
+        h, then = form(q, k / sqrt(k.shape[-1]), v, i, F.logsigmoid(f), state)
         y: Tensor = self.o(x).sigmoid() * h.transpose(1, 2).flatten(2)
-        return y
+        return y, then
+
+    def kept(self, x: Tensor) -> Tensor:
+        """f_t, the share of C that a step keeps, (B, T, heads): ∂C_t/∂C_{t−1} = f_t."""
+        f: Tensor = self.gates(x).chunk(2, dim=-1)[1]
+        return f.sigmoid()
+
+    def watch(self, x: Tensor) -> Gates:
+        """Its gates over time: forget (B, T, heads) and output (B, T, D)."""
+        return {"forget": self.kept(x), "output": self.o(x).sigmoid()}
 
 
-def mlstm_parallel(q: Tensor, k: Tensor, v: Tensor, i: Tensor, log_f: Tensor) -> Tensor:
-    """S = Q Kᵀ ⊙ e^(D − m), D_ts = Σ_{s<r≤t} log f_r + i_s for s ≤ t, m_t = max_s D_ts;  h = S V / max(|S 1|, e^−m).  Appendix A.3."""
+def mlstm_parallel(q: Tensor, k: Tensor, v: Tensor, i: Tensor, log_f: Tensor, state: State) -> tuple[Tensor, State]:
+    """S = Q Kᵀ ⊙ e^(D − m), D_ts = Σ_{s<r≤t} log f_r + i_s for s ≤ t, m_t = max_s D_ts;  h = S V / max(|S 1|, e^−m).  Appendix A.3.
+
+    What was before is one more term of each sum, faded by all f until t.
+    """
+    big_c, n, m_0 = state
     total = log_f.cumsum(-1)
     d = total[..., :, None] - total[..., None, :] + i[..., None, :]           # (…, T, T)
     t = d.shape[-1]
     d = d.masked_fill(~torch.ones(t, t, dtype=torch.bool, device=d.device).tril(), -torch.inf)
-    m = d.amax(-1, keepdim=True)
-    s = (q @ k.mT) * torch.exp(d - m)
-    return (s @ v) / torch.maximum(s.sum(-1, keepdim=True).abs(), torch.exp(-m))
+    faded = (total + m_0[..., None])[..., None]                               # (…, T, 1)
+    m = torch.maximum(d.amax(-1, keepdim=True), faded).detach()
+    w, old = torch.exp(d - m), torch.exp(faded - m)
+    s = (q @ k.mT) * w
+    size = s.sum(-1, keepdim=True) + old * (q @ n[..., None])
+    h = (s @ v + old * (q @ big_c.mT)) / torch.maximum(size.abs(), torch.exp(-m))
+    last, left = w[..., -1:, :], old[..., -1, :]                              # (…, 1, T), (…, 1)
+    big_c = left[..., None] * big_c + (last.mT * v).mT @ k
+    return h, (big_c, left * n + (last @ k)[..., 0, :], m[..., -1, 0])
 
 
-def mlstm_recurrent(q: Tensor, k: Tensor, v: Tensor, i: Tensor, log_f: Tensor) -> Tensor:
+def mlstm_recurrent(q: Tensor, k: Tensor, v: Tensor, i: Tensor, log_f: Tensor, state: State) -> tuple[Tensor, State]:
     """The same, step by step, in memory that does not grow with time."""
-    c = q.new_zeros(*q.shape[:-2], v.shape[-1], k.shape[-1])
-    n, m = torch.zeros_like(q[..., 0, :]), torch.full_like(i[..., 0], -torch.inf)
+    c, n, m = state
     out = []
     for q_t, k_t, v_t, i_t, f_t in zip(q.unbind(-2), k.unbind(-2), v.unbind(-2), i.unbind(-1), log_f.unbind(-1), strict=True):
         before, m = m, torch.maximum(f_t + m, i_t)
@@ -84,4 +139,4 @@ def mlstm_recurrent(q: Tensor, k: Tensor, v: Tensor, i: Tensor, log_f: Tensor) -
         n = keep * n + add * k_t
         size = torch.maximum((n * q_t).sum(-1).abs(), torch.exp(-m))
         out.append((c @ q_t[..., None])[..., 0] / size[..., None])
-    return torch.stack(out, dim=-2)
+    return torch.stack(out, dim=-2), (c, n, m)

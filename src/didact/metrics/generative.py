@@ -7,6 +7,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
+def bits_per_dim(log_p: Tensor, dimensions: int) -> Tensor:
+    """−log p(x) / (D log 2): nats of a whole example as bits for each of its D numbers.  Theis et al. 2016."""
+    return -log_p / (dimensions * log(2))
+
+
 def frechet(x: Tensor, y: Tensor) -> Tensor:
     """‖μx − μy‖² + Tr(Σx + Σy − 2 (Σx Σy)^½), of Gaussians fitted to each.  Heusel et al. 2017; Gaba eq. 8.19.
 
@@ -45,6 +50,8 @@ def manifold(real: Tensor, drawn: Tensor, *, k: int = 3) -> tuple[Tensor, Tensor
 
     The manifold of a set is the union of balls around its members, each reaching to the member's k-th neighbour.
     """
+    real, drawn = real.double(), drawn.double()     # in single precision the distances between near features are lost in their squares
+
     def inside(who: Tensor, among: Tensor) -> Tensor:
         radius = torch.cdist(among, among).kthvalue(k + 1, dim=1).values  # the nearest is the member itself
         return (torch.cdist(who, among) <= radius).any(1).double().mean()
@@ -74,6 +81,23 @@ def class_entropy(labels: Tensor, classes: int) -> Tensor:
     """−Σ p_k log p_k / log K of how often each class is drawn: 1 for all alike, 0 for one alone."""
     entropy: Tensor = torch.special.entr(shares(labels, classes)).sum()
     return entropy / log(classes)
+
+
+def evenness(drawn: Tensor, real: Tensor, classes: int) -> Tensor:
+    """min_k r_k / max_k r_k, r_k the share of a class among the drawn over that among the real: at least ½, all within a factor of two."""
+    there = shares(real, classes)
+    r = shares(drawn, classes)[there > 0] / there[there > 0]
+    return r.min() / r.max().clamp(min=1e-12)          # none of the real classes drawn: 0
+
+
+def which_classes(drawn: Tensor, real: Tensor, classes: int) -> dict[str, float]:
+    """Which classes are drawn and how often, from the labels of drawn and of real images: collapse and imbalance in a few numbers."""
+    there = shares(drawn, classes)[shares(real, classes) > 0]
+    return {
+        "class_coverage": float(class_coverage(drawn, real, classes)),
+        "class_entropy": float(class_entropy(drawn, classes)),
+        "rarest": float(there.min()), "commonest": float(there.max()), "evenness": float(evenness(drawn, real, classes)),
+    }
 
 
 def perplexity(counts: Tensor) -> Tensor:

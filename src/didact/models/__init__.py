@@ -17,7 +17,7 @@ from didact.models.mixer import Mixer
 from didact.models.mlp import MLP
 from didact.models.pixelcnn import PixelCNN
 from didact.models.pixelrnn import PixelRNN
-from didact.models.realnvp import MultiScaleRealNVP, RealNVP
+from didact.models.realnvp import MonotoneFlow, MultiScaleRealNVP, RealNVP
 from didact.models.recurrent import RecurrentClassifier, RecurrentLanguageModel, RecurrentTagger
 from didact.models.resnet import ResNet
 from didact.models.resnet9 import ResNet9
@@ -38,7 +38,7 @@ __all__ = [
     "BERT", "CNN", "GPT", "MLP", "SSD", "VAE", "VGG", "VQVAE", "YOLO", "AlexNet", "Autoencoder", "BERTClassifier",
     "CIFAR10Net", "ConvAutoencoder", "ConvNeXt", "ConvVAE", "DCGANDiscriminator", "DCGANGenerator", "DenoiseUNet", "Denoiser",
     "DenseDiscriminator", "DenseGenerator", "EfficientNet", "Forecaster", "LeNet5", "LeNetLike", "Llama", "MaskedBERT", "Mixer",
-    "MultiScaleRealNVP", "PixelCNN", "PixelRNN", "RealNVP", "RecurrentClassifier", "RecurrentLanguageModel", "RecurrentTagger", "ResNet",
-    "ResNet9", "SentenceEncoder", "Seq2Seq", "SimpleUNet", "StyleGenerator", "TextEncoder", "Transformer", "UNet", "ViT",
-    "WideDeep", "Word2Vec",
+    "MonotoneFlow", "MultiScaleRealNVP", "PixelCNN", "PixelRNN", "RealNVP", "RecurrentClassifier", "RecurrentLanguageModel",
+    "RecurrentTagger", "ResNet", "ResNet9", "SentenceEncoder", "Seq2Seq", "SimpleUNet", "StyleGenerator", "TextEncoder", "Transformer",
+    "UNet", "ViT", "WideDeep", "Word2Vec",
 ]

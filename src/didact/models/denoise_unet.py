@@ -112,8 +112,9 @@ class DenoiseUNet(nn.Module):
 class SimpleUNet(nn.Module):
     """f(x_t, t, y) of Gaba 10.8: 555,041 parameters for 28×28 pixels of grey.
 
-    Repaired as little as it takes: a 3×3 stem, since its first norm would share one channel among eight groups (M50). Odd sides are
-    rounded up where they are halved, and cut where they are doubled.
+    Repaired as little as it takes: a 3×3 stem, since its first norm would share one channel among eight groups (M50). The moment's
+    frequencies are those of equation 10.19, 10000^(−2i/D); its code divides by D/2 − 1 in place of D/2, which is as good (C10.14).
+    Odd sides are rounded up where they are halved, and cut where they are doubled.
     """
 
     def __init__(self, *, shape: Shape, widths: tuple[int, ...], time: int = 128, classes: int = 0, dropout: float = 0.0):

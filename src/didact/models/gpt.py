@@ -92,7 +92,9 @@ class Block(nn.Module):
         super().__init__()
         self.ln_1, self.ln_2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.attn = Attention(dim, heads, dropout=dropout, std=std)
-        self.mlp = Perceptron(dim, std=std) if experts is None else MixtureOfExperts(dim, 8 * dim // 3, experts=experts, capacity=1.25)
+        self.mlp = Perceptron(dim, std=std) if experts is None else MixtureOfExperts(
+            dim, 8 * dim // 3, experts=experts, std=spread(dim), out_std=std
+        )
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:

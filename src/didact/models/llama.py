@@ -19,6 +19,8 @@ from didact.layers.moe import MixtureOfExperts
 from didact.layers.positions import Rotation, rotation
 from didact.registry import register
 
+STD = 0.02      # deviation of all weights at first, as the published ones began
+
 
 class Block(nn.Module):
     """u = x + attention(RMS(x)),  y = u + SwiGLU(RMS(u)), or two of so many `experts` (Jiang et al. 2024).  Gaba 7.10."""
@@ -27,7 +29,7 @@ class Block(nn.Module):
         super().__init__()
         self.input_layernorm, self.post_attention_layernorm = nn.RMSNorm(dim, eps=eps), nn.RMSNorm(dim, eps=eps)
         self.self_attn = GroupedQueryAttention(dim, heads, groups)
-        self.mlp = SwiGLU(dim, hidden) if experts is None else MixtureOfExperts(dim, hidden, experts=experts, capacity=1.25)
+        self.mlp = SwiGLU(dim, hidden) if experts is None else MixtureOfExperts(dim, hidden, experts=experts, std=STD, out_std=STD)
 
     def forward(self, x: Tensor, angles: Rotation) -> Tensor:
         return self.widen(x + self.self_attn(self.input_layernorm(x), angles, causal=True))
@@ -71,7 +73,7 @@ class Llama(nn.Module):
         self.lm_head = None if tie else nn.Linear(dim, vocabulary, bias=False)
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding):
-                nn.init.normal_(module.weight, std=0.02)
+                nn.init.normal_(module.weight, std=STD)
 
     @property
     def head(self) -> Tensor:

@@ -3,12 +3,14 @@
     table   x -> [coupling on every other number] x steps -> z
     image   x -> [coupling on a checkerboard] x steps -> squeeze -> [coupling on every other channel] x steps -> z
     scales  x -> [the same, and half of the channels are done: z_1] -> [… z_2] -> [coupling on a checkerboard] x steps -> z_3
+    number  x -> its share of a mixture of logistics -> z: where no other number is left to say how to stretch
 """
 
 from math import log, pi, prod
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from didact.errors import UsageError
@@ -16,6 +18,9 @@ from didact.layers.coder import Shape
 from didact.layers.coupling import Chain, Coupling, Squeeze, checkerboard, every_other
 from didact.layers.stack import stack
 from didact.registry import register
+
+HALVINGS = 60    # of an interval that holds the answer: float32 has fewer digits
+REACH = 15.0     # logits up to which Φ⁻¹(sigmoid) is told apart: five deviations
 
 
 def dense(n: int, hidden: int) -> nn.Sequential:
@@ -141,3 +146,46 @@ class MultiScaleRealNVP(NormalizingFlow):
     def example(cls, batch: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
         return {"shape": (1, 8, 12), "hidden": 8, "steps": 2, "scales": 3}, torch.randn(batch, 1, 8, 12)
+
+
+@register("monotone_flow", components=16)
+class MonotoneFlow(NormalizingFlow):
+    """z = Φ⁻¹(F(x)), F(x) = Σ_k π_k sigmoid((x − μ_k)/s_k), so that p(x) = F′(x).  Ho et al. 2019 (Flow++), section 3.2."""
+
+    def __init__(self, *, components: int = 16):
+        super().__init__()
+        self.shape = (1,)
+        self.weight = nn.Parameter(0.1 * torch.randn(components))
+        self.mu = nn.Parameter(torch.linspace(-2, 2, components))
+        self.log_s = nn.Parameter(torch.full((components,), -1.0))
+
+    def parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """log π and (x − μ)/s: (K,), (B, K)."""
+        return self.weight.log_softmax(0), (x - self.mu) * (-self.log_s).exp()
+
+    def logit(self, x: Tensor) -> Tensor:
+        """log F/(1 − F), (B, 1): of both sides the logarithm is exact, however far out."""
+        log_pi, a = self.parts(x)
+        return ((log_pi + F.logsigmoid(a)).logsumexp(1) - (log_pi + F.logsigmoid(-a)).logsumexp(1))[:, None]
+
+    def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        t = self.logit(x).clamp(-REACH, REACH)
+        z = t.sign() * -torch.special.ndtri((-t.abs()).sigmoid())                       # from the side that keeps its digits
+        log_pi, a = self.parts(x)
+        log_p = (log_pi - self.log_s + F.logsigmoid(a) + F.logsigmoid(-a)).logsumexp(1)
+        return z, log_p + 0.5 * (z[:, 0].square() + log(2 * pi))
+
+    def decode(self, z: Tensor) -> Tensor:
+        wanted = z.sign() * -torch.special.ndtr(-z.abs()).logit()
+        wide = 2 * REACH * self.log_s.exp().max()
+        low, high = (self.mu.min() - wide).expand_as(z), (self.mu.max() + wide).expand_as(z)
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            below = self.logit(middle) < wanted
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        return (low + high) / 2
+
+    @classmethod
+    def example(cls, batch: int = 2) -> tuple[dict[str, Any], Tensor]:
+        """Keywords of a small one and an input for it, for tests over the registry."""
+        return {"components": 4}, torch.randn(batch, 1)

@@ -1,5 +1,7 @@
 """Recurrent networks over tokens: one answer for a sequence, the next token at every step, or a label for each.
 
+A cell is rnn, lstm or gru, or a block that carries a state as they do: mamba, slstm, mlstm.
+
     classifier   tokens -> embedding -> both directions -> last states, or their mean or maximum -> classes
     language     tokens -> embedding -> left to right -> logits of the next token
     tagger       tokens -> embedding -> both directions -> logits of each token's label
@@ -14,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from didact.layers.cells import State
-from didact.layers.recurrent import Bidirectional, Carried, Init, Recurrent, both_ends, last
+from didact.layers.recurrent import Bidirectional, Carried, Init, both_ends, last, reading
 from didact.registry import register
 
 Pool = Literal["last", "mean", "max"]
@@ -43,6 +45,9 @@ def answering(n_in: int, widths: tuple[int, ...], n_out: int, dropout: float) ->
 @register("rnn_classifier", cell="rnn", hidden=128)
 @register("lstm_classifier", cell="lstm", hidden=128)
 @register("gru_classifier", cell="gru", hidden=128)
+@register("mamba_classifier", cell="mamba", hidden=128)
+@register("slstm_classifier", cell="slstm", hidden=128)
+@register("mlstm_classifier", cell="mlstm", hidden=128)
 class RecurrentClassifier(nn.Module):
     """y = W h, h the last states of both directions (Gaba 5.8), or the mean or maximum over time (Gaba 5.5).
 
@@ -56,7 +61,7 @@ class RecurrentClassifier(nn.Module):
     ):
         super().__init__()
         self.embedding = words(vocabulary, width, embedding_std)
-        make = Bidirectional if bidirectional else Recurrent
+        make = Bidirectional if bidirectional else reading
         self.reader = make(cell, width, hidden, layers=layers, dropout=dropout, init=init)
         self.pool, self.dropout = pool, nn.Dropout(dropout)
         self.drop_words = self.dropout if embedding_dropout is None else nn.Dropout(embedding_dropout)
@@ -88,6 +93,9 @@ class RecurrentClassifier(nn.Module):
 @register("rnn_language", cell="rnn", hidden=256)
 @register("lstm_language", cell="lstm", hidden=256)
 @register("gru_language", cell="gru", hidden=256)
+@register("mamba_language", cell="mamba", hidden=256)
+@register("slstm_language", cell="slstm", hidden=256)
+@register("mlstm_language", cell="mlstm", hidden=256)
 class RecurrentLanguageModel(nn.Module):
     """p(x_{t+1} | x_≤t) = softmax(W h_t + b).  Gaba 5.2, Groudiev 5.2.5. `tie` uses the embedding as W (Press & Wolf 2017)."""
 
@@ -97,7 +105,7 @@ class RecurrentLanguageModel(nn.Module):
     ):
         super().__init__()
         self.vocabulary, self.embedding = vocabulary, nn.Embedding(vocabulary, width)
-        self.reader = Recurrent(cell, width, hidden, layers=layers, dropout=dropout, init=init)
+        self.reader = reading(cell, width, hidden, layers=layers, dropout=dropout, init=init)
         self.dropout = nn.Dropout(dropout)
         self.narrow = nn.Linear(hidden, width) if tie and width != hidden else nn.Identity()
         self.head = nn.Linear(width if tie else hidden, vocabulary)
@@ -131,6 +139,9 @@ class RecurrentLanguageModel(nn.Module):
 @register("rnn_tagger", cell="rnn", hidden=128)
 @register("lstm_tagger", cell="lstm", hidden=128)
 @register("gru_tagger", cell="gru", hidden=128)
+@register("mamba_tagger", cell="mamba", hidden=128)
+@register("slstm_tagger", cell="slstm", hidden=128)
+@register("mlstm_tagger", cell="mlstm", hidden=128)
 class RecurrentTagger(nn.Module):
     """A label for every token: y_t = W [h→_t; h←_t], or W h_t of what came before alone.  Gaba 5.7, Van Schependom 6.3."""
 
@@ -140,7 +151,7 @@ class RecurrentTagger(nn.Module):
     ):
         super().__init__()
         self.embedding = words(vocabulary, width)
-        make = Bidirectional if bidirectional else Recurrent
+        make = Bidirectional if bidirectional else reading
         self.reader = make(cell, width, hidden, layers=layers, dropout=dropout, init=init)
         self.dropout, self.head = nn.Dropout(dropout), nn.Linear(hidden * (1 + bidirectional), labels)
 

@@ -2,6 +2,7 @@
 
     tokens -> √D · embedding + positions -> layers x [attention, perceptron] -> LN -> mean over the words -> classes
 
+Attention is of any form that `layers.forms` names.
 Token 0 is padding: it is neither looked at nor counted in the mean (the code of Gaba 7.8 does both, mistake M38).
 """
 
@@ -11,8 +12,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from didact.layers.attention import SelfAttention
 from didact.layers.feedforward import FeedForward
+from didact.layers.forms import self_attention
 from didact.layers.norms import PostNorm, PreNorm
 from didact.layers.positions import Sinusoidal
 from didact.registry import register
@@ -23,10 +24,13 @@ Placed = Literal["pre", "post"]
 class Block(nn.Module):
     """x + attention(LN x), then x + W2 gelu(W1 LN x); with `post` the norms stand behind the sums.  Gaba eq. 7.9-7.10."""
 
-    def __init__(self, dim: int, heads: int, hidden: int, *, norm: Placed, dropout: float):
+    def __init__(
+        self, dim: int, heads: int, hidden: int, *, norm: Placed, dropout: float, attention: str = "full", span: int = 8, depth: int = 0
+    ):
         super().__init__()
         wrap = PreNorm if norm == "pre" else PostNorm
-        self.attention = wrap(SelfAttention(dim, heads, dropout=dropout), nn.LayerNorm(dim), dropout=dropout)
+        asking = self_attention(attention, dim, heads, dropout=dropout, span=span, depth=depth)
+        self.attention = wrap(asking, nn.LayerNorm(dim), dropout=dropout)
         self.perceptron = wrap(FeedForward(dim, hidden, activation="gelu", dropout=dropout), nn.LayerNorm(dim), dropout=dropout)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
@@ -40,14 +44,16 @@ class TextEncoder(nn.Module):
 
     def __init__(
         self, vocabulary: int, classes: int, *, dim: int, layers: int, heads: int, hidden: int, context: int = 256, norm: Placed = "pre",
-        dropout: float = 0.1, embedding_std: float | None = None,
+        dropout: float = 0.1, embedding_std: float | None = None, attention: str = "full", span: int = 8,
     ):
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, dim, padding_idx=0)
         # √D times N(0, 1/D): as large as the positions. The notes' N(0, 1), embedding_std = 1, drowns them, 16 to 1 (M38)
         nn.init.normal_(self.embedding.weight[1:], std=embedding_std or 1 / sqrt(dim))
         self.scale, self.positions, self.dropout = sqrt(dim), Sinusoidal(context, dim), nn.Dropout(dropout)
-        self.blocks = nn.ModuleList(Block(dim, heads, hidden, norm=norm, dropout=dropout) for _ in range(layers))
+        self.blocks = nn.ModuleList(
+            Block(dim, heads, hidden, norm=norm, dropout=dropout, attention=attention, span=span, depth=depth) for depth in range(layers)
+        )
         self.norm, self.head = nn.LayerNorm(dim), nn.Linear(dim, classes)
 
     def forward(self, tokens: Tensor) -> Tensor:                            # (B, S) -> (B, classes)
@@ -74,9 +80,10 @@ class TextEncoder(nn.Module):
         """Who attends to whom in every layer: (B, layers, heads, S, S)."""
         (x, there), maps = self.begin(tokens), []
         for block in self.blocks:
-            assert isinstance(block, Block) and isinstance(block.attention.sublayer, SelfAttention)
+            assert isinstance(block, Block)
             inside = x if isinstance(block.attention, PostNorm) else block.attention.norm(x)
-            maps.append(block.attention.sublayer.look(inside, there[:, None, None])[1])
+            asking: Any = block.attention.sublayer
+            maps.append(asking.look(inside, there[:, None, None])[1])
             x = block(x, there[:, None, None])
         return torch.stack(maps, dim=1)
 

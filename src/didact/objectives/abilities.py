@@ -95,6 +95,14 @@ class Walks(Protocol):
 
 
 @runtime_checkable
+class Encodes(Protocol):
+    """Finds the code of a given example, from which `walk` draws it again, or one much like it."""
+
+    def encode(self, batch: Batch) -> Tensor:
+        """(B, …), of the shape that `codes` have; a model that was told the classes reads "y" beside "x"."""
+
+
+@runtime_checkable
 class Completes(Protocol):
     """Paints what is missing of an image."""
 
@@ -158,8 +166,8 @@ class Writes(Protocol):
 
 ABILITIES: dict[str, type] = {
     "classify": Classifies, "regress": Regresses, "draw": Draws, "segment": Segments, "restore": Restores, "detect": Detects,
-    "sample": Samples, "tabulate": Tabulates, "walk": Walks, "complete": Completes, "embed": Embeds, "translate": Translates,
-    "tag": Tags, "fill": Fills, "forecast": Forecasts, "write": Writes,
+    "sample": Samples, "tabulate": Tabulates, "walk": Walks, "encode": Encodes, "complete": Completes, "embed": Embeds,
+    "translate": Translates, "tag": Tags, "fill": Fills, "forecast": Forecasts, "write": Writes,
 }
 
 

@@ -73,11 +73,12 @@ class Autoencode(Bottleneck):
         row = torch.arange(len(x), device=x.device)
         seen = self.damaged(x, self.noises[row % len(self.noises)], self.chances[row % len(self.chances)])
         z = self.network.encode(seen)
-        drawn = z.mean(0) + z.std(0) * normal(SHOWN * SHOWN, z.shape[1], seeded(z))
+        drawn = z.mean(0) + z.std(0, correction=0) * normal(SHOWN * SHOWN, z.shape[1], seeded(z))
         shown = [x, seen, self.network.decode(z)] if self.noise or self.masked else [x, self.network.decode(z)]
-        half, rows = len(z) // 2, SHOWN // 2
-        return {
+        found = {
             "reconstructions": torch.stack([images[:SHOWN].float().clamp(0, 1) for images in shown]),
-            "interpolation": rows_of(self.network.decode(between(z[:half][:rows], z[half:][:rows])).float()),
             "random codes": rows_of(self.network.decode(drawn).float()),
         }
+        if rows := min(len(z) // 2, SHOWN // 2):
+            found["interpolation"] = rows_of(self.network.decode(between(z[:rows], z[-rows:])).float())
+        return found

@@ -44,17 +44,17 @@ class Writer(LanguageModel):
 
     def write(
         self, prompt: Tensor, n: int, *, manner: Manner | None = None, generator: Generator | None = None, compile: bool = False,
-        pace: Pace = unhurried,
+        end: int | None = None, pace: Pace = unhurried,
     ) -> Tensor:
-        """The next n tokens behind each prompt, (B, T) -> (B, n)."""
+        """The next n tokens behind each prompt, (B, T) -> (B, n); behind `end`, where there is one, nothing but `end`."""
         network, manner = cast(GoesOn, self.network), manner or Manner()
         manner.check(network.vocabulary)
         room = prompt.shape[1] + n
         if manner.beam > 1:
             memory = network.remember(len(prompt) * manner.beam, room)
-            return beam_search(network.go_on, memory, prompt, n, beam=manner.beam, pace=pace)
+            return beam_search(network.go_on, memory, prompt, n, beam=manner.beam, end=end, pace=pace)
         memory, device = network.remember(len(prompt), room), prompt.device
-        pen = Pen(network.go_on, memory, len(prompt), manner=manner, generator=generator, device=device, compile=compile)
+        pen = Pen(network.go_on, memory, len(prompt), manner=manner, generator=generator, end=end, device=device, compile=compile)
         return pen.write(prompt, n, pace=pace)
 
 

@@ -1,9 +1,10 @@
 """A prior over the codes of a VQ-VAE that is done learning: maps of words one after the other, and the decoder paints them."""
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from didact.data.core import Batch
+from didact.models.pixelcnn import PixelCNN
 from didact.objectives.pixel_by_pixel import PixelByPixel
 from didact.objectives.vector_quantised import VectorQuantised
 from didact.objectives.walks import SHOWN, asked
@@ -17,7 +18,7 @@ class CodePrior(PixelByPixel):
 
     watch = "bits_per_code"
 
-    def __init__(self, network: nn.Module, learned: VectorQuantised, *, classes: int = 0):
+    def __init__(self, network: PixelCNN, learned: VectorQuantised, *, classes: int = 0):
         super().__init__(network, (1, *learned.network.grid), levels=learned.network.codes, classes=classes)
         self.learned = learned.requires_grad_(False)
 

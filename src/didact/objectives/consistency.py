@@ -8,12 +8,12 @@ from copy import deepcopy
 from itertools import pairwise
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from didact.data.core import Batch
 from didact.errors import UsageError
 from didact.objectives.diffusion import Diffusion, Known, Way, guided
-from didact.objectives.noising import SOLVED, moments
+from didact.objectives.noising import SOLVED, Fresh, drawn_from, moments
 from didact.objectives.walks import SHOWN, asked, by_class, seeded
 
 
@@ -21,7 +21,8 @@ class Consistency(Diffusion):
     """min E ‖f(x_t, t) − f⁻(x̂_s, s)‖², x̂_s one DDIM step of the teacher from x_t.  Song et al. 2023, eq. 7; Gaba 10.10.
 
     f(x, t) = c_skip x + c_out F(x, t) with c_skip = √ᾱ_t, c_out = −√(1 − ᾱ_t), so that f(x, 0) = x whatever F says: their boundary
-    condition (eq. 5) for data of unit variance, and F is a velocity. f⁻ averages the student over its steps, and is what is drawn with.
+    condition (eq. 5) for data of unit variance, and F is a velocity. f⁻ averages the student over its steps (`stepped` is to follow each
+    of them), and is what is drawn with.
     """
 
     stops: Tensor
@@ -68,19 +69,19 @@ class Consistency(Diffusion):
             aim = self.f(self.target, self.taught_step(xt, t, s, y), s, y)
         return (self.f(self.network, xt, t, y) - aim).square().flatten(1).mean(1)
 
-    def learn(self, batch: Batch) -> dict[str, Tensor]:
-        with torch.no_grad():   # after the last step, before this one: θ⁻ <- μ θ⁻ + (1 − μ) θ
-            torch._foreach_lerp_(list(self.target.parameters()), [p.detach() for p in self.network.parameters()], 1 - self.decay)
-        return super().learn(batch)
+    @torch.no_grad()
+    def stepped(self) -> None:
+        """After each step of the student: θ⁻ <- μ θ⁻ + (1 − μ) θ."""
+        torch._foreach_lerp_(list(self.target.parameters()), [p.detach() for p in self.network.parameters()], 1 - self.decay)
 
-    def back(self, x: Tensor, y: Tensor | None, way: Way, generator: Generator, known: Known | None = None) -> Iterator[Tensor]:
+    def back(self, x: Tensor, y: Tensor | None, way: Way, fresh: Fresh, known: Known | None = None) -> Iterator[Tensor]:
         """x̂_0 at once, and again from a little less noise as often as there are steps.  Song et al. 2023, algorithm 1."""
         if way.eta or way.guidance:
             raise UsageError("a distilled model draws as it was taught: --eta and --guidance belong to its teacher; leave them out")
         for t, s in pairwise(moments(self.noising.T, way.steps)):
             x = self.f(self.target, x, torch.full((len(x),), t, device=x.device), y).clamp(-self.reach, self.reach)
             if s:
-                x = self.noising.noised(x, torch.full((len(x),), s, device=x.device), self.noise(len(x), generator))
+                x = self.noising.noised(x, torch.full((len(x),), s, device=x.device), fresh(x))
             yield x
 
     def walk(self, z: Tensor, y: Tensor | None = None, *, steps: int | None = None, guidance: float | None = None) -> Tensor:
@@ -93,5 +94,5 @@ class Consistency(Diffusion):
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
         g = seeded(batch["x"])
         noise, y = self.noise(SHOWN, g), asked(SHOWN, None, self.classes, g.device)
-        few = [self.end(noise, y, Way(steps), g) for steps in (1, 2, 4) if steps <= self.noising.T]
+        few = [self.end(noise, y, Way(steps), drawn_from(g)) for steps in (1, 2, 4) if steps <= self.noising.T]
         return {"samples": by_class(self.sample, self.classes, g), "few steps": torch.stack(few)}

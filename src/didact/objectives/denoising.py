@@ -11,6 +11,7 @@ from didact import metrics
 from didact.data.augment import grey
 from didact.data.core import Batch
 from didact.layers.margin import on_whole
+from didact.layers.mosaic import Mosaic
 from didact.metrics.images import blur
 from didact.objectives.core import Objective
 
@@ -100,7 +101,7 @@ class Denoise(Objective):
         return {"damaged": damaged.float().clamp(0, 1), "restored": self.restore({"x": damaged})}
 
     def restore(self, batch: Batch) -> Tensor:
-        """Images of any size: those that the network does not take are given a margin, which is cut off again."""
+        """Images of any size: those that the network does not take are given a margin, which is cut off again; large ones in tiles."""
         whole = hasattr(self.network, "side_for")
-        y: Tensor = on_whole(self.network, batch["x"]) if whole else self.network(batch["x"])  # type: ignore[arg-type]
+        y: Tensor = on_whole(Mosaic(self.network), batch["x"]) if whole else self.network(batch["x"])  # type: ignore[arg-type]
         return y.float().clamp(0, 1)

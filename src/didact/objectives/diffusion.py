@@ -12,7 +12,7 @@ from torch import Generator, Tensor, nn
 from didact.data.core import Batch
 from didact.errors import UsageError
 from didact.objectives.drawing import ROWS, Drawing
-from didact.objectives.noising import SOLVED, TARGETS, Noising, Variance, hesitant, moments, way_back
+from didact.objectives.noising import SOLVED, TARGETS, Fresh, Noising, Variance, drawn_from, hesitant, moments, way_back
 from didact.objectives.walks import SHOWN, arcs, asked, by_class, rows_of, seeded, side_of
 
 AGAIN = 5              # times that each step is taken where a part is known: else the rest is settled before it has heard of it
@@ -69,7 +69,7 @@ class Noised(Drawing):
         """x_t, the time in [0, 1] that the network is told, and the target."""
         raise NotImplementedError
 
-    def back(self, x: Tensor, y: Tensor | None, way: Way, generator: Generator, known: Known | None = None) -> Iterator[Tensor]:
+    def back(self, x: Tensor, y: Tensor | None, way: Way, fresh: Fresh, known: Known | None = None) -> Iterator[Tensor]:
         """States from noise to image, one for each step; where the image is known it goes its known way."""
         raise NotImplementedError
 
@@ -101,11 +101,12 @@ class Noised(Drawing):
         told, untold = self.network(x.repeat(2, 1, 1, 1), t.repeat(2), torch.cat([y, torch.full_like(y, self.classes)])).float().chunk(2)
         return guided(told, untold, w)
 
-    def drawn(self, noise: Tensor, y: Tensor | None) -> Tensor:
-        return self.end(noise, y, self.way, seeded(noise))
+    def drawn(self, row: Tensor, y: Tensor | None) -> Tensor:
+        fresh = drawn_from(seeded(self.noises))    # at each step for every row there may be; each takes its own
+        return self.end(self.noises[row], y, self.way, lambda _: fresh(self.noises)[row])
 
-    def end(self, x: Tensor, y: Tensor | None, way: Way, generator: Generator, known: Known | None = None) -> Tensor:
-        for x in self.back(x, y, way, generator, known):  # noqa: B020, B007 (each state takes the place of the last)
+    def end(self, x: Tensor, y: Tensor | None, way: Way, fresh: Fresh, known: Known | None = None) -> Tensor:
+        for x in self.back(x, y, way, fresh, known):  # noqa: B020, B007 (each state takes the place of the last)
             pass
         return self.outside(x)
 
@@ -126,14 +127,14 @@ class Noised(Drawing):
     ) -> Tensor:
         """n images, in the run's own way where nothing else is asked."""
         way = self.asked_way(steps, eta, guidance)
-        return self.end(self.noise(n, generator), asked(n, label, self.classes, generator.device), way, generator)
+        return self.end(self.noise(n, generator), asked(n, label, self.classes, generator.device), way, drawn_from(generator))
 
     def codes(self, n: int, generator: Generator) -> Tensor:
         return self.noise(n, generator)
 
     def walk(self, z: Tensor, y: Tensor | None = None, *, steps: int | None = None, guidance: float | None = None) -> Tensor:
         """Without new noise on the way, so that like noises end alike."""
-        return self.end(z, y, self.asked_way(steps, 0.0, guidance), seeded(z))
+        return self.end(z, y, self.asked_way(steps, 0.0, guidance), drawn_from(seeded(z)))
 
     def complete(
         self, x: Tensor, known: int, generator: Generator, y: Tensor | None = None, *,
@@ -144,12 +145,12 @@ class Noised(Drawing):
         Each step is taken several times, with new noise between them.  Lugmayr et al. 2022 (RePaint), algorithm 1.
         """
         given = Known(self.inside(x), side_of((x.shape[2], x.shape[3]), known, side, x.device))
-        return self.end(self.noise(len(x), generator), y, self.asked_way(steps, eta, guidance), generator, given)
+        return self.end(self.noise(len(x), generator), y, self.asked_way(steps, eta, guidance), drawn_from(generator), given)
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
         x, g, rows = batch["x"][:SHOWN], seeded(batch["x"]), SHOWN // 2
         noise, y = self.noise(SHOWN, g), asked(SHOWN, None, self.classes, x.device)
-        states = torch.stack([self.outside(state) for state in self.back(noise, y, self.way, g)])
+        states = torch.stack([self.outside(state) for state in self.back(noise, y, self.way, drawn_from(g))])
         stops = torch.linspace(0, len(states) - 1, SHOWN, device=x.device).long()
         later = [self.mixed(self.inside(x), self.moment(torch.full((len(x),), k / SHOWN, device=x.device)), noise[: len(x)])[0]
                  for k in range(SHOWN)]
@@ -158,7 +159,7 @@ class Noised(Drawing):
             "samples": by_class(self.sample, self.classes, g),
             "out of noise": rows_of(states[stops].transpose(0, 1).flatten(0, 1)),
             "into noise": torch.stack([self.outside(xt) for xt in later], dim=1),
-            "interpolation": rows_of(self.end(arcs(noise[:rows], noise[rows:]), same, self.way._replace(eta=0.0), g)),
+            "interpolation": rows_of(self.end(arcs(noise[:rows], noise[rows:]), same, self.way._replace(eta=0.0), drawn_from(g))),
         }
 
 
@@ -185,7 +186,7 @@ class Diffusion(Noised):
         a, sigma = self.noising.at(t)
         return a * x0 + sigma * eps, t / self.noising.T, TARGETS[self.predict](x0, eps, a, sigma)
 
-    def back(self, x: Tensor, y: Tensor | None, way: Way, generator: Generator, known: Known | None = None) -> Iterator[Tensor]:
+    def back(self, x: Tensor, y: Tensor | None, way: Way, fresh: Fresh, known: Known | None = None) -> Iterator[Tensor]:
         def clean(x: Tensor, t: int) -> Tensor:
             a, sigma = (torch.tensor(v**0.5) for v in (self.kept[t], 1 - self.kept[t]))
             out = self.says(x, t / self.noising.T, y, way.guidance)
@@ -195,4 +196,7 @@ class Diffusion(Noised):
 
         times = moments(self.noising.T, way.steps)
         times = times if known is None else hesitant(times, AGAIN)
-        return way_back(clean, x, self.kept, times, eta=way.eta, variance=way.variance, generator=generator)
+        return way_back(clean, x, self.kept, times, eta=way.eta, variance=way.variance, fresh=fresh)
+
+    def gallery(self, batch: Batch) -> dict[str, Tensor]:
+        return super().gallery(batch) | {"schedule": torch.stack([self.noising.beta, self.noising.alpha_bar])[:, 1:]}

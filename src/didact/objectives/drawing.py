@@ -34,8 +34,8 @@ class Drawing(Objective):
         """The model's own loss."""
         raise NotImplementedError
 
-    def drawn(self, noise: Tensor, y: Tensor | None) -> Tensor:
-        """Images in [0, 1] from noise."""
+    def drawn(self, row: Tensor, y: Tensor | None) -> Tensor:
+        """Images in [0, 1] beside these rows of a split, the same for a row in whatever batch it comes."""
         raise NotImplementedError
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
@@ -54,7 +54,7 @@ class Drawing(Objective):
         images = torch.full_like(x, float("nan"))
         if len(some):
             y = self.label(batch)
-            images[some] = self.drawn(self.noises[row[some]], None if y is None else y[some]).to(x.dtype)
+            images[some] = self.drawn(row[some], None if y is None else y[some]).to(x.dtype)
         return side_by_side(self.referee, batch, images)
 
     def score(self, rows: Batch) -> dict[str, float]:

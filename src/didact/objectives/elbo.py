@@ -3,7 +3,7 @@
     log p(x) = ELBO + KL(q(z | x) ‖ p(z | x)) >= ELBO = E_q log p(x | z) − KL(q(z | x) ‖ p(z))
 """
 
-from math import log, pi
+from math import exp, log, pi
 
 import torch
 from torch import Generator, Tensor
@@ -35,8 +35,9 @@ def kl_of_gaussians(mu: Tensor, covariance: Tensor, to_mu: Tensor, to_covariance
 
 def log_normal(z: Tensor, mu: Tensor | float = 0.0, log_variance: Tensor | float = 0.0) -> Tensor:
     """log N(z; μ, σ²), summed over the last axis."""
-    v = torch.as_tensor(log_variance, device=z.device)
-    return -0.5 * ((z - mu).square() * (-v).exp() + v + log(2 * pi)).sum(-1)
+    v = log_variance                                                      # a number stays one: a CUDA graph takes none from the host
+    precision = (-v).exp() if isinstance(v, Tensor) else exp(-v)
+    return -0.5 * ((z - mu).square() * precision + v + log(2 * pi)).sum(-1)
 
 
 def importance_bound(log_w: Tensor) -> Tensor:
@@ -47,11 +48,12 @@ def importance_bound(log_w: Tensor) -> Tensor:
 class ELBO(Objective):
     """min E −log p(x | z) + β KL(q(z | x) ‖ p(z)), z = μ + σ ε.  Kingma and Welling 2014; β: Higgins et al. 2017, Gaba eq. 9.23.
 
-    `warmup` steps take β from 0 to its value (KL annealing). `free_bits` κ: Σ_j max(KL_j, κ), KL_j a batch's mean, so that the first κ
-    nats of each dimension cost nothing (Kingma et al. 2016). Both fight posterior collapse (Gaba 9.9). `samples` above 1 maximise the
-    importance-weighted bound instead. What is judged is the bound itself, with β but without the two cures.
+    `warmup` steps, each followed by `stepped`, take β from 0 to its value (KL annealing). `free_bits` κ: Σ_j max(KL_j, κ), KL_j a batch's
+    mean, so that the first κ nats of each dimension cost nothing (Kingma et al. 2016). Both fight posterior collapse (Gaba 9.9).
+    `samples` above 1 maximise the importance-weighted bound instead. What is judged is the bound itself, with β but without the two cures.
     """
 
+    any_size = False
     taken: Tensor
     noises: Tensor
 
@@ -76,9 +78,11 @@ class ELBO(Objective):
         """β now."""
         if not self.warmup:
             return self.beta
-        now = self.beta * (self.taken / self.warmup).clamp(max=1.0)
+        return self.beta * (self.taken / self.warmup).clamp(max=1.0)
+
+    def stepped(self) -> None:
+        """After each step: in however many parts its batch came, it was one."""
         self.taken.add_(1)
-        return now
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         x, y = self.seen(batch), self.label(batch)
@@ -105,16 +109,17 @@ class ELBO(Objective):
         x, y = self.seen(batch), self.label(batch)
         mu, log_variance = self.network.encode(x, y)
         z = mu + (0.5 * log_variance).exp() * self.noises[batch["row"] % ROWS].movedim(1, 0)
-        nll, kl = self.surprise(x, y, z), kl_to_standard(mu, log_variance).sum(1)
+        nll, each = self.surprise(x, y, z), kl_to_standard(mu, log_variance)
+        kl = each.sum(1)
         bound = importance_bound(log_normal(z) - log_normal(z, mu, log_variance) - nll)
         rows = {
             "loss": -bound if self.samples > 1 else nll[0] + self.beta * kl,
-            "reconstruction": nll.mean(0), "kl": kl, "latent": mu,
+            "reconstruction": nll.mean(0), "kl": kl, "kl_each": each, "latent": mu,
         } | self.given_back(x, self.network.decode(mu, y))
         return rows | ({"y": batch["y"]} if "y" in batch else {})
 
     def score(self, rows: Batch) -> dict[str, float]:
-        means = {name: float(column.double().mean()) for name, column in rows.items() if name not in ("loss", "latent", "y")}
+        means = {name: float(column.double().mean()) for name, column in rows.items() if name not in ("loss", "latent", "kl_each", "y")}
         elbo = -means["reconstruction"] - means["kl"]
         return super().score(rows) | {"elbo": elbo} | means | {"active_units": float(active_units(rows["latent"]))}
 
@@ -134,8 +139,25 @@ class ELBO(Objective):
     def embed(self, batch: Batch) -> Tensor:
         return self.network.encode(self.seen(batch), self.label(batch))[0]
 
+    def encode(self, batch: Batch) -> Tensor:
+        return self.embed(batch)
+
+    def restore(self, batch: Batch) -> Tensor:
+        """Through the mean code and back; of a model that was told the classes, as the class that explains the image best."""
+        batch = batch if not self.classes or "y" in batch else batch | {"y": self.likeliest(batch["x"])}
+        return self.shown(self.embed(batch), self.label(batch))
+
+    def likeliest(self, x: Tensor) -> Tensor:
+        """argmax_y of the ELBO of x given y, z = μ(x, y): (B,)."""
+        costs = []
+        for k in range(self.classes):
+            y = torch.full((len(x),), k, device=x.device)
+            mu, log_variance = self.network.encode(x, y)
+            costs.append(self.pixels.nll(self.network.decode(mu, y), x) + kl_to_standard(mu, log_variance).sum(1))
+        return torch.stack(costs).argmin(0)
+
     def exhibit(self, batch: Batch) -> Batch:
-        return {"reconstruction": self.shown(self.embed(batch), self.label(batch))}
+        return {"reconstruction": self.restore(batch)}
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
         x, y = batch["x"], self.label(batch)
@@ -145,11 +167,10 @@ class ELBO(Objective):
             "samples": by_class(self.sample, classes, seeded(x)),
             "reconstructions": torch.stack([x[:SHOWN], self.shown(mu[:SHOWN], first)]),
         }
-        half, rows = len(mu) // 2, SHOWN // 2
-        walk = between(mu[:half][:rows], mu[half:][:rows])
-        same = None if y is None else y[:half][:rows].repeat_interleave(SHOWN)
-        found["interpolation"] = rows_of(self.shown(walk, same))
-        widest = mu.var(0).argsort(descending=True)[:SHOWN]
+        if rows := min(len(mu) // 2, SHOWN // 2):
+            same = None if y is None else y[:rows].repeat_interleave(SHOWN)
+            found["interpolation"] = rows_of(self.shown(between(mu[:rows], mu[-rows:]), same))
+        widest = mu.var(0, correction=0).argsort(descending=True)[:SHOWN]
         still = None if y is None else y[:1].expand(SHOWN * len(widest))
         found["one dimension at a time"] = rows_of(self.shown(traversal(mu[0], widest), still))
         if self.network.latent == 2 and y is None:

@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from didact.errors import UsageError
 from didact.objectives.diffusion import AGAIN, Known, Noised, Way
+from didact.objectives.noising import Fresh
+from didact.objectives.pace import drawing
 
 
 class FlowMatching(Noised):
@@ -22,11 +24,12 @@ class FlowMatching(Noised):
         s = t[:, None, None, None]
         return (1 - s) * x0 + s * eps, t, eps - x0
 
-    def back(self, x: Tensor, y: Tensor | None, way: Way, generator: Generator, known: Known | None = None) -> Iterator[Tensor]:
+    def back(self, x: Tensor, y: Tensor | None, way: Way, fresh: Fresh, known: Known | None = None) -> Iterator[Tensor]:
         if way.steps < 1 or way.eta:
             raise UsageError(f"a flow is followed in at least one step and without noise, got steps {way.steps} and eta {way.eta:g}")
         h = 1 / way.steps
         for k in range(way.steps):
+            drawing(k + 1, way.steps)
             t, s = 1 - k * h, 1 - (k + 1) * h
             for last in (True,) if known is None else (False,) * (AGAIN - 1) + (True,):
                 start = x
@@ -36,11 +39,11 @@ class FlowMatching(Noised):
                 if known is not None:                                    # on its own line, s / t of the way to the noise that it has
                     x = torch.where(known.there, known.x0 + s / t * (start - known.x0), x)
                 if not last:
-                    x = self.noised_again(x, s, t, generator)
+                    x = self.noised_again(x, s, t, fresh)
             yield x
 
-    def noised_again(self, x: Tensor, s: float, t: float, generator: Generator) -> Tensor:
+    def noised_again(self, x: Tensor, s: float, t: float, fresh: Fresh) -> Tensor:
         """x_t drawn from x_s, s < t: (1 − t)/(1 − s) x_s and as much new noise as makes it t in all."""
         kept = (1 - t) / (1 - s)
-        fresh: float = (t**2 - (kept * s) ** 2) ** 0.5
-        return kept * x + fresh * torch.randn(x.shape, generator=generator, device=x.device)
+        added: float = (t**2 - (kept * s) ** 2) ** 0.5
+        return kept * x + added * fresh(x)

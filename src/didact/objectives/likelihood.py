@@ -7,6 +7,7 @@ from torch import Generator, Tensor
 
 from didact.data.core import Batch
 from didact.errors import UsageError
+from didact.metrics.generative import bits_per_dim
 from didact.models.realnvp import NormalizingFlow
 from didact.objectives.core import Objective
 from didact.objectives.walks import SHOWN, between, rows_of, seeded
@@ -88,13 +89,16 @@ class ImageFlow(Objective):
         self.network, self.levels = network, levels
         self.register_buffer("noises", torch.rand(ROWS, *shape, generator=torch.Generator().manual_seed(0)), persistent=False)
 
+    def continuous(self, x: Tensor, u: Tensor) -> Tensor:
+        """w = e + (1 − 2e) (level + u)/L."""
+        return EDGE + (1 - 2 * EDGE) * ((x * (self.levels - 1)).round() + u) / self.levels
+
     def bits(self, x: Tensor, u: Tensor) -> Tensor:
         """Bits per dimension of each image, no less than the truth on average over u."""
-        v = ((x * (self.levels - 1)).round() + u) / self.levels
-        w = EDGE + (1 - 2 * EDGE) * v
+        w = self.continuous(x, u)
         change = (log(1 - 2 * EDGE) - w.log() - (1 - w).log()).flatten(1).sum(1)      # of dlogit(w)/dv
         log_p: Tensor = self.network(w.logit()) + change
-        return log(self.levels, 2) - log_p / (x[0].numel() * log(2))
+        return bits_per_dim(log_p - x[0].numel() * log(self.levels), x[0].numel())
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         return {"loss": self.bits(batch["x"], torch.rand_like(batch["x"])).mean()}
@@ -114,6 +118,11 @@ class ImageFlow(Objective):
 
     def codes(self, n: int, generator: Generator) -> Tensor:
         return noise(n, self.network, generator)
+
+    def encode(self, batch: Batch) -> Tensor:
+        """z = f(x), each pixel in the middle of its level."""
+        x = batch["x"]
+        return self.network.encode(self.continuous(x, torch.full_like(x, 0.5)).logit())[0]
 
     def walk(self, z: Tensor, y: Tensor | None = None) -> Tensor:
         return self.shown(z)

@@ -12,11 +12,12 @@ import torch
 from torch import Generator, Tensor, nn
 
 from didact.errors import UsageError, pick
+from didact.objectives.pace import drawing
 
 
 def linear(T: int) -> Tensor:
     """β from 10⁻⁴ to 0.02 for T = 1000, in proportion for others: else few steps would leave the image in sight.  Gaba eq. 10.17, M46."""
-    return torch.linspace(0.1 / T, 20 / T, T, dtype=torch.float64).clamp(max=0.999)
+    return torch.linspace(20 / T, 0.1 / T, T, dtype=torch.float64).flip(0).clamp(max=0.999)   # a single step is the last, not the first
 
 
 def cosine(T: int, s: float = 0.008) -> Tensor:
@@ -25,6 +26,7 @@ def cosine(T: int, s: float = 0.008) -> Tensor:
     return (1 - f[1:] / f[:-1]).clamp(max=0.999)
 
 
+Fresh = Callable[[Tensor], Tensor]    # a state -> new noise of its shape
 Variance = Literal["posterior", "beta"]
 SCHEDULES: dict[str, Callable[[int], Tensor]] = {"linear": linear, "cosine": cosine}
 
@@ -76,6 +78,11 @@ SOLVED: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Out]] = {   # (out,
 }
 
 
+def drawn_from(generator: Generator) -> Fresh:
+    """Noise as the generator goes on."""
+    return lambda x: torch.randn(x.shape, generator=generator, device=x.device)
+
+
 def moments(T: int, steps: int) -> list[int]:
     """T = t_0 > t_1 > … > 0, evenly spread: the moments that a shorter way back stops at."""
     if not 1 <= steps <= T:
@@ -90,7 +97,7 @@ def hesitant(times: Sequence[int], again: int) -> list[int]:
 
 def way_back(
     clean: Callable[[Tensor, int], Tensor], x: Tensor, alpha_bar: Sequence[float], times: Sequence[int], *,
-    eta: float = 0.0, variance: Variance = "posterior", generator: Generator | None = None,
+    eta: float = 0.0, variance: Variance = "posterior", fresh: Fresh = torch.randn_like,
 ) -> Iterator[Tensor]:
     """x_s = √ᾱ_s x̂_0 + √(1 − ᾱ_s − ς²) ε̂ + ς z,  ς = η √((1 − ᾱ_s)/(1 − ᾱ_t)) √(1 − ᾱ_t/ᾱ_s), from each t to the next s.
 
@@ -98,10 +105,11 @@ def way_back(
     variance are then the posterior's. `clean` guesses x̂_0; ε̂ is what is left of x. Where the moments rise, noise is added again.
     With the variance "beta" z counts η √(1 − ᾱ_t/ᾱ_s) instead, √β_t over all T steps, and nothing in the last one: Gaba 10.8's loop.
     """
-    for t, s in pairwise(times):
+    for done, (t, s) in enumerate(pairwise(times), start=1):
+        drawing(done, len(times) - 1)
         now, then = alpha_bar[t], alpha_bar[s]
         if s > t:
-            x = (then / now) ** 0.5 * x + (1 - then / now) ** 0.5 * torch.randn(x.shape, generator=generator, device=x.device)
+            x = (then / now) ** 0.5 * x + (1 - then / now) ** 0.5 * fresh(x)
             continue
         x0 = clean(x, t)
         eps = (x - now**0.5 * x0) / (1 - now) ** 0.5
@@ -110,5 +118,5 @@ def way_back(
         if drawn and variance == "beta":
             drawn = eta * (1 - now / then) ** 0.5
         if drawn:
-            x = x + drawn * torch.randn(x.shape, generator=generator, device=x.device)
+            x = x + drawn * fresh(x)
         yield x

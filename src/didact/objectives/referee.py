@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from didact.data.core import Batch
-from didact.metrics.generative import class_coverage, class_entropy, frechet, inception_score
+from didact.metrics.generative import frechet, inception_score, which_classes
 
 SMALL = 8     # pixels of the thumbnails whose Fréchet distance is watched
 
@@ -38,9 +38,7 @@ def verdict(rows: Batch, *, conditional: bool) -> dict[str, float]:
     guess, classes = p.argmax(1), p.shape[1]
     if conditional:
         found["as_asked"] = float((guess == y).double().mean())
-    return found | {
-        "class_coverage": float(class_coverage(guess, y, classes)),
-        "class_entropy": float(class_entropy(guess, classes)),
+    return found | which_classes(guess, y, classes) | {
         "inception_score": float(inception_score(p)),
         "confidence": float(p.double().max(1).values.mean()),
         "referee_accuracy": float(rows["right"].double().mean()),

@@ -16,6 +16,7 @@ class RowELBO(ELBO):
     """The same bound with p(row | z) mixed: Gaussian for numbers, Bernoulli for gaps, categorical for categories."""
 
     pixels: Mixed
+    restore = encode = None  # type: ignore[assignment]   # a row that is given lacks the target, one of the columns here
 
     def __init__(self, network: VAE, rows: Rows, **words: Any):
         super().__init__(network, Mixed(rows), **words)
@@ -39,7 +40,10 @@ class RowELBO(ELBO):
         """n rows of p(row | z), in the table's own units, for codes from the prior."""
         y = asked(n, label, self.classes, generator.device)
         out = self.network.decode(self.codes(n, generator), y)
-        return self.pixels.rows.own(self.pixels.draw(out, generator))
+        return self.pixels.rows.classed(self.pixels.rows.own(self.pixels.draw(out, generator)), y)
+
+    def shown(self, z: Tensor, y: Tensor | None = None) -> Tensor:
+        return self.pixels.rows.classed(super().shown(z, y), y)
 
     def tabulate(self, x: Tensor) -> tuple[list[str], list[list[str]]]:
         return self.pixels.rows.tabulate(x)

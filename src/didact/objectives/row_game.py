@@ -23,6 +23,9 @@ class RowGame(Adversarial):
         """Rows in the table's own units."""
         return self.rows.own(x)
 
+    def shown(self, z: Tensor, y: Tensor | None = None) -> Tensor:
+        return self.rows.classed(super().shown(z, y), y)
+
     def compared(self, batch: Batch, made: Tensor) -> Batch:
         return {"real": self.seen(batch), "drawn": made}
 

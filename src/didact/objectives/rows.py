@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from didact.data.core import Batch, Data
-from didact.data.rows import FREE, columns_of, decimals, joined, training_rows, written
+from didact.data.rows import FREE, columns_of, decimals, joined, target_columns, training_rows, written
 from didact.data.table import Category
 from didact.objectives.pixels import Pixels
 from didact.objectives.walks import seeded
@@ -23,6 +23,7 @@ DRAWN = 512   # rows for the report
 class Rows(nn.Module):
     """Where the numbers, gaps and categories of a row lie, and what is usual in them. `joint` rows hold the target too.
 
+    Where the class is `told` instead, the network reads and makes the other columns; a row that is drawn has its class behind them.
     What was measured in the training rows is kept with the weights, so that a run can write rows without its data.
     """
 
@@ -35,11 +36,13 @@ class Rows(nn.Module):
     gaps: Tensor
     gap_of: Tensor
 
-    def __init__(self, data: Data, *, joint: bool):
+    def __init__(self, data: Data, *, joint: bool, told: bool = False):
         super().__init__()
+        assert not (joint and told), "a class that is told is not learned"
         joint = joint and data.task != "none"
         self.columns = columns_of(data, joint=joint)
         self.joint, self.task, self.classes = joint, data.task, data.classes
+        self.told = target_columns(data) if told else ()
         self.categories: list[tuple[int, int]] = []      # from … to
         numbers, gaps, gap_of, at = [], [], [], 0
         for column in self.columns:
@@ -108,14 +111,19 @@ class Rows(nn.Module):
             s[:, a:b] = F.one_hot(s[:, a:b].argmax(1), b - a).to(s.dtype)
         return s
 
+    def classed(self, r: Tensor, y: Tensor | None) -> Tensor:
+        """Rows with the class that was told behind them, as the table has it."""
+        return r if y is None else joined({"x": r, "y": y}, self.task, self.classes)
+
     def gallery(self, batch: Batch, sample: Callable[[int, Generator], Tensor]) -> dict[str, Tensor]:
         """Real rows and drawn ones, in their own units, for the report."""
-        real = self.encoded(batch)
+        real = self.classed(self.encoded(batch), batch["y"] if self.told else None)
         return {"real rows": real, "drawn rows": sample(DRAWN, seeded(real))}
 
     def tabulate(self, r: Tensor) -> tuple[list[str], list[list[str]]]:
         """The columns' names, and rows in their own units as text."""
-        return [column.name for column in self.columns], written(self.columns, r, [int(d) for d in self.places.tolist()])
+        columns, places = (*self.columns, *self.told), [int(d) for d in self.places.tolist()]
+        return [column.name for column in columns], written(columns, r, places + [FREE] * (r.shape[1] - len(places)))
 
 
 class Mixed(Pixels):

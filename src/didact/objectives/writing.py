@@ -214,6 +214,9 @@ def beam_search(
     total, token = logp.view(B, beam, V)[:, 0].topk(beam)                                         # they still read the same: of one alone
     written = token.view(-1, 1)
     for k in range(1, n):
+        if end is not None and bool((written[:, -1] == end).all()):
+            written = torch.cat([written, torch.full_like(written[:, :1], end).expand(-1, n - k)], dim=1)
+            break
         pace(k, n)
         logp = go_on(written[:, -1:], memory).float().log_softmax(-1)
         if end is not None:                                                                         # what has ended can only stay so

@@ -12,6 +12,7 @@ from didact.data.sequences import windows
 from didact.data.text import in_order
 from didact.data.text_augment import augmenting
 from didact.errors import UsageError
+from didact.layers.forms import SPANNED, Form
 from didact.models.bert import MaskedBERT
 from didact.models.text_encoder import Placed, TextEncoder
 from didact.models.transformer import Transformer
@@ -30,6 +31,8 @@ from didact.registry import recipe
 from didact.train.experiment import Experiment
 
 Hidden = Annotated[int, Range(1), "units of each perceptron"]
+Attention = Annotated[Form, "who looks at whom; strided alternates with local, linear is a kernel's, tiled gives the same as full"]
+Span = Annotated[int | None, Range(1), "words to each side (local), from one to the next (strided), or in all (topk); 8 if not given"]
 
 
 class Fluent(Translate):
@@ -40,13 +43,14 @@ class Fluent(Translate):
 
 @recipe(
     data="verdicts", accepts=("text",), tasks=("binary", "multiclass", "regression"), chapter="transformers",
-    abilities=("classify", "regress", "draw"), sources=("Gaba 7.8", "Gaba 7.9", "Fleuret 5.3", "Lhotte 8.2"),
+    abilities=("classify", "regress", "draw"), sources=("Gaba 6.12", "Gaba 7.8", "Gaba 7.9", "Fleuret 5.3", "Lhotte 8.2"),
     grid={"norm": ("pre", "post"), "layers": (2, 4), "heads": (2, 4)},
 )
 def text_transformer(
     data: Data, *,
     layers: Layers = 4, heads: Heads = 4, width: Width = 128, hidden: Hidden = 512,
     norm: Annotated[Placed, "whether norms stand before the sublayers or behind the sums"] = "pre",
+    attention: Attention = "full", span: Span = None,
     vocabulary: Annotated[int, Range(1), "most common words that are told apart"] = 10_000,
     length: Annotated[int, Range(1, 1000), "words that are read of each text"] = 256,
     dropout: a.Dropout = 0.1, smoothing: a.Smoothing = 0.0, balance: a.Balance = "none",
@@ -58,16 +62,19 @@ def text_transformer(
     """A Transformer encoder that classifies texts: reviews (--data rt_polarity, imdb), or one's own CSV with --text and --target.
 
     x = √D E[words] + PE, layers × [x + attention(LN x), x + perceptron(LN x)], and softmax(W mean_t LN(x_t)).
+    `didact sweep text_transformer attention=full,local,linear,differential` compares forms of attention.
     """
+    if span is not None and attention not in SPANNED:
+        raise UsageError(f"--span {span} is for --attention {', '.join(SPANNED)}; {attention} knows none: leave it out")
     data = in_order(data, vocabulary=vocabulary, length=length)
     data, weighed = balanced(data, balance)
     epochs, batch, notes = budget(data, epochs, batch)
     likelihood = likelihood_of(data, smoothing=smoothing, weights=weighed)
     network = TextEncoder(
         len(data.names), likelihood.outputs, dim=width, layers=layers, heads=heads, hidden=hidden, context=length, norm=norm,
-        dropout=dropout, embedding_std=embedding_std,
+        dropout=dropout, embedding_std=embedding_std, attention=attention, span=span or 8,
     )
-    shape = {"layers": layers, "heads": heads, "width": width, "hidden": hidden, "length": length, "norm": norm}
+    shape = {"layers": layers, "heads": heads, "width": width, "hidden": hidden, "length": length, "norm": norm, "attention": attention}
     if weights is not None and embeddings is not None:
         raise UsageError(f"--weights {weights} brings an embedding of its own; leave out --embeddings {embeddings}")
     begin = beginning(network, weights, lora, "text_transformer", shape, data.names) or embedding(network.embedding, data.names, embeddings)

@@ -1,5 +1,6 @@
 """Images as a few numbers: autoencoders, plain and variational, and what their codes are good for."""
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from torch import nn
@@ -20,6 +21,7 @@ from didact.objectives.row_elbo import RowELBO
 from didact.objectives.rows import Rows
 from didact.objectives.semi_supervised import SemiSupervised
 from didact.objectives.vector_quantised import VectorQuantised
+from didact.optim.followed import followed
 from didact.optim.named import make
 from didact.optim.schedule import make_schedule
 from didact.options import Range
@@ -94,9 +96,10 @@ def semi_supervised(
 
 
 @recipe(
-    data="digits", accepts=("images", "table"), chapter="generative", kind="generative", abilities=("sample", "walk", "tabulate", "embed"),
+    data="digits", accepts=("images", "table"), chapter="generative", kind="generative",
+    abilities=("sample", "walk", "encode", "restore", "tabulate", "embed"),
     sources=("Gaba 9.8", "Gaba 9.9", "Groudiev 10.2", "Van Schependom 8.3"),
-    grid={"beta": (0.5, 1.0, 2.0, 4.0, 10.0)},
+    grid={"beta": (0.5, 1.0, 2.0, 4.0, 10.0)}, compare=("elbo", "reconstruction", "kl"),
 )
 def vae(
     data: Data, *,
@@ -120,11 +123,13 @@ def vae(
     """
     if samples > 1 and (beta != 1 or warmup or free_bits):
         raise UsageError(f"--samples {samples} maximises the importance-weighted bound, which has no --beta, --warmup or --free-bits")
+    if likelihood != "categorical":
+        forbid("only --likelihood categorical tells levels apart", levels=None if levels == 16 else levels)
     classes = classes_of(data) if conditional else 0
     words: dict[str, Any] = {"beta": beta, "warmup": warmup, "free_bits": free_bits, "samples": samples}
     if data.kind == "table":
         forbid(f"{data.name!r} is a table", likelihood=likelihood, network=None if network == "dense" else network)
-        rows = Rows(data, joint=not conditional)
+        rows = Rows(data, joint=not conditional, told=conditional)
         coder = VAE(shape=(rows.features, 1, 1), widths=widths or (128, 128), latent=latent, classes=classes)
         objective: ELBO = RowELBO(coder, rows, **words)
         epochs, batch, notes = budget(data, epochs, batch)
@@ -135,10 +140,11 @@ def vae(
         made = {"dense": VAE, "conv": ConvVAE}[network]
         coder = made(shape=shape, widths=widths, latent=latent, outputs=shape[0] * distribution.outputs, classes=classes)
         objective = ELBO(coder, distribution, **words)
+    adam = make("adam", lr=lr or (3e-3 if data.kind == "table" else 1e-3), weight_decay=weight_decay)
     return Experiment(
         data=data,
         objective=objective,
-        optimizer=make("adam", lr=lr or (3e-3 if data.kind == "table" else 1e-3), weight_decay=weight_decay),
+        optimizer=partial(followed, base=adam, by=objective.stepped) if warmup else adam,
         schedule=make_schedule(schedule),
         clip_norm=clip_norm, patience=patience, epochs=epochs, batch=batch, notes=notes,
     )
@@ -187,5 +193,6 @@ def default_widths(network: str, shape: Shape) -> tuple[int, ...]:
 def classes_of(data: Data) -> int:
     """How many classes a conditional model is told of."""
     if data.task not in ("binary", "multiclass"):
-        raise UsageError(f"--conditional tells the model the class of each image, but {data.name!r} has none; leave it out")
+        each, how = ("row", "; leave it out, or name a --target") if data.kind == "table" else ("image", "; leave it out")
+        raise UsageError(f"--conditional tells the model the class of each {each}, but {data.name!r} has none{how}")
     return data.classes

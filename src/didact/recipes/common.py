@@ -12,14 +12,26 @@ from didact.errors import UsageError
 SMALL = 5_000  # training examples below which a set is small
 
 
-def budget(data: Data, epochs: int | None, batch: int | None) -> tuple[int, int, tuple[str, ...]]:
-    """Epochs and batch size where they are not given: about 1,500 steps for small sets, ten epochs for large ones."""
+def budget(data: Data, epochs: int | None, batch: int | None, *, updates: int = 1_500) -> tuple[int, int, tuple[str, ...]]:
+    """Epochs and batch size where they are not given: about so many steps for small sets, ten epochs for large ones."""
     rows = len(data.train)
     chosen_batch = batch or (32 if rows < SMALL else 128)
-    chosen_epochs = epochs or min(60, max(10, ceil(1_500 * chosen_batch / max(1, rows))))
+    chosen_epochs = epochs or min(60, max(10, ceil(updates * chosen_batch / max(1, rows))))
     told = [] if epochs else [f"{chosen_epochs} epochs"]
     told += [] if batch else [f"batches of {chosen_batch}"]
     return chosen_epochs, chosen_batch, (f"chosen from {rows:,} training examples: {', '.join(told)}",) if told else ()
+
+
+def passes(data: Data, batch: int, epochs: int | None, *, steps: int, least: int) -> tuple[int, int | None, tuple[str, ...]]:
+    """Epochs where none are given: so many steps in all of few images, at least so many passes over many.
+
+    Then the steps between evaluations where epochs are so many, since those of few images are over at once: 50 evaluations in all.
+    """
+    if epochs:
+        return epochs, None, ()
+    each = ceil(len(data.train) / batch)
+    chosen = max(least, ceil(steps / each))
+    return chosen, chosen * each // 50 if chosen > 50 else None, (f"chosen from {len(data.train):,} training examples: {chosen} epochs",)
 
 
 def rate(data: Data, optimizer: str, lr: float | None) -> float | None:

@@ -13,6 +13,7 @@ from didact.optim.named import make
 from didact.optim.schedule import make_schedule
 from didact.options import Range
 from didact.recipes import arguments as a
+from didact.recipes.common import passes
 from didact.registry import recipe
 from didact.train.experiment import Experiment
 
@@ -21,12 +22,13 @@ Strength = Annotated[
     float | None, Range(0, open_low=True),
     "deviation of the noise (0.1 if not given) or of the blur in pixels (1.5); greyscale has none",
 ]
+STEPS = 900                                 # where no number of epochs is given
 FAINTEST = 0.5 / 255                        # half a grey level
 SHARPEST = (2 * log(255)) ** -0.5           # exp(−1 / 2σ²) = 1/255: what a pixel's neighbour weighs in a Gaussian of that deviation
 
 
 @recipe(
-    data="shapes", accepts=("images", "masks"), chapter="convolutions", kind="self-supervised", abilities=("restore",),
+    data="shapes", accepts=("images", "masks", "boxes"), chapter="convolutions", kind="self-supervised", abilities=("restore",),
     sources=("Fleuret 6.1",),
 )
 def denoising(
@@ -35,12 +37,13 @@ def denoising(
     widths: Annotated[tuple[int, ...], Range(1), "channels at each resolution, the finest first"] = (16, 32, 64),
     distance: Annotated[Literal["mse", "l1"], "squared or absolute difference"] = "mse",
     lr: a.Rate = 2e-3, weight_decay: a.Decay = 0.0, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
-    ema: a.Average = None, patience: a.Patience = None, epochs: a.Epochs = 8, batch: a.BatchSize = 8,
+    ema: a.Average = None, patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch: a.BatchSize = 8,
 ) -> Experiment:
     """A convolutional autoencoder that takes noise out, sharpens what is blurred, or colours what is grey.
 
     min E ‖f(x̃) − x‖², x̃ a damaged x. PSNR and SSIM are of the restored images, and of the damaged ones to compare with.
     """
+    epochs, evaluate_every, notes = passes(data, batch, epochs, steps=STEPS, least=8)
     network = Denoiser(widths=widths, channels=data.shape[0], mean=data.mean, std=data.std)
     network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return Experiment(
@@ -49,7 +52,7 @@ def denoising(
         optimizer=make("adamw", lr=lr, weight_decay=weight_decay),
         schedule=make_schedule(schedule),
         clip_norm=clip_norm, ema=ema, patience=patience,
-        epochs=epochs, batch=batch,
+        epochs=epochs, batch=batch, evaluate_every=evaluate_every, notes=notes,
     )
 
 

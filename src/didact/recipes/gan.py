@@ -8,6 +8,7 @@ from torch import nn
 from torch.optim import Adam, RMSprop
 
 from didact.data.core import Data
+from didact.data.load import forbid
 from didact.errors import UsageError
 from didact.layers.coder import Shape
 from didact.models.gan import (
@@ -92,6 +93,8 @@ def dcgan(
     Its batch, rates and epochs on large sets are the course's too; --lr 1e-4 --lr-discriminator 4e-4 are its two time-scales.
     """
     shape, classes = shape_of(data), classes_of(data) if conditional else 0
+    if not conditional:
+        forbid("no class is told without --conditional", condition=None if condition == "input" else condition)
     return game(
         data, DCGANGenerator(shape=shape, latent=latent, width=width, classes=classes, condition=condition),
         DCGANDiscriminator(shape=shape, width=width, classes=classes),
@@ -117,6 +120,10 @@ def wgan(
     """
     classes = classes_of(data) if conditional else 0
     clip = lipschitz == "clip"
+    if clip:
+        forbid("--lipschitz clip keeps weights in a box, without a penalty", penalty=None if penalty == 10 else penalty)
+    else:
+        forbid("--lipschitz penalty clips no weights", bound=None if bound == 0.01 else bound)
     if data.kind == "table":
         players = of_rows(data, latent=latent, widths=(2 * width, 4 * width), classes=classes)
     else:
@@ -170,7 +177,7 @@ class Players(NamedTuple):
 
 def of_rows(data: Data, *, latent: int, widths: tuple[int, ...], classes: int) -> Players:
     """Two perceptrons over the rows of a table; the target is one of the columns, unless it is told."""
-    rows = Rows(data, joint=not classes)
+    rows = Rows(data, joint=not classes, told=bool(classes))
     places: dict[str, Any] = {"features": rows.features, "categories": rows.categories, "gaps": rows.gaps.tolist()}
     generator = RowGenerator(**places, latent=latent, widths=widths, classes=classes)
     return Players(generator, DenseDiscriminator(shape=(rows.features, 1, 1), widths=widths[::-1], classes=classes), rows)

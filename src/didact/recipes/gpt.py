@@ -24,7 +24,9 @@ Heads = Annotated[int, Range(1), "attention heads of each block"]
 Width = Annotated[int, Range(1), "numbers that a token is embedded in"]
 Context = Annotated[int, Range(2), "tokens that are read at once"]
 Experts = Annotated[int | None, Range(2, 256), "perceptrons of each block, of which every token is sent to two (one for all if not given)"]
-Balance = Annotated[float | None, Range(0), "weight of the loss that keeps all experts busy (0.01 if not given)"]
+Balance = Annotated[
+    float | None, Range(0), "weight of the loss that keeps all experts busy, taken of each micro-batch by itself (0.01 if not given)",
+]
 Steps = Annotated[int, Range(1), "optimizer steps"]
 
 

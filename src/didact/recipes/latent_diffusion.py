@@ -10,11 +10,11 @@ from didact.errors import UsageError
 from didact.objectives.diffusion import Way
 from didact.objectives.elbo import ELBO
 from didact.objectives.latent_diffusion import Coder, LatentDiffusion
-from didact.objectives.noising import Noising, moments
+from didact.objectives.noising import Noising
 from didact.objectives.vector_quantised import VectorQuantised
 from didact.options import Range
 from didact.recipes import arguments as a
-from didact.recipes.diffusion import COMMON, Conditional, Drop, Guidance, Steps, Time, Widths, fitted, learning, unet
+from didact.recipes.diffusion import COMMON, Conditional, Drop, FewSteps, Guidance, Time, Widths, few, fitted, learning, unet
 from didact.recipes.origin import From, origin
 from didact.registry import recipe
 from didact.train.experiment import Experiment, Start
@@ -30,7 +30,7 @@ def latent_diffusion(
     T: Annotated[int, Range(1, 100_000), "steps into noise"] = 1000,
     noise: Annotated[Literal["linear", "cosine"], "how the noise grows over them"] = "linear",
     predict: Annotated[Literal["noise", "image", "velocity"], "what the network says: ε, z_0, or v = a ε − σ z_0"] = "velocity",
-    sampling_steps: Steps = 25,
+    sampling_steps: FewSteps = None,
     eta: Annotated[float, Range(0, 1), "noise added on the way back: 0 is DDIM, 1 with all T steps is DDPM"] = 0.0,
     widths: Widths = None, time: Time = 128, dropout: a.Dropout = 0.0,
     conditional: Conditional = False, drop: Drop = 0.1, guidance: Guidance = 0.0,
@@ -42,14 +42,14 @@ def latent_diffusion(
     z_t = √ᾱ_t z_0 + √(1 − ᾱ_t) ε, z_0 = (encode(x) − μ) / s; min E ‖v − f(z_t, t)‖².
     Measured on digits, one seed: Fréchet distance of thumbnails 0.53 with a VQ-VAE, whose reconstructions alone have 0.36.
     """
-    moments(T, sampling_steps)
+    way = Way(few(T, sampling_steps), eta, guidance)
     of = origin(from_, coder, data, known=("vqvae", "vae"))
     if of.arguments.get("conditional"):
         raise UsageError("the coder may not ask for a class, but this one was trained with --conditional; begin with another")
     learned = of.experiment(data).objective
     assert isinstance(learned, ELBO | VectorQuantised)
     made_of = Coder(learned)
-    _, words = fitted(data, conditional, drop, Way(sampling_steps, eta, guidance))
+    _, words = fitted(data, conditional, drop, way)
     shape = made_of.shape
     network = unet(shape, widths or ((64, 128) if min(shape[1:]) > 1 else (128,)), time, words["classes"], dropout)
     objective = LatentDiffusion(made_of, network, Noising(T, noise), predict=predict, **words)

@@ -6,7 +6,7 @@ from didact.data.core import Data
 from didact.data.load import forbid
 from didact.data.rows import training_rows
 from didact.layers.coder import Shape
-from didact.models.realnvp import MultiScaleRealNVP, NormalizingFlow, RealNVP, halvings
+from didact.models.realnvp import MonotoneFlow, MultiScaleRealNVP, NormalizingFlow, RealNVP, halvings
 from didact.objectives.core import Objective
 from didact.objectives.likelihood import ImageFlow
 from didact.objectives.row_flow import RowFlow
@@ -22,7 +22,7 @@ from didact.train.experiment import Experiment
 
 
 @recipe(
-    data="moons", accepts=("table", "images"), chapter="generative", kind="generative", abilities=("sample", "walk", "tabulate"),
+    data="moons", accepts=("table", "images"), chapter="generative", kind="generative", abilities=("sample", "walk", "encode", "tabulate"),
     sources=("Groudiev 12.1", "Groudiev 12.2", "Groudiev 12.3"), grid={"couplings": (2, 4, 8)},
 )
 def realnvp(
@@ -40,12 +40,14 @@ def realnvp(
 ) -> Experiment:
     """RealNVP: steps that can be undone exactly turn data into Gaussian noise; the likelihood follows from how they change volume.
 
-    log p(x) = log N(f(x); 0, I) + log |det df/dx|; y = m x + (1 − m)(x e^s + t). In nats of rows, in bits per dimension of images.
+    log p(x) = log N(f(x); 0, I) + log |det df/dx|; y = m x + (1 − m)(x e^s + t). In nats of rows; of images
+    in bits per dimension, −log p(x) / (D log 2), D the numbers of an image. One column alone has nothing to couple: f is then one
+    rising curve, Φ⁻¹ of the share of a mixture that lies below x.
     """
     epochs, batch, notes = budget(data, epochs, batch)
     objective: Objective
     if data.kind == "table":
-        forbid(f"{data.name!r} is a table", network=network, scales=scales)
+        forbid(f"{data.name!r} is a table", network=network, scales=scales, levels=None if levels == 16 else levels)
         objective = of_rows(data, joint="path" in data.source if joint is None else joint, hidden=hidden, steps=couplings or 6)
     else:
         forbid(f"{data.name!r} holds images", joint=joint)
@@ -58,9 +60,9 @@ def realnvp(
 
 
 def of_rows(data: Data, *, joint: bool, hidden: int, steps: int) -> RowFlow:
-    """The flow of a table's rows, with a number for each of its columns."""
+    """The flow of a table's rows, with a number for each of its columns; of one alone, a curve that rises."""
     rows = Rows(data, joint=joint)
-    flow = RealNVP(shape=(rows.width,), hidden=hidden, steps=steps)
+    flow = MonotoneFlow() if rows.width == 1 else RealNVP(shape=(rows.width,), hidden=hidden, steps=steps)
     return RowFlow(flow, rows, training_rows(data, joint=rows.joint))
 
 

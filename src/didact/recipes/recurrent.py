@@ -23,6 +23,9 @@ from didact.registry import recipe
 from didact.train.experiment import Experiment
 
 Cell = Annotated[Literal["lstm", "gru", "rnn"], "recurrent unit"]
+Carrier = Annotated[
+    Literal["lstm", "gru", "rnn", "mamba", "slstm", "mlstm"], "recurrent unit, or a block that carries a state: Mamba, xLSTM's two",
+]
 Width = Annotated[int, Range(1), "numbers that a token is embedded in"]
 Hidden = Annotated[int, Range(1), "units of each recurrent layer"]
 Layers = Annotated[int, Range(1, 16), "recurrent layers upon each other"]
@@ -32,12 +35,13 @@ Init = Annotated[InitWord, "recurrent weights at first: orthogonal keeps lengths
 @recipe(
     data="python_topics", accepts=("text",), tasks=("language",), chapter="recurrent networks",
     abilities=("classify", "write"), kind="language",
-    sources=("Gaba 5.2", "Gaba 5.5", "Gaba 5.6", "Gaba Ex 5.1", "Groudiev 5.2.5", "Van Schependom 6", "Lhotte 7.3"),
+    sources=("Gaba 5.2", "Gaba 5.5", "Gaba 5.6", "Gaba 5.10", "Gaba Ex 5.1", "Groudiev 5.2.5", "Van Schependom 6", "Lhotte 7.3"),
     grid={"cell": ("rnn", "lstm", "gru")},
 )
 def char_rnn(
     data: Data, *,
-    cell: Cell = "lstm", width: Width = 64, hidden: Hidden = 128, layers: Layers = 1, dropout: a.Dropout = 0.0, init: Init = "orthogonal",
+    cell: Carrier = "lstm", width: Width = 64, hidden: Hidden = 128, layers: Layers = 1, dropout: a.Dropout = 0.0,
+    init: Init = "orthogonal",
     tie: Annotated[bool, "use the embedding as output matrix too"] = False,
     context: Annotated[int, Range(1), "tokens through which the gradient flows"] = 64,
     lr: a.Rate = 5e-3, weight_decay: a.Decay = 0.01, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
@@ -46,6 +50,7 @@ def char_rnn(
     """An RNN, LSTM or GRU that continues a text character by character; then `didact sample RUN --prompt "…"` writes one.
 
     h_t = cell(x_t, h_{t−1}), p(x_{t+1} | x_≤t) = softmax(W h_t): trained on Tiny Shakespeare (--data tinyshakespeare) or --data book.txt.
+    --cell mamba, slstm, mlstm: blocks u + mix(LN u) that carry a state as well (Gaba 5.10).
     """
     data = windows(data, context, stride=max(1, context // 2))
     assert isinstance(data.encoder, StreamEncoder)
@@ -68,7 +73,7 @@ def char_rnn(
 )
 def text_rnn(
     data: Data, *,
-    cell: Cell = "lstm", width: Width = 128, hidden: Hidden = 128, layers: Layers = 1, init: Init = "orthogonal",
+    cell: Carrier = "lstm", width: Width = 128, hidden: Hidden = 128, layers: Layers = 1, init: Init = "orthogonal",
     bidirectional: Annotated[bool, "read from both ends"] = True,
     pool: Annotated[Literal["last", "mean", "max"], "what is made of the states: the last ones, their mean, their maximum"] = "max",
     vocabulary: Annotated[int, Range(1), "most common words that are told apart"] = 10_000,

@@ -83,7 +83,7 @@ def transfer(
     learning = {"features": 1, "partial": max(1, ceil(thaw * L))}.get(mode, L)
     return Experiment(
         data=data,
-        objective=Reuse(network, likelihood, learning=learning, lr=rate, ratio=1.0 if mode == "scratch" else ratio),
+        objective=Reuse(network, likelihood, learning=learning, lr=rate, ratio=1.0 if mode == "scratch" else ratio, keep=not augment),
         optimizer=make(optimizer, lr=rate, weight_decay=weight_decay, momentum=momentum),
         schedule=make_schedule(schedule),
         augment=augmenting(data, augment),

@@ -101,8 +101,10 @@ def overlaid(runs: Sequence[Run], facts: Sequence[Mapping[str, Any]], labels: Se
     return found
 
 
-def sweep_page(title: str, axes: Mapping[str, Sequence[Any]], rows: Sequence[Mapping[str, Any]], metric: str, path: Path) -> Path:
-    """A sweep's page from what train.sweep keeps. Seeds are averaged; settings are ranked by validation, test stands beside."""
+def sweep_page(
+    title: str, axes: Mapping[str, Sequence[Any]], rows: Sequence[Mapping[str, Any]], metric: str, path: Path, beside: Sequence[str] = ()
+) -> Path:
+    """A sweep's page from what train.sweep keeps. Seeds are averaged; settings are ranked by validation, test and others stand beside."""
     groups: dict[Key, list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(tuple(argument(row["cell"].get(name)) for name in axes), []).append(row)
@@ -114,7 +116,10 @@ def sweep_page(title: str, axes: Mapping[str, Sequence[Any]], rows: Sequence[Map
     failed = sum("diverged" in row for row in rows)
     lead = f"{len(rows)} runs of {len(groups)} settings, judged on validation by {metric_name(metric)}: {better} is better."
     lead += f" {failed} diverged." if failed else ""
-    picture, ranked = sweep_figure(axes, means, metric), setting_table(axes, groups, means, tested, metric)
+    others = {
+        name: {key: average([r["validation"].get(name) for r in members])[0] for key, members in groups.items()} for name in beside
+    }
+    picture, ranked = sweep_figure(axes, means, metric), setting_table(axes, groups, means, tested, metric, others)
     spoken = (
         "Best on validation first; mean ± deviation where a setting was run more than once."
         " The test value is that of the setting, not a reason to choose it."
@@ -176,15 +181,16 @@ def sweep_curve(name: str, values: Sequence[Any], means: Mapping[Key, Mean], met
 
 def setting_table(
     axes: Mapping[str, Sequence[Any]], groups: Mapping[Key, Sequence[Any]],
-    means: Mapping[Key, Mean], tested: Mapping[Key, Mean], metric: str,
+    means: Mapping[Key, Mean], tested: Mapping[Key, Mean], metric: str, others: Mapping[str, Mapping[Key, float]],
 ) -> Html:
     sign = 1 if metric in LOWER else -1
     ordered = sorted(groups, key=lambda key: sign * means[key][0] if math.isfinite(means[key][0]) else math.inf)
     rows = []
     for rank, key in enumerate(ordered):
         value, test = (metric_value(metric, m) + (f" ± {metric_value(metric, s)}" if s else "") for m, s in (means[key], tested[key]))
-        rows.append([*key, tag("mark", value) if rank == 0 else value, test, len(groups[key])])
-    heads = f"validation {metric_name(metric)}", f"test {metric_name(metric)}"
+        rest = [metric_value(name, found[key]) for name, found in others.items()]
+        rows.append([*key, tag("mark", value) if rank == 0 else value, test, *rest, len(groups[key])])
+    heads = [f"validation {metric_name(metric)}", f"test {metric_name(metric)}", *(f"validation {metric_name(name)}" for name in others)]
     return table([*(name.replace("_", " ") for name in axes), *heads, "runs"], rows, kind="tall")
 
 

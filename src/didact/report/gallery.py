@@ -79,7 +79,7 @@ def picture(name: str, grid: Tensor) -> Html:
 def latent_plane(rows: Mapping[str, Tensor], labels: list[str]) -> Html | None:
     """Codes of the test images as dots, by class where there are any; codes of many numbers along the two directions of most variance."""
     z = rows.get("latent")
-    if z is None or z.ndim != 2 or z.shape[1] < 2 or not z.isfinite().all():
+    if z is None or z.ndim != 2 or min(z.shape) < 2 or not z.isfinite().all():    # a single example spreads nowhere
         return None
     names, told = ("first number", "second number"), "Where the test examples lie in the plane of codes."
     if z.shape[1] > 2:
@@ -90,7 +90,7 @@ def latent_plane(rows: Mapping[str, Tensor], labels: list[str]) -> Html | None:
     series = []
     for k, name in enumerate(labels or [""]):
         right, up = z[:CLOUD][y == k].T.tolist()
-        series.append(Series(name, right, up, "dots", svg.depth_colour(k, len(labels)) if len(labels) > svg.TONES else k))
+        series.append(Series(name, right, up, "dots", svg.class_colour(k, len(labels))))
     return tag("figure", svg.chart("The plane of codes", series, x=names[0], y=names[1]), tag("figcaption", told))
 
 

@@ -13,12 +13,13 @@ from didact.report.boxes import box_groups
 from didact.report.examples import address, cards, in_order
 from didact.report.figures import Figure, class_figure, counts_of, curves, mistakes, prediction_figures, signal_figures, target_figure
 from didact.report.gallery import PICTURES, pictures
+from didact.report.inside import inside_figures
 from didact.report.markup import Html, number, tag, text
 from didact.report.masks import MASKS, RESTORED, mask_groups, restored_groups
 from didact.report.neighbours import NEIGHBOURS, neighbour_table
 from didact.report.rows import ROWS, row_tables
 from didact.report.surface import learned_figure
-from didact.report.words import argument, citation, duration, interval, metric_name, metric_value
+from didact.report.words import argument, citation, duration, formula, interval, metric_name, metric_value
 from didact.run import Run
 
 ENDED = {"budget": "the budget was spent", "patience": "validation no longer improved"}
@@ -110,6 +111,7 @@ def write(run: Run) -> Path:
     predicted = prediction_figures(said) if said else []
     learned = learned_figure(facts["data"], grid_of, noise=said is not None and said.std is not None)
     signal = signal_figures(facts)
+    inside = inside_figures(rows, run.load("gallery") if run.has("gallery.safetensors") else {})
     page = document(
         f"{facts['recipe']} on {facts['data']['name']}",
         header(run.folder.name, facts, len(rows["loss"]) if "loss" in rows else 0),
@@ -118,6 +120,7 @@ def write(run: Run) -> Path:
         section("Learning", grid(large), grid(small, "trio"), lead=trained(facts)),
         section("What it learned", hero(learned), lead=EVERYWHERE),
         section("Pictures", pictures(run, rows, facts), lead=PICTURES),
+        section("Inside", grid(inside)),
         section("Rows", row_tables(run, facts), lead=ROWS),
         section("Nearest words", neighbour_table(run, facts["data"]), lead=NEIGHBOURS),
         section("On the test split", test_section(predicted, said), mask_table(rows, facts["data"]), lead=judged(rows)),
@@ -130,7 +133,7 @@ def write(run: Run) -> Path:
         section("The run", run_section(run.folder.name, facts)),
         section("In the courses", sources(facts)),
     )
-    for f in (*large, *small, *predicted, *signal, *(f for f in (classes, learned) if f)):
+    for f in (*large, *small, *predicted, *signal, *inside, *(f for f in (classes, learned) if f)):
         alone = f.svg.replace(">", f"><style>{style('chart.css')}svg {{ background: var(--paper); }}</style>", 1)
         files.write_text(run.folder / "figures" / f.file, alone)
     path = run.folder / "report.html"
@@ -159,8 +162,9 @@ def tiles(facts: Mapping[str, Any], n: int) -> Html:
         return tag("p", f"This run is {facts.get('status', 'not finished')}: it has not been tested yet.", class_="warning")
     first = watch if watch in test else next(iter(test))
     rest = [tile(name, test[name], validation.get(name)) for name in test if name != first]
+    large = headline(first, test[first], validation.get(first), n, formula(first, test))
     across = f"--across:{(len(rest) + 1) // 2 if len(rest) > 4 else max(1, len(rest))}"
-    return tag("div", headline(first, test[first], validation.get(first), n), tag("div", rest, class_="rest", style=across), class_="tiles")
+    return tag("div", large, tag("div", rest, class_="rest", style=across), class_="tiles")
 
 
 def tile(name: str, value: float, validation: float | None) -> Html:
@@ -168,8 +172,9 @@ def tile(name: str, value: float, validation: float | None) -> Html:
     return tag("div", tag("span", metric_name(name)), tag("strong", metric_value(name, value)), tag("small", below), class_="tile")
 
 
-def headline(name: str, value: float, validation: float | None, n: int) -> Html:
-    below = [f"validation {metric_value(name, validation)}"] if validation is not None else []
+def headline(name: str, value: float, validation: float | None, n: int, how: str = "") -> Html:
+    below = [how] if how else []
+    below += [f"validation {metric_value(name, validation)}"] if validation is not None else []
     if name == "accuracy" and n:
         low, high = interval(value, n)
         below.insert(0, f"95 % interval {100 * low:.1f} to {100 * high:.1f} %")

@@ -1,6 +1,7 @@
 """Rows of a table that a model drew, beside real ones: a few as they are, and how often each value is there."""
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ ROWS = "Test rows and rows that the model drew, from fixed noise. Below, how bot
 SHOWN = 6     # rows of each kind
 COLUMNS = 6   # charts
 BINS = 10
+NAMES = 8     # of a category's values that fit below a chart
 
 
 def row_tables(run: Run, facts: Mapping[str, Any]) -> Html:
@@ -43,7 +45,7 @@ def marginals(columns: Sequence[Column], real: Tensor, drawn: Tensor) -> list[Ht
     """Shares of each category, or of ten equal parts of a number's range."""
     found, at = [], 0
     for column in columns[:COLUMNS]:
-        n = len(column.features)
+        n, names = len(column.features), list[str]()
         if isinstance(column, Number):
             ends = torch.cat([real[:, at], drawn[:, at]])
             low, high = float(ends.min()), float(ends.max())
@@ -53,8 +55,9 @@ def marginals(columns: Sequence[Column], real: Tensor, drawn: Tensor) -> list[Ht
         else:
             x, width = [float(k) for k in range(n)], 1.0
             shares = [100 * rows[:, at : at + n].mean(0) for rows in (real, drawn)]
+            names = [name.removeprefix(f"{column.name}=") if k % ceil(n / NAMES) == 0 else "" for k, name in enumerate(column.features)]
         series = [Series("real", x, shares[0].tolist(), "bars", 0, width=0.8 * width), Series("drawn", x, shares[1].tolist(), "dots", 1)]
         said = column.name if isinstance(column, Number) else f"{column.name}: {shorten(', '.join(column.values), 40)}"
-        found.append(svg.chart(shorten(column.name, 28), series, x=said, y="% of rows"))
+        found.append(svg.chart(shorten(column.name, 28), series, x=said, y="% of rows", names=names))
         at += n
     return found

@@ -17,6 +17,7 @@ LETTER = 6.2      # pixels of a letter at 11 px, on average
 POINTS = 500      # of a line; more cannot be seen
 HITS = 80         # places of a chart that answer to the pointer
 KEYS = 8          # entries of a legend
+CLOUDS = 12       # of clouds of dots, which nothing else tells apart
 KEY = {"dots": ("bar", 5), "spots": ("bar", 5), "bars": ("bar pale", 2), "band": ("band", 2)}  # class and corners of one
 TONES = 8
 CROWD = 12        # columns of a heat map that fit a phone
@@ -57,6 +58,11 @@ def paint(tone: int | str) -> str:
 def depth_colour(k: int, n: int) -> str:
     """The k-th of n ordered hues, blue to orange, readable on white and on black."""
     return f"hsl({220 + 160 * k / max(1, n - 1):.0f} 58% 54%)"
+
+
+def class_colour(k: int, n: int) -> int | str:
+    """The k-th of n that have no order: of the palette, or of more hues than it has, all round the circle, dark and light in turn."""
+    return k if n <= TONES else f"hsl({360 * k / n:.0f} 64% {60 if k % 2 else 42}%)"
 
 
 def draw(title: str, width: float, height: float, *parts: object) -> Html:
@@ -165,13 +171,14 @@ def guide(name: str, x: float, tall: Scale, crowded: Sequence[float]) -> list[Ht
 def legend(series: Sequence[Series], width: float, y: float) -> tuple[list[Html], float]:
     """Keys in as many rows as they need, and where the chart may begin. Of many series, a few evenly chosen are named."""
     shown = [s for s in series if s.name]
-    rest = len(shown) - KEYS
+    most = CLOUDS if all(s.mark == "dots" for s in shown) else KEYS
+    rest = len(shown) - most
     if rest > 0:
-        shown = [shown[round(k * (len(shown) - 1) / (KEYS - 1))] for k in range(KEYS)]
+        shown = [shown[round(k * (len(shown) - 1) / (most - 1))] for k in range(most)]
     parts: list[Html] = []
     x, row = 0.0, y
     for s in shown:
-        name = shorten(s.name, 40)
+        name = shorten(s.name, 40 if len(shown) <= KEYS else 12)
         step = 20 + LETTER * len(name) + 14
         if x and x + step > width:
             x, row = 0.0, row + 16

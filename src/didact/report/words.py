@@ -13,13 +13,21 @@ NAMES = {
     "coverage_95": "coverage of 95 % intervals", "lr": "learning rate",
     "psnr": "PSNR, dB", "psnr_damaged": "PSNR of the damaged", "psnr_gain": "PSNR gained, dB", "ssim": "SSIM",
     "ssim_damaged": "SSIM of the damaged", "mean_iou": "mean IoU",
-    "map50": "mAP@0.5", "map": "mAP@[.5:.95]", "bleu": "BLEU", "ahead": "true words ahead of noise",
+    "map50": "mAP@0.5", "map": "mAP@[.5:.95]", "bleu": "BLEU", "elbo": "ELBO",
+    "rarest": "rarest class drawn", "commonest": "commonest class drawn",
+    "evenness": "evenness of classes", "kl": "KL",
+    "ahead": "true words ahead of noise",
     "naive_mae": "MAE of the naive forecast", "naive_rmse": "RMSE of the naive forecast",
 }
-SHARES = {"accuracy", "ahead", "top5", "precision", "recall", "f1", "coverage_95", "pixel_accuracy"}  # fractions that people say in percent
+SHARES = {  # fractions that people say in percent
+    "accuracy", "ahead", "top5", "precision", "recall", "f1", "coverage_95", "pixel_accuracy", "rarest", "commonest",
+}
 LOWER = {  # better when lower
     "loss", "rmse", "mae", "nll", "calibration_error", "perplexity", "bits_per_character", "bits_per_dim", "bits_per_code", "frechet",
+    "reconstruction",
 }
+
+FORMULAS = {"bits_per_dim": "−log p(x) / (D log 2)", "bits_per_code": "−log p(k) / (D log 2)"}   # of the nats log p of a whole example
 
 COURSES = {
     "Gaba": "Gaba, Deep Learning (lecture notes 2025–2026)",
@@ -42,6 +50,14 @@ def metric_value(metric: str, value: float | None) -> str:
     if metric in SHARES:
         return f"{100 * value:.{2 if 0.99 < value < 0.99995 else 1}f} %"
     return f"{value:.4f}".replace("-", "−") if 1e-3 <= abs(value) < 10 else number(value)
+
+
+def formula(metric: str, scores: Mapping[str, float | None]) -> str:
+    """How a metric follows from the log-likelihood beside it, with the numbers; nothing where it is not so made."""
+    nats, bits = scores.get("log_likelihood"), scores.get(metric)
+    if metric not in FORMULAS or not nats or not bits:
+        return ""
+    return f"{FORMULAS[metric]} = {-nats:.2f} / ({-nats / (bits * math.log(2)):.0f} · 0.6931)"
 
 
 def best(metric: str, values: Mapping[Any, float | None]) -> set[Any]:

@@ -1,5 +1,6 @@
 """Questions to a published decoder that was taught to answer, from its GGUF file."""
 
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +53,17 @@ class Chat:
         model, facts = load_llama(path)
         self.writer, self.words, self.device = Autoregressive(model.to(device)), vocabulary(facts), device
 
+    def told(self, **turns: str) -> list[int]:
+        """Who said what, up to where the answer begins. A mark inside of what is said is mere text there: it ends no turn."""
+        begin, end, plain = self.words.number[BEGIN], self.words.number[END], self.words.plain
+        said = [[begin, *plain(f"{who}\n{what}"), end, *plain("\n")] for who, what in turns.items()]
+        return [*chain(*said), begin, *plain("assistant\n")]
+
     def ask(
         self, question: str, *, tokens: int = 60, manner: Manner | None = None, generator: torch.Generator | None = None,
         system: str = "You are a helpful assistant.", pace: Pace = unhurried,
     ) -> str:
-        told = f"{BEGIN}system\n{system}{END}\n{BEGIN}user\n{question}{END}\n{BEGIN}assistant\n"
-        prompt, written, end = self.words.encode(told), list[int](), self.words.number[END]
+        prompt, written, end = self.told(system=system, user=question), list[int](), self.words.number[END]
         manner = manner or Manner(temperature=0)
         while len(written) < tokens and end not in written:      # a piece at a time: most answers are short. Beams need the whole
             n = min(PIECE, tokens - len(written)) if manner.beam == 1 else tokens
@@ -66,5 +72,5 @@ class Chat:
             def ahead(k: int, _: int, before: int = before) -> None:
                 pace(before + k, tokens)
 
-            written += self.writer.write(start, n, manner=manner, generator=generator, pace=ahead)[0].tolist()
+            written += self.writer.write(start, n, manner=manner, generator=generator, end=end, pace=ahead)[0].tolist()
         return self.words.decode(written[: written.index(end)] if end in written else written).strip()

@@ -13,6 +13,7 @@ from didact.data.pictures import png
 from didact.data.rows import as_csv
 from didact.errors import UsageError, pick
 from didact.objectives.abilities import Completes, Samples, Tabulates
+from didact.objectives.pace import share
 from didact.objectives.walks import SHOWN, side_of
 from didact.report.gallery import sheet
 from didact.run import Run
@@ -22,24 +23,28 @@ from didact.train.session import rebuild, restored
 
 BATCH = 512  # images drawn at a time
 SIDES = ("top", "left", "bottom", "right")
-MEANT_FOR = {"temperature": "models that draw pixel by pixel"}  # the other words of a way: for those that draw step by step
+MEANT_FOR = {"temperature": "models that draw pixel by pixel, and flows"}  # the other words of a way: for those that draw step by step
 
 
 @torch.no_grad()
 def draw(run: Run, n: int, *, seed: int = 0, label: str | None = None, device: str = "cpu", **way: Any) -> Tensor:
     """n images in [0, 1] from the run's model, (n, C, H, W), or encoded rows of its table; of one class, by its name, where it knows them.
 
-    Steps, eta and guidance are for models that draw step by step, temperature is for pixel by pixel; the run's own where not given.
+    Steps, eta and guidance are for models that draw step by step, temperature is for those that draw pixel by pixel, and for flows;
+    the run's own where not given.
     """
     objective, data = restored(run)
     if not isinstance(objective, Samples):
-        raise UsageError(f"recipe {run.facts['recipe']!r} draws nothing; `didact list` shows which recipes can sample")
+        raise UsageError(f"recipe {run.facts['recipe']!r} draws nothing; {instead(run)}")
     asked = accepted(way, objective.sample, run)
     place = pick_device(device)
     generator = torch.Generator(place).manual_seed(seed)
     wanted = None if label is None else pick("class", label, {name: k for k, name in enumerate(data.labels)})
     objective.to(place)
-    parts = [objective.sample(min(BATCH, n - k), generator, label=wanted, **asked).float().cpu() for k in range(0, n, BATCH)]
+    sizes, parts = [min(BATCH, n - k) for k in range(0, n, BATCH)], []
+    for k, size in enumerate(sizes):
+        with share(k, len(sizes)):
+            parts.append(objective.sample(size, generator, label=wanted, **asked).float().cpu())
     whole = torch.cat(parts)
     return whole if data.kind == "table" else whole.clamp(0, 1)
 
@@ -69,6 +74,13 @@ def completed(
     ends = objective.complete(x.expand(n, -1, -1, -1), known, torch.Generator(place).manual_seed(seed), y, **asked).float().clamp(0, 1)
     half = x * side_of((x.shape[2], x.shape[3]), known, keep, place)
     return torch.cat([x, half, ends]).cpu()
+
+
+def instead(run: Run) -> str:
+    """What draws where this run does not: of a coder, one that learns which of its codes there are."""
+    if run.facts["recipe"] == "vqvae":
+        return f"draw from its codes with: didact train vqvae_prior --from {run.folder}"
+    return "`didact list` shows which recipes can sample"
 
 
 def accepted(way: Mapping[str, Any], method: Callable[..., Tensor], run: Run) -> dict[str, Any]:

@@ -15,12 +15,11 @@ from torch import Tensor, nn
 from didact.data.core import Batch, Data, Resident, Split
 from didact.errors import UsageError
 from didact.layers.standardise import Standardise
-from didact.metrics.generative import class_coverage, class_entropy, frechet, inception_score, kernel_distance, manifold
+from didact.metrics.generative import frechet, inception_score, kernel_distance, manifold, which_classes
 from didact.models.inception import FIRST, SIDE, InceptionV3
 from didact.models.weights import IMAGENET_MEAN, IMAGENET_STD, load_weights, read_weights
 from didact.objectives.abilities import Classifies
 from didact.run import Run
-from didact.samplers.draw import draw
 from didact.train.machine import pick_device
 from didact.train.session import rebuild, restored
 
@@ -81,44 +80,53 @@ def looked_at(judge: Judge, split: Split, device: torch.device, batch: int = 512
     return torch.cat(heard), torch.cat(p), torch.cat(y)
 
 
-def judged(run: Run, by: Run, n: int, *, seed: int = 0, device: str = "cpu", **way: Any) -> dict[str, Any]:
-    """n images of the run, drawn in that way, beside its test split, as another run's classifier sees both."""
+def judged(run: Run, by: Run, images: Tensor, *, label: str | None = None, device: str = "cpu") -> dict[str, Any]:
+    """Images that the run drew beside its test split, or the one class of it that was asked for, as another run's classifier sees both.
+
+    `recognised` is the share of drawn images of one class that the judge takes for it; of all classes it says how many are there.
+    """
     referee, its_data = restored(by)
     data = rebuild(run, with_data=True).experiment.data
     if not isinstance(referee, Classifies):
         raise UsageError(f"the judge {by.folder} does not classify; train one with: didact train cnn --data {data.name}")
     if its_data.shape != data.shape:
         raise UsageError(f"the judge learned images of {its_data.shape}, but these are {data.shape}; train one with --data {data.name}")
-    found, (p, answers, truth) = compared(run, data, referee.to(pick_device(device)), n, seed=seed, device=device, **way)
+    found, (p, answers, truth) = compared(data, referee.to(pick_device(device)), images, label=label, device=device)
     if not len(truth) or its_data.labels != data.labels:
         known = by.facts.get("test", {}).get("accuracy")
         return {"judge": str(by.folder), "judge_accuracy": known, "accuracy_on": f"the test split of {its_data.name}", **found}
     guess, classes, right = p.argmax(1), p.shape[1], answers.argmax(1) == truth
-    told = {"judge": str(by.folder), "judge_accuracy": float(right.double().mean()), "accuracy_on": "the real images"}
-    covered = {"class_coverage": float(class_coverage(guess, truth, classes)), "class_entropy": float(class_entropy(guess, classes))}
-    return told | found | covered
+    told = {"judge": str(by.folder), "judge_accuracy": float(right.double().mean()), "accuracy_on": "the real images"} | found
+    if label is not None:
+        return told | {"recognised": float((guess == data.labels.index(label)).double().mean())}
+    return told | which_classes(guess, truth, classes)
 
 
-def judged_by_inception(run: Run, weights: str, n: int, *, seed: int = 0, device: str = "cpu", **way: Any) -> dict[str, Any]:
+def judged_by_inception(run: Run, weights: str, images: Tensor, *, label: str | None = None, device: str = "cpu") -> dict[str, Any]:
     """The same in the features of a published Inception v3, from its file."""
     network = Inception(Path(weights)).eval().to(pick_device(device))
     data = rebuild(run, with_data=True).experiment.data
-    found, _ = compared(run, data, network, n, seed=seed, device=device, batch=64, **way)
+    found, _ = compared(data, network, images, label=label, device=device, batch=64)
     return {"judge": f"Inception v3 of {weights}", "judge_accuracy": "not measured", "accuracy_on": "its classes are others", **found}
 
 
 def compared(
-    run: Run, data: Data, judge: Judge, n: int, *, seed: int, device: str, batch: int = 512, **way: Any
+    data: Data, judge: Judge, images: Tensor, *, label: str | None, device: str, batch: int = 512
 ) -> tuple[dict[str, Any], tuple[Tensor, Tensor, Tensor]]:
     """The scores; probabilities of the drawn, of the real, and the labels of these."""
-    if min(n, len(data.test)) < LEAST:
-        raise UsageError(f"at least {LEAST} drawn and {LEAST} test images can be compared, got {n} and {len(data.test)}; raise --n")
     place = pick_device(device)
     real, answers, truth = looked_at(judge, data.test, place, batch)
-    drawn, p, _ = looked_at(judge, Resident({"x": draw(run, n, seed=seed, device=device, **way)}), place, batch)
+    if label is not None:
+        real, answers, truth = (rows[truth == data.labels.index(label)] for rows in (real, answers, truth))
+    if min(len(images), len(real)) < LEAST:
+        whose = "" if label is None else f" of {label!r}"
+        raise UsageError(
+            f"at least {LEAST} drawn and {LEAST} test images can be compared, got {len(images)} and {len(real)}{whose}; raise --n"
+        )
+    drawn, p, _ = looked_at(judge, Resident({"x": images}), place, batch)
     precision, recall = manifold(real, drawn)
     found = {
-        "features": drawn.shape[1], "drawn": len(drawn), "real": len(real), "split": "test",
+        "features": drawn.shape[1], "drawn": len(drawn), "real": len(real), "split": "test" if label is None else f"test, {label} alone",
         "frechet": float(frechet(real, drawn)), "kernel_distance": float(kernel_distance(real, drawn)),
         "precision": float(precision), "recall": float(recall),
         "inception_score": float(inception_score(p)), "confidence": float(p.max(1).values.mean()),

@@ -10,6 +10,9 @@ from didact.run import Run
 from didact.train.distributed import Group
 from didact.train.precision import Precision
 
+IMAGES = 64   # examples that pictures are made of
+ROWS = 512    # of a table: as many as are drawn beside them
+
 
 @torch.no_grad()
 def judge(objective: Objective, split: Split, *, batch: int, precision: Precision, group: Group | None = None) -> Batch:
@@ -29,11 +32,16 @@ def judge(objective: Objective, split: Split, *, batch: int, precision: Precisio
 
 
 @torch.no_grad()
-def gallery(objective: Objective, split: Split, *, rows: int = 64) -> Batch:
-    """The objective's pictures, made of the first examples of a split; none for most objectives."""
+def gallery(objective: Objective, split: Split) -> Batch:
+    """The objective's pictures, made of a few examples of a split, the same each time; none for most objectives.
+
+    They are drawn, not the first ones: files are often sorted.
+    """
+    n = ROWS if "tabulate" in abilities(objective) else IMAGES
+    some = torch.randperm(len(split), generator=torch.Generator().manual_seed(0))[:n]
     mode = objective.training
     objective.eval()
-    found = objective.gallery(split.decode(next(iter(split.batches([torch.arange(min(rows, len(split)))])))))
+    found = objective.gallery(split.decode(next(iter(split.batches([some])))))
     objective.train(mode)
     return {name: grid.float().cpu().contiguous() for name, grid in found.items()}
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from didact.data.assemble import assemble
 from didact.data.core import Batch, Data
 from didact.errors import UsageError
+from didact.layers.penalty import penalty
 from didact.objectives.core import Objective
 from didact.train.distributed import join
 from didact.train.evaluation import judge
@@ -21,10 +22,11 @@ from didact.train.machine import pick_device
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Metric = Callable[[Tensor, Tensor], Tensor | float]
+ASIDE = 0.01      # weight of what layers want beside the task, as Fedus et al. 2022 balance experts
 
 
 class Own(Objective):
-    """mean over the batch of loss(module(x), y), and metrics(module(x), y) of a whole split."""
+    """mean over the batch of loss(module(x), y), with what layers want beside it, and metrics(module(x), y) of a whole split."""
 
     def __init__(self, module: nn.Module, loss: Loss, metrics: dict[str, Metric] | None = None):
         super().__init__()
@@ -34,7 +36,8 @@ class Own(Objective):
             self.unreduced = partial(loss, reduction="none")
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
-        return {"loss": self.criterion(self.module(batch["x"]), batch["y"]).mean()}
+        loss, aside = self.criterion(self.module(batch["x"]), batch["y"]).mean(), penalty(self.module)
+        return {"loss": loss} if aside is None else {"loss": loss + ASIDE * aside, "penalty": aside}
 
     def judge(self, batch: Batch) -> Batch:
         out = self.module(batch["x"])

@@ -78,7 +78,7 @@ def prepare(
         )
     experiment = build(recipe, data, arguments, settings)
     arguments |= experiment.settled
-    refuse_lone_rows(experiment, processes)
+    refuse_lone_rows(experiment, processes, "norm" in recipe.options)
     return Prepared(recipe, arguments, settings, data, experiment)
 
 
@@ -95,7 +95,7 @@ def with_runs(recipe: Recipe, arguments: Mapping[str, Any], root: Path | str) ->
     return found
 
 
-def refuse_lone_rows(experiment: Experiment, processes: int) -> None:
+def refuse_lone_rows(experiment: Experiment, processes: int, choice: bool = True) -> None:
     """Batch norm takes its mean over the rows that it is handed: one alone would become zero."""
     rows, batch, pieces = len(experiment.data.train), experiment.batch, experiment.accumulate
     if not any(isinstance(module, _BatchNorm) for module in experiment.objective.modules()):
@@ -107,7 +107,7 @@ def refuse_lone_rows(experiment: Experiment, processes: int) -> None:
             parts = f" in {pieces} parts" if pieces > 1 else ""
             raise UsageError(
                 f"batch norm needs at least 2 rows at a time, but {rows} rows in batches of {batch}{parts} leave one alone;"
-                " raise --batch, lower --accumulate, or choose another --norm"
+                f" raise --batch{',' if choice else ' or'} lower --accumulate{', or choose another --norm' if choice else ''}"
             )
 
 

@@ -122,8 +122,8 @@ def name_of(recipe: Recipe, axes: Axes, seeds: int, first_seed: int, given: Mapp
     return f"{recipe.name}-{'-'.join(axes)}-{hashlib.blake2b(asked.encode(), digest_size=3).hexdigest()}"
 
 
-def choose_metric(rows: Sequence[Mapping[str, Any]], asked: str | None) -> str:
-    """A metric that every cell has: the one asked for, or what the recipe watches."""
+def choose_metric(rows: Sequence[Mapping[str, Any]], asked: str | None, compare: Sequence[str] = ()) -> str:
+    """A metric that every cell has: the one asked for, what the recipe is compared by, or what it watches."""
     rows = [row for row in rows if "diverged" not in row]
     if not rows:
         return asked or "loss"
@@ -132,11 +132,12 @@ def choose_metric(rows: Sequence[Mapping[str, Any]], asked: str | None) -> str:
         if asked not in common:
             raise UsageError(f"no metric named {asked!r}; {nearest(asked, common)}")
         return asked
-    return next((row["watch"][0] for row in reversed(rows) if row["watch"][0] in common), "loss")
+    wanted = [*compare[:1], *(row["watch"][0] for row in reversed(rows))]
+    return next((name for name in wanted if name in common), "loss")
 
 
-def cells(rows: Sequence[Mapping[str, Any]], metric: str) -> list[dict[str, Any]]:
-    """One row a cell: its arguments, mean and deviation of a metric over the seeds.
+def cells(rows: Sequence[Mapping[str, Any]], metric: str, beside: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """One row a cell: its arguments, mean and deviation of a metric over the seeds, and the validation means of those beside it.
 
     Cells are compared on validation. The test value stands beside it for the cell that validation chooses: to choose by
     it would make it a second validation split (Gaba 3.11 does).
@@ -151,6 +152,9 @@ def cells(rows: Sequence[Mapping[str, Any]], metric: str) -> list[dict[str, Any]
         for split in ("validation", "test"):
             values = [row[split][metric] for row in done if row[split][metric] is not None]  # None: not defined on this split
             summary |= {split: fmean(values) if values else None, f"{split}_spread": stdev(values) if len(values) > 1 else None}
+        for name in beside:
+            known = [row["validation"][name] for row in done if row["validation"].get(name) is not None]
+            summary[name] = fmean(known) if known else None
         seconds = fmean(row["seconds"] for row in done) if done else None
         table.append({**group[0]["cell"], **summary, "seeds": len(group), "diverged": len(group) - len(done), "seconds": seconds})
     return table

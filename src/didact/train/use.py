@@ -1,6 +1,6 @@
 """Using a trained model: `predict` serves whatever the objective is able to do."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -17,7 +17,7 @@ from didact.data.pairs import PairEncoder
 from didact.data.pictures import framed, overlaid, png
 from didact.errors import UsageError
 from didact.metrics.detection import SURE, shown
-from didact.objectives.abilities import ABILITIES, Detects, Draws, Predictive, Restores, Translates
+from didact.objectives.abilities import ABILITIES, Detects, Draws, Predictive, Restores, Translates, abilities
 from didact.objectives.core import Objective
 from didact.objectives.uncertainty import mc_dropout
 from didact.run import Run
@@ -58,13 +58,13 @@ def predict(
         raise UsageError(f"--beam {beam} looks for the likeliest translation, but this run's model translates nothing; leave it out")
     if sure is not None and not isinstance(objective, Detects):
         raise UsageError(f"--sure {sure:g} is the least score of a box, but this run's model finds none; leave it out")
+    if to is not None and not pictures(abilities(objective)):
+        raise UsageError(f"--to {to} is the folder of masks, boxes and restored images, but this run's model draws none; leave it out")
     asked = Asked(passes, draws, beam, SURE if sure is None else sure)
     names, columns = data.encoder.read(inputs)
-    found: list[Answer] = []
-    for batch in batches(objective, data, names, columns):
-        found += answers(objective, data, batch, asked)
-    named = [{"input": name, **answer} for name, answer in zip(names, found, strict=True)]
-    return named if to is None else pictured(named, data, Path(to))
+    found = (answer for batch in batches(objective, data, names, columns) for answer in answers(objective, data, batch, asked))
+    named = ({"input": name, **answer} for name, answer in zip(names, found, strict=True))
+    return list(named) if to is None else pictured(named, data, Path(to))
 
 
 def batches(objective: Objective, data: Data, names: Sequence[str], columns: Batch) -> Iterator[Batch]:
@@ -162,6 +162,14 @@ WAYS: dict[str, Callable[[Any, Data, Batch, Asked], list[Answer]]] = {
 }
 
 
+PICTURES = ("detect", "segment", "restore")   # ways whose answers are drawn
+
+
+def pictures(able: Sequence[str]) -> bool:
+    """Whether who can do this answers with pictures."""
+    return next((way for way in WAYS if way in able), "") in PICTURES
+
+
 def on_file(name: str, data: Data) -> Tensor:
     """The input's own image, to draw on: (C, H, W) in [0, 1]."""
     image: Tensor = data.encoder.whole(name)  # type: ignore[union-attr]
@@ -176,9 +184,10 @@ DRAWN: dict[str, Callable[[str, Data, Tensor], Tensor]] = {
 }
 
 
-def pictured(answers: list[Answer], data: Data, to: Path) -> list[Answer]:
-    """The answers with their pictures written; of inputs with one name, the later ones are numbered."""
+def pictured(answers: Iterable[Answer], data: Data, to: Path) -> list[Answer]:
+    """The answers with their pictures written, one by one: many photographs would not fit. Of one name, the later are numbered."""
     taken: set[Path] = set()
+    told = []
     for answer in answers:
         stem = Path(answer["input"]).stem
         for part in DRAWN.keys() & answer.keys():
@@ -187,7 +196,8 @@ def pictured(answers: list[Answer], data: Data, to: Path) -> list[Answer]:
             taken.add(path)
             files.write_bytes(path, png(DRAWN[part](answer["input"], data, answer[part])))
             answer[part] = str(path)
-    return answers
+        told.append(answer)
+    return told
 
 
 def rows(p: Predictive) -> list[tuple[Tensor, Tensor | None]]:

@@ -1,0 +1,121 @@
+"""Mamba, xLSTM and every form of attention through the recipes: trained, resumed, made to write, explained, compared."""
+
+import json
+
+import pytest
+import torch
+
+import didact
+from didact.cli.main import main
+from didact.errors import UsageError
+from didact.explain.runs import explain
+from didact.layers.forms import FORMS, SPANNED
+from didact.layers.mixing import MIXERS
+from didact.registry import RECIPES
+from didact.run import Run
+from didact.train.loop import Training
+from didact.train.session import evaluate, restored, resume
+from didact.train.use import predict
+
+LINE = "to be or not to be, that is the question.\n"
+BOOK = {"steps": 50, "context": 16, "batch": 16, "lr": 2e-2, "hidden": 16, "width": 16}
+TEXTS = {"layers": 2, "heads": 2, "width": 32, "hidden": 32, "dropout": 0.0, "batch": 32, "lr": 1e-2}
+BUT = ["the story was good but the music was dull", "the story was dull but the music was good"]
+
+
+@pytest.fixture(scope="module")
+def books(tmp_path_factory):
+    """A run of char_rnn with each cell."""
+    to = tmp_path_factory.mktemp("books")
+    (to / "book.txt").write_text(LINE * 60)
+    return {cell: didact.train(RECIPES["char_rnn"], cell=cell, data=str(to / "book.txt"), runs=str(to), **BOOK) for cell in MIXERS}
+
+
+@pytest.mark.parametrize("cell", MIXERS)
+def test_it_learns_a_text_that_repeats_and_writes_it_from_its_state(books, cell, capsys):
+    run = books[cell]
+    assert run.facts["test"]["perplexity"] < 2                                # 15 characters; the commonest alone give 9
+    assert evaluate(run)["test"]["perplexity"] == pytest.approx(run.facts["test"]["perplexity"], rel=1e-4)
+    assert main(["sample", str(run.folder), "--prompt", LINE[:24], "--tokens", "12", "--temperature", "0"]) == 0
+    assert capsys.readouterr().out.startswith(LINE[:34])
+
+
+@pytest.mark.parametrize("cell", MIXERS)
+def test_its_gates_and_memory_are_explained(books, cell, tmp_path):
+    (one,) = explain(books[cell], ["to be or not"], to=tmp_path)["explained"]
+    assert set(one["methods"]) == {"gates", "memory"} and one["methods"]["memory"][0] == pytest.approx(1)
+    assert len(one["methods"]["memory"]) == 12 and len(one["figures"]) == 2
+    with pytest.raises(UsageError, match="no method for this network named 'attention'"):
+        explain(books[cell], ["to be or not"], to=tmp_path, methods=("attention",))
+
+
+def test_memories_are_drawn_side_by_side(books, tmp_path, capsys):
+    runs = [str(run.folder) for run in books.values()]
+    words = ["explain", runs[0], "to be or not", "--method", "memory", "--to", str(tmp_path), "--json"]
+    assert main([*words, *[word for run in runs[1:] for word in ("--beside", run)]]) == 0
+    told = json.loads(capsys.readouterr().out)["explained"]
+    assert [row["memory"] for row in told] == [f"cell {cell}" for cell in MIXERS] and all(len(row["norms"]) == 12 for row in told)
+
+
+@pytest.mark.parametrize("cell", MIXERS)
+def test_every_cell_learns_what_comes_after_but(cell, here):
+    run = didact.train(RECIPES["text_rnn"], cell=cell, steps=40, batch=32, lr=2e-2, hidden=8, width=8, dropout=0.1, pool="last")
+    assert run.facts["test"]["accuracy"] > 0.85                               # a bag of words: 0.5
+    assert [a["label"] for a in predict(run, BUT)] == ["negative", "positive"]
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "full"])       # the catalogue's tests train that one
+def test_every_form_learns_what_comes_after_but(form, here):
+    span = {"span": 3} if form in SPANNED else {}
+    run = didact.train(RECIPES["text_transformer"], attention=form, steps=60, **TEXTS, **span)
+    assert run.facts["test"]["accuracy"] > 0.85                               # a bag of words: 0.5
+    assert [a["label"] for a in predict(run, BUT)] == ["negative", "positive"]
+    kinds = {type(m).__name__ for name, m in restored(run)[0].named_modules() if name.endswith("attention.sublayer")}
+    assert len(kinds) == (2 if form == "strided" else 1) and "SelfAttention" not in kinds
+
+
+@pytest.mark.parametrize("cell", ["mamba", pytest.param("slstm", marks=pytest.mark.slow), pytest.param("mlstm", marks=pytest.mark.slow)])
+def test_killed_and_resumed_it_ends_with_the_same_weights(cell, here, monkeypatch):
+    (here / "book.txt").write_text(LINE * 60)
+    budget = {"data": "book.txt", "cell": cell, **BOOK, "steps": 8, "layers": 2, "dropout": 0.2, "save_every": 1e-3}
+    whole = didact.train(RECIPES["char_rnn"], **budget)
+    advance = Training.advance
+
+    def killed(self, stored, rows):
+        if self.state.step == 5:
+            raise SystemError("killed")
+        advance(self, stored, rows)
+
+    monkeypatch.setattr(Training, "advance", killed)
+    with pytest.raises(SystemError):
+        didact.train(RECIPES["char_rnn"], **budget)
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    resumed = resume(Run.open("char_rnn/latest"))
+    assert resumed.folder != whole.folder
+    for key, weight in whole.load("model").items():
+        assert torch.equal(weight, resumed.load("model")[key]), key
+
+
+def test_a_sweep_compares_forms_and_the_heads_of_one_are_drawn(here, capsys):
+    small = ["--steps", "2", "--layers", "1", "--heads", "2", "--width", "8", "--hidden", "8", "--json"]
+    assert main(["sweep", "text_transformer", "attention=linear,tiled", *small]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {row["attention"] for row in told["table"]} == {"linear", "tiled"}
+    (one,) = explain(Run.open(told["runs"][0]["run"]), BUT[:1], methods=("attention",))["explained"]
+    assert len(one["methods"]["attention"]) == 1 and len(one["methods"]["attention"][0]) == 2
+
+
+@pytest.mark.parametrize(("words", "told"), [
+    ("train text_transformer --attention linaer", "--attention cannot be 'linaer'; did you mean 'linear'"),
+    ("train text_transformer --attention linear --span 4", "--span 4 is for --attention local, strided, topk; linear knows none"),
+    ("train text_transformer --attention differential --width 6 --heads 2", "multiple of 2 heads=4, got dim=6"),
+    ("train char_rnn --cell mamba --init random", "--init random is for rnn, lstm and gru; mamba begins as its paper says"),
+    ("train char_rnn --cell manba", "--cell cannot be 'manba'; did you mean 'mamba'"),
+    ("train seq2seq --cell mamba", "--cell cannot be 'mamba'"),
+    ("train gpt --attention linear", "No such option '--attention'"),
+])
+def test_bad_input_is_one_line(words, told, here, capsys):
+    assert main(words.split()) == 2
+    err = capsys.readouterr().err
+    assert told in err and err.count("\n") == 1
