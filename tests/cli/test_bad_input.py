@@ -35,7 +35,7 @@ CASES = [  # the call, what the line says of what came, and the words that help
     ("list mlp", "extra argument (mlp)", "see didact list --help"),
     ("doctor me", "extra argument (me)", "see didact doctor --help"),
     ("check C4.88", "'C4.88'", "did you mean 'C4.8'?"),
-    ("check --kind printed", "'printed'", "did you mean"),
+    ("check --kind pronted", "'pronted'", "did you mean"),
     ("reproduce 1.66", "no table named '1.66'", "did you mean '1.6'?"),
     ("reproduce --keep", "--keep expects a table", "didact reproduce 1.6 --keep"),
     ("reproduce 6.11 --seeds 0", "0 is not in the range", "see didact reproduce --help"),

@@ -395,6 +395,7 @@ def test_adult_is_the_census():
     assert data.train.batch(torch.arange(100))["x"].isfinite().all()
 
 
+@pytest.mark.slow
 def test_imdb_keeps_its_own_test_reviews(tmp_path, monkeypatch):
     monkeypatch.setenv("DIDACT_CACHE", str(tmp_path))
     data = load("imdb")

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-import torch
+from killing import ends_alike
 
 import didact
 from didact.cli.main import main
@@ -13,8 +13,7 @@ from didact.layers.forms import FORMS, SPANNED
 from didact.layers.mixing import MIXERS
 from didact.registry import RECIPES
 from didact.run import Run
-from didact.train.loop import Training
-from didact.train.session import evaluate, restored, resume
+from didact.train.session import evaluate, restored
 from didact.train.use import predict
 
 LINE = "to be or not to be, that is the question.\n"
@@ -75,26 +74,9 @@ def test_every_form_learns_what_comes_after_but(form, here):
 
 
 @pytest.mark.parametrize("cell", ["mamba", pytest.param("slstm", marks=pytest.mark.slow), pytest.param("mlstm", marks=pytest.mark.slow)])
-def test_killed_and_resumed_it_ends_with_the_same_weights(cell, here, monkeypatch):
+def test_killed_and_resumed_it_ends_with_the_same_weights(cell, here):
     (here / "book.txt").write_text(LINE * 60)
-    budget = {"data": "book.txt", "cell": cell, **BOOK, "steps": 8, "layers": 2, "dropout": 0.2, "save_every": 1e-3}
-    whole = didact.train(RECIPES["char_rnn"], **budget)
-    advance = Training.advance
-
-    def killed(self, stored, rows):
-        if self.state.step == 5:
-            raise SystemError("killed")
-        advance(self, stored, rows)
-
-    monkeypatch.setattr(Training, "advance", killed)
-    with pytest.raises(SystemError):
-        didact.train(RECIPES["char_rnn"], **budget)
-    monkeypatch.undo()
-    monkeypatch.chdir(here)
-    resumed = resume(Run.open("char_rnn/latest"))
-    assert resumed.folder != whole.folder
-    for key, weight in whole.load("model").items():
-        assert torch.equal(weight, resumed.load("model")[key]), key
+    ends_alike("char_rnn", at=5, data="book.txt", cell=cell, **BOOK, steps=8, layers=2, dropout=0.2, save_every=1e-3)
 
 
 def test_a_sweep_compares_forms_and_the_heads_of_one_are_drawn(here, capsys):

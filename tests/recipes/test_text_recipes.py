@@ -3,7 +3,7 @@
 import json
 
 import pytest
-import torch
+from killing import ends_alike
 
 import didact
 from beside import has_public
@@ -13,8 +13,7 @@ from didact.data.load import load
 from didact.errors import UsageError
 from didact.registry import RECIPES
 from didact.run import Run
-from didact.train.loop import Training
-from didact.train.session import evaluate, resume
+from didact.train.session import evaluate
 from didact.train.use import predict
 
 SMALL = {"hidden": 16, "width": 8}
@@ -81,25 +80,8 @@ def test_words_are_changed_from_the_command_line_and_the_report_says_so(name, he
 
 
 @pytest.mark.parametrize("name", ["char_rnn", "text_rnn"])
-def test_killed_and_resumed_it_ends_with_the_same_weights(name, here, monkeypatch):
-    budget = {"steps": 12, "batch": 16, "layers": 2, "dropout": 0.2, "save_every": 1e-3, **SMALL}
-    whole = didact.train(RECIPES[name], **budget)
-    advance = Training.advance
-
-    def killed(self, stored, rows):
-        if self.state.step == 7:
-            raise SystemError("killed")
-        advance(self, stored, rows)
-
-    monkeypatch.setattr(Training, "advance", killed)
-    with pytest.raises(SystemError):
-        didact.train(RECIPES[name], **budget)
-    monkeypatch.undo()
-    monkeypatch.chdir(here)
-    resumed = resume(Run.open(f"{name}/latest"))
-    assert resumed.folder != whole.folder
-    for key, weight in whole.load("model").items():
-        assert torch.equal(weight, resumed.load("model")[key]), key
+def test_killed_and_resumed_it_ends_with_the_same_weights(name, here):
+    ends_alike(name, steps=12, batch=16, layers=2, dropout=0.2, save_every=1e-3, **SMALL)
 
 
 def test_number_words_become_digits(here):

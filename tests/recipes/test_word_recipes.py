@@ -5,6 +5,7 @@ from itertools import permutations
 
 import pytest
 import torch
+from killing import ends_alike
 
 import didact
 from beside import has_public
@@ -12,11 +13,9 @@ from didact import report
 from didact.data.tales import ANALOGIES
 from didact.errors import UsageError
 from didact.registry import RECIPES
-from didact.run import Run
 from didact.samplers.search import learned
 from didact.train.experiment import Start
-from didact.train.loop import Training
-from didact.train.session import evaluate, prepare, restored, resume
+from didact.train.session import evaluate, prepare, restored
 
 QUICK = {"epochs": 3, "lr": 2e-2, "width": 32}
 TINY = {"steps": 80, "batch": 64, "lr": 2e-2, "width": 8, "subsample": 0.0}
@@ -50,25 +49,8 @@ def test_a_book_and_reviews_of_ones_own(here):
     assert learned(run).near(["good"], n=1)[0][0] == "fine"
 
 
-def test_killed_and_resumed_it_ends_with_the_same_weights(here, monkeypatch):
-    budget = {"steps": 12, "batch": 64, "width": 8, "save_every": 1e-3}
-    whole = didact.train(RECIPES["word2vec"], **budget)
-    advance = Training.advance
-
-    def killed(self, stored, rows):
-        if self.state.step == 7:
-            raise SystemError("killed")
-        advance(self, stored, rows)
-
-    monkeypatch.setattr(Training, "advance", killed)
-    with pytest.raises(SystemError):
-        didact.train(RECIPES["word2vec"], **budget)
-    monkeypatch.undo()
-    monkeypatch.chdir(here)
-    resumed = resume(Run.open("word2vec/latest"))
-    assert resumed.folder != whole.folder
-    for key, weight in whole.load("model").items():
-        assert torch.equal(weight, resumed.load("model")[key]), key
+def test_killed_and_resumed_it_ends_with_the_same_weights(here):
+    ends_alike("word2vec", steps=12, batch=64, width=8, save_every=1e-3)
 
 
 def test_words_that_are_not_there_are_refused():

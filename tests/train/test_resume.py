@@ -104,6 +104,7 @@ def test_killed_and_resumed_is_byte_identical(where, when, whole, tmp_path):
     assert steps == [(row["step"], "validation" in row) for row in whole.metrics]  # no line lost, none twice
 
 
+@pytest.mark.slow
 def test_killed_twice(whole, tmp_path):
     child("round", 30, ["train", "mlp", *ARGUMENTS], tmp_path)
     child("round", 40, ["resume", "latest"], tmp_path)

@@ -27,7 +27,6 @@ class Kept:
         self.known: dict[bytes, Tensor] = {}
 
     @classmethod
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     @torch.no_grad()
     def of(cls, network: nn.Module, head: nn.Module, live: list[nn.Module], x: Tensor) -> "Kept | None":
         """With the head, and the dropout right before it, as what runs again; None where that is not all that may change.
@@ -48,7 +47,6 @@ class Kept:
             return None
         return cls(network, [*restless, head], free_memory() // SHARE)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, x: Tensor) -> Tensor:
         return self.again(torch.cat([self.recalled(image) for image in x.split(1)]))
 

@@ -6,6 +6,7 @@
 from collections.abc import Iterable
 
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 
 from didact.data.core import Batch
 from didact.objectives.core import Player
@@ -33,7 +34,7 @@ class Reuse(Classify):
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         x = batch["x"]
-        if self.keep and x.device.type == "cpu":  # an accelerator computes it before the host has looked it up
+        if self.keep and x.device.type == "cpu" and not is_compiling():  # an accelerator computes it before the host has looked it up
             self.keep, self.kept = False, Kept.of(self.network, self.live[-1][-1], self.moving, x[:1])
         return {"loss": self.likelihood.mean_loss(self.answer(x), batch["y"])}
 
@@ -47,7 +48,7 @@ class Reuse(Classify):
 
     def answer(self, x: Tensor) -> Tensor:
         """f(x), of what is kept where that is possible."""
-        out: Tensor = self.network(x) if self.kept is None or x.requires_grad else self.kept(x)
+        out: Tensor = self.network(x) if self.kept is None or x.requires_grad or is_compiling() else self.kept(x)
         return out
 
     @property
