@@ -31,7 +31,7 @@ types: .venv/tested
 	$(BIN)/mypy
 
 test: lint types
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 test-slow: .venv/tested
 	$(BIN)/pytest -m slow

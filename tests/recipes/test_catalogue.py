@@ -75,7 +75,14 @@ def test_every_recipe_has_a_floor():
     assert set(FLOORS) == set(didact.recipes.__all__)
 
 
-@pytest.mark.parametrize("name", sorted(FLOORS))
+# their own test files train them as well: the fast suite leaves it at that
+ELSEWHERE = {
+    "bert", "consistency", "dcgan", "denoising", "detection", "diffusion", "flow_matching", "latent_diffusion", "pixelcnn", "pixelrnn",
+    "scratch_gpt", "segmentation", "seq2seq", "translate", "vqvae_prior",
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in ELSEWHERE else n for n in sorted(FLOORS)])
 def test_it_learns(name, here):
     needs(name)
     metric, floor, arguments = FLOORS[name]

@@ -95,6 +95,7 @@ def test_few_images_are_seen_more_often(name, images, epochs):
     assert prepare(name, {"epochs": 3}, data=data).experiment.epochs == 3
 
 
+@pytest.mark.slow
 def test_images_with_boxes_are_given_back(here):
     run = didact.train(recipes.denoising, data="scatter", widths=(4, 6), steps=2, batch=16)
     assert run.facts["status"] == "finished" and run.facts["test"]["psnr_damaged"] > 10

@@ -238,6 +238,7 @@ def test_what_is_learned_first_is_told_and_set_like_the_rest(here, monkeypatch):
     assert [event for event in events if event[0] == "start"] == [("start", "cnn"), ("start", "transfer")]
 
 
+@pytest.mark.slow
 def test_glyphs_first_then_predict_an_image(here):
     from PIL import Image
     features, scratch = (didact.train(transfer, mode=mode) for mode in ("features", "scratch"))

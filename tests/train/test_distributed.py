@@ -18,6 +18,8 @@ from didact.run import Run
 from didact.train.distributed import Group, buckets
 from didact.train.loop import Plan, cut
 
+pytestmark = pytest.mark.xdist_group("distributed")  # one worker: what two tests look at is trained once
+
 
 def begin(folder, processes: int, *words: str) -> subprocess.Popen:
     with socket.socket() as probe:
@@ -74,6 +76,7 @@ def test_batch_norm_takes_the_whole_batch(tmp_path):
     assert again["validation"] == pytest.approx(two["validation"], abs=1e-6), "what was recorded is what the weights give"
 
 
+@pytest.mark.slow
 def test_two_processes_go_on_where_they_were_stopped(tmp_path):
     """With dropout each process draws from a stream of its own; Ctrl-C saves both."""
     words = ["train", "mlp", "--data", "wine", "--epochs", "40", "--hidden", "16", "--dropout", "0.5", "--batch", "31"]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,8 @@ import torch
 from didact import files
 from didact.cli.main import main
 from didact.run import Run
+
+pytestmark = pytest.mark.xdist_group("resume")  # one worker: the run that was never killed is made once
 
 # A child that trains with dropout, averaged weights and augmentation, checkpointing often. KILL names where it dies:
 # after a number of rounds, or inside the writing of a checkpoint, halfway through the file.
@@ -85,9 +88,10 @@ def whole(tmp_path_factory):
     return only_run(folder)
 
 
-def moments() -> list[tuple[str, int]]:
+def moments() -> list[Any]:
     generator = random.Random(2)
-    return [("round", generator.randrange(1, 160)) for _ in range(2)] + [("writing", 2), ("writing", generator.randrange(4, 40))]
+    found = [("round", generator.randrange(1, 160)) for _ in range(2)] + [("writing", 2), ("writing", generator.randrange(4, 40))]
+    return [found[0], found[2], *(pytest.param(*moment, marks=pytest.mark.slow) for moment in (found[1], found[3]))]
 
 
 @pytest.mark.parametrize(("where", "when"), moments())
