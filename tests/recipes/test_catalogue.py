@@ -78,7 +78,7 @@ def test_every_recipe_has_a_floor():
 # their own test files train them as well: the fast suite leaves it at that
 ELSEWHERE = {
     "bert", "consistency", "dcgan", "denoising", "detection", "diffusion", "flow_matching", "latent_diffusion", "pixelcnn", "pixelrnn",
-    "scratch_gpt", "segmentation", "seq2seq", "translate", "vqvae_prior",
+    "scratch_gpt", "segmentation", "seq2seq", "stylegan", "translate", "vqvae_prior", "wgan",
 }
 
 

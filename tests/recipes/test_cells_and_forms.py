@@ -76,7 +76,7 @@ def test_every_form_learns_what_comes_after_but(form, here):
 @pytest.mark.parametrize("cell", ["mamba", pytest.param("slstm", marks=pytest.mark.slow), pytest.param("mlstm", marks=pytest.mark.slow)])
 def test_killed_and_resumed_it_ends_with_the_same_weights(cell, here):
     (here / "book.txt").write_text(LINE * 60)
-    ends_alike("char_rnn", at=5, data="book.txt", cell=cell, **BOOK, steps=8, layers=2, dropout=0.2, save_every=1e-3)
+    ends_alike("char_rnn", at=5, data="book.txt", cell=cell, **BOOK | {"steps": 8}, layers=2, dropout=0.2, save_every=1e-3)
 
 
 def test_a_sweep_compares_forms_and_the_heads_of_one_are_drawn(here, capsys):

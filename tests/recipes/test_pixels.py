@@ -44,7 +44,7 @@ def test_pedestrians_are_found(here):
     assert run.facts["test"]["mean_iou"] > 0.55                         # all street gives 0.41
 
 
-@pytest.mark.parametrize("damage", ["blur", "greyscale"])
+@pytest.mark.parametrize("damage", ["blur", pytest.param("greyscale", marks=pytest.mark.slow)])
 def test_every_damage_is_a_word(damage, here):
     run = didact.train(recipes.denoising, data="shapes", damage=damage, widths=(4,), epochs=1, batch=64)
     assert run.facts["test"]["psnr_damaged"] > 10 and {"worst_damaged", "best_restored"} <= run.load("examples").keys()
