@@ -48,26 +48,32 @@ class Formed(SelfAttention):
         return attention(q, k, v, mask)
 
 
-class LocalAttention(Formed):
+class PatternedAttention(Formed):
+    """Who is looked at depends on the places alone."""
+
+    pattern: Callable[..., Tensor]                # of the length and the span: (S, S), True where it looks
+
+    def explicit(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        seen = self.pattern(q.shape[-2], self.span, device=q.device)
+        return attention(q, k, v, seen if mask is None else seen & mask)
+
+
+class LocalAttention(PatternedAttention):
     """|i − j| ≤ span."""
+
+    pattern = staticmethod(masks.window)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, there: Tensor | None, causal: bool) -> Tensor:
         return local_attention(q, k, v, reach=self.span, causal=causal, there=there)
 
-    def explicit(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        near = masks.window(q.shape[-2], self.span, device=q.device)
-        return attention(q, k, v, near if mask is None else near & mask)
 
-
-class StridedAttention(Formed):
+class StridedAttention(PatternedAttention):
     """j ≡ i mod span."""
+
+    pattern = staticmethod(masks.strided)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, there: Tensor | None, causal: bool) -> Tensor:
         return strided_attention(q, k, v, stride=self.span, causal=causal, there=there)
-
-    def explicit(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        far = masks.strided(q.shape[-2], self.span, device=q.device)
-        return attention(q, k, v, far if mask is None else far & mask)
 
 
 class TopKAttention(Formed):

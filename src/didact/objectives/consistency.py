@@ -21,8 +21,8 @@ class Consistency(Diffusion):
     """min E ‖f(x_t, t) − f⁻(x̂_s, s)‖², x̂_s one DDIM step of the teacher from x_t.  Song et al. 2023, eq. 7; Gaba 10.10.
 
     f(x, t) = c_skip x + c_out F(x, t) with c_skip = √ᾱ_t, c_out = −√(1 − ᾱ_t), so that f(x, 0) = x whatever F says: their boundary
-    condition (eq. 5) for data of unit variance, and F is a velocity. f⁻ averages the student over its steps (`stepped` is to follow each
-    of them), and is what is drawn with.
+    condition (eq. 5) for data of unit variance, and F is a velocity. f⁻ averages the student over its steps, and is what is
+    drawn with.
     """
 
     stops: Tensor
@@ -70,9 +70,10 @@ class Consistency(Diffusion):
         return (self.f(self.network, xt, t, y) - aim).square().flatten(1).mean(1)
 
     @torch.no_grad()
-    def stepped(self) -> None:
-        """After each step of the student: θ⁻ <- μ θ⁻ + (1 − μ) θ."""
-        torch._foreach_lerp_(list(self.target.parameters()), [p.detach() for p in self.network.parameters()], 1 - self.decay)
+    def stepped(self, player: str = "model") -> None:
+        """θ⁻ <- μ θ⁻ + (1 − μ) θ after each step of the student."""
+        if player == "model":
+            torch._foreach_lerp_(list(self.target.parameters()), [p.detach() for p in self.network.parameters()], 1 - self.decay)
 
     def back(self, x: Tensor, y: Tensor | None, way: Way, fresh: Fresh, known: Known | None = None) -> Iterator[Tensor]:
         """x̂_0 at once, and again from a little less noise as often as there are steps.  Song et al. 2023, algorithm 1."""

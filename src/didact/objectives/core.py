@@ -27,6 +27,7 @@ class Objective(nn.Module):
     better: Literal["lower", "higher"] = "lower"
     devices: tuple[str, ...] = ("cpu", "cuda", "mps")  # where it can be trained
     capturable: bool = True                      # False where `loss` needs the host, so that no CUDA graph can hold it
+    pictured: int = 64                           # examples that its gallery is made of
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         """The mean loss of a batch under "loss", with its named parts beside it."""
@@ -35,6 +36,9 @@ class Objective(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """The training loss alone, so that an objective can be called like any module."""
         return self.loss(batch)["loss"]
+
+    def stepped(self, player: str = "model") -> None:
+        """Once after each optimizer step of a player, in however many parts its loss was asked for. Most have nothing to do then."""
 
     def judge(self, batch: Batch) -> Batch:
         """Rows to score a whole split by, one for each example: small enough to keep for all of them."""

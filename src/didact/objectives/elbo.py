@@ -48,7 +48,7 @@ def importance_bound(log_w: Tensor) -> Tensor:
 class ELBO(Objective):
     """min E −log p(x | z) + β KL(q(z | x) ‖ p(z)), z = μ + σ ε.  Kingma and Welling 2014; β: Higgins et al. 2017, Gaba eq. 9.23.
 
-    `warmup` steps, each followed by `stepped`, take β from 0 to its value (KL annealing). `free_bits` κ: Σ_j max(KL_j, κ), KL_j a batch's
+    `warmup` steps take β from 0 to its value (KL annealing). `free_bits` κ: Σ_j max(KL_j, κ), KL_j a batch's
     mean, so that the first κ nats of each dimension cost nothing (Kingma et al. 2016). Both fight posterior collapse (Gaba 9.9).
     `samples` above 1 maximise the importance-weighted bound instead. What is judged is the bound itself, with β but without the two cures.
     """
@@ -80,9 +80,9 @@ class ELBO(Objective):
             return self.beta
         return self.beta * (self.taken / self.warmup).clamp(max=1.0)
 
-    def stepped(self) -> None:
-        """After each step: in however many parts its batch came, it was one."""
-        self.taken.add_(1)
+    def stepped(self, player: str = "model") -> None:
+        if self.warmup:
+            self.taken.add_(1)
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         x, y = self.seen(batch), self.label(batch)

@@ -8,12 +8,14 @@ from torch import Generator, Tensor
 from didact.data.core import Batch
 from didact.models.vae import VAE
 from didact.objectives.elbo import ELBO
-from didact.objectives.rows import Mixed, Rows
+from didact.objectives.rows import DRAWN, Mixed, Rows
 from didact.objectives.walks import asked
 
 
 class RowELBO(ELBO):
     """The same bound with p(row | z) mixed: Gaussian for numbers, Bernoulli for gaps, categorical for categories."""
+
+    pictured = DRAWN
 
     pixels: Mixed
     restore = encode = None  # type: ignore[assignment]   # a row that is given lacks the target, one of the columns here

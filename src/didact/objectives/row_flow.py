@@ -8,7 +8,7 @@ from didact.data.core import Batch
 from didact.errors import UsageError
 from didact.models.realnvp import NormalizingFlow
 from didact.objectives.likelihood import Flow, noise
-from didact.objectives.rows import Rows
+from didact.objectives.rows import DRAWN, Rows
 
 ROWS = 1024   # noises that judging goes through in turn
 EDGE = 1e-3   # keeps a normal number that stands for a missing one finite
@@ -20,6 +20,8 @@ class RowFlow(Flow):
     The step is that of a number's last decimal, 1 for a category's place among its values, 0 for a number that has no steps: of whole
     numbers and categories log P(row) >= E_u log p(v), as of the levels of a pixel (Theis et al. 2016). A missing number is noise.
     """
+
+    pictured = DRAWN
 
     classes = 0
     noises: Tensor

@@ -6,11 +6,13 @@ from torch import Tensor, nn
 
 from didact.data.core import Batch
 from didact.objectives.adversarial import Adversarial
-from didact.objectives.rows import Rows
+from didact.objectives.rows import DRAWN, Rows
 
 
 class RowGame(Adversarial):
     """The same game; what is watched is the Fréchet distance between rows, their numbers of mean 0 and deviation 1."""
+
+    pictured = DRAWN
 
     def __init__(self, generator: nn.Module, discriminator: nn.Module, rows: Rows, **words: Any):
         super().__init__(generator, discriminator, **words)

@@ -1,6 +1,5 @@
 """Images as a few numbers: autoencoders, plain and variational, and what their codes are good for."""
 
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from torch import nn
@@ -21,7 +20,6 @@ from didact.objectives.row_elbo import RowELBO
 from didact.objectives.rows import Rows
 from didact.objectives.semi_supervised import SemiSupervised
 from didact.objectives.vector_quantised import VectorQuantised
-from didact.optim.followed import followed
 from didact.optim.named import make
 from didact.optim.schedule import make_schedule
 from didact.options import Range
@@ -140,11 +138,10 @@ def vae(
         made = {"dense": VAE, "conv": ConvVAE}[network]
         coder = made(shape=shape, widths=widths, latent=latent, outputs=shape[0] * distribution.outputs, classes=classes)
         objective = ELBO(coder, distribution, **words)
-    adam = make("adam", lr=lr or (3e-3 if data.kind == "table" else 1e-3), weight_decay=weight_decay)
     return Experiment(
         data=data,
         objective=objective,
-        optimizer=partial(followed, base=adam, by=objective.stepped) if warmup else adam,
+        optimizer=make("adam", lr=lr or (3e-3 if data.kind == "table" else 1e-3), weight_decay=weight_decay),
         schedule=make_schedule(schedule),
         clip_norm=clip_norm, patience=patience, epochs=epochs, batch=batch, notes=notes,
     )

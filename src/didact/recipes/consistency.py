@@ -1,14 +1,12 @@
 """A diffusion model's many steps, taught to a student that takes one or two."""
 
 from dataclasses import replace
-from functools import partial
 from typing import Annotated
 
 from didact.data.core import Data
 from didact.errors import UsageError
 from didact.objectives.consistency import Consistency
 from didact.objectives.diffusion import Diffusion
-from didact.optim.followed import followed
 from didact.options import Range
 from didact.recipes import arguments as a
 from didact.recipes.diffusion import COMMON, Steps, learning
@@ -53,6 +51,4 @@ def consistency(
     made = learning(
         data, objective, lr=lr, schedule=schedule, ema=None, clip_norm=clip_norm, epochs=epochs, batch=batch, updates=UPDATES
     )
-    assert isinstance(made.optimizer, dict)
-    optimizers = made.optimizer | {"model": partial(followed, base=made.optimizer["model"], by=objective.stepped)}
-    return replace(made, optimizer=optimizers, begin=begin, settled={"from_": of.where, "teacher": of.words})
+    return replace(made, begin=begin, settled={"from_": of.where, "teacher": of.words})

@@ -10,9 +10,6 @@ from didact.run import Run
 from didact.train.distributed import Group
 from didact.train.precision import Precision
 
-IMAGES = 64   # examples that pictures are made of
-ROWS = 512    # of a table: as many as are drawn beside them
-
 
 @torch.no_grad()
 def judge(objective: Objective, split: Split, *, batch: int, precision: Precision, group: Group | None = None) -> Batch:
@@ -37,8 +34,7 @@ def gallery(objective: Objective, split: Split) -> Batch:
 
     They are drawn, not the first ones: files are often sorted.
     """
-    n = ROWS if "tabulate" in abilities(objective) else IMAGES
-    some = torch.randperm(len(split), generator=torch.Generator().manual_seed(0))[:n]
+    some = torch.randperm(len(split), generator=torch.Generator().manual_seed(0))[: objective.pictured]
     mode = objective.training
     objective.eval()
     found = objective.gallery(split.decode(next(iter(split.batches([some])))))

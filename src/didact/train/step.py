@@ -84,6 +84,7 @@ class Step:
             scaler.update()
         else:
             optimizer.step()
+        self.objective.stepped(player.name)
         self._remember(player, parts, rows)
 
     def _gradients(self, player: Player, batch: Batch, rows: int) -> dict[str, Tensor]:
