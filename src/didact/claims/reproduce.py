@@ -20,10 +20,11 @@ from didact.data.load import sources
 from didact.errors import UsageError
 from didact.registry import RECIPES
 from didact.run import Run, git_state, surroundings
+from didact.train.beside import jsonable
 from didact.train.loop import Plan, Tell, Training, silent
 from didact.train.machine import describe, pick_device
 from didact.train.session import known_options, prepare
-from didact.train.sweep import jsonable, sweep
+from didact.train.sweep import begin, carry_out
 
 SOURCE = Path(__file__).parents[1]          # didact's own files, wherever one works
 FOLDER = SOURCE / "claims" / "measured"
@@ -66,29 +67,46 @@ def where_to_put(source: Source) -> str:
 
 
 def measure(
-    table: Table, *, seeds: Sequence[int], tell: Tell = silent, done: Callable[[dict[str, Any]], None] = lambda row: None, **settings: Any
+    table: Table, *, seeds: Sequence[int], beside: int = 1, tell: Tell = silent, done: Callable[[dict[str, Any]], None] = lambda row: None,
+    **settings: Any,
 ) -> Record:
-    """Every configuration under every seed. Asked again, it goes on where it was stopped."""
-    settings, device = FAITHFUL | settings, place(table, settings.get("device", "auto"))
-    started, values = time.perf_counter(), {cell.name: list[float]() for cell in table.cells}
-    spent = 0.0
-    for seed in seeds:
-        if table.benchmark:
-            for name, ratio in timed(table, device, seed=seed, tell=tell).items():
-                values[name].append(ratio)
-            continue
-        for number, grid in enumerate(table.grids):
-            _, rows = sweep(RECIPES[grid.recipe], dict(grid.axes), seeds=1, seed=seed, tell=tell, done=done, **grid.given, **settings)
-            spent += sum(row.get("seconds", 0.0) for row in rows)
-            for cell in (c for c in table.cells if c.grid == number):
-                if (value := read(cell, rows)) is not None:
-                    values[cell.name].append(value)
+    """Every configuration under every seed, `beside` at once. Asked again, it goes on where it was stopped."""
+    device = place(table, settings.get("device", "auto"))
+    started, spent = time.perf_counter(), 0.0
+    if table.benchmark:
+        values = clocked(table, device, seeds, tell)
+    else:
+        values, spent = trained(table, seeds, beside, tell, done, FAITHFUL | settings)
     source = git_state(SOURCE, apart="claims/measured") or {"commit": "installed", "dirty": False}
     versions = {k: v for k, v in surroundings()["versions"].items() if k in ("python", "torch")}
     return Record(
         table.name, values, list(seeds), time.strftime("%Y-%m-%d"), source["commit"], describe(device),
         {"didact": __version__} | versions, spent or time.perf_counter() - started, source["dirty"],
     )
+
+
+def clocked(table: Table, device: torch.device, seeds: Sequence[int], tell: Tell) -> dict[str, list[float]]:
+    """What the clock says of each cell, once a seed."""
+    values = {cell.name: list[float]() for cell in table.cells}
+    for seed in seeds:
+        for name, ratio in timed(table, device, seed=seed, tell=tell).items():
+            values[name].append(ratio)
+    return values
+
+
+def trained(
+    table: Table, seeds: Sequence[int], beside: int, tell: Tell, done: Callable[[dict[str, Any]], None], settings: Mapping[str, Any]
+) -> tuple[dict[str, list[float]], float]:
+    """What the trainings gave for each cell, a number a seed, and the seconds that they took."""
+    places = [(seed, number) for seed in seeds for number in range(len(table.grids))]
+    sweeps = {
+        (seed, number): begin(RECIPES[grid.recipe], dict(grid.axes), seed=seed, **grid.given, **settings)
+        for seed, number in places for grid in [table.grids[number]]
+    }
+    carry_out(list(sweeps.values()), beside=beside, tell=tell, done=done)
+    found = {cell.name: [read(cell, sweeps[seed, cell.grid].rows) for seed in seeds] for cell in table.cells}
+    seconds = sum(row.get("seconds", 0.0) for one in sweeps.values() for row in one.rows)
+    return {name: [value for value in values if value is not None] for name, values in found.items()}, seconds
 
 
 def read(cell: Cell, rows: Sequence[Mapping[str, Any]]) -> float | None:

@@ -210,17 +210,25 @@ class Lines:
 
     def __init__(self) -> None:
         self.console = Console(stderr=True, highlight=False)
+        self.begun = ""
 
     def __call__(self, event: str, facts: dict[str, Any]) -> None:
         if event == "cell":
-            self.console.print(f"{facts['number']}/{facts['of']}  {escape(show_cell(facts['cell']))}  seed {facts['seed']}")
+            self.begun = named(facts)
+            self.console.print(f"{facts['number']}/{facts['of']}  {escape(self.begun)}")
         if event == "timing":
             self.console.print(f"timing a few steps of {facts['recipe']}, {facts['cells']} setting{'s' * (facts['cells'] > 1)} …")
 
     def row(self, row: dict[str, Any], compare: tuple[str, ...] = ()) -> None:
+        which = "" if self.begun == named(row) else f"{escape(named(row))}: "     # others may have begun since
         if "diverged" in row:
-            self.console.print(f"     diverged: {escape(row['diverged'])}", soft_wrap=True)
+            self.console.print(f"     {which}diverged: {escape(row['diverged'])}", soft_wrap=True)
             return
         shown = [name for name in compare if name in row["validation"]] or [row["watch"][0]]
         scores = "  ".join(f"{name} {number(row['validation'][name])}" for name in shown)
-        self.console.print(f"     validation {scores}  ({duration(row['seconds'])})")
+        self.console.print(f"     {which}validation {scores}  ({duration(row['seconds'])})")
+
+
+def named(facts: dict[str, Any]) -> str:
+    """A training of a sweep: lr=0.001  seed 0."""
+    return f"{show_cell(facts['cell'])}  seed {facts['seed']}"

@@ -19,14 +19,18 @@ COLOURS = {"holds": "green", "wrong": "red", "conditional": "yellow"}
 @click.option("--seeds", type=click.IntRange(1, 1000), help="Trainings of each configuration.  [default: 3]")
 @click.option("--device", help="auto, cpu, cuda, cuda:1, mps.")
 @click.option("--runs", help="Folder that the runs are made in.")
+@click.option("--beside", type=click.IntRange(1, 64), help="Trainings at once, each in a process of its own.  [default: 1]")
 @click.option("--keep", is_flag=True, help="Keep what was measured: `didact check` shows it.")
 @AS_JSON
-def command(name: str | None, seeds: int | None, device: str | None, runs: str | None, keep: bool, as_json: bool) -> None:
+def command(
+    name: str | None, seeds: int | None, device: str | None, runs: str | None, beside: int | None, keep: bool, as_json: bool
+) -> None:
     """Measure a table of the course anew: its configurations trained over several seeds, cell by cell beside what is stated.
 
     \b
     didact reproduce                  the tables: measured, or not and why
     didact reproduce 1.6 --seeds 3    stopped and called again, it goes on where it was
+    didact reproduce 9.9 --device cuda --beside 8    small networks leave room on a GPU
     didact reproduce 6.12 --device cuda    a claim about time, with a clock
     """
     import didact.recipes  # noqa: F401 (registers the recipes)
@@ -34,14 +38,18 @@ def command(name: str | None, seeds: int | None, device: str | None, runs: str |
     from didact.claims.tables import TABLES
 
     if name is None:
-        given = [word for word, value in (("--keep", keep), ("--seeds", seeds), ("--device", device), ("--runs", runs)) if value]
+        words = {"--keep": keep, "--seeds": seeds, "--device": device, "--runs": runs, "--beside": beside}
+        given = [word for word, value in words.items() if value]
         if given:
             raise UsageError(f"{given[0]} expects a table to measure, as in didact reproduce 1.6 {given[0]}; got none")
         rows = [state(table) for table in TABLES.values()]
         answer(rows, as_json, lambda: show_list(rows))
         return
     table = named(name)
-    record = measured(table, seeds or SEEDS, {key: value for key, value in (("device", device), ("runs", runs)) if value is not None})
+    if table.benchmark and (beside or 1) > 1:
+        raise UsageError(f"table {name} is of times, which trainings beside would change; leave out --beside {beside}")
+    settings = {key: value for key, value in (("device", device), ("runs", runs)) if value is not None}
+    record = measured(table, seeds or SEEDS, beside or 1, settings)
     judged = judge(table, record)
     if keep:
         from didact.claims import reproduce
@@ -62,7 +70,7 @@ def state(table: "Table") -> dict[str, Any]:
     return found | {"verdicts": {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)}}
 
 
-def measured(table: "Table", seeds: int, settings: dict[str, Any]) -> "Record":
+def measured(table: "Table", seeds: int, beside: int, settings: dict[str, Any]) -> "Record":
     from didact.claims.reproduce import expected_seconds, lacking, measure, place
     from didact.cli.progress import Lines
     from didact.train.interrupt import Interrupted
@@ -77,9 +85,10 @@ def measured(table: "Table", seeds: int, settings: dict[str, Any]) -> "Record":
     except Interrupted:
         raise UsageError("stopped while the expected time was taken; nothing was trained yet") from None
     kept = "" if table.benchmark else "; what is trained already is not trained again"
-    click.echo(f"{count} {what}{'s' * (count > 1)}, {expected} expected{kept}", err=True)
+    order = f" one after another; {beside} are trained at once" if beside > 1 else ""
+    click.echo(f"{count} {what}{'s' * (count > 1)}, {expected} expected{order}{kept}", err=True)
     try:
-        return measure(table, seeds=range(seeds), tell=screen, done=screen.row, **settings)
+        return measure(table, seeds=range(seeds), beside=beside, tell=screen, done=screen.row, **settings)
     except Interrupted:
         raise UsageError("stopped; what was trained is kept: the same command goes on from there") from None
 

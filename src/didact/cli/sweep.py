@@ -28,14 +28,16 @@ def command(words: tuple[str, ...]) -> None:
     grid = [w for w in words[1:] if "=" in w and not w.startswith("-")]
     own = {
         "seeds": Option("seeds", int, 1, "how many seeds each cell is trained under", range=Range(1, 1000)),
+        "beside": Option("beside", int, 1, "trainings at once, each in a process of its own", range=Range(1, 64)),
         "metric": Option("metric", str, None, "metric of the table (what the recipe watches if not given)", optional=True),
     }
     about = f"{command.help}\n\nAxes of {recipe.name} by itself: {dict(recipe.grid) or 'none'}"
     given, as_json = parse(f"didact sweep {recipe.name}", known_options(recipe) | own, [w for w in words[1:] if w not in grid], about=about,
                            usage="axis=value,value…")
     axes = read_axes(recipe, grid)
-    metric, seeds = given.pop("metric", None), given.pop("seeds", 1)
+    metric, seeds, many = given.pop("metric", None), given.pop("seeds", 1), given.pop("beside", 1)
     group, screen = join(), Lines()
+    told = screen if group.leads else silent
 
     def done(row: dict[str, Any]) -> None:
         if "diverged" not in row:
@@ -43,7 +45,7 @@ def command(words: tuple[str, ...]) -> None:
         screen.row(row, recipe.compare)
 
     try:
-        folder, rows = sweep(recipe, axes, seeds=seeds, metric=metric, tell=screen if group.leads else silent, done=done, **given)
+        folder, rows = sweep(recipe, axes, seeds=seeds, metric=metric, beside=many, tell=told, done=done, **given)
         group.wait()
     except Interrupted:
         raise UsageError("stopped; what was trained is kept: the same command goes on from there") from None

@@ -129,6 +129,11 @@ def train(recipe: Recipe | str, *, data: Data | None = None, tell: Tell = silent
         given, data = {**given, "data": data}, None
     group = join()
     prepared = prepare(recipe, given, data=data, tell=tell if group.leads else silent, processes=group.size)
+    return train_prepared(prepared, group, tell)
+
+
+def train_prepared(prepared: Prepared, group: Group, tell: Tell = silent) -> Run:
+    """From what is prepared to its finished run."""
     prepared = begun(prepared, group, tell)
     run = Run(group.agree(Run.plan(prepared.settings.runs, prepared.recipe.name).folder))
     training = start(prepared, run, group, tell)

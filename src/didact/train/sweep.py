@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -14,16 +15,16 @@ from didact import files
 from didact.errors import UsageError, nearest, pick
 from didact.options import plain, written
 from didact.registry import Recipe
-from didact.run import Run
+from didact.train.beside import Job, Shelf, jsonable, trained_beside, trained_in_turn
 from didact.train.distributed import join
-from didact.train.interrupt import DivergedError
 from didact.train.loop import Tell, silent
-from didact.train.session import example, known_options, prepare, train
+from didact.train.session import example, known_options
 
 Axes = dict[str, tuple[Any, ...]]
+Done = Callable[[dict[str, Any]], None]
+KEPT = "sweep.jsonl"
 
 FIXED = {"seed": "--seeds N trains every cell under N seeds", "runs": "all runs of a sweep lie in one folder"}
-CHOOSE_DATA = {"data", "target", "text", "tokens", "size", "split_seed"}
 
 
 def read_axes(recipe: Recipe, words: Sequence[str]) -> Axes:
@@ -47,60 +48,97 @@ def read_axes(recipe: Recipe, words: Sequence[str]) -> Axes:
     return axes
 
 
+@dataclass
+class Sweep:
+    """One grid: what is trained already, what is to be, and the file that keeps it. Made by `begin`."""
+
+    recipe: Recipe
+    given: Mapping[str, Any]
+    folder: Path
+    about: Mapping[str, Any]                   # what was asked, for who finds the folder
+    plan: list[tuple[dict[str, Any], int]]     # cells and seeds, in their order
+    rows: list[dict[str, Any]]
+
+    @property
+    def jobs(self) -> list[Job]:
+        """What is left to train."""
+        trained = [(row["cell"], row["seed"]) for row in self.rows]
+        return [Job(self.recipe, cell, seed, self.given) for cell, seed in self.plan if (jsonable(cell), seed) not in trained]
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Keep one more, in the order of the plan, whichever ended first."""
+        order = [(jsonable(cell), seed) for cell, seed in self.plan]
+        self.rows = sorted([*self.rows, row], key=lambda r: order.index((r["cell"], r["seed"])))
+        files.write_text(self.folder / KEPT, "".join(json.dumps(plain(r), allow_nan=False) + "\n" for r in self.rows))
+
+
 def sweep(
     recipe: Recipe, axes: Axes, *,
-    seeds: int = 1, metric: str | None = None, tell: Tell = silent, done: Callable[[dict[str, Any]], None] = lambda row: None,
-    **given: Any,
+    seeds: int = 1, metric: str | None = None, beside: int = 1, tell: Tell = silent, done: Done = lambda row: None, **given: Any,
 ) -> tuple[Path, list[dict[str, Any]]]:
     """Train every combination under every seed; rows of arguments, metrics and run, and the folder they are kept in.
 
-    The folder's name follows from what is asked, so asking again goes on where it stopped.
+    The folder's name follows from what is asked, so asking again goes on where it stopped. `beside` are trained at once.
     """
+    one = begin(recipe, axes, seeds=seeds, **given)
+    carry_out([one], metric=metric, beside=beside, tell=tell, done=done)
+    return one.folder, one.rows
+
+
+def begin(recipe: Recipe, axes: Axes, *, seeds: int = 1, **given: Any) -> Sweep:
+    """The sweep as it stands: its plan, and what an earlier call has trained of it."""
     first_seed = int(given.pop("seed", 0))
     folder = Path(given.get("runs", "runs")) / "sweeps" / name_of(recipe, axes, seeds, first_seed, given)
-    path = folder / "sweep.jsonl"
-    rows = kept(path)
     cells = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     plan = [(cell, seed) for cell in cells for seed in range(first_seed, first_seed + seeds)]
-    trained = [(row["cell"], row["seed"]) for row in rows]
-    rehearse(recipe, [cell for cell, seed in plan if (jsonable(cell), seed) not in trained], given, metric)
+    rows = kept(folder / KEPT)
+    about = {"recipe": recipe.name, "axes": jsonable(axes), "seeds": seeds, "given": jsonable(given)}
+    return Sweep(recipe, given, folder, about, plan, rows)
+
+
+def carry_out(
+    sweeps: Sequence[Sweep], *, metric: str | None = None, beside: int = 1, tell: Tell = silent, done: Done = lambda row: None
+) -> None:
+    """Train what is left of one or several sweeps; each row is kept as soon as it is there."""
+    todo = [(one, job) for one in sweeps for job in one.jobs]
+    rehearse([job for _, job in todo], metric)
+    count, before = sum(len(one.plan) for one in sweeps), sum(len(one.rows) for one in sweeps)
     group = join()
-    if group.leads:
-        files.write_json(folder / "sweep.json", {"recipe": recipe.name, "axes": jsonable(axes), "seeds": seeds, "given": jsonable(given)})
-    for number, (cell, seed) in enumerate(plan, start=1):
-        if (jsonable(cell), seed) in trained:
-            continue
-        tell("cell", {"number": number, "of": len(plan), "cell": cell, "seed": seed})
-        row = {"cell": jsonable(cell), "seed": seed}
-        try:
-            row |= results(train(recipe, tell=tell, **{**given, **cell, "seed": seed}))
-        except DivergedError as error:  # an answer as well: this setting cannot be trained
-            assert error.run is not None
-            row |= {"run": str(error.run.folder), "diverged": str(error), "validation": {}, "test": {}}
-        rows.append(row)
+    if beside > 1 and group.size > 1:
+        raise UsageError(f"--beside {beside} starts processes of its own; call it without torchrun")
+
+    for one in sweeps if group.leads else ():
+        files.write_json(one.folder / "sweep.json", one.about)
+
+    def begins(number: int) -> None:
+        job = todo[number][1]
+        tell("cell", {"number": before + number + 1, "of": count, "cell": job.cell, "seed": job.seed})
+
+    jobs = [job for _, job in todo]
+    rows = trained_beside(jobs, beside, begins) if beside > 1 else trained_in_turn(jobs, begins, tell)
+    for number, row in rows:
         if group.leads:
-            files.write_text(path, "".join(json.dumps(plain(r), allow_nan=False) + "\n" for r in rows))
+            todo[number][0].add(row)
             done(row)
-    return folder, rows
+        else:
+            todo[number][0].rows.append(row)
 
 
-def rehearse(recipe: Recipe, cells: Sequence[Mapping[str, Any]], given: Mapping[str, Any], metric: str | None) -> None:
+def rehearse(jobs: Sequence[Job], metric: str | None) -> None:
     """Build every cell without training it, so that a mistake in the last shows before the first step."""
-    data = None
-    for cell in cells:
-        twice = sorted(cell.keys() & given.keys())
+    shelf, seen = Shelf(), set[str]()
+    for job in jobs:
+        twice = sorted(job.cell.keys() & job.given.keys())
         if twice:
-            raise UsageError(f"{twice[0]} is an axis and an option (--{twice[0]} {written(given[twice[0]])}); give it once")
-        prepared = prepare(recipe, {**given, **cell}, data=data)
-        data = None if cell.keys() & CHOOSE_DATA else prepared.data
+            raise UsageError(f"{twice[0]} is an axis and an option (--{twice[0]} {written(job.given[twice[0]])}); give it once")
+        if (what := repr((job.recipe.name, job.cell, job.given))) in seen:      # under another seed
+            continue
+        seen.add(what)
+        prepared = shelf.prepare(job.recipe, {**job.given, **job.cell})
         if metric is not None:
             objective, few = prepared.experiment.objective.eval(), example(prepared.data.validation, rows=64)
             with torch.no_grad():
                 pick("metric", metric, objective.score(objective.judge(few)))
-
-
-def results(run: Run) -> dict[str, Any]:
-    return {"run": str(run.folder)} | {key: run.facts[key] for key in ("validation", "test", "seconds", "watch")}
 
 
 def kept(path: Path) -> list[dict[str, Any]]:
@@ -109,10 +147,6 @@ def kept(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read ({error}); delete it to sweep anew") from error
-
-
-def jsonable(value: Mapping[str, Any]) -> Any:
-    return json.loads(json.dumps(value))
 
 
 def name_of(recipe: Recipe, axes: Axes, seeds: int, first_seed: int, given: Mapping[str, Any]) -> str:
