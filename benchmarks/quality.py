@@ -71,6 +71,10 @@ VISION = [
     Row(recipes.detection, "map50", 0.85, {"data": "bccd", "augment": ("flips", "zoom", "jitter")}),
     Row(recipes.denoising, "psnr_gain", None, {"data": "shapes"}),
     Row(recipes.denoising, "psnr_gain", None, {"data": "cifar10", "widths": (32, 64, 128), "epochs": 10, "batch": 128}),
+    *[      # what another task taught against nothing, with few labels: didact's own glyphs, and ImageNet
+        Row(recipes.transfer, "accuracy", None, {"data": data, "weights": weights, "labels": labels, "mode": mode})
+        for data, weights, labels in (("mnist", "glyphs", 5), ("cifar10", "lite0", 25)) for mode in ("scratch", "features", "full")
+    ],
 ]
 IMDB = {"data": "imdb", "vocabulary": 20_000, "batch": 64}
 PAIRS = {"layers": 3, "width": 256, "hidden": 512, "dropout": 0.3, "smoothing": 0.1, "epochs": 30}
@@ -187,7 +191,8 @@ def train(row: Row, seed: int, words: argparse.Namespace) -> dict[str, Any]:
     return {"test": found, "seconds": run.facts["seconds"]}
 
 
-TRAINED: dict[str, Run] = {}    # rows that draw in several ways draw from one model
+TRAINED: dict[str, Run] = {}    # rows that draw in several ways draw from one model,
+JUDGED: dict[str, dict[str, Any]] = {}    # and what is drawn in one way is judged once
 
 
 def trained(recipe: Any, given: dict[str, Any], seed: int, words: argparse.Namespace) -> Run:
@@ -203,8 +208,12 @@ def look(run: Run, drawn: Drawn, data: str, seed: int, words: argparse.Namespace
         took = [timed(run, drawn, seed, words.device) for _ in range(4)][1:]
         return {"seconds_of_drawing": sorted(took)[1]}
     by = trained(recipes.cnn, {"data": data, "epochs": words.epochs or 5}, 0, words)
-    ways = [drawn.way] + ([drawn.beside] if drawn.beside else [])
-    found = [judged(run, by, draw(run, drawn.n, seed=seed, device=words.device, **way), device=words.device) for way in ways]
+    found = []
+    for way in [drawn.way] + ([drawn.beside] if drawn.beside else []):
+        what = f"{run.folder} {drawn.n} {flags(way)} --seed {seed}"
+        if what not in JUDGED:
+            JUDGED[what] = judged(run, by, draw(run, drawn.n, seed=seed, device=words.device, **way), device=words.device)
+        found.append(JUDGED[what])
     numbers = {name: value for name, value in found[0].items() if isinstance(value, int | float)}
     return numbers | ({"ratio": found[0]["frechet"] / found[1]["frechet"]} if drawn.beside else {})
 
@@ -233,21 +242,38 @@ def quick(row: Row) -> Row:
     return row._replace(drawn=Drawn(min(row.drawn.n, QUICK), way, beside or None))
 
 
-def apart(jobs: list[tuple[int, int]], words: argparse.Namespace) -> Any:
+Jobs = list[tuple[list[int], int]]     # numbers of rows that share a training, and a seed
+
+
+def together(rows: list[Row], words: argparse.Namespace) -> Jobs:
+    """What is to be trained: of rows with one command the first alone, and those that draw from one model together."""
+    first = {command(spoken(row, 1)): n for n, row in reversed(list(enumerate(rows)))}
+    shared: dict[str, list[int]] = {}
+    for n in sorted(first.values()):
+        if words.only in spoken(rows[n], words.seeds):
+            shared.setdefault(f"{rows[n].recipe.name} {flags(rows[n].options)}", []).append(n)
+    return [(numbers, seed) for numbers in shared.values() for seed in range(words.seeds)]
+
+
+def apart(jobs: Jobs, words: argparse.Namespace) -> Any:
     """Every job in a process of its own, `--beside` of them at once; yields what each found as it ends."""
-    waiting, running = list(jobs), list[tuple[int, int, subprocess.Popen[str]]]()
+    waiting, running = list(jobs), list[tuple[list[int], int, subprocess.Popen[str]]]()
     while waiting or running:
         while waiting and len(running) < words.beside:
-            number, seed = waiting.pop(0)
-            command = [sys.executable, __file__, words.table, "--one", str(number), str(seed), "--device", words.device]
+            numbers, seed = waiting.pop(0)
+            command = [sys.executable, __file__, words.table, "--rows", *map(str, numbers), "--seed", str(seed), "--device", words.device]
             command += ["--runs", words.runs, *(["--epochs", str(words.epochs)] if words.epochs else [])]
             command += ["--quick"] if words.quick else []
-            running.append((number, seed, subprocess.Popen(command, stdout=subprocess.PIPE, text=True)))
+            running.append((numbers, seed, subprocess.Popen(command, stdout=subprocess.PIPE, text=True)))
         for job in [job for job in running if job[2].poll() is not None]:
             running.remove(job)
-            said = job[2].communicate()[0].strip().split("\n")[-1]
-            yield job[0], job[1], json.loads(said) if said.startswith("{") else {"left out": f"a training ended with {job[2].returncode}"}
+            said = {one["row"]: one for line in job[2].communicate()[0].splitlines() if (one := answer(line))}
+            yield from ((n, job[1], said.get(n, {"left out": f"a training ended with {job[2].returncode}"})) for n in job[0])
         time.sleep(0.2)
+
+
+def answer(line: str) -> dict[str, Any] | None:
+    return json.loads(line) if line.startswith('{"row"') else None
 
 
 def main() -> None:
@@ -259,7 +285,8 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, help="instead of each row's, to see whether all of it runs: nothing is kept")
     parser.add_argument("--quick", action="store_true", help="each generative row small, on digits, under one seed: nothing is kept")
     parser.add_argument("--beside", type=int, default=1, help="trainings at once")
-    parser.add_argument("--one", type=int, nargs=2, metavar=("ROW", "SEED"), help="a single training, its facts as JSON")
+    parser.add_argument("--rows", type=int, nargs="+", help="these alone, under --seed: their facts as lines of JSON, nothing is kept")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--runs", default="runs/quality")
     parser.add_argument("--to", type=Path)
     words = parser.parse_args()
@@ -268,12 +295,12 @@ def main() -> None:
         if words.table != "generative":
             parser.error(f"--quick is for the generative table, got {words.table}; try others with --epochs 1")
         rows, words.seeds = [quick(row) for row in rows], 1
-    if words.one:
-        print(json.dumps(train(rows[words.one[0]], words.one[1], words)), flush=True)
+    if words.rows:
+        for number in words.rows:
+            print(json.dumps({"row": number} | train(rows[number], words.seed, words)), flush=True)
         return
-    first = {command(spoken(row, 1)): n for n, row in reversed(list(enumerate(rows)))}    # rows of one command share its trainings
-    jobs = [(n, seed) for n in sorted(first.values()) if words.only in spoken(rows[n], words.seeds) for seed in range(words.seeds)]
-    ended = apart(jobs, words) if words.beside > 1 else ((n, seed, train(rows[n], seed, words)) for n, seed in jobs)
+    jobs = together(rows, words)
+    ended = apart(jobs, words) if words.beside > 1 else ((n, seed, train(rows[n], seed, words)) for numbers, seed in jobs for n in numbers)
     for number, seed, facts in ended:
         print(f"{spoken(rows[number], words.seeds)} seed {seed}: {json.dumps(facts)}", flush=True)
         if "test" in facts and not words.epochs and not words.quick:

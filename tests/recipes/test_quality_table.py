@@ -31,14 +31,14 @@ def measure(tmp_path, monkeypatch):
 
 def test_a_part_leaves_the_rest_as_it_was(measure, tmp_path):
     whole = measure("--seeds", "2")
-    assert len(whole) == 8 and "0.0150 ± 0.0071 | 0.0100 | ≥ 0.995 | 2 | 2.0" in whole[0]
+    assert len(whole) == 14 and "0.0150 ± 0.0071 | 0.0100 | ≥ 0.995 | 2 | 2.0" in whole[0]
     again = measure("--only", "bccd", "--seeds", "2")
     changed = [i for i, (a, b) in enumerate(zip(whole, again, strict=True)) if a != b]
-    assert len(again) == 8 and len(changed) == 1 and "bccd" in again[changed[0]] and "0.1750" in again[changed[0]]
+    assert len(again) == 14 and len(changed) == 1 and "bccd" in again[changed[0]] and "0.2950" in again[changed[0]]
     third = measure("--only", "bccd", "--seeds", "3")
     assert "| 3 |" in third[changed[0]] and "--seed 0…2`" in third[changed[0]]
     lines = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
-    assert len(lines) == 8 * 2 + 2 + 3 and {"command", "seed", "test", "seconds", "where"} == set(lines[0])
+    assert len(lines) == 14 * 2 + 2 + 3 and {"command", "seed", "test", "seconds", "where"} == set(lines[0])
 
 
 def test_rows_that_only_the_table_knows_stay(measure, tmp_path):
@@ -67,6 +67,8 @@ def test_rows_of_one_command_share_its_trainings(measure, monkeypatch):
     assert [row.split(" | ")[1:3] for row in rows[:2]] == [["confidence", "0.9700"], ["evenness", "0.6000"]]
     ratio = next(row for row in rows if "| ratio |" in row)
     assert "-n 2000 --steps 50 --eta 0.0 --judge cnn, beside --steps 1000 --eta 1.0 --seed" in ratio and "1.1000 | 1.1000 | ≤ 1.2" in ratio
+    jobs = measure.module.together(measure.module.GENERATIVE, argparse.Namespace(only="diffusion --data mnist", seeds=2))
+    assert [len(numbers) for numbers, _ in jobs] == [6, 6, 1, 1], "one training of its own for the early epochs, one for all else"
     early = [row for row in rows if "--epochs 2;" in row]
     assert len(early) == 1 and "| frechet |" in early[0]
 
