@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: install demo test test-slow lint types bench clean
+.PHONY: install demo test tests test-slow lint types bench clean
 
 install: .venv/installed
 
@@ -30,7 +30,11 @@ lint: .venv/tested
 types: .venv/tested
 	$(BIN)/mypy
 
-test: lint types
+# types are checked while the tests run: a first check takes a minute or two of one core
+test: lint
+	$(MAKE) -j2 types tests
+
+tests: .venv/tested
 	$(BIN)/pytest -n 2 --dist loadgroup
 
 test-slow: .venv/tested

@@ -19,7 +19,7 @@ from didact.claims.core import CHECKS, REASONS, run, statements
 from didact.claims.page import page
 from didact.claims.table import Cell, Grid, Ordering, Reading, Record, Table, judge, verdict_of
 from didact.claims.tables import TABLES
-from didact.claims.timing import SUBJECTS, MultiHeadAttention, cost, timed
+from didact.claims.timing import SUBJECTS, MultiHeadAttention, Timed, timed
 from didact.cli.main import main
 from didact.data.fetch import missing
 from didact.data.load import load, sources
@@ -368,21 +368,25 @@ SMALL = {"batch": 2, "length": 8, "hidden": 4}
 
 
 @pytest.mark.parametrize("t", TIMED, ids=lambda t: t.name)
-def test_every_configuration_that_is_timed_runs(t):
+def test_every_configuration_that_is_timed_runs(t, monkeypatch):
     """Of each grid the first configuration, made small; times are another matter."""
+    monkeypatch.setattr("didact.claims.timing.SETTLING", 0.0)
     for grid in t.grids:
         at = {**grid.given, **grid.configurations[0]}
         small = at | {name: SMALL[name] for name in at if name in SMALL}
         call = SUBJECTS[grid.recipe](torch.device("cpu"), **{k: v for k, v in small.items() if k not in ("warmup", "calls")})
-        assert cost(call, torch.device("cpu"), warmup=0, calls=1).time > 0
+        subject = Timed(at, call, often=1)
+        subject.settle(torch.device("cpu"), warmup=1)
+        subject.round(torch.device("cpu"))
+        assert subject.cost.time > 0
 
 
 def test_a_ratio_of_times_is_of_the_calls(monkeypatch):
     """Three ticks for a call of "slow", one for "fast", by a clock of our own."""
-    clock = [0.0]
+    clock, called = [0.0], []
 
     def subject(device: torch.device, *, name: str) -> Any:
-        return lambda: clock.__setitem__(0, clock[0] + (3 if name == "slow" else 1))
+        return lambda: called.append(name) or clock.__setitem__(0, clock[0] + (3 if name == "slow" else 1))
 
     monkeypatch.setattr("didact.claims.timing.time.perf_counter", lambda: clock[0])
     monkeypatch.setitem(SUBJECTS, "ticks", subject)
@@ -391,6 +395,7 @@ def test_a_ratio_of_times_is_of_the_calls(monkeypatch):
     cells = (Cell("a", 3, Reading("time", "ratio"), at=slow, over=fast), Cell("a", 3, Reading("time", "saved"), at=fast, over=slow))
     found = timed(Table("tiny", "", (grid,), cells, benchmark=True), torch.device("cpu"))
     assert list(found.values()) == pytest.approx([3, 2 / 3])
+    assert called[-4:] == ["slow", "fast", "slow", "fast"], "they take turns"
 
 
 def test_both_forms_that_are_timed_are_one_attention():

@@ -5,7 +5,7 @@ A subject takes a device and a configuration and returns the call that is timed;
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from statistics import median
 from typing import Any
@@ -23,7 +23,8 @@ from didact.models.resnet import ResNet
 from didact.train.loop import Tell, silent
 from didact.train.machine import describe, synchronise
 
-ROUNDS = 5
+ROUNDS = 7
+SETTLING, LEAST = 0.2, 0.02   # seconds of calls before any is timed, and of a round
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -82,20 +83,39 @@ class Cost:
     memory: int
 
 
-def cost(call: Call, device: torch.device, *, warmup: int, calls: int) -> Cost:
-    """The median over rounds of calls, once caches and clocks have settled: what else the machine does disturbs some of them."""
-    for _ in range(warmup):
-        call()
-    synchronise(device)
-    held = most(device, anew=True)
-    seconds = []
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
-        for _ in range(ceil(calls / ROUNDS)):
-            call()
+@dataclass
+class Timed:
+    """A configuration under the clock: its call, how often it is called in a round, and what each round gave."""
+
+    at: Mapping[str, Any]
+    call: Call
+    often: int
+    seconds: list[float] = field(default_factory=list)
+    memory: int = 0
+
+    def settle(self, device: torch.device, warmup: int) -> None:
+        """Until caches and clocks have settled; short calls are taken together, since a clock is read between them."""
+        started, count = time.perf_counter(), 0
+        while count < warmup or time.perf_counter() - started < SETTLING:
+            self.call()
+            synchronise(device)
+            count += 1
+        self.often = max(self.often, ceil(LEAST * count / (time.perf_counter() - started)))
+        held = most(device, anew=True)
+        self.call()
         synchronise(device)
-        seconds.append((time.perf_counter() - start) / ceil(calls / ROUNDS))
-    return Cost(median(seconds), most(device) - held)
+        self.memory = most(device) - held
+
+    def round(self, device: torch.device) -> None:
+        started = time.perf_counter()
+        for _ in range(self.often):
+            self.call()
+        synchronise(device)
+        self.seconds.append((time.perf_counter() - started) / self.often)
+
+    @property
+    def cost(self) -> Cost:
+        return Cost(median(self.seconds), self.memory)
 
 
 def most(device: torch.device, *, anew: bool = False) -> int:
@@ -108,17 +128,21 @@ def most(device: torch.device, *, anew: bool = False) -> int:
 
 
 def timed(table: Table, device: torch.device, *, seed: int = 0, tell: Tell = silent) -> dict[str, float]:
-    """Every configuration in one go, then the number of each cell."""
-    wanted = [(grid, at) for grid in table.grids for at in grid.configurations]
-    costs: list[tuple[Mapping[str, Any], Cost]] = []
+    """Every configuration, then the number of each cell. They take turns: what else the machine does disturbs all of them alike."""
+    wanted, subjects = [(grid, at) for grid in table.grids for at in grid.configurations], list[Timed]()
     for number, (grid, at) in enumerate(wanted, start=1):
         tell("cell", {"number": number, "of": len(wanted), "cell": at, "seed": seed})
         given = {**grid.given, **at}
-        times = {name: given.pop(name) for name in ("warmup", "calls")}
+        warmup, calls = given.pop("warmup"), given.pop("calls")
         try:
-            costs.append((at, cost(SUBJECTS[grid.recipe](device, **given), device, **times)))
+            subjects.append(Timed(at, SUBJECTS[grid.recipe](device, **given), ceil(calls / ROUNDS)))
+            subjects[-1].settle(device, warmup)
         except torch.OutOfMemoryError:
             raise UsageError(f"table {table.name} expects more memory than {describe(device)} has; take a larger one ({at})") from None
+    for _ in range(ROUNDS):
+        for subject in subjects:
+            subject.round(device)
+    costs = [(subject.at, subject.cost) for subject in subjects]
     return {cell.name: ratio(cell, costs) for cell in table.cells}
 
 
