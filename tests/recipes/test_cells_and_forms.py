@@ -19,6 +19,7 @@ from didact.train.use import predict
 LINE = "to be or not to be, that is the question.\n"
 BOOK = {"steps": 50, "context": 16, "batch": 16, "lr": 2e-2, "hidden": 16, "width": 16}
 TEXTS = {"layers": 2, "heads": 2, "width": 32, "hidden": 32, "dropout": 0.0, "batch": 32, "lr": 1e-2}
+GPTS = {"layers": 2, "heads": 2, "width": 32, "context": 24, "batch": 16, "lr": 1e-2, "steps": 60}
 BUT = ["the story was good but the music was dull", "the story was dull but the music was good"]
 
 
@@ -69,8 +70,33 @@ def test_every_form_learns_what_comes_after_but(form, here):
     run = didact.train(RECIPES["text_transformer"], attention=form, steps=60, **TEXTS, **span)
     assert run.facts["test"]["accuracy"] > 0.85                               # a bag of words: 0.5
     assert [a["label"] for a in predict(run, BUT)] == ["negative", "positive"]
-    kinds = {type(m).__name__ for name, m in restored(run)[0].named_modules() if name.endswith("attention.sublayer")}
+    asking = [m for name, m in restored(run)[0].named_modules() if name.endswith("attention.sublayer")]
+    kinds = {type(getattr(m, "form", m)).__name__ for m in asking}
     assert len(kinds) == (2 if form == "strided" else 1) and "SelfAttention" not in kinds
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "full"])
+def test_a_gpt_of_every_form_learns_a_text_that_repeats_and_writes_it(form, here, capsys):
+    (here / "book.txt").write_text("to be or not " * 140)
+    span = {"span": 4} if form in SPANNED else {}
+    run = didact.train(RECIPES["gpt"], data="book.txt", attention=form, **GPTS, **span)
+    assert run.facts["test"]["perplexity"] < 1.2                              # who knows the last character alone: 2.2
+    assert evaluate(run)["test"]["perplexity"] == pytest.approx(run.facts["test"]["perplexity"], rel=1e-4)
+    assert main(["sample", str(run.folder), "--prompt", "or not to", "--tokens", "40", "--temperature", "0"]) == 0
+    assert capsys.readouterr().out.startswith("or not to be or not to be or not to be or n")
+    (one,) = explain(run, ["to be or not"])["explained"]
+    assert [len(heads) for heads in one["methods"]["attention"]] == [2, 2]
+
+
+def test_weights_go_on_with_the_form_that_they_were_trained_with(here):
+    (here / "book.txt").write_text(LINE * 60)
+    small = {**GPTS, "data": "book.txt", "steps": 2, "attention": "local", "span": 3}
+    run = didact.train(RECIPES["gpt"], **small)
+    assert didact.train(RECIPES["gpt"], **small, weights=str(run.folder), lora=2).facts["notes"]
+    with pytest.raises(UsageError, match="was trained with --attention local, got --attention full; give the same"):
+        didact.train(RECIPES["gpt"], **{**small, "attention": "full", "span": None}, weights=str(run.folder))
+    with pytest.raises(UsageError, match="was trained with --span 3, got --span 4; give the same"):
+        didact.train(RECIPES["gpt"], **{**small, "span": 4}, weights=str(run.folder))
 
 
 @pytest.mark.parametrize("cell", ["mamba", pytest.param("slstm", marks=pytest.mark.slow), pytest.param("mlstm", marks=pytest.mark.slow)])
@@ -95,9 +121,13 @@ def test_a_sweep_compares_forms_and_the_heads_of_one_are_drawn(here, capsys):
     ("train char_rnn --cell mamba --init random", "--init random is for rnn, lstm and gru; mamba begins as its paper says"),
     ("train char_rnn --cell manba", "--cell cannot be 'manba'; did you mean 'mamba'"),
     ("train seq2seq --cell mamba", "--cell cannot be 'mamba'"),
-    ("train gpt --attention linear", "No such option '--attention'"),
+    ("train gpt --data book.txt --attention linaer", "--attention cannot be 'linaer'; did you mean 'linear'"),
+    ("train gpt --data book.txt --attention tiled --span 4", "--span 4 is for --attention local, strided, topk; tiled knows none"),
+    ("train gpt --data book.txt --model llama --attention local", "--model llama knows full attention alone, got --attention local"),
+    ("train gpt --data book.txt --attention differential --width 20 --heads 4", "must be even, got 5"),
 ])
 def test_bad_input_is_one_line(words, told, here, capsys):
+    (here / "book.txt").write_text(LINE * 60)
     assert main(words.split()) == 2
     err = capsys.readouterr().err
     assert told in err and err.count("\n") == 1

@@ -42,13 +42,17 @@ class Cache:
 
     def attend(self, turn: Turn, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Keep the new keys and values; the queries (B, heads, n, d) look at all that is kept."""
-        for held, new in ((self.k[layer], k), (self.v[layer], v)):
-            held.index_copy_(2, turn.places, new.to(held.dtype))
-        k, v, groups = self.k[layer][:, :, : self.reach], self.v[layer][:, :, : self.reach], k.shape[1]
+        (k, v), groups = self.keep(turn, layer, k, v), k.shape[1]
         if q.shape[2] > 1 or not torch.compiler.is_compiling():
             return fused(q, k, v, turn.mask, grouped=groups < q.shape[1])
         one = q.view(len(q), groups, -1, q.shape[-1])     # a single query: plain products, which a compiler spreads over the whole chip
         return weigh(one @ k.mT / sqrt(q.shape[-1]), v, turn.mask)[0].view(q.shape)
+
+    def keep(self, turn: Turn, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """All keys and values of a layer within reach, these among them, (B, groups, reach, d)."""
+        for held, new in ((self.k[layer], k), (self.v[layer], v)):
+            held.index_copy_(2, turn.places, new.to(held.dtype))
+        return self.k[layer][:, :, : self.reach], self.v[layer][:, :, : self.reach]
 
     def within(self, reach: int) -> Self:
         """The same memory for steps that look at its first `reach` places only: the rest costs no time."""

@@ -17,13 +17,13 @@ def padding(lengths: Tensor, n: int) -> Tensor:
     return torch.arange(n, device=lengths.device) < lengths[:, None]
 
 
-def window(n: int, reach: int, *, device: torch.device | str | None = None) -> Tensor:
-    """|i − j| ≤ reach, (n, n).  Gaba 6.12."""
-    i = torch.arange(n, device=device)
-    return (i[:, None] - i).abs() <= reach
+def window(n: int, reach: int, *, places: Tensor | None = None, device: torch.device | str | None = None) -> Tensor:
+    """|i − j| ≤ reach, (n, n); or of some places i alone, (T, n).  Gaba 6.12."""
+    j = torch.arange(n, device=device)
+    return ((j if places is None else places)[:, None] - j).abs() <= reach
 
 
-def strided(n: int, stride: int, *, device: torch.device | str | None = None) -> Tensor:
-    """j ≡ i mod stride, (n, n); joined with a window it reaches everything in two steps.  Child et al. 2019; Gaba 6.12."""
-    i = torch.arange(n, device=device)
-    return (i[:, None] - i) % stride == 0
+def strided(n: int, stride: int, *, places: Tensor | None = None, device: torch.device | str | None = None) -> Tensor:
+    """j ≡ i mod stride, (n, n), or (T, n); joined with a window it reaches everything in two steps.  Child et al. 2019; Gaba 6.12."""
+    j = torch.arange(n, device=device)
+    return ((j if places is None else places)[:, None] - j) % stride == 0

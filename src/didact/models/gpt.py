@@ -3,6 +3,7 @@
     tokens + positions -> layers x [x + attention(LN x), x + perceptron(LN x)] -> LN -> logits, with the embedding as output matrix
 
 Names and shapes are those of the published weights (`h.0.attn.c_attn.weight`, inputs first), so that those files load as they are.
+Attention is GPT-2's, or of another form that `layers.forms` names, with the same matrices.
 """
 
 from math import sqrt
@@ -12,9 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from didact.errors import UsageError
+from didact.errors import UsageError, pick
 from didact.layers.attention import attention, fused, joined
 from didact.layers.cache import Cache, Turn
+from didact.layers.forms import FORMS, Weighing
 from didact.layers.moe import MixtureOfExperts
 from didact.models.swift import swift
 from didact.registry import register
@@ -70,6 +72,27 @@ class Attention(nn.Module):
         return out
 
 
+class FormedAttention(Attention):
+    """Causal attention with the same matrices that weighs in a way of its own: a window, the largest scores, a kernel, …  Gaba 6.12."""
+
+    def __init__(self, dim: int, heads: int, form: Weighing, *, std: float):
+        super().__init__(dim, heads, dropout=0.0, std=std)
+        self.form = form
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.join(self.form(*self.project(x), causal=True))
+
+    def look(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        q, k, v = self.project(x)
+        y, a = self.form.explicit(q, k, v, joined(None, q, k))
+        return self.join(y), a
+
+    def go_on(self, x: Tensor, cache: Cache, turn: Turn, layer: int) -> Tensor:
+        """All keys stay in the cache; the form says which of them a new token looks at."""
+        q, k, v = self.project(x)
+        return self.join(self.form.explicit(q, *cache.keep(turn, layer, k, v), turn.mask, turn.places)[0])
+
+
 class Perceptron(nn.Module):
     """W2 gelu(W1 x + b1) + b2, with the tanh form of GELU that the weights were trained with."""
 
@@ -88,10 +111,12 @@ class Block(nn.Module):
     With `experts`, the perceptron is two of so many, a third narrower since each has three matrices.  Gaba 7.10.
     """
 
-    def __init__(self, dim: int, heads: int, *, dropout: float, std: float, experts: int | None = None):
+    def __init__(
+        self, dim: int, heads: int, *, dropout: float, std: float, experts: int | None = None, form: Weighing | None = None
+    ):
         super().__init__()
         self.ln_1, self.ln_2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
-        self.attn = Attention(dim, heads, dropout=dropout, std=std)
+        self.attn = Attention(dim, heads, dropout=dropout, std=std) if form is None else FormedAttention(dim, heads, form, std=std)
         self.mlp = Perceptron(dim, std=std) if experts is None else MixtureOfExperts(
             dim, 8 * dim // 3, experts=experts, std=spread(dim), out_std=std
         )
@@ -119,7 +144,8 @@ class GPT(nn.Module):
     """p(x_{t+1} | x_≤t) = softmax(W_E LN(h_t)), W_E the embedding.  Radford et al. 2019; Gaba 7.6, Fleuret 5.3, Lhotte 9.1."""
 
     def __init__(
-        self, vocabulary: int = 50_257, *, context: int, dim: int, layers: int, heads: int, dropout: float = 0.0, experts: int | None = None
+        self, vocabulary: int = 50_257, *, context: int, dim: int, layers: int, heads: int, dropout: float = 0.0,
+        experts: int | None = None, attention: str = "full", span: int = 8,
     ):
         super().__init__()
         if dim % heads:
@@ -127,7 +153,9 @@ class GPT(nn.Module):
         self.vocabulary, self.context, self.heads = vocabulary, context, heads
         self.wte, self.wpe = nn.Embedding(vocabulary, dim), nn.Embedding(context, dim)
         std = spread(dim) / sqrt(2 * layers)   # of what is added to the residual path: its size does not grow with depth
-        self.h = nn.ModuleList(Block(dim, heads, dropout=dropout, std=std, experts=experts) for _ in range(layers))
+        made = pick("form of attention", attention, FORMS)
+        forms = [None if made is None else made(dim // heads, span, depth) for depth in range(layers)]
+        self.h = nn.ModuleList(Block(dim, heads, dropout=dropout, std=std, experts=experts, form=form) for form in forms)
         self.ln_f, self.dropout = nn.LayerNorm(dim), nn.Dropout(dropout)
         for table in (self.wte, self.wpe):
             nn.init.normal_(table.weight, std=spread(dim))
@@ -158,7 +186,8 @@ class GPT(nn.Module):
         """An empty memory for so many texts of at most `room` tokens."""
         w = self.wte.weight
         cache = Cache([block.attn.heads for block in self.blocks], rows, min(room, self.context), w.shape[1] // self.heads, like=w)
-        cache.swift = swift(self, rows)
+        if not any(isinstance(block.attn, FormedAttention) for block in self.blocks):      # its kernels look at all that was read
+            cache.swift = swift(self, rows)
         return cache
 
     def go_on(self, tokens: Tensor, cache: Cache) -> Tensor:

@@ -3,6 +3,7 @@
 Of 65,536 tokens and 50,257 words they would fill 13 GB in single precision. Each piece gives its loss and at once its gradients.
 """
 
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from didact.objectives.language import IGNORED
 
 ROWS = 8192    # tokens in a piece
 EVEN = 64      # the output matrix is widened to a multiple of this while computing: tensor cores like it
+KERNEL = False  # `surprise` in place of several operations: right by Triton's interpreter, not yet tried on a GPU
 
 
 def projected_cross_entropy(h: Tensor, w: Tensor, y: Tensor, *, rows: int = ROWS) -> Tensor:
@@ -28,16 +30,12 @@ class Projected(torch.autograd.Function):
     def forward(ctx: Any, h: Tensor, w: Tensor, y: Tensor, rows: int) -> Tensor:
         words, kind = len(w), arithmetic(h)
         wide = F.pad(w, (0, 0, 0, -words % EVEN)).to(kind)
-        columns = torch.arange(len(wide), device=h.device)
         n = (y != IGNORED).sum().clamp(min=1)
         loss = torch.zeros((), device=h.device)
         dh, dw = [], torch.zeros(wide.shape, device=h.device)
         for h_, y_ in zip(h.to(kind).split(rows), y.split(rows), strict=True):
-            z = (h_ @ wide.mT).float().masked_fill(columns >= words, -torch.inf)
-            log_sum, target = z.logsumexp(-1, keepdim=True), y_.clamp(min=0)[:, None]
-            asked = (y_ != IGNORED)[:, None]
-            loss += ((log_sum - z.gather(1, target)) * asked).sum()
-            dz = (((z - log_sum).exp() - (columns == target).float()) * asked).to(kind)   # not / n here: half precision would lose it
+            lost, dz = surprised(h_ @ wide.mT, y_, words)
+            loss += lost
             dh.append(dz @ wide)
             dw += dz.mT @ h_
         ctx.save_for_backward(torch.cat(dh), dw[:words], n)
@@ -49,6 +47,23 @@ class Projected(torch.autograd.Function):
         dh, dw, n = ctx.saved_tensors
         scale = grads[0] / n
         return (dh * scale).to(ctx.kinds[0]), (dw * scale).to(ctx.kinds[1]), None, None
+
+
+def surprised(z: Tensor, y: Tensor, words: int) -> tuple[Tensor, Tensor]:
+    """−Σ log softmax(z)_y, and softmax(z) − onehot(y), not / n: half precision would lose it. Columns from `words` on are none.
+
+    z itself is used up.
+    """
+    if KERNEL and z.is_cuda and find_spec("triton") is not None and z.dtype in (torch.bfloat16, torch.float16):
+        from didact.objectives.surprise import surprise
+
+        return surprise(z, y, words, IGNORED).sum(), z
+    columns, kind = torch.arange(z.shape[1], device=z.device), z.dtype
+    z = z.float().masked_fill(columns >= words, -torch.inf)
+    log_sum, target = z.logsumexp(-1, keepdim=True), y.clamp(min=0)[:, None]
+    asked = (y != IGNORED)[:, None]
+    loss = ((log_sum - z.gather(1, target)) * asked).sum()
+    return loss, (((z - log_sum).exp() - (columns == target).float()) * asked).to(kind)
 
 
 def arithmetic(x: Tensor) -> torch.dtype:

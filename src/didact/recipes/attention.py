@@ -12,7 +12,6 @@ from didact.data.sequences import windows
 from didact.data.text import in_order
 from didact.data.text_augment import augmenting
 from didact.errors import UsageError
-from didact.layers.forms import SPANNED, Form
 from didact.models.bert import MaskedBERT
 from didact.models.text_encoder import Placed, TextEncoder
 from didact.models.transformer import Transformer
@@ -26,13 +25,11 @@ from didact.recipes import arguments as a
 from didact.recipes.adapting import Rank, Weights, beginning, thinned
 from didact.recipes.common import balanced, budget
 from didact.recipes.embeddings import Embeddings, embedding
-from didact.recipes.gpt import Context, Heads, Layers, Steps, Width
+from didact.recipes.gpt import Attention, Context, Heads, Layers, Span, Steps, Width, reach
 from didact.registry import recipe
 from didact.train.experiment import Experiment
 
 Hidden = Annotated[int, Range(1), "units of each perceptron"]
-Attention = Annotated[Form, "who looks at whom; strided alternates with local, linear is a kernel's, tiled gives the same as full"]
-Span = Annotated[int | None, Range(1), "words to each side (local), from one to the next (strided), or in all (topk); 8 if not given"]
 
 
 class Fluent(Translate):
@@ -64,15 +61,14 @@ def text_transformer(
     x = √D E[words] + PE, layers × [x + attention(LN x), x + perceptron(LN x)], and softmax(W mean_t LN(x_t)).
     `didact sweep text_transformer attention=full,local,linear,differential` compares forms of attention.
     """
-    if span is not None and attention not in SPANNED:
-        raise UsageError(f"--span {span} is for --attention {', '.join(SPANNED)}; {attention} knows none: leave it out")
+    wide = reach(attention, span)
     data = in_order(data, vocabulary=vocabulary, length=length)
     data, weighed = balanced(data, balance)
     epochs, batch, notes = budget(data, epochs, batch)
     likelihood = likelihood_of(data, smoothing=smoothing, weights=weighed)
     network = TextEncoder(
         len(data.names), likelihood.outputs, dim=width, layers=layers, heads=heads, hidden=hidden, context=length, norm=norm,
-        dropout=dropout, embedding_std=embedding_std, attention=attention, span=span or 8,
+        dropout=dropout, embedding_std=embedding_std, attention=attention, span=wide,
     )
     shape = {"layers": layers, "heads": heads, "width": width, "hidden": hidden, "length": length, "norm": norm, "attention": attention}
     if weights is not None and embeddings is not None:

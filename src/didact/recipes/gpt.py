@@ -8,6 +8,7 @@ from torch.optim import AdamW
 from didact.data.core import Data
 from didact.data.sequences import StreamEncoder, windows
 from didact.errors import UsageError
+from didact.layers.forms import SPANNED, Form
 from didact.models.gpt import GPT
 from didact.models.llama import Llama
 from didact.objectives.autoregressive import Autoregressive
@@ -23,6 +24,8 @@ Layers = Annotated[int, Range(1, 100), "blocks upon each other"]
 Heads = Annotated[int, Range(1), "attention heads of each block"]
 Width = Annotated[int, Range(1), "numbers that a token is embedded in"]
 Context = Annotated[int, Range(2), "tokens that are read at once"]
+Attention = Annotated[Form, "who looks at whom; strided alternates with local, linear is a kernel's, tiled gives the same as full"]
+Span = Annotated[int | None, Range(1), "tokens to each side (local), from one to the next (strided), or in all (topk); 8 if not given"]
 Experts = Annotated[int | None, Range(2, 256), "perceptrons of each block, of which every token is sent to two (one for all if not given)"]
 Balance = Annotated[
     float | None, Range(0), "weight of the loss that keeps all experts busy, taken of each micro-batch by itself (0.01 if not given)",
@@ -39,7 +42,7 @@ Steps = Annotated[int, Range(1), "optimizer steps"]
 def gpt(
     data: Data, *,
     model: Family = "gpt", layers: Layers = 4, heads: Heads = 4, width: Width = 128, context: Context = 64, dropout: a.Dropout = 0.0,
-    experts: Experts = None, balance: Balance = None,
+    attention: Attention = "full", span: Span = None, experts: Experts = None, balance: Balance = None,
     lr: a.Rate = 3e-3, weight_decay: a.Decay = 0.1, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
     steps: Steps = 1000, batch: a.BatchSize = 16, ema: a.Average = None, patience: a.Patience = None,
     weights: Weights = None, lora: Rank = None,
@@ -49,6 +52,7 @@ def gpt(
 
     p(x_{t+1} | x_≤t) from blocks of causal attention. As it stands: validation loss 1.78 (one seed). On a GPU: --layers 6 --heads 6
     --width 384 --context 256 --dropout 0.2 --batch 64 --lr 1e-3 --steps 3000 --compile. Then to another text: --weights RUN, and --lora 8.
+    --attention local, strided, topk, linear, differential: who looks at whom, of the tokens before; `didact sweep` compares them.
     --experts 8: a mixture of perceptrons, two for each token; `balance` in the loss is how uneven they are used, 1 at best.
     Published GPT-2: --weights model.safetensors --tokens gpt2 --layers 12 --heads 12 --width 768 --context 256.
     """
@@ -56,8 +60,11 @@ def gpt(
     assert isinstance(data.encoder, StreamEncoder)
     if balance is not None and experts is None:
         raise UsageError(f"--balance {balance:g} spreads tokens over experts, and there are none; add --experts 8, or leave it out")
-    network = decoder(model, data.classes, layers, heads, width, context, dropout, experts)
-    shape = {"model": model, "layers": layers, "heads": heads, "width": width, "context": context, "experts": experts}
+    network = decoder(model, data.classes, layers, heads, width, context, dropout, experts, attention, reach(attention, span))
+    shape = {
+        "model": model, "layers": layers, "heads": heads, "width": width, "context": context, "experts": experts, "attention": attention,
+        "span": span,
+    }
     begin = beginning(network, weights, lora, "gpt", shape, data.labels)
     table = "wte" if model == "gpt" else "model.embed_tokens"
     notes = thinned(network, lora, thaw=(table,) if thaw else ())
@@ -70,12 +77,25 @@ def gpt(
     )
 
 
+def reach(attention: str, span: int | None) -> int:
+    """The span of a form that knows one; of others it is not read."""
+    if span is not None and attention not in SPANNED:
+        raise UsageError(f"--span {span} is for --attention {', '.join(SPANNED)}; {attention} knows none: leave it out")
+    return span or 8
+
+
 def decoder(
-    model: str, vocabulary: int, layers: int, heads: int, width: int, context: int, dropout: float, experts: int | None = None
+    model: str, vocabulary: int, layers: int, heads: int, width: int, context: int, dropout: float, experts: int | None = None,
+    attention: str = "full", span: int = 8,
 ) -> GPT | Llama:
     """The network of that family; LLaMA's heads share keys in pairs where their number allows."""
     if model == "gpt":
-        return GPT(vocabulary, context=context, dim=width, layers=layers, heads=heads, dropout=dropout, experts=experts)
+        return GPT(
+            vocabulary, context=context, dim=width, layers=layers, heads=heads, dropout=dropout, experts=experts, attention=attention,
+            span=span,
+        )
+    if attention != "full":
+        raise UsageError(f"--model llama knows full attention alone, got --attention {attention}; leave it out, or use --model gpt")
     if dropout:
         raise UsageError(f"--model llama knows no dropout, got --dropout {dropout:g}; leave it out")
     groups = heads // 2 if heads % 2 == 0 else heads

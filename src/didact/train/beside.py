@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from importlib import import_module
 from multiprocessing import active_children, get_context
 from typing import Any, NamedTuple
 
@@ -85,7 +86,8 @@ def trained_beside(jobs: Sequence[Job], beside: int, begins: Callable[[int], Non
             while waiting and len(running) < beside and not patience.asked:
                 number, job = waiting.pop(0)
                 begins(number)
-                running[pool.submit(train_named, job.recipe.name, *job[1:])] = number
+                home = job.recipe.function.__module__
+                running[pool.submit(train_named, home, job.recipe.name, *job[1:])] = number
             for ended in wait(running, timeout=0.5, return_when=FIRST_COMPLETED).done:
                 number, row = running.pop(ended), answered(ended, beside)
                 patience.asked |= STOPPED in row
@@ -117,10 +119,10 @@ def settle(cores: int, gpus: int, taken: Any) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def train_named(name: str, cell: Mapping[str, Any], seed: int, given: Mapping[str, Any]) -> Row:
-    """In its own process, where the recipe is known by its name."""
-    import didact.recipes  # noqa: F401 (registers the recipes)
-
+def train_named(home: str, name: str, cell: Mapping[str, Any], seed: int, given: Mapping[str, Any]) -> Row:
+    """In its own process, where the recipe is known once the module that holds it is there."""
+    if home != "__main__":     # which is there already
+        import_module(home)
     if name not in RECIPES:
         raise UsageError(f"recipe {name!r} is known to the process that asked alone; train one after another, without --beside")
     try:
