@@ -103,7 +103,7 @@ def test_the_average_follows_the_student_and_nobody_else_learns():
 def test_what_a_student_is_not_asked():
     objective = student()
     assert "complete" not in abilities(objective) and "sample" in abilities(objective)
-    with pytest.raises(UsageError, match="--eta and --guidance belong to its teacher"):
+    with pytest.raises(UsageError, match=r"--eta, --order and --guidance are its teacher.s"):
         objective.sample(1, seeded(), eta=1.0)
     with pytest.raises(UsageError, match="in 1 to 40 of them, got 41"):
         objective.sample(1, seeded(), steps=41)

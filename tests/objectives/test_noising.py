@@ -92,6 +92,33 @@ def test_moments_go_down_to_zero():
         moments(10, 11)
 
 
+def ends(schedule, steps, order):
+    """Where 50 quantiles of noise end, for x_0 of a normal with deviation 1/2, whose best guess is known: √ᾱ v / (ᾱ v + 1 − ᾱ) x_t."""
+    kept, v = Noising(1000, schedule).alpha_bar.double().tolist(), 0.25
+    x = torch.special.ndtri(torch.linspace(0.01, 0.99, 50, dtype=torch.float64))
+    *_, end = way_back(lambda x, t: kept[t] ** 0.5 * v / (kept[t] * v + 1 - kept[t]) * x, x, kept, moments(1000, steps), order=order)
+    return end / x
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_quantiles_of_noise_become_those_of_the_data(schedule):
+    """With the best guess every way without new noise ends in the data's own deviation; the first order falls short as 1/steps."""
+    lost = {(steps, order): (1 - ends(schedule, steps, order) / 0.5).max().item() for steps in (25, 50, 100) for order in (1, 2)}
+    assert 0.03 < lost[50, 1] < 0.06 and lost[25, 1] / lost[50, 1] == pytest.approx(2, rel=0.15) == lost[50, 1] / lost[100, 1]
+    assert abs(lost[50, 2]) < 0.1 * lost[50, 1] and abs(lost[100, 2]) < 0.1 * lost[100, 1]
+
+
+def test_where_noise_is_drawn_there_is_no_second_order():
+    noising, x = Noising(50), torch.randn(2, 1, 4, 4, generator=seeded())
+    found = [list(way_back(lambda x, t: x.tanh(), x, noising.alpha_bar.tolist(), moments(50, 10), eta=1.0, order=order,
+                           fresh=drawn_from(seeded(1)))) for order in (1, 2)]
+    assert torch.equal(found[0][-1], found[1][-1])
+    times = [50, 20, 50, 20]                      # back in the noise, a guess from before it says nothing
+    again = [list(way_back(lambda x, t: x.tanh(), x, noising.alpha_bar.tolist(), times, order=order, fresh=drawn_from(seeded(1))))
+             for order in (1, 2)]
+    assert torch.equal(again[0][-1], again[1][-1])
+
+
 def test_a_step_taken_again_comes_from_as_much_noise():
     assert hesitant([9, 4, 0], 3) == [9, 4, 9, 4, 9, 4, 0, 4, 0, 4, 0] and hesitant([9, 4, 0], 1) == [9, 4, 0]
     noising, x0 = Noising(50), torch.full((20_000,), 0.7)
@@ -127,8 +154,8 @@ def test_beta_as_variance_is_the_loop_of_the_course(schedule):
 
 
 def test_a_run_keeps_its_variance_when_asked_for_other_steps():
-    objective = Diffusion(network(), (1, 6, 6), Noising(40), way=Way(8, 1.0, variance="beta"))
-    assert objective.asked_way(4, None, None) == Way(4, 1.0, 0.0, "beta")
+    objective = Diffusion(network(), (1, 6, 6), Noising(40), way=Way(8, 1.0, variance="beta", order=2))
+    assert objective.asked_way(4, None, None) == Way(4, 1.0, 0.0, "beta", 2)
 
 
 def network(classes=0):
@@ -158,8 +185,15 @@ def test_what_cannot_be_asked():
     for words, told in (({"steps": 41}, "in 1 to 40"), ({"guidance": 1.0}, "not told the classes"), ({"label": 1}, "not told the classes")):
         with pytest.raises(UsageError, match=told):
             objective.sample(1, seeded(), **words)
-    with pytest.raises(UsageError, match="without noise, got steps 25"):
-        FlowMatching(network(), (1, 6, 6)).sample(1, seeded(), eta=0.5)
+    for words, told in (({"eta": 0.5}, "got steps 25, eta 0.5"), ({"order": 2}, "eta 0, order 2")):
+        with pytest.raises(UsageError, match=told):
+            FlowMatching(network(), (1, 6, 6)).sample(1, seeded(), **words)
+
+
+def test_the_order_is_the_runs_own_or_the_one_asked_for():
+    objective = Diffusion(network(), (1, 6, 6), Noising(40), way=Way(steps=8, order=2))
+    own, first, second = (objective.sample(2, seeded(), **words) for words in ({}, {"order": 1}, {"order": 2}))
+    assert torch.equal(own, second) and not torch.equal(own, first)
 
 
 def test_a_straight_flow_is_followed_exactly():
@@ -235,6 +269,27 @@ def test_jumps_with_and_without_noise_are_diffusers(predict):
             drawn = torch.randn(x.shape, generator=seeded(4))
             wanted = theirs.step(out, t - 1, x, eta=eta, use_clipped_model_output=True, variance_noise=drawn).prev_sample
             torch.testing.assert_close(mine, wanted, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+@pytest.mark.parametrize("steps", [8, 50])
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")      # theirs, with numpy 2
+def test_steps_of_second_order_are_diffusers(schedule, steps):
+    diffusers = pytest.importorskip("diffusers", reason="diffusers is not installed")
+    theirs = diffusers.DPMSolverMultistepScheduler(
+        num_train_timesteps=1000, beta_schedule={"linear": "linear", "cosine": "squaredcos_cap_v2"}[schedule],
+        algorithm_type="dpmsolver++", solver_order=2, prediction_type="sample", timestep_spacing="trailing",
+    )
+    theirs.set_timesteps(steps)
+    kept, x = Noising(1000, schedule).alpha_bar.tolist(), torch.randn(3, 1, 4, 5, generator=seeded(), dtype=torch.float64)
+
+    def clean(x, t):
+        return torch.tanh(kept[t] ** 0.5 * x + 0.3 * t / 1000)
+
+    *_, mine = way_back(clean, x, kept, moments(1000, steps), order=2)
+    for t in theirs.timesteps:
+        x = theirs.step(clean(x, int(t) + 1), t, x).prev_sample
+    torch.testing.assert_close(mine, x, rtol=0, atol=1e-5)
 
 
 def test_noise_is_added_as_diffusers_adds_it():

@@ -6,9 +6,11 @@ import pytest
 import torch
 
 import didact
+from didact.claims.tables import TABLES
 from didact.data.core import SPLITS, Resident
 from didact.data.load import load
 from didact.errors import UsageError
+from didact.optim.schedule import warmup_cosine
 from didact.registry import RECIPES
 from didact.samplers.draw import draw
 from didact.train.experiment import Settings
@@ -24,7 +26,7 @@ SMALL = {"widths": (8, 16), "time": 16, "steps": 40, "sampling_steps": 4}
     pytest.param({"predict": "noise", "noise": "cosine", "eta": 1.0}, marks=pytest.mark.slow),
 ])
 def test_every_way_of_predicting_learns(arguments, here):
-    run = didact.train(RECIPES["diffusion"], **(SMALL | {"steps": 100, "ema": 0.9} | arguments))
+    run = didact.train(RECIPES["diffusion"], **(SMALL | {"steps": 100, "ema": 0.9, "schedule": "constant"} | arguments))
     v = (2 * load("digits").test.columns["x"].float() / 255 - 1).var(0).mean().item()
     guess = {"image": v, "velocity": (1 + v) / 2, "noise": 1.0}[arguments["predict"]]      # what the mean of the target leaves
     assert run.facts["test"]["loss"] < 0.75 * guess
@@ -63,6 +65,27 @@ def test_images_without_labels_are_drawn_too(here):
     assert "class_coverage" not in run.facts["test"] and run.facts["test"]["frechet"] > 0
     with pytest.raises(UsageError, match="has none; leave it out"):
         RECIPES["diffusion"](unlabelled, conditional=True)
+
+
+def test_tables_of_the_course_keep_its_choices():
+    """The recipe chooses otherwise: each choice is named, so that no default of ours changes a table."""
+    course = {"predict": "noise", "schedule": "constant", "lr": 2e-4, "order": 1, "epochs": 20, "batch": 128, "ema": None}
+    for grid in (*TABLES["10.8"].grids, *TABLES["10.9"].grids):
+        for configuration in grid.configurations:
+            words = {**grid.given, **configuration}
+            assert words.items() >= course.items() and words["noise"] in ("linear", "cosine")
+    assert TABLES["10.8"].grids[0].given["noise"] == "linear"
+
+
+def test_a_large_set_is_learned_slower():
+    small = load("digits")
+    split = small.train
+    many = Resident({name: column.repeat(4, *[1] * (column.dim() - 1)) for name, column in split.columns.items()}, split.decoders)
+    for data, expected in ((small, 2e-3), (replace(small, train=many), 1e-3)):
+        made = RECIPES["diffusion"](data, widths=(8, 16))
+        optimizer = made.optimizer["model"]([torch.nn.Parameter(torch.zeros(1))])
+        assert optimizer.param_groups[0]["lr"] == expected and made.schedule == warmup_cosine()
+    assert RECIPES["diffusion"](replace(small, train=many), widths=(8, 16)).epochs == 20
 
 
 def test_few_steps_into_noise_are_all_taken_back():

@@ -41,7 +41,7 @@ def test_a_student_begins_as_its_teacher_and_outlives_it(there):
     run = didact.train(RECIPES["consistency"], from_="diffusion/latest", intervals=10, steps=1, lr=1e-9)
     told = run.facts["arguments"]
     assert told["from_"] == str(taught.folder)
-    words = "diffusion T=50 predict=velocity sampling_steps=5 widths=8,16 time=16 conditional=yes"
+    words = "diffusion T=50 sampling_steps=5 widths=8,16 time=16 conditional=yes"   # velocity is the default
     assert told["teacher"] == words and any(words in note for note in run.facts["notes"])
     assert f"--from {taught.folder}" in run.facts["repeat"]
     network, weights = taught.load("model"), run.load("model")

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from didact.data.load import load
+from didact.train.session import restored
+
 FILE = Path(__file__).parents[2] / "benchmarks" / "quality.py"
 
 
@@ -60,15 +63,21 @@ def test_a_short_trial_is_not_kept(measure, tmp_path):
 def test_rows_of_one_command_share_its_trainings(measure, monkeypatch):
     """MNIST's diffusion is judged by confidence and by evenness, and drawn from in several ways: each a row, the training one."""
     trained = []
-    everything = {"confidence": 0.97, "evenness": 0.6, "frechet": 3.0, "ratio": 1.1, "seconds_of_drawing": 0.2}
+    everything = {
+        "confidence": 0.97, "confidence_in_real": 0.99, "evenness": 0.6, "frechet": 3.0, "ratio": 1.1, "seconds_of_drawing": 0.2,
+    }
     monkeypatch.setattr(measure.module, "train", lambda row, seed, words: trained.append(row) or {"test": everything, "seconds": 2.0})
     rows = measure("--only", "diffusion --data mnist", "--seeds", "1", table="generative")
-    assert len(rows) == 8 and len(trained) == 7
-    assert [row.split(" | ")[1:3] for row in rows[:2]] == [["confidence", "0.9700"], ["evenness", "0.6000"]]
-    ratio = next(row for row in rows if "| ratio |" in row)
-    assert "-n 2000 --steps 50 --eta 0.0 --judge cnn, beside --steps 1000 --eta 1.0 --seed" in ratio and "1.1000 | 1.1000 | ≤ 1.2" in ratio
-    jobs = measure.module.together(measure.module.GENERATIVE, argparse.Namespace(only="diffusion --data mnist", seeds=2))
-    assert [len(numbers) for numbers, _ in jobs] == [6, 6, 1, 1], "one training of its own for the early epochs, one for all else"
+    assert len(rows) == 13 and len(trained) == 9
+    assert [row.split(" | ")[1:3] for row in rows[:2]] == [["confidence", "0.9700"], ["confidence_in_real", "0.9900"]]
+    ratio, plain, guided = (row for row in rows if "| ratio |" in row)
+    assert "-n 2000 --steps 50 --eta 0.0 --order 2 --judge cnn, beside --steps 1000 --eta 1.0 --seed" in ratio and "≤ 1.2" in ratio
+    assert plain.startswith("| `didact train diffusion --data mnist; ") and "--order 1 --judge cnn, beside" in plain
+    assert "--conditional --guidance 0.5;" in guided, "a flag is said by its name alone"
+    jobs = measure.module.together(measure.module.GENERATIVE, argparse.Namespace(only="diffusion --data mnist", seeds=2, beside=1))
+    assert [len(numbers) for numbers, _ in jobs] == [6, 6, 1, 1, 2, 2], "one training for most, one for each trained otherwise"
+    beside = measure.module.together(measure.module.GENERATIVE, argparse.Namespace(only="diffusion --data mnist", seeds=2, beside=8))
+    assert [len(numbers) for numbers, _ in beside] == [4, 4, 1, 1, 2, 2], "and none whose seconds count"
     early = [row for row in rows if "--epochs 2;" in row]
     assert len(early) == 1 and "| frechet |" in early[0]
 
@@ -84,9 +93,12 @@ def test_drawing_is_judged_and_timed_from_one_model(measure, tmp_path):
     small = {"widths": (4, 8), "time": 8, "T": 10}
     rows = [row._replace(options=row.options | small, drawn=row.drawn._replace(
         way=row.drawn.way | {"steps": 4}, beside=row.drawn.beside and {"steps": 10, "eta": 1.0})) for row in rows]
-    rows = [next(row for row in rows if row.metric == metric) for metric in ("ratio", "frechet", "seconds_of_drawing")]
+    rows = [next(row for row in rows if row.metric == metric) for metric in ("ratio", "confidence_in_real", "seconds_of_drawing")]
     found = [quality.measured(row, 0, words) for row in rows]
     assert not [one for one in found if "left out" in one]
     assert len(quality.TRAINED) == 2                                                 # the diffusion and its judge: epochs are one here
     for row, one in zip(rows, found, strict=True):
         assert one["test"][row.metric] > 0 and all(isinstance(value, int | float) for value in one["test"].values())
+    judge, _ = restored(next(run for what, run in quality.TRAINED.items() if what.startswith("cnn")))
+    real = judge.classify({"x": load("digits").test.columns["x"].float() / 255}).max(1).values.mean().item()
+    assert found[1]["test"]["confidence_in_real"] == pytest.approx(real, abs=1e-5)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from didact.run import Run
 
-WAY = ("steps", "eta", "guidance")
+WAY = ("steps", "eta", "order", "guidance")
 PICTURED = ("label", *WAY, "complete", "keep", "interpolate", "edit", "reach", "to", "judge", "judge_weights")
 WRITTEN = ("tokens", "top_k", "top_p", "beam")
 

@@ -16,6 +16,7 @@ from didact.cli.words import AS_JSON, answer, number
 @click.option("--label", default=None, help="Class to draw, by its name, of a run that was trained with --conditional.")
 @click.option("--steps", type=click.IntRange(1), default=None, help="Steps from noise to image (the run's own if not given).")
 @click.option("--eta", type=click.FloatRange(0, 1), default=None, help="New noise at each step of a diffusion: 0 DDIM, 1 DDPM.")
+@click.option("--order", type=click.Choice((1, 2)), default=None, help="Of a diffusion's steps: 1 DDIM; 2 looks back, too.")
 @click.option("--guidance", type=click.FloatRange(0), default=None, help="How much to insist on the class.")
 @click.option("--complete", default=None, help="Image of which one half is kept and the other painted anew, in n ways (14 if not given).")
 @click.option("--keep", type=click.Choice(("top", "left", "bottom", "right")), default=None, help="The half to keep (top if not given).")

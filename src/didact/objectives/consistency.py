@@ -77,8 +77,8 @@ class Consistency(Diffusion):
 
     def back(self, x: Tensor, y: Tensor | None, way: Way, fresh: Fresh, known: Known | None = None) -> Iterator[Tensor]:
         """x̂_0 at once, and again from a little less noise as often as there are steps.  Song et al. 2023, algorithm 1."""
-        if way.eta or way.guidance:
-            raise UsageError("a distilled model draws as it was taught: --eta and --guidance belong to its teacher; leave them out")
+        if way.eta or way.guidance or way.order > 1:
+            raise UsageError("a distilled model draws as it was taught: --eta, --order and --guidance are its teacher's; leave them out")
         for t, s in pairwise(moments(self.noising.T, way.steps)):
             x = self.f(self.target, x, torch.full((len(x),), t, device=x.device), y).clamp(-self.reach, self.reach)
             if s:

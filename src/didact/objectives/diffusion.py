@@ -12,7 +12,7 @@ from torch import Generator, Tensor, nn
 from didact.data.core import Batch
 from didact.errors import UsageError
 from didact.objectives.drawing import ROWS, Drawing
-from didact.objectives.noising import SOLVED, TARGETS, Fresh, Noising, Variance, drawn_from, hesitant, moments, way_back
+from didact.objectives.noising import SOLVED, TARGETS, Fresh, Noising, Order, Variance, drawn_from, hesitant, moments, way_back
 from didact.objectives.walks import SHOWN, arcs, asked, by_class, rows_of, seeded, side_of
 
 AGAIN = 5              # times that each step is taken where a part is known: else the rest is settled before it has heard of it
@@ -31,6 +31,7 @@ class Way(NamedTuple):
     eta: float = 0.0
     guidance: float = 0.0
     variance: Variance = "posterior"    # of the new noise
+    order: Order = 1                    # of the steps without it: 1 is DDIM
 
 
 class Known(NamedTuple):
@@ -110,13 +111,13 @@ class Noised(Drawing):
             pass
         return self.outside(x)
 
-    def asked_way(self, steps: int | None, eta: float | None, guidance: float | None) -> Way:
+    def asked_way(self, steps: int | None, eta: float | None, guidance: float | None, order: Order | None = None) -> Way:
         """The run's own way where nothing else is asked."""
         if guidance and not self.classes:
             raise UsageError("guidance insists on a class, but this model was not told the classes; train with --conditional")
         own = self.way
         eta, guidance = own.eta if eta is None else eta, own.guidance if guidance is None else guidance
-        return own._replace(steps=steps or own.steps, eta=eta, guidance=guidance)
+        return own._replace(steps=steps or own.steps, eta=eta, guidance=guidance, order=order or own.order)
 
     def noise(self, n: int, generator: Generator) -> Tensor:
         return torch.randn(n, *self.shape, generator=generator, device=generator.device)
@@ -124,9 +125,10 @@ class Noised(Drawing):
     def sample(
         self, n: int, generator: Generator, *,
         label: int | None = None, steps: int | None = None, eta: float | None = None, guidance: float | None = None,
+        order: Order | None = None,
     ) -> Tensor:
         """n images, in the run's own way where nothing else is asked."""
-        way = self.asked_way(steps, eta, guidance)
+        way = self.asked_way(steps, eta, guidance, order)
         return self.end(self.noise(n, generator), asked(n, label, self.classes, generator.device), way, drawn_from(generator))
 
     def codes(self, n: int, generator: Generator) -> Tensor:
@@ -139,13 +141,14 @@ class Noised(Drawing):
     def complete(
         self, x: Tensor, known: int, generator: Generator, y: Tensor | None = None, *,
         side: str = "top", steps: int | None = None, eta: float | None = None, guidance: float | None = None,
+        order: Order | None = None,
     ) -> Tensor:
         """Images whose first `known` rows, or columns, counted from a side stay: noised as the rest is, put back at every step.
 
         Each step is taken several times, with new noise between them.  Lugmayr et al. 2022 (RePaint), algorithm 1.
         """
         given = Known(self.inside(x), side_of((x.shape[2], x.shape[3]), known, side, x.device))
-        return self.end(self.noise(len(x), generator), y, self.asked_way(steps, eta, guidance), drawn_from(generator), given)
+        return self.end(self.noise(len(x), generator), y, self.asked_way(steps, eta, guidance, order), drawn_from(generator), given)
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
         x, g, rows = batch["x"][:SHOWN], seeded(batch["x"]), SHOWN // 2
@@ -196,7 +199,7 @@ class Diffusion(Noised):
 
         times = moments(self.noising.T, way.steps)
         times = times if known is None else hesitant(times, AGAIN)
-        return way_back(clean, x, self.kept, times, eta=way.eta, variance=way.variance, fresh=fresh)
+        return way_back(clean, x, self.kept, times, eta=way.eta, variance=way.variance, order=way.order, fresh=fresh)
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
         return super().gallery(batch) | {"schedule": torch.stack([self.noising.beta, self.noising.alpha_bar])[:, 1:]}

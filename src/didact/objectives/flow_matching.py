@@ -25,8 +25,9 @@ class FlowMatching(Noised):
         return (1 - s) * x0 + s * eps, t, eps - x0
 
     def back(self, x: Tensor, y: Tensor | None, way: Way, fresh: Fresh, known: Known | None = None) -> Iterator[Tensor]:
-        if way.steps < 1 or way.eta:
-            raise UsageError(f"a flow is followed in at least one step and without noise, got steps {way.steps} and eta {way.eta:g}")
+        if way.steps < 1 or way.eta or way.order > 1:
+            got = f"steps {way.steps}, eta {way.eta:g}, order {way.order}"
+            raise UsageError(f"a flow has a rule of its own, of at least one step and without noise, got {got}; leave out the rest")
         h = 1 / way.steps
         for k in range(way.steps):
             drawing(k + 1, way.steps)

@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from math import pi
+from math import log, pi
 from typing import Literal
 
 import torch
@@ -28,6 +28,7 @@ def cosine(T: int, s: float = 0.008) -> Tensor:
 
 Fresh = Callable[[Tensor], Tensor]    # a state -> new noise of its shape
 Variance = Literal["posterior", "beta"]
+Order = Literal[1, 2]
 SCHEDULES: dict[str, Callable[[int], Tensor]] = {"linear": linear, "cosine": cosine}
 
 
@@ -95,23 +96,36 @@ def hesitant(times: Sequence[int], again: int) -> list[int]:
     return [moment for t, s in pairwise(times) for moment in (t, s) * (again - 1) + (t,)] + [times[-1]]
 
 
+def half_log_snr(alpha_bar: float) -> float:
+    """λ = log(a/σ), in which the way back is smooth."""
+    return 0.5 * log(alpha_bar / (1 - alpha_bar))
+
+
 def way_back(
     clean: Callable[[Tensor, int], Tensor], x: Tensor, alpha_bar: Sequence[float], times: Sequence[int], *,
-    eta: float = 0.0, variance: Variance = "posterior", fresh: Fresh = torch.randn_like,
+    eta: float = 0.0, variance: Variance = "posterior", order: Order = 1, fresh: Fresh = torch.randn_like,
 ) -> Iterator[Tensor]:
     """x_s = √ᾱ_s x̂_0 + √(1 − ᾱ_s − ς²) ε̂ + ς z,  ς = η √((1 − ᾱ_s)/(1 − ᾱ_t)) √(1 − ᾱ_t/ᾱ_s), from each t to the next s.
 
     Song et al. 2021, eq. 12 and 16; Gaba eq. 10.21. η = 0 is DDIM, which draws nothing; η = 1 over all T steps is DDPM, whose mean and
     variance are then the posterior's. `clean` guesses x̂_0; ε̂ is what is left of x. Where the moments rise, noise is added again.
     With the variance "beta" z counts η √(1 − ᾱ_t/ᾱ_s) instead, √β_t over all T steps, and nothing in the last one: Gaba 10.8's loop.
+    Of order 2, where nothing is drawn, x̂_0 is what it will be half a step ahead, by the line through this guess and the one before:
+    x̂_0 + h/2h' (x̂_0 − x̂_0'), h and h' this step and the last in λ = ½ log ᾱ/(1 − ᾱ).  Lu et al. 2022 (DPM-Solver++ 2M), algorithm 2.
     """
+    before: tuple[Tensor, float] | None = None    # the last guess, and how far its step went
     for done, (t, s) in enumerate(pairwise(times), start=1):
         drawing(done, len(times) - 1)
         now, then = alpha_bar[t], alpha_bar[s]
         if s > t:
-            x = (then / now) ** 0.5 * x + (1 - then / now) ** 0.5 * fresh(x)
+            x, before = (then / now) ** 0.5 * x + (1 - then / now) ** 0.5 * fresh(x), None
             continue
         x0 = clean(x, t)
+        if order == 2 and not eta and s:          # the last step goes infinitely far
+            h, guess = half_log_snr(then) - half_log_snr(now), x0
+            if before is not None:
+                x0 = guess + h / (2 * before[1]) * (guess - before[0])
+            before = guess, h
         eps = (x - now**0.5 * x0) / (1 - now) ** 0.5
         drawn = eta * ((1 - then) / (1 - now) * (1 - now / then)) ** 0.5
         x = then**0.5 * x0 + max(0.0, 1 - then - drawn**2) ** 0.5 * eps

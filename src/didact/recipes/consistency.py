@@ -14,7 +14,7 @@ from didact.recipes.origin import From, origin
 from didact.registry import recipe
 from didact.train.experiment import Experiment, Start
 
-TEACHER = "diffusion predict=velocity"
+TEACHER = "diffusion noise=linear predict=velocity schedule=constant"
 UPDATES = 600  # on a small set
 
 

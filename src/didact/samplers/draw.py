@@ -30,7 +30,7 @@ MEANT_FOR = {"temperature": "models that draw pixel by pixel, and flows"}  # the
 def draw(run: Run, n: int, *, seed: int = 0, label: str | None = None, device: str = "cpu", **way: Any) -> Tensor:
     """n images in [0, 1] from the run's model, (n, C, H, W), or encoded rows of its table; of one class, by its name, where it knows them.
 
-    Steps, eta and guidance are for models that draw step by step, temperature is for those that draw pixel by pixel, and for flows;
+    Steps, eta, order and guidance are for models that draw step by step, temperature is for those that draw pixel by pixel, and for flows;
     the run's own where not given.
     """
     objective, data = restored(run)

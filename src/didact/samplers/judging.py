@@ -130,5 +130,6 @@ def compared(
         "frechet": float(frechet(real, drawn)), "kernel_distance": float(kernel_distance(real, drawn)),
         "precision": float(precision), "recall": float(recall),
         "inception_score": float(inception_score(p)), "confidence": float(p.max(1).values.mean()),
+        "confidence_in_real": float(answers.max(1).values.mean()),      # more than this is not to be asked of drawn ones
     }
     return found, (p, answers, truth)
