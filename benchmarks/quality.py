@@ -109,7 +109,6 @@ GENERATIVE = [
         Row(recipes.diffusion, "frechet", None, {"data": data, "epochs": EARLY}, most=True, drawn=Drawn(MANY, FEW)),
         Row(recipes.diffusion, "confidence", 0.95, {"data": data, **GUIDED}, drawn=Drawn(MANY, FEW)),
         Row(recipes.diffusion, "frechet", None, {"data": data, **GUIDED}, most=True, drawn=Drawn(MANY, FEW)),
-        Row(recipes.diffusion, "ratio", 1.2, {"data": data, **GUIDED}, most=True, drawn=Drawn(MANY, FEW, beside=DDPM)),
     )],
     Row(recipes.diffusion, "seconds_of_drawing", 0.5, {"data": "mnist"}, most=True, drawn=Drawn(SHEET, DDIM)),
     Row(recipes.diffusion, "seconds_of_drawing", None, {"data": "mnist"}, most=True, drawn=Drawn(SHEET, DDPM)),

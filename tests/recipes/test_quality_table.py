@@ -68,16 +68,16 @@ def test_rows_of_one_command_share_its_trainings(measure, monkeypatch):
     }
     monkeypatch.setattr(measure.module, "train", lambda row, seed, words: trained.append(row) or {"test": everything, "seconds": 2.0})
     rows = measure("--only", "diffusion --data mnist", "--seeds", "1", table="generative")
-    assert len(rows) == 13 and len(trained) == 9
+    assert len(rows) == 12 and len(trained) == 8
     assert [row.split(" | ")[1:3] for row in rows[:2]] == [["confidence", "0.9700"], ["confidence_in_real", "0.9900"]]
-    ratio, plain, guided = (row for row in rows if "| ratio |" in row)
+    ratio, plain = (row for row in rows if "| ratio |" in row)
     assert "-n 2000 --steps 50 --eta 0.0 --order 2 --judge cnn, beside --steps 1000 --eta 1.0 --seed" in ratio and "≤ 1.2" in ratio
     assert plain.startswith("| `didact train diffusion --data mnist; ") and "--order 1 --judge cnn, beside" in plain
-    assert "--conditional --guidance 0.5;" in guided, "a flag is said by its name alone"
+    assert any("--conditional --guidance 0.5;" in row for row in rows), "a flag is said by its name alone"
     jobs = measure.module.together(measure.module.GENERATIVE, argparse.Namespace(only="diffusion --data mnist", seeds=2, beside=1))
-    assert [len(numbers) for numbers, _ in jobs] == [6, 6, 1, 1, 2, 2], "one training for most, one for each trained otherwise"
+    assert [len(numbers) for numbers, _ in jobs] == [6, 6, 1, 1, 1, 1], "one training for most, one for each trained otherwise"
     beside = measure.module.together(measure.module.GENERATIVE, argparse.Namespace(only="diffusion --data mnist", seeds=2, beside=8))
-    assert [len(numbers) for numbers, _ in beside] == [4, 4, 1, 1, 2, 2], "and none whose seconds count"
+    assert [len(numbers) for numbers, _ in beside] == [4, 4, 1, 1, 1, 1], "and none whose seconds count"
     early = [row for row in rows if "--epochs 2;" in row]
     assert len(early) == 1 and "| frechet |" in early[0]
 
