@@ -137,6 +137,20 @@ def test_a_long_map_names_some_of_its_tokens():
     assert drawn.count("<image") == 5 and "data:image/png" in drawn
 
 
+def test_weights_below_zero_are_drawn_apart_from_those_above(monkeypatch):
+    drawn = []
+    monkeypatch.setattr("didact.explain.maps.inline", lambda picture: drawn.append(picture) or "")
+    weights = torch.tensor([[[0.5, -0.5], [0.0, 0.25]], [[0.0, 0.0], [0.0, 0.0]]])
+    attention_maps("layer 1", weights, ["a", "b"], ["c", "d"])
+    (red, _, blue), none = drawn[0], torch.tensor([0xF4, 0xF3, 0xF4]) / 255
+    assert red[0, 0] > 2 * blue[0, 0] and blue[0, 1] > 2 * red[0, 1]           # what adds, what takes away
+    torch.testing.assert_close(drawn[0][:, 1, 0], none)
+    torch.testing.assert_close(drawn[1], none[:, None, None].expand(3, 2, 2))  # a head that looks nowhere
+    attention_maps("layer 1", weights.abs(), ["a", "b"], ["c", "d"])
+    torch.testing.assert_close(drawn[2][:, 0, 0], drawn[2][:, 0, 1])
+    assert drawn[2].sum(0)[0, 0] > drawn[2].sum(0)[1, 1] > drawn[2].sum(0)[1, 0]   # bright is much
+
+
 def test_what_is_said_is_what_the_model_says(runs, tmp_path):
     objective, data = restored(runs["char_rnn"])
     _, columns = data.encoder.read(["The class"])

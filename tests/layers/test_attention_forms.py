@@ -8,7 +8,8 @@ from torch import nn
 from didact.errors import UsageError
 from didact.explain.heads import watched
 from didact.layers import masks
-from didact.layers.forms import FORMS, self_attention
+from didact.layers.forms import FORMS, SPANNED, self_attention
+from didact.layers.linear_attention import causal_linear_attention, linear_attention
 from didact.layers.tiled import tiled_attention
 from didact.models.text_encoder import TextEncoder
 
@@ -54,6 +55,18 @@ def test_who_is_weighed(form):
     assert (a != 0).sum(1).tolist() == weighed.get(form, [11] * 11)
     total = 1 - asks.lam.item() if form == "differential" else 1.0
     torch.testing.assert_close(a.sum(1), torch.full_like(a[0], total))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("form", SPANNED)
+def test_a_span_beyond_the_text_reaches_all_of_it_or_none_else(form, causal):
+    """A window and the largest scores are then the full form, every so-manyth token is itself alone: y = W_O v."""
+    asks, x = layer(form, span=10**9), torch.randn(3, 11, 12, dtype=torch.float64)
+    q, k, v = asks.project(x)
+    heads = v if form == "strided" else F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    for y in (asks(x, causal=causal), asks.look(x, causal=causal)[0]):
+        torch.testing.assert_close(y, asks.join(heads))
+    torch.testing.assert_close(asks(x[:, :1], causal=causal), asks.join(v[:, :, :1]))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -105,6 +118,20 @@ def test_tiles_without_a_token_weigh_nothing(causal):
     torch.testing.assert_close(ours, exact)
     dy = torch.randn_like(ours)
     torch.testing.assert_close(torch.autograd.grad(ours, (q, k, v), dy), torch.autograd.grad(exact, (q, k, v), dy))
+
+
+def test_where_nothing_is_there_the_linear_form_gives_nothing():
+    q, k, v = (torch.randn(2, 1, 5, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    there = torch.tensor([[False] * 5, [False, False, True, True, True]])[:, None]
+    for y, seen in ((linear_attention(q, k, v, there=there), [0, 5]), (causal_linear_attention(q, k, v, there=there), [0, 3])):
+        assert y.isfinite().all() and (y != 0).any(-1).sum((1, 2)).tolist() == seen
+        assert all(g.isfinite().all() for g in torch.autograd.grad(y.sum(), (q, k, v)))
+    torch.testing.assert_close(y[1, 0, 2], v[1, 0, 2])                         # who sees one alone gets its value
+    asks, x = layer("linear"), torch.randn(2, 5, 12, dtype=torch.float64)
+    for causal in (False, True):
+        y, a = asks.look(x, there[..., None, :], causal=causal)
+        assert not a[0].any()
+        torch.testing.assert_close(y, asks(x, there[..., None, :], causal=causal))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from didact.errors import UsageError
@@ -124,6 +125,37 @@ def test_experts_in_blocks_are_experts_in_turn(n, chosen):
         y = ask(x, expert)
         found.append((y, torch.autograd.grad(y.square().sum(), [layer.w1, layer.w2, layer.w3])))
     torch.testing.assert_close(found[0], found[1])
+
+
+class Gathered(TorchDispatchMode):
+    """Notes in what precision stacks of matrices are copied."""
+
+    def __init__(self):
+        super().__init__()
+        self.kinds = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        y = function(*args, **kwargs or {})
+        if function is torch.ops.aten.index.Tensor and y.ndim == 3:
+            self.kinds.append(y.dtype)
+        return y
+
+
+def test_experts_are_copied_in_the_precision_that_they_are_multiplied_in():
+    layer, x, expert = MixtureOfExperts(6, 10, experts=5), torch.randn(40, 6), torch.randint(5, (40,))
+    weights = [layer.w1, layer.w2, layer.w3]
+    with torch.autocast("cpu", torch.bfloat16):
+        turn = layer.in_turn(x, expert)
+        with Gathered() as copied:
+            blocks = layer.in_blocks(x, expert)
+    assert copied.kinds == [torch.bfloat16] * 3
+    torch.testing.assert_close(blocks, turn, atol=0, rtol=0)
+    for ours, theirs in zip(*(torch.autograd.grad(y.float().square().sum(), weights) for y in (blocks, turn)), strict=True):
+        assert ours.dtype == torch.float32
+        torch.testing.assert_close(ours, theirs, atol=0.02 * float(theirs.abs().max()), rtol=0)
+    with Gathered() as copied:
+        layer.double().in_blocks(x.double(), expert)
+    assert copied.kinds == [torch.float64] * 3
 
 
 def test_no_token_waits_for_another():

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 from killing import ends_alike
 
 import didact
@@ -13,7 +14,9 @@ from didact.layers.forms import FORMS, SPANNED
 from didact.layers.mixing import MIXERS
 from didact.registry import RECIPES
 from didact.run import Run
-from didact.train.session import evaluate, restored
+from didact.train.eight_bits import eight_bits
+from didact.train.experiment import Start
+from didact.train.session import evaluate, prepare, restored
 from didact.train.use import predict
 
 LINE = "to be or not to be, that is the question.\n"
@@ -38,6 +41,12 @@ def test_it_learns_a_text_that_repeats_and_writes_it_from_its_state(books, cell,
     assert evaluate(run)["test"]["perplexity"] == pytest.approx(run.facts["test"]["perplexity"], rel=1e-4)
     assert main(["sample", str(run.folder), "--prompt", LINE[:24], "--tokens", "12", "--temperature", "0"]) == 0
     assert capsys.readouterr().out.startswith(LINE[:34])
+
+
+@pytest.mark.parametrize("cell", MIXERS)
+def test_in_eight_bits_it_still_knows_the_text(books, cell):
+    found = eight_bits(books[cell])
+    assert found["int8"]["test"]["perplexity"] == pytest.approx(found["test"]["perplexity"], rel=0.05)
 
 
 @pytest.mark.parametrize("cell", MIXERS)
@@ -84,8 +93,9 @@ def test_a_gpt_of_every_form_learns_a_text_that_repeats_and_writes_it(form, here
     assert evaluate(run)["test"]["perplexity"] == pytest.approx(run.facts["test"]["perplexity"], rel=1e-4)
     assert main(["sample", str(run.folder), "--prompt", "or not to", "--tokens", "40", "--temperature", "0"]) == 0
     assert capsys.readouterr().out.startswith("or not to be or not to be or not to be or n")
-    (one,) = explain(run, ["to be or not"])["explained"]
+    (one,) = explain(run, ["to be or not"], to=here / "seen")["explained"]
     assert [len(heads) for heads in one["methods"]["attention"]] == [2, 2]
+    assert "red adds and blue takes away" in (here / "seen/index.html").read_text(encoding="utf-8")
 
 
 def test_weights_go_on_with_the_form_that_they_were_trained_with(here):
@@ -99,6 +109,67 @@ def test_weights_go_on_with_the_form_that_they_were_trained_with(here):
         didact.train(RECIPES["gpt"], **{**small, "span": 4}, weights=str(run.folder))
 
 
+TINY = {
+    "gpt": {"data": "book.txt", "layers": 1, "heads": 1, "width": 8, "context": 8, "batch": 4, "steps": 1},
+    "text_transformer": {"layers": 1, "heads": 1, "width": 8, "hidden": 8, "length": 12, "batch": 8, "steps": 1, "dropout": 0.0},
+}
+
+
+@pytest.fixture
+def book(here):
+    (here / "book.txt").write_text(LINE * 60)
+    return here
+
+
+def began(name, run, **changes):
+    """What an experiment of the same size that begins with the weights of a run says of them."""
+    return prepare(name, {**TINY[name], **changes, "weights": str(run.folder)}).experiment.begin(Start(torch.device("cpu")))
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_weights_are_compared_by_the_span_that_counts(name, book):
+    run = didact.train(RECIPES[name], **TINY[name], attention="local")
+    assert began(name, run, attention="local", span=8)                         # 8 where none was given
+    with pytest.raises(UsageError, match="was trained with --span 8, got --span 3; give the same"):
+        began(name, run, attention="local", span=3)
+    run = didact.train(RECIPES[name], **TINY[name], attention="linear", span=3)
+    assert began(name, run, attention="linear")                                # which knows no span
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_weights_of_a_run_that_is_older_than_an_option_are_those_of_its_default(name, book):
+    run = didact.train(RECIPES[name], **TINY[name])
+    facts = run.facts
+    for option in ("attention", "span", "experts"):
+        facts["arguments"].pop(option, None)
+    (run.folder / "run.json").write_text(json.dumps(facts))
+    assert began(name, run)
+    with pytest.raises(UsageError, match="was trained with --attention full, got --attention tiled; give the same"):
+        began(name, run, attention="tiled")
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_what_a_form_does_not_heed_is_noted(name, book):
+    def notes(**changes):
+        return " ".join(prepare(name, {**TINY[name], **changes}).experiment.notes)
+
+    assert "--span 4 is for --attention local, strided, topk: to tiled attention it does nothing" in notes(attention="tiled", span=4)
+    assert "--dropout 0.2 drops no weights of local attention" in notes(attention="local", dropout=0.2)
+    quiet = notes(attention="local", span=4) + notes(dropout=0.2) + notes(attention="tiled")
+    assert "--span" not in quiet and "--dropout" not in quiet
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_a_span_beyond_the_text_is_a_line_like_any_other(name, book, capsys):
+    small = [word for option, value in TINY[name].items() for word in (f"--{option}", str(value))]
+    for form in SPANNED:
+        assert main(["train", name, *small, "--layers", "2", "--attention", form, "--span", "1000000000", "--json"]) == 0
+        run = Run.open(json.loads(capsys.readouterr().out)["run"])
+        assert run.facts["test"]["loss"] < 10
+    if name == "gpt":
+        assert main(["sample", str(run.folder), "--prompt", "to be", "--tokens", "9"]) == 0
+
+
 @pytest.mark.parametrize("cell", ["mamba", pytest.param("slstm", marks=pytest.mark.slow), pytest.param("mlstm", marks=pytest.mark.slow)])
 def test_killed_and_resumed_it_ends_with_the_same_weights(cell, here):
     (here / "book.txt").write_text(LINE * 60)
@@ -107,22 +178,21 @@ def test_killed_and_resumed_it_ends_with_the_same_weights(cell, here):
 
 def test_a_sweep_compares_forms_and_the_heads_of_one_are_drawn(here, capsys):
     small = ["--steps", "2", "--layers", "1", "--heads", "2", "--width", "8", "--hidden", "8", "--json"]
-    assert main(["sweep", "text_transformer", "attention=linear,tiled", *small]) == 0
+    assert main(["sweep", "text_transformer", "attention=linear,local", "--span", "3", *small]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert {row["attention"] for row in told["table"]} == {"linear", "tiled"}
+    assert {row["attention"] for row in told["table"]} == {"linear", "local"}
     (one,) = explain(Run.open(told["runs"][0]["run"]), BUT[:1], methods=("attention",))["explained"]
     assert len(one["methods"]["attention"]) == 1 and len(one["methods"]["attention"][0]) == 2
 
 
 @pytest.mark.parametrize(("words", "told"), [
     ("train text_transformer --attention linaer", "--attention cannot be 'linaer'; did you mean 'linear'"),
-    ("train text_transformer --attention linear --span 4", "--span 4 is for --attention local, strided, topk; linear knows none"),
+    ("train text_transformer --attention local --span 0", "--span expects int at least 1, got 0"),
     ("train text_transformer --attention differential --width 6 --heads 2", "multiple of 2 heads=4, got dim=6"),
     ("train char_rnn --cell mamba --init random", "--init random is for rnn, lstm and gru; mamba begins as its paper says"),
     ("train char_rnn --cell manba", "--cell cannot be 'manba'; did you mean 'mamba'"),
     ("train seq2seq --cell mamba", "--cell cannot be 'mamba'"),
     ("train gpt --data book.txt --attention linaer", "--attention cannot be 'linaer'; did you mean 'linear'"),
-    ("train gpt --data book.txt --attention tiled --span 4", "--span 4 is for --attention local, strided, topk; tiled knows none"),
     ("train gpt --data book.txt --model llama --attention local", "--model llama knows full attention alone, got --attention local"),
     ("train gpt --data book.txt --attention differential --width 20 --heads 4", "must be even, got 5"),
 ])

@@ -66,6 +66,8 @@ def test_what_does_not_fit_is_said(theirs, here):
     for change, why in (
         ({"layers": 3}, "holds no h.2."), ({"layers": 1}, "has 1 layers more"), ({"width": 20}, "wte.weight of .*--width"),
         ({"context": 64}, "shorter --context"), ({"tokens": "words"}, "--tokens gpt2"),
+        ({"attention": "differential"}, "know no --attention differential: leave it out"),
+        ({"experts": 4}, "know no --experts: leave it out"), ({"experts": 4, "lora": 2}, "know no --experts: leave it out"),
     ):
         with pytest.raises(UsageError, match=why):
             prepare("gpt", {**SHAPE, "weights": str(path), **change}).experiment.begin(Start(torch.device("cpu")))

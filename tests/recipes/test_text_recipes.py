@@ -123,3 +123,11 @@ def test_shakespeare_by_characters(here):
     assert load("tinyshakespeare").classes == 65
     run = didact.train(RECIPES["char_rnn"], data="tinyshakespeare")
     assert run.facts["validation"]["loss"] < 1.85                              # measured 1.767; 4.17 by chance
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not has_public("tinyshakespeare"), reason="DIDACT_DATA holds no tinyshakespeare")
+def test_shakespeare_by_the_gpt_that_is_trained_when_nothing_is_said(here):
+    run = didact.train(RECIPES["gpt"], data="tinyshakespeare")
+    print(f"{run.facts['seconds']:.0f} s")                                     # three minutes on two cores, less on a free machine
+    assert run.facts["validation"]["loss"] <= 1.88 and run.facts["seconds"] < 600

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from didact.explain.colour import coloured
+from didact.explain.colour import HEAT, SIGNED, coloured, scaled
 from didact.report import svg
 from didact.report.examples import inline
 from didact.report.markup import Html, shorten, tag
@@ -16,15 +16,20 @@ NAMED = 20             # tokens of an axis that have room for a name
 
 
 def attention_maps(title: str, heads: Tensor, rows: Sequence[str], columns: Sequence[str]) -> Html:
-    """(heads, T, S), each on its own scale, bright is much: the T tokens that look beside it, the S that are looked at above it."""
+    """(heads, T, S), each on its own scale: the T tokens that look beside it, the S that are looked at above it.
+
+    Bright is much; where some are negative, red is above zero and blue below.
+    """
     down, across = ([shorten(words, 12) for words in names] for names in (rows, columns))
     left, top = (8 + svg.LETTER * max(map(len, names)) for names in (down, across))
     wide, tall = left + SIDE + GAP, top + SIDE + GAP + 22
+    signed = bool((heads < 0).any())                       # of a layer: its heads stand beside each other
     parts: list[Html] = []
     for j, a in enumerate(heads):
         x, y = wide * (j % ACROSS) + left, tall * (j // ACROSS) + top + 22
         parts.append(svg.write_at(x, y - top - 6, f"{title} head {j + 1}", "title"))
-        parts.append(tag("image", href=inline(coloured(a / a.max())), x=round(x, 1), y=round(y, 1), width=SIDE, height=SIDE,
+        picture = coloured(scaled(a, signed=signed, share=1.0), SIGNED if signed else HEAT)
+        parts.append(tag("image", href=inline(picture), x=round(x, 1), y=round(y, 1), width=SIDE, height=SIDE,
                          preserveAspectRatio="none", style="image-rendering:pixelated"))
         parts.append(svg.box(x, y, SIDE, SIDE, "frame"))
         each, step = SIDE / len(down), math.ceil(len(down) / NAMED)

@@ -33,7 +33,8 @@ from didact.run import Run
 WORST = 6     # kept test examples that are explained when no input is given
 
 ABOUT = {
-    "attention": "attention: row what looks, column what is looked at, the first token above and to the left; bright is much."
+    "attention": "attention: row what looks, column what is looked at, the first token above and to the left; bright is much,"
+    " or, where weights can be negative (differential attention), red adds and blue takes away."
     " Across: what is written looks at what was read",
     "alignment": "alignment: for each token that is written, which of those that were read it looks at; of several heads their mean"
     " (Gaba 6.2, 7.4)",

@@ -14,12 +14,13 @@ from didact.errors import UsageError, pick
 from didact.layers import masks
 from didact.layers.attention import SelfAttention, attention, joined
 from didact.layers.differential import DifferentialAttention, Differing
-from didact.layers.linear_attention import causal_linear_attention, feature, linear_attention
+from didact.layers.linear_attention import causal_linear_attention, feature, linear_attention, share
 from didact.layers.sparse import best, local_attention, strided_attention
 from didact.layers.tiled import tiled_attention
 
 Form = Literal["full", "local", "strided", "topk", "linear", "differential", "tiled"]
-SPANNED = ("local", "strided", "topk")   # those that are told how many to look at
+SPANNED = ("local", "strided", "topk")   # those that are told how many to look at …
+SPAN = 8                                 # … or are not
 
 
 class Weighing(nn.Module):
@@ -89,7 +90,7 @@ class Linear(Weighing):
     def explicit(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, places: Tensor | None = None) -> tuple[Tensor, Tensor]:
         a = feature(q) @ feature(k).mT
         a = a if mask is None else a * mask
-        a = a / a.sum(-1, keepdim=True)
+        a = share(a, a.sum(-1, keepdim=True))
         return a @ v, a
 
 
@@ -125,6 +126,11 @@ FORMS = {"full": None, **WEIGHINGS}
 assert set(FORMS) == set(get_args(Form))
 
 
+def reach(form: str, span: int | None) -> int | None:
+    """The span that counts; of a form that knows none, none."""
+    return (span or SPAN) if form in SPANNED else None
+
+
 class Formed(SelfAttention):
     """Y = [head_i] W_O with heads that weigh in a way of their own.  `mask` (B, 1, 1, S) is True where there are tokens."""
 
@@ -141,7 +147,7 @@ class Formed(SelfAttention):
         return self.join(y), a
 
 
-def self_attention(form: str, dim: int, heads: int, *, dropout: float = 0.0, span: int = 8, depth: int = 0) -> Any:
+def self_attention(form: str, dim: int, heads: int, *, dropout: float = 0.0, span: int = SPAN, depth: int = 0) -> Any:
     """The attention of that form."""
     made = pick("form of attention", form, FORMS)
     if made is None:

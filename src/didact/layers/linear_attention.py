@@ -20,7 +20,7 @@ def linear_attention(q: Tensor, k: Tensor, v: Tensor, *, there: Tensor | None = 
     """
     q, k = feature(q), present(feature(k), there)
     y = q @ (k.mT @ v)
-    return y / (q @ k.sum(-2)[..., None])
+    return share(y, q @ k.sum(-2)[..., None])
 
 
 def present(k: Tensor, there: Tensor | None) -> Tensor:
@@ -39,4 +39,9 @@ def causal_linear_attention(q: Tensor, k: Tensor, v: Tensor, *, chunk: int = CHU
     sums = k.mT @ v                                                                         # (…, N, d, d + 1)
     before = sums.cumsum(-3) - sums
     y = (q @ before + (q @ k.mT).tril() @ v).flatten(-3, -2)[..., :n, :]
-    return y[..., :-1] / y[..., -1:]
+    return share(y[..., :-1], y[..., -1:])
+
+
+def share(y: Tensor, total: Tensor) -> Tensor:
+    """y / total, and 0 where nothing was summed."""
+    return y / total.masked_fill(total == 0, 1)

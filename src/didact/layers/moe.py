@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot, silu
 
 from didact.errors import UsageError
+from didact.layers.arithmetic import arithmetic
 from didact.layers.penalty import Penalised
 
 PARTS = 2      # blocks that an expert's even share is cut into: fewer are padded more, more copy its matrices more often
@@ -87,7 +88,10 @@ class MixtureOfExperts(Penalised):
         at = start[expert] * size + rank                         # (N · top,)
         owner = (torch.arange(most, device=x.device)[:, None] >= ends).sum(1).clamp(max=experts - 1)    # of what is left over: anyone
         blocks = x.new_zeros(most * size, x.shape[1]).index_copy(0, at, x).view(most, size, -1)
-        return gated(blocks, self.w1[owner], self.w3[owner], self.w2[owner]).flatten(0, 1)[at]
+        kind = arithmetic(self.w1)
+        # copies in half precision are half as large; but of a few tokens' experts only those are copied, and then rounded
+        w1, w3, w2 = (w.to(kind)[owner] if most > experts else w[owner] for w in (self.w1, self.w3, self.w2))
+        return gated(blocks, w1, w3, w2).flatten(0, 1)[at]
 
 
 def gated(x: Tensor, w1: Tensor, w3: Tensor, w2: Tensor) -> Tensor:

@@ -18,7 +18,9 @@ def local_attention(
     Queries are cut into blocks of `reach`, which can only see their own and the two neighbouring blocks of keys. `there` (…, S) is False
     at keys that are not looked at, as padding.
     """
-    n, w = q.shape[-2], max(1, reach)
+    n = q.shape[-2]
+    reach = min(reach, n - 1)                  # further there is nobody: blocks would be padding
+    w = max(1, reach)
     blocks = -(-n // w)
     spare = blocks * w - n
     q = F.pad(q, (0, 0, 0, spare)).unflatten(-2, (blocks, w))                               # (…, N, w, d)
@@ -37,6 +39,7 @@ def strided_attention(
 ) -> Tensor:
     """softmax over j ≡ i mod stride (and j ≤ i if causal), (…, S, d); memory S² / stride.  Child et al. 2019; Gaba 6.12."""
     n = q.shape[-2]
+    stride = min(stride, n)                    # from there on each is alone
     rows = -(-n // stride)
     spare = rows * stride - n
     q, k, v = (F.pad(t, (0, 0, 0, spare)).unflatten(-2, (rows, stride)).transpose(-3, -2) for t in (q, k, v))   # (…, stride, rows, d)

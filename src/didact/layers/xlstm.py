@@ -75,7 +75,7 @@ class MLSTM(nn.Module):
         super().__init__()
         if dim % heads:
             raise UsageError(f"dim must be a multiple of heads={heads}, got dim={dim}")
-        self.heads = heads
+        self.heads, self.d = heads, dim // heads
         self.qkv, self.gates, self.o = nn.Linear(dim, 3 * dim), nn.Linear(dim, 2 * heads), nn.Linear(dim, dim)
 
     def forward(self, x: Tensor, *, parallel: bool = True) -> Tensor:         # (B, T, D)
@@ -83,8 +83,7 @@ class MLSTM(nn.Module):
 
     def start(self, rows: int) -> State:
         """C, n = 0 and m = −∞: nothing was read."""
-        like = self.o.weight
-        d = len(like) // self.heads
+        like, d = next(self.parameters()), self.d                             # in int8, matrices are none
         sizes = (rows, self.heads, d, d), (rows, self.heads, d)
         return *(like.new_zeros(size) for size in sizes), like.new_full((rows, self.heads), -torch.inf)
 

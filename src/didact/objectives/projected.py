@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from didact.layers.arithmetic import arithmetic
 from didact.objectives.language import IGNORED
 
 ROWS = 8192    # tokens in a piece
@@ -64,8 +65,3 @@ def surprised(z: Tensor, y: Tensor, words: int) -> tuple[Tensor, Tensor]:
     asked = (y != IGNORED)[:, None]
     loss = ((log_sum - z.gather(1, target)) * asked).sum()
     return loss, (((z - log_sum).exp() - (columns == target).float()) * asked).to(kind)
-
-
-def arithmetic(x: Tensor) -> torch.dtype:
-    """What autocast would multiply matrices in."""
-    return torch.get_autocast_dtype(x.device.type) if torch.is_autocast_enabled(x.device.type) else x.dtype

@@ -8,9 +8,11 @@ from typing import Annotated, Any
 from torch import Tensor, nn
 
 from didact.errors import UsageError
+from didact.layers.forms import reach
 from didact.layers.lora import adapt, merge, plain
 from didact.models.weights import read_weights, size, without_prefix
 from didact.options import NamesRun, Range
+from didact.registry import RECIPES
 from didact.run import Run
 from didact.train.experiment import Start
 from didact.train.session import restored
@@ -56,7 +58,7 @@ def go_on_from(
     run = Run.open(where)
     if run.facts["recipe"] != recipe:
         raise UsageError(f"--weights expects a run of {recipe}, got {run.folder}, which trained {run.facts['recipe']}")
-    agree(str(run.folder), run.facts["arguments"], shape)
+    agree(str(run.folder), arguments_of(run), shape)
     objective, data = restored(run)
     merge(objective)                                                   # what LoRA learned there is part of its matrices here
     learned = objective.get_submodule("network").state_dict()
@@ -66,6 +68,13 @@ def go_on_from(
         if not name.endswith((".a", ".b")):                            # LoRA's own, which begin anew
             copy(own, learned[plain(name)], common if name in TABLES else None)
     return (f"weights of {run.folder}; {len(tokens) - len(common)} of {len(tokens):,} tokens are new to it",)
+
+
+def arguments_of(run: Run) -> dict[str, Any]:
+    """As they count: options that are younger than the run by their defaults, a span by its form."""
+    every = {name: option.default for name, option in RECIPES[run.facts["recipe"]].options.items()}
+    every.update(run.facts["arguments"])
+    return every | {"span": reach(every["attention"], every["span"])} if "span" in every else every
 
 
 def agree(origin: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
@@ -83,7 +92,7 @@ def from_file(network: nn.Module, path: Path) -> tuple[str, ...]:
     own = {plain(name): p for name, p in network.state_dict().items() if not name.endswith((".a", ".b"))}
     theirs = without_prefix(read_weights(path), own)
     if gone := [name for name in own if name not in theirs]:
-        raise UsageError(f"{path} holds no {gone[0]}, which this network has; give the --model and as many --layers as it was made with")
+        raise UsageError(f"{path} holds no {gone[0]}, which this network has; {addition(gone)}")
     deeper = sum(name.endswith(LAST) for name in theirs) - sum(name.endswith(LAST) for name in own)
     if deeper:
         raise UsageError(f"{path} has {deeper} layers more than this network; give --layers to match")
@@ -93,6 +102,14 @@ def from_file(network: nn.Module, path: Path) -> tuple[str, ...]:
             raise UsageError(f"{path} holds {name} of {size(t.shape)}, here it is {size(p.shape)}; {remedy(name)}")
         p.copy_(t)
     return (f"weights of {path.name}: {sum(p.numel() for p in own.values()):,} numbers",)
+
+
+def addition(gone: Sequence[str]) -> str:
+    """What to do about matrices that a file lacks: some belong to an option that no published network has."""
+    for part, option in ((".lambdas", "--attention differential"), (".mlp.router.", "--experts")):
+        if any(part in name for name in gone):
+            return f"published weights know no {option}: leave it out"
+    return "give the --model and as many --layers as it was made with"
 
 
 def remedy(name: str) -> str:

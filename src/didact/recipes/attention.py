@@ -12,6 +12,7 @@ from didact.data.sequences import windows
 from didact.data.text import in_order
 from didact.data.text_augment import augmenting
 from didact.errors import UsageError
+from didact.layers.forms import SPAN, reach
 from didact.models.bert import MaskedBERT
 from didact.models.text_encoder import Placed, TextEncoder
 from didact.models.transformer import Transformer
@@ -25,7 +26,7 @@ from didact.recipes import arguments as a
 from didact.recipes.adapting import Rank, Weights, beginning, thinned
 from didact.recipes.common import balanced, budget
 from didact.recipes.embeddings import Embeddings, embedding
-from didact.recipes.gpt import Attention, Context, Heads, Layers, Span, Steps, Width, reach
+from didact.recipes.gpt import Attention, Context, Heads, Layers, Span, Steps, Width, idle
 from didact.registry import recipe
 from didact.train.experiment import Experiment
 
@@ -61,20 +62,22 @@ def text_transformer(
     x = √D E[words] + PE, layers × [x + attention(LN x), x + perceptron(LN x)], and softmax(W mean_t LN(x_t)).
     `didact sweep text_transformer attention=full,local,linear,differential` compares forms of attention.
     """
-    wide = reach(attention, span)
     data = in_order(data, vocabulary=vocabulary, length=length)
     data, weighed = balanced(data, balance)
     epochs, batch, notes = budget(data, epochs, batch)
     likelihood = likelihood_of(data, smoothing=smoothing, weights=weighed)
     network = TextEncoder(
         len(data.names), likelihood.outputs, dim=width, layers=layers, heads=heads, hidden=hidden, context=length, norm=norm,
-        dropout=dropout, embedding_std=embedding_std, attention=attention, span=wide,
+        dropout=dropout, embedding_std=embedding_std, attention=attention, span=span or SPAN,
     )
-    shape = {"layers": layers, "heads": heads, "width": width, "hidden": hidden, "length": length, "norm": norm, "attention": attention}
+    shape = {
+        "layers": layers, "heads": heads, "width": width, "hidden": hidden, "length": length, "norm": norm, "attention": attention,
+        "span": reach(attention, span),
+    }
     if weights is not None and embeddings is not None:
         raise UsageError(f"--weights {weights} brings an embedding of its own; leave out --embeddings {embeddings}")
     begin = beginning(network, weights, lora, "text_transformer", shape, data.names) or embedding(network.embedding, data.names, embeddings)
-    notes += thinned(network, lora, thaw=("head",))
+    notes += idle(attention, span, dropout) + thinned(network, lora, thaw=("head",))
     return Experiment(
         data=data,
         objective=supervised(network, likelihood),

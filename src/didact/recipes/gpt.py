@@ -8,7 +8,7 @@ from torch.optim import AdamW
 from didact.data.core import Data
 from didact.data.sequences import StreamEncoder, windows
 from didact.errors import UsageError
-from didact.layers.forms import SPANNED, Form
+from didact.layers.forms import SPAN, SPANNED, Form, reach
 from didact.models.gpt import GPT
 from didact.models.llama import Llama
 from didact.objectives.autoregressive import Autoregressive
@@ -24,8 +24,13 @@ Layers = Annotated[int, Range(1, 100), "blocks upon each other"]
 Heads = Annotated[int, Range(1), "attention heads of each block"]
 Width = Annotated[int, Range(1), "numbers that a token is embedded in"]
 Context = Annotated[int, Range(2), "tokens that are read at once"]
-Attention = Annotated[Form, "who looks at whom; strided alternates with local, linear is a kernel's, tiled gives the same as full"]
-Span = Annotated[int | None, Range(1), "tokens to each side (local), from one to the next (strided), or in all (topk); 8 if not given"]
+Attention = Annotated[
+    Form, "who looks at whom; strided alternates with local, linear is a kernel's, tiled gives the same as full, whose weights alone are"
+    " dropped by --dropout",
+]
+Span = Annotated[
+    int | None, Range(1), "tokens to each side (local), from one to the next (strided), or in all (topk); 8 if not given; others know none",
+]
 Experts = Annotated[int | None, Range(2, 256), "perceptrons of each block, of which every token is sent to two (one for all if not given)"]
 Balance = Annotated[
     float | None, Range(0), "weight of the loss that keeps all experts busy, taken of each micro-batch by itself (0.01 if not given)",
@@ -60,14 +65,14 @@ def gpt(
     assert isinstance(data.encoder, StreamEncoder)
     if balance is not None and experts is None:
         raise UsageError(f"--balance {balance:g} spreads tokens over experts, and there are none; add --experts 8, or leave it out")
-    network = decoder(model, data.classes, layers, heads, width, context, dropout, experts, attention, reach(attention, span))
+    network = decoder(model, data.classes, layers, heads, width, context, dropout, experts, attention, span or SPAN)
     shape = {
         "model": model, "layers": layers, "heads": heads, "width": width, "context": context, "experts": experts, "attention": attention,
-        "span": span,
+        "span": reach(attention, span),
     }
     begin = beginning(network, weights, lora, "gpt", shape, data.labels)
     table = "wte" if model == "gpt" else "model.embed_tokens"
-    notes = thinned(network, lora, thaw=(table,) if thaw else ())
+    notes = idle(attention, span, dropout) + thinned(network, lora, thaw=(table,) if thaw else ())
     return Experiment(
         data=data,
         objective=Autoregressive(network, rate=data.encoder.rate, balance=0.01 if balance is None else balance),
@@ -77,16 +82,19 @@ def gpt(
     )
 
 
-def reach(attention: str, span: int | None) -> int:
-    """The span of a form that knows one; of others it is not read."""
+def idle(attention: str, span: int | None, dropout: float) -> tuple[str, ...]:
+    """Of what is given, what does nothing to this form: in a sweep it may be meant for another."""
+    notes = []
     if span is not None and attention not in SPANNED:
-        raise UsageError(f"--span {span} is for --attention {', '.join(SPANNED)}; {attention} knows none: leave it out")
-    return span or 8
+        notes.append(f"--span {span} is for --attention {', '.join(SPANNED)}: to {attention} attention it does nothing")
+    if dropout and attention != "full":
+        notes.append(f"--dropout {dropout:g} drops no weights of {attention} attention, as it would of full: hidden units alone")
+    return tuple(notes)
 
 
 def decoder(
     model: str, vocabulary: int, layers: int, heads: int, width: int, context: int, dropout: float, experts: int | None = None,
-    attention: str = "full", span: int = 8,
+    attention: str = "full", span: int = SPAN,
 ) -> GPT | Llama:
     """The network of that family; LLaMA's heads share keys in pairs where their number allows."""
     if model == "gpt":
