@@ -203,7 +203,17 @@ def test_cases_of_one_statement(times, memory, verdict):
     found, _, why = verdict_of("a", judge(Table("tiny", "", (), cells), record(values)), cases=True)
     assert found == verdict
     if verdict == "conditional":
-        assert why == "so for length=1, time ratio; length=2, memory ratio; not for length=2, time ratio"
+        assert why == "so for time ratio: length=1; memory ratio: length=2; not for time ratio: length=2"
+
+
+def test_what_is_undecided_is_not_refuted():
+    cells = tuple(Cell("a", 0.25, Reading("time", "saved"), at={"length": n}) for n in (1, 2, 3))
+    values = {c.name: v for c, v in zip(cells, ([0.25] * 3, [0.9] * 3, [-0.9, 0.4, 0.5]), strict=True)}
+    found, _, why = verdict_of("a", judge(Table("tiny", "", (), cells), record(values)), cases=True)
+    assert found == "conditional"
+    assert why == "so for time saved: length=1; not for time saved: length=2; undecided for time saved: length=3"
+    values[cells[1].name] = [0.25] * 3
+    assert verdict_of("a", judge(Table("tiny", "", (), cells), record(values)), cases=True)[0] == "not measured"
 
 
 def pair_of(*values: list[float], **words: Any) -> str:
@@ -254,7 +264,38 @@ def test_a_claim_is_wrong_where_one_of_its_cells_is():
     cells = (Cell("a", 0.5, Reading("test", "one")), Cell("a", 0.5, Reading("test", "two")))
     judged = judge(Table("tiny", "", (), cells), record({cells[0].name: [0.5, 0.5], cells[1].name: [0.7, 0.7]}))
     verdict, measured, why = verdict_of("a", judged)
-    assert verdict == "wrong" and "0.5 ± 0" in measured and "test two: 0.7 ± 0" in why
+    assert (verdict, measured, why) == ("wrong", "0.5, 0.7", "not so: test two (stated 0.5)"), "each number once"
+
+
+def test_a_cell_that_no_one_measured_has_not_diverged():
+    cells = (Cell("a", 0.5, Reading("test", "one")), Cell("a", 0.5, Reading("test", "two")))
+    judged = judge(Table("tiny", "", (), cells), record({cells[0].name: [0.5, 0.5]}))
+    assert (judged[1].verdict, judged[1].measured) == ("not measured", "") and verdict_of("a", judged)[0] == "not measured"
+
+
+@pytest.mark.parametrize("name", sorted(table.kept()))
+def test_a_kept_record_has_every_cell(name):
+    missing_here = {cell.name for cell in TABLES[name].cells} - set(table.kept()[name].values)
+    assert not missing_here, f"cells changed since: {TABLES[name].command} --keep"
+
+
+def test_no_cell_is_judged_over_itself():
+    """What is divided by itself is 1 and cannot fail; it is the base of the others, and of the orderings."""
+    assert not [c.name for t in TIMED for c in t.cells if c.at == c.over and c.claim]
+    t = TABLES["6.11"]
+    (base,) = [i for i, c in enumerate(t.cells) if not c.claim]
+    judged = judge(t, record({c.name: [1.0, 1.0] for c in t.cells}))
+    assert judged[base].verdict == "not checkable" and all(base in pair for pair in t.orderings[0].pairs)
+
+
+def test_several_cells_are_a_table_on_the_page(monkeypatch):
+    t = TABLES["6.11"]
+    monkeypatch.setattr("didact.claims.core.kept", lambda: {"6.11": record({c.name: [c.stated + 0.5] * 3 for c in t.cells}, "6.11")})
+    outcome = run("C6.15")
+    told = page([outcome])
+    assert told.count("1.509 ± 0") == 1 and told.count("<td>1.0093</td>") == 1, "3.24 ms over 3.21 ms, and what was measured"
+    assert told.count("<tr>") == 1 + 8 and "time ratio</th>" in told and "2026-01-02" in told
+    assert "time ratio: dim=512 heads=1 over heads=8 (stated 1.0093), dim=512 heads=2" in outcome.note and "±" not in outcome.computed
 
 
 def test_a_number_that_does_not_compare_is_no_verdict():
@@ -323,6 +364,7 @@ def test_a_kept_record_is_read_by_the_package(tiny, monkeypatch, tmp_path):
     assert table.kept()["1.7"].about == "3 seeds, 2026-01-02, cpu, commit 0123456"
     assert replace(table.kept()["1.7"], dirty=True).about.endswith("commit 0123456 with changes")
     assert replace(table.kept()["1.7"], commit="installed").about.endswith("cpu, installed")
+    assert replace(table.kept()["1.7"], beside=4).about == "3 seeds, 2026-01-02, cpu, 4 at once, commit 0123456"
 
 
 def test_the_state_of_the_source_and_of_nothing_else(tmp_path):
@@ -358,9 +400,12 @@ def test_times_are_told_as_they_are_taken(monkeypatch, capsys):
     base = {"dim": 512, "heads": 8}
     cells = tuple(Cell("C6.15", 1.0, Reading("time", "ratio"), 0, at, over=base) for at in grid.configurations)
     monkeypatch.setitem(tables.TABLES, "6.11", replace(TABLES["6.11"], grids=(grid,), cells=cells, orderings=()))
-    assert main(["reproduce", "6.11", "--seeds", "1", "--device", "cpu", "--json"]) == 0
+    monkeypatch.setattr(reproduce, "kept", dict)
+    assert main(["reproduce", "6.11", "--seeds", "2", "--device", "cpu", "--json"]) == 0
     captured = capsys.readouterr()
-    assert "1/2  dim=512 heads=8  seed 0" in captured.err and "not trained again" not in captured.err
+    assert "4 measurements, 1.4 s or more expected" in captured.err, "2 · 2 · (0.2 + 7 · 0.02) s"
+    assert "1/4  dim=512 heads=8  seed 0" in captured.err and "4/4  dim=512 heads=1  seed 1" in captured.err
+    assert "round 7 of 7, seed 1" in captured.err and "not trained again" not in captured.err
     assert json.loads(captured.out)["cells"][0]["mean"] == 1, "over itself"
 
 
@@ -443,6 +488,13 @@ def test_the_list(capsys, monkeypatch):
     assert {r["table"] for r in rows if "--device cuda" in r["command"]} == {"6.12", "fleuret-2.1"}
     assert main(["reproduce"]) == 0
     assert "not yet measured" in capsys.readouterr().out
+
+
+def test_a_pipe_is_not_folded(capsys, monkeypatch):
+    """Where no one looks, a line is a line, whatever COLUMNS says."""
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["reproduce"]) == 0
+    assert any(TABLES["6.12"].title in line and len(line) > 100 for line in capsys.readouterr().out.splitlines())
 
 
 def test_attention_of_the_benchmark():

@@ -10,7 +10,7 @@ No verdict is written down anywhere: it is the comparison of the two.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeVar
 import torch
 
 from didact.claims.compare import About, Asked, Cases, Corrected, Exactly, Printed, Stated, floats, plain
-from didact.claims.table import Record, Table, judge, kept, verdict_of
+from didact.claims.table import Judged, Record, Table, judge, kept, verdict_of
 from didact.claims.tables import TABLES
 from didact.errors import UsageError, pick
 
@@ -154,6 +154,8 @@ class Outcome:
     value: Any            # numbers, where the computed value is one or a few of them
     note: str             # what is right, the condition, why there is no verdict, or the command that measures
     seconds: float
+    cells: Sequence[Judged] = ()    # of a measured table, where the statement has several
+    measured: str = ""              # when and where
 
     def row(self) -> dict[str, Any]:
         s = asdict(self.statement)
@@ -242,9 +244,11 @@ def from_table(s: Statement, table: Table, record: Record) -> Outcome:
     """The verdict that follows from the numbers that `didact reproduce --keep` left."""
     judged = judge(table, record)
     verdict, measured, why = verdict_of(s.id, judged, cases=table.cases)
-    means = [j.mean for j in judged if j.claim == s.id and j.mean is not None]
+    own = [j for j in judged if j.claim == s.id]
+    means = [j.mean for j in own if j.mean is not None]
     assert verdict in VERDICTS
-    return Outcome(s, verdict, measured, means or None, f"{why}; {record.about}" if why else record.about, 0.0)
+    note = f"{why}; {record.about}" if why else record.about
+    return Outcome(s, verdict, measured, means or None, note, 0.0, own if len(own) > 1 else (), record.about)
 
 
 def show(form: Stated, result: Any) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from didact import __version__
 from didact.claims.core import CHECKS, Outcome, listed, tally
+from didact.claims.table import Judged
 from didact.report.markup import Html, tag
 from didact.report.page import document, section
 from didact.run import git_state
@@ -27,6 +28,8 @@ STYLE = """
 .claim dl { display: grid; grid-template-columns: 5.5rem 1fr; gap: .1rem .8rem; margin: 0; font-size: .93rem; }
 .claim pre { overflow-x: auto; background: var(--tint); border-radius: 6px; padding: .7rem .9rem; margin: .5rem 0 0; }
 .claim pre { font: .8rem/1.5 var(--mono); }
+.claim .cells { overflow-x: auto; } .claim .cells table { border-collapse: collapse; font-size: .88rem; }
+.claim .cells :is(th, td) { text-align: left; padding: .1rem 1.1rem .1rem 0; vertical-align: top; } .claim .cells th { color: var(--soft); }
 .claim details { margin-top: .5rem; font-size: .85rem; }
 .verdict { font-size: .85rem; font-weight: 600; color: var(--soft); }
 .holds .verdict { color: var(--good); } .wrong .verdict { color: var(--bad); } .conditional .verdict { color: #b98512; }
@@ -118,11 +121,28 @@ def tile(verdict: str, n: int, *, checked: bool = False) -> Html:
     return tag("label", Html(tag("input", **choice).removesuffix("</input>")), tag("span", verdict), tag("strong", f"{n:,}"), class_="tile")
 
 
+def shown(value: object) -> object:
+    return typeset(value) if isinstance(value, str) and not isinstance(value, Html) else value
+
+
+def cell_table(cells: Sequence[Judged]) -> Html:
+    """A statement of several numbers: each as stated and as measured; once for all of them what is read, where it is the same."""
+    same = {j.reading for j in cells}
+    names = [j.name.removesuffix(f", {j.reading}") if len(same) == 1 and j.name != j.reading else j.name for j in cells]
+    heads = tag("tr", [tag("th", head) for head in ("; ".join(same) if len(same) == 1 else "", "stated", "measured", "")])
+    rows = [
+        tag("tr", tag("td", name), tag("td", j.stated), tag("td", j.measured), tag("td", SIGNS[j.verdict], f": {j.why}" if j.why else ""))
+        for name, j in zip(names, cells, strict=True)
+    ]
+    return tag("div", tag("table", heads, rows), class_="cells")
+
+
 def card(o: Outcome) -> Html:
     s, check = o.statement, CHECKS.get(o.statement.id)
     label = "measured" if o.computed and not check else "command" if o.note.startswith("didact ") else NOTES.get(o.verdict, "")
-    rows = {"compares": check.formula if check else "", "stated": s.stated if s.prints else "", "computed": o.computed, label: o.note}
-    facts = tag("dl", [(tag("dt", k), tag("dd", tag("code", v) if k == "command" else typeset(v))) for k, v in rows.items() if v])
+    rows: dict[str, object] = {"compares": check.formula if check else "", "stated": s.stated if s.prints else ""}
+    rows |= {"cells": cell_table(o.cells), "measured": o.measured} if o.cells else {"computed": o.computed, label: o.note}
+    facts = tag("dl", [(tag("dt", k), tag("dd", tag("code", v) if k == "command" else shown(v))) for k, v in rows.items() if v])
     code = None
     if check:
         code = tag("details", tag("summary", f"the check, {o.seconds:.2f} s"), tag("pre", inspect.cleandoc(check.source)))

@@ -13,7 +13,7 @@ import torch
 
 from didact import __version__, files
 from didact.claims.table import Cell, Grid, Reading, Record, Table, kept
-from didact.claims.timing import timed
+from didact.claims.timing import LEAST, ROUNDS, SETTLING, timed
 from didact.data.core import Data
 from didact.data.fetch import Source, folders, missing
 from didact.data.load import sources
@@ -81,7 +81,7 @@ def measure(
     versions = {k: v for k, v in surroundings()["versions"].items() if k in ("python", "torch")}
     return Record(
         table.name, values, list(seeds), time.strftime("%Y-%m-%d"), source["commit"], describe(device),
-        {"didact": __version__} | versions, spent or time.perf_counter() - started, source["dirty"],
+        {"didact": __version__} | versions, spent or time.perf_counter() - started, source["dirty"], beside,
     )
 
 
@@ -89,7 +89,7 @@ def clocked(table: Table, device: torch.device, seeds: Sequence[int], tell: Tell
     """What the clock says of each cell, once a seed."""
     values = {cell.name: list[float]() for cell in table.cells}
     for seed in seeds:
-        for name, ratio in timed(table, device, seed=seed, tell=tell).items():
+        for name, ratio in timed(table, device, seed=seed, seeds=seeds, tell=tell).items():
             values[name].append(ratio)
     return values
 
@@ -144,7 +144,7 @@ def expected_seconds(table: Table, seeds: int, *, tell: Tell = silent, **setting
     if record is not None and record.hardware == describe(place(table, settings.get("device", "auto"))):
         return seeds * record.seconds / len(record.seeds)
     if table.benchmark:
-        return 60.0 * seeds
+        return seeds * (SETTLING + ROUNDS * LEAST) * sum(len(grid.configurations) for grid in table.grids)
     settings, total, data = FAITHFUL | settings, 0.0, dict[str, Data]()
     for grid in table.grids:
         cells = grid.configurations

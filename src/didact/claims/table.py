@@ -146,11 +146,13 @@ class Record:
     versions: Mapping[str, str]
     seconds: float
     dirty: bool = False                      # didact's files differed from the commit
+    beside: int = 1                          # trainings at once: their seconds are not those of one alone
 
     @property
     def about(self) -> str:
         source = self.commit if self.commit == "installed" else f"commit {self.commit[:7] or 'unknown'}{' with changes' * self.dirty}"
-        return f"{len(self.seeds)} seed{'s' * (len(self.seeds) > 1)}, {self.date}, {self.hardware}, {source}"
+        at_once = f", {self.beside} at once" if self.beside > 1 else ""
+        return f"{len(self.seeds)} seed{'s' * (len(self.seeds) > 1)}, {self.date}, {self.hardware}{at_once}, {source}"
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,12 @@ class Judged:
     why: str = ""
     reading: str = ""
 
+    @property
+    def words(self) -> list[str]:
+        """The name without what is read: each option, and the configuration that a ratio is taken of."""
+        where, over, other = self.name.removesuffix(self.reading).removesuffix(", ").partition(" over ")
+        return [*where.split(), *([f"over {other}"] if over else [])]
+
 
 def judge(table: Table, record: Record) -> list[Judged]:
     """Cell by cell, then the orderings."""
@@ -174,9 +182,11 @@ def judge(table: Table, record: Record) -> list[Judged]:
 
 
 def judge_cell(cell: Cell, record: Record) -> Judged:
-    values = record.values.get(cell.name, ())
+    values = record.values.get(cell.name)
     if not values:
-        return Judged(cell.claim, cell.name, cell.shown, "diverged", "wrong", why="no seed came to an end", reading=str(cell.reading))
+        said = ("", "not measured") if values is None else ("diverged", "wrong")
+        why = "not among what was kept: measure again" if values is None else "no seed came to an end"
+        return Judged(cell.claim, cell.name, cell.shown, *said, why=why, reading=str(cell.reading))
     mean, spread = moments(values)
     near = mean + 2 * spread < cell.stated if cell.limit else cell.off(mean) <= 2 * spread
     verdict, why = "not checkable" if cell.why else "holds" if near else "wrong", cell.why
@@ -245,15 +255,30 @@ def verdict_of(claim: str, judged: Sequence[Judged], *, cases: bool = False) -> 
     they are its condition.
     """
     own = [j for j in judged if j.claim == claim]
-    measured, held = ", ".join(j.measured for j in own), [j for j in own if j.verdict == "holds"]
-    if cases and len(held) < len(own) and {j.reading for j in held} == {j.reading for j in own}:
-        so, not_so = ("; ".join(j.name for j in own if (j in held) == side) for side in (True, False))
-        return "conditional", measured, f"so for {so}; not for {not_so}"
+    measured = own[0].measured if len(own) == 1 else ", ".join(j.measured if j.mean is None else f"{j.mean:.4g}" for j in own)
+    so, not_so = ([j for j in own if j.verdict == verdict] for verdict in ("holds", "wrong"))
+    if cases and not_so and {j.reading for j in so} == {j.reading for j in own}:
+        lists = {"so for": so, "not for": not_so, "undecided for": [j for j in own if j not in so + not_so]}
+        return "conditional", measured, "; ".join(f"{word} {in_short(some, own)}" for word, some in lists.items() if some)
     order = ("wrong", "not checkable", "not measured", "holds")
     verdict = min((j.verdict for j in own), key=order.index)
-    failed = [f"{j.name}: {j.measured}" for j in own if j.verdict == "wrong" and len(own) > 1]
+    failed = in_short(not_so, own, stated=True) if len(own) > 1 else ""
     why = next((j.why for j in own if j.verdict == verdict and j.why), "")
-    return verdict, measured, why or (f"not so: {'; '.join(failed)}" if failed else "")
+    return verdict, measured, why or (f"not so: {failed}" if failed else "")
+
+
+def in_short(some: Sequence[Judged], own: Sequence[Judged], *, stated: bool = False) -> str:
+    """Some of a claim's cells by what tells them apart, and what is read of them once: `time ratio: length=1, length=2`."""
+    parts = []
+    for reading in dict.fromkeys(j.reading for j in some):
+        words = {j.name: j.words for j in own if j.reading == reading}
+        shared = set.intersection(*map(set, words.values())) if len(words) > 1 and reading else set()
+        names = [" ".join(word for word in words[j.name] if word not in shared) + f" (stated {j.stated})" * stated
+                 for j in some if j.reading == reading]
+        listed = "all" if len(names) == len(words) > 1 and not stated else ", ".join(names)
+        colon = ": " if reading and listed[:1].strip() else ""     # a cell may have no name beside what is read
+        parts.append(f"{reading}{colon}{listed}")
+    return "; ".join(parts)
 
 
 @cache

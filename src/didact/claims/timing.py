@@ -127,11 +127,11 @@ def most(device: torch.device, *, anew: bool = False) -> int:
     return torch.cuda.max_memory_allocated(device)
 
 
-def timed(table: Table, device: torch.device, *, seed: int = 0, tell: Tell = silent) -> dict[str, float]:
+def timed(table: Table, device: torch.device, *, seed: int = 0, seeds: Sequence[int] = (0,), tell: Tell = silent) -> dict[str, float]:
     """Every configuration, then the number of each cell. They take turns: what else the machine does disturbs all of them alike."""
     wanted, subjects = [(grid, at) for grid in table.grids for at in grid.configurations], list[Timed]()
-    for number, (grid, at) in enumerate(wanted, start=1):
-        tell("cell", {"number": number, "of": len(wanted), "cell": at, "seed": seed})
+    for number, (grid, at) in enumerate(wanted, start=1 + len(wanted) * seeds.index(seed)):
+        tell("cell", {"number": number, "of": len(wanted) * len(seeds), "cell": at, "seed": seed})
         given = {**grid.given, **at}
         warmup, calls = given.pop("warmup"), given.pop("calls")
         try:
@@ -139,7 +139,8 @@ def timed(table: Table, device: torch.device, *, seed: int = 0, tell: Tell = sil
             subjects[-1].settle(device, warmup)
         except torch.OutOfMemoryError:
             raise UsageError(f"table {table.name} expects more memory than {describe(device)} has; take a larger one ({at})") from None
-    for _ in range(ROUNDS):
+    for number in range(1, ROUNDS + 1):
+        tell("round", {"number": number, "of": ROUNDS, "seed": seed})
         for subject in subjects:
             subject.round(device)
     costs = [(subject.at, subject.cost) for subject in subjects]

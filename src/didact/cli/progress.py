@@ -209,18 +209,23 @@ class Lines:
     """A sweep on stderr: one line for each cell that begins and ends."""
 
     def __init__(self) -> None:
-        self.console = Console(stderr=True, highlight=False)
-        self.begun = ""
+        self.console = paper(stderr=True)
+        self.begun: dict[str, str] = {}      # which of how many each is
 
     def __call__(self, event: str, facts: dict[str, Any]) -> None:
         if event == "cell":
-            self.begun = named(facts)
-            self.console.print(f"{facts['number']}/{facts['of']}  {escape(self.begun)}")
+            name, number_of = named(facts), f"{facts['number']}/{facts['of']}"
+            self.begun.pop(name, None)
+            self.begun[name] = number_of
+            self.console.print(f"{number_of}  {escape(name)}")
+        if event == "round":
+            self.console.print(f"     round {facts['number']} of {facts['of']}, seed {facts['seed']}")
         if event == "timing":
             self.console.print(f"timing a few steps of {facts['recipe']}, {facts['cells']} setting{'s' * (facts['cells'] > 1)} …")
 
     def row(self, row: dict[str, Any], compare: tuple[str, ...] = ()) -> None:
-        which = "" if self.begun == named(row) else f"{escape(named(row))}: "     # others may have begun since
+        name, last = named(row), next(reversed(self.begun))
+        which = "" if name == last else f"{self.begun[name]}  {escape(name)}: "     # others may have begun since
         if "diverged" in row:
             self.console.print(f"     {which}diverged: {escape(row['diverged'])}", soft_wrap=True)
             return

@@ -86,11 +86,11 @@ def measured(table: "Table", seeds: int, beside: int, settings: dict[str, Any]) 
         raise UsageError("stopped while the expected time was taken; nothing was trained yet") from None
     kept = "" if table.benchmark else "; what is trained already is not trained again"
     order = f" one after another; {beside} are trained at once" if beside > 1 else ""
-    click.echo(f"{count} {what}{'s' * (count > 1)}, {expected} expected{order}{kept}", err=True)
+    click.echo(f"{count} {what}{'s' * (count > 1)}, {expected}{' or more' * table.benchmark} expected{order}{kept}", err=True)
     try:
         return measure(table, seeds=range(seeds), beside=beside, tell=screen, done=screen.row, **settings)
     except Interrupted:
-        raise UsageError("stopped; what was trained is kept: the same command goes on from there") from None
+        raise UsageError("stopped; what was trained is kept, what was under way is begun anew: the same command goes on") from None
 
 
 def as_data(table: "Table", record: "Record", judged: "list[Judged]") -> dict[str, Any]:
@@ -103,11 +103,11 @@ def as_data(table: "Table", record: "Record", judged: "list[Judged]") -> dict[st
 
 
 def show(table: "Table", record: "Record", judged: "list[Judged]") -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table as Drawn
 
     from didact.claims.table import RULE
+    from didact.cli.progress import paper
 
     drawn = Drawn(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("claim", "cell", "stated", "measured", "verdict"):
@@ -115,7 +115,7 @@ def show(table: "Table", record: "Record", judged: "list[Judged]") -> None:
     for j in judged:
         note = f"\n[dim]{escape(j.why)}[/]" if j.why else ""
         drawn.add_row(j.claim, escape(j.name), j.stated, escape(j.measured) + note, f"[{COLOURS.get(j.verdict, 'dim')}]{j.verdict}[/]")
-    console = Console(highlight=False)
+    console = paper()
     console.print(f"[bold]{table.where}[/]: {escape(table.title)}\n")
     console.print(drawn)
     counts = ", ".join(f"{sum(j.verdict == v for j in judged)} {v}" for v in dict.fromkeys(j.verdict for j in judged))
@@ -124,9 +124,10 @@ def show(table: "Table", record: "Record", judged: "list[Judged]") -> None:
 
 
 def show_list(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table as Drawn
+
+    from didact.cli.progress import paper
 
     drawn = Drawn(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("table", "shows", "cells", "state"):
@@ -135,4 +136,4 @@ def show_list(rows: list[dict[str, Any]]) -> None:
         counts = ", ".join(f"{n} {verdict}" for verdict, n in row["verdicts"].items())
         now = f"measured: {counts} ({row['measured']})" if row["measured"] else f"not yet measured: {row['lacks'] or row['command']}"
         drawn.add_row(row["table"], escape(row["title"]), str(row["cells"]), escape(now))
-    Console(highlight=False).print(drawn)
+    paper().print(drawn)

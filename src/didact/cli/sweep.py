@@ -48,7 +48,7 @@ def command(words: tuple[str, ...]) -> None:
         folder, rows = sweep(recipe, axes, seeds=seeds, metric=metric, beside=many, tell=told, done=done, **given)
         group.wait()
     except Interrupted:
-        raise UsageError("stopped; what was trained is kept: the same command goes on from there") from None
+        raise UsageError("stopped; what was trained is kept, what was under way is begun anew: the same command goes on") from None
     finally:
         leave()
     if not group.leads:

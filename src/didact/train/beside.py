@@ -6,8 +6,11 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from importlib import import_module
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
+from multiprocessing.connection import wait as wait_for
+from threading import Thread
 from typing import Any, NamedTuple
 
 import torch
@@ -23,6 +26,7 @@ from didact.train.session import Prepared, prepare, train_prepared
 
 CHOOSE_DATA = ("data", "target", "text", "tokens", "size", "split_seed")
 STOPPED = "stopped"      # in a row: the training was asked to end
+STOPPING = signal.SIGINT, signal.SIGTERM
 Row = dict[str, Any]
 
 
@@ -76,47 +80,91 @@ def trained_in_turn(jobs: Sequence[Job], begins: Callable[[int], None], tell: Te
 
 
 def trained_beside(jobs: Sequence[Job], beside: int, begins: Callable[[int], None]) -> Iterator[tuple[int, Row]]:
-    """The same, `beside` of them at once, as they end. A processor's cores are shared out, and GPUs are taken in turn."""
+    """The same, `beside` of them at once, as they end. A processor's cores are shared out, and GPUs are taken in turn.
+
+    When one fails, or someone asks to stop, nothing more begins; what others finish is still handed out, then the error is raised.
+    """
     context = get_context("spawn")      # a process that was forked could not use a GPU
-    cores, gpus = max(1, torch.get_num_threads() // beside), torch.cuda.device_count()
-    waiting, running = list(enumerate(jobs)), dict[Future[Row], int]()
-    share = cores, gpus, context.Value("i", 0)
+    beside = max(1, min(beside, len(jobs)))
+    share = max(1, torch.get_num_threads() // beside), gpus_to_share(jobs), context.Value("i", 0)
+    waiting, running, failed = list(enumerate(jobs)), dict[Future[Row], int](), list[BaseException]()
     with ProcessPoolExecutor(beside, context, initializer=settle, initargs=share) as pool, Patience() as patience:
-        while running or (waiting and not patience.asked):
-            while waiting and len(running) < beside and not patience.asked:
+        while running or (waiting and not patience.asked and not failed):
+            while waiting and len(running) < beside and not patience.asked and not failed:
                 number, job = waiting.pop(0)
                 begins(number)
                 home = job.recipe.function.__module__
-                running[pool.submit(train_named, home, job.recipe.name, *job[1:])] = number
+                try:
+                    with unheard():
+                        running[pool.submit(train_named, home, job.recipe.name, *job[1:])] = number
+                except BrokenProcessPool as error:      # another died while this one was about to begin
+                    failed.append(error)
             for ended in wait(running, timeout=0.5, return_when=FIRST_COMPLETED).done:
-                number, row = running.pop(ended), answered(ended, beside)
-                patience.asked |= STOPPED in row
-                if STOPPED not in row:
-                    yield number, row
+                number, reason = running.pop(ended), ended.exception()
+                if reason is not None:
+                    failed.append(reason)
+                elif STOPPED in ended.result():
+                    patience.asked = True
+                else:
+                    yield number, ended.result()
             if patience.asked:
                 for child in active_children():     # again and again: who is still loading does not listen yet
-                    os.kill(child.pid or 0, signal.SIGTERM)
+                    child.terminate()
+    if patience.asked:      # who stops may break the pool
+        failed = [error for error in failed if not isinstance(error, BrokenProcessPool)]
+    if failed:
+        raise killed(beside) if isinstance(failed[0], BrokenProcessPool) else failed[0]
     if patience.asked:
         raise Interrupted(None, len(jobs) - len(waiting), len(jobs))
 
 
-def answered(ended: Future[Row], beside: int) -> Row:
+def gpus_to_share(jobs: Sequence[Job]) -> int:
+    """None where a GPU is named: among those that a process sees, it would be another."""
+    named = {job.arguments.get("device", "auto") for job in jobs}
+    return torch.cuda.device_count() if named <= {"auto", "cuda"} else 0
+
+
+def killed(beside: int) -> UsageError:
+    return UsageError(
+        f"one of {beside} trainings was killed, perhaps for want of memory: train fewer at once (--beside); "
+        'or, called by a script, for want of `if __name__ == "__main__":` before the call'
+    )
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """A process that is started inside hears no signal until it has settled: while it loads, one would end it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     try:
-        return ended.result()
-    except BrokenProcessPool:
-        raise UsageError(f"one of {beside} trainings was killed, perhaps for want of memory; train fewer at once (--beside)") from None
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def settle(cores: int, gpus: int, taken: Any) -> None:
-    """A process that trains beside others: its share of the machine, and ears for its parent only."""
+    """A process that trains beside others: its share of the machine, ears for its parent only, and no life without it."""
+    take_gpu(gpus, taken)
+    torch.set_num_threads(cores)
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+    Thread(target=end_with_parent, daemon=True).start()
+
+
+def take_gpu(gpus: int, taken: Any) -> None:
     with taken.get_lock():
         mine, taken.value = taken.value, taken.value + 1
     if gpus > 1:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(gpus)))
         os.environ["CUDA_VISIBLE_DEVICES"] = visible.split(",")[mine % gpus]
-    torch.set_num_threads(cores)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def end_with_parent() -> None:
+    """A parent that is killed cannot say so; who waits for its next order would wait for ever."""
+    parent = parent_process()
+    assert parent is not None
+    wait_for([parent.sentinel])
+    os._exit(1)
 
 
 def train_named(home: str, name: str, cell: Mapping[str, Any], seed: int, given: Mapping[str, Any]) -> Row:
