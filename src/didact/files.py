@@ -53,14 +53,13 @@ def read_json(path: Path) -> Any:
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], **facts: str) -> None:
     """Named tensors as safetensors, with strings in the header."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     def write(beside: Path) -> None:
         try:
             save_file({k: v.detach().contiguous() for k, v in tensors.items()}, beside, metadata=facts or None)
-        except OSError:
-            raise
-        except Exception as error:  # safetensors wraps the system's error in a class of its own
+        except SafetensorError as error:  # the system's error in a class of its own
             raise OSError(str(error)) from error
 
     replace_with(path, write)

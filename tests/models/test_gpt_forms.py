@@ -14,6 +14,7 @@ from didact.models.gpt import GPT
 from didact.objectives.autoregressive import Autoregressive
 from didact.objectives.writing import Manner
 from didact.registry import create
+from greedy import without_memory
 
 OTHERS = [form for form in FORMS if form != "full"]
 GREEDY = Manner(temperature=0)
@@ -39,13 +40,6 @@ def test_no_gradient_comes_from_a_later_token(form):
         near = 6 if form == "local" else 18                                  # two layers of windows of three
         if form != "topk":                                                   # it may leave out anyone
             assert felt[max(0, t - near) : t + 1].all() and not felt[: max(0, t - near)].any()
-
-
-def without_memory(model, prompt, n):
-    text = prompt
-    for _ in range(n):
-        text = torch.cat([text, model(text)[:, -1:].argmax(-1)], dim=1)
-    return text[:, prompt.shape[1] :]
 
 
 @torch.no_grad()

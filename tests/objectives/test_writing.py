@@ -14,6 +14,7 @@ from didact.models.transformer import Transformer
 from didact.objectives.autoregressive import Autoregressive, Writer
 from didact.objectives.translation import Translate
 from didact.objectives.writing import Manner, Pen, beam_search, bounded, choose, reach
+from greedy import without_memory
 
 GREEDY = Manner(temperature=0)
 
@@ -36,13 +37,6 @@ NETWORKS = {
 @pytest.fixture(params=NETWORKS)
 def writer(request):
     return Autoregressive(sharp(NETWORKS[request.param]()))
-
-
-def without_memory(network, prompt, n):
-    text = prompt
-    for _ in range(n):
-        text = torch.cat([text, network(text)[:, -1:].argmax(-1)], dim=1)
-    return text[:, prompt.shape[1] :]
 
 
 @torch.no_grad()
