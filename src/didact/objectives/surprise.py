@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-SHAPE = 1024, 16     # groups of eight logits that a program takes at once, and its warps
+SHAPE = 256, 8       # groups of eight logits that a program takes at once, and its warps: the fastest of eleven on an H200
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -49,7 +49,8 @@ def surprise(z: Tensor, y: Tensor, words: int, ignored: int) -> Tensor:
     assert z.is_contiguous() and y.is_contiguous() and z.shape[1] % 8 == 0
     loss = z.new_empty(len(z), dtype=torch.float32)
     L, warps = SHAPE
-    _surprise[(len(z),)](z, y, loss, V=words, W=z.shape[1], IGNORED=ignored, L=L, num_warps=warps)
+    with torch.cuda.device_of(z):
+        _surprise[(len(z),)](z, y, loss, V=words, W=z.shape[1], IGNORED=ignored, L=L, num_warps=warps)
     return loss
 
 
