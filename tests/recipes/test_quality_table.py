@@ -68,28 +68,27 @@ def test_rows_of_one_command_share_its_trainings(measure, monkeypatch):
     }
     monkeypatch.setattr(measure.module, "train", lambda row, seed, words: trained.append(row) or {"test": everything, "seconds": 2.0})
     rows = measure("--only", "diffusion --data mnist", "--seeds", "1", table="generative")
-    assert len(rows) == 12 and len(trained) == 8
+    assert len(rows) == 20 and len(trained) == 12
     assert [row.split(" | ")[1:3] for row in rows[:2]] == [["confidence", "0.9700"], ["confidence_in_real", "0.9900"]]
-    ratio, plain = (row for row in rows if "| ratio |" in row)
-    assert "-n 2000 --steps 50 --eta 0.0 --order 2 --judge cnn, beside --steps 1000 --eta 1.0 --seed" in ratio and "≤ 1.2" in ratio
-    assert plain.startswith("| `didact train diffusion --data mnist; ") and "--order 1 --judge cnn, beside" in plain
-    assert any("--conditional --guidance 0.5;" in row for row in rows), "a flag is said by its name alone"
+    guided, second, noisy, plain, *_ = (row for row in rows if "| ratio |" in row)
+    assert "-n 2000 --steps 50 --eta 0.0 --order 1 --judge CNN, beside --steps 1000 --eta 1.0 --seed" in guided and "≤ 1.2" in guided
+    assert "--conditional --guidance 0.5;" in guided, "a flag is said by its name alone"
+    assert "--eta 0.0 --order 2 --judge" in second and "--steps 50 --eta 1.0 --judge" in noisy and "≤" not in second + noisy
+    assert plain.startswith("| `didact train diffusion --data mnist; ") and "--order 1 --judge CNN, beside" in plain
     jobs = measure.module.together(measure.module.GENERATIVE, argparse.Namespace(only="diffusion --data mnist", seeds=2, beside=1))
-    assert [len(numbers) for numbers, _ in jobs] == [6, 6, 1, 1, 1, 1], "one training for most, one for each trained otherwise"
+    assert [len(numbers) for numbers, _ in jobs] == [4, 4, 1, 1, 6, 6, 1, 1], "one training for most, one for each trained otherwise"
     beside = measure.module.together(measure.module.GENERATIVE, argparse.Namespace(only="diffusion --data mnist", seeds=2, beside=8))
-    assert [len(numbers) for numbers, _ in beside] == [4, 4, 1, 1, 1, 1], "and none whose seconds count"
+    assert [len(numbers) for numbers, _ in beside] == [4, 4, 1, 1, 4, 4, 1, 1], "and none whose seconds count"
     early = [row for row in rows if "--epochs 2;" in row]
-    assert len(early) == 1 and "| frechet |" in early[0]
+    assert len(early) == 2 and all("| frechet |" in row for row in early)
 
-
-def spoken_of(row, recipe, data):
-    return row.recipe.name == recipe and row.options["data"] == data
 
 
 def test_drawing_is_judged_and_timed_from_one_model(measure, tmp_path):
     quality = measure.module
-    words = argparse.Namespace(epochs=1, device="cpu", runs=str(tmp_path / "runs"))
-    rows = [quality.quick(row) for row in quality.GENERATIVE if row.drawn and spoken_of(row, "diffusion", "mnist")]
+    words = argparse.Namespace(epochs=1, device="cpu", runs=str(tmp_path / "runs"), compile=None)
+    rows = [quality.quick(row) for row in quality.GENERATIVE if row.drawn and row.recipe is quality.recipes.diffusion]
+    rows = [row for row in rows if "guidance" not in row.options]
     small = {"widths": (4, 8), "time": 8, "T": 10}
     rows = [row._replace(options=row.options | small, drawn=row.drawn._replace(
         way=row.drawn.way | {"steps": 4}, beside=row.drawn.beside and {"steps": 10, "eta": 1.0})) for row in rows]
