@@ -23,7 +23,7 @@ from didact.optim.named import make
 from didact.optim.schedule import make_schedule
 from didact.options import NamesRun, Range
 from didact.recipes import arguments as a
-from didact.recipes.adapting import agree, thinned
+from didact.recipes.adapting import agree, arguments_of, thinned
 from didact.recipes.attention import bert
 from didact.recipes.common import budget
 from didact.recipes.transfer import few
@@ -119,7 +119,7 @@ def settled(weights: str | None, given: Mapping[str, int | None]) -> dict[str, i
         return known
     if weights is None:
         return SMALL | known
-    theirs = MINILM if weights == "minilm" else pretraining(weights).facts["arguments"]
+    theirs = MINILM if weights == "minilm" else arguments_of(pretraining(weights))
     return {name: known.get(name, theirs[name]) for name in given}
 
 
@@ -145,7 +145,7 @@ def start(
         theirs, pieces, note = minilm()
     else:
         run = pretraining(weights)
-        agree(str(run.folder), run.facts["arguments"], shape)
+        agree(str(run.folder), arguments_of(run), shape)
         objective, data = restored(run)
         merge(objective)
         theirs, note = objective.get_submodule("network.bert").state_dict(), f"weights of {run.folder}"
