@@ -5,7 +5,7 @@ import json
 import pytest
 
 from didact.claims.core import choose
-from didact.claims.page import typeset
+from didact.claims.typeset import typeset
 from didact.cli.main import main
 from didact.report.markup import text
 
@@ -68,9 +68,23 @@ def test_what_prints_no_value_does_not_look_empty(tmp_path, capsys):
     assert ": 1 claim: 1 holds" in capsys.readouterr().err and "<dt>stated</dt>" not in (tmp_path / "a.html").read_text()
 
 
-def test_indices_and_powers_are_set():
-    shown = text(typeset("x_{t−1} + d_h·2^n of n_params, F.log_softmax and e^{−x}"))
-    assert shown == "x<sub>t−1</sub> + d<sub>h</sub>·2<sup>n</sup> of n_params, F.log_softmax and e<sup>−x</sup>"
+@pytest.mark.parametrize(("words", "shown"), [
+    ("x_{t−1} + 4d_h·2^n and e^{−x}", "x<sub>t−1</sub> + 4d<sub>h</sub>·2<sup>n</sup> and e<sup>−x</sup>"),
+    ("2^{D_in}, J_{f_{d−1}}", "2<sup>D<sub>in</sub></sup>, J<sub>f<sub>d−1</sub></sub>"),
+    ("W_hhᵀ, σ_d², ᾱ_t, ‖ℓ‖_∞, PE_pos, x_<t",
+     "W<sub>hh</sub>ᵀ, σ<sub>d</sub>², ᾱ<sub>t</sub>, ‖ℓ‖<sub>∞</sub>, PE<sub>pos</sub>, x<sub>&lt;t</sub>"),
+    ("∏_{j=k+1}^t, e^−|z|, γ^⌊t/T⌋, X^†y",
+     "∏<sub>j=k+1</sub><sup>t</sup>, e<sup>−|z|</sup>, γ<sup>⌊t/T⌋</sup>, X<sup>†</sup>y"),
+    ("h^(l−1), t^(−1/d)", "h<sup>(l−1)</sup>, t<sup>−1/d</sup>"),
+    ("1e-16, 4.5e-05, N=1e6..1e9, -0.17, commit 58e3712, ResNet-18",
+     "10<sup>−16</sup>, 4.5\xa0×\xa010<sup>−5</sup>, N=10<sup>6</sup>..10<sup>9</sup>, −0.17, commit 58e3712, ResNet-18"),
+    ("max_lr of torch.optim.SGD", "<code>max_lr</code> of <code>torch.optim.SGD</code>"),
+    ("StepLR(step_size=100, gamma=0.1), y_hat", "<code>StepLR(step_size=100, gamma=0.1)</code>, <code>y_hat</code>"),
+    ("x.detach() and f(x)", "<code>x.detach()</code> and f(x)"),
+    ("torch.randint(0,3,(8,)) excludes 3", "<code>torch.randint(0,3,(8,))</code> excludes 3"),
+])
+def test_formulas_are_set(words, shown):
+    assert text(typeset(words)) == shown
 
 
 def test_a_claim_named_twice_is_one(capsys):

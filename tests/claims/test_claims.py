@@ -26,7 +26,10 @@ from didact.claims.compare import (
     floats,
     plain,
 )
-from didact.claims.core import CHECKS, REASONS, VERDICTS, in_words, run, statements, tally, without_check
+from didact.claims.core import CHECKS, REASONS, VERDICTS, in_words, run, show, statements, tally, without_check
+from didact.claims.tables import TABLES
+from didact.claims.typeset import typeset
+from didact.report.markup import text
 
 
 @cache
@@ -66,6 +69,7 @@ def test_the_verdict_follows_and_can_turn(id):
     assert bool(check.right) == (verdict == "wrong"), f"{verdict}, but what is right: {check.right!r}"
     assert bool(check.condition) == (verdict == "conditional"), f"{verdict}, but the condition is {check.condition!r}"
     assert check.formula, "a check says what it computes"
+    assert not raw(show(check.form, result))
     if isinstance(check.form, Asked):
         return
     for value in parts(result):
@@ -77,6 +81,19 @@ def test_the_verdict_follows_and_can_turn(id):
         assert turned or not form.numeric
         assert not any(other.agrees(agreeing) for other in turned), "two per cent off, or one, still holds"
         assert not any(form.agrees(other) for other in refused), "a broken formula still holds"
+
+
+def raw(words: str) -> list[str]:
+    """Marks that a reader of the page would see as they are typed, outside of code."""
+    return re.findall(r"\S*(?:[_^\\`]|\de[-+−]?\d)\S*", re.sub("<code>.*?</code>", "", text(typeset(words))))
+
+
+def test_no_formula_on_the_page_keeps_its_marks():
+    assert raw("x_{t and 2e-3x") == ["x_{t", "2e-3x"]
+    told = [word for s in statements().values() for word in (s.claim, s.stated, s.where)]
+    told += [word for c in CHECKS.values() for word in (c.formula, c.right, c.condition)]
+    told += [cell for t in TABLES.values() for cell in (*(c.name for c in t.cells), *(c.why for c in t.cells), *t.absent.values())]
+    assert {word: marks for word in [*told, *REASONS.values()] if (marks := raw(word))} == {}
 
 
 # letters on the page, sizes of an example in the check; or a table of its own
@@ -205,9 +222,11 @@ def test_a_statement_is_turned_in_its_own_digits(form, others):
     (Same(), (1.0, 1.000001), "1 against 1, 1.0e-06 apart"),
     (Same(), (range(9), [0, 1, 2, 3, 4, 5, 16, 7, 8]), "6 against 16, the furthest apart of 9"),
     (Same(), (range(9), range(9)), "9 numbers on both sides, equal"),
+    (Same(), ([1.0] * 9, [1.000001] * 9), "1 against 1, 1.0e-06 apart, the furthest apart of 9"),
     (Same(), ([[100.0] * 4, [1.0] * 4], [[101.0] * 4, [1.0, 1.0, 1.0, 2.0]]), "1 against 2, the furthest apart of 8"),
     (NeverMore(), ([1, 5, 2], [9, 6, 9]), "5 ≤ 6, the tightest of 3"),
     (NeverMore(), (3, 2), "3 > 2"),
+    (NeverMore(), ([3, 9, 1], [2, 4, 9]), "9 > 4, the furthest apart of 3"),
     (Inside(0, 1), [1, 1], "1 in [0, 1]"),
     (Inside(high=1), [0.5, 2], "0.5 … 2 not in (−∞, 1]"),
     (Rising(), range(20), "0, 1, 2, 3, 4, 5, 6, 7, 8, …"),

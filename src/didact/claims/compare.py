@@ -222,7 +222,8 @@ class Same(Stated):
             both = listed(left.tolist()), listed(right.tolist())
             return " against ".join(both) + f", {error:.1e} apart" * (both[0] == both[1])
         worst = int(np.argmax(np.concatenate([np.abs(a - b) / scale(b) for a, b in pairs])))
-        return f"{short(float(left[worst]))} against {short(float(right[worst]))}, the furthest apart of {right.size:,}"
+        a, b = short(float(left[worst])), short(float(right[worst]))
+        return f"{a} against {b}{f', {error:.1e} apart' * (a == b)}, the furthest apart of {right.size:,}"
 
     def refused(self, computed: Any) -> Iterator[Any]:
         for left, right in sides(computed):
@@ -276,8 +277,8 @@ class NeverMore(Stated):
         """The pair that comes nearest to breaking it, or that breaks it most."""
         left, right = map(floats, computed)
         i = int((left - right).argmax())
-        sign = "≤" if self.agrees(computed) else ">"
-        return f"{short(float(left[i]))} {sign} {short(float(right[i]))}" + f", the tightest of {left.size:,}" * (left.size > 1)
+        sign, far = ("≤", "tightest") if self.agrees(computed) else (">", "furthest apart")
+        return f"{short(float(left[i]))} {sign} {short(float(right[i]))}" + f", the {far} of {left.size:,}" * (left.size > 1)
 
     def refused(self, computed: Any) -> Iterator[Any]:
         left, right = map(floats, computed)

@@ -91,9 +91,11 @@ def softmax_and_cross_entropy() -> Pair:
 
 @claim("CF07", Same())
 def triplet_term() -> Pair:
-    """max(0, 1 − f(a,c) + f(a,b)) > 0 just where f(a,c) < 1 + f(a,b), for a thousand pairs"""
+    """max(0, 1 − f(a,c) + f(a,b)), for a thousand pairs, is PyTorch's ranking loss of margin 1, and > 0 just where f(a,c) < 1 + f(a,b)"""
     fac, fab = 2 * torch.randn(1000), 2 * torch.randn(1000)
-    return (torch.relu(1 - fac + fab) > 0).double(), (fac < 1 + fab).double()
+    term = torch.relu(1 - fac + fab)
+    ranked = F.margin_ranking_loss(fac, fab, torch.ones(1000), margin=1.0, reduction="none")
+    return [term, (term > 0).double()], [ranked, (fac < 1 + fab).double()]
 
 
 @claim("CF08", Same())
@@ -228,12 +230,14 @@ def dropout() -> tuple[list[Tensor], list[Tensor], list[float]]:
     return [y.mean(), together.mean()], [y.std() / math.sqrt(y.numel()), together.std() / math.sqrt(400_000)], [1.0, 0.7**3]
 
 
-@claim("CF26", Exactly((True, True)))
-def dropout_of_channels() -> tuple[bool, bool]:
-    """is each of 200 channels behind the channel dropout of didact's CIFAR10Net whole or gone; and are there both"""
+@claim("CF26", Exactly((True, True, False)))
+def dropout_of_channels() -> tuple[bool, ...]:
+    """is each of 200 channels behind the channel dropout of didact's CIFAR10Net whole or gone, and are there both; and is each so behind a
+    dropout of single values"""
     drop = next(m for m in CIFAR10Net(dropout2d=0.5).features if isinstance(m, nn.Dropout2d))
-    kept = (drop(torch.ones(10, 20, 6, 6)) > 0).double().mean((2, 3))
-    return bool(((kept == 0) | (kept == 1)).all()), 0 < float(kept.mean()) < 1
+    kept, single = ((f(torch.ones(10, 20, 6, 6)) > 0).double().mean((2, 3)) for f in (drop, nn.Dropout(drop.p)))
+    whole = [bool(((share == 0) | (share == 1)).all()) for share in (kept, single)]
+    return whole[0], 0 < float(kept.mean()) < 1, whole[1]
 
 
 @claim("CF27", Same(1e-4))
@@ -400,10 +404,11 @@ def denoiser() -> Pair:
 
 @claim("CF48", Same())
 def graph_layer() -> Pair:
-    """σ(ÂXW) of renumbered vertices = the renumbered output"""
+    """σ(AXW) against σ(Σ_j x_j W) over the neighbours j of each of six vertices; and of renumbered ones against the renumbered output"""
     A, X, W, order = (torch.rand(6, 6) > 0.5).double(), torch.randn(6, 4), torch.randn(4, 3), torch.tensor([3, 0, 5, 1, 4, 2])
     P = torch.eye(6)[order]
-    return torch.tanh(P @ A @ P.T @ (P @ X) @ W), P @ torch.tanh(A @ X @ W)
+    near = torch.stack([torch.tanh(sum((X[j] @ W for j in range(6) if A[i, j]), torch.zeros(3))) for i in range(6)])
+    return [torch.tanh(A @ X @ W), torch.tanh(P @ A @ P.T @ (P @ X) @ W)], [near, near[order]]
 
 
 @claim("CF49", Exactly((True, False)))

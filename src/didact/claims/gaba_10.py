@@ -7,7 +7,7 @@ from torch import Tensor
 
 from didact.claims.compare import Asked, Cases, Corrected, Exactly, Inside, NeverMore, Rising, Same
 from didact.claims.core import claim
-from didact.claims.tools import Pair, parameters, total_variance
+from didact.claims.tools import Pair, parameters, slope, total_variance
 from didact.layers.positions import sinusoidal
 from didact.layers.time import time_features
 from didact.models.denoise_unet import GROUPS, SimpleUNet, TimedBlock
@@ -149,10 +149,15 @@ def few_steps_of_ddim() -> list[Tensor]:
 
 @claim("C10.13", Same())
 def guidance() -> Pair:
-    """didact's (1 + w) ε(c) − w ε(∅) = −σ times ∇log p + (1 + w) ∇log p(c|x), for scores −ε/σ of two normals"""
+    """didact's (1 + w) ε(c) − w ε(∅) = −σ times ∇log p(x) + (1 + w) ∇log p(c|x), for scores −ε/σ of one of two normals and of both"""
     x, w, σ = torch.randn(9), 2.5, 0.8
-    plain, given = -x / 4.0, -(x - 1.3) / 0.7                                # scores of N(0, 4) and of N(1.3, 0.7)
-    return guided(-σ * given, -σ * plain, w), -σ * (plain + (1 + w) * (given - plain))
+
+    def joint(x: Tensor) -> Tensor:                                # log p(x, c) for N(1.3, 0.7) and N(−0.4, 4), up to a constant
+        return torch.stack([-(x - 1.3).square() / 1.4, -(x + 0.4).square() / 8])
+
+    given, plain = slope(lambda x: joint(x)[0], x), slope(lambda x: joint(x).logsumexp(0), x)
+    label = slope(lambda x: joint(x).log_softmax(0)[0], x)         # ∇log p(c|x), by Bayes and not as a difference of scores
+    return guided(-σ * given, -σ * plain, w), -σ * (plain + (1 + w) * label)
 
 
 @claim("C10.14", Same(1e-6), right="the code has all sines first, and frequencies down to 1/10000 exactly: another embedding")

@@ -5,7 +5,7 @@ from itertools import combinations, product
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 
 from didact import metrics, scratch
@@ -27,6 +27,8 @@ def shapley_values() -> Pair:
     """φ_i = Σ_S |S|!(d − |S| − 1)!/d! [f(S ∪ i) − f(S)] for the five inputs of a network, left out ones at 0, against didact's explanation;
     Σ_S of the weights = 1, and Σ_i φ_i = f(all) − f(none)"""
     d, net, x = 5, MLP(5, 2, hidden=(7,), activation="tanh"), torch.randn(1, 5)
+    for p in net.parameters():                                               # biases too: of new ones, 0, f(none) would be 0
+        nn.init.normal_(p)
 
     def f(S: tuple[int, ...]) -> float:
         there = torch.zeros(5).index_fill(0, torch.tensor(S, dtype=torch.long), 1.0)

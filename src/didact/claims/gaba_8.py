@@ -163,7 +163,7 @@ def frechet_distance() -> Pair:
 
 @claim("C8.18", NeverMore(), condition="the generator's rate lowered as well (row TTUR); with D's alone raised the table is worse")
 def higher_rate_of_the_discriminator() -> Cases:
-    """FID of table 8.1 against its base row: 1e-4/4e-4, and 2e-4/5e-4"""
+    """FID of table 8.1 against its base row: 1e-4 / 4e-4, and 2e-4 / 5e-4"""
     base = float(statements()["C8.14"].stated)
     _, alone, both = (float(n) for n in re.findall(r"[\d.]+", statements()["C8.16"].stated))
     return Cases((both, base), (alone, base))

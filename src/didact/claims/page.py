@@ -1,7 +1,6 @@
 """The claims as one page that needs nothing else: what is stated, what comes out, and the code that computes it."""
 
 import inspect
-import re
 import time
 from collections.abc import Sequence
 from math import inf
@@ -10,6 +9,7 @@ from pathlib import Path
 from didact import __version__
 from didact.claims.core import CHECKS, Outcome, listed, tally
 from didact.claims.table import Judged
+from didact.claims.typeset import typeset
 from didact.report.markup import Html, tag
 from didact.report.page import document, section
 from didact.run import git_state
@@ -25,9 +25,10 @@ STYLE = """
 .claim header b { font-family: var(--mono); font-size: .85rem; }
 .claim header small { color: var(--soft); }
 .claim h3 { font: 600 1.05rem/1.4 var(--serif); margin: .15rem 0 .5rem; }
-.claim dl { display: grid; grid-template-columns: 5.5rem 1fr; gap: .1rem .8rem; margin: 0; font-size: .93rem; }
+.claim :is(sub, sup) { font-size: .75em; line-height: 0; }
+.claim dl { display: grid; grid-template-columns: 5.5rem minmax(0, 1fr); gap: .1rem .8rem; margin: 0; font-size: .93rem; }
 .claim pre { overflow-x: auto; background: var(--tint); border-radius: 6px; padding: .7rem .9rem; margin: .5rem 0 0; }
-.claim pre { font: .8rem/1.5 var(--mono); }
+.claim pre { font: .74rem/1.55 var(--mono); }
 .claim .cells { overflow-x: auto; } .claim .cells table { border-collapse: collapse; font-size: .88rem; }
 .claim .cells :is(th, td) { text-align: left; padding: .1rem 1.1rem .1rem 0; vertical-align: top; } .claim .cells th { color: var(--soft); }
 .claim details { margin-top: .5rem; font-size: .85rem; }
@@ -50,20 +51,7 @@ LEAD = (
 SIGNS = {"holds": "✓ holds", "wrong": "✗ wrong", "conditional": "◐ holds with a condition", "not checkable": "not checkable",
          "not measured": "not measured"}
 COURSES = ("Gaba", "Van Schependom", "Groudiev", "Fleuret", "Lhotte")
-# x_t, x_{t−1}, 2^n, x^{1/2}; not the names of functions
-RAISED = re.compile(r"(?<![\w.])([A-Za-zα-ωΑ-Ωℓ])_(\{[^{}]*\}|\w{1,5}(?!\w))|(?<=[\w)])\^(\{[^{}]*\}|[-−]?\w+)")
 NOTES = {"wrong": "right", "conditional": "condition", "not checkable": "why", "not measured": "why"}
-
-
-def typeset(words: str) -> list[object]:
-    """Indices below and powers above the line: x_{t−1}, 2^n."""
-    parts: list[object] = []
-    end = 0
-    for found in RAISED.finditer(words):
-        letter, below, above = found.groups()
-        parts += [words[end : found.start()], letter, tag("sub" if below else "sup", (below or above).strip("{}"))]
-        end = found.end()
-    return [*parts, words[end:]]
 
 
 def made() -> str:
@@ -129,9 +117,9 @@ def cell_table(cells: Sequence[Judged]) -> Html:
     """A statement of several numbers: each as stated and as measured; once for all of them what is read, where it is the same."""
     same = {j.reading for j in cells}
     names = [j.name.removesuffix(f", {j.reading}") if len(same) == 1 and j.name != j.reading else j.name for j in cells]
-    heads = tag("tr", [tag("th", head) for head in ("; ".join(same) if len(same) == 1 else "", "stated", "measured", "")])
+    heads = tag("tr", [tag("th", shown(head)) for head in ("; ".join(same) if len(same) == 1 else "", "stated", "measured", "")])
     rows = [
-        tag("tr", tag("td", name), tag("td", j.stated), tag("td", j.measured), tag("td", SIGNS[j.verdict], f": {j.why}" if j.why else ""))
+        tag("tr", [tag("td", shown(word)) for word in (name, j.stated, j.measured, SIGNS[j.verdict] + (f": {j.why}" if j.why else ""))])
         for name, j in zip(names, cells, strict=True)
     ]
     return tag("div", tag("table", heads, rows), class_="cells")

@@ -1,0 +1,45 @@
+"""Formulas written in one line, as a page shows them: x_{t−1} and 2^n below and above the line, 1e-3 as a power of ten, names as code."""
+
+import re
+
+from didact.report.markup import tag
+
+MARKS = re.compile(
+    r"""
+    (?P<code> print\(.*\) | \bdidact\ reproduce\ [\w.]+(?:\ --\w+\ \d+)*
+            | \b(?:nn|torch|F|fc)(?:\.\w+)+ (?:CALL)? (?:\.\w+)*
+            | \b[a-z][\w.]*\(\)
+            | \b[A-Za-z]\w+ \([^()]*[a-z_]{3,}=[^()]*\)                                    # StepLR(step_size=100)
+            | (?<![\w.]) (?:[a-z][a-z0-9]+_[a-z]\w+ | [a-z]_(?:hat\b|[a-z]{6,})) (?:CALL|=\w[\w.]*)? )   # max_lr, n_critic, y_hat
+    | (?<=\S)_  (?P<sub> BRACES | ∞ | [<≤]?[A-Za-z0-9α-ωΑ-Ωℓ]{1,5}(?![A-Za-z0-9_]) )
+    | (?<=\S)\^ (?P<sup> BRACES | \([^()]*\) | [-−]?\|[^|]*\| | ⌊[^⌋]*⌋ | [†*] | [-−]?\w+ )
+    | (?<!\w)(?<!\d\.) (?P<digits>\d+(?:\.\d+)?) e (?P<ten>[-−+]?\d{1,3}) (?!\w)
+    | (?<![\w)\]]) (?P<minus>-) (?=[\d.∞])
+    """.replace("CALL", r"\((?:[^()]|\([^()]*\))*\)").replace("BRACES", r"\{(?:[^{}]|\{[^{}]*\})*\}"),
+    re.VERBOSE,
+)
+LAYER = re.compile(r"\(\w(?:[+−]1)?\)")  # h^(l−1) is no power: its brackets say so
+
+
+def typeset(words: str) -> list[object]:
+    parts: list[object] = []
+    end = 0
+    for found in MARKS.finditer(words):
+        parts += [words[end : found.start()], mark(found)]
+        end = found.end()
+    return [*parts, words[end:]]
+
+
+def mark(found: re.Match[str]) -> object:
+    match found.lastgroup:
+        case "code":
+            return tag("code", found[0])
+        case "sub" | "sup" as level:
+            inner = found[level]
+            bare = inner[0] in "{(" and not LAYER.fullmatch(inner)
+            return tag(level, typeset(inner[1:-1] if bare else inner))
+        case "ten":
+            digits, power = found["digits"], int(found["ten"].replace("−", "-"))
+            times = "" if digits == "1" else f"{digits}\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}"
+            return [f"{times}10", tag("sup", str(power).replace("-", "−"))]
+    return "−"
