@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from didact.errors import UsageError
-from didact.options import Option, Range, bind, options, plain, written
+from didact.options import AsWritten, Option, Range, bind, options, plain, written
 
 
 def recipe(
@@ -70,6 +70,20 @@ def test_none_is_a_value_only_where_it_may_be():
     assert KNOWN["clip"].parse("none") is None
     with pytest.raises(UsageError):
         KNOWN["lr"].parse("none")
+
+
+def test_a_name_of_ones_own_may_be_none():
+    def read(*, data: Annotated[str | None, AsWritten(), "a file"] = None, weights: str | None = None) -> None: ...
+
+    known = options(read)
+    assert known["data"].parse("none") == "none" and known["weights"].parse("none") is None
+
+
+@pytest.mark.parametrize("value", [1e30, 2.0**63, float("inf")])
+def test_the_upper_limit_is_named(value):
+    with pytest.raises(UsageError, match=r"--lr expects float more than 0, in size below 2\^63 = 9.22e\+18, got"):
+        KNOWN["lr"].check(value)
+    assert KNOWN["lr"].check(1e18) == 1e18
 
 
 def test_json_holds_no_number_that_is_not_finite():

@@ -52,6 +52,10 @@ def test_names_of_runs(run):
         assert find(name, root) == run.folder
     with pytest.raises(UsageError, match="no run named 'nope'"):
         find("nope", root)
+    with pytest.raises(UsageError, match=r"no run of 'consistency' under .*, which holds runs of mlp; train one first"):
+        find("consistency/latest", root)
+    with pytest.raises(UsageError, match=r"there is no run under .* yet; train one first"):
+        find("mlp/latest", root / "empty")
 
 
 def test_data_loaded_in_python_are_named_in_the_command(here):

@@ -11,6 +11,11 @@ class UsageError(ValueError):
     """A mistake of the caller, told in one line. Everything else that is raised is our bug and keeps its traceback."""
 
 
+def counted(n: int, what: str) -> str:
+    """1 channel, 3 channels, 1,500 steps."""
+    return f"{n:,} {what}{'s' * (n != 1)}"
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of an error message: the nearest known name, or else all of them."""
     known = sorted(known)

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args, get_origin
 from didact.errors import UsageError, nearest
 
 REQUIRED = inspect.Parameter.empty
-BEYOND = 2**63  # no size, rate or seed is as large, and torch could not hold it; NaN is not smaller either
+BEYOND = 2**63  # no size, rate or seed is as large, and torch could not hold it
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,18 @@ class Range:
 
 @dataclass(frozen=True)
 class NamesRun:
-    """The text names a run, and reaches the recipe as its folder; where `or_else`, it may be another word or a file as well."""
+    """The text names a run, and reaches the recipe as its folder; where `or_else`, it may be another word or a file as well.
+
+    With `data`, its data are read where none are named: what begins with a run goes on with what that run learned from.
+    """
 
     or_else: bool = False
+    data: bool = False
+
+
+@dataclass(frozen=True)
+class AsWritten:
+    """The text is a name that its owner chose, of a file or a column: even "none" is one."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,7 @@ class Option:
     choices: tuple[Any, ...] = ()
     range: Range | None = None
     run: NamesRun | None = None
+    as_written: bool = False
 
     @property
     def describe(self) -> str:
@@ -71,7 +81,7 @@ class Option:
 
     def parse(self, text: str) -> Any:
         """The value that a person's text means, or a UsageError that says what was expected."""
-        if self.optional and text.lower() == "none":
+        if self.optional and text.lower() == "none" and not self.as_written:
             return None
         if self.many:
             parts = re.sub(r"(?<=\d)[-x](?=\d)", ",", text) if self.kind is int else text
@@ -115,8 +125,11 @@ class Option:
             raise UsageError(f"--{self.flag} expects {self.describe}, got {value!r}")
         if self.choices and value not in self.choices:
             raise UsageError(f"--{self.flag} cannot be {value!r}; {nearest(str(value), map(str, self.choices))}")
-        if isinstance(value, int | float) and (not abs(value) < BEYOND or (self.range is not None and value not in self.range)):
-            raise UsageError(f"--{self.flag} expects {self.describe}, got {written(value)}")
+        if isinstance(value, int | float):
+            if value != value or (self.range is not None and value not in self.range):
+                raise UsageError(f"--{self.flag} expects {self.describe}, got {written(value)}")
+            if abs(value) >= BEYOND:
+                raise UsageError(f"--{self.flag} expects {self.describe}, in size below 2^63 = {BEYOND:.3g}, got {written(value)}")
         return value
 
 
@@ -150,7 +163,7 @@ def option(name: str, hint: Any, default: Any) -> Option:
     words: list[str] = []
     bounds: Range | None = None
     run: NamesRun | None = None
-    many = optional = False
+    many = optional = as_written = False
     while True:
         origin = get_origin(hint)
         if origin is typing.Annotated:
@@ -158,6 +171,7 @@ def option(name: str, hint: Any, default: Any) -> Option:
             words += [e for e in extra if isinstance(e, str)]
             bounds = bounds or next((e for e in extra if isinstance(e, Range)), None)
             run = run or next((e for e in extra if isinstance(e, NamesRun)), None)
+            as_written = as_written or any(isinstance(e, AsWritten) for e in extra)
         elif origin in (typing.Union, types.UnionType):
             inner = [a for a in get_args(hint) if a is not type(None)]
             assert len(inner) == 1, f"{name}: {hint} is not one type or None"
@@ -169,7 +183,10 @@ def option(name: str, hint: Any, default: Any) -> Option:
     choices = get_args(hint) if get_origin(hint) is Literal else ()
     kind = type(choices[0]) if choices else hint
     assert kind in (int, float, bool, str), f"{name}: an option cannot be {hint}"
-    return Option(name, kind, default, help=" ".join(words), many=many, optional=optional, choices=choices, range=bounds, run=run)
+    return Option(
+        name, kind, default, help=" ".join(words), many=many, optional=optional, choices=choices, range=bounds, run=run,
+        as_written=as_written,
+    )
 
 
 def bind(known: Mapping[str, Option], given: Mapping[str, Any], *, owner: str) -> dict[str, Any]:

@@ -170,10 +170,13 @@ def find(name: str, root: Path) -> Path:
     name = name.removeprefix(f"{root}/")
     recipe, _, last = name.rpartition("/")
     if last == LATEST:
-        runs = [r for r in runs if not recipe or r.parent.name == recipe]
         if not runs:
             raise UsageError(f"there is no run under {root} yet; train one first")
-        return max(runs, key=lambda p: (p / "run.json").stat().st_mtime)
+        chosen = [r for r in runs if not recipe or r.parent.name == recipe]
+        if not chosen:
+            others = sorted({r.parent.name for r in runs})
+            raise UsageError(f"no run of {recipe!r} under {root}, which holds runs of {', '.join(others)}; train one first")
+        return max(chosen, key=lambda p: (p / "run.json").stat().st_mtime)
     ends = [r for r in runs if str(r).endswith(name)]
     if len(ends) != 1:
         why = f"{len(ends)} runs end in" if ends else "no run named"

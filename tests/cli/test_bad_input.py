@@ -61,6 +61,7 @@ CASES = [  # the call, what the line says of what came, and the words that help
     ("train mlp --lr -1", "got -1", "more than 0"),
     ("train mlp --lr nan", "got nan", "--lr expects float"),
     ("train mlp --lr inf", "got inf", "--lr expects float"),
+    ("train mlp --lr 1e30", "got 1e+30", "more than 0, in size below 2^63 = 9.22e+18"),
     ("train mlp --lr fast", "got 'fast'", "--lr expects float"),
     ("train mlp --lr ''", "got ''", "--lr expects float"),
     ("train mlp --dropout 1.5", "got 1.5", "from 0 to 0.95"),

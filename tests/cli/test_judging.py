@@ -14,6 +14,7 @@ import didact
 from didact.cli.main import main
 from didact.models.inception import InceptionV3
 from didact.registry import RECIPES
+from didact.run import Run
 from didact.samplers.judging import Inception, listening
 
 
@@ -115,7 +116,27 @@ def test_the_judges_accuracy_goes_with_every_score(said):
     ("sample vae/latest --judge mlp/latest --judge-weights first.pth", "--judge-weights does not apply: a run judges"),
     ("sample vae/latest --interpolate --judge-weights first.pth", "--judge-weights does not apply: a code is drawn as it is"),
     ("sample vae/latest --judge optimizers/latest", "the judge learned images of (1, 8, 8), but these are (3, 8, 8)"),
+    ("sample vae/latest --judge nope", "no run named 'nope' under runs"),
+    ("sample vae/latest --judge vae/latest", "does not classify; train one with: didact train cnn --data photos"),
+    ("sample vae/latest --judge-weights photos", "photos"),
+    ("sample vae/latest --judge mlp/latest --label red", "no class named 'red'"),
+    ("sample vae/latest --judge mlp/latest --runs elsewhere", "there is no run under elsewhere yet"),
 ])
-def test_refused_in_one_line(said, words, complaint):
+def test_refused_in_one_line_and_before_anything_is_drawn(said, monkeypatch, words, complaint):
+    def never(*_, **__):
+        raise AssertionError("it was drawn")
+
+    for place in ("didact.samplers.draw.draw", "didact.samplers.walk.interpolated"):
+        monkeypatch.setattr(place, never)
+    before = set(Path.cwd().rglob("samples.*")), Run.open("vae/latest").folder.stat().st_mtime_ns
     err = said(words, code=2)
     assert err.count("\n") == 1 and complaint in err
+    assert (set(Path.cwd().rglob("samples.*")), Run.open("vae/latest").folder.stat().st_mtime_ns) == before
+
+
+@pytest.mark.parametrize("words", ["--label red", "--label red --judge mlp/latest", "--interpolate --label red"])
+def test_a_model_of_images_without_classes_cannot_be_asked_for_one(said, words):
+    (loose,) = Path("unlabelled/vae").iterdir()
+    err = said(f"sample {loose} {words}", code=2)
+    assert err.count("\n") == 1 and f"{loose} was trained without classes: 'loose' has none" in err
+    assert "got --label red; leave it out, or train with --conditional on data that have classes" in err

@@ -171,7 +171,7 @@ def test_sheets_and_tables(said):
     ("sample vae/latest --complete a.png --interpolate", "--interpolate does not apply: an image is to be completed"),
     ("sample vae/latest --runs tables --to a.png", "--to expects a file that ends in .csv, got a.png"),
     ("sample vae/latest --runs tables --judge mlp/latest", "--judge does not apply: "),
-    ("train latent_diffusion --from {table}", "learned from table, but 'digits' is images; begin with a run on the same --data"),
+    ("train latent_diffusion --from {table}", "learned from table, but 'digits' is images; begin with a run on images"),
     ("sample vae/latest --runs tables --label setosa", "this model was not told the classes"),
 ])
 def test_refused_in_one_line(said, words, complaint):

@@ -32,6 +32,17 @@ def test_by_hand():
     ]
 
 
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_a_transposed_convolution_is_a_layer_too(d):
+    """One number becomes two, (1, -3) times it: the affine map of the hand-worked case."""
+    layer = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)[d - 1](1, 1, (2,) + (1,) * (d - 1), bias=False)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([1.0, -3.0]).view_as(layer.weight))
+    before, after = propagation(nn.Sequential(layer, nn.ReLU()), torch.full((1,) * (2 + d), 2.0), lambda y: 5 * y.sum())
+    expected = {"mean": -2, "variance": 16, "gradient_mean": 2.5, "gradient_variance": 6.25}
+    assert before == {"layer": "0", "kind": f"ConvTranspose{d}d", **expected} and after["variance"] == 1
+
+
 def test_gradients_of_a_deep_sigmoid_net_vanish():
     rows = affine(propagation(deep("sigmoid", "xavier_normal"), torch.randn(64, 256)))
     ratios = [a["gradient_variance"] / b["gradient_variance"] for a, b in pairwise(rows)]

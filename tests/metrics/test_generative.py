@@ -82,6 +82,9 @@ def test_collapse_is_seen_in_the_classes():
     assert g.class_coverage(real, real, 5) == 1 and g.class_entropy(real, 5).item() == pytest.approx(1)
     one = torch.full((100,), 3)
     assert g.class_coverage(one, real, 5).item() == pytest.approx(0.2) and g.class_entropy(one, 5) == 0
+    nine = torch.arange(9).repeat(10)
+    assert g.class_coverage(nine, torch.arange(10).repeat(9), 10).item() == 0.9     # to the last digit of a double, as JSON shows it
+    assert g.which_classes(nine, torch.arange(10).repeat(9), 10)["class_coverage"] == 0.9
     rare = torch.cat([torch.zeros(96).long(), torch.tensor([1, 2, 3, 4])])      # each 1 %: less than a quarter of its share
     assert g.class_coverage(rare, real, 5).item() == pytest.approx(0.2)
     assert g.class_coverage(real, torch.arange(2).repeat(9), 5) == 1                # classes that are not there need not be drawn

@@ -64,7 +64,7 @@ def test_other_channels_no_head_and_no_counters(tmp_path):
     state = {k: v for k, v in one.state_dict().items() if not k.startswith("fc.") and not k.endswith("num_batches_tracked")}
     report = load_weights(two, written(tmp_path / "w.pth", state))
     assert report.missing == ("fc.weight", "fc.bias") and not report.reshaped
-    assert "conv1.weight: kernels for 1 channels made to fit 3; not in the file: fc.weight, fc.bias" in str(report)
+    assert "conv1.weight: kernels for 1 channel made to fit 3; not in the file: fc.weight, fc.bias" in str(report)
 
 
 @pytest.mark.parametrize(("theirs", "ours"), [(3, 1), (1, 3)])

@@ -6,6 +6,7 @@ from math import log
 import pytest
 import torch
 from torch import nn
+from torch.autograd.functional import jacobian
 from torch.optim import SGD
 
 from didact.data.core import Resident
@@ -79,6 +80,24 @@ def test_the_penalty_is_taken_between_real_and_drawn():
     real, fake, t = torch.full((3, 1, 1, 1), 2.0), torch.zeros(3, 1, 1, 1), torch.tensor([0.0, 0.5, 1.0])
     penalty = gradient_penalty(lambda x: x.flatten(1).square().sum(1) / 2, real, fake, t)    # the slope at x is x: 0, 1, 2
     assert penalty.item() == pytest.approx((1 + 0 + 1) / 3, rel=1e-4)
+
+
+def test_lambda_weighs_the_penalty():
+    """Each example's slope by itself, at points made again from the seed; the penalty alone parts two weights λ."""
+    model, b = made(game=GAMES["wasserstein"], classes=3).eval(), batch()
+    parts = {}
+    for model.penalty in (0.0, 1.0, 10.0):
+        torch.manual_seed(2)
+        parts[model.penalty] = model.loss(b, "discriminator")
+    torch.manual_seed(2)
+    fake = model.generator(torch.randn(30, 4), b["y"]).detach()
+    t = torch.rand(30)[:, None, None, None]
+    between = t * (2 * b["x"] - 1) + (1 - t) * fake
+    slopes = [jacobian(lambda x, y=y: model.discriminator(x[None], y[None])[0], x).norm() for x, y in zip(between, b["y"], strict=True)]
+    penalty = sum((slope.item() - 1) ** 2 for slope in slopes) / 30
+    loss = {weight: found["loss"].item() for weight, found in parts.items()}
+    assert penalty > 0.1 and parts[10.0]["penalty"].item() == pytest.approx(penalty, rel=1e-4) and "penalty" not in parts[0.0]
+    assert loss[10.0] - loss[1.0] == pytest.approx(9 * penalty, rel=1e-4) and loss[1.0] - loss[0.0] == pytest.approx(penalty, rel=1e-4)
 
 
 def test_clipped_weights_stay_in_their_box():

@@ -11,6 +11,7 @@ from didact.models.realnvp import MonotoneFlow, MultiScaleRealNVP, RealNVP
 from didact.objectives.likelihood import Flow, ImageFlow
 from didact.recipes.realnvp import of_images
 from didact.registry import RECIPES
+from didact.report import page
 from didact.samplers.draw import draw
 from didact.train.session import restored
 
@@ -115,7 +116,12 @@ def test_images_cost_their_levels_when_nothing_is_known():
 def test_moons_are_learned(here):
     run = didact.train(RECIPES["realnvp"], epochs=4)
     assert run.facts["test"]["log_likelihood"] > -1.85          # one Gaussian, fitted to the training points, gives −1.99, the truth −1.43
-    assert run.load("gallery")["density"].shape == (1, 2, 1, 96, 96)
+    kept = run.load("gallery")
+    assert kept["density"].shape == (1, 2, 1, 96, 96)
+    low, high = kept["density ends"]
+    assert ((kept["real rows"] > low) & (kept["real rows"] < high)).all(1).float().mean() > 0.9
+    shown = page.write(run).read_text(encoding="utf-8")
+    assert shown.count(">x1<") >= 5 and ">Density<" in shown and ">Drawn from it<" in shown and 'alt="density"' not in shown
 
 
 @pytest.mark.parametrize("network", ["plain", "multiscale"])

@@ -180,6 +180,61 @@ def test_guidance_by_hand():
     torch.testing.assert_close(objective.says(x, 0.5, y, 1.5), 2.5 * told - 1.5 * untold, rtol=1e-4, atol=1e-5)
 
 
+class Told(torch.nn.Module):
+    """Answers with its label's number alone, and remembers which labels it was told."""
+
+    def __init__(self, classes):
+        super().__init__()
+        self.label = torch.nn.Embedding(classes + 1, 1)
+
+    def forward(self, x, t, y):
+        self.heard = y
+        return self.label(y)[:, :, None, None].expand_as(x)
+
+
+def noised(kind, network, **words):
+    return {"diffusion": lambda: Diffusion(network, (1, 6, 6), Noising(40), **words),
+            "flow": lambda: FlowMatching(network, (1, 6, 6), **words)}[kind]()
+
+
+@pytest.mark.parametrize("kind", ["diffusion", "flow"])
+def test_a_share_of_the_labels_is_withheld(kind):
+    """Without labels only the vector of "not told", the last, learns; with all of them only those of the classes."""
+    batch = {"x": torch.rand(4000, 1, 6, 6, generator=seeded()), "y": torch.arange(4000) % 3, "row": torch.arange(4000)}
+    for drop, learns in ((0.0, [True, True, True, False]), (1.0, [False, False, False, True]), (0.5, [True] * 4)):
+        objective = noised(kind, Told(3), classes=3, drop=drop)
+        torch.manual_seed(0)
+        objective.loss(batch)["loss"].backward()
+        heard = objective.network.heard
+        assert (objective.network.label.weight.grad[:, 0] != 0).tolist() == learns
+        kept = heard != 3
+        assert torch.equal(heard[kept], batch["y"][kept]) and (~kept).double().mean().item() == pytest.approx(drop, abs=0.03)
+        for k in range(3):                                                             # of each class alike
+            assert (~kept)[k::3].double().mean().item() == pytest.approx(drop, abs=0.05)
+
+
+@pytest.mark.parametrize("kind", ["diffusion", "flow"])
+def test_nothing_is_withheld_when_judging(kind):
+    objective = noised(kind, Told(3), classes=3, drop=1.0)
+    y = torch.tensor([2, 0, 1])
+    with torch.no_grad():
+        x = torch.rand(3, 1, 6, 6)
+        objective.errors(x, y, objective.moment(torch.rand(3)), torch.randn(3, 1, 6, 6))
+        assert torch.equal(objective.network.heard, y)
+        objective.compared = lambda batch: {}
+        objective.judge({"x": x, "y": y, "row": torch.arange(3)})
+    assert torch.equal(objective.network.heard, y)
+
+
+def test_the_unet_learns_of_withheld_labels_as_not_told():
+    """Of the vectors of labels that it adds, the last stands for "not told"."""
+    batch = {"x": torch.rand(8, 1, 6, 6, generator=seeded()), "y": torch.arange(8) % 3}
+    for drop, learns in ((0.0, [True, True, True, False]), (1.0, [False, False, False, True])):
+        objective = Diffusion(network(3), (1, 6, 6), Noising(40), classes=3, drop=drop)
+        objective.loss(batch)["loss"].backward()
+        assert objective.network.label.weight.grad.abs().sum(1).gt(0).tolist() == learns
+
+
 def test_what_cannot_be_asked():
     objective = Diffusion(network(), (1, 6, 6), Noising(40))
     for words, told in (({"steps": 41}, "in 1 to 40"), ({"guidance": 1.0}, "not told the classes"), ({"label": 1}, "not told the classes")):
@@ -205,6 +260,31 @@ def test_a_straight_flow_is_followed_exactly():
     xt, _, target = objective.mixed(x0, torch.full((4,), 0.25), torch.ones_like(x0))
     torch.testing.assert_close(xt, torch.full_like(x0, 0.75 * 0.3 + 0.25))
     torch.testing.assert_close(target, torch.full_like(x0, 0.7))
+
+
+class Curve(torch.nn.Module):
+    """dx/dt = 4t x (1 − x), whose logit moves by ∫ 4t dt: from t = 1 to 0, logit x(0) = logit x(1) − 2."""
+
+    def forward(self, x, t, y=None):
+        return 4 * t[:, None, None, None] * x * (1 - x)
+
+
+def test_a_curved_flow_is_followed_by_heuns_rule():
+    """Half the step, a quarter of the error (Euler's would be half of it); and state by state the rule written out in NumPy."""
+    objective = FlowMatching(Curve(), (1, 2, 3))
+    start = torch.rand(4, 1, 2, 3, generator=seeded()) * 0.8 + 0.1
+    truth, lost = (start.double().logit() - 2).sigmoid(), []
+    for steps in (12, 24, 48):
+        states = list(objective.back(start, None, Way(steps), drawn_from(seeded())))
+        lost.append((states[-1] - truth).abs().max().item())
+        x, h = start.double().numpy(), 1 / steps
+        for k, state in enumerate(states):
+            t = 1 - k * h
+            first = 4 * t * x * (1 - x)
+            guess = x - h * first
+            x = x - h / 2 * (first + 4 * (t - h) * guess * (1 - guess))
+            torch.testing.assert_close(state.double(), torch.from_numpy(x), rtol=0, atol=1e-6)
+    assert len(states) == 48 and lost[0] / lost[1] == pytest.approx(4, rel=0.15) and lost[1] / lost[2] == pytest.approx(4, rel=0.15)
 
 
 def test_time_features():

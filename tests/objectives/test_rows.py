@@ -50,13 +50,15 @@ def test_where_everything_lies(data, rows):
     assert torch.equal(Rows(data, joint=False).encoded(batch_of(data)), batch_of(data)["x"])
 
 
-def test_the_likelihood_is_torchs(data, rows):
-    mixed, s = Mixed(rows), rows.seen(batch_of(data))
+def test_the_likelihood_is_torchs_in_the_tables_own_units(data, rows):
+    mixed, s, r = Mixed(rows), rows.seen(batch_of(data)), rows.encoded(batch_of(data))
     mixed.log_variance.data = torch.tensor([0.3, -1.2])
     out = torch.randn(len(s), 8, generator=torch.Generator().manual_seed(0))
-    deviation = (0.5 * mixed.log_variance).exp()
+    location, scale = (v[[0, 5]] for v in (rows.location, rows.scale))
+    assert (scale - 1).abs().min() > 0.3                                           # else units would not show
+    mean, deviation = location + scale * out[:, [0, 5]], scale * (0.5 * mixed.log_variance).exp()
     there = torch.stack([1 - s[:, 1], torch.ones(len(s))], dim=1)                  # what is missing says nothing
-    expected = (Normal(out[:, [0, 5]], deviation).log_prob(s[:, [0, 5]]) * there).sum(1)
+    expected = (Normal(mean, deviation).log_prob(r[:, [0, 5]]) * there).sum(1)
     expected += Bernoulli(logits=out[:, 1]).log_prob(s[:, 1])
     expected += Categorical(logits=out[:, 2:5]).log_prob(s[:, 2:5].argmax(1)) + Categorical(logits=out[:, 6:]).log_prob(s[:, 6:].argmax(1))
     torch.testing.assert_close(mixed.nll(out[:, :, None, None], s), -expected)
@@ -117,12 +119,36 @@ def test_a_flow_reads_what_comes_in_steps_and_rounds_it_back(data, rows):
     r = rows.encoded(batch)
     flow = RowFlow(RealNVP(shape=(rows.width,), hidden=8, steps=2), rows, r)
     for u in (torch.full((len(r), 5), 0.01), torch.rand(len(r), 5), torch.full((len(r), 5), 0.99)):
-        back = flow.unfolded(flow.continuous(batch, u))
+        back = flow.unfolded(flow.continuous(batch, u)[0])
         there = r[:, 1] == 0
         torch.testing.assert_close(back[there], r[there], atol=1e-4, rtol=0)
         torch.testing.assert_close(back[:, 1:], r[:, 1:], atol=1e-4, rtol=0)       # a missing number may be any
     x = flow.walk(flow.codes(200, torch.Generator().manual_seed(0)))
     assert torch.equal(x[:, 2:5].sum(1), torch.ones(200)) and torch.equal(x[:, 5], x[:, 5].round())
+
+
+def test_noise_for_a_missing_number_costs_nothing(data, rows):
+    """Under a flow that says N(μ, σ²) of every column, what is missing is as likely as the noise in its place."""
+    batch = batch_of(data)
+    r = rows.encoded(batch)
+    flow = RowFlow(torch.nn.Identity(), rows, r)
+    flow.network = Normal01()
+    u = torch.rand(len(r), 5, generator=torch.Generator().manual_seed(0))
+    v = flow.flat(r) + (u - 0.5) * torch.tensor([0.1, 1, 1, 1, 1])
+    there = torch.ones(len(r), 5)
+    there[:, 0] -= r[:, 1]
+    expected = -(Normal(flow.mean, flow.std).log_prob(v) * there).sum(1)
+    torch.testing.assert_close(flow.nll(batch, u), expected, atol=0.003, rtol=0)   # of either tail a thousandth is cut off
+    torch.testing.assert_close(flow.judge(batch)["loss"], flow.nll(batch, flow.noises[batch["row"] % len(flow.noises)]))
+    torch.manual_seed(0)
+    loss = flow.loss(batch)["loss"]
+    torch.manual_seed(0)
+    torch.testing.assert_close(loss, flow.nll(batch, torch.rand(len(r), 5)).mean())
+
+
+class Normal01(torch.nn.Module):
+    def forward(self, x):
+        return Normal(0.0, 1.0).log_prob(x).sum(1)
 
 
 def test_a_flow_of_numbers_without_steps_is_the_plain_one():

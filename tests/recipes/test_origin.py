@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from PIL import Image
 
 import didact
 from didact.cli.main import main
@@ -15,7 +16,8 @@ from didact.recipes.origin import origin
 from didact.registry import RECIPES
 from didact.run import Run
 from didact.samplers.draw import draw
-from didact.train.session import evaluate, restored
+from didact.train.beside import Shelf
+from didact.train.session import evaluate, prepare, restored
 
 TEACHER = {"widths": (8, 16), "time": 16, "T": 50, "predict": "velocity", "conditional": True, "sampling_steps": 5}
 
@@ -28,12 +30,19 @@ def place(tmp_path_factory):
         didact.train(RECIPES["diffusion"], **TEACHER, steps=30)
         didact.train(RECIPES["vqvae"], widths=(8, 16), codes=16, dim=6, epochs=1)
         didact.train(RECIPES["vae"], latent=3, widths=(16,), conditional=True, steps=2)
+        for k in range(40):                                                         # in colour, and twice as large as they are learned
+            (where / "own" / "ab"[k % 2]).mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (16, 16), (6 * k, 99, 255 - 6 * k)).save(where / "own" / "ab"[k % 2] / f"{k}.png")
+        own = {"data": "own", "size": 8, "split_seed": 3, "runs": "of own", "steps": 2}
+        didact.train(RECIPES["diffusion"], **TEACHER, **own)
+        didact.train(RECIPES["vqvae"], widths=(8, 16), codes=16, dim=6, **own)
     return where
 
 
 @pytest.fixture
 def there(place, monkeypatch):
     monkeypatch.chdir(place)
+    return place
 
 
 def test_a_student_begins_as_its_teacher_and_outlives_it(there):
@@ -69,6 +78,55 @@ def test_codes_of_a_run(there):
     assert {"samples", "out of noise", "into noise", "interpolation", "schedule"} == set(run.load("gallery"))
 
 
+@pytest.mark.parametrize("name, first, more", [
+    ("consistency", "diffusion", {"intervals": 5}), ("vqvae_prior", "vqvae", {"width": 4, "depth": 1}),
+    ("latent_diffusion", "vqvae", {"T": 20, "sampling_steps": 4, "widths": (8,), "time": 8}),
+])
+def test_the_data_of_the_run_are_gone_on_with(there, name, first, more):
+    theirs = Run.open(f"{first}/latest", "of own")
+    run = didact.train(RECIPES[name], from_=f"{first}/latest", runs="of own", steps=1, **more)
+    ours, facts = run.facts["data"], theirs.facts["data"]
+    assert ours["source"] == facts["source"] and ours["fingerprint"] == facts["fingerprint"] and ours["shape"] == [3, 8, 8]
+    assert (ours["source"]["size"], ours["source"]["seed"]) == (8, 3)
+    assert all(torch.equal(run.load_indices()[part], theirs.load_indices()[part]) for part in SPLITS)
+    again = run.facts["repeat"]
+    assert f"--data {there / 'own'}" in again and "--size 8" in again and "--split-seed 3" in again and f"--from '{theirs.folder}'" in again
+
+
+def test_what_is_given_counts(there):
+    asked = {"from_": "vqvae/latest", "runs": "of own"}
+    prepared = prepare("vqvae_prior", asked | {"split_seed": 4})
+    assert prepared.settings.split_seed == 4 and prepared.settings.size == 8 and prepared.data.name == "own"
+    with pytest.raises(UsageError, match="of 8×8 pixels, 3 channels, but those of 'own' have 16×16 pixels, 3 channels; leave out --data"):
+        prepare("vqvae_prior", asked | {"data": "own"})
+    with pytest.raises(UsageError, match="of 8×8 pixels, 3 channels, but those of 'digits' have 8×8 pixels, 1 channel; leave out --data"):
+        prepare("vqvae_prior", asked | {"data": "digits"})
+    assert prepare("vqvae_prior", {}).data.name == "digits"                         # begins with no run: the recipe's own
+
+
+def test_each_cell_of_a_sweep_reads_the_data_of_its_run(there):
+    shelf, runs = Shelf(), [Run.open("vqvae/latest", root).folder for root in ("runs", "of own", "runs")]
+    assert [shelf.prepare(RECIPES["vqvae_prior"], {"from_": str(run)}).data.name for run in runs] == ["digits", "own", "digits"]
+
+
+def test_data_that_cannot_be_loaded_again(there):
+    shutil.copytree("own", "moved")
+    run = didact.train(RECIPES["vqvae"], widths=(8,), codes=4, dim=2, data="moved", runs="of moved", steps=1)
+    shutil.rmtree("moved")
+    with pytest.raises(UsageError, match=r"learned from .*moved, which is no longer there; say with --data where it is"):
+        prepare("vqvae_prior", {"from_": str(run.folder)})
+    assert prepare("vqvae_prior", {"from_": str(run.folder), "data": "own"}).data.name == "own"
+    given = replace(load("digits"), source={"given": "mine"})
+    run = didact.train(RECIPES["vqvae"], data=given, widths=(8,), codes=4, dim=2, runs="of given", steps=1)
+    with pytest.raises(UsageError, match="handed over in Python; give --data"):
+        prepare("vqvae_prior", {"from_": str(run.folder)})
+
+
+def test_a_run_that_does_not_fit_is_refused_in_one_line(there):
+    with pytest.raises(UsageError, match=r"is not vqvae codes=5 on 'digits' .*; give --from alone"):
+        didact.train(RECIPES["vqvae_prior"], from_="vqvae/latest", coder="vqvae codes=5", steps=1)
+
+
 def test_words_are_read_back():
     data = load("digits")
     of = origin(None, "vae network=conv latent=3 widths=8,16", data, known=("vqvae", "vae"))
@@ -101,7 +159,7 @@ def test_images_of_another_size_or_colour(there):
     for other in ((1, 8, 10), (3, 8, 8)):
         columns = {part: {"x": torch.zeros(20, *other, dtype=torch.uint8), "y": torch.arange(20) % 10} for part in SPLITS}
         wrong = replace(data, shape=other, **{part: Resident(columns[part], data.train.decoders) for part in SPLITS})
-        with pytest.raises(UsageError, match=r"learned images of 8×8 pixels, 1 channels, but those of .* give the same --data"):
+        with pytest.raises(UsageError, match=r"learned images of 8×8 pixels, 1 channel, but those of .*; leave out --data and --size"):
             RECIPES["consistency"](wrong, from_="diffusion/latest")
 
 

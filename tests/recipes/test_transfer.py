@@ -253,7 +253,7 @@ def test_glyphs_first_then_predict_an_image(here):
 
 def test_a_batch_is_no_larger_than_the_data(here, capsys):
     assert main(["train", "transfer", "--mode", "scratch", "--labels", "2", "--steps", "1", "--device", "cpu"]) == 0
-    assert "1 steps of 20 examples (1 epochs)" in capsys.readouterr().err
+    assert "1 step of 20 examples (1 epoch)" in capsys.readouterr().err
 
 
 def test_kept_features_give_the_same_run(source, here, monkeypatch):

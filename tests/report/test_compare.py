@@ -27,6 +27,24 @@ def test_runs_side_by_side(tmp_path):
     assert page.count('class="line"') >= 4
 
 
+THUMBS = "frechet: of 8×8 thumbnails, 12 drawn beside as many real ones of the test split (validation: 9); elsewhere of features"
+SEEN = "confidence, evenness: by a referee"
+
+
+def test_a_metrics_note_stands_where_the_metric_does(tmp_path):
+    """Two distances of one name are told apart by what their runs say of them."""
+    drew = {"test": {"frechet": 0.5, "confidence": 0.9}, "validation": {"frechet": 0.6}, "watch": ["frechet", "lower"]}
+    lines = [{"step": s, "epoch": s / 4, "validation": {"loss": 1.0, "frechet": 1 / s}} for s in (4, 8)]
+    run = classified(tmp_path, notes=[THUMBS, SEEN, "batches of 32"], lines=lines, **drew)
+    page, _ = read(report.write(run))
+    first = page[page.index('class="tile first"') :]
+    assert f"<small>{THUMBS.partition(': ')[2]}</small>" in first[: first.index('class="rest"')], "below the number itself"
+    assert 'title="by a referee"' in first and f"<figcaption>{THUMBS.partition(': ')[2]}" in page
+    other = classified(tmp_path, notes=["frechet: of rows"], **drew)
+    _, said = read(report.compare([run, other, other], tmp_path / "compare.html"))
+    assert said.count(THUMBS) == said.count(SEEN) == said.count("frechet: of rows") == 1 and "batches of 32" not in said
+
+
 def test_only_what_differs_is_a_difference(tmp_path):
     facts = [classified(tmp_path, arguments={"lr": lr, "hidden": [8, 4]}).facts for lr in (0.1, 0.2)]
     facts[1]["settings"]["runs"] = "elsewhere"

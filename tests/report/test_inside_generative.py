@@ -16,17 +16,21 @@ def test_the_kl_of_each_dimension_sums_to_that_of_the_code(here):
     run = didact.train(RECIPES["vae"], widths=(16,), latent=6, beta=0.5, epochs=2, batch=128, lr=5e-3)
     rows = run.load("test")
     assert rows["kl_each"].shape[1] == 6 and rows["kl_each"].mean(0).sum().item() == pytest.approx(run.facts["test"]["kl"], rel=1e-4)
-    awake = int((rows["kl_each"].mean(0) > 0.01).sum())
+    awake = int(run.facts["test"]["active_units"])                       # the sentence and the metric go by one rule
     assert "kl_each" not in run.facts["test"] and awake > 0
     text = page.write(run).read_text(encoding="utf-8")
-    assert "KL of each dimension" in text and f"{awake} of 6 numbers of a code say something" in text
+    assert "KL of each dimension" in text and f"{awake} of 6 numbers of a code are active" in text
     assert (run.folder / "figures" / "kl_of_each_dimension.svg").exists()
 
 
 def test_bars_by_hand():
-    told = kl_figure(torch.tensor([[0.0, 2.0, 0.5], [0.0, 1.0, 0.5]]))
-    assert "2 of 3 numbers of a code" in told.caption and "Together 2 nats" in told.caption
-    assert told.svg.count("<rect") - kl_figure(torch.zeros(4, 1)).svg.count("<rect") in (1, 2)      # one bar for each that is not 0
+    """The third says 0.5 nats, the same of every example: its variance is 0, and it is not active."""
+    mu = torch.tensor([[0.0, 1.0, 1.0], [0.05, -1.0, 1.0]])
+    told = kl_figure(torch.tensor([[0.0, 2.0, 0.5], [0.0, 1.0, 0.5]]), mu)
+    assert "1 of 3 numbers of a code are active" in told.caption and "variance above 0.01" in told.caption
+    assert "Together 2 nats" in told.caption
+    none = kl_figure(torch.zeros(4, 1), torch.zeros(4, 1))
+    assert told.svg.count("<rect") - none.svg.count("<rect") in (1, 2)                # one bar for each that is not 0
 
 
 @pytest.mark.parametrize("noise", ["linear", "cosine"])

@@ -12,6 +12,8 @@ from PIL import Image
 from run_folders import make, read
 
 from didact import report
+from didact.layers.propagation import propagation
+from didact.models.vqvae import VQVAE
 from didact.report.figures import roomy, signal_figures
 from didact.report.page import style
 from didact.report.surface import FAINT, MIDTONES, RAMP, STRONG, learned_figure, rgb, tone
@@ -159,6 +161,25 @@ def test_signals_stand_logarithmically_over_the_layers():
     assert float(dot.get("cy")) == pytest.approx(line[:, 1].mean(), abs=0.1)
     (line,) = (points(e.get("d")) for e in drawn(backward.svg, "path", "line"))
     assert line[0, 1] > line[1, 1], "gradients vanish towards the input"
+
+
+def test_the_axis_goes_to_the_end_of_a_decoder():
+    """Its activations stand over transposed convolutions of their own: the line never runs straight up."""
+    model = VQVAE(shape=(1, 8, 8), widths=(4, 6), codes=5, dim=3)
+    rows = propagation(model, torch.rand(16, 1, 8, 8))
+    forward, _ = signal_figures({"propagation": rows})
+    before, after = (points(e.get("d")) for e in drawn(forward.svg, "path", "line"))
+    assert len(before) == 6 and len(after) == 4
+    assert all((np.diff(line[:, 0]) > 1).all() for line in (before, after))
+
+
+def test_both_sides_of_a_game_have_their_layers_told_apart():
+    rows = [row(f"{side}.layers.{k}", "Linear", 1.0, 1.0) for side, n in (("generator", 3), ("critic", 1)) for k in range(n)]
+    forward, _ = signal_figures({"propagation": rows})
+    assert forward.caption == "Layers 1 to 3: the generator, 4: the critic."
+    assert "layers.0" not in forward.svg, "which of the two?"
+    mixed = signal_figures({"propagation": [*rows, *rows]})[0]
+    assert mixed.caption == "" and "layers.0" in signal_figures({"propagation": rows[:3]})[0].svg
 
 
 def test_a_network_of_one_layer_has_no_depth():

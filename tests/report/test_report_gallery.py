@@ -1,11 +1,13 @@
 """Codes in a plane as scikit-learn finds it, the use of a codebook as it is counted, rows of the same noise in order."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
 from sklearn.decomposition import PCA
 
-from didact.report.gallery import codebook, latent_plane, principal, strip
+from didact.report.gallery import codebook, latent_plane, plane_of_density, principal, strip
 
 
 def test_the_plane_of_many_numbers_is_sklearns():
@@ -43,3 +45,14 @@ def test_codes_of_rows_with_a_number_as_target_are_dots_too():
     z = torch.randn(30, 2, generator=torch.Generator().manual_seed(0))
     page = str(latent_plane({"latent": z, "y": torch.linspace(100, 400, 30)}, []))
     assert "nothing was recorded" not in page and page.count("<circle") == 30
+
+
+def test_a_density_stands_on_the_features_axes():
+    shades = torch.rand(1, 2, 1, 96, 96)
+    ends = torch.tensor([[-1.0, 100.0], [2.0, 400.0]])
+    density, points = (str(shown) for shown in plane_of_density({"density": shades, "density ends": ends}, ["dose", "effect"]))
+    for chart in (density, points):
+        assert ">dose<" in chart and ">effect<" in chart and "<image" in chart and "nothing was recorded" not in chart
+        marks = re.findall(r'class="tick"[^>]*>([^<]*)<', chart)
+        assert {"−1.0", "0", "2.0", "100", "400"} <= set(marks)
+    assert plane_of_density({"density": shades}, []) == [], "a run made before the ends were kept"

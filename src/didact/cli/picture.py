@@ -8,9 +8,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from didact.run import Run
+    from didact.samplers.judging import Verdict
 
 WAY = ("steps", "eta", "order", "guidance")
 PICTURED = ("label", *WAY, "complete", "keep", "interpolate", "edit", "reach", "to", "judge", "judge_weights")
+MANY = 64       # images or rows, where no number is given
 WRITTEN = ("tokens", "top_k", "top_p", "beam")
 
 
@@ -32,6 +34,7 @@ def picture(of: "Run", images: Sequence[str], words: dict[str, Any], runs: str) 
     if to.suffix.lower() != suffix:
         raise UsageError(f"--to expects a file that ends in {suffix}, got {words['to']}")
     agree(of, words, rows)
+    judge = judge_asked(of, words, runs)
     way = {name: words[name] for name in (*WAY, "temperature") if words[name] is not None}
     with Waiting("steps of drawing") as waiting, paced(waiting):
         told, drawn, columns = made(of, images, words, {name: words[name] for name in ("seed", "label", "device")} | way)
@@ -40,8 +43,7 @@ def picture(of: "Run", images: Sequence[str], words: dict[str, Any], runs: str) 
     else:
         save_sheet(drawn, to, columns=columns)
     result = {"run": str(of.folder), "seed": words["seed"], "label": words["label"], "file": str(to), **told, **way}
-    found = verdict(of, drawn, words, runs)
-    return result | ({"judged": found} if found else {})
+    return result | ({} if judge is None else {"judged": judge(drawn)})
 
 
 def agree(of: "Run", words: dict[str, Any], rows: bool) -> None:
@@ -89,15 +91,15 @@ def made(
             forbid("the way leads from image to image", **given(words, "n"))
         drawn = interpolated(of, n or SHOWN, images, **asked)
         return {"n": len(drawn) // SHOWN, "interpolated": True, **about}, drawn, SHOWN
-    return {"n": n or 64}, draw(of, n or 64, **asked), None
+    return {"n": n or MANY}, draw(of, n or MANY, **asked), None
 
 
-def verdict(of: "Run", drawn: "Tensor", words: dict[str, Any], runs: str) -> dict[str, Any]:
-    """What a classifier says of the very images that were drawn, where one is asked."""
+def judge_asked(of: "Run", words: dict[str, Any], runs: str) -> "Verdict | None":
+    """The classifier that is to judge the very images that will be drawn, where one is asked: whether it can is known before they are."""
     from didact.run import Run
-    from didact.samplers.judging import judged, judged_by_inception
+    from didact.samplers.judging import inception_of, judge_of
 
-    asked = {"label": words["label"], "device": words["device"]}
+    n, asked = words["n"] or MANY, {"label": words["label"], "device": words["device"]}
     if words["judge"] is not None:
-        return judged(of, Run.open(words["judge"], runs), drawn, **asked)
-    return {} if words["judge_weights"] is None else judged_by_inception(of, words["judge_weights"], drawn, **asked)
+        return judge_of(of, Run.open(words["judge"], runs), n, **asked)
+    return None if words["judge_weights"] is None else inception_of(of, words["judge_weights"], n, **asked)

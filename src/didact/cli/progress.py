@@ -10,7 +10,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.status import Status
 from rich.table import Table
 
-from didact.cli.words import duration, number, show_cell, size
+from didact.cli.words import duration, figure, number, show_cell, size
+from didact.errors import counted
 
 WIDE = 1000     # columns of a pipe or a file: more than any table needs
 
@@ -53,7 +54,7 @@ class Screen:
 
     def on_begin(self, facts: dict[str, Any]) -> None:
         """What is learned before the recipe's own training: on the line of loading, or with a line an evaluation."""
-        words = f"{facts['what']}: {facts['step']:,} of {facts['total']:,} steps, {duration(facts['seconds_left'])} left"
+        words = f"{facts['what']}: {facts['step']:,} of {counted(facts['total'], 'step')}, {duration(facts['seconds_left'])} left"
         if self.loading is not None:
             self.loading.update(words)
         elif "scores" in facts:
@@ -71,8 +72,10 @@ class Screen:
         say(layer_table(layers))
         say(f"  {layers['total']:,} parameters, {layers['trainable']:,} trainable, {layers['tied']:,} tied")
         say(f"  device {facts['device']}, precision {facts['precision']}, seed {facts['settings']['seed']}")
-        passes = plan["total"] / plan["epoch"]
-        say(f"  {plan['total']:,} steps of {min(plan['batch'], plan['rows'])} examples ({passes:.3g} epochs); run: {escape(facts['run'])}")
+        passes = figure(plan["total"] / plan["epoch"])
+        passes += " epoch" if passes == "1" else " epochs"
+        steps, rows = counted(plan["total"], "step"), counted(min(plan["batch"], plan["rows"]), "example")
+        say(f"  {steps} of {rows} ({passes}); run: {escape(facts['run'])}")
         if "resumed" in facts:
             say(f"  resumed after step {facts['resumed']:,}")
 
@@ -93,7 +96,7 @@ class Screen:
         shown = {"loss": facts["scores"]["loss"], facts["watch"]: facts["scores"][facts["watch"]]}
         scores = "  ".join(f"{name} {number(value)}" for name, value in shown.items())
         losses = "  ".join(f"{name} {number(value)}" for name, value in facts["loss"].items())
-        self.console.print(f"  epoch {facts['epoch']:>5.4g}   train {losses}   validation {scores}  {mark}", soft_wrap=True)
+        self.console.print(f"  epoch {figure(facts['epoch'], 4):>5}   train {losses}   validation {scores}  {mark}", soft_wrap=True)
 
     def estimate(self, facts: dict[str, Any]) -> None:
         """Once, when a few steps have been timed."""
@@ -104,7 +107,7 @@ class Screen:
     def drawing(self, done: int, total: int) -> None:
         """What is drawn along the way: on the bar where there is one, else on a line of its own once it takes long."""
         if self.bar is not None:
-            self.bar.update(self.task, facts=f"{done:,} of {total:,} steps of drawing")
+            self.bar.update(self.task, facts=f"{done:,} of {counted(total, 'step')} of drawing")
         elif self.loading is None:
             begun = self.waiting is not None and self.waiting[0] < done
             waiting = self.waiting[1] if self.waiting is not None and begun else Waiting("steps of drawing", self.console)
@@ -142,7 +145,7 @@ def describe_health(health: dict[str, Any]) -> list[str]:
     if health.get("classes"):
         counts = health["classes"]
         shown = ", ".join(f"{name} {count}" for name, count in list(counts.items())[:10]) + (", …" if len(counts) > 10 else "")
-        lines.append(f"{len(counts)} classes (training examples): {shown}")
+        lines.append(f"{len(counts)} class{'es' * (len(counts) > 1)} (training examples): {shown}")
     if health.get("imbalance") and health.get("classes"):
         lines.append(f"imbalance {health['imbalance']:.3g} : 1, the most frequent class to the least")
     if health.get("duplicates") is not None and not any(health["duplicates"].values()):  # else a note tells how many
@@ -221,7 +224,7 @@ class Lines:
         if event == "round":
             self.console.print(f"     round {facts['number']} of {facts['of']}, seed {facts['seed']}")
         if event == "timing":
-            self.console.print(f"timing a few steps of {facts['recipe']}, {facts['cells']} setting{'s' * (facts['cells'] > 1)} …")
+            self.console.print(f"timing a few steps of {facts['recipe']}, {counted(facts['cells'], 'setting')} …")
 
     def row(self, row: dict[str, Any], compare: tuple[str, ...] = ()) -> None:
         name, last = named(row), next(reversed(self.begun))

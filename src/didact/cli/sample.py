@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from didact.cli.words import AS_JSON, answer, number
+from didact.errors import counted
 
 
 @click.command("sample")
@@ -66,11 +67,11 @@ def show(result: dict[str, Any]) -> None:
         before = (result["prompt"] or "") if "run" in result else ""     # what goes on from a prompt stands behind it; an answer does not
         click.echo("\n\n".join(before + text for text in result["texts"]))
         return
-    what = f"{result['n']} {'rows' if 'columns' in result else 'images'}"
+    what = counted(result["n"], "row" if "columns" in result else "image")
     if "kept" in result:
-        what = f"{result['n']} ways to go on from the {result['kept']} half"
+        what = f"{counted(result['n'], 'way')} to go on from the {result['kept']} half"
     elif "interpolated" in result:
-        what = f"{result['n']} ways between two {'images' if 'images' in result else 'codes'}"
+        what = f"{counted(result['n'], 'way')} between two {'images' if 'images' in result else 'codes'}"
     elif "edited" in result:
         whose = result["images"][0] if "images" in result else "a code"
         what = f"{result['edited']} of {whose} from −{result['reach']:g} to {result['reach']:g}"

@@ -44,7 +44,8 @@ def parse(name: str, options: Mapping[str, Option], words: list[str], *, about: 
     command = click.Command(name, params=[*flags(options.values()), as_json], help=about, context_settings=helping,
                             options_metavar=f"{usage} [--option value …]".strip())
     context = command.make_context(name, words)
-    values = {key: value for key, value in context.params.items() if value is not None}
+    typed = click.core.ParameterSource.COMMANDLINE
+    values = {key: value for key, value in context.params.items() if context.get_parameter_source(key) is typed}   # `none` is a value, too
     return values, bool(values.pop("as_json", False))
 
 
@@ -73,6 +74,13 @@ def number(value: float | None) -> str:
     if value is None or value != value:
         return "–"
     return f"{value:.4f}" if 1e-3 <= abs(value) < 1e4 or value == 0 else f"{value:.3g}"
+
+
+def figure(value: float, digits: int = 3) -> str:
+    """A number without powers of ten: 1,500, 12.5, 0.033."""
+    if 0 < abs(value) < 1e-3:
+        return "less than 0.001"
+    return f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
 
 
 def duration(seconds: float) -> str:

@@ -9,7 +9,7 @@ from torch.func import functional_call
 
 from didact.layers.activation import ACTIVATIONS
 
-AFFINE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+AFFINE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 SHOWN: tuple[type[nn.Module], ...] = (*AFFINE, *(type(make()) for make in ACTIVATIONS.values()))
 
 

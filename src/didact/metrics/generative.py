@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+ACTIVE = 0.01  # variance of a code's dimension, from one example to the next, above which it says something
+
 
 def bits_per_dim(log_p: Tensor, dimensions: int) -> Tensor:
     """−log p(x) / (D log 2): nats of a whole example as bits for each of its D numbers.  Theis et al. 2016."""
@@ -74,7 +76,7 @@ def shares(labels: Tensor, classes: int) -> Tensor:
 def class_coverage(drawn: Tensor, real: Tensor, classes: int, *, least: float = 0.25) -> Tensor:
     """Share of the real classes that are drawn at least `least` times as often as they are real; mode collapse lowers it."""
     there, found = shares(real, classes), shares(drawn, classes)
-    return ((found >= least * there) & (there > 0)).sum() / (there > 0).sum()
+    return (found >= least * there)[there > 0].double().mean()
 
 
 def class_entropy(labels: Tensor, classes: int) -> Tensor:
@@ -107,6 +109,6 @@ def perplexity(counts: Tensor) -> Tensor:
     return entropy.exp()
 
 
-def active_units(latent: Tensor, *, least: float = 0.01) -> Tensor:
+def active_units(latent: Tensor, *, least: float = ACTIVE) -> Tensor:
     """How many dimensions of E q(z | x) vary with x, Var > 0.01; the others have collapsed onto the prior.  Burda et al. 2016."""
     return (latent.double().var(0, correction=0) > least).sum()

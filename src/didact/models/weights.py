@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from didact.errors import UsageError
+from didact.errors import UsageError, counted
 from didact.files import read_tensors
 from didact.layers.standardise import Standardise
 
@@ -99,7 +99,7 @@ def recolour(theirs: dict[str, Tensor], own: Mapping[str, Tensor]) -> tuple[dict
     if fitting.shape != own[name].shape:
         return theirs, ""
     front = {n: t.mean().expand_as(own[n]) for n, t in theirs.items() if n.startswith("standardise.") and n in own}  # of the same pixels
-    return {**theirs, **front, name: fitting}, f"{name}: kernels for {w.shape[1]} channels made to fit {C}"
+    return {**theirs, **front, name: fitting}, f"{name}: kernels for {counted(w.shape[1], 'channel')} made to fit {C}"
 
 
 def regrid(theirs: dict[str, Tensor], own: Mapping[str, Tensor], grid: tuple[int, int] | None) -> tuple[dict[str, Tensor], str]:

@@ -49,7 +49,7 @@ class Flow(Objective):
         return found | {"log_likelihood": -found["loss"]}
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
-        """Of two features: the density and points drawn from it, over the square in which nearly all of them lie."""
+        """Of two features: the density and points drawn from it, over the square in which nearly all of them lie, and its ends."""
         x = batch["x"]
         if x.ndim != 2 or x.shape[1] != 2:
             return {}
@@ -58,7 +58,8 @@ class Flow(Objective):
         right, up = (low[k] + torch.linspace(0, 1, SIDE, device=x.device) * (high - low)[k] for k in range(2))
         grid = torch.cartesian_prod(up.flip(0), right).flip(1)                  # row by row from the top, as (right, up)
         density = self.log_p(grid).exp()
-        return {"density": torch.stack([(density / density.max()).view(SIDE, SIDE), dots(drawn, low, high)])[None, :, None]}
+        pictures = torch.stack([(density / density.max()).view(SIDE, SIDE), dots(drawn, low, high)])
+        return {"density": pictures[None, :, None], "density ends": torch.stack([low, high])}
 
 
 def dots(x: Tensor, low: Tensor, high: Tensor) -> Tensor:

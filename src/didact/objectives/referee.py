@@ -3,10 +3,11 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from didact.data.core import Batch
+from didact.data.core import Batch, Data
 from didact.metrics.generative import frechet, inception_score, which_classes
 
 SMALL = 8     # pixels of the thumbnails whose Fréchet distance is watched
+AS_SEEN = ("class_coverage", "class_entropy", "rarest", "commonest", "evenness", "inception_score", "confidence")  # by a referee
 
 
 def thumbnails(x: Tensor) -> Tensor:
@@ -43,3 +44,23 @@ def verdict(rows: Batch, *, conditional: bool) -> dict[str, float]:
         "confidence": float(p.double().max(1).values.mean()),
         "referee_accuracy": float(rows["right"].double().mean()),
     }
+
+
+def about_scores(data: Data, *, referee: bool, conditional: bool, noises: int, first: bool = False) -> tuple[str, ...]:
+    """What the scores of a model that draws are, told before the first step: of what, how many, of which split, by whom.
+
+    An image, or a row, is drawn beside each real one, from so many `noises` in turn; or beside the `first` ones alone, one for each.
+    A note begins with the names of its metrics, so that the report can set it below them.
+    """
+    test, validation = (min(noises, len(split)) if first else len(split) for split in (data.test, data.validation))
+    counts = f"{test:,} drawn beside as many real ones of the test split (validation: {validation:,})"
+    if max(test, validation) > noises:
+        counts += f", from {noises:,} noises in turn"
+    if data.kind == "table":
+        return (f"frechet: of rows, their numbers brought to mean 0 and deviation 1, {counts}; it compares means and covariances alone",)
+    width, height = (min(SMALL, n) for n in (data.shape[2], data.shape[1]))
+    found = f"frechet: of {width}×{height} thumbnails, {counts}; didact sample RUN --judge CLASSIFIER has that of a classifier's features"
+    if not referee:
+        return (found,)
+    names = ", ".join([*AS_SEEN, "as_asked"] if conditional else AS_SEEN)
+    return found, f"{names}: by a referee, a small classifier that learns along; of the real ones it gets referee_accuracy right"

@@ -41,8 +41,8 @@ class RowELBO(ELBO):
     def sample(self, n: int, generator: Generator, *, label: int | None = None) -> Tensor:
         """n rows of p(row | z), in the table's own units, for codes from the prior."""
         y = asked(n, label, self.classes, generator.device)
-        out = self.network.decode(self.codes(n, generator), y)
-        return self.pixels.rows.classed(self.pixels.rows.own(self.pixels.draw(out, generator)), y)
+        out, rows = self.network.decode(self.codes(n, generator), y), self.pixels.rows
+        return rows.classed(rows.drawn(rows.units(self.pixels.draw(out, generator))), y)
 
     def shown(self, z: Tensor, y: Tensor | None = None) -> Tensor:
         return self.pixels.rows.classed(super().shown(z, y), y)

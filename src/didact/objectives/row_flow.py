@@ -1,5 +1,7 @@
 """The exact likelihood of a table's rows under a flow: what comes in steps is made continuous first."""
 
+from math import log, pi
+
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
@@ -11,14 +13,15 @@ from didact.objectives.likelihood import Flow, noise
 from didact.objectives.rows import DRAWN, Rows
 
 ROWS = 1024   # noises that judging goes through in turn
-EDGE = 1e-3   # keeps a normal number that stands for a missing one finite
+EDGE = 1e-3   # of either tail, cut off a normal number that stands for a missing one: it stays finite
 
 
 class RowFlow(Flow):
     """min −log p(v), v = c + (u − ½) step, c one number for each column (and gap), u even in [0, 1).
 
     The step is that of a number's last decimal, 1 for a category's place among its values, 0 for a number that has no steps: of whole
-    numbers and categories log P(row) >= E_u log p(v), as of the levels of a pixel (Theis et al. 2016). A missing number is noise.
+    numbers and categories log P(row) >= E_u log p(v), as of the levels of a pixel (Theis et al. 2016). A missing number is noise of a
+    known density q, and so log p(what is there) >= E log p(v) − log q.
     """
 
     pictured = DRAWN
@@ -50,12 +53,16 @@ class RowFlow(Flow):
         return r[:, self.kept]
 
     def unfolded(self, v: Tensor) -> Tensor:
-        """Back: the nearest category, a gap or none."""
+        """Back: usual numbers, the nearest category, a gap or none."""
+        return self.rows.usual(self.nearest(v))
+
+    def nearest(self, v: Tensor) -> Tensor:
+        """The nearest category, a gap or none; numbers as they are."""
         r = torch.zeros(len(v), self.rows.features, device=v.device).index_copy(1, self.kept, v)
         for a, b in self.rows.categories:
             r[:, a:b] = F.one_hot(r[:, a].round().long().clamp(0, b - a - 1), b - a).to(r.dtype)
         r[:, self.rows.gaps] = (r[:, self.rows.gaps] > 0.5).to(r.dtype)
-        return self.rows.usual(r)
+        return r
 
     def steps(self) -> Tensor:
         """Of each of the C numbers."""
@@ -63,31 +70,41 @@ class RowFlow(Flow):
         decimal = torch.where(places >= 0, 10.0**-places, 0.0)
         return torch.where(self.counted, 1.0, decimal)[self.kept]
 
-    def continuous(self, batch: Batch, u: Tensor) -> Tensor:
+    def continuous(self, batch: Batch, u: Tensor) -> tuple[Tensor, Tensor]:
+        """v, and log q of the noise in it, (B,)."""
         r = self.rows.encoded(batch)
-        c = self.flat(r)
-        there = torch.ones_like(r).index_copy(1, self.rows.numbers, self.rows.present(r))[:, self.kept]
-        normal = self.mean + self.std * torch.special.ndtri(u.clamp(EDGE, 1 - EDGE))
-        return torch.where(there > 0.5, c + (u - 0.5) * self.steps(), normal)
+        there = torch.ones_like(r).index_copy(1, self.rows.numbers, self.rows.present(r))[:, self.kept] > 0.5
+        z = torch.special.ndtri(EDGE + (1 - 2 * EDGE) * u)
+        v = torch.where(there, self.flat(r) + (u - 0.5) * self.steps(), self.mean + self.std * z)
+        log_q = -0.5 * (z.square() + log(2 * pi)) - self.std.log() - log(1 - 2 * EDGE)
+        return v, (log_q * ~there).sum(1)
+
+    def nll(self, batch: Batch, u: Tensor) -> Tensor:
+        """−log p of the rows, (B,), no less than the truth on average over u."""
+        v, log_q = self.continuous(batch, u)
+        return log_q - self.log_p(v)
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         u = torch.rand(len(batch["x"]), len(self.kept), device=batch["x"].device)
-        return {"loss": -self.log_p(self.continuous(batch, u)).mean()}
+        return {"loss": self.nll(batch, u).mean()}
 
     def judge(self, batch: Batch) -> Batch:
-        return {"loss": -self.log_p(self.continuous(batch, self.noises[batch["row"] % ROWS]))}
+        return {"loss": self.nll(batch, self.noises[batch["row"] % ROWS])}
 
     def codes(self, n: int, generator: Generator) -> Tensor:
         return noise(n, self.network, generator)
 
+    def decoded(self, z: Tensor) -> Tensor:
+        return self.network.decode(z) * self.std + self.mean
+
     def walk(self, z: Tensor, y: Tensor | None = None) -> Tensor:
-        return self.unfolded(self.network.decode(z) * self.std + self.mean)
+        return self.unfolded(self.decoded(z))
 
     def sample(self, n: int, generator: Generator, *, label: int | None = None, temperature: float = 1.0) -> Tensor:
         """n rows in the table's own units, from noise of deviation `temperature`: below 1, nearer to what is usual."""
         if label is not None:
             raise UsageError(f"this model was not told the classes, so none can be asked of it, got label {label}")
-        return self.walk(temperature * self.codes(n, generator))
+        return self.rows.drawn(self.nearest(self.decoded(temperature * self.codes(n, generator))))
 
     def tabulate(self, x: Tensor) -> tuple[list[str], list[list[str]]]:
         return self.rows.tabulate(x)

@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from didact.data.core import Batch
 from didact.objectives.adversarial import Adversarial
 from didact.objectives.rows import DRAWN, Rows
+from didact.objectives.walks import asked
 
 
 class RowGame(Adversarial):
@@ -27,6 +28,11 @@ class RowGame(Adversarial):
 
     def shown(self, z: Tensor, y: Tensor | None = None) -> Tensor:
         return self.rows.classed(super().shown(z, y), y)
+
+    def sample(self, n: int, generator: Generator, *, label: int | None = None) -> Tensor:
+        y = asked(n, label, self.classes, generator.device)
+        s = self.generator(self.codes(n, generator), y).float()
+        return self.rows.classed(self.rows.drawn(self.rows.units(s)), y)
 
     def compared(self, batch: Batch, made: Tensor) -> Batch:
         return {"real": self.seen(batch), "drawn": made}

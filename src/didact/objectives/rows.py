@@ -18,6 +18,7 @@ from didact.objectives.pixels import Pixels
 from didact.objectives.walks import seeded
 
 DRAWN = 512   # rows for the report
+HEAP = 0.05   # share of the training rows on an edge from which on the table itself is cut off there
 
 
 class Rows(nn.Module):
@@ -31,6 +32,7 @@ class Rows(nn.Module):
     scale: Tensor
     low: Tensor
     high: Tensor
+    heaped: Tensor
     places: Tensor
     numbers: Tensor
     gaps: Tensor
@@ -61,6 +63,7 @@ class Rows(nn.Module):
         self.register_buffer("scale", torch.ones(at))
         self.register_buffer("low", torch.zeros(at))
         self.register_buffer("high", torch.ones(at))
+        self.register_buffer("heaped", torch.zeros(2, at, dtype=torch.bool))
         self.register_buffer("places", torch.full((at,), float(FREE)))
         seen = training_rows(data, joint=joint)
         if seen is not None and numbers:
@@ -72,12 +75,14 @@ class Rows(nn.Module):
         return self.features - sum(b - a - 1 for a, b in self.categories)
 
     def measure(self, r: Tensor) -> None:
-        """Mean, deviation, range and decimals of each number."""
+        """Mean, deviation, range, heaps on its edges, and decimals of each number."""
         some = r[:, self.numbers]
         deviation = some.std(0, correction=0)
         self.location[self.numbers] = some.mean(0)
         self.scale[self.numbers] = torch.where(deviation > 0, deviation, 1.0)
-        self.low[self.numbers], self.high[self.numbers] = some.amin(0), some.amax(0)
+        low, high = some.amin(0), some.amax(0)
+        self.low[self.numbers], self.high[self.numbers] = low, high
+        self.heaped[:, self.numbers] = torch.stack([(some == edge).double().mean(0) > HEAP for edge in (low, high)])
         self.places[self.numbers] = torch.tensor([float(decimals(column)) for column in some.T])
 
     def encoded(self, batch: Batch) -> Tensor:
@@ -89,14 +94,29 @@ class Rows(nn.Module):
         return (self.encoded(batch) - self.location) / self.scale
 
     def own(self, s: Tensor) -> Tensor:
+        """Back in the table's own units, and usual."""
+        return self.usual(self.units(s))
+
+    def units(self, s: Tensor) -> Tensor:
         """Back in the table's own units."""
-        return self.usual(s * self.scale + self.location)
+        return s * self.scale + self.location
 
     def usual(self, r: Tensor) -> Tensor:
         """No number beyond what was met in training, nor with more decimals."""
         r = r.clamp(self.low, self.high)
         step = 10.0 ** -self.places
         return torch.where(self.places >= 0, (r / step).round() * step, r)
+
+    def drawn(self, r: Tensor) -> Tensor:
+        """Drawn rows made usual: a number beyond an edge is reflected in it, x -> 2 edge − x, since all of those put on the edge would heap
+        up there (as a density is mended at its boundary: Silverman 1986, 2.10). Where the table itself has such a heap, as of the zeros of
+        an amount, they belong to it; and what lies a whole range beyond stays on the edge for all to see.
+        """
+        half = torch.where(self.places >= 0, 0.5 * 10.0 ** -self.places, 0.0)         # what rounds to the edge lies on it
+        low, high = self.low - half, self.high + half
+        below, above = (r < low) & ~self.heaped[0], (r > high) & ~self.heaped[1]
+        near = (r > 2 * low - high) & (r < 2 * high - low)
+        return self.usual(torch.where(near & below, 2 * low - r, torch.where(near & above, 2 * high - r, r)))
 
     def present(self, s: Tensor) -> Tensor:
         """1 for each number that is there, 0 for one that is missing: (B, numbers)."""
@@ -129,7 +149,8 @@ class Rows(nn.Module):
 class Mixed(Pixels):
     """p(row | out) = Π N(x; out, σ²) over numbers that are there · Π Bernoulli over gaps · Π Categorical over categories.
 
-    One σ for each column of numbers, learned; the numbers of mean 0 and deviation 1.
+    One σ for each column of numbers, learned. Rows come with numbers of mean 0 and deviation 1, but the density is that in the table's
+    own units, p(s) / Π scale over the numbers that are there, so that it can be held against any other model of the table.
     """
 
     def __init__(self, rows: Rows):
@@ -141,7 +162,7 @@ class Mixed(Pixels):
         """−log p, (B,)."""
         out, rows = out.flatten(1).float(), self.rows
         v = self.log_variance.clamp(-9, 9)               # a constant column would have none
-        each = 0.5 * ((out[:, rows.numbers] - s[:, rows.numbers]).square() * (-v).exp() + v + log(2 * pi))
+        each = 0.5 * ((out[:, rows.numbers] - s[:, rows.numbers]).square() * (-v).exp() + v + log(2 * pi)) + rows.scale[rows.numbers].log()
         found = (each * rows.present(s)).sum(1)
         found = found + F.binary_cross_entropy_with_logits(out[:, rows.gaps], s[:, rows.gaps], reduction="none").sum(1)
         for a, b in rows.categories:

@@ -14,6 +14,7 @@ from didact.models.mlp import MLP
 from didact.objectives.diffusion import Diffusion, Noised, Way
 from didact.objectives.flow_matching import FlowMatching
 from didact.objectives.noising import Noising, Order, Variance, moments
+from didact.objectives.referee import about_scores
 from didact.optim.named import make
 from didact.optim.schedule import make_schedule
 from didact.options import Range
@@ -137,4 +138,7 @@ def learning(
     return Experiment(
         data=data, objective=objective, optimizer=optimizers, schedule=make_schedule(schedule), clip_norm=clip_norm, ema=ema,
         epochs=epochs, batch=batch, evaluate_every=max(1, epoch * epochs // judged),
+        notes=about_scores(
+            data, referee=objective.referee is not None, conditional=bool(objective.classes), noises=len(objective.noises), first=True
+        ),
     )

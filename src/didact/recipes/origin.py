@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from didact.data.core import Data
 from didact.data.spec import from_spec
-from didact.errors import UsageError, pick
+from didact.errors import UsageError, counted, pick
 from didact.objectives.core import Objective
 from didact.options import NamesRun, written
 from didact.registry import RECIPES, Recipe
@@ -16,7 +16,8 @@ from didact.train.loop import Training
 from didact.train.session import restored
 
 From = Annotated[
-    str | None, NamesRun(), "run to begin with: its folder, the end of its name, or latest (if not given, one is trained first)",
+    str | None, NamesRun(data=True),
+    "run to begin with, and to take the data of: its folder, the end of its name, or latest (if not given, one is trained first)",
 ]
 
 
@@ -42,7 +43,12 @@ class Origin:
     def bring(self, objective: Objective, data: Data, start: Start) -> str:
         """What it learned, in an objective of the same kind; a line on where from."""
         if self.where is not None:
-            objective.load_state_dict(restored(Run.open(self.where))[0].state_dict())
+            try:
+                objective.load_state_dict(restored(Run.open(self.where))[0].state_dict())
+            except RuntimeError as error:
+                why = str(error).splitlines()[-1].strip()
+                told = f"{self.where} is not {self.words} on {data.name!r} ({why})"
+                raise UsageError(f"{told}; give --from alone: the run says what it is and brings its data") from error
             return f"begins with {self.where} ({self.words})"
         settings = Settings(precision=start.settings.precision, seed=start.settings.seed)
         first = {"what": f"{self.recipe.name} first"}
@@ -69,9 +75,10 @@ def origin(where: str | None, told: str | None, data: Data, *, known: Sequence[s
     if facts["recipe"] not in known:
         raise UsageError(f"--from expects a run of {' or '.join(known)}, got {run.folder}, which trained {facts['recipe']}")
     if theirs.kind != data.kind:
-        raise UsageError(f"{run.folder} learned from {theirs.kind}, but {data.name!r} is {data.kind}; begin with a run on the same --data")
+        raise UsageError(f"{run.folder} learned from {theirs.kind}, but {data.name!r} is {data.kind}; begin with a run on {data.kind}")
     if theirs.shape != data.shape:
-        there, here = (f"{shape[2]}×{shape[1]} pixels, {shape[0]} channels" for shape in (theirs.shape, data.shape))
-        raise UsageError(f"{run.folder} learned images of {there}, but those of {data.name!r} have {here}; give the same --data")
+        there, here = (f"{shape[2]}×{shape[1]} pixels, {counted(shape[0], 'channel')}" for shape in (theirs.shape, data.shape))
+        then = "leave out --data and --size: it brings its own"
+        raise UsageError(f"{run.folder} learned images of {there}, but those of {data.name!r} have {here}; {then}")
     arguments = {name: tuple(v) if isinstance(v, list) else v for name, v in facts["arguments"].items()}
     return Origin(RECIPES[facts["recipe"]], arguments, str(run.folder))

@@ -12,9 +12,9 @@ from didact.errors import UsageError
 from didact.report import svg
 from didact.report.figures import Figure, axis_of, column, names, spans_decades
 from didact.report.markup import Html, tag
-from didact.report.page import document, figure, grid, section, table
+from didact.report.page import document, figure, grid, notes, section, table
 from didact.report.svg import Cell, Series
-from didact.report.words import LOWER, argument, best, duration, metric_name, metric_value
+from didact.report.words import LOWER, about, argument, best, duration, metric_name, metric_value
 from didact.run import Run
 
 Key = tuple[str, ...]          # a setting: its arguments on the axes, as written
@@ -48,7 +48,9 @@ def compare(runs: Sequence[Run], path: Path) -> Path:
             tag("p", ", ".join(dict.fromkeys(f"{f['recipe']} on {f['data']['name']}" for f in facts)), class_="summary"),
         ),
         section("What differs", differing_table(runs, differing, path), lead="" if differing else "Nothing: all arguments are the same."),
-        section("Test metrics", metric_table(runs, facts, labels, path, mark=comparable and len(runs) > 1), lead=judged),
+        section(
+            "Test metrics", metric_table(runs, facts, labels, path, mark=comparable and len(runs) > 1), metric_notes(facts), lead=judged
+        ),
         section("Validation", grid(overlaid(runs, facts, labels))),
     )
     files.write_text(path, page)
@@ -82,6 +84,12 @@ def metric_table(runs: Sequence[Run], facts: Sequence[Mapping[str, Any]], labels
         took = duration(f["seconds"]) if "seconds" in f else f.get("status", "–")
         rows.append([link(runs[i].folder, path), labels[i], *marked, f"{f['layers']['total']:,}" if f.get("layers") else "–", took])
     return table(["run", "", *map(metric_name, known), "parameters", "time"], rows, numeric=2)
+
+
+def metric_notes(facts: Sequence[Mapping[str, Any]]) -> Html:
+    """What the runs' notes say of their metrics: a name may stand for numbers that cannot be compared."""
+    said = (note for f in facts for note in f.get("notes", ()) if any(about(name, [note]) for name in f.get("test") or {}))
+    return notes(dict.fromkeys(said))
 
 
 def overlaid(runs: Sequence[Run], facts: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[Figure]:

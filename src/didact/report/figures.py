@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from didact.report import svg
 from didact.report.answers import Answers
 from didact.report.markup import Html, number
 from didact.report.svg import Cell, Series
-from didact.report.words import interval, metric_name
+from didact.report.words import about, interval, metric_name
 
 CLOUD = 1200      # dots of a scatter; a browser draws them at once
 SMOOTH = 80       # points of a noisy training curve after averaging
@@ -81,7 +81,7 @@ def curves(facts: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> tupl
     judged = names(lines, "validation")
     large = [loss_figure(lines, axis, guides)]
     if watch in judged and watch != "loss":
-        large.append(metric_figure(lines, axis, watch, guides))
+        large.append(metric_figure(lines, axis, watch, guides, note=about(watch, facts.get("notes", ()))))
     parts = [name for name in names(lines, "train") if name not in judged]
     if parts:
         series = [s for tone, name in enumerate(parts) for s in training_series(lines, axis, name, name.replace("_", " "), tone)]
@@ -116,10 +116,11 @@ def metric_figure(
     name: str,
     guides: Mapping[str, float],
     size: tuple[float, float] = (svg.WIDTH, svg.HEIGHT),
+    note: str = "",
 ) -> Figure:
     series = Series("", *column(lines, axis, "validation", name), tone=1)
     picture = svg.chart(f"Validation {metric_name(name)}", [series], x=axis, guides=guides, size=size)
-    return Figure(f"validation_{name}", picture)
+    return Figure(f"validation_{name}", picture, note)
 
 
 def gradient_figure(lines: Sequence[Mapping[str, Any]], axis: str, layers: Sequence[str]) -> Figure:
@@ -144,8 +145,8 @@ def signal_figures(facts: Mapping[str, Any]) -> list[Figure]:
     layers = [row["layer"] for row, a in zip(rows, affine, strict=True) if a]
     if len(layers) < 2:
         return []
-    names = [layer.partition(".")[2] for layer in layers]
-    if len(layers) > NAMED:
+    names, sides = [layer.partition(".")[2] for layer in layers], told_apart(layers)
+    if len(layers) > NAMED or sides:
         names = [str(k + 1) for k in range(len(layers))] if len(layers) <= COUNTED else []
     depth = list(accumulate(affine, initial=-1 if names else 0))[1:]  # an activation stands where the layer before it stands
     found = []
@@ -155,8 +156,18 @@ def signal_figures(facts: Mapping[str, Any]) -> list[Figure]:
             chosen = [k for k in range(len(rows)) if affine[k] == (tone == 0)]
             series.append(Series(name, [float(depth[k]) for k in chosen], [float(rows[k][key]) for k in chosen], tone=tone))
         picture = svg.chart(title, series, x="layer", log_y=True, y_range=roomy(series), names=names)
-        found.append(Figure(f"signal_{key}", picture, note))
+        found.append(Figure(f"signal_{key}", picture, note or sides))
     return found
+
+
+def told_apart(layers: Sequence[str]) -> str:
+    """Which layers are whose, where several networks come one after the other: both sides of a game have a first layer."""
+    stretches = [(owner, len(list(some))) for owner, some in groupby(layer.partition(".")[0] for layer in layers)]
+    if not 1 < len(stretches) == len({owner for owner, _ in stretches}):
+        return ""
+    ends = list(accumulate(count for _, count in stretches))
+    spans = [f"{end - count + 1} to {end}" if count > 1 else f"{end}" for end, (_, count) in zip(ends, stretches, strict=True)]
+    return "Layers " + ", ".join(f"{span}: the {owner}" for span, (owner, _) in zip(spans, stretches, strict=True)) + "."
 
 
 def roomy(series: Sequence[Series], least: float = 100.0) -> tuple[float, float] | None:

@@ -9,18 +9,21 @@ from torch import Tensor
 from didact.report import svg
 from didact.report.examples import inline
 from didact.report.markup import Html, tag
+from didact.report.rows import columns_drawn
+from didact.report.surface import MIDTONES, SIZE, rgb
 from didact.report.svg import Series
 from didact.run import Run
 
 CLOUD = 1500  # dots of the plane
 WORDS = 512   # bars of a codebook
 PICTURES = "Made from the test split and from fixed noise, once, by the model that was kept."
+POINTS = "Points of the same plane: each pixel in which there is one or more."
 TOLD = {
     "samples": "Drawn from noise alone; of a conditional model, a row of each class.",
     "reconstructions": "Above, test images as they are; below, what came back. A row between them is what the network saw.",
     "out of noise": "The way of eight samples, from noise to image.",
     "into noise": "Test images on their way into noise, as the network met them while learning.",
-    "density": "Left, what the flow says of every place in the plane; right, points drawn from it.",
+    "density": "What the flow says of every place in the plane.",
     "completions": "Test images, their upper halves, and three ways in which the model goes on from there.",
     "interpolation": "Ways between two codes, a row each: straight, or along a circle where a code is noise.",
     "one dimension at a time": "One test image's code; in each row one of its numbers goes from −3 to 3, the one that varies most first.",
@@ -45,8 +48,10 @@ def pictures(run: Run, rows: Mapping[str, Tensor], facts: Mapping[str, Any]) -> 
     """The run's gallery, how it came to it, where its codes lie and which are used."""
     grids = run.load("gallery") if run.has("gallery.safetensors") else {}
     kept = run.load("glimpses") if run.has("glimpses.safetensors") else {}
-    shown = [picture(name, grids[name]) for name in sorted(grids, key=order) if grids[name].ndim == 5]
+    plane = plane_of_density(grids, [column.name for column in columns_drawn(grids, facts)])
+    shown = [picture(name, grids[name]) for name in sorted(grids, key=order) if grids[name].ndim == 5 and not (plane and name == "density")]
     shown[1:1] = [strip(kept, facts)] if kept else []
+    shown[:0] = plane
     shown += [found for found in (latent_plane(rows, list(facts["data"].get("labels", ()))), codebook(rows, facts)) if found]
     return tag("div", shown, class_="pair") if shown else Html("")
 
@@ -74,6 +79,23 @@ def order(name: str) -> tuple[int, str]:
 def picture(name: str, grid: Tensor) -> Html:
     image = tag("img", src=inline(sheet(grid)), alt=name, class_="pixels", style="width:100%;border-radius:4px")
     return tag("figure", tag("h3", name.capitalize()), image, tag("figcaption", TOLD[name]) if name in TOLD else None)
+
+
+def plane_of_density(grids: Mapping[str, Tensor], names: list[str]) -> list[Html]:
+    """A density over two features and points drawn from it, each on the features' own axes; nothing where there is none."""
+    if "density ends" not in grids:
+        return []
+    shades, (low, high) = grids["density"][0, :, 0], grids["density ends"]       # (2, n, n)
+    half = (high - low) / (shades.shape[-1] - 1) / 2                             # a place of the density is the middle of its pixel
+    x, y = names if len(names) == 2 else ("first feature", "second feature")
+    found = []
+    for title, shade, out, told in (("Density", shades[0], half, TOLD["density"]), ("Drawn from it", shades[1], 0 * half, POINTS)):
+        colour = torch.tensor(rgb(MIDTONES[0]))[:, None, None].expand(3, *shade.shape)
+        ranges = [(float(a), float(b)) for a, b in zip(low - out, high + out, strict=True)]
+        image = inline(torch.cat([colour, shade[None]]))
+        chart = svg.chart(title, [], x=x, y=y, x_range=ranges[0], y_range=ranges[1], image=image, size=SIZE)
+        found.append(tag("figure", chart, tag("figcaption", told)))
+    return found
 
 
 def latent_plane(rows: Mapping[str, Tensor], labels: list[str]) -> Html | None:

@@ -5,26 +5,25 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from didact.metrics.generative import ACTIVE, active_units
 from didact.report import svg
 from didact.report.figures import Figure
 from didact.report.svg import Series
 
-SILENT = 0.01     # nats below which a number of a code says nothing of the image
-
 
 def inside_figures(rows: Mapping[str, Tensor], grids: Mapping[str, Tensor]) -> list[Figure]:
     """Of a VAE its KL, of a diffusion its schedule; none of others."""
-    found = [kl_figure(rows["kl_each"])] if "kl_each" in rows else []
+    found = [kl_figure(rows["kl_each"], rows["latent"])] if "kl_each" in rows else []
     return found + (schedule_figures(grids["schedule"]) if "schedule" in grids else [])
 
 
-def kl_figure(each: Tensor) -> Figure:
+def kl_figure(each: Tensor, mu: Tensor) -> Figure:
     """KL(q(z_j | x) ‖ p(z_j)), a mean over the test split: those at 0 have collapsed onto the prior.  Gaba 9.9."""
     mean = each.double().mean(0).sort(descending=True).values
     bars = Series("", list(range(1, len(mean) + 1)), mean.tolist(), "bars", width=0.8)
     told = (
-        f"{int((mean > SILENT).sum())} of {len(mean)} numbers of a code say something of the image (more than {SILENT} nats);"
-        f" the others have collapsed onto the prior. Together {float(mean.sum()):.4g} nats."
+        f"{int(active_units(mu))} of {len(mean)} numbers of a code are active: their mean varies from example to example, by a variance"
+        f" above {ACTIVE}; the others say the same of all: they have collapsed onto the prior. Together {float(mean.sum()):.4g} nats."
     )
     return Figure("kl_of_each_dimension", svg.chart("KL of each dimension", [bars], x="dimension, the largest first", y="nats"), told)
 

@@ -130,7 +130,7 @@ def chart(
     told = [s for s in series if s.mark == "line" and not s.dashed and not s.pale]
     if told:
         parts += hits(told, wide, tall, x or "x", names)
-    if not any(math.isfinite(wide(a)) and math.isfinite(tall(b)) for s in series for a, b in zip(s.x, s.y, strict=True)):
+    if not image and not any(math.isfinite(wide(a)) and math.isfinite(tall(b)) for s in series for a, b in zip(s.x, s.y, strict=True)):
         parts.append(write_at(width / 2, height / 2, "nothing was recorded", "axis", "middle"))
     return draw(title, width, height, *parts)
 

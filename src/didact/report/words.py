@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from didact.options import written
@@ -58,6 +58,12 @@ def formula(metric: str, scores: Mapping[str, float | None]) -> str:
     if metric not in FORMULAS or not nats or not bits:
         return ""
     return f"{FORMULAS[metric]} = {-nats:.2f} / ({-nats / (bits * math.log(2)):.0f} · 0.6931)"
+
+
+def about(metric: str, notes: Iterable[str]) -> str:
+    """What a run's notes say of a metric, "this_one, that_one: …"; nothing where none begins with its name."""
+    split = (note.partition(": ") for note in notes)
+    return next((words for names, _, words in split if metric in names.split(", ")), "")
 
 
 def best(metric: str, values: Mapping[Any, float | None]) -> set[Any]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from didact import files
+from didact.data.core import Data
 from didact.data.pictures import png
 from didact.data.rows import as_csv
 from didact.errors import UsageError, pick
@@ -39,12 +40,12 @@ def draw(run: Run, n: int, *, seed: int = 0, label: str | None = None, device: s
     asked = accepted(way, objective.sample, run)
     place = pick_device(device)
     generator = torch.Generator(place).manual_seed(seed)
-    wanted = None if label is None else pick("class", label, {name: k for k, name in enumerate(data.labels)})
+    k = wanted(label, data, run)
     objective.to(place)
-    sizes, parts = [min(BATCH, n - k) for k in range(0, n, BATCH)], []
-    for k, size in enumerate(sizes):
-        with share(k, len(sizes)):
-            parts.append(objective.sample(size, generator, label=wanted, **asked).float().cpu())
+    sizes, parts = [min(BATCH, n - i) for i in range(0, n, BATCH)], []
+    for part, size in enumerate(sizes):
+        with share(part, len(sizes)):
+            parts.append(objective.sample(size, generator, label=k, **asked).float().cpu())
     whole = torch.cat(parts)
     return whole if data.kind == "table" else whole.clamp(0, 1)
 
@@ -62,18 +63,26 @@ def completed(
         raise UsageError(f"{run.folder} paints from the top down, so what it goes on from is above: --keep top, got --keep {keep}")
     if data.encoder is None:
         raise UsageError(f"the run learned from {data.name!r}, whose inputs cannot be read from files")
+    k = wanted(label, data, run)
     if label is not None and not getattr(objective, "classes", 0):
         raise UsageError(f"this model was not told the classes, so none can be asked of it, got label {label}; train with --conditional")
-    wanted = None if label is None else pick("class", label, {name: k for k, name in enumerate(data.labels)})
     asked = accepted(way, objective.complete, run) | ({"side": keep} if keep != "top" else {})
     place = pick_device(device)
     x = data.encoder.decoders["x"](data.encoder.read([image])[1]["x"]).to(place)
     known = x.shape[2 if keep in ("top", "bottom") else 3] // 2
-    y = None if wanted is None else torch.full((n,), wanted, device=place)
+    y = None if k is None else torch.full((n,), k, device=place)
     objective.to(place)
     ends = objective.complete(x.expand(n, -1, -1, -1), known, torch.Generator(place).manual_seed(seed), y, **asked).float().clamp(0, 1)
     half = x * side_of((x.shape[2], x.shape[3]), known, keep, place)
     return torch.cat([x, half, ends]).cpu()
+
+
+def wanted(label: str | None, data: Data, run: Run) -> int | None:
+    """The number of a class, by its name."""
+    if label is not None and not data.labels:
+        told = f"{run.folder} was trained without classes: {data.name!r} has none, so none can be asked of it, got --label {label}"
+        raise UsageError(f"{told}; leave it out, or train with --conditional on data that have classes (of images, a folder for each)")
+    return None if label is None else pick("class", label, {name: k for k, name in enumerate(data.labels)})
 
 
 def instead(run: Run) -> str:

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from didact.data.core import Data
-from didact.errors import UsageError, pick
+from didact.errors import UsageError
 from didact.objectives.abilities import Encodes, Walks
 from didact.objectives.walks import arcs, asked, between, traversal
 from didact.run import Run
-from didact.samplers.draw import accepted
+from didact.samplers.draw import accepted, wanted
 from didact.train.machine import pick_device
 from didact.train.session import restored
 
@@ -77,21 +77,16 @@ def encoded(run: Run, objective: Walks, data: Data, images: Sequence[str], label
     if objective.classes and label is None:
         raise UsageError(f"this model was told the classes: say of which one {' and '.join(images)} are with --label")
     x = data.encoder.decoders["x"](data.encoder.read(images)[1]["x"]).to(place)
-    y = asked(len(x), wanted(label, data), objective.classes, place)
+    y = asked(len(x), wanted(label, data, run), objective.classes, place)
     objective.to(place)  # type: ignore[attr-defined]
     return objective.encode({"x": x} if y is None else {"x": x, "y": y})
-
-
-def wanted(label: str | None, data: Data) -> int | None:
-    """A class by its name."""
-    return None if label is None else pick("class", label, {name: k for k, name in enumerate(data.labels)})
 
 
 @torch.no_grad()
 def drawn(run: Run, objective: Walks, data: Data, z: Tensor, ways: int, *, label: str | None, **way: Any) -> Tensor:
     """What the codes draw; of a model that knows classes, each of the ways is of one."""
     words = accepted(way, objective.walk, run)
-    y = asked(ways, wanted(label, data), objective.classes, z.device)
+    y = asked(ways, wanted(label, data, run), objective.classes, z.device)
     objective.to(z.device)  # type: ignore[attr-defined]
     each = len(z) // ways
     return objective.walk(z, None if y is None else y.repeat_interleave(each), **words).float().cpu()

@@ -51,7 +51,8 @@ class Shelf:
         self.data: Data | None = None
 
     def prepare(self, recipe: Recipe, given: Mapping[str, Any]) -> Prepared:
-        key = recipe.data, recipe.accepts, *(given.get(name) for name in CHOOSE_DATA)
+        begun = [name for name, option in recipe.options.items() if option.run is not None and option.run.data]
+        key = recipe.data, recipe.accepts, *(given.get(name) for name in (*CHOOSE_DATA, *begun))
         prepared = prepare(recipe, given, data=self.data if key == self.key else None)
         self.key, self.data = key, prepared.data
         return prepared

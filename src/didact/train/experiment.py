@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 from didact.data.core import Batch, Data
 from didact.objectives.core import Objective
 from didact.optim.schedule import Schedule, constant
-from didact.options import Range
+from didact.options import AsWritten, Range
 
 MakeOptimizer = Callable[[Any], Optimizer]
 Augment = Callable[[Batch, torch.Generator], Batch]
@@ -50,9 +50,13 @@ class Experiment:
 class Settings:
     """Options of every recipe: where the data is, what it runs on, where the run lies."""
 
-    data: Annotated[str | None, "name of a set, a file (CSV, TSV, TXT), a folder of images or texts (the recipe's own if not given)"] = None
-    target: Annotated[str | None, "column of the CSV to predict, or several of yes and no: a,b,c (the last one if not given)"] = None
-    text: Annotated[str | None, "column of the CSV that holds texts"] = None
+    data: Annotated[
+        str | None, AsWritten(), "name of a set, a file (CSV, TSV, TXT), a folder of images or texts (the recipe's own if not given)"
+    ] = None
+    target: Annotated[
+        str | None, AsWritten(), "column of the CSV to predict, or several of yes and no: a,b,c (the last one if not given)"
+    ] = None
+    text: Annotated[str | None, AsWritten(), "column of the CSV that holds texts"] = None
     tokens: Annotated[
         Literal["characters", "words", "bpe", "gpt2"] | None,
         "what running text and pairs are cut into; gpt2: as the published weights were (running text: characters if not given)",

@@ -69,6 +69,7 @@ def prepare(
     pick_device(settings.device)
     arguments = with_runs(recipe, arguments, settings.runs)
     if data is None:
+        settings = with_data_of(recipe, arguments, settings, given)
         name = settings.data or recipe.data
         tell("load", {"data": name})
         data = load(
@@ -93,6 +94,28 @@ def with_runs(recipe: Recipe, arguments: Mapping[str, Any], root: Path | str) ->
                 if not option.run.or_else:
                     raise
     return found
+
+
+def with_data_of(recipe: Recipe, arguments: Mapping[str, Any], settings: Settings, given: Mapping[str, Any]) -> Settings:
+    """Where no data are named, those of the run that it begins with (`NamesRun(data=True)`), read as there but for what was given."""
+    runs = [arguments[name] for name, option in recipe.options.items() if option.run is not None and option.run.data and arguments[name]]
+    if settings.data is not None or not runs:
+        return settings
+    theirs = Run.open(runs[0]).facts["data"]
+    if theirs["kind"] not in recipe.accepts:        # no run to begin with: the recipe says why
+        return settings
+    found = words_of(theirs["source"])
+    if found["data"] is None:
+        raise UsageError(f"{runs[0]} does not say where its data can be loaded from: they were handed over in Python; give --data")
+    if not Path(theirs["source"].get("path", ".")).exists():
+        raise UsageError(f"{runs[0]} learned from {found['data']}, which is no longer there; say with --data where it is")
+    return replace(settings, **{name: value for name, value in found.items() if given.get(name) is None})
+
+
+def words_of(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Where data come from, in the options that name them."""
+    named = {name: source.get(name) for name in ("target", "text", "tokens", "size")}
+    return {"data": source.get("path", source.get("name")), **named, "split_seed": source.get("seed", 0)}
 
 
 def refuse_lone_rows(experiment: Experiment, processes: int, choice: bool = True) -> None:
@@ -371,8 +394,7 @@ def repeat(prepared: Prepared) -> str:
     """The exact command that trains this again; data that were loaded in Python are named by where they came from."""
     words = ["didact", "train", prepared.recipe.name]
     source = prepared.data.source
-    chosen = {name: source.get(name) for name in ("target", "text", "tokens", "size")} | {"split_seed": source.get("seed", 0)}
-    chosen = {} if prepared.settings.data else {"data": source.get("path", source.get("name")), **chosen}
+    chosen = {} if prepared.settings.data else words_of(source)
     if chosen.get("data") == prepared.recipe.data:
         chosen["data"] = None
     for name, option in known_options(prepared.recipe).items():
