@@ -95,10 +95,10 @@ def test_what_learns_and_what_stays(pretrained, learn, count):
 
 @pytest.mark.slow
 def test_hidden_words_of_its_own_texts_teach_what_few_labels_do_not(here):
-    small = {"labels": 10, "steps": 60, "pretrain": 200}                                    # twenty sentences; chance is 0.5 ± 0.03
+    small = {"labels": 10, "steps": 60, "pretrain": 400}                                    # twenty sentences; chance is 0.5 ± 0.03
     full = didact.train(RECIPES["fine_tune"], **small)
     scratch = didact.train(RECIPES["fine_tune"], learn="scratch", **small)
-    assert full.facts["test"]["accuracy"] > 0.65 > scratch.facts["test"]["accuracy"]        # measured 0.75 and 0.57 over three seeds
+    assert full.facts["test"]["accuracy"] > 0.7 > scratch.facts["test"]["accuracy"]         # measured 0.83 and 0.58 over four seeds
     assert any("guessed hidden words" in note for note in full.facts["notes"])
     assert set(explain(full, ["the story was good but the music was dull"])["explained"][0]["methods"]) == {"attention"}
 
