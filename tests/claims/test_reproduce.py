@@ -335,6 +335,7 @@ def tiny(monkeypatch, tmp_path):
 
 
 def test_a_table_is_measured_kept_and_shown(tiny, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(reproduce, "describe", lambda device: "a machine of its own")    # else a record of the true 1.7 tells the time
     assert main(["reproduce", "1.7", "--seeds", "2", "--keep", "--json", "--device", "cpu"]) == 0
     captured = capsys.readouterr()
     result = json.loads(captured.out)
