@@ -89,7 +89,7 @@ def scatter(columns: Sequence[Column], real: Tensor, drawn: Tensor, target: str)
         return []
     last, (x, y) = columns[-1], (numbers[at] for at in pair)
     labels = last.values if isinstance(last, Category) and last.name == target else ()
-    ranges = [roomy(torch.cat([real, drawn])[:, at]) for at in pair]
+    ranges = [with_margin(torch.cat([real, drawn])[:, at]) for at in pair]
     found = []
     for tone, (title, rows) in enumerate((("Real rows", real), ("Drawn rows", drawn))):
         rows = rows[here(rows, pair[0], x) & here(rows, pair[1], y)]
@@ -120,7 +120,7 @@ def here(rows: Tensor, at: int, column: Number) -> Tensor:
     return rows[:, at + 1] < 0.5 if column.missing else torch.ones(len(rows), dtype=torch.bool)
 
 
-def roomy(values: Tensor) -> tuple[float, float]:
+def with_margin(values: Tensor) -> tuple[float, float]:
     """From the lowest to the highest and a little beyond, so that no dot lies on an axis."""
     low, high = float(values.min()), float(values.max())
     room = 0.04 * (high - low)

@@ -22,9 +22,9 @@ from didact.run import Run
 from didact.train.distributed import join
 from didact.train.interrupt import DivergedError, Interrupted, Patience
 from didact.train.loop import Tell, silent
+from didact.train.named import CHOOSE_DATA, begins_with
 from didact.train.session import Prepared, prepare, train_prepared
 
-CHOOSE_DATA = ("data", "target", "text", "tokens", "size", "split_seed")
 STOPPED = "stopped"      # in a row: the training was asked to end
 STOPPING = signal.SIGINT, signal.SIGTERM
 Row = dict[str, Any]
@@ -51,8 +51,7 @@ class Shelf:
         self.data: Data | None = None
 
     def prepare(self, recipe: Recipe, given: Mapping[str, Any]) -> Prepared:
-        begun = [name for name, option in recipe.options.items() if option.run is not None and option.run.data]
-        key = recipe.data, recipe.accepts, *(given.get(name) for name in (*CHOOSE_DATA, *begun))
+        key = recipe.data, recipe.accepts, *(given.get(name) for name in (*CHOOSE_DATA, *begins_with(recipe)))
         prepared = prepare(recipe, given, data=self.data if key == self.key else None)
         self.key, self.data = key, prepared.data
         return prepared

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -32,6 +31,7 @@ from didact.train.interrupt import DivergedError, Interrupted
 from didact.train.layers import layer_table
 from didact.train.loop import State, Tell, Training, cut, silent
 from didact.train.machine import describe, pick_device, within_memory
+from didact.train.named import with_data_of, with_runs, words_of
 from didact.train.precision import Precision
 from didact.train.randomness import initialisation
 from didact.train.surface import surface
@@ -81,41 +81,6 @@ def prepare(
     arguments |= experiment.settled
     refuse_lone_rows(experiment, processes, "norm" in recipe.options)
     return Prepared(recipe, arguments, settings, data, experiment)
-
-
-def with_runs(recipe: Recipe, arguments: Mapping[str, Any], root: Path | str) -> dict[str, Any]:
-    """Names of runs as their folders under this root: `latest` would be another one when this run is resumed."""
-    found = dict(arguments)
-    for name, option in recipe.options.items():
-        if option.run is not None and found[name] is not None:
-            try:
-                found[name] = str(Run.open(Path(found[name]).expanduser(), root).folder)
-            except UsageError:
-                if not option.run.or_else:
-                    raise
-    return found
-
-
-def with_data_of(recipe: Recipe, arguments: Mapping[str, Any], settings: Settings, given: Mapping[str, Any]) -> Settings:
-    """Where no data are named, those of the run that it begins with (`NamesRun(data=True)`), read as there but for what was given."""
-    runs = [arguments[name] for name, option in recipe.options.items() if option.run is not None and option.run.data and arguments[name]]
-    if settings.data is not None or not runs:
-        return settings
-    theirs = Run.open(runs[0]).facts["data"]
-    if theirs["kind"] not in recipe.accepts:        # no run to begin with: the recipe says why
-        return settings
-    found = words_of(theirs["source"])
-    if found["data"] is None:
-        raise UsageError(f"{runs[0]} does not say where its data can be loaded from: they were handed over in Python; give --data")
-    if not Path(theirs["source"].get("path", ".")).exists():
-        raise UsageError(f"{runs[0]} learned from {found['data']}, which is no longer there; say with --data where it is")
-    return replace(settings, **{name: value for name, value in found.items() if given.get(name) is None})
-
-
-def words_of(source: Mapping[str, Any]) -> dict[str, Any]:
-    """Where data come from, in the options that name them."""
-    named = {name: source.get(name) for name in ("target", "text", "tokens", "size")}
-    return {"data": source.get("path", source.get("name")), **named, "split_seed": source.get("seed", 0)}
 
 
 def refuse_lone_rows(experiment: Experiment, processes: int, choice: bool = True) -> None:
