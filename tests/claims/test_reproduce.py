@@ -162,6 +162,17 @@ def test_the_rule_by_hand(values, stated, metric, verdict):
     assert judged.verdict == verdict
 
 
+@pytest.mark.parametrize(("values", "verdict"), [
+    ([0.21, 0.22, 0.23], "holds"),                    # the mean itself is near: three points are allowed
+    ([0.10, 0.15, 0.23], "not measured"),             # only the spread reaches there
+    ([0.10, 0.11, 0.12], "wrong"),
+])
+def test_a_disturbed_clock_shows_nothing(values, verdict):
+    cell = Cell("C5.13", 0.25, Reading("time", "saved"))
+    (judged,) = judge(Table("tiny", "", (), (cell,)), record({cell.name: values}))
+    assert judged.verdict == verdict and ("clock" in judged.why) == (verdict == "not measured")
+
+
 def test_a_limit():
     cell = Cell("C9.15", 100, Reading("test", "active_units"), limit=True)
     t, cases = Table("tiny", "", (), (cell,)), ([60, 62, 61], [100, 100, 100], [99, 100, 95])

@@ -60,6 +60,7 @@ GAMES = {
 }
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # what is compiled has one derivative, and here one is derived again
 def gradient_penalty(score: Callable[[Tensor], Tensor], real: Tensor, fake: Tensor, t: Tensor) -> Tensor:
     """E (‖∇f(x̂)‖ − 1)², x̂ = t x + (1 − t) G(z), t one number an example.  Gulrajani et al. 2017, eq. 3; Gaba eq. 8.16."""
     t = t.view(-1, *[1] * (real.ndim - 1))
