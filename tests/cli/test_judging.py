@@ -140,3 +140,9 @@ def test_a_model_of_images_without_classes_cannot_be_asked_for_one(said, words):
     err = said(f"sample {loose} {words}", code=2)
     assert err.count("\n") == 1 and f"{loose} was trained without classes: 'loose' has none" in err
     assert "got --label red; leave it out, or train with --conditional on data that have classes" in err
+
+
+def test_evaluate_says_what_its_scores_are_of(said, place):
+    didact.train(RECIPES["dcgan"], data="digits", steps=1, runs="game")
+    shown = said("evaluate dcgan/latest --runs game")
+    assert shown.count("frechet: of 8×8 thumbnails, 269 drawn") == 1 and "by a referee" in shown

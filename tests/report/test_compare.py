@@ -134,3 +134,10 @@ def test_a_metric_that_is_not_defined_is_passed_over(tmp_path):
     page, _ = read(report.compare(runs, tmp_path / "compare.html"))
     assert "0.7000" in re.findall(r"<mark>([^<]*)", page)
     assert average([None, 0.5]) == (0.5, 0.0)
+
+
+def test_a_sweep_says_what_its_metrics_are_of(tmp_path):
+    runs = [classified(tmp_path / "runs", notes=[THUMBS, "recall: of rows", "batches of 32"]) for _ in range(2)]
+    lines = [{"cell": {"lr": k}, "seed": 0, "run": str(r.folder), "validation": {"frechet": k}, "test": {}} for k, r in enumerate(runs)]
+    _, said = read(report.sweep_page("s", {"lr": (0, 1)}, lines, "frechet", tmp_path / "s.html"))
+    assert said.count("8×8 thumbnails") == 1 and "of rows" not in said and "batches" not in said

@@ -16,13 +16,14 @@ from didact.cli.words import AS_JSON, answer, number, size
 def command(run: str, int8: bool, device: str, runs: str, as_json: bool) -> None:
     """Compute the metrics of a run's best model anew, on its validation and test splits."""
     from didact.cli.catalogue import catalogue
-    from didact.report.words import formula
+    from didact.report.words import formula, said_of
     from didact.run import Run
     from didact.train.eight_bits import eight_bits
     from didact.train.session import evaluate
 
     catalogue()
-    result = (eight_bits if int8 else evaluate)(Run.open(run, runs), device=device)
+    opened = Run.open(run, runs)
+    result = (eight_bits if int8 else evaluate)(opened, device=device)
 
     def told(scores: dict[str, Any], behind: str = "") -> None:
         for split in ("validation", "test"):
@@ -34,6 +35,8 @@ def command(run: str, int8: bool, device: str, runs: str, as_json: bool) -> None
 
     def show() -> None:
         told(result)
+        for note in said_of(result["test"], opened.facts.get("notes", ())):
+            click.echo(f"  {note}")
         if int8:
             few = result["int8"]
             told(few, " in int8")

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -14,7 +14,7 @@ from didact.report.figures import Figure, axis_of, column, names, spans_decades
 from didact.report.markup import Html, tag
 from didact.report.page import document, figure, grid, notes, section, table
 from didact.report.svg import Cell, Series
-from didact.report.words import LOWER, about, argument, best, duration, metric_name, metric_value
+from didact.report.words import LOWER, argument, best, duration, metric_name, metric_value, said_of
 from didact.run import Run
 
 Key = tuple[str, ...]          # a setting: its arguments on the axes, as written
@@ -86,10 +86,10 @@ def metric_table(runs: Sequence[Run], facts: Sequence[Mapping[str, Any]], labels
     return table(["run", "", *map(metric_name, known), "parameters", "time"], rows, numeric=2)
 
 
-def metric_notes(facts: Sequence[Mapping[str, Any]]) -> Html:
-    """What the runs' notes say of their metrics: a name may stand for numbers that cannot be compared."""
-    said = (note for f in facts for note in f.get("notes", ()) if any(about(name, [note]) for name in f.get("test") or {}))
-    return notes(dict.fromkeys(said))
+def metric_notes(facts: Sequence[Mapping[str, Any]], metrics: Iterable[str] = ()) -> Html:
+    """What the runs' notes say of these metrics, or of all that they have."""
+    metrics = list(metrics) or [name for f in facts for name in f.get("test") or {}]
+    return notes(said_of(metrics, [note for f in facts for note in f.get("notes", ())]))
 
 
 def overlaid(runs: Sequence[Run], facts: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[Figure]:
@@ -132,10 +132,12 @@ def sweep_page(
         "Best on validation first; mean ± deviation where a setting was run more than once."
         " The test value is that of the setting, not a reason to choose it."
     )
+    there = [folder for row in rows for folder in [Path(row["run"])] if (folder / "run.json").exists()]    # some may be deleted
+    told = metric_notes([Run(folder).facts for folder in there], [metric, *beside])
     page = document(
         title,
         tag("header", tag("p", "didact · sweep", class_="overline"), tag("h1", title), tag("p", lead, class_="summary")),
-        section("All settings", tag("div", picture, ranked, class_="pair" if picture else None), lead=spoken),
+        section("All settings", tag("div", picture, ranked, class_="pair" if picture else None), told, lead=spoken),
         section("All runs", run_table(axes, rows, path)),
     )
     files.write_text(path, page)

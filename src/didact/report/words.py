@@ -66,6 +66,12 @@ def about(metric: str, notes: Iterable[str]) -> str:
     return next((words for names, _, words in split if metric in names.split(", ")), "")
 
 
+def said_of(metrics: Iterable[str], notes: Iterable[str]) -> list[str]:
+    """The notes that speak of one of these metrics, each once: a name may stand for numbers that cannot be compared."""
+    metrics = set(metrics)
+    return [note for note in dict.fromkeys(notes) if metrics & set(note.partition(": ")[0].split(", "))]
+
+
 def best(metric: str, values: Mapping[Any, float | None]) -> set[Any]:
     """Who has the best finite value, shared or alone; None is a metric that was not defined."""
     known = {key: value for key, value in values.items() if value is not None and math.isfinite(value)}
