@@ -23,6 +23,8 @@ from didact.claims.compare import (
     Same,
     Sampled,
     Stated,
+    Told,
+    bare,
     floats,
     plain,
 )
@@ -33,8 +35,12 @@ from didact.report.markup import text
 
 
 @cache
+def answered(id: str) -> Any:
+    return CHECKS[id].answer()
+
+
 def computed(id: str) -> Any:
-    return CHECKS[id].compute()
+    return bare(answered(id))
 
 
 def parts(result: Any) -> list[Any]:
@@ -69,7 +75,7 @@ def test_the_verdict_follows_and_can_turn(id):
     assert bool(check.right) == (verdict == "wrong"), f"{verdict}, but what is right: {check.right!r}"
     assert bool(check.condition) == (verdict == "conditional"), f"{verdict}, but the condition is {check.condition!r}"
     assert check.formula, "a check says what it computes"
-    assert not raw(show(check.form, result))
+    assert not raw(show(check.form, answered(id)))
     if isinstance(check.form, Asked):
         return
     for value in parts(result):
@@ -235,6 +241,14 @@ def test_a_statement_is_turned_in_its_own_digits(form, others):
 ])
 def test_what_is_shown(form, computed, shown):
     assert form.show(computed) == shown
+
+
+def test_what_is_told_in_place_of_what_is_compared():
+    told = Told((0.5, 1.0), {"sigmoid": 0.25, "ReLU": True})
+    assert show(Same(), Cases(told, Told((1, 1), {"kinks": [1, 2, 3], "seen": 4}))) == \
+        "sigmoid 0.25, ReLU yes; without the condition kinks 1, 2, 3; seen 4"
+    assert bare(Corrected(told, (1, 2))) == Corrected((0.5, 1.0), (1, 2)) and bare(3) == 3
+    assert NeverMore().show(([12_800, 1_048_576], [81_920, 2_097_152])) == "1,048,576 ≤ 2,097,152, the tightest of 2"   # in its own units
 
 
 def test_what_the_course_would_have_had_to_state_has_its_decimals():

@@ -17,7 +17,7 @@ import didact.recipes
 from didact.claims import reproduce, table, tables
 from didact.claims.core import CHECKS, REASONS, run, statements
 from didact.claims.page import page
-from didact.claims.table import Cell, Grid, Ordering, Reading, Record, Table, judge, verdict_of
+from didact.claims.table import Cell, Grid, Ordering, Reading, Record, Table, folded, judge, verdict_of
 from didact.claims.tables import TABLES
 from didact.claims.timing import SUBJECTS, MultiHeadAttention, Timed, timed
 from didact.cli.main import main
@@ -171,6 +171,12 @@ def test_a_disturbed_clock_shows_nothing(values, verdict):
     cell = Cell("C5.13", 0.25, Reading("time", "saved"))
     (judged,) = judge(Table("tiny", "", (), (cell,)), record({cell.name: values}))
     assert judged.verdict == verdict and ("clock" in judged.why) == (verdict == "not measured")
+
+
+def test_cells_that_differ_in_their_last_value_are_folded():
+    names = [(["net=a", "n=1"], ""), (["net=a", "n=2"], ""), (["net=b", "n=2"], ""), (["net=b"], ""), ([], ""), ([], "")]
+    assert folded(names) == "net=a n=1, 2, net=b n=2, net=b, , "
+    assert folded([(["lr=1"], " (stated 5)"), (["lr=2"], " (stated 6)")]) == "lr=1 (stated 5), 2 (stated 6)"
 
 
 def test_a_limit():

@@ -12,7 +12,7 @@
     Asked()                the course asks; there is nothing to agree with
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import product
@@ -274,9 +274,9 @@ class NeverMore(Stated):
         return bool((left <= right + self.within * scale(right)).all())
 
     def show(self, computed: Any) -> str:
-        """The pair that comes nearest to breaking it, or that breaks it most."""
+        """The pair that comes nearest to breaking it, or that breaks it most, in units of its own right side where there is one."""
         left, right = map(floats, computed)
-        i = int((left - right).argmax())
+        i = int(((left - right) / np.where(right, np.abs(right), 1)).argmax())
         sign, far = ("≤", "tightest") if self.agrees(computed) else (">", "furthest apart")
         return f"{short(float(left[i]))} {sign} {short(float(right[i]))}" + f", the {far} of {left.size:,}" * (left.size > 1)
 
@@ -382,3 +382,28 @@ class Corrected:
     mended: Any
 
 
+@dataclass(frozen=True)
+class Told:
+    """A computed value that is compared, and the numbers of the computation that a reader is shown in its place, by name.
+
+    For what is compared in a form that no page has: differences, logarithms, a row of yes and no.
+    """
+
+    value: Any
+    numbers: Mapping[str, Any]
+
+    @property
+    def words(self) -> str:
+        """sigmoid 0.23, ReLU 1; with several numbers of a name, a semicolon parts the names."""
+        parts = {name: listed(floats(n).tolist()) if isinstance(n, list | tuple | torch.Tensor | np.ndarray) else words(plain(n))
+                 for name, n in self.numbers.items()}
+        return ("; " if any(", " in part for part in parts.values()) else ", ").join(f"{name} {part}" for name, part in parts.items())
+
+
+def bare(result: Any) -> Any:
+    """What is compared, without what is shown in its place."""
+    if isinstance(result, Cases):
+        return Cases(bare(result.under), bare(result.otherwise))
+    if isinstance(result, Corrected):
+        return Corrected(bare(result.stated), bare(result.mended))
+    return result.value if isinstance(result, Told) else result

@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
-from didact.claims.compare import About, Asked, Cases, Corrected, Exactly, Printed, Stated, floats, plain
+from didact.claims.compare import About, Asked, Cases, Corrected, Exactly, Printed, Stated, Told, bare, floats, plain
 from didact.claims.table import Judged, Record, Table, judge, kept, verdict_of
 from didact.claims.tables import TABLES
 from didact.errors import UsageError, pick
@@ -70,6 +70,11 @@ class Check:
         return "\n\n".join([f'@claim("{self.id}", {self.form})\n{definition(self.function)}', *known])
 
     def compute(self) -> Any:
+        """The value that is compared."""
+        return bare(self.answer())
+
+    def answer(self) -> Any:
+        """The same, with what is shown in its place."""
         with repeatable():
             return self.function()
 
@@ -212,13 +217,14 @@ def run(id: str) -> Outcome:
     if check is None:
         return without_check(statement)
     start = perf_counter()
-    result = check.compute()
+    answer = check.answer()
     seconds = perf_counter() - start
+    result = bare(answer)
     verdict = check.judge(result)
     asks = "question" in statement.stated
     asked = "the course asks and gives no value: this is the answer" if asks else "the course prints no value: this is the one"
     note = {"wrong": check.right, "conditional": check.condition, "not checkable": asked}.get(verdict, "")
-    return Outcome(statement, verdict, show(check.form, result), value(check.form, result), note, seconds)
+    return Outcome(statement, verdict, show(check.form, answer), value(check.form, result), note, seconds)
 
 
 def without_check(s: Statement) -> Outcome:
@@ -251,12 +257,12 @@ def from_table(s: Statement, table: Table, record: Record) -> Outcome:
     return Outcome(s, verdict, measured, means or None, note, 0.0, own if len(own) > 1 else (), record.about)
 
 
-def show(form: Stated, result: Any) -> str:
-    if isinstance(result, Cases):
-        return f"{form.show(result.under)}; without the condition {form.show(result.otherwise)}"
-    if isinstance(result, Corrected):
-        return f"{form.show(result.stated)}; mended {form.show(result.mended)}"
-    return form.show(result)
+def show(form: Stated, answer: Any) -> str:
+    if isinstance(answer, Cases):
+        return f"{show(form, answer.under)}; without the condition {show(form, answer.otherwise)}"
+    if isinstance(answer, Corrected):
+        return f"{show(form, answer.stated)}; mended {show(form, answer.mended)}"
+    return answer.words if isinstance(answer, Told) else form.show(answer)
 
 
 def value(form: Stated, result: Any) -> Any:

@@ -275,12 +275,22 @@ def in_short(some: Sequence[Judged], own: Sequence[Judged], *, stated: bool = Fa
     for reading in dict.fromkeys(j.reading for j in some):
         words = {j.name: j.words for j in own if j.reading == reading}
         shared = set.intersection(*map(set, words.values())) if len(words) > 1 and reading else set()
-        names = [" ".join(word for word in words[j.name] if word not in shared) + f" (stated {j.stated})" * stated
+        names = [([word for word in words[j.name] if word not in shared], f" (stated {j.stated})" * stated)
                  for j in some if j.reading == reading]
-        listed = "all" if len(names) == len(words) > 1 and not stated else ", ".join(names)
+        listed = "all" if len(names) == len(words) > 1 and not stated else folded(names)
         colon = ": " if reading and listed[:1].strip() else ""     # a cell may have no name beside what is read
         parts.append(f"{reading}{colon}{listed}")
     return "; ".join(parts)
+
+
+def folded(names: Sequence[tuple[Sequence[str], str]]) -> str:
+    """`a=1 b=2, 3, a=2 b=2`: where only the value of the last word changes it stands alone."""
+    parts, before = list[str](), ([""], "")
+    for (*first, last), behind in (([*words] or [""], behind) for words, behind in names):
+        name, equals, value = last.partition("=")
+        parts.append((value if equals and before == (first, name) else " ".join([*first, last])) + behind)
+        before = first, name
+    return ", ".join(parts)
 
 
 @cache
