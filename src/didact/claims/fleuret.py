@@ -1,6 +1,7 @@
 """Fleuret, The Little Book of Deep Learning."""
 
 import math
+from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,7 +12,7 @@ from torch.nn import functional as F
 
 from didact import scratch
 from didact.claims import gaba_2
-from didact.claims.compare import Cases, Corrected, Exactly, Printed, Same, Sampled
+from didact.claims.compare import Cases, Corrected, Exactly, Printed, Same, Sampled, Told
 from didact.claims.core import claim
 from didact.claims.gaba_4 import weights
 from didact.claims.gaba_7 import SINGLE, positions
@@ -25,6 +26,7 @@ from didact.layers.geometry import Window, receptive_field
 from didact.layers.grouped import GroupedQueryAttention
 from didact.layers.norms import PreNorm
 from didact.layers.positions import sinusoidal
+from didact.layers.residual import Bottleneck
 from didact.metrics.similarity import cosine
 from didact.models.cifar import CIFAR10Net
 from didact.models.lenet import LeNetLike
@@ -70,16 +72,20 @@ def batch_of_pictures() -> tuple[int, ...]:
 
 
 @claim("CF04", Exactly((5, 3)), right="H is the height and W the width")
-def axes_of_an_image() -> tuple[int, ...]:
+def axes_of_an_image() -> Told:
     """(H, W) of a picture 5 pixels wide and 3 high, read as (width, height)"""
-    return tuple(pictures(1, 5, 3).shape[2:])
+    width, height = 5, 3
+    H, W = pictures(1, width, height).shape[2:]
+    return Told((H, W), {"width": width, "height": height, "H": H, "W": W})
 
 
 @claim("CF05", Exactly((True, True, True, False)))
-def views_without_copies() -> tuple[bool, ...]:
-    """do a transpose, a part and a reshaped row share the tensor's memory, in didact's engine; does a reshaped transpose"""
+def views_without_copies() -> Told:
+    """do a transpose, a part and a reshaped tensor share the tensor's memory, in didact's engine; does a reshaped transpose"""
     x = scratch.tensor(torch.randn(4, 6).numpy())
-    return tuple(bool(np.shares_memory(x.data, y.data)) for y in (x.T, x[1:3, ::2], x.reshape(24), x.T.reshape(24)))
+    shared = tuple(bool(np.shares_memory(x.data, y.data)) for y in (x.T, x[1:3, ::2], x.reshape(24), x.T.reshape(24)))
+    names = ("memory shared by a transpose", "by a part", "by a reshaped tensor", "by a reshaped transpose")
+    return Told(shared, dict(zip(names, shared, strict=True)))
 
 
 @claim("CF06", Same())
@@ -107,7 +113,18 @@ def decay_as_a_prior() -> Pair:
     return gradients(prior, w)[0], SGD([own], weight_decay=2 * λ).penalised(own, np.zeros(6))
 
 
-claim("CF09", Same())(gaba_2.minibatch_gradient_is_unbiased)
+@claim("CF09", Same(), condition="divided by its own number of terms, B; the bare part of (1/N) Σ has the mean (B/N) ∇L")
+def partial_sums_of_the_gradient() -> Cases:
+    """the mean over all subsets of B = 3 of N = 6 examples of Σ ∇ℓ_n, ∇ℓ_n by didact's objective, over B, against didact's gradient on all
+    six; and the same over N"""
+    N, B, whole = 6, 3, gaba_2.gradient(range(6))
+    g = torch.stack([gaba_2.gradient([n]) for n in range(N)])
+    total = torch.stack([g[list(part)].sum(0) for part in combinations(range(N), B)]).mean(0)
+
+    def against(mean: Tensor) -> Told:
+        return Told((mean, whole), {"mean as a share of the gradient": (mean @ whole) / (whole @ whole)})
+
+    return Cases(against(total / B), against(total / N))
 
 
 @claim("CF10", Same(), right="f = f_D ∘ … ∘ f_1, as the figure has it")
@@ -231,13 +248,15 @@ def dropout() -> tuple[list[Tensor], list[Tensor], list[float]]:
 
 
 @claim("CF26", Exactly((True, True, False)))
-def dropout_of_channels() -> tuple[bool, ...]:
+def dropout_of_channels() -> Told:
     """is each of 200 channels behind the channel dropout of didact's CIFAR10Net whole or gone, and are there both; and is each so behind a
     dropout of single values"""
     drop = next(m for m in CIFAR10Net(dropout2d=0.5).features if isinstance(m, nn.Dropout2d))
     kept, single = ((f(torch.ones(10, 20, 6, 6)) > 0).double().mean((2, 3)) for f in (drop, nn.Dropout(drop.p)))
     whole = [bool(((share == 0) | (share == 1)).all()) for share in (kept, single)]
-    return whole[0], 0 < float(kept.mean()) < 1, whole[1]
+    both = 0 < float(kept.mean()) < 1
+    return Told((whole[0], both, whole[1]), {
+        "channels whole or gone": whole[0], "some of each": both, "whole or gone where single values are dropped": whole[1]})
 
 
 @claim("CF27", Same(1e-4))
@@ -279,10 +298,16 @@ def causal_terms() -> Cases:
 
 @claim("CF31", Same())
 def weights_of_heads() -> Pair:
-    """H(2 D D_QK + D D_V) + H D_V D with D_QK = D_V = D/H, or 3D/H, against didact's attention without biases"""
-    cases = [(64, 4, 16), (512, 8, 64), (48, 3, 48)]
-    stated = [H * (2 * D * d + D * d) + H * d * D for D, H, d in cases]
-    return stated, [parameters(GroupedQueryAttention(D, H, H, head_dim=d)) for D, H, d in cases]
+    """H(2 D D_QK + D D_V) + H D_V D with D_QK = D_V = D/H, and with two widths, against didact's attention without biases"""
+    def counted(D: int, H: int, QK: int, V: int) -> int:
+        layer = GroupedQueryAttention(D, H, H, head_dim=QK)
+        if V != QK:
+            layer.v_proj, layer.o_proj = nn.Linear(D, H * V, bias=False), nn.Linear(H * V, D, bias=False)
+        assert layer(torch.zeros(1, 2, D)).shape == (1, 2, D)                    # the sizes fit together
+        return parameters(layer)
+
+    cases = [(64, 4, 16, 16), (512, 8, 64, 64), (48, 3, 10, 7), (48, 3, 5, 48)]
+    return [H * (2 * D * QK + D * V) + H * V * D for D, H, QK, V in cases], [counted(*case) for case in cases]
 
 
 @claim("CF32", Same())
@@ -328,26 +353,34 @@ def sizes_of_a_lenet() -> tuple[int, ...]:
     return x.numel(), net.features(x).numel(), net(x).numel()
 
 
-@claim("CF37", Exactly(((64, 112, 112), (2048, 7, 7), (1000,))))
-def shapes_of_resnet50() -> tuple[tuple[int, ...], ...]:
-    """behind the first convolution, before the average pooling, at the end: didact's own network on 224 × 224"""
+@claim("CF37", Exactly(((64, 112, 112), (2048, 7, 7), (1000,))), condition="with the max pooling of stride 2 that only the drawing has")
+def shapes_of_resnet50() -> Cases:
+    """behind the first convolution, before the average pooling, at the end: didact's own network on 224 × 224, with max pooling and
+    without"""
     with torch.device("meta"):
-        net, x = create("resnet50", size=(224, 224)).eval(), torch.empty(1, 3, 224, 224)
-        shapes = []
-        for layer in (net.conv1, net.layer4):
+        net, x, shapes = create("resnet50", size=(224, 224)).eval(), torch.empty(1, 3, 224, 224), list[tuple[int, ...]]()
+        for layer in (net.conv1, net.layer4, net.fc):
             layer.register_forward_hook(lambda _m, _i, y: shapes.append(tuple(y.shape[1:])))
-        out = net(x)
-    return (*shapes, tuple(out.shape[1:]))
+        net(x)
+        net.maxpool = nn.Identity()
+        net(x)
+    return Cases(tuple(shapes[:3]), tuple(shapes[3:]))
 
 
 @claim("CF39", Same())
-def cost_in_the_channels() -> Pair:
-    """products of didact's 3 × 3 convolution for 8, 16, 32 channels in and out, over those for 8: 4ᵏ for 2ᵏ times the channels"""
-    costs = []
-    for C in (8, 16, 32):
-        conv, x = dilated(C, C, 3), torch.randn(1, C, 9, 9)
+def cost_in_the_channels() -> Told:
+    """products and weights of didact's 3 × 3 convolution for 8, 16, 32 channels in and out, over those for 8: 4ᵏ for 2ᵏ times the channels;
+    weights of one for 256 and of didact's bottleneck, which has it on a quarter of them: 9 C², and 2 C · C/4 + 9 (C/4)²"""
+    costs, sizes, C = list[int](), list[int](), 256
+    for c in (8, 16, 32):
+        conv, x = dilated(c, c, 3), torch.randn(1, c, 9, 9)
         costs.append(count_products(lambda conv=conv, x=x: conv(x)))  # type: ignore[misc]
-    return [cost / costs[0] for cost in costs], [4**k for k in range(3)]
+        sizes.append(weights(conv))
+    plain, neck = weights(dilated(C, C, 3)), weights(Bottleneck(C, C // 4))
+    grown = [[n / of[0] for n in of] for of in (costs, sizes)]
+    stated = [[4**k for k in range(3)]] * 2
+    return Told(([*grown, plain, neck], [*stated, 9 * C**2, 2 * C * (C // 4) + 9 * (C // 4) ** 2]),
+                {"cost of 1, 2 and 4 times the channels": grown[0], "weights of 3 × 3 on 256 channels": plain, "of the bottleneck": neck})
 
 
 @claim("CF40", Exactly(((64, 56), (256, 56), (512, 28), (1024, 14), (2048, 7))))
@@ -411,12 +444,13 @@ def graph_layer() -> Pair:
     return [torch.tanh(A @ X @ W), torch.tanh(P @ A @ P.T @ (P @ X) @ W)], [near, near[order]]
 
 
-@claim("CF49", Exactly((True, False)))
-def residual_around_a_dead_stage() -> tuple[bool, ...]:
-    """is ‖∂L/∂x‖ = 0 through a stage that kills the gradient, and with didact's residual connection around it"""
+@claim("CF49", Exactly((False, True)))
+def residual_around_a_dead_stage() -> Told:
+    """is ‖∂L/∂x‖ > 0 behind a stage that kills the gradient, and with didact's residual connection around it"""
     x, dead = torch.randn(5, requires_grad=True), nn.Threshold(100.0, 1.0)
     outs = dead(x), PreNorm(dead, nn.Identity())(x)
-    return tuple(bool(gradients(y.square().sum() + y.sum(), x)[0].norm() == 0) for y in outs)
+    left = [gradients(y.square().sum() + y.sum(), x)[0].norm() for y in outs]
+    return Told(tuple(bool(g > 0) for g in left), {"‖∂L/∂x‖ of the stage alone": left[0], "with the residual connection": left[1]})
 
 
 @claim("CF50", Same())

@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
+from itertools import pairwise, starmap
 from typing import Any
 
 import torch
@@ -9,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from didact import scratch
-from didact.claims.compare import Cases, Corrected, Exactly, Inside, Printed, Rising, Same, Sampled
+from didact.claims.compare import Cases, Corrected, Exactly, Inside, Printed, Rising, Same, Sampled, Told
 from didact.claims.core import claim
 from didact.claims.tools import Pair, parameters
 from didact.layers.activation import activation
@@ -45,29 +47,33 @@ def steepest_sigmoid() -> float:
 
 
 @claim("C1.3", Same(1e-6))
-def ranges() -> Pair:
-    """Least and largest values over |z| ≤ 1000; an open end is approached and not reached, so it is met up to rounding."""
-    z = torch.linspace(-1000, 1000, 20001)
+def ranges() -> Told:
+    """Least and largest values over |z| ≤ 100; an open end is approached and not reached, so it is met up to rounding."""
+    z = torch.linspace(-100, 100, 20001)
     rows = Categorical(3).probabilities(torch.stack([z, torch.zeros_like(z), -z], dim=1))
     seen = [activation(name)(z) for name in ("sigmoid", "tanh", "relu")] + [rows]
     ends = [(float(y.min()), float(y.max())) for y in seen]
-    leaky = activation("leaky_relu")(1e6 * z)                # no bound on either side
-    ends.append((float(leaky.min() < -1e6), float(leaky.max() > 1e6)))
-    return ends, [(0, 1), (-1, 1), (0, 1000), (0, 1), (1, 1)]
+    leaky = activation("leaky_relu")(1e7 * z)                # no bound on either side
+    far = float(leaky.min() < -1e6), float(leaky.max() > 1e6)
+    names = "over |z| ≤ 100: sigmoid", "tanh", "ReLU", "softmax"
+    return Told(([*ends, far], [(0, 1), (-1, 1), (0, 100), (0, 1), (1, 1)]),
+                dict(zip(names, ends, strict=True)) | {"over |z| ≤ 1e9: leaky ReLU": [leaky.min(), leaky.max()]})
 
 
 @claim("C1.4", Inside(high=-100.0), right="GELU is bounded below: its range is [−0.170, ∞)")
-def least_gelu() -> float:
+def least_gelu() -> Told:
     """all of R would take the least value of z Φ(z) on [−1000, 1000] below any bound, −100 for one"""
-    return float(activation("gelu")(torch.linspace(-1000, 1000, 2_000_001)).min())
+    least = float(activation("gelu")(torch.linspace(-1000, 1000, 2_000_001)).min())
+    return Told(least, {"least value": least})
 
 
 @claim("C1.5", Same(1e-3))
-def flat_sigmoid() -> Pair:
+def flat_sigmoid() -> Told:
     """σ′(z) e^|z| = 1 up to 1e-3 for |z| from 10 on: the slope falls as e^−|z|, 4.5e-5 there; didact's by hand and by its engine"""
     z = torch.tensor([-20.0, -15, -12, -10, 10, 12, 15, 20])
     slopes = SIGMOID.slope(z.numpy()), slope_from_scratch(scratch.Tensor.sigmoid, z)
-    return [torch.from_numpy(s) * z.abs().exp() for s in slopes], [torch.ones(8)] * 2
+    scaled = [torch.from_numpy(s) * z.abs().exp() for s in slopes]
+    return Told((scaled, [torch.ones(8)] * 2), {"σ′ at z = 10, 12, 15, 20:": slopes[0][4:]})
 
 
 def perceptron(*widths: int) -> int:
@@ -123,22 +129,25 @@ def variance_of_xavier() -> tuple[list[Tensor], list[Tensor], list[float]]:
 
 
 @torch.no_grad()
-def signal(name: str, scheme: str, *, spread: float = 1.0, depth: int = 5, width: int = 300, networks: int = 8) -> float:
-    """Mean square of the activations after `depth` layers over that of the inputs, on average over networks."""
+def signal(name: str, scheme: str, *, spread: float = 1.0, widths: tuple[int, ...] = (200,) * 6, networks: int = 8) -> float:
+    """Mean square of the activations behind layers of these widths over that of the inputs, on average over networks."""
     ratios = []
     for _ in range(networks):
-        net = nn.Sequential(*[nn.Linear(width, width) for _ in range(depth)]) if name == "linear" else stack((width,) * (depth + 1), name)
+        net = nn.Sequential(*starmap(nn.Linear, pairwise(widths))) if name == "linear" else stack(widths, name)
         initialise(net, scheme)
-        x = spread * torch.randn(30, width)
+        x = spread * torch.randn(30, widths[0])
         ratios.append(float(net(x).square().mean() / x.square().mean()))
     return sum(ratios) / networks
 
 
-@claim("C1.11", Inside(0.8, 1.25), condition="linear units, or tanh with small signals; tanh of unit signals and the sigmoid lose it")
+@claim("C1.11", Inside(0.8, 1.25),
+       condition="layers of equal width, else a factor 2 n_in/(n_in + n_out) each, and linear units or tanh with small signals")
 def xavier_keeps_the_signal() -> Cases:
-    """E h² after five layers over E x² at the input: 1 where the signal is kept"""
-    small = signal("linear", "xavier_uniform"), signal("tanh", "xavier_uniform", spread=0.01)
-    return Cases(small, (signal("tanh", "xavier_uniform"), signal("sigmoid", "xavier_uniform")))
+    """E h² after five layers of 200 units over E x² at the input: 1 where the signal is kept; and after 784 – 256 – 128 linear units"""
+    kept = partial(signal, scheme="xavier_uniform")
+    under = {"linear": kept("linear"), "tanh of small signals": kept("tanh", spread=0.01)}
+    without = {"linear 784 – 256 – 128": kept("linear", widths=(784, 256, 128)), "tanh": kept("tanh"), "sigmoid": kept("sigmoid")}
+    return Cases(Told([*under.values()], under), Told([*without.values()], without))
 
 
 @claim("C1.12", Inside(0.8, 1.25))
@@ -148,16 +157,17 @@ def he_keeps_the_signal() -> float:
 
 
 @claim("C1.13", Inside(high=-6))
-def bad_initialisation() -> list[float]:
-    """log10 of what ten ReLU layers of 256 leave of E x² = 1 with W ~ N(0, 0.01²), and, turned round, with N(0, 1): a millionth or less"""
+def bad_initialisation() -> Told:
+    """what ten ReLU layers of 256 make of E x² = 1: a millionth or less with W ~ N(0, 0.01²), a million or more with N(0, 1)"""
     found = []
-    for std, side in ((0.01, 1), (1.0, -1)):
+    for std in (0.01, 1.0):
         net = stack((256,) * 11, "relu")
         for p in net.parameters():
             nn.init.normal_(p, std=std) if p.ndim == 2 else nn.init.zeros_(p)
         last = propagation(net, torch.randn(64, 256))[-1]
-        found.append(side * math.log10(last["variance"] + last["mean"] ** 2))
-    return found
+        found.append(last["variance"] + last["mean"] ** 2)
+    small, large = found
+    return Told([math.log10(small), -math.log10(large)], {"E h² with σ = 0.01:": small, "with σ = 1:": large})
 
 
 COUNTED = "the page's own code gives the computed count"

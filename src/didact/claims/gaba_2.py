@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.optim import lr_scheduler
 
 from didact import scratch
-from didact.claims.compare import Cases, Corrected, Inside, NeverMore, Printed, Rising, Same
+from didact.claims.compare import Cases, Corrected, Inside, NeverMore, Printed, Rising, Same, Told
 from didact.claims.core import claim
 from didact.claims.tools import Pair, count_products, gradients, parameters, total_variance
 from didact.models.mlp import MLP
@@ -93,16 +93,22 @@ def output_delta() -> Cases:
     )
 
 
-@claim("C2.5", Inside(0.95, 1.05), condition="the same order, |θ|: in products backward takes nearly twice what forward does")
+def backward_over_forward(width: int, L: int) -> float:
+    """Products of the backward pass of didact's MLP of L layers, over those of its forward pass."""
+    net, x = MLP(features=width, hidden=(width,) * (L - 1), outputs=width), torch.randn(8, width)
+    forward = count_products(lambda: net(x).detach())
+    both = count_products(lambda: net(x).sum().backward())
+    return (both - forward) / forward
+
+
+@claim("C2.5", Inside(0.95, 1.05),
+       condition="the same order, |θ|: in products backward takes (2L − 1)/L times what forward does with L layers, up to twice")
 def cost_of_backpropagation() -> Cases:
-    """how products grow from widths 16 to 64 to 256, backward over forward; and the products themselves, backward over forward"""
-    ratios = []
-    for width in (16, 64, 256):
-        net, x = MLP(features=width, hidden=(width, width), outputs=width), torch.randn(8, width)
-        forward = count_products(lambda net=net, x=x: net(x).detach())  # type: ignore[misc]
-        both = count_products(lambda net=net, x=x: net(x).sum().backward())  # type: ignore[misc]
-        ratios.append((both - forward) / forward)
-    return Cases([b / a for a, b in pairwise(ratios)], ratios)
+    """products of backward over those of forward: how the ratio grows from widths 16 to 64 to 256; and the ratio itself for L layers"""
+    grows = [b / a for a, b in pairwise(backward_over_forward(width, 3) for width in (16, 64, 256))]
+    ratios = [backward_over_forward(16, L) for L in (2, 3, 10, 50)]
+    return Cases(Told(grows, {"backward over forward from width 16 to 64 to 256: times": grows}),
+                 Told(ratios, {"backward over forward with 2, 3, 10, 50 layers:": ratios}))
 
 
 @cache
@@ -207,27 +213,36 @@ def rate_of_the_printed_loop() -> Corrected:
     return Corrected(top, max(1e-3 * schedule.one_cycle()(t, 4690) for t in range(4690)))
 
 
-def chain(size: float, z: float, spread: float, depth: int = 30) -> list[Tensor]:
-    """‖∏ diag(σ′(z_k)) W_k‖ over 1 … depth layers of four units: W_k a random rotation times `size`, z_k near z."""
+def rotation(W: Tensor) -> Tensor:
+    """All of its singular values 1."""
+    Q: Tensor = torch.linalg.qr(W).Q
+    return Q
+
+
+def chain(size: float, z: float, spread: float, scaled: Callable[[Tensor], Tensor] = rotation, depth: int = 30) -> list[Tensor]:
+    """‖∏ diag(σ′(z_k)) W_k‖ over 1 … depth layers of four units: W_k Gaussian, scaled to ‖W_k‖ = 1, times `size`, z_k near z."""
     J, found = torch.eye(4), []
     for _ in range(depth):
-        W, z_k = size * torch.linalg.qr(torch.randn(4, 4)).Q, z + spread * torch.randn(4)
+        W, z_k = size * scaled(torch.randn(4, 4)), z + spread * torch.randn(4)
         J = torch.from_numpy(by_hand.SIGMOID.slope(z_k.numpy()))[:, None] * W @ J
         found.append(torch.linalg.matrix_norm(J, 2))
     return found
 
 
-@claim("C2.15", NeverMore(), condition="‖W‖ ≤ 1 for this bound, ‖W‖ < 4 for any decay: the product holds the weights too")
+@claim("C2.15", NeverMore(), condition="‖W‖ ≤ 1 is enough for this bound, ‖W‖ < 4 for decay: the product holds the weights too")
 def product_of_derivatives() -> Cases:
     """‖∏ diag(σ′(z_k)) W_k‖ ≤ (1/4)^k, for ‖W‖ = 1 at z = 0 and at random z, and for ‖W‖ = 5 at z = 0"""
     bound = [0.25**k for k in range(1, 31)]
     return Cases(([chain(1.0, 0.0, spread) for spread in (0.0, 1.0, 3.0)], [bound] * 3), (chain(5.0, 0.0, 0.0), bound))
 
 
-@claim("C2.16", Rising(), condition="every σ′(z) near its maximum; ‖W‖ > 4 is needed and not enough")
+@claim("C2.16", Rising(), condition="every σ′(z) near its maximum and every singular value of W above 4; ‖W‖ > 4 is needed and not enough")
 def exploding_product() -> Cases:
-    """‖∏ diag(σ′(z_k)) W_k‖ for ‖W‖ = 5 > 1/σ′_max, layer by layer: z near 0, and z near 2"""
-    return Cases(chain(5.0, 0.0, 0.1), chain(5.0, 2.0, 0.1))
+    """‖∏ diag(σ′(z_k)) W_k‖ for ‖W‖ = 5 > 1/σ′_max, layer by layer: W = 5 × rotations with z near 0; z near 2; and Gaussian W with z = 0"""
+    grows, flat = chain(5.0, 0.0, 0.1), chain(5.0, 2.0, 0.1)
+    uneven = chain(5.0, 0.0, 0.0, lambda W: W / torch.linalg.matrix_norm(W, 2))
+    return Cases(Told(grows, {"behind 10, 20, 30 layers:": grows[9::10]}),
+                 Told([*flat, *uneven], {"z near 2:": flat[9::10], "W Gaussian:": uneven[9::10]}))
 
 
 @claim("C2.17", Same(1e-6))
@@ -294,22 +309,28 @@ def hand_written_gradients() -> Pair:
 
 @claim("C2.24", Same(1e-7))
 def central_differences() -> Pair:
-    """(L(w + ε) − L(w − ε))/2ε for each of 12 weights, against the gradient by didact's engine and by its own differences"""
-    x, y, w, ε = scratch.tensor(torch.randn(9, 4).numpy()), torch.randint(3, (9,)).numpy(), torch.randn(12).numpy(), 1e-5
+    """(L(w + ε) − L(w − ε))/2ε for each of 104 weights of a 4 – 7 – 6 – 3 MLP with ReLU, against the gradient by didact's hand-written
+    recursion and by its own differences"""
+    sizes, ε = ((7, 4), (7,), (6, 7), (6,), (3, 6), (3,)), 1e-5
+    w, x, y = torch.randn(sum(map(math.prod, sizes))).numpy(), torch.randn(9, 4).numpy(), torch.randint(3, (9,)).numpy()
 
-    def loss(w: scratch.Tensor) -> scratch.Tensor:
-        return cross_entropy((x @ w.reshape(4, 3)).tanh(), y)
+    def layers(w: Any) -> by_hand.Layers:
+        parts = np.split(w, np.cumsum([math.prod(s) for s in sizes])[:-1])
+        arrays = [part.reshape(s) for part, s in zip(parts, sizes, strict=True)]
+        return list(zip(arrays[::2], arrays[1::2], strict=True))
 
     def at(w: Any) -> float:
-        return float(loss(scratch.tensor(w)).item())
+        zs, _ = by_hand.forward(layers(w), x, by_hand.RELU)
+        return float(cross_entropy(scratch.tensor(zs[-1]), y).item())
 
-    stated = [(at(w + ε * unit) - at(w - ε * unit)) / (2 * ε) for unit in np.eye(12)]
-    leaf = scratch.tensor(w, requires_grad=True)
-    return [np.array(stated)] * 2, [scratch.grad(loss(leaf), (leaf,))[0].data, central_difference(at, w)]
+    stated = np.array([(at(w + ε * unit) - at(w - ε * unit)) / (2 * ε) for unit in np.eye(len(w))])
+    zs, hs = by_hand.forward(layers(w), x, by_hand.RELU)
+    ours = by_hand.backward(layers(w), zs, hs, by_hand.softmax_delta(zs[-1], np.eye(3)[y]), by_hand.RELU)
+    return [stated, stated], [np.concatenate([p.ravel() for layer in ours for p in layer]), central_difference(at, w)]
 
 
 @claim("C2.29", NeverMore())
-def memory_of_lion_and_adam() -> Pair:
+def memory_of_lion_and_adam() -> Told:
     """numbers of state for each weight: twice those of didact's Lion, one average, against those of Adam, two"""
     found = []
     for make in (Lion, torch.optim.Adam):
@@ -320,4 +341,4 @@ def memory_of_lion_and_adam() -> Pair:
         kept = [v for state in optimizer.state.values() for v in state.values() if isinstance(v, Tensor) and v.ndim]
         found.append(sum(v.numel() for v in kept) / parameters(net))
     lion, adam = found
-    return 2 * lion, adam
+    return Told((2 * lion, adam), {"averages kept for each weight: Lion": lion, "Adam": adam})

@@ -10,12 +10,13 @@ from torch.autograd.functional import jacobian
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from didact import scratch
-from didact.claims.compare import About, Asked, Cases, Corrected, Exactly, Inside, Printed, Same
+from didact.claims.compare import About, Asked, Cases, Corrected, Exactly, Inside, Printed, Same, Told
 from didact.claims.core import claim
 from didact.claims.tools import Pair, count_products, gradients, parameters
 from didact.layers.convolution import SameConv2d
 from didact.layers.geometry import Window, receptive_field, trace
-from didact.layers.norms import PreNorm
+from didact.layers.norms import PostNorm, PreNorm
+from didact.layers.residual import Bottleneck
 from didact.layers.separable import SeparableConv2d
 from didact.layers.stack import stack
 from didact.models.cifar import CNN, CIFAR10Net
@@ -67,11 +68,15 @@ def example_of_an_output_size() -> int:
     return Window(5, stride=1, padding=2).size(32)
 
 
-@claim("C4.5", Same(), condition="odd kernels and stride 1; an even kernel adds a row")
+@claim("C4.5", Same(), condition="odd kernels and stride 1; an even kernel adds a row, stride 2 halves the size")
 def same_padding() -> Cases:
-    """the output's size with p = ⌊k/2⌋ against the input's, for odd k and for even k"""
-    odd, even = ([Window(k, padding=k // 2).size(32) for k in ks] for ks in ((1, 3, 5, 7), (2, 4, 6, 8)))
-    return Cases((odd, [32] * 4), (even, [32] * 4))
+    """the output's size with p = ⌊k/2⌋ against the input's, 32, for odd k, for even k and for odd k with stride 2"""
+    def sizes(*kernels: int, stride: int = 1) -> list[int]:
+        return [Window(k, stride, padding=k // 2).size(32) for k in kernels]
+
+    odd, even, halved = sizes(1, 3, 5, 7), sizes(2, 4, 6, 8), sizes(1, 3, 5, 7, stride=2)
+    return Cases(Told((odd, [32] * 4), {"odd k": odd}),
+                 Told((even + halved, [32] * 8), {"even k": even, "odd k with stride 2": halved}))
 
 
 @claim("C4.6", Same())
@@ -120,21 +125,24 @@ def stacked_parameters() -> tuple[int, ...]:
     return 3 * kernels(16, 16, 3) // 16**2, kernels(16, 16, 7) // 16**2
 
 
-@claim("C4.10", Same())
-def residual_sum() -> Pair:
-    """x_L = x_l + Σ F_i(x_i) and ∂x_L/∂x_l = I + ∂ΣF_i/∂x_l, for five of didact's residual blocks without anything behind the sum"""
-    blocks = nn.Sequential(*[PreNorm(stack((6, 6), "tanh"), nn.Identity()) for _ in range(5)])
-
-    def added(x: Tensor) -> Tensor:
-        total = torch.zeros(6)
-        for block in blocks:
-            assert isinstance(block, PreNorm)
-            f = block.sublayer(x)
-            x, total = x + f, total + f
-        return total
-
+@claim("C4.10", Same(), condition="nothing behind the sum; a ReLU there, as in the first ResNets, breaks it")
+def residual_sum() -> Cases:
+    """x_L = x_l + Σ F_i(x_i) and ∂x_L/∂x_l = I + ∂ΣF_i/∂x_l, for five of didact's residual blocks: nothing behind the sum, and a ReLU"""
     x = torch.randn(6)
-    return [x + added(x), torch.eye(6) + jacobian(added, x)], [blocks(x), jacobian(blocks, x)]
+
+    def both(kind: type[PreNorm], behind: nn.Module) -> Pair:
+        blocks = [kind(stack((6, 6), "tanh"), behind) for _ in range(5)]
+        net = nn.Sequential(*blocks)
+
+        def added(x: Tensor) -> Tensor:
+            total = torch.zeros(6)
+            for block in blocks:
+                x, total = block(x), total + block.sublayer(x)
+            return total
+
+        return [x + added(x), torch.eye(6) + jacobian(added, x)], [net(x), jacobian(net, x)]
+
+    return Cases(both(PreNorm, nn.Identity()), both(PostNorm, nn.ReLU()))
 
 
 @claim("C4.11", Inside(low=0, open=True), right="no guarantee: F(x) = −x cancels the identity; it only makes a vanishing gradient unlikely")
@@ -227,7 +235,7 @@ def saving_of_a_separable_convolution() -> float:
 
 
 @claim("C4.26", Printed("2"))
-def compound_scaling() -> float:
+def compound_scaling() -> Told:
     """α β² γ² ≈ 2: how many times more products a network of 3 × 3 convolutions takes, 10 layers of 20 channels on 20 × 20 pixels, with
     Tan and Le's (2019) α = 1.2 for depth, β = 1.1 for width, γ = 1.15 for the side"""
     def products(depth: int, width: int, side: int) -> int:
@@ -235,7 +243,9 @@ def compound_scaling() -> float:
             net, x = nn.Sequential(*[SameConv2d(width, width, 3) for _ in range(depth)]), torch.zeros(1, width, side, side)
         return count_products(lambda: net(x))
 
-    return products(round(10 * 1.2), round(20 * 1.1), round(20 * 1.15)) / products(10, 20, 20)
+    α, β, γ = 1.2, 1.1, 1.15
+    more = products(round(10 * α), round(20 * β), round(20 * γ)) / products(10, 20, 20)
+    return Told(more, {f"{α} · {β}² · {γ}² =": α * β**2 * γ**2, "products counted: times": more})
 
 
 @claim("C4.27", Asked())
@@ -265,13 +275,21 @@ def receptive_field_of_a_stack() -> Pair:
 
 
 @claim("C4.29", Asked())
-def receptive_field_of_resnet50() -> tuple[int, int]:
-    """the receptive field of the last feature map, and the input's side"""
-    with torch.device("meta"):  # sizes alone
-        rows = [r for r in trace(create("resnet50", size=(224, 224)), torch.empty(1, 3, 224, 224)) if r.field is not None]
-    field = rows[-1].field
-    assert field is not None
-    return field[0], 224
+def receptive_field_of_resnet50() -> Told:
+    """the receptive field of the last feature map, with the stride on the 3 × 3 convolutions, as torchvision has it, and on the first
+    1 × 1, as it was in 2015, and the input's side"""
+    net, x = create("resnet50", size=(224, 224), width=1), torch.zeros(1, 3, 224, 224)  # what is seen is the same at any width
+
+    def field() -> int:
+        return [r.field[0] for r in trace(net, x) if r.field is not None][-1]
+
+    torchvision = field()
+    for block in net.modules():
+        if isinstance(block, Bottleneck):
+            block.conv1.stride, block.conv2.stride = block.conv2.stride, block.conv1.stride
+    original = field()
+    return Told((torchvision, original, 224),
+                {"stride on the 3 × 3 (torchvision):": torchvision, "on the first 1 × 1 (2015):": original, "input's side:": 224})
 
 
 @claim("C4.30", Asked())

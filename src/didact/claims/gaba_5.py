@@ -10,7 +10,7 @@ from torch.autograd.functional import jacobian
 from torch.nn import functional as F
 
 from didact import scratch
-from didact.claims.compare import Cases, Corrected, Exactly, Inside, NeverMore, Printed, Rising, Same
+from didact.claims.compare import About, Cases, Corrected, Exactly, Inside, NeverMore, Printed, Rising, Same, Told
 from didact.claims.core import claim
 from didact.claims.tools import Pair, gradients, parameters
 from didact.layers import cells
@@ -62,14 +62,21 @@ def bound_on_the_gradient() -> Pair:
     return shares, torch.ones(len(shares))
 
 
-@claim("C5.3", Rising(), condition="W_hh without strong shear: the bound is from above, so the gradient may grow, and need not")
+@claim("C5.3", Rising(), condition="W_hh without shear, and no unit that saturates (tanh′ near γ at every step): the bound is from "
+       "above, so the gradient may grow and need not")
 def exploding_gradient() -> Cases:
-    """‖∂h_n/∂h_0‖ of didact's RNN, n = 1 … 20, at z = 0, where γ = 1: σ_max = 1.5 for both W = 1.5 I and W = [[0.1, 1.49], [0, 0.1]]"""
-    def norms(W: Tensor) -> list[Tensor]:
-        r = Recurrence(2, 20, W=W, spread=0.0)
-        return [torch.linalg.matrix_norm(r.jacobian(n, 0), 2) for n in range(1, 21)]
+    """‖∂h_n/∂h_0‖ of didact's RNN, n = 1 … 20, σ_max = 1.5: W = 1.5 I at z = 0, where γ = 1; then the larger of two, W = [[0.1, 1.49],
+    [0, 0.1]] at z = 0, and 1.5 Q, Q orthogonal, with random inputs"""
+    def norms(r: Recurrence) -> Tensor:
+        return torch.stack([torch.linalg.matrix_norm(r.jacobian(n, 0), 2) for n in range(1, 21)])
 
-    return Cases(norms(1.5 * torch.eye(2)), norms(torch.tensor([[0.1, 1.49], [0.0, 0.1]])))
+    Q, _ = torch.linalg.qr(torch.randn(4, 4))
+    fed = Recurrence(4, 20, W=1.5 * Q)
+    grown = norms(Recurrence(2, 20, W=1.5 * torch.eye(2), spread=0.0))
+    sheared, saturated = norms(Recurrence(2, 20, W=torch.tensor([[0.1, 1.49], [0.0, 0.1]]), spread=0.0)), norms(fed)
+    σγ, at = 1.5 * max(fed.slope(t).max().item() for t in range(1, 21)), [0, 9, 19]
+    without = {"sheared": sheared[at], "saturated": saturated[at], "with σγ": σγ}
+    return Cases(Told(grown, {"norm after 1, 10 and 20 steps:": grown[at]}), Told(torch.maximum(sheared, saturated), without))
 
 
 @claim("C5.4", Same())
@@ -166,7 +173,8 @@ def flexible(kind: Cell, d_h: int, layers: int) -> int:
     return parameters(RecurrentClassifier(1000, 2, cell=kind, width=128, hidden=d_h, layers=layers, init="random"))
 
 
-@claim("C5.12", Printed("25", "25"), right="25 % fewer in the recurrent layers alone; the table's models also have an embedding and a head")
+@claim("C5.12", About((25, 25), 0.1, "~25 % on the page"),
+       right="25 % fewer in the recurrent layers alone; the table's models also have an embedding and a head")
 def saving_of_a_gru() -> Corrected:
     """per cent of parameters that the GRUs in the table of 5.9 (128 units, one and two layers) have less than the LSTMs: the whole
     models; mended: their recurrent layers"""
@@ -237,15 +245,37 @@ def gru_128_of_two_layers() -> int:
     return flexible("gru", 128, 2)
 
 
+def fourier(x: Tensor) -> tuple[Tensor, int]:
+    """Σ_t x_t e^{−2πi kt/N}, from the transforms of the even and of the odd places, and the products that it takes; N a power of two."""
+    N = len(x)
+    if N == 1:
+        return x, 0
+    (even, m), (odd, n) = fourier(x[::2]), fourier(x[1::2])
+    turned = torch.exp(-2j * math.pi * torch.arange(N // 2) / N) * odd
+    return torch.cat([even + turned, even - turned]), m + n + N // 2
+
+
+def convolve(x: Tensor, kernel: Tensor) -> tuple[Tensor, int]:
+    """Σ_k kernel_k x_{t−k} by three transforms of twice the length, so that nothing comes round, and the products."""
+    T = len(x)
+    (X, a), (K, b) = (fourier(torch.cat([v, torch.zeros(T)])) for v in (x, kernel))
+    y, c = fourier((X * K).conj())                             # the way back: conjugate, over 2T
+    return y.real[:T] / (2 * T), a + b + 2 * T + c
+
+
 @claim("C5.26", Same())
-def state_space_as_a_convolution() -> Pair:
+def state_space_as_a_convolution() -> Told:
     """h_t = A h_{t−1} + B x_t, y_t = C h_t + D x_t, didact's scan and its steps with diagonal A, against the convolution of x with (C Aᵏ B)
-    by fast Fourier transforms"""
-    T, a, B, C, D, x = 50, 1.8 * torch.rand(4) - 0.9, torch.randn(4), torch.randn(4), torch.randn(()), torch.randn(50)
+    by fast Fourier transforms; and their products for T = 64, 128, 256 against 3T log₂ T + 5T"""
+    T, a, B, C, D, x = 64, 1.8 * torch.rand(4) - 0.9, torch.randn(4), torch.randn(4), torch.randn(()), torch.randn(64)
     kernel = torch.stack([C @ torch.linalg.matrix_power(torch.diag(a), k) @ B for k in range(T)])
-    convolved = torch.fft.irfft(torch.fft.rfft(x, 2 * T) * torch.fft.rfft(kernel, 2 * T), 2 * T)[:T]
+    y = convolve(x, kernel)[0] + D * x
     states = [form(a.expand(1, T, 4), (B * x[:, None])[None])[0] for form in (scan, recur)]
-    return [convolved + D * x] * 2, [h @ C + D * x for h in states]
+    stepped = [h @ C + D * x for h in states]
+    lengths = (64, 128, 256)
+    counts = [convolve(torch.randn(n), torch.randn(n))[1] for n in lengths]
+    return Told(([y, y, counts], [*stepped, [3 * n * math.log2(n) + 5 * n for n in lengths]]),
+                {"y at most apart by": max((y - s).abs().max() for s in stepped), "products for T = 64, 128 and 256:": counts})
 
 
 @claim("C5.27", Same(), right="PyTorch has h = (1 − z) ⊙ n + z ⊙ h, and applies r behind the recurrent matrix")
@@ -264,13 +294,14 @@ def two_kinds_of_gru() -> Corrected:
 @claim("C5.28", Inside(0.95, 1), condition="1 − f far below one over the number of steps: 0.99 is near 1 and loses most of it in a hundred")
 def open_forget_gates() -> Cases:
     """∂c_100/∂c_0 = ∏ f_j of didact's LSTM with weights 0 and the forget gate's bias log f/(1 − f): f = 0.9999, and f = 0.99"""
-    def through(f: float) -> float:
+    def through(f: float) -> Told:
         bias = torch.tensor([0.0, math.log(f / (1 - f)), 0.0, 0.0])
         h, c_0 = torch.zeros(1), torch.ones(1, requires_grad=True)
         c = c_0
         for _ in range(100):
             (h, c), _ = cells.lstm_step(torch.zeros(1), (h, c), (torch.zeros(4, 1), torch.zeros(4, 1), bias, torch.zeros(4)))
-        return float(gradients(c.sum(), c_0)[0])
+        kept = float(gradients(c.sum(), c_0)[0])
+        return Told(kept, {f"after a hundred steps at f = {f}:": kept})
 
     return Cases(through(0.9999), through(0.99))
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd.functional import jacobian
 
-from didact.claims.compare import Cases, Corrected, Exactly, Inside, NeverMore, Same
+from didact.claims.compare import Cases, Corrected, Exactly, Inside, NeverMore, Same, Told
 from didact.claims.core import claim, unable
 from didact.claims.tools import Pair, count_products, gradients, parameters
 from didact.layers.alignment import Bahdanau, Luong
@@ -38,48 +38,61 @@ def concat_is_additive() -> Pair:
     return [stated, α, α], [concat.scores(s, h), concat(s, h)[1], additive(s, h)[1]]
 
 
-def all_pairs(d: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Every q and k of d entries that are −1, 0 or 2, and their probability, with chances that make mean 0 and variance 1."""
+def all_pairs(d: int, *, alike: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Every q and k of d entries that are −1, 0 or 2, or every q with k = q, and the probability: chances make mean 0 and variance 1."""
     values, chances = torch.tensor([-1.0, 0.0, 2.0]), torch.tensor([1 / 3, 1 / 2, 1 / 6])
-    index = torch.tensor(list(product(range(3), repeat=2 * d)))
-    return values[index[:, None, :d]], values[index[:, None, d:]], chances[index].prod(1)
+    index = torch.tensor(list(product(range(3), repeat=d if alike else 2 * d)))
+    return values[index[:, None, :d]], values[index[:, None, -d:]], chances[index].prod(1)
 
 
-def moment(d: int, power: int, *, scaled: bool = False) -> Tensor:
-    """E z^power of didact's scores z = qᵀk, or qᵀk/√d, over all pairs."""
-    q, k, p = all_pairs(d)
-    z = scores(q, k, causal=False, there=None) if scaled else Luong(d, d, score="dot").scores(q, k)
-    return (p * z[:, 0, 0] ** power).sum()
+def moments(*, alike: bool, scaled: bool = False) -> tuple[list[Tensor], list[Tensor]]:
+    """E z and Var z of didact's scores z = qᵀk, or qᵀk/√d, over all pairs, for d = 1 … 4."""
+    means, variances = [], []
+    for d in (1, 2, 3, 4):
+        q, k, p = all_pairs(d, alike=alike)
+        z = (scores(q, k, causal=False, there=None) if scaled else Luong(d, d, score="dot").scores(q, k))[:, 0, 0]
+        means.append(p @ z)
+        variances.append(p @ (z - p @ z) ** 2)
+    return means, variances
 
 
-@claim("C6.3", Same())
-def mean_of_dot_products() -> Pair:
-    """E[qᵀk] = 0 for independent entries of mean 0, over all vectors of three values, d = 1 … 4"""
-    return [moment(d, 1) for d in (1, 2, 3, 4)], [0.0] * 4
+APART = "q and k independent of each other, not only the components of each"
 
 
-@claim("C6.4", Same())
-def variance_of_dot_products() -> Pair:
-    """Var[qᵀk] = d_k for independent entries of mean 0 and variance 1"""
-    return [moment(d, 2) for d in (1, 2, 3, 4)], [1, 2, 3, 4]
+@claim("C6.3", Same(), condition=f"{APART}; with k = q the mean is d_k")
+def mean_of_dot_products() -> Cases:
+    """E[qᵀk] = 0 for independent entries of mean 0, over all vectors of three values, d = 1 … 4; and with k = q"""
+    return Cases(*((moments(alike=alike)[0], [0.0] * 4) for alike in (False, True)))
 
 
-@claim("C6.5", Same())
-def variance_of_scaled_dot_products() -> Pair:
-    """Var[qᵀk/√d_k] = 1"""
-    return [moment(d, 2, scaled=True) for d in (1, 2, 3, 4)], [1.0] * 4
+@claim("C6.4", Same(), condition=f"{APART}; with k = q it is d_k times the variance of q_i²")
+def variance_of_dot_products() -> Cases:
+    """Var[qᵀk] = d_k for independent entries of mean 0 and variance 1, d = 1 … 4; and with k = q"""
+    return Cases(*((moments(alike=alike)[1], [1, 2, 3, 4]) for alike in (False, True)))
 
 
-@claim("C6.6", Inside(1.6, 2.4))
-def saturation_without_scaling() -> list[Tensor]:
-    """what the mean norm of ∂softmax/∂z is divided by each time that d_k grows fourfold, 64 to 1024, without 1/√d_k: 2, and so to 0"""
-    norms = []
-    for d in (64, 256, 1024):
-        q, k = torch.randn(100, 20, d), torch.randn(100, 20, d)
-        _, a = attention(sqrt(d) * q, k, k)                   # takes the scale out again
+@claim("C6.5", Same(), condition=f"{APART}; with k = q it is the variance of q_i²")
+def variance_of_scaled_dot_products() -> Cases:
+    """Var[qᵀk/√d_k] = 1, d = 1 … 4; and with k = q"""
+    return Cases(*((moments(alike=alike, scaled=True)[1], [1.0] * 4) for alike in (False, True)))
+
+
+@claim("C6.6", Inside(1.4, 2.4))
+def saturation_without_scaling() -> Told:
+    """what the mean norm of ∂softmax/∂z is divided by each time that d_k grows fourfold, from 16 to 1024, without 1/√d_k: towards 2, and
+    so to 0; beside the norms those with 1/√d_k"""
+    def norm(q: Tensor, k: Tensor) -> Tensor:
+        _, a = attention(q, k, k)
         J = torch.diag_embed(a) - a[..., :, None] * a[..., None, :]
-        norms.append(torch.linalg.matrix_norm(J).mean())
-    return [before / after for before, after in pairwise(norms)]
+        mean: Tensor = torch.linalg.matrix_norm(J).mean()
+        return mean
+
+    bare, scaled = [], []
+    for d in (16, 64, 256, 1024):
+        q, k = torch.randn(100, 20, d), torch.randn(100, 20, d)
+        bare.append(norm(sqrt(d) * q, k))                     # takes the scale out again
+        scaled.append(norm(q, k))
+    return Told([before / after for before, after in pairwise(bare)], {"norm at d_k = 16, 64, 256 and 1024:": bare, "scaled": scaled})
 
 
 @claim("C6.7", Same())
@@ -197,7 +210,8 @@ def cache_of_multi_query_attention() -> Pair:
     return [kept(h, h) / kept(h, 1) for h in heads], heads
 
 
-@claim("C6.9", NeverMore(), condition="products of the attention alone; with the four projections of d² it costs more at any n")
+@claim("C6.9", NeverMore(), condition="counted in products, and of the attention alone: with its four projections it takes more at any n; "
+       "time depends on machine and batch")
 def work_of_attention_and_recurrence() -> Cases:
     """products of didact's softmax(QKᵀ)V against those of its RNN over n < d tokens, (n, d) = (10, 64), (64, 128); and with projections"""
     def products(n: int, d: int, *, projected: bool) -> tuple[int, int]:
@@ -210,4 +224,4 @@ def work_of_attention_and_recurrence() -> Cases:
 
 
 unable("C6.24", "the table beside it holds times and no quality, so that nothing says what too small means")
-unable("C6.25", "the quality of translations in a paper; the course names neither data nor network with which to measure it")
+unable("C6.25", "the course names no data, no network and no measure of the performance that is said to degrade")

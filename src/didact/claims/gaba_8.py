@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.functional import jacobian
 
-from didact.claims.compare import Asked, Cases, Differ, Exactly, NeverMore, Printed, Same
+from didact.claims.compare import Asked, Cases, Differ, Exactly, NeverMore, Same, Told
 from didact.claims.core import claim, statements
 from didact.claims.tools import Pair, parameters, slope
 from didact.metrics.generative import covariance, frechet, inception_score
@@ -56,12 +56,12 @@ def value_of_the_game() -> Pair:
     return game_value((p / q).log(), p, q), -math.log(4) + 2 * jensen_shannon(p, q)
 
 
-@claim("C8.3", Printed("-1.386294"))
-def least_value_of_the_game() -> Tensor:
-    """the least V(D*, G) of didact's game over a thousand q and q = p"""
-    p = distributions(1)
-    q = torch.cat([distributions(1000), p])
-    return game_value((p / q).log(), p.expand_as(q), q).min()
+@claim("C8.3", Exactly((-1.386294, True)))
+def least_value_of_the_game() -> Told:
+    """V(D*, G) of didact's game at q = p, to six digits, and whether at a thousand other q it is above −log 4"""
+    p, q = distributions(1), distributions(1000)
+    same, other = (game_value((p / r).log(), p.expand_as(r), r).min() for r in (p, q))
+    return Told((round(same.item(), 6), bool(other > -math.log(4))), {"at q = p": same, "at a thousand other q at least": other})
 
 
 @claim("C8.4", Asked())
@@ -72,13 +72,14 @@ def discriminator_of_two_normals() -> tuple[float, ...]:
 
 
 @claim("C8.5", Same())
-def point_masses() -> Pair:
-    """W(δ_0, δ_θ), what didact's critic earns at best of f(x) = c x, |c| ≤ 1, is |θ|; JSD = ½(log 4 + V) of a sure D is log 2 at any θ"""
-    θ, c = torch.tensor([-2.0, -0.5, 0.5, 3.0]), torch.linspace(-1, 1, 201)[:, None]
+def point_masses() -> Told:
+    """W(δ_0, δ_θ), what didact's critic earns at best of f(x) = c x, |c| ≤ 1, is |θ|; JSD = ½(log 4 + V) of the best D is log 2 at any
+    θ but 0, and 0 there"""
+    θ, c, s = torch.tensor([-2.0, -0.5, 0.0, 0.5, 3.0]), torch.linspace(-1, 1, 201)[:, None], torch.linspace(-50, 50, 101)[:, None]
     W = (-critic(c * 0.0, c * θ)).amax(0)
-    sure = torch.tensor(50.0)
-    JSD = (math.log(4) - tell_apart(sure, -sure)) / 2
-    return [*W, JSD], [*θ.abs(), math.log(2)]
+    V = (-tell_apart(s, torch.where(θ == 0, s, -s))).amax(0)   # at θ = 0 the two are one point, and D has one logit there
+    JSD = (math.log(4) + V) / 2
+    return Told(([W, JSD], [θ.abs(), math.log(2) * (θ != 0)]), {"θ": θ, "W": W, "JSD": JSD})
 
 
 @claim("C8.6", Same(1e-7))

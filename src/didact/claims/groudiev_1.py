@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,16 +13,16 @@ from torch import Tensor, nn
 from torch.autograd.functional import jacobian
 
 from didact import metrics, scratch
-from didact.claims import gaba_1, gaba_2
-from didact.claims.compare import Cases, Corrected, Exactly, NeverMore, Rising, Same
+from didact.claims import gaba_1
+from didact.claims.compare import Cases, Corrected, Exactly, NeverMore, Rising, Same, Told
 from didact.claims.core import claim
-from didact.claims.tools import Pair, parameters
+from didact.claims.tools import Pair, gradients, parameters
 from didact.layers.stack import stack
 from didact.objectives.likelihoods import Bernoulli, Categorical
 from didact.objectives.regressions import Heteroscedastic, Normal
 from didact.registry import create
 from didact.scratch import losses
-from didact.scratch.optim import SGD, AdaGrad, AMSGrad, Optimizer, RMSProp
+from didact.scratch.optim import SGD, AdaGrad, AMSGrad, Optimizer, RMSProp, average
 from didact.scratch.ways.numerical import error_curve
 from didact.scratch.ways.symbolic import swell
 
@@ -77,11 +78,12 @@ def round_off() -> list[float]:
 
 
 @claim("CE05", NeverMore())
-def swell_of_expressions() -> Pair:
+def swell_of_expressions() -> Told:
     """2ⁿ against the symbols that didact writes for the derivative of the logistic map iterated n = 2 … 12 times, and twice those of n − 1
     against those of n"""
     written = [row.unsimplified for row in swell(12)][1:]
-    return [2**n for n in range(2, 13)] + [2 * a for a in written[:-1]], written + written[1:]
+    value = [2**n for n in range(2, 13)] + [2 * a for a in written[:-1]], written + written[1:]
+    return Told(value, {"symbols after four, eight and twelve iterations": [written[n - 2] for n in (4, 8, 12)], "2ⁿ": [2**4, 2**8, 2**12]})
 
 
 claim("CE06", Same())(gaba_1.derivative_of_the_sigmoid)
@@ -128,21 +130,25 @@ def sizes_that_differ() -> str:
 
 
 @claim("CE12", Exactly("a warning"))
-def target_of_another_shape() -> str:
-    """nn.MSELoss of predictions [N, 1] and targets [N]"""
+def target_of_another_shape() -> Told:
+    """nn.MSELoss of five predictions [N, 1] and their targets, [N, 1] as they should be and [N]"""
+    x, y, mse = torch.randn(5, 1), torch.randn(5, 1), nn.MSELoss()
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        nn.MSELoss()(torch.zeros(5, 1), torch.zeros(5))
-    return "a warning" if any("target size" in str(w.message) for w in seen) else "nothing"
+        mixed = mse(x, y[:, 0])
+    said = any("target size" in str(w.message) for w in seen)
+    return Told("a warning" if said else "nothing", {"loss with targets [N, 1]": mse(x, y), "with [N]": mixed, "warned": said})
 
 
-@claim("CE13", Same(), right="nn.MSELoss divides by the number of elements")
-def squared_error() -> Corrected:
-    """‖x − y‖² against nn.MSELoss; mended: didact's own mean of squares, and ‖x − y‖² over its 12 elements"""
-    x, y = torch.randn(4, 3), torch.randn(4, 3)
-    stated, theirs = (x - y).square().sum(), nn.MSELoss()(x, y)
-    ours = float(losses.mse_loss(own(x), y.numpy()).data)
-    return Corrected(([stated, stated], [theirs, ours]), ([stated / 12, ours], [ours, theirs]))
+@claim("CE13", Same(), condition="reduction='sum'; the default divides by the number of elements")
+def squared_error() -> Cases:
+    """‖x − y‖² of one pair of three numbers against nn.MSELoss and didact's own: with reduction='sum', and by default"""
+    x, y = torch.randn(1, 3), torch.randn(1, 3)
+
+    def both(**how: Any) -> Pair:
+        return [(x - y).square().sum()] * 2, [nn.MSELoss(**how)(x, y), float(losses.mse_loss(own(x), y.numpy(), **how).data)]
+
+    return Cases(both(reduction="sum"), both())
 
 
 @claim("CE14", Same())
@@ -168,10 +174,14 @@ def cross_entropy() -> Pair:
 
 
 @claim("CE16", Exactly((False, True)))
-def dangerous_softmax() -> tuple[bool, bool]:
-    """of the logits (0, 1000) and class 0: is −log of didact's probabilities finite, and is its cross-entropy 1000"""
-    z, y, classes = torch.tensor([[0.0, 1000.0]]), torch.tensor([0]), Categorical(2)
-    return bool((-classes.probabilities(z).log()[0, 0]).isfinite()), bool(classes.mean_loss(z, y) == 1000)
+def dangerous_softmax() -> Told:
+    """of the logits (0, 1000) and class 0: is the gradient of −log of didact's probabilities finite, and is that of its cross-entropy,
+    PyTorch's, softmax(z) − y = (−1, 1)"""
+    z, y, classes = torch.tensor([[0.0, 1000.0]], requires_grad=True), torch.tensor([0]), Categorical(2)
+    (through,) = gradients(-classes.probabilities(z).log()[0, 0], z)
+    (direct,) = gradients(classes.mean_loss(z, y), z)
+    value = bool(through.isfinite().all()), direct.tolist() == [[-1.0, 1.0]]
+    return Told(value, {"gradient through the softmax": through, "of the cross-entropy": direct})
 
 
 @claim("CE17", Same(), right="log P = g_k + constant, that is P ∝ exp g_k")
@@ -241,22 +251,28 @@ def two_conventions_of_momentum() -> Cases:
     return Cases(both([0.1] * 20), both([0.1] * 10 + [0.05] * 10))
 
 
-@claim("CE28", Same())
-def nesterov() -> Pair:
-    """θ_t − γ v_t of the course's rule, with its gradients at that point, follows didact's SGD with nesterov, and torch's, over 15 steps"""
-    A, γ, η = torch.diag(torch.tensor([1.0, 4.0])), 0.9, 0.05
-    θ, v = torch.tensor([1.0, -2.0]), torch.zeros(2)
-    w, u = θ.clone().requires_grad_(), own(θ, grad=True)
-    sgd, didact, stated, found = torch.optim.SGD([w], lr=η, momentum=γ, nesterov=True), SGD([u], lr=η, momentum=γ, nesterov=True), [], []
-    for _ in range(15):
-        v = γ * v + η * A @ (θ - γ * v)
-        θ = θ - v
-        w.grad, u.grad = A @ w.detach(), A.numpy() @ u.data
-        sgd.step()
-        didact.step()
-        stated += [θ - γ * v] * 2
-        found += [w.detach().clone(), torch.from_numpy(u.data.copy())]
-    return stated, found
+@claim("CE28", Same(), condition="a constant learning rate; and torch's parameter is the looked-ahead point θ − γv")
+def nesterov() -> Cases:
+    """θ_t − γ v_t of the course's rule, with its gradients at that point, against didact's SGD with nesterov, and torch's, over 15 steps:
+    η constant, and η halved after 7"""
+    A, γ = torch.diag(torch.tensor([1.0, 4.0])), 0.9
+
+    def both(rates: list[float]) -> Told:
+        θ, v, stated, found = torch.tensor([1.0, -2.0]), torch.zeros(2), [], []
+        w, u = θ.clone().requires_grad_(), own(θ, grad=True)
+        sgd, didact = torch.optim.SGD([w], lr=1.0, momentum=γ, nesterov=True), SGD([u], lr=1.0, momentum=γ, nesterov=True)
+        for η in rates:
+            v = γ * v + η * A @ (θ - γ * v)
+            θ = θ - v
+            sgd.param_groups[0]["lr"] = didact.lr = η
+            w.grad, u.grad = A @ w.detach(), A.numpy() @ u.data
+            sgd.step()
+            didact.step()
+            stated += [θ - γ * v] * 2
+            found += [w.detach().clone(), torch.from_numpy(u.data.copy())]
+        return Told((stated, found), {"θ − γv after 15 steps": θ - γ * v, "torch's parameter": w, "θ itself": θ})
+
+    return Cases(both([0.05] * 15), both([0.05] * 7 + [0.025] * 8))
 
 
 LARGE, SMALL = torch.tensor([1.0, 30.0, -2.0], dtype=torch.float64), torch.tensor([1e-3, 1e-5, -1e-4], dtype=torch.float64)
@@ -290,7 +306,16 @@ def rmsprop() -> Cases:
     return Cases(both(LARGE), both(SMALL))
 
 
-claim("CE31", Same())(gaba_2.bias_correction)
+@claim("CE31", Same(), condition="a gradient whose mean does not change; else m̂ lags behind it")
+def bias_correction() -> Cases:
+    """m̂_t = m_t/(1 − βᵗ) of the mean gradients, which is the mean of m̂ since it is linear in them, against that of step t, up to t = 10,
+    β = 0.9, by didact's moving average: a mean that stays 2, and one that is t"""
+    def both(means: list[float]) -> Told:
+        state, β = dict[str, Any](), 0.9
+        m = [float(average(state, "m", np.array([g]), β)[0] / (1 - β**t)) for t, g in enumerate(means, start=1)]
+        return Told((m, means), {"m̂ after ten steps": m[-1], "mean of the gradient": means[-1]})
+
+    return Cases(both([2.0] * 10), both([float(t) for t in range(1, 11)]))
 
 
 @claim("CE32", Same())

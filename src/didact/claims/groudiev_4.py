@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.functional import jacobian
+from torch.nn import functional as F
 
-from didact.claims import gaba_2, gaba_3, gaba_4
-from didact.claims.compare import Cases, Corrected, Exactly, Inside, Rising, Same
+from didact.claims import gaba_3, gaba_4
+from didact.claims.compare import Cases, Corrected, Exactly, Inside, Rising, Same, Told
 from didact.claims.core import claim
 from didact.claims.groudiev_1 import own
 from didact.claims.tools import Pair
@@ -24,6 +25,7 @@ from didact.models.lenet import LeNet5
 from didact.models.transformer import EncoderLayer, Transformer
 from didact.scratch import modules, normalise
 from didact.scratch.convolution import conv2d, convolution_transpose
+from didact.scratch.optim import clip_norm
 from didact.scratch.pooling import max_pool
 
 
@@ -67,57 +69,56 @@ def biases_of_a_convolution() -> Corrected:
 
 @claim("CE37", Same())
 def two_convolutions_as_one() -> Pair:
-    """k₂ ∗ (k₁ ∗ x) by didact's engine is one convolution with a 5 × 5 kernel, the full convolution of the two: its transposed one"""
+    """k₂ ∗ (k₁ ∗ x) by didact's engine, without padding, is one convolution with a 5 × 5 kernel, the full convolution of the two: its
+    transposed one"""
     x, k1, k2 = torch.randn(1, 1, 9, 9), torch.randn(1, 1, 3, 3), torch.randn(1, 1, 3, 3)
     joint = convolution_transpose(own(k1), own(k2))
     return conv2d(conv2d(own(x), own(k1)), own(k2)).data, conv2d(own(x), joint).data
 
 
-@claim("CE38", Same(), condition="a stride that divides W − K + 2P; else the quotient is rounded down")
-def sizes_with_padding_and_stride() -> Cases:
-    """(W − K + 2P)/S + 1, and W again for P = (K − 1)/2 and S = 1, against didact's windows: strides that divide, and those that do not"""
+@claim("CE38", Same())
+def sizes_with_padding_and_stride() -> Pair:
+    """(W − K + 2P)/S + 1, rounded down where S does not divide, as the course lets an implementation do, and W again for P = (K − 1)/2 and
+    S = 1, against didact's windows"""
     cases = [(W, K, (K - 1) // 2, S) for W in (11, 16, 21) for K in (1, 3, 5) for S in (1, 2, 3, 5)]
-
-    def both(divides: bool) -> Pair:
-        chosen = [c for c in cases if ((c[0] - c[1] + 2 * c[2]) % c[3] == 0) == divides]
-        same = [W for W, _, _, S in chosen if S == 1]
-        sizes = [(W - K + 2 * P) / S + 1 for W, K, P, S in chosen]
-        return sizes + same, [Window(K, S, P).size(W) for W, K, P, S in chosen] + [
-            Window(K, S, P).size(W) for W, K, P, S in chosen if S == 1]
-
-    return Cases(both(True), both(False))
+    stated = [math.floor((W - K + 2 * P) / S + 1) for W, K, P, S in cases] + [W for W, _, _, S in cases if S == 1]
+    return stated, [Window(K, S, P).size(W) for W, K, P, S in cases + [case for case in cases if case[3] == 1]]
 
 
 claim("CE39", Same())(gaba_4.receptive_field_of_a_stack)
 
 
 @claim("CE40", Same())
-def gaussian_kernel() -> Pair:
-    """1/16 [[1, 2, 1], [2, 4, 2], [1, 2, 1]] is the product of two binomial laws, and what didact's convolution makes of two means over
-    2 × 2 pixels, one behind the other"""
+def gaussian_kernel() -> Told:
+    """1/16 [[1, 2, 1], [2, 4, 2], [1, 2, 1]] is exp(−(x² + y²)/2σ²) over its sum, σ² = 1/(2 ln 2), and what didact's convolution makes of
+    two means over 2 × 2 pixels, one behind the other"""
     kernel = torch.tensor([[1.0, 2, 1], [2, 4, 2], [1, 2, 1]]) / 16
-    law, box = torch.tensor([math.comb(2, k) / 4 for k in range(3)]), own(torch.full((1, 1, 2, 2), 0.25))
-    return [kernel, kernel], [torch.outer(law, law), convolution_transpose(box, box).data]
+    x, σ2, box = torch.arange(-1.0, 2.0), 1 / (2 * math.log(2)), own(torch.full((1, 1, 2, 2), 0.25))
+    G = (-(x[:, None] ** 2 + x**2) / (2 * σ2)).exp()
+    G = G / G.sum()
+    value = [kernel, kernel], [G, convolution_transpose(box, box).data]
+    return Told(value, {"16 times the Gaussian": 16 * G, "its σ": math.sqrt(σ2)})
 
 
 @claim("CE41", Same())
 def sobel() -> Pair:
-    """S_x and S_xᵀ, by didact's convolution, on the plane 3x − 2y + 1: eight times its two derivatives, at every place"""
-    S = torch.tensor([[-1.0, 0, 1], [-2, 0, 2], [-1, 0, 1]])
+    """S_x and S_xᵀ as printed, flipped as eq. 4.2.1 flips a kernel, by didact's convolution, which flips none, on the plane 3x − 2y + 1:
+    eight times its two derivatives, at every place"""
+    S = torch.tensor([[1.0, 0, -1], [2, 0, -2], [1, 0, -1]])
     y, x = torch.meshgrid(torch.arange(6.0), torch.arange(7.0), indexing="ij")
     plane = 3 * x - 2 * y + 1
-    return [correlated(plane, k) / 8 for k in (S, S.T)], [torch.full((4, 5), 3.0), torch.full((4, 5), -2.0)]
+    return [correlated(plane, k.flip(0, 1)) / 8 for k in (S, S.T)], [torch.full((4, 5), 3.0), torch.full((4, 5), -2.0)]
 
 
-@claim("CE42", Same(), condition="a shift that keeps the largest pixel in its window; one pixel across the border changes the output")
+@claim("CE42", Same(), condition="a shift that keeps the largest pixel of each window in it and brings no larger one in")
 def pooling_and_shifts() -> Cases:
-    """didact's max pooling 2 × 2 of one bright pixel and of the same a pixel further: inside its window, and into the next"""
-    def pooled(column: int) -> Any:
-        x = torch.zeros(1, 1, 4, 8)
-        x[0, 0, 1, column] = 1.0
-        return max_pool(own(x), 2).data
+    """didact's max pooling 2 × 2 of a row of pixels and of the same a pixel further: 9, 0, 5, 0; and 0, 9, 0, 0, of which 9 crosses the
+    border, with 9, 8, 1, 0, of which 8 comes to the 1"""
+    def pooled(*row: int) -> Any:
+        return max_pool(own(torch.tensor([[[row, row]]]).double()), 2).data
 
-    return Cases((pooled(2), pooled(3)), (pooled(3), pooled(4)))
+    before, behind = [pooled(0, 9, 0, 0), pooled(9, 8, 1, 0)], [pooled(0, 0, 9, 0), pooled(0, 9, 8, 1)]
+    return Cases((pooled(9, 0, 5, 0), pooled(0, 9, 0, 5)), (before, behind))
 
 
 @claim("CE43", Same(), right="the volume rises at first and then shrinks to a few hundred numbers")
@@ -189,7 +190,19 @@ def dependence_on_the_batch() -> tuple[bool, ...]:
     return tuple(not gaba_3.unchanged(norm)[0] for norm in norms)
 
 
-claim("CE49", Same(1e-6))(gaba_2.clipped_norm)
+@claim("CE49", Same(1e-6))
+def clipped_gradient() -> Told:
+    """g θ/‖g‖ where ‖g‖ = 100 and 2 is above θ = 1, and g where it is 0.5, against what didact's clipping and torch's leave of g"""
+    stated, found, sizes = [], [], (100.0, 2.0, 0.5)
+    for size in sizes:
+        g = F.normalize(torch.randn(8), dim=0) * size
+        ours, theirs = own(g, grad=True), torch.zeros(8, requires_grad=True)
+        ours.grad, theirs.grad = g.numpy().copy(), g.clone()
+        clip_norm([ours], 1.0)
+        nn.utils.clip_grad_norm_([theirs], max_norm=1.0)
+        stated += [g / g.norm() if g.norm() > 1 else g] * 2
+        found += [torch.from_numpy(ours.grad), theirs.grad]
+    return Told((stated, found), {"lengths of g": sizes, "clipped": [g.norm() for g in found[::2]]})
 
 
 @claim("CE50", Rising(), condition="a linear recurrence, W that of h alone; behind a tanh that saturates the gradient falls all the same")
@@ -228,12 +241,15 @@ def lstm_step(x: Tensor, h: Tensor, c: Tensor, w: Weights) -> tuple[Tensor, Tens
     return o.sigmoid() * c.tanh(), c
 
 
-@claim("CE52", Same())
-def step_of_the_cell() -> Pair:
-    """∂c_t/∂c_{t−1} of the course's equations at fixed h_{t−1} = diag(f_t), f the forget gate of didact's LSTM"""
-    w, x, h, c = weights(Recurrent("lstm", 3, 4).rnn, 0), torch.randn(3), torch.randn(4), torch.randn(4)
-    J = jacobian(lambda c: lstm_step(x, h, c, w)[1], c)
-    return J, torch.diag(cells.lstm_step(x, (h, c), w)[1]["forget"])
+@claim("CE52", Same(), condition="along the cell alone, its gates held fixed; they depend on h_{t−1}, hence on c_{t−1}")
+def step_of_the_cell() -> Cases:
+    """∂c_t/∂c_{t−1} of the course's equations = diag(f_t), f the forget gate of didact's LSTM: at fixed h_{t−1}, and with
+    h_{t−1} = o ⊙ tanh c_{t−1}"""
+    w, x, o, c = weights(Recurrent("lstm", 3, 4).rnn, 0), torch.randn(3), torch.rand(4), torch.randn(4)
+    h = o * c.tanh()
+    f = torch.diag(cells.lstm_step(x, (h, c), w)[1]["forget"])
+    fixed, whole = jacobian(lambda c: lstm_step(x, h, c, w)[1], c), jacobian(lambda c: lstm_step(x, o * c.tanh(), c, w)[1], c)
+    return Cases((fixed, f), (whole, f))
 
 
 @claim("CE53", Same())
@@ -283,7 +299,7 @@ def heads_of_the_transformer() -> int:
 
 
 @claim("CE54", Inside(0.8, 1))
-def saturation_of_the_softmax() -> list[float]:
+def saturation_of_the_softmax() -> Told:
     """entropy of didact's weights of 32 keys over log 32, products divided by √D_Q, D_Q = 16, 64, 256, 1024; and one less the entropy with
     D_Q = 1024 where they are not: the first stays near 1, the second falls towards 0"""
     v = torch.eye(32)
@@ -293,7 +309,8 @@ def saturation_of_the_softmax() -> list[float]:
 
     drawn = [(torch.randn(200, D), torch.randn(32, D)) for D in (16, 64, 256, 1024)]
     q, k = drawn[-1]
-    return [*(evenness(attention(*qk, v)[1]) for qk in drawn), 1 - evenness(weigh(q @ k.T, v)[1])]
+    divided, plain = [evenness(attention(*qk, v)[1]) for qk in drawn], evenness(weigh(q @ k.T, v)[1])
+    return Told([*divided, 1 - plain], {"share of the largest entropy, divided by √D_Q": divided, "not divided": plain})
 
 
 @claim("CE93", Same(), right="each head projects the whole input; the chunks are those of the projections, and W_O joins them")

@@ -11,7 +11,7 @@ from torch.autograd.functional import jacobian
 from torch.nn import functional as F
 
 from didact.claims import gaba_8, gaba_9
-from didact.claims.compare import Cases, Corrected, Exactly, NeverMore, Rising, Same
+from didact.claims.compare import Cases, Corrected, Exactly, NeverMore, Rising, Same, Told
 from didact.claims.core import claim
 from didact.claims.gaba_8 import distributions
 from didact.claims.tools import Pair, parameters, slope
@@ -51,23 +51,22 @@ def derivative_of_a_composition() -> Pair:
 
 
 @claim("CE62", Same(5e-3))
-def variance_of_a_uniform_law() -> Pair:
+def variance_of_a_uniform_law() -> Told:
     """didact's He initialisation for ReLU draws from U(−r, r): its largest of a million weights over r = √(6/d), and their variance over
     r²/3 = 2/d, for d = 10 and 256"""
-    found = []
-    for d in (10, 256):
-        w, r = he_uniform(torch.empty(1_000_000 // d, d), gain("relu")), math.sqrt(6 / d)
-        found += [w.abs().max() / r, w.var() / (r**2 / 3), w.var() / (2 / d)]
-    return found, [1.0] * 6
+    d = torch.tensor([10.0, 256.0])
+    drawn = [he_uniform(torch.empty(1_000_000 // n, n), gain("relu")) for n in (10, 256)]
+    r, largest, V = (6 / d).sqrt(), torch.stack([w.abs().max() for w in drawn]), torch.stack([w.var() for w in drawn])
+    value = [largest / r, V / (r**2 / 3), V / (2 / d)], [torch.ones(2)] * 3
+    return Told(value, {"largest weight": largest, "r": r, "variance": V, "r²/3": r**2 / 3, "2/d": 2 / d})
 
 
-@claim("CE63", Same(), condition="layers of equal width; else 4/(d + d′) is below the average of 2/d and 2/d′")
+@claim("CE63", Same(), condition="the widths are averaged, 2/((d + d′)/2); the mean of 2/d and 2/d′ itself is 1/d + 1/d′")
 def average_heuristic() -> Cases:
-    """4/(d + d′) against the mean of 2/d and 2/d′: equal widths, and 784 with 10"""
-    def both(d: float, other: float) -> Pair:
-        return 4 / (d + other), (2 / d + 2 / other) / 2
-
-    return Cases(both(256, 256), both(784, 10))
+    """4/(d + d′) for widths of 784 and 10, against 2 over their mean, and against the mean of 2/d and 2/d′"""
+    d, other = 784, 10
+    V = 4 / (d + other)
+    return Cases((V, 2 / ((d + other) / 2)), (V, (2 / d + 2 / other) / 2))
 
 
 @claim("CE64", Same(1e-3))
@@ -120,7 +119,7 @@ def discounted_return() -> Corrected:
 
 
 def grid_world(n: int = 5) -> tuple[Tensor, list[list[int]]]:
-    """Values after 60 sweeps of v ← max_a(−1 + v(s′)), 0 in two opposite corners; and where each action leads."""
+    """Values after 60 sweeps of v ← max_a(−1 + v(s′)), γ = 1, 0 in two opposite corners; and where each action leads."""
     moves = [(-1, 0), (1, 0), (0, -1), (0, 1)]
     leads = [[min(n - 1, max(0, r + dr)) * n + min(n - 1, max(0, c + dc)) for dr, dc in moves] for r in range(n) for c in range(n)]
     v = torch.zeros(n * n)
@@ -132,7 +131,7 @@ def grid_world(n: int = 5) -> tuple[Tensor, list[list[int]]]:
 
 @claim("CE71", Same())
 def values_of_the_grid() -> Pair:
-    """optimal values of the 5 × 5 grid with reward −1 against minus the steps to the nearer corner"""
+    """optimal values of the 5 × 5 grid with reward −1 and γ = 1 against minus the steps to the nearer corner"""
     v, _ = grid_world()
     return v, [-min(r + c, 8 - r - c) for r in range(5) for c in range(5)]
 
@@ -161,12 +160,16 @@ def bayes() -> Pair:
 
 @claim("CE75", Same(1e-6), right="minimise −Σ log f: the printed sign picks the least likely parameters")
 def sign_of_the_loss() -> Corrected:
-    """the σ that minimises Σ log f_σ(x), didact's normal density, for data N(0, 1.5²), against √(mean x²); mended: −Σ log f"""
+    """the σ in [0.5, 3] that minimises Σ log f_σ(x), didact's normal density, for data N(0, 1.5²), against √(mean x²); mended: −Σ log f"""
     x, σ = 1.5 * torch.randn(200), torch.linspace(0.5, 3, 251)
     density = Heteroscedastic()
     nll = torch.stack([density.loss(torch.stack([torch.zeros(200), (2 * s.log()).expand(200)], dim=1), x).sum() for s in σ])
     best = σ[(σ - x.square().mean().sqrt()).abs().argmin()]
-    return Corrected((σ[(-nll).argmin()], best), (σ[nll.argmin()], best))
+
+    def beside(chosen: Tensor) -> Told:
+        return Told((chosen, best), {"least at σ =": chosen, "√(mean x²) =": best})
+
+    return Corrected(beside(σ[(-nll).argmin()]), beside(σ[nll.argmin()]))
 
 
 @claim("CE76", Same())
@@ -202,15 +205,18 @@ def last_line_of_the_proof() -> Corrected:
     return Corrected((fit - gaba_9.gap(*q), top), (fit - kl_to_standard(*q), top))
 
 
-@claim("CE80", Same(), right="KL(q(z|x) ‖ p(z)): p_θ(x) is a number, not a distribution over z")
+@claim("CE80", NeverMore(), right="KL(q(z|x) ‖ p(z)): p_θ(x) is a number, not a distribution over z")
 def argument_of_the_divergence() -> Corrected:
-    """E_q log p(x|z) − E_q log(q/p(x)) + KL(q ‖ p(z|x)) against log p(x), for 21 normal q; mended: KL(q ‖ p(z))"""
-    μ, log_variance = gaba_9.encoders()
-    (ε, w), top = gaba_8.normal_points(), gaba_9.evidence().expand(21)
-    z = μ[:, None] + (0.5 * log_variance).exp()[:, None] * ε
-    log_q = (w * log_normal(z[..., None], μ[:, None, None], log_variance[:, None, None])).sum(1)
-    rest = gaba_9.fit(μ, log_variance) + gaba_9.gap(μ, log_variance)
-    return Corrected((rest - (log_q - top), top), (rest - kl_to_standard(μ, log_variance), top))
+    """E_q log p(x|z) − E_q log(q/p(x)) ≤ log p(x) for z ~ N(0, 1), x = 0.8 z + noise of variance 0.05, at x = 1.3 and q = p(z|x), by
+    didact's normal densities; mended: KL(q ‖ p(z))"""
+    a, noise, x = 0.8, 0.05, torch.tensor([1.3])
+    variance = a**2 + noise
+    μ, log_variance = a * x / variance, torch.tensor([noise / variance]).log()
+    ε, w = gaba_8.normal_points()
+    z = (μ + (0.5 * log_variance).exp() * ε)[:, None]
+    fit, log_q = (w @ log_p for log_p in (log_normal(x - a * z, 0.0, math.log(noise)), log_normal(z, μ, log_variance)))
+    top = log_normal(x, 0.0, math.log(variance))
+    return Corrected((fit - (log_q - top), top), (fit - kl_to_standard(μ, log_variance), top))
 
 
 @claim("CE85", Same(), right="1 for real and 0 for fake, as the objective of §11.3 has it")
@@ -248,7 +254,17 @@ def divergence_of_the_encoder() -> Corrected:
 
 
 claim("CE82", Same(1e-6))(gaba_8.best_discriminator)
-claim("CE83", Same())(gaba_8.value_of_the_game)
+
+
+@claim("CE83", Same())
+def value_at_the_best_discriminator() -> Told:
+    """V(D*, G) = 2 JSD(p, q) − log 4, the left side by didact's losses, for twenty pairs and for q = p, where it is −log 4"""
+    p, q = distributions(20), distributions(20)
+    V, least = gaba_8.game_value((p / q).log(), p, q), gaba_8.game_value((p / p).log(), p, p)
+    value = [V, least], [2 * gaba_8.jensen_shannon(p, q) - math.log(4), torch.full((20,), -math.log(4))]
+    return Told(value, {"V of the first pair": V[0], "2 JSD − log 4": value[1][0][0], "V where q is p": least[0]})
+
+
 
 
 @claim("CE84", Same(), right="the second numerator is p_G")
@@ -318,23 +334,34 @@ def coupling_without_shuffling() -> Pair:
     return [*layer.bend(y), again], [*layer.bend(x), twice]
 
 
-@claim("CE68", NeverMore())
-def interpolation_is_no_steeper() -> Pair:
-    """the steepest piece of the interpolation of sin(5x) − x² at 3 … 40 points ≤ its largest slope on [0, 2]; as steep, with 2,000 points,
-    up to a thousandth"""
+@claim("CE68", NeverMore(), condition="a function of one variable; over flat triangles the interpolation can be steeper")
+def interpolation_is_no_steeper() -> Cases:
+    """the steepest piece of the interpolation of sin(5x) − x² at 3 … 40 points ≤ its largest slope on [0, 2], as steep, with 2,000 points,
+    up to a thousandth; and the plane that interpolates sin(πx)/π at (0, 0), (1, 0), (0.5, 0.1) ≤ its largest slope on [0, 1]"""
     def f(x: Tensor) -> Tensor:
         return (5 * x).sin() - x**2       # steepest downhill
 
-    steepest = slope(f, torch.linspace(0, 2, 20_001)).abs().max()
+    def g(x: Tensor) -> Tensor:
+        return (math.pi * x).sin() / math.pi
+
+    steepest, other = slope(f, torch.linspace(0, 2, 20_001)).abs().max(), slope(g, torch.linspace(0, 1, 20_001)).abs().max()
     nodes = [torch.linspace(0, 2, n) for n in (*range(3, 41), 2000)]
     pieces = [(f(x).diff() / x.diff()).abs().max() for x in nodes]
-    return [*pieces, 0.999 * steepest], [steepest] * len(nodes) + [pieces[-1]]
+    line = [*pieces, 0.999 * steepest], [steepest] * len(nodes) + [pieces[-1]]
+    corners = torch.tensor([[0.0, 0, 1], [1, 0, 1], [0.5, 0.1, 1]])                     # x, y, 1
+    plane = torch.linalg.solve(corners, g(corners[:, 0]))[:2].norm()
+    told = {"slope through 3, 10 and 40 points": [pieces[n - 3] for n in (3, 10, 40)], "of the target": steepest}
+    return Cases(Told(line, told), Told((plane, other), {"slope over the triangle": plane, "of the target": other}))
 
 
-@claim("CE73", Same(1e-6), right="the value of what follows: r + γ max_{a′} q*(s′, a′)")
+@claim("CE73", Same(), right="r + γ max_{a′} q*(s′, a′), which is q*(s, a); r + γ q*(s, a) counts r twice")
 def optimal_action() -> Corrected:
-    """q*(s, a) against r + γ q*(s, a), for four states and three actions that lead to known states; mended: r + γ max q*(s′, ·)"""
-    leads, r, γ, q = torch.randint(4, (4, 3)), torch.randn(4, 3), 0.9, torch.zeros(4, 3)
-    for _ in range(400):
-        q = r + γ * q.amax(1)[leads]
-    return Corrected((r + γ * q, q), (r + γ * q.amax(1)[leads], q))
+    """the action with the largest r + γ q*(s, a) against the one with the largest return, of two with rewards 1 and 0 that lead to states
+    worth 0 and 1.2, γ = 0.9; mended: r + γ max q*(s′, ·)"""
+    r, γ, after = torch.tensor([1.0, 0.0]), 0.9, torch.tensor([[-1.0, 0.0], [1.2, 0.3]])     # rewards of a′ in s′, where all ends
+    q = (r[:, None] + γ * after).amax(1)
+
+    def chosen(by: Tensor) -> Told:
+        return Told((by.argmax(), q.argmax()), {"scores of the two actions": by, "return of the chosen": q[by.argmax()], "best": q.max()})
+
+    return Corrected(chosen(r + γ * q), chosen(r + γ * after.amax(1)))

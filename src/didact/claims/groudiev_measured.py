@@ -9,7 +9,7 @@ from torch.distributions import Binomial
 from torch.nn import functional as F
 
 from didact import metrics
-from didact.claims.compare import NeverMore, Same, Sampled
+from didact.claims.compare import NeverMore, Same, Sampled, Told
 from didact.claims.core import claim
 from didact.claims.tools import Pair
 from didact.explain.gradients import gradient
@@ -93,8 +93,9 @@ def rate_of_the_statistical_error() -> Pair:
 
 
 @claim("CE66", Same())
-def parts_of_the_error() -> Pair:
-    """generalisation, optimisation, statistical and approximation error of thresholds fitted to 15 examples, against the excess risk"""
+def parts_of_the_error() -> Told:
+    """L(θ̂) = [L(θ̂) − L_n(θ̂)] + [L_n(θ̂) − L_n(θ*)] + [L_n(θ*) − L(θ*)] + L(θ*) of thresholds and n = 15 examples, θ* the best by L and θ̂ the
+    fourth best by L_n"""
     x = torch.arange(40.0)
     p = 0.5 + 0.4 * (x / 6).sin()                        # P(y = 1 | x), x uniform on 40 places
     seen = torch.randint(40, (15,))
@@ -102,15 +103,17 @@ def parts_of_the_error() -> Pair:
     guesses = torch.stack([(x >= t).double() for t in range(41)])                              # (41, 40)
     risk = (guesses * (1 - p) + (1 - guesses) * p).mean(1)
     empirical = (guesses[:, seen] != y).double().mean(1)
-    fitted, best = int(empirical.argmin()), int(risk.argmin())
-    given_up = int(empirical.argsort()[3])               # an optimizer that stops at the fourth best
-    generalisation, optimisation = risk[given_up] - empirical[given_up], empirical[given_up] - empirical[fitted]
-    statistical, approximation = empirical[fitted] - risk[best], risk[best] - torch.minimum(p, 1 - p).mean()
-    return generalisation + optimisation + statistical + approximation, risk[given_up] - torch.minimum(p, 1 - p).mean()
+    found, best = int(empirical.argsort(stable=True)[3]), int(risk.argmin())                   # an optimizer that has not yet arrived
+    errors = {
+        "generalisation": risk[found] - empirical[found], "optimisation": empirical[found] - empirical[best],
+        "statistical": empirical[best] - risk[best], "approximation": risk[best],
+    }
+    total = torch.stack(list(errors.values())).sum()
+    return Told((total, risk[found]), {**errors, "together": total, "L(θ̂)": risk[found]})
 
 
 @claim("CE92", NeverMore())
-def noise_by_chance_and_by_craft() -> Pair:
+def noise_by_chance_and_by_craft() -> Told:
     """accuracy of didact's network on digits after noise as long as 15 % of the image: down the gradient of the true class's score at
     most half of what it was; in a random direction at least nine tenths"""
     from sklearn.datasets import load_digits
@@ -130,5 +133,5 @@ def noise_by_chance_and_by_craft() -> Pair:
         noise = 0.15 * x.norm(dim=1, keepdim=True) * F.normalize(direction, dim=1)
         return float(metrics.accuracy(net(x + noise), y))
 
-    clean = accuracy(torch.zeros_like(x))
-    return [accuracy(along), 0.9 * clean], [0.5 * clean, accuracy(torch.randn_like(x))]
+    clean, crafted, random = (accuracy(direction) for direction in (torch.zeros_like(x), along, torch.randn_like(x)))
+    return Told(([crafted, 0.9 * clean], [0.5 * clean, random]), {"accuracy on clean images": clean, "random": random, "crafted": crafted})

@@ -10,7 +10,7 @@ from torch.linalg import matrix_rank
 
 from didact import scratch
 from didact.claims import groudiev_4
-from didact.claims.compare import Corrected, Exactly, NeverMore, Printed, Same, Sampled
+from didact.claims.compare import Corrected, Exactly, NeverMore, Printed, Same, Sampled, Told
 from didact.claims.core import claim
 from didact.claims.tools import Pair
 from didact.layers.attention import attention
@@ -102,11 +102,13 @@ def range_of_the_index() -> Corrected:
 
 
 @claim("CL42", NeverMore(), right="bounded, but not ordered: for d_model = 8 an offset of 6 is nearer than one of 1; wider ones turn too")
-def distance_of_positions() -> Pair:
+def distance_of_positions() -> Told:
     """‖P[k] − P[0]‖ ≤ ‖P[k + 1] − P[0]‖ for d_model = 8, 64, 512 and k = 1 … 59, if close positions are the more similar; and |P| ≤ 1"""
     tables = [sinusoidal(61, d) for d in (8, 64, 512)]
     apart = [(P[1:] - P[0]).norm(dim=1) for P in tables]
-    return [[d[:-1] for d in apart], [P.abs().max() for P in tables]], [[d[1:] for d in apart], [1.0] * 3]
+    compared = [[d[:-1] for d in apart], [P.abs().max() for P in tables]], [[d[1:] for d in apart], [1.0] * 3]
+    near, far = apart[0][0], apart[0][5]
+    return Told(compared, {"distance one place away": near, "six away": far, "largest |P|": max(P.abs().max() for P in tables)})
 
 
 @claim("CL44", NeverMore())
@@ -128,15 +130,16 @@ def added(layer: LoRA) -> Tensor:
 
 
 @claim("CL45", NeverMore())
-def parameters_of_lora() -> Pair:
+def parameters_of_lora() -> Told:
     """numbers that didact's LoRA learns beside a layer, r = 8, against r(d_in + d_out) and d_in d_out − 1: 17 × 17 to 1024 × 256"""
     sizes, r = ((17, 17), (64, 256), (1024, 256)), 8
     counts = [adapt(nn.Sequential(nn.Linear(i, o)), rank=r) for i, o in sizes]
-    return counts * 2, [r * (i + o) for i, o in sizes] + [i * o - 1 for i, o in sizes]
+    full = [i * o for i, o in sizes]
+    return Told((counts * 2, [r * (i + o) for i, o in sizes] + [n - 1 for n in full]), {"LoRA": counts, "full matrix": full})
 
 
 @claim("CL46", Same(1e-3))
-def memory_of_eight_bits() -> Pair:
+def memory_of_eight_bits() -> Told:
     """bytes of a layer of 300 × 400 in didact's 8 bits, over a quarter of its 32-bit weights, a scale a row and the biases; and the largest
     |w − s q| over s/2"""
     net = nn.Sequential(nn.Linear(400, 300, dtype=torch.float32))
@@ -144,4 +147,5 @@ def memory_of_eight_bits() -> Pair:
     saved, layer = quantize(net), net[0]
     assert isinstance(layer, Int8Linear)
     expected, s = w.nbytes / 4 + 4 * 300 + 4 * 300, layer.s[:, None]
-    return [saved.after / expected, ((w - s * layer.q).abs() / (s / 2)).max()], [1.0, 1.0]
+    error = ((w - s * layer.q).abs() / (s / 2)).max()
+    return Told(([saved.after / expected, error], [1.0, 1.0]), {"bytes before": saved.before, "after": saved.after})

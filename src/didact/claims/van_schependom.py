@@ -11,7 +11,7 @@ from torch.autograd.functional import jacobian
 from torch.nn import functional as F
 
 from didact.claims import gaba_2, gaba_3, gaba_4, gaba_9, groudiev_4
-from didact.claims.compare import Cases, Corrected, Exactly, Inside, NeverMore, Same, Sampled
+from didact.claims.compare import Cases, Corrected, Exactly, Inside, NeverMore, Same, Sampled, Told
 from didact.claims.core import claim
 from didact.claims.gaba_11 import pieces, relus
 from didact.claims.groudiev_1 import own, walk
@@ -29,7 +29,7 @@ from didact.layers.recurrent import Recurrent, weights
 from didact.layers.stack import stack
 from didact.metrics.generative import frechet, inception_score
 from didact.models.mlp import MLP
-from didact.objectives.elbo import importance_bound
+from didact.objectives.elbo import importance_bound, kl_to_standard
 from didact.objectives.likelihoods import Bernoulli, Bernoullis, Categorical
 from didact.objectives.regressions import Heteroscedastic
 from didact.optim.proximal import soft_threshold
@@ -97,7 +97,7 @@ def adam() -> Pair:
     return θ, walk(partial(Adam, lr=1e-3), grads)[-1]
 
 
-@claim("CV09", Same(1e-4), condition="the first step, or gradients that stay what they are; noisy ones give smaller steps")
+@claim("CV09", Same(1e-4), condition="the first step, or gradients that stay what they are; others give other steps")
 def equal_steps() -> Cases:
     """how far didact's Adam moves in directions with gradients 100, 1 and 0.01, against η: the first step and the 50th of equal ones, and
     the last of 50 noisy ones"""
@@ -121,7 +121,7 @@ def step_of_sgd() -> Corrected:
 claim("CV11", Same())(gaba_2.backpropagation)
 
 
-@claim("CV12", Inside(0.9, 1.1), condition="from the second layer on; the first turns the inputs' variance into (1 − 1/π) of it")
+@claim("CV12", Inside(0.9, 1.1), condition="from the second layer on; the first leaves (1 − 1/π) of the variance of inputs of mean 0")
 def variance_under_he() -> Cases:
     """Var h_l / Var h_{l−1} of ReLU layers with σ² = 2/D_in: layers 2 to 5, and layer 1; means over 20 networks of width 400"""
     ratios = []
@@ -195,7 +195,8 @@ claim("CV20", Same())(gaba_4.convolution_of_many_channels)
 
 @claim("CV21", Same())
 def equivariance_of_convolutions() -> Pair:
-    """f(t(x)) = t(f(x)) for two of didact's convolutions with a ReLU between, t a move by two rows and three columns"""
+    """f(t(x)) = t(f(x)) for two of didact's convolutions with a ReLU between, of stride 1 and with wrapped borders, t a
+    move by two rows and three columns"""
     there, _, follows = gaba_4.moved()
     return there, follows
 
@@ -239,7 +240,8 @@ def growth_of_the_effective_kernel() -> Corrected:
     """k̃_l = (k − 1) 2^l + 1: its steps from layer to layer all equal; mended: k̃ − 1 doubles"""
     k = torch.tensor([float((w.kernel - 1) * w.dilation + 1) for w in doubled(6)])
     steps = k.diff()
-    return Corrected((steps[1:], steps[:-1]), (k[1:] - 1, 2 * (k[:-1] - 1)))
+    return Corrected(Told((steps[1:], steps[:-1]), {"k̃": k, "its steps": steps}),
+                     Told((k[1:] - 1, 2 * (k[:-1] - 1)), {"k̃ − 1 over that of the layer before": (k[1:] - 1) / (k[:-1] - 1)}))
 
 
 def widths(dilation: int) -> tuple[list[int], list[int], list[int]]:
@@ -360,15 +362,25 @@ def cost_in_the_length() -> Pair:
     return [cost(2, 8, 16), cost(2, 16, 16)], [2 * 2 * 8**2 * 16, 4 * 2 * 2 * 8**2 * 16]
 
 
-claim("CV40", Same())(gaba_9.gap_of_the_bound)
+@claim("CV40", Same())
+def identity_and_bound() -> Told:
+    """ELBO + KL(q ‖ p(z|x)) = log p(x) for 21 normal q, the last of them p(z|x), with didact's likelihoods and divergences; and that each
+    ELBO ≤ log p(x)"""
+    q, top = gaba_9.encoders(), gaba_9.evidence()
+    elbo, gap = gaba_9.fit(*q) - kl_to_standard(*q), gaba_9.gap(*q)
+    below = (elbo <= top + 1e-9).double()
+    return Told(([elbo + gap, below], [top.expand(21), torch.ones(21)]), {
+        "log p(x)": top, "ELBO of one q": elbo[0], "its KL": gap[0], "ELBO of q = p(z|x)": elbo[-1]})
 
 
 @claim("CV41", NeverMore())
-def jensen() -> Pair:
+def jensen() -> Told:
     """E log f ≤ log E f for twenty positive f on six values, and by didact's log-mean of six weights; equal where f is one number"""
     p, f = torch.randn(20, 6).softmax(1), torch.rand(20, 6) + 1e-3
     mean, same = importance_bound(f.log().T), torch.rand(6)
-    return [(p * f.log()).sum(1), f.log().mean(1), importance_bound(same.log().expand(4, 6))], [(p * f).sum(1).log(), mean, same.log()]
+    inside, outside = (p * f.log()).sum(1), (p * f).sum(1).log()
+    compared = [inside, f.log().mean(1), importance_bound(same.log().expand(4, 6))], [outside, mean, same.log()]
+    return Told(compared, {"E log f of three": inside[:3], "log E f": outside[:3]})
 
 
 @claim("CV43", Same(), right="the marginal is that of the generated samples; then a generator that repeats itself scores exactly 1")

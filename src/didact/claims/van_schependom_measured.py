@@ -7,7 +7,7 @@ from itertools import accumulate, combinations, pairwise, product
 import torch
 from torch import Tensor, nn
 
-from didact.claims.compare import Cases, Corrected, Inside, NeverMore, Rising, Same
+from didact.claims.compare import Cases, Corrected, Inside, NeverMore, Rising, Same, Told
 from didact.claims.core import claim
 from didact.claims.gaba_11 import relus
 from didact.claims.tools import Pair, gradients
@@ -33,17 +33,18 @@ def regions(W: Tensor, b: Tensor) -> int:
     return len(found)
 
 
-@claim("CV04", Inside(0, 1), condition="units in general position, which make Σ_{j ≤ D_in} C(D, j), below 2^D; equal units make fewer")
+@claim("CV04", NeverMore(), condition="units in general position, which make Σ_{j ≤ D_in} C(D, j), never 2^D; equal units make fewer")
 def regions_of_a_wide_network() -> Cases:
-    """(regions − 2^D_in) / (2^D − 2^D_in), D_in = 2 and 3, D up to 8: random units, and D copies of one of didact's"""
+    """2^D_in ≤ regions ≤ 2^D − 1, D_in = 2 and 3, D up to 8: random units, no more and no fewer than Σ_{j ≤ D_in} C(D, j); and D copies of
+    one of didact's"""
     sizes = ((2, 3), (2, 8), (3, 4), (3, 7))
+    low, high = [2**d for d, _ in sizes], [2**D for _, D in sizes]
     drawn = [regions(torch.randn(D, d), torch.randn(D)) for d, D in sizes]
+    known = [sum(math.comb(D, j) for j in range(d + 1)) for d, D in sizes]
     copied = [len((stack((d, 1))(torch.randn(1000, d)).expand(-1, D) > 0).unique(dim=0)) for d, D in sizes]
-
-    def share(counts: list[int]) -> list[float]:
-        return [(n - 2**d) / (2**D - 2**d) for n, (d, D) in zip(counts, sizes, strict=True)]
-
-    return Cases(share(drawn), share(copied))
+    below = [n - 1 for n in high]
+    return Cases(Told(([*low, *drawn, *drawn, *known], [*drawn, *below, *known, *drawn]), {"regions": drawn, "from": low, "to": high}),
+                 Told((low + copied, copied + below), {"regions": copied}))
 
 
 def fold(x: Tensor, D: int) -> Tensor:
@@ -98,14 +99,14 @@ def variance_of_two_gradients() -> Cases:
     means agree within five standard errors: f = z², and f = sin 20z"""
     ε = torch.randn(200_000)
 
-    def both(f: Callable[[Tensor], Tensor]) -> Pair:
+    def both(f: Callable[[Tensor], Tensor]) -> Told:
         μ = torch.ones(200_000, requires_grad=True)
         (path,) = gradients(f(μ + ε).sum(), μ)
         z = (μ + ε).detach()
         (score,) = gradients(log_normal(z[:, None], μ[:, None]).sum(), μ)
         other = f(z) * score
         apart, error = (path.mean() - other.mean()).abs(), ((path.var() + other.var()) / len(ε)).sqrt()
-        return [path.var(), apart], [other.var(), 5 * error]
+        return Told(([path.var(), apart], [other.var(), 5 * error]), {"variance reparameterised": path.var(), "by the score": other.var()})
 
     return Cases(both(torch.square), both(lambda z: (20 * z).sin()))
 
@@ -125,17 +126,21 @@ def uniform_error(act: Callable[[Tensor], Tensor], width: int) -> float:
 def approximation_by_one_layer() -> Cases:
     """−log₁₀ of the largest error of 5, 20, 80 and 320 units: didact's ReLU, and z²"""
     widths = (5, 20, 80, 320)
-    return Cases(*([-math.log10(uniform_error(act, n)) for n in widths] for act in (activation("relu"), torch.square)))
+    errors = [[uniform_error(act, n) for n in widths] for act in (activation("relu"), torch.square)]
+    return Cases(*(Told([-math.log10(e) for e in of], {"largest error": of}) for of in errors))
 
 
-@claim("CV50", Inside(-3, 3), right="it vanishes less where forget gates stay near 1; as PyTorch draws them it is gone after 100 steps")
+@claim("CV50", Inside(-3, 3), right="it vanishes less where forget gates stay near 1; as PyTorch draws them it is gone after 100 steps; "
+       "and with large weights it still explodes")
 def gradient_through_an_lstm() -> Corrected:
-    """log₁₀ ‖∂s_T/∂s_{T−100}‖, s = (h, c), of didact's LSTM as PyTorch draws it, by its explanation of memory; mended: forget gates at
-    σ(10)"""
-    found = []
-    for forget in (0.0, 10.0):
-        reader = Recurrent("lstm", 5, 8, init="random")
-        with torch.no_grad():
-            reader.rnn.get_parameter("bias_ih_l0")[8:16] += forget
-        found.append(float(fading(reader, torch.randn(101, 5))[100].log10()))
-    return Corrected(*found)
+    """log₁₀ ‖∂s_T/∂s_{T−100}‖, s = (h, c), of didact's LSTM as PyTorch draws it, by its explanation of memory, and at s = 0 without biases
+    and inputs, W_h eight times as large; mended: forget gates at σ(10)"""
+    drawn, opened, large = (Recurrent("lstm", 5, 8, init="random") for _ in range(3))
+    with torch.no_grad():
+        opened.rnn.get_parameter("bias_ih_l0")[8:16] += 10
+        for name, p in large.rnn.named_parameters():
+            p.mul_(8 if name == "weight_hh_l0" else 0)
+    x = torch.randn(101, 5)
+    vanished, kept, exploded = (fading(reader, x)[100] for reader in (drawn, opened, large))
+    return Corrected(Told([vanished.log10(), exploded.log10()], {"‖∂s_T/∂s_{T−100}‖ as drawn": vanished, "with large weights": exploded}),
+                     Told(kept.log10(), {"with forget gates near 1": kept}))
