@@ -113,6 +113,7 @@ def test_vae_on_mnist_reaches_gabas_loss(here):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="more than an hour on a CPU; the games below are played there on digits")
 @pytest.mark.skipif(not has_mnist(), reason="DIDACT_DATA holds no mnist")
 def test_wgan_covers_every_digit(here):
     run = didact.train(RECIPES["wgan"], data="mnist", width=32, steps=3000)
