@@ -135,9 +135,9 @@ def test_what_is_clipped_or_left_out_is_said(tmp_path):
     change(tmp_path, annotations=spoil)
     data = load(str(tmp_path))
     notes = " | ".join(data.notes)
-    assert "2 boxes reach beyond their image and were clipped: 00.png, 01.png" in notes
-    assert "2 boxes without area inside their image were left out: 02.png, 03.png" in notes
-    assert "2 images show nothing" in notes and "1 crowds of 'owl' were passed over" in notes
+    assert "clipped where they reach beyond their image: 2 boxes of 00.png, 01.png" in notes
+    assert "left out for lack of area inside their image: 2 boxes of 02.png, 03.png" in notes
+    assert "nothing is shown on 2 images" in notes and "passed over: 1 crowd of 'owl'" in notes
     box = torch.cat([data.split(s).columns["box"] for s in SPLITS])[torch.cat([data.indices[s] for s in SPLITS]).argsort()]
     assert_close(box[0, 0], torch.tensor([0, 0, 15 / WIDTH, 10 / HEIGHT]))
     assert_close(box[1, 0], torch.tensor([50 / WIDTH, 30 / HEIGHT, 1, 1]))
@@ -172,7 +172,7 @@ def cut_short(root):
     (lambda r: change(r, images=lambda rows: [], annotations=lambda rows: []), "list no image"),
     (lambda r: change(r, images=replaced("file_name", "lost.png")), "lists the image lost.png, which is not there"),
     (lambda r: change(r, images=replaced("width", 640)), "00.png is 60×40 pixels, but its annotations are for 640×40"),
-    (lambda r: change(r, images=lambda rows: [*rows, {**rows[0], "id": 5}]), "1 images are annotated twice: .*00.png"),
+    (lambda r: change(r, images=lambda rows: [*rows, {**rows[0], "id": 5}]), "annotated twice: .*00.png"),
     (lambda r: (r / "images" / "00.png").write_bytes(b"no image"), "00.png cannot be read"),
     (lambda r: (r / "x.xml").write_text("<annotation></annotation>"), "keep one kind of annotations"),
 ])

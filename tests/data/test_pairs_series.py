@@ -54,7 +54,7 @@ def test_own_pairs_from_a_tsv(tmp_path):
 
 def test_long_sentences_are_cut_and_it_is_said():
     data = translated("long", [("a " * 200 + str(i), "b") for i in range(20)])
-    assert data.shape == (LONGEST,) and any("20 pairs fill" in note for note in data.notes)
+    assert data.shape == (LONGEST,) and any("20 pairs" in note for note in data.notes)
     assert data.train.columns["x"][0, -1] == END and isinstance(data.encoder, PairEncoder)
 
 

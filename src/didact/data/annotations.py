@@ -17,7 +17,7 @@ from typing import Any
 from didact.data.folder import PARTS
 from didact.data.health import listed
 from didact.data.image_files import SUFFIXES
-from didact.errors import UsageError
+from didact.errors import UsageError, counted
 
 MARKS = {".json": (b'"images"', b'"annotations"'), ".xml": (b"<annotation",)}
 BESIDE = ("", "images", "JPEGImages")  # where images lie, seen from an annotation file or the folder above it
@@ -71,11 +71,11 @@ def read(root: Path) -> tuple[list[Annotated], list[str]]:
     names = Counter(a.file for a in found)
     twice = sorted(name for name, count in names.items() if count > 1)
     if twice:
-        raise UsageError(f"{len(twice)} images are annotated twice: {listed(twice)}; keep one annotation of each")
+        raise UsageError(f"annotated twice: {listed(twice)}; keep one annotation of each")
     if len({a.part for a in found}) > 1 and "train" not in {a.part for a in found}:
         found = [Annotated(a.file, a.things, a.size) for a in found]
     said = f"{len(files)} VOC .xml files" if ".xml" in kinds else f"COCO annotations {listed([p.name for p in files])}"
-    return found, [said, *(f"{n} crowds of {label!r} were passed over" for label, n in sorted(crowds.items()))]
+    return found, [said, *(f"passed over: {counted(n, 'crowd')} of {label!r}" for label, n in sorted(crowds.items()))]
 
 
 def part_of(path: Path, root: Path) -> str:

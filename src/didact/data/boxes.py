@@ -26,7 +26,7 @@ from didact.data.health import listed
 from didact.data.image_files import dimensions
 from didact.data.readers import content, unzipped
 from didact.data.stream import Streamed, resident_limit
-from didact.errors import UsageError
+from didact.errors import UsageError, counted
 
 LARGEST = 256       # side to which images are brought when none is asked for
 MULTIPLE = 32       # of which that side is one: networks halve it five times
@@ -118,9 +118,9 @@ def packed(images: Sequence[Annotated], sizes: Sequence[tuple[int, int]], labels
             box[i, : len(kept)], y[i, : len(kept)] = filled[:, :4], filled[:, 4].long()
     bare = sum(not kept for kept in rows)
     notes = [f"{int((y >= 0).sum()):,} boxes of {len(labels)} classes, at most {M} on an image: {listed(labels)}"]
-    notes += [f"{len(clipped)} boxes reach beyond their image and were clipped: {listed(sorted(set(clipped)))}"] if clipped else []
-    notes += [f"{len(empty)} boxes without area inside their image were left out: {listed(sorted(set(empty)))}"] if empty else []
-    notes += [f"{bare} images show nothing"] if bare else []
+    for what, files in (("clipped where they reach beyond their image", clipped), ("left out for lack of area inside their image", empty)):
+        notes += [f"{what}: {len(files)} box{'es' * (len(files) != 1)} of {listed(sorted(set(files)))}"] if files else []
+    notes += [f"nothing is shown on {counted(bare, 'image')}"] if bare else []
     return y, box, notes
 
 

@@ -22,7 +22,7 @@ from didact.data.health import listed
 from didact.data.image_files import GREY, SUFFIXES, opened
 from didact.data.splitting import three_way
 from didact.data.stream import Streamed, resident_limit
-from didact.errors import UsageError
+from didact.errors import UsageError, counted
 
 END = 2**19         # bytes at each end of a file that its fingerprint is taken of
 LARGEST = 64        # side to which images are brought when none is asked for
@@ -256,7 +256,7 @@ def describe(root: Path, found: Found, sizes: Counter[tuple[int, int]], encoder:
     if found.part[0]:
         notes.append(f"split by the folders {', '.join(sorted(set(found.part)))}; what is not there is cut from train")
     if found.others:
-        notes.append(f"{found.others} files that are no images were passed over")
+        notes.append(f"passed over: {counted(found.others, 'file')} beside the images")
     return notes
 
 

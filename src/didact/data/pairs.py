@@ -21,7 +21,7 @@ from didact.data.fetch import File, read, source
 from didact.data.sequences import padded
 from didact.data.splitting import three_way
 from didact.data.tokens import BEGIN, END, SPECIALS, BytePairs, Characters, Tokenizer, Words
-from didact.errors import UsageError, pick
+from didact.errors import UsageError, counted, pick
 
 LONGEST = 100   # tokens of a sentence that are kept
 HOME = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
@@ -98,7 +98,7 @@ def translated(
     long = int(((x[:, LONGEST - 1 :] != 0).any(1) | (y[:, LONGEST - 1 :] != 0).any(1)).sum())
     asked = (y[indices["train"], 1:] != 0).sum(1)
     encoder = replace(encoder, mean=float(asked.float().mean()), longest=int(asked.max()))
-    cut = [f"{long} pairs fill {LONGEST} tokens: what goes beyond is left out"] if long else []
+    cut = [f"longer than {LONGEST} tokens: {counted(long, 'pair')}, of which what goes beyond is left out"] if long else []
     return assemble(
         name, "pairs", {"x": x, "y": y},
         task="translation", names=encoder.source.names, target="translation", encoder=encoder, indices=indices, standardise=False,

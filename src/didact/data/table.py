@@ -18,7 +18,7 @@ from didact.data.assemble import assemble, divide
 from didact.data.core import Batch, Data, Decode
 from didact.data.delimited import is_number, is_table, parsed, read_csv, read_row, stem
 from didact.data.health import listed, refuse
-from didact.errors import UsageError, nearest
+from didact.errors import UsageError, counted, nearest
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -135,7 +135,7 @@ class TableEncoder:
             raise UsageError(f"no column{f' beside the target {target!r}' if target else ''} can be learned from: {why}")
         encoder = cls(tuple(columns), target, tuple(notes))
         kinds = [sum(isinstance(c, kind) for c in columns) for kind in (Number, Category)]
-        told = f"{kinds[0]} columns of numbers and {kinds[1]} of categories make {len(encoder.names)} features"
+        told = f"{counted(kinds[0], 'column')} of numbers and {kinds[1]} of categories make {counted(len(encoder.names), 'feature')}"
         return cls(encoder.columns, target, (told, *notes)), encoder.encode(frame)
 
     @classmethod

@@ -18,7 +18,7 @@ from didact.data.core import SPLITS, Batch, Data, Decode, Resident
 from didact.data.delimited import SUFFIXES, read_csv, stem
 from didact.data.health import refuse
 from didact.data.table import choose_target, targets, texts
-from didact.errors import UsageError, nearest
+from didact.errors import UsageError, counted, nearest
 
 WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")   # letters and digits; an apostrophe inside stays: don't
 LONGEST = 1000                              # words that are kept of one text
@@ -162,7 +162,7 @@ def load(
     empty = int((x >= len(encoder.names)).all(1).sum())
     notes = (*notes, said, f"{len(encoder.names):,} different words, at most {x.shape[1]} of them in one text")
     if empty:
-        notes += (f"{empty} texts hold no known word",)
+        notes += (f"no known word in {counted(empty, 'text')}",)
     return assemble(
         name, "text", {"x": x, "y": y}, task=task, labels=labels, names=encoder.names, target=target, encoder=encoder,
         indices=indices, standardise=False, notes=notes,
