@@ -47,7 +47,7 @@ def test_a_grey_set_has_one_channel_and_sizes_are_said(tmp_path):
     data = load(tmp_path)
     assert data.shape == (1, 30, 30)
     told = " | ".join(data.notes)
-    assert "2 sizes, mostly 30×24, are resized to 30×30, grey" in told and "1 files that are no images" in told
+    assert "2 sizes, mostly 30×24, are resized to 30×30, grey" in told and "passed over: 1 file beside the images" in told
     assert load(tmp_path, size=12).shape == (1, 12, 12)
     paint(tmp_path / "cat" / "colour.png")
     assert load(tmp_path).shape == (3, 30, 30)
