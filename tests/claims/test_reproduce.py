@@ -171,6 +171,7 @@ def test_a_disturbed_clock_shows_nothing(values, verdict):
     cell = Cell("C5.13", 0.25, Reading("time", "saved"))
     (judged,) = judge(Table("tiny", "", (), (cell,)), record({cell.name: values}))
     assert judged.verdict == verdict and ("clock" in judged.why) == (verdict == "not measured")
+    assert judged.said == {"not measured": "undecided"}.get(verdict, verdict)
 
 
 def test_cells_that_differ_in_their_last_value_are_folded():

@@ -3,6 +3,7 @@
 import os
 import time
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,13 @@ def test_vae_on_mnist_reaches_gabas_loss(here):
     run = didact.train(RECIPES["vae"], data="mnist")
     last = [row["train"]["loss"] for row in run.metrics if "train" in row][-1]
     assert run.facts["plan"]["total"] == 30 * run.facts["plan"]["epoch"] and last <= 106.6      # Gaba 9.8 prints 106.58
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch's own compiler
+def test_a_game_with_a_penalty_can_be_compiled(here):
+    run = didact.train(RECIPES["wgan"], steps=2, compile=True)
+    assert all(isfinite(value) for value in run.facts["test"].values())
 
 
 @pytest.mark.slow

@@ -170,6 +170,11 @@ class Judged:
     reading: str = ""
 
     @property
+    def said(self) -> str:
+        """The verdict as it is told: what was measured and decides nothing is undecided."""
+        return "undecided" if self.verdict == "not measured" and self.measured else self.verdict
+
+    @property
     def words(self) -> list[str]:
         """The name without what is read: each option, and the configuration that a ratio is taken of."""
         where, over, other = self.name.removesuffix(self.reading).removesuffix(", ").partition(" over ")

@@ -1,5 +1,6 @@
 """didact reproduce [TABLE]."""
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -66,7 +67,7 @@ def state(table: "Table") -> dict[str, Any]:
     record = kept().get(table.name)
     found = {"table": table.name, "title": table.title, "claims": table.claims, "cells": len(table.cells), "command": table.command,
              "unstated": table.unstated, "measured": record.about if record else None, "lacks": lacking(table) or None}
-    verdicts = [j.verdict for j in judge(table, record)] if record else []
+    verdicts = [j.said for j in judge(table, record)] if record else []
     return found | {"verdicts": {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)}}
 
 
@@ -106,6 +107,7 @@ def show(table: "Table", record: "Record", judged: "list[Judged]") -> None:
     from rich.markup import escape
     from rich.table import Table as Drawn
 
+    from didact.claims.core import listed
     from didact.claims.table import RULE
     from didact.cli.progress import paper
 
@@ -114,12 +116,11 @@ def show(table: "Table", record: "Record", judged: "list[Judged]") -> None:
         drawn.add_column(heading, overflow="fold")
     for j in judged:
         note = f"\n[dim]{escape(j.why)}[/]" if j.why else ""
-        drawn.add_row(j.claim, escape(j.name), j.stated, escape(j.measured) + note, f"[{COLOURS.get(j.verdict, 'dim')}]{j.verdict}[/]")
+        drawn.add_row(j.claim, escape(j.name), j.stated, escape(j.measured) + note, f"[{COLOURS.get(j.verdict, 'dim')}]{j.said}[/]")
     console = paper()
     console.print(f"[bold]{table.where}[/]: {escape(table.title)}\n")
     console.print(drawn)
-    counts = ", ".join(f"{sum(j.verdict == v for j in judged)} {v}" for v in dict.fromkeys(j.verdict for j in judged))
-    console.print(f"\n{counts} ({record.about}; {duration(record.seconds)})\n{RULE}", soft_wrap=True)
+    console.print(f"\n{listed(Counter(j.said for j in judged))} ({record.about}; {duration(record.seconds)})\n{RULE}", soft_wrap=True)
     console.print(f"not stated: {table.unstated}", soft_wrap=True)
 
 
@@ -127,13 +128,14 @@ def show_list(rows: list[dict[str, Any]]) -> None:
     from rich.markup import escape
     from rich.table import Table as Drawn
 
+    from didact.claims.core import listed
     from didact.cli.progress import paper
 
     drawn = Drawn(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("table", "shows", "cells", "state"):
         drawn.add_column(heading, overflow="fold")
     for row in rows:
-        counts = ", ".join(f"{n} {verdict}" for verdict, n in row["verdicts"].items())
-        now = f"measured: {counts} ({row['measured']})" if row["measured"] else f"not yet measured: {row['lacks'] or row['command']}"
+        done = f"measured: {listed(row['verdicts'])} ({row['measured']})"
+        now = done if row["measured"] else f"not yet measured: {row['lacks'] or row['command']}"
         drawn.add_row(row["table"], escape(row["title"]), str(row["cells"]), escape(now))
     paper().print(drawn)

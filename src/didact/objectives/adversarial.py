@@ -60,7 +60,6 @@ GAMES = {
 }
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # what is compiled has one derivative, and here one is derived again
 def gradient_penalty(score: Callable[[Tensor], Tensor], real: Tensor, fake: Tensor, t: Tensor) -> Tensor:
     """E (‖∇f(x̂)‖ − 1)², x̂ = t x + (1 − t) G(z), t one number an example.  Gulrajani et al. 2017, eq. 3; Gaba eq. 8.16."""
     t = t.view(-1, *[1] * (real.ndim - 1))
@@ -93,7 +92,7 @@ class Adversarial(Objective):
 
     def players(self) -> tuple[Player, ...]:
         found = [
-            Player("discriminator", list(self.discriminator.parameters()), turns=self.turns),
+            Player("discriminator", list(self.discriminator.parameters()), turns=self.turns, compilable=not self.penalty),
             Player("generator", list(self.generator.parameters())),
         ]
         return (*found, Player("referee", list(self.referee.parameters()))) if self.referee is not None else tuple(found)

@@ -18,6 +18,7 @@ class Player:
     name: str = "model"
     parameters: list[Any] = field(default_factory=list)
     turns: int = 1
+    compilable: bool = True     # False where the loss holds a gradient: what torch.compile makes can be differentiated once only
 
 
 class Objective(nn.Module):

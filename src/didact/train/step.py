@@ -15,6 +15,7 @@ from didact.train.experiment import Experiment
 from didact.train.precision import Precision
 from didact.train.randomness import Streams
 
+Loss = Callable[[Batch, str], dict[str, Tensor]]
 WARM = 3  # rounds taken as they stand before one is captured: allocator, autotuning and optimizer state settle
 
 
@@ -33,7 +34,8 @@ class Step:
         self.players = self.objective.players()
         self.parameters = {player.name: flat(player.parameters) for player in self.players}
         self.optimizers = {p.name: build(factory(experiment.optimizer, p), p.parameters, precision.device) for p in self.players}
-        self.loss: Callable[[Batch, str], dict[str, Tensor]] = torch.compile(self.objective.loss) if compile else self.objective.loss
+        compiled: Loss = torch.compile(self.objective.loss) if compile else self.objective.loss
+        self.losses: dict[str, Loss] = {p.name: compiled if p.compilable else self.objective.loss for p in self.players}
         self.sums: dict[str, Tensor] = {}   # since they were last read: sum over examples of each part of the loss
         self.seen = 0                       # examples in those sums
         self.last: Tensor | None = None     # the loss of the latest round, on the device
@@ -94,7 +96,7 @@ class Step:
         total: dict[str, Tensor] = {}
         for micro, share in self._shares(batch, rows):
             with self.precision.autocast():
-                parts = self.loss(micro, player.name)
+                parts = self.losses[player.name](micro, player.name)
             loss = parts["loss"] if share == 1 else parts["loss"] * share
             self.precision.scaler.scale(loss).backward()
             for name, part in parts.items():
