@@ -477,10 +477,39 @@ def test_what_speaks_of_a_gpu_is_refused_on_a_cpu(name, capsys):
     assert "speaks of a GPU, got cpu" in told and "--device cuda where there is one" in told and told.count("\n") == 1
 
 
-@pytest.mark.parametrize("words", [["--seeds", "2"], ["--keep"], ["--device", "cpu"]])
+@pytest.mark.parametrize("words", [["--seeds", "2"], ["--keep"], ["--device", "cpu"], ["--compile"], ["--kept"]])
 def test_options_without_a_table(words, capsys):
     assert main(["reproduce", *words]) == 2
-    assert f"{words[0]} expects a table to measure" in capsys.readouterr().err
+    assert f"{words[0]} expects a table" in capsys.readouterr().err
+
+
+def test_what_is_kept_is_shown_without_training(monkeypatch, capsys):
+    monkeypatch.setattr(reproduce, "measure", None)
+    assert main(["reproduce", "9.9", "--kept"]) == 0
+    told = capsys.readouterr().out
+    assert "latent=100, validation active_units" in told and "two latent numbers reconstruct worst" in told and "hold" in told
+    cells = {cell["name"]: cell for cell in json.loads(said_by("9.9", "--kept", "--json", capsys=capsys))["cells"]}
+    assert cells["latent=2, validation kl, epoch 30"]["verdict"] == "wrong"
+
+
+@pytest.mark.parametrize(("words", "told"), [
+    (["1.6", "--kept", "--seeds", "5"], "measures nothing; leave out --seeds"), (["6.11", "--compile"], "is of times; leave out --compile"),
+    (["6.11", "--beside", "2"], "is of times; leave out --beside 2"),
+])
+def test_options_that_do_not_go_together(words, told, capsys):
+    assert main(["reproduce", *words]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_what_was_never_measured_is_not_shown(monkeypatch, capsys):
+    monkeypatch.setattr("didact.claims.table.kept", dict)
+    assert main(["reproduce", "1.6", "--kept"]) == 2
+    assert "not yet measured; run didact reproduce 1.6 --keep" in capsys.readouterr().err
+
+
+def said_by(*words, capsys):
+    assert main(["reproduce", *words]) == 0
+    return capsys.readouterr().out
 
 
 def test_without_data_it_says_which_file_goes_where(monkeypatch, tmp_path, capsys):

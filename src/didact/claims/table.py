@@ -23,7 +23,7 @@ LEVEL = 0.05   # how often an ordering may get a verdict where the configuration
 RULE = (
     "holds: within two deviations over the seeds, plus half a point of accuracy, three of a share of time, 10 % of a ratio of times, "
     f"5 % of anything else; orderings by Welch's t test at {1 - LEVEL:.0%} confidence for all pairs together; what is left undecided, "
-    "as by one seed, is not measured"
+    "as by one seed or by a clock whose mean alone is not near, is not measured"
 )
 
 

@@ -21,35 +21,49 @@ COLOURS = {"holds": "green", "wrong": "red", "conditional": "yellow"}
 @click.option("--device", help="auto, cpu, cuda, cuda:1, mps.")
 @click.option("--runs", help="Folder that the runs are made in.")
 @click.option("--beside", type=click.IntRange(1, 64), help="Trainings at once, each in a process of its own.  [default: 1]")
+@click.option("--compile", "compiled", is_flag=True, help="torch.compile the losses: half a minute each at first, then faster on a GPU.")
 @click.option("--keep", is_flag=True, help="Keep what was measured: `didact check` shows it.")
+@click.option("--kept", "shown", is_flag=True, help="Show what was measured and kept before, cell by cell; nothing is trained.")
 @AS_JSON
 def command(
-    name: str | None, seeds: int | None, device: str | None, runs: str | None, beside: int | None, keep: bool, as_json: bool
+    name: str | None, seeds: int | None, device: str | None, runs: str | None, beside: int | None, compiled: bool, keep: bool, shown: bool,
+    as_json: bool,
 ) -> None:
     """Measure a table of the course anew: its configurations trained over several seeds, cell by cell beside what is stated.
 
     \b
     didact reproduce                  the tables: measured, or not and why
+    didact reproduce 1.6 --kept       what was measured before, cell by cell
     didact reproduce 1.6 --seeds 3    stopped and called again, it goes on where it was
     didact reproduce 9.9 --device cuda --beside 8    small networks leave room on a GPU
     didact reproduce 6.12 --device cuda    a claim about time, with a clock
     """
     import didact.recipes  # noqa: F401 (registers the recipes)
-    from didact.claims.table import judge, named
+    from didact.claims.table import judge, kept, named
     from didact.claims.tables import TABLES
 
+    words = {"--keep": keep, "--seeds": seeds, "--device": device, "--runs": runs, "--beside": beside, "--compile": compiled}
+    given = [word for word, value in words.items() if value]
     if name is None:
-        words = {"--keep": keep, "--seeds": seeds, "--device": device, "--runs": runs, "--beside": beside}
-        given = [word for word, value in words.items() if value]
-        if given:
-            raise UsageError(f"{given[0]} expects a table to measure, as in didact reproduce 1.6 {given[0]}; got none")
+        if given or shown:
+            word = given[0] if given else "--kept"
+            raise UsageError(f"{word} expects a table, as in didact reproduce 1.6 {word}; got none")
         rows = [state(table) for table in TABLES.values()]
         answer(rows, as_json, lambda: show_list(rows))
         return
     table = named(name)
-    if table.benchmark and (beside or 1) > 1:
-        raise UsageError(f"table {name} is of times, which trainings beside would change; leave out --beside {beside}")
-    settings = {key: value for key, value in (("device", device), ("runs", runs)) if value is not None}
+    if shown:
+        if given:
+            raise UsageError(f"--kept shows what was measured before and measures nothing; leave out {given[0]}")
+        if table.name not in kept():
+            raise UsageError(f"table {name} is not yet measured; run {table.command} --keep")
+        record, judged = kept()[table.name], judge(table, kept()[table.name])
+        answer(as_data(table, record, judged), as_json, lambda: show(table, record, judged))
+        return
+    if table.benchmark and ((beside or 1) > 1 or compiled):
+        word = "--compile, which changes them" if compiled else f"--beside {beside}, which would disturb them"
+        raise UsageError(f"table {name} is of times; leave out {word}")
+    settings = {key: value for key, value in (("device", device), ("runs", runs), ("compile", compiled or None)) if value is not None}
     record = measured(table, seeds or SEEDS, beside or 1, settings)
     judged = judge(table, record)
     if keep:
