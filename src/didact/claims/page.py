@@ -31,6 +31,7 @@ STYLE = """
 .claim pre { font: .74rem/1.55 var(--mono); }
 .claim .cells { overflow-x: auto; } .claim .cells table { border-collapse: collapse; font-size: .88rem; }
 .claim .cells :is(th, td) { text-align: left; padding: .1rem 1.1rem .1rem 0; vertical-align: top; } .claim .cells th { color: var(--soft); }
+.claim .cells td:last-child { white-space: normal; min-width: 9rem; }
 .claim details { margin-top: .5rem; font-size: .85rem; }
 .verdict { font-size: .85rem; font-weight: 600; color: var(--soft); }
 .holds .verdict { color: var(--good); } .wrong .verdict { color: var(--bad); } .conditional .verdict { color: #b98512; }
@@ -119,10 +120,17 @@ def cell_table(cells: Sequence[Judged]) -> Html:
     names = [j.name.removesuffix(f", {j.reading}") if len(same) == 1 and j.name != j.reading else j.name for j in cells]
     heads = tag("tr", [tag("th", shown(head)) for head in ("; ".join(same) if len(same) == 1 else "", "stated", "measured", "")])
     rows = [
-        tag("tr", [tag("td", shown(word)) for word in (name, j.stated, j.measured, SIGNS[j.verdict] + (f": {j.why}" if j.why else ""))])
+        tag("tr", [tag("td", shown(word)) for word in (name, j.stated, j.measured, judged(j))])
         for name, j in zip(names, cells, strict=True)
     ]
     return tag("div", tag("table", heads, rows), class_="cells")
+
+
+def judged(cell: Judged) -> str:
+    """✓ holds; undecided, and why."""
+    if cell.said not in SIGNS:
+        return cell.why
+    return SIGNS[cell.said] + (f": {cell.why}" if cell.why else "")
 
 
 def card(o: Outcome) -> Html:
