@@ -29,7 +29,7 @@ from didact.run import Run, git_state
 from didact.train.interrupt import Interrupted
 from didact.train.session import known_options, prepare
 
-NAMES = ["1.6", "1.7", "2.8", "3.11", "4.6", "4.8", "5.6", "5.8", "5.9", "6.11", "6.12", "7.9", "8.9", "9.8", "9.9", "10.8", "10.9",
+NAMES = ["1.6", "1.7", "2.8", "3.11", "4.6", "4.8", "5.6", "5.8", "5.9", "6.11", "6.12", "7.9", "8.7", "8.9", "9.8", "9.9", "10.8", "10.9",
          "fleuret-2.1"]
 TIMED = [t for t in TABLES.values() if t.benchmark]
 TRAINED = [t for t in TABLES.values() if not t.benchmark]
@@ -101,7 +101,8 @@ def test_table_8_1_row_by_row():
         (100, 1e-4, 4e-4, 1, False, 25.9), (100, 2e-4, 2e-4, 1, False, 28.3), (100, 2e-4, 2e-4, 3, False, 26.7),
         (100, 1e-4, 1e-4, 5, True, 23.4),
     ])
-    assert all(c.why for c in t.cells if c.claim == "C8.11"), "the course prints a last batch, which is not a mean over an epoch"
+    (trace,) = TABLES["8.7"].grids
+    assert all(c.reading.last for c in TABLES["8.7"].cells) and trace.given["log_every"] == 1, "the course prints the last batch"
 
 
 def test_table_5_8_trains_the_network_of_the_listing():
@@ -335,6 +336,16 @@ def test_losses_of_an_epoch(tmp_path):
         reproduce.at_epoch(Run(tmp_path), Reading("validation", "accuracy", 3))
     with pytest.raises(UsageError, match="logged no loss in epoch 3"):
         reproduce.at_epoch(Run(tmp_path), Reading("train", "loss", 3))
+
+
+def test_last_batch_of_an_epoch(tmp_path):
+    """Read where a line is of one batch, and refused where it is a mean of several."""
+    rows = [{"step": s, "epoch": s / 4, "train": {"loss": float(s)}} for s in (1, 2, 3, 4, 6, 8)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert reproduce.at_epoch(Run(tmp_path), Reading("train", "loss", 1, last=True)) == 4
+    with pytest.raises(UsageError, match="means of 2 batches, not the last of epoch 2"):
+        reproduce.at_epoch(Run(tmp_path), Reading("train", "loss", 2, last=True))
+    assert str(Reading("train", "loss", 2, last=True)) == "train loss, last batch of epoch 2"
 
 
 @pytest.fixture

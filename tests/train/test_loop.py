@@ -13,6 +13,7 @@ from didact.objectives.likelihoods import Categorical
 from didact.objectives.supervised import Classify
 from didact.optim.sam import SAM
 from didact.optim.schedule import cosine, one_cycle
+from didact.run import Run
 from didact.train.loop import Plan, cut
 from didact.train.randomness import derive, order
 
@@ -224,6 +225,21 @@ def test_plan_reads_the_budget():
     assert (plan.rows, plan.epoch, plan.total, plan.evaluate_every) == (210, 3, 12, 3)
     rounds = plan.rounds(0, 0)
     assert torch.cat([c for r in rounds for c in r]).sort().values.tolist() == list(range(210))
+
+
+def test_every_step_may_be_logged_and_nothing_else_changes(tmp_path):
+    """21 batches of ten rows an epoch: by default a line is the mean of two, with --log-every 1 each has its own."""
+    lines, found = {}, {}
+    for every in (None, 1, 4):
+        t = training(classify(epochs=1, batch=10), log_every=every)
+        t.run = Run.create(tmp_path / str(every), "mlp")
+        t.train()
+        lines[every] = [(row["step"], row["train"]["loss"]) for row in t.run.metrics if "train" in row]
+        found[every] = weights(t)
+    assert [step for step, _ in lines[1]] == list(range(1, 22)) and [step for step, _ in lines[4]] == [4, 8, 12, 16, 20, 21]
+    each = [loss for _, loss in lines[1]]
+    assert lines[None] == [(s, pytest.approx((each[s - 2] + each[s - 1]) / 2)) for s in range(2, 21, 2)] + [(21, pytest.approx(each[20]))]
+    assert torch.equal(found[None], found[1]) and torch.equal(found[None], found[4])
 
 
 def test_multilabel_targets_train_too():

@@ -120,7 +120,10 @@ def read(cell: Cell, rows: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def at_epoch(run: Run, reading: Reading) -> float:
-    """A metric at the end of an epoch; of training, the mean over its examples, weighed by the steps between two lines of the log."""
+    """A metric at the end of an epoch; of training, the mean over its examples, weighed by the steps between two lines of the log.
+
+    Or its last batch alone, where a line is of one.
+    """
     lines = [row for row in run.metrics if reading.split in row]
     if not lines:
         raise UsageError(f"{run.folder} has no {reading.split} metrics, though a sweep names it; delete the sweep's folder to train anew")
@@ -135,6 +138,10 @@ def at_epoch(run: Run, reading: Reading) -> float:
               if reading.epoch - 1 < row["epoch"] <= reading.epoch]
     if not inside:
         raise UsageError(f"{run.folder} logged no {reading.metric} in epoch {reading.epoch}; delete it to train anew")
+    if reading.last:
+        (_, batches), inside = inside[-1], inside[-1:]
+        if batches > 1:
+            raise UsageError(f"{run.folder} has means of {batches} batches, not the last of epoch {reading.epoch}; delete it to train anew")
     return float(sum(loss * steps for loss, steps in inside) / sum(steps for _, steps in inside))
 
 

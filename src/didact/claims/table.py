@@ -42,14 +42,15 @@ class Grid:
 
 @dataclass(frozen=True)
 class Reading:
-    """Where a number stands in a run: a metric of a split, at the end or at one epoch."""
+    """Where a number stands in a run: a metric of a split, at the end or at one epoch; of training, the epoch's mean or its last batch."""
 
     split: str                 # train, validation or test; of a benchmark time or memory
     metric: str
     epoch: int | None = None
+    last: bool = False
 
     def __str__(self) -> str:
-        return f"{self.split} {self.metric}" + (f", epoch {self.epoch}" if self.epoch else "")
+        return f"{self.split} {self.metric}" + (f", {'last batch of ' * self.last}epoch {self.epoch}" if self.epoch else "")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from didact.run import Run
 
 Key = tuple[str, ...]          # a setting: its arguments on the axes, as written
 Mean = tuple[float, float]     # with its deviation
-QUIET = ("runs", "save_every")  # settings that cannot change a result
+QUIET = ("runs", "save_every", "log_every")  # settings that cannot change a result
 
 
 def link(folder: Path | str, page: Path) -> Html | str:

@@ -53,7 +53,7 @@ class Plan:
     least: int = 2        # rows of a batch, so that each process has one
 
     @classmethod
-    def of(cls, experiment: Experiment, processes: int = 1) -> "Plan":
+    def of(cls, experiment: Experiment, processes: int = 1, *, log_every: int | None = None) -> "Plan":
         rows, turns = len(experiment.data.train), max(p.turns for p in experiment.objective.players())
         least = max(2, processes)
         if min(rows, experiment.batch) < processes:
@@ -62,7 +62,7 @@ class Plan:
         assert (experiment.steps is None) != (experiment.epochs is None), "an experiment has either epochs or steps"
         total = experiment.steps or epoch * (experiment.epochs or 0)
         every = experiment.evaluate_every or (epoch if experiment.steps is None else max(1, total // 10))
-        return cls(rows, experiment.batch, turns, epoch, total, every, max(1, min(every, epoch) // 10), least)
+        return cls(rows, experiment.batch, turns, epoch, total, every, log_every or max(1, min(every, epoch) // 10), least)
 
     def evaluations_after(self, step: int) -> int:
         """How many are still to come: one every so many rounds, and one at the end."""
@@ -117,7 +117,7 @@ class Training:
         self.group.broadcast(self.objective)
         self.precision = Precision(settings.precision, device, self.objective)
         self.streams = Streams(settings.seed, device, self.group.rank)
-        self.plan = Plan.of(experiment, self.group.size)
+        self.plan = Plan.of(experiment, self.group.size, log_every=settings.log_every)
         if self.group.size > 1:
             share_statistics(self.objective)
         compile = experiment.compile if settings.compile is None else settings.compile
