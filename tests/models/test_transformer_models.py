@@ -5,7 +5,7 @@ import torch
 
 from didact.errors import UsageError
 from didact.files import write_tensors
-from didact.layers.positions import rotation
+from didact.layers.positions import LearnedPositions, rotation
 from didact.models.bert import BERT, SentenceEncoder
 from didact.models.gpt import GPT
 from didact.models.llama import Llama
@@ -106,6 +106,8 @@ def test_published_weights_load_with_their_prefix_and_masks(tmp_path, prefix):
     lambda: GPT(23, context=4, dim=16, layers=1, heads=4)(torch.zeros(1, 5, dtype=torch.long)),
     lambda: Llama(23, context=4, dim=16, layers=1, heads=4, groups=2, hidden=24)(torch.zeros(1, 5, dtype=torch.long)),
     lambda: BERT(23, context=4, dim=16, layers=1, heads=4, hidden=24)(torch.zeros(1, 5, dtype=torch.long)),
+    lambda: TextEncoder(23, 2, context=4, dim=16, layers=1, heads=4, hidden=24)(torch.zeros(1, 5, dtype=torch.long)),
+    lambda: LearnedPositions(4, 16)(torch.zeros(1, 5, 16)),
 ])
 def test_more_tokens_than_the_context_are_refused(make):
     with pytest.raises(UsageError, match="reads 4 tokens at most, got 5"):

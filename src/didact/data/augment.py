@@ -108,7 +108,7 @@ class Rotate:
 
 @dataclass(frozen=True)
 class Affine:
-    """Turn and shear by up to so many degrees, scale by U(1-s, 1+s), move by up to a share of each side.  Gaba 3.10."""
+    """Turn and shear by up to so many degrees, scale by U(1-s, 1+s), move by up to a share of each side.  Without the scale: Gaba 3.10."""
 
     degrees: float = 10.0
     translate: float = 0.1

@@ -33,7 +33,7 @@ class Sinusoidal(nn.Module):
         self.register_buffer("table", sinusoidal(context, dim), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:                  # (B, S, D)
-        return x + self.table[: x.shape[1]]
+        return x + upto(self.table, x.shape[1])
 
 
 class LearnedPositions(nn.Module):
@@ -44,7 +44,14 @@ class LearnedPositions(nn.Module):
         self.table = nn.Parameter(0.02 * torch.randn(context, dim))
 
     def forward(self, x: Tensor) -> Tensor:                  # (B, S, D)
-        return x + self.table[: x.shape[1]]
+        return x + upto(self.table, x.shape[1])
+
+
+def upto(table: Tensor, n: int) -> Tensor:
+    """The first n places, which the table must have."""
+    if n > len(table):
+        raise UsageError(f"this model reads {len(table)} tokens at most, got {n}")
+    return table[:n]
 
 
 class Rotation(NamedTuple):

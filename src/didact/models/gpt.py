@@ -18,6 +18,7 @@ from didact.layers.attention import attention, fused, joined
 from didact.layers.cache import Cache, Turn
 from didact.layers.forms import FORMS, Weighing
 from didact.layers.moe import MixtureOfExperts
+from didact.layers.positions import upto
 from didact.models.swift import swift
 from didact.registry import register
 
@@ -174,9 +175,7 @@ class GPT(nn.Module):
 
     def hidden(self, tokens: Tensor) -> Tensor:
         """What the output matrix reads: (B, T, D). A loss may take it piece by piece, so that no (B, T, V) is ever whole."""
-        if tokens.shape[1] > self.context:
-            raise UsageError(f"this model reads {self.context} tokens at most, got {tokens.shape[1]}")
-        x = self.dropout(self.wte(tokens) + self.wpe.weight[: tokens.shape[1]])
+        x = self.dropout(self.wte(tokens) + upto(self.wpe.weight, tokens.shape[1]))
         for block in self.h:
             x = block(x)
         y: Tensor = self.ln_f(x)
@@ -203,7 +202,7 @@ class GPT(nn.Module):
     @torch.no_grad()
     def attention_maps(self, tokens: Tensor) -> Tensor:
         """Who attends to whom in every layer: (B, layers, heads, T, T)."""
-        x, maps = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]], []
+        x, maps = self.wte(tokens) + upto(self.wpe.weight, tokens.shape[1]), []
         for block in self.h:
             assert isinstance(block, Block)
             maps.append(block.attn.look(block.ln_1(x))[1])

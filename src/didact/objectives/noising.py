@@ -16,7 +16,7 @@ from didact.objectives.pace import drawing
 
 
 def linear(T: int) -> Tensor:
-    """β from 10⁻⁴ to 0.02 for T = 1000, in proportion for others: else few steps would leave the image in sight.  Gaba eq. 10.17, M46."""
+    """β from 10⁻⁴ to 0.02 for T = 1000, in proportion for others: few would else leave the image in sight.  Gaba eq. 10.17, M47."""
     return torch.linspace(20 / T, 0.1 / T, T, dtype=torch.float64).flip(0).clamp(max=0.999)   # a single step is the last, not the first
 
 

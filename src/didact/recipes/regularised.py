@@ -33,7 +33,7 @@ def regularised_mlp(
 ) -> Experiment:
     """A perceptron with every brake of the course: batch norm, dropout, smoothing, decay, clipping, early stopping.
 
-    [Linear, BN, ReLU, Dropout] x 2, AdamW (momentum where l1 or l2 take proximal steps), cosine. With `--augment affine` on MNIST
+    [Linear, BN, ReLU, Dropout] x 2, AdamW (momentum where l1 or l2 take proximal steps), cosine. With `--augment rigid` on MNIST
     it is the loop of Gaba 3.10; unlike there, early stopping looks at a validation split of its own.
     """
     _, batch, notes = budget(data, epochs, batch)

@@ -1,7 +1,7 @@
 """Learning-rate schedules (Gaba 2.5, Lhotte 4.3): η as a function of the step t = 0, 1, 2 …
 
 A schedule is a plain function; the loop asks it and sets `optimizer.lr`. One schedule drives one optimizer: the listing of Gaba 2.5.3
-attaches three at once, and the last one to speak wins.
+attaches three at once, whose factors multiply (M12).
 """
 
 from math import cos, pi
