@@ -100,6 +100,13 @@ def ends(schedule, steps, order):
     return end / x
 
 
+def test_betas_of_a_thousand_steps_leave_an_image_in_sight_after_two_hundred():
+    """log ᾱ_200 = Σ log(1 − β_t) ≈ −Σ β_t = −200 · 0.01005: √ᾱ is near e^−1.005 = 0.366. In proportion, as with 1000, nothing is left."""
+    assert Noising(200, "linear_fixed").alpha_bar[-1].sqrt().item() == pytest.approx(0.363, abs=2e-3)
+    assert Noising(200, "linear").alpha_bar[-1].sqrt().item() < 0.01
+    torch.testing.assert_close(Noising(1000, "linear_fixed").beta, Noising(1000, "linear").beta)
+
+
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
 def test_quantiles_of_noise_become_those_of_the_data(schedule):
     """With the best guess every way without new noise ends in the data's own deviation; the first order falls short as 1/steps."""

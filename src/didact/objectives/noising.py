@@ -20,6 +20,11 @@ def linear(T: int) -> Tensor:
     return torch.linspace(20 / T, 0.1 / T, T, dtype=torch.float64).flip(0).clamp(max=0.999)   # a single step is the last, not the first
 
 
+def linear_fixed(T: int) -> Tensor:
+    """β from 10⁻⁴ to 0.02 whatever T. Of 200 steps √ᾱ_T = 0.36, but sampling begins with noise alone.  Gaba table 10.1, M47."""
+    return torch.linspace(0.02, 1e-4, T, dtype=torch.float64).flip(0)
+
+
 def cosine(T: int, s: float = 0.008) -> Tensor:
     """β_t = 1 − ᾱ_t / ᾱ_{t−1} <= 0.999, ᾱ_t ~ cos²((t/T + s)/(1 + s) π/2).  Nichol and Dhariwal 2021; Gaba eq. 10.18."""
     f = torch.cos((torch.arange(T + 1, dtype=torch.float64) / T + s) / (1 + s) * pi / 2) ** 2
@@ -29,7 +34,7 @@ def cosine(T: int, s: float = 0.008) -> Tensor:
 Fresh = Callable[[Tensor], Tensor]    # a state -> new noise of its shape
 Variance = Literal["posterior", "beta"]
 Order = Literal[1, 2]
-SCHEDULES: dict[str, Callable[[int], Tensor]] = {"linear": linear, "cosine": cosine}
+SCHEDULES: dict[str, Callable[[int], Tensor]] = {"linear": linear, "linear_fixed": linear_fixed, "cosine": cosine}
 
 
 class Noising(nn.Module):

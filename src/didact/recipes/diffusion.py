@@ -48,7 +48,9 @@ FEW = 25         # steps from noise to image
 def diffusion(
     data: Data, *,
     T: Annotated[int, Range(1, 100_000), "steps into noise"] = 1000,
-    noise: Annotated[Literal["linear", "cosine"], "how the noise grows over them"] = "cosine",
+    noise: Annotated[
+        Literal["linear", "linear_fixed", "cosine"], "how the noise grows over them (fixed: as over 1000, however few they are)"
+    ] = "cosine",
     predict: Annotated[Literal["noise", "image", "velocity"], "what the network says: ε, x_0, or v = a ε − σ x_0"] = "velocity",
     sampling_steps: FewSteps = None,
     eta: Annotated[float, Range(0, 1), "noise added on the way back: 0 is DDIM, 1 with all T steps is DDPM"] = 0.0,
