@@ -46,6 +46,14 @@ def test_what_a_killed_write_left_is_swept_up(run):
     assert run.has("state.safetensors")
 
 
+def test_a_folder_that_another_run_made_in_the_same_second_is_left_alone(run, monkeypatch):
+    before = {path.name: path.read_bytes() for path in run.folder.iterdir() if path.is_file()}
+    monkeypatch.setattr(Run, "plan", lambda root, recipe: run)
+    with pytest.raises(UsageError, match="is there already"):
+        didact.train(recipes.mlp, data="iris", hidden=(7,), epochs=1)
+    assert {path.name: path.read_bytes() for path in run.folder.iterdir() if path.is_file()} == before
+
+
 def test_names_of_runs(run):
     root = run.folder.parent.parent
     for name in ("latest", "mlp/latest", f"{root}/mlp/latest", run.folder.name[-4:]):

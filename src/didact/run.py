@@ -44,16 +44,13 @@ class Run:
     @classmethod
     def plan(cls, root: Path | str, recipe: str) -> "Run":
         """A run that is about to be: runs/<recipe>/<time>-<id>, nothing written yet."""
-        return cls(Path(root) / recipe / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}")
+        return cls(Path(root) / recipe / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}")
 
     @classmethod
     def create(cls, root: Path | str, recipe: str) -> "Run":
         """A new, empty folder."""
         run = cls.plan(root, recipe)
-        try:
-            run.folder.mkdir(parents=True)
-        except OSError as error:
-            raise UsageError(f"cannot make the folder {run.folder}: {error.strerror}; choose another with --runs") from error
+        run.make()
         return run
 
     @classmethod
@@ -77,13 +74,23 @@ class Run:
         return facts
 
     def begin(self, facts: dict[str, Any], indices: dict[str, Tensor]) -> None:
-        """The first files, all of them or no folder at all."""
+        """The first files, all of them or no folder at all; one that is there already is another's."""
+        self.make()
         try:
             self.save("indices", indices)  # before run.json, which makes the folder a run
             self.note(**facts)
         except UsageError:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
+
+    def make(self) -> None:
+        """The folder, which must be new."""
+        try:
+            self.folder.mkdir(parents=True)
+        except FileExistsError:
+            raise UsageError(f"{self.folder} is there already, of a run that began in the same second; start again") from None
+        except OSError as error:
+            raise UsageError(f"cannot write {self.folder}: {error.strerror}; choose another place with --runs") from error
 
     def note(self, **facts: Any) -> None:
         """Add to run.json."""

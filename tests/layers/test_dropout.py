@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch import nn
 
+from didact.layers.attention import SelfAttention
 from didact.layers.dropout import keep_dropout
 
 
@@ -18,6 +19,17 @@ def test_only_dropout_is_on_and_modes_come_back(training):
         on = {type(m).__name__ for m in model.modules() if m.training}
         assert on == {"Dropout", "AlphaDropout"}
     assert [m.training for m in model.modules()] == before
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM(4, 4, num_layers=2, dropout=0.5), SelfAttention(4, heads=2, dropout=0.5)])
+def test_dropout_inside_a_layer_is_on_too(layer):
+    x = torch.randn(2, 5, 4)
+    run = (lambda: layer(x)[0]) if isinstance(layer, nn.LSTM) else (lambda: layer(x))
+    layer.eval()
+    assert torch.equal(run(), run())
+    with torch.no_grad(), keep_dropout(layer):
+        assert not torch.equal(run(), run())
+    assert not layer.training
 
 
 def test_modes_come_back_after_an_error():

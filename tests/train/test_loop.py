@@ -8,12 +8,14 @@ from making import blobs, classify, network, regress, training, weights
 from torch import Tensor, nn
 
 from didact.data.assemble import assemble
+from didact.errors import UsageError
 from didact.objectives.core import Objective, Player
 from didact.objectives.likelihoods import Categorical
 from didact.objectives.supervised import Classify
 from didact.optim.sam import SAM
 from didact.optim.schedule import cosine, one_cycle
 from didact.run import Run
+from didact.train import precision
 from didact.train.loop import Plan, cut
 from didact.train.randomness import derive, order
 
@@ -82,6 +84,16 @@ def test_patience_asks_for_more_than_min_delta_and_keeps_any_gain():
     assert state.best_step > t.plan.epoch, "small gains are kept all the same"
 
 
+@pytest.mark.parametrize(("step", "stopped", "evaluations"), [(0.0004, "budget", 12), (0.0001, "patience", 6)])
+def test_small_gains_add_up_before_patience_ends(monkeypatch, step, stopped, evaluations):
+    """Of gains of 0.0004 three exceed min_delta = 0.001, within a patience of five; of gains of 0.0001 five do not."""
+    experiment = regress(epochs=12, patience=5, min_delta=0.001)
+    losses = iter(1 - step * k for k in range(100))
+    monkeypatch.setattr(experiment.objective, "score", lambda rows: dict.fromkeys(("loss", "rmse"), next(losses)))
+    state = (t := training(experiment)).train()
+    assert (state.stopped, state.step // t.plan.epoch) == (stopped, evaluations) and state.best_step == state.step
+
+
 def test_a_metric_that_is_not_defined_leaves_the_choice_to_the_loss(monkeypatch):
     experiment = classify(epochs=4)
     scored = experiment.objective.score
@@ -134,6 +146,16 @@ def test_schedules_move_the_rate():
 def test_an_optimizer_may_ask_for_a_second_gradient():
     state = training(classify(optimizer=partial(SAM, base=partial(torch.optim.SGD, lr=0.1, momentum=0.9), rho=0.05))).train()
     assert state.validation["accuracy"] > 0.9
+
+
+def test_half_precision_without_an_lstm_is_refused(monkeypatch):
+    asked = list[str]()
+    monkeypatch.setattr(precision, "has_lstm", lambda name: asked.append(name) or False)
+    cpu = torch.device("cpu")
+    with pytest.raises(UsageError, match="--precision bf16 is not supported by this CPU's LSTM"):
+        precision.Precision("bf16", cpu, nn.Sequential(nn.LSTM(2, 2)))
+    assert precision.Precision("fp32", cpu, nn.LSTM(2, 2)).name == "fp32" and precision.Precision("bf16", cpu, nn.GRU(2, 2)).name == "bf16"
+    assert asked == ["bf16"], "where there is no LSTM, nobody asks"
 
 
 def test_clipping_bounds_the_gradient():

@@ -13,7 +13,7 @@ from didact.data.load import load
 from didact.errors import UsageError
 from didact.run import Run
 from didact.train.layers import counts, layer_table
-from didact.train.session import example, rebuild, restored
+from didact.train.session import example, prepare, rebuild, restored
 from didact.train.use import predict
 
 
@@ -95,6 +95,13 @@ def test_options_of_the_recipe_win_over_those_of_all():
         didact.train(recipes.mlp, data="iris", epochs=2, steps=3)
     with pytest.raises(UsageError, match="did you mean 'dropout'"):
         didact.train(recipes.mlp, data="iris", droput=0.1)
+
+
+def test_batch_norm_over_parts_of_a_batch_is_said():
+    given = {"data": "iris", "batch": 32}
+    settings = ({"norm": "batch", "accumulate": 4}, {"accumulate": 4}, {"norm": "batch"})
+    said = [prepare("mlp", given | more).experiment.notes for more in settings]
+    assert [any("batch norm takes its means over each 4th of a batch" in note for note in notes) for notes in said] == [True, False, False]
 
 
 def test_layer_table_counts_once_what_is_tied():

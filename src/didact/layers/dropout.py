@@ -13,8 +13,8 @@ def keep_dropout(module: nn.Module) -> Iterator[None]:
     before = {m: m.training for m in module.modules()}
     module.eval()
     for m in before:
-        if isinstance(m, _DropoutNd):  # the base of nn.Dropout, Dropout2d, AlphaDropout, ...
-            m.train()
+        if isinstance(m, _DropoutNd) or isinstance(getattr(m, "dropout", None), float):  # a layer, or a share that attention and LSTM heed
+            m.training = True
     try:
         yield
     finally:

@@ -226,6 +226,6 @@ def beam_search(
         rows = (first + best // V).flatten()
         memory.pick(rows)
         written = torch.cat([written[rows], (best % V).view(-1, 1)], dim=1)
-    length = n if end is None else (written != end).sum(1).view(B, beam) + 1
+    length = n if end is None else ((written != end).sum(1) + 1).clamp(max=n).view(B, beam)     # with the end, where there is one
     best = (total / ((5 + length) / 6) ** penalty).argmax(1, keepdim=True)
     return written[(first + best).flatten()]

@@ -35,7 +35,7 @@ class Experiment:
     augment: Augment | None = None
     clip_norm: float | None = None
     clip_value: float | None = None
-    accumulate: int = 1              # micro-batches that one batch is computed in; the gradient is the same
+    accumulate: int = 1              # micro-batches that one batch is computed in; the gradient of a mean over rows is the same
     ema: float | None = None         # decay of an average of the weights, which is then judged and kept
     patience: int | None = None      # evaluations without improvement before it stops
     min_delta: float = 0.0

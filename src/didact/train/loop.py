@@ -101,6 +101,7 @@ class State:
     stopped: str = ""               # why training ended; empty while it goes on
     fingerprint: dict[str, float] = field(default_factory=dict)
     validation: dict[str, float] = field(default_factory=dict)  # metrics of the best state
+    mark: dict[str, float] = field(default_factory=dict)        # metrics that patience asks more than, by min_delta
 
 
 class Training:
@@ -278,8 +279,10 @@ class Training:
             times = -(-self.state.step // self.plan.evaluate_every)
             if self.run is not None and self.group.leads and times & (times - 1) == 0:  # the 1st, 2nd, 4th, 8th, …
                 glimpse(self.objective, self.run, self.state.step)
-            gain = self.gain(scores)
-            self.state.stale = 0 if gain > self.experiment.min_delta else self.state.stale + 1
+            self.state.stale += 1
+            if self.gain(scores, self.state.mark or self.state.validation) > self.experiment.min_delta:
+                self.state.stale, self.state.mark = 0, scores
+            gain = self.gain(scores, self.state.validation)
             if gain > 0 or (gain == 0 and scores["loss"] < self.state.validation["loss"]):
                 self.state.best, self.state.best_step = scores[self.objective.watch], self.state.step
                 self.state.validation = scores
@@ -306,14 +309,14 @@ class Training:
         """Without gradients a larger batch fits, and fewer of them are quicker."""
         return max(self.experiment.batch, min(4096, 4 * self.experiment.batch))
 
-    def gain(self, scores: dict[str, float]) -> float:
-        """How much better than the best so far. Any gain keeps the weights; patience asks for more than min_delta."""
-        if self.state.best is None:
+    def gain(self, scores: dict[str, float], before: dict[str, float]) -> float:
+        """How much better than before. Any gain keeps the weights; patience asks for more than min_delta, to which small ones add up."""
+        if not before:
             return float("inf")
-        score = scores[self.objective.watch]
-        if not (isfinite(score) and isfinite(self.state.best)):  # a metric that is not defined on this split: the loss decides
-            return self.state.validation["loss"] - scores["loss"]
-        return self.state.best - score if self.objective.better == "lower" else score - self.state.best
+        new, old = scores[self.objective.watch], before[self.objective.watch]
+        if not (isfinite(new) and isfinite(old)):  # a metric that is not defined on this split: the loss decides
+            return before["loss"] - scores["loss"]
+        return old - new if self.objective.better == "lower" else new - old
 
     def require_finite(self, losses: dict[str, float]) -> None:
         if any(value != value or abs(value) == float("inf") for value in losses.values()):

@@ -16,6 +16,9 @@ class Precision:
 
     def __init__(self, name: str, device: torch.device, module: nn.Module):
         self.name = choose(name, device, sum(p.numel() for p in module.parameters()))
+        recurs = any(isinstance(m, nn.LSTM) for m in module.modules())
+        if recurs and self.name != "fp32" and device.type == "cpu" and not has_lstm(self.name):
+            raise UsageError(f"--precision {self.name} is not supported by this CPU's LSTM; use fp32")
         self.device = device
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.name == "fp16")
         if device.type == "cuda":
@@ -34,3 +37,13 @@ def choose(name: str, device: torch.device, parameters: int) -> str:
     if name == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported():
         raise UsageError("--precision bf16 is not supported by this GPU; use fp16 or fp32")
     return name
+
+
+def has_lstm(name: str) -> bool:
+    """Whether a CPU has an LSTM in half precision; the kernel tells only when it is asked."""
+    try:
+        with torch.no_grad(), torch.autocast("cpu", DTYPES[name]):
+            nn.LSTM(1, 1)(torch.zeros(1, 1, 1))
+    except RuntimeError:
+        return False
+    return True

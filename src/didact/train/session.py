@@ -78,15 +78,26 @@ def prepare(
             progress=lambda file, done, total: tell("download", {"file": file, "done": done, "total": total}),
         )
     experiment = build(recipe, data, arguments, settings)
+    experiment = replace(experiment, notes=(*experiment.notes, *parted(experiment)))
     arguments |= experiment.settled
     refuse_lone_rows(experiment, processes, "norm" in recipe.options)
     return Prepared(recipe, arguments, settings, data, experiment)
 
 
+def normalises_batches(experiment: Experiment) -> bool:
+    return any(isinstance(module, _BatchNorm) for module in experiment.objective.modules())
+
+
+def parted(experiment: Experiment) -> tuple[str, ...]:
+    """What is not as with whole batches, where they are computed in parts."""
+    pieces = experiment.accumulate
+    return (f"batch norm takes its means over each {pieces}th of a batch",) if pieces > 1 and normalises_batches(experiment) else ()
+
+
 def refuse_lone_rows(experiment: Experiment, processes: int, choice: bool = True) -> None:
     """Batch norm takes its mean over the rows that it is handed: one alone would become zero."""
     rows, batch, pieces = len(experiment.data.train), experiment.batch, experiment.accumulate
-    if not any(isinstance(module, _BatchNorm) for module in experiment.objective.modules()):
+    if not normalises_batches(experiment):
         return
     if pieces > 1 and processes > 1:  # its parts would not meet those of the other processes
         raise UsageError(f"batch norm over {processes} processes takes a batch whole, not in {pieces} parts; leave out --accumulate")
