@@ -14,7 +14,6 @@ from typing import Any, Literal, get_args, get_origin
 
 from didact.errors import UsageError, nearest
 
-REQUIRED = inspect.Parameter.empty
 BEYOND = 2**63  # no size, rate or seed is as large, and torch could not hold it
 
 

@@ -59,9 +59,6 @@ class Luong(nn.Module):
         return e
 
 
-ALIGNMENTS = ("bahdanau", "dot", "general", "concat")
-
-
 def alignment(name: str, states: int, memory: int, *, width: int) -> nn.Module:
     """Bahdanau's or one of Luong's by its word."""
     if name == "bahdanau":

@@ -15,8 +15,6 @@ from didact.data.core import Batch
 from didact.objectives.core import Objective
 from didact.scratch.losses import cross_entropy
 
-ScratchLoss = Callable[[scratch.Tensor, np.ndarray[Any, Any]], scratch.Tensor]
-
 
 class Handed(torch.autograd.Function):
     """Hands gradients that were computed elsewhere to torch: forward returns the loss, backward the gradients times dL."""

@@ -16,11 +16,11 @@ from didact.errors import UsageError, pick
 from didact.objectives.abilities import Completes, Samples, Tabulates
 from didact.objectives.pace import share
 from didact.objectives.walks import SHOWN, side_of
+from didact.registry import RECIPES
 from didact.report.gallery import sheet
 from didact.run import Run
-from didact.train.evaluation import gallery
 from didact.train.machine import pick_device
-from didact.train.session import rebuild, restored
+from didact.train.session import restored
 
 BATCH = 512  # images drawn at a time
 SIDES = ("top", "left", "bottom", "right")
@@ -57,7 +57,7 @@ def completed(
     """The image, the half of it that is kept, and n ways in which the run's model goes on from there: (2 + n, C, H, W) in [0, 1]."""
     objective, data = restored(run)
     if not isinstance(objective, Completes):
-        raise UsageError(f"recipe {run.facts['recipe']!r} completes no image; diffusion, flow_matching and pixelcnn do")
+        raise UsageError(f"recipe {run.facts['recipe']!r} completes no image; {able('complete')} do")
     pick("side", keep, dict.fromkeys(SIDES))
     if keep != "top" and "side" not in inspect.signature(objective.complete).parameters:
         raise UsageError(f"{run.folder} paints from the top down, so what it goes on from is above: --keep top, got --keep {keep}")
@@ -83,6 +83,12 @@ def wanted(label: str | None, data: Data, run: Run) -> int | None:
         told = f"{run.folder} was trained without classes: {data.name!r} has none, so none can be asked of it, got --label {label}"
         raise UsageError(f"{told}; leave it out, or train with --conditional on data that have classes (of images, a folder for each)")
     return None if label is None else pick("class", label, {name: k for k, name in enumerate(data.labels)})
+
+
+def able(ability: str) -> str:
+    """The recipes that have an ability, as words."""
+    *most, last = [name for name, recipe in RECIPES.items() if ability in recipe.abilities]
+    return f"{', '.join(most)} and {last}"
 
 
 def instead(run: Run) -> str:
@@ -117,12 +123,3 @@ def save_rows(run: Run, x: Tensor, path: Path) -> list[str]:
     names, rows = objective.tabulate(x)
     files.write_text(path, as_csv(names, rows))
     return names
-
-
-def hang(run: Run) -> dict[str, Tensor]:
-    """The run's pictures made anew, from its model and its test split, and kept in gallery.safetensors for the report."""
-    objective, _ = restored(run)
-    found = gallery(objective, rebuild(run, with_data=True).experiment.data.test)
-    if found:
-        run.save("gallery", found)
-    return found

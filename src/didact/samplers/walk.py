@@ -11,7 +11,7 @@ from didact.errors import UsageError
 from didact.objectives.abilities import Encodes, Walks
 from didact.objectives.walks import arcs, asked, between, traversal
 from didact.run import Run
-from didact.samplers.draw import accepted, wanted
+from didact.samplers.draw import able, accepted, wanted
 from didact.train.machine import pick_device
 from didact.train.session import restored
 
@@ -59,9 +59,7 @@ def edited(
 def walker(run: Run) -> tuple[Walks, Data]:
     objective, data = restored(run)
     if not isinstance(objective, Walks):
-        raise UsageError(
-            f"recipe {run.facts['recipe']!r} has no codes to walk through; vae, gan, realnvp, diffusion and their kin have some"
-        )
+        raise UsageError(f"recipe {run.facts['recipe']!r} has no codes to walk through; {able('walk')} have some")
     return objective, data
 
 
@@ -71,7 +69,7 @@ def encoded(run: Run, objective: Walks, data: Data, images: Sequence[str], label
     if not isinstance(objective, Encodes):
         if data.kind == "table":
             raise UsageError(f"{run.folder} learned rows of a table, but {images[0]} is an image; leave it out")
-        raise UsageError(f"recipe {run.facts['recipe']!r} finds no code of a given image; vae and realnvp do")
+        raise UsageError(f"recipe {run.facts['recipe']!r} finds no code of a given image; {able('encode')} do")
     if data.encoder is None:
         raise UsageError(f"the run learned from {data.name!r}, whose inputs cannot be read from files")
     if objective.classes and label is None:
