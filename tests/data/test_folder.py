@@ -138,6 +138,33 @@ def test_what_is_refused(tmp_path):
         load(tmp_path / "parts")
 
 
+def test_images_that_are_left_out_are_told(tmp_path):
+    pets = make(tmp_path / "pets", n=6)
+    assert not any("left out" in note for note in load(pets).notes)
+    paint(pets / "0.png")
+    paint(pets / ".hidden.png")
+    assert "left out: 1 image outside the class folders" in load(pets).notes
+    for i in range(3):
+        paint(pets / f"{i + 1}.jpg")
+    data = load(pets)
+    assert "left out: 4 images outside the class folders" in data.notes
+    assert sum(map(len, data.indices.values())) == 12
+    make(tmp_path / "parts" / "train")
+    make(tmp_path / "parts" / "spare")
+    paint(tmp_path / "parts" / "train" / "0.png")
+    assert "left out: 21 images outside the class folders" in load(tmp_path / "parts").notes
+    for i in range(10):
+        paint(tmp_path / "plain" / "train" / f"{i}.png", seed=i)
+    paint(tmp_path / "plain" / "0.png")
+    assert "left out: 1 image outside the folders train" in load(tmp_path / "plain").notes
+
+
+def test_a_class_folder_may_lie_elsewhere(tmp_path):
+    pets = make(tmp_path / "pets", classes=("cat",))
+    (pets / "dog").symlink_to(make(tmp_path / "elsewhere", classes=("dog",)) / "dog")
+    assert not any("left out" in note for note in load(pets).notes)
+
+
 def test_images_in_no_class_folders_have_no_labels(tmp_path):
     pixels = [paint(tmp_path / "loose" / f"{i:02}.png", seed=i) for i in range(10)]
     data = load(tmp_path / "loose")

@@ -135,6 +135,7 @@ class Found:
     part: tuple[str, ...]
     labels: tuple[str, ...]
     others: int
+    strays: int = 0     # images of the root that lie in none of the folders that were read
 
 
 def scan(root: Path) -> Found:
@@ -158,7 +159,8 @@ def scan(root: Path) -> Found:
     if not lying:
         raise UsageError(f"{root} holds 0 images: expected {root}/<class>/<image>.png or .jpg, or images alone to learn no classes")
     files, y, parts = zip(*lying, strict=True)
-    return Found(files, torch.tensor(y) if len(labels) > 1 else None, parts, tuple(labels), others)
+    strays = len(set(images(root)[0]).difference(files))
+    return Found(files, torch.tensor(y) if len(labels) > 1 else None, parts, tuple(labels), others, strays)
 
 
 def measure(files: Sequence[str]) -> tuple[Counter[tuple[int, int]], bool]:
@@ -255,6 +257,9 @@ def describe(root: Path, found: Found, sizes: Counter[tuple[int, int]], encoder:
     notes = [unlabelled(root, found) if found.y is None else told, in_size(sizes, encoder)]
     if found.part[0]:
         notes.append(f"split by the folders {', '.join(sorted(set(found.part)))}; what is not there is cut from train")
+    if found.strays:
+        read = "the class folders" if found.labels else f"the folders {', '.join(sorted(set(found.part)))}"
+        notes.append(f"left out: {counted(found.strays, 'image')} outside {read}")
     if found.others:
         notes.append(f"passed over: {counted(found.others, 'file')} beside the images")
     return notes

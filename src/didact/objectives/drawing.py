@@ -1,5 +1,7 @@
 """Models whose drawing takes many passes: judged as the games are, on the first examples of a split."""
 
+from math import nan
+
 import torch
 from torch import Tensor, nn
 
@@ -13,7 +15,8 @@ ROWS = 1024  # examples of a split beside which an image is drawn
 class Drawing(Objective):
     """The Fréchet distance of thumbnails is watched, as for the games; the referee learns beside the model and never touches it.
 
-    Drawing may take many passes, so that only the first examples of a split have an image drawn beside them; NaN stands with the others.
+    Drawing may take many passes, so that only the first examples of a split have an image drawn beside them: `there`. NaN stands with the
+    others, but one that is drawn spoils the scores.
     """
 
     watch = "frechet"
@@ -51,12 +54,15 @@ class Drawing(Objective):
         """Rows of real images and of those drawn beside them."""
         x, row = batch["x"], batch["row"]
         some = (row < ROWS).nonzero()[:, 0]
-        images = torch.full_like(x, float("nan"))
+        images = torch.full_like(x, nan)
         if len(some):
             y = self.label(batch)
             images[some] = self.drawn(row[some], None if y is None else y[some]).to(x.dtype)
-        return side_by_side(self.referee, batch, images)
+        return side_by_side(self.referee, batch, images) | {"there": row < ROWS}
 
     def score(self, rows: Batch) -> dict[str, float]:
-        there = rows["drawn"].isfinite().all(1)
-        return super().score(rows) | verdict({name: column[there] for name, column in rows.items()}, conditional=bool(self.classes))
+        some = {name: column[rows["there"]] for name, column in rows.items()}
+        if some["drawn"].isfinite().all():
+            return super().score(rows) | verdict(some, conditional=bool(self.classes))
+        names = verdict(some | {"drawn": some["real"]}, conditional=bool(self.classes))
+        return super().score(rows) | dict.fromkeys(names, nan)  # of images that are no numbers there is none to tell

@@ -33,11 +33,15 @@ def one_cycle(t: int, *, lr: float, total: int, rise: float = 0.3, start: float 
     Gaba 2.5.3 calls the way up linear; PyTorch's is this one. It also takes the momentum down and up again, from 0.95 to 0.85 and back:
     `one_cycle_momentum`.
     """
-    peak = rise * total - 1
-    return glide(lr / start, lr, t / peak) if t <= peak else glide(lr, lr / start / end, (t - peak) / (total - 1 - peak))
+    return there_and_back(t, lr / start, lr, lr / start / end, total=total, rise=rise)
 
 
 def one_cycle_momentum(t: int, *, total: int, rise: float = 0.3, low: float = 0.85, high: float = 0.95) -> float:
     """High where the learning rate is low, and the other way round."""
+    return there_and_back(t, high, low, high, total=total, rise=rise)
+
+
+def there_and_back(t: int, first: float, top: float, last: float, *, total: int, rise: float) -> float:
+    """first → top → last; a rise of a single step starts at the top."""
     peak = rise * total - 1
-    return glide(high, low, t / peak) if t <= peak else glide(low, high, (t - peak) / (total - 1 - peak))
+    return glide(first, top, t / peak) if t <= peak and peak > 0 else glide(top, last, (t - peak) / (total - 1 - peak))

@@ -1,10 +1,11 @@
 """A model of one's own in the same loop: `didact.fit(module, (x, y), loss=F.mse_loss)`."""
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -14,15 +15,19 @@ from didact.data.core import Batch, Data
 from didact.errors import UsageError
 from didact.layers.penalty import penalty
 from didact.objectives.core import Objective
+from didact.optim.schedule import Schedule, constant
+from didact.options import Range, bind, options
 from didact.train.distributed import join
 from didact.train.evaluation import judge
-from didact.train.experiment import Experiment, MakeOptimizer, Settings
+from didact.train.experiment import Augment, Experiment, MakeOptimizer, Settings
 from didact.train.loop import State, Tell, Training, silent
 from didact.train.machine import pick_device
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Metric = Callable[[Tensor, Tensor], Tensor | float]
 ASIDE = 0.01      # weight of what layers want beside the task, as Fedus et al. 2022 balance experts
+# Those that count here. The others say where data are read from and where a run is kept: here are neither.
+SETTINGS = ("seed", "split_seed", "epochs", "steps", "device", "precision", "accumulate", "compile", "graph", "log_every")
 
 
 class Own(Objective):
@@ -31,27 +36,56 @@ class Own(Objective):
     def __init__(self, module: nn.Module, loss: Loss, metrics: dict[str, Metric] | None = None):
         super().__init__()
         self.module, self.criterion, self.metrics = module, loss, metrics or {}
-        self.unreduced: Loss | None = None
-        if inspect.isfunction(loss) and "reduction" in inspect.signature(loss).parameters:
-            self.unreduced = partial(loss, reduction="none")
+        self.reduction = reduction(loss)
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         loss, aside = self.criterion(self.module(batch["x"]), batch["y"]).mean(), penalty(self.module)
         return {"loss": loss} if aside is None else {"loss": loss + ASIDE * aside, "penalty": aside}
 
     def judge(self, batch: Batch) -> Batch:
-        out = self.module(batch["x"])
-        return {"loss": self.each(out, batch["y"]), "output": out, "y": batch["y"]}
+        out, y = self.module(batch["x"]), batch["y"]
+        rows = {"output": out, "y": y}
+        if self.reduction is None:  # what it would make of many rows at once is not known: one by one
+            rows["loss"] = torch.stack([self.criterion(o[None], t[None]).mean() for o, t in zip(out, y, strict=True)])
+        return rows
 
-    def each(self, out: Tensor, y: Tensor) -> Tensor:
-        """The loss of each example: at once where the function knows `reduction`, else one by one."""
-        if self.unreduced is not None:
-            return self.unreduced(out, y).reshape(len(y), -1).mean(1)
-        return torch.stack([self.criterion(o[None], t[None]).mean() for o, t in zip(out, y, strict=True)])
-
+    @torch.no_grad()
     def score(self, rows: Batch) -> dict[str, float]:
-        found = {name: float(metric(rows["output"], rows["y"])) for name, metric in self.metrics.items()}
-        return super().score(rows) | found
+        out, y = rows["output"], rows["y"]
+        found = {name: float(metric(out, y)) for name, metric in self.metrics.items()}
+        return (super().score(rows) if self.reduction is None else {"loss": self.whole(out, y)}) | found
+
+    def whole(self, out: Tensor, y: Tensor) -> float:
+        """The loss of a whole split at once, for it may weigh rows by their class or pass over some; of a sum, that of an example."""
+        loss = self.criterion
+        if isinstance(loss, nn.Module):
+            loss = deepcopy(loss).float().eval()  # rows are kept in single precision
+        return float(loss(out, y).mean()) / (len(y) if self.reduction == "sum" else 1)
+
+
+def reduction(loss: Loss) -> str | None:
+    """How a loss makes one number of many rows, where it says so: a module by its attribute, a function by its keyword."""
+    if (said := getattr(loss, "reduction", None)) is not None:
+        return str(said)
+    try:
+        keyword = inspect.signature(loss).parameters.get("reduction")
+    except ValueError:  # written in C, some do not tell their keywords
+        return None
+    return None if keyword is None else str(keyword.default)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What else can be chosen of an experiment, in the bounds that it has in recipes."""
+
+    lr: Annotated[float, Range(0, open_low=True), "learning rate of AdamW, where no optimizer is given"] = 1e-3
+    batch: Annotated[int, Range(1), "examples in a batch"] = 128
+    clip_norm: Annotated[float | None, Range(0, open_low=True), "largest norm of the gradient"] = None
+    clip_value: Annotated[float | None, Range(0, open_low=True), "largest size of any entry of the gradient"] = None
+    ema: Annotated[float | None, Range(0, 0.99999), "decay of an average of the weights, which is judged and kept instead"] = None
+    patience: Annotated[int | None, Range(1), "evaluations without improvement before it stops"] = None
+    min_delta: Annotated[float, Range(0), "improvement that patience asks for"] = 0.0
+    evaluate_every: Annotated[int | None, Range(1), "steps between evaluations (an epoch, or a tenth of the steps, if not given)"] = None
 
 
 @dataclass(frozen=True)
@@ -66,28 +100,48 @@ class Fitted:
 
 def fit(
     module: nn.Module, data: Data | tuple[Tensor, Tensor], *, loss: Loss, metrics: dict[str, Metric] | None = None,
-    optimizer: MakeOptimizer | None = None, lr: float = 1e-3, tell: Tell = silent, **keywords: Any,
+    optimizer: MakeOptimizer | None = None, schedule: Schedule | None = None, augment: Augment | None = None, tell: Tell = silent,
+    **given: Any,
 ) -> Fitted:
-    """Train any module on Data or on (x, y); further keywords are those of Experiment and Settings, `epochs=20` for one."""
-    ours, theirs = ({f.name for f in fields(kind)} for kind in (Experiment, Settings))
-    unknown = set(keywords) - ours - theirs
-    if unknown:
-        raise UsageError(f"didact.fit knows no {min(unknown)!r}; it takes the fields of Experiment and Settings")
-    if "steps" not in keywords:
-        keywords.setdefault("epochs", 10)
+    """Train any module on Data or on (x, y) for 10 epochs; further keywords are `Choices` and `SETTINGS`, `epochs=20` for one."""
+    choices, settings = chosen(given)
+    if optimizer is not None and "lr" in given:
+        raise UsageError(f"lr={given['lr']} is that of AdamW, but another optimizer is given; give it its own: partial(SGD, lr=0.1)")
+    if isinstance(data, Data) and "split_seed" in given:
+        raise UsageError(f"split_seed={given['split_seed']} divides (x, y), but {data.name!r} is Data and divided already; leave it out")
+    if not isinstance(schedule, Schedule | None):
+        raise UsageError(f"schedule expects one of didact.optim.schedule, cosine() for one, got {schedule!r}")
+    lr = choices.pop("lr")
     experiment = Experiment(
-        data=data if isinstance(data, Data) else from_tensors(*data),
+        data=data if isinstance(data, Data) else from_tensors(*data, seed=settings.split_seed),
         objective=Own(module, loss, metrics),
         optimizer=optimizer or partial(torch.optim.AdamW, lr=lr),
-        **{name: value for name, value in keywords.items() if name in ours},
+        schedule=schedule or constant(), augment=augment,
+        epochs=10 if settings.epochs is None and settings.steps is None else settings.epochs, steps=settings.steps,
+        accumulate=settings.accumulate or 1,
+        **choices,
     )
-    settings = Settings(**{name: value for name, value in keywords.items() if name in theirs - ours})
     group = join()
     training = Training(experiment, settings, device=pick_device(settings.device, group.local), group=group, tell=tell)
     state = training.train()
     training.objective.load_state_dict(training.best)
     rows = judge(training.objective, training.data.test, batch=training.judging_batch, precision=training.precision, group=group)
     return Fitted(module, state, state.validation, training.objective.score(rows))
+
+
+def chosen(given: Mapping[str, Any]) -> tuple[dict[str, Any], Settings]:
+    """Every value checked as the command line's are; what could change nothing here is refused."""
+    ours, theirs = options(Choices), options(Settings)
+    known = ours | {name: theirs[name] for name in SETTINGS}
+    if unknown := sorted(set(given) - set(known)):
+        raise UsageError(
+            f"didact.fit knows no {', '.join(map(repr, unknown))};"
+            f" beside loss, metrics, optimizer, schedule, augment and tell it takes {', '.join(known)}"
+        )
+    values = bind(known, given, owner="didact.fit")
+    if values["epochs"] is not None and values["steps"] is not None:
+        raise UsageError(f"the budget is either epochs or steps, not both, got {values['epochs']} and {values['steps']}")
+    return {name: values[name] for name in ours}, Settings(**{name: values[name] for name in SETTINGS})
 
 
 def from_tensors(x: Tensor, y: Tensor, *, name: str = "own tensors", seed: int = 0) -> Data:
