@@ -7,7 +7,7 @@ from torch import nn
 from didact.errors import UsageError
 from didact.layers.attention import CrossAttention, SelfAttention
 from didact.layers.int8 import Int8Linear, quantize, quantized
-from didact.layers.lora import LoRA, adapt, merge, plain
+from didact.layers.lora import LoRA, Thin, adapt, merge, plain
 from didact.layers.moe import MixtureOfExperts
 from didact.models.gpt import GPT, Affine
 from didact.models.text_encoder import TextEncoder
@@ -28,6 +28,17 @@ def test_lora_is_the_formula_and_begins_as_the_layer(layer):
     torch.testing.assert_close(lora(x), expected)
     assert [p.requires_grad for p in (lora.a, lora.b, layer.weight, layer.bias)] == [True, True, False, False]
     torch.testing.assert_close(lora.merged()(x), expected)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: LoRA(nn.Linear(100, 40), rank=30), lambda: LoRA(Affine(100, 40, std=0.5), rank=30),
+    lambda: Thin(torch.zeros(40, 100), rank=30), lambda: Thin(torch.zeros(3, 100, 40), rank=30),     # experts: inputs first
+])
+def test_a_thin_matrix_begins_as_a_linear_layers_weight(make):
+    """Evenly within ±1/√inputs, here ±0.1, whose deviation is 0.1/√3; the other one at 0."""
+    torch.manual_seed(0)
+    thin = make()
+    assert 0.099 < thin.a.abs().max() <= 0.1 and thin.a.std().item() == pytest.approx(0.1 / 3**0.5, rel=0.03) and not thin.b.any()
 
 
 def test_an_adapted_network_learns_with_few_numbers_and_merges_back():

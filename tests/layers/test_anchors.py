@@ -17,13 +17,7 @@ from didact.layers.anchors import (
     match,
     shape_iou,
 )
-
-
-def overlap(a, b):
-    """IoU of two boxes, in plain Python."""
-    width, height = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
-    both = max(width, 0) * max(height, 0)
-    return both / ((a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - both)
+from overlapping import overlap
 
 
 def some(n, generator, *, least=0.05):
@@ -88,6 +82,14 @@ def test_every_box_is_found_by_somebody_however_odd():
     anchors = anchor_grid([(4, 4)], torch.tensor([[[0.3, 0.3]]]))
     owner, found = match(anchors, torch.tensor([[[0.4, 0.0, 0.42, 1.0]]]), torch.ones(1, 1, dtype=torch.bool))
     assert found.sum() == 1 and owner[found].tolist() == [0]
+
+
+def test_a_boxs_best_anchor_is_its_own_however_well_it_fits_another():
+    """The first anchor overlaps the post by 1/40 and the square by 19/21; but the square has a better one, and the post has none."""
+    anchors = torch.tensor([[0.5, 0.5, 0.4, 0.4], [0.52, 0.5, 0.4, 0.4]])
+    post, square = [0.3, 0.3, 0.31, 0.7], [0.32, 0.3, 0.72, 0.7]
+    owner, found = match(anchors, torch.tensor([[post, square]]), torch.ones(1, 2, dtype=torch.bool))
+    assert owner.tolist() == [[0, 1]] and found.all()
 
 
 def giou(a, b):

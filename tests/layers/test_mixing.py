@@ -42,6 +42,17 @@ def test_a_gradient_through_the_state_is_the_gradient_of_the_whole(cell):
     torch.testing.assert_close(torch.autograd.grad(reader(x[:, 3:], state)[0].square().sum(), p), whole)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("cell", MIXERS)
+def test_dropout_is_between_layers_alone(cell):
+    """With all dropped two layers are the second one on what the first was given; a layer alone drops nothing."""
+    reader, x = Mixing(cell, 5, 8, layers=2, dropout=1.0), torch.randn(3, 6, 5)
+    u = reader.widen(x)
+    torch.testing.assert_close(reader(x)[0], reader.norm(u + reader.mixers[1](reader.norms[1](u))))
+    alone = Mixing(cell, 5, 8, dropout=1.0)
+    torch.testing.assert_close(alone(x)[0], alone.eval()(x)[0])
+
+
 @pytest.mark.parametrize("cell", MIXERS)
 def test_both_directions_read_no_padding(cell):
     reader, x, lengths = Bidirectional(cell, 5, 8, layers=2), torch.randn(3, 9, 5), torch.tensor([9, 4, 1])

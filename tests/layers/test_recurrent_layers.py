@@ -142,6 +142,14 @@ def test_mamba_in_parallel_is_mamba_in_sequence_and_looks_at_the_past_alone():
     }
 
 
+def test_mambas_steps_begin_between_a_thousandth_and_a_tenth():
+    """Evenly in their logarithm: a quarter of them up to 0.001 · 100^¼, half up to 0.01, …"""
+    delta = nn.functional.softplus(Mamba(16, expand=256).dt_proj.bias).detach()
+    assert delta.min() > 0.00099 and delta.max() < 0.101
+    quarters = delta.log10().quantile(torch.tensor([0, 0.25, 0.5, 0.75, 1]))
+    torch.testing.assert_close(quarters, torch.tensor([-3, -2.5, -2, -1.5, -1]), atol=0.05, rtol=0)
+
+
 def test_mlstm_in_parallel_is_mlstm_in_sequence_and_its_equations():
     block, x = MLSTM(12, heads=3).double(), torch.randn(2, 9, 12, dtype=torch.float64)
     y = block(x)

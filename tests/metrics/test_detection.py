@@ -6,18 +6,12 @@ import torch
 from torch.testing import assert_close
 
 from didact import metrics
+from overlapping import overlap
 
 
 def boxes(n, generator, side=20.0):
     corner = torch.rand(n, 2, generator=generator) * side
     return torch.cat([corner, corner + 1 + torch.rand(n, 2, generator=generator) * side], dim=1)
-
-
-def overlap(a, b):
-    """IoU of two boxes, in plain Python."""
-    width, height = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
-    both = max(width, 0) * max(height, 0)
-    return both / ((a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - both)
 
 
 def test_iou_of_pairs():
@@ -151,6 +145,7 @@ def test_each_image_counts_its_first_hundred():
     detected = torch.cat([wrong, torch.tensor([[0.0, 0, 10, 10, 0.5, 0]])])[None]
     there = one((0, 0, 10, 10, 0))
     assert metrics.average_precision(detected, there, 1)[0].item() == 0
+    assert metrics.average_precision(detected[:, 1:], there, 1)[0].item() == pytest.approx(1 / 100)     # the hundredth still counts
     assert metrics.average_precision(detected, there, 1, limit=200)[0].item() == pytest.approx(1 / 101)
 
 

@@ -35,6 +35,15 @@ def test_attention_maps_are_distributions_over_the_past():
     assert not maps.triu(1).any()
 
 
+def test_gpt_begins_with_the_deviations_of_its_paper():
+    """0.02 everywhere, and by 1/√(2 · 3 layers) less where something is added to the residual path."""
+    torch.manual_seed(0)
+    model = GPT(50, context=50, dim=768, layers=3, heads=12)
+    for name, p in model.named_parameters():
+        if p.ndim == 2:
+            assert p.std().item() == pytest.approx(0.02 / 6**0.5 if "c_proj" in name else 0.02, rel=0.03), name
+
+
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @torch.no_grad()
 def test_the_text_encoder_does_not_see_its_padding(norm):

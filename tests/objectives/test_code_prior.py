@@ -73,6 +73,15 @@ def test_completion_keeps_what_is_known():
     assert torch.equal(objective.complete(other, 4, torch.Generator().manual_seed(0)), whole)    # the lost half is not looked at
 
 
+def test_a_row_of_codes_is_known_only_where_all_its_pixels_are():
+    """8 rows of pixels are 2 of codes: of up to 3 none is known, and what is drawn below them tells nothing of them; of 4 one is."""
+    objective = small(codes=16).eval()
+    images = 100 * torch.randn(2, 4, 1, 8, 6)                                            # so strong that their codes differ
+    alike = [torch.equal(*(objective.complete(x, known, torch.Generator().manual_seed(0))[:, :, known:] for x in images))
+             for known in range(6)]
+    assert alike == [True] * 4 + [False] * 2
+
+
 def test_codes_cost_less_than_each_place_alone(pair):
     weights, run = pair
     learned = {name.removeprefix("learned."): value for name, value in run.load("model").items() if name.startswith("learned.")}

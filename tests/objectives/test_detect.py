@@ -11,14 +11,9 @@ from didact.models.ssd import SSD
 from didact.models.yolo import YOLO
 from didact.objectives.abilities import abilities
 from didact.objectives.detection import KEPT, SSDDetect, YOLODetect, best_of_repeats, hardest
+from overlapping import overlap
 
 LABELS = ("cat", "dog", "owl")
-
-
-def overlap(a, b):
-    width, height = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
-    both = max(width, 0) * max(height, 0)
-    return both / ((a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - both)
 
 
 def batch(n=4, m=5, seed=0, size=(24, 40)):

@@ -69,6 +69,15 @@ def test_dropout_left_on_has_the_moments_of_its_masks():
     assert not objective.training
 
 
+def test_two_passes_deviate_by_half_of_what_lies_between_them():
+    """A half dropped answers 0 or 2: twice the same deviates by 0, one of each has mean 1 and deviation 1."""
+    torch.manual_seed(0)
+    linear = nn.Linear(1, 1, bias=False)
+    nn.init.ones_(linear.weight)
+    found = mc_dropout(Regress(nn.Sequential(nn.Dropout(0.5), linear), Normal()).eval(), {"x": torch.ones(100, 1)}, passes=2)
+    assert set(found.mean.tolist()) == {0.0, 1.0, 2.0} and torch.equal(found.std, (found.mean == 1).float())
+
+
 def test_r_drop_without_dropout_is_twice_the_cross_entropy():
     net = nn.Linear(4, 3)
     batch = {"x": torch.randn(6, 4), "y": torch.tensor([0, 1, 2, 0, 1, 2])}

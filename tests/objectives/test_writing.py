@@ -167,6 +167,19 @@ def test_nothing_is_asked_once_all_beams_have_ended():
     assert written.tolist() == [[1] + [3] * 7] and network.calls == 2
 
 
+@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize("longer", [True, False])
+def test_an_answer_of_five_tokens_may_be_as_much_less_likely_as_the_penalty_says(ends, longer):
+    """Against an end at once: as good where log p is (10/6)^0.6 / (6/6)^0.6 = 1.3587 times as low, whether the fifth is an end or not."""
+    p = 0.4 ** (1.35 if longer else 1.37)
+    table = torch.zeros(6, 6)
+    table[0] = torch.tensor([0.0, p, *[(0.6 - p) / 3] * 3, 0.4])                             # 5 is the end
+    table[[1, 2, 3, 4, 5], [2, 3, 4, 5 if ends else 4, 5]] = 1.0
+    n = 7 if ends else 5
+    best = beam_search(lambda tokens, _: table.log()[tokens[:, -1]], Chain(), torch.zeros(1, 1, dtype=torch.long), n, beam=2, end=5)
+    assert best.tolist() == [([1, 2, 3, 4, 5, 5, 5] if ends else [1, 2, 3, 4, 4]) if longer else [5] * n]
+
+
 @torch.no_grad()
 def test_beams_are_never_less_likely_than_greed(writer):
     prompt = torch.randint(23, (4, 5))
@@ -223,8 +236,7 @@ def gained(objective, x, y):
     n = y.index(END) + 1 if END in y else len(y)
     told = torch.tensor([[BEGIN, *y[: n - 1]]])
     logp = objective.network(x, told).log_softmax(-1)[0, torch.arange(n), y[:n]].sum()
-    length = len([token for token in y[:n] if token != END]) + 1
-    return float(logp) / ((5 + length) / 6) ** 0.6
+    return float(logp) / ((5 + n) / 6) ** 0.6
 
 
 @torch.no_grad()

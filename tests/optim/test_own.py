@@ -103,6 +103,12 @@ def test_lamb_is_adamw_for_biases_and_has_layer_sized_steps():
         assert (w - before).norm().item() == pytest.approx(0.01 * size, rel=1e-6)
 
 
+def test_lamb_takes_half_a_step_where_the_gradient_is_a_millionth():
+    """r = g / (|g| + ε) = 1/2 at g = ε = 1e-6, the published default; a bias moves by η r."""
+    w = weight(1.0)
+    np.testing.assert_allclose(run(LAMB([w], lr=0.1), w, [[1e-6]])[0], [0.95], rtol=1e-6)
+
+
 def sharp(w):
     """½ (w1² + 4 w2²), gradient (w1, 4 w2)."""
     return (torch.tensor([1.0, 4.0], dtype=w.dtype) * w**2).sum() / 2

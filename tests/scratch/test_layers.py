@@ -61,6 +61,14 @@ def test_embedding_twice():
     agree(lambda w: embedding(ids, w) ** 3, lambda w: F.embedding(torch.from_numpy(ids), w) ** 3, w)
 
 
+@pytest.mark.parametrize("padding", [None, 2])
+def test_embedding_twice_beside_what_it_is_weighed_with(padding):
+    """The weight v of a row of padding moves no gradient of the table: dL/dW says nothing of it, and so not its gradient by v."""
+    ids, rng = np.array([[0, 2], [2, 1]]), np.random.default_rng(0)
+    agree(lambda w, v: embedding(ids, w, padding) * v, lambda w, v: F.embedding(torch.from_numpy(ids), w, padding) * v,
+          rng.normal(size=(4, 3)), rng.normal(size=(2, 2, 3)))
+
+
 def test_embedding_refuses_strangers():
     with pytest.raises(ScratchError, match="outside 0…3: 4"):
         embedding([1, 4], Tensor(np.zeros((4, 2))))
