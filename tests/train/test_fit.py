@@ -156,3 +156,21 @@ def test_lengths_that_differ_are_told():
 def test_images_and_classes_are_recognised():
     data = from_tensors(torch.rand(60, 3, 5, 7), torch.arange(60) % 2)
     assert (data.kind, data.task, data.shape, data.labels) == ("images", "binary", (3, 5, 7), ("0", "1"))
+
+
+def test_answers_of_another_shape_than_y_are_refused():
+    """F.mse_loss would pair every answer with every y."""
+    x = torch.randn(60, 3)
+    y = x @ torch.tensor([1.0, 2.0, 3.0])
+    with pytest.raises(UsageError, match=r"the module answers \(\d+, 1\) where y is \(\d+,\); give y the shape of the answers"):
+        didact.fit(nn.Linear(3, 1), (x, y), loss=F.mse_loss, epochs=1)
+    fitted = didact.fit(nn.Linear(3, 1), (x, y), loss=lambda out, y: (out[:, 0] - y).square().mean(), epochs=60, lr=0.1)
+    assert fitted.test["loss"] < 0.1, "a loss of one's own may know better"
+
+
+def test_arrays_are_tensors_and_classes_begin_with_zero():
+    x, y = torch.randn(30, 2), torch.arange(30) % 3
+    first = [from_tensors(*both).train.batch(torch.arange(4))["x"] for both in ((x, y), (x.numpy(), y.numpy()))]
+    assert torch.equal(*first)
+    with pytest.raises(UsageError, match="classes from 0 on, got -1"):
+        from_tensors(x, y - 1)

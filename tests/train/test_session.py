@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from pathlib import Path
 
 import pytest
 import torch
@@ -81,6 +82,25 @@ def test_predictions_are_the_models_own(iris):
     assert found["label"] == load("iris").labels[int(p.argmax())]
     (drawn,) = predict(iris, [text], draws=5)
     assert len(drawn["draws"]) == 5 and set(drawn["draws"]) <= set(load("iris").labels)
+
+
+@pytest.mark.parametrize("target", ["high", "input"])
+def test_a_target_may_be_called_as_a_part_of_the_answer_is(here, target):
+    rows = "".join(f"{k / 10},{k / 10 + 1}\n" for k in range(100))
+    Path("prices.csv").write_text(f"open,{target}\n{rows}")
+    run = didact.train("uncertain_regression", data=Path("prices.csv"), target=target, steps=5)
+    (found,) = predict(run, "open=5")
+    assert set(found) == {"input", f"predicted {target}", "std", "low", "high"} and found["input"] == "open=5"
+    assert found["low"] < found[f"predicted {target}"] < found["high"]
+
+
+def test_one_input_and_a_name_of_a_run_will_do(iris):
+    row = "sepal length (cm)=5,sepal width (cm)=3,petal length (cm)=1.5,petal width (cm)=0.2"
+    assert predict(iris.folder, row) == predict(str(iris.folder), [row]) == predict(iris, (row,))
+    with pytest.raises(UsageError, match="inputs are files, texts, or rows written a=1,b=2, got dict"):
+        predict(iris, [{"sepal length (cm)": 5}])
+    with pytest.raises(UsageError, match="data is a name, a path or Data, got tuple"):
+        didact.train(recipes.mlp, data=(torch.randn(3, 2), torch.randn(3)))
 
 
 def test_weights_of_another_shape_are_refused(iris):

@@ -39,7 +39,10 @@ class Own(Objective):
         self.reduction = reduction(loss)
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
-        loss, aside = self.criterion(self.module(batch["x"]), batch["y"]).mean(), penalty(self.module)
+        out, y = self.module(batch["x"]), batch["y"]
+        if self.reduction is not None and y.is_floating_point() and out.shape != y.shape and out.numel() == y.numel():  # a square of pairs
+            raise UsageError(f"the module answers {tuple(out.shape)} where y is {tuple(y.shape)}; give y the shape of the answers")
+        loss, aside = self.criterion(out, y).mean(), penalty(self.module)
         return {"loss": loss} if aside is None else {"loss": loss + ASIDE * aside, "penalty": aside}
 
     def judge(self, batch: Batch) -> Batch:
@@ -146,9 +149,12 @@ def chosen(given: Mapping[str, Any]) -> tuple[dict[str, Any], Settings]:
 
 def from_tensors(x: Tensor, y: Tensor, *, name: str = "own tensors", seed: int = 0) -> Data:
     """Data from tensors of equal length: class numbers as integers, anything else is a regression."""
+    x, y = torch.as_tensor(x), torch.as_tensor(y)
     if len(x) != len(y):
         raise UsageError(f"x and y must have as many rows, got {len(x)} and {len(y)}")
     classes = y.ndim == 1 and not y.is_floating_point()
+    if classes and y.min() < 0:
+        raise UsageError(f"y of whole numbers are classes from 0 on, got {int(y.min())}; of a regression, give y.float()")
     labels = [str(k) for k in range(int(y.max()) + 1)] if classes else []
     task = ("binary" if len(labels) == 2 else "multiclass") if classes else "regression"
     kind = "images" if x.ndim == 4 else "table"

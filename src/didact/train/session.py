@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -119,13 +120,15 @@ def build(recipe: Recipe, data: Data, arguments: Mapping[str, Any], settings: Se
     return replace(experiment, accumulate=settings.accumulate or experiment.accumulate)
 
 
-def train(recipe: Recipe | str, *, data: Data | None = None, tell: Tell = silent, **given: Any) -> Run:
+def train(recipe: Recipe | str, *, data: Data | Path | str | None = None, tell: Tell = silent, **given: Any) -> Run:
     """Train a recipe and return its run: `run = didact.train(recipes.mlp, data="iris", hidden=(64,))`.
 
     `data` is a name, a path, or Data already loaded; every other keyword is an option of the recipe or of all recipes.
     """
-    if isinstance(data, str):
-        given, data = {**given, "data": data}, None
+    if isinstance(data, str | Path):
+        given, data = {**given, "data": str(data)}, None
+    if not isinstance(data, Data | None):
+        raise UsageError(f"data is a name, a path or Data, got {type(data).__name__}; didact.fit takes tensors")
     group = join()
     prepared = prepare(recipe, given, data=data, tell=tell if group.leads else silent, processes=group.size)
     return train_prepared(prepared, group, tell)

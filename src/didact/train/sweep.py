@@ -150,10 +150,16 @@ def kept(path: Path) -> list[dict[str, Any]]:
 
 
 def name_of(recipe: Recipe, axes: Axes, seeds: int, first_seed: int, given: Mapping[str, Any]) -> str:
-    file = Path(str(given.get("data", "")))
-    stamp = [file.stat().st_size, file.stat().st_mtime_ns] if file.is_file() else []  # a file that has changed is another sweep
+    names = axes.get("data", [given.get("data", "")])
+    stamp = [file for name in names for file in stamped(Path(str(name)).expanduser())]      # data that have changed are another sweep
     asked = json.dumps([recipe.name, axes, seeds, first_seed, dict(given), stamp], sort_keys=True, default=str)
     return f"{recipe.name}-{'-'.join(axes)}-{hashlib.blake2b(asked.encode(), digest_size=3).hexdigest()}"
+
+
+def stamped(path: Path) -> list[Any]:
+    """What tells a file from what it was before; of a folder, all that lie in it."""
+    within = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in within if file.is_file()]
 
 
 def choose_metric(rows: Sequence[Mapping[str, Any]], asked: str | None, compare: Sequence[str] = ()) -> str:

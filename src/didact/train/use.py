@@ -40,8 +40,8 @@ class Asked:
 
 
 def predict(
-    run: Run, inputs: Sequence[str], *, passes: int = 0, draws: int = 0, beam: int = 1, sure: float | None = None,
-    to: Path | str | None = None,
+    run: Run | Path | str, inputs: Sequence[str | Path] | str | Path, *,
+    passes: int = 0, draws: int = 0, beam: int = 1, sure: float | None = None, to: Path | str | None = None,
 ) -> list[Answer]:
     """What the run's model says of each input: files, rows or texts, read as its training data were.
 
@@ -49,7 +49,10 @@ def predict(
     likeliest translation; boxes of a score below `sure` are left out. Masks, frames and restored images are tensors, or drawn into
     PNG files of the folder `to`.
     """
-    objective, data = restored(run)
+    objective, data = restored(run if isinstance(run, Run) else Run.open(run))
+    inputs = [inputs] if isinstance(inputs, str | Path) else inputs
+    if other := next((each for each in inputs if not isinstance(each, str | Path)), None):
+        raise UsageError(f"inputs are files, texts, or rows written a=1,b=2, got {type(other).__name__}")
     if data.encoder is None:
         raise UsageError(f"the run learned from {data.name!r}, whose inputs cannot be read from files")
     if passes and not any(isinstance(m, _DropoutNd) and m.p > 0 for m in objective.modules()):
@@ -61,10 +64,10 @@ def predict(
     if to is not None and not pictures(abilities(objective)):
         raise UsageError(f"--to {to} is the folder of masks, boxes and restored images, but this run's model draws none; leave it out")
     asked = Asked(passes, draws, beam, SURE if sure is None else sure)
-    names, columns = data.encoder.read(inputs)
+    names, columns = data.encoder.read([str(each) for each in inputs])
     found = (answer for batch in batches(objective, data, names, columns) for answer in answers(objective, data, batch, asked))
-    named = ({"input": name, **answer} for name, answer in zip(names, found, strict=True))
-    return list(named) if to is None else pictured(named, data, Path(to))
+    whole = ({"input": name, **answer} for name, answer in zip(names, found, strict=True))
+    return list(whole) if to is None else pictured(whole, data, Path(to))
 
 
 def batches(objective: Objective, data: Data, names: Sequence[str], columns: Batch) -> Iterator[Batch]:
@@ -152,7 +155,7 @@ def tagged(objective: Any, data: Data, batch: Batch, asked: Asked) -> list[Answe
 
 
 def forecasted(objective: Any, data: Data, batch: Batch, asked: Asked) -> list[Answer]:
-    return [{data.target: row} for row in objective.forecast(batch).tolist()]
+    return [{named(data): row} for row in objective.forecast(batch).tolist()]
 
 
 # an ability that gives an answer adds a line here; the first that an objective has is asked
@@ -216,8 +219,13 @@ def labelled(data: Data, p: Tensor, std: Tensor | None) -> dict[str, Any]:
     return answer | {"probabilities": {data.labels[int(i)]: float(p[i]) for i in top}}
 
 
+def named(data: Data) -> str:
+    """The target's name in an answer, which the answer's other parts have theirs beside."""
+    return f"predicted {data.target}" if data.target in ("input", "std", "low", "high", "draws") else data.target
+
+
 def valued(data: Data, mean: Tensor, std: Tensor | None) -> dict[str, Any]:
-    answer: dict[str, Any] = {data.target: float(mean)}
+    answer: dict[str, Any] = {named(data): float(mean)}
     if std is not None:
         answer |= {"std": float(std), "low": float(mean - 1.96 * std), "high": float(mean + 1.96 * std)}
     return answer
