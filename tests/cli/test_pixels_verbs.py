@@ -51,6 +51,9 @@ def test_a_block_is_found(place, capsys):
     true = np.asarray(Image.open("blocks/masks/3.png")) > 0
     assert shares["foreground"] == pytest.approx(true.mean(), abs=0.06)
     assert answer["mask"] == "predictions/3-mask.png"
+    numbers = np.asarray(Image.open(answer["classes"]))
+    assert numbers.shape == true.shape and set(np.unique(numbers)) <= {0, 1}
+    assert (numbers == 1).mean() == pytest.approx(answer["shares"][list(answer["shares"])[1]], abs=0.02)
     drawn, image = (np.asarray(Image.open(p)).astype(float) for p in (answer["mask"], "blocks/images/3.jpg"))
     assert drawn.shape == (20, 28, 3)                                        # as large as the photograph, not as the network's input
     expected = np.where(true[..., None], 0.5 * image + 127.5 * colours(2)[1].numpy(), image)

@@ -42,9 +42,14 @@ def coloured(mask: Tensor, classes: int) -> Tensor:
     return torch.cat([colours(classes), torch.tensor([PALE])])[mask.long().clamp(max=classes)].permute(2, 0, 1)
 
 
+def stretched(mask: Tensor, size: Sequence[int]) -> Tensor:
+    """A mask in another size: the class of the nearest pixel."""
+    return F.interpolate(mask[None, None].float(), size=tuple(size), mode="nearest-exact")[0, 0].long()
+
+
 def overlaid(x: Tensor, mask: Tensor, classes: int, *, opacity: float = 0.5) -> Tensor:
     """An image (C, H, W) in [0, 1] with a mask of any size laid over it; class 0 stays clear."""
-    mask = F.interpolate(mask[None, None].float(), size=x.shape[1:], mode="nearest-exact")[0, 0].long()
+    mask = stretched(mask, x.shape[1:])
     x = x.expand(3, -1, -1) if x.shape[0] != 3 else x
     return torch.where(mask > 0, torch.lerp(x, coloured(mask, classes), opacity), x)
 

@@ -14,7 +14,7 @@ from didact import files
 from didact.data.core import Batch, Data, Resident
 from didact.data.hiding import MASK, HidingEncoder
 from didact.data.pairs import PairEncoder
-from didact.data.pictures import framed, overlaid, png
+from didact.data.pictures import framed, overlaid, png, stretched
 from didact.errors import UsageError
 from didact.metrics.detection import SURE, shown
 from didact.objectives.abilities import ABILITIES, Detects, Draws, Predictive, Restores, Translates, abilities
@@ -181,6 +181,7 @@ def on_file(name: str, data: Data) -> Tensor:
 
 # parts of an answer that are drawn: what is kept of them is the path of a PNG
 DRAWN: dict[str, Callable[[str, Data, Tensor], Tensor]] = {
+    "classes": lambda name, data, mask: stretched(mask, on_file(name, data).shape[1:])[None] / 255,     # pixel by pixel the class's number
     "mask": lambda name, data, mask: overlaid(on_file(name, data), mask, data.classes),
     "frames": lambda name, data, found: framed(on_file(name, data), found, data.labels),
     "restored": lambda name, data, image: image,
@@ -193,6 +194,8 @@ def pictured(answers: Iterable[Answer], data: Data, to: Path) -> list[Answer]:
     told = []
     for answer in answers:
         stem = Path(answer["input"]).stem
+        if (mask := answer.pop("mask", None)) is not None:
+            answer |= {"classes": mask, "mask": mask}      # as numbers, to go on with, and to look at
         for part in DRAWN.keys() & answer.keys():
             spelled = (to / f"{stem}{'' if k == 1 else f'-{k}'}-{part}.png" for k in count(1))
             path = next(path for path in spelled if path not in taken)
