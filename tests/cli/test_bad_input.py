@@ -79,6 +79,7 @@ CASES = [  # the call, what the line says of what came, and the words that help
     ("train mlp --batch -8", "got -8", "at least 1"),
     ("train mlp --seed -1", "got -1", "at least 0"),
     ("train mlp --split-seed 99999999999999999999", "got 99999999999999999999", "--split-seed expects int"),
+    ("train mlp --data python_topics", "recipe 'mlp' is for binary or multiclass or multilabel or regression targets", "are language"),
     ("train mlp --accumulate 0", "got 0", "at least 1"),
     ("train mlp --save-every 0", "got 0", "more than 0"),
     ("train mlp --data pics --size 0", "got 0", "from 1 to 4096"),

@@ -9,6 +9,8 @@ from didact.data.balance import class_weights, oversample, undersample
 from didact.data.core import Data
 from didact.errors import UsageError
 
+CLASSES = ("binary", "multiclass")
+TARGETS = (*CLASSES, "multilabel", "regression")     # whatever one row of numbers can answer
 SMALL = 5_000  # training examples below which a set is small
 
 

@@ -12,7 +12,7 @@ from didact.optim.named import make
 from didact.optim.schedule import cosine
 from didact.options import Range
 from didact.recipes import arguments as a
-from didact.recipes.common import budget, rate
+from didact.recipes.common import TARGETS, budget, rate
 from didact.registry import recipe
 from didact.train.experiment import Experiment
 
@@ -71,7 +71,8 @@ def uncertain_regression(
 
 
 @recipe(
-    data="breast_cancer", accepts=("table", "images", "text"), chapter="regularisation", abilities=("classify", "regress", "draw"),
+    data="breast_cancer", accepts=("table", "images", "text"), tasks=TARGETS, chapter="regularisation",
+    abilities=("classify", "regress", "draw"),
     sources=("Van Schependom 3", "Gaba Ex 3.3"), grid={"members": (1, 2, 5, 10, 20)},
 )
 def bagging(

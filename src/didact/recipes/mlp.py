@@ -9,7 +9,7 @@ from didact.objectives.supervised import likelihood_of, supervised
 from didact.optim.named import make
 from didact.optim.schedule import make_schedule
 from didact.recipes import arguments as a
-from didact.recipes.common import augmenting, balanced, budget, rate
+from didact.recipes.common import TARGETS, augmenting, balanced, budget, rate
 from didact.registry import recipe
 from didact.train.experiment import Experiment
 
@@ -18,7 +18,7 @@ ACCEPTS, ABILITIES = ("table", "images", "text"), ("classify", "regress", "draw"
 
 
 @recipe(
-    data="digits", accepts=ACCEPTS, chapter="foundations", abilities=ABILITIES,
+    data="digits", accepts=ACCEPTS, tasks=TARGETS, chapter="foundations", abilities=ABILITIES,
     sources=("Gaba 1.2", "Gaba 1.6", "Groudiev 1", "Van Schependom 1.5", "Fleuret 5.1", "Lhotte 3"),
 )
 def mlp(
@@ -53,7 +53,7 @@ def mlp(
     )
 
 
-@recipe(data="adult", accepts=ACCEPTS, chapter="foundations", abilities=ABILITIES, sources=("Gaba 1.7", "Lhotte 5"))
+@recipe(data="adult", accepts=ACCEPTS, tasks=TARGETS, chapter="foundations", abilities=ABILITIES, sources=("Gaba 1.7", "Lhotte 5"))
 def mlp_wide_deep(
     data: Data, *,
     hidden: a.Widths = (128, 64), dropout: a.Dropout = 0.2, balance: a.Balance = "none",

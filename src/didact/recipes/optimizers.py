@@ -6,12 +6,14 @@ from didact.objectives.supervised import likelihood_of, supervised
 from didact.optim.named import make
 from didact.optim.schedule import make_schedule
 from didact.recipes import arguments as a
+from didact.recipes.common import TARGETS
 from didact.registry import recipe
 from didact.train.experiment import Experiment
 
 
 @recipe(
-    data="digits", accepts=("table", "images", "text"), chapter="optimisation", abilities=("classify", "regress", "draw"),
+    data="digits", accepts=("table", "images", "text"), tasks=TARGETS, chapter="optimisation",
+    abilities=("classify", "regress", "draw"),
     sources=("Gaba 2.8", "Gaba 2.4", "Gaba 2.9", "Groudiev 3", "Van Schependom 2", "Lhotte 4"),
     grid={"optimizer": ("sgd", "momentum", "adam", "adamw")},
 )

@@ -11,11 +11,9 @@ from didact.optim.proximal import elastic_net
 from didact.optim.schedule import cosine
 from didact.options import Range
 from didact.recipes import arguments as a
-from didact.recipes.common import augmenting, budget
+from didact.recipes.common import CLASSES, augmenting, budget
 from didact.registry import recipe
 from didact.train.experiment import Experiment
-
-CLASSES = ("binary", "multiclass")
 
 
 @recipe(

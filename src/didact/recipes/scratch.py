@@ -11,13 +11,12 @@ from didact.optim.named import make
 from didact.optim.schedule import constant, cosine
 from didact.options import Range
 from didact.recipes import arguments as a
-from didact.recipes.common import budget
+from didact.recipes.common import CLASSES, budget
 from didact.registry import recipe
 from didact.scratch import networks
 from didact.train.experiment import Experiment
 
 Float = Annotated[Literal["float32", "float64"], "precision of the engine's numbers"]
-CLASSES = ("binary", "multiclass")
 
 
 def seed() -> int:
