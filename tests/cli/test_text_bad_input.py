@@ -47,6 +47,7 @@ def place(tmp_path_factory):
     ("train text_rnn --data python_topics", "'python_topics' are language", "give a CSV file with --text COLUMN"),
     ("train gpt --data python_topics --model llama --heads 4 --width 12", "got 12", "the width must be a multiple of 8"),
     ("predict gpt latin.txt", "latin.txt is not UTF-8 text (byte 3)", "save it as UTF-8"),
+    ("predict gpt no.txt", "there is no file no.txt", "expected a text, or a file of one (.txt, .md)"),
     ("predict judge latin.txt", "latin.txt: it is not UTF-8", "expected UTF-8 text"),
     ("predict gpt The --beam 3", "--beam 3 looks for the likeliest translation", "leave it out"),
     ("predict gpt ''", "got ''", "needs at least one token"),

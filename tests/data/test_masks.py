@@ -92,6 +92,50 @@ def test_a_jpeg_without_rounding_is_a_mask(tmp_path):
     assert load(str(tmp_path)).labels == ("background", "foreground")
 
 
+def moved(root, layout, parts):
+    """The pairs of a flat folder into folders of splits; those of part "" stay where they are."""
+    for i, part in enumerate(parts):
+        for half in ("images", "masks") if part else ():
+            to = root / (f"{half}/{part}" if layout == "inside" else f"{part}/{half}")
+            to.mkdir(parents=True, exist_ok=True)
+            (root / half / f"{i:02}.png").rename(to / f"{i % 3}.png")                # names may come again in another split
+    if layout == "around":
+        for half in ("images", "masks"):
+            (root / half).rmdir()
+    return root
+
+
+@pytest.mark.parametrize("layout", ["inside", "around"])
+def test_folders_that_name_the_split(tmp_path, layout):
+    whole = load(str(make(tmp_path / "flat", n=9)))
+    assert not any("split by" in note for note in whole.notes)
+    data = load(str(moved(make(tmp_path / "own", n=9), layout, ["train"] * 3 + ["val"] * 3 + ["Test"] * 3)))
+    assert "split by the folders test, train, validation; what is not there is cut from train" in data.notes
+    every = torch.cat([whole.split(part).columns["y"] for part in SPLITS])[torch.cat([whole.indices[part] for part in SPLITS]).argsort()]
+    for k, part in enumerate(SPLITS):
+        batch = data.split(part).batch(torch.arange(3))
+        assert torch.equal(batch["y"], every[3 * k : 3 * k + 3].long())
+        torch.testing.assert_close(batch["x"][:, 0] * 255, 50.0 * batch["y"])
+    again = reload(data.source, data.indices)
+    assert torch.equal(again.test.columns["y"], data.test.columns["y"]) and again.fingerprint == data.fingerprint
+
+
+def test_a_split_that_folders_name_in_part(tmp_path):
+    root = moved(make(tmp_path / "own", n=30), "inside", ["train"] * 3 + ["val"] * 3)
+    for i in range(6, 26):
+        for half in ("images", "masks"):
+            (root / half / f"{i:02}.png").rename(root / half / "train" / f"{i:02}.png")
+    data = load(str(root))
+    assert len(data.validation) == 3 and len(data.train) + len(data.test) == 23 and len(data.test) >= 2
+    assert "left out: 4 images outside the folders train, validation" in data.notes
+    for half in ("images", "masks"):
+        (root / half / "train").rename(root / half / "rainy")                       # without train, val is but a folder
+    assert sum(len(load(str(root)).split(part)) for part in SPLITS) == 30
+    (root / "masks" / "val" / "0.png").unlink()
+    with pytest.raises(UsageError, match=r"1 images of .* have no fellow of that name in masks/: val/0; add or delete"):
+        load(str(root))
+
+
 def test_on_how_many_images_a_class_occurs_is_said(tmp_path):
     make(tmp_path, classes=(1, 2))
     one = np.full((16, 16), 2)
@@ -177,6 +221,10 @@ def cut_short(root):
     (root / "masks" / "03.png").write_bytes(raw[: len(raw) // 2])
 
 
+def gap(root):
+    (root / "classes.txt").write_text("sky\n\nroad\ncar\n\n")
+
+
 def empty(root):
     for part in ("images", "masks"):
         for file in (root / part).iterdir():
@@ -191,6 +239,7 @@ def empty(root):
     (transparent, r"the mask .*03.png has no whole numbers in one channel \(LA\)"),
     (blurred, r"the mask .*03.jpg is a JPEG and holds \d+ values: JPEG blurs class numbers; save masks as PNG"),
     (unknown, r"holds class 2, but .*classes.txt names 2: 0 to 1"),
+    (gap, r"line 2 of .*classes.txt is empty, but names the value 1 of the masks; write its name, or delete the line"),
     (shades, "hold 256 values: shades"),
     (flat, "hold only the value 0: at least two classes"),
     (cut_short, "03.png cannot be read"),

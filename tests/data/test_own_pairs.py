@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from didact.data.core import SPLITS
 from didact.data.load import load, reload
 from didact.errors import UsageError
 
@@ -37,3 +38,41 @@ def test_what_cannot_be(path):
 def test_numbers_in_words_are_read_in_any_case():
     pairs = load("number_words").encoder
     assert pairs.encode(["Twenty ONE"]).tolist() == pairs.encode(["twenty one"]).tolist() and pairs.spell is None
+
+
+@pytest.mark.parametrize(("top", "learned"), [
+    ("English\tFrench", 60), ("src\ttgt", 60), ("en\tde", 60), ("Anna\tFrench", 61), ("source\tFrench", 61), ("German\tGerman", 61),
+])
+def test_a_line_that_names_the_columns_is_no_pair(path, top, learned):
+    with open(path, encoding="utf-8") as file:
+        lines = file.read()
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"{top}\n{lines}")
+    data = load(path, accepts=("pairs",))
+    assert sum(len(data.split(part)) for part in SPLITS) == learned
+    left = "the first line names the columns, {!r} and {!r}: it is no pair to learn from".format(*top.split("\t"))
+    assert (left in data.notes) == (learned == 60)
+    assert len(data.encoder.read([path])[0]) == learned
+
+
+def test_a_pair_ends_where_its_line_does(tmp_path):
+    path = tmp_path / "own.tsv"
+    path.write_bytes("".join(f"Anna\u2028sees {n}\tAnna\x85sieht {n}\r\n" for n in range(20)).encode())
+    assert sum(len(load(str(path), accepts=("pairs",)).split(part)) for part in SPLITS) == 20
+
+
+def test_files_of_sentences(path, tmp_path):
+    pairs = load(path, accepts=("pairs",)).encoder
+    names, batch = pairs.read([path, "Anna sees house 1"])
+    assert names[:2] == [f"{path}:1", f"{path}:2"] and names[60:] == ["Anna sees house 1"]
+    assert [pairs.source.decode(row) for row in batch["x"][:2].tolist()] == ["Anna sees house 0", "Anna sees house 1"]
+    lines = tmp_path / "new.txt"
+    lines.write_text("Anna sees\n\nhouse 3\n", encoding="utf-8")
+    names, batch = pairs.read([str(lines)])
+    assert names == [f"{lines}:1", f"{lines}:3"] and pairs.source.decode(batch["x"][1].tolist()) == "house 3"
+    assert pairs.read(["I read own.txt"])[0] == ["I read own.txt"]                              # a sentence, no file
+    lines.write_text("Anna sees\n\tAnna sieht\n", encoding="utf-8")
+    for wrong, told in ((str(lines), "expected a sentence on each line, got none in .*new.txt:2"),
+                        ("no.tsv", "there is no file no.tsv: expected a sentence, or a file with one a line")):
+        with pytest.raises(UsageError, match=told):
+            pairs.read([wrong])

@@ -1,6 +1,7 @@
 """Pairs of sentences and series of numbers: made ones, public ones, one's own."""
 
 import json
+from datetime import date, timedelta
 
 import pytest
 import torch
@@ -77,12 +78,17 @@ def test_windows_of_a_series_do_not_cross_the_borders_of_the_splits():
         series("few", list(range(50)), "n", window=5, horizon=2)
 
 
+def day(i, form="%Y-%m-%d"):
+    return (date(2020, 1, 1) + timedelta(i)).strftime(form)
+
+
 def test_own_series_from_a_csv(tmp_path):
     path = tmp_path / "own.csv"
-    path.write_text("day,warmth,note\n" + "".join(f"2020-01-{i % 28 + 1:02},{'' if i == 3 else i / 2},{'xy'[i % 2]}\n" for i in range(400)))
+    path.write_text("day,warmth,note\n" + "".join(f"{day(i)},{'' if i == 3 else i / 2},{'xy'[i % 2]}\n" for i in range(400)))
     data = load(str(path), accepts=("series",))
     assert (data.kind, data.target, data.task) == ("series", "warmth", "regression")
     assert data.train.columns["x"][0, :4, 0].tolist() == [0, 0.5, 1, 1]         # a gap keeps the value before it
+    assert data.notes[1:2] == ("1 of 400 values of 'warmth' are missing: filled with the one before, and scored as if measured",)
     assert reload(data.source, data.indices).fingerprint == data.fingerprint
     encoder = SeriesEncoder.from_spec(json.loads(json.dumps(data.encoder.spec())))
     _, batch = encoder.read([",".join("1" * 30), str(path)])
@@ -91,6 +97,7 @@ def test_own_series_from_a_csv(tmp_path):
     (tmp_path / "odd.csv").write_text("warmth\n" + "1\n" * 29 + "inf\n")
     for wrong, told in (
         ("1,2", "a window is 30 values of 'warmth', got 2"), ("warm", "expected a CSV file or values separated by commas"),
+        ("no.csv", "there is no file no.csv: expected a CSV"),
         ("1," * 29 + "nan", "the values of 'warmth' must be finite, but number 30 is nan in '1,"),
         ("1," * 29 + "-inf", "number 30 is -inf"), ("1," * 9 + "1e39" + ",1" * 20, "number 10 is 1e\\+39"),
         (str(tmp_path / "odd.csv"), "number 30 is inf in '.*odd.csv'; put it right"),
@@ -102,6 +109,48 @@ def test_own_series_from_a_csv(tmp_path):
     with pytest.raises(UsageError, match=r"column 'note' .* is not numbers"):
         load(str(path), accepts=("series",), target="note")
     assert load(str(path)).kind == "table"                                      # a table, where nothing else is wanted
+
+
+ORDERS = {"rising": range(400), "falling": range(399, -1, -1), "shuffled": [i * 7 % 400 for i in range(400)]}
+NEWEST, MIXED = "sorted by 'day': the file has the newest first", "sorted by 'day': the rows of the file are not in the order of time"
+STAY = "stay in the order of the file"
+
+
+@pytest.mark.parametrize(("form", "order", "told"), [
+    ("%Y-%m-%d", "rising", ()), ("%Y-%m-%d", "falling", (NEWEST,)), ("%Y-%m-%d", "shuffled", (MIXED,)), ("%d/%m/%Y", "rising", ()),
+    ("%m/%d/%Y", "rising", ()), ("%d.%m.%Y", "falling", (NEWEST,)), ("%d/%m/%Y", "shuffled", (MIXED,)), ("%b %d %Y", "falling", (NEWEST,)),
+    ("%Y-%m-%dT%H:%M:%SZ", "shuffled", (MIXED,)), ("%Y%m%d", "falling", (NEWEST,)),
+])
+def test_a_series_is_read_from_the_oldest_to_the_newest(tmp_path, recwarn, form, order, told):
+    path = tmp_path / "own.csv"
+    path.write_text("place,day,warmth\n" + "".join(f"here,{day(i, form)},{i}\n" for i in ORDERS[order]))
+    data = load(str(path), accepts=("series",))
+    assert data.train.columns["x"][0, :, 0].tolist() == list(range(30)) and not recwarn.list
+    assert data.encoder.read([str(path)])[1]["x"][0, -1, 0] == 399              # what is forecast lies behind the newest
+    assert data.notes[1:] == told
+
+
+def test_what_dates_leave_open_is_said(tmp_path):
+    path = tmp_path / "own.csv"
+    few = [i for i in range(600) if date.fromisoformat(day(i)).day < 13]
+    for told, rows in {
+        f"the dates in 'day' may have the day or the month first: the rows {STAY}; write them as 2020-01-31":
+            [day(i, "%d/%m/%Y") for i in reversed(few[1::2])] + [day(i, "%d/%m/%Y") for i in few[::2]],
+        f"1 of 300 rows have no date in 'day': all {STAY}": ["", *map(day, range(299, 0, -1))],
+        f"600 of 600 rows share their date in 'day' with another: those {STAY}": [day(i // 2) for i in range(600)],
+    }.items():
+        path.write_text("day,warmth\n" + "".join(f"{when},{k}\n" for k, when in enumerate(rows)))
+        data = load(str(path), accepts=("series",))
+        assert data.notes[1] == told and data.train.columns["x"][0, :4, 0].tolist() == [0, 1, 2, 3]
+    path.write_text("day,warmth\n" + "".join(f"{day((299 - k) // 2)},{k}\n" for k in range(300)))        # two a day, the newest first
+    assert load(str(path), accepts=("series",)).train.columns["x"][0, :4, 0].tolist() == [299, 298, 297, 296]
+
+
+def test_a_series_that_is_mostly_gaps_is_refused(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text("day,warmth\n" + "".join(f"{day(i)},{i if i < 199 else ''}\n" for i in range(400)))
+    with pytest.raises(UsageError, match=r"201 of 400 values of 'warmth' are missing in .*own.csv: a time series needs at least half"):
+        load(str(path), accepts=("series",), target="warmth")
 
 
 def test_a_short_series_is_cut_into_short_windows(tmp_path):

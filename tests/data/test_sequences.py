@@ -127,6 +127,8 @@ def test_what_is_to_be_continued(tmp_path):
     assert encoder.read([str(tmp_path / "more.txt")])[1]["x"].tolist() == [[5, 4, 3]]
     with pytest.raises(UsageError, match="needs at least one token, got ''"):
         encoder.read(["ab", ""])
+    with pytest.raises(UsageError, match=r"there is no file no\.txt: expected a text, or a file of one"):
+        encoder.read(["no.txt"])
     with pytest.raises(UsageError, match="training did not: 'x'"):
         encoder.read(["x"])
 

@@ -1,8 +1,8 @@
 """Images with masks that give each pixel a class: a folder of one's own, a made set, and the pedestrians of Penn and Fudan.
 
-One's own folder holds images/ and masks/ with files of equal names (street.jpg, street.png). A mask is grey or has a palette:
-its values are the classes. With classes.txt beside them, one name a line, value k is the name of line k, counted from 0. As in VOC,
-255 beside such classes 0, 1, 2 … is no class: those pixels do not count.
+One's own folder holds images/ and masks/ with files of equal names (street.jpg, street.png). Folders train, val and test inside both,
+or around both, are the split. A mask is grey or has a palette: its values are the classes. With classes.txt beside them, one name a
+line, value k is the name of line k, counted from 0. As in VOC, 255 beside such classes 0, 1, 2 … is no class: those pixels do not count.
 """
 
 import io
@@ -20,12 +20,12 @@ from torch import Tensor
 from didact.data.assemble import assemble
 from didact.data.core import VOID, Batch, Data
 from didact.data.fetch import File, check, locate, source
-from didact.data.folder import ImageEncoder, decoded, images, in_size, measure, of_files
+from didact.data.folder import PARTS, Found, ImageEncoder, decoded, divided, images, in_size, measure, of_files, subfolders
 from didact.data.health import listed
 from didact.data.image_files import dimensions, opened
 from didact.data.readers import content, unzipped
 from didact.data.stream import Streamed, resident_limit
-from didact.errors import UsageError
+from didact.errors import UsageError, counted
 
 LARGEST = 128       # side to which images are brought when none is asked for
 MULTIPLE = 16       # of which that side is one: networks for masks halve it a few times
@@ -97,20 +97,29 @@ def small(mask: Tensor, side: int) -> Tensor:
 
 def is_masks(root: Path) -> bool:
     """Whether a folder holds images with masks, rather than classes of images."""
-    return (root / "images").is_dir() and (root / "masks").is_dir()
+    return any((top / "images").is_dir() and (top / "masks").is_dir() for top in [root, *split_folders(root, "train")])
+
+
+def split_folders(root: Path, *parts: str) -> list[Path]:
+    """The folders inside that are named as a split is, or as one of these."""
+    return [folder for folder in subfolders(root) if PARTS.get(folder.name.lower(), "") in (parts or PARTS.values())]
 
 
 def load(root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None) -> Data:
     """A folder of images with masks as Data: in memory where it fits, else the images are read while learning."""
     if size is not None and size < 1:
         raise UsageError(f"--size expects a side of at least 1 pixel, got {size}")
-    files, masks = pairs(root)
+    files, masks, parts, strays = pairs(root)
     sizes, grey = measure(files)
     most = min(LARGEST, max(sizes.most_common(1)[0][0]))
     side = size or -(-most // MULTIPLE) * MULTIPLE
     encoder = ImageEncoder((1 if grey else 3, side, side))
     y, labels, told = classes(root, files, masks, side)
     notes = [f"{len(files):,} images with masks of {len(labels)} classes: {listed(labels)}", *told, in_size(sizes, encoder)]
+    if parts[0]:
+        notes.append(f"split by the folders {', '.join(sorted(set(parts)))}; what is not there is cut from train")
+    if strays:
+        notes.append(f"left out: {counted(strays, 'image')} outside the folders {', '.join(sorted(set(parts)))}")
     if bool((y == VOID).any()):
         notes.append(f"{100 * float((y == VOID).double().mean()):.2g} % of the pixels are {VOID}, of no class: they do not count")
     if len(files) * encoder.shape[0] * side * side > resident_limit():
@@ -120,31 +129,48 @@ def load(root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping
         columns = {"x": decoded(files, encoder), "y": y}
     return assemble(
         root.resolve().name, "masks", columns, task="segmentation", labels=labels, target="mask", encoder=encoder,
-        indices=indices, seed=seed, notes=notes, fingerprint=of_files(files, encoder.shape, y),
+        indices=indices or divided(Found(tuple(files), None, tuple(parts), labels, 0), seed), seed=seed, notes=notes,
+        fingerprint=of_files(files, encoder.shape, y),
     )
 
 
-def pairs(root: Path) -> tuple[list[str], list[str]]:
-    """Image and mask files of equal names, whatever their endings."""
-    found = [{os.path.splitext(os.path.relpath(f, root / part))[0]: f for f in images(root / part)[0]} for part in ("images", "masks")]
+def pairs(root: Path) -> tuple[list[str], list[str], list[str], int]:
+    """Image and mask files of equal names, whatever their endings; the split of each, if folders name it; how many lie in none of those."""
+    tops = [root] if (root / "images").is_dir() else split_folders(root)
+    found = [{name: file for top in tops for name, file in lying(root, top, half).items()} for half in ("images", "masks")]
     for one, other, (a, b) in ((found[0], found[1], ("image", "masks")), (found[1], found[0], ("mask", "images"))):
         alone = sorted(one.keys() - other.keys())
         if alone:
             raise UsageError(f"{len(alone)} {a}s of {root} have no fellow of that name in {b}/: {listed(alone)}; add or delete")
     names = sorted(found[0])
     if not names:
-        raise UsageError(f"{root}/images holds no image: expected images/<name>.jpg with masks/<name>.png")
-    return [found[0][name] for name in names], [found[1][name] for name in names]
+        raise UsageError(f"{tops[0]}/images holds no image: expected images/<name>.jpg with masks/<name>.png")
+    part = {name: PARTS.get(name.split(os.sep)[0].lower(), "") if os.sep in name else "" for name in names}
+    if "train" not in part.values():
+        part = dict.fromkeys(names, "")                             # then val or test is but the name of a folder
+    kept = [name for name in names if part[name]] or names
+    return [found[0][name] for name in kept], [found[1][name] for name in kept], [part[name] for name in kept], len(names) - len(kept)
+
+
+def lying(root: Path, top: Path, half: str) -> dict[str, str]:
+    """The files of top/images or top/masks by name, the split first and no ending: train/street of both layouts."""
+    return {
+        os.path.normpath(os.path.join(os.path.relpath(top, root), os.path.splitext(os.path.relpath(file, top / half))[0])): file
+        for file in images(top / half)[0]
+    }
 
 
 def classes(root: Path, files: Sequence[str], masks: Sequence[str], side: int) -> tuple[Tensor, tuple[str, ...], list[str]]:
     """(N, side, side) bytes, and the classes' names: those of classes.txt, or else the values that the masks hold, which is said."""
     listing = root / "classes.txt"
     try:
-        words = listing.read_text(encoding="utf-8").splitlines() if listing.is_file() else []
+        words = listing.read_text(encoding="utf-8").rstrip().splitlines() if listing.is_file() else []
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{listing} cannot be read ({error}): expected a class name on each line, in UTF-8") from None
-    named = tuple(word.strip() for word in words if word.strip())
+    named = tuple(word.strip() for word in words)
+    if "" in named:                                         # to pass it over would give all values behind it another's name
+        at = named.index("")
+        raise UsageError(f"line {at + 1} of {listing} is empty, but names the value {at} of the masks; write its name, or delete the line")
     if len(named) > VOID:
         raise UsageError(f"{listing} names {len(named)} classes: at most {VOID} are kept in a mask's bytes")
     values: set[int] = set(range(len(named)))

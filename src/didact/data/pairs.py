@@ -4,6 +4,8 @@
     y  (N, T)   <bos>, target tokens, <eos>, then padding: a decoder reads y[:-1] and is asked for y[1:]
 """
 
+import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,14 +18,21 @@ from torch import Tensor
 from didact.data import tokens
 from didact.data.assemble import assemble
 from didact.data.core import SPLITS, Batch, Data, Decode
-from didact.data.delimited import read_text, stem
+from didact.data.delimited import SUFFIXES, read_text, stem
 from didact.data.fetch import File, read, source
 from didact.data.sequences import padded
 from didact.data.splitting import three_way
+from didact.data.text import is_file
 from didact.data.tokens import BEGIN, END, SPECIALS, BytePairs, Characters, Tokenizer, Words
 from didact.errors import UsageError, counted, pick
 
 LONGEST = 100   # tokens of a sentence that are kept
+HEADERS = (     # what a first line may call the two columns, both names from one of these
+    {"source", "target", "src", "tgt", "trg", "source_text", "target_text", "source_sentence", "target_sentence"},
+    {"english", "french", "german", "spanish", "italian", "portuguese", "dutch", "polish", "russian", "chinese", "japanese", "korean",
+     "arabic", "turkish", "swedish", "danish", "norwegian", "finnish", "czech", "greek", "hungarian", "romanian", "ukrainian", "hindi"},
+    {"en", "fr", "de", "es", "it", "pt", "nl", "pl", "ru", "zh", "ja", "ko", "ar", "tr", "sv", "fi", "cs", "el", "hu", "ro", "uk", "hi"},
+)
 HOME = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 SUMS = {
     "train.en": "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
@@ -63,10 +72,18 @@ class PairEncoder:
         return padded([[BEGIN, *self.target.encode(text)[: LONGEST - 2], END] for text in texts])
 
     def read(self, inputs: Sequence[str]) -> tuple[list[str], Batch]:
-        empty = [text for text in inputs if not text.strip()]
-        if empty:
-            raise UsageError(f"expected a sentence, got {empty[0]!r}")
-        return list(inputs), {"x": self.encode(inputs)}
+        """Sentences as they are, or files with one a line; of pairs with a tab between, the first is read."""
+        found: list[tuple[str, str]] = []       # what it is called, and the sentence
+        for text in inputs:
+            if not text.strip():
+                raise UsageError(f"expected a sentence, got {text!r}")
+            if os.path.isfile(text):
+                found += sentences(Path(text))
+            elif is_file(text, (*SUFFIXES, ".txt")):
+                raise UsageError(f"there is no file {text}: expected a sentence, or a file with one a line")
+            else:
+                found.append((text, text))
+        return [name for name, _ in found], {"x": self.encode([sentence for _, sentence in found])}
 
     def spec(self) -> dict[str, Any]:
         both = {"source": self.source.spec(), "target": self.target.spec()}
@@ -111,22 +128,42 @@ def load(path: Path, *, seed: int = 0, indices: Mapping[str, Tensor] | None = No
     if kind == "gpt2":
         raise UsageError("--tokens gpt2 is for running text; pairs are cut into characters, words or bpe")
     kind = kind or "words"
-    return translated(stem(path), read_pairs(path), kinds=(kind, kind), seed=seed, indices=indices)
+    found, notes = read_pairs(path)
+    return translated(stem(path), found, kinds=(kind, kind), seed=seed, indices=indices, notes=notes)
 
 
-def read_pairs(path: Path) -> list[tuple[str, str]]:
-    """The two sides of every line."""
+def read_pairs(path: Path) -> tuple[list[tuple[str, str]], list[str]]:
+    """The two sides of every line, and what is said of them."""
     found = []
-    for number, line in enumerate(read_text(path).splitlines(), 1):
-        sides = [side.strip() for side in line.split("\t")]
-        if not line.strip():
-            continue
+    lines, notes = tabbed(path)
+    for number, sides in lines:
         if len(sides) != 2 or not all(sides):
+            line = "\t".join(sides)
             raise UsageError(f"line {number} of {path} must be two sentences with a tab between, got {line[:60]!r}")
         found.append((sides[0], sides[1]))
     if len(found) < 10:
         raise UsageError(f"{path} holds {len(found)} pairs; at least 10 make three splits")
+    return found, notes
+
+
+def sentences(path: Path) -> list[tuple[str, str]]:
+    """The first side of every line, and where it stands."""
+    found = [(f"{path}:{number}", sides[0]) for number, sides in tabbed(path)[0]]
+    empty = next((name for name, sentence in found if not sentence), None)
+    if empty or not found:
+        raise UsageError(f"expected a sentence on each line, got none in {empty or path}")
     return found
+
+
+def tabbed(path: Path) -> tuple[list[tuple[int, list[str]]], list[str]]:
+    """The lines that hold something, with their numbers and cut at tabs. One on top that names the columns is left out, which is said."""
+    lines = enumerate(re.split(r"\r?\n|\r", read_text(path)), 1)      # splitlines would also cut at U+2028, which may stand in a sentence
+    found = [(number, [side.strip() for side in line.split("\t")]) for number, line in lines if line.strip()]
+    top = found[0][1] if found else []
+    named = {side.lower() for side in top}
+    if len(top) == len(named) == 2 and any(named <= names for names in HEADERS):
+        return found[1:], [f"the first line names the columns, {top[0]!r} and {top[1]!r}: it is no pair to learn from"]
+    return found, []
 
 
 def multi30k(seed: int, language: str) -> Data:

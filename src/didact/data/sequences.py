@@ -287,4 +287,7 @@ def read(path: Path) -> str:
 
 def opened(text: str) -> str:
     """A text as it is, or what the file of that name holds."""
-    return read(Path(text)) if text.lower().endswith(SUFFIXES) and os.path.isfile(text) else text
+    named = text.lower().endswith(SUFFIXES)
+    if named and not os.path.exists(text) and not re.search(r"\s", text):
+        raise UsageError(f"there is no file {text}: expected a text, or a file of one ({', '.join(SUFFIXES)})")
+    return read(Path(text)) if named and os.path.isfile(text) else text

@@ -1,21 +1,25 @@
 """Time series: a window of the past, and what came next. Splits follow time, so that nobody learns from the future."""
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from didact.data.assemble import assemble
 from didact.data.core import SPLITS, Absent, Batch, Data, Decode, Resident
-from didact.data.delimited import read_csv, stem
+from didact.data.delimited import is_table, read_csv, stem
 from didact.data.fetch import File, read, source
 from didact.data.table import as_numbers
 from didact.errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
 
 WINDOW = 30   # past values that are read (Gaba Ex 5.3)
 LARGEST = torch.finfo(torch.float32).max
@@ -47,7 +51,9 @@ class SeriesEncoder:
 
     def values(self, text: str) -> list[float]:
         if os.path.isfile(text):                   # a Path would complain of a name as long as a window
-            return column_of(Path(text), self.column)
+            return column_of(Path(text), self.column)[0]
+        if is_table(text):
+            raise UsageError(f"there is no file {text}: expected a CSV file or values separated by commas")
         try:
             found = [float(value) for value in text.split(",")]
         except ValueError:
@@ -102,26 +108,69 @@ def ahead(data: Data, *, window: int = WINDOW, horizon: int = 1) -> Data:
 
 
 def load(path: Path, *, target: str | None = None, window: int = WINDOW, horizon: int = 1) -> Data:
-    """One's own CSV file, its rows in the order of time: the named column, or the last one of numbers."""
+    """One's own CSV file: the named column, or the last one of numbers, in the order of the dates beside it or else of the rows."""
     frame = read_csv(path, columns=1)
     numeric = [str(name) for name in frame.columns if as_numbers(frame[name]) is not None]
     if not numeric:
         raise UsageError(f"{path} has no column of numbers: a time series needs one")
     column = target or numeric[-1]
-    values = column_of(path, column)
+    values, notes = column_of(path, column)
     window = max(1, min(window, len(values) // 10 - horizon))      # of a short series; `ahead` cuts what a recipe asks for
-    return series(stem(path), values, column, window=window, horizon=horizon)
+    return series(stem(path), values, column, window=window, horizon=horizon, notes=notes)
 
 
-def column_of(path: Path, column: str) -> list[float]:
-    """A column of numbers; a missing value takes the one before it."""
-    frame = read_csv(path, columns=1)
+def column_of(path: Path, column: str) -> tuple[list[float], list[str]]:
+    """A column of numbers in the order of time, and what was done to it: a missing value takes the one before it."""
+    frame, notes = in_time(read_csv(path, columns=1))
     if column not in frame.columns:
         raise UsageError(f"{path} has no column {column!r}; {nearest(column, map(str, frame.columns))}")
     numbers = as_numbers(frame[column])
     if numbers is None:
         raise UsageError(f"column {column!r} of {path} is not numbers: a time series needs some; choose another with --target")
-    return finite([float(v) for v in numbers.ffill().bfill()], column, str(path))
+    missing = int(numbers.isna().sum())
+    lacking = f"{missing:,} of {len(numbers):,} values of {column!r} are missing"
+    if missing > len(numbers) / 2:
+        raise UsageError(f"{lacking} in {path}: a time series needs at least half of them; choose another column with --target")
+    if missing:
+        notes.append(f"{lacking}: filled with the one before, and scored as if measured")
+    return finite([float(v) for v in numbers.ffill().bfill()], column, str(path)), notes
+
+
+def in_time(frame: "DataFrame") -> tuple["DataFrame", list[str]]:
+    """The rows from the oldest to the newest, by a column of dates if there is one, and what is said of it."""
+    found = [(name, when) for name in frame.columns for when in dates(frame[name])]
+    if not found or any(when.is_monotonic_increasing and when.is_unique for _, when in found):
+        return frame, []
+    name, when = min(found, key=lambda each: (not each[1].is_monotonic_increasing, not each[1].is_monotonic_decreasing, each[1].hasnans))
+    same, stay = int(when.duplicated(keep=False).sum()), "stay in the order of the file"
+    told = [f"{same:,} of {len(when):,} rows share their date in {name!r} with another: those {stay}"] if same else []
+    if when.is_monotonic_increasing:
+        return frame, told
+    if when.hasnans:
+        return frame, [f"{int(when.isna().sum()):,} of {len(when):,} rows have no date in {name!r}: all {stay}"]
+    if when.is_monotonic_decreasing:                         # turned round, rows of one date come into their order as well
+        return frame[::-1], [f"sorted by {name!r}: the file has the newest first"]
+    if sum(other == name for other, _ in found) > 1:
+        return frame, [f"the dates in {name!r} may have the day or the month first: the rows {stay}; write them as 2020-01-31"]
+    return frame.iloc[when.argsort(kind="stable")], [f"sorted by {name!r}: the rows of the file are not in the order of time", *told]
+
+
+def dates(column: "Series") -> list["Series"]:
+    """The ways to read a column as dates: none, one, or two where 3/4 may be in March or in April."""
+    import pandas as pd
+    from pandas.tseries.api import guess_datetime_format
+
+    words = column.dropna().astype(str).str.strip()
+    if words.nunique() < 2 or (as_numbers(column) is not None and not words.str.fullmatch(r"(19|20)\d{6}").all()):
+        return []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")                      # of a day that stands first where a month was expected: both are tried
+        guessed = [guess_datetime_format(words.iloc[0], dayfirst=first) for first in (False, True)]
+    for forms in ["ISO8601"], dict.fromkeys(filter(None, guessed)):
+        read = [pd.to_datetime(words, format=form, utc=True, errors="coerce") for form in forms]
+        if whole := [when.reindex(column.index) for when in read if when.notna().all()]:
+            return whole
+    return []
 
 
 def finite(values: list[float], column: str, where: str) -> list[float]:

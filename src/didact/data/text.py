@@ -76,9 +76,11 @@ class BagEncoder:
         for text in inputs:
             if not text.strip():
                 raise UsageError(f"expected a text, a .txt file or a CSV file, got {text!r}")
+            if text == "-":
+                raise UsageError("expected a text, a .txt file or a CSV file, got '-': standard input is not read; save it to a file")
             path = Path(text)
             if is_file(text, SUFFIXES):
-                frame = read_csv(path)
+                frame = read_csv(path, columns=1)      # new texts have no label beside them
                 found += list(texts_of(frame, self.column, path))
                 names += [f"{text}:{line}" for line in frame.index]
             else:
