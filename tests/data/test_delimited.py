@@ -4,7 +4,7 @@ import lzma
 import pandas as pd
 import pytest
 
-from didact.data.delimited import read_csv, sniff
+from didact.data.delimited import MISSING, read_csv, read_row, sniff
 from didact.errors import UsageError
 
 TABLE = pd.DataFrame({
@@ -35,6 +35,41 @@ def test_decimal_commas_quotes_and_blank_lines(tmp_path):
     assert frame.index.tolist() == [2, 5]  # the lines on which the rows begin
     late = read_csv(write(tmp_path, "\n" * 30 + "a,b\n1,2\n"))
     assert late.index.tolist() == [32] and late.b.tolist() == ["2"]
+
+
+def test_a_line_of_spaces_is_no_row_and_quotes_around_nothing_are_one(tmp_path):
+    frame = read_csv(write(tmp_path, 'v\n1\n2\n \n""\n3\n'), columns=1)
+    assert frame.v[frame.v.notna()].tolist() == ["1", "2", "3"] and frame.index.tolist() == [2, 3, 5, 6]
+    assert read_csv(write(tmp_path, "a,b\n1,2\n  \n3,4\n")).index.tolist() == [2, 4]
+
+
+@pytest.mark.parametrize(("cells", "read", "told"), [
+    (["120,50", "onbekend", "120.50", "-7,5", "3", "", "+1,25 "], ["120.50", "onbekend", "120.50", "-7.5", "3", None, "+1.25 "], ""),
+    (["2,471", "891", "1,027.5", "?"], ["2471", "891", "1027.5", None], "2,471 is read as 2471"),
+    (["2,471", "891", "-34"], ["2471", "891", "-34"], "2,471 is read as 2471"),
+    (["2,471", "1,234,567"], ["2471", "1234567"], "2,471 is read as 2471"),
+    (["2,471", "1,027"], ["2.471", "1.027"], "2,471 is read as 2.471; if they are thousands"),      # either way
+    (["2,471", "1027"], ["2.471", "1027"], "2,471 is read as 2.471; if they are thousands"),
+    (["2,471", "0,891", "12"], ["2.471", "0.891", "12"], ""),                                       # no thousands begin with a nought
+    (["30835,488", "2,471"], ["30835.488", "2.471"], ""),
+    (["yes, 2", "no, 1", "2,5"], ["yes, 2", "no, 1", "2,5"], ""),                                   # most are no numbers
+])
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_what_a_comma_means_is_decided_by_the_column_and_read_by_the_cell(tmp_path, delimiter, cells, read, told):
+    frame = read_csv(write(tmp_path, "\n".join(["a" + delimiter + "b", *(f"{cell}{delimiter}x" for cell in cells)])))
+    assert [None if pd.isna(value) else value for value in frame.a] == read
+    assert len(frame.attrs["notes"]) == bool(told) and all(told in note and "'a'" in note for note in frame.attrs["notes"])
+
+
+def test_files_and_typed_rows_agree_on_what_is_missing(tmp_path):
+    words = sorted(MISSING)
+    frame = read_csv(write(tmp_path, "a,b\n" + "".join(f'"{word}",k\n{word} ,k\n' for word in words) + "none,k\n-,k\n"))
+    assert frame.a.isna().tolist() == [True] * 2 * len(words) + [False, False]
+    by_pandas = pd.read_csv(tmp_path / "t.csv", na_values="?")
+    assert by_pandas.a[: 2 * len(words) : 2].isna().all()           # what others take for missing is
+    for word in words:
+        assert read_row(f"a={word},b=k") == read_row(f'{{"a": "{word}", "b": "k"}}') == {"a": None, "b": "k"}
+    assert read_row("a=none,b=-") == {"a": "none", "b": "-"}
 
 
 BAD = {

@@ -86,6 +86,103 @@ def test_rare_unseen_and_missing_categories():
     assert plain.tolist() == [[0, 1], [0, 0], [0, 0], [1, 0]]  # case does not matter where no name needs it
 
 
+def houses(folder, spoilt=(), name="houses.csv", n=200):
+    """Areas with decimal commas; `spoilt` cells stand in the first rows."""
+    areas = [*spoilt, *(f"{20 + i},{i % 100:02}" for i in range(len(spoilt), n))]
+    return write(folder, "area;town;price\n" + "".join(f"{a};{'uvw'[i % 3]};{3 * i},5\n" for i, a in enumerate(areas)), name)
+
+
+def test_one_bad_cell_of_a_decimal_comma_column_is_one_missing_value(tmp_path):
+    encoder = TableEncoder.from_spec(json.loads(json.dumps(load(houses(tmp_path)).encoder.spec())))
+    _, clean = encoder.read([str(tmp_path / "houses.csv")])
+    assert clean["x"][7, 0] == torch.tensor(27.07)
+    for cells in (["onbekend"], ["20.00"], ["20,00", "21,01 m2", "n.v.t."]):
+        _, found = encoder.read([str(houses(tmp_path, cells, "new.csv", n=4))])
+        wrong = [not cell.replace(",", ".").replace(".", "").isdigit() for cell in cells]
+        expected = clean["x"][:4].clone()
+        expected[: len(cells)][wrong, 0] = encoder.columns[0].median
+        torch.testing.assert_close(found["x"], expected)
+    spoilt = load(houses(tmp_path, ["onbekend"]))
+    assert spoilt.names[0] == "area"
+    assert any("'area' holds 1 cell not read as a number, first 'onbekend' in line 2: taken as missing" in note for note in spoilt.notes)
+    with pytest.raises(UsageError, match=r"'area' of .*new.csv expects numbers, got '1,5 m2' in line 2"):
+        encoder.read([str(houses(tmp_path, ["1,5 m2", "2,5 m2"], "new.csv", n=2))])
+
+
+def test_new_rows_are_read_with_the_commas_of_the_training_file(tmp_path):
+    path = write(tmp_path, "income\ty\n" + "".join(f"{37 * i:,}\t{'kl'[i % 2]}\n" for i in range(1, 200)), "us.tsv")
+    data = load(path)
+    assert any("'income' has commas between thousands" in note for note in data.notes)
+    encoder = TableEncoder.from_spec(json.loads(json.dumps(data.encoder.spec())))
+    new = write(tmp_path, "income\ty\n2,471\tk\n", "new.tsv")                  # alone, it could be either
+    quoted = write(tmp_path, 'income,y\n"2,471",k\n', "new.csv")
+    _, found = encoder.read([str(new), str(quoted), "income=2,471", "income=2471", '{"income": 2471}'])
+    assert found["x"].tolist() == [[2471]] * 5
+    decimal = load(houses(tmp_path)).encoder
+    assert decimal.read(["area=120,50,town=u"])[1]["x"][0, 0] == decimal.read(["area=120.5,town=u"])[1]["x"][0, 0] == 120.5
+    old = {"name": "area", "median": 1.0, "missing": False}                      # as runs kept it before commas had a meaning
+    assert TableEncoder.from_spec({"target": "y", "columns": [old]}).columns == (Number("area", 1.0),)
+
+
+def test_few_words_among_few_whole_numbers_are_missing_numbers(tmp_path):
+    rooms = [str(1 + i % 7) for i in range(400)]
+    rooms[5] = rooms[105] = rooms[305] = "n.v.t."
+    path = write(tmp_path, "rooms,y\n" + "".join(f"{r},{i / 7}\n" for i, r in enumerate(rooms)))
+    data = load(path)
+    assert data.names == ("rooms", "rooms missing")
+    assert any("'rooms' holds 3 cells not read as a number, first 'n.v.t.' in line 7" in note for note in data.notes)
+    assert targets(read_csv(path), "rooms")[2] == (*"1234567", "n.v.t.")           # of a target they are a class
+    assert isinstance(TableEncoder.from_frame(pd.DataFrame({"a": ["1", "2", "x", "y"] * 20, "y": 0}), "y")[0].columns[0], Category)
+
+
+def test_a_category_that_is_a_number_is_compared_as_one():
+    column = Category("rooms", ("1", "3", "n.v.t."))
+    assert column.encode(pd.Series(["3.0", "03", "3.5", "N.V.T.", 1, 1.0])).argmax(1).tolist() == [1, 1, 0, 2, 0, 0]
+    assert column.encode(pd.Series(["3.5"])).sum() == 0
+    both = Category("code", ("3", "3.0")).encode(pd.Series(["3", "3.0"]))
+    assert both.tolist() == [[1, 0], [0, 1]]                                     # a name that is known stays itself
+
+
+@pytest.mark.parametrize("word", ["None", "NA", "null"])
+def test_a_class_that_reads_as_missing_is_named(tmp_path, word):
+    path = write(tmp_path, "x,y\n" + "".join(f"{i},{(word, 'mild')[i % 2]}\n" for i in range(40)))
+    with pytest.raises(UsageError, match=f"missing in 20 of 40 rows, first in line 2 \\('{word}' is read as missing"):
+        load(path, target="y")
+    with pytest.raises(UsageError, match="first in line 3; fill it in"):
+        load(write(tmp_path, "x,y\n1,a\n2,\n3,b\n"), target="y")
+
+
+def test_numbers_that_float32_cannot_tell_apart_are_told(tmp_path):
+    path = write(tmp_path, "t,a,y\n" + "".join(f"{1_700_000_000 + 2 * i},{i % 9},{'kl'[i % 2]}\n" for i in range(300)))
+    told = [note for note in load(path).notes if "single precision" in note]
+    assert len(told) == 1 and "'t' lies so near 1700000299" in told[0] and "steps of 128" in told[0]
+    rng = np.random.default_rng(0)
+    for spread, refused in ((10, True), (1e3, False)):
+        path = write(tmp_path, "a,y\n" + "".join(f"{x:.3f},{1e9 + spread * x:.3f}\n" for x in rng.normal(size=200)))
+        if refused:
+            with pytest.raises(UsageError, match=r"target 'y' lies so near .* rounds it to steps of 64; subtract"):
+                load(path, target="y")
+        else:
+            assert any("target 'y'" in note and "steps of 64" in note for note in load(path, target="y").notes)
+    path = write(tmp_path, "a,y\n" + "".join(f"{x:.3f},{1e9 + 1e5 * x:.3f}\n" for x in rng.normal(size=200)))
+    assert not any("single precision" in note for note in load(path, target="y").notes)
+
+
+def test_a_column_that_names_rows_is_told(tmp_path):
+    rng = np.random.default_rng(0)
+    n = 60
+    frame = pd.DataFrame({
+        "counter": np.arange(100, 100 + n), "customer_ID": rng.permutation(10 * n)[:n], "year": rng.permutation(10 * n)[:n],
+        "width": rng.normal(size=n), "room id": np.arange(n) % 30, "y": ["k", "l"] * (n // 2),
+    })
+    path = tmp_path / "t.csv"
+    frame.to_csv(path, index=False)
+    assert [note for note in load(path).notes if "names rows" in note] == [
+        "column 'counter' is different in every row and counts up: leave it out if it names rows",
+        "column 'customer_ID' is different in every row: leave it out if it names rows",
+    ]
+
+
 def test_columns_that_cannot_be_learned_from_are_left_out_and_said(tmp_path):
     n = 120
     frame = mixed(n)

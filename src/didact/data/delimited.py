@@ -7,11 +7,12 @@ import json
 import lzma
 import re
 from codecs import BOM_UTF8
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from didact.data.commas import meaning, plain
 from didact.data.health import listed
 from didact.errors import UsageError
 
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 SUFFIXES = (".csv", ".tsv")
-MISSING = ("", "?", "NA", "NaN", "nan")   # in a row that was typed; pandas knows more in files
+MISSING = frozenset((                      # in files and in rows that were typed: what pandas takes for missing, and ?
+    "", "?", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None",
+    "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN",
+))
 DELIMITERS = ",;\t|"
 
 
@@ -33,29 +37,29 @@ def stem(path: Path) -> str:
     return path.name.split(".")[0] or path.name
 
 
-def read_csv(path: Path, *, columns: int = 2) -> "DataFrame":
+def read_csv(path: Path, *, columns: int = 2, commas: Mapping[str, str] | None = None) -> "DataFrame":
     """All values as text, missing ones NaN; the index holds the lines of the file, so that messages can name them.
 
-    Of fewer columns than these, it is more likely that they are separated by something else.
+    Of fewer columns than these, it is more likely that they are separated by something else. `commas` says what they mean in columns
+    that were read before. What was found out lies in `attrs`: "commas" and "missing" (the first word that is read so) by column, "notes".
     """
     import pandas as pd
 
     text = read_text(path)
     delimiter = sniff(text)
-    names, lines = walk(path, text, delimiter, columns)
-    try:
-        frame = pd.read_csv(
-            io.StringIO(text), sep=delimiter, header=0, names=names, index_col=False, dtype=object, skipinitialspace=True,
-            na_values=["?"],
-        )
-    except pd.errors.ParserError as error:
-        raise UsageError(f"{path} cannot be read: {error}; is a quotation mark not closed?") from None
-    frame.index = pd.Index(lines)
-    if delimiter != ",":                       # there a comma may be a decimal point
-        for name in names:
-            have = frame[name].dropna().str
-            if have.fullmatch(r"\s*-?\d+(,\d+)?\s*").all() and have.contains(",").any():
-                frame[name] = frame[name].str.replace(",", ".")
+    names, lines, rows = walk(path, text, delimiter, columns)
+    cells: dict[str, Sequence[str | None]] = {}
+    known, missing, notes = dict(commas or {}), dict[str, str](), list[str]()
+    for name, column in zip(names, zip(*rows, strict=True), strict=True):
+        gone = {word for word in set(column) if word.strip() in MISSING}
+        if delimiter != "," and name not in known:      # there a comma may be a decimal point
+            known[name], note = meaning(name, [word.strip() for word in column if word not in gone])
+            notes += [note] if note else []
+        comma = known.get(name, "")
+        missing[name] = next((word.strip() for word in column if word in gone and word.strip()), "") if gone else ""
+        cells[name] = [None if word in gone else plain(word, comma) for word in column] if gone or comma else column
+    frame = pd.DataFrame(cells, index=pd.Index(lines), dtype=object)
+    frame.attrs = {"commas": known, "missing": missing, "notes": notes}
     first = frame[names[0]]
     if names[0] == "column 1" and list(parsed(first) - parsed(first).iloc[0]) == list(range(len(frame))):
         return frame.drop(columns="column 1")  # the row numbers that pandas writes
@@ -98,10 +102,10 @@ def sniff(text: str) -> str:
     return max(DELIMITERS, key=score)
 
 
-def walk(path: Path, text: str, delimiter: str, columns: int = 2) -> tuple[list[str], list[int]]:
-    """Column names and the line on which each row begins; refuses a table that is none."""
-    rows = numbered(path, text, delimiter)
-    _, header = next(rows)
+def walk(path: Path, text: str, delimiter: str, columns: int = 2) -> tuple[list[str], list[int], list[tuple[str, ...]]]:
+    """Column names, the line on which each row begins, and the rows; refuses a table that is none."""
+    numbers = numbered(path, text, delimiter)
+    _, header = next(numbers)
     names = [name.strip() or f"column {i}" for i, name in enumerate(header, 1)]
     if len(names) < columns:
         raise UsageError(f"{path} has only one column, {names[0]!r}: expected columns separated by , ; tab or |")
@@ -110,25 +114,27 @@ def walk(path: Path, text: str, delimiter: str, columns: int = 2) -> tuple[list[
         raise UsageError(f"{path} has two columns named {twice!r}: give each its own name")
     if all(is_number(name) for name in names) and names != [str(i) for i in range(len(names))]:
         raise UsageError(f"the first line of {path} must name the columns, got numbers: {listed(names)}")
-    lines = []
-    for line, row in rows:
+    lines, rows = [], []
+    for line, row in numbers:
         if len(row) != len(names):
             opened = "; is a quotation mark not closed?" if any("\n" in field for field in row) else ""
             hint = f"; a value with {delimiter!r} in it needs quotation marks" if len(row) > len(names) else opened
             raise UsageError(f"line {line} of {path} has {len(row)} fields, but the first line names {len(names)} columns{hint}")
         lines.append(line)
+        rows.append(tuple(row))
     if not lines:
         raise UsageError(f"{path} has column names but no rows: expected examples below them")
-    return names, lines
+    return names, lines, rows
 
 
 def numbered(path: Path, text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows with the lines on which they begin; empty lines are passed over."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
+    """The rows with the lines on which they begin; empty lines are passed over, and those of spaces."""
+    lines = list(io.StringIO(text, newline=""))
+    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
     line = 1
     try:
         for row in reader:
-            if row:
+            if row and (row != [""] or lines[line - 1].strip()):   # "" is a missing value
                 yield line, row
             line = reader.line_num + 1
     except csv.Error as error:
@@ -164,7 +170,7 @@ def read_row(text: str) -> dict[str, Any]:
         for name, value in row.items():
             if isinstance(value, list | dict):
                 raise UsageError(f"column {name!r} expects one value, got {value!r}")
-        return row
+        return {name: None if isinstance(value, str) and value.strip() in MISSING else value for name, value in row.items()}
     pairs = [part.split("=", 1) for part in re.split(r",(?=[^,=]+=)", text)]
     if any(len(pair) != 2 for pair in pairs):
         raise UsageError(f"expected a CSV file, a row as 'column=value,…' or a JSON object, got {text!r}")

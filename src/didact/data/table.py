@@ -5,8 +5,9 @@
 """
 
 import os
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from didact.data.assemble import assemble, divide
+from didact.data.commas import plain
 from didact.data.core import Batch, Data, Decode
 from didact.data.delimited import is_number, is_table, parsed, read_csv, read_row, stem
 from didact.data.health import listed, refuse
@@ -27,6 +29,8 @@ CATEGORIES = 50     # values of a category that get a feature of their own; the 
 FEW = 20            # at most so many whole numbers can be class numbers
 DATE = r"\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"
 YES_NO = {"1": 1, "1.0": 1, "yes": 1, "true": 1, "0": 0, "0.0": 0, "no": 0, "false": 0}
+NAMES_ROWS = re.compile(r"(.*[_ ])?(id|index|row|nr|number)", re.IGNORECASE)
+COARSE = 0.01       # of a column's deviation: what rounding to float32 may take from it unsaid
 BIGGEST = float(np.finfo(np.float32).max)
 
 
@@ -52,7 +56,7 @@ def load(path: Path, *, target: str | None = None, seed: int = 0, indices: Mappi
     encoder, x = TableEncoder.from_frame(frame, chosen, indices["train"])
     return assemble(
         name, "table", {"x": x, "y": y}, task=task, labels=labels, names=encoder.names, target=chosen, encoder=encoder,
-        indices=indices, notes=(*notes, said, *encoder.notes),
+        indices=indices, notes=(*notes, said, *frame.attrs["notes"], *encoder.notes),
     )
 
 
@@ -61,17 +65,19 @@ def without_target(frame: "DataFrame", name: str, why: str, *, seed: int, indice
     indices = divide(name, len(frame), None, task="none", indices=indices, seed=seed)
     encoder, x = TableEncoder.from_frame(frame, "", indices["train"])
     return assemble(
-        name, "table", {"x": x}, task="none", names=encoder.names, target="", encoder=encoder, indices=indices, notes=(why, *encoder.notes)
+        name, "table", {"x": x}, task="none", names=encoder.names, target="", encoder=encoder, indices=indices,
+        notes=(why, *frame.attrs["notes"], *encoder.notes),
     )
 
 
 @dataclass(frozen=True)
 class Number:
-    """A column of numbers; `missing` where training rows lacked some, which then has a feature of its own."""
+    """A column of numbers; `missing` where training rows lacked some, which then has a feature of its own. `comma`: what one means."""
 
     name: str
     median: float = 0.0
     missing: bool = False
+    comma: str = ""
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -102,10 +108,10 @@ class Category:
         return tuple(f"{self.name}={value}" for value in self.values + extra)
 
     def encode(self, column: "Series") -> np.ndarray:
-        known = {value.casefold(): i for i, value in enumerate(self.values)} | {v: i for i, v in enumerate(self.values)}
+        known = {alike(v): i for i, v in enumerate(self.values)} | {v: i for i, v in enumerate(self.values)}
         other = len(self.values) if self.other else -1
         words, each = np.unique(texts(column).to_numpy(str), return_inverse=True)
-        numbers = np.array([known.get(w, known.get(w.casefold(), other)) for w in words.tolist()])[each]
+        numbers = np.array([known.get(w, known.get(alike(w), other)) for w in words.tolist()])[each]
         numbers[column.isna().to_numpy()] = len(self.features) - 1 if self.missing else -1
         return np.eye(len(self.features) + 1, dtype=np.float32)[numbers, :-1]   # -1, unseen, is the row of zeros
 
@@ -128,6 +134,9 @@ class TableEncoder:
         for name in frame.columns:
             if name not in asked:
                 column, note = understand(seen[name])
+                if isinstance(column, Number):
+                    column = replace(column, comma=frame.attrs.get("commas", {}).get(name, ""))
+                    notes += number_notes(frame[name])
                 columns += [column] if column else []
                 notes += [note] if note else []
         if not columns:
@@ -162,12 +171,15 @@ class TableEncoder:
         parts: list[Tensor] = []
         for text in inputs:
             if is_table(text) and ("=" not in text or os.path.exists(text)):
-                frame = read_csv(Path(text), columns=min(2, len(self.columns)))
+                commas = {c.name: c.comma for c in self.columns if isinstance(c, Number) and c.comma}
+                frame = read_csv(Path(text), columns=min(2, len(self.columns)), commas=commas)
                 names += [f"{text}:{line}" for line in frame.index]
                 self.check(frame.columns, text)
+                self.check_columns(frame, text)
             else:
                 row = read_row(text)
                 self.check(row, text)
+                row |= {c.name: plain(str(row[c.name]), c.comma) for c in self.columns if isinstance(c, Number) and c.comma and row[c.name]}
                 frame = pd.DataFrame([{c.name: row[c.name] for c in self.columns}], index=[1], dtype=object)
                 self.check_numbers(row)
                 names.append(text)
@@ -181,6 +193,14 @@ class TableEncoder:
             spare = [name for name in given if name not in {c.name for c in self.columns} and name != self.target]
             hint = nearest(lacking[0], spare) if spare else "an unknown value may be left empty"
             raise UsageError(f"{where!r} lacks the column {listed([repr(name) for name in lacking])}; {hint}")
+
+    def check_columns(self, frame: "DataFrame", where: str) -> None:
+        """A column of a file in which no cell at all is a number was written in another way than in training."""
+        for column in self.columns:
+            have = frame[column.name].dropna()
+            if isinstance(column, Number) and len(have) and parsed(have).isna().all():
+                cell = f"{have.iloc[0]!r} in line {have.index[0]}"
+                raise UsageError(f"column {column.name!r} of {where} expects numbers, got {cell}; an unknown value may be left empty")
 
     def check_numbers(self, row: Mapping[str, Any]) -> None:
         """In a file a word among numbers counts as missing, as in training; in a row that was typed it is a mistake."""
@@ -200,7 +220,8 @@ class TableEncoder:
 def column_spec(column: Number | Category) -> dict[str, Any]:
     """A column as JSON; what it holds says which kind it is."""
     if isinstance(column, Number):
-        return {"name": column.name, "median": column.median, "missing": column.missing}
+        comma = {"comma": column.comma} if column.comma else {}
+        return {"name": column.name, "median": column.median, "missing": column.missing} | comma
     return {"name": column.name, "values": list(column.values), "other": column.other, "missing": column.missing}
 
 
@@ -208,7 +229,7 @@ def column_from_spec(spec: Mapping[str, Any]) -> Number | Category:
     """The column that `column_spec` wrote."""
     if "values" in spec:
         return Category(spec["name"], tuple(spec["values"]), spec["other"], spec["missing"])
-    return Number(spec["name"], spec["median"], spec["missing"])
+    return Number(spec["name"], spec["median"], spec["missing"], spec.get("comma", ""))
 
 
 def understand(column: "Series") -> tuple[Number | Category | None, str]:
@@ -220,10 +241,8 @@ def understand(column: "Series") -> tuple[Number | Category | None, str]:
         return None, f"column {name!r} holds dates: left out"
     numbers = as_numbers(column)
     if numbers is not None:
-        wrong = int((numbers.isna() & column.notna()).sum())
-        note = f"column {name!r} holds {wrong} values that are not numbers: they count as missing" if wrong else ""
         finite = numbers.replace([np.inf, -np.inf], np.nan)
-        return Number(name, float(finite.median()) if finite.notna().any() else 0.0, bool(numbers.isna().any())), note
+        return Number(name, float(finite.median()) if finite.notna().any() else 0.0, bool(numbers.isna().any())), ""
     words = texts(column.dropna())
     counts = words.value_counts()
     if words.str.match(DATE).mean() > 0.9 and len(counts) > CATEGORIES:
@@ -245,8 +264,43 @@ def texts(column: "Series") -> "Series":
     return pd.Series(words, index=column.index, name=column.name, dtype=object)
 
 
-def as_numbers(column: "Series") -> "Series | None":
-    """The column as numbers; None where it is not one of numbers. Few words among many numbers count as missing."""
+def alike(word: str) -> str:
+    """What two spellings of a category share: case does not matter, and 3.0 is 3."""
+    return str(float(word)) if is_number(word) else word.casefold()
+
+
+def number_notes(column: "Series") -> list[str]:
+    """What to say of a column of numbers, in all rows of the table."""
+    numbers = parsed(column)
+    wrong = column[numbers.isna() & column.notna()]
+    found = [f"column {column.name!r} {said}"] if (said := coarse(numbers)) else []
+    if len(wrong):
+        first = f"first {wrong.iloc[0]!r} in line {wrong.index[0]}"
+        found.append(f"column {column.name!r} holds {counted(len(wrong), 'cell')} not read as a number, {first}: taken as missing")
+    if numbers.notna().all() and numbers.is_unique and bool((numbers % 1 == 0).all()):
+        rising = " and counts up" if bool((numbers.diff().iloc[1:] == 1).all()) else ""
+        if rising or NAMES_ROWS.fullmatch(str(column.name).strip()):
+            found.append(f"column {column.name!r} is different in every row{rising}: leave it out if it names rows")
+    return found
+
+
+def coarse(numbers: "Series") -> str:
+    """What to say where numbers are so large beside their differences that float32 rounds these away."""
+    finite = numbers[numbers.abs() <= BIGGEST].to_numpy(np.float64)
+    if len(finite) == 0 or not finite.std() > 0:
+        return ""
+    step = float(np.spacing(np.float32(np.abs(finite).max())))
+    middle = float(np.median(finite))
+    if step <= COARSE * float((finite - middle).std()):
+        return ""
+    return f"lies so near {middle:.10g} that single precision rounds it to steps of {step:g}; subtract {middle:.10g} in the file"
+
+
+def as_numbers(column: "Series", *, few: bool = True) -> "Series | None":
+    """The column as numbers; None where it is not one of numbers.
+
+    Words count as missing: a tenth of the cells at most among many different numbers, a twentieth among `few`.
+    """
     import pandas as pd
 
     if pd.api.types.is_bool_dtype(column) or isinstance(column.dtype, pd.CategoricalDtype):
@@ -254,30 +308,34 @@ def as_numbers(column: "Series") -> "Series | None":
     numbers = parsed(column)
     present = column.notna()
     wrong = (numbers.isna() & present).sum()
-    return numbers if wrong == 0 or (wrong <= 0.1 * present.sum() and numbers.nunique() > FEW) else None
+    words = 0.1 if numbers.nunique() > FEW else 0.05 if few and numbers.nunique() > 1 else 0
+    return numbers if wrong <= words * present.sum() else None
 
 
 def targets(frame: "DataFrame", target: str) -> tuple[str, Tensor, tuple[str, ...], str]:
     """Task, y, class names and what to say of it: of a column, or of several with commas between."""
-    return one_target(frame[target]) if target in frame else several(frame[target.split(",")])
+    if target not in frame:
+        return several(frame[target.split(",")])
+    return one_target(frame[target], frame.attrs.get("missing", {}).get(target, ""))
 
 
-def one_target(column: "Series") -> tuple[str, Tensor, tuple[str, ...], str]:
-    """Task, y, class names and what to say of it.
+def one_target(column: "Series", gap: str = "") -> tuple[str, Tensor, tuple[str, ...], str]:
+    """Task, y, class names and what to say of it; `gap` is a word of the file that was read as missing.
 
     Words are classes; so are at most 20 different whole numbers, each frequent; any two values are a binary task.
     """
     name, n = str(column.name), len(column)
     lacking = column.isna()
+    read = f" ({gap!r} is read as missing: where it is a class, write another word)" if gap else ""
     if lacking.all():
-        raise UsageError(f"the target {name!r} holds no value in any of the {n} rows; choose another with --target")
+        raise UsageError(f"the target {name!r} holds no value in any of the {n} rows{read}; choose another with --target")
     if lacking.any():
         first = column.index[lacking.to_numpy()][0]
         raise UsageError(
-            f"the target {name!r} is missing in {int(lacking.sum())} of {n} rows, first in line {first};"
+            f"the target {name!r} is missing in {int(lacking.sum())} of {n} rows, first in line {first}{read};"
             " fill it in or delete those rows"
         )
-    numbers = as_numbers(column)
+    numbers = as_numbers(column, few=False)     # a rare word is a rare class
     if numbers is None:
         return classes(name, texts(column), sorted(set(texts(column))))
     for wrong, kind in ((numbers.isna(), "a number"), (numbers.abs() > BIGGEST, "finite")):
@@ -290,7 +348,10 @@ def one_target(column: "Series") -> tuple[str, Tensor, tuple[str, ...], str]:
         words = {value: f"{value:.0f}" if whole else f"{value:g}" for value in sorted(counts.index)}
         return classes(name, numbers.map(words), list(words.values()))
     y = torch.from_numpy(numbers.to_numpy(np.float32))
-    return "regression", y, (), f"target {name!r}: {len(counts)} different numbers, read as regression"
+    said = coarse(numbers)
+    if said and len(y.unique()) <= FEW:
+        raise UsageError(f"the target {name!r} {said}")
+    return "regression", y, (), f"target {name!r}: {len(counts)} different numbers, read as regression" + (said and f"; it {said}")
 
 
 def several(frame: "DataFrame") -> tuple[str, Tensor, tuple[str, ...], str]:
