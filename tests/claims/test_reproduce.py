@@ -338,6 +338,14 @@ def test_losses_of_an_epoch(tmp_path):
         reproduce.at_epoch(Run(tmp_path), Reading("train", "loss", 3))
 
 
+def test_one_seed_may_show_but_not_refute():
+    cell = Cell("C1.1", 0.5, Reading("validation", "loss", 1))
+    record = replace(table.kept()["1.6"], values={cell.name: [0.6]}, seeds=[0])
+    assert table.judge_cell(cell, record).said == "undecided"
+    assert table.judge_cell(cell, replace(record, values={cell.name: [0.51]})).verdict == "holds"
+    assert table.judge_cell(cell, replace(record, values={cell.name: [0.6, 0.6]}, seeds=[0, 1])).verdict == "wrong"
+
+
 def test_last_batch_of_an_epoch(tmp_path):
     """Read where a line is of one batch, and refused where it is a mean of several."""
     rows = [{"step": s, "epoch": s / 4, "train": {"loss": float(s)}} for s in (1, 2, 3, 4, 6, 8)]

@@ -80,6 +80,7 @@ CASES = [  # the call, what the line says of what came, and the words that help
     ("train mlp --seed -1", "got -1", "at least 0"),
     ("train mlp --split-seed 99999999999999999999", "got 99999999999999999999", "--split-seed expects int"),
     ("train mlp --data python_topics", "recipe 'mlp' is for binary or multiclass or multilabel or regression targets", "are language"),
+    ("sweep mlp dropout=0,0.0", "dropout=0 stands twice in 'dropout=0,0.0'", "--seeds"),
     ("train mlp --accumulate 0", "got 0", "at least 1"),
     ("train mlp --save-every 0", "got 0", "more than 0"),
     ("train mlp --data pics --size 0", "got 0", "from 1 to 4096"),
@@ -454,3 +455,12 @@ def test_a_bug_is_not_dressed_up_as_a_mistake(inside, monkeypatch):
     monkeypatch.setattr("didact.train.session.load", broken)
     with pytest.raises(RuntimeError, match="ours"):
         main(["train", "mlp"])
+
+
+def test_a_reader_that_has_gone_is_no_mistake():
+    """`didact list | head -1`: what is written after that reaches nobody, and nothing is wrong."""
+    talks = subprocess.Popen([sys.executable, "-m", "didact", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert talks.stdout is not None and talks.stderr is not None
+    talks.stdout.close()
+    assert talks.wait(timeout=120) == 0 and talks.stderr.read() == b""
+    talks.stderr.close()

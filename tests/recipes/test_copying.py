@@ -39,6 +39,14 @@ def test_what_is_read_and_what_is_asked():
         after(load("iris"), remember=2, delay=4)
 
 
+def test_words_cut_short_are_counted_anew():
+    """Of three letters there are 512 words: all that are judged stand in training too, and each letter was drawn about as often."""
+    cut = after(load("copies"), remember=3, delay=5)
+    assert cut.duplicates == {"validation": 3000, "test": 3000} and load("copies").duplicates["test"] < 10
+    assert sum(cut.counts["train"]) == 3 * 14_000 and cut.indices is not None
+    assert torch.equal(cut.train.batch(torch.arange(5))["y"][:, -3:], load("copies").train.batch(torch.arange(5))["y"][:, -8:-5])
+
+
 def test_knowing_nothing_costs_log_8_and_parts_of_a_batch_weigh_alike():
     torch.manual_seed(0)
     network = RecurrentTagger(11, 8, cell="rnn", width=5, hidden=6, bidirectional=False, dropout=0.0)

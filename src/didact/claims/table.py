@@ -198,6 +198,8 @@ def judge_cell(cell: Cell, record: Record) -> Judged:
     verdict, why = "not checkable" if cell.why else "holds" if near else "wrong", cell.why
     if verdict == "holds" and 2 * spread > max(map(abs, cell.range)):   # anything would be near
         verdict, why = "not measured", "undecided: the seeds spread as far as the number itself; measure again where little else runs"
+    elif verdict == "wrong" and len(values) == 1 == len(record.seeds):
+        verdict, why = "not measured", "undecided: one seed shows no spread; measure with --seeds 3"
     elif verdict == "holds" and cell.reading.split == "time" and cell.off(mean) > 0:   # only a disturbed clock makes it near
         verdict, why = "not measured", "undecided: the clock spreads as far as what is missing; measure again where little else runs"
     return Judged(cell.claim, cell.name, cell.shown, f"{mean:.4g} ± {spread:.2g}", verdict, mean, spread, why, str(cell.reading))

@@ -76,7 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = complain(str(error))
     except (KeyboardInterrupt, click.Abort):
         code = complain("stopped")
-    except BrokenPipeError:  # the reader of our output has gone: nothing is wrong
+    except (BrokenPipeError, SystemExit) as gone:  # the reader of our output has gone: nothing is wrong
+        if isinstance(gone, SystemExit) and not type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):  # click's, of a broken pipe
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     return code

@@ -67,9 +67,14 @@ class CopyEncoder:
 def copies(seed: int = 0) -> Data:
     """20,000 words of eight letters from a to h, to be repeated after a pause (Gaba Ex 5.4)."""
     drawn = torch.randint(len(SYMBOLS), (ROWS, LONGEST), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    return letters(drawn, CopyEncoder(), seed=seed)
+
+
+def letters(words: Tensor, encoder: CopyEncoder, **split: Any) -> Data:
+    """(N, k) numbers of symbols, to be read and to be answered with."""
     return assemble(
-        "copies", "tags", {"x": drawn, "y": drawn.clone()}, task="tagging", names=NAMES, target="symbol", encoder=CopyEncoder(),
-        labels=tuple(SYMBOLS), seed=seed, standardise=False,
+        "copies", "tags", {"x": words, "y": words.clone()}, task="tagging", names=NAMES, target="symbol", encoder=encoder,
+        labels=tuple(SYMBOLS), standardise=False, **split,
     )
 
 
@@ -77,9 +82,10 @@ def after(data: Data, *, remember: int, delay: int) -> Data:
     """The first `remember` symbols of each word, asked for after `delay` blanks."""
     if not isinstance(data.encoder, CopyEncoder):
         raise UsageError(f"what is to be repeated are the letters of 'copies', but {data.name!r} is {data.kind}; leave out --data")
-    encoder, parts = CopyEncoder(remember, delay), dict[str, Any]()
-    for name in SPLITS:
-        split = data.split(name)
-        cut = {key: column[:, :remember] for key, column in split.columns.items()} if isinstance(split, Resident) else {}
-        parts[name] = Resident(cut, encoder.decoders) if cut else split
-    return replace(data, shape=(2 * remember + delay,), encoder=encoder, **parts)
+    encoder = CopyEncoder(remember, delay)
+    words = [split.columns["x"][:, :remember] for split in map(data.split, SPLITS) if isinstance(split, Resident)]
+    if len(words) < len(SPLITS):                    # a run that is opened without its data
+        return replace(data, shape=(2 * remember + delay,), encoder=encoder)
+    rows = torch.arange(sum(map(len, words))).split([len(part) for part in words])
+    cut = letters(torch.cat(words), encoder, indices=dict(zip(SPLITS, rows, strict=True)))     # shorter words meet more often: counted anew
+    return replace(cut, source=data.source, indices=data.indices, fingerprint=data.fingerprint)

@@ -45,6 +45,8 @@ def read_axes(recipe: Recipe, words: Sequence[str]) -> Axes:
         if not equals or not values:
             raise UsageError(f"an axis is written {name}=value,value…, got {word!r}")
         axes[name] = tuple(known[name].parse(value) for value in values.split(","))
+        if twice := [value for k, value in enumerate(axes[name]) if value in axes[name][:k]]:
+            raise UsageError(f"{name}={written(twice[0])} stands twice in {word!r}; more seeds are asked for with --seeds")
     return axes
 
 
