@@ -6,7 +6,7 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,11 +107,15 @@ class Category:
         extra = ("(other)",) * self.other + ("(missing)",) * self.missing
         return tuple(f"{self.name}={value}" for value in self.values + extra)
 
-    def encode(self, column: "Series") -> np.ndarray:
+    def number(self, words: Sequence[str]) -> list[int]:
+        """The place of each among the values; −1 where training met none like it and has no feature for others."""
         known = {alike(v): i for i, v in enumerate(self.values)} | {v: i for i, v in enumerate(self.values)}
         other = len(self.values) if self.other else -1
+        return [known.get(w, known.get(alike(w), other)) for w in words]
+
+    def encode(self, column: "Series") -> np.ndarray:
         words, each = np.unique(texts(column).to_numpy(str), return_inverse=True)
-        numbers = np.array([known.get(w, known.get(alike(w), other)) for w in words.tolist()])[each]
+        numbers = np.array(self.number(words.tolist()))[each]
         numbers[column.isna().to_numpy()] = len(self.features) - 1 if self.missing else -1
         return np.eye(len(self.features) + 1, dtype=np.float32)[numbers, :-1]   # -1, unseen, is the row of zeros
 
@@ -165,26 +169,27 @@ class TableEncoder:
 
     def read(self, inputs: Sequence[str]) -> tuple[list[str], Batch]:
         """CSV files, or single rows written `a=1,b=2` or as JSON objects."""
+        found = list(self.frames(inputs))
+        return [name for names, _ in found for name in names], {"x": torch.cat([self.encode(frame) for _, frame in found])}
+
+    def frames(self, inputs: Sequence[str]) -> Iterator[tuple[list[str], "DataFrame"]]:
+        """What each row is called, and the rows as text."""
         import pandas as pd
 
-        names: list[str] = []
-        parts: list[Tensor] = []
         for text in inputs:
             if is_table(text) and ("=" not in text or os.path.exists(text)):
                 commas = {c.name: c.comma for c in self.columns if isinstance(c, Number) and c.comma}
                 frame = read_csv(Path(text), columns=min(2, len(self.columns)), commas=commas)
-                names += [f"{text}:{line}" for line in frame.index]
                 self.check(frame.columns, text)
                 self.check_columns(frame, text)
+                yield [f"{text}:{line}" for line in frame.index], frame
             else:
                 row = read_row(text)
                 self.check(row, text)
                 row |= {c.name: plain(str(row[c.name]), c.comma) for c in self.columns if isinstance(c, Number) and c.comma and row[c.name]}
                 frame = pd.DataFrame([{c.name: row[c.name] for c in self.columns}], index=[1], dtype=object)
                 self.check_numbers(row)
-                names.append(text)
-            parts.append(self.encode(frame))
-        return names, {"x": torch.cat(parts)}
+                yield [text], frame
 
     def check(self, given: Sequence[str] | Mapping[str, Any], where: str) -> None:
         """Every column is needed; a value may be empty, a column not."""

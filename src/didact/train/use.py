@@ -12,6 +12,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from didact import files
 from didact.data.core import Batch, Data, Resident
+from didact.data.doubts import doubts
 from didact.data.hiding import MASK, HidingEncoder
 from didact.data.pairs import PairEncoder
 from didact.data.pictures import framed, overlaid, png, stretched
@@ -42,17 +43,18 @@ class Asked:
 def predict(
     run: Run | Path | str, inputs: Sequence[str | Path] | str | Path, *,
     passes: int = 0, draws: int = 0, beam: int = 1, sure: float | None = None, to: Path | str | None = None,
+    warn: Callable[[str], None] = lambda doubt: None,
 ) -> list[Answer]:
     """What the run's model says of each input: files, rows or texts, read as its training data were.
 
     `passes` keeps dropout on and asks so often (MC dropout); `draws` adds so many random answers from p(y | x); `beam` looks for the
     likeliest translation; boxes of a score below `sure` are left out. Masks, frames and restored images are tensors, or drawn into
-    PNG files of the folder `to`.
+    PNG files of the folder `to`. What the model never learned to read is told to `warn`.
     """
     objective, data = restored(run if isinstance(run, Run) else Run.open(run))
     inputs = [inputs] if isinstance(inputs, str | Path) else inputs
-    if other := next((each for each in inputs if not isinstance(each, str | Path)), None):
-        raise UsageError(f"inputs are files, texts, or rows written a=1,b=2, got {type(other).__name__}")
+    if others := [each for each in inputs if not isinstance(each, str | Path)]:
+        raise UsageError(f"inputs are files, texts, or rows written a=1,b=2, got {type(others[0]).__name__}")
     if data.encoder is None:
         raise UsageError(f"the run learned from {data.name!r}, whose inputs cannot be read from files")
     if passes and not any(isinstance(m, _DropoutNd) and m.p > 0 for m in objective.modules()):
@@ -64,7 +66,10 @@ def predict(
     if to is not None and not pictures(abilities(objective)):
         raise UsageError(f"--to {to} is the folder of masks, boxes and restored images, but this run's model draws none; leave it out")
     asked = Asked(passes, draws, beam, SURE if sure is None else sure)
-    names, columns = data.encoder.read([str(each) for each in inputs])
+    texts = [str(each) for each in inputs]
+    names, columns = data.encoder.read(texts)
+    for doubt in doubts(data.encoder, texts):
+        warn(doubt)
     found = (answer for batch in batches(objective, data, names, columns) for answer in answers(objective, data, batch, asked))
     whole = ({"input": name, **answer} for name, answer in zip(names, found, strict=True))
     return list(whole) if to is None else pictured(whole, data, Path(to))
