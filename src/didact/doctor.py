@@ -8,6 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from didact.errors import counted
+
 OPTIONAL = {"tensorboardX": "TensorBoard events of a run (pip install 'didact[logs]')"}
 NEEDED = ("torch", "numpy", "click", "rich", "safetensors", "PIL", "pandas", "sklearn")
 
@@ -30,7 +32,8 @@ def python() -> list[dict[str, Any]]:
 def accelerators() -> list[dict[str, Any]]:
     import torch
 
-    found = [finding("torch", f"{torch.__version__}, {torch.get_num_threads()} threads on {os.cpu_count()} cores")]
+    threads, cores = counted(torch.get_num_threads(), "thread"), counted(os.cpu_count() or 1, "core")
+    found = [finding("torch", f"{torch.__version__}, {threads} on {cores}")]
     if torch.cuda.is_available():
         for number in range(torch.cuda.device_count()):
             gpu = torch.cuda.get_device_properties(number)

@@ -26,12 +26,19 @@ def test_four_ways_agree(capsys):
     assert "largest difference" in capsys.readouterr().out
 
 
+def test_compare_lists_the_recipes_that_it_can_compare(capsys):
+    assert main(["compare", "--help"]) == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    assert sorted(listed) == ["scratch_gpt", "scratch_lenet", "scratch_manual", "scratch_mlp", "scratch_rnn"]
+
+
 @pytest.mark.parametrize(("words", "line"), [
     (["graph", "x+", "x=1"], "cannot read 'x+'"),
     (["graph", "x*q", "x=1"], "no value for 'q'"),
     (["graph", "x*2", "x=one"], "a value is written name=number, got 'x=one'"),
     (["graph", "__import__('os')", "x=1"], "no function '__import__'"),
     (["graph", "x", "x=1", "--to", "no/such/folder.svg"], "cannot write"),
+    (["graph", "x", "x=1", "--to", "foo.bmp"], "--to expects a file that ends in .svg, got foo.bmp"),
     (["gradcheck", "log(x)", "x=-1"], "log"),
     (["gradcheck", "mlp"], "has no network on the NumPy engine"),
     (["gradcheck", "scratch_lent"], "did you mean 'scratch_lenet'?"),

@@ -7,9 +7,10 @@ from PIL import Image
 from rich.console import Console
 
 from didact.cli.main import main
+from didact.cli.predict import line
 from didact.cli.progress import Screen, describe_health
 from didact.cli.sample import show
-from didact.cli.words import figure, parse
+from didact.cli.words import figure, number, parse
 from didact.registry import RECIPES
 from didact.run import Run
 from didact.train.session import known_options
@@ -42,9 +43,29 @@ def test_figures_have_no_powers_of_ten():
     assert [figure(x, 4) for x in (0.5, 12.25, 999.96, 12_345.5)] == ["0.5", "12.25", "1000", "12,346"]
 
 
-def test_one_class():
-    lines = describe_health({"splits": {"train": 3}, "shape": [2], "classes": {"a": 3}, "notes": []})
-    assert lines[1] == "1 class (training examples): a 3"
+def test_numbers_keep_their_digits_below_ten_millions():
+    assert [number(x) for x in (207_535.25, -14_041.4, 9_999_999, 12_345_678)] == ["207,535", "-14,041", "9,999,999", "1.235e+07"]
+    assert [number(x) for x in (0, 0.97414, 9_999.5, 1.234e-5, None)] == ["0.0000", "0.9741", "9999.5000", "1.234e-05", "–"]
+
+
+@pytest.mark.parametrize(("row", "words"), [
+    ({"labels": ["comedy", "drama"]}, "labels comedy, drama"), ({"labels": []}, "labels none"), ({"draws": ["yes", "no"]}, "draws yes, no"),
+    ({"draws": [1.5, 20_000.0]}, "draws 1.5000, 20,000"), ({"draws": [[1.0, 0.0], [0.0, 0.0]]}, "draws (1.0000, 0.0000), (0.0000, 0.0000)"),
+])
+def test_several_answers(row, words):
+    assert line({"input": "a.csv", **row}) == f"a.csv:  {words}"
+
+
+def test_what_is_computed_is_written_as_it_is_stated(capsys):
+    assert main(["check", "C4.8"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("5, 7") == 2 and "(5, 7)" not in out
+
+
+@pytest.mark.parametrize(("task", "what"), [("multiclass", "examples"), ("segmentation", "pixels"), ("detection", "boxes")])
+def test_one_class(task, what):
+    lines = describe_health({"splits": {"train": 3}, "shape": [2], "task": task, "classes": {"a": 3}, "notes": []})
+    assert lines[1] == f"1 class (training {what}): a 3"
 
 
 @pytest.mark.parametrize(("result", "words"), [

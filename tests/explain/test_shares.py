@@ -9,7 +9,8 @@ from torch import nn
 
 from didact.errors import UsageError
 from didact.explain import gradient_times_input, occlusion, partition, shapley
-from didact.explain.coalitions import enumerated, sampled
+from didact.explain.coalitions import EXACT, enumerated, sampled
+from didact.explain.methods import FEATURES, IMAGES
 
 
 def glove(coalitions):
@@ -127,3 +128,8 @@ def test_a_pixel_gets_the_mean_of_the_squares_over_it():
 def test_a_square_larger_than_the_image_is_refused():
     with pytest.raises(UsageError, match=r"from 1 to 4 pixels .* got 5"):
         occlusion(nn.Flatten(), torch.ones(1, 1, 4, 6), 0, patch=5)
+
+
+def test_a_page_tells_which_shapley_values_are_sampled():
+    for table in (IMAGES, FEATURES):
+        assert "random orders" in table["shapley"].about and f"at most {EXACT} parts, exactly" in table["shapley"].about

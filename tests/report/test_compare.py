@@ -27,6 +27,14 @@ def test_runs_side_by_side(tmp_path):
     assert page.count('class="line"') >= 4
 
 
+def test_a_metric_of_one_run_alone_says_whose_it_is(tmp_path):
+    lines = [{"step": s, "epoch": s / 4, "validation": {"loss": 1.0, "rmse": 1 / s}} for s in (4, 8)]
+    runs = [classified(tmp_path, arguments={"lr": 0.1}, lines=lines), classified(tmp_path, arguments={"lr": 0.01})]
+    page, _ = read(report.compare(runs, tmp_path / "compare.html"))
+    chart = page[page.index('aria-label="Validation RMSE"') :]
+    assert re.findall(r'class="legend">([^<]*)', chart[: chart.index("</svg>")]) == ["lr 0.1"]
+
+
 THUMBS = "frechet: of 8×8 thumbnails, 12 drawn beside as many real ones of the test split (validation: 9); elsewhere of features"
 SEEN = "confidence, evenness: by a referee"
 

@@ -14,8 +14,8 @@ from sklearn.metrics import roc_curve
 from didact import report
 from didact.report.answers import answers
 from didact.report.examples import features, png, words
-from didact.report.figures import mistakes, roc_figure
-from didact.report.page import style
+from didact.report.figures import class_figure, mistakes, roc_figure
+from didact.report.page import style, trained
 from didact.report.words import citation, interval
 
 
@@ -176,3 +176,17 @@ def test_text_can_be_read_in_both_themes(theme):
                         ("paper", "accent"), ("good", "paper"), ("bad", "paper"), ("ink", "tint"), ("paper", "heat")]:  # fmt: skip
         high, low = sorted((luminance(colours[ink]), luminance(colours[ground])), reverse=True)
         assert (high + 0.05) / (low + 0.05) >= 4.5, (ink, ground)
+
+
+@pytest.mark.parametrize(("about", "words"), [
+    ({"steps": 4, "plan": {"batch": 8, "epoch": 4, "total": 4}}, "4 steps of 8 examples (1 epoch)."),
+    ({"steps": 1, "plan": {"batch": 1, "epoch": 2, "total": 1}}, "1 step of 1 example (0.5 epochs)."),
+])
+def test_one_of_a_kind_is_told_in_the_singular(about, words):
+    assert trained(about) == words
+
+
+@pytest.mark.parametrize(("task", "title"), [("multiclass", "Examples of each class"), ("segmentation", "Pixels of each class")])
+def test_classes_are_those_of_examples_or_of_pixels(task, title):
+    found = class_figure({"task": task, "labels": ["a", "b"], "counts": {"train": [3, 4]}})
+    assert found is not None and title in found.svg

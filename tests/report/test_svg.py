@@ -135,3 +135,11 @@ def test_what_comes_from_data_is_escaped():
     assert "<script" not in picture and "&lt;script" in picture and "\x00" not in picture
     ElementTree.fromstring(f"<g>{picture}</g>")
     assert tag("p", '<"&', Html("<b>x</b>"), title='"<') == '<p title="&quot;&lt;">&lt;&quot;&amp;<b>x</b></p>'
+
+
+def test_what_a_legend_leaves_out_stays_within_the_chart():
+    for length in range(1, 40):
+        keys, top = svg.legend([Series("m" * length, [0], [0]) for _ in range(23)], svg.WIDTH, 34)
+        last = ElementTree.fromstring(keys[-1])
+        assert last.text == "and 15 more" and top == float(last.get("y"))
+        assert float(last.get("x")) + svg.LETTER * len(last.text) <= svg.WIDTH, f"names of {length} letters"

@@ -1,5 +1,7 @@
 """The catalogue, loaded when a verb needs it."""
 
+from collections.abc import Callable
+
 import click
 
 from didact.errors import UsageError, pick
@@ -18,11 +20,11 @@ def chosen(name: str) -> Recipe:
     return pick("recipe", name, catalogue())
 
 
-def first_word(verb: str, words: tuple[str, ...]) -> str:
-    """The recipe's name, which comes first; help where it is asked for."""
+def first_word(verb: str, words: tuple[str, ...], *, fit: Callable[[Recipe], bool] = lambda _: True) -> str:
+    """The recipe's name, which comes first; help where it is asked for, on those that `fit` the verb."""
     if words and words[0] in ("-h", "--help"):
         click.echo(f"Usage: didact {verb} RECIPE [--option value …]\n\n`didact {verb} RECIPE --help` lists a recipe's options. Recipes:\n")
-        for recipe in catalogue().values():
+        for recipe in filter(fit, catalogue().values()):
             click.echo(f"  {recipe.name:<22} {recipe.summary}")
         raise click.exceptions.Exit(0)
     if not words or words[0].startswith("-"):

@@ -89,9 +89,15 @@ def show(shown: "list[Outcome]", outcomes: "list[Outcome]") -> None:
         note = f"\n[dim]{escape(o.note)}[/]" if o.note else ""
         seconds = f"{o.seconds:.2f}" if o.seconds else ""
         stated = escape(o.statement.stated) if o.statement.prints else f"[dim]{escape(formula(o))}[/]"
-        table.add_row(o.statement.id, escape(o.statement.claim), stated, escape(o.computed) + note, f"[{colour}]{o.verdict}[/]", seconds)
+        table.add_row(o.statement.id, escape(o.statement.claim), stated, escape(computed(o)) + note, f"[{colour}]{o.verdict}[/]", seconds)
     Console(width=max(100, shutil.get_terminal_size((140, 24)).columns), highlight=False).print(table)
     click.echo(f"\n{counted}")
+
+
+def computed(o: "Outcome") -> str:
+    """Without brackets where the page prints the very same without: 5, 7."""
+    bare = o.computed.strip("()")
+    return bare if bare == o.statement.stated else o.computed
 
 
 def formula(o: "Outcome") -> str:

@@ -19,7 +19,7 @@ def command(words: tuple[str, ...]) -> None:
     from didact.train.compare import OPTIMIZERS, compare
     from didact.train.session import known_options
 
-    recipe = chosen(first_word("compare", words))
+    recipe = chosen(first_word("compare", words, fit=lambda recipe: "dtype" in recipe.options))     # those of the NumPy engine
     own = {
         "steps": Option("steps", int, 10, "optimizer steps taken in both engines", range=Range(1, 10_000)),
         "optimizer": Option("optimizer", str, "adam", "rule that moves the weights", choices=tuple(OPTIMIZERS)),

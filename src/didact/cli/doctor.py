@@ -14,10 +14,11 @@ def command(as_json: bool) -> None:
     found = examine()
 
     def show() -> None:
+        wide = max(len(row["what"]) for row in found)
         for row in found:
             word, colour = ("no", "red") if not row["ok"] else ("--", "yellow") if row["then"] else ("ok", "green")
             why = f"  ({row['then']})" if row["then"] else ""
-            click.echo(f"{click.style(word, fg=colour)}  {row['what']:<18} {row['found']}{why}")
+            click.echo(f"{click.style(word, fg=colour)}  {row['what']:<{wide}}  {row['found']}{why}")
         click.echo("everything needed is there" if all(r["ok"] for r in found) else "some things will not work: see the lines marked no")
 
     answer({"ok": all(r["ok"] for r in found), "findings": found}, as_json, show)

@@ -18,6 +18,8 @@ def command(expression: str, values: tuple[str, ...], to: Path, as_json: bool) -
     """Draw the graph of a formula, with the value and the gradient at every node: didact graph "(x+y)*z" x=-2 y=5 z=-4."""
     from didact import scratch
 
+    if to.suffix.lower() != ".svg":
+        raise UsageError(f"--to expects a file that ends in .svg, got {to}")
     given = assignments(values)
     try:
         output = scratch.graph_of(expression, given)

@@ -45,8 +45,9 @@ def sets(as_json: bool) -> None:
     ]
 
     def show() -> None:
+        wide = {key: max(len(str(row[key])) for row in rows) for key in ("name", "kind", "task")}
         for row in rows:
             where = "" if row["at_hand"] else "   (to be downloaded)"
-            click.echo(f"  {row['name']:<16} {row['kind']:<7} {row['task']:<11} {row['summary']}{where}")
+            click.echo(f"  {'  '.join(f'{row[key]:<{wide[key]}}' for key in wide)}  {row['summary']}{where}")
 
     answer(rows, as_json, show)

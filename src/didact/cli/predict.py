@@ -28,8 +28,13 @@ def command(
     catalogue()
     opened = Run.open(run, runs)
     folder = to or ("predictions" if pictures(opened.facts.get("abilities", ())) else None)
-    found = predict(opened, inputs, passes=passes, draws=draws, beam=beam, sure=sure, to=folder)
+    found = predict(opened, inputs, passes=passes, draws=draws, beam=beam, sure=sure, to=folder, warn=told)
     answer(found, as_json, lambda: click.echo("\n".join(map(line, found))))
+
+
+def told(doubt: str) -> None:
+    """Beside the answers, which may be read by a program."""
+    click.echo(f"didact: {doubt}", err=True)
 
 
 def line(row: dict[str, Any]) -> str:
@@ -46,10 +51,17 @@ def line(row: dict[str, Any]) -> str:
             words.append(f"\n  drawn in {value}")
         elif name == "guesses":
             words += [f"\n  {MASK} {k}: " + ", ".join(f"{token!r} {p:.3f}" for token, p in row.items()) for k, row in enumerate(value, 1)]
-        elif isinstance(value, list) and value and all(isinstance(v, float) for v in value):
-            words.append(f"{name} " + ", ".join(map(number, value)))
+        elif isinstance(value, list):
+            words.append(f"{name} " + (", ".join(map(shown, value)) or "none"))
         elif isinstance(value, dict):
             words.append("(" + ", ".join(f"{k} {v:.3f}" for k, v in value.items()) + ")")
         else:
-            words.append(f"{name} {number(value) if isinstance(value, float) else value}")
+            words.append(f"{name} {shown(value)}")
     return "  ".join(words)
+
+
+def shown(value: Any) -> str:
+    """A number or a name; of several labels drawn at once, all of them."""
+    if isinstance(value, list):
+        return f"({', '.join(map(shown, value))})"
+    return number(value) if isinstance(value, float) else str(value)

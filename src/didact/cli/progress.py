@@ -140,12 +140,15 @@ def one_line(facts: dict[str, Any]) -> str:
 
 def describe_health(health: dict[str, Any]) -> list[str]:
     """The data in a few lines: splits, classes, what was inferred and what looks unhealthy."""
+    from didact.report.words import COUNTS
+
     splits = ", ".join(f"{rows:,} {name}" for name, rows in health["splits"].items())
     lines = [f"{splits}; each input {'×'.join(map(str, health['shape']))}"]
     if health.get("classes"):
         counts = health["classes"]
         shown = ", ".join(f"{name} {count}" for name, count in list(counts.items())[:10]) + (", …" if len(counts) > 10 else "")
-        lines.append(f"{len(counts)} class{'es' * (len(counts) > 1)} (training examples): {shown}")
+        what = COUNTS.get(health.get("task", ""), "examples")
+        lines.append(f"{len(counts)} class{'es' * (len(counts) > 1)} (training {what}): {shown}")
     if health.get("imbalance") and health.get("classes"):
         lines.append(f"imbalance {health['imbalance']:.3g} : 1, the most frequent class to the least")
     if health.get("duplicates") is not None and not any(health["duplicates"].values()):  # else a note tells how many

@@ -76,5 +76,6 @@ def show(result: dict[str, Any]) -> None:
         whose = result["images"][0] if "images" in result else "a code"
         what = f"{result['edited']} of {whose} from −{result['reach']:g} to {result['reach']:g}"
     click.echo(f"{what} in {result['file']}")
-    for name, value in result.get("judged", {}).items():
-        click.echo(f"  {name.replace('_', ' '):<18}{number(value) if isinstance(value, float) else value}")
+    judged = result.get("judged", {})
+    for name, value in judged.items():
+        click.echo(f"  {name.replace('_', ' '):<{max(map(len, judged))}}  {number(value) if isinstance(value, float) else value}")

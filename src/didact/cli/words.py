@@ -70,10 +70,12 @@ def assignments(words: tuple[str, ...]) -> dict[str, float]:
 
 
 def number(value: float | None) -> str:
-    """A metric as people read it; one that is not defined is a dash."""
+    """A metric as people read it, 0.9741, 207,535, with a power of ten only where it is huge or tiny; one that is not defined is a dash."""
     if value is None or value != value:
         return "–"
-    return f"{value:.4f}" if 1e-3 <= abs(value) < 1e4 or value == 0 else f"{value:.3g}"
+    if 1e4 <= abs(value) < 1e7:
+        return f"{value:,.0f}"
+    return f"{value:.4f}" if 1e-3 <= abs(value) < 1e4 or value == 0 else f"{value:.4g}"
 
 
 def figure(value: float, digits: int = 3) -> str:

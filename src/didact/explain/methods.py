@@ -8,13 +8,14 @@ from torch import Tensor, nn
 
 from didact.errors import UsageError, nearest
 from didact.explain.cam import grad_cam
-from didact.explain.coalitions import shapley
+from didact.explain.coalitions import EXACT, shapley
 from didact.explain.gradients import gradient_times_input, saliency, smooth_grad
 from didact.explain.inside import feature_maps, last_maps, named
 from didact.explain.occlude import covered_scores, occlusion, partition
 from didact.explain.subject import Subject
 
 VIEWS = ("filters", "feature_maps")   # of the network, not of a class
+AVERAGED = f"what it adds when it comes, averaged over random orders; of at most {EXACT} parts, exactly, over all coalitions"
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,7 @@ IMAGES = {
         "occlusion", "what the score loses when a grey square covers the place (Zeiler and Fergus 2014)", slid_patch, signed=True,
     ),
     "shapley": Method(
-        "Shapley values", "each patch's share of the score, averaged over all coalitions of patches (Gaba 12.5.3)",
-        patch_values, signed=True,
+        "Shapley values", f"each patch's share of the score: {AVERAGED} (Gaba 12.5.3)", patch_values, signed=True,
     ),
 }
 
@@ -139,8 +139,7 @@ FEATURES = {
         without_part, signed=True,
     ),
     "shapley": Method(
-        "Shapley values", "each value's share of the score, averaged over all coalitions of the others (Gaba 12.5.3)",
-        part_values, signed=True,
+        "Shapley values", f"each value's share of the score: {AVERAGED} (Gaba 12.5.3)", part_values, signed=True,
     ),
 }
 

@@ -104,7 +104,8 @@ def overlaid(runs: Sequence[Run], facts: Sequence[Mapping[str, Any]], labels: Se
         series = [Series(labels[i], *column(log, axis, "validation", name), tone=tones[i]) for i, log in enumerate(logs)]
         series = [s for s in series if s.x]
         if series:
-            picture = svg.chart(f"Validation {metric_name(name)}", series, x=axis, log_y=name in LOWER and spans_decades(series))
+            log_y = name in LOWER and spans_decades(series)
+            picture = svg.chart(f"Validation {metric_name(name)}", series, x=axis, log_y=log_y, keyed=len(runs) > 1)
             found.append(Figure(name, picture))
     return found
 

@@ -16,7 +16,7 @@ from didact.report import svg
 from didact.report.answers import Answers
 from didact.report.markup import Html, number
 from didact.report.svg import Cell, Series
-from didact.report.words import about, interval, metric_name
+from didact.report.words import COUNTS, about, interval, metric_name
 
 CLOUD = 1200      # dots of a scatter; a browser draws them at once
 SMOOTH = 80       # points of a noisy training curve after averaging
@@ -180,7 +180,7 @@ def roomy(series: Sequence[Series], least: float = 100.0) -> tuple[float, float]
 
 
 def class_figure(data: Mapping[str, Any]) -> Figure | None:
-    """Examples of each class in each split; of many classes the most frequent."""
+    """Examples, or pixels or boxes, of each class in each split; of many classes the most frequent."""
     labels, counts = data.get("labels", ()), {part: c for part, c in data.get("counts", {}).items() if c}
     if not labels or not counts:
         return None
@@ -190,7 +190,8 @@ def class_figure(data: Mapping[str, Any]) -> Figure | None:
         totals = [sum(c[k] for c in counts.values()) for k in order]
         order, note = sorted(order, key=lambda k: -totals[k])[:CLASSES], f"The {CLASSES} most frequent of {len(labels)} classes."
     groups = {part: [c[k] for k in order] for part, c in counts.items()}
-    return Figure("classes", svg.stacked("Examples of each class", [labels[k] for k in order], groups), note)
+    title = f"{COUNTS.get(data['task'], 'examples').capitalize()} of each class"
+    return Figure("classes", svg.stacked(title, [labels[k] for k in order], groups), note)
 
 
 def target_figure(said: Answers | None, name: str) -> Figure | None:

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from didact import files, metrics
+from didact.errors import counted
 from didact.report.answers import Answers, answers
 from didact.report.boxes import box_groups
 from didact.report.examples import address, cards, in_order
@@ -226,7 +227,8 @@ def trained(facts: Mapping[str, Any]) -> str:
     plan, words = facts.get("plan", {}), []
     if plan:
         steps = facts.get("steps", plan["total"])
-        words.append(f"{steps:,} steps of {plan['batch']:,} examples ({steps / plan['epoch']:.3g} epochs).")
+        passes = f"{steps / plan['epoch']:.3g}"
+        words.append(f"{counted(steps, 'step')} of {counted(plan['batch'], 'example')} ({passes} epoch{'s' * (passes != '1')}).")
     if facts.get("stopped") == "patience":
         words.append("Stopped early: validation no longer improved.")
     if facts.get("best_step"):

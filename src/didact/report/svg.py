@@ -104,13 +104,14 @@ def chart(
     names: Sequence[str] = (),
     image: str = "",
     size: tuple[float, float] = (WIDTH, HEIGHT),
+    keyed: bool = False,
 ) -> Html:
     """Series on two axes. `guides` are vertical lines by name; `names` stand at x = 0, 1, … instead of numbers.
 
-    `image` is the address of a picture that fills the axes, behind the series.
+    `image` is the address of a picture that fills the axes, behind the series. `keyed`: one series alone has a legend, too.
     """
     width, height = size
-    keys, top = legend(series if len(series) > 1 else [], width, 34)
+    keys, top = legend(series if keyed or len(series) > 1 else [], width, 34)
     top += 18 if y else 4
     tall = Scale.fit(extent(series), height - 42, top + 10, log=log_y, given=y_range, pad=0.04)
     left = 12 + LETTER * max((len(words) for _, words in tall.marks()), default=1)
@@ -190,7 +191,10 @@ def legend(series: Sequence[Series], width: float, y: float) -> tuple[list[Html]
         parts.append(write_at(x + 20, row, name, "legend"))
         x += step
     if rest > 0:
-        parts.append(write_at(x, row, f"and {rest} more", "legend"))
+        words = f"and {rest} more"
+        if x + LETTER * len(words) > width:
+            x, row = 0.0, row + 16
+        parts.append(write_at(x, row, words, "legend"))
     return parts, row if shown else y - 18
 
 

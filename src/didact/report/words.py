@@ -27,6 +27,8 @@ LOWER = {  # better when lower
     "reconstruction",
 }
 
+COUNTS = {"segmentation": "pixels", "detection": "boxes", "tagging": "tags"}   # what has a class, where it is not the whole example
+
 FORMULAS = {"bits_per_dim": "−log p(x) / (D log 2)", "bits_per_code": "−log p(k) / (D log 2)"}   # of the nats log p of a whole example
 
 COURSES = {
