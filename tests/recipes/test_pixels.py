@@ -115,6 +115,15 @@ def bright_and_dark(folder, *, void=False):
     return str(folder)
 
 
+def test_a_large_u_net_begins_with_a_rate_that_it_can_bear():
+    """31 million parameters at the rate of the small ones are at a loss of a million after two steps."""
+    rates = {}
+    for model in ("unet_mini", "unet"):
+        experiment = prepare("segmentation", {"model": model}).experiment
+        rates[model] = experiment.optimizer(experiment.objective.parameters()).param_groups[0]["lr"]
+    assert rates == {"unet_mini": 5e-3, "unet": 1e-3}
+
+
 @pytest.mark.parametrize(("model", "widths"), [("unet_tiny", None), ("unet", (4, 6)), ("unet_2015", (4, 6, 8))])
 def test_the_u_nets_of_the_courses_are_trained(model, widths, here):
     run = didact.train(recipes.segmentation, data=bright_and_dark(here / "own"), model=model, widths=widths, epochs=20, batch=4)

@@ -18,7 +18,7 @@ from didact.registry import create, recipe
 from didact.train.experiment import Experiment
 
 STEPS = 1_350   # where no number of epochs is given
-RATES = {"unet": 1e-3, "unet_2015": 1e-3}     # of AdamW: with 5e-3, good for small ones, their loss is 10⁶ at step 2
+LARGE = 5_000_000   # parameters from which 5e-3, AdamW's rate for small ones, would make the loss 10⁶ at step 2
 Names = Literal["unet_mini", "unet", "unet_2015", "unet_small", "unet_tiny"]
 Family = Annotated[Names, "the U-Net: Ronneberger's (unet; unet_2015 without padding, as printed), Lhotte's (unet_tiny), or a small one"]
 Levels = Annotated[tuple[int, ...] | None, Range(1), "channels at each resolution, the finest first, each half as large; or the model's"]
@@ -47,10 +47,11 @@ def segmentation(
     own = {name: value for name, value in (("widths", widths), ("norm", norm)) if value is not None}
     network: UNet = create(model, classes=data.classes, channels=data.shape[0], mean=data.mean, std=data.std, **own)
     network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as GPUs like it
+    chosen = 1e-3 if sum(p.numel() for p in network.parameters()) >= LARGE else 5e-3
     return Experiment(
         data=data,
         objective=Segment(network if network.padded else Whole(network), data.labels, dice=dice),
-        optimizer=make(optimizer, lr=RATES.get(model, 5e-3) if lr is None and optimizer == "adamw" else lr, weight_decay=weight_decay),
+        optimizer=make(optimizer, lr=chosen if lr is None and optimizer == "adamw" else lr, weight_decay=weight_decay),
         schedule=make_schedule(schedule),
         augment=augmentations(augment),
         clip_norm=clip_norm, ema=ema, patience=patience,
