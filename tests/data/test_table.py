@@ -10,9 +10,10 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
 import didact
+from didact.data.columns import Category, Number
 from didact.data.core import SPLITS
 from didact.data.delimited import read_csv
-from didact.data.table import Category, Number, TableEncoder, load, targets
+from didact.data.table import TableEncoder, load, targets
 from didact.errors import UsageError
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.distributions import Bernoulli, Categorical, Normal
 
+from didact.data.columns import Category, Number
 from didact.data.load import load
 from didact.data.rows import FREE, as_csv, decimals, written
-from didact.data.table import Category, Number
 from didact.models.realnvp import RealNVP
 from didact.models.rows import RowGenerator, hard
 from didact.objectives.likelihood import Flow

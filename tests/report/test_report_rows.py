@@ -4,7 +4,7 @@ import re
 
 import torch
 
-from didact.data.table import Category, Number
+from didact.data.columns import Category, Number
 from didact.report import svg
 from didact.report.gallery import latent_plane
 from didact.report.rows import marginals, scatter

@@ -16,10 +16,10 @@ def command(words: tuple[str, ...]) -> None:
     """
     from didact.cli.catalogue import chosen, first_word
     from didact.options import Option, Range
-    from didact.train.compare import OPTIMIZERS, compare
+    from didact.train.compare import OPTIMIZERS, compare, on_scratch
     from didact.train.session import known_options
 
-    recipe = chosen(first_word("compare", words, fit=lambda recipe: "dtype" in recipe.options))     # those of the NumPy engine
+    recipe = chosen(first_word("compare", words, fit=on_scratch))
     own = {
         "steps": Option("steps", int, 10, "optimizer steps taken in both engines", range=Range(1, 10_000)),
         "optimizer": Option("optimizer", str, "adam", "rule that moves the weights", choices=tuple(OPTIMIZERS)),

@@ -7,7 +7,7 @@ what the network reads (bytes become numbers in [0, 1], word lists become counts
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -106,6 +106,14 @@ class Encoder(Protocol):
 
     def spec(self) -> dict[str, Any]:
         """What rebuilds it, as JSON."""
+
+
+@runtime_checkable
+class Doubts(Protocol):
+    """An encoder that knows what it reads without having learned it: said beside the answers, which are given all the same."""
+
+    def doubts(self, inputs: Sequence[str]) -> list[str]:
+        """A line for each thing in the inputs that training did not meet."""
 
 
 @dataclass(frozen=True)

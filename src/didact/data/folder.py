@@ -251,15 +251,18 @@ def unlabelled(root: Path, found: Found) -> str:
     return f"{root} holds {len(found.files):,} images but no class folders: expected {root}/<class>/<image>.png or .jpg to learn classes"
 
 
+def split_notes(parts: Sequence[str], strays: int, read: str = "") -> list[str]:
+    """What folders decided: the split, where they name it, and the images that lie in none of those that were read."""
+    folders = f"the folders {', '.join(sorted(set(parts)))}"
+    split = [f"split by {folders}; what is not there is cut from train"] if parts[0] else []
+    return split + ([f"left out: {counted(strays, 'image')} outside {read or folders}"] if strays else [])
+
+
 def describe(root: Path, found: Found, sizes: Counter[tuple[int, int]], encoder: ImageEncoder) -> list[str]:
     """What was found and inferred."""
     told = f"{len(found.files):,} images of {len(found.labels)} classes: {listed(found.labels)}"
     notes = [unlabelled(root, found) if found.y is None else told, in_size(sizes, encoder)]
-    if found.part[0]:
-        notes.append(f"split by the folders {', '.join(sorted(set(found.part)))}; what is not there is cut from train")
-    if found.strays:
-        read = "the class folders" if found.labels else f"the folders {', '.join(sorted(set(found.part)))}"
-        notes.append(f"left out: {counted(found.strays, 'image')} outside {read}")
+    notes += split_notes(found.part, found.strays, "the class folders" if found.labels else "")
     if found.others:
         notes.append(f"passed over: {counted(found.others, 'file')} beside the images")
     return notes

@@ -20,12 +20,12 @@ from torch import Tensor
 from didact.data.assemble import assemble
 from didact.data.core import VOID, Batch, Data
 from didact.data.fetch import File, check, locate, source
-from didact.data.folder import PARTS, Found, ImageEncoder, decoded, divided, images, in_size, measure, of_files, subfolders
+from didact.data.folder import PARTS, Found, ImageEncoder, decoded, divided, images, in_size, measure, of_files, split_notes, subfolders
 from didact.data.health import listed
 from didact.data.image_files import dimensions, opened
 from didact.data.readers import content, unzipped
 from didact.data.stream import Streamed, resident_limit
-from didact.errors import UsageError, counted
+from didact.errors import UsageError
 
 LARGEST = 128       # side to which images are brought when none is asked for
 MULTIPLE = 16       # of which that side is one: networks for masks halve it a few times
@@ -116,10 +116,7 @@ def load(root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping
     encoder = ImageEncoder((1 if grey else 3, side, side))
     y, labels, told = classes(root, files, masks, side)
     notes = [f"{len(files):,} images with masks of {len(labels)} classes: {listed(labels)}", *told, in_size(sizes, encoder)]
-    if parts[0]:
-        notes.append(f"split by the folders {', '.join(sorted(set(parts)))}; what is not there is cut from train")
-    if strays:
-        notes.append(f"left out: {counted(strays, 'image')} outside the folders {', '.join(sorted(set(parts)))}")
+    notes += split_notes(parts, strays)
     if bool((y == VOID).any()):
         notes.append(f"{100 * float((y == VOID).double().mean()):.2g} % of the pixels are {VOID}, of no class: they do not count")
     if len(files) * encoder.shape[0] * side * side > resident_limit():

@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from didact.data.columns import Category, Number
 from didact.data.core import Batch, Data, Resident
-from didact.data.table import Category, Number, TableEncoder
+from didact.data.table import TableEncoder
 from didact.errors import UsageError
 
 DECIMALS = 6        # at most; numbers with more are written with six digits

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from didact.data.assemble import assemble
+from didact.data.columns import as_numbers
 from didact.data.core import SPLITS, Absent, Batch, Data, Decode, Resident
 from didact.data.delimited import is_table, read_csv, stem
 from didact.data.fetch import File, read, source
-from didact.data.table import as_numbers
 from didact.errors import UsageError, nearest
 
 if TYPE_CHECKING:

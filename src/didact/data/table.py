@@ -5,7 +5,6 @@
 """
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +15,19 @@ import torch
 from torch import Tensor
 
 from didact.data.assemble import assemble, divide
+from didact.data.columns import (
+    BIGGEST,
+    FEW,
+    Category,
+    Number,
+    as_numbers,
+    coarse,
+    column_from_spec,
+    column_spec,
+    number_notes,
+    texts,
+    understand,
+)
 from didact.data.commas import plain
 from didact.data.core import Batch, Data, Decode
 from didact.data.delimited import is_number, is_table, parsed, read_csv, read_row, stem
@@ -25,13 +37,7 @@ from didact.errors import UsageError, counted, nearest
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-CATEGORIES = 50     # values of a category that get a feature of their own; the rarer share '(other)'
-FEW = 20            # at most so many whole numbers can be class numbers
-DATE = r"\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"
 YES_NO = {"1": 1, "1.0": 1, "yes": 1, "true": 1, "0": 0, "0.0": 0, "no": 0, "false": 0}
-NAMES_ROWS = re.compile(r"(.*[_ ])?(id|index|row|nr|number)", re.IGNORECASE)
-COARSE = 0.01       # of a column's deviation: what rounding to float32 may take from it unsaid
-BIGGEST = float(np.finfo(np.float32).max)
 
 
 def load(path: Path, *, target: str | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None) -> Data:
@@ -68,56 +74,6 @@ def without_target(frame: "DataFrame", name: str, why: str, *, seed: int, indice
         name, "table", {"x": x}, task="none", names=encoder.names, target="", encoder=encoder, indices=indices,
         notes=(why, *frame.attrs["notes"], *encoder.notes),
     )
-
-
-@dataclass(frozen=True)
-class Number:
-    """A column of numbers; `missing` where training rows lacked some, which then has a feature of its own. `comma`: what one means."""
-
-    name: str
-    median: float = 0.0
-    missing: bool = False
-    comma: str = ""
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        return (self.name, f"{self.name} missing") if self.missing else (self.name,)
-
-    def encode(self, column: "Series") -> np.ndarray:
-        values = parsed(column).to_numpy(np.float64)
-        for i in np.flatnonzero(np.abs(values) > BIGGEST)[:1]:
-            where = f"{column.iloc[i]} in line {column.index[i]}"
-            raise UsageError(f"column {self.name!r} must hold finite numbers, got {where}")
-        lacking = np.isnan(values)
-        filled = np.where(lacking, self.median, values)
-        return np.stack((filled, lacking) if self.missing else (filled,), axis=1).astype(np.float32)
-
-
-@dataclass(frozen=True)
-class Category:
-    """A column of names. Where training met no rare value, an unseen one is all zeros; so is a missing one."""
-
-    name: str
-    values: tuple[str, ...]
-    other: bool = False
-    missing: bool = False
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        extra = ("(other)",) * self.other + ("(missing)",) * self.missing
-        return tuple(f"{self.name}={value}" for value in self.values + extra)
-
-    def number(self, words: Sequence[str]) -> list[int]:
-        """The place of each among the values; −1 where training met none like it and has no feature for others."""
-        known = {alike(v): i for i, v in enumerate(self.values)} | {v: i for i, v in enumerate(self.values)}
-        other = len(self.values) if self.other else -1
-        return [known.get(w, known.get(alike(w), other)) for w in words]
-
-    def encode(self, column: "Series") -> np.ndarray:
-        words, each = np.unique(texts(column).to_numpy(str), return_inverse=True)
-        numbers = np.array(self.number(words.tolist()))[each]
-        numbers[column.isna().to_numpy()] = len(self.features) - 1 if self.missing else -1
-        return np.eye(len(self.features) + 1, dtype=np.float32)[numbers, :-1]   # -1, unseen, is the row of zeros
 
 
 @dataclass(frozen=True)
@@ -172,6 +128,16 @@ class TableEncoder:
         found = list(self.frames(inputs))
         return [name for names, _ in found for name in names], {"x": torch.cat([self.encode(frame) for _, frame in found])}
 
+    def doubts(self, inputs: Sequence[str]) -> list[str]:
+        """Cells of numbers that are none, and names that training did not meet, with the first row in which it is so."""
+        found = []
+        for names, frame in self.frames(inputs):
+            for column in self.columns:
+                wrong, said = column.doubt(frame[column.name])
+                if wrong.any():
+                    found.append(f"column {column.name!r} holds {said}; first in {names[int(wrong.argmax())]}")
+        return found
+
     def frames(self, inputs: Sequence[str]) -> Iterator[tuple[list[str], "DataFrame"]]:
         """What each row is called, and the rows as text."""
         import pandas as pd
@@ -220,101 +186,6 @@ class TableEncoder:
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any]) -> "TableEncoder":
         return cls(tuple(column_from_spec(column) for column in spec["columns"]), spec["target"])
-
-
-def column_spec(column: Number | Category) -> dict[str, Any]:
-    """A column as JSON; what it holds says which kind it is."""
-    if isinstance(column, Number):
-        comma = {"comma": column.comma} if column.comma else {}
-        return {"name": column.name, "median": column.median, "missing": column.missing} | comma
-    return {"name": column.name, "values": list(column.values), "other": column.other, "missing": column.missing}
-
-
-def column_from_spec(spec: Mapping[str, Any]) -> Number | Category:
-    """The column that `column_spec` wrote."""
-    if "values" in spec:
-        return Category(spec["name"], tuple(spec["values"]), spec["other"], spec["missing"])
-    return Number(spec["name"], spec["median"], spec["missing"], spec.get("comma", ""))
-
-
-def understand(column: "Series") -> tuple[Number | Category | None, str]:
-    """How a column is encoded, and what to say of it; None: it is left out."""
-    name, n = str(column.name), int(column.notna().sum())
-    if n == 0:
-        return None, f"column {name!r} is empty: left out"
-    if str(column.dtype).startswith("datetime"):
-        return None, f"column {name!r} holds dates: left out"
-    numbers = as_numbers(column)
-    if numbers is not None:
-        finite = numbers.replace([np.inf, -np.inf], np.nan)
-        return Number(name, float(finite.median()) if finite.notna().any() else 0.0, bool(numbers.isna().any())), ""
-    words = texts(column.dropna())
-    counts = words.value_counts()
-    if words.str.match(DATE).mean() > 0.9 and len(counts) > CATEGORIES:
-        return None, f"column {name!r} holds dates: left out"
-    if len(counts) > max(10, n / 2):
-        different = f"{len(counts)} different in {n} rows"
-        return None, f"column {name!r} holds free text, {different}: left out (--text {name} learns from it)"
-    common = sorted(counts.index, key=lambda value: (-counts[value], value))[:CATEGORIES]
-    rare = len(counts) - len(common)
-    note = f"column {name!r} holds {len(counts)} categories: the {rare} rarest are one, '(other)'" if rare else ""
-    return Category(name, tuple(sorted(common)), rare > 0, bool(column.isna().any())), note
-
-
-def texts(column: "Series") -> "Series":
-    """The values as words; missing ones read as an empty word."""
-    import pandas as pd
-
-    words = ["" if gone else str(v).strip() for v, gone in zip(column.astype(object), column.isna(), strict=True)]
-    return pd.Series(words, index=column.index, name=column.name, dtype=object)
-
-
-def alike(word: str) -> str:
-    """What two spellings of a category share: case does not matter, and 3.0 is 3."""
-    return str(float(word)) if is_number(word) else word.casefold()
-
-
-def number_notes(column: "Series") -> list[str]:
-    """What to say of a column of numbers, in all rows of the table."""
-    numbers = parsed(column)
-    wrong = column[numbers.isna() & column.notna()]
-    found = [f"column {column.name!r} {said}"] if (said := coarse(numbers)) else []
-    if len(wrong):
-        first = f"first {wrong.iloc[0]!r} in line {wrong.index[0]}"
-        found.append(f"column {column.name!r} holds {counted(len(wrong), 'cell')} not read as a number, {first}: taken as missing")
-    if numbers.notna().all() and numbers.is_unique and bool((numbers % 1 == 0).all()):
-        rising = " and counts up" if bool((numbers.diff().iloc[1:] == 1).all()) else ""
-        if rising or NAMES_ROWS.fullmatch(str(column.name).strip()):
-            found.append(f"column {column.name!r} is different in every row{rising}: leave it out if it names rows")
-    return found
-
-
-def coarse(numbers: "Series") -> str:
-    """What to say where numbers are so large beside their differences that float32 rounds these away."""
-    finite = numbers[numbers.abs() <= BIGGEST].to_numpy(np.float64)
-    if len(finite) == 0 or not finite.std() > 0:
-        return ""
-    step = float(np.spacing(np.float32(np.abs(finite).max())))
-    middle = float(np.median(finite))
-    if step <= COARSE * float((finite - middle).std()):
-        return ""
-    return f"lies so near {middle:.10g} that single precision rounds it to steps of {step:g}; subtract {middle:.10g} in the file"
-
-
-def as_numbers(column: "Series", *, few: bool = True) -> "Series | None":
-    """The column as numbers; None where it is not one of numbers.
-
-    Words count as missing: a tenth of the cells at most among many different numbers, a twentieth among `few`.
-    """
-    import pandas as pd
-
-    if pd.api.types.is_bool_dtype(column) or isinstance(column.dtype, pd.CategoricalDtype):
-        return None
-    numbers = parsed(column)
-    present = column.notna()
-    wrong = (numbers.isna() & present).sum()
-    words = 0.1 if numbers.nunique() > FEW else 0.05 if few and numbers.nunique() > 1 else 0
-    return numbers if wrong <= words * present.sum() else None
 
 
 def targets(frame: "DataFrame", target: str) -> tuple[str, Tensor, tuple[str, ...], str]:

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from didact.data.assemble import assemble, divide
+from didact.data.columns import texts
 from didact.data.core import SPLITS, Batch, Data, Decode, Resident
 from didact.data.delimited import SUFFIXES, read_csv, stem
 from didact.data.health import refuse
-from didact.data.table import choose_target, targets, texts
+from didact.data.table import choose_target, targets
 from didact.errors import UsageError, counted, nearest
 
 WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")   # letters and digits; an apostrophe inside stays: don't

@@ -7,14 +7,18 @@ from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
 
+def drops(module: nn.Module) -> bool:
+    """Whether a module leaves out numbers while it learns: a layer of dropout, or one with a share that it heeds (attention, LSTM)."""
+    share = module.p if isinstance(module, _DropoutNd) else getattr(module, "dropout", 0.0)
+    return isinstance(share, int | float) and share > 0
+
+
 @contextmanager
 def keep_dropout(module: nn.Module) -> Iterator[None]:
     """Everything in eval mode but dropout, then as before: MC dropout.  Gaba Ex 3.3, Gal & Ghahramani 2016."""
     before = {m: m.training for m in module.modules()}
-    module.eval()
     for m in before:
-        if isinstance(m, _DropoutNd) or isinstance(getattr(m, "dropout", None), float):  # a layer, or a share that attention and LSTM heed
-            m.training = True
+        m.training = drops(m)
     try:
         yield
     finally:

@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
+from didact.data.columns import Category
 from didact.data.core import Batch, Data
 from didact.data.rows import FREE, columns_of, decimals, joined, target_columns, training_rows, written
-from didact.data.table import Category
 from didact.objectives.pixels import Pixels
 from didact.objectives.walks import seeded
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from didact.data.columns import Category, Number
 from didact.data.rows import FREE, Column, columns_of, written
 from didact.data.spec import from_spec
-from didact.data.table import Category, Number
 from didact.report import svg
 from didact.report.markup import Html, shorten, tag
 from didact.report.surface import SIZE

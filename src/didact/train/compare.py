@@ -52,10 +52,15 @@ def compare(recipe: Recipe, given: Mapping[str, Any], *, steps: int = 10, optimi
     }
 
 
+def on_scratch(recipe: Recipe) -> bool:
+    """Whether a recipe runs on the NumPy engine: those alone choose its numbers."""
+    return "dtype" in recipe.options
+
+
 def scratch_objective(recipe: Recipe, given: Mapping[str, Any]) -> tuple[FromScratch, Experiment]:
     """The objective of a recipe that runs on the NumPy engine; any other is refused by name."""
-    if "dtype" not in recipe.options:
-        known = [name for name, other in RECIPES.items() if "dtype" in other.options]
+    if not on_scratch(recipe):
+        known = [name for name, other in RECIPES.items() if on_scratch(other)]
         raise UsageError(f"recipe {recipe.name!r} has no network on the NumPy engine; choose from: {', '.join(known)}")
     experiment = prepare(recipe, given).experiment
     assert isinstance(experiment.objective, FromScratch)

@@ -8,15 +8,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.modules.dropout import _DropoutNd
 
 from didact import files
-from didact.data.core import Batch, Data, Resident
-from didact.data.doubts import doubts
+from didact.data.core import Batch, Data, Doubts, Resident
 from didact.data.hiding import MASK, HidingEncoder
 from didact.data.pairs import PairEncoder
 from didact.data.pictures import framed, overlaid, png, stretched
 from didact.errors import UsageError
+from didact.layers.dropout import drops
 from didact.metrics.detection import SURE, shown
 from didact.objectives.abilities import ABILITIES, Detects, Draws, Predictive, Restores, Translates, abilities
 from didact.objectives.core import Objective
@@ -57,7 +56,7 @@ def predict(
         raise UsageError(f"inputs are files, texts, or rows written a=1,b=2, got {type(others[0]).__name__}")
     if data.encoder is None:
         raise UsageError(f"the run learned from {data.name!r}, whose inputs cannot be read from files")
-    if passes and not any(isinstance(m, _DropoutNd) and m.p > 0 for m in objective.modules()):
+    if passes and not any(map(drops, objective.modules())):
         raise UsageError(f"--passes {passes} asks again under dropout, but this run's network has none; train with --dropout")
     if beam != 1 and not isinstance(objective, Translates):
         raise UsageError(f"--beam {beam} looks for the likeliest translation, but this run's model translates nothing; leave it out")
@@ -68,7 +67,7 @@ def predict(
     asked = Asked(passes, draws, beam, SURE if sure is None else sure)
     texts = [str(each) for each in inputs]
     names, columns = data.encoder.read(texts)
-    for doubt in doubts(data.encoder, texts):
+    for doubt in data.encoder.doubts(texts) if isinstance(data.encoder, Doubts) else ():
         warn(doubt)
     found = (answer for batch in batches(objective, data, names, columns) for answer in answers(objective, data, batch, asked))
     whole = ({"input": name, **answer} for name, answer in zip(names, found, strict=True))
