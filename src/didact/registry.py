@@ -11,7 +11,7 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 CHAPTERS = (  # in the order in which the courses come to them
     "foundations", "automatic differentiation", "optimisation", "regularisation", "uncertainty", "convolutions", "recurrent networks",
-    "attention", "transformers", "generative",
+    "attention", "transformers", "generative", "theory",
 )
 MODELS: dict[str, "Preset"] = {}
 RECIPES: dict[str, "Recipe"] = {}

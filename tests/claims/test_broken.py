@@ -94,7 +94,7 @@ def forget(kept: list[Any]) -> None:
 
 
 # a second or more by themselves, unbroken
-LONG = {"C1.11", "C5.7", "C7.5", "C7.6", "C11.16", "C11.17", "C12.6", "CE92", "CE95", "CF38", "CV12"}
+LONG = {"C1.11", "C5.7", "C7.5", "C7.6", "C11.16", "C11.17", "C11.18", "C11.19", "C11.20", "C12.6", "CE92", "CE95", "CF38", "CV12"}
 
 
 @pytest.mark.parametrize("id", [pytest.param(id, marks=pytest.mark.slow) if id in LONG else id for id in IDS])

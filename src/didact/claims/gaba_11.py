@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from didact import scratch
 from didact.claims.compare import Asked, Cases, Corrected, Exactly, Inside, NeverMore, Same, Sampled, Told
-from didact.claims.core import claim, unable
+from didact.claims.core import claim
 from didact.claims.tools import Pair, gradients, parameters
 from didact.layers.initialise import initialise
 from didact.layers.stack import stack
@@ -365,8 +365,3 @@ def share_that_can_be_pruned() -> Told:
     most = lost.mean(1) + 2.33 * lost.std(1) / math.sqrt(lost.shape[1])
     share = max((s for s, l in zip(shares, most, strict=True) if l < 0.03), default=0.0)
     return Told(share, {"share cut": shares, "accuracy": right.mean(1), "can go": share})
-
-
-unable("C11.18", "an exercise on ResNet-18 and CIFAR-10 that gives no numbers to compare with")
-unable("C11.19", "neither task nor network nor number of steps is named, and what was seen elsewhere took tens of thousands of steps")
-unable("C11.20", "neither network nor data nor estimate of the mutual information is named, and the phases depend on all three")

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from didact.data.assemble import assemble
+from didact.data.columns import Category
 from didact.data.core import Data
 from didact.data.fetch import SOURCES as SOURCES
 from didact.data.fetch import source
@@ -60,6 +62,25 @@ def sparse_linear(seed: int = 0) -> Data:
     names = [f"x{j}" for j in range(len(w))]
     relevant = ", ".join(f"{names[j]} ({w[j]:+.2f})" for j in np.flatnonzero(w))
     return numbers("sparse_linear", x, y, names=names, seed=seed, notes=[f"what matters (weight): {relevant}"])
+
+
+@source(kind="table", task="multiclass", licence=OURS)
+def modular(seed: int = 0) -> Data:
+    """All 961 sums a + b modulo 31: each number is a symbol of its own, so that nothing says how large it is."""
+    symbols = tuple(str(k) for k in range(31))
+    encoder = TableEncoder((Category("a", symbols), Category("b", symbols)), "sum")
+    a, b, y = modular_sums(len(symbols))
+    eye = torch.eye(len(symbols))
+    return assemble(
+        "modular", "table", {"x": torch.cat([eye[a], eye[b]], 1), "y": y},
+        task="multiclass", labels=symbols, names=encoder.names, target="sum", encoder=encoder, seed=seed,
+    )
+
+
+def modular_sums(p: int) -> tuple[Tensor, Tensor, Tensor]:
+    """a, b and (a + b) mod p of all p² pairs."""
+    a, b = torch.cartesian_prod(torch.arange(p), torch.arange(p)).unbind(1)
+    return a, b, (a + b) % p
 
 
 def two_spirals(n: int, *, noise: float) -> tuple[Array, NDArray[np.int64]]:

@@ -12,6 +12,7 @@ from didact.recipes.finetuning import fine_tune
 from didact.recipes.forecast import forecast
 from didact.recipes.gan import dcgan, gan, stylegan, wgan
 from didact.recipes.gpt import gpt
+from didact.recipes.grokking import grokking
 from didact.recipes.latent_diffusion import latent_diffusion
 from didact.recipes.mlp import mlp, mlp_wide_deep
 from didact.recipes.optimizers import optimizers
@@ -46,6 +47,7 @@ __all__ = [
     "forecast",
     "gan",
     "gpt",
+    "grokking",
     "latent_diffusion",
     "mlp",
     "mlp_wide_deep",

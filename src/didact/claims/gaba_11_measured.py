@@ -1,0 +1,129 @@
+"""Gaba, chapter 11: what is seen while networks learn, on data small enough for seconds. The course names none."""
+
+from itertools import product
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from didact.claims.compare import Cases, NeverMore, Told
+from didact.claims.core import claim
+from didact.data.made import modular_sums
+from didact.metrics import accuracy
+from didact.metrics.information import binned, entropy, mutual_information
+from didact.models.mlp import MLP
+from didact.optim.sam import SAM
+from didact.theory.curvature import sharpness
+
+
+def sums_learned(decay: float, steps: int) -> tuple[Tensor, Tensor]:
+    """The shares of training sums modulo 23, four in five of all, and of new ones that didact's MLP gets right: (steps / 25 + 1,) each."""
+    a, b, y = modular_sums(23)
+    x = torch.cat([F.one_hot(a), F.one_hot(b)], 1).float()
+    parts = torch.randperm(len(y)).split([4 * len(y) // 5, len(y) - 4 * len(y) // 5])
+    net, found = MLP(46, 23, hidden=(128,)).float(), []
+    adamw = torch.optim.AdamW(net.parameters(), lr=0.02, weight_decay=decay)
+    for step in range(steps + 1):
+        if step % 25 == 0:
+            with torch.no_grad():
+                found.append(torch.stack([accuracy(net(x[i]).softmax(1), y[i]) for i in parts]))
+        adamw.zero_grad()
+        F.cross_entropy(net(x[parts[0]]), y[parts[0]]).backward()
+        adamw.step()
+    known, new = torch.stack(found).double().unbind(1)
+    return known, new
+
+
+@claim("C11.19", NeverMore(), condition="weight decay; without it not one new sum is right in the same time")
+def learned_by_heart_then_understood() -> Cases:
+    """all training sums modulo 23 right (1 ≤) while of the new ones at most chance, 1/23, is; at the end 99 % of the new ones;
+    with AdamW's weight decay 1.5, and without any"""
+    def grown(decay: float) -> Told:
+        known, new = sums_learned(decay, steps=2000)
+        at = int((known >= 1).double().argmax())               # the first time that all are right
+        shown = {"step": 25 * at, "training sums then": known[at], "new sums then": new[at], "new sums at the end": new[-1]}
+        return Told(([1, new[at], 0.99], [known[at], 1 / 23, new[-1]]), shown)
+
+    return Cases(grown(1.5), grown(0.0))
+
+
+def plane(activation: str, marks: tuple[int, ...]) -> Tensor:
+    """I(X; T) and I(T; Y) in bits of the last hidden layer of didact's MLP 10 – 8 – 5 – 3 – 2, all 2¹⁰ inputs known: (marks, 2).
+
+    Numbers are counted in 8 bins between the ends of tanh, or between 0 and the largest of ReLU.
+    """
+    x = torch.tensor(list(product((-1.0, 1.0), repeat=10)), dtype=torch.float32)
+    score = (x @ torch.randn(10, 6).float() / 3).tanh() @ torch.randn(6).float()
+    y = (score > score.median()).long()
+    net, found = MLP(10, 2, hidden=(8, 5, 3), activation=activation).float(), []
+    adam = torch.optim.Adam(net.parameters(), lr=0.02)
+    for step in range(max(marks) + 1):
+        if step in marks:
+            with torch.no_grad():
+                t = net.hidden(x)
+            ends = (-1.0, 1.0) if activation == "tanh" else (0.0, float(t.max()))
+            symbols = binned(t, *ends, bins=8)
+            found.append(torch.stack([entropy(symbols), mutual_information(symbols, y)]))
+        adam.zero_grad()
+        F.cross_entropy(net(x), y).backward()
+        adam.step()
+    return torch.stack(found)
+
+
+@claim("C11.20", NeverMore(), condition="tanh, and information counted in bins; in ReLU layers of the same network I(X; T) hardly falls")
+def fitting_then_compression() -> Cases:
+    """what the last of three hidden layers tells of the answer grows by 0.3 bits at least from step 0 to 100, and of the input falls to
+    two thirds at most from step 100 to 1,000: with tanh, and with ReLU"""
+    def phases(activation: str) -> Told:
+        of_x, of_y = plane(activation, (0, 100, 1000)).T
+        return Told(([of_y[0] + 0.3, of_x[2]], [of_y[1], 2 / 3 * of_x[1]]), {"I(T; Y)": of_y, "I(X; T)": of_x})
+
+    return Cases(phases("tanh"), phases("relu"))
+
+
+def minimum(rho: float) -> Tensor:
+    """Sharpness of the loss where SGD with momentum, or SAM around it, ends on 400 digits, three in ten labels drawn by chance; and the
+    share of new digits that didact's MLP 64 – 64 – 10 gets right there."""
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    x, y = torch.tensor(images / 16, dtype=torch.float32), torch.tensor(labels)
+    seen, new = torch.randperm(len(y)).split((400, len(y) - 400))
+    given = torch.where(torch.rand(400) < 0.3, torch.randint(10, (400,)), y[seen])
+    net = MLP(64, 10, hidden=(64,)).float()
+    sam = SAM(net.parameters(), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), rho=rho)
+    for _ in range(300):
+        i = torch.randint(400, (50,))
+
+        def slope(i: Tensor = i) -> Tensor:
+            sam.zero_grad()
+            loss = F.cross_entropy(net(x[seen[i]]), given[i])
+            loss.backward()
+            return loss
+
+        slope()
+        sam.step(slope)
+    λ = sharpness(F.cross_entropy(net(x[seen]), given), list(net.parameters()), steps=20)
+    with torch.no_grad():
+        right = accuracy(net(x[new]).softmax(1), y[new])
+    return torch.stack([λ, right])
+
+
+@claim("C11.18", NeverMore(), condition="a radius ρ that leaves the loss learnable: here 0.3; with 1 the minimum is flat and of no use")
+def flat_minima() -> Cases:
+    """λ_max of the Hessian under SAM at most two thirds of that under SGD, and at least two in a hundred new digits more right, in the mean
+    of three seeds, on scikit-learn's digits with wrong labels among them; with ρ = 0.3, and with ρ = 1"""
+    def ends(rho: float) -> Tensor:
+        found = []
+        for seed in range(3):
+            torch.manual_seed(seed)
+            found.append(minimum(rho))
+        return torch.stack(found).double().mean(0)
+
+    λ, right = ends(0.0)                                       # ρ = 0 is SGD
+
+    def gained(rho: float) -> Told:
+        flat, better = ends(rho)
+        return Told(([flat, right + 0.02], [2 / 3 * λ, better]), {"λ of SGD and SAM": [λ, flat], "new digits right": [right, better]})
+
+    return Cases(gained(0.3), gained(1.0))

@@ -1,0 +1,33 @@
+"""How much a layer tells of its input and of the answer, in bits, by counting: the information plane.
+
+Numbers are put into bins, and examples whose numbers share all bins are one symbol. Other bins give other numbers of bits, log₂ N at most.
+"""
+
+import torch
+from torch import Tensor
+
+
+def binned(t: Tensor, low: float, high: float, bins: int = 30) -> Tensor:
+    """(N, D) numbers in [low, high] -> (N,) symbols: which of the D-fold bins each row falls in.  Shwartz-Ziv and Tishby 2017."""
+    places = ((t - low) / (high - low) * bins).floor().clamp(0, bins - 1).long()
+    return numbered(places)
+
+
+def numbered(rows: Tensor) -> Tensor:
+    """(N, D) -> (N,): equal rows get equal numbers."""
+    numbers: Tensor = torch.unique(rows, dim=0, return_inverse=True)[1]
+    return numbers
+
+
+def entropy(symbols: Tensor) -> Tensor:
+    """H = −Σ p log₂ p over the symbols' frequencies, in bits."""
+    p: Tensor = symbols.unique(return_counts=True)[1].double() / len(symbols)
+    return -(p * p.log2()).sum()
+
+
+def mutual_information(s: Tensor, t: Tensor) -> Tensor:
+    """I(S; T) = H(S) + H(T) − H(S, T), in bits.  Gaba 11.9.
+
+    Of a layer without noise and inputs that are all different it is H(T) of the layer's symbols.
+    """
+    return entropy(s) + entropy(t) - entropy(numbered(torch.stack([s, t], 1)))

@@ -1,0 +1,1 @@
+"""What theory asks of a trained network: how curved the loss is where it came to rest."""

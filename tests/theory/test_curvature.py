@@ -1,0 +1,37 @@
+"""The power method, against the eigenvalues of a Hessian that is written down."""
+
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call
+
+from didact.models.mlp import MLP
+from didact.theory.curvature import sharpness
+
+
+def test_largest_curvature_of_a_quadratic():
+    w = nn.Parameter(torch.tensor([0.3, -2.0, 1.0], dtype=torch.float64))
+    curvatures = torch.tensor([1.0, 7.0, 3.0], dtype=torch.float64)
+    torch.manual_seed(0)
+    assert float(sharpness((curvatures * w**2).sum() / 2, [w])) == pytest.approx(7)
+
+
+def test_of_a_network_it_is_the_hessians_eigenvalue():
+    torch.manual_seed(1)
+    net, x, y = MLP(3, 2, hidden=(4,), activation="tanh").double(), torch.randn(20, 3, dtype=torch.float64), torch.randint(2, (20,))
+    names, sizes = zip(*((n, p.shape) for n, p in net.named_parameters()), strict=True)
+    flat = torch.cat([p.detach().flatten() for p in net.parameters()])
+
+    def loss(w: torch.Tensor) -> torch.Tensor:
+        parts = dict(zip(names, (p.view(s) for p, s in zip(w.split([s.numel() for s in sizes]), sizes, strict=True)), strict=True))
+        return nn.functional.cross_entropy(functional_call(net, parts, (x,)), y)
+
+    eigenvalues = torch.linalg.eigvalsh(torch.autograd.functional.hessian(loss, flat))
+    largest = eigenvalues[eigenvalues.abs().argmax()]
+    found = sharpness(nn.functional.cross_entropy(net(x), y), list(net.parameters()), steps=300)
+    assert float(found) == pytest.approx(float(largest), rel=1e-4)
+
+
+def test_a_plane_is_flat():
+    w = nn.Parameter(torch.tensor([1.0, 2.0]))
+    assert float(sharpness((w**2).sum() * 0, [w])) == 0
