@@ -74,6 +74,7 @@ def test_the_verdict_follows_and_can_turn(id):
     assert verdict in VERDICTS
     assert bool(check.right) == (verdict == "wrong"), f"{verdict}, but what is right: {check.right!r}"
     assert bool(check.condition) == (verdict == "conditional"), f"{verdict}, but the condition is {check.condition!r}"
+    assert not check.remark or verdict == "holds", f"{verdict}, but there is a remark: {check.remark!r}"
     assert check.formula, "a check says what it computes"
     assert not raw(show(check.form, answered(id)))
     if isinstance(check.form, Asked):

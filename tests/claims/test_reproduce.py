@@ -547,6 +547,53 @@ def test_expected_seconds_of_what_was_measured(tiny, monkeypatch):
     assert 0 < reproduce.expected_seconds(tiny, 1, device="cpu") < 60
 
 
+def test_the_time_of_an_evaluation_is_taken_from_a_part(monkeypatch):
+    monkeypatch.setattr(reproduce, "JUDGED", 50)
+    classes, drawing = (prepare(name, {"data": "digits"}).experiment for name in ("mlp", "vae"))
+    assert len(reproduce.part_of(classes)) == 50 < len(classes.data.validation)
+    assert len(reproduce.part_of(drawing)) == len(drawing.data.validation)
+
+
+def test_more_seeds_join_those_that_were_kept(tiny, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(reproduce, "FOLDER", tmp_path)
+    monkeypatch.setattr(table, "files", lambda package: FolderOf(tmp_path))
+    table.kept.cache_clear()
+    words = ["reproduce", "1.7", "--device", "cpu", "--runs", str(tmp_path / "runs"), "--keep", "--json"]
+    assert main([*words, "--seeds", "3", "--more"]) == 2
+    assert "not yet measured" in capsys.readouterr().err
+    assert main([*words, "--seeds", "2"]) == 0
+    first = json.loads(capsys.readouterr().out)["record"]
+    assert main([*words, "--seeds", "2", "--more"]) == 2
+    assert "--more expects --seeds above the 2 that were kept, got 2" in capsys.readouterr().err
+    assert main([*words, "--seeds", "3", "--more"]) == 0
+    captured = capsys.readouterr()
+    assert "seed 2" in captured.err and "seed 1" not in captured.err, "what was kept is not trained again"
+    joined = json.loads(captured.out)["record"]
+    assert joined["seeds"] == [0, 1, 2] and joined["seconds"] > first["seconds"]
+    for name, values in joined["values"].items():
+        assert values[:2] == first["values"][name] and len(values) == 3
+    assert table.kept()["1.7"].about.startswith("3 seeds, ") and "; the first 2: " in table.kept()["1.7"].about
+    table.kept.cache_clear()
+
+
+class FolderOf:
+    """Stands for the package that the records lie in."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def __truediv__(self, name: str) -> Path:
+        return self.folder
+
+
+def test_more_is_refused_where_seeds_cannot_be_joined(monkeypatch, capsys):
+    assert main(["reproduce", "6.11", "--more"]) == 2
+    assert "of times" in capsys.readouterr().err
+    monkeypatch.setattr(reproduce, "kept", lambda: {"1.7": record({"another cell": [0.5]}, "1.7")})
+    assert main(["reproduce", "1.7", "--more", "--seeds", "9"]) == 2
+    assert "has other cells than the table has now" in capsys.readouterr().err
+
+
 def test_the_list(capsys, monkeypatch):
     monkeypatch.setattr("didact.claims.table.kept", dict)     # whatever has been measured since
     assert main(["reproduce", "--json"]) == 0

@@ -58,6 +58,7 @@ class Check:
     function: Callable[[], Any]
     right: str        # where the course is wrong: what is right
     condition: str    # where it holds under a condition: which
+    remark: str       # where it holds: what the page says beside it that is not so, or is not said there
 
     @property
     def formula(self) -> str:
@@ -157,7 +158,7 @@ class Outcome:
     verdict: Verdict
     computed: str
     value: Any            # numbers, where the computed value is one or a few of them
-    note: str             # what is right, the condition, why there is no verdict, or the command that measures
+    note: str             # what is right, the condition, a remark, why there is no verdict, or the command that measures
     seconds: float
     cells: Sequence[Judged] = ()    # of a measured table, where the statement has several
     measured: str = ""              # when and where
@@ -179,13 +180,13 @@ def statements() -> dict[str, Statement]:
     return {row.id: row for row in rows}
 
 
-def claim(id: str, form: Stated, *, right: str = "", condition: str = "") -> Callable[[F], F]:
+def claim(id: str, form: Stated, *, right: str = "", condition: str = "", remark: str = "") -> Callable[[F], F]:
     """Make a function the check of a statement."""
 
     def give(function: F) -> F:
         assert id in statements(), f"stated.tsv has no {id}"
         assert id not in CHECKS and id not in REASONS, f"{id} is checked twice"
-        CHECKS[id] = Check(id, form, function, right, condition)
+        CHECKS[id] = Check(id, form, function, right, condition, remark)
         return function
 
     return give
@@ -223,7 +224,7 @@ def run(id: str) -> Outcome:
     verdict = check.judge(result)
     asks = "question" in statement.stated
     asked = "the course asks and gives no value: this is the answer" if asks else "the course prints no value: this is the one"
-    note = {"wrong": check.right, "conditional": check.condition, "not checkable": asked}.get(verdict, "")
+    note = {"holds": check.remark, "wrong": check.right, "conditional": check.condition, "not checkable": asked}.get(verdict, "")
     return Outcome(statement, verdict, show(check.form, answer), value(check.form, result), note, seconds)
 
 

@@ -259,13 +259,17 @@ def dropout_of_channels() -> Told:
         "channels whole or gone": whole[0], "some of each": both, "whole or gone where single values are dropped": whole[1]})
 
 
-@claim("CF27", Same(1e-4))
-def moments_behind_batch_norm() -> Pair:
-    """mean and standard deviation of each channel behind didact's BatchNorm2d, against β and γ"""
-    norm, x, γ, β = modules.BatchNorm2d(4, dtype=np.float64), 3 * torch.randn(16, 4, 8, 9) + 1, 0.5 + torch.rand(4), torch.randn(4)
+@claim("CF27", Same(1e-4), condition="variances far above ε, and γ not below 0: the deviation is |γ| √(v̂/(v̂ + ε))")
+def moments_behind_batch_norm() -> Cases:
+    """mean and standard deviation of each channel behind didact's BatchNorm2d, against β and γ: of inputs with deviation 3, and 0.001"""
+    norm, γ, β = modules.BatchNorm2d(4, dtype=np.float64), 0.5 + torch.rand(4), torch.randn(4)
     norm.load_state_dict({**norm.state_dict(), "weight": γ, "bias": β})
-    y = norm(scratch.tensor(x.numpy())).data
-    return [y.mean((0, 2, 3)), y.std((0, 2, 3))], [β, γ]
+
+    def moments(deviation: float) -> Pair:
+        y = norm(scratch.tensor((deviation * torch.randn(16, 4, 8, 9) + 1).numpy())).data
+        return [y.mean((0, 2, 3)), y.std((0, 2, 3))], [β, γ]
+
+    return Cases(moments(3.0), moments(0.001))
 
 
 @claim("CF28", Same())

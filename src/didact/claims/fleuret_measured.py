@@ -88,7 +88,8 @@ def size(name: str) -> tuple[int, int]:
         return parameters(net), count_products(lambda: net(torch.zeros(1, 3, 224, 224)))
 
 
-@claim("CF38", Inside(0, 1), condition="ResNet-18 to 152, trained for 90 epochs on ImageNet; VGG-16, for its 74, has too many parameters")
+@claim("CF38", Inside(0, 1),
+       condition="ResNet-18 to 152, trained for 90 epochs on ImageNet; VGG-16, trained for 74, has more than 100 million")
 def sizes_of_vision_models() -> Cases:
     """log₁₀(parameters/10⁷) and log₁₀(operations/10¹⁸): two for each product, three passes, epochs × 1,281,167 images; ResNets for 90
     epochs, and VGG-16 for the 74 of its paper"""
@@ -138,10 +139,10 @@ def noise_with_variance_kept() -> Told:
         "fourth moment": [m for _, _, m in both]})
 
 
-@claim("CF47", Same(1e-5))
+@claim("CF47", Same(1e-5), remark="this f moves the mean; the f of four arguments above it, a density, is another")
 def reverse_step_as_a_sum() -> Pair:
     """x_t + f(x_t, t), f = (1/√α − 1) x_t − β E[ε|x_t]/√(α(1 − ᾱ)), against E[x_{t−1}|x_t] by Gaussian conditioning, x_0 ~ N(0.7, 0.5²),
-    and against the mean of didact's posterior for E[x_0|x_t]"""
+    and against the mean of didact's posterior for E[x_0|x_t]; and its σ_t², against Var[x_{t−1}|x_t, x_0] by the same rule"""
     m, s, noising, t = 0.7, 0.5, Noising(50), torch.arange(2, 51)
     β, after, before = noising.beta[t].double(), noising.alpha_bar[t].double(), noising.alpha_bar[t - 1].double()
     α, x = 1 - β, torch.randn(49)
@@ -149,8 +150,9 @@ def reverse_step_as_a_sum() -> Pair:
     off = x - after.sqrt() * m
     ε, x_0 = (1 - after).sqrt() / spread * off, m + after.sqrt() * s**2 / spread * off     # E[ε | x_t], E[x_0 | x_t]
     f = (1 / α.sqrt() - 1) * x - β / (α * (1 - after)).sqrt() * ε
-    ours = noising.posterior(x_0[:, None, None, None], x[:, None, None, None], t)[0]
-    return [x + f, x + f], [before.sqrt() * m + α.sqrt() * spread_before / spread * off, ours]
+    ours, variance = noising.posterior(x_0[:, None, None, None], x[:, None, None, None], t)
+    known = 1 - before - α * (1 - before) ** 2 / (1 - after)                              # of x_{t−1}, less what x_t tells of it
+    return [x + f, x + f, known], [before.sqrt() * m + α.sqrt() * spread_before / spread * off, ours, variance]
 
 
 unable("CF52", "peak rates and memory are those of data sheets; that 16 bits lose nothing is said of no named network, task or operands")

@@ -43,7 +43,7 @@ def walk(make: Callable[[list[scratch.Tensor]], Optimizer], grads: Tensor, rates
     return found
 
 
-@claim("CE01", Same(), right="1[y ≠ y′] counts mistakes: it is the 0–1 loss, and accuracy is 1 less its mean")
+@claim("CE01", Same(), right="1[y ≠ y′] counts mistakes: it is the 0–1 loss, and accuracy is 1 minus its mean")
 def accuracy() -> Corrected:
     """the mean of 1[y ≠ y′] against didact's accuracy; mended: 1 minus it"""
     scores, y = torch.randn(50, 4), torch.randint(4, (50,))
@@ -77,13 +77,16 @@ def round_off() -> list[float]:
     return [float(point.forward) for point in curve]
 
 
-@claim("CE05", NeverMore())
+@claim("CE05", NeverMore(), remark="with equal parts written once, as a graph has them, it grows by a constant at each iteration")
 def swell_of_expressions() -> Told:
-    """2ⁿ against the symbols that didact writes for the derivative of the logistic map iterated n = 2 … 12 times, and twice those of n − 1
-    against those of n"""
-    written = [row.unsimplified for row in swell(12)][1:]
-    value = [2**n for n in range(2, 13)] + [2 * a for a in written[:-1]], written + written[1:]
-    return Told(value, {"symbols after four, eight and twelve iterations": [written[n - 2] for n in (4, 8, 12)], "2ⁿ": [2**4, 2**8, 2**12]})
+    """of the logistic map iterated n = 2 … 12 times: symbols that didact writes for the derivative, at least 2ⁿ times the parts that
+    computing the map takes over 3, and at least twice those of n − 1; but of different parts no more than 2½ times the map's"""
+    rows = swell(12)[1:]
+    written, parts, different = [r.unsimplified for r in rows], [r.f_shared for r in rows], [r.derivative_shared for r in rows]
+    least = [2**r.n * r.f_shared / 3 for r in rows]
+    value = least + [2 * n for n in written[:-1]] + different, written + written[1:] + [2.5 * n for n in parts]
+    return Told(value, {"parts of the map after four, eight and twelve iterations": parts[2::4], "symbols of its derivative": written[2::4],
+                        "different parts of it": different[2::4]})
 
 
 claim("CE06", Same())(gaba_1.derivative_of_the_sigmoid)
@@ -97,7 +100,7 @@ def chain_of_jacobians() -> Pair:
     return [jacobian(g[0], a), whole], [g[0].weight, jacobian(f, g(a).detach()) @ jacobian(g, a)]
 
 
-@claim("CE08", Exactly("torch.int64"), right="torch.tensor takes a dtype; torch.Tensor is the class of one type of numbers")
+@claim("CE08", Exactly("torch.int64"), right="torch.tensor takes a dtype; torch.Tensor(…) takes none and makes the default float type")
 def tensor_with_a_type() -> str:
     """torch.Tensor([1, 2], dtype=torch.int64).dtype"""
     try:
@@ -129,7 +132,7 @@ def sizes_that_differ() -> str:
         return "an error"
 
 
-@claim("CE12", Exactly("a warning"))
+@claim("CE12", Exactly("a warning"), remark="where the predictions are [N, 1]; with both [N] nothing is wrong")
 def target_of_another_shape() -> Told:
     """nn.MSELoss of five predictions [N, 1] and their targets, [N, 1] as they should be and [N]"""
     x, y, mse = torch.randn(5, 1), torch.randn(5, 1), nn.MSELoss()
@@ -151,7 +154,7 @@ def squared_error() -> Cases:
     return Cases(both(reduction="sum"), both())
 
 
-@claim("CE14", Same())
+@claim("CE14", Same(), remark="the last line of the page lacks its sum over the examples: exp(−Σ_i ℓ_i/(2σ²))")
 def likelihood_and_squares() -> Pair:
     """the θ of a line of 801 with the largest normal likelihood, by didact's density of deviation 0.3, and the one with the least of its
     mean squares, against the one nearest to Σxy/Σx²"""
@@ -251,7 +254,7 @@ def two_conventions_of_momentum() -> Cases:
     return Cases(both([0.1] * 20), both([0.1] * 10 + [0.05] * 10))
 
 
-@claim("CE28", Same(), condition="a constant learning rate; and torch's parameter is the looked-ahead point θ − γv")
+@claim("CE28", Same(), condition="a constant learning rate; and torch's parameter is the look-ahead point θ − γv")
 def nesterov() -> Cases:
     """θ_t − γ v_t of the course's rule, with its gradients at that point, against didact's SGD with nesterov, and torch's, over 15 steps:
     η constant, and η halved after 7"""
@@ -335,7 +338,7 @@ def amsgrad() -> Pair:
     return θ, late.data
 
 
-@claim("CE24", Same(1e-6), right="t^(−1/d) is for a bounded slope; of β-smooth ones, as §3.4 assumes, a grid gets to t^(−2/d)")
+@claim("CE24", Same(1e-6), right="t^(−1/d) is for a bounded slope; of β-smooth functions on a bounded domain a grid gets to t^(−2/d)")
 def worst_case_of_a_grid() -> Corrected:
     """how the least value on an even grid of t points in [0, 1]^d falls with t, for the worst place c of the minimum, d = 1, 2, 3, against
     −1/d: of the smooth ‖θ − c‖²; mended: of ‖θ − c‖, whose slope alone is bounded"""

@@ -64,15 +64,18 @@ def gradients_on_a_hollow() -> Told:
 
 @claim("CE22", Same(1e-3))
 def iterations_to_a_small_gradient() -> Pair:
-    """d log T / d log ε for the least T whose bound is ε², at ε near 10⁻⁵: −4 with noise, −2 without"""
-    def steps(ε: float, σ: float) -> float:
-        low, high = 0.0, 100.0                                  # log₁₀ T, halved until it is sure
+    """exponents of ε, β, Δ and σ in the least T whose bound is ε², at ε near 10⁻⁵: −4, 1, 1, 2 with noise, −2, 1, 1 without"""
+    def steps(ε: float, β: float, Δ: float, σ: float) -> float:
+        low, high = 0.0, 100.0                                  # log₂ T, halved until it is sure
         for _ in range(200):
             middle = (low + high) / 2
-            low, high = (middle, high) if bound(1, 1, σ, 10**middle) > ε**2 else (low, middle)
+            low, high = (middle, high) if bound(β, Δ, σ, 2**middle) > ε**2 else (low, middle)
         return high
 
-    return [(steps(1e-6, σ) - steps(1e-5, σ)) / -1 for σ in (1.0, 0.0)], [-4, -2]
+    def exponents(*at: float, of: int) -> list[float]:
+        return [steps(*(2 * v if i == k else v for k, v in enumerate(at))) - steps(*at) for i in range(of)]
+
+    return [*exponents(1e-5, 1.0, 1.0, 1.0, of=4), *exponents(1e-5, 1.0, 1.0, 0.0, of=3)], [-4, 1, 1, 2, -2, 1, 1]
 
 
 @claim("CE23", Same(1e-3), right="σ√(ηβ): proportional to the deviation of the noise, not to its root")

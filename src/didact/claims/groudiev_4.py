@@ -205,7 +205,9 @@ def clipped_gradient() -> Told:
     return Told((stated, found), {"lengths of g": sizes, "clipped": [g.norm() for g in found[::2]]})
 
 
-@claim("CE50", Rising(), condition="a linear recurrence, W that of h alone; behind a tanh that saturates the gradient falls all the same")
+@claim("CE50", Rising(),
+       condition="a linear recurrence, and the largest |λ| of the W of h alone; behind a tanh that saturates the gradient falls all the "
+       "same")
 def eigenvalue_criterion() -> Cases:
     """‖∂h_T/∂h_{T−d}‖ of didact's RNN of four units, as didact explains its memory, the largest eigenvalue 0.8 for d = 40, 30, 20, 10, 0,
     then 1.2 for d = 10, 20, 30, 40, the others drawn: at h = 0, where tanh is linear, and with a bias of 3"""
@@ -221,7 +223,7 @@ def eigenvalue_criterion() -> Cases:
     return Cases(*(torch.cat([norms(0.8, bias).flip(0), norms(1.2, bias)[1:]]) for bias in (0.0, 3.0)))
 
 
-@claim("CE51", Inside(-1, 1), right="c_t adds up to one more at each step: |c_t| ≤ t; it is h_t that lies in (−1, 1)")
+@claim("CE51", Inside(-1, 1), right="|c_t| can grow by up to 1 at each step: |c_t| ≤ t; it is h_t that lies in (−1, 1)")
 def range_of_the_cell() -> Corrected:
     """c_1 … c_10 of didact's LSTM whose gates and candidate are all driven to 1; mended: h_1 … h_10"""
     reader = Recurrent("lstm", 1, 1)

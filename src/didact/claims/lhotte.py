@@ -89,7 +89,8 @@ def edges(z: Tensor) -> int:
     return sum(parent is not None for parent, _ in last.next_functions)
 
 
-@claim("CL08", Exactly((1, 2, 2)))
+@claim("CL08", Exactly((1, 2, 2)),
+       remark="in PyTorch's graph, and in figure 2.2, nodes are operations and edges carry tensors; §2.2 has it the other way round")
 def dynamic_graph() -> Told:
     """MulBackward0 nodes of x·x if x > 0 else x·x·x at x = 1, edges into the one there, and nodes at x = −1"""
     def graph(value: float) -> Tensor:
@@ -100,7 +101,8 @@ def dynamic_graph() -> Told:
     return Told((nodes[0], arrows, nodes[1]), {"products of x·x": nodes[0], "edges into it": arrows, "products of x·x·x": nodes[1]})
 
 
-@claim("CL10", Exactly((3,)), right="a number times x of (3, 1) is (3, 1); less y of (3,) it broadcasts to (3, 3), unseen as all y are 1")
+@claim("CL10", Exactly((3,)),
+       right="a number times x of (3, 1) is (3, 1); minus y of (3,) it broadcasts to (3, 3), unnoticed because all y are 1")
 def shape_of_predictions() -> tuple[int, ...]:
     """the shape of w x in the listing, w a number and x of three rows and one column"""
     w, x = torch.tensor(0.5), torch.zeros(3, 1)
@@ -169,7 +171,8 @@ def dropout() -> tuple[Tensor, Tensor, float]:
     return y.mean(), y.std() / 1000, 2.5
 
 
-@claim("CL19", Exactly("Expected floating point type for target with class probabilities, got Long"))
+@claim("CL19", Exactly("Expected floating point type for target with class probabilities, got Long"),
+       remark="of integers alone: one-hot rows of floats are accepted, unlike what the heading says")
 def one_hot_targets() -> str:
     """the message of CrossEntropyLoss for integer one-hot targets"""
     try:

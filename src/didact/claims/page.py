@@ -52,7 +52,7 @@ LEAD = (
 SIGNS = {"holds": "✓ holds", "wrong": "✗ wrong", "conditional": "◐ holds with a condition", "not checkable": "not checkable",
          "not measured": "not measured"}
 COURSES = ("Gaba", "Van Schependom", "Groudiev", "Fleuret", "Lhotte")
-NOTES = {"wrong": "right", "conditional": "condition", "not checkable": "why", "not measured": "why"}
+NOTES = {"holds": "remark", "wrong": "right", "conditional": "condition", "not checkable": "why", "not measured": "why"}
 
 
 def made() -> str:

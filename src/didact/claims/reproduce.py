@@ -14,13 +14,15 @@ import torch
 from didact import __version__, files
 from didact.claims.table import Cell, Grid, Reading, Record, Table, kept
 from didact.claims.timing import LEAST, ROUNDS, SETTLING, timed
-from didact.data.core import Data
+from didact.data.core import Data, Resident, Split
 from didact.data.fetch import Source, folders, missing
 from didact.data.load import sources
 from didact.errors import UsageError
+from didact.objectives.abilities import Samples
 from didact.registry import RECIPES
 from didact.run import Run, git_state, surroundings
 from didact.train.beside import jsonable
+from didact.train.experiment import Experiment
 from didact.train.loop import Plan, Tell, Training, silent
 from didact.train.machine import describe, pick_device
 from didact.train.session import known_options, prepare
@@ -29,6 +31,7 @@ from didact.train.sweep import begin, carry_out
 SOURCE = Path(__file__).parents[1]          # didact's own files, wherever one works
 FOLDER = SOURCE / "claims" / "measured"
 TIMED = 40                         # steps that the expected time is taken from
+JUDGED = 2_000                     # rows that the time of an evaluation is taken from
 FAITHFUL = {"precision": "fp32"}   # as the courses train; didact's own choice on a GPU may be another
 
 
@@ -83,6 +86,21 @@ def measure(
         table.name, values, list(seeds), time.strftime("%Y-%m-%d"), source["commit"], describe(device),
         {"didact": __version__} | versions, spent or time.perf_counter() - started, source["dirty"], beside,
     )
+
+
+def to_follow(table: Table, seeds: int) -> list[int]:
+    """Which of so many seeds the kept record of the table lacks; refused where they cannot be put together."""
+    record = kept().get(table.name)
+    if table.benchmark:
+        raise UsageError(f"table {table.name} is of times, which are taken together; leave out --more")
+    if record is None:
+        raise UsageError(f"--more adds seeds to what was kept, but table {table.name} is not yet measured; leave out --more")
+    if {cell.name for cell in table.cells} != set(record.values):
+        raise UsageError(f"what was kept of table {table.name} has other cells than the table has now; measure it anew, without --more")
+    lacking = [seed for seed in range(seeds) if seed not in record.seeds]
+    if not lacking:
+        raise UsageError(f"--more expects --seeds above the {len(record.seeds)} that were kept, got {seeds}")
+    return lacking
 
 
 def clocked(table: Table, device: torch.device, seeds: Sequence[int], tell: Tell) -> dict[str, list[float]]:
@@ -166,15 +184,24 @@ def seconds_of(grid: Grid, cell: Mapping[str, Any], settings: Mapping[str, Any],
     name = grid.given["data"]
     prepared = prepare(grid.recipe, {**grid.given, **cell, **settings}, data=data.get(name))
     data[name] = prepared.data
-    plan = Plan.of(prepared.experiment)
-    short = replace(prepared.experiment, epochs=None, steps=min(TIMED, plan.total), evaluate_every=TIMED)
+    plan, judged = Plan.of(prepared.experiment), part_of(prepared.experiment)
+    experiment = replace(prepared.experiment, data=replace(prepared.experiment.data, validation=judged))
+    short = replace(experiment, epochs=None, steps=min(TIMED, plan.total), evaluate_every=TIMED)
     training = Training(short, prepared.settings, device=pick_device(prepared.settings.device))
     start = time.perf_counter()
     state = training.train()
-    evaluation = time.perf_counter() - start - state.seconds
+    evaluation = (time.perf_counter() - start - state.seconds) * len(prepared.experiment.data.validation) / len(judged)
     steps, before = training.warm
     each = (state.seconds - before) / max(1, state.step - steps)
     return plan.total * each + ceil(plan.total / plan.evaluate_every) * evaluation
+
+
+def part_of(experiment: Experiment) -> Split:
+    """What the time of an evaluation is taken from: a part of many rows, but where images are drawn, which takes as long for few."""
+    rows = experiment.data.validation
+    if not isinstance(rows, Resident) or isinstance(experiment.objective, Samples) or len(rows) <= JUDGED:
+        return rows
+    return rows.pick(torch.arange(JUDGED, device=rows.device))
 
 
 def keep(record: Record) -> Path:

@@ -8,7 +8,7 @@ The allowance is for what the course leaves unstated: seeds, versions, hardware.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from itertools import product
@@ -148,12 +148,24 @@ class Record:
     seconds: float
     dirty: bool = False                      # didact's files differed from the commit
     beside: int = 1                          # trainings at once: their seconds are not those of one alone
+    earlier: Sequence[str] = ()              # where other seeds were measured before these, in words
 
     @property
     def about(self) -> str:
+        """8 seeds, 2026-11-16, cpu, commit 1234567; and before it where the first of them were measured, if elsewhere."""
+        return "; ".join((f"{len(self.seeds)} seed{'s' * (len(self.seeds) > 1)}, {self.place}", *self.earlier))
+
+    @property
+    def place(self) -> str:
         source = self.commit if self.commit == "installed" else f"commit {self.commit[:7] or 'unknown'}{' with changes' * self.dirty}"
         at_once = f", {self.beside} at once" if self.beside > 1 else ""
-        return f"{len(self.seeds)} seed{'s' * (len(self.seeds) > 1)}, {self.date}, {self.hardware}{at_once}, {source}"
+        return f"{self.date}, {self.hardware}{at_once}, {source}"
+
+    def joined(self, later: "Record") -> "Record":
+        """The same table over the seeds of both."""
+        values = {name: [*self.values[name], *found] for name, found in later.values.items()}
+        earlier = (*self.earlier, f"the first {len(self.seeds)}: {self.place}")
+        return replace(later, values=values, seeds=[*self.seeds, *later.seeds], seconds=self.seconds + later.seconds, earlier=earlier)
 
 
 @dataclass(frozen=True)
@@ -221,7 +233,8 @@ def judge_ordering(ordering: Ordering, table: Table, record: Record) -> Judged:
         verdict, why = "wrong", "they differ" if ordering.alike else "the other way round"
     else:
         seen = "the seeds differ as much as the configurations" if len(record.seeds) > 1 else "one seed shows no spread"
-        verdict, why = "not measured", f"undecided: {seen}; {table.command} --seeds {max(5, 2 * len(record.seeds))} may tell"
+        more = "" if table.benchmark else " --more"
+        verdict, why = "not measured", f"undecided: {seen}; {table.command} --seeds {max(5, 2 * len(record.seeds))}{more} may tell"
     found = f"{sum(shown)} of {len(sides)} shown, {sum(refuted)} refuted"
     return Judged(ordering.claim, ordering.text, "ordering", found, verdict, why=why)
 

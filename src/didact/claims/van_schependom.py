@@ -57,7 +57,8 @@ def parameters_of_k_layers_on_a_line() -> Pair:
     ]
 
 
-@claim("CV03", Same())
+@claim("CV03", Same(),
+       remark="D different joints make D + 1 regions, equal ones fewer; pre-activations are affine, and not piecewise linear")
 def regions_of_a_shallow_network() -> Pair:
     """pieces on [0, 1] of didact's network of one layer, Σ c_d ReLU(x − d/(D + 1)), every slope its own, against D + 1"""
     counts = []
@@ -87,7 +88,7 @@ def sign_of_the_likelihood() -> Corrected:
     return Corrected((-φ[(-nll).argmin()], y.mean()), (φ[nll.argmin()], y.mean()))
 
 
-@claim("CV08", Same())
+@claim("CV08", Same(), remark="from the gradient of a mini-batch; the page has the loss of a single example")
 def adam() -> Pair:
     """m̂/(√v̂ + ε) with bias correction over 20 steps, against didact's Adam"""
     grads, θ, m, v = torch.randn(20, 5), torch.zeros(5), torch.zeros(5), torch.zeros(5)
@@ -97,7 +98,7 @@ def adam() -> Pair:
     return θ, walk(partial(Adam, lr=1e-3), grads)[-1]
 
 
-@claim("CV09", Same(1e-4), condition="the first step, or gradients that stay what they are; others give other steps")
+@claim("CV09", Same(1e-4), condition="the first step, or constant gradients; with varying ones the steps differ")
 def equal_steps() -> Cases:
     """how far didact's Adam moves in directions with gradients 100, 1 and 0.01, against η: the first step and the 50th of equal ones, and
     the last of 50 noisy ones"""
@@ -193,7 +194,7 @@ def jacobian_of_a_residual_block() -> Pair:
 claim("CV20", Same())(gaba_4.convolution_of_many_channels)
 
 
-@claim("CV21", Same())
+@claim("CV21", Same(), remark="with stride 1 and away from the borders, or with wrapped ones; stride s needs shifts by multiples of s")
 def equivariance_of_convolutions() -> Pair:
     """f(t(x)) = t(f(x)) for two of didact's convolutions with a ReLU between, of stride 1 and with wrapped borders, t a
     move by two rows and three columns"""
@@ -259,7 +260,7 @@ def output_width() -> Pair:
     return [f[0] for f in found], [f[2] for f in found]
 
 
-@claim("CV27", Same(), condition="dilation 1; else the effective size belongs into the formula, as the text beside it says")
+@claim("CV27", Same(), condition="dilation 1; else the effective size belongs in the formula, as the text beside it says")
 def output_width_as_displayed() -> Cases:
     """⌊(w + 2p − w_f)/s + 1⌋, against didact's windows without and with dilation"""
     return Cases(widths(1)[1:], widths(2)[1:])
@@ -352,7 +353,7 @@ def causal_attention_matrix() -> Corrected:
     return Corrected((A, A.tril(-1)), (A, A.tril()))
 
 
-@claim("CV39", Same())
+@claim("CV39", Same(), remark="of the attention alone; the projections before it cost B·T·D² more")
 def cost_in_the_length() -> Pair:
     """products of didact's attention, QKᵀ and AV: 2 B T² D, four times as many for twice the tokens"""
     def cost(B: int, T: int, D: int) -> int:
@@ -362,7 +363,7 @@ def cost_in_the_length() -> Pair:
     return [cost(2, 8, 16), cost(2, 16, 16)], [2 * 2 * 8**2 * 16, 4 * 2 * 2 * 8**2 * 16]
 
 
-@claim("CV40", Same())
+@claim("CV40", Same(), remark="a bound, and reached at q = p(z|x), so not strict; raising it lowers the KL for φ alone, θ fixed")
 def identity_and_bound() -> Told:
     """ELBO + KL(q ‖ p(z|x)) = log p(x) for 21 normal q, the last of them p(z|x), with didact's likelihoods and divergences; and that each
     ELBO ≤ log p(x)"""

@@ -130,8 +130,9 @@ def approximation_by_one_layer() -> Cases:
     return Cases(*(Told([-math.log10(e) for e in of], {"largest error": of}) for of in errors))
 
 
-@claim("CV50", Inside(-3, 3), right="it vanishes less where forget gates stay near 1; as PyTorch draws them it is gone after 100 steps; "
-       "and with large weights it still explodes")
+@claim("CV50", Inside(-3, 3),
+       right="the gradient vanishes more slowly where forget gates stay near 1; with PyTorch's first weights it is gone "
+       "after 100 steps, and with large ones it still explodes")
 def gradient_through_an_lstm() -> Corrected:
     """log₁₀ ‖∂s_T/∂s_{T−100}‖, s = (h, c), of didact's LSTM as PyTorch draws it, by its explanation of memory, and at s = 0 without biases
     and inputs, W_h eight times as large; mended: forget gates at σ(10)"""

@@ -22,12 +22,13 @@ COLOURS = {"holds": "green", "wrong": "red", "conditional": "yellow"}
 @click.option("--runs", help="Folder that the runs are made in.")
 @click.option("--beside", type=click.IntRange(1, 64), help="Trainings at once, each in a process of its own.  [default: 1]")
 @click.option("--compile", "compiled", is_flag=True, help="torch.compile the losses: half a minute each at first, then faster on a GPU.")
+@click.option("--more", is_flag=True, help="Train only the seeds that what was kept lacks, and put them together.")
 @click.option("--keep", is_flag=True, help="Keep what was measured: `didact check` shows it.")
 @click.option("--kept", "shown", is_flag=True, help="Show what was measured and kept before, cell by cell; nothing is trained.")
 @AS_JSON
 def command(
-    name: str | None, seeds: int | None, device: str | None, runs: str | None, beside: int | None, compiled: bool, keep: bool, shown: bool,
-    as_json: bool,
+    name: str | None, seeds: int | None, device: str | None, runs: str | None, beside: int | None, compiled: bool, more: bool, keep: bool,
+    shown: bool, as_json: bool,
 ) -> None:
     """Measure a table of the course anew: its configurations trained over several seeds, cell by cell beside what is stated.
 
@@ -35,6 +36,7 @@ def command(
     didact reproduce                  the tables: measured, or not and why
     didact reproduce 1.6 --kept       what was measured before, cell by cell
     didact reproduce 1.6 --seeds 3    stopped and called again, it goes on where it was
+    didact reproduce 1.6 --seeds 8 --more --keep     seeds 3 to 7, beside the three that were kept
     didact reproduce 9.9 --device cuda --beside 8    small networks leave room on a GPU
     didact reproduce 6.12 --device cuda    a claim about time, with a clock
     """
@@ -42,7 +44,8 @@ def command(
     from didact.claims.table import judge, kept, named
     from didact.claims.tables import TABLES
 
-    words = {"--keep": keep, "--seeds": seeds, "--device": device, "--runs": runs, "--beside": beside, "--compile": compiled}
+    words = {"--keep": keep, "--more": more, "--seeds": seeds, "--device": device, "--runs": runs, "--beside": beside,
+             "--compile": compiled}
     given = [word for word, value in words.items() if value]
     if name is None:
         if given or shown:
@@ -64,7 +67,7 @@ def command(
         word = "--compile, which changes them" if compiled else f"--beside {beside}, which would disturb them"
         raise UsageError(f"table {name} is of times; leave out {word}")
     settings = {key: value for key, value in (("device", device), ("runs", runs), ("compile", compiled or None)) if value is not None}
-    record = measured(table, seeds or SEEDS, beside or 1, settings)
+    record = measured(table, seeds or SEEDS, beside or 1, more, settings)
     judged = judge(table, record)
     if keep:
         from didact.claims import reproduce
@@ -85,8 +88,10 @@ def state(table: "Table") -> dict[str, Any]:
     return found | {"verdicts": {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)}}
 
 
-def measured(table: "Table", seeds: int, beside: int, settings: dict[str, Any]) -> "Record":
-    from didact.claims.reproduce import expected_seconds, lacking, measure, place
+def measured(table: "Table", count: int, beside: int, more: bool, settings: dict[str, Any]) -> "Record":
+    """So many seeds, or with `more` those of them that the kept record lacks, joined with it."""
+    from didact.claims.reproduce import expected_seconds, lacking, measure, place, to_follow
+    from didact.claims.table import kept
     from didact.cli.progress import Lines
     from didact.train.interrupt import Interrupted
 
@@ -94,18 +99,20 @@ def measured(table: "Table", seeds: int, beside: int, settings: dict[str, Any]) 
         raise UsageError(f"table {table.name} cannot be measured yet: {why}")
     place(table, settings.get("device", "auto"))
     screen = Lines()
-    count, what = seeds * sum(len(grid.configurations) for grid in table.grids), "measurement" if table.benchmark else "training"
+    seeds = to_follow(table, count) if more else list(range(count))
+    number, what = len(seeds) * sum(len(grid.configurations) for grid in table.grids), "measurement" if table.benchmark else "training"
     try:
-        expected = duration(expected_seconds(table, seeds, tell=screen, **settings))
+        expected = duration(expected_seconds(table, len(seeds), tell=screen, **settings))
     except Interrupted:
         raise UsageError("stopped while the expected time was taken; nothing was trained yet") from None
-    kept = "" if table.benchmark else "; what is trained already is not trained again"
+    again = "" if table.benchmark else "; what is trained already is not trained again"
     order = f" one after another; {beside} are trained at once" if beside > 1 else ""
-    click.echo(f"{count} {what}{'s' * (count > 1)}, {expected}{' or more' * table.benchmark} expected{order}{kept}", err=True)
+    click.echo(f"{number} {what}{'s' * (number > 1)}, {expected}{' or more' * table.benchmark} expected{order}{again}", err=True)
     try:
-        return measure(table, seeds=range(seeds), beside=beside, tell=screen, done=screen.row, **settings)
+        record = measure(table, seeds=seeds, beside=beside, tell=screen, done=screen.row, **settings)
     except Interrupted:
         raise UsageError("stopped; what was trained is kept, what was under way is begun anew: the same command goes on") from None
+    return kept()[table.name].joined(record) if more else record
 
 
 def as_data(table: "Table", record: "Record", judged: "list[Judged]") -> dict[str, Any]:
