@@ -222,7 +222,7 @@ def test_cases_of_one_statement(times, memory, verdict):
     found, _, why = verdict_of("a", judge(Table("tiny", "", (), cells), record(values)), cases=True)
     assert found == verdict
     if verdict == "conditional":
-        assert why == "so for time ratio: length=1; memory ratio: length=2; not for time ratio: length=2"
+        assert why == "so for time ratio: length=1; memory ratio: length=2; more for time ratio: length=2"
 
 
 def test_what_is_undecided_is_not_refuted():
@@ -230,7 +230,7 @@ def test_what_is_undecided_is_not_refuted():
     values = {c.name: v for c, v in zip(cells, ([0.25] * 3, [0.9] * 3, [-0.9, 0.4, 0.5]), strict=True)}
     found, _, why = verdict_of("a", judge(Table("tiny", "", (), cells), record(values)), cases=True)
     assert found == "conditional"
-    assert why == "so for time saved: length=1; not for time saved: length=2; undecided for time saved: length=3"
+    assert why == "so for time saved: length=1; more for time saved: length=2; undecided for time saved: length=3"
     values[cells[1].name] = [0.25] * 3
     assert verdict_of("a", judge(Table("tiny", "", (), cells), record(values)), cases=True)[0] == "not measured"
 
@@ -308,13 +308,31 @@ def test_no_cell_is_judged_over_itself():
 
 
 def test_several_cells_are_a_table_on_the_page(monkeypatch):
-    t = TABLES["6.11"]
+    t = replace(TABLES["6.11"], cells=tuple(replace(c, why="" if c.claim else c.why) for c in TABLES["6.11"].cells))
+    monkeypatch.setitem(tables.TABLES, "6.11", t)
     monkeypatch.setattr("didact.claims.core.kept", lambda: {"6.11": record({c.name: [c.stated + 0.5] * 3 for c in t.cells}, "6.11")})
     outcome = run("C6.15")
     told = page([outcome])
     assert told.count("1.509 ± 0") == 1 and told.count("<td>1.0093</td>") == 1, "3.24 ms over 3.21 ms, and what was measured"
     assert told.count("<tr>") == 1 + 8 and "time ratio</th>" in told and "2026-01-02" in told
     assert "time ratio: dim=512 heads=1 over heads=8 (stated 1.0093), dim=512 heads=2" in outcome.note and "±" not in outcome.computed
+
+
+def test_why_cells_do_not_compare_is_said_once(monkeypatch):
+    t = TABLES["6.11"]
+    monkeypatch.setattr("didact.claims.core.kept", lambda: {"6.11": record({c.name: [2.0] * 3 for c in t.cells}, "6.11")})
+    outcome = run("C6.15")
+    assert outcome.verdict == "not checkable" and page([outcome]).count("names no device") == 1
+
+
+def test_what_is_refuted_is_named():
+    cells = tuple(Cell("a", 0.9, Reading("test", "accuracy"), at={"hidden": n, "cell": "lstm"}) for n in (64, 128, 256))
+    t = Table("tiny", "", (), cells, (Ordering("wider is better", ((1, 0), (2, 1)), "b"),))
+    judged = judge(t, record({c.name: v for c, v in zip(cells, ([0.8, 0.81], [0.9, 0.91], [0.7, 0.71]), strict=True)}))
+    assert judged[-1].verdict == "wrong" and judged[-1].why == "hidden=256 is below hidden=128"
+    alike = replace(t, orderings=(Ordering("all alike", ((1, 0), (2, 1)), "b", alike=0.001),))
+    assert "hidden=256 and hidden=128 differ" in judge(alike, record({c.name: v for c, v in zip(
+        cells, ([0.8, 0.8], [0.8, 0.8001], [0.5, 0.5001]), strict=True)}))[-1].why
 
 
 def test_a_number_that_does_not_compare_is_no_verdict():

@@ -46,7 +46,7 @@ def steepest_sigmoid() -> float:
     return float(SIGMOID.slope(z.numpy()).max())
 
 
-@claim("C1.3", Same(1e-6))
+@claim("C1.3", Same(1e-6), remark="of softmax each number by itself; together they add up to 1, and not all of (0, 1)^K is reached")
 def ranges() -> Told:
     """Least and largest values over |z| ≤ 100; an open end is approached and not reached, so it is met up to rounding."""
     z = torch.linspace(-100, 100, 20001)

@@ -49,18 +49,26 @@ def bound_of_a_finite_class() -> Cases:
     return Cases(exceeded(1.0), exceeded(2.0))
 
 
-def dichotomies(m: int) -> int:
-    """How many of the 2^m labellings of m random points a line can make: the first k along each of 4,000 directions are on one side."""
+def dichotomies(m: int, *, offset: bool = True) -> int:
+    """How many of the 2^m labellings of m random points a line can make: the first k along each of 4,000 directions are on one side.
+
+    Without an offset those of positive coordinate are.
+    """
     angle = torch.linspace(0, 2 * math.pi, 4001)[:-1]
-    order = (torch.randn(m, 2) @ torch.stack([angle.cos(), angle.sin()])).argsort(0)      # (m, 4000)
-    labellings = (2**order).cumsum(0)
+    along = torch.randn(m, 2) @ torch.stack([angle.cos(), angle.sin()])                   # (m, 4000)
+    if not offset:
+        return len(((along > 0) * 2 ** torch.arange(m)[:, None]).sum(0).unique())
+    labellings = (2 ** along.argsort(0)).cumsum(0)
     return 1 + len(labellings.unique())                                                   # and nobody
 
 
-@claim("C11.2", Exactly(3))
-def vc_dimension_of_half_planes() -> int:
-    """the largest n ≤ 5 for which some of ten random sets of n points has all its 2ⁿ labellings"""
-    return max(n for n in (1, 2, 3, 4, 5) if any(dichotomies(n) == 2**n for _ in range(10)))
+@claim("C11.2", Exactly(3), condition="lines with an offset; linear in the strict sense, through the origin, they have dimension 2")
+def vc_dimension_of_half_planes() -> Cases:
+    """the largest n ≤ 5 for which some of ten random sets of n points has all its 2ⁿ labellings: by any line, and by lines through 0"""
+    def dimension(count: Callable[[int], int]) -> int:
+        return max(n for n in (1, 2, 3, 4, 5) if any(count(n) == 2**n for _ in range(10)))
+
+    return Cases(dimension(dichotomies), dimension(partial(dichotomies, offset=False)))
 
 
 @claim("C11.3", NeverMore())
@@ -147,7 +155,7 @@ def flow_of_the_tangent_kernel() -> Pair:
     return [f(times[0]), *slopes, f(late)], [f0, *(-η * Θ @ (f(t) - y) for t in times), torch.from_numpy(X.numpy() @ w.data)]
 
 
-@claim("C11.9", Sampled())
+@claim("C11.9", Sampled(), remark="of gradients at x and x′; the page of exercise 11.3 prints the same one twice")
 def limit_of_the_tangent_kernel() -> tuple[Tensor, Tensor, float]:
     """Σ_j ∂f(x)/∂w_j · ∂f(x′)/∂w_j of didact's network a·ReLU(Wx)/√n with a million units, against x·x′ (π − ∠(x, x′))/2π"""
     n, x, other = 1_000_000, torch.tensor([1.0, 0.5, -0.2]), torch.tensor([0.8, -0.1, 0.4])
@@ -199,7 +207,8 @@ def pieces_of_the_saw() -> Pair:
     return counts, [2**k for k in range(1, 9)]
 
 
-@claim("C11.12", NeverMore(), right="ℓ − 1 hidden layers of width w make up to (w + 1)^{ℓ−1} pieces, at times more than w^ℓ: w = 3, ℓ = 5")
+@claim("C11.12", NeverMore(), right="O(w^ℓ) is so for a fixed ℓ; but exercise 11.4 has w^ℓ as a bound, and "
+       "ℓ − 1 hidden layers make up to (w + 1)^{ℓ−1} pieces: more for w = 3, ℓ = 5")
 def pieces_of_a_small_network() -> Corrected:
     """pieces of depth ℓ = 2 … 5, where one hidden layer is depth 2 as in exercise 11.4, of didact's layers of w = 3, 4, 5 units that each
     fold [0, 1] w + 1 times, against w^ℓ; mended: (w + 1)^{ℓ−1}"""
@@ -215,7 +224,7 @@ def saw(x: Tensor, c: int) -> Tensor:
     return relus(x, [1.0] * c, [-j / c for j in range(c)], [float(c), *(2.0 * c * (-1) ** j for j in range(1, c))])
 
 
-SKETCH = "the sketch's two give 2^{L/(2ℓ)}, Telgarsky's theorem 2^{L^{1/3}}"
+SKETCH = "the sketch's two give 2^{L/(2ℓ)}, Telgarsky's theorem, of shallow depth L^{1/3}, is another"
 
 
 @claim("C11.13", NeverMore(), condition=f"an error below ½, and 2^{{ℓ/3}} units in a deep layer, ℓ the shallow depth; {SKETCH}")
@@ -318,7 +327,8 @@ def features_of_the_peak(outputs: int) -> int:
     return max(errors, key=lambda p: errors[p])
 
 
-@claim("C11.17", Inside(0.85, 1.15), condition="one output; with ten outputs, of n numbers each, the peak is at 10 n parameters")
+@claim("C11.17", Inside(0.85, 1.15), condition="one output, and the weights that are trained: the features here are drawn and fixed; "
+       "with ten outputs the peak is at 10 n")
 def interpolation_threshold() -> Cases:
     """parameters at the largest test error over n = 140: random ReLU features with one output, and with ten"""
     one, ten = features_of_the_peak(1), 10 * features_of_the_peak(10)

@@ -67,8 +67,9 @@ def jacobian_of_pre_norm() -> Pair:
     return torch.eye(6) + jacobian(added, x), jacobian(blocks, x)
 
 
-@claim("C7.4", Inside(low=1e-3), right="no guarantee: a sublayer −σ·LayerNorm(x) leaves two directions of I; a shift always stays, "
-       "∂x_L/∂x_l (1, …, 1) = (1, …, 1), so that the Jacobian is never 0, and only a gradient of the loss that sums to 0 can vanish")
+@claim("C7.4", Inside(low=1e-3),
+       right="no guarantee: with −σ·LayerNorm(x) as sublayer, σ held fixed, only two directions are left; one of them, "
+       "a shift of all numbers, always stays, but behind the LayerNorm that ends the network no gradient of the loss points along it")
 def gradient_of_pre_norm() -> Told:
     """‖∂L/∂x‖ through didact's x + A LayerNorm(x) for L a random direction that LayerNorm sees: A random, and A = −σ(x) I; and there
     the Jacobian times (1, …, 1)"""
@@ -131,7 +132,7 @@ def size_of_a_block() -> Cases:
     return Cases((stated, [n - m for n, m in zip(whole, biases, strict=True)]), (stated, whole))
 
 
-@claim("C7.9", Same())
+@claim("C7.9", Same(), remark="where P divides H and W; else the rest at the edges is lost or padded")
 def number_of_patches() -> Pair:
     """HW/P², against the tokens that didact's patch embedding makes of an image, and its count of them"""
     cases = ((32, 32, 8), (224, 224, 16), (28, 56, 7))
@@ -155,7 +156,7 @@ def size_of_mixtral() -> list[int]:
     return [layers * (attention + e + 2 * d) + 2 * words * d + d for e in (experts[0], experts[1] + unused)]
 
 
-@claim("C7.17", Sampled())
+@claim("C7.17", Sampled(), remark="15 % are asked for; of these four in five become the mask, 12 % of all tokens")
 def share_of_hidden_tokens() -> Told:
     """the share of a million tokens that didact's masked language model is asked for, as it stands, against 0.15; and the share that
     becomes the mask, against 80 % of that, as in the paper: the others are exchanged or left"""

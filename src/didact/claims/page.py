@@ -3,6 +3,7 @@
 import inspect
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 
@@ -126,6 +127,14 @@ def cell_table(cells: Sequence[Judged]) -> Html:
     return tag("div", tag("table", heads, rows), class_="cells")
 
 
+def of_cells(o: Outcome) -> dict[str, object]:
+    """The table, and once below it why, where that is the same of all."""
+    reasons = {j.why for j in o.cells}
+    shared = reasons.pop() if len(reasons) == 1 else ""
+    cells = [replace(j, why="") for j in o.cells] if shared else o.cells
+    return {"cells": cell_table(cells), "why": shared, "measured": o.measured}
+
+
 def judged(cell: Judged) -> str:
     """✓ holds; undecided, and why."""
     if cell.said not in SIGNS:
@@ -137,7 +146,7 @@ def card(o: Outcome) -> Html:
     s, check = o.statement, CHECKS.get(o.statement.id)
     label = "measured" if o.computed and not check else "command" if o.note.startswith("didact ") else NOTES.get(o.verdict, "")
     rows: dict[str, object] = {"compares": check.formula if check else "", "stated": s.stated if s.prints else ""}
-    rows |= {"cells": cell_table(o.cells), "measured": o.measured} if o.cells else {"computed": o.computed, label: o.note}
+    rows |= of_cells(o) if o.cells else {"computed": o.computed, label: o.note}
     facts = tag("dl", [(tag("dt", k), tag("dd", tag("code", v) if k == "command" else shown(v))) for k, v in rows.items() if v])
     code = None
     if check:

@@ -181,6 +181,7 @@ class Judged:
     spread: float | None = None
     why: str = ""
     reading: str = ""
+    above: bool = False       # measured is more than stated
 
     @property
     def said(self) -> str:
@@ -214,7 +215,8 @@ def judge_cell(cell: Cell, record: Record) -> Judged:
         verdict, why = "not measured", "undecided: one seed shows no spread; measure with --seeds 3"
     elif verdict == "holds" and cell.reading.split == "time" and cell.off(mean) > 0:   # only a disturbed clock makes it near
         verdict, why = "not measured", "undecided: the clock spreads as far as what is missing; measure again where little else runs"
-    return Judged(cell.claim, cell.name, cell.shown, f"{mean:.4g} ± {spread:.2g}", verdict, mean, spread, why, str(cell.reading))
+    measured, above = f"{mean:.4g} ± {spread:.2g}", mean > cell.range[1]
+    return Judged(cell.claim, cell.name, cell.shown, measured, verdict, mean, spread, why, str(cell.reading), above)
 
 
 def judge_ordering(ordering: Ordering, table: Table, record: Record) -> Judged:
@@ -230,13 +232,22 @@ def judge_ordering(ordering: Ordering, table: Table, record: Record) -> Judged:
     if all(shown):
         verdict, why = "holds", ""
     elif any(refuted):
-        verdict, why = "wrong", "they differ" if ordering.alike else "the other way round"
+        pairs = [pair for pair in ordering.pairs for _ in differences(ordering, values[pair[0]], values[pair[1]])]
+        wrong = dict.fromkeys(pair for pair, no in zip(pairs, refuted, strict=True) if no)
+        verdict, why = "wrong", "; ".join(refutation(table.cells[i], table.cells[j], ordering.alike > 0) for i, j in wrong)
     else:
         seen = "the seeds differ as much as the configurations" if len(record.seeds) > 1 else "one seed shows no spread"
         more = "" if table.benchmark else " --more"
         verdict, why = "not measured", f"undecided: {seen}; {table.command} --seeds {max(5, 2 * len(record.seeds))}{more} may tell"
     found = f"{sum(shown)} of {len(sides)} shown, {sum(refuted)} refuted"
     return Judged(ordering.claim, ordering.text, "ordering", found, verdict, why=why)
+
+
+def refutation(first: Cell, second: Cell, alike: bool) -> str:
+    """hidden=256 is below hidden=128: the two by the options in which they differ."""
+    own, other = ({f"{name}={written(value)}" for name, value in cell.at.items()} for cell in (first, second))
+    (a, b) = (" ".join(sorted(words)) or str(cell.reading) for words, cell in ((own - other, first), (other - own, second)))
+    return f"{a} and {b} differ" if alike else f"{a} is below {b}"
 
 
 Side = tuple[Sequence[float], Sequence[float], float]   # a, b and d: that mean a − mean b > d
@@ -281,7 +292,8 @@ def verdict_of(claim: str, judged: Sequence[Judged], *, cases: bool = False) -> 
     measured = own[0].measured if len(own) == 1 else ", ".join(j.measured if j.mean is None else f"{j.mean:.4g}" for j in own)
     so, not_so = ([j for j in own if j.verdict == verdict] for verdict in ("holds", "wrong"))
     if cases and not_so and {j.reading for j in so} == {j.reading for j in own}:
-        lists = {"so for": so, "not for": not_so, "undecided for": [j for j in own if j not in so + not_so]}
+        lists = {"so for": so, "more for": [j for j in not_so if j.above], "less for": [j for j in not_so if not j.above],
+                 "undecided for": [j for j in own if j not in so + not_so]}
         return "conditional", measured, "; ".join(f"{word} {in_short(some, own)}" for word, some in lists.items() if some)
     order = ("wrong", "not checkable", "not measured", "holds")
     verdict = min((j.verdict for j in own), key=order.index)

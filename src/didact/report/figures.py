@@ -118,9 +118,11 @@ def metric_figure(
     size: tuple[float, float] = (svg.WIDTH, svg.HEIGHT),
     note: str = "",
 ) -> Figure:
-    series = Series("", *column(lines, axis, "validation", name), tone=1)
-    picture = svg.chart(f"Validation {metric_name(name)}", [series], x=axis, guides=guides, size=size)
-    return Figure(f"validation_{name}", picture, note)
+    """Over validation; beside it over training, where that was logged too."""
+    training = training_series(lines, axis, name, "training", 0)
+    validation = Series("validation" if training else "", *column(lines, axis, "validation", name), tone=1)
+    title = f"{metric_name(name)[0].upper()}{metric_name(name)[1:]}" if training else f"Validation {metric_name(name)}"
+    return Figure(f"validation_{name}", svg.chart(title, [*training, validation], x=axis, guides=guides, size=size), note)
 
 
 def gradient_figure(lines: Sequence[Mapping[str, Any]], axis: str, layers: Sequence[str]) -> Figure:

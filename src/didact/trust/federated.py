@@ -1,0 +1,24 @@
+"""Federated averaging: clients learn on what they keep to themselves, and a server sees weights alone."""
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+
+from torch import Tensor, nn
+
+State = Mapping[str, Tensor]
+
+
+def average(states: Sequence[State], sizes: Sequence[int]) -> dict[str, Tensor]:
+    """θ = Σ_k n_k/n θ^(k), n_k the examples of client k.  McMahan et al. 2017; Gaba 12.7.2."""
+    n = sum(sizes)
+    return {name: sum((size / n * state[name] for state, size in zip(states, sizes, strict=True)), start=0 * v).to(v)
+            for name, v in states[0].items()}
+
+
+def federate(model: nn.Module, clients: Sequence[Callable[[nn.Module], None]], sizes: Sequence[int], *, rounds: int) -> None:
+    """Each round every client trains a copy of the model in its own way, and the model becomes their average."""
+    for _ in range(rounds):
+        copies = [deepcopy(model) for _ in clients]
+        for learn, copy in zip(clients, copies, strict=True):
+            learn(copy)
+        model.load_state_dict(average([copy.state_dict() for copy in copies], sizes))

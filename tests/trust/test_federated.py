@@ -1,0 +1,37 @@
+"""Weights are averaged by the number of examples; one step of each client is one step on all of them."""
+
+import torch
+from torch import nn
+
+from didact.models.mlp import MLP
+from didact.trust.federated import average, federate
+
+
+def test_the_mean_is_weighed_by_examples():
+    states = [{"w": torch.tensor([0.0, 4.0])}, {"w": torch.tensor([3.0, 1.0])}]
+    assert average(states, [1, 2])["w"].tolist() == [2.0, 2.0]
+
+
+def test_counters_stay_whole_numbers():
+    norms = [nn.BatchNorm1d(2).state_dict() for _ in range(3)]
+    assert average(norms, [5, 1, 1])["num_batches_tracked"].dtype == torch.int64
+
+
+def test_a_step_of_each_client_is_a_step_on_all_examples():
+    """A closed form: the mean over clients of θ − η∇L_k, weighed by n_k, is θ − η∇L."""
+    torch.manual_seed(0)
+    x, y, net = torch.randn(30, 4, dtype=torch.float64), torch.randn(30, 1, dtype=torch.float64), MLP(4, 1, hidden=(5,)).double()
+
+    def learner(rows: slice):
+        def learn(model: nn.Module) -> None:
+            sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+            nn.functional.mse_loss(model(x[rows]), y[rows]).backward()
+            sgd.step()
+        return learn
+
+    whole = MLP(4, 1, hidden=(5,)).double()
+    whole.load_state_dict(net.state_dict())
+    learner(slice(0, 30))(whole)
+    federate(net, [learner(slice(0, 7)), learner(slice(7, 12)), learner(slice(12, 30))], [7, 5, 18], rounds=1)
+    for a, b in zip(net.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
