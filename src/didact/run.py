@@ -6,6 +6,7 @@
     state.safetensors    what `resume` goes on from
     indices.safetensors  which examples were for training, validation and test
     test.safetensors     what the model said of each test example, for the report
+    examples.safetensors the test examples that surprised it most and least; run.json names those of one's own files
     gallery.safetensors  pictures of what was learned; glimpses.safetensors: of how, from the same noise at several steps
     report.html          the report, one file
 """
@@ -151,6 +152,12 @@ class Run:
 
     def load(self, name: str) -> dict[str, Tensor]:
         return files.read_tensors(self.folder / f"{name}.safetensors")[0]
+
+    def called(self, which: str) -> list[str]:
+        """What the kept test examples, "worst" or "best", can be found again by: one's own file or line, else their number."""
+        named: list[str] = self.facts.get("examples", {}).get(which, [])
+        kept = {} if named else self.load("examples")
+        return named or [f"test example {row:,}" for row in (kept[which].tolist() if which in kept else ())]
 
     def load_indices(self) -> dict[str, Tensor]:
         """The rows of each split."""

@@ -246,7 +246,8 @@ def finish(training: Training, state: State) -> Run:
     test = training.objective.score(rows)
     if training.group.leads:
         run.save("test", {name: column.cpu() for name, column in rows.items()})
-        run.save("examples", extremes(training.objective, training.data.test, rows["loss"]))
+        kept = extremes(training.objective, training.data.test, rows["loss"])
+        run.save("examples", kept)
         if pictures := gallery(training.objective, training.data.test):
             run.save("gallery", pictures)
         glimpse(training.objective, run, state.best_step)
@@ -255,6 +256,7 @@ def finish(training: Training, state: State) -> Run:
         run.note(
             status="finished", stopped=state.stopped, seconds=state.seconds, warming=state.warming, steps=state.step,
             best_step=state.best_step, validation=state.validation, test=test, fingerprint=state.fingerprint,
+            examples={which: training.data.called("test", kept[which].tolist()) for which in ("worst", "best")},
         )
         write_events(run)
         training.tell("finish", run.facts | {"run": str(run.folder)})
