@@ -117,7 +117,7 @@ def build(recipe: Recipe, data: Data, arguments: Mapping[str, Any], settings: Se
     with initialisation(settings.seed), within_memory():
         experiment: Experiment = recipe(data, **arguments)
     if settings.epochs is not None or settings.steps is not None:
-        experiment = replace(experiment, epochs=settings.epochs, steps=settings.steps)
+        experiment = experiment.within(settings.epochs, settings.steps)
     return replace(experiment, accumulate=settings.accumulate or experiment.accumulate)
 
 
