@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.status import Status
 from rich.table import Table
 
-from didact.cli.words import duration, figure, number, show_cell, size
+from didact.cli.words import duration, figure, number, size
 from didact.errors import counted
 
 WIDE = 1000     # columns of a pipe or a file: more than any table needs
@@ -22,6 +22,14 @@ def paper(*, stderr: bool = False) -> Console:
     if not console.is_terminal:
         console.width = WIDE
     return console
+
+
+def moving(console: Console) -> Progress:
+    """A bar with words behind it, at the foot of a terminal until it is stopped."""
+    columns = (BarColumn(24), TextColumn("{task.percentage:3.0f}%"), TextColumn("{task.fields[facts]}"))
+    bar = Progress(*columns, console=console, transient=True)
+    bar.start()
+    return bar
 
 
 class Screen:
@@ -84,9 +92,7 @@ class Screen:
         if not self.console.is_terminal:
             return
         if self.bar is None:
-            columns = (BarColumn(24), TextColumn("{task.percentage:3.0f}%"), TextColumn("{task.fields[facts]}"))
-            self.bar = Progress(*columns, console=self.console, transient=True)
-            self.bar.start()
+            self.bar = moving(self.console)
             self.task = self.bar.add_task("train", total=facts["total"], facts="")
         self.bar.update(self.task, completed=facts["step"], facts=one_line(facts))
 
@@ -209,37 +215,3 @@ class Waiting:
     def close(self) -> None:
         if self.status is not None:
             self.status.stop()
-
-
-class Lines:
-    """A sweep on stderr: one line for each cell that begins and ends."""
-
-    def __init__(self) -> None:
-        self.console = paper(stderr=True)
-        self.begun: dict[str, str] = {}      # which of how many each is
-
-    def __call__(self, event: str, facts: dict[str, Any]) -> None:
-        if event == "cell":
-            name, number_of = named(facts), f"{facts['number']}/{facts['of']}"
-            self.begun.pop(name, None)
-            self.begun[name] = number_of
-            self.console.print(f"{number_of}  {escape(name)}")
-        if event == "round":
-            self.console.print(f"     round {facts['number']} of {facts['of']}, seed {facts['seed']}")
-        if event == "timing":
-            self.console.print(f"timing a few steps of {facts['recipe']}, {counted(facts['cells'], 'setting')} …")
-
-    def row(self, row: dict[str, Any], compare: tuple[str, ...] = ()) -> None:
-        name, last = named(row), next(reversed(self.begun))
-        which = "" if name == last else f"{self.begun[name]}  {escape(name)}: "     # others may have begun since
-        if "diverged" in row:
-            self.console.print(f"     {which}diverged: {escape(row['diverged'])}", soft_wrap=True)
-            return
-        shown = [name for name in compare if name in row["validation"]] or [row["watch"][0]]
-        scores = "  ".join(f"{name} {number(row['validation'][name])}" for name in shown)
-        self.console.print(f"     {which}validation {scores}  ({duration(row['seconds'])})")
-
-
-def named(facts: dict[str, Any]) -> str:
-    """A training of a sweep: lr=0.001  seed 0."""
-    return f"{show_cell(facts['cell'])}  seed {facts['seed']}"

@@ -87,7 +87,8 @@ def state(table: "Table") -> dict[str, Any]:
 
 def measured(table: "Table", seeds: int, beside: int, settings: dict[str, Any]) -> "Record":
     from didact.claims.reproduce import expected_seconds, lacking, measure, place
-    from didact.cli.progress import Lines
+    from didact.cli.lines import Lines
+    from didact.objectives.pace import paced
     from didact.train.interrupt import Interrupted
 
     if why := lacking(table):
@@ -103,9 +104,12 @@ def measured(table: "Table", seeds: int, beside: int, settings: dict[str, Any]) 
     order = f" one after another; {beside} are trained at once" if beside > 1 else ""
     click.echo(f"{count} {what}{'s' * (count > 1)}, {expected}{' or more' * table.benchmark} expected{order}{kept}", err=True)
     try:
-        return measure(table, seeds=range(seeds), beside=beside, tell=screen, done=screen.row, **settings)
+        with paced(screen.drawing):
+            return measure(table, seeds=range(seeds), beside=beside, tell=screen, done=screen.row, **settings)
     except Interrupted:
         raise UsageError("stopped; what was trained is kept, what was under way is begun anew: the same command goes on") from None
+    finally:
+        screen.close()
 
 
 def as_data(table: "Table", record: "Record", judged: "list[Judged]") -> dict[str, Any]:
