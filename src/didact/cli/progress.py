@@ -163,15 +163,25 @@ def describe_health(health: dict[str, Any]) -> list[str]:
 
 
 def layer_table(layers: dict[str, Any], *, sights: bool = False) -> Table:
-    """A row a layer; with `sights` also how many pixels of the image one output sees, and how many lie between two neighbours."""
+    """A row a layer, and how many of its numbers learn where not all do; with `sights` also how many pixels of the image one output sees,
+    and how many lie between two neighbours."""
+    from didact.report.words import some_stay
+
     table = Table(box=None, pad_edge=False, padding=(0, 2), show_edge=False)
     columns = [("  layer", "left"), ("", "left"), ("output", "left"), ("parameters", "right")]
+    partly = some_stay(layers)
+    columns += [("trained", "right")] if partly else []
     for name, justify in columns + ([("sees", "left"), ("jump", "left")] if sights else []):
         table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]  # a name that is cut cannot be typed
     for row in layers["rows"]:
+        learned = [count(row["trainable"])] if partly else []
         seen = [by(row.get("field")), by(row.get("jump"))] if sights else []
-        table.add_row(f"  {row['name']}", row["layer"], by(row["shape"]), f"{row['parameters']:,}" if row["parameters"] else "", *seen)
+        table.add_row(f"  {row['name']}", row["layer"], by(row["shape"]), count(row["parameters"]), *learned, *seen)
     return table
+
+
+def count(numbers: int) -> str:
+    return f"{numbers:,}" if numbers else ""
 
 
 def by(sizes: list[float] | None) -> str:

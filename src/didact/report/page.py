@@ -20,7 +20,7 @@ from didact.report.masks import MASKS, RESTORED, mask_groups, restored_groups
 from didact.report.neighbours import NEIGHBOURS, neighbour_table
 from didact.report.rows import ROWS, row_tables
 from didact.report.surface import learned_figure
-from didact.report.words import about, argument, citation, duration, formula, interval, metric_name, metric_value
+from didact.report.words import about, argument, citation, duration, formula, interval, metric_name, metric_value, some_stay
 from didact.run import Run
 
 ENDED = {"budget": "the budget was spent", "patience": "validation no longer improved"}
@@ -321,13 +321,17 @@ def explanations(folder: Path) -> Html:
 def layer_section(layers: Mapping[str, Any] | None) -> Html:
     if not layers:
         return Html("")
-    rows = []
+    rows, partly = [], some_stay(layers)
     for row in layers["rows"]:
         shape = " × ".join(map(str, row["shape"])) if row["shape"] is not None else "–"
         count = meter(row["parameters"] / max(1, layers["total"]), f"{row['parameters']:,}") if row["parameters"] else "–"
-        rows.append([row["name"], row["layer"], shape, count])
+        learned = [f"{row['trainable']:,}" if row["trainable"] else "–"] if partly else []
+        rows.append([row["name"], row["layer"], shape, count, *learned])
     totals = f"{layers['trainable']:,} trainable · {layers['tied']:,} tied"
-    return table(["layer", "kind", "output", "parameters"], rows, foot=["total", totals, "", f"{layers['total']:,}"], numeric=2)
+    head, foot = ["layer", "kind", "output", "parameters"], ["total", totals, "", f"{layers['total']:,}"]
+    if partly:
+        head, foot = [*head, "trained"], [*foot, f"{layers['trainable']:,}"]
+    return table(head, rows, foot=foot, numeric=2)
 
 
 def signal_section(figures: Sequence[Figure]) -> list[Html]:
