@@ -1,11 +1,13 @@
 """A run: a folder with everything that rebuilds, resumes and explains one training.
 
-    run.json             recipe, arguments, settings, versions, seed, device, git state, data, layers, results
+    run.json             recipe, arguments, settings, versions, seed, device, git state, data, layers, results; whom it serves, if it was
+                         trained first for another run
     metrics.jsonl        a line for each logged step and each evaluation
     model.safetensors    the weights of the best validation state
     state.safetensors    what `resume` goes on from
     indices.safetensors  which examples were for training, validation and test
     test.safetensors     what the model said of each test example, for the report
+    examples.safetensors the test examples that surprised it most and least; run.json names those of one's own files
     gallery.safetensors  pictures of what was learned; glimpses.safetensors: of how, from the same noise at several steps
     report.html          the report, one file
 """
@@ -152,6 +154,12 @@ class Run:
     def load(self, name: str) -> dict[str, Tensor]:
         return files.read_tensors(self.folder / f"{name}.safetensors")[0]
 
+    def called(self, which: str) -> list[str]:
+        """What the kept test examples, "worst" or "best", can be found again by: one's own file or line, else their number."""
+        named: list[str] = self.facts.get("examples", {}).get(which, [])
+        kept = {} if named else self.load("examples")
+        return named or [f"test example {row:,}" for row in (kept[which].tolist() if which in kept else ())]
+
     def load_indices(self) -> dict[str, Tensor]:
         """The rows of each split."""
         indices = self.load("indices")
@@ -177,19 +185,25 @@ def find(name: str, root: Path) -> Path:
     name = name.removeprefix(f"{root}/")
     recipe, _, last = name.rpartition("/")
     if last == LATEST:
-        if not runs:
-            raise UsageError(f"there is no run under {root} yet; train one first")
-        chosen = [r for r in runs if not recipe or r.parent.name == recipe]
-        if not chosen:
-            others = sorted({r.parent.name for r in runs})
-            raise UsageError(f"no run of {recipe!r} under {root}, which holds runs of {', '.join(others)}; train one first")
-        return max(chosen, key=lambda p: (p / "run.json").stat().st_mtime)
+        return newest(runs, recipe, root)
     ends = [r for r in runs if str(r).endswith(name)]
     if len(ends) != 1:
         why = f"{len(ends)} runs end in" if ends else "no run named"
         known = [str(r.relative_to(root)) for r in ends or runs] + [LATEST]
         raise UsageError(f"{why} {name!r} under {root}; {nearest(name, known)}")
     return ends[0]
+
+
+def newest(runs: list[Path], recipe: str, root: Path) -> Path:
+    """The last run of a recipe, or of all, that someone asked for: what another run had trained first is found by its own name alone."""
+    chosen = [r for r in runs if not recipe or r.parent.name == recipe]
+    for run in sorted(chosen, key=lambda r: (r / "run.json").stat().st_mtime, reverse=True):
+        if "serves" not in Run(run).facts:
+            return run
+    others = sorted({r.parent.name for r in runs if r not in chosen})
+    if not others:
+        raise UsageError(f"there is no run under {root} yet; train one first")
+    raise UsageError(f"no run of {recipe!r} under {root}, which holds runs of {', '.join(others)}; train one first")
 
 
 def surroundings() -> dict[str, Any]:

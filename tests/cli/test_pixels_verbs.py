@@ -84,12 +84,12 @@ def test_noise_is_taken_out(place, capsys):
 
 def test_the_reports_show_pictures(place):
     page, other = (next((place / "runs" / name).glob("*/report.html")).read_text() for name in ("segmentation", "denoising"))
-    shown = re.findall(r'<span><img src="data:image/png[^"]+" alt="test example \d+: (\w+)"', page)
+    shown = re.findall(r'<span><img src="data:image/png[^"]+" alt="images/\d+\.jpg: (\w+)"', page)
     tests = 3                                                                # of 24 images; fewer than twelve: worst and best are the same
     assert shown == ["image", "true", "predicted"] * 2 * tests
     assert re.search(r'<ul class="key"><li style="--c:rgb\(\d+, \d+, \d+\)">background</li>', page)
     assert re.search(r"<th[^>]*>foreground</th><td[^>]*>(<span[^>]*>)?\d+\.\d %", page), "no IoU of each class"
-    assert re.findall(r'alt="test example \d+: (\w+)"', other)[:3] == ["damaged", "restored", "original"]
+    assert re.findall(r'alt="images/\d+\.jpg: (\w+)"', other)[:3] == ["damaged", "restored", "original"]
     assert "→" in other and "Masks" not in other
 
 

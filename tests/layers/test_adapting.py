@@ -7,7 +7,7 @@ from torch import nn
 from didact.errors import UsageError
 from didact.layers.attention import CrossAttention, SelfAttention
 from didact.layers.int8 import Int8Linear, quantize, quantized
-from didact.layers.lora import LoRA, Thin, adapt, merge, plain
+from didact.layers.lora import LoRA, LoRAWeight, adapt, merge, plain
 from didact.layers.moe import MixtureOfExperts
 from didact.models.gpt import GPT, Affine
 from didact.models.text_encoder import TextEncoder
@@ -32,7 +32,7 @@ def test_lora_is_the_formula_and_begins_as_the_layer(layer):
 
 @pytest.mark.parametrize("make", [
     lambda: LoRA(nn.Linear(100, 40), rank=30), lambda: LoRA(Affine(100, 40, std=0.5), rank=30),
-    lambda: Thin(torch.zeros(40, 100), rank=30), lambda: Thin(torch.zeros(3, 100, 40), rank=30),     # experts: inputs first
+    lambda: LoRAWeight(torch.zeros(40, 100), rank=30), lambda: LoRAWeight(torch.zeros(3, 100, 40), rank=30),     # experts: inputs first
 ])
 def test_a_thin_matrix_begins_as_a_linear_layers_weight(make):
     """Evenly within ±1/√inputs, here ±0.1, whose deviation is 0.1/√3; the other one at 0."""

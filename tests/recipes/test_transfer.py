@@ -22,6 +22,7 @@ from didact.registry import RECIPES, create
 from didact.run import Run
 from didact.train.distributed import Group
 from didact.train.experiment import Settings
+from didact.train.interrupt import Interrupted
 from didact.train.loop import silent
 from didact.train.session import begun, evaluate, prepare, restored, resume
 from didact.train.use import predict
@@ -224,6 +225,28 @@ def test_what_is_learned_first_is_a_run_and_found_again(here, monkeypatch):
     assert [path.name for path in Path("runs/cnn").iterdir()] == [first.folder.name]
     other = ready(transfer, {"mode": "features", "seed": 1}).experiment.objective.network.features[0].weight
     assert len(list(Path("runs/cnn").iterdir())) == 2 and not torch.equal(other, kernels[0])           # a seed has its own
+
+
+def test_what_is_learned_first_is_nobodys_latest(here, monkeypatch):
+    monkeypatch.setattr("didact.recipes.vision.budget", lambda data, epochs, batch: (1, 256, ()))
+    run = didact.train(transfer, mode="features", weights="digits", steps=1)
+    (first,) = Path("runs/cnn").iterdir()
+    assert Run(first).facts["serves"] == "transfer" and Run.open(first.name).folder == first
+    assert Run.open("latest").folder == run.folder
+    with pytest.raises(UsageError, match="no run of 'cnn' under runs, which holds runs of transfer; train one first"):
+        Run.open("cnn/latest")
+    own = didact.train(cnn, data="digits", model="cnn", steps=1)
+    didact.train(transfer, mode="features", weights="digits", steps=1, seed=1)         # whose own first run is newer
+    assert len(list(Path("runs/cnn").iterdir())) == 3
+    assert Run.open("cnn/latest").folder == own.folder
+
+
+def test_a_first_run_that_was_stopped_is_nobodys_latest_either(here, monkeypatch):
+    asked = didact.train(cnn, data="digits", model="cnn", steps=1)
+    monkeypatch.setattr("didact.train.loop.Training.asked", lambda self, patience: True)
+    with pytest.raises(Interrupted):
+        didact.train(transfer, mode="features", weights="digits", steps=1)
+    assert len(list(Path("runs/cnn").iterdir())) == 2 and Run.open("latest").folder == asked.folder
 
 
 def test_what_is_learned_first_is_told_and_set_like_the_rest(here, monkeypatch):

@@ -190,3 +190,11 @@ def test_one_of_a_kind_is_told_in_the_singular(about, words):
 def test_classes_are_those_of_examples_or_of_pixels(task, title):
     found = class_figure({"task": task, "labels": ["a", "b"], "counts": {"train": [3, 4]}})
     assert found is not None and title in found.svg
+
+
+def test_a_run_that_is_older_than_the_column_has_none(tmp_path):
+    rows = [{"name": "a", "layer": "Linear", "shape": [3], "parameters": 51}]
+    run = make(tmp_path)
+    run.note(layers={"rows": rows, "total": 51, "trainable": 20, "tied": 0})
+    _, said = read(report.write(run))
+    assert "20 trainable" in said and "trained</th>" not in (run.folder / "report.html").read_text()

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from didact.cli.progress import Lines
+from didact.cli.lines import Lines
 from didact.errors import UsageError
 from didact.recipes import mlp
 from didact.registry import RECIPES

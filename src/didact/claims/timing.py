@@ -130,7 +130,7 @@ def timed(table: Table, device: torch.device, *, seed: int = 0, seeds: Sequence[
     """Every configuration, then the number of each cell. They take turns: what else the machine does disturbs all of them alike."""
     wanted, subjects = [(grid, at) for grid in table.grids for at in grid.configurations], list[Timed]()
     for number, (grid, at) in enumerate(wanted, start=1 + len(wanted) * seeds.index(seed)):
-        tell("cell", {"number": number, "of": len(wanted) * len(seeds), "cell": at, "seed": seed})
+        tell("measure", {"number": number, "of": len(wanted) * len(seeds), "cell": at, "seed": seed})
         given = {**grid.given, **at}
         warmup, calls = given.pop("warmup"), given.pop("calls")
         try:

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.status import Status
 from rich.table import Table
 
-from didact.cli.words import duration, figure, number, show_cell, size
+from didact.cli.words import duration, figure, number, size
 from didact.errors import counted
 
 WIDE = 1000     # columns of a pipe or a file: more than any table needs
@@ -22,6 +22,14 @@ def paper(*, stderr: bool = False) -> Console:
     if not console.is_terminal:
         console.width = WIDE
     return console
+
+
+def moving(console: Console) -> Progress:
+    """A bar with words behind it, at the foot of a terminal until it is stopped."""
+    columns = (BarColumn(24), TextColumn("{task.percentage:3.0f}%"), TextColumn("{task.fields[facts]}"))
+    bar = Progress(*columns, console=console, transient=True)
+    bar.start()
+    return bar
 
 
 class Screen:
@@ -84,9 +92,7 @@ class Screen:
         if not self.console.is_terminal:
             return
         if self.bar is None:
-            columns = (BarColumn(24), TextColumn("{task.percentage:3.0f}%"), TextColumn("{task.fields[facts]}"))
-            self.bar = Progress(*columns, console=self.console, transient=True)
-            self.bar.start()
+            self.bar = moving(self.console)
             self.task = self.bar.add_task("train", total=facts["total"], facts="")
         self.bar.update(self.task, completed=facts["step"], facts=one_line(facts))
 
@@ -157,15 +163,25 @@ def describe_health(health: dict[str, Any]) -> list[str]:
 
 
 def layer_table(layers: dict[str, Any], *, sights: bool = False) -> Table:
-    """A row a layer; with `sights` also how many pixels of the image one output sees, and how many lie between two neighbours."""
+    """A row a layer, and how many of its numbers learn where not all do; with `sights` also how many pixels of the image one output sees,
+    and how many lie between two neighbours."""
+    from didact.report.words import some_stay
+
     table = Table(box=None, pad_edge=False, padding=(0, 2), show_edge=False)
     columns = [("  layer", "left"), ("", "left"), ("output", "left"), ("parameters", "right")]
+    partly = some_stay(layers)
+    columns += [("trained", "right")] if partly else []
     for name, justify in columns + ([("sees", "left"), ("jump", "left")] if sights else []):
         table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]  # a name that is cut cannot be typed
     for row in layers["rows"]:
+        learned = [count(row["trainable"])] if partly else []
         seen = [by(row.get("field")), by(row.get("jump"))] if sights else []
-        table.add_row(f"  {row['name']}", row["layer"], by(row["shape"]), f"{row['parameters']:,}" if row["parameters"] else "", *seen)
+        table.add_row(f"  {row['name']}", row["layer"], by(row["shape"]), count(row["parameters"]), *learned, *seen)
     return table
+
+
+def count(numbers: int) -> str:
+    return f"{numbers:,}" if numbers else ""
 
 
 def by(sizes: list[float] | None) -> str:
@@ -209,37 +225,3 @@ class Waiting:
     def close(self) -> None:
         if self.status is not None:
             self.status.stop()
-
-
-class Lines:
-    """A sweep on stderr: one line for each cell that begins and ends."""
-
-    def __init__(self) -> None:
-        self.console = paper(stderr=True)
-        self.begun: dict[str, str] = {}      # which of how many each is
-
-    def __call__(self, event: str, facts: dict[str, Any]) -> None:
-        if event == "cell":
-            name, number_of = named(facts), f"{facts['number']}/{facts['of']}"
-            self.begun.pop(name, None)
-            self.begun[name] = number_of
-            self.console.print(f"{number_of}  {escape(name)}")
-        if event == "round":
-            self.console.print(f"     round {facts['number']} of {facts['of']}, seed {facts['seed']}")
-        if event == "timing":
-            self.console.print(f"timing a few steps of {facts['recipe']}, {counted(facts['cells'], 'setting')} …")
-
-    def row(self, row: dict[str, Any], compare: tuple[str, ...] = ()) -> None:
-        name, last = named(row), next(reversed(self.begun))
-        which = "" if name == last else f"{self.begun[name]}  {escape(name)}: "     # others may have begun since
-        if "diverged" in row:
-            self.console.print(f"     {which}diverged: {escape(row['diverged'])}", soft_wrap=True)
-            return
-        shown = [name for name in compare if name in row["validation"]] or [row["watch"][0]]
-        scores = "  ".join(f"{name} {number(row['validation'][name])}" for name in shown)
-        self.console.print(f"     {which}validation {scores}  ({duration(row['seconds'])})")
-
-
-def named(facts: dict[str, Any]) -> str:
-    """A training of a sweep: lr=0.001  seed 0."""
-    return f"{show_cell(facts['cell'])}  seed {facts['seed']}"

@@ -92,7 +92,8 @@ def measured(table: "Table", count: int, beside: int, more: bool, settings: dict
     """So many seeds, or with `more` those of them that the kept record lacks, joined with it."""
     from didact.claims.reproduce import expected_seconds, lacking, measure, place, to_follow
     from didact.claims.table import kept
-    from didact.cli.progress import Lines
+    from didact.cli.lines import Lines
+    from didact.objectives.pace import paced
     from didact.train.interrupt import Interrupted
 
     if why := lacking(table):
@@ -109,9 +110,12 @@ def measured(table: "Table", count: int, beside: int, more: bool, settings: dict
     order = f" one after another; {beside} are trained at once" if beside > 1 else ""
     click.echo(f"{number} {what}{'s' * (number > 1)}, {expected}{' or more' * table.benchmark} expected{order}{again}", err=True)
     try:
-        record = measure(table, seeds=seeds, beside=beside, tell=screen, done=screen.row, **settings)
+        with paced(screen.drawing):
+            record = measure(table, seeds=seeds, beside=beside, tell=screen, done=screen.row, **settings)
     except Interrupted:
         raise UsageError("stopped; what was trained is kept, what was under way is begun anew: the same command goes on") from None
+    finally:
+        screen.close()
     return kept()[table.name].joined(record) if more else record
 
 

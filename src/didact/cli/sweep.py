@@ -15,7 +15,9 @@ def command(words: tuple[str, ...]) -> None:
     """Train a recipe over a grid: `didact sweep mlp lr=1e-4,1e-3 dropout=0,0.3 --data wine --seeds 3`."""
     from didact import report
     from didact.cli.catalogue import chosen, first_word
-    from didact.cli.progress import Lines
+    from didact.cli.lines import Lines
+    from didact.objectives.pace import paced
+    from didact.objectives.writing import unhurried
     from didact.options import Option, Range
     from didact.run import Run
     from didact.train.distributed import join, leave
@@ -45,11 +47,13 @@ def command(words: tuple[str, ...]) -> None:
         screen.row(row, recipe.compare)
 
     try:
-        folder, rows = sweep(recipe, axes, seeds=seeds, metric=metric, beside=many, tell=told, done=done, **given)
+        with paced(screen.drawing if group.leads else unhurried):
+            folder, rows = sweep(recipe, axes, seeds=seeds, metric=metric, beside=many, tell=told, done=done, **given)
         group.wait()
     except Interrupted:
         raise UsageError("stopped; what was trained is kept, what was under way is begun anew: the same command goes on") from None
     finally:
+        screen.close()
         leave()
     if not group.leads:
         return

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from didact.data.core import SPLITS, Batch, Data, Encoder, Resident
+from didact.data.core import SPLITS, Batch, Data, Encoder, Resident, Whence
 from didact.data.health import examine, refuse
 from didact.data.splitting import three_way
 from didact.data.stream import Streamed
@@ -33,6 +33,7 @@ def assemble(
     test: Tensor | None = None,
     fractions: tuple[float, float] | None = None,
     indices: Mapping[str, Tensor] | None = None,
+    whence: Whence | None = None,
     seed: int = 0,
     standardise: bool = True,
     notes: Sequence[str] = (),
@@ -67,6 +68,7 @@ def assemble(
         encoder=encoder,
         source=dict(source or {"name": name}),
         indices=indices,
+        whence=whence,
         counts={part: class_counts(splits[part], task, len(labels)) for part in SPLITS},
         fingerprint=fingerprint or fingerprint_of(whole),
         notes=tuple(notes),

@@ -21,7 +21,7 @@ from didact.data.annotations import Annotated, Thing, annotation_files, read, vo
 from didact.data.assemble import assemble
 from didact.data.core import SPLITS, Batch, Data
 from didact.data.fetch import File, check, locate, source
-from didact.data.folder import PARTS, Found, ImageEncoder, decoded, divided, in_size, of_files
+from didact.data.folder import PARTS, Found, ImageEncoder, below, decoded, divided, in_size, of_files
 from didact.data.health import listed
 from didact.data.image_files import dimensions
 from didact.data.readers import content, unzipped
@@ -154,7 +154,7 @@ def load(root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping
     return assemble(
         root.resolve().name, "boxes", columns, task="detection", labels=labels, target="boxes", encoder=encoder,
         indices=indices or divided(parts, seed), seed=seed, notes=notes,
-        fingerprint=of_files(parts.files, encoder.shape, torch.cat([y, box.flatten(1)], dim=1)),
+        whence=below(root, files), fingerprint=of_files(parts.files, encoder.shape, torch.cat([y, box.flatten(1)], dim=1)),
     )
 
 

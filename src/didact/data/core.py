@@ -14,6 +14,7 @@ from torch import Tensor
 
 Batch = dict[str, Tensor]  # named columns of equal length: "x" the input, "y" the target, "row" the example's number
 Decode = Callable[[Tensor], Tensor]
+Whence = Callable[[int], str]  # example i of the source -> the file or line that a person finds it in
 
 SPLITS = ("train", "validation", "test")
 VOID = 255  # in a mask: a pixel of no class, which neither the loss nor a metric counts
@@ -137,6 +138,7 @@ class Data:
     encoder: Encoder | None = None
     source: Mapping[str, Any] = field(default_factory=dict)   # what loads it again: name or path and options
     indices: Mapping[str, Tensor] = field(default_factory=dict)  # of each split, in the source's numbering
+    whence: Whence | None = None            # of one's own files alone: a set known by name has none to open
     counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # examples of each class, by split
     duplicates: Mapping[str, int] | None = None  # of validation and test in training; None: not looked for
     notes: tuple[str, ...] = ()             # what was inferred and what looks unhealthy, told before the first step
@@ -150,6 +152,10 @@ class Data:
     @property
     def classes(self) -> int:
         return len(self.labels)
+
+    def called(self, part: str, rows: Sequence[int]) -> list[str]:
+        """What examples of a split can be found again by; nothing of those that have their number alone."""
+        return [] if self.whence is None else [self.whence(int(self.indices[part][row])) for row in rows]
 
     def split(self, name: str) -> Split:
         return {"train": self.train, "validation": self.validation, "test": self.test}[name]

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from didact.data.commas import meaning, plain
+from didact.data.core import Whence
 from didact.data.health import listed
 from didact.errors import UsageError
 
 if TYPE_CHECKING:
-    from pandas import DataFrame, Series
+    from pandas import DataFrame, Index, Series
 
 SUFFIXES = (".csv", ".tsv")
 MISSING = frozenset((                      # in files and in rows that were typed: what pandas takes for missing, and ?
@@ -64,6 +65,11 @@ def read_csv(path: Path, *, columns: int = 2, commas: Mapping[str, str] | None =
     if names[0] == "column 1" and list(parsed(first) - parsed(first).iloc[0]) == list(range(len(frame))):
         return frame.drop(columns="column 1")  # the row numbers that pandas writes
     return frame
+
+
+def lines_of(path: Path, lines: "Sequence[int] | Index") -> Whence:
+    """Each row by the line of the file on which it begins. Lines alone are held: what was read from them may go."""
+    return lambda row: f"{path.name}, line {lines[row]}"
 
 
 def read_text(path: Path) -> str:

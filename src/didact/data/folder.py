@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from didact.data.assemble import CLASSIFICATION, assemble
-from didact.data.core import Batch, Data, Decode, unit
+from didact.data.core import Batch, Data, Decode, Whence, unit
 from didact.data.health import listed
 from didact.data.image_files import GREY, SUFFIXES, opened
 from didact.data.splitting import three_way
@@ -214,8 +214,13 @@ def load(
     return assemble(
         root.resolve().name, "images", columns, task=task, labels=() if found.y is None else found.labels,
         target="" if found.y is None else "class", encoder=encoder, indices=indices or divided(found, seed), seed=seed, notes=notes,
-        fingerprint=of_files(found.files, encoder.shape, found.y),
+        whence=below(root, found.files), fingerprint=of_files(found.files, encoder.shape, found.y),
     )
+
+
+def below(root: Path, files: Sequence[str]) -> Whence:
+    """Each file as it is called inside the folder."""
+    return lambda row: os.path.relpath(files[row], root)
 
 
 def of_files(files: Sequence[str], shape: tuple[int, ...], y: Tensor | None) -> str:

@@ -20,7 +20,20 @@ from torch import Tensor
 from didact.data.assemble import assemble
 from didact.data.core import VOID, Batch, Data
 from didact.data.fetch import File, check, locate, source
-from didact.data.folder import PARTS, Found, ImageEncoder, decoded, divided, images, in_size, measure, of_files, split_notes, subfolders
+from didact.data.folder import (
+    PARTS,
+    Found,
+    ImageEncoder,
+    below,
+    decoded,
+    divided,
+    images,
+    in_size,
+    measure,
+    of_files,
+    split_notes,
+    subfolders,
+)
 from didact.data.health import listed
 from didact.data.image_files import dimensions, opened
 from didact.data.readers import content, unzipped
@@ -127,7 +140,7 @@ def load(root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping
     return assemble(
         root.resolve().name, "masks", columns, task="segmentation", labels=labels, target="mask", encoder=encoder,
         indices=indices or divided(Found(tuple(files), None, tuple(parts), labels, 0), seed), seed=seed, notes=notes,
-        fingerprint=of_files(files, encoder.shape, y),
+        whence=below(root, files), fingerprint=of_files(files, encoder.shape, y),
     )
 
 

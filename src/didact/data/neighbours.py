@@ -94,7 +94,7 @@ def as_words(data: Data) -> Data:
     about = f"{n:,} words to learn from, {len(encoder.names):,} different"
     return replace(
         data, kind="words", task="none", shape=(10,), labels=(), names=encoder.names, target="the words around", encoder=encoder,
-        counts={}, notes=(about,), **split,
+        counts={}, notes=(about,), whence=None, **split,     # a word is no row
     )
 
 

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from didact.data import tokens
 from didact.data.assemble import assemble
-from didact.data.core import SPLITS, Batch, Data, Decode
-from didact.data.delimited import SUFFIXES, read_text, stem
+from didact.data.core import SPLITS, Batch, Data, Decode, Whence
+from didact.data.delimited import SUFFIXES, lines_of, read_text, stem
 from didact.data.fetch import File, read, source
 from didact.data.sequences import padded
 from didact.data.splitting import three_way
@@ -104,7 +104,7 @@ FIT: dict[str, Callable[[Sequence[str]], Tokenizer]] = {
 
 def translated(
     name: str, pairs: Sequence[tuple[str, str]], *, kinds: tuple[str, str] = ("words", "words"),
-    indices: Mapping[str, Tensor] | None = None, seed: int = 0, notes: Sequence[str] = (),
+    indices: Mapping[str, Tensor] | None = None, whence: Whence | None = None, seed: int = 0, notes: Sequence[str] = (),
 ) -> Data:
     """Pairs as Data; both vocabularies are those of the training pairs."""
     indices = indices or three_way(len(pairs), fractions=(0.1, 0.1), seed=seed)
@@ -119,7 +119,7 @@ def translated(
     return assemble(
         name, "pairs", {"x": x, "y": y},
         task="translation", names=encoder.source.names, target="translation", encoder=encoder, indices=indices, standardise=False,
-        notes=[f"{len(encoder.source.names):,} and {len(encoder.target.names):,} different tokens", *cut, *notes],
+        whence=whence, notes=[f"{len(encoder.source.names):,} and {len(encoder.target.names):,} different tokens", *cut, *notes],
     )
 
 
@@ -128,12 +128,13 @@ def load(path: Path, *, seed: int = 0, indices: Mapping[str, Tensor] | None = No
     if kind == "gpt2":
         raise UsageError("--tokens gpt2 is for running text; pairs are cut into characters, words or bpe")
     kind = kind or "words"
-    found, notes = read_pairs(path)
-    return translated(stem(path), found, kinds=(kind, kind), seed=seed, indices=indices, notes=notes)
+    found, lines, notes = read_pairs(path)
+    whence = lines_of(path, lines)
+    return translated(stem(path), found, kinds=(kind, kind), seed=seed, indices=indices, whence=whence, notes=notes)
 
 
-def read_pairs(path: Path) -> tuple[list[tuple[str, str]], list[str]]:
-    """The two sides of every line, and what is said of them."""
+def read_pairs(path: Path) -> tuple[list[tuple[str, str]], list[int], list[str]]:
+    """The two sides of every line, which line it is, and what is said of them."""
     found = []
     lines, notes = tabbed(path)
     for number, sides in lines:
@@ -143,7 +144,7 @@ def read_pairs(path: Path) -> tuple[list[tuple[str, str]], list[str]]:
         found.append((sides[0], sides[1]))
     if len(found) < 10:
         raise UsageError(f"{path} holds {len(found)} pairs; at least 10 make three splits")
-    return found, notes
+    return found, [number for number, _ in lines], notes
 
 
 def sentences(path: Path) -> list[tuple[str, str]]:

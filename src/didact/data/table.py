@@ -30,7 +30,7 @@ from didact.data.columns import (
 )
 from didact.data.commas import plain
 from didact.data.core import Batch, Data, Decode
-from didact.data.delimited import is_number, is_table, parsed, read_csv, read_row, stem
+from didact.data.delimited import is_number, is_table, lines_of, parsed, read_csv, read_row, stem
 from didact.data.health import listed, refuse
 from didact.errors import UsageError, counted, nearest
 
@@ -55,24 +55,25 @@ def load(path: Path, *, target: str | None = None, seed: int = 0, indices: Mappi
         if target:
             raise
         try:
-            return without_target(frame, name, str(why), seed=seed, indices=indices)
+            return without_target(frame, path, str(why), seed=seed, indices=indices)
         except UsageError:
             raise why from None                # what is wrong with the target is nearer to what was meant
     indices = divide(name, len(frame), y, task=task, indices=indices, seed=seed)
     encoder, x = TableEncoder.from_frame(frame, chosen, indices["train"])
     return assemble(
         name, "table", {"x": x, "y": y}, task=task, labels=labels, names=encoder.names, target=chosen, encoder=encoder,
-        indices=indices, notes=(*notes, said, *frame.attrs["notes"], *encoder.notes),
+        indices=indices, whence=lines_of(path, frame.index), notes=(*notes, said, *frame.attrs["notes"], *encoder.notes),
     )
 
 
-def without_target(frame: "DataFrame", name: str, why: str, *, seed: int, indices: Mapping[str, Tensor] | None) -> Data:
+def without_target(frame: "DataFrame", path: Path, why: str, *, seed: int, indices: Mapping[str, Tensor] | None) -> Data:
     """All columns as inputs, and why none is the target."""
+    name = stem(path)
     indices = divide(name, len(frame), None, task="none", indices=indices, seed=seed)
     encoder, x = TableEncoder.from_frame(frame, "", indices["train"])
     return assemble(
         name, "table", {"x": x}, task="none", names=encoder.names, target="", encoder=encoder, indices=indices,
-        notes=(why, *frame.attrs["notes"], *encoder.notes),
+        whence=lines_of(path, frame.index), notes=(why, *frame.attrs["notes"], *encoder.notes),
     )
 
 

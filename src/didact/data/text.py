@@ -16,7 +16,7 @@ from torch import Tensor
 from didact.data.assemble import assemble, divide
 from didact.data.columns import texts
 from didact.data.core import SPLITS, Batch, Data, Decode, Resident
-from didact.data.delimited import SUFFIXES, read_csv, stem
+from didact.data.delimited import SUFFIXES, lines_of, read_csv, stem
 from didact.data.health import refuse
 from didact.data.table import choose_target, targets
 from didact.errors import UsageError, counted, nearest
@@ -168,5 +168,5 @@ def load(
         notes += (f"no known word in {counted(empty, 'text')}",)
     return assemble(
         name, "text", {"x": x, "y": y}, task=task, labels=labels, names=encoder.names, target=target, encoder=encoder,
-        indices=indices, standardise=False, notes=notes,
+        indices=indices, whence=lines_of(path, frame.index), standardise=False, notes=notes,
     )

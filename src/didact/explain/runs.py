@@ -169,7 +169,7 @@ def worst(run: Run, subject: Subject) -> Inputs:
     rows = kept["worst"][: sequences.WORST].tolist()
     y = run.load("test").get("y") if run.has("test.safetensors") else None
     true = [subject.data.labels[int(y[row])] for row in rows] if y is not None and y.ndim == 1 else []
-    return Inputs([f"test example {row}" for row in rows], kept["worst_x"][: len(rows)], true)
+    return Inputs(run.called("worst")[: len(rows)], kept["worst_x"][: len(rows)], true)
 
 
 def refuse(subject: Subject, names: Sequence[str], layer: str | None, patches: int | None) -> None:

@@ -243,10 +243,10 @@ def kept(run: Run) -> list[tuple[str, Batch]]:
         raise UsageError(f"{run.folder} keeps no test examples to explain: finish it with didact resume, or give inputs")
     series, running = run.facts["data"]["kind"] == "series", run.facts["data"]["task"] == "language"
     given = []
-    for row, x in zip(found["worst"][:WORST, None], found["worst_x"][:WORST], strict=True):
+    for name, row, x in zip(run.called("worst")[:WORST], found["worst"][:WORST, None], found["worst_x"][:WORST], strict=True):
         x = x if series else x.long()
         n = len(x) if series or running else max(1, int((x != 0).sum()))     # classifiers pad with 0; in running text 0 is a token
-        given.append((f"test example {int(row)}", {"x": x[None, :n], "row": row}))
+        given.append((name, {"x": x[None, :n], "row": row}))
     return given
 
 

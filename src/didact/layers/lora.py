@@ -41,7 +41,7 @@ class LoRA(nn.Module):
         return self.layer.requires_grad_(True)
 
 
-class Thin(nn.Module):
+class LoRAWeight(nn.Module):
     """W0 + (α / r) B A as the weight itself: for matrices that are no layer of their own (`loose`), each of a stack with its own A, B."""
 
     def __init__(self, w: Tensor, *, rank: int, alpha: float | None = None):
@@ -118,7 +118,7 @@ def adapt(module: nn.Module, *, rank: int = 8, alpha: float | None = None, dropo
     )
     for name, child, own in loose(module):
         if wanted(f"{name}.{own}"):
-            register_parametrization(child, own, Thin(child.get_parameter(own), rank=rank, alpha=alpha))
+            register_parametrization(child, own, LoRAWeight(child.get_parameter(own), rank=rank, alpha=alpha))
             n += 1
     if not n:
         raise UsageError(f"no affine layer has {' or '.join(map(repr, within))} in its name")
@@ -129,7 +129,7 @@ def merge(module: nn.Module) -> int:
     """Add what was learned to the matrices; the network has its old layers again."""
     thin = [
         (child, own) for child in module.modules() if is_parametrized(child)
-        for own, steps in child.parametrizations.items() if any(isinstance(step, Thin) for step in steps)  # type: ignore[operator, union-attr]
+        for own, steps in child.parametrizations.items() if any(isinstance(step, LoRAWeight) for step in steps)  # type: ignore[operator, union-attr]
     ]
     for child, own in thin:
         remove_parametrizations(child, own)

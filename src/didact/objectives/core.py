@@ -1,11 +1,13 @@
 """The contract between what is learned and the one loop that learns it."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from torch import Tensor, nn
 
 from didact.data.core import Batch
+from didact.objectives.parts import Heard, Part, overheard, parts_of
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,14 @@ class Objective(nn.Module):
         Word vectors show `neighbours`: words and those nearest to them, numbers and cosines, (P, 1 + n, 2).
         """
         return {}
+
+    def layer_parts(self) -> dict[str, Part]:
+        """What the layer table lists; parameters are torch's, whatever computes with them."""
+        return parts_of(self)
+
+    def overheard(self, heard: Heard) -> AbstractContextManager[None]:
+        """Inside, each part that runs tells its name and what it gave."""
+        return overheard(self, heard)
 
     def players(self) -> tuple[Player, ...]:
         """One player with all parameters, unless the objective is a game."""

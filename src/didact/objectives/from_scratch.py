@@ -4,6 +4,7 @@ The parameters are torch tensors that share their memory with the engine's array
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from didact import metrics, scratch
 from didact.data.core import Batch
 from didact.objectives.core import Objective
+from didact.objectives.parts import Heard, Part
 from didact.scratch.losses import cross_entropy
 
 
@@ -41,6 +43,19 @@ class FromScratch(Objective):
         self.names = [name for name, _ in network.named_parameters()]
         for name, p in network.named_parameters():
             adopt(self, name, nn.Parameter(torch.from_numpy(p.data)))
+
+    def layer_parts(self) -> dict[str, Part]:
+        """The engine's own layers, whose numbers torch knows by the same names."""
+        shared, found = dict(self.named_parameters()), {}
+        for name, module in self.engine.named_modules():
+            own = [shared[path] for key in module.direct() if (path := f"{name}.{key}".lstrip(".")) in shared]
+            if own or sum(1 for _ in module.modules()) == 1:
+                found[name] = Part(type(module).__name__, own)
+        return found
+
+    def overheard(self, heard: Heard) -> AbstractContextManager[None]:
+        names = {id(module): name for name, module in self.engine.named_modules()}
+        return scratch.module.listening(lambda module, output: heard(names[id(module)], output))
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         self.engine.train()

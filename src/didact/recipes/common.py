@@ -8,6 +8,7 @@ from didact.data.augment import Augmentation, augmentations
 from didact.data.balance import class_weights, oversample, undersample
 from didact.data.core import Data
 from didact.errors import UsageError
+from didact.train.experiment import OfBudget
 
 CLASSES = ("binary", "multiclass")
 TARGETS = (*CLASSES, "multilabel", "regression")     # whatever one row of numbers can answer
@@ -19,9 +20,16 @@ def budget(data: Data, epochs: int | None, batch: int | None, *, updates: int = 
     rows = len(data.train)
     chosen_batch = batch or (32 if rows < SMALL else 128)
     chosen_epochs = epochs or min(60, max(10, ceil(updates * chosen_batch / max(1, rows))))
-    told = [] if epochs else [f"{chosen_epochs} epochs"]
-    told += [] if batch else [f"batches of {chosen_batch}"]
-    return chosen_epochs, chosen_batch, (f"chosen from {rows:,} training examples: {', '.join(told)}",) if told else ()
+    passes = "" if epochs else f"{chosen_epochs} epochs"
+    batches = "" if batch else f"batches of {chosen_batch}"
+    told = OfBudget(from_size(rows, passes, batches), otherwise=from_size(rows, batches))
+    return chosen_epochs, chosen_batch, (told,) if told else ()
+
+
+def from_size(rows: int, *what: str) -> str:
+    """What was chosen, and from what; nothing where nothing was."""
+    chosen = ", ".join(filter(None, what))
+    return chosen and f"chosen from {rows:,} training examples: {chosen}"
 
 
 def passes(data: Data, batch: int, epochs: int | None, *, steps: int, least: int) -> tuple[int, int | None, tuple[str, ...]]:
@@ -33,7 +41,7 @@ def passes(data: Data, batch: int, epochs: int | None, *, steps: int, least: int
         return epochs, None, ()
     each = ceil(len(data.train) / batch)
     chosen = max(least, ceil(steps / each))
-    return chosen, chosen * each // 50 if chosen > 50 else None, (f"chosen from {len(data.train):,} training examples: {chosen} epochs",)
+    return chosen, chosen * each // 50 if chosen > 50 else None, (OfBudget(from_size(len(data.train), f"{chosen} epochs")),)
 
 
 def rate(data: Data, optimizer: str, lr: float | None) -> float | None:

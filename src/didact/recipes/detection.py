@@ -18,7 +18,7 @@ from didact.optim.schedule import make_schedule
 from didact.options import Range
 from didact.recipes import arguments as a
 from didact.registry import create, recipe
-from didact.train.experiment import Experiment
+from didact.train.experiment import Experiment, OfBudget
 
 SMALL = 128   # side up to which the tiny networks are chosen
 FEW = 1_000   # training images below which they are zoomed and coloured too
@@ -55,7 +55,8 @@ def detection(
     moves = augment if augment is not None else ("flip",) if len(data.train) >= FEW else ("flip", "zoom", "jitter")
     passes = epochs or max(8, ceil(STEPS[tiny] / ceil(len(data.train) / batch)))
     sizes, notes = typical(data, LEVELS[name], anchors)
-    told = f"network {name}, {passes} epochs, changed by {', '.join(moves) or 'nothing'}"
+    changed = f"changed by {', '.join(moves) or 'nothing'}"
+    told = OfBudget(f"network {name}, {passes} epochs, {changed}", otherwise=f"network {name}, {changed}")
     made: nn.Module = create(
         name, classes=data.classes, channels=data.shape[0], size=data.shape[1:], sizes=sizes, mean=data.mean, std=data.std
     )

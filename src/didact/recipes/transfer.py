@@ -141,4 +141,4 @@ def first(source: str, model: str, side: int, settings: Settings, tell: Tell) ->
         found = {"arguments": facts["arguments"], "source": facts["data"]["source"], **facts["settings"]}
         if facts.get("status") == "finished" and {name: found[name] for name in wanted} == wanted:
             return Run(file.parent)
-    return train(cnn, data=asked.data, tell=tell, seed=seed, device=settings.device, **how, **common)
+    return train(cnn, data=asked.data, tell=tell, serves=transfer.name, seed=seed, device=settings.device, **how, **common)

@@ -46,22 +46,27 @@ def counted(classes: Tensor, labels: Sequence[str]) -> str:
     return ", ".join(f"{counts[k]} {labels[k]}" for k in sorted(counts)) or "nothing"
 
 
-def box_cards(which: str, kept: Mapping[str, Tensor], rows: Mapping[str, Tensor], data: Mapping[str, Any]) -> list[Html]:
-    """`which` is "worst" or "best": each example with its boxes, what was there, what was found and the loss."""
+def box_cards(
+    which: str, kept: Mapping[str, Tensor], names: Sequence[str], rows: Mapping[str, Tensor], data: Mapping[str, Any]
+) -> list[Html]:
+    """`which` is "worst" or "best": each example with its boxes, what was there, what was found, the loss and what it is called."""
     found, labels = [], list(data["labels"])
-    for row, x in zip(kept[which].tolist(), kept[f"{which}_x"], strict=True):
+    for name, row, x in zip(names, kept[which].tolist(), kept[f"{which}_x"], strict=True):
         truth, detected = rows["truth"][row], rows["detected"][row]
         verdict = tag(
             "dl", entry("true", counted(truth[:, 4], labels)), entry("found", counted(shown(detected)[:, 5], labels)),
             entry("loss", number(float(rows["loss"][row]), 3)),
         )
-        found.append(tag("li", drawn(x, truth, detected, labels), verdict, tag("small", f"test example {row:,}")))
+        found.append(tag("li", drawn(x, truth, detected, labels), verdict, tag("small", name)))
     return found
 
 
-def box_groups(kept: Mapping[str, Tensor], rows: Mapping[str, Tensor], data: Mapping[str, Any]) -> list[Html]:
+def box_groups(
+    kept: Mapping[str, Tensor], names: Mapping[str, Sequence[str]], rows: Mapping[str, Tensor], data: Mapping[str, Any]
+) -> list[Html]:
     """The test images with the highest and the lowest loss, where the run is one that finds boxes."""
     if not {"worst", "best", "worst_x", "best_x"} <= kept.keys() or not {"detected", "truth"} <= rows.keys():
         return []
     titles = (("worst", "Most surprising"), ("best", "Least surprising"))
-    return [Html(tag("h3", title) + tag("ul", box_cards(which, kept, rows, data), class_="examples")) for which, title in titles]
+    shown = {title: box_cards(which, kept, names[which], rows, data) for which, title in titles}
+    return [Html(tag("h3", title) + tag("ul", cards, class_="examples")) for title, cards in shown.items()]

@@ -1,7 +1,7 @@
 """The test examples that surprised the model most and least, shown as what they are: images, rows or words."""
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -74,14 +74,14 @@ def shown(x: Tensor, data: Mapping[str, Any], alternative: str) -> Html:
     return features(x, data) if x.ndim == 1 else Html("")
 
 
-def cards(which: str, kept: Mapping[str, Tensor], said: Answers, data: Mapping[str, Any]) -> list[Html]:
-    """`which` is "worst" or "best": each example with the truth, the answer and the loss."""
+def cards(which: str, kept: Mapping[str, Tensor], names: Sequence[str], said: Answers, data: Mapping[str, Any]) -> list[Html]:
+    """`which` is "worst" or "best": each example with the truth, the answer, the loss and what it is called."""
     found = []
-    for row, x in zip(kept[which].tolist(), kept[f"{which}_x"], strict=True):
+    for name, row, x in zip(names, kept[which].tolist(), kept[f"{which}_x"], strict=True):
         true, answer, right = said.told(row)
         mark = "" if right is None else "right" if right else "wrong"
         verdict = tag("dl", entry("true", true), entry("said", answer, mark), entry("loss", number(float(said.loss[row]), 3)))
-        found.append(tag("li", shown(x, data, f"test example {row}: {true}"), verdict, tag("small", f"test example {row:,}")))
+        found.append(tag("li", shown(x, data, f"{name}: {true}"), verdict, tag("small", name)))
     return found
 
 

@@ -14,9 +14,9 @@ MASKS = "The test images with the highest and the lowest loss: the image, what e
 RESTORED = "The test images with the highest and the lowest loss: what the network was given, what it made of it, and the image as it was."
 
 
-def strip(pictures: Mapping[str, Tensor], row: int) -> Html:
+def strip(pictures: Mapping[str, Tensor], called: str) -> Html:
     """Pictures side by side, each with its name below."""
-    shown = [tag("span", picture(x, f"test example {row}: {name}"), tag("small", name)) for name, x in pictures.items()]
+    shown = [tag("span", picture(x, f"{called}: {name}"), tag("small", name)) for name, x in pictures.items()]
     return tag("div", shown, class_="strip")
 
 
@@ -28,7 +28,9 @@ def legend(labels: Sequence[str], *, void: bool = False) -> Html:
     return tag("ul", [tag("li", name, style=tone) for name, tone in zip(names, tones, strict=True)], class_="key")
 
 
-def mask_groups(kept: Mapping[str, Tensor], rows: Mapping[str, Tensor], data: Mapping[str, Any]) -> list[Html]:
+def mask_groups(
+    kept: Mapping[str, Tensor], names: Mapping[str, Sequence[str]], rows: Mapping[str, Tensor], data: Mapping[str, Any]
+) -> list[Html]:
     """Image, true mask and predicted mask, where the run gives each pixel a class."""
     labels = list(data.get("labels", ()))
 
@@ -36,30 +38,32 @@ def mask_groups(kept: Mapping[str, Tensor], rows: Mapping[str, Tensor], data: Ma
         true, said = (coloured(kept[f"{which}_{part}"][i], len(labels)) for part in ("true_mask", "mask"))
         return {"image": kept[f"{which}_x"][i], "true": true, "predicted": said}
 
-    found = groups(kept, rows, ("mask", "true_mask"), shown)
+    found = groups(kept, names, rows, ("mask", "true_mask"), shown)
     if not found:
         return []
     return [legend(labels, void=any(bool((kept[f"{which}_true_mask"] == VOID).any()) for which in ("worst", "best"))), *found]
 
 
-def restored_groups(kept: Mapping[str, Tensor], rows: Mapping[str, Tensor]) -> list[Html]:
+def restored_groups(kept: Mapping[str, Tensor], names: Mapping[str, Sequence[str]], rows: Mapping[str, Tensor]) -> list[Html]:
     """Damaged, restored and original image, where the run gives images back."""
     def shown(which: str, i: int) -> dict[str, Tensor]:
         return {"damaged": kept[f"{which}_damaged"][i], "restored": kept[f"{which}_restored"][i], "original": kept[f"{which}_x"][i]}
 
-    return groups(kept, rows, ("damaged", "restored"), shown)
+    return groups(kept, names, rows, ("damaged", "restored"), shown)
 
 
-def groups(kept: Mapping[str, Tensor], rows: Mapping[str, Tensor], needed: Sequence[str], shown: Any) -> list[Html]:
+def groups(
+    kept: Mapping[str, Tensor], names: Mapping[str, Sequence[str]], rows: Mapping[str, Tensor], needed: Sequence[str], shown: Any
+) -> list[Html]:
     """The worst and the best, a card for each; none where the run kept other things."""
     if not {f"{which}_{part}" for which in ("worst", "best") for part in ("x", *needed)} <= kept.keys():
         return []
     found = []
     for which, title in (("worst", "Most surprising"), ("best", "Least surprising")):
         cards = []
-        for i, row in enumerate(kept[which].tolist()):
+        for i, (called, row) in enumerate(zip(names[which], kept[which].tolist(), strict=True)):
             told = [entry(name, value) for name, value in verdict(rows, row).items()]
-            cards.append(tag("li", strip(shown(which, i), row), tag("dl", told), tag("small", f"test example {row:,}")))
+            cards.append(tag("li", strip(shown(which, i), called), tag("dl", told), tag("small", called)))
         found.append(Html(tag("h3", title) + tag("ul", cards, class_="examples strips")))
     return found
 

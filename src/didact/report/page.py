@@ -20,7 +20,7 @@ from didact.report.masks import MASKS, RESTORED, mask_groups, restored_groups
 from didact.report.neighbours import NEIGHBOURS, neighbour_table
 from didact.report.rows import ROWS, row_tables
 from didact.report.surface import learned_figure
-from didact.report.words import about, argument, citation, duration, formula, interval, metric_name, metric_value
+from didact.report.words import about, argument, citation, duration, formula, interval, metric_name, metric_value, some_stay
 from didact.run import Run
 
 ENDED = {"budget": "the budget was spent", "patience": "validation no longer improved"}
@@ -105,6 +105,7 @@ def write(run: Run) -> Path:
     facts, lines = run.facts, run.metrics
     rows = run.load("test") if run.has("test.safetensors") else {}
     kept = run.load("examples") if run.has("examples.safetensors") else {}
+    names = {which: run.called(which) for which in ("worst", "best")} if kept else {}
     grid_of = run.load("surface") if run.has("surface.safetensors") else {}
     said = answers(facts, rows)
     large, small = curves(facts, lines) if lines else ([], [])
@@ -125,10 +126,10 @@ def write(run: Run) -> Path:
         section("Rows", row_tables(run, facts), lead=ROWS),
         section("Nearest words", neighbour_table(run, facts["data"]), lead=NEIGHBOURS),
         section("On the test split", test_section(predicted, said), mask_table(rows, facts["data"]), lead=judged(rows)),
-        examples_section(kept, said, facts["data"]),
-        section("Masks", mask_groups(kept, rows, facts["data"]), lead=MASKS),
-        section("Restored images", restored_groups(kept, rows), lead=RESTORED),
-        section("Boxes", box_groups(kept, rows, facts["data"]), lead=BOXES),
+        examples_section(kept, names, said, facts["data"]),
+        section("Masks", mask_groups(kept, names, rows, facts["data"]), lead=MASKS),
+        section("Restored images", restored_groups(kept, names, rows), lead=RESTORED),
+        section("Boxes", box_groups(kept, names, rows, facts["data"]), lead=BOXES),
         section("Why it answers so", explanations(run.folder / "explanations"), lead=EXPLAINED),
         section("The network", layer_section(facts.get("layers")), signal_section(signal)),
         section("The run", run_section(run.folder.name, facts)),
@@ -292,7 +293,9 @@ def mask_table(rows: Mapping[str, Tensor], data: Mapping[str, Any]) -> Html:
     return table(["class", "IoU", "Dice", "of all pixels"], found, kind="tall")
 
 
-def examples_section(kept: Mapping[str, Tensor], said: Answers | None, data: Mapping[str, Any]) -> Html:
+def examples_section(
+    kept: Mapping[str, Tensor], names: Mapping[str, Sequence[str]], said: Answers | None, data: Mapping[str, Any]
+) -> Html:
     if said is None or not {"worst", "best", "worst_x", "best_x"} <= kept.keys():
         return Html("")
     unusual = {"table": " Of each row, the features furthest from the training mean."}
@@ -300,7 +303,7 @@ def examples_section(kept: Mapping[str, Tensor], said: Answers | None, data: Map
         unusual["text"] = " Of each text, its least usual words."
     kind = "examples pictures" if kept["worst_x"].ndim == 4 else "examples"
     groups = [
-        (tag("h3", title), tag("ul", cards(which, kept, said, data), class_=kind))
+        (tag("h3", title), tag("ul", cards(which, kept, names[which], said, data), class_=kind))
         for which, title in (("worst", "Most surprising"), ("best", "Least surprising"))
     ]
     lead = f"The test examples with the highest and the lowest loss.{unusual.get(data['kind'], '')}"
@@ -318,13 +321,17 @@ def explanations(folder: Path) -> Html:
 def layer_section(layers: Mapping[str, Any] | None) -> Html:
     if not layers:
         return Html("")
-    rows = []
+    rows, partly = [], some_stay(layers)
     for row in layers["rows"]:
         shape = " × ".join(map(str, row["shape"])) if row["shape"] is not None else "–"
         count = meter(row["parameters"] / max(1, layers["total"]), f"{row['parameters']:,}") if row["parameters"] else "–"
-        rows.append([row["name"], row["layer"], shape, count])
+        learned = [f"{row['trainable']:,}" if row["trainable"] else "–"] if partly else []
+        rows.append([row["name"], row["layer"], shape, count, *learned])
     totals = f"{layers['trainable']:,} trainable · {layers['tied']:,} tied"
-    return table(["layer", "kind", "output", "parameters"], rows, foot=["total", totals, "", f"{layers['total']:,}"], numeric=2)
+    head, foot = ["layer", "kind", "output", "parameters"], ["total", totals, "", f"{layers['total']:,}"]
+    if partly:
+        head, foot = [*head, "trained"], [*foot, f"{layers['trainable']:,}"]
+    return table(head, rows, foot=foot, numeric=2)
 
 
 def signal_section(figures: Sequence[Figure]) -> list[Html]:

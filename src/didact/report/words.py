@@ -40,6 +40,11 @@ COURSES = {
 }
 
 
+def some_stay(layers: Mapping[str, Any]) -> bool:
+    """Whether a network keeps some of its numbers as they are, and its table says which; older runs tell the sum alone."""
+    return layers.get("trainable", 0) < layers.get("total", 0) and all("trainable" in row for row in layers["rows"])
+
+
 def metric_name(metric: str) -> str:
     if metric.startswith("iou_"):
         return f"IoU of {metric[4:]}"

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from didact.scratch.tensor import Array, ScratchError, Tensor
+
+LISTENERS: list[Callable[[Module, Any], None]] = []   # who is told of each call: a module, and what it gave
+
+
+@contextmanager
+def listening(heard: Callable[[Module, Any], None]) -> Iterator[None]:
+    """Whatever module is called inside, `heard` is told."""
+    LISTENERS.append(heard)
+    try:
+        yield
+    finally:
+        LISTENERS.remove(heard)
 
 
 class Module:
@@ -19,13 +32,24 @@ class Module:
         self.training = True
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        return self.forward(*args, **keywords)
+        output = self.forward(*args, **keywords)
+        for heard in LISTENERS:
+            heard(self, output)
+        return output
 
     def modules(self) -> Iterator[Module]:
-        yield self
-        for part in vars(self).values():
+        return (module for _, module in self.named_modules())
+
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        """This one, which has no name, and all parts: `blocks.0`."""
+        yield prefix.rstrip("."), self
+        for name, part in vars(self).items():
             if isinstance(part, Module):
-                yield from part.modules()
+                yield from part.named_modules(f"{prefix}{name}.")
+
+    def direct(self) -> dict[str, Tensor]:
+        """Its own parameters, without those of its parts."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
     def named(self, kind: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
         """All attributes of one kind, here and in the parts: `blocks.0.weight`."""

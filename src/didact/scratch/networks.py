@@ -61,7 +61,8 @@ class LeNet(Module):
         self.head = MLP(16 * side * side, (120, 84), classes, rng=rng, dtype=dtype)
 
     def forward(self, x: Tensor) -> Tensor:                        # (N, C, H, H)
-        return self.head.forward(self.features(x))
+        scores: Tensor = self.head(self.features(x))
+        return scores
 
 
 class CharacterRNN(Module):
@@ -76,7 +77,8 @@ class CharacterRNN(Module):
 
     def forward(self, ids: Array) -> Tensor:                       # (N, T) -> (N, T, tokens)
         states, _ = self.rnn(self.embed(ids))
-        return self.head.forward(states)
+        scores: Tensor = self.head(states)
+        return scores
 
 
 class Block(Module):
@@ -111,4 +113,5 @@ class GPT(Module):
 
     def forward(self, ids: Array) -> Tensor:                       # (N, T) -> (N, T, tokens)
         x = self.embed(ids) + self.position(np.arange(ids.shape[1]))
-        return self.head.forward(self.norm(self.blocks(x)))
+        scores: Tensor = self.head(self.norm(self.blocks(x)))
+        return scores

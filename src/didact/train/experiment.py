@@ -1,8 +1,8 @@
 """What a recipe returns, and what a person sets beside it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal, Self
 
 import torch
 from torch.optim import Optimizer
@@ -19,6 +19,17 @@ Tell = Callable[[str, dict[str, Any]], None]   # events for whoever shows progre
 
 def silent(event: str, facts: dict[str, Any]) -> None:
     """Tell nobody."""
+
+
+class OfBudget(str):
+    """A note that names the budget which a recipe chose, and what of it still holds where a person sets another (`--steps`)."""
+
+    otherwise: str
+
+    def __new__(cls, told: str, otherwise: str = "") -> Self:
+        note = super().__new__(cls, told)
+        note.otherwise = otherwise
+        return note
 
 
 @dataclass(frozen=True)
@@ -44,6 +55,12 @@ class Experiment:
     begin: Callable[["Start"], tuple[str, ...]] | None = None  # once, before the first step: brings weights learned elsewhere
     settled: Mapping[str, Any] = field(default_factory=dict)  # arguments read from elsewhere: kept, so that the run is rebuilt without
     notes: tuple[str, ...] = ()      # what the recipe chose from the data, told before the first step
+
+
+    def within(self, epochs: int | None, steps: int | None) -> "Experiment":
+        """The same under another budget; nothing is said any more of the one that was chosen."""
+        told = (note.otherwise if isinstance(note, OfBudget) else note for note in self.notes)
+        return replace(self, epochs=epochs, steps=steps, notes=tuple(filter(None, told)))
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ class Prepared:
     settings: Settings
     data: Data               # as loaded; the recipe may have balanced what it trains on
     experiment: Experiment
+    serves: str = ""         # the recipe that this one is trained for, before its own; nobody else asked for it
 
 
 def known_options(recipe: Recipe) -> dict[str, Option]:
@@ -116,14 +117,15 @@ def build(recipe: Recipe, data: Data, arguments: Mapping[str, Any], settings: Se
     with initialisation(settings.seed), within_memory():
         experiment: Experiment = recipe(data, **arguments)
     if settings.epochs is not None or settings.steps is not None:
-        experiment = replace(experiment, epochs=settings.epochs, steps=settings.steps)
+        experiment = experiment.within(settings.epochs, settings.steps)
     return replace(experiment, accumulate=settings.accumulate or experiment.accumulate)
 
 
-def train(recipe: Recipe | str, *, data: Data | Path | str | None = None, tell: Tell = silent, **given: Any) -> Run:
+def train(recipe: Recipe | str, *, data: Data | Path | str | None = None, tell: Tell = silent, serves: str = "", **given: Any) -> Run:
     """Train a recipe and return its run: `run = didact.train(recipes.mlp, data="iris", hidden=(64,))`.
 
-    `data` is a name, a path, or Data already loaded; every other keyword is an option of the recipe or of all recipes.
+    `data` is a name, a path, or Data already loaded; every other keyword is an option of the recipe or of all recipes. A run that
+    `serves` another recipe, which learns something first, is nobody's latest.
     """
     if isinstance(data, str | Path):
         given, data = {**given, "data": str(data)}, None
@@ -131,7 +133,7 @@ def train(recipe: Recipe | str, *, data: Data | Path | str | None = None, tell: 
         raise UsageError(f"data is a name, a path or Data, got {type(data).__name__}; didact.fit takes tensors")
     group = join()
     prepared = prepare(recipe, given, data=data, tell=tell if group.leads else silent, processes=group.size)
-    return train_prepared(prepared, group, tell)
+    return train_prepared(replace(prepared, serves=serves), group, tell)
 
 
 def train_prepared(prepared: Prepared, group: Group, tell: Tell = silent) -> Run:
@@ -223,6 +225,7 @@ def start(prepared: Prepared, run: Run, group: Group, tell: Tell) -> Training:
         "processes": group.size,
         "plan": asdict(training.plan),
         "watch": [experiment.objective.watch, experiment.objective.better],
+        **({"serves": prepared.serves} if prepared.serves else {}),
         **surroundings(),
     }
     if group.leads:
@@ -246,7 +249,8 @@ def finish(training: Training, state: State) -> Run:
     test = training.objective.score(rows)
     if training.group.leads:
         run.save("test", {name: column.cpu() for name, column in rows.items()})
-        run.save("examples", extremes(training.objective, training.data.test, rows["loss"]))
+        kept = extremes(training.objective, training.data.test, rows["loss"])
+        run.save("examples", kept)
         if pictures := gallery(training.objective, training.data.test):
             run.save("gallery", pictures)
         glimpse(training.objective, run, state.best_step)
@@ -255,6 +259,7 @@ def finish(training: Training, state: State) -> Run:
         run.note(
             status="finished", stopped=state.stopped, seconds=state.seconds, warming=state.warming, steps=state.step,
             best_step=state.best_step, validation=state.validation, test=test, fingerprint=state.fingerprint,
+            examples={which: training.data.called("test", kept[which].tolist()) for which in ("worst", "best")},
         )
         write_events(run)
         training.tell("finish", run.facts | {"run": str(run.folder)})
