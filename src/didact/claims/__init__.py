@@ -2,6 +2,8 @@
 
 from didact.claims import (
     fleuret,
+    fleuret_4,
+    fleuret_5,
     fleuret_measured,
     gaba_1,
     gaba_2,
@@ -24,11 +26,14 @@ from didact.claims import (
     lhotte,
     lhotte_sequences,
     van_schependom,
+    van_schependom_5,
     van_schependom_measured,
 )
 
 __all__ = [
     "fleuret",
+    "fleuret_4",
+    "fleuret_5",
     "fleuret_measured",
     "gaba_1",
     "gaba_2",
@@ -51,5 +56,6 @@ __all__ = [
     "lhotte",
     "lhotte_sequences",
     "van_schependom",
+    "van_schependom_5",
     "van_schependom_measured",
 ]

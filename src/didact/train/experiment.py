@@ -56,7 +56,6 @@ class Experiment:
     settled: Mapping[str, Any] = field(default_factory=dict)  # arguments read from elsewhere: kept, so that the run is rebuilt without
     notes: tuple[str, ...] = ()      # what the recipe chose from the data, told before the first step
 
-
     def within(self, epochs: int | None, steps: int | None) -> "Experiment":
         """The same under another budget; nothing is said any more of the one that was chosen."""
         told = (note.otherwise if isinstance(note, OfBudget) else note for note in self.notes)

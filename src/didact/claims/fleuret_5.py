@@ -1,0 +1,113 @@
+"""Fleuret, chapters 5 to 7 and the missing bits: architectures, prediction, synthesis."""
+
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from didact.claims.compare import Cases, Corrected, Exactly, Same, Told
+from didact.claims.core import claim
+from didact.claims.gaba_4 import weights
+from didact.claims.tools import Pair, count_products
+from didact.layers.convolution import dilated
+from didact.layers.residual import Bottleneck
+from didact.metrics.similarity import cosine
+from didact.models.lenet import LeNetLike
+from didact.models.mlp import MLP
+from didact.models.vit import ViT
+from didact.registry import create
+
+
+@claim("CF35", Exactly((25, 10, 2)))
+def sizes_of_an_mlp() -> tuple[int, ...]:
+    """what didact's MLP of 50 → 25 → 10 → 2 makes of an example, layer by layer"""
+    net, found = MLP(50, 2, hidden=(25, 10)), list[int]()
+    for layer in (m for m in net.modules() if isinstance(m, nn.Linear)):
+        layer.register_forward_hook(lambda _m, _i, y: found.append(y.shape[1]))
+    net(torch.zeros(1, 50))
+    return tuple(found)
+
+
+@claim("CF36", Exactly((784, 256, 10)))
+def sizes_of_a_lenet() -> tuple[int, ...]:
+    """the image, what the convolutions leave of it, the logits: didact's own network"""
+    net, x = LeNetLike(), torch.zeros(1, 1, 28, 28)
+    return x.numel(), net.features(x).numel(), net(x).numel()
+
+
+@claim("CF37", Exactly(((64, 112, 112), (2048, 7, 7), (1000,))), condition="with the max pooling of stride 2 that only the drawing has")
+def shapes_of_resnet50() -> Cases:
+    """behind the first convolution, before the average pooling, at the end: didact's own network on 224 × 224, with max pooling and
+    without"""
+    with torch.device("meta"):
+        net, x, shapes = create("resnet50", size=(224, 224)).eval(), torch.empty(1, 3, 224, 224), list[tuple[int, ...]]()
+        for layer in (net.conv1, net.layer4, net.fc):
+            layer.register_forward_hook(lambda _m, _i, y: shapes.append(tuple(y.shape[1:])))
+        net(x)
+        net.maxpool = nn.Identity()
+        net(x)
+    return Cases(tuple(shapes[:3]), tuple(shapes[3:]))
+
+
+@claim("CF39", Same())
+def cost_in_the_channels() -> Told:
+    """products and weights of didact's 3 × 3 convolution for 8, 16, 32 channels in and out, over those for 8: 4ᵏ for 2ᵏ times the channels;
+    weights of one for 256 and of didact's bottleneck, which has it on a quarter of them: 9 C², and 2 C · C/4 + 9 (C/4)²"""
+    costs, sizes, C = list[int](), list[int](), 256
+    for c in (8, 16, 32):
+        conv, x = dilated(c, c, 3), torch.randn(1, c, 9, 9)
+        costs.append(count_products(lambda conv=conv, x=x: conv(x)))  # type: ignore[misc]
+        sizes.append(weights(conv))
+    plain, neck = weights(dilated(C, C, 3)), weights(Bottleneck(C, C // 4))
+    grown = [[n / of[0] for n in of] for of in (costs, sizes)]
+    stated = [[4**k for k in range(3)]] * 2
+    return Told(([*grown, plain, neck], [*stated, 9 * C**2, 2 * C * (C // 4) + 9 * (C // 4) ** 2]),
+                {"cost of 1, 2 and 4 times the channels": grown[0], "weights of 3 × 3 on 256 channels": plain, "of the bottleneck": neck})
+
+
+@claim("CF40", Exactly(((64, 56), (256, 56), (512, 28), (1024, 14), (2048, 7))))
+def sections_of_resnet50() -> tuple[tuple[int, ...], ...]:
+    """channels and side before the first section and behind each of the four"""
+    with torch.device("meta"):
+        net, x = create("resnet50", size=(224, 224)).eval(), torch.empty(1, 3, 224, 224)
+        shapes = []
+        for layer in (net.maxpool, net.layer1, net.layer2, net.layer3, net.layer4):
+            layer.register_forward_hook(lambda _m, _i, y: shapes.append((y.shape[1], y.shape[2])))
+        net(x)
+    return tuple(shapes)
+
+
+@claim("CF41", Exactly((192, 17)))
+def tokens_of_a_vit() -> tuple[int, int]:
+    """3P² numbers in a patch and M + 1 tokens, for 32 × 32 images and P = 8: didact's own network"""
+    keywords, _ = ViT.example()
+    net = ViT(**{**keywords, "size": (32, 32), "patch": 8, "channels": 3})
+    x = torch.zeros(1, 3, 32, 32)
+    return F.unfold(x, 8, stride=8).shape[1], net.embed(x).shape[1]
+
+
+@claim("CF44", Same(), right="a cosine needs vectors of length 1; CLIP also multiplies by a learned temperature")
+def scores_of_clip() -> Corrected:
+    """f(i_m)ᵀ g(t_n) against didact's cosines of all pairs; mended: both divided by their lengths"""
+    f, g = torch.randn(4, 8), torch.randn(4, 8)
+    unit = [v / v.square().sum(1, keepdim=True).sqrt() for v in (f, g)]
+    return Corrected((f @ g.T, cosine(f, g)), (unit[0] @ unit[1].T, cosine(f, g)))
+
+
+@claim("CF45", Same())
+def denoiser() -> Pair:
+    """the table that minimises E(f(X̃) − X)² for a joint law of 5 × 6 values, by least squares, against E(X|X̃)"""
+    joint, x = torch.rand(5, 6), torch.randn(5)
+    joint = joint / joint.sum()
+    design, weight = torch.eye(6).repeat(5, 1), joint.flatten().sqrt()
+    fitted = torch.linalg.lstsq(design * weight[:, None], (x.repeat_interleave(6) * weight)[:, None]).solution[:, 0]
+    return fitted, (joint * x[:, None]).sum(0) / joint.sum(0)
+
+
+@claim("CF48", Same())
+def graph_layer() -> Pair:
+    """σ(AXW) against σ(Σ_j x_j W) over the neighbours j of each of six vertices; and of renumbered ones against the renumbered output"""
+    A, X, W, order = (torch.rand(6, 6) > 0.5).double(), torch.randn(6, 4), torch.randn(4, 3), torch.tensor([3, 0, 5, 1, 4, 2])
+    P = torch.eye(6)[order]
+    near = torch.stack([torch.tanh(sum((X[j] @ W for j in range(6) if A[i, j]), torch.zeros(3))) for i in range(6)])
+    return [torch.tanh(A @ X @ W), torch.tanh(P @ A @ P.T @ (P @ X) @ W)], [near, near[order]]
