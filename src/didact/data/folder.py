@@ -6,18 +6,19 @@ Images that lie in no class folders, or all in one, have no labels: models that 
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from didact.data.assemble import CLASSIFICATION, assemble
+from didact.data.assemble import CLASSIFICATION, assemble, divide
 from didact.data.core import Batch, Data, Decode, unit
+from didact.data.depth import Span, as_bytes, is_deep, span_note, span_of
 from didact.data.health import listed
 from didact.data.image_files import GREY, SUFFIXES, opened
 from didact.data.splitting import three_way
@@ -32,9 +33,13 @@ PARTS = {"train": "train", "training": "train", "val": "validation", "valid": "v
 
 @dataclass(frozen=True)
 class ImageEncoder:
-    """Image files -> (channels, height, width) bytes: turned upright, on white where transparent, resized."""
+    """Image files -> (channels, height, width) bytes: turned upright, on white where transparent, resized.
+
+    `span` is the range of a set whose files hold more than 8 bits.
+    """
 
     shape: tuple[int, int, int]
+    span: Span | None = None
 
     @property
     def decoders(self) -> Mapping[str, Decode]:
@@ -54,7 +59,7 @@ class ImageEncoder:
         with opened(path) as found:
             if size:
                 found.draft(None, (2 * size[0], 2 * size[1]))       # a large JPEG is decoded small
-            image = flat(ImageOps.exif_transpose(found)).convert("L" if self.shape[0] == 1 else "RGB")
+            image = flat(ImageOps.exif_transpose(found), self.span).convert("L" if self.shape[0] == 1 else "RGB")
             if size and image.size != size:
                 image = image.resize(size, Image.Resampling.BILINEAR)
         x = torch.from_numpy(np.array(image, dtype=np.uint8))
@@ -74,35 +79,31 @@ class ImageEncoder:
         return files, {"x": torch.stack([self.open(file) for file in files])}
 
     def spec(self) -> dict[str, Any]:
-        return {"kind": "images", "shape": list(self.shape)}
+        return {"kind": "images", "shape": list(self.shape)} | ({"span": list(self.span)} if self.span else {})
 
     @classmethod
-    def from_spec(cls, spec: Mapping[str, Any]) -> "ImageEncoder":
+    def from_spec(cls, spec: Mapping[str, Any]) -> Self:
         channels, height, width = spec["shape"]
-        return cls((channels, height, width))
+        span = spec.get("span")             # none in runs of bytes, nor in those that were kept before there was one
+        return cls((channels, height, width), (span[0], span[1]) if span else None)
+
+    def spanning(self, files: Sequence[str], modes: Sequence[str], train: Tensor) -> tuple[Self, list[str]]:
+        """The same with the range of those training files that hold more than 8 bits, and what is said of it; as it is where none does."""
+        deep = {i for i, mode in enumerate(modes) if is_deep(mode)}
+        span = span_of([files[i] for i in train.tolist() if i in deep])
+        return (replace(self, span=span), [span_note(span, len(deep))]) if span else (self, [])
 
 
-def flat(image: Any) -> Any:
+def flat(image: Any, span: Span | None) -> Any:
     """Without transparency, and with 8 bits: a plain conversion would show hidden colours and clip 16 bits to white."""
     from PIL import Image
 
-    if image.mode.startswith("I"):
-        values = np.asarray(image).astype(np.int64)
-        return Image.fromarray((values >> excess(image.mode, int(values.max()))).clip(0, 255).astype(np.uint8))
-    if image.mode == "F":
-        values = np.nan_to_num(np.asarray(image))
-        return Image.fromarray((values * (255 if values.max() <= 1 else 1)).clip(0, 255).astype(np.uint8))
+    if is_deep(image.mode):
+        return Image.fromarray(as_bytes(image, span))
     if image.mode in ("LA", "La", "RGBA", "RGBa", "PA") or "transparency" in image.info:
         image = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return image
-
-
-def excess(mode: str, largest: int) -> int:
-    """Bits beyond 8. A file of 32 does not say how many it uses: 8 or 16, if its largest value needs no more, else as many as that."""
-    if mode != "I" or 2**8 <= largest < 2**16:
-        return 8
-    return max(0, largest.bit_length() - 8) if largest >= 0 else 0
 
 
 def images(folder: Path) -> tuple[list[str], int]:
@@ -163,15 +164,20 @@ def scan(root: Path) -> Found:
     return Found(files, torch.tensor(y) if len(labels) > 1 else None, parts, tuple(labels), others, strays)
 
 
-def measure(files: Sequence[str]) -> tuple[Counter[tuple[int, int]], bool]:
-    """How many images have which size, and whether all are grey: read from the files' heads."""
+def measure(files: Sequence[str]) -> tuple[Counter[tuple[int, int]], list[str]]:
+    """How many images have which size, and the mode of each: read from the files' heads."""
     sizes: Counter[tuple[int, int]] = Counter()
-    grey = True
+    modes = []
     for file in files:
         with opened(file) as image:
             sizes[image.size] += 1
-            grey = grey and image.mode in GREY
-    return sizes, grey
+            modes.append(image.mode)
+    return sizes, modes
+
+
+def channels_of(modes: Iterable[str]) -> int:
+    """One where all images are grey, else three."""
+    return 1 if set(modes) <= set(GREY) else 3
 
 
 def divided(found: Found, seed: int) -> dict[str, Tensor] | None:
@@ -198,10 +204,12 @@ def load(
     if size is not None and size < 1:
         raise UsageError(f"--size expects a side of at least 1 pixel, got {size}")
     found = scan(root)
-    sizes, grey = measure(found.files)
+    sizes, modes = measure(found.files)
     side = size or min(LARGEST, max(sizes.most_common(1)[0][0]))
-    encoder = ImageEncoder((1 if grey else 3, side, side))
-    notes = describe(root, found, sizes, encoder)
+    task = "none" if found.y is None else CLASSIFICATION[len(found.labels) > 2]
+    indices = divide(root.name, len(found.files), found.y, task=task, indices=indices or divided(found, seed), seed=seed)
+    encoder, told = ImageEncoder((channels_of(modes), side, side)).spanning(found.files, modes, indices["train"])
+    notes = [*describe(root, found, sizes, encoder), *told]
     small = {} if found.y is None else {"y": found.y}
     nbytes = len(found.files) * encoder.shape[0] * side * side
     if nbytes > resident_limit():
@@ -210,20 +218,19 @@ def load(
         notes.append(f"{nbytes / 2**30:.2g} GiB of images are read while learning, by {workers} processes")
     else:
         columns = {"x": decoded(found.files, encoder), **small}
-    task = "none" if found.y is None else CLASSIFICATION[len(found.labels) > 2]
     return assemble(
         root.resolve().name, "images", columns, task=task, labels=() if found.y is None else found.labels,
-        target="" if found.y is None else "class", encoder=encoder, indices=indices or divided(found, seed), seed=seed, notes=notes,
-        fingerprint=of_files(found.files, encoder.shape, found.y),
+        target="" if found.y is None else "class", encoder=encoder, indices=indices, seed=seed, notes=notes,
+        fingerprint=of_files(found.files, encoder, found.y),
     )
 
 
-def of_files(files: Sequence[str], shape: tuple[int, ...], y: Tensor | None) -> str:
+def of_files(files: Sequence[str], encoder: ImageEncoder, y: Tensor | None) -> str:
     """Sixteen hexadecimal digits of files and targets, the same whether images are held in memory or streamed.
 
     Of each file its name, its size and its bytes: of large ones the first and the last, since to read them all would take an epoch.
     """
-    digest = hashlib.blake2b(repr(shape).encode(), digest_size=8)
+    digest = hashlib.blake2b(repr(encoder.shape + (encoder.span or ())).encode(), digest_size=8)
     digest.update(b"" if y is None else y.contiguous().numpy().tobytes())
     for name in files:
         size = os.path.getsize(name)

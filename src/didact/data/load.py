@@ -155,7 +155,8 @@ def reload(source: Mapping[str, Any], indices: Mapping[str, Tensor]) -> Data:
         data = from_path(source["path"], known, **options, indices=indices, accepts=(source.get("kind", ""),), tokens=source.get("tokens"))
     if data.fingerprint != source["fingerprint"]:
         where = source.get("path", source.get("name"))
-        raise UsageError(f"{where} has changed since the run split it: put the old data back, or train anew")
+        why = "has changed since the run split it, or an older didact read it in another way"
+        raise UsageError(f"{where} {why}: put the old data back, or train anew")
     if any(not torch.equal(data.indices[part], indices[part]) for part in SPLITS):
         data = rearrange(data, indices)
     data = replace(resized(data, source.get("size")) if "name" in source else data, source=dict(source))
