@@ -8,15 +8,15 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from didact.data.assemble import assemble, divide
+from didact.data.centring import BIGGEST, centre, centred, near
 from didact.data.columns import (
-    BIGGEST,
     FEW,
     Category,
     Number,
@@ -49,8 +49,8 @@ def load(path: Path, *, target: str | None = None, seed: int = 0, indices: Mappi
     frame, name = read_csv(path, columns=1), stem(path)
     try:
         chosen, notes = choose_target(frame, target, path)
-        task, y, labels, said = targets(frame, chosen)
-        refuse(name, {"y": y}, task=task, labels=labels)
+        asked = targets(frame, chosen)
+        refuse(name, {"y": asked.y}, task=asked.task, labels=asked.labels)
     except UsageError as why:
         if target:
             raise
@@ -58,11 +58,11 @@ def load(path: Path, *, target: str | None = None, seed: int = 0, indices: Mappi
             return without_target(frame, name, str(why), seed=seed, indices=indices)
         except UsageError:
             raise why from None                # what is wrong with the target is nearer to what was meant
-    indices = divide(name, len(frame), y, task=task, indices=indices, seed=seed)
+    indices = divide(name, len(frame), asked.y, task=asked.task, indices=indices, seed=seed)
     encoder, x = TableEncoder.from_frame(frame, chosen, indices["train"])
     return assemble(
-        name, "table", {"x": x, "y": y}, task=task, labels=labels, names=encoder.names, target=chosen, encoder=encoder,
-        indices=indices, notes=(*notes, said, *frame.attrs["notes"], *encoder.notes),
+        name, "table", {"x": x, "y": asked.y}, task=asked.task, labels=asked.labels, names=encoder.names, target=chosen,
+        target_shift=asked.shift, encoder=encoder, indices=indices, notes=(*notes, asked.said, *frame.attrs["notes"], *encoder.notes),
     )
 
 
@@ -188,15 +188,25 @@ class TableEncoder:
         return cls(tuple(column_from_spec(column) for column in spec["columns"]), spec["target"])
 
 
-def targets(frame: "DataFrame", target: str) -> tuple[str, Tensor, tuple[str, ...], str]:
-    """Task, y, class names and what to say of it: of a column, or of several with commas between."""
+class Target(NamedTuple):
+    """What is to be learned, and what to say of it; `shift` was subtracted from y."""
+
+    task: str
+    y: Tensor
+    labels: tuple[str, ...]
+    said: str
+    shift: float = 0.0
+
+
+def targets(frame: "DataFrame", target: str) -> Target:
+    """A column as the target, or several with commas between."""
     if target not in frame:
         return several(frame[target.split(",")])
     return one_target(frame[target], frame.attrs.get("missing", {}).get(target, ""))
 
 
-def one_target(column: "Series", gap: str = "") -> tuple[str, Tensor, tuple[str, ...], str]:
-    """Task, y, class names and what to say of it; `gap` is a word of the file that was read as missing.
+def one_target(column: "Series", gap: str = "") -> Target:
+    """One column; `gap` is a word of the file that was read as missing.
 
     Words are classes; so are at most 20 different whole numbers, each frequent; any two values are a binary task.
     """
@@ -223,15 +233,18 @@ def one_target(column: "Series", gap: str = "") -> tuple[str, Tensor, tuple[str,
     if len(counts) <= 2 or (whole and len(counts) <= FEW and 5 * len(counts) <= n and counts.min() >= 3):
         words = {value: f"{value:.0f}" if whole else f"{value:g}" for value in sorted(counts.index)}
         return classes(name, numbers.map(words), list(words.values()))
-    y = torch.from_numpy(numbers.to_numpy(np.float32))
     said = coarse(numbers)
-    if said and len(y.unique()) <= FEW:
+    if said and len(counts) <= FEW:
         raise UsageError(f"the target {name!r} {said}")
-    return "regression", y, (), f"target {name!r}: {len(counts)} different numbers, read as regression" + (said and f"; it {said}")
+    values = numbers.to_numpy(np.float64)
+    shift = centre(values)
+    said = said or (f"{near(shift)}; answers have it again" if shift else "")
+    told = f"target {name!r}: {len(counts)} different numbers, read as regression" + (said and f"; it {said}")
+    return Target("regression", torch.from_numpy(centred(values, shift)), (), told, shift)
 
 
-def several(frame: "DataFrame") -> tuple[str, Tensor, tuple[str, ...], str]:
-    """Columns of yes and no, any number of which may be true of a row: task, y (N, K), their names and what to say."""
+def several(frame: "DataFrame") -> Target:
+    """Columns of yes and no, any number of which may be true of a row: y is (N, K)."""
     columns = []
     for name in frame.columns:
         values = texts(frame[name]).str.lower().map(YES_NO)
@@ -246,10 +259,10 @@ def several(frame: "DataFrame") -> tuple[str, Tensor, tuple[str, ...], str]:
         columns.append(torch.from_numpy(values.to_numpy(np.float32)))
     labels = tuple(str(name) for name in frame.columns)
     said = f"targets {listed(labels)}: each yes or no, read as multi-label classification"
-    return "multilabel", torch.stack(columns, dim=1), labels, said
+    return Target("multilabel", torch.stack(columns, dim=1), labels, said)
 
 
-def classes(name: str, words: "Series", labels: Sequence[str]) -> tuple[str, Tensor, tuple[str, ...], str]:
+def classes(name: str, words: "Series", labels: Sequence[str]) -> Target:
     """Words as class numbers, in the order of `labels`."""
     if len(labels) < 2:
         raise UsageError(f"the target {name!r} is {labels[0]!r} in every row: at least two classes can be told apart")
@@ -261,7 +274,7 @@ def classes(name: str, words: "Series", labels: Sequence[str]) -> tuple[str, Ten
     number = {label: k for k, label in enumerate(labels)}
     y = torch.tensor([number[word] for word in words])
     task = "binary" if len(labels) == 2 else "multiclass"
-    return task, y, tuple(labels), f"target {name!r}: {len(labels)} classes, read as {task} classification"
+    return Target(task, y, tuple(labels), f"target {name!r}: {len(labels)} classes, read as {task} classification")
 
 
 def choose_target(

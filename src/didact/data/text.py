@@ -157,16 +157,16 @@ def load(
     if target == text:
         raise UsageError(f"--text and --target are the same column, {text!r}: choose another to be predicted")
     target, notes = choose_target(frame, target, path, but=text)
-    task, y, labels, said = targets(frame, target)
-    refuse(name, {"y": y}, task=task, labels=labels)
-    indices = divide(name, len(found), y, task=task, indices=indices, seed=seed)
+    asked = targets(frame, target)
+    refuse(name, {"y": asked.y}, task=asked.task, labels=asked.labels)
+    indices = divide(name, len(found), asked.y, task=asked.task, indices=indices, seed=seed)
     encoder = BagEncoder.fit(list(found.iloc[indices["train"].numpy()]), column=text)
     x = encoder.encode(list(found))
     empty = int((x >= len(encoder.names)).all(1).sum())
-    notes = (*notes, said, f"{len(encoder.names):,} different words, at most {x.shape[1]} of them in one text")
+    notes = (*notes, asked.said, f"{len(encoder.names):,} different words, at most {x.shape[1]} of them in one text")
     if empty:
         notes += (f"no known word in {counted(empty, 'text')}",)
     return assemble(
-        name, "text", {"x": x, "y": y}, task=task, labels=labels, names=encoder.names, target=target, encoder=encoder,
-        indices=indices, standardise=False, notes=notes,
+        name, "text", {"x": x, "y": asked.y}, task=asked.task, labels=asked.labels, names=encoder.names, target=target,
+        target_shift=asked.shift, encoder=encoder, indices=indices, standardise=False, notes=notes,
     )
