@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -37,10 +37,13 @@ from didact.errors import UsageError, counted, nearest
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
+Task = Literal["classes", "number"]
 YES_NO = {"1": 1, "1.0": 1, "yes": 1, "true": 1, "0": 0, "0.0": 0, "no": 0, "false": 0}
 
 
-def load(path: Path, *, target: str | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None) -> Data:
+def load(
+    path: Path, *, target: str | None = None, task: Task | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None
+) -> Data:
     """A CSV file as Data. What fills and encodes it is learned from the training rows alone.
 
     Where no target is named (or "": none) and the last column cannot be one, all columns are inputs and the first note says why: enough for
@@ -49,10 +52,10 @@ def load(path: Path, *, target: str | None = None, seed: int = 0, indices: Mappi
     frame, name = read_csv(path, columns=1), stem(path)
     try:
         chosen, notes = choose_target(frame, target, path)
-        asked = targets(frame, chosen)
+        asked = targets(frame, chosen, task)
         refuse(name, {"y": asked.y}, task=asked.task, labels=asked.labels)
     except UsageError as why:
-        if target:
+        if target or task:
             raise
         try:
             return without_target(frame, name, str(why), seed=seed, indices=indices)
@@ -198,14 +201,16 @@ class Target(NamedTuple):
     shift: float = 0.0
 
 
-def targets(frame: "DataFrame", target: str) -> Target:
-    """A column as the target, or several with commas between."""
+def targets(frame: "DataFrame", target: str, task: Task | None = None) -> Target:
+    """A column as the target, or several with commas between; `task` says what numbers mean where the rows should not decide."""
     if target not in frame:
+        if task:
+            raise UsageError(f"--task is for one target, but --target {target} names several of yes and no; leave out --task {task}")
         return several(frame[target.split(",")])
-    return one_target(frame[target], frame.attrs.get("missing", {}).get(target, ""))
+    return one_target(frame[target], task, frame.attrs.get("missing", {}).get(target, ""))
 
 
-def one_target(column: "Series", gap: str = "") -> Target:
+def one_target(column: "Series", task: Task | None = None, gap: str = "") -> Target:
     """One column; `gap` is a word of the file that was read as missing.
 
     Words are classes; so are at most 20 different whole numbers, each frequent; any two values are a binary task.
@@ -222,25 +227,59 @@ def one_target(column: "Series", gap: str = "") -> Target:
             " fill it in or delete those rows"
         )
     numbers = as_numbers(column, few=False)     # a rare word is a rare class
-    if numbers is None:
+    if numbers is None or (task == "classes" and numbers.isna().any()):
+        refuse_words(column, task)
         return classes(name, texts(column), sorted(set(texts(column))))
     for wrong, kind in ((numbers.isna(), "a number"), (numbers.abs() > BIGGEST, "finite")):
         if wrong.any():
             i = int(wrong.to_numpy().argmax())
             raise UsageError(f"the target {name!r} must be {kind}, got {column.iloc[i]!r} in line {column.index[i]}")
+    if task == "classes" or (task is None and few(numbers)):
+        return numbered(name, numbers, task)
+    return measured(name, numbers, task)
+
+
+def few(numbers: "Series") -> bool:
+    """Whether numbers look like those of classes: two of them, or a few whole ones that are each frequent."""
     counts = numbers.value_counts()
     whole = bool((numbers % 1 == 0).all())
-    if len(counts) <= 2 or (whole and len(counts) <= FEW and 5 * len(counts) <= n and counts.min() >= 3):
-        words = {value: f"{value:.0f}" if whole else f"{value:g}" for value in sorted(counts.index)}
-        return classes(name, numbers.map(words), list(words.values()))
-    said = coarse(numbers)
+    return len(counts) <= 2 or (whole and len(counts) <= FEW and 5 * len(counts) <= len(numbers) and counts.min() >= 3)
+
+
+def numbered(name: str, numbers: "Series", task: Task | None) -> Target:
+    """Each different number as a class."""
+    different = sorted(numbers.unique())
+    if len(different) > max(FEW, len(numbers) / 2):
+        many = f"{len(different)} different numbers in {len(numbers)} rows"
+        raise UsageError(f"--task classes: the target {name!r} holds {many}, too many to be classes; leave it out")
+    whole = bool((numbers % 1 == 0).all())
+    words = {value: f"{value:.0f}" if whole else f"{value:.15g}" for value in different}
+    found = classes(name, numbers.map(words), list(words.values()))
+    return found._replace(said=found.said + (", as --task says" if task else "; --task number reads a number"))
+
+
+def measured(name: str, numbers: "Series", task: Task | None) -> Target:
+    """Numbers as what is predicted, less what they share where that is large."""
+    counts, said = numbers.value_counts(), coarse(numbers)
     if said and len(counts) <= FEW:
         raise UsageError(f"the target {name!r} {said}")
     values = numbers.to_numpy(np.float64)
     shift = centre(values)
     said = said or (f"{near(shift)}; answers have it again" if shift else "")
-    told = f"target {name!r}: {len(counts)} different numbers, read as regression" + (said and f"; it {said}")
+    could = bool((numbers % 1 == 0).all()) and counts.min() >= 3 and len(counts) <= max(FEW, len(numbers) / 2)
+    chosen = ", as --task says" if task else "; --task classes reads classes" if could else ""
+    told = f"target {name!r}: {len(counts)} different numbers, read as regression{chosen}" + (said and f"; it {said}")
     return Target("regression", torch.from_numpy(centred(values, shift)), (), told, shift)
+
+
+def refuse_words(column: "Series", task: Task | None) -> None:
+    """Words are no numbers, whoever asks."""
+    if task == "number":
+        word = column[parsed(column).isna()]
+        raise UsageError(
+            f"--task number expects numbers, but the target {column.name!r} holds {word.iloc[0]!r} in line {word.index[0]};"
+            " leave it out, or choose another column with --target"
+        )
 
 
 def several(frame: "DataFrame") -> Target:

@@ -10,7 +10,7 @@ from didact.registry import Recipe
 from didact.run import Run
 from didact.train.experiment import Settings
 
-CHOOSE_DATA = ("data", "target", "text", "tokens", "size", "split_seed")
+CHOOSE_DATA = ("data", "target", "task", "text", "tokens", "size", "split_seed")
 
 
 def begins_with(recipe: Recipe) -> list[str]:

@@ -74,8 +74,8 @@ def prepare(
         name = settings.data or recipe.data
         tell("load", {"data": name})
         data = load(
-            name, target=settings.target, text=settings.text, size=settings.size, tokens=settings.tokens, seed=settings.split_seed,
-            accepts=recipe.accepts,
+            name, target=settings.target, task=settings.task, text=settings.text, size=settings.size, tokens=settings.tokens,
+            seed=settings.split_seed, accepts=recipe.accepts,
             progress=lambda file, done, total: tell("download", {"file": file, "done": done, "total": total}),
         )
     experiment = build(recipe, data, arguments, settings)
