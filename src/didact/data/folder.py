@@ -1,6 +1,7 @@
 """A person's own images: a folder with one subfolder for each class, or with train/ and test/ that hold such.
 
-Images that lie in no class folders, or all in one, have no labels: models that draw or give back images need none.
+Images that lie in no class folders, or all in one, have no labels: models that draw or give back images need none, and read those beside
+class folders as well.
 """
 
 import hashlib
@@ -137,15 +138,18 @@ class Found:
     labels: tuple[str, ...]
     others: int
     strays: int = 0     # images of the root that lie in none of the folders that were read
+    beside: int = 0     # images beside the class folders that were read with them, where no classes are needed
 
 
-def scan(root: Path) -> Found:
-    """Walk root/class/image, or root/train/class/image, root/test/class/image."""
+def scan(root: Path, *, unlabelled: bool = False) -> Found:
+    """Walk root/class/image, or root/train/class/image, root/test/class/image; where no class is asked for, images beside them too."""
     below = subfolders(root)
     tops = [(PARTS[f.name.lower()], f) for f in below if f.name.lower() in PARTS]
     if "train" not in {part for part, _ in tops}:
         tops = [("", root)]                                         # then val or test is the name of a class
     folders = [(part, folder) for part, top in tops for folder in subfolders(top)]
+    if unlabelled and folders and (loose := [(file, part) for part, top in tops for file in directly(top)]):
+        return together(root, folders, loose)
     if folders and (bare := [top for _, top in tops if not subfolders(top)]):
         raise UsageError(f"{bare[0]} holds no class folders, but those beside it do: expected {bare[0]}/<class>/<image>.png or .jpg")
     labels = sorted({folder.name for _, folder in folders})
@@ -162,6 +166,24 @@ def scan(root: Path) -> Found:
     files, y, parts = zip(*lying, strict=True)
     strays = len(set(images(root)[0]).difference(files))
     return Found(files, torch.tensor(y) if len(labels) > 1 else None, parts, tuple(labels), others, strays)
+
+
+def directly(folder: Path) -> list[str]:
+    """The image files in a folder itself, sorted."""
+    names = sorted(name for name in os.listdir(folder) if name.lower().endswith(SUFFIXES) and not name.startswith("."))
+    return [path for name in names if os.path.isfile(path := os.path.join(folder, name))]
+
+
+def together(root: Path, folders: Sequence[tuple[str, Path]], loose: Sequence[tuple[str, str]]) -> Found:
+    """Images in class folders and beside them, without classes."""
+    lying, others = list(loose), 0
+    for part, folder in folders:
+        inside, rest = images(folder)
+        lying += [(file, part) for file in inside]
+        others += rest
+    files, parts = zip(*lying, strict=True)
+    strays = len(set(images(root)[0]).difference(files))
+    return Found(files, None, parts, tuple(sorted({folder.name for _, folder in folders})), others, strays, len(loose))
 
 
 def measure(files: Sequence[str]) -> tuple[Counter[tuple[int, int]], list[str]]:
@@ -198,12 +220,12 @@ def divided(found: Found, seed: int) -> dict[str, Tensor] | None:
 
 
 def load(
-    root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None
+    root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None, unlabelled: bool = False
 ) -> Data:
-    """A folder of images as Data: in memory where it fits, else read while learning."""
+    """A folder of images as Data: in memory where it fits, else read while learning. `unlabelled`: nobody asks for their classes."""
     if size is not None and size < 1:
         raise UsageError(f"--size expects a side of at least 1 pixel, got {size}")
-    found = scan(root)
+    found = scan(root, unlabelled=unlabelled)
     sizes, modes = measure(found.files)
     side = size or min(LARGEST, max(sizes.most_common(1)[0][0]))
     task = "none" if found.y is None else CLASSIFICATION[len(found.labels) > 2]
@@ -253,6 +275,9 @@ def decoded(files: Sequence[str], encoder: ImageEncoder) -> Tensor:
 
 def unlabelled(root: Path, found: Found) -> str:
     """Why there are no labels, and what would give some: a recipe that needs them says so in these words."""
+    if found.beside:
+        inside = f"{len(found.files) - found.beside:,} in {listed(found.labels)} and {found.beside:,} beside"
+        return f"{len(found.files):,} images, {inside}: all are read, without classes, since none are asked for"
     if found.labels:
         return f"{root} holds only one class folder, {found.labels[0]!r}: at least two can be told apart"
     return f"{root} holds {len(found.files):,} images but no class folders: expected {root}/<class>/<image>.png or .jpg to learn classes"
@@ -269,7 +294,7 @@ def describe(root: Path, found: Found, sizes: Counter[tuple[int, int]], encoder:
     """What was found and inferred."""
     told = f"{len(found.files):,} images of {len(found.labels)} classes: {listed(found.labels)}"
     notes = [unlabelled(root, found) if found.y is None else told, in_size(sizes, encoder)]
-    notes += split_notes(found.part, found.strays, "the class folders" if found.labels else "")
+    notes += split_notes(found.part, found.strays, "the class folders" if found.labels and not found.beside else "")
     if found.others:
         notes.append(f"passed over: {counted(found.others, 'file')} beside the images")
     return notes

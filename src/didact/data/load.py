@@ -47,12 +47,12 @@ def sources() -> dict[str, Source]:
 
 def load(
     what: str, *, target: str | None = None, task: table.Task | None = None, text: str | None = None, size: int | None = None,
-    seed: int = 0, tokens: Kind | None = None, accepts: Sequence[str] = (), progress: Progress | None = None,
+    seed: int = 0, tokens: Kind | None = None, accepts: Sequence[str] = (), unlabelled: bool = False, progress: Progress | None = None,
 ) -> Data:
     """Three splits of a known set or of one's own files; `source` holds what `reload` needs.
 
     `tokens` is for running text and one's own pairs. Of files that can be read in several ways, `accepts` names the kinds that are
-    wanted; "words" is a way to read any text.
+    wanted; "words" is a way to read any text. `unlabelled`: nobody asks which class an image is of, so that those without one are read too.
     """
     known = sources()
     reading = {"reading": "words"} if "words" in accepts else {}
@@ -62,9 +62,10 @@ def load(
         sized = {"size": size} if size else {}
         return remember(resized(known[what].load(seed), size), {"name": what, "seed": seed, **sized, **reading}, tokens)
     options: dict[str, Any] = {"target": target, "task": task, "text": text, "size": size, "seed": seed}
-    data = from_path(what, known, **options, accepts=accepts, tokens=tokens, progress=progress)
+    data = from_path(what, known, **options, accepts=accepts, tokens=tokens, unlabelled=unlabelled, progress=progress)
     kept = options if data.kind in ("images", "masks", "boxes", "pairs") or data.task == "language" else {**options, "target": data.target}
-    return remember(data, {"path": os.path.abspath(os.path.expanduser(what)), **kept, "kind": data.kind, **reading}, tokens)
+    without = {"unlabelled": True} if unlabelled and (data.kind, data.task) == ("images", "none") else {}
+    return remember(data, {"path": os.path.abspath(os.path.expanduser(what)), **kept, "kind": data.kind, **without, **reading}, tokens)
 
 
 def remember(data: Data, source: Mapping[str, Any], tokens: Kind | None = None) -> Data:
@@ -88,6 +89,7 @@ def from_path(
     indices: Mapping[str, Tensor] | None = None,
     accepts: Sequence[str] = (),
     tokens: Kind | None = None,
+    unlabelled: bool = False,
     progress: Progress | None = None,
 ) -> Data:
     """One's own files, by what they are."""
@@ -100,7 +102,7 @@ def from_path(
             return masks.load(path, size=size, seed=seed, indices=indices)
         if boxes.is_boxes(path):
             return boxes.load(path, size=size, seed=seed, indices=indices)
-        return folder.load(path, size=size, seed=seed, indices=indices)
+        return folder.load(path, size=size, seed=seed, indices=indices, unlabelled=unlabelled)
     if not os.path.exists(where):
         if "://" in what:
             raise UsageError(f"{what} is a web address: download it and give the file's path")
@@ -152,8 +154,9 @@ def reload(source: Mapping[str, Any], indices: Mapping[str, Tensor]) -> Data:
         data: Data = pick("data set", source["name"], known).load(source["seed"])
         data = sequences.retold(data, source["tokens"]) if source.get("tokens") else data
     else:
-        options = {name: source[name] for name in ("target", "text", "size", "seed")} | {"task": source.get("task")}
-        data = from_path(source["path"], known, **options, indices=indices, accepts=(source.get("kind", ""),), tokens=source.get("tokens"))
+        options = {name: source[name] for name in ("target", "text", "size", "seed")}
+        options |= {"task": source.get("task"), "unlabelled": source.get("unlabelled", False), "tokens": source.get("tokens")}
+        data = from_path(source["path"], known, **options, indices=indices, accepts=(source.get("kind", ""),))
     if data.fingerprint != source["fingerprint"]:
         where = source.get("path", source.get("name"))
         why = "has changed since the run split it, or an older didact read it in another way"

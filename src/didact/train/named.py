@@ -18,6 +18,18 @@ def begins_with(recipe: Recipe) -> list[str]:
     return [name for name, option in recipe.options.items() if option.run is not None and option.run.data]
 
 
+def tells_class(recipe: Recipe) -> list[str]:
+    """The options by which a model is told the class of each example."""
+    return [name for name, option in recipe.options.items() if option.tells_class]
+
+
+def asks_no_class(recipe: Recipe, arguments: Mapping[str, Any]) -> bool:
+    """Whether nobody will ask which class an example is of: not the recipe, nor its options, nor the run that it begins with."""
+    if recipe.labelled or any(arguments[name] for name in tells_class(recipe)):
+        return False
+    return not any(Run.open(arguments[name]).facts["data"]["labels"] for name in begins_with(recipe) if arguments[name])
+
+
 def with_runs(recipe: Recipe, arguments: Mapping[str, Any], root: Path | str) -> dict[str, Any]:
     """Names of runs as their folders under this root: `latest` would be another one when this run is resumed."""
     found = dict(arguments)
