@@ -28,8 +28,8 @@ class Answers:
         """The truth and the answer in words, and whether they agree where that is a question."""
         if self.mean is not None:
             spread = f" ± {number(float(self.std[row]), 3)}" if self.std is not None else ""
-            true, said = (float(v[row]) + self.shift for v in (self.y, self.mean))
-            return (full(true), full(said) + spread, None) if self.shift else (number(true), number(said) + spread, None)
+            y, mean = (float(v[row]) + self.shift for v in (self.y, self.mean))
+            return (full(y), full(mean) + spread, None) if self.shift else (number(y), number(mean) + spread, None)
         assert self.probabilities is not None
         p = self.probabilities[row]
         if self.task == "multilabel":

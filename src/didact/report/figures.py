@@ -304,8 +304,8 @@ def regression_figures(said: Answers) -> list[Figure]:
         Series("test example" + (" with 95 % interval" if ends else ""), y[chosen].tolist(), mean[chosen].tolist(), "dots", 0, ends),
     ]
     note = f"{CLOUD:,} of {len(y):,} test examples, evenly chosen." if len(y) > CLOUD else ""
-    axes = {"x": less("true", said.shift), "y": less("predicted", said.shift)}
-    found = [Figure("predicted", svg.chart("Predicted against true", series, **axes), note)]
+    chart = svg.chart("Predicted against true", series, x=less("true", said.shift), y=less("predicted", said.shift))
+    found = [Figure("predicted", chart, note)]
     residual = svg.chart("Residuals", [bars("", mean - y, 1)], x="predicted − true", y="test examples")
     found.append(Figure("residuals", residual, "Right of zero: predicted too high."))
     return found
