@@ -51,6 +51,11 @@ class AsWritten:
 
 
 @dataclass(frozen=True)
+class TellsClass:
+    """Where it is set, the model is told the class of each example, and data without classes will not do."""
+
+
+@dataclass(frozen=True)
 class Option:
     """One keyword of a recipe: how it is called, what it may be, what it is for."""
 
@@ -64,6 +69,7 @@ class Option:
     range: Range | None = None
     run: NamesRun | None = None
     as_written: bool = False
+    tells_class: bool = False
 
     @property
     def describe(self) -> str:
@@ -162,7 +168,7 @@ def option(name: str, hint: Any, default: Any) -> Option:
     words: list[str] = []
     bounds: Range | None = None
     run: NamesRun | None = None
-    many = optional = as_written = False
+    many = optional = as_written = tells_class = False
     while True:
         origin = get_origin(hint)
         if origin is typing.Annotated:
@@ -171,6 +177,7 @@ def option(name: str, hint: Any, default: Any) -> Option:
             bounds = bounds or next((e for e in extra if isinstance(e, Range)), None)
             run = run or next((e for e in extra if isinstance(e, NamesRun)), None)
             as_written = as_written or any(isinstance(e, AsWritten) for e in extra)
+            tells_class = tells_class or any(isinstance(e, TellsClass) for e in extra)
         elif origin in (typing.Union, types.UnionType):
             inner = [a for a in get_args(hint) if a is not type(None)]
             assert len(inner) == 1, f"{name}: {hint} is not one type or None"
@@ -184,7 +191,7 @@ def option(name: str, hint: Any, default: Any) -> Option:
     assert kind in (int, float, bool, str), f"{name}: an option cannot be {hint}"
     return Option(
         name, kind, default, help=" ".join(words), many=many, optional=optional, choices=choices, range=bounds, run=run,
-        as_written=as_written,
+        as_written=as_written, tells_class=tells_class,
     )
 
 

@@ -67,6 +67,11 @@ class Recipe:
         return options(self.function, skip=1)
 
     @property
+    def labelled(self) -> bool:
+        """Whether it learns what each example is, whatever its options."""
+        return bool(self.tasks) or self.kind == "supervised"
+
+    @property
     def summary(self) -> str:
         return (self.function.__doc__ or "").strip().split("\n")[0]
 
@@ -84,7 +89,7 @@ class Recipe:
             raise UsageError(
                 f"recipe {self.name!r} learns from {' or '.join(self.accepts)}, but {data.name!r} is {data.kind}; {self.advice}"
             )
-        if data.task == "none" and (self.tasks or self.kind == "supervised"):
+        if data.task == "none" and self.labelled:
             raise UsageError(f"recipe {self.name!r} learns what each example is, which {data.name!r} does not say; {data.notes[0]}")
         if self.tasks and data.task not in self.tasks:
             raise UsageError(

@@ -159,6 +159,38 @@ def test_images_that_are_left_out_are_told(tmp_path):
     assert "left out: 1 image outside the folders train" in load(tmp_path / "plain").notes
 
 
+def test_who_asks_for_no_classes_gets_the_images_beside_their_folders(tmp_path):
+    pets = make(tmp_path / "pets", n=6)
+    labelled = load(pets, unlabelled=True)
+    assert labelled.task == "binary" and labelled.fingerprint == load(pets).fingerprint          # nothing beside: classes colour pictures
+    pixels = [paint(pets / f"{i}.png", seed=1000 + i) for i in range(4)]
+    paint(pets / ".hidden.png")
+    data = load(pets, unlabelled=True)
+    assert (data.task, data.labels, sum(map(len, data.indices.values()))) == ("none", (), 16)
+    assert data.notes[0].startswith("16 images, 12 in cat, dog and 4 beside: all are read") and not any("left out" in n for n in data.notes)
+    held = torch.cat([data.split(part).columns["x"] for part in ("train", "validation", "test")])
+    for image in pixels:
+        assert (held == torch.from_numpy(image).permute(2, 0, 1)).flatten(1).all(1).sum() == 1
+    assert load(pets).task == "binary" and "left out: 4 images outside the class folders" in load(pets).notes
+
+
+def test_images_beside_class_folders_stay_in_their_split(tmp_path):
+    make(tmp_path / "train", n=10)
+    make(tmp_path / "spare", n=1)
+    for i in range(3):
+        paint(tmp_path / "train" / f"{i}.png", seed=i)
+        paint(tmp_path / "test" / f"{i}.png", seed=50 + i)                                      # no class folders at all
+    with pytest.raises(UsageError, match=r"test holds no class folders, but those beside it do"):
+        load(tmp_path)
+    data = load(tmp_path, unlabelled=True)
+    assert len(data.test) == 3 and len(data.train) + len(data.validation) == 23
+    assert "left out: 2 images outside the folders test, train" in data.notes
+    elsewhere = make(tmp_path / "linked", classes=("cat",))
+    (elsewhere / "dog").symlink_to(tmp_path / "train" / "dog")
+    paint(elsewhere / "0.png")
+    assert sum(map(len, load(elsewhere, unlabelled=True).indices.values())) == 21
+
+
 def test_a_class_folder_may_lie_elsewhere(tmp_path):
     pets = make(tmp_path / "pets", classes=("cat",))
     (pets / "dog").symlink_to(make(tmp_path / "elsewhere", classes=("dog",)) / "dog")

@@ -153,20 +153,20 @@ def test_a_class_that_reads_as_missing_is_named(tmp_path, word):
         load(write(tmp_path, "x,y\n1,a\n2,\n3,b\n"), target="y")
 
 
-def test_numbers_that_float32_cannot_tell_apart_are_told(tmp_path):
-    path = write(tmp_path, "t,a,y\n" + "".join(f"{1_700_000_000 + 2 * i},{i % 9},{'kl'[i % 2]}\n" for i in range(300)))
-    told = [note for note in load(path).notes if "single precision" in note]
-    assert len(told) == 1 and "'t' lies so near 1700000299" in told[0] and "steps of 128" in told[0]
+def test_numbers_that_float64_cannot_tell_apart_are_told(tmp_path):
+    path = write(tmp_path, "t,a,y\n" + "".join(f"{17 * 10**17 + 2 * i},{i % 9},{'kl'[i % 2]}\n" for i in range(300)))
+    told = [note for note in load(path).notes if "double precision" in note]
+    assert len(told) == 1 and "'t' lies so near 1.7e+18" in told[0] and "steps of 256" in told[0]
     rng = np.random.default_rng(0)
-    for spread, refused in ((10, True), (1e3, False)):
-        path = write(tmp_path, "a,y\n" + "".join(f"{x:.3f},{1e9 + spread * x:.3f}\n" for x in rng.normal(size=200)))
+    for spread, refused in ((300, True), (5e3, False)):
+        path = write(tmp_path, "a,y\n" + "".join(f"{x:.3f},{10**18 + round(spread * x)}\n" for x in rng.normal(size=200)))
         if refused:
-            with pytest.raises(UsageError, match=r"target 'y' lies so near .* rounds it to steps of 64; subtract"):
+            with pytest.raises(UsageError, match=r"target 'y' lies so near .* rounds it to steps of 128; subtract"):
                 load(path, target="y")
         else:
-            assert any("target 'y'" in note and "steps of 64" in note for note in load(path, target="y").notes)
-    path = write(tmp_path, "a,y\n" + "".join(f"{x:.3f},{1e9 + 1e5 * x:.3f}\n" for x in rng.normal(size=200)))
-    assert not any("single precision" in note for note in load(path, target="y").notes)
+            assert any("target 'y'" in note and "steps of 128" in note for note in load(path, target="y").notes)
+    path = write(tmp_path, "a,y\n" + "".join(f"{x:.3f},{10**18 + round(1e6 * x)}\n" for x in rng.normal(size=200)))
+    assert not any("double precision" in note for note in load(path, target="y").notes)
 
 
 def test_a_column_that_names_rows_is_told(tmp_path):
@@ -217,8 +217,8 @@ def test_columns_that_cannot_be_learned_from_are_left_out_and_said(tmp_path):
     ([0, 1, 2] * 30 + [7], "regression", ()),          # one row is too few for a class
 ])
 def test_the_task_is_inferred(values, task, labels):
-    got, y, names, said = targets(pd.DataFrame({"t": values}), "t")
-    assert (got, names) == (task, labels) and task in said
+    got, y, names, said, shift = targets(pd.DataFrame({"t": values}), "t")
+    assert (got, names, shift) == (task, labels, 0) and task in said
     if labels:
         expected = [f"{v:g}" if isinstance(v, float | int) and not isinstance(v, bool) else str(v) for v in values]
         assert [names[k] for k in y.tolist()] == expected and y.dtype == torch.int64

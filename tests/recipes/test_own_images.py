@@ -10,7 +10,8 @@ from didact.data.load import load
 from didact.errors import UsageError
 from didact.registry import RECIPES
 from didact.report import page
-from didact.train.session import prepare, restored
+from didact.train.beside import Shelf
+from didact.train.session import evaluate, prepare, restored
 
 SMALL = {
     "autoencoder": {"widths": (16,)}, "vae": {"widths": (16,), "latent": 3}, "vqvae": {"widths": (8, 8), "codes": 8, "dim": 4},
@@ -49,6 +50,52 @@ def test_photographs_without_labels(name, here):
         assert objective.sample(3, torch.Generator().manual_seed(0)).shape == (3, *data.shape) == (3, 3, 8, 8)
     with pytest.raises(UsageError, match=r"--conditional|no option"):
         prepare(name, {"data": "photos", "conditional": True, **SMALL[name]})
+
+
+def pets(here, classes=("cat", "dog"), n=12, beside=6):
+    """Photographs in class folders, and some that lie beside them."""
+    (here / "pets").mkdir()
+    photographs(here / "pets" / "new", beside)
+    for file in (here / "pets" / "new").iterdir():
+        file.rename(here / "pets" / file.name)
+    (here / "pets" / "new").rmdir()
+    for label in classes:
+        photographs(here / "pets" / label, n)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_photographs_beside_class_folders_are_learned_from_too(name, here):
+    pets(here)
+    data = prepare(name, {"data": "pets", **SMALL[name]}).data
+    assert data.task == "none" and sum(map(len, data.indices.values())) == 30
+    assert data.notes[0].startswith("30 images, 24 in cat, dog and 6 beside")
+    if "conditional" in RECIPES[name].options:
+        told = prepare(name, {"data": "pets", "conditional": True, **SMALL[name]}).data
+        assert told.labels == ("cat", "dog") and "left out: 6 images outside the class folders" in told.notes
+
+
+@pytest.mark.parametrize("name", ["mlp", "semi_supervised"])
+def test_who_learns_classes_reads_their_folders_alone(name, here):
+    pets(here)
+    assert sum(map(len, prepare(name, {"data": "pets"}).data.indices.values())) == 24
+
+
+def test_a_run_on_all_of_them_is_loaded_again_and_handed_on(here):
+    pets(here)
+    how = {"data": "pets", "steps": 2, "batch": 8, **SMALL["diffusion"], "predict": "velocity"}
+    run = didact.train(RECIPES["diffusion"], **how)
+    assert evaluate(run)["test"]["loss"] == pytest.approx(run.facts["test"]["loss"])
+    assert prepare("consistency", {"from_": str(run.folder), "intervals": 4}).data.fingerprint == run.facts["data"]["fingerprint"]
+    told = didact.train(RECIPES["diffusion"], conditional=True, **how)
+    assert prepare("consistency", {"from_": str(told.folder), "intervals": 4}).data.labels == ("cat", "dog")   # as its teacher learned
+
+
+def test_a_sweep_over_what_is_told_reads_the_folder_in_both_ways(here):
+    pets(here)
+    shelf = Shelf()
+    for conditional, n in ((False, 30), (True, 24), (False, 30)):
+        data = shelf.prepare(RECIPES["vae"], {"data": "pets", "conditional": conditional, **SMALL["vae"]}).data
+        assert sum(map(len, data.indices.values())) == n
 
 
 @pytest.mark.parametrize("n", [3, 5, 35, 47])

@@ -1,6 +1,5 @@
 """Fleuret, chapters 5 to 7 and the missing bits: architectures, prediction, synthesis."""
 
-
 import torch
 from torch import nn
 from torch.nn import functional as F

@@ -64,4 +64,6 @@ def shown(value: Any) -> str:
     """A number or a name; of several labels drawn at once, all of them."""
     if isinstance(value, list):
         return f"({', '.join(map(shown, value))})"
+    if isinstance(value, float) and 1e7 <= abs(value) < 1e12:   # a date in seconds: what differs stands behind the first digits
+        return f"{value:,.12g}"
     return number(value) if isinstance(value, float) else str(value)

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from didact.data.annotations import Annotated, Thing, annotation_files, read, voc_things
-from didact.data.assemble import assemble
+from didact.data.assemble import assemble, divide
 from didact.data.core import SPLITS, Batch, Data
 from didact.data.fetch import File, check, locate, source
-from didact.data.folder import PARTS, Found, ImageEncoder, below, decoded, divided, in_size, of_files
+from didact.data.folder import PARTS, Found, ImageEncoder, below, channels_of, decoded, divided, in_size, of_files
 from didact.data.health import listed
 from didact.data.image_files import dimensions
 from didact.data.readers import content, unzipped
@@ -50,11 +50,6 @@ class BoxEncoder(ImageEncoder):
 
     def spec(self) -> dict[str, Any]:
         return {**super().spec(), "kind": "boxes"}
-
-    @classmethod
-    def from_spec(cls, spec: Mapping[str, Any]) -> "BoxEncoder":
-        channels, height, width = spec["shape"]
-        return cls((channels, height, width))
 
 
 @source(kind="boxes", task="detection", licence="MIT; Shenggan 2017, photographs by cosmicad and akshaylamba", files=BCCD)
@@ -135,33 +130,34 @@ def load(root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping
         raise UsageError(f"--size expects a side of at least 1 pixel, got {size}")
     images, notes = read(root)
     measured = [fitting(image) for image in images]
-    sizes, grey = [size for size, _ in measured], all(grey for _, grey in measured)
+    sizes, modes = [size for size, _ in measured], [mode for _, mode in measured]
     labels = tuple(sorted({thing.label for image in images for thing in image.things}))
     if not labels:
         raise UsageError(f"the annotations of {root} hold no box on {len(images)} images: there is nothing to learn")
     side = size or -(-min(LARGEST, max(max(sizes))) // MULTIPLE) * MULTIPLE
-    encoder = BoxEncoder((1 if grey else 3, side, side))
-    y, box, told = packed(images, sizes, labels)
-    notes += [*told, in_size(Counter(sizes), encoder)]
     files = tuple(image.file for image in images)
+    parts = Found(files, torch.zeros(len(files), dtype=torch.long), tuple(image.part for image in images), labels, 0)
+    indices = divide(root.name, len(files), None, task="detection", indices=indices or divided(parts, seed), seed=seed)
+    encoder, deep = BoxEncoder((channels_of(modes), side, side)).spanning(files, modes, indices["train"])
+    y, box, told = packed(images, sizes, labels)
+    notes += [*told, in_size(Counter(sizes), encoder), *deep]
     if len(files) * encoder.shape[0] * side * side > resident_limit():
         workers = min(8, os.cpu_count() or 1)
         columns: Batch | Streamed = Streamed(files, encoder.open, {"y": y, "box": box}, encoder.decoders, workers)
         notes.append("the images are read while learning; their boxes fit")
     else:
         columns = {"x": decoded(files, encoder), "y": y, "box": box}
-    parts = Found(files, torch.zeros(len(files), dtype=torch.long), tuple(image.part for image in images), labels, 0)
     return assemble(
         root.resolve().name, "boxes", columns, task="detection", labels=labels, target="boxes", encoder=encoder,
-        indices=indices or divided(parts, seed), seed=seed, notes=notes,
-        whence=below(root, files), fingerprint=of_files(parts.files, encoder.shape, torch.cat([y, box.flatten(1)], dim=1)),
+        indices=indices, seed=seed, notes=notes,
+        whence=below(root, files), fingerprint=of_files(files, encoder, torch.cat([y, box.flatten(1)], dim=1)),
     )
 
 
-def fitting(image: Annotated) -> tuple[tuple[int, int], bool]:
-    """The size of an image that is as large as its annotations say."""
-    (width, height), grey = dimensions(image.file)
+def fitting(image: Annotated) -> tuple[tuple[int, int], str]:
+    """The size of an image that is as large as its annotations say, and its mode."""
+    (width, height), mode = dimensions(image.file)
     if image.size is not None and image.size != (width, height):
         said = f"{image.size[0]}×{image.size[1]}"
         raise UsageError(f"{image.file} is {width}×{height} pixels, but its annotations are for {said}; its boxes would lie elsewhere")
-    return (width, height), grey
+    return (width, height), mode

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from didact.data.centring import BIGGEST, centre, centred, less, near
 from didact.data.delimited import is_number, parsed
 from didact.data.health import listed
 from didact.errors import UsageError, counted
@@ -18,21 +19,26 @@ CATEGORIES = 50     # values of a category that get a feature of their own; the 
 FEW = 20            # at most so many whole numbers can be class numbers
 DATE = r"\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"
 NAMES_ROWS = re.compile(r"(.*[_ ])?(id|index|row|nr|number)", re.IGNORECASE)
-COARSE = 0.01       # of a column's deviation: what rounding to float32 may take from it unsaid
-BIGGEST = float(np.finfo(np.float32).max)
+COARSE = 0.01       # of a column's deviation: what rounding to float64 may take from it unsaid
+
 
 @dataclass(frozen=True)
 class Number:
-    """A column of numbers; `missing` where training rows lacked some, which then has a feature of its own. `comma`: what one means."""
+    """A column of numbers; `missing` where training rows lacked some, which then has a feature of its own. `comma`: what one means.
+
+    `shift` is what is subtracted before rounding, of numbers far from zero and near each other.
+    """
 
     name: str
     median: float = 0.0
     missing: bool = False
     comma: str = ""
+    shift: float = 0.0
 
     @property
     def features(self) -> tuple[str, ...]:
-        return (self.name, f"{self.name} missing") if self.missing else (self.name,)
+        value = less(self.name, self.shift)
+        return (value, f"{self.name} missing") if self.missing else (value,)
 
     def encode(self, column: "Series") -> np.ndarray:
         values = parsed(column).to_numpy(np.float64)
@@ -41,7 +47,8 @@ class Number:
             raise UsageError(f"column {self.name!r} must hold finite numbers, got {where}")
         lacking = np.isnan(values)
         filled = np.where(lacking, self.median, values)
-        return np.stack((filled, lacking) if self.missing else (filled,), axis=1).astype(np.float32)
+        value = centred(filled, self.shift)
+        return np.stack((value, lacking.astype(np.float32)) if self.missing else (value,), axis=1)
 
     def doubt(self, column: "Series") -> tuple[np.ndarray, str]:
         """Which cells cannot be read, and what to say of them."""
@@ -86,8 +93,8 @@ class Category:
 def column_spec(column: Number | Category) -> dict[str, Any]:
     """A column as JSON; what it holds says which kind it is."""
     if isinstance(column, Number):
-        comma = {"comma": column.comma} if column.comma else {}
-        return {"name": column.name, "median": column.median, "missing": column.missing} | comma
+        rare = {"comma": column.comma, "shift": column.shift}
+        return {"name": column.name, "median": column.median, "missing": column.missing} | {k: v for k, v in rare.items() if v}
     return {"name": column.name, "values": list(column.values), "other": column.other, "missing": column.missing}
 
 
@@ -95,7 +102,7 @@ def column_from_spec(spec: Mapping[str, Any]) -> Number | Category:
     """The column that `column_spec` wrote."""
     if "values" in spec:
         return Category(spec["name"], tuple(spec["values"]), spec["other"], spec["missing"])
-    return Number(spec["name"], spec["median"], spec["missing"], spec.get("comma", ""))
+    return Number(spec["name"], spec["median"], spec["missing"], spec.get("comma", ""), spec.get("shift", 0.0))
 
 
 def understand(column: "Series") -> tuple[Number | Category | None, str]:
@@ -108,7 +115,9 @@ def understand(column: "Series") -> tuple[Number | Category | None, str]:
     numbers = as_numbers(column)
     if numbers is not None:
         finite = numbers.replace([np.inf, -np.inf], np.nan)
-        return Number(name, float(finite.median()) if finite.notna().any() else 0.0, bool(numbers.isna().any())), ""
+        shift = centre(finite.to_numpy(np.float64))
+        median = float(finite.median()) if finite.notna().any() else 0.0
+        return Number(name, median, bool(numbers.isna().any()), shift=shift), f"column {name!r} {near(shift)}" if shift else ""
     words = texts(column.dropna())
     counts = words.value_counts()
     if words.str.match(DATE).mean() > 0.9 and len(counts) > CATEGORIES:
@@ -151,15 +160,15 @@ def number_notes(column: "Series") -> list[str]:
 
 
 def coarse(numbers: "Series") -> str:
-    """What to say where numbers are so large beside their differences that float32 rounds these away."""
+    """What to say where numbers are so large beside their differences that even float64 rounds these away."""
     finite = numbers[numbers.abs() <= BIGGEST].to_numpy(np.float64)
     if len(finite) == 0 or not finite.std() > 0:
         return ""
-    step = float(np.spacing(np.float32(np.abs(finite).max())))
+    step = float(np.spacing(np.abs(finite).max()))
     middle = float(np.median(finite))
     if step <= COARSE * float((finite - middle).std()):
         return ""
-    return f"lies so near {middle:.10g} that single precision rounds it to steps of {step:g}; subtract {middle:.10g} in the file"
+    return f"lies so near {middle:.10g} that double precision rounds it to steps of {step:g}; subtract {middle:.10g} in the file"
 
 
 def as_numbers(column: "Series", *, few: bool = True) -> "Series | None":

@@ -132,8 +132,9 @@ class Data:
     names: tuple[str, ...] = ()             # names of the features of a table, the words of a text
     mean: Tensor = field(default_factory=lambda: torch.zeros(1))  # of the training inputs, broadcasting over `shape`
     std: Tensor = field(default_factory=lambda: torch.ones(1))
-    target_mean: float = 0.0                # of the training targets, for regression
+    target_mean: float = 0.0                # of the training targets as they are stored, for regression
     target_std: float = 1.0
+    target_shift: float = 0.0               # subtracted from targets far from zero before they were rounded; answers add it
     target: str = "y"                       # what the target is called
     encoder: Encoder | None = None
     source: Mapping[str, Any] = field(default_factory=dict)   # what loads it again: name or path and options

@@ -1,23 +1,25 @@
 """A person's own images: a folder with one subfolder for each class, or with train/ and test/ that hold such.
 
-Images that lie in no class folders, or all in one, have no labels: models that draw or give back images need none.
+Images that lie in no class folders, or all in one, have no labels: models that draw or give back images need none, and read those beside
+class folders as well.
 """
 
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from didact.data.assemble import CLASSIFICATION, assemble
+from didact.data.assemble import CLASSIFICATION, assemble, divide
 from didact.data.core import Batch, Data, Decode, Whence, unit
+from didact.data.depth import Span, as_bytes, is_deep, span_note, span_of
 from didact.data.health import listed
 from didact.data.image_files import GREY, SUFFIXES, opened
 from didact.data.splitting import three_way
@@ -32,9 +34,13 @@ PARTS = {"train": "train", "training": "train", "val": "validation", "valid": "v
 
 @dataclass(frozen=True)
 class ImageEncoder:
-    """Image files -> (channels, height, width) bytes: turned upright, on white where transparent, resized."""
+    """Image files -> (channels, height, width) bytes: turned upright, on white where transparent, resized.
+
+    `span` is the range of a set whose files hold more than 8 bits.
+    """
 
     shape: tuple[int, int, int]
+    span: Span | None = None
 
     @property
     def decoders(self) -> Mapping[str, Decode]:
@@ -54,7 +60,7 @@ class ImageEncoder:
         with opened(path) as found:
             if size:
                 found.draft(None, (2 * size[0], 2 * size[1]))       # a large JPEG is decoded small
-            image = flat(ImageOps.exif_transpose(found)).convert("L" if self.shape[0] == 1 else "RGB")
+            image = flat(ImageOps.exif_transpose(found), self.span).convert("L" if self.shape[0] == 1 else "RGB")
             if size and image.size != size:
                 image = image.resize(size, Image.Resampling.BILINEAR)
         x = torch.from_numpy(np.array(image, dtype=np.uint8))
@@ -74,35 +80,31 @@ class ImageEncoder:
         return files, {"x": torch.stack([self.open(file) for file in files])}
 
     def spec(self) -> dict[str, Any]:
-        return {"kind": "images", "shape": list(self.shape)}
+        return {"kind": "images", "shape": list(self.shape)} | ({"span": list(self.span)} if self.span else {})
 
     @classmethod
-    def from_spec(cls, spec: Mapping[str, Any]) -> "ImageEncoder":
+    def from_spec(cls, spec: Mapping[str, Any]) -> Self:
         channels, height, width = spec["shape"]
-        return cls((channels, height, width))
+        span = spec.get("span")             # none in runs of bytes, nor in those that were kept before there was one
+        return cls((channels, height, width), (span[0], span[1]) if span else None)
+
+    def spanning(self, files: Sequence[str], modes: Sequence[str], train: Tensor) -> tuple[Self, list[str]]:
+        """The same with the range of those training files that hold more than 8 bits, and what is said of it; as it is where none does."""
+        deep = {i for i, mode in enumerate(modes) if is_deep(mode)}
+        span = span_of([files[i] for i in train.tolist() if i in deep])
+        return (replace(self, span=span), [span_note(span, len(deep))]) if span else (self, [])
 
 
-def flat(image: Any) -> Any:
+def flat(image: Any, span: Span | None) -> Any:
     """Without transparency, and with 8 bits: a plain conversion would show hidden colours and clip 16 bits to white."""
     from PIL import Image
 
-    if image.mode.startswith("I"):
-        values = np.asarray(image).astype(np.int64)
-        return Image.fromarray((values >> excess(image.mode, int(values.max()))).clip(0, 255).astype(np.uint8))
-    if image.mode == "F":
-        values = np.nan_to_num(np.asarray(image))
-        return Image.fromarray((values * (255 if values.max() <= 1 else 1)).clip(0, 255).astype(np.uint8))
+    if is_deep(image.mode):
+        return Image.fromarray(as_bytes(image, span))
     if image.mode in ("LA", "La", "RGBA", "RGBa", "PA") or "transparency" in image.info:
         image = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return image
-
-
-def excess(mode: str, largest: int) -> int:
-    """Bits beyond 8. A file of 32 does not say how many it uses: 8 or 16, if its largest value needs no more, else as many as that."""
-    if mode != "I" or 2**8 <= largest < 2**16:
-        return 8
-    return max(0, largest.bit_length() - 8) if largest >= 0 else 0
 
 
 def images(folder: Path) -> tuple[list[str], int]:
@@ -136,15 +138,18 @@ class Found:
     labels: tuple[str, ...]
     others: int
     strays: int = 0     # images of the root that lie in none of the folders that were read
+    beside: int = 0     # images beside the class folders that were read with them, where no classes are needed
 
 
-def scan(root: Path) -> Found:
-    """Walk root/class/image, or root/train/class/image, root/test/class/image."""
+def scan(root: Path, *, unlabelled: bool = False) -> Found:
+    """Walk root/class/image, or root/train/class/image, root/test/class/image; where no class is asked for, images beside them too."""
     below = subfolders(root)
     tops = [(PARTS[f.name.lower()], f) for f in below if f.name.lower() in PARTS]
     if "train" not in {part for part, _ in tops}:
         tops = [("", root)]                                         # then val or test is the name of a class
     folders = [(part, folder) for part, top in tops for folder in subfolders(top)]
+    if unlabelled and folders and (loose := [(file, part) for part, top in tops for file in directly(top)]):
+        return together(root, folders, loose)
     if folders and (bare := [top for _, top in tops if not subfolders(top)]):
         raise UsageError(f"{bare[0]} holds no class folders, but those beside it do: expected {bare[0]}/<class>/<image>.png or .jpg")
     labels = sorted({folder.name for _, folder in folders})
@@ -163,15 +168,38 @@ def scan(root: Path) -> Found:
     return Found(files, torch.tensor(y) if len(labels) > 1 else None, parts, tuple(labels), others, strays)
 
 
-def measure(files: Sequence[str]) -> tuple[Counter[tuple[int, int]], bool]:
-    """How many images have which size, and whether all are grey: read from the files' heads."""
+def directly(folder: Path) -> list[str]:
+    """The image files in a folder itself, sorted."""
+    names = sorted(name for name in os.listdir(folder) if name.lower().endswith(SUFFIXES) and not name.startswith("."))
+    return [path for name in names if os.path.isfile(path := os.path.join(folder, name))]
+
+
+def together(root: Path, folders: Sequence[tuple[str, Path]], loose: Sequence[tuple[str, str]]) -> Found:
+    """Images in class folders and beside them, without classes."""
+    lying, others = list(loose), 0
+    for part, folder in folders:
+        inside, rest = images(folder)
+        lying += [(file, part) for file in inside]
+        others += rest
+    files, parts = zip(*lying, strict=True)
+    strays = len(set(images(root)[0]).difference(files))
+    return Found(files, None, parts, tuple(sorted({folder.name for _, folder in folders})), others, strays, len(loose))
+
+
+def measure(files: Sequence[str]) -> tuple[Counter[tuple[int, int]], list[str]]:
+    """How many images have which size, and the mode of each: read from the files' heads."""
     sizes: Counter[tuple[int, int]] = Counter()
-    grey = True
+    modes = []
     for file in files:
         with opened(file) as image:
             sizes[image.size] += 1
-            grey = grey and image.mode in GREY
-    return sizes, grey
+            modes.append(image.mode)
+    return sizes, modes
+
+
+def channels_of(modes: Iterable[str]) -> int:
+    """One where all images are grey, else three."""
+    return 1 if set(modes) <= set(GREY) else 3
 
 
 def divided(found: Found, seed: int) -> dict[str, Tensor] | None:
@@ -192,16 +220,18 @@ def divided(found: Found, seed: int) -> dict[str, Tensor] | None:
 
 
 def load(
-    root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None
+    root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None, unlabelled: bool = False
 ) -> Data:
-    """A folder of images as Data: in memory where it fits, else read while learning."""
+    """A folder of images as Data: in memory where it fits, else read while learning. `unlabelled`: nobody asks for their classes."""
     if size is not None and size < 1:
         raise UsageError(f"--size expects a side of at least 1 pixel, got {size}")
-    found = scan(root)
-    sizes, grey = measure(found.files)
+    found = scan(root, unlabelled=unlabelled)
+    sizes, modes = measure(found.files)
     side = size or min(LARGEST, max(sizes.most_common(1)[0][0]))
-    encoder = ImageEncoder((1 if grey else 3, side, side))
-    notes = describe(root, found, sizes, encoder)
+    task = "none" if found.y is None else CLASSIFICATION[len(found.labels) > 2]
+    indices = divide(root.name, len(found.files), found.y, task=task, indices=indices or divided(found, seed), seed=seed)
+    encoder, told = ImageEncoder((channels_of(modes), side, side)).spanning(found.files, modes, indices["train"])
+    notes = [*describe(root, found, sizes, encoder), *told]
     small = {} if found.y is None else {"y": found.y}
     nbytes = len(found.files) * encoder.shape[0] * side * side
     if nbytes > resident_limit():
@@ -210,11 +240,10 @@ def load(
         notes.append(f"{nbytes / 2**30:.2g} GiB of images are read while learning, by {workers} processes")
     else:
         columns = {"x": decoded(found.files, encoder), **small}
-    task = "none" if found.y is None else CLASSIFICATION[len(found.labels) > 2]
     return assemble(
         root.resolve().name, "images", columns, task=task, labels=() if found.y is None else found.labels,
-        target="" if found.y is None else "class", encoder=encoder, indices=indices or divided(found, seed), seed=seed, notes=notes,
-        whence=below(root, found.files), fingerprint=of_files(found.files, encoder.shape, found.y),
+        target="" if found.y is None else "class", encoder=encoder, indices=indices, seed=seed, notes=notes,
+        whence=below(root, found.files), fingerprint=of_files(found.files, encoder, found.y),
     )
 
 
@@ -223,12 +252,12 @@ def below(root: Path, files: Sequence[str]) -> Whence:
     return lambda row: os.path.relpath(files[row], root)
 
 
-def of_files(files: Sequence[str], shape: tuple[int, ...], y: Tensor | None) -> str:
+def of_files(files: Sequence[str], encoder: ImageEncoder, y: Tensor | None) -> str:
     """Sixteen hexadecimal digits of files and targets, the same whether images are held in memory or streamed.
 
     Of each file its name, its size and its bytes: of large ones the first and the last, since to read them all would take an epoch.
     """
-    digest = hashlib.blake2b(repr(shape).encode(), digest_size=8)
+    digest = hashlib.blake2b(repr(encoder.shape + (encoder.span or ())).encode(), digest_size=8)
     digest.update(b"" if y is None else y.contiguous().numpy().tobytes())
     for name in files:
         size = os.path.getsize(name)
@@ -251,6 +280,9 @@ def decoded(files: Sequence[str], encoder: ImageEncoder) -> Tensor:
 
 def unlabelled(root: Path, found: Found) -> str:
     """Why there are no labels, and what would give some: a recipe that needs them says so in these words."""
+    if found.beside:
+        inside = f"{len(found.files) - found.beside:,} in {listed(found.labels)} and {found.beside:,} beside"
+        return f"{len(found.files):,} images, {inside}: all are read, without classes, since none are asked for"
     if found.labels:
         return f"{root} holds only one class folder, {found.labels[0]!r}: at least two can be told apart"
     return f"{root} holds {len(found.files):,} images but no class folders: expected {root}/<class>/<image>.png or .jpg to learn classes"
@@ -267,7 +299,7 @@ def describe(root: Path, found: Found, sizes: Counter[tuple[int, int]], encoder:
     """What was found and inferred."""
     told = f"{len(found.files):,} images of {len(found.labels)} classes: {listed(found.labels)}"
     notes = [unlabelled(root, found) if found.y is None else told, in_size(sizes, encoder)]
-    notes += split_notes(found.part, found.strays, "the class folders" if found.labels else "")
+    notes += split_notes(found.part, found.strays, "the class folders" if found.labels and not found.beside else "")
     if found.others:
         notes.append(f"passed over: {counted(found.others, 'file')} beside the images")
     return notes

@@ -30,12 +30,12 @@ def opened(path: Any) -> Iterator[Any]:
             raise unreadable(path, error) from None
 
 
-def dimensions(path: str) -> tuple[tuple[int, int], bool]:
-    """Width and height of an image once it is turned as its metadata say, and whether it is grey."""
+def dimensions(path: str) -> tuple[tuple[int, int], str]:
+    """Width and height of an image once it is turned as its metadata say, and its mode."""
     with opened(path) as image:
         width, height = image.size
         turned = image.getexif().get(0x0112) in TRANSPOSED      # of a PNG, this reads the whole file
-        return ((height, width) if turned else (width, height)), image.mode in GREY
+        return ((height, width) if turned else (width, height)), image.mode
 
 
 def unreadable(path: str | Path, error: Exception) -> UsageError:

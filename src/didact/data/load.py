@@ -46,25 +46,26 @@ def sources() -> dict[str, Source]:
 
 
 def load(
-    what: str, *, target: str | None = None, text: str | None = None, size: int | None = None, seed: int = 0,
-    tokens: Kind | None = None, accepts: Sequence[str] = (), progress: Progress | None = None,
+    what: str, *, target: str | None = None, task: table.Task | None = None, text: str | None = None, size: int | None = None,
+    seed: int = 0, tokens: Kind | None = None, accepts: Sequence[str] = (), unlabelled: bool = False, progress: Progress | None = None,
 ) -> Data:
     """Three splits of a known set or of one's own files; `source` holds what `reload` needs.
 
     `tokens` is for running text and one's own pairs. Of files that can be read in several ways, `accepts` names the kinds that are
-    wanted; "words" is a way to read any text.
+    wanted; "words" is a way to read any text. `unlabelled`: nobody asks which class an image is of, so that those without one are read too.
     """
     known = sources()
     reading = {"reading": "words"} if "words" in accepts else {}
     if what in known:
-        forbid(f"{what!r} is a known set", target=target, text=text, size=None if known[what].kind == "images" else size)
+        forbid(f"{what!r} is a known set", target=target, task=task, text=text, size=None if known[what].kind == "images" else size)
         fetch(known[what], progress)
         sized = {"size": size} if size else {}
         return remember(resized(known[what].load(seed), size), {"name": what, "seed": seed, **sized, **reading}, tokens)
-    options: dict[str, Any] = {"target": target, "text": text, "size": size, "seed": seed}
-    data = from_path(what, known, **options, accepts=accepts, tokens=tokens, progress=progress)
+    options: dict[str, Any] = {"target": target, "task": task, "text": text, "size": size, "seed": seed}
+    data = from_path(what, known, **options, accepts=accepts, tokens=tokens, unlabelled=unlabelled, progress=progress)
     kept = options if data.kind in ("images", "masks", "boxes", "pairs") or data.task == "language" else {**options, "target": data.target}
-    return remember(data, {"path": os.path.abspath(os.path.expanduser(what)), **kept, "kind": data.kind, **reading}, tokens)
+    without = {"unlabelled": True} if unlabelled and (data.kind, data.task) == ("images", "none") else {}
+    return remember(data, {"path": os.path.abspath(os.path.expanduser(what)), **kept, "kind": data.kind, **without, **reading}, tokens)
 
 
 def remember(data: Data, source: Mapping[str, Any], tokens: Kind | None = None) -> Data:
@@ -84,9 +85,11 @@ def from_path(
     text: str | None,
     size: int | None,
     seed: int,
+    task: table.Task | None = None,
     indices: Mapping[str, Tensor] | None = None,
     accepts: Sequence[str] = (),
     tokens: Kind | None = None,
+    unlabelled: bool = False,
     progress: Progress | None = None,
 ) -> Data:
     """One's own files, by what they are."""
@@ -94,12 +97,12 @@ def from_path(
     path = Path(where)
     if os.path.isdir(where) and not sequences.is_text(path):
         refuse_folder(what, path, accepts)
-        forbid(f"{what} is a folder of images", target=target, text=text)
+        forbid(f"{what} is a folder of images", target=target, task=task, text=text)
         if masks.is_masks(path):
             return masks.load(path, size=size, seed=seed, indices=indices)
         if boxes.is_boxes(path):
             return boxes.load(path, size=size, seed=seed, indices=indices)
-        return folder.load(path, size=size, seed=seed, indices=indices)
+        return folder.load(path, size=size, seed=seed, indices=indices, unlabelled=unlabelled)
     if not os.path.exists(where):
         if "://" in what:
             raise UsageError(f"{what} is a web address: download it and give the file's path")
@@ -107,7 +110,7 @@ def from_path(
             raise UsageError(f"no data at {what}: there is no such file or folder")
         raise UsageError(f"no data set, file or folder named {what!r}; {nearest(what, known)}")
     if sequences.is_text(path):
-        forbid(f"{what} is running text", target=target, text=text, size=size)
+        forbid(f"{what} is running text", target=target, task=task, text=text, size=size)
         return sequences.load(path, kind=tokens or "characters", progress=progress)
     if any(mark in head(path) for mark in MARKS.get(path.suffix.lower(), ())):
         raise UsageError(f"{what} says where things are on images: give the folder that holds it and the images, --data {path.parent}")
@@ -115,14 +118,14 @@ def from_path(
         raise UsageError(f"{what} is neither a table (.csv, .tsv, .gz, .xz), a text (.txt) nor a folder of images; save it as CSV")
     forbid(f"{what} is a table", size=size)
     if "series" in accepts and "table" not in accepts:
-        forbid(f"{what} is a time series", text=text)
+        forbid(f"{what} is a time series", task=task, text=text)
         return series.load(path, target=target)
     if "pairs" in accepts and "table" not in accepts:
-        forbid(f"{what} holds pairs of sentences", text=text, target=target)
+        forbid(f"{what} holds pairs of sentences", text=text, task=task, target=target)
         return pairs.load(path, seed=seed, indices=indices, kind=tokens)
     if text is not None:
-        return text_load(path, text=text, target=target, seed=seed, indices=indices)
-    return table.load(path, target=target, seed=seed, indices=indices)
+        return text_load(path, text=text, target=target, task=task, seed=seed, indices=indices)
+    return table.load(path, target=target, task=task, seed=seed, indices=indices)
 
 
 def refuse_folder(what: str, path: Path, accepts: Sequence[str]) -> None:
@@ -152,10 +155,12 @@ def reload(source: Mapping[str, Any], indices: Mapping[str, Tensor]) -> Data:
         data = sequences.retold(data, source["tokens"]) if source.get("tokens") else data
     else:
         options = {name: source[name] for name in ("target", "text", "size", "seed")}
-        data = from_path(source["path"], known, **options, indices=indices, accepts=(source.get("kind", ""),), tokens=source.get("tokens"))
+        options |= {"task": source.get("task"), "unlabelled": source.get("unlabelled", False), "tokens": source.get("tokens")}
+        data = from_path(source["path"], known, **options, indices=indices, accepts=(source.get("kind", ""),))
     if data.fingerprint != source["fingerprint"]:
         where = source.get("path", source.get("name"))
-        raise UsageError(f"{where} has changed since the run split it: put the old data back, or train anew")
+        why = "has changed since the run split it, or an older didact read it in another way"
+        raise UsageError(f"{where} {why}: put the old data back, or train anew")
     if any(not torch.equal(data.indices[part], indices[part]) for part in SPLITS):
         data = rearrange(data, indices)
     data = replace(resized(data, source.get("size")) if "name" in source else data, source=dict(source))

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from didact.data.assemble import assemble
+from didact.data.assemble import assemble, divide
 from didact.data.core import VOID, Batch, Data
 from didact.data.fetch import File, check, locate, source
 from didact.data.folder import (
@@ -25,6 +25,7 @@ from didact.data.folder import (
     Found,
     ImageEncoder,
     below,
+    channels_of,
     decoded,
     divided,
     images,
@@ -123,12 +124,14 @@ def load(root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping
     if size is not None and size < 1:
         raise UsageError(f"--size expects a side of at least 1 pixel, got {size}")
     files, masks, parts, strays = pairs(root)
-    sizes, grey = measure(files)
+    sizes, modes = measure(files)
     most = min(LARGEST, max(sizes.most_common(1)[0][0]))
     side = size or -(-most // MULTIPLE) * MULTIPLE
-    encoder = ImageEncoder((1 if grey else 3, side, side))
     y, labels, told = classes(root, files, masks, side)
-    notes = [f"{len(files):,} images with masks of {len(labels)} classes: {listed(labels)}", *told, in_size(sizes, encoder)]
+    split = indices or divided(Found(tuple(files), None, tuple(parts), labels, 0), seed)
+    indices = divide(root.name, len(files), None, task="segmentation", indices=split, seed=seed)
+    encoder, deep = ImageEncoder((channels_of(modes), side, side)).spanning(files, modes, indices["train"])
+    notes = [f"{len(files):,} images with masks of {len(labels)} classes: {listed(labels)}", *told, in_size(sizes, encoder), *deep]
     notes += split_notes(parts, strays)
     if bool((y == VOID).any()):
         notes.append(f"{100 * float((y == VOID).double().mean()):.2g} % of the pixels are {VOID}, of no class: they do not count")
@@ -139,8 +142,7 @@ def load(root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping
         columns = {"x": decoded(files, encoder), "y": y}
     return assemble(
         root.resolve().name, "masks", columns, task="segmentation", labels=labels, target="mask", encoder=encoder,
-        indices=indices or divided(Found(tuple(files), None, tuple(parts), labels, 0), seed), seed=seed, notes=notes,
-        whence=below(root, files), fingerprint=of_files(files, encoder.shape, y),
+        indices=indices, seed=seed, notes=notes, whence=below(root, files), fingerprint=of_files(files, encoder, y),
     )
 
 

@@ -29,14 +29,14 @@ def columns_of(data: Data, *, joint: bool) -> tuple[Column, ...]:
 def target_columns(data: Data) -> tuple[Column, ...]:
     """The target as columns like the others: of numbers, of classes, or of several that are yes or no."""
     if data.task == "regression":
-        return (Number(data.target),)
+        return (Number(data.target, shift=data.target_shift),)
     if data.task == "multilabel":
         return tuple(Category(label, ("0", "1")) for label in data.labels)
     return (Category(data.target, data.labels),) if data.labels else ()
 
 
 def joined(batch: Batch, data_task: str, classes: int) -> Tensor:
-    """Inputs and targets as one encoded row, in their own units."""
+    """Inputs and targets as one encoded row, in their own units (but for what is subtracted from numbers far from zero)."""
     x, y = batch["x"], batch["y"]
     if data_task == "multilabel":
         return torch.cat([x, torch.stack([1 - y, y], dim=2).flatten(1)], dim=1)
@@ -69,7 +69,8 @@ def written(columns: Sequence[Column], x: Tensor, places: Sequence[int]) -> list
         part = x[:, at : at + len(column.features)].double().cpu()
         if isinstance(column, Number):
             gone = part[:, 1] > 0.5 if column.missing else torch.zeros(len(part), dtype=torch.bool)
-            found.append(["" if no else told(v, places[at]) for v, no in zip(part[:, 0].tolist(), gone.tolist(), strict=True)])
+            values = zip((part[:, 0] + column.shift).tolist(), gone.tolist(), strict=True)
+            found.append(["" if no else told(value, places[at], column.shift) for value, no in values])
         else:
             names = column.values + ("(other)",) * column.other + ("",) * column.missing
             found.append([names[k] for k in part.argmax(1).tolist()])
@@ -77,8 +78,8 @@ def written(columns: Sequence[Column], x: Tensor, places: Sequence[int]) -> list
     return [list(row) for row in zip(*found, strict=True)]
 
 
-def told(value: float, places: int) -> str:
-    return f"{value:.6g}" if places == FREE else f"{round(value, places) + 0.0:.{places}f}"  # + 0: no −0
+def told(value: float, places: int, shift: float = 0.0) -> str:
+    return f"{value:.{12 if shift else 6}g}" if places == FREE else f"{round(value, places) + 0.0:.{places}f}"  # + 0: no −0
 
 
 def as_csv(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

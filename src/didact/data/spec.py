@@ -21,6 +21,7 @@ ENCODERS: dict[str, Any] = {
     "pairs": PairEncoder, "series": SeriesEncoder, "copy": CopyEncoder,
 }
 PLAIN = ("name", "kind", "task", "target", "target_mean", "target_std", "fingerprint")
+ADDED = {"target_shift": 0.0}    # what runs that were kept before it lack, and what they mean by that
 TUPLES = ("shape", "labels", "names", "notes")
 TENSORS = ("mean", "std")
 
@@ -28,7 +29,7 @@ TENSORS = ("mean", "std")
 def spec(data: Data) -> dict[str, Any]:
     """All but the examples and their numbers."""
     return {
-        **{name: getattr(data, name) for name in PLAIN},
+        **{name: getattr(data, name) for name in (*PLAIN, *ADDED)},
         **{name: list(getattr(data, name)) for name in TUPLES},
         **{name: getattr(data, name).tolist() for name in TENSORS},
         "counts": {part: list(counts) for part, counts in data.counts.items()},
@@ -43,6 +44,7 @@ def from_spec(spec: Mapping[str, Any]) -> Data:
     encoder = spec["encoder"]
     fields: dict[str, Any] = {
         **{name: spec[name] for name in PLAIN},
+        **{name: spec.get(name, default) for name, default in ADDED.items()},
         **{name: tuple(spec[name]) for name in TUPLES},
         **{name: torch.tensor(spec[name]) for name in TENSORS},
         **{part: Absent(rows) for part, rows in spec["rows"].items()},

@@ -8,15 +8,15 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from didact.data.assemble import assemble, divide
+from didact.data.centring import BIGGEST, centre, centred, near
 from didact.data.columns import (
-    BIGGEST,
     FEW,
     Category,
     Number,
@@ -37,10 +37,13 @@ from didact.errors import UsageError, counted, nearest
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
+Task = Literal["classes", "number"]
 YES_NO = {"1": 1, "1.0": 1, "yes": 1, "true": 1, "0": 0, "0.0": 0, "no": 0, "false": 0}
 
 
-def load(path: Path, *, target: str | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None) -> Data:
+def load(
+    path: Path, *, target: str | None = None, task: Task | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None
+) -> Data:
     """A CSV file as Data. What fills and encodes it is learned from the training rows alone.
 
     Where no target is named (or "": none) and the last column cannot be one, all columns are inputs and the first note says why: enough for
@@ -49,20 +52,21 @@ def load(path: Path, *, target: str | None = None, seed: int = 0, indices: Mappi
     frame, name = read_csv(path, columns=1), stem(path)
     try:
         chosen, notes = choose_target(frame, target, path)
-        task, y, labels, said = targets(frame, chosen)
-        refuse(name, {"y": y}, task=task, labels=labels)
+        asked = targets(frame, chosen, task)
+        refuse(name, {"y": asked.y}, task=asked.task, labels=asked.labels)
     except UsageError as why:
-        if target:
+        if target or task:
             raise
         try:
             return without_target(frame, path, str(why), seed=seed, indices=indices)
         except UsageError:
             raise why from None                # what is wrong with the target is nearer to what was meant
-    indices = divide(name, len(frame), y, task=task, indices=indices, seed=seed)
+    indices = divide(name, len(frame), asked.y, task=asked.task, indices=indices, seed=seed)
     encoder, x = TableEncoder.from_frame(frame, chosen, indices["train"])
     return assemble(
-        name, "table", {"x": x, "y": y}, task=task, labels=labels, names=encoder.names, target=chosen, encoder=encoder,
-        indices=indices, whence=lines_of(path, frame.index), notes=(*notes, said, *frame.attrs["notes"], *encoder.notes),
+        name, "table", {"x": x, "y": asked.y}, task=asked.task, labels=asked.labels, names=encoder.names, target=chosen,
+        target_shift=asked.shift, encoder=encoder, indices=indices, whence=lines_of(path, frame.index),
+        notes=(*notes, asked.said, *frame.attrs["notes"], *encoder.notes),
     )
 
 
@@ -189,15 +193,27 @@ class TableEncoder:
         return cls(tuple(column_from_spec(column) for column in spec["columns"]), spec["target"])
 
 
-def targets(frame: "DataFrame", target: str) -> tuple[str, Tensor, tuple[str, ...], str]:
-    """Task, y, class names and what to say of it: of a column, or of several with commas between."""
+class Target(NamedTuple):
+    """What is to be learned, and what to say of it; `shift` was subtracted from y."""
+
+    task: str
+    y: Tensor
+    labels: tuple[str, ...]
+    said: str
+    shift: float = 0.0
+
+
+def targets(frame: "DataFrame", target: str, task: Task | None = None) -> Target:
+    """A column as the target, or several with commas between; `task` says what numbers mean where the rows should not decide."""
     if target not in frame:
+        if task:
+            raise UsageError(f"--task is for one target, but --target {target} names several of yes and no; leave out --task {task}")
         return several(frame[target.split(",")])
-    return one_target(frame[target], frame.attrs.get("missing", {}).get(target, ""))
+    return one_target(frame[target], task, frame.attrs.get("missing", {}).get(target, ""))
 
 
-def one_target(column: "Series", gap: str = "") -> tuple[str, Tensor, tuple[str, ...], str]:
-    """Task, y, class names and what to say of it; `gap` is a word of the file that was read as missing.
+def one_target(column: "Series", task: Task | None = None, gap: str = "") -> Target:
+    """One column; `gap` is a word of the file that was read as missing.
 
     Words are classes; so are at most 20 different whole numbers, each frequent; any two values are a binary task.
     """
@@ -213,26 +229,63 @@ def one_target(column: "Series", gap: str = "") -> tuple[str, Tensor, tuple[str,
             " fill it in or delete those rows"
         )
     numbers = as_numbers(column, few=False)     # a rare word is a rare class
-    if numbers is None:
+    if numbers is None or (task == "classes" and numbers.isna().any()):
+        refuse_words(column, task)
         return classes(name, texts(column), sorted(set(texts(column))))
     for wrong, kind in ((numbers.isna(), "a number"), (numbers.abs() > BIGGEST, "finite")):
         if wrong.any():
             i = int(wrong.to_numpy().argmax())
             raise UsageError(f"the target {name!r} must be {kind}, got {column.iloc[i]!r} in line {column.index[i]}")
+    if task == "classes" or (task is None and few(numbers)):
+        return numbered(name, numbers, task)
+    return measured(name, numbers, task)
+
+
+def few(numbers: "Series") -> bool:
+    """Whether numbers look like those of classes: two of them, or a few whole ones that are each frequent."""
     counts = numbers.value_counts()
     whole = bool((numbers % 1 == 0).all())
-    if len(counts) <= 2 or (whole and len(counts) <= FEW and 5 * len(counts) <= n and counts.min() >= 3):
-        words = {value: f"{value:.0f}" if whole else f"{value:g}" for value in sorted(counts.index)}
-        return classes(name, numbers.map(words), list(words.values()))
-    y = torch.from_numpy(numbers.to_numpy(np.float32))
-    said = coarse(numbers)
-    if said and len(y.unique()) <= FEW:
+    return len(counts) <= 2 or (whole and len(counts) <= FEW and 5 * len(counts) <= len(numbers) and counts.min() >= 3)
+
+
+def numbered(name: str, numbers: "Series", task: Task | None) -> Target:
+    """Each different number as a class."""
+    different = sorted(numbers.unique())
+    if len(different) > max(FEW, len(numbers) / 2):
+        many = f"{len(different)} different numbers in {len(numbers)} rows"
+        raise UsageError(f"--task classes: the target {name!r} holds {many}, too many to be classes; leave it out")
+    whole = bool((numbers % 1 == 0).all())
+    words = {value: f"{value:.0f}" if whole else f"{value:.15g}" for value in different}
+    found = classes(name, numbers.map(words), list(words.values()))
+    return found._replace(said=found.said + (", as --task says" if task else "; --task number reads a number"))
+
+
+def measured(name: str, numbers: "Series", task: Task | None) -> Target:
+    """Numbers as what is predicted, less what they share where that is large."""
+    counts, said = numbers.value_counts(), coarse(numbers)
+    if said and len(counts) <= FEW:
         raise UsageError(f"the target {name!r} {said}")
-    return "regression", y, (), f"target {name!r}: {len(counts)} different numbers, read as regression" + (said and f"; it {said}")
+    values = numbers.to_numpy(np.float64)
+    shift = centre(values)
+    said = said or (f"{near(shift)}; answers have it again" if shift else "")
+    could = bool((numbers % 1 == 0).all()) and counts.min() >= 3 and len(counts) <= max(FEW, len(numbers) / 2)
+    chosen = ", as --task says" if task else "; --task classes reads classes" if could else ""
+    told = f"target {name!r}: {len(counts)} different numbers, read as regression{chosen}" + (said and f"; it {said}")
+    return Target("regression", torch.from_numpy(centred(values, shift)), (), told, shift)
 
 
-def several(frame: "DataFrame") -> tuple[str, Tensor, tuple[str, ...], str]:
-    """Columns of yes and no, any number of which may be true of a row: task, y (N, K), their names and what to say."""
+def refuse_words(column: "Series", task: Task | None) -> None:
+    """Words are no numbers, whoever asks."""
+    if task == "number":
+        word = column[parsed(column).isna()]
+        raise UsageError(
+            f"--task number expects numbers, but the target {column.name!r} holds {word.iloc[0]!r} in line {word.index[0]};"
+            " leave it out, or choose another column with --target"
+        )
+
+
+def several(frame: "DataFrame") -> Target:
+    """Columns of yes and no, any number of which may be true of a row: y is (N, K)."""
     columns = []
     for name in frame.columns:
         values = texts(frame[name]).str.lower().map(YES_NO)
@@ -247,10 +300,10 @@ def several(frame: "DataFrame") -> tuple[str, Tensor, tuple[str, ...], str]:
         columns.append(torch.from_numpy(values.to_numpy(np.float32)))
     labels = tuple(str(name) for name in frame.columns)
     said = f"targets {listed(labels)}: each yes or no, read as multi-label classification"
-    return "multilabel", torch.stack(columns, dim=1), labels, said
+    return Target("multilabel", torch.stack(columns, dim=1), labels, said)
 
 
-def classes(name: str, words: "Series", labels: Sequence[str]) -> tuple[str, Tensor, tuple[str, ...], str]:
+def classes(name: str, words: "Series", labels: Sequence[str]) -> Target:
     """Words as class numbers, in the order of `labels`."""
     if len(labels) < 2:
         raise UsageError(f"the target {name!r} is {labels[0]!r} in every row: at least two classes can be told apart")
@@ -262,7 +315,7 @@ def classes(name: str, words: "Series", labels: Sequence[str]) -> tuple[str, Ten
     number = {label: k for k, label in enumerate(labels)}
     y = torch.tensor([number[word] for word in words])
     task = "binary" if len(labels) == 2 else "multiclass"
-    return task, y, tuple(labels), f"target {name!r}: {len(labels)} classes, read as {task} classification"
+    return Target(task, y, tuple(labels), f"target {name!r}: {len(labels)} classes, read as {task} classification")
 
 
 def choose_target(

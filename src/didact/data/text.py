@@ -18,7 +18,7 @@ from didact.data.columns import texts
 from didact.data.core import SPLITS, Batch, Data, Decode, Resident
 from didact.data.delimited import SUFFIXES, lines_of, read_csv, stem
 from didact.data.health import refuse
-from didact.data.table import choose_target, targets
+from didact.data.table import Task, choose_target, targets
 from didact.errors import UsageError, counted, nearest
 
 WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")   # letters and digits; an apostrophe inside stays: don't
@@ -149,7 +149,8 @@ def texts_of(frame: Any, column: str, path: Path) -> Any:
 
 
 def load(
-    path: Path, *, text: str, target: str | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None
+    path: Path, *, text: str, target: str | None = None, task: Task | None = None, seed: int = 0,
+    indices: Mapping[str, Tensor] | None = None,
 ) -> Data:
     """A CSV file with a column of texts as Data. The vocabulary is that of the training texts."""
     frame, name = read_csv(path), stem(path)
@@ -157,16 +158,16 @@ def load(
     if target == text:
         raise UsageError(f"--text and --target are the same column, {text!r}: choose another to be predicted")
     target, notes = choose_target(frame, target, path, but=text)
-    task, y, labels, said = targets(frame, target)
-    refuse(name, {"y": y}, task=task, labels=labels)
-    indices = divide(name, len(found), y, task=task, indices=indices, seed=seed)
+    asked = targets(frame, target, task)
+    refuse(name, {"y": asked.y}, task=asked.task, labels=asked.labels)
+    indices = divide(name, len(found), asked.y, task=asked.task, indices=indices, seed=seed)
     encoder = BagEncoder.fit(list(found.iloc[indices["train"].numpy()]), column=text)
     x = encoder.encode(list(found))
     empty = int((x >= len(encoder.names)).all(1).sum())
-    notes = (*notes, said, f"{len(encoder.names):,} different words, at most {x.shape[1]} of them in one text")
+    notes = (*notes, asked.said, f"{len(encoder.names):,} different words, at most {x.shape[1]} of them in one text")
     if empty:
         notes += (f"no known word in {counted(empty, 'text')}",)
     return assemble(
-        name, "text", {"x": x, "y": y}, task=task, labels=labels, names=encoder.names, target=target, encoder=encoder,
-        indices=indices, whence=lines_of(path, frame.index), standardise=False, notes=notes,
+        name, "text", {"x": x, "y": asked.y}, task=asked.task, labels=asked.labels, names=encoder.names, target=target,
+        target_shift=asked.shift, encoder=encoder, indices=indices, whence=lines_of(path, frame.index), standardise=False, notes=notes,
     )

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from didact.data.centring import full
 from didact.data.core import Resident
 from didact.data.load import forbid
 from didact.errors import UsageError, pick
@@ -136,17 +137,18 @@ def explained(
             found["maps"] = feature_maps(subject.scores, x[None], how.layer or first_convolution(subject))[0].cpu()
     else:
         found["parts"], members = subject.parts(x)
-        found["notes"] = values_of(x, members, found["parts"], subject.data.names) if subject.data.kind == "table" else []
+        found["notes"] = values_of(x, members, found["parts"], subject) if subject.data.kind == "table" else []
     return found
 
 
-def values_of(x: Tensor, members: Tensor, parts: Sequence[str], names: Sequence[str]) -> list[str]:
+def values_of(x: Tensor, members: Tensor, parts: Sequence[str], subject: Subject) -> list[str]:
     """The value of each column as a person reads it: a number, or the category whose feature, `column=category`, is 1."""
-    found = []
-    for k, part in enumerate(parts):
+    found, names = [], subject.data.names
+    for k, (part, shift) in enumerate(zip(parts, subject.shifts(len(parts)), strict=True)):
         own = (members == k).nonzero()[:, 0].tolist()
         named = [names[i].removeprefix(f"{part}=") for i in own if names and names[i] != part and float(x[i]) > 0.5]
-        found.append(number(float(x[own[0]]), 3) if not names or names[own[0]] == part else "".join(named[:1]) or "–")
+        value = full(float(x[own[0]]) + shift) if shift else number(float(x[own[0]]), 3)
+        found.append(value if shift or not names or names[own[0]] == part else "".join(named[:1]) or "–")
     return found
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from didact.data.columns import Number
 from didact.data.core import Batch, Data
 from didact.data.table import TableEncoder
 from didact.errors import UsageError
@@ -75,6 +76,12 @@ class Subject:
         if self.data.kind == "text":
             return torch.zeros(1, device=self.device)
         return self.data.mean.float().to(self.device)
+
+    def shifts(self, parts: int) -> list[float]:
+        """What was subtracted from each column of a table; nothing, where no columns are known."""
+        encoder = self.data.encoder
+        columns = encoder.columns if isinstance(encoder, TableEncoder) and len(encoder.columns) == parts else ()
+        return [column.shift if isinstance(column, Number) else 0.0 for column in columns] or [0.0] * parts
 
     def parts(self, x: Tensor) -> tuple[list[str], Tensor]:
         """Of one row: the names of its parts, and the part that each number belongs to.

@@ -22,7 +22,7 @@ from didact.objectives.semi_supervised import SemiSupervised
 from didact.objectives.vector_quantised import VectorQuantised
 from didact.optim.named import make
 from didact.optim.schedule import make_schedule
-from didact.options import Range
+from didact.options import Range, TellsClass
 from didact.recipes import arguments as a
 from didact.recipes.common import SMALL, budget
 from didact.registry import recipe
@@ -110,7 +110,7 @@ def vae(
     warmup: Annotated[int, Range(0), "steps in which the KL term's weight rises from 0: KL annealing"] = 0,
     free_bits: Annotated[float, Range(0), "nats of each latent dimension that cost nothing"] = 0.0,
     samples: Annotated[int, Range(1, 10_000), "codes drawn for each image; above 1, the importance-weighted bound (IWAE)"] = 1,
-    conditional: Annotated[bool, "tell both halves the label, so that a class can be asked for"] = False,
+    conditional: Annotated[bool, TellsClass(), "tell both halves the label, so that a class can be asked for"] = False,
     lr: a.OptionalRate = None, weight_decay: a.Decay = 0.0, schedule: a.ScheduleName = "constant", clip_norm: a.Clip = None,
     patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
 ) -> Experiment:

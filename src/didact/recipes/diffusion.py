@@ -17,7 +17,7 @@ from didact.objectives.noising import Noising, Order, Variance, moments
 from didact.objectives.referee import about_scores
 from didact.optim.named import make
 from didact.optim.schedule import make_schedule
-from didact.options import Range
+from didact.options import Range, TellsClass
 from didact.recipes import arguments as a
 from didact.recipes.autoencoders import classes_of
 from didact.recipes.common import SMALL
@@ -29,7 +29,7 @@ Widths = Annotated[
     tuple[int, ...] | None, Range(1), "channels of the U-Net at each size, halved between (24,48 of small images, 32,64,128 of others)"
 ]
 Time = Annotated[int, Range(2), "numbers of the vector that says how much noise there is"]
-Conditional = Annotated[bool, "tell the network the class, so that one can be asked for"]
+Conditional = Annotated[bool, TellsClass(), "tell the network the class, so that one can be asked for"]
 Drop = Annotated[float, Range(0, 1), "share of labels withheld while learning, which guidance needs"]
 Guidance = Annotated[float, Range(0), "how much a sample insists on its class: (1 + w) f(x, c) − w f(x, ∅)"]
 Steps = Annotated[int, Range(1), "steps from noise to image"]

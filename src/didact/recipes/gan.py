@@ -27,7 +27,7 @@ from didact.objectives.row_game import RowGame
 from didact.objectives.rows import Rows
 from didact.optim.clipped import clipped
 from didact.optim.named import make
-from didact.options import Range
+from didact.options import Range, TellsClass
 from didact.recipes import arguments as a
 from didact.recipes.autoencoders import classes_of
 from didact.recipes.common import SMALL
@@ -38,7 +38,7 @@ Loss = Annotated[
     Literal["non_saturating", "minimax"], "of the generator: −log D(G(z)), or log(1 − D(G(z))), whose gradient vanishes where D is sure"
 ]
 Latent = Annotated[int, Range(1), "numbers of noise that an image is made from"]
-Conditional = Annotated[bool, "tell both players the class, so that one can be asked for"]
+Conditional = Annotated[bool, TellsClass(), "tell both players the class, so that one can be asked for"]
 Turns = Annotated[int, Range(1, 100), "steps of the discriminator for each of the generator"]
 OtherRate = Annotated[float | None, Range(0, open_low=True), "learning rate of the discriminator (the generator's if not given)"]
 Width = Annotated[int, Range(1), "channels at the finest level, doubled at each coarser one"]

@@ -10,7 +10,7 @@ from didact.models.pixelrnn import PixelRNN
 from didact.objectives.pixel_by_pixel import PixelByPixel
 from didact.optim.named import make
 from didact.optim.schedule import make_schedule
-from didact.options import Range
+from didact.options import Range, TellsClass
 from didact.recipes import arguments as a
 from didact.recipes.autoencoders import classes_of
 from didact.recipes.common import budget
@@ -20,7 +20,7 @@ from didact.train.experiment import Experiment
 
 Levels = Annotated[int, Range(2, 256), "levels of a pixel that are told apart; 2 is black and white"]
 Kernel = Annotated[int, Range(3, 15), "side of each kernel, odd"]
-Conditional = Annotated[bool, "tell the network the class, so that one can be asked for"]
+Conditional = Annotated[bool, TellsClass(), "tell the network the class, so that one can be asked for"]
 UPDATES = 1_000  # of the slower one, on a small set: what it is judged by falls no further
 COMMON: dict[str, Any] = {
     "data": "digits", "accepts": ("images",), "chapter": "generative", "kind": "generative", "abilities": ("sample", "complete"),

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from didact.data.centring import full
 from didact.report.markup import number
 
 
@@ -21,12 +22,14 @@ class Answers:
     probabilities: Tensor | None = None
     mean: Tensor | None = None
     std: Tensor | None = None
+    shift: float = 0.0      # was subtracted from y, and is lacking in mean
 
     def told(self, row: int) -> tuple[str, str, bool | None]:
         """The truth and the answer in words, and whether they agree where that is a question."""
         if self.mean is not None:
             spread = f" ± {number(float(self.std[row]), 3)}" if self.std is not None else ""
-            return number(float(self.y[row])), number(float(self.mean[row])) + spread, None
+            y, mean = (float(v[row]) + self.shift for v in (self.y, self.mean))
+            return (full(y), full(mean) + spread, None) if self.shift else (number(y), number(mean) + spread, None)
         assert self.probabilities is not None
         p = self.probabilities[row]
         if self.task == "multilabel":
@@ -47,7 +50,7 @@ def answers(facts: Mapping[str, Any], rows: Mapping[str, Tensor]) -> Answers | N
         location, scale = data.get("target_mean", 0.0), data.get("target_std", 1.0)
         # the same bounds as the likelihood's own
         std = scale * (0.5 * out[:, 1].clamp(-14, 14)).exp() if out.shape[1] == 2 else None
-        return Answers(**common, mean=location + scale * out[:, 0], std=std)
+        return Answers(**common, mean=location + scale * out[:, 0], std=std, shift=data.get("target_shift", 0.0))
     if data["task"] == "binary" and out.shape[1] == 1:
         return Answers(**common, probabilities=torch.cat([-out, out], dim=1).sigmoid())
     if data["task"] in ("binary", "multiclass") and out.shape[1] == len(labels):

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from didact import metrics
+from didact.data.centring import less
 from didact.layers.propagation import AFFINE
 from didact.report import svg
 from didact.report.answers import Answers
@@ -200,7 +201,7 @@ def target_figure(said: Answers | None, name: str) -> Figure | None:
     """Where the targets lie, for what has no classes to count."""
     if said is None or said.mean is None:
         return None
-    return Figure("target", svg.chart("The target", [bars("", said.y.double(), 0)], x=name, y="test examples"))
+    return Figure("target", svg.chart("The target", [bars("", said.y.double(), 0)], x=less(name, said.shift), y="test examples"))
 
 
 def histogram(values: Tensor, bins: int = 24) -> tuple[list[float], list[float], float]:
@@ -305,7 +306,8 @@ def regression_figures(said: Answers) -> list[Figure]:
         Series("test example" + (" with 95 % interval" if ends else ""), y[chosen].tolist(), mean[chosen].tolist(), "dots", 0, ends),
     ]
     note = f"{CLOUD:,} of {len(y):,} test examples, evenly chosen." if len(y) > CLOUD else ""
-    found = [Figure("predicted", svg.chart("Predicted against true", series, x="true", y="predicted"), note)]
+    chart = svg.chart("Predicted against true", series, x=less("true", said.shift), y=less("predicted", said.shift))
+    found = [Figure("predicted", chart, note)]
     residual = svg.chart("Residuals", [bars("", mean - y, 1)], x="predicted − true", y="test examples")
     found.append(Figure("residuals", residual, "Right of zero: predicted too high."))
     return found

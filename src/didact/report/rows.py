@@ -74,7 +74,7 @@ def marginals(columns: Sequence[Column], real: Tensor, drawn: Tensor) -> list[Ht
             shares = [100 * rows[:, at : at + n].mean(0) for rows in (real, drawn)]
             names = [name.removeprefix(f"{column.name}=") if k % ceil(n / NAMES) == 0 else "" for k, name in enumerate(column.features)]
         series = [Series("real", x, shares[0].tolist(), "bars", 0, width=0.8 * width), Series("drawn", x, shares[1].tolist(), "dots", 1)]
-        said = column.name if isinstance(column, Number) else f"{column.name}: {shorten(', '.join(column.values), 40)}"
+        said = column.features[0] if isinstance(column, Number) else f"{column.name}: {shorten(', '.join(column.values), 40)}"
         found.append(svg.chart(shorten(column.name, 28), series, x=said, y="% of rows", names=names))
         at += n
     return found
@@ -96,7 +96,7 @@ def scatter(columns: Sequence[Column], real: Tensor, drawn: Tensor, target: str)
         points, k = rows[:, list(pair)], rows[:, starts[-2] : starts[-1]].argmax(1) if labels else torch.zeros(len(rows))
         series = [cloud(name, points[k == n], svg.class_colour(n, len(labels))) for n, name in enumerate(labels)]
         series = series or [cloud("", points, tone)]
-        found.append(svg.chart(title, series, x=x.name, y=y.name, x_range=ranges[0], y_range=ranges[1], size=SIZE))
+        found.append(svg.chart(title, series, x=x.features[0], y=y.features[0], x_range=ranges[0], y_range=ranges[1], size=SIZE))
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from didact.data.centring import less
 from didact.report import svg
 from didact.report.examples import inline
 from didact.report.figures import Figure
@@ -28,12 +29,13 @@ def learned_figure(data: Mapping[str, Any], seen: Mapping[str, Tensor], *, noise
         return None
     features = [*data.get("names", ())] or ["first feature", "second feature"]
     count = f"{len(seen['seen_y']):,} training examples"
+    target = less(data.get("target") or "", data.get("target_shift", 0.0))
     if seen["x"].shape[1] == 1:
         if seen["mean"].ndim == 1:
-            return fitted_curve(seen, features[0], data.get("target") or "", noise)
+            return fitted_curve(seen, features[0], target, noise)
         return probability_curves(seen, features[0], data["labels"], count)
     if seen["mean"].ndim == 1:
-        return fitted_map(seen, features, data.get("target") or "", count)
+        return fitted_map(seen, features, target, count)
     return decision_regions(seen, features, data["labels"], count)
 
 

@@ -22,7 +22,7 @@ from didact.run import Run
 from didact.train.distributed import join
 from didact.train.interrupt import DivergedError, Interrupted, Patience
 from didact.train.loop import Tell, silent
-from didact.train.named import CHOOSE_DATA, begins_with
+from didact.train.named import CHOOSE_DATA, begins_with, tells_class
 from didact.train.session import Prepared, prepare, train_prepared
 
 STOPPED = "stopped"      # in a row: the training was asked to end
@@ -51,7 +51,7 @@ class Shelf:
         self.data: Data | None = None
 
     def prepare(self, recipe: Recipe, given: Mapping[str, Any]) -> Prepared:
-        key = recipe.data, recipe.accepts, *(given.get(name) for name in (*CHOOSE_DATA, *begins_with(recipe)))
+        key = recipe.data, recipe.accepts, *(given.get(name) for name in (*CHOOSE_DATA, *begins_with(recipe), *tells_class(recipe)))
         prepared = prepare(recipe, given, data=self.data if key == self.key else None)
         self.key, self.data = key, prepared.data
         return prepared

@@ -72,6 +72,9 @@ class Settings:
     target: Annotated[
         str | None, AsWritten(), "column of the CSV to predict, or several of yes and no: a,b,c (the last one if not given)"
     ] = None
+    task: Annotated[
+        Literal["classes", "number"] | None, "what numbers in the target mean (few different whole ones are classes, if not given)"
+    ] = None
     text: Annotated[str | None, AsWritten(), "column of the CSV that holds texts"] = None
     tokens: Annotated[
         Literal["characters", "words", "bpe", "gpt2"] | None,

@@ -10,12 +10,24 @@ from didact.registry import Recipe
 from didact.run import Run
 from didact.train.experiment import Settings
 
-CHOOSE_DATA = ("data", "target", "text", "tokens", "size", "split_seed")
+CHOOSE_DATA = ("data", "target", "task", "text", "tokens", "size", "split_seed")
 
 
 def begins_with(recipe: Recipe) -> list[str]:
     """The options that name a run whose data are read where none are named."""
     return [name for name, option in recipe.options.items() if option.run is not None and option.run.data]
+
+
+def tells_class(recipe: Recipe) -> list[str]:
+    """The options by which a model is told the class of each example."""
+    return [name for name, option in recipe.options.items() if option.tells_class]
+
+
+def asks_no_class(recipe: Recipe, arguments: Mapping[str, Any]) -> bool:
+    """Whether nobody will ask which class an example is of: not the recipe, nor its options, nor the run that it begins with."""
+    if recipe.labelled or any(arguments[name] for name in tells_class(recipe)):
+        return False
+    return not any(Run.open(arguments[name]).facts["data"]["labels"] for name in begins_with(recipe) if arguments[name])
 
 
 def with_runs(recipe: Recipe, arguments: Mapping[str, Any], root: Path | str) -> dict[str, Any]:

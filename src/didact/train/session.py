@@ -32,7 +32,7 @@ from didact.train.interrupt import DivergedError, Interrupted
 from didact.train.layers import layer_table
 from didact.train.loop import State, Tell, Training, cut, silent
 from didact.train.machine import describe, pick_device, within_memory
-from didact.train.named import with_data_of, with_runs, words_of
+from didact.train.named import asks_no_class, with_data_of, with_runs, words_of
 from didact.train.precision import Precision
 from didact.train.randomness import initialisation
 from didact.train.surface import surface
@@ -75,8 +75,8 @@ def prepare(
         name = settings.data or recipe.data
         tell("load", {"data": name})
         data = load(
-            name, target=settings.target, text=settings.text, size=settings.size, tokens=settings.tokens, seed=settings.split_seed,
-            accepts=recipe.accepts,
+            name, target=settings.target, task=settings.task, text=settings.text, size=settings.size, tokens=settings.tokens,
+            seed=settings.split_seed, accepts=recipe.accepts, unlabelled=asks_no_class(recipe, arguments),
             progress=lambda file, done, total: tell("download", {"file": file, "done": done, "total": total}),
         )
     experiment = build(recipe, data, arguments, settings)

@@ -97,7 +97,7 @@ def answers(objective: Objective, data: Data, batch: Batch, asked: Asked) -> lis
             raise UsageError(f"--draws {asked.draws} asks for random answers, but this run's model draws none; leave it out")
         drawn = torch.stack([objective.draw(batch) for _ in range(asked.draws)], dim=1)
         for answer, row in zip(found, drawn.tolist(), strict=True):
-            answer["draws"] = [data.labels[int(d)] for d in row] if data.labels and data.task != "multilabel" else row
+            answer["draws"] = [drawn_value(data, d) for d in row]
     return found
 
 
@@ -232,10 +232,18 @@ def named(data: Data) -> str:
 
 
 def valued(data: Data, mean: Tensor, std: Tensor | None) -> dict[str, Any]:
-    answer: dict[str, Any] = {named(data): float(mean)}
+    shift = data.target_shift                   # added as double: a tensor would round it
+    answer: dict[str, Any] = {named(data): float(mean) + shift}
     if std is not None:
-        answer |= {"std": float(std), "low": float(mean - 1.96 * std), "high": float(mean + 1.96 * std)}
+        answer |= {"std": float(std), "low": float(mean - 1.96 * std) + shift, "high": float(mean + 1.96 * std) + shift}
     return answer
+
+
+def drawn_value(data: Data, drawn: Any) -> Any:
+    """A random answer in the target's own words: a class by its name, labels as they are, a number in its units."""
+    if data.task == "multilabel":
+        return drawn
+    return data.labels[int(drawn)] if data.labels else drawn + data.target_shift
 
 
 def boxed(data: Data, there: Tensor, size: Sequence[int]) -> dict[str, Any]:

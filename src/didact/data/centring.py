@@ -1,0 +1,41 @@
+"""Numbers far from zero and near each other, as Unix times are: what they share is taken from them in double precision.
+
+Only what is left is stored in single precision, which would have rounded their differences away.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+BIGGEST = float(np.finfo(np.float32).max)
+FINE = 3e-6         # of the mean distance from the middle: more than rounding takes of numbers a hundred times as far from zero
+
+
+def centre(values: NDArray[np.float64]) -> float:
+    """What to subtract: a value from the middle, so that no decimals are added; 0 where single precision keeps them as they are."""
+    finite = values[np.abs(values) <= BIGGEST]
+    if not len(finite):
+        return 0.0
+    half = len(finite) // 2
+    middle = float(np.partition(finite, half)[half])
+    lost, spread = np.abs(finite - finite.astype(np.float32)).mean(), np.abs(finite - middle).mean()
+    return middle if lost > FINE * spread > 0 else 0.0
+
+
+def centred(values: NDArray[np.float64], shift: float) -> NDArray[np.float32]:
+    """values − shift, rounded last."""
+    return (values - shift).astype(np.float32)
+
+
+def less(name: str, shift: float) -> str:
+    """What the numbers that are left are called: t − 1700000000."""
+    return f"{name} − {shift:.15g}" if shift else name
+
+
+def full(value: float) -> str:
+    """A number with all the digits that tell it from others near it."""
+    return f"{value:,.12g}"
+
+
+def near(shift: float) -> str:
+    """What is said of a column from which it is subtracted."""
+    return f"lies so near {shift:.15g} that this is subtracted before it is rounded to single precision"
