@@ -181,6 +181,7 @@ def test_text_can_be_read_in_both_themes(theme):
 @pytest.mark.parametrize(("about", "words"), [
     ({"steps": 4, "plan": {"batch": 8, "epoch": 4, "total": 4}}, "4 steps of 8 examples (1 epoch)."),
     ({"steps": 1, "plan": {"batch": 1, "epoch": 2, "total": 1}}, "1 step of 1 example (0.5 epochs)."),
+    ({"steps": 2000, "plan": {"batch": 673, "epoch": 1, "total": 2000}}, "2,000 steps of 673 examples (2,000 epochs)."),
 ])
 def test_one_of_a_kind_is_told_in_the_singular(about, words):
     assert trained(about) == words

@@ -12,6 +12,7 @@ from didact.report.markup import Html, tag
 from didact.report.rows import columns_drawn
 from didact.report.surface import MIDTONES, SIZE, rgb
 from didact.report.svg import Series
+from didact.report.words import epochs
 from didact.run import Run
 
 CLOUD = 1500  # dots of the plane
@@ -61,7 +62,7 @@ def strip(kept: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Html:
     epoch = facts.get("plan", {}).get("epoch", 0)
     cells = []
     for step in sorted(map(int, kept)):
-        when = f"epoch {step / epoch:.3g}" if epoch and step >= epoch else f"step {step:,}"
+        when = f"epoch {epochs(step / epoch)}" if epoch and step >= epoch else f"step {step:,}"
         row = inline(sheet(kept[f"{step}"][None] / 255))
         cells += [tag("span", when), tag("img", src=row, alt=f"samples at {when}", class_="pixels", style="width:100%;border-radius:4px")]
     table = tag("div", cells, style="display:grid;grid-template-columns:max-content 1fr;gap:6px 12px;align-items:center")

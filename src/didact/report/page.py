@@ -20,7 +20,7 @@ from didact.report.masks import MASKS, RESTORED, mask_groups, restored_groups
 from didact.report.neighbours import NEIGHBOURS, neighbour_table
 from didact.report.rows import ROWS, row_tables
 from didact.report.surface import learned_figure
-from didact.report.words import about, argument, citation, duration, formula, interval, metric_name, metric_value, some_stay
+from didact.report.words import about, argument, citation, duration, epochs, formula, interval, metric_name, metric_value, some_stay
 from didact.run import Run
 
 ENDED = {"budget": "the budget was spent", "patience": "validation no longer improved"}
@@ -228,7 +228,7 @@ def trained(facts: Mapping[str, Any]) -> str:
     plan, words = facts.get("plan", {}), []
     if plan:
         steps = facts.get("steps", plan["total"])
-        passes = f"{steps / plan['epoch']:.3g}"
+        passes = epochs(steps / plan["epoch"])
         words.append(f"{counted(steps, 'step')} of {counted(plan['batch'], 'example')} ({passes} epoch{'s' * (passes != '1')}).")
     if facts.get("stopped") == "patience":
         words.append("Stopped early: validation no longer improved.")

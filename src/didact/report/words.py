@@ -45,6 +45,11 @@ def some_stay(layers: Mapping[str, Any]) -> bool:
     return layers.get("trainable", 0) < layers.get("total", 0) and all("trainable" in row for row in layers["rows"])
 
 
+def epochs(passes: float) -> str:
+    """How many, or which: 0.5, 11.6, 2,000."""
+    return f"{passes:.3g}" if passes < 100 else f"{passes:,.0f}"
+
+
 def metric_name(metric: str) -> str:
     if metric.startswith("iou_"):
         return f"IoU of {metric[4:]}"
