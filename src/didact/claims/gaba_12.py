@@ -167,4 +167,5 @@ def federated_digits() -> Told:
     return Told([*together, *apart], {"centralised after 1, 5, 20 rounds": together, "federated": apart})
 
 
-unable("C12.11", "an exercise: it asks for an audit and states no value")
+unable("C12.11", "an exercise that states no value; didact train mlp --data adult, then didact evaluate latest --by sex, is such an audit, "
+       "and --reweigh sex a method against what it finds")

@@ -1,4 +1,7 @@
-"""Classes that are not equally frequent: weigh them in the loss, repeat the rare, or thin out the frequent."""
+"""Classes that are not equally frequent: weigh them in the loss, repeat the rare, or thin out the frequent.
+
+And groups of people in which they are not: draw the training rows so that a group says nothing of the class.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +12,7 @@ from torch import Tensor
 from didact.data.core import Absent, Data, Resident
 from didact.data.health import recounted
 from didact.data.stream import Streamed
+from didact.data.table import TableEncoder
 from didact.errors import UsageError
 
 
@@ -23,8 +27,7 @@ def oversample(data: Data, seed: int = 0) -> Data:
     most = max(frequencies(data))
 
     def repeat(rows: Tensor, generator: torch.Generator) -> Tensor:
-        whole, rest = divmod(most, len(rows))
-        return torch.cat([rows.repeat(whole), rows[torch.randperm(len(rows), generator=generator)[:rest]]])
+        return repeated(rows, most, generator)
 
     return chosen(data, repeat, seed, f"oversampled: {most:,} training examples of each class, the rarer ones repeated")
 
@@ -37,6 +40,39 @@ def undersample(data: Data, seed: int = 0) -> Data:
         return rows[torch.randperm(len(rows), generator=generator)[:least]]
 
     return chosen(data, thin, seed, f"undersampled: {least:,} training examples of each class, the others left out")
+
+
+def independent(data: Data, column: str, seed: int = 0) -> Data:
+    """As if group and class were independent: n_a n_y / n training rows of each group and class, repeated or left out.
+
+    P(A, Y) becomes P(A) P(Y), and neither P(A) nor P(Y) changes.  Kamiran and Calders 2012, uniform sampling; Gaba exercise 12.5.
+    """
+    frequencies(data)
+    if isinstance(data.train, Absent):
+        return data
+    if not isinstance(data.encoder, TableEncoder) or not isinstance(data.train, Resident):
+        raise UsageError(f"--reweigh expects a column of a table, but {data.name!r} holds {data.kind}")
+    _, group = data.encoder.groups(data.train.columns["x"].cpu(), column)
+    y = data.train.columns["y"].cpu().long()
+    n, of_class = len(y), torch.bincount(y, minlength=data.classes)
+
+    def wanted(rows: Tensor, generator: torch.Generator) -> Tensor:
+        """Of rows of one class."""
+        parts = []
+        for k in group[rows].unique():
+            own = rows[group[rows] == k]
+            share = round(int((group == k).sum()) * int(of_class[y[rows[0]]]) / n)
+            parts.append(repeated(own, share, generator))
+        return torch.cat(parts)
+
+    told = f"training rows drawn so that {column!r} says nothing of {data.target!r}: some are repeated, others left out"
+    return chosen(data, wanted, seed, told)
+
+
+def repeated(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """So many of the rows, each as often as the others, or once more."""
+    whole, rest = divmod(count, len(rows))
+    return torch.cat([rows.repeat(whole), rows[torch.randperm(len(rows), generator=generator)[:rest]]])
 
 
 def frequencies(data: Data) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from didact.options import Range
+from didact.options import AsWritten, Range
 
 Widths = Annotated[tuple[int, ...], Range(1), "units of each hidden layer"]
 Activation = Annotated[
@@ -37,6 +37,7 @@ EmbeddingStd = Annotated[
     float | None, Range(0, open_low=True), "deviation of a word's numbers at first (1/√width if not given; 1 is PyTorch's own)"
 ]
 Balance = Annotated[Literal["none", "weights", "over", "under"], "rare classes: weigh their loss, repeat them, or thin the others"]
+Reweigh = Annotated[str | None, AsWritten(), "column of a table: its training rows are drawn so that it says nothing of the class"]
 Augment = Annotated[
     tuple[str, ...],
     "changes to image batches: flip, crop, crop_black (no mirror at the edges), rotate, affine, rigid (affine unscaled), "

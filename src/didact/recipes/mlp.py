@@ -2,6 +2,7 @@
 
 from typing import Annotated, Literal
 
+from didact.data.balance import independent
 from didact.data.core import Data
 from didact.models.mlp import MLP
 from didact.models.wide_deep import WideDeep
@@ -25,7 +26,8 @@ def mlp(
     data: Data, *,
     hidden: a.Widths = (256, 128), activation: a.Activation = "relu", dropout: a.Dropout = 0.2,
     norm: a.Norm = "none", init: a.Init = "he_normal",
-    loss: Loss = "auto", smoothing: a.Smoothing = 0.0, balance: a.Balance = "none", augment: a.Augment = (),
+    loss: Loss = "auto", smoothing: a.Smoothing = 0.0, balance: a.Balance = "none", reweigh: a.Reweigh = None,
+    augment: a.Augment = (),
     optimizer: a.Optimizer = "adamw", lr: a.OptionalRate = None, weight_decay: a.Decay = 0.01, momentum: a.Momentum = 0.9,
     schedule: a.ScheduleName = "cosine", clip_norm: a.Clip = None, clip_value: a.ClipValue = None,
     ema: a.Average = None, patience: a.Patience = None,
@@ -35,6 +37,7 @@ def mlp(
 
     h_l = act(W_l h_{l-1} + b_l), trained on cross-entropy for classes and squared error for numbers.
     """
+    data = independent(data, reweigh) if reweigh else data
     data, weights = balanced(data, balance)
     epochs, batch, notes = budget(data, epochs, batch)
     likelihood = likelihood_of(data, loss=loss, smoothing=smoothing, weights=weights)

@@ -360,18 +360,22 @@ def fitting(run: Run, name: str, recipe: Recipe) -> Iterator[None]:
 def evaluate(run: Run, *, device: str = "auto") -> dict[str, Any]:
     """Metrics of a run's best model on its validation and test splits, computed anew."""
     started = time.perf_counter()
-    facts, objective = run.facts, restored(run)[0]
+    objective, _, rows = judged(run, device)
+    scores = {part: objective.score(found) for part, found in rows.items()}
+    result = {"recipe": run.facts["recipe"], "arguments": run.facts["arguments"], "run": str(run.folder)}
+    return result | {"seconds": time.perf_counter() - started} | scores
+
+
+def judged(run: Run, device: str = "auto") -> tuple[Objective, Data, dict[str, Batch]]:
+    """A run's best model, its data, and what the model says of each row of the validation and test splits."""
+    objective = restored(run)[0]
     place = pick_device(device, known=objective.devices)
     objective = objective.to(place)
     prepared = rebuild(run, with_data=True)
     data = placed(prepared.experiment.data, place)
     precision = Precision(prepared.settings.precision, place, objective)
-    scores = {
-        part: objective.score(judge(objective, data.split(part), batch=prepared.experiment.batch, precision=precision))
-        for part in ("validation", "test")
-    }
-    result = {"recipe": facts["recipe"], "arguments": facts["arguments"], "run": str(run.folder)}
-    return result | {"seconds": time.perf_counter() - started} | scores
+    parts = ("validation", "test")
+    return objective, data, {p: judge(objective, data.split(p), batch=prepared.experiment.batch, precision=precision) for p in parts}
 
 
 def repeat(prepared: Prepared) -> str:

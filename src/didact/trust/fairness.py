@@ -1,0 +1,27 @@
+"""Does a classifier say yes to some groups of people more readily than to others?"""
+
+import torch
+from torch import Tensor
+
+
+def rates(yes: Tensor, y: Tensor, group: Tensor, groups: int) -> Tensor:
+    """P(Ŷ = 1 | A), P(Ŷ = 1 | A, Y = 1) and P(Ŷ = 1 | A, Y = 0) of each group: (groups, 3); NaN where it has nobody of that kind."""
+    yes, among = yes.double(), torch.stack([torch.ones_like(y, dtype=torch.bool), y == 1, y == 0], 1)     # (N, 3)
+    member = torch.nn.functional.one_hot(group, groups).double()                                          # (N, groups)
+    return (member.mT @ (yes[:, None] * among)) / (member.mT @ among.double())
+
+
+def gaps(rates: Tensor) -> dict[str, float]:
+    """How far apart the groups are, at most, by each notion of fairness; 0 is fair.
+
+    Demographic parity asks for equal shares of yes, equal opportunity for equal true positives, predictive equality for equal false
+    positives, equalised odds for both.  Gaba 12.6, exercise 12.5; its definition 12.3 calls the second by the name of the last.
+    """
+    parity, opportunity, equality = (float(spread(column)) for column in rates.T)
+    odds = max(opportunity, equality)
+    return {"demographic_parity": parity, "equal_opportunity": opportunity, "predictive_equality": equality, "equalised_odds": odds}
+
+
+def spread(column: Tensor) -> Tensor:
+    known = column[~column.isnan()]
+    return known.max() - known.min() if len(known) else column.new_tensor(float("nan"))
