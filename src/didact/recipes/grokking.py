@@ -14,7 +14,7 @@ from didact.train.experiment import Experiment
 
 
 @recipe(
-    data="modular", accepts=("table",), tasks=CLASSES, chapter="theory", abilities=("classify",),
+    data="modular", accepts=("table",), tasks=CLASSES, chapter="theory", abilities=("classify", "draw"),
     sources=("Gaba 11.11",), grid={"weight_decay": (0.0, 0.5, 1.0, 1.5)},
 )
 def grokking(
