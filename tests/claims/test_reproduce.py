@@ -609,7 +609,17 @@ def test_more_is_refused_where_seeds_cannot_be_joined(monkeypatch, capsys):
     assert "of times" in capsys.readouterr().err
     monkeypatch.setattr(reproduce, "kept", lambda: {"1.7": record({"another cell": [0.5]}, "1.7")})
     assert main(["reproduce", "1.7", "--more", "--seeds", "9"]) == 2
-    assert "has other cells than the table has now" in capsys.readouterr().err
+    assert "is of other settings than it has now" in capsys.readouterr().err
+    cells = {cell.name: [0.5] * 3 for cell in TABLES["1.7"].cells}
+    monkeypatch.setattr(reproduce, "kept", lambda: {"1.7": replace(record(cells, "1.7"), settings="01234567")})
+    assert main(["reproduce", "1.7", "--more", "--seeds", "9"]) == 2
+    assert "is of other settings than it has now" in capsys.readouterr().err
+
+
+def test_settings_are_told_by_every_option():
+    t = TABLES["1.7"]
+    changed = replace(t, grids=(replace(t.grids[0], given={**t.grids[0].given, "epochs": 9}),))
+    assert t.settings == replace(t, title="another").settings != changed.settings and len(t.settings) == 8
 
 
 def test_the_list(capsys, monkeypatch):

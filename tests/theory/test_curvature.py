@@ -33,5 +33,7 @@ def test_of_a_network_it_is_the_hessians_eigenvalue():
 
 
 def test_a_plane_is_flat():
-    w = nn.Parameter(torch.tensor([1.0, 2.0]))
+    w, unused = nn.Parameter(torch.tensor([1.0, 2.0])), nn.Parameter(torch.ones(3))
     assert float(sharpness((w**2).sum() * 0, [w])) == 0
+    assert float(sharpness(w.sum(), [w])) == 0
+    assert float(sharpness((w**2).sum(), [w, unused])) == pytest.approx(2)

@@ -13,8 +13,9 @@ def test_the_mean_is_weighed_by_examples():
 
 
 def test_counters_stay_whole_numbers():
-    norms = [nn.BatchNorm1d(2).state_dict() for _ in range(3)]
-    assert average(norms, [5, 1, 1])["num_batches_tracked"].dtype == torch.int64
+    norms = [nn.BatchNorm1d(2).state_dict() | {"num_batches_tracked": torch.tensor(n)} for n in (7, 9)]
+    counter = average(norms, [1, 9])["num_batches_tracked"]
+    assert counter.dtype == torch.int64 and int(counter) == 9, "8.8, rounded"
 
 
 def test_a_step_of_each_client_is_a_step_on_all_examples():

@@ -84,7 +84,7 @@ def measure(
     versions = {k: v for k, v in surroundings()["versions"].items() if k in ("python", "torch")}
     return Record(
         table.name, values, list(seeds), time.strftime("%Y-%m-%d"), source["commit"], describe(device),
-        {"didact": __version__} | versions, spent or time.perf_counter() - started, source["dirty"], beside,
+        {"didact": __version__} | versions, spent or time.perf_counter() - started, source["dirty"], beside, settings=table.settings,
     )
 
 
@@ -95,8 +95,8 @@ def to_follow(table: Table, seeds: int) -> list[int]:
         raise UsageError(f"table {table.name} is of times, which are taken together; leave out --more")
     if record is None:
         raise UsageError(f"--more adds seeds to what was kept, but table {table.name} is not yet measured; leave out --more")
-    if {cell.name for cell in table.cells} != set(record.values):
-        raise UsageError(f"what was kept of table {table.name} has other cells than the table has now; measure it anew, without --more")
+    if {cell.name for cell in table.cells} != set(record.values) or record.settings not in ("", table.settings):
+        raise UsageError(f"what was kept of table {table.name} is of other settings than it has now; measure it anew, without --more")
     lacking = [seed for seed in range(seeds) if seed not in record.seeds]
     if not lacking:
         raise UsageError(f"--more expects --seeds above the {len(record.seeds)} that were kept, got {seeds}")

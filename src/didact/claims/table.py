@@ -6,6 +6,7 @@
 The allowance is for what the course leaves unstated: seeds, versions, hardware. An ordering is a test of means, at 95 % confidence.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -124,6 +125,12 @@ class Table:
         return [claim for claim in dict.fromkeys(found) if claim]
 
     @property
+    def settings(self) -> str:
+        """Eight letters that change with any option of any configuration: seeds of other settings are of another table."""
+        grids = [(grid.recipe, sorted(grid.given.items()), sorted(grid.axes.items())) for grid in self.grids]
+        return hashlib.blake2b(repr(grids).encode(), digest_size=4).hexdigest()
+
+    @property
     def where(self) -> str:
         """Gaba 3.11, Fleuret 2.1."""
         course, _, section = self.name.rpartition("-")
@@ -149,6 +156,7 @@ class Record:
     dirty: bool = False                      # didact's files differed from the commit
     beside: int = 1                          # trainings at once: their seconds are not those of one alone
     earlier: Sequence[str] = ()              # where other seeds were measured before these, in words
+    settings: str = ""                       # the table's own, in short; of records kept before there was one, nothing
 
     @property
     def about(self) -> str:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from didact.data.core import Absent, Data, Resident
+from didact.data.groups import features, groups
 from didact.data.health import recounted
 from didact.data.stream import Streamed
-from didact.data.table import TableEncoder
 from didact.errors import UsageError
 
 
@@ -45,28 +45,36 @@ def undersample(data: Data, seed: int = 0) -> Data:
 def independent(data: Data, column: str, seed: int = 0) -> Data:
     """As if group and class were independent: n_a n_y / n training rows of each group and class, repeated or left out.
 
-    P(A, Y) becomes P(A) P(Y), and neither P(A) nor P(Y) changes.  Kamiran and Calders 2012, uniform sampling; Gaba exercise 12.5.
+    P(A, Y) becomes P(A) P(Y) up to rounding, while P(A) and P(Y) stay.  Kamiran and Calders 2012, uniform sampling; Gaba exercise 12.5.
     """
-    frequencies(data)
+    if data.task not in ("binary", "multiclass"):
+        raise UsageError(f"--reweigh is for classes, but the targets of {data.name!r} are {data.task}; leave it out")
     if isinstance(data.train, Absent):
         return data
-    if not isinstance(data.encoder, TableEncoder) or not isinstance(data.train, Resident):
-        raise UsageError(f"--reweigh expects a column of a table, but {data.name!r} holds {data.kind}")
-    _, group = data.encoder.groups(data.train.columns["x"].cpu(), column)
-    y = data.train.columns["y"].cpu().long()
-    n, of_class = len(y), torch.bincount(y, minlength=data.classes)
+    told = groups(data, column, "--reweigh")
+    group, y = told.of(features(data.train)).cpu(), features(data.train, "y").cpu().long()
+    joint = torch.stack([torch.bincount(y[group == k], minlength=data.classes) for k in range(len(told.names))])   # (groups, classes)
+    lacking = ((joint == 0) & (joint.sum(1, keepdim=True) > 0)).nonzero()
+    if len(lacking):
+        name, label = told.names[int(lacking[0, 0])], data.labels[int(lacking[0, 1])]
+        raise UsageError(f"--reweigh {column}: {name!r} has no training row of class {label!r} to be repeated; choose another column")
 
-    def wanted(rows: Tensor, generator: torch.Generator) -> Tensor:
-        """Of rows of one class."""
-        parts = []
-        for k in group[rows].unique():
-            own = rows[group[rows] == k]
-            share = round(int((group == k).sum()) * int(of_class[y[rows[0]]]) / n)
-            parts.append(repeated(own, share, generator))
-        return torch.cat(parts)
+    def drawn(rows: Tensor, generator: torch.Generator) -> Tensor:
+        """Of the rows of one class."""
+        present = group[rows].unique()
+        wanted = shared(len(rows), joint[present].sum(1).double())
+        return torch.cat([repeated(rows[group[rows] == k], n, generator) for k, n in zip(present, wanted, strict=True)])
 
-    told = f"training rows drawn so that {column!r} says nothing of {data.target!r}: some are repeated, others left out"
-    return chosen(data, wanted, seed, told)
+    note = f"training rows drawn so that {column!r} says nothing of {data.target!r}: some are repeated, others left out"
+    return chosen(data, drawn, seed, note)
+
+
+def shared(count: int, weights: Tensor) -> list[int]:
+    """A number in whole parts that are as the weights, by largest remainders."""
+    exact = count * weights / weights.sum()
+    parts = exact.floor().long()
+    parts[(exact - parts).argsort(descending=True)[: count - int(parts.sum())]] += 1
+    return parts.tolist()
 
 
 def repeated(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:

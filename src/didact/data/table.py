@@ -32,7 +32,7 @@ from didact.data.commas import plain
 from didact.data.core import Batch, Data, Decode
 from didact.data.delimited import is_number, is_table, lines_of, parsed, read_csv, read_row, stem
 from didact.data.health import listed, refuse
-from didact.errors import UsageError, counted, nearest, pick
+from didact.errors import UsageError, counted, nearest
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -184,20 +184,6 @@ class TableEncoder:
             value = row[column.name]
             if isinstance(column, Number) and value is not None and not is_number(str(value)):
                 raise UsageError(f"column {column.name!r} expects a number, got {value!r}")
-
-    def groups(self, x: Tensor, column: str) -> tuple[list[str], Tensor]:
-        """Encoded rows told apart by one column: the names of the groups and each row's; of numbers, up to the median and above it."""
-        known = {c.name: c for c in self.columns}
-        chosen = pick("column", column, known)
-        at = sum(len(c.features) for c in self.columns[: self.columns.index(chosen)])
-        own = x[:, at : at + len(chosen.features)]
-        if isinstance(chosen, Number):
-            middle = chosen.median - chosen.shift
-            number = (own[:, 0] > middle).long()
-            number = torch.where(own[:, 1] > 0.5, 2, number) if chosen.missing else number
-            return [f"{column} ≤ {chosen.median:.12g}", f"{column} > {chosen.median:.12g}", f"{column} missing"], number
-        names = [feature.removeprefix(f"{column}=") for feature in chosen.features]
-        return [*names, "(unknown)"], torch.where(own.sum(1) > 0.5, own.argmax(1), len(names))
 
     def spec(self) -> dict[str, Any]:
         return {"kind": "table", "target": self.target, "columns": [column_spec(column) for column in self.columns]}

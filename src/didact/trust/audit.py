@@ -5,11 +5,10 @@ from typing import Any
 
 from torch import Tensor
 
-from didact.data.core import Batch, Data, Resident, Split
-from didact.data.table import TableEncoder
-from didact.errors import UsageError
+from didact.data.core import Batch
+from didact.data.groups import features, groups
 from didact.objectives.core import Objective
-from didact.objectives.supervised import Classify
+from didact.report.answers import answers
 from didact.run import Run
 from didact.train.session import judged
 from didact.trust.fairness import gaps, rates
@@ -22,23 +21,18 @@ def by_group(run: Run, column: str, *, device: str = "auto") -> dict[str, Any]:
     started = time.perf_counter()
     objective, data, found = judged(run, device)
     told: dict[str, Any] = {"recipe": run.facts["recipe"], "run": str(run.folder), "by": column, "labels": list(data.labels)}
+    told_apart = groups(data, column, "--by")
+    names = told_apart.names
     for part, rows in found.items():
-        names, group = members(data, data.split(part), column)
+        group, said = told_apart.of(features(data.split(part))).to(rows["loss"].device), answers(run.facts, rows)
         scores = [of_group(objective, rows, group == k) for k in range(len(names))]
-        if data.task == "binary" and isinstance(objective, Classify):
-            shares = rates(objective.likelihood.mode(rows["output"]), rows["y"], group, len(names))
+        if said is not None and said.task == "binary" and said.probabilities is not None:
+            shares = rates(said.probabilities.argmax(1), said.y, group, len(names))
             scores = [one | dict(zip(YES, three, strict=True)) for one, three in zip(scores, shares.tolist(), strict=True)]
             told[f"{part}_gaps"] = gaps(shares)
         told[part] = objective.score(rows)
         told[f"{part}_by_group"] = {name: one for name, one in zip(names, scores, strict=True) if one["rows"]}
     return told | {"seconds": time.perf_counter() - started}
-
-
-def members(data: Data, split: Split, column: str) -> tuple[list[str], Tensor]:
-    """Names of the groups, and each row's."""
-    if not isinstance(data.encoder, TableEncoder) or not isinstance(split, Resident):
-        raise UsageError(f"--by expects a column of a table, but {data.name!r} holds {data.kind}")
-    return data.encoder.groups(split.columns["x"], column)
 
 
 def of_group(objective: Objective, rows: Batch, own: Tensor) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Does a classifier say yes to some groups of people more readily than to others?"""
 
+from math import isnan, nan
+
 import torch
 from torch import Tensor
 
@@ -12,16 +14,17 @@ def rates(yes: Tensor, y: Tensor, group: Tensor, groups: int) -> Tensor:
 
 
 def gaps(rates: Tensor) -> dict[str, float]:
-    """How far apart the groups are, at most, by each notion of fairness; 0 is fair.
+    """How far apart the groups are, at most, by each notion of fairness; 0 is fair, NaN cannot be told.
 
     Demographic parity asks for equal shares of yes, equal opportunity for equal true positives, predictive equality for equal false
     positives, equalised odds for both.  Gaba 12.6, exercise 12.5; its definition 12.3 calls the second by the name of the last.
     """
-    parity, opportunity, equality = (float(spread(column)) for column in rates.T)
-    odds = max(opportunity, equality)
+    parity, opportunity, equality = (spread(column) for column in rates.T)
+    odds = nan if isnan(opportunity + equality) else max(opportunity, equality)
     return {"demographic_parity": parity, "equal_opportunity": opportunity, "predictive_equality": equality, "equalised_odds": odds}
 
 
-def spread(column: Tensor) -> Tensor:
+def spread(column: Tensor) -> float:
+    """Between the least and the largest; NaN where fewer than two groups have the rate."""
     known = column[~column.isnan()]
-    return known.max() - known.min() if len(known) else column.new_tensor(float("nan"))
+    return float(known.max() - known.min()) if len(known) > 1 else nan

@@ -11,8 +11,9 @@ State = Mapping[str, Tensor]
 def average(states: Sequence[State], sizes: Sequence[int]) -> dict[str, Tensor]:
     """θ = Σ_k n_k/n θ^(k), n_k the examples of client k.  McMahan et al. 2017; Gaba 12.7.2."""
     n = sum(sizes)
-    return {name: sum((size / n * state[name] for state, size in zip(states, sizes, strict=True)), start=0 * v).to(v)
-            for name, v in states[0].items()}
+    mixed = {name: sum((size / n * state[name] for state, size in zip(states, sizes, strict=True)), start=0.0 * v)
+             for name, v in states[0].items()}
+    return {name: (v if states[0][name].is_floating_point() else v.round()).to(states[0][name]) for name, v in mixed.items()}
 
 
 def federate(model: nn.Module, clients: Sequence[Callable[[nn.Module], None]], sizes: Sequence[int], *, rounds: int) -> None:
