@@ -53,7 +53,7 @@ def load(
     try:
         chosen, notes = choose_target(frame, target, path)
         asked = targets(frame, chosen, task)
-        refuse(name, {"y": asked.y}, task=asked.task, labels=asked.labels)
+        refuse(name, len(asked.y), {"y": asked.y}, task=asked.task, labels=asked.labels)
     except UsageError as why:
         if target or task:
             raise

@@ -159,7 +159,7 @@ def load(
         raise UsageError(f"--text and --target are the same column, {text!r}: choose another to be predicted")
     target, notes = choose_target(frame, target, path, but=text)
     asked = targets(frame, target, task)
-    refuse(name, {"y": asked.y}, task=asked.task, labels=asked.labels)
+    refuse(name, len(asked.y), {"y": asked.y}, task=asked.task, labels=asked.labels)
     indices = divide(name, len(found), asked.y, task=asked.task, indices=indices, seed=seed)
     encoder = BagEncoder.fit(list(found.iloc[indices["train"].numpy()]), column=text)
     x = encoder.encode(list(found))
