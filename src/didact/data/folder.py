@@ -91,8 +91,8 @@ class ImageEncoder:
     def spanning(self, files: Sequence[str], modes: Sequence[str], train: Tensor) -> tuple[Self, list[str]]:
         """The same with the range of those training files that hold more than 8 bits, and what is said of it; as it is where none does."""
         deep = {i for i, mode in enumerate(modes) if is_deep(mode)}
-        span = span_of([files[i] for i in train.tolist() if i in deep])
-        return (replace(self, span=span), [span_note(span, len(deep))]) if span else (self, [])
+        found = span_of([files[i] for i in train.tolist() if i in deep])
+        return (replace(self, span=found[0]), [span_note(*found, len(deep))]) if found else (self, [])
 
 
 def flat(image: Any, span: Span | None) -> Any:
