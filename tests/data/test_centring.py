@@ -2,7 +2,6 @@
 
 import csv
 import json
-import shutil
 
 import numpy as np
 import pandas as pd
@@ -16,9 +15,11 @@ from didact.data.centring import centre
 from didact.data.load import load, reload
 from didact.data.spec import from_spec, spec
 from didact.data.table import TableEncoder
-from didact.errors import UsageError
 from didact.run import Run
 from didact.samplers.draw import draw, save_rows
+from didact.train.interrupt import Interrupted
+from didact.train.loop import Training
+from didact.train.session import evaluate, resume
 
 NOW = 1_700_000_000
 DAY = 86_400
@@ -54,6 +55,7 @@ def test_seconds_are_not_lost(tmp_path, span):
 
 @pytest.mark.parametrize("values", [
     np.arange(1900, 2030), np.random.default_rng(0).normal(170, 10, 500).round(1), np.random.default_rng(0).normal(0, 1, 500),
+    np.random.default_rng(0).normal(1013.25, 3, 500).round(2), np.random.default_rng(0).normal(288.15, 8, 500).round(2),
     np.random.default_rng(0).normal(140, 3, 500).round(1), np.random.default_rng(0).lognormal(12, 1, 500).round(2),
     np.full(50, 0.1), np.arange(2**24 - 100, 2**24), np.array([]), np.array([np.nan, np.inf]),
 ])
@@ -70,7 +72,7 @@ def test_new_rows_are_read_as_training_was(tmp_path):
     _, batch = encoder.read([str(path), *typed])
     torch.testing.assert_close(batch["x"][:300], whole(data), rtol=0, atol=0)
     assert torch.equal(batch["x"][300], batch["x"][3]) and float(batch["x"][301, 0]) == NOW + 1 - encoder.columns[0].shift
-    assert torch.equal(whole(reload(data.source, data.indices)), whole(data))
+    assert torch.equal(whole(reload(data, data.indices)), whole(data))
 
 
 def test_a_missing_moment_is_the_median(tmp_path):
@@ -114,7 +116,6 @@ def test_a_large_target_is_answered_in_its_own_units(followed, capsys):
 
 def test_evaluating_and_reporting_such_a_run(followed):
     from didact.report.page import write
-    from didact.train.session import evaluate
 
     run, _, _ = followed
     assert evaluate(run)["test"]["rmse"] == pytest.approx(run.facts["test"]["rmse"])
@@ -123,22 +124,51 @@ def test_evaluating_and_reporting_such_a_run(followed):
     assert f"true − {shift:.0f}" in page and "1,700,00" in page
 
 
-def test_a_run_that_was_kept_before_still_answers_and_is_not_judged_on_other_numbers(followed, tmp_path):
-    from didact.train.session import evaluate
+def pressures(folder, n=300):
+    """Air pressures, latitudes of one town and temperatures in kelvin: ordinary numbers, if far from zero."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"p": rng.normal(1013.25, 3, n).round(2), "lat": rng.normal(52.52, 0.01, n).round(5)})
+    frame["kelvin"] = (288.15 + (frame["p"] - 1013.25) + rng.normal(0, 0.1, n)).round(2)
+    frame.to_csv(folder / "air.csv", index=False)
+    return folder / "air.csv", "kelvin", "p=1013,lat=52.5"
 
-    shutil.copytree(followed[0].folder, tmp_path / "old")
-    facts = json.loads((tmp_path / "old" / "run.json").read_text())
-    del facts["data"]["target_shift"]                                        # as runs were, in which numbers were rounded at once
-    for column in facts["data"]["encoder"]["columns"]:
-        column.pop("shift", None)
-    facts["data"]["source"]["fingerprint"] = "0" * 16
-    (tmp_path / "old" / "run.json").write_text(json.dumps(facts))
-    run = Run.open(tmp_path / "old")
-    data = from_spec(run.facts["data"])
-    assert data.target_shift == 0 and data.encoder.columns[0].shift == 0 and data.encoder.names[0] == "t"
-    assert abs(didact.predict(run, "t=100,a=0,late=no")[0]["next"]) < 1e6     # as its network says it
-    with pytest.raises(UsageError, match="or an older didact read it in another way: put the old data back, or train anew"):
-        evaluate(run)
+
+def moments(folder):
+    return table(folder)[0], "next", f"t={NOW},a=0,late=no"
+
+
+@pytest.mark.parametrize("made", [pressures, moments])
+def test_a_run_that_was_kept_before_is_judged_and_resumed_as_it_was(tmp_path, monkeypatch, made):
+    path, target, row = made(tmp_path)
+    advance = Training.advance
+
+    def stop(self, *words):
+        advance(self, *words)
+        if self.state.step == 3:
+            self.save()
+            raise Interrupted(self.run, 3, 6)
+
+    how = {"data": path, "target": target, "steps": 6, "runs": str(tmp_path / "runs")}
+    with monkeypatch.context() as old:                                       # as it was, when numbers were rounded at once
+        for module in ("table", "columns"):
+            old.setattr(f"didact.data.{module}.centre", lambda values: 0.0)
+        whole = as_kept(didact.train(recipes.mlp, **how))
+        old.setattr(Training, "advance", stop)
+        with pytest.raises(Interrupted):
+            didact.train(recipes.mlp, **how)
+    assert evaluate(whole)["test"] == pytest.approx(whole.facts["test"])
+    again = resume(as_kept(Run.open("mlp/latest", tmp_path / "runs")))
+    assert again.facts["status"] == "finished" and again.facts["test"] == pytest.approx(whole.facts["test"])
+    assert didact.predict(again, row)[0][target] == didact.predict(whole, row)[0][target]
+
+
+def as_kept(run):
+    """The run as an older didact wrote it: no word of shifts."""
+    facts = json.loads((run.folder / "run.json").read_text())
+    del facts["data"]["target_shift"]
+    assert "shift" not in json.dumps(facts["data"]["encoder"])
+    (run.folder / "run.json").write_text(json.dumps(facts))
+    return Run.open(run.folder)
 
 
 @pytest.mark.parametrize("recipe", ["vae", "realnvp", "wgan"])

@@ -1,6 +1,7 @@
 """Images of more than 8 bits: one range for a set, found in its training files and kept for new ones."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -68,14 +69,23 @@ def test_new_files_are_read_in_the_range_of_training(tmp_path):
     paint(tmp_path / "new.png", [[low, (low + high) / 2, high, 65535]], np.uint16)
     x = ImageEncoder((1, 1, 4), again.encoder.span).open(tmp_path / "new.png")
     assert x.flatten().tolist() in ([0, 127, 255, 255], [0, 128, 255, 255])
-    assert torch.equal(held(reload(data.source, data.indices)), held(data))
+    assert torch.equal(held(reload(data, data.indices)), held(data))
 
 
 def test_a_run_that_was_read_file_by_file_is_not_judged_on_other_pixels(tmp_path):
     data = load_data(str(make(tmp_path, "tiff", 0, 1)))
-    old = {**data.source, "fingerprint": "0" * 16}
+    old = replace(data, source={**data.source, "fingerprint": "0" * 16})
     with pytest.raises(UsageError, match="or an older didact read it in another way: put the old data back, or train anew"):
         reload(old, data.indices)
+
+
+def test_a_run_that_was_read_file_by_file_is_read_so_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("didact.data.folder.span_of", lambda files: None)
+    data = load_data(str(make(tmp_path, "tiff", 0, 1)))
+    monkeypatch.undo()
+    old = from_spec(json.loads(json.dumps(spec(data))))
+    assert old.encoder.span is None and load_data(str(tmp_path)).encoder.span
+    assert torch.equal(held(reload(old, data.indices)), held(data))
 
 
 def test_bytes_stay_as_they_are_beside_others(tmp_path):

@@ -327,7 +327,7 @@ def rebuild(run: Run, *, with_data: bool) -> Prepared:
         raise UsageError(f"{run.folder / 'run.json'} does not describe a run ({error!r}); it is damaged: train anew") from error
     settings = Settings(**bind(known, given, owner="the run"))
     if with_data:
-        data = reload(data.source, run.load_indices())
+        data = reload(data, run.load_indices())
     return Prepared(recipe, arguments, settings, data, build(recipe, data, arguments, settings))
 
 
