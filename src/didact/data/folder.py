@@ -291,7 +291,8 @@ def unlabelled(root: Path, found: Found) -> str:
     """Why there are no labels, and what would give some: a recipe that needs them says so in these words."""
     if found.beside:
         inside = f"{len(found.files) - found.beside:,} in {listed(found.labels)} and {found.beside:,} beside"
-        return f"{len(found.files):,} images, {inside}: all are read, without classes, since none are asked for"
+        keep = "to keep the classes, move the images beside them elsewhere, or give --conditional to a recipe that has it"
+        return f"{len(found.files):,} images, {inside}: all are read, without classes, since none are asked for; {keep}"
     if found.labels:
         return f"{root} holds only one class folder, {found.labels[0]!r}: at least two can be told apart"
     return f"{root} holds {len(found.files):,} images but no class folders: expected {root}/<class>/<image>.png or .jpg to learn classes"
