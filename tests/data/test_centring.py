@@ -11,7 +11,7 @@ import torch
 import didact
 from didact import recipes
 from didact.cli.main import main
-from didact.data.centring import centre
+from didact.data.centring import centre, exact, full
 from didact.data.load import load, reload
 from didact.data.spec import from_spec, spec
 from didact.data.table import TableEncoder
@@ -182,3 +182,42 @@ def test_rows_that_are_drawn_are_of_the_same_days(tmp_path, recipe):
         values = np.array([float(row[name]) for row in drawn])
         assert frame[name].min() <= values.min() <= values.max() <= frame[name].max()
         assert (values % 1 == 0).all() and len(set(values)) > 5, values
+
+
+@pytest.mark.parametrize(("value", "shift", "words"), [
+    (1_700_000_000_250.0, 1.7e12, "1,700,000,000,250"), (1_700_000_000_250.345678, 1.7e12, "1,700,000,000,250.35"),
+    (NOW + 250.345678, NOW, "1,700,000,250.346"), (1.7e9, 1.7e9, "1,700,000,000"), (1.7e15 + 33, 1.7e15, "1,700,000,000,000,033"),
+    (52.52 + float(np.float32(0.0134)), 52.52, "52.5334"), (52.52, 52.52, "52.52"), (-1e9 - 7, -1e9, "-1,000,000,007"), (0.0, 1e9, "0"),
+])
+def test_all_digits_are_told(value, shift, words):
+    assert full(value, shift) == words
+
+
+def test_a_number_is_told_as_it_stands_in_the_table():
+    assert [exact(v) for v in (1.7e12, 1.7e15 + 1, 52.52, -3.0)] == ["1700000000000", "1700000000000001", "52.52", "-3"]
+
+
+def test_milliseconds_are_told_apart_everywhere(tmp_path, capsys):
+    from didact.explain.runs import values_of
+    from didact.explain.subject import Subject
+    from didact.report.answers import answers
+
+    rng = np.random.default_rng(0)
+    t = 1000 * NOW + rng.integers(0, 50_000, 200)
+    pd.DataFrame({"t": t, "u": t + rng.random(200).round(3), "late": np.where(t > np.median(t), "yes", "no"), "next": t + 40}).to_csv(
+        tmp_path / "ms.csv", index=False)
+    how = {"data": tmp_path / "ms.csv", "epochs": 2, "runs": str(tmp_path / "runs")}
+    run = didact.train(recipes.mlp, target="next", **how)
+    assert main(["predict", str(run.folder), str(tmp_path / "ms.csv")]) in (0, None)
+    said = [line.split("next ")[1].split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert len(set(said)) > 150 and all(abs(float(v.replace(",", "")) - 1.7e12) < 1e6 and "e" not in v for v in said)
+    told = [answers(run.facts, run.load("test")).told(row)[0] for row in range(20)]
+    assert set(told) <= {f"{v + 40:,}" for v in t} and len(set(told)) > 15
+    drawn = didact.train(recipes.vae, target="next", **how)
+    save_rows(drawn, draw(drawn, 20, seed=1), tmp_path / "new.csv")
+    rows = list(csv.DictReader((tmp_path / "new.csv").read_text().splitlines()))
+    assert all(len({row[name] for row in rows}) > 5 and all(row[name].startswith("1700000") for row in rows) for name in ("t", "u", "next"))
+    classes = Subject.of(didact.train(recipes.mlp, target="late", **how), "cpu")
+    _, batch = classes.data.encoder.read([str(tmp_path / "ms.csv")])
+    names, members = classes.parts(batch["x"][0])
+    assert values_of(batch["x"][3], members, names, classes)[0] == f"{t[3]:,}"

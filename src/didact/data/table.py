@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from didact.data.assemble import assemble, divide
-from didact.data.centring import BIGGEST, centre, centred, near
+from didact.data.centring import BIGGEST, centre, centred, exact, near
 from didact.data.columns import (
     FEW,
     Category,
@@ -209,7 +209,7 @@ class TableEncoder:
             middle = chosen.median - chosen.shift
             number = (own[:, 0] > middle).long()
             number = torch.where(own[:, 1] > 0.5, 2, number) if chosen.missing else number
-            return [f"{column} ≤ {chosen.median:.12g}", f"{column} > {chosen.median:.12g}", f"{column} missing"], number
+            return [f"{column} ≤ {exact(chosen.median)}", f"{column} > {exact(chosen.median)}", f"{column} missing"], number
         names = [feature.removeprefix(f"{column}=") for feature in chosen.features]
         return [*names, "(unknown)"], torch.where(own.sum(1) > 0.5, own.argmax(1), len(names))
 
