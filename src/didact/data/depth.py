@@ -42,11 +42,11 @@ def looked_at(file: str, most: int) -> tuple[Values, tuple[float, ...]]:
     """Of the finite values of a file, evenly spaced ones and both ends."""
     with opened(file) as image:
         values = np.asarray(image)
-    finite = values[np.isfinite(values)].astype(np.float64)
+    finite = values[np.isfinite(values)]
     if not finite.size:
-        return finite, ()
+        return np.empty(0), ()
     few = finite[np.linspace(0, finite.size - 1, most).astype(np.int64)] if finite.size > most else finite
-    return few, (float(finite.min()), float(finite.max()))
+    return few.astype(np.float64), (float(finite.min()), float(finite.max()))
 
 
 def usual(pixels: Values, ends: Values) -> Span:
