@@ -83,7 +83,7 @@ def test_a_folder_of_ones_own(tmp_path, make):
             rows, columns = (x[0] > 0.5).nonzero().float().unbind(1)            # the white pixels of the resized image
             edges = torch.stack([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]) / 64
             assert_close(edges, box, atol=1.5 / 64, rtol=0)
-    again = reload(data.source, data.indices)
+    again = reload(data, data.indices)
     assert torch.equal(again.test.columns["box"], data.test.columns["box"]) and again.fingerprint == data.fingerprint
     assert load(str(tmp_path / "birds"), size=32).shape == (3, 32, 32)
 
@@ -147,7 +147,7 @@ def test_a_moved_box_is_another_set(tmp_path):
     first = load(str(coco(tmp_path)))
     change(tmp_path, annotations=replaced("bbox", [1, 2, 20, 15]))
     with pytest.raises(UsageError, match="has changed since the run split it"):
-        reload(first.source, first.indices)
+        reload(first, first.indices)
 
 
 def replaced(key, value):

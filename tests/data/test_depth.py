@@ -1,6 +1,7 @@
 """Images of more than 8 bits: one range for a set, found in its training files and kept for new ones."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -68,14 +69,23 @@ def test_new_files_are_read_in_the_range_of_training(tmp_path):
     paint(tmp_path / "new.png", [[low, (low + high) / 2, high, 65535]], np.uint16)
     x = ImageEncoder((1, 1, 4), again.encoder.span).open(tmp_path / "new.png")
     assert x.flatten().tolist() in ([0, 127, 255, 255], [0, 128, 255, 255])
-    assert torch.equal(held(reload(data.source, data.indices)), held(data))
+    assert torch.equal(held(reload(data, data.indices)), held(data))
 
 
 def test_a_run_that_was_read_file_by_file_is_not_judged_on_other_pixels(tmp_path):
     data = load_data(str(make(tmp_path, "tiff", 0, 1)))
-    old = {**data.source, "fingerprint": "0" * 16}
+    old = replace(data, source={**data.source, "fingerprint": "0" * 16})
     with pytest.raises(UsageError, match="or an older didact read it in another way: put the old data back, or train anew"):
         reload(old, data.indices)
+
+
+def test_a_run_that_was_read_file_by_file_is_read_so_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("didact.data.folder.span_of", lambda files: None)
+    data = load_data(str(make(tmp_path, "tiff", 0, 1)))
+    monkeypatch.undo()
+    old = from_spec(json.loads(json.dumps(spec(data))))
+    assert old.encoder.span is None and load_data(str(tmp_path)).encoder.span
+    assert torch.equal(held(reload(old, data.indices)), held(data))
 
 
 def test_bytes_stay_as_they_are_beside_others(tmp_path):
@@ -121,3 +131,80 @@ def test_images_with_masks_and_with_boxes_too(tmp_path):
     assert found.encoder.span[0] == -500 and any("more than 8 bits" in note for note in found.notes)
     again = from_spec(json.loads(json.dumps(spec(found)))).encoder
     assert again == found.encoder and isinstance(again, boxes.BoxEncoder)
+
+
+def painted(root, draw, kind, suffix="tiff", n=40, side=32):
+    """n images of what draw(rng, i) gives, all in training but for a few."""
+    for i in range(n):
+        paint(root / "ab"[i % 2] / f"{i:02}.{suffix}", draw(np.random.default_rng(i), i).reshape(side, side), kind)
+    return load(root)
+
+
+def cut(data):
+    return next((note for note in data.notes if "lie far off" in note), "")
+
+
+@pytest.mark.parametrize("share", [0.001, 0.3])
+def test_no_data_does_not_decide_the_range(tmp_path, share):
+    def draw(rng, i):
+        values = rng.random(1024)
+        if i % 10 == 0:
+            values[: int(1024 * share)] = -9999
+        if i in range(1, 4) and share > 0.1:
+            values[:2] = -3.4e38, 1e6
+        return values
+
+    data = painted(tmp_path, draw, np.float32)
+    low, high = data.encoder.span
+    assert 0 <= low < 0.01 and 0.99 < high <= 1 and len(held(data).unique()) == 256
+    assert "below it as 0 (down to -" in cut(data) and ("up to 1e+06" in cut(data)) == (share > 0.1)
+
+
+@pytest.mark.parametrize("hot", [1, 5])
+def test_hot_pixels_do_not_decide_the_range(tmp_path, hot):
+    def draw(rng, i):
+        values = rng.integers(0, 4096, 1024)
+        if i < hot:
+            values[i] = 65535 - 1000 * i
+        return values
+
+    data = painted(tmp_path, draw, np.uint16, "png", n=100)
+    assert data.encoder.span[1] <= 4095 and len(held(data).unique()) == 256 and "above it as 255 (up to 6" in cut(data)
+
+
+def sky(rng, i):
+    """Noise, and a few stars of very different brightness."""
+    values = rng.normal(100, 10, 1024)
+    values[rng.integers(0, 1024, 8)] += rng.exponential(8000, 8)
+    return values.clip(0, 65535)
+
+
+def dots(rng, i):
+    values = np.zeros(1024)
+    values[:1 if i % 2 else 0] = rng.uniform(500, 4000)
+    return values
+
+
+@pytest.mark.parametrize("draw", [
+    lambda rng, i: rng.integers(0, 4096, 1024), lambda rng, i: rng.normal(2000, 100, 1024).clip(0, 4095), sky, dots,
+    lambda rng, i: np.where(np.arange(1024) == i, 4000, 0), lambda rng, i: np.where(np.arange(1024) == i, 60000, i % 2),
+    lambda rng, i: np.where(np.arange(1024) < 400, 0, rng.integers(500, 4000, 1024)),
+    lambda rng, i: np.where(np.arange(1024) < 900, 0, rng.integers(3900, 4000, 1024)), lambda rng, i: np.full(1024, 7),
+], ids=["even", "normal", "sky", "dots", "alike", "counts", "masked", "dark", "constant"])
+def test_few_bright_pixels_and_an_even_ground_keep_the_whole_range(tmp_path, draw):
+    data = painted(tmp_path, draw, np.uint16, "png", n=60)
+    files = sorted(tmp_path.rglob("*.png"))
+    train = np.stack([np.asarray(Image.open(files[i])) for i in data.indices["train"].tolist()])
+    assert data.encoder.span == (train.min(), train.max()) and not cut(data)
+
+
+def test_many_files_are_looked_at_evenly(tmp_path, monkeypatch):
+    monkeypatch.setattr("didact.data.depth.PIXELS", 4000)
+
+    def draw(rng, i):
+        values = rng.integers(0, 4096, 1024)
+        values[:3] = 65535 * (i == 7)
+        return values
+
+    first, again = (painted(tmp_path, draw, np.uint16, "png") for _ in range(2))
+    assert first.encoder.span == again.encoder.span and 4000 < first.encoder.span[1] < 4096

@@ -168,6 +168,7 @@ def test_who_asks_for_no_classes_gets_the_images_beside_their_folders(tmp_path):
     data = load(pets, unlabelled=True)
     assert (data.task, data.labels, sum(map(len, data.indices.values()))) == ("none", (), 16)
     assert data.notes[0].startswith("16 images, 12 in cat, dog and 4 beside: all are read") and not any("left out" in n for n in data.notes)
+    assert "to keep the classes, move the images beside them elsewhere, or give --conditional" in data.notes[0]
     held = torch.cat([data.split(part).columns["x"] for part in ("train", "validation", "test")])
     for image in pixels:
         assert (held == torch.from_numpy(image).permute(2, 0, 1)).flatten(1).all(1).sum() == 1

@@ -68,7 +68,7 @@ def test_constant_features_are_named():
 def test_refused(change, words):
     columns = {"x": torch.ones(3, 1), "y": torch.arange(3.0), **change}
     with pytest.raises(UsageError, match=words):
-        refuse("made", columns, task="regression")
+        refuse("made", len(columns["x"]), columns, task="regression")
 
 
 @pytest.mark.parametrize(("y", "labels", "words"), [
@@ -79,7 +79,7 @@ def test_refused(change, words):
 ])
 def test_classes_refused(y, labels, words):
     with pytest.raises(UsageError, match=words):
-        refuse("made", {"x": torch.ones(len(y), 1), "y": torch.tensor(y)}, task="multiclass", labels=labels)
+        refuse("made", len(y), {"x": torch.ones(len(y), 1), "y": torch.tensor(y)}, task="multiclass", labels=labels)
 
 
 def test_a_brought_test_split_may_lack_a_class_but_training_may_not():

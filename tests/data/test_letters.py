@@ -54,7 +54,7 @@ def test_known_images_in_another_size_are_found_again_in_it():
     assert torch.equal(small.train.columns["x"][:9].float(), by_torch)
     mean = small.train.columns["x"].double().mean() / 255
     assert small.mean.item() == pytest.approx(mean.item(), rel=1e-5)
-    again = reload(small.source, small.indices)
+    again = reload(small, small.indices)
     assert torch.equal(again.test.columns["x"], small.test.columns["x"]) and torch.equal(again.mean, small.mean)
     with pytest.raises(UsageError, match="--size does not apply: 'iris' is a known set"):
         load("iris", size=5)

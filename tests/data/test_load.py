@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -51,10 +53,10 @@ def test_each_kind_and_again(table, folder, monkeypatch):
     monkeypatch.chdir("/")
     for kind, data in loaded.items():
         assert data.kind == kind
-        same(data, reload(data.source, data.indices))
+        same(data, reload(data, data.indices))
     assert loaded["table"].source["path"] == str(table) and loaded["table"].source["target"] == "y"
     iris = load("iris", seed=2)
-    same(iris, reload(iris.source, iris.indices))
+    same(iris, reload(iris, iris.indices))
 
 
 @pytest.mark.parametrize("what", ["iris", "diabetes"])
@@ -62,7 +64,7 @@ def test_the_split_that_was_kept_is_used_though_the_seed_would_give_another(what
     data = load(what, seed=0)
     n = sum(len(data.split(part)) for part in SPLITS)
     kept = three_way(n, seed=99, fractions=(0.2, 0.2))
-    again = reload(data.source, kept)
+    again = reload(data, kept)
     order = torch.cat([data.indices[part] for part in SPLITS]).argsort()
     whole = torch.cat([data.split(part).columns["x"] for part in SPLITS])[order]
     for part in SPLITS:
@@ -75,7 +77,7 @@ def test_a_table_split_elsewise_is_encoded_by_its_own_training_rows(table):
     kept = three_way(80, seed=99, fractions=(0.2, 0.2))
     data = load_table(table, indices=kept)
     source = {"path": str(table), "target": "y", "text": None, "size": None, "seed": 0, "fingerprint": data.fingerprint}
-    again = reload(source, kept)
+    again = reload(replace(data, source=source), kept)
     assert again.encoder == data.encoder and torch.equal(again.test.columns["x"], data.test.columns["x"])
 
 
@@ -84,16 +86,16 @@ def test_changed_files_are_refused(table, folder):
     text = table.read_text()
     table.write_text(text.replace("u,good", "v,good", 1))
     with pytest.raises(UsageError, match="has changed since"):
-        reload(data.source, data.indices)
+        reload(data, data.indices)
     table.write_text(text.rsplit("\n", 2)[0] + "\n")
     with pytest.raises(UsageError, match="now holds 79 examples, but 80"):
-        reload(data.source, data.indices)
+        reload(data, data.indices)
     table.unlink()
     with pytest.raises(UsageError, match="no such file"):
-        reload(data.source, data.indices)
+        reload(data, data.indices)
     Image.new("L", (7, 7)).save(folder / "k0" / "0.png")
     with pytest.raises(UsageError, match="has changed since"):
-        reload(pictures.source, pictures.indices)
+        reload(pictures, pictures.indices)
 
 
 @pytest.mark.parametrize(("what", "options", "words"), [

@@ -39,7 +39,7 @@ def test_a_folder_of_ones_own(tmp_path):
         batch = data.split(part).batch(torch.arange(len(data.split(part))))
         torch.testing.assert_close(batch["x"][:, 0] * 255, 50.0 * batch["y"])       # every pixel has its own class
         assert sum(data.counts[part]) == batch["y"].numel()
-    again = reload(data.source, data.indices)
+    again = reload(data, data.indices)
     assert torch.equal(again.test.columns["y"], data.test.columns["y"]) and again.fingerprint == data.fingerprint
 
 
@@ -116,7 +116,7 @@ def test_folders_that_name_the_split(tmp_path, layout):
         batch = data.split(part).batch(torch.arange(3))
         assert torch.equal(batch["y"], every[3 * k : 3 * k + 3].long())
         torch.testing.assert_close(batch["x"][:, 0] * 255, 50.0 * batch["y"])
-    again = reload(data.source, data.indices)
+    again = reload(data, data.indices)
     assert torch.equal(again.test.columns["y"], data.test.columns["y"]) and again.fingerprint == data.fingerprint
 
 

@@ -56,7 +56,7 @@ def test_a_running_text_and_texts_with_labels(tmp_path):
     (tmp_path / "own.csv").write_text("review,liked\n" + rows + "\n")
     data = load(str(tmp_path / "own.csv"), text="review", target="liked", accepts=WORDS)
     assert set(data.names) == {"a", "good", "bad", "film", "about", "love", "war"} and data.task == "none"
-    again = reload(data.source, data.indices)
+    again = reload(data, data.indices)
     assert again.kind == "words" and torch.equal(again.train.stream, data.train.stream)
 
 

@@ -24,7 +24,7 @@ def test_sentences_come_back_as_they_were(path, kind):
     assert pairs.source.decode(row["x"][0].tolist()).startswith("Anna sees house ")
     assert pairs.target.decode(row["y"][0].tolist()).startswith("Anna sieht Haus ")
     assert pairs.spell is not None                                          # sentences: they are judged by BLEU
-    again = reload(data.source, data.indices)
+    again = reload(data, data.indices)
     assert again.encoder == pairs and torch.equal(again.test.columns["y"], data.test.columns["y"])
 
 

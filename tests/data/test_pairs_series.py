@@ -31,7 +31,7 @@ def test_number_words_are_pairs():
         assert in_words(int(data.encoder.target.decode(y))) == data.encoder.source.decode(x)
     assert from_spec(json.loads(json.dumps(spec(data)))).encoder == data.encoder
     everyone = torch.cat([data.indices[part] for part in data.indices])
-    assert len(everyone.unique()) == len(everyone) and reload(data.source, data.indices).fingerprint == data.fingerprint
+    assert len(everyone.unique()) == len(everyone) and reload(data, data.indices).fingerprint == data.fingerprint
 
 
 def test_own_pairs_from_a_tsv(tmp_path):
@@ -39,7 +39,7 @@ def test_own_pairs_from_a_tsv(tmp_path):
     path.write_text("".join(f"a cat number {i}\tun chat {i}\n" for i in range(30)), encoding="utf-8")
     data = load(str(path), accepts=("pairs",))
     assert data.kind == "pairs" and data.source["kind"] == "pairs"
-    assert reload(data.source, data.indices).encoder == data.encoder
+    assert reload(data, data.indices).encoder == data.encoder
     names, batch = data.encoder.read(["a cat"])
     assert names == ["a cat"] and batch["x"][0, -1] == END
     with pytest.raises(UsageError, match="expected a sentence, got ' '"):
@@ -89,7 +89,7 @@ def test_own_series_from_a_csv(tmp_path):
     assert (data.kind, data.target, data.task) == ("series", "warmth", "regression")
     assert data.train.columns["x"][0, :4, 0].tolist() == [0, 0.5, 1, 1]         # a gap keeps the value before it
     assert data.notes[1:2] == ("1 of 400 values of 'warmth' are missing: filled with the one before, and scored as if measured",)
-    assert reload(data.source, data.indices).fingerprint == data.fingerprint
+    assert reload(data, data.indices).fingerprint == data.fingerprint
     encoder = SeriesEncoder.from_spec(json.loads(json.dumps(data.encoder.spec())))
     _, batch = encoder.read([",".join("1" * 30), str(path)])
     assert batch["x"].shape == (2, 30, 1) and batch["x"][1, -1, 0] == 199.5
@@ -157,7 +157,7 @@ def test_a_short_series_is_cut_into_short_windows(tmp_path):
     path = tmp_path / "short.csv"
     path.write_text("warmth\n" + "".join(f"{i / 2}\n" for i in range(100)))
     data = load(str(path), accepts=("series",))
-    assert data.encoder.window == 9 and reload(data.source, data.indices).fingerprint == data.fingerprint
+    assert data.encoder.window == 9 and reload(data, data.indices).fingerprint == data.fingerprint
     cut = ahead(data, window=5)
     assert cut.train.columns["x"][7, :3, 0].tolist() == [3.5, 4.0, 4.5] and [len(cut.split(p)) for p in SPLITS] == [65, 10, 10]
     assert len(ahead(data, window=12).validation) == 3
@@ -174,7 +174,7 @@ def test_a_series_may_be_the_only_column(tmp_path):
     data = load(str(path), accepts=("series",))
     assert (data.kind, data.target, len(data.train)) == ("series", "warmth", 280 - 30)
     assert data.train.columns["x"][7, :3, 0].tolist() == [3.5, 4.0, 4.5]
-    assert reload(data.source, data.indices).fingerprint == data.fingerprint
+    assert reload(data, data.indices).fingerprint == data.fingerprint
     assert data.encoder.read([str(path)])[1]["x"][0, -1, 0] == 199.5
     assert load(str(path)).task == "none"                                      # a table needs something to predict from, a density does not
     path.write_text("".join(f"{i / 2}\n" for i in range(400)))

@@ -79,7 +79,7 @@ def test_the_same_text_in_other_tokens(kind, tmp_path):
     path.write_text("the cat sat on the mat and looked at the dog. " * 200, encoding="utf-8")
     data = load(str(path), tokens=kind)
     assert data.encoder.tokenizer.spec()["kind"] == kind and data.encoder.rate > 3
-    again = reload(data.source, data.indices)
+    again = reload(data, data.indices)
     assert again.encoder == data.encoder and torch.equal(whole(again.test)["y"], whole(data.test)["y"])
     with pytest.raises(UsageError, match="--tokens is for running text, but 'iris' is table"):
         retold(load("iris"), kind)
@@ -96,11 +96,11 @@ def test_a_book_and_a_folder_of_texts(tmp_path, monkeypatch):
     assert is_text("x.TXT") and is_text(folder) and not is_text(tmp_path / "nowhere") and not is_text("x.csv")
     data = load("texts")
     assert data.labels == ("\n", "a", "b", "c") and data.name == "texts" and "3 texts" in data.notes[1]
-    same = reload(data.source, data.indices)
+    same = reload(data, data.indices)
     assert same.fingerprint == data.fingerprint and same.source == data.source
     (folder / "a.md").write_text("a")
     with pytest.raises(UsageError, match="has changed since the run split it"):
-        reload(data.source, data.indices)
+        reload(data, data.indices)
 
 
 @pytest.mark.parametrize(

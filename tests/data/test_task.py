@@ -28,7 +28,7 @@ def test_whole_numbers_are_what_one_says(tmp_path):
     assert any("5 different numbers, read as regression, as --task says" in note for note in number.notes)
     assert any("read as multiclass classification, as --task says" in note for note in classes.notes)
     for data in (inferred, number, classes):
-        again = reload(data.source, data.indices)
+        again = reload(data, data.indices)
         assert again.task == data.task and again.fingerprint == data.fingerprint
 
 

@@ -54,7 +54,7 @@ def test_a_row_is_called_by_the_line_that_it_begins_on(tmp_path):
     data = load(str(written(tmp_path / "own.csv")))
     found = {name: float(x[data.names.index("x")]) for part in SPLITS for name, x in names_and_inputs(data, part)}
     assert found == {f"own.csv, line {line}": line for line in range(3, 123, 2)}
-    again = reload(data.source, {part: data.indices[part] for part in SPLITS})
+    again = reload(data, {part: data.indices[part] for part in SPLITS})
     assert again.called("test", range(3)) == data.called("test", range(3))
 
 

@@ -10,8 +10,10 @@ from didact.data.load import load
 from didact.errors import UsageError
 from didact.registry import RECIPES
 from didact.report import page
+from didact.run import Run
 from didact.train.beside import Shelf
 from didact.train.session import evaluate, prepare, restored
+from didact.train.sweep import sweep
 
 SMALL = {
     "autoencoder": {"widths": (16,)}, "vae": {"widths": (16,), "latent": 3}, "vqvae": {"widths": (8, 8), "codes": 8, "dim": 4},
@@ -90,12 +92,25 @@ def test_a_run_on_all_of_them_is_loaded_again_and_handed_on(here):
     assert prepare("consistency", {"from_": str(told.folder), "intervals": 4}).data.labels == ("cat", "dog")   # as its teacher learned
 
 
-def test_a_sweep_over_what_is_told_reads_the_folder_in_both_ways(here):
+def test_a_shelf_reads_the_folder_as_each_training_asks(here):
     pets(here)
     shelf = Shelf()
     for conditional, n in ((False, 30), (True, 24), (False, 30)):
         data = shelf.prepare(RECIPES["vae"], {"data": "pets", "conditional": conditional, **SMALL["vae"]}).data
         assert sum(map(len, data.indices.values())) == n
+
+
+@pytest.mark.parametrize("beside", [1, 2])
+def test_cells_that_are_compared_learn_from_the_same_images(here, beside):
+    pets(here)
+    how = {"data": "pets", "steps": 2, "batch": 8, "beside": beside, **SMALL["vae"]}
+    _, rows = sweep(RECIPES["vae"], {"conditional": (False, True)}, **how)
+    facts = [Run.open(row["run"]).facts["data"] for row in rows]
+    assert [sum(each["rows"].values()) for each in facts] == [24, 24] and len({each["fingerprint"] for each in facts}) == 1
+    for row in rows:
+        assert evaluate(Run.open(row["run"]))["test"]["loss"] == pytest.approx(row["test"]["loss"])
+    _, rows = sweep(RECIPES["vae"], {"beta": (1.0, 2.0)}, **how)               # nobody is told a class
+    assert all(sum(Run.open(row["run"]).facts["data"]["rows"].values()) == 30 for row in rows)
 
 
 @pytest.mark.parametrize("n", [3, 5, 35, 47])

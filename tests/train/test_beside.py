@@ -75,7 +75,7 @@ def pool(monkeypatch):
             self.made |= {"workers": workers, "cores": cores, "gpus": gpus}
             self.futures: dict[int, Future[Any]] = {}
 
-        def submit(self, function: Any, home: str, name: str, cell: Any, seed: int, given: Any) -> Future[Any]:
+        def submit(self, function: Any, home: str, name: str, cell: Any, seed: int, given: Any, labelled: bool) -> Future[Any]:
             if seed == self.broken_at:
                 raise BrokenProcessPool
             self.asked.append(seed)

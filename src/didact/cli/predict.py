@@ -29,7 +29,8 @@ def command(
     opened = Run.open(run, runs)
     folder = to or ("predictions" if pictures(opened.facts.get("abilities", ())) else None)
     found = predict(opened, inputs, passes=passes, draws=draws, beam=beam, sure=sure, to=folder, warn=told)
-    answer(found, as_json, lambda: click.echo("\n".join(map(line, found))))
+    shift = opened.facts["data"].get("target_shift", 0.0)
+    answer(found, as_json, lambda: click.echo("\n".join(line(row, shift) for row in found)))
 
 
 def told(doubt: str) -> None:
@@ -37,8 +38,8 @@ def told(doubt: str) -> None:
     click.echo(f"didact: {doubt}", err=True)
 
 
-def line(row: dict[str, Any]) -> str:
-    """One prediction as people read it."""
+def line(row: dict[str, Any], shift: float = 0.0) -> str:
+    """One prediction as people read it; `shift` had been subtracted from the numbers that were learned."""
     from didact.data.hiding import MASK
 
     words = []
@@ -52,18 +53,20 @@ def line(row: dict[str, Any]) -> str:
         elif name == "guesses":
             words += [f"\n  {MASK} {k}: " + ", ".join(f"{token!r} {p:.3f}" for token, p in row.items()) for k, row in enumerate(value, 1)]
         elif isinstance(value, list):
-            words.append(f"{name} " + (", ".join(map(shown, value)) or "none"))
+            words.append(f"{name} " + (", ".join(shown(v, shift) for v in value) or "none"))
         elif isinstance(value, dict):
             words.append("(" + ", ".join(f"{k} {v:.3f}" for k, v in value.items()) + ")")
         else:
-            words.append(f"{name} {shown(value)}")
+            words.append(f"{name} {shown(value, 0.0 if name == 'std' else shift)}")
     return "  ".join(words)
 
 
-def shown(value: Any) -> str:
+def shown(value: Any, shift: float = 0.0) -> str:
     """A number or a name; of several labels drawn at once, all of them."""
+    from didact.data.centring import full
+
     if isinstance(value, list):
-        return f"({', '.join(map(shown, value))})"
-    if isinstance(value, float) and 1e7 <= abs(value) < 1e12:   # a date in seconds: what differs stands behind the first digits
-        return f"{value:,.12g}"
+        return f"({', '.join(shown(v, shift) for v in value)})"
+    if isinstance(value, float) and (shift or 1e7 <= abs(value) < 1e15):    # a date: what differs stands behind the first digits
+        return full(value, shift)
     return number(value) if isinstance(value, float) else str(value)

@@ -48,7 +48,7 @@ def assemble(
     """
     whole = columns if isinstance(columns, Streamed) else Resident(columns, encoder.decoders if encoder else {})
     y = whole.columns.get("y")
-    refuse(name, whole.columns, task=task, labels=labels)
+    refuse(name, len(whole), whole.columns, task=task, labels=labels)
     indices = divide(name, len(whole), y, task=task, test=test, fractions=fractions, indices=indices, seed=seed)
     splits = {part: whole.pick(indices[part]) for part in SPLITS}
     example = whole.batch(indices["train"][:1])["x"]

@@ -124,8 +124,10 @@ def is_boxes(root: Path) -> bool:
     return bool(annotation_files(root))
 
 
-def load(root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None) -> Data:
-    """A folder of images with boxes as Data: in memory where it fits, else the images are read while learning."""
+def load(
+    root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None, before: Data | None = None
+) -> Data:
+    """A folder of images with boxes as Data: in memory where it fits, else read while learning. `before`: what a run kept of them."""
     if size is not None and size < 1:
         raise UsageError(f"--size expects a side of at least 1 pixel, got {size}")
     images, notes = read(root)
@@ -138,7 +140,7 @@ def load(root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping
     files = tuple(image.file for image in images)
     parts = Found(files, torch.zeros(len(files), dtype=torch.long), tuple(image.part for image in images), labels, 0)
     indices = divide(root.name, len(files), None, task="detection", indices=indices or divided(parts, seed), seed=seed)
-    encoder, deep = BoxEncoder((channels_of(modes), side, side)).spanning(files, modes, indices["train"])
+    encoder, deep = BoxEncoder((channels_of(modes), side, side)).spanning(files, modes, indices["train"], before)
     y, box, told = packed(images, sizes, labels)
     notes += [*told, in_size(Counter(sizes), encoder), *deep]
     if len(files) * encoder.shape[0] * side * side > resident_limit():

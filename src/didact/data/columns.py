@@ -105,8 +105,8 @@ def column_from_spec(spec: Mapping[str, Any]) -> Number | Category:
     return Number(spec["name"], spec["median"], spec["missing"], spec.get("comma", ""), spec.get("shift", 0.0))
 
 
-def understand(column: "Series") -> tuple[Number | Category | None, str]:
-    """How a column is encoded, and what to say of it; None: it is left out."""
+def understand(column: "Series", shift: float | None = None) -> tuple[Number | Category | None, str]:
+    """How a column is encoded, and what to say of it; None: it is left out. `shift` is what to subtract, where that is known already."""
     name, n = str(column.name), int(column.notna().sum())
     if n == 0:
         return None, f"column {name!r} is empty: left out"
@@ -115,7 +115,7 @@ def understand(column: "Series") -> tuple[Number | Category | None, str]:
     numbers = as_numbers(column)
     if numbers is not None:
         finite = numbers.replace([np.inf, -np.inf], np.nan)
-        shift = centre(finite.to_numpy(np.float64))
+        shift = centre(finite.to_numpy(np.float64)) if shift is None else shift
         median = float(finite.median()) if finite.notna().any() else 0.0
         return Number(name, median, bool(numbers.isna().any()), shift=shift), f"column {name!r} {near(shift)}" if shift else ""
     words = texts(column.dropna())

@@ -88,11 +88,16 @@ class ImageEncoder:
         span = spec.get("span")             # none in runs of bytes, nor in those that were kept before there was one
         return cls((channels, height, width), (span[0], span[1]) if span else None)
 
-    def spanning(self, files: Sequence[str], modes: Sequence[str], train: Tensor) -> tuple[Self, list[str]]:
-        """The same with the range of those training files that hold more than 8 bits, and what is said of it; as it is where none does."""
+    def spanning(self, files: Sequence[str], modes: Sequence[str], train: Tensor, before: Data | None) -> tuple[Self, list[str]]:
+        """The same with the range of those training files that hold more than 8 bits, and what is said of it; as it is where none does.
+
+        Where a run kept these data `before`, its range is taken: none, where each file was read for itself.
+        """
+        if before is not None:
+            return replace(self, span=before.encoder.span if isinstance(before.encoder, ImageEncoder) else None), []
         deep = {i for i, mode in enumerate(modes) if is_deep(mode)}
-        span = span_of([files[i] for i in train.tolist() if i in deep])
-        return (replace(self, span=span), [span_note(span, len(deep))]) if span else (self, [])
+        found = span_of([files[i] for i in train.tolist() if i in deep])
+        return (replace(self, span=found[0]), [span_note(*found, len(deep))]) if found else (self, [])
 
 
 def flat(image: Any, span: Span | None) -> Any:
@@ -220,9 +225,13 @@ def divided(found: Found, seed: int) -> dict[str, Tensor] | None:
 
 
 def load(
-    root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None, unlabelled: bool = False
+    root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None, unlabelled: bool = False,
+    before: Data | None = None,
 ) -> Data:
-    """A folder of images as Data: in memory where it fits, else read while learning. `unlabelled`: nobody asks for their classes."""
+    """A folder of images as Data: in memory where it fits, else read while learning.
+
+    `unlabelled`: nobody asks for their classes. `before`: what a run kept of these data.
+    """
     if size is not None and size < 1:
         raise UsageError(f"--size expects a side of at least 1 pixel, got {size}")
     found = scan(root, unlabelled=unlabelled)
@@ -230,7 +239,7 @@ def load(
     side = size or min(LARGEST, max(sizes.most_common(1)[0][0]))
     task = "none" if found.y is None else CLASSIFICATION[len(found.labels) > 2]
     indices = divide(root.name, len(found.files), found.y, task=task, indices=indices or divided(found, seed), seed=seed)
-    encoder, told = ImageEncoder((channels_of(modes), side, side)).spanning(found.files, modes, indices["train"])
+    encoder, told = ImageEncoder((channels_of(modes), side, side)).spanning(found.files, modes, indices["train"], before)
     notes = [*describe(root, found, sizes, encoder), *told]
     small = {} if found.y is None else {"y": found.y}
     nbytes = len(found.files) * encoder.shape[0] * side * side
@@ -282,7 +291,8 @@ def unlabelled(root: Path, found: Found) -> str:
     """Why there are no labels, and what would give some: a recipe that needs them says so in these words."""
     if found.beside:
         inside = f"{len(found.files) - found.beside:,} in {listed(found.labels)} and {found.beside:,} beside"
-        return f"{len(found.files):,} images, {inside}: all are read, without classes, since none are asked for"
+        keep = "to keep the classes, move the images beside them elsewhere, or give --conditional to a recipe that has it"
+        return f"{len(found.files):,} images, {inside}: all are read, without classes, since none are asked for; {keep}"
     if found.labels:
         return f"{root} holds only one class folder, {found.labels[0]!r}: at least two can be told apart"
     return f"{root} holds {len(found.files):,} images but no class folders: expected {root}/<class>/<image>.png or .jpg to learn classes"

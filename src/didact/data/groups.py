@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from didact.data.centring import exact
 from didact.data.columns import Category, Number
 from didact.data.core import Data, Resident, Split
 from didact.data.stream import Hosted
@@ -56,7 +57,7 @@ def of_numbers(column: Number, own: Callable[[Tensor], Tensor], train: Tensor) -
     """The last group is that of rows without a number, or with one that training did not meet."""
     known = train[train[:, 1] < 0.5, 0] if column.missing else train[:, 0]
     values = known.unique()                                                                    # sorted
-    told = [f"{float(v) + column.shift:.12g}" for v in values[: FEW + 1]]
+    told = [exact(float(v) + column.shift) for v in values[: FEW + 1]]
     if len(values) <= FEW:
         names = [f"{column.name}={value}" for value in told]
 
@@ -66,7 +67,7 @@ def of_numbers(column: Number, own: Callable[[Tensor], Tensor], train: Tensor) -
     else:
         middle = known.quantile(0.5, interpolation="lower")
         above = bool((known > middle).any())      # else more than half of the rows have the largest value
-        cut = f"{float(middle) + column.shift:.12g}"
+        cut = exact(float(middle) + column.shift)
         names = [f"{column.name} ≤ {cut}", f"{column.name} > {cut}"] if above else [f"{column.name} < {cut}", f"{column.name} ≥ {cut}"]
 
         def number(x: Tensor) -> Tensor:

@@ -15,10 +15,9 @@ IMBALANCED = 3  # most to least frequent class, above which it is said
 NAMED = 5       # names listed before "…"
 
 
-def refuse(name: str, columns: Mapping[str, Tensor], *, task: str, labels: Sequence[str] = ()) -> None:
-    """Stop at what no split or network could repair. `x` may be absent: a streamed set has not read it yet."""
+def refuse(name: str, n: int, columns: Mapping[str, Tensor], *, task: str, labels: Sequence[str] = ()) -> None:
+    """Stop at what no split or network could repair. Of n examples `x` may be absent: a streamed set has not read it yet."""
     x, y = columns.get("x"), columns.get("y")
-    n = len(next(iter(columns.values())))
     if n < 3:
         raise UsageError(f"{name!r} holds {n} examples, but three splits need at least 3")
     if x is not None and x.is_floating_point() and not (finite := x.flatten(1).isfinite().all(1)).all():

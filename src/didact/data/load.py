@@ -90,6 +90,7 @@ def from_path(
     accepts: Sequence[str] = (),
     tokens: Kind | None = None,
     unlabelled: bool = False,
+    before: Data | None = None,
     progress: Progress | None = None,
 ) -> Data:
     """One's own files, by what they are."""
@@ -99,10 +100,10 @@ def from_path(
         refuse_folder(what, path, accepts)
         forbid(f"{what} is a folder of images", target=target, task=task, text=text)
         if masks.is_masks(path):
-            return masks.load(path, size=size, seed=seed, indices=indices)
+            return masks.load(path, size=size, seed=seed, indices=indices, before=before)
         if boxes.is_boxes(path):
-            return boxes.load(path, size=size, seed=seed, indices=indices)
-        return folder.load(path, size=size, seed=seed, indices=indices, unlabelled=unlabelled)
+            return boxes.load(path, size=size, seed=seed, indices=indices, before=before)
+        return folder.load(path, size=size, seed=seed, indices=indices, unlabelled=unlabelled, before=before)
     if not os.path.exists(where):
         if "://" in what:
             raise UsageError(f"{what} is a web address: download it and give the file's path")
@@ -124,8 +125,8 @@ def from_path(
         forbid(f"{what} holds pairs of sentences", text=text, task=task, target=target)
         return pairs.load(path, seed=seed, indices=indices, kind=tokens)
     if text is not None:
-        return text_load(path, text=text, target=target, task=task, seed=seed, indices=indices)
-    return table.load(path, target=target, task=task, seed=seed, indices=indices)
+        return text_load(path, text=text, target=target, task=task, seed=seed, indices=indices, before=before)
+    return table.load(path, target=target, task=task, seed=seed, indices=indices, before=before)
 
 
 def refuse_folder(what: str, path: Path, accepts: Sequence[str]) -> None:
@@ -144,9 +145,9 @@ def forbid(why: str, **options: Any) -> None:
             raise UsageError(f"--{name} does not apply: {why}, got --{name} {value}")
 
 
-def reload(source: Mapping[str, Any], indices: Mapping[str, Tensor]) -> Data:
-    """The data of a run again, in the split that the run kept; refused where the examples are no longer the same."""
-    known = sources()
+def reload(before: Data, indices: Mapping[str, Tensor]) -> Data:
+    """The data of a run again, in the split and on the scale that the run kept; refused where the examples are no longer the same."""
+    known, source = sources(), before.source
     needed = {"name", "seed"} if "name" in source else {"path", "target", "text", "size", "seed"}
     if not needed | {"fingerprint"} <= source.keys():
         raise UsageError("the run does not say where its data can be loaded from: they were handed over in Python, or run.json is damaged")
@@ -156,7 +157,7 @@ def reload(source: Mapping[str, Any], indices: Mapping[str, Tensor]) -> Data:
     else:
         options = {name: source[name] for name in ("target", "text", "size", "seed")}
         options |= {"task": source.get("task"), "unlabelled": source.get("unlabelled", False), "tokens": source.get("tokens")}
-        data = from_path(source["path"], known, **options, indices=indices, accepts=(source.get("kind", ""),))
+        data = from_path(source["path"], known, **options, indices=indices, accepts=(source.get("kind", ""),), before=before)
     if data.fingerprint != source["fingerprint"]:
         where = source.get("path", source.get("name"))
         why = "has changed since the run split it, or an older didact read it in another way"

@@ -119,8 +119,10 @@ def split_folders(root: Path, *parts: str) -> list[Path]:
     return [folder for folder in subfolders(root) if PARTS.get(folder.name.lower(), "") in (parts or PARTS.values())]
 
 
-def load(root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None) -> Data:
-    """A folder of images with masks as Data: in memory where it fits, else the images are read while learning."""
+def load(
+    root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None, before: Data | None = None
+) -> Data:
+    """A folder of images with masks as Data: in memory where it fits, else read while learning. `before`: what a run kept of them."""
     if size is not None and size < 1:
         raise UsageError(f"--size expects a side of at least 1 pixel, got {size}")
     files, masks, parts, strays = pairs(root)
@@ -130,7 +132,7 @@ def load(root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping
     y, labels, told = classes(root, files, masks, side)
     split = indices or divided(Found(tuple(files), None, tuple(parts), labels, 0), seed)
     indices = divide(root.name, len(files), None, task="segmentation", indices=split, seed=seed)
-    encoder, deep = ImageEncoder((channels_of(modes), side, side)).spanning(files, modes, indices["train"])
+    encoder, deep = ImageEncoder((channels_of(modes), side, side)).spanning(files, modes, indices["train"], before)
     notes = [f"{len(files):,} images with masks of {len(labels)} classes: {listed(labels)}", *told, in_size(sizes, encoder), *deep]
     notes += split_notes(parts, strays)
     if bool((y == VOID).any()):

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from didact.data.centring import full
 from didact.data.columns import Category, Number
 from didact.data.core import Batch, Data, Resident
 from didact.data.table import TableEncoder
@@ -79,7 +80,9 @@ def written(columns: Sequence[Column], x: Tensor, places: Sequence[int]) -> list
 
 
 def told(value: float, places: int, shift: float = 0.0) -> str:
-    return f"{value:.{12 if shift else 6}g}" if places == FREE else f"{round(value, places) + 0.0:.{places}f}"  # + 0: no −0
+    if places == FREE:
+        return full(value, shift).replace(",", "") if shift else f"{value:.6g}"
+    return f"{round(value, places) + 0.0:.{places}f}"  # + 0: no −0
 
 
 def as_csv(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -38,31 +38,33 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 Task = Literal["classes", "number"]
+Shifts = Mapping[str, float]        # what is subtracted from columns before they are rounded, where it is something
 YES_NO = {"1": 1, "1.0": 1, "yes": 1, "true": 1, "0": 0, "0.0": 0, "no": 0, "false": 0}
 
 
 def load(
-    path: Path, *, target: str | None = None, task: Task | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None
+    path: Path, *, target: str | None = None, task: Task | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None,
+    before: Data | None = None,
 ) -> Data:
     """A CSV file as Data. What fills and encodes it is learned from the training rows alone.
 
     Where no target is named (or "": none) and the last column cannot be one, all columns are inputs and the first note says why: enough for
-    a model that learns them together, and a recipe that needs a target refuses in those words.
+    a model that learns them together, and a recipe that needs a target refuses in those words. `before`: what a run kept of these data.
     """
-    frame, name = read_csv(path, columns=1), stem(path)
+    frame, name, shifts = read_csv(path, columns=1), stem(path), shifts_of(before)
     try:
         chosen, notes = choose_target(frame, target, path)
-        asked = targets(frame, chosen, task)
-        refuse(name, {"y": asked.y}, task=asked.task, labels=asked.labels)
+        asked = targets(frame, chosen, task, shifts)
+        refuse(name, len(asked.y), {"y": asked.y}, task=asked.task, labels=asked.labels)
     except UsageError as why:
         if target or task:
             raise
         try:
-            return without_target(frame, path, str(why), seed=seed, indices=indices)
+            return without_target(frame, path, str(why), seed=seed, indices=indices, shifts=shifts)
         except UsageError:
             raise why from None                # what is wrong with the target is nearer to what was meant
     indices = divide(name, len(frame), asked.y, task=asked.task, indices=indices, seed=seed)
-    encoder, x = TableEncoder.from_frame(frame, chosen, indices["train"])
+    encoder, x = TableEncoder.from_frame(frame, chosen, indices["train"], shifts)
     return assemble(
         name, "table", {"x": x, "y": asked.y}, task=asked.task, labels=asked.labels, names=encoder.names, target=chosen,
         target_shift=asked.shift, encoder=encoder, indices=indices, whence=lines_of(path, frame.index),
@@ -70,11 +72,21 @@ def load(
     )
 
 
-def without_target(frame: "DataFrame", path: Path, why: str, *, seed: int, indices: Mapping[str, Tensor] | None) -> Data:
+def shifts_of(before: Data | None) -> Shifts | None:
+    """What a run subtracted from its columns and its target; older ones, from none. None where there was no run: it is to be found."""
+    if before is None:
+        return None
+    columns = before.encoder.columns if isinstance(before.encoder, TableEncoder) else ()
+    return {column.name: column.shift for column in columns if isinstance(column, Number)} | {before.target: before.target_shift}
+
+
+def without_target(
+    frame: "DataFrame", path: Path, why: str, *, seed: int, indices: Mapping[str, Tensor] | None, shifts: Shifts | None
+) -> Data:
     """All columns as inputs, and why none is the target."""
     name = stem(path)
     indices = divide(name, len(frame), None, task="none", indices=indices, seed=seed)
-    encoder, x = TableEncoder.from_frame(frame, "", indices["train"])
+    encoder, x = TableEncoder.from_frame(frame, "", indices["train"], shifts)
     return assemble(
         name, "table", {"x": x}, task="none", names=encoder.names, target="", encoder=encoder, indices=indices,
         whence=lines_of(path, frame.index), notes=(why, *frame.attrs["notes"], *encoder.notes),
@@ -90,15 +102,17 @@ class TableEncoder:
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     @classmethod
-    def from_frame(cls, frame: "DataFrame", target: str, rows: Tensor | None = None) -> tuple["TableEncoder", Tensor]:
-        """Learn medians and categories from `rows` (all, if None) and encode the whole frame."""
+    def from_frame(
+        cls, frame: "DataFrame", target: str, rows: Tensor | None = None, shifts: Shifts | None = None
+    ) -> tuple["TableEncoder", Tensor]:
+        """Learn medians and categories from `rows` (all, if None), and shifts where none are given, and encode the whole frame."""
         seen = frame if rows is None else frame.iloc[rows.numpy()]
         asked = {target} if target in frame else set(target.split(","))
         columns: list[Number | Category] = []
         notes: list[str] = []
         for name in frame.columns:
             if name not in asked:
-                column, note = understand(seen[name])
+                column, note = understand(seen[name], None if shifts is None else shifts.get(name, 0.0))
                 if isinstance(column, Number):
                     column = replace(column, comma=frame.attrs.get("commas", {}).get(name, ""))
                     notes += number_notes(frame[name])
@@ -203,17 +217,18 @@ class Target(NamedTuple):
     shift: float = 0.0
 
 
-def targets(frame: "DataFrame", target: str, task: Task | None = None) -> Target:
+def targets(frame: "DataFrame", target: str, task: Task | None = None, shifts: Shifts | None = None) -> Target:
     """A column as the target, or several with commas between; `task` says what numbers mean where the rows should not decide."""
     if target not in frame:
         if task:
             raise UsageError(f"--task is for one target, but --target {target} names several of yes and no; leave out --task {task}")
         return several(frame[target.split(",")])
-    return one_target(frame[target], task, frame.attrs.get("missing", {}).get(target, ""))
+    shift = None if shifts is None else shifts.get(target, 0.0)
+    return one_target(frame[target], task, frame.attrs.get("missing", {}).get(target, ""), shift)
 
 
-def one_target(column: "Series", task: Task | None = None, gap: str = "") -> Target:
-    """One column; `gap` is a word of the file that was read as missing.
+def one_target(column: "Series", task: Task | None = None, gap: str = "", shift: float | None = None) -> Target:
+    """One column; `gap` is a word of the file that was read as missing, `shift` what to subtract, where that is known already.
 
     Words are classes; so are at most 20 different whole numbers, each frequent; any two values are a binary task.
     """
@@ -238,7 +253,7 @@ def one_target(column: "Series", task: Task | None = None, gap: str = "") -> Tar
             raise UsageError(f"the target {name!r} must be {kind}, got {column.iloc[i]!r} in line {column.index[i]}")
     if task == "classes" or (task is None and few(numbers)):
         return numbered(name, numbers, task)
-    return measured(name, numbers, task)
+    return measured(name, numbers, task, shift)
 
 
 def few(numbers: "Series") -> bool:
@@ -260,13 +275,13 @@ def numbered(name: str, numbers: "Series", task: Task | None) -> Target:
     return found._replace(said=found.said + (", as --task says" if task else "; --task number reads a number"))
 
 
-def measured(name: str, numbers: "Series", task: Task | None) -> Target:
+def measured(name: str, numbers: "Series", task: Task | None, shift: float | None) -> Target:
     """Numbers as what is predicted, less what they share where that is large."""
     counts, said = numbers.value_counts(), coarse(numbers)
     if said and len(counts) <= FEW:
         raise UsageError(f"the target {name!r} {said}")
     values = numbers.to_numpy(np.float64)
-    shift = centre(values)
+    shift = centre(values) if shift is None else shift
     said = said or (f"{near(shift)}; answers have it again" if shift else "")
     could = bool((numbers % 1 == 0).all()) and counts.min() >= 3 and len(counts) <= max(FEW, len(numbers) / 2)
     chosen = ", as --task says" if task else "; --task classes reads classes" if could else ""

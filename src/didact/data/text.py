@@ -18,7 +18,7 @@ from didact.data.columns import texts
 from didact.data.core import SPLITS, Batch, Data, Decode, Resident
 from didact.data.delimited import SUFFIXES, lines_of, read_csv, stem
 from didact.data.health import refuse
-from didact.data.table import Task, choose_target, targets
+from didact.data.table import Task, choose_target, shifts_of, targets
 from didact.errors import UsageError, counted, nearest
 
 WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")   # letters and digits; an apostrophe inside stays: don't
@@ -150,16 +150,16 @@ def texts_of(frame: Any, column: str, path: Path) -> Any:
 
 def load(
     path: Path, *, text: str, target: str | None = None, task: Task | None = None, seed: int = 0,
-    indices: Mapping[str, Tensor] | None = None,
+    indices: Mapping[str, Tensor] | None = None, before: Data | None = None,
 ) -> Data:
-    """A CSV file with a column of texts as Data. The vocabulary is that of the training texts."""
+    """A CSV file with a column of texts as Data. The vocabulary is that of the training texts. `before`: what a run kept of these data."""
     frame, name = read_csv(path), stem(path)
     found = texts_of(frame, text, path)
     if target == text:
         raise UsageError(f"--text and --target are the same column, {text!r}: choose another to be predicted")
     target, notes = choose_target(frame, target, path, but=text)
-    asked = targets(frame, target, task)
-    refuse(name, {"y": asked.y}, task=asked.task, labels=asked.labels)
+    asked = targets(frame, target, task, shifts_of(before))
+    refuse(name, len(asked.y), {"y": asked.y}, task=asked.task, labels=asked.labels)
     indices = divide(name, len(found), asked.y, task=asked.task, indices=indices, seed=seed)
     encoder = BagEncoder.fit(list(found.iloc[indices["train"].numpy()]), column=text)
     x = encoder.encode(list(found))

@@ -147,7 +147,7 @@ def values_of(x: Tensor, members: Tensor, parts: Sequence[str], subject: Subject
     for k, (part, shift) in enumerate(zip(parts, subject.shifts(len(parts)), strict=True)):
         own = (members == k).nonzero()[:, 0].tolist()
         named = [names[i].removeprefix(f"{part}=") for i in own if names and names[i] != part and float(x[i]) > 0.5]
-        value = full(float(x[own[0]]) + shift) if shift else number(float(x[own[0]]), 3)
+        value = full(float(x[own[0]]) + shift, shift) if shift else number(float(x[own[0]]), 3)
         found.append(value if shift or not names or names[own[0]] == part else "".join(named[:1]) or "–")
     return found
 

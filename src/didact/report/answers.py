@@ -29,12 +29,13 @@ class Answers:
         if self.mean is not None:
             spread = f" ± {number(float(self.std[row]), 3)}" if self.std is not None else ""
             y, mean = (float(v[row]) + self.shift for v in (self.y, self.mean))
-            return (full(y), full(mean) + spread, None) if self.shift else (number(y), number(mean) + spread, None)
+            true, said = (full(v, self.shift) if self.shift else number(v) for v in (y, mean))
+            return true, said + spread, None
         assert self.probabilities is not None
         p = self.probabilities[row]
         if self.task == "multilabel":
-            true, said = ([self.labels[k] for k in chosen.nonzero()[:, 0]] for chosen in (self.y[row] > 0.5, p > 0.5))
-            return ", ".join(true) or "none", ", ".join(said) or "none", true == said
+            own, chosen = ([self.labels[k] for k in there.nonzero()[:, 0]] for there in (self.y[row] > 0.5, p > 0.5))
+            return ", ".join(own) or "none", ", ".join(chosen) or "none", own == chosen
         k = int(p.argmax())
         return self.labels[int(self.y[row])], f"{self.labels[k]} ({100 * float(p[k]):.1f} %)", k == int(self.y[row])
 

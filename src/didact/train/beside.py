@@ -31,12 +31,13 @@ Row = dict[str, Any]
 
 
 class Job(NamedTuple):
-    """One training of a sweep."""
+    """One training of a sweep. `labelled`: another of its cells is told classes, and all are to learn from the same examples."""
 
     recipe: Recipe
     cell: Mapping[str, Any]
     seed: int
     given: Mapping[str, Any]
+    labelled: bool = False
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -50,9 +51,10 @@ class Shelf:
         self.key: tuple[Any, ...] = ()
         self.data: Data | None = None
 
-    def prepare(self, recipe: Recipe, given: Mapping[str, Any]) -> Prepared:
-        key = recipe.data, recipe.accepts, *(given.get(name) for name in (*CHOOSE_DATA, *begins_with(recipe), *tells_class(recipe)))
-        prepared = prepare(recipe, given, data=self.data if key == self.key else None)
+    def prepare(self, recipe: Recipe, given: Mapping[str, Any], *, labelled: bool = False) -> Prepared:
+        told = labelled or any(given.get(name, recipe.options[name].default) for name in tells_class(recipe))
+        key = recipe.data, recipe.accepts, told, *(given.get(name) for name in (*CHOOSE_DATA, *begins_with(recipe)))
+        prepared = prepare(recipe, given, data=self.data if key == self.key else None, labelled=labelled)
         self.key, self.data = key, prepared.data
         return prepared
 
@@ -64,7 +66,7 @@ def train_one(job: Job, shelf: Shelf, tell: Tell = silent) -> Row:
     """What a training gave; that it diverged is an answer as well: this setting cannot be trained."""
     row: Row = {"cell": jsonable(job.cell), "seed": job.seed}
     try:
-        run = train_prepared(shelf.prepare(job.recipe, job.arguments), join(), tell)
+        run = train_prepared(shelf.prepare(job.recipe, job.arguments, labelled=job.labelled), join(), tell)
     except DivergedError as error:
         assert error.run is not None
         return row | {"run": str(error.run.folder), "diverged": str(error), "validation": {}, "test": {}}
@@ -167,14 +169,14 @@ def end_with_parent() -> None:
     os._exit(1)
 
 
-def train_named(home: str, name: str, cell: Mapping[str, Any], seed: int, given: Mapping[str, Any]) -> Row:
+def train_named(home: str, name: str, cell: Mapping[str, Any], seed: int, given: Mapping[str, Any], labelled: bool) -> Row:
     """In its own process, where the recipe is known once the module that holds it is there."""
     if home != "__main__":     # which is there already
         import_module(home)
     if name not in RECIPES:
         raise UsageError(f"recipe {name!r} is known to the process that asked alone; train one after another, without --beside")
     try:
-        return train_one(Job(RECIPES[name], cell, seed, given), SHELF)
+        return train_one(Job(RECIPES[name], cell, seed, given, labelled), SHELF)
     except Interrupted:
         return {STOPPED: True}
 

@@ -59,9 +59,13 @@ def known_options(recipe: Recipe) -> dict[str, Option]:
 
 
 def prepare(
-    recipe: Recipe | str, given: Mapping[str, Any], *, data: Data | None = None, tell: Tell = silent, processes: int = 1
+    recipe: Recipe | str, given: Mapping[str, Any], *,
+    data: Data | None = None, labelled: bool = False, tell: Tell = silent, processes: int = 1,
 ) -> Prepared:
-    """Check every argument, load the data, build the experiment. Nothing is written."""
+    """Check every argument, load the data, build the experiment. Nothing is written.
+
+    `labelled`: of images, only those that have a class are read, though this training may not ask for it.
+    """
     recipe = recipe if isinstance(recipe, Recipe) else pick("recipe", recipe, RECIPES)
     values = bind(known_options(recipe), given, owner=f"recipe {recipe.name!r}")
     if given.get("epochs") is not None and given.get("steps") is not None:
@@ -76,7 +80,7 @@ def prepare(
         tell("load", {"data": name})
         data = load(
             name, target=settings.target, task=settings.task, text=settings.text, size=settings.size, tokens=settings.tokens,
-            seed=settings.split_seed, accepts=recipe.accepts, unlabelled=asks_no_class(recipe, arguments),
+            seed=settings.split_seed, accepts=recipe.accepts, unlabelled=not labelled and asks_no_class(recipe, arguments),
             progress=lambda file, done, total: tell("download", {"file": file, "done": done, "total": total}),
         )
     experiment = build(recipe, data, arguments, settings)
@@ -327,7 +331,7 @@ def rebuild(run: Run, *, with_data: bool) -> Prepared:
         raise UsageError(f"{run.folder / 'run.json'} does not describe a run ({error!r}); it is damaged: train anew") from error
     settings = Settings(**bind(known, given, owner="the run"))
     if with_data:
-        data = reload(data.source, run.load_indices())
+        data = reload(data, run.load_indices())
     return Prepared(recipe, arguments, settings, data, build(recipe, data, arguments, settings))
 
 

@@ -18,6 +18,7 @@ from didact.registry import Recipe
 from didact.train.beside import Job, Shelf, jsonable, trained_beside, trained_in_turn
 from didact.train.distributed import join
 from didact.train.loop import Tell, silent
+from didact.train.named import tells_class
 from didact.train.session import example, known_options
 
 Axes = dict[str, tuple[Any, ...]]
@@ -65,7 +66,8 @@ class Sweep:
     def jobs(self) -> list[Job]:
         """What is left to train."""
         trained = [(row["cell"], row["seed"]) for row in self.rows]
-        return [Job(self.recipe, cell, seed, self.given) for cell, seed in self.plan if (jsonable(cell), seed) not in trained]
+        told = any(cell.get(name) for cell, _ in self.plan for name in tells_class(self.recipe))
+        return [Job(self.recipe, cell, seed, self.given, told) for cell, seed in self.plan if (jsonable(cell), seed) not in trained]
 
     def add(self, row: dict[str, Any]) -> None:
         """Keep one more, in the order of the plan, whichever ended first."""
@@ -136,7 +138,7 @@ def rehearse(jobs: Sequence[Job], metric: str | None) -> None:
         if (what := repr((job.recipe.name, job.cell, job.given))) in seen:      # under another seed
             continue
         seen.add(what)
-        prepared = shelf.prepare(job.recipe, {**job.given, **job.cell})
+        prepared = shelf.prepare(job.recipe, {**job.given, **job.cell}, labelled=job.labelled)
         if metric is not None:
             objective, few = prepared.experiment.objective.eval(), example(prepared.data.validation, rows=64)
             with torch.no_grad():
