@@ -218,7 +218,8 @@ def judge_cell(cell: Cell, record: Record) -> Judged:
     near = mean + 2 * spread < cell.stated if cell.limit else cell.off(mean) <= 2 * spread
     verdict, why = "not checkable" if cell.why else "holds" if near else "wrong", cell.why
     if verdict == "holds" and 2 * spread > max(map(abs, cell.range)):   # anything would be near
-        verdict, why = "not measured", "undecided: the seeds spread as far as the number itself; measure again where little else runs"
+        then = "measure again where little else runs" if cell.reading.split == "time" else "more seeds may tell"
+        verdict, why = "not measured", f"undecided: the seeds spread as far as the number itself; {then}"
     elif verdict == "wrong" and len(values) == 1 == len(record.seeds):
         verdict, why = "not measured", "undecided: one seed shows no spread; measure with --seeds 3"
     elif verdict == "holds" and cell.reading.split == "time" and cell.off(mean) > 0:   # only a disturbed clock makes it near
