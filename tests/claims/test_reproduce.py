@@ -616,6 +616,24 @@ def test_more_is_refused_where_seeds_cannot_be_joined(monkeypatch, capsys):
     assert "is of other settings than it has now" in capsys.readouterr().err
 
 
+def test_two_seeds_that_agree_in_one_batch_refute_nothing():
+    """A number read off one batch is judged by how far batches differ, if that is more than the seeds do."""
+    cell = Cell("a", 0.58, Reading("train", "discriminator/loss", 1, last=True))
+    t, seen = Table("tiny", "", (), (cell,)), record({cell.name: [0.25, 0.257]})
+    assert judge(t, seen)[0].verdict == "wrong"
+    assert judge(t, replace(seen, noise={cell.name: 0.2}))[0].verdict == "holds"
+    (wide,) = judge(t, replace(seen, noise={cell.name: 0.4}))
+    assert wide.verdict == "not measured" and "single batches spread as far as the number itself" in wide.why
+
+
+def test_the_noise_of_batches_is_that_of_the_log(tmp_path):
+    lines = [{"step": k, "epoch": k / 4, "train": {"loss": float(k)}} for k in range(1, 9)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    cell, row = Cell("a", 1.0, Reading("train", "loss", 2, last=True)), {"cell": {}, "run": str(tmp_path)}
+    assert reproduce.batch_noise(cell, [row]) == pytest.approx(np.std([5, 6, 7, 8], ddof=1))
+    assert reproduce.batch_noise(cell, [row | {"diverged": "at step 3"}]) == 0
+
+
 def test_settings_are_told_by_every_option():
     t = TABLES["1.7"]
     changed = replace(t, grids=(replace(t.grids[0], given={**t.grids[0].given, "epochs": 9}),))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from math import ceil
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 import torch
@@ -75,16 +75,17 @@ def measure(
 ) -> Record:
     """Every configuration under every seed, `beside` at once. Asked again, it goes on where it was stopped."""
     device = place(table, settings.get("device", "auto"))
-    started, spent = time.perf_counter(), 0.0
+    started, spent, noise = time.perf_counter(), 0.0, dict[str, float]()
     if table.benchmark:
         values = clocked(table, device, seeds, tell)
     else:
-        values, spent = trained(table, seeds, beside, tell, done, FAITHFUL | settings)
+        values, spent, noise = trained(table, seeds, beside, tell, done, FAITHFUL | settings)
     source = git_state(SOURCE, apart="claims/measured") or {"commit": "installed", "dirty": False}
     versions = {k: v for k, v in surroundings()["versions"].items() if k in ("python", "torch")}
     return Record(
         table.name, values, list(seeds), time.strftime("%Y-%m-%d"), source["commit"], describe(device),
-        {"didact": __version__} | versions, spent or time.perf_counter() - started, source["dirty"], beside, settings=table.settings,
+        {"didact": __version__} | versions, spent or time.perf_counter() - started, source["dirty"], beside,
+        settings=table.settings, noise=noise,
     )
 
 
@@ -114,8 +115,8 @@ def clocked(table: Table, device: torch.device, seeds: Sequence[int], tell: Tell
 
 def trained(
     table: Table, seeds: Sequence[int], beside: int, tell: Tell, done: Callable[[dict[str, Any]], None], settings: Mapping[str, Any]
-) -> tuple[dict[str, list[float]], float]:
-    """What the trainings gave for each cell, a number a seed, and the seconds that they took."""
+) -> tuple[dict[str, list[float]], float, dict[str, float]]:
+    """What the trainings gave for each cell, a number a seed; the seconds that they took; how batches differ where one is read."""
     places = [(seed, number) for seed in seeds for number in range(len(table.grids))]
     sweeps = {
         (seed, number): begin(RECIPES[grid.recipe], dict(grid.axes), seed=seed, **grid.given, **settings)
@@ -124,7 +125,19 @@ def trained(
     carry_out(list(sweeps.values()), beside=beside, tell=tell, done=done)
     found = {cell.name: [read(cell, sweeps[seed, cell.grid].rows) for seed in seeds] for cell in table.cells}
     seconds = sum(row.get("seconds", 0.0) for one in sweeps.values() for row in one.rows)
-    return {name: [value for value in values if value is not None] for name, values in found.items()}, seconds
+    noise = {cell.name: fmean(batch_noise(cell, sweeps[seed, cell.grid].rows) for seed in seeds)
+             for cell in table.cells if cell.reading.last}
+    return {name: [value for value in values if value is not None] for name, values in found.items()}, seconds, noise
+
+
+def batch_noise(cell: Cell, rows: Sequence[Mapping[str, Any]]) -> float:
+    """The deviation of the last hundred batches up to the one that is read; 0 where the run diverged."""
+    row = next(row for row in rows if row["cell"] == jsonable(cell.at))
+    if "diverged" in row or cell.reading.epoch is None:
+        return 0.0
+    logged = [line["train"][cell.reading.metric] for line in Run(Path(row["run"])).metrics
+              if "train" in line and cell.reading.epoch - 1 < line["epoch"] <= cell.reading.epoch]
+    return stdev(logged[-100:]) if len(logged) > 1 else 0.0
 
 
 def read(cell: Cell, rows: Sequence[Mapping[str, Any]]) -> float | None:

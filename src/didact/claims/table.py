@@ -157,6 +157,7 @@ class Record:
     beside: int = 1                          # trainings at once: their seconds are not those of one alone
     earlier: Sequence[str] = ()              # where other seeds were measured before these, in words
     settings: str = ""                       # the table's own, in short; of records kept before there was one, nothing
+    noise: Mapping[str, float] = field(default_factory=dict)   # of cells read off one batch: the deviation from batch to batch
 
     @property
     def about(self) -> str:
@@ -215,11 +216,13 @@ def judge_cell(cell: Cell, record: Record) -> Judged:
         why = "not among what was kept: measure again" if values is None else "no seed came to an end"
         return Judged(cell.claim, cell.name, cell.shown, *said, why=why, reading=str(cell.reading))
     mean, spread = moments(values)
+    spread = max(spread, record.noise.get(cell.name, 0.0))     # two seeds may agree by chance in one batch
     near = mean + 2 * spread < cell.stated if cell.limit else cell.off(mean) <= 2 * spread
     verdict, why = "not checkable" if cell.why else "holds" if near else "wrong", cell.why
     if verdict == "holds" and 2 * spread > max(map(abs, cell.range)):   # anything would be near
         then = "measure again where little else runs" if cell.reading.split == "time" else "more seeds may tell"
-        verdict, why = "not measured", f"undecided: the seeds spread as far as the number itself; {then}"
+        who = "single batches" if cell.name in record.noise else "the seeds"
+        verdict, why = "not measured", f"undecided: {who} spread as far as the number itself; {then}"
     elif verdict == "wrong" and len(values) == 1 == len(record.seeds):
         verdict, why = "not measured", "undecided: one seed shows no spread; measure with --seeds 3"
     elif verdict == "holds" and cell.reading.split == "time" and cell.off(mean) > 0:   # only a disturbed clock makes it near
