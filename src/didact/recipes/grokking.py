@@ -22,7 +22,7 @@ def grokking(
     width: Annotated[int, Range(1), "hidden units"] = 256, lr: a.Rate = 0.02, weight_decay: a.Decay = 1.0,
     steps: Annotated[int, Range(1), "optimizer steps, each on all training examples"] = 2000,
 ) -> Experiment:
-    """Sums modulo 31, from seven in ten of them: those are known by heart after some 50 steps, and new ones hundreds of steps later.
+    """Sums modulo 31, from seven in ten of them: those are known by heart after some 20 steps, and new ones after some 400.
 
     Weight decay goes on where the loss is done: among all networks that know the training sums it looks for a small one, and that one
     can add. Test accuracy after 2,000 steps, seeds 0, 1, 2: 1.00 each; with --weight-decay 0: 0.00 each.
