@@ -607,13 +607,13 @@ class FolderOf:
 def test_more_is_refused_where_seeds_cannot_be_joined(monkeypatch, capsys):
     assert main(["reproduce", "6.11", "--more"]) == 2
     assert "of times" in capsys.readouterr().err
-    monkeypatch.setattr(reproduce, "kept", lambda: {"1.7": record({"another cell": [0.5]}, "1.7")})
-    assert main(["reproduce", "1.7", "--more", "--seeds", "9"]) == 2
-    assert "is of other settings than it has now" in capsys.readouterr().err
     cells = {cell.name: [0.5] * 3 for cell in TABLES["1.7"].cells}
-    monkeypatch.setattr(reproduce, "kept", lambda: {"1.7": replace(record(cells, "1.7"), settings="01234567")})
-    assert main(["reproduce", "1.7", "--more", "--seeds", "9"]) == 2
-    assert "is of other settings than it has now" in capsys.readouterr().err
+    for other in (record({"another cell": [0.5]}, "1.7"), replace(record(cells, "1.7"), settings="01234567")):
+        monkeypatch.setattr(reproduce, "kept", lambda other=other: {"1.7": other})
+        with pytest.raises(UsageError, match="is of other settings than it has now"):
+            reproduce.to_follow(TABLES["1.7"], 9)
+    monkeypatch.setattr(reproduce, "kept", lambda: {"1.7": record(cells, "1.7")})
+    assert reproduce.to_follow(TABLES["1.7"], 5) == [3, 4], "a record of before there were settings is joined"
 
 
 def test_two_seeds_that_agree_in_one_batch_refute_nothing():
