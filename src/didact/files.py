@@ -3,7 +3,7 @@
 import contextlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,53 @@ def replace_with(path: Path, write: Callable[[Path], object]) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        remove_unfinished(path.parent, path.name)
         write(beside)
         with beside.open("rb+") as file:
             os.fsync(file.fileno())
         beside.replace(path)
+        sync_folder(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
             beside.unlink()
         why = error.strerror or error
         raise UsageError(f"cannot write {path}: {why}; free space, or choose another place with --runs or --to") from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush the names in a folder to the disk: without it a power cut may undo a rename whose file was flushed."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_unfinished(folder: Path, name: str = "") -> None:
+    """Remove what killed writes left in a folder; with a name, those of that file alone.
+
+    safetensors fills a `.tmpXXXXXX` of its own before ours, which says nothing of its writer: those go only without a name,
+    which whoever holds the folder's lock may ask for.
+    """
+    for left in folder.glob(f".{name or '*'}.*.tmp"):
+        writer = left.name.removesuffix(".tmp").rpartition(".")[2]
+        if not (writer.isdigit() and is_running(int(writer))):
+            left.unlink(missing_ok=True)
+    for left in () if name else folder.glob(".tmp??????"):
+        left.unlink(missing_ok=True)
+
+
+def is_running(process: int) -> bool:
+    """Of this process itself False: it is not in the middle of a write when it asks."""
+    if process == os.getpid():
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it runs, as another user
+        return True
+    return True
 
 
 def write_text(path: Path, text: str) -> None:
@@ -67,13 +105,25 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], **facts: str) -> None:
 
 def read_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the strings of the header."""
+    with open_tensors(path, device) as file:
+        return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118 (not a dict)
+
+
+def read_header(path: Path) -> dict[str, str]:
+    """The strings of the header alone."""
+    with open_tensors(path) as file:
+        return file.metadata() or {}
+
+
+@contextlib.contextmanager
+def open_tensors(path: Path, device: str = "cpu") -> Iterator[Any]:
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
         raise UsageError(f"{path} is missing; the run's folder is not whole: put it back, or train anew")
     try:
         with safe_open(path, "pt", device=device) as file:
-            return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118 (not a dict)
+            yield file
     except (SafetensorError, OSError) as error:
         raise UsageError(f"{path} cannot be read ({error}); it is damaged or not a safetensors file") from error
 

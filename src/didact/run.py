@@ -89,6 +89,7 @@ class Run:
         """The folder, which must be new."""
         try:
             self.folder.mkdir(parents=True)
+            files.sync_folder(self.folder.parent)
         except FileExistsError:
             raise UsageError(f"{self.folder} is there already, of a run that began in the same second; start again") from None
         except OSError as error:
@@ -110,8 +111,7 @@ class Run:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise UsageError(f"{self.folder} is being trained by another process; wait for it, or stop it first") from None
-            for unfinished in self.folder.glob(".*.tmp"):  # of a write that was killed
-                unfinished.unlink(missing_ok=True)
+            files.remove_unfinished(self.folder)
             yield
         finally:
             os.close(lock)
@@ -130,11 +130,20 @@ class Run:
             where, then = self.folder / "metrics.jsonl", f"free space, then go on with: didact resume {self.folder}"
             raise UsageError(f"cannot write {where}: {error.strerror}; {then}") from error
 
-    def cut_log(self, size: int) -> None:
-        """Drop what was logged after the state that is resumed from."""
+    def sync_log(self) -> None:
+        """Flush metrics.jsonl to the disk, before a state is written that counts on its lines."""
         path = self.folder / "metrics.jsonl"
         if path.exists():
-            os.truncate(path, min(size, path.stat().st_size))
+            with path.open("rb+") as file:
+                os.fsync(file.fileno())
+
+    def cut_log(self, size: int) -> int:
+        """Drop what was logged after the state that is resumed from; how many bytes of what was logged before it are missing."""
+        path = self.folder / "metrics.jsonl"
+        there = self.log_size
+        if there > size:
+            os.truncate(path, size)
+        return max(0, size - there)
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
@@ -148,11 +157,15 @@ class Run:
                 break
         return rows
 
-    def save(self, name: str, tensors: dict[str, Tensor]) -> None:
-        files.write_tensors(self.folder / f"{name}.safetensors", tensors)
+    def save(self, name: str, tensors: dict[str, Tensor], **header: str) -> None:
+        files.write_tensors(self.folder / f"{name}.safetensors", tensors, **header)
 
     def load(self, name: str) -> dict[str, Tensor]:
         return files.read_tensors(self.folder / f"{name}.safetensors")[0]
+
+    def header(self, name: str) -> dict[str, str]:
+        """The strings kept with the tensors of a file."""
+        return files.read_header(self.folder / f"{name}.safetensors")
 
     def called(self, which: str) -> list[str]:
         """What the kept test examples, "worst" or "best", can be found again by: one's own file or line, else their number."""

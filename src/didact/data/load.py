@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -165,4 +166,15 @@ def reload(before: Data, indices: Mapping[str, Tensor]) -> Data:
     if any(not torch.equal(data.indices[part], indices[part]) for part in SPLITS):
         data = rearrange(data, indices)
     data = replace(resized(data, source.get("size")) if "name" in source else data, source=dict(source))
-    return as_words(data) if source.get("reading") == "words" else data
+    data = as_words(data) if source.get("reading") == "words" else data
+    refuse_renamed(before, data)
+    return data
+
+
+def refuse_renamed(before: Data, now: Data) -> None:
+    """A fingerprint is of the numbers alone: columns or classes under other names would be taken for each other."""
+    where = before.source.get("path", before.source.get("name"))
+    was, found = (*before.names, before.target, *before.labels), (*now.names, now.target, *now.labels)
+    for old, new in zip_longest(was, found, fillvalue=""):
+        if old != new:
+            raise UsageError(f"{where} has changed since the run split it: {old!r} is called {new!r} now; put the old data back, or train anew")

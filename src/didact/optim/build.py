@@ -42,7 +42,21 @@ def build(factory: Factory, params: Iterable[Any], device: torch.device | str) -
         return {**saved, "param_groups": groups}
 
     optimizer.register_load_state_dict_pre_hook(settle)
+    optimizer.register_load_state_dict_post_hook(restore_layout)
     return optimizer
+
+
+def restore_layout(optimizer: Optimizer) -> None:
+    """Give each tensor of the state the strides of its weight again.
+
+    Files hold numbers in row-major order, but the weights of convolutions may lie in channels_last. A fused kernel walks
+    a weight and its moments by their memory: with unequal strides it moves each number by another one's moments (CPU) or
+    refuses (CUDA).
+    """
+    for weight, state in optimizer.state.items():
+        for name, value in state.items():
+            if isinstance(value, Tensor) and value.shape == weight.shape and value.stride() != weight.stride():
+                state[name] = torch.empty_like(weight, dtype=value.dtype).copy_(value)
 
 
 def tuned(factory: Factory, device: torch.device) -> Factory:

@@ -41,7 +41,7 @@ def name_culprit(training: "Training") -> DivergedError:
     """
     reached = training.state.step
     if training.run is not None and training.group.leads and training.best:
-        training.run.save("model", training.best)  # what was judged good stays good
+        training.run.save("model", training.best, step=str(training.state.best_step))  # what was judged good stays good
     training.restore(training.last_checkpoint())
     training.objective.zero_grad(set_to_none=True)  # of a player that has not had its turn yet, what the bad round left would be found
     training.step.careful, training.step.capture, training.step.graph = True, False, None

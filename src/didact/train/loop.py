@@ -347,7 +347,8 @@ class Training:
             self.kept = copied(self.checkpoint(streams))
         elif self.group.leads:
             if self.best:
-                self.run.save("model", self.best)
+                self.run.save("model", self.best, step=str(self.state.best_step))
+            self.run.sync_log()
             self.state.log_size = self.run.log_size
             self.run.save_state(self.checkpoint(streams))
         self.group.wait()

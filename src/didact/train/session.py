@@ -248,6 +248,7 @@ def finish(training: Training, state: State) -> Run:
     run = training.run
     assert run is not None
     training.group.wait()
+    require_best(run, state)
     training.objective.load_state_dict(run.load("model"))
     rows = judge(training.objective, training.data.test, batch=training.judging_batch, precision=training.precision, group=training.group)
     test = training.objective.score(rows)
@@ -310,13 +311,25 @@ def go_on(run: Run, group: Group, tell: Tell) -> Run:
     if checkpoint is not None:
         with fitting(run, "state", prepared.recipe):
             training.restore(checkpoint)
-        if training.state.best is not None and not run.has("model.safetensors"):
-            raise UsageError(f"{run.folder / 'model.safetensors'} is missing: the best weights so far are lost; train anew")
+        require_best(run, training.state)
     if group.leads:
-        run.cut_log(training.state.log_size)
+        lost = run.cut_log(training.state.log_size)
+        notes = (f"metrics.jsonl has lost its last {lost:,} bytes: the curves have a gap before step {training.state.step}",) if lost else ()
         run.note(status="running", processes=group.size)
-        tell("start", facts | {"run": str(run.folder), "resumed": training.state.step})
+        tell("start", facts | {"run": str(run.folder), "resumed": training.state.step, "notes": [*facts.get("notes", ()), *notes]})
     return finish(training, training.state if training.state.stopped else go(training))
+
+
+def require_best(run: Run, state: State) -> None:
+    """The best weights are of the step that the state says, or of a later one, which is met again on the way."""
+    if state.best is None:
+        return
+    path = run.folder / "model.safetensors"
+    if not run.has("model.safetensors"):
+        raise UsageError(f"{path} is missing: the best weights so far are lost; train anew")
+    step = run.header("model").get("step", "")
+    if not step.isdecimal() or int(step) < state.best_step:
+        raise UsageError(f"{path} holds the weights of step {step or '?'}, but the best so far were of step {state.best_step}; train anew")
 
 
 def rebuild(run: Run, *, with_data: bool) -> Prepared:
