@@ -13,6 +13,7 @@ from didact.layers.recurrent import Bidirectional, Recurrent, both_ends, last, w
 from didact.layers.xlstm import MLSTM, SLSTM
 
 CELLS = ["rnn", "lstm", "gru"]
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 FUSED = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
 
 
@@ -186,3 +187,40 @@ def test_unrolling_shows_every_step():
     h, (state,), gates = unroll("rnn", torch.randn(2, 5, 3), (torch.zeros(2, 4),), weights(nn.RNN(3, 4, batch_first=True), 0))
     torch.testing.assert_close(h[:, -1], state)
     assert gates["h"] is h
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, GPU])])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+def test_layer_by_layer_is_the_fused_stack(cell, device, monkeypatch):
+    """What runs on CUDA where dropout acts between the layers; with a dropout that drops nothing it is PyTorch's own stack."""
+    torch.manual_seed(0)
+    layer, x = Recurrent(cell, 5, 7, layers=3, dropout=0.5).to(device), torch.randn(4, 6, 5, device=device)
+    state = tuple(torch.randn(3, 4, 7, device=device) for _ in layer.start(4))
+    monkeypatch.setattr(torch.nn.functional, "dropout", lambda x, p: x)
+    y, after = layer.layer_by_layer(x, state)
+    got = torch.autograd.grad(y.square().sum() + after[0].sum(), list(layer.parameters()))
+    layer.rnn.dropout = 0.0
+    expected, end = layer(x, state)
+    torch.testing.assert_close(y, expected)
+    torch.testing.assert_close(after, tuple(end))
+    theirs = torch.autograd.grad(expected.square().sum() + end[0].sum(), list(layer.parameters()))
+    torch.testing.assert_close(got, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.gpu
+@GPU
+def test_dropout_between_layers_is_of_torchs_generator():
+    """cuDNN's own could not be kept in a checkpoint."""
+    layer, x = Recurrent("lstm", 5, 7, layers=2, dropout=0.5).cuda().train(), torch.randn(4, 6, 5, device="cuda")
+    before = torch.cuda.get_rng_state()
+    first, other = layer(x)[0], layer(x)[0]
+    torch.cuda.set_rng_state(before)
+    assert torch.equal(layer(x)[0], first) and not torch.equal(first, other)
+
+
+@pytest.mark.gpu
+@GPU
+def test_bf16_on_cuda_is_never_fp16():
+    layer, x = Recurrent("lstm", 5, 7).cuda(), torch.randn(4, 6, 5, device="cuda")
+    with torch.autocast("cuda", torch.bfloat16):
+        assert layer(x.bfloat16())[0].dtype == torch.float32

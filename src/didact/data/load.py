@@ -177,4 +177,5 @@ def refuse_renamed(before: Data, now: Data) -> None:
     was, found = (*before.names, before.target, *before.labels), (*now.names, now.target, *now.labels)
     for old, new in zip_longest(was, found, fillvalue=""):
         if old != new:
-            raise UsageError(f"{where} has changed since the run split it: {old!r} is called {new!r} now; put the old data back, or train anew")
+            what = f"{old!r} is called {new!r} now"
+            raise UsageError(f"{where} has changed since the run split it: {what}; put the old data back, or train anew")

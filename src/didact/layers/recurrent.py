@@ -1,6 +1,7 @@
 """Recurrent layers: stacked and in both directions, on PyTorch's fused kernels; `look` walks the equations and shows the gates."""
 
-from typing import Literal, Self
+from collections.abc import Callable
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,13 @@ from didact.layers.cells import FUSED, Gates, State, Weights, unroll
 from didact.layers.mixing import MIXERS, Mixing
 
 Init = Literal["orthogonal", "random"]
+
+
+KERNELS: dict[str, Callable[..., Any]] = {"rnn": torch.rnn_tanh, "lstm": torch.lstm, "gru": torch.gru}
+
+
+def autocasts_to_bf16(x: Tensor) -> bool:
+    return x.is_cuda and torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
 
 
 class Recurrent(nn.Module):
@@ -26,8 +34,26 @@ class Recurrent(nn.Module):
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """(B, T, D) -> (B, T, H), and the state to go on from: (h,) or (h, c), each (layers, B, H)."""
+        if autocasts_to_bf16(x):  # PyTorch would run cuDNN in fp16 then, which overflows without a loss scale: fp32 instead
+            with torch.autocast("cuda", enabled=False):
+                return self.forward(x.float(), state)
+        if x.is_cuda and self.training and self.rnn.dropout:
+            return self.layer_by_layer(x, state or self.start(len(x)))
         y, after = self.rnn(x, None if state is None else state if self.cell == "lstm" else state[0])
         return y, after if self.cell == "lstm" else (after,)
+
+    def layer_by_layer(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """The same with dropout between the layers drawn by PyTorch: cuDNN draws from a state of its own, which no checkpoint can hold."""
+        after = []
+        for layer in range(self.layers):
+            w = weights(self.rnn, layer)
+            chunk = torch.cat([p.flatten() for p in w])  # in one piece, as cuDNN reads them
+            pieces = [piece.view_as(p) for piece, p in zip(chunk.split([p.numel() for p in w]), w, strict=True)]
+            start = tuple(part[layer, None] for part in state)
+            y, *end = KERNELS[self.cell](x, start if self.cell == "lstm" else start[0], pieces, True, 1, 0.0, True, False, True)
+            after.append(end)
+            x = nn.functional.dropout(y, self.rnn.dropout) if layer < self.layers - 1 else y
+        return x, tuple(torch.cat(parts) for parts in zip(*after, strict=True))
 
     def look(self, x: Tensor) -> tuple[Tensor, list[Gates]]:
         """The same by the equations, with the gates of each layer over time, (B, T, H). Without dropout."""

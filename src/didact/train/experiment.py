@@ -90,6 +90,7 @@ class Settings:
     accumulate: Annotated[int | None, Range(1), "micro-batches that one batch is computed in"] = None
     compile: Annotated[bool | None, "torch.compile the loss (costs half a minute at first)"] = None
     graph: Annotated[bool, "capture steps of fixed shape as a CUDA graph"] = True
+    deterministic: Annotated[bool, "deterministic kernels on a GPU too: the same bytes again on the same GPU, at some speed"] = False
     save_every: Annotated[float, Range(0, open_low=True), "seconds between checkpoints inside an epoch"] = 60.0
     log_every: Annotated[int | None, Range(1), "steps between two lines of metrics.jsonl (a tenth of an epoch if not given)"] = None
     runs: Annotated[str, "folder that the run's folder is made in"] = "runs"

@@ -21,13 +21,13 @@ from didact.train.distributed import join
 from didact.train.evaluation import judge
 from didact.train.experiment import Augment, Experiment, MakeOptimizer, Settings
 from didact.train.loop import State, Tell, Training, silent
-from didact.train.machine import pick_device
+from didact.train.machine import deterministic_kernels, pick_device
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Metric = Callable[[Tensor, Tensor], Tensor | float]
 ASIDE = 0.01      # weight of what layers want beside the task, as Fedus et al. 2022 balance experts
 # Those that count here. The others say where data are read from and where a run is kept: here are neither.
-SETTINGS = ("seed", "split_seed", "epochs", "steps", "device", "precision", "accumulate", "compile", "graph", "log_every")
+SETTINGS = ("seed", "split_seed", "epochs", "steps", "device", "precision", "accumulate", "compile", "graph", "deterministic", "log_every")
 
 
 class Own(Objective):
@@ -125,10 +125,11 @@ def fit(
         **choices,
     )
     group = join()
-    training = Training(experiment, settings, device=pick_device(settings.device, group.local), group=group, tell=tell)
-    state = training.train()
-    training.objective.load_state_dict(training.best)
-    rows = judge(training.objective, training.data.test, batch=training.judging_batch, precision=training.precision, group=group)
+    with deterministic_kernels(settings.deterministic):
+        training = Training(experiment, settings, device=pick_device(settings.device, group.local), group=group, tell=tell)
+        state = training.train()
+        training.objective.load_state_dict(training.best)
+        rows = judge(training.objective, training.data.test, batch=training.judging_batch, precision=training.precision, group=group)
     return Fitted(module, state, state.validation, training.objective.score(rows))
 
 

@@ -143,6 +143,7 @@ class Training:
         if self.state.step == 0:
             self.streams.begin()
             self.save()
+        self.compile_losses()
         self.clock = time.perf_counter()
         with Patience() as patience:
             while not self.state.stopped:
@@ -156,6 +157,17 @@ class Training:
         self.flush()
         self.save()
         return self.state
+
+    def compile_losses(self) -> None:
+        """With --compile: compile before the first step, and say what could not be."""
+        rows = min(self.plan.rows, self.plan.batch)
+        if not self.step.compiled:
+            return
+        notes = self.step.compile_losses(next(iter(self.data.train.batches([self.group.part(torch.arange(rows))]))))
+        for note in notes:
+            self.tell("note", {"text": note})
+        if notes and self.run is not None and self.group.leads:
+            self.run.note(notes=[*dict.fromkeys((*self.run.facts["notes"], *notes))])  # once, however often it is resumed
 
     def asked(self, patience: Patience) -> bool:
         """Whether someone wants to stop. Several processes stop at the same round: they ask each other when they log."""

@@ -1,5 +1,6 @@
 """What this runs on."""
 
+import os
 import resource
 import sys
 from collections.abc import Iterator
@@ -52,6 +53,26 @@ def memory_used(device: torch.device) -> int:
         return torch.cuda.max_memory_allocated(device)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak * (1 if sys.platform == "darwin" else 1024)
+
+
+@contextmanager
+def deterministic_kernels(on: bool = True) -> Iterator[None]:
+    """Inside, PyTorch and cuDNN take deterministic kernels alone: on one GPU the same bytes again.
+
+    Without it some gradients on CUDA (convolutions, embeddings) are summed in an order that changes from run to run. On a CPU they never are.
+    """
+    if not on:
+        yield
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it when its handle is made
+    before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        torch.backends.cudnn.benchmark = before[1]
 
 
 @contextmanager

@@ -52,6 +52,10 @@ class Streams:
         if state is None or state["augmentation"].shape != self.augmentation.get_state().shape:
             self.begin(step)
             return
+        self.restore(state)
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Both streams as they were."""
         self.augmentation.set_state(state["augmentation"])
         torch.set_rng_state(state["sampling"])
         if "sampling_cuda" in state and self.device.type == "cuda":

@@ -31,7 +31,7 @@ from didact.train.experiment import Experiment, Settings, Start
 from didact.train.interrupt import DivergedError, Interrupted
 from didact.train.layers import layer_table
 from didact.train.loop import State, Tell, Training, cut, silent
-from didact.train.machine import describe, pick_device, within_memory
+from didact.train.machine import describe, deterministic_kernels, pick_device, within_memory
 from didact.train.named import asks_no_class, with_data_of, with_runs, words_of
 from didact.train.precision import Precision
 from didact.train.randomness import initialisation
@@ -142,11 +142,12 @@ def train(recipe: Recipe | str, *, data: Data | Path | str | None = None, tell: 
 
 def train_prepared(prepared: Prepared, group: Group, tell: Tell = silent) -> Run:
     """From what is prepared to its finished run."""
-    prepared = begun(prepared, group, tell)
-    run = Run(group.agree(Run.plan(prepared.settings.runs, prepared.recipe.name).folder))
-    training = start(prepared, run, group, tell)
-    with run.held() if group.leads else nullcontext():
-        return finish(training, go(training))
+    with deterministic_kernels(prepared.settings.deterministic):
+        prepared = begun(prepared, group, tell)
+        run = Run(group.agree(Run.plan(prepared.settings.runs, prepared.recipe.name).folder))
+        training = start(prepared, run, group, tell)
+        with run.held() if group.leads else nullcontext():
+            return finish(training, go(training))
 
 
 def begun(prepared: Prepared, group: Group, tell: Tell) -> Prepared:
@@ -291,7 +292,7 @@ def resume(run: Run, *, tell: Tell = silent) -> Run:
     if facts.get("status") == "finished":
         raise UsageError(f"{run.folder} is finished; train again, or raise the budget in a new run: {facts.get('repeat', '')}")
     group = join()
-    with run.held() if group.leads else nullcontext():
+    with run.held() if group.leads else nullcontext(), deterministic_kernels(bool(facts["settings"].get("deterministic"))):
         return go_on(run, group, tell)
 
 
@@ -314,9 +315,9 @@ def go_on(run: Run, group: Group, tell: Tell) -> Run:
         require_best(run, training.state)
     if group.leads:
         lost = run.cut_log(training.state.log_size)
-        notes = (f"metrics.jsonl has lost its last {lost:,} bytes: the curves have a gap before step {training.state.step}",) if lost else ()
+        gap = f"metrics.jsonl has lost its last {lost:,} bytes: the curves have a gap before step {training.state.step}"
         run.note(status="running", processes=group.size)
-        tell("start", facts | {"run": str(run.folder), "resumed": training.state.step, "notes": [*facts.get("notes", ()), *notes]})
+        tell("start", facts | {"run": str(run.folder), "resumed": training.state.step, "notes": [*facts.get("notes", ()), *([gap] if lost else [])]})
     return finish(training, training.state if training.state.stopped else go(training))
 
 

@@ -10,12 +10,12 @@ from didact.data.core import Batch, Split
 from didact.errors import UsageError
 from didact.objectives.core import Player
 from didact.optim.build import build, can_capture
+from didact.train.compilation import CompiledLoss, Loss, note_failures, restoring
 from didact.train.distributed import Group
 from didact.train.experiment import Experiment
 from didact.train.precision import Precision
 from didact.train.randomness import Streams
 
-Loss = Callable[[Batch, str], dict[str, Tensor]]
 WARM = 3  # rounds taken as they stand before one is captured: allocator, autotuning and optimizer state settle
 
 
@@ -34,8 +34,9 @@ class Step:
         self.players = self.objective.players()
         self.parameters = {player.name: flat(player.parameters) for player in self.players}
         self.optimizers = {p.name: build(factory(experiment.optimizer, p), p.parameters, precision.device) for p in self.players}
-        compiled: Loss = torch.compile(self.objective.loss) if compile else self.objective.loss
-        self.losses: dict[str, Loss] = {p.name: compiled if p.compilable else self.objective.loss for p in self.players}
+        self.losses: dict[str, Loss] = {p.name: self.objective.loss for p in self.players}
+        self.compiled = {p.name: CompiledLoss(self.objective.loss) for p in self.players if compile and p.compilable}
+        self.losses |= self.compiled
         self.sums: dict[str, Tensor] = {}   # since they were last read: sum over examples of each part of the loss
         self.seen = 0                       # examples in those sums
         self.last: Tensor | None = None     # the loss of the latest round, on the device
@@ -60,6 +61,22 @@ class Step:
             self.stray = True
         self.taken += 1
         self.seen += rows[0]
+
+    def compile_losses(self, stored: Batch) -> list[str]:
+        """Try the compiled losses on a stored batch, which leaves no trace; a note for each that could not be compiled."""
+        if not self.compiled:
+            return []
+        before = self.streams.state()
+        with restoring(self.objective):
+            batch = self.prepare(stored)
+            micro, _ = self._shares(batch, len(next(iter(batch.values()))))[0]
+            for player in self.players:
+                if len(self.players) > 1:
+                    self._only(player)
+                if player.name in self.compiled:
+                    self.compiled[player.name].try_on(micro, player.name, self.precision.autocast())
+        self.streams.restore(before)
+        return note_failures({name: loss.failure for name, loss in self.compiled.items() if loss.failure})
 
     def round(self, stored: list[Batch], rows: list[int]) -> None:
         """Every player's turns, in order."""
