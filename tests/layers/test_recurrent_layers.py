@@ -223,4 +223,6 @@ def test_dropout_between_layers_is_of_torchs_generator():
 def test_bf16_on_cuda_is_never_fp16():
     layer, x = Recurrent("lstm", 5, 7).cuda(), torch.randn(4, 6, 5, device="cuda")
     with torch.autocast("cuda", torch.bfloat16):
-        assert layer(x.bfloat16())[0].dtype == torch.float32
+        y, state = layer(x.bfloat16())
+        assert y.dtype == torch.float32
+        assert layer(x, tuple(part.bfloat16() for part in state))[0].dtype == torch.float32  # a state that a Linear has made

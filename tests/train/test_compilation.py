@@ -97,8 +97,6 @@ def test_every_recipe_compiles_or_says_why_not(recipe, precision, here):
 @pytest.mark.parametrize("recipe", EVERY)
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_every_recipe_compiles_or_says_why_not_on_cuda(recipe, precision, here):
-    if precision == "fp16" and RECIPES[recipe].options.get("optimizer") and SMALLEST[recipe].get("optimizer") == "sam":
-        pytest.skip("SAM asks for a second gradient")
     run = didact.train(RECIPES[recipe], **SMALLEST[recipe], steps=6, compile=True, precision=precision, device="cuda")
     assert run.facts["status"] == "finished"
 

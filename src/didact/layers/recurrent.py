@@ -36,7 +36,7 @@ class Recurrent(nn.Module):
         """(B, T, D) -> (B, T, H), and the state to go on from: (h,) or (h, c), each (layers, B, H)."""
         if autocasts_to_bf16(x):  # PyTorch would run cuDNN in fp16 then, which overflows without a loss scale: fp32 instead
             with torch.autocast("cuda", enabled=False):
-                return self.forward(x.float(), state)
+                return self.forward(x.float(), None if state is None else tuple(part.float() for part in state))
         if x.is_cuda and self.training and self.rnn.dropout:
             return self.layer_by_layer(x, state or self.start(len(x)))
         y, after = self.rnn(x, None if state is None else state if self.cell == "lstm" else state[0])

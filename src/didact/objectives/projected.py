@@ -15,6 +15,7 @@ from didact.objectives.language import IGNORED
 
 ROWS = 8192    # tokens in a piece
 EVEN = 64      # the output matrix is widened to a multiple of this while computing: tensor cores like it
+TRITON = find_spec("triton") is not None  # asked once: torch.compile cannot trace the question
 KERNEL = True  # `surprise` in place of several operations: on an H200 0.62 in place of 1.03 ms a piece, and a step of GPT-2 fills 5 GB less
 
 
@@ -55,7 +56,7 @@ def surprised(z: Tensor, y: Tensor, words: int) -> tuple[Tensor, Tensor]:
 
     z itself is used up.
     """
-    if KERNEL and z.is_cuda and find_spec("triton") is not None and z.dtype in (torch.bfloat16, torch.float16):
+    if KERNEL and z.is_cuda and TRITON and z.dtype in (torch.bfloat16, torch.float16):
         from didact.objectives.surprise import surprise
 
         return surprise(z, y, words, IGNORED).sum(), z

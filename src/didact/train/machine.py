@@ -59,7 +59,8 @@ def memory_used(device: torch.device) -> int:
 def deterministic_kernels(on: bool = True) -> Iterator[None]:
     """Inside, PyTorch and cuDNN take deterministic kernels alone: on one GPU the same bytes again.
 
-    Without it some gradients on CUDA (convolutions, embeddings) are summed in an order that changes from run to run. On a CPU they never are.
+    Without it some gradients on CUDA (convolutions, embeddings) are summed in an order that changes from run to run;
+    on a CPU they never are.
     """
     if not on:
         yield

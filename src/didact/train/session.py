@@ -317,7 +317,8 @@ def go_on(run: Run, group: Group, tell: Tell) -> Run:
         lost = run.cut_log(training.state.log_size)
         gap = f"metrics.jsonl has lost its last {lost:,} bytes: the curves have a gap before step {training.state.step}"
         run.note(status="running", processes=group.size)
-        tell("start", facts | {"run": str(run.folder), "resumed": training.state.step, "notes": [*facts.get("notes", ()), *([gap] if lost else [])]})
+        notes = [*facts.get("notes", ()), *([gap] if lost else [])]
+        tell("start", facts | {"run": str(run.folder), "resumed": training.state.step, "notes": notes})
     return finish(training, training.state if training.state.stopped else go(training))
 
 
