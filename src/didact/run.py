@@ -31,7 +31,7 @@ from torch import Tensor
 
 from didact import files
 from didact.data.core import SPLITS
-from didact.errors import UsageError, nearest
+from didact.errors import UsageError, nearest, shorten
 from didact.options import plain
 
 LATEST = "latest"
@@ -59,7 +59,7 @@ class Run:
     def open(cls, where: Path | str, root: Path | str = "runs") -> "Run":
         """A run by its folder, by the end of its name, or `latest`."""
         folder = Path(where)
-        if not folder.is_dir():
+        if not os.path.isdir(folder):  # pathlib's own raises where a name is too long
             folder = find(str(where), Path(root))
         if not (folder / "run.json").is_file():
             raise UsageError(f"{folder} is not a run: it holds no run.json; give a run's folder, the end of its name, or {LATEST}")
@@ -194,7 +194,7 @@ class Run:
 
 def find(name: str, root: Path) -> Path:
     """The run that a short name means: `latest`, `mlp/latest`, `runs/mlp/latest`, or the end of a folder's name."""
-    runs = sorted((p.parent for p in root.glob("*/*/run.json")), key=lambda p: p.name)
+    runs = sorted((p.parent for p in root.glob("*/*/run.json")), key=lambda p: p.name) if os.path.isdir(root) else []
     name = name.removeprefix(f"{root}/")
     recipe, _, last = name.rpartition("/")
     if last == LATEST:
@@ -203,7 +203,7 @@ def find(name: str, root: Path) -> Path:
     if len(ends) != 1:
         why = f"{len(ends)} runs end in" if ends else "no run named"
         known = [str(r.relative_to(root)) for r in ends or runs] + [LATEST]
-        raise UsageError(f"{why} {name!r} under {root}; {nearest(name, known)}")
+        raise UsageError(f"{why} {shorten(name)!r} under {shorten(str(root))}; {nearest(name, known)}")
     return ends[0]
 
 
@@ -215,7 +215,7 @@ def newest(runs: list[Path], recipe: str, root: Path) -> Path:
             return run
     others = sorted({r.parent.name for r in runs if r not in chosen})
     if not others:
-        raise UsageError(f"there is no run under {root} yet; train one first")
+        raise UsageError(f"there is no run under {shorten(str(root))} yet; train one first")
     raise UsageError(f"no run of {recipe!r} under {root}, which holds runs of {', '.join(others)}; train one first")
 
 
