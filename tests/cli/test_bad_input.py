@@ -163,7 +163,7 @@ CASES = [  # the call, what the line says of what came, and the words that help
     ("train mlp --data binary.csv", "binary.csv is not a text file", "saved as UTF-8"),
     ("train mlp --data latin.csv", "line 2", "save the table as CSV in UTF-8"),
     ("train mlp --data utf16.csv", "utf16.csv", "saved as UTF-8"),
-    ("train mlp --data truncated.csv.gz", "truncated.csv.gz", "expected a CSV file"),
+    ("train mlp --data truncated.csv.gz", "truncated.csv.gz is damaged or cut short", "put a whole one in its place"),
     ("train mlp --data not-packed.csv.gz", "Not a gzipped file", "expected a CSV file"),
     ("train mlp --data ragged.csv", "line 3 of ragged.csv has 4 fields", "needs quotation marks"),
     ("train mlp --data short.csv", "line 3 of short.csv has 2 fields", "the first line names 3 columns"),
