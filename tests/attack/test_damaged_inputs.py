@@ -144,7 +144,7 @@ def test_what_unpacks_to_more_than_it_may_is_refused_before_it_is_in_memory(tmp_
     way = {"zip": zipfile.ZIP_DEFLATED, "zip.bz2": zipfile.ZIP_BZIP2, "zip.xz": zipfile.ZIP_LZMA}
     modes = {"tar.gz": "w:gz", "tar.xz": "w:xz"}
     if form in way:
-        raw = zipped(void, way[form])
+        raw = zipped(bytes(BOMB), way[form])
     elif form in modes:
         raw = tarred(void, modes[form])
     else:

@@ -162,8 +162,8 @@ def read_row(text: str) -> dict[str, Any]:
     if text.lstrip().startswith("{"):
         try:
             row: dict[str, Any] = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise UsageError(f"a row in braces must be JSON, got {text!r}: {error}") from None
+        except (ValueError, RecursionError) as error:       # ValueError alone: an integer of thousands of digits
+            raise UsageError(f"a row in braces must be JSON, got {text[:80]!r}: {error}") from None
         for name, value in row.items():
             if isinstance(value, list | dict):
                 raise UsageError(f"column {name!r} expects one value, got {value!r}")

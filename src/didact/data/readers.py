@@ -46,6 +46,17 @@ def reading(path: Path) -> Iterator[None]:
         raise UsageError(f"cannot read {path} ({error.strerror or error}){hint}") from error
 
 
+def inside(path: str, root: Path) -> str:
+    """A file of a data set, refused where it lies outside the set's folder: by .., an absolute path or a link.
+
+    Who was handed a data set would otherwise show in reports what else lies on the machine.
+    """
+    real, top = os.path.realpath(path), os.path.realpath(root)
+    if os.path.commonpath((real, top)) != top:
+        raise UsageError(f"{path} lies outside of {root}, at {real}: a data set holds its own files; copy it into the folder")
+    return path
+
+
 def unpacked_limit() -> int:
     """Bytes that a file may hold unpacked: DIDACT_UNPACKED_BYTES, or else 2 GiB. A few bytes can unpack to more than a disk holds."""
     given = os.environ.get("DIDACT_UNPACKED_BYTES")
