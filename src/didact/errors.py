@@ -1,7 +1,9 @@
 """The caller's mistakes: what was expected, what came, what to do. One line each, exit code 2."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -9,6 +11,23 @@ T = TypeVar("T")
 
 class UsageError(ValueError):
     """A mistake of the caller, told in one line. Everything else that is raised is our bug and keeps its traceback."""
+
+
+@contextmanager
+def refuse_damaged(path: Path | str, expected: str) -> Iterator[None]:
+    """Refuse a file that a library cannot read, whatever the library raises.
+
+    Only around calls of a reader that we did not write: what they raise over damaged files is documented nowhere and has
+    a dozen kinds.
+    """
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:
+        said = getattr(error, "strerror", None) or next(iter(str(error).splitlines()), "")
+        reason = f" ({said[:120].rstrip('.: ')})" if said else ""
+        raise UsageError(f"{path} cannot be read{reason}; it is damaged or not {expected}") from error
 
 
 def counted(n: int, what: str) -> str:

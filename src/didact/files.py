@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from didact.errors import UsageError
+from didact.errors import UsageError, refuse_damaged
 from didact.options import plain
 from didact.schema import ANY, Shape, complaint, parse
 
@@ -144,15 +144,12 @@ def read_header(path: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def open_tensors(path: Path, device: str = "cpu") -> Iterator[Any]:
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
     if not path.is_file():
         raise UsageError(f"{path} is missing; the run's folder is not whole: put it back, or train anew")
-    try:
-        with safe_open(path, "pt", device=device) as file:
-            yield file
-    except (SafetensorError, OSError) as error:
-        raise UsageError(f"{path} cannot be read ({error}); it is damaged or not a safetensors file") from error
+    with refuse_damaged(path, "a safetensors file"), safe_open(path, "pt", device=device) as file:
+        yield file
 
 
 def write_tree(path: Path, tree: Any) -> None:

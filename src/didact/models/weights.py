@@ -5,6 +5,7 @@ was initialised; a table of other words may not. A first layer for other channel
 """
 
 import warnings
+import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from didact.errors import UsageError, counted
+from didact.errors import UsageError, counted, refuse_damaged
 from didact.files import read_tensors
 from didact.layers.standardise import Standardise
 
@@ -27,6 +28,7 @@ LITE_MEAN = torch.full((3, 1, 1), 127 / 255)                        # EfficientN
 LITE_STD = torch.full((3, 1, 1), 128 / 255)
 BUFFERS = (".attn.bias", ".attn.masked_bias", ".inv_freq", ".position_ids")  # no weights: masks and numbers that old files carry along
 POSITIONS = "encoder.pos_embedding"                                 # of torchvision's vision transformers
+REPEATED = 2**24                                                    # bytes that an expanded tensor may take, such as a mask
 WRAPPERS = ("state_dict", "model_state_dict", "model", "net")       # where training scripts put the network among other things
 
 
@@ -59,7 +61,8 @@ def size(shape: tuple[int, ...]) -> str:
 
 def some(names: Iterable[str], most: int = 4) -> str:
     names = list(names)
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    shown = (n if len(n) <= 100 else n[:100] + "…" for n in names[:most])
+    return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def load_weights(model: nn.Module, path: str | Path) -> WeightsReport:
@@ -95,10 +98,11 @@ def recolour(theirs: dict[str, Tensor], own: Mapping[str, Tensor]) -> tuple[dict
     w = theirs.get(name)
     if w is None or w.ndim != 4 or w.shape[1] == (C := own[name].shape[1]):
         return theirs, ""
-    fitting = w.sum(1, keepdim=True).expand(-1, C, -1, -1) / C
+    fitting = w.float().sum(1, keepdim=True).expand(-1, C, -1, -1) / C
     if fitting.shape != own[name].shape:
         return theirs, ""
-    front = {n: t.mean().expand_as(own[n]) for n, t in theirs.items() if n.startswith("standardise.") and n in own}  # of the same pixels
+    names = [n for n in theirs if n.startswith("standardise.") and n in own]
+    front = {n: theirs[n].float().mean().expand_as(own[n]) for n in names}    # of the same pixels
     return {**theirs, **front, name: fitting}, f"{name}: kernels for {counted(w.shape[1], 'channel')} made to fit {C}"
 
 
@@ -108,15 +112,15 @@ def regrid(theirs: dict[str, Tensor], own: Mapping[str, Tensor], grid: tuple[int
     Bicubic, as torchvision's `interpolate_embeddings`; the class token's, which comes first, has no place and stays.
     """
     p = theirs.get(POSITIONS)
-    if grid is None or p is None or p.ndim != 3 or p.shape[1:] == own[POSITIONS].shape[1:] or p.shape[2] != own[POSITIONS].shape[2]:
+    if grid is None or p is None or p.ndim != 3 or p.shape == own[POSITIONS].shape:
         return theirs, ""
-    side = isqrt(p.shape[1] - 1)
-    if side**2 != p.shape[1] - 1:
+    side = isqrt(max(0, p.shape[1] - 1))
+    if not side or p.shape != (1, side**2 + 1, own[POSITIONS].shape[2]):
         return theirs, ""
     first, rest = p[:, :1], p[:, 1:].mT.unflatten(2, (side, side)).float()                   # (1, 1, D), (1, D, side, side)
     read = F.interpolate(rest, size=grid, mode="bicubic", align_corners=True).flatten(2).mT  # (1, S, D)
     told = f"{POSITIONS}: a grid of {size((side, side))} read off at {size(grid)} places"
-    return {**theirs, POSITIONS: torch.cat([first, read.to(first)], dim=1)}, told
+    return {**theirs, POSITIONS: torch.cat([first.float(), read], dim=1)}, told
 
 
 def restandardise(network: nn.Module, mean: Tensor, std: Tensor) -> None:
@@ -152,10 +156,15 @@ def layer(name: str) -> str:
 
 def without_prefix(theirs: dict[str, Tensor], own: Mapping[str, Any]) -> dict[str, Tensor]:
     """The file's tensors under the model's names: `module.` of parallel training or `network.` of an objective go, if that fits better."""
-    first = [n.partition(".")[0] + "." for n in theirs]
-    prefixes = dict.fromkeys(["", *first, *(p + "network." for p in first)])  # the last: of one that judges the mirror image too
-    candidates = ({n.removeprefix(p): t for n, t in theirs.items() if n.startswith(p)} for p in prefixes)
-    return max(candidates, key=lambda named: sum(n in own for n in named))
+    first: dict[str, list[str]] = {}        # names by their first part: one pass, however many there are
+    for name in theirs:
+        first.setdefault(name.partition(".")[0] + ".", []).append(name)
+    # `network.` inside of another: of an objective that judges the mirror image too
+    inner = {p + "network.": [n for n in names if n.startswith(p + "network.")] for p, names in first.items()}
+    candidates = {"": list(theirs), **first, **inner}
+    fits = {p: sum(n.removeprefix(p) in own for n in names) for p, names in candidates.items()}
+    best = max(candidates, key=lambda p: fits[p])
+    return {n.removeprefix(best): theirs[n] for n in candidates[best]}
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -163,19 +172,56 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise UsageError(f"no weights file {path}; give a .safetensors or .pth file")
     if path.suffix == ".safetensors":
-        return read_tensors(path)[0]
+        return check_plain(path, read_tensors(path)[0])
     if path.suffix not in (".pth", ".pt", ".bin", ".ckpt"):
         raise UsageError(f"weights come as .safetensors or .pth, got {path.name!r}")
-    try:
-        with warnings.catch_warnings(action="ignore"):  # of other pickle protocols: what it cannot read, it raises
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except (UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
-        if "Unsupported global" in str(error):
-            raise UsageError(f"{path} holds more than tensors, which is not run here; save its state_dict as .safetensors") from None
-        raise UsageError(f"{path} cannot be read; it is damaged or not a PyTorch file") from None
+    content = load_pickle(path)
     while isinstance(content, Mapping) and (inner := next((k for k in WRAPPERS if isinstance(content.get(k), Mapping)), None)):
         content = content[inner]
     tensors = {str(k): v for k, v in content.items() if isinstance(v, Tensor)} if isinstance(content, Mapping) else {}
     if not tensors:
         raise UsageError(f"{path} holds no named tensors; save the network's state_dict")
+    return check_plain(path, tensors)
+
+
+def load_pickle(path: Path) -> Any:
+    """What a PyTorch file holds, if that is tensors and plain values alone."""
+    with refuse_damaged(path, "a PyTorch file"), warnings.catch_warnings(action="ignore"):  # of pickle protocols
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as file:
+                check_claim(path, "it unpacks to", sum(member.file_size for member in file.infolist()))
+        try:
+            return torch.load(path, map_location="cpu", weights_only=True)
+        except UnpicklingError as error:  # its text tells how to run what the file holds: not repeated
+            if "Unsupported global" in str(error):
+                then = "save its state_dict as .safetensors"
+                raise UsageError(f"{path} holds more than tensors, which is not run here; {then}") from None
+            raise ValueError("no weights in its pickle") from error
+
+
+def check_plain(path: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The same tensors, if all are dense numbers and no more of them than the file has bytes for."""
+    for name, t in tensors.items():
+        if (odd := kind_of(t)) is not None:
+            raise UsageError(f"{path}: {name} is {odd}; save plain numbers: dequantized, dense, real")
+        check_claim(path, f"{name} claims", t.numel() * t.element_size())
     return tensors
+
+
+def kind_of(t: Tensor) -> str | None:
+    """What a tensor is if not dense, real numbers on the CPU."""
+    if t.is_quantized:
+        return "quantized"
+    if t.is_nested or t.layout != torch.strided:
+        return "nested" if t.is_nested else "sparse"
+    if t.device.type != "cpu":
+        return f"without numbers, on the device {t.device.type}"
+    return "complex" if t.is_complex() else None
+
+
+def check_claim(path: Path, what: str, size: int) -> None:
+    """PyTorch packs nothing: what is much larger than its file was made to fill the memory. Small ones may repeat."""
+    held = path.stat().st_size
+    if size > max(2 * held, REPEATED):
+        sizes = f"{size:,} bytes, the whole file has {held:,}"
+        raise UsageError(f"{path}: {what} {sizes}; save the network's state_dict anew")

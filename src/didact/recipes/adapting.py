@@ -99,7 +99,9 @@ def from_file(network: nn.Module, path: Path) -> tuple[str, ...]:
     if deeper:
         raise UsageError(f"{path} has {deeper} layers more than this network; give --layers to match")
     for name, p in own.items():
-        t = theirs[name][: len(p)] if name.endswith("wpe.weight") else theirs[name]
+        t = theirs[name]
+        if name.endswith("wpe.weight") and t.ndim:
+            t = t[: len(p)]
         if t.shape != p.shape:
             raise UsageError(f"{path} holds {name} of {size(t.shape)}, here it is {size(p.shape)}; {remedy(name)}")
         p.copy_(t)

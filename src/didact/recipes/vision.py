@@ -178,7 +178,7 @@ def stem_of(where: str | None, model: str, stem: Stem) -> Stem:
     except UsageError:  # is told when they are needed; a run that has begun needs them no more
         return stem
     first = min((name for name in tensors if name.endswith("conv1.weight")), key=len, default="")  # those of blocks have longer names
-    return stem if not first else "large" if tensors[first].shape[-1] == 7 else "small"
+    return stem if not first else "large" if tensors[first].shape[-1:] == (7,) else "small"
 
 
 def weights_file(where: str, model: str) -> Path:

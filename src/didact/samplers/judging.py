@@ -43,8 +43,9 @@ class Inception(nn.Module):
     def __init__(self, path: Path):
         super().__init__()
         head = read_weights(path).get("fc.weight", torch.empty(0))
-        first = len(head) == FIRST                       # which saw pixels in [−1, 1]
-        self.network = InceptionV3(classes=max(1, len(head)))
+        classes = head.shape[0] if head.ndim == 2 and head.numel() else 1   # a shape of (10⁹, 0) needs no bytes
+        first = classes == FIRST                         # which saw pixels in [−1, 1]
+        self.network = InceptionV3(classes=classes)
         report = load_weights(self.network, path)
         if report.missing or report.reshaped:
             raise UsageError(f"{path} is not Inception v3 as torchvision or the 2015 file of FID name it ({report}); give one of these")
