@@ -101,7 +101,7 @@ def test_no_formula_on_the_page_keeps_its_marks():
 
 
 # letters on the page, sizes of an example in the check; or a table of its own
-OTHERWISE = {"CE58", "CF15", "CF40", "CF41", "CL29", "CL40"}
+OTHERWISE = {"CE58", "CF15", "CF40", "CF41", "CL40"}
 
 
 @pytest.mark.parametrize("id", sorted(i for i in CHECKS if CHECKS[i].form.numeric and i not in OTHERWISE))
