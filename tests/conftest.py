@@ -1,6 +1,7 @@
 """What many tests share: small data made on the spot, and runs that leave nothing behind."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 # small networks run faster on one, and tests share two cores; NumPy asks when it is imported, and so do the processes that tests start
@@ -24,3 +25,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to work in."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def matmul_precision() -> Iterator[None]:
+    """A training on a GPU takes TF32 for its products; the next test has its own say."""
+    before = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(before)

@@ -50,7 +50,7 @@ def nothing_fails(loss, batch, player):
 @pytest.mark.parametrize("recipe", ["mlp", "gan", "cnn"])
 def test_training_is_the_eager_one_where_compiling_fails(recipe, fails, why, here, monkeypatch):
     """Dropout, batch norm's statistics and two players: what the trial drew or counted must not be missed by the training."""
-    given = {**SMALLEST[recipe], "steps": 4}
+    given = {**SMALLEST[recipe], "steps": 4, "device": "cpu"}
     eager = didact.train(RECIPES[recipe], **given)
     monkeypatch.setattr(compilation.torch, "compile", compiler_that(fails))
     heard = []

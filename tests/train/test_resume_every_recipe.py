@@ -113,7 +113,7 @@ def difference(a: Run, b: Run, name: str) -> dict[str, float]:
 
 
 def check(recipe: str, seed: int = 0, **given: Any) -> None:
-    given = {**SMALLEST[recipe], "steps": STEPS, "log_every": 2, "seed": seed, **given}
+    given = {**SMALLEST[recipe], "steps": STEPS, "log_every": 2, "seed": seed, "device": "cpu", **given}
     whole = didact.train(RECIPES[recipe], **given)
     assert_same(train_killed(recipe, random.Random(f"{recipe} {seed}"), **given), whole)
 
@@ -176,7 +176,7 @@ def test_precision(recipe, precision, here):
 @pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
 def test_state_comes_back_in_the_layout_of_its_weights(optimizer, here):
     """The numbers alone are not enough: a fused kernel walks a weight and its moments by their memory."""
-    given = {**SMALLEST["cnn"], "steps": STEPS, "optimizer": optimizer}
+    given = {**SMALLEST["cnn"], "steps": STEPS, "optimizer": optimizer, "device": "cpu"}
     run_until_killed(lambda patch: kill_at_step(patch, 5), lambda: didact.train(RECIPES["cnn"], **given))
     layouts = []
     original = Training.restore
