@@ -162,9 +162,12 @@ def test_predict_an_image(told, said, place):
     assert text.startswith(f"{rows[0]}.png:  label {found[0]['label']}  probability ") and text.count("\n") == 1
 
 
-@pytest.mark.parametrize(("run", "table", "answer"), [("table", "own.csv", "sold"), ("texts", "texts.csv", "mood")])
+@pytest.mark.parametrize(("run", "table", "answer"), [
+    ("table", "own.csv", "sold"), ("table", "--from own.csv", "sold"), ("texts", "--from texts.csv", "mood"),
+])
 def test_predict_a_whole_csv_as_the_test_split_was_judged(told, place, run, table, answer):
     found = told(f"predict runs/mlp/{run} {table}")
+    table = table.removeprefix("--from ")
     truth = [line.split(",")[-1] for line in Path(table).read_text().splitlines()[1:]]
     assert [row["input"] for row in found] == [f"{table}:{line}" for line in range(2, len(truth) + 2)]
     test = load_file(f"runs/mlp/{run}/indices.safetensors")["test"].tolist()
@@ -182,7 +185,7 @@ def test_predict_a_row_a_number_and_a_text(told, said, place):
     assert set(price) == {"input", "price"} and isinstance(price["price"], float)
     (text,) = told("predict runs/mlp/texts 'a good film'")
     Path("note.txt").write_text("A good film!\n")
-    assert told("predict runs/mlp/texts note.txt")[0]["probabilities"] == text["probabilities"]
+    assert told("predict runs/mlp/texts --from note.txt")[0]["probabilities"] == text["probabilities"]
     assert text["label"] in ("pos", "neg") and "label" in said("predict runs/mlp/texts 'a good film'")
 
 

@@ -1,5 +1,7 @@
 """One's own sentence pairs: their case, and what they are cut into."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -52,7 +54,7 @@ def test_a_line_that_names_the_columns_is_no_pair(path, top, learned):
     assert sum(len(data.split(part)) for part in SPLITS) == learned
     left = "the first line names the columns, {!r} and {!r}: it is no pair to learn from".format(*top.split("\t"))
     assert (left in data.notes) == (learned == 60)
-    assert len(data.encoder.read([path])[0]) == learned
+    assert len(data.encoder.read([Path(path)])[0]) == learned
 
 
 def test_a_pair_ends_where_its_line_does(tmp_path):
@@ -63,16 +65,16 @@ def test_a_pair_ends_where_its_line_does(tmp_path):
 
 def test_files_of_sentences(path, tmp_path):
     pairs = load(path, accepts=("pairs",)).encoder
-    names, batch = pairs.read([path, "Anna sees house 1"])
+    names, batch = pairs.read([Path(path), "Anna sees house 1"])
     assert names[:2] == [f"{path}:1", f"{path}:2"] and names[60:] == ["Anna sees house 1"]
     assert [pairs.source.decode(row) for row in batch["x"][:2].tolist()] == ["Anna sees house 0", "Anna sees house 1"]
     lines = tmp_path / "new.txt"
     lines.write_text("Anna sees\n\nhouse 3\n", encoding="utf-8")
-    names, batch = pairs.read([str(lines)])
+    names, batch = pairs.read([lines])
     assert names == [f"{lines}:1", f"{lines}:3"] and pairs.source.decode(batch["x"][1].tolist()) == "house 3"
     assert pairs.read(["I read own.txt"])[0] == ["I read own.txt"]                              # a sentence, no file
     lines.write_text("Anna sees\n\tAnna sieht\n", encoding="utf-8")
-    for wrong, told in ((str(lines), "expected a sentence on each line, got none in .*new.txt:2"),
-                        ("no.tsv", "there is no file no.tsv: expected a sentence, or a file with one a line")):
+    for wrong, told in ((lines, "expected a sentence on each line, got none in .*new.txt:2"),
+                        (tmp_path / "no.tsv", "cannot read .*no.tsv .No such file")):
         with pytest.raises(UsageError, match=told):
             pairs.read([wrong])

@@ -97,7 +97,7 @@ def test_own_series_from_a_csv(tmp_path):
     (tmp_path / "odd.csv").write_text("warmth\n" + "1\n" * 29 + "inf\n")
     for wrong, told in (
         ("1,2", "a window is 30 values of 'warmth', got 2"), ("warm", "expected a CSV file or values separated by commas"),
-        ("no.csv", "there is no file no.csv: expected a CSV"),
+        ("no.csv", "cannot read no.csv .No such file"),
         ("1," * 29 + "nan", "the values of 'warmth' must be finite, but number 30 is nan in '1,"),
         ("1," * 29 + "-inf", "number 30 is -inf"), ("1," * 9 + "1e39" + ",1" * 20, "number 10 is 1e\\+39"),
         (str(tmp_path / "odd.csv"), "number 30 is inf in '.*odd.csv'; put it right"),

@@ -112,24 +112,24 @@ def test_reading_new_texts(tmp_path):
     assert BagEncoder.from_spec(json.loads(json.dumps(encoder.spec()))) == encoder
     table(tmp_path / "films.csv", n=2)
     (tmp_path / "one.txt").write_text("a dull film")
-    names, batch = encoder.read(["a film.", str(tmp_path / "one.txt"), str(tmp_path / "films.csv"), "see a.txt or b.csv"])
+    names, batch = encoder.read(["a film.", tmp_path / "one.txt", tmp_path / "films.csv", "see a.txt or b.csv"])
     assert names[:2] == ["a film.", str(tmp_path / "one.txt")] and len(names) == 5
     film = encoder.presence(batch["x"])[:, encoder.names.index("film")]
     assert film.tolist() == [1, 1, 1, 1, 0]
     for missing in ("gone.txt", "gone.csv"):
         with pytest.raises(UsageError, match=f"cannot read .*{missing}"):
-            encoder.read([missing])
+            encoder.read([tmp_path / missing])
 
 
 def test_new_texts_may_be_the_only_column(tmp_path):
     (tmp_path / "own.csv").write_text("body,stars\n" + "a fine film,5\na dull film,1\n" * 20)
     (tmp_path / "new.csv").write_text('body\n"fine, a film; really"\ndull\n')
     encoder = load(tmp_path / "own.csv", text="body", target="stars").encoder
-    names, batch = encoder.read([str(tmp_path / "new.csv")])
+    names, batch = encoder.read([tmp_path / "new.csv"])
     assert names == [f"{tmp_path / 'new.csv'}:{line}" for line in (2, 3)]
     assert torch.equal(batch["x"], encoder.encode(["fine, a film; really", "dull"]))
     (tmp_path / "new.csv").write_text("bodies\ndull\n")
     with pytest.raises(UsageError, match="has no column 'body' of texts; did you mean 'bodies'"):
-        encoder.read([str(tmp_path / "new.csv")])
+        encoder.read([tmp_path / "new.csv"])
     with pytest.raises(UsageError, match="got '-': standard input is not read; save it to a file"):
         encoder.read(["-"])

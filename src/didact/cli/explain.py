@@ -5,12 +5,13 @@ from typing import Any
 
 import click
 
-from didact.cli.words import AS_JSON, answer, number
+from didact.cli.words import AS_JSON, FROM, answer, number
 
 
 @click.command("explain")
 @click.argument("run")
 @click.argument("inputs", nargs=-1)
+@FROM
 @click.option("--method", default="all", show_default=True, help="Of saliency, smooth_grad, grad_cam, gradient_times_input, occlusion, "
               "shapley, filters and feature_maps; of texts and forecasts, read in order, attention, alignment, gates and memory: one, "
               "several with commas, or all. heads: what each attention head is worth.")
@@ -25,10 +26,12 @@ from didact.cli.words import AS_JSON, answer, number
 @click.option("--runs", default="runs", help="Folder in which short names of runs are looked up.")
 @AS_JSON
 def command(
-    run: str, inputs: tuple[str, ...], method: str, label: str | None, layer: str | None, patches: int | None, samples: int,
-    beside: tuple[str, ...], to: Path | None, device: str, runs: str, as_json: bool,
+    run: str, inputs: tuple[str, ...], files: tuple[Path, ...], method: str, label: str | None, layer: str | None, patches: int | None,
+    samples: int, beside: tuple[str, ...], to: Path | None, device: str, runs: str, as_json: bool,
 ) -> None:
     """Show why a model answers as it does: image files, rows, texts or a series; without any, the test examples it got most wrong.
+
+    Inputs are read as `didact predict` reads them: of a run of texts each is a text, and files of texts are given with --from.
 
     Of a classifier, what speaks for a class. Of what reads in order (texts, translations, forecasts), what happens inside meanwhile.
     """
@@ -39,7 +42,8 @@ def command(
     catalogue()
     methods = tuple(word.strip() for word in method.split(","))
     found = explain(
-        Run.open(run, runs), inputs, methods=methods, label=label, layer=layer, patches=patches, samples=samples, to=to, device=device,
+        Run.open(run, runs), [*inputs, *files], methods=methods, label=label, layer=layer, patches=patches, samples=samples,
+        to=to, device=device,
         against=[Run.open(name, runs) for name in beside],
         tell=lambda words: click.echo(words, err=True) if not as_json else None,
     )

@@ -1,15 +1,17 @@
 """didact predict RUN INPUT…"""
 
+from pathlib import Path
 from typing import Any
 
 import click
 
-from didact.cli.words import AS_JSON, answer, number
+from didact.cli.words import AS_JSON, FROM, answer, number
 
 
 @click.command("predict")
 @click.argument("run")
-@click.argument("inputs", nargs=-1, required=True)
+@click.argument("inputs", nargs=-1)
+@FROM
 @click.option("--passes", type=click.IntRange(0, 10_000), default=0, help="Ask so often with dropout on: adds the spread of the answers.")
 @click.option("--draws", type=click.IntRange(0, 10_000), default=0, help="Random answers from the predicted distribution, for each input.")
 @click.option("--beam", type=int, default=1, show_default=True, help="Translations kept in view to find the likeliest whole.")
@@ -18,17 +20,25 @@ from didact.cli.words import AS_JSON, answer, number
 @click.option("--runs", default="runs", help="Folder in which short names of runs are looked up.")
 @AS_JSON
 def command(
-    run: str, inputs: tuple[str, ...], passes: int, draws: int, beam: int, sure: float | None, to: str | None, runs: str, as_json: bool
+    run: str, inputs: tuple[str, ...], files: tuple[Path, ...], passes: int, draws: int, beam: int, sure: float | None, to: str | None,
+    runs: str, as_json: bool,
 ) -> None:
-    """Use a run's model on new inputs: image files, a CSV, one row written a=1,b=2, or a text (of bert with <mask>)."""
+    """Use a run's model on new inputs: image files, a CSV, one row written a=1,b=2, or a text (of bert with <mask>).
+
+    What the run learned from decides how an input is read. Of images it is a path; of tables and series a CSV file where it ends in
+    .csv or .tsv (packed: .gz, .xz), else a row or values; of texts it is a text, whatever it looks like: files of texts are given
+    with --from.
+    """
     from didact.cli.catalogue import catalogue
     from didact.run import Run
     from didact.train.use import pictures, predict
 
+    if not inputs and not files:
+        raise click.MissingParameter(ctx=click.get_current_context(), param_type="argument", param_hint="'INPUTS...'")
     catalogue()
     opened = Run.open(run, runs)
     folder = to or ("predictions" if pictures(opened.facts.get("abilities", ())) else None)
-    found = predict(opened, inputs, passes=passes, draws=draws, beam=beam, sure=sure, to=folder, warn=told)
+    found = predict(opened, [*inputs, *files], passes=passes, draws=draws, beam=beam, sure=sure, to=folder, warn=told)
     shift = opened.facts["data"].get("target_shift", 0.0)
     answer(found, as_json, lambda: click.echo("\n".join(line(row, shift) for row in found)))
 

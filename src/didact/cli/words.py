@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -47,6 +48,12 @@ def parse(name: str, options: Mapping[str, Option], words: list[str], *, about: 
     typed = click.core.ParameterSource.COMMANDLINE
     values = {key: value for key, value in context.params.items() if context.get_parameter_source(key) is typed}   # `none` is a value, too
     return values, bool(values.pop("as_json", False))
+
+
+FROM = click.option(
+    "--from", "files", multiple=True, metavar="FILE", type=click.Path(path_type=Path),
+    help="File of inputs: an image, a CSV; of a run that reads texts, the file of a text or a CSV of texts. More than once.",
+)
 
 
 def answer(value: Any, as_json: bool, show: Callable[[], None]) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from didact.data.annotations import Annotated, Thing, annotation_files, read, voc_things
 from didact.data.assemble import assemble, divide
-from didact.data.core import SPLITS, Batch, Data
+from didact.data.core import SPLITS, Batch, Data, Given
 from didact.data.fetch import File, check, locate, source
 from didact.data.folder import PARTS, Found, ImageEncoder, below, channels_of, decoded, divided, in_size, of_files
 from didact.data.health import listed
@@ -44,7 +44,7 @@ BLOOD = (640, 480)  # pixels of each photograph; half of them are enough
 class BoxEncoder(ImageEncoder):
     """Image files -> bytes of one size, and how large they were: boxes are told in the pixels of the file."""
 
-    def read(self, inputs: Sequence[str]) -> tuple[list[str], Batch]:
+    def read(self, inputs: Sequence[Given]) -> tuple[list[str], Batch]:
         files, columns = super().read(inputs)
         return files, {**columns, "size": torch.tensor([dimensions(file)[0] for file in files])}
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from didact.data.assemble import assemble
-from didact.data.core import SPLITS, Batch, Data, Decode, Resident
+from didact.data.core import SPLITS, Batch, Data, Decode, Given, Resident
 from didact.data.fetch import source
 from didact.errors import UsageError
 
@@ -49,11 +49,12 @@ class CopyEncoder:
     def decoders(self) -> Mapping[str, Decode]:
         return {"x": partial(asking, delay=self.delay), "y": partial(answering, delay=self.delay)}
 
-    def read(self, inputs: Sequence[str]) -> tuple[list[str], Batch]:
-        for text in inputs:
+    def read(self, inputs: Sequence[Given]) -> tuple[list[str], Batch]:
+        words = list(map(str, inputs))
+        for text in words:
             if len(text) != self.remember or set(text) - set(SYMBOLS):
                 raise UsageError(f"expected {self.remember} letters from {SYMBOLS[0]} to {SYMBOLS[-1]}, got {text!r}")
-        return list(inputs), {"x": torch.tensor([[SYMBOLS.index(c) for c in text] for text in inputs], dtype=torch.uint8)}
+        return words, {"x": torch.tensor([[SYMBOLS.index(c) for c in text] for text in words], dtype=torch.uint8)}
 
     def spec(self) -> dict[str, Any]:
         return {"kind": "copy", "remember": self.remember, "delay": self.delay}

@@ -7,6 +7,7 @@ what the network reads (bytes become numbers in [0, 1], word lists become counts
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
+from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 
 Batch = dict[str, Tensor]  # named columns of equal length: "x" the input, "y" the target, "row" the example's number
 Decode = Callable[[Tensor], Tensor]
+Given = str | Path  # an input as a person gives it: a Path is a file; a str is what the run reads, a text where it reads texts
 Whence = Callable[[int], str]  # example i of the source -> the file or line that a person finds it in
 
 SPLITS = ("train", "validation", "test")
@@ -102,7 +104,7 @@ class Encoder(Protocol):
     def decoders(self) -> Mapping[str, Decode]:
         """How its stored columns are widened, batch by batch."""
 
-    def read(self, inputs: Sequence[str]) -> tuple[list[str], Batch]:
+    def read(self, inputs: Sequence[Given]) -> tuple[list[str], Batch]:
         """A name for each example and the columns (without targets), from file names, rows or texts."""
 
     def spec(self) -> dict[str, Any]:
@@ -113,8 +115,13 @@ class Encoder(Protocol):
 class Doubts(Protocol):
     """An encoder that knows what it reads without having learned it: said beside the answers, which are given all the same."""
 
-    def doubts(self, inputs: Sequence[str]) -> list[str]:
-        """A line for each thing in the inputs that training did not meet."""
+    def doubts(self, inputs: Sequence[Given]) -> list[str]:
+        """A line for each thing in the inputs that training did not meet, or that may be meant otherwise."""
+
+
+def doubts(encoder: Encoder, inputs: Sequence[Given]) -> list[str]:
+    """What an encoder doubts of these inputs, where it is one that does."""
+    return encoder.doubts(inputs) if isinstance(encoder, Doubts) else []
 
 
 @dataclass(frozen=True)

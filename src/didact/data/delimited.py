@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Index, Series
 
 SUFFIXES = (".csv", ".tsv")
+ENDINGS = tuple(suffix + packed for suffix in SUFFIXES for packed in ("", ".gz", ".xz"))
 MISSING = frozenset((                      # in files and in rows that were typed: what pandas takes for missing, and ?
     "", "?", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None",
     "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN",

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from didact.data.assemble import CLASSIFICATION, assemble, divide
-from didact.data.core import Batch, Data, Decode, Whence, unit
+from didact.data.core import Batch, Data, Decode, Given, Whence, unit
 from didact.data.depth import Span, as_bytes, is_deep, span_note, span_of
 from didact.data.health import listed
 from didact.data.image_files import GREY, SUFFIXES, opened
@@ -67,7 +67,7 @@ class ImageEncoder:
         x = torch.from_numpy(np.array(image, dtype=np.uint8))
         return x[None] if x.ndim == 2 else x.permute(2, 0, 1).contiguous()
 
-    def read(self, inputs: Sequence[str]) -> tuple[list[str], Batch]:
+    def read(self, inputs: Sequence[Given]) -> tuple[list[str], Batch]:
         """Image files, or folders of them."""
         files: list[str] = []
         for given in inputs:
@@ -77,7 +77,7 @@ class ImageEncoder:
                     raise UsageError(f"the folder {given} holds no image ({', '.join(SUFFIXES)})")
                 files += found
             else:
-                files.append(given)
+                files.append(str(given))
         return files, {"x": torch.stack([self.open(file) for file in files])}
 
     def spec(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from didact.data.core import Batch, Data
+from didact.data.core import Batch, Data, Given
 from didact.data.sequences import StreamEncoder, opened, padded
 from didact.data.tokens import BytePairs
 from didact.errors import UsageError
@@ -30,13 +30,13 @@ class HidingEncoder(StreamEncoder):
         first, *rest = map(self.tokenizer.encode, parts)
         return [*first, *(i for part in rest for i in (self.mask, *part))]
 
-    def read(self, inputs: Sequence[str]) -> tuple[list[str], Batch]:
-        """Texts or .txt files."""
+    def read(self, inputs: Sequence[Given]) -> tuple[list[str], Batch]:
+        """Texts, or as paths text files."""
         rows = [self.encode(opened(text)) for text in inputs]
         for text, row in zip(inputs, rows, strict=True):
             if not 1 <= len(row) <= self.window:
-                raise UsageError(f"the run reads texts of 1 to {self.window} tokens, got {len(row)} in {text[:60]!r}")
-        return list(inputs), {"x": padded(rows, pad=PADDING), "length": torch.tensor([len(row) for row in rows])}
+                raise UsageError(f"the run reads texts of 1 to {self.window} tokens, got {len(row)} in {str(text)[:60]!r}")
+        return list(map(str, inputs)), {"x": padded(rows, pad=PADDING), "length": torch.tensor([len(row) for row in rows])}
 
 
 def hiding(data: Data) -> Data:

@@ -4,7 +4,6 @@
     y  (N, T)   <bos>, target tokens, <eos>, then padding: a decoder reads y[:-1] and is asked for y[1:]
 """
 
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,12 +16,12 @@ from torch import Tensor
 
 from didact.data import tokens
 from didact.data.assemble import assemble
-from didact.data.core import SPLITS, Batch, Data, Decode, Whence
-from didact.data.delimited import SUFFIXES, lines_of, read_text, stem
+from didact.data.core import SPLITS, Batch, Data, Decode, Given, Whence
+from didact.data.delimited import ENDINGS, lines_of, read_text, stem
 from didact.data.fetch import File, read, source
+from didact.data.readers import meant_as_files
 from didact.data.sequences import padded
 from didact.data.splitting import three_way
-from didact.data.text import is_file
 from didact.data.tokens import BEGIN, END, SPECIALS, BytePairs, Characters, Tokenizer, Words
 from didact.errors import UsageError, counted, pick
 
@@ -71,19 +70,21 @@ class PairEncoder:
     def encode_target(self, texts: Sequence[str]) -> Tensor:
         return padded([[BEGIN, *self.target.encode(text)[: LONGEST - 2], END] for text in texts])
 
-    def read(self, inputs: Sequence[str]) -> tuple[list[str], Batch]:
-        """Sentences as they are, or files with one a line; of pairs with a tab between, the first is read."""
+    def read(self, inputs: Sequence[Given]) -> tuple[list[str], Batch]:
+        """Sentences as they are, or as paths files with one a line; of pairs with a tab between, the first is read."""
         found: list[tuple[str, str]] = []       # what it is called, and the sentence
         for text in inputs:
-            if not text.strip():
-                raise UsageError(f"expected a sentence, got {text!r}")
-            if os.path.isfile(text):
-                found += sentences(Path(text))
-            elif is_file(text, (*SUFFIXES, ".txt")):
-                raise UsageError(f"there is no file {text}: expected a sentence, or a file with one a line")
-            else:
+            if isinstance(text, Path):
+                found += sentences(text)
+            elif text.strip():
                 found.append((text, text))
+            else:
+                raise UsageError(f"expected a sentence, got {text!r}")
         return [name for name, _ in found], {"x": self.encode([sentence for _, sentence in found])}
+
+    def doubts(self, inputs: Sequence[Given]) -> list[str]:
+        """Sentences that may be meant as files."""
+        return meant_as_files(inputs, (*ENDINGS, ".txt"))
 
     def spec(self) -> dict[str, Any]:
         both = {"source": self.source.spec(), "target": self.target.spec()}

@@ -4,11 +4,12 @@ import gzip
 import io
 import lzma
 import os
+import re
 import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path, PurePosixPath
@@ -17,6 +18,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
+from didact.data.core import Given
 from didact.errors import UsageError
 
 GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
@@ -55,6 +57,13 @@ def inside(path: str, root: Path) -> str:
     if os.path.commonpath((real, top)) != top:
         raise UsageError(f"{path} lies outside of {root}, at {real}: a data set holds its own files; copy it into the folder")
     return path
+
+
+def meant_as_files(inputs: Sequence[Given], endings: tuple[str, ...]) -> list[str]:
+    """A line for each text that may be meant as a file: texts are never looked up among files."""
+    words = [text for text in inputs if isinstance(text, str) and not re.search(r"\s", text)]
+    found = [text for text in words if text.lower().endswith(endings) or os.path.isfile(text)]
+    return [f"{text!r} is taken as a text; --from {text} reads the file of that name" for text in found]
 
 
 def unpacked_limit() -> int:

@@ -1,7 +1,6 @@
 """Running text: windows cut from one long stream of tokens, each asking for the next. What a language model reads."""
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,10 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from didact.data import published, tokens
-from didact.data.core import SPLITS, Absent, Batch, Data, Decode
+from didact.data.core import SPLITS, Absent, Batch, Data, Decode, Given
 from didact.data.fetch import Progress, cache
 from didact.data.folder import images
-from didact.data.readers import inside
+from didact.data.readers import inside, meant_as_files
 from didact.data.tokens import BytePairs, Characters, Tokenizer, Words
 from didact.errors import UsageError, pick
 from didact.files import replace_with as write_beside
@@ -87,13 +86,17 @@ class StreamEncoder:
     def decoders(self) -> Mapping[str, Decode]:
         return {"x": Tensor.long}
 
-    def read(self, inputs: Sequence[str]) -> tuple[list[str], Batch]:
-        """Beginnings to be continued: texts or .txt files. The last window of each, padded behind, and its length."""
+    def read(self, inputs: Sequence[Given]) -> tuple[list[str], Batch]:
+        """Beginnings to be continued: texts, or as paths text files. The last window of each, padded behind, and its length."""
         rows = [self.tokenizer.encode(opened(text))[-self.window :] for text in inputs]
         empty = [text for text, row in zip(inputs, rows, strict=True) if not row]
         if empty:
-            raise UsageError(f"a text to be continued needs at least one token, got {empty[0]!r}")
-        return list(inputs), {"x": padded(rows), "length": torch.tensor([len(row) for row in rows])}
+            raise UsageError(f"a text to be continued needs at least one token, got {str(empty[0])!r}")
+        return list(map(str, inputs)), {"x": padded(rows), "length": torch.tensor([len(row) for row in rows])}
+
+    def doubts(self, inputs: Sequence[Given]) -> list[str]:
+        """Texts that may be meant as files."""
+        return meant_as_files(inputs, SUFFIXES)
 
     def spec(self) -> dict[str, Any]:
         return {"kind": "stream", "tokenizer": self.tokenizer.spec(), "window": self.window, "rate": self.rate}
@@ -286,9 +289,6 @@ def read(path: Path) -> str:
         raise UsageError(f"cannot read the text {path}: {error.strerror}") from None
 
 
-def opened(text: str) -> str:
-    """A text as it is, or what the file of that name holds."""
-    named = text.lower().endswith(SUFFIXES)
-    if named and not os.path.exists(text) and not re.search(r"\s", text):
-        raise UsageError(f"there is no file {text}: expected a text, or a file of one ({', '.join(SUFFIXES)})")
-    return read(Path(text)) if named and os.path.isfile(text) else text
+def opened(text: Given) -> str:
+    """A text as it is, or what the file at a path holds."""
+    return read(text) if isinstance(text, Path) else text

@@ -1,6 +1,5 @@
 """Time series: a window of the past, and what came next. Splits follow time, so that nobody learns from the future."""
 
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ import torch
 
 from didact.data.assemble import assemble
 from didact.data.columns import as_numbers
-from didact.data.core import SPLITS, Absent, Batch, Data, Decode, Resident
+from didact.data.core import SPLITS, Absent, Batch, Data, Decode, Given, Resident
 from didact.data.delimited import is_table, read_csv, stem
 from didact.data.fetch import File, read, source
 from didact.errors import UsageError, nearest
@@ -41,19 +40,17 @@ class SeriesEncoder:
     def decoders(self) -> Mapping[str, Decode]:
         return {}
 
-    def read(self, inputs: Sequence[str]) -> tuple[list[str], Batch]:
+    def read(self, inputs: Sequence[Given]) -> tuple[list[str], Batch]:
         """CSV files with the column, or values written 12.1,11.8,…"""
         rows = [self.values(text)[-self.window :] for text in inputs]
         for text, row in zip(inputs, rows, strict=True):
             if len(row) < self.window:
-                raise UsageError(f"a window is {self.window} values of {self.column!r}, got {len(row)} in {text!r}")
-        return list(inputs), {"x": torch.tensor(rows)[..., None]}
+                raise UsageError(f"a window is {self.window} values of {self.column!r}, got {len(row)} in {str(text)!r}")
+        return list(map(str, inputs)), {"x": torch.tensor(rows)[..., None]}
 
-    def values(self, text: str) -> list[float]:
-        if os.path.isfile(text):                   # a Path would complain of a name as long as a window
+    def values(self, text: Given) -> list[float]:
+        if isinstance(text, Path) or is_table(text):
             return column_of(Path(text), self.column)[0]
-        if is_table(text):
-            raise UsageError(f"there is no file {text}: expected a CSV file or values separated by commas")
         try:
             found = [float(value) for value in text.split(",")]
         except ValueError:

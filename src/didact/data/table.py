@@ -29,7 +29,7 @@ from didact.data.columns import (
     understand,
 )
 from didact.data.commas import plain
-from didact.data.core import Batch, Data, Decode
+from didact.data.core import Batch, Data, Decode, Given
 from didact.data.delimited import is_number, is_table, lines_of, parsed, read_csv, read_row, stem
 from didact.data.health import listed, refuse
 from didact.errors import UsageError, counted, nearest
@@ -142,12 +142,12 @@ class TableEncoder:
     def encode(self, frame: "DataFrame") -> Tensor:
         return torch.from_numpy(np.concatenate([column.encode(frame[column.name]) for column in self.columns], axis=1))
 
-    def read(self, inputs: Sequence[str]) -> tuple[list[str], Batch]:
+    def read(self, inputs: Sequence[Given]) -> tuple[list[str], Batch]:
         """CSV files, or single rows written `a=1,b=2` or as JSON objects."""
         found = list(self.frames(inputs))
         return [name for names, _ in found for name in names], {"x": torch.cat([self.encode(frame) for _, frame in found])}
 
-    def doubts(self, inputs: Sequence[str]) -> list[str]:
+    def doubts(self, inputs: Sequence[Given]) -> list[str]:
         """Cells of numbers that are none, and names that training did not meet, with the first row in which it is so."""
         found = []
         for names, frame in self.frames(inputs):
@@ -157,16 +157,16 @@ class TableEncoder:
                     found.append(f"column {column.name!r} holds {said}; first in {names[int(wrong.argmax())]}")
         return found
 
-    def frames(self, inputs: Sequence[str]) -> Iterator[tuple[list[str], "DataFrame"]]:
+    def frames(self, inputs: Sequence[Given]) -> Iterator[tuple[list[str], "DataFrame"]]:
         """What each row is called, and the rows as text."""
         import pandas as pd
 
         for text in inputs:
-            if is_table(text) and ("=" not in text or os.path.exists(text)):
+            if isinstance(text, Path) or (is_table(text) and ("=" not in text or os.path.exists(text))):
                 commas = {c.name: c.comma for c in self.columns if isinstance(c, Number) and c.comma}
                 frame = read_csv(Path(text), columns=min(2, len(self.columns)), commas=commas)
-                self.check(frame.columns, text)
-                self.check_columns(frame, text)
+                self.check(frame.columns, str(text))
+                self.check_columns(frame, str(text))
                 yield [f"{text}:{line}" for line in frame.index], frame
             else:
                 row = read_row(text)

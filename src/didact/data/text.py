@@ -1,6 +1,5 @@
 """Texts as words, stored in their order: a plain network reads which of them occur (a bag), a recurrent one reads them one by one."""
 
-import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,9 +14,10 @@ from torch import Tensor
 
 from didact.data.assemble import assemble, divide
 from didact.data.columns import texts
-from didact.data.core import SPLITS, Batch, Data, Decode, Resident
-from didact.data.delimited import SUFFIXES, lines_of, read_csv, stem
+from didact.data.core import SPLITS, Batch, Data, Decode, Given, Resident
+from didact.data.delimited import ENDINGS, is_table, lines_of, read_csv, stem
 from didact.data.health import refuse
+from didact.data.readers import meant_as_files
 from didact.data.table import Task, choose_target, shifts_of, targets
 from didact.errors import UsageError, counted, nearest
 
@@ -70,24 +70,27 @@ class BagEncoder:
         size = len(self.names)
         return torch.zeros(len(x), size + 2, device=x.device).scatter_(1, x.long(), 1.0)[:, :size]
 
-    def read(self, inputs: Sequence[str]) -> tuple[list[str], Batch]:
-        """Texts as they are, .txt files, or CSV files with the column of texts."""
+    def read(self, inputs: Sequence[Given]) -> tuple[list[str], Batch]:
+        """Texts as they are; as paths, text files or CSV files with the column of texts."""
         names: list[str] = []
         found: list[str] = []
         for text in inputs:
-            if not text.strip():
-                raise UsageError(f"expected a text, a .txt file or a CSV file, got {text!r}")
-            if text == "-":
-                raise UsageError("expected a text, a .txt file or a CSV file, got '-': standard input is not read; save it to a file")
-            path = Path(text)
-            if is_file(text, SUFFIXES):
-                frame = read_csv(path, columns=1)      # new texts have no label beside them
-                found += list(texts_of(frame, self.column, path))
+            if isinstance(text, Path) and is_table(text.name):
+                frame = read_csv(text, columns=1)      # new texts have no label beside them
+                found += list(texts_of(frame, self.column, text))
                 names += [f"{text}:{line}" for line in frame.index]
-            else:
-                found.append(read_txt(path) if is_file(text, (".txt",)) or os.path.isfile(text) else text)
-                names.append(text)
+                continue
+            if text == "-":
+                raise UsageError("expected a text, got '-': standard input is not read; save it to a file, and give --from FILE")
+            if isinstance(text, str) and not text.strip():
+                raise UsageError(f"expected a text, got {text!r}")
+            found.append(read_txt(text) if isinstance(text, Path) else text)
+            names.append(str(text))
         return names, {"x": self.encode(found)}
+
+    def doubts(self, inputs: Sequence[Given]) -> list[str]:
+        """Texts that may be meant as files."""
+        return meant_as_files(inputs, (*ENDINGS, ".txt"))
 
     def spec(self) -> dict[str, Any]:
         return {"kind": "bag", "names": list(self.names), "column": self.column}
@@ -124,12 +127,6 @@ def in_order(data: Data, *, vocabulary: int = 10_000, length: int = 256) -> Data
     train, validation, test = (replace(s, decoders=encoder.decoders) if isinstance(s, Resident) else s for s in held)
     names = ("<pad>", "<unk>", *bag.names[: encoder.vocabulary])
     return replace(data, shape=(length,), encoder=encoder, names=names, train=train, validation=validation, test=test)
-
-
-def is_file(text: str, suffixes: tuple[str, ...]) -> bool:
-    """Whether an input names a file: it ends so, and is there or at least a single word."""
-    ends = text.lower().removesuffix(".gz").removesuffix(".xz").endswith(suffixes)
-    return ends and (os.path.exists(text) or not re.search(r"\s", text))
 
 
 def read_txt(path: Path) -> str:

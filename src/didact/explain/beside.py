@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from didact import files
-from didact.data.core import Batch
+from didact.data.core import Batch, Given
 from didact.errors import UsageError
 from didact.explain import sequences
 from didact.explain.memory import Reader, fading, heard, reader_of
@@ -27,7 +27,7 @@ from didact.train.session import restored
 LEAST = 1e-12     # of a norm that is drawn
 
 
-def reach(run: Run, inputs: Sequence[str], device: str) -> Tensor:
+def reach(run: Run, inputs: Sequence[Given], device: str) -> Tensor:
     """The norms over distance, geometric means over the texts or windows, as far as the shortest of them goes."""
     objective, data = restored(run)
     network = objective.get_submodule("network")
@@ -55,7 +55,7 @@ def read_by(objective: Objective, reader: Reader, batch: Batch) -> Tensor:
     return x
 
 
-def explain(runs: Sequence[Run], inputs: Sequence[str] = (), *, to: Path | None = None, device: str = "auto") -> dict[str, Any]:
+def explain(runs: Sequence[Run], inputs: Sequence[Given] = (), *, to: Path | None = None, device: str = "auto") -> dict[str, Any]:
     """A page with one chart, a line for each run, named by what differs between them; in the first run's folder where none is given."""
     norms = [reach(run, inputs, device) for run in runs]
     differing = differences([run.facts for run in runs])

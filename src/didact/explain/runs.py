@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from didact.data.centring import full
-from didact.data.core import Resident
+from didact.data.core import Given, Resident, doubts
 from didact.data.load import forbid
 from didact.errors import UsageError, pick
 from didact.explain import beside, figures, heads, sequences
@@ -40,7 +40,7 @@ class Inputs:
 
 
 def explain(
-    run: Run, inputs: Sequence[str] = (), *,
+    run: Run, inputs: Sequence[Given] = (), *,
     methods: Sequence[str] = ("all",), label: str | None = None, layer: str | None = None, patches: int | None = None, samples: int = 32,
     to: Path | None = None, device: str = "auto", against: Sequence[Run] = (), tell: Callable[[str], object] = lambda words: None,
 ) -> dict[str, Any]:
@@ -57,10 +57,12 @@ def explain(
         if inputs or len(methods) > 1 or (label, layer, patches) != (None, None, None):
             raise UsageError("--method heads judges the validation split and explains no input: give it alone, without inputs and options")
         return heads.explain(run, to=to, device=device, tell=tell)
-    if (inside := within(run, inputs, methods, to, device, **{"class": label}, layer=layer, patches=patches)) is not None:
+    if (inside := within(run, inputs, methods, to, device, tell, **{"class": label}, layer=layer, patches=patches)) is not None:
         return inside
     subject = Subject.of(run, device)
     given = read(subject, inputs) if inputs else worst(run, subject)
+    for doubt in doubts(subject.data.encoder, inputs) if subject.data.encoder else ():
+        tell(doubt)
     x = given.x.to(subject.device)
     names = asked(methods, subject, x)
     refuse(subject, names, layer, patches)
@@ -81,7 +83,9 @@ def explain(
     return {"run": str(run.folder), "page": str(written), "explained": [one.facts(folder) for one in told]}
 
 
-def within(run: Run, inputs: Sequence[str], methods: Sequence[str], to: Path | None, device: str, **options: Any) -> dict[str, Any] | None:
+def within(
+    run: Run, inputs: Sequence[Given], methods: Sequence[str], to: Path | None, device: str, tell: Callable[[str], object], **options: Any
+) -> dict[str, Any] | None:
     """Of a network that reads tokens or values in their order: attention, alignment, gates and memory; None of any other."""
     objective, data = restored(run)
     known = sequences.methods_of(getattr(objective, "network", objective))
@@ -93,6 +97,8 @@ def within(run: Run, inputs: Sequence[str], methods: Sequence[str], to: Path | N
     names, place = sequences.asked(methods, known), pick_device(device, known=objective.devices)
     objective.to(place)
     given = sequences.texts(data, inputs) if inputs else sequences.kept(run)
+    for doubt in doubts(data.encoder, inputs) if data.encoder else ():
+        tell(doubt)
     if len(given) > MOST:
         raise UsageError(f"{len(given):,} inputs are more than the {MOST} that are explained at a time; give fewer")
     if isinstance(objective, Fills) and not inputs:
@@ -152,7 +158,7 @@ def values_of(x: Tensor, members: Tensor, parts: Sequence[str], subject: Subject
     return found
 
 
-def read(subject: Subject, inputs: Sequence[str]) -> Inputs:
+def read(subject: Subject, inputs: Sequence[Given]) -> Inputs:
     """Files, rows or texts, read as the training data were."""
     encoder = subject.data.encoder
     if encoder is None:

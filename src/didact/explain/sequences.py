@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from didact import files
-from didact.data.core import Batch, Data, Resident
+from didact.data.core import Batch, Data, Given, Resident
 from didact.data.hiding import MASK
 from didact.data.pairs import PairEncoder
 from didact.data.tokens import BEGIN, Tokenizer
@@ -224,7 +224,7 @@ def shown_gates(reader: Reader, x: Tensor) -> Gates:
     return {name: values for name, values in every.items() if name not in ("cell", "h")} or {"size of h": every["h"].abs()}
 
 
-def texts(data: Data, inputs: Sequence[str]) -> list[tuple[str, Batch]]:
+def texts(data: Data, inputs: Sequence[Given]) -> list[tuple[str, Batch]]:
     """Each text as a batch of its own, cut where its padding begins."""
     assert data.encoder is not None
     names, columns = data.encoder.read(inputs)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from didact import files
-from didact.data.core import Batch, Data, Doubts, Resident
+from didact.data.core import Batch, Data, Given, Resident, doubts
 from didact.data.hiding import MASK, HidingEncoder
 from didact.data.pairs import PairEncoder
 from didact.data.pictures import framed, overlaid, png, stretched
@@ -40,12 +40,13 @@ class Asked:
 
 
 def predict(
-    run: Run | Path | str, inputs: Sequence[str | Path] | str | Path, *,
+    run: Run | Path | str, inputs: Sequence[Given] | Given, *,
     passes: int = 0, draws: int = 0, beam: int = 1, sure: float | None = None, to: Path | str | None = None,
     warn: Callable[[str], None] = lambda doubt: None,
 ) -> list[Answer]:
     """What the run's model says of each input: files, rows or texts, read as its training data were.
 
+    A Path is a file. A str is an image's file or a CSV file where the run reads such, and a text where it reads texts.
     `passes` keeps dropout on and asks so often (MC dropout); `draws` adds so many random answers from p(y | x); `beam` looks for the
     likeliest translation; boxes of a score below `sure` are left out. Masks, frames and restored images are tensors, or drawn into
     PNG files of the folder `to`. What the model never learned to read is told to `warn`.
@@ -65,9 +66,8 @@ def predict(
     if to is not None and not pictures(abilities(objective)):
         raise UsageError(f"--to {to} is the folder of masks, boxes and restored images, but this run's model draws none; leave it out")
     asked = Asked(passes, draws, beam, SURE if sure is None else sure)
-    texts = [str(each) for each in inputs]
-    names, columns = data.encoder.read(texts)
-    for doubt in data.encoder.doubts(texts) if isinstance(data.encoder, Doubts) else ():
+    names, columns = data.encoder.read(inputs)
+    for doubt in doubts(data.encoder, inputs):
         warn(doubt)
     found = (answer for batch in batches(objective, data, names, columns) for answer in answers(objective, data, batch, asked))
     whole = ({"input": name, **answer} for name, answer in zip(names, found, strict=True))
