@@ -11,7 +11,7 @@ import didact
 
 HOUSE = (  # from the ground up; rooms of one floor may know each other
     ("scratch",),
-    ("errors",),
+    ("errors", "schema"),
     ("options",),
     ("registry",),
     ("files",),

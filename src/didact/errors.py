@@ -35,6 +35,12 @@ def counted(n: int, what: str) -> str:
     return f"{n:,} {what}{'s' * (n != 1)}"
 
 
+def shorten(text: str, most: int = 100) -> str:
+    """Both ends of a text that is too long for a message."""
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of an error message: the nearest known name, or else all of them."""
     known = sorted(known)

@@ -1,17 +1,28 @@
-"""Files that are never half written: beside, flushed, then renamed. Trees of tensors without pickle."""
+"""Files that are never half written: beside, flushed, then renamed. Trees of tensors without pickle.
+
+torch is imported where tensors are: what only reads JSON, as a list of runs does, need not wait for it.
+"""
+
+from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from didact.errors import UsageError, refuse_damaged
 from didact.options import plain
+from didact.schema import ANY, Shape, complaint, parse
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+WRONG_PLACE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP}
 
 
 def replace_with(path: Path, write: Callable[[Path], object]) -> None:
@@ -28,8 +39,13 @@ def replace_with(path: Path, write: Callable[[Path], object]) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             beside.unlink()
-        why = error.strerror or error
-        raise UsageError(f"cannot write {path}: {why}; free space, or choose another place with --runs or --to") from error
+        raise UsageError(f"cannot write {path}: {reason(error, 'choose another place with --runs or --to')}") from error
+
+
+def reason(error: OSError, then: str, *, here: bool = False) -> str:
+    """What the system said, and `then` what helps if the place is at fault, be it `here`; more room helps only where there was none."""
+    hint = f"; free space, or {then}" if error.errno in NO_SPACE else f"; {then}" if here or error.errno in WRONG_PLACE else ""
+    return f"{error.strerror or error}{hint}"
 
 
 def sync_folder(folder: Path) -> None:
@@ -77,16 +93,26 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    write_text(path, json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(path, to_json(value, indent=1) + "\n")
 
 
-def read_json(path: Path) -> Any:
+def to_json(value: Any, *, indent: int | None = None) -> str:
+    """JSON as UTF-8 can hold it: of a file's name that is no UTF-8, Python's lone surrogates are written as JSON's escapes."""
+    text = json.dumps(plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def read_json(path: Path, shape: Shape = ANY) -> Any:
+    """What a file holds, which has this shape."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        value = parse(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UsageError(f"{path} is missing; the run's folder is not whole: put it back, or train anew") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read ({error}); the run's folder is damaged: train anew") from error
+    if wrong := complaint(value, shape):
+        raise UsageError(f"{path}{' ' if wrong.startswith('lacks') else ': '}{wrong}; the run's folder is damaged: train anew")
+    return value
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], **facts: str) -> None:
@@ -98,7 +124,8 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], **facts: str) -> None:
         try:
             save_file({k: v.detach().contiguous() for k, v in tensors.items()}, beside, metadata=facts or None)
         except SafetensorError as error:  # the system's error in a class of its own
-            raise OSError(str(error)) from error
+            number = re.search(r"os error (\d+)", str(error))
+            raise (OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error))) from error
 
     replace_with(path, write)
 
@@ -127,6 +154,8 @@ def open_tensors(path: Path, device: str = "cpu") -> Iterator[Any]:
 
 def write_tree(path: Path, tree: Any) -> None:
     """Nested dicts and lists of tensors and plain values: tensors as safetensors, the skeleton as JSON in its header."""
+    import torch
+
     tensors: dict[str, Tensor] = {}
     skeleton = _strip(tree, tensors)
     tensors.setdefault("_", torch.zeros(1))  # safetensors wants at least one
@@ -134,6 +163,8 @@ def write_tree(path: Path, tree: Any) -> None:
 
 
 def _strip(tree: Any, tensors: dict[str, Tensor]) -> Any:
+    from torch import Tensor
+
     if isinstance(tree, Tensor):
         key = f"t{len(tensors)}"
         tensors[key] = tree.detach().cpu().clone()
@@ -149,8 +180,8 @@ def _strip(tree: Any, tensors: dict[str, Tensor]) -> Any:
 def read_tree(path: Path) -> Any:
     tensors, facts = read_tensors(path)
     try:
-        return _build(json.loads(facts["tree"]), tensors)
-    except (KeyError, TypeError, ValueError) as error:
+        return _build(parse(facts["tree"]), tensors)
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise UsageError(f"{path} holds no state to resume from ({error!r}); it is damaged: train anew") from error
 
 

@@ -12,6 +12,8 @@
     report.html          the report, one file
 """
 
+from __future__ import annotations
+
 import json
 import os
 import platform
@@ -25,16 +27,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from didact import files
-from didact.data.core import SPLITS
-from didact.errors import UsageError, nearest
+from didact.errors import UsageError, nearest, shorten
 from didact.options import plain
+from didact.schema import FACTS, LINE, complaint, parse
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LATEST = "latest"
+UNLINKED = getattr(os, "O_NOFOLLOW", 0)  # a link in a run's folder is not followed to where it must not write
 
 
 @dataclass(frozen=True)
@@ -44,36 +48,40 @@ class Run:
     folder: Path
 
     @classmethod
-    def plan(cls, root: Path | str, recipe: str) -> "Run":
+    def plan(cls, root: Path | str, recipe: str) -> Run:
         """A run that is about to be: runs/<recipe>/<time>-<id>, nothing written yet."""
         return cls(Path(root) / recipe / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}")
 
     @classmethod
-    def create(cls, root: Path | str, recipe: str) -> "Run":
+    def create(cls, root: Path | str, recipe: str) -> Run:
         """A new, empty folder."""
         run = cls.plan(root, recipe)
         run.make()
         return run
 
     @classmethod
-    def open(cls, where: Path | str, root: Path | str = "runs") -> "Run":
+    def open(cls, where: Path | str, root: Path | str = "runs") -> Run:
         """A run by its folder, by the end of its name, or `latest`."""
         folder = Path(where)
-        if not folder.is_dir():
+        if not os.path.isdir(folder):  # pathlib's own raises where a name is too long
             folder = find(str(where), Path(root))
         if not (folder / "run.json").is_file():
             raise UsageError(f"{folder} is not a run: it holds no run.json; give a run's folder, the end of its name, or {LATEST}")
         run = cls(folder)
-        missing = [key for key in ("recipe", "arguments", "settings", "data") if key not in run.facts]
-        if missing:
-            raise UsageError(f"{folder / 'run.json'} lacks {', '.join(missing)}; the run's folder is damaged: train anew")
+        _ = run.facts  # refuses what does not describe a run
         return run
 
     @property
     def facts(self) -> dict[str, Any]:
         """run.json as it stands."""
-        facts: dict[str, Any] = files.read_json(self.folder / "run.json")
+        facts: dict[str, Any] = files.read_json(self.folder / "run.json", FACTS)
         return facts
+
+    @property
+    def status(self) -> str:
+        """How far it is: running, finished, stopped, diverged; or killed, if nobody trains in it who could have said so."""
+        noted: str = self.facts.get("status", "")
+        return "killed" if noted == "running" and not self.is_held() else noted
 
     def begin(self, facts: dict[str, Any], indices: dict[str, Tensor]) -> None:
         """The first files, all of them or no folder at all; one that is there already is another's."""
@@ -93,7 +101,7 @@ class Run:
         except FileExistsError:
             raise UsageError(f"{self.folder} is there already, of a run that began in the same second; start again") from None
         except OSError as error:
-            raise UsageError(f"cannot write {self.folder}: {error.strerror}; choose another place with --runs") from error
+            raise UsageError(f"cannot write {self.folder}: {files.reason(error, 'choose another place with --runs', here=True)}") from error
 
     def note(self, **facts: Any) -> None:
         """Add to run.json."""
@@ -107,55 +115,106 @@ class Run:
 
         lock = os.open(self.folder, os.O_RDONLY)  # the folder itself: files in it are replaced as it is trained
         try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UsageError(f"{self.folder} is being trained by another process; wait for it, or stop it first") from None
+            for patience in range(20, -1, -1):
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if not patience:
+                        raise UsageError(f"{self.folder} is being trained by another process; wait for it, or stop it first") from None
+                time.sleep(0.01)  # it may be `is_held` of another process, which lets go at once
             files.remove_unfinished(self.folder)
             yield
         finally:
             os.close(lock)
+
+    def is_held(self) -> bool:
+        """Whether a process trains in this folder. It asks for a lock that others may share: several may ask at once."""
+        import fcntl
+
+        lock = os.open(self.folder, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:  # taken; or on a disk that knows no locks, where the folder's own word is all there is
+            return True
+        finally:
+            os.close(lock)
+        return False
 
     @property
     def log_size(self) -> int:
         path = self.folder / "metrics.jsonl"
         return path.stat().st_size if path.exists() else 0
 
+    @contextmanager
+    def open_log(self) -> Iterator[int]:
+        """The descriptor of metrics.jsonl, to write at its end; the file itself, never what a link in its place points to."""
+        path = self.folder / "metrics.jsonl"
+        try:
+            descriptor = os.open(str(path), os.O_RDWR | os.O_CREAT | os.O_APPEND | UNLINKED, 0o666)
+            try:
+                yield descriptor
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            room = "free space, then " if error.errno in files.NO_SPACE else ""
+            then = f"{room}go on with: didact resume {self.folder}"
+            raise UsageError(f"cannot write {path}: {error.strerror}; {then}") from error
+
     def log(self, rows: list[dict[str, Any]]) -> None:
         """Append lines to metrics.jsonl."""
-        try:
-            with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
-                file.writelines(json.dumps(plain(row), allow_nan=False) + "\n" for row in rows)
-        except OSError as error:
-            where, then = self.folder / "metrics.jsonl", f"free space, then go on with: didact resume {self.folder}"
-            raise UsageError(f"cannot write {where}: {error.strerror}; {then}") from error
+        lines = "".join(json.dumps(plain(row), allow_nan=False) + "\n" for row in rows).encode()
+        with self.open_log() as descriptor:
+            while lines:
+                lines = lines[os.write(descriptor, lines):]
 
     def sync_log(self) -> None:
         """Flush metrics.jsonl to the disk, before a state is written that counts on its lines."""
-        path = self.folder / "metrics.jsonl"
-        if path.exists():
-            with path.open("rb+") as file:
-                os.fsync(file.fileno())
+        if self.has("metrics.jsonl"):
+            with self.open_log() as descriptor:
+                os.fsync(descriptor)
 
     def cut_log(self, size: int) -> int:
-        """Drop what was logged after the state that is resumed from; how many bytes of what was logged before it are missing."""
-        path = self.folder / "metrics.jsonl"
-        there = self.log_size
-        if there > size:
-            os.truncate(path, size)
+        """Drop what was logged after the state that is resumed from; how many bytes of what was logged before it are missing.
+
+        Where some are, the last line may be half of one: it is dropped, or what is logged next would go on in the middle of it.
+        """
+        if not self.has("metrics.jsonl"):
+            return size
+        with self.open_log() as descriptor:
+            there = self.log_size
+            keep = size if there >= size else (self.folder / "metrics.jsonl").read_bytes().rfind(b"\n") + 1
+            if there > keep:
+                os.ftruncate(descriptor, keep)
         return max(0, size - there)
+
+    def cut_log_after(self, step: int) -> None:
+        """Drop what was logged of later steps."""
+        later = [number for number, row in enumerate(self.metrics) if row["step"] > step]
+        if later:
+            lines = (self.folder / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+            self.cut_log(len(b"".join(lines[: later[0]])))
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl; a last line cut short by a crash is passed over."""
         path = self.folder / "metrics.jsonl"
-        rows = []
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []:
-            try:
-                rows.append(json.loads(line))
-            except json.JSONDecodeError:
-                break
-        return rows
+        try:
+            *lines, _ = path.read_bytes().split(b"\n") if path.exists() else [b""]
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read ({error.strerror}); the run's folder is damaged: train anew") from error
+        return [self.read_line(path, number, line) for number, line in enumerate(lines, 1)]
+
+    @staticmethod
+    def read_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
+        try:
+            row: dict[str, Any] = parse(line.decode())
+            wrong = complaint(row, LINE)
+        except ValueError as error:
+            wrong = str(error)
+        if wrong:
+            raise UsageError(f"{path}, line {number}: {wrong}; the run's folder is damaged: train anew")
+        return row
 
     def save(self, name: str, tensors: dict[str, Tensor], **header: str) -> None:
         files.write_tensors(self.folder / f"{name}.safetensors", tensors, **header)
@@ -175,6 +234,8 @@ class Run:
 
     def load_indices(self) -> dict[str, Tensor]:
         """The rows of each split."""
+        from didact.data.core import SPLITS
+
         indices = self.load("indices")
         missing = [part for part in SPLITS if part not in indices]
         if missing:
@@ -192,9 +253,14 @@ class Run:
         return state
 
 
+def folders(root: Path) -> list[Path]:
+    """Every run below a folder, the oldest first."""
+    return sorted((p.parent for p in root.glob("*/*/run.json")), key=lambda p: p.name) if os.path.isdir(root) else []
+
+
 def find(name: str, root: Path) -> Path:
     """The run that a short name means: `latest`, `mlp/latest`, `runs/mlp/latest`, or the end of a folder's name."""
-    runs = sorted((p.parent for p in root.glob("*/*/run.json")), key=lambda p: p.name)
+    runs = folders(root)
     name = name.removeprefix(f"{root}/")
     recipe, _, last = name.rpartition("/")
     if last == LATEST:
@@ -203,7 +269,7 @@ def find(name: str, root: Path) -> Path:
     if len(ends) != 1:
         why = f"{len(ends)} runs end in" if ends else "no run named"
         known = [str(r.relative_to(root)) for r in ends or runs] + [LATEST]
-        raise UsageError(f"{why} {name!r} under {root}; {nearest(name, known)}")
+        raise UsageError(f"{why} {shorten(name)!r} under {shorten(str(root))}; {nearest(name, known)}")
     return ends[0]
 
 
@@ -215,7 +281,7 @@ def newest(runs: list[Path], recipe: str, root: Path) -> Path:
             return run
     others = sorted({r.parent.name for r in runs if r not in chosen})
     if not others:
-        raise UsageError(f"there is no run under {root} yet; train one first")
+        raise UsageError(f"there is no run under {shorten(str(root))} yet; train one first")
     raise UsageError(f"no run of {recipe!r} under {root}, which holds runs of {', '.join(others)}; train one first")
 
 

@@ -18,14 +18,14 @@ import torch
 from mutants import broken, changes, limited, mutants
 
 import didact.claims  # noqa: F401 (registers the checks)
-from didact.claims.compare import Asked, Cases, Corrected, Same, floats
-from didact.claims.core import CHECKS, Check, bodies, named
+from didact.claims.compare import Cases, Corrected, Same, floats
+from didact.claims.core import CHECKS, Answer, Check, bodies, named
 from didact.registry import MODELS
 
-IDS = sorted(id for id, check in CHECKS.items() if not isinstance(check.form, Asked))
+IDS = sorted(CHECKS)
 
 
-def functions(check: Check) -> list[FunctionType]:
+def functions(check: Answer) -> list[FunctionType]:
     """The check, then what it reaches of didact, the nearest first: there the formula is where the check has none."""
     found = [inspect.unwrap(check.function)]
     for caller in found:
@@ -149,8 +149,8 @@ def test_a_value_returned_twice_is_found_out():
         x = torch.linspace(1, 2, 5)
         return x**2, x * x
 
-    assert not any(any(seen) for _, seen in tries(Check("", Same(), twice, "", "", ""), [twice]))
-    found = dict(tries(Check("", Same(), two_ways, "", "", ""), [two_ways]))
+    assert not any(any(seen) for _, seen in tries(Check("", twice, Same(), "", "", ""), [twice]))
+    found = dict(tries(Check("", two_ways, Same(), "", "", ""), [two_ways]))
     assert found["two_ways: x ** 2 → x ** (2 + 1)"] == found["two_ways: x * x → x / x"] == (True, None)
 
 
@@ -159,7 +159,7 @@ def test_what_stands_beside_must_be_seen_to_change():
         x = torch.linspace(1, 2, 5)
         return Corrected((x + 1, x), (x - 1, x + -1))
 
-    found = dict(tries(Check("", Same(), mended, "so", "", ""), [mended]))
+    found = dict(tries(Check("", mended, Same(), "so", "", ""), [mended]))
     assert found["mended: x + 1 → x - 1"] == (False, True), "the course's side alone"
     assert found["mended: x - 1 → x + 1"] == (True, False), "the mended side alone"
 
@@ -169,7 +169,7 @@ def test_what_raises_or_is_no_number_is_not_noticed():
         x = torch.full((3,), 5.0)
         return (x - 1).sqrt(), torch.tensor([2.0, 2.0, 2.0])
 
-    found = dict(tries(Check("", Same(), root, "", "", ""), [root]))
+    found = dict(tries(Check("", root, Same(), "", "", ""), [root]))
     assert found["root: x - 1 → x + 1"] == (True, None)
     assert found["root: 3 → 4"] == (None, None), "three numbers against four"
     assert found["root: 5.0 → 0.0"] == (None, None), "the root of -1"

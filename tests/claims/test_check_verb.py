@@ -131,3 +131,14 @@ def test_the_page_is_one_file(tmp_path, capsys):
         assert piece in page
     assert [page.count(f'id="gaba-{chapter}"') for chapter in (1, 2, 4)] == [1, 1, 1], "a chapter stands once"
     assert "http" not in page.replace("http://www.w3.org", "") and "src=" not in page
+
+
+def test_answers_are_counted_apart_from_checks(tmp_path, capsys):
+    path = tmp_path / "claims.html"
+    assert main(["check", "C1.6", "C9.8", "C4.27"]) == 0
+    assert "3 claims: 1 holds, 2 answered" in capsys.readouterr().out
+    assert main(["check", "C9.8", "C4.27", "--json"]) == 0
+    assert [(r["verdict"], bool(r["value"])) for r in json.loads(capsys.readouterr().out)] == [("answered", True)] * 2
+    assert main(["check", "C1.6", "C9.8", "--html", str(path)]) == 0
+    page = path.read_text(encoding="utf-8")
+    assert 'id="only-answered"' in page and "@answer(&quot;C9.8&quot;)" in page and 'class="claim answered"' in page

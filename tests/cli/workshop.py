@@ -34,7 +34,7 @@ TABLES = {
     "latin.csv": "stadt,y\nKöln,1\n".encode("latin-1"),
     "utf16.csv": "a,y\n1,2\n".encode("utf-16"),
     "truncated.csv.gz": gzip.compress(("a,b,y\n" + NUMBERS).encode())[:60],
-    "not-packed.csv.gz": b"a,b,y\n1,2,3\n",
+    "not-packed.csv.gz": b"\x1f\x8ba,b,y\n1,2,3\n",
     "ragged.csv": "a,b,y\n1,2,0\n3,4,1,5\n",
     "short.csv": "a,b,y\n1,2,0\n3,4\n",
     "delimiter.csv": "a b y\n1 2 0\n3 4 1\n",

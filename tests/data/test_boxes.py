@@ -100,6 +100,16 @@ def test_the_split_of_the_folders(tmp_path):
     assert [len(data.split(s)) for s in SPLITS] == [6, 3, 4]
 
 
+@pytest.mark.parametrize("name", ["instances_val2017.json", "val.json", "test.json", "instances_train2017.json", "train.json"])
+def test_one_split_alone_is_divided_like_a_set_without_splits(tmp_path, name):
+    coco(tmp_path / "whole", 12)
+    coco(tmp_path / "part", 12, name=name)
+    whole, part = load(str(tmp_path / "whole")), load(str(tmp_path / "part"))
+    assert sum(len(part.split(s)) for s in SPLITS) == 12 and all(len(part.split(s)) for s in SPLITS)
+    if "train" not in name:
+        assert all(torch.equal(part.indices[s], whole.indices[s]) for s in SPLITS) and part.fingerprint == whole.fingerprint
+
+
 def test_files_named_after_their_split(tmp_path):
     coco(tmp_path, 8, name="instances_train2017.json")
     content = json.loads((tmp_path / "instances_train2017.json").read_text())
@@ -168,6 +178,8 @@ def cut_short(root):
     (lambda r: change(r, annotations=replaced("bbox", [1, 2, 3])), r"a box is four numbers, got \[1, 2, 3\] of 00.png"),
     (lambda r: change(r, annotations=replaced("bbox", [1, 2, 3, float("nan")])), "a box is four numbers"),
     (lambda r: change(r, annotations=replaced("bbox", None)), "a box is four numbers, got None"),
+    (lambda r: change(r, annotations=replaced("bbox", [1, 2, 3, 10**400])), r"a box is four numbers, got \[1, 2, 3, 10*… of 00.png"),
+    (lambda r: (r / "annotations.json").write_text('{"images": 1' + 5000 * "0" + "}"), r"annotations.json is not JSON"),
     (lambda r: change(r, annotations=lambda rows: []), "hold no box on 10 images: there is nothing to learn"),
     (lambda r: change(r, images=lambda rows: [], annotations=lambda rows: []), "list no image"),
     (lambda r: change(r, images=replaced("file_name", "lost.png")), "lists the image lost.png, which is not there"),

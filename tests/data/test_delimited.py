@@ -101,6 +101,12 @@ def test_files_that_cannot_be_read(tmp_path):
         read_csv(tmp_path / "none.csv")
     for name, pack in (("t.csv.gz", gzip.compress), ("t.csv.xz", lzma.compress)):
         packed = pack(b"a,y\n1,2\n" * 1000)
-        for content in (packed[: len(packed) // 2], b"plain"):
-            with pytest.raises(UsageError, match="cannot read"):
-                read_csv(write(tmp_path, content, name))
+        with pytest.raises(UsageError, match=f"{name} is damaged or cut short"):
+            read_csv(write(tmp_path, packed[: len(packed) // 2], name))
+
+
+@pytest.mark.parametrize("row", ["{", '{"a": ' + 5000 * "1" + "}", '{"a": ' + 50_000 * "["])
+def test_a_typed_row_that_is_no_json_is_refused_in_one_line(row):
+    with pytest.raises(UsageError, match="must be JSON") as error:
+        read_row(row)
+    assert len(str(error.value)) < 300

@@ -2,6 +2,8 @@
 
 import json
 import shlex
+import struct
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from didact.errors import UsageError
 from didact.run import Run
 from didact.train.layers import counts, layer_table
 from didact.train.session import example, prepare, rebuild, restored
+from didact.train.tensorboard import scalars
 from didact.train.use import predict
 
 
@@ -143,6 +146,54 @@ def test_layer_table_counts_once_what_is_tied():
 def test_events_for_tensorboard(iris):
     pytest.importorskip("tensorboardX")
     assert list((iris.folder / "tensorboard").glob("events.*"))
+
+
+def test_events_are_what_tensorboard_reads(iris):
+    """Read back with the classes of a package that writes them; checksums too."""
+    pytest.importorskip("tensorboardX")
+    from tensorboardX.crc32c import crc32c
+    from tensorboardX.proto.event_pb2 import Event
+
+    (path,) = (iris.folder / "tensorboard").glob("events.*")
+    content, found = path.read_bytes(), []
+    while content:
+        (length,) = struct.unpack("<Q", content[:8])
+        body = content[12 : 12 + length]
+        for part, at in ((content[:8], 8), (body, 12 + length)):
+            crc = crc32c(part)
+            assert struct.unpack("<I", content[at : at + 4])[0] == ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
+        found.append(Event.FromString(body))
+        content = content[16 + length:]
+    assert found[0].file_version == "brain.Event:2" and abs(found[-1].wall_time - path.stat().st_mtime) < 60
+    read = {(event.step, value.tag): value.simple_value for event in found[1:] for value in event.summary.value}
+    logged = {(row["step"], name): value for row in iris.metrics for name, value in scalars(row).items() if value is not None}
+    assert read.keys() == logged.keys() and {"train/loss", "validation/accuracy", "lr"} <= {name for _, name in read}
+    for key, value in logged.items():
+        assert read[key] == pytest.approx(value, rel=1e-6)
+
+
+def test_finishing_needs_no_clock_that_goes_on(here, monkeypatch):
+    """Set back by a year, it ended a thread that waited by it, and whoever waited for that thread waited for ever: there is none."""
+    started = []
+    monkeypatch.setattr(threading.Thread, "start", started.append)
+    monkeypatch.setattr("didact.train.tensorboard.time.time", lambda: 1e9)
+    run = didact.train(recipes.mlp, data="iris", hidden=(4,), epochs=1)
+    assert started == [] and run.facts["status"] == "finished"
+
+
+def test_events_are_there_before_a_run_says_that_it_is_finished(here, monkeypatch):
+    """Killed in between, it is finished by resume; the other way round it would lack them for ever."""
+    pytest.importorskip("tensorboardX")
+    seen, note = [], Run.note
+
+    def watched(self, **facts):
+        if facts.get("status") == "finished":
+            seen.append(len(list((self.folder / "tensorboard").glob("events.*"))))
+        note(self, **facts)
+
+    monkeypatch.setattr(Run, "note", watched)
+    didact.train(recipes.mlp, data="iris", hidden=(4,), epochs=1)
+    assert seen == [1]
 
 
 def test_surfaces_of_one_and_two_features(here):

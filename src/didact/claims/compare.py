@@ -9,7 +9,6 @@
     Inside(0, 1)           every number in the interval
     Rising()               every number above the one before
     Sampled()              (estimate, its standard error, expected value), five standard errors at most: one false alarm in a million
-    Asked()                the course asks; there is nothing to agree with
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -353,17 +352,6 @@ class Sampled(Stated):
     def refused(self, computed: Any) -> Iterator[Any]:
         mean, error, expected = map(floats, computed)
         yield from ((mean, error, expected + side * (0.02 * np.abs(expected) + (expected == 0))) for side in (1, -1))
-
-
-@dataclass(frozen=True)
-class Asked(Stated):
-    """Nothing is stated: the value is an answer."""
-
-    def agrees(self, computed: Any) -> bool:
-        return True
-
-    def show(self, computed: Any) -> str:
-        return words(plain(computed)) if not isinstance(computed, float) else short(computed)
 
 
 @dataclass(frozen=True)

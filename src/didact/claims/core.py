@@ -6,7 +6,13 @@
     def parameters_of_an_mlp() -> int:
         ...
 
-No verdict is written down anywhere: it is the comparison of the two.
+No verdict is written down anywhere: it is the comparison of the two. Where the course asks, or prints nothing, there is nothing to compare:
+
+    @answer("C9.8")
+    def size_of_the_vae() -> int:
+        ...
+
+That is an answer and no check: its verdict is "answered", and tests/claims/test_answers.py holds it against a value found otherwise.
 """
 
 import inspect
@@ -21,13 +27,13 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
-from didact.claims.compare import About, Asked, Cases, Corrected, Exactly, Printed, Stated, Told, bare, floats, plain
+from didact.claims.compare import About, Cases, Corrected, Exactly, Printed, Stated, Told, bare, floats, plain, short, words
 from didact.claims.table import Judged, Record, Table, judge, kept, verdict_of
 from didact.claims.tables import TABLES
 from didact.errors import UsageError, pick
 
-Verdict = Literal["holds", "wrong", "conditional", "not checkable", "not measured"]
-VERDICTS: tuple[Verdict, ...] = ("holds", "wrong", "conditional", "not checkable", "not measured")
+Verdict = Literal["holds", "wrong", "conditional", "answered", "not checkable", "not measured"]
+VERDICTS: tuple[Verdict, ...] = ("holds", "wrong", "conditional", "answered", "not checkable", "not measured")
 F = TypeVar("F", bound=Callable[[], Any])
 
 
@@ -50,25 +56,24 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Check:
-    """A function that computes, and the form in which the course states the value."""
+class Answer:
+    """A function that computes what a course asks for, or what it leaves unprinted."""
 
     id: str
-    form: Stated
     function: Callable[[], Any]
-    right: str        # where the course is wrong: what is right
-    condition: str    # where it holds under a condition: which
-    remark: str       # where it holds: what the page says beside it that is not so, or is not said there
 
     @property
     def formula(self) -> str:
         return inspect.getdoc(self.function) or ""
 
     @property
+    def decorator(self) -> str:
+        return f'@answer("{self.id}")'
+
+    @property
     def source(self) -> str:
         """What is stated and how it is computed, with the helpers beside the checks that the function calls."""
-        known = helpers(self.function)
-        return "\n\n".join([f'@claim("{self.id}", {self.form})\n{definition(self.function)}', *known])
+        return "\n\n".join([f"{self.decorator}\n{definition(self.function)}", *helpers(self.function)])
 
     def compute(self) -> Any:
         """The value that is compared."""
@@ -80,9 +85,37 @@ class Check:
             return self.function()
 
     def judge(self, result: Any) -> Verdict:
+        return "answered"
+
+    def note(self, verdict: Verdict) -> str:
+        asks = "question" in statements()[self.id].stated
+        return "the course asks and gives no value: this is the answer" if asks else "the course prints no value: this is the one"
+
+    def show(self, answer: Any) -> str:
+        if isinstance(answer, Told):
+            return answer.words
+        return short(answer) if isinstance(answer, float) else words(plain(answer))
+
+    def value(self, result: Any) -> Any:
+        """Numbers, for programs that read the answer."""
+        return plain(result)
+
+
+@dataclass(frozen=True)
+class Check(Answer):
+    """A function that computes, and the form in which the course states the value."""
+
+    form: Stated
+    right: str        # where the course is wrong: what is right
+    condition: str    # where it holds under a condition: which
+    remark: str       # where it holds: what the page says beside it that is not so, or is not said there
+
+    @property
+    def decorator(self) -> str:
+        return f'@claim("{self.id}", {self.form})'
+
+    def judge(self, result: Any) -> Verdict:
         """The comparison of what was computed with what is stated."""
-        if isinstance(self.form, Asked):
-            return "not checkable"
         if isinstance(result, Cases):
             if not self.form.agrees(result.under):
                 return "wrong"
@@ -91,6 +124,15 @@ class Check:
             assert self.form.agrees(result.mended), f"{self.id}: what is said to be right does not come out either"
             result = result.stated
         return "holds" if self.form.agrees(result) else "wrong"
+
+    def note(self, verdict: Verdict) -> str:
+        return {"holds": self.remark, "wrong": self.right, "conditional": self.condition}.get(verdict, "")
+
+    def show(self, answer: Any) -> str:
+        return show(self.form, answer)
+
+    def value(self, result: Any) -> Any:
+        return value(self.form, result)
 
 
 def definition(thing: Any) -> str:
@@ -169,6 +211,7 @@ class Outcome:
 
 
 CHECKS: dict[str, Check] = {}
+ANSWERS: dict[str, Answer] = {}  # what a course asks, or does not print: there is nothing to compare with
 REASONS: dict[str, str] = {}  # why a statement cannot be checked
 
 
@@ -184,9 +227,19 @@ def claim(id: str, form: Stated, *, right: str = "", condition: str = "", remark
     """Make a function the check of a statement."""
 
     def give(function: F) -> F:
-        assert id in statements(), f"stated.tsv has no {id}"
-        assert id not in CHECKS and id not in REASONS, f"{id} is checked twice"
-        CHECKS[id] = Check(id, form, function, right, condition, remark)
+        assert_new(id)
+        CHECKS[id] = Check(id, function, form, right, condition, remark)
+        return function
+
+    return give
+
+
+def answer(id: str) -> Callable[[F], F]:
+    """Make a function the answer to a statement that asks, or that prints no value."""
+
+    def give(function: F) -> F:
+        assert_new(id)
+        ANSWERS[id] = Answer(id, function)
         return function
 
     return give
@@ -194,8 +247,18 @@ def claim(id: str, form: Stated, *, right: str = "", condition: str = "", remark
 
 def unable(id: str, why: str) -> None:
     """Say why a statement cannot be checked."""
-    assert id in statements() and id not in CHECKS and id not in REASONS, id
+    assert_new(id)
     REASONS[id] = why
+
+
+def assert_new(id: str) -> None:
+    assert id in statements(), f"stated.tsv has no {id}"
+    assert not any(id in known for known in (CHECKS, ANSWERS, REASONS)), f"{id} is checked twice"
+
+
+def computation(id: str) -> Answer | None:
+    """The check of a statement, or the answer to it."""
+    return CHECKS.get(id) or ANSWERS.get(id)
 
 
 @contextmanager
@@ -214,18 +277,15 @@ def repeatable() -> Iterator[None]:
 def run(id: str) -> Outcome:
     """Compute, compare, judge."""
     statement = statements()[id]
-    check = CHECKS.get(id)
-    if check is None:
+    made = computation(id)
+    if made is None:
         return without_check(statement)
     start = perf_counter()
-    answer = check.answer()
+    answer = made.answer()
     seconds = perf_counter() - start
     result = bare(answer)
-    verdict = check.judge(result)
-    asks = "question" in statement.stated
-    asked = "the course asks and gives no value: this is the answer" if asks else "the course prints no value: this is the one"
-    note = {"holds": check.remark, "wrong": check.right, "conditional": check.condition, "not checkable": asked}.get(verdict, "")
-    return Outcome(statement, verdict, show(check.form, answer), value(check.form, result), note, seconds)
+    verdict = made.judge(result)
+    return Outcome(statement, verdict, made.show(answer), made.value(result), made.note(verdict), seconds)
 
 
 def without_check(s: Statement) -> Outcome:
@@ -270,7 +330,7 @@ def value(form: Stated, result: Any) -> Any:
     """The number or few numbers of a numeric statement, for programs that read the answer."""
     if isinstance(result, Cases | Corrected):
         result = result.under if isinstance(result, Cases) else result.stated
-    if isinstance(form, Exactly | Asked):
+    if isinstance(form, Exactly):
         return plain(result)
     if isinstance(form, Printed | About):
         numbers = floats(result).tolist()

@@ -78,11 +78,14 @@ def softmax_and_cross_entropy() -> Pair:
 
 @claim("CF07", Same())
 def triplet_term() -> Pair:
-    """max(0, 1 − f(a,c) + f(a,b)), for a thousand pairs, is PyTorch's ranking loss of margin 1, and > 0 just where f(a,c) < 1 + f(a,b)"""
-    fac, fab = 2 * torch.randn(1000), 2 * torch.randn(1000)
-    term = torch.relu(1 - fac + fab)
+    """max(0, 1 − f(a,c) + f(a,b)) by didact's engine, for a thousand pairs, and its slopes, are PyTorch's ranking loss of margin 1 and its
+    slopes; and > 0 just where f(a,c) < 1 + f(a,b)"""
+    fac, fab = (2 * torch.randn(1000, requires_grad=True) for _ in range(2))
     ranked = F.margin_ranking_loss(fac, fab, torch.ones(1000), margin=1.0, reduction="none")
-    return [term, (term > 0).double()], [ranked, (fac < 1 + fab).double()]
+    own = [scratch.tensor(f.detach().numpy(), requires_grad=True) for f in (fac, fab)]
+    term = scratch.maximum(1.0 - own[0] + own[1], 0.0)
+    slopes = [g.data for g in scratch.grad(term.sum(), own)]
+    return [ranked, *gradients(ranked.sum(), fac, fab), (fac < 1 + fab).double()], [term.data, *slopes, (term.data > 0).astype(float)]
 
 
 @claim("CF08", Same())

@@ -1,19 +1,21 @@
 """Fleuret, chapters 5 to 7 and the missing bits: architectures, prediction, synthesis."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from didact.claims.compare import Cases, Corrected, Exactly, Same, Told
 from didact.claims.core import claim
 from didact.claims.gaba_4 import weights
-from didact.claims.tools import Pair, count_products
+from didact.claims.tools import Pair, count_products, gradients
+from didact.layers.attention import attention
 from didact.layers.convolution import dilated
 from didact.layers.residual import Bottleneck
 from didact.metrics.similarity import cosine
 from didact.models.lenet import LeNetLike
 from didact.models.mlp import MLP
 from didact.models.vit import ViT
+from didact.objectives.denoising import Denoise, Greyscale
 from didact.registry import create
 
 
@@ -93,20 +95,44 @@ def scores_of_clip() -> Corrected:
     return Corrected((f @ g.T, cosine(f, g)), (unit[0] @ unit[1].T, cosine(f, g)))
 
 
-@claim("CF45", Same())
+class Greys(nn.Module):
+    """A colour of its own for each of so many greys: of a grey image there is no freer function."""
+
+    def __init__(self, greys: int):
+        super().__init__()
+        self.colours = nn.Parameter(torch.zeros(greys, 3))
+
+    def forward(self, x: Tensor) -> Tensor:                            # (B, 3, 1, 1)
+        return self.colours[(x[:, 0, 0, 0] * (len(self.colours) - 1)).round().long()][:, :, None, None]
+
+
+@claim("CF45", Same(1e-6))          # the objective takes the difference in 32 bits
 def denoiser() -> Pair:
-    """the table that minimises E(f(X̃) − X)² for a joint law of 5 × 6 values, by least squares, against E(X|X̃)"""
-    joint, x = torch.rand(5, 6), torch.randn(5)
-    joint = joint / joint.sum()
-    design, weight = torch.eye(6).repeat(5, 1), joint.flatten().sqrt()
-    fitted = torch.linalg.lstsq(design * weight[:, None], (x.repeat_interleave(6) * weight)[:, None]).solution[:, 0]
-    return fitted, (joint * x[:, None]).sum(0) / joint.sum(0)
+    """the colours that minimise didact's denoising loss where the colour is taken away, one for each of six greys, from its slopes at two
+    tables, between which they are straight lines; against the mean colour of this grey among 200 pixels"""
+    which, x = torch.randint(6, (200,)), torch.randn(200, 3)
+    x[:, 2] = (which / 5 - 0.299 * x[:, 0] - 0.587 * x[:, 1]) / 0.114   # so that its luma, of ITU-R 601, is this grey
+    table = Greys(6)
+    denoise = Denoise(table, Greyscale(), (3, 1, 1))
+
+    def slopes(colours: Tensor) -> Tensor:
+        table.colours.data = colours
+        return gradients(denoise.loss({"x": x[:, :, None, None]})["loss"], table.colours)[0]
+
+    at_0, at_1 = slopes(torch.zeros(6, 3)), slopes(torch.ones(6, 3))
+    return at_0 / (at_0 - at_1), torch.stack([x[which == grey].mean(0) for grey in range(6)])
 
 
 @claim("CF48", Same())
 def graph_layer() -> Pair:
-    """σ(AXW) against σ(Σ_j x_j W) over the neighbours j of each of six vertices; and of renumbered ones against the renumbered output"""
-    A, X, W, order = (torch.rand(6, 6) > 0.5).double(), torch.randn(6, 4), torch.randn(4, 3), torch.tensor([3, 0, 5, 1, 4, 2])
-    P = torch.eye(6)[order]
-    near = torch.stack([torch.tanh(sum((X[j] @ W for j in range(6) if A[i, j]), torch.zeros(3))) for i in range(6)])
-    return [torch.tanh(A @ X @ W), torch.tanh(P @ A @ P.T @ (P @ X) @ W)], [near, near[order]]
+    """σ(Σ_j a_ij x_j W) over the neighbours j of each of six vertices, with equal a_ij, as didact's attention gives it where a vertex sees
+    its neighbours alone, against a loop over them; and of renumbered vertices against the renumbered output"""
+    A, X, W, order = torch.rand(6, 6) > 0.5, torch.randn(6, 4), torch.randn(4, 3), torch.tensor([3, 0, 5, 1, 4, 2])
+
+    def layer(A: Tensor, X: Tensor) -> Tensor:
+        y, _ = attention(torch.zeros(6, 1), torch.zeros(6, 1), X @ W, A)
+        return torch.tanh(y)
+
+    near = [[X[j] @ W for j in range(6) if A[i, j]] for i in range(6)]
+    by_hand = torch.stack([torch.tanh(sum(found, torch.zeros(3)) / max(1, len(found))) for found in near])
+    return [layer(A, X), layer(A[order][:, order], X[order])], [by_hand, by_hand[order]]

@@ -6,8 +6,8 @@ from collections import deque
 import torch
 from torch import Tensor
 
-from didact.claims.compare import Asked, Corrected, Exactly, Inside, NeverMore, Rising, Same, Told
-from didact.claims.core import claim
+from didact.claims.compare import Corrected, Exactly, Inside, NeverMore, Rising, Same, Told
+from didact.claims.core import answer, claim
 from didact.claims.tools import Pair, parameters, slope, total_variance
 from didact.layers.positions import sinusoidal
 from didact.layers.time import time_features
@@ -192,7 +192,7 @@ def building_the_unet() -> Corrected:
     return Corrected(build(TimedBlock, 1, 32, 128, groups=GROUPS), build(SimpleUNet, shape=(1, 28, 28), widths=(32, 64, 128)))
 
 
-@claim("C10.16", Asked())
+@answer("C10.16")
 def size_of_the_unet() -> tuple[int, int]:
     """parameters of didact's SimpleUNet with the first convolution that mends it; and with one group in the first norm instead"""
     net = create("simple_unet", shape=(1, 28, 28))

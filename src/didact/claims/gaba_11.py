@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from didact import scratch
-from didact.claims.compare import Asked, Cases, Corrected, Exactly, Inside, NeverMore, Same, Sampled, Told
-from didact.claims.core import claim
+from didact.claims.compare import Cases, Corrected, Exactly, Inside, NeverMore, Same, Sampled, Told
+from didact.claims.core import answer, claim
 from didact.claims.tools import Pair, gradients, parameters
 from didact.layers.initialise import initialise
 from didact.layers.stack import stack
@@ -294,13 +294,13 @@ def perturbation_of_sam() -> Pair:
 SIZES, LOSSES = (1e6, 1e7, 1e8, 1e9), (3.2, 2.8, 2.5, 2.3)
 
 
-@claim("C11.21", Asked())
+@answer("C11.21")
 def exponent_of_scale() -> float:
     """minus the slope of log L over log N, by least squares"""
     return float(-np.polyfit(np.log(SIZES), np.log(LOSSES), 1)[0])
 
 
-@claim("C11.22", Asked())
+@answer("C11.22")
 def loss_at_scale() -> float:
     """the line of C11.21 at N = 10¹¹"""
     return float(np.exp(np.polyval(np.polyfit(np.log(SIZES), np.log(LOSSES), 1), math.log(1e11))))
@@ -341,6 +341,11 @@ def largest(weights: Sequence[Tensor], share: float) -> list[Tensor]:
     return [(w.detach().abs() >= least).to(w) for w in weights]
 
 
+def cut(weights: Sequence[Tensor], kept: Sequence[Tensor]) -> None:
+    for w, m in zip(weights, kept, strict=True):
+        w.data *= m
+
+
 def right_after_pruning(shares: Sequence[float]) -> Tensor:
     """Which of 997 new digits didact's MLP 64 – 300 – 10 gets right with ever more weights cut: trained, cut, reset, trained again."""
     from sklearn.datasets import load_digits
@@ -353,14 +358,14 @@ def right_after_pruning(shares: Sequence[float]) -> Tensor:
     for share in shares:
         kept = largest(weights, share)
         net.load_state_dict(start)
+        cut(weights, kept)                                   # before the first gradient, which would see the whole network
         adam = torch.optim.Adam(net.parameters(), lr=0.03)
         for _ in range(70):
             i = seen[torch.randint(800, (64,))]
             adam.zero_grad()
             nn.functional.cross_entropy(net(x[i]), y[i]).backward()
             adam.step()
-            for w, m in zip(weights, kept, strict=True):
-                w.data *= m
+            cut(weights, kept)
         found.append(net(x[new]).argmax(1) == y[new])
     return torch.stack(found).double()                       # (shares, 997)
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from didact import metrics, scratch
-from didact.claims.compare import Asked, Corrected, Inside, Printed, Same, Sampled, Told
-from didact.claims.core import claim, unable
+from didact.claims.compare import Corrected, Inside, Printed, Same, Sampled, Told
+from didact.claims.core import answer, claim, unable
 from didact.claims.tools import Pair, count_products, parameters
 from didact.explain.coalitions import shapley
 from didact.models.bert import BERT
@@ -124,7 +124,7 @@ def sizes_of_language_models() -> list[int]:
     return [parameters(net) for net in (bert, gpt, llama)]
 
 
-@claim("C12.8", Asked())
+@answer("C12.8")
 def operations_of_a_forward_pass() -> float:
     """two for each product in didact's GPT, L = 32, d = 4096, h = 32, n = 2048, without the embedding: 2 n L(12 d²) for the matrices and
     4 n² d L for the attention"""
@@ -136,7 +136,7 @@ def operations_of_a_forward_pass() -> float:
     return 2.0 * 32 * (products(2) - products(1))
 
 
-@claim("C12.10", Asked())
+@answer("C12.10")
 def federated_digits() -> Told:
     """new digits that didact's MLP 64 – 64 – 10 gets right after 1, 5 and 20 passes over all examples at once, and after as many rounds of
     federated averaging over five clients of unlike sizes, each a pass over its own share; scikit-learn's digits in place of MNIST"""

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from didact import scratch
-from didact.claims.compare import Asked, Cases, Corrected, Exactly, NeverMore, Same, Sampled, Told
-from didact.claims.core import claim, statements
+from didact.claims.compare import Cases, Corrected, Exactly, NeverMore, Same, Sampled, Told
+from didact.claims.core import answer, claim, statements
 from didact.claims.tools import Pair, gradients
 from didact.data.augment import CutMix
 from didact.layers.dropout import keep_dropout
@@ -281,7 +281,7 @@ def layer_norm_knows_no_batch() -> Told:
     return Told((*layer, *batch), dict(zip(names, layer + batch, strict=True)))
 
 
-@claim("C3.25", Asked())
+@answer("C3.25")
 def best_degree() -> Told:
     """the degree of 1, 3, 5, 9, 15 with the least bias² + variance against sin πx, in the mean of [−1, 1]: 100 sets of ten points, evenly
     spaced as the course leaves open, noise 0.3; 15 by least norm"""

@@ -10,8 +10,8 @@ from torch.autograd.functional import jacobian
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from didact import scratch
-from didact.claims.compare import About, Asked, Cases, Corrected, Exactly, Inside, Printed, Same, Told
-from didact.claims.core import claim
+from didact.claims.compare import About, Cases, Corrected, Exactly, Inside, Printed, Same, Told
+from didact.claims.core import answer, claim
 from didact.claims.tools import Pair, count_products, gradients, parameters
 from didact.layers.convolution import SameConv2d
 from didact.layers.geometry import Window, receptive_field, trace
@@ -248,7 +248,7 @@ def compound_scaling() -> Told:
     return Told(more, {f"{α} · {β}² · {γ}² =": α * β**2 * γ**2, "products counted: times": more})
 
 
-@claim("C4.27", Asked())
+@answer("C4.27")
 def sizes_of_exercise_4_1() -> tuple[tuple[int, ...], ...]:
     """channels, side and parameters behind each of didact's layers"""
     layers = [Conv2d(3, 32, 5, padding=2), MaxPool2d(2), Conv2d(32, 64, 3, stride=2), Conv2d(64, 128, 3, padding=1), AvgPool2d(31)]
@@ -274,7 +274,7 @@ def receptive_field_of_a_stack() -> Pair:
     return [stated, stated], [[receptive_field([Window(k)] * n) for n, k in cases], seen]
 
 
-@claim("C4.29", Asked())
+@answer("C4.29")
 def receptive_field_of_resnet50() -> Told:
     """the receptive field of the last feature map, with the stride on the 3 × 3 convolutions, as torchvision has it, and on the first
     1 × 1, as it was in 2015, and the input's side"""
@@ -292,7 +292,7 @@ def receptive_field_of_resnet50() -> Told:
                 {"stride on the 3 × 3 (torchvision):": torchvision, "on the first 1 × 1 (2015):": original, "input's side:": 224})
 
 
-@claim("C4.30", Asked())
+@answer("C4.30")
 def separable_cifar10net() -> tuple[int, int]:
     """parameters of CIFAR10Net with separable convolutions, and with full ones"""
     return parameters(CIFAR10Net(separable=True)), parameters(CIFAR10Net())

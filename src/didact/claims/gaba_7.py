@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.functional import jacobian
 
-from didact.claims.compare import Asked, Cases, Exactly, Inside, Printed, Same, Sampled, Told
-from didact.claims.core import claim, unable
+from didact.claims.compare import Cases, Exactly, Inside, Printed, Same, Sampled, Told
+from didact.claims.core import answer, claim, unable
 from didact.claims.tools import Pair, gradients, parameters
 from didact.layers.feedforward import FeedForward
 from didact.layers.grouped import GroupedQueryAttention
@@ -115,7 +115,7 @@ def first_loss() -> Told:
     return Told(off, {"mean of twelve": mean, "spread": spread, "stated": 0.6847, "in spreads from the mean": off})
 
 
-@claim("C7.7", Asked())
+@answer("C7.7")
 def size_of_the_classifier() -> int:
     """embedding 10,000 × 128, four blocks with d_ff = 512, final norm and head: what the program of 7.8 would print if it did"""
     return parameters(classifier())

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.functional import jacobian
 
-from didact.claims.compare import Asked, Cases, Differ, Exactly, NeverMore, Same, Told
-from didact.claims.core import claim, statements
+from didact.claims.compare import Cases, Differ, Exactly, NeverMore, Same, Told
+from didact.claims.core import answer, claim, statements
 from didact.claims.tools import Pair, parameters, slope
 from didact.metrics.generative import covariance, frechet, inception_score
 from didact.models.gan import DCGANDiscriminator, DCGANGenerator
@@ -64,7 +64,7 @@ def least_value_of_the_game() -> Told:
     return Told((round(same.item(), 6), bool(other > -math.log(4))), {"at q = p": same, "at a thousand other q at least": other})
 
 
-@claim("C8.4", Asked())
+@answer("C8.4")
 def discriminator_of_two_normals() -> tuple[float, ...]:
     """D*(x) = p/(p + q) = σ(log p − log q), which is σ(3x − 4.5), at x = 0, 1.5, 3"""
     x = torch.tensor([[0.0], [1.5], [3.0]])
@@ -128,7 +128,7 @@ def sizes_of_the_discriminator() -> tuple[int, ...]:
     return tuple(found)
 
 
-@claim("C8.10", Asked())
+@answer("C8.10")
 def sizes_of_dcgan() -> tuple[int, int]:
     """parameters of didact's generator and discriminator as the program of 8.7 has them: convolutions without biases, and batch norms"""
     return parameters(DCGANGenerator()), parameters(DCGANDiscriminator())

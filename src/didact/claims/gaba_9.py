@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
-from didact.claims.compare import Asked, Inside, NeverMore, Same
-from didact.claims.core import claim, statements
+from didact.claims.compare import Inside, NeverMore, Same
+from didact.claims.core import answer, claim, statements
 from didact.claims.gaba_8 import normal_points
 from didact.claims.tools import Pair, gradients, parameters
 from didact.layers.quantize import Quantizer, straight_through
@@ -126,7 +126,7 @@ def straight_through_copies() -> Pair:
     return copied, gradients(torch.einsum("bdhw,d->bhw", z_q, v).sin().sum(), z_q)
 
 
-@claim("C9.8", Asked())
+@answer("C9.8")
 def size_of_the_vae() -> int:
     """parameters of didact's VAE as the program of 9.8 has it: 784 – 512 – (20, 20), 20 – 512 – 784"""
     return parameters(create("vae", shape=(1, 28, 28)))

@@ -1,6 +1,8 @@
 """Lhotte: what the listings print, and the formulas beside them."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -8,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
 
 from didact import metrics, scratch
 from didact.claims.compare import About, Cases, Corrected, Exactly, Printed, Same, Sampled, Told
@@ -17,8 +20,8 @@ from didact.claims.gaba_2 import rates
 from didact.claims.tools import Pair, gradients, parameters
 from didact.data.core import Resident, unit
 from didact.layers.block import halve
-from didact.layers.convolution import dilated
-from didact.models.cifar import CNN
+from didact.layers.geometry import Window
+from didact.layers.lora import LoRA
 from didact.models.gpt import GPT
 from didact.models.mlp import MLP
 from didact.models.resnet import ResNet
@@ -29,6 +32,7 @@ from didact.scratch import modules
 from didact.scratch.optim import SGD
 from didact.scratch.pooling import avg_pool, max_pool
 from didact.scratch.ways.four import four_ways
+from didact.train.randomness import order
 
 
 @claim("CL01", Exactly((6.5, 2.0)))
@@ -59,8 +63,16 @@ def gradient_of_two_variables() -> tuple[float, ...]:
 
 @claim("CL05", Exactly((1, 0)))
 def rank_of_an_outer_product() -> tuple[int, ...]:
-    """the rank of aaᵀ for a = (1, 2, 3), and for a = 0"""
-    return tuple(int(torch.linalg.matrix_rank(torch.outer(a, a))) for a in (torch.tensor([1.0, 2, 3]), torch.zeros(3)))
+    """the rank of aaᵀ for a = (1, 2, 3), and for a = 0: of what didact's LoRA of rank 1 with B = a and A = aᵀ adds to a matrix of zeros"""
+    def rank(a: Tensor) -> int:
+        layer = LoRA(nn.Linear(3, 3, bias=False), rank=1)
+        w = layer.layer.get_parameter("weight")
+        w.data.zero_()
+        layer.a.data, layer.b.data = a[None], a[:, None]
+        layer.merged()
+        return int(torch.linalg.matrix_rank(w))
+
+    return rank(torch.tensor([1.0, 2, 3])), rank(torch.zeros(3))
 
 
 @claim("CL07", Same(1e-8))
@@ -72,48 +84,58 @@ def gradient_of_a_formula() -> Pair:
     return [stated] * 4, [list(way.values()) for way in ways.values()]
 
 
-def products(z: Tensor) -> int:
-    """Multiplications in the graph behind z."""
-    seen, stack = set(), [z.grad_fn]
+def products(z: Any) -> tuple[int, int]:
+    """Multiplications in the graph behind z, by PyTorch's engine or didact's, and arrows into the last operation."""
+    own = isinstance(z, scratch.Tensor)
+    seen, stack = list[Any](), [z.node if own else z.grad_fn]
     while stack:
-        node: Any = stack.pop()
+        node = stack.pop()
         if node is not None and node not in seen:
-            seen.add(node)
-            stack += [parent for parent, _ in node.next_functions]
-    return sum(type(n).__name__ == "MulBackward0" for n in seen)
+            seen.append(node)
+            stack += parents(node)
+    return sum((n.name if own else n.name().removesuffix("Backward0").lower()) == "mul" for n in seen), len(parents(seen[0]))
 
 
-def edges(z: Tensor) -> int:
-    """Arrows into the last operation of the graph behind z."""
-    last: Any = z.grad_fn
-    return sum(parent is not None for parent, _ in last.next_functions)
+def parents(node: Any) -> list[Any]:
+    """What an operation reads, leaves too: didact's have no node, PyTorch's one that accumulates their gradient."""
+    return [x.node for x in node.inputs] if hasattr(node, "inputs") else [parent for parent, _ in node.next_functions]
 
 
-@claim("CL08", Exactly((1, 2, 2)),
+@claim("CL08", Exactly((1, 2, 2, 1, 2, 2)),
        remark="in PyTorch's graph, and in figure 2.2, nodes are operations and edges carry tensors; §2.2 has it the other way round")
 def dynamic_graph() -> Told:
-    """MulBackward0 nodes of x·x if x > 0 else x·x·x at x = 1, edges into the one there, and nodes at x = −1"""
-    def graph(value: float) -> Tensor:
-        x = torch.tensor(value, requires_grad=True)
-        return x * x if x.item() > 0 else x * x * x
+    """MulBackward0 nodes of x·x if x > 0 else x·x·x at x = 1, edges into the one there, and nodes at x = −1; the same of didact's engine"""
+    def counts(leaf: Callable[[float], Any]) -> tuple[int, int, int]:
+        def graph(x: Any) -> Any:
+            return x * x if x.item() > 0 else x * x * x
 
-    nodes, arrows = [products(graph(value)) for value in (1.0, -1.0)], edges(graph(1.0))
-    return Told((nodes[0], arrows, nodes[1]), {"products of x·x": nodes[0], "edges into it": arrows, "products of x·x·x": nodes[1]})
+        (nodes, edges), (others, _) = products(graph(leaf(1.0))), products(graph(leaf(-1.0)))
+        return nodes, edges, others
+
+    theirs, ours = (counts(partial(make, requires_grad=True)) for make in (torch.tensor, scratch.tensor))
+    return Told(theirs + ours, {f"{what}, PyTorch's and didact's": (a, b) for what, a, b in
+                                zip(("products of x·x", "edges into it", "products of x·x·x"), theirs, ours, strict=True)})
 
 
 @claim("CL10", Exactly((3,)),
        right="a number times x of (3, 1) is (3, 1); minus y of (3,) it broadcasts to (3, 3), unnoticed because all y are 1")
 def shape_of_predictions() -> tuple[int, ...]:
-    """the shape of w x in the listing, w a number and x of three rows and one column"""
-    w, x = torch.tensor(0.5), torch.zeros(3, 1)
+    """the shape of w x in the listing by didact's engine, w a number and x of three rows and one column"""
+    w, x = scratch.tensor(0.5), scratch.tensor(np.zeros((3, 1)))
     return tuple((w * x).shape)
 
 
-@claim("CL11", Exactly((((2, 1), (2, 1)), ((1, 1), (1, 1)))))
-def batches() -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """x and y of each batch of didact's split of three samples, batch size 2"""
-    split = Resident({"x": torch.zeros(3, 1), "y": torch.zeros(3, 1)})
-    return tuple((tuple(b["x"].shape), tuple(b["y"].shape)) for b in split.batches(torch.arange(3).split(2)))
+@claim("CL11", Same(), remark="didact's training joins a last batch of a single sample to the one before: batch norm could not take it")
+def batches() -> Told:
+    """shapes of x and y in each batch of the listing's DataLoader, batch size 2 of three samples shuffled, and of didact's split in the
+    order in which it judges, against [2, 1], [2, 1] and [1, 1], [1, 1]; and the samples that came, each once"""
+    x, y = torch.tensor([[0.0], [1.0], [2.0]]), torch.tensor([[0.0], [1.0], [4.0]])
+    theirs = list(DataLoader(TensorDataset(x, y), batch_size=2, shuffle=True))
+    ours = [(b["x"], b["y"]) for b in Resident({"x": x, "y": y}).batches(order(3, seed=0, epoch=0).split(2))]
+    shapes = [[list(t.shape) for batch in batches for t in batch] for batches in (theirs, ours)]
+    came = [torch.cat([t for t, _ in batches]).flatten().sort().values for batches in (theirs, ours)]
+    return Told(([*shapes, *came], [[[2, 1], [2, 1], [1, 1], [1, 1]]] * 2 + [x.flatten()] * 2),
+                {"DataLoader's batches": str(shapes[0]), "didact's": str(shapes[1])})
 
 
 @claim("CL12", Exactly("torch.Size([1, 1])"))
@@ -174,9 +196,9 @@ def dropout() -> tuple[Tensor, Tensor, float]:
 @claim("CL19", Exactly("Expected floating point type for target with class probabilities, got Long"),
        remark="of integers alone: one-hot rows of floats are accepted, unlike what the heading says")
 def one_hot_targets() -> str:
-    """the message of CrossEntropyLoss for integer one-hot targets"""
+    """the message for integer one-hot targets, which CrossEntropyLoss gives and didact's own objective hands on"""
     try:
-        nn.CrossEntropyLoss()(torch.randn(4, 3), F.one_hot(torch.tensor([0, 1, 2, 0]), 3))
+        Categorical(3).mean_loss(torch.randn(4, 3), F.one_hot(torch.tensor([0, 1, 2, 0]), 3))
     except RuntimeError as error:
         return str(error).strip()
     return "no error"
@@ -184,9 +206,10 @@ def one_hot_targets() -> str:
 
 @claim("CL20", Exactly((0, 2)))
 def random_labels() -> tuple[int, int]:
-    """the least and the largest of a thousand torch.randint(0, 3, …)"""
+    """the least and the largest of a thousand torch.randint(0, 3, …), as didact's confusion matrix of four classes counts them"""
     y = torch.randint(0, 3, (1000,))
-    return int(y.min()), int(y.max())
+    drawn = metrics.confusion(y, y, 4).sum(1).nonzero()
+    return int(drawn.min()), int(drawn.max())
 
 
 @claim("CL21", Same())
@@ -233,12 +256,13 @@ def global_average_pooling() -> Corrected:
 
 @claim("CL27", Exactly(((16, 16, 16), (32, 8, 8), (10,))))
 def tiny_conv_net() -> tuple[tuple[int, ...], ...]:
-    """two of [conv 3 × 3 padding 1, ReLU, pooling 2] with 16 and 32 channels on 3 × 32 × 32, then ten classes: didact's CNN"""
-    net, x = CNN(kernel=3, filters=16, blocks=2, norm="none").eval(), torch.zeros(1, 3, 32, 32)
-    shapes = list[tuple[int, ...]]()
-    for layer in (m for m in net.features if isinstance(m, nn.MaxPool2d)):
-        layer.register_forward_hook(lambda _m, _i, y: shapes.append(tuple(y.shape[1:])))
-    scores = net(x)
+    """the listing in didact's engine: twice [conv 3 × 3 padding 1, ReLU, pooling 2] with 16 and 32 channels on 3 × 32 × 32, then all
+    32 · 8 · 8 numbers to ten classes"""
+    x, pool, shapes = scratch.tensor(np.zeros((1, 3, 32, 32), np.float32)), modules.MaxPool2d(2, 2), []
+    for conv in (modules.Conv2d(3, 16, 3, padding=1), modules.Conv2d(16, 32, 3, padding=1)):
+        x = pool(conv(x).relu())
+        shapes.append(tuple(x.shape[1:]))
+    scores = modules.Linear(32 * 8 * 8, 10)(modules.Flatten()(x))
     return (*shapes, tuple(scores.shape[1:]))
 
 
@@ -255,11 +279,18 @@ def always_yes() -> Told:
                            "of no, 0/0,": right / said, "by didact's metric": precision[0]})
 
 
-@claim("CL29", Exactly(((5, 16, 9, 13), (5, 16, 4, 6))))
-def simple_classifier() -> tuple[tuple[int, ...], ...]:
-    """didact's 3 × 3 convolution, padded by 1, keeps 9 × 13; its pooling by 2 halves it, rounding down"""
-    y = dilated(3, 16, 3)(torch.zeros(5, 3, 9, 13))
-    return tuple(y.shape), tuple(halve("max")(y).shape)
+@claim("CL29", Same())
+def simple_classifier() -> Told:
+    """what the listing's Conv2d(3, 16, 3, padding=1) and MaxPool2d(2) make of N × 3 × H × W, in didact's engine and by didact's rule for
+    the sides: N × 16 × H × W and N × 16 × H//2 × W//2, for even and odd sides"""
+    conv, pool, sizes = modules.Conv2d(3, 16, 3, padding=1), modules.MaxPool2d(2), ((5, 32, 32), (2, 9, 13), (1, 8, 7))
+    stated, found = [], []
+    for n, h, w in sizes:
+        y = conv(scratch.tensor(np.zeros((n, 3, h, w), np.float32)))
+        stated += [(n, 16, h, w), (n, 16, h // 2, w // 2), (h, w), (h // 2, w // 2)]
+        sides = [tuple(window.size(side) for side in (h, w)) for window in (Window(3, padding=1), Window(2, stride=2))]
+        found += [y.shape, pool(y).shape, *sides]
+    return Told((stated, found), {"sides": str(sizes[1][1:]), "convolved and pooled, by didact's engine": f"{found[4]}, {found[5]}"})
 
 
 @claim("CL30", Exactly("same shape"), condition="height and width even: pooling rounds an odd one down, and the two ends do not fit")

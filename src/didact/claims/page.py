@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path
 
 from didact import __version__
-from didact.claims.core import CHECKS, Outcome, listed, tally
+from didact.claims.core import Outcome, computation, listed, tally
 from didact.claims.table import Judged
 from didact.claims.typeset import typeset
 from didact.report.markup import Html, tag
@@ -50,10 +50,10 @@ LEAD = (
     "comparison of the stated value with what the code beside it computes. A method with a name is what the paper that introduced it "
     "defines, whatever a library does; what the paper leaves open is computed both ways. Choose a count to see those claims alone."
 )
-SIGNS = {"holds": "✓ holds", "wrong": "✗ wrong", "conditional": "◐ holds with a condition", "not checkable": "not checkable",
-         "not measured": "not measured"}
+SIGNS = {"holds": "✓ holds", "wrong": "✗ wrong", "conditional": "◐ holds with a condition", "answered": "answered",
+         "not checkable": "not checkable", "not measured": "not measured"}
 COURSES = ("Gaba", "Van Schependom", "Groudiev", "Fleuret", "Lhotte")
-NOTES = {"holds": "remark", "wrong": "right", "conditional": "condition", "not checkable": "why", "not measured": "why"}
+NOTES = {"holds": "remark", "wrong": "right", "conditional": "condition", "answered": "why", "not checkable": "why", "not measured": "why"}
 
 
 def made() -> str:
@@ -143,13 +143,14 @@ def judged(cell: Judged) -> str:
 
 
 def card(o: Outcome) -> Html:
-    s, check = o.statement, CHECKS.get(o.statement.id)
+    s, check = o.statement, computation(o.statement.id)
     label = "measured" if o.computed and not check else "command" if o.note.startswith("didact ") else NOTES.get(o.verdict, "")
     rows: dict[str, object] = {"compares": check.formula if check else "", "stated": s.stated if s.prints else ""}
     rows |= of_cells(o) if o.cells else {"computed": o.computed, label: o.note}
     facts = tag("dl", [(tag("dt", k), tag("dd", tag("code", v) if k == "command" else shown(v))) for k, v in rows.items() if v])
     code = None
     if check:
-        code = tag("details", tag("summary", f"the check, {o.seconds:.2f} s"), tag("pre", inspect.cleandoc(check.source)))
+        noun = "answer" if o.verdict == "answered" else "check"
+        code = tag("details", tag("summary", f"the {noun}, {o.seconds:.2f} s"), tag("pre", inspect.cleandoc(check.source)))
     head = tag("header", tag("b", s.id), tag("small", f"{s.course} {s.where} · {s.kind}"), tag("span", SIGNS[o.verdict], class_="verdict"))
     return tag("article", head, tag("h3", typeset(s.claim)), facts, code, class_=f"claim {slug(o.verdict)}", id=s.id)

@@ -27,7 +27,7 @@ COLOURS = {"holds": "green", "wrong": "red", "conditional": "yellow"}
 def command(
     ids: tuple[str, ...], course: str | None, chapter: str | None, kind: str | None, wrong: bool, html: Path | None, as_json: bool
 ) -> None:
-    """Compute what the courses state and judge it: holds, wrong, conditional; or why it cannot be said.
+    """Compute what the courses state and judge it: holds, wrong, conditional; answered where a course only asks; or why it cannot be said.
 
     \b
     didact check C4.8 CE43             two claims
@@ -102,6 +102,7 @@ def computed(o: "Outcome") -> str:
 
 def formula(o: "Outcome") -> str:
     """What the check sets against what, where the claim is the whole statement and the page prints no value."""
-    from didact.claims.core import CHECKS
+    from didact.claims.core import computation
 
-    return CHECKS[o.statement.id].formula if o.statement.id in CHECKS else ""
+    made = computation(o.statement.id)
+    return made.formula if made else ""

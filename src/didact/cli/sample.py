@@ -1,6 +1,6 @@
 """didact sample RUN."""
 
-from pathlib import Path
+import os
 from typing import Any
 
 import click
@@ -53,7 +53,7 @@ def command(run: str, images: tuple[str, ...], runs: str, as_json: bool, **words
     catalogue()
     if not words["interpolate"] and words["edit"] is None and images:
         raise UsageError(f"images are given to --interpolate or to --edit, got {images[0]}; say which, or leave it out")
-    if run in KNOWN and not Path(run).exists():
+    if run in KNOWN and not os.path.exists(run):
         result = chat(run, words)
     else:
         of = Run.open(run, runs)

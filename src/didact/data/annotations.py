@@ -17,6 +17,7 @@ from typing import Any
 from didact.data.folder import PARTS
 from didact.data.health import listed
 from didact.data.image_files import SUFFIXES
+from didact.data.readers import inside
 from didact.errors import UsageError, counted
 
 MARKS = {".json": (b'"images"', b'"annotations"'), ".xml": (b"<annotation",)}
@@ -47,6 +48,7 @@ def annotation_files(root: Path) -> list[Path]:
     for where, folders, files in os.walk(root):
         folders[:] = sorted(f for f in folders if not f.startswith("."))
         found += [Path(where) / f for f in sorted(files) if not f.startswith(".") and f.lower().endswith(tuple(MARKS))]
+    found = [path for path in found if not path.is_symlink() or path.exists()]     # one that leads nowhere is no annotation
     return [path for path in found if (any if path.parent == root else all)(mark in head(path) for mark in MARKS[path.suffix.lower()])]
 
 
@@ -54,13 +56,15 @@ def head(path: Path, size: int = 1 << 20) -> bytes:
     try:
         with path.open("rb") as file:
             return file.read(size)
-    except OSError:  # a link that leads nowhere is no annotation
+    except OSError:
         return b""
 
 
 def read(root: Path) -> tuple[list[Annotated], list[str]]:
     """All annotated images of a folder, and what a person should know of them."""
     files = annotation_files(root)
+    for path in files:
+        inside(str(path), root)
     kinds = {p.suffix.lower() for p in files}
     if len(kinds) > 1:
         raise UsageError(f"{root} holds COCO's .json and VOC's .xml: keep one kind of annotations")
@@ -72,7 +76,7 @@ def read(root: Path) -> tuple[list[Annotated], list[str]]:
     twice = sorted(name for name, count in names.items() if count > 1)
     if twice:
         raise UsageError(f"annotated twice: {listed(twice)}; keep one annotation of each")
-    if len({a.part for a in found}) > 1 and "train" not in {a.part for a in found}:
+    if "train" not in {a.part for a in found}:          # COCO's instances_val2017.json alone: a set without splits
         found = [Annotated(a.file, a.things, a.size) for a in found]
     said = f"{len(files)} VOC .xml files" if ".xml" in kinds else f"COCO annotations {listed([p.name for p in files])}"
     return found, [said, *(f"passed over: {counted(n, 'crowd')} of {label!r}" for label, n in sorted(crowds.items()))]
@@ -91,7 +95,7 @@ def image_beside(name: str, path: Path, root: Path) -> str:
     for top in dict.fromkeys(tops):
         for folder in BESIDE:
             if os.path.isfile(top / folder / name):
-                return str(top / folder / name)
+                return inside(str(top / folder / name), root)
     raise UsageError(f"{path} lists the image {name}, which is not there: put it beside, or into {root / 'images'}")
 
 
@@ -104,7 +108,7 @@ def coco(path: Path, root: Path, crowds: Counter[str]) -> Iterator[Annotated]:
         names = {key: str(i["file_name"]) for key, i in images.items()}
         marked = [(a["image_id"], a["category_id"], a["bbox"], a.get("iscrowd", 0)) for a in content["annotations"]]
         hash(tuple(key for image, category, _, _ in marked for key in (image, category)))  # a list or dict is no identity
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:       # ValueError alone: an integer of thousands of digits
         raise UsageError(f"{path} is not JSON ({str(error).splitlines()[0]}); export the annotations again") from None
     except (KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path} is not in COCO's format ({error!r}): expected images, annotations and categories, each a list") from None
@@ -151,7 +155,7 @@ def voc_image(path: Path, tree: ET.Element, root: Path) -> str:
     for suffix in SUFFIXES:
         for spelled in (suffix, suffix.upper()):
             if path.with_suffix(spelled).is_file():
-                return str(path.with_suffix(spelled))
+                return inside(str(path.with_suffix(spelled)), root)
     return image_beside((tree.findtext("filename") or f"{path.stem}.jpg").strip(), path, root)
 
 
@@ -159,11 +163,17 @@ def four(values: Any, path: Path, where: str) -> Sequence[float]:
     """The four numbers of a box."""
     try:
         x = [float(v) for v in values]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         x = []
     if len(x) != 4 or not all(map(math.isfinite, x)):
-        raise UsageError(f"{path}: a box is four numbers, got {values!r} of {where}")
+        raise UsageError(f"{path}: a box is four numbers, got {shortened(values)} of {where}")
     return x
+
+
+def shortened(value: Any) -> str:
+    """A value as it came, or its beginning."""
+    word = repr(value)
+    return word if len(word) <= 80 else word[:79] + "…"
 
 
 def whole(image: Mapping[str, Any], *names: str) -> tuple[int, int] | None:

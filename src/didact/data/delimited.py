@@ -1,10 +1,8 @@
 """Tables as text: CSV files under any delimiter, packed or not, and rows that were typed."""
 
 import csv
-import gzip
 import io
 import json
-import lzma
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from didact.data.commas import meaning, plain
 from didact.data.core import Whence
 from didact.data.health import listed
+from didact.data.readers import content
 from didact.errors import UsageError
 
 if TYPE_CHECKING:
@@ -74,15 +73,7 @@ def lines_of(path: Path, lines: "Sequence[int] | Index") -> Whence:
 
 def read_text(path: Path) -> str:
     """The file, unpacked where it is packed, as UTF-8."""
-    try:
-        raw = path.read_bytes()
-        if path.suffix.lower() == ".gz":
-            raw = gzip.decompress(raw)
-        elif path.suffix.lower() == ".xz":
-            raw = lzma.decompress(raw)
-    except (OSError, EOFError, lzma.LZMAError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise UsageError(f"cannot read {path}: {why}; expected a CSV file, plain or packed as .gz or .xz") from None
+    raw = content(path)
     if not raw.removeprefix(BOM_UTF8).strip():
         raise UsageError(f"{path} is empty: expected a line of column names and rows below it")
     if b"\0" in raw:
@@ -171,8 +162,8 @@ def read_row(text: str) -> dict[str, Any]:
     if text.lstrip().startswith("{"):
         try:
             row: dict[str, Any] = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise UsageError(f"a row in braces must be JSON, got {text!r}: {error}") from None
+        except (ValueError, RecursionError) as error:       # ValueError alone: an integer of thousands of digits
+            raise UsageError(f"a row in braces must be JSON, got {text[:80]!r}: {error}") from None
         for name, value in row.items():
             if isinstance(value, list | dict):
                 raise UsageError(f"column {name!r} expects one value, got {value!r}")

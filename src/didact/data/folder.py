@@ -22,6 +22,7 @@ from didact.data.core import Batch, Data, Decode, Whence, unit
 from didact.data.depth import Span, as_bytes, is_deep, span_note, span_of
 from didact.data.health import listed
 from didact.data.image_files import GREY, SUFFIXES, opened
+from didact.data.readers import inside
 from didact.data.splitting import three_way
 from didact.data.stream import Streamed, resident_limit
 from didact.errors import UsageError, counted
@@ -71,10 +72,10 @@ class ImageEncoder:
         files: list[str] = []
         for given in inputs:
             if os.path.isdir(given):
-                inside, _ = images(Path(given))
-                if not inside:
+                found, _ = images(Path(given))
+                if not found:
                     raise UsageError(f"the folder {given} holds no image ({', '.join(SUFFIXES)})")
-                files += inside
+                files += found
             else:
                 files.append(given)
         return files, {"x": torch.stack([self.open(file) for file in files])}
@@ -112,17 +113,26 @@ def flat(image: Any, span: Span | None) -> Any:
     return image
 
 
-def images(folder: Path) -> tuple[list[str], int]:
-    """The image files below a folder, sorted, and how many other files lie there; hidden ones do not count."""
-    found, others = [], 0
+def images(folder: Path, root: Path | None = None) -> tuple[list[str], int]:
+    """The image files below a folder, sorted, and how many other files lie there; hidden ones do not count.
+
+    None lies outside of the data set's folder, `root`.
+    """
+    found, others, root = [], 0, root or folder
+    inside(str(folder), root)
     for where, folders, files in os.walk(folder):
         folders[:] = sorted(f for f in folders if not f.startswith("."))
         for file in sorted(f for f in files if not f.startswith(".")):
             if file.lower().endswith(SUFFIXES):
-                found.append(os.path.join(where, file))
+                found.append(within(os.path.join(where, file), root))
             else:
                 others += 1
     return found, others
+
+
+def within(file: str, root: Path) -> str:
+    """A file that was found below the root: only as a link can it lie elsewhere."""
+    return inside(file, root) if os.path.islink(file) else file
 
 
 def subfolders(folder: Path) -> list[Path]:
@@ -153,7 +163,7 @@ def scan(root: Path, *, unlabelled: bool = False) -> Found:
     if "train" not in {part for part, _ in tops}:
         tops = [("", root)]                                         # then val or test is the name of a class
     folders = [(part, folder) for part, top in tops for folder in subfolders(top)]
-    if unlabelled and folders and (loose := [(file, part) for part, top in tops for file in directly(top)]):
+    if unlabelled and folders and (loose := [(file, part) for part, top in tops for file in directly(top, root)]):
         return together(root, folders, loose)
     if folders and (bare := [top for _, top in tops if not subfolders(top)]):
         raise UsageError(f"{bare[0]} holds no class folders, but those beside it do: expected {bare[0]}/<class>/<image>.png or .jpg")
@@ -161,10 +171,10 @@ def scan(root: Path, *, unlabelled: bool = False) -> Found:
     lying: list[tuple[str, int, str]] = []                          # file, class, part
     others = 0
     for part, folder in folders or tops:
-        inside, rest = images(folder)
-        if folders and not inside:
+        here, rest = images(folder, root)
+        if folders and not here:
             raise UsageError(f"the class folder {folder} holds no image ({', '.join(SUFFIXES)}): add some or delete it")
-        lying += [(file, labels.index(folder.name) if folders else 0, part) for file in inside]
+        lying += [(file, labels.index(folder.name) if folders else 0, part) for file in here]
         others += rest
     if not lying:
         raise UsageError(f"{root} holds 0 images: expected {root}/<class>/<image>.png or .jpg, or images alone to learn no classes")
@@ -173,18 +183,18 @@ def scan(root: Path, *, unlabelled: bool = False) -> Found:
     return Found(files, torch.tensor(y) if len(labels) > 1 else None, parts, tuple(labels), others, strays)
 
 
-def directly(folder: Path) -> list[str]:
+def directly(folder: Path, root: Path) -> list[str]:
     """The image files in a folder itself, sorted."""
     names = sorted(name for name in os.listdir(folder) if name.lower().endswith(SUFFIXES) and not name.startswith("."))
-    return [path for name in names if os.path.isfile(path := os.path.join(folder, name))]
+    return [within(path, root) for name in names if os.path.isfile(path := os.path.join(folder, name))]
 
 
 def together(root: Path, folders: Sequence[tuple[str, Path]], loose: Sequence[tuple[str, str]]) -> Found:
     """Images in class folders and beside them, without classes."""
     lying, others = list(loose), 0
     for part, folder in folders:
-        inside, rest = images(folder)
-        lying += [(file, part) for file in inside]
+        here, rest = images(folder, root)
+        lying += [(file, part) for file in here]
         others += rest
     files, parts = zip(*lying, strict=True)
     strays = len(set(images(root)[0]).difference(files))

@@ -37,7 +37,7 @@ from didact.data.folder import (
 )
 from didact.data.health import listed
 from didact.data.image_files import dimensions, opened
-from didact.data.readers import content, unzipped
+from didact.data.readers import content, inside, unzipped
 from didact.data.stream import Streamed, resident_limit
 from didact.errors import UsageError
 
@@ -170,13 +170,14 @@ def lying(root: Path, top: Path, half: str) -> dict[str, str]:
     """The files of top/images or top/masks by name, the split first and no ending: train/street of both layouts."""
     return {
         os.path.normpath(os.path.join(os.path.relpath(top, root), os.path.splitext(os.path.relpath(file, top / half))[0])): file
-        for file in images(top / half)[0]
+        for file in images(top / half, root)[0]
     }
 
 
 def classes(root: Path, files: Sequence[str], masks: Sequence[str], side: int) -> tuple[Tensor, tuple[str, ...], list[str]]:
     """(N, side, side) bytes, and the classes' names: those of classes.txt, or else the values that the masks hold, which is said."""
     listing = root / "classes.txt"
+    inside(str(listing), root)
     try:
         words = listing.read_text(encoding="utf-8").rstrip().splitlines() if listing.is_file() else []
     except (OSError, UnicodeDecodeError) as error:

@@ -10,6 +10,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+from didact.data.readers import refuse_large
 from didact.errors import UsageError
 
 MARK = b"PAR1"
@@ -27,24 +28,27 @@ def read_texts(path: Path) -> list[str]:
         (size,) = struct.unpack("<I", content[-8:-4])
         footer = Compact(content, len(content) - 8 - size).fields()
         optional = footer[2][1].get(3, 0) == 1          # the schema's second element is the first column
-        return [text for group in footer[4] for text in column(content, group[1][0][3], optional)]
+        return [text for group in footer[4] for text in column(path, content, group[1][0][3], optional)]
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except (IndexError, KeyError, TypeError, struct.error, UnicodeDecodeError):
         raise UsageError(f"{path} is damaged, or not a plain column of texts; install it anew") from None
 
 
-def column(content: bytes, about: dict[int, Any], optional: bool) -> list[str]:
+def column(path: Path, content: bytes, about: dict[int, Any], optional: bool) -> list[str]:
     """One column of one group of rows, page by page."""
     if about[1] != TEXTS or about[4] not in (NOT_PACKED, SNAPPY):
         raise KeyError("another type or packing")
-    at, found, known = about.get(11, about[9]), list[str](), list[str]()
+    at, found, known, size = about.get(11, about[9]), list[str](), list[str](), 0
     while len(found) < about[5]:
         reader = Compact(content, at)
         head = reader.fields()
         at = reader.at + head[3]
         raw = content[reader.at : at]
         page = unsnap(raw) if about[4] == SNAPPY else raw
+        rows = head[5][1] if head[1] == DATA_PAGE else 0
+        size += len(page) + 8 * rows                    # one number can stand for a run of any length
+        refuse_large(path, size)
         if head[1] == DICTIONARY_PAGE:
             known = plain(page, head[7][1])
         elif head[1] == DATA_PAGE:
@@ -70,6 +74,8 @@ def plain(page: bytes, count: int) -> list[str]:
     found, at = [], 0
     for _ in range(count):
         end = at + 4 + int.from_bytes(page[at : at + 4], "little")
+        if end > len(page):
+            raise IndexError("the page ends too early")
         found.append(page[at + 4 : end].decode())
         at = end
     return found
@@ -81,11 +87,11 @@ def runs(page: bytes, bits: int, count: int) -> list[int]:
     while len(found) < count:
         head = reader.varint()
         if head & 1:
-            for _ in range(head >> 1):
+            for _ in range(min(head >> 1, -(-(count - len(found)) // 8))):
                 eight = int.from_bytes(reader.take(bits), "little")
                 found += [eight >> (i * bits) & ((1 << bits) - 1) for i in range(8)]
         else:
-            found += [int.from_bytes(reader.take(-(-bits // 8)), "little")] * (head >> 1)
+            found += [int.from_bytes(reader.take(-(-bits // 8)), "little")] * min(head >> 1, count - len(found))
     return found[:count]
 
 

@@ -1,7 +1,10 @@
 """Files as their home pages publish them: plain, .gz or .xz alike; idx, CIFAR's binary records, tar and zip archives."""
 
 import gzip
+import io
 import lzma
+import os
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -9,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
@@ -18,6 +22,13 @@ from didact.errors import UsageError
 GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 REPLACE = "delete it or put a whole one in its place"
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz")
+UNPACKED = 2 * 2**30    # bytes that a file may hold unpacked, where DIDACT_UNPACKED_BYTES does not say
+PIECE = 2**20           # bytes that are unpacked at once
+# what unpackers raise on damaged bytes; RuntimeError is a zip archive's password, or a packing that Python does not know
+DAMAGE = (
+    EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile, RuntimeError, ValueError,
+    OverflowError, LookupError, struct.error, MemoryError,
+)
 
 
 @contextmanager
@@ -25,19 +36,83 @@ def reading(path: Path) -> Iterator[None]:
     """Whatever goes wrong with a file is told with its name and what to do about it."""
     try:
         yield
-    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile) as error:
-        raise UsageError(f"{path} is damaged or cut short ({error}); {REPLACE}") from error
+    except UsageError:
+        raise
+    except DAMAGE as error:
+        why = (str(error) or type(error).__name__).split("\n")[0]
+        raise UsageError(f"{path} is damaged or cut short ({why}); {REPLACE}") from error
     except OSError as error:
-        raise UsageError(f"cannot read {path} ({error.strerror or error}); check its permissions") from error
+        hint = "" if isinstance(error, FileNotFoundError | IsADirectoryError) else "; check its permissions"
+        raise UsageError(f"cannot read {path} ({error.strerror or error}){hint}") from error
 
 
-def content(path: Path) -> bytes:
-    """A file's bytes, decompressed. Its first bytes decide, not its name: browsers unpack .gz and keep that name."""
+def inside(path: str, root: Path) -> str:
+    """A file of a data set, refused where it lies outside the set's folder: by .., an absolute path or a link.
+
+    Who was handed a data set would otherwise show in reports what else lies on the machine.
+    """
+    real, top = os.path.realpath(path), os.path.realpath(root)
+    if os.path.commonpath((real, top)) != top:
+        raise UsageError(f"{path} lies outside of {root}, at {real}: a data set holds its own files; copy it into the folder")
+    return path
+
+
+def unpacked_limit() -> int:
+    """Bytes that a file may hold unpacked: DIDACT_UNPACKED_BYTES, or else 2 GiB. A few bytes can unpack to more than a disk holds."""
+    given = os.environ.get("DIDACT_UNPACKED_BYTES")
+    if given is None:
+        return UNPACKED
+    if not (given.isascii() and given.isdigit()):
+        raise UsageError(f"DIDACT_UNPACKED_BYTES expects a number of bytes, got {given!r}")
+    return int(given)
+
+
+def refuse_large(path: Path, size: int) -> None:
+    """Stop where a file holds more than a file may."""
+    if size > (limit := unpacked_limit()):
+        raise UsageError(f"{path} unpacks to more than {limit:,} bytes: unpack it yourself, or set DIDACT_UNPACKED_BYTES to more")
+
+
+class Unpacked(io.RawIOBase):
+    """The bytes of a packed file as they come out, counted."""
+
+    def __init__(self, path: Path, source: Any):
+        self.path, self.source, self.size = path, source, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        with reading(self.path):
+            n: int = self.source.readinto(buffer)
+        self.size += n
+        refuse_large(self.path, self.size)
+        return n
+
+    def close(self) -> None:
+        self.source.close()
+        super().close()
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[BinaryIO]:
+    """A file's bytes as a stream, decompressed. Its first bytes decide, not its name: browsers unpack .gz and keep that name."""
     with reading(path):
-        raw = path.read_bytes()
-        if raw.startswith(GZIP):
-            return gzip.decompress(raw)
-        return lzma.decompress(raw) if raw.startswith(XZ) else raw
+        with path.open("rb") as file:
+            start = file.read(len(XZ))
+        opens: Any = gzip.open if start.startswith(GZIP) else lzma.open if start.startswith(XZ) else None
+        source = path.open("rb") if opens is None else io.BufferedReader(Unpacked(path, opens(path)), PIECE)
+    with source as found:
+        yield found
+
+
+def content(path: Path, most: int | None = None) -> bytes:
+    """A file's bytes, or the first of them, decompressed."""
+    whole = io.BytesIO()
+    with reading(path), unpacked(path) as file:
+        while (most is None or whole.tell() < most) and (piece := file.read(PIECE)):
+            whole.write(piece)
+    return whole.getvalue()
 
 
 def is_archive(path: Path) -> bool:
@@ -47,10 +122,13 @@ def is_archive(path: Path) -> bool:
 
 def members(path: Path, wanted: Callable[[str], object]) -> dict[str, bytes]:
     """The wanted files of a tar archive, read in one pass; nothing is written to disk."""
-    found = {}
-    with reading(path), tarfile.open(path, "r|*") as archive:  # "|": a stream; to seek in .gz is to start over
+    found, size = {}, 0
+    # "|": a stream; to seek in .gz is to start over. What is passed over is counted as well, since it must be unpacked
+    with reading(path), unpacked(path) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in archive:
             if member.isfile() and wanted(member.name):
+                size += member.size                     # of a sparse member more than its archive holds
+                refuse_large(path, size)
                 file = archive.extractfile(member)
                 assert file is not None
                 found[member.name] = file.read()
@@ -60,7 +138,9 @@ def members(path: Path, wanted: Callable[[str], object]) -> dict[str, bytes]:
 def unzipped(path: Path, endings: tuple[str, ...]) -> dict[str, bytes]:
     """The files of a zip archive that end so, by their names without folders."""
     with reading(path), zipfile.ZipFile(path) as archive:
-        return {PurePosixPath(n).name: archive.read(n) for n in archive.namelist() if n.endswith(endings)}
+        wanted = [member for member in archive.infolist() if member.filename.endswith(endings)]
+        refuse_large(path, sum(member.file_size for member in wanted))     # more than that is never unpacked of any
+        return {PurePosixPath(member.filename).name: archive.read(member) for member in wanted}
 
 
 def idx(raw: bytes, name: str = "this") -> Tensor:

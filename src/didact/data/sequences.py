@@ -20,6 +20,7 @@ from didact.data import published, tokens
 from didact.data.core import SPLITS, Absent, Batch, Data, Decode
 from didact.data.fetch import Progress, cache
 from didact.data.folder import images
+from didact.data.readers import inside
 from didact.data.tokens import BytePairs, Characters, Tokenizer, Words
 from didact.errors import UsageError, pick
 from didact.files import replace_with as write_beside
@@ -269,7 +270,7 @@ def files(folder: Path) -> list[Path]:
 
 def load(path: Path, *, kind: tokens.Kind = "characters", progress: Progress | None = None) -> Data:
     """One's own book, or a folder of them, one behind the other."""
-    found = files(path) if path.is_dir() else [path]
+    found = [Path(inside(str(file), path)) for file in files(path)] if path.is_dir() else [path]
     text = "\n\n".join(map(read, found))
     notes = [f"{len(found)} texts, in the order of their names"] if len(found) > 1 else []
     return replace(running_text(str(path), text, kind=kind, notes=notes, progress=progress), name=path.stem)

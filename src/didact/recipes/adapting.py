@@ -1,5 +1,6 @@
 """A language network that was trained before goes on with another text: all of it, or thin matrices beside its own (LoRA)."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Annotated, Any
 
 from torch import Tensor, nn
 
-from didact.errors import UsageError
+from didact.errors import UsageError, shorten
 from didact.layers.forms import reach
 from didact.layers.lora import adapt, merge, plain
 from didact.models.weights import read_weights, size, without_prefix
@@ -51,10 +52,11 @@ def go_on_from(
     network: nn.Module, where: str, recipe: str, shape: Mapping[str, Any], tokens: Sequence[str], start: Start
 ) -> tuple[str, ...]:
     """The weights of a run in a network of the same shape, rows of its embedding by the token that they stand for; what became of them."""
-    if Path(where).expanduser().is_file():
-        return from_file(network, Path(where).expanduser())
-    if not Path(where).expanduser().is_dir():
-        raise UsageError(f"no weights at {where}: give a run of {recipe}")
+    path = os.path.expanduser(where)
+    if os.path.isfile(path):
+        return from_file(network, Path(path))
+    if not os.path.isdir(path):
+        raise UsageError(f"no weights at {shorten(where)}: give a run of {recipe}")
     run = Run.open(where)
     if run.facts["recipe"] != recipe:
         raise UsageError(f"--weights expects a run of {recipe}, got {run.folder}, which trained {run.facts['recipe']}")

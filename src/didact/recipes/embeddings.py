@@ -1,14 +1,14 @@
 """Word vectors learned elsewhere as the beginning of a network's own embedding."""
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import torch
 from torch import nn
 
-from didact.errors import UsageError
+from didact.errors import UsageError, shorten
 from didact.options import NamesRun
 from didact.samplers.search import vectors
 from didact.train.experiment import Start
@@ -30,8 +30,8 @@ def copy(table: nn.Embedding, names: Sequence[str], where: str, start: Start) ->
 
     <pad> and <unk>, the first two, stay. GloVe's numbers are larger than what the layers behind were made for.
     """
-    if where != "glove" and not Path(where).expanduser().exists():
-        raise UsageError(f"no word vectors at {where}: give glove, a text file of vectors, or a run of word2vec")
+    if where != "glove" and not os.path.exists(os.path.expanduser(where)):
+        raise UsageError(f"no word vectors at {shorten(where)}: give glove, a text file of vectors, or a run of word2vec")
     given = vectors(where)
     own, theirs = table.weight, given.table
     width = theirs.shape[1]

@@ -1,9 +1,9 @@
 """BERT in its second life: pretrained on texts without labels, then taught to tell their kinds from a few that have one."""
 
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
@@ -14,7 +14,7 @@ from didact.data.sequences import FEWEST, running_text
 from didact.data.text import BagEncoder, in_order
 from didact.data.text_augment import augmenting
 from didact.data.tokens import UNKNOWN, BytePairs, Tokenizer, Words
-from didact.errors import UsageError
+from didact.errors import UsageError, shorten
 from didact.layers.lora import merge
 from didact.models.bert import SentenceEncoder
 from didact.models.minilm import MiniLM
@@ -124,8 +124,8 @@ def settled(weights: str | None, given: Mapping[str, int | None]) -> dict[str, i
 
 
 def pretraining(where: str) -> Run:
-    if not Path(where).expanduser().is_dir():
-        raise UsageError(f"no weights at {where}: give a run of bert, or minilm")
+    if not os.path.isdir(os.path.expanduser(where)):
+        raise UsageError(f"no weights at {shorten(where)}: give a run of bert, or minilm")
     run = Run.open(where)
     if run.facts["recipe"] != "bert":
         raise UsageError(f"--weights expects a run of bert, got {run.folder}, which trained {run.facts['recipe']}")

@@ -1,5 +1,6 @@
 """Image classifiers: one recipe for every family of convolutional and patch networks, one for the shape of a plain one."""
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -9,7 +10,7 @@ from torch import nn
 
 import didact.models  # noqa: F401 (registers the families)
 from didact.data.core import Data
-from didact.errors import UsageError
+from didact.errors import UsageError, shorten
 from didact.layers.block import Norm2d, Pool
 from didact.layers.mirror import Mirrored
 from didact.models.cifar import CNN, Convolution
@@ -164,8 +165,8 @@ def start_from(network: nn.Module, where: str, model: str, start: Start | None =
 
 
 def is_file(where: str) -> bool:
-    path = Path(where).expanduser()
-    return path.suffix in SUFFIXES or path.is_file()
+    path = os.path.expanduser(where)
+    return Path(path).suffix in SUFFIXES or os.path.isfile(path)
 
 
 def stem_of(where: str | None, model: str, stem: Stem) -> Stem:
@@ -185,12 +186,12 @@ def weights_file(where: str, model: str) -> Path:
     if where == "lite0":
         return lite0_file()
     if is_file(where):
-        return Path(where).expanduser()
+        return Path(os.path.expanduser(where))
     try:
-        run = Run.open(Path(where).expanduser())
+        run = Run.open(os.path.expanduser(where))
     except UsageError as error:
         told = f"give a .safetensors or .pth file, a run's folder or its name, or lite0; {error}"
-        raise UsageError(f"no weights at {where}: {told}") from None
+        raise UsageError(f"no weights at {shorten(where)}: {told}") from None
     learned = run.facts["arguments"].get("model", model)
     if learned != model:
         hint = f"add --model {learned}" if learned in get_args(Names) else "give a run of an image classifier"

@@ -33,7 +33,7 @@ def compare(runs: Sequence[Run], path: Path) -> Path:
     """Runs side by side; writes one page and returns its path."""
     if not runs:
         raise UsageError("a comparison needs at least one run, got none")
-    facts = [run.facts for run in runs]
+    facts = [run.facts | {"status": run.status} for run in runs]
     differing = differences(facts)
     comparable = len({(f["data"].get("fingerprint"), f["data"].get("source", {}).get("seed")) for f in facts}) == 1  # and one split
     marked = "The best on validation is marked." if comparable else "The data differ: none is marked as best."

@@ -41,9 +41,14 @@ class Figure:
 
 
 def column(lines: Sequence[Mapping[str, Any]], axis: str, group: str, name: str) -> tuple[list[float], list[float]]:
-    """x and y of one recorded value; what was recorded as none is a gap."""
+    """x and y of one recorded value."""
     found = [line for line in lines if group in line and name in line[group]]
-    return [float(line[axis]) for line in found], [math.nan if line[group][name] is None else float(line[group][name]) for line in found]
+    return [float(line[axis]) for line in found], [gapped(line[group][name]) for line in found]
+
+
+def gapped(value: float | None) -> float:
+    """What was recorded as none, because it was no finite number, is a gap."""
+    return math.nan if value is None else float(value)
 
 
 def names(lines: Sequence[Mapping[str, Any]], group: str) -> list[str]:
@@ -157,7 +162,7 @@ def signal_figures(facts: Mapping[str, Any]) -> list[Figure]:
         series = []
         for tone, name in enumerate(("before the activation", "after it")):
             chosen = [k for k in range(len(rows)) if affine[k] == (tone == 0)]
-            series.append(Series(name, [float(depth[k]) for k in chosen], [float(rows[k][key]) for k in chosen], tone=tone))
+            series.append(Series(name, [float(depth[k]) for k in chosen], [gapped(rows[k][key]) for k in chosen], tone=tone))
         picture = svg.chart(title, series, x="layer", log_y=True, y_range=roomy(series), names=names)
         found.append(Figure(f"signal_{key}", picture, note or sides))
     return found

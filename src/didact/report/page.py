@@ -102,7 +102,7 @@ def meter(share: float, words: str) -> Html:
 
 def write(run: Run) -> Path:
     """report.html and figures/*.svg in the run's folder; returns the page's path."""
-    facts, lines = run.facts, run.metrics
+    facts, lines = run.facts | {"status": run.status}, run.metrics
     rows = run.load("test") if run.has("test.safetensors") else {}
     kept = run.load("examples") if run.has("examples.safetensors") else {}
     names = {which: run.called(which) for which in ("worst", "best")} if kept else {}
@@ -161,7 +161,7 @@ def tiles(facts: Mapping[str, Any], n: int) -> Html:
     """The test metrics, the one that chose the model first and largest."""
     test, validation, watch = facts.get("test") or {}, facts.get("validation") or {}, (facts.get("watch") or ["loss"])[0]
     if not test:
-        return tag("p", f"This run is {facts.get('status', 'not finished')}: it has not been tested yet.", class_="warning")
+        return tag("p", f"This run has not been tested yet: it is {facts['status'] or 'not finished'}.", class_="warning")
     first = watch if watch in test else next(iter(test))
     told = facts.get("notes", ())
     rest = [tile(name, test[name], validation.get(name), about(name, told)) for name in test if name != first]

@@ -1,5 +1,6 @@
 """Search by meaning: the lines of a text nearest to a question, the words nearest to a word."""
 
+import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,8 +43,8 @@ def vectors(model: str, *, runs: str = "runs") -> WordVectors:
     """Word vectors by name: `glove`, a text file of them, or a run that learned some."""
     if model == "glove":
         return glove()
-    if Path(model).expanduser().is_file():
-        return from_file(Path(model).expanduser())
+    if os.path.isfile(path := os.path.expanduser(model)):
+        return from_file(Path(path))
     return learned(Run.open(model, runs))
 
 

@@ -54,6 +54,8 @@ def name_culprit(training: "Training") -> DivergedError:
                     training.step.round(stored, rows)
                 except NonFiniteError as error:
                     training.streams.load(before, step)
+                    if training.run is not None and training.group.leads:
+                        training.run.cut_log_after(training.state.step)
                     training.save()
                     where = f"in the output of {layers[0]}" if layers else f"in the {error}"
                     return DivergedError(f"not a finite number at step {step}, first {where}; {remedy(training, step)}", training.run)

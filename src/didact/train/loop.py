@@ -250,11 +250,12 @@ class Training:
         return self.latest
 
     def breathe(self, now: float) -> None:
-        """Show how far it is; stop if the loss is no number."""
+        """Show how far it is, also in metrics.jsonl; stop if the loss is no number."""
         self.told_at = now
         losses = self.step.read_sums()
         if self.group.size == 1:
             self.require_finite(losses)
+            self.flush()  # whoever watches metrics.jsonl sees the curve grow
         self.latest = losses or self.latest
         self.tell("step", self.progress(self.latest))
 

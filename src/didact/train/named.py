@@ -1,5 +1,6 @@
 """What options name: runs by their folders, and the data that a run learned from by the options that would choose them."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +37,7 @@ def with_runs(recipe: Recipe, arguments: Mapping[str, Any], root: Path | str) ->
     for name, option in recipe.options.items():
         if option.run is not None and found[name] is not None:
             try:
-                found[name] = str(Run.open(Path(found[name]).expanduser(), root).folder)
+                found[name] = str(Run.open(os.path.expanduser(found[name]), root).folder)
             except UsageError:
                 if not option.run.or_else:
                     raise

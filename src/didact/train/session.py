@@ -147,6 +147,8 @@ def train_prepared(prepared: Prepared, group: Group, tell: Tell = silent) -> Run
         run = Run(group.agree(Run.plan(prepared.settings.runs, prepared.recipe.name).folder))
         training = start(prepared, run, group, tell)
         with run.held() if group.leads else nullcontext():
+            if group.leads:
+                tell("start", run.facts | {"run": str(run.folder)})
             return finish(training, go(training))
 
 
@@ -205,7 +207,7 @@ def device_of(prepared: Prepared, group: Group) -> torch.device:
 
 
 def start(prepared: Prepared, run: Run, group: Group, tell: Tell) -> Training:
-    """Write down what is about to happen, and tell it."""
+    """Write down what is about to happen."""
     recipe, experiment, settings = prepared.recipe, prepared.experiment, prepared.settings
     device = device_of(prepared, group)
     training = Training(experiment, settings, device=device, run=run, group=group, tell=tell)
@@ -235,7 +237,6 @@ def start(prepared: Prepared, run: Run, group: Group, tell: Tell) -> Training:
     }
     if group.leads:
         run.begin(facts, dict(prepared.data.indices))
-        tell("start", facts | {"run": str(run.folder)})
     return training
 
 
@@ -250,7 +251,7 @@ def finish(training: Training, state: State) -> Run:
     assert run is not None
     training.group.wait()
     require_best(run, state)
-    training.objective.load_state_dict(run.load("model"))
+    load_best(training.objective, run)
     rows = judge(training.objective, training.data.test, batch=training.judging_batch, precision=training.precision, group=training.group)
     test = training.objective.score(rows)
     if training.group.leads:
@@ -262,12 +263,12 @@ def finish(training: Training, state: State) -> Run:
         glimpse(training.objective, run, state.best_step)
         if training.data.kind == "table" and training.data.features <= 2:
             run.save("surface", surface(training.objective, training.data))
+        write_events(run)  # before the run says that it is finished: whoever is killed in between writes them again
         run.note(
             status="finished", stopped=state.stopped, seconds=state.seconds, warming=state.warming, steps=state.step,
             best_step=state.best_step, validation=state.validation, test=test, fingerprint=state.fingerprint,
             examples={which: training.data.called("test", kept[which].tolist()) for which in ("worst", "best")},
         )
-        write_events(run)
         training.tell("finish", run.facts | {"run": str(run.folder)})
     training.group.wait()  # whoever asks the run how it went finds it whole
     return run
@@ -310,7 +311,7 @@ def go_on(run: Run, group: Group, tell: Tell) -> Run:
         prepared.experiment, prepared.settings, device=device_of(prepared, group), run=run, group=group, tell=tell
     )
     if checkpoint is not None:
-        with fitting(run, "state", prepared.recipe):
+        with fitting(run, "state"):
             training.restore(checkpoint)
         require_best(run, training.state)
     if group.leads:
@@ -342,7 +343,9 @@ def rebuild(run: Run, *, with_data: bool) -> Prepared:
         given = {name: value for name, value in facts["settings"].items() if name in known}
         arguments = {name: tuple(v) if isinstance(v, list) else v for name, v in facts["arguments"].items()}
         data = from_spec(facts["data"])
-    except (AttributeError, KeyError, TypeError) as error:
+    except UsageError:
+        raise
+    except (AttributeError, IndexError, KeyError, OverflowError, RuntimeError, TypeError, ValueError) as error:
         raise UsageError(f"{run.folder / 'run.json'} does not describe a run ({error!r}); it is damaged: train anew") from error
     settings = Settings(**bind(known, given, owner="the run"))
     if with_data:
@@ -356,23 +359,28 @@ def restored(run: Run) -> tuple[Objective, Data]:
     objective = prepared.experiment.objective
     if not run.has("model.safetensors") and run.facts.get("status") != "finished":
         raise UsageError(f"{run.folder} has no model yet: it was stopped too early; go on with: didact resume {run.folder}")
-    weights = run.load("model")
-    with fitting(run, "model", prepared.recipe):
-        objective.load_state_dict(weights)
-    if not weights_are_finite(objective):
-        raise UsageError(f"{run.folder / 'model.safetensors'} holds weights that are not finite numbers; it is damaged: train anew")
+    load_best(objective, run)
     return objective.eval(), prepared.experiment.data
 
 
+def load_best(objective: Objective, run: Run) -> None:
+    """The weights of the best validation state."""
+    weights = run.load("model")
+    with fitting(run, "model"):
+        objective.load_state_dict(weights)
+    if not weights_are_finite(objective):
+        raise UsageError(f"{run.folder / 'model.safetensors'} holds weights that are not finite numbers; it is damaged: train anew")
+
+
 @contextmanager
-def fitting(run: Run, name: str, recipe: Recipe) -> Iterator[None]:
+def fitting(run: Run, name: str) -> Iterator[None]:
     """What a file of the run holds is put in place here; torch says in many ways that it does not fit."""
     try:
         yield
-    except (KeyError, RuntimeError, TypeError, ValueError) as error:
-        why = str(error).splitlines()[-1].strip()
+    except (AttributeError, IndexError, KeyError, OverflowError, RuntimeError, TypeError, ValueError) as error:
+        why = (str(error).splitlines() or [repr(error)])[-1].strip()
         raise UsageError(
-            f"{run.folder / name}.safetensors does not fit recipe {recipe.name!r} ({why}); it is damaged or of another run"
+            f"{run.folder / name}.safetensors does not fit recipe {run.facts['recipe']!r} ({why}); it is damaged or of another run"
         ) from error
 
 
