@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from didact.errors import UsageError, refuse_damaged
-from didact.models.llama import Llama
+from didact.models.llama import Block, Llama
 from didact.models.weights import check_claim, size
 
 MOST = 4_000_000     # facts of a header, each number of a list by itself: several vocabularies; the library keeps an array of each
@@ -39,7 +39,8 @@ def open_gguf(path: Path) -> Any:
     except ImportError:
         raise UsageError("GGUF files are read with the library gguf, which is not installed; pip install 'didact[gguf]'") from None
 
-    class Reader(GGUFReader):
+    class Reader(GGUFReader):  # type: ignore[misc]
+        data: Any
         reads = 0
 
         def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Any:
@@ -114,8 +115,9 @@ def fill(model: Llama, tensors: Mapping[str, Tensor]) -> Llama:
             raise UsageError(f"{name} is {size(named[name].shape)}, {size(place.shape)} by its facts")
     if strange := [name for name in named if name not in own]:
         raise UsageError(f"it holds {strange[0][:100]}, which a decoder of its facts has no place for")
-    attention = model.model.layers[0].self_attn
-    turned = {"q_proj": attention.heads, "k_proj": attention.groups}
+    block = model.model.layers[0]
+    assert isinstance(block, Block)
+    turned = {"q_proj": block.self_attn.heads, "k_proj": block.self_attn.groups}
     for name in own:
         heads = turned.get(name.split(".")[-2])
         named[name] = halves(named[name], heads) if heads else named[name]
@@ -144,7 +146,7 @@ def count(facts: Mapping[str, Any], name: str) -> int:
 def number(facts: Mapping[str, Any], name: str) -> float:
     """A number above 0 that the facts tell."""
     value = facts.get(LLAMA + name)
-    if type(value) not in (int, float) or not (isfinite(value) and value > 0):
+    if not (isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and value > 0):
         raise UsageError(f"{name} should be a number above 0, got {'nothing' if value is None else str(value)[:40]}")
     return float(value)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from didact.data import bpe
 from didact.data.published import Vocabulary
 from didact.errors import UsageError, pick
 from didact.models.gguf import load_llama
@@ -43,10 +44,7 @@ def vocabulary(facts: dict[str, Any]) -> Vocabulary:
     names, kinds = listed(facts, "tokens", str), listed(facts, "token_type", int)
     if len(names) != len(kinds):
         raise UsageError(f"it names {len(names):,} tokens, and tells of {len(kinds):,} what they are")
-    known = set(names)
-    merges = tuple((left, right) for left, _, right in (merge.partition(" ") for merge in listed(facts, "merges", str)))
-    if unknown := next((left + right for left, right in merges if not {left, right, left + right} <= known), None):
-        raise UsageError(f"it merges {unknown[:40]!r}, whose parts or whole are no tokens")
+    merges = tuple(map(bpe.pair, listed(facts, "merges", str)))
     marks = tuple(name for name, kind in zip(names, kinds, strict=True) if kind == CONTROL)
     if gone := [mark for mark in (BEGIN, END) if mark not in marks]:
         raise UsageError(f"it has no mark {gone[0]}; a decoder that was taught to answer was expected")
@@ -68,7 +66,7 @@ class Chat:
         try:
             self.words = vocabulary(facts)
         except UsageError as error:
-            raise UsageError(f"the vocabulary of {path} is damaged: {error}") from None
+            raise UsageError(f"{path} holds no vocabulary to answer with: {error}") from None
         if len(self.words.names) != model.vocabulary:
             raise UsageError(f"{path} names {len(self.words.names):,} tokens, its decoder knows {model.vocabulary:,}")
         self.writer, self.device = Autoregressive(model.to(device)), device
