@@ -10,7 +10,10 @@ from typing import Any
 
 from didact.errors import counted
 
-OPTIONAL = {"tensorboardX": "TensorBoard events of a run (pip install 'didact[logs]')"}
+OPTIONAL = {
+    "tensorboardX": "TensorBoard events of a run (pip install 'didact[logs]')",
+    "gguf": "decoders in GGUF files (pip install 'didact[gguf]')",
+}
 NEEDED = ("torch", "numpy", "click", "rich", "safetensors", "PIL", "pandas", "sklearn")
 
 

@@ -56,5 +56,5 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def pick(kind: str, name: str, table: Mapping[str, T]) -> T:
     """Look a name up, or say which one was probably meant."""
     if name not in table:
-        raise UsageError(f"no {kind} named {name!r}; {nearest(name, table)}")
+        raise UsageError(f"no {kind} named {shorten(name)!r}; {nearest(name, table)}")
     return table[name]

@@ -3,8 +3,13 @@
 import copy
 import os
 import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Any
+
+from didact.errors import UsageError
 
 SIZES = (0, 1, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**63 - 1, 2**64 - 1)
 VALUES: tuple[Any, ...] = (
@@ -56,3 +61,16 @@ def places(node: Any) -> list[tuple[Any, Any]]:
     """Every container and key below a node."""
     keys = list(node) if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ()
     return [place for key in keys for place in ((node, key), *places(node[key]))]
+
+
+@contextmanager
+def read_or_refused(where: Any) -> Iterator[None]:
+    """A file is read, or its reader says in one line what is wrong; whatever else is raised fails with the seed."""
+    start = time.process_time()
+    try:
+        yield
+    except UsageError as error:
+        assert "\n" not in str(error) and len(str(error)) < 1000, f"{where}: {error}"
+    except Exception as error:
+        raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
+    assert time.process_time() - start < 10, f"{where}: took {time.process_time() - start:.0f} s"

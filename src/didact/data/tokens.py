@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 from didact.data import bpe
 from didact.errors import UsageError, pick
+from didact.schema import FLAG, TEXT, Shape, complaint
 
 Kind = Literal["characters", "words", "bpe", "gpt2"]
 SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
@@ -166,8 +167,12 @@ class BytePairs:
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any]) -> "BytePairs":
-        left_right = (merge.split(" ") for merge in spec["merges"])
-        return cls(tuple((left, right) for left, right in left_right), tuple(spec["specials"]))
+        merges, known = tuple(map(bpe.pair, spec["merges"])), set(bpe.alphabet().values())
+        for pair in merges:
+            if not set(pair) <= known:
+                raise UsageError(f"the run's tokenizer is damaged: it joins {' and '.join(pair)[:40]!r} before it knows both; train anew")
+            known.add("".join(pair))
+        return cls(merges, tuple(spec["specials"]))
 
 
 def library() -> bool:
@@ -204,11 +209,22 @@ def build(pairs: Any) -> Any:
 
 
 TOKENIZERS: dict[str, Any] = {"characters": Characters, "words": Words, "bpe": BytePairs}
+SHAPES: dict[str, Shape] = {
+    "characters": {"characters": TEXT, "specials": [TEXT]}, "words": {"words": [TEXT], "lower": FLAG},
+    "bpe": {"merges": [TEXT], "specials": [TEXT]},
+    "published": {"names": [TEXT], "merges": [TEXT], "marks": [TEXT], "digits": FLAG},
+}
 
 
 def from_spec(spec: Mapping[str, Any]) -> Tokenizer:
     """The tokenizer that a run was trained with."""
     from didact.data.published import Vocabulary
 
-    tokenizer: Tokenizer = pick("tokenizer", spec["kind"], {**TOKENIZERS, "published": Vocabulary}).from_spec(spec)
+    kinds = {**TOKENIZERS, "published": Vocabulary}
+    wrong = complaint(spec, {"kind": TEXT}) or complaint(spec, SHAPES.get(spec["kind"], {}))
+    if not wrong and spec.get("specials", []) not in ([], list(SPECIALS)):
+        wrong = f"specials must be {', '.join(SPECIALS)} or none"
+    if wrong:
+        raise UsageError(f"the run's tokenizer is damaged: {wrong}; train anew")
+    tokenizer: Tokenizer = pick("tokenizer", spec["kind"], kinds).from_spec(spec)
     return tokenizer

@@ -1,14 +1,7 @@
-"""GGUF files: weights in four or eight bits with their vocabulary beside them, read without executing anything.
+"""GGUF files: weights in few bits with their vocabulary beside them. The library `gguf` reads the format; nothing is executed."""
 
-    header: "GGUF", version, counts; facts: name, type, value; tensors: name, shape, type, offset; then the numbers, aligned
-
-Quantized numbers come in blocks of 32:  Q8_0  x_i = d q_i, q_i in one byte     Q4_1  x_i = d q_i + m, q_i in four bits.
-"""
-
-import mmap
-import struct
-from collections.abc import Callable
-from math import prod
+from collections.abc import Mapping
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -16,125 +9,146 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from didact.errors import UsageError
-from didact.models.llama import Llama
+from didact.errors import UsageError, refuse_damaged
+from didact.models.llama import Block, Llama
+from didact.models.weights import check_claim, size
 
-NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}   # how struct calls their types
-TEXT, LIST = 8, 9
-BLOCK = 32
+MOST = 4_000_000     # facts of a header, each number of a list by itself: several vocabularies; the library keeps an array of each
+LARGEST = 2**24      # that a size of a decoder may be: products of two are far from overflowing
+LLAMA = "llama."     # what its facts begin with
 
-
-def q8_0(raw: np.ndarray) -> np.ndarray:
-    """(blocks, 34) bytes -> (blocks, 32)."""
-    d = raw[:, :2].copy().view(np.float16).astype(np.float32)
-    return d * raw[:, 2:].view(np.int8)
+Facts = dict[str, Any]
 
 
-def q4_1(raw: np.ndarray) -> np.ndarray:
-    """(blocks, 20) bytes -> (blocks, 32); the low halves of the sixteen bytes are the first sixteen numbers."""
-    scale = raw[:, :4].copy().view(np.float16).astype(np.float32)
-    q = np.concatenate([raw[:, 4:] & 15, raw[:, 4:] >> 4], axis=1)
-    x: np.ndarray = scale[:, :1] * q + scale[:, 1:]
-    return x
-
-
-# type: numbers in a block, bytes of a block, how they are read
-KINDS: dict[int, tuple[int, int, Callable[[np.ndarray], np.ndarray]]] = {
-    0: (1, 4, lambda raw: raw.copy().view(np.float32)),
-    1: (1, 2, lambda raw: raw.copy().view(np.float16).astype(np.float32)),
-    3: (BLOCK, 20, q4_1),
-    8: (BLOCK, 34, q8_0),
-}
-
-
-class Reader:
-    """Walks through the file's bytes."""
-
-    def __init__(self, content: Any):
-        self.content, self.at = content, 0
-
-    def take(self, kind: str) -> Any:
-        (value,) = struct.unpack_from("<" + kind, self.content, self.at)
-        self.at += struct.calcsize("<" + kind)
-        return value
-
-    def text(self) -> str:
-        n = self.take("Q")
-        self.at += n
-        return bytes(self.content[self.at - n : self.at]).decode(errors="replace")
-
-    def value(self, kind: int) -> Any:
-        if kind == TEXT:
-            return self.text()
-        if kind == LIST:
-            of, n = self.take("I"), self.take("Q")
-            return [self.value(of) for _ in range(n)]
-        return self.take(NUMBERS[kind])
-
-
-def read_gguf(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read_gguf(path: str | Path) -> tuple[Facts, dict[str, Tensor]]:
     """The facts and the tensors, in single precision, under the file's own names."""
     path = Path(path)
+    if not path.is_file():
+        raise UsageError(f"no weights file {path}; give a .gguf file")
+    with refuse_damaged(path, "a GGUF file that the library gguf knows"):
+        file = open_gguf(path)
+        check_claim(path, "its tensors claim", sum(t.n_bytes for t in file.tensors))
+        facts = {name: field.contents() for name, field in file.fields.items() if not name.startswith("GGUF.")}
+        return facts, {t.name: numbers(t) for t in file.tensors}
+
+
+def open_gguf(path: Path) -> Any:
+    """The library's reader, kept from reading past the end of the file, which an absurd count would have it do for ever."""
     try:
-        with path.open("rb") as file:
-            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is empty'}") from None
-    if content[:4] != b"GGUF":
-        raise UsageError(f"{path} is no GGUF file: it begins with {content[:4]!r}")
-    try:
-        return parsed(Reader(content))
-    except (struct.error, KeyError, ValueError, MemoryError, OverflowError) as error:
-        raise UsageError(f"{path} is damaged, or holds a type that is not known here (F32, F16, Q8_0 and Q4_1 are): {error}") from None
+        from gguf import GGUFReader
+    except ImportError:
+        raise UsageError("GGUF files are read with the library gguf, which is not installed; pip install 'didact[gguf]'") from None
+
+    class Reader(GGUFReader):  # type: ignore[misc]
+        data: Any
+        reads = 0
+
+        def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Any:
+            self.data = np.asarray(self.data)        # views of a memory map take twice as long to make
+            self.reads += 1
+            if self.reads > MOST:
+                raise ValueError(f"more than {MOST:,} facts")
+            if int(offset) + int(count) * np.dtype(dtype).itemsize > len(self.data):
+                raise ValueError("it ends before what it tells of")
+            return super()._get(offset, dtype, count, override_order)
+
+    with np.errstate(over="raise"):
+        file = Reader(path)
+    if file.byte_order != "I":
+        raise ValueError("written for machines of another byte order")
+    return file
 
 
-def parsed(r: Reader) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    r.at = 8
-    tensors, facts_ = r.take("Q"), r.take("Q")
-    facts = {r.text(): r.value(r.take("I")) for _ in range(facts_)}
-    heads = [(r.text(), [r.take("Q") for _ in range(r.take("I"))], r.take("I"), r.take("Q")) for _ in range(tensors)]
-    even = int(facts.get("general.alignment", 32))
-    first = -(-r.at // even) * even
-    return facts, {name: numbers(r.content, first + offset, shape, kind) for name, shape, kind, offset in heads}
+def numbers(tensor: Any) -> Tensor:
+    """One tensor; the library turns the file's shapes, which go from the inside out."""
+    from gguf import dequantize
+
+    if tensor.tensor_type.name[0] == "I" and tensor.tensor_type.name[1:].isdigit():
+        raise ValueError(f"{tensor.name} holds whole numbers")
+    return torch.from_numpy(np.require(dequantize(tensor.data, tensor.tensor_type), np.float32, ["C", "W"]))
 
 
-def numbers(content: Any, at: int, shape: list[int], kind: int) -> Tensor:
-    """One tensor; the file writes shapes from the inside out."""
-    block, size, read = KINDS[kind]
-    count = prod(shape) // block
-    raw = np.frombuffer(content, np.uint8, count * size, at).reshape(count, size)
-    return torch.from_numpy(read(raw).reshape(shape[::-1]))
-
-
-NAMES = {
+TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+PARTS = {
     "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
     "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
 
 
-def load_llama(path: str | Path) -> tuple[Llama, dict[str, Any]]:
+def load_llama(path: str | Path) -> tuple[Llama, Facts]:
     """The decoder that the file describes, and the file's facts, its vocabulary among them."""
+    path = Path(path)
     facts, tensors = read_gguf(path)
     if facts.get("general.architecture") != "llama":
-        raise UsageError(f"{path} holds a {facts.get('general.architecture')} network; a LLaMA-style decoder was expected")
-    fact = {name.removeprefix("llama."): value for name, value in facts.items() if name.startswith("llama.")}
-    heads, groups = fact["attention.head_count"], fact["attention.head_count_kv"]
-    model = Llama(
-        len(tensors["token_embd.weight"]), context=fact["context_length"], dim=fact["embedding_length"], layers=fact["block_count"],
-        heads=heads, groups=groups, hidden=fact["feed_forward_length"], base=fact["rope.freq_base"],
-        eps=fact["attention.layer_norm_rms_epsilon"], tie="output.weight" not in tensors,
-    )
-    named = {"model.embed_tokens.weight": tensors["token_embd.weight"], "model.norm.weight": tensors["output_norm.weight"]}
-    if "output.weight" in tensors:
-        named["lm_head.weight"] = tensors["output.weight"]
-    for name, tensor in tensors.items():
-        if name.startswith("blk."):
-            _, layer, part, _ = name.split(".")
-            turned = {"attn_q": heads, "attn_k": groups}.get(part)
-            named[f"model.layers.{layer}.{NAMES[part]}.weight"] = halves(tensor, turned) if turned else tensor
-    model.load_state_dict(named)
-    return model.eval(), facts
+        raise UsageError(f"{path} holds a {facts.get('general.architecture')} network; a LLaMA-style decoder was expected"[:300])
+    try:
+        return fill(describe(facts, tensors), tensors).eval(), facts
+    except UsageError as error:
+        raise UsageError(f"{path} is damaged, or no LLaMA-style decoder: {error}") from None
+
+
+def describe(facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Llama:
+    """The decoder without numbers, so that no size costs memory before the tensors agree with it."""
+    table, layers = tensors.get("token_embd.weight"), count(facts, "block_count")
+    if table is None or table.ndim != 2 or not table.numel():
+        raise UsageError("it holds no token_embd.weight of two axes")
+    blocks = {name.split(".")[1] for name in tensors if name.startswith("blk.")}
+    if len(blocks) != layers:        # before so many blocks are made
+        raise UsageError(f"its facts tell of {layers:,} blocks, its tensors are of {len(blocks):,}")
+    with torch.device("meta"):
+        return Llama(
+            len(table), context=count(facts, "context_length"), dim=count(facts, "embedding_length"), layers=layers,
+            heads=count(facts, "attention.head_count"), groups=count(facts, "attention.head_count_kv"),
+            hidden=count(facts, "feed_forward_length"), base=number(facts, "rope.freq_base"),
+            eps=number(facts, "attention.layer_norm_rms_epsilon"), tie="output.weight" not in tensors,
+        )
+
+
+def fill(model: Llama, tensors: Mapping[str, Tensor]) -> Llama:
+    """Put the tensors in their places, if all of them have one, and every place its tensor."""
+    own, named = model.state_dict(), {rename(name): tensor for name, tensor in tensors.items()}
+    for name, place in own.items():
+        if name not in named:
+            raise UsageError(f"it holds no {name}")
+        if named[name].shape != place.shape:
+            raise UsageError(f"{name} is {size(named[name].shape)}, {size(place.shape)} by its facts")
+    if strange := [name for name in named if name not in own]:
+        raise UsageError(f"it holds {strange[0][:100]}, which a decoder of its facts has no place for")
+    block = model.model.layers[0]
+    assert isinstance(block, Block)
+    turned = {"q_proj": block.self_attn.heads, "k_proj": block.self_attn.groups}
+    for name in own:
+        heads = turned.get(name.split(".")[-2])
+        named[name] = halves(named[name], heads) if heads else named[name]
+    model.load_state_dict(named, assign=True)
+    return model
+
+
+def rename(name: str) -> str:
+    """A published name of what the file calls blk.0.attn_q.weight; of what is unknown its own."""
+    match name.split("."):
+        case [part, "weight"] if part in TOP:
+            return f"{TOP[part]}.weight"
+        case ["blk", layer, part, "weight"] if part in PARTS:
+            return f"model.layers.{layer}.{PARTS[part]}.weight"
+    return name
+
+
+def count(facts: Mapping[str, Any], name: str) -> int:
+    """A size that the facts tell."""
+    value = facts.get(LLAMA + name)
+    if type(value) is not int or not 1 <= value <= LARGEST:
+        raise UsageError(f"{name} should be a number from 1 to {LARGEST:,}, got {'nothing' if value is None else str(value)[:40]}")
+    return value
+
+
+def number(facts: Mapping[str, Any], name: str) -> float:
+    """A number above 0 that the facts tell."""
+    value = facts.get(LLAMA + name)
+    if not (isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and value > 0):
+        raise UsageError(f"{name} should be a number above 0, got {'nothing' if value is None else str(value)[:40]}")
+    return float(value)
 
 
 def halves(w: Tensor, heads: int) -> Tensor:

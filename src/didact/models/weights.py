@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from didact.errors import UsageError, counted, refuse_damaged
+from didact.errors import UsageError, counted, refuse_damaged, shorten
 from didact.files import read_tensors
 from didact.layers.standardise import Standardise
 
@@ -61,8 +61,7 @@ def size(shape: tuple[int, ...]) -> str:
 
 def some(names: Iterable[str], most: int = 4) -> str:
     names = list(names)
-    shown = (n if len(n) <= 100 else n[:100] + "…" for n in names[:most])
-    return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return ", ".join(shorten(n) for n in names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def load_weights(model: nn.Module, path: str | Path) -> WeightsReport:
@@ -203,8 +202,8 @@ def check_plain(path: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """The same tensors, if all are dense numbers and no more of them than the file has bytes for."""
     for name, t in tensors.items():
         if (odd := kind_of(t)) is not None:
-            raise UsageError(f"{path}: {name} is {odd}; save plain numbers: dequantized, dense, real")
-        check_claim(path, f"{name} claims", t.numel() * t.element_size())
+            raise UsageError(f"{path}: {shorten(name)} is {odd}; save plain numbers: dequantized, dense, real")
+        check_claim(path, f"{shorten(name)} claims", t.numel() * t.element_size())
     return tensors
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from didact.data import bpe
 from didact.data.published import Vocabulary
 from didact.errors import UsageError, pick
 from didact.models.gguf import load_llama
@@ -40,10 +41,21 @@ def answers(
 
 def vocabulary(facts: dict[str, Any]) -> Vocabulary:
     """The tokenizer that a GGUF file carries."""
-    names, kinds = facts["tokenizer.ggml.tokens"], facts["tokenizer.ggml.token_type"]
-    merges = tuple((left, right) for left, _, right in (merge.partition(" ") for merge in facts["tokenizer.ggml.merges"]))
+    names, kinds = listed(facts, "tokens", str), listed(facts, "token_type", int)
+    if len(names) != len(kinds):
+        raise UsageError(f"it names {len(names):,} tokens, and tells of {len(kinds):,} what they are")
+    merges = tuple(map(bpe.pair, listed(facts, "merges", str)))
     marks = tuple(name for name, kind in zip(names, kinds, strict=True) if kind == CONTROL)
+    if gone := [mark for mark in (BEGIN, END) if mark not in marks]:
+        raise UsageError(f"it has no mark {gone[0]}; a decoder that was taught to answer was expected")
     return Vocabulary(tuple(names), merges, marks, digits=facts.get("tokenizer.ggml.pre") == "smollm")
+
+
+def listed(facts: dict[str, Any], name: str, kind: type) -> list[Any]:
+    value = facts.get(f"tokenizer.ggml.{name}")
+    if not isinstance(value, list) or not all(type(v) is kind for v in value):
+        raise UsageError(f"{name} should be a list of {'texts' if kind is str else 'numbers'}")
+    return value
 
 
 class Chat:
@@ -51,7 +63,13 @@ class Chat:
 
     def __init__(self, path: str | Path, *, device: torch.device | str = "cpu"):
         model, facts = load_llama(path)
-        self.writer, self.words, self.device = Autoregressive(model.to(device)), vocabulary(facts), device
+        try:
+            self.words = vocabulary(facts)
+        except UsageError as error:
+            raise UsageError(f"{path} holds no vocabulary to answer with: {error}") from None
+        if len(self.words.names) != model.vocabulary:
+            raise UsageError(f"{path} names {len(self.words.names):,} tokens, its decoder knows {model.vocabulary:,}")
+        self.writer, self.device = Autoregressive(model.to(device)), device
 
     def told(self, **turns: str) -> list[int]:
         """Who said what, up to where the answer begins. A mark inside of what is said is mere text there: it ends no turn."""
