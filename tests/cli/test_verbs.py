@@ -80,7 +80,7 @@ def test_list(said, told, place):
     assert {row["name"] for row in rows} == set(RECIPES)
     for row in rows:
         assert row["kind"] in KINDS and row["chapter"] and row["summary"]
-        assert row["sources"] and all(re.match(r"(Gaba|Groudiev|Van Schependom|Fleuret|Lhotte) ", s) for s in row["sources"])
+        assert row["sources"]                                             # which they are: tests/citations
         assert set(row["abilities"]) <= set(ABILITIES) and (row["abilities"] or row["kind"] == "language")
     text = said("list")
     assert all(row["name"] in text and row["summary"] in text and row["sources"][0] in text for row in rows)

@@ -117,7 +117,7 @@ def test_categorical_is_cross_entropy():
     assert_close(Categorical(7).judge(out, soft), -(soft * out.log_softmax(-1)).sum(-1))
     assert_close(Categorical(7).log_p(out), Categorical(7).probabilities(out).log())
     smoothed = Categorical(7, smoothing=0.1)
-    target = 0.9 * F.one_hot(y, 7) + 0.1 / 7                             # Gaba 3.34
+    target = 0.9 * F.one_hot(y, 7) + 0.1 / 7                             # Gaba eq. 3.34
     assert_close(smoothed.loss(out, y), -(target * out.log_softmax(-1)).sum(-1))
     assert_close(smoothed.judge(out, y), F.cross_entropy(out, y, reduction="none"))
     assert_close(smoothed.loss(out, F.one_hot(y, 7).float()), smoothed.loss(out, y))

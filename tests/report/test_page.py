@@ -15,7 +15,7 @@ from didact import report
 from didact.report.answers import answers
 from didact.report.examples import features, png, words
 from didact.report.figures import class_figure, mistakes, roc_figure
-from didact.report.page import style, trained
+from didact.report.page import sources, style, trained
 from didact.report.words import citation, interval
 
 
@@ -156,6 +156,13 @@ def test_interval_is_wilsons():
 )
 def test_sources_are_spelt_out(short, long):
     assert citation(short) == long
+
+
+def test_a_paper_is_no_course():
+    facts = {"sources": ["Gaba 2.8", "Cheng et al. 2016"]}
+    courses, papers = sources(facts, courses=True), sources(facts, courses=False)
+    assert "section 2.8" in courses and "Cheng" not in courses and "Cheng" in papers and "Gaba" not in papers
+    assert not sources({}, courses=True) and not sources({"sources": ["Gaba 2.8"]}, courses=False)
 
 
 def luminance(colour):

@@ -56,7 +56,7 @@ def test_a_batch_of_none():
 
 
 def test_the_forget_gate_is_the_direct_path():
-    """Gaba 5.15: with gates deaf to h, dc_T/dc_0 is the product of the forget gates, and nothing else."""
+    """Gaba eq. 5.15: with gates deaf to h, dc_T/dc_0 is the product of the forget gates, and nothing else."""
     rng = np.random.default_rng(0)
     x, c0, h0 = Tensor(rng.normal(size=(4, 1, 2))), tensor(rng.normal(size=(1, 3)), requires_grad=True), Tensor(np.zeros((1, 3)))
     w_ih, w_hh = Tensor(rng.normal(size=(12, 2))), Tensor(np.zeros((12, 3)))

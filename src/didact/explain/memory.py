@@ -41,7 +41,7 @@ def gates(reader: Reader, x: Tensor) -> Gates:
 
 @torch.no_grad()
 def fading(reader: Reader, x: Tensor) -> Tensor:
-    """‖∂s_T/∂s_{T−d}‖₂ of the last layer for d = 0, 1, … T − 1, s = h, of an LSTM (h, c): (T, D) -> (T,).  Gaba 5.3, Groudiev 5.3.
+    """‖∂s_T/∂s_{T−d}‖₂ of the last layer for d = 0, 1, … T − 1, s = h, of an LSTM (h, c): (T, D) -> (T,).  Gaba 5.4, Groudiev 5.3.
 
     The product of the steps' Jacobians: it vanishes where they shrink vectors, and explodes where they stretch them. s is h of Mamba and
     C of an mLSTM, where each number fades by itself; (c, n, h) of an sLSTM, in the units e^m that it is kept in.

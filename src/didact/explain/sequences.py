@@ -39,7 +39,7 @@ ABOUT = {
     "alignment": "alignment: for each token that is written, which of those that were read it looks at; of several heads their mean"
     " (Gaba 6.2, 7.4)",
     "gates": "gates: the mean over the units of a layer at each step, 0 closed, 1 open; candidates are from −1 to 1 (Gaba 5.5, 5.6)",
-    "memory": "memory: ‖∂s_T/∂s_{T−d}‖, how much the last state would change with the one d tokens before (Gaba 5.3)",
+    "memory": "memory: ‖∂s_T/∂s_{T−d}‖, how much the last state would change with the one d tokens before (Gaba 5.4)",
 }
 
 

@@ -11,7 +11,7 @@ Norm2d = Literal["batch", "group", "instance", "none"]
 Pool = Literal["max", "mean"]
 GROUP = 8  # channels that share mean and deviation in a group norm, where the width allows
 
-# (x - mean) / deviation, over: batch and pixels of a channel; pixels of a group of channels; pixels of a channel.  Gaba 3.6, Lhotte 6.5
+# (x - mean) / deviation, over: batch and pixels of a channel; pixels of a group of channels; pixels of a channel.  Gaba 3.5-3.6, Lhotte 4.4
 NORMS: dict[str, Callable[[int], nn.Module]] = {
     "batch": nn.BatchNorm2d,
     "group": lambda channels: nn.GroupNorm(max(1, channels // GROUP) if channels % GROUP == 0 else 1, channels),

@@ -1,4 +1,4 @@
-"""Weights in eight bits: a quarter of the memory, and an error that can be looked at.  Lhotte 9.4.
+"""Weights in eight bits: a quarter of the memory, and an error that can be looked at.  Lhotte 9.2.
 
     s_i = max_j |W_ij| / 127,   q_ij = round(W_ij / s_i),   W ≈ s q, a scale for each output
 """

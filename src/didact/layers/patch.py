@@ -6,7 +6,7 @@ from didact.errors import UsageError
 
 
 class PatchEmbed(nn.Conv2d):
-    """t_s = W vec(patch_s) + b: a convolution whose stride is its kernel.  Dosovitskiy et al. 2021, eq. 1; Gaba 7.8, Fleuret 5.3."""
+    """t_s = W vec(patch_s) + b: a convolution whose stride is its kernel.  Dosovitskiy et al. 2021, eq. 1; Gaba 7.5, Fleuret 5.3."""
 
     def __init__(self, channels: int, dim: int, *, patch: int):
         super().__init__(channels, dim, kernel_size=patch, stride=patch)

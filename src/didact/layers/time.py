@@ -7,7 +7,7 @@ from didact.layers.positions import angles
 
 
 def time_features(t: Tensor, dim: int) -> Tensor:
-    """[sin(t ω_i), cos(t ω_i)], ω_i = 10000^(−2i/D): (B,) -> (B, D), the sines first.  Gaba eq. 10.19, 10.8."""
+    """[sin(t ω_i), cos(t ω_i)], ω_i = 10000^(−2i/D): (B,) -> (B, D), the sines first.  Gaba 10.8, eq. 10.19."""
     angle = angles(t, dim + dim % 2)
     return torch.cat([angle.sin(), angle.cos()], dim=-1)[:, :dim]
 

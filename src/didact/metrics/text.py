@@ -20,7 +20,7 @@ def bleu(written: Sequence[str], references: Sequence[str]) -> float:
     """100 · min(1, e^(1 − r/c)) · (p_1 p_2 p_3 p_4)^¼ over the whole corpus, r and c words in references and translations.
 
     p_n is the share of n-grams that the reference has too, each as often as there at most; a p_n of 0 counts as 1 / (2 · n-grams), and
-    half as much again at each further one. Papineni et al. 2002; Gaba 6.10. Equal to sacrebleu's default (13a, exp).
+    half as much again at each further one. Papineni et al. 2002. Equal to sacrebleu's default (13a, exp).
     """
     right, total = [0] * ORDER, [0] * ORDER
     c = r = 0

@@ -211,7 +211,7 @@ class MaskedBERT(nn.Module):
 
 @register("bert_classifier", vocabulary=4096, context=128, dim=128, layers=4, heads=4, hidden=512, classes=2)
 class BERTClassifier(nn.Module):
-    """W tanh(W_p h_[CLS] + b_p) + b, for fine-tuning a pretrained encoder.  Devlin et al. 2019, sec. 4; Lhotte 9.2."""
+    """W tanh(W_p h_[CLS] + b_p) + b, for fine-tuning a pretrained encoder.  Devlin et al. 2019, sec. 4; Lhotte 9.1."""
 
     def __init__(
         self, vocabulary: int, classes: int, *, context: int, dim: int, layers: int, heads: int, hidden: int, dropout: float = 0.1

@@ -73,7 +73,7 @@ class CNN(nn.Module):
     """blocks x [conv k x k, norm, ReLU, pooling], widths f, 2f, 4f, 4f, ...; mean over pixels.  Gaba 4.8, `build_cnn`.
 
     Batch norm, max pooling and plain convolutions are the course's. Its four networks have 94,986, 260,362, 374,282 and 390,666
-    parameters, not the numbers printed there. `squeeze` weighs the maps of each block (Gaba 4.10).
+    parameters, not the numbers printed there. `squeeze` weighs the maps of each block (Hu et al. 2018).
     """
 
     def __init__(

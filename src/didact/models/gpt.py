@@ -142,7 +142,7 @@ class Block(nn.Module):
 @register("gpt2_xl", context=1024, dim=1600, layers=48, heads=25)          # 1558M
 @register("gpt_experts", context=64, dim=128, layers=4, heads=4, experts=8)
 class GPT(nn.Module):
-    """p(x_{t+1} | x_≤t) = softmax(W_E LN(h_t)), W_E the embedding.  Radford et al. 2019; Gaba 7.6, Fleuret 5.3, Lhotte 9.1."""
+    """p(x_{t+1} | x_≤t) = softmax(W_E LN(h_t)), W_E the embedding.  Radford et al. 2019; Gaba 7.7, Fleuret 5.3, Lhotte 9.1."""
 
     def __init__(
         self, vocabulary: int = 50_257, *, context: int, dim: int, layers: int, heads: int, dropout: float = 0.0,

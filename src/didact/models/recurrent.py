@@ -49,7 +49,7 @@ def answering(n_in: int, widths: tuple[int, ...], n_out: int, dropout: float) ->
 @register("slstm_classifier", cell="slstm", hidden=128)
 @register("mlstm_classifier", cell="mlstm", hidden=128)
 class RecurrentClassifier(nn.Module):
-    """y = W h, h the last states of both directions (Gaba 5.8), or the mean or maximum over time (Gaba 5.5).
+    """y = W h, h the last states of both directions (Gaba 5.8), or the mean or maximum over time.
 
     The network of Gaba 5.8 has embedding_std=1, embedding_dropout=0 and head=(128,): 2,561,410 parameters for 1,000 words.
     """

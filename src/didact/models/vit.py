@@ -66,7 +66,7 @@ class Encoder(nn.Module):
 @register("vit_s_16", size=(224, 224), patch=16, dim=384, depth=12, heads=6, hidden=1536)
 @register("vit_b_16", size=(224, 224), patch=16, dim=768, depth=12, heads=12, hidden=3072)
 class ViT(nn.Module):
-    """y = W LN(z_L)[class] + b.  Eqs. 1-4 of the paper; Gaba 7.8, Fleuret 5.3."""
+    """y = W LN(z_L)[class] + b.  Eqs. 1-4 of the paper; Gaba 7.5, Fleuret 5.3."""
 
     def __init__(
         self, *,

@@ -12,7 +12,7 @@ from didact.objectives.supervised import Supervised
 
 
 class Bagging(Supervised):
-    """min of mean_m mean_i c_mi ℓ(f_m(x_i), y_i), with c_m a bootstrap of the rows.  Breiman 1996; Van Schependom 3.
+    """min of mean_m mean_i c_mi ℓ(f_m(x_i), y_i), with c_m a bootstrap of the rows.  Breiman 1996; Van Schependom 3.3.3.
 
     c_mi counts how often a draw of N rows with replacement takes row i; it stands for the draw without copying data.
     """

@@ -20,7 +20,7 @@ GOLDEN = 0.6180339887  # its multiples, modulo 1, fill the unit interval evenly
 
 
 def guided(told: Tensor, untold: Tensor, w: float) -> Tensor:
-    """(1 + w) f(x, c) − w f(x, ∅): w = 0 asks for the class, more insists on it.  Ho and Salimans 2022; Gaba eq. 10.24."""
+    """(1 + w) f(x, c) − w f(x, ∅): w = 0 asks for the class, more insists on it.  Ho and Salimans 2022; Gaba eq. 10.22."""
     return (1 + w) * told - w * untold
 
 
@@ -167,7 +167,7 @@ class Noised(Drawing):
 
 
 class Diffusion(Noised):
-    """E ‖target − f(√ᾱ_t x_0 + √(1 − ᾱ_t) ε, t)‖², t even in 1 … T.  Ho et al. 2020, eq. 14; Gaba eq. 10.15, 10.7.
+    """E ‖target − f(√ᾱ_t x_0 + √(1 − ᾱ_t) ε, t)‖², t even in 1 … T.  Ho et al. 2020, eq. 14; Gaba eq. 10.16.
 
     `predict` is what f says: the noise ε, the image x_0, or the velocity v = a ε − σ x_0; the sampler solves for the others.
     """

@@ -11,7 +11,7 @@ from didact.objectives.regressions import LOSSES
 
 
 class Categorical(Likelihood):
-    """p = softmax(out), L = −w_y Σ_k ((1 − a) y_k + a/K) log p_k, w_y = Σ_k y_k w_k.  Gaba 3.34 for the smoothing a.
+    """p = softmax(out), L = −w_y Σ_k ((1 − a) y_k + a/K) log p_k, w_y = Σ_k y_k w_k.  Gaba eq. 3.34 for the smoothing a.
 
     y is (B,) classes, or (B, K) probabilities after mixup. Weights w are taken as they come and should have mean 1 over
     the training examples (N / (K n_k) has), because a batch's loss is Σ w_y l / B. PyTorch's own mean divides by the

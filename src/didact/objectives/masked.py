@@ -9,7 +9,7 @@ from didact.objectives.language import IGNORED, next_token, perplexity
 
 
 class MaskedLanguage(Objective):
-    """min of −mean_{i ∈ M} log p(x_i | x without M), M a random 15 % of the tokens.  Devlin et al. 2019; Gaba eq. 7.13, Lhotte 9.1.
+    """min of −mean_{i ∈ M} log p(x_i | x without M), M a random 15 % of the tokens.  Devlin et al. 2019; Gaba eq. 7.13.
 
     Of those, 80 % are replaced by the mask, 10 % by a random token and 10 % are left, so that what is read later, without masks, is
     not strange. Tokens are counted from 1, since 0 is the network's padding; the mask is the one behind the last.

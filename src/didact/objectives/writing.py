@@ -66,7 +66,7 @@ class Manner:
 
 
 def bounded(logits: Tensor, manner: Manner) -> Tensor:
-    """logits / temperature, −∞ outside of top-k and top-p.  Fan et al. 2018 (k), Holtzman et al. 2020 (p); Fleuret 3.2."""
+    """logits / temperature, −∞ outside of top-k and top-p.  Fan et al. 2018 (k), Holtzman et al. 2020 (p); Gaba Ex 6.4."""
     z = logits.float() / manner.temperature
     if manner.top_k is not None:
         z = z.masked_fill(z < z.topk(manner.top_k).values[:, -1:], -torch.inf)
@@ -199,7 +199,7 @@ def until_end(go_on: GoOn[M], memory: M, prompt: Tensor, n: int, *, end: int) ->
 def beam_search(
     go_on: GoOn[M], memory: M, prompt: Tensor, n: int, *, beam: int, end: int | None = None, penalty: float = 0.6, pace: Pace = unhurried
 ) -> Tensor:
-    """The likeliest continuation found with `beam` of them in view, (B, T) -> (B, n).  Gaba 6.10, Lhotte 8.1.
+    """The likeliest continuation found with `beam` of them in view, (B, T) -> (B, n).  Sutskever et al. 2014, sec. 3.2.
 
     `memory` has B · beam rows. Texts that have ended compare by log p / ((5 + length) / 6)^penalty (Wu et al. 2016, eq. 14).
     """

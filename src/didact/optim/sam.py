@@ -15,7 +15,7 @@ from didact.optim.several import Several
 class SAM(Several):
     """e = ρ g / |g|,  then the base optimizer steps from w with the gradient at w + e.  Foret et al. 2021, algorithm 1.
 
-    |g| runs over all parameters together. ρ = 0 is the base optimizer, at twice its cost.  Gaba 11.13-11.14.
+    |g| runs over all parameters together. ρ = 0 is the base optimizer, at twice its cost.  Gaba eq. 11.13-11.14.
     """
 
     needs_closure = True

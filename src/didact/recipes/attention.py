@@ -90,7 +90,7 @@ def text_transformer(
 
 @recipe(
     data="python_topics", accepts=("text",), tasks=("language",), chapter="transformers", abilities=("fill",), kind="language",
-    sources=("Gaba 7.6", "Groudiev 6.3", "Fleuret 5.3", "Lhotte 9.1"),
+    sources=("Gaba 7.6", "Groudiev 6.6", "Van Schependom 7.6.2", "Fleuret 5.3"),
 )
 def bert(
     data: Data, *,
@@ -118,7 +118,7 @@ def bert(
 
 @recipe(
     data="number_words", accepts=("pairs",), tasks=("translation",), chapter="transformers", abilities=("translate",), kind="translation",
-    sources=("Gaba 7.4", "Gaba 7.5", "Groudiev 6.3", "Van Schependom 7.6", "Fleuret 5.3", "Lhotte 8.2"),
+    sources=("Gaba 7.3", "Gaba 7.4", "Groudiev 6.6", "Van Schependom 7.6.4", "Fleuret 5.3", "Lhotte 8.2"),
     grid={"layers": (1, 2), "heads": (2, 4)},
 )
 def translate(

@@ -18,7 +18,7 @@ from didact.train.experiment import Experiment
 
 @recipe(
     data="copies", accepts=("tags",), tasks=("tagging",), chapter="recurrent networks", abilities=("tag",), kind="tagging",
-    sources=("Gaba 5.3", "Gaba 5.5", "Gaba 5.6", "Gaba Ex 5.2", "Gaba Ex 5.4"),
+    sources=("Gaba 5.4", "Gaba 5.5", "Gaba 5.6", "Gaba Ex 5.2", "Gaba Ex 5.4"),
     grid={"cell": ("rnn", "lstm", "gru"), "delay": (10, 50, 100)},
 )
 def copy_task(

@@ -19,7 +19,7 @@ from didact.train.experiment import Experiment
 
 @recipe(
     data="sine", accepts=("table",), tasks=("regression",), chapter="foundations", abilities=("regress", "draw"),
-    sources=("Gaba 1.4", "Van Schependom 1.6", "Fleuret 1.2", "Lhotte 5"),
+    sources=("Gaba 1.4", "Van Schependom 1.6", "Fleuret 5.1", "Lhotte 5.1"),
     grid={"width": (1, 2, 4, 8, 16, 32, 64)},
 )
 def approximate(
@@ -43,7 +43,7 @@ def approximate(
 
 @recipe(
     data="sine_hetero", accepts=("table",), tasks=("regression",), chapter="uncertainty", abilities=("regress", "draw"),
-    sources=("Gaba Ex 3.3", "Van Schependom 1.5"), grid={"method": ("noise", "dropout", "both")},
+    sources=("Gaba Ex 3.3", "Van Schependom 1.2"), grid={"method": ("noise", "dropout", "both")},
 )
 def uncertain_regression(
     data: Data, *,
@@ -73,7 +73,7 @@ def uncertain_regression(
 @recipe(
     data="breast_cancer", accepts=("table", "images", "text"), tasks=TARGETS, chapter="regularisation",
     abilities=("classify", "regress", "draw"),
-    sources=("Van Schependom 3", "Gaba Ex 3.3"), grid={"members": (1, 2, 5, 10, 20)},
+    sources=("Van Schependom 3.3.3", "Gaba Ex 3.3"), grid={"members": (1, 2, 5, 10, 20)},
 )
 def bagging(
     data: Data, *,

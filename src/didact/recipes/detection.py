@@ -35,7 +35,7 @@ Moves = Annotated[
 
 @recipe(
     data="scatter", accepts=("boxes",), tasks=("detection",), chapter="convolutions", abilities=("detect",),
-    sources=("Gaba 12.1", "Fleuret 6.3"),
+    sources=("Gaba 12.1.1", "Fleuret 6.3"),
 )
 def detection(
     data: Data, *,

@@ -57,7 +57,7 @@ Pieces = Callable[[str], list[int]]                                     # the ro
 
 @recipe(
     data="verdicts", accepts=("text",), tasks=("binary", "multiclass"), chapter="transformers", abilities=("classify", "draw"),
-    sources=("Gaba 7.6", "Gaba 7.8", "Lhotte 9.1", "Lhotte 9.3", "Fleuret 5.3"),
+    sources=("Gaba 7.6", "Gaba 7.8", "Lhotte 9.1", "Lhotte 9.2", "Lhotte 9.3", "Fleuret 5.3"),
     grid={"learn": ("scratch", "head", "lora", "full")},
 )
 def fine_tune(

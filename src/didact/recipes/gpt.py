@@ -41,7 +41,7 @@ Steps = Annotated[int, Range(1), "optimizer steps"]
 @recipe(
     data="tinyshakespeare", accepts=("text",), tasks=("language",), chapter="transformers", kind="language",
     abilities=("classify", "write"),
-    sources=("Gaba 7.6", "Gaba 7.10", "Groudiev 6.3", "Van Schependom 7.6", "Fleuret 5.3", "Lhotte 9.1"),
+    sources=("Gaba 7.7", "Gaba 7.10", "Groudiev 6.6", "Van Schependom 7.6.3", "Fleuret 5.3", "Lhotte 9.1"),
     grid={"layers": (2, 4), "heads": (1, 4)},
 )
 def gpt(

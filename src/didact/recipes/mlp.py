@@ -20,7 +20,7 @@ ACCEPTS, ABILITIES = ("table", "images", "text"), ("classify", "regress", "draw"
 
 @recipe(
     data="digits", accepts=ACCEPTS, tasks=TARGETS, chapter="foundations", abilities=ABILITIES,
-    sources=("Gaba 1.2", "Gaba 1.6", "Groudiev 1", "Van Schependom 1.5", "Fleuret 5.1", "Lhotte 3"),
+    sources=("Gaba 1.2", "Gaba 1.6", "Groudiev 1.3", "Van Schependom 1.1", "Fleuret 5.1", "Lhotte 3"),
 )
 def mlp(
     data: Data, *,
@@ -56,7 +56,7 @@ def mlp(
     )
 
 
-@recipe(data="adult", accepts=ACCEPTS, tasks=TARGETS, chapter="foundations", abilities=ABILITIES, sources=("Gaba 1.7", "Lhotte 5"))
+@recipe(data="adult", accepts=ACCEPTS, tasks=TARGETS, chapter="foundations", abilities=ABILITIES, sources=("Cheng et al. 2016",))
 def mlp_wide_deep(
     data: Data, *,
     hidden: a.Widths = (128, 64), dropout: a.Dropout = 0.2, balance: a.Balance = "none",

@@ -18,7 +18,7 @@ from didact.train.experiment import Experiment
 
 @recipe(
     data="digits", accepts=("table", "images", "text"), tasks=CLASSES, chapter="regularisation", abilities=("classify", "draw"),
-    sources=("Gaba 3.10", "Gaba 3.2", "Gaba 3.3", "Gaba 3.12", "Van Schependom 3", "Groudiev 7", "Fleuret 3.1"),
+    sources=("Gaba 3.10", "Gaba 3.2", "Gaba 3.3", "Gaba 3.12", "Van Schependom 3.3", "Groudiev 7.1", "Fleuret 4.5"),
 )
 def regularised_mlp(
     data: Data, *,

@@ -46,7 +46,7 @@ def scratch_manual(
 
 @recipe(
     data="digits", accepts=("table", "images"), tasks=CLASSES, chapter="automatic differentiation", abilities=("classify",),
-    sources=("Gaba 1.6", "Groudiev 2", "Lhotte 2"),
+    sources=("Gaba 1.6", "Groudiev 2.3", "Lhotte 3.3.1"),
 )
 def scratch_mlp(
     data: Data, *,
@@ -64,7 +64,7 @@ def scratch_mlp(
 
 @recipe(
     data="digits", accepts=("images",), tasks=CLASSES, chapter="automatic differentiation", abilities=("classify",),
-    sources=("Fleuret 5.2", "Gaba 4.4", "Groudiev 4"),
+    sources=("Fleuret 5.2", "Gaba 4.4.1", "Groudiev 4.4"),
 )
 def scratch_lenet(data: Data, *, lr: a.Rate = 3e-3, epochs: a.Epochs = 20, batch: a.BatchSize = 64, dtype: Float = "float32") -> Experiment:
     """LeNet on the NumPy engine: convolutions as matrix products, pooling, and their derived gradients."""
@@ -101,7 +101,7 @@ def scratch_rnn(
 
 @recipe(
     data="python_topics", accepts=("text",), tasks=("language",), chapter="automatic differentiation", abilities=(),
-    sources=("Fleuret 5.3", "Gaba 7.4", "Lhotte 9.1", "Groudiev 6"), kind="language",
+    sources=("Fleuret 5.3", "Gaba 7.7", "Lhotte 9.1", "Groudiev 6.6"), kind="language",
 )
 def scratch_gpt(
     data: Data, *,

@@ -28,7 +28,7 @@ Moves = Annotated[tuple[str, ...], "changes to images and their masks: flip, cro
 
 @recipe(
     data="shapes", accepts=("masks",), tasks=("segmentation",), chapter="convolutions", abilities=("segment",),
-    sources=("Gaba 12.1", "Fleuret 6.4", "Lhotte 7.2"),
+    sources=("Gaba 12.1.2", "Fleuret 6.4", "Lhotte 7.2"),
 )
 def segmentation(
     data: Data, *,

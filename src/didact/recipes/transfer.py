@@ -42,7 +42,7 @@ Origin = Annotated[
 
 @recipe(
     data="digits", accepts=("images",), tasks=("binary", "multiclass"), chapter="convolutions", abilities=("classify", "draw"),
-    sources=("Gaba 4.5", "Gaba 4.7", "Lhotte 7.6", "Van Schependom 3.3", "Fleuret 5.2"),
+    sources=("Gaba 4.5", "Gaba 4.7", "Lhotte 7.6", "Van Schependom 3.3.3", "Fleuret 6.3"),
     grid={"mode": ("scratch", "features", "partial", "full")},
 )
 def transfer(

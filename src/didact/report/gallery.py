@@ -118,7 +118,7 @@ def latent_plane(rows: Mapping[str, Tensor], labels: list[str]) -> Html | None:
 
 
 def principal(z: Tensor) -> tuple[Tensor, float]:
-    """(N, D) in the plane of its two leading principal axes, and the share of the variance that lies there.  Groudiev 10.1."""
+    """(N, D) in the plane of its two leading principal axes, and the share of the variance that lies there."""
     centred = z.double() - z.double().mean(0)
     _, s, v = torch.linalg.svd(centred, full_matrices=False)
     total = float(s.square().sum())

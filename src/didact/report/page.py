@@ -20,7 +20,7 @@ from didact.report.masks import MASKS, RESTORED, mask_groups, restored_groups
 from didact.report.neighbours import NEIGHBOURS, neighbour_table
 from didact.report.rows import ROWS, row_tables
 from didact.report.surface import learned_figure
-from didact.report.words import about, argument, citation, duration, epochs, formula, interval, metric_name, metric_value, some_stay
+from didact.report.words import COURSES, about, argument, citation, duration, epochs, formula, interval, metric_name, metric_value, some_stay
 from didact.run import Run
 
 ENDED = {"budget": "the budget was spent", "patience": "validation no longer improved"}
@@ -133,7 +133,8 @@ def write(run: Run) -> Path:
         section("Why it answers so", explanations(run.folder / "explanations"), lead=EXPLAINED),
         section("The network", layer_section(facts.get("layers")), signal_section(signal)),
         section("The run", run_section(run.folder.name, facts)),
-        section("In the courses", sources(facts)),
+        section("In the courses", sources(facts, courses=True)),
+        section("In the literature", sources(facts, courses=False)),
     )
     for f in (*large, *small, *predicted, *signal, *inside, *(f for f in (classes, learned) if f)):
         alone = f.svg.replace(">", f"><style>{style('chart.css')}svg {{ background: var(--paper); }}</style>", 1)
@@ -355,5 +356,8 @@ def run_section(name: str, facts: Mapping[str, Any]) -> Html:
     })
 
 
-def sources(facts: Mapping[str, Any]) -> Html:
-    return facts_list({s: citation(s) for s in facts["sources"]}) if facts.get("sources") else Html("")
+def sources(facts: Mapping[str, Any], *, courses: bool) -> Html:
+    """Sections of courses, spelt out; or papers, where no course has it."""
+    found = {s: citation(s) for s in facts.get("sources") or ()}
+    chosen = {s: spelt for s, spelt in found.items() if s.startswith(tuple(COURSES)) == courses}
+    return facts_list(chosen) if chosen else Html("")

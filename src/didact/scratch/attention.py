@@ -81,7 +81,7 @@ def heads(x: Tensor, number: int) -> Tensor:
 
 def multi_head_attention(query: Tensor, key: Tensor, value: Tensor, number: int, in_weight: Tensor, in_bias: Tensor | None,
                          out_weight: Tensor, out_bias: Tensor | None, mask: Any = None, causal: bool = False) -> Tensor:
-    """y = [head_1 … head_h] W_Oᵀ + b_O,  head_i = attention(Q_i, K_i, V_i), all three projected from (N, T, E).  Gaba 6.14.
+    """y = [head_1 … head_h] W_Oᵀ + b_O,  head_i = attention(Q_i, K_i, V_i), all three projected from (N, T, E).  Gaba eq. 6.14.
 
     `in_weight` stacks W_Q, W_K and W_V (3E, E), as in PyTorch.
     """

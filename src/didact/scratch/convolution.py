@@ -47,7 +47,7 @@ class Geometry(NamedTuple):
 
     @property
     def out(self) -> tuple[int, ...]:
-        """⌊(H + 2P − d(K − 1) − 1) / s⌋ + 1.  Gaba 4.2, with dilation."""
+        """⌊(H + 2P − d(K − 1) − 1) / s⌋ + 1.  Gaba eq. 4.2, with dilation."""
         axes = zip(self.padded, self.kernel, self.stride, self.dilation, strict=True)
         return tuple((h - d * (k - 1) - 1) // s + 1 for h, k, s, d in axes)
 

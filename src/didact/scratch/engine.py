@@ -1,4 +1,4 @@
-"""Reverse mode: one walk from the output back to the leaves gives every gradient (Groudiev 2.3.3, Fleuret 3.4, Gaba 2.2.2).
+"""Reverse mode: one walk from the output back to the leaves gives every gradient (Groudiev 2.3.3, Fleuret 3.4, Gaba 2.3).
 
     ḡ(output) = 1;   for each operation y = f(x_1 … x_n), in the reverse of the order in which Python ran them:   ḡ(x_i) += vjp_i(ḡ(y))
 

@@ -18,7 +18,7 @@ def cross_entropy(logits: Tensor, target: Any, *, weight: Any = None, ignore_ind
 
     Classes lie on axis 1 of (N, K, …) as in PyTorch; the target is an index for each label or a distribution of the shape of the logits.
     Classes may be weighted (the mean is then over the weights), labels of `ignore_index` count for nothing, and `label_smoothing`
-    mixes the target with the uniform distribution: (1 − α) y + α/K (Gaba 3.34).
+    mixes the target with the uniform distribution: (1 − α) y + α/K (Gaba eq. 3.34).
     """
     z = logits if logits.ndim < 3 else logits.permute(0, *range(2, logits.ndim), 1)       # (N, …, K)
     given, classes = np.asarray(target), z.shape[-1]

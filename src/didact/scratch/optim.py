@@ -128,7 +128,7 @@ class AMSGrad(Adam):
 
 
 class AdamW(Adam):
-    """θ ← (1 − ηλ) θ − η m̂/(√v̂ + ε): the decay does not pass through the moments, so every weight decays alike.  Gaba 3.31-3.33."""
+    """θ ← (1 − ηλ) θ − η m̂/(√v̂ + ε): the decay does not pass through the moments, so every weight decays alike.  Gaba eq. 3.31-3.33."""
 
     def __init__(self, params: Iterable[Tensor], lr: float = 1e-3, *, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 1e-2):
@@ -157,7 +157,7 @@ def over_root(m: Array, v: Array, correction: float, eps: float) -> Array:
 
 
 def clip_norm(params: Iterable[Tensor], limit: float) -> float:
-    """g ← g · min(1, c/(‖g‖ + 1e-6)), ‖g‖ over all parameters together; returns ‖g‖.  Gaba 5.8; the 1e-6 is PyTorch's."""
+    """g ← g · min(1, c/(‖g‖ + 1e-6)), ‖g‖ over all parameters together; returns ‖g‖.  Gaba 5.4.2; the 1e-6 is PyTorch's."""
     grads = [p.grad for p in params if p.grad is not None]
     norm = float(np.sqrt(sum(float(np.vdot(g, g)) for g in grads)))
     share = limit / (norm + 1e-6)

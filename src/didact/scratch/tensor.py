@@ -1,4 +1,4 @@
-"""A tensor that remembers how it was made, so that a gradient can walk back (Gaba 2.2.2, Fleuret 3.4, Lhotte 2.2).
+"""A tensor that remembers how it was made, so that a gradient can walk back (Gaba 2.3, Fleuret 3.4, Lhotte 2.2).
 
 Every operation does two things: it computes its value with NumPy, and it *records* its vector-Jacobian product
 

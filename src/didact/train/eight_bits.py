@@ -19,7 +19,7 @@ PARTS = ("validation", "test")
 
 
 def eight_bits(run: Run, *, device: str = "auto") -> dict[str, Any]:
-    """Metrics of a run's best model as it is and in int8, bytes of both, and ‖W − s q‖ / ‖W‖.  Lhotte 9.4."""
+    """Metrics of a run's best model as it is and in int8, bytes of both, and ‖W − s q‖ / ‖W‖.  Lhotte 9.2."""
     started, (objective, _) = time.perf_counter(), restored(run)
     place = pick_device(device, known=objective.devices)
     prepared = rebuild(run, with_data=True)

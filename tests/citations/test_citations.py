@@ -1,0 +1,150 @@
+"""Every section of a course that didact cites is one that the course has, and what a recipe cites is about what the recipe does."""
+
+import re
+from pathlib import Path
+
+import pytest
+from citing import COURSES, ROOT, Citation, cited, headings, numbers, places
+
+import didact.recipes  # noqa: F401 (registers the catalogue)
+from didact.claims.core import statements
+from didact.claims.tables import TABLES
+from didact.registry import RECIPES
+
+TEXTS = (".py", ".md", ".toml", ".css", ".js", ".json", ".yml", ".tsv")
+FOLDERS = ("src", "tests", "docs", "benchmarks", "tools")
+# this folder is about wrong citations, stated.tsv has a column for places, and a table's JSON is didact's own measurement
+FILES = sorted(
+    path for folder in FOLDERS for path in (ROOT / folder).rglob("*")
+    if path.suffix in TEXTS and path.parent != Path(__file__).parent and not {"__pycache__", "node_modules"} & set(path.parts)
+) + sorted(path for path in ROOT.glob("*") if path.suffix in TEXTS)
+
+
+def missing(citations: "list[Citation]") -> list[str]:
+    """Those that are not there; an equation that is numbered within its page alone, as (1), cannot be looked up."""
+    looked = [c for c in citations if c.kind == "chapter" or "." in c.number]
+    return [f"{c.course} {c.kind} {c.number}" for c in looked if c not in headings()]
+
+
+def test_every_citation_is_found():
+    found = {str(path.relative_to(ROOT)): list(cited(path.read_text(encoding="utf-8"))) for path in FILES}
+    assert sum(map(len, found.values())) > 700 and sum(bool(c) for c in found.values()) > 150, "the expression sees too few"
+    assert {course for c in found.values() for course, *_ in c} == set(COURSES)
+    assert {path: absent for path, citations in found.items() if (absent := missing(citations))} == {}
+
+
+def test_every_statement_stands_where_it_is_said_to():
+    found = {s.id: list(places(s.course, s.where)) for s in statements().values()}
+    assert {id for id, citations in found.items() if not citations} == {"CF48"}, "of Fleuret's pages without a number"
+    assert {id: absent for id, citations in found.items() if (absent := missing(citations))} == {}
+
+
+def test_every_statement_stands_in_the_chapter_that_is_said():
+    for s in statements().values():
+        chapters = {c.number.split(".")[0] for c in places(s.course, s.where) if "." in c.number}
+        if s.chapter.isdigit():
+            assert s.chapter in chapters or not chapters, f"{s.id}: {s.where} is not in chapter {s.chapter}"
+
+
+def test_every_table_is_a_section():
+    for table in TABLES.values():
+        assert missing(list(cited(table.where))) == [], table.where
+
+
+# of each recipe words of which every section that it cites has one in its heading, or beside it in headings.tsv
+SUBJECTS = {
+    "approximate": "approximation|perceptron",
+    "autoencoder": "autoencoder|denoising",
+    "bagging": "bagging|ensemble",
+    "bert": "bert|transformer",
+    "char_rnn": "rnn|recurrent|lstm|gru|mamba|writing text",
+    "cnn": "convolution",
+    "cnn_ablation": "convolution|pooling",
+    "consistency": "consistency",
+    "copy_task": "lstm|gru|rnn|vanishing",
+    "dcgan": "dc-?gan",
+    "denoising": "denoising",
+    "detection": "detection",
+    "diffusion": "diffusion|image generation|ddpm|reverse process",
+    "dropout_weight_decay": "dropout and weight decay",
+    "fine_tune": "bert|transformer|finetuning|freezing|lora",
+    "flow_matching": "flow matching",
+    "forecast": "time series|recurrent|gru",
+    "gan": r"\bgans?\b",
+    "gpt": "gpt|transformer|language models|decoder",
+    "grokking": "grokking",
+    "latent_diffusion": "latent diffusion",
+    "mlp": "perceptron|mlp|deep networks",
+    "mlp_wide_deep": "wide and deep",
+    "optimizers": "optimi[sz]",
+    "pixelcnn": "pixelcnn|pixelrnn|autoregressive",
+    "pixelrnn": "pixelrnn",
+    "realnvp": "flow|bijective",
+    "regularised_mlp": "regulari[sz]|dropout|initialization|stochastic depth",
+    "scratch_gpt": "gpt|transformer",
+    "scratch_lenet": "lenet|convolution",
+    "scratch_manual": "backpropagation|gradients",
+    "scratch_mlp": "perceptron|automatic differentiation|without pytorch",
+    "scratch_rnn": "rnn|recurrent|lstm",
+    "segmentation": "segmentation",
+    "semi_supervised": "semi-supervised|few labels",
+    "seq2seq": "sequence.to.sequence|bahdanau|luong",
+    "stylegan": "stylegan",
+    "text_rnn": "lstm|rnn",
+    "text_transformer": "transformer",
+    "transfer": "transfer learning|object detection",
+    "translate": "transformer|positional|encoder-decoder",
+    "uncertain_regression": "heteroscedastic|dropout as a model ensemble",
+    "vae": "variational|vae",
+    "vqvae": "vq-vae",
+    "vqvae_prior": "vq-vae|pixelcnn",
+    "wgan": "wgan",
+    "word2vec": "word2vec",
+}
+PAPER = r"[A-Z][\w-]+(?: (?:and|&) [A-Z][\w-]+| et al\.)? \d{4}"
+
+
+def test_every_recipe_has_a_subject():
+    assert set(SUBJECTS) == set(RECIPES)
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_what_a_recipe_cites_is_about_it(name):
+    for source in RECIPES[name].sources:
+        if re.fullmatch(PAPER, source):
+            continue
+        (citation,) = cited(source)
+        assert re.search(SUBJECTS[name], headings()[citation], re.IGNORECASE), f"{name} cites {source}: {headings()[citation]}"
+
+
+def test_a_paper_stands_where_no_course_has_it():
+    assert [name for name, r in RECIPES.items() if not any(s.startswith(COURSES) for s in r.sources)] == ["mlp_wide_deep"]
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("Gaba 4.9, Ex 4.4.", "section 4.9, exercise 4.4"),
+    ("Gaba eq. 6.2-6.4, Groudiev 6.1.2.", "equation 6.2, equation 6.3, equation 6.4, section 6.1.2"),
+    ("Gaba eqs. 9.24–9.25, Ex 9.5", "equation 9.24, equation 9.25, exercise 9.5"),
+    ("Gaba 7, Fleuret 5.3, Lhotte 8, 9 |", "chapter 7, section 5.3, chapter 8, chapter 9"),
+    ("Gaba 2.7, 20 inputs", "section 2.7"),
+    ("Groudiev, chapters 4 to 6: convolutions", "chapter 4, chapter 5, chapter 6"),
+    ("Gaba's definition 4.1 says; Gaba's table says R", "definition 4.1"),
+    ("Gaba Rem. 5.6, mistake M31", "remark 5.6"),
+    ("Gaba, table 9.1), Van Schependom\n    7.6.3", "table 9.1, section 7.6.3"),
+    ("Fleuret 5.2, figs. 5.3-5.4.", "section 5.2, figure 5.3, figure 5.4"),
+    ("the tables of Gaba: 10.8, Groudiev i, f, o, g; Gaba's 3 words", "chapter 3"),
+    ("Gaba Ex 1.1, 2.6.1", "exercise 1.1, section 2.6.1"),
+    ("(Gaba, Deep Learning, 2025)", ""),
+])
+def test_citations_are_read(text, expected):
+    assert ", ".join(f"{c.kind} {c.number}" for c in cited(text)) == expected
+
+
+def test_ranges():
+    assert numbers("3.9", "3.11") == ["3.9", "3.10", "3.11"] and numbers("2", None) == ["2"] and numbers("2.4.2", "2.5") == ["2.4.2", "2.5"]
+
+
+def test_what_is_not_there_is_missed():
+    """The citations that were wrong until this was tested: sections past the end, equations called sections."""
+    wrong = "Lhotte 9.4, Gaba 3.34, Gaba 11.13-11.14, Gaba 5.15, Gaba 7.12, Groudiev 13, Van Schependom 3.4, Gaba Ex 1.6, Gaba eq. 3.36"
+    assert len(missing(list(cited(wrong)))) == len(list(cited(wrong))) == 10
