@@ -21,7 +21,7 @@ from didact.errors import UsageError, pick
 from didact.layers.propagation import propagation
 from didact.objectives.abilities import abilities
 from didact.objectives.core import Objective
-from didact.options import Option, bind, options, written
+from didact.options import Option, bind, options, unused, written
 from didact.registry import RECIPES, Recipe
 from didact.run import Run, surroundings
 from didact.train.diagnose import weights_are_finite
@@ -55,7 +55,8 @@ class Prepared:
 
 def known_options(recipe: Recipe) -> dict[str, Option]:
     """Everything that can be set: the recipe's own options, then those of every recipe."""
-    return recipe.options | {name: o for name, o in options(Settings).items() if name not in recipe.options}
+    own = recipe.options
+    return own | {name: o for name, o in options(Settings).items() if name not in own}
 
 
 def prepare(
@@ -84,7 +85,7 @@ def prepare(
             progress=lambda file, done, total: tell("download", {"file": file, "done": done, "total": total}),
         )
     experiment = build(recipe, data, arguments, settings)
-    experiment = replace(experiment, notes=(*experiment.notes, *parted(experiment)))
+    experiment = replace(experiment, notes=(*experiment.notes, *unused(recipe.options, given, arguments), *parted(experiment)))
     arguments |= experiment.settled
     refuse_lone_rows(experiment, processes, "norm" in recipe.options)
     return Prepared(recipe, arguments, settings, data, experiment)
