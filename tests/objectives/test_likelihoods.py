@@ -220,6 +220,14 @@ def test_samples_follow_the_density(make):
         assert abs((drawn <= at).double().mean() - quantile) < 0.004   # 3.6 standard errors at the median
 
 
+@pytest.mark.parametrize("make", [Normal, Laplace, lambda **k: Huber(delta=0.3, **k), Huber])
+def test_samples_have_the_deviation_of_the_residuals(make):
+    p = make(mean=7.0, std=50.0)
+    p.residual_std = 3.0
+    drawn = p.sample(torch.zeros(200_000, 1), torch.Generator().manual_seed(0)).double()
+    assert drawn.mean().item() == pytest.approx(7, abs=0.05) and drawn.std().item() == pytest.approx(3, rel=0.02)
+
+
 def test_a_state_keeps_location_scale_and_weights():
     p = Normal(mean=5.0, std=3.0)
     other = Normal()
