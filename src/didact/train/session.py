@@ -85,7 +85,7 @@ def prepare(
             progress=lambda file, done, total: tell("download", {"file": file, "done": done, "total": total}),
         )
     experiment = build(recipe, data, arguments, settings)
-    experiment = replace(experiment, notes=(*experiment.notes, *unused(recipe.options, given, arguments), *parted(experiment)))
+    experiment = replace(experiment, notes=(*experiment.notes, *unused(recipe.options, given, arguments), *averaged(experiment), *parted(experiment)))
     arguments |= experiment.settled
     refuse_lone_rows(experiment, processes, "norm" in recipe.options)
     return Prepared(recipe, arguments, settings, data, experiment)
@@ -93,6 +93,14 @@ def prepare(
 
 def normalises_batches(experiment: Experiment) -> bool:
     return any(isinstance(module, _BatchNorm) for module in experiment.objective.modules())
+
+
+def averaged(experiment: Experiment) -> tuple[str, ...]:
+    """Of which class the metrics of two classes are."""
+    labels = experiment.data.labels
+    if getattr(getattr(experiment.objective, "likelihood", None), "task", "") != "binary" or len(labels) != 2:
+        return ()
+    return (f"precision, recall, f1: of the positive class {labels[1]!r}; the macro ones are means over both",)
 
 
 def parted(experiment: Experiment) -> tuple[str, ...]:
