@@ -8,7 +8,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
@@ -55,6 +55,34 @@ class TellsClass:
     """Where it is set, the model is told the class of each example, and data without classes will not do."""
 
 
+@dataclass(frozen=True, init=False)
+class OnlyWith:
+    """The option does something only where another has one of these values, or is set to more than `above`.
+
+    Where it is given and does nothing, a note says so: it is not refused, because a sweep may mean it for another cell.
+    """
+
+    option: str
+    values: tuple[Any, ...]
+    above: float | None
+
+    def __init__(self, option: str, *values: Any, above: float | None = None):
+        object.__setattr__(self, "option", option)
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "above", above)
+
+    def allows(self, value: Any) -> bool:
+        if self.above is not None:
+            return value is not None and value > self.above
+        return value in self.values if self.values else bool(value)
+
+    def __str__(self) -> str:
+        flag = f"--{self.option.rstrip('_').replace('_', '-')}"
+        if self.above is not None:
+            return f"{flag} above {self.above:g}"
+        return f"{flag} {' or '.join(map(written, self.values))}" if self.values else flag
+
+
 @dataclass(frozen=True)
 class Option:
     """One keyword of a recipe: how it is called, what it may be, what it is for."""
@@ -70,6 +98,7 @@ class Option:
     run: NamesRun | None = None
     as_written: bool = False
     tells_class: bool = False
+    only_with: tuple[OnlyWith, ...] = ()
 
     @property
     def describe(self) -> str:
@@ -169,6 +198,7 @@ def option(name: str, hint: Any, default: Any) -> Option:
     bounds: Range | None = None
     run: NamesRun | None = None
     many = optional = as_written = tells_class = False
+    only_with: list[OnlyWith] = []
     while True:
         origin = get_origin(hint)
         if origin is typing.Annotated:
@@ -178,6 +208,7 @@ def option(name: str, hint: Any, default: Any) -> Option:
             run = run or next((e for e in extra if isinstance(e, NamesRun)), None)
             as_written = as_written or any(isinstance(e, AsWritten) for e in extra)
             tells_class = tells_class or any(isinstance(e, TellsClass) for e in extra)
+            only_with += [e for e in extra if isinstance(e, OnlyWith)]
         elif origin in (typing.Union, types.UnionType):
             inner = [a for a in get_args(hint) if a is not type(None)]
             assert len(inner) == 1, f"{name}: {hint} is not one type or None"
@@ -189,10 +220,23 @@ def option(name: str, hint: Any, default: Any) -> Option:
     choices = get_args(hint) if get_origin(hint) is Literal else ()
     kind = type(choices[0]) if choices else hint
     assert kind in (int, float, bool, str), f"{name}: an option cannot be {hint}"
+    if only_with:
+        words.append(f"(only with {' and '.join(map(str, only_with))})")
     return Option(
         name, kind, default, help=" ".join(words), many=many, optional=optional, choices=choices, range=bounds, run=run,
-        as_written=as_written, tells_class=tells_class,
+        as_written=as_written, tells_class=tells_class, only_with=tuple(only_with),
     )
+
+
+def unused(known: Mapping[str, Option], given: Iterable[str], values: Mapping[str, Any]) -> tuple[str, ...]:
+    """A note for each option that was given though another one leaves it nothing to do."""
+    notes = []
+    for o in (known[name] for name in given if name in known):
+        for needed in o.only_with:
+            if not needed.allows(now := values[needed.option]):
+                flag = known[needed.option].flag
+                notes.append(f"--{o.flag} {written(values[o.name])} does nothing: it is for {needed}, and --{flag} is {written(now)}")
+    return tuple(notes)
 
 
 def bind(known: Mapping[str, Option], given: Mapping[str, Any], *, owner: str) -> dict[str, Any]:

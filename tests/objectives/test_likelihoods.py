@@ -220,6 +220,14 @@ def test_samples_follow_the_density(make):
         assert abs((drawn <= at).double().mean() - quantile) < 0.004   # 3.6 standard errors at the median
 
 
+@pytest.mark.parametrize("make", [Normal, Laplace, lambda **k: Huber(delta=0.3, **k), Huber])
+def test_samples_have_the_deviation_of_the_residuals(make):
+    p = make(mean=7.0, std=50.0)
+    p.residual_std = 3.0
+    drawn = p.sample(torch.zeros(200_000, 1), torch.Generator().manual_seed(0)).double()
+    assert drawn.mean().item() == pytest.approx(7, abs=0.05) and drawn.std().item() == pytest.approx(3, rel=0.02)
+
+
 def test_a_state_keeps_location_scale_and_weights():
     p = Normal(mean=5.0, std=3.0)
     other = Normal()
@@ -234,12 +242,12 @@ def test_categorical_score():
     torch.manual_seed(0)
     out, y = 2 * torch.randn(300, 7), torch.randint(7, (300,))
     score, predicted = Categorical(7).score(out, y), out.argmax(-1)
-    assert list(score) == ["accuracy", "top5", "precision", "recall", "f1", "auroc", "calibration_error"]
+    assert list(score) == ["accuracy", "top5", "precision_macro", "recall_macro", "f1_macro", "auroc", "calibration_error"]
     assert score["accuracy"] == pytest.approx(sk.accuracy_score(y, predicted))
     assert score["top5"] == pytest.approx(sk.top_k_accuracy_score(y, out, k=5))
-    assert score["precision"] == pytest.approx(sk.precision_score(y, predicted, average="macro"))
-    assert score["recall"] == pytest.approx(sk.recall_score(y, predicted, average="macro"))
-    assert score["f1"] == pytest.approx(sk.f1_score(y, predicted, average="macro"))
+    assert score["precision_macro"] == pytest.approx(sk.precision_score(y, predicted, average="macro"))
+    assert score["recall_macro"] == pytest.approx(sk.recall_score(y, predicted, average="macro"))
+    assert score["f1_macro"] == pytest.approx(sk.f1_score(y, predicted, average="macro"))
     assert score["auroc"] == pytest.approx(sk.roc_auc_score(y, out.double().softmax(-1), multi_class="ovr"))
     assert "top5" not in Categorical(5).score(out[:, :5], y % 5)
 
@@ -248,11 +256,15 @@ def test_binary_score():
     torch.manual_seed(0)
     z, y = torch.randn(300, 1), torch.randint(2, (300,))
     score, predicted = Bernoulli().score(z, y), (z[:, 0] > 0).long()
-    assert list(score) == ["accuracy", "precision", "recall", "f1", "auroc", "calibration_error"]
+    macro = ["precision_macro", "recall_macro", "f1_macro"]
+    assert list(score) == ["accuracy", "precision", "recall", "f1", *macro, "auroc", "calibration_error"]
     assert score["accuracy"] == pytest.approx(sk.accuracy_score(y, predicted))
     assert score["precision"] == pytest.approx(sk.precision_score(y, predicted))
     assert score["recall"] == pytest.approx(sk.recall_score(y, predicted))
     assert score["f1"] == pytest.approx(sk.f1_score(y, predicted))
+    assert score["precision_macro"] == pytest.approx(sk.precision_score(y, predicted, average="macro"))
+    assert score["recall_macro"] == pytest.approx(sk.recall_score(y, predicted, average="macro"))
+    assert score["f1_macro"] == pytest.approx(sk.f1_score(y, predicted, average="macro"))
     assert score["auroc"] == pytest.approx(sk.roc_auc_score(y, z[:, 0]))
 
 
@@ -265,9 +277,9 @@ def test_multilabel_score():
     torch.manual_seed(0)
     z, y = torch.randn(300, 4), torch.randint(2, (300, 4)).float()
     score, predicted = Bernoullis(4).score(z, y), (z > 0).long()
-    assert list(score) == ["accuracy", "f1", "auroc"]
+    assert list(score) == ["accuracy", "f1_macro", "auroc"]
     assert score["accuracy"] == pytest.approx(1 - sk.hamming_loss(y, predicted))
-    assert score["f1"] == pytest.approx(sk.f1_score(y, predicted, average="macro"))
+    assert score["f1_macro"] == pytest.approx(sk.f1_score(y, predicted, average="macro"))
     assert score["auroc"] == pytest.approx(sk.roc_auc_score(y, z, average="macro"))
 
 

@@ -11,6 +11,7 @@ from run_folders import LINES, classified, make, read
 from scipy.stats import binomtest
 from sklearn.metrics import roc_curve
 
+import didact
 from didact import report
 from didact.report.answers import answers
 from didact.report.examples import features, png, words
@@ -206,3 +207,18 @@ def test_a_run_that_is_older_than_the_column_has_none(tmp_path):
     run.note(layers={"rows": rows, "total": 51, "trainable": 20, "tied": 0})
     _, said = read(report.write(run))
     assert "20 trainable" in said and "trained</th>" not in (run.folder / "report.html").read_text()
+
+
+@pytest.mark.parametrize(("data", "shown"), [
+    ("breast_cancer", ["precision (positive class: benign)", "F1 (positive class: benign)", "recall (macro)", "F1 (macro)"]),
+    ("iris", ["precision (macro)", "recall (macro)", "F1 (macro)"]),
+])
+def test_precision_recall_and_f1_say_what_they_are_of(tmp_path, monkeypatch, data, shown):
+    monkeypatch.chdir(tmp_path)
+    run = didact.train("mlp", data=data, hidden=(4,), steps=3)
+    page = report.write(run).read_text()
+    for name in shown:
+        assert f"<span>{name}</span>" in page, name
+    assert not re.search(r"<span>(precision|recall|F1)</span>", page)
+    said = [note for note in run.facts["notes"] if note.startswith("precision, recall, f1: of the positive class 'benign'")]
+    assert bool(said) == (data == "breast_cancer")

@@ -87,6 +87,28 @@ def test_predictions_are_the_models_own(iris):
     assert len(drawn["draws"]) == 5 and set(drawn["draws"]) <= set(load("iris").labels)
 
 
+@pytest.mark.parametrize(("recipe", "given"), [
+    ("mlp", {"loss": "mse"}), ("mlp", {"loss": "l1"}), ("mlp", {"loss": "huber"}), ("bagging", {"members": 2}), ("approximate", {}),
+    ("uncertain_regression", {"method": "dropout"}),
+])
+def test_drawn_numbers_lie_as_far_from_the_prediction_as_validation_targets_did(here, recipe, given):
+    noise = torch.randn(400, generator=torch.Generator().manual_seed(1)).tolist()
+    Path("line.csv").write_text("x,y\n" + "".join(f"{k / 10},{100 * k + 50 * e}\n" for k, e in enumerate(noise)))
+    run = didact.train(recipe, data=Path("line.csv"), target="y", steps=300, **given)
+    torch.manual_seed(0)
+    (found,) = predict(run, "x=20", draws=5000)
+    drawn, rmse = torch.tensor(found["draws"]), run.facts["validation"]["rmse"]
+    assert drawn.std().item() == pytest.approx(rmse, rel=0.05) and rmse < 0.2 * load("line.csv", target="y").target_std
+    assert drawn.mean().item() == pytest.approx(found["y"], abs=0.1 * rmse)
+
+
+def test_numbers_are_not_drawn_from_a_run_that_knows_no_residuals(here):
+    run = didact.train(recipes.mlp, data="diabetes", hidden=(4,), steps=3)
+    run.note(status="stopped", validation={})
+    with pytest.raises(UsageError, match=f"--draws 5 needs how far .* go on with: didact resume {run.folder}"):
+        predict(run, "age=0,sex=0,bmi=0,bp=0,s1=0,s2=0,s3=0,s4=0,s5=0,s6=0", draws=5)
+
+
 @pytest.mark.parametrize("target", ["high", "input"])
 def test_a_target_may_be_called_as_a_part_of_the_answer_is(here, target):
     rows = "".join(f"{k / 10},{k / 10 + 1}\n" for k in range(100))

@@ -64,9 +64,7 @@ class Categorical(Likelihood):
         return floats({
             "accuracy": metrics.accuracy(out, y),
             **({"top5": metrics.top_k(out, y, 5)} if self.classes > 5 else {}),
-            "precision": metrics.macro(metrics.precision(counts), counts),
-            "recall": metrics.macro(metrics.recall(counts), counts),
-            "f1": metrics.macro(metrics.f1(counts), counts),
+            **macro_means(counts),
             "auroc": metrics.auroc(p, y),
             "calibration_error": metrics.calibration_error(p, y),
         })
@@ -119,6 +117,7 @@ class Bernoulli(Likelihood):
             "precision": metrics.precision(counts)[1],
             "recall": metrics.recall(counts)[1],
             "f1": metrics.f1(counts)[1],
+            **macro_means(counts),
             "auroc": metrics.auroc(out[:, 0], y),  # of the logit: it orders rows that saturate
             "calibration_error": metrics.calibration_error(p, y),
         })
@@ -130,7 +129,7 @@ class Bernoullis(Likelihood):
     The mean over labels, so that the learning rate need not know how many there are.
     """
 
-    task, watch, better = "multilabel", "f1", "higher"
+    task, watch, better = "multilabel", "f1_macro", "higher"
 
     def __init__(self, labels: int):
         super().__init__()
@@ -158,7 +157,7 @@ class Bernoullis(Likelihood):
         chosen = self.mode(out)
         return floats({
             "accuracy": metrics.multilabel_accuracy(chosen, y),
-            "f1": metrics.multilabel_f1(chosen, y),
+            "f1_macro": metrics.multilabel_f1(chosen, y),
             "auroc": metrics.auroc(out, y),
         })
 
@@ -196,6 +195,12 @@ def likelihood(
     if task == "binary":
         return Bernoulli(smoothing=smoothing, weights=weights)
     return Categorical(classes, smoothing=smoothing, weights=weights)
+
+
+def macro_means(counts: Tensor) -> dict[str, Tensor]:
+    """Precision, recall and F1 as means over the classes, each counting alike, however rare it is."""
+    each = {"precision": metrics.precision, "recall": metrics.recall, "f1": metrics.f1}
+    return {f"{name}_macro": metrics.macro(of(counts), counts) for name, of in each.items()}
 
 
 def positive(out: Tensor, y: Tensor) -> Tensor:

@@ -14,11 +14,13 @@ from didact.objectives.distribution import Likelihood, floats, wide
 
 class Regression(Likelihood):
     """y = m + s (μ + ε): the network gives μ for targets standardised by m and s. Losses are in standardised units,
-    answers and metrics in the targets' own. The first three do not learn how large ε is: a sample has the ε that the
-    loss assumes, one standardised unit wide. Heteroscedastic learns it.
+    answers and metrics in the targets' own. The first three do not learn how large ε is: it is as wide as the loss assumes,
+    one standardised unit, until `residual_std` says how far targets were from the predictions. Heteroscedastic learns it.
     """
 
     task, watch, better, outputs = "regression", "rmse", "lower", 1
+    learns_noise = False
+    residual_std: float | None = None     # in the targets' units, measured on examples that were not trained on
     location: Tensor
     scale: Tensor
 
@@ -36,6 +38,11 @@ class Regression(Likelihood):
         """ε, one for each μ."""
         raise NotImplementedError
 
+    @property
+    def noise_std(self) -> float:
+        """Of ε as the loss assumes it."""
+        raise NotImplementedError
+
     def mode(self, out: Tensor) -> Tensor:
         return self.mean(out)
 
@@ -43,7 +50,8 @@ class Regression(Likelihood):
         return self.location + self.scale * wide(out)[:, 0]
 
     def sample(self, out: Tensor, generator: Generator | None = None) -> Tensor:
-        return self.mean(out) + self.scale * self.noise(wide(out)[:, 0], generator)
+        width = self.scale if self.residual_std is None else self.residual_std / self.noise_std
+        return self.mean(out) + width * self.noise(wide(out)[:, 0], generator)
 
     def measured(self, out: Tensor, y: Tensor) -> dict[str, Tensor]:
         predicted = self.mean(out.double())
@@ -60,6 +68,8 @@ class Regression(Likelihood):
 class Normal(Regression):
     """p ∝ exp(−½ (y − μ)²), L = (y − μ)²: mean squared error, twice the negative log-likelihood."""
 
+    noise_std = 1.0
+
     def loss(self, out: Tensor, y: Tensor) -> Tensor:
         return F.mse_loss(wide(out)[:, 0], self.standardised(y), reduction="none")
 
@@ -69,6 +79,8 @@ class Normal(Regression):
 
 class Laplace(Regression):
     """p ∝ exp(−|y − μ|), L = |y − μ|: learns the median, which outliers do not move."""
+
+    noise_std = sqrt(2)
 
     def loss(self, out: Tensor, y: Tensor) -> Tensor:
         return F.l1_loss(wide(out)[:, 0], self.standardised(y), reduction="none")
@@ -89,6 +101,14 @@ class Huber(Regression):
         if not delta > 0:
             raise UsageError(f"delta, where the loss turns linear, must be positive, got {delta:g}")
         self.delta = delta
+
+    @property
+    def noise_std(self) -> float:
+        d = self.delta
+        inside = sqrt(2 * pi) * erf(d / sqrt(2))                                            # ∫ exp(−L) over |r| ≤ δ
+        squared = inside - 2 * d * exp(-d * d / 2)                                          # ∫ r² exp(−L) over |r| ≤ δ
+        tail, its = exp(-d * d / 2) / d, exp(-d * d / 2) * (d + 2 / d + 2 / d**3)           # the same two over r > δ
+        return sqrt((squared + 2 * its) / (inside + 2 * tail))
 
     def loss(self, out: Tensor, y: Tensor) -> Tensor:
         return F.huber_loss(wide(out)[:, 0], self.standardised(y), reduction="none", delta=self.delta)
@@ -111,7 +131,7 @@ class Heteroscedastic(Regression):
     Nix and Weigend 1994; Van Schependom 1.2.
     """
 
-    watch, outputs = "nll", 2
+    watch, outputs, learns_noise = "nll", 2, True
 
     def log_variance(self, out: Tensor) -> Tensor:
         # within a thousandth and a thousand deviations of the targets: e^(100) is no float32

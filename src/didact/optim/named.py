@@ -34,6 +34,9 @@ OPTIMIZERS: dict[str, Callable[[float, float, float], Factory]] = {
     "sam": lambda lr, decay, μ: partial(SAM, base=partial(SGD, lr=lr, weight_decay=decay, momentum=μ)),
 }
 
+WITH_MOMENTUM = tuple(name for name in OPTIMIZERS if name not in ("sgd", "adagrad", "rmsprop"))
+WITH_DECAY = ("adamw", "lion", "lamb", "muon")   # decoupled from the gradient, so that it is no penalty
+
 # Gaba 2.8 gives those of sgd, momentum, adam and adamw; the rest are where a small network learns well without tuning.
 default_lr: dict[str, float] = {
     "sgd": 1e-2, "momentum": 1e-2, "nesterov": 1e-2, "adagrad": 1e-2, "rmsprop": 1e-3, "adam": 1e-3, "amsgrad": 1e-3,

@@ -2,7 +2,8 @@
 
 from typing import Annotated, Literal
 
-from didact.options import AsWritten, Range
+from didact.optim.named import WITH_MOMENTUM
+from didact.options import AsWritten, OnlyWith, Range
 
 Widths = Annotated[tuple[int, ...], Range(1), "units of each hidden layer"]
 Activation = Annotated[
@@ -20,7 +21,7 @@ Optimizer = Annotated[
 Rate = Annotated[float, Range(0, open_low=True), "learning rate"]
 OptionalRate = Annotated[float | None, Range(0, open_low=True), "learning rate (a good one for optimizer and data if not given)"]
 Decay = Annotated[float, Range(0), "weight decay"]
-Momentum = Annotated[float, Range(0, 0.9999), "momentum, or β1 of the Adam family"]
+Momentum = Annotated[float, Range(0, 0.9999), OnlyWith("optimizer", *WITH_MOMENTUM), "momentum, or β1 of the Adam family"]
 ScheduleName = Annotated[
     Literal["constant", "step_decay", "cosine", "warmup_cosine", "one_cycle"], "how the learning rate moves over the run"
 ]

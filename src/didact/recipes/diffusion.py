@@ -17,7 +17,7 @@ from didact.objectives.noising import Noising, Order, Variance, moments
 from didact.objectives.referee import about_scores
 from didact.optim.named import make
 from didact.optim.schedule import make_schedule
-from didact.options import Range, TellsClass
+from didact.options import OnlyWith, Range, TellsClass
 from didact.recipes import arguments as a
 from didact.recipes.autoencoders import classes_of
 from didact.recipes.common import SMALL
@@ -30,7 +30,7 @@ Widths = Annotated[
 ]
 Time = Annotated[int, Range(2), "numbers of the vector that says how much noise there is"]
 Conditional = Annotated[bool, TellsClass(), "tell the network the class, so that one can be asked for"]
-Drop = Annotated[float, Range(0, 1), "share of labels withheld while learning, which guidance needs"]
+Drop = Annotated[float, Range(0, 1), OnlyWith("conditional", True), "share of labels withheld while learning, which guidance needs"]
 Guidance = Annotated[float, Range(0), "how much a sample insists on its class: (1 + w) f(x, c) − w f(x, ∅)"]
 Steps = Annotated[int, Range(1), "steps from noise to image"]
 FewSteps = Annotated[int | None, Range(1), "steps from noise to image, of the T (25 if not given, all where there are fewer)"]
@@ -54,7 +54,7 @@ def diffusion(
     predict: Annotated[Literal["noise", "image", "velocity"], "what the network says: ε, x_0, or v = a ε − σ x_0"] = "velocity",
     sampling_steps: FewSteps = None,
     eta: Annotated[float, Range(0, 1), "noise added on the way back: 0 is DDIM, 1 with all T steps is DDPM"] = 0.0,
-    variance: Annotated[Variance, "of that noise: the posterior's, or β_t, which is a little more"] = "posterior",
+    variance: Annotated[Variance, OnlyWith("eta", above=0), "of that noise: the posterior's, or β_t, which is a little more"] = "posterior",
     order: Annotated[Order, "of the steps that draw nothing: 1 is DDIM, 2 also looks back at the step before"] = 2,
     network: Annotated[Literal["unet", "simple"], "the U-Net: with attention, or the simple one of Gaba 10.8"] = "unet",
     widths: Widths = None, time: Time = 128, dropout: a.Dropout = 0.0,

@@ -21,7 +21,7 @@ from didact.models.minilm import MiniLM
 from didact.objectives.supervised import likelihood_of, supervised
 from didact.optim.named import make
 from didact.optim.schedule import make_schedule
-from didact.options import NamesRun, Range
+from didact.options import NamesRun, OnlyWith, Range
 from didact.recipes import arguments as a
 from didact.recipes.adapting import agree, arguments_of, thinned
 from didact.recipes.attention import bert
@@ -63,9 +63,12 @@ Pieces = Callable[[str], list[int]]                                     # the ro
 def fine_tune(
     data: Data, *,
     weights: Origin = None, learn: Learn = "full",
-    rank: Annotated[int, Range(1), "of LoRA's matrices"] = 8,
+    rank: Annotated[int, Range(1), OnlyWith("learn", "lora"), "of LoRA's matrices"] = 8,
     labels: Annotated[int | None, Range(1), "training texts of each class (all if not given)"] = None,
-    pretrain: Annotated[int, Range(1), "steps in which it guesses hidden words of its own texts, where no weights are given"] = 400,
+    pretrain: Annotated[
+        int, Range(1), OnlyWith("weights", None), OnlyWith("learn", "full", "lora", "head"),
+        "steps in which it guesses hidden words of its own texts",
+    ] = 400,
     layers: Size = None, heads: Size = None, width: Size = None, hidden: Size = None,
     vocabulary: Annotated[int, Range(1), "most common words that are told apart"] = 10_000,
     length: Annotated[int, Range(1, 512), "words that are read of each text"] = 64,

@@ -8,7 +8,7 @@ from didact.models.forecaster import Forecaster
 from didact.objectives.forecasting import Forecast
 from didact.optim.named import make
 from didact.optim.schedule import make_schedule
-from didact.options import Range
+from didact.options import OnlyWith, Range
 from didact.recipes import arguments as a
 from didact.recipes.recurrent import Cell, Hidden, Init, Layers
 from didact.registry import recipe
@@ -24,7 +24,10 @@ def forecast(
     cell: Cell = "lstm", hidden: Hidden = 32, layers: Layers = 1, dropout: a.Dropout = 0.0, init: Init = "orthogonal",
     window: Annotated[int, Range(1), "past values that are read"] = WINDOW,
     horizon: Annotated[int, Range(1), "values that are forecast, each from the one before: 1, or 7 for a week of days"] = 1,
-    teach: Annotated[Literal["forced", "own"], "what it goes on from while it learns: the true values, or its own forecasts"] = "forced",
+    teach: Annotated[
+        Literal["forced", "own"], OnlyWith("horizon", above=1),
+        "what it goes on from while it learns: the true values, or its own forecasts"
+    ] = "forced",
     lr: a.Rate = 1e-2, weight_decay: a.Decay = 0.01, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
     epochs: a.Epochs = 15, batch: a.BatchSize = 32,
 ) -> Experiment:

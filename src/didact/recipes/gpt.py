@@ -13,7 +13,7 @@ from didact.models.gpt import GPT
 from didact.models.llama import Llama
 from didact.objectives.autoregressive import Autoregressive
 from didact.optim.schedule import make_schedule
-from didact.options import Range
+from didact.options import OnlyWith, Range
 from didact.recipes import arguments as a
 from didact.recipes.adapting import Rank, Weights, beginning, thinned
 from didact.registry import recipe
@@ -51,7 +51,7 @@ def gpt(
     lr: a.Rate = 3e-3, weight_decay: a.Decay = 0.1, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
     steps: Steps = 1000, batch: a.BatchSize = 16, ema: a.Average = None, patience: a.Patience = None,
     weights: Weights = None, lora: Rank = None,
-    thaw: Annotated[bool, "with --lora, the embedding learns too: tokens that are new to the weights need it"] = True,
+    thaw: Annotated[bool, OnlyWith("lora"), "the embedding learns too: tokens that are new to the weights need it"] = True,
 ) -> Experiment:
     """A GPT that continues a text: Tiny Shakespeare, or one's own (--data book.txt); then `didact sample RUN --prompt "…"`.
 

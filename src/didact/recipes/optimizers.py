@@ -1,10 +1,13 @@
 """The same network under different rules for moving its weights."""
 
+from typing import Annotated
+
 from didact.data.core import Data
 from didact.models.mlp import MLP
 from didact.objectives.supervised import likelihood_of, supervised
-from didact.optim.named import make
+from didact.optim.named import WITH_DECAY, make
 from didact.optim.schedule import make_schedule
+from didact.options import Range
 from didact.recipes import arguments as a
 from didact.recipes.common import TARGETS
 from didact.registry import recipe
@@ -19,20 +22,25 @@ from didact.train.experiment import Experiment
 )
 def optimizers(
     data: Data, *,
-    optimizer: a.Optimizer = "adamw", lr: a.OptionalRate = None, weight_decay: a.Decay = 0.01, momentum: a.Momentum = 0.9,
+    optimizer: a.Optimizer = "adamw", lr: a.OptionalRate = None,
+    weight_decay: Annotated[
+        float | None, Range(0),
+        f"weight decay (0.01 with {', '.join(WITH_DECAY)}, which decouple it from the gradient, else 0, if not given)"
+    ] = None,
+    momentum: a.Momentum = 0.9,
     schedule: a.ScheduleName = "constant", hidden: a.Widths = (256, 128), epochs: a.Epochs = 10, batch: a.BatchSize = 128,
 ) -> Experiment:
     """One optimizer on the MLP of Gaba 1.6; `didact sweep optimizers` compares the four of Gaba 2.8.
 
-    Weight decay is AdamW's alone here, as in the course: SGD and Adam run without it.
+    As in the course, SGD and Adam run without weight decay; where --weight-decay is given, they add it to the gradient (L2).
     """
     likelihood = likelihood_of(data)
     network = MLP(data.features, likelihood.outputs, hidden=hidden, mean=data.mean, std=data.std)
-    decay = weight_decay if optimizer in ("adamw", "lion", "lamb", "muon") else 0.0
+    usual = 0.01 if optimizer in WITH_DECAY else 0.0
     return Experiment(
         data=data,
         objective=supervised(network, likelihood),
-        optimizer=make(optimizer, lr=lr, weight_decay=decay, momentum=momentum),
+        optimizer=make(optimizer, lr=lr, weight_decay=usual if weight_decay is None else weight_decay, momentum=momentum),
         schedule=make_schedule(schedule),
         epochs=epochs, batch=batch,
     )

@@ -23,7 +23,7 @@ from didact.train.experiment import Experiment
 def regularised_mlp(
     data: Data, *,
     hidden: a.Widths = (256, 256), dropout: a.Dropout = 0.3, norm: a.Norm = "batch", smoothing: a.Smoothing = 0.1, augment: a.Augment = (),
-    weight_decay: a.Decay = 1e-4,
+    weight_decay: Annotated[float | None, Range(0), "weight decay (0.0001, or none with l1 or l2, if not given)"] = None,
     l1: Annotated[float, Range(0), "L1 penalty by proximal step: weights become exactly zero"] = 0.0,
     l2: Annotated[float, Range(0), "L2 penalty by proximal step; with l1, the elastic net"] = 0.0,
     r_drop: Annotated[float, Range(0), "weight of the disagreement between two dropout passes (R-Drop)"] = 0.0,
@@ -37,8 +37,9 @@ def regularised_mlp(
     _, batch, notes = budget(data, epochs, batch)
     likelihood = likelihood_of(data, smoothing=smoothing)
     network = MLP(data.features, likelihood.outputs, hidden=hidden, dropout=dropout, norm=norm, mean=data.mean, std=data.std)
-    adaptive = make("adamw", lr=lr or 1e-3, weight_decay=weight_decay)
-    descent = make("momentum", lr=lr or 0.02)  # a proximal step answers a gradient step; AdamW's are of another size
+    adaptive = make("adamw", lr=lr or 1e-3, weight_decay=1e-4 if weight_decay is None else weight_decay)
+    # a proximal step answers a gradient step; AdamW's are of another size
+    descent = make("momentum", lr=lr or 0.02, weight_decay=weight_decay or 0.0)
     return Experiment(
         data=data,
         objective=RDrop(network, likelihood, alpha=r_drop) if r_drop else supervised(network, likelihood),

@@ -18,7 +18,7 @@ from didact.objectives.reuse import Reuse, layers
 from didact.objectives.supervised import likelihood_of
 from didact.optim.named import default_lr, make
 from didact.optim.schedule import make_schedule
-from didact.options import NamesRun, Range, plain
+from didact.options import NamesRun, OnlyWith, Range, plain
 from didact.recipes import arguments as a
 from didact.recipes.common import augmenting
 from didact.recipes.vision import FirstLayer, Names, cnn, fitted, note_of, start_from, stem_of
@@ -33,6 +33,7 @@ Mode = Annotated[
     "what learns: all of a new network, the head alone, the last layers, or all layers of the reused one",
 ]
 COMMON = Settings()
+OWN = "glyphs"  # printed numerals and letters: near enough to digits, and made on the spot
 STEPS = 300  # at least, where no number of epochs is given: few examples make short epochs
 RATE = {"scratch": 3.0, "features": 10.0, "partial": 3.0, "full": 3.0}  # times the optimizer's own: few steps, and a head is easily moved
 Origin = Annotated[
@@ -47,11 +48,13 @@ Origin = Annotated[
 )
 def transfer(
     data: Data, *,
-    mode: Mode = "full", weights: Origin = "glyphs",
+    mode: Mode = "full", weights: Origin = OWN,
     model: Annotated[Names | None, "the network (cnn if not given; efficientnet_lite0 for lite0)"] = None, stem: FirstLayer = "auto",
     labels: Annotated[int | None, Range(1), "training examples of each class (all if none)"] = 1,
-    thaw: Annotated[float, Range(0, 1), "share of the layers, from the last, that learn in mode partial"] = 0.5,
-    ratio: Annotated[float, Range(0, 1, open_low=True), "rate of the first layer as a share of the last one's; 1 from scratch"] = 0.1,
+    thaw: Annotated[float, Range(0, 1), OnlyWith("mode", "partial"), "share of the layers, from the last, that learn"] = 0.5,
+    ratio: Annotated[
+        float, Range(0, 1, open_low=True), OnlyWith("mode", "partial", "full"), "rate of the first layer as a share of the last one's"
+    ] = 0.1,
     pixels: Annotated[int | None, Range(8, 1024), "side that images are resized to (their own if not given; 224 for lite0)"] = None,
     smoothing: a.Smoothing = 0.0, augment: a.Augment = (),
     optimizer: a.Optimizer = "adamw", lr: a.OptionalRate = None, weight_decay: a.Decay = 0.01, momentum: a.Momentum = 0.9,
@@ -81,6 +84,8 @@ def transfer(
         network.standardise = nn.Sequential(Resize((pixels, pixels)), network.get_submodule("standardise"))
     L = len(layers(network))
     learning = {"features": 1, "partial": max(1, ceil(thaw * L))}.get(mode, L)
+    idle = mode == "scratch" and weights not in (OWN, "lite0")                # lite0 says which network, too
+    fresh = (f"--weights {weights} does nothing: --mode scratch begins with new ones",) if idle else ()
     return Experiment(
         data=data,
         objective=Reuse(network, likelihood, learning=learning, lr=rate, ratio=1.0 if mode == "scratch" else ratio, keep=not augment),
@@ -90,7 +95,7 @@ def transfer(
         evaluate_every=max(1, epochs * each // 10),  # an epoch of few examples is over at once, the validation split is as large as ever
         clip_norm=clip_norm, epochs=epochs, batch=batch, begin=begin if mode != "scratch" else None,
         settled={"stem": stem},
-        notes=(*note_of(network), f"{learning} of {L} layers learn; the last one is new"),
+        notes=(*note_of(network), *fresh, f"{learning} of {L} layers learn; the last one is new"),
     )
 
 

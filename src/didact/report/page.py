@@ -20,7 +20,20 @@ from didact.report.masks import MASKS, RESTORED, mask_groups, restored_groups
 from didact.report.neighbours import NEIGHBOURS, neighbour_table
 from didact.report.rows import ROWS, row_tables
 from didact.report.surface import learned_figure
-from didact.report.words import COURSES, about, argument, citation, duration, epochs, formula, interval, metric_name, metric_value, some_stay
+from didact.report.words import (
+    COURSES,
+    about,
+    argument,
+    citation,
+    duration,
+    epochs,
+    formula,
+    interval,
+    metric_name,
+    metric_value,
+    positive_class,
+    some_stay,
+)
 from didact.run import Run
 
 ENDED = {"budget": "the budget was spent", "patience": "validation no longer improved"}
@@ -165,15 +178,22 @@ def tiles(facts: Mapping[str, Any], n: int) -> Html:
         return tag("p", f"This run has not been tested yet: it is {facts['status'] or 'not finished'}.", class_="warning")
     first = watch if watch in test else next(iter(test))
     told = facts.get("notes", ())
-    rest = [tile(name, test[name], validation.get(name), about(name, told)) for name in test if name != first]
+    positive = positive_class(facts)
+    rest = [
+        tile(metric_name(name, positive), metric_value(name, test[name]), shown_beside(name, validation), about(name, told))
+        for name in test if name != first
+    ]
     large = headline(first, test[first], validation.get(first), n, formula(first, test) or about(first, told))
     across = f"--across:{(len(rest) + 1) // 2 if len(rest) > 4 else max(1, len(rest))}"
     return tag("div", large, tag("div", rest, class_="rest", style=across), class_="tiles")
 
 
-def tile(name: str, value: float, validation: float | None, hint: str = "") -> Html:
-    below = f"validation {metric_value(name, validation)}" if validation is not None else ""
-    lines = tag("span", metric_name(name)), tag("strong", metric_value(name, value)), tag("small", below)
+def shown_beside(name: str, validation: Mapping[str, float]) -> str:
+    return f"validation {metric_value(name, validation[name])}" if validation.get(name) is not None else ""
+
+
+def tile(title: str, value: str, below: str, hint: str = "") -> Html:
+    lines = tag("span", title), tag("strong", value), tag("small", below)
     return tag("div", *lines, class_="tile", title=hint or None)
 
 

@@ -20,8 +20,10 @@ NAMES = {
     "naive_mae": "MAE of the naive forecast", "naive_rmse": "RMSE of the naive forecast",
 }
 SHARES = {  # fractions that people say in percent
-    "accuracy", "ahead", "top5", "precision", "recall", "f1", "coverage_95", "pixel_accuracy", "rarest", "commonest",
+    "accuracy", "ahead", "top5", "precision", "recall", "f1", "precision_macro", "recall_macro", "f1_macro", "coverage_95",
+    "pixel_accuracy", "rarest", "commonest",
 }
+OF_ONE_CLASS = ("precision", "recall", "f1")   # of two classes; the means over all classes are precision_macro, …
 LOWER = {  # better when lower
     "loss", "rmse", "mae", "nll", "calibration_error", "perplexity", "bits_per_character", "bits_per_dim", "bits_per_code", "frechet",
     "reconstruction",
@@ -50,9 +52,20 @@ def epochs(passes: float) -> str:
     return f"{passes:.3g}" if passes < 100 else f"{passes:,.0f}"
 
 
-def metric_name(metric: str) -> str:
+def positive_class(facts: Mapping[str, Any]) -> str:
+    """The second of a run's two classes, which precision, recall and F1 are of; empty where there are not two."""
+    data = facts.get("data", {})
+    labels = data.get("labels") or ()
+    return str(labels[1]) if data.get("task") == "binary" and len(labels) == 2 else ""
+
+
+def metric_name(metric: str, positive: str = "") -> str:
     if metric.startswith("iou_"):
         return f"IoU of {metric[4:]}"
+    if metric.endswith("_macro"):
+        return f"{metric_name(metric.removesuffix('_macro'))} (macro)"
+    if positive and metric in OF_ONE_CLASS:
+        return f"{metric_name(metric)} (positive class: {positive})"
     return NAMES.get(metric, metric.replace("_", " "))
 
 

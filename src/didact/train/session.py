@@ -21,7 +21,7 @@ from didact.errors import UsageError, pick
 from didact.layers.propagation import propagation
 from didact.objectives.abilities import abilities
 from didact.objectives.core import Objective
-from didact.options import Option, bind, options, written
+from didact.options import Option, bind, options, unused, written
 from didact.registry import RECIPES, Recipe
 from didact.run import Run, surroundings
 from didact.train.diagnose import weights_are_finite
@@ -55,7 +55,8 @@ class Prepared:
 
 def known_options(recipe: Recipe) -> dict[str, Option]:
     """Everything that can be set: the recipe's own options, then those of every recipe."""
-    return recipe.options | {name: o for name, o in options(Settings).items() if name not in recipe.options}
+    own = recipe.options
+    return own | {name: o for name, o in options(Settings).items() if name not in own}
 
 
 def prepare(
@@ -84,7 +85,7 @@ def prepare(
             progress=lambda file, done, total: tell("download", {"file": file, "done": done, "total": total}),
         )
     experiment = build(recipe, data, arguments, settings)
-    experiment = replace(experiment, notes=(*experiment.notes, *parted(experiment)))
+    experiment = replace(experiment, notes=(*experiment.notes, *unused(recipe.options, given, arguments), *averaged(experiment), *parted(experiment)))
     arguments |= experiment.settled
     refuse_lone_rows(experiment, processes, "norm" in recipe.options)
     return Prepared(recipe, arguments, settings, data, experiment)
@@ -92,6 +93,14 @@ def prepare(
 
 def normalises_batches(experiment: Experiment) -> bool:
     return any(isinstance(module, _BatchNorm) for module in experiment.objective.modules())
+
+
+def averaged(experiment: Experiment) -> tuple[str, ...]:
+    """Of which class the metrics of two classes are."""
+    labels = experiment.data.labels
+    if getattr(getattr(experiment.objective, "likelihood", None), "task", "") != "binary" or len(labels) != 2:
+        return ()
+    return (f"precision, recall, f1: of the positive class {labels[1]!r}; the macro ones are means over both",)
 
 
 def parted(experiment: Experiment) -> tuple[str, ...]:

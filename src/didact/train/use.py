@@ -19,6 +19,7 @@ from didact.layers.dropout import drops
 from didact.metrics.detection import SURE, shown
 from didact.objectives.abilities import ABILITIES, Detects, Draws, Predictive, Restores, Translates, abilities
 from didact.objectives.core import Objective
+from didact.objectives.regressions import Regression
 from didact.objectives.uncertainty import mc_dropout
 from didact.run import Run
 from didact.train.session import restored
@@ -47,7 +48,8 @@ def predict(
     """What the run's model says of each input: files, rows or texts, read as its training data were.
 
     A Path is a file. A str is an image's file or a CSV file where the run reads such, and a text where it reads texts.
-    `passes` keeps dropout on and asks so often (MC dropout); `draws` adds so many random answers from p(y | x); `beam` looks for the
+    `passes` keeps dropout on and asks so often (MC dropout); `draws` adds so many random answers from p(y | x), of numbers with the
+    deviation of the residuals on the validation split where the model does not predict one; `beam` looks for the
     likeliest translation; boxes of a score below `sure` are left out. Masks, frames and restored images are tensors, or drawn into
     PNG files of the folder `to`. What the model never learned to read is told to `warn`.
     """
@@ -65,6 +67,8 @@ def predict(
         raise UsageError(f"--sure {sure:g} is the least score of a box, but this run's model finds none; leave it out")
     if to is not None and not pictures(abilities(objective)):
         raise UsageError(f"--to {to} is the folder of masks, boxes and restored images, but this run's model draws none; leave it out")
+    if draws:
+        measure_noise(objective, run if isinstance(run, Run) else Run.open(run), draws)
     asked = Asked(passes, draws, beam, SURE if sure is None else sure)
     names, columns = data.encoder.read(inputs)
     for doubt in doubts(data.encoder, inputs):
@@ -72,6 +76,20 @@ def predict(
     found = (answer for batch in batches(objective, data, names, columns) for answer in answers(objective, data, batch, asked))
     whole = ({"input": name, **answer} for name, answer in zip(names, found, strict=True))
     return list(whole) if to is None else pictured(whole, data, Path(to))
+
+
+def measure_noise(objective: Objective, run: Run, draws: int) -> None:
+    """A loss that does not learn how far numbers lie from their predictions draws as far as those of the validation split did."""
+    likelihood = getattr(objective, "likelihood", None)
+    if not isinstance(likelihood, Regression) or likelihood.learns_noise:
+        return
+    rmse = (run.facts.get("validation") or {}).get("rmse")
+    if rmse is None:
+        raise UsageError(
+            f"--draws {draws} needs how far the validation targets lie from their predictions, which {run.folder} does not say before"
+            f" it is finished; go on with: didact resume {run.folder}"
+        )
+    likelihood.residual_std = float(rmse)
 
 
 def batches(objective: Objective, data: Data, names: Sequence[str], columns: Batch) -> Iterator[Batch]:
