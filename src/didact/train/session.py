@@ -85,7 +85,8 @@ def prepare(
             progress=lambda file, done, total: tell("download", {"file": file, "done": done, "total": total}),
         )
     experiment = build(recipe, data, arguments, settings)
-    experiment = replace(experiment, notes=(*experiment.notes, *unused(recipe.options, given, arguments), *averaged(experiment), *parted(experiment)))
+    notes = (*unused(recipe.options, given, arguments), *averaged(experiment), *parted(experiment))
+    experiment = replace(experiment, notes=(*experiment.notes, *notes))
     arguments |= experiment.settled
     refuse_lone_rows(experiment, processes, "norm" in recipe.options)
     return Prepared(recipe, arguments, settings, data, experiment)
