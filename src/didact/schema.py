@@ -59,7 +59,8 @@ def depth(value: Any) -> tuple[int, ...] | None:
     if is_number(value):
         return ()
     inner = {depth(v) for v in value} if isinstance(value, list) else {None}
-    return None if len(inner) > 1 or None in inner else (len(value), *next(iter(inner), ()))
+    first = next(iter(inner), ())
+    return None if len(inner) > 1 or first is None else (len(value), *first)
 
 
 ANY = Kind("a value", lambda value: True)

@@ -39,7 +39,7 @@ def open_gguf(path: Path) -> Any:
     except ImportError:
         raise UsageError("GGUF files are read with the library gguf, which is not installed; pip install 'didact[gguf]'") from None
 
-    class Reader(GGUFReader):  # type: ignore[misc]
+    class Reader(GGUFReader):  # type: ignore[misc, unused-ignore]
         data: Any
         reads = 0
 

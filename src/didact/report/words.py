@@ -55,7 +55,7 @@ def epochs(passes: float) -> str:
 def positive_class(facts: Mapping[str, Any]) -> str:
     """The second of a run's two classes, which precision, recall and F1 are of; empty where there are not two."""
     data = facts.get("data", {})
-    labels = data.get("labels") or ()
+    labels: list[str] = data.get("labels") or []
     return str(labels[1]) if data.get("task") == "binary" and len(labels) == 2 else ""
 
 
