@@ -40,7 +40,7 @@ OF_EVERY_RUN = {
 }
 ALONE = {
     "list": ["list", "--json"],
-    "list data": ["list", "data", "--json"],
+    "list data": ["list", "--data", "--json"],
     "show mlp": ["show", "mlp", "--json"],
     "show cnn": ["show", "cnn", "--json"],
     "show gpt": ["show", "gpt", "--json"],
@@ -51,9 +51,9 @@ ALONE = {
     "gradcheck": ["gradcheck", "x*sin(y)", "x=2", "y=0.5", "--json"],
     "gradcheck scratch_mlp": ["gradcheck", "scratch_mlp", "--json"],
     "compare": ["compare", "scratch_mlp", "--steps", "20", "--json"],
-    "sweep": ["sweep", "approximate", "--width", "2,4", "--steps", "20", "--json"],
+    "sweep": ["sweep", "approximate", "width=2,4", "steps=20", "--json"],
     "train": ["train", "mlp", "--data", "iris", "--epochs", "2", "--json"],
-    "predict rows": ["predict", "mlp/latest", "5.1,3.5,1.4,0.2", "--json"],
+    "predict rows": ["predict", "mlp/latest", "sepal length (cm)=5.1,sepal width (cm)=3.5,petal length (cm)=1.4,petal width (cm)=0.2", "--json"],
     "evaluate int8": ["evaluate", "mlp/latest", "--int8", "--json"],
     "report two": ["report", "cnn/latest", "mlp/latest", "--json"],
     "resume": ["resume", "mlp/latest", "--json"],

@@ -284,6 +284,69 @@ class Renamer:
                     return True, self.targets.get((d[0], *p))
         return False, None
 
+    # keywords of registered models: @register(name, k=…), create(name, k=…), MODELS[name](k=…), keys of example() ----
+    def params_of(self, cls: Place) -> dict[str, str]:
+        news: dict[str, str] = {}
+        for c in [*reversed(list(self.ancestors(cls))), cls]:
+            prefix = f"{self.class_name.get(c)}.__init__."
+            for (kind, q), found in self.places.get(c[0], {}).items():
+                if kind == "param" and q.startswith(prefix):
+                    old = q.rpartition(".")[2]
+                    for p in found:
+                        if (c[0], *p) in self.targets:
+                            news[old] = self.targets[c[0], *p]
+        return news
+
+    def registered(self) -> dict[str, dict[str, str]]:
+        if not hasattr(self, "_registered"):
+            self._registered = {}
+            for file in self.index:
+                if file.startswith("src/didact/models/"):
+                    for node in ast.parse((self.root / file).read_text()).body:
+                        if isinstance(node, ast.ClassDef):
+                            (place,) = self.places[file]["class", node.name]
+                            for d in node.decorator_list:
+                                if isinstance(d, ast.Call) and getattr(d.func, "id", "") == "register":
+                                    self._registered[d.args[0].value] = self.params_of((file, *place))
+        return self._registered
+
+    def extra(self, file: str, source: str) -> list[tuple[int, int, int, str]]:
+        """(line, column, length, new) of names that are keywords by way of the registry, or keys of an example."""
+        lines = source.splitlines()
+        edits: list[tuple[int, int, int, str]] = []
+
+        def column(line: int, offset: int) -> int:
+            return len(lines[line - 1].encode()[:offset].decode())
+
+        def keywords(call: ast.Call, news: dict[str, str]) -> None:
+            for k in call.keywords:
+                if k.arg in news:
+                    edits.append((k.lineno, column(k.lineno, k.col_offset), len(k.arg), news[k.arg]))
+
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ClassDef) and file.startswith("src/didact/models/"):
+                (place,) = self.places[file]["class", node.name]
+                news = self.params_of((file, *place))
+                for d in node.decorator_list:
+                    if isinstance(d, ast.Call) and getattr(d.func, "id", "") == "register":
+                        keywords(d, news)
+                for f in node.body:
+                    if isinstance(f, ast.FunctionDef) and f.name == "example":
+                        for part in ast.walk(f):
+                            if isinstance(part, ast.Dict):
+                                for k in part.keys:
+                                    if isinstance(k, ast.Constant) and k.value in news:
+                                        edits.append((k.lineno, column(k.lineno, k.col_offset) + 1, len(k.value), news[k.value]))
+            if isinstance(node, ast.Call):
+                name = None
+                if getattr(node.func, "id", "") == "create" and node.args and isinstance(node.args[0], ast.Constant):
+                    name = node.args[0].value
+                elif isinstance(node.func, ast.Subscript) and getattr(node.func.value, "id", "") == "MODELS" and isinstance(node.func.slice, ast.Constant):
+                    name = node.func.slice.value
+                if name in self.registered():
+                    keywords(node, self.registered()[name])
+        return edits
+
     def module_base(self, file: str, text: str, modules: set[Place]) -> str | None:
         news = set()
         for d in modules:
@@ -388,6 +451,9 @@ class Renamer:
             if new and new != text:
                 assert lines[line - 1][column:column + len(text)] == text, (file, token, lines[line - 1])
                 by_line[line].append((column, len(text), new))
+        for line, column, length, new in self.extra(file, source):
+            if line not in taken:
+                by_line[line] = [c for c in by_line[line] if c[0] != column] + [(column, length, new)]
         for line, changes in by_line.items():
             raw = lines[line - 1]
             for column, length, new in sorted(set(changes), reverse=True):

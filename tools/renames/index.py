@@ -3,6 +3,7 @@
     python index.py ROOT PYTHON PYRIGHT OUT.pickle src/didact/data src/didact/cli …
 """
 
+import ast
 import pickle
 import sys
 import time
@@ -29,6 +30,10 @@ def wanted_names() -> set[str]:
                 if old != new:
                     names.add(old)
                 names.update(cells[0].split("/")[:-1])
+    for test in (HERE.parents[1] / "tests").rglob("*.py"):     # every fixture, so that their table may come later
+        for node in ast.walk(ast.parse(test.read_text())):
+            if isinstance(node, ast.FunctionDef) and any("fixture" in ast.unparse(d) for d in node.decorator_list):
+                names.add(node.name)
     return names
 
 
