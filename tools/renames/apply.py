@@ -324,7 +324,7 @@ class Renamer:
                     edits.append((k.lineno, column(k.lineno, k.col_offset), len(k.arg), news[k.arg]))
 
         for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.ClassDef) and file.startswith("src/didact/models/"):
+            if isinstance(node, ast.ClassDef) and file.startswith("src/didact/models/") and ("class", node.name) in self.places[file]:
                 (place,) = self.places[file]["class", node.name]
                 news = self.params_of((file, *place))
                 for d in node.decorator_list:
