@@ -21,69 +21,69 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from didact.explain.page import alone
-from didact.layers.attention import attention
-from didact.layers.linear_attention import causal_linear_attention, linear_attention
-from didact.layers.sparse import local_attention
-from didact.layers.tiled import tiled_attention
-from didact.report import svg
-from didact.report.svg import Series
+from didact.charts import svg
+from didact.charts.svg import Series
+from didact.explain.page import make_standalone_svg
+from didact.layers.attention.flash import flash_attention
+from didact.layers.attention.linear_attention import causal_linear_attention, linear_attention
+from didact.layers.attention.multihead import dot_product_attention
+from didact.layers.attention.sparse import local_attention
 from didact.run import git_state
 
 LENGTHS = [1024, 2048, 4096, 8192, 16_384]
 RESULTS = Path(__file__).parent / "results"
-Kind = Callable[[Tensor, Tensor, Tensor], Tensor]
+AttentionFunction = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-def kinds(reach: int) -> dict[str, Kind]:
+def attention_functions(window: int) -> dict[str, AttentionFunction]:
     return {
-        "explicit": lambda q, k, v: attention(q, k, v)[0],
-        f"local, reach {reach}": partial(local_attention, reach=reach),
+        "explicit": lambda q, k, v: dot_product_attention(q, k, v)[0],
+        f"local, reach {window}": partial(local_attention, radius=window),
         "linear": linear_attention,
         "linear, causal": causal_linear_attention,
-        "tiled": tiled_attention,
+        "tiled": flash_attention,
         "fused (PyTorch's)": F.scaled_dot_product_attention,
     }
 
 
-def peak(f: Kind, length: int, *, heads: int = 1, width: int = 64, device: str = "cpu") -> int:
+def measure_peak_memory(attention: AttentionFunction, length: int, *, num_heads: int = 1, head_dim: int = 64, device: str = "cpu") -> int:
     """Bytes beyond the inputs that live at once in a forward and a backward pass."""
-    inputs = [torch.randn(1, heads, length, width, device=device, requires_grad=True) for _ in range(3)]
+    inputs = [torch.randn(1, num_heads, length, head_dim, device=device, requires_grad=True) for _ in range(3)]
 
-    def both() -> None:
-        f(*inputs).sum().backward()
+    def forward_backward() -> None:
+        attention(*inputs).sum().backward()
 
     if device.startswith("cuda"):
-        both()                               # workspaces of libraries are made once, and not counted
+        forward_backward()                               # workspaces of libraries are made once, and not counted
         for x in inputs:
             x.grad = None
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        both()
-        return torch.cuda.max_memory_allocated() - before
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as seen:
-        both()
-    assert seen.profiler is not None and seen.profiler.kineto_results is not None
-    moves = sorted((e.start_ns(), e.nbytes()) for e in seen.profiler.kineto_results.events() if e.name() == "[memory]")
-    return max(accumulate((size for _, size in moves), initial=0))
+        memory_before = torch.cuda.memory_allocated()
+        forward_backward()
+        return torch.cuda.max_memory_allocated() - memory_before
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
+        forward_backward()
+    assert profiler.profiler is not None and profiler.profiler.kineto_results is not None
+    allocations = sorted((e.start_ns(), e.nbytes()) for e in profiler.profiler.kineto_results.events() if e.name() == "[memory]")
+    return max(accumulate((size for _, size in allocations), initial=0))
 
 
-def measure(lengths: Sequence[int], args: argparse.Namespace) -> dict[str, dict[int, int]]:
-    found: dict[str, dict[int, int]] = {}
-    for name, f in kinds(args.reach).items():
-        found[name] = {}
+def measure_all(lengths: Sequence[int], args: argparse.Namespace) -> dict[str, dict[int, int]]:
+    sizes_by_attention: dict[str, dict[int, int]] = {}
+    for name, attention in attention_functions(args.reach).items():
+        sizes_by_attention[name] = {}
         for n in lengths:
             try:
-                found[name][n] = peak(f, n, heads=args.heads, width=args.width, device=args.device)
+                sizes_by_attention[name][n] = measure_peak_memory(attention, n, num_heads=args.heads, head_dim=args.width, device=args.device)
             except RuntimeError as error:    # out of memory, which is what this is about
                 print(f"{name} at {n:,}: {str(error).splitlines()[0]}", flush=True)
                 break
-        print(json.dumps({"attention": name, "bytes": found[name], "power": power(found[name])}), flush=True)
-    return found
+        print(json.dumps({"attention": name, "bytes": sizes_by_attention[name], "power": growth_exponent(sizes_by_attention[name])}), flush=True)
+    return sizes_by_attention
 
 
-def power(sizes: Mapping[int, int]) -> float | None:
+def growth_exponent(sizes: Mapping[int, int]) -> float | None:
     """log(m₂ / m₁) / log(n₂ / n₁) of the last two."""
     if len(sizes) < 2:
         return None
@@ -91,18 +91,18 @@ def power(sizes: Mapping[int, int]) -> float | None:
     return round(log2(m2 / m1) / log2(n2 / n1), 2)
 
 
-def table(found: Mapping[str, Mapping[int, int]], lengths: Sequence[int]) -> str:
+def format_table(sizes_by_attention: Mapping[str, Mapping[int, int]], lengths: Sequence[int]) -> str:
     rows = ["| attention | " + " | ".join(f"{n:,}" for n in lengths) + " | power |", "|---" * (len(lengths) + 2) + "|"]
-    for name, sizes in found.items():
+    for name, sizes in sizes_by_attention.items():
         cells = [f"{sizes[n] / 2**20:,.1f}" if n in sizes else "–" for n in lengths]
-        rows.append(f"| {name} | {' | '.join(cells)} | {power(sizes)} |")
+        rows.append(f"| {name} | {' | '.join(cells)} | {growth_exponent(sizes)} |")
     return "\n".join(rows)
 
 
-def plot(found: Mapping[str, Mapping[int, int]]) -> str:
-    lines = [Series(name, list(sizes), [m / 2**20 for m in sizes.values()], tone=k) for k, (name, sizes) in enumerate(found.items())]
+def plot_sizes(sizes_by_attention: Mapping[str, Mapping[int, int]]) -> str:
+    lines = [Series(name, list(sizes), [m / 2**20 for m in sizes.values()], color=k) for k, (name, sizes) in enumerate(sizes_by_attention.items())]
     title = "Peak memory of attention, forward and backward"
-    return alone(svg.chart(title, lines, x="length", y="MiB", log_x=True, log_y=True, size=(560, 360)))
+    return make_standalone_svg(svg.draw_chart(title, lines, x="length", y="MiB", log_x=True, log_y=True, size=(560, 360)))
 
 
 def main() -> None:
@@ -114,21 +114,21 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--to", type=Path, default=RESULTS)
     args = parser.parse_args()
-    found = measure(args.lengths, args)
+    sizes_by_attention = measure_all(args.lengths, args)
     cuda = args.device.startswith("cuda")
-    place = torch.cuda.get_device_name() if cuda else f"CPU ({platform.machine()})"
-    where = f"{place}, torch {torch.__version__}, {time.strftime('%Y-%m-%d')} (commit {git_state()['commit'][:7]})"
-    about = f"{args.heads} × {args.width} numbers a token, float32"
+    device_name = torch.cuda.get_device_name() if cuda else f"CPU ({platform.machine()})"
+    setup = f"{device_name}, torch {torch.__version__}, {time.strftime('%Y-%m-%d')} (commit {git_state()['commit'][:7]})"
+    description = f"{args.heads} × {args.width} numbers a token, float32"
     stem = "attention_memory_cuda" if cuda else "attention_memory"
-    words = [
-        f"# Memory of attention over its length, {where}",
-        f"`python benchmarks/attention_memory.py`: MiB at the peak of a forward and backward pass, less queries, keys and values; {about}.",
-        table(found, args.lengths),
+    paragraphs = [
+        f"# Memory of attention over its length, {setup}",
+        f"`python benchmarks/attention_memory.py`: MiB at the peak of a forward and backward pass, less queries, keys and values; {description}.",
+        format_table(sizes_by_attention, args.lengths),
         "`power` is the slope between the last two lengths on logarithmic axes: 1 grows with the length, 2 with its square.",
         f"![Peak memory over length]({stem}.svg)",
     ]
-    (args.to / f"{stem}.svg").write_text(plot(found), encoding="utf-8")
-    (args.to / f"{stem}.md").write_text("\n\n".join(words) + "\n", encoding="utf-8")
+    (args.to / f"{stem}.svg").write_text(plot_sizes(sizes_by_attention), encoding="utf-8")
+    (args.to / f"{stem}.md").write_text("\n\n".join(paragraphs) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

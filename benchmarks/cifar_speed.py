@@ -20,7 +20,7 @@ import didact.recipes
 from didact.data.load import load
 from didact.registry import RECIPES
 from didact.run import git_state
-from didact.train.session import prepare, repeat
+from didact.training.session import prepare, reproduce_command
 
 COMMON: dict[str, Any] = {
     "model": "resnet9", "augment": ("flip", "crop", "cutout"), "smoothing": 0.2, "mirror": True, "clip_norm": None, "precision": "bf16",
@@ -33,9 +33,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def command(setting: dict[str, Any]) -> str:
+def format_command(setting: dict[str, Any]) -> str:
     """The setting as one would type it."""
-    return repeat(prepare(RECIPES["cnn"], {**COMMON, **setting, "data": "cifar10"}, data=load("cifar10")))
+    return reproduce_command(prepare(RECIPES["cnn"], {**COMMON, **setting, "data": "cifar10"}, data=load("cifar10")))
 
 
 def main() -> None:
@@ -46,17 +46,17 @@ def main() -> None:
     args = parser.parse_args()
     if args.list:
         for name, setting in SETTINGS.items():
-            print(f"{name:<6} {command(setting)}")
+            print(f"{name:<6} {format_command(setting)}")
         return
-    given, data = {**COMMON, **SETTINGS[args.setting]}, load("cifar10")
-    place = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    options, data = {**COMMON, **SETTINGS[args.setting]}, load("cifar10")
+    device_name = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
     rows = []
     with tempfile.TemporaryDirectory() as runs:
-        didact.train(RECIPES["cnn"], data=data, runs=runs, steps=8, **{k: v for k, v in given.items() if k != "epochs"})
+        didact.train(RECIPES["cnn"], data=data, runs=runs, steps=8, **{k: v for k, v in options.items() if k != "epochs"})
         for seed in range(args.seeds):
-            facts = didact.train(RECIPES["cnn"], data=data, runs=runs, seed=seed, **given).facts
-            rows.append({"seed": seed, "seconds": facts["seconds"] - facts["warming"], "accuracy": facts["test"]["accuracy"]})
-            print(json.dumps({**rows[-1], "setting": args.setting, "device": place, "torch": torch.__version__}), flush=True)
+            metadata = didact.train(RECIPES["cnn"], data=data, runs=runs, seed=seed, **options).metadata
+            rows.append({"seed": seed, "seconds": metadata["seconds"] - metadata["warmup_seconds"], "accuracy": metadata["test"]["accuracy"]})
+            print(json.dumps({**rows[-1], "setting": args.setting, "device": device_name, "torch": torch.__version__}), flush=True)
     for name in ("seconds", "accuracy"):
         values = [row[name] for row in rows]
         spread = stdev(values) if len(values) > 1 else 0.0

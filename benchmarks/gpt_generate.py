@@ -17,79 +17,79 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from didact.models.gpt import GPT
-from didact.objectives.writing import Manner, Pen
-from didact.registry import create
+from didact.models.text.gpt import GPT
+from didact.registry import create_model
 from didact.run import git_state
+from didact.samplers.text_generation import DecodingConfig, TextGenerator
 
-GREEDY = Manner(temperature=0)
-Write = Callable[[Tensor, int], Tensor]
+GREEDY = DecodingConfig(temperature=0)
+GenerateFunction = Callable[[Tensor, int], Tensor]
 
 
-def gpt2(kind: torch.dtype, device: torch.device) -> GPT:
+def make_gpt2(dtype: torch.dtype, device: torch.device) -> GPT:
     torch.manual_seed(0)
-    model: GPT = create("gpt2")
+    model: GPT = create_model("gpt2")
     torch.nn.init.normal_(model.wpe.weight, std=0.5)          # so that what is written does not repeat itself
-    return model.to(device, kind).eval()
+    return model.to(device, dtype).eval()
 
 
-def pen(rows: int, room: int, device: torch.device, *, swift: bool = False, compile: bool = False) -> Write:
-    model = gpt2(torch.bfloat16, device)
-    memory = model.remember(rows, room)
-    memory.swift = memory.swift if swift else None
-    return Pen(model.go_on, memory, rows, manner=GREEDY, device=device, compile=compile).write
+def didact_generator(batch_size: int, capacity: int, device: torch.device, *, fast_decoder: bool = False, use_compile: bool = False) -> GenerateFunction:
+    model = make_gpt2(torch.bfloat16, device)
+    cache = model.init_cache(batch_size, capacity)
+    cache.fast_decoder = cache.fast_decoder if fast_decoder else None
+    return TextGenerator(model.decode_step, cache, batch_size, decoding=GREEDY, device=device, compile=compile).generate
 
 
-def hugging_face(rows: int, room: int, device: torch.device) -> Write:
+def hugging_face_generator(batch_size: int, capacity: int, device: torch.device) -> GenerateFunction:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     model = GPT2LMHeadModel(GPT2Config(attn_implementation="sdpa")).to(device, torch.bfloat16).eval()
 
-    def write(prompt: Tensor, n: int) -> Tensor:
-        text = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=n, min_new_tokens=n, do_sample=False,
+    def generate(prompt: Tensor, num_tokens: int) -> Tensor:
+        text = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=num_tokens, min_new_tokens=num_tokens, do_sample=False,
                               pad_token_id=50_256)
         return text[:, prompt.shape[1] :]
 
-    return write
+    return generate
 
 
-CONTENDERS: dict[str, Callable[[int, int, torch.device], Write]] = {
-    "didact": lambda rows, room, device: pen(rows, room, device, swift=True),
-    "compiled": lambda rows, room, device: pen(rows, room, device, compile=True),
-    "graph": pen,
-    "hugging_face": hugging_face,
+CONTENDERS: dict[str, Callable[[int, int, torch.device], GenerateFunction]] = {
+    "didact": lambda rows, room, device: didact_generator(rows, room, device, fast_decoder=True),
+    "compiled": lambda rows, room, device: didact_generator(rows, room, device, compile=True),
+    "graph": didact_generator,
+    "hugging_face": hugging_face_generator,
 }
 
 
-def finish(device: torch.device) -> None:
+def synchronize(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize()
 
 
-def measure(write: Write, prompt: Tensor, n: int, rounds: int) -> float:
+def measure(generate: GenerateFunction, prompt: Tensor, num_tokens: int, rounds: int) -> float:
     """Seconds for n tokens: the median of several rounds; compilation and capture happen before."""
     for _ in range(2):
-        write(prompt, n)
+        generate(prompt, num_tokens)
     seconds = []
     for _ in range(rounds):
-        finish(prompt.device)
+        synchronize(prompt.device)
         start = time.perf_counter()
-        write(prompt, n)
-        finish(prompt.device)
+        generate(prompt, num_tokens)
+        synchronize(prompt.device)
         seconds.append(time.perf_counter() - start)
     return median(seconds)
 
 
 @torch.no_grad()
-def agreement(prompt: Tensor, n: int) -> dict[str, object]:
+def count_agreeing_tokens(prompt: Tensor, num_tokens: int) -> dict[str, object]:
     """How many tokens are the same with the cache and without."""
-    model, rows, device = gpt2(torch.float32, prompt.device), len(prompt), prompt.device
-    written = Pen(model.go_on, model.remember(rows, prompt.shape[1] + n), rows, manner=GREEDY, device=device).write(prompt, n)
+    model, batch_size, device = make_gpt2(torch.float32, prompt.device), len(prompt), prompt.device
+    generated = TextGenerator(model.decode_step, model.init_cache(batch_size, prompt.shape[1] + num_tokens), batch_size, decoding=GREEDY, device=device).generate(prompt, num_tokens)
     text = prompt
-    for _ in range(n):
+    for _ in range(num_tokens):
         text = torch.cat([text, model(text)[:, -1:].argmax(-1)], dim=1)
-    same = written == text[:, prompt.shape[1] :]
-    return {"check": "cache = no cache", "tokens": same.numel(), "same": int(same.sum()), "different_tokens": len(written.unique())}
+    is_same = generated == text[:, prompt.shape[1] :]
+    return {"check": "cache = no cache", "tokens": is_same.numel(), "same": int(is_same.sum()), "different_tokens": len(generated.unique())}
 
 
 def main() -> None:
@@ -99,16 +99,16 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--only", nargs="*", choices=CONTENDERS, default=list(CONTENDERS))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    o = parser.parse_args()
-    device = torch.device(o.device)
-    for rows in o.rows:
-        prompt = torch.randint(50_257, (rows, o.prompt), generator=torch.Generator().manual_seed(0)).to(device)
-        for name in o.only:
-            seconds = measure(CONTENDERS[name](rows, o.prompt + o.tokens, device), prompt, o.tokens, o.rounds)
-            row = {"contender": name, "rows": rows, "tokens_per_second": rows * o.tokens / seconds, "us_per_step": 1e6 * seconds / o.tokens}
+    args = parser.parse_args()
+    device = torch.device(args.device)
+    for batch_size in args.rows:
+        prompt = torch.randint(50_257, (batch_size, args.prompt), generator=torch.Generator().manual_seed(0)).to(device)
+        for name in args.only:
+            seconds = measure(CONTENDERS[name](batch_size, args.prompt + args.tokens, device), prompt, args.tokens, args.rounds)
+            row = {"contender": name, "rows": batch_size, "tokens_per_second": batch_size * args.tokens / seconds, "us_per_step": 1e6 * seconds / args.tokens}
             print(json.dumps(row | {"torch": torch.__version__, **(git_state() or {})}), flush=True)
             torch._dynamo.reset()
-    print(json.dumps(agreement(prompt, o.check)), flush=True)
+    print(json.dumps(count_agreeing_tokens(prompt, args.check)), flush=True)
 
 
 if __name__ == "__main__":

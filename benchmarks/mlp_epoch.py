@@ -23,18 +23,18 @@ from torch.utils.data import DataLoader, Dataset
 import didact.recipes as recipes
 from didact.data.load import load
 from didact.run import git_state
-from didact.train.experiment import Settings
-from didact.train.loop import Training
-from didact.train.session import build
+from didact.training.experiment import Settings
+from didact.training.loop import Trainer
+from didact.training.session import build_experiment
 
 BATCH = 128
 
 
-def network() -> nn.Module:
+def make_network() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 10))
 
 
-class Items(Dataset):
+class ItemDataset(Dataset):
     """The textbook's data set: one item at a time, made a float image when asked for."""
 
     def __init__(self, x: Tensor, y: Tensor):
@@ -47,11 +47,11 @@ class Items(Dataset):
         return (self.x[i].float() / 255 - 0.1307) / 0.3081, int(self.y[i])
 
 
-def textbook(x: Tensor, y: Tensor, device: torch.device) -> Callable[[], None]:
+def textbook_epoch(x: Tensor, y: Tensor, device: torch.device) -> Callable[[], None]:
     """A Dataset that yields one item, DataLoader, `loss.item()` every step."""
-    model = network().to(device)
+    model = make_network().to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    loader = DataLoader(Items(x, y), batch_size=BATCH, shuffle=True)
+    loader = DataLoader(ItemDataset(x, y), batch_size=BATCH, shuffle=True)
 
     def epoch() -> None:
         total = 0.0
@@ -66,7 +66,7 @@ def textbook(x: Tensor, y: Tensor, device: torch.device) -> Callable[[], None]:
     return epoch
 
 
-def lightning(x: Tensor, y: Tensor, device: torch.device) -> Callable[[], None]:
+def lightning_epoch(x: Tensor, y: Tensor, device: torch.device) -> Callable[[], None]:
     """PyTorch Lightning with the textbook's loader."""
     import logging
     import warnings
@@ -79,7 +79,7 @@ def lightning(x: Tensor, y: Tensor, device: torch.device) -> Callable[[], None]:
     class Module(L.LightningModule):
         def __init__(self) -> None:
             super().__init__()
-            self.net = network()
+            self.net = make_network()
 
         def training_step(self, batch, _):
             return F.cross_entropy(self.net(batch[0]), batch[1])
@@ -87,7 +87,7 @@ def lightning(x: Tensor, y: Tensor, device: torch.device) -> Callable[[], None]:
         def configure_optimizers(self):
             return torch.optim.AdamW(self.parameters(), lr=1e-3)
 
-    model, loader = Module(), DataLoader(Items(x, y), batch_size=BATCH, shuffle=True)
+    model, loader = Module(), DataLoader(ItemDataset(x, y), batch_size=BATCH, shuffle=True)
     trainer = partial(
         L.Trainer, max_epochs=1, accelerator="gpu" if device.type == "cuda" else "cpu", devices=1, logger=False,
         enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, barebones=False,
@@ -95,10 +95,10 @@ def lightning(x: Tensor, y: Tensor, device: torch.device) -> Callable[[], None]:
     return lambda: trainer().fit(model, loader)
 
 
-def resident(x: Tensor, y: Tensor, device: torch.device, **keywords: bool) -> Callable[[], None]:
+def resident_epoch(x: Tensor, y: Tensor, device: torch.device, **options: bool) -> Callable[[], None]:
     """A hand-written loop over tensors that live on the device, ready normalised, and nothing besides."""
-    model = network().to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, **keywords)
+    model = make_network().to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, **options)
     x, y = ((x.float() / 255 - 0.1307) / 0.3081).to(device), y.to(device)
 
     def epoch() -> None:
@@ -112,24 +112,24 @@ def resident(x: Tensor, y: Tensor, device: torch.device, **keywords: bool) -> Ca
     return epoch
 
 
-def ours(data, device: torch.device) -> Callable[[], None]:
+def didact_epoch(data, device: torch.device) -> Callable[[], None]:
     """didact's own loop, as `didact train mlp --dropout 0 --schedule constant` runs it; validation is not in the time."""
     settings = Settings(seed=0, device=str(device))
     arguments = recipes.mlp.bind({"dropout": 0.0, "schedule": "constant", "epochs": 10**6, "batch": BATCH})
-    training = Training(build(recipes.mlp, data, arguments, settings), settings, device=device)
-    training.objective.train()
-    training.streams.begin()
-    training.save()
-    training.evaluate = lambda: training.flush()  # judged apart: the others only train
+    trainer = Trainer(build_experiment(recipes.mlp, data, arguments, settings), settings, device=device)
+    trainer.objective.train()
+    trainer.streams.reset()
+    trainer.save()
+    trainer.evaluate = lambda: trainer.flush()  # judged apart: the others only train
 
     def epoch() -> None:
-        for stored, rows in training.epoch():
-            training.advance(stored, rows)
+        for batches, batch_sizes in trainer.iterate_epoch():
+            trainer.train_round(batches, batch_sizes)
 
     return epoch
 
 
-def timed(epoch: Callable[[], None]) -> float:
+def measure_seconds(epoch: Callable[[], None]) -> float:
     start = time.perf_counter()
     epoch()
     return time.perf_counter() - start
@@ -140,33 +140,33 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--without", nargs="*", default=[], help="contenders to leave out")
-    words = parser.parse_args()
-    device = torch.device(words.device)
+    args = parser.parse_args()
+    device = torch.device(args.device)
     data = load("mnist")
     x, y = data.train.columns["x"], data.train.columns["y"]
     contenders: dict[str, Callable[[], Callable[[], None]]] = {
-        "didact": lambda: ours(data, device),
-        "resident, fused AdamW": lambda: resident(x, y, device, fused=True),
-        "resident": lambda: resident(x, y, device),
-        "textbook DataLoader": lambda: textbook(x, y, device),
-        "Lightning on that loader": lambda: lightning(x, y, device),
+        "didact": lambda: didact_epoch(data, device),
+        "resident, fused AdamW": lambda: resident_epoch(x, y, device, fused=True),
+        "resident": lambda: resident_epoch(x, y, device),
+        "textbook DataLoader": lambda: textbook_epoch(x, y, device),
+        "Lightning on that loader": lambda: lightning_epoch(x, y, device),
     }
-    epochs = {name: make() for name, make in contenders.items() if name not in words.without}
-    fast = [name for name in epochs if name.startswith(("didact", "resident"))]
-    for name in fast:
+    epochs = {name: make_epoch() for name, make_epoch in contenders.items() if name not in args.without}
+    fast_contenders = [name for name in epochs if name.startswith(("didact", "resident"))]
+    for name in fast_contenders:
         epochs[name]()  # warm-up: allocator, caches, clocks, graph capture
     seconds: dict[str, list[float]] = {name: [] for name in epochs}
-    for _ in range(words.rounds):
-        for name in [*fast * 5, *(n for n in epochs if n not in fast)]:  # the quick ones more often, epoch by epoch in turn
-            seconds[name].append(timed(epochs[name]))
+    for _ in range(args.rounds):
+        for name in [*fast_contenders * 5, *(n for n in epochs if n not in fast_contenders)]:  # the quick ones more often, epoch by epoch in turn
+            seconds[name].append(measure_seconds(epochs[name]))
             print(f"{name}: {seconds[name][-1]:.3f} s", file=sys.stderr)
-    facts = {"torch": torch.__version__, "device": words.device, "hardware": hardware(device), "git": git_state()}
+    metadata = {"torch": torch.__version__, "device": args.device, "hardware": describe_hardware(device), "git": git_state()}
     for name, values in seconds.items():
         row = {"name": name, "median_s": median(values), "min_s": min(values), "n": len(values)}
-        print(json.dumps(row | {"ratio_to_didact": min(values) / min(seconds["didact"])} | facts))
+        print(json.dumps(row | {"ratio_to_didact": min(values) / min(seconds["didact"])} | metadata))
 
 
-def hardware(device: torch.device) -> str:
+def describe_hardware(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.machine()}, {torch.get_num_threads()} threads"
 
 

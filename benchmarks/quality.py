@@ -25,281 +25,281 @@ import torch
 import didact
 from didact import recipes
 from didact.errors import UsageError
+from didact.inference.evaluate_samples import quality_vs_classifier
+from didact.inference.sample_images import sample_images
 from didact.run import Run, git_state
-from didact.samplers.draw import draw
-from didact.samplers.judging import judged
-from didact.train.machine import describe, pick_device, synchronise
-from didact.train.session import restored
+from didact.training.device import describe_device, resolve_device, synchronize
+from didact.training.session import load_model
 
-MANY, SHEET, QUICK = 2_000, 64, 100     # images that are judged, whose drawing is timed, that are judged in a quick try
+NUM_JUDGED, NUM_TIMED, NUM_QUICK = 2_000, 64, 100     # images that are judged, whose drawing is timed, that are judged in a quick try
 
 
-class Drawn(NamedTuple):
+class SamplingSetup(NamedTuple):
     """How images are drawn from a model when it is trained; where it is judged beside another way, `ratio` is of both distances."""
 
-    n: int
-    way: dict[str, Any]
-    beside: dict[str, Any] | None = None
+    num_images: int
+    sampler_options: dict[str, Any]
+    baseline_options: dict[str, Any] | None = None
 
 
-class Row(NamedTuple):
+class BenchmarkRow(NamedTuple):
     """A recipe with its options, the metric that counts and what it should reach; `most` where less is better."""
 
     recipe: Any
     metric: str
     target: float | None
     options: dict[str, Any]
-    most: bool = False
-    drawn: Drawn | None = None
+    lower_is_better: bool = False
+    sampling: SamplingSetup | None = None
 
 
-RESNET = {
+RESNET_OPTIONS = {
     "model": "resnet18", "augment": ("flip", "crop", "cutout"), "optimizer": "nesterov", "lr": 0.1, "weight_decay": 5e-4, "batch": 256,
     "ema": 0.995,
 }
 VISION = [
-    Row(recipes.cnn, "accuracy", 0.995, {
+    BenchmarkRow(recipes.cnn, "accuracy", 0.995, {
         "data": "mnist", "model": "cifar_resnet20", "augment": ("affine",), "epochs": 20, "lr": 3e-3, "ema": 0.995,
     }),
-    Row(recipes.cnn, "accuracy", 0.93, {"data": "fashion_mnist", "epochs": 30, **RESNET}),
-    Row(recipes.cnn, "accuracy", 0.94, {"data": "cifar10", "epochs": 50, **RESNET}),
-    Row(recipes.segmentation, "mean_iou", 0.90, {"data": "shapes"}),
+    BenchmarkRow(recipes.cnn, "accuracy", 0.93, {"data": "fashion_mnist", "epochs": 30, **RESNET_OPTIONS}),
+    BenchmarkRow(recipes.cnn, "accuracy", 0.94, {"data": "cifar10", "epochs": 50, **RESNET_OPTIONS}),
+    BenchmarkRow(recipes.segmentation, "mean_iou", 0.90, {"data": "shapes"}),
     # 120 photographs: many passes, each over other windows, sizes and colours of them; an average of the weights steadies the end
-    Row(recipes.segmentation, "mean_iou", 0.75, {
+    BenchmarkRow(recipes.segmentation, "mean_iou", 0.75, {
         "data": "pennfudan", "widths": (32, 64, 128, 256, 512), "augment": ("flip", "zoom", "jitter", "noise"),
         "lr": 2e-3, "weight_decay": 0.05, "ema": 0.99, "clip_norm": 1.0, "epochs": 200, "batch": 8,
     }),
-    Row(recipes.detection, "map50", 0.85, {"data": "bccd", "augment": ("flips", "zoom", "jitter")}),
-    Row(recipes.denoising, "psnr_gain", None, {"data": "shapes"}),
-    Row(recipes.denoising, "psnr_gain", None, {"data": "cifar10", "widths": (32, 64, 128), "epochs": 10, "batch": 128}),
+    BenchmarkRow(recipes.detection, "map50", 0.85, {"data": "bccd", "augment": ("flips", "zoom", "jitter")}),
+    BenchmarkRow(recipes.denoising, "psnr_gain", None, {"data": "shapes"}),
+    BenchmarkRow(recipes.denoising, "psnr_gain", None, {"data": "cifar10", "widths": (32, 64, 128), "epochs": 10, "batch": 128}),
     *[      # what another task taught against nothing, with few labels: didact's own glyphs, and ImageNet
-        Row(recipes.transfer, "accuracy", None, {"data": data, "weights": weights, "labels": labels, "mode": mode})
+        BenchmarkRow(recipes.transfer, "accuracy", None, {"data": data, "weights": weights, "labels": labels, "mode": mode})
         for data, weights, labels in (("mnist", "glyphs", 5), ("cifar10", "lite0", 25)) for mode in ("scratch", "features", "full")
     ],
 ]
-IMDB = {"data": "imdb", "vocabulary": 20_000, "batch": 64}
-PAIRS = {"layers": 3, "width": 256, "hidden": 512, "dropout": 0.3, "smoothing": 0.1, "epochs": 30}
+IMDB_OPTIONS = {"data": "imdb", "vocabulary": 20_000, "batch": 64}
+TRANSLATION_OPTIONS = {"layers": 3, "width": 256, "hidden": 512, "dropout": 0.3, "smoothing": 0.1, "epochs": 30}
 TEXT = [
-    Row(recipes.text_rnn, "accuracy", 0.86, {**IMDB, "length": 400, "dropout": 0.5, "lr": 1e-3, "epochs": 5}),
-    Row(recipes.text_transformer, "accuracy", 0.87, {
-        **IMDB, "layers": 2, "hidden": 256, "length": 500, "dropout": 0.4, "augment": ("deletion",), "lr": 4e-4, "weight_decay": 0.1,
+    BenchmarkRow(recipes.text_rnn, "accuracy", 0.86, {**IMDB_OPTIONS, "length": 400, "dropout": 0.5, "lr": 1e-3, "epochs": 5}),
+    BenchmarkRow(recipes.text_transformer, "accuracy", 0.87, {
+        **IMDB_OPTIONS, "layers": 2, "hidden": 256, "length": 500, "dropout": 0.4, "augment": ("deletion",), "lr": 4e-4, "weight_decay": 0.1,
         "epochs": 8,
     }),
-    Row(recipes.translate, "bleu", 50, {"data": "multi30k_fr", **PAIRS}),
-    Row(recipes.translate, "bleu", 33, {"data": "multi30k_de", **PAIRS}),
-    Row(recipes.seq2seq, "bleu", None, {"data": "multi30k_fr", "width": 256, "hidden": 512, "dropout": 0.3, "lr": 1e-3, "epochs": 12}),
-    Row(recipes.seq2seq, "exact", 0.99, {"data": "number_words"}),
+    BenchmarkRow(recipes.translate, "bleu", 50, {"data": "multi30k_fr", **TRANSLATION_OPTIONS}),
+    BenchmarkRow(recipes.translate, "bleu", 33, {"data": "multi30k_de", **TRANSLATION_OPTIONS}),
+    BenchmarkRow(recipes.seq2seq, "bleu", None, {"data": "multi30k_fr", "width": 256, "hidden": 512, "dropout": 0.3, "lr": 1e-3, "epochs": 12}),
+    BenchmarkRow(recipes.seq2seq, "exact", 0.99, {"data": "number_words"}),
 ]
 DDPM, DDIM = {"steps": 1000, "eta": 1.0}, {"steps": 50, "eta": 0.0, "order": 1}
-SECOND, NOISY = DDIM | {"order": 2}, {"steps": 50, "eta": 1.0}       # two more ways of few steps
+SECOND_ORDER, STOCHASTIC = DDIM | {"order": 2}, {"steps": 50, "eta": 1.0}       # two more ways of few steps
 GUIDED = {"conditional": True, "guidance": 0.5}
-EARLY = 2    # epochs from whose distance that of the whole training must have fallen
+EARLY_EPOCHS = 2    # epochs from whose distance that of the whole training must have fallen
 GENERATIVE = [
-    Row(recipes.vae, "loss", 106.6, {"data": "mnist", "epochs": 30}, most=True),
-    Row(recipes.vae, "reconstruction", 74, {"data": "mnist", "network": "conv", "epochs": 30}, most=True),
-    Row(recipes.pixelcnn, "bits_per_dim", 0.15, {"data": "mnist", "levels": 2, "epochs": 12}, most=True),
-    *[Row(recipes.realnvp, "bits_per_dim", None, {"data": "mnist", **given, "epochs": 20}, most=True) for given in ({}, {"levels": 256})],
-    Row(recipes.wgan, "class_coverage", 1.0, {"data": "mnist", "epochs": 25}),
-    *[row for data in ("mnist", "fashion_mnist") for told in (GUIDED, {}) for row in (
-        Row(recipes.diffusion, "confidence", 0.95, {"data": data, **told}, drawn=Drawn(MANY, DDPM)),
-        Row(recipes.diffusion, "confidence_in_real", None, {"data": data, **told}, drawn=Drawn(MANY, DDPM)),
-        Row(recipes.diffusion, "evenness", 0.5, {"data": data, **told}, drawn=Drawn(MANY, DDPM)),
-        Row(recipes.diffusion, "frechet", None, {"data": data, **told}, most=True, drawn=Drawn(MANY, DDPM)),
-        *[Row(recipes.diffusion, metric, target, {"data": data, **told}, True, Drawn(MANY, way, beside=DDPM))
-          for way, metric, target in ((DDIM, "ratio", 1.2), (DDIM, "frechet", None), (SECOND, "ratio", None), (NOISY, "ratio", None))],
-        Row(recipes.diffusion, "frechet", None, {"data": data, **told, "epochs": EARLY}, most=True, drawn=Drawn(MANY, DDIM)),
+    BenchmarkRow(recipes.vae, "loss", 106.6, {"data": "mnist", "epochs": 30}, lower_is_better=True),
+    BenchmarkRow(recipes.vae, "reconstruction", 74, {"data": "mnist", "network": "conv", "epochs": 30}, lower_is_better=True),
+    BenchmarkRow(recipes.pixelcnn, "bits_per_dim", 0.15, {"data": "mnist", "levels": 2, "epochs": 12}, lower_is_better=True),
+    *[BenchmarkRow(recipes.realnvp, "bits_per_dim", None, {"data": "mnist", **flow_options, "epochs": 20}, lower_is_better=True) for flow_options in ({}, {"levels": 256})],
+    BenchmarkRow(recipes.wgan, "class_coverage", 1.0, {"data": "mnist", "epochs": 25}),
+    *[row for data in ("mnist", "fashion_mnist") for guidance_options in (GUIDED, {}) for row in (
+        BenchmarkRow(recipes.diffusion, "confidence", 0.95, {"data": data, **guidance_options}, sampling=SamplingSetup(NUM_JUDGED, DDPM)),
+        BenchmarkRow(recipes.diffusion, "confidence_in_real", None, {"data": data, **guidance_options}, sampling=SamplingSetup(NUM_JUDGED, DDPM)),
+        BenchmarkRow(recipes.diffusion, "evenness", 0.5, {"data": data, **guidance_options}, sampling=SamplingSetup(NUM_JUDGED, DDPM)),
+        BenchmarkRow(recipes.diffusion, "frechet", None, {"data": data, **guidance_options}, lower_is_better=True, sampling=SamplingSetup(NUM_JUDGED, DDPM)),
+        *[BenchmarkRow(recipes.diffusion, metric, target, {"data": data, **guidance_options}, True, SamplingSetup(NUM_JUDGED, sampler_options, baseline_options=DDPM))
+          for sampler_options, metric, target in ((DDIM, "ratio", 1.2), (DDIM, "frechet", None), (SECOND_ORDER, "ratio", None), (STOCHASTIC, "ratio", None))],
+        BenchmarkRow(recipes.diffusion, "frechet", None, {"data": data, **guidance_options, "epochs": EARLY_EPOCHS}, lower_is_better=True, sampling=SamplingSetup(NUM_JUDGED, DDIM)),
     )],
-    Row(recipes.diffusion, "seconds_of_drawing", 0.5, {"data": "mnist"}, most=True, drawn=Drawn(SHEET, DDIM)),
-    Row(recipes.diffusion, "seconds_of_drawing", None, {"data": "mnist"}, most=True, drawn=Drawn(SHEET, DDPM)),
-    Row(recipes.pixelcnn, "seconds_of_drawing", None, {"data": "mnist", "levels": 2, "epochs": 12}, most=True, drawn=Drawn(SHEET, {})),
+    BenchmarkRow(recipes.diffusion, "seconds_of_drawing", 0.5, {"data": "mnist"}, lower_is_better=True, sampling=SamplingSetup(NUM_TIMED, DDIM)),
+    BenchmarkRow(recipes.diffusion, "seconds_of_drawing", None, {"data": "mnist"}, lower_is_better=True, sampling=SamplingSetup(NUM_TIMED, DDPM)),
+    BenchmarkRow(recipes.pixelcnn, "seconds_of_drawing", None, {"data": "mnist", "levels": 2, "epochs": 12}, lower_is_better=True, sampling=SamplingSetup(NUM_TIMED, {})),
 ]
 TABLES = {"vision": VISION, "text": TEXT, "generative": GENERATIVE}
 
 
-def spoken(row: Row, seeds: int) -> str:
+def format_command(row: BenchmarkRow, seeds: int) -> str:
     """The command that repeats a row."""
-    said = f"didact train {row.recipe.name} {flags(row.options)}"
-    if row.drawn is not None:
-        said += f"; didact sample RUN -n {row.drawn.n} {flags(row.drawn.way)}".rstrip()
-        said += "" if row.drawn.n == SHEET else " --judge CNN"
-        said += f", beside {flags(row.drawn.beside)}" if row.drawn.beside else ""
-    return f"`{said} --seed 0…{seeds - 1}`"
+    text = f"didact train {row.recipe.name} {format_flags(row.options)}"
+    if row.sampling is not None:
+        text += f"; didact sample RUN -n {row.sampling.num_images} {format_flags(row.sampling.sampler_options)}".rstrip()
+        text += "" if row.sampling.num_images == NUM_TIMED else " --judge CNN"
+        text += f", beside {format_flags(row.sampling.baseline_options)}" if row.sampling.baseline_options else ""
+    return f"`{text} --seed 0…{seeds - 1}`"
 
 
-def flags(options: dict[str, Any]) -> str:
-    words = []
+def format_flags(options: dict[str, Any]) -> str:
+    flags = []
     for name, value in options.items():
-        said = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-        words.append(f"--{name.replace('_', '-')}" + (f" {said}" if value is not True else ""))
-    return " ".join(words)
+        value_text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        flags.append(f"--{name.replace('_', '-')}" + (f" {value_text}" if value is not True else ""))
+    return " ".join(flags)
 
 
-def told(row: Row, found: list[dict[str, Any]]) -> str:
-    test, worst = [one["test"][row.metric] for one in found], max if row.most else min
-    spread = f" ± {stdev(test):.4f}" if len(test) > 1 else ""
-    target = "" if row.target is None else f"{'≤' if row.most else '≥'} {row.target:g}"
-    timed = [one["seconds"] for one in found if one["seconds"] is not None]
-    seconds = f"{mean(timed):.1f}" if len(timed) == len(found) else ""
-    where = "; ".join(sorted({one["where"] for one in found}))
-    cells = [f"{mean(test):.4f}{spread}", f"{worst(test):.4f}", target, str(len(test)), seconds, where]
-    return f"| {' | '.join([spoken(row, len(found)), row.metric, *cells])} |"
+def format_row(row: BenchmarkRow, results: list[dict[str, Any]]) -> str:
+    values, find_worst = [result["test"][row.metric] for result in results], max if row.lower_is_better else min
+    spread = f" ± {stdev(values):.4f}" if len(values) > 1 else ""
+    target = "" if row.target is None else f"{'≤' if row.lower_is_better else '≥'} {row.target:g}"
+    seconds_known = [result["seconds"] for result in results if result["seconds"] is not None]
+    seconds = f"{mean(seconds_known):.1f}" if len(seconds_known) == len(results) else ""
+    setups = "; ".join(sorted({result["where"] for result in results}))
+    cells = [f"{mean(values):.4f}{spread}", f"{find_worst(values):.4f}", target, str(len(values)), seconds, setups]
+    return f"| {' | '.join([format_command(row, len(results)), row.metric, *cells])} |"
 
 
-def where(words: argparse.Namespace) -> str:
+def describe_setup(args: argparse.Namespace) -> str:
     """On what, with what and when, as each row of the table says it of itself."""
     git = git_state()
     commit = git["commit"][:12] + (" with changes" if git["dirty"] else "") if git else "unknown"
-    return f"{describe(pick_device(words.device))}, torch {torch.__version__}, commit {commit}, {time.strftime('%Y-%m-%d')}"
+    return f"{describe_device(resolve_device(args.device))}, torch {torch.__version__}, commit {commit}, {time.strftime('%Y-%m-%d')}"
 
 
-def command(line: str) -> str:
+def strip_seeds(line: str) -> str:
     """What a row of the table trains and draws, however many seeds."""
     return line.removeprefix("| ").partition(" --seed ")[0]
 
 
-def key(line: str) -> tuple[str, str]:
+def row_key(line: str) -> tuple[str, str]:
     """Which row of the table it is: what is trained, and the metric."""
-    return command(line), line.split(" | ")[1]
+    return strip_seeds(line), line.split(" | ")[1]
 
 
-def table(name: str, rows: list[Row], to: Path) -> str:
+def write_table(name: str, rows: list[BenchmarkRow], output: Path) -> str:
     """All that was ever trained, the newest of each row and seed; of rows that only the table knows, what it says."""
-    log = to.with_suffix(".jsonl")
+    log = output.with_suffix(".jsonl")
     lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()] if log.exists() else []
-    old = to.read_text(encoding="utf-8").splitlines() if to.exists() else []
-    kept = {key(line): line for line in old if line.startswith("| `didact train")}
+    old_lines = output.read_text(encoding="utf-8").splitlines() if output.exists() else []
+    lines_by_key = {row_key(line): line for line in old_lines if line.startswith("| `didact train")}
     for row in rows:
-        newest = {one["seed"]: one for one in lines if one["command"] == command(spoken(row, 1)) and row.metric in one["test"]}
+        newest = {result["seed"]: result for result in lines if result["command"] == strip_seeds(format_command(row, 1)) and row.metric in result["test"]}
         if newest:
-            kept[command(spoken(row, 1)), row.metric] = told(row, [newest[seed] for seed in sorted(newest)])
-    shown = [kept[place] for row in rows if (place := (command(spoken(row, 1)), row.metric)) in kept]
+            lines_by_key[strip_seeds(format_command(row, 1)), row.metric] = format_row(row, [newest[seed] for seed in sorted(newest)])
+    table_lines = [lines_by_key[row_id] for row in rows if (row_id := (strip_seeds(format_command(row, 1)), row.metric)) in lines_by_key]
     head = (
         f"# {name.capitalize()} recipes on real data\n\n"
         "Mean ± standard deviation over seeds; seconds are those of training, compilation and validation apart, "
         "and left out where several trained at once.\n\n"
         "| command | metric | test | worst | target | seeds | seconds | measured |\n|---|---|---|---|---|---|---|---|\n"
     )
-    ends = [i for i, line in enumerate(old) if line.startswith("|")]
-    return head + "\n".join([*shown, *old[ends[-1] + 1 :]] if ends else shown) + "\n"      # what is said below the table stays
+    table_line_numbers = [i for i, line in enumerate(old_lines) if line.startswith("|")]
+    return head + "\n".join([*table_lines, *old_lines[table_line_numbers[-1] + 1 :]] if table_line_numbers else table_lines) + "\n"      # what is said below the table stays
 
 
-def train(row: Row, seed: int, words: argparse.Namespace) -> dict[str, Any]:
+def train_row(row: BenchmarkRow, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     """One training's facts, or why there are none."""
-    given = row.options | ({"epochs": words.epochs} if words.epochs else {})
+    options = row.options | ({"epochs": args.epochs} if args.epochs else {})
     try:
-        run = trained(row.recipe, given, seed, words)
-        found = run.facts["test"] if row.drawn is None else look(run, row.drawn, given["data"], seed, words)
+        run = train_once(row.recipe, options, seed, args)
+        metrics = run.metadata["test"] if row.sampling is None else evaluate_samples(run, row.sampling, options["data"], seed, args)
     except UsageError as error:
         return {"left out": f"{row.options['data']}: {error}"}
-    return {"test": found, "seconds": run.facts["seconds"]}
+    return {"test": metrics, "seconds": run.metadata["seconds"]}
 
 
-TRAINED: dict[str, Run] = {}    # rows that draw in several ways draw from one model,
-JUDGED: dict[str, dict[str, Any]] = {}    # and what is drawn in one way is judged once
+TRAINED_RUNS: dict[str, Run] = {}    # rows that draw in several ways draw from one model,
+JUDGED_SAMPLES: dict[str, dict[str, Any]] = {}    # and what is drawn in one way is judged once
 
 
-def trained(recipe: Any, given: dict[str, Any], seed: int, words: argparse.Namespace) -> Run:
-    what = f"{recipe.name} {flags(given)} --seed {seed}"
-    if what not in TRAINED:
-        settings = {"seed": seed, "device": words.device, "compile": words.compile}
-        TRAINED[what] = didact.train(recipe, **given, **settings, runs=words.runs)
-    return TRAINED[what]
+def train_once(recipe: Any, options: dict[str, Any], seed: int, args: argparse.Namespace) -> Run:
+    run_key = f"{recipe.name} {format_flags(options)} --seed {seed}"
+    if run_key not in TRAINED_RUNS:
+        settings = {"seed": seed, "device": args.device, "compile": args.compile}
+        TRAINED_RUNS[run_key] = didact.train(recipe, **options, **settings, runs=args.runs)
+    return TRAINED_RUNS[run_key]
 
 
-JUDGES = {str(row.options["data"]): row.options for row in VISION[:2]}    # the best that didact has for the set
+CLASSIFIER_OPTIONS = {str(row.options["data"]): row.options for row in VISION[:2]}    # the best that didact has for the set
 
 
-def judge_of(data: str, words: argparse.Namespace) -> Run:
+def get_classifier(data: str, args: argparse.Namespace) -> Run:
     """The classifier that judges what is drawn of these data: trained once for all rows and seeds, and kept."""
-    kept = Path(words.runs) / f"judge-{data}"
-    if not kept.exists():
-        run = trained(recipes.cnn, JUDGES.get(data, {"data": data}) | ({"epochs": words.epochs} if words.epochs else {}), 0, words)
-        kept.write_text(str(run.folder), encoding="utf-8")
-    return Run.open(kept.read_text(encoding="utf-8"))
+    path_file = Path(args.runs) / f"judge-{data}"
+    if not path_file.exists():
+        run = train_once(recipes.cnn, CLASSIFIER_OPTIONS.get(data, {"data": data}) | ({"epochs": args.epochs} if args.epochs else {}), 0, args)
+        path_file.write_text(str(run.folder), encoding="utf-8")
+    return Run.open(path_file.read_text(encoding="utf-8"))
 
 
-def look(run: Run, drawn: Drawn, data: str, seed: int, words: argparse.Namespace) -> dict[str, Any]:
+def evaluate_samples(run: Run, sampling: SamplingSetup, data: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     """What is drawn in that way: judged where there are many, else timed, the first time apart."""
-    if drawn.n == SHEET:
-        took = [timed(run, drawn, seed, words.device) for _ in range(4)][1:]
-        return {"seconds_of_drawing": sorted(took)[1]}
-    by, found = judge_of(data, words), []
-    for way in [drawn.way] + ([drawn.beside] if drawn.beside else []):
-        what = f"{run.folder} {drawn.n} {flags(way)} --seed {seed}"
-        if what not in JUDGED:
-            JUDGED[what] = judged(run, by, draw(run, drawn.n, seed=seed, device=words.device, **way), device=words.device)
-        found.append(JUDGED[what])
-    numbers = {name: value for name, value in found[0].items() if isinstance(value, int | float)}
-    return numbers | ({"ratio": found[0]["frechet"] / found[1]["frechet"]} if drawn.beside else {})
+    if sampling.num_images == NUM_TIMED:
+        seconds = [time_sampling(run, sampling, seed, args.device) for _ in range(4)][1:]
+        return {"seconds_of_drawing": sorted(seconds)[1]}
+    classifier, results = get_classifier(data, args), []
+    for options in [sampling.sampler_options] + ([sampling.baseline_options] if sampling.baseline_options else []):
+        sample_key = f"{run.folder} {sampling.num_images} {format_flags(options)} --seed {seed}"
+        if sample_key not in JUDGED_SAMPLES:
+            JUDGED_SAMPLES[sample_key] = quality_vs_classifier(run, classifier, sample_images(run, sampling.num_images, seed=seed, device=args.device, **options), device=args.device)
+        results.append(JUDGED_SAMPLES[sample_key])
+    numeric_results = {name: value for name, value in results[0].items() if isinstance(value, int | float)}
+    return numeric_results | ({"ratio": results[0]["frechet"] / results[1]["frechet"]} if sampling.baseline_options else {})
 
 
-def timed(run: Run, drawn: Drawn, seed: int, device: str) -> float:
+def time_sampling(run: Run, sampling: SamplingSetup, seed: int, device_name: str) -> float:
     """Seconds of drawing alone: the run is read and its weights are moved before."""
-    objective, place = restored(run)[0], pick_device(device)
-    objective.to(place)
-    generator = torch.Generator(place).manual_seed(seed)
-    synchronise(place)
-    started = time.perf_counter()
+    objective, device = load_model(run)[0], resolve_device(device_name)
+    objective.to(device)
+    generator = torch.Generator(device).manual_seed(seed)
+    synchronize(device)
+    start = time.perf_counter()
     with torch.no_grad():
-        objective.sample(drawn.n, generator, **drawn.way)  # type: ignore[operator]
-    synchronise(place)
-    return time.perf_counter() - started
+        objective.sample(sampling.num_images, generator, **sampling.sampler_options)  # type: ignore[operator]
+    synchronize(device)
+    return time.perf_counter() - start
 
 
-def quick(row: Row) -> Row:
+def make_quick(row: BenchmarkRow) -> BenchmarkRow:
     """The same on digits, of few steps and images."""
-    few = {"data": "digits", "epochs": 1 if row.options.get("epochs") == EARLY else 6}
-    row = row._replace(options=row.options | few | ({"T": 100} if row.recipe is recipes.diffusion else {}))
-    if row.drawn is None:
+    small_options = {"data": "digits", "epochs": 1 if row.options.get("epochs") == EARLY_EPOCHS else 6}
+    row = row._replace(options=row.options | small_options | ({"T": 100} if row.recipe is recipes.diffusion else {}))
+    if row.sampling is None:
         return row
-    ways = (row.drawn.way, row.drawn.beside or {})
-    way, beside = ({name: min(value, 100) if name == "steps" else value for name, value in given.items()} for given in ways)
-    return row._replace(drawn=Drawn(min(row.drawn.n, QUICK), way, beside or None))
+    option_pairs = (row.sampling.sampler_options, row.sampling.baseline_options or {})
+    sampler_options, baseline_options = ({name: min(value, 100) if name == "steps" else value for name, value in options.items()} for options in option_pairs)
+    return row._replace(drawn=SamplingSetup(min(row.sampling.num_images, NUM_QUICK), sampler_options, baseline_options or None))
 
 
 Jobs = list[tuple[list[int], int]]     # numbers of rows that share a training, and a seed
 
 
-def together(rows: list[Row], words: argparse.Namespace) -> Jobs:
+def group_jobs(rows: list[BenchmarkRow], args: argparse.Namespace) -> Jobs:
     """What is to be trained: of rows with one command the first alone, and those that draw from one model together."""
-    first = {command(spoken(row, 1)): n for n, row in reversed(list(enumerate(rows)))}
-    shared: dict[str, list[int]] = {}
-    for n in sorted(first.values()):
-        if words.only in spoken(rows[n], words.seeds) and not (words.beside > 1 and timed_alone(rows[n])):
-            shared.setdefault(f"{rows[n].recipe.name} {flags(rows[n].options)}", []).append(n)
-    return [(numbers, seed) for numbers in shared.values() for seed in range(words.seeds)]
+    first_rows = {strip_seeds(format_command(row, 1)): row_number for row_number, row in reversed(list(enumerate(rows)))}
+    rows_by_training: dict[str, list[int]] = {}
+    for row_number in sorted(first_rows.values()):
+        if args.only in format_command(rows[row_number], args.seeds) and not (args.beside > 1 and is_timed(rows[row_number])):
+            rows_by_training.setdefault(f"{rows[row_number].recipe.name} {format_flags(rows[row_number].options)}", []).append(row_number)
+    return [(row_numbers, seed) for row_numbers in rows_by_training.values() for seed in range(args.seeds)]
 
 
-def timed_alone(row: Row) -> bool:
+def is_timed(row: BenchmarkRow) -> bool:
     """Whether seconds are what the row asks for: others beside would change them."""
-    return row.drawn is not None and row.drawn.n == SHEET
+    return row.sampling is not None and row.sampling.num_images == NUM_TIMED
 
 
-def judges(row: Row) -> bool:
-    return row.drawn is not None and row.drawn.n != SHEET
+def needs_classifier(row: BenchmarkRow) -> bool:
+    return row.sampling is not None and row.sampling.num_images != NUM_TIMED
 
 
-def apart(jobs: Jobs, words: argparse.Namespace) -> Any:
+def run_parallel(jobs: Jobs, args: argparse.Namespace) -> Any:
     """Every job in a process of its own, `--beside` of them at once; yields what each found as it ends."""
     waiting, running = list(jobs), list[tuple[list[int], int, subprocess.Popen[str]]]()
-    rows = TABLES[words.table]
-    for data in sorted({"digits" if words.quick else rows[n].options["data"] for numbers, _ in jobs for n in numbers if judges(rows[n])}):
-        judge_of(data, words)
+    rows = TABLES[args.table]
+    for data in sorted({"digits" if args.quick else rows[row_number].options["data"] for row_numbers, _ in jobs for row_number in row_numbers if needs_classifier(rows[row_number])}):
+        get_classifier(data, args)
     while waiting or running:
-        while waiting and len(running) < words.beside:
-            numbers, seed = waiting.pop(0)
-            command = [sys.executable, __file__, words.table, "--rows", *map(str, numbers), "--seed", str(seed), "--device", words.device]
-            command += ["--runs", words.runs, *(["--epochs", str(words.epochs)] if words.epochs else [])]
-            command += ["--quick"] * words.quick + ["--compile"] * bool(words.compile)
-            running.append((numbers, seed, subprocess.Popen(command, stdout=subprocess.PIPE, text=True)))
+        while waiting and len(running) < args.beside:
+            row_numbers, seed = waiting.pop(0)
+            command = [sys.executable, __file__, args.table, "--rows", *map(str, row_numbers), "--seed", str(seed), "--device", args.device]
+            command += ["--runs", args.runs, *(["--epochs", str(args.epochs)] if args.epochs else [])]
+            command += ["--quick"] * args.quick + ["--compile"] * bool(args.compile)
+            running.append((row_numbers, seed, subprocess.Popen(command, stdout=subprocess.PIPE, text=True)))
         for job in [job for job in running if job[2].poll() is not None]:
             running.remove(job)
-            said = {one["row"]: one for line in job[2].communicate()[0].splitlines() if (one := answer(line))}
-            yield from ((n, job[1], said.get(n, {"left out": f"a training ended with {job[2].returncode}"})) for n in job[0])
+            answers = {answer["row"]: answer for line in job[2].communicate()[0].splitlines() if (answer := parse_answer(line))}
+            yield from ((row_number, job[1], answers.get(row_number, {"left out": f"a training ended with {job[2].returncode}"})) for row_number in job[0])
         time.sleep(0.2)
 
 
-def answer(line: str) -> dict[str, Any] | None:
+def parse_answer(line: str) -> dict[str, Any] | None:
     return json.loads(line) if line.startswith('{"row"') else None
 
 
@@ -317,30 +317,30 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true", default=None, help="torch.compile what is trained")
     parser.add_argument("--runs", default="runs/quality")
     parser.add_argument("--to", type=Path)
-    words = parser.parse_args()
-    rows, to = TABLES[words.table], words.to or Path(__file__).parent / "results" / f"{words.table}_quality.md"
-    if words.quick:
-        if words.table != "generative":
-            parser.error(f"--quick is for the generative table, got {words.table}; try others with --epochs 1")
-        rows, words.seeds = [quick(row) for row in rows], 1
-    if words.rows:
-        for number in words.rows:
-            print(json.dumps({"row": number} | train(rows[number], words.seed, words)), flush=True)
+    args = parser.parse_args()
+    rows, output = TABLES[args.table], args.to or Path(__file__).parent / "results" / f"{args.table}_quality.md"
+    if args.quick:
+        if args.table != "generative":
+            parser.error(f"--quick is for the generative table, got {args.table}; try others with --epochs 1")
+        rows, args.seeds = [make_quick(row) for row in rows], 1
+    if args.rows:
+        for row_number in args.rows:
+            print(json.dumps({"row": row_number} | train_row(rows[row_number], args.seed, args)), flush=True)
         return
-    jobs = together(rows, words)
-    for row in rows if words.beside > 1 else ():
-        if timed_alone(row) and words.only in spoken(row, words.seeds):
-            print(f"{spoken(row, words.seeds)} left out: its seconds are measured without --beside", flush=True)
-    ended = apart(jobs, words) if words.beside > 1 else ((n, seed, train(rows[n], seed, words)) for numbers, seed in jobs for n in numbers)
-    for number, seed, facts in ended:
-        print(f"{spoken(rows[number], words.seeds)} seed {seed}: {json.dumps(facts)}", flush=True)
-        if "test" in facts and not words.epochs and not words.quick:
-            seconds = None if words.beside > 1 else facts["seconds"]
-            named = {"command": command(spoken(rows[number], 1)), "seed": seed}
-            line = named | {"test": facts["test"], "seconds": seconds, "where": where(words)}
-            with to.with_suffix(".jsonl").open("a", encoding="utf-8") as log:
+    jobs = group_jobs(rows, args)
+    for row in rows if args.beside > 1 else ():
+        if is_timed(row) and args.only in format_command(row, args.seeds):
+            print(f"{format_command(row, args.seeds)} left out: its seconds are measured without --beside", flush=True)
+    results = run_parallel(jobs, args) if args.beside > 1 else ((n, seed, train_row(rows[n], seed, args)) for row_numbers, seed in jobs for n in row_numbers)
+    for row_number, seed, facts in results:
+        print(f"{format_command(rows[row_number], args.seeds)} seed {seed}: {json.dumps(facts)}", flush=True)
+        if "test" in facts and not args.epochs and not args.quick:
+            seconds = None if args.beside > 1 else facts["seconds"]
+            row_id = {"command": strip_seeds(format_command(rows[row_number], 1)), "seed": seed}
+            line = row_id | {"test": facts["test"], "seconds": seconds, "where": describe_setup(args)}
+            with output.with_suffix(".jsonl").open("a", encoding="utf-8") as log:
                 log.write(json.dumps(line, ensure_ascii=False) + "\n")
-            to.write_text(table(words.table, rows, to), encoding="utf-8")
+            output.write_text(write_table(args.table, rows, output), encoding="utf-8")
 
 
 if __name__ == "__main__":

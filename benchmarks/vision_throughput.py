@@ -18,11 +18,11 @@ import torch.nn.functional as F
 from torch import nn
 
 import didact.models  # noqa: F401 (registers the families)
-from didact.registry import create
+from didact.registry import create_model
 from didact.run import git_state
 
 
-def theirs(name: str) -> nn.Module | None:
+def make_torchvision_model(name: str) -> nn.Module | None:
     try:
         import torchvision
     except ImportError:
@@ -30,7 +30,7 @@ def theirs(name: str) -> nn.Module | None:
     return torchvision.models.get_model(name, weights=None)
 
 
-def stepper(network: nn.Module, args: argparse.Namespace) -> Callable[[], None]:
+def make_step(network: nn.Module, args: argparse.Namespace) -> Callable[[], None]:
     """One whole step: forward, backward, optimizer."""
     device = torch.device(args.device)
     network = network.to(device, memory_format=torch.channels_last).train()
@@ -49,30 +49,30 @@ def stepper(network: nn.Module, args: argparse.Namespace) -> Callable[[], None]:
     return step
 
 
-def rate(step: Callable[[], None], args: argparse.Namespace) -> float:
+def images_per_second(step: Callable[[], None], args: argparse.Namespace) -> float:
     """Images a second over `--steps` steps."""
-    synchronise = torch.cuda.synchronize if args.device.startswith("cuda") else lambda: None
-    synchronise()
+    synchronize = torch.cuda.synchronize if args.device.startswith("cuda") else lambda: None
+    synchronize()
     start = time.perf_counter()
     for _ in range(args.steps):
         step()
-    synchronise()
+    synchronize()
     return args.batch * args.steps / (time.perf_counter() - start)
 
 
-def compare(name: str, args: argparse.Namespace) -> dict[str, object]:
-    networks = {"didact": create(name, classes=1000, size=(args.size, args.size)), "torchvision": theirs(name)}
-    steps = {who: stepper(network, args) for who, network in networks.items() if network is not None}
+def compare_networks(name: str, args: argparse.Namespace) -> dict[str, object]:
+    networks = {"didact": create_model(name, num_classes=1000, size=(args.size, args.size)), "torchvision": make_torchvision_model(name)}
+    steps = {library: make_step(network, args) for library, network in networks.items() if network is not None}
     for step in steps.values():      # autotuning and compilation are over before the clock runs
         for _ in range(args.warm):
             step()
-    best = dict.fromkeys(steps, 0.0)
+    best_rate = dict.fromkeys(steps, 0.0)
     for _ in range(args.rounds):
-        for who, step in steps.items():
-            best[who] = max(best[who], rate(step, args))
-    row: dict[str, object] = {f"{who}_images_s": round(speed) for who, speed in best.items()}
-    if "torchvision" in best:
-        row["ratio"] = round(best["didact"] / best["torchvision"], 3)
+        for library, step in steps.items():
+            best_rate[library] = max(best_rate[library], images_per_second(step, args))
+    row: dict[str, object] = {f"{library}_images_s": round(speed) for library, speed in best_rate.items()}
+    if "torchvision" in best_rate:
+        row["ratio"] = round(best_rate["didact"] / best_rate["torchvision"], 3)
     return {"model": name, **row, "batch": args.batch, "size": args.size, "compile": args.compile}
 
 
@@ -88,9 +88,9 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
     torch.backends.cudnn.benchmark = True
-    place = torch.cuda.get_device_name() if args.device.startswith("cuda") else platform.processor() or platform.machine()
+    device_name = torch.cuda.get_device_name() if args.device.startswith("cuda") else platform.processor() or platform.machine()
     for name in args.models:
-        print(json.dumps({**compare(name, args), "device": place, "torch": torch.__version__, "git": git_state()}), flush=True)
+        print(json.dumps({**compare_networks(name, args), "device": device_name, "torch": torch.__version__, "git": git_state()}), flush=True)
 
 
 if __name__ == "__main__":

@@ -24,21 +24,21 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(HERE / "src"), str(HERE / "tests")]
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-STEPS = 100
-AT = (1, 10, 100)
+NUM_STEPS = 100
+RECORDED_STEPS = (1, 10, 100)
 
 # What is asked of the run of each recipe; a refusal is an answer, too.
-OF_EVERY_RUN = {
+COMMANDS_BY_RUN = {
     "evaluate": ["evaluate", "{run}", "--json"],
     "sample": ["sample", "{run}", "--n", "2", "--seed", "1", "--json"],
     "explain": ["explain", "{run}", "--json"],
     "predict": ["predict", "{run}", "1,2", "--json"],
     "report": ["report", "{run}", "--json"],
 }
-ALONE = {
+COMMANDS = {
     "list": ["list", "--json"],
     "list data": ["list", "--data", "--json"],
     "show mlp": ["show", "mlp", "--json"],
@@ -70,12 +70,12 @@ def hash_tensors(file: Path) -> list[str]:
 
     hashes = []
     for tensor in load_file(file).values():
-        raw = tensor.contiguous().flatten().view(dtype=_BYTES()).numpy().tobytes() if tensor.numel() else b""
+        raw = tensor.contiguous().flatten().view(dtype=bytes_dtype()).numpy().tobytes() if tensor.numel() else b""
         hashes.append(hashlib.sha256(f"{tuple(tensor.shape)} {tensor.dtype}".encode() + raw).hexdigest()[:16])
     return sorted(hashes)
 
 
-def _BYTES() -> Any:
+def bytes_dtype() -> Any:
     import torch
 
     return torch.uint8
@@ -84,12 +84,12 @@ def _BYTES() -> Any:
 def record_recipe(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     import didact
 
-    run = didact.train(name, **{**arguments, "steps": STEPS, "log_every": 1, "seed": 0, "device": "cpu"})
+    run = didact.train(name, **{**arguments, "steps": NUM_STEPS, "log_every": 1, "seed": 0, "device": "cpu"})
     rows = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
     by_step: dict[str, Any] = {}
     for row in rows:
-        if row.get("step") in AT:
-            by_step.setdefault(str(row["step"]), []).extend(numbers_of(row))
+        if row.get("step") in RECORDED_STEPS:
+            by_step.setdefault(str(row["step"]), []).extend(list_numbers(row))
     return {
         "losses": by_step,
         "weights": hash_tensors(run.folder / "model.safetensors"),
@@ -98,18 +98,18 @@ def record_recipe(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def numbers_of(value: Any) -> list[str]:
+def list_numbers(value: Any) -> list[str]:
     """Every number in an answer, as it is written to the last bit."""
     if isinstance(value, dict):
-        return [n for key, v in value.items() if key not in ("seconds", "time") for n in numbers_of(v)]
+        return [n for key, v in value.items() if key not in ("seconds", "time") for n in list_numbers(v)]
     if isinstance(value, list):
-        return [n for v in value for n in numbers_of(v)]
+        return [n for v in value for n in list_numbers(v)]
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return []
     return [repr(float(value)) if math.isfinite(value) else str(value)]
 
 
-def ask(argv: list[str]) -> dict[str, Any]:
+def run_command(argv: list[str]) -> dict[str, Any]:
     main = importlib.import_module("didact.cli.main").main
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -123,55 +123,55 @@ def ask(argv: list[str]) -> dict[str, Any]:
         answer = json.loads(text) if text.strip() else None
     except json.JSONDecodeError:
         answer = None
-    return {"code": code, "numbers": sorted(numbers_of(answer)), "answer": answer, "error": err.getvalue()[-300:]}
+    return {"code": code, "numbers": sorted(list_numbers(answer)), "answer": answer, "error": err.getvalue()[-300:]}
 
 
-def record(target: Path, only: list[str]) -> None:
-    from smallest import SMALLEST
+def record_all(target: Path, only: list[str]) -> None:
+    from helpers.smallest_runs import SMALLEST_RUNS
 
     target = target.resolve()
-    found: dict[str, Any] = {"recipes": {}, "answers": {}}
+    fingerprints: dict[str, Any] = {"recipes": {}, "answers": {}}
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        for name, arguments in SMALLEST.items():
+        for name, arguments in SMALLEST_RUNS.items():
             if only and name not in only:
                 continue
             start = time.time()
-            found["recipes"][name] = record_recipe(name, arguments)
-            for label, argv in OF_EVERY_RUN.items():
-                answer = ask([word.replace("{run}", f"{name}/latest") for word in argv])
-                found["answers"][f"{name}: {label}"] = answer
+            fingerprints["recipes"][name] = record_recipe(name, arguments)
+            for label, argv in COMMANDS_BY_RUN.items():
+                answer = run_command([word.replace("{run}", f"{name}/latest") for word in argv])
+                fingerprints["answers"][f"{name}: {label}"] = answer
             print(f"{name}: {time.time() - start:.1f} s", file=sys.stderr, flush=True)
-            target.write_text(json.dumps(found, indent=1))
-        for label, argv in {} if only else ALONE.items():
-            found["answers"][label] = ask(argv)
-            print(label, found["answers"][label]["code"], found["answers"][label]["error"], file=sys.stderr, flush=True)
-        target.write_text(json.dumps(found, indent=1))
+            target.write_text(json.dumps(fingerprints, indent=1))
+        for label, argv in {} if only else COMMANDS.items():
+            fingerprints["answers"][label] = run_command(argv)
+            print(label, fingerprints["answers"][label]["code"], fingerprints["answers"][label]["error"], file=sys.stderr, flush=True)
+        target.write_text(json.dumps(fingerprints, indent=1))
 
 
-def compare(before: dict[str, Any], again: dict[str, Any], after: dict[str, Any], renamed: dict[str, str]) -> int:
-    different = equal = 0
-    for name, was in before["recipes"].items():
-        now = after["recipes"].get(renamed.get(name, name))
-        for what in ("losses", "weights", "test"):
-            if was[what] != again["recipes"][name][what]:
-                print(f"{name}: {what} differ between two recordings of one commit")
-            if now is None or was[what] != now[what]:
-                different += 1
-                print(f"{name}: {what} differ" if now else f"{name} is missing")
+def compare_fingerprints(before: dict[str, Any], again: dict[str, Any], after: dict[str, Any], renamed: dict[str, str]) -> int:
+    num_different = num_equal = 0
+    for name, old in before["recipes"].items():
+        new = after["recipes"].get(renamed.get(name, name))
+        for part in ("losses", "weights", "test"):
+            if old[part] != again["recipes"][name][part]:
+                print(f"{name}: {part} differ between two recordings of one commit")
+            if new is None or old[part] != new[part]:
+                num_different += 1
+                print(f"{name}: {part} differ" if new else f"{name} is missing")
             else:
-                equal += 1
-    for label, was in before["answers"].items():
+                num_equal += 1
+    for label, old in before["answers"].items():
         recipe, _, verb = label.partition(": ")
-        now = after["answers"].get(f"{renamed.get(recipe, recipe)}: {verb}" if verb else label)
-        stable = Counter(was["numbers"]) & Counter(again["answers"][label]["numbers"])
-        missing = stable - Counter(now["numbers"]) if now else stable
-        if now is None or was["code"] != now["code"] or missing:
-            different += 1
-            print(f"{label}: code {was['code']} -> {now and now['code']}, numbers missing: {list(missing)[:5]} {now and now['error']}")
+        new = after["answers"].get(f"{renamed.get(recipe, recipe)}: {verb}" if verb else label)
+        stable = Counter(old["numbers"]) & Counter(again["answers"][label]["numbers"])
+        missing = stable - Counter(new["numbers"]) if new else stable
+        if new is None or old["code"] != new["code"] or missing:
+            num_different += 1
+            print(f"{label}: code {old['code']} -> {new and new['code']}, numbers missing: {list(missing)[:5]} {new and new['error']}")
         else:
-            equal += 1
-    print(f"{equal} fingerprints equal, {different} different")
-    return int(different > 0)
+            num_equal += 1
+    print(f"{num_equal} fingerprints equal, {num_different} different")
+    return int(num_different > 0)
 
 
 def main() -> int:
@@ -180,12 +180,12 @@ def main() -> int:
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--only", default="", help="recipes, with commas")
     parser.add_argument("--renamed", action="append", default=[], metavar="OLD=NEW")
-    given = parser.parse_args()
-    if given.verb == "record":
-        record(given.files[0], [name for name in given.only.split(",") if name])
+    args = parser.parse_args()
+    if args.verb == "record":
+        record_all(args.files[0], [name for name in args.only.split(",") if name])
         return 0
-    before, again, after = (json.loads(file.read_text()) for file in given.files)
-    return compare(before, again, after, dict(pair.split("=") for pair in given.renamed))
+    before, again, after = (json.loads(file.read_text()) for file in args.files)
+    return compare_fingerprints(before, again, after, dict(pair.split("=") for pair in args.renamed))
 
 
 if __name__ == "__main__":

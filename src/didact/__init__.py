@@ -13,34 +13,38 @@ if TYPE_CHECKING:
     from didact import recipes as recipes
     from didact import report as report
     from didact.data.load import load as load
+    from didact.inference.predict import predict as predict
     from didact.run import Run as Run
-    from didact.train.experiment import Experiment as Experiment
-    from didact.train.fit import fit as fit
-    from didact.train.session import evaluate as evaluate
-    from didact.train.session import resume as resume
-    from didact.train.session import train as train
-    from didact.train.use import predict as predict
+    from didact.training.experiment import Experiment as Experiment
+    from didact.training.fit import fit as fit
+    from didact.training.session import evaluate as evaluate
+    from didact.training.session import resume as resume
+    from didact.training.session import train as train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
-_HOMES = {
-    "Experiment": "didact.train.experiment",
+_EXPORTS = {
+    "Experiment": "didact.training.experiment",
     "Run": "didact.run",
-    "evaluate": "didact.train.session",
-    "fit": "didact.train.fit",
+    "evaluate": "didact.training.session",
+    "fit": "didact.training.fit",
     "load": "didact.data.load",
-    "predict": "didact.train.use",
-    "resume": "didact.train.session",
+    "predict": "didact.inference.predict",
+    "resume": "didact.training.session",
+    "train": "didact.training.session",
 }
-_OF_RUNS = ("evaluate", "predict", "resume")
-_ROOMS = ("data", "layers", "metrics", "models", "objectives", "optim", "recipes", "report", "train")
+_NEEDS_RECIPES = ("evaluate", "predict", "resume", "train")
+_SUBPACKAGES = (
+    "adaptation", "analysis", "charts", "data", "explain", "inference", "layers", "metrics", "models", "objectives", "optim", "recipes",
+    "report", "samplers", "scratch", "training",
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        if name in _OF_RUNS:  # a run names its recipe: the catalogue must be there
+    if name in _EXPORTS:
+        if name in _NEEDS_RECIPES:  # a run names its recipe: the catalogue must be there
             importlib.import_module("didact.recipes")
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    if name in _ROOMS:
+        return getattr(importlib.import_module(_EXPORTS[name]), name)
+    if name in _SUBPACKAGES:
         return importlib.import_module(f"didact.{name}")
     raise AttributeError(f"module 'didact' has no attribute {name!r}")

@@ -8,70 +8,70 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from didact.errors import counted
+from didact.errors import format_count
 
-OPTIONAL = {
+OPTIONAL_PACKAGES = {
     "tensorboardX": "TensorBoard events of a run (pip install 'didact[logs]')",
     "gguf": "decoders in GGUF files (pip install 'didact[gguf]')",
 }
-NEEDED = ("torch", "numpy", "click", "rich", "safetensors", "PIL", "pandas", "sklearn")
+REQUIRED_PACKAGES = ("torch", "numpy", "click", "rich", "safetensors", "PIL", "pandas", "sklearn")
 
 
-def examine() -> list[dict[str, Any]]:
+def run_checks() -> list[dict[str, Any]]:
     """Findings in the order in which they matter: what was looked at, what was found, whether all is well, what to do."""
-    return [*python(), *accelerators(), *memory(), *packages(), *data(), *writable()]
+    return [*_check_python(), *_check_accelerators(), *_check_memory(), *_check_packages(), *_check_data(), *_check_run_folder()]
 
 
-def finding(what: str, found: str, *, ok: bool = True, then: str = "") -> dict[str, Any]:
-    return {"what": what, "found": found, "ok": ok, "then": then}
+def _make_finding(name: str, result: str, *, ok: bool = True, advice: str = "") -> dict[str, Any]:
+    return {"what": name, "found": result, "ok": ok, "then": advice}
 
 
-def python() -> list[dict[str, Any]]:
-    found = platform.python_version()
-    old = tuple(map(int, platform.python_version_tuple()[:2])) < (3, 11)
-    return [finding("python", found, ok=not old, then="didact needs Python 3.11 or newer" if old else "")]
+def _check_python() -> list[dict[str, Any]]:
+    python_version = platform.python_version()
+    is_too_old = tuple(map(int, platform.python_version_tuple()[:2])) < (3, 11)
+    return [_make_finding("python", python_version, ok=not is_too_old, advice="didact needs Python 3.11 or newer" if is_too_old else "")]
 
 
-def accelerators() -> list[dict[str, Any]]:
+def _check_accelerators() -> list[dict[str, Any]]:
     import torch
 
-    threads, cores = counted(torch.get_num_threads(), "thread"), counted(os.cpu_count() or 1, "core")
-    found = [finding("torch", f"{torch.__version__}, {threads} on {cores}")]
+    threads, cores = format_count(torch.get_num_threads(), "thread"), format_count(os.cpu_count() or 1, "core")
+    findings = [_make_finding("torch", f"{torch.__version__}, {threads} on {cores}")]
     if torch.cuda.is_available():
-        for number in range(torch.cuda.device_count()):
-            gpu = torch.cuda.get_device_properties(number)
-            found.append(finding(f"cuda:{number}", f"{gpu.name}, {gpu.total_memory / 2**30:.0f} GiB"))
+        for index in range(torch.cuda.device_count()):
+            gpu = torch.cuda.get_device_properties(index)
+            findings.append(_make_finding(f"cuda:{index}", f"{gpu.name}, {gpu.total_memory / 2**30:.0f} GiB"))
     else:
-        built = torch.version.cuda is not None
-        why = "torch sees no CUDA device: check the driver with nvidia-smi" if built else "this torch is built without CUDA"
-        found.append(finding("cuda", "none", then=f"training runs on the CPU; {why}"))
+        has_cuda_build = torch.version.cuda is not None
+        reason = "torch sees no CUDA device: check the driver with nvidia-smi" if has_cuda_build else "this torch is built without CUDA"
+        findings.append(_make_finding("cuda", "none", advice=f"training runs on the CPU; {reason}"))
     cpu = torch.backends.cpu.get_cpu_capability()
-    found.append(finding("cpu", cpu, then="" if "AMX" in cpu else "bf16 is emulated on this CPU and slow: fp32 is used"))
-    return found
+    findings.append(_make_finding("cpu", cpu, advice="" if "AMX" in cpu else "bf16 is emulated on this CPU and slow: fp32 is used"))
+    return findings
 
 
-def memory() -> list[dict[str, Any]]:
+def _check_memory() -> list[dict[str, Any]]:
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
         free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES") / 2**30
     except (ValueError, OSError, AttributeError):
-        return [finding("memory", "unknown")]
-    short = free < 2
-    return [finding("memory", f"{free:.1f} of {total:.1f} GiB free", ok=not short, then="data beyond that are streamed" if short else "")]
+        return [_make_finding("memory", "unknown")]
+    is_short = free < 2
+    return [_make_finding("memory", f"{free:.1f} of {total:.1f} GiB free", ok=not is_short, advice="data beyond that are streamed" if is_short else "")]
 
 
-def packages() -> list[dict[str, Any]]:
-    found = []
-    for name in NEEDED:
-        there = importlib.util.find_spec(name) is not None
-        found.append(finding(name, installed(name) if there else "missing", ok=there, then="" if there else f"pip install {name}"))
-    for name, purpose in OPTIONAL.items():
-        there = importlib.util.find_spec(name) is not None
-        found.append(finding(name, installed(name) if there else "not installed", then="" if there else f"without it: no {purpose}"))
-    return found
+def _check_packages() -> list[dict[str, Any]]:
+    findings = []
+    for name in REQUIRED_PACKAGES:
+        is_installed = importlib.util.find_spec(name) is not None
+        findings.append(_make_finding(name, _get_version(name) if is_installed else "missing", ok=is_installed, advice="" if is_installed else f"pip install {name}"))
+    for name, purpose in OPTIONAL_PACKAGES.items():
+        is_installed = importlib.util.find_spec(name) is not None
+        findings.append(_make_finding(name, _get_version(name) if is_installed else "not installed", advice="" if is_installed else f"without it: no {purpose}"))
+    return findings
 
 
-def installed(module: str) -> str:
+def _get_version(module: str) -> str:
     names = {"PIL": "pillow", "sklearn": "scikit-learn"}
     try:
         return version(names.get(module, module))
@@ -79,27 +79,27 @@ def installed(module: str) -> str:
         return "there"
 
 
-def data() -> list[dict[str, Any]]:
-    from didact.data.fetch import missing
-    from didact.data.load import sources
+def _check_data() -> list[dict[str, Any]]:
+    from didact.data.datasets.download import find_missing_files
+    from didact.data.load import list_datasets
 
     folder = os.environ.get("DIDACT_DATA")
-    there = folder is not None and Path(folder).is_dir()
-    found = [
-        finding("DIDACT_DATA", folder or "not set", ok=folder is None or there, then="" if there else
+    is_folder = folder is not None and Path(folder).is_dir()
+    findings = [
+        _make_finding("DIDACT_DATA", folder or "not set", ok=folder is None or is_folder, advice="" if is_folder else
                 "that folder does not exist" if folder else "public sets come from the cache or are downloaded")
     ]
-    for source in sources().values():
+    for source in list_datasets().values():
         if source.files:
-            lacking = missing(source)
-            then = f"will be downloaded when used: {', '.join(f.name for f in lacking)}" if lacking else ""
-            found.append(finding(f"data {source.name}", "to be downloaded" if lacking else "at hand", then=then))
-    return found
+            missing_files = find_missing_files(source)
+            advice = f"will be downloaded when used: {', '.join(f.name for f in missing_files)}" if missing_files else ""
+            findings.append(_make_finding(f"data {source.name}", "to be downloaded" if missing_files else "at hand", advice=advice))
+    return findings
 
 
-def writable() -> list[dict[str, Any]]:
-    here = Path.cwd()
-    ok = os.access(here, os.W_OK)
-    free = shutil.disk_usage(here).free / 2**30
-    then = "" if ok and free > 1 else "runs cannot be written here: use --runs FOLDER"
-    return [finding("runs folder", f"{here / 'runs'}, {free:.0f} GiB free", ok=ok and free > 0.1, then=then)]
+def _check_run_folder() -> list[dict[str, Any]]:
+    folder = Path.cwd()
+    is_writable = os.access(folder, os.W_OK)
+    free = shutil.disk_usage(folder).free / 2**30
+    advice = "" if is_writable and free > 1 else "runs cannot be written here: use --runs FOLDER"
+    return [_make_finding("runs folder", f"{folder / 'runs'}, {free:.0f} GiB free", ok=is_writable and free > 0.1, advice=advice)]

@@ -30,9 +30,9 @@ def refuse_damaged(path: Path | str, expected: str) -> Iterator[None]:
         raise UsageError(f"{path} cannot be read{reason}; it is damaged or not {expected}") from error
 
 
-def counted(n: int, what: str) -> str:
+def format_count(n: int, noun: str) -> str:
     """1 channel, 3 channels, 1,500 steps."""
-    return f"{n:,} {what}{'s' * (n != 1)}"
+    return f"{n:,} {noun}{'s' * (n != 1)}"
 
 
 def shorten(text: str, most: int = 100) -> str:
@@ -41,20 +41,20 @@ def shorten(text: str, most: int = 100) -> str:
     return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def suggest_nearest(name: str, choices: Iterable[str]) -> str:
     """The end of an error message: the nearest known name, or else all of them."""
-    known = sorted(known)
-    close = get_close_matches(name, known, n=1, cutoff=0.5)
+    choices = sorted(choices)
+    close = get_close_matches(name, choices, n=1, cutoff=0.5)
     if close:
         return f"did you mean {close[0]!r}?"
-    if not known:
+    if not choices:
         return "there is none"
-    shown = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
-    return f"choose from: {shown}"
+    listing = ", ".join(choices[:12]) + (", …" if len(choices) > 12 else "")
+    return f"choose from: {listing}"
 
 
-def pick(kind: str, name: str, table: Mapping[str, T]) -> T:
+def look_up(kind: str, name: str, table: Mapping[str, T]) -> T:
     """Look a name up, or say which one was probably meant."""
     if name not in table:
-        raise UsageError(f"no {kind} named {shorten(name)!r}; {nearest(name, table)}")
+        raise UsageError(f"no {kind} named {shorten(name)!r}; {suggest_nearest(name, table)}")
     return table[name]

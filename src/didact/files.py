@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from didact.errors import UsageError, refuse_damaged
-from didact.options import plain
+from didact.options import to_json_value
 from didact.schema import ANY, Shape, complaint, parse
 
 if TYPE_CHECKING:
@@ -25,20 +25,20 @@ NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 WRONG_PLACE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP}
 
 
-def replace_with(path: Path, write: Callable[[Path], object]) -> None:
+def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a file beside `path`, flush it to the disk, then put it in its place in one move."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_unfinished(path.parent, path.name)
-        write(beside)
-        with beside.open("rb+") as file:
+        write(temporary)
+        with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        beside.replace(path)
+        temporary.replace(path)
         sync_folder(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
-            beside.unlink()
+            temporary.unlink()
         raise UsageError(f"cannot write {path}: {reason(error, 'choose another place with --runs or --to')}") from error
 
 
@@ -63,20 +63,20 @@ def remove_unfinished(folder: Path, name: str = "") -> None:
     safetensors fills a `.tmpXXXXXX` of its own before ours, which says nothing of its writer: those go only without a name,
     which whoever holds the folder's lock may ask for.
     """
-    for left in folder.glob(f".{name or '*'}.*.tmp"):
-        writer = left.name.removesuffix(".tmp").rpartition(".")[2]
-        if not (writer.isdigit() and is_running(int(writer))):
-            left.unlink(missing_ok=True)
-    for left in () if name else folder.glob(".tmp??????"):
-        left.unlink(missing_ok=True)
+    for leftover in folder.glob(f".{name or '*'}.*.tmp"):
+        writer = leftover.name.removesuffix(".tmp").rpartition(".")[2]
+        if not (writer.isdigit() and _is_running(int(writer))):
+            leftover.unlink(missing_ok=True)
+    for leftover in () if name else folder.glob(".tmp??????"):
+        leftover.unlink(missing_ok=True)
 
 
-def is_running(process: int) -> bool:
+def _is_running(pid: int) -> bool:
     """Of this process itself False: it is not in the middle of a write when it asks."""
-    if process == os.getpid():
+    if pid == os.getpid():
         return False
     try:
-        os.kill(process, 0)
+        os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except OSError:  # it runs, as another user
@@ -85,11 +85,11 @@ def is_running(process: int) -> bool:
 
 
 def write_text(path: Path, text: str) -> None:
-    replace_with(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+    atomic_write(path, lambda beside: beside.write_text(text, encoding="utf-8"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    replace_with(path, lambda beside: beside.write_bytes(content))
+    atomic_write(path, lambda beside: beside.write_bytes(content))
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -98,7 +98,7 @@ def write_json(path: Path, value: Any) -> None:
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
     """JSON as UTF-8 can hold it: of a file's name that is no UTF-8, Python's lone surrogates are written as JSON's escapes."""
-    text = json.dumps(plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(to_json_value(value), indent=indent, ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -115,35 +115,35 @@ def read_json(path: Path, shape: Shape = ANY) -> Any:
     return value
 
 
-def write_tensors(path: Path, tensors: dict[str, Tensor], **facts: str) -> None:
+def write_tensors(path: Path, tensors: dict[str, Tensor], **header: str) -> None:
     """Named tensors as safetensors, with strings in the header."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    def write(beside: Path) -> None:
+    def write(temporary: Path) -> None:
         try:
-            save_file({k: v.detach().contiguous() for k, v in tensors.items()}, beside, metadata=facts or None)
+            save_file({k: v.detach().contiguous() for k, v in tensors.items()}, temporary, metadata=header or None)
         except SafetensorError as error:  # the system's error in a class of its own
             number = re.search(r"os error (\d+)", str(error))
             raise (OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error))) from error
 
-    replace_with(path, write)
+    atomic_write(path, write)
 
 
 def read_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the strings of the header."""
-    with open_tensors(path, device) as file:
+    with _open_tensors(path, device) as file:
         return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118 (not a dict)
 
 
 def read_header(path: Path) -> dict[str, str]:
     """The strings of the header alone."""
-    with open_tensors(path) as file:
+    with _open_tensors(path) as file:
         return file.metadata() or {}
 
 
 @contextlib.contextmanager
-def open_tensors(path: Path, device: str = "cpu") -> Iterator[Any]:
+def _open_tensors(path: Path, device: str = "cpu") -> Iterator[Any]:
     from safetensors import safe_open
 
     if not path.is_file():
@@ -157,12 +157,12 @@ def write_tree(path: Path, tree: Any) -> None:
     import torch
 
     tensors: dict[str, Tensor] = {}
-    skeleton = _strip(tree, tensors)
+    skeleton = _split_tensors(tree, tensors)
     tensors.setdefault("_", torch.zeros(1))  # safetensors wants at least one
     write_tensors(path, tensors, tree=json.dumps(skeleton))
 
 
-def _strip(tree: Any, tensors: dict[str, Tensor]) -> Any:
+def _split_tensors(tree: Any, tensors: dict[str, Tensor]) -> Any:
     from torch import Tensor
 
     if isinstance(tree, Tensor):
@@ -170,28 +170,28 @@ def _strip(tree: Any, tensors: dict[str, Tensor]) -> Any:
         tensors[key] = tree.detach().cpu().clone()
         return {"tensor": key}
     if isinstance(tree, dict):
-        return {"dict": [[_strip(k, tensors), _strip(v, tensors)] for k, v in tree.items()]}
+        return {"dict": [[_split_tensors(k, tensors), _split_tensors(v, tensors)] for k, v in tree.items()]}
     if isinstance(tree, list | tuple):
-        return {"list" if isinstance(tree, list) else "tuple": [_strip(v, tensors) for v in tree]}
+        return {"list" if isinstance(tree, list) else "tuple": [_split_tensors(v, tensors) for v in tree]}
     assert tree is None or isinstance(tree, bool | int | float | str), f"{type(tree)} cannot be saved"
     return tree
 
 
 def read_tree(path: Path) -> Any:
-    tensors, facts = read_tensors(path)
+    tensors, header = read_tensors(path)
     try:
-        return _build(parse(facts["tree"]), tensors)
+        return _join_tensors(parse(header["tree"]), tensors)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise UsageError(f"{path} holds no state to resume from ({error!r}); it is damaged: train anew") from error
 
 
-def _build(node: Any, tensors: dict[str, Tensor]) -> Any:
+def _join_tensors(node: Any, tensors: dict[str, Tensor]) -> Any:
     if not isinstance(node, dict):
         return node
     (kind, content), = node.items()
     if kind == "tensor":
         return tensors[content]
     if kind == "dict":
-        return {_build(k, tensors): _build(v, tensors) for k, v in content}
-    values = [_build(v, tensors) for v in content]
+        return {_join_tensors(k, tensors): _join_tensors(v, tensors) for k, v in content}
+    values = [_join_tensors(v, tensors) for v in content]
     return values if kind == "list" else tuple(values)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
-from didact.errors import UsageError, nearest
+from didact.errors import UsageError, suggest_nearest
 
-BEYOND = 2**63  # no size, rate or seed is as large, and torch could not hold it
+MAX_ABS_VALUE = 2**63  # no size, rate or seed is as large, and torch could not hold it
 
 
 @dataclass(frozen=True)
@@ -35,24 +35,34 @@ class Range:
 
 
 @dataclass(frozen=True)
-class NamesRun:
+class RunReference:
     """The text names a run, and reaches the recipe as its folder; where `or_else`, it may be another word or a file as well.
 
     With `data`, its data are read where none are named: what begins with a run goes on with what that run learned from.
     """
 
-    or_else: bool = False
-    data: bool = False
+    allow_other: bool = False
+    reuse_data: bool = False
 
 
 @dataclass(frozen=True)
-class AsWritten:
+class VerbatimText:
     """The text is a name that its owner chose, of a file or a column: even "none" is one."""
 
 
 @dataclass(frozen=True)
-class TellsClass:
+class RequiresLabels:
     """Where it is set, the model is told the class of each example, and data without classes will not do."""
+
+
+@dataclass(frozen=True, init=False)
+class Aliases:
+    """Other names that the field has for the option, accepted wherever its own is."""
+
+    names: tuple[str, ...]
+
+    def __init__(self, *names: str):
+        object.__setattr__(self, "names", names)
 
 
 @dataclass(frozen=True, init=False)
@@ -80,7 +90,7 @@ class OnlyWith:
         flag = f"--{self.option.rstrip('_').replace('_', '-')}"
         if self.above is not None:
             return f"{flag} above {self.above:g}"
-        return f"{flag} {' or '.join(map(written, self.values))}" if self.values else flag
+        return f"{flag} {' or '.join(map(format_value, self.values))}" if self.values else flag
 
 
 @dataclass(frozen=True)
@@ -91,42 +101,43 @@ class Option:
     kind: type            # int, float, bool or str: of each element, where many
     default: Any
     help: str = ""
-    many: bool = False    # a tuple, written 256,128 (or 256-128 where a comma already separates)
-    optional: bool = False
+    is_list: bool = False    # a tuple, written 256,128 (or 256-128 where a comma already separates)
+    is_optional: bool = False
     choices: tuple[Any, ...] = ()
     range: Range | None = None
-    run: NamesRun | None = None
-    as_written: bool = False
-    tells_class: bool = False
+    run_reference: RunReference | None = None
+    is_verbatim: bool = False
+    requires_labels: bool = False
     only_with: tuple[OnlyWith, ...] = ()
+    aliases: tuple[str, ...] = ()
 
     @property
-    def describe(self) -> str:
+    def value_syntax(self) -> str:
         """What may be written, in a word or two."""
         if self.choices:
             return "|".join(map(str, self.choices))
         word = {int: "int", float: "float", bool: "yes/no", str: "text"}[self.kind]
-        return (f"{word},…" if self.many else word) + (f" {self.range}" if self.range else "")
+        return (f"{word},…" if self.is_list else word) + (f" {self.range}" if self.range else "")
 
     @property
-    def shown(self) -> str:
+    def default_text(self) -> str:
         """The default as one would type it."""
-        return written(self.default)
+        return format_value(self.default)
 
     def parse(self, text: str) -> Any:
         """The value that a person's text means, or a UsageError that says what was expected."""
-        if self.optional and text.lower() == "none" and not self.as_written:
+        if self.is_optional and text.lower() == "none" and not self.is_verbatim:
             return None
-        if self.many:
+        if self.is_list:
             parts = re.sub(r"(?<=\d)[-x](?=\d)", ",", text) if self.kind is int else text
             return self.check(tuple(self._one(part.strip()) for part in parts.split(",") if part.strip()))
         return self.check(self._one(text))
 
     def _one(self, text: str) -> Any:
         if self.kind is bool:
-            known = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
-            if text.lower() in known:
-                return known[text.lower()]
+            truth_values = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+            if text.lower() in truth_values:
+                return truth_values[text.lower()]
         elif self.kind is str and text:
             return text
         elif self.kind is not str:
@@ -134,7 +145,7 @@ class Option:
                 return self.kind(text)
             except ValueError:
                 pass
-        raise UsageError(f"--{self.flag} expects {self.describe}, got {text!r}")
+        raise UsageError(f"--{self.flag} expects {self.value_syntax}, got {text!r}")
 
     @property
     def flag(self) -> str:
@@ -142,13 +153,13 @@ class Option:
 
     def check(self, value: Any) -> Any:
         """Refuse a value of the wrong type or outside its bounds, as the caller wrote it."""
-        if value is None and (self.optional or self.default is None):
+        if value is None and (self.is_optional or self.default is None):
             return None
-        if self.many:
+        if self.is_list:
             if isinstance(value, self.kind):
                 value = (value,)
             if not isinstance(value, tuple | list):
-                raise UsageError(f"--{self.flag} expects {self.describe}, got {value!r}")
+                raise UsageError(f"--{self.flag} expects {self.value_syntax}, got {value!r}")
             return tuple(self._check_one(v) for v in value)
         return self._check_one(value)
 
@@ -156,75 +167,78 @@ class Option:
         if self.kind is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
         if not isinstance(value, self.kind) or (self.kind is int and isinstance(value, bool)):
-            raise UsageError(f"--{self.flag} expects {self.describe}, got {value!r}")
+            raise UsageError(f"--{self.flag} expects {self.value_syntax}, got {value!r}")
         if self.choices and value not in self.choices:
-            raise UsageError(f"--{self.flag} cannot be {value!r}; {nearest(str(value), map(str, self.choices))}")
+            raise UsageError(f"--{self.flag} cannot be {value!r}; {suggest_nearest(str(value), map(str, self.choices))}")
         if isinstance(value, int | float):
             if value != value or (self.range is not None and value not in self.range):
-                raise UsageError(f"--{self.flag} expects {self.describe}, got {written(value)}")
-            if abs(value) >= BEYOND:
-                raise UsageError(f"--{self.flag} expects {self.describe}, in size below 2^63 = {BEYOND:.3g}, got {written(value)}")
+                raise UsageError(f"--{self.flag} expects {self.value_syntax}, got {format_value(value)}")
+            if abs(value) >= MAX_ABS_VALUE:
+                raise UsageError(f"--{self.flag} expects {self.value_syntax}, in size below 2^63 = {MAX_ABS_VALUE:.3g}, got {format_value(value)}")
         return value
 
 
-def written(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as one would type it on the command line."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple | list):
-        return ",".join(map(written, value))
+        return ",".join(map(format_value, value))
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)  # every digit: it must read back the same
 
 
-def plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """The same value with None for numbers that JSON cannot write: a metric that is not defined is not there."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
-        return {key: plain(v) for key, v in value.items()}
-    return [plain(v) for v in value] if isinstance(value, list | tuple) else value
+        return {key: to_json_value(v) for key, v in value.items()}
+    return [to_json_value(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def options(function: Callable[..., Any], *, skip: int = 0) -> dict[str, Option]:
+def read_options(function: Callable[..., Any], *, skip: int = 0) -> dict[str, Option]:
     """Read the options off a function's signature, leaving out its first `skip` parameters."""
     hints = typing.get_type_hints(function, include_extras=True)
     parameters = list(inspect.signature(function).parameters.values())[skip:]
-    return {p.name: option(p.name, hints[p.name], p.default) for p in parameters}
+    return {p.name: _read_option(p.name, hints[p.name], p.default) for p in parameters}
 
 
-def option(name: str, hint: Any, default: Any) -> Option:
+def _read_option(name: str, hint: Any, default: Any) -> Option:
     """One option from its annotation: `Annotated[int, Range(1), "units of the hidden layer"]`, `Literal["a", "b"]`, …"""
-    words: list[str] = []
+    help_parts: list[str] = []
     bounds: Range | None = None
-    run: NamesRun | None = None
-    many = optional = as_written = tells_class = False
+    run_reference: RunReference | None = None
+    is_list = is_optional = is_verbatim = requires_labels = False
     only_with: list[OnlyWith] = []
+    aliases: list[str] = []
     while True:
         origin = get_origin(hint)
         if origin is typing.Annotated:
             hint, *extra = get_args(hint)
-            words += [e for e in extra if isinstance(e, str)]
+            help_parts += [e for e in extra if isinstance(e, str)]
             bounds = bounds or next((e for e in extra if isinstance(e, Range)), None)
-            run = run or next((e for e in extra if isinstance(e, NamesRun)), None)
-            as_written = as_written or any(isinstance(e, AsWritten) for e in extra)
-            tells_class = tells_class or any(isinstance(e, TellsClass) for e in extra)
+            run_reference = run_reference or next((e for e in extra if isinstance(e, RunReference)), None)
+            is_verbatim = is_verbatim or any(isinstance(e, VerbatimText) for e in extra)
+            requires_labels = requires_labels or any(isinstance(e, RequiresLabels) for e in extra)
             only_with += [e for e in extra if isinstance(e, OnlyWith)]
+            aliases += [name for e in extra if isinstance(e, Aliases) for name in e.names]
         elif origin in (typing.Union, types.UnionType):
             inner = [a for a in get_args(hint) if a is not type(None)]
             assert len(inner) == 1, f"{name}: {hint} is not one type or None"
-            hint, optional = inner[0], True
+            hint, is_optional = inner[0], True
         elif origin is tuple:
-            hint, many = get_args(hint)[0], True
+            hint, is_list = get_args(hint)[0], True
         else:
             break
     choices = get_args(hint) if get_origin(hint) is Literal else ()
     kind = type(choices[0]) if choices else hint
     assert kind in (int, float, bool, str), f"{name}: an option cannot be {hint}"
     if only_with:
-        words.append(f"(only with {' and '.join(map(str, only_with))})")
+        help_parts.append(f"(only with {' and '.join(map(str, only_with))})")
     return Option(
-        name, kind, default, help=" ".join(words), many=many, optional=optional, choices=choices, range=bounds, run=run,
-        as_written=as_written, tells_class=tells_class, only_with=tuple(only_with),
+        name, kind, default, help=" ".join(help_parts), is_list=is_list, is_optional=is_optional, choices=choices, range=bounds,
+        run_reference=run_reference, is_verbatim=is_verbatim, requires_labels=requires_labels, only_with=tuple(only_with),
+        aliases=tuple(aliases),
     )
 
 
@@ -235,14 +249,27 @@ def unused(known: Mapping[str, Option], given: Iterable[str], values: Mapping[st
         for needed in o.only_with:
             if not needed.allows(now := values[needed.option]):
                 flag = known[needed.option].flag
-                notes.append(f"--{o.flag} {written(values[o.name])} does nothing: it is for {needed}, and --{flag} is {written(now)}")
+                notes.append(f"--{o.flag} {format_value(values[o.name])} does nothing: it is for {needed}, and --{flag} is {format_value(now)}")
     return tuple(notes)
 
 
-def bind(known: Mapping[str, Option], given: Mapping[str, Any], *, owner: str) -> dict[str, Any]:
-    """Defaults overlaid with what was given, every value checked; an unknown name suggests the nearest."""
-    for name in given:
-        if name not in known:
-            flags = {o.flag for o in known.values()}
-            raise UsageError(f"{owner} has no option --{name.replace('_', '-')}; {nearest(name.replace('_', '-'), flags)}")
-    return {n: o.check(given[n]) if n in given else o.default for n, o in known.items()}
+def resolve_alias(name: str, options_by_name: Mapping[str, Option], *, owner: str) -> str:
+    """The name of the option that goes by this name or has it as an alias; an unknown one suggests the nearest."""
+    if name in options_by_name:
+        return name
+    for option in options_by_name.values():
+        if name in option.aliases:
+            return option.name
+    flags = {o.flag for o in options_by_name.values()}
+    raise UsageError(f"{owner} has no option --{name.replace('_', '-')}; {suggest_nearest(name.replace('_', '-'), flags)}")
+
+
+def bind_arguments(options_by_name: Mapping[str, Option], arguments: Mapping[str, Any], *, owner: str) -> dict[str, Any]:
+    """Defaults overlaid with the given arguments, every value checked; aliases count as their options."""
+    given: dict[str, Any] = {}
+    for alias, value in arguments.items():
+        name = resolve_alias(alias, options_by_name, owner=owner)
+        if name in given:
+            raise UsageError(f"--{options_by_name[name].flag} is given twice; one of its names is {alias}")
+        given[name] = value
+    return {n: o.check(given[n]) if n in given else o.default for n, o in options_by_name.items()}

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from didact.errors import UsageError, pick
-from didact.options import Option, bind, options
+from didact.errors import UsageError, look_up
+from didact.options import Option, bind_arguments, read_options
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -21,28 +21,28 @@ RECIPES: dict[str, "Recipe"] = {}
 class Preset:
     """A model class with the keywords that make it this preset."""
 
-    make: Callable[..., Any]
+    model_class: Callable[..., Any]
     keywords: Mapping[str, Any]
 
     def __call__(self, **keywords: Any) -> Any:
-        return self.make(**{**self.keywords, **keywords})
+        return self.model_class(**{**self.keywords, **keywords})
 
 
-def register(name: str, **keywords: Any) -> Callable[[C], C]:
+def register_model(name: str, **keywords: Any) -> Callable[[C], C]:
     """Give a model class, with these keywords, a name that tests walk and people type."""
 
-    def give(make: C) -> C:
+    def decorate(model_class: C) -> C:
         if name in MODELS:
             raise ValueError(f"two models are named {name!r}")
-        MODELS[name] = Preset(make, keywords)
-        return make
+        MODELS[name] = Preset(model_class, keywords)
+        return model_class
 
-    return give
+    return decorate
 
 
-def create(name: str, **keywords: Any) -> Any:
+def create_model(name: str, **keywords: Any) -> Any:
     """A registered model, its preset overlaid with the given keywords."""
-    return pick("model", name, MODELS)(**keywords)
+    return look_up("model", name, MODELS)(**keywords)
 
 
 @dataclass(frozen=True)
@@ -59,15 +59,15 @@ class Recipe:
     sources: tuple[str, ...]          # as "Gaba 2.8"
     abilities: tuple[str, ...]
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # what `didact sweep` tries when told nothing
-    compare: tuple[str, ...] = ()     # metrics of its table, the first ranks; empty: what is watched. A loss that an axis enters cannot
+    comparison_metrics: tuple[str, ...] = ()     # metrics of its table, the first ranks; empty: what is watched. A loss that an axis enters cannot
 
     @property
     def options(self) -> dict[str, Option]:
         """The recipe's hyperparameters; the first parameter is the data."""
-        return options(self.function, skip=1)
+        return read_options(self.function, skip=1)
 
     @property
-    def labelled(self) -> bool:
+    def needs_labels(self) -> bool:
         """Whether it learns what each example is, whatever its options."""
         return bool(self.tasks) or self.kind == "supervised"
 
@@ -75,21 +75,21 @@ class Recipe:
     def summary(self) -> str:
         return (self.function.__doc__ or "").strip().split("\n")[0]
 
-    def bind(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """All arguments, defaults filled in, each checked."""
-        return bind(self.options, given, owner=f"recipe {self.name!r}")
+        return bind_arguments(self.options, arguments, owner=f"recipe {self.name!r}")
 
     def __call__(self, data: Any, **arguments: Any) -> Any:
-        self.check(data)
+        self.check_data(data)
         return self.function(data, **self.bind(arguments))
 
-    def check(self, data: Any) -> None:
+    def check_data(self, data: Any) -> None:
         """Refuse data of a kind or task that the recipe cannot learn, by name, before anything runs."""
         if data.kind not in self.accepts:
             raise UsageError(
                 f"recipe {self.name!r} learns from {' or '.join(self.accepts)}, but {data.name!r} is {data.kind}; {self.advice}"
             )
-        if data.task == "none" and self.labelled:
+        if data.task == "none" and self.needs_labels:
             raise UsageError(f"recipe {self.name!r} learns what each example is, which {data.name!r} does not say; {data.notes[0]}")
         if self.tasks and data.task not in self.tasks:
             raise UsageError(
@@ -114,15 +114,15 @@ def recipe(
     tasks: tuple[str, ...] = (),
     kind: str = "supervised",
     grid: Mapping[str, tuple[Any, ...]] | None = None,
-    compare: tuple[str, ...] = (),
+    comparison_metrics: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Any]], Recipe]:
     """Put a function into the catalogue."""
 
-    def give(function: Callable[..., Any]) -> Recipe:
+    def decorate(function: Callable[..., Any]) -> Recipe:
         name = function.__name__
         if name in RECIPES:
             raise ValueError(f"two recipes are named {name!r}")
-        RECIPES[name] = Recipe(name, function, data, accepts, tasks, kind, chapter, sources, abilities, grid or {}, compare)
+        RECIPES[name] = Recipe(name, function, data, accepts, tasks, kind, chapter, sources, abilities, grid or {}, comparison_metrics)
         return RECIPES[name]
 
-    return give
+    return decorate

@@ -8,7 +8,7 @@
     indices.safetensors  which examples were for training, validation and test
     test.safetensors     what the model said of each test example, for the report
     examples.safetensors the test examples that surprised it most and least; run.json names those of one's own files
-    gallery.safetensors  pictures of what was learned; glimpses.safetensors: of how, from the same noise at several steps
+    gallery.safetensors  pictures of what was learned; training_samples.safetensors: of how, from the same noise at several steps
     report.html          the report, one file
 """
 
@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from didact import files
-from didact.errors import UsageError, nearest, shorten
-from didact.options import plain
+from didact.errors import UsageError, shorten, suggest_nearest
+from didact.options import to_json_value
 from didact.schema import FACTS, LINE, complaint, parse
 
 if TYPE_CHECKING:
@@ -48,52 +48,52 @@ class Run:
     folder: Path
 
     @classmethod
-    def plan(cls, root: Path | str, recipe: str) -> Run:
+    def at_new_path(cls, root: Path | str, recipe: str) -> Run:
         """A run that is about to be: runs/<recipe>/<time>-<id>, nothing written yet."""
         return cls(Path(root) / recipe / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}")
 
     @classmethod
     def create(cls, root: Path | str, recipe: str) -> Run:
         """A new, empty folder."""
-        run = cls.plan(root, recipe)
-        run.make()
+        run = cls.at_new_path(root, recipe)
+        run.make_folder()
         return run
 
     @classmethod
-    def open(cls, where: Path | str, root: Path | str = "runs") -> Run:
+    def open(cls, location: Path | str, root: Path | str = "runs") -> Run:
         """A run by its folder, by the end of its name, or `latest`."""
-        folder = Path(where)
+        folder = Path(location)
         if not os.path.isdir(folder):  # pathlib's own raises where a name is too long
-            folder = find(str(where), Path(root))
+            folder = find_run(str(location), Path(root))
         if not (folder / "run.json").is_file():
             raise UsageError(f"{folder} is not a run: it holds no run.json; give a run's folder, the end of its name, or {LATEST}")
         run = cls(folder)
-        _ = run.facts  # refuses what does not describe a run
+        _ = run.metadata  # refuses what does not describe a run
         return run
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """run.json as it stands."""
-        facts: dict[str, Any] = files.read_json(self.folder / "run.json", FACTS)
-        return facts
+        metadata: dict[str, Any] = files.read_json(self.folder / "run.json", FACTS)
+        return metadata
 
     @property
     def status(self) -> str:
         """How far it is: running, finished, stopped, diverged; or killed, if nobody trains in it who could have said so."""
-        noted: str = self.facts.get("status", "")
+        noted: str = self.metadata.get("status", "")
         return "killed" if noted == "running" and not self.is_held() else noted
 
-    def begin(self, facts: dict[str, Any], indices: dict[str, Tensor]) -> None:
+    def initialize(self, metadata: dict[str, Any], indices: dict[str, Tensor]) -> None:
         """The first files, all of them or no folder at all; one that is there already is another's."""
-        self.make()
+        self.make_folder()
         try:
             self.save("indices", indices)  # before run.json, which makes the folder a run
-            self.note(**facts)
+            self.update_metadata(**metadata)
         except UsageError:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
 
-    def make(self) -> None:
+    def make_folder(self) -> None:
         """The folder, which must be new."""
         try:
             self.folder.mkdir(parents=True)
@@ -103,13 +103,13 @@ class Run:
         except OSError as error:
             raise UsageError(f"cannot write {self.folder}: {files.reason(error, 'choose another place with --runs', here=True)}") from error
 
-    def note(self, **facts: Any) -> None:
+    def update_metadata(self, **entries: Any) -> None:
         """Add to run.json."""
         path = self.folder / "run.json"
-        files.write_json(path, (self.facts if path.exists() else {}) | facts)
+        files.write_json(path, (self.metadata if path.exists() else {}) | entries)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Nobody else trains in this folder meanwhile. The system lets go when the process ends, however it ends."""
         import fcntl
 
@@ -163,7 +163,7 @@ class Run:
 
     def log(self, rows: list[dict[str, Any]]) -> None:
         """Append lines to metrics.jsonl."""
-        lines = "".join(json.dumps(plain(row), allow_nan=False) + "\n" for row in rows).encode()
+        lines = "".join(json.dumps(to_json_value(row), allow_nan=False) + "\n" for row in rows).encode()
         with self.open_log() as descriptor:
             while lines:
                 lines = lines[os.write(descriptor, lines):]
@@ -174,7 +174,7 @@ class Run:
             with self.open_log() as descriptor:
                 os.fsync(descriptor)
 
-    def cut_log(self, size: int) -> int:
+    def truncate_log(self, size: int) -> int:
         """Drop what was logged after the state that is resumed from; how many bytes of what was logged before it are missing.
 
         Where some are, the last line may be half of one: it is dropped, or what is logged next would go on in the middle of it.
@@ -182,18 +182,18 @@ class Run:
         if not self.has("metrics.jsonl"):
             return size
         with self.open_log() as descriptor:
-            there = self.log_size
-            keep = size if there >= size else (self.folder / "metrics.jsonl").read_bytes().rfind(b"\n") + 1
-            if there > keep:
+            actual_size = self.log_size
+            keep = size if actual_size >= size else (self.folder / "metrics.jsonl").read_bytes().rfind(b"\n") + 1
+            if actual_size > keep:
                 os.ftruncate(descriptor, keep)
-        return max(0, size - there)
+        return max(0, size - actual_size)
 
     def cut_log_after(self, step: int) -> None:
         """Drop what was logged of later steps."""
         later = [number for number, row in enumerate(self.metrics) if row["step"] > step]
         if later:
             lines = (self.folder / "metrics.jsonl").read_bytes().splitlines(keepends=True)
-            self.cut_log(len(b"".join(lines[: later[0]])))
+            self.truncate_log(len(b"".join(lines[: later[0]])))
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
@@ -222,15 +222,15 @@ class Run:
     def load(self, name: str) -> dict[str, Tensor]:
         return files.read_tensors(self.folder / f"{name}.safetensors")[0]
 
-    def header(self, name: str) -> dict[str, str]:
+    def read_header(self, name: str) -> dict[str, str]:
         """The strings kept with the tensors of a file."""
         return files.read_header(self.folder / f"{name}.safetensors")
 
-    def called(self, which: str) -> list[str]:
+    def example_names(self, which: str) -> list[str]:
         """What the kept test examples, "worst" or "best", can be found again by: one's own file or line, else their number."""
-        named: list[str] = self.facts.get("examples", {}).get(which, [])
-        kept = {} if named else self.load("examples")
-        return named or [f"test example {row:,}" for row in (kept[which].tolist() if which in kept else ())]
+        names: list[str] = self.metadata.get("examples", {}).get(which, [])
+        examples = {} if names else self.load("examples")
+        return names or [f"test example {row:,}" for row in (examples[which].tolist() if which in examples else ())]
 
     def load_indices(self) -> dict[str, Tensor]:
         """The rows of each split."""
@@ -258,34 +258,34 @@ def folders(root: Path) -> list[Path]:
     return sorted((p.parent for p in root.glob("*/*/run.json")), key=lambda p: p.name) if os.path.isdir(root) else []
 
 
-def find(name: str, root: Path) -> Path:
+def find_run(name: str, root: Path) -> Path:
     """The run that a short name means: `latest`, `mlp/latest`, `runs/mlp/latest`, or the end of a folder's name."""
     runs = folders(root)
     name = name.removeprefix(f"{root}/")
     recipe, _, last = name.rpartition("/")
     if last == LATEST:
-        return newest(runs, recipe, root)
-    ends = [r for r in runs if str(r).endswith(name)]
-    if len(ends) != 1:
-        why = f"{len(ends)} runs end in" if ends else "no run named"
-        known = [str(r.relative_to(root)) for r in ends or runs] + [LATEST]
-        raise UsageError(f"{why} {shorten(name)!r} under {shorten(str(root))}; {nearest(name, known)}")
-    return ends[0]
+        return _find_latest_run(runs, recipe, root)
+    matches = [r for r in runs if str(r).endswith(name)]
+    if len(matches) != 1:
+        problem = f"{len(matches)} runs end in" if matches else "no run named"
+        choices = [str(r.relative_to(root)) for r in matches or runs] + [LATEST]
+        raise UsageError(f"{problem} {shorten(name)!r} under {shorten(str(root))}; {suggest_nearest(name, choices)}")
+    return matches[0]
 
 
-def newest(runs: list[Path], recipe: str, root: Path) -> Path:
+def _find_latest_run(runs: list[Path], recipe: str, root: Path) -> Path:
     """The last run of a recipe, or of all, that someone asked for: what another run had trained first is found by its own name alone."""
-    chosen = [r for r in runs if not recipe or r.parent.name == recipe]
-    for run in sorted(chosen, key=lambda r: (r / "run.json").stat().st_mtime, reverse=True):
-        if "serves" not in Run(run).facts:
+    candidates = [r for r in runs if not recipe or r.parent.name == recipe]
+    for run in sorted(candidates, key=lambda r: (r / "run.json").stat().st_mtime, reverse=True):
+        if "trained_for" not in Run(run).metadata:
             return run
-    others = sorted({r.parent.name for r in runs if r not in chosen})
-    if not others:
+    other_recipes = sorted({r.parent.name for r in runs if r not in candidates})
+    if not other_recipes:
         raise UsageError(f"there is no run under {shorten(str(root))} yet; train one first")
-    raise UsageError(f"no run of {recipe!r} under {root}, which holds runs of {', '.join(others)}; train one first")
+    raise UsageError(f"no run of {recipe!r} under {root}, which holds runs of {', '.join(other_recipes)}; train one first")
 
 
-def surroundings() -> dict[str, Any]:
+def environment() -> dict[str, Any]:
     """Versions, machine and git state: what else could have made a difference."""
     import torch
 
@@ -299,25 +299,25 @@ def surroundings() -> dict[str, Any]:
         "versions": {"python": platform.python_version(), **packages},
         "machine": {"system": platform.platform(), "cores": os.cpu_count(), "threads": torch.get_num_threads()},
         "git": git_state(),
-        "command": command(),
+        "command": _get_command(),
     }
 
 
-def command() -> str:
+def _get_command() -> str:
     import shlex
 
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 
-def git_state(folder: Path | None = None, *, apart: str = "") -> dict[str, Any] | None:
+def git_state(folder: Path | None = None, *, excluded: str = "") -> dict[str, Any] | None:
     """Commit and whether files differ from it, of the folder that one works in, or of another less a part; None where git keeps neither."""
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], capture_output=True, text=True, timeout=5, check=True, cwd=folder).stdout.strip()
+    def run_git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=5, check=True, cwd=folder).stdout.strip()
 
     try:
-        if folder is not None and not git("ls-files", "."):    # installed into an environment that lies in someone's repository
+        if folder is not None and not run_git("ls-files", "."):    # installed into an environment that lies in someone's repository
             return None
-        where = [".", *([f":(exclude){apart}"] if apart else [])] if folder else []
-        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain", *where))}
+        pathspecs = [".", *([f":(exclude){excluded}"] if excluded else [])] if folder else []
+        return {"commit": run_git("rev-parse", "HEAD"), "dirty": bool(run_git("status", "--porcelain", *pathspecs))}
     except (OSError, subprocess.SubprocessError):
         return None

@@ -74,20 +74,20 @@ TENSOR = Kind("numbers", is_nested)
 SCORE = Maybe(NUMBER)  # null: not defined
 
 WATCH = Kind("a metric and lower or higher",
-             lambda v: isinstance(v, list) and len(v) == 2 and isinstance(v[0], str) and v[1] in ("lower", "higher"))
+             lambda v: isinstance(v, list) and len(v) == 2 and isinstance(v[0], str) and v[1] in ("min", "max"))
 
 LINE: Shape = {  # of metrics.jsonl
     "step": COUNT, "epoch": SECONDS, "lr?": NUMBER, "train?": Each(SCORE), "gradients?": Each(SCORE), "validation?": Each(SCORE),
     "seconds?": SECONDS,
 }
 ROW: Shape = {  # of sweep.jsonl
-    "cell": Each(ANY), "seed": COUNT, "run": TEXT, "validation": Each(SCORE), "test": Each(SCORE), "seconds?": SECONDS, "watch?": WATCH,
+    "cell": Each(ANY), "seed": COUNT, "run": TEXT, "validation": Each(SCORE), "test": Each(SCORE), "seconds?": SECONDS, "monitor?": WATCH,
     "diverged?": TEXT,
 }
 DATA: Shape = {
-    "name": TEXT, "kind": TEXT, "task": TEXT, "target?": TEXT, "target_mean?": NUMBER, "target_std?": NUMBER, "target_shift?": NUMBER,
-    "fingerprint?": TEXT, "shape?": [COUNT], "labels?": [TEXT], "names?": [TEXT], "notes?": [TEXT], "mean?": TENSOR, "std?": TENSOR,
-    "counts?": Each([COUNT]), "rows?": Each(COUNT), "source?": {"path?": TEXT, "name?": TEXT, "seed?": COUNT, "size?": Maybe(SIZE)},
+    "name": TEXT, "kind": TEXT, "task": TEXT, "target?": TEXT, "target_mean?": NUMBER, "target_std?": NUMBER, "target_offset?": NUMBER,
+    "fingerprint?": TEXT, "shape?": [COUNT], "class_names?": [TEXT], "feature_names?": [TEXT], "notes?": [TEXT], "mean?": TENSOR, "std?": TENSOR,
+    "class_counts?": Each([COUNT]), "rows?": Each(COUNT), "source?": {"path?": TEXT, "name?": TEXT, "seed?": COUNT, "size?": Maybe(SIZE)},
     "encoder?": Maybe({"kind": TEXT}),
 }
 HEALTH: Shape = {
@@ -103,12 +103,12 @@ LAYERS: Shape = {
 }
 FACTS: Shape = {  # run.json; what later versions added may be missing
     "recipe": TEXT, "arguments": Each(ANY), "settings": Each(ANY), "data": DATA,
-    "summary?": TEXT, "chapter?": TEXT, "sources?": [TEXT], "abilities?": [TEXT], "repeat?": TEXT, "started?": TEXT, "status?": TEXT,
-    "health?": HEALTH, "notes?": [TEXT], "layers?": LAYERS, "device?": TEXT, "precision?": TEXT, "processes?": SIZE, "serves?": TEXT,
+    "summary?": TEXT, "chapter?": TEXT, "sources?": [TEXT], "abilities?": [TEXT], "command_to_repeat?": TEXT, "started?": TEXT, "status?": TEXT,
+    "health?": HEALTH, "notes?": [TEXT], "layers?": LAYERS, "device?": TEXT, "precision?": TEXT, "processes?": SIZE, "trained_for?": TEXT,
     "propagation?": [{"layer": TEXT, "kind": TEXT, "variance": SCORE, "gradient_variance": SCORE}],
-    "plan?": {"batch": SIZE, "epoch": SIZE, "total": SIZE}, "watch?": WATCH, "command?": TEXT,
+    "plan?": {"batch_size": SIZE, "rounds_per_epoch": SIZE, "total_rounds": SIZE}, "monitor?": WATCH, "command?": TEXT,
     "versions?": Each(Maybe(TEXT)), "machine?": Each(ANY), "git?": Maybe({"commit": TEXT, "dirty": FLAG}),
-    "stopped?": TEXT, "seconds?": SECONDS, "warming?": SECONDS, "steps?": COUNT, "best_step?": Maybe(COUNT), "fingerprint?": Each(NUMBER),
+    "stop_reason?": TEXT, "seconds?": SECONDS, "warmup_seconds?": SECONDS, "steps?": COUNT, "best_step?": Maybe(COUNT), "fingerprint?": Each(NUMBER),
     "validation?": Maybe(Each(SCORE)), "test?": Maybe(Each(SCORE)), "examples?": {"worst?": [TEXT], "best?": [TEXT]},
 }
 

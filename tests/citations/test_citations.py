@@ -4,51 +4,51 @@ import re
 from pathlib import Path
 
 import pytest
-from citing import COURSES, ROOT, Citation, cited, headings, numbers, places
 
 import didact.recipes  # noqa: F401 (registers the catalogue)
-from didact.claims.core import statements
+from didact.claims.core import load_statements
 from didact.claims.tables import TABLES
 from didact.registry import RECIPES
+from helpers.course_citations import COURSES, ROOT, Citation, expand_range, find_citations, load_headings, parse_course_citations
 
-TEXTS = (".py", ".md", ".toml", ".css", ".js", ".json", ".yml", ".tsv")
+TEXT_SUFFIXES = (".py", ".md", ".toml", ".css", ".js", ".json", ".yml", ".tsv")
 FOLDERS = ("src", "tests", "docs", "benchmarks", "tools")
 # this folder is about wrong citations, stated.tsv has a column for places, and a table's JSON is didact's own measurement
 FILES = sorted(
     path for folder in FOLDERS for path in (ROOT / folder).rglob("*")
-    if path.suffix in TEXTS and path.parent != Path(__file__).parent and not {"__pycache__", "node_modules"} & set(path.parts)
-) + sorted(path for path in ROOT.glob("*") if path.suffix in TEXTS)
+    if path.suffix in TEXT_SUFFIXES and path.parent != Path(__file__).parent and not {"__pycache__", "node_modules"} & set(path.parts)
+) + sorted(path for path in ROOT.glob("*") if path.suffix in TEXT_SUFFIXES)
 
 
-def missing(citations: "list[Citation]") -> list[str]:
+def find_missing(citations: "list[Citation]") -> list[str]:
     """Those that are not there; an equation that is numbered within its page alone, as (1), cannot be looked up."""
-    looked = [c for c in citations if c.kind == "chapter" or "." in c.number]
-    return [f"{c.course} {c.kind} {c.number}" for c in looked if c not in headings()]
+    checkable = [c for c in citations if c.kind == "chapter" or "." in c.number]
+    return [f"{c.course} {c.kind} {c.number}" for c in checkable if c not in load_headings()]
 
 
-def test_every_citation_is_found():
-    found = {str(path.relative_to(ROOT)): list(cited(path.read_text(encoding="utf-8"))) for path in FILES}
-    assert sum(map(len, found.values())) > 700 and sum(bool(c) for c in found.values()) > 150, "the expression sees too few"
-    assert {course for c in found.values() for course, *_ in c} == set(COURSES)
-    assert {path: absent for path, citations in found.items() if (absent := missing(citations))} == {}
+def test_every_citation_exists_in_its_course():
+    citations_by_file = {str(path.relative_to(ROOT)): list(find_citations(path.read_text(encoding="utf-8"))) for path in FILES}
+    assert sum(map(len, citations_by_file.values())) > 700 and sum(bool(c) for c in citations_by_file.values()) > 150, "the expression sees too few"
+    assert {course for c in citations_by_file.values() for course, *_ in c} == set(COURSES)
+    assert {path: missing_citations for path, citations in citations_by_file.items() if (missing_citations := find_missing(citations))} == {}
 
 
-def test_every_statement_stands_where_it_is_said_to():
-    found = {s.id: list(places(s.course, s.where)) for s in statements().values()}
-    assert {id for id, citations in found.items() if not citations} == {"CF48"}, "of Fleuret's pages without a number"
-    assert {id: absent for id, citations in found.items() if (absent := missing(citations))} == {}
+def test_every_statement_cites_an_existing_section():
+    citations_by_id = {s.id: list(parse_course_citations(s.course, s.where)) for s in load_statements().values()}
+    assert {id for id, citations in citations_by_id.items() if not citations} == {"CF48"}, "of Fleuret's pages without a number"
+    assert {id: missing_citations for id, citations in citations_by_id.items() if (missing_citations := find_missing(citations))} == {}
 
 
-def test_every_statement_stands_in_the_chapter_that_is_said():
-    for s in statements().values():
-        chapters = {c.number.split(".")[0] for c in places(s.course, s.where) if "." in c.number}
+def test_every_statement_cites_its_own_chapter():
+    for s in load_statements().values():
+        chapters = {c.number.split(".")[0] for c in parse_course_citations(s.course, s.where) if "." in c.number}
         if s.chapter.isdigit():
             assert s.chapter in chapters or not chapters, f"{s.id}: {s.where} is not in chapter {s.chapter}"
 
 
-def test_every_table_is_a_section():
+def test_every_table_cites_an_existing_section():
     for table in TABLES.values():
-        assert missing(list(cited(table.where))) == [], table.where
+        assert find_missing(list(find_citations(table.citation))) == [], table.citation
 
 
 # of each recipe words of which every section that it cites has one in its heading, or beside it in headings.tsv
@@ -101,7 +101,7 @@ SUBJECTS = {
     "wgan": "wgan",
     "word2vec": "word2vec",
 }
-PAPER = r"[A-Z][\w-]+(?: (?:and|&) [A-Z][\w-]+| et al\.)? \d{4}"
+PAPER_PATTERN = r"[A-Z][\w-]+(?: (?:and|&) [A-Z][\w-]+| et al\.)? \d{4}"
 
 
 def test_every_recipe_has_a_subject():
@@ -109,15 +109,15 @@ def test_every_recipe_has_a_subject():
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
-def test_what_a_recipe_cites_is_about_it(name):
+def test_recipe_sources_match_the_subject_of_the_recipe(name):
     for source in RECIPES[name].sources:
-        if re.fullmatch(PAPER, source):
+        if re.fullmatch(PAPER_PATTERN, source):
             continue
-        (citation,) = cited(source)
-        assert re.search(SUBJECTS[name], headings()[citation], re.IGNORECASE), f"{name} cites {source}: {headings()[citation]}"
+        (citation,) = find_citations(source)
+        assert re.search(SUBJECTS[name], load_headings()[citation], re.IGNORECASE), f"{name} cites {source}: {load_headings()[citation]}"
 
 
-def test_a_paper_stands_where_no_course_has_it():
+def test_only_mlp_wide_deep_cites_papers_alone():
     assert [name for name, r in RECIPES.items() if not any(s.startswith(COURSES) for s in r.sources)] == ["mlp_wide_deep"]
 
 
@@ -136,15 +136,15 @@ def test_a_paper_stands_where_no_course_has_it():
     ("Gaba Ex 1.1, 2.6.1", "exercise 1.1, section 2.6.1"),
     ("(Gaba, Deep Learning, 2025)", ""),
 ])
-def test_citations_are_read(text, expected):
-    assert ", ".join(f"{c.kind} {c.number}" for c in cited(text)) == expected
+def test_find_citations(text, expected):
+    assert ", ".join(f"{c.kind} {c.number}" for c in find_citations(text)) == expected
 
 
-def test_ranges():
-    assert numbers("3.9", "3.11") == ["3.9", "3.10", "3.11"] and numbers("2", None) == ["2"] and numbers("2.4.2", "2.5") == ["2.4.2", "2.5"]
+def test_expand_range():
+    assert expand_range("3.9", "3.11") == ["3.9", "3.10", "3.11"] and expand_range("2", None) == ["2"] and expand_range("2.4.2", "2.5") == ["2.4.2", "2.5"]
 
 
-def test_what_is_not_there_is_missed():
+def test_wrong_citations_are_reported_missing():
     """The citations that were wrong until this was tested: sections past the end, equations called sections."""
-    wrong = "Lhotte 9.4, Gaba 3.34, Gaba 11.13-11.14, Gaba 5.15, Gaba 7.12, Groudiev 13, Van Schependom 3.4, Gaba Ex 1.6, Gaba eq. 3.36"
-    assert len(missing(list(cited(wrong)))) == len(list(cited(wrong))) == 10
+    wrong_citations = "Lhotte 9.4, Gaba 3.34, Gaba 11.13-11.14, Gaba 5.15, Gaba 7.12, Groudiev 13, Van Schependom 3.4, Gaba Ex 1.6, Gaba eq. 3.36"
+    assert len(find_missing(list(find_citations(wrong_citations)))) == len(list(find_citations(wrong_citations))) == 10

@@ -8,8 +8,8 @@ from didact.cli.main import main
 
 
 @pytest.fixture
-def said(place, monkeypatch, capsys):
-    monkeypatch.chdir(place)
+def run_cli(workdir, monkeypatch, capsys):
+    monkeypatch.chdir(workdir)
 
     def run(words: str, code: int = 0) -> str:
         assert main(shlex.split(words)) == code

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import workshop
 
 from didact.cli.main import main
+from helpers import data_zoo
 
 ROW = "size=1,colour=red"
 
@@ -319,24 +319,24 @@ CASES = [  # the call, what the line says of what came, and the words that help
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    where = tmp_path_factory.mktemp("bad")
+def zoo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bad")
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(where)
-        workshop.build(where)
-    return where
+        patch.chdir(folder)
+        data_zoo.build_zoo(folder)
+    return folder
 
 
 @pytest.fixture
-def inside(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(place)
+def workdir(zoo_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(zoo_folder)
     monkeypatch.delenv("DIDACT_DATA", raising=False)
-    return place
+    return zoo_folder
 
 
-def the_line(captured: pytest.CaptureFixture[str], *, after_progress: bool = False) -> str:
+def read_error_line(capsys: pytest.CaptureFixture[str], *, after_progress: bool = False) -> str:
     """What was said, which must be a single line on stderr; a training that had begun may have told of itself before."""
-    out, err = captured.readouterr()
+    out, err = capsys.readouterr()
     lines = err.splitlines()
     assert out == ""
     assert err.endswith("\n") and (after_progress or len(lines) == 1), err
@@ -345,128 +345,128 @@ def the_line(captured: pytest.CaptureFixture[str], *, after_progress: bool = Fal
     return lines[-1]
 
 
-def test_the_table_is_long_enough_and_holds_no_call_twice():
+def test_cases_are_many_and_unique():
     calls = [words for words, _, _ in CASES]
     assert len(set(calls)) == len(calls) >= 70
 
 
-@pytest.mark.parametrize(("words", "came", "helps"), CASES, ids=[case[0] for case in CASES])
-def test_one_line_exit_code_2_and_nothing_touched(inside, capsys, words, came, helps):
-    before = workshop.digest(inside)
+@pytest.mark.parametrize(("words", "expected", "hint"), CASES, ids=[case[0] for case in CASES])
+def test_wrong_call_gives_one_line_and_exit_code_2_and_changes_no_file(workdir, capsys, words, expected, hint):
+    before = data_zoo.fingerprint_files(workdir)
     assert main(shlex.split(words)) == 2
-    line = the_line(capsys)
-    assert came in line and helps in line, line
-    after = workshop.digest(inside)
+    line = read_error_line(capsys)
+    assert expected in line and hint in line, line
+    after = data_zoo.fingerprint_files(workdir)
     assert after == before, {name for name in after.keys() | before.keys() if after.get(name) != before.get(name)}
 
 
-@pytest.mark.parametrize(("variable", "value", "words", "came", "helps"), [
+@pytest.mark.parametrize(("variable", "value", "words", "expected", "hint"), [
     ("DIDACT_RESIDENT_BYTES", "lots", "train mlp --data pics", "got 'lots'", "expects a number of bytes"),
     ("DIDACT_DATA", "spoilt", "train mlp --data mnist", "train-images-idx3-ubyte", "replace it"),
 ])
-def test_wrong_surroundings(inside, capsys, monkeypatch, variable, value, words, came, helps):
+def test_bad_environment_variable_is_refused(workdir, capsys, monkeypatch, variable, value, words, expected, hint):
     monkeypatch.setenv(variable, value)
-    before = workshop.digest(inside)
+    before = data_zoo.fingerprint_files(workdir)
     assert main(shlex.split(words)) == 2
-    line = the_line(capsys)
-    assert came in line and helps in line, line
-    assert workshop.digest(inside) == before
+    line = read_error_line(capsys)
+    assert expected in line and hint in line, line
+    assert data_zoo.fingerprint_files(workdir) == before
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:7", "mps"])
-def test_a_device_that_is_not_here(inside, capsys, monkeypatch, device):
+def test_unavailable_device_is_refused(workdir, capsys, monkeypatch, device):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
     assert main(["train", "mlp", "--device", device]) == 2
-    line = the_line(capsys)
+    line = read_error_line(capsys)
     assert f"--device {device}" in line and "use --device cpu" in line
 
 
-def run_folders() -> set[Path]:
+def list_run_folders() -> set[Path]:
     return set(Path("runs").glob("*/*"))
 
 
-def test_no_room_for_the_first_file(inside, capsys):
+def test_full_disk_at_the_first_write_leaves_no_folder(workdir, capsys):
     """A limit on the size of files, set by the operating system: run.json does not fit, and no folder stays behind."""
-    before, limits = workshop.digest(inside), resource.getrlimit(resource.RLIMIT_FSIZE)
+    before, limits = data_zoo.fingerprint_files(workdir), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
         code = main(shlex.split("train mlp --data own.csv"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    line = the_line(capsys)
+    line = read_error_line(capsys)
     assert code == 2 and "run.json" in line and "free space" in line, line
-    assert workshop.digest(inside) == before
+    assert data_zoo.fingerprint_files(workdir) == before
 
 
-def test_no_room_later_and_resumed_once_there_is(inside, capsys, monkeypatch):
+def test_run_resumes_after_a_full_disk(workdir, capsys, monkeypatch):
     """The disk is full when the first checkpoint is written; what was there stays, and the run goes on afterwards."""
-    before, known, sync = workshop.digest(inside), run_folders(), os.fsync
+    before, runs_before, fsync = data_zoo.fingerprint_files(workdir), list_run_folders(), os.fsync
 
-    def full(file: int) -> None:
-        if any(Path(f"/proc/self/fd/{file}").readlink().match(f"{folder}/.state.*") for folder in run_folders() - known):
+    def fsync_or_fail(descriptor: int) -> None:
+        if any(Path(f"/proc/self/fd/{descriptor}").readlink().match(f"{folder}/.state.*") for folder in list_run_folders() - runs_before):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        sync(file)
+        fsync(descriptor)
 
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", fsync_or_fail)
     assert main(shlex.split("train mlp --data own.csv --epochs 2 --hidden 4")) == 2
-    line = the_line(capsys, after_progress=True)
+    line = read_error_line(capsys, after_progress=True)
     assert "No space left on device" in line and "free space" in line, line
-    monkeypatch.setattr(os, "fsync", sync)
-    (run,) = run_folders() - known
+    monkeypatch.setattr(os, "fsync", fsync)
+    (run,) = list_run_folders() - runs_before
     assert not list(run.glob(".*.tmp"))
     assert main(["resume", str(run)]) == 0
     shutil.rmtree(run)
-    assert workshop.digest(inside) == before
+    assert data_zoo.fingerprint_files(workdir) == before
 
 
 @pytest.fixture
-def commoner(inside):
+def non_root(workdir):
     """Someone who is not root, whom permissions do not bind: files that may not be read or written are so for him."""
-    modes = {path: path.stat().st_mode for path in (inside, inside / "locked", inside / "secret.csv")}
+    modes = {path: path.stat().st_mode for path in (workdir, workdir / "locked", workdir / "secret.csv")}
     for path, mode in zip(modes, (0o755, 0o555, 0o000), strict=True):
         path.chmod(mode)
-    root = os.geteuid() == 0
-    if root:
+    is_root = os.geteuid() == 0
+    if is_root:
         os.seteuid(65534)
     yield
-    if root:
+    if is_root:
         os.seteuid(0)
     for path, mode in modes.items():
         path.chmod(mode)
 
 
-@pytest.mark.parametrize(("words", "came", "helps"), [
+@pytest.mark.parametrize(("words", "expected", "hint"), [
     ("train mlp --data digits --runs locked", "cannot write locked/mlp", "--runs"),
     ("train mlp --data secret.csv", "cannot read secret.csv (Permission denied)", "check its permissions"),
 ])
-def test_no_permission(commoner, capsys, words, came, helps):
+def test_missing_permission_is_refused(non_root, capsys, words, expected, hint):
     assert main(shlex.split(words)) == 2
-    line = the_line(capsys)
-    assert came in line and helps in line, line
+    line = read_error_line(capsys)
+    assert expected in line and hint in line, line
 
 
 @pytest.mark.parametrize("words", ["trian", "train mlp --hidden 0 --json", "evaluate damaged/garbled-model", "train mlp --data ragged.csv"])
-def test_the_same_from_a_shell(inside, words):
-    done = subprocess.run([sys.executable, "-m", "didact", *shlex.split(words)], capture_output=True, text=True)
-    assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith("didact: ") and done.stderr.count("\n") == 1
+def test_shell_call_gives_the_same_line(workdir, words):
+    process = subprocess.run([sys.executable, "-m", "didact", *shlex.split(words)], capture_output=True, text=True)
+    assert process.returncode == 2 and process.stdout == ""
+    assert process.stderr.startswith("didact: ") and process.stderr.count("\n") == 1
 
 
-def test_a_bug_is_not_dressed_up_as_a_mistake(inside, monkeypatch):
+def test_bug_keeps_its_traceback(workdir, monkeypatch):
     """Only what was foreseen becomes a line; anything else keeps its traceback and ends in exit code 1."""
-    def broken(*_: object, **__: object) -> None:
+    def raise_error(*_: object, **__: object) -> None:
         raise RuntimeError("ours")
 
-    monkeypatch.setattr("didact.train.session.load", broken)
+    monkeypatch.setattr("didact.training.session.load", raise_error)
     with pytest.raises(RuntimeError, match="ours"):
         main(["train", "mlp"])
 
 
-def test_a_reader_that_has_gone_is_no_mistake():
+def test_closed_stdout_is_no_error():
     """`didact list | head -1`: what is written after that reaches nobody, and nothing is wrong."""
-    talks = subprocess.Popen([sys.executable, "-m", "didact", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert talks.stdout is not None and talks.stderr is not None
-    talks.stdout.close()
-    assert talks.wait(timeout=120) == 0 and talks.stderr.read() == b""
-    talks.stderr.close()
+    process = subprocess.Popen([sys.executable, "-m", "didact", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert process.wait(timeout=120) == 0 and process.stderr.read() == b""
+    process.stderr.close()

@@ -3,8 +3,8 @@ import pytest
 import torch
 from sklearn.utils.class_weight import compute_class_weight
 
-from didact.data.assemble import assemble
-from didact.data.balance import chosen, class_weights, oversample, undersample
+from didact.data.balance import class_weights, oversample, resample_by_class, undersample
+from didact.data.build import build_data
 from didact.errors import UsageError
 
 
@@ -12,10 +12,10 @@ from didact.errors import UsageError
 def data():
     y = torch.tensor([0] * 100 + [1] * 20 + [2] * 47)
     x = torch.arange(len(y), dtype=torch.float32)[:, None]
-    return assemble("made", "table", {"x": x, "y": y}, task="multiclass", labels="abc")
+    return build_data("made", "table", {"x": x, "y": y}, task="multiclass", class_names="abc")
 
 
-def test_weights_equal_scikit_learn(data):
+def test_class_weights_equal_scikit_learn(data):
     y = data.train.columns["y"].numpy()
     w = class_weights(data)
     reference = torch.from_numpy(compute_class_weight("balanced", classes=np.arange(3), y=y))
@@ -23,44 +23,44 @@ def test_weights_equal_scikit_learn(data):
     assert w[y].mean().item() == pytest.approx(1)
 
 
-def test_oversampling_loses_no_row_and_repeats_evenly(data):
-    more = oversample(data, seed=3)
+def test_oversample_loses_no_row_and_repeats_evenly(data):
+    oversampled_data = oversample(data, seed=3)
     n = data.counts["train"]
-    assert more.counts["train"] == (max(n),) * 3 and more.counts["test"] == data.counts["test"]
-    rows, times = more.train.columns["x"][:, 0].unique(return_counts=True)
+    assert oversampled_data.class_counts["train"] == (max(n),) * 3 and oversampled_data.class_counts["test"] == data.counts["test"]
+    rows, repeats = oversampled_data.train.columns["x"][:, 0].unique(return_counts=True)
     assert torch.equal(rows, data.train.columns["x"][:, 0].sort().values)
-    rare = times[(rows >= 100) & (rows < 120)]
-    assert rare.max() - rare.min() <= 1 and rare.sum() == max(n)
-    assert torch.equal(more.train.columns["x"], oversample(data, seed=3).train.columns["x"])
-    assert not torch.equal(more.train.columns["x"], oversample(data, seed=4).train.columns["x"])
-    assert torch.equal(more.indices["train"], data.indices["train"]) and "oversampled" in more.notes[-1]
+    rare_repeats = repeats[(rows >= 100) & (rows < 120)]
+    assert rare_repeats.max() - rare_repeats.min() <= 1 and rare_repeats.sum() == max(n)
+    assert torch.equal(oversampled_data.train.columns["x"], oversample(data, seed=3).train.columns["x"])
+    assert not torch.equal(oversampled_data.train.columns["x"], oversample(data, seed=4).train.columns["x"])
+    assert torch.equal(oversampled_data.indices["train"], data.indices["train"]) and "oversampled" in oversampled_data.notes[-1]
 
 
-def test_undersampling_repeats_none(data):
-    less = undersample(data, seed=3)
-    assert less.counts["train"] == (min(data.counts["train"]),) * 3 and len(less.train) == sum(less.counts["train"])
-    rows = less.train.columns["x"][:, 0]
+def test_undersample_repeats_no_row(data):
+    undersampled_data = undersample(data, seed=3)
+    assert undersampled_data.class_counts["train"] == (min(data.counts["train"]),) * 3 and len(undersampled_data.train) == sum(undersampled_data.class_counts["train"])
+    rows = undersampled_data.train.columns["x"][:, 0]
     assert len(rows.unique()) == len(rows) and set(rows.tolist()) <= set(data.train.columns["x"][:, 0].tolist())
 
 
-def test_what_stands_in_both_is_counted_anew_for_the_rows_that_are_left():
+def test_resample_by_class_recounts_duplicates():
     y = torch.tensor([0, 1] * 100)
     x = torch.arange(200).float()[:, None] % 40                             # every example five times
-    data = assemble("made", "table", {"x": x, "y": y}, task="binary", labels="ab")
+    data = build_data("made", "table", {"x": x, "y": y}, task="binary", class_names="ab")
     assert data.duplicates == {"validation": 30, "test": 30} and sum("also stand in training" in note for note in data.notes) == 1
-    less = chosen(data, lambda rows, _: rows[:2], 0, "two of each class")
-    kept = set(less.train.columns["x"][:, 0].tolist())
-    expected = {part: sum(v in kept for v in less.split(part).columns["x"][:, 0].tolist()) for part in ("validation", "test")}
-    assert less.duplicates == expected and 0 < sum(expected.values()) < 20
-    told = [note for note in less.notes if "also stand in training" in note]
-    assert told == [f"{expected['validation']} validation and {expected['test']} test examples also stand in training"]
-    none = chosen(data, lambda rows, _: rows[:0], 0, "none")
-    assert none.duplicates == {"validation": 0, "test": 0} and not any("also stand" in note for note in none.notes)
+    resampled_data = resample_by_class(data, lambda rows, _: rows[:2], 0, "two of each class")
+    training_values = set(resampled_data.train.columns["x"][:, 0].tolist())
+    expected = {part: sum(v in training_values for v in resampled_data.split(part).columns["x"][:, 0].tolist()) for part in ("validation", "test")}
+    assert resampled_data.duplicates == expected and 0 < sum(expected.values()) < 20
+    duplicate_notes = [note for note in resampled_data.notes if "also stand in training" in note]
+    assert duplicate_notes == [f"{expected['validation']} validation and {expected['test']} test examples also stand in training"]
+    empty_data = resample_by_class(data, lambda rows, _: rows[:0], 0, "none")
+    assert empty_data.duplicates == {"validation": 0, "test": 0} and not any("also stand" in note for note in empty_data.notes)
 
 
 def test_only_classes_can_be_balanced():
     y = torch.arange(20.0)
-    line = assemble("line", "table", {"x": y[:, None], "y": y}, task="regression")
-    for act in (class_weights, oversample, undersample):
+    regression_data = build_data("line", "table", {"x": y[:, None], "y": y}, task="regression")
+    for balance in (class_weights, oversample, undersample):
         with pytest.raises(UsageError, match="only classes"):
-            act(line)
+            balance(regression_data)

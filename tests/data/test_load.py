@@ -7,14 +7,14 @@ import torch
 from PIL import Image
 
 from didact.data.core import SPLITS
-from didact.data.load import load, reload
-from didact.data.splitting import three_way
-from didact.data.table import load as load_table
+from didact.data.load import load, reload_data
+from didact.data.split import train_val_test_split
+from didact.data.tables.table import load_table
 from didact.errors import UsageError
 
 
 @pytest.fixture
-def table(tmp_path):
+def table_path(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.normal(size=80), "c": rng.choice(["u", "v"], 80), "words": ["good film", "bad film"] * 40,
                           "y": rng.choice(["k", "l", "m"], 80)})
@@ -25,7 +25,7 @@ def table(tmp_path):
 
 
 @pytest.fixture
-def folder(tmp_path):
+def image_folder(tmp_path):
     for k in range(2):
         (tmp_path / "pics" / f"k{k}").mkdir(parents=True)
         for i in range(6):
@@ -34,17 +34,17 @@ def folder(tmp_path):
     return tmp_path / "pics"
 
 
-def same(one, two):
+def assert_same_data(data, other_data):
     for part in SPLITS:
-        assert torch.equal(one.indices[part], two.indices[part])
-        for name, column in one.split(part).columns.items():
-            assert torch.equal(column, two.split(part).columns[name]), (part, name)
-    assert torch.equal(one.mean, two.mean) and torch.equal(one.std, two.std)
-    assert (one.counts, one.source, one.encoder, one.fingerprint) == (two.counts, two.source, two.encoder, two.fingerprint)
+        assert torch.equal(data.indices[part], other_data.indices[part])
+        for name, column in data.split(part).columns.items():
+            assert torch.equal(column, other_data.split(part).columns[name]), (part, name)
+    assert torch.equal(data.mean, other_data.mean) and torch.equal(data.std, other_data.std)
+    assert (data.counts, data.source, data.encoder, data.fingerprint) == (other_data.counts, other_data.source, other_data.encoder, other_data.fingerprint)
 
 
-def test_each_kind_and_again(table, folder, monkeypatch):
-    monkeypatch.chdir(table.parent)
+def test_reload_data_restores_every_kind(table_path, image_folder, monkeypatch):
+    monkeypatch.chdir(table_path.parent)
     loaded = {
         "table": load("own.csv", seed=5),
         "text": load("own.csv", text="words", target="y", seed=5),
@@ -53,52 +53,52 @@ def test_each_kind_and_again(table, folder, monkeypatch):
     monkeypatch.chdir("/")
     for kind, data in loaded.items():
         assert data.kind == kind
-        same(data, reload(data, data.indices))
-    assert loaded["table"].source["path"] == str(table) and loaded["table"].source["target"] == "y"
+        assert_same_data(data, reload_data(data, data.indices))
+    assert loaded["table"].source["path"] == str(table_path) and loaded["table"].source["target"] == "y"
     iris = load("iris", seed=2)
-    same(iris, reload(iris, iris.indices))
+    assert_same_data(iris, reload_data(iris, iris.indices))
 
 
-@pytest.mark.parametrize("what", ["iris", "diabetes"])
-def test_the_split_that_was_kept_is_used_though_the_seed_would_give_another(what):
-    data = load(what, seed=0)
+@pytest.mark.parametrize("name", ["iris", "diabetes"])
+def test_reload_data_uses_the_stored_split(name):
+    data = load(name, seed=0)
     n = sum(len(data.split(part)) for part in SPLITS)
-    kept = three_way(n, seed=99, fractions=(0.2, 0.2))
-    again = reload(data, kept)
+    stored_indices = train_val_test_split(n, seed=99, fractions=(0.2, 0.2))
+    reloaded_data = reload_data(data, stored_indices)
     order = torch.cat([data.indices[part] for part in SPLITS]).argsort()
-    whole = torch.cat([data.split(part).columns["x"] for part in SPLITS])[order]
+    all_rows = torch.cat([data.split(part).columns["x"] for part in SPLITS])[order]
     for part in SPLITS:
-        assert torch.equal(again.split(part).columns["x"], whole[kept[part]])
-    torch.testing.assert_close(again.mean, whole[kept["train"]].mean(0))
-    torch.testing.assert_close(again.std, whole[kept["train"]].std(0, correction=0))
+        assert torch.equal(reloaded_data.split(part).columns["x"], all_rows[stored_indices[part]])
+    torch.testing.assert_close(reloaded_data.mean, all_rows[stored_indices["train"]].mean(0))
+    torch.testing.assert_close(reloaded_data.std, all_rows[stored_indices["train"]].std(0, correction=0))
 
 
-def test_a_table_split_elsewise_is_encoded_by_its_own_training_rows(table):
-    kept = three_way(80, seed=99, fractions=(0.2, 0.2))
-    data = load_table(table, indices=kept)
-    source = {"path": str(table), "target": "y", "text": None, "size": None, "seed": 0, "fingerprint": data.fingerprint}
-    again = reload(replace(data, source=source), kept)
-    assert again.encoder == data.encoder and torch.equal(again.test.columns["x"], data.test.columns["x"])
+def test_reloaded_table_is_encoded_by_its_stored_training_rows(table_path):
+    stored_indices = train_val_test_split(80, seed=99, fractions=(0.2, 0.2))
+    data = load_table(table_path, indices=stored_indices)
+    source = {"path": str(table_path), "target": "y", "text": None, "size": None, "seed": 0, "fingerprint": data.fingerprint}
+    reloaded_data = reload_data(replace(data, source=source), stored_indices)
+    assert reloaded_data.encoder == data.encoder and torch.equal(reloaded_data.test.columns["x"], data.test.columns["x"])
 
 
-def test_changed_files_are_refused(table, folder):
-    data, pictures = load(str(table)), load(str(folder))
-    text = table.read_text()
-    table.write_text(text.replace("u,good", "v,good", 1))
+def test_reload_data_refuses_changed_files(table_path, image_folder):
+    data, image_data = load(str(table_path)), load(str(image_folder))
+    text = table_path.read_text()
+    table_path.write_text(text.replace("u,good", "v,good", 1))
     with pytest.raises(UsageError, match="has changed since"):
-        reload(data, data.indices)
-    table.write_text(text.rsplit("\n", 2)[0] + "\n")
+        reload_data(data, data.indices)
+    table_path.write_text(text.rsplit("\n", 2)[0] + "\n")
     with pytest.raises(UsageError, match="now holds 79 examples, but 80"):
-        reload(data, data.indices)
-    table.unlink()
+        reload_data(data, data.indices)
+    table_path.unlink()
     with pytest.raises(UsageError, match="no such file"):
-        reload(data, data.indices)
-    Image.new("L", (7, 7)).save(folder / "k0" / "0.png")
+        reload_data(data, data.indices)
+    Image.new("L", (7, 7)).save(image_folder / "k0" / "0.png")
     with pytest.raises(UsageError, match="has changed since"):
-        reload(pictures, pictures.indices)
+        reload_data(image_data, image_data.indices)
 
 
-@pytest.mark.parametrize(("what", "options", "words"), [
+@pytest.mark.parametrize(("name_or_path", "options", "message"), [
     ("iriss", {}, "no data set, file or folder named 'iriss'; did you mean 'iris'"),
     ("", {}, "no data set, file or folder named ''"),
     ("nowhere/table.csv", {}, "no data at nowhere/table.csv: there is no such file"),
@@ -109,24 +109,24 @@ def test_changed_files_are_refused(table, folder):
     ("pics", {"text": "a"}, "--text does not apply"),
     ("own.xlsx", {}, "neither a table"),
 ])
-def test_what_cannot_be_loaded(table, folder, monkeypatch, what, options, words):
-    monkeypatch.chdir(table.parent)
-    (table.parent / "own.xlsx").write_bytes(b"PK")
-    with pytest.raises(UsageError, match=words) as error:
-        load(what, **options)
+def test_load_refuses_unknown_data_and_options(table_path, image_folder, monkeypatch, name_or_path, options, message):
+    monkeypatch.chdir(table_path.parent)
+    (table_path.parent / "own.xlsx").write_bytes(b"PK")
+    with pytest.raises(UsageError, match=message) as error:
+        load(name_or_path, **options)
     assert "\n" not in str(error.value)
 
 
-def test_bytes_are_counted_as_they_would_be_summed():
+def test_compute_uint8_mean_std_equals_float_statistics():
     import torch
 
-    from didact.data.assemble import byte_moments
-    from didact.data.core import unit
+    from didact.data.build import compute_uint8_mean_std
+    from didact.data.core import uint8_to_unit
 
     x = torch.randint(0, 256, (37, 3, 5, 7), dtype=torch.uint8)
     x[:, 1] = 9
-    mean, std = byte_moments(x)
-    decoded = unit(x).double()
+    mean, std = compute_uint8_mean_std(x)
+    decoded = uint8_to_unit(x).double()
     torch.testing.assert_close(mean.flatten().double(), decoded.mean((0, 2, 3)), atol=1e-6, rtol=0)
     torch.testing.assert_close(std.flatten()[[0, 2]].double(), decoded.std((0, 2, 3), correction=0)[[0, 2]], atol=1e-6, rtol=0)
     assert std.flatten()[1] == 1  # a channel that never changes is centred, not blown up

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from didact.errors import UsageError
-from didact.layers.activation import ACTIVATIONS, Activation, activation
+from didact.layers.activation import ACTIVATIONS, Activation, make_activation
 
 FORMULAS = {
     "sigmoid": lambda z: 1 / (1 + exp(-z)),
@@ -21,25 +21,25 @@ FORMULAS = {
 
 
 @pytest.mark.parametrize("name", sorted(ACTIVATIONS))
-def test_value_and_gradient_follow_the_formula(name):
+def test_activation_value_and_gradient_follow_the_formula(name):
     z = torch.linspace(-4.05, 4.15, 83, dtype=torch.float64, requires_grad=True)  # off the kink at zero
-    y = activation(name)(z)
+    y = make_activation(name)(z)
     np.testing.assert_allclose(y.detach(), [FORMULAS[name](v) for v in z.tolist()], atol=1e-12)
-    assert torch.autograd.gradcheck(activation(name), z)
+    assert torch.autograd.gradcheck(make_activation(name), z)
 
 
 @pytest.mark.parametrize(("name", "low", "at"), [("gelu", -0.169971, -0.751792), ("silu", -0.278465, -1.278465)])
-def test_lower_bounds(name, low, at):
+def test_gelu_and_silu_have_their_known_minimum(name, low, at):
     z = torch.linspace(-5, 5, 100_001, dtype=torch.float64)
-    y = activation(name)(z)
+    y = make_activation(name)(z)
     assert y.min() == pytest.approx(low, abs=1e-6)
     assert z[y.argmin()] == pytest.approx(at, abs=1e-4)
 
 
-def test_names_are_the_options_of_recipes():
+def test_activation_literal_lists_every_activation():
     assert get_args(Activation) == tuple(ACTIVATIONS)
 
 
-def test_unknown_name():
+def test_unknown_activation_suggests_the_nearest():
     with pytest.raises(UsageError, match="no activation named 'rellu'; did you mean 'relu'"):
-        activation("rellu")
+        make_activation("rellu")

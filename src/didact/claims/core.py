@@ -12,7 +12,7 @@ No verdict is written down anywhere: it is the comparison of the two. Where the 
     def size_of_the_vae() -> int:
         ...
 
-That is an answer and no check: its verdict is "answered", and tests/claims/test_answers.py holds it against a value found otherwise.
+That is an answer and no check: its verdict is "answered", and tests/claims/test_every_answer_is_right.py holds it against a value found otherwise.
 """
 
 import inspect
@@ -27,10 +27,23 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
-from didact.claims.compare import About, Cases, Corrected, Exactly, Printed, Stated, Told, bare, floats, plain, short, words
-from didact.claims.table import Judged, Record, Table, judge, kept, verdict_of
+from didact.claims.compare import (
+    Approximately,
+    ClaimForm,
+    Conditional,
+    CorrectedClaim,
+    Exactly,
+    Printed,
+    ShownAs,
+    format_computed,
+    format_number,
+    to_comparable,
+    to_float_array,
+    to_python,
+)
+from didact.claims.table import CellVerdict, MeasuredTable, MeasurementRecord, judge_claim, judge_table, load_records
 from didact.claims.tables import TABLES
-from didact.errors import UsageError, pick
+from didact.errors import UsageError, look_up
 
 Verdict = Literal["holds", "wrong", "conditional", "answered", "not checkable", "not measured"]
 VERDICTS: tuple[Verdict, ...] = ("holds", "wrong", "conditional", "answered", "not checkable", "not measured")
@@ -50,7 +63,7 @@ class Statement:
     stated: str
 
     @property
-    def prints(self) -> bool:
+    def has_value(self) -> bool:
         """Whether the page has a value of its own beside the claim."""
         return self.stated != "—"
 
@@ -73,40 +86,40 @@ class Answer:
     @property
     def source(self) -> str:
         """What is stated and how it is computed, with the helpers beside the checks that the function calls."""
-        return "\n\n".join([f"{self.decorator}\n{definition(self.function)}", *helpers(self.function)])
+        return "\n\n".join([f"{self.decorator}\n{_get_definition(self.function)}", *_list_helper_sources(self.function)])
 
     def compute(self) -> Any:
         """The value that is compared."""
-        return bare(self.answer())
+        return to_comparable(self.run())
 
-    def answer(self) -> Any:
+    def run(self) -> Any:
         """The same, with what is shown in its place."""
-        with repeatable():
+        with deterministic():
             return self.function()
 
-    def judge(self, result: Any) -> Verdict:
+    def get_verdict(self, result: Any) -> Verdict:
         return "answered"
 
-    def note(self, verdict: Verdict) -> str:
-        asks = "question" in statements()[self.id].stated
-        return "the course asks and gives no value: this is the answer" if asks else "the course prints no value: this is the one"
+    def get_note(self, verdict: Verdict) -> str:
+        is_question = "question" in load_statements()[self.id].stated
+        return "the course asks and gives no value: this is the answer" if is_question else "the course prints no value: this is the one"
 
-    def show(self, answer: Any) -> str:
-        if isinstance(answer, Told):
-            return answer.words
-        return short(answer) if isinstance(answer, float) else words(plain(answer))
+    def format_answer(self, computed: Any) -> str:
+        if isinstance(computed, ShownAs):
+            return computed.text
+        return format_number(computed) if isinstance(computed, float) else format_computed(to_python(computed))
 
-    def value(self, result: Any) -> Any:
+    def to_json_value(self, result: Any) -> Any:
         """Numbers, for programs that read the answer."""
-        return plain(result)
+        return to_python(result)
 
 
 @dataclass(frozen=True)
 class Check(Answer):
     """A function that computes, and the form in which the course states the value."""
 
-    form: Stated
-    right: str        # where the course is wrong: what is right
+    form: ClaimForm
+    correction: str        # where the course is wrong: what is right
     condition: str    # where it holds under a condition: which
     remark: str       # where it holds: what the page says beside it that is not so, or is not said there
 
@@ -114,68 +127,68 @@ class Check(Answer):
     def decorator(self) -> str:
         return f'@claim("{self.id}", {self.form})'
 
-    def judge(self, result: Any) -> Verdict:
+    def get_verdict(self, result: Any) -> Verdict:
         """The comparison of what was computed with what is stated."""
-        if isinstance(result, Cases):
-            if not self.form.agrees(result.under):
+        if isinstance(result, Conditional):
+            if not self.form.matches(result.under_condition):
                 return "wrong"
-            return "holds" if self.form.agrees(result.otherwise) else "conditional"
-        if isinstance(result, Corrected):
-            assert self.form.agrees(result.mended), f"{self.id}: what is said to be right does not come out either"
+            return "holds" if self.form.matches(result.otherwise) else "conditional"
+        if isinstance(result, CorrectedClaim):
+            assert self.form.matches(result.corrected), f"{self.id}: what is said to be right does not come out either"
             result = result.stated
-        return "holds" if self.form.agrees(result) else "wrong"
+        return "holds" if self.form.matches(result) else "wrong"
 
-    def note(self, verdict: Verdict) -> str:
-        return {"holds": self.remark, "wrong": self.right, "conditional": self.condition}.get(verdict, "")
+    def get_note(self, verdict: Verdict) -> str:
+        return {"holds": self.remark, "wrong": self.correction, "conditional": self.condition}.get(verdict, "")
 
-    def show(self, answer: Any) -> str:
-        return show(self.form, answer)
+    def format_answer(self, computed: Any) -> str:
+        return format_result(self.form, computed)
 
-    def value(self, result: Any) -> Any:
-        return value(self.form, result)
+    def to_json_value(self, result: Any) -> Any:
+        return _result_to_json(self.form, result)
 
 
-def definition(thing: Any) -> str:
+def _get_definition(obj: Any) -> str:
     """The source of a function or class, without the decorators: a function may be the check of several claims."""
-    lines = inspect.getsource(thing).splitlines()
+    lines = inspect.getsource(obj).splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith(("def ", "class ")))
     return "\n".join(lines[start:])
 
 
-def helpers(function: Callable[[], Any]) -> list[str]:
+def _list_helper_sources(function: Callable[[], Any]) -> list[str]:
     """What it reaches in the claims' modules, as it stands there."""
-    return [definition(v) if callable(v) else f"{name} = {v!r}" for name, v in reached(function).items()]
+    return [_get_definition(v) if callable(v) else f"{name} = {v!r}" for name, v in _find_helpers(function).items()]
 
 
-def reached(function: Callable[[], Any]) -> dict[str, Any]:
+def _find_helpers(function: Callable[[], Any]) -> dict[str, Any]:
     """Functions, classes and numbers of the claims' modules that it reads, and that those read, each once."""
-    ahead, seen = [inspect.unwrap(function)], dict[str, Any]()
-    while ahead:
-        for name, value in named(ahead.pop(0)):
-            if name in seen or value is function:
+    queue, helpers = [inspect.unwrap(function)], dict[str, Any]()
+    while queue:
+        for name, value in list_globals_read(queue.pop(0)):
+            if name in helpers or value is function:
                 continue
             if isinstance(value, int | float | tuple) and name.isupper():
-                seen[name] = value
-            elif callable(value) and is_helper(getattr(value, "__module__", None) or ""):
-                seen[name] = value
-                ahead += bodies(value)
-    return seen
+                helpers[name] = value
+            elif callable(value) and _is_helper(getattr(value, "__module__", None) or ""):
+                helpers[name] = value
+                queue += list_functions(value)
+    return helpers
 
 
-def bodies(value: Any) -> list[FunctionType]:
+def list_functions(value: Any) -> list[FunctionType]:
     """The function itself, without what is wrapped around it, or the methods of a class."""
-    inside = vars(value).values() if inspect.isclass(value) else [inspect.unwrap(value)]
-    return [f for f in inside if inspect.isfunction(f)]
+    members = vars(value).values() if inspect.isclass(value) else [inspect.unwrap(value)]
+    return [f for f in members if inspect.isfunction(f)]
 
 
-def is_helper(module: str) -> bool:
+def _is_helper(module: str) -> bool:
     """Of the checks themselves; the forms of comparison stand in every one of them."""
     return module.startswith("didact.claims.") and module not in (__name__, "didact.claims.compare")
 
 
-def named(function: FunctionType) -> Iterator[tuple[str, Any]]:
+def list_globals_read(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """Global values that a function reads, by name or as gaba_9.name."""
-    names = list(read_names(function.__code__))
+    names = list(_list_names_read(function.__code__))
     for name in names:
         value = function.__globals__.get(name)
         if inspect.ismodule(value) and value.__name__.startswith("didact."):
@@ -184,12 +197,12 @@ def named(function: FunctionType) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def read_names(code: CodeType) -> Iterator[str]:
+def _list_names_read(code: CodeType) -> Iterator[str]:
     """Global names that a function reads, those of the functions inside it too."""
     yield from code.co_names
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            yield from read_names(const)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _list_names_read(constant)
 
 
 @dataclass(frozen=True)
@@ -202,173 +215,173 @@ class Outcome:
     value: Any            # numbers, where the computed value is one or a few of them
     note: str             # what is right, the condition, a remark, why there is no verdict, or the command that measures
     seconds: float
-    cells: Sequence[Judged] = ()    # of a measured table, where the statement has several
-    measured: str = ""              # when and where
+    cells: Sequence[CellVerdict] = ()    # of a measured table, where the statement has several
+    provenance: str = ""              # when and where
 
-    def row(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         s = asdict(self.statement)
         return {**s, "computed": self.computed, "value": self.value, "verdict": self.verdict, "note": self.note, "seconds": self.seconds}
 
 
 CHECKS: dict[str, Check] = {}
 ANSWERS: dict[str, Answer] = {}  # what a course asks, or does not print: there is nothing to compare with
-REASONS: dict[str, str] = {}  # why a statement cannot be checked
+NOT_CHECKABLE_REASONS: dict[str, str] = {}  # why a statement cannot be checked
 
 
 @cache
-def statements() -> dict[str, Statement]:
+def load_statements() -> dict[str, Statement]:
     """All statements, in the order of the courses."""
     _, *lines = (files("didact.claims") / "stated.tsv").read_text(encoding="utf-8").splitlines()
     rows = (Statement(*line.split("\t")) for line in lines)
     return {row.id: row for row in rows}
 
 
-def claim(id: str, form: Stated, *, right: str = "", condition: str = "", remark: str = "") -> Callable[[F], F]:
+def claim(id: str, form: ClaimForm, *, correction: str = "", condition: str = "", remark: str = "") -> Callable[[F], F]:
     """Make a function the check of a statement."""
 
-    def give(function: F) -> F:
-        assert_new(id)
-        CHECKS[id] = Check(id, function, form, right, condition, remark)
+    def register_check(function: F) -> F:
+        _assert_new_id(id)
+        CHECKS[id] = Check(id, function, form, correction, condition, remark)
         return function
 
-    return give
+    return register_check
 
 
 def answer(id: str) -> Callable[[F], F]:
     """Make a function the answer to a statement that asks, or that prints no value."""
 
-    def give(function: F) -> F:
-        assert_new(id)
+    def register_answer(function: F) -> F:
+        _assert_new_id(id)
         ANSWERS[id] = Answer(id, function)
         return function
 
-    return give
+    return register_answer
 
 
-def unable(id: str, why: str) -> None:
+def mark_not_checkable(id: str, reason: str) -> None:
     """Say why a statement cannot be checked."""
-    assert_new(id)
-    REASONS[id] = why
+    _assert_new_id(id)
+    NOT_CHECKABLE_REASONS[id] = reason
 
 
-def assert_new(id: str) -> None:
-    assert id in statements(), f"stated.tsv has no {id}"
-    assert not any(id in known for known in (CHECKS, ANSWERS, REASONS)), f"{id} is checked twice"
+def _assert_new_id(id: str) -> None:
+    assert id in load_statements(), f"stated.tsv has no {id}"
+    assert not any(id in ids for ids in (CHECKS, ANSWERS, NOT_CHECKABLE_REASONS)), f"{id} is checked twice"
 
 
-def computation(id: str) -> Answer | None:
+def find_computation(id: str) -> Answer | None:
     """The check of a statement, or the answer to it."""
     return CHECKS.get(id) or ANSWERS.get(id)
 
 
 @contextmanager
-def repeatable() -> Iterator[None]:
+def deterministic() -> Iterator[None]:
     """In double precision and from seed 0, whatever ran before; everything as it was afterwards."""
-    kind = torch.get_default_dtype()
+    default_dtype = torch.get_default_dtype()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         torch.set_default_dtype(torch.float64)
         try:
             yield
         finally:
-            torch.set_default_dtype(kind)
+            torch.set_default_dtype(default_dtype)
 
 
-def run(id: str) -> Outcome:
+def check_claim(id: str) -> Outcome:
     """Compute, compare, judge."""
-    statement = statements()[id]
-    made = computation(id)
-    if made is None:
-        return without_check(statement)
+    statement = load_statements()[id]
+    computation = find_computation(id)
+    if computation is None:
+        return outcome_without_check(statement)
     start = perf_counter()
-    answer = made.answer()
+    computed = computation.run()
     seconds = perf_counter() - start
-    result = bare(answer)
-    verdict = made.judge(result)
-    return Outcome(statement, verdict, made.show(answer), made.value(result), made.note(verdict), seconds)
+    result = to_comparable(computed)
+    verdict = computation.get_verdict(result)
+    return Outcome(statement, verdict, computation.format_answer(computed), computation.to_json_value(result), computation.get_note(verdict), seconds)
 
 
-def without_check(s: Statement) -> Outcome:
+def outcome_without_check(statement: Statement) -> Outcome:
     """What a kept measurement of the statement's table says; else why there is nothing to say."""
-    if s.id in REASONS:
-        return unsaid(s, "not checkable", REASONS[s.id])
-    if "literature" in s.kind:
-        return unsaid(s, "not checkable", "a result of the literature, not of the course: nothing here can compute it")
-    table = next((t for t in TABLES.values() if s.id in t.claims), None)
+    if statement.id in NOT_CHECKABLE_REASONS:
+        return _outcome_without_value(statement, "not checkable", NOT_CHECKABLE_REASONS[statement.id])
+    if "literature" in statement.kind:
+        return _outcome_without_value(statement, "not checkable", "a result of the literature, not of the course: nothing here can compute it")
+    table = next((t for t in TABLES.values() if statement.id in t.claims), None)
     if table is None:
-        return unsaid(s, "not measured", "no check has been written yet")
-    if s.id in table.absent:
-        return unsaid(s, "not checkable", table.absent[s.id])
-    record = kept().get(table.name)
-    return from_table(s, table, record) if record else unsaid(s, "not measured", table.command)
+        return _outcome_without_value(statement, "not measured", "no check has been written yet")
+    if statement.id in table.uncovered_claims:
+        return _outcome_without_value(statement, "not checkable", table.uncovered_claims[statement.id])
+    record = load_records().get(table.name)
+    return _outcome_from_table(statement, table, record) if record else _outcome_without_value(statement, "not measured", table.command)
 
 
-def unsaid(s: Statement, verdict: Verdict, why: str) -> Outcome:
-    return Outcome(s, verdict, "", None, why, 0.0)
+def _outcome_without_value(statement: Statement, verdict: Verdict, reason: str) -> Outcome:
+    return Outcome(statement, verdict, "", None, reason, 0.0)
 
 
-def from_table(s: Statement, table: Table, record: Record) -> Outcome:
+def _outcome_from_table(statement: Statement, table: MeasuredTable, record: MeasurementRecord) -> Outcome:
     """The verdict that follows from the numbers that `didact reproduce --keep` left."""
-    judged = judge(table, record)
-    verdict, measured, why = verdict_of(s.id, judged, cases=table.cases)
-    own = [j for j in judged if j.claim == s.id]
-    means = [j.mean for j in own if j.mean is not None]
+    verdicts = judge_table(table, record)
+    verdict, measured, reason = judge_claim(statement.id, verdicts, cells_are_conditions=table.cells_are_conditions)
+    own_verdicts = [j for j in verdicts if j.claim == statement.id]
+    means = [j.mean for j in own_verdicts if j.mean is not None]
     assert verdict in VERDICTS
-    note = f"{why}; {record.about}" if why else record.about
-    return Outcome(s, verdict, measured, means or None, note, 0.0, own if len(own) > 1 else (), record.about)
+    note = f"{reason}; {record.description}" if reason else record.description
+    return Outcome(statement, verdict, measured, means or None, note, 0.0, own_verdicts if len(own_verdicts) > 1 else (), record.description)
 
 
-def show(form: Stated, answer: Any) -> str:
-    if isinstance(answer, Cases):
-        return f"{show(form, answer.under)}; without the condition {show(form, answer.otherwise)}"
-    if isinstance(answer, Corrected):
-        return f"{show(form, answer.stated)}; mended {show(form, answer.mended)}"
-    return answer.words if isinstance(answer, Told) else form.show(answer)
+def format_result(form: ClaimForm, computed: Any) -> str:
+    if isinstance(computed, Conditional):
+        return f"{format_result(form, computed.under_condition)}; without the condition {format_result(form, computed.otherwise)}"
+    if isinstance(computed, CorrectedClaim):
+        return f"{format_result(form, computed.stated)}; mended {format_result(form, computed.corrected)}"
+    return computed.text if isinstance(computed, ShownAs) else form.format(computed)
 
 
-def value(form: Stated, result: Any) -> Any:
+def _result_to_json(form: ClaimForm, result: Any) -> Any:
     """The number or few numbers of a numeric statement, for programs that read the answer."""
-    if isinstance(result, Cases | Corrected):
-        result = result.under if isinstance(result, Cases) else result.stated
+    if isinstance(result, Conditional | CorrectedClaim):
+        result = result.under_condition if isinstance(result, Conditional) else result.stated
     if isinstance(form, Exactly):
-        return plain(result)
-    if isinstance(form, Printed | About):
-        numbers = floats(result).tolist()
+        return to_python(result)
+    if isinstance(form, Printed | Approximately):
+        numbers = to_float_array(result).tolist()
         return numbers[0] if len(numbers) == 1 else numbers
     return None
 
 
-def choose(ids: Iterable[str] = (), *, course: str | None = None, chapter: str | None = None, kind: str | None = None) -> list[Statement]:
+def select_statements(ids: Iterable[str] = (), *, course: str | None = None, chapter: str | None = None, kind: str | None = None) -> list[Statement]:
     """The statements of these ids, or all; of one course, chapter or kind; a name that is not known is refused with the nearest."""
-    known = statements()
-    named = [pick("claim", id, known) for id in dict.fromkeys(id.upper() for id in ids)] or list(known.values())
-    for field, wanted in (("course", course), ("chapter", chapter), ("kind", kind)):
-        if wanted is not None:
-            names = {getattr(s, field).lower(): getattr(s, field) for s in known.values()}
-            allowed = meant(field, wanted.lower().replace("-", " "), names)
-            named = [s for s in named if getattr(s, field) in allowed]
-    return named
+    by_id = load_statements()
+    selected = [look_up("claim", id, by_id) for id in dict.fromkeys(id.upper() for id in ids)] or list(by_id.values())
+    for field, query in (("course", course), ("chapter", chapter), ("kind", kind)):
+        if query is not None:
+            names = {getattr(s, field).lower(): getattr(s, field) for s in by_id.values()}
+            allowed = _match_names(field, query.lower().replace("-", " "), names)
+            selected = [s for s in selected if getattr(s, field) in allowed]
+    return selected
 
 
-def meant(field: str, wanted: str, names: Mapping[str, str]) -> list[str]:
+def _match_names(field: str, query: str, names: Mapping[str, str]) -> list[str]:
     """Names that begin with the words: measured is also measured table; but chapter 1 is not 10."""
-    chapter, *section = wanted.split(".")
+    chapter, *section = query.split(".")
     if field == "chapter" and section and chapter in names:
-        raise UsageError(f"--chapter expects the number of a chapter, got {wanted!r}; did you mean {chapter!r}?")
-    return [name for word, name in names.items() if f"{word} ".startswith(f"{wanted} ")] or [pick(field, wanted, names)]
+        raise UsageError(f"--chapter expects the number of a chapter, got {query!r}; did you mean {chapter!r}?")
+    return [name for word, name in names.items() if f"{word} ".startswith(f"{query} ")] or [look_up(field, query, names)]
 
 
-def tally(outcomes: Iterable[Outcome]) -> dict[str, int]:
+def count_verdicts(outcomes: Iterable[Outcome]) -> dict[str, int]:
     """How many statements got each verdict."""
-    found = [o.verdict for o in outcomes]
-    return {verdict: found.count(verdict) for verdict in VERDICTS}
+    verdicts = [o.verdict for o in outcomes]
+    return {verdict: verdicts.count(verdict) for verdict in VERDICTS}
 
 
-def in_words(counts: Mapping[str, int]) -> str:
+def format_summary(counts: Mapping[str, int]) -> str:
     """519 claims: 295 hold, 101 wrong, …; the line that README quotes."""
-    return f"{sum(counts.values())} claim{'s' * (sum(counts.values()) != 1)}: {listed(counts)}"
+    return f"{sum(counts.values())} claim{'s' * (sum(counts.values()) != 1)}: {format_counts(counts)}"
 
 
-def listed(counts: Mapping[str, int]) -> str:
+def format_counts(counts: Mapping[str, int]) -> str:
     """14 hold, 1 wrong."""
     return ", ".join(f"{n} {'hold' if verdict == 'holds' and n != 1 else verdict}" for verdict, n in counts.items() if n)

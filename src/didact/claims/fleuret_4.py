@@ -8,20 +8,20 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from didact import scratch
-from didact.claims.compare import Cases, Corrected, Exactly, Printed, Same, Sampled, Told
+from didact.analysis.receptive_field import SlidingWindow, receptive_field
+from didact.claims.compare import Conditional, CorrectedClaim, Equal, Exactly, Printed, ShownAs, WithinStandardErrors
 from didact.claims.core import claim
-from didact.claims.gaba_4 import weights
-from didact.claims.gaba_7 import SINGLE, positions
-from didact.claims.tools import Pair, gradients, parameters
-from didact.layers import masks
-from didact.layers.activation import activation
-from didact.layers.attention import attention
-from didact.layers.geometry import Window, receptive_field
-from didact.layers.grouped import GroupedQueryAttention
-from didact.layers.norms import PreNorm
-from didact.layers.positions import sinusoidal
-from didact.models.cifar import CIFAR10Net
-from didact.models.mlp import MLP
+from didact.claims.gaba_4 import count_weights
+from didact.claims.gaba_7 import SINGLE_PRECISION, encode_positions
+from didact.claims.tools import Pair, compute_gradients, count_parameters
+from didact.layers.activation import make_activation
+from didact.layers.attention import attention_masks
+from didact.layers.attention.grouped_query import GroupedQueryAttention
+from didact.layers.attention.multihead import dot_product_attention
+from didact.layers.norm import PreNorm
+from didact.layers.positional import sinusoidal_table
+from didact.models.tabular.mlp import MLP
+from didact.models.vision.cnn import CIFAR10Net
 from didact.scratch import modules
 from didact.scratch.activation import gelu as scratch_gelu
 from didact.scratch.activation import leaky_relu as scratch_leaky_relu
@@ -33,7 +33,7 @@ from didact.scratch.pooling import avg_pool, max_pool
 def dense_map_between_images() -> int:
     """(3 · 256 · 256)² weights of didact's affine map from one to the other"""
     with torch.device("meta"):  # sizes alone
-        return weights(MLP(3 * 256 * 256, 3 * 256 * 256, hidden=(), init="pytorch"))
+        return count_weights(MLP(3 * 256 * 256, 3 * 256 * 256, hidden=(), init="pytorch"))
 
 
 @claim("CF16", Exactly((2, 3, 4, 7)))
@@ -42,7 +42,7 @@ def dense_layer_on_a_tensor() -> tuple[int, ...]:
     return tuple(modules.Linear(5, 7)(scratch.tensor(np.zeros((2, 3, 4, 5), np.float32))).shape)
 
 
-@claim("CF17", Same())
+@claim("CF17", Equal())
 def length_of_a_convolution() -> Pair:
     """T − K + 1 of didact's convolution, and back to T by the transposed one"""
     cases, sizes = [(10, 3), (17, 5), (8, 1)], []
@@ -53,25 +53,25 @@ def length_of_a_convolution() -> Pair:
     return sizes, [(T - K + 1, T) for T, K in cases]
 
 
-@claim("CF18", Same())
+@claim("CF18", Equal())
 def transposed_convolution() -> Pair:
     """⟨conv(x), y⟩ = ⟨x, conv_transpose(y)⟩, both didact's, and the second torch's"""
     w, x, y = torch.randn(3, 2, 4), torch.randn(1, 2, 14), torch.randn(1, 3, 6)
-    kernel, given, answer = (scratch.tensor(t.numpy()) for t in (w, x, y))
-    forth = (conv1d(given, kernel, stride=2).data * answer.data).sum()
-    back = (given.data * convolution_transpose(answer, kernel, stride=2).data).sum()
-    return [forth, forth], [back, (x * F.conv_transpose1d(y, w, stride=2)).sum()]
+    kernel, scratch_x, scratch_y = (scratch.tensor(t.numpy()) for t in (w, x, y))
+    forward_product = (conv1d(scratch_x, kernel, stride=2).data * scratch_y.data).sum()
+    transposed_product = (scratch_x.data * convolution_transpose(scratch_y, kernel, stride=2).data).sum()
+    return [forward_product, forward_product], [transposed_product, (x * F.conv_transpose1d(y, w, stride=2)).sum()]
 
 
-@claim("CF19", Same(), right="by K − 1; it is the radius that grows by about half the kernel")
-def growth_of_the_receptive_field() -> Corrected:
+@claim("CF19", Equal(), correction="by K − 1; it is the radius that grows by about half the kernel")
+def growth_of_the_receptive_field() -> CorrectedClaim:
     """what one more convolution of kernel K = 3, 5, 7 adds to the receptive field, by didact's geometry, against K/2; mended: K − 1"""
     kernels = torch.tensor([3, 5, 7])
-    grown = [receptive_field([Window(3), Window(K)]) - receptive_field([Window(3)]) for K in kernels.tolist()]
-    return Corrected((kernels / 2, grown), (kernels - 1, grown))
+    field_growth = [receptive_field([SlidingWindow(3), SlidingWindow(K)]) - receptive_field([SlidingWindow(3)]) for K in kernels.tolist()]
+    return CorrectedClaim((kernels / 2, field_growth), (kernels - 1, field_growth))
 
 
-@claim("CF20", Same())
+@claim("CF20", Equal())
 def composition_of_linear_maps() -> Pair:
     """didact's three dense layers without activations, against one matrix CBA and one vector C(Ba + b) + c"""
     layers = [modules.Linear(n, m, rng=n, dtype=np.float64) for n, m in ((3, 4), (4, 5), (5, 2))]
@@ -80,19 +80,19 @@ def composition_of_linear_maps() -> Pair:
     return x @ (C @ B @ A).T + C @ (B @ a + b) + c, modules.Sequential(*layers)(scratch.tensor(x)).data
 
 
-@claim("CF22", Same(1e-3))
+@claim("CF22", Equal(1e-3))
 def saturation_of_tanh() -> Pair:
     """(1 − |tanh x|) e^{2|x|} = 2 up to 1e-3 for |x| from 4 to 12, on both sides: what is left falls as e^{−2|x|}; didact's tanh"""
     x = torch.cat([torch.linspace(4, 12, 50), torch.linspace(-12, -4, 50)])
-    return (1 - activation("tanh")(x).abs()) * (2 * x.abs()).exp(), torch.full((100,), 2.0)
+    return (1 - make_activation("tanh")(x).abs()) * (2 * x.abs()).exp(), torch.full((100,), 2.0)
 
 
-@claim("CF23", Same())
+@claim("CF23", Equal())
 def gelu() -> Pair:
     """x P(Z ≤ x), against didact's GELU, torch's and that of its own engine"""
     x = torch.linspace(-6, 6, 301)
     stated = x * torch.distributions.Normal(0.0, 1.0).cdf(x)
-    return [stated, stated], [activation("gelu")(x), torch.from_numpy(scratch_gelu(scratch.tensor(x.numpy())).data)]
+    return [stated, stated], [make_activation("gelu")(x), torch.from_numpy(scratch_gelu(scratch.tensor(x.numpy())).data)]
 
 
 @claim("CF24", Exactly(((2, 5), True, False)))
@@ -103,28 +103,28 @@ def pooling() -> tuple[tuple[int, ...], bool, bool]:
     return max_pool(x, 3).shape[1:], linear[0], linear[1]
 
 
-@claim("CF25", Sampled())
+@claim("CF25", WithinStandardErrors())
 def dropout() -> tuple[list[Tensor], list[Tensor], list[float]]:
     """the mean of ones that didact dropped stays 1, and three of them survive together with (1 − p)³: 400,000 rows, p = 0.3"""
     y = torch.from_numpy(modules.Dropout(0.3, rng=0)(scratch.tensor(np.ones((400_000, 3)))).data)
-    together = (y > 0).all(1).double()
-    return [y.mean(), together.mean()], [y.std() / math.sqrt(y.numel()), together.std() / math.sqrt(400_000)], [1.0, 0.7**3]
+    triples_kept = (y > 0).all(1).double()
+    return [y.mean(), triples_kept.mean()], [y.std() / math.sqrt(y.numel()), triples_kept.std() / math.sqrt(400_000)], [1.0, 0.7**3]
 
 
 @claim("CF26", Exactly((True, True, False)))
-def dropout_of_channels() -> Told:
+def dropout_of_channels() -> ShownAs:
     """is each of 200 channels behind the channel dropout of didact's CIFAR10Net whole or gone, and are there both; and is each so behind a
     dropout of single values"""
     drop = next(m for m in CIFAR10Net(dropout2d=0.5).features if isinstance(m, nn.Dropout2d))
-    kept, single = ((f(torch.ones(10, 20, 6, 6)) > 0).double().mean((2, 3)) for f in (drop, nn.Dropout(drop.p)))
-    whole = [bool(((share == 0) | (share == 1)).all()) for share in (kept, single)]
-    both = 0 < float(kept.mean()) < 1
-    return Told((whole[0], both, whole[1]), {
-        "channels whole or gone": whole[0], "some of each": both, "whole or gone where single values are dropped": whole[1]})
+    channel_share, element_share = ((f(torch.ones(10, 20, 6, 6)) > 0).double().mean((2, 3)) for f in (drop, nn.Dropout(drop.p)))
+    is_all_or_nothing = [bool(((share == 0) | (share == 1)).all()) for share in (channel_share, element_share)]
+    has_kept_and_dropped = 0 < float(channel_share.mean()) < 1
+    return ShownAs((is_all_or_nothing[0], has_kept_and_dropped, is_all_or_nothing[1]), {
+        "channels whole or gone": is_all_or_nothing[0], "some of each": has_kept_and_dropped, "whole or gone where single values are dropped": is_all_or_nothing[1]})
 
 
-@claim("CF27", Same(1e-4), condition="variances far above ε, and γ not below 0: the deviation is |γ| √(v̂/(v̂ + ε))")
-def moments_behind_batch_norm() -> Cases:
+@claim("CF27", Equal(1e-4), condition="variances far above ε, and γ not below 0: the deviation is |γ| √(v̂/(v̂ + ε))")
+def moments_behind_batch_norm() -> Conditional:
     """mean and standard deviation of each channel behind didact's BatchNorm2d, against β and γ: of inputs with deviation 3, and 0.001"""
     norm, γ, β = modules.BatchNorm2d(4, dtype=np.float64), 0.5 + torch.rand(4), torch.randn(4)
     norm.load_state_dict({**norm.state_dict(), "weight": γ, "bias": β})
@@ -133,10 +133,10 @@ def moments_behind_batch_norm() -> Cases:
         y = norm(scratch.tensor((deviation * torch.randn(16, 4, 8, 9) + 1).numpy())).data
         return [y.mean((0, 2, 3)), y.std((0, 2, 3))], [β, γ]
 
-    return Cases(moments(3.0), moments(0.001))
+    return Conditional(moments(3.0), moments(0.001))
 
 
-@claim("CF28", Same())
+@claim("CF28", Equal())
 def layer_norm_of_images() -> Pair:
     """mean and variance over D, H, W, a scale and a shift for each component, against didact's LayerNorm((D, H, W))"""
     norm, x, γ, β = modules.LayerNorm((3, 4, 5), dtype=np.float64), torch.randn(2, 3, 4, 5), torch.randn(3, 4, 5), torch.randn(3, 4, 5)
@@ -146,47 +146,47 @@ def layer_norm_of_images() -> Pair:
     return x_hat * γ + β, norm(scratch.tensor(x.numpy())).data
 
 
-@claim("CF29", Same(), right="QKᵀ: one weight for each query and key")
-def product_of_queries_and_keys() -> Corrected:
+@claim("CF29", Equal(), correction="QKᵀ: one weight for each query and key")
+def product_of_queries_and_keys() -> CorrectedClaim:
     """softmax(QᵀK/√D) against the weights of didact's attention, 4 queries and 4 keys of width D = 4, where both are 4 × 4; mended: QKᵀ"""
     Q, K = torch.randn(4, 4), torch.randn(4, 4)
-    weights = attention(Q, K, K)[1]
-    return Corrected(((Q.T @ K / math.sqrt(4)).softmax(1), weights), ((Q @ K.T / math.sqrt(4)).softmax(1), weights))
+    weights = dot_product_attention(Q, K, K)[1]
+    return CorrectedClaim(((Q.T @ K / math.sqrt(4)).softmax(1), weights), ((Q @ K.T / math.sqrt(4)).softmax(1), weights))
 
 
-@claim("CF30", Same(), condition="A read as the exponentials; as logits the terms must be −∞, since e⁰ is 1")
-def causal_terms() -> Cases:
+@claim("CF30", Equal(), condition="A read as the exponentials; as logits the terms must be −∞, since e⁰ is 1")
+def causal_terms() -> Conditional:
     """terms above the diagonal set to 0 and rows normalised, against didact's attention with its causal mask: exponentials, and logits"""
     q, k = torch.randn(6, 4), torch.randn(6, 4)
     s = q @ k.T / 2
     e = s.exp().tril()
-    _, a = attention(q, k, torch.eye(6), masks.causal(6))
-    return Cases((e / e.sum(1, keepdim=True), a), (s.tril().softmax(1), a))
+    _, a = dot_product_attention(q, k, torch.eye(6), attention_masks.causal_mask(6))
+    return Conditional((e / e.sum(1, keepdim=True), a), (s.tril().softmax(1), a))
 
 
-@claim("CF31", Same())
+@claim("CF31", Equal())
 def weights_of_heads() -> Pair:
     """H(2 D D_QK + D D_V) + H D_V D with D_QK = D_V = D/H, and with two widths, against didact's attention without biases"""
-    def counted(D: int, H: int, QK: int, V: int) -> int:
+    def count_attention_weights(D: int, H: int, QK: int, V: int) -> int:
         layer = GroupedQueryAttention(D, H, H, head_dim=QK)
         if V != QK:
             layer.v_proj, layer.o_proj = nn.Linear(D, H * V, bias=False), nn.Linear(H * V, D, bias=False)
         assert layer(torch.zeros(1, 2, D)).shape == (1, 2, D)                    # the sizes fit together
-        return parameters(layer)
+        return count_parameters(layer)
 
     cases = [(64, 4, 16, 16), (512, 8, 64, 64), (48, 3, 10, 7), (48, 3, 5, 48)]
-    return [H * (2 * D * QK + D * V) + H * V * D for D, H, QK, V in cases], [counted(*case) for case in cases]
+    return [H * (2 * D * QK + D * V) + H * V * D for D, H, QK, V in cases], [count_attention_weights(*case) for case in cases]
 
 
-@claim("CF32", Same())
+@claim("CF32", Equal())
 def order_in_attention() -> Pair:
     """shuffled keys and values change nothing; shuffled queries shuffle the answers"""
     q, k, v, order = torch.randn(5, 4), torch.randn(5, 4), torch.randn(5, 3), torch.tensor([3, 0, 4, 1, 2])
-    y = attention(q, k, v)[0]
-    return [attention(q, k[order], v[order])[0], attention(q[order], k, v)[0]], [y, y[order]]
+    y = dot_product_attention(q, k, v)[0]
+    return [dot_product_attention(q, k[order], v[order])[0], dot_product_attention(q[order], k, v)[0]], [y, y[order]]
 
 
-@claim("CF33", Same())
+@claim("CF33", Equal())
 def embedding() -> Pair:
     """didact's embedding looks rows up: the product of one-hot vectors with its matrix; and its gradient sums what reaches each row"""
     layer, ids, dy = modules.Embedding(11, 4, rng=0, dtype=np.float64), torch.randint(11, (2, 3, 5)), torch.randn(2, 3, 5, 4)
@@ -196,26 +196,26 @@ def embedding() -> Pair:
     return [onehot @ torch.from_numpy(W.data), torch.einsum("abcn,abcd->nd", onehot, dy)], [y.data, dW.data]
 
 
-@claim("CF34", SINGLE)
+@claim("CF34", SINGLE_PRECISION)
 def positional_encoding() -> Pair:
     """sin(t/T^{d/D}) for even d and cos(t/T^{(d−1)/D}) for odd d, T = 10⁴, against Lhotte's matrix of 2i and 2i + 1, and didact's"""
     t, d = torch.arange(40.0)[:, None], torch.arange(8)
     stated = torch.where(d % 2 == 0, (t / 1e4 ** (d / 8)).sin(), (t / 1e4 ** ((d - 1) / 8)).cos())
-    return [stated, stated], [positions(40, 8), sinusoidal(40, 8)]
+    return [stated, stated], [encode_positions(40, 8), sinusoidal_table(40, 8)]
 
 
 @claim("CF49", Exactly((False, True)))
-def residual_around_a_dead_stage() -> Told:
+def residual_around_a_dead_stage() -> ShownAs:
     """is ‖∂L/∂x‖ > 0 behind a stage that kills the gradient, and with didact's residual connection around it"""
-    x, dead = torch.randn(5, requires_grad=True), nn.Threshold(100.0, 1.0)
-    outs = dead(x), PreNorm(dead, nn.Identity())(x)
-    left = [gradients(y.square().sum() + y.sum(), x)[0].norm() for y in outs]
-    return Told(tuple(bool(g > 0) for g in left), {"‖∂L/∂x‖ of the stage alone": left[0], "with the residual connection": left[1]})
+    x, dead_stage = torch.randn(5, requires_grad=True), nn.Threshold(100.0, 1.0)
+    outs = dead_stage(x), PreNorm(dead_stage, nn.Identity())(x)
+    gradient_norms = [compute_gradients(y.square().sum() + y.sum(), x)[0].norm() for y in outs]
+    return ShownAs(tuple(bool(g > 0) for g in gradient_norms), {"‖∂L/∂x‖ of the stage alone": gradient_norms[0], "with the residual connection": gradient_norms[1]})
 
 
-@claim("CF50", Same())
+@claim("CF50", Equal())
 def leaky_relu() -> Pair:
     """a x below zero and x above, a = 0.1 and 0.01, against didact's own engine and its activation"""
     x = torch.randn(50)
-    ours = torch.from_numpy(scratch_leaky_relu(scratch.tensor(x.numpy()), 0.1).data), activation("leaky_relu")(x)
+    ours = torch.from_numpy(scratch_leaky_relu(scratch.tensor(x.numpy()), 0.1).data), make_activation("leaky_relu")(x)
     return [torch.where(x < 0, a * x, x) for a in (0.1, 0.01)], list(ours)

@@ -11,32 +11,42 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from didact import scratch
-from didact.claims.compare import Cases, Corrected, Exactly, Inside, Printed, Rising, Same, Sampled, Told
+from didact.analysis.signal_propagation import measure_signal_propagation
+from didact.claims.compare import (
+    Conditional,
+    CorrectedClaim,
+    Equal,
+    Exactly,
+    Increasing,
+    InInterval,
+    Printed,
+    ShownAs,
+    WithinStandardErrors,
+)
 from didact.claims.core import claim
-from didact.claims.tools import Pair, parameters
-from didact.layers.activation import activation
-from didact.layers.initialise import initialise
-from didact.layers.propagation import propagation
-from didact.layers.stack import stack
-from didact.models.mlp import MLP
-from didact.objectives.likelihoods import Bernoulli, Categorical
+from didact.claims.tools import Pair, count_parameters
+from didact.layers.activation import make_activation
+from didact.layers.init import init_weights
+from didact.layers.mlp import make_mlp_layers
+from didact.models.tabular.mlp import MLP
+from didact.objectives.distributions.classification import Bernoulli, Categorical
+from didact.scratch.gradients.by_hand import SIGMOID
 from didact.scratch.losses import cross_entropy as scratch_cross_entropy
-from didact.scratch.ways.by_hand import SIGMOID
 
 
-def slope_from_scratch(f: Callable[[scratch.Tensor], scratch.Tensor], z: Tensor) -> Any:
+def _scratch_derivative(f: Callable[[scratch.Tensor], scratch.Tensor], z: Tensor) -> Any:
     """f′ at every entry of z, by didact's own engine."""
     x = scratch.tensor(z.numpy(), requires_grad=True)
     f(x).sum().backward()
     return x.grad
 
 
-@claim("C1.1", Same())
+@claim("C1.1", Equal())
 def derivative_of_the_sigmoid() -> Pair:
     """σ′(z) = σ(z)(1 − σ(z)) with σ(z) = 1/(1 + e^−z), against didact's own engine"""
     z = torch.linspace(-30, 30, 1001)
     σ = 1 / (1 + (-z).exp())
-    return σ * (1 - σ), slope_from_scratch(scratch.Tensor.sigmoid, z)
+    return σ * (1 - σ), _scratch_derivative(scratch.Tensor.sigmoid, z)
 
 
 @claim("C1.2", Printed("0.25"))
@@ -46,40 +56,40 @@ def steepest_sigmoid() -> float:
     return float(SIGMOID.slope(z.numpy()).max())
 
 
-@claim("C1.3", Same(1e-6), remark="of softmax each number by itself; together they add up to 1, and not all of (0, 1)^K is reached")
-def ranges() -> Told:
+@claim("C1.3", Equal(1e-6), remark="of softmax each number by itself; together they add up to 1, and not all of (0, 1)^K is reached")
+def ranges_of_activations() -> ShownAs:
     """Least and largest values over |z| ≤ 100; an open end is approached and not reached, so it is met up to rounding."""
     z = torch.linspace(-100, 100, 20001)
     rows = Categorical(3).probabilities(torch.stack([z, torch.zeros_like(z), -z], dim=1))
-    seen = [activation(name)(z) for name in ("sigmoid", "tanh", "relu")] + [rows]
-    ends = [(float(y.min()), float(y.max())) for y in seen]
-    leaky = activation("leaky_relu")(1e7 * z)                # no bound on either side
-    far = float(leaky.min() < -1e6), float(leaky.max() > 1e6)
+    activations = [make_activation(name)(z) for name in ("sigmoid", "tanh", "relu")] + [rows]
+    ends = [(float(y.min()), float(y.max())) for y in activations]
+    leaky = make_activation("leaky_relu")(1e7 * z)                # no bound on either side
+    unbounded = float(leaky.min() < -1e6), float(leaky.max() > 1e6)
     names = "over |z| ≤ 100: sigmoid", "tanh", "ReLU", "softmax"
-    return Told(([*ends, far], [(0, 1), (-1, 1), (0, 100), (0, 1), (1, 1)]),
+    return ShownAs(([*ends, unbounded], [(0, 1), (-1, 1), (0, 100), (0, 1), (1, 1)]),
                 dict(zip(names, ends, strict=True)) | {"over |z| ≤ 1e9: leaky ReLU": [leaky.min(), leaky.max()]})
 
 
-@claim("C1.4", Inside(high=-100.0), right="GELU is bounded below: its range is [−0.170, ∞)")
-def least_gelu() -> Told:
+@claim("C1.4", InInterval(high=-100.0), correction="GELU is bounded below: its range is [−0.170, ∞)")
+def least_gelu() -> ShownAs:
     """all of R would take the least value of z Φ(z) on [−1000, 1000] below any bound, −100 for one"""
-    least = float(activation("gelu")(torch.linspace(-1000, 1000, 2_000_001)).min())
-    return Told(least, {"least value": least})
+    minimum = float(make_activation("gelu")(torch.linspace(-1000, 1000, 2_000_001)).min())
+    return ShownAs(minimum, {"least value": minimum})
 
 
-@claim("C1.5", Same(1e-3))
-def flat_sigmoid() -> Told:
+@claim("C1.5", Equal(1e-3))
+def flat_sigmoid() -> ShownAs:
     """σ′(z) e^|z| = 1 up to 1e-3 for |z| from 10 on: the slope falls as e^−|z|, 4.5e-5 there; didact's by hand and by its engine"""
     z = torch.tensor([-20.0, -15, -12, -10, 10, 12, 15, 20])
-    slopes = SIGMOID.slope(z.numpy()), slope_from_scratch(scratch.Tensor.sigmoid, z)
+    slopes = SIGMOID.slope(z.numpy()), _scratch_derivative(scratch.Tensor.sigmoid, z)
     scaled = [torch.from_numpy(s) * z.abs().exp() for s in slopes]
-    return Told((scaled, [torch.ones(8)] * 2), {"σ′ at z = 10, 12, 15, 20:": slopes[0][4:]})
+    return ShownAs((scaled, [torch.ones(8)] * 2), {"σ′ at z = 10, 12, 15, 20:": slopes[0][4:]})
 
 
-def perceptron(*widths: int) -> int:
+def _count_mlp_parameters(*widths: int) -> int:
     """Parameters of didact's own MLP."""
     first, *hidden, last = widths
-    return parameters(MLP(features=first, hidden=tuple(hidden), outputs=last))
+    return count_parameters(MLP(features=first, hidden=tuple(hidden), outputs=last))
 
 
 @claim("C1.6", Exactly(235_146))
@@ -92,10 +102,10 @@ def parameters_by_formula() -> int:
 @claim("C1.7", Exactly("Parameters: 235,146"))
 def printed_parameters() -> str:
     """print(f"Parameters: {sum(p.numel() for p in model.parameters()):,}")"""
-    return f"Parameters: {perceptron(784, 256, 128, 10):,}"
+    return f"Parameters: {_count_mlp_parameters(784, 256, 128, 10):,}"
 
 
-@claim("C1.8", Same())
+@claim("C1.8", Equal())
 def cross_entropy_is_negative_log_likelihood() -> Pair:
     """−(1/N) Σ_i Σ_k y_ik log ŷ_ik = −(1/N) Σ_i log p(y_i | x_i), the right side didact's, over torch's and its own engine"""
     z, y = torch.randn(50, 7), torch.randint(7, (50,))
@@ -105,115 +115,115 @@ def cross_entropy_is_negative_log_likelihood() -> Pair:
     return [stated, stated], list(ours)
 
 
-@claim("C1.9", Same())
+@claim("C1.9", Equal())
 def binary_cross_entropy_is_the_case_of_two() -> Pair:
     """didact's loss of the logits (0, z) and its loss of σ(z), against −(y log ŷ + (1 − y) log(1 − ŷ))"""
     z, y = 5 * torch.randn(100), torch.randint(2, (100,))
     ŷ = z.sigmoid()
     stated = -(y * ŷ.log() + (1 - y) * (1 - ŷ).log())
-    two = torch.stack([torch.zeros_like(z), z], dim=1)
-    return [Categorical(2).loss(two, y), Bernoulli().loss(z[:, None], y)], [stated, stated]
+    logits = torch.stack([torch.zeros_like(z), z], dim=1)
+    return [Categorical(2).loss(logits, y), Bernoulli().loss(z[:, None], y)], [stated, stated]
 
 
-@claim("C1.10", Sampled())
+@claim("C1.10", WithinStandardErrors())
 def variance_of_xavier() -> tuple[list[Tensor], list[Tensor], list[float]]:
     """the variance of didact's Xavier weights, U(−r, r) with r = √(6/(n_in + n_out)), against 2/(n_in + n_out): three layers"""
-    sizes, found, errors = ((784, 256), (256, 1024), (500, 700)), [], []
+    sizes, variances, errors = ((784, 256), (256, 1024), (500, 700)), [], []
     for n_in, n_out in sizes:
         layer = nn.Linear(n_in, n_out)
-        initialise(layer, "xavier_uniform")
+        init_weights(layer, "xavier_uniform")
         square = layer.weight.detach().square()
-        found.append(square.mean())
+        variances.append(square.mean())
         errors.append(square.std() / math.sqrt(square.numel()))
-    return found, errors, [2 / (n_in + n_out) for n_in, n_out in sizes]
+    return variances, errors, [2 / (n_in + n_out) for n_in, n_out in sizes]
 
 
 @torch.no_grad()
-def signal(name: str, scheme: str, *, spread: float = 1.0, widths: tuple[int, ...] = (200,) * 6, networks: int = 8) -> float:
+def _signal_ratio(name: str, scheme: str, *, input_std: float = 1.0, widths: tuple[int, ...] = (200,) * 6, networks: int = 8) -> float:
     """Mean square of the activations behind layers of these widths over that of the inputs, on average over networks."""
     ratios = []
     for _ in range(networks):
-        net = nn.Sequential(*starmap(nn.Linear, pairwise(widths))) if name == "linear" else stack(widths, name)
-        initialise(net, scheme)
-        x = spread * torch.randn(30, widths[0])
+        net = nn.Sequential(*starmap(nn.Linear, pairwise(widths))) if name == "linear" else make_mlp_layers(widths, name)
+        init_weights(net, scheme)
+        x = input_std * torch.randn(30, widths[0])
         ratios.append(float(net(x).square().mean() / x.square().mean()))
     return sum(ratios) / networks
 
 
-@claim("C1.11", Inside(0.8, 1.25),
+@claim("C1.11", InInterval(0.8, 1.25),
        condition="layers of equal width, else a factor 2 n_in/(n_in + n_out) each, and linear units or tanh with small signals")
-def xavier_keeps_the_signal() -> Cases:
+def xavier_keeps_the_signal() -> Conditional:
     """E h² after five layers of 200 units over E x² at the input: 1 where the signal is kept; and after 784 – 256 – 128 linear units"""
-    kept = partial(signal, scheme="xavier_uniform")
-    under = {"linear": kept("linear"), "tanh of small signals": kept("tanh", spread=0.01)}
-    without = {"linear 784 – 256 – 128": kept("linear", widths=(784, 256, 128)), "tanh": kept("tanh"), "sigmoid": kept("sigmoid")}
-    return Cases(Told([*under.values()], under), Told([*without.values()], without))
+    xavier_ratio = partial(_signal_ratio, scheme="xavier_uniform")
+    ratios = {"linear": xavier_ratio("linear"), "tanh of small signals": xavier_ratio("tanh", input_std=0.01)}
+    other_ratios = {"linear 784 – 256 – 128": xavier_ratio("linear", widths=(784, 256, 128)), "tanh": xavier_ratio("tanh"), "sigmoid": xavier_ratio("sigmoid")}
+    return Conditional(ShownAs([*ratios.values()], ratios), ShownAs([*other_ratios.values()], other_ratios))
 
 
-@claim("C1.12", Inside(0.8, 1.25))
+@claim("C1.12", InInterval(0.8, 1.25))
 def he_keeps_the_signal() -> float:
     """E h_l² = (n/2) Var(W) E h_{l−1}², and Var(W) = 2/n makes the factor 1: five ReLU layers over the input"""
-    return signal("relu", "he_normal")
+    return _signal_ratio("relu", "he_normal")
 
 
-@claim("C1.13", Inside(high=-6))
-def bad_initialisation() -> Told:
+@claim("C1.13", InInterval(high=-6))
+def bad_initialization() -> ShownAs:
     """what ten ReLU layers of 256 make of E x² = 1: a millionth or less with W ~ N(0, 0.01²), a million or more with N(0, 1)"""
-    found = []
+    mean_squares = []
     for std in (0.01, 1.0):
-        net = stack((256,) * 11, "relu")
+        net = make_mlp_layers((256,) * 11, "relu")
         for p in net.parameters():
             nn.init.normal_(p, std=std) if p.ndim == 2 else nn.init.zeros_(p)
-        last = propagation(net, torch.randn(64, 256))[-1]
-        found.append(last["variance"] + last["mean"] ** 2)
-    small, large = found
-    return Told([math.log10(small), -math.log10(large)], {"E h² with σ = 0.01:": small, "with σ = 1:": large})
+        last = measure_signal_propagation(net, torch.randn(64, 256))[-1]
+        mean_squares.append(last["variance"] + last["mean"] ** 2)
+    small, large = mean_squares
+    return ShownAs([math.log10(small), -math.log10(large)], {"E h² with σ = 0.01:": small, "with σ = 1:": large})
 
 
-COUNTED = "the page's own code gives the computed count"
+CODE_GIVES_COUNT = "the page's own code gives the computed count"
 
 
-@claim("C1.14", Exactly(812_042), right=COUNTED)
+@claim("C1.14", Exactly(812_042), correction=CODE_GIVES_COUNT)
 def shallow_wide() -> int:
     """784 – 1024 – 10"""
-    return perceptron(784, 1024, 10)
+    return _count_mlp_parameters(784, 1024, 10)
 
 
 @claim("C1.15", Exactly(235_146))
 def two_layers() -> int:
     """784 – 256 – 128 – 10"""
-    return perceptron(784, 256, 128, 10)
+    return _count_mlp_parameters(784, 256, 128, 10)
 
 
-@claim("C1.16", Exactly(243_338), right=COUNTED)
+@claim("C1.16", Exactly(243_338), correction=CODE_GIVES_COUNT)
 def three_layers() -> int:
     """784 – 256 – 128 – 64 – 10"""
-    return perceptron(784, 256, 128, 64, 10)
+    return _count_mlp_parameters(784, 256, 128, 64, 10)
 
 
-@claim("C1.17", Exactly(63_434), right=COUNTED)
+@claim("C1.17", Exactly(63_434), correction=CODE_GIVES_COUNT)
 def deep_narrow() -> int:
     """784 – 64 – 64 – 64 – 64 – 10"""
-    return perceptron(784, 64, 64, 64, 64, 10)
+    return _count_mlp_parameters(784, 64, 64, 64, 64, 10)
 
 
 @claim("C1.18", Printed("3"))
 def wide_over_three_layers() -> float:
     """parameters of the wide network over those of the best one, of three hidden layers, of which the remark speaks before"""
-    return perceptron(784, 1024, 10) / perceptron(784, 256, 128, 64, 10)
+    return _count_mlp_parameters(784, 1024, 10) / _count_mlp_parameters(784, 256, 128, 64, 10)
 
 
-@claim("C1.19", Inside(0.9, 1.1), right="they differ by a factor of three; a hidden layer of 667 would match")
-def equal_budgets() -> Corrected:
+@claim("C1.19", InInterval(0.9, 1.1), correction="they differ by a factor of three; a hidden layer of 667 would match")
+def equal_budgets() -> CorrectedClaim:
     """parameters of (1024, 2048, 10) over those of (1024, 512, 256, 128, 10); mended: (1024, n, 10) with n(1024 + 1 + 10) + 10 of them"""
-    deep = perceptron(1024, 512, 256, 128, 10)
-    n = round((deep - 10) / (1024 + 1 + 10))
-    return Corrected(perceptron(1024, 2048, 10) / deep, perceptron(1024, n, 10) / deep)
+    deep_parameters = _count_mlp_parameters(1024, 512, 256, 128, 10)
+    n = round((deep_parameters - 10) / (1024 + 1 + 10))
+    return CorrectedClaim(_count_mlp_parameters(1024, 2048, 10) / deep_parameters, _count_mlp_parameters(1024, n, 10) / deep_parameters)
 
 
-@claim("C1.25", Rising())
+@claim("C1.25", Increasing())
 def approximation_by_width() -> list[float]:
     """−log₁₀ of the largest error of one hidden layer of 5, 20, 80 and 320 ReLU units fitted to |x − 0.4| + sin 6x on [0, 1]"""
     from didact.claims.van_schependom_measured import uniform_error  # it builds on this chapter
 
-    return [-math.log10(uniform_error(activation("relu"), n)) for n in (5, 20, 80, 320)]
+    return [-math.log10(uniform_error(make_activation("relu"), n)) for n in (5, 20, 80, 320)]

@@ -14,49 +14,49 @@ from torch.autograd.functional import jacobian
 
 from didact import metrics, scratch
 from didact.claims import gaba_1
-from didact.claims.compare import Cases, Corrected, Exactly, NeverMore, Rising, Same, Told
+from didact.claims.compare import Conditional, CorrectedClaim, Equal, Exactly, Increasing, LessOrEqual, ShownAs
 from didact.claims.core import claim
-from didact.claims.tools import Pair, gradients, parameters
-from didact.layers.stack import stack
-from didact.objectives.likelihoods import Bernoulli, Categorical
-from didact.objectives.regressions import Heteroscedastic, Normal
-from didact.registry import create
+from didact.claims.tools import Pair, compute_gradients, count_parameters
+from didact.layers.mlp import make_mlp_layers
+from didact.objectives.distributions.classification import Bernoulli, Categorical
+from didact.objectives.distributions.regression import Heteroscedastic, Normal
+from didact.registry import create_model
 from didact.scratch import losses
+from didact.scratch.gradients.numerical import error_curve
+from didact.scratch.gradients.symbolic import expression_swell
 from didact.scratch.optim import SGD, AdaGrad, AMSGrad, Optimizer, RMSProp, average
-from didact.scratch.ways.numerical import error_curve
-from didact.scratch.ways.symbolic import swell
 
 
-def own(x: Tensor, *, grad: bool = False) -> scratch.Tensor:
+def to_scratch(x: Tensor, *, grad: bool = False) -> scratch.Tensor:
     """The same numbers as a tensor of didact's own engine."""
     return scratch.tensor(x.detach().numpy().copy(), requires_grad=grad)
 
 
-def walk(make: Callable[[list[scratch.Tensor]], Optimizer], grads: Tensor, rates: Sequence[float] = ()) -> list[Tensor]:
+def optimizer_path(make_optimizer: Callable[[list[scratch.Tensor]], Optimizer], grads: Tensor, rates: Sequence[float] = ()) -> list[Tensor]:
     """Where one of didact's optimizers stands after each of these gradients, from 0."""
-    θ = own(torch.zeros(grads.shape[1]), grad=True)
-    optimizer, found = make([θ]), []
+    θ = to_scratch(torch.zeros(grads.shape[1]), grad=True)
+    optimizer, positions = make_optimizer([θ]), []
     for t, g in enumerate(grads):
         optimizer.lr, θ.grad = rates[t] if len(rates) else optimizer.lr, g.numpy().copy()
         optimizer.step()
-        found.append(torch.from_numpy(θ.data.copy()))
-    return found
+        positions.append(torch.from_numpy(θ.data.copy()))
+    return positions
 
 
-@claim("CE01", Same(), right="1[y ≠ y′] counts mistakes: it is the 0–1 loss, and accuracy is 1 minus its mean")
-def accuracy() -> Corrected:
+@claim("CE01", Equal(), correction="1[y ≠ y′] counts mistakes: it is the 0–1 loss, and accuracy is 1 minus its mean")
+def accuracy() -> CorrectedClaim:
     """the mean of 1[y ≠ y′] against didact's accuracy; mended: 1 minus it"""
     scores, y = torch.randn(50, 4), torch.randint(4, (50,))
     loss = (scores.argmax(1) != y).double().mean()
-    return Corrected((loss, metrics.accuracy(scores, y)), (1 - loss, metrics.accuracy(scores, y)))
+    return CorrectedClaim((loss, metrics.accuracy(scores, y)), (1 - loss, metrics.accuracy(scores, y)))
 
 
-@claim("CE02", Same(), right="the minus sign is missing: −(y log ŷ + (1 − y) log(1 − ŷ))")
-def logistic_loss() -> Corrected:
+@claim("CE02", Equal(), correction="the minus sign is missing: −(y log ŷ + (1 − y) log(1 − ŷ))")
+def logistic_loss() -> CorrectedClaim:
     """y log ŷ + (1 − y) log(1 − ŷ) against didact's binary likelihood; mended: with a minus"""
     p, y = torch.rand(20), torch.randint(2, (20,)).double()
     printed, ours = y * p.log() + (1 - y) * (1 - p).log(), Bernoulli().loss(p.logit()[:, None], y)
-    return Corrected((printed, ours), (-printed, ours))
+    return CorrectedClaim((printed, ours), (-printed, ours))
 
 
 @claim("CE03", Exactly((3.0, 3.0, -4.0, -4.0, -4.0)))
@@ -65,42 +65,42 @@ def worked_graph() -> tuple[float, ...]:
     x, y, z = (scratch.tensor(v, requires_grad=True) for v in (-2.0, 5.0, -4.0))
     q = x + y
     (q * z).backward()
-    again = scratch.tensor(q.data, requires_grad=True)
-    (again * z.detach()).backward()
-    return tuple(float(v) for v in (q.data, z.grad, again.grad, y.grad, x.grad))  # type: ignore[arg-type]
+    q_leaf = scratch.tensor(q.data, requires_grad=True)
+    (q_leaf * z.detach()).backward()
+    return tuple(float(v) for v in (q.data, z.grad, q_leaf.grad, y.grad, x.grad))  # type: ignore[arg-type]
 
 
-@claim("CE04", Rising())
+@claim("CE04", Increasing())
 def round_off() -> list[float]:
     """error of (f(x + h) − f(x))/h for sin at 1, by didact's forward differences: h = 1e-8, 1e-10, 1e-12, 1e-14"""
     curve = error_curve(np.sin, math.cos(1.0), 1.0, (1e-8, 1e-10, 1e-12, 1e-14))
     return [float(point.forward) for point in curve]
 
 
-@claim("CE05", NeverMore(), remark="with equal parts written once, as a graph has them, it grows by a constant at each iteration")
-def swell_of_expressions() -> Told:
+@claim("CE05", LessOrEqual(), remark="with equal parts written once, as a graph has them, it grows by a constant at each iteration")
+def swell_of_expressions() -> ShownAs:
     """of the logistic map iterated n = 2 … 12 times: symbols that didact writes for the derivative, at least 2ⁿ times the parts that
     computing the map takes over 3, and at least twice those of n − 1; but of different parts no more than 2½ times the map's"""
-    rows = swell(12)[1:]
-    written, parts, different = [r.unsimplified for r in rows], [r.f_shared for r in rows], [r.derivative_shared for r in rows]
-    least = [2**r.n * r.f_shared / 3 for r in rows]
-    value = least + [2 * n for n in written[:-1]] + different, written + written[1:] + [2.5 * n for n in parts]
-    return Told(value, {"parts of the map after four, eight and twelve iterations": parts[2::4], "symbols of its derivative": written[2::4],
-                        "different parts of it": different[2::4]})
+    rows = expression_swell(12)[1:]
+    symbol_counts, part_counts, distinct_counts = [r.unsimplified for r in rows], [r.f_shared for r in rows], [r.derivative_shared for r in rows]
+    lower_bounds = [2**r.n * r.f_shared / 3 for r in rows]
+    value = lower_bounds + [2 * n for n in symbol_counts[:-1]] + distinct_counts, symbol_counts + symbol_counts[1:] + [2.5 * n for n in part_counts]
+    return ShownAs(value, {"parts of the map after four, eight and twelve iterations": part_counts[2::4], "symbols of its derivative": symbol_counts[2::4],
+                        "different parts of it": distinct_counts[2::4]})
 
 
-claim("CE06", Same())(gaba_1.derivative_of_the_sigmoid)
+claim("CE06", Equal())(gaba_1.derivative_of_the_sigmoid)
 
 
-@claim("CE07", Same())
+@claim("CE07", Equal())
 def chain_of_jacobians() -> Pair:
     """the Jacobian of didact's affine layer Wx + b is W, and J_{f∘g}(a) = J_f(g(a)) J_g(a) for two of its layers"""
-    a, f, g = torch.randn(3), stack((4, 5), "tanh"), stack((3, 4), "sigmoid")
-    whole = jacobian(lambda x: f(g(x)), a)
-    return [jacobian(g[0], a), whole], [g[0].weight, jacobian(f, g(a).detach()) @ jacobian(g, a)]
+    a, f, g = torch.randn(3), make_mlp_layers((4, 5), "tanh"), make_mlp_layers((3, 4), "sigmoid")
+    composed_jacobian = jacobian(lambda x: f(g(x)), a)
+    return [jacobian(g[0], a), composed_jacobian], [g[0].weight, jacobian(f, g(a).detach()) @ jacobian(g, a)]
 
 
-@claim("CE08", Exactly("torch.int64"), right="torch.tensor takes a dtype; torch.Tensor(…) takes none and makes the default float type")
+@claim("CE08", Exactly("torch.int64"), correction="torch.tensor takes a dtype; torch.Tensor(…) takes none and makes the default float type")
 def tensor_with_a_type() -> str:
     """torch.Tensor([1, 2], dtype=torch.int64).dtype"""
     try:
@@ -109,8 +109,8 @@ def tensor_with_a_type() -> str:
         return f"TypeError: {str(error).partition(' - ')[0]}"
 
 
-@claim("CE09", Exactly("a copy"), right="detach shares the numbers; detach().clone() copies them")
-def detached() -> str:
+@claim("CE09", Exactly("a copy"), correction="detach shares the numbers; detach().clone() copies them")
+def memory_of_a_detached_tensor() -> str:
     """where x.detach() keeps its numbers"""
     x = torch.randn(3, requires_grad=True)
     return "the same memory" if x.detach().data_ptr() == x.data_ptr() else "a copy"
@@ -123,7 +123,7 @@ def views() -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(y.shape) for y in (x.view(1, 3, -1), x.view(-1), x.unsqueeze(0)))
 
 
-@claim("CE11", Exactly("an error"), right="sizes are matched from the right and 1 is stretched: broadcasting")
+@claim("CE11", Exactly("an error"), correction="sizes are matched from the right and 1 is stretched: broadcasting")
 def sizes_that_differ() -> str:
     """a 2 × 3 tensor plus one of 3 numbers"""
     try:
@@ -133,111 +133,111 @@ def sizes_that_differ() -> str:
 
 
 @claim("CE12", Exactly("a warning"), remark="where the predictions are [N, 1]; with both [N] nothing is wrong")
-def target_of_another_shape() -> Told:
+def target_of_another_shape() -> ShownAs:
     """nn.MSELoss of five predictions [N, 1] and their targets, [N, 1] as they should be and [N]"""
     x, y, mse = torch.randn(5, 1), torch.randn(5, 1), nn.MSELoss()
-    with warnings.catch_warnings(record=True) as seen:
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
-        mixed = mse(x, y[:, 0])
-    said = any("target size" in str(w.message) for w in seen)
-    return Told("a warning" if said else "nothing", {"loss with targets [N, 1]": mse(x, y), "with [N]": mixed, "warned": said})
+        mixed_loss = mse(x, y[:, 0])
+    has_warning = any("target size" in str(w.message) for w in caught_warnings)
+    return ShownAs("a warning" if has_warning else "nothing", {"loss with targets [N, 1]": mse(x, y), "with [N]": mixed_loss, "warned": has_warning})
 
 
-@claim("CE13", Same(), condition="reduction='sum'; the default divides by the number of elements")
-def squared_error() -> Cases:
+@claim("CE13", Equal(), condition="reduction='sum'; the default divides by the number of elements")
+def squared_error() -> Conditional:
     """‖x − y‖² of one pair of three numbers against nn.MSELoss and didact's own: with reduction='sum', and by default"""
     x, y = torch.randn(1, 3), torch.randn(1, 3)
 
-    def both(**how: Any) -> Pair:
-        return [(x - y).square().sum()] * 2, [nn.MSELoss(**how)(x, y), float(losses.mse_loss(own(x), y.numpy(), **how).data)]
+    def both(**reduction: Any) -> Pair:
+        return [(x - y).square().sum()] * 2, [nn.MSELoss(**reduction)(x, y), float(losses.mse_loss(to_scratch(x), y.numpy(), **reduction).data)]
 
-    return Cases(both(reduction="sum"), both())
+    return Conditional(both(reduction="sum"), both())
 
 
-@claim("CE14", Same(), remark="the last line of the page lacks its sum over the examples: exp(−Σ_i ℓ_i/(2σ²))")
+@claim("CE14", Equal(), remark="the last line of the page lacks its sum over the examples: exp(−Σ_i ℓ_i/(2σ²))")
 def likelihood_and_squares() -> Pair:
     """the θ of a line of 801 with the largest normal likelihood, by didact's density of deviation 0.3, and the one with the least of its
     mean squares, against the one nearest to Σxy/Σx²"""
     x, θ = torch.randn(30), torch.linspace(-1, 4, 801)
     y = 1.7 * x + 0.3 * torch.randn(30)
-    spread, density, squares = torch.full((30,), 2 * math.log(0.3)), Heteroscedastic(), Normal()
-    nll = torch.stack([density.mean_loss(torch.stack([t * x, spread], dim=1), y) for t in θ])
+    log_variance, density, squares = torch.full((30,), 2 * math.log(0.3)), Heteroscedastic(), Normal()
+    nll = torch.stack([density.mean_loss(torch.stack([t * x, log_variance], dim=1), y) for t in θ])
     mse = torch.stack([squares.mean_loss((t * x)[:, None], y) for t in θ])
-    best = θ[(θ - (x * y).sum() / (x * x).sum()).abs().argmin()]
-    return [θ[nll.argmin()], θ[mse.argmin()]], [best, best]
+    closed_form = θ[(θ - (x * y).sum() / (x * x).sum()).abs().argmin()]
+    return [θ[nll.argmin()], θ[mse.argmin()]], [closed_form, closed_form]
 
 
-@claim("CE15", Same())
+@claim("CE15", Equal())
 def cross_entropy() -> Pair:
     """NLLLoss ∘ LogSoftmax of didact's engine, and −log softmax_y, against didact's cross-entropy and nn.CrossEntropyLoss"""
     z, y = torch.randn(20, 5), torch.randint(5, (20,))
-    composed = losses.nll_loss(own(z).log_softmax(1), y.numpy()).data
+    composed = losses.nll_loss(to_scratch(z).log_softmax(1), y.numpy()).data
     by_hand = -(z.exp()[torch.arange(20), y] / z.exp().sum(1)).log().mean()
     return [float(composed), by_hand] * 2, [Categorical(5).mean_loss(z, y)] * 2 + [nn.CrossEntropyLoss()(z, y)] * 2
 
 
 @claim("CE16", Exactly((False, True)))
-def dangerous_softmax() -> Told:
+def dangerous_softmax() -> ShownAs:
     """of the logits (0, 1000) and class 0: is the gradient of −log of didact's probabilities finite, and is that of its cross-entropy,
     PyTorch's, softmax(z) − y = (−1, 1)"""
     z, y, classes = torch.tensor([[0.0, 1000.0]], requires_grad=True), torch.tensor([0]), Categorical(2)
-    (through,) = gradients(-classes.probabilities(z).log()[0, 0], z)
-    (direct,) = gradients(classes.mean_loss(z, y), z)
-    value = bool(through.isfinite().all()), direct.tolist() == [[-1.0, 1.0]]
-    return Told(value, {"gradient through the softmax": through, "of the cross-entropy": direct})
+    (softmax_gradient,) = compute_gradients(-classes.probabilities(z).log()[0, 0], z)
+    (cross_entropy_gradient,) = compute_gradients(classes.mean_loss(z, y), z)
+    value = bool(softmax_gradient.isfinite().all()), cross_entropy_gradient.tolist() == [[-1.0, 1.0]]
+    return ShownAs(value, {"gradient through the softmax": softmax_gradient, "of the cross-entropy": cross_entropy_gradient})
 
 
-@claim("CE17", Same(), right="log P = g_k + constant, that is P ∝ exp g_k")
-def log_probabilities() -> Corrected:
+@claim("CE17", Equal(), correction="log P = g_k + constant, that is P ∝ exp g_k")
+def log_probabilities() -> CorrectedClaim:
     """log P(k)/g_k the same for all k, P by didact's likelihood of classes; mended: log P(k) − g_k the same for all k, −log Σ exp g"""
     g = torch.tensor([0.5, 1.0, 2.5, -1.0])
     log_p = Categorical(4).log_p(g)
-    return Corrected((log_p / g, (log_p / g)[:1].expand(4)), (log_p - g, -g.exp().sum().log().expand(4)))
+    return CorrectedClaim((log_p / g, (log_p / g)[:1].expand(4)), (log_p - g, -g.exp().sum().log().expand(4)))
 
 
 @claim("CE18", Exactly(138_357_544))
 def parameters_of_vgg16() -> int:
     """all layers, for 224 × 224 images and 1000 classes"""
     with torch.device("meta"):  # counted without being drawn
-        return parameters(create("vgg16"))
+        return count_parameters(create_model("vgg16"))
 
 
-@claim("CE19", Same(), right="θ − η∇L_i(θ): the gradient, not the loss")
-def step_without_a_gradient() -> Corrected:
+@claim("CE19", Equal(), correction="θ − η∇L_i(θ): the gradient, not the loss")
+def step_without_a_gradient() -> CorrectedClaim:
     """θ − η L_i(θ) against didact's SGD on L = (‖θ‖² − 1)², its gradient by didact's engine; mended: θ − η ∇L, which is 4(‖θ‖² − 1) θ"""
     start, η = torch.randn(4), 0.1
-    θ = own(start, grad=True)
+    θ = to_scratch(start, grad=True)
     loss = (θ.square().sum() - 1) ** 2
     loss.backward()
     SGD([θ], lr=η).step()
-    mended = start - η * 4 * (start.square().sum() - 1) * start
-    return Corrected((start - η * float(loss.data), θ.data), (mended, θ.data))
+    corrected = start - η * 4 * (start.square().sum() - 1) * start
+    return CorrectedClaim((start - η * float(loss.data), θ.data), (corrected, θ.data))
 
 
-def velocities(grads: Tensor, γ: float, η: float) -> list[Tensor]:
+def _velocities(grads: Tensor, γ: float, η: float) -> list[Tensor]:
     """v_0 = 0, v_1, …: the steps of didact's SGD with momentum γ, η inside as the course has it."""
-    at = [torch.zeros(grads.shape[1]), *walk(partial(SGD, lr=η, momentum=γ), grads)]
-    return [at[0], *(a - b for a, b in pairwise(at))]
+    path = [torch.zeros(grads.shape[1]), *optimizer_path(partial(SGD, lr=η, momentum=γ), grads)]
+    return [path[0], *(a - b for a, b in pairwise(path))]
 
 
-@claim("CE25", Same(), right="the old velocity is multiplied k + 1 times: γ^{k+1} v_{t−k}")
-def unrolled_momentum() -> Corrected:
+@claim("CE25", Equal(), correction="the old velocity is multiplied k + 1 times: γ^{k+1} v_{t−k}")
+def unrolled_momentum() -> CorrectedClaim:
     """γᵏ v_{t−k} + η Σ_{i≤k} γⁱ∇_{t−i} against v_{t+1}, the step of didact's SGD, k = 3; mended: γ^{k+1}"""
     g, γ, η, t, k = torch.randn(10, 4), 0.8, 0.1, 8, 3
-    v = velocities(g, γ, η)
+    v = _velocities(g, γ, η)
     tail = η * sum((γ**i * g[t - i] for i in range(k + 1)), torch.zeros(4))
-    return Corrected((γ**k * v[t - k] + tail, v[t + 1]), (γ ** (k + 1) * v[t - k] + tail, v[t + 1]))
+    return CorrectedClaim((γ**k * v[t - k] + tail, v[t + 1]), (γ ** (k + 1) * v[t - k] + tail, v[t + 1]))
 
 
-@claim("CE26", Same())
+@claim("CE26", Equal())
 def closed_form_of_momentum() -> Pair:
     """v_{t+1} = η Σ_{i≤t} γ^{t−i}∇_i from v_0 = 0, against the step of didact's SGD"""
     g, γ, η, t = torch.randn(10, 4), 0.8, 0.1, 9
-    return η * sum((γ ** (t - i) * g[i] for i in range(t + 1)), torch.zeros(4)), velocities(g, γ, η)[-1]
+    return η * sum((γ ** (t - i) * g[i] for i in range(t + 1)), torch.zeros(4)), _velocities(g, γ, η)[-1]
 
 
-@claim("CE27", Same(), condition="a constant learning rate; with a schedule the two part, because η inside the buffer remembers old rates")
-def two_conventions_of_momentum() -> Cases:
+@claim("CE27", Equal(), condition="a constant learning rate; with a schedule the two part, because η inside the buffer remembers old rates")
+def two_conventions_of_momentum() -> Conditional:
     """θ with η inside the buffer, v ← γ v + η∇, against didact's SGD and torch's, over 20 steps: η constant, and η halved after 10"""
     g, γ = torch.randn(20, 4), 0.9
 
@@ -249,33 +249,33 @@ def two_conventions_of_momentum() -> Cases:
             stated = stated - v
             sgd.param_groups[0]["lr"], θ.grad = rate, step.clone()
             sgd.step()
-        return [stated, stated], [walk(partial(SGD, lr=1.0, momentum=γ), g, rates)[-1], θ]
+        return [stated, stated], [optimizer_path(partial(SGD, lr=1.0, momentum=γ), g, rates)[-1], θ]
 
-    return Cases(both([0.1] * 20), both([0.1] * 10 + [0.05] * 10))
+    return Conditional(both([0.1] * 20), both([0.1] * 10 + [0.05] * 10))
 
 
-@claim("CE28", Same(), condition="a constant learning rate; and torch's parameter is the look-ahead point θ − γv")
-def nesterov() -> Cases:
+@claim("CE28", Equal(), condition="a constant learning rate; and torch's parameter is the look-ahead point θ − γv")
+def nesterov() -> Conditional:
     """θ_t − γ v_t of the course's rule, with its gradients at that point, against didact's SGD with nesterov, and torch's, over 15 steps:
     η constant, and η halved after 7"""
     A, γ = torch.diag(torch.tensor([1.0, 4.0])), 0.9
 
-    def both(rates: list[float]) -> Told:
-        θ, v, stated, found = torch.tensor([1.0, -2.0]), torch.zeros(2), [], []
-        w, u = θ.clone().requires_grad_(), own(θ, grad=True)
-        sgd, didact = torch.optim.SGD([w], lr=1.0, momentum=γ, nesterov=True), SGD([u], lr=1.0, momentum=γ, nesterov=True)
+    def both(rates: list[float]) -> ShownAs:
+        θ, v, stated_path, found_paths = torch.tensor([1.0, -2.0]), torch.zeros(2), [], []
+        w, u = θ.clone().requires_grad_(), to_scratch(θ, grad=True)
+        sgd, scratch_sgd = torch.optim.SGD([w], lr=1.0, momentum=γ, nesterov=True), SGD([u], lr=1.0, momentum=γ, nesterov=True)
         for η in rates:
             v = γ * v + η * A @ (θ - γ * v)
             θ = θ - v
-            sgd.param_groups[0]["lr"] = didact.lr = η
+            sgd.param_groups[0]["lr"] = scratch_sgd.lr = η
             w.grad, u.grad = A @ w.detach(), A.numpy() @ u.data
             sgd.step()
-            didact.step()
-            stated += [θ - γ * v] * 2
-            found += [w.detach().clone(), torch.from_numpy(u.data.copy())]
-        return Told((stated, found), {"θ − γv after 15 steps": θ - γ * v, "torch's parameter": w, "θ itself": θ})
+            scratch_sgd.step()
+            stated_path += [θ - γ * v] * 2
+            found_paths += [w.detach().clone(), torch.from_numpy(u.data.copy())]
+        return ShownAs((stated_path, found_paths), {"θ − γv after 15 steps": θ - γ * v, "torch's parameter": w, "θ itself": θ})
 
-    return Cases(both([0.05] * 15), both([0.05] * 7 + [0.025] * 8))
+    return Conditional(both([0.05] * 15), both([0.05] * 7 + [0.025] * 8))
 
 
 LARGE, SMALL = torch.tensor([1.0, 30.0, -2.0], dtype=torch.float64), torch.tensor([1e-3, 1e-5, -1e-4], dtype=torch.float64)
@@ -284,8 +284,8 @@ LARGE, SMALL = torch.tensor([1.0, 30.0, -2.0], dtype=torch.float64), torch.tenso
 # root in their papers: inside is wrong. RMSProp's source has no ε: conditional. AMSGrad's paper corrects no bias: without holds.
 
 
-@claim("CE29", Same(1e-6), right="AdaGrad, as its paper defines it, has ε outside the root: η g/(√s + ε)")
-def adagrad() -> Corrected:
+@claim("CE29", Equal(1e-6), correction="AdaGrad, as its paper defines it, has ε outside the root: η g/(√s + ε)")
+def adagrad() -> CorrectedClaim:
     """two steps η g/√(s + ε), s the sum of squares, η = 0.01, ε = 1e-8, against didact's AdaGrad and torch's, gradients from 1e-5 to 30;
     mended: η g/(√s + ε), as Duchi et al. 2011, fig. 1, have it: δ + ‖g_{1:t}‖"""
     g, θ = torch.cat([LARGE, SMALL]), torch.zeros(6, requires_grad=True)
@@ -293,62 +293,62 @@ def adagrad() -> Corrected:
     for step in grads:
         θ.grad = step.clone()
         theirs.step()
-    found = [walk(partial(AdaGrad, lr=0.01, eps=1e-8), grads)[-1], θ]
-    inside = -0.01 * (g / (g**2 + 1e-8).sqrt() + 2 * g / (5 * g**2 + 1e-8).sqrt())
-    outside = -0.01 * (g / (g.abs() + 1e-8) + 2 * g / ((5 * g**2).sqrt() + 1e-8))
-    return Corrected(([inside, inside], found), ([outside, outside], found))
+    results = [optimizer_path(partial(AdaGrad, lr=0.01, eps=1e-8), grads)[-1], θ]
+    eps_inside = -0.01 * (g / (g**2 + 1e-8).sqrt() + 2 * g / (5 * g**2 + 1e-8).sqrt())
+    eps_outside = -0.01 * (g / (g.abs() + 1e-8) + 2 * g / ((5 * g**2).sqrt() + 1e-8))
+    return CorrectedClaim(([eps_inside, eps_inside], results), ([eps_outside, eps_outside], results))
 
 
-@claim("CE30", Same(1e-6), condition="gradients far above √ε = 1e-4, if ε is outside the root as in PyTorch; RMSProp's source has no ε")
-def rmsprop() -> Cases:
+@claim("CE30", Equal(1e-6), condition="gradients far above √ε = 1e-4, if ε is outside the root as in PyTorch; RMSProp's source has no ε")
+def rmsprop() -> Conditional:
     """the first step η g/√(s + ε) with s = (1 − γ) g², γ = 0.9, η = 0.001, against didact's RMSProp, which is PyTorch's: gradients above 1,
     and below 0.001"""
     def both(g: Tensor) -> Pair:
-        return -0.001 * g / ((1 - 0.9) * g**2 + 1e-8).sqrt(), walk(partial(RMSProp, lr=0.001, alpha=0.9, eps=1e-8), g[None])[-1]
+        return -0.001 * g / ((1 - 0.9) * g**2 + 1e-8).sqrt(), optimizer_path(partial(RMSProp, lr=0.001, alpha=0.9, eps=1e-8), g[None])[-1]
 
-    return Cases(both(LARGE), both(SMALL))
+    return Conditional(both(LARGE), both(SMALL))
 
 
-@claim("CE31", Same(), condition="a gradient whose mean does not change; else m̂ lags behind it")
-def bias_correction() -> Cases:
+@claim("CE31", Equal(), condition="a gradient whose mean does not change; else m̂ lags behind it")
+def bias_correction() -> Conditional:
     """m̂_t = m_t/(1 − βᵗ) of the mean gradients, which is the mean of m̂ since it is linear in them, against that of step t, up to t = 10,
     β = 0.9, by didact's moving average: a mean that stays 2, and one that is t"""
-    def both(means: list[float]) -> Told:
+    def both(means: list[float]) -> ShownAs:
         state, β = dict[str, Any](), 0.9
         m = [float(average(state, "m", np.array([g]), β)[0] / (1 - β**t)) for t, g in enumerate(means, start=1)]
-        return Told((m, means), {"m̂ after ten steps": m[-1], "mean of the gradient": means[-1]})
+        return ShownAs((m, means), {"m̂ after ten steps": m[-1], "mean of the gradient": means[-1]})
 
-    return Cases(both([2.0] * 10), both([float(t) for t in range(1, 11)]))
+    return Conditional(both([2.0] * 10), both([float(t) for t in range(1, 11)]))
 
 
-@claim("CE32", Same())
+@claim("CE32", Equal())
 def amsgrad() -> Pair:
     """twenty steps m/(√v̂ + ε), v̂ = max(v̂, v), as in Reddi et al. 2018, from m = v = 0, against didact's AMSGrad that counts from 10⁵ on,
     where the corrections 1 − βᵗ that it takes over from PyTorch are 1"""
-    grads, θ, m, v, top = torch.randn(20, 4), torch.zeros(4), torch.zeros(4), torch.zeros(4), torch.zeros(4)
-    late = own(θ, grad=True)
-    optimizer = AMSGrad([late], lr=0.01)
+    grads, θ, m, v, v_max = torch.randn(20, 4), torch.zeros(4), torch.zeros(4), torch.zeros(4), torch.zeros(4)
+    scratch_θ = to_scratch(θ, grad=True)
+    optimizer = AMSGrad([scratch_θ], lr=0.01)
     optimizer.steps = [100_000]
     for g in grads:
         m, v = 0.9 * m + (1 - 0.9) * g, 0.999 * v + (1 - 0.999) * g**2
-        top = torch.maximum(top, v)
-        θ = θ - 0.01 * m / (top.sqrt() + 1e-8)
-        late.grad = g.numpy().copy()
+        v_max = torch.maximum(v_max, v)
+        θ = θ - 0.01 * m / (v_max.sqrt() + 1e-8)
+        scratch_θ.grad = g.numpy().copy()
         optimizer.step()
-    return θ, late.data
+    return θ, scratch_θ.data
 
 
-@claim("CE24", Same(1e-6), right="t^(−1/d) is for a bounded slope; of β-smooth functions on a bounded domain a grid gets to t^(−2/d)")
-def worst_case_of_a_grid() -> Corrected:
+@claim("CE24", Equal(1e-6), correction="t^(−1/d) is for a bounded slope; of β-smooth functions on a bounded domain a grid gets to t^(−2/d)")
+def worst_case_of_a_grid() -> CorrectedClaim:
     """how the least value on an even grid of t points in [0, 1]^d falls with t, for the worst place c of the minimum, d = 1, 2, 3, against
     −1/d: of the smooth ‖θ − c‖²; mended: of ‖θ − c‖, whose slope alone is bounded"""
     def exponent(power: int, d: int) -> float:
-        few, many = (float(torch.cdist(grid(n, d), torch.zeros(1, d)).pow(power).min()) for n in (4, 8))   # a corner is farthest away
-        return math.log(many / few) / math.log(8**d / 4**d)
+        error_small_grid, error_large_grid = (float(torch.cdist(grid(n, d), torch.zeros(1, d)).pow(power).min()) for n in (4, 8))   # a corner is farthest away
+        return math.log(error_large_grid / error_small_grid) / math.log(8**d / 4**d)
 
     def grid(n: int, d: int) -> Tensor:
         side = (torch.arange(n) + 0.5) / n
         return torch.cartesian_prod(*[side] * d).reshape(-1, d)
 
     stated = [-1 / d for d in (1, 2, 3)]
-    return Corrected(*(([exponent(power, d) for d in (1, 2, 3)], stated) for power in (2, 1)))
+    return CorrectedClaim(*(([exponent(power, d) for d in (1, 2, 3)], stated) for power in (2, 1)))

@@ -8,11 +8,11 @@ from math import inf
 from pathlib import Path
 
 from didact import __version__
-from didact.claims.core import Outcome, computation, listed, tally
-from didact.claims.table import Judged
+from didact.charts.html import Html, tag
+from didact.claims.core import Outcome, count_verdicts, find_computation, format_counts
+from didact.claims.table import CellVerdict
 from didact.claims.typeset import typeset
-from didact.report.markup import Html, tag
-from didact.report.page import document, section
+from didact.report.page import make_document, make_section
 from didact.run import git_state
 
 STYLE = """
@@ -44,113 +44,113 @@ STYLE = """
 .chapters div { display: flex; flex-wrap: wrap; gap: .1rem .9rem; margin: .2rem 0; }
 .chapters b { min-width: 9rem; font-weight: 600; }
 """
-FILTER = "body:has(#only-{0}:checked) :is(.claim:not(.{0}), .chapter:not(:has(.{0}))) {{ display: none; }}\n"
-LEAD = (
+FILTER_RULE = "body:has(#only-{0}:checked) :is(.claim:not(.{0}), .chapter:not(:has(.{0}))) {{ display: none; }}\n"
+INTRODUCTION = (
     "What five courses state that a program can check, computed anew. Nothing on this page was judged by hand: each verdict is the "
     "comparison of the stated value with what the code beside it computes. A method with a name is what the paper that introduced it "
     "defines, whatever a library does; what the paper leaves open is computed both ways. Choose a count to see those claims alone."
 )
-SIGNS = {"holds": "✓ holds", "wrong": "✗ wrong", "conditional": "◐ holds with a condition", "answered": "answered",
+VERDICT_LABELS = {"holds": "✓ holds", "wrong": "✗ wrong", "conditional": "◐ holds with a condition", "answered": "answered",
          "not checkable": "not checkable", "not measured": "not measured"}
 COURSES = ("Gaba", "Van Schependom", "Groudiev", "Fleuret", "Lhotte")
-NOTES = {"holds": "remark", "wrong": "right", "conditional": "condition", "answered": "why", "not checkable": "why", "not measured": "why"}
+NOTE_LABELS = {"holds": "remark", "wrong": "right", "conditional": "condition", "answered": "why", "not checkable": "why", "not measured": "why"}
 
 
-def made() -> str:
+def _format_version() -> str:
     """When, and from which state of didact: what a check says depends on it."""
-    source = git_state(Path(__file__).parents[1], apart="claims/measured")
+    source = git_state(Path(__file__).parents[1], excluded="claims/measured")
     commit = f" · commit {source['commit'][:7]}{' with changes' * source['dirty']}" if source else ""
     return f"didact {__version__} · check · {time.strftime('%Y-%m-%d')}{commit}"
 
 
-def page(outcomes: Sequence[Outcome]) -> str:
+def render_page(outcomes: Sequence[Outcome]) -> str:
     """The whole page, chapter by chapter."""
-    counts = tally(outcomes)
-    tiles = [tile("all", len(outcomes), checked=True), *(tile(verdict, n) for verdict, n in counts.items() if n)]
+    counts = count_verdicts(outcomes)
+    tiles = [_verdict_tile("all", len(outcomes), checked=True), *(_verdict_tile(verdict, n) for verdict, n in counts.items() if n)]
     chapters: dict[tuple[str, str], list[Outcome]] = {}
-    for o in sorted(outcomes, key=place):
+    for o in sorted(outcomes, key=_sort_key):
         chapters.setdefault((o.statement.course, o.statement.chapter), []).append(o)
     body = [
-        tag("style", Html(STYLE + "".join(FILTER.format(slug(verdict)) for verdict in SIGNS))),
-        tag("header", tag("p", made(), class_="overline"), tag("h1", "What the courses state"),
-            tag("p", LEAD, class_="summary"), tag("div", tiles, class_="scores"), contents(list(chapters))),
+        tag("style", Html(STYLE + "".join(FILTER_RULE.format(_to_slug(verdict)) for verdict in VERDICT_LABELS))),
+        tag("header", tag("p", _format_version(), class_="overline"), tag("h1", "What the courses state"),
+            tag("p", INTRODUCTION, class_="summary"), tag("div", tiles, class_="scores"), _table_of_contents(list(chapters))),
     ]
     for (course, chapter), group in chapters.items():
-        cards = tag("div", [card(o) for o in group], class_="claims")
+        cards = tag("div", [_claim_card(o) for o in group], class_="claims")
         name = f"{course}, {f'chapter {chapter}' if chapter.isdigit() else chapter}"
-        body.append(tag("div", section(name, cards, lead=listed(tally(group))), id=anchor(course, chapter), class_="chapter"))
-    return document("What the courses state", *body)
+        body.append(tag("div", make_section(name, cards, lead=format_counts(count_verdicts(group))), id=_to_anchor(course, chapter), class_="chapter"))
+    return make_document("What the courses state", *body)
 
 
-def place(o: Outcome) -> tuple[int, float]:
+def _sort_key(o: Outcome) -> tuple[int, float]:
     """Courses in the order of the list, chapters by number; what stands in no chapter last."""
     chapter = o.statement.chapter
     return COURSES.index(o.statement.course), int(chapter) if chapter.isdigit() else inf
 
 
-def contents(chapters: Sequence[tuple[str, str]]) -> Html:
+def _table_of_contents(chapters: Sequence[tuple[str, str]]) -> Html:
     """One line a course, with a link for each chapter."""
     rows = [
-        tag("div", tag("b", course), [tag("a", chapter, href=f"#{anchor(course, chapter)}") for c, chapter in chapters if c == course])
+        tag("div", tag("b", course), [tag("a", chapter, href=f"#{_to_anchor(course, chapter)}") for c, chapter in chapters if c == course])
         for course in dict.fromkeys(c for c, _ in chapters)
     ]
     return tag("nav", rows, class_="chapters")
 
 
-def anchor(course: str, chapter: str) -> str:
+def _to_anchor(course: str, chapter: str) -> str:
     return f"{course}-{chapter}".lower().replace(" ", "-")
 
 
-def slug(verdict: str) -> str:
+def _to_slug(verdict: str) -> str:
     return verdict.replace(" ", "-")
 
 
-def tile(verdict: str, n: int, *, checked: bool = False) -> Html:
+def _verdict_tile(verdict: str, n: int, *, checked: bool = False) -> Html:
     """A count that shows the claims of its verdict alone when it is chosen; without a script, so that the page stays one file."""
-    choice = {"type": "radio", "name_": "verdict", "id": f"only-{slug(verdict)}"} | ({"checked": "checked"} if checked else {})
-    return tag("label", Html(tag("input", **choice).removesuffix("</input>")), tag("span", verdict), tag("strong", f"{n:,}"), class_="tile")
+    attributes = {"type": "radio", "name_": "verdict", "id": f"only-{_to_slug(verdict)}"} | ({"checked": "checked"} if checked else {})
+    return tag("label", Html(tag("input", **attributes).removesuffix("</input>")), tag("span", verdict), tag("strong", f"{n:,}"), class_="tile")
 
 
-def shown(value: object) -> object:
+def _typeset_text(value: object) -> object:
     return typeset(value) if isinstance(value, str) and not isinstance(value, Html) else value
 
 
-def cell_table(cells: Sequence[Judged]) -> Html:
+def _cell_table(cells: Sequence[CellVerdict]) -> Html:
     """A statement of several numbers: each as stated and as measured; once for all of them what is read, where it is the same."""
-    same = {j.reading for j in cells}
-    names = [j.name.removesuffix(f", {j.reading}") if len(same) == 1 and j.name != j.reading else j.name for j in cells]
-    heads = tag("tr", [tag("th", shown(head)) for head in ("; ".join(same) if len(same) == 1 else "", "stated", "measured", "")])
+    readings = {j.reading for j in cells}
+    names = [j.name.removesuffix(f", {j.reading}") if len(readings) == 1 and j.name != j.reading else j.name for j in cells]
+    header = tag("tr", [tag("th", _typeset_text(head)) for head in ("; ".join(readings) if len(readings) == 1 else "", "stated", "measured", "")])
     rows = [
-        tag("tr", [tag("td", shown(word)) for word in (name, j.stated, j.measured, judged(j))])
+        tag("tr", [tag("td", _typeset_text(text)) for text in (name, j.stated, j.measured, _format_cell_verdict(j))])
         for name, j in zip(names, cells, strict=True)
     ]
-    return tag("div", tag("table", heads, rows), class_="cells")
+    return tag("div", tag("table", header, rows), class_="cells")
 
 
-def of_cells(o: Outcome) -> dict[str, object]:
+def _cell_rows(o: Outcome) -> dict[str, object]:
     """The table, and once below it why, where that is the same of all."""
-    reasons = {j.why for j in o.cells}
-    shared = reasons.pop() if len(reasons) == 1 else ""
-    cells = [replace(j, why="") for j in o.cells] if shared else o.cells
-    return {"cells": cell_table(cells), "why": shared, "measured": o.measured}
+    reasons = {j.reason for j in o.cells}
+    shared_reason = reasons.pop() if len(reasons) == 1 else ""
+    cells = [replace(j, reason="") for j in o.cells] if shared_reason else o.cells
+    return {"cells": _cell_table(cells), "why": shared_reason, "measured": o.provenance}
 
 
-def judged(cell: Judged) -> str:
+def _format_cell_verdict(cell: CellVerdict) -> str:
     """✓ holds; undecided, and why."""
-    if cell.said not in SIGNS:
-        return cell.why
-    return SIGNS[cell.said] + (f": {cell.why}" if cell.why else "")
+    if cell.displayed_verdict not in VERDICT_LABELS:
+        return cell.reason
+    return VERDICT_LABELS[cell.displayed_verdict] + (f": {cell.reason}" if cell.reason else "")
 
 
-def card(o: Outcome) -> Html:
-    s, check = o.statement, computation(o.statement.id)
-    label = "measured" if o.computed and not check else "command" if o.note.startswith("didact ") else NOTES.get(o.verdict, "")
-    rows: dict[str, object] = {"compares": check.formula if check else "", "stated": s.stated if s.prints else ""}
-    rows |= of_cells(o) if o.cells else {"computed": o.computed, label: o.note}
-    facts = tag("dl", [(tag("dt", k), tag("dd", tag("code", v) if k == "command" else shown(v))) for k, v in rows.items() if v])
+def _claim_card(o: Outcome) -> Html:
+    s, check = o.statement, find_computation(o.statement.id)
+    label = "measured" if o.computed and not check else "command" if o.note.startswith("didact ") else NOTE_LABELS.get(o.verdict, "")
+    rows: dict[str, object] = {"compares": check.formula if check else "", "stated": s.stated if s.has_value else ""}
+    rows |= _cell_rows(o) if o.cells else {"computed": o.computed, label: o.note}
+    definitions = tag("dl", [(tag("dt", k), tag("dd", tag("code", v) if k == "command" else _typeset_text(v))) for k, v in rows.items() if v])
     code = None
     if check:
         noun = "answer" if o.verdict == "answered" else "check"
         code = tag("details", tag("summary", f"the {noun}, {o.seconds:.2f} s"), tag("pre", inspect.cleandoc(check.source)))
-    head = tag("header", tag("b", s.id), tag("small", f"{s.course} {s.where} · {s.kind}"), tag("span", SIGNS[o.verdict], class_="verdict"))
-    return tag("article", head, tag("h3", typeset(s.claim)), facts, code, class_=f"claim {slug(o.verdict)}", id=s.id)
+    head = tag("header", tag("b", s.id), tag("small", f"{s.course} {s.where} · {s.kind}"), tag("span", VERDICT_LABELS[o.verdict], class_="verdict"))
+    return tag("article", head, tag("h3", typeset(s.claim)), definitions, code, class_=f"claim {_to_slug(o.verdict)}", id=s.id)

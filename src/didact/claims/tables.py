@@ -5,315 +5,315 @@ Sections are the table's names. What the course leaves unstated stands in `unsta
 
 from typing import Any
 
-from didact.claims.table import Cell, Grid, Ordering, Reading, Table
+from didact.claims.table import Cell, Grid, MeasuredTable, MetricReading, Ordering
 
 # "validation" is the course's test split: with the *_whole sets all training examples train, and it is looked at after every epoch
-ACCURACY, LOSS, TIMES = Reading("validation", "accuracy"), Reading("train", "loss"), Reading("time", "ratio")
-PLAIN: dict[str, Any] = {       # Gaba 1.6: nothing but layers, and a constant rate
+ACCURACY, LOSS, TIME_RATIO = MetricReading("validation", "accuracy"), MetricReading("train", "loss"), MetricReading("time", "ratio")
+MNIST_OPTIONS: dict[str, Any] = {       # Gaba 1.6: nothing but layers, and a constant rate
     "data": "mnist_whole", "dropout": 0.0, "init": "pytorch", "optimizer": "adam", "lr": 1e-3, "weight_decay": 0.0,
     "schedule": "constant", "epochs": 10, "batch": 128,
 }  # fmt: skip
-AUGMENTED = {"data": "cifar10_whole", "augment": ("crop_black", "flip", "light"), "batch": 128}
-SEQUENCES: dict[str, Any] = {
+CIFAR_OPTIONS = {"data": "cifar10_whole", "augment": ("crop_black", "flip", "light"), "batch": 128}
+SEQUENCE_OPTIONS: dict[str, Any] = {
     "data": "token_means", "init": "random", "pool": "last", "vocabulary": 1000, "length": 50, "width": 128,
     "embedding_std": 1.0, "embedding_dropout": 0.0, "lr": 1e-3, "schedule": "constant", "clip_norm": 1.0, "batch": 64,
 }  # fmt: skip
-REVIEWS: dict[str, Any] = {
+REVIEW_OPTIONS: dict[str, Any] = {
     "data": "imdb_whole", "lr": 1e-4, "weight_decay": 0.01, "dropout": 0.1, "length": 256, "schedule": "constant", "clip_norm": None,
     "embedding_std": 1.0, "epochs": 10, "batch": 32,
 }  # fmt: skip
-GAME: dict[str, Any] = {"data": "fashion_mnist_whole", "epochs": 25, "batch": 128}
-CODES: dict[str, Any] = {"data": "mnist_whole", "widths": (512,), "epochs": 30, "batch": 128}
-DIFFUSION: dict[str, Any] = {
+GAN_OPTIONS: dict[str, Any] = {"data": "fashion_mnist_whole", "epochs": 25, "batch": 128}
+VAE_OPTIONS: dict[str, Any] = {"data": "mnist_whole", "widths": (512,), "epochs": 30, "batch": 128}
+DIFFUSION_OPTIONS: dict[str, Any] = {
     "data": "mnist_whole", "network": "simple", "variance": "beta", "order": 1, "predict": "noise", "lr": 2e-4,
     "ema": None, "clip_norm": None, "schedule": "constant", "epochs": 20, "batch": 128,
 }  # fmt: skip
-ONE_SCORE = "Of two classes one score and its sigmoid, where the course has two scores and their softmax."
-FRECHET = ("the course names Inception's features and neither how small grey images enter it nor how many; here they are 8×8 thumbnails, "
+ONE_LOGIT_NOTE = "Of two classes one score and its sigmoid, where the course has two scores and their softmax."
+FRECHET_REASON = ("the course names Inception's features and neither how small grey images enter it nor how many; here they are 8×8 thumbnails, "
            "whose distances do not compare with its own")
-BOUND = "the course names no device, and ratios of widths and heads depend on whether it waits for launches, memory or products"
+DEVICE_REASON = "the course names no device, and ratios of widths and heads depend on whether it waits for launches, memory or products"
 
 
-def without(given: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if name not in names}
+def _drop_options(options: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in names}
 
 
-def at(reading: Reading, epoch: int) -> Reading:
-    return Reading(reading.split, reading.metric, epoch)
+def _at_epoch(reading: MetricReading, epoch: int) -> MetricReading:
+    return MetricReading(reading.split, reading.metric, epoch)
 
 
-def along(claim: str, axis: str, stated: dict[Any, float], reading: Reading, grid: int = 0, why: str = "") -> tuple[Cell, ...]:
+def _cells_along_axis(claim: str, axis: str, stated: dict[Any, float], reading: MetricReading, grid: int = 0, reason: str = "") -> tuple[Cell, ...]:
     """A cell for each value of an axis."""
-    return tuple(Cell(claim, number, reading, grid, {axis: value}, why) for value, number in stated.items())
+    return tuple(Cell(claim, number, reading, grid, {axis: value}, reason) for value, number in stated.items())
 
 
-def curve(claim: str, stated: dict[int, float], reading: Reading) -> tuple[Cell, ...]:
+def _cells_by_epoch(claim: str, stated: dict[int, float], reading: MetricReading) -> tuple[Cell, ...]:
     """A cell for each epoch of one configuration."""
-    return tuple(Cell(claim, number, at(reading, epoch)) for epoch, number in stated.items())
+    return tuple(Cell(claim, number, _at_epoch(reading, epoch)) for epoch, number in stated.items())
 
 
-def best(place: int, *others: int) -> tuple[tuple[int, int], ...]:
-    return tuple((place, other) for other in others if other != place)
+def _best_pairs(index: int, *others: int) -> tuple[tuple[int, int], ...]:
+    return tuple((index, other) for other in others if other != index)
 
 
-def worst(place: int, *others: int) -> tuple[tuple[int, int], ...]:
-    return tuple((other, place) for other in others if other != place)
+def _worst_pairs(index: int, *others: int) -> tuple[tuple[int, int], ...]:
+    return tuple((other, index) for other in others if other != index)
 
 
-def mnist() -> Table:
+def _mnist_table() -> MeasuredTable:
     stated = {1: ("C1.20", 0.2534, 0.9612), 2: ("C1.21", 0.1042, 0.9710), 10: ("C1.22", 0.0198, 0.9793)}
-    cells = [Cell(claim, n, at(r, epoch)) for epoch, (claim, *both) in stated.items() for n, r in zip(both, (LOSS, ACCURACY), strict=True)]
-    return Table("1.6", "an MLP on MNIST, epoch by epoch", (Grid("mlp", PLAIN | {"hidden": (256, 128)}),), tuple(cells),
-                 unstated="Seed and number of runs.")
+    cells = [Cell(claim, n, _at_epoch(r, epoch)) for epoch, (claim, *numbers) in stated.items() for n, r in zip(numbers, (LOSS, ACCURACY), strict=True)]
+    return MeasuredTable("1.6", "an MLP on MNIST, epoch by epoch", (Grid("mlp", MNIST_OPTIONS | {"hidden": (256, 128)}),), tuple(cells),
+                 unstated_choices="Seed and number of runs.")
 
 
-def widths() -> Table:
+def _mlp_width_table() -> MeasuredTable:
     stated = {(1024,): 0.9781, (256, 128): 0.9793, (256, 128, 64): 0.9802, (64, 64, 64, 64): 0.9745}
-    return Table("1.7", "wide, two layers, three layers, deep and narrow on MNIST", (Grid("mlp", PLAIN, {"hidden": tuple(stated)}),),
-                 along("C1.23", "hidden", stated, at(ACCURACY, 10)),
-                 (Ordering("three layers best, deep and narrow worst", best(2, 0, 1, 3) + worst(3, 0, 1), "C1.24"),),
-                 unstated="Epochs (10, as in 1.6), which epoch counts (the last), seed.")
+    return MeasuredTable("1.7", "wide, two layers, three layers, deep and narrow on MNIST", (Grid("mlp", MNIST_OPTIONS, {"hidden": tuple(stated)}),),
+                 _cells_along_axis("C1.23", "hidden", stated, _at_epoch(ACCURACY, 10)),
+                 (Ordering("three layers best, deep and narrow worst", _best_pairs(2, 0, 1, 3) + _worst_pairs(3, 0, 1), "C1.24"),),
+                 unstated_choices="Epochs (10, as in 1.6), which epoch counts (the last), seed.")
 
 
-def optimizers() -> Table:
-    plain = without(PLAIN, "optimizer", "lr", "weight_decay") | {"hidden": (256, 128)}
-    grids = (Grid("mlp", plain | {"lr": 0.01, "weight_decay": 0.0}, {"optimizer": ("sgd", "momentum")}),
-             Grid("mlp", plain | {"lr": 1e-3, "weight_decay": 0.0}, {"optimizer": ("adam",)}),
-             Grid("mlp", plain | {"lr": 1e-3, "weight_decay": 0.01}, {"optimizer": ("adamw",)}))
+def _optimizer_table() -> MeasuredTable:
+    options = _drop_options(MNIST_OPTIONS, "optimizer", "lr", "weight_decay") | {"hidden": (256, 128)}
+    grids = (Grid("mlp", options | {"lr": 0.01, "weight_decay": 0.0}, {"optimizer": ("sgd", "momentum")}),
+             Grid("mlp", options | {"lr": 1e-3, "weight_decay": 0.0}, {"optimizer": ("adam",)}),
+             Grid("mlp", options | {"lr": 1e-3, "weight_decay": 0.01}, {"optimizer": ("adamw",)}))
     stated = (("C2.25", "sgd", 0.9532, 0), ("C2.26", "momentum", 0.9721, 0), ("C2.27", "adam", 0.9793, 1), ("C2.28", "adamw", 0.9801, 2))
-    cells = tuple(Cell(claim, number, at(ACCURACY, 10), grid, {"optimizer": name}) for claim, name, number, grid in stated)
-    return Table("2.8", "four optimizers on MNIST", grids, cells,
+    cells = tuple(Cell(claim, number, _at_epoch(ACCURACY, 10), grid, {"optimizer": name}) for claim, name, number, grid in stated)
+    return MeasuredTable("2.8", "four optimizers on MNIST", grids, cells,
                  (Ordering("AdamW above Adam above momentum above SGD", ((3, 2), (2, 1), (1, 0))),),
-                 unstated="Batch (128), schedule (none), seed; its train_and_eval is not given.")
+                 unstated_choices="Batch (128), schedule (none), seed; its train_and_eval is not given.")
 
 
-def dropout_and_decay() -> Table:
-    drops, decays = (0.0, 0.1, 0.3, 0.5, 0.7), (0.0, 1e-5, 1e-4, 1e-3, 1e-2)
+def _dropout_decay_table() -> MeasuredTable:
+    dropouts, decays = (0.0, 0.1, 0.3, 0.5, 0.7), (0.0, 1e-5, 1e-4, 1e-3, 1e-2)
     rows = {"C3.17": (0.9812, 0.9821, 0.9835, 0.9801, 0.9754), "C3.18": (0.9838, 0.9842, 0.9851, 0.9828, 0.9773),
             "C3.19": (0.9845, 0.9849, 0.9856, 0.9839, 0.9790), "C3.20": (0.9831, 0.9835, 0.9843, 0.9821, 0.9779),
             "C3.21": (0.9762, 0.9770, 0.9778, 0.9755, 0.9701)}
     cells = tuple(
-        Cell(claim, number, at(ACCURACY, 20), 0, {"dropout": p, "weight_decay": decay})
-        for (claim, numbers), p in zip(rows.items(), drops, strict=True)
+        Cell(claim, number, _at_epoch(ACCURACY, 20), 0, {"dropout": p, "weight_decay": decay})
+        for (claim, numbers), p in zip(rows.items(), dropouts, strict=True)
         for number, decay in zip(numbers, decays, strict=True)
     )
-    given = PLAIN | {"hidden": (256, 256), "norm": "batch", "smoothing": 0.1, "augment": ("rigid",), "optimizer": "adamw", "epochs": 20}
-    least_decay = tuple(pair for row in range(5) for pair in worst(5 * row + 4, *range(5 * row, 5 * row + 4)))
-    most_dropout = tuple(pair for column in range(5) for pair in worst(20 + column, *range(column, 20, 5)))
-    orderings = (Ordering("dropout 0.3 with decay 1e-4 best", best(12, *range(25))), Ordering("decay 1e-2 worst in every row", least_decay),
+    options = MNIST_OPTIONS | {"hidden": (256, 256), "norm": "batch", "smoothing": 0.1, "augment": ("rigid",), "optimizer": "adamw", "epochs": 20}
+    least_decay = tuple(pair for row in range(5) for pair in _worst_pairs(5 * row + 4, *range(5 * row, 5 * row + 4)))
+    most_dropout = tuple(pair for column in range(5) for pair in _worst_pairs(20 + column, *range(column, 20, 5)))
+    orderings = (Ordering("dropout 0.3 with decay 1e-4 best", _best_pairs(12, *range(25))), Ordering("decay 1e-2 worst in every row", least_decay),
                  Ordering("dropout 0.7 worst in every column", most_dropout))
-    grid = Grid("mlp", without(given, "dropout", "weight_decay"), {"dropout": drops, "weight_decay": decays})
-    return Table("3.11", "dropout and weight decay on MNIST", (grid,), cells, orderings,
-                 unstated="Seed, runs. Turned and moved images are read between pixels, linearly; the course's take the nearest.")
+    grid = Grid("mlp", _drop_options(options, "dropout", "weight_decay"), {"dropout": dropouts, "weight_decay": decays})
+    return MeasuredTable("3.11", "dropout and weight decay on MNIST", (grid,), cells, orderings,
+                 unstated_choices="Seed, runs. Turned and moved images are read between pixels, linearly; the course's take the nearest.")
 
 
-def cifar() -> Table:
+def _cifar_table() -> MeasuredTable:
     epochs = range(10, 101, 10)
     test = (0.7856, 0.8523, 0.8802, 0.8945, 0.9034, 0.9098, 0.9145, 0.9178, 0.9201, 0.9218)
     train = (0.7142, 0.8134, 0.8612, 0.8876, 0.9056, 0.9213, 0.9345, 0.9467, 0.9534, 0.9578)   # augmented, with dropout on
     loss = (0.8234, 0.5321, 0.4012, 0.3245, 0.2678, 0.2234, 0.1878, 0.1534, 0.1312, 0.1198)
-    given = AUGMENTED | {"model": "cifar10net", "lr": 1e-3, "weight_decay": 1e-4, "schedule": "cosine", "clip_norm": None, "epochs": 100}
-    cells = (*curve("C4.14", dict(zip(epochs, test, strict=True)), ACCURACY),
-             *curve("C4.15", dict(zip(epochs, train, strict=True)), Reading("train", "accuracy")),
-             *curve("C4.16", dict(zip(epochs, loss, strict=True)), LOSS))
-    return Table("4.6", "CIFAR10Net, a hundred epochs", (Grid("cnn", given | {"watch_training": True}),), cells,
-                 unstated="Seed, runs. Brightness changes before contrast, in the course in either order.")
+    options = CIFAR_OPTIONS | {"model": "cifar10net", "lr": 1e-3, "weight_decay": 1e-4, "schedule": "cosine", "clip_norm": None, "epochs": 100}
+    cells = (*_cells_by_epoch("C4.14", dict(zip(epochs, test, strict=True)), ACCURACY),
+             *_cells_by_epoch("C4.15", dict(zip(epochs, train, strict=True)), MetricReading("train", "accuracy")),
+             *_cells_by_epoch("C4.16", dict(zip(epochs, loss, strict=True)), LOSS))
+    return MeasuredTable("4.6", "CIFAR10Net, a hundred epochs", (Grid("cnn", options | {"watch_training": True}),), cells,
+                 unstated_choices="Seed, runs. Brightness changes before contrast, in the course in either order.")
 
 
-def kernels_filters_blocks() -> Table:
-    given = AUGMENTED | {"lr": 1e-3, "weight_decay": 0.01, "schedule": "constant", "epochs": 30}
+def _cnn_ablation_table() -> MeasuredTable:
+    options = CIFAR_OPTIONS | {"lr": 1e-3, "weight_decay": 0.01, "schedule": "constant", "epochs": 30}
     configurations = ((3, 32, 3), (5, 32, 3), (3, 64, 3), (3, 32, 5))
-    grids = tuple(Grid("cnn_ablation", given, {"kernel": (k,), "filters": (f,), "blocks": (b,)}) for k, f, b in configurations)
+    grids = tuple(Grid("cnn_ablation", options, {"kernel": (k,), "filters": (f,), "blocks": (b,)}) for k, f, b in configurations)
     cells = tuple(
         Cell("C4.22", number, ACCURACY, i, dict(zip(("kernel", "filters", "blocks"), configurations[i], strict=True)))
         for i, number in enumerate((0.8734, 0.8812, 0.9015, 0.8956))
     )
-    return Table("4.8", "kernels, filters and depth on CIFAR-10", grids, cells,
-                 (Ordering("more filters help more than larger kernels or more depth", best(2, 0, 1, 3), "C4.23"),
+    return MeasuredTable("4.8", "kernels, filters and depth on CIFAR-10", grids, cells,
+                 (Ordering("more filters help more than larger kernels or more depth", _best_pairs(2, 0, 1, 3), "C4.23"),
                   Ordering("5×5 kernels gain over 3×3", ((1, 0),)), Ordering("depth helps", ((3, 0),))),
-                 unstated="Seed. The best epoch on the test split counts, as in the course, which is optimistic.")
+                 unstated_choices="Seed. The best epoch on the test split counts, as in the course, which is optimistic.")
 
 
-def sentiment() -> Table:
-    given = SEQUENCES | {"cell": "lstm", "hidden": 256, "layers": 2, "head": (128,), "dropout": 0.3, "weight_decay": 1e-4, "epochs": 20}
+def _sentiment_lstm_table() -> MeasuredTable:
+    options = SEQUENCE_OPTIONS | {"cell": "lstm", "hidden": 256, "layers": 2, "head": (128,), "dropout": 0.3, "weight_decay": 1e-4, "epochs": 20}
     stated = {5: (0.5823, 0.7120), 10: (0.3912, 0.8210), 15: (0.2534, 0.8650), 20: (0.1823, 0.8890)}
-    cells = (*curve("C5.16", {n: v[0] for n, v in stated.items()}, LOSS),
-             *curve("C5.16", {n: v[1] for n, v in stated.items()}, ACCURACY))
-    return Table("5.8", "SentimentLSTM on sequences of numbers", (Grid("text_rnn", given),), cells,
-                 unstated=f"Seed. {ONE_SCORE}")
+    cells = (*_cells_by_epoch("C5.16", {n: v[0] for n, v in stated.items()}, LOSS),
+             *_cells_by_epoch("C5.16", {n: v[1] for n, v in stated.items()}, ACCURACY))
+    return MeasuredTable("5.8", "SentimentLSTM on sequences of numbers", (Grid("text_rnn", options),), cells,
+                 unstated_choices=f"Seed. {ONE_LOGIT_NOTE}")
 
 
-def recurrent() -> Table:
-    given = SEQUENCES | {"dropout": 0.0, "weight_decay": 0.0, "epochs": 15}
+def _recurrent_ablation_table() -> MeasuredTable:
+    options = SEQUENCE_OPTIONS | {"dropout": 0.0, "weight_decay": 0.0, "epochs": 15}
     rows = (("lstm", 64, 1, 0.8234), ("lstm", 128, 1, 0.8650), ("lstm", 256, 1, 0.8812), ("lstm", 128, 2, 0.8745), ("lstm", 128, 3, 0.8701),
             ("gru", 128, 1, 0.8590), ("gru", 128, 2, 0.8678))
-    grids = tuple(Grid("text_rnn", given, {"cell": (cell,), "hidden": (hidden,), "layers": (layers,)}) for cell, hidden, layers, _ in rows)
+    grids = tuple(Grid("text_rnn", options, {"cell": (cell,), "hidden": (hidden,), "layers": (layers,)}) for cell, hidden, layers, _ in rows)
     cells = tuple(
         Cell("C5.24", number, ACCURACY, i, {"cell": cell, "hidden": hidden, "layers": layers})
         for i, (cell, hidden, layers, number) in enumerate(rows)
     )
-    return Table("5.9", "LSTM and GRU, wide and deep, on sequences of numbers", grids, cells,
+    return MeasuredTable("5.9", "LSTM and GRU, wide and deep, on sequences of numbers", grids, cells,
                  (Ordering("wider is better, three layers worse than two", ((1, 0), (2, 1), (3, 4)), "C5.25"),),
-                 unstated=f"Seed. Adam is AdamW without decay. {ONE_SCORE}")
+                 unstated_choices=f"Seed. Adam is AdamW without decay. {ONE_LOGIT_NOTE}")
 
 
-def attention_times() -> Table:
+def _attention_time_table() -> MeasuredTable:
     stated = {(512, 1): 3.24, (512, 2): 3.18, (512, 4): 3.15, (512, 8): 3.21, (512, 16): 3.34, (512, 32): 3.82,
               (256, 8): 1.12, (768, 8): 6.45, (1024, 8): 10.87}
-    given = {"batch": 32, "length": 128, "dropout": 0.1, "warmup": 5, "calls": 50}
-    grids = (Grid("multi_head", given, {"dim": (512,), "heads": (1, 2, 4, 8, 16, 32)}),
-             Grid("multi_head", given, {"dim": (256, 768, 1024), "heads": (8,)}))
+    options = {"batch": 32, "length": 128, "dropout": 0.1, "warmup": 5, "calls": 50}
+    grids = (Grid("multi_head", options, {"dim": (512,), "heads": (1, 2, 4, 8, 16, 32)}),
+             Grid("multi_head", options, {"dim": (256, 768, 1024), "heads": (8,)}))
     base = {"dim": 512, "heads": 8}
     cells = tuple(
-        Cell("", 1, TIMES, 0, base, "1 whatever the clock says: the others are taken over it", over=base) if at == base
-        else Cell("C6.15", round(ms / 3.21, 4), TIMES, int(at["dim"] != 512), at, BOUND, over=base)
-        for (dim, heads), ms in stated.items() for at in [{"dim": dim, "heads": heads}]
+        Cell("", 1, TIME_RATIO, 0, base, "1 whatever the clock says: the others are taken over it", baseline=base) if configuration == base
+        else Cell("C6.15", round(ms / 3.21, 4), TIME_RATIO, int(configuration["dim"] != 512), configuration, DEVICE_REASON, baseline=base)
+        for (dim, heads), ms in stated.items() for configuration in [{"dim": dim, "heads": heads}]
     )
-    return Table("6.11", "time of multi-head attention, over that of width 512 with 8 heads", grids, cells,
-                 (Ordering("nearly constant up to 16 heads, within a tenth", tuple((i, 3) for i in (0, 1, 2, 4)), alike=0.1),
-                  Ordering("32 heads are slower", best(5, 0, 1, 2, 3, 4))), benchmark=True,
-                 unstated="Device, precision (float32), threads.")
+    return MeasuredTable("6.11", "time of multi-head attention, over that of width 512 with 8 heads", grids, cells,
+                 (Ordering("nearly constant up to 16 heads, within a tenth", tuple((i, 3) for i in (0, 1, 2, 4)), equal_within=0.1),
+                  Ordering("32 heads are slower", _best_pairs(5, 0, 1, 2, 3, 4))), is_benchmark=True,
+                 unstated_choices="Device, precision (float32), threads.")
 
 
-def flash() -> Table:
+def _flash_attention_table() -> MeasuredTable:
     lengths, precisions = (1024, 2048, 4096, 8192), ("fp32", "bf16")
     grid = Grid("attending", {"batch": 2, "heads": 8, "dim": 64, "warmup": 5, "calls": 20},
                 {"form": ("explicit", "fused"), "precision": precisions, "length": lengths})
 
-    def at(form: str, precision: str, length: int) -> dict[str, Any]:
+    def configuration(form: str, precision: str, length: int) -> dict[str, Any]:
         return {"form": form, "precision": precision, "length": length}
 
-    times = [Cell("C6.19", 2, TIMES, 0, at("explicit", p, n), to=4, over=at("fused", p, n)) for p in precisions for n in lengths]
-    memory = [Cell("C6.19", 2, Reading("memory", "ratio"), 0, at("fused", p, 2 * n), over=at("fused", p, n))   # O(n): twice for twice
+    times = [Cell("C6.19", 2, TIME_RATIO, 0, configuration("explicit", p, n), range_end=4, baseline=configuration("fused", p, n)) for p in precisions for n in lengths]
+    memory = [Cell("C6.19", 2, MetricReading("memory", "ratio"), 0, configuration("fused", p, 2 * n), baseline=configuration("fused", p, n))   # O(n): twice for twice
               for p in precisions for n in lengths[:-1]]
-    return Table("6.12", "attention with its n × n matrix over PyTorch's kernel without it", (grid,), (*times, *memory),
-                 benchmark=True, gpu=True, cases=True,
-                 unstated="GPU, lengths, precision, batch (2), heads (8 of 64 numbers), forward alone or not (alone). In float32 PyTorch's "
+    return MeasuredTable("6.12", "attention with its n × n matrix over PyTorch's kernel without it", (grid,), (*times, *memory),
+                 is_benchmark=True, needs_gpu=True, cells_are_conditions=True,
+                 unstated_choices="GPU, lengths, precision, batch (2), heads (8 of 64 numbers), forward alone or not (alone). In float32 PyTorch's "
                  "kernel is not FlashAttention, which takes 16 bits, but one that keeps no matrix either.")
 
 
-def gated() -> Table:
+def _gru_time_table() -> MeasuredTable:
     sizes = ((64, 1), (128, 1), (256, 1), (128, 2), (128, 3))
-    given = {"width": 128, "batch": 64, "length": 50, "warmup": 3, "calls": 20}
-    grids = tuple(Grid("recurring", given, {"cell": ("lstm", "gru"), "hidden": (hidden,), "layers": (layers,)}) for hidden, layers in sizes)
+    options = {"width": 128, "batch": 64, "length": 50, "warmup": 3, "calls": 20}
+    grids = tuple(Grid("recurring", options, {"cell": ("lstm", "gru"), "hidden": (hidden,), "layers": (layers,)}) for hidden, layers in sizes)
     cells = tuple(
-        Cell("C5.13", 0.25, Reading("time", "saved"), i, {"cell": "gru"} | size, to=0.2, over={"cell": "lstm"} | size)
+        Cell("C5.13", 0.25, MetricReading("time", "saved"), i, {"cell": "gru"} | size, range_end=0.2, baseline={"cell": "lstm"} | size)
         for i, size in enumerate({"hidden": hidden, "layers": layers} for hidden, layers in sizes)
     )
-    return Table("5.6", "share of its time that a GRU saves beside an LSTM, forward and backward", grids, cells,
-                 benchmark=True, cases=True,
-                 unstated="Device, sizes (those of 5.9, one direction), batch (64), length (50), and whether 25 % is of time or of speed: "
+    return MeasuredTable("5.6", "share of its time that a GRU saves beside an LSTM, forward and backward", grids, cells,
+                 is_benchmark=True, cells_are_conditions=True,
+                 unstated_choices="Device, sizes (those of 5.9, one direction), batch (64), length (50), and whether 25 % is of time or of speed: "
                  "a quarter more speed is a fifth less time, and either counts.")
 
 
-def batches() -> Table:
+def _batch_time_table() -> MeasuredTable:
     sizes = (4, 16, 64, 256)
     grid = Grid("classifying", {"warmup": 5, "calls": 30}, {"network": ("mlp", "resnet18"), "batch": (1, *sizes)})
     cells = tuple(
-        Cell("CF51", 1, TIMES, 0, {"network": network, "batch": n}, over={"network": network, "batch": 1})
+        Cell("CF51", 1, TIME_RATIO, 0, {"network": network, "batch": n}, baseline={"network": network, "batch": 1})
         for network in ("mlp", "resnet18") for n in sizes
     )
-    return Table("fleuret-2.1", "time of a batch over that of one sample", (grid,), cells,
-                 benchmark=True, gpu=True, cases=True,
-                 unstated="GPU, network (three layers of 1024, ResNet-18 on 224 × 224), float32, batch; almost: within a tenth.")
+    return MeasuredTable("fleuret-2.1", "time of a batch over that of one sample", (grid,), cells,
+                 is_benchmark=True, needs_gpu=True, cells_are_conditions=True,
+                 unstated_choices="GPU, network (three layers of 1024, ResNet-18 on 224 × 224), float32, batch; almost: within a tenth.")
 
 
-def reviews() -> Table:
+def _review_transformer_table() -> MeasuredTable:
     base = {"layers": 4, "heads": 4, "hidden": 512, "norm": "pre"}
     stated: dict[str, tuple[str, dict[Any, float]]] = {
         "norm": ("C7.10", {"post": 0.863, "pre": 0.871}), "layers": ("C7.11", {1: 0.825, 2: 0.854, 6: 0.874, 8: 0.872}),
         "heads": ("C7.12", {1: 0.848, 2: 0.860, 8: 0.873}), "hidden": ("C7.13", {128: 0.841, 256: 0.859, 1024: 0.875}),
     }  # fmt: skip
-    grids = tuple(Grid("text_transformer", REVIEWS | without(base, axis), {axis: tuple(row)}) for axis, (_, row) in stated.items())
-    cells = tuple(cell for i, (axis, (claim, row)) in enumerate(stated.items()) for cell in along(claim, axis, row, at(ACCURACY, 10), i))
-    return Table("7.9", "a Transformer on film reviews (table 7.1)", grids, cells,
+    grids = tuple(Grid("text_transformer", REVIEW_OPTIONS | _drop_options(base, axis), {axis: tuple(row)}) for axis, (_, row) in stated.items())
+    cells = tuple(cell for i, (axis, (claim, row)) in enumerate(stated.items()) for cell in _cells_along_axis(claim, axis, row, _at_epoch(ACCURACY, 10), i))
+    return MeasuredTable("7.9", "a Transformer on film reviews (table 7.1)", grids, cells,
                  (Ordering("pre-norm above post-norm", ((1, 0),), "C7.14"),
-                  Ordering("beyond 6 layers little is gained, less than a hundredth", ((5, 4),), alike=0.01),
-                  Ordering("the perceptron's width matters: 128 units worst", worst(9, 10, 1, 11)),
-                  Ordering("one head is not enough", worst(6, 7, 1, 8))),
-                 unstated="Words, vocabulary (10,000), batch (32, as in 7.8), epochs (10, the last counts), warm-up (none), seeds; "
+                  Ordering("beyond 6 layers little is gained, less than a hundredth", ((5, 4),), equal_within=0.01),
+                  Ordering("the perceptron's width matters: 128 units worst", _worst_pairs(9, 10, 1, 11)),
+                  Ordering("one head is not enough", _worst_pairs(6, 7, 1, 8))),
+                 unstated_choices="Words, vocabulary (10,000), batch (32, as in 7.8), epochs (10, the last counts), warm-up (none), seeds; "
                  "width 128, and pre-norm wherever it is not what changes. Padding is neither looked at nor counted in the mean (M38). "
-                 f"{ONE_SCORE}")
+                 f"{ONE_LOGIT_NOTE}")
 
 
-def game() -> Table:
+def _dcgan_table() -> MeasuredTable:
     traces = {1: (0.5823, 1.8932), 2: (0.4517, 2.1045), 10: (0.6102, 1.3287), 25: (0.6731, 0.9845)}
     cells = tuple(
-        Cell("C8.11", number, Reading("train", f"{player}/loss", epoch, last=True))
-        for epoch, both in traces.items() for player, number in zip(("discriminator", "generator"), both, strict=True)
+        Cell("C8.11", number, MetricReading("train", f"{player}/loss", epoch, last_batch=True))
+        for epoch, numbers in traces.items() for player, number in zip(("discriminator", "generator"), numbers, strict=True)
     )
-    return Table("8.7", "DCGAN on Fashion-MNIST, epoch by epoch", (Grid("dcgan", GAME | {"log_every": 1}),), cells,
-                 unstated="Seed. The last batch of an epoch has 96 images, where the course leaves it out.")
+    return MeasuredTable("8.7", "DCGAN on Fashion-MNIST, epoch by epoch", (Grid("dcgan", GAN_OPTIONS | {"log_every": 1}),), cells,
+                 unstated_choices="Seed. The last batch of an epoch has 96 images, where the course leaves it out.")
 
 
-def games() -> Table:
-    fid = Reading("validation", "frechet", 25)
-    grids = (Grid("dcgan", GAME, {"latent": (32, 64, 100, 256)}),
-             *(Grid("dcgan", GAME, {"lr": (g,), "lr_discriminator": (d,)}) for g, d in ((5e-4, 2e-4), (2e-4, 5e-4), (1e-4, 4e-4))),
-             Grid("dcgan", GAME, {"turns": (1, 3)}), Grid("wgan", GAME | {"lr": 1e-4}, {"turns": (5,)}))
-    cells = (Cell("C8.14", 28.3, fid, 0, {"latent": 100}, FRECHET),
-             *along("C8.15", "latent", {32: 35.1, 64: 30.2, 256: 27.8}, fid, 0, FRECHET),
-             *(Cell("C8.16", number, fid, 1 + i, {"lr": g, "lr_discriminator": d}, FRECHET)
+def _gan_ablation_table() -> MeasuredTable:
+    fid = MetricReading("validation", "frechet", 25)
+    grids = (Grid("dcgan", GAN_OPTIONS, {"latent": (32, 64, 100, 256)}),
+             *(Grid("dcgan", GAN_OPTIONS, {"lr": (g,), "lr_discriminator": (d,)}) for g, d in ((5e-4, 2e-4), (2e-4, 5e-4), (1e-4, 4e-4))),
+             Grid("dcgan", GAN_OPTIONS, {"turns": (1, 3)}), Grid("wgan", GAN_OPTIONS | {"lr": 1e-4}, {"turns": (5,)}))
+    cells = (Cell("C8.14", 28.3, fid, 0, {"latent": 100}, FRECHET_REASON),
+             *_cells_along_axis("C8.15", "latent", {32: 35.1, 64: 30.2, 256: 27.8}, fid, 0, FRECHET_REASON),
+             *(Cell("C8.16", number, fid, 1 + i, {"lr": g, "lr_discriminator": d}, FRECHET_REASON)
                for i, (g, d, number) in enumerate(((5e-4, 2e-4, 32.5), (2e-4, 5e-4, 41.7), (1e-4, 4e-4, 25.9)))),
-             *along("C8.17", "turns", {1: 28.3, 3: 26.7}, fid, 4, FRECHET), *along("C8.17", "turns", {5: 23.4}, fid, 5, FRECHET))
+             *_cells_along_axis("C8.17", "turns", {1: 28.3, 3: 26.7}, fid, 4, FRECHET_REASON), *_cells_along_axis("C8.17", "turns", {5: 23.4}, fid, 5, FRECHET_REASON))
     # a lower FID is better, so the first of a pair is the worse
-    orderings = (Ordering("too few latent numbers are worse", best(1, 0, 2, 3)), Ordering("two time-scales are better than one", ((0, 6),)),
-                 Ordering("WGAN-GP with five critic steps best of all", worst(9, *range(9))))
-    return Table("8.9", "DCGAN and WGAN-GP on Fashion-MNIST (table 8.1)", grids, cells, orderings,
-                 unstated="Features and number of images of FID, the loss for three critic steps (the base's, since its rates are too), "
+    orderings = (Ordering("too few latent numbers are worse", _best_pairs(1, 0, 2, 3)), Ordering("two time-scales are better than one", ((0, 6),)),
+                 Ordering("WGAN-GP with five critic steps best of all", _worst_pairs(9, *range(9))))
+    return MeasuredTable("8.9", "DCGAN and WGAN-GP on Fashion-MNIST (table 8.1)", grids, cells, orderings,
+                 unstated_choices="Features and number of images of FID, the loss for three critic steps (the base's, since its rates are too), "
                  "λ (10), seeds. The last batch of an epoch, smaller than the others, is not left out.")
 
 
-def vae() -> Table:
+def _vae_table() -> MeasuredTable:
     stated = {5: 137.42, 10: 118.65, 15: 112.83, 20: 109.71, 25: 107.94, 30: 106.58}
-    return Table("9.8", "a VAE on MNIST, epoch by epoch", (Grid("vae", CODES | {"latent": 20}),), curve("C9.9", stated, LOSS),
-                 unstated="Seed.")
+    return MeasuredTable("9.8", "a VAE on MNIST, epoch by epoch", (Grid("vae", VAE_OPTIONS | {"latent": 20}),), _cells_by_epoch("C9.9", stated, LOSS),
+                 unstated_choices="Seed.")
 
 
-def vae_ablation() -> Table:
-    reconstruction, kl = Reading("validation", "reconstruction", 30), Reading("validation", "kl", 30)
+def _vae_ablation_table() -> MeasuredTable:
+    reconstruction, kl = MetricReading("validation", "reconstruction", 30), MetricReading("validation", "kl", 30)
     latents = {2: (112.5, 8.7), 5: (96.1, 14.2), 10: (87.4, 19.8), 20: (82.3, 24.3), 50: (80.1, 25.8), 100: (79.5, 21.3)}
     betas = {0.5: (78.9, 31.2), 1.0: (82.3, 24.3), 2.0: (89.4, 16.1), 4.0: (97.8, 9.3), 10.0: (115.2, 3.8)}
-    plain = without(CODES, "widths") | {"latent": 20}
-    grids = (Grid("vae", CODES, {"latent": tuple(latents)}), Grid("vae", CODES | {"latent": 20}, {"beta": tuple(betas)}),
-             Grid("vae", plain, {"widths": ((256, 256),)}), Grid("vae", plain, {"network": ("conv",)}))
+    options = _drop_options(VAE_OPTIONS, "widths") | {"latent": 20}
+    grids = (Grid("vae", VAE_OPTIONS, {"latent": tuple(latents)}), Grid("vae", VAE_OPTIONS | {"latent": 20}, {"beta": tuple(betas)}),
+             Grid("vae", options, {"widths": ((256, 256),)}), Grid("vae", options, {"network": ("conv",)}))
     cells = [
         Cell(claim, number, reading, grid, {axis: value})
         for claim, axis, stated, grid in (("C9.11", "latent", latents, 0), ("C9.12", "beta", betas, 1))
-        for value, both in stated.items() for reading, number in zip((reconstruction, kl), both, strict=True)
+        for value, numbers in stated.items() for reading, number in zip((reconstruction, kl), numbers, strict=True)
     ]
     cells += [Cell("C9.14", n, r, 2, {"widths": (256, 256)}) for r, n in ((reconstruction, 84.1), (kl, 23.9))]
     cells += [Cell("C9.14", n, r, 3, {"network": "conv"}) for r, n in ((reconstruction, 73.5), (kl, 26.7))]
-    cells += [Cell("C9.15", 100, Reading("validation", "active_units", 30), 0, {"latent": 100}, limit=True)]
-    orderings = (Ordering("two latent numbers reconstruct worst", best(0, 2, 4, 6, 8, 10)),     # reconstruction is an error
-                 Ordering("β > 1 reconstructs worse than 1", best(16, 14) + best(18, 14) + best(20, 14)),
-                 Ordering("convolutions reconstruct better", worst(24, 6, 22)))
-    return Table("9.9", "a VAE on MNIST: latent size, β, layers (table 9.1)", grids, tuple(cells), orderings,
-                 unstated="Whether train or test (test), what MLP (256-256) and Conv are, number of codes an image (1), seeds; when a "
+    cells += [Cell("C9.15", 100, MetricReading("validation", "active_units", 30), 0, {"latent": 100}, is_upper_bound=True)]
+    orderings = (Ordering("two latent numbers reconstruct worst", _best_pairs(0, 2, 4, 6, 8, 10)),     # reconstruction is an error
+                 Ordering("β > 1 reconstructs worse than 1", _best_pairs(16, 14) + _best_pairs(18, 14) + _best_pairs(20, 14)),
+                 Ordering("convolutions reconstruct better", _worst_pairs(24, 6, 22)))
+    return MeasuredTable("9.9", "a VAE on MNIST: latent size, β, layers (table 9.1)", grids, tuple(cells), orderings,
+                 unstated_choices="Whether train or test (test), what MLP (256-256) and Conv are, number of codes an image (1), seeds; when a "
                  "dimension is ignored (the variance of its mean over images is below 0.01).")
 
 
-def diffusion() -> Table:
+def _diffusion_table() -> MeasuredTable:
     stated = {1: 0.1283, 2: 0.0541, 3: 0.0472, 20: 0.0298}
-    return Table("10.8", "a diffusion model on MNIST, epoch by epoch", (Grid("diffusion", DIFFUSION | {"noise": "linear", "judged": 20}),),
-                 curve("C10.17", stated, Reading("train", "model/loss")),    # a referee has a loss of its own
-                 unstated="Seed; no average of the weights. Of SimpleUNet, whose first layer fails (M50), "
+    return MeasuredTable("10.8", "a diffusion model on MNIST, epoch by epoch", (Grid("diffusion", DIFFUSION_OPTIONS | {"noise": "linear", "judged": 20}),),
+                 _cells_by_epoch("C10.17", stated, MetricReading("train", "model/loss")),    # a referee has a loss of its own
+                 unstated_choices="Seed; no average of the weights. Of SimpleUNet, whose first layer fails (M50), "
                  "555,041 parameters with a 3×3 convolution before it; the moment's frequencies are those of equation 10.19.")
 
 
-def diffusion_ablation() -> Table:
-    fid = Reading("validation", "frechet", 20)
-    plain: dict[str, Any] = {"noise": "linear", "T": 1000, "widths": (32, 64, 128), "sampling_steps": 1000, "eta": 1.0}
+def _diffusion_ablation_table() -> MeasuredTable:
+    fid = MetricReading("validation", "frechet", 20)
+    options: dict[str, Any] = {"noise": "linear", "T": 1000, "widths": (32, 64, 128), "sampling_steps": 1000, "eta": 1.0}
     rows: tuple[tuple[str, float, dict[str, Any]], ...] = (
         ("C10.18", 12.4, {}), ("C10.19", 28.7, {"T": 200, "sampling_steps": 200}), ("C10.20", 10.1, {"noise": "cosine"}),
         ("C10.21", 18.9, {"widths": (8, 16, 32)}), ("C10.21", 7.8, {"noise": "cosine", "widths": (64, 128, 256)}),
         ("C10.22", 11.3, {"noise": "cosine", "sampling_steps": 50, "eta": 0.0}),
     )  # fmt: skip
-    grids = tuple(Grid("diffusion", DIFFUSION | {"judged": 1}, {k: (v,) for k, v in (plain | changed).items()}) for _, _, changed in rows)
-    cells = tuple(Cell(claim, number, fid, i, plain | changed, FRECHET) for i, (claim, number, changed) in enumerate(rows))
-    return Table("10.9", "schedules, steps and widths of diffusion on MNIST (table 10.1)", grids, cells,
+    grids = tuple(Grid("diffusion", DIFFUSION_OPTIONS | {"judged": 1}, {k: (v,) for k, v in (options | changes).items()}) for _, _, changes in rows)
+    cells = tuple(Cell(claim, number, fid, i, options | changes, FRECHET_REASON) for i, (claim, number, changes) in enumerate(rows))
+    return MeasuredTable("10.9", "schedules, steps and widths of diffusion on MNIST (table 10.1)", grids, cells,
                  (Ordering("the cosine schedule is better", ((0, 2),), "C10.23"), Ordering("fewer steps are worse", ((1, 0),))),
-                 unstated="FID's features, number of images, what dim means (the channels of the smallest maps, 128 where it is not said), "
+                 unstated_choices="FID's features, number of images, what dim means (the channels of the smallest maps, 128 where it is not said), "
                  "epochs (20), spacing of DDIM's steps (even), seeds. "
                  "σ_t = √β_t as in 10.8, but what is guessed of the image is kept in [−1, 1]; β of 200 steps is five times as large.")
 
@@ -321,8 +321,8 @@ def diffusion_ablation() -> Table:
 TABLES = {
     table.name: table
     for table in (
-        mnist(), widths(), optimizers(), dropout_and_decay(), cifar(), kernels_filters_blocks(), gated(), sentiment(),
-        recurrent(), attention_times(), flash(), reviews(), game(), games(), vae(), vae_ablation(), diffusion(),
-        diffusion_ablation(), batches(),
+        _mnist_table(), _mlp_width_table(), _optimizer_table(), _dropout_decay_table(), _cifar_table(), _cnn_ablation_table(), _gru_time_table(), _sentiment_lstm_table(),
+        _recurrent_ablation_table(), _attention_time_table(), _flash_attention_table(), _review_transformer_table(), _dcgan_table(), _gan_ablation_table(), _vae_table(), _vae_ablation_table(), _diffusion_table(),
+        _diffusion_ablation_table(), _batch_time_table(),
     )
 }  # fmt: skip

@@ -13,57 +13,57 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from didact.claims.table import Cell, Table
+from didact.claims.table import Cell, MeasuredTable
 from didact.errors import UsageError
-from didact.layers.attention import attention, fused
-from didact.layers.recurrent import Recurrent
-from didact.models.mlp import MLP
-from didact.models.resnet import ResNet
-from didact.train.loop import Tell, silent
-from didact.train.machine import describe, synchronise
+from didact.layers.attention.multihead import dot_product_attention, fused_attention
+from didact.layers.recurrent.recurrent import Recurrent
+from didact.models.tabular.mlp import MLP
+from didact.models.vision.resnet import ResNet
+from didact.training.device import describe_device, synchronize
+from didact.training.loop import EventCallback, ignore_events
 
-ROUNDS = 7
-SETTLING, LEAST = 0.2, 0.02   # seconds of calls before any is timed, and of a round
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
+NUM_ROUNDS = 7
+WARMUP_S, MIN_ROUND_S = 0.2, 0.02   # seconds of calls before any is timed, and of a round
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 class MultiHeadAttention(nn.Module):
     """[head_1 … head_h] W_O with weights that are dropped out and no biases.  Gaba 6.9."""
 
-    def __init__(self, dim: int, heads: int, dropout: float):
+    def __init__(self, embed_dim: int, num_heads: int, dropout: float):
         super().__init__()
-        self.heads, self.dropout = heads, dropout
-        self.q, self.k, self.v, self.o = (nn.Linear(dim, dim, bias=False) for _ in range(4))
+        self.num_heads, self.dropout = num_heads, dropout
+        self.q, self.k, self.v, self.o = (nn.Linear(embed_dim, embed_dim, bias=False) for _ in range(4))
 
     def forward(self, x: Tensor) -> Tensor:                                                       # (B, S, D)
-        q, k, v = (f(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for f in (self.q, self.k, self.v))
+        q, k, v = (f(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for f in (self.q, self.k, self.v))
         a = F.dropout((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1), self.dropout, self.training)   # the graph is kept, as there
         y: Tensor = self.o((a @ v).transpose(1, 2).flatten(2))
         return y
 
 
-Call = Callable[[], Any]
+TimedCall = Callable[[], Any]
 
 
-def multi_head(device: torch.device, *, dim: int, heads: int, batch: int, length: int, dropout: float) -> Call:
+def multi_head_attention(device: torch.device, *, dim: int, heads: int, batch: int, length: int, dropout: float) -> TimedCall:
     """The module of Gaba 6.9 in training mode, forward, as the benchmark of 6.11 calls it."""
     module, x = MultiHeadAttention(dim, heads, dropout).to(device), torch.randn(batch, length, dim, device=device)
     return lambda: module(x)
 
 
-def attending(device: torch.device, *, form: str, precision: str, length: int, batch: int, heads: int, dim: int) -> Call:
+def scaled_dot_product(device: torch.device, *, form: str, precision: str, length: int, batch: int, heads: int, dim: int) -> TimedCall:
     """softmax(QKᵀ/√d)V forward, with its n × n matrix (explicit) or in PyTorch's kernel without it (fused)."""
-    q, k, v = torch.randn(3, batch, heads, length, dim, device=device, dtype=PRECISIONS[precision])
-    return (lambda: fused(q, k, v)) if form == "fused" else lambda: attention(q, k, v)
+    q, k, v = torch.randn(3, batch, heads, length, dim, device=device, dtype=DTYPES[precision])
+    return (lambda: fused_attention(q, k, v)) if form == "fused" else lambda: dot_product_attention(q, k, v)
 
 
-def recurring(device: torch.device, *, cell: str, hidden: int, layers: int, width: int, batch: int, length: int) -> Call:
+def recurrent_layer(device: torch.device, *, cell: str, hidden: int, layers: int, width: int, batch: int, length: int) -> TimedCall:
     """A recurrent layer forward and backward."""
-    net, x = Recurrent(cell, width, hidden, layers=layers).to(device), torch.randn(batch, length, width, device=device)
+    net, x = Recurrent(cell, width, hidden, num_layers=layers).to(device), torch.randn(batch, length, width, device=device)
     return lambda: torch.autograd.grad(net(x)[0].sum(), list(net.parameters()))
 
 
-def classifying(device: torch.device, *, network: str, batch: int) -> Call:
+def classifier(device: torch.device, *, network: str, batch: int) -> TimedCall:
     """A classifier asked for a batch: three layers of 1024, or ResNet-18 on images of 224 × 224."""
     net: nn.Module = MLP(1024, 1024, hidden=(1024, 1024)) if network == "mlp" else ResNet()
     x = torch.randn(batch, *((1024,) if network == "mlp" else (3, 224, 224)), device=device)
@@ -71,11 +71,11 @@ def classifying(device: torch.device, *, network: str, batch: int) -> Call:
     return lambda: net(x)
 
 
-SUBJECTS: dict[str, Callable[..., Call]] = {f.__name__: f for f in (multi_head, attending, recurring, classifying)}
+TIMED_CALLS: dict[str, Callable[..., TimedCall]] = {f.__name__: f for f in (multi_head_attention, scaled_dot_product, recurrent_layer, classifier)}
 
 
 @dataclass(frozen=True)
-class Cost:
+class CallCost:
     """Of one call: seconds, and bytes at most beside those of its input; 0 where the device does not tell."""
 
     time: float
@@ -83,70 +83,70 @@ class Cost:
 
 
 @dataclass
-class Timed:
+class TimedConfiguration:
     """A configuration under the clock: its call, how often it is called in a round, and what each round gave."""
 
-    at: Mapping[str, Any]
-    call: Call
-    often: int
+    configuration: Mapping[str, Any]
+    call: TimedCall
+    calls_per_round: int
     seconds: list[float] = field(default_factory=list)
     memory: int = 0
 
-    def settle(self, device: torch.device, warmup: int) -> None:
+    def warm_up(self, device: torch.device, warmup: int) -> None:
         """Until caches and clocks have settled; short calls are taken together, since a clock is read between them."""
-        started, count = time.perf_counter(), 0
-        while count < warmup or time.perf_counter() - started < SETTLING:
+        start, count = time.perf_counter(), 0
+        while count < warmup or time.perf_counter() - start < WARMUP_S:
             self.call()
-            synchronise(device)
+            synchronize(device)
             count += 1
-        self.often = max(self.often, ceil(LEAST * count / (time.perf_counter() - started)))
-        held = most(device, anew=True)
+        self.calls_per_round = max(self.calls_per_round, ceil(MIN_ROUND_S * count / (time.perf_counter() - start)))
+        memory_before = _peak_memory(device, reset=True)
         self.call()
-        synchronise(device)
-        self.memory = most(device) - held
+        synchronize(device)
+        self.memory = _peak_memory(device) - memory_before
 
-    def round(self, device: torch.device) -> None:
-        started = time.perf_counter()
-        for _ in range(self.often):
+    def run_round(self, device: torch.device) -> None:
+        start = time.perf_counter()
+        for _ in range(self.calls_per_round):
             self.call()
-        synchronise(device)
-        self.seconds.append((time.perf_counter() - started) / self.often)
+        synchronize(device)
+        self.seconds.append((time.perf_counter() - start) / self.calls_per_round)
 
     @property
-    def cost(self) -> Cost:
-        return Cost(min(self.seconds), self.memory)   # whatever else the machine does adds to the time and never takes from it
+    def cost(self) -> CallCost:
+        return CallCost(min(self.seconds), self.memory)   # whatever else the machine does adds to the time and never takes from it
 
 
-def most(device: torch.device, *, anew: bool = False) -> int:
+def _peak_memory(device: torch.device, *, reset: bool = False) -> int:
     """Most bytes held on a GPU so far, or from now on."""
     if device.type != "cuda":
         return 0
-    if anew:
+    if reset:
         torch.cuda.reset_peak_memory_stats(device)
     return torch.cuda.max_memory_allocated(device)
 
 
-def timed(table: Table, device: torch.device, *, seed: int = 0, seeds: Sequence[int] = (0,), tell: Tell = silent) -> dict[str, float]:
+def time_table(table: MeasuredTable, device: torch.device, *, seed: int = 0, seeds: Sequence[int] = (0,), on_event: EventCallback = ignore_events) -> dict[str, float]:
     """Every configuration, then the number of each cell. They take turns: what else the machine does disturbs all of them alike."""
-    wanted, subjects = [(grid, at) for grid in table.grids for at in grid.configurations], list[Timed]()
-    for number, (grid, at) in enumerate(wanted, start=1 + len(wanted) * seeds.index(seed)):
-        tell("measure", {"number": number, "of": len(wanted) * len(seeds), "cell": at, "seed": seed})
-        given = {**grid.given, **at}
-        warmup, calls = given.pop("warmup"), given.pop("calls")
+    configurations, timed_configurations = [(grid, configuration) for grid in table.grids for configuration in grid.configurations], list[TimedConfiguration]()
+    for number, (grid, configuration) in enumerate(configurations, start=1 + len(configurations) * seeds.index(seed)):
+        on_event("measure", {"number": number, "of": len(configurations) * len(seeds), "cell": configuration, "seed": seed})
+        options = {**grid.fixed, **configuration}
+        warmup, calls = options.pop("warmup"), options.pop("calls")
         try:
-            subjects.append(Timed(at, SUBJECTS[grid.recipe](device, **given), ceil(calls / ROUNDS)))
-            subjects[-1].settle(device, warmup)
+            timed_configurations.append(TimedConfiguration(configuration, TIMED_CALLS[grid.recipe](device, **options), ceil(calls / NUM_ROUNDS)))
+            timed_configurations[-1].warm_up(device, warmup)
         except torch.OutOfMemoryError:
-            raise UsageError(f"table {table.name} expects more memory than {describe(device)} has; take a larger one ({at})") from None
-    for number in range(1, ROUNDS + 1):
-        tell("round", {"number": number, "of": ROUNDS, "seed": seed})
-        for subject in subjects:
-            subject.round(device)
-    costs = [(subject.at, subject.cost) for subject in subjects]
-    return {cell.name: ratio(cell, costs) for cell in table.cells}
+            raise UsageError(f"table {table.name} expects more memory than {describe_device(device)} has; take a larger one ({configuration})") from None
+    for number in range(1, NUM_ROUNDS + 1):
+        on_event("round", {"number": number, "of": NUM_ROUNDS, "seed": seed})
+        for timed in timed_configurations:
+            timed.run_round(device)
+    costs = [(timed.configuration, timed.cost) for timed in timed_configurations]
+    return {cell.name: _compute_time_ratio(cell, costs) for cell in table.cells}
 
 
-def ratio(cell: Cell, costs: Sequence[tuple[Mapping[str, Any], Cost]]) -> float:
+def _compute_time_ratio(cell: Cell, costs: Sequence[tuple[Mapping[str, Any], CallCost]]) -> float:
     """What the cell's configuration takes over what the other takes; or the share that it saves."""
-    own, other = (float(getattr(next(c for at, c in costs if at == wanted), cell.reading.split)) for wanted in (cell.at, cell.over))
-    return 1 - own / other if cell.reading.metric == "saved" else own / other
+    own_cost, baseline_cost = (float(getattr(next(c for configuration, c in costs if configuration == wanted_configuration), cell.reading.split)) for wanted_configuration in (cell.configuration, cell.baseline))
+    return 1 - own_cost / baseline_cost if cell.reading.metric == "saved" else own_cost / baseline_cost

@@ -10,22 +10,22 @@ from torch.utils._python_dispatch import TorchDispatchMode
 Pair = tuple[Any, Any]
 
 
-def parameters(module: nn.Module) -> int:
+def count_parameters(module: nn.Module) -> int:
     return sum(p.numel() for p in module.parameters())
 
 
-def slope(f: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
+def elementwise_derivative(f: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
     """f′ at every entry of z, by PyTorch's engine, for an f that acts on each entry alone."""
     z = z.detach().requires_grad_()
     (g,) = torch.autograd.grad(f(z).sum(), z)
     return g
 
 
-def gradients(loss: Tensor, *of: Tensor) -> list[Tensor]:
-    return list(torch.autograd.grad(loss, of))
+def compute_gradients(loss: Tensor, *inputs: Tensor) -> list[Tensor]:
+    return list(torch.autograd.grad(loss, inputs))
 
 
-class Products(TorchDispatchMode):
+class MultiplicationCounter(TorchDispatchMode):
     """Adds up the multiplications of matrix products and convolutions that run inside."""
 
     def __init__(self) -> None:
@@ -42,11 +42,11 @@ class Products(TorchDispatchMode):
         return y
 
 
-def count_products(run: Callable[[], Any]) -> int:
-    counted = Products()
-    with counted:
+def count_multiplications(run: Callable[[], Any]) -> int:
+    counter = MultiplicationCounter()
+    with counter:
         run()
-    return counted.total
+    return counter.total
 
 
 def total_variance(x: Tensor) -> Tensor:

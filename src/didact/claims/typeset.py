@@ -2,9 +2,9 @@
 
 import re
 
-from didact.report.markup import tag
+from didact.charts.html import tag
 
-MARKS = re.compile(
+FORMULA_PATTERN = re.compile(
     r"""
     (?P<code> print\(.*\) | \bdidact\ reproduce\ [\w.]+(?:\ --\w+\ \d+)*
             | \b(?:nn|torch|F|fc)(?:\.\w+)+ (?:CALL)? (?:\.\w+)*
@@ -18,28 +18,28 @@ MARKS = re.compile(
     """.replace("CALL", r"\((?:[^()]|\([^()]*\))*\)").replace("BRACES", r"\{(?:[^{}]|\{[^{}]*\})*\}"),
     re.VERBOSE,
 )
-LAYER = re.compile(r"\(\w(?:[+−]1)?\)")  # h^(l−1) is no power: its brackets say so
+LAYER_SUPERSCRIPT = re.compile(r"\(\w(?:[+−]1)?\)")  # h^(l−1) is no power: its brackets say so
 
 
-def typeset(words: str) -> list[object]:
+def typeset(text: str) -> list[object]:
     parts: list[object] = []
     end = 0
-    for found in MARKS.finditer(words):
-        parts += [words[end : found.start()], mark(found)]
-        end = found.end()
-    return [*parts, words[end:]]
+    for match in FORMULA_PATTERN.finditer(text):
+        parts += [text[end : match.start()], _typeset_match(match)]
+        end = match.end()
+    return [*parts, text[end:]]
 
 
-def mark(found: re.Match[str]) -> object:
-    match found.lastgroup:
+def _typeset_match(matched: re.Match[str]) -> object:
+    match matched.lastgroup:
         case "code":
-            return tag("code", found[0])
+            return tag("code", matched[0])
         case "sub" | "sup" as level:
-            inner = found[level]
-            bare = inner[0] in "{(" and not LAYER.fullmatch(inner)
-            return tag(level, typeset(inner[1:-1] if bare else inner))
+            inner = matched[level]
+            is_bracketed = inner[0] in "{(" and not LAYER_SUPERSCRIPT.fullmatch(inner)
+            return tag(level, typeset(inner[1:-1] if is_bracketed else inner))
         case "ten":
-            digits, power = found["digits"], int(found["ten"].replace("−", "-"))
+            digits, power = matched["digits"], int(matched["ten"].replace("−", "-"))
             times = "" if digits == "1" else f"{digits}\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}"
             return [f"{times}10", tag("sup", str(power).replace("-", "−"))]
     return "−"

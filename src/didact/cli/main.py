@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from didact import __version__
-from didact.errors import UsageError, nearest
+from didact.errors import UsageError, suggest_nearest
 
 VERBS = {  # in the order of --help: the verb's module and what it is for
     "list": "the catalogue of recipes, or of data sets",
@@ -31,7 +31,7 @@ VERBS = {  # in the order of --help: the verb's module and what it is for
 }
 
 
-class Verbs(click.Group):
+class LazyGroup(click.Group):
     """The verbs, each imported only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -39,8 +39,8 @@ class Verbs(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in VERBS:
-            raise UsageError(f"no verb named {name!r}; {nearest(name, VERBS)}")
-        command: click.Command = importlib.import_module(f"didact.cli.{name}").command
+            raise UsageError(f"no verb named {name!r}; {suggest_nearest(name, VERBS)}")
+        command: click.Command = importlib.import_module(f"didact.cli.verbs.{name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -48,7 +48,7 @@ class Verbs(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="didact %(version)s")
 def didact() -> None:
     """The deep-learning syllabus as software that runs.
@@ -69,13 +69,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         click.echo(error.format_message())
         code = 0
     except click.UsageError as error:
-        code = complain(f"{error.format_message().rstrip('.')}; see {error.ctx.command_path if error.ctx else 'didact'} --help")
+        code = _print_error(f"{error.format_message().rstrip('.')}; see {error.ctx.command_path if error.ctx else 'didact'} --help")
     except click.ClickException as error:
-        code = complain(error.format_message())
+        code = _print_error(error.format_message())
     except UsageError as error:
-        code = complain(str(error))
+        code = _print_error(str(error))
     except (KeyboardInterrupt, click.Abort):
-        code = complain("stopped")
+        code = _print_error("stopped")
     except (BrokenPipeError, SystemExit) as gone:  # the reader of our output has gone: nothing is wrong
         if isinstance(gone, SystemExit) and not type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):  # click's, of a broken pipe
             raise
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def complain(message: str) -> int:
+def _print_error(message: str) -> int:
     """One line on stderr, and the exit code of a caller's mistake."""
     if os.environ.get("LOCAL_RANK", "0") == "0":  # of the processes that torchrun starts, the first speaks
         click.echo("didact: " + " ".join(message.split()), err=True)

@@ -9,99 +9,99 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from didact.data.core import Absent, Data, Resident
-from didact.data.groups import features, groups
-from didact.data.health import recounted
-from didact.data.stream import Streamed
+from didact.data.checks import refresh_duplicates
+from didact.data.core import Data, MissingSplit, TensorSplit
+from didact.data.groups import get_column, make_groups
+from didact.data.storage import FileSplit
 from didact.errors import UsageError
 
 
 def class_weights(data: Data) -> Tensor:
     """w_k = N / (K n_k): mean 1 over the training examples, and every class weighs the same in the sum."""
-    n = torch.tensor(frequencies(data), dtype=torch.float64)
+    n = torch.tensor(_training_class_counts(data), dtype=torch.float64)
     return (n.sum() / (len(n) * n)).float()
 
 
 def oversample(data: Data, seed: int = 0) -> Data:
     """Repeat training rows until every class is as frequent as the most frequent; no row is lost."""
-    most = max(frequencies(data))
+    max_count = max(_training_class_counts(data))
 
-    def repeat(rows: Tensor, generator: torch.Generator) -> Tensor:
-        return repeated(rows, most, generator)
+    def repeat_rows(rows: Tensor, generator: torch.Generator) -> Tensor:
+        return _repeat_evenly(rows, max_count, generator)
 
-    return chosen(data, repeat, seed, f"oversampled: {most:,} training examples of each class, the rarer ones repeated")
+    return resample_by_class(data, repeat_rows, seed, f"oversampled: {max_count:,} training examples of each class, the rarer ones repeated")
 
 
 def undersample(data: Data, seed: int = 0) -> Data:
     """Keep as many training rows of every class as the least frequent one has, drawn at random."""
-    least = min(frequencies(data))
+    min_count = min(_training_class_counts(data))
 
-    def thin(rows: Tensor, generator: torch.Generator) -> Tensor:
-        return rows[torch.randperm(len(rows), generator=generator)[:least]]
+    def drop_rows(rows: Tensor, generator: torch.Generator) -> Tensor:
+        return rows[torch.randperm(len(rows), generator=generator)[:min_count]]
 
-    return chosen(data, thin, seed, f"undersampled: {least:,} training examples of each class, the others left out")
+    return resample_by_class(data, drop_rows, seed, f"undersampled: {min_count:,} training examples of each class, the others left out")
 
 
-def independent(data: Data, column: str, seed: int = 0) -> Data:
+def reweigh_groups(data: Data, column: str, seed: int = 0) -> Data:
     """As if group and class were independent: n_a n_y / n training rows of each group and class, repeated or left out.
 
     P(A, Y) becomes P(A) P(Y) up to rounding, while P(A) and P(Y) stay.  Kamiran and Calders 2012, uniform sampling; Gaba exercise 12.5.
     """
     if data.task not in ("binary", "multiclass"):
         raise UsageError(f"--reweigh is for classes, but the targets of {data.name!r} are {data.task}; leave it out")
-    if isinstance(data.train, Absent):
+    if isinstance(data.train, MissingSplit):
         return data
-    told = groups(data, column, "--reweigh")
-    group, y = told.of(features(data.train)).cpu(), features(data.train, "y").cpu().long()
-    joint = torch.stack([torch.bincount(y[group == k], minlength=data.classes) for k in range(len(told.names))])   # (groups, classes)
-    lacking = ((joint == 0) & (joint.sum(1, keepdim=True) > 0)).nonzero()
-    if len(lacking):
-        name, label = told.names[int(lacking[0, 0])], data.labels[int(lacking[0, 1])]
+    row_groups = make_groups(data, column, "--reweigh")
+    group, y = row_groups.assign_rows(get_column(data.train)).cpu(), get_column(data.train, "y").cpu().long()
+    joint = torch.stack([torch.bincount(y[group == k], minlength=data.num_classes) for k in range(len(row_groups.names))])   # (groups, classes)
+    missing = ((joint == 0) & (joint.sum(1, keepdim=True) > 0)).nonzero()
+    if len(missing):
+        name, label = row_groups.names[int(missing[0, 0])], data.class_names[int(missing[0, 1])]
         raise UsageError(f"--reweigh {column}: {name!r} has no training row of class {label!r} to be repeated; choose another column")
 
-    def drawn(rows: Tensor, generator: torch.Generator) -> Tensor:
+    def resample_class(rows: Tensor, generator: torch.Generator) -> Tensor:
         """Of the rows of one class."""
-        present = group[rows].unique()
-        wanted = shared(len(rows), joint[present].sum(1).double())
-        return torch.cat([repeated(rows[group[rows] == k], n, generator) for k, n in zip(present, wanted, strict=True)])
+        present_groups = group[rows].unique()
+        counts = apportion_counts(len(rows), joint[present_groups].sum(1).double())
+        return torch.cat([_repeat_evenly(rows[group[rows] == k], n, generator) for k, n in zip(present_groups, counts, strict=True)])
 
     note = f"training rows drawn so that {column!r} says nothing of {data.target!r}: some are repeated, others left out"
-    return chosen(data, drawn, seed, note)
+    return resample_by_class(data, resample_class, seed, note)
 
 
-def shared(count: int, weights: Tensor) -> list[int]:
+def apportion_counts(count: int, weights: Tensor) -> list[int]:
     """A number in whole parts that are as the weights, by largest remainders."""
-    exact = count * weights / weights.sum()
-    parts = exact.floor().long()
-    parts[(exact - parts).argsort(descending=True)[: count - int(parts.sum())]] += 1
-    return parts.tolist()
+    quotas = count * weights / weights.sum()
+    counts = quotas.floor().long()
+    counts[(quotas - counts).argsort(descending=True)[: count - int(counts.sum())]] += 1
+    return counts.tolist()
 
 
-def repeated(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
+def _repeat_evenly(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """So many of the rows, each as often as the others, or once more."""
-    whole, rest = divmod(count, len(rows))
-    return torch.cat([rows.repeat(whole), rows[torch.randperm(len(rows), generator=generator)[:rest]]])
+    repeats, remainder = divmod(count, len(rows))
+    return torch.cat([rows.repeat(repeats), rows[torch.randperm(len(rows), generator=generator)[:remainder]]])
 
 
-def frequencies(data: Data) -> tuple[int, ...]:
+def _training_class_counts(data: Data) -> tuple[int, ...]:
     """n_k, the training examples of each class."""
     if data.task not in ("binary", "multiclass"):
         raise UsageError(f"only classes can be balanced, but the targets of {data.name!r} are {data.task}")
-    return data.counts["train"]
+    return data.class_counts["train"]
 
 
-def chosen(data: Data, choose: Callable[[Tensor, torch.Generator], Tensor], seed: int, note: str) -> Data:
+def resample_by_class(data: Data, choose_rows: Callable[[Tensor, torch.Generator], Tensor], seed: int, note: str) -> Data:
     """The data with some rows of its training split, class by class.
 
     `indices` stay those of the split: a resumed run loads by them and balances again.
     """
     train = data.train
-    if isinstance(train, Absent):  # a run rebuilt from its folder: nothing is trained, so nothing is balanced
+    if isinstance(train, MissingSplit):  # a run rebuilt from its folder: nothing is trained, so nothing is balanced
         return data
-    assert isinstance(train, Resident | Streamed)
+    assert isinstance(train, TensorSplit | FileSplit)
     y = train.columns["y"].cpu().long()
     generator = torch.Generator().manual_seed(seed)
-    rows = torch.cat([choose((y == k).nonzero()[:, 0], generator) for k in range(data.classes)]).sort().values
-    counts = tuple(torch.bincount(y[rows], minlength=data.classes).tolist())
-    picked = train.pick(rows.to(train.columns["y"].device))
-    return recounted(replace(data, train=picked, counts={**data.counts, "train": counts}, notes=(*data.notes, note)))
+    rows = torch.cat([choose_rows((y == k).nonzero()[:, 0], generator) for k in range(data.num_classes)]).sort().values
+    counts = tuple(torch.bincount(y[rows], minlength=data.num_classes).tolist())
+    resampled = train.subset(rows.to(train.columns["y"].device))
+    return refresh_duplicates(replace(data, train=resampled, class_counts={**data.class_counts, "train": counts}, notes=(*data.notes, note)))

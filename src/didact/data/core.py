@@ -16,10 +16,10 @@ from torch import Tensor
 Batch = dict[str, Tensor]  # named columns of equal length: "x" the input, "y" the target, "row" the example's number
 Decode = Callable[[Tensor], Tensor]
 Given = str | Path  # an input as a person gives it: a Path is a file; a str is what the run reads, a text where it reads texts
-Whence = Callable[[int], str]  # example i of the source -> the file or line that a person finds it in
+SourceLocator = Callable[[int], str]  # example i of the source -> the file or line that a person finds it in
 
 SPLITS = ("train", "validation", "test")
-VOID = 255  # in a mask: a pixel of no class, which neither the loss nor a metric counts
+IGNORE_LABEL = 255  # in a mask: a pixel of no class, which neither the loss nor a metric counts
 
 
 class Split(Protocol):
@@ -37,7 +37,7 @@ class Split(Protocol):
 
 
 @dataclass(frozen=True)
-class Resident:
+class TensorSplit:
     """A split whose columns are tensors on the device."""
 
     columns: Mapping[str, Tensor]
@@ -46,13 +46,13 @@ class Resident:
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 
-    def gather(self, index: Tensor) -> Batch:
+    def select(self, index: Tensor) -> Batch:
         stored = {name: column.index_select(0, index) for name, column in self.columns.items()}
         return {**stored, "row": index}
 
     def batches(self, chunks: Sequence[Tensor]) -> Iterator[Batch]:
-        whole = torch.cat(list(chunks)).to(self.device)  # one transfer, not one a batch
-        return map(self.gather, whole.split([len(chunk) for chunk in chunks]))
+        index = torch.cat(list(chunks)).to(self.device)  # one transfer, not one a batch
+        return map(self.select, index.split([len(chunk) for chunk in chunks]))
 
     @property
     def device(self) -> torch.device:
@@ -64,23 +64,23 @@ class Resident:
     def to(self, device: torch.device) -> Self:
         return replace(self, columns={name: column.to(device) for name, column in self.columns.items()})
 
-    def pick(self, index: Tensor) -> Self:
+    def subset(self, index: Tensor) -> Self:
         """The split made of these rows; a row may be taken more than once."""
         return replace(self, columns={name: column[index] for name, column in self.columns.items()})
 
     def batch(self, index: Tensor) -> Batch:
         """Decoded rows, for looking at a few."""
-        return self.decode(self.gather(index))
+        return self.decode(self.select(index))
 
 
 @dataclass(frozen=True)
-class Absent:
+class MissingSplit:
     """A split whose size is known and whose examples are not at hand: a run rebuilt from its folder alone."""
 
-    rows: int
+    num_rows: int
 
     def __len__(self) -> int:
-        return self.rows
+        return self.num_rows
 
     def batches(self, chunks: Sequence[Tensor]) -> Iterator[Batch]:
         raise LookupError("the examples of this split are not at hand")
@@ -92,7 +92,7 @@ class Absent:
         return self
 
 
-def unit(x: Tensor) -> Tensor:
+def uint8_to_unit(x: Tensor) -> Tensor:
     """Bytes 0 … 255 -> numbers 0 … 1."""
     return x * (1 / 255)  # one pass: bytes times a float are floats
 
@@ -112,16 +112,16 @@ class Encoder(Protocol):
 
 
 @runtime_checkable
-class Doubts(Protocol):
+class DetectsUnseenInputs(Protocol):
     """An encoder that knows what it reads without having learned it: said beside the answers, which are given all the same."""
 
-    def doubts(self, inputs: Sequence[Given]) -> list[str]:
+    def describe_unseen_inputs(self, inputs: Sequence[Given]) -> list[str]:
         """A line for each thing in the inputs that training did not meet, or that may be meant otherwise."""
 
 
 def doubts(encoder: Encoder, inputs: Sequence[Given]) -> list[str]:
     """What an encoder doubts of these inputs, where it is one that does."""
-    return encoder.doubts(inputs) if isinstance(encoder, Doubts) else []
+    return encoder.describe_unseen_inputs(inputs) if isinstance(encoder, DetectsUnseenInputs) else []
 
 
 @dataclass(frozen=True)
@@ -135,35 +135,35 @@ class Data:
     train: Split
     validation: Split
     test: Split
-    labels: tuple[str, ...] = ()            # names of the classes
-    names: tuple[str, ...] = ()             # names of the features of a table, the words of a text
+    class_names: tuple[str, ...] = ()            # names of the classes
+    feature_names: tuple[str, ...] = ()             # names of the features of a table, the words of a text
     mean: Tensor = field(default_factory=lambda: torch.zeros(1))  # of the training inputs, broadcasting over `shape`
     std: Tensor = field(default_factory=lambda: torch.ones(1))
     target_mean: float = 0.0                # of the training targets as they are stored, for regression
     target_std: float = 1.0
-    target_shift: float = 0.0               # subtracted from targets far from zero before they were rounded; answers add it
+    target_offset: float = 0.0               # subtracted from targets far from zero before they were rounded; answers add it
     target: str = "y"                       # what the target is called
     encoder: Encoder | None = None
     source: Mapping[str, Any] = field(default_factory=dict)   # what loads it again: name or path and options
     indices: Mapping[str, Tensor] = field(default_factory=dict)  # of each split, in the source's numbering
-    whence: Whence | None = None            # of one's own files alone: a set known by name has none to open
-    counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # examples of each class, by split
+    locator: SourceLocator | None = None            # of one's own files alone: a set known by name has none to open
+    class_counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # examples of each class, by split
     duplicates: Mapping[str, int] | None = None  # of validation and test in training; None: not looked for
     notes: tuple[str, ...] = ()             # what was inferred and what looks unhealthy, told before the first step
     fingerprint: str = ""
 
     @property
-    def features(self) -> int:
+    def num_features(self) -> int:
         """Numbers in one input."""
         return prod(self.shape)
 
     @property
-    def classes(self) -> int:
-        return len(self.labels)
+    def num_classes(self) -> int:
+        return len(self.class_names)
 
-    def called(self, part: str, rows: Sequence[int]) -> list[str]:
+    def locate_examples(self, part: str, rows: Sequence[int]) -> list[str]:
         """What examples of a split can be found again by; nothing of those that have their number alone."""
-        return [] if self.whence is None else [self.whence(int(self.indices[part][row])) for row in rows]
+        return [] if self.locator is None else [self.locator(int(self.indices[part][row])) for row in rows]
 
     def split(self, name: str) -> Split:
         return {"train": self.train, "validation": self.validation, "test": self.test}[name]

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from didact.data.centring import exact
-from didact.data.columns import Category, Number
-from didact.data.core import Data, Resident, Split
-from didact.data.stream import Hosted
-from didact.data.table import TableEncoder
-from didact.errors import UsageError, pick
+from didact.data.core import Data, Split, TensorSplit
+from didact.data.storage import PinnedSplit
+from didact.data.tables.columns import CategoricalColumn, NumericColumn
+from didact.data.tables.offsets import format_plain
+from didact.data.tables.table import TableEncoder
+from didact.errors import UsageError, look_up
 
-FEW = 10      # different numbers that are a group each; more are halved
+MAX_NUMBER_GROUPS = 10      # different numbers that are a group each; more are halved
 
 
 @dataclass(frozen=True)
@@ -21,65 +21,65 @@ class Groups:
     """What they are called, and which one each row is of: (N, features) -> (N,)."""
 
     names: tuple[str, ...]
-    of: Callable[[Tensor], Tensor]
+    assign_rows: Callable[[Tensor], Tensor]
 
 
-def groups(data: Data, column: str, flag: str) -> Groups:
+def make_groups(data: Data, column: str, flag: str) -> Groups:
     """Of a category one for each value, of a few numbers too; other numbers are halved at the median of the training rows."""
     if not isinstance(data.encoder, TableEncoder) or data.kind != "table":
         raise UsageError(f"{flag} expects a column of a table, but {data.name!r} holds {data.kind}")
     columns = data.encoder.columns
-    chosen = pick("column", column, {c.name: c for c in columns})
-    at = sum(len(c.features) for c in columns[: columns.index(chosen)])
+    grouping_column = look_up("column", column, {c.name: c for c in columns})
+    start = sum(len(c.feature_names) for c in columns[: columns.index(grouping_column)])
 
-    def own(x: Tensor) -> Tensor:
-        return x[:, at : at + len(chosen.features)]
+    def select_features(x: Tensor) -> Tensor:
+        return x[:, start : start + len(grouping_column.feature_names)]
 
-    found = of_names(chosen, own) if isinstance(chosen, Category) else of_numbers(chosen, own, own(features(data.train)))
-    if len(found.of(features(data.train)).unique()) < 2:
-        raise UsageError(f"{flag} {column}: all training rows are of one group, {found.names[0]!r}; choose another column")
-    return found
+    row_groups = _group_by_category(grouping_column, select_features) if isinstance(grouping_column, CategoricalColumn) else _group_by_number(grouping_column, select_features, select_features(get_column(data.train)))
+    if len(row_groups.assign_rows(get_column(data.train)).unique()) < 2:
+        raise UsageError(f"{flag} {column}: all training rows are of one group, {row_groups.names[0]!r}; choose another column")
+    return row_groups
 
 
-def features(split: Split, name: str = "x") -> Tensor:
+def get_column(split: Split, name: str = "x") -> Tensor:
     """A column of a table, which always fits into memory: by default its encoded rows."""
-    held = split.split if isinstance(split, Hosted) else split
-    assert isinstance(held, Resident)
-    return held.columns[name]
+    in_memory = split.split if isinstance(split, PinnedSplit) else split
+    assert isinstance(in_memory, TensorSplit)
+    return in_memory.columns[name]
 
 
-def of_names(column: Category, own: Callable[[Tensor], Tensor]) -> Groups:
-    names = [feature.removeprefix(f"{column.name}=") for feature in column.features]
-    return Groups(distinct([*names, "(unknown)"]), lambda x: torch.where(own(x).sum(1) > 0.5, own(x).argmax(1), len(names)))
+def _group_by_category(column: CategoricalColumn, select_features: Callable[[Tensor], Tensor]) -> Groups:
+    names = [feature.removeprefix(f"{column.name}=") for feature in column.feature_names]
+    return Groups(_make_unique([*names, "(unknown)"]), lambda x: torch.where(select_features(x).sum(1) > 0.5, select_features(x).argmax(1), len(names)))
 
 
-def of_numbers(column: Number, own: Callable[[Tensor], Tensor], train: Tensor) -> Groups:
+def _group_by_number(column: NumericColumn, select_features: Callable[[Tensor], Tensor], train: Tensor) -> Groups:
     """The last group is that of rows without a number, or with one that training did not meet."""
-    known = train[train[:, 1] < 0.5, 0] if column.missing else train[:, 0]
-    values = known.unique()                                                                    # sorted
-    told = [exact(float(v) + column.shift) for v in values[: FEW + 1]]
-    if len(values) <= FEW:
-        names = [f"{column.name}={value}" for value in told]
+    present = train[train[:, 1] < 0.5, 0] if column.has_missing else train[:, 0]
+    values = present.unique()                                                                    # sorted
+    value_texts = [format_plain(float(v) + column.offset) for v in values[: MAX_NUMBER_GROUPS + 1]]
+    if len(values) <= MAX_NUMBER_GROUPS:
+        names = [f"{column.name}={value}" for value in value_texts]
 
-        def number(x: Tensor) -> Tensor:
-            same = own(x)[:, :1] == values.to(x.device)
-            return torch.where(same.any(1), same.long().argmax(1), len(names))
+        def assign_number(x: Tensor) -> Tensor:
+            matches = select_features(x)[:, :1] == values.to(x.device)
+            return torch.where(matches.any(1), matches.long().argmax(1), len(names))
     else:
-        middle = known.quantile(0.5, interpolation="lower")
-        above = bool((known > middle).any())      # else more than half of the rows have the largest value
-        cut = exact(float(middle) + column.shift)
-        names = [f"{column.name} ≤ {cut}", f"{column.name} > {cut}"] if above else [f"{column.name} < {cut}", f"{column.name} ≥ {cut}"]
+        median = present.quantile(0.5, interpolation="lower")
+        is_strict = bool((present > median).any())      # else more than half of the rows have the largest value
+        threshold = format_plain(float(median) + column.offset)
+        names = [f"{column.name} ≤ {threshold}", f"{column.name} > {threshold}"] if is_strict else [f"{column.name} < {threshold}", f"{column.name} ≥ {threshold}"]
 
-        def number(x: Tensor) -> Tensor:
-            value = own(x)[:, 0]
-            return (value > middle.to(x.device) if above else value >= middle.to(x.device)).long()
+        def assign_number(x: Tensor) -> Tensor:
+            value = select_features(x)[:, 0]
+            return (value > median.to(x.device) if is_strict else value >= median.to(x.device)).long()
 
-    def of(x: Tensor) -> Tensor:
-        return torch.where(own(x)[:, 1] > 0.5, len(names), number(x)) if column.missing else number(x)
+    def assign_rows(x: Tensor) -> Tensor:
+        return torch.where(select_features(x)[:, 1] > 0.5, len(names), assign_number(x)) if column.has_missing else assign_number(x)
 
-    return Groups((*names, f"{column.name} missing" if column.missing else "(unknown)"), of)
+    return Groups((*names, f"{column.name} missing" if column.has_missing else "(unknown)"), assign_rows)
 
 
-def distinct(names: Sequence[str]) -> tuple[str, ...]:
+def _make_unique(names: Sequence[str]) -> tuple[str, ...]:
     """A file may have a value that is called as didact calls those without one."""
     return tuple(name + "′" * names[:i].count(name) for i, name in enumerate(names))

@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from didact.data.readers import refuse_large
+from didact.data.datasets.archives import refuse_large
 from didact.errors import UsageError
 
 MARK = b"PAR1"

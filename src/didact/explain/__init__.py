@@ -7,10 +7,13 @@ Saliency needs a scalar, the score of one class, and a subset of features needs 
 12.5.3 leave both open (M55). Here the score is what stands before the softmax, and `baseline` is what absence means.
 """
 
-from didact.explain.cam import grad_cam
-from didact.explain.coalitions import shapley
+from didact.explain.feature_maps import feature_maps, filters
+from didact.explain.grad_cam import grad_cam
 from didact.explain.gradients import gradient_times_input, saliency, smooth_grad
-from didact.explain.inside import feature_maps, filters
-from didact.explain.occlude import occlusion, partition
+from didact.explain.occlusion import occlusion, patch_grid
+from didact.explain.shapley import shapley
 
-__all__ = ["feature_maps", "filters", "grad_cam", "gradient_times_input", "occlusion", "partition", "saliency", "shapley", "smooth_grad"]
+__all__ = [
+    "feature_maps", "filters", "grad_cam", "gradient_times_input", "occlusion", "patch_grid", "saliency", "shapley",
+    "smooth_grad",
+]

@@ -9,14 +9,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from didact.explain.colour import HEAT, SIGNED, coloured, enlarged, overlay, scaled, tiled
-from didact.explain.methods import FEATURES, IMAGES
-from didact.report import svg
-from didact.report.markup import Html, number, shorten
+from didact.charts import svg
+from didact.charts.html import Html, ellipsize, format_number
+from didact.explain.colormap import (
+    HEAT_COLORMAP,
+    SIGNED_COLORMAP,
+    apply_colormap,
+    overlay_heatmap,
+    scale_to_unit,
+    tile_images,
+    upscale_nearest,
+)
+from didact.explain.methods import FEATURE_METHODS, IMAGE_METHODS
 
-ROWS = 12      # parts that bars are drawn for: the strongest
-GAP, LINE = 14, 20
-INK, SOFT, PAPER = "#1d2129", "#5a6270", "#ffffff"
+MAX_BARS = 12      # parts that bars are drawn for: the strongest
+GAP_PX, LINE_HEIGHT = 14, 20
+INK_COLOR, SOFT_COLOR, PAPER_COLOR = "#1d2129", "#5a6270", "#ffffff"
 
 
 @dataclass(frozen=True)
@@ -24,111 +32,111 @@ class Panel:
     """One picture with a name: (3, h, w) in [0, 1]."""
 
     title: str
-    picture: Tensor
+    image: Tensor
 
 
-def shown(x: Tensor) -> Tensor:
+def _to_rgb(x: Tensor) -> Tensor:
     """An image as people see it: one channel as grey, three as colours, others as their mean."""
     x = x.detach().float().cpu().clamp(0, 1)
     return x if x.shape[0] == 3 else x.mean(0, keepdim=True).expand(3, -1, -1)
 
 
-def panels(x: Tensor, found: Mapping[str, Tensor]) -> list[Panel]:
+def make_panels(x: Tensor, heatmaps: Mapping[str, Tensor]) -> list[Panel]:
     """The image, then each method's map over it."""
-    over = [Panel(titled(name, heat), overlay(x, heat, signed=IMAGES[name].signed)) for name, heat in found.items()]
-    return [Panel("image", shown(x)), *over]
+    map_panels = [Panel(_format_map_title(name, heatmap), overlay_heatmap(x, heatmap, signed=IMAGE_METHODS[name].is_signed)) for name, heatmap in heatmaps.items()]
+    return [Panel("image", _to_rgb(x)), *map_panels]
 
 
-def titled(name: str, heat: Tensor) -> str:
+def _format_map_title(name: str, heatmap: Tensor) -> str:
     """A map that is zero everywhere says so: nothing in that layer speaks for the class, or the score does not depend on it."""
-    return IMAGES[name].title + ("" if heat.any() else ": zero everywhere")
+    return IMAGE_METHODS[name].title + ("" if heatmap.any() else ": zero everywhere")
 
 
-def maps_panel(maps: Tensor, title: str) -> Panel:
+def make_maps_panel(maps: Tensor, title: str) -> Panel:
     """(C, h, w): every map of a layer, all on one scale; signed where some are below zero."""
     signed = bool((maps < 0).any())
-    strength = scaled(maps.cpu(), signed=signed)
-    pictures = coloured(strength, SIGNED if signed else HEAT).movedim(0, 1)        # (C, 3, h, w)
-    return Panel(title, tiled(pictures))
+    strength = scale_to_unit(maps.cpu(), signed=signed)
+    images = apply_colormap(strength, SIGNED_COLORMAP if signed else HEAT_COLORMAP).movedim(0, 1)        # (C, 3, h, w)
+    return Panel(title, tile_images(images))
 
 
-def filters_panel(kernels: Tensor) -> Panel:
+def make_filters_panel(kernels: Tensor) -> Panel:
     """(n, C, kh, kw): kernels over three channels as colours around grey, others as signed numbers, summed over channels."""
     kernels = kernels.float().cpu()
     if kernels.shape[1] == 3:
-        pictures = scaled(kernels, signed=True, share=0.995)
+        images = scale_to_unit(kernels, signed=True, quantile=0.995)
     else:
-        pictures = coloured(scaled(kernels.sum(1), signed=True, share=0.995), SIGNED).movedim(0, 1)
-    return Panel("filters of the first layer", tiled(pictures))
+        images = apply_colormap(scale_to_unit(kernels.sum(1), signed=True, quantile=0.995), SIGNED_COLORMAP).movedim(0, 1)
+    return Panel("filters of the first layer", tile_images(images))
 
 
-def strip(parts: Sequence[Panel], heading: str) -> bytes:
+def render_panels_png(panels: Sequence[Panel], heading: str) -> bytes:
     """Panels side by side with their names above them and one line of words over all, as a PNG."""
     from PIL import Image, ImageDraw, ImageFont
 
-    pictures = [enlarged(p.picture) for p in parts]
-    width = sum(p.shape[2] for p in pictures) + GAP * (len(pictures) + 1)
-    height = max(p.shape[1] for p in pictures) + GAP + 2 * LINE + 12
-    sheet = Image.new("RGB", (width, height), PAPER)
-    draw, left = ImageDraw.Draw(sheet), GAP
+    images = [upscale_nearest(p.image) for p in panels]
+    width = sum(p.shape[2] for p in images) + GAP_PX * (len(images) + 1)
+    height = max(p.shape[1] for p in images) + GAP_PX + 2 * LINE_HEIGHT + 12
+    sheet = Image.new("RGB", (width, height), PAPER_COLOR)
+    draw, left = ImageDraw.Draw(sheet), GAP_PX
     large, small = ImageFont.load_default(15), ImageFont.load_default(13)
-    draw.text((GAP, 8), fitted(heading, width - 2 * GAP, large), fill=INK, font=large)
-    for part, picture in zip(parts, pictures, strict=True):
-        draw.text((left, LINE + 9), fitted(part.title, picture.shape[2], small), fill=SOFT, font=small)
-        sheet.paste(Image.fromarray(pixels(picture)), (left, 2 * LINE + 10))
-        left += picture.shape[2] + GAP
+    draw.text((GAP_PX, 8), _ellipsize_to_width(heading, width - 2 * GAP_PX, large), fill=INK_COLOR, font=large)
+    for panel, image in zip(panels, images, strict=True):
+        draw.text((left, LINE_HEIGHT + 9), _ellipsize_to_width(panel.title, image.shape[2], small), fill=SOFT_COLOR, font=small)
+        sheet.paste(Image.fromarray(_to_uint8_array(image)), (left, 2 * LINE_HEIGHT + 10))
+        left += image.shape[2] + GAP_PX
     file = BytesIO()
     sheet.save(file, "PNG", optimize=True)
     return file.getvalue()
 
 
-def fitted(words: str, width: float, font: Any) -> str:
+def _ellipsize_to_width(text: str, width: float, font: Any) -> str:
     """The words, shortened in the middle until they fit."""
-    length = len(words)
-    while length > 4 and font.getlength(words) > width:
+    length = len(text)
+    while length > 4 and font.getlength(text) > width:
         length -= 1
-        words = shorten(words, length)
-    return words
+        text = ellipsize(text, length)
+    return text
 
 
-def pixels(picture: Tensor) -> np.ndarray[Any, Any]:
-    return (picture.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).contiguous().numpy()
+def _to_uint8_array(image: Tensor) -> np.ndarray[Any, Any]:
+    return (image.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).contiguous().numpy()
 
 
-def bars(title: str, names: Sequence[str], values: Mapping[str, Tensor], notes: Sequence[str] = ()) -> Html:
+def draw_attribution_bars(title: str, names: Sequence[str], values: Mapping[str, Tensor], notes: Sequence[str] = ()) -> Html:
     """A row for each part of the input, the strongest first, and a column of bars for each method: (d,) each.
 
     Each column has its own scale; a bar to the right speaks for the class, one to the left against it.
     """
     last = list(values.values())[-1]
-    order = last.abs().argsort(descending=True)[:ROWS].tolist()
-    left, wide, row = 230, 150, 21
+    order = last.abs().argsort(descending=True)[:MAX_BARS].tolist()
+    left, column_width, row_height = 230, 150, 21
     top = 58 if title else 34
-    width, height = left + wide * len(values), top + row * len(order) + 8
-    parts = [svg.write_at(0, 14, title, "title")] if title else []
+    width, height = left + column_width * len(values), top + row_height * len(order) + 8
+    parts = [svg.draw_text(0, 14, title, "title")] if title else []
     for k, i in enumerate(order):
-        y = top + (k + 0.5) * row
-        told = f"{shorten(names[i], 24)}{f' = {notes[i]}' if notes else ''}"
-        parts.append(svg.write_at(left - 10, y + 4, told, "tick", "end"))
-    for j, (name, found) in enumerate(values.items()):
-        method, most = FEATURES[name], max(map(abs, found.tolist()), default=0.0) or 1.0
-        start, end = left + j * wide + 8, left + (j + 1) * wide - 8
-        zero = (start + end) / 2 if method.signed else start
-        parts.append(svg.write_at(start, top - 18, method.title, "axis"))
-        parts.append(svg.segment(zero, top - 4, zero, height - 6, "base"))
+        y = top + (k + 0.5) * row_height
+        label = f"{ellipsize(names[i], 24)}{f' = {notes[i]}' if notes else ''}"
+        parts.append(svg.draw_text(left - 10, y + 4, label, "tick", "end"))
+    for j, (name, scores) in enumerate(values.items()):
+        method, max_value = FEATURE_METHODS[name], max(map(abs, scores.tolist()), default=0.0) or 1.0
+        start, end = left + j * column_width + 8, left + (j + 1) * column_width - 8
+        zero = (start + end) / 2 if method.is_signed else start
+        parts.append(svg.draw_text(start, top - 18, method.title, "axis"))
+        parts.append(svg.draw_line(zero, top - 4, zero, height - 6, "base"))
         for k, i in enumerate(order):
-            v = float(found[i])
-            reach = v / most * (end - zero)
-            hint = f"{names[i]}: {method.title} {number(v)}"
-            style = svg.paint(int(v > 0) if method.signed else "soft")
-            at, wide_enough = min(zero, zero + reach), max(0.6, abs(reach))
-            parts.append(svg.box(at, top + k * row + 4, wide_enough, row - 8, "bar", hint, style=style, rx=1.5))
-    return svg.draw(title or "shares of the parts", width, height, *parts)
+            v = float(scores[i])
+            bar_length = v / max_value * (end - zero)
+            hint = f"{names[i]}: {method.title} {format_number(v)}"
+            style = svg.color_style(int(v > 0) if method.is_signed else "soft")
+            bar_start, bar_width = min(zero, zero + bar_length), max(0.6, abs(bar_length))
+            parts.append(svg.draw_rect(bar_start, top + k * row_height + 4, bar_width, row_height - 8, "bar", hint, style=style, rx=1.5))
+    return svg.make_svg(title or "shares of the parts", width, height, *parts)
 
 
-def grid_of(heat: Tensor, patches: int) -> list[list[float]]:
+def read_patch_grid(heatmap: Tensor, patches: int) -> list[list[float]]:
     """One number a patch of a map that is constant on each."""
     side = torch.arange(patches)
-    rows, columns = (-(-side * n // patches) for n in heat.shape)                  # where each patch begins
-    found: list[list[float]] = heat[rows][:, columns].tolist()
-    return found
+    row_starts, column_starts = (-(-side * n // patches) for n in heatmap.shape)                  # where each patch begins
+    values: list[list[float]] = heatmap[row_starts][:, column_starts].tolist()
+    return values

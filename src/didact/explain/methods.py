@@ -6,27 +6,27 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from didact.errors import UsageError, nearest
-from didact.explain.cam import grad_cam
-from didact.explain.coalitions import EXACT, shapley
+from didact.errors import UsageError, suggest_nearest
+from didact.explain.explained_model import ExplainedModel
+from didact.explain.feature_maps import feature_maps, find_last_map_layer, find_layer
+from didact.explain.grad_cam import grad_cam
 from didact.explain.gradients import gradient_times_input, saliency, smooth_grad
-from didact.explain.inside import feature_maps, last_maps, named
-from didact.explain.occlude import covered_scores, occlusion, partition
-from didact.explain.subject import Subject
+from didact.explain.occlusion import occlusion, patch_grid, score_masked_inputs
+from didact.explain.shapley import MAX_EXACT_PLAYERS, shapley
 
-VIEWS = ("filters", "feature_maps")   # of the network, not of a class
-AVERAGED = f"what it adds when it comes, averaged over random orders; of at most {EXACT} parts, exactly, over all coalitions"
+NETWORK_VIEWS = ("filters", "feature_maps")   # of the network, not of a class
+SHAPLEY_NOTE = f"what it adds when it comes, averaged over random orders; of at most {MAX_EXACT_PLAYERS} parts, exactly, over all coalitions"
 
 
 @dataclass(frozen=True)
-class How:
+class MethodOptions:
     """What can be chosen: the layer of Grad-CAM and feature maps, patches on a side, orders that Shapley values are sampled from."""
 
     layer: nn.Module | None = None
     patches: int | None = None
     samples: int = 32
 
-    def grid(self, size: tuple[int, int]) -> int:
+    def patches_per_side(self, size: tuple[int, int]) -> int:
         """Patches on a side: 4 on tiny images, 7 on others, unless told."""
         if self.patches is None:
             return 4 if min(size) < 16 else 7
@@ -35,7 +35,7 @@ class How:
         return self.patches
 
 
-Map = Callable[[Subject, Tensor, int, How], Tensor]
+MapFn = Callable[[ExplainedModel, Tensor, int, MethodOptions], Tensor]
 
 
 @dataclass(frozen=True)
@@ -43,149 +43,149 @@ class Method:
     """`compute` gives (H, W) of an image or (d,) of a row's d parts; signed values speak for the class or against it."""
 
     title: str
-    about: str
-    compute: Map
-    signed: bool = False
-    slopes: bool = False   # needs gradients
+    description: str
+    compute: MapFn
+    is_signed: bool = False
+    needs_gradient: bool = False   # needs gradients
 
 
-def grad_cam_map(s: Subject, x: Tensor, c: int, how: How) -> Tensor:
-    return grad_cam(s.scores, x[None], c, layer=how.layer or last_maps(s.objective, s.scores, x[None]))[0]
+def _compute_grad_cam(model: ExplainedModel, x: Tensor, c: int, options: MethodOptions) -> Tensor:
+    return grad_cam(model.scores, x[None], c, layer=options.layer or find_last_map_layer(model.objective, model.scores, x[None]))[0]
 
 
-def slid_patch(s: Subject, x: Tensor, c: int, how: How) -> Tensor:
-    side = max(1, round(min(x.shape[1:]) / how.grid((x.shape[1], x.shape[2]))))
-    return occlusion(s.scores, x[None], c, patch=side, baseline=s.baseline)[0]
+def _compute_occlusion(model: ExplainedModel, x: Tensor, c: int, options: MethodOptions) -> Tensor:
+    side = max(1, round(min(x.shape[1:]) / options.patches_per_side((x.shape[1], x.shape[2]))))
+    return occlusion(model.scores, x[None], c, patch=side, baseline=model.baseline)[0]
 
 
-def patch_values(s: Subject, x: Tensor, c: int, how: How) -> Tensor:
+def _compute_shapley(model: ExplainedModel, x: Tensor, c: int, options: MethodOptions) -> Tensor:
     size = x.shape[1], x.shape[2]
-    where = partition(size, how.grid(size))
-    values = shapley(s.scores, x[None], c, players=where, baseline=s.baseline, samples=how.samples, generator=seeded())[0]
-    return values[where.to(values.device)]
+    patch_index = patch_grid(size, options.patches_per_side(size))
+    values = shapley(model.scores, x[None], c, players=patch_index, baseline=model.baseline, samples=options.samples, generator=_make_generator())[0]
+    return values[patch_index.to(values.device)]
 
 
-def smooth(s: Subject, x: Tensor, c: int, how: How) -> Tensor:
-    return smooth_grad(s.scores, x[None], c, generator=seeded(x.device))[0]
+def _compute_smooth_grad(model: ExplainedModel, x: Tensor, c: int, options: MethodOptions) -> Tensor:
+    return smooth_grad(model.scores, x[None], c, generator=_make_generator(x.device))[0]
 
 
-def seeded(device: torch.device | None = None) -> torch.Generator:
+def _make_generator(device: torch.device | None = None) -> torch.Generator:
     """The same call draws the same picture."""
     return torch.Generator(device=device or "cpu").manual_seed(0)
 
 
-IMAGES = {
+IMAGE_METHODS = {
     "saliency": Method(
         "saliency", "|∂s/∂x|: pixels whose small change moves the score most (Simonyan et al. 2014; Gaba 12.5.1)",
-        lambda s, x, c, how: saliency(s.scores, x[None], c)[0], slopes=True,
+        lambda s, x, c, how: saliency(s.scores, x[None], c)[0], needs_gradient=True,
     ),
     "smooth_grad": Method(
-        "SmoothGrad", "the mean saliency of 32 noisy copies: what flickers averages out (Smilkov et al. 2017)", smooth, slopes=True,
+        "SmoothGrad", "the mean saliency of 32 noisy copies: what flickers averages out (Smilkov et al. 2017)", _compute_smooth_grad, needs_gradient=True,
     ),
     "grad_cam": Method(
         "Grad-CAM", "relu(Σ α_k A_k): where a layer found what speaks for the class (Selvaraju et al. 2017; Gaba 12.5.2)",
-        grad_cam_map, slopes=True,
+        _compute_grad_cam, needs_gradient=True,
     ),
     "occlusion": Method(
-        "occlusion", "what the score loses when a grey square covers the place (Zeiler and Fergus 2014)", slid_patch, signed=True,
+        "occlusion", "what the score loses when a grey square covers the place (Zeiler and Fergus 2014)", _compute_occlusion, is_signed=True,
     ),
     "shapley": Method(
-        "Shapley values", f"each patch's share of the score: {AVERAGED} (Gaba 12.5.3)", patch_values, signed=True,
+        "Shapley values", f"each patch's share of the score: {SHAPLEY_NOTE} (Gaba 12.5.3)", _compute_shapley, is_signed=True,
     ),
 }
 
 
-def by_part(values: Tensor, s: Subject, x: Tensor, *, largest: bool = False) -> Tensor:
+def _reduce_by_part(values: Tensor, model: ExplainedModel, x: Tensor, *, take_max: bool = False) -> Tensor:
     """Numbers of features -> of the parts they encode: their sum, or the largest."""
-    names, members = s.parts(x)
-    kept = members >= 0
-    start = torch.zeros(len(names), dtype=values.dtype, device=values.device)
-    return start.scatter_reduce(0, members[kept], values[kept], "amax" if largest else "sum")
+    names, members = model.get_parts(x)
+    in_part = members >= 0
+    zeros = torch.zeros(len(names), dtype=values.dtype, device=values.device)
+    return zeros.scatter_reduce(0, members[in_part], values[in_part], "amax" if take_max else "sum")
 
 
-def steps(s: Subject, x: Tensor, c: int, how: How) -> Tensor:
+def _compute_part_saliency(model: ExplainedModel, x: Tensor, c: int, options: MethodOptions) -> Tensor:
     """Of a table in deviations of each feature: slopes of a length in metres and in millimetres could not be compared."""
-    spread = s.data.std.float().to(x.device) if s.data.kind == "table" else 1.0
-    return by_part(spread * saliency(s.scores, x[None], c)[0], s, x, largest=True)
+    std = model.data.std.float().to(x.device) if model.data.kind == "table" else 1.0
+    return _reduce_by_part(std * saliency(model.scores, x[None], c)[0], model, x, take_max=True)
 
 
-def linear_share(s: Subject, x: Tensor, c: int, how: How) -> Tensor:
-    return by_part(gradient_times_input(s.scores, x[None], c, baseline=s.baseline)[0], s, x)
+def _compute_gradient_times_input(model: ExplainedModel, x: Tensor, c: int, options: MethodOptions) -> Tensor:
+    return _reduce_by_part(gradient_times_input(model.scores, x[None], c, baseline=model.baseline)[0], model, x)
 
 
-def without_part(s: Subject, x: Tensor, c: int, how: How) -> Tensor:
-    names, members = s.parts(x)
-    there = members != torch.arange(-1, len(names), device=x.device)[:, None]      # row 0 leaves out what is in no part: nothing
-    there[0] = True
-    found = covered_scores(s.scores, x, c, there, s.baseline)
-    return found[0] - found[1:]
+def _compute_leave_one_out(model: ExplainedModel, x: Tensor, c: int, options: MethodOptions) -> Tensor:
+    names, members = model.get_parts(x)
+    keep_masks = members != torch.arange(-1, len(names), device=x.device)[:, None]      # row 0 leaves out what is in no part: nothing
+    keep_masks[0] = True
+    scores = score_masked_inputs(model.scores, x, c, keep_masks, model.baseline)
+    return scores[0] - scores[1:]
 
 
-def part_values(s: Subject, x: Tensor, c: int, how: How) -> Tensor:
-    _, members = s.parts(x)
-    return shapley(s.scores, x[None], c, players=members, baseline=s.baseline, samples=how.samples, generator=seeded())[0]
+def _compute_part_shapley(model: ExplainedModel, x: Tensor, c: int, options: MethodOptions) -> Tensor:
+    _, members = model.get_parts(x)
+    return shapley(model.scores, x[None], c, players=members, baseline=model.baseline, samples=options.samples, generator=_make_generator())[0]
 
 
-FEATURES = {
+FEATURE_METHODS = {
     "saliency": Method(
-        "saliency", "|∂s/∂x| times the feature's deviation: which small change moves the score most (Gaba 12.5.1)", steps, slopes=True,
+        "saliency", "|∂s/∂x| times the feature's deviation: which small change moves the score most (Gaba 12.5.1)", _compute_part_saliency, needs_gradient=True,
     ),
     "gradient_times_input": Method(
         "gradient × input", "(x − mean) ∂s/∂x: the score's parts if it were linear (Shrikumar et al. 2017)",
-        linear_share, signed=True, slopes=True,
+        _compute_gradient_times_input, is_signed=True, needs_gradient=True,
     ),
     "occlusion": Method(
         "occlusion", "what the score loses when the value is replaced by the training mean; of a text, when the word is left out",
-        without_part, signed=True,
+        _compute_leave_one_out, is_signed=True,
     ),
     "shapley": Method(
-        "Shapley values", f"each value's share of the score: {AVERAGED} (Gaba 12.5.3)", part_values, signed=True,
+        "Shapley values", f"each value's share of the score: {SHAPLEY_NOTE} (Gaba 12.5.3)", _compute_part_shapley, is_signed=True,
     ),
 }
 
 
-def asked(words: Sequence[str], subject: Subject, x: Tensor) -> list[str]:
+def resolve_methods(requested: Sequence[str], model: ExplainedModel, x: Tensor) -> list[str]:
     """The methods that are meant. `all` leaves out what this network cannot give; one asked for by name is refused instead."""
-    known = [*IMAGES, *VIEWS] if subject.pictures else list(FEATURES)
-    lacking = why_not(subject, x)
-    if "all" in words:
-        return [name for name in known if name not in lacking]
-    for name in words:
-        if name not in known:
-            fit = "" if name not in {*IMAGES, *VIEWS, *FEATURES} else f" for {subject.data.kind}"
-            raise UsageError(f"no method{fit} named {name!r}; {nearest(name, [*known, 'all'])}")
-        if name in lacking:
-            raise UsageError(lacking[name])
-    return list(dict.fromkeys(words))
+    available = [*IMAGE_METHODS, *NETWORK_VIEWS] if model.is_image else list(FEATURE_METHODS)
+    unavailable = _find_unavailable(model, x)
+    if "all" in requested:
+        return [name for name in available if name not in unavailable]
+    for name in requested:
+        if name not in available:
+            suffix = "" if name not in {*IMAGE_METHODS, *NETWORK_VIEWS, *FEATURE_METHODS} else f" for {model.data.kind}"
+            raise UsageError(f"no method{suffix} named {name!r}; {suggest_nearest(name, [*available, 'all'])}")
+        if name in unavailable:
+            raise UsageError(unavailable[name])
+    return list(dict.fromkeys(requested))
 
 
-def why_not(subject: Subject, x: Tensor) -> dict[str, str]:
+def _find_unavailable(model: ExplainedModel, x: Tensor) -> dict[str, str]:
     """The methods that this network cannot give, each with the reason."""
-    table = IMAGES if subject.pictures else FEATURES
-    if not subject.differentiable(x):
-        closed = "this run's network hands out no gradient of its input; choose occlusion or shapley"
-        return {name: closed for name, m in table.items() if m.slopes} | dict.fromkeys(VIEWS, "this run's layers cannot be looked into")
-    if subject.pictures:
+    methods = IMAGE_METHODS if model.is_image else FEATURE_METHODS
+    if not model.is_differentiable(x):
+        reason = "this run's network hands out no gradient of its input; choose occlusion or shapley"
+        return {name: reason for name, m in methods.items() if m.needs_gradient} | dict.fromkeys(NETWORK_VIEWS, "this run's layers cannot be looked into")
+    if model.is_image:
         try:
-            last_maps(subject.objective, subject.scores, x)
+            find_last_map_layer(model.objective, model.scores, x)
         except UsageError as error:
             return dict.fromkeys(("grad_cam", "feature_maps"), str(error))
     return {}
 
 
 
-def layer_named(subject: Subject, name: str | None, x: Tensor) -> nn.Module | None:
+def find_map_layer(model: ExplainedModel, name: str | None, x: Tensor) -> nn.Module | None:
     """The layer that a person means, once it is known to give maps."""
     if name is None:
         return None
-    layer = named(subject.objective, name)
+    layer = find_layer(model.objective, name)
     try:
-        feature_maps(subject.scores, x[:1], layer)
+        feature_maps(model.scores, x[:1], layer)
     except UsageError as error:
         raise UsageError(f"--layer {name}: {error}") from None
     return layer
 
 
-def first_convolution(subject: Subject) -> nn.Module:
+def find_first_convolution(model: ExplainedModel) -> nn.Module:
     """What the filters answer to the image."""
-    return next(m for m in subject.objective.modules() if isinstance(m, nn.Conv2d))
+    return next(m for m in model.objective.modules() if isinstance(m, nn.Conv2d))

@@ -6,104 +6,111 @@ from pathlib import Path
 from typing import Any
 
 from didact import files
-from didact.explain.figures import Panel, bars, grid_of, maps_panel, panels, strip
-from didact.explain.methods import FEATURES, IMAGES
-from didact.report.examples import picture
-from didact.report.markup import Html, number, tag
-from didact.report.page import document, notes, section, style
+from didact.charts.html import Html, format_number, tag
+from didact.explain.figures import (
+    Panel,
+    draw_attribution_bars,
+    make_maps_panel,
+    make_panels,
+    read_patch_grid,
+    render_panels_png,
+)
+from didact.explain.methods import FEATURE_METHODS, IMAGE_METHODS
+from didact.report.examples import make_image_tag
+from didact.report.page import make_document, make_note_list, make_section, read_css
 
-SIGNS = "Of signed maps, red speaks for the class and blue against it; of the others, bright is strong."
-SHARES = "A bar to the right speaks for the class, one to the left against it; each column has its own scale."
+SIGNED_MAPS_NOTE = "Of signed maps, red speaks for the class and blue against it; of the others, bright is strong."
+BARS_NOTE = "A bar to the right speaks for the class, one to the left against it; each column has its own scale."
 WARNING = "An explanation shows what the model used, not what is true: it can be right for reasons that are wrong."
 
 
 @dataclass(frozen=True)
-class Told:
+class Explanation:
     """What was found of one input."""
 
     name: str
-    found: Mapping[str, Any]
-    file: str
-    true: str = ""
+    results: Mapping[str, Any]
+    file_stem: str
+    true_label: str = ""
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """What the model said, and what is explained."""
-        f = self.found
-        words = [f"said {f['predicted']} ({100 * f['probability']:.1f} %)", f"why {f['class']}: score {number(f['score'], 3)}"]
-        return " · ".join([f"true {self.true}", *words] if self.true else words)
+        f = self.results
+        parts = [f"said {f['predicted']} ({100 * f['probability']:.1f} %)", f"why {f['class']}: score {format_number(f['score'], 3)}"]
+        return " · ".join([f"true {self.true_label}", *parts] if self.true_label else parts)
 
     @property
     def heading(self) -> str:
-        return f"{self.name} · {self.said}"
+        return f"{self.name} · {self.summary}"
 
     @property
-    def pictures(self) -> list[Panel]:
-        found = panels(self.found["image"], self.found["values"])
-        return [*found, maps_panel(self.found["maps"], "feature maps")] if "maps" in self.found else found
+    def panels(self) -> list[Panel]:
+        panels = make_panels(self.results["image"], self.results["values"])
+        return [*panels, make_maps_panel(self.results["maps"], "feature maps")] if "maps" in self.results else panels
 
-    def bars(self, title: str = "") -> Html:
-        return bars(title, self.found["parts"], self.found["values"], self.found["notes"])
+    def draw_bars(self, title: str = "") -> Html:
+        return draw_attribution_bars(title, self.results["parts"], self.results["values"], self.results["notes"])
 
-    def facts(self, folder: Path) -> dict[str, Any]:
+    def to_json(self, folder: Path) -> dict[str, Any]:
         """As JSON: of an image, where each map is strongest; of a row, what each part of it counts."""
-        f = self.found
-        kept = {key: f[key] for key in ("predicted", "probability", "class", "class_probability", "score")}
-        true = {"true": self.true} if self.true else {}
+        f = self.results
+        common = {key: f[key] for key in ("predicted", "probability", "class", "class_probability", "score")}
+        truth = {"true": self.true_label} if self.true_label else {}
         if "image" not in f:
             values = {name: dict(zip(f["parts"], v.tolist(), strict=True)) for name, v in f["values"].items()}
-            return {"input": self.name, **true, **kept, "methods": values, "figure": str(folder / f"{self.file}.svg")}
+            return {"input": self.name, **truth, **common, "methods": values, "figure": str(folder / f"{self.file_stem}.svg")}
         values = {name: {"peak": [int(v.argmax()) // v.shape[1], int(v.argmax()) % v.shape[1]]} for name, v in f["values"].items()}
         if "shapley" in values:
-            values["shapley"]["patches"] = grid_of(f["values"]["shapley"], f["patches"])
-        return {"input": self.name, **true, **kept, "methods": values, "figure": str(folder / f"{self.file}.png")}
+            values["shapley"]["patches"] = read_patch_grid(f["values"]["shapley"], f["patches"])
+        return {"input": self.name, **truth, **common, "methods": values, "figure": str(folder / f"{self.file_stem}.png")}
 
 
-def page(folder: Path, facts: Mapping[str, Any], told: Sequence[Told], kernels: Panel | None) -> Path:
+def write_explanation_page(folder: Path, metadata: Mapping[str, Any], explanations: Sequence[Explanation], filter_panel: Panel | None) -> Path:
     """index.html with everything in it, and the figures beside it; returns the page's path."""
-    for one in told:
-        if "image" in one.found:
-            write_bytes(folder / f"{one.file}.png", strip(one.pictures, one.heading))
+    for explanation in explanations:
+        if "image" in explanation.results:
+            _write_bytes(folder / f"{explanation.file_stem}.png", render_panels_png(explanation.panels, explanation.heading))
         else:
-            files.write_text(folder / f"{one.file}.svg", alone(one.bars(one.heading)))
-    on = f" on {facts['data']['name']}"
-    if kernels is not None:
-        write_bytes(folder / "filters.png", strip([kernels], f"{facts['recipe']}{on}"))
-    images = "image" in told[0].found
-    table = IMAGES if images else FEATURES
-    used = [f"{table[name].title}: {table[name].about}" for name in told[0].found["values"]]
-    text = document(
-        f"Why: {facts['recipe']}{on}",
-        tag("header", tag("p", "didact · explanations", class_="overline"), tag("h1", facts["recipe"], tag("span", on))),
-        section("How to read it", tag("p", SIGNS if images else SHARES, " ", WARNING, class_="summary"), notes(used)),
-        *(section(one.name, shown(one), lead=one.said) for one in told),
-        section("Filters of the first layer", tag("ul", card(kernels), class_="examples")) if kernels is not None else None,
+            files.write_text(folder / f"{explanation.file_stem}.svg", make_standalone_svg(explanation.draw_bars(explanation.heading)))
+    data_suffix = f" on {metadata['data']['name']}"
+    if filter_panel is not None:
+        _write_bytes(folder / "filters.png", render_panels_png([filter_panel], f"{metadata['recipe']}{data_suffix}"))
+    is_image = "image" in explanations[0].results
+    methods = IMAGE_METHODS if is_image else FEATURE_METHODS
+    method_notes = [f"{methods[name].title}: {methods[name].description}" for name in explanations[0].results["values"]]
+    page_html = make_document(
+        f"Why: {metadata['recipe']}{data_suffix}",
+        tag("header", tag("p", "didact · explanations", class_="overline"), tag("h1", metadata["recipe"], tag("span", data_suffix))),
+        make_section("How to read it", tag("p", SIGNED_MAPS_NOTE if is_image else BARS_NOTE, " ", WARNING, class_="summary"), make_note_list(method_notes)),
+        *(make_section(explanation.name, _show_explanation(explanation), lead=explanation.summary) for explanation in explanations),
+        make_section("Filters of the first layer", tag("ul", _make_panel_card(filter_panel), class_="examples")) if filter_panel is not None else None,
     )
-    files.write_text(folder / "index.html", text)
+    files.write_text(folder / "index.html", page_html)
     return folder / "index.html"
 
 
-def cleared(folder: Path) -> None:
+def clear_figures(folder: Path) -> None:
     """Nothing that an earlier call drew: in the run's own folder, where the report shows whatever lies there."""
-    for kind in ("*.png", "*.svg", "*.html"):
-        for old in folder.glob(kind):
-            old.unlink()
+    for pattern in ("*.png", "*.svg", "*.html"):
+        for path in folder.glob(pattern):
+            path.unlink()
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    files.replace_with(path, lambda beside: beside.write_bytes(content))
+def _write_bytes(path: Path, content: bytes) -> None:
+    files.atomic_write(path, lambda beside: beside.write_bytes(content))
 
 
-def shown(one: Told) -> Html:
-    if "image" not in one.found:
-        return tag("figure", one.bars(), class_="wide")
-    return tag("ul", [card(panel) for panel in one.pictures], class_="examples pictures")
+def _show_explanation(explanation: Explanation) -> Html:
+    if "image" not in explanation.results:
+        return tag("figure", explanation.draw_bars(), class_="wide")
+    return tag("ul", [_make_panel_card(panel) for panel in explanation.panels], class_="examples pictures")
 
 
-def card(panel: Panel) -> Html:
-    return tag("li", picture(panel.picture, panel.title), tag("small", panel.title))
+def _make_panel_card(panel: Panel) -> Html:
+    return tag("li", make_image_tag(panel.image, panel.title), tag("small", panel.title))
 
 
-def alone(drawn: Html) -> str:
+def make_standalone_svg(chart: Html) -> str:
     """A chart that carries its own colours."""
-    return drawn.replace(">", f"><style>{style('chart.css')}svg {{ background: var(--paper); }}</style>", 1)
+    return chart.replace(">", f"><style>{read_css('chart.css')}svg {{ background: var(--paper); }}</style>", 1)

@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from didact.errors import pick
+from didact.errors import look_up
 
 Activation = Literal["sigmoid", "tanh", "arctan", "relu", "leaky_relu", "elu", "gelu", "silu"]
 
@@ -40,6 +40,6 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def activation(name: str) -> nn.Module:
+def make_activation(name: str) -> nn.Module:
     """The module of that name."""
-    return pick("activation", name, ACTIVATIONS)()
+    return look_up("activation", name, ACTIVATIONS)()

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-class Coupling(nn.Module):
+class AffineCoupling(nn.Module):
     """y = m x + (1 − m)(x e^s + t), (s, t) = net(m x); log |det dy/dx| = Σ (1 − m) s.  Dinh et al. 2017, eqs. 7-9; Groudiev 12.2.
 
     What the mask m keeps decides how the rest is stretched, so that the way back needs no inverse of the network.
@@ -16,18 +16,18 @@ class Coupling(nn.Module):
     def __init__(self, mask: Tensor, net: nn.Module):
         super().__init__()
         self.register_buffer("mask", mask.float(), persistent=False)
-        self.net, self.reach = net, nn.Parameter(torch.ones_like(self.mask))
+        self.net, self.scale_bound = net, nn.Parameter(torch.ones_like(self.mask))
 
-    def bend(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _scale_and_shift(self, x: Tensor) -> tuple[Tensor, Tensor]:
         s, t = self.net(self.mask * x).float().chunk(2, dim=1)
-        return (1 - self.mask) * self.reach * s.tanh(), (1 - self.mask) * t   # bounded, or e^s may overflow early
+        return (1 - self.mask) * self.scale_bound * s.tanh(), (1 - self.mask) * t   # bounded, or e^s may overflow early
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        s, t = self.bend(x)
+        s, t = self._scale_and_shift(x)
         return x * s.exp() + t, s.flatten(1).sum(1)
 
     def inverse(self, y: Tensor) -> Tensor:
-        s, t = self.bend(y)
+        s, t = self._scale_and_shift(y)
         return (y - t) * (-s).exp()
 
 
@@ -41,28 +41,28 @@ class Squeeze(nn.Module):
         return F.pixel_shuffle(y, 2)
 
 
-class Chain(nn.ModuleList):
+class FlowSequential(nn.ModuleList):
     """y = f_n(… f_1(x)); the logarithms of their volumes add."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         log_det = torch.zeros(len(x), device=x.device)
         for step in self:
-            x, change = step(x)
-            log_det = log_det + change
+            x, step_log_det = step(x)
+            log_det = log_det + step_log_det
         return x, log_det
 
     def inverse(self, y: Tensor) -> Tensor:
         for step in reversed(self):
-            assert isinstance(step, Coupling | Squeeze)
+            assert isinstance(step, AffineCoupling | Squeeze)
             y = step.inverse(y)
         return y
 
 
-def checkerboard(height: int, width: int, k: int) -> Tensor:
+def checkerboard_mask(height: int, width: int, parity: int) -> Tensor:
     """1 on the squares of one colour: (1, H, W)."""
-    return ((torch.arange(height)[:, None] + torch.arange(width) + k) % 2)[None]
+    return ((torch.arange(height)[:, None] + torch.arange(width) + parity) % 2)[None]
 
 
-def every_other(n: int, k: int) -> Tensor:
+def alternating_mask(n: int, parity: int) -> Tensor:
     """1 0 1 0 … or 0 1 0 1 …: (n,)."""
-    return (torch.arange(n) + k) % 2
+    return (torch.arange(n) + parity) % 2

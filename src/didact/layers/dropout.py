@@ -7,20 +7,20 @@ from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
 
-def drops(module: nn.Module) -> bool:
+def has_dropout(module: nn.Module) -> bool:
     """Whether a module leaves out numbers while it learns: a layer of dropout, or one with a share that it heeds (attention, LSTM)."""
-    share = module.p if isinstance(module, _DropoutNd) else getattr(module, "dropout", 0.0)
-    return isinstance(share, int | float) and share > 0
+    probability = module.p if isinstance(module, _DropoutNd) else getattr(module, "dropout", 0.0)
+    return isinstance(probability, int | float) and probability > 0
 
 
 @contextmanager
-def keep_dropout(module: nn.Module) -> Iterator[None]:
+def dropout_enabled(module: nn.Module) -> Iterator[None]:
     """Everything in eval mode but dropout, then as before: MC dropout.  Gaba Ex 3.3, Gal & Ghahramani 2016."""
-    before = {m: m.training for m in module.modules()}
-    for m in before:
-        m.training = drops(m)
+    modes = {m: m.training for m in module.modules()}
+    for m in modes:
+        m.training = has_dropout(m)
     try:
         yield
     finally:
-        for m, training in before.items():
+        for m, training in modes.items():
             m.training = training

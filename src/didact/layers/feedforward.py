@@ -3,15 +3,15 @@
 from torch import Tensor, nn
 from torch.nn.functional import silu
 
-from didact.layers.activation import activation as activation_named
+from didact.layers.activation import make_activation as activation_named
 
 
 class FeedForward(nn.Module):
     """W2 f(W1 x + b1) + b2, f ReLU (Vaswani et al. 2017, eq. 2; Gaba eq. 7.8) or GELU (Gaba's code 7.8, mistake M37)."""
 
-    def __init__(self, dim: int, hidden: int | None = None, *, activation: str = "relu", dropout: float = 0.0):
+    def __init__(self, dim: int, ffn_dim: int | None = None, *, activation: str = "relu", dropout: float = 0.0):
         super().__init__()
-        self.w1, self.w2 = nn.Linear(dim, hidden or 4 * dim), nn.Linear(hidden or 4 * dim, dim)
+        self.w1, self.w2 = nn.Linear(dim, ffn_dim or 4 * dim), nn.Linear(ffn_dim or 4 * dim, dim)
         self.activation, self.dropout = activation_named(activation), nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -22,11 +22,11 @@ class FeedForward(nn.Module):
 class SwiGLU(nn.Module):
     """W_down (silu(W_gate x) ⊙ W_up x), no biases.  Shazeer 2020; Gaba 7.10. Names are those of LLaMA's weights."""
 
-    def __init__(self, dim: int, hidden: int | None = None):
+    def __init__(self, dim: int, ffn_dim: int | None = None):
         super().__init__()
-        width = hidden or -(-8 * dim // 3)                   # three matrices of this width cost what two of 4 dim do
-        self.gate_proj, self.up_proj = nn.Linear(dim, width, bias=False), nn.Linear(dim, width, bias=False)
-        self.down_proj = nn.Linear(width, dim, bias=False)
+        inner_dim = ffn_dim or -(-8 * dim // 3)                   # three matrices of this width cost what two of 4 dim do
+        self.gate_proj, self.up_proj = nn.Linear(dim, inner_dim, bias=False), nn.Linear(dim, inner_dim, bias=False)
+        self.down_proj = nn.Linear(inner_dim, dim, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.down_proj(silu(self.gate_proj(x)) * self.up_proj(x))

@@ -10,17 +10,17 @@ def accuracy(scores: Tensor, y: Tensor) -> Tensor:
     return (scores.argmax(dim=-1) == y).double().mean()
 
 
-def top_k(scores: Tensor, y: Tensor, k: int = 5) -> Tensor:
+def top_k_accuracy(scores: Tensor, y: Tensor, k: int = 5) -> Tensor:
     """The fraction of rows whose true class is among the k highest scores; 1 where there are no more than k classes."""
-    best = scores.topk(min(k, scores.shape[-1]), dim=-1).indices  # (N, k)
-    return (best == y[:, None]).any(dim=-1).double().mean()
+    top_classes = scores.topk(min(k, scores.shape[-1]), dim=-1).indices  # (N, k)
+    return (top_classes == y[:, None]).any(dim=-1).double().mean()
 
 
-def confusion(predicted: Tensor, y: Tensor, classes: int) -> Tensor:
+def confusion_matrix(predicted: Tensor, y: Tensor, num_classes: int) -> Tensor:
     """Counts (K, K): row the true class, column the predicted one."""
-    cells = torch.zeros(classes * classes, dtype=torch.int64, device=y.device)
+    cells = torch.zeros(num_classes * num_classes, dtype=torch.int64, device=y.device)
     # not bincount: on a GPU it waits for the host to learn the largest index
-    return cells.index_add_(0, y * classes + predicted, torch.ones_like(y)).view(classes, classes)
+    return cells.index_add_(0, y * num_classes + predicted, torch.ones_like(y)).view(num_classes, num_classes)
 
 
 def precision(counts: Tensor) -> Tensor:
@@ -38,7 +38,7 @@ def f1(counts: Tensor) -> Tensor:
     return 2 * counts.diagonal().double() / (counts.sum(dim=0) + counts.sum(dim=1)).clamp(min=1)
 
 
-def macro(values: Tensor, counts: Tensor) -> Tensor:
+def macro_average(values: Tensor, counts: Tensor) -> Tensor:
     """The mean of a per-class metric over the classes that occur, true or predicted, in the confusion matrix."""
     occurs = counts.sum(dim=0) + counts.sum(dim=1) > 0
     return (values * occurs).sum() / occurs.sum()
@@ -52,44 +52,44 @@ def auroc(scores: Tensor, y: Tensor) -> Tensor:
     Mann and Whitney 1947; Hanley and McNeil 1982.
     """
     if scores.ndim == 1:
-        return ranked(scores[None], y[None])[0]
+        return _auroc_by_row(scores[None], y[None])[0]
     truth = one_hot(y, scores.shape[1]) if y.ndim == 1 else y
-    return ranked(scores.T, truth.T).nanmean()
+    return _auroc_by_row(scores.T, truth.T).nanmean()
 
 
-def ranked(scores: Tensor, y: Tensor) -> Tensor:
+def _auroc_by_row(scores: Tensor, y: Tensor) -> Tensor:
     """AUROC of each row: (K, N), (K, N) -> (K,)."""
     scores, y = scores.contiguous(), y.long()
-    ordered = scores.sort(dim=-1).values
-    below = torch.searchsorted(ordered, scores)
-    not_above = torch.searchsorted(ordered, scores, right=True)
-    twice_rank = below + not_above + 1  # equal scores share the mean of their ranks; doubled, it stays an integer
-    positive = y.sum(dim=-1)
-    negative = y.shape[-1] - positive
-    twice_u = (twice_rank * y).sum(dim=-1) - positive * (positive + 1)
-    return twice_u.double() / (2 * positive * negative).double()
+    sorted_scores = scores.sort(dim=-1).values
+    num_below = torch.searchsorted(sorted_scores, scores)
+    num_not_above = torch.searchsorted(sorted_scores, scores, right=True)
+    twice_rank = num_below + num_not_above + 1  # equal scores share the mean of their ranks; doubled, it stays an integer
+    num_positive = y.sum(dim=-1)
+    num_negative = y.shape[-1] - num_positive
+    twice_u = (twice_rank * y).sum(dim=-1) - num_positive * (num_positive + 1)
+    return twice_u.double() / (2 * num_positive * num_negative).double()
 
 
 def calibration_error(probabilities: Tensor, y: Tensor, bins: int = 15) -> Tensor:
     """ECE = Σ_b n_b/N |accuracy_b − confidence_b| over equal bins of the top probability.  Guo et al. 2017, eq. 3."""
-    confidence, right, _ = binned(probabilities, y, bins)
-    return (right - confidence).abs().sum() / len(y)
+    confidence, correct, _ = _calibration_bins(probabilities, y, bins)
+    return (correct - confidence).abs().sum() / len(y)
 
 
 def calibration_curve(probabilities: Tensor, y: Tensor, bins: int = 15) -> tuple[Tensor, Tensor, Tensor]:
     """Mean confidence, accuracy and number of rows of each bin; the means of an empty bin are nan."""
-    confidence, right, rows = binned(probabilities, y, bins)
-    return confidence / rows, right / rows, rows.long()
+    confidence, correct, counts = _calibration_bins(probabilities, y, bins)
+    return confidence / counts, correct / counts, counts.long()
 
 
-def binned(probabilities: Tensor, y: Tensor, bins: int) -> tuple[Tensor, Tensor, Tensor]:
+def _calibration_bins(probabilities: Tensor, y: Tensor, bins: int) -> tuple[Tensor, Tensor, Tensor]:
     """Sums over each bin ((b−1)/M, b/M] of: confidence, right answers, ones."""
     confidence, predicted = probabilities.double().max(dim=-1)
     edges = torch.linspace(0, 1, bins + 1, dtype=torch.float64, device=y.device)
-    b = torch.bucketize(confidence, edges[1:-1])
+    bin_index = torch.bucketize(confidence, edges[1:-1])
     # (M, N): a product adds in one fixed order, which scattered floats on a GPU do not
-    member = (b == torch.arange(bins, device=y.device)[:, None]).double()
-    return member @ confidence, member @ (predicted == y).double(), member.sum(dim=-1)
+    membership = (bin_index == torch.arange(bins, device=y.device)[:, None]).double()
+    return membership @ confidence, membership @ (predicted == y).double(), membership.sum(dim=-1)
 
 
 def multilabel_accuracy(predicted: Tensor, y: Tensor) -> Tensor:

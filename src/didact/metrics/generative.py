@@ -6,15 +6,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-ACTIVE = 0.01  # variance of a code's dimension, from one example to the next, above which it says something
+MIN_ACTIVE_VARIANCE = 0.01  # variance of a code's dimension, from one example to the next, above which it says something
 
 
-def bits_per_dim(log_p: Tensor, dimensions: int) -> Tensor:
+def bits_per_dim(log_p: Tensor, num_dims: int) -> Tensor:
     """−log p(x) / (D log 2): nats of a whole example as bits for each of its D numbers.  Theis et al. 2016."""
-    return -log_p / (dimensions * log(2))
+    return -log_p / (num_dims * log(2))
 
 
-def frechet(x: Tensor, y: Tensor) -> Tensor:
+def gaussian_frechet_distance(x: Tensor, y: Tensor) -> Tensor:
     """‖μx − μy‖² + Tr(Σx + Σy − 2 (Σx Σy)^½), of Gaussians fitted to each.  Heusel et al. 2017; Gaba eq. 8.19.
 
     Tr (Σx Σy)^½ is the trace of (A Σy A)^½ with A = Σx^½, whose eigenvalues are real and not negative.
@@ -28,8 +28,8 @@ def frechet(x: Tensor, y: Tensor) -> Tensor:
 
 
 def covariance(x: Tensor) -> Tensor:
-    centred = x - x.mean(0)
-    return centred.mT @ centred / max(1, len(x) - 1)
+    centered = x - x.mean(0)
+    return centered.mT @ centered / max(1, len(x) - 1)
 
 
 def kernel_distance(x: Tensor, y: Tensor) -> Tensor:
@@ -39,66 +39,66 @@ def kernel_distance(x: Tensor, y: Tensor) -> Tensor:
     def k(a: Tensor, b: Tensor) -> Tensor:
         return (a @ b.mT / a.shape[1] + 1) ** 3
 
-    def others(a: Tensor) -> Tensor:
+    def mean_off_diagonal(a: Tensor) -> Tensor:
         """The mean over pairs of different examples."""
         n, each = len(a), k(a, a)
         return (each.sum() - each.trace()) / (n * (n - 1))
 
-    return others(x) + others(y) - 2 * k(x, y).mean()
+    return mean_off_diagonal(x) + mean_off_diagonal(y) - 2 * k(x, y).mean()
 
 
-def manifold(real: Tensor, drawn: Tensor, *, k: int = 3) -> tuple[Tensor, Tensor]:
+def manifold_precision_recall(real: Tensor, generated: Tensor, *, k: int = 3) -> tuple[Tensor, Tensor]:
     """Precision: drawn examples inside the real manifold; recall: real ones inside the drawn.  Kynkäänniemi et al. 2019, eqs. 1-2.
 
     The manifold of a set is the union of balls around its members, each reaching to the member's k-th neighbour.
     """
-    real, drawn = real.double(), drawn.double()     # in single precision the distances between near features are lost in their squares
+    real, generated = real.double(), generated.double()     # in single precision the distances between near features are lost in their squares
 
-    def inside(who: Tensor, among: Tensor) -> Tensor:
-        radius = torch.cdist(among, among).kthvalue(k + 1, dim=1).values  # the nearest is the member itself
-        return (torch.cdist(who, among) <= radius).any(1).double().mean()
+    def inside(points: Tensor, members: Tensor) -> Tensor:
+        radius = torch.cdist(members, members).kthvalue(k + 1, dim=1).values  # the nearest is the member itself
+        return (torch.cdist(points, members) <= radius).any(1).double().mean()
 
-    return inside(drawn, real), inside(real, drawn)
+    return inside(generated, real), inside(real, generated)
 
 
 def inception_score(p: Tensor) -> Tensor:
     """exp E KL(p(y | x) ‖ p(y)), from 1 to K: each image sure, all of them different.  Salimans et al. 2016; Gaba eq. 8.18."""
     p = p.double()
-    surprise: Tensor = torch.special.entr(p.mean(0)).sum() - torch.special.entr(p).sum(1).mean()  # H(y) − H(y | x)
-    return surprise.exp()
+    mutual_information: Tensor = torch.special.entr(p.mean(0)).sum() - torch.special.entr(p).sum(1).mean()  # H(y) − H(y | x)
+    return mutual_information.exp()
 
 
-def shares(labels: Tensor, classes: int) -> Tensor:
+def _class_shares(labels: Tensor, num_classes: int) -> Tensor:
     """The share of each class."""
-    return F.one_hot(labels, classes).double().mean(0)
+    return F.one_hot(labels, num_classes).double().mean(0)
 
 
-def class_coverage(drawn: Tensor, real: Tensor, classes: int, *, least: float = 0.25) -> Tensor:
+def class_coverage(generated: Tensor, real: Tensor, num_classes: int, *, min_share: float = 0.25) -> Tensor:
     """Share of the real classes that are drawn at least `least` times as often as they are real; mode collapse lowers it."""
-    there, found = shares(real, classes), shares(drawn, classes)
-    return (found >= least * there)[there > 0].double().mean()
+    real_shares, generated_shares = _class_shares(real, num_classes), _class_shares(generated, num_classes)
+    return (generated_shares >= min_share * real_shares)[real_shares > 0].double().mean()
 
 
-def class_entropy(labels: Tensor, classes: int) -> Tensor:
+def class_entropy(labels: Tensor, num_classes: int) -> Tensor:
     """−Σ p_k log p_k / log K of how often each class is drawn: 1 for all alike, 0 for one alone."""
-    entropy: Tensor = torch.special.entr(shares(labels, classes)).sum()
-    return entropy / log(classes)
+    entropy: Tensor = torch.special.entr(_class_shares(labels, num_classes)).sum()
+    return entropy / log(num_classes)
 
 
-def evenness(drawn: Tensor, real: Tensor, classes: int) -> Tensor:
+def class_evenness(generated: Tensor, real: Tensor, num_classes: int) -> Tensor:
     """min_k r_k / max_k r_k, r_k the share of a class among the drawn over that among the real: at least ½, all within a factor of two."""
-    there = shares(real, classes)
-    r = shares(drawn, classes)[there > 0] / there[there > 0]
-    return r.min() / r.max().clamp(min=1e-12)          # none of the real classes drawn: 0
+    real_shares = _class_shares(real, num_classes)
+    ratio = _class_shares(generated, num_classes)[real_shares > 0] / real_shares[real_shares > 0]
+    return ratio.min() / ratio.max().clamp(min=1e-12)          # none of the real classes drawn: 0
 
 
-def which_classes(drawn: Tensor, real: Tensor, classes: int) -> dict[str, float]:
+def class_metrics(generated: Tensor, real: Tensor, num_classes: int) -> dict[str, float]:
     """Which classes are drawn and how often, from the labels of drawn and of real images: collapse and imbalance in a few numbers."""
-    there = shares(drawn, classes)[shares(real, classes) > 0]
+    generated_shares = _class_shares(generated, num_classes)[_class_shares(real, num_classes) > 0]
     return {
-        "class_coverage": float(class_coverage(drawn, real, classes)),
-        "class_entropy": float(class_entropy(drawn, classes)),
-        "rarest": float(there.min()), "commonest": float(there.max()), "evenness": float(evenness(drawn, real, classes)),
+        "class_coverage": float(class_coverage(generated, real, num_classes)),
+        "class_entropy": float(class_entropy(generated, num_classes)),
+        "rarest": float(generated_shares.min()), "commonest": float(generated_shares.max()), "evenness": float(class_evenness(generated, real, num_classes)),
     }
 
 
@@ -109,6 +109,6 @@ def perplexity(counts: Tensor) -> Tensor:
     return entropy.exp()
 
 
-def active_units(latent: Tensor, *, least: float = ACTIVE) -> Tensor:
+def active_units(latent: Tensor, *, min_variance: float = MIN_ACTIVE_VARIANCE) -> Tensor:
     """How many dimensions of E q(z | x) vary with x, Var > 0.01; the others have collapsed onto the prior.  Burda et al. 2016."""
-    return (latent.double().var(0, correction=0) > least).sum()
+    return (latent.double().var(0, correction=0) > min_variance).sum()

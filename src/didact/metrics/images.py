@@ -18,21 +18,21 @@ def ssim(x: Tensor, y: Tensor, *, window: int = 11, sigma: float = 1.5) -> Tenso
     x, y = x.double(), y.double()  # variances are differences of means: float32 would cancel
     c1, c2 = 0.01**2, 0.03**2
     moments = torch.cat([x, y, x * x, y * y, x * y])
-    mx, my, xx, yy, xy = blur(moments, min(window, *x.shape[2:]), sigma).chunk(5)
-    like = (2 * mx * my + c1) * (2 * (xy - mx * my) + c2)
-    unlike = (mx * mx + my * my + c1) * (xx - mx * mx + yy - my * my + c2)
-    return (like / unlike).flatten(1).mean(1)
+    mx, my, xx, yy, xy = gaussian_blur(moments, min(window, *x.shape[2:]), sigma).chunk(5)
+    numerator = (2 * mx * my + c1) * (2 * (xy - mx * my) + c2)
+    denominator = (mx * mx + my * my + c1) * (xx - mx * mx + yy - my * my + c2)
+    return (numerator / denominator).flatten(1).mean(1)
 
 
-def blur(x: Tensor, window: int, sigma: float) -> Tensor:
+def gaussian_blur(x: Tensor, window: int, sigma: float) -> Tensor:
     """Gaussian-weighted means over every window inside, along one axis and then the other."""
-    g = gaussian(window, sigma, x)
+    g = _gaussian_window(window, sigma, x)
     c = x.shape[1]
     x = F.conv2d(x, g.view(1, 1, -1, 1).expand(c, 1, -1, 1), groups=c)
     return F.conv2d(x, g.view(1, 1, 1, -1).expand(c, 1, 1, -1), groups=c)
 
 
-def gaussian(window: int, sigma: float, like: Tensor) -> Tensor:
+def _gaussian_window(window: int, sigma: float, like: Tensor) -> Tensor:
     """exp(−t² / 2σ²) at the window's pixels, summing to one."""
     t = torch.arange(window, device=like.device, dtype=like.dtype) - (window - 1) / 2
     return (-t.square() / (2 * sigma**2)).softmax(0)

@@ -7,16 +7,16 @@ import torch
 from torch import Tensor
 
 
-def binned(t: Tensor, low: float, high: float, bins: int = 30) -> Tensor:
+def bin_activations(t: Tensor, low: float, high: float, bins: int = 30) -> Tensor:
     """(N, D) numbers in [low, high] -> (N,) symbols: which of the D-fold bins each row falls in.  Shwartz-Ziv and Tishby 2017."""
-    places = ((t - low) / (high - low) * bins).floor().clamp(0, bins - 1).long()
-    return numbered(places)
+    bin_indices = ((t - low) / (high - low) * bins).floor().clamp(0, bins - 1).long()
+    return _unique_row_ids(bin_indices)
 
 
-def numbered(rows: Tensor) -> Tensor:
+def _unique_row_ids(rows: Tensor) -> Tensor:
     """(N, D) -> (N,): equal rows get equal numbers."""
-    numbers: Tensor = torch.unique(rows, dim=0, return_inverse=True)[1]
-    return numbers
+    row_ids: Tensor = torch.unique(rows, dim=0, return_inverse=True)[1]
+    return row_ids
 
 
 def entropy(symbols: Tensor) -> Tensor:
@@ -30,4 +30,4 @@ def mutual_information(s: Tensor, t: Tensor) -> Tensor:
 
     Of a layer without noise and inputs that are all different it is H(T) of the layer's symbols.
     """
-    return entropy(s) + entropy(t) - entropy(numbered(torch.stack([s, t], 1)))
+    return entropy(s) + entropy(t) - entropy(_unique_row_ids(torch.stack([s, t], 1)))

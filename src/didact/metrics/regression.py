@@ -18,8 +18,8 @@ def r2(predicted: Tensor, y: Tensor) -> Tensor:
     """R² = 1 − Σ(y − ŷ)² / Σ(y − ȳ)²; where all y are equal, 1 if every prediction is right and else 0."""
     y = y.double()
     residual = (y - predicted.double()).square().sum()
-    centred = y - y[:1]  # so that equal targets give exactly 0, whatever their mean rounds to
-    total = (centred - centred.mean()).square().sum()
+    centered = y - y[:1]  # so that equal targets give exactly 0, whatever their mean rounds to
+    total = (centered - centered.mean()).square().sum()
     return torch.where(total > 0, 1 - residual / total, (residual == 0).double())
 
 

@@ -7,25 +7,25 @@ import torch
 from torch import Tensor
 
 
-def confusions(predicted: Tensor, y: Tensor, classes: int) -> Tensor:
+def confusion_matrices(predicted: Tensor, y: Tensor, num_classes: int) -> Tensor:
     """Pixel counts of each example: (B, …), (B, …) -> (B, K, K). Pixels whose y is no class, as VOC's 255, count nowhere."""
-    cells = torch.zeros(len(y) * classes * classes, dtype=torch.int64, device=y.device)
+    cells = torch.zeros(len(y) * num_classes * num_classes, dtype=torch.int64, device=y.device)
     example = torch.arange(len(y), device=y.device).view(-1, *[1] * (y.ndim - 1))
-    known = y < classes
-    index = ((example * classes + torch.where(known, y, 0)) * classes + predicted).flatten()
-    return cells.index_add_(0, index, known.flatten().long()).view(len(y), classes, classes)
+    valid = y < num_classes
+    index = ((example * num_classes + torch.where(valid, y, 0)) * num_classes + predicted).flatten()
+    return cells.index_add_(0, index, valid.flatten().long()).view(len(y), num_classes, num_classes)
 
 
 def iou(counts: Tensor) -> Tensor:
     """|A ∩ B| / |A ∪ B| = TP / (TP + FP + FN) of each class, (…, K, K) -> (…, K); nan where it is neither there nor predicted."""
-    both, either = overlap(counts)
-    return both / (either - both)
+    intersection, sizes = _intersection_and_sizes(counts)
+    return intersection / (sizes - intersection)
 
 
 def dice(counts: Tensor) -> Tensor:
     """2 |A ∩ B| / (|A| + |B|) = 2 IoU / (1 + IoU) of each class: the F1 of its pixels; nan as above."""
-    both, sizes = overlap(counts)
-    return 2 * both / sizes
+    intersection, sizes = _intersection_and_sizes(counts)
+    return 2 * intersection / sizes
 
 
 def mean_iou(counts: Tensor) -> Tensor:
@@ -38,7 +38,7 @@ def pixel_accuracy(counts: Tensor) -> Tensor:
     return counts.diagonal(dim1=-2, dim2=-1).sum(-1).double() / counts.sum((-2, -1))
 
 
-def overlap(counts: Tensor) -> tuple[Tensor, Tensor]:
+def _intersection_and_sizes(counts: Tensor) -> tuple[Tensor, Tensor]:
     """|A ∩ B| and |A| + |B| of each class."""
     counts = counts.double()
     return counts.diagonal(dim1=-2, dim2=-1), counts.sum(-1) + counts.sum(-2)

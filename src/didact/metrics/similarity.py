@@ -10,10 +10,10 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
     return normalize(a, dim=-1) @ normalize(b, dim=-1).mT
 
 
-def nearest(queries: Tensor, table: Tensor, n: int, *, but: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def nearest(queries: Tensor, table: Tensor, n: int, *, exclude: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The n rows of the table at the smallest angle to each query: cosines and row numbers, (N, n) each. `but` (N, k) are not answers."""
-    like = cosine(queries, table)
-    if but is not None:
-        like = like.scatter(1, but, -torch.inf)
-    found = like.topk(min(n, len(table)), dim=1)
-    return found.values, found.indices
+    similarities = cosine(queries, table)
+    if exclude is not None:
+        similarities = similarities.scatter(1, exclude, -torch.inf)
+    top = similarities.topk(min(n, len(table)), dim=1)
+    return top.values, top.indices

@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Sequence
 from math import exp, log
 
-ORDER = 4   # the longest runs of words that are compared
+MAX_NGRAM = 4   # the longest runs of words that are compared
 
 ENTITIES = (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
-CUTS = tuple((re.compile(pattern), by) for pattern, by in (
+TOKENIZER_RULES = tuple((re.compile(pattern), by) for pattern, by in (
     (r"([!-&(-+/:-@\[-`{-~])", r" \1 "),   # every sign of ASCII but ' , - . stands by itself
     (r"([^0-9])([.,])", r"\1 \2 "),           # full stops and commas do, unless digits are on both sides
     (r"([.,])([^0-9])", r" \1 \2"),
@@ -16,40 +16,40 @@ CUTS = tuple((re.compile(pattern), by) for pattern, by in (
 ))
 
 
-def bleu(written: Sequence[str], references: Sequence[str]) -> float:
+def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """100 · min(1, e^(1 − r/c)) · (p_1 p_2 p_3 p_4)^¼ over the whole corpus, r and c words in references and translations.
 
     p_n is the share of n-grams that the reference has too, each as often as there at most; a p_n of 0 counts as 1 / (2 · n-grams), and
     half as much again at each further one. Papineni et al. 2002. Equal to sacrebleu's default (13a, exp).
     """
-    right, total = [0] * ORDER, [0] * ORDER
+    matches, totals = [0] * MAX_NGRAM, [0] * MAX_NGRAM
     c = r = 0
-    for ours, theirs in zip(map(words, written), map(words, references), strict=True):
-        c, r = c + len(ours), r + len(theirs)
-        for n in range(1, ORDER + 1):
-            found = runs(ours, n)
-            right[n - 1] += (found & runs(theirs, n)).total()
-            total[n - 1] += found.total()
-    if not any(right) or not all(total):
+    for hypothesis, reference in zip(map(tokenize_13a, hypotheses), map(tokenize_13a, references), strict=True):
+        c, r = c + len(hypothesis), r + len(reference)
+        for n in range(1, MAX_NGRAM + 1):
+            counts = _ngram_counts(hypothesis, n)
+            matches[n - 1] += (counts & _ngram_counts(reference, n)).total()
+            totals[n - 1] += counts.total()
+    if not any(matches) or not all(totals):
         return 0.0
     logs, zeros = 0.0, 0
-    for hits, n_grams in zip(right, total, strict=True):
+    for hits, total in zip(matches, totals, strict=True):
         zeros += hits == 0
-        logs += log(hits / n_grams if hits else 1 / (2**zeros * n_grams))
-    return 100 * exp(min(0.0, 1 - r / c) + logs / ORDER)
+        logs += log(hits / total if hits else 1 / (2**zeros * total))
+    return 100 * exp(min(0.0, 1 - r / c) + logs / MAX_NGRAM)
 
 
-def words(text: str) -> list[str]:
+def tokenize_13a(text: str) -> list[str]:
     """The words and signs of a line, by the rules of mteval-v13a."""
     line = text.rstrip().replace("<skipped>", "").replace("-\n", "").replace("\n", " ")
     for entity, sign in ENTITIES:
         line = line.replace(entity, sign)
     line = f" {line} "
-    for pattern, by in CUTS:
-        line = pattern.sub(by, line)
+    for pattern, replacement in TOKENIZER_RULES:
+        line = pattern.sub(replacement, line)
     return line.split()
 
 
-def runs(tokens: Sequence[str], n: int) -> Counter[tuple[str, ...]]:
+def _ngram_counts(tokens: Sequence[str], n: int) -> Counter[tuple[str, ...]]:
     """How often each run of n words occurs."""
     return Counter(zip(*(tokens[k:] for k in range(n)), strict=False))

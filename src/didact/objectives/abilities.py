@@ -5,10 +5,10 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from torch import Generator, Tensor
 
 from didact.data.core import Batch
-from didact.objectives.writing import Manner, Pace, unhurried
+from didact.samplers.text_generation import DecodingConfig, ProgressCallback, ignore_progress
 
 
-class Predictive(NamedTuple):
+class MeanAndStd(NamedTuple):
     """A predicted number and how far off it may be (None: the model does not say)."""
 
     mean: Tensor
@@ -16,7 +16,7 @@ class Predictive(NamedTuple):
 
 
 @runtime_checkable
-class Classifies(Protocol):
+class CanClassify(Protocol):
     """Gives each class a probability."""
 
     def classify(self, batch: Batch) -> Tensor:
@@ -24,15 +24,15 @@ class Classifies(Protocol):
 
 
 @runtime_checkable
-class Regresses(Protocol):
+class CanRegress(Protocol):
     """Predicts a number."""
 
-    def regress(self, batch: Batch) -> Predictive:
+    def regress(self, batch: Batch) -> MeanAndStd:
         """(B,) in the target's own units."""
 
 
 @runtime_checkable
-class Draws(Protocol):
+class CanSampleTargets(Protocol):
     """Offers a random prediction, as often as asked: the output is a distribution."""
 
     def draw(self, batch: Batch) -> Tensor:
@@ -40,7 +40,7 @@ class Draws(Protocol):
 
 
 @runtime_checkable
-class Segments(Protocol):
+class CanSegment(Protocol):
     """Gives each pixel's class a probability."""
 
     def segment(self, batch: Batch) -> Tensor:
@@ -48,7 +48,7 @@ class Segments(Protocol):
 
 
 @runtime_checkable
-class Restores(Protocol):
+class CanReconstruct(Protocol):
     """Gives back a damaged image as it was."""
 
     any_size: bool  # pixel by pixel, whatever the sides; else only in the size that it learned from
@@ -58,7 +58,7 @@ class Restores(Protocol):
 
 
 @runtime_checkable
-class Detects(Protocol):
+class CanDetect(Protocol):
     """Says what is where."""
 
     def detect(self, batch: Batch) -> Tensor:
@@ -66,7 +66,7 @@ class Detects(Protocol):
 
 
 @runtime_checkable
-class Samples(Protocol):
+class CanSample(Protocol):
     """Draws new examples from what it has learned."""
 
     def sample(self, n: int, generator: Generator, *, label: int | None = None) -> Tensor:
@@ -74,7 +74,7 @@ class Samples(Protocol):
 
 
 @runtime_checkable
-class Tabulates(Protocol):
+class CanDecodeRows(Protocol):
     """Writes the rows that it draws in its table's own columns and units."""
 
     def tabulate(self, x: Tensor) -> tuple[list[str], list[list[str]]]:
@@ -82,12 +82,12 @@ class Tabulates(Protocol):
 
 
 @runtime_checkable
-class Walks(Protocol):
+class CanDecodeLatents(Protocol):
     """Draws what a code says: near codes draw alike, so that one can go from one to another, or change one number at a time."""
 
-    classes: int
+    num_classes: int
 
-    def codes(self, n: int, generator: Generator) -> Tensor:
+    def sample_latents(self, n: int, generator: Generator) -> Tensor:
         """n codes from N(0, 1), of any shape, on the generator's device."""
 
     def walk(self, z: Tensor, y: Tensor | None = None) -> Tensor:
@@ -95,7 +95,7 @@ class Walks(Protocol):
 
 
 @runtime_checkable
-class Encodes(Protocol):
+class CanEncode(Protocol):
     """Finds the code of a given example, from which `walk` draws it again, or one much like it."""
 
     def encode(self, batch: Batch) -> Tensor:
@@ -103,15 +103,15 @@ class Encodes(Protocol):
 
 
 @runtime_checkable
-class Completes(Protocol):
+class CanInpaint(Protocol):
     """Paints what is missing of an image."""
 
-    def complete(self, x: Tensor, known: int, generator: Generator, y: Tensor | None = None) -> Tensor:
+    def complete(self, x: Tensor, num_known: int, generator: Generator, y: Tensor | None = None) -> Tensor:
         """(B, C, H, W): images whose first `known` rows stay. Some also take a `side` from which rows or columns are counted."""
 
 
 @runtime_checkable
-class Embeds(Protocol):
+class CanEmbed(Protocol):
     """Gives each example a code of a few numbers."""
 
     def embed(self, batch: Batch) -> Tensor:
@@ -119,7 +119,7 @@ class Embeds(Protocol):
 
 
 @runtime_checkable
-class Translates(Protocol):
+class CanTranslate(Protocol):
     """Writes a sequence of its own for each one that it reads."""
 
     def translate(self, batch: Batch, *, beam: int = 1) -> Tensor:
@@ -127,7 +127,7 @@ class Translates(Protocol):
 
 
 @runtime_checkable
-class Tags(Protocol):
+class CanTagTokens(Protocol):
     """Gives each token of a sequence a label."""
 
     def tag(self, batch: Batch) -> Tensor:
@@ -135,18 +135,18 @@ class Tags(Protocol):
 
 
 @runtime_checkable
-class Fills(Protocol):
+class CanFillMask(Protocol):
     """Says what stood where a token is hidden."""
 
     def fill(self, batch: Batch) -> Tensor:
         """Probabilities of the tokens, (B, T, V); all of them 0 where nothing is hidden."""
 
-    def veil(self, batch: Batch) -> Tensor:
+    def mask_inputs(self, batch: Batch) -> Tensor:
         """Texts as they are judged, (B, T): the mask where something is asked."""
 
 
 @runtime_checkable
-class Forecasts(Protocol):
+class CanForecast(Protocol):
     """Says how a time series goes on."""
 
     def forecast(self, batch: Batch) -> Tensor:
@@ -154,24 +154,24 @@ class Forecasts(Protocol):
 
 
 @runtime_checkable
-class Writes(Protocol):
+class CanGenerateText(Protocol):
     """Continues a text, token by token."""
 
     def write(
-        self, prompt: Tensor, n: int, *, manner: Manner | None = None, generator: Generator | None = None, compile: bool = False,
-        pace: Pace = unhurried,
+        self, prompt: Tensor, n: int, *, decoding: DecodingConfig | None = None, generator: Generator | None = None, compile: bool = False,
+        progress: ProgressCallback = ignore_progress,
     ) -> Tensor:
         """The next n tokens behind each prompt, (B, T) -> (B, n); `pace` is told how far it is."""
 
 
 ABILITIES: dict[str, type] = {
-    "classify": Classifies, "regress": Regresses, "draw": Draws, "segment": Segments, "restore": Restores, "detect": Detects,
-    "sample": Samples, "tabulate": Tabulates, "walk": Walks, "encode": Encodes, "complete": Completes, "embed": Embeds,
-    "translate": Translates, "tag": Tags, "fill": Fills, "forecast": Forecasts, "write": Writes,
+    "classify": CanClassify, "regress": CanRegress, "draw": CanSampleTargets, "segment": CanSegment, "restore": CanReconstruct, "detect": CanDetect,
+    "sample": CanSample, "tabulate": CanDecodeRows, "walk": CanDecodeLatents, "encode": CanEncode, "complete": CanInpaint, "embed": CanEmbed,
+    "translate": CanTranslate, "tag": CanTagTokens, "fill": CanFillMask, "forecast": CanForecast, "write": CanGenerateText,
 }
 
 
 def abilities(objective: object) -> tuple[str, ...]:
     """The names of what this objective can do: methods of its class, not submodules that happen to be called so."""
-    can = {name for name in ABILITIES if callable(getattr(type(objective), name, None))}
-    return tuple(name for name, protocol in ABILITIES.items() if name in can and isinstance(objective, protocol))
+    method_names = {name for name in ABILITIES if callable(getattr(type(objective), name, None))}
+    return tuple(name for name, protocol in ABILITIES.items() if name in method_names and isinstance(objective, protocol))

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor, nn
 
 from didact.data.core import Batch, Data
-from didact.objectives.abilities import Predictive
-from didact.objectives.core import Objective
-from didact.objectives.distribution import Likelihood
-from didact.objectives.likelihoods import likelihood
+from didact.objectives.abilities import MeanAndStd
+from didact.objectives.base import Objective
+from didact.objectives.distributions.base import Likelihood
+from didact.objectives.distributions.classification import make_likelihood
 from didact.objectives.losses import r_drop
 
 
@@ -17,17 +17,17 @@ class Supervised(Objective):
     def __init__(self, network: nn.Module, likelihood: Likelihood):
         super().__init__()
         self.network, self.likelihood = network, likelihood
-        self.watch, self.better = likelihood.watch, likelihood.better
+        self.monitor, self.mode = likelihood.monitor, likelihood.monitor_mode
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         return {"loss": self.likelihood.mean_loss(self.network(batch["x"]), batch["y"])}
 
-    def judge(self, batch: Batch) -> Batch:
+    def evaluate_batch(self, batch: Batch) -> Batch:
         out = self.network(batch["x"])
-        return {"loss": self.likelihood.judge(out, batch["y"]), "output": out, "y": batch["y"]}
+        return {"loss": self.likelihood.eval_loss(out, batch["y"]), "output": out, "y": batch["y"]}
 
-    def score(self, rows: Batch) -> dict[str, float]:
-        return super().score(rows) | self.likelihood.score(rows["output"], rows["y"])
+    def compute_metrics(self, outputs: Batch) -> dict[str, float]:
+        return super().compute_metrics(outputs) | self.likelihood.compute_metrics(outputs["output"], outputs["y"])
 
     def draw(self, batch: Batch) -> Tensor:
         return self.likelihood.sample(self.network(batch["x"]))
@@ -40,22 +40,22 @@ class Classify(Supervised):
         return self.likelihood.probabilities(self.network(batch["x"]))
 
 
-class Watched(Classify):
+class ClassifyWithTrainAccuracy(Classify):
     """Says beside the loss how many of the batch were right, as it was trained: augmented, with dropout on.  Gaba 4.6."""
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         out, y = self.network(batch["x"]), batch["y"]
         target = y if y.ndim == 1 else y.argmax(-1)                   # mixed labels: the larger share
-        right = self.likelihood.mode(out.detach()) == target
-        return {"loss": self.likelihood.mean_loss(out, y), "accuracy": right.float().mean()}
+        is_correct = self.likelihood.mode(out.detach()) == target
+        return {"loss": self.likelihood.mean_loss(out, y), "accuracy": is_correct.float().mean()}
 
 
 class Regress(Supervised):
     """Numbers as targets."""
 
-    def regress(self, batch: Batch) -> Predictive:
+    def regress(self, batch: Batch) -> MeanAndStd:
         out = self.network(batch["x"])
-        return Predictive(self.likelihood.mean(out), self.likelihood.std(out))
+        return MeanAndStd(self.likelihood.mean(out), self.likelihood.std(out))
 
 
 class RDrop(Classify):
@@ -66,20 +66,20 @@ class RDrop(Classify):
         self.alpha = alpha
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
-        twice, y = torch.cat([batch["x"], batch["x"]]), batch["y"]    # one pass over both: two draws of the masks
-        out1, out2 = self.network(twice).chunk(2)
+        doubled, y = torch.cat([batch["x"], batch["x"]]), batch["y"]    # one pass over both: two draws of the masks
+        out1, out2 = self.network(doubled).chunk(2)
         ce = (self.likelihood.loss(out1, y) + self.likelihood.loss(out2, y)).mean()
         kl = r_drop(self.likelihood.log_p(out1), self.likelihood.log_p(out2)).mean()
         return {"loss": ce + self.alpha * kl, "cross_entropy": ce, "disagreement": kl}
 
 
-def supervised(network: nn.Module, likelihood: Likelihood) -> Supervised:
+def make_supervised(network: nn.Module, likelihood: Likelihood) -> Supervised:
     """The objective whose abilities fit the likelihood's task."""
     return (Regress if likelihood.task == "regression" else Classify)(network, likelihood)
 
 
-def likelihood_of(data: Data, *, loss: str = "auto", smoothing: float = 0.0, weights: Tensor | None = None) -> Likelihood:
+def likelihood_for(data: Data, *, loss: str = "auto", label_smoothing: float = 0.0, weights: Tensor | None = None) -> Likelihood:
     """The distribution that the data's targets ask for."""
-    return likelihood(
-        data.task, classes=data.classes, loss=loss, smoothing=smoothing, weights=weights, mean=data.target_mean, std=data.target_std
+    return make_likelihood(
+        data.task, num_classes=data.num_classes, loss=loss, label_smoothing=label_smoothing, weights=weights, mean=data.target_mean, std=data.target_std
     )

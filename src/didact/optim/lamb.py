@@ -7,7 +7,7 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
-from didact.optim.state import tensors, trust_ratio
+from didact.optim.state import collect_step_tensors, trust_ratio
 
 
 class LAMB(Optimizer):
@@ -35,7 +35,7 @@ class LAMB(Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         loss = None if closure is None else torch.enable_grad()(closure)()
         for group in self.param_groups:
-            w, g, m, v, t = tensors(self, group, "m", "v", "step")
+            w, g, m, v, t = collect_step_tensors(self, group, "m", "v", "step")
             if not w:
                 continue
             β1, β2 = group["betas"]

@@ -7,7 +7,7 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
-from didact.optim.state import tensors, trust_ratio
+from didact.optim.state import collect_step_tensors, trust_ratio
 
 
 class LARS(Optimizer):
@@ -34,7 +34,7 @@ class LARS(Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         loss = None if closure is None else torch.enable_grad()(closure)()
         for group in self.param_groups:
-            w, g, v = tensors(self, group, "v")
+            w, g, v = collect_step_tensors(self, group, "v")
             if not w:
                 continue
             φ, λ = group["trust"], group["weight_decay"]

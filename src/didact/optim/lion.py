@@ -7,7 +7,7 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
-from didact.optim.state import tensors
+from didact.optim.state import collect_step_tensors
 
 
 class Lion(Optimizer):
@@ -32,7 +32,7 @@ class Lion(Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         loss = None if closure is None else torch.enable_grad()(closure)()
         for group in self.param_groups:
-            w, g, m = tensors(self, group, "m")
+            w, g, m = collect_step_tensors(self, group, "m")
             if not w:
                 continue
             β1, β2 = group["betas"]

@@ -8,23 +8,23 @@ from torch import Tensor
 from torch.optim import AdamW, Optimizer
 from torch.optim.optimizer import ParamsT
 
-from didact.optim.several import Several
-from didact.optim.state import tensors
+from didact.optim.multi import MultiOptimizer
+from didact.optim.state import collect_step_tensors
 
-QUINTIC = (3.4445, -4.7750, 2.0315)   # steepest at 0 that keeps singular values near 1: in 5 steps they lie in about [0.7, 1.2]
-STEPS = 5
+NEWTON_SCHULZ_COEFFICIENTS = (3.4445, -4.7750, 2.0315)   # steepest at 0 that keeps singular values near 1: in 5 steps they lie in about [0.7, 1.2]
+NEWTON_SCHULZ_STEPS = 5
 
 
-def orthogonal(m: Tensor) -> Tensor:
+def newton_schulz(m: Tensor) -> Tensor:
     """UVᵀ of m = UΣVᵀ, nearly, by Newton–Schulz:  x <- a x + b (xxᵀ) x + c (xxᵀ)² x, from x = m / ‖m‖.  Jordan et al. 2024.
 
     In bfloat16 where the hardware multiplies it, else in the matrix's own precision: a CPU without bfloat16 takes 50 times longer.
     """
-    a, b, c = QUINTIC
+    a, b, c = NEWTON_SCHULZ_COEFFICIENTS
     x = m.bfloat16() if m.device.type == "cuda" else m
     x = x.mT if m.shape[0] > m.shape[1] else x
     x = x / x.norm().clamp(min=1e-7)
-    for _ in range(STEPS):
+    for _ in range(NEWTON_SCHULZ_STEPS):
         s = x @ x.mT
         x = torch.addmm(x, torch.addmm(s, s, s, beta=b, alpha=c), x, beta=a)
     return (x.mT if m.shape[0] > m.shape[1] else x).to(m.dtype)
@@ -47,10 +47,10 @@ class Muon(Optimizer):
         loss = None if closure is None else torch.enable_grad()(closure)()
         for group in self.param_groups:
             μ = group["momentum"]
-            for w, g, m in zip(*tensors(self, group, "m"), strict=True):
+            for w, g, m in zip(*collect_step_tensors(self, group, "m"), strict=True):
                 m.lerp_(g, 1 - μ)
                 s = 0.2 * max(w.shape) ** 0.5
-                w.sub_(group["lr"] * (s * orthogonal(g.lerp(m, μ)) + group["weight_decay"] * w))
+                w.sub_(group["lr"] * (s * newton_schulz(g.lerp(m, μ)) + group["weight_decay"] * w))
         return loss
 
 
@@ -62,8 +62,8 @@ def muon(
     betas: tuple[float, float] = (0.9, 0.999),
 ) -> Optimizer:
     """Every 2-d weight is a matrix here, embeddings and the last layer too; kernels of convolutions go to AdamW."""
-    given: list[Any] = list(params)
-    groups = given if given and isinstance(given[0], dict) else [{"params": given}]
+    parameters: list[Any] = list(params)
+    groups = parameters if parameters and isinstance(parameters[0], dict) else [{"params": parameters}]
     matrices = [{**group, "params": [p for p in group["params"] if p.ndim == 2]} for group in groups]
     others = [{**group, "params": [p for p in group["params"] if p.ndim != 2]} for group in groups]
     parts: list[Optimizer] = []
@@ -72,4 +72,4 @@ def muon(
     if any(group["params"] for group in others):
         on_gpu = all(p.is_cuda for group in others for p in group["params"])
         parts.append(AdamW(others, lr, betas, weight_decay=weight_decay, capturable=on_gpu))
-    return Several(*parts)
+    return MultiOptimizer(*parts)

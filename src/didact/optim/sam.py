@@ -9,10 +9,10 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
 from didact.errors import UsageError
-from didact.optim.several import Several
+from didact.optim.multi import MultiOptimizer
 
 
-class SAM(Several):
+class SAM(MultiOptimizer):
     """e = ρ g / |g|,  then the base optimizer steps from w with the gradient at w + e.  Foret et al. 2021, algorithm 1.
 
     |g| runs over all parameters together. ρ = 0 is the base optimizer, at twice its cost.  Gaba eq. 11.13-11.14.
@@ -26,7 +26,7 @@ class SAM(Several):
 
     @property
     def base(self) -> Optimizer:
-        return self.parts[0]
+        return self.optimizers[0]
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -36,11 +36,11 @@ class SAM(Several):
         w = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
         g: list[Tensor] = [p.grad for p in w]
         norm = torch.stack(torch._foreach_norm(g)).norm()
-        before = [p.clone() for p in w]  # w + e - e would not be w to the last bit
+        weights_before = [p.clone() for p in w]  # w + e - e would not be w to the last bit
         torch._foreach_add_(w, torch._foreach_mul(g, self.rho / (norm + 1e-12)))
         try:
             loss = torch.enable_grad()(closure)()
         finally:
-            torch._foreach_copy_(w, before)
+            torch._foreach_copy_(w, weights_before)
         self.base.step()
         return loss

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import cos, floor, pi
 
-from didact.errors import UsageError, pick
+from didact.errors import UsageError, look_up
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class constant(Schedule):
+class Constant(Schedule):
     """1."""
 
     def __call__(self, step: int, total: int) -> float:
@@ -31,7 +31,7 @@ class constant(Schedule):
 
 
 @dataclass(frozen=True)
-class step_decay(Schedule):
+class StepDecay(Schedule):
     """γ^⌊t / every⌋; `every` below 1 is a share of the total.  Gaba 2.5.1."""
 
     gamma: float = 0.1
@@ -47,17 +47,17 @@ class step_decay(Schedule):
 
 
 @dataclass(frozen=True)
-class cosine(Schedule):
+class Cosine(Schedule):
     """f + (1 - f) (1 + cos(π t / T)) / 2.  Loshchilov and Hutter 2017, eq. 5, without restarts; Gaba 2.5.2."""
 
     final: float = 0.0
 
     def __call__(self, step: int, total: int) -> float:
-        return anneal(1.0, self.final, step / total)
+        return _cosine_interpolate(1.0, self.final, step / total)
 
 
 @dataclass(frozen=True)
-class warmup_cosine(Schedule):
+class WarmupCosine(Schedule):
     """(t + 1) / T_w while t < T_w = warmup × T, then a cosine over the rest.  Gaba 2.5.3.
 
     t / T_w, as the notes have it, would spend the first batch on a step of size zero.
@@ -70,14 +70,14 @@ class warmup_cosine(Schedule):
         _check_share(self.warmup)
 
     def __call__(self, step: int, total: int) -> float:
-        rising = round(self.warmup * total)
-        if step < rising:
-            return (step + 1) / rising
-        return anneal(1.0, self.final, (step - rising) / max(total - rising, 1))
+        warmup_steps = round(self.warmup * total)
+        if step < warmup_steps:
+            return (step + 1) / warmup_steps
+        return _cosine_interpolate(1.0, self.final, (step - warmup_steps) / max(total - warmup_steps, 1))
 
 
 @dataclass(frozen=True)
-class one_cycle(Schedule):
+class OneCycle(Schedule):
     """Cosine up from 1/start to 1, then down to 1/(start × end); momentum the other way.  Smith and Topin 2018.
 
     As torch's OneCycleLR. The base rate is the peak; both ways are cosines (the heading of Gaba 2.5.3 says linear).
@@ -93,19 +93,19 @@ class one_cycle(Schedule):
         _check_share(self.warmup)
 
     def __call__(self, step: int, total: int) -> float:
-        return self._between(1 / self.start, 1.0, 1 / (self.start * self.end), step, total)
+        return self._interpolate(1 / self.start, 1.0, 1 / (self.start * self.end), step, total)
 
     def momentum(self, step: int, total: int) -> float | None:
-        return self._between(self.high, self.low, self.high, step, total)
+        return self._interpolate(self.high, self.low, self.high, step, total)
 
-    def _between(self, first: float, peak: float, last: float, step: int, total: int) -> float:
-        top = self.warmup * total - 1  # the step of the peak; it need not be whole
-        if step <= top and top > 0:
-            return anneal(first, peak, step / top)
-        return anneal(peak, last, (step - top) / (total - 1 - top))
+    def _interpolate(self, first: float, peak: float, last: float, step: int, total: int) -> float:
+        peak_step = self.warmup * total - 1  # the step of the peak; it need not be whole
+        if step <= peak_step and peak_step > 0:
+            return _cosine_interpolate(first, peak, step / peak_step)
+        return _cosine_interpolate(peak, last, (step - peak_step) / (total - 1 - peak_step))
 
 
-def anneal(a: float, b: float, share: float) -> float:
+def _cosine_interpolate(a: float, b: float, share: float) -> float:
     """From a to b along half a cosine; b ever after."""
     return b + (a - b) * (1 + cos(pi * min(share, 1.0))) / 2
 
@@ -116,10 +116,10 @@ def _check_share(warmup: float) -> None:
 
 
 SCHEDULES: dict[str, Callable[..., Schedule]] = {
-    make.__name__: make for make in (constant, step_decay, cosine, warmup_cosine, one_cycle)
+    "constant": Constant, "step_decay": StepDecay, "cosine": Cosine, "warmup_cosine": WarmupCosine, "one_cycle": OneCycle,
 }
 
 
 def make_schedule(name: str) -> Schedule:
     """A named schedule with its defaults."""
-    return pick("schedule", name, SCHEDULES)()
+    return look_up("schedule", name, SCHEDULES)()

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 
-def tensors(optimizer: Optimizer, group: dict[str, Any], *names: str) -> list[list[Tensor]]:
+def collect_step_tensors(optimizer: Optimizer, group: dict[str, Any], *names: str) -> list[list[Tensor]]:
     """Weights of the group that have a gradient, their gradients, then their state by name, zero at first.
 
     A `step` is one number on the weight's device: a count on the host would be frozen into a CUDA graph.
@@ -21,11 +21,11 @@ def tensors(optimizer: Optimizer, group: dict[str, Any], *names: str) -> list[li
     return [w, [p.grad for p in w if p.grad is not None], *([optimizer.state[p][name] for p in w] for name in names)]
 
 
-def trust_ratio(w: Tensor, above: Tensor, below: Tensor) -> Tensor:
+def trust_ratio(w: Tensor, numerator: Tensor, denominator: Tensor) -> Tensor:
     """above / below for weights; 1 for biases and norms (fewer than 2 axes), and where a norm is 0.
 
     The papers leave both open. A weight that starts at 0 would have ratio 0 and never move; biases and norms keep the
     plain rate in large-batch practice, since their size says little about how far they may go.
     """
-    one = torch.ones_like(above)
-    return one if w.ndim < 2 else torch.where((above > 0) & (below > 0), above / below, one)
+    one = torch.ones_like(numerator)
+    return one if w.ndim < 2 else torch.where((numerator > 0) & (denominator > 0), numerator / denominator, one)

@@ -1,14 +1,13 @@
 """The catalogue: importing it registers every recipe."""
 
-from didact.recipes.attention import bert, text_transformer, translate
 from didact.recipes.autoencoders import autoencoder, semi_supervised, vae, vqvae
+from didact.recipes.cnn import cnn, cnn_ablation
 from didact.recipes.consistency import consistency
-from didact.recipes.copying import copy_task
-from didact.recipes.curves import approximate, bagging, uncertain_regression
+from didact.recipes.copy_task import copy_task
 from didact.recipes.denoising import denoising
 from didact.recipes.detection import detection
 from didact.recipes.diffusion import diffusion, flow_matching
-from didact.recipes.finetuning import fine_tune
+from didact.recipes.fine_tune import fine_tune
 from didact.recipes.forecast import forecast
 from didact.recipes.gan import dcgan, gan, stylegan, wgan
 from didact.recipes.gpt import gpt
@@ -18,14 +17,15 @@ from didact.recipes.mlp import mlp, mlp_wide_deep
 from didact.recipes.optimizers import optimizers
 from didact.recipes.pixelcnn import pixelcnn, pixelrnn
 from didact.recipes.realnvp import realnvp
-from didact.recipes.recurrent import char_rnn, seq2seq, text_rnn
-from didact.recipes.regularised import dropout_weight_decay, regularised_mlp
+from didact.recipes.regression import approximate, bagging, uncertain_regression
+from didact.recipes.regularization import dropout_weight_decay, regularised_mlp
+from didact.recipes.rnn import char_rnn, seq2seq, text_rnn
 from didact.recipes.scratch import scratch_gpt, scratch_lenet, scratch_manual, scratch_mlp, scratch_rnn
 from didact.recipes.segmentation import segmentation
 from didact.recipes.transfer import transfer
-from didact.recipes.vision import cnn, cnn_ablation
+from didact.recipes.transformers import bert, text_transformer, translate
 from didact.recipes.vqvae_prior import vqvae_prior
-from didact.recipes.word_vectors import word2vec
+from didact.recipes.word2vec import word2vec
 
 __all__ = [
     "approximate",

@@ -5,29 +5,29 @@ from typing import Annotated
 
 from didact.data.core import Data
 from didact.errors import UsageError
-from didact.objectives.consistency import Consistency
-from didact.objectives.diffusion import Diffusion
-from didact.options import Range
-from didact.recipes import arguments as a
-from didact.recipes.diffusion import COMMON, Steps, learning
-from didact.recipes.origin import From, origin
+from didact.objectives.generative.consistency import ConsistencyObjective
+from didact.objectives.generative.diffusion import DiffusionObjective
+from didact.options import Aliases, Range
+from didact.recipes import _hyperparameters as a
+from didact.recipes._source_run import SourceRunOption, resolve_source_run
+from didact.recipes.diffusion import RECIPE_METADATA, SamplingSteps, make_experiment
 from didact.registry import recipe
-from didact.train.experiment import Experiment, Start
+from didact.training.experiment import Experiment, InitContext
 
-TEACHER = "diffusion noise=linear predict=velocity schedule=constant"
-UPDATES = 600  # on a small set
+DEFAULT_TEACHER = "diffusion noise=linear predict=velocity schedule=constant"
+TARGET_STEPS = 600  # on a small set
 
 
-@recipe(**COMMON, abilities=("sample", "walk"), sources=("Gaba 8.10", "Gaba 10.10"), grid={"intervals": (10, 25, 50)})
+@recipe(**RECIPE_METADATA, abilities=("sample", "walk"), sources=("Gaba 8.10", "Gaba 10.10"), grid={"num_intervals": (10, 25, 50)})
 def consistency(
     data: Data, *,
-    from_: From = None,
-    teacher: Annotated[str | None, f"its recipe and arguments: read from --from, or trained first ({TEACHER} if not given)"] = None,
-    intervals: Annotated[int, Range(2), "steps of the teacher, from noise to image, of which each lesson is one"] = 25,
-    sampling_steps: Steps = 1,
-    decay: Annotated[float, Range(0, 1), "of the average of the student that sets its own aim"] = 0.95,
-    lr: a.OptionalRate = None, schedule: a.ScheduleName = "cosine", clip_norm: a.Clip = 1.0,
-    epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
+    from_: SourceRunOption = None,
+    teacher: Annotated[str | None, f"its recipe and arguments: read from --from, or trained first ({DEFAULT_TEACHER} if not given)"] = None,
+    num_intervals: Annotated[int, Range(2), "number of timesteps of the teacher's schedule that consistency is enforced between", Aliases("intervals")] = 25,
+    sampling_steps: SamplingSteps = 1,
+    ema_decay: Annotated[float, Range(0, 1), "EMA decay of the target network", Aliases("decay")] = 0.95,
+    lr: a.OptionalLearningRate = None, schedule: a.Schedule = "cosine", clip_norm: a.ClipNorm = 1.0,
+    epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """Consistency distillation: a student that reaches in one step where its teacher, a diffusion, comes in many.
 
@@ -35,20 +35,20 @@ def consistency(
     Measured on digits, one seed, Fréchet distance in the features of `cnn` (1,000 drawn, 269 test images): teacher in 25 steps 18, in one
     278; student in one 27.
     """
-    of = origin(from_, teacher if from_ or teacher else TEACHER, data, known=("diffusion",))
-    taught = of.experiment(data).objective
-    assert isinstance(taught, Diffusion)
-    if intervals > taught.noising.T:
-        raise UsageError(f"--intervals are steps of the teacher, who has {taught.noising.T}, got {intervals}")
-    objective = Consistency(taught, intervals=intervals, decay=decay, steps=sampling_steps)
+    source_run = resolve_source_run(from_, teacher if from_ or teacher else DEFAULT_TEACHER, data, allowed_recipes=("diffusion",))
+    teacher_objective = source_run.build_experiment(data).objective
+    assert isinstance(teacher_objective, DiffusionObjective)
+    if num_intervals > teacher_objective.noise_schedule.timesteps:
+        raise UsageError(f"--intervals are steps of the teacher, who has {teacher_objective.noise_schedule.timesteps}, got {num_intervals}")
+    objective = ConsistencyObjective(teacher_objective, num_intervals=num_intervals, ema_decay=ema_decay, sampling_steps=sampling_steps)
 
-    def begin(start: Start) -> tuple[str, ...]:
-        told = of.bring(taught, data, start)               # its network is the student's
+    def initialize_weights(context: InitContext) -> tuple[str, ...]:
+        note = source_run.train_or_load(teacher_objective, data, context)               # its network is the student's
         for network in (objective.teacher, objective.target):
-            network.load_state_dict(taught.network.state_dict())
-        return (told,)
+            network.load_state_dict(teacher_objective.network.state_dict())
+        return (note,)
 
-    made = learning(
-        data, objective, lr=lr, schedule=schedule, ema=None, clip_norm=clip_norm, epochs=epochs, batch=batch, updates=UPDATES
+    experiment = make_experiment(
+        data, objective, lr=lr, schedule=schedule, ema=None, clip_norm=clip_norm, epochs=epochs, batch_size=batch_size, target_steps=TARGET_STEPS
     )
-    return replace(made, begin=begin, settled={"from_": of.where, "teacher": of.words})
+    return replace(experiment, initialize_weights=initialize_weights, resolved_arguments={"from_": source_run.location, "teacher": source_run.description})

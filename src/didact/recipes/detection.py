@@ -7,29 +7,29 @@ import torch
 from torch import Tensor, nn
 
 import didact.models  # noqa: F401 (registers the families)
-from didact.data.boxed import augmentations
-from didact.data.core import Data, Resident
-from didact.data.stream import Hosted, Streamed
+from didact.data.core import Data, TensorSplit
+from didact.data.images.augment_boxes import make_box_augmentations
+from didact.data.storage import FileSplit, PinnedSplit
 from didact.errors import UsageError
-from didact.layers.anchors import cluster, default_sizes
-from didact.objectives.detection import Detect, SSDDetect, YOLODetect
-from didact.optim.named import make
+from didact.layers.conv.anchors import default_sizes, kmeans_iou
+from didact.objectives.vision.detection import DetectionObjective, SSDObjective, YOLOObjective
+from didact.optim.factory import make_optimizer
 from didact.optim.schedule import make_schedule
-from didact.options import Range
-from didact.recipes import arguments as a
-from didact.registry import create, recipe
-from didact.train.experiment import Experiment, OfBudget
+from didact.options import Aliases, Range
+from didact.recipes import _hyperparameters as a
+from didact.registry import create_model, recipe
+from didact.training.experiment import BudgetNote, Experiment
 
-SMALL = 128   # side up to which the tiny networks are chosen
-FEW = 1_000   # training images below which they are zoomed and coloured too
-STEPS = {True: 1_080, False: 2_400}   # of a tiny network or another, where no epochs are given
-LEVELS = {"ssd": 3, "ssd_tiny": 2, "yolo": 1, "yolo_tiny": 1}   # maps with anchors of their own
-Model = Annotated[Literal["ssd", "yolo"], "boxes at cells of several maps, or of one grid"]
-Size = Annotated[Literal["auto", "tiny", "base"], "of the network (chosen from the size of the images if auto)"]
-Anchors = Annotated[int, Range(1, 20), "typical sizes of boxes at each cell, found in the training boxes by k-means"]
-Moves = Annotated[
+MAX_TINY_SIDE = 128   # side up to which the tiny networks are chosen
+SMALL_TRAIN_SIZE = 1_000   # training images below which they are zoomed and coloured too
+TARGET_STEPS = {True: 1_080, False: 2_400}   # of a tiny network or another, where no epochs are given
+NUM_ANCHOR_MAPS = {"ssd": 3, "ssd_tiny": 2, "yolo": 1, "yolo_tiny": 1}   # maps with anchors of their own
+Model = Annotated[Literal["ssd", "yolo"], "detector: SSD (several feature maps) or YOLO (one grid)"]
+Size = Annotated[Literal["auto", "tiny", "base"], "size of the network (by the size of the images if auto)", Aliases("network")]
+NumAnchors = Annotated[int, Range(1, 20), "number of anchor boxes per cell; their sizes come from the training boxes by k-means"]
+BoxAugment = Annotated[
     tuple[str, ...] | None,
-    "changes to images and their boxes: flip, flips (upside down too), zoom, jitter, noise (chosen from the data's size if not given)",
+    "augmentations of images and boxes: flip, flips (upside down too), zoom, jitter, noise (chosen from the data's size if not given)",
 ]
 
 
@@ -39,58 +39,58 @@ Moves = Annotated[
 )
 def detection(
     data: Data, *,
-    model: Model = "ssd", network: Size = "auto", anchors: Anchors = 3,
-    overlap: Annotated[float, Range(0, 1), "IoU above which a box is a repeat of a better one of its class"] = 0.5,
-    augment: Moves = None,
-    optimizer: a.Optimizer = "adamw", lr: a.OptionalRate = None, weight_decay: a.Decay = 1e-2, schedule: a.ScheduleName = "warmup_cosine",
-    clip_norm: a.Clip = 5.0, ema: a.Average = 0.995, patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch: a.BatchSize = 16,
+    model: Model = "ssd", size: Size = "auto", anchors: NumAnchors = 3,
+    nms_iou: Annotated[float, Range(0, 1), "IoU threshold of non-maximum suppression (NMS)", Aliases("overlap")] = 0.5,
+    augment: BoxAugment = None,
+    optimizer: a.Optimizer = "adamw", lr: a.OptionalLearningRate = None, weight_decay: a.WeightDecay = 1e-2, schedule: a.Schedule = "warmup_cosine",
+    clip_norm: a.ClipNorm = 5.0, ema: a.EMADecay = 0.995, patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch_size: a.BatchSize = 16,
 ) -> Experiment:
     """Boxes around things and what they are: an SSD of several maps, or a YOLO of one grid.
 
     At each cell so many boxes of typical sizes: matched to the true ones, corrected by a network, repeats suppressed.
     Measured on scatter, test split, seed 0, a minute on one core: mAP@0.5 0.880 (ssd), 0.882 (yolo).
     """
-    tiny = network == "tiny" or (network == "auto" and max(data.shape[1:]) <= SMALL)
-    name = f"{model}_tiny" if tiny else model
-    moves = augment if augment is not None else ("flip",) if len(data.train) >= FEW else ("flip", "zoom", "jitter")
-    passes = epochs or max(8, ceil(STEPS[tiny] / ceil(len(data.train) / batch)))
-    sizes, notes = typical(data, LEVELS[name], anchors)
-    changed = f"changed by {', '.join(moves) or 'nothing'}"
-    told = OfBudget(f"network {name}, {passes} epochs, {changed}", otherwise=f"network {name}, {changed}")
-    made: nn.Module = create(
-        name, classes=data.classes, channels=data.shape[0], size=data.shape[1:], sizes=sizes, mean=data.mean, std=data.std
+    is_tiny = size == "tiny" or (size == "auto" and max(data.shape[1:]) <= MAX_TINY_SIDE)
+    model_name = f"{model}_tiny" if is_tiny else model
+    augment_names = augment if augment is not None else ("flip",) if len(data.train) >= SMALL_TRAIN_SIZE else ("flip", "zoom", "jitter")
+    num_epochs = epochs or max(8, ceil(TARGET_STEPS[is_tiny] / ceil(len(data.train) / batch_size)))
+    anchor_sizes, notes = cluster_anchor_sizes(data, NUM_ANCHOR_MAPS[model_name], anchors)
+    augment_note = f"changed by {', '.join(augment_names) or 'nothing'}"
+    note = BudgetNote(f"network {model_name}, {num_epochs} epochs, {augment_note}", without_budget=f"network {model_name}, {augment_note}")
+    detector: nn.Module = create_model(
+        model_name, num_classes=data.num_classes, channels=data.shape[0], size=data.shape[1:], sizes=anchor_sizes, mean=data.mean, std=data.std
     )
-    made = made.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    objective: type[Detect] = SSDDetect if model == "ssd" else YOLODetect
+    detector = detector.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    objective: type[DetectionObjective] = SSDObjective if model == "ssd" else YOLOObjective
     return Experiment(
         data=data,
-        objective=objective(made, data.labels, overlap=overlap),
-        optimizer=make(optimizer, lr=lr or rate(optimizer, tiny), weight_decay=weight_decay),
+        objective=objective(detector, data.class_names, nms_iou=nms_iou),
+        optimizer=make_optimizer(optimizer, lr=lr or _default_lr(optimizer, is_tiny), weight_decay=weight_decay),
         schedule=make_schedule(schedule),
-        augment=augmentations(moves),
-        clip_norm=clip_norm, ema=ema, patience=patience, epochs=passes, batch=batch, notes=(told, *notes),
+        augment=make_box_augmentations(augment_names),
+        clip_norm=clip_norm, ema=ema, patience=patience, epochs=num_epochs, batch_size=batch_size, notes=(note, *notes),
     )
 
 
-def rate(optimizer: str, tiny: bool) -> float | None:
+def _default_lr(optimizer: str, is_tiny: bool) -> float | None:
     """AdamW takes larger steps with fewer weights; other rules have their own."""
-    return (3e-3 if tiny else 1e-3) if optimizer == "adamw" else None
+    return (3e-3 if is_tiny else 1e-3) if optimizer == "adamw" else None
 
 
-def typical(data: Data, levels: int, count: int) -> tuple[Tensor, tuple[str, ...]]:
+def cluster_anchor_sizes(data: Data, num_levels: int, num_anchors: int) -> tuple[Tensor, tuple[str, ...]]:
     """Anchor sizes (levels, count, 2) from the training boxes, small ones for the fine maps; each class counts alike.
 
     A run that is rebuilt has no boxes at hand; its anchors come with its weights, in place of those that are made here.
     """
-    split = data.train.split if isinstance(data.train, Hosted) else data.train
-    if not isinstance(split, Resident | Streamed):
-        return default_sizes(levels, count), ()
-    y, box = split.columns["y"].cpu(), split.columns["box"].cpu()
-    there = y >= 0
-    if not there.any():
+    split = data.train.split if isinstance(data.train, PinnedSplit) else data.train
+    if not isinstance(split, TensorSplit | FileSplit):
+        return default_sizes(num_levels, num_anchors), ()
+    y, boxes = split.columns["y"].cpu(), split.columns["box"].cpu()
+    is_box = y >= 0
+    if not is_box.any():
         raise UsageError(f"no training image of {data.name!r} shows anything: there is nothing to learn; split it another way")
-    sizes, k = (box[..., 2:] - box[..., :2])[there], y[there]
-    weights = (1 / torch.bincount(k, minlength=data.classes).clamp(min=1))[k]
-    found = cluster(sizes, levels * count, weights=weights).view(levels, count, 2)
-    pixels = (found * torch.tensor([data.shape[2], data.shape[1]])).round().long().view(-1, 2).tolist()
-    return found, (f"anchors by k-means of {len(sizes):,} training boxes: {', '.join(f'{w}×{h}' for w, h in pixels)} pixels",)
+    sizes, labels = (boxes[..., 2:] - boxes[..., :2])[is_box], y[is_box]
+    weights = (1 / torch.bincount(labels, minlength=data.num_classes).clamp(min=1))[labels]
+    anchor_sizes = kmeans_iou(sizes, num_levels * num_anchors, weights=weights).view(num_levels, num_anchors, 2)
+    pixels = (anchor_sizes * torch.tensor([data.shape[2], data.shape[1]])).round().long().view(-1, 2).tolist()
+    return anchor_sizes, (f"anchors by k-means of {len(sizes):,} training boxes: {', '.join(f'{w}×{h}' for w, h in pixels)} pixels",)

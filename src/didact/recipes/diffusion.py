@@ -8,60 +8,60 @@ from torch import nn
 
 from didact.data.core import Data
 from didact.errors import UsageError
-from didact.layers.coder import Shape
-from didact.models.denoise_unet import DenoiseUNet, SimpleUNet
-from didact.models.mlp import MLP
-from didact.objectives.diffusion import Diffusion, Noised, Way
-from didact.objectives.flow_matching import FlowMatching
-from didact.objectives.noising import Noising, Order, Variance, moments
-from didact.objectives.referee import about_scores
-from didact.optim.named import make
+from didact.layers.autoencoder_blocks import Shape
+from didact.models.generative.diffusion_unet import DiffusionUNet, SimpleUNet
+from didact.models.tabular.mlp import MLP
+from didact.objectives.generative.diffusion import DenoisingObjective, DiffusionObjective, SamplingConfig
+from didact.objectives.generative.flow_matching import FlowMatchingObjective
+from didact.objectives.generative.noise_schedule import NoiseSchedule, SolverOrder, VarianceType, sampling_timesteps
+from didact.objectives.generative.sample_quality import metric_notes
+from didact.optim.factory import make_optimizer
 from didact.optim.schedule import make_schedule
-from didact.options import OnlyWith, Range, TellsClass
-from didact.recipes import arguments as a
-from didact.recipes.autoencoders import classes_of
-from didact.recipes.common import SMALL
-from didact.recipes.gan import shape_of
+from didact.options import Aliases, OnlyWith, Range, RequiresLabels
+from didact.recipes import _hyperparameters as a
+from didact.recipes._defaults import SMALL_TRAIN_SIZE
+from didact.recipes.autoencoders import require_num_classes
+from didact.recipes.gan import get_image_shape
 from didact.registry import recipe
-from didact.train.experiment import Experiment
+from didact.training.experiment import Experiment
 
-Widths = Annotated[
-    tuple[int, ...] | None, Range(1), "channels of the U-Net at each size, halved between (24,48 of small images, 32,64,128 of others)"
+UNetChannels = Annotated[
+    tuple[int, ...] | None, Range(1), "channels of the U-Net at each resolution (24,48 for small images, 32,64,128 for others)", Aliases("widths")
 ]
-Time = Annotated[int, Range(2), "numbers of the vector that says how much noise there is"]
-Conditional = Annotated[bool, TellsClass(), "tell the network the class, so that one can be asked for"]
-Drop = Annotated[float, Range(0, 1), OnlyWith("conditional", True), "share of labels withheld while learning, which guidance needs"]
-Guidance = Annotated[float, Range(0), "how much a sample insists on its class: (1 + w) f(x, c) − w f(x, ∅)"]
-Steps = Annotated[int, Range(1), "steps from noise to image"]
-FewSteps = Annotated[int | None, Range(1), "steps from noise to image, of the T (25 if not given, all where there are fewer)"]
-COMMON: dict[str, Any] = {"data": "digits", "accepts": ("images",), "chapter": "generative", "kind": "generative"}
-UPDATES = 1_000  # on a small set
-JUDGED = 5
-FEW = 25         # steps from noise to image
+TimeDim = Annotated[int, Range(2), "timestep embedding dimension", Aliases("time")]
+Conditional = Annotated[bool, RequiresLabels(), "class-conditional network, so that `sample --class` works"]
+LabelDropout = Annotated[float, Range(0, 1), OnlyWith("conditional", True), "probability of dropping the label in training, for classifier-free guidance", Aliases("drop")]
+Guidance = Annotated[float, Range(0), "classifier-free guidance weight w: (1 + w) f(x, c) − w f(x, ∅)", Aliases("guidance_scale", "cfg")]
+SamplingSteps = Annotated[int, Range(1), "sampling steps", Aliases("num_inference_steps")]
+OptionalSamplingSteps = Annotated[int | None, Range(1), "sampling steps (25 of the timesteps if not given, all where there are fewer)", Aliases("num_inference_steps")]
+RECIPE_METADATA: dict[str, Any] = {"data": "digits", "accepts": ("images",), "chapter": "generative", "kind": "generative"}
+TARGET_STEPS = 1_000  # on a small set
+NUM_EVALUATIONS = 5
+DEFAULT_SAMPLING_STEPS = 25         # steps from noise to image
 
 
 @recipe(
-    **COMMON, abilities=("sample", "walk", "complete"),
+    **RECIPE_METADATA, abilities=("sample", "walk", "complete"),
     sources=("Gaba 10.2", "Gaba 10.3", "Gaba 10.6", "Gaba 10.8", "Gaba 10.9", "Fleuret 7.2"),
-    grid={"noise": ("linear", "cosine"), "T": (200, 1000)},
+    grid={"noise_schedule": ("linear", "cosine"), "T": (200, 1000)},
 )
 def diffusion(
     data: Data, *,
-    T: Annotated[int, Range(1, 100_000), "steps into noise"] = 1000,
-    noise: Annotated[
-        Literal["linear", "linear_fixed", "cosine"], "how the noise grows over them (fixed: as over 1000, however few they are)"
+    timesteps: Annotated[int, Range(1, 100_000), "diffusion steps T", Aliases("T", "num_timesteps")] = 1000,
+    noise_schedule: Annotated[
+        Literal["linear", "linear_fixed", "cosine"], "noise schedule (fixed: as over 1000 timesteps, however few they are)", Aliases("noise", "beta_schedule")
     ] = "cosine",
-    predict: Annotated[Literal["noise", "image", "velocity"], "what the network says: ε, x_0, or v = a ε − σ x_0"] = "velocity",
-    sampling_steps: FewSteps = None,
-    eta: Annotated[float, Range(0, 1), "noise added on the way back: 0 is DDIM, 1 with all T steps is DDPM"] = 0.0,
-    variance: Annotated[Variance, OnlyWith("eta", above=0), "of that noise: the posterior's, or β_t, which is a little more"] = "posterior",
-    order: Annotated[Order, "of the steps that draw nothing: 1 is DDIM, 2 also looks back at the step before"] = 2,
-    network: Annotated[Literal["unet", "simple"], "the U-Net: with attention, or the simple one of Gaba 10.8"] = "unet",
-    widths: Widths = None, time: Time = 128, dropout: a.Dropout = 0.0,
-    conditional: Conditional = False, drop: Drop = 0.1, guidance: Guidance = 0.0,
-    lr: a.OptionalRate = None, schedule: a.ScheduleName = "warmup_cosine", ema: a.Average = 0.995, clip_norm: a.Clip = 1.0,
-    epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
-    judged: Annotated[int, Range(1), "times that it is judged, which means drawing"] = JUDGED,
+    prediction_type: Annotated[Literal["noise", "image", "velocity"], "prediction target: noise ε, image x_0, or velocity v = a ε − σ x_0", Aliases("predict")] = "velocity",
+    sampling_steps: OptionalSamplingSteps = None,
+    eta: Annotated[float, Range(0, 1), "DDIM's η: 0 is deterministic; 1 with all timesteps is DDPM"] = 0.0,
+    variance: Annotated[VarianceType, OnlyWith("eta", above=0), "variance of the reverse process: the posterior's, or β_t, which is a little larger"] = "posterior",
+    solver_order: Annotated[SolverOrder, "solver order with η = 0: 1 is DDIM, 2 is DPM-Solver++(2M)", Aliases("order")] = 2,
+    network: Annotated[Literal["unet", "simple"], "U-Net: with attention, or Gaba 10.8's simple one"] = "unet",
+    channels: UNetChannels = None, time_dim: TimeDim = 128, dropout: a.Dropout = 0.0,
+    conditional: Conditional = False, label_dropout: LabelDropout = 0.1, guidance: Guidance = 0.0,
+    lr: a.OptionalLearningRate = None, schedule: a.Schedule = "warmup_cosine", ema: a.EMADecay = 0.995, clip_norm: a.ClipNorm = 1.0,
+    epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
+    evaluations: Annotated[int, Range(1), "number of evaluations; each draws samples", Aliases("judged")] = NUM_EVALUATIONS,
 ) -> Experiment:
     """DDPM: a U-Net that sees the noise in an image; taken away step by step, from noise alone, it leaves a new image.
 
@@ -69,78 +69,78 @@ def diffusion(
     its own choices are `--noise linear --predict noise --schedule constant --lr 2e-4`, and DDIM's steps `--order 1`.
     Measured on digits, one seed: Fréchet distance of thumbnails 0.30 in 25 steps; with linear noise, ε and a constant rate 0.35.
     """
-    shape, words = fitted(data, conditional, drop, Way(few(T, sampling_steps), eta, guidance, variance, order))
-    made = unet(shape, widths, time, words["classes"], dropout, make=SimpleUNet if network == "simple" else DenoiseUNet)
-    objective = Diffusion(made, shape, Noising(T, noise), predict=predict, **words)
-    words = {"lr": lr, "schedule": schedule, "ema": ema, "clip_norm": clip_norm, "epochs": epochs, "batch": batch}
-    return learning(data, objective, **words, judged=judged, rate=1e-3)
+    shape, options = build_objective_options(data, conditional, label_dropout, SamplingConfig(choose_sampling_steps(timesteps, sampling_steps), eta, guidance, variance, solver_order))
+    denoiser = make_unet(shape, channels, time_dim, options["num_classes"], dropout, network_class=SimpleUNet if network == "simple" else DiffusionUNet)
+    objective = DiffusionObjective(denoiser, shape, NoiseSchedule(timesteps, noise_schedule), prediction_type=prediction_type, **options)
+    options = {"lr": lr, "schedule": schedule, "ema": ema, "clip_norm": clip_norm, "epochs": epochs, "batch_size": batch_size}
+    return make_experiment(data, objective, **options, num_evaluations=evaluations, large_set_lr=1e-3)
 
 
-@recipe(**COMMON, abilities=("sample", "walk", "complete"), sources=("Gaba 10.10",), grid={"sampling_steps": (1, 4, 16)})
+@recipe(**RECIPE_METADATA, abilities=("sample", "walk", "complete"), sources=("Gaba 10.10",), grid={"sampling_steps": (1, 4, 16)})
 def flow_matching(
     data: Data, *,
-    sampling_steps: Steps = 12,
-    widths: Widths = None, time: Time = 128, dropout: a.Dropout = 0.0,
-    conditional: Conditional = False, drop: Drop = 0.1, guidance: Guidance = 0.0,
-    lr: a.OptionalRate = None, schedule: a.ScheduleName = "constant", ema: a.Average = 0.995, clip_norm: a.Clip = 1.0,
-    epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
+    sampling_steps: SamplingSteps = 12,
+    channels: UNetChannels = None, time_dim: TimeDim = 128, dropout: a.Dropout = 0.0,
+    conditional: Conditional = False, label_dropout: LabelDropout = 0.1, guidance: Guidance = 0.0,
+    lr: a.OptionalLearningRate = None, schedule: a.Schedule = "constant", ema: a.EMADecay = 0.995, clip_norm: a.ClipNorm = 1.0,
+    epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """Flow matching: the velocity of straight lines from images to noise, followed backwards by Heun's rule.
 
     x_t = (1 − t) x_0 + t ε, min E ‖f(x_t, t) − (ε − x_0)‖².
     """
-    shape, words = fitted(data, conditional, drop, Way(sampling_steps, guidance=guidance))
-    objective = FlowMatching(unet(shape, widths, time, words["classes"], dropout), shape, **words)
-    return learning(data, objective, lr=lr, schedule=schedule, ema=ema, clip_norm=clip_norm, epochs=epochs, batch=batch)
+    shape, options = build_objective_options(data, conditional, label_dropout, SamplingConfig(sampling_steps, guidance=guidance))
+    objective = FlowMatchingObjective(make_unet(shape, channels, time_dim, options["num_classes"], dropout), shape, **options)
+    return make_experiment(data, objective, lr=lr, schedule=schedule, ema=ema, clip_norm=clip_norm, epochs=epochs, batch_size=batch_size)
 
 
-def few(T: int, sampling_steps: int | None) -> int:
+def choose_sampling_steps(timesteps: int, sampling_steps: int | None) -> int:
     """As many as were asked for, where there are so many."""
-    steps = min(FEW, T) if sampling_steps is None else sampling_steps
-    moments(T, steps)
+    steps = min(DEFAULT_SAMPLING_STEPS, timesteps) if sampling_steps is None else sampling_steps
+    sampling_timesteps(timesteps, steps)
     return steps
 
 
-def fitted(data: Data, conditional: bool, drop: float, way: Way) -> tuple[Shape, dict[str, Any]]:
+def build_objective_options(data: Data, conditional: bool, label_dropout: float, sampling: SamplingConfig) -> tuple[Shape, dict[str, Any]]:
     """The images' shape, and what both objectives are told alike; a referee joins where there are labels."""
-    if way.guidance and not conditional:
-        raise UsageError(f"--guidance {way.guidance:g} insists on a class, which the network is told with --conditional only")
-    if way.guidance and not drop:
-        raise UsageError(f"--guidance {way.guidance:g} needs what the network says without a label; give --drop more than 0")
-    labelled = data.task in ("binary", "multiclass")
+    if sampling.guidance and not conditional:
+        raise UsageError(f"--guidance {sampling.guidance:g} insists on a class, which the network is told with --conditional only")
+    if sampling.guidance and not label_dropout:
+        raise UsageError(f"--guidance {sampling.guidance:g} needs what the network says without a label; give --drop more than 0")
+    has_labels = data.task in ("binary", "multiclass")
     referee: nn.Module | None = None
-    if labelled:
-        referee = MLP(data.features, data.classes, hidden=(128,), dropout=0.2, mean=data.mean, std=data.std)
-    classes = classes_of(data) if conditional else 0
-    return shape_of(data), {"classes": classes, "drop": drop, "way": way, "referee": referee}
+    if has_labels:
+        referee = MLP(data.num_features, data.num_classes, hidden=(128,), dropout=0.2, mean=data.mean, std=data.std)
+    num_classes = require_num_classes(data) if conditional else 0
+    return get_image_shape(data), {"num_classes": num_classes, "label_dropout": label_dropout, "sampling": sampling, "referee": referee}
 
 
-def unet(
-    shape: Shape, widths: tuple[int, ...] | None, time: int, classes: int, dropout: float, *,
-    make: type[DenoiseUNet] | type[SimpleUNet] = DenoiseUNet,
+def make_unet(
+    shape: Shape, channels: tuple[int, ...] | None, time_dim: int, num_classes: int, dropout: float, *,
+    network_class: type[DiffusionUNet] | type[SimpleUNet] = DiffusionUNet,
 ) -> nn.Module:
-    widths = widths or ((32, 64, 128) if min(shape[1:]) >= 16 else (24, 48))
-    made = make(shape=shape, widths=widths, time=time, classes=classes, dropout=dropout)
-    return made.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+    channels = channels or ((32, 64, 128) if min(shape[1:]) >= 16 else (24, 48))
+    network = network_class(shape=shape, widths=channels, time_dim=time_dim, num_classes=num_classes, dropout=dropout)
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
-def learning(
-    data: Data, objective: Noised, *,
-    lr: float | None, schedule: str, ema: float | None, clip_norm: float | None, epochs: int | None, batch: int | None,
-    updates: int = UPDATES, judged: int = JUDGED, rate: float = 2e-4,
+def make_experiment(
+    data: Data, objective: DenoisingObjective, *,
+    lr: float | None, schedule: str, ema: float | None, clip_norm: float | None, epochs: int | None, batch_size: int | None,
+    target_steps: int = TARGET_STEPS, num_evaluations: int = NUM_EVALUATIONS, large_set_lr: float = 2e-4,
 ) -> Experiment:
     """So many steps on a small set, 20 epochs of a large one at this rate; judged few times, since that means drawing."""
-    rows, small = len(data.train), len(data.train) < SMALL
-    batch = batch or (64 if small else 128)
-    epoch = ceil(rows / batch)
-    epochs = epochs or (ceil(updates / epoch) if small else 20)
-    optimizers = {"model": make("adam", lr=lr or (2e-3 if small else rate))}
+    num_examples, is_small = len(data.train), len(data.train) < SMALL_TRAIN_SIZE
+    batch_size = batch_size or (64 if is_small else 128)
+    steps_per_epoch = ceil(num_examples / batch_size)
+    epochs = epochs or (ceil(target_steps / steps_per_epoch) if is_small else 20)
+    optimizers = {"model": make_optimizer("adam", lr=lr or (2e-3 if is_small else large_set_lr))}
     if objective.referee is not None:
-        optimizers["referee"] = make("adamw", lr=2e-3, weight_decay=0.01)
+        optimizers["referee"] = make_optimizer("adamw", lr=2e-3, weight_decay=0.01)
     return Experiment(
         data=data, objective=objective, optimizer=optimizers, schedule=make_schedule(schedule), clip_norm=clip_norm, ema=ema,
-        epochs=epochs, batch=batch, evaluate_every=max(1, epoch * epochs // judged),
-        notes=about_scores(
-            data, referee=objective.referee is not None, conditional=bool(objective.classes), noises=len(objective.noises), first=True
+        epochs=epochs, batch_size=batch_size, evaluate_every=max(1, steps_per_epoch * epochs // num_evaluations),
+        notes=metric_notes(
+            data, referee=objective.referee is not None, conditional=bool(objective.num_classes), num_noises=len(objective.noises), only_first=True
         ),
     )

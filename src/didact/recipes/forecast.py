@@ -3,16 +3,16 @@
 from typing import Annotated, Literal
 
 from didact.data.core import Data
-from didact.data.series import WINDOW, ahead
-from didact.models.forecaster import Forecaster
-from didact.objectives.forecasting import Forecast
-from didact.optim.named import make
+from didact.data.time_series import DEFAULT_WINDOW, with_horizon
+from didact.models.tabular.forecaster import RNNForecaster
+from didact.objectives.forecasting import ForecastObjective
+from didact.optim.factory import make_optimizer
 from didact.optim.schedule import make_schedule
-from didact.options import OnlyWith, Range
-from didact.recipes import arguments as a
-from didact.recipes.recurrent import Cell, Hidden, Init, Layers
+from didact.options import Aliases, OnlyWith, Range
+from didact.recipes import _hyperparameters as a
+from didact.recipes.rnn import Cell, HiddenSize, NumLayers, RecurrentInit
 from didact.registry import recipe
-from didact.train.experiment import Experiment
+from didact.training.experiment import Experiment
 
 
 @recipe(
@@ -21,29 +21,29 @@ from didact.train.experiment import Experiment
 )
 def forecast(
     data: Data, *,
-    cell: Cell = "lstm", hidden: Hidden = 32, layers: Layers = 1, dropout: a.Dropout = 0.0, init: Init = "orthogonal",
-    window: Annotated[int, Range(1), "past values that are read"] = WINDOW,
-    horizon: Annotated[int, Range(1), "values that are forecast, each from the one before: 1, or 7 for a week of days"] = 1,
-    teach: Annotated[
+    cell: Cell = "lstm", hidden_size: HiddenSize = 32, num_layers: NumLayers = 1, dropout: a.Dropout = 0.0, recurrent_init: RecurrentInit = "orthogonal",
+    window: Annotated[int, Range(1), "input window: past values that are read", Aliases("lags")] = DEFAULT_WINDOW,
+    horizon: Annotated[int, Range(1), "forecast horizon: number of steps ahead, each from the one before (7 for a week of days)"] = 1,
+    teacher_forcing: Annotated[
         Literal["forced", "own"], OnlyWith("horizon", above=1),
-        "what it goes on from while it learns: the true values, or its own forecasts"
+        "teacher forcing: train on the true previous values (true), or on the model's own forecasts (own)", Aliases("teach")
     ] = "forced",
-    lr: a.Rate = 1e-2, weight_decay: a.Decay = 0.01, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
-    epochs: a.Epochs = 15, batch: a.BatchSize = 32,
+    lr: a.LearningRate = 1e-2, weight_decay: a.WeightDecay = 0.01, schedule: a.Schedule = "warmup_cosine", clip_norm: a.ClipNorm = 1.0,
+    epochs: a.Epochs = 15, batch_size: a.BatchSize = 32,
 ) -> Experiment:
     """Forecast a time series: --data temperatures (thirty days, then the next or --horizon 7), or a CSV of one's own.
 
     h_t = cell(x_t, h_{t−1}), x̂_{t+1} = x_t + w h_t + b; judged beside the naive forecast x̂_{t+k} = x_t. `skill` is the share of the
     naive forecast's squared error that is gone.
     """
-    data = ahead(data, window=window, horizon=horizon)
+    data = with_horizon(data, window=window, horizon=horizon)
     return Experiment(
         data=data,
-        objective=Forecast(
-            Forecaster(cell=cell, hidden=hidden, layers=layers, dropout=dropout, init=init),
-            horizon=horizon, mean=data.target_mean, std=data.target_std, forced=teach == "forced",
+        objective=ForecastObjective(
+            RNNForecaster(cell=cell, hidden_size=hidden_size, num_layers=num_layers, dropout=dropout, init=recurrent_init),
+            horizon=horizon, mean=data.target_mean, std=data.target_std, teacher_forcing=teacher_forcing == "forced",
         ),
-        optimizer=make("adamw", lr=lr, weight_decay=weight_decay),
+        optimizer=make_optimizer("adamw", lr=lr, weight_decay=weight_decay),
         schedule=make_schedule(schedule),
-        clip_norm=clip_norm, epochs=epochs, batch=batch,
+        clip_norm=clip_norm, epochs=epochs, batch_size=batch_size,
     )

@@ -8,59 +8,59 @@ from torch import nn
 from torch.optim import Adam, RMSprop
 
 from didact.data.core import Data
-from didact.data.load import forbid
+from didact.data.load import reject_options
 from didact.errors import UsageError
-from didact.layers.coder import Shape
-from didact.models.gan import (
-    Condition,
+from didact.layers.autoencoder_blocks import Shape
+from didact.models.generative.gan import (
+    Conditioning,
     DCGANDiscriminator,
     DCGANGenerator,
     DenseDiscriminator,
     DenseGenerator,
     StyleGenerator,
 )
-from didact.models.mlp import MLP
-from didact.models.rows import RowGenerator
-from didact.objectives.adversarial import GAMES, Adversarial
-from didact.objectives.referee import about_scores
-from didact.objectives.row_game import RowGame
-from didact.objectives.rows import Rows
-from didact.optim.clipped import clipped
-from didact.optim.named import make
-from didact.options import Range, TellsClass
-from didact.recipes import arguments as a
-from didact.recipes.autoencoders import classes_of
-from didact.recipes.common import SMALL
+from didact.models.generative.table_networks import TableGenerator
+from didact.models.tabular.mlp import MLP
+from didact.objectives.generative.gan import GAN_LOSSES, GANObjective
+from didact.objectives.generative.sample_quality import metric_notes
+from didact.objectives.generative.table_gan import TableGAN
+from didact.objectives.generative.table_rows import RowLayout
+from didact.optim.factory import make_optimizer
+from didact.optim.weight_clipping import with_weight_clipping
+from didact.options import Aliases, Range, RequiresLabels
+from didact.recipes import _hyperparameters as a
+from didact.recipes._defaults import SMALL_TRAIN_SIZE
+from didact.recipes.autoencoders import require_num_classes
 from didact.registry import recipe
-from didact.train.experiment import Experiment, MakeOptimizer
+from didact.training.experiment import Experiment, OptimizerFactory
 
-Loss = Annotated[
-    Literal["non_saturating", "minimax"], "of the generator: −log D(G(z)), or log(1 − D(G(z))), whose gradient vanishes where D is sure"
+GeneratorLoss = Annotated[
+    Literal["non_saturating", "minimax"], "generator loss: non-saturating −log D(G(z)), or saturating log(1 − D(G(z)))"
 ]
-Latent = Annotated[int, Range(1), "numbers of noise that an image is made from"]
-Conditional = Annotated[bool, TellsClass(), "tell both players the class, so that one can be asked for"]
-Turns = Annotated[int, Range(1, 100), "steps of the discriminator for each of the generator"]
-OtherRate = Annotated[float | None, Range(0, open_low=True), "learning rate of the discriminator (the generator's if not given)"]
-Width = Annotated[int, Range(1), "channels at the finest level, doubled at each coarser one"]
+LatentDim = Annotated[int, Range(1), "latent dimension: size of the noise vector z", Aliases("latent")]
+Conditional = Annotated[bool, RequiresLabels(), "class-conditional generator and discriminator, so that `sample --class` works"]
+DiscriminatorSteps = Annotated[int, Range(1, 100), "discriminator steps per generator step", Aliases("turns", "n_critic")]
+DiscriminatorLearningRate = Annotated[float | None, Range(0, open_low=True), "learning rate of the discriminator (the generator's if not given)"]
+Channels = Annotated[int, Range(1), "channels at the highest resolution, doubled at each lower one", Aliases("width")]
 Beta1 = Annotated[float, Range(0, 0.9999), "β1 of Adam"]
-COMMON: dict[str, Any] = {
+RECIPE_METADATA: dict[str, Any] = {
     "data": "digits", "accepts": ("images",), "chapter": "generative", "kind": "generative", "abilities": ("sample", "walk"),
 }
 
-TABLES = COMMON | {"accepts": ("images", "table"), "abilities": ("sample", "walk", "tabulate")}
+TABLE_RECIPE_METADATA = RECIPE_METADATA | {"accepts": ("images", "table"), "abilities": ("sample", "walk", "tabulate")}
 
 
 @recipe(
-    **TABLES,
+    **TABLE_RECIPE_METADATA,
     sources=("Gaba 8.2", "Gaba 8.3", "Groudiev 11.3", "Van Schependom 8.4"), grid={"loss": ("non_saturating", "minimax")},
 )
 def gan(
     data: Data, *,
-    loss: Loss = "non_saturating", latent: Latent = 32, conditional: Conditional = False,
-    widths: Annotated[tuple[int, ...], Range(1), "units of the generator's layers; the discriminator's are these backwards"] = (128, 256),
-    turns: Turns = 1, lr: a.Rate = 1e-3, lr_discriminator: OtherRate = None,
-    beta1: Annotated[float | None, Range(0, 0.9999), "β1 of Adam (0.5 for images, 0 for a table, if not given)"] = None,
-    ema: a.Average = 0.99, epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
+    loss: GeneratorLoss = "non_saturating", latent_dim: LatentDim = 32, conditional: Conditional = False,
+    hidden: Annotated[tuple[int, ...], Range(1), "units of the generator's layers; the discriminator's are these in reverse", Aliases("widths")] = (128, 256),
+    discriminator_steps: DiscriminatorSteps = 1, lr: a.LearningRate = 1e-3, lr_discriminator: DiscriminatorLearningRate = None,
+    beta1: Annotated[float | None, Range(0, 0.9999), "β1 of Adam (0.5 for images, 0 for tables if not given)"] = None,
+    ema: a.EMADecay = 0.99, epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """The first adversarial networks: two perceptrons, one that makes images, or rows of a table, and one that tells them from real ones.
 
@@ -68,164 +68,164 @@ def gan(
     Measured on moons, seeds 0-2: 5 % of the rows drawn lie more than 0.1 from every training point of their class (`wgan` 12 %, test points
     2 %); Fréchet distance 0.061 ± 0.015 (`wgan` 0.052 ± 0.023).
     """
-    classes = classes_of(data) if conditional else 0
-    table = data.kind == "table"
+    num_classes = require_num_classes(data) if conditional else 0
+    is_table = data.kind == "table"
     if beta1 is None:
-        beta1 = 0.0 if table else 0.5
-    if table:
-        players = of_rows(data, latent=latent, widths=widths, classes=classes)
+        beta1 = 0.0 if is_table else 0.5
+    if is_table:
+        players = _make_table_players(data, latent_dim=latent_dim, hidden=hidden, num_classes=num_classes)
     else:
-        generator = DenseGenerator(shape=shape_of(data), latent=latent, widths=widths, classes=classes)
-        players = Players(generator, DenseDiscriminator(shape=shape_of(data), widths=widths[::-1], classes=classes))
-    return game(
+        generator = DenseGenerator(shape=get_image_shape(data), latent_dim=latent_dim, widths=hidden, num_classes=num_classes)
+        players = GANPlayers(generator, DenseDiscriminator(shape=get_image_shape(data), widths=hidden[::-1], num_classes=num_classes))
+    return _make_gan_experiment(
         data, *players,
-        loss=loss, latent=latent, classes=classes, turns=turns, ema=ema, epochs=epochs, batch=batch, rounds=3_000,
-        judged=3 if table else 25,  # a blob of the first steps may have the rows' means and covariances, which is all that is watched
-        optimizers=adam(lr, lr_discriminator, (beta1, 0.999)),
+        loss=loss, latent_dim=latent_dim, num_classes=num_classes, discriminator_steps=discriminator_steps, ema=ema, epochs=epochs, batch_size=batch_size, target_rounds=3_000,
+        num_evaluations=3 if is_table else 25,  # a blob of the first steps may have the rows' means and covariances, which is all that is watched
+        optimizers=_make_adam_pair(lr, lr_discriminator, (beta1, 0.999)),
     )
 
 
 @recipe(
-    **COMMON, sources=("Gaba 8.6", "Gaba 8.7", "Gaba 8.9", "Groudiev 11.5"),
-    grid={"latent": (32, 64, 100, 256)},
+    **RECIPE_METADATA, sources=("Gaba 8.6", "Gaba 8.7", "Gaba 8.9", "Groudiev 11.5"),
+    grid={"latent_dim": (32, 64, 100, 256)},
 )
 def dcgan(
     data: Data, *,
-    loss: Loss = "non_saturating", latent: Latent = 100, width: Width = 64, conditional: Conditional = False,
-    condition: Annotated[Condition, "how the generator is told the class: beside the noise, or by its batch norms"] = "input",
-    turns: Turns = 1, lr: a.Rate = 2e-4, lr_discriminator: OtherRate = None, beta1: Beta1 = 0.5, ema: a.Average = None,
-    epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
+    loss: GeneratorLoss = "non_saturating", latent_dim: LatentDim = 100, channels: Channels = 64, conditional: Conditional = False,
+    conditioning: Annotated[Conditioning, "class conditioning of the generator: concatenated to the noise, or conditional batch normalization", Aliases("condition")] = "input",
+    discriminator_steps: DiscriminatorSteps = 1, lr: a.LearningRate = 2e-4, lr_discriminator: DiscriminatorLearningRate = None, beta1: Beta1 = 0.5, ema: a.EMADecay = None,
+    epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """DCGAN: strided convolutions, batch norm, no dense layer; at 28 pixels the networks of Gaba 8.7, at others as deep as it takes.
 
     Its batch, rates and epochs on large sets are the course's too; --lr 1e-4 --lr-discriminator 4e-4 are its two time-scales.
     """
-    shape, classes = shape_of(data), classes_of(data) if conditional else 0
+    shape, num_classes = get_image_shape(data), require_num_classes(data) if conditional else 0
     if not conditional:
-        forbid("no class is told without --conditional", condition=None if condition == "input" else condition)
-    return game(
-        data, DCGANGenerator(shape=shape, latent=latent, width=width, classes=classes, condition=condition),
-        DCGANDiscriminator(shape=shape, width=width, classes=classes),
-        loss=loss, latent=latent, classes=classes, turns=turns, ema=ema, epochs=epochs, batch=batch,
-        optimizers=adam(lr, lr_discriminator, (beta1, 0.999)),
+        reject_options("no class is told without --conditional", conditioning=None if conditioning == "input" else conditioning)
+    return _make_gan_experiment(
+        data, DCGANGenerator(shape=shape, latent_dim=latent_dim, channels=channels, num_classes=num_classes, conditioning=conditioning),
+        DCGANDiscriminator(shape=shape, channels=channels, num_classes=num_classes),
+        loss=loss, latent_dim=latent_dim, num_classes=num_classes, discriminator_steps=discriminator_steps, ema=ema, epochs=epochs, batch_size=batch_size,
+        optimizers=_make_adam_pair(lr, lr_discriminator, (beta1, 0.999)),
     )
 
 
-@recipe(**TABLES, sources=("Gaba 8.4", "Gaba Ex 8.3"), grid={"turns": (1, 3, 5)})
+@recipe(**TABLE_RECIPE_METADATA, sources=("Gaba 8.4", "Gaba Ex 8.3"), grid={"discriminator_steps": (1, 3, 5)})
 def wgan(
     data: Data, *,
-    lipschitz: Annotated[Literal["penalty", "clip"], "how the critic is kept Lipschitz: gradient penalty, or weights in a box"] = "penalty",
-    penalty: Annotated[float, Range(0, open_low=True), "weight λ of the gradient penalty"] = 10.0,
-    bound: Annotated[float, Range(0, open_low=True), "largest weight, where they are clipped"] = 0.01,
-    latent: Latent = 100, width: Width = 64, conditional: Conditional = False, turns: Turns = 5,
-    lr: a.OptionalRate = None, lr_discriminator: OtherRate = None, ema: a.Average = None,
-    epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
+    lipschitz: Annotated[Literal["penalty", "clip"], "Lipschitz constraint of the critic: gradient penalty or weight clipping"] = "penalty",
+    gradient_penalty: Annotated[float, Range(0, open_low=True), "weight λ of the gradient penalty", Aliases("penalty")] = 10.0,
+    weight_clip: Annotated[float, Range(0, open_low=True), "weight clipping: largest absolute weight of the critic, with --lipschitz clip", Aliases("clip")] = 0.01,
+    latent_dim: LatentDim = 100, channels: Channels = 64, conditional: Conditional = False, discriminator_steps: DiscriminatorSteps = 5,
+    lr: a.OptionalLearningRate = None, lr_discriminator: DiscriminatorLearningRate = None, ema: a.EMADecay = None,
+    epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """Wasserstein GAN: a critic that scores, several steps ahead of the generator, kept Lipschitz by a penalty or by clipping.
 
     W(p, p_G) = sup over 1-Lipschitz f of E f(x) − E f(G(z)); the penalty is λ E (‖∇f(x̂)‖ − 1)². Of a table both are
     perceptrons, and an average of the weights is kept (--ema 0.99) where none is asked for.
     """
-    classes = classes_of(data) if conditional else 0
-    clip = lipschitz == "clip"
-    if clip:
-        forbid("--lipschitz clip keeps weights in a box, without a penalty", penalty=None if penalty == 10 else penalty)
+    num_classes = require_num_classes(data) if conditional else 0
+    is_clipped = lipschitz == "clip"
+    if is_clipped:
+        reject_options("--lipschitz clip keeps weights in a box, without a penalty", gradient_penalty=None if gradient_penalty == 10 else gradient_penalty)
     else:
-        forbid("--lipschitz penalty clips no weights", bound=None if bound == 0.01 else bound)
+        reject_options("--lipschitz penalty clips no weights", weight_clip=None if weight_clip == 0.01 else weight_clip)
     if data.kind == "table":
-        players = of_rows(data, latent=latent, widths=(2 * width, 4 * width), classes=classes)
+        players = _make_table_players(data, latent_dim=latent_dim, hidden=(2 * channels, 4 * channels), num_classes=num_classes)
     else:
-        generator = DCGANGenerator(shape=shape_of(data), latent=latent, width=width, classes=classes)
-        critic = DCGANDiscriminator(shape=shape_of(data), width=width, classes=classes, norm="batch" if clip else "layer")
-        players = Players(generator, critic)
-    optimizers: dict[str, MakeOptimizer] = {}
-    if clip:  # RMSprop: momentum upset a critic whose gradient jumps at the walls.  Arjovsky et al. 2017
-        rate = lr or 5e-5 * (10 if len(data.train) < SMALL else 1)
-        walled = partial(clipped, base=partial(RMSprop, lr=lr_discriminator or rate), bound=bound)
-        optimizers = {"generator": partial(RMSprop, lr=rate), "discriminator": walled}
+        generator = DCGANGenerator(shape=get_image_shape(data), latent_dim=latent_dim, channels=channels, num_classes=num_classes)
+        critic = DCGANDiscriminator(shape=get_image_shape(data), channels=channels, num_classes=num_classes, norm="batch" if is_clipped else "layer")
+        players = GANPlayers(generator, critic)
+    optimizers: dict[str, OptimizerFactory] = {}
+    if is_clipped:  # RMSprop: momentum upset a critic whose gradient jumps at the walls.  Arjovsky et al. 2017
+        rmsprop_lr = lr or 5e-5 * (10 if len(data.train) < SMALL_TRAIN_SIZE else 1)
+        clipped_rmsprop = partial(with_weight_clipping, base=partial(RMSprop, lr=lr_discriminator or rmsprop_lr), bound=weight_clip)
+        optimizers = {"generator": partial(RMSprop, lr=rmsprop_lr), "discriminator": clipped_rmsprop}
     else:
-        optimizers = adam(lr or (1e-3 if len(data.train) < SMALL else 1e-4), lr_discriminator, (0.0, 0.9))
-    return game(
-        data, *players, ema=0.99 if ema is None and players.rows is not None else ema,
-        loss="wasserstein", penalty=0.0 if clip else penalty, rounds=1_500 if clip or players.rows is not None else 500,
-        latent=latent, classes=classes, turns=turns, epochs=epochs, batch=batch, optimizers=optimizers,
+        optimizers = _make_adam_pair(lr or (1e-3 if len(data.train) < SMALL_TRAIN_SIZE else 1e-4), lr_discriminator, (0.0, 0.9))
+    return _make_gan_experiment(
+        data, *players, ema=0.99 if ema is None and players.layout is not None else ema,
+        loss="wasserstein", gradient_penalty=0.0 if is_clipped else gradient_penalty, target_rounds=1_500 if is_clipped or players.layout is not None else 500,
+        latent_dim=latent_dim, num_classes=num_classes, discriminator_steps=discriminator_steps, epochs=epochs, batch_size=batch_size, optimizers=optimizers,
     )
 
 
-@recipe(**COMMON, sources=("Gaba 8.10",))
+@recipe(**RECIPE_METADATA, sources=("Gaba 8.10",))
 def stylegan(
     data: Data, *,
-    latent: Latent = 64, width: Width = 16, conditional: Conditional = False,
-    style: Annotated[int, Range(1), "numbers of the style w"] = 64,
-    depth: Annotated[int, Range(1), "layers of the mapping from noise to style"] = 3,
-    width_discriminator: Annotated[int, Range(1), "channels of the discriminator's first layer, doubled at each next one"] = 128,
-    turns: Turns = 1, lr: a.Rate = 1e-3, lr_discriminator: OtherRate = None, beta1: Beta1 = 0.0, ema: a.Average = 0.99,
-    epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
+    latent_dim: LatentDim = 64, channels: Channels = 16, conditional: Conditional = False,
+    style_dim: Annotated[int, Range(1), "dimension of the style vector w", Aliases("style")] = 64,
+    mapping_layers: Annotated[int, Range(1), "number of layers of the mapping network z → w", Aliases("depth")] = 3,
+    channels_discriminator: Annotated[int, Range(1), "channels of the discriminator's first layer, doubled at each next one", Aliases("width_discriminator")] = 128,
+    discriminator_steps: DiscriminatorSteps = 1, lr: a.LearningRate = 1e-3, lr_discriminator: DiscriminatorLearningRate = None, beta1: Beta1 = 0.0, ema: a.EMADecay = 0.99,
+    epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """StyleGAN's idea, small: noise becomes a style, and the style rescales every feature map of a learned constant.
 
     w = MLP(z), AdaIN(x, w) = s(w) (x − μ(x)) / σ(x) + b(w).
     """
-    shape, classes = shape_of(data), classes_of(data) if conditional else 0
-    return game(
-        data, StyleGenerator(shape=shape, latent=latent, width=width, style=style, depth=depth, classes=classes),
-        DCGANDiscriminator(shape=shape, width=width_discriminator, classes=classes, norm="layer"),
-        loss="non_saturating", latent=latent, classes=classes, turns=turns, ema=ema, epochs=epochs, batch=batch, rounds=1_200,
-        optimizers=adam(lr, lr_discriminator, (beta1, 0.99)),
+    shape, num_classes = get_image_shape(data), require_num_classes(data) if conditional else 0
+    return _make_gan_experiment(
+        data, StyleGenerator(shape=shape, latent_dim=latent_dim, channels=channels, style_dim=style_dim, mapping_layers=mapping_layers, num_classes=num_classes),
+        DCGANDiscriminator(shape=shape, channels=channels_discriminator, num_classes=num_classes, norm="layer"),
+        loss="non_saturating", latent_dim=latent_dim, num_classes=num_classes, discriminator_steps=discriminator_steps, ema=ema, epochs=epochs, batch_size=batch_size, target_rounds=1_200,
+        optimizers=_make_adam_pair(lr, lr_discriminator, (beta1, 0.99)),
     )
 
 
-class Players(NamedTuple):
+class GANPlayers(NamedTuple):
     """Both sides of a game, and the rows that they play with where it is one over a table."""
 
     generator: nn.Module
     discriminator: nn.Module
-    rows: Rows | None = None
+    layout: RowLayout | None = None
 
 
-def of_rows(data: Data, *, latent: int, widths: tuple[int, ...], classes: int) -> Players:
+def _make_table_players(data: Data, *, latent_dim: int, hidden: tuple[int, ...], num_classes: int) -> GANPlayers:
     """Two perceptrons over the rows of a table; the target is one of the columns, unless it is told."""
-    rows = Rows(data, joint=not classes, told=bool(classes))
-    places: dict[str, Any] = {"features": rows.features, "categories": rows.categories, "gaps": rows.gaps.tolist()}
-    generator = RowGenerator(**places, latent=latent, widths=widths, classes=classes)
-    return Players(generator, DenseDiscriminator(shape=(rows.features, 1, 1), widths=widths[::-1], classes=classes), rows)
+    layout = RowLayout(data, joint=not num_classes, conditional=bool(num_classes))
+    column_layout: dict[str, Any] = {"features": layout.num_features, "categories": layout.categories, "gaps": layout.gaps.tolist()}
+    generator = TableGenerator(**column_layout, latent_dim=latent_dim, widths=hidden, num_classes=num_classes)
+    return GANPlayers(generator, DenseDiscriminator(shape=(layout.num_features, 1, 1), widths=hidden[::-1], num_classes=num_classes), layout)
 
 
-def game(
-    data: Data, generator: nn.Module, discriminator: nn.Module, rows: Rows | None = None, *,
-    loss: str, latent: int, classes: int, turns: int, optimizers: dict[str, MakeOptimizer],
-    ema: float | None, epochs: int | None, batch: int | None, penalty: float = 0.0, rounds: int = 1_500, judged: int = 25,
+def _make_gan_experiment(
+    data: Data, generator: nn.Module, discriminator: nn.Module, layout: RowLayout | None = None, *,
+    loss: str, latent_dim: int, num_classes: int, discriminator_steps: int, optimizers: dict[str, OptimizerFactory],
+    ema: float | None, epochs: int | None, batch_size: int | None, gradient_penalty: float = 0.0, target_rounds: int = 1_500, num_evaluations: int = 25,
 ) -> Experiment:
     """The experiment of any of them: so many `rounds` on a small set, 25 epochs of a large one, `judged` so often.
 
     Labelled images bring a referee.
     """
     referee = None
-    if data.task in ("binary", "multiclass") and rows is None:
-        referee = MLP(data.features, data.classes, hidden=(128,), dropout=0.2, mean=data.mean, std=data.std)
-        optimizers = {**optimizers, "referee": make("adamw", lr=2e-3, weight_decay=0.01)}
-    small = len(data.train) < SMALL
-    batch = batch or (64 if small else 128)
-    epoch = max(1, ceil(len(data.train) / batch) // turns)
-    epochs = epochs or (ceil(rounds / epoch) if small else 25)
-    words: dict[str, Any] = {"game": GAMES[loss], "latent": latent, "classes": classes, "penalty": penalty, "turns": turns}
+    if data.task in ("binary", "multiclass") and layout is None:
+        referee = MLP(data.num_features, data.num_classes, hidden=(128,), dropout=0.2, mean=data.mean, std=data.std)
+        optimizers = {**optimizers, "referee": make_optimizer("adamw", lr=2e-3, weight_decay=0.01)}
+    is_small = len(data.train) < SMALL_TRAIN_SIZE
+    batch_size = batch_size or (64 if is_small else 128)
+    rounds_per_epoch = max(1, ceil(len(data.train) / batch_size) // discriminator_steps)
+    epochs = epochs or (ceil(target_rounds / rounds_per_epoch) if is_small else 25)
+    gan_options: dict[str, Any] = {"gan_loss": GAN_LOSSES[loss], "latent_dim": latent_dim, "num_classes": num_classes, "gradient_penalty": gradient_penalty, "discriminator_steps": discriminator_steps}
     objective = (
-        RowGame(generator, discriminator, rows, **words) if rows is not None else
-        Adversarial(generator, discriminator, **words, referee=referee)
+        TableGAN(generator, discriminator, layout, **gan_options) if layout is not None else
+        GANObjective(generator, discriminator, **gan_options, referee=referee)
     )
     return Experiment(
         data=data, objective=objective, optimizer=optimizers, ema=ema,
-        epochs=epochs, batch=batch, evaluate_every=max(1, epoch * epochs // judged),
-        notes=about_scores(data, referee=referee is not None, conditional=bool(classes), noises=len(objective.noises)),
+        epochs=epochs, batch_size=batch_size, evaluate_every=max(1, rounds_per_epoch * epochs // num_evaluations),
+        notes=metric_notes(data, referee=referee is not None, conditional=bool(num_classes), num_noises=len(objective.noises)),
     )
 
 
-def adam(lr: float, lr_discriminator: float | None, betas: tuple[float, float]) -> dict[str, MakeOptimizer]:
+def _make_adam_pair(lr: float, lr_discriminator: float | None, betas: tuple[float, float]) -> dict[str, OptimizerFactory]:
     """Adam for each side at its own rate."""
     return {"generator": partial(Adam, lr=lr, betas=betas), "discriminator": partial(Adam, lr=lr_discriminator or lr, betas=betas)}
 
 
-def shape_of(data: Data) -> Shape:
+def get_image_shape(data: Data) -> Shape:
     channels, height, width = data.shape
     if min(height, width) < 2:
         raise UsageError(f"a generator draws images, but those of {data.name!r} are {width}×{height} pixels")

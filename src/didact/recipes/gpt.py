@@ -6,52 +6,51 @@ from typing import Annotated, Literal
 from torch.optim import AdamW
 
 from didact.data.core import Data
-from didact.data.sequences import StreamEncoder, windows
+from didact.data.text.language_modeling import TextEncoder, with_context
 from didact.errors import UsageError
-from didact.layers.forms import SPAN, SPANNED, Form, reach
-from didact.models.gpt import GPT
-from didact.models.llama import Llama
-from didact.objectives.autoregressive import Autoregressive
+from didact.layers.attention.variants import DEFAULT_WINDOW, WINDOW_VARIANTS, Variant, effective_window
+from didact.models.text.gpt import GPT
+from didact.models.text.llama import Llama
+from didact.objectives.text.causal_lm import CausalLanguageModel
 from didact.optim.schedule import make_schedule
-from didact.options import OnlyWith, Range
-from didact.recipes import arguments as a
-from didact.recipes.adapting import Rank, Weights, beginning, thinned
+from didact.options import Aliases, OnlyWith, Range
+from didact.recipes import _hyperparameters as a
+from didact.recipes._initial_weights import InitialWeights, LoRARank, apply_lora, make_weight_initializer
 from didact.registry import recipe
-from didact.train.experiment import Experiment
+from didact.training.experiment import Experiment
 
-Family = Annotated[Literal["gpt", "llama"], "GPT-2's blocks, or LLaMA's: RMS norms, rotary positions, SwiGLU, shared keys"]
-Layers = Annotated[int, Range(1, 100), "blocks upon each other"]
-Heads = Annotated[int, Range(1), "attention heads of each block"]
-Width = Annotated[int, Range(1), "numbers that a token is embedded in"]
-Context = Annotated[int, Range(2), "tokens that are read at once"]
-Attention = Annotated[
-    Form, "who looks at whom; strided alternates with local, linear is a kernel's, tiled gives the same as full, whose weights alone are"
-    " dropped by --dropout",
+Architecture = Annotated[Literal["gpt", "llama"], "architecture: GPT-2, or LLaMA (RMSNorm, rotary positions, SwiGLU, grouped-query attention)"]
+NumLayers = Annotated[int, Range(1, 100), "number of Transformer blocks", Aliases("layers", "depth")]
+NumHeads = Annotated[int, Range(1), "number of attention heads", Aliases("heads")]
+EmbedDim = Annotated[int, Range(1), "embedding dimension", Aliases("width", "d_model")]
+ContextLength = Annotated[int, Range(2), "context length in tokens", Aliases("context", "block_size")]
+AttentionVariant = Annotated[
+    Variant, "attention variant; strided alternates with local, linear uses a kernel feature map, tiled equals full (flash); --dropout drops attention weights of full alone",
 ]
 Span = Annotated[
-    int | None, Range(1), "tokens to each side (local), from one to the next (strided), or in all (topk); 8 if not given; others know none",
+    int | None, Range(1), "window (local), stride (strided) or k (topk) of the attention variant; 8 if not given, unused by the others", Aliases("span"),
 ]
-Experts = Annotated[int | None, Range(2, 256), "perceptrons of each block, of which every token is sent to two (one for all if not given)"]
-Balance = Annotated[
-    float | None, Range(0), "weight of the loss that keeps all experts busy, taken of each micro-batch by itself (0.01 if not given)",
+NumExperts = Annotated[int | None, Range(2, 256), "mixture of experts: number of feed-forward experts per block, top-2 routing (one for all tokens if not given)", Aliases("experts")]
+BalanceWeight = Annotated[
+    float | None, Range(0), "weight of the load-balancing loss of the experts, of each micro-batch by itself (0.01 if not given)", Aliases("aux_loss_weight"),
 ]
-Steps = Annotated[int, Range(1), "optimizer steps"]
+TrainingSteps = Annotated[int, Range(1), "optimizer steps", Aliases("max_steps")]
 
 
 @recipe(
     data="tinyshakespeare", accepts=("text",), tasks=("language",), chapter="transformers", kind="language",
     abilities=("classify", "write"),
     sources=("Gaba 7.7", "Gaba 7.10", "Groudiev 6.6", "Van Schependom 7.6.3", "Fleuret 5.3", "Lhotte 9.1"),
-    grid={"layers": (2, 4), "heads": (1, 4)},
+    grid={"num_layers": (2, 4), "num_heads": (1, 4)},
 )
 def gpt(
     data: Data, *,
-    model: Family = "gpt", layers: Layers = 4, heads: Heads = 4, width: Width = 128, context: Context = 64, dropout: a.Dropout = 0.0,
-    attention: Attention = "full", span: Span = None, experts: Experts = None, balance: Balance = None,
-    lr: a.Rate = 3e-3, weight_decay: a.Decay = 0.1, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
-    steps: Steps = 1000, batch: a.BatchSize = 16, ema: a.Average = None, patience: a.Patience = None,
-    weights: Weights = None, lora: Rank = None,
-    thaw: Annotated[bool, OnlyWith("lora"), "the embedding learns too: tokens that are new to the weights need it"] = True,
+    model: Architecture = "gpt", num_layers: NumLayers = 4, num_heads: NumHeads = 4, embed_dim: EmbedDim = 128, context_length: ContextLength = 64, dropout: a.Dropout = 0.0,
+    attention: AttentionVariant = "full", window: Span = None, num_experts: NumExperts = None, balance_weight: BalanceWeight = None,
+    lr: a.LearningRate = 3e-3, weight_decay: a.WeightDecay = 0.1, schedule: a.Schedule = "warmup_cosine", clip_norm: a.ClipNorm = 1.0,
+    steps: TrainingSteps = 1000, batch_size: a.BatchSize = 16, ema: a.EMADecay = None, patience: a.Patience = None,
+    weights: InitialWeights = None, lora_rank: LoRARank = None,
+    train_embedding: Annotated[bool, OnlyWith("lora_rank"), "with --lora-rank, train the embedding too: tokens that are new to the weights need it", Aliases("thaw")] = True,
 ) -> Experiment:
     """A GPT that continues a text: Tiny Shakespeare, or one's own (--data book.txt); then `didact sample RUN --prompt "…"`.
 
@@ -61,53 +60,53 @@ def gpt(
     --experts 8: a mixture of perceptrons, two for each token; `balance` in the loss is how uneven they are used, 1 at best.
     Published GPT-2: --weights model.safetensors --tokens gpt2 --layers 12 --heads 12 --width 768 --context 256.
     """
-    data = windows(data, context, stride=max(1, context // 8))      # overlapping: each token is seen at many positions
-    assert isinstance(data.encoder, StreamEncoder)
-    if balance is not None and experts is None:
-        raise UsageError(f"--balance {balance:g} spreads tokens over experts, and there are none; add --experts 8, or leave it out")
-    network = decoder(model, data.classes, layers, heads, width, context, dropout, experts, attention, span or SPAN)
+    data = with_context(data, context_length, stride=max(1, context_length // 8))      # overlapping: each token is seen at many positions
+    assert isinstance(data.encoder, TextEncoder)
+    if balance_weight is not None and num_experts is None:
+        raise UsageError(f"--balance {balance_weight:g} spreads tokens over experts, and there are none; add --experts 8, or leave it out")
+    network = _build_decoder(model, data.num_classes, num_layers, num_heads, embed_dim, context_length, dropout, num_experts, attention, window or DEFAULT_WINDOW)
     shape = {
-        "model": model, "layers": layers, "heads": heads, "width": width, "context": context, "experts": experts, "attention": attention,
-        "span": reach(attention, span),
+        "model": model, "num_layers": num_layers, "num_heads": num_heads, "embed_dim": embed_dim, "context_length": context_length, "num_experts": num_experts, "attention": attention,
+        "window": effective_window(attention, window),
     }
-    begin = beginning(network, weights, lora, "gpt", shape, data.labels)
-    table = "wte" if model == "gpt" else "model.embed_tokens"
-    notes = idle(attention, span, dropout) + thinned(network, lora, thaw=(table,) if thaw else ())
+    initialize_weights = make_weight_initializer(network, weights, lora_rank, "gpt", shape, data.class_names)
+    embedding_name = "wte" if model == "gpt" else "model.embed_tokens"
+    notes = note_ignored_options(attention, window, dropout) + apply_lora(network, lora_rank, trainable_modules=(embedding_name,) if train_embedding else ())
     return Experiment(
         data=data,
-        objective=Autoregressive(network, rate=data.encoder.rate, balance=0.01 if balance is None else balance),
+        objective=CausalLanguageModel(network, chars_per_token=data.encoder.chars_per_token, balance_weight=0.01 if balance_weight is None else balance_weight),
         optimizer=partial(AdamW, lr=lr, weight_decay=weight_decay, betas=(0.9, 0.99)),   # few tokens a batch: a longer memory of g²
         schedule=make_schedule(schedule),
-        clip_norm=clip_norm, ema=ema, patience=patience, steps=steps, batch=batch, begin=begin, notes=notes,
+        clip_norm=clip_norm, ema=ema, patience=patience, steps=steps, batch_size=batch_size, initialize_weights=initialize_weights, notes=notes,
     )
 
 
-def idle(attention: str, span: int | None, dropout: float) -> tuple[str, ...]:
+def note_ignored_options(attention: str, span: int | None, dropout: float) -> tuple[str, ...]:
     """Of what is given, what does nothing to this form: in a sweep it may be meant for another."""
     notes = []
-    if span is not None and attention not in SPANNED:
-        notes.append(f"--span {span} is for --attention {', '.join(SPANNED)}: to {attention} attention it does nothing")
+    if span is not None and attention not in WINDOW_VARIANTS:
+        notes.append(f"--span {span} is for --attention {', '.join(WINDOW_VARIANTS)}: to {attention} attention it does nothing")
     if dropout and attention != "full":
         notes.append(f"--dropout {dropout:g} drops no weights of {attention} attention, as it would of full: hidden units alone")
     return tuple(notes)
 
 
-def decoder(
-    model: str, vocabulary: int, layers: int, heads: int, width: int, context: int, dropout: float, experts: int | None = None,
-    attention: str = "full", span: int = SPAN,
+def _build_decoder(
+    model: str, vocab_size: int, num_layers: int, num_heads: int, embed_dim: int, context_length: int, dropout: float, num_experts: int | None = None,
+    attention: str = "full", span: int = DEFAULT_WINDOW,
 ) -> GPT | Llama:
     """The network of that family; LLaMA's heads share keys in pairs where their number allows."""
     if model == "gpt":
         return GPT(
-            vocabulary, context=context, dim=width, layers=layers, heads=heads, dropout=dropout, experts=experts, attention=attention,
-            span=span,
+            vocab_size, context_length=context_length, embed_dim=embed_dim, num_layers=num_layers, num_heads=num_heads, dropout=dropout, num_experts=num_experts, attention=attention,
+            window=span,
         )
     if attention != "full":
         raise UsageError(f"--model llama knows full attention alone, got --attention {attention}; leave it out, or use --model gpt")
     if dropout:
         raise UsageError(f"--model llama knows no dropout, got --dropout {dropout:g}; leave it out")
-    groups = heads // 2 if heads % 2 == 0 else heads
-    hidden = -(-8 * width // 24) * 8
+    num_kv_heads = num_heads // 2 if num_heads % 2 == 0 else num_heads
+    ffn_dim = -(-8 * embed_dim // 24) * 8
     return Llama(
-        vocabulary, context=context, dim=width, layers=layers, heads=heads, groups=groups, hidden=hidden, experts=experts
+        vocab_size, context_length=context_length, embed_dim=embed_dim, num_layers=num_layers, num_heads=num_heads, num_kv_heads=num_kv_heads, ffn_dim=ffn_dim, num_experts=num_experts
     )

@@ -7,58 +7,70 @@ import torch
 
 from didact.data.core import Data
 from didact.errors import UsageError
-from didact.objectives.diffusion import Way
-from didact.objectives.elbo import ELBO
-from didact.objectives.latent_diffusion import Coder, LatentDiffusion
-from didact.objectives.noising import Noising
-from didact.objectives.vector_quantised import VectorQuantised
-from didact.options import Range
-from didact.recipes import arguments as a
-from didact.recipes.diffusion import COMMON, Conditional, Drop, FewSteps, Guidance, Time, Widths, few, fitted, learning, unet
-from didact.recipes.origin import From, origin
+from didact.objectives.generative.diffusion import SamplingConfig
+from didact.objectives.generative.latent_diffusion import FrozenAutoencoder, LatentDiffusionObjective
+from didact.objectives.generative.noise_schedule import NoiseSchedule
+from didact.objectives.generative.vae import VAEObjective
+from didact.objectives.generative.vqvae import VQVAEObjective
+from didact.options import Aliases, Range
+from didact.recipes import _hyperparameters as a
+from didact.recipes._source_run import SourceRunOption, resolve_source_run
+from didact.recipes.diffusion import (
+    RECIPE_METADATA,
+    Conditional,
+    Guidance,
+    LabelDropout,
+    OptionalSamplingSteps,
+    TimeDim,
+    UNetChannels,
+    build_objective_options,
+    choose_sampling_steps,
+    make_experiment,
+    make_unet,
+)
 from didact.registry import recipe
-from didact.train.experiment import Experiment, Start
+from didact.training.experiment import Experiment, InitContext
 
-MEASURED = 4096  # training images whose codes give their scale
+NUM_SCALE_EXAMPLES = 4096  # training images whose codes give their scale
 
 
-@recipe(**COMMON, abilities=("sample", "walk"), sources=("Gaba 9.10", "Gaba 10.10"), grid={"coder": ("vqvae", "vae network=conv")})
+@recipe(**RECIPE_METADATA, abilities=("sample", "walk"), sources=("Gaba 9.10", "Gaba 10.10"), grid={"autoencoder": ("vqvae", "vae network=conv")})
 def latent_diffusion(
     data: Data, *,
-    from_: From = None,
-    coder: Annotated[str | None, "recipe and arguments of the autoencoder: read from --from, or trained first (vqvae if not given)"] = None,
-    T: Annotated[int, Range(1, 100_000), "steps into noise"] = 1000,
-    noise: Annotated[Literal["linear", "cosine"], "how the noise grows over them"] = "linear",
-    predict: Annotated[Literal["noise", "image", "velocity"], "what the network says: ε, z_0, or v = a ε − σ z_0"] = "velocity",
-    sampling_steps: FewSteps = None,
-    eta: Annotated[float, Range(0, 1), "noise added on the way back: 0 is DDIM, 1 with all T steps is DDPM"] = 0.0,
-    widths: Widths = None, time: Time = 128, dropout: a.Dropout = 0.0,
-    conditional: Conditional = False, drop: Drop = 0.1, guidance: Guidance = 0.0,
-    lr: a.OptionalRate = None, schedule: a.ScheduleName = "constant", ema: a.Average = 0.995, clip_norm: a.Clip = 1.0,
-    epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
+    from_: SourceRunOption = None,
+    autoencoder: Annotated[str | None, "recipe and arguments of the autoencoder: read from --from, or trained first (vqvae if not given)", Aliases("coder")] = None,
+    timesteps: Annotated[int, Range(1, 100_000), "diffusion steps T", Aliases("T", "num_timesteps")] = 1000,
+    noise_schedule: Annotated[Literal["linear", "cosine"], "noise schedule", Aliases("noise", "beta_schedule")] = "linear",
+    prediction_type: Annotated[Literal["noise", "image", "velocity"], "prediction target: noise ε, latent z_0, or velocity v = a ε − σ z_0", Aliases("predict")] = "velocity",
+    sampling_steps: OptionalSamplingSteps = None,
+    eta: Annotated[float, Range(0, 1), "DDIM's η: 0 is deterministic; 1 with all timesteps is DDPM"] = 0.0,
+    channels: UNetChannels = None, time_dim: TimeDim = 128, dropout: a.Dropout = 0.0,
+    conditional: Conditional = False, label_dropout: LabelDropout = 0.1, guidance: Guidance = 0.0,
+    lr: a.OptionalLearningRate = None, schedule: a.Schedule = "constant", ema: a.EMADecay = 0.995, clip_norm: a.ClipNorm = 1.0,
+    epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """Latent diffusion: the way out of noise leads among the codes of a trained VAE or VQ-VAE, whose decoder paints the image.
 
     z_t = √ᾱ_t z_0 + √(1 − ᾱ_t) ε, z_0 = (encode(x) − μ) / s; min E ‖v − f(z_t, t)‖².
     Measured on digits, one seed: Fréchet distance of thumbnails 0.53 with a VQ-VAE, whose reconstructions alone have 0.36.
     """
-    way = Way(few(T, sampling_steps), eta, guidance)
-    of = origin(from_, coder, data, known=("vqvae", "vae"))
-    if of.arguments.get("conditional"):
+    sampling = SamplingConfig(choose_sampling_steps(timesteps, sampling_steps), eta, guidance)
+    source_run = resolve_source_run(from_, autoencoder, data, allowed_recipes=("vqvae", "vae"))
+    if source_run.arguments.get("conditional"):
         raise UsageError("the coder may not ask for a class, but this one was trained with --conditional; begin with another")
-    learned = of.experiment(data).objective
-    assert isinstance(learned, ELBO | VectorQuantised)
-    made_of = Coder(learned)
-    _, words = fitted(data, conditional, drop, way)
-    shape = made_of.shape
-    network = unet(shape, widths or ((64, 128) if min(shape[1:]) > 1 else (128,)), time, words["classes"], dropout)
-    objective = LatentDiffusion(made_of, network, Noising(T, noise), predict=predict, **words)
+    autoencoder_objective = source_run.build_experiment(data).objective
+    assert isinstance(autoencoder_objective, VAEObjective | VQVAEObjective)
+    frozen_autoencoder = FrozenAutoencoder(autoencoder_objective)
+    _, options = build_objective_options(data, conditional, label_dropout, sampling)
+    shape = frozen_autoencoder.shape
+    network = make_unet(shape, channels or ((64, 128) if min(shape[1:]) > 1 else (128,)), time_dim, options["num_classes"], dropout)
+    objective = LatentDiffusionObjective(frozen_autoencoder, network, NoiseSchedule(timesteps, noise_schedule), prediction_type=prediction_type, **options)
 
-    def begin(start: Start) -> tuple[str, ...]:
-        told = of.bring(learned, data, start)
-        some = data.train.batches([torch.arange(min(MEASURED, len(data.train)))])
-        objective.measure(data.train.decode(next(iter(some)))["x"])
-        return told, f"codes of {shape[0]} × {shape[1]} × {shape[2]} numbers, brought to mean 0 and deviation 1"
+    def initialize_weights(context: InitContext) -> tuple[str, ...]:
+        note = source_run.train_or_load(autoencoder_objective, data, context)
+        batches = data.train.batches([torch.arange(min(NUM_SCALE_EXAMPLES, len(data.train)))])
+        objective.fit_latent_scale(data.train.decode(next(iter(batches)))["x"])
+        return note, f"codes of {shape[0]} × {shape[1]} × {shape[2]} numbers, brought to mean 0 and deviation 1"
 
-    made = learning(data, objective, lr=lr, schedule=schedule, ema=ema, clip_norm=clip_norm, epochs=epochs, batch=batch)
-    return replace(made, begin=begin, settled={"from_": of.where, "coder": of.words})
+    experiment = make_experiment(data, objective, lr=lr, schedule=schedule, ema=ema, clip_norm=clip_norm, epochs=epochs, batch_size=batch_size)
+    return replace(experiment, initialize_weights=initialize_weights, resolved_arguments={"from_": source_run.location, "autoencoder": source_run.description})

@@ -2,78 +2,78 @@
 
 from typing import Annotated, Literal
 
-from didact.data.balance import independent
+from didact.data.balance import reweigh_groups
 from didact.data.core import Data
-from didact.models.mlp import MLP
-from didact.models.wide_deep import WideDeep
-from didact.objectives.supervised import likelihood_of, supervised
-from didact.optim.named import make
+from didact.models.tabular.mlp import MLP
+from didact.models.tabular.wide_deep import WideDeep
+from didact.objectives.supervised import likelihood_for, make_supervised
+from didact.optim.factory import make_optimizer
 from didact.optim.schedule import make_schedule
-from didact.recipes import arguments as a
-from didact.recipes.common import TARGETS, augmenting, balanced, budget, rate
+from didact.recipes import _hyperparameters as a
+from didact.recipes._defaults import SUPERVISED_TASKS, apply_balance, choose_budget, choose_lr, make_image_augmentation
 from didact.registry import recipe
-from didact.train.experiment import Experiment
+from didact.training.experiment import Experiment
 
-Loss = Annotated[Literal["auto", "mse", "l1", "huber", "gaussian"], "of a number: squared, absolute, Huber, or a predicted deviation too"]
+RegressionLoss = Annotated[Literal["auto", "mse", "l1", "huber", "gaussian"], "regression loss: squared, absolute, Huber, or Gaussian negative log-likelihood with a predicted standard deviation"]
 ACCEPTS, ABILITIES = ("table", "images", "text"), ("classify", "regress", "draw")
 
 
 @recipe(
-    data="digits", accepts=ACCEPTS, tasks=TARGETS, chapter="foundations", abilities=ABILITIES,
+    data="digits", accepts=ACCEPTS, tasks=SUPERVISED_TASKS, chapter="foundations", abilities=ABILITIES,
     sources=("Gaba 1.2", "Gaba 1.6", "Groudiev 1.3", "Van Schependom 1.1", "Fleuret 5.1", "Lhotte 3"),
 )
 def mlp(
     data: Data, *,
-    hidden: a.Widths = (256, 128), activation: a.Activation = "relu", dropout: a.Dropout = 0.2,
+    hidden: a.HiddenSizes = (256, 128), activation: a.Activation = "relu", dropout: a.Dropout = 0.2,
     norm: a.Norm = "none", init: a.Init = "he_normal",
-    loss: Loss = "auto", smoothing: a.Smoothing = 0.0, balance: a.Balance = "none", reweigh: a.Reweigh = None,
-    augment: a.Augment = (),
-    optimizer: a.Optimizer = "adamw", lr: a.OptionalRate = None, weight_decay: a.Decay = 0.01, momentum: a.Momentum = 0.9,
-    schedule: a.ScheduleName = "cosine", clip_norm: a.Clip = None, clip_value: a.ClipValue = None,
-    ema: a.Average = None, patience: a.Patience = None,
-    epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
+    loss: RegressionLoss = "auto", label_smoothing: a.LabelSmoothing = 0.0, balance: a.Balance = "none", reweigh: a.Reweigh = None,
+    augment: a.ImageAugment = (),
+    optimizer: a.Optimizer = "adamw", lr: a.OptionalLearningRate = None, weight_decay: a.WeightDecay = 0.01, momentum: a.Momentum = 0.9,
+    schedule: a.Schedule = "cosine", clip_norm: a.ClipNorm = None, clip_value: a.ClipValue = None,
+    ema: a.EMADecay = None, patience: a.Patience = None,
+    epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """A multi-layer perceptron: classification or regression, whatever the data ask.
 
     h_l = act(W_l h_{l-1} + b_l), trained on cross-entropy for classes and squared error for numbers.
     """
-    data = independent(data, reweigh) if reweigh else data
-    data, weights = balanced(data, balance)
-    epochs, batch, notes = budget(data, epochs, batch)
-    likelihood = likelihood_of(data, loss=loss, smoothing=smoothing, weights=weights)
+    data = reweigh_groups(data, reweigh) if reweigh else data
+    data, class_weights = apply_balance(data, balance)
+    epochs, batch_size, notes = choose_budget(data, epochs, batch_size)
+    likelihood = likelihood_for(data, loss=loss, label_smoothing=label_smoothing, weights=class_weights)
     network = MLP(
-        data.features, likelihood.outputs, hidden=hidden, activation=activation, dropout=dropout, norm=norm, init=init,
+        data.num_features, likelihood.num_outputs, hidden=hidden, activation=activation, dropout=dropout, norm=norm, init=init,
         mean=data.mean, std=data.std,
     )
     return Experiment(
         data=data,
-        objective=supervised(network, likelihood),
-        optimizer=make(optimizer, lr=rate(data, optimizer, lr), weight_decay=weight_decay, momentum=momentum),
+        objective=make_supervised(network, likelihood),
+        optimizer=make_optimizer(optimizer, lr=choose_lr(data, optimizer, lr), weight_decay=weight_decay, momentum=momentum),
         schedule=make_schedule(schedule),
-        augment=augmenting(data, augment),
+        augment=make_image_augmentation(data, augment),
         clip_norm=clip_norm, clip_value=clip_value, ema=ema, patience=patience,
-        epochs=epochs, batch=batch, notes=notes,
+        epochs=epochs, batch_size=batch_size, notes=notes,
     )
 
 
-@recipe(data="adult", accepts=ACCEPTS, tasks=TARGETS, chapter="foundations", abilities=ABILITIES, sources=("Cheng et al. 2016",))
+@recipe(data="adult", accepts=ACCEPTS, tasks=SUPERVISED_TASKS, chapter="foundations", abilities=ABILITIES, sources=("Cheng et al. 2016",))
 def mlp_wide_deep(
     data: Data, *,
-    hidden: a.Widths = (128, 64), dropout: a.Dropout = 0.2, balance: a.Balance = "none",
-    lr: a.Rate = 1e-3, weight_decay: a.Decay = 0.01, epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
+    hidden: a.HiddenSizes = (128, 64), dropout: a.Dropout = 0.2, balance: a.Balance = "none",
+    lr: a.LearningRate = 1e-3, weight_decay: a.WeightDecay = 0.01, epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """Wide and deep: a linear model that memorises beside a deep one that generalises.
 
     f(x) = w·x + MLP(x), trained together (Cheng et al. 2016).
     """
-    data, weights = balanced(data, balance)
-    epochs, batch, notes = budget(data, epochs, batch)
-    likelihood = likelihood_of(data, weights=weights)
-    network = WideDeep(data.features, likelihood.outputs, hidden=hidden, dropout=dropout, mean=data.mean, std=data.std)
+    data, class_weights = apply_balance(data, balance)
+    epochs, batch_size, notes = choose_budget(data, epochs, batch_size)
+    likelihood = likelihood_for(data, weights=class_weights)
+    network = WideDeep(data.num_features, likelihood.num_outputs, hidden=hidden, dropout=dropout, mean=data.mean, std=data.std)
     return Experiment(
         data=data,
-        objective=supervised(network, likelihood),
-        optimizer=make("adamw", lr=lr, weight_decay=weight_decay),
+        objective=make_supervised(network, likelihood),
+        optimizer=make_optimizer("adamw", lr=lr, weight_decay=weight_decay),
         schedule=make_schedule("cosine"),
-        epochs=epochs, batch=batch, notes=notes,
+        epochs=epochs, batch_size=batch_size, notes=notes,
     )

@@ -3,44 +3,44 @@
 from typing import Annotated
 
 from didact.data.core import Data
-from didact.models.mlp import MLP
-from didact.objectives.supervised import likelihood_of, supervised
-from didact.optim.named import WITH_DECAY, make
+from didact.models.tabular.mlp import MLP
+from didact.objectives.supervised import likelihood_for, make_supervised
+from didact.optim.factory import WITH_DECAY, make_optimizer
 from didact.optim.schedule import make_schedule
 from didact.options import Range
-from didact.recipes import arguments as a
-from didact.recipes.common import TARGETS
+from didact.recipes import _hyperparameters as a
+from didact.recipes._defaults import SUPERVISED_TASKS
 from didact.registry import recipe
-from didact.train.experiment import Experiment
+from didact.training.experiment import Experiment
 
 
 @recipe(
-    data="digits", accepts=("table", "images", "text"), tasks=TARGETS, chapter="optimisation",
+    data="digits", accepts=("table", "images", "text"), tasks=SUPERVISED_TASKS, chapter="optimisation",
     abilities=("classify", "regress", "draw"),
     sources=("Gaba 2.8", "Gaba 2.4", "Gaba 2.9", "Groudiev 3", "Van Schependom 2", "Lhotte 4"),
     grid={"optimizer": ("sgd", "momentum", "adam", "adamw")},
 )
 def optimizers(
     data: Data, *,
-    optimizer: a.Optimizer = "adamw", lr: a.OptionalRate = None,
+    optimizer: a.Optimizer = "adamw", lr: a.OptionalLearningRate = None,
     weight_decay: Annotated[
         float | None, Range(0),
         f"weight decay (0.01 with {', '.join(WITH_DECAY)}, which decouple it from the gradient, else 0, if not given)"
     ] = None,
     momentum: a.Momentum = 0.9,
-    schedule: a.ScheduleName = "constant", hidden: a.Widths = (256, 128), epochs: a.Epochs = 10, batch: a.BatchSize = 128,
+    schedule: a.Schedule = "constant", hidden: a.HiddenSizes = (256, 128), epochs: a.Epochs = 10, batch_size: a.BatchSize = 128,
 ) -> Experiment:
     """One optimizer on the MLP of Gaba 1.6; `didact sweep optimizers` compares the four of Gaba 2.8.
 
     As in the course, SGD and Adam run without weight decay; where --weight-decay is given, they add it to the gradient (L2).
     """
-    likelihood = likelihood_of(data)
-    network = MLP(data.features, likelihood.outputs, hidden=hidden, mean=data.mean, std=data.std)
+    likelihood = likelihood_for(data)
+    network = MLP(data.num_features, likelihood.num_outputs, hidden=hidden, mean=data.mean, std=data.std)
     usual = 0.01 if optimizer in WITH_DECAY else 0.0
     return Experiment(
         data=data,
-        objective=supervised(network, likelihood),
-        optimizer=make(optimizer, lr=lr, weight_decay=usual if weight_decay is None else weight_decay, momentum=momentum),
+        objective=make_supervised(network, likelihood),
+        optimizer=make_optimizer(optimizer, lr=lr, weight_decay=usual if weight_decay is None else weight_decay, momentum=momentum),
         schedule=make_schedule(schedule),
-        epochs=epochs, batch=batch,
+        epochs=epochs, batch_size=batch_size,
     )

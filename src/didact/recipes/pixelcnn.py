@@ -4,97 +4,97 @@ from typing import Annotated, Any
 
 from didact.data.core import Data
 from didact.errors import UsageError
-from didact.layers.coder import Shape
-from didact.models.pixelcnn import PixelCNN
-from didact.models.pixelrnn import PixelRNN
-from didact.objectives.pixel_by_pixel import PixelByPixel
-from didact.optim.named import make
+from didact.layers.autoencoder_blocks import Shape
+from didact.models.generative.pixelcnn import PixelCNN
+from didact.models.generative.pixelrnn import PixelRNN
+from didact.objectives.generative.pixel_autoregressive import PixelAutoregressiveObjective
+from didact.optim.factory import make_optimizer
 from didact.optim.schedule import make_schedule
-from didact.options import Range, TellsClass
-from didact.recipes import arguments as a
-from didact.recipes.autoencoders import classes_of
-from didact.recipes.common import budget
-from didact.recipes.gan import shape_of
+from didact.options import Aliases, Range, RequiresLabels
+from didact.recipes import _hyperparameters as a
+from didact.recipes._defaults import choose_budget
+from didact.recipes.autoencoders import require_num_classes
+from didact.recipes.gan import get_image_shape
 from didact.registry import recipe
-from didact.train.experiment import Experiment
+from didact.training.experiment import Experiment
 
-Levels = Annotated[int, Range(2, 256), "levels of a pixel that are told apart; 2 is black and white"]
-Kernel = Annotated[int, Range(3, 15), "side of each kernel, odd"]
-Conditional = Annotated[bool, TellsClass(), "tell the network the class, so that one can be asked for"]
-UPDATES = 1_000  # of the slower one, on a small set: what it is judged by falls no further
-COMMON: dict[str, Any] = {
+Levels = Annotated[int, Range(2, 256), "gray levels per pixel; 2 is black and white"]
+KernelSize = Annotated[int, Range(3, 15), "kernel size, odd", Aliases("kernel")]
+Conditional = Annotated[bool, RequiresLabels(), "class-conditional network, so that `sample --class` works"]
+TARGET_STEPS = 1_000  # of the slower one, on a small set: what it is judged by falls no further
+RECIPE_METADATA: dict[str, Any] = {
     "data": "digits", "accepts": ("images",), "chapter": "generative", "kind": "generative", "abilities": ("sample", "complete"),
 }
 
 
-@recipe(**COMMON, sources=("Groudiev 9.2.3", "Groudiev 9.2.4", "Groudiev 9.2.5"), grid={"depth": (2, 5, 8)})
+@recipe(**RECIPE_METADATA, sources=("Groudiev 9.2.3", "Groudiev 9.2.4", "Groudiev 9.2.5"), grid={"num_layers": (2, 5, 8)})
 def pixelcnn(
     data: Data, *,
     levels: Levels = 16,
-    width: Annotated[int, Range(1), "channels of both stacks"] = 32,
-    depth: Annotated[int, Range(1), "gated blocks; each sees a little further"] = 5,
-    kernel: Kernel = 3, conditional: Conditional = False,
-    lr: a.Rate = 2e-3, weight_decay: a.Decay = 0.01, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
-    ema: a.Average = None, patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
+    channels: Annotated[int, Range(1), "channels of both stacks", Aliases("width")] = 32,
+    num_layers: Annotated[int, Range(1), "number of gated masked-convolution blocks", Aliases("depth", "layers")] = 5,
+    kernel_size: KernelSize = 3, conditional: Conditional = False,
+    lr: a.LearningRate = 2e-3, weight_decay: a.WeightDecay = 0.01, schedule: a.Schedule = "warmup_cosine", clip_norm: a.ClipNorm = 1.0,
+    ema: a.EMADecay = None, patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """Gated PixelCNN: each pixel told from those above and to its left by masked convolutions; the likelihood is exact.
 
     p(x) = Π_i p(x_i | x_<i), learned for all pixels at once, drawn one after the other; half an image can be completed. Of a pixel
     red comes before green before blue. Bits per dimension are −log p(x) / (D log 2), D the numbers of an image.
     """
-    require_centre(kernel)
-    shape, classes = shape_of(data), classes_of(data) if conditional else 0
-    sizes: dict[str, Any] = {"shape": shape, "width": width, "depth": depth, "outputs": levels * shape[0], "turns": turns(shape, width)}
-    network = PixelCNN(**sizes, kernel=kernel, classes=classes)
-    return learning(
-        data, PixelByPixel(network, shape, levels=levels, classes=classes), lr=lr, weight_decay=weight_decay, schedule=schedule,
-        clip_norm=clip_norm, ema=ema, patience=patience, epochs=epochs, batch=batch,
+    require_odd_kernel(kernel_size)
+    shape, num_classes = get_image_shape(data), require_num_classes(data) if conditional else 0
+    network_options: dict[str, Any] = {"shape": shape, "channels": channels, "num_layers": num_layers, "outputs": levels * shape[0], "channel_groups": count_channel_groups(shape, channels)}
+    network = PixelCNN(**network_options, kernel_size=kernel_size, num_classes=num_classes)
+    return make_experiment(
+        data, PixelAutoregressiveObjective(network, shape, levels=levels, num_classes=num_classes), lr=lr, weight_decay=weight_decay, schedule=schedule,
+        clip_norm=clip_norm, ema=ema, patience=patience, epochs=epochs, batch_size=batch_size,
     )
 
 
-@recipe(**COMMON, sources=("Groudiev 9.2.3",), grid={"depth": (1, 2, 4)})
+@recipe(**RECIPE_METADATA, sources=("Groudiev 9.2.3",), grid={"num_layers": (1, 2, 4)})
 def pixelrnn(
     data: Data, *,
     levels: Levels = 16,
-    width: Annotated[int, Range(1), "channels of each LSTM's state"] = 32,
-    depth: Annotated[int, Range(1), "row LSTMs, one upon the other"] = 2,
+    channels: Annotated[int, Range(1), "channels of each LSTM's state", Aliases("width")] = 32,
+    num_layers: Annotated[int, Range(1), "number of row LSTM layers", Aliases("depth", "layers")] = 2,
     conditional: Conditional = False,
-    lr: a.Rate = 4e-3, weight_decay: a.Decay = 0.01, schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
-    ema: a.Average = None, patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
+    lr: a.LearningRate = 4e-3, weight_decay: a.WeightDecay = 0.01, schedule: a.Schedule = "warmup_cosine", clip_norm: a.ClipNorm = 1.0,
+    ema: a.EMADecay = None, patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """PixelRNN: LSTMs go down the rows of an image, each pixel told from their state and from those to its left; the likelihood is exact.
 
     p(x) = Π_i p(x_i | x_<i), h_r = LSTM(h_(r−1), x_r) with convolutions along the row. Slower than a PixelCNN: rows wait for each other.
     Of a pixel red comes before green before blue. Bits per dimension are −log p(x) / (D log 2), D the numbers of an image.
     """
-    shape, classes = shape_of(data), classes_of(data) if conditional else 0
-    sizes: dict[str, Any] = {"shape": shape, "width": width, "depth": depth, "outputs": levels * shape[0], "turns": turns(shape, width)}
-    network = PixelRNN(**sizes, classes=classes)
-    return learning(
-        data, PixelByPixel(network, shape, levels=levels, classes=classes), lr=lr, weight_decay=weight_decay, schedule=schedule,
-        clip_norm=clip_norm, ema=ema, patience=patience, epochs=epochs, batch=batch, updates=UPDATES,
+    shape, num_classes = get_image_shape(data), require_num_classes(data) if conditional else 0
+    network_options: dict[str, Any] = {"shape": shape, "channels": channels, "num_layers": num_layers, "outputs": levels * shape[0], "channel_groups": count_channel_groups(shape, channels)}
+    network = PixelRNN(**network_options, num_classes=num_classes)
+    return make_experiment(
+        data, PixelAutoregressiveObjective(network, shape, levels=levels, num_classes=num_classes), lr=lr, weight_decay=weight_decay, schedule=schedule,
+        clip_norm=clip_norm, ema=ema, patience=patience, epochs=epochs, batch_size=batch_size, target_steps=TARGET_STEPS,
     )
 
 
-def require_centre(kernel: int) -> None:
-    if kernel % 2 == 0:
-        raise UsageError(f"--kernel needs a centre, so it must be odd, got {kernel}")
+def require_odd_kernel(kernel_size: int) -> None:
+    if kernel_size % 2 == 0:
+        raise UsageError(f"--kernel needs a centre, so it must be odd, got {kernel_size}")
 
 
-def turns(shape: Shape, width: int) -> int:
+def count_channel_groups(shape: Shape, channels: int) -> int:
     """The channels of a pixel come one after the other, and each needs features of its own."""
-    if width < shape[0]:
-        raise UsageError(f"--width must be at least {shape[0]}, a feature for each channel of a pixel, got {width}")
+    if channels < shape[0]:
+        raise UsageError(f"--width must be at least {shape[0]}, a feature for each channel of a pixel, got {channels}")
     return shape[0]
 
 
-def learning(
-    data: Data, objective: PixelByPixel, *, lr: float, weight_decay: float, schedule: str,
-    epochs: int | None, batch: int | None, updates: int = 1_500, **rest: Any,
+def make_experiment(
+    data: Data, objective: PixelAutoregressiveObjective, *, lr: float, weight_decay: float, schedule: str,
+    epochs: int | None, batch_size: int | None, target_steps: int = 1_500, **options: Any,
 ) -> Experiment:
     """What all of them have in common; `updates` are of a small set."""
-    epochs, batch, notes = budget(data, epochs, batch, updates=updates)
+    epochs, batch_size, notes = choose_budget(data, epochs, batch_size, target_steps=target_steps)
     return Experiment(
-        data=data, objective=objective, optimizer=make("adamw", lr=lr, weight_decay=weight_decay), schedule=make_schedule(schedule),
-        epochs=epochs, batch=batch, notes=notes, **rest,
+        data=data, objective=objective, optimizer=make_optimizer("adamw", lr=lr, weight_decay=weight_decay), schedule=make_schedule(schedule),
+        epochs=epochs, batch_size=batch_size, notes=notes, **options,
     )

@@ -5,25 +5,25 @@ from typing import Annotated, Literal
 import torch
 
 from didact.data.core import Data
-from didact.data.paired import augmentations
-from didact.layers.margin import Whole
-from didact.models.unet import UNet
-from didact.objectives.segmentation import Segment
-from didact.optim.named import make
+from didact.data.images.augment_masks import make_mask_augmentations
+from didact.layers.conv.reflect_pad import ReflectPadded
+from didact.models.vision.unet import UNet
+from didact.objectives.vision.segmentation import SegmentationObjective
+from didact.optim.factory import make_optimizer
 from didact.optim.schedule import make_schedule
-from didact.options import Range
-from didact.recipes import arguments as a
-from didact.recipes.common import passes
-from didact.registry import create, recipe
-from didact.train.experiment import Experiment
+from didact.options import Aliases, Range
+from didact.recipes import _hyperparameters as a
+from didact.recipes._defaults import choose_epochs
+from didact.registry import create_model, recipe
+from didact.training.experiment import Experiment
 
-STEPS = 1_350   # where no number of epochs is given
-LARGE = 5_000_000   # parameters from which 5e-3, AdamW's rate for small ones, would make the loss 10⁶ at step 2
-Names = Literal["unet_mini", "unet", "unet_2015", "unet_small", "unet_tiny"]
-Family = Annotated[Names, "the U-Net: Ronneberger's (unet; unet_2015 without padding, as printed), Lhotte's (unet_tiny), or a small one"]
-Levels = Annotated[tuple[int, ...] | None, Range(1), "channels at each resolution, the finest first, each half as large; or the model's"]
-Norm = Annotated[Literal["none", "batch"] | None, "normalisation after each convolution; or the model's"]
-Moves = Annotated[tuple[str, ...], "changes to images and their masks: flip, crop, zoom, jitter, noise"]
+TARGET_STEPS = 1_350   # where no number of epochs is given
+LARGE_NUM_PARAMETERS = 5_000_000   # parameters from which 5e-3, AdamW's rate for small ones, would make the loss 10⁶ at step 2
+ModelName = Literal["unet_mini", "unet", "unet_2015", "unet_small", "unet_tiny"]
+Architecture = Annotated[ModelName, "architecture: unet (Ronneberger's), unet_2015 (without padding, as published), unet_tiny (Lhotte's), or a small one"]
+UNetChannels = Annotated[tuple[int, ...] | None, Range(1), "channels at each resolution, the highest first, each half as large (the model's own if not given)", Aliases("widths")]
+Norm = Annotated[Literal["none", "batch"] | None, "normalization after each convolution (the model's own if not given)"]
+MaskAugment = Annotated[tuple[str, ...], "augmentations of images and masks: flip, crop, zoom, jitter, noise"]
 
 
 @recipe(
@@ -32,28 +32,28 @@ Moves = Annotated[tuple[str, ...], "changes to images and their masks: flip, cro
 )
 def segmentation(
     data: Data, *,
-    model: Family = "unet_mini", widths: Levels = None, norm: Norm = None,
-    dice: Annotated[float, Range(0), "weight of the Dice loss beside cross-entropy"] = 1.0, augment: Moves = ("flip",),
-    optimizer: a.Optimizer = "adamw", lr: a.OptionalRate = None, weight_decay: a.Decay = 1e-2, schedule: a.ScheduleName = "warmup_cosine",
-    clip_norm: a.Clip = None, ema: a.Average = None, patience: a.Patience = None, epochs: a.OptionalEpochs = None,
-    batch: a.BatchSize = 8,
+    model: Architecture = "unet_mini", channels: UNetChannels = None, norm: Norm = None,
+    dice_weight: Annotated[float, Range(0), "weight of the Dice loss added to cross-entropy", Aliases("dice")] = 1.0, augment: MaskAugment = ("flip",),
+    optimizer: a.Optimizer = "adamw", lr: a.OptionalLearningRate = None, weight_decay: a.WeightDecay = 1e-2, schedule: a.Schedule = "warmup_cosine",
+    clip_norm: a.ClipNorm = None, ema: a.EMADecay = None, patience: a.Patience = None, epochs: a.OptionalEpochs = None,
+    batch_size: a.BatchSize = 8,
 ) -> Experiment:
     """A U-Net that says of each pixel what it belongs to.
 
     Down by convolutions and halvings, up by transposed convolutions, bridges between; cross-entropy of each pixel plus Dice.
     unet_2015 says less than it sees: a margin is mirrored around the image, as in the paper. Pixels of 255 do not count.
     """
-    epochs, evaluate_every, notes = passes(data, batch, epochs, steps=STEPS, least=12)
-    own = {name: value for name, value in (("widths", widths), ("norm", norm)) if value is not None}
-    network: UNet = create(model, classes=data.classes, channels=data.shape[0], mean=data.mean, std=data.std, **own)
+    epochs, evaluate_every, notes = choose_epochs(data, batch_size, epochs, steps=TARGET_STEPS, min_epochs=12)
+    model_options = {name: value for name, value in (("widths", channels), ("norm", norm)) if value is not None}
+    network: UNet = create_model(model, num_classes=data.num_classes, channels=data.shape[0], mean=data.mean, std=data.std, **model_options)
     network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as GPUs like it
-    chosen = 1e-3 if sum(p.numel() for p in network.parameters()) >= LARGE else 5e-3
+    default_lr = 1e-3 if sum(p.numel() for p in network.parameters()) >= LARGE_NUM_PARAMETERS else 5e-3
     return Experiment(
         data=data,
-        objective=Segment(network if network.padded else Whole(network), data.labels, dice=dice),
-        optimizer=make(optimizer, lr=chosen if lr is None and optimizer == "adamw" else lr, weight_decay=weight_decay),
+        objective=SegmentationObjective(network if network.padded else ReflectPadded(network), data.class_names, dice_weight=dice_weight),
+        optimizer=make_optimizer(optimizer, lr=default_lr if lr is None and optimizer == "adamw" else lr, weight_decay=weight_decay),
         schedule=make_schedule(schedule),
-        augment=augmentations(augment),
+        augment=make_mask_augmentations(augment),
         clip_norm=clip_norm, ema=ema, patience=patience,
-        epochs=epochs, batch=batch, evaluate_every=evaluate_every, notes=notes,
+        epochs=epochs, batch_size=batch_size, evaluate_every=evaluate_every, notes=notes,
     )

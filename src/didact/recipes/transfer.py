@@ -9,35 +9,35 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor, nn
 
-from didact.data.balance import chosen
-from didact.data.core import Absent, Data
-from didact.data.load import sources
+from didact.data.balance import resample_by_class
+from didact.data.core import Data, MissingSplit
+from didact.data.load import list_datasets
 from didact.errors import UsageError
-from didact.layers.resize import Resize
-from didact.objectives.reuse import Reuse, layers
-from didact.objectives.supervised import likelihood_of
-from didact.optim.named import default_lr, make
+from didact.layers.conv.resize_pixels import Resize
+from didact.objectives.supervised import likelihood_for
+from didact.objectives.transfer import TransferClassifier, group_layers
+from didact.optim.factory import DEFAULT_LR, make_optimizer
 from didact.optim.schedule import make_schedule
-from didact.options import NamesRun, OnlyWith, Range, plain
-from didact.recipes import arguments as a
-from didact.recipes.common import augmenting
-from didact.recipes.vision import FirstLayer, Names, cnn, fitted, note_of, start_from, stem_of
+from didact.options import Aliases, OnlyWith, Range, RunReference, to_json_value
+from didact.recipes import _hyperparameters as a
+from didact.recipes._defaults import make_image_augmentation
+from didact.recipes.cnn import ModelName, StemOption, build_network, cnn, get_network_notes, infer_stem, load_pretrained
 from didact.registry import recipe
 from didact.run import Run
-from didact.train.experiment import Experiment, Settings, Start
-from didact.train.loop import Tell
-from didact.train.session import prepare, train
+from didact.training.experiment import Experiment, InitContext, Settings
+from didact.training.loop import EventCallback
+from didact.training.session import prepare, train
 
-Mode = Annotated[
+TransferMode = Annotated[
     Literal["scratch", "features", "partial", "full"],
-    "what learns: all of a new network, the head alone, the last layers, or all layers of the reused one",
+    "what is trained: a new network, the head alone, the last layers, or all layers of the pretrained one",
 ]
-COMMON = Settings()
-OWN = "glyphs"  # printed numerals and letters: near enough to digits, and made on the spot
-STEPS = 300  # at least, where no number of epochs is given: few examples make short epochs
-RATE = {"scratch": 3.0, "features": 10.0, "partial": 3.0, "full": 3.0}  # times the optimizer's own: few steps, and a head is easily moved
-Origin = Annotated[
-    str, NamesRun(or_else=True), "where the reused weights come from: a run, a file, lite0 (ImageNet's), or a data set to learn from first",
+DEFAULT_SETTINGS = Settings()
+DEFAULT_SOURCE = "glyphs"  # printed numerals and letters: near enough to digits, and made on the spot
+MIN_STEPS = 300  # at least, where no number of epochs is given: few examples make short epochs
+LR_FACTORS = {"scratch": 3.0, "features": 10.0, "partial": 3.0, "full": 3.0}  # times the optimizer's own: few steps, and a head is easily moved
+SourceWeights = Annotated[
+    str, RunReference(allow_other=True), "pretrained weights: a run, a file, lite0 (ImageNet), or a data set to pretrain on",
 ]
 
 
@@ -48,18 +48,18 @@ Origin = Annotated[
 )
 def transfer(
     data: Data, *,
-    mode: Mode = "full", weights: Origin = OWN,
-    model: Annotated[Names | None, "the network (cnn if not given; efficientnet_lite0 for lite0)"] = None, stem: FirstLayer = "auto",
-    labels: Annotated[int | None, Range(1), "training examples of each class (all if none)"] = 1,
-    thaw: Annotated[float, Range(0, 1), OnlyWith("mode", "partial"), "share of the layers, from the last, that learn"] = 0.5,
-    ratio: Annotated[
-        float, Range(0, 1, open_low=True), OnlyWith("mode", "partial", "full"), "rate of the first layer as a share of the last one's"
+    mode: TransferMode = "full", weights: SourceWeights = DEFAULT_SOURCE,
+    model: Annotated[ModelName | None, "architecture (cnn if not given; efficientnet_lite0 for --weights lite0)"] = None, stem: StemOption = "auto",
+    labels_per_class: Annotated[int | None, Range(1), "training examples per class (all if none)", Aliases("labels")] = 1,
+    unfreeze: Annotated[float, Range(0, 1), OnlyWith("mode", "partial"), "fraction of the layers, from the last, that are trained in mode partial", Aliases("thaw")] = 0.5,
+    lr_ratio: Annotated[
+        float, Range(0, 1, open_low=True), OnlyWith("mode", "partial", "full"), "discriminative learning rates: first layer's rate as a fraction of the last layer's; 1 from scratch", Aliases("ratio")
     ] = 0.1,
-    pixels: Annotated[int | None, Range(8, 1024), "side that images are resized to (their own if not given; 224 for lite0)"] = None,
-    smoothing: a.Smoothing = 0.0, augment: a.Augment = (),
-    optimizer: a.Optimizer = "adamw", lr: a.OptionalRate = None, weight_decay: a.Decay = 0.01, momentum: a.Momentum = 0.9,
-    schedule: a.ScheduleName = "warmup_cosine", clip_norm: a.Clip = 1.0,
-    epochs: a.OptionalEpochs = None, batch: a.OptionalBatch = None,
+    image_size: Annotated[int | None, Range(8, 1024), "side that images are resized to (their own if not given; 224 for lite0)", Aliases("pixels")] = None,
+    label_smoothing: a.LabelSmoothing = 0.0, augment: a.ImageAugment = (),
+    optimizer: a.Optimizer = "adamw", lr: a.OptionalLearningRate = None, weight_decay: a.WeightDecay = 0.01, momentum: a.Momentum = 0.9,
+    schedule: a.Schedule = "warmup_cosine", clip_norm: a.ClipNorm = 1.0,
+    epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """Transfer learning: a network that has learned something else, reused where labels are few.
 
@@ -68,82 +68,82 @@ def transfer(
     (seeds 0 to 2): scratch 0.62 ± 0.09, and after printed glyphs features 0.73 ± 0.02, partial 0.77 ± 0.03, full 0.74 ± 0.04; each way
     gains with each seed.
     """
-    lite = weights == "lite0"
-    model, pixels = model or ("efficientnet_lite0" if lite else "cnn"), pixels or (224 if lite else None)
-    data = few(data, labels) if labels else data
-    batch = batch or 32
-    each = ceil(len(data.train) / batch)
-    epochs = epochs or max(10, ceil(STEPS / each))
-    likelihood = likelihood_of(data, smoothing=smoothing)
-    stem = stem_of(weights, model, stem) if mode != "scratch" else stem
-    size = (pixels, pixels) if pixels else data.shape[1:]
-    network = fitted(model, data, likelihood.outputs, size=size, stem=stem)
-    rate = lr or RATE[mode] * default_lr[optimizer]
-    begin = partial(reuse, network, weights, model, max(size))
-    if pixels:
-        network.standardise = nn.Sequential(Resize((pixels, pixels)), network.get_submodule("standardise"))
-    L = len(layers(network))
-    learning = {"features": 1, "partial": max(1, ceil(thaw * L))}.get(mode, L)
-    idle = mode == "scratch" and weights not in (OWN, "lite0")                # lite0 says which network, too
-    fresh = (f"--weights {weights} does nothing: --mode scratch begins with new ones",) if idle else ()
+    is_lite = weights == "lite0"
+    model, image_size = model or ("efficientnet_lite0" if is_lite else "cnn"), image_size or (224 if is_lite else None)
+    data = subsample_per_class(data, labels_per_class) if labels_per_class else data
+    batch_size = batch_size or 32
+    steps_per_epoch = ceil(len(data.train) / batch_size)
+    epochs = epochs or max(10, ceil(MIN_STEPS / steps_per_epoch))
+    likelihood = likelihood_for(data, label_smoothing=label_smoothing)
+    stem = infer_stem(weights, model, stem) if mode != "scratch" else stem
+    size = (image_size, image_size) if image_size else data.shape[1:]
+    network = build_network(model, data, likelihood.num_outputs, size=size, stem=stem)
+    base_lr = lr or LR_FACTORS[mode] * DEFAULT_LR[optimizer]
+    initialize_weights = partial(_load_backbone, network, weights, model, max(size))
+    if image_size:
+        network.standardize = nn.Sequential(Resize((image_size, image_size)), network.get_submodule("standardise"))
+    L = len(group_layers(network))
+    num_trainable_layers = {"features": 1, "partial": max(1, ceil(unfreeze * L))}.get(mode, L)
+    is_ignored = mode == "scratch" and weights not in (DEFAULT_SOURCE, "lite0")                # lite0 says which network, too
+    ignored_notes = (f"--weights {weights} does nothing: --mode scratch begins with new ones",) if is_ignored else ()
     return Experiment(
         data=data,
-        objective=Reuse(network, likelihood, learning=learning, lr=rate, ratio=1.0 if mode == "scratch" else ratio, keep=not augment),
-        optimizer=make(optimizer, lr=rate, weight_decay=weight_decay, momentum=momentum),
+        objective=TransferClassifier(network, likelihood, num_trainable_layers=num_trainable_layers, lr=base_lr, lr_ratio=1.0 if mode == "scratch" else lr_ratio, cache_features=not augment),
+        optimizer=make_optimizer(optimizer, lr=base_lr, weight_decay=weight_decay, momentum=momentum),
         schedule=make_schedule(schedule),
-        augment=augmenting(data, augment),
-        evaluate_every=max(1, epochs * each // 10),  # an epoch of few examples is over at once, the validation split is as large as ever
-        clip_norm=clip_norm, epochs=epochs, batch=batch, begin=begin if mode != "scratch" else None,
-        settled={"stem": stem},
-        notes=(*note_of(network), *fresh, f"{learning} of {L} layers learn; the last one is new"),
+        augment=make_image_augmentation(data, augment),
+        evaluate_every=max(1, epochs * steps_per_epoch // 10),  # an epoch of few examples is over at once, the validation split is as large as ever
+        clip_norm=clip_norm, epochs=epochs, batch_size=batch_size, initialize_weights=initialize_weights if mode != "scratch" else None,
+        resolved_arguments={"stem": stem},
+        notes=(*get_network_notes(network), *ignored_notes, f"{num_trainable_layers} of {L} layers learn; the last one is new"),
     )
 
 
-def few(data: Data, n: int) -> Data:
+def subsample_per_class(data: Data, labels_per_class: int) -> Data:
     """n training examples of each class, drawn anew for each seed of initialisation; validation and test stay whole."""
     seed = int(torch.randint(2**31, ()))
-    count, label = min(zip(data.counts["train"], data.labels, strict=True))
-    if count < n and not isinstance(data.train, Absent):
-        raise UsageError(f"--labels {n}: class {label!r} of {data.name!r} has only {count} training examples")
+    count, label = min(zip(data.class_counts["train"], data.class_names, strict=True))
+    if count < labels_per_class and not isinstance(data.train, MissingSplit):
+        raise UsageError(f"--labels {labels_per_class}: class {label!r} of {data.name!r} has only {count} training examples")
 
-    def draw(rows: Tensor, generator: torch.Generator) -> Tensor:
-        return rows[torch.randperm(len(rows), generator=generator)[:n]]
+    def sample_rows(rows: Tensor, generator: torch.Generator) -> Tensor:
+        return rows[torch.randperm(len(rows), generator=generator)[:labels_per_class]]
 
-    return chosen(data, draw, seed, f"{n} labelled training examples of each class")
+    return resample_by_class(data, sample_rows, seed, f"{labels_per_class} labelled training examples of each class")
 
 
-def reuse(
-    network: nn.Module, where: str, model: str, side: int, start: Start
+def _load_backbone(
+    network: nn.Module, location: str, model: str, image_size: int, context: InitContext
 ) -> tuple[str, ...]:
     """Learned weights in all layers but the last, which is new even where both tasks have as many classes; what became of them."""
-    head = layers(network)[-1][-1]
-    fresh = {name: value.clone() for name, value in head.state_dict().items()}
-    resized = network.get_submodule("standardise")
-    if isinstance(resized, nn.Sequential):  # the weights know nothing of the resizing before it
-        network.standardise = resized[1]
+    head = group_layers(network)[-1][-1]
+    new_head_state = {name: value.clone() for name, value in head.state_dict().items()}
+    input_transform = network.get_submodule("standardise")
+    if isinstance(input_transform, nn.Sequential):  # the weights know nothing of the resizing before it
+        network.standardize = input_transform[1]
     notes: tuple[str, ...] = ()
-    if where in sources():
-        run = first(where, model, side, replace(start.settings, device=str(start.device)), start.tell)
-        accuracy, seconds = run.facts["validation"]["accuracy"], run.facts["seconds"]
-        notes = (f"{model} learned {where!r} first: validation accuracy {accuracy:.3f} after {seconds:.0f} s; {run.folder}",)
-        where = str(run.folder)
-    told = start_from(network, where, model)
-    if isinstance(resized, nn.Sequential):
-        network.standardise = nn.Sequential(resized[0], network.get_submodule("standardise"))
-    head.load_state_dict(fresh)
-    return *notes, *told
+    if location in list_datasets():
+        run = pretrain_cnn(location, model, image_size, replace(context.settings, device=str(context.device)), context.on_event)
+        accuracy, seconds = run.metadata["validation"]["accuracy"], run.metadata["seconds"]
+        notes = (f"{model} learned {location!r} first: validation accuracy {accuracy:.3f} after {seconds:.0f} s; {run.folder}",)
+        location = str(run.folder)
+    weight_notes = load_pretrained(network, location, model)
+    if isinstance(input_transform, nn.Sequential):
+        network.standardize = nn.Sequential(input_transform[0], network.get_submodule("standardise"))
+    head.load_state_dict(new_head_state)
+    return *notes, *weight_notes
 
 
-def first(source: str, model: str, side: int, settings: Settings, tell: Tell) -> Run:
+def pretrain_cnn(source: str, model: str, image_size: int, settings: Settings, on_event: EventCallback) -> Run:
     """The run of `cnn` that learned another set in this size: one that is there, or a new one. Each seed begins with one of its own."""
-    seed, common = int(torch.randint(2**31, ())), {"precision": settings.precision, "runs": settings.runs}
-    sized = {"size": side} if sources()[source].kind == "images" else {}  # `cnn` itself refuses all others
-    how = {"model": model, "augment": ("affine",)}                      # seen from many sides, it says more of what it has not seen
-    asked = prepare(cnn, {"data": source, **sized, **how})
-    wanted = {"arguments": plain(asked.arguments), "source": asked.data.source, "seed": seed, **common}
+    seed, common_settings = int(torch.randint(2**31, ())), {"precision": settings.precision, "runs": settings.runs}
+    size_option = {"size": image_size} if list_datasets()[source].kind == "images" else {}  # `cnn` itself refuses all others
+    cnn_options = {"model": model, "augment": ("affine",)}                      # seen from many sides, it says more of what it has not seen
+    prepared = prepare(cnn, {"data": source, **size_option, **cnn_options})
+    expected = {"arguments": to_json_value(prepared.arguments), "source": prepared.data.source, "seed": seed, **common_settings}
     for file in Path(settings.runs).glob("cnn/*/run.json"):
-        facts = Run(file.parent).facts
-        found = {"arguments": facts["arguments"], "source": facts["data"]["source"], **facts["settings"]}
-        if facts.get("status") == "finished" and {name: found[name] for name in wanted} == wanted:
+        metadata = Run(file.parent).metadata
+        actual = {"arguments": metadata["arguments"], "source": metadata["data"]["source"], **metadata["settings"]}
+        if metadata.get("status") == "finished" and {name: actual[name] for name in expected} == expected:
             return Run(file.parent)
-    return train(cnn, data=asked.data, tell=tell, serves=transfer.name, seed=seed, device=settings.device, **how, **common)
+    return train(cnn, data=prepared.data, on_event=on_event, trained_for=transfer.name, seed=seed, device=settings.device, **cnn_options, **common_settings)

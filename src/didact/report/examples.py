@@ -7,83 +7,83 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from didact.data.pictures import png
-from didact.report.answers import Answers
-from didact.report.markup import Html, number, shorten, tag
+from didact.charts.html import Html, ellipsize, format_number, tag
+from didact.data.images.render import encode_png
+from didact.report.predictions import Predictions
 
-FEATURES = 6   # of a row, the most unusual first
-WORDS = 14     # of a text
+NUM_FEATURES_SHOWN = 6   # of a row, the most unusual first
+NUM_WORDS_SHOWN = 14     # of a text
 
 
-def address(content: bytes, kind: str = "image/png") -> str:
+def to_data_uri(content: bytes, media_type: str = "image/png") -> str:
     """A file as an address that holds it."""
-    return f"data:{kind};base64," + base64.b64encode(content).decode()
+    return f"data:{media_type};base64," + base64.b64encode(content).decode()
 
 
-def inline(image: Tensor) -> str:
+def image_to_data_uri(image: Tensor) -> str:
     """An image as an address that holds it."""
-    return address(png(image))
+    return to_data_uri(encode_png(image))
 
 
-def picture(x: Tensor, alternative: str) -> Html:
+def make_image_tag(x: Tensor, alt_text: str) -> Html:
     """An image inline; small ones are enlarged pixel by pixel, by the browser."""
-    return tag("img", src=inline(x), alt=alternative, class_="pixels" if x.shape[-1] < 96 else None)
+    return tag("img", src=image_to_data_uri(x), alt=alt_text, class_="pixels" if x.shape[-1] < 96 else None)
 
 
-def features(x: Tensor, data: Mapping[str, Any]) -> Html:
+def show_unusual_features(x: Tensor, data: Mapping[str, Any]) -> Html:
     """The features of a row that lie furthest from the training mean, in its deviations."""
-    names = list(data.get("names", ())) or [f"x{k}" for k in range(len(x))]
-    away = deviations(x, data)
-    chosen = away.abs().argsort(descending=True)[:FEATURES].tolist()
-    told = [(names[k], number(float(x[k])), f"{float(away[k]):+.1f} σ".replace("-", "−")) for k in chosen]
-    rows = [tag("tr", tag("th", shorten(name, 26), scope="row"), tag("td", value), tag("td", far)) for name, value, far in told]
+    feature_names = list(data.get("feature_names", ())) or [f"x{k}" for k in range(len(x))]
+    z_scores = _standardize(x, data)
+    columns = z_scores.abs().argsort(descending=True)[:NUM_FEATURES_SHOWN].tolist()
+    cells = [(feature_names[k], format_number(float(x[k])), f"{float(z_scores[k]):+.1f} σ".replace("-", "−")) for k in columns]
+    rows = [tag("tr", tag("th", ellipsize(name, 26), scope="row"), tag("td", value), tag("td", z_text)) for name, value, z_text in cells]
     return tag("table", rows, class_="features")
 
 
-def deviations(x: Tensor, data: Mapping[str, Any]) -> Tensor:
+def _standardize(x: Tensor, data: Mapping[str, Any]) -> Tensor:
     mean, std = (torch.tensor(data.get(key, default)).float().flatten() for key, default in (("mean", [0.0]), ("std", [1.0])))
     return (x - mean) / std
 
 
-def words(x: Tensor, data: Mapping[str, Any]) -> Html:
+def show_unusual_words(x: Tensor, data: Mapping[str, Any]) -> Html:
     """The words of a text that are least usual in training."""
-    there = (x > 0).nonzero()[:, 0]
-    away = deviations(x, data)[there]
-    chosen = there[away.argsort(descending=True)][:WORDS].tolist()
-    rest = len(there) - len(chosen)
-    shown = [tag("span", data["names"][k]) for k in chosen]
-    return tag("p", shown, tag("em", f"and {rest:,} more words") if rest > 0 else None, class_="words")
+    present = (x > 0).nonzero()[:, 0]
+    z_scores = _standardize(x, data)[present]
+    indices = present[z_scores.argsort(descending=True)][:NUM_WORDS_SHOWN].tolist()
+    num_hidden = len(present) - len(indices)
+    spans = [tag("span", data["feature_names"][k]) for k in indices]
+    return tag("p", spans, tag("em", f"and {num_hidden:,} more words") if num_hidden > 0 else None, class_="words")
 
 
-def in_order(x: Tensor) -> bool:
+def is_token_sequence(x: Tensor) -> bool:
     """Whether a text was read word by word: numbers of words, where a bag holds zeros and ones."""
     return bool((x > 1).any())
 
 
-def sentence(x: Tensor, data: Mapping[str, Any]) -> Html:
+def _show_sentence(x: Tensor, data: Mapping[str, Any]) -> Html:
     """The text as the network read it: 0 is behind the end, 1 a word that it does not know."""
-    read = ["…" if i == 1 else data["names"][i - 2] for i in x.long().tolist() if i]
-    return tag("p", " ".join(read), class_="sentence")
+    words = ["…" if i == 1 else data["feature_names"][i - 2] for i in x.long().tolist() if i]
+    return tag("p", " ".join(words), class_="sentence")
 
 
-def shown(x: Tensor, data: Mapping[str, Any], alternative: str) -> Html:
+def _show_input(x: Tensor, data: Mapping[str, Any], alt_text: str) -> Html:
     if x.ndim == 3:
-        return picture(x, alternative)
+        return make_image_tag(x, alt_text)
     if x.ndim == 1 and data.get("kind") == "text":
-        return sentence(x, data) if in_order(x) else words(x, data)
-    return features(x, data) if x.ndim == 1 else Html("")
+        return _show_sentence(x, data) if is_token_sequence(x) else show_unusual_words(x, data)
+    return show_unusual_features(x, data) if x.ndim == 1 else Html("")
 
 
-def cards(which: str, kept: Mapping[str, Tensor], names: Sequence[str], said: Answers, data: Mapping[str, Any]) -> list[Html]:
+def make_example_cards(group: str, examples: Mapping[str, Tensor], names: Sequence[str], predictions: Predictions, data: Mapping[str, Any]) -> list[Html]:
     """`which` is "worst" or "best": each example with the truth, the answer, the loss and what it is called."""
-    found = []
-    for name, row, x in zip(names, kept[which].tolist(), kept[f"{which}_x"], strict=True):
-        true, answer, right = said.told(row)
-        mark = "" if right is None else "right" if right else "wrong"
-        verdict = tag("dl", entry("true", true), entry("said", answer, mark), entry("loss", number(float(said.loss[row]), 3)))
-        found.append(tag("li", shown(x, data, f"{name}: {true}"), verdict, tag("small", name)))
-    return found
+    cards = []
+    for name, row, x in zip(names, examples[group].tolist(), examples[f"{group}_x"], strict=True):
+        true, predicted, is_correct = predictions.describe(row)
+        css_class = "" if is_correct is None else "right" if is_correct else "wrong"
+        details = tag("dl", make_description_entry("true", true), make_description_entry("said", predicted, css_class), make_description_entry("loss", format_number(float(predictions.loss[row]), 3)))
+        cards.append(tag("li", _show_input(x, data, f"{name}: {true}"), details, tag("small", name)))
+    return cards
 
 
-def entry(name: str, value: str, kind: str = "") -> Html:
-    return tag("div", tag("dt", name), tag("dd", value, class_=kind or None))
+def make_description_entry(name: str, value: str, css_class: str = "") -> Html:
+    return tag("div", tag("dt", name), tag("dd", value, class_=css_class or None))

@@ -8,44 +8,53 @@ from typing import Any
 from torch import Tensor
 
 from didact import files, metrics
-from didact.errors import counted
-from didact.report.answers import Answers, answers
-from didact.report.boxes import box_groups
-from didact.report.examples import address, cards, in_order
-from didact.report.figures import Figure, class_figure, counts_of, curves, mistakes, prediction_figures, signal_figures, target_figure
-from didact.report.gallery import PICTURES, pictures
-from didact.report.inside import inside_figures
-from didact.report.markup import Html, number, tag, text
-from didact.report.masks import MASKS, RESTORED, mask_groups, restored_groups
-from didact.report.neighbours import NEIGHBOURS, neighbour_table
-from didact.report.rows import ROWS, row_tables
-from didact.report.surface import learned_figure
-from didact.report.words import (
-    COURSES,
-    about,
-    argument,
-    citation,
-    duration,
-    epochs,
-    formula,
-    interval,
-    metric_name,
-    metric_value,
-    positive_class,
-    some_stay,
+from didact.charts.format import (
+    COURSE_TITLES,
+    find_metric_note,
+    format_argument,
+    format_citation,
+    format_duration,
+    format_epochs,
+    format_metric_formula,
+    format_metric_name,
+    format_metric_value,
+    get_positive_class,
+    has_frozen_layers,
+    wilson_interval,
 )
+from didact.charts.html import Html, format_number, tag, to_html
+from didact.errors import format_count
+from didact.report.box_strips import make_box_groups
+from didact.report.decision_surfaces import make_surface_figure
+from didact.report.examples import is_token_sequence, make_example_cards, to_data_uri
+from didact.report.figures import (
+    Figure,
+    count_confusions,
+    list_confusions,
+    make_class_figure,
+    make_prediction_figures,
+    make_signal_figures,
+    make_target_figure,
+    make_training_figures,
+)
+from didact.report.gallery import GALLERY_LEAD, make_gallery_section
+from didact.report.generative_figures import make_generative_figures
+from didact.report.mask_strips import MASKS_LEAD, RESTORED_LEAD, make_mask_groups, make_restored_groups
+from didact.report.nearest_words import NEIGHBORS_LEAD, make_neighbor_table
+from didact.report.predictions import Predictions, read_predictions
+from didact.report.sampled_rows import ROWS_LEAD, make_row_section
 from didact.run import Run
 
-ENDED = {"budget": "the budget was spent", "patience": "validation no longer improved"}
-EVERYWHERE = "What the model says over the whole range of the training examples and a little beyond, where it has seen nothing."
-BOXES = "The test images with the highest and the lowest loss. Dashed: what is there. Drawn through: what was found, and how surely."
-EXPLANATIONS = 12  # at most, of those that lie in the run's folder
-EXPLAINED = "Red speaks for the class and blue against it; of maps without a sign, bright is strong."
-SIGNAL = (
+STOP_REASONS = {"budget": "the budget was spent", "patience": "validation no longer improved"}
+LEARNED_LEAD = "What the model says over the whole range of the training examples and a little beyond, where it has seen nothing."
+BOXES_LEAD = "The test images with the highest and the lowest loss. Dashed: what is there. Drawn through: what was found, and how surely."
+MAX_EXPLANATIONS = 12  # at most, of those that lie in the run's folder
+EXPLANATIONS_LEAD = "Red speaks for the class and blue against it; of maps without a sign, bright is strong."
+SIGNAL_LEAD = (
     "Before the first step: a variance that shrinks or grows from layer to layer does so exponentially with depth, "
     "and then the layers at one end hardly learn (Gaba 1.5)."
 )
-COPY = """
+COPY_SCRIPT = """
 for (const button of document.querySelectorAll("button.copy")) {
   button.hidden = !navigator.clipboard;
   button.onclick = async () => {
@@ -57,327 +66,327 @@ for (const button of document.querySelectorAll("button.copy")) {
 """
 
 
-def style(name: str) -> str:
+def read_css(name: str) -> str:
     return (packaged("didact.report") / name).read_text(encoding="utf-8")
 
 
-def document(title: str, *body: object) -> str:
+def make_document(title: str, *body: object) -> str:
     head = tag(
         "head", Html('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
         Html('<meta name="color-scheme" content="light dark">'),
         tag("title", title),
-        tag("style", Html(style("chart.css") + style("style.css"))),
+        tag("style", Html(read_css("chart.css") + read_css("style.css"))),
     )
     foot = tag("footer", "Written by didact. This page is one file: it can be kept, sent and opened anywhere.")
-    return "<!doctype html>\n" + tag("html", head, tag("body", tag("main", *body, foot), tag("script", Html(COPY))), lang="en")
+    return "<!doctype html>\n" + tag("html", head, tag("body", tag("main", *body, foot), tag("script", Html(COPY_SCRIPT))), lang="en")
 
 
-def section(name: str, *parts: object, lead: str = "") -> Html:
+def make_section(name: str, *parts: object, lead: str = "") -> Html:
     return tag("section", tag("h2", name), tag("p", lead, class_="lead") if lead else None, *parts) if any(parts) else Html("")
 
 
-def figure(f: Figure | None) -> Html:
-    return tag("figure", f.svg, tag("figcaption", f.caption) if f.caption else None, class_="wide" if f.wide else None) if f else Html("")
+def make_figure(chart_figure: Figure | None) -> Html:
+    return tag("figure", chart_figure.svg, tag("figcaption", chart_figure.caption) if chart_figure.caption else None, class_="wide" if chart_figure.is_wide else None) if chart_figure else Html("")
 
 
-def hero(f: Figure | None) -> Html:
+def _make_large_figure(chart_figure: Figure | None) -> Html:
     """A figure as large as the page allows, what it says beside it."""
-    return tag("figure", f.svg, tag("figcaption", f.caption), class_="hero") if f else Html("")
+    return tag("figure", chart_figure.svg, tag("figcaption", chart_figure.caption), class_="hero") if chart_figure else Html("")
 
 
-def grid(figures: Iterable[Figure | None], kind: str = "pair") -> Html:
-    shown = [figure(f) for f in figures if f]
-    return tag("div", shown, class_=kind) if shown else Html("")
+def make_figure_grid(figures: Iterable[Figure | None], css_class: str = "pair") -> Html:
+    tags = [make_figure(chart_figure) for chart_figure in figures if chart_figure]
+    return tag("div", tags, class_=css_class) if tags else Html("")
 
 
-def table(
-    head: Sequence[object], rows: Iterable[Sequence[object]], *, foot: Sequence[object] = (), numeric: int = 1, kind: str = ""
+def make_table(
+    headings: Sequence[object], rows: Iterable[Sequence[object]], *, footer_cells: Sequence[object] = (), numeric: int = 1, css_class: str = ""
 ) -> Html:
     """A table that scrolls in its own box; columns from `numeric` on are numbers, at the right."""
     def cell(k: int, content: object) -> Html:
-        side = "n" if k >= numeric else None
-        return tag("th", content, scope="row", class_=side) if k == 0 else tag("td", content, class_=side)
+        css_class = "n" if k >= numeric else None
+        return tag("th", content, scope="row", class_=css_class) if k == 0 else tag("td", content, class_=css_class)
 
-    top = tag("thead", tag("tr", [tag("th", words, scope="col", class_="n" if k >= numeric else None) for k, words in enumerate(head)]))
+    header = tag("thead", tag("tr", [tag("th", heading, scope="col", class_="n" if k >= numeric else None) for k, heading in enumerate(headings)]))
     body = tag("tbody", [tag("tr", [cell(k, c) for k, c in enumerate(row)]) for row in rows])
-    end = tag("tfoot", tag("tr", [cell(k, c) for k, c in enumerate(foot)])) if foot else None
-    return tag("div", tag("table", top, body, end), class_=f"scroll {kind}".strip(), tabindex=0)
+    footer = tag("tfoot", tag("tr", [cell(k, c) for k, c in enumerate(footer_cells)])) if footer_cells else None
+    return tag("div", tag("table", header, body, footer), class_=f"scroll {css_class}".strip(), tabindex=0)
 
 
-def facts_list(pairs: Mapping[str, object]) -> Html:
+def _make_fact_list(pairs: Mapping[str, object]) -> Html:
     return tag("dl", [tag("div", tag("dt", k), tag("dd", v)) for k, v in pairs.items() if v not in (None, "", "–")], class_="facts")
 
 
-def meter(share: float, words: str) -> Html:
+def _make_bar_cell(fraction: float, text: str) -> Html:
     """A number with a bar behind it."""
-    return tag("span", words, class_="meter", style=f"--share:{100 * min(1.0, max(0.0, share)):.1f}%")
+    return tag("span", text, class_="meter", style=f"--share:{100 * min(1.0, max(0.0, fraction)):.1f}%")
 
 
-def write(run: Run) -> Path:
+def write_report(run: Run) -> Path:
     """report.html and figures/*.svg in the run's folder; returns the page's path."""
-    facts, lines = run.facts | {"status": run.status}, run.metrics
-    rows = run.load("test") if run.has("test.safetensors") else {}
-    kept = run.load("examples") if run.has("examples.safetensors") else {}
-    names = {which: run.called(which) for which in ("worst", "best")} if kept else {}
-    grid_of = run.load("surface") if run.has("surface.safetensors") else {}
-    said = answers(facts, rows)
-    large, small = curves(facts, lines) if lines else ([], [])
-    classes = class_figure(facts["data"]) or target_figure(said, facts["data"].get("target", ""))
-    predicted = prediction_figures(said) if said else []
-    learned = learned_figure(facts["data"], grid_of, noise=said is not None and said.std is not None)
-    signal = signal_figures(facts)
-    inside = inside_figures(rows, run.load("gallery") if run.has("gallery.safetensors") else {})
-    page = document(
-        f"{facts['recipe']} on {facts['data']['name']}",
-        header(run.folder.name, facts, len(rows["loss"]) if "loss" in rows else 0),
-        section("Repeat it", repeat(facts)),
-        section("The data", data_section(facts, classes)),
-        section("Learning", grid(large), grid(small, "trio"), lead=trained(facts)),
-        section("What it learned", hero(learned), lead=EVERYWHERE),
-        section("Pictures", pictures(run, rows, facts), lead=PICTURES),
-        section("Inside", grid(inside)),
-        section("Rows", row_tables(run, facts), lead=ROWS),
-        section("Nearest words", neighbour_table(run, facts["data"]), lead=NEIGHBOURS),
-        section("On the test split", test_section(predicted, said), mask_table(rows, facts["data"]), lead=judged(rows)),
-        examples_section(kept, names, said, facts["data"]),
-        section("Masks", mask_groups(kept, names, rows, facts["data"]), lead=MASKS),
-        section("Restored images", restored_groups(kept, names, rows), lead=RESTORED),
-        section("Boxes", box_groups(kept, names, rows, facts["data"]), lead=BOXES),
-        section("Why it answers so", explanations(run.folder / "explanations"), lead=EXPLAINED),
-        section("The network", layer_section(facts.get("layers")), signal_section(signal)),
-        section("The run", run_section(run.folder.name, facts)),
-        section("In the courses", sources(facts, courses=True)),
-        section("In the literature", sources(facts, courses=False)),
+    metadata, log = run.metadata | {"status": run.status}, run.metrics
+    outputs = run.load("test") if run.has("test.safetensors") else {}
+    examples = run.load("examples") if run.has("examples.safetensors") else {}
+    names = {group: run.example_names(group) for group in ("worst", "best")} if examples else {}
+    surface = run.load("surface") if run.has("surface.safetensors") else {}
+    predictions = read_predictions(metadata, outputs)
+    main_figures, small_figures = make_training_figures(metadata, log) if log else ([], [])
+    class_chart = make_class_figure(metadata["data"]) or make_target_figure(predictions, metadata["data"].get("target", ""))
+    prediction_figures = make_prediction_figures(predictions) if predictions else []
+    surface_figure = make_surface_figure(metadata["data"], surface, includes_noise=predictions is not None and predictions.std is not None)
+    signal_figures = make_signal_figures(metadata)
+    generative_figures = make_generative_figures(outputs, run.load("gallery") if run.has("gallery.safetensors") else {})
+    page = make_document(
+        f"{metadata['recipe']} on {metadata['data']['name']}",
+        _make_header(run.folder.name, metadata, len(outputs["loss"]) if "loss" in outputs else 0),
+        make_section("Repeat it", _make_repeat_section(metadata)),
+        make_section("The data", _make_data_section(metadata, class_chart)),
+        make_section("Learning", make_figure_grid(main_figures), make_figure_grid(small_figures, "trio"), lead=describe_training(metadata)),
+        make_section("What it learned", _make_large_figure(surface_figure), lead=LEARNED_LEAD),
+        make_section("Pictures", make_gallery_section(run, outputs, metadata), lead=GALLERY_LEAD),
+        make_section("Inside", make_figure_grid(generative_figures)),
+        make_section("Rows", make_row_section(run, metadata), lead=ROWS_LEAD),
+        make_section("Nearest words", make_neighbor_table(run, metadata["data"]), lead=NEIGHBORS_LEAD),
+        make_section("On the test split", _make_test_section(prediction_figures, predictions), _make_mask_table(outputs, metadata["data"]), lead=_describe_test_split(outputs)),
+        _make_examples_section(examples, names, predictions, metadata["data"]),
+        make_section("Masks", make_mask_groups(examples, names, outputs, metadata["data"]), lead=MASKS_LEAD),
+        make_section("Restored images", make_restored_groups(examples, names, outputs), lead=RESTORED_LEAD),
+        make_section("Boxes", make_box_groups(examples, names, outputs, metadata["data"]), lead=BOXES_LEAD),
+        make_section("Why it answers so", _make_explanations_section(run.folder / "explanations"), lead=EXPLANATIONS_LEAD),
+        make_section("The network", _make_layer_section(metadata.get("layers")), _make_signal_section(signal_figures)),
+        make_section("The run", _make_run_section(run.folder.name, metadata)),
+        make_section("In the courses", _make_sources_section(metadata, are_courses=True)),
+        make_section("In the literature", _make_sources_section(metadata, are_courses=False)),
     )
-    for f in (*large, *small, *predicted, *signal, *inside, *(f for f in (classes, learned) if f)):
-        alone = f.svg.replace(">", f"><style>{style('chart.css')}svg {{ background: var(--paper); }}</style>", 1)
-        files.write_text(run.folder / "figures" / f.file, alone)
+    for f in (*main_figures, *small_figures, *prediction_figures, *signal_figures, *generative_figures, *(f for f in (class_chart, surface_figure) if f)):
+        standalone = f.svg.replace(">", f"><style>{read_css('chart.css')}svg {{ background: var(--paper); }}</style>", 1)
+        files.write_text(run.folder / "figures" / f.file_name, standalone)
     path = run.folder / "report.html"
     files.write_text(path, page)
     return path
 
 
-def header(name: str, facts: Mapping[str, Any], n: int) -> Html:
-    when = str(facts.get("started", ""))[:16].replace("T", " ")
-    took = duration(facts["seconds"]) if "seconds" in facts else facts.get("status", "")
-    meta = [when, facts.get("device"), facts.get("precision"), f"seed {facts.get('settings', {}).get('seed', '–')}", took]
+def _make_header(name: str, metadata: Mapping[str, Any], num_test: int) -> Html:
+    started = str(metadata.get("started", ""))[:16].replace("T", " ")
+    time_text = format_duration(metadata["seconds"]) if "seconds" in metadata else metadata.get("status", "")
+    items = [started, metadata.get("device"), metadata.get("precision"), f"seed {metadata.get('settings', {}).get('seed', '–')}", time_text]
     return tag(
         "header",
-        tag("p", f"didact · {facts.get('chapter') or 'run'} · {name}", class_="overline"),
-        tag("h1", facts["recipe"], tag("span", f" on {facts['data']['name']}")),
-        tag("p", facts.get("summary", ""), class_="summary"),
-        tag("ul", [tag("li", words) for words in meta if words], class_="meta"),
-        tiles(facts, n),
+        tag("p", f"didact · {metadata.get('chapter') or 'run'} · {name}", class_="overline"),
+        tag("h1", metadata["recipe"], tag("span", f" on {metadata['data']['name']}")),
+        tag("p", metadata.get("summary", ""), class_="summary"),
+        tag("ul", [tag("li", text) for text in items if text], class_="meta"),
+        _make_tiles(metadata, num_test),
     )
 
 
-def tiles(facts: Mapping[str, Any], n: int) -> Html:
+def _make_tiles(metadata: Mapping[str, Any], num_test: int) -> Html:
     """The test metrics, the one that chose the model first and largest."""
-    test, validation, watch = facts.get("test") or {}, facts.get("validation") or {}, (facts.get("watch") or ["loss"])[0]
+    test, validation, monitor = metadata.get("test") or {}, metadata.get("validation") or {}, (metadata.get("monitor") or ["loss"])[0]
     if not test:
-        return tag("p", f"This run has not been tested yet: it is {facts['status'] or 'not finished'}.", class_="warning")
-    first = watch if watch in test else next(iter(test))
-    told = facts.get("notes", ())
-    positive = positive_class(facts)
-    rest = [
-        tile(metric_name(name, positive), metric_value(name, test[name]), shown_beside(name, validation), about(name, told))
-        for name in test if name != first
+        return tag("p", f"This run has not been tested yet: it is {metadata['status'] or 'not finished'}.", class_="warning")
+    main_metric = monitor if monitor in test else next(iter(test))
+    notes = metadata.get("notes", ())
+    positive_class = get_positive_class(metadata)
+    other_tiles = [
+        _make_tile(format_metric_name(name, positive_class), format_metric_value(name, test[name]), _format_validation(name, validation), find_metric_note(name, notes))
+        for name in test if name != main_metric
     ]
-    large = headline(first, test[first], validation.get(first), n, formula(first, test) or about(first, told))
-    across = f"--across:{(len(rest) + 1) // 2 if len(rest) > 4 else max(1, len(rest))}"
-    return tag("div", large, tag("div", rest, class_="rest", style=across), class_="tiles")
+    headline = _make_headline(main_metric, test[main_metric], validation.get(main_metric), num_test, format_metric_formula(main_metric, test) or find_metric_note(main_metric, notes))
+    style = f"--across:{(len(other_tiles) + 1) // 2 if len(other_tiles) > 4 else max(1, len(other_tiles))}"
+    return tag("div", headline, tag("div", other_tiles, class_="rest", style=style), class_="tiles")
 
 
-def shown_beside(name: str, validation: Mapping[str, float]) -> str:
-    return f"validation {metric_value(name, validation[name])}" if validation.get(name) is not None else ""
+def _format_validation(name: str, validation: Mapping[str, float]) -> str:
+    return f"validation {format_metric_value(name, validation[name])}" if validation.get(name) is not None else ""
 
 
-def tile(title: str, value: str, below: str, hint: str = "") -> Html:
-    lines = tag("span", title), tag("strong", value), tag("small", below)
+def _make_tile(title: str, value: str, caption: str, hint: str = "") -> Html:
+    lines = tag("span", title), tag("strong", value), tag("small", caption)
     return tag("div", *lines, class_="tile", title=hint or None)
 
 
-def headline(name: str, value: float, validation: float | None, n: int, how: str = "") -> Html:
-    below = [how] if how else []
-    below += [f"validation {metric_value(name, validation)}"] if validation is not None else []
-    if name == "accuracy" and n:
-        low, high = interval(value, n)
-        below.insert(0, f"95 % interval {100 * low:.1f} to {100 * high:.1f} %")
-    lines = [tag("small", line) for line in below]
-    return tag("div", tag("span", f"test {metric_name(name)}"), tag("strong", metric_value(name, value)), lines, class_="tile first")
+def _make_headline(name: str, value: float, validation: float | None, num_test: int, hint: str = "") -> Html:
+    captions = [hint] if hint else []
+    captions += [f"validation {format_metric_value(name, validation)}"] if validation is not None else []
+    if name == "accuracy" and num_test:
+        low, high = wilson_interval(value, num_test)
+        captions.insert(0, f"95 % interval {100 * low:.1f} to {100 * high:.1f} %")
+    lines = [tag("small", line) for line in captions]
+    return tag("div", tag("span", f"test {format_metric_name(name)}"), tag("strong", format_metric_value(name, value)), lines, class_="tile first")
 
 
-def repeat(facts: Mapping[str, Any]) -> list[Html]:
-    command = tag("div", tag("code", facts.get("repeat", "")), tag("button", "copy", type="button", class_="copy"), class_="command")
-    given = {name: argument(value) for name, value in facts.get("arguments", {}).items()}
-    chips = tag("ul", [tag("li", tag("span", k.replace("_", " ")), f" {v}") for k, v in given.items()], class_="chips")
-    return [command, tag("details", tag("summary", f"All {len(given)} arguments"), chips), notes(facts.get("notes", ()))]
+def _make_repeat_section(metadata: Mapping[str, Any]) -> list[Html]:
+    command = tag("div", tag("code", metadata.get("command_to_repeat", "")), tag("button", "copy", type="button", class_="copy"), class_="command")
+    arguments = {name: format_argument(value) for name, value in metadata.get("arguments", {}).items()}
+    chips = tag("ul", [tag("li", tag("span", k.replace("_", " ")), f" {v}") for k, v in arguments.items()], class_="chips")
+    return [command, tag("details", tag("summary", f"All {len(arguments)} arguments"), chips), make_note_list(metadata.get("notes", ()))]
 
 
-def notes(lines: Iterable[str]) -> Html:
-    shown = [tag("li", line) for line in lines]
-    return tag("ul", shown, class_="notes") if shown else Html("")
+def make_note_list(lines: Iterable[str]) -> Html:
+    items = [tag("li", line) for line in lines]
+    return tag("ul", items, class_="notes") if items else Html("")
 
 
-def data_section(facts: Mapping[str, Any], classes: Figure | None) -> Html:
-    health = facts.get("health", {})
-    splits, labels = health.get("splits", {}), facts["data"].get("labels")
+def _make_data_section(metadata: Mapping[str, Any], class_chart: Figure | None) -> Html:
+    health = metadata.get("health", {})
+    splits, class_names = health.get("splits", {}), metadata["data"].get("class_names")
     pairs = {
-        "set": facts["data"]["name"],
-        "kind": f"{health.get('kind', facts['data']['kind'])}, {health.get('task', facts['data']['task'])}",
+        "set": metadata["data"]["name"],
+        "kind": f"{health.get('kind', metadata['data']['kind'])}, {health.get('task', metadata['data']['task'])}",
         "target": health.get("target"),
         "each input": " × ".join(f"{n:,}" for n in health.get("shape", ())),
-        "classes": number(len(labels)) if labels else None,
-        "imbalance": f"{health['imbalance']:.2f} : 1, most to least frequent class" if labels and "imbalance" in health else None,
-        "duplicates": duplicates(health.get("duplicates")),
+        "classes": format_number(len(class_names)) if class_names else None,
+        "imbalance": f"{health['imbalance']:.2f} : 1, most to least frequent class" if class_names and "imbalance" in health else None,
+        "duplicates": _describe_duplicates(health.get("duplicates")),
         "fingerprint": tag("code", health.get("fingerprint", "")),
     }
-    told = [line for line in health.get("notes", ()) if not line.startswith(f"{splits.get('train', 0):,} training")]  # seen above
-    left = tag("div", split_bar(splits), facts_list(pairs), notes(told))
-    return tag("div", left, figure(classes), class_="pair")
+    health_notes = [line for line in health.get("notes", ()) if not line.startswith(f"{splits.get('train', 0):,} training")]  # seen above
+    summary = tag("div", _make_split_bar(splits), _make_fact_list(pairs), make_note_list(health_notes))
+    return tag("div", summary, make_figure(class_chart), class_="pair")
 
 
-def split_bar(splits: Mapping[str, int]) -> Html:
+def _make_split_bar(splits: Mapping[str, int]) -> Html:
     """How the examples are divided, to scale, and in numbers below."""
-    parts = list(enumerate(splits.items()))
-    bar = tag("div", [tag("i", style=f"--c:var(--s{tone});flex-grow:{rows}") for tone, (_, rows) in parts])
-    keys = tag("ul", [tag("li", tag("b", f"{rows:,}"), f" {name}", style=f"--c:var(--s{tone})") for tone, (name, rows) in parts])
+    numbered_splits = list(enumerate(splits.items()))
+    bar = tag("div", [tag("i", style=f"--c:var(--s{color});flex-grow:{count}") for color, (_, count) in numbered_splits])
+    keys = tag("ul", [tag("li", tag("b", f"{count:,}"), f" {name}", style=f"--c:var(--s{color})") for color, (name, count) in numbered_splits])
     return tag("div", bar, keys, class_="splits") if splits else Html("")
 
 
-def trained(facts: Mapping[str, Any]) -> str:
-    plan, words = facts.get("plan", {}), []
+def describe_training(metadata: Mapping[str, Any]) -> str:
+    plan, sentences = metadata.get("plan", {}), []
     if plan:
-        steps = facts.get("steps", plan["total"])
-        passes = epochs(steps / plan["epoch"])
-        words.append(f"{counted(steps, 'step')} of {counted(plan['batch'], 'example')} ({passes} epoch{'s' * (passes != '1')}).")
-    if facts.get("stopped") == "patience":
-        words.append("Stopped early: validation no longer improved.")
-    if facts.get("best_step"):
-        words.append(f"The model is that of step {facts['best_step']:,}, the best on validation by {metric_name(facts['watch'][0])}.")
-    return " ".join(words)
+        steps = metadata.get("steps", plan["total_rounds"])
+        num_epochs = format_epochs(steps / plan["rounds_per_epoch"])
+        sentences.append(f"{format_count(steps, 'step')} of {format_count(plan['batch_size'], 'example')} ({num_epochs} epoch{'s' * (num_epochs != '1')}).")
+    if metadata.get("stop_reason") == "patience":
+        sentences.append("Stopped early: validation no longer improved.")
+    if metadata.get("best_step"):
+        sentences.append(f"The model is that of step {metadata['best_step']:,}, the best on validation by {format_metric_name(metadata['monitor'][0])}.")
+    return " ".join(sentences)
 
 
-def duplicates(found: Mapping[str, int] | None) -> str:
-    if found is None:
+def _describe_duplicates(counts: Mapping[str, int] | None) -> str:
+    if counts is None:
         return "not looked for"
-    shown = " and ".join(f"{count:,} of {part}" for part, count in found.items() if count)
-    return f"{shown} also stand in training" if shown else "none across the splits"
+    text = " and ".join(f"{count:,} of {split}" for split, count in counts.items() if count)
+    return f"{text} also stand in training" if text else "none across the splits"
 
 
-def judged(rows: Mapping[str, Tensor]) -> str:
-    return f"{len(rows['loss']):,} examples that were neither trained on nor used to choose the model." if "loss" in rows else ""
+def _describe_test_split(outputs: Mapping[str, Tensor]) -> str:
+    return f"{len(outputs['loss']):,} examples that were neither trained on nor used to choose the model." if "loss" in outputs else ""
 
 
-def test_section(predicted: Sequence[Figure], said: Answers | None) -> Html | None:
-    if said is None:
+def _make_test_section(prediction_figures: Sequence[Figure], predictions: Predictions | None) -> Html | None:
+    if predictions is None:
         return None
-    wide, shown = [figure(f) for f in predicted if f.wide], [figure(f) for f in predicted if not f.wide]
-    often = mistakes(said) if said.task == "multiclass" else []
-    if often:
-        rows = [[true, answer, f"{count:,}", f"{100 * share:.1f} %"] for true, answer, count, share in often]
+    wide_figures, narrow_figures = [make_figure(f) for f in prediction_figures if f.is_wide], [make_figure(f) for f in prediction_figures if not f.is_wide]
+    confusions = list_confusions(predictions) if predictions.task == "multiclass" else []
+    if confusions:
+        rows = [[true, predicted, f"{count:,}", f"{100 * share:.1f} %"] for true, predicted, count, share in confusions]
         title = tag("h3", "Most frequent mistakes")
-        shown.append(tag("figure", title, table(["true", "predicted", "times", "of the class"], rows, numeric=2, kind="bare")))
-    half = max(1, len(shown) // 2)
-    stacks = [tag("div", side, class_="stack") for side in (shown[:half], shown[half:])]
-    return text([wide, tag("div", stacks, class_="pair"), class_table(said)])
+        narrow_figures.append(tag("figure", title, make_table(["true", "predicted", "times", "of the class"], rows, numeric=2, css_class="bare")))
+    half = max(1, len(narrow_figures) // 2)
+    stacks = [tag("div", side, class_="stack") for side in (narrow_figures[:half], narrow_figures[half:])]
+    return to_html([wide_figures, tag("div", stacks, class_="pair"), _make_class_table(predictions)])
 
 
-def class_table(said: Answers) -> Html:
+def _make_class_table(predictions: Predictions) -> Html:
     """Precision, recall and F1 of each class, or of each label where an example may carry several."""
-    if said.probabilities is None:
+    if predictions.probabilities is None:
         return Html("")
-    if said.task == "multilabel":
-        chosen, truth = said.probabilities > 0.5, said.y > 0.5
-        both = (chosen & truth).sum(0)
-        made, there = chosen.sum(0), truth.sum(0)
-        counts = both / made.clamp(min=1), both / there.clamp(min=1), 2 * both / (made + there).clamp(min=1)
+    if predictions.task == "multilabel":
+        predicted, truth = predictions.probabilities > 0.5, predictions.y > 0.5
+        true_positives = (predicted & truth).sum(0)
+        num_predicted, num_true = predicted.sum(0), truth.sum(0)
+        scores = true_positives / num_predicted.clamp(min=1), true_positives / num_true.clamp(min=1), 2 * true_positives / (num_predicted + num_true).clamp(min=1)
         support = truth.sum(0).tolist()
     else:
-        matrix = counts_of(said)
-        counts = metrics.precision(matrix), metrics.recall(matrix), metrics.f1(matrix)
+        matrix = count_confusions(predictions)
+        scores = metrics.precision(matrix), metrics.recall(matrix), metrics.f1(matrix)
         support = matrix.sum(1).tolist()
-    shares = [[meter(v, f"{100 * v:.1f} %") for v in c.tolist()] for c in counts]
-    rows = [[label, *(column[k] for column in shares), f"{support[k]:,}"] for k, label in enumerate(said.labels)]
-    return table(["class", "precision", "recall", "F1", "test examples"], rows, kind="tall")
+    columns = [[_make_bar_cell(v, f"{100 * v:.1f} %") for v in c.tolist()] for c in scores]
+    rows = [[label, *(column[k] for column in columns), f"{support[k]:,}"] for k, label in enumerate(predictions.class_names)]
+    return make_table(["class", "precision", "recall", "F1", "test examples"], rows, css_class="tall")
 
 
-def mask_table(rows: Mapping[str, Tensor], data: Mapping[str, Any]) -> Html:
+def _make_mask_table(outputs: Mapping[str, Tensor], data: Mapping[str, Any]) -> Html:
     """IoU and Dice of each class over all pixels of the test split."""
-    labels = data.get("labels", ())
-    if "confusion" not in rows or rows["confusion"].shape[1:] != (len(labels), len(labels)):
+    class_names = data.get("class_names", ())
+    if "confusion" not in outputs or outputs["confusion"].shape[1:] != (len(class_names), len(class_names)):
         return Html("")
-    counts = rows["confusion"].sum(0)
-    shares = [[meter(v, f"{100 * v:.1f} %") if v == v else "–" for v in c.tolist()] for c in (metrics.iou(counts), metrics.dice(counts))]
+    counts = outputs["confusion"].sum(0)
+    columns = [[_make_bar_cell(v, f"{100 * v:.1f} %") if v == v else "–" for v in c.tolist()] for c in (metrics.iou(counts), metrics.dice(counts))]
     pixels = (100 * counts.sum(1) / counts.sum()).tolist()
-    found = [[label, *(column[k] for column in shares), f"{pixels[k]:.1f} %"] for k, label in enumerate(labels)]
-    return table(["class", "IoU", "Dice", "of all pixels"], found, kind="tall")
+    table_rows = [[label, *(column[k] for column in columns), f"{pixels[k]:.1f} %"] for k, label in enumerate(class_names)]
+    return make_table(["class", "IoU", "Dice", "of all pixels"], table_rows, css_class="tall")
 
 
-def examples_section(
-    kept: Mapping[str, Tensor], names: Mapping[str, Sequence[str]], said: Answers | None, data: Mapping[str, Any]
+def _make_examples_section(
+    examples: Mapping[str, Tensor], names: Mapping[str, Sequence[str]], predictions: Predictions | None, data: Mapping[str, Any]
 ) -> Html:
-    if said is None or not {"worst", "best", "worst_x", "best_x"} <= kept.keys():
+    if predictions is None or not {"worst", "best", "worst_x", "best_x"} <= examples.keys():
         return Html("")
     unusual = {"table": " Of each row, the features furthest from the training mean."}
-    if not in_order(kept["worst_x"]):
+    if not is_token_sequence(examples["worst_x"]):
         unusual["text"] = " Of each text, its least usual words."
-    kind = "examples pictures" if kept["worst_x"].ndim == 4 else "examples"
+    css_class = "examples pictures" if examples["worst_x"].ndim == 4 else "examples"
     groups = [
-        (tag("h3", title), tag("ul", cards(which, kept, names[which], said, data), class_=kind))
-        for which, title in (("worst", "Most surprising"), ("best", "Least surprising"))
+        (tag("h3", title), tag("ul", make_example_cards(group, examples, names[group], predictions, data), class_=css_class))
+        for group, title in (("worst", "Most surprising"), ("best", "Least surprising"))
     ]
     lead = f"The test examples with the highest and the lowest loss.{unusual.get(data['kind'], '')}"
-    return section("Worst and best predictions", groups, lead=lead)
+    return make_section("Worst and best predictions", groups, lead=lead)
 
 
-def explanations(folder: Path) -> Html:
+def _make_explanations_section(folder: Path) -> Html:
     """What `didact explain` drew; as images, in which nothing can run."""
     kinds = {".png": "image/png", ".svg": "image/svg+xml"}
-    found = sorted(p for p in folder.glob("*") if p.suffix in kinds)[:EXPLANATIONS]
-    drawn = [tag("img", src=address(p.read_bytes(), kinds[p.suffix]), alt=p.stem.replace("-", " "), style="max-width:100%") for p in found]
-    return tag("div", [tag("figure", image) for image in drawn], class_="stack") if drawn else Html("")
+    paths = sorted(p for p in folder.glob("*") if p.suffix in kinds)[:MAX_EXPLANATIONS]
+    images = [tag("img", src=to_data_uri(p.read_bytes(), kinds[p.suffix]), alt=p.stem.replace("-", " "), style="max-width:100%") for p in paths]
+    return tag("div", [tag("figure", image) for image in images], class_="stack") if images else Html("")
 
 
-def layer_section(layers: Mapping[str, Any] | None) -> Html:
+def _make_layer_section(layers: Mapping[str, Any] | None) -> Html:
     if not layers:
         return Html("")
-    rows, partly = [], some_stay(layers)
+    rows, has_frozen = [], has_frozen_layers(layers)
     for row in layers["rows"]:
         shape = " × ".join(map(str, row["shape"])) if row["shape"] is not None else "–"
-        count = meter(row["parameters"] / max(1, layers["total"]), f"{row['parameters']:,}") if row["parameters"] else "–"
-        learned = [f"{row['trainable']:,}" if row["trainable"] else "–"] if partly else []
-        rows.append([row["name"], row["layer"], shape, count, *learned])
+        parameters_cell = _make_bar_cell(row["parameters"] / max(1, layers["total"]), f"{row['parameters']:,}") if row["parameters"] else "–"
+        trainable_cell = [f"{row['trainable']:,}" if row["trainable"] else "–"] if has_frozen else []
+        rows.append([row["name"], row["layer"], shape, parameters_cell, *trainable_cell])
     totals = f"{layers['trainable']:,} trainable · {layers['tied']:,} tied"
-    head, foot = ["layer", "kind", "output", "parameters"], ["total", totals, "", f"{layers['total']:,}"]
-    if partly:
-        head, foot = [*head, "trained"], [*foot, f"{layers['trainable']:,}"]
-    return table(head, rows, foot=foot, numeric=2)
+    headings, footer = ["layer", "kind", "output", "parameters"], ["total", totals, "", f"{layers['total']:,}"]
+    if has_frozen:
+        headings, footer = [*headings, "trained"], [*footer, f"{layers['trainable']:,}"]
+    return make_table(headings, rows, footer_cells=footer, numeric=2)
 
 
-def signal_section(figures: Sequence[Figure]) -> list[Html]:
-    return [tag("h3", "Signal at the start"), tag("p", SIGNAL, class_="lead"), grid(figures)] if figures else []
+def _make_signal_section(figures: Sequence[Figure]) -> list[Html]:
+    return [tag("h3", "Signal at the start"), tag("p", SIGNAL_LEAD, class_="lead"), make_figure_grid(figures)] if figures else []
 
 
-def run_section(name: str, facts: Mapping[str, Any]) -> Html:
-    git, machine = facts.get("git"), facts.get("machine", {})
-    versions = {k: v for k, v in facts.get("versions", {}).items() if v}
-    return facts_list({
+def _make_run_section(name: str, metadata: Mapping[str, Any]) -> Html:
+    git, machine = metadata.get("git"), metadata.get("machine", {})
+    versions = {k: v for k, v in metadata.get("versions", {}).items() if v}
+    return _make_fact_list({
         "run": tag("code", name),
-        "status": ", ".join(filter(None, [facts.get("status"), ENDED.get(facts.get("stopped", ""))])),
-        "started": facts.get("started"),
-        "seed": f"{facts.get('settings', {}).get('seed', '–')} (split {facts.get('settings', {}).get('split_seed', '–')})",
-        "fingerprint of losses": " · ".join(f"step {step}: {value:.7g}" for step, value in facts.get("fingerprint", {}).items()),
+        "status": ", ".join(filter(None, [metadata.get("status"), STOP_REASONS.get(metadata.get("stop_reason", ""))])),
+        "started": metadata.get("started"),
+        "seed": f"{metadata.get('settings', {}).get('seed', '–')} (split {metadata.get('settings', {}).get('split_seed', '–')})",
+        "fingerprint of losses": " · ".join(f"step {step}: {value:.7g}" for step, value in metadata.get("fingerprint", {}).items()),
         "versions": " · ".join(f"{package} {v}" for package, v in versions.items()),
         "git": f"{git['commit'][:12]}{' with changes' if git['dirty'] else ''}" if git else "not in a repository",
         "machine": ", ".join(f"{value}" if key == "system" else f"{key} {value}" for key, value in machine.items()),
-        "processes": facts.get("processes"),
-        "called as": tag("code", facts.get("command", "")),
+        "processes": metadata.get("processes"),
+        "called as": tag("code", metadata.get("command", "")),
     })
 
 
-def sources(facts: Mapping[str, Any], *, courses: bool) -> Html:
+def _make_sources_section(metadata: Mapping[str, Any], *, are_courses: bool) -> Html:
     """Sections of courses, spelt out; or papers, where no course has it."""
-    found = {s: citation(s) for s in facts.get("sources") or ()}
-    chosen = {s: spelt for s, spelt in found.items() if s.startswith(tuple(COURSES)) == courses}
-    return facts_list(chosen) if chosen else Html("")
+    citations = {s: format_citation(s) for s in metadata.get("sources") or ()}
+    selected = {s: text for s, text in citations.items() if s.startswith(tuple(COURSE_TITLES)) == are_courses}
+    return _make_fact_list(selected) if selected else Html("")

@@ -8,25 +8,34 @@
 from importlib import import_module
 from typing import Any
 
-from didact.scratch.engine import grad
-from didact.scratch.gradcheck import gradcheck
-from didact.scratch.graph import graph_of, svg
-from didact.scratch.linear import einsum, matmul
-from didact.scratch.ops import erf, expm1, log1p, maximum, minimum, softplus
-from didact.scratch.shape import broadcast_to, concatenate, gather, masked_fill, pad, split, stack, where
-from didact.scratch.tensor import ScratchError, Tensor, is_recording, keep_values, no_grad, once, record, tensor
+from didact.scratch.autograd.engine import grad
+from didact.scratch.autograd.gradcheck import gradcheck
+from didact.scratch.autograd.graph import graph_of, svg
+from didact.scratch.autograd.matmul import einsum, matmul
+from didact.scratch.autograd.ops import erf, expm1, log1p, maximum, minimum, softplus
+from didact.scratch.autograd.shape import broadcast_to, concatenate, gather, masked_fill, pad, split, stack, where
+from didact.scratch.autograd.tensor import (
+    ScratchError,
+    Tensor,
+    first_order,
+    is_recording,
+    keep_values,
+    no_grad,
+    record_op,
+    tensor,
+)
 
 __all__ = [
-    "ScratchError", "Tensor", "broadcast_to", "concatenate", "einsum", "erf", "expm1", "gather", "grad", "gradcheck", "graph_of",
-    "is_recording", "keep_values", "log1p", "masked_fill", "matmul", "maximum", "minimum", "no_grad", "once", "pad", "record", "softplus",
-    "split", "stack", "svg", "tensor", "where",
-]  # fmt: skip
+    "ScratchError", "Tensor", "broadcast_to", "concatenate", "einsum", "erf", "expm1", "first_order", "gather",
+    "grad", "gradcheck", "graph_of", "is_recording", "keep_values", "log1p", "masked_fill", "matmul", "maximum",
+    "minimum", "no_grad", "pad", "record_op", "softplus", "split", "stack", "svg", "tensor", "where",
+]
 
-# rooms that are opened on first use: scratch.modules.Linear, scratch.optim.Adam, scratch.ways.four_ways
-ROOMS = ("activation", "attention", "initialise", "losses", "modules", "networks", "optim", "schedule", "sequence", "train", "ways")
+# modules that are imported on first use: scratch.modules.Linear, scratch.optim.Adam, scratch.gradients.compare_gradients
+_MODULES = ("activation", "attention", "init", "losses", "modules", "networks", "optim", "schedule", "sequence", "train", "gradients")
 
 
 def __getattr__(name: str) -> Any:
-    if name in ROOMS:
+    if name in _MODULES:
         return import_module(f"didact.scratch.{name}")
     raise AttributeError(f"didact.scratch has no {name!r}")

@@ -4,36 +4,36 @@ from math import pi, sqrt
 
 import numpy as np
 
-from didact.scratch.ops import erf, exp, sigmoid
-from didact.scratch.special import erf_of
-from didact.scratch.tensor import Array, Grads, Tensor, is_recording, record
+from didact.scratch.autograd.ops import erf, exp, sigmoid
+from didact.scratch.autograd.special import erf_values
+from didact.scratch.autograd.tensor import Array, Grads, Tensor, is_recording, record_op
 
 
 def leaky_relu(x: Tensor, slope: float = 0.01) -> Tensor:
     """y = x for x > 0, else α x;  dx = dy or α dy.  Gaba's max(αx, x) is the same for α < 1."""
     steep = np.where(x.data > 0, x.dtype.type(1), x.dtype.type(slope))
-    return record("leaky_relu", x.data * steep, (x,), lambda dy: (dy * steep,))
+    return record_op("leaky_relu", x.data * steep, (x,), lambda dy: (dy * steep,))
 
 
-def normal_cdf(x: Array) -> Array:
+def _normal_cdf(x: Array) -> Array:
     """Φ(x) = ½ (1 + erf(x/√2)), in blocks that stay in the cache: erf is some forty sweeps over its argument."""
     flat, y = x.reshape(-1), np.empty(x.size, x.dtype)
     for start in range(0, x.size, 65536):
         block = slice(start, start + 65536)
-        y[block] = 0.5 * (1 + erf_of(flat[block] * sqrt(0.5)))
+        y[block] = 0.5 * (1 + erf_values(flat[block] * sqrt(0.5)))
     return y.reshape(x.shape)
 
 
 def gelu(x: Tensor) -> Tensor:
     """y = x Φ(x), Φ the distribution function of N(0, 1);  dx = dy (Φ(x) + x φ(x)).  Bounded below by −0.17 (Gaba's table says R)."""
-    below = normal_cdf(x.data)
+    below = _normal_cdf(x.data)
 
     def vjp(dy: Tensor) -> Grads:
         phi = exp(x * x * -0.5) * (1 / sqrt(2 * pi))
         share = (erf(x * sqrt(0.5)) + 1.0) * 0.5 if is_recording() else Tensor(below)
         return (dy * (share + x * phi),)
 
-    return record("gelu", x.data * below, (x,), vjp, saved=(x,))
+    return record_op("gelu", x.data * below, (x,), vjp, saved=(x,))
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
@@ -55,4 +55,4 @@ def gelu_tanh(x: Tensor) -> Tensor:
         gate = sigmoid((x * x * b + a) * x) if is_recording() else Tensor(s)
         return (dy * gate * (1.0 + x * (1.0 - gate) * (x * x * (3 * b) + a)),)
 
-    return record("gelu_tanh", x.data * s, (x,), vjp, saved=(x,))
+    return record_op("gelu_tanh", x.data * s, (x,), vjp, saved=(x,))

@@ -5,16 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from didact.scratch.affine import linear
-from didact.scratch.tensor import Array, Grads, ScratchError, Tensor, is_recording, record
+from didact.scratch.autograd.tensor import Array, Grads, ScratchError, Tensor, is_recording, record_op
+from didact.scratch.linear_layer import linear
 
 
-def blocked(mask: Any, shape: tuple[int, ...], causal: bool, dtype: Any) -> Array | None:
+def _additive_mask(mask: Any, shape: tuple[int, ...], causal: bool, dtype: Any) -> Array | None:
     """Mask and causality as one array to be added to the scores: −∞ where a query may not look."""
     bias = None
     if mask is not None:
-        given = np.asarray(mask)
-        bias = np.where(given, 0, -np.inf).astype(dtype) if given.dtype == bool else given.astype(dtype, copy=False)
+        mask_array = np.asarray(mask)
+        bias = np.where(mask_array, 0, -np.inf).astype(dtype) if mask_array.dtype == bool else mask_array.astype(dtype, copy=False)
     if causal:  # a query sees itself and what came before: lower-triangular with the diagonal
         future = np.triu(np.full(shape[-2:], -np.inf, dtype), 1)
         bias = future if bias is None else bias + future
@@ -34,10 +34,10 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Any = None, causal: bool = 
     scale = 1 / sqrt(q.shape[-1])
     scores = q.data @ k.data.swapaxes(-1, -2)
     scores *= scale
-    bias = blocked(mask, scores.shape, causal, scores.dtype)
+    bias = _additive_mask(mask, scores.shape, causal, scores.dtype)
     if bias is not None:
         scores = scores + bias
-    a = safe_softmax(scores)
+    a = _safe_softmax(scores)
 
     def vjp(dy: Tensor) -> Grads:
         weights = attention_weights(q, k, bias) if is_recording() else Tensor(a)
@@ -46,47 +46,47 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Any = None, causal: bool = 
         ds = weights * (da - (da * weights).sum(-1, keepdims=True)) * scale
         return ds @ k, ds.mT @ q, dv
 
-    return record("attention", a @ v.data, (q, k, v), vjp, saved=(q, k, v))
+    return record_op("attention", a @ v.data, (q, k, v), vjp, saved=(q, k, v))
 
 
 def attention_weights(q: Tensor, k: Tensor, bias: Array | None) -> Tensor:
     """A by itself: to be looked at, and for derivatives of derivatives.  dS as above."""
     scale = 1 / sqrt(q.shape[-1])
     scores = q.data @ k.data.swapaxes(-1, -2) * scale
-    a = safe_softmax(scores if bias is None else scores + bias)
+    a = _safe_softmax(scores if bias is None else scores + bias)
 
     def vjp(da: Tensor, weights: Tensor) -> Grads:
         ds = weights * (da - (da * weights).sum(-1, keepdims=True)) * scale
         return ds @ k, ds.mT @ q
 
-    return record("attention_weights", a, (q, k), vjp, saved=(q, k), own=True)
+    return record_op("attention_weights", a, (q, k), vjp, saved=(q, k), own=True)
 
 
-def safe_softmax(scores: Array) -> Array:
+def _safe_softmax(scores: Array) -> Array:
     """e^(s − max s) / Σ, and 0 for a row of −∞ alone."""
-    top = scores.max(-1, keepdims=True, initial=-np.inf)
-    top[top == -np.inf] = 0
-    e: Array = np.exp(scores - top)
+    row_max = scores.max(-1, keepdims=True, initial=-np.inf)
+    row_max[row_max == -np.inf] = 0
+    e: Array = np.exp(scores - row_max)
     total = e.sum(-1, keepdims=True)
     total[total == 0] = 1
     e /= total
     return e
 
 
-def heads(x: Tensor, number: int) -> Tensor:
+def _split_heads(x: Tensor, num_heads: int) -> Tensor:
     """(N, T, E) -> (N, heads, T, E/heads): every head gets its own slice of the projection, not of the input (Groudiev 6.5.4)."""
     n, t, e = x.shape
-    return x.reshape(n, t, number, e // number).transpose(1, 2)
+    return x.reshape(n, t, num_heads, e // num_heads).transpose(1, 2)
 
 
-def multi_head_attention(query: Tensor, key: Tensor, value: Tensor, number: int, in_weight: Tensor, in_bias: Tensor | None,
+def multi_head_attention(query: Tensor, key: Tensor, value: Tensor, num_heads: int, in_weight: Tensor, in_bias: Tensor | None,
                          out_weight: Tensor, out_bias: Tensor | None, mask: Any = None, causal: bool = False) -> Tensor:
     """y = [head_1 … head_h] W_Oᵀ + b_O,  head_i = attention(Q_i, K_i, V_i), all three projected from (N, T, E).  Gaba eq. 6.14.
 
     `in_weight` stacks W_Q, W_K and W_V (3E, E), as in PyTorch.
     """
     e = query.shape[-1]
-    q, k, v = (heads(linear(x, in_weight[i * e : (i + 1) * e], None if in_bias is None else in_bias[i * e : (i + 1) * e]), number)
+    q, k, v = (_split_heads(linear(x, in_weight[i * e : (i + 1) * e], None if in_bias is None else in_bias[i * e : (i + 1) * e]), num_heads)
                for i, x in enumerate((query, key, value)))                                 # (N, heads, T, E/heads)
     y = attention(q, k, v, mask, causal)
     return linear(y.transpose(1, 2).reshape(query.shape), out_weight, out_bias)

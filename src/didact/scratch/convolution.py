@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from didact.scratch.tensor import Array, ScratchError, Tensor, crossed, each, record
+from didact.scratch.autograd.tensor import Array, ScratchError, Tensor, factors_to_save, record_op, vjp_each
 
 Size = int | tuple[int, ...]
 
@@ -56,7 +56,7 @@ class Geometry(NamedTuple):
         """The input within its padded frame."""
         return tuple(slice(p, p + h) for h, p in zip(self.size, self.padding, strict=True))
 
-    def under(self, tap: tuple[int, ...]) -> tuple[slice, ...]:
+    def cells_under(self, tap: tuple[int, ...]) -> tuple[slice, ...]:
         """The cells of the padded input that lie under one tap, for all windows at once."""
         axes = zip(tap, self.out, self.stride, self.dilation, strict=True)
         return tuple(slice(d * k, d * k + s * (o - 1) + 1, s) for k, o, s, d in axes)
@@ -77,60 +77,60 @@ def batch_first(x: Array) -> Array:
     return x.transpose(-1, *range(x.ndim - 1))
 
 
-def columns(x: Array, at: Geometry) -> Array:
+def im2col(x: Array, geometry: Geometry) -> Array:
     """im2col: (N, C, *size) -> (G, C/G·K, P·N), by one strided view and one copy."""
     (n, c), x = x.shape[:2], batch_last(x)
-    if any(at.padding):
-        frame = np.zeros((c, *at.padded, n), x.dtype)
-        frame[:, *at.inside] = x
+    if any(geometry.padding):
+        frame = np.zeros((c, *geometry.padded, n), x.dtype)
+        frame[:, *geometry.inside] = x
     else:
         frame = np.ascontiguousarray(x)
     channel, *pixel, image = frame.strides
-    taps = [d * step for d, step in zip(at.dilation, pixel, strict=True)]
-    windows = [s * step for s, step in zip(at.stride, pixel, strict=True)]
-    view = as_strided(frame, (c, *at.kernel, *at.out, n), (channel, *taps, *windows, image), writeable=False)
-    return view.reshape(at.groups, c // at.groups * prod(at.kernel), prod(at.out) * n)
+    taps = [d * step for d, step in zip(geometry.dilation, pixel, strict=True)]
+    windows = [s * step for s, step in zip(geometry.stride, pixel, strict=True)]
+    view = as_strided(frame, (c, *geometry.kernel, *geometry.out, n), (channel, *taps, *windows, image), writeable=False)
+    return view.reshape(geometry.groups, c // geometry.groups * prod(geometry.kernel), prod(geometry.out) * n)
 
 
-def overlap(cols: Array, n: int, at: Geometry) -> Array:
+def col2im(cols: Array, n: int, geometry: Geometry) -> Array:
     """The transpose of im2col: every column is added back to where its window was."""
-    c = cols.shape[0] * cols.shape[1] // prod(at.kernel)
-    taps = cols.reshape(c, *at.kernel, *at.out, n)
-    frame = np.zeros((c, *at.padded, n), cols.dtype)
-    for tap in np.ndindex(*at.kernel):
-        frame[:, *at.under(tap)] += taps[:, *tap]
-    return batch_first(frame[:, *at.inside])
+    c = cols.shape[0] * cols.shape[1] // prod(geometry.kernel)
+    taps = cols.reshape(c, *geometry.kernel, *geometry.out, n)
+    frame = np.zeros((c, *geometry.padded, n), cols.dtype)
+    for tap in np.ndindex(*geometry.kernel):
+        frame[:, *geometry.cells_under(tap)] += taps[:, *tap]
+    return batch_first(frame[:, *geometry.inside])
 
 
-def rows(g: Array, at: Geometry) -> Array:
+def _output_columns(g: Array, geometry: Geometry) -> Array:
     """(N, O, *out) -> (G, O/G, P·N), the shape that meets columns."""
-    return batch_last(g).reshape(at.groups, g.shape[1] // at.groups, prod(at.out) * g.shape[0])
+    return batch_last(g).reshape(geometry.groups, g.shape[1] // geometry.groups, prod(geometry.out) * g.shape[0])
 
 
-def slide(x: Tensor, w: Tensor, at: Geometry, name: str = "convolution") -> Tensor:
+def conv_forward(x: Tensor, w: Tensor, geometry: Geometry, name: str = "convolution") -> Tensor:
     """y = W · columns(x);  dx = spread(dy, w),  dw = correlate(x, dy)."""
-    kernels = w.data.reshape(at.groups, w.shape[0] // at.groups, prod(w.shape[1:]))
-    y = (kernels @ columns(x.data, at)).reshape(w.shape[0], *at.out, x.shape[0])
-    vjp = each((x, lambda dy: spread(dy, w, at)), (w, lambda dy: correlate(x, dy, at)))
-    return record(name, batch_first(y), (x, w), vjp, saved=crossed(x, w))
+    kernels = w.data.reshape(geometry.groups, w.shape[0] // geometry.groups, prod(w.shape[1:]))
+    y = (kernels @ im2col(x.data, geometry)).reshape(w.shape[0], *geometry.out, x.shape[0])
+    vjp = vjp_each((x, lambda dy: conv_transpose(dy, w, geometry)), (w, lambda dy: correlate(x, dy, geometry)))
+    return record_op(name, batch_first(y), (x, w), vjp, saved=factors_to_save(x, w))
 
 
-def spread(g: Tensor, w: Tensor, at: Geometry, name: str = "spread") -> Tensor:
+def conv_transpose(g: Tensor, w: Tensor, geometry: Geometry, name: str = "spread") -> Tensor:
     """x = overlap(Wᵀ · rows(g));  dg = slide(dx, w),  dw = correlate(dx, g)."""
-    kernels = w.data.reshape(at.groups, w.shape[0] // at.groups, prod(w.shape[1:]))
-    x = overlap(kernels.swapaxes(1, 2) @ rows(g.data, at), g.shape[0], at)
-    vjp = each((g, lambda dx: slide(dx, w, at)), (w, lambda dx: correlate(dx, g, at)))
-    return record(name, x, (g, w), vjp, saved=crossed(g, w))
+    kernels = w.data.reshape(geometry.groups, w.shape[0] // geometry.groups, prod(w.shape[1:]))
+    x = col2im(kernels.swapaxes(1, 2) @ _output_columns(g.data, geometry), g.shape[0], geometry)
+    vjp = vjp_each((g, lambda dx: conv_forward(dx, w, geometry)), (w, lambda dx: correlate(dx, g, geometry)))
+    return record_op(name, x, (g, w), vjp, saved=factors_to_save(g, w))
 
 
-def correlate(x: Tensor, g: Tensor, at: Geometry) -> Tensor:
+def correlate(x: Tensor, g: Tensor, geometry: Geometry) -> Tensor:
     """w = rows(g) · columns(x)ᵀ;  dx = spread(g, dw),  dg = slide(x, dw)."""
-    w = rows(g.data, at) @ columns(x.data, at).swapaxes(1, 2)
-    vjp = each((x, lambda dw: spread(g, dw, at)), (g, lambda dw: slide(x, dw, at)))
-    return record("correlate", w.reshape(g.shape[1], x.shape[1] // at.groups, *at.kernel), (x, g), vjp, saved=crossed(x, g))
+    w = _output_columns(g.data, geometry) @ im2col(x.data, geometry).swapaxes(1, 2)
+    vjp = vjp_each((x, lambda dw: conv_transpose(g, dw, geometry)), (g, lambda dw: conv_forward(x, dw, geometry)))
+    return record_op("correlate", w.reshape(g.shape[1], x.shape[1] // geometry.groups, *geometry.kernel), (x, g), vjp, saved=factors_to_save(x, g))
 
 
-def add_bias(y: Tensor, bias: Tensor | None) -> Tensor:
+def _add_bias(y: Tensor, bias: Tensor | None) -> Tensor:
     """One number for each output channel (Groudiev 4.2.3 prints one for each position)."""
     return y if bias is None else y + bias.reshape(-1, *(1,) * (y.ndim - 2))
 
@@ -142,10 +142,10 @@ def convolution(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, stride
     name = f"conv{axes}d"
     if x.ndim != weight.ndim or x.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups:
         raise ScratchError(f"{name}: an input of shape {x.shape} does not fit a weight of shape {weight.shape} with groups={groups}")
-    at = Geometry(x.shape[2:], weight.shape[2:], per_axis(stride, axes), per_axis(padding, axes), per_axis(dilation, axes), groups)
-    if min(at.out) < 1:
-        raise ScratchError(f"{name}: the kernel {at.kernel} does not fit into the padded input {at.padded}")
-    return add_bias(slide(x, weight, at, name), bias)
+    geometry = Geometry(x.shape[2:], weight.shape[2:], per_axis(stride, axes), per_axis(padding, axes), per_axis(dilation, axes), groups)
+    if min(geometry.out) < 1:
+        raise ScratchError(f"{name}: the kernel {geometry.kernel} does not fit into the padded input {geometry.padded}")
+    return _add_bias(conv_forward(x, weight, geometry, name), bias)
 
 
 def convolution_transpose(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, stride: Size = 1, padding: Size = 0,
@@ -164,7 +164,7 @@ def convolution_transpose(x: Tensor, weight: Tensor, bias: Tensor | None = None,
     size = tuple((h - 1) * s[i] - 2 * p[i] + d[i] * (weight.shape[2 + i] - 1) + 1 + extra[i] for i, h in enumerate(x.shape[2:]))
     if min(size) < 1:
         raise ScratchError(f"{name}: padding {p} leaves nothing of the output, its size would be {size}")
-    return add_bias(spread(x, weight, Geometry(size, weight.shape[2:], s, p, d, groups), name), bias)
+    return _add_bias(conv_transpose(x, weight, Geometry(size, weight.shape[2:], s, p, d, groups), name), bias)
 
 
 def conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Size = 1, padding: Size = 0, dilation: Size = 1,

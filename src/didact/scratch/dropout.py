@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from didact.scratch.tensor import ScratchError, Tensor
+from didact.scratch.autograd.tensor import ScratchError, Tensor
 
 
 def dropout(x: Tensor, p: float, rng: np.random.Generator, training: bool = True) -> Tensor:

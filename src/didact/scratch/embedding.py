@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from didact.scratch.ops import masked
-from didact.scratch.tensor import Array, ScratchError, Tensor, record
+from didact.scratch.autograd.ops import multiply_mask
+from didact.scratch.autograd.tensor import Array, ScratchError, Tensor, record_op
 
 
 def embedding(ids: Any, weight: Tensor, padding_idx: int | None = None) -> Tensor:
@@ -19,15 +19,15 @@ def embedding(ids: Any, weight: Tensor, padding_idx: int | None = None) -> Tenso
         raise ScratchError(f"embedding: tokens are whole numbers, got {index.dtype}")
     if index.size and (index.min() < 0 or index.max() >= rows):
         raise ScratchError(f"embedding: a token outside 0…{rows - 1}: {index.min() if index.min() < 0 else index.max()}")
-    return read_rows(index, weight, padding_idx)
+    return _read_rows(index, weight, padding_idx)
 
 
-def read_rows(index: Array, weight: Tensor, skip: int | None) -> Tensor:
+def _read_rows(index: Array, weight: Tensor, skip: int | None) -> Tensor:
     y, shape = weight.data.take(index, axis=0), weight.shape
-    return record("embedding", y, (weight,), lambda dy: (add_rows(index, dy, shape, skip),))
+    return record_op("embedding", y, (weight,), lambda dy: (_add_rows(index, dy, shape, skip),))
 
 
-def add_rows(index: Array, dy: Tensor, shape: tuple[int, ...], skip: int | None) -> Tensor:
+def _add_rows(index: Array, dy: Tensor, shape: tuple[int, ...], skip: int | None) -> Tensor:
     """dW[v] = Σ dy over the places where token v stands: sorted by token, so that each sum is one run."""
     dw, flat = np.zeros(shape, dy.dtype), index.reshape(-1)
     if flat.size:
@@ -38,7 +38,7 @@ def add_rows(index: Array, dy: Tensor, shape: tuple[int, ...], skip: int | None)
         dw[skip] = 0
 
     def vjp(ddw: Tensor) -> tuple[Tensor]:
-        y = read_rows(index, ddw, None)
-        return (y if skip is None else masked(y, (index != skip)[..., None]),)
+        y = _read_rows(index, ddw, None)
+        return (y if skip is None else multiply_mask(y, (index != skip)[..., None]),)
 
-    return record("add_rows", dw, (dy,), vjp)
+    return record_op("add_rows", dw, (dy,), vjp)

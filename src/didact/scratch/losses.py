@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from didact.scratch.ops import sigmoid
-from didact.scratch.tensor import Array, Grads, ScratchError, Tensor, record
+from didact.scratch.autograd.ops import sigmoid
+from didact.scratch.autograd.tensor import Array, Grads, ScratchError, Tensor, record_op
 
 
 def cross_entropy(logits: Tensor, target: Any, *, weight: Any = None, ignore_index: int = -100, label_smoothing: float = 0.0,
@@ -21,22 +21,22 @@ def cross_entropy(logits: Tensor, target: Any, *, weight: Any = None, ignore_ind
     mixes the target with the uniform distribution: (1 − α) y + α/K (Gaba eq. 3.34).
     """
     z = logits if logits.ndim < 3 else logits.permute(0, *range(2, logits.ndim), 1)       # (N, …, K)
-    given, classes = np.asarray(target), z.shape[-1]
+    target_array, classes = np.asarray(target), z.shape[-1]
     w = np.ones(classes, z.dtype) if weight is None else np.asarray(weight, z.dtype)
-    if given.dtype.kind == "f":
-        if given.shape != logits.shape:
-            raise ScratchError(f"cross_entropy: probabilities of shape {given.shape} for logits of shape {logits.shape}")
-        q = given if given.ndim < 3 else np.moveaxis(given, 1, -1)
+    if target_array.dtype.kind == "f":
+        if target_array.shape != logits.shape:
+            raise ScratchError(f"cross_entropy: probabilities of shape {target_array.shape} for logits of shape {logits.shape}")
+        q = target_array if target_array.ndim < 3 else np.moveaxis(target_array, 1, -1)
         labels = float(z.size // max(classes, 1))
     else:
-        counted = valid("cross_entropy", given, z, ignore_index)
-        index = np.where(counted, given, 0)
+        counted = _valid_labels("cross_entropy", target_array, z, ignore_index)
+        index = np.where(counted, target_array, 0)
         q = np.zeros(z.shape, z.dtype)
         np.put_along_axis(q, index[..., None], counted[..., None].astype(z.dtype), -1)
         labels = float((w[index] * counted).sum())
     if label_smoothing:
         q = (1 - label_smoothing) * q + label_smoothing / classes * q.sum(-1, keepdims=True)
-    return reduced(softmax_cross_entropy(z, (q * w).astype(z.dtype, copy=False)), reduction, labels)
+    return _reduce(softmax_cross_entropy(z, (q * w).astype(z.dtype, copy=False)), reduction, labels)
 
 
 def softmax_cross_entropy(z: Tensor, q: Array) -> Tensor:
@@ -53,21 +53,21 @@ def softmax_cross_entropy(z: Tensor, q: Array) -> Tensor:
     def vjp(dy: Tensor) -> Grads:
         return ((z.softmax(-1) * q.sum(-1, keepdims=True) - q) * dy.unsqueeze(-1),)  # e is not kept: it costs less anew
 
-    return record("cross_entropy", -terms.sum(-1), (z,), vjp, saved=(z,))
+    return record_op("cross_entropy", -terms.sum(-1), (z,), vjp, saved=(z,))
 
 
 def nll_loss(log_p: Tensor, target: Any, *, weight: Any = None, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
     """L = −log p_y, for a network that ends in log_softmax;  d log p = −1 at y. With log_softmax before it, this is cross_entropy."""
     rows = log_p if log_p.ndim < 3 else log_p.permute(0, *range(2, log_p.ndim), 1)
     index = np.asarray(target)
-    counted = valid("nll_loss", index, rows, ignore_index)
+    counted = _valid_labels("nll_loss", index, rows, ignore_index)
     index = np.where(counted, index, 0)
     w = counted * (np.ones(rows.shape[-1], rows.dtype) if weight is None else np.asarray(weight, rows.dtype))[index]
-    picked = rows.gather(rows.ndim - 1, index[..., None]).squeeze(-1)
-    return reduced(picked * -w.astype(rows.dtype, copy=False), reduction, float(w.sum()))
+    target_log_p = rows.gather(rows.ndim - 1, index[..., None]).squeeze(-1)
+    return _reduce(target_log_p * -w.astype(rows.dtype, copy=False), reduction, float(w.sum()))
 
 
-def valid(name: str, index: Array, rows: Tensor, ignore_index: int) -> Array:
+def _valid_labels(name: str, index: Array, rows: Tensor, ignore_index: int) -> Array:
     """Which labels count; a label that is no class is refused."""
     if index.dtype.kind not in "iu" or index.shape != rows.shape[:-1]:
         raise ScratchError(f"{name}: labels of shape {index.shape} ({index.dtype}) for scores of shape {rows.shape}, classes last")
@@ -79,22 +79,22 @@ def valid(name: str, index: Array, rows: Tensor, ignore_index: int) -> Array:
 
 def mse_loss(x: Tensor, target: Any, *, reduction: str = "mean") -> Tensor:
     """L = (x − y)²;  dx = 2 (x − y)."""
-    d = difference("mse_loss", x, target)
-    return reduced(record("mse_loss", d.data * d.data, (d,), lambda dy: (dy * d * 2.0,), saved=(d,)), reduction, d.size)
+    d = _difference("mse_loss", x, target)
+    return _reduce(record_op("mse_loss", d.data * d.data, (d,), lambda dy: (dy * d * 2.0,), saved=(d,)), reduction, d.size)
 
 
 def l1_loss(x: Tensor, target: Any, *, reduction: str = "mean") -> Tensor:
     """L = |x − y|;  dx = sign(x − y), 0 where they are equal."""
-    d = difference("l1_loss", x, target)
-    return reduced(d.abs(), reduction, d.size)
+    d = _difference("l1_loss", x, target)
+    return _reduce(d.abs(), reduction, d.size)
 
 
 def huber_loss(x: Tensor, target: Any, *, delta: float = 1.0, reduction: str = "mean") -> Tensor:
     """L = ½ d² for |d| ≤ δ, else δ (|d| − ½ δ), d = x − y;  dx = d held within ±δ."""
-    d = difference("huber_loss", x, target)
+    d = _difference("huber_loss", x, target)
     size = np.abs(d.data)
     value = np.where(size <= delta, 0.5 * size * size, delta * (size - 0.5 * delta)).astype(d.dtype, copy=False)
-    return reduced(record("huber_loss", value, (d,), lambda dy: (dy * d.clip(-delta, delta),), saved=(d,)), reduction, d.size)
+    return _reduce(record_op("huber_loss", value, (d,), lambda dy: (dy * d.clip(-delta, delta),), saved=(d,)), reduction, d.size)
 
 
 def bce_with_logits(z: Tensor, target: Any, *, pos_weight: Any = 1.0, reduction: str = "mean") -> Tensor:
@@ -102,17 +102,17 @@ def bce_with_logits(z: Tensor, target: Any, *, pos_weight: Any = 1.0, reduction:
 
     From the logit, log σ(z) = −log(1 + e⁻ᶻ) never meets log 0. In z alone: L = (1 − y) z + l · log(1 + e⁻ᶻ), l = 1 + (w − 1) y.
     """
-    y = constant("bce_with_logits", z, target)
+    y = _target_array("bce_with_logits", z, target)
     l = (1 + (np.asarray(pos_weight, z.dtype) - 1) * y).astype(z.dtype, copy=False)
     value = (1 - y) * z.data + l * np.logaddexp(0, -z.data).astype(z.dtype, copy=False)
 
     def vjp(dy: Tensor) -> Grads:
         return (dy * ((1 - y) - l * sigmoid(-z)),)
 
-    return reduced(record("bce_with_logits", value, (z,), vjp, saved=(z,)), reduction, z.size)
+    return _reduce(record_op("bce_with_logits", value, (z,), vjp, saved=(z,)), reduction, z.size)
 
 
-def constant(name: str, x: Tensor, target: Any) -> Array:
+def _target_array(name: str, x: Tensor, target: Any) -> Array:
     """The target as an array; shapes that would broadcast are refused: (N, 1) against (N,) gives N² differences (Lhotte 2.4)."""
     y = np.asarray(target, x.dtype)
     if y.shape != x.shape:
@@ -120,11 +120,11 @@ def constant(name: str, x: Tensor, target: Any) -> Array:
     return y
 
 
-def difference(name: str, x: Tensor, target: Any) -> Tensor:
-    return x - Tensor(constant(name, x, target))
+def _difference(name: str, x: Tensor, target: Any) -> Tensor:
+    return x - Tensor(_target_array(name, x, target))
 
 
-def reduced(losses: Tensor, reduction: str, count: float) -> Tensor:
+def _reduce(losses: Tensor, reduction: str, count: float) -> Tensor:
     if reduction == "none":
         return losses
     if reduction not in ("mean", "sum"):

@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from didact.scratch.tensor import Array, ScratchError, Tensor
+from didact.scratch.autograd.tensor import Array, ScratchError, Tensor
 
-LISTENERS: list[Callable[[Module, Any], None]] = []   # who is told of each call: a module, and what it gave
+CALL_LISTENERS: list[Callable[[Module, Any], None]] = []   # who is told of each call: a module, and what it gave
 
 
 @contextmanager
-def listening(heard: Callable[[Module, Any], None]) -> Iterator[None]:
+def listen_to_calls(listener: Callable[[Module, Any], None]) -> Iterator[None]:
     """Whatever module is called inside, `heard` is told."""
-    LISTENERS.append(heard)
+    CALL_LISTENERS.append(listener)
     try:
         yield
     finally:
-        LISTENERS.remove(heard)
+        CALL_LISTENERS.remove(listener)
 
 
 class Module:
@@ -33,8 +33,8 @@ class Module:
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         output = self.forward(*args, **keywords)
-        for heard in LISTENERS:
-            heard(self, output)
+        for listener in CALL_LISTENERS:
+            listener(self, output)
         return output
 
     def modules(self) -> Iterator[Module]:
@@ -47,25 +47,25 @@ class Module:
             if isinstance(part, Module):
                 yield from part.named_modules(f"{prefix}{name}.")
 
-    def direct(self) -> dict[str, Tensor]:
+    def own_tensors(self) -> dict[str, Tensor]:
         """Its own parameters, without those of its parts."""
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
-    def named(self, kind: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    def named_values(self, kind: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
         """All attributes of one kind, here and in the parts: `blocks.0.weight`."""
         for name, value in vars(self).items():
             if isinstance(value, kind):
                 yield prefix + name, value
         for name, value in vars(self).items():
             if isinstance(value, Module):
-                yield from value.named(kind, f"{prefix}{name}.")
+                yield from value.named_values(kind, f"{prefix}{name}.")
 
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
         """Each once: a tensor that two parts share (tied weights) has the first name."""
-        seen: set[int] = set()
-        for name, p in self.named(Tensor):
-            if id(p) not in seen:
-                seen.add(id(p))
+        visited: set[int] = set()
+        for name, p in self.named_values(Tensor):
+            if id(p) not in visited:
+                visited.add(id(p))
                 yield name, p
 
     def parameters(self) -> Iterator[Tensor]:
@@ -85,21 +85,21 @@ class Module:
 
     def state_dict(self) -> dict[str, Array]:
         """Parameters and buffers by name, copied."""
-        return {name: np.array(value) for name, value in self.named((Tensor, np.ndarray))}  # type: ignore[arg-type]
+        return {name: np.array(value) for name, value in self.named_values((Tensor, np.ndarray))}  # type: ignore[arg-type]
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Also PyTorch's own `state_dict()`, whose tensors NumPy can read. Every name must be there, with its shape, and no other."""
-        own: dict[str, Tensor | Array] = dict(self.named((Tensor, np.ndarray)))  # type: ignore[arg-type]
-        if own.keys() != state.keys():
-            raise ScratchError(f"load_state_dict: missing {sorted(own.keys() - state.keys())}, unknown {sorted(state.keys() - own.keys())}")
-        for name, target in own.items():
-            given = np.asarray(state[name])
-            if given.shape != target.shape:
-                raise ScratchError(f"load_state_dict: {name} has shape {target.shape}, got {given.shape}")
+        parameters_by_name: dict[str, Tensor | Array] = dict(self.named_values((Tensor, np.ndarray)))  # type: ignore[arg-type]
+        if parameters_by_name.keys() != state.keys():
+            raise ScratchError(f"load_state_dict: missing {sorted(parameters_by_name.keys() - state.keys())}, unknown {sorted(state.keys() - parameters_by_name.keys())}")
+        for name, target in parameters_by_name.items():
+            value = np.asarray(state[name])
+            if value.shape != target.shape:
+                raise ScratchError(f"load_state_dict: {name} has shape {target.shape}, got {value.shape}")
             if isinstance(target, Tensor):
-                target.detach().copy_(given)
+                target.detach().copy_(value)
             else:
-                target[...] = given
+                target[...] = value
 
 
 def parameter(value: Array) -> Tensor:

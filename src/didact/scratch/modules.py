@@ -12,15 +12,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from didact.scratch import activation, convolution, pooling
-from didact.scratch.affine import linear
+from didact.scratch.autograd.tensor import ScratchError, Tensor
 from didact.scratch.convolution import Size, per_axis
 from didact.scratch.dropout import dropout
 from didact.scratch.embedding import embedding
-from didact.scratch.initialise import Rng, normal, uniform, zeros
+from didact.scratch.init import Rng, normal, uniform, zeros
+from didact.scratch.linear_layer import linear
 from didact.scratch.module import Module, Sequential, parameter
-from didact.scratch.normalise import batch_norm, group_norm, instance_norm, layer_norm
+from didact.scratch.norm import batch_norm, group_norm, instance_norm, layer_norm
 from didact.scratch.sequence import GRU, LSTM, RNN, MultiHeadAttention
-from didact.scratch.tensor import ScratchError, Tensor
 
 __all__ = [
     "GELU", "GRU", "LSTM", "RNN", "AvgPool2d", "BatchNorm1d", "BatchNorm2d", "Conv1d", "Conv2d", "ConvTranspose2d", "Dropout", "Embedding",
@@ -86,7 +86,7 @@ class Linear(Module):
         return linear(x, self.weight, self.bias)
 
 
-class Convolution(Module):
+class ConvNd(Module):
     """What Conv1d and Conv2d share; the number of axes is the only difference."""
 
     axes: ClassVar[int]
@@ -107,11 +107,11 @@ class Convolution(Module):
                                        groups=self.groups)
 
 
-class Conv1d(Convolution):
+class Conv1d(ConvNd):
     axes = 1
 
 
-class Conv2d(Convolution):
+class Conv2d(ConvNd):
     axes = 2
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from didact.scratch.tensor import Array, ScratchError, Tensor, no_grad
+from didact.scratch.autograd.tensor import Array, ScratchError, Tensor, no_grad
 
 State = dict[str, Array]
 

@@ -9,84 +9,84 @@ from math import prod
 
 import numpy as np
 
+from didact.scratch.autograd.tensor import Array, ScratchError, Tensor, record_op
 from didact.scratch.convolution import Geometry, Size, per_axis
-from didact.scratch.tensor import Array, ScratchError, Tensor, record
 
 
-def window(x: Tensor, kernel: Size, stride: Size | None, padding: Size, dilation: Size, name: str) -> Geometry:
+def _pooling_geometry(x: Tensor, kernel: Size, stride: Size | None, padding: Size, dilation: Size, name: str) -> Geometry:
     axes = x.ndim - 2
     kernel = per_axis(kernel, axes)
-    at = Geometry(x.shape[2:], kernel, kernel if stride is None else per_axis(stride, axes), per_axis(padding, axes),
+    geometry = Geometry(x.shape[2:], kernel, kernel if stride is None else per_axis(stride, axes), per_axis(padding, axes),
                   per_axis(dilation, axes))
-    if any(2 * p > k for p, k in zip(at.padding, at.kernel, strict=True)):
-        raise ScratchError(f"{name}: padding must be at most half of the kernel, got padding {at.padding}, kernel {at.kernel}")
-    if min(at.out) < 1:
-        raise ScratchError(f"{name}: the kernel {at.kernel} does not fit into the padded input {at.padded}")
-    return at
+    if any(2 * p > k for p, k in zip(geometry.padding, geometry.kernel, strict=True)):
+        raise ScratchError(f"{name}: padding must be at most half of the kernel, got padding {geometry.padding}, kernel {geometry.kernel}")
+    if min(geometry.out) < 1:
+        raise ScratchError(f"{name}: the kernel {geometry.kernel} does not fit into the padded input {geometry.padded}")
+    return geometry
 
 
-def framed(x: Array, at: Geometry, value: float) -> Array:
+def _pad_constant(x: Array, geometry: Geometry, value: float) -> Array:
     """x with a border of one value, in the memory order of x."""
-    if not any(at.padding):
+    if not any(geometry.padding):
         return x
-    frame = np.full_like(x, value, shape=(*x.shape[:2], *at.padded))
-    frame[:, :, *at.inside] = x
+    frame = np.full_like(x, value, shape=(*x.shape[:2], *geometry.padded))
+    frame[:, :, *geometry.inside] = x
     return frame
 
 
-def pick(x: Tensor, taken: Array, at: Geometry) -> Tensor:
+def take_cells(x: Tensor, chosen_tap: Array, geometry: Geometry) -> Tensor:
     """y = the taken cell of every window;  dx = place(dy)."""
-    frame, y = framed(x.data, at, 0), np.zeros_like(taken, x.dtype)
-    for t, tap in enumerate(np.ndindex(*at.kernel)):
-        np.copyto(y, frame[:, :, *at.under(tap)], where=taken == t)
-    return record("pick", y, (x,), lambda dy: (place(dy, taken, at),))
+    frame, y = _pad_constant(x.data, geometry, 0), np.zeros_like(chosen_tap, x.dtype)
+    for t, tap in enumerate(np.ndindex(*geometry.kernel)):
+        np.copyto(y, frame[:, :, *geometry.cells_under(tap)], where=chosen_tap == t)
+    return record_op("pick", y, (x,), lambda dy: (scatter_cells(dy, chosen_tap, geometry),))
 
 
-def place(y: Tensor, taken: Array, at: Geometry) -> Tensor:
+def scatter_cells(y: Tensor, chosen_tap: Array, geometry: Geometry) -> Tensor:
     """x = every y at the cell its window took, windows that took the same cell added;  dy = pick(dx)."""
-    frame = np.zeros_like(y.data, shape=(*y.shape[:2], *at.padded))
-    for t, tap in enumerate(np.ndindex(*at.kernel)):
-        frame[:, :, *at.under(tap)] += y.data * (taken == t)
-    return record("place", frame[:, :, *at.inside], (y,), lambda dx: (pick(dx, taken, at),))
+    frame = np.zeros_like(y.data, shape=(*y.shape[:2], *geometry.padded))
+    for t, tap in enumerate(np.ndindex(*geometry.kernel)):
+        frame[:, :, *geometry.cells_under(tap)] += y.data * (chosen_tap == t)
+    return record_op("place", frame[:, :, *geometry.inside], (y,), lambda dx: (take_cells(dx, chosen_tap, geometry),))
 
 
 def max_pool(x: Tensor, kernel: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1) -> Tensor:
     """y = max over the window; dx = dy at the cell that held it, the first of equals (PyTorch's choice), 0 elsewhere."""
-    at = window(x, kernel, stride, padding, dilation, "max_pool")
-    frame = framed(x.data, at, -np.inf)
-    taps = [frame[:, :, *at.under(tap)] for tap in np.ndindex(*at.kernel)]
+    geometry = _pooling_geometry(x, kernel, stride, padding, dilation, "max_pool")
+    frame = _pad_constant(x.data, geometry, -np.inf)
+    taps = [frame[:, :, *geometry.cells_under(tap)] for tap in np.ndindex(*geometry.kernel)]
     number = np.min_scalar_type(len(taps))
-    y, taken = taps[0].copy("K"), np.zeros_like(taps[0], number)
+    y, chosen_tap = taps[0].copy("K"), np.zeros_like(taps[0], number)
     for t, tap in enumerate(taps[1:], 1):
-        np.maximum(taken, (tap > y) * number.type(t), out=taken)
+        np.maximum(chosen_tap, (tap > y) * number.type(t), out=chosen_tap)
         np.maximum(y, tap, out=y)
-    return record("max_pool", y, (x,), lambda dy: (place(dy, taken, at),))
+    return record_op("max_pool", y, (x,), lambda dy: (scatter_cells(dy, chosen_tap, geometry),))
 
 
-def gather_mean(x: Tensor, share: Array, at: Geometry) -> Tensor:
+def gather_mean(x: Tensor, share: Array, geometry: Geometry) -> Tensor:
     """y = share · Σ over the window;  dx = scatter_mean(dy)."""
-    frame = framed(x.data, at, 0)
-    taps = [frame[:, :, *at.under(tap)] for tap in np.ndindex(*at.kernel)]
+    frame = _pad_constant(x.data, geometry, 0)
+    taps = [frame[:, :, *geometry.cells_under(tap)] for tap in np.ndindex(*geometry.kernel)]
     y = taps[0].copy("K")
     for tap in taps[1:]:
         y += tap
     y *= share
-    return record("avg_pool", y, (x,), lambda dy: (scatter_mean(dy, share, at),))
+    return record_op("avg_pool", y, (x,), lambda dy: (scatter_mean(dy, share, geometry),))
 
 
-def scatter_mean(y: Tensor, share: Array, at: Geometry) -> Tensor:
+def scatter_mean(y: Tensor, share: Array, geometry: Geometry) -> Tensor:
     """Every cell of a window gets its share of y;  dy = gather_mean(dx)."""
-    frame, part = np.zeros_like(y.data, shape=(*y.shape[:2], *at.padded)), y.data * share
-    for tap in np.ndindex(*at.kernel):
-        frame[:, :, *at.under(tap)] += part
-    return record("scatter_mean", frame[:, :, *at.inside], (y,), lambda dx: (gather_mean(dx, share, at),))
+    frame, part = np.zeros_like(y.data, shape=(*y.shape[:2], *geometry.padded)), y.data * share
+    for tap in np.ndindex(*geometry.kernel):
+        frame[:, :, *geometry.cells_under(tap)] += part
+    return record_op("scatter_mean", frame[:, :, *geometry.inside], (y,), lambda dx: (gather_mean(dx, share, geometry),))
 
 
 def avg_pool(x: Tensor, kernel: Size, stride: Size | None = None, padding: Size = 0, count_include_pad: bool = True) -> Tensor:
     """y = mean over the window, zeros of the border counted or not; dx = dy / K to each of its cells."""
-    at = window(x, kernel, stride, padding, 1, "avg_pool")
-    share = np.asarray(1 / prod(at.kernel), x.dtype)
-    if any(at.padding) and not count_include_pad:
-        inside = Tensor(np.ones((1, 1, *at.size), x.dtype))
-        share = 1 / gather_mean(inside, np.ones((), x.dtype), at).data
-    return gather_mean(x, share, at)
+    geometry = _pooling_geometry(x, kernel, stride, padding, 1, "avg_pool")
+    share = np.asarray(1 / prod(geometry.kernel), x.dtype)
+    if any(geometry.padding) and not count_include_pad:
+        inside = Tensor(np.ones((1, 1, *geometry.size), x.dtype))
+        share = 1 / gather_mean(inside, np.ones((), x.dtype), geometry).data
+    return gather_mean(x, share, geometry)

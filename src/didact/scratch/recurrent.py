@@ -12,12 +12,12 @@ diag(tanh′) W_hh (Gaba eq. 5.6); they are exact here, however small.
 
 import numpy as np
 
-from didact.scratch.tensor import Array, ScratchError, Tensor, once, record
+from didact.scratch.autograd.tensor import Array, ScratchError, Tensor, first_order, record_op
 
 Weights = tuple[Tensor, ...]  # w_ih (gates·H, D), w_hh (gates·H, H), and b_ih, b_hh (gates·H,) or neither
 
 
-def logistic(z: Array) -> Array:
+def _logistic(z: Array) -> Array:
     """σ(z) = ½ (1 + tanh ½z), which cannot overflow."""
     y: Array = np.tanh(0.5 * z)
     y += 1
@@ -25,7 +25,7 @@ def logistic(z: Array) -> Array:
     return y
 
 
-def projected(name: str, x: Tensor, weights: Weights, *states: Tensor) -> Array:
+def _project_inputs(name: str, x: Tensor, weights: Weights, *states: Tensor) -> Array:
     """x_t W_ihᵀ + b_ih for all steps at once; only the recurrent half has to wait for its turn."""
     w_ih = weights[0].data
     if x.ndim != 3 or not len(x.data) or x.shape[2] != w_ih.shape[1]:
@@ -39,7 +39,7 @@ def projected(name: str, x: Tensor, weights: Weights, *states: Tensor) -> Array:
     return z.reshape(*x.shape[:2], len(w_ih))
 
 
-def through_time(x: Tensor, h: Array, weights: Weights, delta: Array, delta_h: Array | None = None) -> tuple[Array | None, ...]:
+def _backward_through_time(x: Tensor, h: Array, weights: Weights, delta: Array, delta_h: Array | None = None) -> tuple[Array | None, ...]:
     """The four sums. `delta_h` differs from `delta` where the recurrent half is gated before it is added (GRU)."""
     d = delta.reshape(-1, delta.shape[2])
     dh = d if delta_h is None else delta_h.reshape(-1, delta.shape[2])
@@ -53,7 +53,7 @@ def rnn(x: Tensor, h0: Tensor, *weights: Tensor, relu: bool = False) -> Tensor:
 
     With `relu`, tanh′ becomes [h_t > 0].
     """
-    z, w_hh = projected("rnn", x, weights, h0), weights[1].data
+    z, w_hh = _project_inputs("rnn", x, weights, h0), weights[1].data
     h = np.concatenate([h0.data[None], z])                                       # h[t] is the state before step t
     recurrent = 0.0 if len(weights) == 2 else weights[3].data
     for t in range(len(z)):
@@ -66,10 +66,10 @@ def rnn(x: Tensor, h0: Tensor, *weights: Tensor, relu: bool = False) -> Tensor:
         for t in reversed(range(len(dy))):
             delta[t] *= dy[t] + dh
             dh = delta[t] @ w_hh
-        dx, *dw = through_time(x, h[:-1], weights, delta)
+        dx, *dw = _backward_through_time(x, h[:-1], weights, delta)
         return dx, dh, *dw
 
-    return record("rnn", h[1:], (x, h0, *weights), once(vjp), saved=(x, *weights[:2]))
+    return record_op("rnn", h[1:], (x, h0, *weights), first_order(vjp), saved=(x, *weights[:2]))
 
 
 def lstm(x: Tensor, h0: Tensor, c0: Tensor, *weights: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ def lstm(x: Tensor, h0: Tensor, c0: Tensor, *weights: Tensor) -> Tensor:
     The line dc ← dc f is the direct path of Gaba eq. 5.15; the gates read h_{t−1} too, so it is not the whole of dc_t/dc_{t−1}.
     Order of gates: PyTorch's i, f, g, o (Van Schependom has f, i, g, o; Groudiev i, f, o, g).
     """
-    z, w_hh = projected("lstm", x, weights, h0, c0), weights[1].data
+    z, w_hh = _project_inputs("lstm", x, weights, h0, c0), weights[1].data
     steps, n, width = len(z), x.shape[1], w_hh.shape[1]
     h, c = np.empty((steps + 1, n, width), z.dtype), np.empty((steps + 1, n, width), z.dtype)
     squashed = np.empty((steps, n, width), z.dtype)                              # tanh c_t
@@ -94,7 +94,7 @@ def lstm(x: Tensor, h0: Tensor, c0: Tensor, *weights: Tensor) -> Tensor:
     for t in range(steps):
         z[t] += h[t] @ w_hh.T
         for gate in gates:
-            z[t][:, gate] = np.tanh(z[t][:, gate]) if gate is gates[2] else logistic(z[t][:, gate])
+            z[t][:, gate] = np.tanh(z[t][:, gate]) if gate is gates[2] else _logistic(z[t][:, gate])
         i, f, g, o = (z[t][:, gate] for gate in gates)
         c[t + 1] = f * c[t] + i * g
         squashed[t] = np.tanh(c[t + 1])
@@ -113,11 +113,11 @@ def lstm(x: Tensor, h0: Tensor, c0: Tensor, *weights: Tensor) -> Tensor:
             dg[...] = dc * i * (1 - g * g)
             dc = dc * f
             dh = delta[t] @ w_hh
-        dx, *dw = through_time(x, h[:-1], weights, delta)
+        dx, *dw = _backward_through_time(x, h[:-1], weights, delta)
         return dx, dh, dc, *dw
 
     value = np.concatenate([h[1:], c[-1:]])
-    return record("lstm", value, (x, h0, c0, *weights), once(vjp), saved=(x, *weights[:2]))
+    return record_op("lstm", value, (x, h0, c0, *weights), first_order(vjp), saved=(x, *weights[:2]))
 
 
 def gru(x: Tensor, h0: Tensor, *weights: Tensor) -> Tensor:
@@ -128,7 +128,7 @@ def gru(x: Tensor, h0: Tensor, *weights: Tensor) -> Tensor:
 
         δn = dh (1 − z) · (1 − n²)    δz = dh (h_{t−1} − n) · z(1 − z)    δr = δn s · r(1 − r)    dh ← dh z + [δr, δz, δn r] W_hh
     """
-    a, w_hh = projected("gru", x, weights, h0), weights[1].data
+    a, w_hh = _project_inputs("gru", x, weights, h0), weights[1].data
     steps, width = len(a), w_hh.shape[1]
     recurrent = 0.0 if len(weights) == 2 else weights[3].data
     h = np.empty((steps + 1, x.shape[1], width), a.dtype)
@@ -136,7 +136,7 @@ def gru(x: Tensor, h0: Tensor, *weights: Tensor) -> Tensor:
     h[0] = h0.data
     for t in range(steps):
         b = h[t] @ w_hh.T + recurrent
-        a[t][:, : 2 * width] = logistic(a[t][:, : 2 * width] + b[:, : 2 * width])
+        a[t][:, : 2 * width] = _logistic(a[t][:, : 2 * width] + b[:, : 2 * width])
         r, z, n = np.split(a[t], 3, axis=1)                                      # views: a keeps the gates
         s[t] = b[:, 2 * width:]
         n[...] = np.tanh(n + r * s[t])
@@ -155,7 +155,7 @@ def gru(x: Tensor, h0: Tensor, *weights: Tensor) -> Tensor:
             delta_h[t] = delta[t]
             delta_h[t][:, 2 * width:] *= r
             dh = dh * z + delta_h[t] @ w_hh
-        dx, *dw = through_time(x, h[:-1], weights, delta, delta_h)
+        dx, *dw = _backward_through_time(x, h[:-1], weights, delta, delta_h)
         return dx, dh, *dw
 
-    return record("gru", h[1:], (x, h0, *weights), once(vjp), saved=(x, *weights[:2]))
+    return record_op("gru", h[1:], (x, h0, *weights), first_order(vjp), saved=(x, *weights[:2]))

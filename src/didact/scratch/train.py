@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from didact.scratch.initialise import Rng
+from didact.scratch.autograd.tensor import Array, Tensor, no_grad
+from didact.scratch.init import Rng
 from didact.scratch.module import Module
 from didact.scratch.optim import Optimizer, clip_norm
-from didact.scratch.tensor import Array, Tensor, no_grad
 
 Batch = tuple[Array, Array]
 
@@ -31,14 +31,14 @@ def train(model: Module, batches: Iterable[Batch], loss: Callable[[Any, Array], 
     return losses
 
 
-def shuffled(x: Array, y: Array, *, batch: int, epochs: int = 1, rng: Rng = None) -> Iterator[Batch]:
+def shuffle_batches(x: Array, y: Array, *, batch_size: int, epochs: int = 1, rng: Rng = None) -> Iterator[Batch]:
     """Every example once an epoch, in a new order each time; the last batch may be smaller."""
     generator = np.random.default_rng(rng)
     for _ in range(epochs):
         order = generator.permutation(len(x))
-        for start in range(0, len(x), batch):
-            chosen = order[start : start + batch]
-            yield x[chosen], y[chosen]
+        for start in range(0, len(x), batch_size):
+            indices = order[start : start + batch_size]
+            yield x[indices], y[indices]
 
 
 def accuracy(model: Module, x: Array, y: Array) -> float:

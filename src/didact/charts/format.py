@@ -1,0 +1,134 @@
+"""Names and values of metrics, durations, arguments and sources, as a person reads them."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from didact.charts.html import format_number
+from didact.options import format_value
+
+METRIC_NAMES = {
+    "auroc": "AUROC", "f1": "F1", "r2": "R²", "rmse": "RMSE", "mae": "MAE", "nll": "NLL", "top5": "top-5 accuracy",
+    "coverage_95": "coverage of 95 % intervals", "lr": "learning rate",
+    "psnr": "PSNR, dB", "psnr_damaged": "PSNR of the damaged", "psnr_gain": "PSNR gained, dB", "ssim": "SSIM",
+    "ssim_damaged": "SSIM of the damaged", "mean_iou": "mean IoU",
+    "map50": "mAP@0.5", "map": "mAP@[.5:.95]", "bleu": "BLEU", "elbo": "ELBO",
+    "rarest": "rarest class drawn", "commonest": "commonest class drawn",
+    "evenness": "evenness of classes", "kl": "KL",
+    "ahead": "true words ahead of noise",
+    "naive_mae": "MAE of the naive forecast", "naive_rmse": "RMSE of the naive forecast",
+}
+PERCENT_METRICS = {  # fractions that people say in percent
+    "accuracy", "ahead", "top5", "precision", "recall", "f1", "precision_macro", "recall_macro", "f1_macro", "coverage_95",
+    "pixel_accuracy", "rarest", "commonest",
+}
+SINGLE_CLASS_METRICS = ("precision", "recall", "f1")   # of two classes; the means over all classes are precision_macro, …
+LOWER_IS_BETTER = {  # better when lower
+    "loss", "rmse", "mae", "nll", "calibration_error", "perplexity", "bits_per_character", "bits_per_dim", "bits_per_code", "frechet",
+    "reconstruction",
+}
+
+COUNTED_ITEMS = {"segmentation": "pixels", "detection": "boxes", "tagging": "tags"}   # what has a class, where it is not the whole example
+
+METRIC_FORMULAS = {"bits_per_dim": "−log p(x) / (D log 2)", "bits_per_code": "−log p(k) / (D log 2)"}   # of the nats log p of a whole example
+
+COURSE_TITLES = {
+    "Gaba": "Gaba, Deep Learning (lecture notes 2025–2026)",
+    "Groudiev": "Groudiev, class notes of the ENS course Deep Learning (2024)",
+    "Van Schependom": "Van Schependom, course summary of DTU 02456 Deep Learning (2025)",
+    "Fleuret": "Fleuret, The Little Book of Deep Learning (2023)",
+    "Lhotte": "Lhotte, Deep Learning and NLP for Diagnosis (lecture notes 2025–2026)",
+}
+
+
+def has_frozen_layers(layers: Mapping[str, Any]) -> bool:
+    """Whether a network keeps some of its numbers as they are, and its table says which; older runs tell the sum alone."""
+    return layers.get("trainable", 0) < layers.get("total", 0) and all("trainable" in row for row in layers["rows"])
+
+
+def format_epochs(num_epochs: float) -> str:
+    """How many, or which: 0.5, 11.6, 2,000."""
+    return f"{num_epochs:.3g}" if num_epochs < 100 else f"{num_epochs:,.0f}"
+
+
+def get_positive_class(metadata: Mapping[str, Any]) -> str:
+    """The second of a run's two classes, which precision, recall and F1 are of; empty where there are not two."""
+    data = metadata.get("data", {})
+    class_names: list[str] = data.get("class_names") or []
+    return str(class_names[1]) if data.get("task") == "binary" and len(class_names) == 2 else ""
+
+
+def format_metric_name(metric: str, positive_class: str = "") -> str:
+    if metric.startswith("iou_"):
+        return f"IoU of {metric[4:]}"
+    if metric.endswith("_macro"):
+        return f"{format_metric_name(metric.removesuffix('_macro'))} (macro)"
+    if positive_class and metric in SINGLE_CLASS_METRICS:
+        return f"{format_metric_name(metric)} (positive class: {positive_class})"
+    return METRIC_NAMES.get(metric, metric.replace("_", " "))
+
+
+def format_metric_value(metric: str, value: float | None) -> str:
+    if value is None or not math.isfinite(value):
+        return "–"
+    if metric in PERCENT_METRICS:
+        return f"{100 * value:.{2 if 0.99 < value < 0.99995 else 1}f} %"
+    return f"{value:.4f}".replace("-", "−") if 1e-3 <= abs(value) < 10 else format_number(value)
+
+
+def format_metric_formula(metric: str, scores: Mapping[str, float | None]) -> str:
+    """How a metric follows from the log-likelihood beside it, with the numbers; nothing where it is not so made."""
+    nats, bits = scores.get("log_likelihood"), scores.get(metric)
+    if metric not in METRIC_FORMULAS or not nats or not bits:
+        return ""
+    return f"{METRIC_FORMULAS[metric]} = {-nats:.2f} / ({-nats / (bits * math.log(2)):.0f} · 0.6931)"
+
+
+def find_metric_note(metric: str, notes: Iterable[str]) -> str:
+    """What a run's notes say of a metric, "this_one, that_one: …"; nothing where none begins with its name."""
+    parts = (note.partition(": ") for note in notes)
+    return next((text for names, _, text in parts if metric in names.split(", ")), "")
+
+
+def select_metric_notes(metrics: Iterable[str], notes: Iterable[str]) -> list[str]:
+    """The notes that speak of one of these metrics, each once: a name may stand for numbers that cannot be compared."""
+    metrics = set(metrics)
+    return [note for note in dict.fromkeys(notes) if metrics & set(note.partition(": ")[0].split(", "))]
+
+
+def find_best(metric: str, values: Mapping[Any, float | None]) -> set[Any]:
+    """Who has the best finite value, shared or alone; None is a metric that was not defined."""
+    finite = {key: value for key, value in values.items() if value is not None and math.isfinite(value)}
+    best_value = (min if metric in LOWER_IS_BETTER else max)(finite.values(), default=None)
+    return {key for key, value in finite.items() if value == best_value}
+
+
+def format_duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, remainder = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {remainder:02d} s"
+
+
+def format_argument(value: Any) -> str:
+    """An argument as one would type it; a dash where nothing is set."""
+    return "–" if value is None or value == [] or value == () else format_value(value)
+
+
+def wilson_interval(fraction: float, n: int) -> tuple[float, float]:
+    """95 % interval of a share among n.  Wilson 1927: it stays within 0 … 1, and is no point where all n are right."""
+    z = 1.959964
+    center = (fraction + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(fraction * (1 - fraction) / n + z * z / (4 * n * n))
+    return center - half, center + half
+
+
+def format_citation(source: str) -> str:
+    """`Gaba 2.8` -> Gaba, Deep Learning (lecture notes 2025–2026), section 2.8; what no course is called stays as it is."""
+    match = re.fullmatch(r"(\D+?) (Ex )?([\d.]+)", source)
+    if not match or match[1] not in COURSE_TITLES:
+        return source
+    unit = "exercise" if match[2] else "section" if "." in match[3] else "chapter"
+    return f"{COURSE_TITLES[match[1]]}, {unit} {match[3]}"

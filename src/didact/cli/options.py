@@ -1,0 +1,115 @@
+"""From a recipe's options to a command line, and from answers to what is printed."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from didact.errors import UsageError
+from didact.options import Option, format_value, to_json_value
+
+JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="The answer as JSON, alone on stdout.")
+
+
+class OptionType(click.ParamType[Any]):
+    """An option's own type: its text is read where the option is defined."""
+
+    def __init__(self, option: Option):
+        self.option, self.name = option, option.value_syntax
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return self.option.value_syntax
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return self.option.parse(value) if isinstance(value, str) else value
+
+
+def _make_click_options(options: Iterable[Option]) -> list[click.Parameter]:
+    """Every option as the command line writes it. Not given means not in the answer: defaults stay where they are."""
+    parameters: list[click.Parameter] = []
+    for o in options:
+        default_note = "" if o.default is None else f"  [default: {o.default_text or 'none'}]"
+        flags = [o.flag, *(alias.replace("_", "-") for alias in o.aliases)]
+        if o.kind is bool:
+            names = [f"--{flag}/--no-{flag}" for flag in flags]
+            parameters.append(click.Option([*names, o.name], is_flag=True, default=None, help=o.help + default_note))
+        else:
+            names = [f"--{flag}" for flag in flags]
+            parameters.append(click.Option([*names, o.name], type=OptionType(o), default=None, help=o.help + default_note))
+    return parameters
+
+
+def parse_options(name: str, options: Mapping[str, Option], arguments: list[str], *, about: str, usage: str = "") -> tuple[dict[str, Any], bool]:
+    """What was set on the command line, by option name, and whether JSON is asked for. `--help` prints and ends."""
+    as_json = click.Option(["--json", "as_json"], is_flag=True, help="The answer as JSON, alone on stdout.")
+    help_settings = {"help_option_names": ["-h", "--help"]}
+    command = click.Command(name, params=[*_make_click_options(options.values()), as_json], help=about, context_settings=help_settings,
+                            options_metavar=f"{usage} [--option value …]".strip())
+    context = command.make_context(name, arguments)
+    command_line = click.core.ParameterSource.COMMANDLINE
+    values = {key: value for key, value in context.params.items() if context.get_parameter_source(key) is command_line}   # `none` is a value, too
+    return values, bool(values.pop("as_json", False))
+
+
+FROM_OPTION = click.option(
+    "--from", "files", multiple=True, metavar="FILE", type=click.Path(path_type=Path),
+    help="File of inputs: an image, a CSV; of a run that reads texts, the file of a text or a CSV of texts. More than once.",
+)
+
+
+def print_result(value: Any, as_json: bool, show: Callable[[], None]) -> None:
+    """The answer: as JSON alone on stdout, or as `show` prints it."""
+    if as_json:
+        click.echo(json.dumps(to_json_value(value), ensure_ascii=False, allow_nan=False, default=str))
+    else:
+        show()
+
+
+def parse_assignments(arguments: tuple[str, ...]) -> dict[str, float]:
+    """x=1 y=-2.5 -> numbers by name."""
+    values = {}
+    for text in arguments:
+        name, _, value = text.partition("=")
+        try:
+            values[name] = float(value)
+        except ValueError:
+            raise UsageError(f"a value is written name=number, got {text!r}") from None
+    return values
+
+
+def format_metric(value: float | None) -> str:
+    """A metric as people read it, 0.9741, 207,535, with a power of ten only where it is huge or tiny; one that is not defined is a dash."""
+    if value is None or value != value:
+        return "–"
+    if 1e4 <= abs(value) < 1e7:
+        return f"{value:,.0f}"
+    return f"{value:.4f}" if 1e-3 <= abs(value) < 1e4 or value == 0 else f"{value:.4g}"
+
+
+def format_short(value: float, digits: int = 3) -> str:
+    """A number without powers of ten: 1,500, 12.5, 0.033."""
+    if 0 < abs(value) < 1e-3:
+        return "less than 0.001"
+    return f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
+
+
+def format_duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, remainder = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {remainder:02d} s"
+
+
+def format_bytes(num_bytes: float) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if num_bytes < 1024:
+            return f"{num_bytes:.0f} {unit}" if unit in ("bytes", "KiB") else f"{num_bytes:.1f} {unit}"
+        num_bytes /= 1024
+    return f"{num_bytes:.1f} TiB"
+
+
+def format_cell(cell: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={format_value(value)}" for name, value in cell.items())

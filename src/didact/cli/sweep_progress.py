@@ -1,0 +1,102 @@
+"""What a person sees of many trainings: a line for each that begins and ends; on a terminal also how far they are. All of it on stderr."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress
+
+from didact.cli.options import format_cell, format_duration, format_metric, format_short
+from didact.cli.progress import make_console, make_progress_bar
+from didact.errors import format_count
+
+
+class SweepProgress:
+    """Listens to a sweep. Trainings in processes of their own are counted; the one in this process says how far it is."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or make_console(stderr=True)
+        self.job_numbers: dict[str, str] = {}      # which of how many each is
+        self.num_done, self.num_jobs, self.num_running = 0, 0, 0
+        self.prefix = ""                      # what is trained before the recipe's own training, while it is
+        self.bar: Progress | None = None
+
+    def __call__(self, event: str, payload: dict[str, Any]) -> None:
+        getattr(self, f"on_{event}", lambda _: None)(payload)
+
+    def on_cell(self, payload: dict[str, Any]) -> None:
+        if not self.job_numbers:
+            self.num_done, self.num_jobs = payload["number"] - 1, payload["of"]    # what an earlier call trained
+        self.on_measure(payload)
+        self.num_running += 1
+        self._show_counts()
+
+    def on_measure(self, payload: dict[str, Any]) -> None:
+        """Its line alone: what moves on a terminal would disturb a clock."""
+        name, job_number = _format_job(payload), f"{payload['number']}/{payload['of']}"
+        self.job_numbers.pop(name, None)
+        self.job_numbers[name] = job_number
+        self.console.print(f"{job_number}  {escape(name)}")
+
+    def on_round(self, payload: dict[str, Any]) -> None:
+        self.console.print(f"     round {payload['number']} of {payload['of']}, seed {payload['seed']}")
+
+    def on_timing(self, payload: dict[str, Any]) -> None:
+        self.console.print(f"timing a few steps of {payload['recipe']}, {format_count(payload['cells'], 'setting')} …")
+
+    def on_start(self, payload: dict[str, Any]) -> None:
+        self.prefix = f"{payload['recipe']} first: " if "trained_for" in payload else ""
+
+    def on_begin(self, payload: dict[str, Any]) -> None:
+        self._update_bar(payload["step"], payload["total"], f"{payload['what']}: {_format_position(payload)}")
+
+    def on_step(self, payload: dict[str, Any]) -> None:
+        self._update_bar(payload["step"], payload["total"], self.prefix + _format_position(payload))
+
+    on_evaluate = on_step
+
+    def show_drawing(self, done: int, total: int) -> None:
+        """What the training in this process draws along the way: its bar stays where it is."""
+        if self.bar is not None:
+            self.bar.update(self.task, facts=f"{done:,} of {format_count(total, 'step')} of drawing")
+
+    def report_row(self, row: dict[str, Any], metrics: tuple[str, ...] = ()) -> None:
+        name, last = _format_job(row), next(reversed(self.job_numbers))
+        job_prefix = "" if name == last else f"{self.job_numbers[name]}  {escape(name)}: "     # others may have begun since
+        self.num_done, self.num_running = self.num_done + 1, self.num_running - 1
+        if "diverged" in row:
+            self.console.print(f"     {job_prefix}diverged: {escape(row['diverged'])}", soft_wrap=True)
+        else:
+            metric_names = [name for name in metrics if name in row["validation"]] or [row["monitor"][0]]
+            scores = "  ".join(f"{name} {format_metric(row['validation'][name])}" for name in metric_names)
+            self.console.print(f"     {job_prefix}validation {scores}  ({format_duration(row['seconds'])})")
+        self._show_counts()
+
+    def _show_counts(self) -> None:
+        self._update_bar(self.num_done, self.num_jobs, f"{self.num_done} of {self.num_jobs} done, {self.num_running} under way")
+
+    def _update_bar(self, done: int, total: int, text: str) -> None:
+        """On a terminal alone, where a line can be written over."""
+        if not self.console.is_terminal:
+            return
+        if self.bar is None:
+            self.bar = make_progress_bar(self.console)
+            self.task = self.bar.add_task("sweep", facts="")
+        self.bar.update(self.task, completed=done, total=total, facts=text)
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = None
+
+
+def _format_position(payload: dict[str, Any]) -> str:
+    """Where one training is: epoch 2.5 of 60, step 10 of 240, 3.0 s left."""
+    num_epochs = payload["epoch"] * payload["total"] / payload["step"]
+    text = f"epoch {format_short(payload['epoch'])} of {format_short(num_epochs)}, step {payload['step']:,} of {payload['total']:,}"
+    return f"{text}, {format_duration(payload['seconds_left'])} left"
+
+
+def _format_job(payload: dict[str, Any]) -> str:
+    """A training of a sweep: lr=0.001  seed 0."""
+    return f"{format_cell(payload['cell'])}  seed {payload['seed']}"

@@ -1,0 +1,102 @@
+"""didact list."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from didact.cli.options import JSON_OPTION, format_duration, format_metric, print_result
+from didact.errors import UsageError
+
+if TYPE_CHECKING:
+    from didact.run import Run
+
+
+@click.command("list")
+@click.option("--data", "of_data", is_flag=True, help="Data sets instead of recipes.")
+@click.option("--runs", is_flag=False, flag_value="runs", metavar="[FOLDER]", help="Runs instead of recipes: below runs, or this folder.")
+@JSON_OPTION
+def command(of_data: bool, runs: str | None, as_json: bool) -> None:
+    """Show the catalogue: every recipe with its chapter, sources and abilities; or every data set known by name; or one's own runs."""
+    if of_data and runs is not None:
+        raise UsageError("--data and --runs are two lists; ask for one after the other")
+    if runs is not None:
+        _list_runs(runs, as_json)
+    elif of_data:
+        _list_datasets(as_json)
+    else:
+        _list_recipes(as_json)
+
+
+def _list_recipes(as_json: bool) -> None:
+    from didact.cli.recipes import load_recipes
+
+    keys = ("name", "kind", "chapter", "sources", "abilities", "accepts", "data", "summary")
+    rows = [{key: getattr(recipe, key) for key in keys} for recipe in load_recipes().values()]
+
+    def show() -> None:
+        for chapter in dict.fromkeys(str(row["chapter"]) for row in rows):
+            click.secho(chapter, bold=True)
+            for row in rows:
+                if row["chapter"] == chapter:
+                    click.echo(f"  {row['name']:<22} {row['summary']}")
+                    abilities_text = f"{', '.join(row['abilities'])}; " if row["abilities"] else ""
+                    click.secho(f"  {'':<22} {abilities_text}{', '.join(row['sources'])}", dim=True)
+        click.echo("\n`didact show RECIPE` tells more; `didact list --data` lists the data sets.")
+
+    print_result(rows, as_json, show)
+
+
+def _list_datasets(as_json: bool) -> None:
+    from didact.data.datasets.download import find_missing_files
+    from didact.data.load import list_datasets
+
+    rows = [
+        {"name": s.name, "kind": s.kind, "task": s.task, "summary": s.summary, "licence": s.license, "at_hand": not find_missing_files(s)}
+        for s in list_datasets().values()
+    ]
+
+    def show() -> None:
+        widths = {key: max(len(str(row[key])) for row in rows) for key in ("name", "kind", "task")}
+        for row in rows:
+            note = "" if row["at_hand"] else "   (to be downloaded)"
+            click.echo(f"  {'  '.join(f'{row[key]:<{widths[key]}}' for key in widths)}  {row['summary']}{note}")
+
+    print_result(rows, as_json, show)
+
+
+def _list_runs(root: str, as_json: bool) -> None:
+    """Every run below a folder, the oldest first. torch is not needed, nor waited for."""
+    from pathlib import Path
+
+    from didact.run import Run, folders
+
+    rows = [_describe_run(Run(folder)) for folder in folders(Path(root))]
+
+    def show() -> None:
+        widths = {key: max((len(str(row.get(key, ""))) for row in rows), default=0) for key in ("run", "status", "data")}
+        for row in rows:
+            columns = "  ".join(f"{row.get(key, '')!s:<{widths[key]}}" for key in widths)
+            click.echo(f"{columns}  {row['wrong'] if 'wrong' in row else _format_result(row)}".rstrip())
+        if not rows:
+            click.echo(f"no runs under {root} yet; `didact train mlp` makes the first")
+
+    print_result(rows, as_json, show)
+
+
+def _describe_run(run: "Run") -> dict[str, Any]:
+    """One run in a few words; a damaged one is in the list as well, and says why."""
+    name = f"{run.folder.parent.name}/{run.folder.name}"
+    try:
+        metadata = run.metadata
+        keys = ("started", "steps", "seconds", "monitor", "validation", "test")
+        return {"run": name, "status": run.status, "data": metadata["data"]["name"], **{k: metadata[k] for k in keys if k in metadata}}
+    except UsageError as error:
+        return {"run": name, "status": "damaged", "wrong": str(error)}
+
+
+def _format_result(row: dict[str, Any]) -> str:
+    """How a finished run did by the metric that chose its model, and how long that took."""
+    if "test" not in row or "monitor" not in row:
+        return ""
+    metric = row["monitor"][0]
+    return f"test {metric} {format_metric(row['test'].get(metric))}" + (f"  in {format_duration(row['seconds'])}" if "seconds" in row else "")

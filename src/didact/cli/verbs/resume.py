@@ -1,0 +1,21 @@
+"""didact resume RUN."""
+
+import click
+
+from didact.cli.options import JSON_OPTION
+
+
+@click.command("resume")
+@click.argument("run")
+@click.option("--runs", default="runs", help="Folder in which short names of runs are looked up.")
+@JSON_OPTION
+def command(run: str, runs: str, as_json: bool) -> None:
+    """Go on with a run that was stopped or killed. RUN is its folder, the end of its name, or `latest`."""
+    from didact.cli.recipes import load_recipes
+    from didact.cli.verbs.train import run_with_progress
+    from didact.run import Run
+    from didact.training.session import resume
+
+    load_recipes()
+    opened_run = Run.open(run, runs)
+    run_with_progress(lambda tell: resume(opened_run, on_event=tell), as_json)

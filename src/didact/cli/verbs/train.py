@@ -1,0 +1,66 @@
+"""didact train RECIPE [--option value …]."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from didact.cli.options import format_metric, parse_options, print_result
+from didact.errors import UsageError
+
+
+@click.command("train", context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def command(arguments: tuple[str, ...]) -> None:
+    """Train a recipe; `didact train RECIPE --help` lists its options."""
+    from didact.cli.recipes import get_recipe, parse_recipe_name
+    from didact.training.session import known_options, train
+
+    name = parse_recipe_name("train", arguments)
+    recipe = get_recipe(name)
+    user_options, as_json = parse_options(f"didact train {name}", known_options(recipe), list(arguments[1:]), about=recipe.function.__doc__ or "")
+    run_with_progress(lambda tell: train(recipe, on_event=tell, **user_options), as_json)
+
+
+def run_with_progress(start_run: Callable[[Any], Any], as_json: bool) -> None:
+    """Train or resume while showing it, write the report, and answer with the metrics."""
+    from didact import report
+    from didact.cli.progress import TrainingProgress
+    from didact.progress import use_progress_callback
+    from didact.samplers.text_generation import ignore_progress
+    from didact.training.distributed import join_group, leave_group
+    from didact.training.interrupts import Interrupted
+    from didact.training.loop import ignore_events
+
+    group, screen = join_group(), TrainingProgress()
+    try:
+        with use_progress_callback(screen.show_drawing if group.is_main else ignore_progress):
+            run = start_run(screen if group.is_main else ignore_events)
+        if group.is_main:
+            page = report.write_report(run)
+            result = {"run": str(run.folder), "report": str(page), **_select_results(run.metadata)}
+            print_result(result, as_json, lambda: _show(result))
+        group.barrier()  # one that left while the others still write would look like a failure to torchrun
+    except Interrupted as stop:
+        raise UsageError(str(stop)) from None
+    finally:
+        screen.close()
+        leave_group()
+
+
+def _select_results(metadata: dict[str, Any]) -> dict[str, Any]:
+    keys = ("recipe", "arguments", "seconds", "validation", "test", "stop_reason", "best_step", "steps")
+    return {key: metadata[key] for key in keys}
+
+
+def _show(result: dict[str, Any]) -> None:
+    """The metrics of the best validation state on the test split, and where everything lies."""
+    from didact.charts.format import format_metric_formula
+
+    metrics = "  ".join(f"{name} {format_metric(value)}" for name, value in result["test"].items())
+    click.echo(f"test   {metrics}")
+    for name in result["test"]:
+        if formula := format_metric_formula(name, result["test"]):
+            click.echo(f"       {name} = {formula}")
+    click.echo(f"run    {result['run']}")
+    click.echo(f"report {result['report']}")

@@ -1,0 +1,210 @@
+"""The sets that are known by name, where their files lie, and how a missing one is fetched.
+
+A file is looked for in $DIDACT_DATA/<set>/, in $DIDACT_DATA itself, then in the cache ($DIDACT_CACHE/<set>/, or else
+~/.cache/didact/<set>/): as it is, as .gz or .xz, or in the archive that its home page offers. What is nowhere is
+downloaded into the cache.
+"""
+
+import os
+import tempfile
+import urllib.request
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import file_digest, sha256
+from http.client import HTTPException
+from pathlib import Path, PurePosixPath
+from urllib.error import HTTPError
+
+from didact.data.core import Batch, Data
+from didact.data.datasets.archives import is_archive, read_decompressed, read_tar_members, wrap_read_errors
+from didact.errors import UsageError
+
+DatasetLoader = Callable[..., Data]                   # (seed: int = 0) -> Data
+DownloadProgress = Callable[[str, int, int], None]   # (file name, bytes so far, bytes in all or 0 where not told)
+
+DOWNLOAD_TIMEOUT_S = 20  # of silence after which a server counts as absent
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file of a public set, by the name that it has on its home page."""
+
+    name: str           # without .gz or .xz; with its folder, where it comes in an archive
+    sha256: str         # of the content, decompressed: the same for plain, .gz and .xz
+    url: str
+    archive_sha256: str = ""   # sha256 of the archive at the url, where the file comes in one
+
+    @property
+    def download_name(self) -> str:
+        """What the url's file is called: what a person would download."""
+        return PurePosixPath(self.url).name
+
+    @property
+    def candidate_names(self) -> tuple[str, ...]:
+        names = dict.fromkeys((self.name, PurePosixPath(self.name).name))
+        return (*(name + suffix for name in names for suffix in ("", ".gz", ".xz")), self.download_name)
+
+
+@dataclass(frozen=True)
+class DatasetEntry:
+    """A set known by name; what is said of it here costs no loading."""
+
+    name: str
+    kind: str
+    task: str
+    summary: str
+    license: str
+    load: DatasetLoader
+    files: tuple[RemoteFile, ...] = ()
+
+
+DATASETS: dict[str, DatasetEntry] = {}
+
+
+def register_dataset(*, kind: str, task: str, license: str, files: Sequence[RemoteFile] = ()) -> Callable[[DatasetLoader], DatasetLoader]:
+    """Register a loader by its own name; the first line of its docstring is the summary."""
+
+    def decorate(load: DatasetLoader) -> DatasetLoader:
+        name = load.__name__
+        if name in DATASETS:
+            raise ValueError(f"two data sets are named {name!r}")
+        DATASETS[name] = DatasetEntry(name, kind, task, (load.__doc__ or "").split("\n")[0], license, load, tuple(files))
+        return load
+
+    return decorate
+
+
+def cache_folder(dataset: str) -> Path:
+    """Where the files of a set are kept once downloaded."""
+    root = os.environ.get("DIDACT_CACHE")
+    return (Path(root) if root else Path.home() / ".cache" / "didact") / dataset
+
+
+def search_folders(dataset: str) -> list[Path]:
+    """Where files are looked for, first to last."""
+    data_folder = os.environ.get("DIDACT_DATA")
+    return [*([Path(data_folder) / dataset, Path(data_folder)] if data_folder else []), cache_folder(dataset)]
+
+
+def find_local_file(dataset: str, file: RemoteFile) -> Path | None:
+    """Where a file lies on this machine, if it does."""
+    paths = (folder / spelling for folder in search_folders(dataset) for spelling in file.candidate_names)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def find_missing_files(source: DatasetEntry) -> tuple[RemoteFile, ...]:
+    """The files of a set that would have to be downloaded."""
+    return tuple(file for file in source.files if find_local_file(source.name, file) is None)
+
+
+def ensure_file(dataset: str, file: RemoteFile, progress: DownloadProgress | None = None) -> Path:
+    """Where a file lies, downloaded into the cache where it was nowhere."""
+    return find_local_file(dataset, file) or _download(dataset, file, progress)
+
+
+def ensure_dataset(source: DatasetEntry, progress: DownloadProgress | None = None) -> None:
+    """Have every file of a set on this machine, so that loading it needs no network."""
+    for file in source.files:
+        ensure_file(source.name, file, progress)
+
+
+def _download(dataset: str, file: RemoteFile, progress: DownloadProgress | None = None) -> Path:
+    """Fetch a file into the cache: written beside, checked, renamed, so that no half file is ever found."""
+    path = cache_folder(dataset) / file.download_name
+    part_path = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _stream_to_disk(file, part_path, progress)
+        _check_download(part_path, file)
+        part_path.replace(path)
+    except (OSError, HTTPException, UsageError) as error:
+        if isinstance(error, HTTPError):
+            error.close()  # it is the server's answer too, and holds its socket
+        raise UsageError(_missing_file_error(dataset, file, f"{getattr(error, 'reason', error)}")) from error
+    finally:
+        with suppress(OSError):
+            part_path.unlink()
+    return path
+
+
+def _missing_file_error(dataset: str, file: RemoteFile, reason: str) -> str:
+    """Which file goes where, when it could not be fetched."""
+    searched = search_folders(dataset)
+    alternative = "" if os.environ.get("DIDACT_DATA") else f", or set DIDACT_DATA to a folder that holds {dataset}/"
+    return (
+        f"{dataset} needs {file.download_name}, which is not in {' or '.join(map(str, searched))}, "
+        f"and fetching it from {file.url} failed ({reason}); put it into {searched[0]}{alternative}"
+    )
+
+
+def _stream_to_disk(file: RemoteFile, path: Path, progress: DownloadProgress | None, chunk_size: int = 1 << 18) -> None:
+    """What the server sends, onto the disk."""
+    with urllib.request.urlopen(file.url, timeout=DOWNLOAD_TIMEOUT_S) as response, path.open("wb") as output:
+        total, num_done = int(response.headers.get("Content-Length") or 0), 0
+        while block := response.read(chunk_size):
+            output.write(block)
+            num_done += len(block)
+            if progress:
+                progress(file.download_name, num_done, total)
+        if num_done < total:
+            raise UsageError(f"{num_done:,} of {total:,} bytes came")
+
+
+def _check_download(path: Path, file: RemoteFile) -> None:
+    """Of an archive its own sum is known, of the rest that of the content."""
+    try:
+        actual = compute_sha256(path) if file.archive_sha256 else sha256(read_decompressed(path)).hexdigest()
+    except UsageError as error:
+        raise UsageError("what came is damaged") from error
+    if actual != (file.archive_sha256 or file.sha256):
+        raise UsageError(f"what came has sha256 {actual[:12]}…, expected {(file.archive_sha256 or file.sha256)[:12]}…")
+
+
+def compute_sha256(path: Path) -> str:
+    """sha256 of a file as it lies there."""
+    with wrap_read_errors(path), path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def read_files(dataset: str, files: Iterable[RemoteFile]) -> list[bytes]:
+    """The content of each file, decompressed and checked, wherever and in whichever form it lies."""
+    located = [(file, ensure_file(dataset, file)) for file in files]
+    names = {file.name for file, _ in located}
+    archives = {path: read_tar_members(path, names.__contains__) for path in {path for _, path in located} if is_archive(path)}
+    raw = [archives[path].get(file.name, b"") if path in archives else read_decompressed(path) for file, path in located]
+    return [verify_content(dataset, file, path, raw_bytes) for (file, path), raw_bytes in zip(located, raw, strict=True)]
+
+
+def verify_content(dataset: str, file: RemoteFile, path: Path, raw: bytes) -> bytes:
+    """Refuse content that is not what the home page publishes: cut short, edited, or of another set."""
+    actual = sha256(raw).hexdigest()
+    if actual != file.sha256:
+        raise UsageError(
+            f"{path} is not {dataset}'s {PurePosixPath(file.name).name} (expected sha256 {file.sha256[:12]}…, "
+            f"got {actual[:12]}… of {len(raw):,} bytes): damaged, or another set's; "
+            f"replace it, or put the right one into {search_folders(dataset)[0]}"
+        )
+    return raw
+
+
+def load_cached(dataset: str, path: Path, version: str, make: Callable[[], Batch]) -> Batch:
+    """What takes long to make of a file, kept beside the downloads until the file or the version changes.
+
+    A damaged entry is made anew, and where nothing can be written nothing is kept.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file, save_file
+
+    stat = path.stat()
+    key = sha256(f"{version} {stat.st_size} {stat.st_mtime_ns}".encode()).hexdigest()[:16]
+    cached_path = cache_folder(dataset) / f"{key}.safetensors"
+    with suppress(OSError, SafetensorError):
+        return load_file(cached_path)
+    tensors = make()
+    with suppress(OSError, SafetensorError):
+        cached_path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cached_path.parent) as folder:
+            save_file(tensors, Path(folder) / cached_path.name)
+            (Path(folder) / cached_path.name).replace(cached_path)
+    return tensors

@@ -1,0 +1,92 @@
+"""Symbols to be kept in mind over a long blank, then repeated: what a memory is tried by.  Hochreiter & Schmidhuber 1997; Gaba Ex 5.4.
+
+    x   b a d ␣ ␣ ␣ … ␣ ? ? ?        y   nothing is asked but behind the question marks: b a d
+
+Stored are the symbols alone; blanks and questions are put around them batch by batch.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from didact.data.build import build_data
+from didact.data.core import SPLITS, Batch, Data, Decode, Given, TensorSplit
+from didact.data.datasets.download import register_dataset
+from didact.errors import UsageError
+
+SYMBOLS = "abcdefgh"
+TOKENS = ("<pad>", "␣", "?", *SYMBOLS)
+BLANK, QUERY, FIRST_SYMBOL = 1, 2, 3        # numbers of the tokens; a symbol k is FIRST + k
+IGNORE_INDEX = -100                       # where no label is asked for, as PyTorch's cross-entropy has it
+MAX_SYMBOLS = 8                          # symbols that are stored
+NUM_EXAMPLES = 20_000
+
+
+def make_copy_inputs(symbols: Tensor, *, delay: int) -> Tensor:
+    """(B, k) -> (B, 2k + delay): the symbols, blanks, and as many questions."""
+    x = pad(symbols.long() + FIRST_SYMBOL, (0, delay), value=BLANK)
+    return pad(x, (0, symbols.shape[1]), value=QUERY)
+
+
+def make_copy_targets(symbols: Tensor, *, delay: int) -> Tensor:
+    """(B, k) -> (B, 2k + delay): the symbols at the questions."""
+    return pad(symbols.long(), (symbols.shape[1] + delay, 0), value=IGNORE_INDEX)
+
+
+@dataclass(frozen=True)
+class CopyEncoder:
+    """Words of so many symbols, with a delay behind them."""
+
+    sequence_length: int = MAX_SYMBOLS
+    delay: int = 10
+
+    @property
+    def decoders(self) -> Mapping[str, Decode]:
+        return {"x": partial(make_copy_inputs, delay=self.delay), "y": partial(make_copy_targets, delay=self.delay)}
+
+    def read(self, inputs: Sequence[Given]) -> tuple[list[str], Batch]:
+        words = list(map(str, inputs))
+        for text in words:
+            if len(text) != self.sequence_length or set(text) - set(SYMBOLS):
+                raise UsageError(f"expected {self.sequence_length} letters from {SYMBOLS[0]} to {SYMBOLS[-1]}, got {text!r}")
+        return words, {"x": torch.tensor([[SYMBOLS.index(c) for c in text] for text in words], dtype=torch.uint8)}
+
+    def spec(self) -> dict[str, Any]:
+        return {"kind": "copy", "remember": self.sequence_length, "delay": self.delay}
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> "CopyEncoder":
+        return cls(spec["remember"], spec["delay"])
+
+
+@register_dataset(kind="tags", task="tagging", license="made by didact")
+def copies(seed: int = 0) -> Data:
+    """20,000 words of eight letters from a to h, to be repeated after a pause (Gaba Ex 5.4)."""
+    words = torch.randint(len(SYMBOLS), (NUM_EXAMPLES, MAX_SYMBOLS), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    return _build_copy_data(words, CopyEncoder(), seed=seed)
+
+
+def _build_copy_data(words: Tensor, encoder: CopyEncoder, **split: Any) -> Data:
+    """(N, k) numbers of symbols, to be read and to be answered with."""
+    return build_data(
+        "copies", "tags", {"x": words, "y": words.clone()}, task="tagging", feature_names=TOKENS, target="symbol", encoder=encoder,
+        class_names=tuple(SYMBOLS), standardize=False, **split,
+    )
+
+
+def with_delay(data: Data, *, sequence_length: int, delay: int) -> Data:
+    """The first `remember` symbols of each word, asked for after `delay` blanks."""
+    if not isinstance(data.encoder, CopyEncoder):
+        raise UsageError(f"what is to be repeated are the letters of 'copies', but {data.name!r} is {data.kind}; leave out --data")
+    encoder = CopyEncoder(sequence_length, delay)
+    words = [split.columns["x"][:, :sequence_length] for split in map(data.split, SPLITS) if isinstance(split, TensorSplit)]
+    if len(words) < len(SPLITS):                    # a run that is opened without its data
+        return replace(data, shape=(2 * sequence_length + delay,), encoder=encoder)
+    rows = torch.arange(sum(map(len, words))).split([len(part) for part in words])
+    shortened = _build_copy_data(torch.cat(words), encoder, indices=dict(zip(SPLITS, rows, strict=True)))     # shorter words meet more often: counted anew
+    return replace(shortened, source=data.source, indices=data.indices, fingerprint=data.fingerprint)

@@ -1,0 +1,48 @@
+"""Image files opened, whatever is the matter with them."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from didact.errors import UsageError
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+GRAYSCALE_MODES = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "F")
+TRANSPOSED_ORIENTATIONS = (5, 6, 7, 8)  # EXIF orientations that swap width and height
+
+
+@contextmanager
+def open_image(path: Any) -> Iterator[Any]:
+    """The file as Pillow's image; what goes wrong inside the block is the file's fault, said in one line."""
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")         # metadata that is a little broken
+        try:
+            with Image.open(path) as image:
+                yield image
+        except UsageError:                      # it can be read, but is not what was asked for
+            raise
+        except Exception as error:              # decoders raise anything on damaged files: SyntaxError, struct.error, MemoryError …
+            raise _make_image_error(path, error) from None
+
+
+def read_image_size(path: str) -> tuple[tuple[int, int], str]:
+    """Width and height of an image once it is turned as its metadata say, and its mode."""
+    with open_image(path) as image:
+        width, height = image.size
+        is_transposed = image.getexif().get(0x0112) in TRANSPOSED_ORIENTATIONS      # of a PNG, this reads the whole file
+        return ((height, width) if is_transposed else (width, height)), image.mode
+
+
+def _make_image_error(path: str | Path, error: Exception) -> UsageError:
+    """The error that names the image and says what is the matter with it."""
+    if not os.path.exists(path):
+        return UsageError(f"no image at {path}: expected a file or a folder of files ({', '.join(IMAGE_SUFFIXES)})")
+    if os.path.isfile(path) and os.path.getsize(path) == 0:
+        return UsageError(f"the image {path} is empty (0 bytes): replace it or leave it out")
+    reason = str(error).split("\n")[0] or type(error).__name__
+    return UsageError(f"the image {path} cannot be read ({reason}): replace it or leave it out")

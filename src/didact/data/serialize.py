@@ -1,0 +1,55 @@
+"""What is known of the data, as JSON: a run is rebuilt from its folder alone, without the data at hand."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from didact.data.core import SPLITS, Data, MissingSplit
+from didact.data.datasets.synthetic.copy_memory import CopyEncoder
+from didact.data.images.boxes import BoxEncoder
+from didact.data.images.image_folder import ImageEncoder
+from didact.data.tables.table import TableEncoder
+from didact.data.text.classification import BagEncoder
+from didact.data.text.language_modeling import TextEncoder
+from didact.data.text.parallel_texts import PairEncoder
+from didact.data.time_series import SeriesEncoder
+from didact.errors import look_up
+
+ENCODERS: dict[str, Any] = {
+    "table": TableEncoder, "images": ImageEncoder, "boxes": BoxEncoder, "bag": BagEncoder, "stream": TextEncoder,
+    "pairs": PairEncoder, "series": SeriesEncoder, "copy": CopyEncoder,
+}
+PLAIN_FIELDS = ("name", "kind", "task", "target", "target_mean", "target_std", "target_offset", "fingerprint")
+TUPLE_FIELDS = ("shape", "class_names", "feature_names", "notes")
+TENSOR_FIELDS = ("mean", "std")
+
+
+def data_to_json(data: Data) -> dict[str, Any]:
+    """All but the examples and their numbers."""
+    return {
+        **{name: getattr(data, name) for name in PLAIN_FIELDS},
+        **{name: list(getattr(data, name)) for name in TUPLE_FIELDS},
+        **{name: getattr(data, name).tolist() for name in TENSOR_FIELDS},
+        "class_counts": {part: list(counts) for part, counts in data.class_counts.items()},
+        "rows": {part: len(data.split(part)) for part in SPLITS},
+        "source": dict(data.source),
+        "encoder": data.encoder.spec() if data.encoder else None,
+    }
+
+
+def data_from_json(spec: Mapping[str, Any]) -> Data:
+    """The same data with splits whose examples are not at hand."""
+    encoder = spec["encoder"]
+    fields: dict[str, Any] = {
+        **{name: spec[name] for name in PLAIN_FIELDS},
+        **{name: tuple(spec[name]) for name in TUPLE_FIELDS},
+        **{name: torch.tensor(spec[name]) for name in TENSOR_FIELDS},
+        **{part: MissingSplit(rows) for part, rows in spec["rows"].items()},
+    }
+    return Data(
+        **fields,
+        class_counts={part: tuple(counts) for part, counts in spec["class_counts"].items()},
+        source=dict(spec["source"]),
+        encoder=encoder and look_up("encoder", encoder["kind"], ENCODERS).from_spec(encoder),
+    )

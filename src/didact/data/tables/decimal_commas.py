@@ -1,0 +1,39 @@
+"""What a comma means in a column of numbers: 120,50 is 120.5, but 2,471 may well be 2471."""
+
+import re
+from collections.abc import Sequence
+
+DECIMAL, THOUSANDS = "decimal", "thousands"
+FRACTION_PATTERN = re.compile(r"[-+]?\d+,\d+")                             # 120,50
+GROUPS_PATTERN = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")         # 1,234,567.5
+PLAIN_NUMBER_PATTERN = re.compile(r"[-+]?\d+(\.\d+)?")                             # no comma at all
+
+
+def infer_comma(name: str, cells: Sequence[str]) -> tuple[str, str]:
+    """What the commas of most cells mean ("": they are not in numbers) and what to say of it.
+
+    A cell that can be read in one way only decides. Where each can be read in both, as 2,471, cells below a thousand that have
+    no comma tell that it divides thousands.
+    """
+    commas = [word for word in cells if "," in word]
+    fractions, groups = ([word for word in commas if pattern.fullmatch(word)] for pattern in (FRACTION_PATTERN, GROUPS_PATTERN))
+    plain_numbers = [float(word) for word in cells if PLAIN_NUMBER_PATTERN.fullmatch(word)]
+    num_ambiguous = sum(FRACTION_PATTERN.fullmatch(word) is not None for word in groups)
+    if not fractions + groups or 2 * (len(plain_numbers) + len(fractions) + len(groups) - num_ambiguous) <= len(cells):
+        return "", ""
+    if len(fractions) > len(groups):                # 120,50 can only be a fraction, 1,234,567 only groups
+        return DECIMAL, ""
+    example = groups[0]
+    if len(groups) > len(fractions) or (plain_numbers and max(map(abs, plain_numbers)) < 1000):
+        return THOUSANDS, f"column {name!r} has commas between thousands: {example} is read as {strip_commas(example, THOUSANDS)}"
+    note = f"column {name!r} has three digits behind each comma: {example} is read as {strip_commas(example, DECIMAL)}"
+    return DECIMAL, f"{note}; if they are thousands, write them without commas"
+
+
+def strip_commas(word: str, comma_meaning: str) -> str:
+    """The number without its commas, or the word as it is where it is none."""
+    if comma_meaning == DECIMAL and FRACTION_PATTERN.fullmatch(word.strip()):
+        return word.replace(",", ".")
+    if comma_meaning == THOUSANDS and GROUPS_PATTERN.fullmatch(word.strip()):
+        return word.replace(",", "")
+    return word

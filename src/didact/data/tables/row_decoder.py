@@ -1,0 +1,94 @@
+"""A table's whole row: which columns it has, what is usual in them, and how a new one is written in the table's own words."""
+
+import csv
+import io
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from didact.data.core import Batch, Data, TensorSplit
+from didact.data.tables.columns import CategoricalColumn, NumericColumn
+from didact.data.tables.offsets import format_exact
+from didact.data.tables.table import TableEncoder
+from didact.errors import UsageError
+
+MAX_DECIMALS = 6        # at most; numbers with more are written with six digits
+UNLIMITED_DECIMALS = -1           # stands for them
+
+Column = NumericColumn | CategoricalColumn
+
+
+def get_row_columns(data: Data, *, joint: bool) -> tuple[Column, ...]:
+    """The columns that make an encoded row; with the target behind them, where it is learned together with them."""
+    if not isinstance(data.encoder, TableEncoder):
+        raise UsageError(f"{data.name!r} does not say what its columns are: give a CSV file, or one of the tables known by name")
+    return data.encoder.columns + (get_target_columns(data) if joint else ())
+
+
+def get_target_columns(data: Data) -> tuple[Column, ...]:
+    """The target as columns like the others: of numbers, of classes, or of several that are yes or no."""
+    if data.task == "regression":
+        return (NumericColumn(data.target, offset=data.target_offset),)
+    if data.task == "multilabel":
+        return tuple(CategoricalColumn(label, ("0", "1")) for label in data.class_names)
+    return (CategoricalColumn(data.target, data.class_names),) if data.class_names else ()
+
+
+def concat_target(batch: Batch, task: str, num_classes: int) -> Tensor:
+    """Inputs and targets as one encoded row, in their own units (but for what is subtracted from numbers far from zero)."""
+    x, y = batch["x"], batch["y"]
+    if task == "multilabel":
+        return torch.cat([x, torch.stack([1 - y, y], dim=2).flatten(1)], dim=1)
+    return torch.cat([x, F.one_hot(y, num_classes).to(x.dtype) if num_classes else y[:, None].to(x.dtype)], dim=1)
+
+
+def get_training_rows(data: Data, *, joint: bool) -> Tensor | None:
+    """All encoded training rows; None where a run is rebuilt without its data."""
+    if not isinstance(data.train, TensorSplit):
+        return None
+    batch = data.train.batch(torch.arange(len(data.train), device=data.train.device))
+    return concat_target(batch, data.task, data.num_classes) if joint and "y" in batch else batch["x"]
+
+
+def infer_decimals(values: Tensor) -> int:
+    """Behind the point of each of them; FREE where there are more than six."""
+    v = values.double()
+    tolerance = 2.0**-21 * v.abs() + 1e-9         # what is left of a decimal number in float32
+    for d in range(MAX_DECIMALS + 1):
+        if bool(((v * 10**d).round() / 10**d - v).abs().le(tolerance).all()):
+            return d
+    return UNLIMITED_DECIMALS
+
+
+def decode_rows(columns: Sequence[Column], x: Tensor, num_decimals: Sequence[int]) -> list[list[str]]:
+    """Encoded rows (N, F) as text, a list for each: numbers with as many decimals as their feature has, categories by name."""
+    column_texts: list[list[str]] = []
+    start = 0
+    for column in columns:
+        part = x[:, start : start + len(column.feature_names)].double().cpu()
+        if isinstance(column, NumericColumn):
+            is_missing = part[:, 1] > 0.5 if column.has_missing else torch.zeros(len(part), dtype=torch.bool)
+            values = zip((part[:, 0] + column.offset).tolist(), is_missing.tolist(), strict=True)
+            column_texts.append(["" if no else _format_number(value, num_decimals[start], column.offset) for value, no in values])
+        else:
+            names = column.values + ("(other)",) * column.has_other + ("",) * column.has_missing
+            column_texts.append([names[k] for k in part.argmax(1).tolist()])
+        start += len(column.feature_names)
+    return [list(row) for row in zip(*column_texts, strict=True)]
+
+
+def _format_number(value: float, num_decimals: int, offset: float = 0.0) -> str:
+    if num_decimals == UNLIMITED_DECIMALS:
+        return format_exact(value, offset).replace(",", "") if offset else f"{value:.6g}"
+    return f"{round(value, num_decimals) + 0.0:.{num_decimals}f}"  # + 0: no −0
+
+
+def rows_to_csv(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A CSV file with a line of names."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(rows)
+    return text.getvalue()

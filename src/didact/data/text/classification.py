@@ -1,0 +1,170 @@
+"""Texts as words, stored in their order: a plain network reads which of them occur (a bag), a recurrent one reads them one by one."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from didact.data.build import build_data, split_indices
+from didact.data.checks import validate
+from didact.data.core import SPLITS, Batch, Data, Decode, Given, TensorSplit
+from didact.data.datasets.archives import meant_as_files
+from didact.data.tables.columns import to_strings
+from didact.data.tables.csv_reader import ENDINGS, dataset_name, is_csv_path, make_line_locator, read_csv
+from didact.data.tables.table import Task, choose_target, get_stored_offsets, read_target
+from didact.errors import UsageError, format_count, suggest_nearest
+
+WORD_PATTERN = re.compile(r"[^\W_]+(?:'[^\W_]+)*")   # letters and digits; an apostrophe inside stays: don't
+MAX_STORED_WORDS = 1000                              # words that are kept of one text
+
+
+def split_words(text: str) -> list[str]:
+    """The lower-cased words of a text, line-break marks of web pages left out."""
+    return WORD_PATTERN.findall(text.replace("<br />", " ").lower())
+
+
+@dataclass(frozen=True)
+class BagEncoder:
+    """x_v = 1 if word v occurs in the text, else 0. Stored as the numbers of its words, V behind the end, V + 1 for an unknown one."""
+
+    vocab: tuple[str, ...]                  # the V words, the most common first
+    column: str = "text"                    # where a table holds the texts
+
+    @classmethod
+    def fit(cls, texts: Sequence[str], vocab_size: int = 10000, *, column: str = "text") -> "BagEncoder":
+        """The words that most texts hold; those of a single text cannot be learned from, unless there are no others."""
+        counts: Counter[str] = Counter()
+        for text in texts:
+            counts.update(set(split_words(text)))
+        vocab_words = [word for word, count in counts.items() if count > 1] or list(counts)
+        if not vocab_words:
+            raise UsageError(f"none of the {len(texts)} texts of column {column!r} holds a word; choose another with --text")
+        return cls(tuple(sorted(vocab_words, key=lambda word: (-counts[word], word))[:vocab_size]), column)
+
+    @cached_property
+    def word_to_id(self) -> dict[str, int]:
+        return {word: i for i, word in enumerate(self.vocab)}
+
+    def encode(self, texts: Sequence[str]) -> Tensor:
+        """(N, L): the numbers of the first `LONGEST` words of each text, in two bytes each where they fit."""
+        word_to_id, pad_id = self.word_to_id, len(self.vocab)
+        rows = [[word_to_id.get(w, pad_id + 1) for w in split_words(text)[:MAX_STORED_WORDS]] for text in texts]
+        x = np.full((len(rows), max(1, max(map(len, rows), default=0))), pad_id, dtype=np.int16 if pad_id < 2**15 - 2 else np.int32)
+        for i, row in enumerate(rows):
+            x[i, : len(row)] = row
+        return torch.from_numpy(x)
+
+    @property
+    def decoders(self) -> Mapping[str, Decode]:
+        return {"x": self.to_bag}
+
+    def to_bag(self, x: Tensor) -> Tensor:
+        """(B, L) word numbers -> (B, V) zeros and ones; padding and unknown words fall into two columns that are cut off."""
+        vocab_size = len(self.vocab)
+        return torch.zeros(len(x), vocab_size + 2, device=x.device).scatter_(1, x.long(), 1.0)[:, :vocab_size]
+
+    def read(self, inputs: Sequence[Given]) -> tuple[list[str], Batch]:
+        """Texts as they are; as paths, text files or CSV files with the column of texts."""
+        names: list[str] = []
+        texts: list[str] = []
+        for text in inputs:
+            if isinstance(text, Path) and is_csv_path(text.name):
+                frame = read_csv(text, min_columns=1)      # new texts have no label beside them
+                texts += list(_get_text_column(frame, self.column, text))
+                names += [f"{text}:{line}" for line in frame.index]
+                continue
+            if text == "-":
+                raise UsageError("expected a text, got '-': standard input is not read; save it to a file, and give --from FILE")
+            if isinstance(text, str) and not text.strip():
+                raise UsageError(f"expected a text, got {text!r}")
+            texts.append(_read_txt(text) if isinstance(text, Path) else text)
+            names.append(str(text))
+        return names, {"x": self.encode(texts)}
+
+    def doubts(self, inputs: Sequence[Given]) -> list[str]:
+        """Texts that may be meant as files."""
+        return meant_as_files(inputs, (*ENDINGS, ".txt"))
+
+    def spec(self) -> dict[str, Any]:
+        return {"kind": "bag", "names": list(self.vocab), "column": self.column}
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> "BagEncoder":
+        return cls(tuple(spec["names"]), spec["column"])
+
+
+@dataclass(frozen=True)
+class SequenceEncoder(BagEncoder):
+    """The same words one by one: <pad> 0 behind the end, <unk> 1, from 2 the `vocabulary` most common; at most `length` of a text."""
+
+    vocab_size: int = 10_000
+    max_length: int = 256
+
+    @property
+    def decoders(self) -> Mapping[str, Decode]:
+        return {"x": self.to_tokens}
+
+    def to_tokens(self, x: Tensor) -> Tensor:
+        """(B, L) word numbers -> (B, at most `length`) tokens."""
+        x, pad_id = x[:, : self.max_length].long(), len(self.vocab)
+        return torch.where(x == pad_id, 0, torch.where(x < self.vocab_size, x + 2, 1))
+
+
+def as_sequences(data: Data, *, vocab_size: int = 10_000, max_length: int = 256) -> Data:
+    """Texts that were loaded as bags, read word by word instead; what is stored serves both."""
+    bag = data.encoder
+    if not isinstance(bag, BagEncoder):
+        raise UsageError(f"{data.name!r} does not hold texts with labels: give a CSV file and --text COLUMN")
+    encoder = SequenceEncoder(bag.vocab, bag.column, min(vocab_size, len(bag.vocab)), max_length)
+    splits = (data.split(part) for part in SPLITS)
+    train, validation, test = (replace(s, decoders=encoder.decoders) if isinstance(s, TensorSplit) else s for s in splits)
+    names = ("<pad>", "<unk>", *bag.vocab[: encoder.vocab_size])
+    return replace(data, shape=(max_length,), encoder=encoder, feature_names=names, train=train, validation=validation, test=test)
+
+
+def _read_txt(path: Path) -> str:
+    """A text file."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise UsageError(f"cannot read the text {path}: {reason}; expected UTF-8 text, or a CSV file with a column of texts") from None
+
+
+def _get_text_column(frame: Any, column: str, path: Path) -> Any:
+    """The column of texts; a missing text is an empty one."""
+    if column not in frame.columns:
+        raise UsageError(f"{path} has no column {column!r} of texts; {suggest_nearest(column, map(str, frame.columns))}")
+    return to_strings(frame[column])
+
+
+def load_text_table(
+    path: Path, *, text: str, target: str | None = None, task: Task | None = None, seed: int = 0,
+    indices: Mapping[str, Tensor] | None = None, run_data: Data | None = None,
+) -> Data:
+    """A CSV file with a column of texts as Data. The vocabulary is that of the training texts. `before`: what a run kept of these data."""
+    frame, name = read_csv(path), dataset_name(path)
+    text_column = _get_text_column(frame, text, path)
+    if target == text:
+        raise UsageError(f"--text and --target are the same column, {text!r}: choose another to be predicted")
+    target, notes = choose_target(frame, target, path, excluded=text)
+    target_values = read_target(frame, target, task, get_stored_offsets(run_data))
+    validate(name, len(target_values.y), {"y": target_values.y}, task=target_values.task, class_names=target_values.class_names)
+    indices = split_indices(name, len(text_column), target_values.y, task=target_values.task, indices=indices, seed=seed)
+    encoder = BagEncoder.fit(list(text_column.iloc[indices["train"].numpy()]), column=text)
+    x = encoder.encode(list(text_column))
+    num_empty = int((x >= len(encoder.vocab)).all(1).sum())
+    notes = (*notes, target_values.note, f"{len(encoder.vocab):,} different words, at most {x.shape[1]} of them in one text")
+    if num_empty:
+        notes += (f"no known word in {format_count(num_empty, 'text')}",)
+    return build_data(
+        name, "text", {"x": x, "y": target_values.y}, task=target_values.task, class_names=target_values.class_names, feature_names=encoder.vocab, target=target,
+        target_offset=target_values.offset, encoder=encoder, indices=indices, locator=make_line_locator(path, frame.index), standardize=False, notes=notes,
+    )

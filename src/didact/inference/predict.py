@@ -1,0 +1,282 @@
+"""Using a trained model: `predict` serves whatever the objective is able to do."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from didact import files
+from didact.data.core import Batch, Data, Given, TensorSplit, doubts
+from didact.data.images.render import draw_boxes, encode_png, overlay_mask, resize_mask
+from didact.data.text.masked_lm import MASK_TOKEN, MaskedTextEncoder
+from didact.data.text.parallel_texts import PairEncoder
+from didact.errors import UsageError
+from didact.layers.dropout import has_dropout
+from didact.metrics.detection import MIN_SHOWN_SCORE, confident_detections
+from didact.objectives.abilities import (
+    ABILITIES,
+    CanDetect,
+    CanReconstruct,
+    CanSampleTargets,
+    CanTranslate,
+    MeanAndStd,
+    abilities,
+)
+from didact.objectives.base import Objective
+from didact.objectives.distributions.regression import Regression
+from didact.objectives.mc_dropout import mc_dropout
+from didact.run import Run
+from didact.training.session import load_model
+
+TOP_CLASSES = 3          # likeliest classes that a prediction names
+MAX_INPUT_ELEMENTS = 2**22    # numbers of the inputs that are answered together
+
+Prediction = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class PredictOptions:
+    """How a model is asked: so often under dropout (MC dropout), for so many random answers beside, with so many beams, how sure."""
+
+    passes: int = 0
+    draws: int = 0
+    beam: int = 1
+    min_score: float = MIN_SHOWN_SCORE
+
+
+def predict(
+    run: Run | Path | str, inputs: Sequence[Given] | Given, *,
+    passes: int = 0, draws: int = 0, beam: int = 1, min_score: float | None = None, out_dir: Path | str | None = None,
+    warn: Callable[[str], None] = lambda doubt: None,
+) -> list[Prediction]:
+    """What the run's model says of each input: files, rows or texts, read as its training data were.
+
+    A Path is a file. A str is an image's file or a CSV file where the run reads such, and a text where it reads texts.
+    `passes` keeps dropout on and asks so often (MC dropout); `draws` adds so many random answers from p(y | x), of numbers with the
+    deviation of the residuals on the validation split where the model does not predict one; `beam` looks for the
+    likeliest translation; boxes of a score below `sure` are left out. Masks, frames and restored images are tensors, or drawn into
+    PNG files of the folder `to`. What the model never learned to read is told to `warn`.
+    """
+    objective, data = load_model(run if isinstance(run, Run) else Run.open(run))
+    inputs = [inputs] if isinstance(inputs, str | Path) else inputs
+    if invalid := [value for value in inputs if not isinstance(value, str | Path)]:
+        raise UsageError(f"inputs are files, texts, or rows written a=1,b=2, got {type(invalid[0]).__name__}")
+    if data.encoder is None:
+        raise UsageError(f"the run learned from {data.name!r}, whose inputs cannot be read from files")
+    if passes and not any(map(has_dropout, objective.modules())):
+        raise UsageError(f"--passes {passes} asks again under dropout, but this run's network has none; train with --dropout")
+    if beam != 1 and not isinstance(objective, CanTranslate):
+        raise UsageError(f"--beam {beam} looks for the likeliest translation, but this run's model translates nothing; leave it out")
+    if min_score is not None and not isinstance(objective, CanDetect):
+        raise UsageError(f"--sure {min_score:g} is the least score of a box, but this run's model finds none; leave it out")
+    if out_dir is not None and not draws_pictures(abilities(objective)):
+        raise UsageError(f"--to {out_dir} is the folder of masks, boxes and restored images, but this run's model draws none; leave it out")
+    if draws:
+        measure_noise(objective, run if isinstance(run, Run) else Run.open(run), draws)
+    options = PredictOptions(passes, draws, beam, MIN_SHOWN_SCORE if min_score is None else min_score)
+    names, columns = data.encoder.read(inputs)
+    for doubt in doubts(data.encoder, inputs):
+        warn(doubt)
+    predictions = (prediction for batch in _encode_inputs(objective, data, names, columns) for prediction in _predict_batch(objective, data, batch, options))
+    named_predictions = ({"input": name, **prediction} for name, prediction in zip(names, predictions, strict=True))
+    return list(named_predictions) if out_dir is None else save_pictures(named_predictions, data, Path(out_dir))
+
+
+def measure_noise(objective: Objective, run: Run, draws: int) -> None:
+    """A loss that does not learn how far numbers lie from their predictions draws as far as those of the validation split did."""
+    likelihood = getattr(objective, "likelihood", None)
+    if not isinstance(likelihood, Regression) or likelihood.learns_noise:
+        return
+    rmse = (run.metadata.get("validation") or {}).get("rmse")
+    if rmse is None:
+        raise UsageError(
+            f"--draws {draws} needs how far the validation targets lie from their predictions, which {run.folder} does not say before"
+            f" it is finished; go on with: didact resume {run.folder}"
+        )
+    likelihood.residual_std = float(rmse)
+
+
+def _encode_inputs(objective: Objective, data: Data, names: Sequence[str], columns: Batch) -> Iterator[Batch]:
+    """Inputs as training read them, many at once; images to be given back pixel by pixel, each in the size of its file."""
+    assert data.encoder is not None
+    if isinstance(objective, CanReconstruct) and objective.any_size:
+        yield from ({"x": _original_image(name, data)[None]} for name in names)
+        return
+    split = TensorSplit(columns, data.encoder.decoders)
+    for index in torch.arange(len(split)).split(max(1, min(1024, MAX_INPUT_ELEMENTS // max(1, data.num_features)))):
+        yield split.batch(index)
+
+
+@torch.no_grad()
+def _predict_batch(objective: Objective, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
+    """One dict for each example, by the first thing that the objective can do."""
+    predictor = next((predictor for ability, predictor in PREDICTORS.items() if isinstance(objective, ABILITIES[ability])), None)
+    if predictor is None:
+        raise UsageError(f"this run's model can do none of: {', '.join(PREDICTORS)}; `didact list` shows what each recipe can do")
+    predictions = predictor(objective, data, batch, options)
+    if options.draws:
+        if not isinstance(objective, CanSampleTargets):
+            raise UsageError(f"--draws {options.draws} asks for random answers, but this run's model draws none; leave it out")
+        draws = torch.stack([objective.draw(batch) for _ in range(options.draws)], dim=1)
+        for prediction, row in zip(predictions, draws.tolist(), strict=True):
+            prediction["draws"] = [_format_draw(data, draw) for draw in row]
+    return predictions
+
+
+def _predict_classes(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
+    p = mc_dropout(objective, batch, passes=options.passes) if options.passes else MeanAndStd(objective.classify(batch), None)
+    return [_format_classes(data, *row) for row in _unbind_examples(p)]
+
+
+def _predict_values(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
+    p = mc_dropout(objective, batch, passes=options.passes) if options.passes else objective.regress(batch)
+    return [_format_value(data, *row) for row in _unbind_examples(p)]
+
+
+def _predict_boxes(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
+    detections = (confident_detections(rows, min_score=options.min_score) for rows in objective.detect(batch).cpu())
+    return [_format_boxes(data, *row) for row in zip(detections, batch["size"].tolist(), strict=True)]
+
+
+def _predict_masks(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
+    """The share of the image that each class covers, and the mask."""
+    predictions = []
+    for mask in objective.segment(batch).argmax(1).cpu():
+        share = torch.bincount(mask.flatten(), minlength=data.num_classes) / mask.numel()
+        predictions.append({"shares": dict(zip(data.class_names, share.tolist(), strict=True)), "mask": mask})
+    return predictions
+
+
+def _predict_reconstructions(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
+    return [{"restored": image} for image in objective.restore(batch).cpu()]
+
+
+def _predict_translations(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
+    assert isinstance(data.encoder, PairEncoder)
+    return [{"translation": data.encoder.target.decode(row)} for row in objective.translate(batch, beam=options.beam).tolist()]
+
+
+def _predict_masked_tokens(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
+    """The text with the likeliest token in each hidden place, and the runners-up."""
+    assert isinstance(data.encoder, MaskedTextEncoder)
+    predictions = []
+    for x, n, p in zip(batch["x"], batch["length"].tolist(), objective.fill(batch), strict=True):
+        is_masked = p.sum(-1) > 0
+        if not bool(is_masked.any()):
+            raise UsageError(f"expected a text with {MASK_TOKEN} where a token is hidden, got none")
+        ids, decode = torch.where(is_masked, p.argmax(-1), x)[:n].tolist(), data.encoder.tokenizer.decode
+        top_tokens = (row.topk(min(TOP_CLASSES, len(row))) for row in p[is_masked])
+        guesses = [{decode([i]) or data.class_names[i]: v for v, i in zip(*map(Tensor.tolist, candidates), strict=True)} for candidates in top_tokens]
+        predictions.append({"filled": decode(ids), "guesses": guesses})
+    return predictions
+
+
+def _predict_tags(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
+    """The likeliest label of each token that was asked about, and how likely all of them are together."""
+    predictions = []
+    for p in objective.tag(batch):
+        best, label = p[p.sum(-1) > 0].max(-1)
+        predictions.append({"tags": " ".join(data.class_names[k] for k in label.tolist()), "probability": float(best.prod())})
+    return predictions
+
+
+def _predict_forecasts(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
+    return [{_target_name(data): row} for row in objective.forecast(batch).tolist()]
+
+
+# an ability that gives an answer adds a line here; the first that an objective has is asked
+PREDICTORS: dict[str, Callable[[Any, Data, Batch, PredictOptions], list[Prediction]]] = {
+    "classify": _predict_classes, "regress": _predict_values, "detect": _predict_boxes, "segment": _predict_masks, "restore": _predict_reconstructions,
+    "translate": _predict_translations, "tag": _predict_tags, "fill": _predict_masked_tokens, "forecast": _predict_forecasts,
+}
+
+
+PICTURE_ABILITIES = ("detect", "segment", "restore")   # ways whose answers are drawn
+
+
+def draws_pictures(ability_names: Sequence[str]) -> bool:
+    """Whether who can do this answers with pictures."""
+    return next((ability for ability in PREDICTORS if ability in ability_names), "") in PICTURE_ABILITIES
+
+
+def _original_image(name: str, data: Data) -> Tensor:
+    """The input's own image, to draw on: (C, H, W) in [0, 1]."""
+    image: Tensor = data.encoder.open_full_size(name)  # type: ignore[union-attr]
+    return image / 255
+
+
+# parts of an answer that are drawn: what is kept of them is the path of a PNG
+RENDERERS: dict[str, Callable[[str, Data, Tensor], Tensor]] = {
+    "classes": lambda name, data, mask: resize_mask(mask, _original_image(name, data).shape[1:])[None] / 255,     # pixel by pixel the class's number
+    "mask": lambda name, data, mask: overlay_mask(_original_image(name, data), mask, data.num_classes),
+    "frames": lambda name, data, found: draw_boxes(_original_image(name, data), found, data.class_names),
+    "restored": lambda name, data, image: image,
+}
+
+
+def save_pictures(predictions: Iterable[Prediction], data: Data, out_dir: Path) -> list[Prediction]:
+    """The answers with their pictures written, one by one: many photographs would not fit. Of one name, the later are numbered."""
+    used_paths: set[Path] = set()
+    saved = []
+    for prediction in predictions:
+        stem = Path(prediction["input"]).stem
+        if (mask := prediction.pop("mask", None)) is not None:
+            prediction |= {"classes": mask, "mask": mask}      # as numbers, to go on with, and to look at
+        for part in RENDERERS.keys() & prediction.keys():
+            candidates = (out_dir / f"{stem}{'' if k == 1 else f'-{k}'}-{part}.png" for k in count(1))
+            path = next(path for path in candidates if path not in used_paths)
+            used_paths.add(path)
+            files.write_bytes(path, encode_png(RENDERERS[part](prediction["input"], data, prediction[part])))
+            prediction[part] = str(path)
+        saved.append(prediction)
+    return saved
+
+
+def _unbind_examples(p: MeanAndStd) -> list[tuple[Tensor, Tensor | None]]:
+    deviations = p.std.unbind() if p.std is not None else [None] * len(p.mean)
+    return list(zip(p.mean.unbind(), deviations, strict=True))
+
+
+def _format_classes(data: Data, p: Tensor, std: Tensor | None) -> dict[str, Any]:
+    """The likeliest class, its probability and the runners-up; all likely labels where there may be several."""
+    top = p.argsort(descending=True)[: min(TOP_CLASSES, len(p))]
+    prediction: dict[str, Any] = {"label": data.class_names[int(top[0])], "probability": float(p[top[0]])}
+    if data.task == "multilabel":
+        prediction = {"labels": [data.class_names[i] for i in (p > 0.5).nonzero()[:, 0].tolist()]}
+    if std is not None:
+        prediction["std"] = float(std[top[0]])
+    return prediction | {"probabilities": {data.class_names[int(i)]: float(p[i]) for i in top}}
+
+
+def _target_name(data: Data) -> str:
+    """The target's name in an answer, which the answer's other parts have theirs beside."""
+    return f"predicted {data.target}" if data.target in ("input", "std", "low", "high", "draws") else data.target
+
+
+def _format_value(data: Data, mean: Tensor, std: Tensor | None) -> dict[str, Any]:
+    shift = data.target_offset                   # added as double: a tensor would round it
+    prediction: dict[str, Any] = {_target_name(data): float(mean) + shift}
+    if std is not None:
+        prediction |= {"std": float(std), "low": float(mean - 1.96 * std) + shift, "high": float(mean + 1.96 * std) + shift}
+    return prediction
+
+
+def _format_draw(data: Data, draw: Any) -> Any:
+    """A random answer in the target's own words: a class by its name, labels as they are, a number in its units."""
+    if data.task == "multilabel":
+        return draw
+    return data.class_names[int(draw)] if data.class_names else draw + data.target_offset
+
+
+def _format_boxes(data: Data, detections: Tensor, size: Sequence[int]) -> dict[str, Any]:
+    """What was found, the surest first: x1, y1, x2, y2 in pixels of the file."""
+    sides = torch.tensor([*size, *size])
+    boxes = [
+        {"label": data.class_names[int(row[5])], "score": float(row[4]), "box": [round(v, 1) for v in (row[:4] * sides).tolist()]}
+        for row in detections
+    ]
+    return {"boxes": boxes, "frames": detections}

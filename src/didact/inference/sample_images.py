@@ -1,0 +1,125 @@
+"""New images out of a run's model, the rest of an image that is half there, and pictures of them."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from didact import files
+from didact.data.core import Data
+from didact.data.images.render import encode_png
+from didact.data.tables.row_decoder import rows_to_csv
+from didact.errors import UsageError, look_up
+from didact.objectives.abilities import CanDecodeRows, CanInpaint, CanSample
+from didact.progress import subtask
+from didact.registry import RECIPES
+from didact.report.gallery import make_image_sheet
+from didact.run import Run
+from didact.samplers.latent import GRID_SIZE, side_mask
+from didact.training.device import resolve_device
+from didact.training.session import load_model
+
+BATCH_SIZE = 512  # images drawn at a time
+SIDES = ("top", "left", "bottom", "right")
+MODELS_WITH_OPTION = {"temperature": "models that draw pixel by pixel, and flows"}  # the other words of a way: for those that draw step by step
+
+
+@torch.no_grad()
+def sample_images(run: Run, n: int, *, seed: int = 0, label: str | None = None, device: str = "cpu", **sampling_options: Any) -> Tensor:
+    """n images in [0, 1] from the run's model, (n, C, H, W), or encoded rows of its table; of one class, by its name, where it knows them.
+
+    Steps, eta, order and guidance are for models that draw step by step, temperature is for those that draw pixel by pixel, and for flows;
+    the run's own where not given.
+    """
+    objective, data = load_model(run)
+    if not isinstance(objective, CanSample):
+        raise UsageError(f"recipe {run.metadata['recipe']!r} draws nothing; {_alternative_note(run)}")
+    options = check_sampling_options(sampling_options, objective.sample, run)
+    torch_device = resolve_device(device)
+    generator = torch.Generator(torch_device).manual_seed(seed)
+    k = class_index(label, data, run)
+    objective.to(torch_device)
+    sizes, batches = [min(BATCH_SIZE, n - i) for i in range(0, n, BATCH_SIZE)], []
+    for index, size in enumerate(sizes):
+        with subtask(index, len(sizes)):
+            batches.append(objective.sample(size, generator, label=k, **options).float().cpu())
+    samples = torch.cat(batches)
+    return samples if data.kind == "table" else samples.clamp(0, 1)
+
+
+@torch.no_grad()
+def inpaint_image(
+    run: Run, image: str, n: int, *, keep: str = "top", seed: int = 0, label: str | None = None, device: str = "cpu", **sampling_options: Any
+) -> Tensor:
+    """The image, the half of it that is kept, and n ways in which the run's model goes on from there: (2 + n, C, H, W) in [0, 1]."""
+    objective, data = load_model(run)
+    if not isinstance(objective, CanInpaint):
+        raise UsageError(f"recipe {run.metadata['recipe']!r} completes no image; {recipes_with('complete')} do")
+    look_up("side", keep, dict.fromkeys(SIDES))
+    if keep != "top" and "side" not in inspect.signature(objective.complete).parameters:
+        raise UsageError(f"{run.folder} paints from the top down, so what it goes on from is above: --keep top, got --keep {keep}")
+    if data.encoder is None:
+        raise UsageError(f"the run learned from {data.name!r}, whose inputs cannot be read from files")
+    k = class_index(label, data, run)
+    if label is not None and not getattr(objective, "num_classes", 0):
+        raise UsageError(f"this model was not told the classes, so none can be asked of it, got label {label}; train with --conditional")
+    options = check_sampling_options(sampling_options, objective.complete, run) | ({"side": keep} if keep != "top" else {})
+    torch_device = resolve_device(device)
+    x = data.encoder.decoders["x"](data.encoder.read([image])[1]["x"]).to(torch_device)
+    num_known = x.shape[2 if keep in ("top", "bottom") else 3] // 2
+    y = None if k is None else torch.full((n,), k, device=torch_device)
+    objective.to(torch_device)
+    completions = objective.complete(x.expand(n, -1, -1, -1), num_known, torch.Generator(torch_device).manual_seed(seed), y, **options).float().clamp(0, 1)
+    masked = x * side_mask((x.shape[2], x.shape[3]), num_known, keep, torch_device)
+    return torch.cat([x, masked, completions]).cpu()
+
+
+def class_index(label: str | None, data: Data, run: Run) -> int | None:
+    """The number of a class, by its name."""
+    if label is not None and not data.class_names:
+        problem = f"{run.folder} was trained without classes: {data.name!r} has none, so none can be asked of it, got --label {label}"
+        raise UsageError(f"{problem}; leave it out, or train with --conditional on data that have classes (of images, a folder for each)")
+    return None if label is None else look_up("class", label, {name: k for k, name in enumerate(data.class_names)})
+
+
+def recipes_with(ability: str) -> str:
+    """The recipes that have an ability, as words."""
+    *others, last = [name for name, recipe in RECIPES.items() if ability in recipe.abilities]
+    return f"{', '.join(others)} and {last}"
+
+
+def _alternative_note(run: Run) -> str:
+    """What draws where this run does not: of a coder, one that learns which of its codes there are."""
+    if run.metadata["recipe"] == "vqvae":
+        return f"draw from its codes with: didact train vqvae_prior --from {run.folder}"
+    return "`didact list` shows which recipes can sample"
+
+
+def check_sampling_options(sampling_options: Mapping[str, Any], method: Callable[..., Tensor], run: Run) -> dict[str, Any]:
+    """What was asked for; refused where the model has no such thing."""
+    options = {name: value for name, value in sampling_options.items() if value is not None}
+    if unknown := options.keys() - inspect.signature(method).parameters.keys():
+        name = min(unknown)
+        owners = MODELS_WITH_OPTION.get(name, "models that draw step by step")
+        raise UsageError(f"--{name} is for {owners}, but {run.folder} is {run.metadata['recipe']}; leave it out")
+    return options
+
+
+def save_image_grid(images: Tensor, path: Path, columns: int | None = None) -> None:
+    """All of them on one PNG, as nearly square as eight a row or more make it where no number of columns is given."""
+    columns = columns or min(len(images), max(GRID_SIZE, round(len(images) ** 0.5)))
+    num_missing = -len(images) % columns
+    grid = torch.cat([images, images.new_zeros(num_missing, *images.shape[1:])]).unflatten(0, (-1, columns))
+    files.write_bytes(path, encode_png(make_image_sheet(grid)))
+
+
+def save_rows(run: Run, x: Tensor, path: Path) -> list[str]:
+    """Encoded rows as a CSV file, in the columns and units of the run's table; the columns' names."""
+    objective, _ = load_model(run)
+    assert isinstance(objective, CanDecodeRows)
+    names, rows = objective.tabulate(x)
+    files.write_text(path, rows_to_csv(names, rows))
+    return names

@@ -1,0 +1,99 @@
+"""Attention: every token asks all others, and takes a weighted mean of their answers."""
+
+from math import sqrt
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from didact.errors import UsageError
+from didact.layers.attention import attention_masks
+
+
+def dot_product_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """A = softmax(Q Kᵀ / √d), Y = A V, and A to look at.  Vaswani et al. 2017, eq. 1; Gaba 6.4, 7.2, Fleuret 4.8.
+
+    `mask` is True where looking is allowed; who may look nowhere gets 0.
+    """
+    return softmax_weighted_sum(q @ k.mT / sqrt(q.shape[-1]), v, mask)
+
+
+def softmax_weighted_sum(scores: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """A = softmax over the allowed scores, Y = A V, both returned: (…, T, S), (…, S, D) -> (…, T, D), (…, T, S)."""
+    if mask is None:
+        a = scores.softmax(dim=-1)                           # rows sum to one
+    else:
+        a = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1).nan_to_num(0.0)   # a row of -inf alone is 0 / 0
+    return a @ v, a
+
+
+class SelfAttention(nn.Module):
+    """Y = [head_1 … head_h] W_O, head_i = attention(X W_Q, X W_K, X W_V).  Names and shapes are nn.MultiheadAttention's."""
+
+    def __init__(self, dim: int, num_heads: int, *, dropout: float = 0.0):
+        super().__init__()
+        if dim % num_heads:
+            raise UsageError(f"dim must be a multiple of heads={num_heads}, got dim={dim}")
+        self.num_heads, self.dropout = num_heads, dropout
+        self.in_proj_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(3 * dim, dim)))
+        self.in_proj_bias = nn.Parameter(torch.zeros(3 * dim))
+        self.out_proj = nn.Linear(dim, dim)
+        nn.init.zeros_(self.out_proj.bias)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:   # (B, S, D)
+        return self.merge_heads(fused_attention(*self.project_qkv(x), mask, causal=causal, dropout=self.dropout if self.training else 0.0))
+
+    def forward_with_weights(self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> tuple[Tensor, Tensor]:
+        """The same by the explicit form, with the weights of each head, (B, heads, S, S): row who asks, column who answers.
+
+        Weights are those before dropout, so that rows sum to one while training too (Gaba 6.9 keeps the others).
+        """
+        q, k, v = self.project_qkv(x)
+        y, a = dot_product_attention(q, k, v, add_causal_mask(mask, q, k) if causal else mask)
+        return self.merge_heads(y), a
+
+    def project_qkv(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, each (B, heads, S, D / heads)."""
+        qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias).unflatten(-1, (3, self.num_heads, -1))   # (B, S, 3, heads, d)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind()
+        return q, k, v
+
+    def merge_heads(self, y: Tensor) -> Tensor:
+        out: Tensor = self.out_proj(y.transpose(1, 2).flatten(2))   # (B, heads, S, d) -> (B, S, D)
+        return out
+
+
+class CrossAttention(SelfAttention):
+    """The same with queries from one sequence and keys and values from another, the memory.  Gaba eq. 6.19, Fleuret 5.3, Lhotte 8.2."""
+
+    def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None = None) -> Tensor:   # type: ignore[override]
+        q, k, v = self.project_query_and_memory(x, memory)
+        return self.merge_heads(fused_attention(q, k, v, mask, dropout=self.dropout if self.training else 0.0))
+
+    def forward_with_weights(self, x: Tensor, memory: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:   # type: ignore[override]
+        """The explicit form with its weights, (B, heads, T, S)."""
+        y, a = dot_product_attention(*self.project_query_and_memory(x, memory), mask)
+        return self.merge_heads(y), a
+
+    def project_query_and_memory(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries (B, heads, T, d); keys and values (B, heads, S, d)."""
+        d = len(self.in_proj_bias) // 3                            # less than the width where heads were taken out
+        q = F.linear(x, self.in_proj_weight[:d], self.in_proj_bias[:d]).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        kv = F.linear(memory, self.in_proj_weight[d:], self.in_proj_bias[d:]).unflatten(-1, (2, self.num_heads, -1))
+        k, v = kv.permute(2, 0, 3, 1, 4).unbind()
+        return q, k, v
+
+
+def fused_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, causal: bool = False, dropout: float = 0.0, enable_gqa: bool = False
+) -> Tensor:
+    """PyTorch's kernel, which takes either a mask or causality: both together become one mask."""
+    if causal and mask is not None:
+        mask, causal = add_causal_mask(mask, q, k), False
+    return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, enable_gqa=enable_gqa)
+
+
+def add_causal_mask(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor:
+    """The mask and causality."""
+    triangle = attention_masks.causal_mask(k.shape[-2], device=q.device)[-q.shape[-2] :]
+    return triangle if mask is None else mask & triangle

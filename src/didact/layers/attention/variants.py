@@ -1,0 +1,157 @@
+"""Forms of self-attention by name: all ask, few answer, or answers are summed up first.
+
+A `Weighing` says who is weighed and how, whoever projected queries, keys and values: `Formed` does with `SelfAttention`'s matrices,
+`models.gpt` with GPT-2's. Dropout of the weights is for the full form alone: the others do not hold them, or few.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from didact.errors import UsageError, look_up
+from didact.layers.attention import attention_masks
+from didact.layers.attention.differential import DifferentialAttention, DifferentialHeads
+from didact.layers.attention.flash import flash_attention
+from didact.layers.attention.linear_attention import causal_linear_attention, feature_map, linear_attention, safe_divide
+from didact.layers.attention.multihead import SelfAttention, add_causal_mask, dot_product_attention
+from didact.layers.attention.sparse import local_attention, strided_attention, top_k_mask
+
+Variant = Literal["full", "local", "strided", "topk", "linear", "differential", "tiled"]
+WINDOW_VARIANTS = ("local", "strided", "topk")   # those that are told how many to look at …
+DEFAULT_WINDOW = 8                                 # … or are not
+
+
+class AttentionVariant(nn.Module):
+    """y_i = Σ_j a_ij v_j for each head, with an a of its own: (B, heads, S, d) three times -> (B, heads, S, d).
+
+    `there` (B, 1, S) is True where there are tokens.
+    """
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
+        mask = None if key_mask is None else key_mask[..., None, :]
+        return self.attend_with_weights(q, k, v, add_causal_mask(mask, q, k) if causal else mask)[0]
+
+    def attend_with_weights(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, positions: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The same by a matrix, and that matrix, (B, heads, T, S): also of a few queries, at these `places` among the keys, (T,)."""
+        return dot_product_attention(q, k, v, mask)
+
+
+class PatternAttention(AttentionVariant):
+    """Who is looked at depends on the places alone; `span` says how far, or in what steps."""
+
+    pattern: Callable[..., Tensor]                # of the length, the span and the places: (T, S), True where it looks
+
+    def __init__(self, window: int):
+        super().__init__()
+        self.window = window
+
+    def attend_with_weights(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, positions: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        visible = self.pattern(k.shape[-2], self.window, positions=positions, device=q.device)
+        return dot_product_attention(q, k, v, visible if mask is None else visible & mask)
+
+
+class LocalAttention(PatternAttention):
+    """|i − j| ≤ span."""
+
+    pattern = staticmethod(attention_masks.local_mask)
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
+        return local_attention(q, k, v, radius=self.window, causal=causal, key_mask=key_mask)
+
+
+class StridedAttention(PatternAttention):
+    """j ≡ i mod span."""
+
+    pattern = staticmethod(attention_masks.strided_mask)
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
+        return strided_attention(q, k, v, stride=self.window, causal=causal, key_mask=key_mask)
+
+
+class TopKAttention(AttentionVariant):
+    """The span largest scores of each query."""
+
+    def __init__(self, window: int):
+        super().__init__()
+        self.window = window
+
+    def attend_with_weights(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, positions: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return dot_product_attention(q, k, v, top_k_mask(q, k, self.window, mask))
+
+
+class LinearAttention(AttentionVariant):
+    """φ(q)ᵀφ(k) instead of e^(qᵀk)."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
+        return (causal_linear_attention if causal else linear_attention)(q, k, v, key_mask=key_mask)
+
+    def attend_with_weights(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, positions: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        a = feature_map(q) @ feature_map(k).mT
+        a = a if mask is None else a * mask
+        a = safe_divide(a, a.sum(-1, keepdim=True))
+        return a @ v, a
+
+
+class DifferentialVariant(DifferentialHeads, AttentionVariant):
+    """The difference of two softmaxes, of the first and the second half of queries and keys, d numbers wide together."""
+
+    def __init__(self, head_dim: int, *, depth: int):
+        super().__init__()
+        if head_dim % 2:
+            raise UsageError(f"differential attention halves each head: its width, --width / --heads, must be even, got {head_dim}")
+        self.lambda_init = self.compute_lambda_init(depth)
+        self.lambdas, self.norm = nn.Parameter(0.1 * torch.randn(4, head_dim // 2)), nn.RMSNorm(head_dim, eps=1e-5)
+
+
+class FlashAttention(AttentionVariant):
+    """The full form, a tile of keys at a time."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
+        return flash_attention(q, k, v, causal=causal, key_mask=key_mask)
+
+
+# of the width of a head, the span and the number of the layer, from 0
+VARIANT_FACTORIES: dict[str, Callable[[int, int, int], AttentionVariant]] = {
+    "local": lambda d, span, depth: LocalAttention(span),
+    # a window first, then every span-th: two layers reach everything.  Child et al. 2019, section 4.2
+    "strided": lambda d, span, depth: (StridedAttention if depth % 2 else LocalAttention)(span),
+    "topk": lambda d, span, depth: TopKAttention(span),
+    "linear": lambda d, span, depth: LinearAttention(),
+    "differential": lambda d, span, depth: DifferentialVariant(d, depth=depth),
+    "tiled": lambda d, span, depth: FlashAttention(),
+}
+VARIANTS = {"full": None, **VARIANT_FACTORIES}
+assert set(VARIANTS) == set(get_args(Variant))
+
+
+def effective_window(variant: str, window: int | None) -> int | None:
+    """The span that counts; of a form that knows none, none."""
+    return (window or DEFAULT_WINDOW) if variant in WINDOW_VARIANTS else None
+
+
+class VariantSelfAttention(SelfAttention):
+    """Y = [head_i] W_O with heads that weigh in a way of their own.  `mask` (B, 1, 1, S) is True where there are tokens."""
+
+    def __init__(self, dim: int, num_heads: int, variant: AttentionVariant):
+        super().__init__(dim, num_heads)
+        self.form = variant
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
+        return self.merge_heads(self.form(*self.project_qkv(x), None if mask is None else mask[..., 0, :], causal=causal))
+
+    def forward_with_weights(self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> tuple[Tensor, Tensor]:
+        q, k, v = self.project_qkv(x)
+        y, a = self.form.attend_with_weights(q, k, v, add_causal_mask(mask, q, k) if causal else mask)
+        return self.merge_heads(y), a
+
+
+def make_self_attention(variant: str, dim: int, num_heads: int, *, dropout: float = 0.0, window: int = DEFAULT_WINDOW, depth: int = 0) -> Any:
+    """The attention of that form."""
+    factory = look_up("form of attention", variant, VARIANTS)
+    if factory is None:
+        return SelfAttention(dim, num_heads, dropout=dropout)
+    if variant == "differential":
+        return DifferentialAttention(dim, num_heads, depth=depth)      # with the paper's projections, which add nothing
+    return VariantSelfAttention(dim, num_heads, factory(dim // num_heads, window, depth))

@@ -1,0 +1,102 @@
+"""Images pixel by pixel: the exact likelihood of all of them at once, and drawing, which goes one after the other."""
+
+from itertools import product
+from math import log, prod
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from didact.data.core import Batch
+from didact.metrics.generative import bits_per_dim
+from didact.models.generative.pixelcnn import PixelCNN
+from didact.models.generative.pixelrnn import PixelRNN
+from didact.objectives.base import Objective
+from didact.progress import report_progress
+from didact.samplers.latent import GRID_SIZE, labels_to_sample, sample_grid, seeded_generator
+from didact.samplers.text_generation import MIN_TEMPERATURE
+
+
+class PixelAutoregressiveObjective(Objective):
+    """min −Σ_i log p(x_i | x_<i) / (D log 2), in bits per dimension.  Van den Oord et al. 2016; Groudiev 9.2.
+
+    The network reads (B, C, H, W) and answers (B, L C, H, W): logits of the L levels of each place, none from a place after it.
+    The channels of a pixel are places too, each told of those before it: p(x_i | x_<i) = p(R | x_<i) p(G | R, x_<i) p(B | R, G, x_<i).
+    """
+
+    monitor = "bits_per_dim"
+
+    def __init__(self, network: PixelCNN | PixelRNN, shape: tuple[int, ...], *, levels: int = 16, num_classes: int = 0):
+        super().__init__()
+        self.network, self.shape, self.levels, self.num_classes = network, shape, levels, num_classes
+
+    def quantize(self, x: Tensor) -> Tensor:
+        """Images in [0, 1] -> the level of each place, (B, *shape)."""
+        return (x * (self.levels - 1)).round().long()
+
+    def to_network_input(self, k: Tensor) -> Tensor:
+        """Levels -> what the network reads."""
+        return k * (2 / (self.levels - 1)) - 1
+
+    def to_images(self, k: Tensor) -> Tensor:
+        """Levels -> images in [0, 1]."""
+        return k / (self.levels - 1)
+
+    def logits(self, k: Tensor, y: Tensor | None) -> Tensor:
+        """(B, L, C, H, W)."""
+        logits: Tensor = self.network(self.to_network_input(k), y).float().unflatten(1, (self.levels, -1))
+        return logits
+
+    def get_labels(self, batch: Batch) -> Tensor | None:
+        return batch["y"] if self.num_classes else None
+
+    def compute_bits(self, x: Tensor, y: Tensor | None) -> Tensor:
+        """Of each image, per place: (B,)."""
+        k = self.quantize(x)
+        return bits_per_dim(-F.cross_entropy(self.logits(k, y), k, reduction="none").flatten(1).sum(1), k[0].numel())
+
+    def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
+        return {"loss": self.compute_bits(batch["x"], self.get_labels(batch)).mean()}
+
+    def evaluate_batch(self, batch: Batch) -> Batch:
+        return {"loss": self.compute_bits(batch["x"], self.get_labels(batch))}
+
+    def compute_metrics(self, outputs: Batch) -> dict[str, float]:
+        bits = super().compute_metrics(outputs)["loss"]
+        return {"loss": bits, self.monitor: bits, "log_likelihood": -bits * log(2) * prod(self.shape)}
+
+    @torch.no_grad()
+    def sample_pixels(self, k: Tensor, num_known: int, generator: Generator, y: Tensor | None, temperature: float) -> Tensor:
+        """Levels whose first `known` rows stay; every other place is drawn, in its turn. A temperature of 0 takes the likeliest."""
+        k = k.clone()
+        k[:, :, num_known:] = 0                                        # no place is told of what it is to become
+        x, (_, C, H, W) = self.to_network_input(k), k.shape
+        positions = list(product(range(num_known, H), range(W), range(C)))
+        for step, ((i, j, c), logits) in enumerate(zip(positions, self.network.iterate_conditional_logits(x, y, num_known), strict=True), start=1):
+            if temperature > MIN_TEMPERATURE:
+                level = torch.multinomial((logits.float() / temperature).softmax(1), 1, generator=generator)[:, 0]
+            else:
+                level = logits.argmax(1)
+            k[:, c, i, j] = level
+            x[:, :, i, j] = self.to_network_input(k[:, :, i : i + 1, j : j + 1])[..., 0, 0]
+            report_progress(step, len(positions))
+        return k
+
+    def complete(self, x: Tensor, num_known: int, generator: Generator, y: Tensor | None = None, *, temperature: float = 1.0) -> Tensor:
+        """Images whose first `known` rows of pixels stay, and are gone on with; each class in turn where none is given."""
+        y = labels_to_sample(len(x), None, self.num_classes, x.device) if y is None else y
+        return self.to_images(self.sample_pixels(self.quantize(x), num_known, generator, y, temperature))
+
+    def sample(self, n: int, generator: Generator, *, label: int | None = None, temperature: float = 1.0) -> Tensor:
+        blank = torch.zeros(n, *self.shape, dtype=torch.long, device=generator.device)
+        y = labels_to_sample(n, label, self.num_classes, generator.device)
+        return self.to_images(self.sample_pixels(blank, 0, generator, y, temperature))
+
+    def gallery(self, batch: Batch) -> dict[str, Tensor]:
+        x, y, g = batch["x"][:GRID_SIZE], self.get_labels(batch), seeded_generator(batch["x"])
+        num_known = x.shape[2] // 2
+        originals = self.to_images(self.quantize(x))
+        masked = originals.clone()
+        masked[:, :, num_known:] = 0
+        completions = [self.complete(x, num_known, g, None if y is None else y[:GRID_SIZE]) for _ in range(3)]
+        return {"samples": sample_grid(self.sample, self.num_classes, g), "completions": torch.stack([originals, masked, *completions])}

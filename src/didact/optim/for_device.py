@@ -1,0 +1,108 @@
+"""From a factory to an optimizer that suits the device: one fused kernel, a step that a CUDA graph can hold."""
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Adagrad, Optimizer
+
+from didact.optim.multi import MultiOptimizer
+
+OptimizerFactory = Callable[[Any], Optimizer]
+DEVICE_FLAGS = ("fused", "foreach", "capturable")
+
+
+def build_optimizer(factory: OptimizerFactory, params: Iterable[Any], device: torch.device | str) -> Optimizer:
+    """factory(params), fused where it can be (AdamW on two CPU cores: 20 % faster); on CUDA ready to be captured.
+
+    There the learning rate is a number on the device, since a graph would keep one of the host for ever. The rate that
+    schedules multiply is group["initial_lr"]. A state saved on one kind of device loads on another.
+    """
+    device = torch.device(device)
+    optimizer = _with_device_flags(factory, device)(list(params))
+    for group in optimizer.param_groups:
+        group["initial_lr"] = float(group["lr"])
+    on_device = device.type == "cuda" and _reads_device_only(optimizer)
+
+    def place_lr(lr: float | Tensor) -> float | Tensor:
+        return torch.tensor(float(lr), device=device) if on_device else float(lr)
+
+    for group in optimizer.param_groups:
+        group["lr"] = place_lr(group["lr"])
+    device_flags = [{key: group[key] for key in DEVICE_FLAGS if key in group} for group in optimizer.param_groups]
+
+    def keep_device_flags(_: Optimizer, saved: dict[str, Any]) -> dict[str, Any]:
+        groups = [
+            {**group, **mine, "lr": place_lr(group["lr"])}
+            for group, mine in zip(saved["param_groups"], device_flags, strict=False)  # PyTorch itself refuses another number
+        ]
+        return {**saved, "param_groups": groups}
+
+    optimizer.register_load_state_dict_pre_hook(keep_device_flags)
+    optimizer.register_load_state_dict_post_hook(_restore_layout)
+    return optimizer
+
+
+def _restore_layout(optimizer: Optimizer) -> None:
+    """Give each tensor of the state the strides of its weight again.
+
+    Files hold numbers in row-major order, but the weights of convolutions may lie in channels_last. A fused kernel walks
+    a weight and its moments by their memory: with unequal strides it moves each number by another one's moments (CPU) or
+    refuses (CUDA).
+    """
+    for weight, state in optimizer.state.items():
+        for name, value in state.items():
+            if isinstance(value, Tensor) and value.shape == weight.shape and value.stride() != weight.stride():
+                state[name] = torch.empty_like(weight, dtype=value.dtype).copy_(value)
+
+
+def _with_device_flags(factory: OptimizerFactory, device: torch.device) -> OptimizerFactory:
+    """The factory with `fused` and `capturable` where its class knows them and the caller did not choose."""
+    make: Any = factory.func if isinstance(factory, partial) else factory
+    keywords = factory.keywords if isinstance(factory, partial) else {}
+    if "base" in keywords:
+        return partial(make, **{**keywords, "base": _with_device_flags(keywords["base"], device)})
+    if not inspect.isclass(make):
+        return factory
+    parameters = inspect.signature(make).parameters
+    flags: dict[str, bool] = {}
+    explicit_flags = keywords.keys() & {"fused", "foreach", "differentiable"}
+    fused_devices = ("cpu",) if make is Adagrad else ("cpu", "cuda")  # Adagrad's kernel for CUDA came after torch 2.11
+    if "fused" in parameters and device.type in fused_devices and not explicit_flags:
+        flags["fused"] = True
+    if "capturable" in parameters and device.type == "cuda" and "capturable" not in keywords:
+        flags["capturable"] = True
+    return partial(factory, **flags)
+
+
+def _reads_device_only(optimizer: Optimizer) -> bool:
+    """Does step() take all its numbers, the learning rate too, from the device? PyTorch's Adagrad does not."""
+    if isinstance(optimizer, MultiOptimizer):
+        return all(map(_reads_device_only, optimizer.optimizers))
+    if getattr(optimizer, "capturable", False):
+        return True
+    # SGD has no `capturable`: its fused kernel is the one that does
+    return all(bool(group.get("capturable", group.get("fused"))) for group in optimizer.param_groups)
+
+
+def can_capture_step(optimizer: Optimizer) -> bool:
+    """May a CUDA graph hold step()? Momentum stays what it was at the capture: a schedule that moves it may not."""
+    rates = [group["lr"] for group in optimizer.param_groups]
+    return all(isinstance(lr, Tensor) and lr.is_cuda for lr in rates) and _reads_device_only(optimizer)
+
+
+def set_lr(optimizer: Optimizer, factor: float, momentum: float | None = None) -> None:
+    """η = factor × initial η, without waiting for the device; momentum (or β1) only where the optimizer uses one."""
+    for group in optimizer.param_groups:
+        lr = group["initial_lr"] * factor
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(lr)
+        else:
+            group["lr"] = lr
+        if momentum is not None and "betas" in group:
+            group["betas"] = (momentum, *group["betas"][1:])
+        elif momentum is not None and group.get("momentum"):
+            group["momentum"] = momentum

@@ -1,1 +1,0 @@
-"""What theory asks of a trained network: how curved the loss is where it came to rest."""

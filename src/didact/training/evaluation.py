@@ -1,0 +1,59 @@
+"""Judging a split: rows of every example, then metrics of the whole."""
+
+import torch
+
+from didact.data.core import Batch, Split
+from didact.objectives.abilities import abilities
+from didact.objectives.base import Objective
+from didact.run import Run
+from didact.samplers.latent import GRID_SIZE, seeded_generator
+from didact.training.distributed import Group
+from didact.training.precision import Precision
+
+
+@torch.no_grad()
+def evaluate_split(objective: Objective, split: Split, *, batch_size: int, precision: Precision, group: Group | None = None) -> Batch:
+    """The rows of a whole split, in its order, on the device. Neither batch size nor number of processes changes them."""
+    group = group or Group()
+    mode = objective.training
+    objective.eval()
+    indices = group.shard(torch.arange(len(split)))
+    chunks: list[Batch] = []
+    for stored in split.batches(indices.split(batch_size)):
+        with precision.autocast():
+            outputs = objective.evaluate_batch(split.decode(stored))
+        chunks.append({name: column.float() if column.is_floating_point() else column for name, column in outputs.items()})
+    objective.train(mode)
+    outputs = {name: torch.cat([chunk[name] for chunk in chunks]) for name in chunks[0]}
+    return group.gather_rows(outputs, len(split))
+
+
+@torch.no_grad()
+def make_gallery(objective: Objective, split: Split) -> Batch:
+    """The objective's pictures, made of a few examples of a split, the same each time; none for most objectives.
+
+    They are drawn, not the first ones: files are often sorted.
+    """
+    index = torch.randperm(len(split), generator=torch.Generator().manual_seed(0))[: objective.gallery_size]
+    mode = objective.training
+    objective.eval()
+    grids = objective.gallery(split.decode(next(iter(split.batches([index])))))
+    objective.train(mode)
+    return {name: grid.float().cpu().contiguous() for name, grid in grids.items()}
+
+
+@torch.no_grad()
+def save_training_samples(objective: Objective, run: Run, step: int) -> None:
+    """What a model that draws images makes of the same noise at this step, kept as bytes beside what it made of it before.
+
+    A resumed run comes to the same steps again and finds what was kept before it was stopped.
+    """
+    if "sample" not in abilities(objective):
+        return
+    mode = objective.training
+    objective.eval()
+    samples = objective.sample(GRID_SIZE, seeded_generator(next(objective.parameters())))  # type: ignore[operator]
+    objective.train(mode)
+    if samples.ndim == 4:
+        earlier = run.load("training_samples") if run.has("training_samples.safetensors") else {}
+        run.save("training_samples", earlier | {f"{step}": (samples.float().clamp(0, 1) * 255).round().byte().cpu().contiguous()})

@@ -1,0 +1,162 @@
+"""A model of one's own in the same loop: `didact.fit(module, (x, y), loss=F.mse_loss)`."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
+
+import torch
+from torch import Tensor, nn
+
+from didact.data.build import build_data
+from didact.data.core import Batch, Data
+from didact.errors import UsageError
+from didact.layers.auxiliary_loss import pop_auxiliary_loss
+from didact.objectives.base import Objective
+from didact.optim.schedule import Constant, Schedule
+from didact.options import Range, bind_arguments, read_options
+from didact.training.device import deterministic_kernels, resolve_device
+from didact.training.distributed import join_group
+from didact.training.evaluation import evaluate_split
+from didact.training.experiment import Augment, Experiment, OptimizerFactory, Settings
+from didact.training.loop import EventCallback, Trainer, TrainingState, ignore_events
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+Metric = Callable[[Tensor, Tensor], Tensor | float]
+AUXILIARY_LOSS_WEIGHT = 0.01      # weight of what layers want beside the task, as Fedus et al. 2022 balance experts
+# Those that count here. The others say where data are read from and where a run is kept: here are neither.
+FIT_SETTINGS = ("seed", "split_seed", "epochs", "steps", "device", "precision", "accumulate", "compile", "graph", "deterministic", "log_every")
+
+
+class _ModuleObjective(Objective):
+    """mean over the batch of loss(module(x), y), with what layers want beside it, and metrics(module(x), y) of a whole split."""
+
+    def __init__(self, module: nn.Module, loss: Loss, metrics: dict[str, Metric] | None = None):
+        super().__init__()
+        self.module, self.criterion, self.metrics = module, loss, metrics or {}
+        self.reduction = _loss_reduction(loss)
+
+    def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
+        out, y = self.module(batch["x"]), batch["y"]
+        if self.reduction is not None and y.is_floating_point() and out.shape != y.shape and out.numel() == y.numel():  # a square of pairs
+            raise UsageError(f"the module answers {tuple(out.shape)} where y is {tuple(y.shape)}; give y the shape of the answers")
+        loss, auxiliary = self.criterion(out, y).mean(), pop_auxiliary_loss(self.module)
+        return {"loss": loss} if auxiliary is None else {"loss": loss + AUXILIARY_LOSS_WEIGHT * auxiliary, "penalty": auxiliary}
+
+    def evaluate_batch(self, batch: Batch) -> Batch:
+        out, y = self.module(batch["x"]), batch["y"]
+        outputs = {"output": out, "y": y}
+        if self.reduction is None:  # what it would make of many rows at once is not known: one by one
+            outputs["loss"] = torch.stack([self.criterion(o[None], t[None]).mean() for o, t in zip(out, y, strict=True)])
+        return outputs
+
+    @torch.no_grad()
+    def compute_metrics(self, outputs: Batch) -> dict[str, float]:
+        out, y = outputs["output"], outputs["y"]
+        scores = {name: float(metric(out, y)) for name, metric in self.metrics.items()}
+        return (super().compute_metrics(outputs) if self.reduction is None else {"loss": self._split_loss(out, y)}) | scores
+
+    def _split_loss(self, out: Tensor, y: Tensor) -> float:
+        """The loss of a whole split at once, for it may weigh rows by their class or pass over some; of a sum, that of an example."""
+        loss = self.criterion
+        if isinstance(loss, nn.Module):
+            loss = deepcopy(loss).float().eval()  # rows are kept in single precision
+        return float(loss(out, y).mean()) / (len(y) if self.reduction == "sum" else 1)
+
+
+def _loss_reduction(loss: Loss) -> str | None:
+    """How a loss makes one number of many rows, where it says so: a module by its attribute, a function by its keyword."""
+    if (name := getattr(loss, "reduction", None)) is not None:
+        return str(name)
+    try:
+        keyword = inspect.signature(loss).parameters.get("reduction")
+    except ValueError:  # written in C, some do not tell their keywords
+        return None
+    return None if keyword is None else str(keyword.default)
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """What else can be chosen of an experiment, in the bounds that it has in recipes."""
+
+    lr: Annotated[float, Range(0, open_low=True), "learning rate of AdamW, where no optimizer is given"] = 1e-3
+    batch_size: Annotated[int, Range(1), "examples in a batch"] = 128
+    clip_norm: Annotated[float | None, Range(0, open_low=True), "largest norm of the gradient"] = None
+    clip_value: Annotated[float | None, Range(0, open_low=True), "largest size of any entry of the gradient"] = None
+    ema: Annotated[float | None, Range(0, 0.99999), "decay of an average of the weights, which is judged and kept instead"] = None
+    patience: Annotated[int | None, Range(1), "evaluations without improvement before it stops"] = None
+    min_delta: Annotated[float, Range(0), "improvement that patience asks for"] = 0.0
+    evaluate_every: Annotated[int | None, Range(1), "steps between evaluations (an epoch, or a tenth of the steps, if not given)"] = None
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """The module with the weights of its best validation state, and how it did."""
+
+    module: nn.Module
+    state: TrainingState
+    validation: dict[str, float]
+    test: dict[str, float]
+
+
+def fit(
+    module: nn.Module, data: Data | tuple[Tensor, Tensor], *, loss: Loss, metrics: dict[str, Metric] | None = None,
+    optimizer: OptimizerFactory | None = None, schedule: Schedule | None = None, augment: Augment | None = None, on_event: EventCallback = ignore_events,
+    **user_options: Any,
+) -> FitResult:
+    """Train any module on Data or on (x, y) for 10 epochs; further keywords are `Choices` and `SETTINGS`, `epochs=20` for one."""
+    fit_options, settings = _validate_options(user_options)
+    if optimizer is not None and "lr" in user_options:
+        raise UsageError(f"lr={user_options['lr']} is that of AdamW, but another optimizer is given; give it its own: partial(SGD, lr=0.1)")
+    if isinstance(data, Data) and "split_seed" in user_options:
+        raise UsageError(f"split_seed={user_options['split_seed']} divides (x, y), but {data.name!r} is Data and divided already; leave it out")
+    if not isinstance(schedule, Schedule | None):
+        raise UsageError(f"schedule expects one of didact.optim.schedule, cosine() for one, got {schedule!r}")
+    lr = fit_options.pop("lr")
+    experiment = Experiment(
+        data=data if isinstance(data, Data) else from_tensors(*data, seed=settings.split_seed),
+        objective=_ModuleObjective(module, loss, metrics),
+        optimizer=optimizer or partial(torch.optim.AdamW, lr=lr),
+        schedule=schedule or Constant(), augment=augment,
+        epochs=10 if settings.epochs is None and settings.steps is None else settings.epochs, steps=settings.steps,
+        accumulate=settings.accumulate or 1,
+        **fit_options,
+    )
+    group = join_group()
+    with deterministic_kernels(settings.deterministic):
+        trainer = Trainer(experiment, settings, device=resolve_device(settings.device, group.local_rank), group=group, on_event=on_event)
+        state = trainer.train()
+        trainer.objective.load_state_dict(trainer.best_weights)
+        outputs = evaluate_split(trainer.objective, trainer.data.test, batch_size=trainer.eval_batch_size, precision=trainer.precision, group=group)
+    return FitResult(module, state, state.validation, trainer.objective.compute_metrics(outputs))
+
+
+def _validate_options(user_options: Mapping[str, Any]) -> tuple[dict[str, Any], Settings]:
+    """Every value checked as the command line's are; what could change nothing here is refused."""
+    fit_options, settings_options = read_options(FitOptions), read_options(Settings)
+    known_options = fit_options | {name: settings_options[name] for name in FIT_SETTINGS}
+    if unknown := sorted(set(user_options) - set(known_options)):
+        raise UsageError(
+            f"didact.fit knows no {', '.join(map(repr, unknown))};"
+            f" beside loss, metrics, optimizer, schedule, augment and tell it takes {', '.join(known_options)}"
+        )
+    values = bind_arguments(known_options, user_options, owner="didact.fit")
+    if values["epochs"] is not None and values["steps"] is not None:
+        raise UsageError(f"the budget is either epochs or steps, not both, got {values['epochs']} and {values['steps']}")
+    return {name: values[name] for name in fit_options}, Settings(**{name: values[name] for name in FIT_SETTINGS})
+
+
+def from_tensors(x: Tensor, y: Tensor, *, name: str = "own tensors", seed: int = 0) -> Data:
+    """Data from tensors of equal length: class numbers as integers, anything else is a regression."""
+    x, y = torch.as_tensor(x), torch.as_tensor(y)
+    if len(x) != len(y):
+        raise UsageError(f"x and y must have as many rows, got {len(x)} and {len(y)}")
+    is_classification = y.ndim == 1 and not y.is_floating_point()
+    if is_classification and y.min() < 0:
+        raise UsageError(f"y of whole numbers are classes from 0 on, got {int(y.min())}; of a regression, give y.float()")
+    class_names = [str(k) for k in range(int(y.max()) + 1)] if is_classification else []
+    task = ("binary" if len(class_names) == 2 else "multiclass") if is_classification else "regression"
+    kind = "images" if x.ndim == 4 else "table"
+    return build_data(name, kind, {"x": x, "y": y}, task=task, class_names=class_names, source={"given": name}, seed=seed)

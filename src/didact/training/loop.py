@@ -1,0 +1,396 @@
+"""The one training loop: rounds, evaluations, checkpoints. It knows objectives by their contract and is handed the rest.
+
+    for each epoch: permute the rows, cut them into batches
+        for each batch: step
+        judge the validation split; keep the best weights; save
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from math import isfinite
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from didact.data.core import Batch
+from didact.data.storage import to_device
+from didact.errors import UsageError
+from didact.optim.for_device import set_lr
+from didact.run import Run
+from didact.training.device import memory_used, synchronize
+from didact.training.distributed import Group
+from didact.training.divergence import gradient_norms, locate_divergence, weights_are_finite
+from didact.training.ema import EMA
+from didact.training.evaluation import evaluate_split, save_training_samples
+from didact.training.experiment import EventCallback as EventCallback
+from didact.training.experiment import Experiment, Settings
+from didact.training.experiment import ignore_events as ignore_events
+from didact.training.interrupts import Interrupted, InterruptHandler
+from didact.training.precision import Precision
+from didact.training.seeding import RandomStreams, epoch_permutation
+from didact.training.step import GRAPH_WARMUP_ROUNDS, TrainStep
+from didact.training.sync_batch_norm import convert_sync_batch_norm
+
+FINGERPRINT_STEPS = (1, 10, 100)   # steps whose loss is kept, to see at a glance whether two runs are the same
+PROGRESS_INTERVAL_S = 0.25                # seconds between two looks at the loss while training
+MIN_SAVE_INTERVAL_S = 2.0               # seconds between two checkpoints at evaluations: short epochs need not each have one
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """The budget in rounds. A round is one batch, or as many as the busiest player has turns."""
+
+    num_examples: int
+    batch_size: int
+    batches_per_round: int
+    rounds_per_epoch: int            # rounds of one pass over the data
+    total_rounds: int
+    evaluate_every: int
+    log_every: int
+    min_batch_size: int = 2        # rows of a batch, so that each process has one
+
+    @classmethod
+    def from_experiment(cls, experiment: Experiment, processes: int = 1, *, log_every: int | None = None) -> "TrainingPlan":
+        num_examples, batches_per_round = len(experiment.data.train), max(p.steps_per_round for p in experiment.objective.players())
+        min_batch_size = max(2, processes)
+        if min(num_examples, experiment.batch_size) < processes:
+            raise UsageError(f"{processes} processes share batches of {min(num_examples, experiment.batch_size)} rows; raise --batch, or start fewer")
+        rounds_per_epoch = max(1, len(split_batches(torch.arange(num_examples), experiment.batch_size, min_batch_size)) // batches_per_round)
+        assert (experiment.steps is None) != (experiment.epochs is None), "an experiment has either epochs or steps"
+        total_rounds = experiment.steps or rounds_per_epoch * (experiment.epochs or 0)
+        evaluate_every = experiment.evaluate_every or (rounds_per_epoch if experiment.steps is None else max(1, total_rounds // 10))
+        return cls(num_examples, experiment.batch_size, batches_per_round, rounds_per_epoch, total_rounds, evaluate_every, log_every or max(1, min(evaluate_every, rounds_per_epoch) // 10), min_batch_size)
+
+    def evaluations_after(self, step: int) -> int:
+        """How many are still to come: one every so many rounds, and one at the end."""
+        return -(-self.total_rounds // self.evaluate_every) - step // self.evaluate_every if step < self.total_rounds else 0
+
+    def epoch_rounds(self, seed: int, epoch: int) -> list[list[Tensor]]:
+        """The row numbers of every batch of an epoch, by round."""
+        chunks = split_batches(epoch_permutation(self.num_examples, seed=seed, epoch=epoch), self.batch_size, self.min_batch_size)
+        if len(chunks) < self.batches_per_round:
+            chunks = (chunks * self.batches_per_round)[: self.batches_per_round]
+        return [chunks[i * self.batches_per_round : (i + 1) * self.batches_per_round] for i in range(self.rounds_per_epoch)]
+
+
+def split_batches(rows: Tensor, batch_size: int, min_batch_size: int = 2) -> list[Tensor]:
+    """Batches in order; a last one of a single row, which batch norm could not take, joins the one before.
+
+    So does one with fewer rows than there are processes.
+    """
+    chunks = list(rows.split(batch_size))
+    if len(chunks) > 1 and len(chunks[-1]) < min_batch_size:
+        chunks[-2:] = [torch.cat(chunks[-2:])]
+    return chunks
+
+
+@dataclass
+class TrainingState:
+    """Where training stands; with weights, optimizers and generators, all that a checkpoint holds."""
+
+    step: int = 0
+    best_score: float | None = None
+    best_step: int = 0
+    evaluations_without_improvement: int = 0                  # evaluations since the best
+    seconds: float = 0.0
+    warmup_seconds: float = 0.0            # of those, the first rounds of each process: compilation, kernels being chosen, capture
+    log_size: int = 0               # of metrics.jsonl when this was saved
+    stop_reason: str = ""               # why training ended; empty while it goes on
+    fingerprint: dict[str, float] = field(default_factory=dict)
+    validation: dict[str, float] = field(default_factory=dict)  # metrics of the best state
+    early_stopping_reference: dict[str, float] = field(default_factory=dict)        # metrics that patience asks more than, by min_delta
+
+
+class Trainer:
+    """One experiment being trained. `run` is None for a training that leaves no files."""
+
+    def __init__(
+        self, experiment: Experiment, settings: Settings, *,
+        device: torch.device, run: Run | None = None, group: Group | None = None, on_event: EventCallback = ignore_events,
+    ):
+        self.experiment, self.settings, self.run, self.on_event = experiment, settings, run, on_event
+        self.group = group or Group()
+        self.objective = experiment.objective.to(device)
+        self.data = to_device(experiment.data, device)
+        self.group.broadcast(self.objective)
+        self.precision = Precision(settings.precision, device, self.objective)
+        self.streams = RandomStreams(settings.seed, device, self.group.rank)
+        self.plan = TrainingPlan.from_experiment(experiment, self.group.world_size, log_every=settings.log_every)
+        if self.group.world_size > 1:
+            convert_sync_batch_norm(self.objective)
+        compile = experiment.compile if settings.compile is None else settings.compile
+        self.train_step = TrainStep(
+            experiment, self.data.train, precision=self.precision, streams=self.streams, group=self.group,
+            capture=settings.graph, compile=compile,
+        )
+        self.ema = EMA(self.objective, experiment.ema) if experiment.ema else None
+        self.state = TrainingState()
+        self.best_weights: dict[str, Tensor] = {}
+        self.in_memory_checkpoint: dict[str, Any] | None = None    # the last checkpoint, where there is no folder to hold it
+        self.pending_logs: list[dict[str, Any]] = []    # log lines whose numbers are still on the device
+        self.latest_losses: dict[str, float] = {}         # training losses as last read
+        self.last_save_time = self.last_progress_time = self.timer_start = time.perf_counter()  # `clock`: seconds are counted from here
+        self.start_step, self.speed_reference = 0, (0, 0.0)        # the step this process began at; step and seconds its speed is taken from
+        self.evaluation_timing = (0, 0.0)                     # evaluations of this process, and their seconds
+        self.schedule_factors: tuple[float, float | None] | None = None
+
+    def train(self) -> TrainingState:
+        """Go on until the budget is spent, patience is lost, or someone asks to stop."""
+        self.objective.train()
+        if self.state.step == 0:
+            self.streams.reset()
+            self.save()
+        self.compile_losses()
+        self.timer_start = time.perf_counter()
+        with InterruptHandler() as interrupt:
+            while not self.state.stop_reason:
+                for stored, batch_sizes in self.iterate_epoch():
+                    self.train_round(stored, batch_sizes)
+                    if self.stop_requested(interrupt):
+                        self.save()
+                        raise Interrupted(self.run, self.state.step, self.plan.total_rounds)
+                    if self.state.stop_reason:
+                        break
+        self.flush()
+        self.save()
+        return self.state
+
+    def compile_losses(self) -> None:
+        """With --compile: compile before the first step, and say what could not be."""
+        batch_size = min(self.plan.num_examples, self.plan.batch_size)
+        if not self.train_step.compiled_losses:
+            return
+        notes = self.train_step.compile_losses(next(iter(self.data.train.batches([self.group.shard(torch.arange(batch_size))]))))
+        for note in notes:
+            self.on_event("note", {"text": note})
+        if notes and self.run is not None and self.group.is_main:
+            self.run.update_metadata(notes=[*dict.fromkeys((*self.run.metadata["notes"], *notes))])  # once, however often it is resumed
+
+    def stop_requested(self, interrupt: InterruptHandler) -> bool:
+        """Whether someone wants to stop. Several processes stop at the same round: they ask each other when they log."""
+        if self.group.world_size > 1 and self.state.step % self.plan.log_every:
+            return False
+        return self.group.any_rank(interrupt.stop_requested)
+
+    def iterate_epoch(self) -> Iterator[tuple[list[Batch], list[int]]]:
+        """The rest of the current epoch: for each round its stored batches and their sizes over all processes."""
+        epoch, position = divmod(self.state.step, self.plan.rounds_per_epoch)
+        rounds = self.plan.epoch_rounds(self.settings.seed, epoch)[position:]
+        stored = self.data.train.batches([self.group.shard(chunk) for chunks in rounds for chunk in chunks])
+        for chunks in rounds:
+            yield [next(stored) for _ in chunks], [len(chunk) for chunk in chunks]
+
+    def train_round(self, stored: list[Batch], batch_sizes: list[int]) -> None:
+        """One round and what follows from it."""
+        self.apply_schedule()
+        self.train_step(stored, batch_sizes)
+        if self.ema is not None:
+            self.ema.update()
+        self.state.step += 1
+        step = self.state.step
+        if step in FINGERPRINT_STEPS and self.train_step.last_loss is not None:
+            self.state.fingerprint[str(step)] = float(self.group.all_reduce(self.train_step.last_loss.clone()))
+        evaluation_due = step % self.plan.evaluate_every == 0 or step == self.plan.total_rounds
+        if step % self.plan.log_every == 0 or evaluation_due:
+            self.log()
+        if evaluation_due:
+            synchronize(self.precision.device)
+        now = time.perf_counter()
+        self.state.seconds += now - self.timer_start
+        if step == self.start_step + GRAPH_WARMUP_ROUNDS:
+            self.state.warmup_seconds += self.state.seconds - self.speed_reference[1]
+            self.speed_reference = step, self.state.seconds
+        if evaluation_due:
+            self.evaluate()
+            self.evaluation_timing = self.evaluation_timing[0] + 1, self.evaluation_timing[1] + time.perf_counter() - now
+        elif now - self.last_progress_time > PROGRESS_INTERVAL_S:
+            self.report_progress(now)
+        if self.is_save_due(self.settings.save_every):
+            self.save()
+        self.timer_start = time.perf_counter()
+
+    def apply_schedule(self) -> None:
+        schedule, t = self.experiment.schedule, (self.state.step, self.plan.total_rounds)
+        factor = schedule(*t), schedule.momentum(*t)
+        if factor != self.schedule_factors:
+            for optimizer in self.train_step.optimizers.values():
+                set_lr(optimizer, *factor)
+            self.schedule_factors = factor
+
+    def learning_rates(self) -> dict[str, float]:
+        return {name: float(o.param_groups[0]["lr"]) for name, o in self.train_step.optimizers.items()}
+
+    def log(self) -> None:
+        """Note losses and gradient norms; the numbers are fetched from the device when they are next needed."""
+        mean_losses = {name: total / max(1, self.train_step.examples_seen) for name, total in self.train_step.loss_sums.items()}
+        self.pending_logs.append(
+            {"step": self.state.step, "train": mean_losses, "gradients": gradient_norms(self.objective), "lr": next(iter(self.learning_rates().values()))}
+        )
+        self.train_step.clear_losses()
+
+    def flush(self) -> dict[str, float]:
+        """Fetch what is pending, write it to metrics.jsonl, and return the latest training losses."""
+        lines = []
+        for line in self.pending_logs:
+            names, totals = list(line["train"]), list(line["train"].values())
+            values = self.group.all_reduce(torch.stack(totals)).tolist() if totals else []
+            self.latest_losses = losses = dict(zip(names, values, strict=True))
+            self.check_finite(losses)
+            layers, norms = line["gradients"]
+            lines.append(
+                {"step": line["step"], "epoch": line["step"] / self.plan.rounds_per_epoch, "lr": line["lr"], "train": losses}
+                | {"gradients": dict(zip(layers, norms.tolist(), strict=True))}
+            )
+        self.pending_logs = []
+        if self.run is not None and self.group.is_main and lines:
+            self.run.log(lines)
+        return self.latest_losses
+
+    def report_progress(self, now: float) -> None:
+        """Show how far it is, also in metrics.jsonl; stop if the loss is no number."""
+        self.last_progress_time = now
+        losses = self.train_step.read_losses()
+        if self.group.world_size == 1:
+            self.check_finite(losses)
+            self.flush()  # whoever watches metrics.jsonl sees the curve grow
+        self.latest_losses = losses or self.latest_losses
+        self.on_event("step", self.progress_event(self.latest_losses))
+
+    def progress_event(self, losses: dict[str, float]) -> dict[str, Any]:
+        timed_rounds = self.state.step - self.speed_reference[0]
+        seconds_per_round = (self.state.seconds - self.speed_reference[1]) / max(1, timed_rounds)
+        return {
+            "timed": timed_rounds,
+            "step": self.state.step,
+            "total": self.plan.total_rounds,
+            "epoch": self.state.step / self.plan.rounds_per_epoch,
+            "loss": losses,
+            "lr": next(iter(self.learning_rates().values())),
+            "rows_per_second": self.plan.batch_size * self.plan.batches_per_round / seconds_per_round if seconds_per_round else 0.0,
+            "seconds_left": self.seconds_left(seconds_per_round),
+            "memory": memory_used(self.precision.device),
+            "monitor": self.objective.monitor,
+            "validation": self.state.validation,
+        }
+
+    def seconds_left(self, seconds_per_round: float) -> float:
+        """Rounds of `each` seconds, and the evaluations between; before the first, a row costs a third of what it does in training."""
+        num_evaluations, seconds = self.evaluation_timing
+        seconds_per_evaluation = seconds / num_evaluations if num_evaluations else seconds_per_round * len(self.data.validation) / (3 * self.plan.batch_size * self.plan.batches_per_round)
+        return seconds_per_round * (self.plan.total_rounds - self.state.step) + seconds_per_evaluation * self.plan.evaluations_after(self.state.step)
+
+    def evaluate(self) -> None:
+        """Judge the validation split; keep the weights if they are the best so far; lose patience if they are not."""
+        losses = self.flush()
+        with self.ema.swapped_in() if self.ema is not None else nullcontext():
+            outputs = evaluate_split(self.objective, self.data.validation, batch_size=self.eval_batch_size, precision=self.precision, group=self.group)
+            scores = self.objective.compute_metrics(outputs)
+            self.check_finite({"validation loss": scores["loss"]})
+            evaluation_number = -(-self.state.step // self.plan.evaluate_every)
+            if self.run is not None and self.group.is_main and evaluation_number & (evaluation_number - 1) == 0:  # the 1st, 2nd, 4th, 8th, …
+                save_training_samples(self.objective, self.run, self.state.step)
+            self.state.evaluations_without_improvement += 1
+            if self.improvement(scores, self.state.early_stopping_reference or self.state.validation) > self.experiment.min_delta:
+                self.state.evaluations_without_improvement, self.state.early_stopping_reference = 0, scores
+            improvement = self.improvement(scores, self.state.validation)
+            if improvement > 0 or (improvement == 0 and scores["loss"] < self.state.validation["loss"]):
+                self.state.best_score, self.state.best_step = scores[self.objective.monitor], self.state.step
+                self.state.validation = scores
+                self.best_weights = {k: v.detach().clone() for k, v in self.objective.state_dict().items()}
+        if self.run is not None and self.group.is_main:
+            line = {"step": self.state.step, "epoch": self.state.step / self.plan.rounds_per_epoch, "validation": scores}
+            self.run.log([line | {"seconds": self.state.seconds}])
+        patience = self.experiment.patience
+        if self.state.step >= self.plan.total_rounds:
+            self.state.stop_reason = "budget"
+        elif patience is not None and self.state.evaluations_without_improvement >= patience:
+            self.state.stop_reason = "patience"
+        self.on_event("evaluate", self.progress_event(losses) | {"scores": scores, "best": self.state.best_step == self.state.step})
+        if self.is_save_due(MIN_SAVE_INTERVAL_S) or self.group.world_size > 1:
+            self.save()
+        self.last_progress_time = time.perf_counter()
+
+    def is_save_due(self, interval_s: float) -> bool:
+        """By the clock, which several processes do not share: those save at evaluations."""
+        return self.run is not None and self.group.world_size == 1 and time.perf_counter() - self.last_save_time > interval_s
+
+    @property
+    def eval_batch_size(self) -> int:
+        """Without gradients a larger batch fits, and fewer of them are quicker."""
+        return max(self.experiment.batch_size, min(4096, 4 * self.experiment.batch_size))
+
+    def improvement(self, scores: dict[str, float], reference: dict[str, float]) -> float:
+        """How much better than before. Any gain keeps the weights; patience asks for more than min_delta, to which small ones add up."""
+        if not reference:
+            return float("inf")
+        new, old = scores[self.objective.monitor], reference[self.objective.monitor]
+        if not (isfinite(new) and isfinite(old)):  # a metric that is not defined on this split: the loss decides
+            return reference["loss"] - scores["loss"]
+        return old - new if self.objective.mode == "min" else new - old
+
+    def check_finite(self, losses: dict[str, float]) -> None:
+        if any(value != value or abs(value) == float("inf") for value in losses.values()):
+            raise locate_divergence(self)
+
+    # Checkpoints: the state after a whole round, written beside and renamed.
+
+    def checkpoint(self, streams: list[Any]) -> dict[str, Any]:
+        return {
+            "state": asdict(self.state),
+            "model": self.objective.state_dict(),
+            "optimizers": {name: o.state_dict() for name, o in self.train_step.optimizers.items()},
+            "streams": streams,
+            "scaler": self.precision.scaler.state_dict(),
+            "average": self.ema.state_dict() if self.ema is not None else None,
+            "sums": self.train_step.loss_sums,
+            "seen": self.train_step.examples_seen,
+        }
+
+    def save(self) -> None:
+        """The best weights first, then the state that refers to them: killed in between, a resumed run writes them again."""
+        if not self.train_step.check_every_step and not weights_are_finite(self.objective):
+            raise locate_divergence(self)
+        self.flush()
+        self.last_save_time = time.perf_counter()
+        streams = self.group.all_gather_object(self.streams.get_state())
+        if self.run is None:
+            self.in_memory_checkpoint = _clone_tree(self.checkpoint(streams))
+        elif self.group.is_main:
+            if self.best_weights:
+                self.run.save("model", self.best_weights, step=str(self.state.best_step))
+            self.run.sync_log()
+            self.state.log_size = self.run.log_size
+            self.run.save_state(self.checkpoint(streams))
+        self.group.barrier()
+
+    def restore(self, checkpoint: dict[str, Any]) -> None:
+        """Stand exactly where the checkpoint was taken."""
+        self.state = TrainingState(**checkpoint["state"])
+        self.objective.load_state_dict(checkpoint["model"])
+        for name, optimizer in self.train_step.optimizers.items():
+            optimizer.load_state_dict(checkpoint["optimizers"][name])
+        self.streams.load_states(checkpoint["streams"], self.state.step)
+        self.precision.scaler.load_state_dict(checkpoint["scaler"])
+        if self.ema is not None:
+            self.ema.load_state_dict(checkpoint["average"])
+        self.train_step.loss_sums = {name: total.to(self.precision.device) for name, total in checkpoint["sums"].items()}
+        self.train_step.examples_seen = checkpoint["seen"]
+        self.pending_logs, self.schedule_factors, self.best_weights = [], None, {}
+        self.start_step, self.speed_reference = self.state.step, (self.state.step, self.state.seconds)
+
+    def last_checkpoint(self) -> dict[str, Any]:
+        checkpoint = self.run.load_state() if self.run is not None else self.in_memory_checkpoint
+        assert checkpoint is not None, "a checkpoint is written before the first step"
+        return checkpoint
+
+
+def _clone_tree(tree: Any) -> Any:
+    """The same tree with tensors of its own."""
+    if isinstance(tree, Tensor):
+        return tree.detach().clone()
+    if isinstance(tree, dict):
+        return {key: _clone_tree(value) for key, value in tree.items()}
+    return [_clone_tree(value) for value in tree] if isinstance(tree, list) else tree

@@ -1,0 +1,49 @@
+"""Arithmetic: fp32, bf16 or fp16, chosen from what the processor can do."""
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import nn
+
+from didact.errors import UsageError
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+AUTO_BF16_MIN_PARAMETERS = 5_000_000  # parameters from which halving the traffic outweighs the casts of autocast
+
+
+class Precision:
+    """The context that a forward pass runs in, and the loss scale that fp16 needs."""
+
+    def __init__(self, name: str, device: torch.device, module: nn.Module):
+        self.name = _choose_precision(name, device, sum(p.numel() for p in module.parameters()))
+        is_recurrent = any(isinstance(m, nn.LSTM) for m in module.modules())
+        if is_recurrent and self.name != "fp32" and device.type == "cpu" and not supports_lstm(self.name):
+            raise UsageError(f"--precision {self.name} is not supported by this CPU's LSTM; use fp32")
+        self.device = device
+        self.scaler = torch.amp.GradScaler(device.type, enabled=self.name == "fp16")
+        if device.type == "cuda":
+            torch.set_float32_matmul_precision("high")  # tensor cores for fp32 products, as PyTorch does for convolutions
+
+    def autocast(self) -> AbstractContextManager[object]:
+        if self.name == "fp32":
+            return nullcontext()
+        return torch.autocast(self.device.type, DTYPES[self.name])
+
+
+def _choose_precision(name: str, device: torch.device, num_parameters: int) -> str:
+    """What `auto` means here: bf16 for large networks on a GPU that has it, fp32 otherwise (CPUs emulate bf16 slowly)."""
+    if name == "auto":
+        return "bf16" if device.type == "cuda" and num_parameters >= AUTO_BF16_MIN_PARAMETERS and torch.cuda.is_bf16_supported() else "fp32"
+    if name == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported():
+        raise UsageError("--precision bf16 is not supported by this GPU; use fp16 or fp32")
+    return name
+
+
+def supports_lstm(name: str) -> bool:
+    """Whether a CPU has an LSTM in half precision; the kernel tells only when it is asked."""
+    try:
+        with torch.no_grad(), torch.autocast("cpu", DTYPES[name]):
+            nn.LSTM(1, 1)(torch.zeros(1, 1, 1))
+    except RuntimeError:
+        return False
+    return True

@@ -1,8 +1,0 @@
-"""Which of the real data sets lie where this machine keeps them."""
-
-import os
-from pathlib import Path
-
-
-def has_public(name: str) -> bool:
-    return (Path(os.environ.get("DIDACT_DATA", "nowhere")) / name).is_dir()

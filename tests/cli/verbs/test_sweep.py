@@ -1,0 +1,31 @@
+"""A sweep over something that enters the loss is ranked by what does not hold it; reconstruction and KL stand beside (Gaba, table 9.1)."""
+
+import json
+
+from didact.cli.main import main
+from didact.registry import RECIPES
+from didact.training.sweep import choose_metric
+
+
+def test_sweep_of_beta_ranks_vaes_by_the_elbo(workdir, capsys):
+    words = ["sweep", "vae", "beta=0.5,10", "--widths", "16", "--latent", "4", "--epochs", "3", "--batch", "256"]
+    assert main(words) == 0
+    out, stderr = capsys.readouterr()
+    assert "validation elbo" in out and "validation reconstruction" in out and "validation kl" in out
+    assert stderr.count("validation elbo") == stderr.count("reconstruction") == stderr.count("kl ") == 2
+    assert main([*words, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["metric"] == "elbo"
+    for row in result["table"]:
+        assert abs(row["validation"] + row["reconstruction"] + row["kl"]) < 1e-3
+    low_beta, high_beta = result["table"]
+    assert low_beta["kl"] > 2 * high_beta["kl"] and low_beta["reconstruction"] < high_beta["reconstruction"]      # what beta trades
+    text = (workdir / result["report"]).read_text(encoding="utf-8")
+    assert "validation KL" in text and "judged on validation by ELBO: higher is better" in text
+    assert main([*words, "--metric", "psnr", "--json"]) == 0 and json.loads(capsys.readouterr().out)["metric"] == "psnr"
+
+
+def test_choose_metric_takes_the_monitored_metric():
+    rows = [{"validation": {"loss": 1.0, "accuracy": 0.5}, "monitor": ["accuracy", "max"]}]
+    assert choose_metric(rows, None) == choose_metric(rows, None, ("elbo",)) == "accuracy"
+    assert RECIPES["mlp"].comparison_metrics == ()

@@ -1,0 +1,112 @@
+import gzip
+import lzma
+
+import pandas as pd
+import pytest
+
+from didact.data.tables.csv_reader import MISSING_VALUES, parse_row, read_csv, sniff_delimiter
+from didact.errors import UsageError
+
+TABLE = pd.DataFrame({
+    "age": [31.5, None, 44.0, 27.5] * 10, "job": ["clerk", "cook", None, "smith"] * 10, "ill": ["no", "yes"] * 20,
+})
+
+
+def write_file(folder, text, name="t.csv"):
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_read_csv_reads_delimiters_and_compression(tmp_path, delimiter):
+    text = TABLE.to_csv(index=False, sep=delimiter)
+    assert sniff_delimiter(text) == delimiter
+    plain_frame = read_csv(write_file(tmp_path, text))
+    assert list(plain_frame.columns) == list(TABLE.columns)
+    for name, compress in (("t.csv.gz", gzip.compress), ("t.csv.xz", lzma.compress)):
+        pd.testing.assert_frame_equal(read_csv(write_file(tmp_path, compress(text.encode()), name)), plain_frame)
+
+
+def test_read_csv_reads_decimal_commas_quotes_and_blank_lines(tmp_path):
+    path = write_file(tmp_path, '\ufeffa;b;c\r\n1,5;"x;\ny";0\r\n\r\n-2;z;1\r\n')
+    frame = read_csv(path)
+    assert frame.a.tolist() == ["1.5", "-2"] and frame.b.tolist() == ["x;\ny", "z"]
+    assert frame.index.tolist() == [2, 5]  # the lines on which the rows begin
+    late_frame = read_csv(write_file(tmp_path, "\n" * 30 + "a,b\n1,2\n"))
+    assert late_frame.index.tolist() == [32] and late_frame.b.tolist() == ["2"]
+
+
+def test_read_csv_skips_blank_lines_but_not_empty_quotes(tmp_path):
+    frame = read_csv(write_file(tmp_path, 'v\n1\n2\n \n""\n3\n'), min_columns=1)
+    assert frame.v[frame.v.notna()].tolist() == ["1", "2", "3"] and frame.index.tolist() == [2, 3, 5, 6]
+    assert read_csv(write_file(tmp_path, "a,b\n1,2\n  \n3,4\n")).index.tolist() == [2, 4]
+
+
+@pytest.mark.parametrize(("cells", "expected", "note_text"), [
+    (["120,50", "onbekend", "120.50", "-7,5", "3", "", "+1,25 "], ["120.50", "onbekend", "120.50", "-7.5", "3", None, "+1.25 "], ""),
+    (["2,471", "891", "1,027.5", "?"], ["2471", "891", "1027.5", None], "2,471 is read as 2471"),
+    (["2,471", "891", "-34"], ["2471", "891", "-34"], "2,471 is read as 2471"),
+    (["2,471", "1,234,567"], ["2471", "1234567"], "2,471 is read as 2471"),
+    (["2,471", "1,027"], ["2.471", "1.027"], "2,471 is read as 2.471; if they are thousands"),      # either way
+    (["2,471", "1027"], ["2.471", "1027"], "2,471 is read as 2.471; if they are thousands"),
+    (["2,471", "0,891", "12"], ["2.471", "0.891", "12"], ""),                                       # no thousands begin with a nought
+    (["30835,488", "2,471"], ["30835.488", "2.471"], ""),
+    (["yes, 2", "no, 1", "2,5"], ["yes, 2", "no, 1", "2,5"], ""),                                   # most are no numbers
+])
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_comma_meaning_is_inferred_per_column(tmp_path, delimiter, cells, expected, note_text):
+    frame = read_csv(write_file(tmp_path, "\n".join(["a" + delimiter + "b", *(f"{cell}{delimiter}x" for cell in cells)])))
+    assert [None if pd.isna(value) else value for value in frame.a] == expected
+    assert len(frame.attrs["notes"]) == bool(note_text) and all(note_text in note and "'a'" in note for note in frame.attrs["notes"])
+
+
+def test_read_csv_and_parse_row_agree_on_missing_values(tmp_path):
+    missing_words = sorted(MISSING_VALUES)
+    frame = read_csv(write_file(tmp_path, "a,b\n" + "".join(f'"{word}",k\n{word} ,k\n' for word in missing_words) + "none,k\n-,k\n"))
+    assert frame.a.isna().tolist() == [True] * 2 * len(missing_words) + [False, False]
+    pandas_frame = pd.read_csv(tmp_path / "t.csv", na_values="?")
+    assert pandas_frame.a[: 2 * len(missing_words) : 2].isna().all()           # what others take for missing is
+    for word in missing_words:
+        assert parse_row(f"a={word},b=k") == parse_row(f'{{"a": "{word}", "b": "k"}}') == {"a": None, "b": "k"}
+    assert parse_row("a=none,b=-") == {"a": "none", "b": "-"}
+
+
+BAD_FILES = {
+    "empty": ("", "is empty"),
+    "spaces": ("  \n\n", "is empty"),
+    "header only": ("a,b,y\n", "column names but no rows"),
+    "binary": (b"\x89PNG\r\n\0\0\0", "not a text file"),
+    "latin-1": ("a,b\nä,1\n".encode("latin-1"), r"not UTF-8 text \(line 2\)"),
+    "too long a row": ("a,b,y\n1,2,0\n1,2,3,4\n", "line 3 of .* has 4 fields"),
+    "too short a row": ("a,b,y\n1,2,0\n\n1,2\n", "line 4 of .* has 2 fields"),
+    "one column": ("a b y\n1 2 0\n", "only one column, 'a b y'"),
+    "two of a name": ("a,b,a\n1,2,3\n", "two columns named 'a'"),
+    "no header": ("5.1,3.5,0\n4.9,3.0,1\n", "must name the columns"),
+    "open quote": ('a,y\n"1,0\n' + "2,1\n" * 50000, "quotation mark"),
+    "byte order mark alone": (b"\xef\xbb\xbf", "is empty"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_FILES)
+def test_bad_csv_is_refused_in_one_line(tmp_path, case):
+    content, message = BAD_FILES[case]
+    with pytest.raises(UsageError, match=message) as error:
+        read_csv(write_file(tmp_path, content))
+    assert "\n" not in str(error.value)
+
+
+def test_unreadable_csv_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="cannot read"):
+        read_csv(tmp_path / "none.csv")
+    for name, compress in (("t.csv.gz", gzip.compress), ("t.csv.xz", lzma.compress)):
+        compressed = compress(b"a,y\n1,2\n" * 1000)
+        with pytest.raises(UsageError, match=f"{name} is damaged or cut short"):
+            read_csv(write_file(tmp_path, compressed[: len(compressed) // 2], name))
+
+
+@pytest.mark.parametrize("row", ["{", '{"a": ' + 5000 * "1" + "}", '{"a": ' + 50_000 * "["])
+def test_parse_row_refuses_invalid_json_in_one_line(row):
+    with pytest.raises(UsageError, match="must be JSON") as error:
+        parse_row(row)
+    assert len(str(error.value)) < 300

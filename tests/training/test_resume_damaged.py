@@ -1,0 +1,131 @@
+"""What a kill or a power cut may leave beside or instead of a run's files, and what resume makes of it."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import didact
+from didact import files
+from didact.registry import RECIPES
+from didact.run import Run
+from didact.training.loop import Trainer
+from didact.training.session import resume
+
+SMALL = {"data": "iris", "hidden": (4,), "epochs": 6, "batch": 16}
+
+
+@pytest.fixture(autouse=True)
+def checkpoint_every_step(monkeypatch):
+    monkeypatch.setattr(Trainer, "is_save_due", lambda self, gap: self.run is not None)
+
+
+@pytest.fixture
+def killed_run(workdir, monkeypatch) -> Run:
+    """A run that died at step 20, with a best state behind it."""
+    train_round = Trainer.train_round
+
+    def die_at_step(self, stored, rows):
+        if self.state.step == 20:
+            raise SystemExit
+        train_round(self, stored, rows)
+
+    with monkeypatch.context_length() as patch:
+        patch.setattr(Trainer, "train_round", die_at_step)
+        with pytest.raises(SystemExit):
+            didact.train(RECIPES["mlp"], **SMALL)
+    return Run.open("mlp/latest")
+
+
+def get_dead_pid() -> int:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    return child.pid
+
+
+def test_resume_removes_leftovers_of_killed_writes(killed_run):
+    """Our own temporary files, and the one that safetensors fills before ours: a checkpoint's size each."""
+    leftovers = [f".state.safetensors.{get_dead_pid()}.tmp", ".tmpAb3dE9", f".run.json.{get_dead_pid()}.tmp"]
+    for name in leftovers:
+        (killed_run.folder / name).write_bytes(b"half")
+    names = {p.name for p in resume(killed_run).folder.iterdir()}
+    assert not names & set(leftovers) and not [name for name in names if "tmp" in name]
+
+
+def test_write_removes_leftovers_of_dead_processes(tmp_path):
+    leftover, live_file = tmp_path / f".report.html.{get_dead_pid()}.tmp", tmp_path / f".report.html.{os.getppid()}.tmp"
+    for path in (leftover, live_file):
+        path.write_text("half")
+    files.write_text(tmp_path / "report.html", "whole")
+    assert not leftover.exists() and live_file.exists()  # another process is in the middle of that one
+
+
+def test_write_flushes_the_folder_after_the_rename(tmp_path, monkeypatch):
+    flushed_paths = []
+    fsync = os.fsync
+
+    def record_fsync(descriptor: int) -> None:
+        flushed_paths.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", record_fsync)
+    files.write_text(tmp_path / "x.json", "{}")
+    assert flushed_paths[-1] == tmp_path and len(flushed_paths) == 2  # the file before, its folder after
+    Run(tmp_path / "mlp" / "a").make_folder()
+    assert flushed_paths[-1] == tmp_path / "mlp"
+
+
+def test_log_is_flushed_before_the_state(workdir, monkeypatch):
+    order = []
+    sync_log, save_state = Run.sync_log, Run.save_state
+    monkeypatch.setattr(Run, "sync_log", lambda self: (order.append("log"), sync_log(self)))
+    monkeypatch.setattr(Run, "save_state", lambda self, state: (order.append("state"), save_state(self, state)))
+    didact.train(RECIPES["mlp"], **SMALL)
+    assert order == ["log", "state"] * (len(order) // 2) and order
+
+
+def test_resume_refuses_best_weights_of_another_step(killed_run):
+    best = killed_run.load_state()["state"]["best_step"]
+    assert best > 5 and int(killed_run.read_header("model")["step"]) == best
+    killed_run.save("model", killed_run.load("model"), step="5")
+    with pytest.raises(ValueError, match=f"holds the weights of step 5, but the best so far were of step {best}"):
+        resume(killed_run)
+    killed_run.save("model", killed_run.load("model"))
+    with pytest.raises(ValueError, match="holds the weights of step \\?"):
+        resume(killed_run)
+
+
+def test_resume_notes_a_truncated_log(killed_run):
+    log = killed_run.folder / "metrics.jsonl"
+    size = killed_run.load_state()["state"]["log_size"]
+    os.truncate(log, size - 7)
+    events = []
+    resume(killed_run, on_event=lambda event, facts: events.append((event, facts)))
+    notes = next(payload["notes"] for event, payload in events if event == "start")
+    assert "metrics.jsonl has lost its last 7 bytes: the curves have a gap before step 20" in notes
+
+
+@pytest.mark.parametrize(("old", "new"), [("b", "c"), ("y", "z"), ("red", "blue")])
+def test_resume_refuses_data_whose_names_have_changed(old, new, workdir, monkeypatch):
+    """A column, the target, a class: the numbers are the same, so that the fingerprint does not tell."""
+    table = "a,b,y\n" + "".join(f"{i % 7},{i * i % 11},{'red' if i % 2 else 'green'}\n" for i in range(60))
+    Path("t.csv").write_text(table)
+    train_round = Trainer.train_round
+
+    def die_at_step(self, stored, rows):
+        if self.state.step == 3:
+            raise SystemExit
+        train_round(self, stored, rows)
+
+    with monkeypatch.context_length() as patch:
+        patch.setattr(Trainer, "train_round", die_at_step)
+        with pytest.raises(SystemExit):
+            didact.train(RECIPES["mlp"], data="t.csv", steps=6, hidden=(4,))
+    Path("t.csv").write_text(re.sub(rf"\b{old}\b", new, table))
+    with pytest.raises(ValueError, match=r"has changed since the run split it|has no column .y. to be the target"):
+        resume(Run.open("mlp/latest"))
+    Path("t.csv").write_text(table)
+    assert resume(Run.open("mlp/latest")).metadata["status"] == "finished"
