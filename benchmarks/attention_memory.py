@@ -1,9 +1,13 @@
-"""Peak memory of one forward and backward pass of attention over its length: explicit, local, linear, tiled, and PyTorch's fused kernel.
+"""Peak memory of one forward and backward pass of attention over its length: explicit, local, linear, tiled, and
+PyTorch's fused kernel.
 
-    python benchmarks/attention_memory.py [--lengths 1024 … 16384] [--heads 1] [--width 64] [--reach 128] [--device cuda]
+    python benchmarks/attention_memory.py [--lengths 1024 … 16384] [--heads 1] [--width 64] [--reach 128] [--device
+    cuda]
 
-Counted are the bytes that the allocator hands out beyond queries, keys and values: scores, softmax, outputs, gradients, all that lives at
-once. On CUDA they are the allocator's own peak; on a CPU every allocation and release is recorded by the profiler. `power` is the slope
+Counted are the bytes that the allocator hands out beyond queries, keys and values: scores, softmax, outputs,
+gradients, all that lives at
+once. On CUDA they are the allocator's own peak; on a CPU every allocation and release is recorded by the profiler.
+`power` is the slope
 between the last two lengths on logarithmic axes: 1 grows with the length, 2 with its square. Writes a table and a plot.
 """
 
@@ -46,7 +50,9 @@ def attention_functions(window: int) -> dict[str, AttentionFunction]:
     }
 
 
-def measure_peak_memory(attention: AttentionFunction, length: int, *, num_heads: int = 1, head_dim: int = 64, device: str = "cpu") -> int:
+def measure_peak_memory(
+    attention: AttentionFunction, length: int, *, num_heads: int = 1, head_dim: int = 64, device: str = "cpu"
+) -> int:
     """Bytes beyond the inputs that live at once in a forward and a backward pass."""
     inputs = [torch.randn(1, num_heads, length, head_dim, device=device, requires_grad=True) for _ in range(3)]
 
@@ -65,7 +71,9 @@ def measure_peak_memory(attention: AttentionFunction, length: int, *, num_heads:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
         forward_backward()
     assert profiler.profiler is not None and profiler.profiler.kineto_results is not None
-    allocations = sorted((e.start_ns(), e.nbytes()) for e in profiler.profiler.kineto_results.events() if e.name() == "[memory]")
+    allocations = sorted(
+        (e.start_ns(), e.nbytes()) for e in profiler.profiler.kineto_results.events() if e.name() == "[memory]"
+    )
     return max(accumulate((size for _, size in allocations), initial=0))
 
 
@@ -75,11 +83,22 @@ def measure_all(lengths: Sequence[int], args: argparse.Namespace) -> dict[str, d
         sizes_by_attention[name] = {}
         for n in lengths:
             try:
-                sizes_by_attention[name][n] = measure_peak_memory(attention, n, num_heads=args.heads, head_dim=args.width, device=args.device)
-            except RuntimeError as error:    # out of memory, which is what this is about
+                sizes_by_attention[name][n] = measure_peak_memory(
+                    attention, n, num_heads=args.heads, head_dim=args.width, device=args.device
+                )
+            except RuntimeError as error:  # out of memory, which is what this is about
                 print(f"{name} at {n:,}: {str(error).splitlines()[0]}", flush=True)
                 break
-        print(json.dumps({"attention": name, "bytes": sizes_by_attention[name], "power": growth_exponent(sizes_by_attention[name])}), flush=True)
+        print(
+            json.dumps(
+                {
+                    "attention": name,
+                    "bytes": sizes_by_attention[name],
+                    "power": growth_exponent(sizes_by_attention[name]),
+                }
+            ),
+            flush=True,
+        )
     return sizes_by_attention
 
 
@@ -100,9 +119,14 @@ def format_table(sizes_by_attention: Mapping[str, Mapping[int, int]], lengths: S
 
 
 def plot_sizes(sizes_by_attention: Mapping[str, Mapping[int, int]]) -> str:
-    lines = [Series(name, list(sizes), [m / 2**20 for m in sizes.values()], color=k) for k, (name, sizes) in enumerate(sizes_by_attention.items())]
+    lines = [
+        Series(name, list(sizes), [m / 2**20 for m in sizes.values()], color=k)
+        for k, (name, sizes) in enumerate(sizes_by_attention.items())
+    ]
     title = "Peak memory of attention, forward and backward"
-    return make_standalone_svg(svg.draw_chart(title, lines, x="length", y="MiB", log_x=True, log_y=True, size=(560, 360)))
+    return make_standalone_svg(
+        svg.draw_chart(title, lines, x="length", y="MiB", log_x=True, log_y=True, size=(560, 360))
+    )
 
 
 def main() -> None:
@@ -117,7 +141,9 @@ def main() -> None:
     sizes_by_attention = measure_all(args.lengths, args)
     cuda = args.device.startswith("cuda")
     device_name = torch.cuda.get_device_name() if cuda else f"CPU ({platform.machine()})"
-    setup = f"{device_name}, torch {torch.__version__}, {time.strftime('%Y-%m-%d')} (commit {git_state()['commit'][:7]})"
+    setup = (
+        f"{device_name}, torch {torch.__version__}, {time.strftime('%Y-%m-%d')} (commit {git_state()['commit'][:7]})"
+    )
     description = f"{args.heads} × {args.width} numbers a token, float32"
     stem = "attention_memory_cuda" if cuda else "attention_memory"
     paragraphs = [

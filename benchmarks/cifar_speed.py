@@ -2,8 +2,10 @@
 
     python benchmarks/cifar_speed.py [--seeds 3] [--setting wide] [--list]
 
-The data set keeps 5,000 of its 50,000 training images for validation, which chooses the state that is tested once, on the 10,000 test
-images. Seconds are the run's own: all training steps and the reading of batches, without validation, files and report, and without the
+The data set keeps 5,000 of its 50,000 training images for validation, which chooses the state that is tested once,
+on the 10,000 test
+images. Seconds are the run's own: all training steps and the reading of batches, without validation, files and
+report, and without the
 first three rounds, in which kernels are chosen and compiled. One JSON line a seed to stdout, then mean and spread.
 """
 
@@ -23,8 +25,16 @@ from didact.run import git_state
 from didact.training.session import prepare, reproduce_command
 
 COMMON: dict[str, Any] = {
-    "model": "resnet9", "augment": ("flip", "crop", "cutout"), "smoothing": 0.2, "mirror": True, "clip_norm": None, "precision": "bf16",
-    "optimizer": "nesterov", "momentum": 0.9, "weight_decay": 5e-4, "schedule": "warmup_cosine",
+    "model": "resnet9",
+    "augment": ("flip", "crop", "cutout"),
+    "smoothing": 0.2,
+    "mirror": True,
+    "clip_norm": None,
+    "precision": "bf16",
+    "optimizer": "nesterov",
+    "momentum": 0.9,
+    "weight_decay": 5e-4,
+    "schedule": "warmup_cosine",
 }
 SETTINGS: dict[str, dict[str, Any]] = {
     "page": {"batch": 512, "lr": 0.4, "epochs": 30, "ema": 0.995},      # the rates of Page 2018, averaged weights
@@ -52,15 +62,36 @@ def main() -> None:
     device_name = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
     rows = []
     with tempfile.TemporaryDirectory() as runs:
-        didact.train(RECIPES["cnn"], data=data, runs=runs, steps=8, **{k: v for k, v in options.items() if k != "epochs"})
+        didact.train(
+            RECIPES["cnn"], data=data, runs=runs, steps=8, **{k: v for k, v in options.items() if k != "epochs"}
+        )
         for seed in range(args.seeds):
             metadata = didact.train(RECIPES["cnn"], data=data, runs=runs, seed=seed, **options).metadata
-            rows.append({"seed": seed, "seconds": metadata["seconds"] - metadata["warmup_seconds"], "accuracy": metadata["test"]["accuracy"]})
-            print(json.dumps({**rows[-1], "setting": args.setting, "device": device_name, "torch": torch.__version__}), flush=True)
+            rows.append(
+                {
+                    "seed": seed,
+                    "seconds": metadata["seconds"] - metadata["warmup_seconds"],
+                    "accuracy": metadata["test"]["accuracy"],
+                }
+            )
+            print(
+                json.dumps({**rows[-1], "setting": args.setting, "device": device_name, "torch": torch.__version__}),
+                flush=True,
+            )
     for name in ("seconds", "accuracy"):
         values = [row[name] for row in rows]
         spread = stdev(values) if len(values) > 1 else 0.0
-        print(json.dumps({"setting": args.setting, name: fmean(values), "spread": spread, "seeds": args.seeds, "git": git_state()}))
+        print(
+            json.dumps(
+                {
+                    "setting": args.setting,
+                    name: fmean(values),
+                    "spread": spread,
+                    "seeds": args.seeds,
+                    "git": git_state(),
+                }
+            )
+        )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
 """Tokens a second that GPT-2 124M writes in bf16: didact's static cache as a CUDA graph beside Hugging Face's generate.
 
-    python benchmarks/gpt_generate.py [--rows 1 8] [--tokens 512] [--prompt 32] [--rounds 3] [--only didact compiled graph hugging_face]
+    python benchmarks/gpt_generate.py [--rows 1 8] [--tokens 512] [--prompt 32] [--rounds 3] [--only didact compiled
+    graph hugging_face]
 
-`didact` is what `didact sample` does: its own kernels for a single token. `graph` and `compiled` are the same without them.
+`didact` is what `didact sample` does: its own kernels for a single token. `graph` and `compiled` are the same
+without them.
 
-Greedy, random weights. One JSON line for each contender and number of texts; then one that says whether the text with the cache is that
+Greedy, random weights. One JSON line for each contender and number of texts; then one that says whether the text
+with the cache is that
 of the model without, token for token, in single precision.
 """
 
@@ -33,7 +36,9 @@ def make_gpt2(dtype: torch.dtype, device: torch.device) -> GPT:
     return model.to(device, dtype).eval()
 
 
-def didact_generator(batch_size: int, capacity: int, device: torch.device, *, fast_decoder: bool = False, use_compile: bool = False) -> GenerateFunction:
+def didact_generator(
+    batch_size: int, capacity: int, device: torch.device, *, fast_decoder: bool = False, use_compile: bool = False
+) -> GenerateFunction:
     model = make_gpt2(torch.bfloat16, device)
     cache = model.init_cache(batch_size, capacity)
     cache.fast_decoder = cache.fast_decoder if fast_decoder else None
@@ -46,8 +51,14 @@ def hugging_face_generator(batch_size: int, capacity: int, device: torch.device)
     model = GPT2LMHeadModel(GPT2Config(attn_implementation="sdpa")).to(device, torch.bfloat16).eval()
 
     def generate(prompt: Tensor, num_tokens: int) -> Tensor:
-        text = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=num_tokens, min_new_tokens=num_tokens, do_sample=False,
-                              pad_token_id=50_256)
+        text = model.generate(
+            prompt,
+            attention_mask=torch.ones_like(prompt),
+            max_new_tokens=num_tokens,
+            min_new_tokens=num_tokens,
+            do_sample=False,
+            pad_token_id=50_256,
+        )
         return text[:, prompt.shape[1] :]
 
     return generate
@@ -84,12 +95,23 @@ def measure(generate: GenerateFunction, prompt: Tensor, num_tokens: int, rounds:
 def count_agreeing_tokens(prompt: Tensor, num_tokens: int) -> dict[str, object]:
     """How many tokens are the same with the cache and without."""
     model, batch_size, device = make_gpt2(torch.float32, prompt.device), len(prompt), prompt.device
-    generated = TextGenerator(model.decode_step, model.init_cache(batch_size, prompt.shape[1] + num_tokens), batch_size, decoding=GREEDY, device=device).generate(prompt, num_tokens)
+    generated = TextGenerator(
+        model.decode_step,
+        model.init_cache(batch_size, prompt.shape[1] + num_tokens),
+        batch_size,
+        decoding=GREEDY,
+        device=device,
+    ).generate(prompt, num_tokens)
     text = prompt
     for _ in range(num_tokens):
         text = torch.cat([text, model(text)[:, -1:].argmax(-1)], dim=1)
     is_same = generated == text[:, prompt.shape[1] :]
-    return {"check": "cache = no cache", "tokens": is_same.numel(), "same": int(is_same.sum()), "different_tokens": len(generated.unique())}
+    return {
+        "check": "cache = no cache",
+        "tokens": is_same.numel(),
+        "same": int(is_same.sum()),
+        "different_tokens": len(generated.unique()),
+    }
 
 
 def main() -> None:
@@ -104,8 +126,15 @@ def main() -> None:
     for batch_size in args.rows:
         prompt = torch.randint(50_257, (batch_size, args.prompt), generator=torch.Generator().manual_seed(0)).to(device)
         for name in args.only:
-            seconds = measure(CONTENDERS[name](batch_size, args.prompt + args.tokens, device), prompt, args.tokens, args.rounds)
-            row = {"contender": name, "rows": batch_size, "tokens_per_second": batch_size * args.tokens / seconds, "us_per_step": 1e6 * seconds / args.tokens}
+            seconds = measure(
+                CONTENDERS[name](batch_size, args.prompt + args.tokens, device), prompt, args.tokens, args.rounds
+            )
+            row = {
+                "contender": name,
+                "rows": batch_size,
+                "tokens_per_second": batch_size * args.tokens / seconds,
+                "us_per_step": 1e6 * seconds / args.tokens,
+            }
             print(json.dumps(row | {"torch": torch.__version__, **(git_state() or {})}), flush=True)
             torch._dynamo.reset()
     print(json.dumps(count_agreeing_tokens(prompt, args.check)), flush=True)

@@ -1,8 +1,11 @@
-"""Training steps of GPT-2 124M in bf16: didact's loop beside a plain model and Hugging Face's, all compiled, in one run.
+"""Training steps of GPT-2 124M in bf16: didact's loop beside a plain model and Hugging Face's, all compiled, in one
+run.
 
-    python benchmarks/gpt_train.py [--batch 64] [--context 1024] [--steps 20] [--rounds 3] [--only didact] [--cudnn] [--no-compile]
+    python benchmarks/gpt_train.py [--batch 64] [--context 1024] [--steps 20] [--rounds 3] [--only didact] [--cudnn]
+    [--no-compile]
 
-Random tokens; AdamW, gradients clipped. One JSON line for each contender to stdout: tokens a second and the share of the chip's peak,
+Random tokens; AdamW, gradients clipped. One JSON line for each contender to stdout: tokens a second and the share
+of the chip's peak,
 counted as 6 N + 12 L D T operations a token (N without positions).
 """
 
@@ -37,10 +40,21 @@ def didact_loop(args: argparse.Namespace, device: torch.device) -> Callable[[], 
     token_ids = torch.randint(VOCAB_SIZE, (args.batch * args.context_length * 64 + 1,), dtype=torch.int32)
     split = TokenWindows(token_ids, 0, len(token_ids), args.context_length, args.context_length)
     data = Data("random", "text", "language", (args.context_length,), split, split, split)
-    network = GPT(VOCAB_SIZE, context_length=args.context_length, embed_dim=args.width, num_layers=args.layers, num_heads=args.heads)
+    network = GPT(
+        VOCAB_SIZE,
+        context_length=args.context_length,
+        embed_dim=args.width,
+        num_layers=args.layers,
+        num_heads=args.heads,
+    )
     experiment = Experiment(
-        data=data, objective=CausalLanguageModel(network), optimizer=partial(AdamW, lr=6e-4, weight_decay=0.1, betas=(0.9, 0.95)),
-        clip_norm=1.0, batch_size=args.batch, steps=10**6, evaluate_every=10**6,
+        data=data,
+        objective=CausalLanguageModel(network),
+        optimizer=partial(AdamW, lr=6e-4, weight_decay=0.1, betas=(0.9, 0.95)),
+        clip_norm=1.0,
+        batch_size=args.batch,
+        steps=10**6,
+        evaluate_every=10**6,
     )
     settings = Settings(precision="bf16", compile=args.compile, graph=args.graph)
     trainer = Trainer(experiment, settings, device=device)
@@ -77,7 +91,10 @@ class PlainGPT(nn.Module):
 
     def __init__(self, args: argparse.Namespace):
         super().__init__()
-        self.token_embedding, self.position_embedding = nn.Embedding(-(-VOCAB_SIZE // 64) * 64, args.width), nn.Embedding(args.context_length, args.width)
+        self.token_embedding, self.position_embedding = (
+            nn.Embedding(-(-VOCAB_SIZE // 64) * 64, args.width),
+            nn.Embedding(args.context_length, args.width),
+        )
         self.blocks = nn.Sequential(*[PlainBlock(args.width, args.heads) for _ in range(args.layers)])
         self.norm = nn.LayerNorm(args.width)
         for p in self.parameters():
@@ -89,7 +106,9 @@ class PlainGPT(nn.Module):
         return F.cross_entropy(F.linear(h, self.token_embedding.weight).flatten(0, 1), y.flatten())
 
 
-def hand_written_loop(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], args: argparse.Namespace, device: torch.device) -> Callable[[], None]:
+def hand_written_loop(
+    model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], args: argparse.Namespace, device: torch.device
+) -> Callable[[], None]:
     """A hand-written loop around a model, compiled."""
     optimizer = AdamW(model.parameters(), lr=6e-4, weight_decay=0.1, betas=(0.9, 0.95), fused=True)
     token_ids = torch.randint(VOCAB_SIZE, (64, args.batch, args.context_length + 1), device=device)
@@ -117,11 +136,20 @@ def hugging_face_loop(args: argparse.Namespace, device: torch.device) -> Callabl
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(
-        n_positions=args.context_length, n_embd=args.width, n_layer=args.layers, n_head=args.heads, attn_implementation="sdpa", use_cache=False,
-        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+        n_positions=args.context_length,
+        n_embd=args.width,
+        n_layer=args.layers,
+        n_head=args.heads,
+        attn_implementation="sdpa",
+        use_cache=False,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
     )
     model = GPT2LMHeadModel(config).to(device).train()
-    return hand_written_loop(model, lambda x, y: F.cross_entropy(model(x).logits.flatten(0, 1), y.flatten()), args, device)
+    return hand_written_loop(
+        model, lambda x, y: F.cross_entropy(model(x).logits.flatten(0, 1), y.flatten()), args, device
+    )
 
 
 CONTENDERS = {"didact": didact_loop, "plain": plain_loop, "hugging_face": hugging_face_loop}
@@ -148,7 +176,16 @@ def measure(step: Callable[[], None], args: argparse.Namespace, device: torch.de
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    sizes = {"batch": 64, "context": 1024, "layers": 12, "width": 768, "heads": 12, "steps": 20, "rounds": 3, "warm": 10}
+    sizes = {
+        "batch": 64,
+        "context": 1024,
+        "layers": 12,
+        "width": 768,
+        "heads": 12,
+        "steps": 20,
+        "rounds": 3,
+        "warm": 10,
+    }
     for name, default in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--only", nargs="*", choices=CONTENDERS, default=list(CONTENDERS))
@@ -171,8 +208,17 @@ def main() -> None:
             torch.cuda.reset_peak_memory_stats()
         seconds = measure(CONTENDERS[name](args, device), args, device)
         tokens_per_second = args.batch * args.context_length / seconds
-        row = {"contender": name, "tokens_per_second": round(tokens_per_second), "step_ms": 1e3 * seconds, "of_peak": tokens_per_second * flops_per_token / PEAK_FLOPS}
-        row |= {"memory_gb": torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else None, "cudnn": args.cudnn, "batch": args.batch}
+        row = {
+            "contender": name,
+            "tokens_per_second": round(tokens_per_second),
+            "step_ms": 1e3 * seconds,
+            "of_peak": tokens_per_second * flops_per_token / PEAK_FLOPS,
+        }
+        row |= {
+            "memory_gb": torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else None,
+            "cudnn": args.cudnn,
+            "batch": args.batch,
+        }
         print(json.dumps(row | {"torch": torch.__version__, "machine": machine, **(git_state() or {})}), flush=True)
         torch._dynamo.reset()
 

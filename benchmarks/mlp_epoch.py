@@ -2,8 +2,10 @@
 
     python benchmarks/mlp_epoch.py [--device cuda] [--epochs 3] [--rounds 3]
 
-Every contender trains the same network with AdamW on the same 54,000 examples. One JSON line for each to stdout; ratios are
-to didact, of the shortest epochs: the contenders take turns, and what a noisy neighbour does can only lengthen an epoch.
+Every contender trains the same network with AdamW on the same 54,000 examples. One JSON line for each to stdout;
+ratios are
+to didact, of the shortest epochs: the contenders take turns, and what a noisy neighbour does can only lengthen an
+epoch.
 """
 
 import argparse
@@ -31,7 +33,9 @@ BATCH = 128
 
 
 def make_network() -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 10))
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 10)
+    )
 
 
 class ItemDataset(Dataset):
@@ -113,7 +117,8 @@ def resident_epoch(x: Tensor, y: Tensor, device: torch.device, **options: bool) 
 
 
 def didact_epoch(data, device: torch.device) -> Callable[[], None]:
-    """didact's own loop, as `didact train mlp --dropout 0 --schedule constant` runs it; validation is not in the time."""
+    """didact's own loop, as `didact train mlp --dropout 0 --schedule constant` runs it; validation is not in the
+    time."""
     settings = Settings(seed=0, device=str(device))
     arguments = recipes.mlp.bind({"dropout": 0.0, "schedule": "constant", "epochs": 10**6, "batch": BATCH})
     trainer = Trainer(build_experiment(recipes.mlp, data, arguments, settings), settings, device=device)
@@ -157,17 +162,27 @@ def main() -> None:
         epochs[name]()  # warm-up: allocator, caches, clocks, graph capture
     seconds: dict[str, list[float]] = {name: [] for name in epochs}
     for _ in range(args.rounds):
-        for name in [*fast_contenders * 5, *(n for n in epochs if n not in fast_contenders)]:  # the quick ones more often, epoch by epoch in turn
+        # the quick ones more often, epoch by epoch in turn
+        for name in [*fast_contenders * 5, *(n for n in epochs if n not in fast_contenders)]:
             seconds[name].append(measure_seconds(epochs[name]))
             print(f"{name}: {seconds[name][-1]:.3f} s", file=sys.stderr)
-    metadata = {"torch": torch.__version__, "device": args.device, "hardware": describe_hardware(device), "git": git_state()}
+    metadata = {
+        "torch": torch.__version__,
+        "device": args.device,
+        "hardware": describe_hardware(device),
+        "git": git_state(),
+    }
     for name, values in seconds.items():
         row = {"name": name, "median_s": median(values), "min_s": min(values), "n": len(values)}
         print(json.dumps(row | {"ratio_to_didact": min(values) / min(seconds["didact"])} | metadata))
 
 
 def describe_hardware(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.machine()}, {torch.get_num_threads()} threads"
+    return (
+        torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else f"{platform.machine()}, {torch.get_num_threads()} threads"
+    )
 
 
 if __name__ == "__main__":

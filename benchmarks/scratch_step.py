@@ -2,7 +2,8 @@
 
     python benchmarks/scratch_step.py [--rounds 5] [--without tinygrad]
 
-The contenders take turns, so that a noisy neighbour meets all of them; the ratio is that of the shortest. micrograd works number
+The contenders take turns, so that a noisy neighbour meets all of them; the ratio is that of the shortest. micrograd
+works number
 by number: it is given one example instead of 128, and its time is multiplied by 128 (said in its row).
 """
 
@@ -29,7 +30,10 @@ Step = Callable[[], None]
 
 def make_steps(scratch_model: Any, torch_model: Any, x: torch.Tensor, y: torch.Tensor, classes: int) -> dict[str, Step]:
     """One Adam step of both engines on the same batch, and its two halves on ours."""
-    scratch_optimizer, torch_optimizer = optim.Adam(list(scratch_model.parameters()), 1e-3), torch.optim.Adam(torch_model.parameters(), lr=1e-3)
+    scratch_optimizer, torch_optimizer = (
+        optim.Adam(list(scratch_model.parameters()), 1e-3),
+        torch.optim.Adam(torch_model.parameters(), lr=1e-3),
+    )
     scratch_x = scratch.tensor(x.numpy()) if x.is_floating_point() else x.numpy()
     target = y.numpy().reshape(-1)
 
@@ -46,7 +50,12 @@ def make_steps(scratch_model: Any, torch_model: Any, x: torch.Tensor, y: torch.T
         F.cross_entropy(torch_model(x).reshape(-1, classes), y.reshape(-1)).backward()
         torch_optimizer.step()
 
-    return {"scratch": step, "torch": torch_step, "forward": lambda: discard(loss()), "both ways": lambda: loss().backward()}
+    return {
+        "scratch": step,
+        "torch": torch_step,
+        "forward": lambda: discard(loss()),
+        "both ways": lambda: loss().backward(),
+    }
 
 
 def discard(_: object) -> None:
@@ -66,7 +75,9 @@ def lenet_steps() -> dict[str, Step]:
 def gpt_steps() -> dict[str, Step]:
     x, y = torch.randint(65, (16, 64)), torch.randint(65, (16, 64))
     scratch_model = networks.GPT(65, context_length=64, embed_dim=128, num_heads=4, num_layers=2, rng=0)
-    return make_steps(scratch_model, scratch_twins.TwinGPT(65, context_length=64, embed_dim=128, num_heads=4, num_layers=2), x, y, 65)
+    return make_steps(
+        scratch_model, scratch_twins.TwinGPT(65, context_length=64, embed_dim=128, num_heads=4, num_layers=2), x, y, 65
+    )
 
 
 def micrograd_step() -> tuple[Step, float]:
@@ -141,7 +152,9 @@ def measure_peak_memory() -> dict[str, float]:
     """Peak kilobytes that one step of a wide MLP on many rows adds, each engine in a process of its own."""
     kilobytes = {}
     for name in ("scratch", "torch"):
-        process = subprocess.run([sys.executable, "-c", PEAK_MEMORY_PROGRAM, name], capture_output=True, text=True, check=True)
+        process = subprocess.run(
+            [sys.executable, "-c", PEAK_MEMORY_PROGRAM, name], capture_output=True, text=True, check=True
+        )
         kilobytes[name] = float(process.stdout)
     return kilobytes
 
@@ -151,20 +164,44 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--without", nargs="*", default=[])
     args = parser.parse_args()
-    metadata = {"torch": torch.__version__, "numpy": np.__version__, "threads": torch.get_num_threads(), "git": git_state()}
+    metadata = {
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "threads": torch.get_num_threads(),
+        "git": git_state(),
+    }
     for name, make_contender, repeats in (("mlp", mlp_steps, 10), ("lenet", lenet_steps, 3), ("gpt", gpt_steps, 3)):
         seconds_by_step = measure_interleaved(make_contender(), args.rounds, repeats)
         backward = (seconds_by_step["both ways"] - seconds_by_step["forward"]) / seconds_by_step["forward"]
-        row = {"network": name, "to_torch": seconds_by_step["scratch"] / seconds_by_step["torch"], "backward_to_forward": backward}
-        print(json.dumps(row | {"scratch_ms": 1e3 * seconds_by_step["scratch"], "torch_ms": 1e3 * seconds_by_step["torch"]} | metadata))
+        row = {
+            "network": name,
+            "to_torch": seconds_by_step["scratch"] / seconds_by_step["torch"],
+            "backward_to_forward": backward,
+        }
+        print(
+            json.dumps(
+                row
+                | {"scratch_ms": 1e3 * seconds_by_step["scratch"], "torch_ms": 1e3 * seconds_by_step["torch"]}
+                | metadata
+            )
+        )
     peak_kilobytes = measure_peak_memory()
-    print(json.dumps({"memory_to_torch": peak_kilobytes["scratch"] / peak_kilobytes["torch"], **{f"{k}_kb": v for k, v in peak_kilobytes.items()}}))
+    print(
+        json.dumps(
+            {
+                "memory_to_torch": peak_kilobytes["scratch"] / peak_kilobytes["torch"],
+                **{f"{k}_kb": v for k, v in peak_kilobytes.items()},
+            }
+        )
+    )
     scratch_seconds = measure_interleaved({"scratch": mlp_steps()["scratch"]}, 3, 10)["scratch"]
     for name, make_contender in (("tinygrad", tinygrad_step), ("micrograd", micrograd_step)):
         if name not in args.without:
             step, factor = make_contender()
             seconds = factor * measure_interleaved({name: step}, 1 if name == "micrograd" else 3, 1)[name]
-            print(json.dumps({"peer": name, "to_scratch": seconds / scratch_seconds, "examples_measured": 128 / factor}))
+            print(
+                json.dumps({"peer": name, "to_scratch": seconds / scratch_seconds, "examples_measured": 128 / factor})
+            )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,13 @@
-"""Images a second while training ResNet-50 and ViT-B/16 at 224 pixels: didact's networks beside torchvision's, in one run.
+"""Images a second while training ResNet-50 and ViT-B/16 at 224 pixels: didact's networks beside torchvision's, in
+one run.
 
-    python benchmarks/vision_throughput.py [--models resnet50 vit_b_16] [--batch 256] [--size 224] [--compile] [--device cuda]
+    python benchmarks/vision_throughput.py [--models resnet50 vit_b_16] [--batch 256] [--size 224] [--compile]
+    [--device cuda]
 
-bf16, channels last, SGD with momentum, one synthetic batch that stays on the device: the network alone, no data. The two take
-turns and the best round of each counts. One JSON line a network to stdout; `ratio` is didact's to torchvision's. Where torchvision
+bf16, channels last, SGD with momentum, one synthetic batch that stays on the device: the network alone, no data.
+The two take
+turns and the best round of each counts. One JSON line a network to stdout; `ratio` is didact's to torchvision's.
+Where torchvision
 is not installed, didact's stands alone.
 """
 
@@ -17,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-import didact.models  # noqa: F401 (registers the families)
+import didact.models
 from didact.registry import create_model
 from didact.run import git_state
 
@@ -61,7 +65,10 @@ def images_per_second(step: Callable[[], None], args: argparse.Namespace) -> flo
 
 
 def compare_networks(name: str, args: argparse.Namespace) -> dict[str, object]:
-    networks = {"didact": create_model(name, num_classes=1000, size=(args.size, args.size)), "torchvision": make_torchvision_model(name)}
+    networks = {
+        "didact": create_model(name, num_classes=1000, size=(args.size, args.size)),
+        "torchvision": make_torchvision_model(name),
+    }
     steps = {library: make_step(network, args) for library, network in networks.items() if network is not None}
     for step in steps.values():      # autotuning and compilation are over before the clock runs
         for _ in range(args.warm):
@@ -88,9 +95,16 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
     torch.backends.cudnn.benchmark = True
-    device_name = torch.cuda.get_device_name() if args.device.startswith("cuda") else platform.processor() or platform.machine()
+    device_name = (
+        torch.cuda.get_device_name() if args.device.startswith("cuda") else platform.processor() or platform.machine()
+    )
     for name in args.models:
-        print(json.dumps({**compare_networks(name, args), "device": device_name, "torch": torch.__version__, "git": git_state()}), flush=True)
+        print(
+            json.dumps(
+                {**compare_networks(name, args), "device": device_name, "torch": torch.__version__, "git": git_state()}
+            ),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

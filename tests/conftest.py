@@ -4,13 +4,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-# small networks run faster on one, and tests share two cores; NumPy asks when it is imported, and so do the processes that tests start
+# small networks run faster on one, and tests share two cores; NumPy asks when it is imported, and so do the processes
+# that tests start
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
 
 import pytest
 import torch
 
-import didact.recipes  # noqa: F401 (registers the catalogue)
+import didact.recipes
 
 torch.set_num_threads(1)
 

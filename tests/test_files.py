@@ -10,19 +10,32 @@ from didact import files
 from didact.errors import UsageError
 
 
-@pytest.mark.parametrize(("error_number", "advises_space", "advises_other_path"), [
-    (errno.ENOSPC, True, True), (errno.EDQUOT, True, True), (errno.EFBIG, True, True),
-    (errno.EPERM, False, True), (errno.EISDIR, False, True),
-    (errno.EROFS, False, True), (errno.ENOENT, False, False), (errno.EIO, False, False),
-])
-def test_atomic_write_advises_to_free_space_only_for_a_full_disk(error_number, advises_space, advises_other_path, tmp_path):
+@pytest.mark.parametrize(
+    ("error_number", "advises_space", "advises_other_path"),
+    [
+        (errno.ENOSPC, True, True),
+        (errno.EDQUOT, True, True),
+        (errno.EFBIG, True, True),
+        (errno.EPERM, False, True),
+        (errno.EISDIR, False, True),
+        (errno.EROFS, False, True),
+        (errno.ENOENT, False, False),
+        (errno.EIO, False, False),
+    ],
+)
+def test_atomic_write_advises_to_free_space_only_for_a_full_disk(
+    error_number, advises_space, advises_other_path, tmp_path
+):
     def fail(temporary):
         raise OSError(error_number, os.strerror(error_number))
 
     with pytest.raises(UsageError) as error:
         files.atomic_write(tmp_path / "x", fail)
     assert os.strerror(error_number) in str(error.value)
-    assert ("free space" in str(error.value), "choose another place" in str(error.value)) == (advises_space, advises_other_path)
+    assert ("free space" in str(error.value), "choose another place" in str(error.value)) == (
+        advises_space,
+        advises_other_path,
+    )
 
 
 def test_write_tensors_reports_the_system_error(tmp_path, monkeypatch):

@@ -12,8 +12,13 @@ from didact.options import Option, Range, VerbatimText, bind_arguments, format_v
 
 
 def example_recipe(
-    data: object, *, lr: Annotated[float, Range(0, open_low=True), "learning rate"] = 1e-3, hidden: tuple[int, ...] = (256, 128),
-    norm: Literal["none", "batch"] = "none", quick: bool = False, clip: float | None = None,
+    data: object,
+    *,
+    lr: Annotated[float, Range(0, open_low=True), "learning rate"] = 1e-3,
+    hidden: tuple[int, ...] = (256, 128),
+    norm: Literal["none", "batch"] = "none",
+    quick: bool = False,
+    clip: float | None = None,
 ) -> None: ...
 
 
@@ -37,7 +42,9 @@ def test_format_value_round_trips_lists(values):
     assert OPTIONS["hidden"].parse(format_value(tuple(values))) == tuple(values)
 
 
-@pytest.mark.parametrize(("text", "values"), [("256-128", (256, 128)), ("8x4", (8, 4)), ("5", (5,)), (" 3, 4 ", (3, 4))])
+@pytest.mark.parametrize(
+    ("text", "values"), [("256-128", (256, 128)), ("8x4", (8, 4)), ("5", (5,)), (" 3, 4 ", (3, 4))]
+)
 def test_parse_accepts_several_list_separators(text, values):
     assert OPTIONS["hidden"].parse(text) == values
 
@@ -73,7 +80,9 @@ def test_none_is_parsed_only_by_optional_options():
 
 
 def test_verbatim_text_may_be_none():
-    def recipe_with_files(*, data: Annotated[str | None, VerbatimText(), "a file"] = None, weights: str | None = None) -> None: ...
+    def recipe_with_files(
+        *, data: Annotated[str | None, VerbatimText(), "a file"] = None, weights: str | None = None
+    ) -> None: ...
 
     options_by_name = read_options(recipe_with_files)
     assert options_by_name["data"].parse("none") == "none" and options_by_name["weights"].parse("none") is None

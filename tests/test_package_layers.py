@@ -1,4 +1,5 @@
-"""The house stands: imports go down it and never up, nothing but the command line prints, heavy libraries wait to be needed."""
+"""The house stands: imports go down it and never up, nothing but the command line prints, heavy libraries wait to
+be needed."""
 
 import ast
 from collections import Counter
@@ -44,7 +45,10 @@ def find_violations(root: Path) -> Iterator[str]:
         package_parts = [root.name, *parts[:-1]]
         for node, name in iter_imports(tree, package_parts):
             imported_package = name.removeprefix(f"{root.name}.").split(".")[0]
-            if name.startswith(f"{root.name}.") and LAYER_OF_PACKAGE.get(imported_package, -1) > LAYER_OF_PACKAGE[top_package]:
+            if (
+                name.startswith(f"{root.name}.")
+                and LAYER_OF_PACKAGE.get(imported_package, -1) > LAYER_OF_PACKAGE[top_package]
+            ):
                 yield f"{location}:{node.lineno}: {top_package} imports {imported_package}, which is above it"
         if top_package not in MAY_PRINT:
             yield from (f"{location}:{n.lineno}: {top_package} prints" for n in ast.walk(tree) if is_print(n))
@@ -72,14 +76,22 @@ def is_print(node: ast.AST) -> bool:
 
 
 def iter_import_time_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements that run when a module is imported: not the bodies of functions, nor what is there for types alone."""
+    """The statements that run when a module is imported: not the bodies of functions, nor what is there for types
+    alone."""
     for node in body:
         if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
             yield from iter_import_time_statements(node.orelse)
         elif isinstance(node, ast.ClassDef | ast.If | ast.With):
             yield from iter_import_time_statements([*node.body, *getattr(node, "orelse", [])])
         elif isinstance(node, ast.Try):
-            yield from iter_import_time_statements([*node.body, *(statement for handler in node.handlers for statement in handler.body), *node.orelse, *node.finalbody])
+            yield from iter_import_time_statements(
+                [
+                    *node.body,
+                    *(statement for handler in node.handlers for statement in handler.body),
+                    *node.orelse,
+                    *node.finalbody,
+                ]
+            )
         elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -102,28 +114,47 @@ VALID_SOURCES = {
 }
 
 
-@pytest.mark.parametrize(("file", "text", "expected"), [
-    ("layers/norm.py", "from didact.models.net import Net", "layers/norm.py:1: layers imports models, which is above it"),
-    ("layers/norm.py", "import didact.models.net", "layers imports models"),
-    ("layers/norm.py", "from didact import train", "layers imports train"),
-    ("layers/norm.py", "from ..models import net", "layers imports models"),
-    ("layers/norm.py", "from .. import models", "layers imports models"),
-    ("layers/norm.py", "def f():\n    from didact.train.loop import Training", "layers/norm.py:2: layers imports train"),
-    ("data/core.py", "if TYPE_CHECKING:\n    from didact.objectives import core", "data/core.py:2: data imports objectives"),
-    ("errors.py", "from didact.options import Option", "errors imports options"),
-    ("scratch/autograd/engine.py", "from didact.errors import UsageError", "scratch imports errors"),
-    ("training/loop.py", "from didact.recipes import mlp", "train imports recipes"),
-    ("run.py", "from didact import cli", "run imports cli"),
-    ("recipes/mlp.py", "import didact.cli.main", "recipes imports cli"),
-    ("training/loop.py", "def f():\n    print(1)", "training/loop.py:2: train prints"),
-    ("training/loop.py", "import sys\nsys.stderr.write('x')", "train prints"),
-    ("data/tables/table.py", "import pandas as pd", "data/tables/table.py:1: pandas is imported at once"),
-    ("data/tables/table.py", "try:\n    from PIL import Image\nexcept ImportError:\n    pass", "PIL is imported at once"),
-    ("report/page.py", "class A:\n    from matplotlib import pyplot", "matplotlib is imported at once"),
-    ("training/fit.py", "from rich.progress import track", "rich is imported at once"),
-    ("cli/main.py", "import sklearn.datasets", "sklearn is imported at once"),
-    ("attic/box.py", "x = 1", "the room 'attic' is not in the plan"),
-])
+@pytest.mark.parametrize(
+    ("file", "text", "expected"),
+    [
+        (
+            "layers/norm.py",
+            "from didact.models.net import Net",
+            "layers/norm.py:1: layers imports models, which is above it",
+        ),
+        ("layers/norm.py", "import didact.models.net", "layers imports models"),
+        ("layers/norm.py", "from didact import train", "layers imports train"),
+        ("layers/norm.py", "from ..models import net", "layers imports models"),
+        ("layers/norm.py", "from .. import models", "layers imports models"),
+        (
+            "layers/norm.py",
+            "def f():\n    from didact.train.loop import Training",
+            "layers/norm.py:2: layers imports train",
+        ),
+        (
+            "data/core.py",
+            "if TYPE_CHECKING:\n    from didact.objectives import core",
+            "data/core.py:2: data imports objectives",
+        ),
+        ("errors.py", "from didact.options import Option", "errors imports options"),
+        ("scratch/autograd/engine.py", "from didact.errors import UsageError", "scratch imports errors"),
+        ("training/loop.py", "from didact.recipes import mlp", "train imports recipes"),
+        ("run.py", "from didact import cli", "run imports cli"),
+        ("recipes/mlp.py", "import didact.cli.main", "recipes imports cli"),
+        ("training/loop.py", "def f():\n    print(1)", "training/loop.py:2: train prints"),
+        ("training/loop.py", "import sys\nsys.stderr.write('x')", "train prints"),
+        ("data/tables/table.py", "import pandas as pd", "data/tables/table.py:1: pandas is imported at once"),
+        (
+            "data/tables/table.py",
+            "try:\n    from PIL import Image\nexcept ImportError:\n    pass",
+            "PIL is imported at once",
+        ),
+        ("report/page.py", "class A:\n    from matplotlib import pyplot", "matplotlib is imported at once"),
+        ("training/fit.py", "from rich.progress import track", "rich is imported at once"),
+        ("cli/main.py", "import sklearn.datasets", "sklearn is imported at once"),
+        ("attic/box.py", "x = 1", "the room 'attic' is not in the plan"),
+    ],
+)
 def test_violations_are_reported(tmp_path, file, text, expected):
     root = tmp_path / "didact"
     for name, content in VALID_SOURCES.items():

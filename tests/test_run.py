@@ -28,7 +28,12 @@ def trained_run(workdir):
 
 def test_locked_run_is_trained_by_one_process_at_a_time(trained_run):
     trained_run.note(status="stopped")
-    process = subprocess.Popen([sys.executable, "-c", HOLD_LOCK_SCRIPT, str(trained_run.folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD_LOCK_SCRIPT, str(trained_run.folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout.readline() == "held\n"
     with pytest.raises(UsageError, match="is being trained by another process"):
         didact.training.session.resume(trained_run)

@@ -50,7 +50,12 @@ def exit_at_step(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
 def test_status_of_a_killed_run_is_killed(trained_run):
     assert trained_run.status == "finished"
     trained_run.note(status="running")
-    process = subprocess.Popen([sys.executable, "-c", HOLD_LOCK_SCRIPT, str(trained_run.folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD_LOCK_SCRIPT, str(trained_run.folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout.readline() == "held\n"
     assert trained_run.status == "running"
     process.kill()
@@ -95,8 +100,14 @@ def test_list_runs_shows_killed_and_damaged_runs(trained_run, capsys):
     capsys.readouterr()
     assert main(["list", "--runs", "--json"]) == 0
     by_name = {row["run"]: row for row in json.loads(capsys.readouterr().out)}
-    assert by_name[f"mlp/{trained_run.folder.name}"]["status"] == "killed" and by_name[f"mlp/{trained_run.folder.name}"]["data"] == "iris"
-    assert by_name[f"cnn/{damaged_run.folder.name}"]["status"] == "damaged" and "run.json" in by_name[f"cnn/{damaged_run.folder.name}"]["wrong"]
+    assert (
+        by_name[f"mlp/{trained_run.folder.name}"]["status"] == "killed"
+        and by_name[f"mlp/{trained_run.folder.name}"]["data"] == "iris"
+    )
+    assert (
+        by_name[f"cnn/{damaged_run.folder.name}"]["status"] == "damaged"
+        and "run.json" in by_name[f"cnn/{damaged_run.folder.name}"]["wrong"]
+    )
     assert main(["list", "--runs", "runs"]) == 0
     assert "killed" in capsys.readouterr().out
     assert main(["list", "--runs", "nowhere"]) == 0 and main(["list", "--runs", "--data"]) == 2
@@ -109,13 +120,17 @@ def test_report_shows_that_a_run_was_killed(workdir, monkeypatch):
     run = Run.open("latest")
     page = didact.report.write(run).read_text()
     assert "it is killed" in page and "it is running" not in page
-    assert "<td>killed</td>" in didact.report.compare_runs([run, run], Path("two.html")).read_text().replace(' class="n"', "")
+    assert "<td>killed</td>" in didact.report.compare_runs([run, run], Path("two.html")).read_text().replace(
+        ' class="n"', ""
+    )
 
 
 def test_list_runs_does_not_import_torch(trained_run):
     code = "import sys\nfrom didact.cli.main import main\nassert main(['list', '--runs', '--json']) == 0\n"
     code += "print(sorted({'torch', 'numpy', 'pandas'} & set(sys.modules)))"
-    stdout_lines = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+    stdout_lines = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     assert json.loads(stdout_lines[0])[0]["status"] == "finished" and stdout_lines[1] == "[]"
 
 
@@ -130,11 +145,14 @@ def test_metrics_are_written_within_the_progress_interval(workdir, monkeypatch):
         now = time.perf_counter()
         step_times[self.state.step] = now
         written_steps = {row["step"] for row in self.run.metrics}
-        delays.append(max((now - step_time for step, step_time in step_times.items() if step not in written_steps), default=0.0))
+        delays.append(
+            max((now - step_time for step, step_time in step_times.items() if step not in written_steps), default=0.0)
+        )
 
     monkeypatch.setattr(Trainer, "train_round", slow_train_round)
     with pytest.raises(SystemExit):
-        didact.train(RECIPES["mlp"], data="iris", hidden=(4,), steps=500, save_every=1000.0, log_every=1)    # judged every 50
+        # judged every 50
+        didact.train(RECIPES["mlp"], data="iris", hidden=(4,), steps=500, save_every=1000.0, log_every=1)
     assert len(step_times) == 70 and 0 < max(delays) < loop.PROGRESS_INTERVAL_S + 0.1
 
 
@@ -150,7 +168,9 @@ def test_resume_does_not_duplicate_log_lines(workdir, monkeypatch):
     assert last_logged_step > checkpoint_step, "nothing was written after the checkpoint: this proves nothing"
     resume(run)
     assert [row | {"seconds": 0} for row in run.metrics] == [row | {"seconds": 0} for row in uninterrupted_run.metrics]
-    assert (run.folder / "model.safetensors").read_bytes() == (uninterrupted_run.folder / "model.safetensors").read_bytes()
+    assert (run.folder / "model.safetensors").read_bytes() == (
+        uninterrupted_run.folder / "model.safetensors"
+    ).read_bytes()
 
 
 def test_diverged_run_log_ends_at_its_last_checkpoint(workdir, monkeypatch):

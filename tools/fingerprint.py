@@ -1,11 +1,13 @@
 """Fingerprints of every recipe and of every verb's answer, to prove that a refactoring changes no behavior.
 
     python tools/fingerprint.py record before.json       on the commit before
-    python tools/fingerprint.py record again.json        a second time: what differs between the two (clocks, memory) is left out
+    python tools/fingerprint.py record again.json        a second time: what differs between the two (clocks,
+    memory) is left out
     python tools/fingerprint.py record after.json        on the commit after
     python tools/fingerprint.py compare before.json again.json after.json
 
-Names may change, numbers may not: weights are compared as the set of their tensors' hashes, answers as the numbers in them.
+Names may change, numbers may not: weights are compared as the set of their tensors' hashes, answers as the numbers
+in them.
 A recipe that is renamed is matched by --renamed old=new.
 """
 
@@ -53,7 +55,12 @@ COMMANDS = {
     "compare": ["compare", "scratch_mlp", "--steps", "20", "--json"],
     "sweep": ["sweep", "approximate", "width=2,4", "steps=20", "--json"],
     "train": ["train", "mlp", "--data", "iris", "--epochs", "2", "--json"],
-    "predict rows": ["predict", "mlp/latest", "sepal length (cm)=5.1,sepal width (cm)=3.5,petal length (cm)=1.4,petal width (cm)=0.2", "--json"],
+    "predict rows": [
+        "predict",
+        "mlp/latest",
+        "sepal length (cm)=5.1,sepal width (cm)=3.5,petal length (cm)=1.4,petal width (cm)=0.2",
+        "--json",
+    ],
     "evaluate int8": ["evaluate", "mlp/latest", "--int8", "--json"],
     "report two": ["report", "cnn/latest", "mlp/latest", "--json"],
     "resume": ["resume", "mlp/latest", "--json"],
@@ -144,11 +151,19 @@ def record_all(target: Path, only: list[str]) -> None:
             target.write_text(json.dumps(fingerprints, indent=1))
         for label, argv in {} if only else COMMANDS.items():
             fingerprints["answers"][label] = run_command(argv)
-            print(label, fingerprints["answers"][label]["code"], fingerprints["answers"][label]["error"], file=sys.stderr, flush=True)
+            print(
+                label,
+                fingerprints["answers"][label]["code"],
+                fingerprints["answers"][label]["error"],
+                file=sys.stderr,
+                flush=True,
+            )
         target.write_text(json.dumps(fingerprints, indent=1))
 
 
-def compare_fingerprints(before: dict[str, Any], again: dict[str, Any], after: dict[str, Any], renamed: dict[str, str]) -> int:
+def compare_fingerprints(
+    before: dict[str, Any], again: dict[str, Any], after: dict[str, Any], renamed: dict[str, str]
+) -> int:
     num_different = num_equal = 0
     for name, old in before["recipes"].items():
         new = after["recipes"].get(renamed.get(name, name))
@@ -167,7 +182,9 @@ def compare_fingerprints(before: dict[str, Any], again: dict[str, Any], after: d
         missing = stable - Counter(new["numbers"]) if new else stable
         if new is None or old["code"] != new["code"] or missing:
             num_different += 1
-            print(f"{label}: code {old['code']} -> {new and new['code']}, numbers missing: {list(missing)[:5]} {new and new['error']}")
+            print(
+                f"{label}: code {old['code']} -> {new and new['code']}, numbers missing: {list(missing)[:5]} {new and new['error']}"
+            )
         else:
             num_equal += 1
     print(f"{num_equal} fingerprints equal, {num_different} different")

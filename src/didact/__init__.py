@@ -35,8 +35,22 @@ _EXPORTS = {
 }
 _NEEDS_RECIPES = ("evaluate", "predict", "resume", "train")
 _SUBPACKAGES = (
-    "adaptation", "analysis", "charts", "data", "explain", "inference", "layers", "metrics", "models", "objectives", "optim", "recipes",
-    "report", "samplers", "scratch", "training",
+    "adaptation",
+    "analysis",
+    "charts",
+    "data",
+    "explain",
+    "inference",
+    "layers",
+    "metrics",
+    "models",
+    "objectives",
+    "optim",
+    "recipes",
+    "report",
+    "samplers",
+    "scratch",
+    "training",
 )
 
 

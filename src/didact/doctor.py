@@ -18,8 +18,16 @@ REQUIRED_PACKAGES = ("torch", "numpy", "click", "rich", "safetensors", "PIL", "p
 
 
 def run_checks() -> list[dict[str, Any]]:
-    """Findings in the order in which they matter: what was looked at, what was found, whether all is well, what to do."""
-    return [*_check_python(), *_check_accelerators(), *_check_memory(), *_check_packages(), *_check_data(), *_check_run_folder()]
+    """Findings in the order in which they matter: what was looked at, what was found, whether all is well, what to
+    do."""
+    return [
+        *_check_python(),
+        *_check_accelerators(),
+        *_check_memory(),
+        *_check_packages(),
+        *_check_data(),
+        *_check_run_folder(),
+    ]
 
 
 def _make_finding(name: str, result: str, *, ok: bool = True, advice: str = "") -> dict[str, Any]:
@@ -29,7 +37,14 @@ def _make_finding(name: str, result: str, *, ok: bool = True, advice: str = "") 
 def _check_python() -> list[dict[str, Any]]:
     python_version = platform.python_version()
     is_too_old = tuple(map(int, platform.python_version_tuple()[:2])) < (3, 11)
-    return [_make_finding("python", python_version, ok=not is_too_old, advice="didact needs Python 3.11 or newer" if is_too_old else "")]
+    return [
+        _make_finding(
+            "python",
+            python_version,
+            ok=not is_too_old,
+            advice="didact needs Python 3.11 or newer" if is_too_old else "",
+        )
+    ]
 
 
 def _check_accelerators() -> list[dict[str, Any]]:
@@ -43,10 +58,16 @@ def _check_accelerators() -> list[dict[str, Any]]:
             findings.append(_make_finding(f"cuda:{index}", f"{gpu.name}, {gpu.total_memory / 2**30:.0f} GiB"))
     else:
         has_cuda_build = torch.version.cuda is not None
-        reason = "torch sees no CUDA device: check the driver with nvidia-smi" if has_cuda_build else "this torch is built without CUDA"
+        reason = (
+            "torch sees no CUDA device: check the driver with nvidia-smi"
+            if has_cuda_build
+            else "this torch is built without CUDA"
+        )
         findings.append(_make_finding("cuda", "none", advice=f"training runs on the CPU; {reason}"))
     cpu = torch.backends.cpu.get_cpu_capability()
-    findings.append(_make_finding("cpu", cpu, advice="" if "AMX" in cpu else "bf16 is emulated on this CPU and slow: fp32 is used"))
+    findings.append(
+        _make_finding("cpu", cpu, advice="" if "AMX" in cpu else "bf16 is emulated on this CPU and slow: fp32 is used")
+    )
     return findings
 
 
@@ -57,17 +78,37 @@ def _check_memory() -> list[dict[str, Any]]:
     except (ValueError, OSError, AttributeError):
         return [_make_finding("memory", "unknown")]
     is_short = free < 2
-    return [_make_finding("memory", f"{free:.1f} of {total:.1f} GiB free", ok=not is_short, advice="data beyond that are streamed" if is_short else "")]
+    return [
+        _make_finding(
+            "memory",
+            f"{free:.1f} of {total:.1f} GiB free",
+            ok=not is_short,
+            advice="data beyond that are streamed" if is_short else "",
+        )
+    ]
 
 
 def _check_packages() -> list[dict[str, Any]]:
     findings = []
     for name in REQUIRED_PACKAGES:
         is_installed = importlib.util.find_spec(name) is not None
-        findings.append(_make_finding(name, _get_version(name) if is_installed else "missing", ok=is_installed, advice="" if is_installed else f"pip install {name}"))
+        findings.append(
+            _make_finding(
+                name,
+                _get_version(name) if is_installed else "missing",
+                ok=is_installed,
+                advice="" if is_installed else f"pip install {name}",
+            )
+        )
     for name, purpose in OPTIONAL_PACKAGES.items():
         is_installed = importlib.util.find_spec(name) is not None
-        findings.append(_make_finding(name, _get_version(name) if is_installed else "not installed", advice="" if is_installed else f"without it: no {purpose}"))
+        findings.append(
+            _make_finding(
+                name,
+                _get_version(name) if is_installed else "not installed",
+                advice="" if is_installed else f"without it: no {purpose}",
+            )
+        )
     return findings
 
 
@@ -92,8 +133,12 @@ def _check_data() -> list[dict[str, Any]]:
     for source in list_datasets().values():
         if source.files:
             missing_files = find_missing_files(source)
-            advice = f"will be downloaded when used: {', '.join(f.name for f in missing_files)}" if missing_files else ""
-            findings.append(_make_finding(f"data {source.name}", "to be downloaded" if missing_files else "at hand", advice=advice))
+            advice = (
+                f"will be downloaded when used: {', '.join(f.name for f in missing_files)}" if missing_files else ""
+            )
+            findings.append(
+                _make_finding(f"data {source.name}", "to be downloaded" if missing_files else "at hand", advice=advice)
+            )
     return findings
 
 
@@ -102,4 +147,8 @@ def _check_run_folder() -> list[dict[str, Any]]:
     is_writable = os.access(folder, os.W_OK)
     free = shutil.disk_usage(folder).free / 2**30
     advice = "" if is_writable and free > 1 else "runs cannot be written here: use --runs FOLDER"
-    return [_make_finding("runs folder", f"{folder / 'runs'}, {free:.0f} GiB free", ok=is_writable and free > 0.1, advice=advice)]
+    return [
+        _make_finding(
+            "runs folder", f"{folder / 'runs'}, {free:.0f} GiB free", ok=is_writable and free > 0.1, advice=advice
+        )
+    ]

@@ -17,7 +17,8 @@ class UsageError(ValueError):
 def refuse_damaged(path: Path | str, expected: str) -> Iterator[None]:
     """Refuse a file that a library cannot read, whatever the library raises.
 
-    Only around calls of a reader that we did not write: what they raise over damaged files is documented nowhere and has
+    Only around calls of a reader that we did not write: what they raise over damaged files is documented nowhere
+    and has
     a dozen kinds.
     """
     try:

@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-WRONG_PLACE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP}
+WRONG_PLACE = {
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.EISDIR,
+    errno.ENOTDIR,
+    errno.EEXIST,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+}
 
 
 def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
@@ -43,8 +52,15 @@ def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def reason(error: OSError, then: str, *, here: bool = False) -> str:
-    """What the system said, and `then` what helps if the place is at fault, be it `here`; more room helps only where there was none."""
-    hint = f"; free space, or {then}" if error.errno in NO_SPACE else f"; {then}" if here or error.errno in WRONG_PLACE else ""
+    """What the system said, and `then` what helps if the place is at fault, be it `here`; more room helps only
+    where there was none."""
+    hint = (
+        f"; free space, or {then}"
+        if error.errno in NO_SPACE
+        else f"; {then}"
+        if here or error.errno in WRONG_PLACE
+        else ""
+    )
     return f"{error.strerror or error}{hint}"
 
 
@@ -60,7 +76,8 @@ def sync_folder(folder: Path) -> None:
 def remove_unfinished(folder: Path, name: str = "") -> None:
     """Remove what killed writes left in a folder; with a name, those of that file alone.
 
-    safetensors fills a `.tmpXXXXXX` of its own before ours, which says nothing of its writer: those go only without a name,
+    safetensors fills a `.tmpXXXXXX` of its own before ours, which says nothing of its writer: those go only without
+    a name,
     which whoever holds the folder's lock may ask for.
     """
     for leftover in folder.glob(f".{name or '*'}.*.tmp"):
@@ -97,7 +114,8 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
-    """JSON as UTF-8 can hold it: of a file's name that is no UTF-8, Python's lone surrogates are written as JSON's escapes."""
+    """JSON as UTF-8 can hold it: of a file's name that is no UTF-8, Python's lone surrogates are written as JSON's
+    escapes."""
     text = json.dumps(to_json_value(value), indent=indent, ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "backslashreplace").decode()
 
@@ -111,7 +129,9 @@ def read_json(path: Path, shape: Shape = ANY) -> Any:
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read ({error}); the run's folder is damaged: train anew") from error
     if wrong := complaint(value, shape):
-        raise UsageError(f"{path}{' ' if wrong.startswith('lacks') else ': '}{wrong}; the run's folder is damaged: train anew")
+        raise UsageError(
+            f"{path}{' ' if wrong.startswith('lacks') else ': '}{wrong}; the run's folder is damaged: train anew"
+        )
     return value
 
 
@@ -133,7 +153,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], **header: str) -> None
 def read_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the strings of the header."""
     with _open_tensors(path, device) as file:
-        return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118 (not a dict)
+        return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}
 
 
 def read_header(path: Path) -> dict[str, str]:
@@ -153,7 +173,8 @@ def _open_tensors(path: Path, device: str = "cpu") -> Iterator[Any]:
 
 
 def write_tree(path: Path, tree: Any) -> None:
-    """Nested dicts and lists of tensors and plain values: tensors as safetensors, the skeleton as JSON in its header."""
+    """Nested dicts and lists of tensors and plain values: tensors as safetensors, the skeleton as JSON in its
+    header."""
     import torch
 
     tensors: dict[str, Tensor] = {}

@@ -36,7 +36,8 @@ class Range:
 
 @dataclass(frozen=True)
 class RunReference:
-    """The text names a run, and reaches the recipe as its folder; where `or_else`, it may be another word or a file as well.
+    """The text names a run, and reaches the recipe as its folder; where `or_else`, it may be another word or a file
+    as well.
 
     With `data`, its data are read where none are named: what begins with a run goes on with what that run learned from.
     """
@@ -169,12 +170,16 @@ class Option:
         if not isinstance(value, self.kind) or (self.kind is int and isinstance(value, bool)):
             raise UsageError(f"--{self.flag} expects {self.value_syntax}, got {value!r}")
         if self.choices and value not in self.choices:
-            raise UsageError(f"--{self.flag} cannot be {value!r}; {suggest_nearest(str(value), map(str, self.choices))}")
+            raise UsageError(
+                f"--{self.flag} cannot be {value!r}; {suggest_nearest(str(value), map(str, self.choices))}"
+            )
         if isinstance(value, int | float):
             if value != value or (self.range is not None and value not in self.range):
                 raise UsageError(f"--{self.flag} expects {self.value_syntax}, got {format_value(value)}")
             if abs(value) >= MAX_ABS_VALUE:
-                raise UsageError(f"--{self.flag} expects {self.value_syntax}, in size below 2^63 = {MAX_ABS_VALUE:.3g}, got {format_value(value)}")
+                raise UsageError(
+                    f"--{self.flag} expects {self.value_syntax}, in size below 2^63 = {MAX_ABS_VALUE:.3g}, got {format_value(value)}"
+                )
         return value
 
 
@@ -184,7 +189,8 @@ def format_value(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, tuple | list):
         return ",".join(map(format_value, value))
-    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)  # every digit: it must read back the same
+    # every digit: it must read back the same
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def to_json_value(value: Any) -> Any:
@@ -204,7 +210,8 @@ def read_options(function: Callable[..., Any], *, skip: int = 0) -> dict[str, Op
 
 
 def _read_option(name: str, hint: Any, default: Any) -> Option:
-    """One option from its annotation: `Annotated[int, Range(1), "units of the hidden layer"]`, `Literal["a", "b"]`, …"""
+    """One option from its annotation: `Annotated[int, Range(1), "units of the hidden layer"]`, `Literal["a", "b"]`,
+    …"""
     help_parts: list[str] = []
     bounds: Range | None = None
     run_reference: RunReference | None = None
@@ -236,8 +243,18 @@ def _read_option(name: str, hint: Any, default: Any) -> Option:
     if only_with:
         help_parts.append(f"(only with {' and '.join(map(str, only_with))})")
     return Option(
-        name, kind, default, help=" ".join(help_parts), is_list=is_list, is_optional=is_optional, choices=choices, range=bounds,
-        run_reference=run_reference, is_verbatim=is_verbatim, requires_labels=requires_labels, only_with=tuple(only_with),
+        name,
+        kind,
+        default,
+        help=" ".join(help_parts),
+        is_list=is_list,
+        is_optional=is_optional,
+        choices=choices,
+        range=bounds,
+        run_reference=run_reference,
+        is_verbatim=is_verbatim,
+        requires_labels=requires_labels,
+        only_with=tuple(only_with),
         aliases=tuple(aliases),
     )
 
@@ -249,7 +266,9 @@ def unused(known: Mapping[str, Option], given: Iterable[str], values: Mapping[st
         for needed in o.only_with:
             if not needed.allows(now := values[needed.option]):
                 flag = known[needed.option].flag
-                notes.append(f"--{o.flag} {format_value(values[o.name])} does nothing: it is for {needed}, and --{flag} is {format_value(now)}")
+                notes.append(
+                    f"--{o.flag} {format_value(values[o.name])} does nothing: it is for {needed}, and --{flag} is {format_value(now)}"
+                )
     return tuple(notes)
 
 
@@ -261,10 +280,14 @@ def resolve_alias(name: str, options_by_name: Mapping[str, Option], *, owner: st
         if name in option.aliases:
             return option.name
     flags = {o.flag for o in options_by_name.values()}
-    raise UsageError(f"{owner} has no option --{name.replace('_', '-')}; {suggest_nearest(name.replace('_', '-'), flags)}")
+    raise UsageError(
+        f"{owner} has no option --{name.replace('_', '-')}; {suggest_nearest(name.replace('_', '-'), flags)}"
+    )
 
 
-def bind_arguments(options_by_name: Mapping[str, Option], arguments: Mapping[str, Any], *, owner: str) -> dict[str, Any]:
+def bind_arguments(
+    options_by_name: Mapping[str, Option], arguments: Mapping[str, Any], *, owner: str
+) -> dict[str, Any]:
     """Defaults overlaid with the given arguments, every value checked; aliases count as their options."""
     given: dict[str, Any] = {}
     for alias, value in arguments.items():

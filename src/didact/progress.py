@@ -1,4 +1,5 @@
-"""Who waits while something is drawn: told how far it is, however deep the drawing lies in a training, a gallery or a judgement."""
+"""Who waits while something is drawn: told how far it is, however deep the drawing lies in a training, a gallery or
+a judgement."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

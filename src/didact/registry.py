@@ -10,8 +10,17 @@ from didact.options import Option, bind_arguments, read_options
 C = TypeVar("C", bound=Callable[..., Any])
 
 CHAPTERS = (  # in the order in which the courses come to them
-    "foundations", "automatic differentiation", "optimisation", "regularisation", "uncertainty", "convolutions", "recurrent networks",
-    "attention", "transformers", "generative", "theory",
+    "foundations",
+    "automatic differentiation",
+    "optimisation",
+    "regularisation",
+    "uncertainty",
+    "convolutions",
+    "recurrent networks",
+    "attention",
+    "transformers",
+    "generative",
+    "theory",
 )
 MODELS: dict[str, "Preset"] = {}
 RECIPES: dict[str, "Recipe"] = {}
@@ -59,7 +68,8 @@ class Recipe:
     sources: tuple[str, ...]          # as "Gaba 2.8"
     abilities: tuple[str, ...]
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # what `didact sweep` tries when told nothing
-    comparison_metrics: tuple[str, ...] = ()     # metrics of its table, the first ranks; empty: what is watched. A loss that an axis enters cannot
+    # metrics of its table, the first ranks; empty: what is watched. A loss that an axis enters cannot
+    comparison_metrics: tuple[str, ...] = ()
 
     @property
     def options(self) -> dict[str, Option]:
@@ -90,7 +100,9 @@ class Recipe:
                 f"recipe {self.name!r} learns from {' or '.join(self.accepts)}, but {data.name!r} is {data.kind}; {self.advice}"
             )
         if data.task == "none" and self.needs_labels:
-            raise UsageError(f"recipe {self.name!r} learns what each example is, which {data.name!r} does not say; {data.notes[0]}")
+            raise UsageError(
+                f"recipe {self.name!r} learns what each example is, which {data.name!r} does not say; {data.notes[0]}"
+            )
         if self.tasks and data.task not in self.tasks:
             raise UsageError(
                 f"recipe {self.name!r} is for {' or '.join(self.tasks)} targets, but those of {data.name!r} are {data.task}; {self.advice}"
@@ -101,7 +113,9 @@ class Recipe:
         """What to give instead: of texts there are two kinds, one to go on with and one with labels."""
         if "language" in self.tasks:
             return "give a text file (.txt, .md) or a folder of them"
-        return "give a CSV file with --text COLUMN" if self.accepts == ("text",) else "choose other data or another recipe"
+        return (
+            "give a CSV file with --text COLUMN" if self.accepts == ("text",) else "choose other data or another recipe"
+        )
 
 
 def recipe(
@@ -122,7 +136,9 @@ def recipe(
         name = function.__name__
         if name in RECIPES:
             raise ValueError(f"two recipes are named {name!r}")
-        RECIPES[name] = Recipe(name, function, data, accepts, tasks, kind, chapter, sources, abilities, grid or {}, comparison_metrics)
+        RECIPES[name] = Recipe(
+            name, function, data, accepts, tasks, kind, chapter, sources, abilities, grid or {}, comparison_metrics
+        )
         return RECIPES[name]
 
     return decorate

@@ -1,6 +1,7 @@
 """A run: a folder with everything that rebuilds, resumes and explains one training.
 
-    run.json             recipe, arguments, settings, versions, seed, device, git state, data, layers, results; whom it serves, if it was
+    run.json             recipe, arguments, settings, versions, seed, device, git state, data, layers, results; whom
+    it serves, if it was
                          trained first for another run
     metrics.jsonl        a line for each logged step and each evaluation
     model.safetensors    the weights of the best validation state
@@ -8,7 +9,8 @@
     indices.safetensors  which examples were for training, validation and test
     test.safetensors     what the model said of each test example, for the report
     examples.safetensors the test examples that surprised it most and least; run.json names those of one's own files
-    gallery.safetensors  pictures of what was learned; training_samples.safetensors: of how, from the same noise at several steps
+    gallery.safetensors  pictures of what was learned; training_samples.safetensors: of how, from the same noise at
+    several steps
     report.html          the report, one file
 """
 
@@ -66,7 +68,9 @@ class Run:
         if not os.path.isdir(folder):  # pathlib's own raises where a name is too long
             folder = find_run(str(location), Path(root))
         if not (folder / "run.json").is_file():
-            raise UsageError(f"{folder} is not a run: it holds no run.json; give a run's folder, the end of its name, or {LATEST}")
+            raise UsageError(
+                f"{folder} is not a run: it holds no run.json; give a run's folder, the end of its name, or {LATEST}"
+            )
         run = cls(folder)
         _ = run.metadata  # refuses what does not describe a run
         return run
@@ -79,7 +83,8 @@ class Run:
 
     @property
     def status(self) -> str:
-        """How far it is: running, finished, stopped, diverged; or killed, if nobody trains in it who could have said so."""
+        """How far it is: running, finished, stopped, diverged; or killed, if nobody trains in it who could have
+        said so."""
         noted: str = self.metadata.get("status", "")
         return "killed" if noted == "running" and not self.is_held() else noted
 
@@ -99,9 +104,13 @@ class Run:
             self.folder.mkdir(parents=True)
             files.sync_folder(self.folder.parent)
         except FileExistsError:
-            raise UsageError(f"{self.folder} is there already, of a run that began in the same second; start again") from None
+            raise UsageError(
+                f"{self.folder} is there already, of a run that began in the same second; start again"
+            ) from None
         except OSError as error:
-            raise UsageError(f"cannot write {self.folder}: {files.reason(error, 'choose another place with --runs', here=True)}") from error
+            raise UsageError(
+                f"cannot write {self.folder}: {files.reason(error, 'choose another place with --runs', here=True)}"
+            ) from error
 
     def update_metadata(self, **entries: Any) -> None:
         """Add to run.json."""
@@ -121,7 +130,9 @@ class Run:
                     break
                 except BlockingIOError:
                     if not patience:
-                        raise UsageError(f"{self.folder} is being trained by another process; wait for it, or stop it first") from None
+                        raise UsageError(
+                            f"{self.folder} is being trained by another process; wait for it, or stop it first"
+                        ) from None
                 time.sleep(0.01)  # it may be `is_held` of another process, which lets go at once
             files.remove_unfinished(self.folder)
             yield
@@ -129,7 +140,8 @@ class Run:
             os.close(lock)
 
     def is_held(self) -> bool:
-        """Whether a process trains in this folder. It asks for a lock that others may share: several may ask at once."""
+        """Whether a process trains in this folder. It asks for a lock that others may share: several may ask at
+        once."""
         import fcntl
 
         lock = os.open(self.folder, os.O_RDONLY)
@@ -148,7 +160,8 @@ class Run:
 
     @contextmanager
     def open_log(self) -> Iterator[int]:
-        """The descriptor of metrics.jsonl, to write at its end; the file itself, never what a link in its place points to."""
+        """The descriptor of metrics.jsonl, to write at its end; the file itself, never what a link in its place
+        points to."""
         path = self.folder / "metrics.jsonl"
         try:
             descriptor = os.open(str(path), os.O_RDWR | os.O_CREAT | os.O_APPEND | UNLINKED, 0o666)
@@ -175,9 +188,11 @@ class Run:
                 os.fsync(descriptor)
 
     def truncate_log(self, size: int) -> int:
-        """Drop what was logged after the state that is resumed from; how many bytes of what was logged before it are missing.
+        """Drop what was logged after the state that is resumed from; how many bytes of what was logged before it
+        are missing.
 
-        Where some are, the last line may be half of one: it is dropped, or what is logged next would go on in the middle of it.
+        Where some are, the last line may be half of one: it is dropped, or what is logged next would go on in the
+        middle of it.
         """
         if not self.has("metrics.jsonl"):
             return size
@@ -202,7 +217,9 @@ class Run:
         try:
             *lines, _ = path.read_bytes().split(b"\n") if path.exists() else [b""]
         except OSError as error:
-            raise UsageError(f"{path} cannot be read ({error.strerror}); the run's folder is damaged: train anew") from error
+            raise UsageError(
+                f"{path} cannot be read ({error.strerror}); the run's folder is damaged: train anew"
+            ) from error
         return [self.read_line(path, number, line) for number, line in enumerate(lines, 1)]
 
     @staticmethod
@@ -227,7 +244,8 @@ class Run:
         return files.read_header(self.folder / f"{name}.safetensors")
 
     def example_names(self, which: str) -> list[str]:
-        """What the kept test examples, "worst" or "best", can be found again by: one's own file or line, else their number."""
+        """What the kept test examples, "worst" or "best", can be found again by: one's own file or line, else their
+        number."""
         names: list[str] = self.metadata.get("examples", {}).get(which, [])
         examples = {} if names else self.load("examples")
         return names or [f"test example {row:,}" for row in (examples[which].tolist() if which in examples else ())]
@@ -239,7 +257,9 @@ class Run:
         indices = self.load("indices")
         missing = [part for part in SPLITS if part not in indices]
         if missing:
-            raise UsageError(f"{self.folder / 'indices.safetensors'} lacks {', '.join(missing)}; the run's folder is damaged: train anew")
+            raise UsageError(
+                f"{self.folder / 'indices.safetensors'} lacks {', '.join(missing)}; the run's folder is damaged: train anew"
+            )
         return indices
 
     def has(self, name: str) -> bool:
@@ -274,7 +294,8 @@ def find_run(name: str, root: Path) -> Path:
 
 
 def _find_latest_run(runs: list[Path], recipe: str, root: Path) -> Path:
-    """The last run of a recipe, or of all, that someone asked for: what another run had trained first is found by its own name alone."""
+    """The last run of a recipe, or of all, that someone asked for: what another run had trained first is found by
+    its own name alone."""
     candidates = [r for r in runs if not recipe or r.parent.name == recipe]
     for run in sorted(candidates, key=lambda r: (r / "run.json").stat().st_mtime, reverse=True):
         if "trained_for" not in Run(run).metadata:
@@ -282,7 +303,9 @@ def _find_latest_run(runs: list[Path], recipe: str, root: Path) -> Path:
     other_recipes = sorted({r.parent.name for r in runs if r not in candidates})
     if not other_recipes:
         raise UsageError(f"there is no run under {shorten(str(root))} yet; train one first")
-    raise UsageError(f"no run of {recipe!r} under {root}, which holds runs of {', '.join(other_recipes)}; train one first")
+    raise UsageError(
+        f"no run of {recipe!r} under {root}, which holds runs of {', '.join(other_recipes)}; train one first"
+    )
 
 
 def environment() -> dict[str, Any]:
@@ -310,12 +333,16 @@ def _get_command() -> str:
 
 
 def git_state(folder: Path | None = None, *, excluded: str = "") -> dict[str, Any] | None:
-    """Commit and whether files differ from it, of the folder that one works in, or of another less a part; None where git keeps neither."""
+    """Commit and whether files differ from it, of the folder that one works in, or of another less a part; None
+    where git keeps neither."""
     def run_git(*arguments: str) -> str:
-        return subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=5, check=True, cwd=folder).stdout.strip()
+        return subprocess.run(
+            ["git", *arguments], capture_output=True, text=True, timeout=5, check=True, cwd=folder
+        ).stdout.strip()
 
     try:
-        if folder is not None and not run_git("ls-files", "."):    # installed into an environment that lies in someone's repository
+        # installed into an environment that lies in someone's repository
+        if folder is not None and not run_git("ls-files", "."):
             return None
         pathspecs = [".", *([f":(exclude){excluded}"] if excluded else [])] if folder else []
         return {"commit": run_git("rev-parse", "HEAD"), "dirty": bool(run_git("status", "--porcelain", *pathspecs))}

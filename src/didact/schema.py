@@ -1,6 +1,8 @@
-"""The shape of the JSON that runs and sweeps are kept in, checked where it is read: a damaged file is refused before anyone trusts it.
+"""The shape of the JSON that runs and sweeps are kept in, checked where it is read: a damaged file is refused
+before anyone trusts it.
 
-    {"step": COUNT, "lr?": NUMBER}     an object with these keys, of which a `?` may be missing; others are not looked at
+    {"step": COUNT, "lr?": NUMBER}     an object with these keys, of which a `?` may be missing; others are not
+    looked at
     [TEXT]                             a list
     Each(SCORE)                        an object with any keys
     Maybe(TEXT)                        or null
@@ -77,22 +79,55 @@ WATCH = Kind("a metric and lower or higher",
              lambda v: isinstance(v, list) and len(v) == 2 and isinstance(v[0], str) and v[1] in ("min", "max"))
 
 LINE: Shape = {  # of metrics.jsonl
-    "step": COUNT, "epoch": SECONDS, "lr?": NUMBER, "train?": Each(SCORE), "gradients?": Each(SCORE), "validation?": Each(SCORE),
+    "step": COUNT,
+    "epoch": SECONDS,
+    "lr?": NUMBER,
+    "train?": Each(SCORE),
+    "gradients?": Each(SCORE),
+    "validation?": Each(SCORE),
     "seconds?": SECONDS,
 }
 ROW: Shape = {  # of sweep.jsonl
-    "cell": Each(ANY), "seed": COUNT, "run": TEXT, "validation": Each(SCORE), "test": Each(SCORE), "seconds?": SECONDS, "monitor?": WATCH,
+    "cell": Each(ANY),
+    "seed": COUNT,
+    "run": TEXT,
+    "validation": Each(SCORE),
+    "test": Each(SCORE),
+    "seconds?": SECONDS,
+    "monitor?": WATCH,
     "diverged?": TEXT,
 }
 DATA: Shape = {
-    "name": TEXT, "kind": TEXT, "task": TEXT, "target?": TEXT, "target_mean?": NUMBER, "target_std?": NUMBER, "target_offset?": NUMBER,
-    "fingerprint?": TEXT, "shape?": [COUNT], "class_names?": [TEXT], "feature_names?": [TEXT], "notes?": [TEXT], "mean?": TENSOR, "std?": TENSOR,
-    "class_counts?": Each([COUNT]), "rows?": Each(COUNT), "source?": {"path?": TEXT, "name?": TEXT, "seed?": COUNT, "size?": Maybe(SIZE)},
+    "name": TEXT,
+    "kind": TEXT,
+    "task": TEXT,
+    "target?": TEXT,
+    "target_mean?": NUMBER,
+    "target_std?": NUMBER,
+    "target_offset?": NUMBER,
+    "fingerprint?": TEXT,
+    "shape?": [COUNT],
+    "class_names?": [TEXT],
+    "feature_names?": [TEXT],
+    "notes?": [TEXT],
+    "mean?": TENSOR,
+    "std?": TENSOR,
+    "class_counts?": Each([COUNT]),
+    "rows?": Each(COUNT),
+    "source?": {"path?": TEXT, "name?": TEXT, "seed?": COUNT, "size?": Maybe(SIZE)},
     "encoder?": Maybe({"kind": TEXT}),
 }
 HEALTH: Shape = {
-    "kind?": TEXT, "task?": TEXT, "target?": TEXT, "shape?": [COUNT], "splits?": Each(COUNT), "classes?": Each(COUNT), "imbalance?": NUMBER,
-    "duplicates?": Maybe(Each(COUNT)), "fingerprint?": TEXT, "notes?": [TEXT],
+    "kind?": TEXT,
+    "task?": TEXT,
+    "target?": TEXT,
+    "shape?": [COUNT],
+    "splits?": Each(COUNT),
+    "classes?": Each(COUNT),
+    "imbalance?": NUMBER,
+    "duplicates?": Maybe(Each(COUNT)),
+    "fingerprint?": TEXT,
+    "notes?": [TEXT],
 }
 LAYERS: Shape = {
     "rows": [{
@@ -102,14 +137,40 @@ LAYERS: Shape = {
     "total": COUNT, "trainable": COUNT, "tied": COUNT,
 }
 FACTS: Shape = {  # run.json; what later versions added may be missing
-    "recipe": TEXT, "arguments": Each(ANY), "settings": Each(ANY), "data": DATA,
-    "summary?": TEXT, "chapter?": TEXT, "sources?": [TEXT], "abilities?": [TEXT], "command_to_repeat?": TEXT, "started?": TEXT, "status?": TEXT,
-    "health?": HEALTH, "notes?": [TEXT], "layers?": LAYERS, "device?": TEXT, "precision?": TEXT, "processes?": SIZE, "trained_for?": TEXT,
+    "recipe": TEXT,
+    "arguments": Each(ANY),
+    "settings": Each(ANY),
+    "data": DATA,
+    "summary?": TEXT,
+    "chapter?": TEXT,
+    "sources?": [TEXT],
+    "abilities?": [TEXT],
+    "command_to_repeat?": TEXT,
+    "started?": TEXT,
+    "status?": TEXT,
+    "health?": HEALTH,
+    "notes?": [TEXT],
+    "layers?": LAYERS,
+    "device?": TEXT,
+    "precision?": TEXT,
+    "processes?": SIZE,
+    "trained_for?": TEXT,
     "propagation?": [{"layer": TEXT, "kind": TEXT, "variance": SCORE, "gradient_variance": SCORE}],
-    "plan?": {"batch_size": SIZE, "rounds_per_epoch": SIZE, "total_rounds": SIZE}, "monitor?": WATCH, "command?": TEXT,
-    "versions?": Each(Maybe(TEXT)), "machine?": Each(ANY), "git?": Maybe({"commit": TEXT, "dirty": FLAG}),
-    "stop_reason?": TEXT, "seconds?": SECONDS, "warmup_seconds?": SECONDS, "steps?": COUNT, "best_step?": Maybe(COUNT), "fingerprint?": Each(NUMBER),
-    "validation?": Maybe(Each(SCORE)), "test?": Maybe(Each(SCORE)), "examples?": {"worst?": [TEXT], "best?": [TEXT]},
+    "plan?": {"batch_size": SIZE, "rounds_per_epoch": SIZE, "total_rounds": SIZE},
+    "monitor?": WATCH,
+    "command?": TEXT,
+    "versions?": Each(Maybe(TEXT)),
+    "machine?": Each(ANY),
+    "git?": Maybe({"commit": TEXT, "dirty": FLAG}),
+    "stop_reason?": TEXT,
+    "seconds?": SECONDS,
+    "warmup_seconds?": SECONDS,
+    "steps?": COUNT,
+    "best_step?": Maybe(COUNT),
+    "fingerprint?": Each(NUMBER),
+    "validation?": Maybe(Each(SCORE)),
+    "test?": Maybe(Each(SCORE)),
+    "examples?": {"worst?": [TEXT], "best?": [TEXT]},
 }
 
 

@@ -1,4 +1,5 @@
-"""Heads that are switched off and heads that are taken out say the same; sizes by hand; beside the library that others prune with."""
+"""Heads that are switched off and heads that are taken out say the same; sizes by hand; beside the library that
+others prune with."""
 
 import pytest
 import torch
@@ -21,7 +22,9 @@ from didact.objectives.text.seq2seq import Seq2SeqObjective
 from didact.samplers.text_generation import DecodingConfig
 
 X = torch.randn(2, 7, 24, generator=torch.Generator().manual_seed(0))
-LAYERS = {   # the layer, what it reads, heads to go, numbers that go: 3 or more matrices with d rows for each head, and W_O's columns
+# the layer, what it reads, heads to go, numbers that go: 3 or more matrices with d rows for each head, and W_O's
+# columns
+LAYERS = {
     "self": (lambda: SelfAttention(24, 4), (X,), (1, 3), 2 * 6 * (3 * 25 + 24)),
     "cross": (lambda: CrossAttention(24, 4), (X, X.flip(1)[:, :5]), (0,), 6 * (3 * 25 + 24)),
     "one of each group": (lambda: GroupedQueryAttention(24, 4, 2), (X,), (0, 3), 2 * 6 * (24 + 24)),
@@ -40,7 +43,8 @@ def test_pruned_head_gives_the_output_of_a_disabled_head(name):
     full_output = layer(*inputs)
     with disable_heads(layer, {"": removed_heads}):
         disabled_output = layer(*inputs)
-    assert not torch.allclose(disabled_output, full_output, atol=1e-3) and torch.equal(layer(*inputs), full_output)      # on again
+    # on again
+    assert not torch.allclose(disabled_output, full_output, atol=1e-3) and torch.equal(layer(*inputs), full_output)
     assert prune_heads(layer, {"": removed_heads}) == num_removed
     torch.testing.assert_close(layer(*inputs), disabled_output)
     assert layer.look(*inputs)[1].shape[1] == layer.heads == make().heads - len(removed_heads)
@@ -57,12 +61,36 @@ def test_disable_heads_zeroes_the_input_of_the_output_projection():
 
 
 NETWORKS = {
-    "gpt": (lambda: GPT(23, context_length=9, embed_dim=24, num_layers=2, num_heads=4), (torch.randint(23, (2, 9)),), "h.1.attn"),
-    "llama": (lambda: Llama(23, context_length=9, embed_dim=24, num_layers=2, num_heads=4, num_kv_heads=4, ffn_dim=32), (torch.randint(23, (2, 9)),), None),
-    "bert": (lambda: BERTClassifier(23, 3, context_length=9, embed_dim=24, num_layers=2, num_heads=4, ffn_dim=32), (torch.randint(1, 23, (2, 9)),), None),
-    "texts": (lambda: TransformerClassifier(23, 3, embed_dim=24, num_layers=2, num_heads=4, ffn_dim=32), (torch.randint(1, 23, (2, 9)),), None),
-    "vit": (lambda: ViT(size=(8, 8), patch_size=4, embed_dim=24, depth=2, num_heads=4, ffn_dim=32), (torch.rand(2, 3, 8, 8),), None),
-    "translator": (lambda: Transformer(23, 29, embed_dim=24, num_layers=2, num_heads=4, ffn_dim=32), (torch.randint(1, 23, (2, 9)),) * 2, None),
+    "gpt": (
+        lambda: GPT(23, context_length=9, embed_dim=24, num_layers=2, num_heads=4),
+        (torch.randint(23, (2, 9)),),
+        "h.1.attn",
+    ),
+    "llama": (
+        lambda: Llama(23, context_length=9, embed_dim=24, num_layers=2, num_heads=4, num_kv_heads=4, ffn_dim=32),
+        (torch.randint(23, (2, 9)),),
+        None,
+    ),
+    "bert": (
+        lambda: BERTClassifier(23, 3, context_length=9, embed_dim=24, num_layers=2, num_heads=4, ffn_dim=32),
+        (torch.randint(1, 23, (2, 9)),),
+        None,
+    ),
+    "texts": (
+        lambda: TransformerClassifier(23, 3, embed_dim=24, num_layers=2, num_heads=4, ffn_dim=32),
+        (torch.randint(1, 23, (2, 9)),),
+        None,
+    ),
+    "vit": (
+        lambda: ViT(size=(8, 8), patch_size=4, embed_dim=24, depth=2, num_heads=4, ffn_dim=32),
+        (torch.rand(2, 3, 8, 8),),
+        None,
+    ),
+    "translator": (
+        lambda: Transformer(23, 29, embed_dim=24, num_layers=2, num_heads=4, ffn_dim=32),
+        (torch.randint(1, 23, (2, 9)),) * 2,
+        None,
+    ),
 }
 
 
@@ -72,7 +100,10 @@ def test_prune_heads_works_on_every_transformer(name):
     torch.manual_seed(0)
     make, inputs, layer_name = NETWORKS[name]
     network = make().eval()
-    disabled = {attention_name: [i % 4] if i else [1, 2] for i, attention_name in enumerate(find_attention_layers(network))}       # not as many everywhere
+    # not as many everywhere
+    disabled = {
+        attention_name: [i % 4] if i else [1, 2] for i, attention_name in enumerate(find_attention_layers(network))
+    }
     assert len(disabled) == (6 if name == "translator" else 2) and (layer_name is None or layer_name in disabled)
     with disable_heads(network, disabled):
         expected = network(*inputs)
@@ -130,25 +161,39 @@ def test_prune_heads_matches_transformers():
     torch.manual_seed(0)
     kept_features = torch.arange(24).view(4, 6)[[0, 2, 3]].flatten()
     layer = GroupedQueryAttention(24, 4, 4, bias=True)
-    references = [prune_linear_layer(layer.q_proj, kept_features), prune_linear_layer(layer.o_proj, kept_features, dim=1)]
+    references = [
+        prune_linear_layer(layer.q_proj, kept_features),
+        prune_linear_layer(layer.o_proj, kept_features, dim=1),
+    ]
     attn, packed_layer = GPT(23, context_length=9, embed_dim=24, num_layers=1, num_heads=4).h[0].attn, nn.Linear(24, 72)
     attn.c_attn.weight.copy_(packed_layer.weight.T)
     attn.c_attn.bias.copy_(packed_layer.bias)
-    expected_packed = prune_linear_layer(packed_layer, torch.cat([kept_features, kept_features + 24, kept_features + 48]))
+    expected_packed = prune_linear_layer(
+        packed_layer, torch.cat([kept_features, kept_features + 24, kept_features + 48])
+    )
     prune_heads(layer, {"": [1]})
     prune_heads(attn, {"": [1]})
     for pruned, expected in zip((layer.q_proj, layer.o_proj), references, strict=True):
         assert torch.equal(pruned.weight, expected.weight) and torch.equal(pruned.bias, expected.bias)
         assert (pruned.in_features, pruned.out_features) == (expected.in_features, expected.out_features)
-    assert torch.equal(attn.c_attn.weight, expected_packed.weight.T) and torch.equal(attn.c_attn.bias, expected_packed.bias)
+    assert torch.equal(attn.c_attn.weight, expected_packed.weight.T) and torch.equal(
+        attn.c_attn.bias, expected_packed.bias
+    )
 
 
-@pytest.mark.parametrize(("layer", "off", "message"), [
-    (SelfAttention(24, 4), {"": [4]}, "has the heads 0 to 3, got 4"),
-    (SelfAttention(24, 4), {"": range(4)}, "must keep a head, got all 4"),
-    (GroupedQueryAttention(24, 4, 2), {"": [0]}, "share keys in groups of 2: take out whole groups, or as many of each"),
-    (nn.Sequential(SelfAttention(24, 4)), {"1": [0]}, "no attention named '1'"),
-])
+@pytest.mark.parametrize(
+    ("layer", "off", "message"),
+    [
+        (SelfAttention(24, 4), {"": [4]}, "has the heads 0 to 3, got 4"),
+        (SelfAttention(24, 4), {"": range(4)}, "must keep a head, got all 4"),
+        (
+            GroupedQueryAttention(24, 4, 2),
+            {"": [0]},
+            "share keys in groups of 2: take out whole groups, or as many of each",
+        ),
+        (nn.Sequential(SelfAttention(24, 4)), {"1": [0]}, "no attention named '1'"),
+    ],
+)
 def test_prune_heads_refuses_invalid_heads(layer, off, message):
     with pytest.raises(UsageError, match=message):
         prune_heads(layer, off)

@@ -32,13 +32,18 @@ def test_lora_follows_its_formula_and_starts_as_the_layer(layer):
 
 @pytest.mark.parametrize("make", [
     lambda: LoRA(nn.Linear(100, 40), rank=30), lambda: LoRA(Conv1D(100, 40, std=0.5), rank=30),
-    lambda: LoRAWeight(torch.zeros(40, 100), rank=30), lambda: LoRAWeight(torch.zeros(3, 100, 40), rank=30),     # experts: inputs first
+    # experts: inputs first
+    lambda: LoRAWeight(torch.zeros(40, 100), rank=30), lambda: LoRAWeight(torch.zeros(3, 100, 40), rank=30),
 ])
 def test_lora_a_is_initialized_like_a_linear_weight(make):
     """Evenly within ±1/√inputs, here ±0.1, whose deviation is 0.1/√3; the other one at 0."""
     torch.manual_seed(0)
     lora = make()
-    assert 0.099 < lora.a.abs().max() <= 0.1 and lora.a.std().item() == pytest.approx(0.1 / 3**0.5, rel=0.03) and not lora.b.any()
+    assert (
+        0.099 < lora.a.abs().max() <= 0.1
+        and lora.a.std().item() == pytest.approx(0.1 / 3**0.5, rel=0.03)
+        and not lora.b.any()
+    )
 
 
 def test_add_lora_trains_few_parameters_and_merge_lora_restores_the_names():
@@ -124,7 +129,9 @@ def test_add_lora_adapts_packed_projections(kind):
     reference.out_proj.weight.data = w_out.data
     expected = reference(inputs[0], inputs[-1], inputs[-1], need_weights=False)[0]
     torch.testing.assert_close(network[0](*inputs), expected)
-    assert sorted(map(original_name, network.state_dict())) == sorted([*names, *(n for n in network.state_dict() if n.endswith((".a", ".b")))])
+    assert sorted(map(original_name, network.state_dict())) == sorted(
+        [*names, *(n for n in network.state_dict() if n.endswith((".a", ".b")))]
+    )
     assert merge_lora(network) == 2 and sorted(network.state_dict()) == sorted(names)
     torch.testing.assert_close(network[0](*inputs), expected)
     assert network[0].in_proj_weight.requires_grad
@@ -145,7 +152,10 @@ def test_add_lora_adapts_every_expert_but_not_the_router():
     assert network[0].router.weight.grad is None
     for weight_name, lora in loras.items():
         for e in range(3):
-            torch.testing.assert_close(getattr(network[0], weight_name)[e], weights_before[f"0.{weight_name}"][e] + 3.0 * (lora.b[e] @ lora.a[e]).T)
+            torch.testing.assert_close(
+                getattr(network[0], weight_name)[e],
+                weights_before[f"0.{weight_name}"][e] + 3.0 * (lora.b[e] @ lora.a[e]).T,
+            )
     assert {original_name(n) for n in network.state_dict() if not n.endswith((".a", ".b"))} == set(names)
     adapted_output = network(x).detach()
     assert merge_lora(network) == 3 and sorted(network.state_dict()) == sorted(names)
@@ -161,7 +171,11 @@ def test_quantize_module_scales_every_expert_separately():
         network[0].w3[e] *= size
     w, y = network[0].w3.clone(), network(x)
     report = quantize_module(network)
-    assert report.num_layers == 3 and report.bytes_after < 0.4 * report.bytes_before and 0.001 < report.relative_error < 0.02
+    assert (
+        report.num_layers == 3
+        and report.bytes_after < 0.4 * report.bytes_before
+        and 0.001 < report.relative_error < 0.02
+    )
     for e in range(3):
         q, s = quantize_tensor(w[e].T)
         torch.testing.assert_close(network[0].w3[e], (s * q).T)
@@ -171,11 +185,21 @@ def test_quantize_module_scales_every_expert_separately():
 @torch.no_grad()
 def test_quantize_module_covers_embeddings_and_packed_projections():
     torch.manual_seed(0)
-    network = TransformerClassifier(500, 3, embed_dim=64, num_layers=2, num_heads=4, ffn_dim=128, context_length=16).eval()
+    network = TransformerClassifier(
+        500, 3, embed_dim=64, num_layers=2, num_heads=4, ffn_dim=128, context_length=16
+    ).eval()
     x = torch.randint(1, 500, (4, 16))
-    y, w, table = network(x), network.blocks[0].attention.sublayer.in_proj_weight.clone(), network.embedding.weight.clone()
+    y, w, table = (
+        network(x),
+        network.blocks[0].attention.sublayer.in_proj_weight.clone(),
+        network.embedding.weight.clone(),
+    )
     report = quantize_module(network)
-    assert report.num_layers == 1 + 2 * 4 + 1 and report.bytes_after < 0.3 * report.bytes_before and 0.001 < report.relative_error < 0.02
+    assert (
+        report.num_layers == 1 + 2 * 4 + 1
+        and report.bytes_after < 0.3 * report.bytes_before
+        and 0.001 < report.relative_error < 0.02
+    )
     q, s = quantize_tensor(w)
     assert torch.equal(network.blocks[0].attention.sublayer.in_proj_weight, s * q)
     torch.testing.assert_close(network.embedding(x), table[x], atol=float(table.abs().max()) / 250, rtol=0)

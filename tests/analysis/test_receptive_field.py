@@ -16,7 +16,13 @@ from didact.errors import UsageError
 from didact.layers.conv.residual import BasicBlock, PadShortcut
 from didact.models import ConvNeXt, EfficientNet, ResNet
 
-sliding_windows = st.builds(SlidingWindow, kernel=st.integers(1, 4), stride=st.integers(1, 3), padding=st.integers(0, 2), dilation=st.integers(1, 3))
+sliding_windows = st.builds(
+    SlidingWindow,
+    kernel=st.integers(1, 4),
+    stride=st.integers(1, 3),
+    padding=st.integers(0, 2),
+    dilation=st.integers(1, 3),
+)
 
 
 def make_convs(chain):
@@ -50,15 +56,23 @@ def test_receptive_field_matches_a_gradient_probe(chain):
 
 def test_receptive_fields_match_the_courses():
     assert output_size(32, [SlidingWindow(5, padding=2)]) == 32                            # Gaba, example 4.4
-    assert receptive_field([SlidingWindow(3)] * 2) == 5 and receptive_field([SlidingWindow(3)] * 3) == 7   # Gaba, remark 4.6
+    # Gaba, remark 4.6
+    assert receptive_field([SlidingWindow(3)] * 2) == 5 and receptive_field([SlidingWindow(3)] * 3) == 7
     assert receptive_field([SlidingWindow(4)] * 5) == 5 * (4 - 1) + 1                      # Gaba, exercise 4.5
-    assert receptive_field([SlidingWindow(3, dilation=2**l) for l in range(4)]) == 1 + 2 * (2**4 - 1)  # Van Schependom 5.4
+    # Van Schependom 5.4
+    assert receptive_field([SlidingWindow(3, dilation=2**l) for l in range(4)]) == 1 + 2 * (2**4 - 1)
 
 
 def test_resnet50_receptive_field_is_427_pixels():
     with torch.device("meta"):
-        rows = {r.name: r for r in trace_receptive_fields(ResNet(block="bottleneck", depths=(3, 4, 6, 3)), torch.zeros(1, 3, 224, 224))}
-    assert rows["layer4.2.conv3"].field == (427, 427)                               # stride on the 3 x 3; on the 1 x 1 it would be 483
+        rows = {
+            r.name: r
+            for r in trace_receptive_fields(
+                ResNet(block="bottleneck", depths=(3, 4, 6, 3)), torch.zeros(1, 3, 224, 224)
+            )
+        }
+    # stride on the 3 x 3; on the 1 x 1 it would be 483
+    assert rows["layer4.2.conv3"].field == (427, 427)
     assert rows["layer4.2.conv3"].size == (7, 7)
     assert rows["layer4.2.conv3"].jump == (32, 32)
     assert rows["conv1"].field == (7, 7) and rows["maxpool"].field == (11, 11)
@@ -90,7 +104,10 @@ def probe_receptive_field(network, x):
         for j in range(8, y.shape[3] - 8):
             (g,) = torch.autograd.grad(y[0, 0, i, j], x, retain_graph=True)
             reached_pixels = g[0].abs().sum(0).nonzero()
-            extent = [max(e, int(s)) for e, s in zip(extent, reached_pixels.max(0).values - reached_pixels.min(0).values + 1, strict=True)]
+            extent = [
+                max(e, int(s))
+                for e, s in zip(extent, reached_pixels.max(0).values - reached_pixels.min(0).values + 1, strict=True)
+            ]
     return tuple(extent)
 
 
@@ -120,8 +137,11 @@ class Pyramid(nn.Module):
 def test_trace_receptive_fields_keeps_the_finer_grid_where_branches_meet():
     x = torch.zeros(1, 1, 60, 128)
     rows = {r.name: r for r in trace_receptive_fields(Pyramid(), x)}
-    assert rows["last"].size == (15, 32) and rows["last"].jump == (4, 4)          # 60 / 15 and 128 / 32
-    assert probe_receptive_field(Pyramid(), torch.rand(1, 1, 120, 128))[1] == trace_receptive_fields(Pyramid(), torch.zeros(1, 1, 120, 128))[-1].field[1]
+    assert rows["last"].size == (15, 32) and rows["last"].jump == (4, 4)  # 60 / 15 and 128 / 32
+    assert (
+        probe_receptive_field(Pyramid(), torch.rand(1, 1, 120, 128))[1]
+        == trace_receptive_fields(Pyramid(), torch.zeros(1, 1, 120, 128))[-1].field[1]
+    )
 
 
 def test_trace_receptive_fields_marks_layers_that_see_the_whole_image():
@@ -154,7 +174,8 @@ def test_effective_receptive_field_is_smaller_than_the_theoretical():
     rows, columns = (g.sum(1) > 0).nonzero(), (g.sum(0) > 0).nonzero()
     assert len(rows) == len(columns) == 17 == receptive_field([SlidingWindow(3)] * 8)
     center_share = g[15 - 4 : 15 + 5, 14 - 4 : 14 + 5].sum() / g.sum()
-    assert center_share > 0.6                                                             # (9 / 17)^2 = 0.28, were it even
+    # (9 / 17)^2 = 0.28, were it even
+    assert center_share > 0.6
 
 
 def test_trace_receptive_fields_follows_slicing():

@@ -18,12 +18,20 @@ def test_hessian_top_eigenvalue_of_a_quadratic():
 
 def test_hessian_top_eigenvalue_matches_the_hessian_of_a_network():
     torch.manual_seed(1)
-    net, x, y = MLP(3, 2, hidden=(4,), activation="tanh").double(), torch.randn(20, 3, dtype=torch.float64), torch.randint(2, (20,))
+    net, x, y = (
+        MLP(3, 2, hidden=(4,), activation="tanh").double(),
+        torch.randn(20, 3, dtype=torch.float64),
+        torch.randint(2, (20,)),
+    )
     names, sizes = zip(*((n, p.shape) for n, p in net.named_parameters()), strict=True)
     flat = torch.cat([p.detach().flatten() for p in net.parameters()])
 
     def loss(w: torch.Tensor) -> torch.Tensor:
-        parts = dict(zip(names, (p.view(s) for p, s in zip(w.split([s.numel() for s in sizes]), sizes, strict=True)), strict=True))
+        parts = dict(
+            zip(
+                names, (p.view(s) for p, s in zip(w.split([s.numel() for s in sizes]), sizes, strict=True)), strict=True
+            )
+        )
         return nn.functional.cross_entropy(functional_call(net, parts, (x,)), y)
 
     eigenvalues = torch.linalg.eigvalsh(torch.autograd.functional.hessian(loss, flat))

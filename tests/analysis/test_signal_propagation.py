@@ -38,13 +38,17 @@ def test_signal_propagation_records_transposed_convolutions(d):
     layer = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)[d - 1](1, 1, (2,) + (1,) * (d - 1), bias=False)
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([1.0, -3.0]).view_as(layer.weight))
-    conv_row, relu_row = measure_signal_propagation(nn.Sequential(layer, nn.ReLU()), torch.full((1,) * (2 + d), 2.0), lambda y: 5 * y.sum())
+    conv_row, relu_row = measure_signal_propagation(
+        nn.Sequential(layer, nn.ReLU()), torch.full((1,) * (2 + d), 2.0), lambda y: 5 * y.sum()
+    )
     expected = {"mean": -2, "variance": 16, "gradient_mean": 2.5, "gradient_variance": 6.25}
     assert conv_row == {"layer": "0", "kind": f"ConvTranspose{d}d", **expected} and relu_row["variance"] == 1
 
 
 def test_gradients_of_a_deep_sigmoid_net_vanish():
-    rows = select_affine_rows(measure_signal_propagation(make_deep_network("sigmoid", "xavier_normal"), torch.randn(64, 256)))
+    rows = select_affine_rows(
+        measure_signal_propagation(make_deep_network("sigmoid", "xavier_normal"), torch.randn(64, 256))
+    )
     ratios = [a["gradient_variance"] / b["gradient_variance"] for a, b in pairwise(rows)]
     assert max(ratios) < 1 / 10        # sigma' <= 1/4 and Var W = 1/n: at most 1/16 a layer, but for sampling
     assert rows[0]["gradient_variance"] < 1e-20 * rows[-1]["gradient_variance"]
@@ -53,7 +57,12 @@ def test_gradients_of_a_deep_sigmoid_net_vanish():
 @pytest.mark.parametrize("scheme", ["he_normal", "he_uniform", "orthogonal"])
 def test_he_init_keeps_the_signal_through_relu(scheme):
     # theory speaks of the mean over networks: one alone wanders by sqrt(5 * 20 / width) in log variance
-    nets = [select_affine_rows(measure_signal_propagation(make_deep_network("relu", scheme, seed=seed), torch.randn(64, 256))) for seed in range(8)]
+    nets = [
+        select_affine_rows(
+            measure_signal_propagation(make_deep_network("relu", scheme, seed=seed), torch.randn(64, 256))
+        )
+        for seed in range(8)
+    ]
     for key, entry in [("variance", 0), ("gradient_variance", -1)]:
         means = [sum(row[key] for row in layer) / 8 for layer in zip(*nets, strict=True)]
         assert all(means[entry] / 2 < m < 2 * means[entry] for m in means)
@@ -61,7 +70,9 @@ def test_he_init_keeps_the_signal_through_relu(scheme):
 
 @pytest.mark.parametrize("name", ["sigmoid", "tanh", "arctan", "leaky_relu", "elu"])
 def test_activation_gain_keeps_the_signal_through_other_activations(name):
-    rows = select_affine_rows(measure_signal_propagation(make_deep_network(name, "he_normal", width=512), torch.randn(64, 512)))
+    rows = select_affine_rows(
+        measure_signal_propagation(make_deep_network(name, "he_normal", width=512), torch.randn(64, 512))
+    )
     assert all(1 / 3 < r["variance"] + r["mean"] ** 2 < 3 for r in rows[1:])
 
 

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-spec = importlib.util.spec_from_file_location("attention_memory", Path(__file__).parents[2] / "benchmarks" / "attention_memory.py")
+spec = importlib.util.spec_from_file_location(
+    "attention_memory", Path(__file__).parents[2] / "benchmarks" / "attention_memory.py"
+)
 bench = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(bench)
 
@@ -14,7 +16,8 @@ def test_peak_counts_the_bytes_that_live_at_once():
     n, d = 64, 16
     matrix_bytes = 4 * n * d
     peak_bytes = bench.peak(lambda q, k, v: q + k + v, n, width=d)
-    assert 2 * matrix_bytes <= peak_bytes <= 5 * matrix_bytes                 # two sums while going forth; gradients are shared or added on the way back
+    # two sums while going forth; gradients are shared or added on the way back
+    assert 2 * matrix_bytes <= peak_bytes <= 5 * matrix_bytes
     attention_bytes = bench.peak(lambda q, k, v: (q @ k.mT).exp() @ v, n, width=d)
     assert 2 * 4 * n * n <= attention_bytes <= 4 * 4 * n * n + 8 * matrix_bytes
 

@@ -55,7 +55,15 @@ def test_tick_label_text(value, step, text):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(12345, "12,345"), (0.97414, "0.9741"), (3.1e-5, "3.10 × 10⁻⁵"), (-2.5, "−2.500"), (math.nan, "–"), (None, "–"), (0.0, "0")],
+    [
+        (12345, "12,345"),
+        (0.97414, "0.9741"),
+        (3.1e-5, "3.10 × 10⁻⁵"),
+        (-2.5, "−2.500"),
+        (math.nan, "–"),
+        (None, "–"),
+        (0.0, "0"),
+    ],
 )
 def test_number_text(value, text):
     assert format_number(value) == text
@@ -68,11 +76,15 @@ def test_log_scale_hides_values_below_zero():
 
 
 def find_paths(picture, kind="line"):
-    return [e.get("d") for e in ElementTree.fromstring(picture).iter() if e.tag.endswith("path") and kind in e.get("class")]
+    return [
+        e.get("d") for e in ElementTree.fromstring(picture).iter() if e.tag.endswith("path") and kind in e.get("class")
+    ]
 
 
 def count_elements(picture, name, kind):
-    return sum(e.tag.endswith(name) and kind in e.get("class", "").split() for e in ElementTree.fromstring(picture).iter())
+    return sum(
+        e.tag.endswith(name) and kind in e.get("class", "").split() for e in ElementTree.fromstring(picture).iter()
+    )
 
 
 def test_chart_breaks_a_line_at_missing_values():
@@ -106,13 +118,19 @@ def test_thin_keeps_the_peak_of_a_line():
 
 def test_error_bars_span_their_ends():
     picture = svg.draw_chart("t", [Series("a", [0, 1], [1, 1], intervals=[(0, 2), (0.5, 1.5)])])
-    spans = [abs(float(e.get("y2")) - float(e.get("y1"))) for e in ElementTree.fromstring(picture).iter() if e.get("class") == "error"]
+    spans = [
+        abs(float(e.get("y2")) - float(e.get("y1")))
+        for e in ElementTree.fromstring(picture).iter()
+        if e.get("class") == "error"
+    ]
     assert spans[0] == pytest.approx(2 * spans[1], abs=0.3)
 
 
 def test_bars_stand_on_zero_and_carry_their_counts():
     picture = svg.draw_chart("t", [Series("", [0.5, 1.5], [10, 5], "bars", width=1)])
-    tall, short = (float(e.get("height")) for e in ElementTree.fromstring(picture).iter() if "bar" in e.get("class", "").split())
+    tall, short = (
+        float(e.get("height")) for e in ElementTree.fromstring(picture).iter() if "bar" in e.get("class", "").split()
+    )
     assert tall == pytest.approx(2 * short, rel=0.01)
     assert "0 to 1: 10" in picture
 
@@ -131,7 +149,9 @@ def test_heat_map_stays_inside_its_frame(k):
 
 def test_svg_escapes_text_from_data():
     unsafe_text = '<script>alert("1")</script>\x00'
-    picture = svg.draw_stacked_bars(unsafe_text, [unsafe_text], {unsafe_text: [3]}) + svg.draw_chart(unsafe_text, [Series(unsafe_text, [0, 1], [0, 1])], x=unsafe_text, guides={unsafe_text: 0.5})
+    picture = svg.draw_stacked_bars(unsafe_text, [unsafe_text], {unsafe_text: [3]}) + svg.draw_chart(
+        unsafe_text, [Series(unsafe_text, [0, 1], [0, 1])], x=unsafe_text, guides={unsafe_text: 0.5}
+    )
     assert "<script" not in picture and "&lt;script" in picture and "\x00" not in picture
     ElementTree.fromstring(f"<g>{picture}</g>")
     assert tag("p", '<"&', Html("<b>x</b>"), title='"<') == '<p title="&quot;&lt;">&lt;&quot;&amp;<b>x</b></p>'

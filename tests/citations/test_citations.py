@@ -1,22 +1,36 @@
-"""Every section of a course that didact cites is one that the course has, and what a recipe cites is about what the recipe does."""
+"""Every section of a course that didact cites is one that the course has, and what a recipe cites is about what the
+recipe does."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-import didact.recipes  # noqa: F401 (registers the catalogue)
+import didact.recipes
 from didact.claims.core import load_statements
 from didact.claims.tables import TABLES
 from didact.registry import RECIPES
-from helpers.course_citations import COURSES, ROOT, Citation, expand_range, find_citations, load_headings, parse_course_citations
+from helpers.course_citations import (
+    COURSES,
+    ROOT,
+    Citation,
+    expand_range,
+    find_citations,
+    load_headings,
+    parse_course_citations,
+)
 
 TEXT_SUFFIXES = (".py", ".md", ".toml", ".css", ".js", ".json", ".yml", ".tsv")
 FOLDERS = ("src", "tests", "docs", "benchmarks", "tools")
-# this folder is about wrong citations, stated.tsv has a column for places, and a table's JSON is didact's own measurement
+# this folder is about wrong citations, stated.tsv has a column for places, and a table's JSON is didact's own
+# measurement
 FILES = sorted(
-    path for folder in FOLDERS for path in (ROOT / folder).rglob("*")
-    if path.suffix in TEXT_SUFFIXES and path.parent != Path(__file__).parent and not {"__pycache__", "node_modules"} & set(path.parts)
+    path
+    for folder in FOLDERS
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in TEXT_SUFFIXES
+    and path.parent != Path(__file__).parent
+    and not {"__pycache__", "node_modules"} & set(path.parts)
 ) + sorted(path for path in ROOT.glob("*") if path.suffix in TEXT_SUFFIXES)
 
 
@@ -27,16 +41,30 @@ def find_missing(citations: "list[Citation]") -> list[str]:
 
 
 def test_every_citation_exists_in_its_course():
-    citations_by_file = {str(path.relative_to(ROOT)): list(find_citations(path.read_text(encoding="utf-8"))) for path in FILES}
-    assert sum(map(len, citations_by_file.values())) > 700 and sum(bool(c) for c in citations_by_file.values()) > 150, "the expression sees too few"
+    citations_by_file = {
+        str(path.relative_to(ROOT)): list(find_citations(path.read_text(encoding="utf-8"))) for path in FILES
+    }
+    assert sum(map(len, citations_by_file.values())) > 700 and sum(bool(c) for c in citations_by_file.values()) > 150, (
+        "the expression sees too few"
+    )
     assert {course for c in citations_by_file.values() for course, *_ in c} == set(COURSES)
-    assert {path: missing_citations for path, citations in citations_by_file.items() if (missing_citations := find_missing(citations))} == {}
+    assert {
+        path: missing_citations
+        for path, citations in citations_by_file.items()
+        if (missing_citations := find_missing(citations))
+    } == {}
 
 
 def test_every_statement_cites_an_existing_section():
     citations_by_id = {s.id: list(parse_course_citations(s.course, s.where)) for s in load_statements().values()}
-    assert {id for id, citations in citations_by_id.items() if not citations} == {"CF48"}, "of Fleuret's pages without a number"
-    assert {id: missing_citations for id, citations in citations_by_id.items() if (missing_citations := find_missing(citations))} == {}
+    assert {id for id, citations in citations_by_id.items() if not citations} == {"CF48"}, (
+        "of Fleuret's pages without a number"
+    )
+    assert {
+        id: missing_citations
+        for id, citations in citations_by_id.items()
+        if (missing_citations := find_missing(citations))
+    } == {}
 
 
 def test_every_statement_cites_its_own_chapter():
@@ -114,11 +142,15 @@ def test_recipe_sources_match_the_subject_of_the_recipe(name):
         if re.fullmatch(PAPER_PATTERN, source):
             continue
         (citation,) = find_citations(source)
-        assert re.search(SUBJECTS[name], load_headings()[citation], re.IGNORECASE), f"{name} cites {source}: {load_headings()[citation]}"
+        assert re.search(SUBJECTS[name], load_headings()[citation], re.IGNORECASE), (
+            f"{name} cites {source}: {load_headings()[citation]}"
+        )
 
 
 def test_only_mlp_wide_deep_cites_papers_alone():
-    assert [name for name, r in RECIPES.items() if not any(s.startswith(COURSES) for s in r.sources)] == ["mlp_wide_deep"]
+    assert [name for name, r in RECIPES.items() if not any(s.startswith(COURSES) for s in r.sources)] == [
+        "mlp_wide_deep"
+    ]
 
 
 @pytest.mark.parametrize(("text", "expected"), [
@@ -141,7 +173,11 @@ def test_find_citations(text, expected):
 
 
 def test_expand_range():
-    assert expand_range("3.9", "3.11") == ["3.9", "3.10", "3.11"] and expand_range("2", None) == ["2"] and expand_range("2.4.2", "2.5") == ["2.4.2", "2.5"]
+    assert (
+        expand_range("3.9", "3.11") == ["3.9", "3.10", "3.11"]
+        and expand_range("2", None) == ["2"]
+        and expand_range("2.4.2", "2.5") == ["2.4.2", "2.5"]
+    )
 
 
 def test_wrong_citations_are_reported_missing():

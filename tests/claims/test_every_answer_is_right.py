@@ -1,4 +1,5 @@
-"""What the courses ask, and what they leave unprinted: each answer against a value found another way, which a broken one misses.
+"""What the courses ask, and what they leave unprinted: each answer against a value found another way, which a
+broken one misses.
 
 An answer is no check: nothing is stated that it could disagree with. So the comparison stands here.
 """
@@ -14,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-import didact.claims  # noqa: F401 (registers the answers)
+import didact.claims
 from didact.claims import gaba_11
 from didact.claims.compare import Approximately, ClaimForm, Equal, Exactly, to_comparable
 from didact.claims.core import ANSWERS, CHECKS, Check, check_claim, deterministic, load_statements
@@ -62,8 +63,10 @@ def receptive_fields_by_hand() -> Exactly:
 def cifar10net_parameters_by_hand() -> Exactly:
     channels = (3, 64, 64, 128, 128, 256, 256)
     pairs = list(pairwise(channels))
-    head_parameters = 256 * 128 + 128 + 128 * 10 + 10 + sum(2 * b for _, b in pairs)                # and a scale and a shift for each map
-    separable_parameters = sum(9 * a + a + a * b + b for a, b in pairs)                                 # depthwise and pointwise, each with its biases
+    # and a scale and a shift for each map
+    head_parameters = 256 * 128 + 128 + 128 * 10 + 10 + sum(2 * b for _, b in pairs)
+    # depthwise and pointwise, each with its biases
+    separable_parameters = sum(9 * a + a + a * b + b for a, b in pairs)
     return Exactly((separable_parameters + head_parameters, sum(9 * a * b + b for a, b in pairs) + head_parameters))
 
 
@@ -71,7 +74,9 @@ def torch_transformer_parameters() -> Exactly:
     """10,000 × 128, PyTorch's own encoder with its final norm, and a linear head of two classes."""
     layer = nn.TransformerEncoderLayer(128, 4, 512, batch_first=True, norm_first=True)
     encoder = nn.TransformerEncoder(layer, 4, norm=nn.LayerNorm(128), enable_nested_tensor=False)
-    return Exactly(count_parameters(encoder) + count_parameters(nn.Embedding(10_000, 128)) + count_parameters(nn.Linear(128, 2)))
+    return Exactly(
+        count_parameters(encoder) + count_parameters(nn.Embedding(10_000, 128)) + count_parameters(nn.Linear(128, 2))
+    )
 
 
 def density_ratios_by_hand() -> Exactly:
@@ -101,8 +106,20 @@ def simple_unet_parameters_by_hand() -> Exactly:
         return 4 * a * b + b
 
     outer_parameters = 128 * 128 + 128 + 32 + 1
-    inner_parameters = block_parameters(32, 64) + block_parameters(64, 128) + upsampling_parameters(128, 64) + block_parameters(128, 64) + upsampling_parameters(64, 32) + block_parameters(64, 32)
-    return Exactly((outer_parameters + inner_parameters + block_parameters(32, 32) + 9 * 32 + 32, outer_parameters + inner_parameters + block_parameters(1, 32)))
+    inner_parameters = (
+        block_parameters(32, 64)
+        + block_parameters(64, 128)
+        + upsampling_parameters(128, 64)
+        + block_parameters(128, 64)
+        + upsampling_parameters(64, 32)
+        + block_parameters(64, 32)
+    )
+    return Exactly(
+        (
+            outer_parameters + inner_parameters + block_parameters(32, 32) + 9 * 32 + 32,
+            outer_parameters + inner_parameters + block_parameters(1, 32),
+        )
+    )
 
 
 LOSS_BY_MODEL_SIZE = {1e6: 3.2, 1e7: 2.8, 1e8: 2.5, 1e9: 2.3}
@@ -110,7 +127,10 @@ LOSS_BY_MODEL_SIZE = {1e6: 3.2, 1e7: 2.8, 1e8: 2.5, 1e9: 2.3}
 
 def fit_power_law() -> tuple[float, float]:
     """The normal equations of log L = a + b log N, by hand: N is a power of ten."""
-    u, v = np.array([math.log(n) for n in LOSS_BY_MODEL_SIZE]), np.array([math.log(l) for l in LOSS_BY_MODEL_SIZE.values()])
+    u, v = (
+        np.array([math.log(n) for n in LOSS_BY_MODEL_SIZE]),
+        np.array([math.log(l) for l in LOSS_BY_MODEL_SIZE.values()]),
+    )
     b = ((u - u.mean()) * (v - v.mean())).sum() / ((u - u.mean()) ** 2).sum()
     return v.mean() - b * u.mean(), b
 
@@ -130,7 +150,8 @@ def operations_by_hand() -> Exactly:
 
 
 def federated_accuracies_by_hand() -> Exactly:
-    """A second federated averaging, of state dicts, that meets the same random numbers; and the same passes over all examples."""
+    """A second federated averaging, of state dicts, that meets the same random numbers; and the same passes over
+    all examples."""
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
@@ -193,7 +214,9 @@ def test_every_answer_has_an_expected_value():
 def test_answer_matches_the_expected_value(id):
     form, value = make_check(id).form, make_check(id).compute()
     assert form.matches(value), form.format(value)
-    assert not any(perturbed.matches(value) for perturbed in form.perturbed_forms()) and list(form.perturbed_forms()), "another value would do as well"
+    assert not any(perturbed.matches(value) for perturbed in form.perturbed_forms()) and list(form.perturbed_forms()), (
+        "another value would do as well"
+    )
 
 
 @pytest.mark.parametrize("id", sorted(ANSWERS))
@@ -218,7 +241,9 @@ def test_polynomial_errors_match_the_closed_form():
 def test_answer_is_not_a_check(id):
     outcome = check_claim(id)
     assert id not in CHECKS and outcome.verdict == "answered"
-    assert outcome.note.startswith("the course asks" if "question" in load_statements()[id].stated else "the course prints no value")
+    assert outcome.note.startswith(
+        "the course asks" if "question" in load_statements()[id].stated else "the course prints no value"
+    )
     assert outcome.value == to_comparable(ANSWERS[id].run()) or isinstance(outcome.value, tuple), outcome.value
 
 
@@ -235,5 +260,8 @@ def test_lottery_ticket_is_pruned_before_its_first_gradient(monkeypatch):
     monkeypatch.setattr(gaba_11, "MLP", RecordingMLP)
     with deterministic():
         gaba_11.correct_after_pruning((0.0, 0.9))
-    dense_fractions, pruned_fractions = zero_fractions[: len(zero_fractions) // 2], zero_fractions[len(zero_fractions) // 2 :]
+    dense_fractions, pruned_fractions = (
+        zero_fractions[: len(zero_fractions) // 2],
+        zero_fractions[len(zero_fractions) // 2 :],
+    )
     assert max(dense_fractions) == 0.0 and min(pruned_fractions) > 0.89

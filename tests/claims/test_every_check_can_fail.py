@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-import didact.claims  # noqa: F401 (registers the checks)
+import didact.claims
 from didact.charts.html import to_html
 from didact.claims.compare import (
     Approximately,
@@ -94,7 +94,9 @@ def test_verdict_follows_from_the_result_and_can_flip(id):
         near_misses = list(form.near_misses(matching_value))
         assert near_misses, "nothing would be refused"
         assert perturbed_forms or not form.is_numeric
-        assert not any(candidate.matches(matching_value) for candidate in perturbed_forms), "two per cent off, or one, still holds"
+        assert not any(candidate.matches(matching_value) for candidate in perturbed_forms), (
+            "two per cent off, or one, still holds"
+        )
         assert not any(form.matches(candidate) for candidate in near_misses), "a broken formula still holds"
 
 
@@ -106,9 +108,17 @@ def find_raw_marks(source: str) -> list[str]:
 def test_page_formulas_leave_no_raw_marks():
     assert find_raw_marks("x_{t and 2e-3x") == ["x_{t", "2e-3x"]
     texts = [formula for s in load_statements().values() for formula in (s.claim, s.stated, s.where)]
-    texts += [formula for c in CHECKS.values() for formula in (c.formula, c.correction, c.condition)] + [a.formula for a in ANSWERS.values()]
-    texts += [cell for t in TABLES.values() for cell in (*(c.name for c in t.cells), *(c.reason for c in t.cells), *t.uncovered_claims.values())]
-    assert {formula: marks for formula in [*texts, *NOT_CHECKABLE_REASONS.values()] if (marks := find_raw_marks(formula))} == {}
+    texts += [formula for c in CHECKS.values() for formula in (c.formula, c.correction, c.condition)] + [
+        a.formula for a in ANSWERS.values()
+    ]
+    texts += [
+        cell
+        for t in TABLES.values()
+        for cell in (*(c.name for c in t.cells), *(c.reason for c in t.cells), *t.uncovered_claims.values())
+    ]
+    assert {
+        formula: marks for formula in [*texts, *NOT_CHECKABLE_REASONS.values()] if (marks := find_raw_marks(formula))
+    } == {}
 
 
 # letters on the page, sizes of an example in the check; or a table of its own
@@ -121,11 +131,22 @@ def test_compared_number_is_the_stated_number(id):
     form, stated_text = CHECKS[id].form, load_statements()[id].stated
     ascii_text = stated_text.replace("−", "-")
     joined_text = re.sub(r"(?<=\d)[, ](?=\d{3}\b)", "", ascii_text)
-    stated_numbers = {float(n) for t in (ascii_text, joined_text) for pattern in (r"-?\d*\.?\d+(?:e-?\d+)?", r"\d*\.?\d+") for n in re.findall(pattern, t)}
-    stated_numbers |= {n * f for n in stated_numbers for f in (1e6, 1e9) if "M" in ascii_text or "B" in ascii_text} | ({1 / 4} if "1/4" in ascii_text else set())
-    compared_numbers = [float(n) for n in (form.digits if isinstance(form, Printed) else list_numbers(to_python(form.value)))]
+    stated_numbers = {
+        float(n)
+        for t in (ascii_text, joined_text)
+        for pattern in (r"-?\d*\.?\d+(?:e-?\d+)?", r"\d*\.?\d+")
+        for n in re.findall(pattern, t)
+    }
+    stated_numbers |= {n * f for n in stated_numbers for f in (1e6, 1e9) if "M" in ascii_text or "B" in ascii_text} | (
+        {1 / 4} if "1/4" in ascii_text else set()
+    )
+    compared_numbers = [
+        float(n) for n in (form.digits if isinstance(form, Printed) else list_numbers(to_python(form.value)))
+    ]
     if re.search(r"\d", ascii_text) and "…" not in ascii_text:
-        assert set(compared_numbers) <= stated_numbers, f"{sorted(set(compared_numbers) - stated_numbers)} not in {stated_text!r}"
+        assert set(compared_numbers) <= stated_numbers, (
+            f"{sorted(set(compared_numbers) - stated_numbers)} not in {stated_text!r}"
+        )
 
 
 def list_numbers(value: Any) -> list[float]:
@@ -226,7 +247,9 @@ def test_claim_forms_match_by_hand(form, good, bad):
     (Approximately(100.0, 0.009, "rounded"), [(102.0,), (98.0,)]),
 ])
 def test_perturbed_forms_differ_in_the_stated_digits(form, expected):
-    perturbed_values = [tuple(map(float, t.digits)) if isinstance(t, Printed) else to_python(t.value) for t in form.perturbed_forms()]
+    perturbed_values = [
+        tuple(map(float, t.digits)) if isinstance(t, Printed) else to_python(t.value) for t in form.perturbed_forms()
+    ]
     assert perturbed_values == [tuple(map(float, o)) if isinstance(form, Printed) else o for o in expected]
 
 
@@ -256,8 +279,14 @@ def test_shown_as_replaces_the_compared_value():
     shown_value = ShownAs((0.5, 1.0), {"sigmoid": 0.25, "ReLU": True})
     assert format_result(Equal(), Conditional(shown_value, ShownAs((1, 1), {"kinks": [1, 2, 3], "seen": 4}))) == \
         "sigmoid 0.25, ReLU yes; without the condition kinks 1, 2, 3; seen 4"
-    assert to_comparable(CorrectedClaim(shown_value, (1, 2))) == CorrectedClaim((0.5, 1.0), (1, 2)) and to_comparable(3) == 3
-    assert LessOrEqual().format(([12_800, 1_048_576], [81_920, 2_097_152])) == "1,048,576 ≤ 2,097,152, the tightest of 2"   # in its own units
+    assert (
+        to_comparable(CorrectedClaim(shown_value, (1, 2))) == CorrectedClaim((0.5, 1.0), (1, 2))
+        and to_comparable(3) == 3
+    )
+    # in its own units
+    assert (
+        LessOrEqual().format(([12_800, 1_048_576], [81_920, 2_097_152])) == "1,048,576 ≤ 2,097,152, the tightest of 2"
+    )
 
 
 def test_printed_restated_has_as_many_decimals():
@@ -266,4 +295,6 @@ def test_printed_restated_has_as_many_decimals():
 
 def test_approximately_is_perturbed_beyond_its_tolerance():
     form = Approximately(1.5e9, 0.04, "about")
-    assert not any(perturbed.matches(edge) for perturbed in form.perturbed_forms() for edge in (1.5e9 * 0.96, 1.5e9 * 1.04))
+    assert not any(
+        perturbed.matches(edge) for perturbed in form.perturbed_forms() for edge in (1.5e9 * 0.96, 1.5e9 * 1.04)
+    )

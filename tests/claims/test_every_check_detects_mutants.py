@@ -1,7 +1,10 @@
-"""Every check notices a broken formula: with one place of its source changed, what agreed with the course agrees no longer.
+"""Every check notices a broken formula: with one place of its source changed, what agreed with the course agrees no
+longer.
 
-Where a check has a second side (the course's formula that is wrong, what comes out without the condition) no agreement can break there:
-a change that reaches it must change the value that is shown. What raises, never ends or leads to numbers that are none is not noticed.
+Where a check has a second side (the course's formula that is wrong, what comes out without the condition) no
+agreement can break there:
+a change that reaches it must change the value that is shown. What raises, never ends or leads to numbers that are
+none is not noticed.
 """
 
 import ast
@@ -11,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-import didact.claims  # noqa: F401 (registers the checks)
+import didact.claims
 from didact.claims.compare import CorrectedClaim, Equal
 from didact.claims.core import CHECKS, Check
 from helpers.claim_mutants import (
@@ -24,7 +27,22 @@ from helpers.mutants import apply_changes
 CHECK_IDS = sorted(CHECKS)
 
 
-SLOW_IDS = {"C1.11", "C5.7", "C7.5", "C7.6", "C11.16", "C11.17", "C11.18", "C11.19", "C11.20", "C12.6", "CE92", "CE95", "CF38", "CV12"}
+SLOW_IDS = {
+    "C1.11",
+    "C5.7",
+    "C7.5",
+    "C7.6",
+    "C11.16",
+    "C11.17",
+    "C11.18",
+    "C11.19",
+    "C11.20",
+    "C12.6",
+    "CE92",
+    "CE95",
+    "CF38",
+    "CV12",
+}
 
 
 @pytest.mark.parametrize("id", [pytest.param(id, marks=pytest.mark.slow) if id in SLOW_IDS else id for id in CHECK_IDS])
@@ -37,7 +55,9 @@ def test_check_detects_a_mutant(id):
         if not missing_sides:
             return
         undetected += [text] * (detection[min(missing_sides)] is False)
-    pytest.fail(f"no broken formula is noticed {'beside' if missing_sides == {1} else 'where it agrees'}, such as {undetected[:8]}")
+    pytest.fail(
+        f"no broken formula is noticed {'beside' if missing_sides == {1} else 'where it agrees'}, such as {undetected[:8]}"
+    )
 
 
 def get_chapter(id: str) -> str:
@@ -51,9 +71,11 @@ MIN_MUTANTS = 6   # changes, of which a quarter says something
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(map(get_chapter, CHECK_IDS))))
 def test_checks_of_a_chapter_detect_most_mutants(name):
-    """All changes but of numbers, which mostly are sizes and ranges of an example: half of a chapter's, a quarter of each check's.
+    """All changes but of numbers, which mostly are sizes and ranges of an example: half of a chapter's, a quarter
+    of each check's.
 
-    Measured: five in six of all; least where a statement holds for whatever example one takes, so that another changes nothing.
+    Measured: five in six of all; least where a statement holds for whatever example one takes, so that another
+    changes nothing.
     """
     detections, weak_checks = list[bool](), list[str]()
     for check in (CHECKS[id] for id in CHECK_IDS if get_chapter(id) == name):
@@ -64,7 +86,9 @@ def test_checks_of_a_chapter_detect_most_mutants(name):
             if perf_counter() > deadline:
                 break
         detections += check_detections
-        weak_checks += [f"{check.id}: {sum(check_detections)} of {len(check_detections)}"] * (len(check_detections) >= MIN_MUTANTS and sum(check_detections) < len(check_detections) / 4)
+        weak_checks += [f"{check.id}: {sum(check_detections)} of {len(check_detections)}"] * (
+            len(check_detections) >= MIN_MUTANTS and sum(check_detections) < len(check_detections) / 4
+        )
     assert not weak_checks, f"less than a quarter is noticed by {weak_checks}"
     assert sum(detections) > 0.5 * len(detections), f"{sum(detections)} of {len(detections)}"
 

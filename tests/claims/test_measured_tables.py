@@ -1,4 +1,5 @@
-"""The tables: their data hang together, the rule judges as worked by hand, and a small one is measured, kept and shown."""
+"""The tables: their data hang together, the rule judges as worked by hand, and a small one is measured, kept and
+shown."""
 
 import json
 import re
@@ -39,8 +40,27 @@ from didact.run import Run, git_state
 from didact.training.interrupts import Interrupted
 from didact.training.session import known_options, prepare
 
-TABLE_NAMES = ["1.6", "1.7", "2.8", "3.11", "4.6", "4.8", "5.6", "5.8", "5.9", "6.11", "6.12", "7.9", "8.7", "8.9", "9.8", "9.9", "10.8", "10.9",
-         "fleuret-2.1"]
+TABLE_NAMES = [
+    "1.6",
+    "1.7",
+    "2.8",
+    "3.11",
+    "4.6",
+    "4.8",
+    "5.6",
+    "5.8",
+    "5.9",
+    "6.11",
+    "6.12",
+    "7.9",
+    "8.7",
+    "8.9",
+    "9.8",
+    "9.9",
+    "10.8",
+    "10.9",
+    "fleuret-2.1",
+]
 TIMED_TABLES = [t for t in TABLES.values() if t.is_benchmark]
 TRAINED_TABLES = [t for t in TABLES.values() if not t.is_benchmark]
 
@@ -54,7 +74,9 @@ def test_tables_cover_the_measured_claims():
     measured_ids = {s.id for s in load_statements().values() if s.course == "Gaba" and s.kind == "measured table"}
     claim_ids = [claim for t in TABLES.values() for claim in t.claims]
     assert len(claim_ids) == len(set(claim_ids)) and set(claim_ids) <= set(load_statements())
-    assert measured_ids.difference(CHECKS, ANSWERS, NOT_CHECKABLE_REASONS) == set(claim_ids) - {"CF51"}, "a measured claim without check is of one table"
+    assert measured_ids.difference(CHECKS, ANSWERS, NOT_CHECKABLE_REASONS) == set(claim_ids) - {"CF51"}, (
+        "a measured claim without check is of one table"
+    )
 
 
 @pytest.mark.parametrize("name", TABLE_NAMES)
@@ -63,7 +85,9 @@ def test_cells_are_configurations_of_their_grids(name):
     assert len({c.name for c in t.cells}) == len(t.cells) and t.unstated_choices
     for cell in t.cells:
         assert dict(cell.configuration) in t.grids[cell.grid].configurations
-        assert bool(cell.baseline) == t.is_benchmark and (not cell.baseline or any(cell.baseline in grid.configurations for grid in t.grids))
+        assert bool(cell.baseline) == t.is_benchmark and (
+            not cell.baseline or any(cell.baseline in grid.configurations for grid in t.grids)
+        )
     for grid in range(len(t.grids)):
         assert any(c.grid == grid for c in t.cells), "a configuration that nobody reads"
     assert all(0 <= i < len(t.cells) for o in t.orderings for pair in o.pairs for i in pair)
@@ -71,7 +95,8 @@ def test_cells_are_configurations_of_their_grids(name):
 
 @pytest.mark.parametrize("name", [n for n in TABLE_NAMES if n not in ("6.11", "fleuret-2.1")])
 def test_cell_numbers_are_in_the_list_of_statements(name):
-    """Neither the table nor stated.tsv may drift; 6.11 states times, of which ratios are taken, Fleuret says "almost"."""
+    """Neither the table nor stated.tsv may drift; 6.11 states times, of which ratios are taken, Fleuret says
+    "almost"."""
     for cell in TABLES[name].cells:
         if not cell.is_upper_bound:
             numbers = {float(n) for n in re.findall(r"\d*\.\d+|\d+", load_statements()[cell.claim].stated)}
@@ -85,7 +110,11 @@ def test_orderings_hold_for_the_stated_numbers(name):
     for ordering in t.orderings:
         for i, j in ordering.pairs:
             first, second = t.cells[i].stated, t.cells[j].stated
-            assert abs(first - second) < ordering.equal_within * second if ordering.equal_within else first > second, (ordering.text, t.cells[i].name, t.cells[j].name)
+            assert abs(first - second) < ordering.equal_within * second if ordering.equal_within else first > second, (
+                ordering.text,
+                t.cells[i].name,
+                t.cells[j].name,
+            )
 
 
 def test_tables_have_an_ordering_for_each_remark():
@@ -102,7 +131,11 @@ def test_table_8_1_row_by_row():
     t, rows = TABLES["8.9"], []
     for cell in (c for c in t.cells if c.reading.metric == "frechet"):
         grid = t.grids[cell.grid]
-        options = {"latent": 100, "lr": 2e-4, "turns": 1, "lr_discriminator": None} | dict(grid.fixed) | dict(cell.configuration)
+        options = (
+            {"latent": 100, "lr": 2e-4, "turns": 1, "lr_discriminator": None}
+            | dict(grid.fixed)
+            | dict(cell.configuration)
+        )
         learning_rates = options["lr"], options["lr_discriminator"] or options["lr"]
         rows.append((options["latent"], *learning_rates, options["turns"], grid.recipe == "wgan", cell.stated))
     assert sorted(rows) == sorted([
@@ -112,20 +145,36 @@ def test_table_8_1_row_by_row():
         (100, 1e-4, 1e-4, 5, True, 23.4),
     ])
     (trace_grid,) = TABLES["8.7"].grids
-    assert all(c.reading.last_batch for c in TABLES["8.7"].cells) and trace_grid.fixed["log_every"] == 1, "the course prints the last batch"
+    assert all(c.reading.last_batch for c in TABLES["8.7"].cells) and trace_grid.fixed["log_every"] == 1, (
+        "the course prints the last batch"
+    )
 
 
 def test_table_5_8_trains_the_network_of_the_listing():
-    """By hand: 1000·128 + 2·4·256·(128 + 256 + 2) + 2·4·256·(512 + 256 + 2) + 513·128 + 129·2 parameters, of which one score
+    """By hand: 1000·128 + 2·4·256·(128 + 256 + 2) + 2·4·256·(512 + 256 + 2) + 513·128 + 129·2 parameters, of which
+    one score
     instead of two saves 129; the word for all others, which is never met, adds 128."""
     (grid,) = TABLES["5.8"].grids
     network = prepare(grid.recipe, dict(grid.fixed)).experiment.objective.network
     assert sum(p.numel() for p in network.parameters()) == 128_000 + 790_528 + 1_576_960 + 65_664 + 258 - 129 + 128
-    assert network.embedding.weight[1:].std().item() == pytest.approx(1, rel=0.01) and not network.embedding.weight[0].any()
-    assert network.embedding_dropout.p == 0 and [type(layer).__name__ for layer in network.head] == ["Linear", "ReLU", "Dropout", "Linear"]
+    assert (
+        network.embedding.weight[1:].std().item() == pytest.approx(1, rel=0.01)
+        and not network.embedding.weight[0].any()
+    )
+    assert network.embedding_dropout.p == 0 and [type(layer).__name__ for layer in network.head] == [
+        "Linear",
+        "ReLU",
+        "Dropout",
+        "Linear",
+    ]
     (shared_grid, *_) = TABLES["5.9"].grids
-    flexible_network = prepare(shared_grid.recipe, dict(shared_grid.fixed) | shared_grid.configurations[0]).experiment.objective.network
-    assert sum(p.numel() for p in flexible_network.parameters()) == 128_000 + 2 * 4 * 64 * (128 + 64 + 2) + 129 * 2 - 129 + 128
+    flexible_network = prepare(
+        shared_grid.recipe, dict(shared_grid.fixed) | shared_grid.configurations[0]
+    ).experiment.objective.network
+    assert (
+        sum(p.numel() for p in flexible_network.parameters())
+        == 128_000 + 2 * 4 * 64 * (128 + 64 + 2) + 129 * 2 - 129 + 128
+    )
     assert flexible_network.embedding.weight[1:].std().item() == pytest.approx(1, rel=0.01)
 
 
@@ -138,7 +187,12 @@ def test_diffusion_tables_train_the_simple_network():
 def test_table_10_8_loss_is_logged(tmp_path):
     """Its images have labels, so that a referee learns beside the network and each has a loss of its own."""
     small_options = {"data": "digits", "widths": (8, 16), "T": 20, "sampling_steps": 2, "epochs": 1, "judged": 1}
-    trained_run = didact.train(didact.recipes.diffusion, **dict(TABLES["10.8"].grids[0].fixed) | small_options, runs=str(tmp_path), device="cpu")
+    trained_run = didact.train(
+        didact.recipes.diffusion,
+        **dict(TABLES["10.8"].grids[0].fixed) | small_options,
+        runs=str(tmp_path),
+        device="cpu",
+    )
     (metric,) = {cell.reading.metric for cell in TABLES["10.8"].cells}
     assert 0 < reproduce.read_at_epoch(trained_run, MetricReading("train", metric, 1)) < 2
 
@@ -186,7 +240,14 @@ def test_judge_table_with_noisy_times_is_undecided(values, verdict):
 
 
 def test_fold_names_merges_names_that_differ_in_their_last_value():
-    names = [(["net=a", "n=1"], ""), (["net=a", "n=2"], ""), (["net=b", "n=2"], ""), (["net=b"], ""), ([], ""), ([], "")]
+    names = [
+        (["net=a", "n=1"], ""),
+        (["net=a", "n=2"], ""),
+        (["net=b", "n=2"], ""),
+        (["net=b"], ""),
+        ([], ""),
+        ([], ""),
+    ]
     assert fold_names(names) == "net=a n=1, 2, net=b n=2, net=b, , "
     assert fold_names([(["lr=1"], " (stated 5)"), (["lr=2"], " (stated 6)")]) == "lr=1 (stated 5), 2 (stated 6)"
 
@@ -194,7 +255,11 @@ def test_fold_names_merges_names_that_differ_in_their_last_value():
 def test_judge_table_with_an_upper_bound():
     cell = Cell("C9.15", 100, MetricReading("test", "active_units"), is_upper_bound=True)
     t, cases = MeasuredTable("tiny", "", (), (cell,)), ([60, 62, 61], [100, 100, 100], [99, 100, 95])
-    assert [judge_table(t, make_record({cell.name: values}))[0].verdict for values in cases] == ["holds", "wrong", "wrong"]
+    assert [judge_table(t, make_record({cell.name: values}))[0].verdict for values in cases] == [
+        "holds",
+        "wrong",
+        "wrong",
+    ]
 
 
 @pytest.mark.parametrize(("low", "verdict"), [
@@ -209,24 +274,43 @@ def test_judge_table_orderings_by_hand(low, verdict):
     t = MeasuredTable("tiny", "", (), cells, (Ordering("one above two", ((0, 1),), "b"),))
     cell_verdicts = judge_table(t, make_record({cells[0].name: high, cells[1].name: low}))
     assert cell_verdicts[-1].verdict == verdict and judge_claim("b", cell_verdicts)[0] == verdict
-    assert ("didact reproduce tiny --seeds 6" in cell_verdicts[-1].reason) == (verdict == "not measured"), "the command that may tell"
+    assert ("didact reproduce tiny --seeds 6" in cell_verdicts[-1].reason) == (verdict == "not measured"), (
+        "the command that may tell"
+    )
 
 
-@pytest.mark.parametrize(("mean", "holds"), [(1.85, True), (2.0, True), (3.0, True), (4.3, True), (1.7, False), (4.5, False)])
+@pytest.mark.parametrize(
+    ("mean", "holds"), [(1.85, True), (2.0, True), (3.0, True), (4.3, True), (1.7, False), (4.5, False)]
+)
 def test_judge_table_allows_a_tenth_beyond_a_range(mean, holds):
     """2 to 4 times, by the ends: 1.8 to 4.4."""
-    cell = Cell("C6.19", 2, MetricReading("time", "ratio"), configuration={"form": "explicit", "length": 8}, range_end=4, baseline={"form": "fused", "length": 8})
+    cell = Cell(
+        "C6.19",
+        2,
+        MetricReading("time", "ratio"),
+        configuration={"form": "explicit", "length": 8},
+        range_end=4,
+        baseline={"form": "fused", "length": 8},
+    )
     (cell_verdict,) = judge_table(MeasuredTable("tiny", "", (), (cell,)), make_record({cell.name: [mean] * 3}))
     assert (cell_verdict.verdict == "holds") == holds and cell_verdict.stated == "2 … 4"
     assert cell_verdict.name == "form=explicit length=8 over form=fused, time ratio"
 
 
-@pytest.mark.parametrize(("times", "memory", "verdict"), [
-    ([3.0, 3.0], 2.0, "holds"), ([3.0, 9.0], 2.0, "conditional"), ([9.0, 9.0], 2.0, "wrong"), ([3.0, 9.0], 4.0, "wrong"),
-])
+@pytest.mark.parametrize(
+    ("times", "memory", "verdict"),
+    [
+        ([3.0, 3.0], 2.0, "holds"),
+        ([3.0, 9.0], 2.0, "conditional"),
+        ([9.0, 9.0], 2.0, "wrong"),
+        ([3.0, 9.0], 4.0, "wrong"),
+    ],
+)
 def test_judge_claim_over_conditions(times, memory, verdict):
     """Fast at one length of two is a condition; at none, or with memory that grows, it is wrong whatever the rest."""
-    cells = tuple(Cell("a", 2, MetricReading("time", "ratio"), configuration={"length": n}, range_end=4) for n in (1, 2))
+    cells = tuple(
+        Cell("a", 2, MetricReading("time", "ratio"), configuration={"length": n}, range_end=4) for n in (1, 2)
+    )
     cells += (Cell("a", 2, MetricReading("memory", "ratio"), configuration={"length": 2}),)
     values = {cell.name: [x] * 3 for cell, x in zip(cells, (*times, memory), strict=True)}
     claim_verdict, _, reason = judge_claim("a", judge_table(MeasuredTable("tiny", "", (), cells), make_record(values)), cells_are_conditions=True)
@@ -238,11 +322,18 @@ def test_judge_claim_over_conditions(times, memory, verdict):
 def test_judge_claim_does_not_refute_undecided_cells():
     cells = tuple(Cell("a", 0.25, MetricReading("time", "saved"), configuration={"length": n}) for n in (1, 2, 3))
     values = {c.name: v for c, v in zip(cells, ([0.25] * 3, [0.9] * 3, [-0.9, 0.4, 0.5]), strict=True)}
-    claim_verdict, _, reason = judge_claim("a", judge_table(MeasuredTable("tiny", "", (), cells), make_record(values)), cells_are_conditions=True)
+    claim_verdict, _, reason = judge_claim(
+        "a", judge_table(MeasuredTable("tiny", "", (), cells), make_record(values)), cells_are_conditions=True
+    )
     assert claim_verdict == "conditional"
     assert reason == "so for time saved: length=1; more for time saved: length=2; undecided for time saved: length=3"
     values[cells[1].name] = [0.25] * 3
-    assert judge_claim("a", judge_table(MeasuredTable("tiny", "", (), cells), make_record(values)), cells_are_conditions=True)[0] == "not measured"
+    assert (
+        judge_claim(
+            "a", judge_table(MeasuredTable("tiny", "", (), cells), make_record(values)), cells_are_conditions=True
+        )[0]
+        == "not measured"
+    )
 
 
 def judge_values(*values: list[float], **options: Any) -> str:
@@ -250,7 +341,9 @@ def judge_values(*values: list[float], **options: Any) -> str:
     cells = tuple(Cell("a", 1.0, MetricReading("test", str(i))) for i in range(len(values)))
     pairs = tuple((i, i + 1) for i in range(len(values) - 1))
     t = MeasuredTable("tiny", "", (), cells, (Ordering("in order", pairs, "b", **options),))
-    measurements = replace(make_record({c.name: v for c, v in zip(cells, values, strict=True)}), seeds=list(range(len(values[0]))))
+    measurements = replace(
+        make_record({c.name: v for c, v in zip(cells, values, strict=True)}), seeds=list(range(len(values[0])))
+    )
     return judge_table(t, measurements)[-1].verdict
 
 
@@ -259,9 +352,15 @@ def test_one_seed_decides_no_ordering():
     assert judge_values([0.9, 0.9], [0.1, 0.1]) == "holds" and judge_values([0.1, 0.1], [0.9, 0.9]) == "wrong"
 
 
-@pytest.mark.parametrize(("second", "verdict"), [
-    ([1.01, 1.02, 1.00], "holds"), ([1.30, 1.31, 1.32], "wrong"), ([1.0, 1.1, 1.2], "not measured"), ([0.7, 0.71, 0.72], "wrong"),
-])
+@pytest.mark.parametrize(
+    ("second", "verdict"),
+    [
+        ([1.01, 1.02, 1.00], "holds"),
+        ([1.30, 1.31, 1.32], "wrong"),
+        ([1.0, 1.1, 1.2], "not measured"),
+        ([0.7, 0.71, 0.72], "wrong"),
+    ],
+)
 def test_ordering_of_equal_cells_allows_a_tenth(second, verdict):
     assert judge_values([1.0, 1.01, 0.99], second, equal_within=0.1) == verdict
 
@@ -275,31 +374,45 @@ def test_welch_p_value_matches_scipy():
         assert table.welch_p_value(a.tolist(), b.tolist(), 0.2) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("seeds", "spreads"), [(3, (1, 1)), (2, (1, 1)), (3, (1, 5)), (3, (1, 1, 1, 1)), (3, (1,) * 8)])
+@pytest.mark.parametrize(
+    ("seeds", "spreads"), [(3, (1, 1)), (2, (1, 1)), (3, (1, 5)), (3, (1, 1, 1, 1)), (3, (1,) * 8)]
+)
 def test_equal_cells_seldom_get_a_verdict(seeds, spreads):
     """At most 5 % of the time, whatever the number of pairs; three deviations of what 500 draws of that could show."""
     draws = np.random.default_rng(1).normal(size=(500, len(spreads), seeds)) * np.array(spreads)[:, None]
     verdicts = [judge_values(*rows) for rows in draws.tolist()]
-    assert 1 - verdicts.count("not measured") / len(verdicts) <= table.SIGNIFICANCE_LEVEL + 3 * (table.SIGNIFICANCE_LEVEL * (1 - table.SIGNIFICANCE_LEVEL) / len(verdicts)) ** 0.5
+    assert (
+        1 - verdicts.count("not measured") / len(verdicts)
+        <= table.SIGNIFICANCE_LEVEL
+        + 3 * (table.SIGNIFICANCE_LEVEL * (1 - table.SIGNIFICANCE_LEVEL) / len(verdicts)) ** 0.5
+    )
 
 
 def test_clear_differences_get_a_verdict():
     draws = np.random.default_rng(2).normal(size=(200, 4, 3)) + 15 * np.arange(4)[::-1, None]
     verdicts = [judge_values(*rows) for rows in draws.tolist()]
-    assert verdicts.count("holds") >= 190 and [judge_values(*rows[::-1]) for rows in draws.tolist()].count("wrong") >= 190
+    assert (
+        verdicts.count("holds") >= 190 and [judge_values(*rows[::-1]) for rows in draws.tolist()].count("wrong") >= 190
+    )
 
 
 def test_claim_is_wrong_where_one_of_its_cells_is():
     cells = (Cell("a", 0.5, MetricReading("test", "one")), Cell("a", 0.5, MetricReading("test", "two")))
-    cell_verdicts = judge_table(MeasuredTable("tiny", "", (), cells), make_record({cells[0].name: [0.5, 0.5], cells[1].name: [0.7, 0.7]}))
+    cell_verdicts = judge_table(
+        MeasuredTable("tiny", "", (), cells), make_record({cells[0].name: [0.5, 0.5], cells[1].name: [0.7, 0.7]})
+    )
     verdict, measured_text, reason = judge_claim("a", cell_verdicts)
-    assert (verdict, measured_text, reason) == ("wrong", "0.5, 0.7", "not so: test two (stated 0.5)"), "each number once"
+    assert (verdict, measured_text, reason) == ("wrong", "0.5, 0.7", "not so: test two (stated 0.5)"), (
+        "each number once"
+    )
 
 
 def test_unmeasured_cell_has_not_diverged():
     cells = (Cell("a", 0.5, MetricReading("test", "one")), Cell("a", 0.5, MetricReading("test", "two")))
     cell_verdicts = judge_table(MeasuredTable("tiny", "", (), cells), make_record({cells[0].name: [0.5, 0.5]}))
-    assert (cell_verdicts[1].verdict, cell_verdicts[1].measured) == ("not measured", "") and judge_claim("a", cell_verdicts)[0] == "not measured"
+    assert (cell_verdicts[1].verdict, cell_verdicts[1].measured) == ("not measured", "") and judge_claim(
+        "a", cell_verdicts
+    )[0] == "not measured"
 
 
 @pytest.mark.parametrize("name", sorted(table.load_records()))
@@ -314,31 +427,50 @@ def test_no_cell_is_its_own_baseline():
     t = TABLES["6.11"]
     (base_index,) = [i for i, c in enumerate(t.cells) if not c.claim]
     cell_verdicts = judge_table(t, make_record({c.name: [1.0, 1.0] for c in t.cells}))
-    assert cell_verdicts[base_index].verdict == "not checkable" and all(base_index in pair for pair in t.orderings[0].pairs)
+    assert cell_verdicts[base_index].verdict == "not checkable" and all(
+        base_index in pair for pair in t.orderings[0].pairs
+    )
 
 
 def test_page_shows_several_cells_as_a_table(monkeypatch):
-    t = replace(TABLES["6.11"], cells=tuple(replace(c, reason="" if c.claim else c.reason) for c in TABLES["6.11"].cells))
+    t = replace(
+        TABLES["6.11"], cells=tuple(replace(c, reason="" if c.claim else c.reason) for c in TABLES["6.11"].cells)
+    )
     monkeypatch.setitem(tables.TABLES, "6.11", t)
-    monkeypatch.setattr("didact.claims.core.kept", lambda: {"6.11": make_record({c.name: [c.stated + 0.5] * 3 for c in t.cells}, "6.11")})
+    monkeypatch.setattr(
+        "didact.claims.core.kept",
+        lambda: {"6.11": make_record({c.name: [c.stated + 0.5] * 3 for c in t.cells}, "6.11")},
+    )
     outcome = check_claim("C6.15")
     html = render_page([outcome])
-    assert html.count("1.509 ± 0") == 1 and html.count("<td>1.0093</td>") == 1, "3.24 ms over 3.21 ms, and what was measured"
+    assert html.count("1.509 ± 0") == 1 and html.count("<td>1.0093</td>") == 1, (
+        "3.24 ms over 3.21 ms, and what was measured"
+    )
     assert html.count("<tr>") == 1 + 8 and "time ratio</th>" in html and "2026-01-02" in html
-    assert "time ratio: dim=512 heads=1 over heads=8 (stated 1.0093), dim=512 heads=2" in outcome.note and "±" not in outcome.computed
+    assert (
+        "time ratio: dim=512 heads=1 over heads=8 (stated 1.0093), dim=512 heads=2" in outcome.note
+        and "±" not in outcome.computed
+    )
 
 
 def test_page_says_once_why_cells_are_not_comparable(monkeypatch):
     t = TABLES["6.11"]
-    monkeypatch.setattr("didact.claims.core.kept", lambda: {"6.11": make_record({c.name: [2.0] * 3 for c in t.cells}, "6.11")})
+    monkeypatch.setattr(
+        "didact.claims.core.kept", lambda: {"6.11": make_record({c.name: [2.0] * 3 for c in t.cells}, "6.11")}
+    )
     outcome = check_claim("C6.15")
     assert outcome.verdict == "not checkable" and render_page([outcome]).count("names no device") == 1
 
 
 def test_refuted_ordering_names_its_cells():
-    cells = tuple(Cell("a", 0.9, MetricReading("test", "accuracy"), configuration={"hidden": n, "cell": "lstm"}) for n in (64, 128, 256))
+    cells = tuple(
+        Cell("a", 0.9, MetricReading("test", "accuracy"), configuration={"hidden": n, "cell": "lstm"})
+        for n in (64, 128, 256)
+    )
     t = MeasuredTable("tiny", "", (), cells, (Ordering("wider is better", ((1, 0), (2, 1)), "b"),))
-    cell_verdicts = judge_table(t, make_record({c.name: v for c, v in zip(cells, ([0.8, 0.81], [0.9, 0.91], [0.7, 0.71]), strict=True)}))
+    cell_verdicts = judge_table(
+        t, make_record({c.name: v for c, v in zip(cells, ([0.8, 0.81], [0.9, 0.91], [0.7, 0.71]), strict=True)})
+    )
     assert cell_verdicts[-1].verdict == "wrong" and cell_verdicts[-1].reason == "hidden=256 is below hidden=128"
     equality_table = replace(t, orderings=(Ordering("all alike", ((1, 0), (2, 1)), "b", equal_within=0.001),))
     assert "hidden=256 and hidden=128 differ" in judge_table(equality_table, make_record({c.name: v for c, v in zip(
@@ -348,7 +480,10 @@ def test_refuted_ordering_names_its_cells():
 def test_incomparable_number_gets_no_verdict():
     cell = Cell("a", 28.3, MetricReading("test", "frechet"), reason="other features")
     (cell_verdict,) = judge_table(MeasuredTable("tiny", "", (), (cell,)), make_record({cell.name: [0.1, 0.2, 0.3]}))
-    assert (cell_verdict.verdict, cell_verdict.reason) == ("not checkable", "other features") and cell_verdict.measured == "0.2 ± 0.1"
+    assert (cell_verdict.verdict, cell_verdict.reason) == (
+        "not checkable",
+        "other features",
+    ) and cell_verdict.measured == "0.2 ± 0.1"
 
 
 def test_read_at_epoch_averages_losses_over_steps(tmp_path):
@@ -357,7 +492,9 @@ def test_read_at_epoch_averages_losses_over_steps(tmp_path):
     rows = [{"step": s, "epoch": s / 10, "train": {"loss": loss}} for s, loss in losses.items()]
     rows += [{"step": 10 * e, "epoch": float(e), "validation": {"accuracy": e / 10}} for e in (1, 2)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert reproduce.read_at_epoch(Run(tmp_path), MetricReading("train", "loss", 1)) == pytest.approx((4 * 1 + 4 * 2 + 2 * 5) / 10)
+    assert reproduce.read_at_epoch(Run(tmp_path), MetricReading("train", "loss", 1)) == pytest.approx(
+        (4 * 1 + 4 * 2 + 2 * 5) / 10
+    )
     assert reproduce.read_at_epoch(Run(tmp_path), MetricReading("train", "loss", 2)) == pytest.approx(0.6)
     assert reproduce.read_at_epoch(Run(tmp_path), MetricReading("validation", "accuracy", 2)) == 0.2
     with pytest.raises(UsageError, match="was not judged at epoch 3, nearest at 2"):
@@ -371,7 +508,10 @@ def test_one_seed_may_confirm_but_not_refute():
     one_seed_record = replace(table.load_records()["1.6"], values={cell.name: [0.6]}, seeds=[0])
     assert table.judge_cell(cell, one_seed_record).displayed_verdict == "undecided"
     assert table.judge_cell(cell, replace(one_seed_record, values={cell.name: [0.51]})).verdict == "holds"
-    assert table.judge_cell(cell, replace(one_seed_record, values={cell.name: [0.6, 0.6]}, seeds=[0, 1])).verdict == "wrong"
+    assert (
+        table.judge_cell(cell, replace(one_seed_record, values={cell.name: [0.6, 0.6]}, seeds=[0, 1])).verdict
+        == "wrong"
+    )
 
 
 def test_read_at_epoch_reads_the_last_batch(tmp_path):
@@ -390,8 +530,14 @@ def tiny_table(monkeypatch, tmp_path):
     grid = Grid("mlp", {"data": "digits", "batch": 128}, {"hidden": ((8,), (64,)), "epochs": (2,)})
     accuracy, loss = MetricReading("test", "accuracy"), MetricReading("train", "loss", 2)
     narrow, wide = {"hidden": (8,), "epochs": 2}, {"hidden": (64,), "epochs": 2}
-    cells = (Cell("C1.23", 0.9, accuracy, 0, narrow), Cell("C1.23", 0.2, accuracy, 0, wide), Cell("C1.20", 1e3, loss, 0, wide))
-    t = MeasuredTable("1.7", "tiny", (grid,), cells, (Ordering("wide above narrow", ((1, 0),), "C1.24"),), unstated_choices="nothing")
+    cells = (
+        Cell("C1.23", 0.9, accuracy, 0, narrow),
+        Cell("C1.23", 0.2, accuracy, 0, wide),
+        Cell("C1.20", 1e3, loss, 0, wide),
+    )
+    t = MeasuredTable(
+        "1.7", "tiny", (grid,), cells, (Ordering("wide above narrow", ((1, 0),), "C1.24"),), unstated_choices="nothing"
+    )
     monkeypatch.setitem(tables.TABLES, "1.7", t)
     monkeypatch.setattr(reproduce, "MEASURED_FOLDER", tmp_path / "measured")
     monkeypatch.chdir(tmp_path)
@@ -400,7 +546,8 @@ def tiny_table(monkeypatch, tmp_path):
 
 
 def test_reproduce_measures_saves_and_shows_a_table(tiny_table, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(reproduce, "describe", lambda device: "a machine of its own")    # else a record of the true 1.7 tells the time
+    # else a record of the true 1.7 tells the time
+    monkeypatch.setattr(reproduce, "describe", lambda device: "a machine of its own")
     assert main(["reproduce", "1.7", "--seeds", "2", "--keep", "--json", "--device", "cpu"]) == 0
     captured = capsys.readouterr()
     result = json.loads(captured.out)
@@ -409,7 +556,11 @@ def test_reproduce_measures_saves_and_shows_a_table(tiny_table, monkeypatch, tmp
     assert [c["claim"] for c in result["cells"]] == ["C1.23", "C1.23", "C1.20", "C1.24"]
     assert all(0.1 < c["mean"] < 1 for c in result["cells"][:2]) and result["cells"][2]["verdict"] == "wrong"
     saved_record = json.loads((tmp_path / "measured" / "1.7.json").read_text())
-    assert saved_record["seeds"] == [0, 1] and "verdict" not in json.dumps(saved_record) and all(len(v) == 2 for v in saved_record["values"].values())
+    assert (
+        saved_record["seeds"] == [0, 1]
+        and "verdict" not in json.dumps(saved_record)
+        and all(len(v) == 2 for v in saved_record["values"].values())
+    )
 
     run_files = sorted(Path("runs").glob("mlp/*/run.json"))
     assert main(["reproduce", "1.7", "--seeds", "2", "--device", "cpu"]) == 0
@@ -419,8 +570,17 @@ def test_reproduce_measures_saves_and_shows_a_table(tiny_table, monkeypatch, tmp
 
     monkeypatch.setattr("didact.claims.core.kept", lambda: {"1.7": MeasurementRecord(**saved_record)})
     outcome = check_claim("C1.23")
-    assert outcome.verdict == "wrong" and "2 seeds" in outcome.note and saved_record["date"] in outcome.note and len(outcome.value) == 2
-    assert check_claim("C1.24").verdict in ("holds", "not measured") and set(saved_record) >= {"commit", "dirty"} and saved_record["versions"]["didact"]
+    assert (
+        outcome.verdict == "wrong"
+        and "2 seeds" in outcome.note
+        and saved_record["date"] in outcome.note
+        and len(outcome.value) == 2
+    )
+    assert (
+        check_claim("C1.24").verdict in ("holds", "not measured")
+        and set(saved_record) >= {"commit", "dirty"}
+        and saved_record["versions"]["didact"]
+    )
     assert saved_record["date"] in render_page([outcome])
 
 
@@ -430,12 +590,17 @@ def test_load_records_reads_a_saved_record(tiny_table, monkeypatch, tmp_path):
     assert table.load_records()["1.7"].description == "3 seeds, 2026-01-02, cpu, commit 0123456"
     assert replace(table.load_records()["1.7"], dirty=True).description.endswith("commit 0123456 with changes")
     assert replace(table.load_records()["1.7"], commit="installed").description.endswith("cpu, installed")
-    assert replace(table.load_records()["1.7"], beside=4).description == "3 seeds, 2026-01-02, cpu, 4 at once, commit 0123456"
+    assert (
+        replace(table.load_records()["1.7"], beside=4).description
+        == "3 seeds, 2026-01-02, cpu, 4 at once, commit 0123456"
+    )
 
 
 def test_git_state_covers_only_the_source(tmp_path):
     def run_git(*args: str) -> None:
-        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *args], cwd=tmp_path, check=True, capture_output=True)
+        subprocess.run(
+            ["git", "-c", "user.name=a", "-c", "user.email=a@b", *args], cwd=tmp_path, check=True, capture_output=True
+        )
 
     source_folder, installed_folder = tmp_path / "src", tmp_path / "venv"
     for folder in (source_folder / "kept", installed_folder):
@@ -445,7 +610,11 @@ def test_git_state_covers_only_the_source(tmp_path):
     run_git("add", "src")
     run_git("commit", "-qm", "one")
     (source_folder / "kept" / "b.json").write_text("2")
-    assert len(git_state(source_folder)["commit"]) == 40 and git_state(source_folder)["dirty"] and not git_state(source_folder, excluded="kept")["dirty"]
+    assert (
+        len(git_state(source_folder)["commit"]) == 40
+        and git_state(source_folder)["dirty"]
+        and not git_state(source_folder, excluded="kept")["dirty"]
+    )
     (source_folder / "a.py").write_text("3")
     assert git_state(source_folder, excluded="kept")["dirty"]
     assert git_state(installed_folder) is None, "a package inside someone's repository that git does not keep"
@@ -462,9 +631,16 @@ def test_reproduce_interrupted_while_estimating_seconds(tiny_table, monkeypatch,
 
 
 def test_reproduce_reports_times_as_they_are_measured(monkeypatch, capsys):
-    grid = Grid("multi_head", {"batch": 2, "length": 16, "dropout": 0.1, "warmup": 1, "calls": 2}, {"dim": (512,), "heads": (8, 1)})
+    grid = Grid(
+        "multi_head",
+        {"batch": 2, "length": 16, "dropout": 0.1, "warmup": 1, "calls": 2},
+        {"dim": (512,), "heads": (8, 1)},
+    )
     baseline = {"dim": 512, "heads": 8}
-    cells = tuple(Cell("C6.15", 1.0, MetricReading("time", "ratio"), 0, configuration, baseline=baseline) for configuration in grid.configurations)
+    cells = tuple(
+        Cell("C6.15", 1.0, MetricReading("time", "ratio"), 0, configuration, baseline=baseline)
+        for configuration in grid.configurations
+    )
     monkeypatch.setitem(tables.TABLES, "6.11", replace(TABLES["6.11"], grids=(grid,), cells=cells, orderings=()))
     monkeypatch.setattr(reproduce, "kept", dict)
     assert main(["reproduce", "6.11", "--seeds", "2", "--device", "cpu", "--json"]) == 0
@@ -485,7 +661,9 @@ def test_every_timed_configuration_runs(t, monkeypatch):
     for grid in t.grids:
         configuration = {**grid.given, **grid.configurations[0]}
         small_options = configuration | {name: SMALL_SIZES[name] for name in configuration if name in SMALL_SIZES}
-        call = TIMED_CALLS[grid.recipe](torch.device("cpu"), **{k: v for k, v in small_options.items() if k not in ("warmup", "calls")})
+        call = TIMED_CALLS[grid.recipe](
+            torch.device("cpu"), **{k: v for k, v in small_options.items() if k not in ("warmup", "calls")}
+        )
         timed_configuration = TimedConfiguration(configuration, call, calls_per_round=1)
         timed_configuration.warm_up(torch.device("cpu"), warmup=1)
         timed_configuration.run_round(torch.device("cpu"))
@@ -503,7 +681,10 @@ def test_time_ratio_is_of_the_calls(monkeypatch):
     monkeypatch.setitem(TIMED_CALLS, "ticks", make_call)
     grid = Grid("ticks", {"warmup": 2, "calls": 5}, {"name": ("slow", "fast")})
     slow, fast = grid.configurations
-    cells = (Cell("a", 3, MetricReading("time", "ratio"), configuration=slow, baseline=fast), Cell("a", 3, MetricReading("time", "saved"), configuration=fast, baseline=slow))
+    cells = (
+        Cell("a", 3, MetricReading("time", "ratio"), configuration=slow, baseline=fast),
+        Cell("a", 3, MetricReading("time", "saved"), configuration=fast, baseline=slow),
+    )
     ratios = time_table(MeasuredTable("tiny", "", (grid,), cells, is_benchmark=True), torch.device("cpu"))
     assert list(ratios.values()) == pytest.approx([3, 2 / 3])
     assert called_names[-4:] == ["slow", "fast", "slow", "fast"], "they take turns"
@@ -521,7 +702,11 @@ def test_explicit_and_fused_attention_agree():
 def test_reproduce_refuses_gpu_tables_on_a_cpu(name, capsys):
     assert main(["reproduce", name, "--device", "cpu"]) == 2
     stderr = capsys.readouterr().err
-    assert "speaks of a GPU, got cpu" in stderr and "--device cuda where there is one" in stderr and stderr.count("\n") == 1
+    assert (
+        "speaks of a GPU, got cpu" in stderr
+        and "--device cuda where there is one" in stderr
+        and stderr.count("\n") == 1
+    )
 
 
 @pytest.mark.parametrize("args", [["--seeds", "2"], ["--keep"], ["--device", "cpu"], ["--compile"], ["--kept"]])
@@ -534,15 +719,25 @@ def test_reproduce_shows_a_saved_record_without_training(monkeypatch, capsys):
     monkeypatch.setattr(reproduce, "measure", None)
     assert main(["reproduce", "9.9", "--kept"]) == 0
     stdout = capsys.readouterr().out
-    assert "latent=100, validation active_units" in stdout and "two latent numbers reconstruct worst" in stdout and "hold" in stdout
-    cells = {cell["name"]: cell for cell in json.loads(run_reproduce("9.9", "--kept", "--json", capsys=capsys))["cells"]}
+    assert (
+        "latent=100, validation active_units" in stdout
+        and "two latent numbers reconstruct worst" in stdout
+        and "hold" in stdout
+    )
+    cells = {
+        cell["name"]: cell for cell in json.loads(run_reproduce("9.9", "--kept", "--json", capsys=capsys))["cells"]
+    }
     assert cells["latent=2, validation kl, epoch 30"]["verdict"] == "wrong"
 
 
-@pytest.mark.parametrize(("args", "message"), [
-    (["1.6", "--kept", "--seeds", "5"], "measures nothing; leave out --seeds"), (["6.11", "--compile"], "is of times; leave out --compile"),
-    (["6.11", "--beside", "2"], "is of times; leave out --beside 2"),
-])
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["1.6", "--kept", "--seeds", "5"], "measures nothing; leave out --seeds"),
+        (["6.11", "--compile"], "is of times; leave out --compile"),
+        (["6.11", "--beside", "2"], "is of times; leave out --beside 2"),
+    ],
+)
 def test_reproduce_refuses_options_that_exclude_each_other(args, message, capsys):
     assert main(["reproduce", *args]) == 2
     assert message in capsys.readouterr().err
@@ -564,7 +759,11 @@ def test_reproduce_without_data_names_the_missing_files(monkeypatch, tmp_path, c
     monkeypatch.setenv("DIDACT_CACHE", str(tmp_path / "cache"))
     assert main(["reproduce", "1.6"]) == 2
     stderr = capsys.readouterr().err
-    assert "train-images-idx3-ubyte.gz" in stderr and f"put what is missing into {tmp_path / 'mnist'}" in stderr and stderr.count("\n") == 1
+    assert (
+        "train-images-idx3-ubyte.gz" in stderr
+        and f"put what is missing into {tmp_path / 'mnist'}" in stderr
+        and stderr.count("\n") == 1
+    )
 
 
 def test_estimate_seconds_from_a_saved_record(tiny_table, monkeypatch):
@@ -600,7 +799,10 @@ def test_more_seeds_join_the_saved_seeds(tiny_table, monkeypatch, tmp_path, caps
     assert merged_record["seeds"] == [0, 1, 2] and merged_record["seconds"] > first_record["seconds"]
     for name, values in merged_record["values"].items():
         assert values[:2] == first_record["values"][name] and len(values) == 3
-    assert table.load_records()["1.7"].description.startswith("3 seeds, ") and "; the first 2: " in table.load_records()["1.7"].description
+    assert (
+        table.load_records()["1.7"].description.startswith("3 seeds, ")
+        and "; the first 2: " in table.load_records()["1.7"].description
+    )
     table.load_records.cache_clear()
 
 
@@ -633,7 +835,10 @@ def test_judge_table_allows_for_batch_noise():
     assert judge_table(t, measurements)[0].verdict == "wrong"
     assert judge_table(t, replace(measurements, noise={cell.name: 0.2}))[0].verdict == "holds"
     (cell_verdict,) = judge_table(t, replace(measurements, noise={cell.name: 0.4}))
-    assert cell_verdict.verdict == "not measured" and "single batches spread as far as the number itself" in cell_verdict.reason
+    assert (
+        cell_verdict.verdict == "not measured"
+        and "single batches spread as far as the number itself" in cell_verdict.reason
+    )
 
 
 def test_measure_batch_noise_reads_the_log(tmp_path):
@@ -647,14 +852,19 @@ def test_measure_batch_noise_reads_the_log(tmp_path):
 def test_settings_hash_depends_on_every_option():
     t = TABLES["1.7"]
     changed_table = replace(t, grids=(replace(t.grids[0], given={**t.grids[0].fixed, "epochs": 9}),))
-    assert t.settings_hash == replace(t, title="another").settings_hash != changed_table.settings_hash and len(t.settings_hash) == 8
+    assert (
+        t.settings_hash == replace(t, title="another").settings_hash != changed_table.settings_hash
+        and len(t.settings_hash) == 8
+    )
 
 
 def test_reproduce_lists_the_tables(capsys, monkeypatch):
     monkeypatch.setattr("didact.claims.table.load_records", dict)     # whatever has been measured since
     assert main(["reproduce", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert [r["table"] for r in rows] == TABLE_NAMES and all(r["command"].startswith(f"didact reproduce {r['table']}") for r in rows)
+    assert [r["table"] for r in rows] == TABLE_NAMES and all(
+        r["command"].startswith(f"didact reproduce {r['table']}") for r in rows
+    )
     assert {r["table"] for r in rows if "--device cuda" in r["command"]} == {"6.12", "fleuret-2.1"}
     assert main(["reproduce"]) == 0
     assert "not yet measured" in capsys.readouterr().out
@@ -679,7 +889,8 @@ def test_multi_head_attention_matches_torch():
 
 @pytest.mark.skipif(bool(find_missing_files(list_datasets()["mnist"])), reason="DIDACT_DATA holds no mnist")
 def test_mnist_whole_trains_on_all_images():
-    """As torchvision hands it over: the files' own order, all 60,000 for training, mean and deviation as the course normalises."""
+    """As torchvision hands it over: the files' own order, all 60,000 for training, mean and deviation as the course
+    normalises."""
     data, standard_data = load("mnist_whole"), load("mnist")
     assert (len(data.train), len(data.validation), len(data.test)) == (60_000, 10_000, 10_000)
     assert data.train.columns["y"][:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4], "the first labels of the file"

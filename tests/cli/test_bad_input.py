@@ -1,4 +1,5 @@
-"""Wrong calls: each gives one line with what came and what to do, exit code 2, no traceback, and leaves every file as it was."""
+"""Wrong calls: each gives one line with what came and what to do, exit code 2, no traceback, and leaves every file
+as it was."""
 
 import errno
 import os
@@ -79,7 +80,11 @@ CASES = [  # the call, what the line says of what came, and the words that help
     ("train mlp --batch -8", "got -8", "at least 1"),
     ("train mlp --seed -1", "got -1", "at least 0"),
     ("train mlp --split-seed 99999999999999999999", "got 99999999999999999999", "--split-seed expects int"),
-    ("train mlp --data python_topics", "recipe 'mlp' is for binary or multiclass or multilabel or regression targets", "are language"),
+    (
+        "train mlp --data python_topics",
+        "recipe 'mlp' is for binary or multiclass or multilabel or regression targets",
+        "are language",
+    ),
     ("sweep mlp dropout=0,0.0", "dropout=0 stands twice in 'dropout=0,0.0'", "--seeds"),
     ("train mlp --accumulate 0", "got 0", "at least 1"),
     ("train mlp --save-every 0", "got 0", "more than 0"),
@@ -124,7 +129,11 @@ CASES = [  # the call, what the line says of what came, and the words that help
     ("train vqvae_prior --coder vae", "'vae'", "did you mean 'vqvae'?"),
     ("train vqvae_prior --coder codes=8", "'codes=8'", "vqvae"),
     ("train approximate --data pics", "'pics' is images", "choose other data or another recipe"),
-    ("train dropout_weight_decay --data texts.csv --text review", "'texts' is text", "choose other data or another recipe"),
+    (
+        "train dropout_weight_decay --data texts.csv --text review",
+        "'texts' is text",
+        "choose other data or another recipe",
+    ),
     ("train uncertain_regression --data own.csv", "'own' are binary", "choose other data or another recipe"),
     # data that are not there, or not what they seem
     ("train mlp --data iriss", "'iriss'", "did you mean 'iris'?"),
@@ -172,8 +181,16 @@ CASES = [  # the call, what the line says of what came, and the words that help
     ("train mlp --data headless.csv", "got numbers: 5.1", "must name the columns"),
     ("train mlp --data twins.csv", "two columns named 'a'", "give each its own name"),
     ("train mlp --data own.csv --target solt", "'solt'", "did you mean 'sold'?"),
-    ("train mlp --data own.csv --target colour --task number", "'colour' holds 'blue' in line 2", "leave it out, or choose another column"),
-    ("train mlp --data own.csv --target size,sold --task classes", "--target size,sold names several", "leave out --task classes"),
+    (
+        "train mlp --data own.csv --target colour --task number",
+        "'colour' holds 'blue' in line 2",
+        "leave it out, or choose another column",
+    ),
+    (
+        "train mlp --data own.csv --target size,sold --task classes",
+        "--target size,sold names several",
+        "leave out --task classes",
+    ),
     ("train mlp --data own.csv --task numbr", "'numbr'", "did you mean 'number'?"),
     ("train mlp --data iris --task number", "got --task number", "'iris' is a known set"),
     ("train mlp --data pics --task classes", "got --task classes", "pics is a folder of images"),
@@ -218,7 +235,11 @@ CASES = [  # the call, what the line says of what came, and the words that help
     ("resume damaged/no-tree", "no-tree/state.safetensors holds no state", "train anew"),
     ("resume damaged/bad-tree", "bad-tree/state.safetensors holds no state", "train anew"),
     ("resume damaged/void-tree", "void-tree/state.safetensors does not fit", "damaged or of another run"),
-    ("resume damaged/other-state", "other-state/state.safetensors does not fit recipe 'mlp'", "damaged or of another run"),
+    (
+        "resume damaged/other-state",
+        "other-state/state.safetensors does not fit recipe 'mlp'",
+        "damaged or of another run",
+    ),
     ("resume damaged/no-best", "no-best/model.safetensors is missing", "train anew"),
     ("resume damaged/no-indices-cut", "indices.safetensors is missing", "train anew"),
     ("resume damaged/other-data", "no column 'sold'", "choose from: a, b, price"),
@@ -335,7 +356,8 @@ def workdir(zoo_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def read_error_line(capsys: pytest.CaptureFixture[str], *, after_progress: bool = False) -> str:
-    """What was said, which must be a single line on stderr; a training that had begun may have told of itself before."""
+    """What was said, which must be a single line on stderr; a training that had begun may have told of itself
+    before."""
     out, err = capsys.readouterr()
     lines = err.splitlines()
     assert out == ""
@@ -404,7 +426,10 @@ def test_run_resumes_after_a_full_disk(workdir, capsys, monkeypatch):
     before, runs_before, fsync = data_zoo.fingerprint_files(workdir), list_run_folders(), os.fsync
 
     def fsync_or_fail(descriptor: int) -> None:
-        if any(Path(f"/proc/self/fd/{descriptor}").readlink().match(f"{folder}/.state.*") for folder in list_run_folders() - runs_before):
+        if any(
+            Path(f"/proc/self/fd/{descriptor}").readlink().match(f"{folder}/.state.*")
+            for folder in list_run_folders() - runs_before
+        ):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         fsync(descriptor)
 
@@ -446,7 +471,9 @@ def test_missing_permission_is_refused(non_root, capsys, words, expected, hint):
     assert expected in line and hint in line, line
 
 
-@pytest.mark.parametrize("words", ["trian", "train mlp --hidden 0 --json", "evaluate damaged/garbled-model", "train mlp --data ragged.csv"])
+@pytest.mark.parametrize(
+    "words", ["trian", "train mlp --hidden 0 --json", "evaluate damaged/garbled-model", "train mlp --data ragged.csv"]
+)
 def test_shell_call_gives_the_same_line(workdir, words):
     process = subprocess.run([sys.executable, "-m", "didact", *shlex.split(words)], capture_output=True, text=True)
     assert process.returncode == 2 and process.stdout == ""

@@ -1,4 +1,5 @@
-"""Texts that are empty, too long, of other bytes, words or labels than expected: each is handled, or refused in one line."""
+"""Texts that are empty, too long, of other bytes, words or labels than expected: each is handled, or refused in one
+line."""
 
 import json
 import shlex
@@ -17,10 +18,14 @@ def workdir(tmp_path_factory):
     """Two runs and the files of the cases."""
     folder = tmp_path_factory.mktemp("texts")
     small_options = {"layers": 1, "heads": 2, "width": 16, "steps": 3, "runs": str(folder / "runs")}
-    (folder / "own.csv").write_text("review,liked\n" + (PRAISE + BLAME) * 20 + ",yes\n")         # one review is empty
-    (folder / "gpt").symlink_to(didact.train(RECIPES["gpt"], data="python_topics", context_length=16, **small_options).folder)
+    (folder / "own.csv").write_text("review,liked\n" + (PRAISE + BLAME) * 20 + ",yes\n")  # one review is empty
+    (folder / "gpt").symlink_to(
+        didact.train(RECIPES["gpt"], data="python_topics", context_length=16, **small_options).folder
+    )
     table_options = {"data": str(folder / "own.csv"), "text": "review", "target": "liked"}
-    (folder / "judge").symlink_to(didact.train(RECIPES["text_transformer"], hidden=16, length=6, **table_options, **small_options).folder)
+    (folder / "judge").symlink_to(
+        didact.train(RECIPES["text_transformer"], hidden=16, length=6, **table_options, **small_options).folder
+    )
     (folder / "empty.txt").write_text("")
     (folder / "blank.txt").write_text(" \n")
     (folder / "latin.txt").write_bytes("café ".encode("latin-1") * 900)
@@ -33,33 +38,64 @@ def workdir(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(("words", "expected", "hint"), [
-    ("train char_rnn --data empty.txt", "empty.txt holds 0 characters", "needs at least 1281"),
-    ("train gpt --data blank.txt", "blank.txt holds 2 characters", "needs at least 1281"),
-    ("train gpt --data latin.txt", "latin.txt is not UTF-8 text (byte 3)", "save it as UTF-8"),
-    ("train gpt --data latin.txt --tokens bpe", "latin.txt is not UTF-8 text (byte 3)", "save it as UTF-8"),
-    ("train gpt --data bare", "bare is a folder without texts (.txt, .md) or images", "put some there, or name a file"),
-    ("train text_rnn --data bare", "bare is a folder without texts (.txt, .md) or images", "put some there, or name a file"),
-    ("train seq2seq --data bare", "bare is a folder without texts (.txt, .md) or images", "put some there, or name a file"),
-    ("train gpt --data own.csv", "'own' is table", "give a text file (.txt, .md) or a folder of them"),
-    ("train gpt --data own.csv --text review", "'own' are binary", "give a text file (.txt, .md) or a folder of them"),
-    ("train text_rnn --data own.csv", "'own' is table", "give a CSV file with --text COLUMN"),
-    ("train text_rnn --data python_topics", "'python_topics' are language", "give a CSV file with --text COLUMN"),
-    ("train gpt --data python_topics --model llama --heads 4 --width 12", "got 12", "the width must be a multiple of 8"),
-    ("predict gpt --from latin.txt", "latin.txt is not UTF-8 text (byte 3)", "save it as UTF-8"),
-    ("predict gpt --from no.txt", "cannot read the text no.txt", "No such file"),
-    ("predict judge --from latin.txt", "latin.txt: it is not UTF-8", "expected UTF-8 text"),
-    ("predict gpt The --beam 3", "--beam 3 looks for the likeliest translation", "leave it out"),
-    ("predict gpt ''", "got ''", "needs at least one token"),
-    ("predict judge ''", "got ''", "expected a text"),
-    ("predict gpt 日本", "characters that training did not: '日本'", "leave them out"),
-    ("sample gpt --prompt 日本", "characters that training did not: '日本'", "leave them out"),
-    ("train seq2seq --data half.tsv", "line 21 of half.tsv", "two sentences with a tab between"),
-    ("train text_rnn --data lone.csv --text review --target liked", "too few of: 'perhaps' (1)", "lone"),
-    ("train text_transformer --data silent.csv --text review --target liked", "none of the 28 texts", "choose another with --text"),
-    ("train text_rnn --data unsure.csv --text review --target liked", "missing in 1 of 41 rows, first in line 42", "fill it in"),
-    ("train fine_tune --data lone.csv --text review --target liked", "too few of: 'perhaps' (1)", "lone"),
-])
+@pytest.mark.parametrize(
+    ("words", "expected", "hint"),
+    [
+        ("train char_rnn --data empty.txt", "empty.txt holds 0 characters", "needs at least 1281"),
+        ("train gpt --data blank.txt", "blank.txt holds 2 characters", "needs at least 1281"),
+        ("train gpt --data latin.txt", "latin.txt is not UTF-8 text (byte 3)", "save it as UTF-8"),
+        ("train gpt --data latin.txt --tokens bpe", "latin.txt is not UTF-8 text (byte 3)", "save it as UTF-8"),
+        (
+            "train gpt --data bare",
+            "bare is a folder without texts (.txt, .md) or images",
+            "put some there, or name a file",
+        ),
+        (
+            "train text_rnn --data bare",
+            "bare is a folder without texts (.txt, .md) or images",
+            "put some there, or name a file",
+        ),
+        (
+            "train seq2seq --data bare",
+            "bare is a folder without texts (.txt, .md) or images",
+            "put some there, or name a file",
+        ),
+        ("train gpt --data own.csv", "'own' is table", "give a text file (.txt, .md) or a folder of them"),
+        (
+            "train gpt --data own.csv --text review",
+            "'own' are binary",
+            "give a text file (.txt, .md) or a folder of them",
+        ),
+        ("train text_rnn --data own.csv", "'own' is table", "give a CSV file with --text COLUMN"),
+        ("train text_rnn --data python_topics", "'python_topics' are language", "give a CSV file with --text COLUMN"),
+        (
+            "train gpt --data python_topics --model llama --heads 4 --width 12",
+            "got 12",
+            "the width must be a multiple of 8",
+        ),
+        ("predict gpt --from latin.txt", "latin.txt is not UTF-8 text (byte 3)", "save it as UTF-8"),
+        ("predict gpt --from no.txt", "cannot read the text no.txt", "No such file"),
+        ("predict judge --from latin.txt", "latin.txt: it is not UTF-8", "expected UTF-8 text"),
+        ("predict gpt The --beam 3", "--beam 3 looks for the likeliest translation", "leave it out"),
+        ("predict gpt ''", "got ''", "needs at least one token"),
+        ("predict judge ''", "got ''", "expected a text"),
+        ("predict gpt 日本", "characters that training did not: '日本'", "leave them out"),
+        ("sample gpt --prompt 日本", "characters that training did not: '日本'", "leave them out"),
+        ("train seq2seq --data half.tsv", "line 21 of half.tsv", "two sentences with a tab between"),
+        ("train text_rnn --data lone.csv --text review --target liked", "too few of: 'perhaps' (1)", "lone"),
+        (
+            "train text_transformer --data silent.csv --text review --target liked",
+            "none of the 28 texts",
+            "choose another with --text",
+        ),
+        (
+            "train text_rnn --data unsure.csv --text review --target liked",
+            "missing in 1 of 41 rows, first in line 42",
+            "fill it in",
+        ),
+        ("train fine_tune --data lone.csv --text review --target liked", "too few of: 'perhaps' (1)", "lone"),
+    ],
+)
 def test_bad_text_is_refused_in_one_line(workdir, monkeypatch, capsys, words, expected, hint):
     monkeypatch.chdir(workdir)
     code = main(shlex.split(words))

@@ -95,13 +95,21 @@ def test_list_prints_every_dataset(run_cli, run_cli_json, workdir):
 
 
 # those that learn from a table and whose layers are torch's own
-TABLE_RECIPES = sorted(name for name, recipe in RECIPES.items() if "table" in recipe.accepts and "dtype" not in recipe.options)
+TABLE_RECIPES = sorted(
+    name for name, recipe in RECIPES.items() if "table" in recipe.accepts and "dtype" not in recipe.options
+)
 
 
 @pytest.mark.parametrize("name", TABLE_RECIPES)
 def test_show_lists_options_splits_and_parameters(run_cli, run_cli_json, workdir, name):
-    description = run_cli_json(f"show {name} --data {'numbers.csv' if 'regression' in RECIPES[name].tasks else 'own.csv'}")
-    assert description["recipe"] == name and description["health"]["splits"] == {"train": 42, "validation": 9, "test": 9}
+    description = run_cli_json(
+        f"show {name} --data {'numbers.csv' if 'regression' in RECIPES[name].tasks else 'own.csv'}"
+    )
+    assert description["recipe"] == name and description["health"]["splits"] == {
+        "train": 42,
+        "validation": 9,
+        "test": 9,
+    }
     assert {o["flag"] for o in description["options"]} == {o.flag for o in RECIPES[name].options.values()}
     weights = sum(row["parameters"] for row in description["layers"]["rows"])
     assert description["layers"]["total"] == description["layers"]["trainable"] == weights > 0
@@ -112,7 +120,11 @@ def test_show_lists_options_splits_and_parameters(run_cli, run_cli_json, workdir
 def test_evaluate_repeats_the_scores_of_train(run_cli, run_cli_json, workdir):
     train_result = run_cli_json("train mlp --data own.csv --hidden 8 --epochs 3 --seed 4", quiet=False)
     assert train_result.keys() >= RESULT_KEYS
-    assert train_result["recipe"] == "mlp" and train_result["arguments"]["hidden"] == [8] and train_result["arguments"]["epochs"] == 3
+    assert (
+        train_result["recipe"] == "mlp"
+        and train_result["arguments"]["hidden"] == [8]
+        and train_result["arguments"]["epochs"] == 3
+    )
     run = Path(train_result["run"])
     assert {f.name for f in run.iterdir()} >= {
         "run.json", "metrics.jsonl", "model.safetensors", "state.safetensors", "indices.safetensors", "report.html"}
@@ -157,7 +169,9 @@ def test_predict_reads_image_files(run_cli_json, run_cli, workdir):
     assert [row["input"] for row in predictions] == [f"{i}.png" for i in rows]
     assert sum(row["label"] == str(digits.target[i]) for row, i in zip(predictions, rows, strict=True)) >= 36
     for row in predictions:
-        assert next(iter(row["probabilities"])) == row["label"] and row["probability"] == max(row["probabilities"].values())
+        assert next(iter(row["probabilities"])) == row["label"] and row["probability"] == max(
+            row["probabilities"].values()
+        )
     text = run_cli(f"predict {run} {rows[0]}.png")
     assert text.startswith(f"{rows[0]}.png:  label {predictions[0]['label']}  probability ") and text.count("\n") == 1
 
@@ -222,7 +236,10 @@ def test_sweep_trains_each_cell_once(run_cli_json, run_cli, workdir):
     rerun = run_cli_json(words, quiet=False)
     assert rerun == result and set(Path("runs/mlp").iterdir()) - before == new_runs
     text = run_cli(words, quiet=False)
-    assert " ".join(text.splitlines()[0].split()) == "dropout lr validation f1 ± test f1 ± seeds seconds" and len(text.splitlines()) == 6
+    assert (
+        " ".join(text.splitlines()[0].split()) == "dropout lr validation f1 ± test f1 ± seeds seconds"
+        and len(text.splitlines()) == 6
+    )
 
 
 def test_sweep_continues_after_a_diverged_cell(run_cli_json, workdir):
@@ -248,7 +265,17 @@ def test_doctor_lists_its_findings(run_cli_json, run_cli, workdir):
     result = run_cli_json("doctor")
     assert result["ok"] is all(row["ok"] for row in result["findings"])
     names = {row["what"] for row in result["findings"]}
-    assert names >= {"python", "torch", "cpu", "memory", "DIDACT_DATA", "data mnist", "runs folder", "pandas", "tensorboardX"}
+    assert names >= {
+        "python",
+        "torch",
+        "cpu",
+        "memory",
+        "DIDACT_DATA",
+        "data mnist",
+        "runs folder",
+        "pandas",
+        "tensorboardX",
+    }
     assert all(row["what"] in run_cli("doctor") for row in result["findings"])
 
 
@@ -273,10 +300,21 @@ def test_signature_defines_the_command_line(run_cli, run_cli_json, workdir, monk
         """A recipe that is written in this test alone."""
         likelihood = likelihood_for(data)
         network = mlp(data, hidden=(knobs,)).objective.network
-        return Experiment(data=data, objective=make_supervised(network, likelihood), optimizer=make_optimizer("sgd"), steps=steps, batch_size=8)
+        return Experiment(
+            data=data,
+            objective=make_supervised(network, likelihood),
+            optimizer=make_optimizer("sgd"),
+            steps=steps,
+            batch_size=8,
+        )
 
-    monkeypatch.setitem(RECIPES, "toy", Recipe("toy", toy, "iris", ("table",), (), "supervised", "x", ("Gaba 1",), ("classify",)))
-    assert split_option_help(run_cli("train toy --help"))["--knobs"] == "--knobs int from 1 to 9 how many knobs [default: 3]"
+    monkeypatch.setitem(
+        RECIPES, "toy", Recipe("toy", toy, "iris", ("table",), (), "supervised", "x", ("Gaba 1",), ("classify",))
+    )
+    assert (
+        split_option_help(run_cli("train toy --help"))["--knobs"]
+        == "--knobs int from 1 to 9 how many knobs [default: 3]"
+    )
     assert run_cli_json("train toy --knobs 5", quiet=False)["arguments"] == {"knobs": 5, "steps": 2}
     assert [row["knobs"] for row in run_cli_json("sweep toy knobs=1,2", quiet=False)["table"]] == [1, 2]
 
@@ -289,7 +327,9 @@ def test_every_verb_has_help(run_cli, verb):
 
 def test_help_lists_every_verb(run_cli):
     text = run_cli("--help")
-    assert all(f"{verb} " in text and purpose.split(",")[0] in " ".join(text.split()) for verb, purpose in VERBS.items())
+    assert all(
+        f"{verb} " in text and purpose.split(",")[0] in " ".join(text.split()) for verb, purpose in VERBS.items()
+    )
     assert run_cli("") == text
     assert re.fullmatch(r"didact \d+\.\d+\.\d+\n", run_cli("--version"))
 
@@ -297,13 +337,19 @@ def test_help_lists_every_verb(run_cli):
 def run_python(code: str) -> str:
     """What a fresh interpreter prints; with compiled modules kept, as they are wherever people work."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_help_is_fast_and_imports_no_torch():
-    modules = run_python("import sys; from didact.cli.main import main; main(['--help']); print(sorted(sys.modules))").splitlines()[-1]
+    modules = run_python(
+        "import sys; from didact.cli.main import main; main(['--help']); print(sorted(sys.modules))"
+    ).splitlines()[-1]
     assert "'click'" in modules
-    assert not [name for name in ("torch", "numpy", "pandas", "sklearn", "matplotlib", "rich") if f"'{name}'" in modules]
+    assert not [
+        name for name in ("torch", "numpy", "pandas", "sklearn", "matplotlib", "rich") if f"'{name}'" in modules
+    ]
     seconds = []
     for _ in range(5):
         start = perf_counter()

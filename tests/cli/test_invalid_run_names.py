@@ -1,4 +1,5 @@
-"""What no folder can be called is refused as a run's name in one line, by every verb and every option that takes one."""
+"""What no folder can be called is refused as a run's name in one line, by every verb and every option that takes
+one."""
 
 import importlib
 
@@ -9,7 +10,11 @@ from didact.cli.main import VERBS, main
 from didact.registry import RECIPES
 
 INVALID_NAMES = {
-    "long": "1" * 256, "very-long": "1" * 5000, "nested": "/".join(["r" * 200] * 40), "stranger": "~nobody-of-them/run", "zero": "a\0b",
+    "long": "1" * 256,
+    "very-long": "1" * 5000,
+    "nested": "/".join(["r" * 200] * 40),
+    "stranger": "~nobody-of-them/run",
+    "zero": "a\0b",
 }
 
 
@@ -18,14 +23,21 @@ def list_run_verbs() -> list[str]:
     run_verbs = []
     for verb in VERBS:
         command = importlib.import_module(f"didact.cli.verbs.{verb}").command
-        if any(isinstance(p, click.Argument) and (p.metavar or p.name).lower().startswith("run") for p in command.params):
+        if any(
+            isinstance(p, click.Argument) and (p.metavar or p.name).lower().startswith("run") for p in command.params
+        ):
             run_verbs.append(verb)
     return run_verbs
 
 
 RUN_VERBS = list_run_verbs()
 EXTRA_ARGUMENTS = {"predict": ["a=1"]}    # what a verb wants beside the run
-RUN_OPTIONS = [(recipe.name, option.flag) for recipe in RECIPES.values() for option in recipe.options.values() if option.run_reference is not None]
+RUN_OPTIONS = [
+    (recipe.name, option.flag)
+    for recipe in RECIPES.values()
+    for option in recipe.options.values()
+    if option.run_reference is not None
+]
 
 
 def assert_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:

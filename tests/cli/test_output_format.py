@@ -19,11 +19,19 @@ from didact.training.session import known_options
 def print_plan(**plan: int) -> str:
     """The lines before the first step."""
     output = io.StringIO()
-    TrainingProgress(Console(file=output, width=200)).on_start({
-        "recipe": "mlp", "data": {"name": "own", "kind": "table", "task": "binary"}, "health": {"splits": {}, "shape": [2], "notes": []},
-        "layers": {"rows": [], "total": 0, "trainable": 0, "tied": 0}, "device": "cpu", "precision": "fp32", "settings": {"seed": 0},
-        "plan": plan, "run": "runs/mlp/x",
-    })
+    TrainingProgress(Console(file=output, width=200)).on_start(
+        {
+            "recipe": "mlp",
+            "data": {"name": "own", "kind": "table", "task": "binary"},
+            "health": {"splits": {}, "shape": [2], "notes": []},
+            "layers": {"rows": [], "total": 0, "trainable": 0, "tied": 0},
+            "device": "cpu",
+            "precision": "fp32",
+            "settings": {"seed": 0},
+            "plan": plan,
+            "run": "runs/mlp/x",
+        }
+    )
     return output.getvalue()
 
 
@@ -39,19 +47,44 @@ def test_plan_is_printed_in_plain_numbers(plan, words):
 
 
 def test_format_short_has_no_powers_of_ten():
-    assert [format_short(x) for x in (0, 0.0333, 1, 12.25, 99.96, 999.6, 123_456)] == ["0", "0.0333", "1", "12.2", "100", "1,000", "123,456"]
+    assert [format_short(x) for x in (0, 0.0333, 1, 12.25, 99.96, 999.6, 123_456)] == [
+        "0",
+        "0.0333",
+        "1",
+        "12.2",
+        "100",
+        "1,000",
+        "123,456",
+    ]
     assert [format_short(x, 4) for x in (0.5, 12.25, 999.96, 12_345.5)] == ["0.5", "12.25", "1000", "12,346"]
 
 
 def test_format_metric_keeps_digits_below_ten_million():
-    assert [format_metric(x) for x in (207_535.25, -14_041.4, 9_999_999, 12_345_678)] == ["207,535", "-14,041", "9,999,999", "1.235e+07"]
-    assert [format_metric(x) for x in (0, 0.97414, 9_999.5, 1.234e-5, None)] == ["0.0000", "0.9741", "9999.5000", "1.234e-05", "–"]
+    assert [format_metric(x) for x in (207_535.25, -14_041.4, 9_999_999, 12_345_678)] == [
+        "207,535",
+        "-14,041",
+        "9,999,999",
+        "1.235e+07",
+    ]
+    assert [format_metric(x) for x in (0, 0.97414, 9_999.5, 1.234e-5, None)] == [
+        "0.0000",
+        "0.9741",
+        "9999.5000",
+        "1.234e-05",
+        "–",
+    ]
 
 
-@pytest.mark.parametrize(("row", "words"), [
-    ({"labels": ["comedy", "drama"]}, "labels comedy, drama"), ({"labels": []}, "labels none"), ({"draws": ["yes", "no"]}, "draws yes, no"),
-    ({"draws": [1.5, 20_000.0]}, "draws 1.5000, 20,000"), ({"draws": [[1.0, 0.0], [0.0, 0.0]]}, "draws (1.0000, 0.0000), (0.0000, 0.0000)"),
-])
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"labels": ["comedy", "drama"]}, "labels comedy, drama"),
+        ({"labels": []}, "labels none"),
+        ({"draws": ["yes", "no"]}, "draws yes, no"),
+        ({"draws": [1.5, 20_000.0]}, "draws 1.5000, 20,000"),
+        ({"draws": [[1.0, 0.0], [0.0, 0.0]]}, "draws (1.0000, 0.0000), (0.0000, 0.0000)"),
+    ],
+)
 def test_format_prediction_of_several_values(row, words):
     assert format_prediction({"input": "a.csv", **row}) == f"a.csv:  {words}"
 
@@ -62,17 +95,25 @@ def test_check_prints_computed_values_as_stated(capsys):
     assert out.count("5, 7") == 2 and "(5, 7)" not in out
 
 
-@pytest.mark.parametrize(("task", "unit"), [("multiclass", "examples"), ("segmentation", "pixels"), ("detection", "boxes")])
+@pytest.mark.parametrize(
+    ("task", "unit"), [("multiclass", "examples"), ("segmentation", "pixels"), ("detection", "boxes")]
+)
 def test_class_count_of_one_is_singular(task, unit):
     lines = describe_health({"splits": {"train": 3}, "shape": [2], "task": task, "classes": {"a": 3}, "notes": []})
     assert lines[1] == f"1 class (training {unit}): a 3"
 
 
-@pytest.mark.parametrize(("result", "words"), [
-    ({"n": 1}, "1 image in a.png"), ({"n": 2}, "2 images in a.png"), ({"n": 1, "columns": ["x"]}, "1 row in a.png"),
-    ({"n": 1, "kept": "top"}, "1 way to go on from the top half in a.png"), ({"n": 3, "kept": "top"}, "3 ways to go on"),
-    ({"n": 1, "interpolated": True}, "1 way between two codes in a.png"),
-])
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        ({"n": 1}, "1 image in a.png"),
+        ({"n": 2}, "2 images in a.png"),
+        ({"n": 1, "columns": ["x"]}, "1 row in a.png"),
+        ({"n": 1, "kept": "top"}, "1 way to go on from the top half in a.png"),
+        ({"n": 3, "kept": "top"}, "3 ways to go on"),
+        ({"n": 1, "interpolated": True}, "1 way between two codes in a.png"),
+    ],
+)
 def test_show_samples_counts_in_singular_and_plural(capsys, result, words):
     show_samples({"file": "a.png", **result})
     assert words in capsys.readouterr().out

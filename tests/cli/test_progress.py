@@ -51,16 +51,24 @@ def test_progress_bar_shows_sampling_steps_on_a_terminal(no_delay):
 
 
 def test_train_evaluate_and_sample_show_sampling_progress(workdir, no_delay, capsys):
-    assert main(["train", "pixelcnn", *[word for name, value in SMALL.items() for word in (f"--{name}", str(value))]]) == 0
+    assert (
+        main(["train", "pixelcnn", *[word for name, value in SMALL.items() for word in (f"--{name}", str(value))]]) == 0
+    )
     out, stderr = capsys.readouterr()
-    assert stderr.count(" 64 of 64 steps of drawing") >= 3         # glimpses at both ends and the samples of the gallery
+    # glimpses at both ends and the samples of the gallery
+    assert stderr.count(" 64 of 64 steps of drawing") >= 3
     assert stderr.count(" 32 of 32 steps of drawing") == 3         # its completions
     assert "bits_per_dim = −log p(x) / (D log 2) = " in out and " / (64 · 0.6931)" in out
     assert main(["evaluate", "pixelcnn/latest"]) == 0
     assert capsys.readouterr().out.count("bits_per_dim = −log p(x) / (D log 2) = ") == 2
     assert main(["sample", "pixelcnn/latest", "--n", "3", "--to", "new.png"]) == 0
     assert " 64 of 64 steps of drawing" in capsys.readouterr().err
-    assert main(["train", "diffusion", "--widths", "4", "--time", "4", "--T", "6", "--sampling-steps", "6", "--steps", "2"]) == 0
+    assert (
+        main(
+            ["train", "diffusion", "--widths", "4", "--time", "4", "--T", "6", "--sampling-steps", "6", "--steps", "2"]
+        )
+        == 0
+    )
     assert " 6 of 6 steps of drawing" in capsys.readouterr().err
     assert main(["sample", "diffusion/latest", "--n", "600", "--to", "new.png"]) == 0
     assert " 12 of 12 steps of drawing" in capsys.readouterr().err                        # 512 and 88: six steps each
@@ -73,7 +81,11 @@ def test_bits_per_dim_formula_follows_from_nats(workdir):
     nats, dimensions = (float(word) for word in formula_text.split(" = ")[1].replace(" / (", " ").split()[:2])
     assert dimensions == 64 and nats / (64 * log(2)) == pytest.approx(test["bits_per_dim"], abs=1e-3)
     assert formula_text in page.write_report(run).read_text(encoding="utf-8")
-    assert format_metric_formula("frechet", {"frechet": 1.0, "log_likelihood": -3.0}) == format_metric_formula("bits_per_dim", {"bits_per_dim": 1.0}) == ""
+    assert (
+        format_metric_formula("frechet", {"frechet": 1.0, "log_likelihood": -3.0})
+        == format_metric_formula("bits_per_dim", {"bits_per_dim": 1.0})
+        == ""
+    )
 
 
 @pytest.mark.parametrize("name", ["pixelcnn", "pixelrnn", "realnvp"])

@@ -25,7 +25,9 @@ def make_image_folder(root, n=24, size=(20, 28)):
         top, left = rng.integers(0, 10), rng.integers(0, 14)
         mask[top : top + 9, left : left + 12] = 255
         noise = rng.integers(0, 60, (*size, 3))
-        Image.fromarray(np.where(mask[..., None] > 0, 190 + noise, noise).astype(np.uint8)).save(root / "images" / f"{i}.jpg", quality=95)
+        Image.fromarray(np.where(mask[..., None] > 0, 190 + noise, noise).astype(np.uint8)).save(
+            root / "images" / f"{i}.jpg", quality=95
+        )
         Image.fromarray(mask).save(root / "masks" / f"{i}.png")
     return root
 
@@ -39,7 +41,12 @@ def workdir(tmp_path_factory):
         make_image_folder(root / "blocks")
         common_options = ["--data", "blocks", "--size", "16", "--device", "cpu", "--batch", "4"]
         assert main(["train", "segmentation", *common_options, "--widths", "4,8", "--epochs", "12", "--json"]) == 0
-        assert main(["train", "denoising", *common_options, "--widths", "8", "--epochs", "8", "--strength", "0.2", "--json"]) == 0
+        assert (
+            main(
+                ["train", "denoising", *common_options, "--widths", "8", "--epochs", "8", "--strength", "0.2", "--json"]
+            )
+            == 0
+        )
         yield root
 
 
@@ -55,7 +62,8 @@ def test_predict_segments_a_block(workdir, capsys):
     assert class_indices.shape == true_mask.shape and set(np.unique(class_indices)) <= {0, 1}
     assert (class_indices == 1).mean() == pytest.approx(prediction["shares"][list(prediction["shares"])[1]], abs=0.02)
     overlay, image = (np.asarray(Image.open(p)).astype(float) for p in (prediction["mask"], "blocks/images/3.jpg"))
-    assert overlay.shape == (20, 28, 3)                                        # as large as the photograph, not as the network's input
+    # as large as the photograph, not as the network's input
+    assert overlay.shape == (20, 28, 3)
     expected = np.where(true_mask[..., None], 0.5 * image + 127.5 * make_palette(2)[1].numpy(), image)
     assert (abs(overlay - expected).max(-1) < 3).mean() > 0.9
 
@@ -83,12 +91,17 @@ def test_predict_denoises_an_image(workdir, capsys):
 
 
 def test_reports_show_input_target_and_prediction(workdir):
-    segmentation_page, denoising_page = (next((workdir / "runs" / name).glob("*/report.html")).read_text() for name in ("segmentation", "denoising"))
+    segmentation_page, denoising_page = (
+        next((workdir / "runs" / name).glob("*/report.html")).read_text() for name in ("segmentation", "denoising")
+    )
     captions = re.findall(r'<span><img src="data:image/png[^"]+" alt="images/\d+\.jpg: (\w+)"', segmentation_page)
-    test_count = 3                                                                # of 24 images; fewer than twelve: worst and best are the same
+    # of 24 images; fewer than twelve: worst and best are the same
+    test_count = 3
     assert captions == ["image", "true", "predicted"] * 2 * test_count
     assert re.search(r'<ul class="key"><li style="--c:rgb\(\d+, \d+, \d+\)">background</li>', segmentation_page)
-    assert re.search(r"<th[^>]*>foreground</th><td[^>]*>(<span[^>]*>)?\d+\.\d %", segmentation_page), "no IoU of each class"
+    assert re.search(r"<th[^>]*>foreground</th><td[^>]*>(<span[^>]*>)?\d+\.\d %", segmentation_page), (
+        "no IoU of each class"
+    )
     assert re.findall(r'alt="images/\d+\.jpg: (\w+)"', denoising_page)[:3] == ["damaged", "restored", "original"]
     assert "→" in denoising_page and "Masks" not in denoising_page
 
@@ -118,6 +131,12 @@ def test_predicted_boxes_are_drawn_on_the_file(workdir):
     """What a detector adds: rows of box, score and class, as shares of the sides."""
     Image.new("RGB", (40, 20)).save("dark.png")
     data = SimpleNamespace(encoder=ImageEncoder((3, 8, 8)), class_names=("a", "b"))
-    prediction, = save_pictures([{"input": "dark.png", "frames": torch.tensor([[0.25, 0.2, 0.75, 0.8, 0.9, 1.0]])}], data, workdir / "drawn")
+    (prediction,) = save_pictures(
+        [{"input": "dark.png", "frames": torch.tensor([[0.25, 0.2, 0.75, 0.8, 0.9, 1.0]])}], data, workdir / "drawn"
+    )
     image = np.asarray(Image.open(prediction["frames"])) / 255
-    assert image.shape == (140, 280, 3) and abs(image[100, 70] - make_palette(3)[2].numpy()).max() < 0.01 and image[70, 140].max() == 0
+    assert (
+        image.shape == (140, 280, 3)
+        and abs(image[100, 70] - make_palette(3)[2].numpy()).max() < 0.01
+        and image[70, 140].max() == 0
+    )

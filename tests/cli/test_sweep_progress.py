@@ -1,4 +1,5 @@
-"""Many trainings on a screen: how far each is and how many are done, where a line can be written over; elsewhere a line for each."""
+"""Many trainings on a screen: how far each is and how many are done, where a line can be written over; elsewhere a
+line for each."""
 
 import io
 import re
@@ -14,7 +15,8 @@ AXES = {"lr": (1e-3, 1e-2)}
 
 
 class RecordingProgress(SweepProgress):
-    """Keeps every line that was ever at the foot of the terminal: they are drawn too seldom to be found in what was written."""
+    """Keeps every line that was ever at the foot of the terminal: they are drawn too seldom to be found in what was
+    written."""
 
     def __init__(self, console):
         super().__init__(console)
@@ -72,7 +74,11 @@ def test_sweep_progress_names_the_source_run_that_is_trained_first():
         progress("step", step)
     progress.show_drawing(5, 40)
     position = "epoch 0.75 of 3, step 3 of 12, 4.0 s left"
-    assert [status[2] for status in progress.statuses] == [f"vqvae first: {position}", f"cnn first: {position}", position]
+    assert [status[2] for status in progress.statuses] == [
+        f"vqvae first: {position}",
+        f"cnn first: {position}",
+        position,
+    ]
     assert progress.bar.tasks[0].fields["facts"] == "5 of 40 steps of drawing"
     progress.close()
 
@@ -89,8 +95,15 @@ def test_sweep_verb_clears_its_status_line(workdir, monkeypatch, capsys):
     from didact.cli.main import main
 
     consoles = []
-    monkeypatch.setattr(sweep_progress, "make_console", lambda stderr: consoles.append(Console(file=io.StringIO(), force_terminal=True, width=120)) or consoles[0])
-    assert main(["sweep", "mlp", "lr=1e-3,1e-2", "--data", "iris", "--hidden", "4", "--epochs", "2", "--device", "cpu"]) == 0
+    monkeypatch.setattr(
+        sweep_progress,
+        "make_console",
+        lambda stderr: consoles.append(Console(file=io.StringIO(), force_terminal=True, width=120)) or consoles[0],
+    )
+    assert (
+        main(["sweep", "mlp", "lr=1e-3,1e-2", "--data", "iris", "--hidden", "4", "--epochs", "2", "--device", "cpu"])
+        == 0
+    )
     assert "2 of 2 done" in (output := consoles[0].file.getvalue())
     assert output.endswith("\x1b[2K"), "the last line is wiped"
     assert "validation accuracy" in capsys.readouterr().out

@@ -26,19 +26,27 @@ def test_class_weights_equal_scikit_learn(data):
 def test_oversample_loses_no_row_and_repeats_evenly(data):
     oversampled_data = oversample(data, seed=3)
     n = data.counts["train"]
-    assert oversampled_data.class_counts["train"] == (max(n),) * 3 and oversampled_data.class_counts["test"] == data.counts["test"]
+    assert (
+        oversampled_data.class_counts["train"] == (max(n),) * 3
+        and oversampled_data.class_counts["test"] == data.counts["test"]
+    )
     rows, repeats = oversampled_data.train.columns["x"][:, 0].unique(return_counts=True)
     assert torch.equal(rows, data.train.columns["x"][:, 0].sort().values)
     rare_repeats = repeats[(rows >= 100) & (rows < 120)]
     assert rare_repeats.max() - rare_repeats.min() <= 1 and rare_repeats.sum() == max(n)
     assert torch.equal(oversampled_data.train.columns["x"], oversample(data, seed=3).train.columns["x"])
     assert not torch.equal(oversampled_data.train.columns["x"], oversample(data, seed=4).train.columns["x"])
-    assert torch.equal(oversampled_data.indices["train"], data.indices["train"]) and "oversampled" in oversampled_data.notes[-1]
+    assert (
+        torch.equal(oversampled_data.indices["train"], data.indices["train"])
+        and "oversampled" in oversampled_data.notes[-1]
+    )
 
 
 def test_undersample_repeats_no_row(data):
     undersampled_data = undersample(data, seed=3)
-    assert undersampled_data.class_counts["train"] == (min(data.counts["train"]),) * 3 and len(undersampled_data.train) == sum(undersampled_data.class_counts["train"])
+    assert undersampled_data.class_counts["train"] == (min(data.counts["train"]),) * 3 and len(
+        undersampled_data.train
+    ) == sum(undersampled_data.class_counts["train"])
     rows = undersampled_data.train.columns["x"][:, 0]
     assert len(rows.unique()) == len(rows) and set(rows.tolist()) <= set(data.train.columns["x"][:, 0].tolist())
 
@@ -47,15 +55,25 @@ def test_resample_by_class_recounts_duplicates():
     y = torch.tensor([0, 1] * 100)
     x = torch.arange(200).float()[:, None] % 40                             # every example five times
     data = build_data("made", "table", {"x": x, "y": y}, task="binary", class_names="ab")
-    assert data.duplicates == {"validation": 30, "test": 30} and sum("also stand in training" in note for note in data.notes) == 1
+    assert (
+        data.duplicates == {"validation": 30, "test": 30}
+        and sum("also stand in training" in note for note in data.notes) == 1
+    )
     resampled_data = resample_by_class(data, lambda rows, _: rows[:2], 0, "two of each class")
     training_values = set(resampled_data.train.columns["x"][:, 0].tolist())
-    expected = {part: sum(v in training_values for v in resampled_data.split(part).columns["x"][:, 0].tolist()) for part in ("validation", "test")}
+    expected = {
+        part: sum(v in training_values for v in resampled_data.split(part).columns["x"][:, 0].tolist())
+        for part in ("validation", "test")
+    }
     assert resampled_data.duplicates == expected and 0 < sum(expected.values()) < 20
     duplicate_notes = [note for note in resampled_data.notes if "also stand in training" in note]
-    assert duplicate_notes == [f"{expected['validation']} validation and {expected['test']} test examples also stand in training"]
+    assert duplicate_notes == [
+        f"{expected['validation']} validation and {expected['test']} test examples also stand in training"
+    ]
     empty_data = resample_by_class(data, lambda rows, _: rows[:0], 0, "none")
-    assert empty_data.duplicates == {"validation": 0, "test": 0} and not any("also stand" in note for note in empty_data.notes)
+    assert empty_data.duplicates == {"validation": 0, "test": 0} and not any(
+        "also stand" in note for note in empty_data.notes
+    )
 
 
 def test_only_classes_can_be_balanced():

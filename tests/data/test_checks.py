@@ -29,7 +29,16 @@ def make_columns(n=90, weights=(1, 1, 1)):
 def build_table(columns, **arguments):
     labels = [f"c{k}" for k in range(int(columns["y"].max()) + 1)]
     names = ("a", "b", "c", "d")
-    return build_data("made", "table", columns, task="multiclass", class_names=labels, feature_names=names, encoder=TableEncoder.numeric(names), **arguments)
+    return build_data(
+        "made",
+        "table",
+        columns,
+        task="multiclass",
+        class_names=labels,
+        feature_names=names,
+        encoder=TableEncoder.numeric(names),
+        **arguments,
+    )
 
 
 def test_clean_data_has_no_notes():
@@ -86,7 +95,9 @@ def test_validate_refuses_non_finite_and_constant_columns(new_columns, message):
 ])
 def test_validate_refuses_missing_and_rare_classes(y, labels, message):
     with pytest.raises(UsageError, match=message):
-        validate("made", len(y), {"x": torch.ones(len(y), 1), "y": torch.tensor(y)}, task="multiclass", class_names=labels)
+        validate(
+            "made", len(y), {"x": torch.ones(len(y), 1), "y": torch.tensor(y)}, task="multiclass", class_names=labels
+        )
 
 
 def test_given_test_split_may_lack_a_class_but_training_may_not():

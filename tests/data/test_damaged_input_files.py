@@ -71,7 +71,8 @@ FORMATS = {
 
 
 def corrupt_bytes(random, raw, max_changes=4):
-    """The same bytes with a few of them changed, lost, doubled or replaced by lengths that cannot be; most of them near the start."""
+    """The same bytes with a few of them changed, lost, doubled or replaced by lengths that cannot be; most of them
+    near the start."""
     result = bytearray(raw)
     for _ in range(random.randint(1, max_changes)):
         position = random.randrange(min(len(result), random.choice((64, len(result))))) if result else 0
@@ -85,7 +86,9 @@ def corrupt_bytes(random, raw, max_changes=4):
             case 3:
                 result[position:position] = result[position : position + random.randint(1, 64)]
             case 4:
-                result[position : position + 4] = struct.pack(random.choice("<>") + "I", random.choice((0, 0xFFFF, 2**31 - 1, 2**32 - 1)))
+                result[position : position + 4] = struct.pack(
+                    random.choice("<>") + "I", random.choice((0, 0xFFFF, 2**31 - 1, 2**32 - 1))
+                )
             case 5:
                 del result[position:]
     return bytes(result)
@@ -118,7 +121,11 @@ def test_damaged_archives_are_refused_in_one_line_for_many_seeds(tmp_path):
 def test_damaged_compressed_csv_is_named(tmp_path, pack):
     compressed_table = COMPRESSORS[pack](TABLE)
     path = tmp_path / f"t.csv.{pack}"
-    path.write_bytes(compressed_table[: len(compressed_table) // 2] + b"\xff\xff\xff" + compressed_table[len(compressed_table) // 2 + 3 :])
+    path.write_bytes(
+        compressed_table[: len(compressed_table) // 2]
+        + b"\xff\xff\xff"
+        + compressed_table[len(compressed_table) // 2 + 3 :]
+    )
     assert f"t.csv.{pack} is damaged or cut short" in get_read_error(read_csv, path)
 
 

@@ -52,7 +52,11 @@ def test_image_examples_are_named_by_file_in_every_split(tmp_path, monkeypatch, 
 
 def test_table_examples_are_named_by_their_first_line(tmp_path):
     data = load(str(write_numbered_csv(tmp_path / "own.csv")))
-    value_by_name = {name: float(x[data.feature_names.index("x")]) for part in SPLITS for name, x in iter_names_and_inputs(data, part)}
+    value_by_name = {
+        name: float(x[data.feature_names.index("x")])
+        for part in SPLITS
+        for name, x in iter_names_and_inputs(data, part)
+    }
     assert value_by_name == {f"own.csv, line {line}": line for line in range(3, 123, 2)}
     reloaded_data = reload_data(data, {part: data.indices[part] for part in SPLITS})
     assert reloaded_data.locate_examples("test", range(3)) == data.locate_examples("test", range(3))

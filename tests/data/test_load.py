@@ -16,8 +16,14 @@ from didact.errors import UsageError
 @pytest.fixture
 def table_path(tmp_path):
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"a": rng.normal(size=80), "c": rng.choice(["u", "v"], 80), "words": ["good film", "bad film"] * 40,
-                          "y": rng.choice(["k", "l", "m"], 80)})
+    frame = pd.DataFrame(
+        {
+            "a": rng.normal(size=80),
+            "c": rng.choice(["u", "v"], 80),
+            "words": ["good film", "bad film"] * 40,
+            "y": rng.choice(["k", "l", "m"], 80),
+        }
+    )
     frame.loc[::9, "a"] = np.nan
     path = tmp_path / "own.csv"
     frame.to_csv(path, index=False)
@@ -40,7 +46,12 @@ def assert_same_data(data, other_data):
         for name, column in data.split(part).columns.items():
             assert torch.equal(column, other_data.split(part).columns[name]), (part, name)
     assert torch.equal(data.mean, other_data.mean) and torch.equal(data.std, other_data.std)
-    assert (data.counts, data.source, data.encoder, data.fingerprint) == (other_data.counts, other_data.source, other_data.encoder, other_data.fingerprint)
+    assert (data.counts, data.source, data.encoder, data.fingerprint) == (
+        other_data.counts,
+        other_data.source,
+        other_data.encoder,
+        other_data.fingerprint,
+    )
 
 
 def test_reload_data_restores_every_kind(table_path, image_folder, monkeypatch):
@@ -76,9 +87,18 @@ def test_reload_data_uses_the_stored_split(name):
 def test_reloaded_table_is_encoded_by_its_stored_training_rows(table_path):
     stored_indices = train_val_test_split(80, seed=99, fractions=(0.2, 0.2))
     data = load_table(table_path, indices=stored_indices)
-    source = {"path": str(table_path), "target": "y", "text": None, "size": None, "seed": 0, "fingerprint": data.fingerprint}
+    source = {
+        "path": str(table_path),
+        "target": "y",
+        "text": None,
+        "size": None,
+        "seed": 0,
+        "fingerprint": data.fingerprint,
+    }
     reloaded_data = reload_data(replace(data, source=source), stored_indices)
-    assert reloaded_data.encoder == data.encoder and torch.equal(reloaded_data.test.columns["x"], data.test.columns["x"])
+    assert reloaded_data.encoder == data.encoder and torch.equal(
+        reloaded_data.test.columns["x"], data.test.columns["x"]
+    )
 
 
 def test_reload_data_refuses_changed_files(table_path, image_folder):
@@ -128,5 +148,7 @@ def test_compute_uint8_mean_std_equals_float_statistics():
     mean, std = compute_uint8_mean_std(x)
     decoded = uint8_to_unit(x).double()
     torch.testing.assert_close(mean.flatten().double(), decoded.mean((0, 2, 3)), atol=1e-6, rtol=0)
-    torch.testing.assert_close(std.flatten()[[0, 2]].double(), decoded.std((0, 2, 3), correction=0)[[0, 2]], atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        std.flatten()[[0, 2]].double(), decoded.std((0, 2, 3), correction=0)[[0, 2]], atol=1e-6, rtol=0
+    )
     assert std.flatten()[1] == 1  # a channel that never changes is centred, not blown up

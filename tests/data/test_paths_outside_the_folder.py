@@ -21,7 +21,8 @@ def coco(root, last_name="5.png"):
     for name in {*names[:5], "5.png"}:
         write_image(root / "images" / name)
     content = {
-        "images": [{"id": i, "file_name": name} for i, name in enumerate(names)], "categories": [{"id": 1, "name": "a"}],
+        "images": [{"id": i, "file_name": name} for i, name in enumerate(names)],
+        "categories": [{"id": 1, "name": "a"}],
         "annotations": [{"image_id": i, "category_id": 1, "bbox": [1, 2, 5, 6]} for i in range(6)],
     }
     (root / "a.json").write_text(json.dumps(content))
@@ -33,7 +34,9 @@ def voc(root, last_name="5.png"):
         name = last_name if i == 5 else f"{i}.png"
         box = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>8</xmax><ymax>9</ymax></bndbox>"
         folder = write_image(root / "JPEGImages" / f"{i}.png").parent.parent
-        (folder / f"{i}_.xml").write_text(f"<annotation><filename>{name}</filename><object><name>a</name>{box}</object></annotation>")
+        (folder / f"{i}_.xml").write_text(
+            f"<annotation><filename>{name}</filename><object><name>a</name>{box}</object></annotation>"
+        )
     return root / "JPEGImages" / "5.png"
 
 

@@ -19,7 +19,9 @@ def resident_and_streamed(request, tmp_path, monkeypatch):
         for i in range(12 + 8 * k):
             pixels = np.random.default_rng(100 * k + i).integers(0, 256, (10, 14, 3), dtype=np.uint8)
             is_unlabeled = request.param == "flat" or (request.param == "beside" and i < 2)
-            Image.fromarray(pixels).save(tmp_path / f"{name}{i:02}.png" if is_unlabeled else tmp_path / name / f"{i:02}.png")
+            Image.fromarray(pixels).save(
+                tmp_path / f"{name}{i:02}.png" if is_unlabeled else tmp_path / name / f"{i:02}.png"
+            )
     if request.param == "flat":
         for name in ("ant", "bee"):
             (tmp_path / name).rmdir()
@@ -55,7 +57,11 @@ def test_file_split_data_equal_the_resident_data(resident_and_streamed):
     for part in SPLITS:
         assert torch.equal(resident.indices[part], streamed.indices[part])
         assert len(resident.split(part)) == len(streamed.split(part))
-    assert (resident.shape, resident.counts, resident.class_names) == (streamed.shape, streamed.counts, streamed.class_names)
+    assert (resident.shape, resident.counts, resident.class_names) == (
+        streamed.shape,
+        streamed.counts,
+        streamed.class_names,
+    )
     assert resident.fingerprint == streamed.fingerprint, "a run is the same whether memory was free or not"
     torch.testing.assert_close(resident.mean, streamed.mean)
     torch.testing.assert_close(resident.std, streamed.std)

@@ -50,7 +50,10 @@ def test_apply_colormap_accepts_out_of_range_and_nan():
 def test_scale_to_unit_keeps_zero_in_its_place():
     values = torch.tensor([-2.0, 0.0, 1.0])
     assert scale_to_unit(values, signed=True, quantile=1.0).tolist() == [0.0, 0.5, 0.75]
-    assert scale_to_unit(torch.zeros(3), signed=True).tolist() == [0.5] * 3 and not scale_to_unit(torch.zeros(3), signed=False).any()
+    assert (
+        scale_to_unit(torch.zeros(3), signed=True).tolist() == [0.5] * 3
+        and not scale_to_unit(torch.zeros(3), signed=False).any()
+    )
 
 
 def test_overlay_heatmap_keeps_the_image_where_the_map_is_zero():
@@ -58,7 +61,8 @@ def test_overlay_heatmap_keeps_the_image_where_the_map_is_zero():
     heat[1, 2] = -3.0
     overlay_image = overlay_heatmap(image, heat, signed=True)
     assert overlay_image.shape == (3, 4, 6)
-    assert overlay_image[2, 1, 2] > overlay_image[0, 1, 2] and torch.equal(overlay_image[0, 0], overlay_image[2, 0])   # blue there, grey elsewhere
+    # blue there, grey elsewhere
+    assert overlay_image[2, 1, 2] > overlay_image[0, 1, 2] and torch.equal(overlay_image[0, 0], overlay_image[2, 0])
 
 
 def test_tile_images_places_tiles_row_by_row():
@@ -71,13 +75,17 @@ def test_tile_images_places_tiles_row_by_row():
 
 
 def test_upscale_nearest_grows_small_images_by_whole_factors():
-    assert upscale_nearest(torch.zeros(3, 8, 10)).shape == (3, 144, 180) and upscale_nearest(torch.zeros(3, 200, 100)).shape == (3, 200, 100)
+    assert upscale_nearest(torch.zeros(3, 8, 10)).shape == (3, 144, 180) and upscale_nearest(
+        torch.zeros(3, 200, 100)
+    ).shape == (3, 200, 100)
 
 
 @pytest.mark.parametrize(("size", "patches"), [((8, 8), 7), ((9, 12), 3), ((5, 5), 5)])
 def test_patch_grid_is_read_back_from_its_map(size, patches):
     values = torch.rand(patches**2)
-    torch.testing.assert_close(torch.tensor(read_patch_grid(values[patch_grid(size, patches)], patches)).flatten(), values)
+    torch.testing.assert_close(
+        torch.tensor(read_patch_grid(values[patch_grid(size, patches)], patches)).flatten(), values
+    )
 
 
 def test_bars_of_positive_and_negative_values():

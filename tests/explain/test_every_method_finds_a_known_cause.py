@@ -9,7 +9,8 @@ from didact.explain import grad_cam, occlusion, patch_grid, saliency, shapley, s
 
 
 def make_marked_images(n, seed):
-    """Noise of 16 × 16; where the class is 1, a dark cross of 4 × 4 in one of 16 places, where it is 0, a dark ring. -> x, y, place."""
+    """Noise of 16 × 16; where the class is 1, a dark cross of 4 × 4 in one of 16 places, where it is 0, a dark
+    ring. -> x, y, place."""
     g = torch.Generator().manual_seed(seed)
     x = 0.5 + 0.1 * torch.randn(n, 1, 16, 16, generator=g)
     y, position = (torch.randint(bound, (n,), generator=g) for bound in (2, 16))
@@ -24,8 +25,14 @@ def make_marked_images(n, seed):
 def trained_model():
     torch.manual_seed(0)
     model = nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(inplace=True),
-        nn.MaxPool2d(2), nn.Flatten(), nn.Linear(32 * 16, 2),
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(32 * 16, 2),
     )
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     x, y, _ = make_marked_images(1024, 0)
@@ -43,11 +50,22 @@ def compute_hit_rate(heat, position):
     return float((predicted_position == position).float().mean())
 
 
-@pytest.mark.parametrize(("method", "minimum"), [
-    (saliency, 0.9), (smooth_grad, 0.8), (grad_cam, 0.8),
-    (lambda f, x, y: occlusion(f, x, y, patch=4, baseline=0.5), 0.9),
-    (lambda f, x, y: shapley(f, x, y, players=patch_grid((16, 16), 4), baseline=0.5, samples=8)[:, patch_grid((16, 16), 4)], 0.9),
-], ids=["saliency", "smooth_grad", "grad_cam", "occlusion", "shapley"])
+@pytest.mark.parametrize(
+    ("method", "minimum"),
+    [
+        (saliency, 0.9),
+        (smooth_grad, 0.8),
+        (grad_cam, 0.8),
+        (lambda f, x, y: occlusion(f, x, y, patch=4, baseline=0.5), 0.9),
+        (
+            lambda f, x, y: shapley(f, x, y, players=patch_grid((16, 16), 4), baseline=0.5, samples=8)[
+                :, patch_grid((16, 16), 4)
+            ],
+            0.9,
+        ),
+    ],
+    ids=["saliency", "smooth_grad", "grad_cam", "occlusion", "shapley"],
+)
 def test_method_finds_the_mark(trained_model, method, minimum):
     x, y, position = make_marked_images(40, 1)
     is_correct = trained_model(x).argmax(1) == y

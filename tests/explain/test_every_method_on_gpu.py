@@ -25,14 +25,18 @@ METHODS = {
     "feature_maps": lambda f, x, c: feature_maps(f, x, f[0]),
     "occlusion": lambda f, x, c: occlusion(f, x, c, patch=3, baseline=0.5),
     "shapley": lambda f, x, c: shapley(f, x, c, players=patch_grid((8, 12), 3), baseline=0.5),
-    "sampled": lambda f, x, c: shapley(f, x, c, players=patch_grid((8, 12), 4), samples=2, generator=torch.Generator().manual_seed(0)),
+    "sampled": lambda f, x, c: shapley(
+        f, x, c, players=patch_grid((8, 12), 4), samples=2, generator=torch.Generator().manual_seed(0)
+    ),
 }
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_method_agrees_on_cpu_and_gpu(name):
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(2, 6, 3, padding=1), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(6 * 96, 3)).double()
+    model = nn.Sequential(
+        nn.Conv2d(2, 6, 3, padding=1), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(6 * 96, 3)
+    ).double()
     x, y = torch.rand(3, 2, 8, 12, dtype=torch.float64), torch.tensor([0, 2, 1])
     on_cpu = METHODS[name](model, x, y)
     on_gpu = METHODS[name](model.cuda(), x.cuda(), y)

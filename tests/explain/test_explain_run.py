@@ -19,8 +19,12 @@ from didact.registry import RECIPES
 from didact.run import Run
 from didact.training.session import load_model
 
-PRODUCTS = "size,colour,sold\n" + "".join(f"{i % 7}.5,{'red' if i % 3 else 'blue'},{'yes' if i % 7 > 3 else 'no'}\n" for i in range(80))
-REVIEWS = "review,mood\n" + "".join(f"a {'good' if i % 2 else 'bad'} film number {i % 5},{'pos' if i % 2 else 'neg'}\n" for i in range(60))
+PRODUCTS = "size,colour,sold\n" + "".join(
+    f"{i % 7}.5,{'red' if i % 3 else 'blue'},{'yes' if i % 7 > 3 else 'no'}\n" for i in range(80)
+)
+REVIEWS = "review,mood\n" + "".join(
+    f"a {'good' if i % 2 else 'bad'} film number {i % 5},{'pos' if i % 2 else 'neg'}\n" for i in range(60)
+)
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +40,12 @@ def runs_folder(tmp_path_factory):
         Image.fromarray(digit.numpy()).save(root / "one.png")
         (root / "fake.png").write_text("this is no picture")
         configs = {
-            "images": ("cnn", {"data": "digits", "epochs": 2}), "plain": ("mlp", {"data": "digits", "epochs": 1, "hidden": (16,)}),
+            "images": ("cnn", {"data": "digits", "epochs": 2}),
+            "plain": ("mlp", {"data": "digits", "epochs": 1, "hidden": (16,)}),
             "table": ("mlp", {"data": "own.csv", "epochs": 30, "hidden": (16,), "lr": 0.03}),
             "text": ("mlp", {"data": "texts.csv", "text": "review", "epochs": 30, "hidden": (16,)}),
-            "number": ("mlp", {"data": "diabetes", "epochs": 1, "hidden": (4,)}), "numpy": ("scratch_lenet", {"steps": 2}),
+            "number": ("mlp", {"data": "diabetes", "epochs": 1, "hidden": (4,)}),
+            "numpy": ("scratch_lenet", {"steps": 2}),
         }
         for name, (recipe, arguments) in configs.items():
             run = didact.train(RECIPES[recipe], **arguments)
@@ -68,14 +74,17 @@ def test_worst_test_images_are_explained_in_page_and_report(workdir, capsys):
     result = json.loads(out)
     assert code == 0 and len(result["explained"]) == 6
     worst_rows = Run(Path("images")).load("examples")["worst"][:6].tolist()
-    assert [explanation["input"] for explanation in result["explained"]] == [f"test example {row}" for row in worst_rows]
+    assert [explanation["input"] for explanation in result["explained"]] == [
+        f"test example {row}" for row in worst_rows
+    ]
     explanation = result["explained"][0]
     assert explanation["class"] == explanation["predicted"] != explanation["true"]
     assert set(explanation["methods"]) == {"saliency", "smooth_grad", "grad_cam", "occlusion", "shapley"}
     with Image.open(explanation["figure"]) as figure:
         assert figure.width > 6 * 176 and len(figure.getcolors(10**6)) > 100
     page = Path(result["page"]).read_text()
-    assert page.count("Grad-CAM") > 6 and page.count("feature maps") == 12 and "filters of the first layer" in page   # alt and name
+    # alt and name
+    assert page.count("Grad-CAM") > 6 and page.count("feature maps") == 12 and "filters of the first layer" in page
     assert not re.search(r'(src|href)="(?!data:)', page), "the page needs something beside it"
     report = Path("images/report.html").read_text()
     assert "Why it answers so" in report and report.count("data:image/png") >= 7
@@ -95,11 +104,16 @@ def test_explanations_of_an_earlier_call_are_removed(workdir):
 
 
 def test_explain_run_is_deterministic(workdir):
-    first, second = (explain_run(Run(Path("images")), ["one.png"], methods=("smooth_grad", "shapley"))["explained"] for _ in range(2))
+    first, second = (
+        explain_run(Run(Path("images")), ["one.png"], methods=("smooth_grad", "shapley"))["explained"] for _ in range(2)
+    )
     assert first == second
 
 
-@pytest.mark.parametrize(("seconds", "method_titles"), [(0.0, ["saliency", "SmoothGrad", "Grad-CAM", "occlusion", "Shapley values"]), (60.0, [])])
+@pytest.mark.parametrize(
+    ("seconds", "method_titles"),
+    [(0.0, ["saliency", "SmoothGrad", "Grad-CAM", "occlusion", "Shapley values"]), (60.0, [])],
+)
 def test_slow_network_reports_progress_of_each_method(workdir, capsys, monkeypatch, seconds, method_titles):
     monkeypatch.setattr("didact.explain.explain_run.SLOW_PASS_S", seconds)
     code, _, err = run_explain(capsys, "images", "one.png")
@@ -162,34 +176,52 @@ def test_unsupported_methods_are_left_out(workdir, capsys):
 
 def test_grad_cam_takes_any_layer(workdir):
     run = Run(Path("images"))
-    first, last = (explain_run(run, ["one.png"], methods=("grad_cam",), layer=layer)["explained"][0] for layer in ("network.features.0", None))
+    first, last = (
+        explain_run(run, ["one.png"], methods=("grad_cam",), layer=layer)["explained"][0]
+        for layer in ("network.features.0", None)
+    )
     assert first["methods"] != last["methods"]
 
 
-@pytest.mark.parametrize(("words", "expected", "hint"), [
-    ("nowhere", "no run named 'nowhere'", "latest"),
-    ("number", "number does not classify", "`didact list`"),
-    ("images gone.png", "no image at gone.png", "expected a file"),
-    ("images fake.png", "fake.png cannot be read", "replace it"),
-    ("images --class ten", "no class named 'ten'", "choose from: 0, 1"),
-    ("table size=1,colour=red --class ye", "no class named 'ye'", "did you mean 'yes'?"),
-    ("table size=1", "lacks the column 'colour'", "left empty"),
-    ("images --method gradcam", "no method named 'gradcam'", "did you mean 'grad_cam'?"),
-    ("images --method ''", "no method named ''", "choose from"),
-    ("table --method grad_cam", "no method for table named 'grad_cam'", "choose from"),
-    ("plain --method grad_cam", "no convolutional layer", "use saliency or occlusion"),
-    ("numpy --method saliency", "hands out no gradient", "choose occlusion or shapley"),
-    ("images --layer network.featres.0", "no layer named 'network.featres.0'", "did you mean 'network.features.0'?"),
-    ("images --layer network.head", "--layer network.head: the layer Linear gives 10 numbers", "choose a convolutional one"),
-    ("images --layer network.features.0 --method saliency", "got --layer network.features.0", "for grad_cam and feature_maps"),
-    ("images --patches 9", "--patches 9 is more than the 8 pixels", "choose fewer"),
-    ("images --patches 0", "--patches", "--help"),
-    ("table --patches 3", "got --patches 3", "is for images"),
-    ("images --samples 0", "--samples", "--help"),
-    ("images --device gpu", "got 'gpu'", "auto, cpu, cuda"),
-    ("images one.png --to one.png/x", "cannot write one.png/x", "--to"),
-    ("table " + "size=1,colour=red " * 65, "65 inputs are more than the 64", "give fewer"),
-])
+@pytest.mark.parametrize(
+    ("words", "expected", "hint"),
+    [
+        ("nowhere", "no run named 'nowhere'", "latest"),
+        ("number", "number does not classify", "`didact list`"),
+        ("images gone.png", "no image at gone.png", "expected a file"),
+        ("images fake.png", "fake.png cannot be read", "replace it"),
+        ("images --class ten", "no class named 'ten'", "choose from: 0, 1"),
+        ("table size=1,colour=red --class ye", "no class named 'ye'", "did you mean 'yes'?"),
+        ("table size=1", "lacks the column 'colour'", "left empty"),
+        ("images --method gradcam", "no method named 'gradcam'", "did you mean 'grad_cam'?"),
+        ("images --method ''", "no method named ''", "choose from"),
+        ("table --method grad_cam", "no method for table named 'grad_cam'", "choose from"),
+        ("plain --method grad_cam", "no convolutional layer", "use saliency or occlusion"),
+        ("numpy --method saliency", "hands out no gradient", "choose occlusion or shapley"),
+        (
+            "images --layer network.featres.0",
+            "no layer named 'network.featres.0'",
+            "did you mean 'network.features.0'?",
+        ),
+        (
+            "images --layer network.head",
+            "--layer network.head: the layer Linear gives 10 numbers",
+            "choose a convolutional one",
+        ),
+        (
+            "images --layer network.features.0 --method saliency",
+            "got --layer network.features.0",
+            "for grad_cam and feature_maps",
+        ),
+        ("images --patches 9", "--patches 9 is more than the 8 pixels", "choose fewer"),
+        ("images --patches 0", "--patches", "--help"),
+        ("table --patches 3", "got --patches 3", "is for images"),
+        ("images --samples 0", "--samples", "--help"),
+        ("images --device gpu", "got 'gpu'", "auto, cpu, cuda"),
+        ("images one.png --to one.png/x", "cannot write one.png/x", "--to"),
+        ("table " + "size=1,colour=red " * 65, "65 inputs are more than the 64", "give fewer"),
+    ],
+)
 def test_explain_refuses_bad_input_in_one_line(workdir, capsys, words, expected, hint):
     code, out, err = run_explain(capsys, *(word if word != "''" else "" for word in words.split()))
     line = err.strip().splitlines()[-1]
@@ -197,7 +229,9 @@ def test_explain_refuses_bad_input_in_one_line(workdir, capsys, words, expected,
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize(("change", "message"), [({"names": ()}, "texts word by word"), ({"kind": "audio"}, "reads audio")])
+@pytest.mark.parametrize(
+    ("change", "message"), [({"names": ()}, "texts word by word"), ({"kind": "audio"}, "reads audio")]
+)
 def test_unknown_kind_of_input_is_refused(workdir, capsys, monkeypatch, change, message):
     objective, data = load_model(Run(Path("text")))
     monkeypatch.setattr("didact.explain.explained_model.restored", lambda run: (objective, replace(data, **change)))

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-import didact.recipes  # noqa: F401 (registers the families)
+import didact.recipes
 from didact.errors import UsageError
 from didact.explain import feature_maps, filters, grad_cam
 from didact.explain.feature_maps import find_last_map_layer, to_maps
@@ -25,7 +25,8 @@ def make_small_cnn(inplace=False):
 
 
 def test_grad_cam_before_a_mean_is_the_class_activation_map():
-    """With a mean and an affine head behind the maps, α_k = w_ck / hw: Grad-CAM is CAM (Selvaraju et al. 2017, sec. 3.1)."""
+    """With a mean and an affine head behind the maps, α_k = w_ck / hw: Grad-CAM is CAM (Selvaraju et al. 2017, sec.
+    3.1)."""
     model, x = make_small_cnn(), torch.rand(3, 2, 8, 12)
     a = model[:6](x).detach()
     cam = torch.relu(torch.einsum("k,bkhw->bhw", model[-1].weight[1].detach() / 24, a))      # 4 × 6 places
@@ -37,7 +38,9 @@ def test_grad_cam_before_a_mean_is_the_class_activation_map():
 def test_grad_cam_accepts_in_place_activations(layer):
     """The course's hook fails behind them (mistake M56)."""
     x = torch.rand(2, 2, 8, 12)
-    torch.testing.assert_close(grad_cam(make_small_cnn(True), x, 2, layer=layer), grad_cam(make_small_cnn(False), x, 2, layer=layer))
+    torch.testing.assert_close(
+        grad_cam(make_small_cnn(True), x, 2, layer=layer), grad_cam(make_small_cnn(False), x, 2, layer=layer)
+    )
 
 
 def test_grad_cam_maps_each_image_by_itself():
@@ -60,7 +63,8 @@ def test_every_image_classifier_has_feature_maps(name):
     layer = find_last_map_layer(model, model, x)
     maps = feature_maps(model, x, layer)
     assert maps.shape[2] * maps.shape[3] > 1
-    heat = grad_cam(model, x, 0) + grad_cam(model, x, 1) + grad_cam(model, x, 2)   # one class alone may find nothing for it
+    # one class alone may find nothing for it
+    heat = grad_cam(model, x, 0) + grad_cam(model, x, 1) + grad_cam(model, x, 2)
     assert heat.shape == (len(x), *x.shape[2:]) and heat.isfinite().all() and heat.any()
 
 
@@ -90,7 +94,9 @@ def test_grad_cam_leaves_no_hooks_and_no_gradients():
 
 def test_feature_maps_are_the_output_of_the_layer():
     model, x = make_small_cnn(True), torch.rand(2, 2, 8, 8)
-    torch.testing.assert_close(feature_maps(model, x, model[0]), F.conv2d(x, model[0].weight, model[0].bias, padding=1).detach())
+    torch.testing.assert_close(
+        feature_maps(model, x, model[0]), F.conv2d(x, model[0].weight, model[0].bias, padding=1).detach()
+    )
 
 
 def test_filters_of_a_convolution_and_of_an_mlp():
@@ -102,15 +108,21 @@ def test_filters_of_a_convolution_and_of_an_mlp():
         filters(nn.Linear(7, 2), (2, 3, 4))
 
 
-@pytest.mark.parametrize(("call", "message"), [
-    (lambda m, x: grad_cam(m, x, 0, layer="44"), "no layer named '44'; did you mean '4'"),
-    (lambda m, x: grad_cam(m, x, 0, layer="8"), "Linear gives 3 numbers, which are no maps"),
-    (lambda m, x: grad_cam(m, x, 0, layer="6"), "AdaptiveAvgPool2d gives 6 × 1 × 1 numbers"),
-    (lambda m, x: grad_cam(m, x, 0, layer=nn.Conv2d(1, 1, 1)), "Conv2d is not used"),
-    (lambda m, x: grad_cam(lambda x: m(x), x, 0), "needs the layer itself"),
-    (lambda m, x: grad_cam(nn.Sequential(nn.Flatten(), nn.Linear(128, 3)), x, 0), "no convolutional layer and no patches"),
-    (lambda m, x: grad_cam(m, x[0, 0], 0), r"got inputs of \(8, 8\)"),
-])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m, x: grad_cam(m, x, 0, layer="44"), "no layer named '44'; did you mean '4'"),
+        (lambda m, x: grad_cam(m, x, 0, layer="8"), "Linear gives 3 numbers, which are no maps"),
+        (lambda m, x: grad_cam(m, x, 0, layer="6"), "AdaptiveAvgPool2d gives 6 × 1 × 1 numbers"),
+        (lambda m, x: grad_cam(m, x, 0, layer=nn.Conv2d(1, 1, 1)), "Conv2d is not used"),
+        (lambda m, x: grad_cam(lambda x: m(x), x, 0), "needs the layer itself"),
+        (
+            lambda m, x: grad_cam(nn.Sequential(nn.Flatten(), nn.Linear(128, 3)), x, 0),
+            "no convolutional layer and no patches",
+        ),
+        (lambda m, x: grad_cam(m, x[0, 0], 0), r"got inputs of \(8, 8\)"),
+    ],
+)
 def test_grad_cam_refuses_layers_without_maps(call, message):
     with pytest.raises(UsageError, match=message):
         call(make_small_cnn(), torch.rand(1, 2, 8, 8))

@@ -30,7 +30,8 @@ def test_gradient_decay_is_the_slope_of_the_fused_cell(cell, layers):
     fused_cell = cell_class(layer_input.shape[-1], 5, batch_first=True).double()
     fused_cell.load_state_dict({f"{name}_l0": getattr(reader.rnn, f"{name}_l{layers - 1}") for name in
                          ("weight_ih", "weight_hh", "bias_ih", "bias_hh")})
-    state = fused_cell(layer_input[:, :3])[1]                                          # after three of seven: a distance of four
+    # after three of seven: a distance of four
+    state = fused_cell(layer_input[:, :3])[1]
 
     def compute_final_state(s):
         parts = s.view(-1, 1, 1, 5).unbind(0)
@@ -47,7 +48,9 @@ def test_compute_gates_of_recurrent_readers():
     x = torch.randn(6, 11)
     reader = find_reader(RecurrentClassifier(30, 2, embed_dim=11, hidden_size=4))
     gate_values = compute_gates(reader, x)
-    assert set(gate_values) == {"input", "forget", "candidate", "output", "cell", "h"} and gate_values["forget"].shape == (6, 4)
+    assert set(gate_values) == {"input", "forget", "candidate", "output", "cell", "h"} and gate_values[
+        "forget"
+    ].shape == (6, 4)
     torch.testing.assert_close(gate_values["h"], reader(x[None])[0][0].detach())
     assert find_reader(torch.nn.Linear(2, 2)) is None
 
@@ -98,6 +101,8 @@ def test_gradient_decay_of_slstm_is_the_slope_of_its_unstabilized_equations():
     ("mamba", {"keep", "output"}), ("slstm", {"forget", "new", "candidate", "output"}), ("mlstm", {"forget", "output"}),
 ])
 def test_gates_of_blocks_lie_between_0_and_1(cell, names):
-    gate_values = compute_gates(find_reader(RecurrentClassifier(30, 2, cell=cell, embed_dim=11, hidden_size=4)), torch.randn(6, 11))
+    gate_values = compute_gates(
+        find_reader(RecurrentClassifier(30, 2, cell=cell, embed_dim=11, hidden_size=4)), torch.randn(6, 11)
+    )
     assert set(gate_values) == names and all(values.shape[0] == 6 for values in gate_values.values())
     assert all(values.min() >= 0 and values.max() <= 1 for name, values in gate_values.items() if name != "candidate")

@@ -19,7 +19,8 @@ def test_saliency_is_the_slope_of_the_given_class():
     x = torch.tensor([[1.0, 2.0, -1.0], [2.0, 1.0, 1.0]])
     torch.testing.assert_close(saliency(quadratic, x, 0), (A[0] * x).abs())
     per_example = saliency(quadratic, x, torch.tensor([0, 1]))
-    torch.testing.assert_close(per_example, torch.stack([A[0] * x[0], A[1] * x[1]]).abs())  # every example its own class (mistake M56)
+    # every example its own class (mistake M56)
+    torch.testing.assert_close(per_example, torch.stack([A[0] * x[0], A[1] * x[1]]).abs())
 
 
 def test_saliency_takes_the_strongest_channel():
@@ -31,7 +32,14 @@ def test_saliency_takes_the_strongest_channel():
 def test_smooth_grad_averages_the_slope_under_noise():
     """s = x³/3 has the slope x²; with noise of deviation σ its mean is x² + σ²."""
     x = torch.tensor([0.0, 1.0, 2.0]).expand(4000, 3)
-    mean_slope = smooth_grad(lambda x: (x**3 / 3).sum(1, keepdim=True), x, 0, noise=0.25, samples=8, generator=torch.Generator().manual_seed(0))
+    mean_slope = smooth_grad(
+        lambda x: (x**3 / 3).sum(1, keepdim=True),
+        x,
+        0,
+        noise=0.25,
+        samples=8,
+        generator=torch.Generator().manual_seed(0),
+    )
     torch.testing.assert_close(mean_slope.mean(0), x[0] ** 2 + 0.5**2, atol=0.05, rtol=0)
 
 

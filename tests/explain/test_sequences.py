@@ -30,11 +30,23 @@ def runs(tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("runs"))
     small_options = {"layers": 2, "heads": 2, "width": 16}
     return {
-        "gpt": didact.train(RECIPES["gpt"], data="python_topics", context_length=16, steps=5, runs=folder, **small_options),
+        "gpt": didact.train(
+            RECIPES["gpt"], data="python_topics", context_length=16, steps=5, runs=folder, **small_options
+        ),
         "text_transformer": didact.train(RECIPES["text_transformer"], steps=5, hidden=16, runs=folder, **small_options),
-        "char_rnn": didact.train(RECIPES["char_rnn"], steps=5, hidden=8, layers=2, width=8, context_length=16, runs=folder),
+        "char_rnn": didact.train(
+            RECIPES["char_rnn"], steps=5, hidden=8, layers=2, width=8, context_length=16, runs=folder
+        ),
         "text_rnn": didact.train(RECIPES["text_rnn"], cell="gru", steps=5, hidden=8, width=8, runs=folder),
-        "llama": didact.train(RECIPES["gpt"], model="llama", data="python_topics", context_length=16, steps=5, runs=folder, **small_options),
+        "llama": didact.train(
+            RECIPES["gpt"],
+            model="llama",
+            data="python_topics",
+            context_length=16,
+            steps=5,
+            runs=folder,
+            **small_options,
+        ),
         "seq2seq": didact.train(RECIPES["seq2seq"], steps=120, batch=64, hidden=48, width=32, lr=8e-3, runs=folder),
         "translate": didact.train(RECIPES["translate"], steps=5, hidden=16, runs=folder, **small_options),
     }
@@ -46,7 +58,9 @@ def test_record_attention_equals_the_networks_attention_maps():
     x = torch.randint(1, 23, (2, 7))
     small_options = {"dim": 12, "layers": 2, "heads": 3}
     for network in (
-        GPT(23, context_length=9, **small_options), TransformerClassifier(23, 2, ffn_dim=16, **small_options), TransformerClassifier(23, 2, ffn_dim=16, norm="post", **small_options),
+        GPT(23, context_length=9, **small_options),
+        TransformerClassifier(23, 2, ffn_dim=16, **small_options),
+        TransformerClassifier(23, 2, ffn_dim=16, norm="post", **small_options),
         BERT(23, context_length=9, ffn_dim=16, **small_options),
     ):
         network.eval()
@@ -70,7 +84,9 @@ def test_record_attention_of_grouped_queries_and_of_translators():
     with record_attention(network) as recorded_weights:
         network(x, y)
     sizes = {"encoder.0.self_attn": (7, 7), "decoder.1.self_attn": (5, 5), "decoder.1.multihead_attn": (5, 7)}
-    assert len(recorded_weights) == 6 and all(recorded_weights[name].shape == (2, 3, *size) for name, size in sizes.items())
+    assert len(recorded_weights) == 6 and all(
+        recorded_weights[name].shape == (2, 3, *size) for name, size in sizes.items()
+    )
     assert not recorded_weights["decoder.0.self_attn"].triu(1).any()
     for attention in ("bahdanau", "general", "dot", "concat"):
         rnn_translator = Seq2Seq(23, 23, attention=attention, embed_dim=6, hidden_size=8).eval()
@@ -80,8 +96,13 @@ def test_record_attention_of_grouped_queries_and_of_translators():
 
 
 METHODS = {
-    "gpt": {"attention"}, "llama": {"attention"}, "text_transformer": {"attention"}, "char_rnn": {"gates", "memory"},
-    "text_rnn": {"gates", "memory"}, "seq2seq": {"alignment", "gates", "memory"}, "translate": {"attention", "alignment"},
+    "gpt": {"attention"},
+    "llama": {"attention"},
+    "text_transformer": {"attention"},
+    "char_rnn": {"gates", "memory"},
+    "text_rnn": {"gates", "memory"},
+    "seq2seq": {"alignment", "gates", "memory"},
+    "translate": {"attention", "alignment"},
 }
 
 
@@ -103,7 +124,9 @@ def test_explain_run_writes_page_and_figures_of_a_text(runs, name, text, tokens,
     page = (tmp_path / "index.html").read_text()
     assert text in page and page.count("<figure") >= 1
     if name == "translate":
-        assert all(page.count(f">{part} {layer} head") == 2 for part in ("encoder", "decoder", "across") for layer in (1, 2))
+        assert all(
+            page.count(f">{part} {layer} head") == 2 for part in ("encoder", "decoder", "across") for layer in (1, 2)
+        )
         assert len(explanation["figures"]) == 7 and len(explanation["methods"]["attention"]) == 6
     if name in ("gpt", "llama"):
         assert page.count(">layer ") == 4 and len(explanation["methods"]["attention"]) == 2
@@ -114,26 +137,45 @@ def test_explain_run_writes_page_and_figures_of_a_text(runs, name, text, tokens,
 
 
 def test_attention_maps_label_both_axes_with_tokens(runs, tmp_path):
-    (explanation,) = explain_run(runs["text_transformer"], ["the story was good"], out_dir=tmp_path, methods=("attention",))["explained"]
+    (explanation,) = explain_run(
+        runs["text_transformer"], ["the story was good"], out_dir=tmp_path, methods=("attention",)
+    )["explained"]
     first = ElementTree.parse(tmp_path / explanation["figures"][0].rpartition("/")[2])
     names = [t.text for t in first.iter("{http://www.w3.org/2000/svg}text") if t.get("class") == "tick"]
     heads = sum(t.text.startswith("layer 1 head") for t in first.iter("{http://www.w3.org/2000/svg}text"))
     assert heads == 2 and names == ["the", "story", "was", "good"] * 2 * heads
-    (explanation,) = explain_run(runs["translate"], ["twenty one"], out_dir=tmp_path, methods=("attention",))["explained"]
+    (explanation,) = explain_run(runs["translate"], ["twenty one"], out_dir=tmp_path, methods=("attention",))[
+        "explained"
+    ]
     kinds = {}
     for figure in explanation["figures"]:
-        text_elements = list(ElementTree.parse(tmp_path / figure.rpartition("/")[2]).iter("{http://www.w3.org/2000/svg}text"))
+        text_elements = list(
+            ElementTree.parse(tmp_path / figure.rpartition("/")[2]).iter("{http://www.w3.org/2000/svg}text")
+        )
         ticks = [(t.get("transform") is not None, t.text) for t in text_elements if t.get("class") == "tick"]
-        first = ticks[: len(ticks) // 2]                                                    # of two heads
-        kinds[text_elements[0].text.partition(" ")[0]] = tuple([name for is_rotated, name in first if is_rotated == side] for side in (False, True))
+        first = ticks[: len(ticks) // 2]  # of two heads
+        kinds[text_elements[0].text.partition(" ")[0]] = tuple(
+            [name for is_rotated, name in first if is_rotated == side] for side in (False, True)
+        )
     source_tokens = ["twenty", "one", "<eos>"]
-    assert kinds["encoder"] == (source_tokens, source_tokens) and kinds["across"][1] == source_tokens and kinds["across"][0][-1] == "<eos>"
+    assert (
+        kinds["encoder"] == (source_tokens, source_tokens)
+        and kinds["across"][1] == source_tokens
+        and kinds["across"][0][-1] == "<eos>"
+    )
     assert kinds["decoder"][0] == kinds["decoder"][1] == ["<bos>", *kinds["across"][0][:-1]]
 
 
 def test_long_attention_map_labels_some_tokens():
-    svg_text = draw_attention_maps("layer 1", torch.rand(5, 45, 30), [f"r{i}" for i in range(45)], [f"c{i}" for i in range(30)])
-    assert svg_text.count(">r0<") == svg_text.count(">r42<") == 5 and ">r1<" not in svg_text and svg_text.count(">c28<") == 5 and ">c1<" not in svg_text
+    svg_text = draw_attention_maps(
+        "layer 1", torch.rand(5, 45, 30), [f"r{i}" for i in range(45)], [f"c{i}" for i in range(30)]
+    )
+    assert (
+        svg_text.count(">r0<") == svg_text.count(">r42<") == 5
+        and ">r1<" not in svg_text
+        and svg_text.count(">c28<") == 5
+        and ">c1<" not in svg_text
+    )
     assert svg_text.count("<image") == 5 and "data:image/png" in svg_text
 
 
@@ -157,7 +199,9 @@ def test_explanation_carries_the_prediction_of_the_model(runs, tmp_path):
     with torch.no_grad():
         p = objective.classify({"x": columns["x"].long(), "length": columns["length"]})[0]
     explanation = explain_run(runs["char_rnn"], ["The class"], out_dir=tmp_path)["explained"][0]
-    assert explanation["predicted"] == data.class_names[int(p.argmax())] and explanation["probability"] == pytest.approx(float(p.max()), rel=1e-4)
+    assert explanation["predicted"] == data.class_names[int(p.argmax())] and explanation[
+        "probability"
+    ] == pytest.approx(float(p.max()), rel=1e-4)
 
 
 def test_seq2seq_explanation_decodes_number_words(runs, tmp_path):
@@ -165,7 +209,10 @@ def test_seq2seq_explanation_decodes_number_words(runs, tmp_path):
     objective, data = load_model(runs["seq2seq"])
     y = objective.translate({"x": data.encoder.encode(["seven hundred forty two"]).long()})[0].tolist()
     assert explanation["predicted"] == data.encoder.target.decode(y) and 0 < explanation["probability"] <= 1
-    assert explanation["methods"]["alignment"][0][1] == "seven" and len(explanation["methods"]["alignment"]) == y.index(3) + 1
+    assert (
+        explanation["methods"]["alignment"][0][1] == "seven"
+        and len(explanation["methods"]["alignment"]) == y.index(3) + 1
+    )
 
 
 def test_head_ablation_equals_zeroed_output_weights(runs, tmp_path, capsys):
@@ -174,11 +221,17 @@ def test_head_ablation_equals_zeroed_output_weights(runs, tmp_path, capsys):
     assert result["whole"]["loss"] == pytest.approx(evaluate(runs["gpt"])["validation"]["loss"], rel=1e-4)
     rows = {(row["attention"], row["head"]): row["loss"] for row in result["explained"]}
     assert set(rows) == {(f"layer {i}", j) for i in (1, 2) for j in (1, 2)}
-    with torch.no_grad():                        # head 2 of layer 1, by hand: what the output matrix reads of it is nothing
+    # head 2 of layer 1, by hand: what the output matrix reads of it is nothing
+    with torch.no_grad():
         objective.network.h[0].attn.c_proj.weight[8:] = 0
         split = prepared.experiment.data.validation
-        expected_scores = objective.compute_metrics(evaluate_split(objective, split, batch_size=64, precision=Precision("fp32", torch.device("cpu"), objective)))
-    assert rows["layer 1", 2] == pytest.approx(expected_scores["loss"], rel=1e-5) and rows["layer 1", 2] != result["whole"]["loss"]
+        expected_scores = objective.compute_metrics(
+            evaluate_split(objective, split, batch_size=64, precision=Precision("fp32", torch.device("cpu"), objective))
+        )
+    assert (
+        rows["layer 1", 2] == pytest.approx(expected_scores["loss"], rel=1e-5)
+        and rows["layer 1", 2] != result["whole"]["loss"]
+    )
     assert (tmp_path / "heads-loss.svg").is_file() and "layer 2 head 1 off" in (tmp_path / "index.html").read_text()
     assert main(["explain", str(runs["text_transformer"].folder), "--method", "heads", "--to", str(tmp_path)]) == 0
     out = capsys.readouterr().out
@@ -208,8 +261,12 @@ def test_explain_run_refuses_bad_options(runs, options, complaint):
 
 
 def test_memory_of_a_translator_is_compared_with_other_runs(runs, tmp_path):
-    result = explain_run(runs["seq2seq"], ["twenty one"], methods=("memory",), other_runs=[runs["char_rnn"]], out_dir=tmp_path)
-    own_norms = explain_run(runs["seq2seq"], ["twenty one"], methods=("memory",), out_dir=tmp_path)["explained"][0]["methods"]["memory"]
+    result = explain_run(
+        runs["seq2seq"], ["twenty one"], methods=("memory",), other_runs=[runs["char_rnn"]], out_dir=tmp_path
+    )
+    own_norms = explain_run(runs["seq2seq"], ["twenty one"], methods=("memory",), out_dir=tmp_path)["explained"][0][
+        "methods"
+    ]["memory"]
     assert result["explained"][0]["norms"] == pytest.approx(own_norms) and len(result["explained"]) == 2
     with pytest.raises(UsageError, match="has no recurrent layers: recipe 'gpt' builds none"):
         explain_run(runs["seq2seq"], ["twenty one"], methods=("memory",), other_runs=[runs["gpt"]], out_dir=tmp_path)
@@ -225,13 +282,22 @@ def test_forecast_is_explained_by_gates_and_memory(tmp_path, capsys):
     run = didact.train(RECIPES["forecast"], steps=5, hidden=6, window=9, horizon=2, runs=str(tmp_path), device="cpu")
     window = [0.0, 1.5, -2.0, 0.0, 3.0, 1.0, 0.0, -1.0, 0.0]
     explanation = explain_run(run, [",".join(map(str, window))], out_dir=tmp_path / "page")["explained"][0]
-    assert explanation["tokens"][:3] == ["0", "1.5", "-2"] and explanation["probability"] is None and set(explanation["methods"]) == {"gates", "memory"}
+    assert (
+        explanation["tokens"][:3] == ["0", "1.5", "-2"]
+        and explanation["probability"] is None
+        and set(explanation["methods"]) == {"gates", "memory"}
+    )
     objective, _ = load_model(run)
     with torch.no_grad():
         x = torch.tensor(window)[None, :, None]
         gate_values = objective.network.reader.look(objective.standardize(x))[1][-1]
         forecast = objective.forecast({"x": x})[0]
     assert explanation["methods"]["gates"]["forget"] == pytest.approx(gate_values["forget"].mean().item(), rel=1e-5)
-    assert explanation["predicted"] == " ".join(f"{value:.4g}" for value in forecast.tolist()) and len(explanation["methods"]["memory"]) == 9
+    assert (
+        explanation["predicted"] == " ".join(f"{value:.4g}" for value in forecast.tolist())
+        and len(explanation["methods"]["memory"]) == 9
+    )
     assert main(["explain", str(run.folder)]) == 0
-    assert "%" not in capsys.readouterr().out and "9 values" in (run.folder / "explanations" / "index.html").read_text(encoding="utf-8")
+    assert "%" not in capsys.readouterr().out and "9 values" in (run.folder / "explanations" / "index.html").read_text(
+        encoding="utf-8"
+    )

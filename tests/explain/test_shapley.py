@@ -65,7 +65,11 @@ def test_shapley_gives_zero_to_null_players_and_equal_values_to_symmetric_ones()
         return torch.stack([(x[:, 0] * x[:, 1]).tanh() + 0 * x[:, 2], -x[:, 0]], dim=1)
 
     shapley_values = shapley(f, torch.tensor([[1.5, 1.5, 9.0]]), 0)[0]
-    assert shapley_values[2] == 0 and shapley_values[0] == pytest.approx(float(shapley_values[1])) and shapley_values.sum() == pytest.approx(math.tanh(2.25))
+    assert (
+        shapley_values[2] == 0
+        and shapley_values[0] == pytest.approx(float(shapley_values[1]))
+        and shapley_values.sum() == pytest.approx(math.tanh(2.25))
+    )
 
 
 def test_shapley_of_patches_includes_all_channels():
@@ -79,7 +83,9 @@ def test_shapley_of_patches_includes_all_channels():
 
 
 def test_shapley_keeps_features_outside_all_players():
-    shapley_values = shapley(lambda x: x.prod(1, keepdim=True), torch.tensor([[2.0, 3.0, 5.0]]), 0, players=torch.tensor([0, -1, 1]))
+    shapley_values = shapley(
+        lambda x: x.prod(1, keepdim=True), torch.tensor([[2.0, 3.0, 5.0]]), 0, players=torch.tensor([0, -1, 1])
+    )
     assert shapley_values.tolist() == [[15.0, 15.0]]      # 2 · 3 · 5, shared by two who are worth nothing alone
 
 
@@ -117,7 +123,8 @@ def test_occlusion_of_single_pixels_of_a_linear_score():
 
 
 def test_occlusion_averages_overlapping_patches():
-    """Columns of pixels worth 1, 2 and 4: the left square of 2 × 2 loses 6, the right one 12, and both cover the middle."""
+    """Columns of pixels worth 1, 2 and 4: the left square of 2 × 2 loses 6, the right one 12, and both cover the
+    middle."""
     def f(x):
         return (x[:, 0] * torch.tensor([1.0, 2.0, 4.0])).sum((1, 2))[:, None]
 
@@ -132,4 +139,7 @@ def test_occlusion_refuses_a_patch_larger_than_the_image():
 
 def test_shapley_description_says_when_values_are_sampled():
     for table in (IMAGE_METHODS, FEATURE_METHODS):
-        assert "random orders" in table["shapley"].description and f"at most {MAX_EXACT_PLAYERS} parts, exactly" in table["shapley"].description
+        assert (
+            "random orders" in table["shapley"].description
+            and f"at most {MAX_EXACT_PLAYERS} parts, exactly" in table["shapley"].description
+        )

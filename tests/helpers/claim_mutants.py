@@ -18,17 +18,25 @@ def list_reached_functions(check: Answer) -> list[FunctionType]:
     """The check, then what it reaches of didact, the nearest first: there the formula is where the check has none."""
     reached_functions = [inspect.unwrap(check.function)]
     for caller in reached_functions:
-        models = [MODELS[word].model_class for word in caller.__code__.co_consts if isinstance(word, str) and word in MODELS]
+        models = [
+            MODELS[word].model_class for word in caller.__code__.co_consts if isinstance(word, str) and word in MODELS
+        ]
         values = [v for _, v in list_globals_read(caller)]
-        tables = [v for table in values if isinstance(table, dict) for v in table.values()]      # a step for each kind of cell
+        # a step for each kind of cell
+        tables = [v for table in values if isinstance(table, dict) for v in table.values()]
         for value in values + models + tables:
             if callable(value) and is_formula_module(getattr(value, "__module__", None) or ""):
-                reached_functions += [f for f in list_functions(value) if f not in reached_functions and "<" not in f.__code__.co_filename]  # a dataclass writes some
+                # a dataclass writes some
+                reached_functions += [
+                    f for f in list_functions(value) if f not in reached_functions and "<" not in f.__code__.co_filename
+                ]
     return reached_functions
 
 
 def is_formula_module(module: str) -> bool:
-    return module.startswith("didact.") and not module.endswith((".claims.core", ".claims.compare", ".registry", ".errors"))
+    return module.startswith("didact.") and not module.endswith(
+        (".claims.core", ".claims.compare", ".registry", ".errors")
+    )
 
 
 def split_sides(result: Any) -> tuple[Any, Any]:
@@ -46,34 +54,54 @@ def is_finite(value: Any) -> bool:
         return True
 
 
-Detection = tuple[bool | None, bool | None]   # by what agreed, by what stands beside it; None where it did not come to a comparison
+# by what agreed, by what stands beside it; None where it did not come to a comparison
+Detection = tuple[bool | None, bool | None]
 
 
-def try_mutants(check: Check, mutated_functions: list[FunctionType], *, include_numbers: bool = True) -> Iterator[tuple[str, Detection]]:
+def try_mutants(
+    check: Check, mutated_functions: list[FunctionType], *, include_numbers: bool = True
+) -> Iterator[tuple[str, Detection]]:
     """Every broken version, and which side noticed it.
 
-    Where the course is wrong and nothing is mended, there is no agreement to break: the value that is shown must be another one.
+    Where the course is wrong and nothing is mended, there is no agreement to break: the value that is shown must be
+    another one.
     """
     form = check.form
     reference, other_reference = split_sides(check.compute())
-    reference_text, other_text = form.format(reference), None if other_reference is None else form.format(other_reference)
+    reference_text, other_text = (
+        form.format(reference),
+        None if other_reference is None else form.format(other_reference),
+    )
     reference_matches = form.matches(reference)
-    cached_functions = [v for f in list_reached_functions(check) for _, v in list_globals_read(f) if hasattr(v, "cache_clear")]
+    cached_functions = [
+        v for f in list_reached_functions(check) for _, v in list_globals_read(f) if hasattr(v, "cache_clear")
+    ]
 
     def detect(function: FunctionType, code: CodeType) -> Detection:
         clear_caches(cached_functions)
         try:
             with warnings.catch_warnings(action="ignore"), limit_resources(seconds=10), patch_code(function, code):
                 value, other_value = split_sides(check.compute())
-            is_detected = None if not is_finite(value) else not form.matches(value) if reference_matches else form.format(value) != reference_text
-            return is_detected, None if other_text is None or not is_finite(other_value) else form.format(other_value) != other_text
+            is_detected = (
+                None
+                if not is_finite(value)
+                else not form.matches(value)
+                if reference_matches
+                else form.format(value) != reference_text
+            )
+            return is_detected, None if other_text is None or not is_finite(other_value) else form.format(
+                other_value
+            ) != other_text
         except Exception:
             return None, None
         finally:
             clear_caches(cached_functions)
 
     for function in mutated_functions:
-        yield from ((f"{function.__name__}: {text}", detect(function, code)) for text, code in iterate_mutants(function, include_numbers=include_numbers))
+        yield from (
+            (f"{function.__name__}: {text}", detect(function, code))
+            for text, code in iterate_mutants(function, include_numbers=include_numbers)
+        )
 
 
 def clear_caches(cached_functions: list[Any]) -> None:

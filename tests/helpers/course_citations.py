@@ -16,16 +16,29 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 COURSES = ("Gaba", "Van Schependom", "Groudiev", "Fleuret", "Lhotte")
 KINDS = {
-    "exercise": "ex|exercises?", "equation": r"eqs?|equations?", "definition": "defs?|definitions?", "theorem": "ths?|thm|theorems?",
-    "remark": "rems?|remarks?", "proposition": "props?|propositions?", "property": "property|properties", "lemma": "lemmas?",
-    "example": "examples?", "table": "tables?", "figure": "figs?|figures?", "chapter": "chapters?|ch", "section": "sections?|code|§",
+    "exercise": "ex|exercises?",
+    "equation": r"eqs?|equations?",
+    "definition": "defs?|definitions?",
+    "theorem": "ths?|thm|theorems?",
+    "remark": "rems?|remarks?",
+    "proposition": "props?|propositions?",
+    "property": "property|properties",
+    "lemma": "lemmas?",
+    "example": "examples?",
+    "table": "tables?",
+    "figure": "figs?|figures?",
+    "chapter": "chapters?|ch",
+    "section": "sections?|code|§",
 }
 KIND_PATTERN = rf"(?:(?P<kind>{'|'.join(KINDS.values())})\.?\s*)?"
 NUMBER_PATTERN = r"\d{1,2}(?:\.\d{1,2})*(?![\d])"
-CITATION_ITEM = re.compile(rf"{KIND_PATTERN}\(?(?P<first>{NUMBER_PATTERN})\)?(?:\s*(?:-|–|to\s)\s*(?P<last>{NUMBER_PATTERN}))?", re.IGNORECASE)
+CITATION_ITEM = re.compile(
+    rf"{KIND_PATTERN}\(?(?P<first>{NUMBER_PATTERN})\)?(?:\s*(?:-|–|to\s)\s*(?P<last>{NUMBER_PATTERN}))?", re.IGNORECASE
+)
 COURSE_PATTERN = re.compile(rf"\b(?P<course>{'|'.join(COURSES)})(?:['’]s\b)?,?\s+", re.ASCII)
 SEPARATOR = re.compile(r"\s*(?:,|;|and\b|vs\b)\s*")
-CITATION_END = re.compile(r"\s*(?:[|,;)\"'.]|$)")            # a bare 12 after a comma is a chapter only if nothing is counted by it
+# a bare 12 after a comma is a chapter only if nothing is counted by it
+CITATION_END = re.compile(r"\s*(?:[|,;)\"'.]|$)")
 
 
 class Citation(NamedTuple):
@@ -59,8 +72,11 @@ def parse_citation_list(course: str, text: str, position: int) -> tuple[list[Cit
             kind = next(name for name, pattern in KINDS.items() if re.fullmatch(pattern, item["kind"], re.IGNORECASE))
         for number in expand_range(item["first"], item["last"]):
             section_kind = "section" if "." in number else "chapter"
-            is_subsection = number.count(".") > 1 and not item["kind"]       # Ex 1.1, 2.6.1: no exercise has three numbers
-            citations.append(Citation(course, section_kind if is_subsection or kind in ("", "section", "chapter") else kind, number))
+            # Ex 1.1, 2.6.1: no exercise has three numbers
+            is_subsection = number.count(".") > 1 and not item["kind"]
+            citations.append(
+                Citation(course, section_kind if is_subsection or kind in ("", "section", "chapter") else kind, number)
+            )
         end = item.end()
         separator = SEPARATOR.match(text, end)
         if not separator:

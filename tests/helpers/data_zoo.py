@@ -20,7 +20,9 @@ SMALL = {"hidden": (4,), "epochs": 2, "batch": 64, "device": "cpu"}
 
 COLOR_ROWS = "".join(f"{i % 7}.5,{'red' if i % 3 else 'blue'},{'yes' if i % 2 else 'no'}\n" for i in range(60))
 NUMBER_ROWS = "".join(f"{i},{i % 11}.25,{0.5 * i + 0.125}\n" for i in range(60))
-REVIEW_ROWS = "".join(f"a {'good' if i % 2 else 'bad'} film number {i % 5},{'pos' if i % 2 else 'neg'}\n" for i in range(40))
+REVIEW_ROWS = "".join(
+    f"a {'good' if i % 2 else 'bad'} film number {i % 5},{'pos' if i % 2 else 'neg'}\n" for i in range(40)
+)
 
 TABLE_FILES = {
     "own.csv": "size,colour,sold\n" + COLOR_ROWS,
@@ -80,7 +82,12 @@ def write_tables(folder: Path) -> None:
     (folder / "locked").mkdir()
     (folder / "secret.csv").write_text(TABLE_FILES["own.csv"])
     (folder / "spoilt" / "mnist").mkdir(parents=True)
-    for name in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"):
+    for name in (
+        "train-images-idx3-ubyte",
+        "train-labels-idx1-ubyte",
+        "t10k-images-idx3-ubyte",
+        "t10k-labels-idx1-ubyte",
+    ):
         (folder / "spoilt" / "mnist" / name).write_bytes(b"\0" * 64)
 
 
@@ -122,7 +129,13 @@ def train_interrupted_run(folder: Path, evaluations: int) -> None:
             raise StopTraining
 
     with suppress(StopTraining):
-        train(recipes.mlp, data="own.csv", save_every=1e-6, on_event=stop_at_evaluation, **SMALL | {"batch": 8, "epochs": 3})
+        train(
+            recipes.mlp,
+            data="own.csv",
+            save_every=1e-6,
+            on_event=stop_at_evaluation,
+            **SMALL | {"batch": 8, "epochs": 3},
+        )
     (run_folder,) = set(folder.parent.iterdir()) - folders_before
     run_folder.rename(folder)
 
@@ -168,9 +181,18 @@ def write_damaged_runs(folder: Path) -> None:
     rewrite_metadata("bad-seed", settings=metadata["settings"] | {"seed": "one"})
     rewrite_metadata("bad-data", data={key: value for key, value in metadata["data"].items() if key != "encoder"})
     rewrite_metadata("bad-source", data=metadata["data"] | {"source": {"seed": 0}})
-    rewrite_metadata("moved-data", data=metadata["data"] | {"source": metadata["data"]["source"] | {"path": str(folder / "moved.csv")}})
-    rewrite_metadata("changed-data", data=metadata["data"] | {"source": metadata["data"]["source"] | {"fingerprint": "0" * 16}})
-    rewrite_metadata("other-data", interrupted_run, data=metadata["data"] | {"source": metadata["data"]["source"] | {"path": str(folder / "numbers.csv")}})
+    rewrite_metadata(
+        "moved-data",
+        data=metadata["data"] | {"source": metadata["data"]["source"] | {"path": str(folder / "moved.csv")}},
+    )
+    rewrite_metadata(
+        "changed-data", data=metadata["data"] | {"source": metadata["data"]["source"] | {"fingerprint": "0" * 16}}
+    )
+    rewrite_metadata(
+        "other-data",
+        interrupted_run,
+        data=metadata["data"] | {"source": metadata["data"]["source"] | {"path": str(folder / "numbers.csv")}},
+    )
     (copy_run("no-model") / "model.safetensors").unlink()
     (copy_run("empty-model") / "model.safetensors").write_bytes(b"")
     (copy_run("cut-model") / "model.safetensors").write_bytes((finished_run / "model.safetensors").read_bytes()[:300])
@@ -178,20 +200,35 @@ def write_damaged_runs(folder: Path) -> None:
     shutil.copy(folder / "runs" / "mlp" / "digits" / "model.safetensors", copy_run("other-model") / "model.safetensors")
     save_file({}, copy_run("void-model") / "model.safetensors")
     weights = load_file(finished_run / "model.safetensors")
-    save_file({k: torch.full_like(v, float("nan")) for k, v in weights.items()}, copy_run("nan-model") / "model.safetensors")
+    save_file(
+        {k: torch.full_like(v, float("nan")) for k, v in weights.items()}, copy_run("nan-model") / "model.safetensors"
+    )
     (copy_run("no-indices") / "indices.safetensors").unlink()
-    (copy_run("cut-indices") / "indices.safetensors").write_bytes((finished_run / "indices.safetensors").read_bytes()[:100])
+    (copy_run("cut-indices") / "indices.safetensors").write_bytes(
+        (finished_run / "indices.safetensors").read_bytes()[:100]
+    )
     save_file({"train": torch.arange(60)}, copy_run("few-indices") / "indices.safetensors")
     save_file({"train": torch.arange(40), "validation": torch.arange(9), "test": torch.arange(11) + 1000},
               copy_run("wild-indices") / "indices.safetensors")
     (copy_run("cut-test") / "test.safetensors").write_bytes((finished_run / "test.safetensors").read_bytes()[:100])
     (copy_run("no-state", interrupted_run) / "state.safetensors").unlink()
-    (copy_run("cut-state", interrupted_run) / "state.safetensors").write_bytes((interrupted_run / "state.safetensors").read_bytes()[:-200])
+    (copy_run("cut-state", interrupted_run) / "state.safetensors").write_bytes(
+        (interrupted_run / "state.safetensors").read_bytes()[:-200]
+    )
     (copy_run("garbled-state", interrupted_run) / "state.safetensors").write_bytes(os.urandom(3000))
     shutil.copy(interrupted_run / "indices.safetensors", copy_run("no-tree", interrupted_run) / "state.safetensors")
-    save_file({"_": torch.zeros(1)}, copy_run("bad-tree", interrupted_run) / "state.safetensors", metadata={"tree": "{{{"})
-    save_file({"_": torch.zeros(1)}, copy_run("void-tree", interrupted_run) / "state.safetensors", metadata={"tree": '{"dict": []}'})
-    shutil.copy(folder / "runs" / "mlp" / "digits" / "state.safetensors", copy_run("other-state", interrupted_run) / "state.safetensors")
+    save_file(
+        {"_": torch.zeros(1)}, copy_run("bad-tree", interrupted_run) / "state.safetensors", metadata={"tree": "{{{"}
+    )
+    save_file(
+        {"_": torch.zeros(1)},
+        copy_run("void-tree", interrupted_run) / "state.safetensors",
+        metadata={"tree": '{"dict": []}'},
+    )
+    shutil.copy(
+        folder / "runs" / "mlp" / "digits" / "state.safetensors",
+        copy_run("other-state", interrupted_run) / "state.safetensors",
+    )
     (copy_run("no-indices-cut", interrupted_run) / "indices.safetensors").unlink()
     (copy_run("no-best", folder / "runs" / "mlp" / "half") / "model.safetensors").unlink()
     (folder / "hollow-run").mkdir()

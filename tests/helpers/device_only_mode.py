@@ -2,7 +2,14 @@
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-HOST_OPS = {"aten::lift_fresh", "aten::_local_scalar_dense", "aten::nonzero", "aten::is_nonzero", "aten::masked_select", "aten::equal"}
+HOST_OPS = {
+    "aten::lift_fresh",
+    "aten::_local_scalar_dense",
+    "aten::nonzero",
+    "aten::is_nonzero",
+    "aten::masked_select",
+    "aten::equal",
+}
 
 
 class DeviceOnlyMode(TorchDispatchMode):

@@ -21,20 +21,27 @@ FUZZ_SECONDS = float(os.environ.get("DIDACT_ATTACK_SECONDS", "600"))      # what
 
 
 def damage_bytes(random: Random, content: bytes, max_changes: int = 3) -> bytes:
-    """A few bytes changed, cut out, put in, doubled or overwritten by an absurd size; half of the time near the front."""
+    """A few bytes changed, cut out, put in, doubled or overwritten by an absurd size; half of the time near the
+    front."""
     result = bytearray(content)
     for _ in range(random.randint(1, max_changes)):
         position = random.randrange(1 + min(len(result), random.choice((128, len(result)))))
         length = random.randint(1, 40)
-        random.choice((
-            lambda at=position: result.__setitem__(slice(at, at + 1), random.randbytes(1)),
-            lambda at=position, length=length: result.__delitem__(slice(at, at + length)),
-            lambda at=position, length=length: result.__setitem__(slice(at, at), random.randbytes(length)),
-            lambda at=position, length=length: result.__setitem__(slice(at, at), result[:length]),
-            lambda at=position: result.__setitem__(slice(at, at + 8), struct.pack("<Q", random.choice(ABSURD_SIZES))),
-            lambda at=position: result.__setitem__(slice(at, at + 4), struct.pack("<I", random.choice(ABSURD_SIZES) % 2**32)),
-            lambda at=position: result.__delitem__(slice(at, None)),
-        ))()
+        random.choice(
+            (
+                lambda at=position: result.__setitem__(slice(at, at + 1), random.randbytes(1)),
+                lambda at=position, length=length: result.__delitem__(slice(at, at + length)),
+                lambda at=position, length=length: result.__setitem__(slice(at, at), random.randbytes(length)),
+                lambda at=position, length=length: result.__setitem__(slice(at, at), result[:length]),
+                lambda at=position: result.__setitem__(
+                    slice(at, at + 8), struct.pack("<Q", random.choice(ABSURD_SIZES))
+                ),
+                lambda at=position: result.__setitem__(
+                    slice(at, at + 4), struct.pack("<I", random.choice(ABSURD_SIZES) % 2**32)
+                ),
+                lambda at=position: result.__delitem__(slice(at, None)),
+            )
+        )()
     return bytes(result)
 
 

@@ -16,7 +16,9 @@ def flatten_outputs(y: Any) -> list[Any]:
     return [z for part in y for z in flatten_outputs(part)] if isinstance(y, tuple) else [] if y is None else [y]
 
 
-def assert_module_matches_torch(scratch_module: Module, torch_module: nn.Module, *inputs: np.ndarray, tolerance: float = TOLERANCE) -> None:
+def assert_module_matches_torch(
+    scratch_module: Module, torch_module: nn.Module, *inputs: np.ndarray, tolerance: float = TOLERANCE
+) -> None:
     """`theirs` is made float64 and gives its weights away; integer inputs get no gradient."""
     torch_module = torch_module.double()
     scratch_module.load_state_dict(torch_module.state_dict())
@@ -24,7 +26,9 @@ def assert_module_matches_torch(scratch_module: Module, torch_module: nn.Module,
     torch_inputs = [torch.from_numpy(x.copy()).requires_grad_(x.dtype.kind == "f") for x in inputs]
     total, expected = 0.0, torch.zeros((), dtype=torch.float64)
     rng = np.random.default_rng(0)
-    for y, t in zip(flatten_outputs(scratch_module(*scratch_inputs)), flatten_outputs(torch_module(*torch_inputs)), strict=True):
+    for y, t in zip(
+        flatten_outputs(scratch_module(*scratch_inputs)), flatten_outputs(torch_module(*torch_inputs)), strict=True
+    ):
         assert_close("value", y.data, t, tolerance)
         dy = rng.normal(size=y.shape)
         total, expected = total + (y * dy).sum(), expected + (t * torch.from_numpy(dy)).sum()

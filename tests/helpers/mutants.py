@@ -1,7 +1,8 @@
 """Broken formulas, made by rule: the source of a check with one place changed at a time.
 
     a + b → a − b     a * b → a / b     a ** n → a ** (n + 1)     −a → a     a < b → a ≥ b     a @ b → −a @ b
-    sqrt(a) → a       f(a, b) → f(b, a)       min → max, mean → sum, …       x[:-1] → x[1:]     3 → 4, 0.5 → 0.65, True → False
+    sqrt(a) → a       f(a, b) → f(b, a)       min → max, mean → sum, …       x[:-1] → x[1:]     3 → 4, 0.5 → 0.65,
+    True → False
     and, where a, b = … stands before, a → b
 
 What stands in asserts, annotations, decorators and docstrings stays as it is.
@@ -38,7 +39,8 @@ MODULE_ALIASES = ("torch", "math", "np", "F")
 
 
 def iterate_replacements(node: ast.AST, tuple_neighbors: dict[str, str]) -> Iterator[tuple[int, ast.AST]]:
-    """What may stand in the place of a node, and how soon to try it: first what changes the formula, last its numbers."""
+    """What may stand in the place of a node, and how soon to try it: first what changes the formula, last its
+    numbers."""
     match node:
         case ast.Name(name, ast.Load()) if name in tuple_neighbors:
             yield 2, ast.Name(tuple_neighbors[name], ast.Load())
@@ -61,7 +63,8 @@ def iterate_replacements(node: ast.AST, tuple_neighbors: dict[str, str]) -> Iter
             yield 1, ast.IfExp(test, orelse, body)
         case ast.Call(function, args, keywords):
             yield from ((1, x) for x in drop_call(function, args))
-            is_pair = getattr(function, "id", "") in ("Cases", "Corrected")    # exchanged, both sides would always differ
+            # exchanged, both sides would always differ
+            is_pair = getattr(function, "id", "") in ("Cases", "Corrected")
             if len(args) > 1 and not is_pair and not any(isinstance(a, ast.Starred) for a in args[:2]):
                 yield 2, ast.Call(function, [args[1], args[0], *args[2:]], keywords)
         case ast.Attribute(value, name, context) if name in SWAPPED_NAMES:
@@ -129,8 +132,15 @@ def set_node(holder: Any, key: Any, node: ast.AST) -> None:
 
 def apply_changes(tree: ast.AST, *, include_numbers: bool = True) -> Iterator[str]:
     """One change at a time, made while its text is looked at; the end of the source first, where the formula stands."""
-    tuple_neighbors, positions = find_tuple_neighbors(tree), [p for p in iterate_positions(tree) if include_numbers or not isinstance(p[2], ast.Constant)]
-    candidates = [(rank, position, new) for position in reversed(positions) for rank, new in iterate_replacements(position[2], tuple_neighbors)]
+    tuple_neighbors, positions = (
+        find_tuple_neighbors(tree),
+        [p for p in iterate_positions(tree) if include_numbers or not isinstance(p[2], ast.Constant)],
+    )
+    candidates = [
+        (rank, position, new)
+        for position in reversed(positions)
+        for rank, new in iterate_replacements(position[2], tuple_neighbors)
+    ]
     for _, (holder, key, node), new in sorted(candidates, key=lambda change: change[0]):
         before, after = ast.unparse(node), ast.unparse(new)
         if after != before:
@@ -146,7 +156,8 @@ def iterate_mutants(function: FunctionType, *, include_numbers: bool = True) -> 
     definition.decorator_list = []
     if ast.get_docstring(definition):
         del definition.body[0]
-    for text in apply_changes(ast.Module(definition.body, []), include_numbers=include_numbers):  # defaults of arguments are no part of the code
+    # defaults of arguments are no part of the code
+    for text in apply_changes(ast.Module(definition.body, []), include_numbers=include_numbers):
         yield text, compile_definition(definition)
 
 
@@ -177,7 +188,11 @@ def limit_resources(seconds: float, gigabytes: int = 8) -> Iterator[None]:
     def raise_timeout(*_: Any) -> None:
         raise TimeoutError
 
-    old_limits, old_handler, statm = resource.getrlimit(resource.RLIMIT_AS), signal.signal(signal.SIGALRM, raise_timeout), Path("/proc/self/statm")
+    old_limits, old_handler, statm = (
+        resource.getrlimit(resource.RLIMIT_AS),
+        signal.signal(signal.SIGALRM, raise_timeout),
+        Path("/proc/self/statm"),
+    )
     if statm.exists():
         used_bytes = int(statm.read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used_bytes + gigabytes * 2**30, old_limits[1]))

@@ -42,7 +42,11 @@ def arrays(draw: Any, shape: Any, low: float = -2.0, high: float = 2.0) -> np.nd
 
 
 def assert_matches_torch(
-    scratch_function: Callable[..., Tensor], torch_function: Callable[..., torch.Tensor], *inputs: np.ndarray, check_second: bool = True, tolerance: float = TOLERANCE
+    scratch_function: Callable[..., Tensor],
+    torch_function: Callable[..., torch.Tensor],
+    *inputs: np.ndarray,
+    check_second: bool = True,
+    tolerance: float = TOLERANCE,
 ) -> None:
     """Same value, same gradient of every input under a random dy, same gradient of that gradient."""
     scratch_inputs = [_make_leaf(x) for x in inputs]
@@ -54,7 +58,9 @@ def assert_matches_torch(
     if not t.requires_grad:
         return
     scratch_grads = grad(y, scratch_inputs, dy, create_graph=True)
-    torch_grads = torch.autograd.grad(t, torch_inputs, torch.from_numpy(dy), create_graph=True, allow_unused=True, materialize_grads=True)
+    torch_grads = torch.autograd.grad(
+        t, torch_inputs, torch.from_numpy(dy), create_graph=True, allow_unused=True, materialize_grads=True
+    )
     for i, (g, h) in enumerate(zip(scratch_grads, torch_grads, strict=True)):
         assert_close(f"gradient of input {i}", g.data, h, tolerance)
     if check_second:
@@ -65,14 +71,26 @@ def assert_matches_torch(
             assert_close(f".grad of input {i}", x.grad, h, tolerance)
 
 
-def _assert_second_derivatives_match(scratch_inputs: list[Tensor], torch_inputs: list[torch.Tensor], scratch_grads: Any, torch_grads: Any, tolerance: float) -> None:
+def _assert_second_derivatives_match(
+    scratch_inputs: list[Tensor],
+    torch_inputs: list[torch.Tensor],
+    scratch_grads: Any,
+    torch_grads: Any,
+    tolerance: float,
+) -> None:
     rng = np.random.default_rng(1)
     for i, (g, h) in enumerate(zip(scratch_grads, torch_grads, strict=True)):
         v = rng.normal(size=g.shape)
         if not h.requires_grad:
             continue
-        expected = torch.autograd.grad(h, torch_inputs, torch.from_numpy(v), retain_graph=True, allow_unused=True, materialize_grads=True)
-        actual = grad(g, scratch_inputs, v, retain_graph=True) if g.requires_grad else [tensor(np.zeros(x.shape)) for x in scratch_inputs]
+        expected = torch.autograd.grad(
+            h, torch_inputs, torch.from_numpy(v), retain_graph=True, allow_unused=True, materialize_grads=True
+        )
+        actual = (
+            grad(g, scratch_inputs, v, retain_graph=True)
+            if g.requires_grad
+            else [tensor(np.zeros(x.shape)) for x in scratch_inputs]
+        )
         for j, (a, b) in enumerate(zip(actual, expected, strict=True)):
             assert_close(f"second derivative {i}, {j}", a.data, b, 10 * tolerance)
 

@@ -8,24 +8,62 @@ from didact.run import Run
 
 
 def make_metadata(task="multiclass", labels=("0", "1", "2"), kind="images", shape=(1, 4, 4), names=(), **extra):
-    data = {"name": "shapes", "kind": kind, "task": task, "shape": list(shape), "labels": list(labels), "names": list(names)}
+    data = {
+        "name": "shapes",
+        "kind": kind,
+        "task": task,
+        "shape": list(shape),
+        "labels": list(labels),
+        "names": list(names),
+    }
     data |= {"mean": [0.0], "std": [1.0], "target_mean": 0.0, "target_std": 1.0, "target": "y", "fingerprint": "00ff"}
-    data["class_counts"] = {part: [n + k for k in range(len(labels))] for part, n in (("train", 10), ("validation", 3), ("test", 4))}
+    data["class_counts"] = {
+        part: [n + k for k in range(len(labels))] for part, n in (("train", 10), ("validation", 3), ("test", 4))
+    }
     health = {"name": "shapes", "kind": kind, "task": task, "target": "y", "shape": list(shape)}
-    health |= {"splits": {"train": 30, "validation": 9, "test": 12}, "imbalance": 1.2, "duplicates": {"validation": 0, "test": 2}}
+    health |= {
+        "splits": {"train": 30, "validation": 9, "test": 12},
+        "imbalance": 1.2,
+        "duplicates": {"validation": 0, "test": 2},
+    }
     health |= {"notes": ["30 training, 9 validation and 12 test examples", "something to know"], "fingerprint": "00ff"}
-    layers = {"rows": [{"name": "head", "layer": "Linear", "shape": [3], "parameters": 51}], "total": 51, "trainable": 51, "tied": 0}
+    layers = {
+        "rows": [{"name": "head", "layer": "Linear", "shape": [3], "parameters": 51}],
+        "total": 51,
+        "trainable": 51,
+        "tied": 0,
+    }
     return {
-        "recipe": "mlp", "arguments": {"lr": 0.1, "hidden": [8, 4], "dropout": None},
+        "recipe": "mlp",
+        "arguments": {"lr": 0.1, "hidden": [8, 4], "dropout": None},
         "settings": {"seed": 0, "split_seed": 0, "runs": "runs"},
-        "summary": "Layers.", "chapter": "foundations", "sources": ["Gaba 1.2"], "command_to_repeat": "didact train mlp --lr 0.1",
-        "started": "2026-01-02T03:04:05+0000", "status": "finished", "data": data, "health": health, "notes": [], "layers": layers,
-        "device": "cpu", "precision": "fp32", "processes": 1, "plan": {"batch": 8, "epoch": 4, "total": 12},
+        "summary": "Layers.",
+        "chapter": "foundations",
+        "sources": ["Gaba 1.2"],
+        "command_to_repeat": "didact train mlp --lr 0.1",
+        "started": "2026-01-02T03:04:05+0000",
+        "status": "finished",
+        "data": data,
+        "health": health,
+        "notes": [],
+        "layers": layers,
+        "device": "cpu",
+        "precision": "fp32",
+        "processes": 1,
+        "plan": {"batch": 8, "epoch": 4, "total": 12},
         "monitor": ["accuracy", "max"],
-        "versions": {"python": "3.12", "torch": "2.11"}, "machine": {"system": "Linux", "cores": 2},
-        "git": None, "command": "didact train mlp",
-        "stop_reason": "budget", "seconds": 1.5, "steps": 12, "best_step": 8, "validation": {"loss": 0.2, "accuracy": 0.9},
-        "test": {"loss": 0.25, "accuracy": 0.875}, "fingerprint": {"1": 1.1}, **extra,
+        "versions": {"python": "3.12", "torch": "2.11"},
+        "machine": {"system": "Linux", "cores": 2},
+        "git": None,
+        "command": "didact train mlp",
+        "stop_reason": "budget",
+        "seconds": 1.5,
+        "steps": 12,
+        "best_step": 8,
+        "validation": {"loss": 0.2, "accuracy": 0.9},
+        "test": {"loss": 0.25, "accuracy": 0.875},
+        "fingerprint": {"1": 1.1},
+        **extra,
     }
 
 
@@ -33,7 +71,13 @@ LINES = [
     line
     for step in (4, 8, 12)
     for line in (
-        {"step": step, "epoch": step / 4, "lr": 0.1 / step, "train": {"loss": 1 / step}, "gradients": {"net.a": 1.0, "net.b": 0.1}},
+        {
+            "step": step,
+            "epoch": step / 4,
+            "lr": 0.1 / step,
+            "train": {"loss": 1 / step},
+            "gradients": {"net.a": 1.0, "net.b": 0.1},
+        },
         {"step": step, "epoch": step / 4, "validation": {"loss": 1.5 / step, "accuracy": 1 - 1 / step}, "seconds": 0.1},
     )
 ]
@@ -58,7 +102,12 @@ def make_classifier_run(root, labels=("0", "1", "2"), n=12, **metadata):
     loss = torch.nn.functional.cross_entropy(output, y, reduction="none")
     order = loss.argsort(descending=True)
     shape = metadata.setdefault("shape", (1, 4, 4))
-    examples = {"worst": order[:2], "best": order.flip(0)[:2], "worst_x": torch.rand(2, *shape), "best_x": torch.rand(2, *shape)}
+    examples = {
+        "worst": order[:2],
+        "best": order.flip(0)[:2],
+        "worst_x": torch.rand(2, *shape),
+        "best_x": torch.rand(2, *shape),
+    }
     return make_run(root, {"loss": loss, "output": output, "y": y}, examples, class_names=labels, **metadata)
 
 

@@ -20,7 +20,9 @@ def make_blobs(rows: int = 300, classes: int = 3, features: int = 5, seed: int =
     generator = torch.Generator().manual_seed(seed)
     y = torch.arange(rows) % classes
     x = 2 * torch.randn(classes, features, generator=generator)[y] + torch.randn(rows, features, generator=generator)
-    return build_data("blobs", "table", {"x": x, "y": y}, task="multiclass", class_names=[str(k) for k in range(classes)])
+    return build_data(
+        "blobs", "table", {"x": x, "y": y}, task="multiclass", class_names=[str(k) for k in range(classes)]
+    )
 
 
 def make_line(rows: int = 300, seed: int = 0) -> Data:
@@ -38,15 +40,21 @@ def make_network(features: int, outputs: int, *, dropout: float = 0.0, hidden: i
 
 def make_classifier(data: Data | None = None, *, dropout: float = 0.0, **changes: object) -> Experiment:
     data = data or make_blobs()
-    objective = Classify(make_network(data.num_features, data.num_classes, dropout=dropout), Categorical(data.num_classes))
-    experiment = Experiment(data=data, objective=objective, optimizer=partial(torch.optim.AdamW, lr=1e-2), batch_size=32, epochs=5)
+    objective = Classify(
+        make_network(data.num_features, data.num_classes, dropout=dropout), Categorical(data.num_classes)
+    )
+    experiment = Experiment(
+        data=data, objective=objective, optimizer=partial(torch.optim.AdamW, lr=1e-2), batch_size=32, epochs=5
+    )
     return replace(experiment, **changes)
 
 
 def make_regressor(**changes: object) -> Experiment:
     data = make_line()
     objective = Regress(make_network(4, 1), Normal(mean=data.target_mean, std=data.target_std))
-    experiment = Experiment(data=data, objective=objective, optimizer=partial(torch.optim.SGD, lr=0.05), batch_size=32, epochs=5)
+    experiment = Experiment(
+        data=data, objective=objective, optimizer=partial(torch.optim.SGD, lr=0.05), batch_size=32, epochs=5
+    )
     return replace(experiment, **changes)
 
 

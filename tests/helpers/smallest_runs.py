@@ -1,4 +1,5 @@
-"""Every recipe on its own data, so small that a training takes a second or two. Tests that walk the registry train these."""
+"""Every recipe on its own data, so small that a training takes a second or two. Tests that walk the registry train
+these."""
 
 AUTOENCODER = "vqvae widths=8,8 codes=8 dim=4 epochs=1"
 TEACHER = "diffusion widths=8,16 time=8 epochs=1"

@@ -1,4 +1,5 @@
-"""Who judges drawn images says how good it is; and the published Inception v3, from a file of random weights in its layout."""
+"""Who judges drawn images says how good it is; and the published Inception v3, from a file of random weights in its
+layout."""
 
 import json
 import shlex
@@ -25,7 +26,10 @@ def make_inception_weights(classes: int) -> dict[str, torch.Tensor]:
     for layer in network.modules():
         if isinstance(layer, torch.nn.Conv2d):
             torch.nn.init.kaiming_normal_(layer.weight)
-    return network.state_dict() | {"AuxLogits.fc.weight": torch.zeros(classes, 768), "AuxLogits.fc.bias": torch.zeros(classes)}
+    return network.state_dict() | {
+        "AuxLogits.fc.weight": torch.zeros(classes, 768),
+        "AuxLogits.fc.bias": torch.zeros(classes),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +70,8 @@ def run_cli(workdir, monkeypatch, capsys):
 
 def test_inception_v3_has_as_many_parameters_as_torchvision():
     network = InceptionV3()
-    assert sum(p.numel() for p in network.parameters()) == 27_161_264 - 3_326_696   # torchvision's, less the head that helped training
+    # torchvision's, less the head that helped training
+    assert sum(p.numel() for p in network.parameters()) == 27_161_264 - 3_326_696
     assert network.state_dict()["Mixed_6e.branch7x7dbl_5.conv.weight"].shape == (192, 192, 1, 7)
     assert network.state_dict()["Mixed_7b.branch_pool.conv.weight"].shape == (192, 1280, 1, 1)
 
@@ -74,18 +79,29 @@ def test_inception_v3_has_as_many_parameters_as_torchvision():
 def test_inception_v3_feature_sizes():
     network, sizes = InceptionV3(num_classes=4).eval(), {}
     for name in ("Conv2d_2b_3x3", "Conv2d_4a_3x3", "Mixed_5d", "Mixed_6e", "Mixed_7c"):
-        network.get_submodule(name).register_forward_hook(lambda _, x, y, name=name: sizes.update({name: tuple(y.shape[1:])}))
+        network.get_submodule(name).register_forward_hook(
+            lambda _, x, y, name=name: sizes.update({name: tuple(y.shape[1:])})
+        )
     with torch.no_grad():
         assert network(torch.rand(1, 3, 299, 299)).shape == (1, 4)
-    assert sizes == {"Conv2d_2b_3x3": (64, 147, 147), "Conv2d_4a_3x3": (192, 71, 71), "Mixed_5d": (288, 35, 35), "Mixed_6e": (768, 17, 17),
-                     "Mixed_7c": (2048, 8, 8)}                                     # Szegedy et al. 2016, table 1
+    assert sizes == {
+        "Conv2d_2b_3x3": (64, 147, 147),
+        "Conv2d_4a_3x3": (192, 71, 71),
+        "Mixed_5d": (288, 35, 35),
+        "Mixed_6e": (768, 17, 17),
+        "Mixed_7c": (2048, 8, 8),
+    }  # Szegedy et al. 2016, table 1
 
 
 @pytest.mark.slow   # the square root of 2048×2048 numbers
 @pytest.mark.parametrize("file", ["inception.safetensors", "first.pth"])
 def test_inception_weights_evaluate_samples(run_cli, file):
     quality = json.loads(run_cli(f"sample vae/latest --n 6 --judge-weights {file} --json"))["judged"]
-    assert quality["judge"] == f"Inception v3 of {file}" and quality["features"] == 2048 and quality["judge_accuracy"] == "not measured"
+    assert (
+        quality["judge"] == f"Inception v3 of {file}"
+        and quality["features"] == 2048
+        and quality["judge_accuracy"] == "not measured"
+    )
     assert (quality["drawn"], quality["real"], quality["split"]) == (6, 12, "test") and quality["frechet"] > 0
 
 
@@ -104,29 +120,54 @@ def test_judge_accuracy_is_reported_with_every_score(run_cli):
     assert quality["judge_accuracy"] > 0.9 and quality["accuracy_on"] == "the real images" and quality["real"] == 12
     (unlabeled_run,) = Path("unlabelled/vae").iterdir()
     quality = json.loads(run_cli(f"sample {unlabeled_run} --n 40 --judge mlp/latest --json"))["judged"]
-    assert quality["judge_accuracy"] > 0.9 and quality["accuracy_on"] == "the test split of photos" and "class_coverage" not in quality
+    assert (
+        quality["judge_accuracy"] > 0.9
+        and quality["accuracy_on"] == "the test split of photos"
+        and "class_coverage" not in quality
+    )
     output = run_cli("sample vae/latest --n 40 --judge mlp/latest")
-    assert all(word in output for word in ("judge accuracy", "accuracy on", "drawn", "real", "split", "frechet", "kernel distance"))
+    assert all(
+        word in output
+        for word in ("judge accuracy", "accuracy on", "drawn", "real", "split", "frechet", "kernel distance")
+    )
 
 
-@pytest.mark.parametrize(("words", "complaint"), [
-    ("sample vae/latest --n 4 --judge mlp/latest", "at least 5 drawn and 5 test images can be compared, got 4 and 12; raise --n"),
-    ("sample vae/latest --judge-weights nowhere.pth", "no weights file nowhere.pth"),
-    ("sample vae/latest --judge-weights broken.safetensors", "broken.safetensors is not Inception v3"),
-    ("sample vae/latest --judge mlp/latest --judge-weights first.pth", "--judge-weights does not apply: a run judges"),
-    ("sample vae/latest --interpolate --judge-weights first.pth", "--judge-weights does not apply: a code is drawn as it is"),
-    ("sample vae/latest --judge optimizers/latest", "the judge learned images of (1, 8, 8), but these are (3, 8, 8)"),
-    ("sample vae/latest --judge nope", "no run named 'nope' under runs"),
-    ("sample vae/latest --judge vae/latest", "does not classify; train one with: didact train cnn --data photos"),
-    ("sample vae/latest --judge-weights photos", "photos"),
-    ("sample vae/latest --judge mlp/latest --label red", "no class named 'red'"),
-    ("sample vae/latest --judge mlp/latest --runs elsewhere", "there is no run under elsewhere yet"),
-])
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (
+            "sample vae/latest --n 4 --judge mlp/latest",
+            "at least 5 drawn and 5 test images can be compared, got 4 and 12; raise --n",
+        ),
+        ("sample vae/latest --judge-weights nowhere.pth", "no weights file nowhere.pth"),
+        ("sample vae/latest --judge-weights broken.safetensors", "broken.safetensors is not Inception v3"),
+        (
+            "sample vae/latest --judge mlp/latest --judge-weights first.pth",
+            "--judge-weights does not apply: a run judges",
+        ),
+        (
+            "sample vae/latest --interpolate --judge-weights first.pth",
+            "--judge-weights does not apply: a code is drawn as it is",
+        ),
+        (
+            "sample vae/latest --judge optimizers/latest",
+            "the judge learned images of (1, 8, 8), but these are (3, 8, 8)",
+        ),
+        ("sample vae/latest --judge nope", "no run named 'nope' under runs"),
+        ("sample vae/latest --judge vae/latest", "does not classify; train one with: didact train cnn --data photos"),
+        ("sample vae/latest --judge-weights photos", "photos"),
+        ("sample vae/latest --judge mlp/latest --label red", "no class named 'red'"),
+        ("sample vae/latest --judge mlp/latest --runs elsewhere", "there is no run under elsewhere yet"),
+    ],
+)
 def test_bad_judge_is_refused_before_sampling(run_cli, monkeypatch, words, complaint):
     def fail_if_sampled(*_, **__):
         raise AssertionError("it was drawn")
 
-    for function_path in ("didact.inference.sample_images.sample_images", "didact.inference.latent_walks.interpolate_latents"):
+    for function_path in (
+        "didact.inference.sample_images.sample_images",
+        "didact.inference.latent_walks.interpolate_latents",
+    ):
         monkeypatch.setattr(function_path, fail_if_sampled)
     before = set(Path.cwd().rglob("samples.*")), Run.open("vae/latest").folder.stat().st_mtime_ns
     err = run_cli(words, code=2)

@@ -28,11 +28,20 @@ def test_fused_norm_linear_matches_its_separate_layers(batch_size, dtype, width,
     norm = norm.to("cuda", dtype)
     with torch.no_grad():
         expected = F.linear(x.double(), w.double())
-        torch.testing.assert_close(fused_norm_linear(x, w).double(), expected, rtol=TOLERANCES[dtype], atol=TOLERANCES[dtype])
+        torch.testing.assert_close(
+            fused_norm_linear(x, w).double(), expected, rtol=TOLERANCES[dtype], atol=TOLERANCES[dtype]
+        )
         h = F.linear(norm(x).double(), w.double(), b.double())
-        torch.testing.assert_close(fused_norm_linear(x, w, b, norm=norm).double(), h, rtol=TOLERANCES[dtype], atol=4 * TOLERANCES[dtype])
+        torch.testing.assert_close(
+            fused_norm_linear(x, w, b, norm=norm).double(), h, rtol=TOLERANCES[dtype], atol=4 * TOLERANCES[dtype]
+        )
         expected_output = F.gelu(h, approximate="tanh") + residual
-        torch.testing.assert_close(fused_norm_linear(x, w, b, norm=norm, gelu=True, residual=residual).double(), expected_output, rtol=TOLERANCES[dtype], atol=4 * TOLERANCES[dtype])
+        torch.testing.assert_close(
+            fused_norm_linear(x, w, b, norm=norm, gelu=True, residual=residual).double(),
+            expected_output,
+            rtol=TOLERANCES[dtype],
+            atol=4 * TOLERANCES[dtype],
+        )
 
 
 @pytest.mark.parametrize("dtype", list(TOLERANCES))
@@ -46,7 +55,9 @@ def test_decode_attention_attends_to_the_cache_and_the_new_token(dtype, position
     y = decode_attention(qkv, keys, values, torch.tensor([position], device="cuda"))
     q, k, v = qkv.view(2, 3, 3, 32).unbind(1)
     assert torch.equal(keys[:, :, position], k) and torch.equal(values[:, :, position], v)
-    expected = F.scaled_dot_product_attention(q[:, :, None].double(), keys[:, :, : position + 1].double(), values[:, :, : position + 1].double())
+    expected = F.scaled_dot_product_attention(
+        q[:, :, None].double(), keys[:, :, : position + 1].double(), values[:, :, : position + 1].double()
+    )
     torch.testing.assert_close(y.double(), expected[:, :, 0].flatten(1), rtol=TOLERANCES[dtype], atol=TOLERANCES[dtype])
 
 
@@ -70,7 +81,9 @@ def test_greedy_text_matches_decoding_without_a_cache():
     model = create_model("gpt2", vocab_size=500, num_layers=3).cuda().eval()
     nn.init.normal_(model.wpe.weight, std=0.5)
     text = prompt = torch.randint(500, (2, 7), device="cuda")
-    generated = TextGenerator(model.decode_step, model.remember(2, 160), 2, decoding=DecodingConfig(temperature=0), device=prompt.device).generate(prompt, 150)
+    generated = TextGenerator(
+        model.decode_step, model.remember(2, 160), 2, decoding=DecodingConfig(temperature=0), device=prompt.device
+    ).generate(prompt, 150)
     for _ in range(150):
         text = torch.cat([text, model(text)[:, -1:].argmax(-1)], dim=1)
     assert torch.equal(generated, text[:, 7:])

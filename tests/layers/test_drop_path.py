@@ -6,7 +6,8 @@ from didact.layers.drop_path import DropPath, block_survival_probability
 
 
 def test_block_survival_probability_falls_linearly_with_depth():
-    assert [block_survival_probability(l, 4, 0.5) for l in range(5)] == [1.0, 0.875, 0.75, 0.625, 0.5]  # Gaba 3.12, by hand
+    # Gaba 3.12, by hand
+    assert [block_survival_probability(l, 4, 0.5) for l in range(5)] == [1.0, 0.875, 0.75, 0.625, 0.5]
 
 
 def test_drop_path_drops_whole_samples_and_keeps_the_mean():

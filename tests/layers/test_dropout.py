@@ -21,7 +21,9 @@ def test_dropout_enabled_switches_only_dropout_on_and_restores_modes(training):
     assert [m.training for m in model.modules()] == modes_before
 
 
-@pytest.mark.parametrize("layer", [nn.LSTM(4, 4, num_layers=2, dropout=0.5), SelfAttention(4, num_heads=2, dropout=0.5)])
+@pytest.mark.parametrize(
+    "layer", [nn.LSTM(4, 4, num_layers=2, dropout=0.5), SelfAttention(4, num_heads=2, dropout=0.5)]
+)
 def test_dropout_enabled_reaches_dropout_inside_a_layer(layer):
     x = torch.randn(2, 5, 4)
     run = (lambda: layer(x)[0]) if isinstance(layer, nn.LSTM) else (lambda: layer(x))

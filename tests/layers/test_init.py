@@ -51,7 +51,8 @@ def test_he_init_matches_pytorch_kaiming(make, shape):
 def test_orthogonal_init_has_orthogonal_rows_or_columns():
     w = make_initialized(make_linear, "orthogonal").weight.detach()  # (500, 300): orthogonal columns
     torch.testing.assert_close(w.T @ w, 2 * torch.eye(300), atol=1e-5, rtol=0)
-    w = make_initialized(make_conv, "orthogonal", activation="tanh").weight.detach().flatten(1)  # (60, 360): orthogonal rows
+    # (60, 360): orthogonal rows
+    w = make_initialized(make_conv, "orthogonal", activation="tanh").weight.detach().flatten(1)
     torch.testing.assert_close(w @ w.T, activation_gain("tanh") ** 2 * torch.eye(60), atol=1e-5, rtol=0)
 
 

@@ -12,7 +12,12 @@ def get_layer_names(module):
 
 def test_make_mlp_layers_orders_linear_norm_activation_dropout():
     assert get_layer_names(make_mlp_layers((5, 4, 3))) == ["Linear", "ReLU"] * 2
-    assert get_layer_names(make_mlp_layers((5, 4), "tanh", 0.3, "batch")) == ["Linear", "BatchNorm1d", "Tanh", "Dropout"]
+    assert get_layer_names(make_mlp_layers((5, 4), "tanh", 0.3, "batch")) == [
+        "Linear",
+        "BatchNorm1d",
+        "Tanh",
+        "Dropout",
+    ]
     assert get_layer_names(make_mlp_layers((5, 4), "gelu", norm="layer")) == ["Linear", "LayerNorm", "GELU"]
     assert get_layer_names(make_mlp_layers((5,))) == []
 

@@ -36,7 +36,8 @@ def test_sinusoidal_positions_follow_the_formula():
         assert table[p, 2 * i].item() == pytest.approx(math.sin(p / 10_000 ** (2 * i / 6)), abs=1e-6)
         assert table[p, 2 * i + 1].item() == pytest.approx(math.cos(p / 10_000 ** (2 * i / 6)), abs=1e-6)
     assert sinusoidal_table(4, 5).shape == (4, 5)
-    products = table @ table.T                                # relative: PE_p · PE_{p+k} depends on k alone (Gaba eq. 7.6)
+    # relative: PE_p · PE_{p+k} depends on k alone (Gaba eq. 7.6)
+    products = table @ table.T
     for k in (1, 7):
         torch.testing.assert_close(products.diagonal(k), products[0, k].expand(50 - k), atol=1e-4, rtol=0)
     x = torch.randn(2, 7, 6)
@@ -66,9 +67,19 @@ def test_rotary_multiplies_by_complex_exponentials():
     x, theta = torch.randn(5, 8, dtype=torch.float64), 10_000 ** (-torch.arange(4, dtype=torch.float64) / 4)
     angle = torch.arange(5)[:, None] * theta
     pairs = torch.view_as_complex(x.view(5, 4, 2)) * torch.polar(torch.ones_like(angle), angle)
-    torch.testing.assert_close(apply_rotary_interleaved(x, rotary_angles(torch.arange(5), 8)), torch.view_as_real(pairs).flatten(1), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        apply_rotary_interleaved(x, rotary_angles(torch.arange(5), 8)),
+        torch.view_as_real(pairs).flatten(1),
+        atol=1e-5,
+        rtol=1e-5,
+    )
     halves = torch.complex(x[:, :4], x[:, 4:]) * torch.polar(torch.ones_like(angle), angle)
-    torch.testing.assert_close(apply_rotary(x, rotary_angles(torch.arange(5), 8)), torch.cat([halves.real, halves.imag], 1), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        apply_rotary(x, rotary_angles(torch.arange(5), 8)),
+        torch.cat([halves.real, halves.imag], 1),
+        atol=1e-5,
+        rtol=1e-5,
+    )
 
 
 def test_rms_norm_matches_pytorch():
@@ -89,14 +100,18 @@ def test_pre_and_post_norm_match_pytorch_encoder_layer(norm_first):
     feed_forward.load_state_dict({"w1.weight": reference.linear1.weight, "w1.bias": reference.linear1.bias,
                           "w2.weight": reference.linear2.weight, "w2.bias": reference.linear2.bias})
     x = torch.randn(2, 5, 12)
-    u = reference.norm1(x + reference._sa_block(x, None, None)) if not norm_first else x + reference._sa_block(reference.norm1(x), None, None)
+    u = (
+        reference.norm1(x + reference._sa_block(x, None, None))
+        if not norm_first
+        else x + reference._sa_block(reference.norm1(x), None, None)
+    )
     block = (PreNorm if norm_first else PostNorm)(feed_forward, reference.norm2)
     torch.testing.assert_close(block(u), reference(x), atol=1e-5, rtol=1e-4)
 
 
 def test_feed_forward_widens_four_times_and_swiglu_has_as_many_parameters():
     assert FeedForward(12, activation="gelu").w1.out_features == 48
-    count = lambda m: sum(p.numel() for p in m.parameters())  # noqa: E731
+    count = lambda m: sum(p.numel() for p in m.parameters())
     assert count(SwiGLU(96)) == pytest.approx(count(FeedForward(96)), rel=0.02)
     layer, x = SwiGLU(4, 6), torch.randn(3, 4)
     gate, up, down = (w.weight for w in (layer.gate_proj, layer.up_proj, layer.down_proj))
@@ -126,7 +141,11 @@ def test_mixture_of_experts_matches_a_loop_over_tokens(top):
 @pytest.mark.parametrize("assignment", ["drawn", "all by one", "by the last two"])
 def test_grouped_matmul_of_experts_matches_a_loop_over_experts(n, assignment):
     layer, x = MixtureOfExperts(6, 10, num_experts=5), torch.randn(n, 6)
-    expert = {"drawn": torch.randint(5, (n,)), "all by one": torch.full((n,), 2), "by the last two": torch.arange(n) % 2 + 3}[assignment]
+    expert = {
+        "drawn": torch.randint(5, (n,)),
+        "all by one": torch.full((n,), 2),
+        "by the last two": torch.arange(n) % 2 + 3,
+    }[assignment]
     results = []
     for forward in (layer._loop_over_experts, layer._grouped_matmul):
         y = forward(x, expert)
@@ -157,9 +176,13 @@ def test_experts_are_gathered_in_the_precision_of_their_products():
             grouped_output = layer._grouped_matmul(x, expert)
     assert recorder.dtypes == [torch.bfloat16] * 3
     torch.testing.assert_close(grouped_output, loop_output, atol=0, rtol=0)
-    for grouped_gradient, loop_gradient in zip(*(torch.autograd.grad(y.float().square().sum(), weights) for y in (grouped_output, loop_output)), strict=True):
+    for grouped_gradient, loop_gradient in zip(
+        *(torch.autograd.grad(y.float().square().sum(), weights) for y in (grouped_output, loop_output)), strict=True
+    ):
         assert grouped_gradient.dtype == torch.float32
-        torch.testing.assert_close(grouped_gradient, loop_gradient, atol=0.02 * float(loop_gradient.abs().max()), rtol=0)
+        torch.testing.assert_close(
+            grouped_gradient, loop_gradient, atol=0.02 * float(loop_gradient.abs().max()), rtol=0
+        )
     with GatherDtypeRecorder() as recorder:
         layer.double()._grouped_matmul(x.double(), expert)
     assert recorder.dtypes == [torch.float64] * 3
@@ -190,7 +213,8 @@ def test_deepcopy_of_experts_drops_the_auxiliary_loss():
     assert layer_copy.auxiliary_loss is None and layer.auxiliary_loss is not None
     torch.testing.assert_close(layer_copy(x), layer(x))
     layer.eval()(x)
-    assert layer.auxiliary_loss is None                              # what was left while training is not taken for this pass's
+    # what was left while training is not taken for this pass's
+    assert layer.auxiliary_loss is None
 
 
 def test_load_balancing_loss_is_one_when_even_and_num_experts_when_concentrated():

@@ -42,10 +42,17 @@ def test_confusion_matrix_and_macro_averages_equal_references(seed, present_clas
         (metrics.f1, sk.f1_score, tm.multiclass_f1_score),
     ):
         per_class = metric(counts)
-        assert_close(per_class, to_float64(sklearn_metric(y, predicted, labels=range(7), average=None, zero_division=0)))
+        assert_close(
+            per_class, to_float64(sklearn_metric(y, predicted, labels=range(7), average=None, zero_division=0))
+        )
         assert_close(per_class.float(), torchmetrics_metric(predicted, y, 7, average="none"))
-        assert_close(metrics.macro_average(per_class, counts), to_float64(sklearn_metric(y, predicted, average="macro", zero_division=0)))
-        assert_close(metrics.macro_average(per_class, counts).float(), torchmetrics_metric(predicted, y, 7, average="macro"))
+        assert_close(
+            metrics.macro_average(per_class, counts),
+            to_float64(sklearn_metric(y, predicted, average="macro", zero_division=0)),
+        )
+        assert_close(
+            metrics.macro_average(per_class, counts).float(), torchmetrics_metric(predicted, y, 7, average="macro")
+        )
 
 
 def test_confusion_matrix_rows_are_true_and_columns_predicted():
@@ -57,8 +64,12 @@ def test_confusion_matrix_rows_are_true_and_columns_predicted():
 def test_top_k_accuracy_equals_references(k):
     torch.manual_seed(k)
     scores, y = torch.randn(101, 9), torch.randint(9, (101,))
-    assert_close(metrics.top_k_accuracy(scores, y, k), to_float64(sk.top_k_accuracy_score(y, scores, k=k, labels=range(9))))
-    assert_close(metrics.top_k_accuracy(scores, y, k).float(), tm.multiclass_accuracy(scores, y, 9, top_k=k, average="micro"))
+    assert_close(
+        metrics.top_k_accuracy(scores, y, k), to_float64(sk.top_k_accuracy_score(y, scores, k=k, labels=range(9)))
+    )
+    assert_close(
+        metrics.top_k_accuracy(scores, y, k).float(), tm.multiclass_accuracy(scores, y, 9, top_k=k, average="micro")
+    )
 
 
 def test_top_k_accuracy_of_fewer_classes_is_one():
@@ -169,7 +180,10 @@ def test_no_metric_synchronizes_with_the_host():
     try:
         counts = metrics.confusion_matrix(scores.argmax(-1), y, 7)
         results = [
-            *(metrics.macro_average(metric(counts), counts) for metric in (metrics.precision, metrics.recall, metrics.f1)),
+            *(
+                metrics.macro_average(metric(counts), counts)
+                for metric in (metrics.precision, metrics.recall, metrics.f1)
+            ),
             *(metric(scores, y) for metric in (metrics.accuracy, metrics.top_k_accuracy, metrics.auroc)),
             metrics.calibration_error(scores.softmax(-1), y),
             *(metric(labels, labels) for metric in (metrics.multilabel_accuracy, metrics.multilabel_f1, metrics.auroc)),

@@ -1,4 +1,5 @@
-"""Average precision against a second, plain implementation and cases worked by hand; against COCO's own code where it is installed."""
+"""Average precision against a second, plain implementation and cases worked by hand; against COCO's own code where
+it is installed."""
 
 import numpy as np
 import pytest
@@ -18,8 +19,10 @@ def test_box_iou_of_pairs():
     g = torch.Generator().manual_seed(0)
     a, b = random_boxes(7, g), random_boxes(5, g)
     assert_close(metrics.box_iou(a, b), torch.tensor([[box_iou(p, q) for q in b.tolist()] for p in a.tolist()]))
-    assert_close(metrics.box_iou(torch.tensor([[0.0, 0, 2, 2]]), torch.tensor([[1.0, 1, 3, 3], [5, 5, 6, 6], [1, 1, 1, 1]])),
-                 torch.tensor([[1 / 7, 0, 0]]))
+    assert_close(
+        metrics.box_iou(torch.tensor([[0.0, 0, 2, 2]]), torch.tensor([[1.0, 1, 3, 3], [5, 5, 6, 6], [1, 1, 1, 1]])),
+        torch.tensor([[1 / 7, 0, 0]]),
+    )
     empty = torch.ones(1, 4)
     assert metrics.box_iou(empty, empty).tolist() == [[0.0]]
 
@@ -39,7 +42,9 @@ def test_nms_equals_the_greedy_algorithm(seed, threshold):
     b, scores, classes = random_boxes(60, g), torch.rand(60, generator=g), torch.randint(3, (60,), generator=g)
     kept_indices = metrics.nms(b, scores, threshold=threshold, classes=classes).tolist()
     assert kept_indices == greedy_nms(b.tolist(), scores.tolist(), threshold, classes.tolist())
-    assert metrics.nms(b, scores, threshold=threshold).tolist() == greedy_nms(b.tolist(), scores.tolist(), threshold, [0] * 60)
+    assert metrics.nms(b, scores, threshold=threshold).tolist() == greedy_nms(
+        b.tolist(), scores.tolist(), threshold, [0] * 60
+    )
 
 
 def test_nms_of_a_chain_keeps_the_last_box():
@@ -70,11 +75,23 @@ def average_precision_by_loops(detected, truth, k, threshold):
 
 
 def make_detections(seed, classes=3):
-    """Truths, and detections that are some of them moved a little beside some that are made up; filled up with class -1."""
+    """Truths, and detections that are some of them moved a little beside some that are made up; filled up with
+    class -1."""
     g = torch.Generator().manual_seed(seed)
     n, d, t = 6, 9, 5
-    truth = torch.cat([random_boxes(n * t, g), torch.randint(-1, classes, (n * t, 1), generator=g)], 1).view(n, t, 5).double()
-    detected = torch.cat([random_boxes(n * d, g), torch.rand(n * d, 1, generator=g), torch.randint(-1, classes, (n * d, 1), generator=g)], 1)
+    truth = (
+        torch.cat([random_boxes(n * t, g), torch.randint(-1, classes, (n * t, 1), generator=g)], 1)
+        .view(n, t, 5)
+        .double()
+    )
+    detected = torch.cat(
+        [
+            random_boxes(n * d, g),
+            torch.rand(n * d, 1, generator=g),
+            torch.randint(-1, classes, (n * d, 1), generator=g),
+        ],
+        1,
+    )
     detected = detected.view(n, d, 6).double()
     detected[:, :t, :4] = truth[:, :, :4] + 2 * torch.randn(n, t, 4, generator=g)
     detected[:, :t, 5] = truth[:, :, 4]
@@ -87,7 +104,9 @@ def test_average_precision_equals_loops(seed):
     detected, truth = make_detections(seed)
     ap = metrics.average_precision(detected, truth, 4)                    # the fourth class has no truth
     assert ap.shape == (10, 4) and ap[:, 3].isnan().all()
-    expected = [[average_precision_by_loops(detected, truth, k, t) for k in range(3)] for t in np.linspace(0.5, 0.95, 10)]
+    expected = [
+        [average_precision_by_loops(detected, truth, k, t) for k in range(3)] for t in np.linspace(0.5, 0.95, 10)
+    ]
     np.testing.assert_allclose(ap[:, :3], expected, atol=1e-12)
     assert 0 < float(ap.nanmean()) < 1
 
@@ -99,10 +118,14 @@ def test_average_precision_equals_pycocotools(seed):
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
 
-    def to_coco_annotations(images, k):  # of image n, box by box: COCO counts images, boxes and classes from 1 and boxes by corner and size
+    # of image n, box by box: COCO counts images, boxes and classes from 1 and boxes by corner and size
+    def to_coco_annotations(images, k):
         xywh_images = torch.cat([images[..., :2], images[..., 2:4] - images[..., :2], images[..., 4:]], dim=2)
         boxes = ((n + 1, r) for n, image in enumerate(xywh_images.tolist()) for r in image if r[k] >= 0)
-        return [{"image_id": n, "category_id": int(r[k]) + 1, "bbox": r[:4], "score": r[4], "area": r[2] * r[3]} for n, r in boxes]
+        return [
+            {"image_id": n, "category_id": int(r[k]) + 1, "bbox": r[:4], "score": r[4], "area": r[2] * r[3]}
+            for n, r in boxes
+        ]
 
     detected, truth = make_detections(seed)
     coco = COCO()
@@ -128,7 +151,7 @@ def test_average_precision_by_hand():
     truth = make_image((0, 0, 10, 10, 0), (20, 0, 30, 10, 0))
     first_hit, miss = (0, 0, 10, 10, 0.9, 0), (50, 50, 60, 60, 0.8, 0)
     second_hit = (20, 0, 30, 10, 0.7, 0)
-    ap = lambda *d: metrics.average_precision(make_image(*d), truth, 1)[0].item()  # noqa: E731
+    ap = lambda *d: metrics.average_precision(make_image(*d), truth, 1)[0].item()
     assert ap(first_hit, second_hit) == 1
     # found, missed, found: precision 1 up to recall 0.5 (51 of 101 levels), then 2/3
     assert ap(first_hit, miss, second_hit) == pytest.approx((51 + 50 * 2 / 3) / 101)
@@ -145,7 +168,8 @@ def test_average_precision_counts_100_detections_per_image():
     detected = torch.cat([misses, torch.tensor([[0.0, 0, 10, 10, 0.5, 0]])])[None]
     truth = make_image((0, 0, 10, 10, 0))
     assert metrics.average_precision(detected, truth, 1)[0].item() == 0
-    assert metrics.average_precision(detected[:, 1:], truth, 1)[0].item() == pytest.approx(1 / 100)     # the hundredth still counts
+    # the hundredth still counts
+    assert metrics.average_precision(detected[:, 1:], truth, 1)[0].item() == pytest.approx(1 / 100)
     assert metrics.average_precision(detected, truth, 1, max_detections=200)[0].item() == pytest.approx(1 / 101)
 
 

@@ -14,9 +14,20 @@ def make_detections(*rows):
 
 def test_confident_detections_keep_one_class_per_object():
     """SHIFTED overlaps SQUARE by 0.38 / 0.42 of either side: IoU 0.905."""
-    detected = make_detections((SQUARE, 0.6, 0), (SHIFTED, 0.9, 1), (DISTANT, 0.5, 0), (SQUARE, 0.35, 2), (DISTANT, MIN_SHOWN_SCORE - 0.01, 1), (SQUARE, 0.0, -1))
+    detected = make_detections(
+        (SQUARE, 0.6, 0),
+        (SHIFTED, 0.9, 1),
+        (DISTANT, 0.5, 0),
+        (SQUARE, 0.35, 2),
+        (DISTANT, MIN_SHOWN_SCORE - 0.01, 1),
+        (SQUARE, 0.0, -1),
+    )
     shown_boxes = confident_detections(detected)
-    assert shown_boxes[:, 5].tolist() == [1, 0] and torch.equal(shown_boxes[0], detected[1]) and torch.equal(shown_boxes[1], detected[2])
+    assert (
+        shown_boxes[:, 5].tolist() == [1, 0]
+        and torch.equal(shown_boxes[0], detected[1])
+        and torch.equal(shown_boxes[1], detected[2])
+    )
 
 
 def test_suppressed_detection_suppresses_no_other():
@@ -39,4 +50,7 @@ def test_average_precision_counts_suppressed_classes_too():
 
 def test_confident_detections_respect_the_minimum_score():
     detected = make_detections((SQUARE, 0.6, 0), (DISTANT, 0.2, 1))
-    assert len(confident_detections(detected, min_score=0.1)) == 2 and len(confident_detections(detected, min_score=0.7)) == 0
+    assert (
+        len(confident_detections(detected, min_score=0.1)) == 2
+        and len(confident_detections(detected, min_score=0.7)) == 0
+    )

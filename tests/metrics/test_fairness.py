@@ -1,4 +1,5 @@
-"""Rates by group against counting, the identity behind exercise 12.1, groups of a table, and a training set without the bias."""
+"""Rates by group against counting, the identity behind exercise 12.1, groups of a table, and a training set without
+the bias."""
 
 import json
 from dataclasses import replace
@@ -30,9 +31,12 @@ def test_equal_odds_leave_a_demographic_parity_gap():
     """Gaba exercise 12.1: with one TPR and one FPR for both, the gap is (TPR − FPR)(π_a − π_b)."""
     y = torch.tensor([1] * 60 + [0] * 40 + [1] * 20 + [0] * 80)
     group = torch.tensor([0] * 100 + [1] * 100)
-    yes = torch.tensor([1] * 45 + [0] * 15 + [1] * 10 + [0] * 30 + [1] * 15 + [0] * 5 + [1] * 20 + [0] * 60)     # TPR ¾, FPR ¼
+    # TPR ¾, FPR ¼
+    yes = torch.tensor([1] * 45 + [0] * 15 + [1] * 10 + [0] * 30 + [1] * 15 + [0] * 5 + [1] * 20 + [0] * 60)
     measured_gaps = fairness_gaps(group_rates(yes, y, group, 2))
-    assert measured_gaps["equalised_odds"] == 0 and measured_gaps["demographic_parity"] == pytest.approx((0.75 - 0.25) * (0.6 - 0.2))
+    assert measured_gaps["equalised_odds"] == 0 and measured_gaps["demographic_parity"] == pytest.approx(
+        (0.75 - 0.25) * (0.6 - 0.2)
+    )
 
 
 def test_group_without_positives_has_no_rates_and_no_gap():
@@ -40,7 +44,9 @@ def test_group_without_positives_has_no_rates_and_no_gap():
     assert measured_rates[0, 1].isnan() and measured_rates[2].isnan().all()
     measured_gaps = fairness_gaps(measured_rates)
     assert measured_gaps["demographic_parity"] == pytest.approx(0.5)
-    assert np.isnan([measured_gaps["equal_opportunity"], measured_gaps["equalised_odds"], measured_gaps["predictive_equality"]]).all(), "one group alone has no gap"
+    assert np.isnan(
+        [measured_gaps["equal_opportunity"], measured_gaps["equalised_odds"], measured_gaps["predictive_equality"]]
+    ).all(), "one group alone has no gap"
 
 
 @pytest.fixture
@@ -49,16 +55,25 @@ def loans_csv(tmp_path):
     rng, path = np.random.default_rng(0), tmp_path / "loans.csv"
     town, income = rng.choice(["Gent", "Brugge"], 600), rng.normal(size=600).round(3)
     approved = np.where(income + 2 * (town == "Gent") + 2 * rng.normal(size=600) > 1, "yes", "no")
-    path.write_text("town,income,given\n" + "".join(f"{a},{b},{c}\n" for a, b, c in zip(town, income, approved, strict=True)))
+    path.write_text(
+        "town,income,given\n" + "".join(f"{a},{b},{c}\n" for a, b, c in zip(town, income, approved, strict=True))
+    )
     return path
 
 
 def test_make_groups_of_a_table(loans_csv):
     data = load(str(loans_csv), target="given")
-    x, town_groups, income_groups = data.train.columns["x"], make_groups(data, "town", "--by"), make_groups(data, "income", "--by")
+    x, town_groups, income_groups = (
+        data.train.columns["x"],
+        make_groups(data, "town", "--by"),
+        make_groups(data, "income", "--by"),
+    )
     assert town_groups.names == ("Brugge", "Gent", "(unknown)") and set(town_groups.assign_rows(x).tolist()) == {0, 1}
     assert torch.equal(town_groups.assign_rows(x), x[:, 1].long()), "the second feature is town=Gent"
-    assert income_groups.names[0].startswith("income ≤ ") and abs(float(income_groups.assign_rows(x).float().mean()) - 0.5) < 0.01
+    assert (
+        income_groups.names[0].startswith("income ≤ ")
+        and abs(float(income_groups.assign_rows(x).float().mean()) - 0.5) < 0.01
+    )
     assert town_groups.assign_rows(data.encoder.read(["town=Paris,income=1"])[1]["x"]).tolist() == [2]
     with pytest.raises(UsageError, match="no column named 'twon'; did you mean 'town'"):
         make_groups(data, "twon", "--by")
@@ -72,8 +87,10 @@ def load_column(values: list[str], tmp_path):
 
 
 @pytest.mark.parametrize(("values", "names", "shares"), [
-    (["1", "1", "1", "0", "0"] * 40, ("c=0", "c=1", "(unknown)"), (0.4, 0.6)),             # the median is 1, and not everybody's
-    (["9"] * 120 + [str(k % 9) + ".5" for k in range(80)], ("c=0.5", "c=1.5"), ()),        # ten different numbers are a group each
+    # the median is 1, and not everybody's
+    (["1", "1", "1", "0", "0"] * 40, ("c=0", "c=1", "(unknown)"), (0.4, 0.6)),
+    # ten different numbers are a group each
+    (["9"] * 120 + [str(k % 9) + ".5" for k in range(80)], ("c=0.5", "c=1.5"), ()),
     (["99"] * 120 + [str(k) for k in range(80)], ("c < 99", "c ≥ 99", "(unknown)"), (0.4, 0.6)),
     (["1", "2", "", "2"] * 50, ("c=1", "c=2", "c missing"), (0.25, 0.5, 0.25)),
     (["a", "(missing)", "", "b"] * 50, ("(missing)", "a", "b", "(missing)′", "(unknown)"), ()),
@@ -103,7 +120,10 @@ def test_make_groups_refuses_a_constant_column(tmp_path):
 
 def test_reweigh_groups_refuses_a_group_without_a_class(tmp_path):
     path = tmp_path / "lack.csv"
-    path.write_text("g,z,y\n" + "".join(f"{'A' if i % 2 else 'B'},{i % 5},{'yes' if i % 2 or i % 4 else 'no'}\n" for i in range(200)))
+    path.write_text(
+        "g,z,y\n"
+        + "".join(f"{'A' if i % 2 else 'B'},{i % 5},{'yes' if i % 2 or i % 4 else 'no'}\n" for i in range(200))
+    )
     with pytest.raises(UsageError, match="--reweigh g: 'A' has no training row of class 'no' to be repeated"):
         reweigh_groups(load(str(path), target="y"), "g")
 
@@ -124,13 +144,32 @@ def test_reweigh_groups_makes_group_and_class_independent(loans_csv):
     assert abs(counts_before[0, 1] / counts_before[0].sum() - counts_before[1, 1] / counts_before[1].sum()) > 0.2
     expected = counts_before.sum(1, keepdim=True) * counts_before.sum(0) / counts_before.sum()
     assert float((counts_after - expected).abs().max()) <= 1, "rounded"
-    assert torch.equal(counts_after.sum(0), counts_before.sum(0)) and float((counts_after.sum(1) - counts_before.sum(1)).abs().max()) <= 2, "and neither share changed"
+    assert (
+        torch.equal(counts_after.sum(0), counts_before.sum(0))
+        and float((counts_after.sum(1) - counts_before.sum(1)).abs().max()) <= 2
+    ), "and neither share changed"
 
 
 def test_evaluate_by_column_reports_groups_and_gaps(loans_csv, tmp_path, capsys):
     gap_sums = []
     for options in ([], ["--reweigh", "town"]):
-        assert main(["train", "mlp", "--data", str(loans_csv), "--steps", "300", "--runs", str(tmp_path), "--json", *options]) == 0
+        assert (
+            main(
+                [
+                    "train",
+                    "mlp",
+                    "--data",
+                    str(loans_csv),
+                    "--steps",
+                    "300",
+                    "--runs",
+                    str(tmp_path),
+                    "--json",
+                    *options,
+                ]
+            )
+            == 0
+        )
         run = json.loads(capsys.readouterr().out)["run"]
         assert main(["evaluate", run, "--by", "town", "--json"]) == 0
         results = json.loads(capsys.readouterr().out)
@@ -138,7 +177,9 @@ def test_evaluate_by_column_reports_groups_and_gaps(loans_csv, tmp_path, capsys)
         assert list(groups) == ["Brugge", "Gent"] and sum(g["rows"] for g in groups.values()) == 90
         mean_accuracy = sum(g["rows"] * g["accuracy"] for g in groups.values()) / 90
         assert results["test"]["accuracy"] == pytest.approx(mean_accuracy)
-        assert results["test_gaps"]["demographic_parity"] == pytest.approx(abs(groups["Gent"]["yes"] - groups["Brugge"]["yes"]))
+        assert results["test_gaps"]["demographic_parity"] == pytest.approx(
+            abs(groups["Gent"]["yes"] - groups["Brugge"]["yes"])
+        )
         gap_sums.append(results["validation_gaps"]["demographic_parity"] + results["test_gaps"]["demographic_parity"])
     assert gap_sums[1] < gap_sums[0] - 0.1, "less apart where training had them independent"
     assert main(["evaluate", run, "--by", "town"]) == 0

@@ -49,18 +49,26 @@ def test_manifold_precision_recall_equals_nearest_neighbors():
         return (torch.cdist(points, manifold).numpy() <= radius).any(1).mean()
 
     precision, recall = g.manifold_precision_recall(real_features, generated_features)
-    assert precision.item() == pytest.approx(share_inside(generated_features, real_features)) and recall.item() == pytest.approx(share_inside(real_features, generated_features))
-    assert [v.item() for v in g.manifold_precision_recall(real_features, real_features[:1] + 1e-3 * torch.randn(40, 3))] == pytest.approx([1, 0], abs=0.05)  # collapsed
+    assert precision.item() == pytest.approx(
+        share_inside(generated_features, real_features)
+    ) and recall.item() == pytest.approx(share_inside(real_features, generated_features))
+    # collapsed
+    assert [
+        v.item() for v in g.manifold_precision_recall(real_features, real_features[:1] + 1e-3 * torch.randn(40, 3))
+    ] == pytest.approx([1, 0], abs=0.05)
 
 
 def test_manifold_precision_recall_of_features_far_from_the_origin():
-    """A mean of 50 and a deviation of 0.01: in single precision every distance would be lost, and everything lie inside."""
+    """A mean of 50 and a deviation of 0.01: in single precision every distance would be lost, and everything lie
+    inside."""
     torch.manual_seed(0)
     real_features, generated_features = 50 + 0.01 * torch.randn(2, 100, 16)
     a, b = real_features.double().numpy(), generated_features.double().numpy()
     radius = NearestNeighbors(n_neighbors=4, algorithm="brute").fit(a).kneighbors(a)[0][:, -1]
     expected = (((b[:, None] - a) ** 2).sum(2) ** 0.5 <= radius).any(1).mean()
-    assert 0.1 < expected < 0.9 and g.manifold_precision_recall(real_features, generated_features)[0].item() == pytest.approx(expected)
+    assert 0.1 < expected < 0.9 and g.manifold_precision_recall(real_features, generated_features)[
+        0
+    ].item() == pytest.approx(expected)
 
 
 def test_bits_per_dim_of_a_fair_coin_is_one():
@@ -79,26 +87,38 @@ def test_inception_score_lies_between_one_and_the_number_of_classes():
 
 def test_class_coverage_and_entropy_detect_mode_collapse():
     real_classes = torch.arange(5).repeat(20)
-    assert g.class_coverage(real_classes, real_classes, 5) == 1 and g.class_entropy(real_classes, 5).item() == pytest.approx(1)
+    assert g.class_coverage(real_classes, real_classes, 5) == 1 and g.class_entropy(
+        real_classes, 5
+    ).item() == pytest.approx(1)
     one_class = torch.full((100,), 3)
-    assert g.class_coverage(one_class, real_classes, 5).item() == pytest.approx(0.2) and g.class_entropy(one_class, 5) == 0
+    assert (
+        g.class_coverage(one_class, real_classes, 5).item() == pytest.approx(0.2) and g.class_entropy(one_class, 5) == 0
+    )
     nine_classes = torch.arange(9).repeat(10)
-    assert g.class_coverage(nine_classes, torch.arange(10).repeat(9), 10).item() == 0.9     # to the last digit of a double, as JSON shows it
+    # to the last digit of a double, as JSON shows it
+    assert g.class_coverage(nine_classes, torch.arange(10).repeat(9), 10).item() == 0.9
     assert g.class_metrics(nine_classes, torch.arange(10).repeat(9), 10)["class_coverage"] == 0.9
-    rare_classes = torch.cat([torch.zeros(96).long(), torch.tensor([1, 2, 3, 4])])      # each 1 %: less than a quarter of its share
+    # each 1 %: less than a quarter of its share
+    rare_classes = torch.cat([torch.zeros(96).long(), torch.tensor([1, 2, 3, 4])])
     assert g.class_coverage(rare_classes, real_classes, 5).item() == pytest.approx(0.2)
-    assert g.class_coverage(real_classes, torch.arange(2).repeat(9), 5) == 1                # classes that are not there need not be drawn
+    # classes that are not there need not be drawn
+    assert g.class_coverage(real_classes, torch.arange(2).repeat(9), 5) == 1
 
 
 def test_class_metrics_by_hand():
-    """Real 4 : 2 : 2 and nothing of a fourth class; drawn 6 : 1 : 2 and one of the fourth: 1.2, 0.4 and 0.8 times as often as real."""
+    """Real 4 : 2 : 2 and nothing of a fourth class; drawn 6 : 1 : 2 and one of the fourth: 1.2, 0.4 and 0.8 times
+    as often as real."""
     real_classes = torch.tensor([0] * 4 + [1] * 2 + [2] * 2)
     generated_classes = torch.tensor([0] * 6 + [1] + [2] * 2 + [3])
     values = g.class_metrics(generated_classes, real_classes, 4)
     assert values["rarest"] == pytest.approx(0.1) and values["commonest"] == pytest.approx(0.6)
     assert values["evenness"] == pytest.approx(0.4 / 1.2)
-    assert g.class_evenness(real_classes, real_classes, 4) == 1 and g.class_evenness(torch.full((5,), 3), real_classes, 4) == 0
-    assert g.class_evenness(torch.zeros(5, dtype=torch.long), real_classes, 4) == 0                # a class that is missing
+    assert (
+        g.class_evenness(real_classes, real_classes, 4) == 1
+        and g.class_evenness(torch.full((5,), 3), real_classes, 4) == 0
+    )
+    # a class that is missing
+    assert g.class_evenness(torch.zeros(5, dtype=torch.long), real_classes, 4) == 0
 
 
 def test_perplexity_counts_equally_used_codes():

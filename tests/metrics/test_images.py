@@ -19,7 +19,8 @@ def test_psnr_and_ssim_equal_torchmetrics(shape, noise):
     expected_psnr = tm.peak_signal_noise_ratio(y, x, data_range=1.0, reduction="none", dim=(1, 2, 3))
     assert_close(metrics.psnr(y, x).float(), expected_psnr, atol=1e-4, rtol=0)
     _, ssim_map = tm.structural_similarity_index_measure(y, x, data_range=1.0, sigma=1.5, return_full_image=True)
-    inner_ssim = ssim_map[:, :, 5:-5, 5:-5]                # theirs counts windows over mirrored borders too; Wang's does not
+    # theirs counts windows over mirrored borders too; Wang's does not
+    inner_ssim = ssim_map[:, :, 5:-5, 5:-5]
     assert_close(metrics.ssim(y, x).float(), inner_ssim.mean((1, 2, 3)), atol=1e-5, rtol=0)
 
 
@@ -27,8 +28,10 @@ def test_psnr_and_ssim_at_their_limits():
     _, x = make_image_pair((2, 3, 20, 20), 0)
     assert metrics.psnr(x, x).tolist() == [100.0] * 2
     assert_close(metrics.ssim(x, x), torch.ones(2, dtype=torch.float64))
-    assert_close(metrics.psnr(x, x + 0.1), torch.full((2,), 20.0, dtype=torch.float64), atol=1e-4, rtol=0)   # 10 log10(1 / 0.01)
-    assert (metrics.ssim(1 - x, x) < 0).all()                                                               # the negative is unlike
+    # 10 log10(1 / 0.01)
+    assert_close(metrics.psnr(x, x + 0.1), torch.full((2,), 20.0, dtype=torch.float64), atol=1e-4, rtol=0)
+    # the negative is unlike
+    assert (metrics.ssim(1 - x, x) < 0).all()
 
 
 def test_ssim_of_flat_images_has_its_closed_form():

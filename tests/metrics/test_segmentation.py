@@ -26,16 +26,28 @@ def test_metrics_of_summed_confusion_matrices_equal_references(seed, present_cla
     per_image = metrics.confusion_matrices(predicted, y, NUM_CLASSES)
     assert per_image.shape == (3, NUM_CLASSES, NUM_CLASSES)
     for i in range(3):
-        assert per_image[i].tolist() == sk.confusion_matrix(y[i].flatten(), predicted[i].flatten(), labels=range(NUM_CLASSES)).tolist()
+        assert (
+            per_image[i].tolist()
+            == sk.confusion_matrix(y[i].flatten(), predicted[i].flatten(), labels=range(NUM_CLASSES)).tolist()
+        )
     counts = per_image.sum(0)
     occurs = torch.isin(torch.arange(NUM_CLASSES), torch.cat([y.flatten(), predicted.flatten()]))
-    ious = torch.tensor(sk.jaccard_score(y.flatten(), predicted.flatten(), labels=range(NUM_CLASSES), average=None, zero_division=0))
-    f1 = torch.tensor(sk.f1_score(y.flatten(), predicted.flatten(), labels=range(NUM_CLASSES), average=None, zero_division=0))
+    ious = torch.tensor(
+        sk.jaccard_score(y.flatten(), predicted.flatten(), labels=range(NUM_CLASSES), average=None, zero_division=0)
+    )
+    f1 = torch.tensor(
+        sk.f1_score(y.flatten(), predicted.flatten(), labels=range(NUM_CLASSES), average=None, zero_division=0)
+    )
     assert_close(metrics.iou(counts)[occurs], ious[occurs])
     assert metrics.iou(counts)[~occurs].isnan().all()
     assert_close(metrics.dice(counts)[occurs], f1[occurs])
-    assert_close(metrics.mean_iou(counts).float(), tm.multiclass_jaccard_index(predicted, y, NUM_CLASSES, average="macro"))
-    assert_close(metrics.pixel_accuracy(counts), torch.tensor(sk.accuracy_score(y.flatten(), predicted.flatten()), dtype=torch.float64))
+    assert_close(
+        metrics.mean_iou(counts).float(), tm.multiclass_jaccard_index(predicted, y, NUM_CLASSES, average="macro")
+    )
+    assert_close(
+        metrics.pixel_accuracy(counts),
+        torch.tensor(sk.accuracy_score(y.flatten(), predicted.flatten()), dtype=torch.float64),
+    )
 
 
 def test_dice_follows_from_iou():

@@ -18,7 +18,8 @@ def make_simple_unet(**options):
 
 
 def test_simple_unet_has_the_expected_parameter_count():
-    """The 545,795 of C10.16, whose first block reads one channel; here it reads the 32 of the stem, which has 9 · 32 + 32 itself."""
+    """The 545,795 of C10.16, whose first block reads one channel; here it reads the 32 of the stem, which has 9 ·
+    32 + 32 itself."""
     first_block_size = sum(p.numel() for p in TimeResBlock(1, 32, 128, groups=1).parameters())
     block_size = sum(p.numel() for p in TimeResBlock(32, 32, 128, groups=8).parameters())
     num_parameters = sum(p.numel() for p in make_simple_unet().parameters())
@@ -28,7 +29,8 @@ def test_simple_unet_has_the_expected_parameter_count():
 
 
 def forward_reference(net, x, t):
-    """The pass written with functions alone: eight groups, the largest of four, transposed convolutions, what was kept beside."""
+    """The pass written with functions alone: eight groups, the largest of four, transposed convolutions, what was
+    kept beside."""
     tau = F.silu(F.linear(timestep_features(1000 * t, 128), net.time.weight, net.time.bias))
 
     def block(b, x):
@@ -58,26 +60,44 @@ def test_simple_unet_widths_must_be_multiples_of_eight():
 
 def test_embedding_std_sets_the_initial_deviation_of_embeddings():
     torch.manual_seed(0)
-    default_model, unit_std_model = (TransformerClassifier(5000, 2, embed_dim=64, num_layers=1, num_heads=2, ffn_dim=8, embedding_std=std) for std in (None, 1.0))
+    default_model, unit_std_model = (
+        TransformerClassifier(5000, 2, embed_dim=64, num_layers=1, num_heads=2, ffn_dim=8, embedding_std=std)
+        for std in (None, 1.0)
+    )
     assert default_model.embedding.weight[1:].std().item() == pytest.approx(1 / 8, rel=0.02)
-    assert unit_std_model.embedding.weight[1:].std().item() == pytest.approx(1, rel=0.02) and not unit_std_model.embedding.weight[0].any()
-    default_model, unit_std_model = (RecurrentClassifier(5000, 2, embed_dim=64, hidden_size=4, embedding_std=std) for std in (None, 1.0))
+    assert (
+        unit_std_model.embedding.weight[1:].std().item() == pytest.approx(1, rel=0.02)
+        and not unit_std_model.embedding.weight[0].any()
+    )
+    default_model, unit_std_model = (
+        RecurrentClassifier(5000, 2, embed_dim=64, hidden_size=4, embedding_std=std) for std in (None, 1.0)
+    )
     assert default_model.embedding.weight[1:].std().item() == pytest.approx(1 / 8, rel=0.02)
     assert unit_std_model.embedding.weight[1:].std().item() == pytest.approx(1, rel=0.02)
 
 
 def test_rnn_classifier_head_of_layers_matches_its_formula():
     torch.manual_seed(0)
-    net, tokens = RecurrentClassifier(30, 3, embed_dim=6, hidden_size=5, head=(7, 4)).eval(), torch.randint(1, 30, (4, 9))
+    net, tokens = (
+        RecurrentClassifier(30, 3, embed_dim=6, hidden_size=5, head=(7, 4)).eval(),
+        torch.randint(1, 30, (4, 9)),
+    )
     h = net.embed(tokens)
     for layer in (net.head[0], net.head[3]):
         h = torch.relu(h @ layer.weight.T + layer.bias)
     torch.testing.assert_close(net(tokens), h @ net.head[6].weight.T + net.head[6].bias)
-    assert isinstance(RecurrentClassifier(30, 3, embed_dim=6, hidden_size=5).head, torch.nn.Linear), "one layer where nothing is said"
+    assert isinstance(RecurrentClassifier(30, 3, embed_dim=6, hidden_size=5).head, torch.nn.Linear), (
+        "one layer where nothing is said"
+    )
 
 
 def test_rnn_classifier_embedding_dropout_is_separate():
-    net, tokens = RecurrentClassifier(30, 3, embed_dim=6, hidden_size=5, dropout=0.9, embedding_dropout=0.0).train(), torch.randint(1, 30, (4, 9))
-    assert torch.equal(net.embed(tokens), net.embed(tokens)), "one layer drops nothing inside, and the words are not dropped"
+    net, tokens = (
+        RecurrentClassifier(30, 3, embed_dim=6, hidden_size=5, dropout=0.9, embedding_dropout=0.0).train(),
+        torch.randint(1, 30, (4, 9)),
+    )
+    assert torch.equal(net.embed(tokens), net.embed(tokens)), (
+        "one layer drops nothing inside, and the words are not dropped"
+    )
     shared_dropout_net = RecurrentClassifier(30, 3, embed_dim=6, hidden_size=5, dropout=0.9).train()
     assert not torch.equal(shared_dropout_net.embed(tokens), shared_dropout_net.embed(tokens))

@@ -19,7 +19,9 @@ def test_bagging_members_minimize_their_own_bootstrap_loss():
     loss = ensemble.loss({"x": x, "y": y, "row": torch.arange(40)})["loss"]
     rows = [torch.repeat_interleave(torch.arange(40), counts.long()) for counts in ensemble.counts]
     assert all(len(r) == 40 for r in rows)
-    bootstrap_losses = torch.stack([nn.functional.mse_loss(net(x[r])[:, 0], y[r]) for net, r in zip(ensemble.networks, rows, strict=True)])
+    bootstrap_losses = torch.stack(
+        [nn.functional.mse_loss(net(x[r])[:, 0], y[r]) for net, r in zip(ensemble.networks, rows, strict=True)]
+    )
     torch.testing.assert_close(loss, bootstrap_losses.mean())
 
 
@@ -65,7 +67,9 @@ def test_mc_dropout_has_the_moments_of_its_masks():
     objective = Regress(nn.Sequential(nn.Dropout(0.3), linear), Normal()).eval()
     prediction = mc_dropout(objective, {"x": torch.ones(2000, 4)}, passes=50)
     assert prediction.mean.mean().item() == pytest.approx(w.sum().item(), abs=0.05)
-    assert prediction.std.square().mean().item() * 50 / 49 == pytest.approx((w.square().sum() * 0.3 / 0.7).item(), rel=0.03)
+    assert prediction.std.square().mean().item() * 50 / 49 == pytest.approx(
+        (w.square().sum() * 0.3 / 0.7).item(), rel=0.03
+    )
     assert not objective.training
 
 
@@ -74,8 +78,12 @@ def test_mc_dropout_std_of_two_passes_is_half_their_difference():
     torch.manual_seed(0)
     linear = nn.Linear(1, 1, bias=False)
     nn.init.ones_(linear.weight)
-    prediction = mc_dropout(Regress(nn.Sequential(nn.Dropout(0.5), linear), Normal()).eval(), {"x": torch.ones(100, 1)}, passes=2)
-    assert set(prediction.mean.tolist()) == {0.0, 1.0, 2.0} and torch.equal(prediction.std, (prediction.mean == 1).float())
+    prediction = mc_dropout(
+        Regress(nn.Sequential(nn.Dropout(0.5), linear), Normal()).eval(), {"x": torch.ones(100, 1)}, passes=2
+    )
+    assert set(prediction.mean.tolist()) == {0.0, 1.0, 2.0} and torch.equal(
+        prediction.std, (prediction.mean == 1).float()
+    )
 
 
 def test_r_drop_without_dropout_is_twice_the_cross_entropy():

@@ -16,7 +16,14 @@ from didact.training.session import prepare
 
 
 def make_transfer_classifier(network, *, cache_features, num_classes=5):
-    return TransferClassifier(network, make_likelihood("multiclass", num_classes=num_classes), num_trainable_layers=1, lr=0.1, lr_ratio=1.0, cache_features=cache_features)
+    return TransferClassifier(
+        network,
+        make_likelihood("multiclass", num_classes=num_classes),
+        num_trainable_layers=1,
+        lr=0.1,
+        lr_ratio=1.0,
+        cache_features=cache_features,
+    )
 
 
 def make_batch(n=6, size=(3, 32, 32)):
@@ -27,7 +34,11 @@ def make_batch(n=6, size=(3, 32, 32)):
 def test_feature_cache_gives_the_same_outputs_and_losses(name):
     torch.manual_seed(0)
     network = create_model(name, num_classes=5, channels=3, size=(32, 32))
-    uncached, cached, b = make_transfer_classifier(network, cache_features=False).train(), make_transfer_classifier(network, cache_features=True).train(), make_batch()
+    uncached, cached, b = (
+        make_transfer_classifier(network, cache_features=False).train(),
+        make_transfer_classifier(network, cache_features=True).train(),
+        make_batch(),
+    )
     for _ in range(2):                                                              # unknown, then known
         losses, gradients = [], []
         for objective in (uncached, cached):
@@ -42,7 +53,9 @@ def test_feature_cache_gives_the_same_outputs_and_losses(name):
     assert cached.feature_cache is not None and len(cached.feature_cache.features) == 6
     uncached.eval(), cached.eval()
     with torch.no_grad():
-        torch.testing.assert_close(cached.evaluate_batch(b)["output"], uncached.evaluate_batch(b)["output"], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            cached.evaluate_batch(b)["output"], uncached.evaluate_batch(b)["output"], rtol=1e-4, atol=1e-5
+        )
 
 
 def count_frozen_inputs(objective):
@@ -53,10 +66,16 @@ def count_frozen_inputs(objective):
 
 
 def test_feature_cache_computes_each_image_once():
-    objective, b = make_transfer_classifier(create_model("cnn", num_classes=5, channels=3, size=(8, 8)), cache_features=True).train(), make_batch(size=(3, 8, 8))
+    objective, b = (
+        make_transfer_classifier(
+            create_model("cnn", num_classes=5, channels=3, size=(8, 8)), cache_features=True
+        ).train(),
+        make_batch(size=(3, 8, 8)),
+    )
     batch_sizes = count_frozen_inputs(objective)
     objective.loss(b)
-    num_probed = sum(batch_sizes) - 6                                                           # what finding the last layer took
+    # what finding the last layer took
+    num_probed = sum(batch_sizes) - 6
     for order in (torch.arange(6), torch.randperm(6), torch.tensor([3, 1])):
         objective.loss({name: column[order] for name, column in b.items()})
     objective.eval()
@@ -72,7 +91,9 @@ def test_feature_cache_is_independent_of_batching():
     first_cache, second_cache = (FeatureCache(network, [network.head], 10**6) for _ in range(2))
     first_cache(x)
     second_cache(x[[4]]), second_cache(x[[5, 0, 2, 3, 1]])
-    assert first_cache.features.keys() == second_cache.features.keys() and all(torch.equal(z, second_cache.features[key]) for key, z in first_cache.features.items())
+    assert first_cache.features.keys() == second_cache.features.keys() and all(
+        torch.equal(z, second_cache.features[key]) for key, z in first_cache.features.items()
+    )
 
 
 def test_feature_cache_respects_its_memory_limit(monkeypatch):
@@ -86,7 +107,10 @@ def test_feature_cache_respects_its_memory_limit(monkeypatch):
 
 
 def test_feature_cache_is_built_only_in_training():
-    objective, b = make_transfer_classifier(create_model("cnn", num_classes=5, channels=3, size=(8, 8)), cache_features=True), make_batch(size=(3, 8, 8))
+    objective, b = (
+        make_transfer_classifier(create_model("cnn", num_classes=5, channels=3, size=(8, 8)), cache_features=True),
+        make_batch(size=(3, 8, 8)),
+    )
     objective.eval().evaluate_batch(b)
     objective.train().forward(b)
     assert objective.feature_cache is None
@@ -107,19 +131,31 @@ class NetworkWithLayerBetween(nn.Module):
         return self.head(self.between(self.conv(x).mean((2, 3))))
 
 
-@pytest.mark.parametrize(("between", "is_cacheable"), [
-    (nn.Dropout(0.5), True), (nn.Identity(), True), (nn.ReLU(), True), (nn.Dropout(0.0), True),
-    (nn.BatchNorm1d(4, affine=False), False), (nn.Sequential(nn.Dropout(0.5), nn.ReLU()), False),
-    (nn.Sequential(nn.Dropout(0.5), nn.Dropout(0.5)), False),
-    (nn.Sequential(nn.Unflatten(1, (4, 1)), nn.Dropout(0.5), nn.Flatten()), False), (DropPath(0.5), True), (DropPath(0.0), True),
-])
+@pytest.mark.parametrize(
+    ("between", "is_cacheable"),
+    [
+        (nn.Dropout(0.5), True),
+        (nn.Identity(), True),
+        (nn.ReLU(), True),
+        (nn.Dropout(0.0), True),
+        (nn.BatchNorm1d(4, affine=False), False),
+        (nn.Sequential(nn.Dropout(0.5), nn.ReLU()), False),
+        (nn.Sequential(nn.Dropout(0.5), nn.Dropout(0.5)), False),
+        (nn.Sequential(nn.Unflatten(1, (4, 1)), nn.Dropout(0.5), nn.Flatten()), False),
+        (DropPath(0.5), True),
+        (DropPath(0.0), True),
+    ],
+)
 def test_feature_cache_is_skipped_for_layers_that_vary(between, is_cacheable):
     objective = make_transfer_classifier(NetworkWithLayerBetween(between), cache_features=True).train()
     assert objective.loss(make_batch())["loss"].isfinite() and (objective.feature_cache is not None) == is_cacheable
 
 
 def test_feature_cache_is_skipped_when_computation_follows_the_last_layer():
-    objective = make_transfer_classifier(create_model("resnet9", num_classes=5, channels=3, size=(32, 32)), cache_features=True).train()      # scales its scores
+    # scales its scores
+    objective = make_transfer_classifier(
+        create_model("resnet9", num_classes=5, channels=3, size=(32, 32)), cache_features=True
+    ).train()
     assert objective.loss(make_batch(2))["loss"].isfinite() and objective.feature_cache is None
 
 
@@ -127,6 +163,18 @@ def test_transfer_recipe_caches_features_without_augmentation():
     def caches_features(**options):
         return prepare("transfer", {"data": "digits", **options}).experiment.objective.keep
 
-    assert caches_features(mode="features") and not caches_features(mode="features", augment=("flip",)) and not caches_features(mode="full") and not caches_features(mode="scratch")
+    assert (
+        caches_features(mode="features")
+        and not caches_features(mode="features", augment=("flip",))
+        and not caches_features(mode="full")
+        and not caches_features(mode="scratch")
+    )
     data = load("digits")
-    assert not TransferClassifier(create_model("cnn", num_classes=10, channels=1, size=(8, 8)), likelihood_for(data), num_trainable_layers=2, lr=1, lr_ratio=1, cache_features=True).cache_features
+    assert not TransferClassifier(
+        create_model("cnn", num_classes=10, channels=1, size=(8, 8)),
+        likelihood_for(data),
+        num_trainable_layers=2,
+        lr=1,
+        lr_ratio=1,
+        cache_features=True,
+    ).cache_features

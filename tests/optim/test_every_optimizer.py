@@ -65,7 +65,9 @@ def test_every_optimizer_lowers_a_quadratic(name):
 def test_every_optimizer_state_continues_bit_for_bit(name):
     factory = make_optimizer(name, weight_decay=0.01)
     uninterrupted_model = make_network()
-    train_steps(uninterrupted_model, build_optimizer(factory, uninterrupted_model.parameters(), "cpu"), 8, total_steps=10)
+    train_steps(
+        uninterrupted_model, build_optimizer(factory, uninterrupted_model.parameters(), "cpu"), 8, total_steps=10
+    )
 
     model = make_network()
     optimizer = build_optimizer(factory, model.parameters(), "cpu")
@@ -94,7 +96,9 @@ def test_build_optimizer_equals_the_plain_factory(name):
 
 @pytest.mark.parametrize("name", ["sgd", "momentum", "nesterov", "adagrad", "adam", "amsgrad", "adamw", "sam"])
 def test_build_optimizer_fuses(name):
-    assert all(g["fused"] for g in build_optimizer(make_optimizer(name), make_network().parameters(), "cpu").param_groups)
+    assert all(
+        g["fused"] for g in build_optimizer(make_optimizer(name), make_network().parameters(), "cpu").param_groups
+    )
 
 
 def test_build_optimizer_respects_a_choice_and_takes_any_callable():
@@ -118,7 +122,9 @@ def test_set_lr_writes_the_rate_and_only_a_momentum_in_use():
         set_lr(optimizer, 0.1, 0.8)
         group = optimizer.param_groups[0]
         assert group["lr"] == pytest.approx(0.05) and group["initial_lr"] == 0.5
-        assert {k for k in old_group if k not in ("lr", "params") and old_group[k] != group[k]} == ({key} if key else set())
+        assert {k for k in old_group if k not in ("lr", "params") and old_group[k] != group[k]} == (
+            {key} if key else set()
+        )
     assert build_optimizer(make_optimizer("adam"), params, "cpu").param_groups[0]["betas"] == (0.9, 0.999)
     tensor_rate = build_optimizer(make_optimizer("lion", lr=0.5), params, "cpu")
     rate = tensor_rate.param_groups[0]["lr"] = torch.tensor(0.5)
@@ -156,7 +162,10 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CU
 def test_cuda_graph_captures_the_step_and_follows_the_rate(name):
     factory = make_optimizer(name, weight_decay=0.01)
     eager_model, captured_model = make_network("cuda"), make_network("cuda")
-    a, b = build_optimizer(factory, eager_model.parameters(), "cuda"), build_optimizer(factory, captured_model.parameters(), "cuda")
+    a, b = (
+        build_optimizer(factory, eager_model.parameters(), "cuda"),
+        build_optimizer(factory, captured_model.parameters(), "cuda"),
+    )
     assert can_capture_step(b)
     x = torch.randn(20, 5, device="cuda")
 
@@ -196,7 +205,11 @@ def test_cuda_graph_captures_the_step_and_follows_the_rate(name):
 @pytest.mark.parametrize(("source_device", "target_device"), [("cpu", "cuda"), ("cuda", "cpu")])
 def test_optimizer_state_moves_between_devices(name, source_device, target_device):
     factory = make_optimizer(name, weight_decay=0.01)
-    source_model, target_model, reference_model = make_network(source_device), make_network(target_device), make_network(source_device)
+    source_model, target_model, reference_model = (
+        make_network(source_device),
+        make_network(target_device),
+        make_network(source_device),
+    )
     optimizer = build_optimizer(factory, source_model.parameters(), source_device)
     train_steps(source_model, optimizer, 4, total_steps=10)
     file = io.BytesIO()
@@ -209,8 +222,11 @@ def test_optimizer_state_moves_between_devices(name, source_device, target_devic
     target_optimizer.load_state_dict(state)
     assert can_capture_step(target_optimizer) == could_capture
     train_steps(target_model, target_optimizer, 3, first_step=4, total_steps=10)
-    train_steps(reference_model, build_optimizer(factory, reference_model.parameters(), source_device), 7, total_steps=10)
-    # Muon rounds to bfloat16 inside on CUDA and Lion's sign may flip where two terms cancel: there only a step's size is left
+    train_steps(
+        reference_model, build_optimizer(factory, reference_model.parameters(), source_device), 7, total_steps=10
+    )
+    # Muon rounds to bfloat16 inside on CUDA and Lion's sign may flip where two terms cancel: there only a step's size
+    # is left
     atol = 2e-2 if name in ("muon", "lion") else 1e-4
     for p, q in zip(reference_model.parameters(), target_model.parameters(), strict=True):
         torch.testing.assert_close(p.cpu(), q.cpu(), rtol=1e-4, atol=atol)

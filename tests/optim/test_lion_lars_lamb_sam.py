@@ -63,7 +63,9 @@ def test_lars_by_hand():
 def test_lars_updates_biases_like_sgd():
     lars_weights, sgd_weights = make_weight(1.0, 0.0), make_weight(1.0, 0.0)
     apply_gradients(LARS([lars_weights], lr=0.2, momentum=0.5, weight_decay=0.2), lars_weights, [[0.5, 1.0]] * 4)
-    apply_gradients(torch.optim.SGD([sgd_weights], lr=0.2, momentum=0.5, weight_decay=0.2), sgd_weights, [[0.5, 1.0]] * 4)
+    apply_gradients(
+        torch.optim.SGD([sgd_weights], lr=0.2, momentum=0.5, weight_decay=0.2), sgd_weights, [[0.5, 1.0]] * 4
+    )
     torch.testing.assert_close(lars_weights, sgd_weights)  # with a constant rate it is the same inside or outside v
 
 

@@ -15,7 +15,8 @@ def test_muon_equals_torch_muon_and_adamw():
         torch.optim.AdamW(torch_parameters[2:], lr=0.01, weight_decay=0.1),
     ]
     for _ in range(4):
-        for p, q in zip(parameters, torch_parameters, strict=True):     # of full rank: what rounding leaves of the others, Newton–Schulz makes large
+        # of full rank: what rounding leaves of the others, Newton–Schulz makes large
+        for p, q in zip(parameters, torch_parameters, strict=True):
             p.grad = torch.randn(p.shape, generator=generator)
             q.grad = p.grad.clone()
         for optimizer in optimizers:
@@ -66,4 +67,7 @@ def test_multi_optimizer_follows_its_groups_after_loading():
     (a.sum() + b.sum()).backward()
     optimizer.step()
     assert a.tolist() == b.tolist() == [1.0, 1.0]
-    assert optimizer.state_dict()["state"][0]["sum"].tolist() == [4.0, 4.0] and "momentum_buffer" in optimizer.state_dict()["state"][1]
+    assert (
+        optimizer.state_dict()["state"][0]["sum"].tolist() == [4.0, 4.0]
+        and "momentum_buffer" in optimizer.state_dict()["state"][1]
+    )

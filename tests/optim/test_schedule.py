@@ -69,7 +69,9 @@ def test_warmup_cosine_starts_above_zero_and_may_have_no_warmup():
 
 @pytest.mark.parametrize(("total", "warmup"), [(40, 0.3), (37, 0.3), (100, 0.55), (2, 0.3), (5, 0.4)])
 def test_one_cycle_equals_torch(total, warmup):
-    rates, momenta = run_torch_scheduler(lr_scheduler.OneCycleLR, total, max_lr=1.0, total_steps=total, pct_start=warmup)
+    rates, momenta = run_torch_scheduler(
+        lr_scheduler.OneCycleLR, total, max_lr=1.0, total_steps=total, pct_start=warmup
+    )
     schedule = OneCycle(warmup)
     assert evaluate_schedule(schedule, total) == pytest.approx(rates)
     assert [schedule.momentum(step, total) for step in range(total)] == pytest.approx(momenta)

@@ -17,7 +17,8 @@ from didact.objectives.text.masked_lm import MaskedLanguageModel
 from didact.registry import RECIPES
 
 TEXT = "the cat sat on a mat. the {} sat on a {}. the cat"          # as long as a window
-SENTENCE_TOKENS = ("the", "cat", "sat", "on", "a", "mat", ".")                  # what stands beside any word of it says what the word is
+# what stands beside any word of it says what the word is
+SENTENCE_TOKENS = ("the", "cat", "sat", "on", "a", "mat", ".")
 SMALL = {"layers": 1, "heads": 2, "width": 32, "hidden": 64, "context": 16, "device": "cpu"}
 
 
@@ -54,7 +55,8 @@ def test_mask_is_a_token_of_its_own():
             encoder.read([text])
     pairs = MaskedTextEncoder(BPETokenizer.fit(["the cat sat on the mat"] * 3, 290), 99)
     encode = pairs.tokenizer.encode
-    assert pairs.encode("the cat <mask> on") == [*encode("the cat"), pairs.mask_id, *encode(" on")]    # a word's token holds its space
+    # a word's token holds its space
+    assert pairs.encode("the cat <mask> on") == [*encode("the cat"), pairs.mask_id, *encode(" on")]
 
 
 def test_predict_fills_in_masked_words(trained_run, capsys):
@@ -62,7 +64,9 @@ def test_predict_fills_in_masked_words(trained_run, capsys):
     assert [row["filled"] for row in predictions] == [TEXT.format("cat", "mat")] * 2
     assert len(predictions[0]["guesses"]) == 2 and predictions[1]["guesses"][0]["cat"] > 0.8
     assert main(["predict", str(trained_run.folder), TEXT.format("<mask>", "mat")]) == 0
-    assert f"filled {TEXT.format('cat', 'mat')}" in (output := capsys.readouterr().out) and "<mask> 1: 'cat' 0." in output
+    assert (
+        f"filled {TEXT.format('cat', 'mat')}" in (output := capsys.readouterr().out) and "<mask> 1: 'cat' 0." in output
+    )
     assert main(["predict", str(trained_run.folder), "the cat sat"]) == 2
     assert "expected a text with <mask>" in capsys.readouterr().err
     assert trained_run.metadata["abilities"] == ["fill"]
@@ -71,26 +75,43 @@ def test_predict_fills_in_masked_words(trained_run, capsys):
 def compute_fill_accuracy(run):
     """Of all pieces of two to four words, each word hidden in turn: the share that is guessed."""
     pieces = [[SENTENCE_TOKENS[(k + i) % 7] for i in range(n)] for n in (2, 3, 4) for k in range(7)]
-    queries = [(" ".join([*piece[:k], "<mask>", *piece[k + 1 :]]), word) for piece in pieces for k, word in enumerate(piece)]
+    queries = [
+        (" ".join([*piece[:k], "<mask>", *piece[k + 1 :]]), word) for piece in pieces for k, word in enumerate(piece)
+    ]
     predictions = predict(run, [text for text, _ in queries])
-    return sum(next(iter(row["guesses"][0])) == word for row, (_, word) in zip(predictions, queries, strict=True)) / len(queries)
+    return sum(
+        next(iter(row["guesses"][0])) == word for row, (_, word) in zip(predictions, queries, strict=True)
+    ) / len(queries)
 
 
 def test_short_training_sequences_help_to_fill_short_texts(trained_run, tmp_path):
     full_window_run = train_bert(tmp_path, short_seq_probability=0.0)
-    assert full_window_run.metadata["test"]["accuracy"] > 0.9 and trained_run.metadata["test"]["accuracy"] > 0.9     # of whole windows both know all
+    # of whole windows both know all
+    assert full_window_run.metadata["test"]["accuracy"] > 0.9 and trained_run.metadata["test"]["accuracy"] > 0.9
     assert compute_fill_accuracy(full_window_run) < 0.6 and compute_fill_accuracy(trained_run) > 0.9
     assert predict(trained_run, ["the cat <mask> on a mat."])[0]["filled"] == "the cat sat on a mat."
 
 
 def test_explain_shows_the_attention_of_masked_texts(trained_run, tmp_path, capsys):
-    masked_explanation, plain_explanation = explain_run(trained_run, [TEXT.format("<mask>", "mat"), "a mat"], out_dir=tmp_path)["explained"]
-    assert masked_explanation["tokens"][6:10] == [".", "the", "<mask>", "sat"] and masked_explanation["predicted"] == "cat"
+    masked_explanation, plain_explanation = explain_run(
+        trained_run, [TEXT.format("<mask>", "mat"), "a mat"], out_dir=tmp_path
+    )["explained"]
+    assert (
+        masked_explanation["tokens"][6:10] == [".", "the", "<mask>", "sat"] and masked_explanation["predicted"] == "cat"
+    )
     assert plain_explanation["predicted"] == "" and set(plain_explanation["methods"]) == {"attention"}
-    assert all((tmp_path / figure.rpartition("/")[2]).is_file() for explanation in (masked_explanation, plain_explanation) for figure in explanation["figures"])
+    assert all(
+        (tmp_path / figure.rpartition("/")[2]).is_file()
+        for explanation in (masked_explanation, plain_explanation)
+        for figure in explanation["figures"]
+    )
     assert main(["explain", str(trained_run.folder), "--to", str(tmp_path), "--json"]) == 0
     worst_explanations = json.loads(capsys.readouterr().out)["explained"]
-    assert len(worst_explanations) == 6                                                    # those it got most wrong, hidden as they were judged
-    assert all(len(explanation["predicted"].split()) == explanation["tokens"].count("<mask>") for explanation in worst_explanations) and any(explanation["predicted"] for explanation in worst_explanations)
+    # those it got most wrong, hidden as they were judged
+    assert len(worst_explanations) == 6
+    assert all(
+        len(explanation["predicted"].split()) == explanation["tokens"].count("<mask>")
+        for explanation in worst_explanations
+    ) and any(explanation["predicted"] for explanation in worst_explanations)
     assert main(["explain", str(trained_run.folder), "a mat", "--to", str(tmp_path)]) == 0
     assert capsys.readouterr().out.startswith("a mat:\n")                     # nothing is asked, so nothing is said

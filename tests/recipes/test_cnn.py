@@ -24,27 +24,50 @@ def list_layer_types(network):
 
 def test_shortcut_none_has_the_layers_of_the_residual_network():
     """Gaba Ex 4.2: the plain network has the layers of the residual one, and nothing around its blocks."""
-    plain, residual = build_network("cnn", model="cifar_resnet8", shortcut="none"), build_network("cnn", model="cifar_resnet8")
+    plain, residual = (
+        build_network("cnn", model="cifar_resnet8", shortcut="none"),
+        build_network("cnn", model="cifar_resnet8"),
+    )
     assert list_layer_types(plain).count(NoShortcut) == 3 and list_layer_types(residual).count(PadShortcut) == 2
     assert {k: v.shape for k, v in plain.state_dict().items()} == {k: v.shape for k, v in residual.state_dict().items()}
-    assert any("downsample" in name for name, _ in build_network("cnn", model="cifar_resnet8", shortcut="projection").named_parameters())
-    with pytest.raises(UsageError, match="--shortcut none is what goes around the blocks of a ResNet, got --model cnn; leave it out"):
+    assert any(
+        "downsample" in name
+        for name, _ in build_network("cnn", model="cifar_resnet8", shortcut="projection").named_parameters()
+    )
+    with pytest.raises(
+        UsageError, match="--shortcut none is what goes around the blocks of a ResNet, got --model cnn; leave it out"
+    ):
         build_network("cnn", shortcut="none")
 
 
-@pytest.mark.parametrize(("convolution", "kind"), [("separable", SeparableConv2d), ("deformable", DeformableConv2d), ("dilated", None)])
+@pytest.mark.parametrize(
+    ("convolution", "kind"), [("separable", SeparableConv2d), ("deformable", DeformableConv2d), ("dilated", None)]
+)
 def test_cnn_ablation_learns_with_every_convolution(convolution, kind, workdir):
-    options = {"convolution": convolution, "squeeze": convolution == "dilated", "filters": 8, "blocks": 2, "epochs": 4, "lr": 1e-2}
+    options = {
+        "convolution": convolution,
+        "squeeze": convolution == "dilated",
+        "filters": 8,
+        "blocks": 2,
+        "epochs": 4,
+        "lr": 1e-2,
+    }
     run = didact.train(RECIPES["cnn_ablation"], **options)
     assert run.metadata["test"]["accuracy"] > 0.6                              # ten digits
     ablation_network = build_network("cnn_ablation", convolution=convolution, squeeze=True)
     assert list_layer_types(ablation_network).count(SqueezeExcite) == 3
-    assert list_layer_types(ablation_network).count(kind) == 3 if kind else ablation_network.features[0].dilation == (2, 2)
+    assert (
+        list_layer_types(ablation_network).count(kind) == 3 if kind else ablation_network.features[0].dilation == (2, 2)
+    )
 
 
 def test_cnn_ablation_default_is_that_of_older_runs():
     ablation_network = build_network("cnn_ablation")
-    assert SqueezeExcite not in list_layer_types(ablation_network) and sum(p.numel() for p in ablation_network.parameters()) == 94_986 - 2 * 9 * 32   # one channel, not three
+    # one channel, not three
+    assert (
+        SqueezeExcite not in list_layer_types(ablation_network)
+        and sum(p.numel() for p in ablation_network.parameters()) == 94_986 - 2 * 9 * 32
+    )
 
 
 @pytest.mark.slow

@@ -38,7 +38,9 @@ def write_coco_dataset(root, n=40):
                 annotations.append({"image_id": i, "category_id": k, "bbox": [x1, y1, x2 - x1, y2 - y1]})
     images = [{"id": i, "file_name": f"{i}.png"} for i in range(n)]
     categories = [{"id": k, "name": label} for k, label in enumerate(data.class_names)]
-    (root / "boxes.json").write_text(json.dumps({"images": images, "annotations": annotations, "categories": categories}))
+    (root / "boxes.json").write_text(
+        json.dumps({"images": images, "annotations": annotations, "categories": categories})
+    )
     return root
 
 
@@ -50,7 +52,9 @@ def dataset_folder(tmp_path_factory):
 @pytest.fixture(scope="module", params=["ssd", "yolo"])
 def trained_run(request, dataset_folder, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
-    return didact.train(RECIPES["detection"], data=str(dataset_folder), size=64, model=request.param, runs=str(folder), **TRAIN_OPTIONS)
+    return didact.train(
+        RECIPES["detection"], data=str(dataset_folder), size=64, model=request.param, runs=str(folder), **TRAIN_OPTIONS
+    )
 
 
 def test_run_metadata_of_a_detector(trained_run):
@@ -78,7 +82,8 @@ def test_detection_run_is_used_without_its_data(trained_run, dataset_folder, tmp
     levels = 2 if type(objective).__name__ == "SSDDetect" else 1
     sizes, _ = cluster_anchor_sizes(data, levels, 3)
     maps = [(8, 8), (4, 4)][:levels]
-    torch.testing.assert_close(objective.anchors, anchor_grid(maps, sizes))     # those of the data, though the data are not there
+    # those of the data, though the data are not there
+    torch.testing.assert_close(objective.anchors, anchor_grid(maps, sizes))
 
     Image.open(dataset_folder / "images" / "0.png").resize((300, 200)).save(tmp_path / "wide.png")
     with torch.no_grad():                                                       # make it sure of something
@@ -89,7 +94,9 @@ def test_detection_run_is_used_without_its_data(trained_run, dataset_folder, tmp
     (prediction,) = predict(copied_run, [str(tmp_path / "wide.png")], out_dir=tmp_path / "drawn")
     with Image.open(prediction["frames"]) as picture:
         assert picture.size == (300, 200)
-    assert prediction["boxes"] and all(b["label"] in data.class_names and 0.3 <= b["score"] <= 1 for b in prediction["boxes"])
+    assert prediction["boxes"] and all(
+        b["label"] in data.class_names and 0.3 <= b["score"] <= 1 for b in prediction["boxes"]
+    )
     sides = torch.tensor([b["box"] for b in prediction["boxes"]])
     assert sides[:, 0::2].max() <= 300 and sides[:, 1::2].max() <= 200 and sides[:, 2].max() > 200
     assert [b["score"] for b in prediction["boxes"]] == sorted((b["score"] for b in prediction["boxes"]), reverse=True)
@@ -110,7 +117,8 @@ def test_predict_suppresses_duplicate_boxes(trained_run, dataset_folder, tmp_pat
     assert main(["predict", str(trained_run.folder), image, "--to", str(tmp_path), "--sure", "0.02"]) == 0
     assert capsys.readouterr().out.count("\n  ") == box_counts[0] + 1               # and where it is drawn
     boxes = torch.tensor([b["box"] for b in predict(trained_run, [image], min_score=0.02)[0]["boxes"]])
-    is_duplicate = metrics.box_iou(boxes, boxes).fill_diagonal_(0) > 0.52               # boxes are told to a tenth of a pixel
+    # boxes are told to a tenth of a pixel
+    is_duplicate = metrics.box_iou(boxes, boxes).fill_diagonal_(0) > 0.52
     assert not is_duplicate.any(), "one thing is told twice"
 
 
@@ -134,7 +142,15 @@ def test_resumed_detection_ends_with_the_same_weights(trained_run, dataset_folde
             raise StopTraining
 
     with pytest.raises(StopTraining):
-        didact.train(RECIPES["detection"], data=str(dataset_folder), size=64, model="ssd", runs=str(tmp_path), on_event=stop_at_evaluation, **TRAIN_OPTIONS)
+        didact.train(
+            RECIPES["detection"],
+            data=str(dataset_folder),
+            size=64,
+            model="ssd",
+            runs=str(tmp_path),
+            on_event=stop_at_evaluation,
+            **TRAIN_OPTIONS,
+        )
     (folder,) = (tmp_path / "detection").iterdir()
     resumed_run = resume(Run(folder))
     for name, value in trained_run.load("model").items():
@@ -146,7 +162,8 @@ def test_report_draws_boxes(trained_run):
     html = page.write_report(trained_run).read_text()
     true = int((trained_run.load("test")["truth"][..., 4] >= 0).sum())
     assert "Most surprising" in html and "mAP@0.5" in html
-    assert html.count('stroke-dasharray="6 4"') == 2 * 2 * true                 # all six among the worst and the best, two lines each
+    # all six among the worst and the best, two lines each
+    assert html.count('stroke-dasharray="6 4"') == 2 * 2 * true
 
 
 def test_cluster_anchor_sizes_weighs_classes_equally(dataset_folder):
@@ -155,7 +172,9 @@ def test_cluster_anchor_sizes_weighs_classes_equally(dataset_folder):
     sizes, (note,) = cluster_anchor_sizes(data, 2, 3)
     is_object = y >= 0
     weights = (1 / torch.bincount(y[is_object]))[y[is_object]]
-    torch.testing.assert_close(sizes.view(6, 2), kmeans_iou((box[..., 2:] - box[..., :2])[is_object], 6, weights=weights))
+    torch.testing.assert_close(
+        sizes.view(6, 2), kmeans_iou((box[..., 2:] - box[..., :2])[is_object], 6, weights=weights)
+    )
     assert sizes.view(6, 2).prod(1).diff().min() >= 0 and f"{int(is_object.sum())} training boxes" in note
 
 

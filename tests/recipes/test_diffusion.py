@@ -1,4 +1,5 @@
-"""Diffusion and flow matching on the one loop: what their arguments change, how they are drawn from, what is refused."""
+"""Diffusion and flow matching on the one loop: what their arguments change, how they are drawn from, what is
+refused."""
 
 from dataclasses import replace
 
@@ -28,11 +29,14 @@ SMALL = {"widths": (8, 16), "time": 16, "steps": 40, "sampling_steps": 4}
 def test_diffusion_learns_with_every_prediction_type(arguments, workdir):
     run = didact.train(RECIPES["diffusion"], **(SMALL | {"steps": 100, "ema": 0.9, "schedule": "constant"} | arguments))
     variance = (2 * load("digits").test.columns["x"].float() / 255 - 1).var(0).mean().item()
-    baseline = {"image": variance, "velocity": (1 + variance) / 2, "noise": 1.0}[arguments["predict"]]      # what the mean of the target leaves
+    # what the mean of the target leaves
+    baseline = {"image": variance, "velocity": (1 + variance) / 2, "noise": 1.0}[arguments["predict"]]
     assert run.metadata["test"]["loss"] < 0.75 * baseline
     frechet = run.metadata["test"]["frechet"]
-    assert frechet < 3                                   # noise gives 10 or more, the mean image 4.7, as many other digits 0.4
-    assert evaluate(run)["test"]["frechet"] == pytest.approx(frechet, rel=1e-3)   # in other batches, with new noise on the way too
+    # noise gives 10 or more, the mean image 4.7, as many other digits 0.4
+    assert frechet < 3
+    # in other batches, with new noise on the way too
+    assert evaluate(run)["test"]["frechet"] == pytest.approx(frechet, rel=1e-3)
     assert set(run.load("gallery")) == {"samples", "out of noise", "into noise", "interpolation", "schedule"}
 
 
@@ -47,7 +51,10 @@ def test_sampling_options_change_the_samples(workdir):
 
 
 def test_layer_that_runs_several_times_is_listed_once(workdir):
-    names = [row["name"] for row in didact.train(RECIPES["flow_matching"], **(SMALL | {"steps": 1})).metadata["layers"]["rows"]]
+    names = [
+        row["name"]
+        for row in didact.train(RECIPES["flow_matching"], **(SMALL | {"steps": 1})).metadata["layers"]["rows"]
+    ]
     assert len(names) == len(set(names)) and "network.stem" in names
 
 
@@ -59,7 +66,9 @@ def test_sampling_steps_are_refused_by_a_vae(workdir):
 
 def test_diffusion_learns_unlabeled_images(workdir):
     data = load("digits")
-    splits = {part: TensorSplit({"x": data.split(part).columns["x"][:100]}, data.split(part).decoders) for part in SPLITS}
+    splits = {
+        part: TensorSplit({"x": data.split(part).columns["x"][:100]}, data.split(part).decoders) for part in SPLITS
+    }
     unlabeled = replace(data, task="none", class_names=(), **splits)
     run = didact.train(RECIPES["diffusion"], data=unlabeled, **(SMALL | {"steps": 3}))
     assert "class_coverage" not in run.metadata["test"] and run.metadata["test"]["frechet"] > 0
@@ -69,7 +78,15 @@ def test_diffusion_learns_unlabeled_images(workdir):
 
 def test_course_tables_name_their_options():
     """The recipe chooses otherwise: each choice is named, so that no default of ours changes a table."""
-    course_options = {"predict": "noise", "schedule": "constant", "lr": 2e-4, "order": 1, "epochs": 20, "batch": 128, "ema": None}
+    course_options = {
+        "predict": "noise",
+        "schedule": "constant",
+        "lr": 2e-4,
+        "order": 1,
+        "epochs": 20,
+        "batch": 128,
+        "ema": None,
+    }
     for grid in (*TABLES["10.8"].grids, *TABLES["10.9"].grids):
         for configuration in grid.configurations:
             options = {**grid.fixed, **configuration}
@@ -80,7 +97,9 @@ def test_course_tables_name_their_options():
 def test_large_dataset_gets_a_smaller_learning_rate():
     small_data = load("digits")
     split = small_data.train
-    large_split = TensorSplit({name: column.repeat(4, *[1] * (column.dim() - 1)) for name, column in split.columns.items()}, split.decoders)
+    large_split = TensorSplit(
+        {name: column.repeat(4, *[1] * (column.dim() - 1)) for name, column in split.columns.items()}, split.decoders
+    )
     for data, expected in ((small_data, 2e-3), (replace(small_data, train=large_split), 1e-3)):
         experiment = RECIPES["diffusion"](data, widths=(8, 16))
         optimizer = experiment.optimizer["model"]([torch.nn.Parameter(torch.zeros(1))])
@@ -98,7 +117,9 @@ def test_visualized_timesteps_do_not_exceed_the_timesteps():
 def test_consistency_ema_moves_once_per_step():
     """However many parts a batch comes in; the referee's steps do not count."""
     teacher = "diffusion widths=8,16 time=16 predict=velocity"
-    experiment = prepare("consistency", {"teacher": teacher, "decay": 0.5, "intervals": 4, "steps": 3, "accumulate": 2}).experiment
+    experiment = prepare(
+        "consistency", {"teacher": teacher, "decay": 0.5, "intervals": 4, "steps": 3, "accumulate": 2}
+    ).experiment
     training = Trainer(experiment, Settings(), device=torch.device("cpu"))
     student, ema_weight = experiment.objective.network.head.weight, experiment.objective.target.head.weight
     start, expected = ema_weight.clone(), ema_weight.clone()
@@ -109,11 +130,16 @@ def test_consistency_ema_moves_once_per_step():
     assert not torch.allclose(ema_weight, start, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("words, message", [
-    ({"T": 0}, "--T expects int from 1"), ({"T": 10, "sampling_steps": 11}, "in 1 to 10 of them, got 11"),
-    ({"guidance": 2.0}, "with --conditional only"), ({"guidance": 2.0, "conditional": True, "drop": 0.0}, "give --drop more than 0"),
-    ({"widths": (8, 8, 8, 8, 8)}, "give fewer --widths"),
-])
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ({"T": 0}, "--T expects int from 1"),
+        ({"T": 10, "sampling_steps": 11}, "in 1 to 10 of them, got 11"),
+        ({"guidance": 2.0}, "with --conditional only"),
+        ({"guidance": 2.0, "conditional": True, "drop": 0.0}, "give --drop more than 0"),
+        ({"widths": (8, 8, 8, 8, 8)}, "give fewer --widths"),
+    ],
+)
 def test_diffusion_refuses_bad_options_in_one_line(words, message):
     with pytest.raises(UsageError, match=message):
         RECIPES["diffusion"](load("digits"), **words)

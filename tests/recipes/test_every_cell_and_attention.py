@@ -1,4 +1,5 @@
-"""Mamba, xLSTM and every form of attention through the recipes: trained, resumed, made to write, explained, compared."""
+"""Mamba, xLSTM and every form of attention through the recipes: trained, resumed, made to write, explained,
+compared."""
 
 import json
 
@@ -31,13 +32,19 @@ def runs_by_cell(tmp_path_factory):
     """A run of char_rnn with each cell."""
     folder = tmp_path_factory.mktemp("books")
     (folder / "book.txt").write_text(LINE * 60)
-    return {cell: didact.train(RECIPES["char_rnn"], cell=cell, data=str(folder / "book.txt"), runs=str(folder), **CHAR_RNN_OPTIONS) for cell in MIXERS}
+    return {
+        cell: didact.train(
+            RECIPES["char_rnn"], cell=cell, data=str(folder / "book.txt"), runs=str(folder), **CHAR_RNN_OPTIONS
+        )
+        for cell in MIXERS
+    }
 
 
 @pytest.mark.parametrize("cell", MIXERS)
 def test_char_rnn_learns_a_repeating_text_with_every_cell(runs_by_cell, cell, capsys):
     run = runs_by_cell[cell]
-    assert run.metadata["test"]["perplexity"] < 2                                # 15 characters; the commonest alone give 9
+    # 15 characters; the commonest alone give 9
+    assert run.metadata["test"]["perplexity"] < 2
     assert evaluate(run)["test"]["perplexity"] == pytest.approx(run.metadata["test"]["perplexity"], rel=1e-4)
     assert main(["sample", str(run.folder), "--prompt", LINE[:24], "--tokens", "12", "--temperature", "0"]) == 0
     assert capsys.readouterr().out.startswith(LINE[:34])
@@ -52,7 +59,9 @@ def test_int8_keeps_the_perplexity_of_every_cell(runs_by_cell, cell):
 @pytest.mark.parametrize("cell", MIXERS)
 def test_explain_shows_gates_and_memory_of_every_cell(runs_by_cell, cell, tmp_path):
     (explanation,) = explain_run(runs_by_cell[cell], ["to be or not"], out_dir=tmp_path)["explained"]
-    assert set(explanation["methods"]) == {"gates", "memory"} and explanation["methods"]["memory"][0] == pytest.approx(1)
+    assert set(explanation["methods"]) == {"gates", "memory"} and explanation["methods"]["memory"][0] == pytest.approx(
+        1
+    )
     assert len(explanation["methods"]["memory"]) == 12 and len(explanation["figures"]) == 2
     with pytest.raises(UsageError, match="no method for this network named 'attention'"):
         explain_run(runs_by_cell[cell], ["to be or not"], out_dir=tmp_path, methods=("attention",))
@@ -63,17 +72,22 @@ def test_explain_compares_the_memories_of_several_runs(runs_by_cell, tmp_path, c
     words = ["explain", runs[0], "to be or not", "--method", "memory", "--to", str(tmp_path), "--json"]
     assert main([*words, *[word for run in runs[1:] for word in ("--beside", run)]]) == 0
     explanations = json.loads(capsys.readouterr().out)["explained"]
-    assert [row["memory"] for row in explanations] == [f"cell {cell}" for cell in MIXERS] and all(len(row["norms"]) == 12 for row in explanations)
+    assert [row["memory"] for row in explanations] == [f"cell {cell}" for cell in MIXERS] and all(
+        len(row["norms"]) == 12 for row in explanations
+    )
 
 
 @pytest.mark.parametrize("cell", MIXERS)
 def test_text_rnn_learns_what_follows_but_with_every_cell(cell, workdir):
-    run = didact.train(RECIPES["text_rnn"], cell=cell, steps=40, batch=32, lr=2e-2, hidden=8, width=8, dropout=0.1, pool="last")
+    run = didact.train(
+        RECIPES["text_rnn"], cell=cell, steps=40, batch=32, lr=2e-2, hidden=8, width=8, dropout=0.1, pool="last"
+    )
     assert run.metadata["test"]["accuracy"] > 0.85                               # a bag of words: 0.5
     assert [a["label"] for a in predict(run, BUT_SENTENCES)] == ["negative", "positive"]
 
 
-@pytest.mark.parametrize("attention", [form for form in VARIANTS if form != "full"])       # the catalogue's tests train that one
+# the catalogue's tests train that one
+@pytest.mark.parametrize("attention", [form for form in VARIANTS if form != "full"])
 def test_text_transformer_learns_what_follows_but_with_every_attention(attention, workdir):
     span = {"span": 3} if attention in WINDOW_VARIANTS else {}
     run = didact.train(RECIPES["text_transformer"], attention=attention, steps=60, **CLASSIFIER_OPTIONS, **span)
@@ -89,7 +103,8 @@ def test_gpt_learns_a_repeating_text_with_every_attention(attention, workdir, ca
     (workdir / "book.txt").write_text("to be or not " * 140)
     span = {"span": 4} if attention in WINDOW_VARIANTS else {}
     run = didact.train(RECIPES["gpt"], data="book.txt", attention=attention, **GPT_OPTIONS, **span)
-    assert run.metadata["test"]["perplexity"] < 1.2                              # who knows the last character alone: 2.2
+    # who knows the last character alone: 2.2
+    assert run.metadata["test"]["perplexity"] < 1.2
     assert evaluate(run)["test"]["perplexity"] == pytest.approx(run.metadata["test"]["perplexity"], rel=1e-4)
     assert main(["sample", str(run.folder), "--prompt", "or not to", "--tokens", "40", "--temperature", "0"]) == 0
     assert capsys.readouterr().out.startswith("or not to be or not to be or not to be or n")
@@ -111,7 +126,16 @@ def test_initial_weights_need_the_attention_of_their_run(workdir):
 
 TINY_OPTIONS = {
     "gpt": {"data": "book.txt", "layers": 1, "heads": 1, "width": 8, "context": 8, "batch": 4, "steps": 1},
-    "text_transformer": {"layers": 1, "heads": 1, "width": 8, "hidden": 8, "length": 12, "batch": 8, "steps": 1, "dropout": 0.0},
+    "text_transformer": {
+        "layers": 1,
+        "heads": 1,
+        "width": 8,
+        "hidden": 8,
+        "length": 12,
+        "batch": 8,
+        "steps": 1,
+        "dropout": 0.0,
+    },
 }
 
 
@@ -123,7 +147,9 @@ def book_folder(workdir):
 
 def load_weights_notes(name, run, **changes):
     """What an experiment of the same size that begins with the weights of a run says of them."""
-    return prepare(name, {**TINY_OPTIONS[name], **changes, "weights": str(run.folder)}).experiment.initialize_weights(InitContext(torch.device("cpu")))
+    return prepare(name, {**TINY_OPTIONS[name], **changes, "weights": str(run.folder)}).experiment.initialize_weights(
+        InitContext(torch.device("cpu"))
+    )
 
 
 @pytest.mark.parametrize("name", TINY_OPTIONS)
@@ -153,7 +179,9 @@ def test_option_without_effect_on_an_attention_is_noted(name, book_folder):
     def get_notes(**changes):
         return " ".join(prepare(name, {**TINY_OPTIONS[name], **changes}).experiment.notes)
 
-    assert "--span 4 is for --attention local, strided, topk: to tiled attention it does nothing" in get_notes(attention="tiled", span=4)
+    assert "--span 4 is for --attention local, strided, topk: to tiled attention it does nothing" in get_notes(
+        attention="tiled", span=4
+    )
     assert "--dropout 0.2 drops no weights of local attention" in get_notes(attention="local", dropout=0.2)
     other_notes = get_notes(attention="local", span=4) + get_notes(dropout=0.2) + get_notes(attention="tiled")
     assert "--span" not in other_notes and "--dropout" not in other_notes
@@ -163,17 +191,33 @@ def test_option_without_effect_on_an_attention_is_noted(name, book_folder):
 def test_window_longer_than_the_text_trains(name, book_folder, capsys):
     small_options = [word for option, value in TINY_OPTIONS[name].items() for word in (f"--{option}", str(value))]
     for form in WINDOW_VARIANTS:
-        assert main(["train", name, *small_options, "--layers", "2", "--attention", form, "--span", "1000000000", "--json"]) == 0
+        assert (
+            main(
+                ["train", name, *small_options, "--layers", "2", "--attention", form, "--span", "1000000000", "--json"]
+            )
+            == 0
+        )
         run = Run.open(json.loads(capsys.readouterr().out)["run"])
         assert run.metadata["test"]["loss"] < 10
     if name == "gpt":
         assert main(["sample", str(run.folder), "--prompt", "to be", "--tokens", "9"]) == 0
 
 
-@pytest.mark.parametrize("cell", ["mamba", pytest.param("slstm", marks=pytest.mark.slow), pytest.param("mlstm", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "cell", ["mamba", pytest.param("slstm", marks=pytest.mark.slow), pytest.param("mlstm", marks=pytest.mark.slow)]
+)
 def test_resumed_char_rnn_ends_with_the_same_weights(cell, workdir):
     (workdir / "book.txt").write_text(LINE * 60)
-    assert_resumed_equals_uninterrupted("char_rnn", kill_step=5, data="book.txt", cell=cell, **CHAR_RNN_OPTIONS | {"steps": 8}, layers=2, dropout=0.2, save_every=1e-3)
+    assert_resumed_equals_uninterrupted(
+        "char_rnn",
+        kill_step=5,
+        data="book.txt",
+        cell=cell,
+        **CHAR_RNN_OPTIONS | {"steps": 8},
+        layers=2,
+        dropout=0.2,
+        save_every=1e-3,
+    )
 
 
 def test_sweep_compares_attention_variants(workdir, capsys):
@@ -181,21 +225,32 @@ def test_sweep_compares_attention_variants(workdir, capsys):
     assert main(["sweep", "text_transformer", "attention=linear,local", "--span", "3", *small_options]) == 0
     result = json.loads(capsys.readouterr().out)
     assert {row["attention"] for row in result["table"]} == {"linear", "local"}
-    (explanation,) = explain_run(Run.open(result["runs"][0]["run"]), BUT_SENTENCES[:1], methods=("attention",))["explained"]
+    (explanation,) = explain_run(Run.open(result["runs"][0]["run"]), BUT_SENTENCES[:1], methods=("attention",))[
+        "explained"
+    ]
     assert len(explanation["methods"]["attention"]) == 1 and len(explanation["methods"]["attention"][0]) == 2
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    ("train text_transformer --attention linaer", "--attention cannot be 'linaer'; did you mean 'linear'"),
-    ("train text_transformer --attention local --span 0", "--span expects int at least 1, got 0"),
-    ("train text_transformer --attention differential --width 6 --heads 2", "multiple of 2 heads=4, got dim=6"),
-    ("train char_rnn --cell mamba --init random", "--init random is for rnn, lstm and gru; mamba begins as its paper says"),
-    ("train char_rnn --cell manba", "--cell cannot be 'manba'; did you mean 'mamba'"),
-    ("train seq2seq --cell mamba", "--cell cannot be 'mamba'"),
-    ("train gpt --data book.txt --attention linaer", "--attention cannot be 'linaer'; did you mean 'linear'"),
-    ("train gpt --data book.txt --model llama --attention local", "--model llama knows full attention alone, got --attention local"),
-    ("train gpt --data book.txt --attention differential --width 20 --heads 4", "must be even, got 5"),
-])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("train text_transformer --attention linaer", "--attention cannot be 'linaer'; did you mean 'linear'"),
+        ("train text_transformer --attention local --span 0", "--span expects int at least 1, got 0"),
+        ("train text_transformer --attention differential --width 6 --heads 2", "multiple of 2 heads=4, got dim=6"),
+        (
+            "train char_rnn --cell mamba --init random",
+            "--init random is for rnn, lstm and gru; mamba begins as its paper says",
+        ),
+        ("train char_rnn --cell manba", "--cell cannot be 'manba'; did you mean 'mamba'"),
+        ("train seq2seq --cell mamba", "--cell cannot be 'mamba'"),
+        ("train gpt --data book.txt --attention linaer", "--attention cannot be 'linaer'; did you mean 'linear'"),
+        (
+            "train gpt --data book.txt --model llama --attention local",
+            "--model llama knows full attention alone, got --attention local",
+        ),
+        ("train gpt --data book.txt --attention differential --width 20 --heads 4", "must be even, got 5"),
+    ],
+)
 def test_bad_cell_or_attention_is_refused_in_one_line(words, message, workdir, capsys):
     (workdir / "book.txt").write_text(LINE * 60)
     assert main(words.split()) == 2

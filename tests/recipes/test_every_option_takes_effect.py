@@ -1,4 +1,5 @@
-"""No option is silently ignored: it changes what a run of a few steps keeps, or it is refused, or a note says that it does nothing."""
+"""No option is silently ignored: it changes what a run of a few steps keeps, or it is refused, or a note says that
+it does nothing."""
 
 import hashlib
 import json
@@ -23,25 +24,37 @@ from helpers.smallest_runs import SMALLEST_RUNS
 
 STEPS = 3
 MAX_ROWS = {"train": 192, "validation": 48, "test": 24}   # of the recipe's data: some of every class, soon judged
-COMPARED_KEYS = ("notes", "layers", "plan", "health", "monitor", "stop_reason", "validation", "test")   # of run.json; not clocks, nor what was set
+# of run.json; not clocks, nor what was set
+COMPARED_KEYS = ("notes", "layers", "plan", "health", "monitor", "stop_reason", "validation", "test")
 
 # Without these an option has nothing to do in the smallest training, which must then be refused or said.
 REQUIRED_OPTIONS: dict[Any, dict[str, Any]] = {
-    "drop": {"conditional": True}, "guidance": {"conditional": True},
-    ("cnn", "stem"): {"model": "cifar_resnet8"}, ("cnn", "shortcut"): {"model": "cifar_resnet8"},
+    "drop": {"conditional": True},
+    "guidance": {"conditional": True},
+    ("cnn", "stem"): {"model": "cifar_resnet8"},
+    ("cnn", "shortcut"): {"model": "cifar_resnet8"},
     ("dcgan", "condition"): {"conditional": True},
     ("diffusion", "variance"): {"eta": 1.0},
     ("fine_tune", "rank"): {"learn": "lora"},
     ("forecast", "teach"): {"horizon": 3},
-    ("gpt", "balance"): {"experts": 2}, ("gpt", "lora"): {"weights": "RUN gpt"}, ("gpt", "thaw"): {"weights": "RUN gpt", "lora": 2},
-    ("gpt", "span"): {"attention": "local"}, ("text_transformer", "span"): {"attention": "local"},
-    ("mlp", "loss"): {"data": "diabetes", "augment": ()}, ("mlp", "reweigh"): {"data": "FILE", "augment": ()},
-    ("realnvp", "joint"): {"data": "iris"}, ("realnvp", "network"): {"data": "digits"},
-    ("realnvp", "scales"): {"data": "digits"}, ("realnvp", "levels"): {"data": "digits"},
+    ("gpt", "balance"): {"experts": 2},
+    ("gpt", "lora"): {"weights": "RUN gpt"},
+    ("gpt", "thaw"): {"weights": "RUN gpt", "lora": 2},
+    ("gpt", "span"): {"attention": "local"},
+    ("text_transformer", "span"): {"attention": "local"},
+    ("mlp", "loss"): {"data": "diabetes", "augment": ()},
+    ("mlp", "reweigh"): {"data": "FILE", "augment": ()},
+    ("realnvp", "joint"): {"data": "iris"},
+    ("realnvp", "network"): {"data": "digits"},
+    ("realnvp", "scales"): {"data": "digits"},
+    ("realnvp", "levels"): {"data": "digits"},
     ("text_transformer", "lora"): {"weights": "RUN text_transformer"},
-    ("transfer", "stem"): {"model": "cifar_resnet8"}, ("transfer", "weights"): {"mode": "full", "weights": "RUN cnn"},
-    ("transfer", "thaw"): {"mode": "partial", "weights": "RUN cnn"}, ("transfer", "ratio"): {"mode": "full", "weights": "RUN cnn"},
-    ("vae", "levels"): {"likelihood": "categorical"}, ("vae", "samples"): {"warmup": 0},
+    ("transfer", "stem"): {"model": "cifar_resnet8"},
+    ("transfer", "weights"): {"mode": "full", "weights": "RUN cnn"},
+    ("transfer", "thaw"): {"mode": "partial", "weights": "RUN cnn"},
+    ("transfer", "ratio"): {"mode": "full", "weights": "RUN cnn"},
+    ("vae", "levels"): {"likelihood": "categorical"},
+    ("vae", "samples"): {"warmup": 0},
     ("wgan", "bound"): {"lipschitz": "clip"},
 }
 # What lets three steps show a difference; without it the option would do something, later.
@@ -53,19 +66,25 @@ REVEALING_OPTIONS: dict[Any, dict[str, Any]] = {
     ("segmentation", "patience"): {"lr": 1e-12, "epochs": 6},
     ("gpt", "model"): {"dropout": 0.0},
     ("transfer", "mode"): {"weights": "RUN cnn"},
-    ("pixelcnn", "kernel"): {"depth": 2}, ("vqvae_prior", "kernel"): {"depth": 2},   # the first kernel is never smaller than 5
+    # the first kernel is never smaller than 5
+    ("pixelcnn", "kernel"): {"depth": 2}, ("vqvae_prior", "kernel"): {"depth": 2},
 }
 # Other values that no rule finds.
 OTHER_VALUES: dict[Any, list[Any]] = {
     "augment": [("noise",), ("deletion",), ()],
     "clip_norm": [1e-3],
-    "ema": [0.05],     # an average of few steps begins with a smaller decay than is asked for
+    "ema": [0.05],  # an average of few steps begins with a smaller decay than is asked for
     "kernel": [5],
     "patience": [1],
     "embeddings": ["VECTORS"],
-    ("cnn", "weights"): ["RUN cnn"], ("transfer", "weights"): ["RUN cnn with seed"],
-    ("gpt", "weights"): ["RUN gpt"], ("text_transformer", "weights"): ["RUN text_transformer"], ("fine_tune", "weights"): ["RUN bert"],
-    ("consistency", "from_"): ["RUN diffusion"], ("latent_diffusion", "from_"): ["RUN vqvae"], ("vqvae_prior", "from_"): ["RUN vqvae"],
+    ("cnn", "weights"): ["RUN cnn"],
+    ("transfer", "weights"): ["RUN cnn with seed"],
+    ("gpt", "weights"): ["RUN gpt"],
+    ("text_transformer", "weights"): ["RUN text_transformer"],
+    ("fine_tune", "weights"): ["RUN bert"],
+    ("consistency", "from_"): ["RUN diffusion"],
+    ("latent_diffusion", "from_"): ["RUN vqvae"],
+    ("vqvae_prior", "from_"): ["RUN vqvae"],
     ("consistency", "teacher"): ["diffusion widths=8,16 time=16 epochs=1"],
     ("latent_diffusion", "coder"): ["vqvae widths=8,8 codes=8 dim=2 epochs=1"],
     ("vqvae_prior", "coder"): ["vqvae widths=8,8 codes=4 dim=4 epochs=1"],
@@ -111,14 +130,20 @@ def small_data(name: str, accepts: tuple[str, ...], tokens: str | None = None) -
         return data
     kept_rows = {part: torch.arange(min(MAX_ROWS[part], len(split))) for part, split in parts.items()}
     splits = {part: split.pick(kept_rows[part]) for part, split in parts.items()}
-    return replace(data, **splits, indices={part: data.indices[part][rows] for part, rows in kept_rows.items() if part in data.indices})
+    return replace(
+        data,
+        **splits,
+        indices={part: data.indices[part][rows] for part, rows in kept_rows.items() if part in data.indices},
+    )
 
 
 def train_small(recipe: str, options: dict[str, Any]) -> Run:
     options = {name: resolve_value(value) for name, value in options.items()}
     name, tokens = options.pop("data", RECIPES[recipe].data), options.pop("tokens", None)
     budget = {} if "steps" in options or options.get("epochs") else {"steps": STEPS}
-    return didact.train(RECIPES[recipe], data=small_data(name, RECIPES[recipe].accepts, tokens), log_every=1, **budget, **options)
+    return didact.train(
+        RECIPES[recipe], data=small_data(name, RECIPES[recipe].accepts, tokens), log_every=1, **budget, **options
+    )
 
 
 def resolve_value(value: Any) -> Any:
@@ -133,7 +158,13 @@ def resolve_value(value: Any) -> Any:
 @cache
 def train_source_run(words: str) -> str:
     recipe, *suffixes = words.split()
-    extra_options = {"model": SMALLEST_RUNS["cnn"].get("model", "cnn")} if recipe == "cnn" else {"tokens": "words"} if recipe == "bert" else {}
+    extra_options = (
+        {"model": SMALLEST_RUNS["cnn"].get("model", "cnn")}
+        if recipe == "cnn"
+        else {"tokens": "words"}
+        if recipe == "bert"
+        else {}
+    )
     run = train_small(recipe, {**SMALLEST_RUNS[recipe], **extra_options, "seed": 5 + len(suffixes)})
     return str(run.folder.absolute())
 
@@ -162,13 +193,18 @@ def iterate_run_contents(run: Run) -> Iterator[str]:
     for file in sorted(run.folder.glob("*.safetensors")):
         if file.stem not in ("state", "indices"):
             for name, value in sorted(run.load(file.stem).items()):
-                yield f"{file.stem} {name} {tuple(value.shape)} " + hashlib.sha256(value.contiguous().numpy().tobytes()).hexdigest()
+                yield (
+                    f"{file.stem} {name} {tuple(value.shape)} "
+                    + hashlib.sha256(value.contiguous().numpy().tobytes()).hexdigest()
+                )
 
 
 def fingerprint_run(recipe: str, options: dict[str, Any]) -> tuple[str, list[str]]:
     """A hash of all that a run keeps, and the notes that something does nothing."""
     run = train_small(recipe, options)
-    return hashlib.sha256("\n".join(iterate_run_contents(run)).encode()).hexdigest(), [n for n in run.metadata["notes"] if "does nothing" in n]
+    return hashlib.sha256("\n".join(iterate_run_contents(run)).encode()).hexdigest(), [
+        n for n in run.metadata["notes"] if "does nothing" in n
+    ]
 
 
 @cache
@@ -211,7 +247,8 @@ def get_extra_options(table: dict[Any, dict[str, Any]], recipe: str, name: str) 
 
 
 def is_quick(recipe: str, name: str) -> bool:
-    """`make test` takes those that need another option, and one in six of the rest; `make test-slow` takes all (two minutes)."""
+    """`make test` takes those that need another option, and one in six of the rest; `make test-slow` takes all (two
+    minutes)."""
     return (recipe, name) in REQUIRED_OPTIONS or name in REQUIRED_OPTIONS or ALL_OPTIONS.index((recipe, name)) % 6 == 0
 
 
@@ -219,25 +256,36 @@ def is_quick(recipe: str, name: str) -> bool:
     pytest.param(*each, id="-".join(each), marks=() if is_quick(*each) else pytest.mark.slow) for each in ALL_OPTIONS
 ])
 def test_option_changes_the_run_or_is_refused(recipe, name):
-    option, options = RECIPES[recipe].options[name], {**SMALLEST_RUNS[recipe], **get_extra_options(REVEALING_OPTIONS, recipe, name)}
+    option, options = (
+        RECIPES[recipe].options[name],
+        {**SMALLEST_RUNS[recipe], **get_extra_options(REVEALING_OPTIONS, recipe, name)},
+    )
     has_effect, messages = try_others(recipe, option, {**options, **get_extra_options(REQUIRED_OPTIONS, recipe, name)})
     assert has_effect, f"--{option.flag} of {recipe} changes nothing; {messages}"
     if get_extra_options(REQUIRED_OPTIONS, recipe, name):
         has_effect, messages = try_others(recipe, option, options)
-        assert has_effect or messages, f"--{option.flag} of {recipe} changes nothing in the smallest training, and nothing is said"
+        assert has_effect or messages, (
+            f"--{option.flag} of {recipe} changes nothing in the smallest training, and nothing is said"
+        )
 
 
 @pytest.mark.parametrize("name", ["weight_decay", "momentum", "lr"])
 @pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
 def test_optimizer_option_changes_the_run_or_is_noted(optimizer, name):
-    has_effect, messages = try_others("optimizers", RECIPES["optimizers"].options[name], {**SMALLEST_RUNS["optimizers"], "optimizer": optimizer})
-    assert has_effect != bool(messages), f"--{name} changes {has_effect} with {optimizer}, and is said to do nothing: {messages}"
+    has_effect, messages = try_others(
+        "optimizers", RECIPES["optimizers"].options[name], {**SMALLEST_RUNS["optimizers"], "optimizer": optimizer}
+    )
+    assert has_effect != bool(messages), (
+        f"--{name} changes {has_effect} with {optimizer}, and is said to do nothing: {messages}"
+    )
     assert has_effect or (name, optimizer in WITH_MOMENTUM) == ("momentum", False)
 
 
 def test_option_without_effect_is_noted(shared_workdir):
     run = train_small("optimizers", {**SMALLEST_RUNS["optimizers"], "optimizer": "sgd", "momentum": 0.5})
-    expected_note = f"--momentum 0.5 does nothing: it is for --optimizer {' or '.join(WITH_MOMENTUM)}, and --optimizer is sgd"
+    expected_note = (
+        f"--momentum 0.5 does nothing: it is for --optimizer {' or '.join(WITH_MOMENTUM)}, and --optimizer is sgd"
+    )
     assert expected_note in run.metadata["notes"]
     default_run = train_small("optimizers", {**SMALLEST_RUNS["optimizers"], "optimizer": "sgd"})
     assert not [note for note in default_run.metadata["notes"] if "does nothing" in note]      # its default is not told

@@ -12,58 +12,91 @@ from didact.training.session import load_model, prepare
 
 # what each must reach in the seconds it is given here, far from what guessing gives
 MIN_SCORES = {
-    "mlp": ("accuracy", 0.93, {"epochs": 10}),                       # ten digits: chance is 0.10
+    "mlp": ("accuracy", 0.93, {"epochs": 10}),  # ten digits: chance is 0.10
     "regularised_mlp": ("accuracy", 0.93, {"epochs": 12}),
     "dropout_weight_decay": ("accuracy", 0.93, {"epochs": 10}),
     "optimizers": ("accuracy", 0.9, {"epochs": 10}),
-    "approximate": ("r2", 0.75, {"steps": 500}),                      # the mean gives 0
+    "approximate": ("r2", 0.75, {"steps": 500}),  # the mean gives 0
     "uncertain_regression": ("r2", 0.75, {"epochs": 20}),
-    "bagging": ("accuracy", 0.9, {"epochs": 10, "members": 3}),      # the larger class alone gives 0.63
-    "detection": ("map50", 0.25, {"epochs": 2}),                     # boxes anywhere give less than 0.01
-    "segmentation": ("mean_iou", 0.6, {"epochs": 3}),                # all ground gives 0.2
-    "denoising": ("psnr_gain", 2.0, {"epochs": 2}),                  # doing nothing gives 0
+    "bagging": ("accuracy", 0.9, {"epochs": 10, "members": 3}),  # the larger class alone gives 0.63
+    "detection": ("map50", 0.25, {"epochs": 2}),  # boxes anywhere give less than 0.01
+    "segmentation": ("mean_iou", 0.6, {"epochs": 3}),  # all ground gives 0.2
+    "denoising": ("psnr_gain", 2.0, {"epochs": 2}),  # doing nothing gives 0
     "cnn": ("accuracy", 0.93, {"epochs": 6}),
     "cnn_ablation": ("accuracy", 0.93, {"epochs": 6}),
-    "transfer": ("accuracy", 0.7, {"epochs": 60, "labels": 3, "mode": "scratch"}),     # from 30 digits; glyphs first: test_transfer
-    "scratch_manual": ("accuracy", 0.85, {}),                        # two classes
+    # from 30 digits; glyphs first: test_transfer
+    "transfer": ("accuracy", 0.7, {"epochs": 60, "labels": 3, "mode": "scratch"}),
+    "scratch_manual": ("accuracy", 0.85, {}),  # two classes
     "scratch_mlp": ("accuracy", 0.9, {"epochs": 8}),
     "scratch_lenet": ("accuracy", 0.8, {"epochs": 8}),
-    "scratch_rnn": ("accuracy", 0.25, {"steps": 80}),                # a space, the most frequent character, gives less
+    "scratch_rnn": ("accuracy", 0.25, {"steps": 80}),  # a space, the most frequent character, gives less
     "scratch_gpt": ("accuracy", 0.25, {"steps": 80}),
-    "autoencoder": ("psnr", 14, {"epochs": 5}),                        # the mean image gives 11.4 dB
-    "semi_supervised": ("accuracy", 0.6, {"epochs": 8}),              # fifty labels in all
+    "autoencoder": ("psnr", 14, {"epochs": 5}),  # the mean image gives 11.4 dB
+    "semi_supervised": ("accuracy", 0.6, {"epochs": 8}),  # fifty labels in all
     "vae": ("psnr", 13, {"epochs": 8, "widths": (128,)}),
     "vqvae": ("psnr", 12.5, {"epochs": 5, "widths": (16, 32)}),
-    "gan": ("class_coverage", 0.35, {"steps": 600}),                  # an untrained generator draws one class of ten
+    "gan": ("class_coverage", 0.35, {"steps": 600}),  # an untrained generator draws one class of ten
     "dcgan": ("as_asked", 0.5, {"steps": 300, "width": 32, "lr": 1e-3, "conditional": True}),
     "wgan": ("class_coverage", 0.65, {"steps": 120, "width": 32, "turns": 3}),
     "stylegan": ("class_coverage", 0.35, {"steps": 150, "width": 8}),
-    "diffusion": ("as_asked", 0.5, {"steps": 120, "widths": (16, 32), "sampling_steps": 10, "conditional": True}),   # 0.1 by chance
+    # 0.1 by chance
+    "diffusion": ("as_asked", 0.5, {"steps": 120, "widths": (16, 32), "sampling_steps": 10, "conditional": True}),
     "flow_matching": ("as_asked", 0.5, {"steps": 120, "widths": (16, 32), "sampling_steps": 5, "conditional": True}),
-    "consistency": ("as_asked", 0.5, {
-        "teacher": "diffusion widths=16,32 predict=velocity sampling_steps=1 conditional=yes epochs=4", "steps": 80, "intervals": 8,
-    }),
-    "latent_diffusion": ("as_asked", 0.4, {
-        "coder": "vqvae widths=16,32 epochs=5", "steps": 120, "widths": (32, 64), "sampling_steps": 10, "conditional": True,
-    }),
-    "pixelcnn": ("log_likelihood", -97, {"epochs": 8, "width": 16, "depth": 3, "lr": 5e-3}),   # each pixel by itself gives −105.3
+    "consistency": (
+        "as_asked",
+        0.5,
+        {
+            "teacher": "diffusion widths=16,32 predict=velocity sampling_steps=1 conditional=yes epochs=4",
+            "steps": 80,
+            "intervals": 8,
+        },
+    ),
+    "latent_diffusion": (
+        "as_asked",
+        0.4,
+        {
+            "coder": "vqvae widths=16,32 epochs=5",
+            "steps": 120,
+            "widths": (32, 64),
+            "sampling_steps": 10,
+            "conditional": True,
+        },
+    ),
+    # each pixel by itself gives −105.3
+    "pixelcnn": ("log_likelihood", -97, {"epochs": 8, "width": 16, "depth": 3, "lr": 5e-3}),
     "pixelrnn": ("log_likelihood", -97, {"epochs": 5, "width": 16, "lr": 1e-2}),
-    "vqvae_prior": (                                                  # each code by itself gives −25.9
-        "log_likelihood", -24.5, {"coder": "vqvae widths=16 codes=32 epochs=4 lr=5e-3", "epochs": 4, "width": 16, "lr": 8e-3}),
-    "realnvp": ("log_likelihood", -1.7, {"epochs": 8}),               # one Gaussian gives −1.99, the truth −1.43
-    "char_rnn": ("accuracy", 0.25, {"steps": 60, "batch": 32}),      # a space, the most frequent character, gives 0.17
-    "copy_task": ("accuracy", 0.9, {"steps": 300, "remember": 2, "delay": 5, "lr": 2e-2, "hidden": 32}),   # eight letters: 0.125
-    "text_rnn": ("accuracy", 0.9, {"epochs": 1, "hidden": 32}),      # two classes
-    "word2vec": ("ahead", 0.8, {"epochs": 3, "lr": 2e-2, "width": 32}),   # a true word before a random one: 0.5 by chance
-    "forecast": ("skill", 0.3, {"epochs": 3, "horizon": 7}),         # the value of today gives 0
-    "seq2seq": ("accuracy", 0.4, {"steps": 100, "attention": "general"}),   # the next digit; 0.2 by chance
+    "vqvae_prior": (  # each code by itself gives −25.9
+        "log_likelihood",
+        -24.5,
+        {"coder": "vqvae widths=16 codes=32 epochs=4 lr=5e-3", "epochs": 4, "width": 16, "lr": 8e-3},
+    ),
+    "realnvp": ("log_likelihood", -1.7, {"epochs": 8}),  # one Gaussian gives −1.99, the truth −1.43
+    "char_rnn": ("accuracy", 0.25, {"steps": 60, "batch": 32}),  # a space, the most frequent character, gives 0.17
+    # eight letters: 0.125
+    "copy_task": ("accuracy", 0.9, {"steps": 300, "remember": 2, "delay": 5, "lr": 2e-2, "hidden": 32}),
+    "text_rnn": ("accuracy", 0.9, {"epochs": 1, "hidden": 32}),  # two classes
+    # a true word before a random one: 0.5 by chance
+    "word2vec": ("ahead", 0.8, {"epochs": 3, "lr": 2e-2, "width": 32}),
+    "forecast": ("skill", 0.3, {"epochs": 3, "horizon": 7}),  # the value of today gives 0
+    "seq2seq": ("accuracy", 0.4, {"steps": 100, "attention": "general"}),  # the next digit; 0.2 by chance
     "gpt": ("accuracy", 0.25, {"data": "python_topics", "steps": 150, "layers": 2, "width": 64, "context": 32}),
-    "bert": ("accuracy", 0.22, {"steps": 400, "layers": 2, "width": 64, "hidden": 128, "context": 32, "batch": 64, "lr": 3e-3}),
-    "text_transformer": ("accuracy", 0.9, {"epochs": 4, "layers": 2, "heads": 2, "width": 32, "hidden": 64, "lr": 2e-3}),   # two classes
-    "translate": ("accuracy", 0.4, {"epochs": 2, "layers": 1, "width": 64, "hidden": 128, "lr": 3e-3}),   # the next digit
-    "fine_tune": ("accuracy", 0.85, {"epochs": 3, "pretrain": 50}),   # two classes
-    "mlp_wide_deep": ("accuracy", 0.83, {"epochs": 1}),              # the larger class alone gives 0.76
-    "grokking": ("accuracy", 0.95, {}),                              # 31 sums: chance is 0.03, and so is what is known by heart
+    "bert": (
+        "accuracy",
+        0.22,
+        {"steps": 400, "layers": 2, "width": 64, "hidden": 128, "context": 32, "batch": 64, "lr": 3e-3},
+    ),
+    # two classes
+    "text_transformer": (
+        "accuracy",
+        0.9,
+        {"epochs": 4, "layers": 2, "heads": 2, "width": 32, "hidden": 64, "lr": 2e-3},
+    ),
+    # the next digit
+    "translate": ("accuracy", 0.4, {"epochs": 2, "layers": 1, "width": 64, "hidden": 128, "lr": 3e-3}),
+    "fine_tune": ("accuracy", 0.85, {"epochs": 3, "pretrain": 50}),  # two classes
+    "mlp_wide_deep": ("accuracy", 0.83, {"epochs": 1}),  # the larger class alone gives 0.76
+    # 31 sums: chance is 0.03, and so is what is known by heart
+    "grokking": ("accuracy", 0.95, {}),
 }
 
 
@@ -78,12 +111,29 @@ def test_every_recipe_has_a_minimum_score():
 
 # their own test files train them as well: the fast suite leaves it at that
 COVERED_ELSEWHERE = {
-    "bert", "consistency", "dcgan", "denoising", "detection", "diffusion", "flow_matching", "latent_diffusion", "pixelcnn", "pixelrnn",
-    "scratch_gpt", "segmentation", "seq2seq", "stylegan", "translate", "vqvae_prior", "wgan",
+    "bert",
+    "consistency",
+    "dcgan",
+    "denoising",
+    "detection",
+    "diffusion",
+    "flow_matching",
+    "latent_diffusion",
+    "pixelcnn",
+    "pixelrnn",
+    "scratch_gpt",
+    "segmentation",
+    "seq2seq",
+    "stylegan",
+    "translate",
+    "vqvae_prior",
+    "wgan",
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in COVERED_ELSEWHERE else n for n in sorted(MIN_SCORES)])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in COVERED_ELSEWHERE else n for n in sorted(MIN_SCORES)]
+)
 def test_recipe_learns(name, workdir):
     skip_without_data(name)
     metric, min_score, arguments = MIN_SCORES[name]
@@ -102,7 +152,9 @@ def test_recipe_has_summary_sources_and_option_help(name):
     assert set(recipe.grid) <= set(recipe.options)
 
 
-@pytest.mark.parametrize("data", ["digits", "iris", "wine", "breast_cancer", "diabetes", "moons", "sine", "sparse_linear"])
+@pytest.mark.parametrize(
+    "data", ["digits", "iris", "wine", "breast_cancer", "diabetes", "moons", "sine", "sparse_linear"]
+)
 def test_mlp_learns_every_builtin_dataset(data, workdir):
     run = didact.train(RECIPES["mlp"], data=data, epochs=5)
     losses = [row["train"]["loss"] for row in run.metrics if "train" in row]
@@ -124,13 +176,17 @@ def test_r_drop_logs_the_parts_of_its_loss(workdir):
     assert parts["loss"] == pytest.approx(parts["cross_entropy"] + parts["disagreement"], rel=1e-4)
 
 
-@pytest.mark.parametrize("optimizer", ["muon", "lion", "lars", "lamb", "sam", "nesterov", "adagrad", "rmsprop", "amsgrad"])
+@pytest.mark.parametrize(
+    "optimizer", ["muon", "lion", "lars", "lamb", "sam", "nesterov", "adagrad", "rmsprop", "amsgrad"]
+)
 def test_optimizers_recipe_learns_with_every_optimizer(optimizer, workdir):
     run = didact.train(RECIPES["optimizers"], data="iris", optimizer=optimizer, epochs=30)
     assert run.metadata["test"]["loss"] < 0.9  # guessing among three classes costs ln 3 = 1.10
 
 
-@pytest.mark.parametrize("augment", ["flip", "crop", "rotate", "affine", "jitter", "noise", "cutout", "mixup", "cutmix"])
+@pytest.mark.parametrize(
+    "augment", ["flip", "crop", "rotate", "affine", "jitter", "noise", "cutout", "mixup", "cutmix"]
+)
 def test_mlp_learns_with_every_augmentation(augment, workdir):
     run = didact.train(RECIPES["mlp"], data="digits", augment=(augment,), epochs=1, hidden=(32,))
     assert run.metadata["test"]["accuracy"] > 0.2
@@ -142,7 +198,9 @@ def test_prepare_refuses_data_of_another_task():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not (Path(os.environ.get("DIDACT_DATA", "nowhere")) / "mnist").is_dir(), reason="DIDACT_DATA holds no mnist")
+@pytest.mark.skipif(
+    not (Path(os.environ.get("DIDACT_DATA", "nowhere")) / "mnist").is_dir(), reason="DIDACT_DATA holds no mnist"
+)
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_mlp_reaches_accuracy_979_on_mnist(seed, workdir):
     run = didact.train(RECIPES["mlp"], data="mnist", seed=seed)

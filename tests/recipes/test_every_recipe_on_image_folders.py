@@ -1,4 +1,5 @@
-"""A folder of images for every family that draws or gives back images: without labels, too small, or of an awkward size."""
+"""A folder of images for every family that draws or gives back images: without labels, too small, or of an awkward
+size."""
 
 import numpy as np
 import pytest
@@ -16,28 +17,47 @@ from didact.training.session import evaluate, load_model, prepare
 from didact.training.sweep import sweep
 
 SMALL = {
-    "autoencoder": {"widths": (16,)}, "vae": {"widths": (16,), "latent": 3}, "vqvae": {"widths": (8, 8), "codes": 8, "dim": 4},
-    "gan": {"widths": (16,), "latent": 4}, "dcgan": {"width": 4, "latent": 4}, "wgan": {"width": 4, "latent": 4, "turns": 2},
+    "autoencoder": {"widths": (16,)},
+    "vae": {"widths": (16,), "latent": 3},
+    "vqvae": {"widths": (8, 8), "codes": 8, "dim": 4},
+    "gan": {"widths": (16,), "latent": 4},
+    "dcgan": {"width": 4, "latent": 4},
+    "wgan": {"width": 4, "latent": 4, "turns": 2},
     "stylegan": {"width": 4, "latent": 4, "style": 8, "width_discriminator": 8},
     "diffusion": {"widths": (8, 16), "time": 8, "T": 20, "sampling_steps": 2},
     "flow_matching": {"widths": (8, 16), "time": 8, "sampling_steps": 1},
-    "pixelcnn": {"width": 4, "depth": 1, "levels": 4}, "pixelrnn": {"width": 4, "depth": 1, "levels": 4},
-    "realnvp": {"hidden": 8, "couplings": 2}, "denoising": {"widths": (8, 8)},
-    "consistency": {"teacher": "diffusion widths=8,16 time=8 T=20 sampling_steps=2 predict=velocity epochs=1", "intervals": 4},
-    "latent_diffusion": {"coder": "vqvae widths=8,8 codes=8 dim=4 epochs=1", "widths": (8,), "time": 8, "T": 20, "sampling_steps": 2},
+    "pixelcnn": {"width": 4, "depth": 1, "levels": 4},
+    "pixelrnn": {"width": 4, "depth": 1, "levels": 4},
+    "realnvp": {"hidden": 8, "couplings": 2},
+    "denoising": {"widths": (8, 8)},
+    "consistency": {
+        "teacher": "diffusion widths=8,16 time=8 T=20 sampling_steps=2 predict=velocity epochs=1",
+        "intervals": 4,
+    },
+    "latent_diffusion": {
+        "coder": "vqvae widths=8,8 codes=8 dim=4 epochs=1",
+        "widths": (8,),
+        "time": 8,
+        "T": 20,
+        "sampling_steps": 2,
+    },
     "vqvae_prior": {"coder": "vqvae widths=8,8 codes=8 dim=4 epochs=1", "width": 4, "depth": 1},
 }
 
 
 def test_every_recipe_of_unlabeled_images_is_listed():
     """Whatever learns from images and asks for no class."""
-    assert set(SMALL) == {r.name for r in RECIPES.values() if "images" in r.accepts and r.kind != "supervised" and not r.tasks}
+    assert set(SMALL) == {
+        r.name for r in RECIPES.values() if "images" in r.accepts and r.kind != "supervised" and not r.tasks
+    }
 
 
 def write_images(folder, n, size=(8, 8)):
     folder.mkdir()
     for i in range(n):
-        Image.fromarray(np.random.default_rng(i).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)).save(folder / f"{i:02}.png")
+        Image.fromarray(np.random.default_rng(i).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)).save(
+            folder / f"{i:02}.png"
+        )
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -73,7 +93,10 @@ def test_recipe_learns_images_outside_class_folders(name, workdir):
     assert data.notes[0].startswith("30 images, 24 in cat, dog and 6 beside")
     if "conditional" in RECIPES[name].options:
         labeled_data = prepare(name, {"data": "pets", "conditional": True, **SMALL[name]}).data
-        assert labeled_data.class_names == ("cat", "dog") and "left out: 6 images outside the class folders" in labeled_data.notes
+        assert (
+            labeled_data.class_names == ("cat", "dog")
+            and "left out: 6 images outside the class folders" in labeled_data.notes
+        )
 
 
 @pytest.mark.parametrize("name", ["mlp", "semi_supervised"])
@@ -87,9 +110,16 @@ def test_run_on_unlabeled_images_is_evaluated_and_reused(workdir):
     options = {"data": "pets", "steps": 2, "batch": 8, **SMALL["diffusion"], "predict": "velocity"}
     run = didact.train(RECIPES["diffusion"], **options)
     assert evaluate(run)["test"]["loss"] == pytest.approx(run.metadata["test"]["loss"])
-    assert prepare("consistency", {"from_": str(run.folder), "intervals": 4}).data.fingerprint == run.metadata["data"]["fingerprint"]
+    assert (
+        prepare("consistency", {"from_": str(run.folder), "intervals": 4}).data.fingerprint
+        == run.metadata["data"]["fingerprint"]
+    )
     conditional_run = didact.train(RECIPES["diffusion"], conditional=True, **options)
-    assert prepare("consistency", {"from_": str(conditional_run.folder), "intervals": 4}).data.class_names == ("cat", "dog")   # as its teacher learned
+    # as its teacher learned
+    assert prepare("consistency", {"from_": str(conditional_run.folder), "intervals": 4}).data.class_names == (
+        "cat",
+        "dog",
+    )
 
 
 def test_data_cache_reads_the_folder_as_each_training_asks(workdir):
@@ -106,7 +136,9 @@ def test_sweep_cells_learn_from_the_same_images(workdir, num_workers):
     options = {"data": "pets", "steps": 2, "batch": 8, "beside": num_workers, **SMALL["vae"]}
     _, rows = sweep(RECIPES["vae"], {"conditional": (False, True)}, **options)
     data_records = [Run.open(row["run"]).metadata["data"] for row in rows]
-    assert [sum(record["rows"].values()) for record in data_records] == [24, 24] and len({record["fingerprint"] for record in data_records}) == 1
+    assert [sum(record["rows"].values()) for record in data_records] == [24, 24] and len(
+        {record["fingerprint"] for record in data_records}
+    ) == 1
     for row in rows:
         assert evaluate(Run.open(row["run"]))["test"]["loss"] == pytest.approx(row["test"]["loss"])
     _, rows = sweep(RECIPES["vae"], {"beta": (1.0, 2.0)}, **options)               # nobody is told a class
@@ -124,7 +156,9 @@ def test_few_images_leave_a_small_test_split(name, n, workdir):
     page.write_report(run)
     pictures = run.load("gallery")
     assert pictures["reconstructions"].shape[:2] == (2, test_count)
-    assert ("interpolation" in pictures) == (test_count > 1) and all(grid.isfinite().all() for grid in pictures.values())
+    assert ("interpolation" in pictures) == (test_count > 1) and all(
+        grid.isfinite().all() for grid in pictures.values()
+    )
     if test_count > 1:
         assert pictures["interpolation"].shape[:2] == (min(test_count // 2, 4), 8)
 
@@ -150,8 +184,10 @@ def test_odd_image_size_is_learned_or_refused(name, size, workdir):
         assert all(loss.isfinite() for loss in losses)
 
 
-@pytest.mark.parametrize(("name", "size"), [("dcgan", 3), ("wgan", 4), ("stylegan", 2), ("gan", 1), ("diffusion", 1), ("pixelcnn", 1),
-                                            ("realnvp", 1)])
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("dcgan", 3), ("wgan", 4), ("stylegan", 2), ("gan", 1), ("diffusion", 1), ("pixelcnn", 1), ("realnvp", 1)],
+)
 def test_too_small_image_size_is_refused(name, size, workdir):
     write_images(workdir / "photos", 12)
     with pytest.raises(UsageError, match=f"{size}×{size}"):
@@ -161,7 +197,9 @@ def test_too_small_image_size_is_refused(name, size, workdir):
 @pytest.mark.parametrize("name", ["mlp", "cnn", "semi_supervised", "scratch_lenet", "bagging"])
 def test_classifier_refuses_images_without_class_folders(name, workdir):
     write_images(workdir / "photos", 6)
-    with pytest.raises(UsageError, match=r"'photos' does not say; photos holds 6 images but no class folders: expected photos/<class>/"):
+    with pytest.raises(
+        UsageError, match=r"'photos' does not say; photos holds 6 images but no class folders: expected photos/<class>/"
+    ):
         prepare(name, {"data": "photos"})
 
 

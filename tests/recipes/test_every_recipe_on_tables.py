@@ -26,7 +26,8 @@ QUICK_OPTIONS = {
 
 
 def make_households(n: int = 1500) -> pd.DataFrame:
-    """Age and income correlate by 0.9; who is old owns more often; the west is richer; an eighth does not tell its rent."""
+    """Age and income correlate by 0.9; who is old owns more often; the west is richer; an eighth does not tell its
+    rent."""
     r = np.random.default_rng(0)
     town = r.choice(["north", "south", "west"], n, p=[0.5, 0.3, 0.2])
     age = r.normal(40, 12, n).round().clip(18, 80).astype(int)
@@ -73,7 +74,9 @@ def test_samples_have_the_columns_and_values_of_the_table(workdir, monkeypatch, 
     assert list(new.columns) == list(real.columns) and len(new) == 300
     assert new.age.dtype.kind == "i" and new.age.between(real.age.min(), real.age.max()).all()
     assert set(new.town) <= {"north", "south", "west"} and set(new.owner) <= {"yes", "no"}
-    assert (new.income == new.income.round(2)).all() and new.rent.dropna().between(real.rent.min(), real.rent.max()).all()
+    assert (new.income == new.income.round(2)).all() and new.rent.dropna().between(
+        real.rent.min(), real.rent.max()
+    ).all()
     assert len(new.drop_duplicates()) > 30
     assert load(f"{name}.csv").shape                                                # and can be learned from again
 
@@ -83,23 +86,32 @@ def test_samples_resemble_the_table(workdir, monkeypatch, name):
     monkeypatch.chdir(workdir)
     real, new = pd.read_csv("households.csv"), sample_table(name)
     assert_similar(real, new, mean=0.15, std=0.15, share=0.09)
-    assert real[["age", "income"]].corr().iloc[0, 1] > 0.85 and abs(new[["age", "income"]].corr().iloc[0, 1] - 0.9) < 0.15
-    assert abs(new[["age", "rent"]].corr().iloc[0, 1]) < 0.12                         # which have nothing to do with each other
+    assert (
+        real[["age", "income"]].corr().iloc[0, 1] > 0.85 and abs(new[["age", "income"]].corr().iloc[0, 1] - 0.9) < 0.15
+    )
+    # which have nothing to do with each other
+    assert abs(new[["age", "rent"]].corr().iloc[0, 1]) < 0.12
     old, young = ((new[side].owner == "yes").mean() for side in (new.age > 50, new.age < 32))
     assert old > 0.65 and young < 0.25                                              # 0.87 and 0.03 in the table
 
 
 def test_elbo_and_log_likelihood_are_near_the_truth(workdir, monkeypatch):
-    """Nats of a row in the table's own units: near what the table was made with says of its rows on average, and no more."""
+    """Nats of a row in the table's own units: near what the table was made with says of its rows on average, and no
+    more."""
     monkeypatch.chdir(workdir)
     age = np.arange(18, 81)
-    below = norm(40, 12).cdf(np.r_[-np.inf, age[:-1] + 0.5, np.inf])                # what lies beyond 18 and 80 was put there
+    # what lies beyond 18 and 80 was put there
+    below = norm(40, 12).cdf(np.r_[-np.inf, age[:-1] + 0.5, np.inf])
     p = np.diff(below)
     owns = 1 / (1 + np.exp(-(age - 45) / 5))
     truth = -entropy(p) - entropy([0.5, 0.3, 0.2]) - norm(0, 150).entropy() - (p * entropy([owns, 1 - owns])).sum()
     truth -= entropy([0.125, 0.875]) + 0.875 * norm(0, 80).entropy()
-    elbo, exact = Run.open("vae/latest").metadata["test"]["elbo"], Run.open("realnvp/latest").metadata["test"]["log_likelihood"]
-    assert truth - 1.5 < elbo < truth + 0.3 and truth - 1.5 < exact < truth + 0.3          # 0.3: 225 rows, each with a deviation of 1.5
+    elbo, exact = (
+        Run.open("vae/latest").metadata["test"]["elbo"],
+        Run.open("realnvp/latest").metadata["test"]["log_likelihood"],
+    )
+    # 0.3: 225 rows, each with a deviation of 1.5
+    assert truth - 1.5 < elbo < truth + 0.3 and truth - 1.5 < exact < truth + 0.3
 
 
 def test_table_run_is_evaluated_reported_and_sampled(workdir, monkeypatch, capsys):
@@ -109,7 +121,12 @@ def test_table_run_is_evaluated_reported_and_sampled(workdir, monkeypatch, capsy
         scores = evaluate(run, device="cpu")["test"]
         assert scores == pytest.approx(run.metadata["test"], rel=1e-4, abs=1e-4)
         text = page.write_report(run).read_text(encoding="utf-8")
-        assert "<h2>Rows</h2>" in text and text.count(">drawn</th>") == 6 and "north, south, west" in text and "% of rows" in text
+        assert (
+            "<h2>Rows</h2>" in text
+            and text.count(">drawn</th>") == 6
+            and "north, south, west" in text
+            and "% of rows" in text
+        )
     assert run.metadata["test"]["frechet"] > 0
     vae = Run.open("vae/latest").metadata["test"]
     assert vae["number_error"] < 0.7 and vae["category_accuracy"] > 0.5             # of gaps none is counted
@@ -125,14 +142,20 @@ def test_conditional_recipe_samples_by_class(workdir, monkeypatch):
     rows = {label: sample_images(run, 500, label=label) for label in ("yes", "no")}
     assert [c.name for c in load_model(run)[0].pixels.rows.columns] == ["age", "town", "rent", "income"]
     for label in rows:
-        assert save_rows(run, rows[label], Path("told.csv"))[-1] == "owner" and set(pd.read_csv("told.csv").owner) == {label}
+        assert save_rows(run, rows[label], Path("told.csv"))[-1] == "owner" and set(pd.read_csv("told.csv").owner) == {
+            label
+        }
     assert rows["yes"][:, 0].mean() > rows["no"][:, 0].mean() + 7                   # 50 and 34 years in the table
     run = didact.train(RECIPES["wgan"], data="households.csv", conditional=True, **QUICK_OPTIONS["wgan"])
     assert sample_images(run, 5, label="yes").shape == (5, 9)
     page.write_report(run)
-    save_rows(run, sample_images(run, 600), Path("told.csv"))                                  # without a label, each class in turn
+    # without a label, each class in turn
+    save_rows(run, sample_images(run, 600), Path("told.csv"))
     new = pd.read_csv("told.csv")
-    assert list(new.columns) == list(make_households(1).columns) and new.owner.value_counts().to_dict() == {"no": 300, "yes": 300}
+    assert list(new.columns) == list(make_households(1).columns) and new.owner.value_counts().to_dict() == {
+        "no": 300,
+        "yes": 300,
+    }
     assert {name: rows.shape[1] for name, rows in run.load("gallery").items()} == {"real rows": 9, "drawn rows": 9}
 
 
@@ -157,7 +180,11 @@ SPECIAL_TABLES = {
 def test_recipe_learns_a_table_without_a_target(workdir, monkeypatch, capsys, name, case):
     monkeypatch.chdir(workdir)
     pd.DataFrame(SPECIAL_TABLES[case]).to_csv("own.csv", index=False)
-    run = didact.train(RECIPES[name], data="own.csv", **{"steps": 2, "batch": 16, **({"widths": (8,)} if name in ("vae", "gan") else {})})
+    run = didact.train(
+        RECIPES[name],
+        data="own.csv",
+        **{"steps": 2, "batch": 16, **({"widths": (8,)} if name in ("vae", "gan") else {})},
+    )
     assert save_rows(run, sample_images(run, 4), Path("few.csv")) == list(SPECIAL_TABLES[case])
     assert evaluate(run, device="cpu")["test"] == pytest.approx(run.metadata["test"], rel=1e-4, abs=1e-4)
     page.write_report(run)
@@ -173,7 +200,9 @@ def test_realnvp_learns_a_bimodal_column(workdir, monkeypatch):
     x = np.where(r.random(2000) < 0.3, r.normal(-5, 1, 2000), r.normal(5, 1, 2000))
     pd.DataFrame({"x": x}).to_csv("heaps.csv", index=False)
     run = didact.train(RECIPES["realnvp"], data="heaps.csv", epochs=10, lr=2e-2)
-    truth = np.log(0.3 * np.exp(-((x + 5) ** 2) / 2) + 0.7 * np.exp(-((x - 5) ** 2) / 2)).mean() - 0.5 * np.log(2 * np.pi)
+    truth = np.log(0.3 * np.exp(-((x + 5) ** 2) / 2) + 0.7 * np.exp(-((x - 5) ** 2) / 2)).mean() - 0.5 * np.log(
+        2 * np.pi
+    )
     gaussian = -np.log(x.std() * np.sqrt(2 * np.pi * np.e))
     assert abs(run.metadata["test"]["log_likelihood"] - truth) < 0.12 and truth - gaussian > 0.7
     new = sample_images(run, 4000)[:, 0]
@@ -186,7 +215,12 @@ def test_recipe_learns_any_column_as_target(workdir, monkeypatch, target, column
     frame = make_households(60).drop(columns="rent" if target == "income" else []).replace("", 600)
     frame.to_csv("sixty.csv", index=False)
     for name in QUICK_OPTIONS:
-        run = didact.train(RECIPES[name], data="sixty.csv", target=target, **QUICK_OPTIONS[name] | {"epochs": None, "steps": 2, "batch": 16})
+        run = didact.train(
+            RECIPES[name],
+            data="sixty.csv",
+            target=target,
+            **QUICK_OPTIONS[name] | {"epochs": None, "steps": 2, "batch": 16},
+        )
         names = save_rows(run, sample_images(run, 4), Path("few.csv"))
         assert names[-1] == target and set(names) == set(frame.columns)
 

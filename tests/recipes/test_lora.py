@@ -29,7 +29,14 @@ def base_run(tmp_path_factory):
 def adapted_run(base_run):
     run, folder = base_run
     return didact.train(
-        RECIPES["gpt"], data=str(folder / "second.txt"), weights=str(run.folder), lora=4, thaw=False, runs=str(folder), steps=80, **SMALL
+        RECIPES["gpt"],
+        data=str(folder / "second.txt"),
+        weights=str(run.folder),
+        lora=4,
+        thaw=False,
+        runs=str(folder),
+        steps=80,
+        **SMALL,
     )
 
 
@@ -38,11 +45,14 @@ def test_lora_learns_another_text(base_run, adapted_run):
     objective, data = load_model(adapted_run)
     trainable_count = sum(p.numel() for p in objective.parameters() if p.requires_grad)
     # rank 4 beside D x 3D, D x D, D x 4D and 4D x D in both layers: 4 · (4D + 2D + 5D + 5D)
-    assert trainable_count == 2 * 4 * 16 * 32 and any(f"{trainable_count:,} numbers learn" in note for note in adapted_run.metadata["notes"])
+    assert trainable_count == 2 * 4 * 16 * 32 and any(
+        f"{trainable_count:,} numbers learn" in note for note in adapted_run.metadata["notes"]
+    )
     assert adapted_run.metadata["test"]["perplexity"] < 2                                   # 15 characters by chance
     base_model, _ = load_model(run)
     char_indices = {c: i for i, c in enumerate(run.metadata["data"]["class_names"])}
-    for c, row in zip(data.class_names, objective.network.wte.weight, strict=True):        # frozen, and found by the character's name
+    # frozen, and found by the character's name
+    for c, row in zip(data.class_names, objective.network.wte.weight, strict=True):
         if c in char_indices:
             assert torch.equal(row, base_model.network.wte.weight[char_indices[c]])
     assert evaluate(adapted_run)["test"]["loss"] == pytest.approx(adapted_run.metadata["test"]["loss"], rel=1e-4)
@@ -51,9 +61,19 @@ def test_lora_learns_another_text(base_run, adapted_run):
 @pytest.mark.parametrize("model", ["gpt", "llama"])
 def test_lora_trains_the_embedding_by_default(base_run, model):
     run, folder = base_run
-    options = {"data": str(folder / "second.txt"), "weights": str(run.folder), "runs": str(folder), "model": model, "lora": 2, **SMALL}
+    options = {
+        "data": str(folder / "second.txt"),
+        "weights": str(run.folder),
+        "runs": str(folder),
+        "model": model,
+        "lora": 2,
+        **SMALL,
+    }
     counts = [
-        sum(p.numel() for p in prepare("gpt", {**options, "thaw": thaw}).experiment.objective.players()[0].parameters[0]["params"])
+        sum(
+            p.numel()
+            for p in prepare("gpt", {**options, "thaw": thaw}).experiment.objective.players()[0].parameters[0]["params"]
+        )
         for thaw in (True, False)
     ]
     assert counts[0] - counts[1] == 32 * len(set(SECOND))
@@ -66,24 +86,38 @@ def test_merged_lora_writes_the_same_text(adapted_run):
         before = objective.network(x)
         assert merge_lora(objective) == 8 and not any(isinstance(m, LoRA) for m in objective.modules())
         torch.testing.assert_close(objective.network(x), before, atol=1e-4, rtol=1e-4)
-    assert generate_continuations(adapted_run, "not that it is q", tokens=9, decoding=DecodingConfig(temperature=0)) == ["uite the "]
+    assert generate_continuations(
+        adapted_run, "not that it is q", tokens=9, decoding=DecodingConfig(temperature=0)
+    ) == ["uite the "]
 
 
 def test_gpt_starts_from_a_run_adapted_by_lora(base_run, adapted_run):
     _, folder = base_run
-    prepared = prepare("gpt", {"data": str(folder / "second.txt"), "weights": str(adapted_run.folder), "runs": str(folder), **SMALL})
+    prepared = prepare(
+        "gpt", {"data": str(folder / "second.txt"), "weights": str(adapted_run.folder), "runs": str(folder), **SMALL}
+    )
     assert "0 of" in prepared.experiment.initialize_weights(InitContext(torch.device("cpu")))[0]
     adapted_model, _ = load_model(adapted_run)
     x = torch.randint(10, (2, 16))
     with torch.no_grad():
-        torch.testing.assert_close(prepared.experiment.objective.network(x), adapted_model.network(x), atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(
+            prepared.experiment.objective.network(x), adapted_model.network(x), atol=1e-4, rtol=1e-4
+        )
 
 
 def test_lora_adapts_every_expert(base_run):
     _, folder = base_run
     small_options = {**SMALL, "layers": 1, "experts": 3, "runs": str(folder)}
     run = didact.train(RECIPES["gpt"], data=str(folder / "first.txt"), steps=60, **small_options)
-    after = didact.train(RECIPES["gpt"], data=str(folder / "second.txt"), weights=str(run.folder), lora=4, thaw=False, steps=80, **small_options)
+    after = didact.train(
+        RECIPES["gpt"],
+        data=str(folder / "second.txt"),
+        weights=str(run.folder),
+        lora=4,
+        thaw=False,
+        steps=80,
+        **small_options,
+    )
     objective, _ = load_model(after)
     # rank 4 beside D x 3D and D x D, and in three experts beside three matrices of D x 8D/3: the router stays
     assert f"{4 * 6 * 32 + 3 * 3 * 4 * (32 + 85):,} numbers learn" in " ".join(after.metadata["notes"])
@@ -95,7 +129,11 @@ def test_lora_adapts_every_expert(base_run):
 def test_text_transformer_adapts_to_new_labels(workdir):
     small_options = {"layers": 1, "heads": 2, "width": 32, "hidden": 64, "lr": 5e-3, "length": 12}
     run = didact.train(RECIPES["text_transformer"], epochs=2, **small_options)
-    rows = [f"the {thing} was {'fine' if i % 2 else 'dull'},{'yes' if i % 2 else 'no'}" for i in range(80) for thing in ("music", "story")]
+    rows = [
+        f"the {thing} was {'fine' if i % 2 else 'dull'},{'yes' if i % 2 else 'no'}"
+        for i in range(80)
+        for thing in ("music", "story")
+    ]
     (workdir / "own.csv").write_text("review,liked\n" + "\n".join(rows) + "\n")
     table_options = {"data": "own.csv", "text": "review", "target": "liked", "weights": str(run.folder)}
     for lora in (None, 2):

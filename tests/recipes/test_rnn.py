@@ -1,4 +1,5 @@
-"""Recurrent recipes from the command's point of view: trained, evaluated, resumed, predicted, on known and on one's own texts."""
+"""Recurrent recipes from the command's point of view: trained, evaluated, resumed, predicted, on known and on one's
+own texts."""
 
 import json
 
@@ -25,8 +26,11 @@ def has_same_scores(one, two):
 
 def test_char_rnn_learns_a_text_file(workdir):
     (workdir / "book.txt").write_text("to be or not to be, that is the question. " * 120)
-    run = didact.train(RECIPES["char_rnn"], data="book.txt", steps=150, context_length=20, batch=16, lr=2e-2, hidden=32, width=16)
-    assert run.metadata["test"]["perplexity"] < 1.5                              # a text that repeats; 15 characters by chance
+    run = didact.train(
+        RECIPES["char_rnn"], data="book.txt", steps=150, context_length=20, batch=16, lr=2e-2, hidden=32, width=16
+    )
+    # a text that repeats; 15 characters by chance
+    assert run.metadata["test"]["perplexity"] < 1.5
     assert has_same_scores(run.metadata["test"], evaluate(run)["test"])
     (workdir / "book.txt").unlink()                                              # the run is enough to go on
     predictions = predict(run, ["or not to b", "that is the que"])
@@ -38,8 +42,10 @@ def test_char_rnn_learns_a_text_file(workdir):
 @pytest.mark.parametrize("cell", ["rnn", "gru"])
 def test_text_rnn_learns_what_follows_but_with_every_cell(cell, workdir):
     run = didact.train(RECIPES["text_rnn"], cell=cell, epochs=2, lr=1e-2, **SMALL)
-    assert run.metadata["test"]["accuracy"] > 0.9                                # a bag of words: 0.5
-    predictions = predict(run, ["the story was good but the music was dull", "the story was dull but the music was good"])
+    assert run.metadata["test"]["accuracy"] > 0.9  # a bag of words: 0.5
+    predictions = predict(
+        run, ["the story was good but the music was dull", "the story was dull but the music was good"]
+    )
     assert [a["label"] for a in predictions] == ["negative", "positive"]
     page = report.write_report(run).read_text()
     assert 'class="sentence"' in page and "least usual words" not in page
@@ -55,8 +61,18 @@ def test_text_rnn_learns_a_csv_with_augmentation_and_pooling(workdir):
     (workdir / "own.csv").write_text("review,liked\n" + "\n".join(rows) + "\n")
     for pool in ("last", "mean"):
         run = didact.train(
-            RECIPES["text_rnn"], data="own.csv", text="review", target="liked", epochs=6, pool=pool, bidirectional=pool == "last",
-            augment=("deletion", "swap", "insertion"), vocab_size=20, length=4, lr=1e-2, **SMALL,
+            RECIPES["text_rnn"],
+            data="own.csv",
+            text="review",
+            target="liked",
+            epochs=6,
+            pool=pool,
+            bidirectional=pool == "last",
+            augment=("deletion", "swap", "insertion"),
+            vocab_size=20,
+            length=4,
+            lr=1e-2,
+            **SMALL,
         )
         assert run.metadata["test"]["accuracy"] > 0.8
         assert has_same_scores(run.metadata["test"], evaluate(run)["test"])
@@ -67,7 +83,20 @@ def test_text_rnn_learns_a_csv_with_augmentation_and_pooling(workdir):
 def test_text_augmentation_changes_the_loss_and_is_reported(name, workdir, capsys):
     rows = [f"{'good' if i % 2 else 'bad'} film number {i},{'yes' if i % 2 else 'no'}" for i in range(60)]
     (workdir / "own.csv").write_text("review,liked\n" + "\n".join(rows) + "\n")
-    table_options = ["--data", "own.csv", "--text", "review", "--target", "liked", "--hidden", "16", "--width", "8", "--epochs", "1"]
+    table_options = [
+        "--data",
+        "own.csv",
+        "--text",
+        "review",
+        "--target",
+        "liked",
+        "--hidden",
+        "16",
+        "--width",
+        "8",
+        "--epochs",
+        "1",
+    ]
     if name == "fine_tune":
         table_options += ["--learn", "scratch", "--heads", "2"]
     losses = []
@@ -75,7 +104,9 @@ def test_text_augmentation_changes_the_loss_and_is_reported(name, workdir, capsy
         assert main(["train", name, *table_options, *words, "--json"]) == 0
         run = Run.open(json.loads(capsys.readouterr().out)["run"])
         losses.append(run.metadata["test"]["loss"])
-        assert ("deletion,swap,insertion</li>" in (run.folder / "report.html").read_text(encoding="utf-8")) == bool(words)
+        assert ("deletion,swap,insertion</li>" in (run.folder / "report.html").read_text(encoding="utf-8")) == bool(
+            words
+        )
     assert losses[0] != losses[1]                                             # the same seed: only the words differ
 
 
@@ -92,15 +123,23 @@ def test_seq2seq_learns_number_words(workdir):
 
 
 def test_seq2seq_learns_a_tsv_and_is_evaluated_by_bleu(workdir):
-    nouns, verbs = {"cat": "chat", "dog": "chien", "man": "homme", "king": "roi", "bird": "merle"}, {"sees": "voit", "bites": "mord"}
-    rows = [(f"the {a} {v} the {b}", f"le {nouns[a]} {verbs[v]} le {nouns[b]}") for a in nouns for v in verbs for b in nouns]
+    nouns, verbs = (
+        {"cat": "chat", "dog": "chien", "man": "homme", "king": "roi", "bird": "merle"},
+        {"sees": "voit", "bites": "mord"},
+    )
+    rows = [
+        (f"the {a} {v} the {b}", f"le {nouns[a]} {verbs[v]} le {nouns[b]}") for a in nouns for v in verbs for b in nouns
+    ]
     (workdir / "own.tsv").write_text("\n".join("\t".join(row) for row in 4 * rows) + "\n")
     run = didact.train(RECIPES["seq2seq"], data="own.tsv", steps=60, batch=32, attention="general", lr=2e-2, **SMALL)
     assert run.metadata["test"]["bleu"] > 80                                      # a word order by chance: below 10
     assert evaluate(run)["test"]["bleu"] == pytest.approx(run.metadata["test"]["bleu"])
     assert "BLEU" in report.write_report(run).read_text()
     assert predict(run, ["the king sees the cat"], beam=4)[0]["translation"] == "le roi voit le chat"
-    for beam, message in ((0, "beams must be from 1 to"), (999, "beams must be from 1 to .*, the tokens that this model knows, got 999")):
+    for beam, message in (
+        (0, "beams must be from 1 to"),
+        (999, "beams must be from 1 to .*, the tokens that this model knows, got 999"),
+    ):
         with pytest.raises(UsageError, match=message):
             predict(run, ["the king"], beam=beam)
 
@@ -129,5 +168,6 @@ def test_char_rnn_learns_shakespeare(workdir):
 @pytest.mark.skipif(not has_public_data("tinyshakespeare"), reason="DIDACT_DATA holds no tinyshakespeare")
 def test_default_gpt_learns_shakespeare(workdir):
     run = didact.train(RECIPES["gpt"], data="tinyshakespeare")
-    print(f"{run.metadata['seconds']:.0f} s")                                     # three minutes on two cores, less on a free machine
+    # three minutes on two cores, less on a free machine
+    print(f"{run.metadata['seconds']:.0f} s")
     assert run.metadata["validation"]["loss"] <= 1.88 and run.metadata["seconds"] < 600

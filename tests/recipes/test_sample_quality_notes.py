@@ -1,4 +1,5 @@
-"""What a Fréchet distance is of, of how many and of which split, and whose eyes the other scores are: told with every model that draws."""
+"""What a Fréchet distance is of, of how many and of which split, and whose eyes the other scores are: told with
+every model that draws."""
 
 import re
 from dataclasses import replace
@@ -27,7 +28,9 @@ def split_notes(notes):
 
 def evaluate_test_split(experiment):
     objective = experiment.objective
-    return evaluate_split(objective, experiment.data.test, batch_size=128, precision=Precision("fp32", torch.device("cpu"), objective))
+    return evaluate_split(
+        objective, experiment.data.test, batch_size=128, precision=Precision("fp32", torch.device("cpu"), objective)
+    )
 
 
 @pytest.mark.parametrize("name", TINY_OPTIONS)
@@ -38,8 +41,13 @@ def test_every_sample_score_has_a_note_with_its_sample_counts(name):
     assert set(notes_by_metric) == set(experiment.objective.compute_metrics(rows)) - {"loss", "referee_accuracy"}
     sample_count = int(rows["drawn"].isfinite().all(1).sum())
     assert rows["drawn"].shape[1] == 64
-    assert notes_by_metric["frechet"].startswith(f"of 8×8 thumbnails, {sample_count} drawn beside as many real ones of the test split")
-    assert sample_count == len(experiment.data.test) and f"(validation: {len(experiment.data.validation)})" in notes_by_metric["frechet"]
+    assert notes_by_metric["frechet"].startswith(
+        f"of 8×8 thumbnails, {sample_count} drawn beside as many real ones of the test split"
+    )
+    assert (
+        sample_count == len(experiment.data.test)
+        and f"(validation: {len(experiment.data.validation)})" in notes_by_metric["frechet"]
+    )
     assert "--judge" in notes_by_metric["frechet"] and "referee_accuracy" in notes_by_metric["confidence"]
 
 
@@ -47,7 +55,9 @@ def test_note_of_a_table_gan_counts_rows():
     experiment = prepare("gan", {"data": "moons", "widths": (4,)}).experiment
     (note,) = experiment.notes
     rows = evaluate_test_split(experiment)
-    assert note.startswith("frechet: of rows") and f"{len(rows['drawn'])} drawn beside" in note and "thumbnail" not in note
+    assert (
+        note.startswith("frechet: of rows") and f"{len(rows['drawn'])} drawn beside" in note and "thumbnail" not in note
+    )
     assert set(split_notes([note])) == set(experiment.objective.compute_metrics(rows)) - {"loss"}
 
 
@@ -55,7 +65,14 @@ def test_metric_notes_of_large_splits_and_small_images():
     data = load("digits")
     large = replace(data, shape=(3, 64, 5), test=MissingSplit(10_000), validation=MissingSplit(3_000))
     note_options = {"referee": False, "conditional": False}
-    (limited_note,), (full_note,) = (metric_notes(large, num_noises=n, only_first=first, **note_options) for n, first in ((1024, True), (4096, False)))
-    assert "of 5×8 thumbnails, 1,024 drawn" in limited_note and "(validation: 1,024)" in limited_note and "in turn" not in limited_note
+    (limited_note,), (full_note,) = (
+        metric_notes(large, num_noises=n, only_first=first, **note_options)
+        for n, first in ((1024, True), (4096, False))
+    )
+    assert (
+        "of 5×8 thumbnails, 1,024 drawn" in limited_note
+        and "(validation: 1,024)" in limited_note
+        and "in turn" not in limited_note
+    )
     assert "10,000 drawn" in full_note and "(validation: 3,000), from 4,096 noises in turn" in full_note
     assert not re.search(r"\bin turn", metric_notes(data, num_noises=4096, **note_options)[0])

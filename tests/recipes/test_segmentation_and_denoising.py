@@ -27,7 +27,8 @@ from helpers.public_data import has_public_data
 def test_segmentation_learns_the_synthetic_shapes(workdir):
     test = [didact.train(recipes.segmentation, seed=seed).metadata["test"] for seed in range(3)]
     assert mean(scores["mean_iou"] for scores in test) >= 0.90
-    assert min(scores["mean_iou"] for scores in test) >= 0.87 and min(scores["iou_triangle"] for scores in test) >= 0.80   # the rarest
+    # the rarest
+    assert min(scores["mean_iou"] for scores in test) >= 0.87 and min(scores["iou_triangle"] for scores in test) >= 0.80
 
 
 @pytest.mark.slow
@@ -40,14 +41,22 @@ def test_denoising_improves_psnr_and_ssim(damage, gain, workdir):
 @pytest.mark.slow
 @pytest.mark.skipif(not has_public_data("pennfudan"), reason="DIDACT_DATA holds no pennfudan")
 def test_segmentation_finds_pedestrians(workdir):
-    run = didact.train(recipes.segmentation, data="pennfudan", widths=(8, 16, 32, 64, 128), augment=("flip", "zoom", "jitter"), epochs=12)
+    run = didact.train(
+        recipes.segmentation,
+        data="pennfudan",
+        widths=(8, 16, 32, 64, 128),
+        augment=("flip", "zoom", "jitter"),
+        epochs=12,
+    )
     assert run.metadata["test"]["mean_iou"] > 0.55                         # all street gives 0.41
 
 
 @pytest.mark.parametrize("damage", ["blur", pytest.param("greyscale", marks=pytest.mark.slow)])
 def test_denoising_learns_every_degradation(damage, workdir):
     run = didact.train(recipes.denoising, data="shapes", damage=damage, widths=(4,), epochs=1, batch=64)
-    assert run.metadata["test"]["psnr_damaged"] > 10 and {"worst_damaged", "best_restored"} <= run.load("examples").keys()
+    assert (
+        run.metadata["test"]["psnr_damaged"] > 10 and {"worst_damaged", "best_restored"} <= run.load("examples").keys()
+    )
 
 
 def test_denoising_learns_gray_digits(workdir):
@@ -57,11 +66,14 @@ def test_denoising_learns_gray_digits(workdir):
 
 @pytest.mark.parametrize(("damage", "strength", "minimum"), [("blur", 0.1, 0.3), ("noise", 1e-4, 0.002)])
 def test_degradation_without_effect_is_refused(damage, strength, minimum):
-    with pytest.raises(UsageError, match=f"{damage} expects at least {minimum}: less changes no grey level, got {strength:g}"):
+    with pytest.raises(
+        UsageError, match=f"{damage} expects at least {minimum}: less changes no grey level, got {strength:g}"
+    ):
         prepare("denoising", {"damage": damage, "strength": strength})
     x = torch.zeros(1, 1, 9, 9)
     x[..., 4] = 1
-    assert (255 * (AddBlur(MIN_BLUR_STD)(x, x) - x).abs().max()).round() == 2      # both neighbours of a line, a grey level each
+    # both neighbours of a line, a grey level each
+    assert (255 * (AddBlur(MIN_BLUR_STD)(x, x) - x).abs().max()).round() == 2
 
 
 def test_denoised_photos_keep_their_size(workdir):
@@ -77,20 +89,31 @@ def test_denoised_photos_keep_their_size(workdir):
         restored_file = predict(run, ["large.jpg"], out_dir="drawn")[0]["restored"]
         with Image.open(restored_file) as image, Image.open("large.jpg") as original:
             assert image.size == size
-            assert np.abs(np.asarray(image).astype(float) - np.asarray(original)).max() < 100     # its own pixels, none averaged away
+            # its own pixels, none averaged away
+            assert np.abs(np.asarray(image).astype(float) - np.asarray(original)).max() < 100
             assert np.asarray(image).std() > 0.7 * np.asarray(original).std()
     with pytest.raises(UsageError, match=r"--sure 0\.5 is the least score of a box, but this run's model finds none"):
         predict(run, ["photo.png"], min_score=0.5)
 
 
-@pytest.mark.parametrize(("name", "images", "epochs"), [("segmentation", 900, 12), ("denoising", 900, 8), ("segmentation", 20, 450),
-                                                        ("denoising", 20, 300), ("segmentation", 9000, 12)])
+@pytest.mark.parametrize(
+    ("name", "images", "epochs"),
+    [
+        ("segmentation", 900, 12),
+        ("denoising", 900, 8),
+        ("segmentation", 20, 450),
+        ("denoising", 20, 300),
+        ("segmentation", 9000, 12),
+    ],
+)
 def test_small_datasets_get_more_epochs(name, images, epochs):
     data = load("shapes")
     data = replace(data, train=data.train.pick(torch.arange(images) % 900))
     experiment = prepare(name, {}, data=data).experiment
     steps_per_epoch = -(-images // 8)
-    assert experiment.epochs == epochs and f"chosen from {images:,} training examples: {epochs} epochs" in experiment.notes
+    assert (
+        experiment.epochs == epochs and f"chosen from {images:,} training examples: {epochs} epochs" in experiment.notes
+    )
     assert experiment.evaluate_every == (None if images > 20 else epochs * steps_per_epoch // 50)
     assert prepare(name, {"epochs": 3}, data=data).experiment.epochs == 3
 
@@ -103,7 +126,8 @@ def test_denoising_learns_images_with_boxes(workdir):
 
 
 def write_segmentation_folder(folder, *, void=False):
-    """Images whose bright pixels are class 1; with `void` the right half of each mask is 255, and what lies there would mislead."""
+    """Images whose bright pixels are class 1; with `void` the right half of each mask is 255, and what lies there
+    would mislead."""
     for part in ("images", "masks"):
         (folder / part).mkdir(parents=True)
     for i in range(24):
@@ -126,7 +150,14 @@ def test_large_unet_gets_a_smaller_learning_rate():
 
 @pytest.mark.parametrize(("model", "widths"), [("unet_tiny", None), ("unet", (4, 6)), ("unet_2015", (4, 6, 8))])
 def test_course_unets_learn(model, widths, workdir):
-    run = didact.train(recipes.segmentation, data=write_segmentation_folder(workdir / "own"), model=model, widths=widths, epochs=20, batch=4)
+    run = didact.train(
+        recipes.segmentation,
+        data=write_segmentation_folder(workdir / "own"),
+        model=model,
+        widths=widths,
+        epochs=20,
+        batch=4,
+    )
     assert run.metadata["test"]["mean_iou"] > 0.9                              # one class alone gives 0.25
     objective, _ = load_model(run)
     assert isinstance(objective.network, ReflectPadded if model == "unet_2015" else UNet)
@@ -139,8 +170,12 @@ def test_default_unet_is_that_of_older_runs():
 
 def test_void_pixels_are_left_out_of_training_and_report(workdir):
     run = didact.train(
-        recipes.segmentation, data=write_segmentation_folder(workdir / "own", void=True), widths=(4, 8), augment=("flip", "crop", "zoom"),
-        epochs=30, batch=4,
+        recipes.segmentation,
+        data=write_segmentation_folder(workdir / "own", void=True),
+        widths=(4, 8),
+        augment=("flip", "crop", "zoom"),
+        epochs=30,
+        batch=4,
     )
     assert run.metadata["test"]["mean_iou"] > 0.9
     assert set(run.load("test")["confusion"].sum((1, 2)).tolist()) == {16 * 32}

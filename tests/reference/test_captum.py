@@ -4,13 +4,23 @@ import pytest
 import torch
 from torch import nn
 
-import didact.models  # noqa: F401 (registers the families)
+import didact.models
 from didact.explain import grad_cam, gradient_times_input, occlusion, saliency
 from didact.explain.feature_maps import find_last_map_layer
 from didact.registry import MODELS
 
 attr = pytest.importorskip("captum.attr", reason="captum is not installed")
-FAMILIES = ["cnn", "lenet5", "cifar_resnet8", "resnet18", "vgg11_bn", "efficientnet_b0", "convnext_tiny", "vit_tiny", "mixer_tiny"]
+FAMILIES = [
+    "cnn",
+    "lenet5",
+    "cifar_resnet8",
+    "resnet18",
+    "vgg11_bn",
+    "efficientnet_b0",
+    "convnext_tiny",
+    "vit_tiny",
+    "mixer_tiny",
+]
 ignore_warnings = pytest.mark.filterwarnings("ignore")   # captum sets requires_grad on inputs, and says so
 
 
@@ -40,7 +50,8 @@ def test_gradient_times_input_matches_captum():
 
 
 @ignore_warnings
-@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in ("vit_tiny", "mixer_tiny")])   # captum knows no tokens
+# captum knows no tokens
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in ("vit_tiny", "mixer_tiny")])
 def test_grad_cam_matches_captum(name):
     model, x, y = make_model(name)
     layer = find_last_map_layer(model, model, x)

@@ -25,7 +25,9 @@ def test_most_similar_matches_gensim():
         expected = reference.most_similar(positive=positive, negative=negative, topn=7)
         neighbors = vectors.most_similar(positive, negative, n=7)
         assert [word for word, _ in neighbors] == [word for word, _ in expected]
-        assert [similarity for _, similarity in neighbors] == pytest.approx([similarity for _, similarity in expected], abs=1e-5)
+        assert [similarity for _, similarity in neighbors] == pytest.approx(
+            [similarity for _, similarity in expected], abs=1e-5
+        )
 
 
 def compute_analogy_accuracy(vectors):
@@ -41,9 +43,18 @@ def test_word2vec_learns_the_same_analogies_as_gensim(model, workdir):
     data = tales()
     text = data.encoder.tokenizer.decode(data.train.stream.tolist())
     gensim_vectors = gensim.Word2Vec(
-        [split_words(line) for line in text.split("\n\n")], vector_size=32, window=5, sg=int(model == "skipgram"), negative=5, epochs=20,
-        min_count=3, seed=0, num_workers=1, alpha=0.05,
+        [split_words(line) for line in text.split("\n\n")],
+        vector_size=32,
+        window=5,
+        sg=int(model == "skipgram"),
+        negative=5,
+        epochs=20,
+        min_count=3,
+        seed=0,
+        num_workers=1,
+        alpha=0.05,
     ).wv
     reference = WordVectors(tuple(gensim_vectors.index_to_key), torch.from_numpy(gensim_vectors.vectors.copy()))
-    assert compute_analogy_accuracy(reference) > 0.9 and compute_analogy_accuracy(load_run_vectors(run)) > 0.9                       # by chance 0.01
+    # by chance 0.01
+    assert compute_analogy_accuracy(reference) > 0.9 and compute_analogy_accuracy(load_run_vectors(run)) > 0.9
     assert set(reference.words) == set(load_run_vectors(run).words)

@@ -17,7 +17,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::F
 def get_lora_matrices(reference, adapter="default"):
     """Their A and B by the name of the layer."""
     return {
-        name: (m.lora_A[adapter].weight, m.lora_B[adapter].weight) for name, m in reference.named_modules() if hasattr(m, "lora_A")
+        name: (m.lora_A[adapter].weight, m.lora_B[adapter].weight)
+        for name, m in reference.named_modules()
+        if hasattr(m, "lora_A")
     }
 
 
@@ -45,7 +47,9 @@ def test_lora_mlp_training_matches_peft(rank, alpha):
     assert num_trainable == reference.get_nb_trainable_parameters()[0] == rank * (7 + 11 + 11 + 5)
     pairs = copy_lora_matrices(network, reference)
     x, y = torch.randn(13, 7), torch.randn(13, 5)
-    optimizer_a, optimizer_b = (torch.optim.AdamW([p for p in n.parameters() if p.requires_grad], lr=0.05) for n in (network, reference))
+    optimizer_a, optimizer_b = (
+        torch.optim.AdamW([p for p in n.parameters() if p.requires_grad], lr=0.05) for n in (network, reference)
+    )
     for _ in range(5):
         for model, optimizer in ((network, optimizer_a), (reference, optimizer_b)):
             optimizer.zero_grad()
@@ -69,10 +73,16 @@ def test_lora_gpt2_matches_peft():
     torch.manual_seed(0)
     plain = hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=40, n_positions=12, n_embd=24, n_layer=2, n_head=4)).eval()
     network = GPT(40, context_length=12, embed_dim=24, num_layers=2, num_heads=4).eval()
-    network.load_state_dict({n.removeprefix("transformer."): t for n, t in plain.state_dict().items() if n != "lm_head.weight"})
+    network.load_state_dict(
+        {n.removeprefix("transformer."): t for n, t in plain.state_dict().items() if n != "lm_head.weight"}
+    )
     config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=["c_attn"], fan_in_fan_out=True, task_type="CAUSAL_LM")
     reference = peft.get_peft_model(plain, config).eval()
-    assert add_lora(network, rank=4, alpha=8.0, target_modules=("c_attn",)) == reference.get_nb_trainable_parameters()[0] == 2 * 4 * (24 + 72)
+    assert (
+        add_lora(network, rank=4, alpha=8.0, target_modules=("c_attn",))
+        == reference.get_nb_trainable_parameters()[0]
+        == 2 * 4 * (24 + 72)
+    )
     x = torch.randint(40, (3, 9))
     torch.testing.assert_close(network(x), reference(input_ids=x).logits, atol=1e-4, rtol=1e-4)      # B = 0: as before
     pairs = copy_lora_matrices(network, reference)
@@ -97,7 +107,11 @@ def test_lora_of_packed_projections_matches_peft():
     reference = peft.get_peft_model(nn.Sequential(plain), config)
     layer = next(m for m in reference.modules() if hasattr(m, "lora_A"))
     add_lora(network, rank=2, alpha=6.0)
-    lora, a, b = network.parametrizations.in_proj_weight[0], layer.lora_A["default"].weight, layer.lora_B["default"].weight
+    lora, a, b = (
+        network.parametrizations.in_proj_weight[0],
+        layer.lora_A["default"].weight,
+        layer.lora_B["default"].weight,
+    )
     for matrix, reference_matrix in ((lora.a, a), (lora.b, b)):
         nn.init.normal_(reference_matrix, std=0.3)
         assert matrix.shape == reference_matrix.shape

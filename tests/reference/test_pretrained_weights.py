@@ -1,4 +1,5 @@
-"""Weights that others trained, in our networks: sentences as vectors, a question answered. The packages hold files alone."""
+"""Weights that others trained, in our networks: sentences as vectors, a question answered. The packages hold files
+alone."""
 
 import struct
 import sys
@@ -23,7 +24,11 @@ def find_package_folder(package):
     return Path(package_spec.origin).parent
 
 
-SENTENCES = ["A man is playing a guitar.", "Someone makes music on a guitar.", "The stock market fell sharply on Monday, said 3 traders."]
+SENTENCES = [
+    "A man is playing a guitar.",
+    "Someone makes music on a guitar.",
+    "The stock market fell sharply on Monday, said 3 traders.",
+]
 
 
 @torch.no_grad()
@@ -39,12 +44,17 @@ def test_minilm_embeddings_match_transformers():
     tokenizer.enable_padding()
     tokens = torch.tensor([e.ids for e in tokenizer.encode_batch(SENTENCES)])
     is_token = tokens != 0
-    hidden = hf.BertModel.from_pretrained(str(model_folder)).eval()(tokens, attention_mask=is_token.long()).last_hidden_state
-    expected = torch.nn.functional.normalize((hidden * is_token[..., None]).sum(1) / is_token.sum(1, keepdim=True), dim=1)
+    hidden = (
+        hf.BertModel.from_pretrained(str(model_folder)).eval()(tokens, attention_mask=is_token.long()).last_hidden_state
+    )
+    expected = torch.nn.functional.normalize(
+        (hidden * is_token[..., None]).sum(1) / is_token.sum(1, keepdim=True), dim=1
+    )
     embeddings = model.embed_normalized(tokens)
     torch.testing.assert_close(embeddings, expected, atol=1e-4, rtol=1e-4)
     similarity = embeddings @ embeddings.T
-    assert similarity[0, 1] > 0.6 > 0.2 > similarity[0, 2]                      # what it is for: the same said otherwise lies near
+    # what it is for: the same said otherwise lies near
+    assert similarity[0, 1] > 0.6 > 0.2 > similarity[0, 2]
 
 
 def test_smollm2_answers_in_english():
@@ -58,7 +68,8 @@ def test_smollm2_answers_in_english():
 
 
 def test_unpermute_rope_turns_adjacent_pairs_into_halves():
-    w = torch.arange(8.0)[:, None]                                   # two heads of four rows: (0, 1), (2, 3) are turned together
+    # two heads of four rows: (0, 1), (2, 3) are turned together
+    w = torch.arange(8.0)[:, None]
     assert unpermute_rope(w, 2).flatten().tolist() == [0, 2, 1, 3, 4, 6, 5, 7]
 
 
@@ -69,7 +80,13 @@ def pack_string(s):
 def write_gguf(path, *, shape, type_id, data_bytes):
     """A file of one tensor `w` and two facts, byte by byte."""
     header = b"GGUF" + struct.pack("<IQQ", 3, 1, 2)
-    metadata = pack_string("general.architecture") + struct.pack("<I", 8) + pack_string("llama") + pack_string("sizes") + struct.pack("<IIQ2i", 9, 5, 2, -7, 8)
+    metadata = (
+        pack_string("general.architecture")
+        + struct.pack("<I", 8)
+        + pack_string("llama")
+        + pack_string("sizes")
+        + struct.pack("<IIQ2i", 9, 5, 2, -7, 8)
+    )
     body = header + metadata + pack_string("w") + struct.pack("<I2QIQ", 2, *shape[::-1], type_id, 0)
     path.write_bytes(body + bytes(-len(body) % 32) + data_bytes)
     return path
@@ -88,7 +105,11 @@ def test_read_gguf_reads_a_hand_written_file(tmp_path):
     assert read_gguf(path)[1]["w"][0, 0] == 0
     (tmp_path / "b.gguf").write_bytes(path.read_bytes()[:-40])
     (tmp_path / "c.gguf").write_bytes(b"PK\3\4 and more")
-    for name, message in {"b.gguf": "it ends before what it tells of", "none.gguf": "no weights file", "c.gguf": "not a GGUF file"}.items():
+    for name, message in {
+        "b.gguf": "it ends before what it tells of",
+        "none.gguf": "no weights file",
+        "c.gguf": "not a GGUF file",
+    }.items():
         with pytest.raises(UsageError, match=message):
             read_gguf(tmp_path / name)
 
@@ -99,7 +120,10 @@ def test_read_gguf_dequantizes_blocks_of_32(tmp_path):
     d, m, q4 = np.float16(0.5), np.float16(-3), np.arange(32) % 16
     q8 = np.arange(-16, 16, dtype=np.int8)
     packed = (q4[:16] | q4[16:] << 4).astype(np.uint8)
-    for type_id, raw, x in ((8, d.tobytes() + q8.tobytes(), 0.5 * q8), (3, d.tobytes() + m.tobytes() + packed.tobytes(), 0.5 * q4 - 3)):
+    for type_id, raw, x in (
+        (8, d.tobytes() + q8.tobytes(), 0.5 * q8),
+        (3, d.tobytes() + m.tobytes() + packed.tobytes(), 0.5 * q4 - 3),
+    ):
         tensors = read_gguf(write_gguf(tmp_path / "q.gguf", shape=(1, 32), type_id=type_id, data_bytes=raw))[1]
         assert tensors["w"].dtype == torch.float32 and tensors["w"].tolist() == [x.tolist()]
 

@@ -38,7 +38,11 @@ def test_shapley_of_features_matches_the_kernel_explainer():
 
 def test_shapley_of_patches_matches_the_kernel_explainer():
     torch.manual_seed(0)
-    f = nn.Sequential(nn.Conv2d(2, 5, 3), nn.ReLU(), nn.Flatten(), nn.Linear(5 * 4 * 7, 3)).double().requires_grad_(False)
+    f = (
+        nn.Sequential(nn.Conv2d(2, 5, 3), nn.ReLU(), nn.Flatten(), nn.Linear(5 * 4 * 7, 3))
+        .double()
+        .requires_grad_(False)
+    )
     x, patch_index = torch.rand(2, 6, 9, dtype=torch.float64), patch_grid((6, 9), 3)
 
     def evaluate_coalitions(z):

@@ -15,7 +15,8 @@ MODEL_NAMES = [
 
 
 def make_model_pair(name):
-    """Theirs, with every number in it drawn, and ours of the same kind; in double precision, so that only mistakes differ."""
+    """Theirs, with every number in it drawn, and ours of the same kind; in double precision, so that only mistakes
+    differ."""
     torch.manual_seed(0)
     reference, didact_model = torchvision.models.get_model(name, weights=None), create_model(name, num_classes=1000)
     for m in reference.modules():
@@ -48,13 +49,16 @@ def test_torchvision_models_with_the_same_weights_agree(name):
 
 @torch.no_grad()
 def test_efficientnet_b0_matches_torchvision_under_other_names():
-    """Ours pads as TensorFlow does, which is torchvision's way where every map before a stride has odd sides, and its norms have
+    """Ours pads as TensorFlow does, which is torchvision's way where every map before a stride has odd sides, and
+    its norms have
     TensorFlow's ε; parts come in the same order."""
     reference, didact_model = make_model_pair("efficientnet_b0")
     for m in didact_model.modules():
         if isinstance(m, nn.BatchNorm2d):
             m.eps = 1e-5
-    assert [tuple(v.shape) for v in reference.state_dict().values()] == [tuple(v.shape) for v in didact_model.state_dict().values()]
+    assert [tuple(v.shape) for v in reference.state_dict().values()] == [
+        tuple(v.shape) for v in didact_model.state_dict().values()
+    ]
     didact_model.load_state_dict(dict(zip(didact_model.state_dict(), reference.state_dict().values(), strict=True)))
     x = torch.rand(2, 3, 65, 97, dtype=torch.float64)                  # 65 33 17 9 5, 97 49 25 13 7
     torch.testing.assert_close(didact_model(x), reference(x), rtol=1e-6, atol=1e-8)
@@ -84,4 +88,6 @@ def test_deformable_conv2d_matches_torchvision():
     x, weight, bias = torch.randn(2, 3, 9, 11), torch.randn(4, 3, 3, 3), torch.randn(4)
     offset = 2 * torch.randn(2, 18, 5, 6)
     expected = torchvision.ops.deform_conv2d(x, offset, weight, bias, stride=2, padding=1)
-    torch.testing.assert_close(deformable_conv2d(x, offset, weight, bias, stride=2, padding=1), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        deformable_conv2d(x, offset, weight, bias, stride=2, padding=1), expected, rtol=1e-4, atol=1e-4
+    )

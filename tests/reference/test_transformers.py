@@ -55,12 +55,30 @@ def test_gpt2_has_the_published_number_of_parameters():
 @pytest.mark.parametrize("tie", [True, False])
 def test_llama_matches_transformers_with_weights_by_name(tie):
     config = hf.LlamaConfig(
-        vocab_size=40, hidden_size=24, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
-        max_position_embeddings=12, rms_norm_eps=1e-5, rope_theta=500.0, tie_word_embeddings=tie,
+        vocab_size=40,
+        hidden_size=24,
+        intermediate_size=40,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=12,
+        rms_norm_eps=1e-5,
+        rope_theta=500.0,
+        tie_word_embeddings=tie,
         rope_parameters={"rope_type": "default", "rope_theta": 500.0},
     )
     reference = randomize_weights(hf.LlamaForCausalLM(config))
-    model = Llama(40, context_length=12, embed_dim=24, num_layers=3, num_heads=4, num_kv_heads=2, ffn_dim=40, base=500.0, tie_weights=tie).eval()
+    model = Llama(
+        40,
+        context_length=12,
+        embed_dim=24,
+        num_layers=3,
+        num_heads=4,
+        num_kv_heads=2,
+        ffn_dim=40,
+        base=500.0,
+        tie_weights=tie,
+    ).eval()
     state = {n: t for n, t in reference.state_dict().items() if not (tie and n == "lm_head.weight")}
     assert state.keys() == model.state_dict().keys()
     model.load_state_dict(state)
@@ -69,16 +87,34 @@ def test_llama_matches_transformers_with_weights_by_name(tie):
 
 def test_llama_with_experts_matches_mixtral():
     config = hf.MixtralConfig(
-        vocab_size=40, hidden_size=24, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-        num_local_experts=4, num_experts_per_tok=2, max_position_embeddings=12, rms_norm_eps=1e-5, sliding_window=None,
-        tie_word_embeddings=True, output_router_logits=True, rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+        vocab_size=40,
+        hidden_size=24,
+        intermediate_size=20,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        max_position_embeddings=12,
+        rms_norm_eps=1e-5,
+        sliding_window=None,
+        tie_word_embeddings=True,
+        output_router_logits=True,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
     )
     reference = randomize_weights(hf.MixtralForCausalLM(config))
-    model = Llama(40, context_length=12, embed_dim=24, num_layers=2, num_heads=4, num_kv_heads=2, ffn_dim=20, num_experts=4)
+    model = Llama(
+        40, context_length=12, embed_dim=24, num_layers=2, num_heads=4, num_kv_heads=2, ffn_dim=20, num_experts=4
+    )
     state = {n: t for n, t in reference.state_dict().items() if n in model.state_dict()}
     for i in range(2):
-        moe = {n.rpartition("mlp.")[2]: t for n, t in reference.state_dict().items() if n.startswith(f"model.layers.{i}.mlp.")}
-        w1, w3 = moe["experts.gate_up_proj"].mT.chunk(2, dim=-1)             # theirs have the outputs first, ours the inputs
+        moe = {
+            n.rpartition("mlp.")[2]: t
+            for n, t in reference.state_dict().items()
+            if n.startswith(f"model.layers.{i}.mlp.")
+        }
+        # theirs have the outputs first, ours the inputs
+        w1, w3 = moe["experts.gate_up_proj"].mT.chunk(2, dim=-1)
         expert_state = {"router.weight": moe["gate.weight"], "w1": w1, "w3": w3, "w2": moe["experts.down_proj"].mT}
         state |= {f"model.layers.{i}.mlp.{n}": t for n, t in expert_state.items()}
     model.load_state_dict(state)
@@ -87,12 +123,19 @@ def test_llama_with_experts_matches_mixtral():
         assert_same(model.train(training)(TOKEN_IDS), expected.logits)
     balance = hf.models.mixtral.modeling_mixtral.load_balancing_loss_func
     for block, logits in zip(model.model.layers, expected.router_logits, strict=True):
-        torch.testing.assert_close(block.mlp.penalty, balance((logits,), 4, 2) / 2)    # theirs sums over both choices, ours is the mean
+        # theirs sums over both choices, ours is the mean
+        torch.testing.assert_close(block.mlp.penalty, balance((logits,), 4, 2) / 2)
 
 
 def make_bert_config(**options):
     return hf.BertConfig(
-        vocab_size=40, hidden_size=24, num_hidden_layers=3, num_attention_heads=4, intermediate_size=40, max_position_embeddings=12, **options
+        vocab_size=40,
+        hidden_size=24,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=40,
+        max_position_embeddings=12,
+        **options,
     )
 
 
@@ -115,7 +158,8 @@ def test_bert_with_padding_matches_transformers():
 def test_masked_bert_matches_transformers():
     reference = randomize_weights(hf.BertForMaskedLM(make_bert_config()))
     model = MaskedBERT(40, **BERT_OPTIONS).eval()
-    state = {n: t for n, t in reference.state_dict().items() if not n.startswith("cls.predictions.decoder")}   # the tied matrix again
+    # the tied matrix again
+    state = {n: t for n, t in reference.state_dict().items() if not n.startswith("cls.predictions.decoder")}
     assert state.keys() == model.state_dict().keys()
     model.load_state_dict(state)
     assert_same(model(TOKEN_IDS), reference(TOKEN_IDS).logits)
@@ -136,42 +180,70 @@ def test_bert_attention_maps_match_transformers():
     reference = randomize_weights(hf.BertModel(make_bert_config(attn_implementation="eager")))
     model = BERT(40, **BERT_OPTIONS, pooler=True).eval()
     model.load_state_dict(reference.state_dict())
-    assert_same(model.attention_maps(TOKEN_IDS), torch.stack(reference(TOKEN_IDS, output_attentions=True).attentions, dim=1))
+    assert_same(
+        model.attention_maps(TOKEN_IDS), torch.stack(reference(TOKEN_IDS, output_attentions=True).attentions, dim=1)
+    )
 
 
 def pack_attention_weights(q, k, v, out):
     """Three affine layers as the one that holds all, and the fourth."""
     return {
-        "in_proj_weight": torch.cat([q.weight, k.weight, v.weight]), "in_proj_bias": torch.cat([q.bias, k.bias, v.bias]),
-        "out_proj.weight": out.weight, "out_proj.bias": out.bias,
+        "in_proj_weight": torch.cat([q.weight, k.weight, v.weight]),
+        "in_proj_bias": torch.cat([q.bias, k.bias, v.bias]),
+        "out_proj.weight": out.weight,
+        "out_proj.bias": out.bias,
     }
 
 
 def test_encoder_decoder_matches_marian():
     config = hf.MarianConfig(
-        vocab_size=40, decoder_vocab_size=40, d_model=24, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
-        decoder_attention_heads=4, encoder_ffn_dim=40, decoder_ffn_dim=40, activation_function="relu", scale_embedding=True,
-        max_position_embeddings=16, pad_token_id=0, share_encoder_decoder_embeddings=True, static_position_embeddings=True,
+        vocab_size=40,
+        decoder_vocab_size=40,
+        d_model=24,
+        encoder_layers=2,
+        decoder_layers=2,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=40,
+        decoder_ffn_dim=40,
+        activation_function="relu",
+        scale_embedding=True,
+        max_position_embeddings=16,
+        pad_token_id=0,
+        share_encoder_decoder_embeddings=True,
+        static_position_embeddings=True,
     )
     reference = randomize_weights(hf.MarianMTModel(config))
     model = Transformer(40, 40, embed_dim=24, num_layers=2, num_heads=4, ffn_dim=40, context_length=16).eval()
     state = {"source.weight": reference.model.shared.weight, "target.weight": reference.model.shared.weight}
     for stack in ("encoder", "decoder"):
         for i, layer in enumerate(getattr(reference.model, stack).layers):
-            parts = {f"self_attn.{n}": t for n, t in pack_attention_weights(*get_attention_projections(layer.self_attn)).items()}
+            parts = {
+                f"self_attn.{n}": t
+                for n, t in pack_attention_weights(*get_attention_projections(layer.self_attn)).items()
+            }
             norms = [layer.self_attn_layer_norm, layer.final_layer_norm]
             if stack == "decoder":
-                parts |= {f"multihead_attn.{n}": t for n, t in pack_attention_weights(*get_attention_projections(layer.encoder_attn)).items()}
+                parts |= {
+                    f"multihead_attn.{n}": t
+                    for n, t in pack_attention_weights(*get_attention_projections(layer.encoder_attn)).items()
+                }
                 norms.insert(1, layer.encoder_attn_layer_norm)
-            modules = {"linear1": layer.fc1, "linear2": layer.fc2} | {f"norm{k}": norm for k, norm in enumerate(norms, 1)}
+            modules = {"linear1": layer.fc1, "linear2": layer.fc2} | {
+                f"norm{k}": norm for k, norm in enumerate(norms, 1)
+            }
             parts |= {f"{n}.{w}": getattr(m, w) for n, m in modules.items() for w in ("weight", "bias")}
             state |= {f"{stack}.{i}.{n}": t for n, t in parts.items()}
     model.load_state_dict(state)
-    model.positions.table.copy_(reference.model.encoder.embed_positions.weight.detach())   # theirs has all sines before all cosines
+    # theirs has all sines before all cosines
+    model.positions.table.copy_(reference.model.encoder.embed_positions.weight.detach())
     source, target = TOKEN_IDS.clone(), TOKEN_IDS.flip(0)[:, :5]
     source[1, 4:] = 0
     reference.model.decoder.embed_positions.weight.data.copy_(reference.model.encoder.embed_positions.weight)
-    expected = reference(source, attention_mask=(source != 0).long(), decoder_input_ids=target).logits - reference.final_logits_bias
+    expected = (
+        reference(source, attention_mask=(source != 0).long(), decoder_input_ids=target).logits
+        - reference.final_logits_bias
+    )
     assert_same(model(source, target), expected)
 
 
@@ -192,20 +264,30 @@ def test_encoder_decoder_layers_match_torch():
     attention_mask = mask[:, None, None]
     assert_same(model.encoder[0](memory, attention_mask), encoder(memory, src_key_padding_mask=~mask))
     causal = ~torch.ones(7, 7, dtype=torch.bool).tril()
-    assert_same(model.decoder[0](x, memory, attention_mask), decoder(x, memory, tgt_mask=causal, memory_key_padding_mask=~mask))
+    assert_same(
+        model.decoder[0](x, memory, attention_mask), decoder(x, memory, tgt_mask=causal, memory_key_padding_mask=~mask)
+    )
 
 
 def test_filter_logits_matches_transformers():
     torch.manual_seed(0)
     logits = torch.randn(20, 50)
-    expected = hf.TopPLogitsWarper(0.8)(None, hf.TopKLogitsWarper(30)(None, hf.TemperatureLogitsWarper(0.7)(None, logits.clone())))
+    expected = hf.TopPLogitsWarper(0.8)(
+        None, hf.TopKLogitsWarper(30)(None, hf.TemperatureLogitsWarper(0.7)(None, logits.clone()))
+    )
     torch.testing.assert_close(filter_logits(logits, DecodingConfig(temperature=0.7, top_k=30, top_p=0.8)), expected)
 
 
 @torch.no_grad()
 def test_mamba_matches_transformers_with_weights_by_name():
-    config = hf.MambaConfig(vocab_size=9, hidden_size=32, state_size=5, num_hidden_layers=1, conv_kernel=4, expand=2, use_mambapy=False)
-    reference, model, x = randomize_weights(hf.MambaModel(config).layers[0].mixer), Mamba(32, state_dim=5), torch.randn(2, 11, 32)
+    config = hf.MambaConfig(
+        vocab_size=9, hidden_size=32, state_size=5, num_hidden_layers=1, conv_kernel=4, expand=2, use_mambapy=False
+    )
+    reference, model, x = (
+        randomize_weights(hf.MambaModel(config).layers[0].mixer),
+        Mamba(32, state_dim=5),
+        torch.randn(2, 11, 32),
+    )
     model.load_state_dict(reference.state_dict())
     assert_same(model(x), reference(x))
     first_output, state = model.forward_from_state(x[:, :6], model.initial_state(2))

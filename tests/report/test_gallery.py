@@ -1,4 +1,5 @@
-"""Codes in a plane as scikit-learn finds it, the use of a codebook as it is counted, rows of the same noise in order."""
+"""Codes in a plane as scikit-learn finds it, the use of a codebook as it is counted, rows of the same noise in
+order."""
 
 import re
 
@@ -21,7 +22,8 @@ def test_project_pca_equals_sklearn():
     projection, share = project_pca(z)
     pca = PCA(2).fit(z.double().numpy())
     expected = pca.transform(z.double().numpy())
-    np.testing.assert_allclose(np.abs(projection.numpy()), np.abs(expected), rtol=1e-6, atol=1e-6)   # a direction has no sign
+    # a direction has no sign
+    np.testing.assert_allclose(np.abs(projection.numpy()), np.abs(expected), rtol=1e-6, atol=1e-6)
     assert share == pytest.approx(pca.explained_variance_ratio_.sum())
     figure = draw_latent_plane({"latent": z, "y": torch.arange(200) % 2}, ["odd", "even"])
     assert f"{100 * share:.0f} % of their variance" in figure and "first direction" in figure
@@ -38,7 +40,10 @@ def test_codebook_usage_counts_the_codes():
     rows = {"codes": torch.tensor([[3, 3, 3], [0, 3, 1]])}
     figure = draw_codebook_usage(rows, {"arguments": {"codes": 5}})
     assert "3 of 5 codes are used" in figure and "Use of the codebook" in figure
-    assert draw_codebook_usage({}, {"arguments": {"codes": 5}}) is None and draw_codebook_usage(rows, {"arguments": {}}) is None
+    assert (
+        draw_codebook_usage({}, {"arguments": {"codes": 5}}) is None
+        and draw_codebook_usage(rows, {"arguments": {}}) is None
+    )
 
 
 def test_training_samples_are_drawn_in_the_order_of_steps():
@@ -56,7 +61,9 @@ def test_latent_plane_of_numeric_targets_has_dots():
 def test_density_plane_has_the_axes_of_the_features():
     density_map = torch.rand(1, 2, 1, 96, 96)
     ends = torch.tensor([[-1.0, 100.0], [2.0, 400.0]])
-    density, points = (str(figure) for figure in draw_density_plane({"density": density_map, "density ends": ends}, ["dose", "effect"]))
+    density, points = (
+        str(figure) for figure in draw_density_plane({"density": density_map, "density ends": ends}, ["dose", "effect"])
+    )
     for chart in (density, points):
         assert ">dose<" in chart and ">effect<" in chart and "<image" in chart and "nothing was recorded" not in chart
         marks = re.findall(r'class="tick"[^>]*>([^<]*)<', chart)

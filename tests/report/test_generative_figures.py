@@ -15,8 +15,11 @@ from didact.training.session import load_model
 def test_kl_per_dimension_sums_to_the_kl_of_the_code(workdir):
     run = didact.train(RECIPES["vae"], widths=(16,), latent_dim=6, beta=0.5, epochs=2, batch=128, lr=5e-3)
     rows = run.load("test")
-    assert rows["kl_each"].shape[1] == 6 and rows["kl_each"].mean(0).sum().item() == pytest.approx(run.metadata["test"]["kl"], rel=1e-4)
-    active_units = int(run.metadata["test"]["active_units"])                       # the sentence and the metric go by one rule
+    assert rows["kl_each"].shape[1] == 6 and rows["kl_each"].mean(0).sum().item() == pytest.approx(
+        run.metadata["test"]["kl"], rel=1e-4
+    )
+    # the sentence and the metric go by one rule
+    active_units = int(run.metadata["test"]["active_units"])
     assert "kl_each" not in run.metadata["test"] and active_units > 0
     text = page.write_report(run).read_text(encoding="utf-8")
     assert "KL of each dimension" in text and f"{active_units} of 6 numbers of a code are active" in text
@@ -30,7 +33,8 @@ def test_kl_figure_of_codes_by_hand():
     assert "1 of 3 numbers of a code are active" in figure.caption and "variance above 0.01" in figure.caption
     assert "Together 2 nats" in figure.caption
     empty_figure = make_kl_figure(torch.zeros(4, 1), torch.zeros(4, 1))
-    assert figure.svg.count("<rect") - empty_figure.svg.count("<rect") in (1, 2)                # one bar for each that is not 0
+    # one bar for each that is not 0
+    assert figure.svg.count("<rect") - empty_figure.svg.count("<rect") in (1, 2)
 
 
 @pytest.mark.parametrize("noise", ["linear", "cosine"])
@@ -38,7 +42,8 @@ def test_schedule_figure_shows_the_noise_schedule_of_the_run(noise, workdir):
     run = didact.train(RECIPES["diffusion"], widths=(4,), time=4, T=30, noise=noise, sampling_steps=2, steps=1)
     beta, alpha_bar = run.load("gallery")["schedule"]
     assert beta.shape == (30,) and torch.allclose((1 - beta.double()).cumprod(0), alpha_bar.double(), atol=1e-6)
-    if noise == "cosine":                                              # ᾱ_t ~ cos²((t/T + s)/(1 + s) π/2), its first value over that at 0
+    # ᾱ_t ~ cos²((t/T + s)/(1 + s) π/2), its first value over that at 0
+    if noise == "cosine":
         f = [math.cos((t / 30 + 0.008) / 1.008 * math.pi / 2) ** 2 for t in (0, 1)]
         assert alpha_bar[0].item() == pytest.approx(f[1] / f[0], rel=1e-5)
     text = page.write_report(run).read_text(encoding="utf-8")

@@ -23,11 +23,29 @@ from helpers.run_folders import LINES, make_classifier_run, make_run, read_page
 def test_page_is_complete_and_self_contained(tmp_path):
     run = make_classifier_run(tmp_path)
     page, text = read_page(report.write_report(run))
-    expected_texts = ["mlp", "87.5 %", "didact train mlp --lr 0.1", "something to know", "2 of test also stand in training", "Gaba 1.2", "51"]
-    expected_texts += ["Loss", "Validation accuracy", "Learning rate", "Gradient norm by layer", "Confusion matrix", "Calibration", "Most surprising"]
+    expected_texts = [
+        "mlp",
+        "87.5 %",
+        "didact train mlp --lr 0.1",
+        "something to know",
+        "2 of test also stand in training",
+        "Gaba 1.2",
+        "51",
+    ]
+    expected_texts += [
+        "Loss",
+        "Validation accuracy",
+        "Learning rate",
+        "Gradient norm by layer",
+        "Confusion matrix",
+        "Calibration",
+        "Most surprising",
+    ]
     expected_texts += ["Gaba, Deep Learning (lecture notes 2025–2026), section 1.2"]
     assert [expected_text for expected_text in expected_texts if expected_text not in text] == []
-    external_links = [u for u in re.findall(r'(?:src|href)="([^"]*)"|url\(([^)]*)\)|@import', page) if not u[0].startswith("data:")]
+    external_links = [
+        u for u in re.findall(r'(?:src|href)="([^"]*)"|url\(([^)]*)\)|@import', page) if not u[0].startswith("data:")
+    ]
     assert not external_links
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", page)
     figures = sorted(p.name for p in (run.folder / "figures").glob("*.svg"))
@@ -39,7 +57,15 @@ def test_page_is_complete_and_self_contained(tmp_path):
 
 def test_page_escapes_names(tmp_path):
     unsafe_text = "<script>alert(1)</script>"
-    run = make_classifier_run(tmp_path, labels=(unsafe_text, "b", "c"), summary=unsafe_text, repeat=unsafe_text, notes=[unsafe_text], sources=[unsafe_text], names=[unsafe_text])
+    run = make_classifier_run(
+        tmp_path,
+        labels=(unsafe_text, "b", "c"),
+        summary=unsafe_text,
+        repeat=unsafe_text,
+        notes=[unsafe_text],
+        sources=[unsafe_text],
+        names=[unsafe_text],
+    )
     page, _ = read_page(report.write_report(run))
     assert page.count("<script>") == 1, "only the copy button's"
 
@@ -53,7 +79,13 @@ def test_page_of_an_unfinished_run(tmp_path):
 
 
 def test_page_ignores_outputs_of_another_kind(tmp_path):
-    run = make_run(tmp_path, {"loss": torch.rand(5), "sample": torch.rand(5, 3, 4, 4)}, task="none", class_names=(), watch=["loss", "lower"])
+    run = make_run(
+        tmp_path,
+        {"loss": torch.rand(5), "sample": torch.rand(5, 3, 4, 4)},
+        task="none",
+        class_names=(),
+        watch=["loss", "lower"],
+    )
     _, text = read_page(report.write_report(run))
     assert "Confusion" not in text
 
@@ -100,7 +132,12 @@ def test_binary_page_has_the_roc_curve_of_sklearn(tmp_path):
 def test_multilabel_page_shows_scores_per_label(tmp_path):
     output = torch.tensor([[3.0, -3.0], [3.0, 3.0], [-3.0, 3.0], [-3.0, -3.0]])
     rows = {"loss": torch.rand(4), "output": output, "y": torch.tensor([[1.0, 0], [1, 0], [0, 1], [1, 0]])}
-    examples = {"worst": torch.tensor([3]), "best": torch.tensor([0]), "worst_x": torch.rand(1, 2), "best_x": torch.rand(1, 2)}
+    examples = {
+        "worst": torch.tensor([3]),
+        "best": torch.tensor([0]),
+        "worst_x": torch.rand(1, 2),
+        "best_x": torch.rand(1, 2),
+    }
     run = make_run(tmp_path, rows, examples, task="multilabel", class_names=("a", "b"), kind="table", shape=(2,))
     predictions = read_predictions(run.metadata, rows)
     assert predictions.describe(1) == ("a", "a, b", False) and predictions.describe(3) == ("a", "none", False)
@@ -161,9 +198,14 @@ def test_citation_spells_out_course_sources(short, long):
 
 def test_sources_separates_courses_from_papers():
     metadata = {"sources": ["Gaba 2.8", "Cheng et al. 2016"]}
-    courses, papers = _make_sources_section(metadata, are_courses=True), _make_sources_section(metadata, are_courses=False)
+    courses, papers = (
+        _make_sources_section(metadata, are_courses=True),
+        _make_sources_section(metadata, are_courses=False),
+    )
     assert "section 2.8" in courses and "Cheng" not in courses and "Cheng" in papers and "Gaba" not in papers
-    assert not _make_sources_section({}, are_courses=True) and not _make_sources_section({"sources": ["Gaba 2.8"]}, are_courses=False)
+    assert not _make_sources_section({}, are_courses=True) and not _make_sources_section(
+        {"sources": ["Gaba 2.8"]}, are_courses=False
+    )
 
 
 def compute_luminance(color):
@@ -195,7 +237,9 @@ def test_training_length_uses_the_singular(about, words):
     assert describe_training(about) == words
 
 
-@pytest.mark.parametrize(("task", "title"), [("multiclass", "Examples of each class"), ("segmentation", "Pixels of each class")])
+@pytest.mark.parametrize(
+    ("task", "title"), [("multiclass", "Examples of each class"), ("segmentation", "Pixels of each class")]
+)
 def test_class_figure_counts_examples_or_pixels(task, title):
     figure = make_class_figure({"task": task, "labels": ["a", "b"], "counts": {"train": [3, 4]}})
     assert figure is not None and title in figure.svg
@@ -209,10 +253,16 @@ def test_page_of_an_older_run_has_no_trainable_column(tmp_path):
     assert "20 trainable" in text and "trained</th>" not in (run.folder / "report.html").read_text()
 
 
-@pytest.mark.parametrize(("data", "expected_names"), [
-    ("breast_cancer", ["precision (positive class: benign)", "F1 (positive class: benign)", "recall (macro)", "F1 (macro)"]),
-    ("iris", ["precision (macro)", "recall (macro)", "F1 (macro)"]),
-])
+@pytest.mark.parametrize(
+    ("data", "expected_names"),
+    [
+        (
+            "breast_cancer",
+            ["precision (positive class: benign)", "F1 (positive class: benign)", "recall (macro)", "F1 (macro)"],
+        ),
+        ("iris", ["precision (macro)", "recall (macro)", "F1 (macro)"]),
+    ],
+)
 def test_page_names_the_averaging_of_precision_recall_and_f1(tmp_path, monkeypatch, data, expected_names):
     monkeypatch.chdir(tmp_path)
     run = didact.train("mlp", data=data, hidden=(4,), steps=3)
@@ -220,5 +270,9 @@ def test_page_names_the_averaging_of_precision_recall_and_f1(tmp_path, monkeypat
     for name in expected_names:
         assert f"<span>{name}</span>" in page, name
     assert not re.search(r"<span>(precision|recall|F1)</span>", page)
-    notes = [note for note in run.metadata["notes"] if note.startswith("precision, recall, f1: of the positive class 'benign'")]
+    notes = [
+        note
+        for note in run.metadata["notes"]
+        if note.startswith("precision, recall, f1: of the positive class 'benign'")
+    ]
     assert bool(notes) == (data == "breast_cancer")

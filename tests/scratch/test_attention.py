@@ -21,10 +21,22 @@ def sample_normal(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 @few_examples
-@given(st.lists(small_sizes, max_size=2).map(tuple), small_sizes, small_sizes, small_sizes, small_sizes, st.sampled_from(["none", "causal", "bool", "float"]))
+@given(
+    st.lists(small_sizes, max_size=2).map(tuple),
+    small_sizes,
+    small_sizes,
+    small_sizes,
+    small_sizes,
+    st.sampled_from(["none", "causal", "bool", "float"]),
+)
 def test_attention_matches_torch(batch, t, s, d, e, mask):
     q, k, v = sample_normal(*batch, t, d), sample_normal(*batch, s, d, seed=1), sample_normal(*batch, s, e, seed=2)
-    scratch_mask = {"none": None, "causal": None, "bool": sample_normal(t, s, seed=3) > -0.3, "float": sample_normal(t, s, seed=3)}[mask]
+    scratch_mask = {
+        "none": None,
+        "causal": None,
+        "bool": sample_normal(t, s, seed=3) > -0.3,
+        "float": sample_normal(t, s, seed=3),
+    }[mask]
     if mask == "bool":
         scratch_mask[:, 0] = True  # the row that may look nowhere has its own test
     torch_mask = None if scratch_mask is None else torch.from_numpy(scratch_mask)
@@ -45,7 +57,9 @@ def test_fully_masked_query_gets_zero():
 
 def test_causal_mask_hides_the_future():
     """Lower-triangular with the diagonal (Van Schependom 7.6.3 says strictly): position t sees 0 … t."""
-    a = attention_weights(Tensor(sample_normal(4, 3)), Tensor(sample_normal(4, 3, seed=1)), np.triu(np.full((4, 4), -np.inf), 1)).data
+    a = attention_weights(
+        Tensor(sample_normal(4, 3)), Tensor(sample_normal(4, 3, seed=1)), np.triu(np.full((4, 4), -np.inf), 1)
+    ).data
     np.testing.assert_array_equal(a != 0, np.tri(4, dtype=bool))
     np.testing.assert_allclose(a.sum(1), 1)
 
@@ -76,10 +90,17 @@ def test_multi_head_attention_matches_torch(n, t, s, heads, bias, batch_first, m
             m[..., 0] = False  # every query keeps something to look at
     shape = (lambda length: (n, length, e)) if batch_first else (lambda length: (length, n, e))
     arrays = [sample_normal(*shape(length), seed=i) for i, length in enumerate((t, s, s))]
-    scratch_inputs, torch_inputs = [tensor(a, requires_grad=True) for a in arrays], [torch.tensor(a, requires_grad=True) for a in arrays]
+    scratch_inputs, torch_inputs = (
+        [tensor(a, requires_grad=True) for a in arrays],
+        [torch.tensor(a, requires_grad=True) for a in arrays],
+    )
     y = scratch_module(*scratch_inputs, key_padding_mask=padding, attn_mask=mask)
     masks = {"key_padding_mask": padding, "attn_mask": mask}
-    r, _ = torch_module(*torch_inputs, **{key: None if m is None else torch.from_numpy(m) for key, m in masks.items()}, need_weights=False)
+    r, _ = torch_module(
+        *torch_inputs,
+        **{key: None if m is None else torch.from_numpy(m) for key, m in masks.items()},
+        need_weights=False,
+    )
     assert_close("value", y.data, r)
     (y**3).sum().backward()
     (r**3).sum().backward()

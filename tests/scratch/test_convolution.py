@@ -1,4 +1,5 @@
-"""Convolution, its transpose and pooling against PyTorch, over strides, paddings, dilations and groups; second derivatives too."""
+"""Convolution, its transpose and pooling against PyTorch, over strides, paddings, dilations and groups; second
+derivatives too."""
 
 from typing import Any
 
@@ -20,11 +21,19 @@ from helpers.op_comparison import assert_matches_torch, few_examples
 @st.composite
 def convolution_cases(draw: Any, axes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
     """x, w, b and settings such that at least one window fits."""
-    draw_per_axis = lambda low, high: draw(st.tuples(*[st.integers(low, high)] * axes))  # noqa: E731
-    kernel, stride, padding, dilation = draw_per_axis(1, 3), draw_per_axis(1, 3), draw_per_axis(0, 2), draw_per_axis(1, 2)
+    draw_per_axis = lambda low, high: draw(st.tuples(*[st.integers(low, high)] * axes))
+    kernel, stride, padding, dilation = (
+        draw_per_axis(1, 3),
+        draw_per_axis(1, 3),
+        draw_per_axis(0, 2),
+        draw_per_axis(1, 2),
+    )
     groups = draw(st.sampled_from([1, 1, 2, 3]))
     n, c, o = draw(st.sampled_from([1, 2, 3, 0])), groups * draw(st.integers(1, 2)), groups * draw(st.integers(1, 2))
-    size = [max(1, d * (k - 1) + 1 - 2 * p) + draw(st.integers(0, 4)) for k, p, d in zip(kernel, padding, dilation, strict=True)]
+    size = [
+        max(1, d * (k - 1) + 1 - 2 * p) + draw(st.integers(0, 4))
+        for k, p, d in zip(kernel, padding, dilation, strict=True)
+    ]
     rng = np.random.default_rng(draw(st.integers(0, 2**16)))
     x, w, b = rng.normal(size=(n, c, *size)), rng.normal(size=(o, c // groups, *kernel)), rng.normal(size=o)
     return x, w, b, {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
@@ -34,14 +43,18 @@ def convolution_cases(draw: Any, axes: int) -> tuple[np.ndarray, np.ndarray, np.
 @given(convolution_cases(2))
 def test_conv2d_matches_torch(case):
     x, w, b, settings = case
-    assert_matches_torch(lambda x, w, b: conv2d(x, w, b, **settings), lambda x, w, b: F.conv2d(x, w, b, **settings), x, w, b)
+    assert_matches_torch(
+        lambda x, w, b: conv2d(x, w, b, **settings), lambda x, w, b: F.conv2d(x, w, b, **settings), x, w, b
+    )
 
 
 @few_examples
 @given(convolution_cases(1))
 def test_conv1d_matches_torch(case):
     x, w, b, settings = case
-    assert_matches_torch(lambda x, w, b: conv1d(x, w, b, **settings), lambda x, w, b: F.conv1d(x, w, b, **settings), x, w, b)
+    assert_matches_torch(
+        lambda x, w, b: conv1d(x, w, b, **settings), lambda x, w, b: F.conv1d(x, w, b, **settings), x, w, b
+    )
 
 
 @few_examples
@@ -58,7 +71,9 @@ def test_conv_transpose2d_matches_torch(case, with_output_padding):
         with pytest.raises(ScratchError, match="conv_transpose2d"):
             convolution_transpose(Tensor(y), Tensor(w), Tensor(b), **settings)
         return
-    assert_matches_torch(lambda *t: convolution_transpose(*t, **settings), lambda *t: F.conv_transpose2d(*t, **settings), y, w, b)
+    assert_matches_torch(
+        lambda *t: convolution_transpose(*t, **settings), lambda *t: F.conv_transpose2d(*t, **settings), y, w, b
+    )
 
 
 def test_convolution_handles_three_axes():
@@ -90,7 +105,8 @@ def pooling_cases(draw: Any) -> tuple[np.ndarray, dict[str, Any]]:
     n, c = draw(st.sampled_from([1, 2, 0])), draw(st.integers(1, 3))
     size = [k + draw(st.integers(0, 5)) for k in kernel]
     x = np.random.default_rng(draw(st.integers(0, 2**16))).normal(size=(n, c, *size))
-    return np.round(x, draw(st.sampled_from([0, 8]))), {"kernel": kernel, "stride": stride, "padding": padding}  # rounded: many ties
+    # rounded: many ties
+    return np.round(x, draw(st.sampled_from([0, 8]))), {"kernel": kernel, "stride": stride, "padding": padding}
 
 
 @few_examples
@@ -114,15 +130,23 @@ def test_convolution_modules_match_torch_with_its_weights():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(3, 4, 9, 7))
     options, nn = {"dtype": np.float64}, torch.nn
-    assert_module_matches_torch(modules.Conv2d(4, 6, (3, 2), 2, 1, 1, 2, **options), nn.Conv2d(4, 6, (3, 2), 2, 1, 1, 2), x)
-    assert_module_matches_torch(modules.Conv1d(4, 6, 3, padding=1, bias=False, **options), nn.Conv1d(4, 6, 3, padding=1, bias=False), x[..., 0])
-    assert_module_matches_torch(modules.ConvTranspose2d(4, 6, 3, 2, 1, 1, 2, **options), nn.ConvTranspose2d(4, 6, 3, 2, 1, 1, 2), x)
+    assert_module_matches_torch(
+        modules.Conv2d(4, 6, (3, 2), 2, 1, 1, 2, **options), nn.Conv2d(4, 6, (3, 2), 2, 1, 1, 2), x
+    )
+    assert_module_matches_torch(
+        modules.Conv1d(4, 6, 3, padding=1, bias=False, **options), nn.Conv1d(4, 6, 3, padding=1, bias=False), x[..., 0]
+    )
+    assert_module_matches_torch(
+        modules.ConvTranspose2d(4, 6, 3, 2, 1, 1, 2, **options), nn.ConvTranspose2d(4, 6, 3, 2, 1, 1, 2), x
+    )
     assert_module_matches_torch(modules.MaxPool2d(3, 2, 1), nn.MaxPool2d(3, 2, 1), x)
     assert_module_matches_torch(modules.AvgPool2d(2), nn.AvgPool2d(2), x)
 
 
 def test_convolution_and_pooling_keep_float32():
-    net = modules.Sequential(modules.Conv2d(1, 2, 3, padding=1), modules.ReLU(), modules.MaxPool2d(2), modules.AvgPool2d(2))
+    net = modules.Sequential(
+        modules.Conv2d(1, 2, 3, padding=1), modules.ReLU(), modules.MaxPool2d(2), modules.AvgPool2d(2)
+    )
     x = tensor(np.ones((2, 1, 8, 8), np.float32), requires_grad=True)
     y = net(x)
     y.sum().backward()

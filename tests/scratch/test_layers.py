@@ -51,8 +51,12 @@ def test_gelu_is_bounded_below():
 @given(st.data(), shapes, st.sampled_from([None, 0, 2]))
 def test_embedding_matches_torch(data, shape, padding):
     ids = np.random.default_rng(data.draw(st.integers(0, 99))).integers(0, 4, shape)
-    assert_matches_torch(lambda w: embedding(ids, w, padding), lambda w: F.embedding(torch.from_numpy(np.asarray(ids)), w, padding),
-          data.draw(arrays((4, 3))), check_second=False)
+    assert_matches_torch(
+        lambda w: embedding(ids, w, padding),
+        lambda w: F.embedding(torch.from_numpy(np.asarray(ids)), w, padding),
+        data.draw(arrays((4, 3))),
+        check_second=False,
+    )
 
 
 def test_embedding_second_derivative():
@@ -64,10 +68,15 @@ def test_embedding_second_derivative():
 
 @pytest.mark.parametrize("padding", [None, 2])
 def test_weighted_embedding_second_derivative(padding):
-    """The weight v of a row of padding moves no gradient of the table: dL/dW says nothing of it, and so not its gradient by v."""
+    """The weight v of a row of padding moves no gradient of the table: dL/dW says nothing of it, and so not its
+    gradient by v."""
     ids, rng = np.array([[0, 2], [2, 1]]), np.random.default_rng(0)
-    assert_matches_torch(lambda w, v: embedding(ids, w, padding) * v, lambda w, v: F.embedding(torch.from_numpy(ids), w, padding) * v,
-          rng.normal(size=(4, 3)), rng.normal(size=(2, 2, 3)))
+    assert_matches_torch(
+        lambda w, v: embedding(ids, w, padding) * v,
+        lambda w, v: F.embedding(torch.from_numpy(ids), w, padding) * v,
+        rng.normal(size=(4, 3)),
+        rng.normal(size=(2, 2, 3)),
+    )
 
 
 def test_embedding_refuses_invalid_ids():
@@ -105,12 +114,34 @@ def test_modules_match_torch_with_its_weights():
     rng = np.random.default_rng(0)
     x, options, nn = rng.normal(size=(7, 5)), {"dtype": np.float64}, torch.nn
     assert_module_matches_torch(modules.Linear(5, 3, **options), nn.Linear(5, 3), x)
-    assert_module_matches_torch(modules.Embedding(9, 4, padding_idx=1, **options), nn.Embedding(9, 4, padding_idx=1), rng.integers(0, 9, (3, 5)))
-    scratch_layers = (modules.Linear(5, 8, **options), modules.Tanh(), modules.Linear(8, 8, bias=False, **options), modules.GELU(), modules.GELU("tanh"),
-            modules.LeakyReLU(), modules.Sigmoid(), modules.ReLU())
-    torch_layers = (nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 8, bias=False), nn.GELU(), nn.GELU("tanh"), nn.LeakyReLU(), nn.Sigmoid(), nn.ReLU())
-    assert_module_matches_torch(modules.Sequential(modules.Sequential(*scratch_layers), modules.Linear(8, 2, **options)),
-            nn.Sequential(nn.Sequential(*torch_layers), nn.Linear(8, 2)), x)
+    assert_module_matches_torch(
+        modules.Embedding(9, 4, padding_idx=1, **options), nn.Embedding(9, 4, padding_idx=1), rng.integers(0, 9, (3, 5))
+    )
+    scratch_layers = (
+        modules.Linear(5, 8, **options),
+        modules.Tanh(),
+        modules.Linear(8, 8, bias=False, **options),
+        modules.GELU(),
+        modules.GELU("tanh"),
+        modules.LeakyReLU(),
+        modules.Sigmoid(),
+        modules.ReLU(),
+    )
+    torch_layers = (
+        nn.Linear(5, 8),
+        nn.Tanh(),
+        nn.Linear(8, 8, bias=False),
+        nn.GELU(),
+        nn.GELU("tanh"),
+        nn.LeakyReLU(),
+        nn.Sigmoid(),
+        nn.ReLU(),
+    )
+    assert_module_matches_torch(
+        modules.Sequential(modules.Sequential(*scratch_layers), modules.Linear(8, 2, **options)),
+        nn.Sequential(nn.Sequential(*torch_layers), nn.Linear(8, 2)),
+        x,
+    )
     assert_module_matches_torch(modules.Flatten(), nn.Flatten(), x.reshape(7, 5, 1, 1))
 
 
@@ -150,7 +181,12 @@ def test_init_has_the_stated_variance():
     n_in, n_out = fans(shape)
     assert (n_in, n_out) == (270, 1800)
     xavier, he = 2 / (n_in + n_out), 2 / n_in
-    for sample_weights, variance in ((xavier_uniform, xavier), (xavier_normal, xavier), (he_uniform, he), (he_normal, he)):
+    for sample_weights, variance in (
+        (xavier_uniform, xavier),
+        (xavier_normal, xavier),
+        (he_uniform, he),
+        (he_normal, he),
+    ):
         w = sample_weights(shape, 0)
         assert w.dtype == np.float32
         assert w.shape == shape
@@ -178,9 +214,17 @@ GRADCHECK_CASES = {
     "linear": (linear, (3, 4), (2, 4), (2,)),
     "gelu": (gelu, (3, 4)),
     "embedding": (lambda w: embedding([[1, 0], [1, 2]], w), (3, 4)),
-    "conv2d": (lambda x, w, b: convolution(x, w, b, stride=(2, 1), padding=(0, 1), dilation=(1, 2), groups=2),
-               (2, 4, 5, 4), (6, 2, 2, 3), (6,)),
-    "conv_transpose2d": (lambda x, w: convolution_transpose(x, w, stride=2, padding=1, output_padding=1), (2, 3, 2, 3), (3, 2, 3, 2)),
+    "conv2d": (
+        lambda x, w, b: convolution(x, w, b, stride=(2, 1), padding=(0, 1), dilation=(1, 2), groups=2),
+        (2, 4, 5, 4),
+        (6, 2, 2, 3),
+        (6,),
+    ),
+    "conv_transpose2d": (
+        lambda x, w: convolution_transpose(x, w, stride=2, padding=1, output_padding=1),
+        (2, 3, 2, 3),
+        (3, 2, 3, 2),
+    ),
     "max_pool": (lambda x: max_pool(x, 2, 1), (2, 1, 3, 4)),
     "avg_pool": (lambda x: avg_pool(x, 3, 2, 1, False), (2, 1, 5, 4)),
     "batch_norm": (lambda x, w, b: batch_norm(x, np.zeros(3), np.ones(3), w, b, training=True), (4, 3, 2), (3,), (3,)),

@@ -17,18 +17,36 @@ reductions = st.sampled_from(["mean", "sum", "none"])
 
 
 @few_examples
-@given(st.data(), st.none() | small_sizes, small_sizes, st.lists(small_sizes, max_size=2), reductions, st.booleans(), st.sampled_from([0.0, 0.3]),
-       st.booleans())
-def test_cross_entropy_of_labels(data, n, classes, spatial_shape, reduction, with_weights, smoothing, with_ignored_label):
+@given(
+    st.data(),
+    st.none() | small_sizes,
+    small_sizes,
+    st.lists(small_sizes, max_size=2),
+    reductions,
+    st.booleans(),
+    st.sampled_from([0.0, 0.3]),
+    st.booleans(),
+)
+def test_cross_entropy_of_labels(
+    data, n, classes, spatial_shape, reduction, with_weights, smoothing, with_ignored_label
+):
     shape = (classes,) if n is None else (n, classes, *spatial_shape)
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     y = np.asarray(rng.integers(0, classes, () if n is None else (n, *spatial_shape)))
     if with_ignored_label and n is not None:
         y.reshape(-1)[0] = -100
     w = rng.uniform(0.5, 2, classes) if with_weights else None
-    assert_matches_torch(lambda z: cross_entropy(z, y, weight=w, label_smoothing=smoothing, reduction=reduction),
-          lambda z: F.cross_entropy(z, torch.from_numpy(y), None if w is None else torch.from_numpy(w), label_smoothing=smoothing,
-                                    reduction=reduction), data.draw(arrays(shape)))
+    assert_matches_torch(
+        lambda z: cross_entropy(z, y, weight=w, label_smoothing=smoothing, reduction=reduction),
+        lambda z: F.cross_entropy(
+            z,
+            torch.from_numpy(y),
+            None if w is None else torch.from_numpy(w),
+            label_smoothing=smoothing,
+            reduction=reduction,
+        ),
+        data.draw(arrays(shape)),
+    )
 
 
 @few_examples
@@ -36,9 +54,13 @@ def test_cross_entropy_of_labels(data, n, classes, spatial_shape, reduction, wit
 def test_cross_entropy_of_distributions(data, n, classes, spatial_shape, reduction, smoothing):
     q, w = data.draw(arrays((n, classes, *spatial_shape), 0, 1)), np.linspace(1, 2, classes)
     q = q / q.sum(1, keepdims=True)
-    assert_matches_torch(lambda z: cross_entropy(z, q, weight=w, label_smoothing=smoothing, reduction=reduction),
-          lambda z: F.cross_entropy(z, torch.from_numpy(q), torch.from_numpy(w), label_smoothing=smoothing, reduction=reduction),
-          data.draw(arrays(q.shape)))
+    assert_matches_torch(
+        lambda z: cross_entropy(z, q, weight=w, label_smoothing=smoothing, reduction=reduction),
+        lambda z: F.cross_entropy(
+            z, torch.from_numpy(q), torch.from_numpy(w), label_smoothing=smoothing, reduction=reduction
+        ),
+        data.draw(arrays(q.shape)),
+    )
 
 
 def test_cross_entropy_gradient_is_p_minus_y():
@@ -69,9 +91,17 @@ def test_nll_loss_matches_torch(data, n, classes, spatial_shape, reduction):
     y, w = rng.integers(0, classes, (n, *spatial_shape)), rng.uniform(0.5, 2, classes)
     if y.size > 1:
         y.reshape(-1)[0] = 1 if classes > 1 else -100
-    assert_matches_torch(lambda z: nll_loss(z.log_softmax(1), y, weight=w, ignore_index=1 if classes > 1 else -100, reduction=reduction),
-          lambda z: F.nll_loss(z.log_softmax(1), torch.from_numpy(y), torch.from_numpy(w), ignore_index=1 if classes > 1 else -100,
-                               reduction=reduction), data.draw(arrays((n, classes, *spatial_shape))))
+    assert_matches_torch(
+        lambda z: nll_loss(z.log_softmax(1), y, weight=w, ignore_index=1 if classes > 1 else -100, reduction=reduction),
+        lambda z: F.nll_loss(
+            z.log_softmax(1),
+            torch.from_numpy(y),
+            torch.from_numpy(w),
+            ignore_index=1 if classes > 1 else -100,
+            reduction=reduction,
+        ),
+        data.draw(arrays((n, classes, *spatial_shape))),
+    )
 
 
 @few_examples
@@ -79,18 +109,30 @@ def test_nll_loss_matches_torch(data, n, classes, spatial_shape, reduction):
 def test_regression_losses_match_torch(data, shape, reduction):
     x, y = data.draw(arrays(shape)), data.draw(arrays(shape)).copy()
     t = torch.from_numpy(y)
-    assert_matches_torch(lambda x: mse_loss(x, y, reduction=reduction), lambda x: F.mse_loss(x, t, reduction=reduction), x)
-    assert_matches_torch(lambda x: l1_loss(x, y, reduction=reduction), lambda x: F.l1_loss(x, t, reduction=reduction), x)
-    assert_matches_torch(lambda x: huber_loss(x, y, delta=0.7, reduction=reduction), lambda x: F.huber_loss(x, t, delta=0.7, reduction=reduction), x)
+    assert_matches_torch(
+        lambda x: mse_loss(x, y, reduction=reduction), lambda x: F.mse_loss(x, t, reduction=reduction), x
+    )
+    assert_matches_torch(
+        lambda x: l1_loss(x, y, reduction=reduction), lambda x: F.l1_loss(x, t, reduction=reduction), x
+    )
+    assert_matches_torch(
+        lambda x: huber_loss(x, y, delta=0.7, reduction=reduction),
+        lambda x: F.huber_loss(x, t, delta=0.7, reduction=reduction),
+        x,
+    )
 
 
 @few_examples
 @given(st.data(), full_shapes, reductions, st.sampled_from([1.0, 3.0]))
 def test_binary_cross_entropy_matches_torch(data, shape, reduction, pos_weight):
     z, y = data.draw(arrays(shape, -40, 40)), data.draw(arrays(shape, 0, 1)).copy()
-    assert_matches_torch(lambda z: bce_with_logits(z, y, pos_weight=pos_weight, reduction=reduction),
-          lambda z: F.binary_cross_entropy_with_logits(z, torch.from_numpy(y), pos_weight=torch.tensor(pos_weight).double(),
-                                                       reduction=reduction), z)
+    assert_matches_torch(
+        lambda z: bce_with_logits(z, y, pos_weight=pos_weight, reduction=reduction),
+        lambda z: F.binary_cross_entropy_with_logits(
+            z, torch.from_numpy(y), pos_weight=torch.tensor(pos_weight).double(), reduction=reduction
+        ),
+        z,
+    )
 
 
 def test_binary_cross_entropy_is_cross_entropy_of_two_classes():
@@ -114,8 +156,13 @@ def test_loss_without_labels_is_nan_with_zero_gradient():
 
 def test_losses_keep_float32():
     z = tensor(np.ones((4, 3), np.float32), requires_grad=True)
-    for loss in (cross_entropy(z, [0, 1, 2, 0]), cross_entropy(z, np.ones((4, 3)) / 3, label_smoothing=0.1), mse_loss(z, np.zeros((4, 3))),
-                 huber_loss(z, np.zeros((4, 3))), bce_with_logits(z, np.ones((4, 3)))):
+    for loss in (
+        cross_entropy(z, [0, 1, 2, 0]),
+        cross_entropy(z, np.ones((4, 3)) / 3, label_smoothing=0.1),
+        mse_loss(z, np.zeros((4, 3))),
+        huber_loss(z, np.zeros((4, 3))),
+        bce_with_logits(z, np.ones((4, 3))),
+    ):
         (g,) = grad(loss, z)
         assert loss.dtype == g.dtype == np.float32
 

@@ -32,8 +32,14 @@ def test_batch_norm_in_training_matches_torch(data, n, c, size):
         return
     x, w, b = data.draw(arrays((n, c, *size))), data.draw(arrays((c,))), data.draw(arrays((c,)))
     scratch_statistics, torch_statistics = (np.zeros(c), np.ones(c)), (torch.zeros(c).double(), torch.ones(c).double())
-    assert_matches_torch(lambda x, w, b: batch_norm(x, *scratch_statistics, w, b, training=True, momentum=0.3),
-          lambda x, w, b: F.batch_norm(x, *torch_statistics, w, b, training=True, momentum=0.3), x, w, b, tolerance=1e-8)
+    assert_matches_torch(
+        lambda x, w, b: batch_norm(x, *scratch_statistics, w, b, training=True, momentum=0.3),
+        lambda x, w, b: F.batch_norm(x, *torch_statistics, w, b, training=True, momentum=0.3),
+        x,
+        w,
+        b,
+        tolerance=1e-8,
+    )
     for actual, expected in zip(scratch_statistics, torch_statistics, strict=True):
         assert_close("running statistics", actual, expected)
 
@@ -52,15 +58,28 @@ def test_batch_norm_six_equations_are_the_short_form():
     rng = np.random.default_rng(0)
     x = tensor(rng.normal(size=(5, 3, 2)), requires_grad=True)
     dy, scale, shift = rng.normal(size=x.shape), Tensor(np.ones((3, 1))), Tensor(np.zeros((3, 1)))
-    (six_equations_grad,), (short_form_grad,) = grad(standardize_batch(x, scale, shift, 1e-5)[0], x, dy), grad(standardize(x, (0, 2), 1e-5), x, dy)
+    (six_equations_grad,), (short_form_grad,) = (
+        grad(standardize_batch(x, scale, shift, 1e-5)[0], x, dy),
+        grad(standardize(x, (0, 2), 1e-5), x, dy),
+    )
     np.testing.assert_allclose(six_equations_grad.data, short_form_grad.data, atol=1e-12)
 
 
 @few_examples
-@given(st.data(), st.lists(st.sampled_from([1, 2, 3, 0]), max_size=2).map(tuple), st.lists(small_sizes, min_size=1, max_size=2).map(tuple))
+@given(
+    st.data(),
+    st.lists(st.sampled_from([1, 2, 3, 0]), max_size=2).map(tuple),
+    st.lists(small_sizes, min_size=1, max_size=2).map(tuple),
+)
 def test_layer_norm_matches_torch(data, batch, shape):
     x, w, b = data.draw(arrays((*batch, *shape))), data.draw(arrays(shape)), data.draw(arrays(shape))
-    assert_matches_torch(lambda x, w, b: layer_norm(x, shape, w, b, eps=1e-2), lambda x, w, b: F.layer_norm(x, shape, w, b, eps=1e-2), x, w, b)
+    assert_matches_torch(
+        lambda x, w, b: layer_norm(x, shape, w, b, eps=1e-2),
+        lambda x, w, b: F.layer_norm(x, shape, w, b, eps=1e-2),
+        x,
+        w,
+        b,
+    )
 
 
 @few_examples
@@ -70,7 +89,13 @@ def test_group_norm_matches_torch(data, n, groups, per_group, size):
     if n * per_group * int(np.prod(size)) < 2:  # PyTorch refuses a single value
         return
     x, w, b = data.draw(arrays((n, c, *size))), data.draw(arrays((c,))), data.draw(arrays((c,)))
-    assert_matches_torch(lambda x, w, b: group_norm(x, groups, w, b, eps=1e-2), lambda x, w, b: F.group_norm(x, groups, w, b, eps=1e-2), x, w, b)
+    assert_matches_torch(
+        lambda x, w, b: group_norm(x, groups, w, b, eps=1e-2),
+        lambda x, w, b: F.group_norm(x, groups, w, b, eps=1e-2),
+        x,
+        w,
+        b,
+    )
 
 
 @few_examples
@@ -89,7 +114,9 @@ def test_norm_modules_match_torch_with_its_weights():
     rng = np.random.default_rng(0)
     x, options, nn = rng.normal(size=(4, 6, 5, 3)), {"dtype": np.float64}, torch.nn
     assert_module_matches_torch(modules.BatchNorm2d(6, **options), nn.BatchNorm2d(6), x)
-    assert_module_matches_torch(modules.BatchNorm2d(6, momentum=0.4, affine=False, **options), nn.BatchNorm2d(6, momentum=0.4, affine=False), x)
+    assert_module_matches_torch(
+        modules.BatchNorm2d(6, momentum=0.4, affine=False, **options), nn.BatchNorm2d(6, momentum=0.4, affine=False), x
+    )
     assert_module_matches_torch(modules.BatchNorm1d(6, **options), nn.BatchNorm1d(6), x[..., 0, 0])
     assert_module_matches_torch(modules.LayerNorm((5, 3), **options), nn.LayerNorm((5, 3)), x)
     assert_module_matches_torch(modules.LayerNorm(3, affine=False), nn.LayerNorm(3, elementwise_affine=False), x)
@@ -114,9 +141,16 @@ def test_batch_norm_running_statistics_match_torch():
 def test_fold_batch_norm_gives_the_same_outputs(bias, affine):
     rng = np.random.default_rng(0)
     for layer, norm, shape in (
-        (modules.Linear(4, 6, bias, rng=1, dtype=np.float64), modules.BatchNorm1d(6, affine=affine, dtype=np.float64), (8, 4)),
-        (modules.Conv2d(4, 6, 3, groups=2, bias=bias, rng=1, dtype=np.float64), modules.BatchNorm2d(6, affine=affine, dtype=np.float64),
-         (2, 4, 5, 6)),
+        (
+            modules.Linear(4, 6, bias, rng=1, dtype=np.float64),
+            modules.BatchNorm1d(6, affine=affine, dtype=np.float64),
+            (8, 4),
+        ),
+        (
+            modules.Conv2d(4, 6, 3, groups=2, bias=bias, rng=1, dtype=np.float64),
+            modules.BatchNorm2d(6, affine=affine, dtype=np.float64),
+            (2, 4, 5, 6),
+        ),
     ):
         for _ in range(3):
             norm(layer(Tensor(rng.normal(1, 2, size=shape))))

@@ -15,15 +15,25 @@ OPTIMIZER_PAIRS = {
     "sgd": (optim.SGD, T.SGD),
     "decay": (partial(optim.SGD, weight_decay=0.3), partial(T.SGD, weight_decay=0.3)),
     "momentum": (partial(optim.SGD, momentum=0.9), partial(T.SGD, momentum=0.9)),
-    "nesterov": (partial(optim.SGD, momentum=0.9, nesterov=True, weight_decay=0.1),
-                 partial(T.SGD, momentum=0.9, nesterov=True, weight_decay=0.1)),
+    "nesterov": (
+        partial(optim.SGD, momentum=0.9, nesterov=True, weight_decay=0.1),
+        partial(T.SGD, momentum=0.9, nesterov=True, weight_decay=0.1),
+    ),
     "adagrad": (optim.AdaGrad, T.Adagrad),
-    "adagrad decay": (partial(optim.AdaGrad, eps=1e-3, weight_decay=0.1), partial(T.Adagrad, eps=1e-3, weight_decay=0.1)),
+    "adagrad decay": (
+        partial(optim.AdaGrad, eps=1e-3, weight_decay=0.1),
+        partial(T.Adagrad, eps=1e-3, weight_decay=0.1),
+    ),
     "rmsprop": (optim.RMSProp, T.RMSprop),
-    "rmsprop 0.9": (partial(optim.RMSProp, alpha=0.9, weight_decay=0.1), partial(T.RMSprop, alpha=0.9, weight_decay=0.1)),
+    "rmsprop 0.9": (
+        partial(optim.RMSProp, alpha=0.9, weight_decay=0.1),
+        partial(T.RMSprop, alpha=0.9, weight_decay=0.1),
+    ),
     "adam": (optim.Adam, T.Adam),
-    "adam decay": (partial(optim.Adam, betas=(0.8, 0.95), eps=1e-3, weight_decay=0.1),
-                   partial(T.Adam, betas=(0.8, 0.95), eps=1e-3, weight_decay=0.1)),
+    "adam decay": (
+        partial(optim.Adam, betas=(0.8, 0.95), eps=1e-3, weight_decay=0.1),
+        partial(T.Adam, betas=(0.8, 0.95), eps=1e-3, weight_decay=0.1),
+    ),
     "amsgrad": (optim.AMSGrad, partial(T.Adam, amsgrad=True)),
     "adamw": (optim.AdamW, T.AdamW),
     "adamw 0.5": (partial(optim.AdamW, weight_decay=0.5), partial(T.AdamW, weight_decay=0.5)),
@@ -33,12 +43,19 @@ OPTIMIZER_PAIRS = {
 @pytest.mark.parametrize("lr", [None, 0.05])
 @pytest.mark.parametrize("name", OPTIMIZER_PAIRS)
 def test_optimizers_match_torch_for_ten_steps(name, lr):
-    """Gradients of very different sizes; one parameter has none in every third step, as an unused branch of a network."""
+    """Gradients of very different sizes; one parameter has none in every third step, as an unused branch of a
+    network."""
     rng = np.random.default_rng(0)
     initial_values = [rng.normal(size=shape) for shape in ((3, 5), (4,), ())]
-    scratch_params, torch_params = [tensor(s, requires_grad=True) for s in initial_values], [torch.tensor(s, requires_grad=True) for s in initial_values]
+    scratch_params, torch_params = (
+        [tensor(s, requires_grad=True) for s in initial_values],
+        [torch.tensor(s, requires_grad=True) for s in initial_values],
+    )
     options = {} if lr is None else {"lr": lr}
-    scratch_optimizer, torch_optimizer = (make(params, **options) for make, params in zip(OPTIMIZER_PAIRS[name], (scratch_params, torch_params), strict=True))
+    scratch_optimizer, torch_optimizer = (
+        make(params, **options)
+        for make, params in zip(OPTIMIZER_PAIRS[name], (scratch_params, torch_params), strict=True)
+    )
     for t in range(10):
         for i, (a, b) in enumerate(zip(scratch_params, torch_params, strict=True)):
             g = rng.normal(size=a.shape) * 10.0 ** rng.integers(-6, 2, a.shape)
@@ -97,10 +114,15 @@ def test_optimizers_refuse_wrong_arguments():
 def test_clip_norm_matches_torch(limit):
     rng = np.random.default_rng(0)
     grads = [rng.normal(size=s) for s in ((3, 2), (4,))]
-    scratch_params, torch_params = [tensor(g, requires_grad=True) for g in grads], [torch.tensor(g, requires_grad=True) for g in grads]
+    scratch_params, torch_params = (
+        [tensor(g, requires_grad=True) for g in grads],
+        [torch.tensor(g, requires_grad=True) for g in grads],
+    )
     for a, b, g in zip(scratch_params, torch_params, grads, strict=True):
         a.grad, b.grad = g.copy(), torch.tensor(g)
-    assert optim.clip_norm(scratch_params, limit) == pytest.approx(float(torch.nn.utils.clip_grad_norm_(torch_params, limit)))
+    assert optim.clip_norm(scratch_params, limit) == pytest.approx(
+        float(torch.nn.utils.clip_grad_norm_(torch_params, limit))
+    )
     for a, b in zip(scratch_params, torch_params, strict=True):
         np.testing.assert_allclose(a.grad, b.grad.numpy(), rtol=1e-12)
 
@@ -118,17 +140,24 @@ def run_torch_scheduler(make: object, steps: int, option: str = "lr") -> list[fl
 S = T.lr_scheduler
 SCHEDULES = {
     "step": (partial(schedule.step_decay, lr=0.1, every=7, gamma=0.3), partial(S.StepLR, step_size=7, gamma=0.3)),
-    "cosine": (partial(schedule.cosine, lr=0.1, total=20, floor=1e-3), partial(S.CosineAnnealingLR, T_max=20, eta_min=1e-3)),
+    "cosine": (
+        partial(schedule.cosine, lr=0.1, total=20, floor=1e-3),
+        partial(S.CosineAnnealingLR, T_max=20, eta_min=1e-3),
+    ),
     "one cycle": (partial(schedule.one_cycle, lr=0.4, total=20), partial(S.OneCycleLR, max_lr=0.4, total_steps=20)),
-    "one cycle, early": (partial(schedule.one_cycle, lr=0.4, total=20, rise=0.11, start=10, end=7),
-                         partial(S.OneCycleLR, max_lr=0.4, total_steps=20, pct_start=0.11, div_factor=10, final_div_factor=7)),
+    "one cycle, early": (
+        partial(schedule.one_cycle, lr=0.4, total=20, rise=0.11, start=10, end=7),
+        partial(S.OneCycleLR, max_lr=0.4, total_steps=20, pct_start=0.11, div_factor=10, final_div_factor=7),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_schedules_match_torch(name):
     scratch_schedule, torch_scheduler = SCHEDULES[name]
-    np.testing.assert_allclose([scratch_schedule(t) for t in range(20)], run_torch_scheduler(torch_scheduler, 20), rtol=1e-9)
+    np.testing.assert_allclose(
+        [scratch_schedule(t) for t in range(20)], run_torch_scheduler(torch_scheduler, 20), rtol=1e-9
+    )
 
 
 def test_one_cycle_momentum_matches_torch():

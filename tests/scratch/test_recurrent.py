@@ -12,19 +12,29 @@ from didact.scratch.recurrent import lstm
 from helpers.module_comparison import assert_module_matches_torch
 from helpers.op_comparison import few_examples
 
-MODULE_PAIRS = {"rnn": (modules.RNN, torch.nn.RNN), "lstm": (modules.LSTM, torch.nn.LSTM), "gru": (modules.GRU, torch.nn.GRU)}
+MODULE_PAIRS = {
+    "rnn": (modules.RNN, torch.nn.RNN),
+    "lstm": (modules.LSTM, torch.nn.LSTM),
+    "gru": (modules.GRU, torch.nn.GRU),
+}
 small_sizes = st.sampled_from([1, 2, 3, 5])
 
 
 @pytest.mark.parametrize("kind", MODULE_PAIRS)
 @few_examples
-@given(small_sizes, small_sizes, small_sizes, small_sizes, st.integers(1, 3), st.booleans(), st.booleans(), st.booleans())
+@given(
+    small_sizes, small_sizes, small_sizes, small_sizes, st.integers(1, 3), st.booleans(), st.booleans(), st.booleans()
+)
 def test_recurrent_modules_match_torch(kind, steps, n, width, hidden, layers, bias, bidirectional, batch_first):
     scratch_class, torch_class = MODULE_PAIRS[kind]
     options = {"bias": bias, "batch_first": batch_first, "bidirectional": bidirectional}
     x = np.random.default_rng(steps + 10 * n).normal(size=(n, steps, width) if batch_first else (steps, n, width))
     torch.manual_seed(0)
-    assert_module_matches_torch(scratch_class(width, hidden, layers, **options, dtype=np.float64), torch_class(width, hidden, layers, **options), x)
+    assert_module_matches_torch(
+        scratch_class(width, hidden, layers, **options, dtype=np.float64),
+        torch_class(width, hidden, layers, **options),
+        x,
+    )
 
 
 def test_relu_rnn_matches_torch():
@@ -39,10 +49,18 @@ def test_relu_rnn_matches_torch():
 def test_initial_state_gets_its_gradient(kind):
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
-    scratch_module, torch_module = MODULE_PAIRS[kind][0](3, 4, 2, dtype=np.float64), MODULE_PAIRS[kind][1](3, 4, 2).double()
+    scratch_module, torch_module = (
+        MODULE_PAIRS[kind][0](3, 4, 2, dtype=np.float64),
+        MODULE_PAIRS[kind][1](3, 4, 2).double(),
+    )
     scratch_module.load_state_dict(torch_module.state_dict())
-    x, *initial_states = [rng.normal(size=(5, 2, 3))] + [rng.normal(size=(2, 2, 4)) for _ in range(2 if kind == "lstm" else 1)]
-    scratch_states, torch_states = [tensor(s, requires_grad=True) for s in initial_states], [torch.tensor(s, requires_grad=True) for s in initial_states]
+    x, *initial_states = [rng.normal(size=(5, 2, 3))] + [
+        rng.normal(size=(2, 2, 4)) for _ in range(2 if kind == "lstm" else 1)
+    ]
+    scratch_states, torch_states = (
+        [tensor(s, requires_grad=True) for s in initial_states],
+        [torch.tensor(s, requires_grad=True) for s in initial_states],
+    )
     y, scratch_final = scratch_module(Tensor(x), tuple(scratch_states) if kind == "lstm" else scratch_states[0])
     t, torch_final = torch_module(torch.tensor(x), tuple(torch_states) if kind == "lstm" else torch_states[0])
     ((y**2).sum() + (scratch_final[0] if kind == "lstm" else scratch_final).sum()).backward()
@@ -59,7 +77,11 @@ def test_lstm_accepts_an_empty_batch():
 def test_lstm_cell_gradient_is_the_product_of_forget_gates():
     """Gaba eq. 5.15: with gates deaf to h, dc_T/dc_0 is the product of the forget gates, and nothing else."""
     rng = np.random.default_rng(0)
-    x, c0, h0 = Tensor(rng.normal(size=(4, 1, 2))), tensor(rng.normal(size=(1, 3)), requires_grad=True), Tensor(np.zeros((1, 3)))
+    x, c0, h0 = (
+        Tensor(rng.normal(size=(4, 1, 2))),
+        tensor(rng.normal(size=(1, 3)), requires_grad=True),
+        Tensor(np.zeros((1, 3))),
+    )
     w_ih, w_hh = Tensor(rng.normal(size=(12, 2))), Tensor(np.zeros((12, 3)))
     (g,) = grad(lstm(x, h0, c0, w_ih, w_hh)[-1].sum(), c0)
     forget_gates = 1 / (1 + np.exp(-(x.data @ w_ih.data[3:6].T)))

@@ -22,8 +22,13 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
 
 def test_an_mlp_learns_digits(digits):
     x, y = digits
-    net = modules.Sequential(modules.Linear(64, 32, rng=0), modules.BatchNorm1d(32), modules.ReLU(), modules.Dropout(0.1, rng=1),
-                             modules.Linear(32, 10, rng=2))
+    net = modules.Sequential(
+        modules.Linear(64, 32, rng=0),
+        modules.BatchNorm1d(32),
+        modules.ReLU(),
+        modules.Dropout(0.1, rng=1),
+        modules.Linear(32, 10, rng=2),
+    )
     batches = list(shuffle_batches(x[:1400], y[:1400], batch_size=64, epochs=8, rng=3))
     losses = train(net, batches, cross_entropy, optim.AdamW(net.parameters(), lr=1e-2), clip=1.0,
                    schedule=partial(schedule.warmup_cosine, lr=1e-2, warmup=10, total=len(batches)))
@@ -33,10 +38,22 @@ def test_an_mlp_learns_digits(digits):
 
 def test_a_cnn_learns_digits(digits):
     x, y = digits[0].reshape(-1, 1, 8, 8), digits[1]
-    net = modules.Sequential(modules.Conv2d(1, 8, 3, padding=1, rng=0), modules.ReLU(), modules.MaxPool2d(2),
-                             modules.Conv2d(8, 16, 3, padding=1, rng=1), modules.ReLU(), modules.MaxPool2d(2), modules.Flatten(),
-                             modules.Linear(64, 10, rng=2))
-    train(net, shuffle_batches(x[:1400], y[:1400], batch_size=64, epochs=5, rng=3), cross_entropy, optim.Adam(net.parameters(), lr=1e-2))
+    net = modules.Sequential(
+        modules.Conv2d(1, 8, 3, padding=1, rng=0),
+        modules.ReLU(),
+        modules.MaxPool2d(2),
+        modules.Conv2d(8, 16, 3, padding=1, rng=1),
+        modules.ReLU(),
+        modules.MaxPool2d(2),
+        modules.Flatten(),
+        modules.Linear(64, 10, rng=2),
+    )
+    train(
+        net,
+        shuffle_batches(x[:1400], y[:1400], batch_size=64, epochs=5, rng=3),
+        cross_entropy,
+        optim.Adam(net.parameters(), lr=1e-2),
+    )
     assert accuracy(net, x[1400:], y[1400:]) > 0.9
 
 
@@ -44,10 +61,18 @@ def test_ten_training_steps_match_torch(digits):
     x, y = digits[0][:320].astype(float).reshape(-1, 1, 8, 8), digits[1][:320]
     layers, options, nn = modules, {"dtype": np.float64}, torch.nn
     # no bias before a batch norm: its gradient is 0 but for rounding, which Adam would blow up to full steps
-    scratch_net = layers.Sequential(layers.Conv2d(1, 4, 3, bias=False, **options), layers.BatchNorm2d(4, **options), layers.ReLU(), layers.AvgPool2d(2),
-                             layers.Flatten(), layers.Linear(36, 10, **options))
+    scratch_net = layers.Sequential(
+        layers.Conv2d(1, 4, 3, bias=False, **options),
+        layers.BatchNorm2d(4, **options),
+        layers.ReLU(),
+        layers.AvgPool2d(2),
+        layers.Flatten(),
+        layers.Linear(36, 10, **options),
+    )
     torch.manual_seed(0)
-    torch_net = nn.Sequential(nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(36, 10))
+    torch_net = nn.Sequential(
+        nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(36, 10)
+    )
     torch_net = torch_net.double()
     scratch_net.load_state_dict(torch_net.state_dict())
     batches = list(shuffle_batches(x, y, batch_size=32, rng=0))

@@ -1,4 +1,5 @@
-"""The numbers that the courses print for their worked examples: computed, and where a course is wrong, what is right."""
+"""The numbers that the courses print for their worked examples: computed, and where a course is wrong, what is
+right."""
 
 import numpy as np
 import pytest
@@ -46,7 +47,8 @@ def test_groudiev_sigmoid_fused_and_composed():
 
 
 def test_gaba_autograd_example_prints_other_numbers_than_its_program():
-    """C2.6, C2.7, M9: printed dL/dx = (−0.0689, 0.0689), dL/dw = (−0.1378, 0.2067). The program gives −0.2875 times w, and times x."""
+    """C2.6, C2.7, M9: printed dL/dx = (−0.0689, 0.0689), dL/dw = (−0.1378, 0.2067). The program gives −0.2875 times
+    w, and times x."""
     x, w = tensor([2.0, 3.0], requires_grad=True), tensor([1.0, -1.0], requires_grad=True)
     ((x @ w).sigmoid() - 1.0).square().backward()
     s = 1 / (1 + np.exp(1))
@@ -56,7 +58,9 @@ def test_gaba_autograd_example_prints_other_numbers_than_its_program():
     np.testing.assert_allclose(w.grad, dz * x.data, rtol=1e-12)
     np.testing.assert_allclose(x.grad, [-0.2875, 0.2875], atol=5e-5)
     np.testing.assert_allclose(w.grad, [-0.5749, -0.8624], atol=5e-5)
-    assert np.sign(w.grad).tolist() == [-1, -1], "x = (2, 3) is positive: both entries have one sign, the printed ones have two"
+    assert np.sign(w.grad).tolist() == [-1, -1], (
+        "x = (2, 3) is positive: both entries have one sign, the printed ones have two"
+    )
 
 
 def test_lhotte_derivative_and_gradient():
@@ -95,14 +99,16 @@ def test_lhotte_only_the_branch_that_ran_is_recorded(value, num_products, expect
 
 
 def test_lhotte_one_step_of_gradient_descent():
-    """CL10, L014: MSE of w·x on x = (.78, .44, .80), y = 1, w = 0.5, lr 0.1 ends at 0.5866 (means over 3, not the broadcast 3×3)."""
+    """CL10, L014: MSE of w·x on x = (.78, .44, .80), y = 1, w = 0.5, lr 0.1 ends at 0.5866 (means over 3, not the
+    broadcast 3×3)."""
     w = make_scalar(0.5)
     ((w * tensor([0.78, 0.44, 0.80]) - 1.0) ** 2).mean().backward()
     assert 0.5 - 0.1 * get_grad(w) == pytest.approx(0.5866, abs=5e-5)
 
 
 def test_gaba_manual_mlp_prints_other_numbers_than_its_program():
-    """C2.18–C2.22: printed loss 0.7234, 0.2156, 0.1052, 0.0614, 0.0402 (accuracy 0.493 … 0.988) with seed 42; the program gives these."""
+    """C2.18–C2.22: printed loss 0.7234, 0.2156, 0.1052, 0.0614, 0.0402 (accuracy 0.493 … 0.988) with seed 42; the
+    program gives these."""
     epochs = [e for e in by_hand.manual_mlp(epochs=81) if e.epoch % 20 == 0]
     assert [round(e.loss, 4) for e in epochs] == [1.0696, 0.3643, 0.2769, 0.2310, 0.1998]
     assert [e.accuracy for e in epochs] == [0.482, 0.855, 0.898, 0.919, 0.931]

@@ -25,12 +25,18 @@ def test_engines_agree_after_ten_steps(name):
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adagrad", "rmsprop", "adam", "adamw"])
 def test_engines_agree_with_every_optimizer(optimizer):
-    assert compare_engines(RECIPES["scratch_mlp"], {"hidden": (8,)}, steps=10, optimizer=optimizer)["max_difference"] < 1e-9
+    assert (
+        compare_engines(RECIPES["scratch_mlp"], {"hidden": (8,)}, steps=10, optimizer=optimizer)["max_difference"]
+        < 1e-9
+    )
 
 
 @pytest.mark.parametrize("cell", ["rnn", "gru"])
 def test_engines_agree_with_every_cell(cell):
-    assert compare_engines(RECIPES["scratch_rnn"], {"cell": cell, "hidden": 9, "width": 5}, steps=3)["max_difference"] < 1e-9
+    assert (
+        compare_engines(RECIPES["scratch_rnn"], {"cell": cell, "hidden": 9, "width": 5}, steps=3)["max_difference"]
+        < 1e-9
+    )
 
 
 def test_compare_verb_fails_on_a_wrong_gradient(monkeypatch, capsys):
@@ -60,7 +66,8 @@ def test_check_gradients_finds_a_wrong_slope(monkeypatch):
     result = check_gradients(RECIPES["scratch_lenet"], samples=3)
     assert result["passed"] and result["max_difference"] < 1e-6
     original_relu = scratch.Tensor.relu
-    monkeypatch.setattr(scratch.Tensor, "relu", lambda x: original_relu(x) + (x - x.detach()) * 0.01)  # the value is right, the slope is not
+    # the value is right, the slope is not
+    monkeypatch.setattr(scratch.Tensor, "relu", lambda x: original_relu(x) + (x - x.detach()) * 0.01)
     assert not check_gradients(RECIPES["scratch_lenet"], samples=3)["passed"]
 
 

@@ -45,16 +45,23 @@ def nothing_fails(loss, batch, player):
 
 @pytest.mark.parametrize(
     ("fails", "reason"),
-    [(forward_fails, "Unsupported: a thing that it cannot trace"), (backward_fails, "Unexpected floating Scalar"), (nothing_fails, None)],
+    [
+        (forward_fails, "Unsupported: a thing that it cannot trace"),
+        (backward_fails, "Unexpected floating Scalar"),
+        (nothing_fails, None),
+    ],
 )
 @pytest.mark.parametrize("recipe", ["mlp", "gan", "cnn"])
 def test_training_equals_eager_where_compiling_fails(recipe, fails, reason, workdir, monkeypatch):
-    """Dropout, batch norm's statistics and two players: what the trial drew or counted must not be missed by the training."""
+    """Dropout, batch norm's statistics and two players: what the trial drew or counted must not be missed by the
+    training."""
     options = {**SMALLEST_RUNS[recipe], "steps": 4, "device": "cpu"}
     eager = didact.train(RECIPES[recipe], **options)
     monkeypatch.setattr(compilation.torch, "compile", make_fake_compiler(fails))
     events = []
-    run = didact.train(RECIPES[recipe], **options, compile=True, on_event=lambda event, facts: events.append((event, facts)))
+    run = didact.train(
+        RECIPES[recipe], **options, compile=True, on_event=lambda event, facts: events.append((event, facts))
+    )
     assert (run.folder / "model.safetensors").read_bytes() == (eager.folder / "model.safetensors").read_bytes()
     notes = [payload["text"] for event, payload in events if event == "note"]
     assert len(notes) == (reason is not None)
@@ -75,7 +82,9 @@ def test_later_batch_that_fails_to_compile_runs_eagerly(monkeypatch):
 
 
 def test_describe_failure_gives_one_line():
-    message = "backend='inductor' raised:\nRuntimeError: Unexpected floating ScalarType\n\nSet TORCHDYNAMO_VERBOSE=1 for more"
+    message = (
+        "backend='inductor' raised:\nRuntimeError: Unexpected floating ScalarType\n\nSet TORCHDYNAMO_VERBOSE=1 for more"
+    )
     assert describe_failure(RuntimeError(message)) == "RuntimeError: Unexpected floating ScalarType"
     assert describe_failure(KeyError()) == "KeyError"
 
@@ -97,7 +106,9 @@ def test_every_recipe_compiles_or_notes_why_not(recipe, precision, workdir):
 @pytest.mark.parametrize("recipe", TORCH_RECIPES)
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_every_recipe_compiles_or_notes_why_not_on_cuda(recipe, precision, workdir):
-    run = didact.train(RECIPES[recipe], **SMALLEST_RUNS[recipe], steps=6, compile=True, precision=precision, device="cuda")
+    run = didact.train(
+        RECIPES[recipe], **SMALLEST_RUNS[recipe], steps=6, compile=True, precision=precision, device="cuda"
+    )
     assert run.metadata["status"] == "finished"
 
 

@@ -25,12 +25,24 @@ def start_processes(folder, processes: int, *words: str) -> subprocess.Popen:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "didact"] if processes == 1 else [
-        sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}", f"--master-port={port}", "-m", "didact",
-    ]
+    command = (
+        [sys.executable, "-m", "didact"]
+        if processes == 1
+        else [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            f"--nproc-per-node={processes}",
+            f"--master-port={port}",
+            "-m",
+            "didact",
+        ]
+    )
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     pipe = subprocess.PIPE
-    return subprocess.Popen([*command, *words, "--json"], cwd=folder, stdout=pipe, stderr=pipe, text=True, env=environment)
+    return subprocess.Popen(
+        [*command, *words, "--json"], cwd=folder, stdout=pipe, stderr=pipe, text=True, env=environment
+    )
 
 
 def run_processes(folder, processes: int, *words: str) -> dict:
@@ -45,7 +57,12 @@ TRAIN_COMMAND = ("train", "mlp", "--data", "wine", "--epochs", "3", "--hidden", 
 
 @pytest.fixture(scope="module")
 def results_of_one_and_two(tmp_path_factory):
-    return tuple(run_processes(tmp_path_factory.mktemp(f"of{n}"), n, *TRAIN_COMMAND, "--runs", str(tmp_path_factory.mktemp(f"runs{n}"))) for n in (1, 2))
+    return tuple(
+        run_processes(
+            tmp_path_factory.mktemp(f"of{n}"), n, *TRAIN_COMMAND, "--runs", str(tmp_path_factory.mktemp(f"runs{n}"))
+        )
+        for n in (1, 2)
+    )
 
 
 def test_two_processes_end_with_the_weights_of_one(results_of_one_and_two):
@@ -64,16 +81,36 @@ def test_two_processes_end_with_the_weights_of_one(results_of_one_and_two):
 
 def test_sync_batch_norm_uses_the_whole_batch(tmp_path):
     """124 rows in batches of 31: parts of 16 and 15 rows, whose own means would differ."""
-    words = ("train", "mlp", "--data", "wine", "--epochs", "2", "--hidden", "8", "--dropout", "0", "--batch", "31", "--norm", "batch",
-        "--optimizer", "sgd")  # Adam would blow up the rounding of the bias before a norm, whose gradient is zero
+    words = (
+        "train",
+        "mlp",
+        "--data",
+        "wine",
+        "--epochs",
+        "2",
+        "--hidden",
+        "8",
+        "--dropout",
+        "0",
+        "--batch",
+        "31",
+        "--norm",
+        "batch",
+        "--optimizer",
+        "sgd",
+    )  # Adam would blow up the rounding of the bias before a norm, whose gradient is zero
     single_result, double_result = (run_processes(tmp_path, n, *words) for n in (1, 2))
-    single_weights, double_weights = (Run.open(tmp_path / result["run"]).load("model") for result in (single_result, double_result))
+    single_weights, double_weights = (
+        Run.open(tmp_path / result["run"]).load("model") for result in (single_result, double_result)
+    )
     assert any("running_var" in name for name in single_weights)
     for name in single_weights:
         torch.testing.assert_close(double_weights[name], single_weights[name], atol=2e-5, rtol=2e-5)
     assert double_result["validation"] == pytest.approx(single_result["validation"], abs=1e-4)
     evaluation = run_processes(tmp_path, 1, "evaluate", double_result["run"])
-    assert evaluation["validation"] == pytest.approx(double_result["validation"], abs=1e-6), "what was recorded is what the weights give"
+    assert evaluation["validation"] == pytest.approx(double_result["validation"], abs=1e-6), (
+        "what was recorded is what the weights give"
+    )
 
 
 @pytest.mark.slow

@@ -32,7 +32,8 @@ class FailingLayer(nn.Module):
             return x
         if not self.backward:
             return x / 0
-        return x + 0 * (x - x.detach()).abs().sqrt()  # the value is x; the gradient of the root at 0 is infinite times zero
+        # the value is x; the gradient of the root at 0 is infinite times zero
+        return x + 0 * (x - x.detach()).abs().sqrt()
 
 
 def make_failing_experiment(fuse: int, **keywords: bool):
@@ -56,13 +57,19 @@ def test_divergence_names_a_bad_gradient_of_a_finite_loss(fuse):
 def test_divergence_keeps_the_ema_and_the_best_weights(tmp_path):
     """An epoch is 7 rounds: what was judged best after the first stays, though round 9 burns."""
     run = Run.create(tmp_path, "mined")
-    trainer = Trainer(replace(make_failing_experiment(9), ema=0.9), Settings(seed=1), device=torch.device("cpu"), run=run)
+    trainer = Trainer(
+        replace(make_failing_experiment(9), ema=0.9), Settings(seed=1), device=torch.device("cpu"), run=run
+    )
     with pytest.raises(DivergedError) as error_info:
         trainer.train()
     assert error_info.value.run == run
     best_weights, state = run.load("model"), run.load_state()
     assert all(v.isfinite().all() for v in best_weights.values()) and state["state"]["step"] == 8
-    reference = Trainer(replace(make_failing_experiment(100), ema=0.9, epochs=None, steps=8), Settings(seed=1), device=torch.device("cpu"))
+    reference = Trainer(
+        replace(make_failing_experiment(100), ema=0.9, epochs=None, steps=8),
+        Settings(seed=1),
+        device=torch.device("cpu"),
+    )
     reference.train()
     assert state["average"]["steps"] == 8
     torch.testing.assert_close(state["average"]["mean"], reference.ema.averages)
@@ -77,11 +84,14 @@ def test_divergence_keeps_the_last_finite_state(tmp_path):
         trainer.train()
     saved_state = run.load_state()
     assert saved_state["state"]["step"] == 8
-    reference = make_trainer(make_failing_experiment(10**9), seed=1)  # the same training with a fuse that never burns down
+    # the same training with a fuse that never burns down
+    reference = make_trainer(make_failing_experiment(10**9), seed=1)
     reference.objective.load_state_dict(start)
     for stored, rows in iterate_first_rounds(reference, 8):
         reference.train_round(stored, rows)
-    saved_weights = torch.cat([v.flatten() for k, v in saved_state["model"].items() if "passes" not in k and "likelihood" not in k])
+    saved_weights = torch.cat(
+        [v.flatten() for k, v in saved_state["model"].items() if "passes" not in k and "likelihood" not in k]
+    )
     assert torch.equal(saved_weights, flatten_weights(reference))
 
 

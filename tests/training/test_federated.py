@@ -21,7 +21,11 @@ def test_federated_average_keeps_counters_whole():
 def test_train_federated_with_one_step_is_a_step_on_all_examples():
     """A closed form: the mean over clients of θ − η∇L_k, weighed by n_k, is θ − η∇L."""
     torch.manual_seed(0)
-    x, y, net = torch.randn(30, 4, dtype=torch.float64), torch.randn(30, 1, dtype=torch.float64), MLP(4, 1, hidden=(5,)).double()
+    x, y, net = (
+        torch.randn(30, 4, dtype=torch.float64),
+        torch.randn(30, 1, dtype=torch.float64),
+        MLP(4, 1, hidden=(5,)).double(),
+    )
 
     def make_client(rows: slice):
         def train_step(model: nn.Module) -> None:
@@ -33,6 +37,8 @@ def test_train_federated_with_one_step_is_a_step_on_all_examples():
     centralized = MLP(4, 1, hidden=(5,)).double()
     centralized.load_state_dict(net.state_dict())
     make_client(slice(0, 30))(centralized)
-    train_federated(net, [make_client(slice(0, 7)), make_client(slice(7, 12)), make_client(slice(12, 30))], [7, 5, 18], rounds=1)
+    train_federated(
+        net, [make_client(slice(0, 7)), make_client(slice(7, 12)), make_client(slice(12, 30))], [7, 5, 18], rounds=1
+    )
     for a, b in zip(net.parameters(), centralized.parameters(), strict=True):
         torch.testing.assert_close(a, b)

@@ -29,7 +29,9 @@ def test_fit_trains_any_module_on_tensors():
 
 def test_fit_reports_given_metrics():
     data = make_blobs()
-    result = didact.fit(nn.Linear(5, 3), data, loss=F.cross_entropy, metrics={"accuracy": accuracy}, epochs=15, lr=0.05, batch=32)
+    result = didact.fit(
+        nn.Linear(5, 3), data, loss=F.cross_entropy, metrics={"accuracy": accuracy}, epochs=15, lr=0.05, batch=32
+    )
     assert result.test["accuracy"] > 0.85 and result.validation["loss"] < 0.5
 
 
@@ -43,9 +45,13 @@ def test_fit_loss_of_a_split_does_not_depend_on_the_batch_size():
 
 CLASSES = torch.tensor([1.0, 5.0, 0.1])
 LOSSES = {  # what PyTorch makes of many rows at once is not always the mean of what it makes of each
-    "plain": nn.CrossEntropyLoss(), "weighted": nn.CrossEntropyLoss(CLASSES), "smoothed": nn.CrossEntropyLoss(CLASSES, label_smoothing=0.2),
-    "ignoring": nn.CrossEntropyLoss(ignore_index=1), "unreduced": nn.CrossEntropyLoss(reduction="none"),
-    "margin": nn.MultiMarginLoss(weight=CLASSES), "a function": partial(F.cross_entropy, weight=CLASSES, ignore_index=2),
+    "plain": nn.CrossEntropyLoss(),
+    "weighted": nn.CrossEntropyLoss(CLASSES),
+    "smoothed": nn.CrossEntropyLoss(CLASSES, label_smoothing=0.2),
+    "ignoring": nn.CrossEntropyLoss(ignore_index=1),
+    "unreduced": nn.CrossEntropyLoss(reduction="none"),
+    "margin": nn.MultiMarginLoss(weight=CLASSES),
+    "a function": partial(F.cross_entropy, weight=CLASSES, ignore_index=2),
 }
 
 
@@ -66,7 +72,9 @@ def test_fit_reports_a_summed_loss_per_example():
 
 def test_fit_evaluates_a_loss_module_on_whole_batches(monkeypatch):
     batch_sizes, forward = [], nn.CrossEntropyLoss.forward
-    monkeypatch.setattr(nn.CrossEntropyLoss, "forward", lambda self, out, y: batch_sizes.append(len(y)) or forward(self, out, y))
+    monkeypatch.setattr(
+        nn.CrossEntropyLoss, "forward", lambda self, out, y: batch_sizes.append(len(y)) or forward(self, out, y)
+    )
     didact.fit(nn.Linear(5, 3), data := make_blobs(), loss=nn.CrossEntropyLoss(), epochs=1, batch=70)
     assert batch_sizes == [70, 70, 70, len(data.validation), len(data.test)]
 
@@ -82,9 +90,13 @@ def test_fit_minimizes_auxiliary_losses_of_layers():
     layer, data = MixtureOfExperts(5, 8, num_experts=8), make_blobs()
     with torch.no_grad():
         layer.router.weight[0] = 3 * layer.router.weight[0]
-    initial_balance = compute_balance(layer, data)                                                # 1.48; it comes down to 1.1
-    didact.fit(nn.Sequential(layer, nn.Linear(5, 3)), data, loss=lambda out, y: 0 * out.sum(), epochs=40, lr=0.05, batch=64)
-    assert compute_balance(layer, data) < 1 + 0.5 * (initial_balance - 1)                         # there is nothing else to learn here
+    # 1.48; it comes down to 1.1
+    initial_balance = compute_balance(layer, data)
+    didact.fit(
+        nn.Sequential(layer, nn.Linear(5, 3)), data, loss=lambda out, y: 0 * out.sum(), epochs=40, lr=0.05, batch=64
+    )
+    # there is nothing else to learn here
+    assert compute_balance(layer, data) < 1 + 0.5 * (initial_balance - 1)
     assert layer.auxiliary_loss is None
 
 
@@ -123,17 +135,33 @@ def test_every_option_of_fit_changes_the_result():
         losses = []
         torch.manual_seed(0)
         result = didact.fit(
-            nn.Linear(5, 3), (x, y), loss=partial(F.cross_entropy, weight=CLASSES),
-            on_event=lambda event, facts: event == "evaluate" and losses.append(facts["loss"]), **({"epochs": 3, "batch": 20} | options)
+            nn.Linear(5, 3),
+            (x, y),
+            loss=partial(F.cross_entropy, weight=CLASSES),
+            on_event=lambda event, facts: event == "evaluate" and losses.append(facts["loss"]),
+            **({"epochs": 3, "batch": 20} | options),
         )
         return result.state.step, result.validation, result.test, losses
 
     default_result = run_fit()
     assert default_result == run_fit(device="cpu", precision="fp32", graph=False, compile=False, min_delta=0)
     for options in (
-        {"lr": 0.1}, {"batch": 30}, {"clip_norm": 1e-9}, {"clip_value": 1e-9}, {"ema": 0.9}, {"patience": 1, "min_delta": 9.0},
-        {"evaluate_every": 2}, {"seed": 3}, {"split_seed": 5}, {"epochs": 2}, {"epochs": None, "steps": 2}, {"precision": "bf16"},
-        {"accumulate": 2}, {"log_every": 2}, {"schedule": Cosine()}, {"augment": lambda batch, _: batch | {"x": -batch["x"]}},
+        {"lr": 0.1},
+        {"batch": 30},
+        {"clip_norm": 1e-9},
+        {"clip_value": 1e-9},
+        {"ema": 0.9},
+        {"patience": 1, "min_delta": 9.0},
+        {"evaluate_every": 2},
+        {"seed": 3},
+        {"split_seed": 5},
+        {"epochs": 2},
+        {"epochs": None, "steps": 2},
+        {"precision": "bf16"},
+        {"accumulate": 2},
+        {"log_every": 2},
+        {"schedule": Cosine()},
+        {"augment": lambda batch, _: batch | {"x": -batch["x"]}},
         {"optimizer": partial(torch.optim.SGD, lr=0.1)},
     ):
         assert run_fit(**options) != default_result, options
@@ -162,7 +190,9 @@ def test_fit_refuses_outputs_of_another_shape_than_y():
     """F.mse_loss would pair every answer with every y."""
     x = torch.randn(60, 3)
     y = x @ torch.tensor([1.0, 2.0, 3.0])
-    with pytest.raises(UsageError, match=r"the module answers \(\d+, 1\) where y is \(\d+,\); give y the shape of the answers"):
+    with pytest.raises(
+        UsageError, match=r"the module answers \(\d+, 1\) where y is \(\d+,\); give y the shape of the answers"
+    ):
         didact.fit(nn.Linear(3, 1), (x, y), loss=F.mse_loss, epochs=1)
     result = didact.fit(nn.Linear(3, 1), (x, y), loss=lambda out, y: (out[:, 0] - y).square().mean(), epochs=60, lr=0.1)
     assert result.test["loss"] < 0.1, "a loss of one's own may know better"

@@ -17,7 +17,14 @@ from didact.run import Run
 from didact.training import precision
 from didact.training.loop import TrainingPlan, split_batches
 from didact.training.seeding import derive_seed, epoch_permutation
-from helpers.small_experiments import flatten_weights, make_blobs, make_classifier, make_network, make_regressor, make_trainer
+from helpers.small_experiments import (
+    flatten_weights,
+    make_blobs,
+    make_classifier,
+    make_network,
+    make_regressor,
+    make_trainer,
+)
 
 
 def test_trainer_learns_better_than_chance():
@@ -39,14 +46,19 @@ def test_first_step_equals_a_step_by_hand():
     loss.backward()
     optimizer.step()
     trainer.train()
-    torch.testing.assert_close(flatten_weights(trainer), torch.cat([p.detach().flatten() for p in reference.parameters()]))
+    torch.testing.assert_close(
+        flatten_weights(trainer), torch.cat([p.detach().flatten() for p in reference.parameters()])
+    )
     assert trainer.state.fingerprint["1"] == pytest.approx(loss.item(), rel=1e-6)
 
 
 @pytest.mark.parametrize("pieces", [2, 3, 5])
 def test_accumulated_gradients_equal_the_large_batch(pieces):
     """The last batch has 18 rows, which 5 pieces cannot share equally."""
-    plain_trainer, accumulating_trainer = make_trainer(make_regressor()), make_trainer(make_regressor(accumulate=pieces))
+    plain_trainer, accumulating_trainer = (
+        make_trainer(make_regressor()),
+        make_trainer(make_regressor(accumulate=pieces)),
+    )
     plain_trainer.train(), accumulating_trainer.train()
     assert (flatten_weights(plain_trainer) - flatten_weights(accumulating_trainer)).abs().max() < 1e-6
 
@@ -61,7 +73,17 @@ def test_seed_decides_the_weights():
 
 
 def test_derived_seeds_are_independent():
-    assert len({derive_seed(0, "order"), derive_seed(0, "augmentation"), derive_seed(1, "order"), derive_seed(0, "order", 1)}) == 4
+    assert (
+        len(
+            {
+                derive_seed(0, "order"),
+                derive_seed(0, "augmentation"),
+                derive_seed(1, "order"),
+                derive_seed(0, "order", 1),
+            }
+        )
+        == 4
+    )
     assert torch.equal(epoch_permutation(50, seed=0, epoch=2), epoch_permutation(50, seed=0, epoch=2))
     assert not torch.equal(epoch_permutation(50, seed=0, epoch=2), epoch_permutation(50, seed=0, epoch=3))
 
@@ -73,14 +95,18 @@ def test_patience_stops_and_keeps_the_best_weights():
     t.objective.load_state_dict(t.best_weights)
     from didact.training.evaluation import evaluate_split
 
-    scores = t.objective.compute_metrics(evaluate_split(t.objective, t.data.validation, batch_size=7, precision=t.precision))
+    scores = t.objective.compute_metrics(
+        evaluate_split(t.objective, t.data.validation, batch_size=7, precision=t.precision)
+    )
     assert scores["accuracy"] == state.best_score
 
 
 def test_patience_needs_min_delta_and_best_weights_any_gain():
     t = make_trainer(make_regressor(epochs=30, patience=2, min_delta=1.0, optimizer=partial(torch.optim.SGD, lr=1e-3)))
     state = t.train()
-    assert state.stop_reason == "patience" and state.step == 3 * t.plan.rounds_per_epoch, "the first is a gain without bound, the next two are small"
+    assert state.stop_reason == "patience" and state.step == 3 * t.plan.rounds_per_epoch, (
+        "the first is a gain without bound, the next two are small"
+    )
     assert state.best_step > t.plan.rounds_per_epoch, "small gains are kept all the same"
 
 
@@ -91,7 +117,10 @@ def test_small_gains_add_up_within_patience(monkeypatch, step, stopped, evaluati
     losses = iter(1 - step * k for k in range(100))
     monkeypatch.setattr(experiment.objective, "score", lambda rows: dict.fromkeys(("loss", "rmse"), next(losses)))
     state = (t := make_trainer(experiment)).train()
-    assert (state.stop_reason, state.step // t.plan.rounds_per_epoch) == (stopped, evaluations) and state.best_step == state.step
+    assert (state.stop_reason, state.step // t.plan.rounds_per_epoch) == (
+        stopped,
+        evaluations,
+    ) and state.best_step == state.step
 
 
 def test_undefined_metric_falls_back_to_the_loss(monkeypatch):
@@ -144,7 +173,9 @@ def test_schedule_changes_the_learning_rate():
 
 
 def test_trainer_supports_sam():
-    state = make_trainer(make_classifier(optimizer=partial(SAM, base=partial(torch.optim.SGD, lr=0.1, momentum=0.9), rho=0.05))).train()
+    state = make_trainer(
+        make_classifier(optimizer=partial(SAM, base=partial(torch.optim.SGD, lr=0.1, momentum=0.9), rho=0.05))
+    ).train()
     assert state.validation["accuracy"] > 0.9
 
 
@@ -154,7 +185,10 @@ def test_bf16_without_lstm_support_is_refused(monkeypatch):
     cpu = torch.device("cpu")
     with pytest.raises(UsageError, match="--precision bf16 is not supported by this CPU's LSTM"):
         precision.Precision("bf16", cpu, nn.Sequential(nn.LSTM(2, 2)))
-    assert precision.Precision("fp32", cpu, nn.LSTM(2, 2)).name == "fp32" and precision.Precision("bf16", cpu, nn.GRU(2, 2)).name == "bf16"
+    assert (
+        precision.Precision("fp32", cpu, nn.LSTM(2, 2)).name == "fp32"
+        and precision.Precision("bf16", cpu, nn.GRU(2, 2)).name == "bf16"
+    )
     assert checked_names == ["bf16"], "where there is no LSTM, nobody asks"
 
 
@@ -199,22 +233,37 @@ class SaddleObjective(Objective):
 
 
 def test_two_player_objective_reaches_its_saddle():
-    t = make_trainer(make_classifier(objective=SaddleObjective(), optimizer={n: partial(torch.optim.SGD, lr=0.1) for n in ("up", "down")}, epochs=20))
+    t = make_trainer(
+        make_classifier(
+            objective=SaddleObjective(),
+            optimizer={n: partial(torch.optim.SGD, lr=0.1) for n in ("up", "down")},
+            epochs=20,
+        )
+    )
     t.train()
     game = t.objective
     assert abs(game.x.item()) < 1e-2 and abs(game.y.item()) < 1e-2
     assert [s[0] for s in game.seen[:4]] == ["up", "up", "up", "down"]
-    assert all(x == (name == "down") and y == (name == "up") for name, _, x, y in game.seen)  # gradients reach the player alone
-    assert len({row for name, row, *_ in game.seen[:3]}) == 3 and game.seen[3][1] == game.seen[0][1]  # a fresh batch a turn
+    # gradients reach the player alone
+    assert all(x == (name == "down") and y == (name == "up") for name, _, x, y in game.seen)
+    # a fresh batch a turn
+    assert len({row for name, row, *_ in game.seen[:3]}) == 3 and game.seen[3][1] == game.seen[0][1]
     assert t.plan.rounds_per_epoch == 7 // 3
 
 
 def test_player_losses_are_means_over_its_steps():
-    t = make_trainer(make_classifier(objective=SaddleObjective(), optimizer={n: partial(torch.optim.SGD, lr=0.0) for n in ("up", "down")}, epochs=1))
+    t = make_trainer(
+        make_classifier(
+            objective=SaddleObjective(),
+            optimizer={n: partial(torch.optim.SGD, lr=0.0) for n in ("up", "down")},
+            epochs=1,
+        )
+    )
     t.streams.reset()
     for stored, rows in t.iterate_epoch():
         t.train_step(stored, rows)
-    assert t.train_step.read_losses() == pytest.approx({"up/loss": -1.0, "down/loss": 1.0})  # x y + x²/2 - y²/2 at (1, 1)
+    # x y + x²/2 - y²/2 at (1, 1)
+    assert t.train_step.read_losses() == pytest.approx({"up/loss": -1.0, "down/loss": 1.0})
 
 
 def test_batch_larger_than_the_data_is_the_data():
@@ -236,7 +285,9 @@ def test_number_of_tensors_stays_constant_over_epochs():
     gc.freeze()  # what was there before is not counted
     t = make_trainer(make_classifier(epochs=30))
     counts = []
-    t.on_event = lambda event, facts: counts.append(sum(issubclass(type(o), Tensor) for o in gc.get_objects())) if event == "evaluate" else None
+    t.on_event = lambda event, facts: (
+        counts.append(sum(issubclass(type(o), Tensor) for o in gc.get_objects())) if event == "evaluate" else None
+    )
     t.train()
     gc.unfreeze()
     assert counts[0] > 0 and max(counts[5:]) <= max(counts[:5]) + 5
@@ -258,10 +309,21 @@ def test_log_every_changes_only_the_log(tmp_path):
         t.train()
         lines[interval] = [(row["step"], row["train"]["loss"]) for row in t.run.metrics if "train" in row]
         weights_by_interval[interval] = flatten_weights(t)
-    assert [step for step, _ in lines[1]] == list(range(1, 22)) and [step for step, _ in lines[4]] == [4, 8, 12, 16, 20, 21]
+    assert [step for step, _ in lines[1]] == list(range(1, 22)) and [step for step, _ in lines[4]] == [
+        4,
+        8,
+        12,
+        16,
+        20,
+        21,
+    ]
     losses = [loss for _, loss in lines[1]]
-    assert lines[None] == [(s, pytest.approx((losses[s - 2] + losses[s - 1]) / 2)) for s in range(2, 21, 2)] + [(21, pytest.approx(losses[20]))]
-    assert torch.equal(weights_by_interval[None], weights_by_interval[1]) and torch.equal(weights_by_interval[None], weights_by_interval[4])
+    assert lines[None] == [(s, pytest.approx((losses[s - 2] + losses[s - 1]) / 2)) for s in range(2, 21, 2)] + [
+        (21, pytest.approx(losses[20]))
+    ]
+    assert torch.equal(weights_by_interval[None], weights_by_interval[1]) and torch.equal(
+        weights_by_interval[None], weights_by_interval[4]
+    )
 
 
 def test_trainer_learns_multilabel_targets():
@@ -271,13 +333,18 @@ def test_trainer_learns_multilabel_targets():
     from didact.objectives.supervised import likelihood_for, make_supervised
 
     likelihood = likelihood_for(data)
-    t = make_trainer(make_classifier(data, objective=make_supervised(make_network(6, likelihood.num_outputs), likelihood), epochs=20))
+    t = make_trainer(
+        make_classifier(data, objective=make_supervised(make_network(6, likelihood.num_outputs), likelihood), epochs=20)
+    )
     assert t.train().validation["accuracy"] > 0.85
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch's own compiler
 def test_compiled_loss_equals_eager_loss():
-    eager_trainer, compiled_trainer = make_trainer(make_regressor(epochs=2)), make_trainer(make_regressor(epochs=2), compile=True)
+    eager_trainer, compiled_trainer = (
+        make_trainer(make_regressor(epochs=2)),
+        make_trainer(make_regressor(epochs=2), compile=True),
+    )
     eager_trainer.train(), compiled_trainer.train()
     assert (flatten_weights(eager_trainer) - flatten_weights(compiled_trainer)).abs().max() < 1e-5

@@ -37,13 +37,17 @@ def test_captured_graph_equals_eager(name):
 
 def test_captured_graph_equals_eager_with_accumulation_and_ema():
     changes = {"accumulate": 3, "ema": 0.9, "epochs": 4}
-    captured_trainer, eager_trainer = train_on_gpu(make_classifier(**changes), graph=True), train_on_gpu(make_classifier(**changes), graph=False)
+    captured_trainer, eager_trainer = (
+        train_on_gpu(make_classifier(**changes), graph=True),
+        train_on_gpu(make_classifier(**changes), graph=False),
+    )
     torch.testing.assert_close(flatten_weights(captured_trainer), flatten_weights(eager_trainer), atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("case", SMALL_GENERATIVE_RUNS)
 def test_captured_graph_learns_like_eager_for_every_objective(case):
-    """The noise of a replay goes on where the last one ended, so that both see the same; players and their optimizers are several."""
+    """The noise of a replay goes on where the last one ended, so that both see the same; players and their
+    optimizers are several."""
     losses = []
     for graph in (True, False):
         experiment = prepare(case.split()[0], {**SMALL_GENERATIVE_RUNS[case], "steps": 10, "batch": 32}).experiment
@@ -56,7 +60,9 @@ def test_captured_graph_learns_like_eager_for_every_objective(case):
 
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_captured_graph_counts_kl_warmup_steps(accumulate):
-    experiment = prepare("vae", {"widths": (8,), "warmup": 20, "steps": 10, "batch": 32, "accumulate": accumulate}).experiment
+    experiment = prepare(
+        "vae", {"widths": (8,), "warmup": 20, "steps": 10, "batch": 32, "accumulate": accumulate}
+    ).experiment
     t = Trainer(experiment, Settings(), device=torch.device("cuda"))
     t.train()
     assert t.train_step.graph is not None and experiment.objective.taken.item() == 10
@@ -100,7 +106,12 @@ def test_cpu_checkpoint_resumes_on_gpu(tmp_path):
     from didact.run import Run
 
     run = Run.create(tmp_path, "x")
-    first = Trainer(make_classifier(epochs=3, optimizer=partial(torch.optim.AdamW, lr=1e-2)), Settings(), device=torch.device("cpu"), run=run)
+    first = Trainer(
+        make_classifier(epochs=3, optimizer=partial(torch.optim.AdamW, lr=1e-2)),
+        Settings(),
+        device=torch.device("cpu"),
+        run=run,
+    )
     first.train()
     second = Trainer(make_classifier(epochs=6), Settings(), device=torch.device("cuda"), run=run)
     second.restore(run.load_state())

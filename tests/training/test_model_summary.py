@@ -42,10 +42,15 @@ def test_model_summary_of_scratch_networks_equals_their_torch_twins(name):
     class_names = {part: type(module).__name__.lower() for part, module in twin.named_modules()}
     rows = summarize_layers(experiment.objective, batch)["rows"]
     called_rows = [row for row in rows if row["shape"] is not None]
-    assert {row["name"]: (row["shape"], row["parameters"]) for row in called_rows} == {row["name"]: expected[row["name"]] for row in called_rows}
+    assert {row["name"]: (row["shape"], row["parameters"]) for row in called_rows} == {
+        row["name"]: expected[row["name"]] for row in called_rows
+    }
     assert [row["layer"].lower() for row in called_rows] == [class_names[row["name"]] for row in called_rows]
-    assert {part for part, module in twin.named_modules() if not any(module.children()) and part in expected} <= {row["name"] for row in called_rows}
-    uncalled_names = [row["name"] for row in rows if row["shape"] is None]           # attention multiplies by it without calling it
+    assert {part for part, module in twin.named_modules() if not any(module.children()) and part in expected} <= {
+        row["name"] for row in called_rows
+    }
+    # attention multiplies by it without calling it
+    uncalled_names = [row["name"] for row in rows if row["shape"] is None]
     assert all(part.endswith("attention.out_proj") for part in uncalled_names)
 
 
@@ -66,10 +71,24 @@ def test_model_summary_lists_lora_after_the_layer_it_adapts():
     names = [row["name"].removeprefix("network.bert.encoder.layer.0.") for row in rows]
     index = names.index("intermediate.dense.layer")
     layer, lora_row = rows[index : index + 2]
-    assert (layer["layer"], layer["shape"], layer["parameters"], layer["trainable"]) == ("Linear", [9, 256], 64 * 256 + 256, 0)
-    assert (lora_row["layer"], lora_row["shape"], lora_row["parameters"], lora_row["trainable"]) == ("LoRA", [9, 256], 8 * (64 + 256), 8 * (64 + 256))
-    assert names[index + 1] == "intermediate.dense" and not [name for name in names if name.endswith("dense.dropout")], "dropout of nothing"
-    assert names.index("network.bert.embeddings.position_embeddings") == 1 + names.index("network.bert.embeddings.word_embeddings")
+    assert (layer["layer"], layer["shape"], layer["parameters"], layer["trainable"]) == (
+        "Linear",
+        [9, 256],
+        64 * 256 + 256,
+        0,
+    )
+    assert (lora_row["layer"], lora_row["shape"], lora_row["parameters"], lora_row["trainable"]) == (
+        "LoRA",
+        [9, 256],
+        8 * (64 + 256),
+        8 * (64 + 256),
+    )
+    assert names[index + 1] == "intermediate.dense" and not [
+        name for name in names if name.endswith("dense.dropout")
+    ], "dropout of nothing"
+    assert names.index("network.bert.embeddings.position_embeddings") == 1 + names.index(
+        "network.bert.embeddings.word_embeddings"
+    )
 
 
 def test_model_summary_lists_a_lora_weight_with_its_layer():
@@ -85,7 +104,9 @@ def test_model_summary_lists_a_lora_weight_with_its_layer():
             return self.net["head"](self.net["attention"](x, x, x, need_weights=False)[0].mean(1))
 
     add_lora(net, rank=2, target_modules=("in_proj_weight",))
-    rows = summarize_layers(Classify(Reader(), Categorical(3)), {"x": torch.rand(5, 4), "y": torch.zeros(5, dtype=torch.long)})["rows"]
+    rows = summarize_layers(
+        Classify(Reader(), Categorical(3)), {"x": torch.rand(5, 4), "y": torch.zeros(5, dtype=torch.long)}
+    )["rows"]
     rows_by_name = {row["name"]: (row["layer"], row["shape"], row["parameters"], row["trainable"]) for row in rows}
     assert rows_by_name["network.net.attention"] == ("MultiheadAttention", [4, 8], 3 * 8 * 8 + 3 * 8, 0)
     assert rows_by_name["network.net.attention.in_proj_weight"] == ("LoRAWeight", None, 2 * (24 + 8), 2 * (24 + 8))
@@ -93,7 +114,9 @@ def test_model_summary_lists_a_lora_weight_with_its_layer():
 
 
 def test_model_summary_gives_the_output_shape_of_an_lstm():
-    (rnn,) = (row for row in get_layer_rows(recipes.char_rnn, data="python_topics", hidden=24) if row["layer"] == "LSTM")
+    (rnn,) = (
+        row for row in get_layer_rows(recipes.char_rnn, data="python_topics", hidden=24) if row["layer"] == "LSTM"
+    )
     assert rnn["shape"] == [64, 24]
 
 

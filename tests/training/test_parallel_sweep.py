@@ -37,12 +37,22 @@ def test_parallel_sweep_equals_serial_sweep(workdir):
     start_numbers: list[int] = []
     axes = {"lr": (1e-2, 1e18, 1e-3), "optimizer": ("sgd",)}
     (_, serial_rows), (folder, parallel_rows) = (
-        sweep(mlp, axes, num_workers=n, runs=f"runs{n}", on_event=lambda event, facts: start_numbers.append(facts["number"]), **SWEEP_OPTIONS | {"activation": "relu"})
-        if n > 1 else sweep(mlp, axes, runs="runs1", **SWEEP_OPTIONS | {"activation": "relu"})
+        sweep(
+            mlp,
+            axes,
+            num_workers=n,
+            runs=f"runs{n}",
+            on_event=lambda event, facts: start_numbers.append(facts["number"]),
+            **SWEEP_OPTIONS | {"activation": "relu"},
+        )
+        if n > 1
+        else sweep(mlp, axes, runs="runs1", **SWEEP_OPTIONS | {"activation": "relu"})
         for n in (1, 2)
     )
     assert start_numbers == [1, 2, 3]
-    assert [row["cell"]["lr"] for row in parallel_rows] == [row["cell"]["lr"] for row in serial_rows] == [1e-2, 1e18, 1e-3]
+    assert (
+        [row["cell"]["lr"] for row in parallel_rows] == [row["cell"]["lr"] for row in serial_rows] == [1e-2, 1e18, 1e-3]
+    )
     assert [row["validation"] for row in parallel_rows] == [row["validation"] for row in serial_rows]
     assert ["diverged" in row for row in parallel_rows] == [False, True, False]
     saved_rows = [json.loads(line) for line in (folder / "sweep.jsonl").read_text().splitlines()]
@@ -60,7 +70,8 @@ def test_parallel_sweep_refuses_a_recipe_of_this_process_alone(workdir, monkeypa
 
 @pytest.fixture
 def process_pool(monkeypatch):
-    """In place of processes: what each seed answers, in the order in which they end, and what the pool was made with."""
+    """In place of processes: what each seed answers, in the order in which they end, and what the pool was made
+    with."""
 
     class FakePool:
         answers: ClassVar[dict[int, Any]] = {}
@@ -75,7 +86,9 @@ def process_pool(monkeypatch):
             self.made |= {"workers": workers, "cores": cores, "gpus": gpus}
             self.futures: dict[int, Future[Any]] = {}
 
-        def submit(self, function: Any, home: str, name: str, cell: Any, seed: int, given: Any, labelled: bool) -> Future[Any]:
+        def submit(
+            self, function: Any, home: str, name: str, cell: Any, seed: int, given: Any, labelled: bool
+        ) -> Future[Any]:
             if seed == self.broken_at:
                 raise BrokenProcessPool
             self.asked.append(seed)
@@ -111,8 +124,13 @@ def run_until_error(jobs: list[TrainingJob], num_workers: int) -> tuple[list[int
 
 
 def test_parallel_sweep_keeps_results_beside_a_failure(process_pool):
-    """Of three at once the first fails: the others are handed out, the fourth never begins, the first error is the one raised."""
-    process_pool.decode_predictions, process_pool.intervals, process_pool.stop_requested = {0: MemoryError("first"), 2: UsageError("second")}, [0, 1, 2], []
+    """Of three at once the first fails: the others are handed out, the fourth never begins, the first error is the
+    one raised."""
+    process_pool.decode_predictions, process_pool.intervals, process_pool.stop_requested = (
+        {0: MemoryError("first"), 2: UsageError("second")},
+        [0, 1, 2],
+        [],
+    )
     finished, error = run_until_error(make_jobs(4), 3)
     assert finished == [1] and str(error) == "first" and process_pool.stop_requested == [0, 1, 2]
 
@@ -120,7 +138,9 @@ def test_parallel_sweep_keeps_results_beside_a_failure(process_pool):
 def test_broken_pool_is_an_error_unless_stopped(process_pool):
     process_pool.decode_predictions, process_pool.intervals = {0: BrokenProcessPool(), 1: BrokenProcessPool()}, [0, 1]
     _, error = run_until_error(make_jobs(3), 2)
-    assert "one of 2 trainings was killed, perhaps for want of memory" in str(error) and 'if __name__ == "__main__":' in str(error)
+    assert "one of 2 trainings was killed, perhaps for want of memory" in str(
+        error
+    ) and 'if __name__ == "__main__":' in str(error)
     process_pool.decode_predictions[0] = {STOPPED: True}
     assert isinstance(run_until_error(make_jobs(3), 2)[1], Interrupted)
 
@@ -134,10 +154,15 @@ def test_pool_that_breaks_at_submit_is_an_error(process_pool):
 def test_signals_are_blocked_while_a_process_starts(process_pool):
     process_pool.decode_predictions, process_pool.intervals, process_pool.masks = {}, [0], []
     assert [number for number, _ in run_parallel(make_jobs(1), 2, lambda number: None)] == [0]
-    assert process_pool.masks[0] >= {signal.SIGINT, signal.SIGTERM} and not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & process_pool.masks[0]
+    assert (
+        process_pool.masks[0] >= {signal.SIGINT, signal.SIGTERM}
+        and not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & process_pool.masks[0]
+    )
 
 
-@pytest.mark.parametrize(("jobs", "num_workers", "workers", "cores"), [(2, 8, 2, 6), (5, 3, 3, 4), (0, 4, 1, 12), (20, 16, 16, 1)])
+@pytest.mark.parametrize(
+    ("jobs", "num_workers", "workers", "cores"), [(2, 8, 2, 6), (5, 3, 3, 4), (0, 4, 1, 12), (20, 16, 16, 1)]
+)
 def test_cores_are_shared_among_workers(jobs, num_workers, workers, cores, process_pool, monkeypatch):
     monkeypatch.setattr(module.torch, "get_num_threads", lambda: 12)
     process_pool.decode_predictions, process_pool.intervals = {}, list(range(jobs))
@@ -145,7 +170,9 @@ def test_cores_are_shared_among_workers(jobs, num_workers, workers, cores, proce
     assert (process_pool.made["workers"], process_pool.made["cores"]) == (workers, cores)
 
 
-@pytest.mark.parametrize(("options", "gpus"), [({}, 4), ({"device": "auto"}, 4), ({"device": "cuda"}, 4), ({"device": "cuda:1"}, 0)])
+@pytest.mark.parametrize(
+    ("options", "gpus"), [({}, 4), ({"device": "auto"}, 4), ({"device": "cuda"}, 4), ({"device": "cuda:1"}, 0)]
+)
 def test_named_gpu_is_not_shared(options, gpus, process_pool, monkeypatch):
     monkeypatch.setattr(module.torch.cuda, "device_count", lambda: 4)
     process_pool.decode_predictions, process_pool.intervals = {}, [0, 1]
@@ -159,7 +186,15 @@ def test_parallel_result_is_printed_with_its_number(capsys, monkeypatch):
     for n in (1, 2):
         progress("cell", {"number": n, "of": 4, "cell": {"lr": n / 10}, "seed": 0})
     for n in (1, 2):
-        progress.report_row({"cell": {"lr": n / 10}, "seed": 0, "validation": {"accuracy": 0.5}, "monitor": ("accuracy",), "seconds": 3.0})
+        progress.report_row(
+            {
+                "cell": {"lr": n / 10},
+                "seed": 0,
+                "validation": {"accuracy": 0.5},
+                "monitor": ("accuracy",),
+                "seconds": 3.0,
+            }
+        )
     lines = capsys.readouterr().err.splitlines()
     assert [line.split() for line in lines[2:]] == [
         ["1/4", "lr=0.1", "seed", "0:", "validation", "accuracy", "0.5000", "(3.0", "s)"],
@@ -178,7 +213,18 @@ def test_take_gpu_assigns_gpus_in_turn(monkeypatch):
 
 @pytest.mark.slow
 def test_stopped_parallel_sweep_keeps_results_and_resumes(workdir):
-    words = [sys.executable, "-m", "didact", "sweep", "mlp", "lr=1e-3,1e-2,3e-3,3e-2", "--data", "digits", "--epochs=60", "--beside=2"]
+    words = [
+        sys.executable,
+        "-m",
+        "didact",
+        "sweep",
+        "mlp",
+        "lr=1e-3,1e-2,3e-3,3e-2",
+        "--data",
+        "digits",
+        "--epochs=60",
+        "--beside=2",
+    ]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     while not (lines := list(Path("runs/sweeps").glob("*/sweep.jsonl"))) and time.monotonic() < deadline:
@@ -195,7 +241,19 @@ def test_stopped_parallel_sweep_keeps_results_and_resumes(workdir):
 
 def start_sweep(words: list[str]) -> subprocess.Popen[str]:
     """A sweep of long trainings, two at once, whose processes have just been started."""
-    words = [sys.executable, "-m", "didact", "sweep", "mlp", "lr=1e-3,1e-2,3e-3", "--data", "digits", "--epochs=2000", "--beside=2", *words]
+    words = [
+        sys.executable,
+        "-m",
+        "didact",
+        "sweep",
+        "mlp",
+        "lr=1e-3,1e-2,3e-3",
+        "--data",
+        "digits",
+        "--epochs=2000",
+        "--beside=2",
+        *words,
+    ]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stderr is not None
     while not process.stderr.readline().startswith("2/3"):

@@ -66,12 +66,20 @@ ARGUMENTS = [
 def run_child(where: str, when: int, words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        [sys.executable, "-c", CHILD, where, str(when), *words], cwd=folder, capture_output=True, text=True, env=environment, timeout=120
+        [sys.executable, "-c", CHILD, where, str(when), *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=120,
     )
 
 
 def hash_weights(run: Run) -> dict[str, str]:
-    return {name: hashlib.sha256((run.folder / f"{name}.safetensors").read_bytes()).hexdigest() for name in ("model", "test")}
+    return {
+        name: hashlib.sha256((run.folder / f"{name}.safetensors").read_bytes()).hexdigest()
+        for name in ("model", "test")
+    }
 
 
 def get_only_run(folder: Path) -> Run:
@@ -90,8 +98,15 @@ def uninterrupted_run(tmp_path_factory):
 
 def choose_kill_points() -> list[Any]:
     generator = random.Random(2)
-    kill_points = [("round", generator.randrange(1, 160)) for _ in range(2)] + [("writing", 2), ("writing", generator.randrange(4, 40))]
-    return [kill_points[0], kill_points[2], *(pytest.param(*moment, marks=pytest.mark.slow) for moment in (kill_points[1], kill_points[3]))]
+    kill_points = [("round", generator.randrange(1, 160)) for _ in range(2)] + [
+        ("writing", 2),
+        ("writing", generator.randrange(4, 40)),
+    ]
+    return [
+        kill_points[0],
+        kill_points[2],
+        *(pytest.param(*moment, marks=pytest.mark.slow) for moment in (kill_points[1], kill_points[3])),
+    ]
 
 
 @pytest.mark.parametrize(("where", "when"), choose_kill_points())
@@ -105,7 +120,8 @@ def test_killed_and_resumed_run_is_byte_identical(where, when, uninterrupted_run
     assert json.loads(resumed_process.stdout)["test"] == uninterrupted_run.metadata["test"]
     assert run.metadata["fingerprint"] == uninterrupted_run.metadata["fingerprint"]
     steps = [(row["step"], "validation" in row) for row in run.metrics]
-    assert steps == [(row["step"], "validation" in row) for row in uninterrupted_run.metrics]  # no line lost, none twice
+    # no line lost, none twice
+    assert steps == [(row["step"], "validation" in row) for row in uninterrupted_run.metrics]
 
 
 @pytest.mark.slow
@@ -137,11 +153,20 @@ def test_resume_refuses_a_finished_run(uninterrupted_run, capsys):
 
 
 def test_write_tree_round_trips_without_pickle(tmp_path):
-    tree = {"a": [torch.arange(3), 2.5, None], 7: {"b": (True, "x")}, "c": torch.zeros(2, 0), "d": torch.tensor(1.5, dtype=torch.float64)}
+    tree = {
+        "a": [torch.arange(3), 2.5, None],
+        7: {"b": (True, "x")},
+        "c": torch.zeros(2, 0),
+        "d": torch.tensor(1.5, dtype=torch.float64),
+    }
     files.write_tree(tmp_path / "tree", tree)
     loaded_tree = files.read_tree(tmp_path / "tree")
     assert loaded_tree["a"][1:] == [2.5, None] and loaded_tree[7] == {"b": (True, "x")}
-    assert torch.equal(loaded_tree["a"][0], tree["a"][0]) and loaded_tree["c"].shape == (2, 0) and loaded_tree["d"].dtype == torch.float64
+    assert (
+        torch.equal(loaded_tree["a"][0], tree["a"][0])
+        and loaded_tree["c"].shape == (2, 0)
+        and loaded_tree["d"].dtype == torch.float64
+    )
 
 
 def test_failed_write_keeps_the_old_file(tmp_path):

@@ -1,4 +1,5 @@
-"""Killed between two steps and inside the writing of a checkpoint: every recipe, optimizer and precision ends with the same bytes."""
+"""Killed between two steps and inside the writing of a checkpoint: every recipe, optimizer and precision ends with
+the same bytes."""
 
 import os
 import random
@@ -78,8 +79,8 @@ def train_killed(recipe: str, rng: random.Random, **options: Any) -> Run:
     """Trained in three lives."""
     first, second = sorted(rng.sample(range(1, STEPS), 2))
     if rng.random() < 0.5:
-        first_kill: Callable[[pytest.MonkeyPatch], None] = lambda patch: kill_at_step(patch, first)  # noqa: E731
-        second_kill: Callable[[pytest.MonkeyPatch], None] = lambda patch: kill_in_write(patch, second, rng.random())  # noqa: E731
+        first_kill: Callable[[pytest.MonkeyPatch], None] = lambda patch: kill_at_step(patch, first)
+        second_kill: Callable[[pytest.MonkeyPatch], None] = lambda patch: kill_in_write(patch, second, rng.random())
     else:
         first_kill, second_kill = lambda p: kill_in_write(p, first, rng.random()), lambda p: kill_at_step(p, second)
     run_until_killed(first_kill, lambda: didact.train(RECIPES[recipe], **options))
@@ -99,16 +100,23 @@ def read_log(run: Run) -> list[dict[str, Any]]:
 def assert_same_run(resumed_run: Run, uninterrupted_run: Run) -> None:
     assert resumed_run.folder != uninterrupted_run.folder
     for name in ("model", "test", "examples"):
-        is_same = (resumed_run.folder / f"{name}.safetensors").read_bytes() == (uninterrupted_run.folder / f"{name}.safetensors").read_bytes()
+        is_same = (resumed_run.folder / f"{name}.safetensors").read_bytes() == (
+            uninterrupted_run.folder / f"{name}.safetensors"
+        ).read_bytes()
         assert is_same, f"{name} differs: {compute_differences(resumed_run, uninterrupted_run, name)}"
     assert read_log(resumed_run) == read_log(uninterrupted_run)
     assert resumed_run.metadata["test"] == uninterrupted_run.metadata["test"]
-    assert {p.name for p in resumed_run.folder.iterdir()} == {p.name for p in uninterrupted_run.folder.iterdir()}  # no stray file
+    # no stray file
+    assert {p.name for p in resumed_run.folder.iterdir()} == {p.name for p in uninterrupted_run.folder.iterdir()}
 
 
 def compute_differences(a: Run, b: Run, name: str) -> dict[str, float]:
     reference = b.load(name)
-    differences = {key: float((value.double() - reference[key].double()).abs().max()) for key, value in a.load(name).items() if value.numel()}
+    differences = {
+        key: float((value.double() - reference[key].double()).abs().max())
+        for key, value in a.load(name).items()
+        if value.numel()
+    }
     return {key: distance for key, distance in differences.items() if distance}
 
 
@@ -132,7 +140,8 @@ def test_recipe_resumes_byte_identical(recipe, seed, workdir):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("recipe", [name for name in sorted(SMALLEST_RUNS) if not name.startswith("scratch")])
 def test_recipe_resumes_byte_identical_on_cuda(recipe, workdir):
-    """In the same bytes with deterministic kernels; without them a GPU sums gradients of convolutions in an order of the moment."""
+    """In the same bytes with deterministic kernels; without them a GPU sums gradients of convolutions in an order
+    of the moment."""
     check_resume(recipe, device="cuda", deterministic=True)
 
 

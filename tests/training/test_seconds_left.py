@@ -10,7 +10,15 @@ from helpers.small_experiments import make_classifier, make_trainer
 
 
 def test_plan_counts_the_evaluations_to_come():
-    plan = TrainingPlan(num_examples=100, batch_size=10, batches_per_round=1, rounds_per_epoch=10, total_rounds=25, evaluate_every=10, log_every=1)
+    plan = TrainingPlan(
+        num_examples=100,
+        batch_size=10,
+        batches_per_round=1,
+        rounds_per_epoch=10,
+        total_rounds=25,
+        evaluate_every=10,
+        log_every=1,
+    )
     assert [plan.evaluations_after(step) for step in (0, 9, 10, 20, 24, 25)] == [3, 3, 2, 1, 1, 0]
     assert [replace(plan, total=30).evaluations_after(step) for step in (0, 10, 29, 30)] == [3, 2, 1, 0]
 
@@ -20,7 +28,9 @@ def test_seconds_left_includes_evaluations(monkeypatch):
     original_evaluate = experiment.objective.evaluate_batch
     monkeypatch.setattr(experiment.objective, "judge", lambda batch: time.sleep(0.15) or original_evaluate(batch))
     trainer, events = make_trainer(experiment), []
-    trainer.on_event = lambda event, facts: events.append((time.perf_counter(), facts["seconds_left"])) if event == "evaluate" else None
+    trainer.on_event = lambda event, facts: (
+        events.append((time.perf_counter(), facts["seconds_left"])) if event == "evaluate" else None
+    )
     trainer.train()
     end_time = events[-1][0]
     assert len(events) == 6 and events[-1][1] == 0

@@ -37,8 +37,14 @@ def test_run_folder_holds_everything(iris_run):
     metadata = iris_run.metadata
     assert metadata["recipe"] == "mlp" and metadata["arguments"]["hidden"] == [16] and metadata["status"] == "finished"
     assert metadata["versions"]["torch"] and metadata["data"]["fingerprint"] and metadata["settings"]["seed"] == 0
-    assert set(metadata["fingerprint"]) == {"1", "10", "100"} and set(iris_run.load("indices")) == {"train", "validation", "test"}
-    assert {"model.safetensors", "state.safetensors", "metrics.jsonl", "test.safetensors"} <= {p.name for p in iris_run.folder.iterdir()}
+    assert set(metadata["fingerprint"]) == {"1", "10", "100"} and set(iris_run.load("indices")) == {
+        "train",
+        "validation",
+        "test",
+    }
+    assert {"model.safetensors", "state.safetensors", "metrics.jsonl", "test.safetensors"} <= {
+        p.name for p in iris_run.folder.iterdir()
+    }
     assert metadata["test"]["accuracy"] > 0.7  # three classes
 
 
@@ -72,7 +78,9 @@ def test_balanced_run_is_rebuilt_and_evaluated(workdir, balance):
 
 def test_evaluate_repeats_the_scores_of_training(iris_run):
     scores = didact.evaluate(iris_run)
-    assert scores["test"] == pytest.approx(iris_run.metadata["test"]) and scores["validation"] == pytest.approx(iris_run.metadata["validation"])
+    assert scores["test"] == pytest.approx(iris_run.metadata["test"]) and scores["validation"] == pytest.approx(
+        iris_run.metadata["validation"]
+    )
 
 
 def test_predict_returns_the_probabilities_of_the_model(iris_run):
@@ -87,10 +95,17 @@ def test_predict_returns_the_probabilities_of_the_model(iris_run):
     assert len(sampled_prediction["draws"]) == 5 and set(sampled_prediction["draws"]) <= set(load("iris").class_names)
 
 
-@pytest.mark.parametrize(("recipe", "options"), [
-    ("mlp", {"loss": "mse"}), ("mlp", {"loss": "l1"}), ("mlp", {"loss": "huber"}), ("bagging", {"members": 2}), ("approximate", {}),
-    ("uncertain_regression", {"method": "dropout"}),
-])
+@pytest.mark.parametrize(
+    ("recipe", "options"),
+    [
+        ("mlp", {"loss": "mse"}),
+        ("mlp", {"loss": "l1"}),
+        ("mlp", {"loss": "huber"}),
+        ("bagging", {"members": 2}),
+        ("approximate", {}),
+        ("uncertain_regression", {"method": "dropout"}),
+    ],
+)
 def test_draws_spread_like_the_validation_residuals(workdir, recipe, options):
     noise = torch.randn(400, generator=torch.Generator().manual_seed(1)).tolist()
     Path("line.csv").write_text("x,y\n" + "".join(f"{k / 10},{100 * k + 50 * e}\n" for k, e in enumerate(noise)))
@@ -146,7 +161,10 @@ def test_batch_norm_over_accumulated_parts_is_noted():
     options = {"data": "iris", "batch": 32}
     settings = ({"norm": "batch", "accumulate": 4}, {"accumulate": 4}, {"norm": "batch"})
     notes_by_setting = [prepare("mlp", options | extra_options).experiment.notes for extra_options in settings]
-    assert [any("batch norm takes its means over each 4th of a batch" in note for note in notes) for notes in notes_by_setting] == [True, False, False]
+    assert [
+        any("batch norm takes its means over each 4th of a batch" in note for note in notes)
+        for notes in notes_by_setting
+    ] == [True, False, False]
 
 
 def test_model_summary_counts_tied_weights_once():
@@ -183,19 +201,29 @@ def test_tensorboard_events_have_checksums_and_logged_values(iris_run):
         body = content[12 : 12 + length]
         for part, offset in ((content[:8], 8), (body, 12 + length)):
             crc = crc32c(part)
-            assert struct.unpack("<I", content[offset : offset + 4])[0] == ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
+            assert (
+                struct.unpack("<I", content[offset : offset + 4])[0] == ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
+            )
         events.append(Event.FromString(body))
         content = content[16 + length:]
     assert events[0].file_version == "brain.Event:2" and abs(events[-1].wall_time - path.stat().st_mtime) < 60
     read_values = {(event.step, value.tag): value.simple_value for event in events[1:] for value in event.summary.value}
-    logged_values = {(row["step"], name): value for row in iris_run.metrics for name, value in to_scalars(row).items() if value is not None}
-    assert read_values.keys() == logged_values.keys() and {"train/loss", "validation/accuracy", "lr"} <= {name for _, name in read_values}
+    logged_values = {
+        (row["step"], name): value
+        for row in iris_run.metrics
+        for name, value in to_scalars(row).items()
+        if value is not None
+    }
+    assert read_values.keys() == logged_values.keys() and {"train/loss", "validation/accuracy", "lr"} <= {
+        name for _, name in read_values
+    }
     for key, value in logged_values.items():
         assert read_values[key] == pytest.approx(value, rel=1e-6)
 
 
 def test_finishing_a_run_starts_no_thread(workdir, monkeypatch):
-    """Set back by a year, it ended a thread that waited by it, and whoever waited for that thread waited for ever: there is none."""
+    """Set back by a year, it ended a thread that waited by it, and whoever waited for that thread waited for ever:
+    there is none."""
     started_threads = []
     monkeypatch.setattr(threading.Thread, "start", started_threads.append)
     monkeypatch.setattr("didact.training.tensorboard.time.time", lambda: 1e9)
@@ -221,7 +249,11 @@ def test_tensorboard_events_exist_before_a_run_is_finished(workdir, monkeypatch)
 def test_decision_surface_of_one_and_two_features(workdir):
     run = didact.train(recipes.uncertain_regression, epochs=2)
     surface = run.load("surface")
-    assert surface["x"].shape == (400, 1) and surface["mean"].shape == surface["std"].shape == (400,) and (surface["std"] > 0).all()
+    assert (
+        surface["x"].shape == (400, 1)
+        and surface["mean"].shape == surface["std"].shape == (400,)
+        and (surface["std"] > 0).all()
+    )
     run = didact.train(recipes.mlp, data="moons", epochs=2)
     surface = run.load("surface")
     assert surface["x"].shape == (96 * 96, 2)

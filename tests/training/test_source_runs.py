@@ -1,4 +1,5 @@
-"""Runs by their names: under the root that was given, as folders in what is kept, and from a process that knows no recipe yet."""
+"""Runs by their names: under the root that was given, as folders in what is kept, and from a process that knows no
+recipe yet."""
 
 import json
 import subprocess

@@ -8,9 +8,14 @@ from didact import recipes
 from didact.training.sweep import sweep_name
 
 
-@pytest.mark.parametrize(("axes", "options"), [
-    ({"dropout": (0.0, 0.5)}, {"data": "own"}), ({"data": ("iris", "own")}, {}), ({"dropout": (0.0, 0.5)}, {"data": "own/a/1.txt"}),
-])
+@pytest.mark.parametrize(
+    ("axes", "options"),
+    [
+        ({"dropout": (0.0, 0.5)}, {"data": "own"}),
+        ({"data": ("iris", "own")}, {}),
+        ({"dropout": (0.0, 0.5)}, {"data": "own/a/1.txt"}),
+    ],
+)
 def test_sweep_name_changes_with_the_data(tmp_path, monkeypatch, axes, options):
     monkeypatch.chdir(tmp_path)
     Path("own/a").mkdir(parents=True)

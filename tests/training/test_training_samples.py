@@ -19,10 +19,16 @@ def test_training_samples_share_one_noise_and_survive_a_stop(workdir, monkeypatc
     uninterrupted_run = didact.train(RECIPES["vae"], **SMALL)
     steps_per_epoch = uninterrupted_run.metadata["plan"]["epoch"]
     samples = uninterrupted_run.load("training_samples")
-    assert set(map(int, samples)) == {steps_per_epoch, 2 * steps_per_epoch, 4 * steps_per_epoch, uninterrupted_run.metadata["best_step"]}
+    assert set(map(int, samples)) == {
+        steps_per_epoch,
+        2 * steps_per_epoch,
+        4 * steps_per_epoch,
+        uninterrupted_run.metadata["best_step"],
+    }
     assert all(images.shape == (8, 1, 8, 8) and images.dtype == torch.uint8 for images in samples.values())
     last = samples[str(uninterrupted_run.metadata["best_step"])]
-    assert torch.equal(last, (sample_images(uninterrupted_run, 8) * 255).round().byte())                 # the kept model, from seed 0
+    # the kept model, from seed 0
+    assert torch.equal(last, (sample_images(uninterrupted_run, 8) * 255).round().byte())
     assert not torch.equal(samples[str(steps_per_epoch)], last)
     train_round = Trainer.train_round
 
@@ -39,7 +45,9 @@ def test_training_samples_share_one_noise_and_survive_a_stop(workdir, monkeypatc
     stopped_run = Run.open("vae/latest")
     assert set(map(int, stopped_run.load("training_samples"))) == {steps_per_epoch, 2 * steps_per_epoch}
     resumed_samples = resume(stopped_run).load("training_samples")
-    assert resumed_samples.keys() == samples.keys() and all(torch.equal(resumed_samples[step], samples[step]) for step in samples)
+    assert resumed_samples.keys() == samples.keys() and all(
+        torch.equal(resumed_samples[step], samples[step]) for step in samples
+    )
 
 
 def test_training_samples_do_not_change_the_weights(workdir, monkeypatch):
@@ -47,7 +55,9 @@ def test_training_samples_do_not_change_the_weights(workdir, monkeypatch):
     monkeypatch.setattr("didact.training.loop.glimpse", lambda *words: None)
     run_without_samples = didact.train(RECIPES["gan"], widths=(8,), epochs=2, batch=256)
     a, b = run_with_samples.load("model"), run_without_samples.load("model")
-    assert all(torch.equal(a[name], b[name]) for name in a) and len(run_with_samples.load("training_samples")) > len(run_without_samples.load("training_samples"))
+    assert all(torch.equal(a[name], b[name]) for name in a) and len(run_with_samples.load("training_samples")) > len(
+        run_without_samples.load("training_samples")
+    )
 
 
 def test_report_shows_training_samples_of_generative_runs(workdir):

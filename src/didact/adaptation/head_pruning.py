@@ -1,4 +1,5 @@
-"""The heads of any multi-head attention: found, switched off, taken out for good.  Michel et al. 2019; Gaba Ex 6.3, Ex 7.6."""
+"""The heads of any multi-head attention: found, switched off, taken out for good.  Michel et al. 2019; Gaba Ex 6.3,
+Ex 7.6."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +11,8 @@ from torch import Tensor, nn
 from didact.adaptation.lora import merge_lora
 from didact.errors import UsageError, look_up
 
-HeadSelection = Mapping[str, Collection[int]]   # of each attention, by its name in the network, the heads that are meant
+# of each attention, by its name in the network, the heads that are meant
+HeadSelection = Mapping[str, Collection[int]]
 
 # projections by the names that published weights give them, where they are not one matrix; and what joins the heads
 QKV_NAMES = (("q_proj", "query"), ("k_proj", "key"), ("v_proj", "value"))
@@ -19,14 +21,20 @@ OUTPUT_NAMES = ("out_proj", "c_proj", "o_proj")
 
 def find_attention_layers(network: nn.Module) -> dict[str, Any]:
     """Every multi-head attention inside, by its name: what has a number of heads and lets them be looked at."""
-    return {name: m for name, m in network.named_modules() if isinstance(getattr(m, "num_heads", None), int) and hasattr(m, "forward_with_weights")}
+    return {
+        name: m
+        for name, m in network.named_modules()
+        if isinstance(getattr(m, "num_heads", None), int) and hasattr(m, "forward_with_weights")
+    }
 
 
 def _output_projection(network: nn.Module, name: str) -> nn.Module:
     """W_O of an attention: its own, or that of the layer around it, as BERT's names have it."""
     output_name = next((part for part in OUTPUT_NAMES if hasattr(network.get_submodule(name), part)), None)
     parent = name.rpartition(".")[0]
-    return network.get_submodule(".".join(filter(None, (name, output_name) if output_name else (parent, "output.dense"))))
+    return network.get_submodule(
+        ".".join(filter(None, (name, output_name) if output_name else (parent, "output.dense")))
+    )
 
 
 @contextmanager
@@ -51,9 +59,11 @@ def disable_heads(network: nn.Module, heads: HeadSelection) -> Iterator[None]:
 
 @torch.no_grad()
 def prune_heads(network: nn.Module, heads: HeadSelection) -> int:
-    """Take out the rows of W_Q, W_K, W_V and the columns of W_O that these heads have: the rest gives what it gave without them.
+    """Take out the rows of W_Q, W_K, W_V and the columns of W_O that these heads have: the rest gives what it gave
+    without them.
 
-    Smaller matrices, in place; LoRA is merged first. Returns how many numbers went. An optimizer made before knows nothing of it.
+    Smaller matrices, in place; LoRA is merged first. Returns how many numbers went. An optimizer made before knows
+    nothing of it.
     """
     merge_lora(network)
     num_before = _num_parameters(network)
@@ -78,7 +88,9 @@ def _remaining_heads(name: str, attention: Any, removed: Collection[int]) -> lis
         raise UsageError(f"{name} must keep a head, got all {num_heads} to be taken out")
     group_sizes = {sum(i * num_groups // num_heads == g for i in heads_left) for g in range(num_groups)} - {0}
     if len(group_sizes) > 1:
-        raise UsageError(f"heads of {name} share keys in groups of {num_heads // num_groups}: take out whole groups, or as many of each")
+        raise UsageError(
+            f"heads of {name} share keys in groups of {num_heads // num_groups}: take out whole groups, or as many of each"
+        )
     return heads_left
 
 
@@ -87,14 +99,24 @@ def _keep_heads(attention: Any, heads_left: list[int], out: nn.Module) -> None:
     num_heads, num_groups = attention.num_heads, getattr(attention, "num_kv_heads", attention.num_heads)
     kv_heads = sorted({i * num_groups // num_heads for i in heads_left})
     if hasattr(attention, "in_proj_weight"):
-        rows = torch.cat([part[_head_rows(heads_left, num_heads, len(part))] for part in torch.arange(len(attention.in_proj_weight)).chunk(3)])
+        rows = torch.cat(
+            [
+                part[_head_rows(heads_left, num_heads, len(part))]
+                for part in torch.arange(len(attention.in_proj_weight)).chunk(3)
+            ]
+        )
         for name in ("in_proj_weight", "in_proj_bias"):
             setattr(attention, name, _index_parameter(getattr(attention, name), rows, 0))
     elif hasattr(attention, "c_attn"):
         outputs = torch.arange(attention.c_attn.weight.shape[1])
-        _select_features(attention.c_attn, outputs=torch.cat([part[_head_rows(heads_left, num_heads, len(part))] for part in outputs.chunk(3)]))
+        _select_features(
+            attention.c_attn,
+            outputs=torch.cat([part[_head_rows(heads_left, num_heads, len(part))] for part in outputs.chunk(3)]),
+        )
     else:
-        for names, head_indices, n in zip(QKV_NAMES, (heads_left, kv_heads, kv_heads), (num_heads, num_groups, num_groups), strict=True):
+        for names, head_indices, n in zip(
+            QKV_NAMES, (heads_left, kv_heads, kv_heads), (num_heads, num_groups, num_groups), strict=True
+        ):
             layer = next(getattr(attention, name) for name in names if hasattr(attention, name))
             _select_features(layer, outputs=_head_rows(head_indices, n, len(layer.weight)))
     _select_features(out, inputs=_head_rows(heads_left, num_heads, _in_features(out)))

@@ -40,7 +40,8 @@ class Int8Linear(nn.Module):
 
 
 class Int8Embedding(nn.Module):
-    """E[i] = s_i q_i, a scale for each token; whoever uses the whole table as an output matrix finds it widened under `weight`."""
+    """E[i] = s_i q_i, a scale for each token; whoever uses the whole table as an output matrix finds it widened
+    under `weight`."""
 
     q: Tensor
     s: Tensor
@@ -60,7 +61,8 @@ class Int8Embedding(nn.Module):
 
 
 class DequantizedWeight(nn.Module):
-    """s q as the weight itself: for matrices that are no layer of their own, as W_Q, W_K, W_V packed into one, and experts' stacks."""
+    """s q as the weight itself: for matrices that are no layer of their own, as W_Q, W_K, W_V packed into one, and
+    experts' stacks."""
 
     def forward(self, q: Tensor, s: Tensor) -> Tensor:
         return s * q
@@ -85,7 +87,8 @@ class QuantizationReport:
 
 @torch.no_grad()
 def quantize_module(module: nn.Module) -> QuantizationReport:
-    """Replace every affine layer and embedding inside, packed W_Q, W_K, W_V of attention, and experts; the rest stays as it is.
+    """Replace every affine layer and embedding inside, packed W_Q, W_K, W_V of attention, and experts; the rest
+    stays as it is.
 
     LoRA is merged first. An output matrix that is tied to a layer's weight is kept a second time.
     """
@@ -93,19 +96,29 @@ def quantize_module(module: nn.Module) -> QuantizationReport:
     squared_error = squared_norm = 0.0
     for w in _quantizable_weights(module):
         q, s = quantize_tensor(w)
-        squared_error, squared_norm = squared_error + float((w - s * q).square().sum()), squared_norm + float(w.square().sum())
+        squared_error, squared_norm = (
+            squared_error + float((w - s * q).square().sum()),
+            squared_norm + float(w.square().sum()),
+        )
     bytes_before = _num_bytes(module)
     num_layers = replace_layers(module, lambda _, child: is_affine(child), Int8Linear)
     num_layers += replace_layers(module, lambda _, child: isinstance(child, nn.Embedding), Int8Embedding)  # type: ignore[arg-type]
     for _, child, weight_name in (packed := packed_weights(module)):
         child.get_parameter(weight_name).requires_grad_(False)                 # integers learn nothing
         register_parametrization(child, weight_name, DequantizedWeight())
-    return QuantizationReport(num_layers + len(packed), bytes_before, _num_bytes(module), (squared_error / squared_norm) ** 0.5 if squared_norm else 0.0)
+    return QuantizationReport(
+        num_layers + len(packed),
+        bytes_before,
+        _num_bytes(module),
+        (squared_error / squared_norm) ** 0.5 if squared_norm else 0.0,
+    )
 
 
 def _quantizable_weights(module: nn.Module) -> Iterator[Tensor]:
     """What becomes int8, as (outputs, inputs), a stack of these, or (tokens, width)."""
-    yield from (weight_out_in(child) for child in module.modules() if is_affine(child) or isinstance(child, nn.Embedding))
+    yield from (
+        weight_out_in(child) for child in module.modules() if is_affine(child) or isinstance(child, nn.Embedding)
+    )
     yield from (as_out_in(child.get_parameter(weight_name)) for _, child, weight_name in packed_weights(module))
 
 

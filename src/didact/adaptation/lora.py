@@ -1,8 +1,10 @@
-"""Low-rank adaptation: a trained matrix stays as it is, and a thin one learned beside it is added.  Hu et al. 2022; Lhotte 9.3."""
+"""Low-rank adaptation: a trained matrix stays as it is, and a thin one learned beside it is added.  Hu et al. 2022;
+Lhotte 9.3."""
 
 import re
 from collections.abc import Callable, Iterator
 from math import sqrt
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +18,8 @@ PACKED_QKV = "in_proj_weight"       # nn.MultiheadAttention's name
 
 
 class LoRA(nn.Module):
-    """y = W0 x + b + (α / r) B A drop(x), A (r, inputs) random, B (outputs, r) zero at first: adapting begins where training ended.
+    """y = W0 x + b + (α / r) B A drop(x), A (r, inputs) random, B (outputs, r) zero at first: adapting begins where
+    training ended.
 
     Around nn.Linear, or any affine layer whose weight has the inputs first and says so (`inputs_first`).
     """
@@ -42,14 +45,18 @@ class LoRA(nn.Module):
 
 
 class LoRAWeight(nn.Module):
-    """W0 + (α / r) B A as the weight itself: for matrices that are no layer of their own (`loose`), each of a stack with its own A, B."""
+    """W0 + (α / r) B A as the weight itself: for matrices that are no layer of their own (`loose`), each of a stack
+    with its own A, B."""
 
     def __init__(self, w: Tensor, *, rank: int, alpha: float | None = None):
         super().__init__()
         *stack, outputs, inputs = as_out_in(w).shape
         _check_rank(rank, outputs, inputs)
         self.scale = (rank if alpha is None else alpha) / rank
-        self.a, self.b = nn.Parameter(w.new_empty(*stack, rank, inputs)), nn.Parameter(w.new_zeros(*stack, outputs, rank))
+        self.a, self.b = (
+            nn.Parameter(w.new_empty(*stack, rank, inputs)),
+            nn.Parameter(w.new_zeros(*stack, outputs, rank)),
+        )
         nn.init.uniform_(self.a, -(inputs**-0.5), inputs**-0.5)   # as an nn.Linear begins, each of a stack
 
     def forward(self, w: Tensor) -> Tensor:
@@ -58,7 +65,9 @@ class LoRAWeight(nn.Module):
 
 def _check_rank(rank: int, outputs: int, inputs: int) -> None:
     if not 1 <= rank <= (max_rank := min(outputs, inputs)):
-        raise UsageError(f"the rank must be from 1 to {max_rank}, the smaller side of a {outputs} x {inputs} matrix, got {rank}")
+        raise UsageError(
+            f"the rank must be from 1 to {max_rank}, the smaller side of a {outputs} x {inputs} matrix, got {rank}"
+        )
 
 
 def weight_out_in(layer: nn.Module) -> Tensor:
@@ -69,16 +78,20 @@ def weight_out_in(layer: nn.Module) -> Tensor:
 
 
 def as_out_in(w: Tensor) -> Tensor:
-    """A loose matrix as (outputs, inputs), a view: stacks of them, (E, inputs, outputs), have the inputs first. And back."""
+    """A loose matrix as (outputs, inputs), a view: stacks of them, (E, inputs, outputs), have the inputs first. And
+    back."""
     return w.mT if w.ndim == 3 else w
 
 
 def is_affine(module: nn.Module) -> bool:
-    return (isinstance(module, nn.Linear) and not isinstance(module, Router)) or bool(getattr(module, "inputs_first", False))
+    return (isinstance(module, nn.Linear) and not isinstance(module, Router)) or bool(
+        getattr(module, "inputs_first", False)
+    )
 
 
 def packed_weights(module: nn.Module) -> list[tuple[str, nn.Module, str]]:
-    """Matrices that are no layer of their own: W_Q, W_K, W_V packed into one, and `stacked` ones of experts. Whose they are, and names."""
+    """Matrices that are no layer of their own: W_Q, W_K, W_V packed into one, and `stacked` ones of experts. Whose
+    they are, and names."""
     return [
         (name, child, weight_name) for name, child in module.named_modules()
         for weight_name in (PACKED_QKV, *getattr(child, "stacked", ())) if weight_name in child._parameters
@@ -90,7 +103,9 @@ def original_name(name: str) -> str:
     return re.sub(r"parametrizations\.(\w+)\.original", r"\1", name.replace(".layer.", "."))
 
 
-def replace_layers(module: nn.Module, predicate: Callable[[str, nn.Module], bool], replacement: Callable[[nn.Module], nn.Module]) -> int:
+def replace_layers(
+    module: nn.Module, predicate: Callable[[str, nn.Module], bool], replacement: Callable[[nn.Module], nn.Module]
+) -> int:
     """Put by(layer) in the place of every wanted layer inside; how many there were."""
     matches = [(name, child) for name, child in _named_layers(module) if predicate(name, child)]
     for name, child in matches:
@@ -103,10 +118,19 @@ def _named_layers(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     return ((name, child) for name, child in list(module.named_modules()) if name)
 
 
-def add_lora(module: nn.Module, *, rank: int = 8, alpha: float | None = None, dropout: float = 0.0, target_modules: tuple[str, ...] = ("",)) -> int:
-    """Freeze the network and give its affine layers, or those with one of these words in their name, something thin to learn.
+def add_lora(
+    module: nn.Module,
+    *,
+    rank: int = 8,
+    alpha: float | None = None,
+    dropout: float = 0.0,
+    target_modules: tuple[str, ...] = ("",),
+) -> int:
+    """Freeze the network and give its affine layers, or those with one of these words in their name, something thin
+    to learn.
 
-    Packed W_Q, W_K, W_V count as one matrix; its inputs are not dropped, nor those of experts. Returns how many numbers are learned now.
+    Packed W_Q, W_K, W_V count as one matrix; its inputs are not dropped, nor those of experts. Returns how many
+    numbers are learned now.
     """
     module.requires_grad_(False)
 
@@ -114,11 +138,15 @@ def add_lora(module: nn.Module, *, rank: int = 8, alpha: float | None = None, dr
         return any(word in name for word in target_modules)
 
     n = replace_layers(
-        module, lambda name, child: is_affine(child) and is_target(name), lambda layer: LoRA(layer, rank=rank, alpha=alpha, dropout=dropout)
+        module,
+        lambda name, child: is_affine(child) and is_target(name),
+        lambda layer: LoRA(layer, rank=rank, alpha=alpha, dropout=dropout),
     )
     for name, child, weight_name in packed_weights(module):
         if is_target(f"{name}.{weight_name}"):
-            register_parametrization(child, weight_name, LoRAWeight(child.get_parameter(weight_name), rank=rank, alpha=alpha))
+            register_parametrization(
+                child, weight_name, LoRAWeight(child.get_parameter(weight_name), rank=rank, alpha=alpha)
+            )
             n += 1
     if not n:
         raise UsageError(f"no affine layer has {' or '.join(map(repr, target_modules))} in its name")
@@ -128,10 +156,15 @@ def add_lora(module: nn.Module, *, rank: int = 8, alpha: float | None = None, dr
 def merge_lora(module: nn.Module) -> int:
     """Add what was learned to the matrices; the network has its old layers again."""
     adapted = [
-        (child, weight_name) for child in module.modules() if is_parametrized(child)
-        for weight_name, parametrizations in child.parametrizations.items() if any(isinstance(parametrization, LoRAWeight) for parametrization in parametrizations)  # type: ignore[operator, union-attr]
+        (child, weight_name)
+        for child in module.modules()
+        if is_parametrized(child)
+        for weight_name, chain in cast(nn.ModuleDict, child.parametrizations).items()
+        if any(isinstance(parametrization, LoRAWeight) for parametrization in cast(nn.ModuleList, chain))
     ]
     for child, weight_name in adapted:
         remove_parametrizations(child, weight_name)
         child.get_parameter(weight_name).requires_grad_(True)
-    return len(adapted) + replace_layers(module, lambda _, child: isinstance(child, LoRA), lambda layer: layer.merge_weights())  # type: ignore[operator]
+    return len(adapted) + replace_layers(
+        module, lambda _, child: isinstance(child, LoRA), lambda layer: cast(LoRA, layer).merge_weights()
+    )

@@ -21,7 +21,8 @@ class LayerEntry(NamedTuple):
 def collect_layer_entries(network: nn.Module) -> dict[str, LayerEntry]:
     """By name, in the order in which they were built; layers that change nothing are left out.
 
-    A weight that is computed (W0 + B A) belongs to its layer, and what it is computed with follows as a part that bears the weight's name.
+    A weight that is computed (W0 + B A) belongs to its layer, and what it is computed with follows as a part that
+    bears the weight's name.
     """
     entries: dict[str, LayerEntry] = {}
     for name, module in network.named_modules():
@@ -30,10 +31,16 @@ def collect_layer_entries(network: nn.Module) -> dict[str, LayerEntry]:
         computed = dict(module.parametrizations.items()) if hasattr(module, "parametrizations") else {}
         parameters = _own_parameters(module) + [p for steps in computed.values() for p in _own_parameters(steps)]
         if parameters or not any(module.children()):
-            entries[name] = LayerEntry(type(module).__name__.removeprefix("Parametrized" if computed else ""), parameters)
+            entries[name] = LayerEntry(
+                type(module).__name__.removeprefix("Parametrized" if computed else ""), parameters
+            )
         for weight, steps in computed.items():
             assert isinstance(steps, ParametrizationList)
-            entries |= {f"{name}.{weight}": LayerEntry(type(step).__name__, _own_parameters(step)) for step in steps if _own_parameters(step)}
+            entries |= {
+                f"{name}.{weight}": LayerEntry(type(step).__name__, _own_parameters(step))
+                for step in steps
+                if _own_parameters(step)
+            }
     return entries
 
 

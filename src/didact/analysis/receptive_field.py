@@ -34,13 +34,16 @@ class SlidingWindow:
         """Outputs for i inputs."""
         o = (i + 2 * self.padding - self.dilation * (self.kernel_size - 1) - 1) // self.stride + 1
         if o < 1:
-            raise UsageError(f"a window of {self.dilation * (self.kernel_size - 1) + 1} does not fit into {i} + 2·{self.padding} pixels")
+            raise UsageError(
+                f"a window of {self.dilation * (self.kernel_size - 1) + 1} does not fit into {i} + 2·{self.padding} pixels"
+            )
         return o
 
 
 @dataclass(frozen=True)
 class ReceptiveField:
-    """Along one axis: r and j, and since an enlargement, whose outputs share inputs, the r and j from which it started."""
+    """Along one axis: r and j, and since an enlargement, whose outputs share inputs, the r and j from which it
+    started."""
 
     r: Fraction = Fraction(1)
     j: Fraction = Fraction(1)
@@ -69,7 +72,8 @@ class ReceptiveField:
 
 
 def _merge_branches(branches: Iterable[ReceptiveField]) -> ReceptiveField:
-    """Where branches meet: the widest view. Maps of one size lie on one grid: where a branch was never enlarged, its j is exact.
+    """Where branches meet: the widest view. Maps of one size lie on one grid: where a branch was never enlarged,
+    its j is exact.
 
     An enlarged map, 15 pixels from 8 that stood for 16, has lost count.
     """
@@ -98,7 +102,9 @@ def require_min_size(min_size: int, size: tuple[int, ...], network_name: str) ->
     """Refuse images that shrink to nothing on their way through the network."""
     if min(size) < min_size:
         h, w = size
-        raise UsageError(f"{network_name} needs images of at least {min_size}×{min_size} pixels, got {h}×{w}; resize them, or choose a smaller network")
+        raise UsageError(
+            f"{network_name} needs images of at least {min_size}×{min_size} pixels, got {h}×{w}; resize them, or choose a smaller network"
+        )
 
 
 @dataclass(frozen=True)
@@ -120,7 +126,10 @@ def trace_receptive_fields(network: nn.Module, x: Tensor) -> list[LayerGeometry]
     def hook(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def record(layer: nn.Module, inputs: Any, output: Any) -> None:
             if isinstance(output, Tensor) and output.ndim == 4:
-                layers.append(LayerGeometry(name, type(layer).__name__, tuple(output.shape[2:]), *tracer.field_of(output)))
+                layers.append(
+                    LayerGeometry(name, type(layer).__name__, tuple(output.shape[2:]), *tracer.field_of(output))
+                )
+
         return record
 
     hooks = [m.register_forward_hook(hook(name)) for name, m in network.named_modules() if not any(m.children())]
@@ -138,7 +147,8 @@ def trace_receptive_fields(network: nn.Module, x: Tensor) -> list[LayerGeometry]
 
 
 def effective_receptive_field(network: nn.Module, x: Tensor) -> Tensor:
-    """|d y_centre / d x|, summed over channels: the effective receptive field, smaller than the theoretical.  Gaba Ex 4.5."""
+    """|d y_centre / d x|, summed over channels: the effective receptive field, smaller than the theoretical.  Gaba
+    Ex 4.5."""
     with torch.enable_grad():
         x = x.detach().requires_grad_()
         y = network(x)                                                 # (B, C, H', W')
@@ -154,7 +164,14 @@ def _pair(value: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _conv_steps(
-    y: Tensor, input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+    y: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
 ) -> list[AxisStep]:
     return [(d * (k - 1), s) for k, s, d in zip(weight.shape[2:], _pair(stride), _pair(dilation), strict=True)]
 
@@ -163,17 +180,28 @@ def _conv_transpose_steps(
     y: Tensor, input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1,
     padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
 ) -> list[AxisStep]:
-    return [(d * (k - 1), Fraction(1, s)) for k, s, d in zip(weight.shape[2:], _pair(stride), _pair(dilation), strict=True)]
+    return [
+        (d * (k - 1), Fraction(1, s)) for k, s, d in zip(weight.shape[2:], _pair(stride), _pair(dilation), strict=True)
+    ]
 
 
 def _max_pool_steps(
-    y: Tensor, input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, *args: Any, **kwargs: Any
+    y: Tensor,
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    *args: Any,
+    **kwargs: Any,
 ) -> list[AxisStep]:
     strides = _pair(stride or kernel_size)
     return [(d * (k - 1), s) for k, s, d in zip(_pair(kernel_size), strides, _pair(dilation), strict=True)]
 
 
-def _avg_pool_steps(y: Tensor, input: Tensor, kernel_size: Any, stride: Any = None, *args: Any, **kwargs: Any) -> list[AxisStep]:
+def _avg_pool_steps(
+    y: Tensor, input: Tensor, kernel_size: Any, stride: Any = None, *args: Any, **kwargs: Any
+) -> list[AxisStep]:
     return _max_pool_steps(y, input, kernel_size, stride)
 
 
@@ -181,11 +209,19 @@ def _adaptive_pool_steps(y: Tensor, input: Tensor, *args: Any, **kwargs: Any) ->
     """Output a averages floor(a i / o) ... ceil((a + 1) i / o)."""
     sizes = list(zip(input.shape[2:], y.shape[2:], strict=True))
     widest = [max(-(-(a + 1) * i // o) - a * i // o for a in range(o)) for i, o in sizes]
-    return [(n - 1 if i >= o else Fraction(n * o, i) - 1, Fraction(i, o)) for n, (i, o) in zip(widest, sizes, strict=True)]
+    return [
+        (n - 1 if i >= o else Fraction(n * o, i) - 1, Fraction(i, o)) for n, (i, o) in zip(widest, sizes, strict=True)
+    ]
 
 
 def _interpolate_steps(
-    y: Tensor, input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", *args: Any, **kwargs: Any
+    y: Tensor,
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    *args: Any,
+    **kwargs: Any,
 ) -> list[AxisStep]:
     taps = {"bilinear": 2, "bicubic": 4}.get(mode, 1)
     sizes = zip(input.shape[2:], y.shape[2:], strict=True)
@@ -218,7 +254,8 @@ GLOBAL_FUNCTIONS = {  # an output of these may come from anywhere
 
 
 class ReceptiveFieldTracer(TorchFunctionMode):
-    """Watches every function that torch runs and notes what its outputs see of the images x; where branches meet, the widest view."""
+    """Watches every function that torch runs and notes what its outputs see of the images x; where branches meet,
+    the widest view."""
 
     def __init__(self, x: Tensor) -> None:
         super().__init__()

@@ -35,7 +35,9 @@ def measure_signal_propagation(
 
         return hook
 
-    hooks = [m.register_forward_hook(record(name)) for name, m in module.named_modules() if isinstance(m, RECORDED_LAYERS)]
+    hooks = [
+        m.register_forward_hook(record(name)) for name, m in module.named_modules() if isinstance(m, RECORDED_LAYERS)
+    ]
     try:
         cuda = {p.device for p in module.parameters() if p.is_cuda}
         with torch.random.fork_rng(devices=list(cuda)), torch.enable_grad():
@@ -51,7 +53,12 @@ def measure_signal_propagation(
         for h in hooks:
             h.remove()
     return [
-        {"layer": name, "kind": kind, **_mean_and_variance(h), **{f"gradient_{k}": v for k, v in _mean_and_variance(g).items()}}
+        {
+            "layer": name,
+            "kind": kind,
+            **_mean_and_variance(h),
+            **{f"gradient_{k}": v for k, v in _mean_and_variance(g).items()},
+        }
         for (name, kind), h, g in zip(names, outputs, gradients, strict=True)
     ]
 

@@ -20,18 +20,41 @@ METRIC_NAMES = {
     "naive_mae": "MAE of the naive forecast", "naive_rmse": "RMSE of the naive forecast",
 }
 PERCENT_METRICS = {  # fractions that people say in percent
-    "accuracy", "ahead", "top5", "precision", "recall", "f1", "precision_macro", "recall_macro", "f1_macro", "coverage_95",
-    "pixel_accuracy", "rarest", "commonest",
+    "accuracy",
+    "ahead",
+    "top5",
+    "precision",
+    "recall",
+    "f1",
+    "precision_macro",
+    "recall_macro",
+    "f1_macro",
+    "coverage_95",
+    "pixel_accuracy",
+    "rarest",
+    "commonest",
 }
-SINGLE_CLASS_METRICS = ("precision", "recall", "f1")   # of two classes; the means over all classes are precision_macro, …
+# of two classes; the means over all classes are precision_macro, …
+SINGLE_CLASS_METRICS = ("precision", "recall", "f1")
 LOWER_IS_BETTER = {  # better when lower
-    "loss", "rmse", "mae", "nll", "calibration_error", "perplexity", "bits_per_character", "bits_per_dim", "bits_per_code", "frechet",
+    "loss",
+    "rmse",
+    "mae",
+    "nll",
+    "calibration_error",
+    "perplexity",
+    "bits_per_character",
+    "bits_per_dim",
+    "bits_per_code",
+    "frechet",
     "reconstruction",
 }
 
-COUNTED_ITEMS = {"segmentation": "pixels", "detection": "boxes", "tagging": "tags"}   # what has a class, where it is not the whole example
+# what has a class, where it is not the whole example
+COUNTED_ITEMS = {"segmentation": "pixels", "detection": "boxes", "tagging": "tags"}
 
-METRIC_FORMULAS = {"bits_per_dim": "−log p(x) / (D log 2)", "bits_per_code": "−log p(k) / (D log 2)"}   # of the nats log p of a whole example
+# of the nats log p of a whole example
+METRIC_FORMULAS = {"bits_per_dim": "−log p(x) / (D log 2)", "bits_per_code": "−log p(k) / (D log 2)"}
 
 COURSE_TITLES = {
     "Gaba": "Gaba, Deep Learning (lecture notes 2025–2026)",
@@ -43,7 +66,8 @@ COURSE_TITLES = {
 
 
 def has_frozen_layers(layers: Mapping[str, Any]) -> bool:
-    """Whether a network keeps some of its numbers as they are, and its table says which; older runs tell the sum alone."""
+    """Whether a network keeps some of its numbers as they are, and its table says which; older runs tell the sum
+    alone."""
     return layers.get("trainable", 0) < layers.get("total", 0) and all("trainable" in row for row in layers["rows"])
 
 
@@ -126,7 +150,8 @@ def wilson_interval(fraction: float, n: int) -> tuple[float, float]:
 
 
 def format_citation(source: str) -> str:
-    """`Gaba 2.8` -> Gaba, Deep Learning (lecture notes 2025–2026), section 2.8; what no course is called stays as it is."""
+    """`Gaba 2.8` -> Gaba, Deep Learning (lecture notes 2025–2026), section 2.8; what no course is called stays as
+    it is."""
     match = re.fullmatch(r"(\D+?) (Ex )?([\d.]+)", source)
     if not match or match[1] not in COURSE_TITLES:
         return source

@@ -23,7 +23,8 @@ def to_html(child: object) -> Html:
 
 
 def tag(name: str, *children: object, **attributes: Any) -> Html:
-    """`tag("a", "R & D", href="#x", class_="y")` -> <a href="#x" class="y">R &amp; D</a>; an attribute None is left out."""
+    """`tag("a", "R & D", href="#x", class_="y")` -> <a href="#x" class="y">R &amp; D</a>; an attribute None is left
+    out."""
     parts = [name]
     for key, value in attributes.items():
         if value is not None:

@@ -37,7 +37,9 @@ def format_tick(value: float, step: float) -> str:
     if (step < 1e-4 and abs(value) < 1e-2) or abs(value) >= 1e7:
         mantissa, _, power = f"{value:.1e}".partition("e")
         factor = "" if mantissa in ("1.0", "-1.0") else f"{float(mantissa):g}·"
-        return f"{'−' if value < 0 and not factor else ''}{factor}10{str(int(power)).translate(SUPERSCRIPT)}".replace("-", "−")
+        return f"{'−' if value < 0 and not factor else ''}{factor}10{str(int(power)).translate(SUPERSCRIPT)}".replace(
+            "-", "−"
+        )
     if step >= 1000 and abs(value) >= 1000:
         return f"{value / 1000:,g}k".replace("-", "−")
     decimals = next((d for d in range(6) if abs(step * 10**d - round(step * 10**d)) < 1e-6), 6)

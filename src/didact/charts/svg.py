@@ -18,7 +18,8 @@ MAX_LINE_POINTS = 500      # of a line; more cannot be seen
 MAX_HOVER_STRIPS = 80         # places of a chart that answer to the pointer
 MAX_LEGEND_ENTRIES = 8          # entries of a legend
 MAX_CLOUD_LEGEND_ENTRIES = 12       # of clouds of dots, which nothing else tells apart
-LEGEND_MARKS = {"dots": ("bar", 5), "spots": ("bar", 5), "bars": ("bar pale", 2), "band": ("band", 2)}  # class and corners of one
+# class and corners of one
+LEGEND_MARKS = {"dots": ("bar", 5), "spots": ("bar", 5), "bars": ("bar pale", 2), "band": ("band", 2)}
 PALETTE_SIZE = 8
 MAX_NARROW_COLUMNS = 12        # columns of a heat map that fit a phone
 
@@ -61,14 +62,20 @@ def depth_color(k: int, n: int) -> str:
 
 
 def class_color(k: int, n: int) -> int | str:
-    """The k-th of n that have no order: of the palette, or of more hues than it has, all round the circle, dark and light in turn."""
+    """The k-th of n that have no order: of the palette, or of more hues than it has, all round the circle, dark and
+    light in turn."""
     return k if n <= PALETTE_SIZE else f"hsl({360 * k / n:.0f} 64% {60 if k % 2 else 42}%)"
 
 
 def make_svg(title: str, width: float, height: float, *parts: object) -> Html:
     return tag(
-        "svg", *parts,
-        xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {width:g} {height:g}", class_="chart", role="img", aria_label=title,
+        "svg",
+        *parts,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {width:g} {height:g}",
+        class_="chart",
+        role="img",
+        aria_label=title,
     )
 
 
@@ -80,13 +87,23 @@ def draw_text(x: float, y: float, text: str, css_class: str, anchor: str | None 
 
 
 def draw_line(x1: float, y1: float, x2: float, y2: float, css_class: str, style: str | None = None) -> Html:
-    return tag("line", x1=round(x1, 1), y1=round(y1, 1), x2=round(x2, 1), y2=round(y2, 1), class_=css_class, style=style)
-
-
-def draw_rect(x: float, y: float, width: float, height: float, css_class: str, hint: str = "", **attributes: object) -> Html:
     return tag(
-        "rect", tag("title", hint) if hint else None,
-        x=round(x, 2), y=round(y, 2), width=round(max(0, width), 2), height=round(max(0, height), 2), class_=css_class, **attributes,
+        "line", x1=round(x1, 1), y1=round(y1, 1), x2=round(x2, 1), y2=round(y2, 1), class_=css_class, style=style
+    )
+
+
+def draw_rect(
+    x: float, y: float, width: float, height: float, css_class: str, hint: str = "", **attributes: object
+) -> Html:
+    return tag(
+        "rect",
+        tag("title", hint) if hint else None,
+        x=round(x, 2),
+        y=round(y, 2),
+        width=round(max(0, width), 2),
+        height=round(max(0, height), 2),
+        class_=css_class,
+        **attributes,
     )
 
 
@@ -108,7 +125,8 @@ def draw_chart(
 ) -> Html:
     """Series on two axes. `guides` are vertical lines by name; `names` stand at x = 0, 1, … instead of numbers.
 
-    `image` is the address of a picture that fills the axes, behind the series. `keyed`: one series alone has a legend, too.
+    `image` is the address of a picture that fills the axes, behind the series. `keyed`: one series alone has a
+    legend, too.
     """
     width, height = size
     legend_parts, top = draw_legend(series if show_legend or len(series) > 1 else [], width, 34)
@@ -122,16 +140,34 @@ def draw_chart(
         parts.append(draw_text(0, top, y, "axis"))
     parts += _draw_axes(x_scale, y_scale, left, size, x, tick_names)
     if image:
-        geometry = {"x": x_scale.start, "y": y_scale.end, "width": x_scale.end - x_scale.start, "height": y_scale.start - y_scale.end}
+        geometry = {
+            "x": x_scale.start,
+            "y": y_scale.end,
+            "width": x_scale.end - x_scale.start,
+            "height": y_scale.start - y_scale.end,
+        }
         parts.append(tag("image", href=image, preserveAspectRatio="none", **geometry))
     for name, position in (guides or {}).items():
-        parts += _draw_guide(name, x_scale(position), y_scale, curve_heights=[y_scale(v) for s in series for u, v in zip(s.x, s.y, strict=True) if u == position])
+        parts += _draw_guide(
+            name,
+            x_scale(position),
+            y_scale,
+            curve_heights=[y_scale(v) for s in series for u, v in zip(s.x, s.y, strict=True) if u == position],
+        )
     for s in series:
-        parts += {"line": _draw_series_line, "dots": _draw_dots, "spots": _draw_dots, "bars": _draw_bars, "band": _draw_band}[s.mark](s, x_scale, y_scale)
+        parts += {
+            "line": _draw_series_line,
+            "dots": _draw_dots,
+            "spots": _draw_dots,
+            "bars": _draw_bars,
+            "band": _draw_band,
+        }[s.mark](s, x_scale, y_scale)
     solid_lines = [s for s in series if s.mark == "line" and not s.dashed and not s.pale]
     if solid_lines:
         parts += _draw_hover_strips(solid_lines, x_scale, y_scale, x or "x", tick_names)
-    if not image and not any(math.isfinite(x_scale(a)) and math.isfinite(y_scale(b)) for s in series for a, b in zip(s.x, s.y, strict=True)):
+    if not image and not any(
+        math.isfinite(x_scale(a)) and math.isfinite(y_scale(b)) for s in series for a, b in zip(s.x, s.y, strict=True)
+    ):
         parts.append(draw_text(width / 2, height / 2, "nothing was recorded", "axis", "middle"))
     return make_svg(title, width, height, *parts)
 
@@ -145,22 +181,32 @@ def _collect_y_values(series: Sequence[Series]) -> list[float]:
     return values
 
 
-def _draw_axes(x_scale: Scale, y_scale: Scale, left: float, size: tuple[float, float], x: str, tick_names: Sequence[str]) -> list[Html]:
+def _draw_axes(
+    x_scale: Scale, y_scale: Scale, left: float, size: tuple[float, float], x: str, tick_names: Sequence[str]
+) -> list[Html]:
     parts = []
     width, height = size
     for position, label in y_scale.get_ticks(6 if height >= HEIGHT else 4):
         parts.append(draw_line(left, position, width - 10, position, "rule"))
         parts.append(draw_text(left - 6, position + 4, label, "tick", "end"))
     parts.append(draw_line(left, height - 42, width - 10, height - 42, "base"))
-    marks = [(x_scale(k), ellipsize(tick_name, max(4, int(60 / len(tick_names))))) for k, tick_name in enumerate(tick_names)] or x_scale.get_ticks(7)
+    marks = [
+        (x_scale(k), ellipsize(tick_name, max(4, int(60 / len(tick_names))))) for k, tick_name in enumerate(tick_names)
+    ] or x_scale.get_ticks(7)
     for position, label in marks:
-        parts.append(draw_text(min(position, width - CHAR_WIDTH * len(label) / 2), height - 26, label, "tick", "middle"))
+        parts.append(
+            draw_text(min(position, width - CHAR_WIDTH * len(label) / 2), height - 26, label, "tick", "middle")
+        )
     return [*parts, draw_text((left + width) / 2, height - 8, x, "axis", "middle")] if x else parts
 
 
 def _draw_guide(name: str, x: float, y_scale: Scale, curve_heights: Sequence[float]) -> list[Html]:
     """A dotted vertical line and its name: at the foot where the curves pass the top of it, else at the top."""
-    at_bottom = bool(curve_heights) and min(curve_heights) < (y_scale.start + y_scale.end) / 2 and max(curve_heights) < y_scale.start - 20
+    at_bottom = (
+        bool(curve_heights)
+        and min(curve_heights) < (y_scale.start + y_scale.end) / 2
+        and max(curve_heights) < y_scale.start - 20
+    )
     label_right = x < WIDTH / 2
     name_y = y_scale.start - 8 if at_bottom else y_scale.end + 10
     return [
@@ -170,7 +216,8 @@ def _draw_guide(name: str, x: float, y_scale: Scale, curve_heights: Sequence[flo
 
 
 def draw_legend(series: Sequence[Series], width: float, y: float) -> tuple[list[Html], float]:
-    """Keys in as many rows as they need, and where the chart may begin. Of many series, a few evenly chosen are named."""
+    """Keys in as many rows as they need, and where the chart may begin. Of many series, a few evenly chosen are
+    named."""
     named = [s for s in series if s.name]
     max_entries = MAX_CLOUD_LEGEND_ENTRIES if all(s.mark == "dots" for s in named) else MAX_LEGEND_ENTRIES
     num_hidden = len(named) - max_entries
@@ -198,8 +245,11 @@ def draw_legend(series: Sequence[Series], width: float, y: float) -> tuple[list[
     return parts, row if named else y - 18
 
 
-def downsample_minmax(x: Sequence[float], y: Sequence[float], max_points: int = MAX_LINE_POINTS) -> list[tuple[float, float]]:
-    """The points of a line, at most about `most`: of each stretch the lowest and the highest, so that no peak is lost."""
+def downsample_minmax(
+    x: Sequence[float], y: Sequence[float], max_points: int = MAX_LINE_POINTS
+) -> list[tuple[float, float]]:
+    """The points of a line, at most about `most`: of each stretch the lowest and the highest, so that no peak is
+    lost."""
     points = list(zip(x, y, strict=True))
     if len(points) <= max_points:
         return points
@@ -228,7 +278,9 @@ def _draw_series_line(s: Series, x_scale: Scale, y_scale: Scale) -> list[Html]:
     lone_points = [segment[0] for segment in segments if len(segment) == 1]
     if s.intervals:
         lone_points = [(x_scale(a), y_scale(b)) for a, b in zip(s.x, s.y, strict=True) if math.isfinite(y_scale(b))]
-    return parts + [tag("circle", cx=round(a, 1), cy=round(b, 1), r=3, class_="dot", style=s.style) for a, b in lone_points]
+    return parts + [
+        tag("circle", cx=round(a, 1), cy=round(b, 1), r=3, class_="dot", style=s.style) for a, b in lone_points
+    ]
 
 
 def _draw_dots(s: Series, x_scale: Scale, y_scale: Scale) -> list[Html]:
@@ -237,13 +289,20 @@ def _draw_dots(s: Series, x_scale: Scale, y_scale: Scale) -> list[Html]:
         point = x_scale(a), y_scale(b)
         if math.isfinite(point[0]) and math.isfinite(point[1]):
             hint = tag("title", f"{format_number(a)}, {format_number(b)}")
-            parts.append(tag("circle", hint, cx=round(point[0], 1), cy=round(point[1], 1), r=2.4, class_=css_class, style=s.style))
+            parts.append(
+                tag(
+                    "circle", hint, cx=round(point[0], 1), cy=round(point[1], 1), r=2.4, class_=css_class, style=s.style
+                )
+            )
     return parts
 
 
 def _draw_error_bars(s: Series, x_scale: Scale, y_scale: Scale) -> list[Html]:
     """Error bars, cut off where the chart ends."""
-    bars = [(x_scale(a), y_scale(max(low, y_scale.low)), y_scale(min(high, y_scale.high))) for a, (low, high) in zip(s.x, s.intervals, strict=False)]
+    bars = [
+        (x_scale(a), y_scale(max(low, y_scale.low)), y_scale(min(high, y_scale.high)))
+        for a, (low, high) in zip(s.x, s.intervals, strict=False)
+    ]
     return [draw_line(a, low, a, high, "error", s.style) for a, low, high in bars if math.isfinite(a + low + high)]
 
 
@@ -264,12 +323,23 @@ def _draw_bars(s: Series, x_scale: Scale, y_scale: Scale) -> list[Html]:
             baseline = y_scale(max(y_scale.low, min(0.0, y_scale.high)))
             hint = f"{s.name + ': ' if s.name else ''}{format_number(a - s.width / 2)} to {format_number(a + s.width / 2)}: {format_number(b)}"
             parts.append(
-                draw_rect(left + 0.75, min(baseline, y_scale(b)), right - left - 1.5, abs(baseline - y_scale(b)), "bar pale", hint, style=s.style, rx=1)
+                draw_rect(
+                    left + 0.75,
+                    min(baseline, y_scale(b)),
+                    right - left - 1.5,
+                    abs(baseline - y_scale(b)),
+                    "bar pale",
+                    hint,
+                    style=s.style,
+                    rx=1,
+                )
             )
     return parts
 
 
-def _draw_hover_strips(series: Sequence[Series], x_scale: Scale, y_scale: Scale, x: str, tick_names: Sequence[str]) -> list[Html]:
+def _draw_hover_strips(
+    series: Sequence[Series], x_scale: Scale, y_scale: Scale, x: str, tick_names: Sequence[str]
+) -> list[Html]:
     """Invisible strips over the chart that say, under the pointer, what every line is there."""
     values_by_series = [dict(zip(s.x, s.y, strict=True)) for s in series]
     xs = sorted({a for values in values_by_series for a in values if math.isfinite(x_scale(a))})
@@ -279,14 +349,24 @@ def _draw_hover_strips(series: Sequence[Series], x_scale: Scale, y_scale: Scale,
         left = (x_scale(xs[k - 1]) + x_scale(a)) / 2 if k else x_scale(a) - 6
         right = (x_scale(xs[k + 1]) + x_scale(a)) / 2 if k + 1 < len(xs) else x_scale(a) + 6
         x_text = tick_names[int(a)] if tick_names else f"{x} {format_number(a)}"
-        texts = [f"{s.name or 'value'} {format_number(values[a])}" for s, values in zip(series, values_by_series, strict=True) if a in values]
-        parts.append(draw_rect(left, y_scale.end, right - left, y_scale.start - y_scale.end, "hit", "\n".join([x_text, *texts[:20]])))
+        texts = [
+            f"{s.name or 'value'} {format_number(values[a])}"
+            for s, values in zip(series, values_by_series, strict=True)
+            if a in values
+        ]
+        parts.append(
+            draw_rect(
+                left, y_scale.end, right - left, y_scale.start - y_scale.end, "hit", "\n".join([x_text, *texts[:20]])
+            )
+        )
     return parts
 
 
 def draw_stacked_bars(title: str, labels: Sequence[str], groups: Mapping[str, Sequence[int]]) -> Html:
     """A horizontal bar for each label, its groups one after the other and the sum at its end."""
-    legend_parts, top = draw_legend([Series(name, [], [], "dots", color) for color, name in enumerate(groups)], WIDTH, 34)
+    legend_parts, top = draw_legend(
+        [Series(name, [], [], "dots", color) for color, name in enumerate(groups)], WIDTH, 34
+    )
     row_height = 20 if len(labels) > 12 else 24
     left = 10 + CHAR_WIDTH * 1.05 * max((len(ellipsize(label, 18)) for label in labels), default=0)
     totals = [sum(values) for values in zip(*groups.values(), strict=True)]
@@ -298,7 +378,18 @@ def draw_stacked_bars(title: str, labels: Sequence[str], groups: Mapping[str, Se
         start = scale.start
         for color, (name, values) in enumerate(groups.items()):
             end = start + scale(values[k]) - scale.start
-            parts.append(draw_rect(start, y, end - start - 0.8, row_height - 7, "bar", f"{label}, {name}: {values[k]:,}", style=color_style(color), rx=1.5))
+            parts.append(
+                draw_rect(
+                    start,
+                    y,
+                    end - start - 0.8,
+                    row_height - 7,
+                    "bar",
+                    f"{label}, {name}: {values[k]:,}",
+                    style=color_style(color),
+                    rx=1.5,
+                )
+            )
             start = end
         parts.append(draw_text(start + 6, y + row_height / 2, format_number(totals[k]), "tick"))
     return make_svg(title, WIDTH, top + 16 + row_height * len(labels), *parts)
@@ -314,7 +405,9 @@ class Cell:
     color: str = "heat"
 
 
-def draw_heatmap(title: str, cells: Sequence[Sequence[Cell | None]], rows: Sequence[str], columns: Sequence[str], *, x: str, y: str) -> Html:
+def draw_heatmap(
+    title: str, cells: Sequence[Sequence[Cell | None]], rows: Sequence[str], columns: Sequence[str], *, x: str, y: str
+) -> Html:
     """A field for each row and column; many of them take twice the width, and above 20 only some are labelled."""
     total_width = WIDTH * (2 if len(columns) > MAX_NARROW_COLUMNS else 1)
     row_labels, column_labels = ([ellipsize(label, 14) for label in names] for names in (rows, columns))
@@ -328,9 +421,20 @@ def draw_heatmap(title: str, cells: Sequence[Sequence[Cell | None]], rows: Seque
     parts.append(draw_text(11, top + height / 2, y, "axis", "middle", angle=-90))
     for j in range(0, len(column_labels), math.ceil(len(column_labels) / 20)):
         position = left + (j + 0.5) * cell_width
-        parts.append(draw_text(position + 4 * rotate_labels, top - 6, column_labels[j], "tick", None if rotate_labels else "middle", angle=-90 * rotate_labels))
+        parts.append(
+            draw_text(
+                position + 4 * rotate_labels,
+                top - 6,
+                column_labels[j],
+                "tick",
+                None if rotate_labels else "middle",
+                angle=-90 * rotate_labels,
+            )
+        )
     labeled_rows = range(0, len(row_labels), math.ceil(len(row_labels) / 20))
-    parts += [draw_text(left - 6, top + (i + 0.5) * cell_height + 4, row_labels[i], "tick", "end") for i in labeled_rows]
+    parts += [
+        draw_text(left - 6, top + (i + 0.5) * cell_height + 4, row_labels[i], "tick", "end") for i in labeled_rows
+    ]
     parts.append(draw_rect(left, top, width, height, "frame"))
     for i, row in enumerate(cells):
         for j, cell in enumerate(row):
@@ -347,5 +451,14 @@ def _draw_cell(cell: Cell, x: float, y: float, width: float, height: float) -> l
     font = min(12.0, 0.62 * height, 1.7 * (width - 3) / max(1, len(cell.text)))
     if cell.text and font >= 6:
         css_class = "count bright" if strength > 0.66 else "count"
-        parts.append(tag("text", cell.text, x=round(x + width / 2, 1), y=round(y + height / 2, 1), class_=css_class, font_size=round(font, 1)))
+        parts.append(
+            tag(
+                "text",
+                cell.text,
+                x=round(x + width / 2, 1),
+                y=round(y + height / 2, 1),
+                class_=css_class,
+                font_size=round(font, 1),
+            )
+        )
     return parts

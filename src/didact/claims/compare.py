@@ -8,7 +8,8 @@
     NeverMore()            left ≤ right everywhere                  refused: left above right by 2 % at one place
     Inside(0, 1)           every number in the interval
     Rising()               every number above the one before
-    Sampled()              (estimate, its standard error, expected value), five standard errors at most: one false alarm in a million
+    Sampled()              (estimate, its standard error, expected value), five standard errors at most: one false
+    alarm in a million
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -137,11 +138,15 @@ class Printed(ClaimForm):
     def matches(self, computed: Any) -> bool:
         values = to_float_array(computed)
         assert len(values) == len(self.digits), f"{len(self.digits)} numbers are stated, {len(values)} computed"
-        return all(abs(Decimal(float(x)) - Decimal(d)) <= _half_last_digit(d) for x, d in zip(values, self.digits, strict=True))
+        return all(
+            abs(Decimal(float(x)) - Decimal(d)) <= _half_last_digit(d) for x, d in zip(values, self.digits, strict=True)
+        )
 
     def format(self, computed: Any) -> str:
         """With one digit more than the page has, so that rounding can be followed."""
-        return _format_numbers(to_float_array(computed).tolist(), max(4, *(1 + len(Decimal(d).as_tuple().digits) for d in self.digits)))
+        return _format_numbers(
+            to_float_array(computed).tolist(), max(4, *(1 + len(Decimal(d).as_tuple().digits) for d in self.digits))
+        )
 
     def near_misses(self, computed: Any) -> Iterator[Any]:
         values = to_float_array(computed)
@@ -153,11 +158,18 @@ class Printed(ClaimForm):
         """In the digits that are printed; where two per cent would not be seen in them, by one unit of the last."""
         for i, d in enumerate(self.digits):
             offset = _last_digit_unit(d) * max(1, ceil(abs(Decimal(d)) * Decimal("0.02") / _last_digit_unit(d)))
-            yield from (Printed(*self.digits[:i], str(Decimal(d) + sign * offset), *self.digits[i + 1 :]) for sign in (1, -1))
+            yield from (
+                Printed(*self.digits[:i], str(Decimal(d) + sign * offset), *self.digits[i + 1 :]) for sign in (1, -1)
+            )
 
     def restated(self, computed: Any) -> "ClaimForm":
         """With as many decimals as the page has."""
-        return Printed(*(str(round(Decimal(x) / _last_digit_unit(d)) * _last_digit_unit(d)) for x, d in zip(to_float_array(computed).tolist(), self.digits, strict=True)))
+        return Printed(
+            *(
+                str(round(Decimal(x) / _last_digit_unit(d)) * _last_digit_unit(d))
+                for x, d in zip(to_float_array(computed).tolist(), self.digits, strict=True)
+            )
+        )
 
 
 def _last_digit_unit(printed: str) -> Decimal:
@@ -172,7 +184,8 @@ def _half_last_digit(printed: str) -> Decimal:
 
 @dataclass(frozen=True)
 class Approximately(ClaimForm):
-    """Numbers that the page gives in round figures (≈ 150M, about 1.5B): each right within a share of itself, and why so much."""
+    """Numbers that the page gives in round figures (≈ 150M, about 1.5B): each right within a share of itself, and
+    why so much."""
 
     value: float | tuple[float, ...]
     tolerance: float
@@ -188,7 +201,8 @@ class Approximately(ClaimForm):
         yield from (form.value for form in self.restated(computed).perturbed_forms() if isinstance(form, Approximately))
 
     def perturbed_forms(self) -> Iterator[ClaimForm]:
-        """Two per cent off; where more is allowed, the nearest figure that no value could agree with beside this one."""
+        """Two per cent off; where more is allowed, the nearest figure that no value could agree with beside this
+        one."""
         stated, offset = to_float_array(self.value), max(0.02, 2.001 * self.tolerance / (1 - self.tolerance))
         for i, sign in product(range(len(stated)), (1, -1)):
             perturbed = np.where(np.arange(len(stated)) == i, stated * (1 + sign * offset), stated)
@@ -200,7 +214,8 @@ class Approximately(ClaimForm):
 
 @dataclass(frozen=True)
 class Equal(ClaimForm):
-    """left = right: the largest difference, in units of the largest number at the right; of lists of arrays, array by array."""
+    """left = right: the largest difference, in units of the largest number at the right; of lists of arrays, array
+    by array."""
 
     tolerance: float = 1e-9
 
@@ -208,7 +223,9 @@ class Equal(ClaimForm):
         return self.error(computed) <= self.tolerance
 
     def error(self, computed: Any) -> float:
-        return max(float(np.abs(left - right).max() / _largest_magnitude(right)) for left, right in _pair_arrays(computed))
+        return max(
+            float(np.abs(left - right).max() / _largest_magnitude(right)) for left, right in _pair_arrays(computed)
+        )
 
     def format(self, computed: Any) -> str:
         """Both sides where they are few, else the pair that is furthest apart in units of its array."""
@@ -216,7 +233,11 @@ class Equal(ClaimForm):
         left, right = (np.concatenate(side) for side in zip(*array_pairs, strict=True))
         if error <= self.tolerance:
             distance = f"at most {error:.0e} apart" if error else "equal"
-            return f"{_format_numbers(right.tolist())} on both sides" if right.size <= MAX_SHOWN_NUMBERS else f"{right.size:,} numbers on both sides, {distance}"
+            return (
+                f"{_format_numbers(right.tolist())} on both sides"
+                if right.size <= MAX_SHOWN_NUMBERS
+                else f"{right.size:,} numbers on both sides, {distance}"
+            )
         if right.size <= MAX_SHOWN_NUMBERS:
             texts = _format_numbers(left.tolist()), _format_numbers(right.tolist())
             return " against ".join(texts) + f", {error:.1e} apart" * (texts[0] == texts[1])
@@ -233,7 +254,8 @@ class Equal(ClaimForm):
 
 
 def _pair_arrays(computed: Any) -> list[tuple[Any, Any]]:
-    """left and right as arrays: several pairs where both are lists of arrays, so that a small array is not lost beside a large one."""
+    """left and right as arrays: several pairs where both are lists of arrays, so that a small array is not lost
+    beside a large one."""
     left, right = computed
     if isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
         array_pairs = [(to_float_array(a), to_float_array(b)) for a, b in zip(left, right, strict=True)]
@@ -273,11 +295,15 @@ class LessOrEqual(ClaimForm):
         return bool((left <= right + self.tolerance * _largest_magnitude(right)).all())
 
     def format(self, computed: Any) -> str:
-        """The pair that comes nearest to breaking it, or that breaks it most, in units of its own right side where there is one."""
+        """The pair that comes nearest to breaking it, or that breaks it most, in units of its own right side where
+        there is one."""
         left, right = map(to_float_array, computed)
         i = int(((left - right) / np.where(right, np.abs(right), 1)).argmax())
         sign, rank = ("≤", "tightest") if self.matches(computed) else (">", "furthest apart")
-        return f"{format_number(float(left[i]))} {sign} {format_number(float(right[i]))}" + f", the {rank} of {left.size:,}" * (left.size > 1)
+        return (
+            f"{format_number(float(left[i]))} {sign} {format_number(float(right[i]))}"
+            + f", the {rank} of {left.size:,}" * (left.size > 1)
+        )
 
     def near_misses(self, computed: Any) -> Iterator[Any]:
         left, right = map(to_float_array, computed)
@@ -305,7 +331,9 @@ class InInterval(ClaimForm):
     @property
     def interval(self) -> str:
         """[0, 1], (0, 1) or [0, ∞)."""
-        low = f"{'(' if self.is_open or self.low == -inf else '['}{'−∞' if self.low == -inf else format_number(self.low)}"
+        low = (
+            f"{'(' if self.is_open or self.low == -inf else '['}{'−∞' if self.low == -inf else format_number(self.low)}"
+        )
         return f"{low}, {'∞' if self.high == inf else format_number(self.high)}{')' if self.is_open or self.high == inf else ']'}"
 
     def near_misses(self, computed: Any) -> Iterator[Any]:
@@ -372,7 +400,8 @@ class CorrectedClaim:
 
 @dataclass(frozen=True)
 class ShownAs:
-    """A computed value that is compared, and the numbers of the computation that a reader is shown in its place, by name.
+    """A computed value that is compared, and the numbers of the computation that a reader is shown in its place, by
+    name.
 
     For what is compared in a form that no page has: differences, logarithms, a row of yes and no.
     """
@@ -383,9 +412,15 @@ class ShownAs:
     @property
     def text(self) -> str:
         """sigmoid 0.23, ReLU 1; with several numbers of a name, a semicolon parts the names."""
-        texts = {name: _format_numbers(to_float_array(n).tolist()) if isinstance(n, list | tuple | torch.Tensor | np.ndarray) else format_computed(to_python(n))
-                 for name, n in self.numbers.items()}
-        return ("; " if any(", " in name_text for name_text in texts.values()) else ", ").join(f"{name} {name_text}" for name, name_text in texts.items())
+        texts = {
+            name: _format_numbers(to_float_array(n).tolist())
+            if isinstance(n, list | tuple | torch.Tensor | np.ndarray)
+            else format_computed(to_python(n))
+            for name, n in self.numbers.items()
+        }
+        return ("; " if any(", " in name_text for name_text in texts.values()) else ", ").join(
+            f"{name} {name_text}" for name, name_text in texts.items()
+        )
 
 
 def to_comparable(result: Any) -> Any:

@@ -1,4 +1,5 @@
-"""The claims: every statement of the courses that a program can check, the checks, and the verdicts that follow from computing.
+"""The claims: every statement of the courses that a program can check, the checks, and the verdicts that follow
+from computing.
 
 `stated.tsv` lists the statements. A check is a function that computes; the form beside it says what the course states:
 
@@ -6,13 +7,15 @@
     def parameters_of_an_mlp() -> int:
         ...
 
-No verdict is written down anywhere: it is the comparison of the two. Where the course asks, or prints nothing, there is nothing to compare:
+No verdict is written down anywhere: it is the comparison of the two. Where the course asks, or prints nothing,
+there is nothing to compare:
 
     @answer("C9.8")
     def size_of_the_vae() -> int:
         ...
 
-That is an answer and no check: its verdict is "answered", and tests/claims/test_every_answer_is_right.py holds it against a value found otherwise.
+That is an answer and no check: its verdict is "answered", and tests/claims/test_every_answer_is_right.py holds it
+against a value found otherwise.
 """
 
 import inspect
@@ -86,7 +89,9 @@ class Answer:
     @property
     def source(self) -> str:
         """What is stated and how it is computed, with the helpers beside the checks that the function calls."""
-        return "\n\n".join([f"{self.decorator}\n{_get_definition(self.function)}", *_list_helper_sources(self.function)])
+        return "\n\n".join(
+            [f"{self.decorator}\n{_get_definition(self.function)}", *_list_helper_sources(self.function)]
+        )
 
     def compute(self) -> Any:
         """The value that is compared."""
@@ -102,7 +107,11 @@ class Answer:
 
     def get_note(self, verdict: Verdict) -> str:
         is_question = "question" in load_statements()[self.id].stated
-        return "the course asks and gives no value: this is the answer" if is_question else "the course prints no value: this is the one"
+        return (
+            "the course asks and gives no value: this is the answer"
+            if is_question
+            else "the course prints no value: this is the one"
+        )
 
     def format_answer(self, computed: Any) -> str:
         if isinstance(computed, ShownAs):
@@ -213,14 +222,22 @@ class Outcome:
     verdict: Verdict
     computed: str
     value: Any            # numbers, where the computed value is one or a few of them
-    note: str             # what is right, the condition, a remark, why there is no verdict, or the command that measures
+    # what is right, the condition, a remark, why there is no verdict, or the command that measures
+    note: str
     seconds: float
     cells: Sequence[CellVerdict] = ()    # of a measured table, where the statement has several
     provenance: str = ""              # when and where
 
     def to_dict(self) -> dict[str, Any]:
         s = asdict(self.statement)
-        return {**s, "computed": self.computed, "value": self.value, "verdict": self.verdict, "note": self.note, "seconds": self.seconds}
+        return {
+            **s,
+            "computed": self.computed,
+            "value": self.value,
+            "verdict": self.verdict,
+            "note": self.note,
+            "seconds": self.seconds,
+        }
 
 
 CHECKS: dict[str, Check] = {}
@@ -298,7 +315,14 @@ def check_claim(id: str) -> Outcome:
     seconds = perf_counter() - start
     result = to_comparable(computed)
     verdict = computation.get_verdict(result)
-    return Outcome(statement, verdict, computation.format_answer(computed), computation.to_json_value(result), computation.get_note(verdict), seconds)
+    return Outcome(
+        statement,
+        verdict,
+        computation.format_answer(computed),
+        computation.to_json_value(result),
+        computation.get_note(verdict),
+        seconds,
+    )
 
 
 def outcome_without_check(statement: Statement) -> Outcome:
@@ -306,14 +330,20 @@ def outcome_without_check(statement: Statement) -> Outcome:
     if statement.id in NOT_CHECKABLE_REASONS:
         return _outcome_without_value(statement, "not checkable", NOT_CHECKABLE_REASONS[statement.id])
     if "literature" in statement.kind:
-        return _outcome_without_value(statement, "not checkable", "a result of the literature, not of the course: nothing here can compute it")
+        return _outcome_without_value(
+            statement, "not checkable", "a result of the literature, not of the course: nothing here can compute it"
+        )
     table = next((t for t in TABLES.values() if statement.id in t.claims), None)
     if table is None:
         return _outcome_without_value(statement, "not measured", "no check has been written yet")
     if statement.id in table.uncovered_claims:
         return _outcome_without_value(statement, "not checkable", table.uncovered_claims[statement.id])
     record = load_records().get(table.name)
-    return _outcome_from_table(statement, table, record) if record else _outcome_without_value(statement, "not measured", table.command)
+    return (
+        _outcome_from_table(statement, table, record)
+        if record
+        else _outcome_without_value(statement, "not measured", table.command)
+    )
 
 
 def _outcome_without_value(statement: Statement, verdict: Verdict, reason: str) -> Outcome:
@@ -328,7 +358,16 @@ def _outcome_from_table(statement: Statement, table: MeasuredTable, record: Meas
     means = [j.mean for j in own_verdicts if j.mean is not None]
     assert verdict in VERDICTS
     note = f"{reason}; {record.description}" if reason else record.description
-    return Outcome(statement, verdict, measured, means or None, note, 0.0, own_verdicts if len(own_verdicts) > 1 else (), record.description)
+    return Outcome(
+        statement,
+        verdict,
+        measured,
+        means or None,
+        note,
+        0.0,
+        own_verdicts if len(own_verdicts) > 1 else (),
+        record.description,
+    )
 
 
 def format_result(form: ClaimForm, computed: Any) -> str:
@@ -351,8 +390,11 @@ def _result_to_json(form: ClaimForm, result: Any) -> Any:
     return None
 
 
-def select_statements(ids: Iterable[str] = (), *, course: str | None = None, chapter: str | None = None, kind: str | None = None) -> list[Statement]:
-    """The statements of these ids, or all; of one course, chapter or kind; a name that is not known is refused with the nearest."""
+def select_statements(
+    ids: Iterable[str] = (), *, course: str | None = None, chapter: str | None = None, kind: str | None = None
+) -> list[Statement]:
+    """The statements of these ids, or all; of one course, chapter or kind; a name that is not known is refused with
+    the nearest."""
     by_id = load_statements()
     selected = [look_up("claim", id, by_id) for id in dict.fromkeys(id.upper() for id in ids)] or list(by_id.values())
     for field, query in (("course", course), ("chapter", chapter), ("kind", kind)):
@@ -368,7 +410,9 @@ def _match_names(field: str, query: str, names: Mapping[str, str]) -> list[str]:
     chapter, *section = query.split(".")
     if field == "chapter" and section and chapter in names:
         raise UsageError(f"--chapter expects the number of a chapter, got {query!r}; did you mean {chapter!r}?")
-    return [name for word, name in names.items() if f"{word} ".startswith(f"{query} ")] or [look_up(field, query, names)]
+    return [name for word, name in names.items() if f"{word} ".startswith(f"{query} ")] or [
+        look_up(field, query, names)
+    ]
 
 
 def count_verdicts(outcomes: Iterable[Outcome]) -> dict[str, int]:
@@ -384,4 +428,6 @@ def format_summary(counts: Mapping[str, int]) -> str:
 
 def format_counts(counts: Mapping[str, int]) -> str:
     """14 hold, 1 wrong."""
-    return ", ".join(f"{n} {'hold' if verdict == 'holds' and n != 1 else verdict}" for verdict, n in counts.items() if n)
+    return ", ".join(
+        f"{n} {'hold' if verdict == 'holds' and n != 1 else verdict}" for verdict, n in counts.items() if n
+    )

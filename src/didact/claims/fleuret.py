@@ -26,7 +26,8 @@ from didact.scratch.optim import SGD
 
 @claim("CF01", Equal())
 def normal_equations() -> Pair:
-    """the w of ΦᵀΦ w = Φᵀy for six Gaussian kernels, against torch's least squares; and ∇ of didact's squared error there, against 0"""
+    """the w of ΦᵀΦ w = Φᵀy for six Gaussian kernels, against torch's least squares; and ∇ of didact's squared error
+    there, against 0"""
     x, y = torch.linspace(-1, 1, 30), torch.randn(30)
     Φ = torch.exp(-((x[:, None] - torch.linspace(-1, 1, 6)) ** 2) / 0.1)
     w = torch.linalg.solve(Φ.T @ Φ, Φ.T @ y)
@@ -62,7 +63,8 @@ def axes_of_an_image() -> ShownAs:
 
 @claim("CF05", Exactly((True, True, True, False)))
 def views_without_copies() -> ShownAs:
-    """do a transpose, a part and a reshaped tensor share the tensor's memory, in didact's engine; does a reshaped transpose"""
+    """do a transpose, a part and a reshaped tensor share the tensor's memory, in didact's engine; does a reshaped
+    transpose"""
     x = scratch.tensor(torch.randn(4, 6).numpy())
     shared = tuple(bool(np.shares_memory(x.data, y.data)) for y in (x.T, x[1:3, ::2], x.reshape(24), x.T.reshape(24)))
     names = ("memory shared by a transpose", "by a part", "by a reshaped tensor", "by a reshaped transpose")
@@ -78,14 +80,19 @@ def softmax_and_cross_entropy() -> Pair:
 
 @claim("CF07", Equal())
 def triplet_term() -> Pair:
-    """max(0, 1 − f(a,c) + f(a,b)) by didact's engine, for a thousand pairs, and its slopes, are PyTorch's ranking loss of margin 1 and its
+    """max(0, 1 − f(a,c) + f(a,b)) by didact's engine, for a thousand pairs, and its slopes, are PyTorch's ranking
+    loss of margin 1 and its
     slopes; and > 0 just where f(a,c) < 1 + f(a,b)"""
     fac, fab = (2 * torch.randn(1000, requires_grad=True) for _ in range(2))
     ranking_losses = F.margin_ranking_loss(fac, fab, torch.ones(1000), margin=1.0, reduction="none")
     scratch_scores = [scratch.tensor(f.detach().numpy(), requires_grad=True) for f in (fac, fab)]
     term = scratch.maximum(1.0 - scratch_scores[0] + scratch_scores[1], 0.0)
     slopes = [g.data for g in scratch.grad(term.sum(), scratch_scores)]
-    return [ranking_losses, *compute_gradients(ranking_losses.sum(), fac, fab), (fac < 1 + fab).double()], [term.data, *slopes, (term.data > 0).astype(float)]
+    return [ranking_losses, *compute_gradients(ranking_losses.sum(), fac, fab), (fac < 1 + fab).double()], [
+        term.data,
+        *slopes,
+        (term.data > 0).astype(float),
+    ]
 
 
 @claim("CF08", Equal())
@@ -97,16 +104,22 @@ def decay_as_a_prior() -> Pair:
     return compute_gradients(prior, w)[0], SGD([scratch_w], weight_decay=2 * λ).penalised(scratch_w, np.zeros(6))
 
 
-@claim("CF09", Equal(), condition="divided by its own number of terms, B; the bare part of (1/N) Σ has the mean (B/N) ∇L")
+@claim(
+    "CF09", Equal(), condition="divided by its own number of terms, B; the bare part of (1/N) Σ has the mean (B/N) ∇L"
+)
 def partial_sums_of_the_gradient() -> Conditional:
-    """the mean over all subsets of B = 3 of N = 6 examples of Σ ∇ℓ_n, ∇ℓ_n by didact's objective, over B, against didact's gradient on all
+    """the mean over all subsets of B = 3 of N = 6 examples of Σ ∇ℓ_n, ∇ℓ_n by didact's objective, over B, against
+    didact's gradient on all
     six; and the same over N"""
     N, B, full_gradient = 6, 3, gaba_2.minibatch_gradient(range(6))
     g = torch.stack([gaba_2.minibatch_gradient([n]) for n in range(N)])
     total = torch.stack([g[list(subset)].sum(0) for subset in combinations(range(N), B)]).mean(0)
 
     def compare_with_gradient(mean: Tensor) -> ShownAs:
-        return ShownAs((mean, full_gradient), {"mean as a share of the gradient": (mean @ full_gradient) / (full_gradient @ full_gradient)})
+        return ShownAs(
+            (mean, full_gradient),
+            {"mean as a share of the gradient": (mean @ full_gradient) / (full_gradient @ full_gradient)},
+        )
 
     return Conditional(compare_with_gradient(total / B), compare_with_gradient(total / N))
 
@@ -114,14 +127,18 @@ def partial_sums_of_the_gradient() -> Conditional:
 @claim("CF10", Equal(), correction="f = f_D ∘ … ∘ f_1, as the figure has it")
 def order_of_composition() -> CorrectedClaim:
     """f_1(f_2(f_3(x))) against x^(d) = f_d(x^(d−1)), d = 1, 2, 3, didact's chain; mended: f_3(f_2(f_1(x)))"""
-    (f1, f2, f3), x = [modules.Sequential(modules.Linear(4, 4, rng=i), modules.Tanh()) for i in range(3)], scratch.tensor([[0.5, -1, 2, 0]])
+    (f1, f2, f3), x = (
+        [modules.Sequential(modules.Linear(4, 4, rng=i), modules.Tanh()) for i in range(3)],
+        scratch.tensor([[0.5, -1, 2, 0]]),
+    )
     h = modules.Sequential(f1, f2, f3)(x)
     return CorrectedClaim((f1(f2(f3(x))).data, h.data), (f3(f2(f1(x))).data, h.data))
 
 
 @claim("CF11", Equal(), correction="the Jacobian is that of f_d, at x^(d−1)")
 def backward_through_a_layer() -> CorrectedClaim:
-    """∇ at x^(1) from ∇ at x^(2) by the Jacobian of f_1 = tanh W_1, diag(1 − f²) W, against didact's engine; mended: by that of f_2"""
+    """∇ at x^(1) from ∇ at x^(2) by the Jacobian of f_1 = tanh W_1, diag(1 − f²) W, against didact's engine;
+    mended: by that of f_2"""
     W1, W2, x0 = (scratch.tensor(torch.randn(*n).numpy(), requires_grad=True) for n in ((4, 4), (4, 4), (4,)))
     x1 = (W1 @ x0).tanh()
     x2 = (W2 @ x1).tanh()
@@ -132,7 +149,8 @@ def backward_through_a_layer() -> CorrectedClaim:
 
 @claim("CF12", Printed("2", "2"))
 def cost_of_the_backward_pass() -> list[float]:
-    """products of the backward over those of the forward pass of didact's MLP, ten layers of 64: two for each, where the input wants a
+    """products of the backward over those of the forward pass of didact's MLP, ten layers of 64: two for each,
+    where the input wants a
     gradient too; one for the first, where it does not"""
     net = MLP(64, 64, hidden=(64,) * 9)
 
@@ -143,7 +161,11 @@ def cost_of_the_backward_pass() -> list[float]:
     return [ratio(torch.randn(8, 64, requires_grad=requires_grad)) for requires_grad in (True, False)]
 
 
-@claim("CF14", Printed("14e6", "1.6e9", "12e9"), correction="a thousand times fewer: a book of 250 pages of 2000 characters is half a megabyte")
+@claim(
+    "CF14",
+    Printed("14e6", "1.6e9", "12e9"),
+    correction="a thousand times fewer: a book of 250 pages of 2000 characters is half a megabyte",
+)
 def books_of_a_corpus() -> list[float]:
     """8 GB, 825 GB and 6 TB over 250 · 2000 bytes"""
     return [size / (250 * 2000) for size in (8e9, 825e9, 6e12)]
@@ -151,7 +173,8 @@ def books_of_a_corpus() -> list[float]:
 
 @claim("CF42", Equal())
 def causal_model() -> Pair:
-    """how many of the logits of didact's small GPT at t = 0 … 7 change with the token at s: all for t ≥ s, none before, against 1 and 0"""
+    """how many of the logits of didact's small GPT at t = 0 … 7 change with the token at s: all for t ≥ s, none
+    before, against 1 and 0"""
     net, ids = create_model("gpt_small", vocab_size=20).eval(), torch.randint(20, (1, 8))
     with torch.no_grad():
         logits, changed_shares = net(ids)[0], []

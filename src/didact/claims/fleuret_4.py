@@ -65,9 +65,13 @@ def transposed_convolution() -> Pair:
 
 @claim("CF19", Equal(), correction="by K − 1; it is the radius that grows by about half the kernel")
 def growth_of_the_receptive_field() -> CorrectedClaim:
-    """what one more convolution of kernel K = 3, 5, 7 adds to the receptive field, by didact's geometry, against K/2; mended: K − 1"""
+    """what one more convolution of kernel K = 3, 5, 7 adds to the receptive field, by didact's geometry, against
+    K/2; mended: K − 1"""
     kernels = torch.tensor([3, 5, 7])
-    field_growth = [receptive_field([SlidingWindow(3), SlidingWindow(K)]) - receptive_field([SlidingWindow(3)]) for K in kernels.tolist()]
+    field_growth = [
+        receptive_field([SlidingWindow(3), SlidingWindow(K)]) - receptive_field([SlidingWindow(3)])
+        for K in kernels.tolist()
+    ]
     return CorrectedClaim((kernels / 2, field_growth), (kernels - 1, field_growth))
 
 
@@ -82,7 +86,8 @@ def composition_of_linear_maps() -> Pair:
 
 @claim("CF22", Equal(1e-3))
 def saturation_of_tanh() -> Pair:
-    """(1 − |tanh x|) e^{2|x|} = 2 up to 1e-3 for |x| from 4 to 12, on both sides: what is left falls as e^{−2|x|}; didact's tanh"""
+    """(1 − |tanh x|) e^{2|x|} = 2 up to 1e-3 for |x| from 4 to 12, on both sides: what is left falls as e^{−2|x|};
+    didact's tanh"""
     x = torch.cat([torch.linspace(4, 12, 50), torch.linspace(-12, -4, 50)])
     return (1 - make_activation("tanh")(x).abs()) * (2 * x.abs()).exp(), torch.full((100,), 2.0)
 
@@ -92,7 +97,10 @@ def gelu() -> Pair:
     """x P(Z ≤ x), against didact's GELU, torch's and that of its own engine"""
     x = torch.linspace(-6, 6, 301)
     stated = x * torch.distributions.Normal(0.0, 1.0).cdf(x)
-    return [stated, stated], [make_activation("gelu")(x), torch.from_numpy(scratch_gelu(scratch.tensor(x.numpy())).data)]
+    return [stated, stated], [
+        make_activation("gelu")(x),
+        torch.from_numpy(scratch_gelu(scratch.tensor(x.numpy())).data),
+    ]
 
 
 @claim("CF24", Exactly(((2, 5), True, False)))
@@ -105,27 +113,42 @@ def pooling() -> tuple[tuple[int, ...], bool, bool]:
 
 @claim("CF25", WithinStandardErrors())
 def dropout() -> tuple[list[Tensor], list[Tensor], list[float]]:
-    """the mean of ones that didact dropped stays 1, and three of them survive together with (1 − p)³: 400,000 rows, p = 0.3"""
+    """the mean of ones that didact dropped stays 1, and three of them survive together with (1 − p)³: 400,000 rows,
+    p = 0.3"""
     y = torch.from_numpy(modules.Dropout(0.3, rng=0)(scratch.tensor(np.ones((400_000, 3)))).data)
     triples_kept = (y > 0).all(1).double()
-    return [y.mean(), triples_kept.mean()], [y.std() / math.sqrt(y.numel()), triples_kept.std() / math.sqrt(400_000)], [1.0, 0.7**3]
+    return (
+        [y.mean(), triples_kept.mean()],
+        [y.std() / math.sqrt(y.numel()), triples_kept.std() / math.sqrt(400_000)],
+        [1.0, 0.7**3],
+    )
 
 
 @claim("CF26", Exactly((True, True, False)))
 def dropout_of_channels() -> ShownAs:
-    """is each of 200 channels behind the channel dropout of didact's CIFAR10Net whole or gone, and are there both; and is each so behind a
+    """is each of 200 channels behind the channel dropout of didact's CIFAR10Net whole or gone, and are there both;
+    and is each so behind a
     dropout of single values"""
     drop = next(m for m in CIFAR10Net(dropout2d=0.5).features if isinstance(m, nn.Dropout2d))
-    channel_share, element_share = ((f(torch.ones(10, 20, 6, 6)) > 0).double().mean((2, 3)) for f in (drop, nn.Dropout(drop.p)))
+    channel_share, element_share = (
+        (f(torch.ones(10, 20, 6, 6)) > 0).double().mean((2, 3)) for f in (drop, nn.Dropout(drop.p))
+    )
     is_all_or_nothing = [bool(((share == 0) | (share == 1)).all()) for share in (channel_share, element_share)]
     has_kept_and_dropped = 0 < float(channel_share.mean()) < 1
-    return ShownAs((is_all_or_nothing[0], has_kept_and_dropped, is_all_or_nothing[1]), {
-        "channels whole or gone": is_all_or_nothing[0], "some of each": has_kept_and_dropped, "whole or gone where single values are dropped": is_all_or_nothing[1]})
+    return ShownAs(
+        (is_all_or_nothing[0], has_kept_and_dropped, is_all_or_nothing[1]),
+        {
+            "channels whole or gone": is_all_or_nothing[0],
+            "some of each": has_kept_and_dropped,
+            "whole or gone where single values are dropped": is_all_or_nothing[1],
+        },
+    )
 
 
 @claim("CF27", Equal(1e-4), condition="variances far above ε, and γ not below 0: the deviation is |γ| √(v̂/(v̂ + ε))")
 def moments_behind_batch_norm() -> Conditional:
-    """mean and standard deviation of each channel behind didact's BatchNorm2d, against β and γ: of inputs with deviation 3, and 0.001"""
+    """mean and standard deviation of each channel behind didact's BatchNorm2d, against β and γ: of inputs with
+    deviation 3, and 0.001"""
     norm, γ, β = modules.BatchNorm2d(4, dtype=np.float64), 0.5 + torch.rand(4), torch.randn(4)
     norm.load_state_dict({**norm.state_dict(), "weight": γ, "bias": β})
 
@@ -139,7 +162,12 @@ def moments_behind_batch_norm() -> Conditional:
 @claim("CF28", Equal())
 def layer_norm_of_images() -> Pair:
     """mean and variance over D, H, W, a scale and a shift for each component, against didact's LayerNorm((D, H, W))"""
-    norm, x, γ, β = modules.LayerNorm((3, 4, 5), dtype=np.float64), torch.randn(2, 3, 4, 5), torch.randn(3, 4, 5), torch.randn(3, 4, 5)
+    norm, x, γ, β = (
+        modules.LayerNorm((3, 4, 5), dtype=np.float64),
+        torch.randn(2, 3, 4, 5),
+        torch.randn(3, 4, 5),
+        torch.randn(3, 4, 5),
+    )
     norm.load_state_dict({"weight": γ, "bias": β})
     axes = (1, 2, 3)
     x_hat = (x - x.mean(axes, keepdim=True)) / (x.var(axes, correction=0, keepdim=True) + norm.eps).sqrt()
@@ -148,15 +176,19 @@ def layer_norm_of_images() -> Pair:
 
 @claim("CF29", Equal(), correction="QKᵀ: one weight for each query and key")
 def product_of_queries_and_keys() -> CorrectedClaim:
-    """softmax(QᵀK/√D) against the weights of didact's attention, 4 queries and 4 keys of width D = 4, where both are 4 × 4; mended: QKᵀ"""
+    """softmax(QᵀK/√D) against the weights of didact's attention, 4 queries and 4 keys of width D = 4, where both
+    are 4 × 4; mended: QKᵀ"""
     Q, K = torch.randn(4, 4), torch.randn(4, 4)
     weights = dot_product_attention(Q, K, K)[1]
-    return CorrectedClaim(((Q.T @ K / math.sqrt(4)).softmax(1), weights), ((Q @ K.T / math.sqrt(4)).softmax(1), weights))
+    return CorrectedClaim(
+        ((Q.T @ K / math.sqrt(4)).softmax(1), weights), ((Q @ K.T / math.sqrt(4)).softmax(1), weights)
+    )
 
 
 @claim("CF30", Equal(), condition="A read as the exponentials; as logits the terms must be −∞, since e⁰ is 1")
 def causal_terms() -> Conditional:
-    """terms above the diagonal set to 0 and rows normalised, against didact's attention with its causal mask: exponentials, and logits"""
+    """terms above the diagonal set to 0 and rows normalised, against didact's attention with its causal mask:
+    exponentials, and logits"""
     q, k = torch.randn(6, 4), torch.randn(6, 4)
     s = q @ k.T / 2
     e = s.exp().tril()
@@ -166,7 +198,8 @@ def causal_terms() -> Conditional:
 
 @claim("CF31", Equal())
 def weights_of_heads() -> Pair:
-    """H(2 D D_QK + D D_V) + H D_V D with D_QK = D_V = D/H, and with two widths, against didact's attention without biases"""
+    """H(2 D D_QK + D D_V) + H D_V D with D_QK = D_V = D/H, and with two widths, against didact's attention without
+    biases"""
     def count_attention_weights(D: int, H: int, QK: int, V: int) -> int:
         layer = GroupedQueryAttention(D, H, H, head_dim=QK)
         if V != QK:
@@ -175,7 +208,9 @@ def weights_of_heads() -> Pair:
         return count_parameters(layer)
 
     cases = [(64, 4, 16, 16), (512, 8, 64, 64), (48, 3, 10, 7), (48, 3, 5, 48)]
-    return [H * (2 * D * QK + D * V) + H * V * D for D, H, QK, V in cases], [count_attention_weights(*case) for case in cases]
+    return [H * (2 * D * QK + D * V) + H * V * D for D, H, QK, V in cases], [
+        count_attention_weights(*case) for case in cases
+    ]
 
 
 @claim("CF32", Equal())
@@ -188,8 +223,13 @@ def order_in_attention() -> Pair:
 
 @claim("CF33", Equal())
 def embedding() -> Pair:
-    """didact's embedding looks rows up: the product of one-hot vectors with its matrix; and its gradient sums what reaches each row"""
-    layer, ids, dy = modules.Embedding(11, 4, rng=0, dtype=np.float64), torch.randint(11, (2, 3, 5)), torch.randn(2, 3, 5, 4)
+    """didact's embedding looks rows up: the product of one-hot vectors with its matrix; and its gradient sums what
+    reaches each row"""
+    layer, ids, dy = (
+        modules.Embedding(11, 4, rng=0, dtype=np.float64),
+        torch.randint(11, (2, 3, 5)),
+        torch.randn(2, 3, 5, 4),
+    )
     (W,), onehot = layer.parameters(), F.one_hot(ids, 11).double()
     y = layer(ids.numpy())
     (dW,) = scratch.grad((y * dy.numpy()).sum(), (W,))
@@ -198,7 +238,8 @@ def embedding() -> Pair:
 
 @claim("CF34", SINGLE_PRECISION)
 def positional_encoding() -> Pair:
-    """sin(t/T^{d/D}) for even d and cos(t/T^{(d−1)/D}) for odd d, T = 10⁴, against Lhotte's matrix of 2i and 2i + 1, and didact's"""
+    """sin(t/T^{d/D}) for even d and cos(t/T^{(d−1)/D}) for odd d, T = 10⁴, against Lhotte's matrix of 2i and 2i +
+    1, and didact's"""
     t, d = torch.arange(40.0)[:, None], torch.arange(8)
     stated = torch.where(d % 2 == 0, (t / 1e4 ** (d / 8)).sin(), (t / 1e4 ** ((d - 1) / 8)).cos())
     return [stated, stated], [encode_positions(40, 8), sinusoidal_table(40, 8)]
@@ -210,7 +251,10 @@ def residual_around_a_dead_stage() -> ShownAs:
     x, dead_stage = torch.randn(5, requires_grad=True), nn.Threshold(100.0, 1.0)
     outs = dead_stage(x), PreNorm(dead_stage, nn.Identity())(x)
     gradient_norms = [compute_gradients(y.square().sum() + y.sum(), x)[0].norm() for y in outs]
-    return ShownAs(tuple(bool(g > 0) for g in gradient_norms), {"‖∂L/∂x‖ of the stage alone": gradient_norms[0], "with the residual connection": gradient_norms[1]})
+    return ShownAs(
+        tuple(bool(g > 0) for g in gradient_norms),
+        {"‖∂L/∂x‖ of the stage alone": gradient_norms[0], "with the residual connection": gradient_norms[1]},
+    )
 
 
 @claim("CF50", Equal())

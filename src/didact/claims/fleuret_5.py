@@ -36,12 +36,21 @@ def sizes_of_a_lenet() -> tuple[int, ...]:
     return x.numel(), net.features(x).numel(), net(x).numel()
 
 
-@claim("CF37", Exactly(((64, 112, 112), (2048, 7, 7), (1000,))), condition="with the max pooling of stride 2 that only the drawing has")
+@claim(
+    "CF37",
+    Exactly(((64, 112, 112), (2048, 7, 7), (1000,))),
+    condition="with the max pooling of stride 2 that only the drawing has",
+)
 def shapes_of_resnet50() -> Conditional:
-    """behind the first convolution, before the average pooling, at the end: didact's own network on 224 × 224, with max pooling and
+    """behind the first convolution, before the average pooling, at the end: didact's own network on 224 × 224, with
+    max pooling and
     without"""
     with torch.device("meta"):
-        net, x, shapes = create_model("resnet50", size=(224, 224)).eval(), torch.empty(1, 3, 224, 224), list[tuple[int, ...]]()
+        net, x, shapes = (
+            create_model("resnet50", size=(224, 224)).eval(),
+            torch.empty(1, 3, 224, 224),
+            list[tuple[int, ...]](),
+        )
         for layer in (net.conv1, net.layer4, net.fc):
             layer.register_forward_hook(lambda _m, _i, y: shapes.append(tuple(y.shape[1:])))
         net(x)
@@ -52,8 +61,10 @@ def shapes_of_resnet50() -> Conditional:
 
 @claim("CF39", Equal())
 def cost_in_the_channels() -> ShownAs:
-    """products and weights of didact's 3 × 3 convolution for 8, 16, 32 channels in and out, over those for 8: 4ᵏ for 2ᵏ times the channels;
-    weights of one for 256 and of didact's bottleneck, which has it on a quarter of them: 9 C², and 2 C · C/4 + 9 (C/4)²"""
+    """products and weights of didact's 3 × 3 convolution for 8, 16, 32 channels in and out, over those for 8: 4ᵏ
+    for 2ᵏ times the channels;
+    weights of one for 256 and of didact's bottleneck, which has it on a quarter of them: 9 C², and 2 C · C/4 + 9
+    (C/4)²"""
     costs, sizes, C = list[int](), list[int](), 256
     for c in (8, 16, 32):
         conv, x = dilated_conv(c, c, 3), torch.randn(1, c, 9, 9)
@@ -62,8 +73,14 @@ def cost_in_the_channels() -> ShownAs:
     conv_weights, bottleneck_weights = count_weights(dilated_conv(C, C, 3)), count_weights(Bottleneck(C, C // 4))
     growth = [[n / counts[0] for n in counts] for counts in (costs, sizes)]
     stated = [[4**k for k in range(3)]] * 2
-    return ShownAs(([*growth, conv_weights, bottleneck_weights], [*stated, 9 * C**2, 2 * C * (C // 4) + 9 * (C // 4) ** 2]),
-                {"cost of 1, 2 and 4 times the channels": growth[0], "weights of 3 × 3 on 256 channels": conv_weights, "of the bottleneck": bottleneck_weights})
+    return ShownAs(
+        ([*growth, conv_weights, bottleneck_weights], [*stated, 9 * C**2, 2 * C * (C // 4) + 9 * (C // 4) ** 2]),
+        {
+            "cost of 1, 2 and 4 times the channels": growth[0],
+            "weights of 3 × 3 on 256 channels": conv_weights,
+            "of the bottleneck": bottleneck_weights,
+        },
+    )
 
 
 @claim("CF40", Exactly(((64, 56), (256, 56), (512, 28), (1024, 14), (2048, 7))))
@@ -108,10 +125,12 @@ class ColorPerGray(nn.Module):
 
 @claim("CF45", Equal(1e-6))          # the objective takes the difference in 32 bits
 def denoiser() -> Pair:
-    """the colours that minimise didact's denoising loss where the colour is taken away, one for each of six greys, from its slopes at two
+    """the colours that minimise didact's denoising loss where the colour is taken away, one for each of six greys,
+    from its slopes at two
     tables, between which they are straight lines; against the mean colour of this grey among 200 pixels"""
     gray_levels, x = torch.randint(6, (200,)), torch.randn(200, 3)
-    x[:, 2] = (gray_levels / 5 - 0.299 * x[:, 0] - 0.587 * x[:, 1]) / 0.114   # so that its luma, of ITU-R 601, is this grey
+    # so that its luma, of ITU-R 601, is this grey
+    x[:, 2] = (gray_levels / 5 - 0.299 * x[:, 0] - 0.587 * x[:, 1]) / 0.114
     table = ColorPerGray(6)
     denoise = RestorationObjective(table, ToGrayscale(), (3, 1, 1))
 
@@ -120,12 +139,15 @@ def denoiser() -> Pair:
         return compute_gradients(denoise.loss({"x": x[:, :, None, None]})["loss"], table.colors)[0]
 
     gradient_at_0, gradient_at_1 = loss_gradient(torch.zeros(6, 3)), loss_gradient(torch.ones(6, 3))
-    return gradient_at_0 / (gradient_at_0 - gradient_at_1), torch.stack([x[gray_levels == gray].mean(0) for gray in range(6)])
+    return gradient_at_0 / (gradient_at_0 - gradient_at_1), torch.stack(
+        [x[gray_levels == gray].mean(0) for gray in range(6)]
+    )
 
 
 @claim("CF48", Equal())
 def graph_layer() -> Pair:
-    """σ(Σ_j a_ij x_j W) over the neighbours j of each of six vertices, with equal a_ij, as didact's attention gives it where a vertex sees
+    """σ(Σ_j a_ij x_j W) over the neighbours j of each of six vertices, with equal a_ij, as didact's attention gives
+    it where a vertex sees
     its neighbours alone, against a loop over them; and of renumbered vertices against the renumbered output"""
     A, X, W, order = torch.rand(6, 6) > 0.5, torch.randn(6, 4), torch.randn(4, 3), torch.tensor([3, 0, 5, 1, 4, 2])
 
@@ -134,5 +156,7 @@ def graph_layer() -> Pair:
         return torch.tanh(y)
 
     neighbor_features = [[X[j] @ W for j in range(6) if A[i, j]] for i in range(6)]
-    by_hand = torch.stack([torch.tanh(sum(features, torch.zeros(3)) / max(1, len(features))) for features in neighbor_features])
+    by_hand = torch.stack(
+        [torch.tanh(sum(features, torch.zeros(3)) / max(1, len(features))) for features in neighbor_features]
+    )
     return [layer(A, X), layer(A[order][:, order], X[order])], [by_hand, by_hand[order]]

@@ -56,9 +56,14 @@ def steepest_sigmoid() -> float:
     return float(SIGMOID.slope(z.numpy()).max())
 
 
-@claim("C1.3", Equal(1e-6), remark="of softmax each number by itself; together they add up to 1, and not all of (0, 1)^K is reached")
+@claim(
+    "C1.3",
+    Equal(1e-6),
+    remark="of softmax each number by itself; together they add up to 1, and not all of (0, 1)^K is reached",
+)
 def ranges_of_activations() -> ShownAs:
-    """Least and largest values over |z| ≤ 100; an open end is approached and not reached, so it is met up to rounding."""
+    """Least and largest values over |z| ≤ 100; an open end is approached and not reached, so it is met up to
+    rounding."""
     z = torch.linspace(-100, 100, 20001)
     rows = Categorical(3).probabilities(torch.stack([z, torch.zeros_like(z), -z], dim=1))
     activations = [make_activation(name)(z) for name in ("sigmoid", "tanh", "relu")] + [rows]
@@ -79,7 +84,8 @@ def least_gelu() -> ShownAs:
 
 @claim("C1.5", Equal(1e-3))
 def flat_sigmoid() -> ShownAs:
-    """σ′(z) e^|z| = 1 up to 1e-3 for |z| from 10 on: the slope falls as e^−|z|, 4.5e-5 there; didact's by hand and by its engine"""
+    """σ′(z) e^|z| = 1 up to 1e-3 for |z| from 10 on: the slope falls as e^−|z|, 4.5e-5 there; didact's by hand and
+    by its engine"""
     z = torch.tensor([-20.0, -15, -12, -10, 10, 12, 15, 20])
     slopes = SIGMOID.slope(z.numpy()), _scratch_derivative(scratch.Tensor.sigmoid, z)
     scaled = [torch.from_numpy(s) * z.abs().exp() for s in slopes]
@@ -107,7 +113,8 @@ def printed_parameters() -> str:
 
 @claim("C1.8", Equal())
 def cross_entropy_is_negative_log_likelihood() -> Pair:
-    """−(1/N) Σ_i Σ_k y_ik log ŷ_ik = −(1/N) Σ_i log p(y_i | x_i), the right side didact's, over torch's and its own engine"""
+    """−(1/N) Σ_i Σ_k y_ik log ŷ_ik = −(1/N) Σ_i log p(y_i | x_i), the right side didact's, over torch's and its own
+    engine"""
     z, y = torch.randn(50, 7), torch.randint(7, (50,))
     onehot = F.one_hot(y, 7)
     stated = -(onehot * z.softmax(1).log()).sum() / 50
@@ -127,7 +134,8 @@ def binary_cross_entropy_is_the_case_of_two() -> Pair:
 
 @claim("C1.10", WithinStandardErrors())
 def variance_of_xavier() -> tuple[list[Tensor], list[Tensor], list[float]]:
-    """the variance of didact's Xavier weights, U(−r, r) with r = √(6/(n_in + n_out)), against 2/(n_in + n_out): three layers"""
+    """the variance of didact's Xavier weights, U(−r, r) with r = √(6/(n_in + n_out)), against 2/(n_in + n_out):
+    three layers"""
     sizes, variances, errors = ((784, 256), (256, 1024), (500, 700)), [], []
     for n_in, n_out in sizes:
         layer = nn.Linear(n_in, n_out)
@@ -139,24 +147,37 @@ def variance_of_xavier() -> tuple[list[Tensor], list[Tensor], list[float]]:
 
 
 @torch.no_grad()
-def _signal_ratio(name: str, scheme: str, *, input_std: float = 1.0, widths: tuple[int, ...] = (200,) * 6, networks: int = 8) -> float:
-    """Mean square of the activations behind layers of these widths over that of the inputs, on average over networks."""
+def _signal_ratio(
+    name: str, scheme: str, *, input_std: float = 1.0, widths: tuple[int, ...] = (200,) * 6, networks: int = 8
+) -> float:
+    """Mean square of the activations behind layers of these widths over that of the inputs, on average over
+    networks."""
     ratios = []
     for _ in range(networks):
-        net = nn.Sequential(*starmap(nn.Linear, pairwise(widths))) if name == "linear" else make_mlp_layers(widths, name)
+        net = (
+            nn.Sequential(*starmap(nn.Linear, pairwise(widths))) if name == "linear" else make_mlp_layers(widths, name)
+        )
         init_weights(net, scheme)
         x = input_std * torch.randn(30, widths[0])
         ratios.append(float(net(x).square().mean() / x.square().mean()))
     return sum(ratios) / networks
 
 
-@claim("C1.11", InInterval(0.8, 1.25),
-       condition="layers of equal width, else a factor 2 n_in/(n_in + n_out) each, and linear units or tanh with small signals")
+@claim(
+    "C1.11",
+    InInterval(0.8, 1.25),
+    condition="layers of equal width, else a factor 2 n_in/(n_in + n_out) each, and linear units or tanh with small signals",
+)
 def xavier_keeps_the_signal() -> Conditional:
-    """E h² after five layers of 200 units over E x² at the input: 1 where the signal is kept; and after 784 – 256 – 128 linear units"""
+    """E h² after five layers of 200 units over E x² at the input: 1 where the signal is kept; and after 784 – 256 –
+    128 linear units"""
     xavier_ratio = partial(_signal_ratio, scheme="xavier_uniform")
     ratios = {"linear": xavier_ratio("linear"), "tanh of small signals": xavier_ratio("tanh", input_std=0.01)}
-    other_ratios = {"linear 784 – 256 – 128": xavier_ratio("linear", widths=(784, 256, 128)), "tanh": xavier_ratio("tanh"), "sigmoid": xavier_ratio("sigmoid")}
+    other_ratios = {
+        "linear 784 – 256 – 128": xavier_ratio("linear", widths=(784, 256, 128)),
+        "tanh": xavier_ratio("tanh"),
+        "sigmoid": xavier_ratio("sigmoid"),
+    }
     return Conditional(ShownAs([*ratios.values()], ratios), ShownAs([*other_ratios.values()], other_ratios))
 
 
@@ -168,7 +189,8 @@ def he_keeps_the_signal() -> float:
 
 @claim("C1.13", InInterval(high=-6))
 def bad_initialization() -> ShownAs:
-    """what ten ReLU layers of 256 make of E x² = 1: a millionth or less with W ~ N(0, 0.01²), a million or more with N(0, 1)"""
+    """what ten ReLU layers of 256 make of E x² = 1: a millionth or less with W ~ N(0, 0.01²), a million or more
+    with N(0, 1)"""
     mean_squares = []
     for std in (0.01, 1.0):
         net = make_mlp_layers((256,) * 11, "relu")
@@ -209,21 +231,26 @@ def deep_narrow() -> int:
 
 @claim("C1.18", Printed("3"))
 def wide_over_three_layers() -> float:
-    """parameters of the wide network over those of the best one, of three hidden layers, of which the remark speaks before"""
+    """parameters of the wide network over those of the best one, of three hidden layers, of which the remark speaks
+    before"""
     return _count_mlp_parameters(784, 1024, 10) / _count_mlp_parameters(784, 256, 128, 64, 10)
 
 
 @claim("C1.19", InInterval(0.9, 1.1), correction="they differ by a factor of three; a hidden layer of 667 would match")
 def equal_budgets() -> CorrectedClaim:
-    """parameters of (1024, 2048, 10) over those of (1024, 512, 256, 128, 10); mended: (1024, n, 10) with n(1024 + 1 + 10) + 10 of them"""
+    """parameters of (1024, 2048, 10) over those of (1024, 512, 256, 128, 10); mended: (1024, n, 10) with n(1024 + 1
+    + 10) + 10 of them"""
     deep_parameters = _count_mlp_parameters(1024, 512, 256, 128, 10)
     n = round((deep_parameters - 10) / (1024 + 1 + 10))
-    return CorrectedClaim(_count_mlp_parameters(1024, 2048, 10) / deep_parameters, _count_mlp_parameters(1024, n, 10) / deep_parameters)
+    return CorrectedClaim(
+        _count_mlp_parameters(1024, 2048, 10) / deep_parameters, _count_mlp_parameters(1024, n, 10) / deep_parameters
+    )
 
 
 @claim("C1.25", Increasing())
 def approximation_by_width() -> list[float]:
-    """−log₁₀ of the largest error of one hidden layer of 5, 20, 80 and 320 ReLU units fitted to |x − 0.4| + sin 6x on [0, 1]"""
+    """−log₁₀ of the largest error of one hidden layer of 5, 20, 80 and 320 ReLU units fitted to |x − 0.4| + sin 6x
+    on [0, 1]"""
     from didact.claims.van_schependom_measured import uniform_error  # it builds on this chapter
 
     return [-math.log10(uniform_error(make_activation("relu"), n)) for n in (5, 20, 80, 320)]

@@ -1,6 +1,7 @@
 """Gaba, chapter 11: what is seen while networks learn, on data small enough for seconds.
 
-The course names neither data nor sizes. Those here were tried until the thing showed: each check says that it can be seen, not how often,
+The course names neither data nor sizes. Those here were tried until the thing showed: each check says that it can
+be seen, not how often,
 and what it was found to depend on is computed beside it.
 """
 
@@ -22,7 +23,8 @@ from didact.optim.sam import SAM
 
 
 def _train_modular_sums(decay: float, steps: int) -> tuple[Tensor, Tensor]:
-    """The shares of training sums modulo 23, four in five of all, and of new ones that didact's MLP gets right: (steps / 25 + 1,) each."""
+    """The shares of training sums modulo 23, four in five of all, and of new ones that didact's MLP gets right:
+    (steps / 25 + 1,) each."""
     a, b, y = make_modular_sums(23)
     x = torch.cat([F.one_hot(a), F.one_hot(b)], 1).float()
     splits = torch.randperm(len(y)).split([4 * len(y) // 5, len(y) - 4 * len(y) // 5])
@@ -41,19 +43,28 @@ def _train_modular_sums(decay: float, steps: int) -> tuple[Tensor, Tensor]:
 
 @claim("C11.19", LessOrEqual(), condition="weight decay; without it not one new sum is right in the same time")
 def grokking_of_modular_sums() -> Conditional:
-    """all training sums modulo 23 right (1 ≤) while of the new ones at most chance, 1/23, is; at the end 97 % of the new ones;
+    """all training sums modulo 23 right (1 ≤) while of the new ones at most chance, 1/23, is; at the end 97 % of
+    the new ones;
     with AdamW's weight decay 1.5, and without any"""
     def train_with_decay(decay: float) -> ShownAs:
         train_accuracy, test_accuracy = _train_modular_sums(decay, steps=1000)
-        memorized_at = int((train_accuracy >= 1).double().argmax())               # the first time that all are right
-        numbers = {"step": 25 * memorized_at, "training sums then": train_accuracy[memorized_at], "new sums then": test_accuracy[memorized_at], "new sums at the end": test_accuracy[-1]}
-        return ShownAs(([1, test_accuracy[memorized_at], 0.97], [train_accuracy[memorized_at], 1 / 23, test_accuracy[-1]]), numbers)
+        memorized_at = int((train_accuracy >= 1).double().argmax())  # the first time that all are right
+        numbers = {
+            "step": 25 * memorized_at,
+            "training sums then": train_accuracy[memorized_at],
+            "new sums then": test_accuracy[memorized_at],
+            "new sums at the end": test_accuracy[-1],
+        }
+        return ShownAs(
+            ([1, test_accuracy[memorized_at], 0.97], [train_accuracy[memorized_at], 1 / 23, test_accuracy[-1]]), numbers
+        )
 
     return Conditional(train_with_decay(1.5), train_with_decay(0.0))
 
 
 def _information_plane(activation: str, steps_measured: tuple[int, ...], bins: int) -> Tensor:
-    """I(X; T) and I(T; Y) in bits of the last hidden layer of didact's MLP 10 – 8 – 5 – 3 – 2, all 2¹⁰ inputs known: (marks, 2).
+    """I(X; T) and I(T; Y) in bits of the last hidden layer of didact's MLP 10 – 8 – 5 – 3 – 2, all 2¹⁰ inputs
+    known: (marks, 2).
 
     Numbers are counted in bins between the ends of tanh, or between 0 and the largest of ReLU.
     """
@@ -75,10 +86,15 @@ def _information_plane(activation: str, steps_measured: tuple[int, ...], bins: i
     return torch.stack(informations)
 
 
-@claim("C11.20", LessOrEqual(), condition="tanh, and information counted in few bins; with 30 bins most of I(T; Y) is there from the start, "
-       "with ReLU I(X; T) hardly falls")
+@claim(
+    "C11.20",
+    LessOrEqual(),
+    condition="tanh, and information counted in few bins; with 30 bins most of I(T; Y) is there from the start, "
+    "with ReLU I(X; T) hardly falls",
+)
 def fitting_then_compression() -> Conditional:
-    """what the last of three hidden layers tells of the answer grows by 0.3 bits at least from step 0 to 100, and of the input falls to
+    """what the last of three hidden layers tells of the answer grows by 0.3 bits at least from step 0 to 100, and
+    of the input falls to
     three quarters at most from step 100 to 1,000: with tanh and 8 bins; with ReLU, and with 30 bins"""
     def compare_phases(*settings: tuple[str, int]) -> ShownAs:
         low, high, numbers = list[Tensor](), list[Tensor](), dict[str, Any]()
@@ -93,7 +109,8 @@ def fitting_then_compression() -> Conditional:
 
 
 def _train_to_minimum(rho: float, label_noise: float) -> Tensor:
-    """Sharpness of the loss where SGD with momentum, or SAM around it, ends on 400 digits, a share of labels drawn by chance; and the
+    """Sharpness of the loss where SGD with momentum, or SAM around it, ends on 400 digits, a share of labels drawn
+    by chance; and the
     share of new digits that didact's MLP 64 – 64 – 10 gets right there."""
     from sklearn.datasets import load_digits
 
@@ -120,11 +137,17 @@ def _train_to_minimum(rho: float, label_noise: float) -> Tensor:
     return torch.stack([λ, test_accuracy])
 
 
-@claim("C11.18", LessOrEqual(), condition="wrong labels to be led astray by, and a radius ρ that leaves the loss learnable; "
-       "with right labels it is flatter and gains little, with ρ = 1 it is flat and of no use")
+@claim(
+    "C11.18",
+    LessOrEqual(),
+    condition="wrong labels to be led astray by, and a radius ρ that leaves the loss learnable; "
+    "with right labels it is flatter and gains little, with ρ = 1 it is flat and of no use",
+)
 def flat_minima() -> Conditional:
-    """λ_max of the Hessian under SAM at most two thirds of that under SGD, and at least two in a hundred new digits more right, in the mean
-    of three seeds, on scikit-learn's digits: with three in ten labels drawn by chance and ρ = 0.3; with ρ = 1, and with right labels"""
+    """λ_max of the Hessian under SAM at most two thirds of that under SGD, and at least two in a hundred new digits
+    more right, in the mean
+    of three seeds, on scikit-learn's digits: with three in ten labels drawn by chance and ρ = 0.3; with ρ = 1, and
+    with right labels"""
     def mean_minimum(rho: float, label_noise: float) -> Tensor:
         minima = []
         for seed in range(3):
@@ -140,7 +163,10 @@ def flat_minima() -> Conditional:
             (λ, sgd_accuracy), (sam_sharpness, sam_accuracy) = sgd[label_noise], mean_minimum(rho, label_noise)
             low, high = [*low, sam_sharpness, sgd_accuracy + 0.02], [*high, 2 / 3 * λ, sam_accuracy]
             name = f"ρ = {rho:g}, {label_noise:.0%} wrong labels"
-            numbers |= {f"{name}: λ of SGD and SAM": [λ, sam_sharpness], f"{name}: new digits right": [sgd_accuracy, sam_accuracy]}
+            numbers |= {
+                f"{name}: λ of SGD and SAM": [λ, sam_sharpness],
+                f"{name}: new digits right": [sgd_accuracy, sam_accuracy],
+            }
         return ShownAs((low, high), numbers)
 
     return Conditional(compare_with_sgd((0.3, 0.3)), compare_with_sgd((1.0, 0.3), (0.3, 0.0)))

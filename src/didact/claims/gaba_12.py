@@ -26,10 +26,12 @@ from didact.training.federated import train_federated
 
 @claim("C12.1", Equal())
 def shapley_values() -> Pair:
-    """φ_i = Σ_S |S|!(d − |S| − 1)!/d! [f(S ∪ i) − f(S)] for the five inputs of a network, left out ones at 0, against didact's explanation;
+    """φ_i = Σ_S |S|!(d − |S| − 1)!/d! [f(S ∪ i) − f(S)] for the five inputs of a network, left out ones at 0,
+    against didact's explanation;
     Σ_S of the weights = 1, and Σ_i φ_i = f(all) − f(none)"""
     d, net, x = 5, MLP(5, 2, hidden=(7,), activation="tanh"), torch.randn(1, 5)
-    for p in net.parameters():                                               # biases too: of new ones, 0, f(none) would be 0
+    # biases too: of new ones, 0, f(none) would be 0
+    for p in net.parameters():
         nn.init.normal_(p)
 
     def f(S: tuple[int, ...]) -> float:
@@ -54,7 +56,8 @@ def length_of_a_box() -> Pair:
 
 
 def _group_rates(positive: int, negative: int) -> Tensor:
-    """Of every way to say yes to TP of the positive and FP of the negative: share of yes, and of yes among positive and among negative,
+    """Of every way to say yes to TP of the positive and FP of the negative: share of yes, and of yes among positive
+    and among negative,
     by didact's metrics: (ways, 3)."""
     rates = []
     for TP, FP in product(range(positive + 1), range(negative + 1)):
@@ -64,10 +67,15 @@ def _group_rates(positive: int, negative: int) -> Tensor:
     return torch.stack(rates)
 
 
-@claim("C12.3", InInterval(low=0, is_open=True), correction="with true positives alone both can hold; with equal false positives too they cannot, "
-       "but for equal base rates or a classifier that is no better than chance")
+@claim(
+    "C12.3",
+    InInterval(low=0, is_open=True),
+    correction="with true positives alone both can hold; with equal false positives too they cannot, "
+    "but for equal base rates or a classifier that is no better than chance",
+)
 def fairness() -> CorrectedClaim:
-    """the least violation of equal shares of yes and equal true positives in two groups of 20 with 6 and 12 positive, by any classifier
+    """the least violation of equal shares of yes and equal true positives in two groups of 20 with 6 and 12
+    positive, by any classifier
     better than chance in both; mended: equal false positives too"""
     a, b = (r[r[:, 1] > r[:, 2] + 1e-9] for r in (_group_rates(6, 14), _group_rates(12, 8)))
     differences = (a[:, None] - b).abs()                                                            # (ways, ways, 3)
@@ -76,7 +84,8 @@ def fairness() -> CorrectedClaim:
 
 @claim("C12.4", WithinStandardErrors())
 def noise_of_private_descent() -> ShownAs:
-    """the deviation of 10,000 draws of (Σ_i ḡ_i + N(0, σ²C²I))/B, ḡ_i cut by didact to length C, against σC/B; and against σ times as far
+    """the deviation of 10,000 draws of (Σ_i ḡ_i + N(0, σ²C²I))/B, ḡ_i cut by didact to length C, against σC/B; and
+    against σ times as far
     as the mean goes without one example: what it shows through this noise depends neither on C nor on B"""
     def clipped_mean(grads: Tensor, C: float) -> Tensor:
         θ, clipped_sum = scratch.tensor(np.zeros(9), requires_grad=True), torch.zeros(9)
@@ -94,7 +103,9 @@ def noise_of_private_descent() -> ShownAs:
         sensitivities.append((mean_gradient - mean_without_one).norm())
         stated.append(σ * C / B)
     error = [s / math.sqrt(2 * 9 * n) for s in noise_stds]
-    return ShownAs((noise_stds * 2, error * 2, stated + [σ * m for m in sensitivities]), {"drawn": noise_stds, "σC/B": stated})
+    return ShownAs(
+        (noise_stds * 2, error * 2, stated + [σ * m for m in sensitivities]), {"drawn": noise_stds, "σC/B": stated}
+    )
 
 
 @claim("C12.5", Equal())
@@ -113,24 +124,39 @@ def federated_average() -> Pair:
     return sum(len(t) / len(y) * descent_step(x, t) for x, t in clients), descent_step(X, y)
 
 
-@claim("C12.6", Printed("3.4e8", "1.75e11", "7e10"))      # as many digits as the page gives: 335 million and 69 billion round to these
+# as many digits as the page gives: 335 million and 69 billion round to these
+@claim("C12.6", Printed("3.4e8", "1.75e11", "7e10"))
 def sizes_of_language_models() -> list[int]:
-    """didact's own models in the published sizes: BERT-Large (24 layers of 1024, with its pooler), GPT-3 (96 of 12288, 2048 places),
+    """didact's own models in the published sizes: BERT-Large (24 layers of 1024, with its pooler), GPT-3 (96 of
+    12288, 2048 places),
     LLaMA 2 70B (80 of 8192, 8 key heads, 28672 hidden)"""
     with torch.device("meta"):
         bert = BERT(30_522, context_length=512, embed_dim=1024, num_layers=24, num_heads=16, ffn_dim=4096, pooler=True)
         gpt = GPT(context_length=2048, embed_dim=12_288, num_layers=96, num_heads=96)
-        llama = Llama(32_000, context_length=4096, embed_dim=8192, num_layers=80, num_heads=64, num_kv_heads=8, ffn_dim=28_672, tie_weights=False)
+        llama = Llama(
+            32_000,
+            context_length=4096,
+            embed_dim=8192,
+            num_layers=80,
+            num_heads=64,
+            num_kv_heads=8,
+            ffn_dim=28_672,
+            tie_weights=False,
+        )
     return [count_parameters(net) for net in (bert, gpt, llama)]
 
 
 @answer("C12.8")
 def operations_of_a_forward_pass() -> float:
-    """two for each product in didact's GPT, L = 32, d = 4096, h = 32, n = 2048, without the embedding: 2 n L(12 d²) for the matrices and
+    """two for each product in didact's GPT, L = 32, d = 4096, h = 32, n = 2048, without the embedding: 2 n L(12 d²)
+    for the matrices and
     4 n² d L for the attention"""
     def products(layers: int) -> int:
         with torch.device("meta"):  # counted without being computed
-            net, x = GPT(2, context_length=2048, embed_dim=4096, num_layers=layers, num_heads=32), torch.zeros(1, 2048, dtype=torch.long)
+            net, x = (
+                GPT(2, context_length=2048, embed_dim=4096, num_layers=layers, num_heads=32),
+                torch.zeros(1, 2048, dtype=torch.long),
+            )
         return count_multiplications(lambda: net(x))
 
     return 2.0 * 32 * (products(2) - products(1))
@@ -138,8 +164,10 @@ def operations_of_a_forward_pass() -> float:
 
 @answer("C12.10")
 def federated_digits() -> ShownAs:
-    """new digits that didact's MLP 64 – 64 – 10 gets right after 1, 5 and 20 passes over all examples at once, and after as many rounds of
-    federated averaging over five clients of unlike sizes, each a pass over its own share; scikit-learn's digits in place of MNIST"""
+    """new digits that didact's MLP 64 – 64 – 10 gets right after 1, 5 and 20 passes over all examples at once, and
+    after as many rounds of
+    federated averaging over five clients of unlike sizes, each a pass over its own share; scikit-learn's digits in
+    place of MNIST"""
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
@@ -159,13 +187,20 @@ def federated_digits() -> ShownAs:
         torch.manual_seed(0)
         net, accuracies = MLP(64, 10, hidden=(64,)).float(), []
         for num_rounds in (1, 4, 15):
-            train_federated(net, [make_learner(rows) for rows in groups], [len(rows) for rows in groups], rounds=num_rounds)
+            train_federated(
+                net, [make_learner(rows) for rows in groups], [len(rows) for rows in groups], rounds=num_rounds
+            )
             accuracies.append(float(metrics.accuracy(net(x[test_rows]), y[test_rows])))
         return accuracies
 
     centralized, federated = accuracy_by_round(torch.cat(shares)), accuracy_by_round(*shares)
-    return ShownAs([*centralized, *federated], {"centralised after 1, 5, 20 rounds": centralized, "federated": federated})
+    return ShownAs(
+        [*centralized, *federated], {"centralised after 1, 5, 20 rounds": centralized, "federated": federated}
+    )
 
 
-mark_not_checkable("C12.11", "an exercise that states no value; didact train mlp --data adult, then didact evaluate latest --by sex, is such an audit, "
-       "and --reweigh sex a method against what it finds")
+mark_not_checkable(
+    "C12.11",
+    "an exercise that states no value; didact train mlp --data adult, then didact evaluate latest --by sex, is such an audit, "
+    "and --reweigh sex a method against what it finds",
+)

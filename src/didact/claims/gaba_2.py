@@ -43,7 +43,12 @@ def minibatch_gradient(rows: Sequence[int]) -> Tensor:
         objective = Classify(MLP(4, 3, hidden=(5,), activation="tanh"), Categorical(3))
         batch = {"x": torch.randn(6, 4), "y": torch.randint(3, (6,))}
     index = torch.tensor(rows)
-    return torch.cat([g.flatten() for g in compute_gradients(objective({k: v[index] for k, v in batch.items()}), *objective.parameters())])
+    return torch.cat(
+        [
+            g.flatten()
+            for g in compute_gradients(objective({k: v[index] for k, v in batch.items()}), *objective.parameters())
+        ]
+    )
 
 
 @claim("C2.1", Equal())
@@ -53,19 +58,29 @@ def minibatch_gradient_is_unbiased() -> Pair:
     return batches.mean(0), minibatch_gradient(range(6))
 
 
-@claim("C2.2", Equal(), condition="examples drawn independently; subsets, as the page has them, have the smaller σ²/B · (N − B)/(N − 1)")
+@claim(
+    "C2.2",
+    Equal(),
+    condition="examples drawn independently; subsets, as the page has them, have the smaller σ²/B · (N − B)/(N − 1)",
+)
 def variance_of_minibatches() -> Conditional:
     """Var g_B = σ²/B over all batches of 1, 2, 3 examples, with and without putting examples back"""
     g = torch.stack([minibatch_gradient([i]) for i in range(6)])
     σ2 = total_variance(g)
-    variances = [[total_variance(torch.stack([g[list(b)].mean(0) for b in batches])) for batches in batch_lists] for batch_lists in (
-        [product(range(6), repeat=B) for B in (1, 2, 3)], [combinations(range(6), B) for B in (1, 2, 3)])]
+    variances = [
+        [total_variance(torch.stack([g[list(b)].mean(0) for b in batches])) for batches in batch_lists]
+        for batch_lists in (
+            [product(range(6), repeat=B) for B in (1, 2, 3)],
+            [combinations(range(6), B) for B in (1, 2, 3)],
+        )
+    ]
     stated = [σ2 / B for B in (1, 2, 3)]
     return Conditional((variances[0], stated), (variances[1], stated))
 
 
 def _gradients_by_hand_and_autograd(hidden: by_hand.Activation, f: Callable[[Tensor], Tensor]) -> Pair:
-    """Every ∂L/∂W and ∂L/∂b of a network 5 – 7 – 6 – 3 with softmax and cross-entropy, by the recursion and by PyTorch."""
+    """Every ∂L/∂W and ∂L/∂b of a network 5 – 7 – 6 – 3 with softmax and cross-entropy, by the recursion and by
+    PyTorch."""
     sizes = ((7, 5), (6, 7), (3, 6))
     layers = [(torch.randn(*s, requires_grad=True), torch.randn(s[0], requires_grad=True)) for s in sizes]
     x, y = torch.randn(11, 5), F.one_hot(torch.randint(3, (11,)), 3)
@@ -88,7 +103,8 @@ def backpropagation() -> Pair:
 
 @claim("C2.4", Equal(), condition="an output activation that acts on each unit alone; softmax needs its whole Jacobian")
 def output_delta() -> Conditional:
-    """didact's δ_L = ∂L/∂h_L ⊙ σ′(z_L) against ∂L/∂z: a sigmoid output with squared error, and softmax with cross-entropy"""
+    """didact's δ_L = ∂L/∂h_L ⊙ σ′(z_L) against ∂L/∂z: a sigmoid output with squared error, and softmax with
+    cross-entropy"""
     z, y = torch.randn(1, 5, requires_grad=True), F.one_hot(torch.tensor([2]), 5).double()
 
     def both(h: Tensor, loss: Callable[[Tensor], Tensor], last: by_hand.Activation) -> Pair:
@@ -110,10 +126,14 @@ def _backward_forward_ratio(width: int, L: int) -> float:
     return (forward_backward - forward) / forward
 
 
-@claim("C2.5", InInterval(0.95, 1.05),
-       condition="the same order, |θ|: in products backward takes (2L − 1)/L times what forward does with L layers, up to twice")
+@claim(
+    "C2.5",
+    InInterval(0.95, 1.05),
+    condition="the same order, |θ|: in products backward takes (2L − 1)/L times what forward does with L layers, up to twice",
+)
 def cost_of_backpropagation() -> Conditional:
-    """products of backward over those of forward: how the ratio grows from widths 16 to 64 to 256; and the ratio itself for L layers"""
+    """products of backward over those of forward: how the ratio grows from widths 16 to 64 to 256; and the ratio
+    itself for L layers"""
     growth = [b / a for a, b in pairwise(_backward_forward_ratio(width, 3) for width in (16, 64, 256))]
     ratios = [_backward_forward_ratio(16, L) for L in (2, 3, 10, 50)]
     return Conditional(ShownAs(growth, {"backward over forward from width 16 to 64 to 256: times": growth}),
@@ -149,7 +169,8 @@ def bias_correction() -> Pair:
 
 @claim("C2.9", Equal(1e-6), correction="Adam, as its paper defines it, has ε outside the root: η m̂/(√v̂ + ε)")
 def adam_and_epsilon() -> CorrectedClaim:
-    """the first step for g = 1, 1e-3, 1e-6 by η m̂/√(v̂ + ε), against didact's Adam and torch's; mended: η m̂/(√v̂ + ε)"""
+    """the first step for g = 1, 1e-3, 1e-6 by η m̂/√(v̂ + ε), against didact's Adam and torch's; mended: η m̂/(√v̂
+    + ε)"""
     g, η, ε = torch.tensor([1.0, 1e-3, 1e-6]), 1e-3, 1e-8
     θ, scratch_θ = torch.zeros(3, requires_grad=True), scratch.tensor([0.0] * 3, requires_grad=True)
     θ.grad, scratch_θ.grad = g.clone(), g.numpy()
@@ -171,7 +192,9 @@ def momentum_as_an_average() -> CorrectedClaim:
     return CorrectedClaim((v, g), ((1 - μ) * v, g))
 
 
-def scheduler_rates(schedule: Callable[[torch.optim.Optimizer], lr_scheduler.LRScheduler], steps: int, lr: float = 1e-3) -> list[float]:
+def scheduler_rates(
+    schedule: Callable[[torch.optim.Optimizer], lr_scheduler.LRScheduler], steps: int, lr: float = 1e-3
+) -> list[float]:
     """The learning rate at each step of a PyTorch scheduler."""
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=lr)
     scheduler, rates = schedule(optimizer), []
@@ -186,21 +209,36 @@ def scheduler_rates(schedule: Callable[[torch.optim.Optimizer], lr_scheduler.LRS
 def step_decay() -> Pair:
     """η_t = η_0 γ^⌊t/T⌋, γ = 0.1 and T = 30, against didact's schedule and torch's"""
     stated, ours = [1e-3 * 0.1 ** (t // 30) for t in range(100)], schedule.StepDecay(gamma=0.1, every=30)
-    return [stated, stated], [[1e-3 * ours(t, 100) for t in range(100)], scheduler_rates(lambda o: lr_scheduler.StepLR(o, 30, 0.1), 100)]
+    return [stated, stated], [
+        [1e-3 * ours(t, 100) for t in range(100)],
+        scheduler_rates(lambda o: lr_scheduler.StepLR(o, 30, 0.1), 100),
+    ]
 
 
 @claim("C2.12", Equal())
 def cosine_annealing() -> Pair:
-    """η_t = η_min + ½(η_max − η_min)(1 + cos(πt/T)), η from 1e-3 to 1e-6 and T = 100, against didact's schedule and torch's"""
-    stated, ours = [1e-6 + 0.5 * (1e-3 - 1e-6) * (1 + math.cos(math.pi * t / 100)) for t in range(100)], schedule.Cosine(final=1e-3)
+    """η_t = η_min + ½(η_max − η_min)(1 + cos(πt/T)), η from 1e-3 to 1e-6 and T = 100, against didact's schedule and
+    torch's"""
+    stated, ours = (
+        [1e-6 + 0.5 * (1e-3 - 1e-6) * (1 + math.cos(math.pi * t / 100)) for t in range(100)],
+        schedule.Cosine(final=1e-3),
+    )
     theirs = scheduler_rates(lambda o: lr_scheduler.CosineAnnealingLR(o, 100, eta_min=1e-6), 100)
     return [stated, stated], [[1e-3 * ours(t, 100) for t in range(100)], theirs]
 
 
-@claim("C2.13", Equal(), condition="a warm-up along half a cosine, which is what OneCycleLR has; the linear one of the heading is another")
+@claim(
+    "C2.13",
+    Equal(),
+    condition="a warm-up along half a cosine, which is what OneCycleLR has; the linear one of the heading is another",
+)
 def one_cycle_warms_up_and_decays() -> Conditional:
-    """torch's OneCycleLR over 200 steps against didact's cycle, half a cosine up and half a cosine down; and with a straight way up"""
-    theirs, cycle = scheduler_rates(lambda o: lr_scheduler.OneCycleLR(o, 1e-3, total_steps=200), 200), schedule.OneCycle()
+    """torch's OneCycleLR over 200 steps against didact's cycle, half a cosine up and half a cosine down; and with a
+    straight way up"""
+    theirs, cycle = (
+        scheduler_rates(lambda o: lr_scheduler.OneCycleLR(o, 1e-3, total_steps=200), 200),
+        schedule.OneCycle(),
+    )
     ours, peak_step = [1e-3 * cycle(t, 200) for t in range(200)], round(cycle.warmup * 200) - 1
     linear_warmup = np.linspace(ours[0], ours[peak_step], peak_step + 1).tolist() + ours[peak_step + 1 :]
     return Conditional((ours, theirs), (linear_warmup, theirs))
@@ -208,7 +246,8 @@ def one_cycle_warms_up_and_decays() -> Conditional:
 
 @claim("C2.14", Printed("1e-3"), correction="use one scheduler: two that are stepped together multiply")
 def rate_of_the_printed_loop() -> CorrectedClaim:
-    """the largest rate in 10 epochs of 469 batches, three schedulers built, two stepped at each batch; mended: didact's cycle alone"""
+    """the largest rate in 10 epochs of 469 batches, three schedulers built, two stepped at each batch; mended:
+    didact's cycle alone"""
     optimizer = torch.optim.AdamW([torch.zeros(1, requires_grad=True)], lr=1e-3, weight_decay=0.01)
     lr_scheduler.StepLR(optimizer, 30, 0.1)
     cosine = lr_scheduler.CosineAnnealingLR(optimizer, 100, eta_min=1e-6)
@@ -228,8 +267,15 @@ def _nearest_rotation(W: Tensor) -> Tensor:
     return Q
 
 
-def _jacobian_product_norms(weight_scale: float, z: float, z_std: float, normalize: Callable[[Tensor], Tensor] = _nearest_rotation, depth: int = 30) -> list[Tensor]:
-    """‖∏ diag(σ′(z_k)) W_k‖ over 1 … depth layers of four units: W_k Gaussian, scaled to ‖W_k‖ = 1, times `size`, z_k near z."""
+def _jacobian_product_norms(
+    weight_scale: float,
+    z: float,
+    z_std: float,
+    normalize: Callable[[Tensor], Tensor] = _nearest_rotation,
+    depth: int = 30,
+) -> list[Tensor]:
+    """‖∏ diag(σ′(z_k)) W_k‖ over 1 … depth layers of four units: W_k Gaussian, scaled to ‖W_k‖ = 1, times `size`,
+    z_k near z."""
     J, norms = torch.eye(4), []
     for _ in range(depth):
         W, z_k = weight_scale * normalize(torch.randn(4, 4)), z + z_std * torch.randn(4)
@@ -238,16 +284,28 @@ def _jacobian_product_norms(weight_scale: float, z: float, z_std: float, normali
     return norms
 
 
-@claim("C2.15", LessOrEqual(), condition="‖W‖ ≤ 1 is enough for this bound, ‖W‖ < 4 for decay: the product holds the weights too")
+@claim(
+    "C2.15",
+    LessOrEqual(),
+    condition="‖W‖ ≤ 1 is enough for this bound, ‖W‖ < 4 for decay: the product holds the weights too",
+)
 def product_of_derivatives() -> Conditional:
     """‖∏ diag(σ′(z_k)) W_k‖ ≤ (1/4)^k, for ‖W‖ = 1 at z = 0 and at random z, and for ‖W‖ = 5 at z = 0"""
     bound = [0.25**k for k in range(1, 31)]
-    return Conditional(([_jacobian_product_norms(1.0, 0.0, spread) for spread in (0.0, 1.0, 3.0)], [bound] * 3), (_jacobian_product_norms(5.0, 0.0, 0.0), bound))
+    return Conditional(
+        ([_jacobian_product_norms(1.0, 0.0, spread) for spread in (0.0, 1.0, 3.0)], [bound] * 3),
+        (_jacobian_product_norms(5.0, 0.0, 0.0), bound),
+    )
 
 
-@claim("C2.16", Increasing(), condition="every σ′(z) near its maximum and every singular value of W above 4; ‖W‖ > 4 is needed and not enough")
+@claim(
+    "C2.16",
+    Increasing(),
+    condition="every σ′(z) near its maximum and every singular value of W above 4; ‖W‖ > 4 is needed and not enough",
+)
 def exploding_product() -> Conditional:
-    """‖∏ diag(σ′(z_k)) W_k‖ for ‖W‖ = 5 > 1/σ′_max, layer by layer: W = 5 × rotations with z near 0; z near 2; and Gaussian W with z = 0"""
+    """‖∏ diag(σ′(z_k)) W_k‖ for ‖W‖ = 5 > 1/σ′_max, layer by layer: W = 5 × rotations with z near 0; z near 2; and
+    Gaussian W with z = 0"""
     growing, saturated = _jacobian_product_norms(5.0, 0.0, 0.1), _jacobian_product_norms(5.0, 2.0, 0.1)
     gaussian = _jacobian_product_norms(5.0, 0.0, 0.0, lambda W: W / torch.linalg.matrix_norm(W, 2))
     return Conditional(ShownAs(growing, {"behind 10, 20, 30 layers:": growing[9::10]}),
@@ -256,7 +314,8 @@ def exploding_product() -> Conditional:
 
 @claim("C2.17", Equal(1e-6))
 def clipped_norm() -> Pair:
-    """‖g‖ of two tensors behind didact's clipping and torch's is c = 1 where it was larger, and as it was where it was smaller"""
+    """‖g‖ of two tensors behind didact's clipping and torch's is c = 1 where it was larger, and as it was where it
+    was smaller"""
     norms = []
     for size in (100.0, 2.0, 0.5):
         g = F.normalize(torch.randn(8), dim=0) * size
@@ -318,7 +377,8 @@ def hand_written_gradients() -> Pair:
 
 @claim("C2.24", Equal(1e-7))
 def central_differences() -> Pair:
-    """(L(w + ε) − L(w − ε))/2ε for each of 104 weights of a 4 – 7 – 6 – 3 MLP with ReLU, against the gradient by didact's hand-written
+    """(L(w + ε) − L(w − ε))/2ε for each of 104 weights of a 4 – 7 – 6 – 3 MLP with ReLU, against the gradient by
+    didact's hand-written
     recursion and by its own differences"""
     sizes, ε = ((7, 4), (7,), (6, 7), (6,), (3, 6), (3,)), 1e-5
     w, x, y = torch.randn(sum(map(math.prod, sizes))).numpy(), torch.randn(9, 4).numpy(), torch.randint(3, (9,)).numpy()
@@ -335,7 +395,10 @@ def central_differences() -> Pair:
     stated = np.array([(loss_at(w + ε * unit) - loss_at(w - ε * unit)) / (2 * ε) for unit in np.eye(len(w))])
     zs, hs = by_hand.forward(layers(w), x, by_hand.RELU)
     ours = by_hand.backward(layers(w), zs, hs, by_hand.softmax_delta(zs[-1], np.eye(3)[y]), by_hand.RELU)
-    return [stated, stated], [np.concatenate([p.ravel() for layer in ours for p in layer]), central_difference(loss_at, w)]
+    return [stated, stated], [
+        np.concatenate([p.ravel() for layer in ours for p in layer]),
+        central_difference(loss_at, w),
+    ]
 
 
 @claim("C2.29", LessOrEqual())
@@ -347,7 +410,9 @@ def memory_of_lion_and_adam() -> ShownAs:
         optimizer = optimizer_class(net.parameters(), lr=1e-3)
         net(torch.randn(5, 20)).sum().backward()
         optimizer.step()
-        state_tensors = [v for state in optimizer.state.values() for v in state.values() if isinstance(v, Tensor) and v.ndim]
+        state_tensors = [
+            v for state in optimizer.state.values() for v in state.values() if isinstance(v, Tensor) and v.ndim
+        ]
         numbers_per_weight.append(sum(v.numel() for v in state_tensors) / count_parameters(net))
     lion, adam = numbers_per_weight
     return ShownAs((2 * lion, adam), {"averages kept for each weight: Lion": lion, "Adam": adam})

@@ -35,7 +35,8 @@ from didact.scratch.optim import GD, SGD, Adam, AdamW, Optimizer
 
 @claim("C3.1", Equal())
 def bias_and_variance() -> Pair:
-    """E(y − f̂)² = bias² + variance + σ², over all 2⁵ training sets of a line fitted to 5 points with noise ±σ, and both test noises"""
+    """E(y − f̂)² = bias² + variance + σ², over all 2⁵ training sets of a line fitted to 5 points with noise ±σ, and
+    both test noises"""
     σ, x = 0.7, torch.linspace(-1, 1, 5)
     f, test_x = torch.sin(3 * x), torch.tensor(0.4)
     design, point = torch.stack([torch.ones(5), x], dim=1), torch.stack([torch.ones(()), test_x])
@@ -116,15 +117,20 @@ def layer_norm_forward() -> Pair:
     γ, β = nn.init.normal_(norm.weight), nn.init.normal_(norm.bias)
     μ = x.mean(1, keepdim=True)
     stated = γ * (x - μ) / ((x - μ).square().mean(1, keepdim=True) + norm.eps).sqrt() + β
-    ours = layer_norm(scratch.tensor(x.numpy()), (7,), scratch.tensor(γ.detach().numpy()), scratch.tensor(β.detach().numpy()))
+    ours = layer_norm(
+        scratch.tensor(x.numpy()), (7,), scratch.tensor(γ.detach().numpy()), scratch.tensor(β.detach().numpy())
+    )
     return [stated, stated], [torch.from_numpy(ours.data), norm(x)]
 
 
 @claim("C3.8", Equal(1e-6))
 def kept_area_of_cutmix() -> Pair:
-    """λ = 1 − r_w r_h/(W H), sides of the pasted box in pixels, against the share of the first label: 64 images that didact mixed"""
+    """λ = 1 − r_w r_h/(W H), sides of the pasted box in pixels, against the share of the first label: 64 images
+    that didact mixed"""
     shade = torch.arange(64.0)[:, None, None, None].expand(64, 1, 24, 20)
-    mixed_batch = CutMix(alpha=1.0, num_classes=64)({"x": shade, "y": torch.arange(64)}, torch.Generator().manual_seed(0))
+    mixed_batch = CutMix(alpha=1.0, num_classes=64)(
+        {"x": shade, "y": torch.arange(64)}, torch.Generator().manual_seed(0)
+    )
     pasted = (mixed_batch["x"] != shade)[:, 0]
     r_h, r_w = pasted.any(2).sum(1), pasted.any(1).sum(1)
     return 1 - r_w * r_h / (20 * 24), mixed_batch["y"].diagonal()
@@ -147,42 +153,67 @@ def descent_on_a_quadratic() -> Pair:
     """θ_T = (I − (I − ηH)^T) θ*, against 40 steps of didact's gradient descent from 0 on ½(θ − θ*)ᵀH(θ − θ*)"""
     A, optimum, η, T = torch.randn(5, 5), torch.randn(5), 0.02, 40
     H = A @ A.T
-    return (torch.eye(5) - torch.linalg.matrix_power(torch.eye(5) - η * H, T)) @ optimum, _descend_quadratic(H, optimum, η, T)
+    return (torch.eye(5) - torch.linalg.matrix_power(torch.eye(5) - η * H, T)) @ optimum, _descend_quadratic(
+        H, optimum, η, T
+    )
 
 
-@claim("C3.10", Equal(0.015), condition="directions with s = ηTh far below 1 or far above: descent keeps 1 − e^−s of θ*, L2 s/(1 + s), "
-       "and between they differ by up to about 0.2")
+@claim(
+    "C3.10",
+    Equal(0.015),
+    condition="directions with s = ηTh far below 1 or far above: descent keeps 1 − e^−s of θ*, L2 s/(1 + s), "
+    "and between they differ by up to about 0.2",
+)
 def early_stopping_as_l2() -> Conditional:
-    """200 steps of didact's descent to θ* = 1 ≈ h/(h + λ) with λ = 1/(ηT), for curvatures h with ηTh ≤ 0.02, ≥ 100, and from 1 to 10"""
+    """200 steps of didact's descent to θ* = 1 ≈ h/(h + λ) with λ = 1/(ηT), for curvatures h with ηTh ≤ 0.02, ≥ 100,
+    and from 1 to 10"""
     η, T = 5e-3, 200
     s = torch.cat([torch.linspace(0.001, 0.02, 20), torch.linspace(100, 190, 20), torch.linspace(1, 10, 19)])
     h = s / (η * T)
-    early_stopped, penalized = torch.from_numpy(_descend_quadratic(torch.diag(h), torch.ones(59), η, T)), h / (h + 1 / (η * T))
+    early_stopped, penalized = (
+        torch.from_numpy(_descend_quadratic(torch.diag(h), torch.ones(59), η, T)),
+        h / (h + 1 / (η * T)),
+    )
     stopped_groups, penalized_groups = early_stopped.split((20, 20, 19)), penalized.split((20, 20, 19))
 
     def describe_direction(i: int) -> dict[str, list[Tensor]]:
         return {f"descent and L2 at ηTh = {s[i]:.3g}:": [early_stopped[i], penalized[i]]}
 
-    return Conditional(ShownAs((list(stopped_groups[:2]), list(penalized_groups[:2])), describe_direction(19) | describe_direction(20)), ShownAs((stopped_groups[2], penalized_groups[2]), describe_direction(43)))
+    return Conditional(
+        ShownAs(
+            (list(stopped_groups[:2]), list(penalized_groups[:2])), describe_direction(19) | describe_direction(20)
+        ),
+        ShownAs((stopped_groups[2], penalized_groups[2]), describe_direction(43)),
+    )
 
 
-@claim("C3.11", Equal(), correction="g_t = ∇L + λθ already holds the penalty: equations 3.28 and 3.29 add it a second time")
+@claim(
+    "C3.11", Equal(), correction="g_t = ∇L + λθ already holds the penalty: equations 3.28 and 3.29 add it a second time"
+)
 def penalty_of_adam_with_l2() -> CorrectedClaim:
-    """what enters the moments, less ∇L, against λθ: λθ added to g_t = ∇L + λθ; mended: the g_t of didact's Adam alone"""
+    """what enters the moments, less ∇L, against λθ: λθ added to g_t = ∇L + λθ; mended: the g_t of didact's Adam
+    alone"""
     θ, gradient, λ = scratch.tensor(torch.randn(6).numpy(), requires_grad=True), torch.randn(6).numpy(), 0.1
     g = Adam([θ], weight_decay=λ).penalised(θ, gradient)
     return CorrectedClaim((g + λ * θ.data - gradient, λ * θ.data), (g - gradient, λ * θ.data))
 
 
-@claim("C3.12", LessOrEqual(), condition="√v̂ above 1: where the gradients are smaller, the division by it makes the penalty larger")
+@claim(
+    "C3.12",
+    LessOrEqual(),
+    condition="√v̂ above 1: where the gradients are smaller, the division by it makes the penalty larger",
+)
 def penalty_is_attenuated() -> Conditional:
-    """how far the penalty λθ shrinks θ = 0.5, 1, 2 in 200 steps of didact's Adam, over 200 ηλθ: ≤ 1 for gradients of 3 and −3 in turn, and
+    """how far the penalty λθ shrinks θ = 0.5, 1, 2 in 200 steps of didact's Adam, over 200 ηλθ: ≤ 1 for gradients
+    of 3 and −3 in turn, and
     for 0.3 and −0.3"""
     θ, η, λ = torch.tensor([0.5, 1.0, 2.0]), 1e-3, 0.1
 
     def penalty_share(size: float) -> ShownAs:
         g = torch.full((3,), size)
-        with_penalty, without = (_weights_after(Adam, θ, *[g, -g] * 100, lr=η, weight_decay=decay) for decay in (λ, 0.0))
+        with_penalty, without = (
+            _weights_after(Adam, θ, *[g, -g] * 100, lr=η, weight_decay=decay) for decay in (λ, 0.0)
+        )
         share = (without - with_penalty) / (200 * η * λ * θ)
         return ShownAs((share, torch.ones(3)), {f"penalty over ηλθ, gradients of ±{size:g}:": share})
 
@@ -191,7 +222,8 @@ def penalty_is_attenuated() -> Conditional:
 
 @claim("C3.13", Exactly((False, True)))
 def adam_with_l2_is_not_adamw() -> ShownAs:
-    """is a step with the penalty λθ in the gradient the same as one with the weights shrunk by 1 − ηλ: didact's Adam, and its SGD"""
+    """is a step with the penalty λθ in the gradient the same as one with the weights shrunk by 1 − ηλ: didact's
+    Adam, and its SGD"""
     θ, g, η, λ = torch.tensor([1.0, 1.0]), torch.tensor([10.0, 0.01]), 0.1, 0.3
     adam, adamw, sgd = (_weights_after(o, θ, g, lr=η, weight_decay=λ) for o in (Adam, AdamW, SGD))
     same = torch.allclose(adam, adamw), torch.allclose(sgd, (1 - η * λ) * θ - η * g)
@@ -208,7 +240,8 @@ def smoothed_labels() -> Pair:
 
 @claim("C3.15", Equal(1e-6))
 def survival_probability() -> Pair:
-    """p_l = 1 − (l/L)(1 − p_L) with p_L = 0.5, against didact's rule, and against 1 − p of the paths in its network of L = 12 blocks"""
+    """p_l = 1 − (l/L)(1 − p_L) with p_L = 0.5, against didact's rule, and against 1 − p of the paths in its network
+    of L = 12 blocks"""
     stated = [1 - (l / 12) * (1 - 0.5) for l in range(1, 13)]
     blocks = ResNet(depths=(3, 3, 3, 3), width=4, drop_path=0.5)
     block_survival = [1 - m.p for m in blocks.modules() if isinstance(m, DropPath)]
@@ -228,18 +261,21 @@ def reading_of_the_grid() -> tuple[tuple[float, float], bool, bool]:
 
 @claim("C3.22", Equal())
 def subnetworks_of_dropout() -> Pair:
-    """different answers that dropout before the last layer of didact's MLP leaves for one input, n = 1 … 8 hidden units, against 2ⁿ"""
+    """different answers that dropout before the last layer of didact's MLP leaves for one input, n = 1 … 8 hidden
+    units, against 2ⁿ"""
     output_counts = []
     for n in range(1, 9):
         net, x = MLP(3, 1, hidden=(n,), activation="tanh", dropout=0.5), torch.randn(3)
         with torch.no_grad(), dropout_enabled(net):
-            output_counts.append(len(net(x.expand(60 * 2**n, 3)).round(decimals=9).unique()))   # rows may differ by rounding
+            # rows may differ by rounding
+            output_counts.append(len(net(x.expand(60 * 2**n, 3)).round(decimals=9).unique()))
     return output_counts, [2**n for n in range(1, 9)]
 
 
 @claim("C3.23", Equal())
 def geometric_mean_of_subnetworks() -> Pair:
-    """the normalised geometric mean of softmax(W(m ⊙ h)) over all masks = softmax((1 − p) W h): exact right before the softmax, as with the
+    """the normalised geometric mean of softmax(W(m ⊙ h)) over all masks = softmax((1 − p) W h): exact right before
+    the softmax, as with the
     one hidden layer of the exercise, and approximate with more layers between"""
     h, W, p = torch.randn(8), torch.randn(4, 8), 0.3
     masks = torch.tensor(list(product((0.0, 1.0), repeat=8)))
@@ -247,10 +283,14 @@ def geometric_mean_of_subnetworks() -> Pair:
     return (chance @ Categorical(4).log_p((masks * h) @ W.T)).softmax(0), ((1 - p) * h @ W.T).softmax(0)
 
 
-@claim("C3.24", Equal(),
-       correction="with θ ← (1 − λ_wd) θ − η∇L it is λ_wd = η λ_L2; with (1 − ηλ_wd) θ, as in equations 3.4 and 3.33, both λ are equal")
+@claim(
+    "C3.24",
+    Equal(),
+    correction="with θ ← (1 − λ_wd) θ − η∇L it is λ_wd = η λ_L2; with (1 − ηλ_wd) θ, as in equations 3.4 and 3.33, both λ are equal",
+)
 def decay_and_l2_for_sgd() -> CorrectedClaim:
-    """(1 − λ_wd) θ − η∇L with λ_wd = λ_L2/η, against a step of didact's SGD with the L2 penalty; mended: λ_wd = η λ_L2"""
+    """(1 − λ_wd) θ − η∇L with λ_wd = λ_L2/η, against a step of didact's SGD with the L2 penalty; mended: λ_wd = η
+    λ_L2"""
     θ, g, η, λ = torch.randn(7), torch.randn(7), 0.1, 0.02
     l2 = _weights_after(SGD, θ, g, lr=η, weight_decay=λ)
     return CorrectedClaim(((1 - λ / η) * θ - η * g, l2), ((1 - η * λ) * θ - η * g, l2))
@@ -258,7 +298,8 @@ def decay_and_l2_for_sgd() -> CorrectedClaim:
 
 @claim("C3.26", Exactly((True, False)))
 def exact_zeros_of_l1() -> ShownAs:
-    """is any weight exactly 0 behind didact's proximal steps on a regression where 3 of 20 inputs matter: an L1 penalty, and an L2 one"""
+    """is any weight exactly 0 behind didact's proximal steps on a regression where 3 of 20 inputs matter: an L1
+    penalty, and an L2 one"""
     x, true_weights = torch.randn(80, 20), torch.cat([torch.tensor([2.0, -1.5, 1.0]), torch.zeros(17)])
     y, has_zeros = x @ true_weights + 0.1 * torch.randn(80), []
     for penalty in ({"l1": 0.2}, {"l2": 0.2}):
@@ -283,15 +324,24 @@ def is_output_unchanged(norm: LayerNorm | BatchNorm1d) -> list[bool]:
 
 @claim("C3.27", Exactly((True, True, False, False)))
 def layer_norm_knows_no_batch() -> ShownAs:
-    """is the first example's output the same in another batch, and in train and eval mode: didact's layer norm, then its batch norm"""
-    layer, batch = is_output_unchanged(LayerNorm(5, dtype=np.float64)), is_output_unchanged(BatchNorm1d(5, dtype=np.float64))
-    names = [f"{norm} norm the same in {setting}" for norm in ("layer", "batch") for setting in ("another batch", "eval mode")]
+    """is the first example's output the same in another batch, and in train and eval mode: didact's layer norm,
+    then its batch norm"""
+    layer, batch = (
+        is_output_unchanged(LayerNorm(5, dtype=np.float64)),
+        is_output_unchanged(BatchNorm1d(5, dtype=np.float64)),
+    )
+    names = [
+        f"{norm} norm the same in {setting}"
+        for norm in ("layer", "batch")
+        for setting in ("another batch", "eval mode")
+    ]
     return ShownAs((*layer, *batch), dict(zip(names, layer + batch, strict=True)))
 
 
 @answer("C3.25")
 def best_degree() -> ShownAs:
-    """the degree of 1, 3, 5, 9, 15 with the least bias² + variance against sin πx, in the mean of [−1, 1]: 100 sets of ten points, evenly
+    """the degree of 1, 3, 5, 9, 15 with the least bias² + variance against sin πx, in the mean of [−1, 1]: 100 sets
+    of ten points, evenly
     spaced as the course leaves open, noise 0.3; 15 by least norm"""
     x, grid = torch.linspace(-1, 1, 10), torch.linspace(-1, 1, 200)
     y, errors = (torch.pi * x).sin() + 0.3 * torch.randn(100, 10), {}

@@ -53,7 +53,11 @@ def _count_kernel_weights(c_in: int, c_out: int, k: int) -> int:
     return sum(p.size for p in Conv2d(c_in, c_out, k, bias=False).parameters())
 
 
-@claim("C4.2", Exactly(1728), remark="the weights; with a bias for each filter, which the course counts elsewhere, they are 1,792")
+@claim(
+    "C4.2",
+    Exactly(1728),
+    remark="the weights; with a bias for each filter, which the course counts elsewhere, they are 1,792",
+)
 def convolution_on_an_image() -> int:
     """3 · 3 · 3 · 64 weights, without biases"""
     return _count_kernel_weights(3, 64, 3)
@@ -61,14 +65,20 @@ def convolution_on_an_image() -> int:
 
 @claim("C4.3", Equal())
 def output_sizes() -> Pair:
-    """⌊(H − k + 2p)/s⌋ + 1, against didact's geometry and the size that its convolution answers with, for 540 combinations"""
+    """⌊(H − k + 2p)/s⌋ + 1, against didact's geometry and the size that its convolution answers with, for 540
+    combinations"""
     cases = [c for c in product(range(5, 17), (1, 2, 3, 4, 5), (0, 1, 2), (1, 2, 3)) if c[0] - c[1] + 2 * c[2] >= 0]
     stated = [(H - k + 2 * p) // s + 1 for H, k, p, s in cases]
 
     def output_size(H: int, k: int, p: int, s: int) -> int:
-        return conv1d(scratch.tensor(np.zeros((1, 1, H))), scratch.tensor(np.zeros((1, 1, k))), stride=s, padding=p).shape[-1]
+        return conv1d(
+            scratch.tensor(np.zeros((1, 1, H))), scratch.tensor(np.zeros((1, 1, k))), stride=s, padding=p
+        ).shape[-1]
 
-    return [stated, stated], [[SlidingWindow(k, s, p).output_size(H) for H, k, p, s in cases], [output_size(*c) for c in cases]]
+    return [stated, stated], [
+        [SlidingWindow(k, s, p).output_size(H) for H, k, p, s in cases],
+        [output_size(*c) for c in cases],
+    ]
 
 
 @claim("C4.4", Exactly(32))
@@ -90,7 +100,8 @@ def same_padding() -> Conditional:
 
 @claim("C4.6", Equal())
 def convolution_of_many_channels() -> Pair:
-    """Y[o,i,j] = b_o + Σ_c Σ_m Σ_n X[c,i+m,j+n] K[o,c,m,n], and C_out(C_in k_H k_W + 1) parameters, against didact's convolution"""
+    """Y[o,i,j] = b_o + Σ_c Σ_m Σ_n X[c,i+m,j+n] K[o,c,m,n], and C_out(C_in k_H k_W + 1) parameters, against
+    didact's convolution"""
     conv, x = Conv2d(3, 4, (2, 5), rng=0, dtype=np.float64), torch.randn(3, 7, 9).numpy()
     K, b = (p.data for p in conv.parameters())
     y = [b[o] + (x[:, i : i + 2, j : j + 5] * K[o]).sum() for o, i, j in product(range(4), range(6), range(5))]
@@ -115,7 +126,11 @@ def shift_equivariance_outputs() -> tuple[Any, Any, Any]:
     return f(shift(x)), f(x), shift(f(x))
 
 
-@claim("C4.7", Equal(), correction="a convolution is equivariant: the output moves with the input; invariance needs pooling")
+@claim(
+    "C4.7",
+    Equal(),
+    correction="a convolution is equivariant: the output moves with the input; invariance needs pooling",
+)
 def translation() -> CorrectedClaim:
     """f(shift x) = f(x) for two of didact's convolutions with a ReLU between; mended: f(shift x) = shift f(x)"""
     output_of_shifted, output, shifted_output = shift_equivariance_outputs()
@@ -136,7 +151,8 @@ def stacked_parameters() -> tuple[int, ...]:
 
 @claim("C4.10", Equal(), condition="nothing behind the sum; a ReLU there, as in the first ResNets, breaks it")
 def residual_sum() -> Conditional:
-    """x_L = x_l + Σ F_i(x_i) and ∂x_L/∂x_l = I + ∂ΣF_i/∂x_l, for five of didact's residual blocks: nothing behind the sum, and a ReLU"""
+    """x_L = x_l + Σ F_i(x_i) and ∂x_L/∂x_l = I + ∂ΣF_i/∂x_l, for five of didact's residual blocks: nothing behind
+    the sum, and a ReLU"""
     x = torch.randn(6)
 
     def both(block_class: type[PreNorm], after_sum: nn.Module) -> Pair:
@@ -154,7 +170,11 @@ def residual_sum() -> Conditional:
     return Conditional(both(PreNorm, nn.Identity()), both(PostNorm, nn.ReLU()))
 
 
-@claim("C4.11", InInterval(low=0, is_open=True), correction="no guarantee: F(x) = −x cancels the identity; it only makes a vanishing gradient unlikely")
+@claim(
+    "C4.11",
+    InInterval(low=0, is_open=True),
+    correction="no guarantee: F(x) = −x cancels the identity; it only makes a vanishing gradient unlikely",
+)
 def gradient_never_vanishes() -> list[Tensor]:
     """‖∂L/∂x‖ through didact's residual connection x + F(x), for a random F and for F(x) = −x"""
     x, negative = torch.randn(5, requires_grad=True), nn.Linear(5, 5, bias=False)
@@ -186,7 +206,8 @@ def parameters_of_cifar10net() -> int:
 
 @claim("C4.17", InInterval(10, 100))
 def fine_tuning_rates() -> list[float]:
-    """how far a step of 1e-3, the rate of 4.6, moves stages of didact's ResNet, over how far one of 4.7's rates, 1e-5 and 1e-4, does"""
+    """how far a step of 1e-3, the rate of 4.6, moves stages of didact's ResNet, over how far one of 4.7's rates,
+    1e-5 and 1e-4, does"""
     net = ResNet(width=4, num_classes=10, size=(32, 32))
     net(torch.randn(4, 3, 32, 32)).square().mean().backward()
 
@@ -198,7 +219,10 @@ def fine_tuning_rates() -> list[float]:
         vector_to_parameters(weights_before, weights)
         return distance
 
-    return [round(float(step_length(stage, 1e-3) / step_length(stage, rate)), 6) for stage, rate in (("layer3", 1e-5), ("layer4", 1e-4))]
+    return [
+        round(float(step_length(stage, 1e-3) / step_length(stage, rate)), 6)
+        for stage, rate in (("layer3", 1e-5), ("layer4", 1e-4))
+    ]
 
 
 @claim("C4.18", Exactly(52_778), correction=CODE_GIVES_COUNT)
@@ -245,11 +269,15 @@ def saving_of_a_separable_convolution() -> float:
 
 @claim("C4.26", Printed("2"))
 def compound_scaling() -> ShownAs:
-    """α β² γ² ≈ 2: how many times more products a network of 3 × 3 convolutions takes, 10 layers of 20 channels on 20 × 20 pixels, with
+    """α β² γ² ≈ 2: how many times more products a network of 3 × 3 convolutions takes, 10 layers of 20 channels on
+    20 × 20 pixels, with
     Tan and Le's (2019) α = 1.2 for depth, β = 1.1 for width, γ = 1.15 for the side"""
     def products(depth: int, width: int, side: int) -> int:
         with torch.device("meta"):  # counted without being computed
-            net, x = nn.Sequential(*[SameConv2d(width, width, 3) for _ in range(depth)]), torch.zeros(1, width, side, side)
+            net, x = (
+                nn.Sequential(*[SameConv2d(width, width, 3) for _ in range(depth)]),
+                torch.zeros(1, width, side, side),
+            )
         return count_multiplications(lambda: net(x))
 
     α, β, γ = 1.2, 1.1, 1.15
@@ -260,7 +288,13 @@ def compound_scaling() -> ShownAs:
 @answer("C4.27")
 def sizes_of_exercise_4_1() -> tuple[tuple[int, ...], ...]:
     """channels, side and parameters behind each of didact's layers"""
-    layers = [Conv2d(3, 32, 5, padding=2), MaxPool2d(2), Conv2d(32, 64, 3, stride=2), Conv2d(64, 128, 3, padding=1), AvgPool2d(31)]
+    layers = [
+        Conv2d(3, 32, 5, padding=2),
+        MaxPool2d(2),
+        Conv2d(32, 64, 3, stride=2),
+        Conv2d(64, 128, 3, padding=1),
+        AvgPool2d(31),
+    ]
     x, sizes = scratch.tensor(np.zeros((1, 3, 128, 128), np.float32)), []
     for layer in layers:
         x = layer(x)
@@ -270,7 +304,8 @@ def sizes_of_exercise_4_1() -> tuple[tuple[int, ...], ...]:
 
 @claim("C4.28", Equal())
 def receptive_field_of_a_stack() -> Pair:
-    """n(k − 1) + 1, against didact's rule, and against the pixels that have a gradient at one output of n of its convolutions"""
+    """n(k − 1) + 1, against didact's rule, and against the pixels that have a gradient at one output of n of its
+    convolutions"""
     cases, field_sizes = [(n, k) for n in (1, 2, 4) for k in (2, 3, 5)], []
     stated = [n * (k - 1) + 1 for n, k in cases]
     for n, k in cases:
@@ -285,9 +320,11 @@ def receptive_field_of_a_stack() -> Pair:
 
 @answer("C4.29")
 def receptive_field_of_resnet50() -> ShownAs:
-    """the receptive field of the last feature map, with the stride on the 3 × 3 convolutions, as torchvision has it, and on the first
+    """the receptive field of the last feature map, with the stride on the 3 × 3 convolutions, as torchvision has
+    it, and on the first
     1 × 1, as it was in 2015, and the input's side"""
-    net, x = create_model("resnet50", size=(224, 224), width=1), torch.zeros(1, 3, 224, 224)  # what is seen is the same at any width
+    # what is seen is the same at any width
+    net, x = create_model("resnet50", size=(224, 224), width=1), torch.zeros(1, 3, 224, 224)
 
     def last_receptive_field() -> int:
         return [r.field[0] for r in trace_receptive_fields(net, x) if r.field is not None][-1]
@@ -297,8 +334,14 @@ def receptive_field_of_resnet50() -> ShownAs:
         if isinstance(block, Bottleneck):
             block.conv1.stride, block.conv2.stride = block.conv2.stride, block.conv1.stride
     original = last_receptive_field()
-    return ShownAs((torchvision, original, 224),
-                {"stride on the 3 × 3 (torchvision):": torchvision, "on the first 1 × 1 (2015):": original, "input's side:": 224})
+    return ShownAs(
+        (torchvision, original, 224),
+        {
+            "stride on the 3 × 3 (torchvision):": torchvision,
+            "on the first 1 × 1 (2015):": original,
+            "input's side:": 224,
+        },
+    )
 
 
 @answer("C4.30")
@@ -309,8 +352,11 @@ def separable_cifar10net() -> tuple[int, int]:
 
 @claim("C4.32", Equal())
 def parameters_behind_global_pooling() -> Pair:
-    """weights of the first dense layer of CIFAR10Net behind flattened maps, over those that it has behind global pooling, against H W"""
+    """weights of the first dense layer of CIFAR10Net behind flattened maps, over those that it has behind global
+    pooling, against H W"""
     net = CIFAR10Net().eval()
     maps = net.features(torch.zeros(1, 3, 32, 32))
     first = next(m for m in net.classifier if isinstance(m, nn.Linear))
-    return count_weights(nn.Linear(maps.numel(), first.out_features)) / first.weight.numel(), maps.shape[2] * maps.shape[3]
+    return count_weights(nn.Linear(maps.numel(), first.out_features)) / first.weight.numel(), maps.shape[
+        2
+    ] * maps.shape[3]

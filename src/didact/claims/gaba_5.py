@@ -50,7 +50,9 @@ class Recurrence:
 
     def jacobian(self, t: int, k: int) -> Tensor:
         """∂h_t/∂h_k, row the output, by PyTorch's engine."""
-        return torch.stack([torch.autograd.grad(self.h[t][i], self.h[k], retain_graph=True)[0] for i in range(len(self.b))])
+        return torch.stack(
+            [torch.autograd.grad(self.h[t][i], self.h[k], retain_graph=True)[0] for i in range(len(self.b))]
+        )
 
 
 @claim("C5.1", Printed("2.66e-5"))
@@ -63,7 +65,8 @@ def decay_over_a_hundred_steps() -> float:
 
 @claim("C5.2", LessOrEqual())
 def bound_on_the_gradient() -> Pair:
-    """‖∂h_t/∂h_k‖ ≤ (σ_max γ)^{t−k}, γ the largest tanh′(z): W random, and 0.9 Q with next to no input, which reaches it"""
+    """‖∂h_t/∂h_k‖ ≤ (σ_max γ)^{t−k}, γ the largest tanh′(z): W random, and 0.9 Q with next to no input, which
+    reaches it"""
     Q, _ = torch.linalg.qr(torch.randn(4, 4))
     shares = []
     for r in (Recurrence(T=8), Recurrence(T=8, W=0.9 * Q, spread=1e-3)):
@@ -73,10 +76,15 @@ def bound_on_the_gradient() -> Pair:
     return shares, torch.ones(len(shares))
 
 
-@claim("C5.3", Increasing(), condition="W_hh without shear, and no unit that saturates (tanh′ near γ at every step): the bound is from "
-       "above, so the gradient may grow and need not")
+@claim(
+    "C5.3",
+    Increasing(),
+    condition="W_hh without shear, and no unit that saturates (tanh′ near γ at every step): the bound is from "
+    "above, so the gradient may grow and need not",
+)
 def exploding_gradient() -> Conditional:
-    """‖∂h_n/∂h_0‖ of didact's RNN, n = 1 … 20, σ_max = 1.5: W = 1.5 I at z = 0, where γ = 1; then the larger of two, W = [[0.1, 1.49],
+    """‖∂h_n/∂h_0‖ of didact's RNN, n = 1 … 20, σ_max = 1.5: W = 1.5 I at z = 0, where γ = 1; then the larger of
+    two, W = [[0.1, 1.49],
     [0, 0.1]] at z = 0, and 1.5 Q, Q orthogonal, with random inputs"""
     def norms(r: Recurrence) -> Tensor:
         return torch.stack([torch.linalg.matrix_norm(r.jacobian(n, 0), 2) for n in range(1, 21)])
@@ -87,12 +95,16 @@ def exploding_gradient() -> Conditional:
     sheared, saturated = norms(Recurrence(2, 20, W=torch.tensor([[0.1, 1.49], [0.0, 0.1]]), spread=0.0)), norms(driven)
     σγ, step_indices = 1.5 * max(driven.tanh_derivative(t).max().item() for t in range(1, 21)), [0, 9, 19]
     shown_otherwise = {"sheared": sheared[step_indices], "saturated": saturated[step_indices], "with σγ": σγ}
-    return Conditional(ShownAs(growing_norms, {"norm after 1, 10 and 20 steps:": growing_norms[step_indices]}), ShownAs(torch.maximum(sheared, saturated), shown_otherwise))
+    return Conditional(
+        ShownAs(growing_norms, {"norm after 1, 10 and 20 steps:": growing_norms[step_indices]}),
+        ShownAs(torch.maximum(sheared, saturated), shown_otherwise),
+    )
 
 
 @claim("C5.4", Equal())
 def backpropagation_through_time() -> Pair:
-    """∂L/∂W = Σ_t ∂L_t/∂h_t Σ_{k≤t} (∏_{j=k+1}^t ∂h_j/∂h_{j−1}) ∂h_k/∂W, the last factor at fixed h_{k−1}, against didact's engine"""
+    """∂L/∂W = Σ_t ∂L_t/∂h_t Σ_{k≤t} (∏_{j=k+1}^t ∂h_j/∂h_{j−1}) ∂h_k/∂W, the last factor at fixed h_{k−1}, against
+    didact's engine"""
     r, v, T = Recurrence(), torch.randn(6, 4), 6
     total = torch.zeros(4, 4)
     for t in range(1, T + 1):
@@ -106,17 +118,27 @@ def backpropagation_through_time() -> Pair:
     return total, scratch.grad((h[:, 0] * v.numpy()).sum(), (W,))[0].data
 
 
-@claim("C5.5", Equal(), correction="the last factor is ∂h_{t−1}/∂W, not ∂L_{t−1}/∂W, and the first term is taken at fixed h_{t−1}")
+@claim(
+    "C5.5",
+    Equal(),
+    correction="the last factor is ∂h_{t−1}/∂W, not ∂L_{t−1}/∂W, and the first term is taken at fixed h_{t−1}",
+)
 def recursion_of_the_gradient() -> CorrectedClaim:
     """∂L_t/∂W = ∂L_t/∂h_t (∂h_t/∂W + ∂h_t/∂h_{t−1} ∂L_{t−1}/∂W) for one unit and L = (h − 1)²; mended: ∂h_{t−1}/∂W"""
     r = Recurrence(d=1)
     t, L = 5, [(h - 1).square().sum() for h in r.h]
-    dL_before, dL, dh_before = (torch.autograd.grad(v, r.W, retain_graph=True)[0] for v in (L[t - 1], L[t], r.h[t - 1].sum()))
+    dL_before, dL, dh_before = (
+        torch.autograd.grad(v, r.W, retain_graph=True)[0] for v in (L[t - 1], L[t], r.h[t - 1].sum())
+    )
     outer, inner, fixed = 2 * (r.h[t] - 1), r.tanh_derivative(t) * r.W, r.tanh_derivative(t) * r.h[t - 1]
     return CorrectedClaim((outer * (fixed + inner * dL_before), dL), (outer * (fixed + inner * dh_before), dL))
 
 
-@claim("C5.6", Equal(), condition="read as the transposed Jacobian, that of gradients; in the layout of equation 5.4 it is diag(tanh′) W_hh")
+@claim(
+    "C5.6",
+    Equal(),
+    condition="read as the transposed Jacobian, that of gradients; in the layout of equation 5.4 it is diag(tanh′) W_hh",
+)
 def jacobian_of_a_step() -> Conditional:
     """∂h_t/∂h_k = ∏_{j=k+1}^t W_hhᵀ diag(tanh′(z_j)): the transposed Jacobian, and the Jacobian"""
     r = Recurrence()
@@ -127,7 +149,9 @@ def jacobian_of_a_step() -> Conditional:
     return Conditional((stated, J.T), (stated, J))
 
 
-@claim("C5.8", Equal(), condition="along the cell alone, its gates held fixed; they depend on h_{j−1}, hence on c_{j−1}")
+@claim(
+    "C5.8", Equal(), condition="along the cell alone, its gates held fixed; they depend on h_{j−1}, hence on c_{j−1}"
+)
 def gradient_along_the_cell() -> Conditional:
     """∂c_t/∂c_k = diag(∏ f_j) over five of didact's steps: with h cut out of the gates' gradient, and with all of it"""
     w, x, c_k = cell_weights(Recurrent("lstm", 3, 4).rnn, 0), torch.randn(5, 3), torch.randn(4)
@@ -169,31 +193,45 @@ SIZES = ((128, 64), (128, 128), (10, 20))
 def parameters_of_an_lstm() -> Conditional:
     """4 d_h(d_h + d_x + 1), against didact's layer, which is PyTorch's, with one and with both of its biases"""
     stated = [4 * h * (h + x + 1) for x, h in SIZES]
-    return Conditional(*((stated, [_count_recurrent_parameters("lstm", x, h, biases) for x, h in SIZES]) for biases in (1, 2)))
+    return Conditional(
+        *((stated, [_count_recurrent_parameters("lstm", x, h, biases) for x, h in SIZES]) for biases in (1, 2))
+    )
 
 
 @claim("C5.11", Equal(), condition="one bias for each gate, as in the equations; PyTorch's layer has two, 3 d_h more")
 def parameters_of_a_gru() -> Conditional:
     """3 d_h(d_h + d_x + 1), against didact's layer, which is PyTorch's, with one and with both of its biases"""
     stated = [3 * h * (h + x + 1) for x, h in SIZES]
-    return Conditional(*((stated, [_count_recurrent_parameters("gru", x, h, biases) for x, h in SIZES]) for biases in (1, 2)))
+    return Conditional(
+        *((stated, [_count_recurrent_parameters("gru", x, h, biases) for x, h in SIZES]) for biases in (1, 2))
+    )
 
 
 def _count_flexible_rnn_parameters(cell: Cell, d_h: int, layers: int) -> int:
-    """Parameters of FlexibleRNN (5.9), didact's: 1000 words of 128 numbers, a bidirectional net, a linear head of two classes."""
-    return count_parameters(RecurrentClassifier(1000, 2, cell=cell, embed_dim=128, hidden_size=d_h, num_layers=layers, init="random"))
+    """Parameters of FlexibleRNN (5.9), didact's: 1000 words of 128 numbers, a bidirectional net, a linear head of
+    two classes."""
+    return count_parameters(
+        RecurrentClassifier(1000, 2, cell=cell, embed_dim=128, hidden_size=d_h, num_layers=layers, init="random")
+    )
 
 
 @claim("C5.12", Approximately((25, 25), 0.1, "~25 % on the page"),
        correction="25 % fewer in the recurrent layers alone; the table's models also have an embedding and a head")
 def saving_of_a_gru() -> CorrectedClaim:
-    """per cent of parameters that the GRUs in the table of 5.9 (128 units, one and two layers) have less than the LSTMs: the whole
+    """per cent of parameters that the GRUs in the table of 5.9 (128 units, one and two layers) have less than the
+    LSTMs: the whole
     models; mended: their recurrent layers"""
     def percent_saved(lstm: int, gru: int) -> float:
         return 100 * (1 - gru / lstm)
 
-    model_savings = [percent_saved(_count_flexible_rnn_parameters("lstm", 128, n), _count_flexible_rnn_parameters("gru", 128, n)) for n in (1, 2)]
-    layer_savings = [percent_saved(*(count_parameters(Bidirectional(cell, 128, 128, num_layers=n)) for cell in ("lstm", "gru"))) for n in (1, 2)]
+    model_savings = [
+        percent_saved(_count_flexible_rnn_parameters("lstm", 128, n), _count_flexible_rnn_parameters("gru", 128, n))
+        for n in (1, 2)
+    ]
+    layer_savings = [
+        percent_saved(*(count_parameters(Bidirectional(cell, 128, 128, num_layers=n)) for cell in ("lstm", "gru")))
+        for n in (1, 2)
+    ]
     return CorrectedClaim(model_savings, layer_savings)
 
 
@@ -211,7 +249,11 @@ CODE_GIVES_STACKED_COUNT = f"{CODE_GIVES_COUNT}; layers above the first of a bid
 @claim("C5.15", Exactly(1_447_170), correction=CODE_GIVES_STACKED_COUNT)
 def sentiment_lstm() -> int:
     """embedding 1000 × 128, two bidirectional layers of 256, head 512 – 128 – 2: didact's network of 5.8"""
-    return count_parameters(RecurrentClassifier(1000, 2, cell="lstm", embed_dim=128, hidden_size=256, num_layers=2, head=(128,), init="random"))
+    return count_parameters(
+        RecurrentClassifier(
+            1000, 2, cell="lstm", embed_dim=128, hidden_size=256, num_layers=2, head=(128,), init="random"
+        )
+    )
 
 
 @claim("C5.17", Exactly(226_434), correction=CODE_GIVES_COUNT)
@@ -257,7 +299,8 @@ def gru_128_of_two_layers() -> int:
 
 
 def _fft_with_count(x: Tensor) -> tuple[Tensor, int]:
-    """Σ_t x_t e^{−2πi kt/N}, from the transforms of the even and of the odd places, and the products that it takes; N a power of two."""
+    """Σ_t x_t e^{−2πi kt/N}, from the transforms of the even and of the odd places, and the products that it takes;
+    N a power of two."""
     N = len(x)
     if N == 1:
         return x, 0
@@ -276,7 +319,8 @@ def _fft_convolve(x: Tensor, kernel: Tensor) -> tuple[Tensor, int]:
 
 @claim("C5.26", Equal())
 def state_space_as_a_convolution() -> ShownAs:
-    """h_t = A h_{t−1} + B x_t, y_t = C h_t + D x_t, didact's scan and its steps with diagonal A, against the convolution of x with (C Aᵏ B)
+    """h_t = A h_{t−1} + B x_t, y_t = C h_t + D x_t, didact's scan and its steps with diagonal A, against the
+    convolution of x with (C Aᵏ B)
     by fast Fourier transforms; and their products for T = 64, 128, 256 against 3T log₂ T + 5T"""
     T, a, B, C, D, x = 64, 1.8 * torch.rand(4) - 0.9, torch.randn(4), torch.randn(4), torch.randn(()), torch.randn(64)
     kernel = torch.stack([C @ torch.linalg.matrix_power(torch.diag(a), k) @ B for k in range(T)])
@@ -285,13 +329,19 @@ def state_space_as_a_convolution() -> ShownAs:
     scan_outputs = [h @ C + D * x for h in states]
     lengths = (64, 128, 256)
     counts = [_fft_convolve(torch.randn(n), torch.randn(n))[1] for n in lengths]
-    return ShownAs(([y, y, counts], [*scan_outputs, [3 * n * math.log2(n) + 5 * n for n in lengths]]),
-                {"y at most apart by": max((y - s).abs().max() for s in scan_outputs), "products for T = 64, 128 and 256:": counts})
+    return ShownAs(
+        ([y, y, counts], [*scan_outputs, [3 * n * math.log2(n) + 5 * n for n in lengths]]),
+        {
+            "y at most apart by": max((y - s).abs().max() for s in scan_outputs),
+            "products for T = 64, 128 and 256:": counts,
+        },
+    )
 
 
 @claim("C5.27", Equal(), correction="PyTorch has h = (1 − z) ⊙ n + z ⊙ h, and applies r behind the recurrent matrix")
 def two_kinds_of_gru() -> CorrectedClaim:
-    """equations 5.16 to 5.19 against one step of didact's GRU, PyTorch's, with its weights; mended: r ⊙ U h, h′ = (1 − z) ⊙ n + z ⊙ h"""
+    """equations 5.16 to 5.19 against one step of didact's GRU, PyTorch's, with its weights; mended: r ⊙ U h, h′ =
+    (1 − z) ⊙ n + z ⊙ h"""
     layer, x, h = Recurrent("gru", 3, 5), torch.randn(3), torch.randn(5)
     w_ih, w_hh, *_zero = cell_weights(layer.rnn, 0)                  # didact begins with biases of 0
     (W_r, W_z, W_n), (U_r, U_z, U_n) = w_ih.chunk(3), w_hh.chunk(3)
@@ -299,18 +349,27 @@ def two_kinds_of_gru() -> CorrectedClaim:
     reset_before_matrix, reset_after_matrix = torch.tanh(W_n @ x + U_n @ (r * h)), torch.tanh(W_n @ x + r * (U_n @ h))
     theirs = layer(x[None, None], (h[None, None],))[0]
     ours = cells.gru_step(x, (h,), cell_weights(layer.rnn, 0))[0][0]
-    return CorrectedClaim(((1 - z) * h + z * reset_before_matrix, theirs), ([(1 - z) * reset_after_matrix + z * h] * 2, [theirs, ours]))
+    return CorrectedClaim(
+        ((1 - z) * h + z * reset_before_matrix, theirs), ([(1 - z) * reset_after_matrix + z * h] * 2, [theirs, ours])
+    )
 
 
-@claim("C5.28", InInterval(0.95, 1), condition="1 − f far below one over the number of steps: 0.99 is near 1 and loses most of it in a hundred")
+@claim(
+    "C5.28",
+    InInterval(0.95, 1),
+    condition="1 − f far below one over the number of steps: 0.99 is near 1 and loses most of it in a hundred",
+)
 def open_forget_gates() -> Conditional:
-    """∂c_100/∂c_0 = ∏ f_j of didact's LSTM with weights 0 and the forget gate's bias log f/(1 − f): f = 0.9999, and f = 0.99"""
+    """∂c_100/∂c_0 = ∏ f_j of didact's LSTM with weights 0 and the forget gate's bias log f/(1 − f): f = 0.9999, and
+    f = 0.99"""
     def cell_gradient(f: float) -> ShownAs:
         bias = torch.tensor([0.0, math.log(f / (1 - f)), 0.0, 0.0])
         h, c_0 = torch.zeros(1), torch.ones(1, requires_grad=True)
         c = c_0
         for _ in range(100):
-            (h, c), _ = cells.lstm_step(torch.zeros(1), (h, c), (torch.zeros(4, 1), torch.zeros(4, 1), bias, torch.zeros(4)))
+            (h, c), _ = cells.lstm_step(
+                torch.zeros(1), (h, c), (torch.zeros(4, 1), torch.zeros(4, 1), bias, torch.zeros(4))
+            )
         remaining = float(compute_gradients(c.sum(), c_0)[0])
         return ShownAs(remaining, {f"after a hundred steps at f = {f}:": remaining})
 
@@ -318,7 +377,8 @@ def open_forget_gates() -> Conditional:
 
 
 def _learns_to_remember(T: int, init: Init, *, steps: int) -> bool:
-    """Can didact's RNN tell, after T steps of noise, the bit that it saw first: trained until it told twenty batches without a mistake, or
+    """Can didact's RNN tell, after T steps of noise, the bit that it saw first: trained until it told twenty
+    batches without a mistake, or
     for so many steps."""
     rnn, head, num_correct_batches = Recurrent("rnn", 2, 32, init=init).float(), nn.Linear(32, 2).float(), 0
     optimizer = torch.optim.Adam([*rnn.parameters(), *head.parameters()], lr=4e-3)
@@ -340,9 +400,14 @@ def _learns_to_remember(T: int, init: Init, *, steps: int) -> bool:
     return bool(accuracy(*predict_bit(500)) > 0.9)
 
 
-@claim("C5.7", InInterval(10, 20), correction="trained until it can, it learns 30 steps; from orthogonal weights 50, in a short training")
+@claim(
+    "C5.7",
+    InInterval(10, 20),
+    correction="trained until it can, it learns 30 steps; from orthogonal weights 50, in a short training",
+)
 def memory_of_an_rnn() -> list[int]:
-    """the longest time over which didact's RNN learns to remember a bit: of 10, 20 and 30 steps with PyTorch's weights and at most 2,000
+    """the longest time over which didact's RNN learns to remember a bit: of 10, 20 and 30 steps with PyTorch's
+    weights and at most 2,000
     steps of training, of 20 and 50 with orthogonal weights and at most 300"""
     def longest(lengths: tuple[int, ...], init: Init, steps: int) -> int:
         return max((T for T in lengths if _learns_to_remember(T, init, steps=steps)), default=0)

@@ -27,8 +27,14 @@ def weights_of_attention() -> Pair:
 
 @claim("C6.2", Equal())
 def concat_is_additive() -> Pair:
-    """vᵀ tanh(W [s; h]) with W = [W_a U_a], didact's Luong, = vᵀ tanh(W_a s + U_a h); and the weights, its Bahdanau's too"""
-    concat, additive, s, h = LuongAttention(3, 4, score="concat", attention_dim=5), BahdanauAttention(3, 4, attention_dim=5), torch.randn(2, 6, 3), torch.randn(2, 7, 4)
+    """vᵀ tanh(W [s; h]) with W = [W_a U_a], didact's Luong, = vᵀ tanh(W_a s + U_a h); and the weights, its
+    Bahdanau's too"""
+    concat, additive, s, h = (
+        LuongAttention(3, 4, score="concat", attention_dim=5),
+        BahdanauAttention(3, 4, attention_dim=5),
+        torch.randn(2, 6, 3),
+        torch.randn(2, 7, 4),
+    )
     W_a, U_a, v = additive.w.weight, additive.u.weight, additive.v.weight[0]
     with torch.no_grad():
         concat.w.weight.copy_(torch.cat([W_a, U_a], dim=1))
@@ -39,7 +45,8 @@ def concat_is_additive() -> Pair:
 
 
 def _enumerate_pairs(d: int, *, same_qk: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Every q and k of d entries that are −1, 0 or 2, or every q with k = q, and the probability: chances make mean 0 and variance 1."""
+    """Every q and k of d entries that are −1, 0 or 2, or every q with k = q, and the probability: chances make mean
+    0 and variance 1."""
     values, chances = torch.tensor([-1.0, 0.0, 2.0]), torch.tensor([1 / 3, 1 / 2, 1 / 6])
     index = torch.tensor(list(product(range(3), repeat=d if same_qk else 2 * d)))
     return values[index[:, None, :d]], values[index[:, None, -d:]], chances[index].prod(1)
@@ -50,7 +57,11 @@ def _score_moments(*, same_qk: bool, scaled: bool = False) -> tuple[list[Tensor]
     means, variances = [], []
     for d in (1, 2, 3, 4):
         q, k, p = _enumerate_pairs(d, same_qk=same_qk)
-        z = (tile_scores(q, k, causal=False, key_mask=None) if scaled else LuongAttention(d, d, score="dot").compute_scores(q, k))[:, 0, 0]
+        z = (
+            tile_scores(q, k, causal=False, key_mask=None)
+            if scaled
+            else LuongAttention(d, d, score="dot").compute_scores(q, k)
+        )[:, 0, 0]
         means.append(p @ z)
         variances.append(p @ (z - p @ z) ** 2)
     return means, variances
@@ -79,7 +90,8 @@ def variance_of_scaled_dot_products() -> Conditional:
 
 @claim("C6.6", InInterval(1.4, 2.4))
 def saturation_without_scaling() -> ShownAs:
-    """what the mean norm of ∂softmax/∂z is divided by each time that d_k grows fourfold, from 16 to 1024, without 1/√d_k: towards 2, and
+    """what the mean norm of ∂softmax/∂z is divided by each time that d_k grows fourfold, from 16 to 1024, without
+    1/√d_k: towards 2, and
     so to 0; beside the norms those with 1/√d_k"""
     def norm(q: Tensor, k: Tensor) -> Tensor:
         _, a = dot_product_attention(q, k, k)
@@ -92,7 +104,10 @@ def saturation_without_scaling() -> ShownAs:
         q, k = torch.randn(100, 20, d), torch.randn(100, 20, d)
         unscaled.append(norm(sqrt(d) * q, k))                     # takes the scale out again
         scaled.append(norm(q, k))
-    return ShownAs([before / after for before, after in pairwise(unscaled)], {"norm at d_k = 16, 64, 256 and 1024:": unscaled, "scaled": scaled})
+    return ShownAs(
+        [before / after for before, after in pairwise(unscaled)],
+        {"norm at d_k = 16, 64, 256 and 1024:": unscaled, "scaled": scaled},
+    )
 
 
 @claim("C6.7", Equal())
@@ -106,7 +121,11 @@ def cost_of_heads() -> Pair:
     return counts, [2 * n**2 * d] * 4
 
 
-@claim("C6.8", InInterval(0, 10), condition="n at least of the order of d: the projections cost n d² more, so the whole is O(n² d + n d²)")
+@claim(
+    "C6.8",
+    InInterval(0, 10),
+    condition="n at least of the order of d: the projections cost n d² more, so the whole is O(n² d + n d²)",
+)
 def cost_of_self_attention() -> Conditional:
     """products of self-attention over n² d: for n = 256, d = 64, and for n = 16, d = 512"""
     def cost_ratio(n: int, d: int) -> float:
@@ -127,7 +146,12 @@ def shapes_of_attention() -> tuple[tuple[int, ...], tuple[int, ...], str]:
 @claim("C6.11", Exactly(((2, 10, 512),) * 3))
 def shapes_of_multi_head_attention() -> tuple[tuple[int, ...], ...]:
     """didact's self-attention over 10 tokens, its cross-attention with 20, and its self-attention with a causal mask"""
-    layer, cross, x, context = SelfAttention(512, 8), CrossAttention(512, 8), torch.randn(2, 10, 512), torch.randn(2, 20, 512)
+    layer, cross, x, context = (
+        SelfAttention(512, 8),
+        CrossAttention(512, 8),
+        torch.randn(2, 10, 512),
+        torch.randn(2, 20, 512),
+    )
     return tuple(tuple(y.shape) for y in (layer(x), cross(x, context), layer(x, causal=True)))
 
 
@@ -156,8 +180,12 @@ def widths_of_the_benchmark() -> tuple[int, ...]:
 def causal_mask() -> Pair:
     """∂y_i/∂x_j of didact's causal attention, fused and explicit: 0 for every j > i, and not 0 for every j ≤ i"""
     layer = SelfAttention(4, 2)
-    attentions = lambda x: layer(x[None], causal=True)[0].sum(-1), lambda x: layer.forward_with_weights(x[None], causal=True)[0][0].sum(-1)
-    dependence = [jacobian(attention_sum, torch.randn(6, 4)).abs().amax(-1) for attention_sum in attentions]   # (token that asks, token that answers)
+    attentions = (
+        lambda x: layer(x[None], causal=True)[0].sum(-1),
+        lambda x: layer.forward_with_weights(x[None], causal=True)[0][0].sum(-1),
+    )
+    # (token that asks, token that answers)
+    dependence = [jacobian(attention_sum, torch.randn(6, 4)).abs().amax(-1) for attention_sum in attentions]
     return [(J > 0).double() for J in dependence], [torch.ones(6, 6).tril()] * 2
 
 
@@ -170,7 +198,8 @@ def parameters_of_the_general_score() -> Pair:
 
 @claim("C6.18", Equal())
 def flash_attention_is_exact() -> Pair:
-    """didact's attention in tiles of four keys, with a running maximum and a running sum, and its gradients, against softmax(QKᵀ/√d)V"""
+    """didact's attention in tiles of four keys, with a running maximum and a running sum, and its gradients,
+    against softmax(QKᵀ/√d)V"""
     q, k, v, dy = torch.randn(7, 8), torch.randn(30, 8), torch.randn(30, 5), torch.randn(7, 5)
     leaves = [t.requires_grad_() for t in (q, k, v)]
     tiled, stated = flash_attention(q, k, v, tile=4), (q @ k.T / sqrt(8)).softmax(1) @ v
@@ -180,27 +209,38 @@ def flash_attention_is_exact() -> Pair:
 
 @claim("C6.21", Equal())
 def reordered_product() -> Pair:
-    """φ(Q)(φ(K)ᵀ V), didact's linear attention times its normaliser, = (φ(Q) φ(K)ᵀ) V, with the φ of exercise 6.5, ELU + 1"""
+    """φ(Q)(φ(K)ᵀ V), didact's linear attention times its normaliser, = (φ(Q) φ(K)ᵀ) V, with the φ of exercise 6.5,
+    ELU + 1"""
     q, k, v = torch.randn(9, 4), torch.randn(9, 4), torch.randn(9, 3)
     φq, φk = (torch.where(x > 0, x + 1, x.exp()) for x in (q, k))
     return (φq @ φk.T) @ v, linear_attention(q, k, v) * (φq @ φk.sum(0))[:, None]
 
 
-@claim("C6.22", Equal(), correction="the normaliser is missing: divide row i by φ(q_i)ᵀ Σ_j φ(k_j), else the weights do not sum to 1")
+@claim(
+    "C6.22",
+    Equal(),
+    correction="the normaliser is missing: divide row i by φ(q_i)ᵀ Σ_j φ(k_j), else the weights do not sum to 1",
+)
 def linear_attention_as_attention() -> CorrectedClaim:
-    """φ(Q)(φ(K)ᵀV) is a mean of values, Σ_j α_ij v_j with α_ij = φ(q_i)·φ(k_j) over their sum; mended: divided by φ(q_i)ᵀ Σ_j φ(k_j), by
+    """φ(Q)(φ(K)ᵀV) is a mean of values, Σ_j α_ij v_j with α_ij = φ(q_i)·φ(k_j) over their sum; mended: divided by
+    φ(q_i)ᵀ Σ_j φ(k_j), by
     hand and by didact's linear attention"""
     q, k, v = torch.randn(9, 4), torch.randn(9, 4), torch.randn(9, 3)
     φq, φk = feature_map(q), feature_map(k)
     products = torch.einsum("id,jd->ij", φq, φk)
-    mean = torch.stack([sum((a * x for a, x in zip(row / row.sum(), v, strict=True)), torch.zeros(3)) for row in products])
+    mean = torch.stack(
+        [sum((a * x for a, x in zip(row / row.sum(), v, strict=True)), torch.zeros(3)) for row in products]
+    )
     printed = φq @ (φk.T @ v)
-    return CorrectedClaim((printed, mean), ([printed / (φq @ φk.sum(0))[:, None], linear_attention(q, k, v)], [mean, mean]))
+    return CorrectedClaim(
+        (printed, mean), ([printed / (φq @ φk.sum(0))[:, None], linear_attention(q, k, v)], [mean, mean])
+    )
 
 
 @claim("C6.23", Equal())
 def cache_of_multi_query_attention() -> Pair:
-    """keys and values of 100 tokens that didact's layers keep, each head its own over one for all, for h = 1, 8, 32 heads"""
+    """keys and values of 100 tokens that didact's layers keep, each head its own over one for all, for h = 1, 8, 32
+    heads"""
     heads, x = (1, 8, 32), torch.randn(1, 100, 64)
 
     def count_cached_numbers(h: int, groups: int) -> int:
@@ -210,13 +250,20 @@ def cache_of_multi_query_attention() -> Pair:
     return [count_cached_numbers(h, h) / count_cached_numbers(h, 1) for h in heads], heads
 
 
-@claim("C6.9", LessOrEqual(), condition="counted in products, and of the attention alone: with its four projections it takes more at any n; "
-       "time depends on machine and batch")
+@claim(
+    "C6.9",
+    LessOrEqual(),
+    condition="counted in products, and of the attention alone: with its four projections it takes more at any n; "
+    "time depends on machine and batch",
+)
 def work_of_attention_and_recurrence() -> Conditional:
-    """products of didact's softmax(QKᵀ)V against those of its RNN over n < d tokens, (n, d) = (10, 64), (64, 128); and with projections"""
+    """products of didact's softmax(QKᵀ)V against those of its RNN over n < d tokens, (n, d) = (10, 64), (64, 128);
+    and with projections"""
     def products(n: int, d: int, *, projected: bool) -> tuple[int, int]:
         x, rnn, layer = torch.randn(1, n, d), Recurrent("rnn", d, d), SelfAttention(d, 1)
-        return count_multiplications(lambda: layer.forward_with_weights(x) if projected else dot_product_attention(x, x, x)), count_multiplications(lambda: rnn.forward_with_gates(x))
+        return count_multiplications(
+            lambda: layer.forward_with_weights(x) if projected else dot_product_attention(x, x, x)
+        ), count_multiplications(lambda: rnn.forward_with_gates(x))
 
     sizes = ((10, 64), (64, 128))
     under, otherwise = ([products(n, d, projected=p) for n, d in sizes] for p in (False, True))
@@ -224,4 +271,6 @@ def work_of_attention_and_recurrence() -> Conditional:
 
 
 mark_not_checkable("C6.24", "the table beside it holds times and no quality, so that nothing says what too small means")
-mark_not_checkable("C6.25", "the course names no data, no network and no measure of the performance that is said to degrade")
+mark_not_checkable(
+    "C6.25", "the course names no data, no network and no measure of the performance that is said to degrade"
+)

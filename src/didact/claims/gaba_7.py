@@ -22,7 +22,10 @@ from didact.objectives.text.masked_lm import MaskedLanguageModel
 
 def encode_positions(length: int, d: int) -> Tensor:
     """PE[pos, 2i] = sin(pos/10000^{2i/d}), PE[pos, 2i+1] = cos(pos/10000^{2i/d}), entry by entry."""
-    rows = [[(math.cos if c % 2 else math.sin)(pos / 10000 ** (2 * (c // 2) / d)) for c in range(d)] for pos in range(length)]
+    rows = [
+        [(math.cos if c % 2 else math.sin)(pos / 10000 ** (2 * (c // 2) / d)) for c in range(d)]
+        for pos in range(length)
+    ]
     return torch.tensor(rows)
 
 
@@ -31,7 +34,8 @@ SINGLE_PRECISION = Equal(1e-5)  # didact's positions are single-precision number
 
 @claim("C7.1", SINGLE_PRECISION)
 def shifted_positions() -> Pair:
-    """PE_{pos+k} = M_k PE_pos with one rotation by ω_i k for each pair of columns, k = 7, all of didact's positions at once"""
+    """PE_{pos+k} = M_k PE_pos with one rotation by ω_i k for each pair of columns, k = 7, all of didact's positions
+    at once"""
     d, k = 16, 7
     angles = [k / 10000 ** (2 * i / d) for i in range(d // 2)]
     M = torch.block_diag(*(torch.tensor([[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]]) for a in angles))
@@ -67,11 +71,15 @@ def jacobian_of_pre_norm() -> Pair:
     return torch.eye(6) + jacobian(residual_total, x), jacobian(blocks, x)
 
 
-@claim("C7.4", InInterval(low=1e-3),
-       correction="no guarantee: with −σ·LayerNorm(x) as sublayer, σ held fixed, only two directions are left; one of them, "
-       "a shift of all numbers, always stays, but behind the LayerNorm that ends the network no gradient of the loss points along it")
+@claim(
+    "C7.4",
+    InInterval(low=1e-3),
+    correction="no guarantee: with −σ·LayerNorm(x) as sublayer, σ held fixed, only two directions are left; one of them, "
+    "a shift of all numbers, always stays, but behind the LayerNorm that ends the network no gradient of the loss points along it",
+)
 def gradient_of_pre_norm() -> ShownAs:
-    """‖∂L/∂x‖ through didact's x + A LayerNorm(x) for L a random direction that LayerNorm sees: A random, and A = −σ(x) I; and there
+    """‖∂L/∂x‖ through didact's x + A LayerNorm(x) for L a random direction that LayerNorm sees: A random, and A =
+    −σ(x) I; and there
     the Jacobian times (1, …, 1)"""
     x, norm = torch.randn(8, requires_grad=True), nn.LayerNorm(8, elementwise_affine=False, eps=0.0)
     σ, u, x_hat = x.detach().std(correction=0), torch.randn(8), norm(x).detach()
@@ -83,7 +91,14 @@ def gradient_of_pre_norm() -> ShownAs:
         block = PreNorm(linear, norm)
         gradient_norms.append(compute_gradients(block(x) @ u, x)[0].norm() / u.norm())
     shifted = jacobian(block, x.detach()) @ torch.ones(8)
-    return ShownAs(gradient_norms, {"with A random": gradient_norms[0], "with A = −σ I": gradient_norms[1], "and there a shift by 1 becomes": shifted.min()})
+    return ShownAs(
+        gradient_norms,
+        {
+            "with A random": gradient_norms[0],
+            "with A = −σ I": gradient_norms[1],
+            "and there a shift by 1 becomes": shifted.min(),
+        },
+    )
 
 
 def _make_classifier() -> TransformerClassifier:
@@ -99,7 +114,8 @@ def shape_of_the_logits() -> tuple[int, ...]:
 
 @claim("C7.6", InInterval(-3, 3))
 def first_loss() -> ShownAs:
-    """0.6847 less the mean of the first losses of twelve networks of didact's, in their standard deviations: four, each with three heads
+    """0.6847 less the mean of the first losses of twelve networks of didact's, in their standard deviations: four,
+    each with three heads
     drawn anew, and as many draws of labels; no seed is named"""
     torch.set_default_dtype(torch.float32)                 # as the program of 7.8, and in half the time
     losses = []
@@ -112,12 +128,15 @@ def first_loss() -> ShownAs:
                 losses.append(Categorical(2).mean_loss(net.head(text), torch.randint(0, 2, (32,))))
     mean, loss_std = torch.stack(losses).mean(), torch.stack(losses).std()
     deviation = (0.6847 - mean) / loss_std
-    return ShownAs(deviation, {"mean of twelve": mean, "spread": loss_std, "stated": 0.6847, "in spreads from the mean": deviation})
+    return ShownAs(
+        deviation, {"mean of twelve": mean, "spread": loss_std, "stated": 0.6847, "in spreads from the mean": deviation}
+    )
 
 
 @answer("C7.7")
 def size_of_the_classifier() -> int:
-    """embedding 10,000 × 128, four blocks with d_ff = 512, final norm and head: what the program of 7.8 would print if it did"""
+    """embedding 10,000 × 128, four blocks with d_ff = 512, final norm and head: what the program of 7.8 would print
+    if it did"""
     return count_parameters(_make_classifier())
 
 
@@ -127,9 +146,13 @@ def size_of_a_block() -> Conditional:
     sizes = ((128, 512), (512, 2048))
     stated = [4 * d**2 + 2 * d * f + 4 * d for d, f in sizes]
     blocks = [Block(d, 4, f, norm="pre", dropout=0.0) for d, f in sizes]
-    biases = [sum(p.numel() for name, p in b.named_parameters() if "bias" in name and ".norm." not in name) for b in blocks]
+    biases = [
+        sum(p.numel() for name, p in b.named_parameters() if "bias" in name and ".norm." not in name) for b in blocks
+    ]
     block_parameters = [count_parameters(b) for b in blocks]
-    return Conditional((stated, [n - m for n, m in zip(block_parameters, biases, strict=True)]), (stated, block_parameters))
+    return Conditional(
+        (stated, [n - m for n, m in zip(block_parameters, biases, strict=True)]), (stated, block_parameters)
+    )
 
 
 @claim("C7.9", Equal(), remark="where P divides H and W; else the rest at the edges is lost or padded")
@@ -141,13 +164,17 @@ def number_of_patches() -> Pair:
     return [stated, stated], [token_counts, [count_patches((H, W), P) for H, W, P in cases]]
 
 
-mark_not_checkable("C7.15", "an exponent fitted to the trainings of a paper; the course gives no data from which it follows")
+mark_not_checkable(
+    "C7.15", "an exponent fitted to the trainings of a paper; the course gives no data from which it follows"
+)
 
 
 @claim("C7.16", Printed("47e9", "13e9"))
 def size_of_mixtral() -> list[int]:
-    """all parameters and those that a token uses, of didact's layers in the sizes of the published config.json of Mixtral-8x7B-v0.1:
-    32 layers, width 4096, 8 experts of 14336 of which 2 answer, 32 heads with 8 keys, 32,000 words and an output matrix of its own"""
+    """all parameters and those that a token uses, of didact's layers in the sizes of the published config.json of
+    Mixtral-8x7B-v0.1:
+    32 layers, width 4096, 8 experts of 14336 of which 2 answer, 32 heads with 8 keys, 32,000 words and an output
+    matrix of its own"""
     d, ffn_dim, num_layers, vocab_size = 4096, 14_336, 32, 32_000
     with torch.device("meta"):
         attention = count_parameters(GroupedQueryAttention(d, 32, 8))
@@ -156,9 +183,14 @@ def size_of_mixtral() -> list[int]:
     return [num_layers * (attention + e + 2 * d) + 2 * vocab_size * d + d for e in (experts[0], experts[1] + unused)]
 
 
-@claim("C7.17", WithinStandardErrors(), remark="15 % are asked for; of these four in five become the mask, 12 % of all tokens")
+@claim(
+    "C7.17",
+    WithinStandardErrors(),
+    remark="15 % are asked for; of these four in five become the mask, 12 % of all tokens",
+)
 def share_of_hidden_tokens() -> ShownAs:
-    """the share of a million tokens that didact's masked language model is asked for, as it stands, against 0.15; and the share that
+    """the share of a million tokens that didact's masked language model is asked for, as it stands, against 0.15;
+    and the share that
     becomes the mask, against 80 % of that, as in the paper: the others are exchanged or left"""
     model = MaskedLanguageModel(nn.Identity(), 1000)
     read, hidden = model.apply_mask(torch.randint(1, 1001, (1000, 1000)))

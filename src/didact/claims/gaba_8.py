@@ -28,7 +28,8 @@ def random_distributions(n: int, k: int = 6) -> Tensor:
 
 
 def gan_value(s: Tensor, p: Tensor, q: Tensor) -> Tensor:
-    """V = E_p log D + E_q log(1 − D), D = σ(s): minus didact's loss of the discriminator, over all pairs of a real and a made x."""
+    """V = E_p log D + E_q log(1 − D), D = σ(s): minus didact's loss of the discriminator, over all pairs of a real
+    and a made x."""
     pairs = p[..., :, None] * q[..., None, :]
     return -(pairs * discriminator_loss(s[..., :, None], s[..., None, :])).sum((-2, -1))
 
@@ -44,7 +45,8 @@ def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
 
 @claim("C8.1", Equal(1e-6))
 def best_discriminator() -> Pair:
-    """the D that maximises didact's game, found by halving the interval of logits in which the slope changes sign, against p/(p + q)"""
+    """the D that maximises didact's game, found by halving the interval of logits in which the slope changes sign,
+    against p/(p + q)"""
     p, q = random_distributions(2)
     low, high = torch.full((6,), -30.0), torch.full((6,), 30.0)
     for _ in range(60):
@@ -56,7 +58,8 @@ def best_discriminator() -> Pair:
 
 @claim("C8.2", Equal())
 def value_of_the_game() -> Pair:
-    """V(D*, G) = −log 4 + 2 JSD(p, q), the left side by didact's losses at D* = p/(p + q), the logit of which is log p/q"""
+    """V(D*, G) = −log 4 + 2 JSD(p, q), the left side by didact's losses at D* = p/(p + q), the logit of which is
+    log p/q"""
     p, q = random_distributions(20), random_distributions(20)
     return gan_value((p / q).log(), p, q), -math.log(4) + 2 * jensen_shannon(p, q)
 
@@ -66,7 +69,10 @@ def least_value_of_the_game() -> ShownAs:
     """V(D*, G) of didact's game at q = p, to six digits, and whether at a thousand other q it is above −log 4"""
     p, q = random_distributions(1), random_distributions(1000)
     value_at_p, value_elsewhere = (gan_value((p / r).log(), p.expand_as(r), r).min() for r in (p, q))
-    return ShownAs((round(value_at_p.item(), 6), bool(value_elsewhere > -math.log(4))), {"at q = p": value_at_p, "at a thousand other q at least": value_elsewhere})
+    return ShownAs(
+        (round(value_at_p.item(), 6), bool(value_elsewhere > -math.log(4))),
+        {"at q = p": value_at_p, "at a thousand other q at least": value_elsewhere},
+    )
 
 
 @answer("C8.4")
@@ -78,18 +84,25 @@ def discriminator_of_two_normals() -> tuple[float, ...]:
 
 @claim("C8.5", Equal())
 def point_masses() -> ShownAs:
-    """W(δ_0, δ_θ), what didact's critic earns at best of f(x) = c x, |c| ≤ 1, is |θ|; JSD = ½(log 4 + V) of the best D is log 2 at any
+    """W(δ_0, δ_θ), what didact's critic earns at best of f(x) = c x, |c| ≤ 1, is |θ|; JSD = ½(log 4 + V) of the
+    best D is log 2 at any
     θ but 0, and 0 there"""
-    θ, c, s = torch.tensor([-2.0, -0.5, 0.0, 0.5, 3.0]), torch.linspace(-1, 1, 201)[:, None], torch.linspace(-50, 50, 101)[:, None]
+    θ, c, s = (
+        torch.tensor([-2.0, -0.5, 0.0, 0.5, 3.0]),
+        torch.linspace(-1, 1, 201)[:, None],
+        torch.linspace(-50, 50, 101)[:, None],
+    )
     W = (-wasserstein_critic_loss(c * 0.0, c * θ)).amax(0)
-    V = (-discriminator_loss(s, torch.where(θ == 0, s, -s))).amax(0)   # at θ = 0 the two are one point, and D has one logit there
+    # at θ = 0 the two are one point, and D has one logit there
+    V = (-discriminator_loss(s, torch.where(θ == 0, s, -s))).amax(0)
     JSD = (math.log(4) + V) / 2
     return ShownAs(([W, JSD], [θ.abs(), math.log(2) * (θ != 0)]), {"θ": θ, "W": W, "JSD": JSD})
 
 
 @claim("C8.6", Equal(1e-7))
 def kantorovich_rubinstein() -> Pair:
-    """the cheapest transport between weights on 6 points of the plane = what didact's critic earns with the best 1-Lipschitz f: two linear
+    """the cheapest transport between weights on 6 points of the plane = what didact's critic earns with the best
+    1-Lipschitz f: two linear
     programs"""
     from scipy.optimize import linprog  # type: ignore[import-untyped]
 
@@ -105,11 +118,15 @@ def kantorovich_rubinstein() -> Pair:
 
 @claim("C8.7", Equal(1e-6))
 def saturation_of_the_generator() -> Pair:
-    """slopes in the logit of didact's log(1 − D) and −log D, for D = 10⁻¹ … 10⁻¹²: the first is −D, a line of slope 1 down to nothing in
+    """slopes in the logit of didact's log(1 − D) and −log D, for D = 10⁻¹ … 10⁻¹²: the first is −D, a line of slope
+    1 down to nothing in
     logarithms, the second −(1 − D), which stays"""
     D = 10.0 ** -torch.arange(1.0, 13.0)
     s = (D / (1 - D)).log()
-    return [elementwise_derivative(generator_loss_saturating, s).abs().log10(), elementwise_derivative(generator_loss_non_saturating, s)], [D.log10(), D - 1]
+    return [
+        elementwise_derivative(generator_loss_saturating, s).abs().log10(),
+        elementwise_derivative(generator_loss_non_saturating, s),
+    ], [D.log10(), D - 1]
 
 
 @claim("C8.8", Exactly((4, 7, 14, 28)))
@@ -135,13 +152,15 @@ def sizes_of_the_discriminator() -> tuple[int, ...]:
 
 @answer("C8.10")
 def sizes_of_dcgan() -> tuple[int, int]:
-    """parameters of didact's generator and discriminator as the program of 8.7 has them: convolutions without biases, and batch norms"""
+    """parameters of didact's generator and discriminator as the program of 8.7 has them: convolutions without
+    biases, and batch norms"""
     return count_parameters(DCGANGenerator()), count_parameters(DCGANDiscriminator())
 
 
 @claim("C8.12", LessOrEqual())
 def range_of_the_inception_score() -> Pair:
-    """1 ≤ exp E KL(p(y|x) ‖ p(y)) ≤ K, by didact's metric for 50 generators of ten classes; no more than 1 of one that repeats itself, no
+    """1 ≤ exp E KL(p(y|x) ‖ p(y)) ≤ K, by didact's metric for 50 generators of ten classes; no more than 1 of one
+    that repeats itself, no
     less than K of one with ten sure classes"""
     scores = torch.stack([inception_score(random_distributions(40, 10)) for _ in range(50)])
     repeated, confident = inception_score(random_distributions(1, 10).expand(40, 10)), inception_score(torch.eye(10))
@@ -157,17 +176,24 @@ def _matrix_sqrt(S: Tensor) -> Tensor:
 
 @claim("C8.13", Equal())
 def frechet_distance() -> Pair:
-    """‖μ_r − μ_g‖² + Tr(Σ_r + Σ_g − 2(Σ_r Σ_g)^½) of two samples, and E‖x − T(x)‖² for the optimal map T between the normals, against
+    """‖μ_r − μ_g‖² + Tr(Σ_r + Σ_g − 2(Σ_r Σ_g)^½) of two samples, and E‖x − T(x)‖² for the optimal map T between
+    the normals, against
     didact's distance"""
     x, y = torch.randn(60, 5) @ torch.randn(5, 5), torch.randn(40, 5) @ torch.randn(5, 5) + torch.randn(5)
     S_r, S_g, squared_mean_distance = covariance(x), covariance(y), (x.mean(0) - y.mean(0)).square().sum()
     stated = squared_mean_distance + S_r.trace() + S_g.trace() - 2 * torch.linalg.eigvals(S_r @ S_g).real.sqrt().sum()
     R = _matrix_sqrt(S_r)
     residual_map = torch.eye(5) - R.inverse() @ _matrix_sqrt(R @ S_g @ R) @ R.inverse()
-    return [stated, squared_mean_distance + (residual_map @ S_r @ residual_map.T).trace()], [gaussian_frechet_distance(x, y)] * 2
+    return [stated, squared_mean_distance + (residual_map @ S_r @ residual_map.T).trace()], [
+        gaussian_frechet_distance(x, y)
+    ] * 2
 
 
-@claim("C8.18", LessOrEqual(), condition="the generator's rate lowered as well (row TTUR); with D's alone raised the table is worse")
+@claim(
+    "C8.18",
+    LessOrEqual(),
+    condition="the generator's rate lowered as well (row TTUR); with D's alone raised the table is worse",
+)
 def higher_rate_of_the_discriminator() -> Conditional:
     """FID of table 8.1 against its base row: 1e-4 / 4e-4, and 2e-4 / 5e-4"""
     base = float(load_statements()["C8.14"].stated)
@@ -206,12 +232,20 @@ def field_without_a_potential() -> Pair:
     return J, J.T
 
 
-@claim("C8.20", Equal(), condition="a D that cannot see σ, as σ(bx + c), so that nothing pulls it back; with one that holds D* it is stable")
+@claim(
+    "C8.20",
+    Equal(),
+    condition="a D that cannot see σ, as σ(bx + c), so that nothing pulls it back; with one that holds D* it is stable",
+)
 def stability_of_the_solution() -> Conditional:
-    """the slowest decay around μ = 0, σ = 1, b = c = 0 in the standard game, max Re λ of its field's Jacobian, against 0: D = σ(bx + c),
+    """the slowest decay around μ = 0, σ = 1, b = c = 0 in the standard game, max Re λ of its field's Jacobian,
+    against 0: D = σ(bx + c),
     and D = σ(ax² + bx + c), which holds D*"""
     def slowest_decay(value: Callable[[Tensor], Tensor], discriminator: int) -> Tensor:
-        directions, equilibrium = torch.tensor([-1.0, -1.0] + [1.0] * discriminator), torch.tensor([0.0, 1.0] + [0.0] * discriminator)
+        directions, equilibrium = (
+            torch.tensor([-1.0, -1.0] + [1.0] * discriminator),
+            torch.tensor([0.0, 1.0] + [0.0] * discriminator),
+        )
         rate: Tensor = torch.linalg.eigvals(jacobian(_game_field(value, directions), equilibrium)).real.max()
         return rate
 

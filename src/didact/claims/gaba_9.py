@@ -24,7 +24,9 @@ POSTERIOR = (A * X / EVIDENCE_VARIANCE, V / EVIDENCE_VARIANCE)                 #
 def make_encoders() -> tuple[Tensor, Tensor]:
     """μ and log σ² of twenty q(z | x), and of the posterior as the last."""
     mean, variance = POSTERIOR
-    return torch.cat([torch.randn(20), torch.tensor([mean])]), torch.cat([torch.randn(20), torch.tensor([math.log(variance)])])
+    return torch.cat([torch.randn(20), torch.tensor([mean])]), torch.cat(
+        [torch.randn(20), torch.tensor([math.log(variance)])]
+    )
 
 
 def log_evidence() -> Tensor:
@@ -47,14 +49,16 @@ def kl_to_posterior(μ: Tensor, log_variance: Tensor) -> Tensor:
 
 @claim("C9.1", Equal())
 def gap_of_the_bound() -> Pair:
-    """log p(x) = E_q log p(x|z) − KL(q ‖ p(z)) + KL(q ‖ p(z|x)), with didact's likelihoods and divergences, for 21 normal q"""
+    """log p(x) = E_q log p(x|z) − KL(q ‖ p(z)) + KL(q ‖ p(z|x)), with didact's likelihoods and divergences, for 21
+    normal q"""
     q = make_encoders()
     return expected_log_likelihood(*q) - kl_standard_normal(*q) + kl_to_posterior(*q), log_evidence().expand(21)
 
 
 @claim("C9.2", LessOrEqual())
 def bound_and_equality() -> Pair:
-    """E_q log p(x|z) − KL(q ‖ p(z)) ≤ log p(x) for 21 normal q, by didact's likelihood and divergence, and log p(x) ≤ the same at p(z|x)"""
+    """E_q log p(x|z) − KL(q ‖ p(z)) ≤ log p(x) for 21 normal q, by didact's likelihood and divergence, and log p(x)
+    ≤ the same at p(z|x)"""
     q, log_px = make_encoders(), log_evidence()
     elbo = expected_log_likelihood(*q) - kl_standard_normal(*q)
     return [elbo, log_px], [log_px.expand(21), elbo[-1]]
@@ -62,13 +66,16 @@ def bound_and_equality() -> Pair:
 
 @claim("C9.3", Equal())
 def reparameterized_gradient() -> Pair:
-    """∇E f(μ + σε) = E ∇f(μ + σε) for f = sin, whose mean is sin(μ) e^{−σ²/2}, and for the log-likelihood, whose mean is a parabola in μ"""
+    """∇E f(μ + σε) = E ∇f(μ + σε) for f = sin, whose mean is sin(μ) e^{−σ²/2}, and for the log-likelihood, whose
+    mean is a parabola in μ"""
     ε, w = gauss_hermite()
     μ, σ = torch.tensor(0.7, requires_grad=True), torch.tensor(0.9, requires_grad=True)
     gradients_inside = [(w * torch.cos(μ + σ * ε)).sum(), (w * torch.cos(μ + σ * ε) * ε).sum()]
     gradients_through = compute_gradients(expected_log_likelihood(μ[None], 2 * σ.log()[None]).sum(), μ, σ)
     mean = -((X - A * μ) ** 2 + A**2 * σ**2) / (2 * V)
-    return gradients_inside + gradients_through, compute_gradients(μ.sin() * (-(σ**2) / 2).exp(), μ, σ) + compute_gradients(mean, μ, σ)
+    return gradients_inside + gradients_through, compute_gradients(
+        μ.sin() * (-(σ**2) / 2).exp(), μ, σ
+    ) + compute_gradients(mean, μ, σ)
 
 
 @claim("C9.4", Equal())
@@ -76,12 +83,16 @@ def divergence_from_the_prior() -> Pair:
     """½ Σ(σ² + μ² − 1 − log σ²), against didact's KL(N(μ, σ²) ‖ N(0, 1)) and torch's"""
     μ, σ = torch.randn(20), torch.rand(20) + 0.1
     stated = 0.5 * (σ**2 + μ**2 - 1 - (σ**2).log())
-    return [stated] * 2, [kl_standard_normal(μ, 2 * σ.log()), kl_divergence(Normal(μ, σ), Normal(torch.zeros(20), torch.ones(20)))]
+    return [stated] * 2, [
+        kl_standard_normal(μ, 2 * σ.log()),
+        kl_divergence(Normal(μ, σ), Normal(torch.zeros(20), torch.ones(20))),
+    ]
 
 
 @claim("C9.5", Equal())
 def divergence_of_normals() -> Pair:
-    """½[log |Σ₂|/|Σ₁| − d + Tr(Σ₂⁻¹Σ₁) + (μ₂ − μ₁)ᵀΣ₂⁻¹(μ₂ − μ₁)], against didact's and torch's; for N(0, I) against didact's of 9.18"""
+    """½[log |Σ₂|/|Σ₁| − d + Tr(Σ₂⁻¹Σ₁) + (μ₂ − μ₁)ᵀΣ₂⁻¹(μ₂ − μ₁)], against didact's and torch's; for N(0, I)
+    against didact's of 9.18"""
     def general(μ1: Tensor, S1: Tensor, μ2: Tensor, S2: Tensor) -> Tensor:
         P, d = S2.inverse(), μ2 - μ1
         return 0.5 * ((S2.det() / S1.det()).log() - len(d) + (P @ S1).trace() + d @ P @ d)
@@ -96,7 +107,8 @@ def divergence_of_normals() -> Pair:
 def _importance_weighted_elbo(joint: Tensor, q: Tensor, K: int) -> Tensor:
     """E log 1/K Σ w_k for two values of z: over how many of the K samples are the second, with binomial chances."""
     num_second = torch.arange(K + 1)
-    samples = (torch.arange(K)[:, None] >= K - num_second).long()                 # (K, K + 1): each column one way to draw
+    # (K, K + 1): each column one way to draw
+    samples = (torch.arange(K)[:, None] >= K - num_second).long()
     probability = torch.distributions.Binomial(K, q[1]).log_prob(num_second.double()).exp()
     L: Tensor = (probability * iwae_bound((joint / q).log()[samples])).sum()
     return L
@@ -104,7 +116,8 @@ def _importance_weighted_elbo(joint: Tensor, q: Tensor, K: int) -> Tensor:
 
 @claim("C9.6", LessOrEqual())
 def importance_weighted_bound() -> Pair:
-    """ELBO = L_1 ≤ L_2 ≤ L_4 … ≤ L_512 ≤ log p(x) by didact's bound, for two values of z; all equal at the posterior; and the limit:
+    """ELBO = L_1 ≤ L_2 ≤ L_4 … ≤ L_512 ≤ log p(x) by didact's bound, for two values of z; all equal at the
+    posterior; and the limit:
     log p − L_K comes within Var(w/p)/2K of 0, which is its first term"""
     joint, q = torch.tensor([0.1, 0.3]), torch.tensor([0.6, 0.4])
     sizes, log_px = [2**n for n in range(10)], joint.sum().log()
@@ -119,7 +132,8 @@ def importance_weighted_bound() -> Pair:
 
 @claim("C9.7", Equal())
 def straight_through_copies() -> Pair:
-    """∂L/∂z_e through didact's quantiser, z_e + sg(z_q − z_e), = ∂L/∂z_q, z_q the nearest of five codes at each place"""
+    """∂L/∂z_e through didact's quantiser, z_e + sg(z_q − z_e), = ∂L/∂z_q, z_q the nearest of five codes at each
+    place"""
     z_e, layer, v = torch.randn(2, 3, 4, 4, requires_grad=True), VectorQuantizer(5, 3), torch.randn(3)
     z_q = layer(z_e)[0].detach().requires_grad_()
     copied_gradient = compute_gradients(torch.einsum("bdhw,d->bhw", straight_through(z_e, z_q), v).sin().sum(), z_e)
@@ -139,7 +153,11 @@ def base_row_and_loss() -> float:
     return reconstruction + divergence
 
 
-@claim("C9.13", LessOrEqual(), correction="for some β another row of the table has the lower R + β·KL, so that row was not the minimum")
+@claim(
+    "C9.13",
+    LessOrEqual(),
+    correction="for some β another row of the table has the lower R + β·KL, so that row was not the minimum",
+)
 def rows_as_minima() -> Pair:
     """R_i + β_i KL_i ≤ R_j + β_i KL_j for every pair of rows of table 9.1"""
     rows = [tuple(map(float, cell.split("/"))) for cell in load_statements()["C9.12"].stated.split()]

@@ -32,7 +32,9 @@ def to_scratch(x: Tensor, *, grad: bool = False) -> scratch.Tensor:
     return scratch.tensor(x.detach().numpy().copy(), requires_grad=grad)
 
 
-def optimizer_path(make_optimizer: Callable[[list[scratch.Tensor]], Optimizer], grads: Tensor, rates: Sequence[float] = ()) -> list[Tensor]:
+def optimizer_path(
+    make_optimizer: Callable[[list[scratch.Tensor]], Optimizer], grads: Tensor, rates: Sequence[float] = ()
+) -> list[Tensor]:
     """Where one of didact's optimizers stands after each of these gradients, from 0."""
     θ = to_scratch(torch.zeros(grads.shape[1]), grad=True)
     optimizer, positions = make_optimizer([θ]), []
@@ -77,16 +79,35 @@ def round_off() -> list[float]:
     return [float(point.forward) for point in curve]
 
 
-@claim("CE05", LessOrEqual(), remark="with equal parts written once, as a graph has them, it grows by a constant at each iteration")
+@claim(
+    "CE05",
+    LessOrEqual(),
+    remark="with equal parts written once, as a graph has them, it grows by a constant at each iteration",
+)
 def swell_of_expressions() -> ShownAs:
-    """of the logistic map iterated n = 2 … 12 times: symbols that didact writes for the derivative, at least 2ⁿ times the parts that
-    computing the map takes over 3, and at least twice those of n − 1; but of different parts no more than 2½ times the map's"""
+    """of the logistic map iterated n = 2 … 12 times: symbols that didact writes for the derivative, at least 2ⁿ
+    times the parts that
+    computing the map takes over 3, and at least twice those of n − 1; but of different parts no more than 2½ times
+    the map's"""
     rows = expression_swell(12)[1:]
-    symbol_counts, part_counts, distinct_counts = [r.unsimplified for r in rows], [r.f_shared for r in rows], [r.derivative_shared for r in rows]
+    symbol_counts, part_counts, distinct_counts = (
+        [r.unsimplified for r in rows],
+        [r.f_shared for r in rows],
+        [r.derivative_shared for r in rows],
+    )
     lower_bounds = [2**r.n * r.f_shared / 3 for r in rows]
-    value = lower_bounds + [2 * n for n in symbol_counts[:-1]] + distinct_counts, symbol_counts + symbol_counts[1:] + [2.5 * n for n in part_counts]
-    return ShownAs(value, {"parts of the map after four, eight and twelve iterations": part_counts[2::4], "symbols of its derivative": symbol_counts[2::4],
-                        "different parts of it": distinct_counts[2::4]})
+    value = (
+        lower_bounds + [2 * n for n in symbol_counts[:-1]] + distinct_counts,
+        symbol_counts + symbol_counts[1:] + [2.5 * n for n in part_counts],
+    )
+    return ShownAs(
+        value,
+        {
+            "parts of the map after four, eight and twelve iterations": part_counts[2::4],
+            "symbols of its derivative": symbol_counts[2::4],
+            "different parts of it": distinct_counts[2::4],
+        },
+    )
 
 
 claim("CE06", Equal())(gaba_1.derivative_of_the_sigmoid)
@@ -100,7 +121,11 @@ def chain_of_jacobians() -> Pair:
     return [jacobian(g[0], a), composed_jacobian], [g[0].weight, jacobian(f, g(a).detach()) @ jacobian(g, a)]
 
 
-@claim("CE08", Exactly("torch.int64"), correction="torch.tensor takes a dtype; torch.Tensor(…) takes none and makes the default float type")
+@claim(
+    "CE08",
+    Exactly("torch.int64"),
+    correction="torch.tensor takes a dtype; torch.Tensor(…) takes none and makes the default float type",
+)
 def tensor_with_a_type() -> str:
     """torch.Tensor([1, 2], dtype=torch.int64).dtype"""
     try:
@@ -140,23 +165,31 @@ def target_of_another_shape() -> ShownAs:
         warnings.simplefilter("always")
         mixed_loss = mse(x, y[:, 0])
     has_warning = any("target size" in str(w.message) for w in caught_warnings)
-    return ShownAs("a warning" if has_warning else "nothing", {"loss with targets [N, 1]": mse(x, y), "with [N]": mixed_loss, "warned": has_warning})
+    return ShownAs(
+        "a warning" if has_warning else "nothing",
+        {"loss with targets [N, 1]": mse(x, y), "with [N]": mixed_loss, "warned": has_warning},
+    )
 
 
 @claim("CE13", Equal(), condition="reduction='sum'; the default divides by the number of elements")
 def squared_error() -> Conditional:
-    """‖x − y‖² of one pair of three numbers against nn.MSELoss and didact's own: with reduction='sum', and by default"""
+    """‖x − y‖² of one pair of three numbers against nn.MSELoss and didact's own: with reduction='sum', and by
+    default"""
     x, y = torch.randn(1, 3), torch.randn(1, 3)
 
     def both(**reduction: Any) -> Pair:
-        return [(x - y).square().sum()] * 2, [nn.MSELoss(**reduction)(x, y), float(losses.mse_loss(to_scratch(x), y.numpy(), **reduction).data)]
+        return [(x - y).square().sum()] * 2, [
+            nn.MSELoss(**reduction)(x, y),
+            float(losses.mse_loss(to_scratch(x), y.numpy(), **reduction).data),
+        ]
 
     return Conditional(both(reduction="sum"), both())
 
 
 @claim("CE14", Equal(), remark="the last line of the page lacks its sum over the examples: exp(−Σ_i ℓ_i/(2σ²))")
 def likelihood_and_squares() -> Pair:
-    """the θ of a line of 801 with the largest normal likelihood, by didact's density of deviation 0.3, and the one with the least of its
+    """the θ of a line of 801 with the largest normal likelihood, by didact's density of deviation 0.3, and the one
+    with the least of its
     mean squares, against the one nearest to Σxy/Σx²"""
     x, θ = torch.randn(30), torch.linspace(-1, 4, 801)
     y = 1.7 * x + 0.3 * torch.randn(30)
@@ -169,7 +202,8 @@ def likelihood_and_squares() -> Pair:
 
 @claim("CE15", Equal())
 def cross_entropy() -> Pair:
-    """NLLLoss ∘ LogSoftmax of didact's engine, and −log softmax_y, against didact's cross-entropy and nn.CrossEntropyLoss"""
+    """NLLLoss ∘ LogSoftmax of didact's engine, and −log softmax_y, against didact's cross-entropy and
+    nn.CrossEntropyLoss"""
     z, y = torch.randn(20, 5), torch.randint(5, (20,))
     composed = losses.nll_loss(to_scratch(z).log_softmax(1), y.numpy()).data
     by_hand = -(z.exp()[torch.arange(20), y] / z.exp().sum(1)).log().mean()
@@ -178,18 +212,22 @@ def cross_entropy() -> Pair:
 
 @claim("CE16", Exactly((False, True)))
 def dangerous_softmax() -> ShownAs:
-    """of the logits (0, 1000) and class 0: is the gradient of −log of didact's probabilities finite, and is that of its cross-entropy,
+    """of the logits (0, 1000) and class 0: is the gradient of −log of didact's probabilities finite, and is that of
+    its cross-entropy,
     PyTorch's, softmax(z) − y = (−1, 1)"""
     z, y, classes = torch.tensor([[0.0, 1000.0]], requires_grad=True), torch.tensor([0]), Categorical(2)
     (softmax_gradient,) = compute_gradients(-classes.probabilities(z).log()[0, 0], z)
     (cross_entropy_gradient,) = compute_gradients(classes.mean_loss(z, y), z)
     value = bool(softmax_gradient.isfinite().all()), cross_entropy_gradient.tolist() == [[-1.0, 1.0]]
-    return ShownAs(value, {"gradient through the softmax": softmax_gradient, "of the cross-entropy": cross_entropy_gradient})
+    return ShownAs(
+        value, {"gradient through the softmax": softmax_gradient, "of the cross-entropy": cross_entropy_gradient}
+    )
 
 
 @claim("CE17", Equal(), correction="log P = g_k + constant, that is P ∝ exp g_k")
 def log_probabilities() -> CorrectedClaim:
-    """log P(k)/g_k the same for all k, P by didact's likelihood of classes; mended: log P(k) − g_k the same for all k, −log Σ exp g"""
+    """log P(k)/g_k the same for all k, P by didact's likelihood of classes; mended: log P(k) − g_k the same for all
+    k, −log Σ exp g"""
     g = torch.tensor([0.5, 1.0, 2.5, -1.0])
     log_p = Categorical(4).log_p(g)
     return CorrectedClaim((log_p / g, (log_p / g)[:1].expand(4)), (log_p - g, -g.exp().sum().log().expand(4)))
@@ -204,7 +242,8 @@ def parameters_of_vgg16() -> int:
 
 @claim("CE19", Equal(), correction="θ − η∇L_i(θ): the gradient, not the loss")
 def step_without_a_gradient() -> CorrectedClaim:
-    """θ − η L_i(θ) against didact's SGD on L = (‖θ‖² − 1)², its gradient by didact's engine; mended: θ − η ∇L, which is 4(‖θ‖² − 1) θ"""
+    """θ − η L_i(θ) against didact's SGD on L = (‖θ‖² − 1)², its gradient by didact's engine; mended: θ − η ∇L,
+    which is 4(‖θ‖² − 1) θ"""
     start, η = torch.randn(4), 0.1
     θ = to_scratch(start, grad=True)
     loss = (θ.square().sum() - 1) ** 2
@@ -236,9 +275,14 @@ def closed_form_of_momentum() -> Pair:
     return η * sum((γ ** (t - i) * g[i] for i in range(t + 1)), torch.zeros(4)), _velocities(g, γ, η)[-1]
 
 
-@claim("CE27", Equal(), condition="a constant learning rate; with a schedule the two part, because η inside the buffer remembers old rates")
+@claim(
+    "CE27",
+    Equal(),
+    condition="a constant learning rate; with a schedule the two part, because η inside the buffer remembers old rates",
+)
 def two_conventions_of_momentum() -> Conditional:
-    """θ with η inside the buffer, v ← γ v + η∇, against didact's SGD and torch's, over 20 steps: η constant, and η halved after 10"""
+    """θ with η inside the buffer, v ← γ v + η∇, against didact's SGD and torch's, over 20 steps: η constant, and η
+    halved after 10"""
     g, γ = torch.randn(20, 4), 0.9
 
     def both(rates: list[float]) -> Pair:
@@ -256,14 +300,18 @@ def two_conventions_of_momentum() -> Conditional:
 
 @claim("CE28", Equal(), condition="a constant learning rate; and torch's parameter is the look-ahead point θ − γv")
 def nesterov() -> Conditional:
-    """θ_t − γ v_t of the course's rule, with its gradients at that point, against didact's SGD with nesterov, and torch's, over 15 steps:
+    """θ_t − γ v_t of the course's rule, with its gradients at that point, against didact's SGD with nesterov, and
+    torch's, over 15 steps:
     η constant, and η halved after 7"""
     A, γ = torch.diag(torch.tensor([1.0, 4.0])), 0.9
 
     def both(rates: list[float]) -> ShownAs:
         θ, v, stated_path, found_paths = torch.tensor([1.0, -2.0]), torch.zeros(2), [], []
         w, u = θ.clone().requires_grad_(), to_scratch(θ, grad=True)
-        sgd, scratch_sgd = torch.optim.SGD([w], lr=1.0, momentum=γ, nesterov=True), SGD([u], lr=1.0, momentum=γ, nesterov=True)
+        sgd, scratch_sgd = (
+            torch.optim.SGD([w], lr=1.0, momentum=γ, nesterov=True),
+            SGD([u], lr=1.0, momentum=γ, nesterov=True),
+        )
         for η in rates:
             v = γ * v + η * A @ (θ - γ * v)
             θ = θ - v
@@ -273,20 +321,29 @@ def nesterov() -> Conditional:
             scratch_sgd.step()
             stated_path += [θ - γ * v] * 2
             found_paths += [w.detach().clone(), torch.from_numpy(u.data.copy())]
-        return ShownAs((stated_path, found_paths), {"θ − γv after 15 steps": θ - γ * v, "torch's parameter": w, "θ itself": θ})
+        return ShownAs(
+            (stated_path, found_paths), {"θ − γv after 15 steps": θ - γ * v, "torch's parameter": w, "θ itself": θ}
+        )
 
     return Conditional(both([0.05] * 15), both([0.05] * 7 + [0.025] * 8))
 
 
-LARGE, SMALL = torch.tensor([1.0, 30.0, -2.0], dtype=torch.float64), torch.tensor([1e-3, 1e-5, -1e-4], dtype=torch.float64)
-# Which definition counts: a method with a name is what the paper that introduced it defines, whatever a library does; where the paper
-# leaves a thing open both readings are computed, and what is true of one alone is conditional. Adam (C2.9) and AdaGrad have ε outside the
-# root in their papers: inside is wrong. RMSProp's source has no ε: conditional. AMSGrad's paper corrects no bias: without holds.
+LARGE, SMALL = (
+    torch.tensor([1.0, 30.0, -2.0], dtype=torch.float64),
+    torch.tensor([1e-3, 1e-5, -1e-4], dtype=torch.float64),
+)
+# Which definition counts: a method with a name is what the paper that introduced it defines, whatever a library does;
+# where the paper
+# leaves a thing open both readings are computed, and what is true of one alone is conditional. Adam (C2.9) and AdaGrad
+# have ε outside the
+# root in their papers: inside is wrong. RMSProp's source has no ε: conditional. AMSGrad's paper corrects no bias:
+# without holds.
 
 
 @claim("CE29", Equal(1e-6), correction="AdaGrad, as its paper defines it, has ε outside the root: η g/(√s + ε)")
 def adagrad() -> CorrectedClaim:
-    """two steps η g/√(s + ε), s the sum of squares, η = 0.01, ε = 1e-8, against didact's AdaGrad and torch's, gradients from 1e-5 to 30;
+    """two steps η g/√(s + ε), s the sum of squares, η = 0.01, ε = 1e-8, against didact's AdaGrad and torch's,
+    gradients from 1e-5 to 30;
     mended: η g/(√s + ε), as Duchi et al. 2011, fig. 1, have it: δ + ‖g_{1:t}‖"""
     g, θ = torch.cat([LARGE, SMALL]), torch.zeros(6, requires_grad=True)
     grads, theirs = torch.stack([g, 2 * g]), torch.optim.Adagrad([θ], lr=0.01, eps=1e-8)
@@ -299,19 +356,27 @@ def adagrad() -> CorrectedClaim:
     return CorrectedClaim(([eps_inside, eps_inside], results), ([eps_outside, eps_outside], results))
 
 
-@claim("CE30", Equal(1e-6), condition="gradients far above √ε = 1e-4, if ε is outside the root as in PyTorch; RMSProp's source has no ε")
+@claim(
+    "CE30",
+    Equal(1e-6),
+    condition="gradients far above √ε = 1e-4, if ε is outside the root as in PyTorch; RMSProp's source has no ε",
+)
 def rmsprop() -> Conditional:
-    """the first step η g/√(s + ε) with s = (1 − γ) g², γ = 0.9, η = 0.001, against didact's RMSProp, which is PyTorch's: gradients above 1,
+    """the first step η g/√(s + ε) with s = (1 − γ) g², γ = 0.9, η = 0.001, against didact's RMSProp, which is
+    PyTorch's: gradients above 1,
     and below 0.001"""
     def both(g: Tensor) -> Pair:
-        return -0.001 * g / ((1 - 0.9) * g**2 + 1e-8).sqrt(), optimizer_path(partial(RMSProp, lr=0.001, alpha=0.9, eps=1e-8), g[None])[-1]
+        return -0.001 * g / ((1 - 0.9) * g**2 + 1e-8).sqrt(), optimizer_path(
+            partial(RMSProp, lr=0.001, alpha=0.9, eps=1e-8), g[None]
+        )[-1]
 
     return Conditional(both(LARGE), both(SMALL))
 
 
 @claim("CE31", Equal(), condition="a gradient whose mean does not change; else m̂ lags behind it")
 def bias_correction() -> Conditional:
-    """m̂_t = m_t/(1 − βᵗ) of the mean gradients, which is the mean of m̂ since it is linear in them, against that of step t, up to t = 10,
+    """m̂_t = m_t/(1 − βᵗ) of the mean gradients, which is the mean of m̂ since it is linear in them, against that
+    of step t, up to t = 10,
     β = 0.9, by didact's moving average: a mean that stays 2, and one that is t"""
     def both(means: list[float]) -> ShownAs:
         state, β = dict[str, Any](), 0.9
@@ -323,7 +388,8 @@ def bias_correction() -> Conditional:
 
 @claim("CE32", Equal())
 def amsgrad() -> Pair:
-    """twenty steps m/(√v̂ + ε), v̂ = max(v̂, v), as in Reddi et al. 2018, from m = v = 0, against didact's AMSGrad that counts from 10⁵ on,
+    """twenty steps m/(√v̂ + ε), v̂ = max(v̂, v), as in Reddi et al. 2018, from m = v = 0, against didact's AMSGrad
+    that counts from 10⁵ on,
     where the corrections 1 − βᵗ that it takes over from PyTorch are 1"""
     grads, θ, m, v, v_max = torch.randn(20, 4), torch.zeros(4), torch.zeros(4), torch.zeros(4), torch.zeros(4)
     scratch_θ = to_scratch(θ, grad=True)
@@ -338,12 +404,20 @@ def amsgrad() -> Pair:
     return θ, scratch_θ.data
 
 
-@claim("CE24", Equal(1e-6), correction="t^(−1/d) is for a bounded slope; of β-smooth functions on a bounded domain a grid gets to t^(−2/d)")
+@claim(
+    "CE24",
+    Equal(1e-6),
+    correction="t^(−1/d) is for a bounded slope; of β-smooth functions on a bounded domain a grid gets to t^(−2/d)",
+)
 def worst_case_of_a_grid() -> CorrectedClaim:
-    """how the least value on an even grid of t points in [0, 1]^d falls with t, for the worst place c of the minimum, d = 1, 2, 3, against
+    """how the least value on an even grid of t points in [0, 1]^d falls with t, for the worst place c of the
+    minimum, d = 1, 2, 3, against
     −1/d: of the smooth ‖θ − c‖²; mended: of ‖θ − c‖, whose slope alone is bounded"""
     def exponent(power: int, d: int) -> float:
-        error_small_grid, error_large_grid = (float(torch.cdist(grid(n, d), torch.zeros(1, d)).pow(power).min()) for n in (4, 8))   # a corner is farthest away
+        # a corner is farthest away
+        error_small_grid, error_large_grid = (
+            float(torch.cdist(grid(n, d), torch.zeros(1, d)).pow(power).min()) for n in (4, 8)
+        )
         return math.log(error_large_grid / error_small_grid) / math.log(8**d / 4**d)
 
     def grid(n: int, d: int) -> Tensor:

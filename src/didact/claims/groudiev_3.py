@@ -24,7 +24,8 @@ def _bound(β: float, Δ: float, σ: float, T: float) -> float:
 
 @claim("CE20", LessOrEqual())
 def gradients_on_a_parabola() -> ShownAs:
-    """the mean of E‖∇L‖² over T steps on ½ β x², which is above their least, over the bound, by the exact recursion of E x²; and that the
+    """the mean of E‖∇L‖² over T steps on ½ β x², which is above their least, over the bound, by the exact recursion
+    of E x²; and that the
     bound is not idle: the mean is half of it without noise, and more than 0.4 of it after many steps with noise"""
     shares, tight_shares, lower_bounds = [], [], []
     for β, x0, σ, T in product((0.5, 4.0), (0.3, 3.0), (0.0, 0.1, 2.0), (1, 10, 1000)):
@@ -37,13 +38,18 @@ def gradients_on_a_parabola() -> ShownAs:
         if σ == 0.0 or T == 1000:
             tight_shares.append(shares[-1])
             lower_bounds.append(0.4 if σ else 0.5)
-    shown_numbers = {"mean of ‖∇L‖² over 1,000 steps with noise": total / T, "bound": _bound(β, Δ, σ, T), "largest share of any bound": max(shares)}
+    shown_numbers = {
+        "mean of ‖∇L‖² over 1,000 steps with noise": total / T,
+        "bound": _bound(β, Δ, σ, T),
+        "largest share of any bound": max(shares),
+    }
     return ShownAs((shares + lower_bounds, [1.0] * len(shares) + tight_shares), shown_numbers)
 
 
 @claim("CE21", LessOrEqual())
 def gradients_on_nonconvex_functions() -> ShownAs:
-    """the same on x²/(1 + x²) and log(1 + x²), which are 2-smooth and not convex, means over 300 paths from each of x = 0.2, 1, 3 with
+    """the same on x²/(1 + x²) and log(1 + x²), which are 2-smooth and not convex, means over 300 paths from each of
+    x = 0.2, 1, 3 with
     noise of deviation 0, 0.1, 1, over the bound; and that from 0.2 and without noise the mean is 0.4 of it and more"""
     starts, shares = list(product((0.2, 1.0, 3.0), (0.0, 0.1, 1.0))), []
     start_x, σ = (torch.tensor(column)[:, None] for column in zip(*starts, strict=True))
@@ -58,13 +64,18 @@ def gradients_on_nonconvex_functions() -> ShownAs:
         shares.append(total / T / torch.tensor([_bound(*case) for case in cases]))
     bound_shares = torch.stack(shares)                                                       # (6, 9)
     value = [bound_shares, torch.full((6,), 0.4)], [torch.ones(6, 9), bound_shares[:, 0]]
-    shown_numbers = {"mean of ‖∇L‖² over 400 steps with noise": total[-1] / T, "bound": _bound(*cases[-1]), "largest share of any bound": bound_shares.max()}
+    shown_numbers = {
+        "mean of ‖∇L‖² over 400 steps with noise": total[-1] / T,
+        "bound": _bound(*cases[-1]),
+        "largest share of any bound": bound_shares.max(),
+    }
     return ShownAs(value, shown_numbers)
 
 
 @claim("CE22", Equal(1e-3))
 def iterations_to_a_small_gradient() -> Pair:
-    """exponents of ε, β, Δ and σ in the least T whose bound is ε², at ε near 10⁻⁵: −4, 1, 1, 2 with noise, −2, 1, 1 without"""
+    """exponents of ε, β, Δ and σ in the least T whose bound is ε², at ε near 10⁻⁵: −4, 1, 1, 2 with noise, −2, 1, 1
+    without"""
     def log2_steps(ε: float, β: float, Δ: float, σ: float) -> float:
         low, high = 0.0, 100.0                                  # log₂ T, halved until it is sure
         for _ in range(200):
@@ -73,9 +84,20 @@ def iterations_to_a_small_gradient() -> Pair:
         return high
 
     def exponents(*point: float, num_exponents: int) -> list[float]:
-        return [log2_steps(*(2 * v if i == k else v for k, v in enumerate(point))) - log2_steps(*point) for i in range(num_exponents)]
+        return [
+            log2_steps(*(2 * v if i == k else v for k, v in enumerate(point))) - log2_steps(*point)
+            for i in range(num_exponents)
+        ]
 
-    return [*exponents(1e-5, 1.0, 1.0, 1.0, num_exponents=4), *exponents(1e-5, 1.0, 1.0, 0.0, num_exponents=3)], [-4, 1, 1, 2, -2, 1, 1]
+    return [*exponents(1e-5, 1.0, 1.0, 1.0, num_exponents=4), *exponents(1e-5, 1.0, 1.0, 0.0, num_exponents=3)], [
+        -4,
+        1,
+        1,
+        2,
+        -2,
+        1,
+        1,
+    ]
 
 
 @claim("CE23", Equal(1e-3), correction="σ√(ηβ): proportional to the deviation of the noise, not to its root")
@@ -89,5 +111,7 @@ def floor_of_a_constant_step() -> CorrectedClaim:
 
     point = (1e-4, 1.0, 0.3)
     log_gradient = stationary_gradient(*point)
-    exponents = [stationary_gradient(*(2 * v if i == k else v for k, v in enumerate(point))) - log_gradient for i in range(3)]
+    exponents = [
+        stationary_gradient(*(2 * v if i == k else v for k, v in enumerate(point))) - log_gradient for i in range(3)
+    ]
     return CorrectedClaim(([0.5, 0.5, 0.5], exponents), ([0.5, 0.5, 1.0], exponents))

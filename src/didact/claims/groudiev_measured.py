@@ -1,4 +1,5 @@
-"""Groudiev, chapter 7: what random weights do to variances, what few examples do to errors, what crafted noise does to answers."""
+"""Groudiev, chapter 7: what random weights do to variances, what few examples do to errors, what crafted noise does
+to answers."""
 
 import math
 from itertools import pairwise, product
@@ -22,13 +23,17 @@ NUM_NETWORKS = 900_000
 
 
 def _jacobian_vector_products(x: Tensor, v: Tensor, *, forward: bool = True) -> Tensor:
-    """The product of a ReLU network's Jacobian at x with v, of many networks: v = x gives g(x) itself, which is linear near x.
+    """The product of a ReLU network's Jacobian at x with v, of many networks: v = x gives g(x) itself, which is
+    linear near x.
 
     Weights are didact's He initialisation, Var W = 2 over the width before each layer (`forward`), or behind it.
     """
     h, v = (u.float().expand(NUM_NETWORKS, -1)[..., None] for u in (x, v))
     for l, (n, m) in enumerate(pairwise(LAYER_WIDTHS), start=2):
-        W = he_normal(torch.empty(NUM_NETWORKS * (m if forward else n), n if forward else m, dtype=torch.float32), activation_gain("relu"))
+        W = he_normal(
+            torch.empty(NUM_NETWORKS * (m if forward else n), n if forward else m, dtype=torch.float32),
+            activation_gain("relu"),
+        )
         W = W.view(NUM_NETWORKS, m, n) if forward else W.view(NUM_NETWORKS, n, m).mT
         z, v = W @ h, W @ v
         if l < len(LAYER_WIDTHS):
@@ -37,7 +42,8 @@ def _jacobian_vector_products(x: Tensor, v: Tensor, *, forward: bool = True) -> 
 
 
 def _variance_with_error(y: Tensor, expected: float) -> tuple[Tensor, Tensor, float]:
-    """The variance of numbers with mean 0 by symmetry, and how sure it is: networks are independent, numbers of one are not."""
+    """The variance of numbers with mean 0 by symmetry, and how sure it is: networks are independent, numbers of one
+    are not."""
     squares_by_network = y.double().square().mean(1)
     return squares_by_network.mean(), squares_by_network.std() / math.sqrt(len(y)), expected
 
@@ -52,13 +58,18 @@ def variance_of_the_output() -> tuple[Tensor, Tensor, float]:
 @claim("CE61", WithinStandardErrors())
 def variance_of_the_jacobian() -> tuple[Tensor, Tensor, float]:
     """Var ∂g_i/∂x_1 over 900,000 networks with Var W = 2/(width before), against 2/5"""
-    return _variance_with_error(_jacobian_vector_products(torch.randn(LAYER_WIDTHS[0]), torch.eye(LAYER_WIDTHS[0])[0]), 2 / LAYER_WIDTHS[0])
+    return _variance_with_error(
+        _jacobian_vector_products(torch.randn(LAYER_WIDTHS[0]), torch.eye(LAYER_WIDTHS[0])[0]), 2 / LAYER_WIDTHS[0]
+    )
 
 
 @claim("CE95", WithinStandardErrors())
 def variance_of_the_jacobian_backwards() -> tuple[Tensor, Tensor, float]:
     """Var ∂g_i/∂x_1 over 900,000 networks with Var W = 2/(width behind), against 2/4"""
-    return _variance_with_error(_jacobian_vector_products(torch.randn(LAYER_WIDTHS[0]), torch.eye(LAYER_WIDTHS[0])[0], forward=False), 2 / LAYER_WIDTHS[-1])
+    return _variance_with_error(
+        _jacobian_vector_products(torch.randn(LAYER_WIDTHS[0]), torch.eye(LAYER_WIDTHS[0])[0], forward=False),
+        2 / LAYER_WIDTHS[-1],
+    )
 
 
 def _risk_deviations(n: int, p: float) -> tuple[Tensor, Tensor]:
@@ -69,7 +80,8 @@ def _risk_deviations(n: int, p: float) -> tuple[Tensor, Tensor]:
 
 @claim("CE65", LessOrEqual())
 def confidence_of_the_bound() -> Pair:
-    """1 − δ = 0.9 ≤ P(|L_n − L| ≤ ‖ℓ‖_∞ √(2 ln(2/δ)/n)) of a predictor fixed beforehand, losses 0 or 1 and −1 or 1, from the binomial law;
+    """1 − δ = 0.9 ≤ P(|L_n − L| ≤ ‖ℓ‖_∞ √(2 ln(2/δ)/n)) of a predictor fixed beforehand, losses 0 or 1 and −1 or 1,
+    from the binomial law;
     and that the bound is not idle: for δ = 10⁻¹², losses ±1, a tenth less is exceeded more often than δ"""
     def t(n: int, δ: float) -> float:
         return math.sqrt(2 * math.log(2 / δ) / n)
@@ -77,7 +89,8 @@ def confidence_of_the_bound() -> Pair:
     coverages = []
     for n, p in product((10, 100, 1000), (0.01, 0.2, 0.5)):
         gap, probability = _risk_deviations(n, p)
-        coverages += [probability[gap <= t(n, 0.1)].sum(), probability[2 * gap <= t(n, 0.1)].sum()]   # losses ±1 deviate twice as far
+        # losses ±1 deviate twice as far
+        coverages += [probability[gap <= t(n, 0.1)].sum(), probability[2 * gap <= t(n, 0.1)].sum()]
     gap, probability = _risk_deviations(1000, 0.5)
     return [0.9] * len(coverages) + [1.0], [*coverages, probability[2 * gap > 0.9 * t(1000, 1e-12)].sum() / 1e-12]
 
@@ -87,14 +100,17 @@ def rate_of_the_statistical_error() -> Pair:
     """d log E|L_n − L| / d log n between n = 2,000 and 8,000, from the binomial law, against −½"""
     slopes = []
     for p in (0.1, 0.3, 0.5):
-        error_few, error_many = (float((gap * chance).sum()) for gap, chance in (_risk_deviations(n, p) for n in (2000, 8000)))
+        error_few, error_many = (
+            float((gap * chance).sum()) for gap, chance in (_risk_deviations(n, p) for n in (2000, 8000))
+        )
         slopes.append(math.log(error_many / error_few) / math.log(4))
     return slopes, [-0.5] * 3
 
 
 @claim("CE66", Equal())
 def parts_of_the_error() -> ShownAs:
-    """L(θ̂) = [L(θ̂) − L_n(θ̂)] + [L_n(θ̂) − L_n(θ*)] + [L_n(θ*) − L(θ*)] + L(θ*) of thresholds and n = 15 examples, θ* the best by L and θ̂ the
+    """L(θ̂) = [L(θ̂) − L_n(θ̂)] + [L_n(θ̂) − L_n(θ*)] + [L_n(θ*) − L(θ*)] + L(θ*) of thresholds and n = 15
+    examples, θ* the best by L and θ̂ the
     fourth best by L_n"""
     x = torch.arange(40.0)
     p = 0.5 + 0.4 * (x / 6).sin()                        # P(y = 1 | x), x uniform on 40 places
@@ -103,7 +119,8 @@ def parts_of_the_error() -> ShownAs:
     predictions = torch.stack([(x >= t).double() for t in range(41)])                              # (41, 40)
     risk = (predictions * (1 - p) + (1 - predictions) * p).mean(1)
     empirical = (predictions[:, examples] != y).double().mean(1)
-    learned, best = int(empirical.argsort(stable=True)[3]), int(risk.argmin())                   # an optimizer that has not yet arrived
+    # an optimizer that has not yet arrived
+    learned, best = int(empirical.argsort(stable=True)[3]), int(risk.argmin())
     errors = {
         "generalisation": risk[learned] - empirical[learned], "optimisation": empirical[learned] - empirical[best],
         "statistical": empirical[best] - risk[best], "approximation": risk[best],
@@ -112,11 +129,16 @@ def parts_of_the_error() -> ShownAs:
     return ShownAs((total, risk[learned]), {**errors, "together": total, "L(θ̂)": risk[learned]})
 
 
-@claim("CE92", LessOrEqual(),
-       condition="noise added to an image; an image of noise alone, which the page names, gets a class with confidence too")
+@claim(
+    "CE92",
+    LessOrEqual(),
+    condition="noise added to an image; an image of noise alone, which the page names, gets a class with confidence too",
+)
 def random_and_adversarial_noise() -> Conditional:
-    """accuracy of didact's network on digits after noise as long as 15 % of the image: down the gradient of the true class's score at
-    most half of what it was; in a random direction at least nine tenths; and the mean confidence on images of noise alone, at most ½"""
+    """accuracy of didact's network on digits after noise as long as 15 % of the image: down the gradient of the
+    true class's score at
+    most half of what it was; in a random direction at least nine tenths; and the mean confidence on images of noise
+    alone, at most ½"""
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
@@ -134,7 +156,12 @@ def random_and_adversarial_noise() -> Conditional:
         noise = 0.15 * x.norm(dim=1, keepdim=True) * F.normalize(direction, dim=1)
         return float(metrics.accuracy(net(x + noise), y))
 
-    clean, crafted, random = (accuracy(direction) for direction in (torch.zeros_like(x), adversarial, torch.randn_like(x)))
+    clean, crafted, random = (
+        accuracy(direction) for direction in (torch.zeros_like(x), adversarial, torch.randn_like(x))
+    )
     noise_confidence = net(torch.rand_like(x)).softmax(1).amax(1).mean()
     numbers = {"accuracy on clean images": clean, "random": random, "crafted": crafted}
-    return Conditional(ShownAs(([crafted, 0.9 * clean], [0.5 * clean, random]), numbers), ShownAs((noise_confidence, 0.5), {"confidence in images of noise": noise_confidence}))
+    return Conditional(
+        ShownAs(([crafted, 0.9 * clean], [0.5 * clean, random]), numbers),
+        ShownAs((noise_confidence, 0.5), {"confidence in images of noise": noise_confidence}),
+    )

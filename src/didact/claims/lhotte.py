@@ -72,7 +72,8 @@ def gradient_of_two_variables() -> tuple[float, ...]:
 
 @claim("CL05", Exactly((1, 0)))
 def rank_of_an_outer_product() -> tuple[int, ...]:
-    """the rank of aaᵀ for a = (1, 2, 3), and for a = 0: of what didact's LoRA of rank 1 with B = a and A = aᵀ adds to a matrix of zeros"""
+    """the rank of aaᵀ for a = (1, 2, 3), and for a = 0: of what didact's LoRA of rank 1 with B = a and A = aᵀ adds
+    to a matrix of zeros"""
     def rank(a: Tensor) -> int:
         layer = LoRA(nn.Linear(3, 3, bias=False), rank=1)
         w = layer.layer.get_parameter("weight")
@@ -102,7 +103,9 @@ def _count_graph_products(z: Any) -> tuple[int, int]:
         if node is not None and node not in visited:
             visited.append(node)
             to_visit += _graph_parents(node)
-    return sum((n.name if is_scratch else n.name().removesuffix("Backward0").lower()) == "mul" for n in visited), len(_graph_parents(visited[0]))
+    return sum((n.name if is_scratch else n.name().removesuffix("Backward0").lower()) == "mul" for n in visited), len(
+        _graph_parents(visited[0])
+    )
 
 
 def _graph_parents(node: Any) -> list[Any]:
@@ -110,37 +113,59 @@ def _graph_parents(node: Any) -> list[Any]:
     return [x.node for x in node.inputs] if hasattr(node, "inputs") else [parent for parent, _ in node.next_functions]
 
 
-@claim("CL08", Exactly((1, 2, 2, 1, 2, 2)),
-       remark="in PyTorch's graph, and in figure 2.2, nodes are operations and edges carry tensors; §2.2 has it the other way round")
+@claim(
+    "CL08",
+    Exactly((1, 2, 2, 1, 2, 2)),
+    remark="in PyTorch's graph, and in figure 2.2, nodes are operations and edges carry tensors; §2.2 has it the other way round",
+)
 def dynamic_graph() -> ShownAs:
-    """MulBackward0 nodes of x·x if x > 0 else x·x·x at x = 1, edges into the one there, and nodes at x = −1; the same of didact's engine"""
+    """MulBackward0 nodes of x·x if x > 0 else x·x·x at x = 1, edges into the one there, and nodes at x = −1; the
+    same of didact's engine"""
     def counts(leaf: Callable[[float], Any]) -> tuple[int, int, int]:
         def graph(x: Any) -> Any:
             return x * x if x.item() > 0 else x * x * x
 
-        (nodes, edges), (products_at_minus_one, _) = _count_graph_products(graph(leaf(1.0))), _count_graph_products(graph(leaf(-1.0)))
+        (nodes, edges), (products_at_minus_one, _) = (
+            _count_graph_products(graph(leaf(1.0))),
+            _count_graph_products(graph(leaf(-1.0))),
+        )
         return nodes, edges, products_at_minus_one
 
     theirs, ours = (counts(partial(make, requires_grad=True)) for make in (torch.tensor, scratch.tensor))
-    return ShownAs(theirs + ours, {f"{what}, PyTorch's and didact's": (a, b) for what, a, b in
-                                zip(("products of x·x", "edges into it", "products of x·x·x"), theirs, ours, strict=True)})
+    return ShownAs(
+        theirs + ours,
+        {
+            f"{what}, PyTorch's and didact's": (a, b)
+            for what, a, b in zip(("products of x·x", "edges into it", "products of x·x·x"), theirs, ours, strict=True)
+        },
+    )
 
 
-@claim("CL10", Exactly((3,)),
-       correction="a number times x of (3, 1) is (3, 1); minus y of (3,) it broadcasts to (3, 3), unnoticed because all y are 1")
+@claim(
+    "CL10",
+    Exactly((3,)),
+    correction="a number times x of (3, 1) is (3, 1); minus y of (3,) it broadcasts to (3, 3), unnoticed because all y are 1",
+)
 def shape_of_predictions() -> tuple[int, ...]:
     """the shape of w x in the listing by didact's engine, w a number and x of three rows and one column"""
     w, x = scratch.tensor(0.5), scratch.tensor(np.zeros((3, 1)))
     return tuple((w * x).shape)
 
 
-@claim("CL11", Equal(), remark="didact's training joins a last batch of a single sample to the one before: batch norm could not take it")
+@claim(
+    "CL11",
+    Equal(),
+    remark="didact's training joins a last batch of a single sample to the one before: batch norm could not take it",
+)
 def batches() -> ShownAs:
-    """shapes of x and y in each batch of the listing's DataLoader, batch size 2 of three samples shuffled, and of didact's split in the
+    """shapes of x and y in each batch of the listing's DataLoader, batch size 2 of three samples shuffled, and of
+    didact's split in the
     order in which it judges, against [2, 1], [2, 1] and [1, 1], [1, 1]; and the samples that came, each once"""
     x, y = torch.tensor([[0.0], [1.0], [2.0]]), torch.tensor([[0.0], [1.0], [4.0]])
     theirs = list(DataLoader(TensorDataset(x, y), batch_size=2, shuffle=True))
-    ours = [(b["x"], b["y"]) for b in TensorSplit({"x": x, "y": y}).batches(epoch_permutation(3, seed=0, epoch=0).split(2))]
+    ours = [
+        (b["x"], b["y"]) for b in TensorSplit({"x": x, "y": y}).batches(epoch_permutation(3, seed=0, epoch=0).split(2))
+    ]
     shapes = [[list(t.shape) for batch in batches for t in batch] for batches in (theirs, ours)]
     samples = [torch.cat([t for t, _ in batches]).flatten().sort().values for batches in (theirs, ours)]
     return ShownAs(([*shapes, *samples], [[[2, 1], [2, 1], [1, 1], [1, 1]]] * 2 + [x.flatten()] * 2),
@@ -153,7 +178,11 @@ def one_neuron() -> str:
     return str(MLP(3, 1, hidden=())(torch.randn(1, 3)).shape)
 
 
-@claim("CL13", Exactly(4), correction="three layers with weights, two of them hidden; the input is not a layer of the network")
+@claim(
+    "CL13",
+    Exactly(4),
+    correction="three layers with weights, two of them hidden; the input is not a layer of the network",
+)
 def layers_of_a_network() -> int:
     """layers with weights of 2 → 16 → 16 → 1"""
     net = create_model("mlp", features=2, hidden=(16, 16), outputs=1)
@@ -178,14 +207,21 @@ def chain_rule() -> CorrectedClaim:
     return CorrectedClaim((composed.data, stated), (scratch.grad(composed.sum(), (x,))[0].data, stated))
 
 
-@claim("CL16", Exactly(((100, 0.1), (200, 0.1)) * 2), condition="more epochs than step_size: the 50 of the listing never reach 100")
+@claim(
+    "CL16",
+    Exactly(((100, 0.1), (200, 0.1)) * 2),
+    condition="more epochs than step_size: the 50 of the listing never reach 100",
+)
 def decays_of_the_loop() -> Conditional:
-    """epochs at which StepLR(step_size=100, gamma=0.1) lowers the rate, and by what factor, didact's and torch's: in 250 epochs, and in the
+    """epochs at which StepLR(step_size=100, gamma=0.1) lowers the rate, and by what factor, didact's and torch's:
+    in 250 epochs, and in the
     listing's 50"""
     def decays(epochs: int) -> ShownAs:
         ours = [StepDecay(gamma=0.1, every=100)(t, epochs) for t in range(epochs + 1)]
         theirs = scheduler_rates(lambda o: torch.optim.lr_scheduler.StepLR(o, 100, 0.1), epochs + 1, lr=0.1)
-        decay_steps = [(t, round(b / a, 9)) for lr in (ours, theirs) for t, (a, b) in enumerate(pairwise(lr), 1) if b != a]
+        decay_steps = [
+            (t, round(b / a, 9)) for lr in (ours, theirs) for t, (a, b) in enumerate(pairwise(lr), 1) if b != a
+        ]
         epochs_shown = [t for t in (0, 99, 100, 199, 200, epochs) if t <= epochs]
         return ShownAs(tuple(decay_steps), {"epoch": epochs_shown, "rate": [theirs[t] for t in epochs_shown]})
 
@@ -194,7 +230,8 @@ def decays_of_the_loop() -> Conditional:
 
 @claim("CL18", WithinStandardErrors())
 def dropout() -> tuple[Tensor, Tensor, float]:
-    """E[y] = x: the mean of a million outputs of didact's dropout, p = 0.4, at x = 2.5; in eval mode it is the identity"""
+    """E[y] = x: the mean of a million outputs of didact's dropout, p = 0.4, at x = 2.5; in eval mode it is the
+    identity"""
     layer, x = modules.Dropout(0.4, rng=0), scratch.tensor(np.full(1_000_000, 2.5))
     y = torch.from_numpy(layer(x).data)
     layer.eval()
@@ -215,7 +252,8 @@ def one_hot_targets() -> str:
 
 @claim("CL20", Exactly((0, 2)))
 def random_labels() -> tuple[int, int]:
-    """the least and the largest of a thousand torch.randint(0, 3, …), as didact's confusion matrix of four classes counts them"""
+    """the least and the largest of a thousand torch.randint(0, 3, …), as didact's confusion matrix of four classes
+    counts them"""
     y = torch.randint(0, 3, (1000,))
     labels_found = metrics.confusion_matrix(y, y, 4).sum(1).nonzero()
     return int(labels_found.min()), int(labels_found.max())
@@ -257,7 +295,8 @@ def max_pooling() -> tuple[int, ...]:
 
 @claim("CL26", Equal(), correction="nn.AvgPool2d(32) or nn.AdaptiveAvgPool2d(1); the listing takes the maximum")
 def global_average_pooling() -> CorrectedClaim:
-    """max pooling by 32 of 3 × 32 × 32 against the mean of each channel; mended: average pooling by 32; both didact's"""
+    """max pooling by 32 of 3 × 32 × 32 against the mean of each channel; mended: average pooling by 32; both
+    didact's"""
     x = torch.randn(1, 3, 32, 32)
     scratch_x, mean = scratch.tensor(x.numpy()), x.mean((2, 3))
     return CorrectedClaim((max_pool(scratch_x, 32).data, mean), (avg_pool(scratch_x, 32).data, mean))
@@ -265,7 +304,8 @@ def global_average_pooling() -> CorrectedClaim:
 
 @claim("CL27", Exactly(((16, 16, 16), (32, 8, 8), (10,))))
 def tiny_conv_net() -> tuple[tuple[int, ...], ...]:
-    """the listing in didact's engine: twice [conv 3 × 3 padding 1, ReLU, pooling 2] with 16 and 32 channels on 3 × 32 × 32, then all
+    """the listing in didact's engine: twice [conv 3 × 3 padding 1, ReLU, pooling 2] with 16 and 32 channels on 3 ×
+    32 × 32, then all
     32 · 8 · 8 numbers to ten classes"""
     x, pool, shapes = scratch.tensor(np.zeros((1, 3, 32, 32), np.float32)), modules.MaxPool2d(2, 2), []
     for conv in (modules.Conv2d(3, 16, 3, padding=1), modules.Conv2d(16, 32, 3, padding=1)):
@@ -277,34 +317,54 @@ def tiny_conv_net() -> tuple[tuple[int, ...], ...]:
 
 @claim("CL28", Exactly((0.99, 1.0, 0.0, 0.99, (0, 0))))
 def metrics_of_always_yes() -> ShownAs:
-    """accuracy, recall of yes and of no, precision of yes, for 99 yes and 1 no, didact's metrics; for precision of no right ones and all
+    """accuracy, recall of yes and of no, precision of yes, for 99 yes and 1 no, didact's metrics; for precision of
+    no right ones and all
     that were said, whose quotient torch makes nan and didact's metric 0"""
     y, predictions = torch.cat([torch.ones(99), torch.zeros(1)]).long(), torch.ones(100).long()
     counts = metrics.confusion_matrix(predictions, y, 2)
     recall, precision = metrics.recall(counts), metrics.precision(counts)
-    accuracy, num_correct_no, num_predicted_no = metrics.accuracy(F.one_hot(predictions, 2).double(), y), counts[0, 0], counts[:, 0].sum()
-    compared = *(round(float(v), 6) for v in (accuracy, recall[1], recall[0], precision[1])), (int(num_correct_no), int(num_predicted_no))
+    accuracy, num_correct_no, num_predicted_no = (
+        metrics.accuracy(F.one_hot(predictions, 2).double(), y),
+        counts[0, 0],
+        counts[:, 0].sum(),
+    )
+    compared = (
+        *(round(float(v), 6) for v in (accuracy, recall[1], recall[0], precision[1])),
+        (int(num_correct_no), int(num_predicted_no)),
+    )
     return ShownAs(compared, {"accuracy": accuracy, "recall": recall.flip(0), "precision of yes": precision[1],
                            "of no, 0/0,": num_correct_no / num_predicted_no, "by didact's metric": precision[0]})
 
 
 @claim("CL29", Equal())
 def simple_classifier() -> ShownAs:
-    """what the listing's Conv2d(3, 16, 3, padding=1) and MaxPool2d(2) make of N × 3 × H × W, in didact's engine and by didact's rule for
+    """what the listing's Conv2d(3, 16, 3, padding=1) and MaxPool2d(2) make of N × 3 × H × W, in didact's engine and
+    by didact's rule for
     the sides: N × 16 × H × W and N × 16 × H//2 × W//2, for even and odd sides"""
     conv, pool, sizes = modules.Conv2d(3, 16, 3, padding=1), modules.MaxPool2d(2), ((5, 32, 32), (2, 9, 13), (1, 8, 7))
     stated, shapes = [], []
     for n, h, w in sizes:
         y = conv(scratch.tensor(np.zeros((n, 3, h, w), np.float32)))
         stated += [(n, 16, h, w), (n, 16, h // 2, w // 2), (h, w), (h // 2, w // 2)]
-        sides = [tuple(window.output_size(side) for side in (h, w)) for window in (SlidingWindow(3, padding=1), SlidingWindow(2, stride=2))]
+        sides = [
+            tuple(window.output_size(side) for side in (h, w))
+            for window in (SlidingWindow(3, padding=1), SlidingWindow(2, stride=2))
+        ]
         shapes += [y.shape, pool(y).shape, *sides]
-    return ShownAs((stated, shapes), {"sides": str(sizes[1][1:]), "convolved and pooled, by didact's engine": f"{shapes[4]}, {shapes[5]}"})
+    return ShownAs(
+        (stated, shapes),
+        {"sides": str(sizes[1][1:]), "convolved and pooled, by didact's engine": f"{shapes[4]}, {shapes[5]}"},
+    )
 
 
-@claim("CL30", Exactly("same shape"), condition="height and width even: pooling rounds an odd one down, and the two ends do not fit")
+@claim(
+    "CL30",
+    Exactly("same shape"),
+    condition="height and width even: pooling rounds an odd one down, and the two ends do not fit",
+)
 def tiny_unet() -> Conditional:
-    """the output of the listing's steps with the layers of didact's own small U-Net, for images of 24 × 32 and of 25 × 32"""
+    """the output of the listing's steps with the layers of didact's own small U-Net, for images of 24 × 32 and of
+    25 × 32"""
     names = ("first", "halve", "down.0", "up.0.grow", "up.0.convs", "head")
     first, halve, down_block, upsample, convs, head = map(create_model("unet_tiny").get_submodule, names)
 
@@ -337,7 +397,8 @@ def batch_of_images() -> tuple[tuple[int, ...], str]:
 
 @claim("CL09", Equal())
 def descent_is_deterministic() -> Pair:
-    """w after the listing's step of torch.optim.SGD from 0.5, three times, and of didact's, against w − 2η mean(x(w x − 1))"""
+    """w after the listing's step of torch.optim.SGD from 0.5, three times, and of didact's, against w − 2η mean(x(w
+    x − 1))"""
     x, y, η = np.array([[0.78], [0.44], [0.80]]), np.ones(3), 0.1
 
     def step_of_listing() -> float:
@@ -359,7 +420,8 @@ def descent_is_deterministic() -> Pair:
 
 @claim("CL17", Equal())
 def regularized_net() -> Pair:
-    """widths that data meet in didact's Linear(100, 100), batch norm, ReLU, dropout, Linear(100, 10), and their parameters, by hand"""
+    """widths that data meet in didact's Linear(100, 100), batch norm, ReLU, dropout, Linear(100, 10), and their
+    parameters, by hand"""
     net, widths = MLP(100, 10, hidden=(100,), norm="batch", dropout=0.5), [100]
     for layer in (net.hidden, net.head):
         layer.register_forward_hook(lambda _m, _i, y: widths.append(y.shape[1]))
@@ -369,7 +431,8 @@ def regularized_net() -> Pair:
 
 @claim("CL36", Equal())
 def new_head() -> ShownAs:
-    """what the last layer of didact's ResNet-18 takes and its scores with a new one of two classes, against the maps that reach it and 2"""
+    """what the last layer of didact's ResNet-18 takes and its scores with a new one of two classes, against the
+    maps that reach it and 2"""
     with torch.device("meta"):  # shapes alone
         net, maps = create_model("resnet18").eval(), list[int]()
         assert isinstance(net, ResNet)
@@ -382,7 +445,8 @@ def new_head() -> ShownAs:
 
 @claim("CL43", Approximately(1.5, 0.05, "said with 'about'"))
 def size_of_gpt_2() -> float:
-    """billions of parameters of didact's GPT-2 in its largest size: 48 layers of 1600, 25 heads, 1024 places, 50,257 tokens"""
+    """billions of parameters of didact's GPT-2 in its largest size: 48 layers of 1600, 25 heads, 1024 places,
+    50,257 tokens"""
     with torch.device("meta"):
         net = GPT(50_257, context_length=1024, embed_dim=1600, num_layers=48, num_heads=25)
     return count_parameters(net) / 1e9

@@ -70,8 +70,12 @@ def shapes_of_seq2seq() -> tuple[tuple[str, ...], ...]:
 
 @claim("CL35", WithinStandardErrors())
 def initial_embedding() -> tuple[list[Tensor], list[float], list[float]]:
-    """mean, variance and mean fourth power of the 500,000 weights of a new nn.Embedding, and of didact's own, against 0, 1 and 3"""
-    tables = nn.Embedding(5000, 100).weight.detach(), torch.from_numpy(modules.Embedding(5000, 100, rng=0, dtype=np.float64).weight.data)
+    """mean, variance and mean fourth power of the 500,000 weights of a new nn.Embedding, and of didact's own,
+    against 0, 1 and 3"""
+    tables = (
+        nn.Embedding(5000, 100).weight.detach(),
+        torch.from_numpy(modules.Embedding(5000, 100, rng=0, dtype=np.float64).weight.data),
+    )
     n = tables[0].numel()
     moments = [m for w in tables for m in (w.mean(), w.var(), w.pow(4).mean())]
     return moments, [math.sqrt(v / n) for v in (1, 2, 96)] * 2, [0.0, 1.0, 3.0] * 2
@@ -86,13 +90,16 @@ def summary_of_any_length() -> Pair:
 
 @claim("CL38", Exactly(((7, 5), (4, 7), (4, 5))))
 def shapes_of_attention() -> tuple[tuple[int, ...], ...]:
-    """didact's self-attention n × d_v; cross-attention's weights n_out × n_in and output n_out × d_v: n_in = 7, n_out = 4, d_v = 5"""
+    """didact's self-attention n × d_v; cross-attention's weights n_out × n_in and output n_out × d_v: n_in = 7,
+    n_out = 4, d_v = 5"""
     k, v, q = torch.randn(7, 3), torch.randn(7, 5), torch.randn(4, 3)
     y, a = dot_product_attention(q, k, v)
     return tuple(dot_product_attention(k, k, v)[0].shape), tuple(a.shape), tuple(y.shape)
 
 
-claim("CL39", Equal(), correction="what the sentence describes is equivariance")(groudiev_4.invariance_of_self_attention)
+claim("CL39", Equal(), correction="what the sentence describes is equivariance")(
+    groudiev_4.invariance_of_self_attention
+)
 
 PRINTED_POSITIONS = (files("didact.claims") / "positions.tsv").read_text(encoding="utf-8").split()
 
@@ -105,21 +112,29 @@ def positional_matrix() -> Tensor:
 
 @claim("CL41", Equal(), correction="i runs to d_model/2 − 1: the columns are 2i and 2i + 1")
 def range_of_the_index() -> CorrectedClaim:
-    """the last column 2i + 1 for i up to d − 1, against the last column of didact's matrix, d = 8; mended: i up to d/2 − 1"""
+    """the last column 2i + 1 for i up to d − 1, against the last column of didact's matrix, d = 8; mended: i up to
+    d/2 − 1"""
     d = 8
     last = sinusoidal_table(3, d).shape[1] - 1
     return CorrectedClaim((2 * (d - 1) + 1, last), (2 * (d // 2 - 1) + 1, last))
 
 
-@claim("CL42", LessOrEqual(),
-       condition="wide encodings: from 64 numbers on the next position is the nearest; with 8, as in 8.3.2, the sixth is nearer")
+@claim(
+    "CL42",
+    LessOrEqual(),
+    condition="wide encodings: from 64 numbers on the next position is the nearest; with 8, as in 8.3.2, the sixth is nearer",
+)
 def distance_of_positions() -> Conditional:
-    """‖P[1] − P[0]‖ ≤ ‖P[k] − P[0]‖ for all k up to 2,000, so that no position is nearer than the next, and |P| ≤ 1: for
+    """‖P[1] − P[0]‖ ≤ ‖P[k] − P[0]‖ for all k up to 2,000, so that no position is nearer than the next, and |P| ≤
+    1: for
     d_model = 64 and 512, and for 8"""
     def compare_distances(*widths: int) -> ShownAs:
         tables = [sinusoidal_table(2001, d) for d in widths]
         distances = [(P[1:] - P[0]).norm(dim=1) for P in tables]
-        compared = [[d[0].expand(2000) for d in distances], [P.abs().max() for P in tables]], [distances, [1.0] * len(tables)]
+        compared = (
+            [[d[0].expand(2000) for d in distances], [P.abs().max() for P in tables]],
+            [distances, [1.0] * len(tables)],
+        )
         numbers = {"distance one place away": [d[0] for d in distances], "six away": [d[5] for d in distances]}
         return ShownAs(compared, numbers | {"largest |P|": max(P.abs().max() for P in tables)})
 
@@ -128,7 +143,8 @@ def distance_of_positions() -> Conditional:
 
 @claim("CL44", LessOrEqual())
 def rank_of_lora() -> Pair:
-    """rank of what didact's LoRA adds to a 20 × 30 matrix, and of the sum of its r products, against r = 1, 2, 5, and 4 with B = 0"""
+    """rank of what didact's LoRA adds to a 20 × 30 matrix, and of the sum of its r products, against r = 1, 2, 5,
+    and 4 with B = 0"""
     ranks = []
     for r in (1, 2, 5):
         layer = LoRA(nn.Linear(30, 20), rank=r)
@@ -146,16 +162,20 @@ def _lora_update(layer: LoRA) -> Tensor:
 
 @claim("CL45", LessOrEqual(), remark="for r below d_in d_out/(d_in + d_out): 16 × 16 with r = 8 saves nothing")
 def parameters_of_lora() -> ShownAs:
-    """numbers that didact's LoRA learns beside a layer, r = 8, against r(d_in + d_out) and d_in d_out − 1: 17 × 17 to 1024 × 256"""
+    """numbers that didact's LoRA learns beside a layer, r = 8, against r(d_in + d_out) and d_in d_out − 1: 17 × 17
+    to 1024 × 256"""
     sizes, r = ((17, 17), (64, 256), (1024, 256)), 8
     counts = [add_lora(nn.Sequential(nn.Linear(i, o)), rank=r) for i, o in sizes]
     full = [i * o for i, o in sizes]
-    return ShownAs((counts * 2, [r * (i + o) for i, o in sizes] + [n - 1 for n in full]), {"LoRA": counts, "full matrix": full})
+    return ShownAs(
+        (counts * 2, [r * (i + o) for i, o in sizes] + [n - 1 for n in full]), {"LoRA": counts, "full matrix": full}
+    )
 
 
 @claim("CL46", Equal(1e-3))
 def memory_of_eight_bits() -> ShownAs:
-    """bytes of a layer of 300 × 400 in didact's 8 bits, over a quarter of its 32-bit weights, a scale a row and the biases; and the largest
+    """bytes of a layer of 300 × 400 in didact's 8 bits, over a quarter of its 32-bit weights, a scale a row and the
+    biases; and the largest
     |w − s q| over s/2"""
     net = nn.Sequential(nn.Linear(400, 300, dtype=torch.float32))
     w = net[0].get_parameter("weight").detach().clone()
@@ -163,4 +183,7 @@ def memory_of_eight_bits() -> ShownAs:
     assert isinstance(layer, Int8Linear)
     expected, s = w.nbytes / 4 + 4 * 300 + 4 * 300, layer.s[:, None]
     error = ((w - s * layer.q).abs() / (s / 2)).max()
-    return ShownAs(([sizes.bytes_after / expected, error], [1.0, 1.0]), {"bytes before": sizes.bytes_before, "after": sizes.bytes_after})
+    return ShownAs(
+        ([sizes.bytes_after / expected, error], [1.0, 1.0]),
+        {"bytes before": sizes.bytes_before, "after": sizes.bytes_after},
+    )

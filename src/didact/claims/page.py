@@ -50,10 +50,23 @@ INTRODUCTION = (
     "comparison of the stated value with what the code beside it computes. A method with a name is what the paper that introduced it "
     "defines, whatever a library does; what the paper leaves open is computed both ways. Choose a count to see those claims alone."
 )
-VERDICT_LABELS = {"holds": "✓ holds", "wrong": "✗ wrong", "conditional": "◐ holds with a condition", "answered": "answered",
-         "not checkable": "not checkable", "not measured": "not measured"}
+VERDICT_LABELS = {
+    "holds": "✓ holds",
+    "wrong": "✗ wrong",
+    "conditional": "◐ holds with a condition",
+    "answered": "answered",
+    "not checkable": "not checkable",
+    "not measured": "not measured",
+}
 COURSES = ("Gaba", "Van Schependom", "Groudiev", "Fleuret", "Lhotte")
-NOTE_LABELS = {"holds": "remark", "wrong": "right", "conditional": "condition", "answered": "why", "not checkable": "why", "not measured": "why"}
+NOTE_LABELS = {
+    "holds": "remark",
+    "wrong": "right",
+    "conditional": "condition",
+    "answered": "why",
+    "not checkable": "why",
+    "not measured": "why",
+}
 
 
 def _format_version() -> str:
@@ -66,19 +79,35 @@ def _format_version() -> str:
 def render_page(outcomes: Sequence[Outcome]) -> str:
     """The whole page, chapter by chapter."""
     counts = count_verdicts(outcomes)
-    tiles = [_verdict_tile("all", len(outcomes), checked=True), *(_verdict_tile(verdict, n) for verdict, n in counts.items() if n)]
+    tiles = [
+        _verdict_tile("all", len(outcomes), checked=True),
+        *(_verdict_tile(verdict, n) for verdict, n in counts.items() if n),
+    ]
     chapters: dict[tuple[str, str], list[Outcome]] = {}
     for o in sorted(outcomes, key=_sort_key):
         chapters.setdefault((o.statement.course, o.statement.chapter), []).append(o)
     body = [
         tag("style", Html(STYLE + "".join(FILTER_RULE.format(_to_slug(verdict)) for verdict in VERDICT_LABELS))),
-        tag("header", tag("p", _format_version(), class_="overline"), tag("h1", "What the courses state"),
-            tag("p", INTRODUCTION, class_="summary"), tag("div", tiles, class_="scores"), _table_of_contents(list(chapters))),
+        tag(
+            "header",
+            tag("p", _format_version(), class_="overline"),
+            tag("h1", "What the courses state"),
+            tag("p", INTRODUCTION, class_="summary"),
+            tag("div", tiles, class_="scores"),
+            _table_of_contents(list(chapters)),
+        ),
     ]
     for (course, chapter), group in chapters.items():
         cards = tag("div", [_claim_card(o) for o in group], class_="claims")
         name = f"{course}, {f'chapter {chapter}' if chapter.isdigit() else chapter}"
-        body.append(tag("div", make_section(name, cards, lead=format_counts(count_verdicts(group))), id=_to_anchor(course, chapter), class_="chapter"))
+        body.append(
+            tag(
+                "div",
+                make_section(name, cards, lead=format_counts(count_verdicts(group))),
+                id=_to_anchor(course, chapter),
+                class_="chapter",
+            )
+        )
     return make_document("What the courses state", *body)
 
 
@@ -91,7 +120,11 @@ def _sort_key(o: Outcome) -> tuple[int, float]:
 def _table_of_contents(chapters: Sequence[tuple[str, str]]) -> Html:
     """One line a course, with a link for each chapter."""
     rows = [
-        tag("div", tag("b", course), [tag("a", chapter, href=f"#{_to_anchor(course, chapter)}") for c, chapter in chapters if c == course])
+        tag(
+            "div",
+            tag("b", course),
+            [tag("a", chapter, href=f"#{_to_anchor(course, chapter)}") for c, chapter in chapters if c == course],
+        )
         for course in dict.fromkeys(c for c, _ in chapters)
     ]
     return tag("nav", rows, class_="chapters")
@@ -106,9 +139,18 @@ def _to_slug(verdict: str) -> str:
 
 
 def _verdict_tile(verdict: str, n: int, *, checked: bool = False) -> Html:
-    """A count that shows the claims of its verdict alone when it is chosen; without a script, so that the page stays one file."""
-    attributes = {"type": "radio", "name_": "verdict", "id": f"only-{_to_slug(verdict)}"} | ({"checked": "checked"} if checked else {})
-    return tag("label", Html(tag("input", **attributes).removesuffix("</input>")), tag("span", verdict), tag("strong", f"{n:,}"), class_="tile")
+    """A count that shows the claims of its verdict alone when it is chosen; without a script, so that the page
+    stays one file."""
+    attributes = {"type": "radio", "name_": "verdict", "id": f"only-{_to_slug(verdict)}"} | (
+        {"checked": "checked"} if checked else {}
+    )
+    return tag(
+        "label",
+        Html(tag("input", **attributes).removesuffix("</input>")),
+        tag("span", verdict),
+        tag("strong", f"{n:,}"),
+        class_="tile",
+    )
 
 
 def _typeset_text(value: object) -> object:
@@ -116,10 +158,19 @@ def _typeset_text(value: object) -> object:
 
 
 def _cell_table(cells: Sequence[CellVerdict]) -> Html:
-    """A statement of several numbers: each as stated and as measured; once for all of them what is read, where it is the same."""
+    """A statement of several numbers: each as stated and as measured; once for all of them what is read, where it
+    is the same."""
     readings = {j.reading for j in cells}
-    names = [j.name.removesuffix(f", {j.reading}") if len(readings) == 1 and j.name != j.reading else j.name for j in cells]
-    header = tag("tr", [tag("th", _typeset_text(head)) for head in ("; ".join(readings) if len(readings) == 1 else "", "stated", "measured", "")])
+    names = [
+        j.name.removesuffix(f", {j.reading}") if len(readings) == 1 and j.name != j.reading else j.name for j in cells
+    ]
+    header = tag(
+        "tr",
+        [
+            tag("th", _typeset_text(head))
+            for head in ("; ".join(readings) if len(readings) == 1 else "", "stated", "measured", "")
+        ],
+    )
     rows = [
         tag("tr", [tag("td", _typeset_text(text)) for text in (name, j.stated, j.measured, _format_cell_verdict(j))])
         for name, j in zip(names, cells, strict=True)
@@ -144,13 +195,35 @@ def _format_cell_verdict(cell: CellVerdict) -> str:
 
 def _claim_card(o: Outcome) -> Html:
     s, check = o.statement, find_computation(o.statement.id)
-    label = "measured" if o.computed and not check else "command" if o.note.startswith("didact ") else NOTE_LABELS.get(o.verdict, "")
+    label = (
+        "measured"
+        if o.computed and not check
+        else "command"
+        if o.note.startswith("didact ")
+        else NOTE_LABELS.get(o.verdict, "")
+    )
     rows: dict[str, object] = {"compares": check.formula if check else "", "stated": s.stated if s.has_value else ""}
     rows |= _cell_rows(o) if o.cells else {"computed": o.computed, label: o.note}
-    definitions = tag("dl", [(tag("dt", k), tag("dd", tag("code", v) if k == "command" else _typeset_text(v))) for k, v in rows.items() if v])
+    definitions = tag(
+        "dl",
+        [
+            (tag("dt", k), tag("dd", tag("code", v) if k == "command" else _typeset_text(v)))
+            for k, v in rows.items()
+            if v
+        ],
+    )
     code = None
     if check:
         noun = "answer" if o.verdict == "answered" else "check"
-        code = tag("details", tag("summary", f"the {noun}, {o.seconds:.2f} s"), tag("pre", inspect.cleandoc(check.source)))
-    head = tag("header", tag("b", s.id), tag("small", f"{s.course} {s.where} · {s.kind}"), tag("span", VERDICT_LABELS[o.verdict], class_="verdict"))
-    return tag("article", head, tag("h3", typeset(s.claim)), definitions, code, class_=f"claim {_to_slug(o.verdict)}", id=s.id)
+        code = tag(
+            "details", tag("summary", f"the {noun}, {o.seconds:.2f} s"), tag("pre", inspect.cleandoc(check.source))
+        )
+    head = tag(
+        "header",
+        tag("b", s.id),
+        tag("small", f"{s.course} {s.where} · {s.kind}"),
+        tag("span", VERDICT_LABELS[o.verdict], class_="verdict"),
+    )
+    return tag(
+        "article", head, tag("h3", typeset(s.claim)), definitions, code, class_=f"claim {_to_slug(o.verdict)}", id=s.id
+    )

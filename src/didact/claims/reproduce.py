@@ -1,4 +1,5 @@
-"""Measure a table: its configurations trained through `sweep`, seed by seed, so that what is trained is kept and more seeds can follow."""
+"""Measure a table: its configurations trained through `sweep`, seed by seed, so that what is trained is kept and
+more seeds can follow."""
 
 import os
 import time
@@ -44,7 +45,9 @@ def resolve_table_device(table: MeasuredTable, name: str = "auto") -> torch.devi
     """The device that a word means, if the table can be measured there."""
     device = resolve_device(name)
     if table.needs_gpu and device.type == "cpu":
-        raise UsageError(f"table {table.name} speaks of a GPU, got {describe_device(device)}; run {table.command} where there is one")
+        raise UsageError(
+            f"table {table.name} speaks of a GPU, got {describe_device(device)}; run {table.command} where there is one"
+        )
     return device
 
 
@@ -53,7 +56,11 @@ def _list_obstacles(grid: Grid) -> Iterator[str]:
         yield f"there is no recipe {grid.recipe!r} yet"
         return
     options = known_options(RECIPES[grid.recipe])
-    yield from (f"recipe {grid.recipe!r} has no option {name!r} yet" for name in (*grid.fixed, *grid.axes) if name not in options)
+    yield from (
+        f"recipe {grid.recipe!r} has no option {name!r} yet"
+        for name in (*grid.fixed, *grid.axes)
+        if name not in options
+    )
     name = grid.fixed["data"]
     files_name = name.removesuffix("_whole")     # the same files, split as the course does
     if name not in list_datasets():
@@ -64,13 +71,21 @@ def _list_obstacles(grid: Grid) -> Iterator[str]:
 
 def _describe_missing_files(source: DatasetEntry) -> str:
     """Which files go where."""
-    file_names, search_paths = dict.fromkeys(file.download_name for file in find_missing_files(source)), search_folders(source.name)
+    file_names, search_paths = (
+        dict.fromkeys(file.download_name for file in find_missing_files(source)),
+        search_folders(source.name),
+    )
     alternative = "" if os.environ.get("DIDACT_DATA") else f", or set DIDACT_DATA to a folder that holds {source.name}/"
     return f"{source.name} needs {', '.join(file_names)}, not in {' or '.join(map(str, search_paths))}; put what is missing into {search_paths[0]}{alternative}"
 
 
 def measure_table(
-    table: MeasuredTable, *, seeds: Sequence[int], num_workers: int = 1, on_event: EventCallback = ignore_events, on_row: Callable[[dict[str, Any]], None] = lambda row: None,
+    table: MeasuredTable,
+    *,
+    seeds: Sequence[int],
+    num_workers: int = 1,
+    on_event: EventCallback = ignore_events,
+    on_row: Callable[[dict[str, Any]], None] = lambda row: None,
     **settings: Any,
 ) -> MeasurementRecord:
     """Every configuration under every seed, `beside` at once. Asked again, it goes on where it was stopped."""
@@ -79,13 +94,24 @@ def measure_table(
     if table.is_benchmark:
         values = _measure_times(table, device, seeds, on_event)
     else:
-        values, training_seconds, batch_noises = _measure_trainings(table, seeds, num_workers, on_event, on_row, COURSE_SETTINGS | settings)
+        values, training_seconds, batch_noises = _measure_trainings(
+            table, seeds, num_workers, on_event, on_row, COURSE_SETTINGS | settings
+        )
     source = git_state(PACKAGE_FOLDER, excluded="claims/measured") or {"commit": "installed", "dirty": False}
     versions = {k: v for k, v in environment()["versions"].items() if k in ("python", "torch")}
     return MeasurementRecord(
-        table.name, values, list(seeds), time.strftime("%Y-%m-%d"), source["commit"], describe_device(device),
-        {"didact": __version__} | versions, training_seconds or time.perf_counter() - start, source["dirty"], num_workers,
-        settings_hash=table.settings_hash, batch_noise=batch_noises,
+        table.name,
+        values,
+        list(seeds),
+        time.strftime("%Y-%m-%d"),
+        source["commit"],
+        describe_device(device),
+        {"didact": __version__} | versions,
+        training_seconds or time.perf_counter() - start,
+        source["dirty"],
+        num_workers,
+        settings_hash=table.settings_hash,
+        batch_noise=batch_noises,
     )
 
 
@@ -95,16 +121,25 @@ def list_missing_seeds(table: MeasuredTable, seeds: int) -> list[int]:
     if table.is_benchmark:
         raise UsageError(f"table {table.name} is of times, which are taken together; leave out --more")
     if record is None:
-        raise UsageError(f"--more adds seeds to what was kept, but table {table.name} is not yet measured; leave out --more")
-    if {cell.name for cell in table.cells} != set(record.values) or record.settings_hash not in ("", table.settings_hash):
-        raise UsageError(f"what was kept of table {table.name} is of other settings than it has now; measure it anew, without --more")
+        raise UsageError(
+            f"--more adds seeds to what was kept, but table {table.name} is not yet measured; leave out --more"
+        )
+    if {cell.name for cell in table.cells} != set(record.values) or record.settings_hash not in (
+        "",
+        table.settings_hash,
+    ):
+        raise UsageError(
+            f"what was kept of table {table.name} is of other settings than it has now; measure it anew, without --more"
+        )
     missing_seeds = [seed for seed in range(seeds) if seed not in record.seeds]
     if not missing_seeds:
         raise UsageError(f"--more expects --seeds above the {len(record.seeds)} that were kept, got {seeds}")
     return missing_seeds
 
 
-def _measure_times(table: MeasuredTable, device: torch.device, seeds: Sequence[int], on_event: EventCallback) -> dict[str, list[float]]:
+def _measure_times(
+    table: MeasuredTable, device: torch.device, seeds: Sequence[int], on_event: EventCallback
+) -> dict[str, list[float]]:
     """What the clock says of each cell, once a seed."""
     values = {cell.name: list[float]() for cell in table.cells}
     for seed in seeds:
@@ -114,20 +149,32 @@ def _measure_times(table: MeasuredTable, device: torch.device, seeds: Sequence[i
 
 
 def _measure_trainings(
-    table: MeasuredTable, seeds: Sequence[int], num_workers: int, on_event: EventCallback, on_row: Callable[[dict[str, Any]], None], settings: Mapping[str, Any]
+    table: MeasuredTable,
+    seeds: Sequence[int],
+    num_workers: int,
+    on_event: EventCallback,
+    on_row: Callable[[dict[str, Any]], None],
+    settings: Mapping[str, Any],
 ) -> tuple[dict[str, list[float]], float, dict[str, float]]:
-    """What the trainings gave for each cell, a number a seed; the seconds that they took; how batches differ where one is read."""
+    """What the trainings gave for each cell, a number a seed; the seconds that they took; how batches differ where
+    one is read."""
     seed_grids = [(seed, number) for seed in seeds for number in range(len(table.grids))]
     sweeps = {
         (seed, number): load_or_create(RECIPES[grid.recipe], dict(grid.axes), seed=seed, **grid.fixed, **settings)
         for seed, number in seed_grids for grid in [table.grids[number]]
     }
     run_sweeps(list(sweeps.values()), num_workers=num_workers, on_event=on_event, on_row=on_row)
-    values_by_cell = {cell.name: [_read_cell(cell, sweeps[seed, cell.grid].rows) for seed in seeds] for cell in table.cells}
+    values_by_cell = {
+        cell.name: [_read_cell(cell, sweeps[seed, cell.grid].rows) for seed in seeds] for cell in table.cells
+    }
     seconds = sum(row.get("seconds", 0.0) for sweep in sweeps.values() for row in sweep.rows)
     batch_noises = {cell.name: fmean(measure_batch_noise(cell, sweeps[seed, cell.grid].rows) for seed in seeds)
              for cell in table.cells if cell.reading.last_batch}
-    return {name: [value for value in values if value is not None] for name, values in values_by_cell.items()}, seconds, batch_noises
+    return (
+        {name: [value for value in values if value is not None] for name, values in values_by_cell.items()},
+        seconds,
+        batch_noises,
+    )
 
 
 def measure_batch_noise(cell: Cell, rows: Sequence[Mapping[str, Any]]) -> float:
@@ -151,18 +198,23 @@ def _read_cell(cell: Cell, rows: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def read_at_epoch(run: Run, reading: MetricReading) -> float:
-    """A metric at the end of an epoch; of training, the mean over its examples, weighed by the steps between two lines of the log.
+    """A metric at the end of an epoch; of training, the mean over its examples, weighed by the steps between two
+    lines of the log.
 
     Or its last batch alone, where a line is of one.
     """
     lines = [row for row in run.metrics if reading.split in row]
     if not lines:
-        raise UsageError(f"{run.folder} has no {reading.split} metrics, though a sweep names it; delete the sweep's folder to train anew")
+        raise UsageError(
+            f"{run.folder} has no {reading.split} metrics, though a sweep names it; delete the sweep's folder to train anew"
+        )
     assert reading.epoch is not None
     if reading.split != "train":
         line = min(lines, key=lambda row: abs(row["epoch"] - reading.epoch))
         if abs(line["epoch"] - reading.epoch) > 0.5:
-            raise UsageError(f"{run.folder} was not judged at epoch {reading.epoch}, nearest at {line['epoch']:g}; delete it to train anew")
+            raise UsageError(
+                f"{run.folder} was not judged at epoch {reading.epoch}, nearest at {line['epoch']:g}; delete it to train anew"
+            )
         return float(line[reading.split][reading.metric])
     starts = [0, *(row["step"] for row in lines[:-1])]
     epoch_lines = [(row["train"][reading.metric], row["step"] - start) for row, start in zip(lines, starts, strict=True)
@@ -172,14 +224,21 @@ def read_at_epoch(run: Run, reading: MetricReading) -> float:
     if reading.last_batch:
         (_, batches), epoch_lines = epoch_lines[-1], epoch_lines[-1:]
         if batches > 1:
-            raise UsageError(f"{run.folder} has means of {batches} batches, not the last of epoch {reading.epoch}; delete it to train anew")
+            raise UsageError(
+                f"{run.folder} has means of {batches} batches, not the last of epoch {reading.epoch}; delete it to train anew"
+            )
     return float(sum(loss * steps for loss, steps in epoch_lines) / sum(steps for _, steps in epoch_lines))
 
 
-def estimate_seconds(table: MeasuredTable, seeds: int, *, on_event: EventCallback = ignore_events, **settings: Any) -> float:
-    """From what was measured on the same hardware, else from a few steps of each grid's first and last configuration."""
+def estimate_seconds(
+    table: MeasuredTable, seeds: int, *, on_event: EventCallback = ignore_events, **settings: Any
+) -> float:
+    """From what was measured on the same hardware, else from a few steps of each grid's first and last
+    configuration."""
     record = load_records().get(table.name)
-    if record is not None and record.hardware == describe_device(resolve_table_device(table, settings.get("device", "auto"))):
+    if record is not None and record.hardware == describe_device(
+        resolve_table_device(table, settings.get("device", "auto"))
+    ):
         return seeds * record.seconds / len(record.seeds)
     if table.is_benchmark:
         return seeds * (WARMUP_S + NUM_ROUNDS * MIN_ROUND_S) * sum(len(grid.configurations) for grid in table.grids)
@@ -192,25 +251,32 @@ def estimate_seconds(table: MeasuredTable, seeds: int, *, on_event: EventCallbac
     return seeds * total
 
 
-def estimate_training_seconds(grid: Grid, cell: Mapping[str, Any], settings: Mapping[str, Any], data: dict[str, Data]) -> float:
+def estimate_training_seconds(
+    grid: Grid, cell: Mapping[str, Any], settings: Mapping[str, Any], data: dict[str, Data]
+) -> float:
     """One training, from a few of its steps and one evaluation."""
     name = grid.fixed["data"]
     prepared = prepare(grid.recipe, {**grid.fixed, **cell, **settings}, data=data.get(name))
     data[name] = prepared.data
     plan, timing_split = TrainingPlan.from_experiment(prepared.experiment), take_timing_split(prepared.experiment)
     experiment = replace(prepared.experiment, data=replace(prepared.experiment.data, validation=timing_split))
-    short_experiment = replace(experiment, epochs=None, steps=min(TIMING_STEPS, plan.total_rounds), evaluate_every=TIMING_STEPS)
+    short_experiment = replace(
+        experiment, epochs=None, steps=min(TIMING_STEPS, plan.total_rounds), evaluate_every=TIMING_STEPS
+    )
     trainer = Trainer(short_experiment, prepared.settings, device=resolve_device(prepared.settings.device))
     start = time.perf_counter()
     state = trainer.train()
-    evaluation_seconds = (time.perf_counter() - start - state.seconds) * len(prepared.experiment.data.validation) / len(timing_split)
+    evaluation_seconds = (
+        (time.perf_counter() - start - state.seconds) * len(prepared.experiment.data.validation) / len(timing_split)
+    )
     warmup_steps, warmup_seconds = trainer.speed_reference
     step_seconds = (state.seconds - warmup_seconds) / max(1, state.step - warmup_steps)
     return plan.total_rounds * step_seconds + ceil(plan.total_rounds / plan.evaluate_every) * evaluation_seconds
 
 
 def take_timing_split(experiment: Experiment) -> Split:
-    """What the time of an evaluation is taken from: a part of many rows, but where images are drawn, which takes as long for few."""
+    """What the time of an evaluation is taken from: a part of many rows, but where images are drawn, which takes as
+    long for few."""
     rows = experiment.data.validation
     if not isinstance(rows, TensorSplit) or isinstance(experiment.objective, CanSample) or len(rows) <= TIMING_ROWS:
         return rows

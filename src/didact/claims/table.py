@@ -1,9 +1,12 @@
-"""A table of measured numbers, as data: configurations, cells, orderings; and the rule by which a measurement judges a stated number.
+"""A table of measured numbers, as data: configurations, cells, orderings; and the rule by which a measurement
+judges a stated number.
 
     a cell holds where |mean over seeds − stated| ≤ 2 deviations over seeds + allowance
-    allowance: 0.005 for an accuracy (half a point), 0.03 for a share of time, 10 % for a ratio of times, 5 % for anything else
+    allowance: 0.005 for an accuracy (half a point), 0.03 for a share of time, 10 % for a ratio of times, 5 % for
+    anything else
 
-The allowance is for what the course leaves unstated: seeds, versions, hardware. An ordering is a test of means, at 95 % confidence.
+The allowance is for what the course leaves unstated: seeds, versions, hardware. An ordering is a test of means, at
+95 % confidence.
 """
 
 import hashlib
@@ -44,7 +47,8 @@ class Grid:
 
 @dataclass(frozen=True)
 class MetricReading:
-    """Where a number stands in a run: a metric of a split, at the end or at one epoch; of training, the epoch's mean or its last batch."""
+    """Where a number stands in a run: a metric of a split, at the end or at one epoch; of training, the epoch's
+    mean or its last batch."""
 
     split: str                 # train, validation or test; of a benchmark time or memory
     metric: str
@@ -52,7 +56,9 @@ class MetricReading:
     last_batch: bool = False
 
     def __str__(self) -> str:
-        return f"{self.split} {self.metric}" + (f", {'last batch of ' * self.last_batch}epoch {self.epoch}" if self.epoch else "")
+        return f"{self.split} {self.metric}" + (
+            f", {'last batch of ' * self.last_batch}epoch {self.epoch}" if self.epoch else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -67,13 +73,25 @@ class Cell:
     reason: str = ""                                          # why the number cannot be compared, where it cannot
     is_upper_bound: bool = False                                    # the text says no more than that it lies below
     range_end: float | None = None                                # the other end, where the text gives a range
-    baseline: Mapping[str, Any] = field(default_factory=dict)  # of a ratio of times: the configuration that it is taken of
+    # of a ratio of times: the configuration that it is taken of
+    baseline: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         own_options = " ".join(f"{name}={format_value(value)}" for name, value in self.configuration.items())
-        baseline_options = " ".join(f"{name}={format_value(value)}" for name, value in self.baseline.items() if self.configuration[name] != value)
-        return ", ".join(part for part in (f"{own_options} over {baseline_options}" if baseline_options else own_options, str(self.reading)) if part)
+        baseline_options = " ".join(
+            f"{name}={format_value(value)}"
+            for name, value in self.baseline.items()
+            if self.configuration[name] != value
+        )
+        return ", ".join(
+            part
+            for part in (
+                f"{own_options} over {baseline_options}" if baseline_options else own_options,
+                str(self.reading),
+            )
+            if part
+        )
 
     @property
     def stated_text(self) -> str:
@@ -90,7 +108,9 @@ class Cell:
         """How far a number lies from what is stated, less the allowance."""
         low, high = self.stated_range
         nearest = min(max(mean, low), high)
-        allowance = {"accuracy": 0.005, "saved": 0.03, "ratio": 0.1 * abs(nearest)}.get(self.reading.metric, 0.05 * abs(nearest))
+        allowance = {"accuracy": 0.005, "saved": 0.03, "ratio": 0.1 * abs(nearest)}.get(
+            self.reading.metric, 0.05 * abs(nearest)
+        )
         return abs(mean - nearest) - allowance
 
 
@@ -115,10 +135,12 @@ class MeasuredTable:
     cells: tuple[Cell, ...]
     orderings: tuple[Ordering, ...] = ()
     unstated_choices: str = ""                   # what the course leaves open, and what was chosen
-    uncovered_claims: Mapping[str, str] = field(default_factory=dict)   # claims of the table that no cell measures, and why
+    # claims of the table that no cell measures, and why
+    uncovered_claims: Mapping[str, str] = field(default_factory=dict)
     is_benchmark: bool = False              # times, not trainings
     needs_gpu: bool = False                    # what is stated speaks of a GPU: a CPU can neither show nor refute it
-    cells_are_conditions: bool = False                  # the text names no configuration: so in some cells and not in others is a condition
+    # the text names no configuration: so in some cells and not in others is a condition
+    cells_are_conditions: bool = False
 
     @property
     def claims(self) -> list[str]:
@@ -127,7 +149,8 @@ class MeasuredTable:
 
     @property
     def settings_hash(self) -> str:
-        """Eight letters that change with any option of any configuration: seeds of other settings are of another table."""
+        """Eight letters that change with any option of any configuration: seeds of other settings are of another
+        table."""
         grids = [(grid.recipe, sorted(grid.fixed.items()), sorted(grid.axes.items())) for grid in self.grids]
         return hashlib.blake2b(repr(grids).encode(), digest_size=4).hexdigest()
 
@@ -157,17 +180,26 @@ class MeasurementRecord:
     dirty: bool = False                      # didact's files differed from the commit
     num_workers: int = 1                          # trainings at once: their seconds are not those of one alone
     earlier_sessions: Sequence[str] = ()              # where other seeds were measured before these, in words
-    settings_hash: str = ""                       # the table's own, in short; of records kept before there was one, nothing
-    batch_noise: Mapping[str, float] = field(default_factory=dict)   # of cells read off one batch: the deviation from batch to batch
+    # the table's own, in short; of records kept before there was one, nothing
+    settings_hash: str = ""
+    # of cells read off one batch: the deviation from batch to batch
+    batch_noise: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def description(self) -> str:
-        """8 seeds, 2026-11-16, cpu, commit 1234567; and before it where the first of them were measured, if elsewhere."""
-        return "; ".join((f"{len(self.seeds)} seed{'s' * (len(self.seeds) > 1)}, {self.provenance}", *self.earlier_sessions))
+        """8 seeds, 2026-11-16, cpu, commit 1234567; and before it where the first of them were measured, if
+        elsewhere."""
+        return "; ".join(
+            (f"{len(self.seeds)} seed{'s' * (len(self.seeds) > 1)}, {self.provenance}", *self.earlier_sessions)
+        )
 
     @property
     def provenance(self) -> str:
-        source = self.commit if self.commit == "installed" else f"commit {self.commit[:7] or 'unknown'}{' with changes' * self.dirty}"
+        source = (
+            self.commit
+            if self.commit == "installed"
+            else f"commit {self.commit[:7] or 'unknown'}{' with changes' * self.dirty}"
+        )
         workers = f", {self.num_workers} at once" if self.num_workers > 1 else ""
         return f"{self.date}, {self.hardware}{workers}, {source}"
 
@@ -175,7 +207,13 @@ class MeasurementRecord:
         """The same table over the seeds of both."""
         values = {name: [*self.values[name], *later_values] for name, later_values in later.values.items()}
         sessions = (*self.earlier_sessions, f"the first {len(self.seeds)}: {self.provenance}")
-        return replace(later, values=values, seeds=[*self.seeds, *later.seeds], seconds=self.seconds + later.seconds, earlier_sessions=sessions)
+        return replace(
+            later,
+            values=values,
+            seeds=[*self.seeds, *later.seeds],
+            seconds=self.seconds + later.seconds,
+            earlier_sessions=sessions,
+        )
 
 
 @dataclass(frozen=True)
@@ -201,13 +239,17 @@ class CellVerdict:
     @property
     def name_parts(self) -> list[str]:
         """The name without what is read: each option, and the configuration that a ratio is taken of."""
-        own_options, separator, baseline_options = self.name.removesuffix(self.reading).removesuffix(", ").partition(" over ")
+        own_options, separator, baseline_options = (
+            self.name.removesuffix(self.reading).removesuffix(", ").partition(" over ")
+        )
         return [*own_options.split(), *([f"over {baseline_options}"] if separator else [])]
 
 
 def judge_table(table: MeasuredTable, record: MeasurementRecord) -> list[CellVerdict]:
     """Cell by cell, then the orderings."""
-    return [judge_cell(cell, record) for cell in table.cells] + [_judge_ordering(o, table, record) for o in table.orderings]
+    return [judge_cell(cell, record) for cell in table.cells] + [
+        _judge_ordering(o, table, record) for o in table.orderings
+    ]
 
 
 def judge_cell(cell: Cell, record: MeasurementRecord) -> CellVerdict:
@@ -215,7 +257,9 @@ def judge_cell(cell: Cell, record: MeasurementRecord) -> CellVerdict:
     if not values:
         measured_and_verdict = ("", "not measured") if values is None else ("diverged", "wrong")
         reason = "not among what was kept: measure again" if values is None else "no seed came to an end"
-        return CellVerdict(cell.claim, cell.name, cell.stated_text, *measured_and_verdict, reason=reason, reading=str(cell.reading))
+        return CellVerdict(
+            cell.claim, cell.name, cell.stated_text, *measured_and_verdict, reason=reason, reading=str(cell.reading)
+        )
     mean, std = _mean_std(values)
     std = max(std, record.batch_noise.get(cell.name, 0.0))     # two seeds may agree by chance in one batch
     is_near = mean + 2 * std < cell.stated if cell.is_upper_bound else cell.distance_beyond_allowance(mean) <= 2 * std
@@ -226,40 +270,66 @@ def judge_cell(cell: Cell, record: MeasurementRecord) -> CellVerdict:
         verdict, reason = "not measured", f"undecided: {spread_of} spread as far as the number itself; {advice}"
     elif verdict == "wrong" and len(values) == 1 == len(record.seeds):
         verdict, reason = "not measured", "undecided: one seed shows no spread; measure with --seeds 3"
-    elif verdict == "holds" and cell.reading.split == "time" and cell.distance_beyond_allowance(mean) > 0:   # only a disturbed clock makes it near
-        verdict, reason = "not measured", "undecided: the clock spreads as far as what is missing; measure again where little else runs"
+    # only a disturbed clock makes it near
+    elif verdict == "holds" and cell.reading.split == "time" and cell.distance_beyond_allowance(mean) > 0:
+        verdict, reason = (
+            "not measured",
+            "undecided: the clock spreads as far as what is missing; measure again where little else runs",
+        )
     measured, is_above = f"{mean:.4g} ± {std:.2g}", mean > cell.stated_range[1]
-    return CellVerdict(cell.claim, cell.name, cell.stated_text, measured, verdict, mean, std, reason, str(cell.reading), is_above)
+    return CellVerdict(
+        cell.claim, cell.name, cell.stated_text, measured, verdict, mean, std, reason, str(cell.reading), is_above
+    )
 
 
 def _judge_ordering(ordering: Ordering, table: MeasuredTable, record: MeasurementRecord) -> CellVerdict:
-    """Holds where every difference is shown to lie as stated, is wrong where one is shown not to, else not measured well enough.
+    """Holds where every difference is shown to lie as stated, is wrong where one is shown not to, else not measured
+    well enough.
 
-    Where nothing differs, either verdict comes up in at most LEVEL / 2: all differences must be shown for the first, so that each may be
+    Where nothing differs, either verdict comes up in at most LEVEL / 2: all differences must be shown for the
+    first, so that each may be
     tested at that level; one is enough for the second, so that they share it (Bonferroni).
     """
     values = [record.values.get(cell.name, ()) for cell in table.cells]
     differences = [side for i, j in ordering.pairs for side in _list_differences(ordering, values[i], values[j])]
     is_shown = [welch_p_value(a, b, margin) < SIGNIFICANCE_LEVEL / 2 for a, b, margin in differences]
-    is_refuted = [welch_p_value(b, a, -margin) < SIGNIFICANCE_LEVEL / 2 / len(differences) for a, b, margin in differences]
+    is_refuted = [
+        welch_p_value(b, a, -margin) < SIGNIFICANCE_LEVEL / 2 / len(differences) for a, b, margin in differences
+    ]
     if all(is_shown):
         verdict, reason = "holds", ""
     elif any(is_refuted):
         pairs = [pair for pair in ordering.pairs for _ in _list_differences(ordering, values[pair[0]], values[pair[1]])]
         refuted_pairs = dict.fromkeys(pair for pair, refuted in zip(pairs, is_refuted, strict=True) if refuted)
-        verdict, reason = "wrong", "; ".join(_describe_refutation(table.cells[i], table.cells[j], ordering.equal_within > 0) for i, j in refuted_pairs)
+        verdict, reason = (
+            "wrong",
+            "; ".join(
+                _describe_refutation(table.cells[i], table.cells[j], ordering.equal_within > 0)
+                for i, j in refuted_pairs
+            ),
+        )
     else:
-        evidence = "the seeds differ as much as the configurations" if len(record.seeds) > 1 else "one seed shows no spread"
+        evidence = (
+            "the seeds differ as much as the configurations" if len(record.seeds) > 1 else "one seed shows no spread"
+        )
         more_option = "" if table.is_benchmark else " --more"
-        verdict, reason = "not measured", f"undecided: {evidence}; {table.command} --seeds {max(5, 2 * len(record.seeds))}{more_option} may tell"
+        verdict, reason = (
+            "not measured",
+            f"undecided: {evidence}; {table.command} --seeds {max(5, 2 * len(record.seeds))}{more_option} may tell",
+        )
     counts = f"{sum(is_shown)} of {len(differences)} shown, {sum(is_refuted)} refuted"
     return CellVerdict(ordering.claim, ordering.text, "ordering", counts, verdict, reason=reason)
 
 
 def _describe_refutation(first: Cell, second: Cell, expected_equal: bool) -> str:
     """hidden=256 is below hidden=128: the two by the options in which they differ."""
-    first_options, second_options = ({f"{name}={format_value(value)}" for name, value in cell.configuration.items()} for cell in (first, second))
-    (a, b) = (" ".join(sorted(options)) or str(cell.reading) for options, cell in ((first_options - second_options, first), (second_options - first_options, second)))
+    first_options, second_options = (
+        {f"{name}={format_value(value)}" for name, value in cell.configuration.items()} for cell in (first, second)
+    )
+    (a, b) = (
+        " ".join(sorted(options)) or str(cell.reading)
+        for options, cell in ((first_options - second_options, first), (second_options - first_options, second))
+    )
     return f"{a} and {b} differ" if expected_equal else f"{a} is below {b}"
 
 
@@ -295,19 +365,36 @@ def _mean_std(values: Sequence[float]) -> tuple[float, float]:
     return fmean(values), stdev(values) if len(values) > 1 else 0.0
 
 
-def judge_claim(claim: str, verdicts: Sequence[CellVerdict], *, cells_are_conditions: bool = False) -> tuple[str, str, str]:
+def judge_claim(
+    claim: str, verdicts: Sequence[CellVerdict], *, cells_are_conditions: bool = False
+) -> tuple[str, str, str]:
     """Of a claim with several cells: the verdict, what was measured, and why where something must be said.
 
-    With `cases` the cells are one statement under several conditions: where all that is read (time, memory) is so under some of them,
+    With `cases` the cells are one statement under several conditions: where all that is read (time, memory) is so
+    under some of them,
     they are its condition.
     """
     own_verdicts = [j for j in verdicts if j.claim == claim]
-    measured = own_verdicts[0].measured if len(own_verdicts) == 1 else ", ".join(j.measured if j.mean is None else f"{j.mean:.4g}" for j in own_verdicts)
+    measured = (
+        own_verdicts[0].measured
+        if len(own_verdicts) == 1
+        else ", ".join(j.measured if j.mean is None else f"{j.mean:.4g}" for j in own_verdicts)
+    )
     holding, failing = ([j for j in own_verdicts if j.verdict == verdict] for verdict in ("holds", "wrong"))
     if cells_are_conditions and failing and {j.reading for j in holding} == {j.reading for j in own_verdicts}:
-        cells_by_text = {"so for": holding, "more for": [j for j in failing if j.is_above], "less for": [j for j in failing if not j.is_above],
-                 "undecided for": [j for j in own_verdicts if j not in holding + failing]}
-        return "conditional", measured, "; ".join(f"{text} {_summarize_cells(cells, own_verdicts)}" for text, cells in cells_by_text.items() if cells)
+        cells_by_text = {
+            "so for": holding,
+            "more for": [j for j in failing if j.is_above],
+            "less for": [j for j in failing if not j.is_above],
+            "undecided for": [j for j in own_verdicts if j not in holding + failing],
+        }
+        return (
+            "conditional",
+            measured,
+            "; ".join(
+                f"{text} {_summarize_cells(cells, own_verdicts)}" for text, cells in cells_by_text.items() if cells
+            ),
+        )
     worst_first = ("wrong", "not checkable", "not measured", "holds")
     verdict = min((j.verdict for j in own_verdicts), key=worst_first.index)
     failing_text = _summarize_cells(failing, own_verdicts, stated=True) if len(own_verdicts) > 1 else ""
@@ -316,13 +403,19 @@ def judge_claim(claim: str, verdicts: Sequence[CellVerdict], *, cells_are_condit
 
 
 def _summarize_cells(cells: Sequence[CellVerdict], own_verdicts: Sequence[CellVerdict], *, stated: bool = False) -> str:
-    """Some of a claim's cells by what tells them apart, and what is read of them once: `time ratio: length=1, length=2`."""
+    """Some of a claim's cells by what tells them apart, and what is read of them once: `time ratio: length=1,
+    length=2`."""
     texts = []
     for reading in dict.fromkeys(j.reading for j in cells):
         parts_by_name = {j.name: j.name_parts for j in own_verdicts if j.reading == reading}
-        shared_parts = set.intersection(*map(set, parts_by_name.values())) if len(parts_by_name) > 1 and reading else set()
-        names = [([part for part in parts_by_name[j.name] if part not in shared_parts], f" (stated {j.stated})" * stated)
-                 for j in cells if j.reading == reading]
+        shared_parts = (
+            set.intersection(*map(set, parts_by_name.values())) if len(parts_by_name) > 1 and reading else set()
+        )
+        names = [
+            ([part for part in parts_by_name[j.name] if part not in shared_parts], f" (stated {j.stated})" * stated)
+            for j in cells
+            if j.reading == reading
+        ]
         names_text = "all" if len(names) == len(parts_by_name) > 1 and not stated else fold_names(names)
         colon = ": " if reading and names_text[:1].strip() else ""     # a cell may have no name beside what is read
         texts.append(f"{reading}{colon}{names_text}")
@@ -343,7 +436,11 @@ def fold_names(names: Sequence[tuple[Sequence[str], str]]) -> str:
 def load_records() -> dict[str, MeasurementRecord]:
     """Records that come with the package."""
     folder = files("didact.claims") / "measured"
-    rows = [json.loads(f.read_text(encoding="utf-8")) for f in folder.iterdir() if f.name.endswith(".json")] if folder.is_dir() else []
+    rows = (
+        [json.loads(f.read_text(encoding="utf-8")) for f in folder.iterdir() if f.name.endswith(".json")]
+        if folder.is_dir()
+        else []
+    )
     return {row["table"]: MeasurementRecord(**row) for row in rows}
 
 

@@ -7,8 +7,13 @@ from typing import Any
 
 from didact.claims.table import Cell, Grid, MeasuredTable, MetricReading, Ordering
 
-# "validation" is the course's test split: with the *_whole sets all training examples train, and it is looked at after every epoch
-ACCURACY, LOSS, TIME_RATIO = MetricReading("validation", "accuracy"), MetricReading("train", "loss"), MetricReading("time", "ratio")
+# "validation" is the course's test split: with the *_whole sets all training examples train, and it is looked at after
+# every epoch
+ACCURACY, LOSS, TIME_RATIO = (
+    MetricReading("validation", "accuracy"),
+    MetricReading("train", "loss"),
+    MetricReading("time", "ratio"),
+)
 MNIST_OPTIONS: dict[str, Any] = {       # Gaba 1.6: nothing but layers, and a constant rate
     "data": "mnist_whole", "dropout": 0.0, "init": "pytorch", "optimizer": "adam", "lr": 1e-3, "weight_decay": 0.0,
     "schedule": "constant", "epochs": 10, "batch": 128,
@@ -29,8 +34,10 @@ DIFFUSION_OPTIONS: dict[str, Any] = {
     "ema": None, "clip_norm": None, "schedule": "constant", "epochs": 20, "batch": 128,
 }  # fmt: skip
 ONE_LOGIT_NOTE = "Of two classes one score and its sigmoid, where the course has two scores and their softmax."
-FRECHET_REASON = ("the course names Inception's features and neither how small grey images enter it nor how many; here they are 8×8 thumbnails, "
-           "whose distances do not compare with its own")
+FRECHET_REASON = (
+    "the course names Inception's features and neither how small grey images enter it nor how many; here they are 8×8 thumbnails, "
+    "whose distances do not compare with its own"
+)
 DEVICE_REASON = "the course names no device, and ratios of widths and heads depend on whether it waits for launches, memory or products"
 
 
@@ -42,7 +49,9 @@ def _at_epoch(reading: MetricReading, epoch: int) -> MetricReading:
     return MetricReading(reading.split, reading.metric, epoch)
 
 
-def _cells_along_axis(claim: str, axis: str, stated: dict[Any, float], reading: MetricReading, grid: int = 0, reason: str = "") -> tuple[Cell, ...]:
+def _cells_along_axis(
+    claim: str, axis: str, stated: dict[Any, float], reading: MetricReading, grid: int = 0, reason: str = ""
+) -> tuple[Cell, ...]:
     """A cell for each value of an axis."""
     return tuple(Cell(claim, number, reading, grid, {axis: value}, reason) for value, number in stated.items())
 
@@ -62,17 +71,34 @@ def _worst_pairs(index: int, *others: int) -> tuple[tuple[int, int], ...]:
 
 def _mnist_table() -> MeasuredTable:
     stated = {1: ("C1.20", 0.2534, 0.9612), 2: ("C1.21", 0.1042, 0.9710), 10: ("C1.22", 0.0198, 0.9793)}
-    cells = [Cell(claim, n, _at_epoch(r, epoch)) for epoch, (claim, *numbers) in stated.items() for n, r in zip(numbers, (LOSS, ACCURACY), strict=True)]
-    return MeasuredTable("1.6", "an MLP on MNIST, epoch by epoch", (Grid("mlp", MNIST_OPTIONS | {"hidden": (256, 128)}),), tuple(cells),
-                 unstated_choices="Seed and number of runs.")
+    cells = [
+        Cell(claim, n, _at_epoch(r, epoch))
+        for epoch, (claim, *numbers) in stated.items()
+        for n, r in zip(numbers, (LOSS, ACCURACY), strict=True)
+    ]
+    return MeasuredTable(
+        "1.6",
+        "an MLP on MNIST, epoch by epoch",
+        (Grid("mlp", MNIST_OPTIONS | {"hidden": (256, 128)}),),
+        tuple(cells),
+        unstated_choices="Seed and number of runs.",
+    )
 
 
 def _mlp_width_table() -> MeasuredTable:
     stated = {(1024,): 0.9781, (256, 128): 0.9793, (256, 128, 64): 0.9802, (64, 64, 64, 64): 0.9745}
-    return MeasuredTable("1.7", "wide, two layers, three layers, deep and narrow on MNIST", (Grid("mlp", MNIST_OPTIONS, {"hidden": tuple(stated)}),),
-                 _cells_along_axis("C1.23", "hidden", stated, _at_epoch(ACCURACY, 10)),
-                 (Ordering("three layers best, deep and narrow worst", _best_pairs(2, 0, 1, 3) + _worst_pairs(3, 0, 1), "C1.24"),),
-                 unstated_choices="Epochs (10, as in 1.6), which epoch counts (the last), seed.")
+    return MeasuredTable(
+        "1.7",
+        "wide, two layers, three layers, deep and narrow on MNIST",
+        (Grid("mlp", MNIST_OPTIONS, {"hidden": tuple(stated)}),),
+        _cells_along_axis("C1.23", "hidden", stated, _at_epoch(ACCURACY, 10)),
+        (
+            Ordering(
+                "three layers best, deep and narrow worst", _best_pairs(2, 0, 1, 3) + _worst_pairs(3, 0, 1), "C1.24"
+            ),
+        ),
+        unstated_choices="Epochs (10, as in 1.6), which epoch counts (the last), seed.",
+    )
 
 
 def _optimizer_table() -> MeasuredTable:
@@ -80,8 +106,15 @@ def _optimizer_table() -> MeasuredTable:
     grids = (Grid("mlp", options | {"lr": 0.01, "weight_decay": 0.0}, {"optimizer": ("sgd", "momentum")}),
              Grid("mlp", options | {"lr": 1e-3, "weight_decay": 0.0}, {"optimizer": ("adam",)}),
              Grid("mlp", options | {"lr": 1e-3, "weight_decay": 0.01}, {"optimizer": ("adamw",)}))
-    stated = (("C2.25", "sgd", 0.9532, 0), ("C2.26", "momentum", 0.9721, 0), ("C2.27", "adam", 0.9793, 1), ("C2.28", "adamw", 0.9801, 2))
-    cells = tuple(Cell(claim, number, _at_epoch(ACCURACY, 10), grid, {"optimizer": name}) for claim, name, number, grid in stated)
+    stated = (
+        ("C2.25", "sgd", 0.9532, 0),
+        ("C2.26", "momentum", 0.9721, 0),
+        ("C2.27", "adam", 0.9793, 1),
+        ("C2.28", "adamw", 0.9801, 2),
+    )
+    cells = tuple(
+        Cell(claim, number, _at_epoch(ACCURACY, 10), grid, {"optimizer": name}) for claim, name, number, grid in stated
+    )
     return MeasuredTable("2.8", "four optimizers on MNIST", grids, cells,
                  (Ordering("AdamW above Adam above momentum above SGD", ((3, 2), (2, 1), (1, 0))),),
                  unstated_choices="Batch (128), schedule (none), seed; its train_and_eval is not given.")
@@ -97,45 +130,92 @@ def _dropout_decay_table() -> MeasuredTable:
         for (claim, numbers), p in zip(rows.items(), dropouts, strict=True)
         for number, decay in zip(numbers, decays, strict=True)
     )
-    options = MNIST_OPTIONS | {"hidden": (256, 256), "norm": "batch", "smoothing": 0.1, "augment": ("rigid",), "optimizer": "adamw", "epochs": 20}
+    options = MNIST_OPTIONS | {
+        "hidden": (256, 256),
+        "norm": "batch",
+        "smoothing": 0.1,
+        "augment": ("rigid",),
+        "optimizer": "adamw",
+        "epochs": 20,
+    }
     least_decay = tuple(pair for row in range(5) for pair in _worst_pairs(5 * row + 4, *range(5 * row, 5 * row + 4)))
     most_dropout = tuple(pair for column in range(5) for pair in _worst_pairs(20 + column, *range(column, 20, 5)))
-    orderings = (Ordering("dropout 0.3 with decay 1e-4 best", _best_pairs(12, *range(25))), Ordering("decay 1e-2 worst in every row", least_decay),
-                 Ordering("dropout 0.7 worst in every column", most_dropout))
+    orderings = (
+        Ordering("dropout 0.3 with decay 1e-4 best", _best_pairs(12, *range(25))),
+        Ordering("decay 1e-2 worst in every row", least_decay),
+        Ordering("dropout 0.7 worst in every column", most_dropout),
+    )
     grid = Grid("mlp", _drop_options(options, "dropout", "weight_decay"), {"dropout": dropouts, "weight_decay": decays})
-    return MeasuredTable("3.11", "dropout and weight decay on MNIST", (grid,), cells, orderings,
-                 unstated_choices="Seed, runs. Turned and moved images are read between pixels, linearly; the course's take the nearest.")
+    return MeasuredTable(
+        "3.11",
+        "dropout and weight decay on MNIST",
+        (grid,),
+        cells,
+        orderings,
+        unstated_choices="Seed, runs. Turned and moved images are read between pixels, linearly; the course's take the nearest.",
+    )
 
 
 def _cifar_table() -> MeasuredTable:
     epochs = range(10, 101, 10)
     test = (0.7856, 0.8523, 0.8802, 0.8945, 0.9034, 0.9098, 0.9145, 0.9178, 0.9201, 0.9218)
-    train = (0.7142, 0.8134, 0.8612, 0.8876, 0.9056, 0.9213, 0.9345, 0.9467, 0.9534, 0.9578)   # augmented, with dropout on
+    # augmented, with dropout on
+    train = (0.7142, 0.8134, 0.8612, 0.8876, 0.9056, 0.9213, 0.9345, 0.9467, 0.9534, 0.9578)
     loss = (0.8234, 0.5321, 0.4012, 0.3245, 0.2678, 0.2234, 0.1878, 0.1534, 0.1312, 0.1198)
-    options = CIFAR_OPTIONS | {"model": "cifar10net", "lr": 1e-3, "weight_decay": 1e-4, "schedule": "cosine", "clip_norm": None, "epochs": 100}
+    options = CIFAR_OPTIONS | {
+        "model": "cifar10net",
+        "lr": 1e-3,
+        "weight_decay": 1e-4,
+        "schedule": "cosine",
+        "clip_norm": None,
+        "epochs": 100,
+    }
     cells = (*_cells_by_epoch("C4.14", dict(zip(epochs, test, strict=True)), ACCURACY),
              *_cells_by_epoch("C4.15", dict(zip(epochs, train, strict=True)), MetricReading("train", "accuracy")),
              *_cells_by_epoch("C4.16", dict(zip(epochs, loss, strict=True)), LOSS))
-    return MeasuredTable("4.6", "CIFAR10Net, a hundred epochs", (Grid("cnn", options | {"watch_training": True}),), cells,
-                 unstated_choices="Seed, runs. Brightness changes before contrast, in the course in either order.")
+    return MeasuredTable(
+        "4.6",
+        "CIFAR10Net, a hundred epochs",
+        (Grid("cnn", options | {"watch_training": True}),),
+        cells,
+        unstated_choices="Seed, runs. Brightness changes before contrast, in the course in either order.",
+    )
 
 
 def _cnn_ablation_table() -> MeasuredTable:
     options = CIFAR_OPTIONS | {"lr": 1e-3, "weight_decay": 0.01, "schedule": "constant", "epochs": 30}
     configurations = ((3, 32, 3), (5, 32, 3), (3, 64, 3), (3, 32, 5))
-    grids = tuple(Grid("cnn_ablation", options, {"kernel": (k,), "filters": (f,), "blocks": (b,)}) for k, f, b in configurations)
+    grids = tuple(
+        Grid("cnn_ablation", options, {"kernel": (k,), "filters": (f,), "blocks": (b,)}) for k, f, b in configurations
+    )
     cells = tuple(
         Cell("C4.22", number, ACCURACY, i, dict(zip(("kernel", "filters", "blocks"), configurations[i], strict=True)))
         for i, number in enumerate((0.8734, 0.8812, 0.9015, 0.8956))
     )
-    return MeasuredTable("4.8", "kernels, filters and depth on CIFAR-10", grids, cells,
-                 (Ordering("more filters help more than larger kernels or more depth", _best_pairs(2, 0, 1, 3), "C4.23"),
-                  Ordering("5×5 kernels gain over 3×3", ((1, 0),)), Ordering("depth helps", ((3, 0),))),
-                 unstated_choices="Seed. The best epoch on the test split counts, as in the course, which is optimistic.")
+    return MeasuredTable(
+        "4.8",
+        "kernels, filters and depth on CIFAR-10",
+        grids,
+        cells,
+        (
+            Ordering("more filters help more than larger kernels or more depth", _best_pairs(2, 0, 1, 3), "C4.23"),
+            Ordering("5×5 kernels gain over 3×3", ((1, 0),)),
+            Ordering("depth helps", ((3, 0),)),
+        ),
+        unstated_choices="Seed. The best epoch on the test split counts, as in the course, which is optimistic.",
+    )
 
 
 def _sentiment_lstm_table() -> MeasuredTable:
-    options = SEQUENCE_OPTIONS | {"cell": "lstm", "hidden": 256, "layers": 2, "head": (128,), "dropout": 0.3, "weight_decay": 1e-4, "epochs": 20}
+    options = SEQUENCE_OPTIONS | {
+        "cell": "lstm",
+        "hidden": 256,
+        "layers": 2,
+        "head": (128,),
+        "dropout": 0.3,
+        "weight_decay": 1e-4,
+        "epochs": 20,
+    }
     stated = {5: (0.5823, 0.7120), 10: (0.3912, 0.8210), 15: (0.2534, 0.8650), 20: (0.1823, 0.8890)}
     cells = (*_cells_by_epoch("C5.16", {n: v[0] for n, v in stated.items()}, LOSS),
              *_cells_by_epoch("C5.16", {n: v[1] for n, v in stated.items()}, ACCURACY))
@@ -145,9 +225,19 @@ def _sentiment_lstm_table() -> MeasuredTable:
 
 def _recurrent_ablation_table() -> MeasuredTable:
     options = SEQUENCE_OPTIONS | {"dropout": 0.0, "weight_decay": 0.0, "epochs": 15}
-    rows = (("lstm", 64, 1, 0.8234), ("lstm", 128, 1, 0.8650), ("lstm", 256, 1, 0.8812), ("lstm", 128, 2, 0.8745), ("lstm", 128, 3, 0.8701),
-            ("gru", 128, 1, 0.8590), ("gru", 128, 2, 0.8678))
-    grids = tuple(Grid("text_rnn", options, {"cell": (cell,), "hidden": (hidden,), "layers": (layers,)}) for cell, hidden, layers, _ in rows)
+    rows = (
+        ("lstm", 64, 1, 0.8234),
+        ("lstm", 128, 1, 0.8650),
+        ("lstm", 256, 1, 0.8812),
+        ("lstm", 128, 2, 0.8745),
+        ("lstm", 128, 3, 0.8701),
+        ("gru", 128, 1, 0.8590),
+        ("gru", 128, 2, 0.8678),
+    )
+    grids = tuple(
+        Grid("text_rnn", options, {"cell": (cell,), "hidden": (hidden,), "layers": (layers,)})
+        for cell, hidden, layers, _ in rows
+    )
     cells = tuple(
         Cell("C5.24", number, ACCURACY, i, {"cell": cell, "hidden": hidden, "layers": layers})
         for i, (cell, hidden, layers, number) in enumerate(rows)
@@ -165,14 +255,34 @@ def _attention_time_table() -> MeasuredTable:
              Grid("multi_head", options, {"dim": (256, 768, 1024), "heads": (8,)}))
     base = {"dim": 512, "heads": 8}
     cells = tuple(
-        Cell("", 1, TIME_RATIO, 0, base, "1 whatever the clock says: the others are taken over it", baseline=base) if configuration == base
-        else Cell("C6.15", round(ms / 3.21, 4), TIME_RATIO, int(configuration["dim"] != 512), configuration, DEVICE_REASON, baseline=base)
-        for (dim, heads), ms in stated.items() for configuration in [{"dim": dim, "heads": heads}]
+        Cell("", 1, TIME_RATIO, 0, base, "1 whatever the clock says: the others are taken over it", baseline=base)
+        if configuration == base
+        else Cell(
+            "C6.15",
+            round(ms / 3.21, 4),
+            TIME_RATIO,
+            int(configuration["dim"] != 512),
+            configuration,
+            DEVICE_REASON,
+            baseline=base,
+        )
+        for (dim, heads), ms in stated.items()
+        for configuration in [{"dim": dim, "heads": heads}]
     )
-    return MeasuredTable("6.11", "time of multi-head attention, over that of width 512 with 8 heads", grids, cells,
-                 (Ordering("nearly constant up to 16 heads, within a tenth", tuple((i, 3) for i in (0, 1, 2, 4)), equal_within=0.1),
-                  Ordering("32 heads are slower", _best_pairs(5, 0, 1, 2, 3, 4))), is_benchmark=True,
-                 unstated_choices="Device, precision (float32), threads.")
+    return MeasuredTable(
+        "6.11",
+        "time of multi-head attention, over that of width 512 with 8 heads",
+        grids,
+        cells,
+        (
+            Ordering(
+                "nearly constant up to 16 heads, within a tenth", tuple((i, 3) for i in (0, 1, 2, 4)), equal_within=0.1
+            ),
+            Ordering("32 heads are slower", _best_pairs(5, 0, 1, 2, 3, 4)),
+        ),
+        is_benchmark=True,
+        unstated_choices="Device, precision (float32), threads.",
+    )
 
 
 def _flash_attention_table() -> MeasuredTable:
@@ -183,27 +293,74 @@ def _flash_attention_table() -> MeasuredTable:
     def configuration(form: str, precision: str, length: int) -> dict[str, Any]:
         return {"form": form, "precision": precision, "length": length}
 
-    times = [Cell("C6.19", 2, TIME_RATIO, 0, configuration("explicit", p, n), range_end=4, baseline=configuration("fused", p, n)) for p in precisions for n in lengths]
-    memory = [Cell("C6.19", 2, MetricReading("memory", "ratio"), 0, configuration("fused", p, 2 * n), baseline=configuration("fused", p, n))   # O(n): twice for twice
-              for p in precisions for n in lengths[:-1]]
-    return MeasuredTable("6.12", "attention with its n × n matrix over PyTorch's kernel without it", (grid,), (*times, *memory),
-                 is_benchmark=True, needs_gpu=True, cells_are_conditions=True,
-                 unstated_choices="GPU, lengths, precision, batch (2), heads (8 of 64 numbers), forward alone or not (alone). In float32 PyTorch's "
-                 "kernel is not FlashAttention, which takes 16 bits, but one that keeps no matrix either.")
+    times = [
+        Cell(
+            "C6.19",
+            2,
+            TIME_RATIO,
+            0,
+            configuration("explicit", p, n),
+            range_end=4,
+            baseline=configuration("fused", p, n),
+        )
+        for p in precisions
+        for n in lengths
+    ]
+    # O(n): twice for twice
+    memory = [
+        Cell(
+            "C6.19",
+            2,
+            MetricReading("memory", "ratio"),
+            0,
+            configuration("fused", p, 2 * n),
+            baseline=configuration("fused", p, n),
+        )
+        for p in precisions
+        for n in lengths[:-1]
+    ]
+    return MeasuredTable(
+        "6.12",
+        "attention with its n × n matrix over PyTorch's kernel without it",
+        (grid,),
+        (*times, *memory),
+        is_benchmark=True,
+        needs_gpu=True,
+        cells_are_conditions=True,
+        unstated_choices="GPU, lengths, precision, batch (2), heads (8 of 64 numbers), forward alone or not (alone). In float32 PyTorch's "
+        "kernel is not FlashAttention, which takes 16 bits, but one that keeps no matrix either.",
+    )
 
 
 def _gru_time_table() -> MeasuredTable:
     sizes = ((64, 1), (128, 1), (256, 1), (128, 2), (128, 3))
     options = {"width": 128, "batch": 64, "length": 50, "warmup": 3, "calls": 20}
-    grids = tuple(Grid("recurring", options, {"cell": ("lstm", "gru"), "hidden": (hidden,), "layers": (layers,)}) for hidden, layers in sizes)
+    grids = tuple(
+        Grid("recurring", options, {"cell": ("lstm", "gru"), "hidden": (hidden,), "layers": (layers,)})
+        for hidden, layers in sizes
+    )
     cells = tuple(
-        Cell("C5.13", 0.25, MetricReading("time", "saved"), i, {"cell": "gru"} | size, range_end=0.2, baseline={"cell": "lstm"} | size)
+        Cell(
+            "C5.13",
+            0.25,
+            MetricReading("time", "saved"),
+            i,
+            {"cell": "gru"} | size,
+            range_end=0.2,
+            baseline={"cell": "lstm"} | size,
+        )
         for i, size in enumerate({"hidden": hidden, "layers": layers} for hidden, layers in sizes)
     )
-    return MeasuredTable("5.6", "share of its time that a GRU saves beside an LSTM, forward and backward", grids, cells,
-                 is_benchmark=True, cells_are_conditions=True,
-                 unstated_choices="Device, sizes (those of 5.9, one direction), batch (64), length (50), and whether 25 % is of time or of speed: "
-                 "a quarter more speed is a fifth less time, and either counts.")
+    return MeasuredTable(
+        "5.6",
+        "share of its time that a GRU saves beside an LSTM, forward and backward",
+        grids,
+        cells,
+        is_benchmark=True,
+        cells_are_conditions=True,
+        unstated_choices="Device, sizes (those of 5.9, one direction), batch (64), length (50), and whether 25 % is of time or of speed: "
+        "a quarter more speed is a fifth less time, and either counts.",
+    )
 
 
 def _batch_time_table() -> MeasuredTable:
@@ -213,9 +370,16 @@ def _batch_time_table() -> MeasuredTable:
         Cell("CF51", 1, TIME_RATIO, 0, {"network": network, "batch": n}, baseline={"network": network, "batch": 1})
         for network in ("mlp", "resnet18") for n in sizes
     )
-    return MeasuredTable("fleuret-2.1", "time of a batch over that of one sample", (grid,), cells,
-                 is_benchmark=True, needs_gpu=True, cells_are_conditions=True,
-                 unstated_choices="GPU, network (three layers of 1024, ResNet-18 on 224 × 224), float32, batch; almost: within a tenth.")
+    return MeasuredTable(
+        "fleuret-2.1",
+        "time of a batch over that of one sample",
+        (grid,),
+        cells,
+        is_benchmark=True,
+        needs_gpu=True,
+        cells_are_conditions=True,
+        unstated_choices="GPU, network (three layers of 1024, ResNet-18 on 224 × 224), float32, batch; almost: within a tenth.",
+    )
 
 
 def _review_transformer_table() -> MeasuredTable:
@@ -224,59 +388,115 @@ def _review_transformer_table() -> MeasuredTable:
         "norm": ("C7.10", {"post": 0.863, "pre": 0.871}), "layers": ("C7.11", {1: 0.825, 2: 0.854, 6: 0.874, 8: 0.872}),
         "heads": ("C7.12", {1: 0.848, 2: 0.860, 8: 0.873}), "hidden": ("C7.13", {128: 0.841, 256: 0.859, 1024: 0.875}),
     }  # fmt: skip
-    grids = tuple(Grid("text_transformer", REVIEW_OPTIONS | _drop_options(base, axis), {axis: tuple(row)}) for axis, (_, row) in stated.items())
-    cells = tuple(cell for i, (axis, (claim, row)) in enumerate(stated.items()) for cell in _cells_along_axis(claim, axis, row, _at_epoch(ACCURACY, 10), i))
-    return MeasuredTable("7.9", "a Transformer on film reviews (table 7.1)", grids, cells,
-                 (Ordering("pre-norm above post-norm", ((1, 0),), "C7.14"),
-                  Ordering("beyond 6 layers little is gained, less than a hundredth", ((5, 4),), equal_within=0.01),
-                  Ordering("the perceptron's width matters: 128 units worst", _worst_pairs(9, 10, 1, 11)),
-                  Ordering("one head is not enough", _worst_pairs(6, 7, 1, 8))),
-                 unstated_choices="Words, vocabulary (10,000), batch (32, as in 7.8), epochs (10, the last counts), warm-up (none), seeds; "
-                 "width 128, and pre-norm wherever it is not what changes. Padding is neither looked at nor counted in the mean (M38). "
-                 f"{ONE_LOGIT_NOTE}")
+    grids = tuple(
+        Grid("text_transformer", REVIEW_OPTIONS | _drop_options(base, axis), {axis: tuple(row)})
+        for axis, (_, row) in stated.items()
+    )
+    cells = tuple(
+        cell
+        for i, (axis, (claim, row)) in enumerate(stated.items())
+        for cell in _cells_along_axis(claim, axis, row, _at_epoch(ACCURACY, 10), i)
+    )
+    return MeasuredTable(
+        "7.9",
+        "a Transformer on film reviews (table 7.1)",
+        grids,
+        cells,
+        (
+            Ordering("pre-norm above post-norm", ((1, 0),), "C7.14"),
+            Ordering("beyond 6 layers little is gained, less than a hundredth", ((5, 4),), equal_within=0.01),
+            Ordering("the perceptron's width matters: 128 units worst", _worst_pairs(9, 10, 1, 11)),
+            Ordering("one head is not enough", _worst_pairs(6, 7, 1, 8)),
+        ),
+        unstated_choices="Words, vocabulary (10,000), batch (32, as in 7.8), epochs (10, the last counts), warm-up (none), seeds; "
+        "width 128, and pre-norm wherever it is not what changes. Padding is neither looked at nor counted in the mean (M38). "
+        f"{ONE_LOGIT_NOTE}",
+    )
 
 
 def _dcgan_table() -> MeasuredTable:
     traces = {1: (0.5823, 1.8932), 2: (0.4517, 2.1045), 10: (0.6102, 1.3287), 25: (0.6731, 0.9845)}
     cells = tuple(
         Cell("C8.11", number, MetricReading("train", f"{player}/loss", epoch, last_batch=True))
-        for epoch, numbers in traces.items() for player, number in zip(("discriminator", "generator"), numbers, strict=True)
+        for epoch, numbers in traces.items()
+        for player, number in zip(("discriminator", "generator"), numbers, strict=True)
     )
-    return MeasuredTable("8.7", "DCGAN on Fashion-MNIST, epoch by epoch", (Grid("dcgan", GAN_OPTIONS | {"log_every": 1}),), cells,
-                 unstated_choices="Seed. The last batch of an epoch has 96 images, where the course leaves it out.")
+    return MeasuredTable(
+        "8.7",
+        "DCGAN on Fashion-MNIST, epoch by epoch",
+        (Grid("dcgan", GAN_OPTIONS | {"log_every": 1}),),
+        cells,
+        unstated_choices="Seed. The last batch of an epoch has 96 images, where the course leaves it out.",
+    )
 
 
 def _gan_ablation_table() -> MeasuredTable:
     fid = MetricReading("validation", "frechet", 25)
-    grids = (Grid("dcgan", GAN_OPTIONS, {"latent": (32, 64, 100, 256)}),
-             *(Grid("dcgan", GAN_OPTIONS, {"lr": (g,), "lr_discriminator": (d,)}) for g, d in ((5e-4, 2e-4), (2e-4, 5e-4), (1e-4, 4e-4))),
-             Grid("dcgan", GAN_OPTIONS, {"turns": (1, 3)}), Grid("wgan", GAN_OPTIONS | {"lr": 1e-4}, {"turns": (5,)}))
-    cells = (Cell("C8.14", 28.3, fid, 0, {"latent": 100}, FRECHET_REASON),
-             *_cells_along_axis("C8.15", "latent", {32: 35.1, 64: 30.2, 256: 27.8}, fid, 0, FRECHET_REASON),
-             *(Cell("C8.16", number, fid, 1 + i, {"lr": g, "lr_discriminator": d}, FRECHET_REASON)
-               for i, (g, d, number) in enumerate(((5e-4, 2e-4, 32.5), (2e-4, 5e-4, 41.7), (1e-4, 4e-4, 25.9)))),
-             *_cells_along_axis("C8.17", "turns", {1: 28.3, 3: 26.7}, fid, 4, FRECHET_REASON), *_cells_along_axis("C8.17", "turns", {5: 23.4}, fid, 5, FRECHET_REASON))
+    grids = (
+        Grid("dcgan", GAN_OPTIONS, {"latent": (32, 64, 100, 256)}),
+        *(
+            Grid("dcgan", GAN_OPTIONS, {"lr": (g,), "lr_discriminator": (d,)})
+            for g, d in ((5e-4, 2e-4), (2e-4, 5e-4), (1e-4, 4e-4))
+        ),
+        Grid("dcgan", GAN_OPTIONS, {"turns": (1, 3)}),
+        Grid("wgan", GAN_OPTIONS | {"lr": 1e-4}, {"turns": (5,)}),
+    )
+    cells = (
+        Cell("C8.14", 28.3, fid, 0, {"latent": 100}, FRECHET_REASON),
+        *_cells_along_axis("C8.15", "latent", {32: 35.1, 64: 30.2, 256: 27.8}, fid, 0, FRECHET_REASON),
+        *(
+            Cell("C8.16", number, fid, 1 + i, {"lr": g, "lr_discriminator": d}, FRECHET_REASON)
+            for i, (g, d, number) in enumerate(((5e-4, 2e-4, 32.5), (2e-4, 5e-4, 41.7), (1e-4, 4e-4, 25.9)))
+        ),
+        *_cells_along_axis("C8.17", "turns", {1: 28.3, 3: 26.7}, fid, 4, FRECHET_REASON),
+        *_cells_along_axis("C8.17", "turns", {5: 23.4}, fid, 5, FRECHET_REASON),
+    )
     # a lower FID is better, so the first of a pair is the worse
-    orderings = (Ordering("too few latent numbers are worse", _best_pairs(1, 0, 2, 3)), Ordering("two time-scales are better than one", ((0, 6),)),
-                 Ordering("WGAN-GP with five critic steps best of all", _worst_pairs(9, *range(9))))
-    return MeasuredTable("8.9", "DCGAN and WGAN-GP on Fashion-MNIST (table 8.1)", grids, cells, orderings,
-                 unstated_choices="Features and number of images of FID, the loss for three critic steps (the base's, since its rates are too), "
-                 "λ (10), seeds. The last batch of an epoch, smaller than the others, is not left out.")
+    orderings = (
+        Ordering("too few latent numbers are worse", _best_pairs(1, 0, 2, 3)),
+        Ordering("two time-scales are better than one", ((0, 6),)),
+        Ordering("WGAN-GP with five critic steps best of all", _worst_pairs(9, *range(9))),
+    )
+    return MeasuredTable(
+        "8.9",
+        "DCGAN and WGAN-GP on Fashion-MNIST (table 8.1)",
+        grids,
+        cells,
+        orderings,
+        unstated_choices="Features and number of images of FID, the loss for three critic steps (the base's, since its rates are too), "
+        "λ (10), seeds. The last batch of an epoch, smaller than the others, is not left out.",
+    )
 
 
 def _vae_table() -> MeasuredTable:
     stated = {5: 137.42, 10: 118.65, 15: 112.83, 20: 109.71, 25: 107.94, 30: 106.58}
-    return MeasuredTable("9.8", "a VAE on MNIST, epoch by epoch", (Grid("vae", VAE_OPTIONS | {"latent": 20}),), _cells_by_epoch("C9.9", stated, LOSS),
-                 unstated_choices="Seed.")
+    return MeasuredTable(
+        "9.8",
+        "a VAE on MNIST, epoch by epoch",
+        (Grid("vae", VAE_OPTIONS | {"latent": 20}),),
+        _cells_by_epoch("C9.9", stated, LOSS),
+        unstated_choices="Seed.",
+    )
 
 
 def _vae_ablation_table() -> MeasuredTable:
     reconstruction, kl = MetricReading("validation", "reconstruction", 30), MetricReading("validation", "kl", 30)
-    latents = {2: (112.5, 8.7), 5: (96.1, 14.2), 10: (87.4, 19.8), 20: (82.3, 24.3), 50: (80.1, 25.8), 100: (79.5, 21.3)}
+    latents = {
+        2: (112.5, 8.7),
+        5: (96.1, 14.2),
+        10: (87.4, 19.8),
+        20: (82.3, 24.3),
+        50: (80.1, 25.8),
+        100: (79.5, 21.3),
+    }
     betas = {0.5: (78.9, 31.2), 1.0: (82.3, 24.3), 2.0: (89.4, 16.1), 4.0: (97.8, 9.3), 10.0: (115.2, 3.8)}
     options = _drop_options(VAE_OPTIONS, "widths") | {"latent": 20}
-    grids = (Grid("vae", VAE_OPTIONS, {"latent": tuple(latents)}), Grid("vae", VAE_OPTIONS | {"latent": 20}, {"beta": tuple(betas)}),
-             Grid("vae", options, {"widths": ((256, 256),)}), Grid("vae", options, {"network": ("conv",)}))
+    grids = (
+        Grid("vae", VAE_OPTIONS, {"latent": tuple(latents)}),
+        Grid("vae", VAE_OPTIONS | {"latent": 20}, {"beta": tuple(betas)}),
+        Grid("vae", options, {"widths": ((256, 256),)}),
+        Grid("vae", options, {"network": ("conv",)}),
+    )
     cells = [
         Cell(claim, number, reading, grid, {axis: value})
         for claim, axis, stated, grid in (("C9.11", "latent", latents, 0), ("C9.12", "beta", betas, 1))
@@ -284,38 +504,71 @@ def _vae_ablation_table() -> MeasuredTable:
     ]
     cells += [Cell("C9.14", n, r, 2, {"widths": (256, 256)}) for r, n in ((reconstruction, 84.1), (kl, 23.9))]
     cells += [Cell("C9.14", n, r, 3, {"network": "conv"}) for r, n in ((reconstruction, 73.5), (kl, 26.7))]
-    cells += [Cell("C9.15", 100, MetricReading("validation", "active_units", 30), 0, {"latent": 100}, is_upper_bound=True)]
-    orderings = (Ordering("two latent numbers reconstruct worst", _best_pairs(0, 2, 4, 6, 8, 10)),     # reconstruction is an error
-                 Ordering("β > 1 reconstructs worse than 1", _best_pairs(16, 14) + _best_pairs(18, 14) + _best_pairs(20, 14)),
-                 Ordering("convolutions reconstruct better", _worst_pairs(24, 6, 22)))
-    return MeasuredTable("9.9", "a VAE on MNIST: latent size, β, layers (table 9.1)", grids, tuple(cells), orderings,
-                 unstated_choices="Whether train or test (test), what MLP (256-256) and Conv are, number of codes an image (1), seeds; when a "
-                 "dimension is ignored (the variance of its mean over images is below 0.01).")
+    cells += [
+        Cell("C9.15", 100, MetricReading("validation", "active_units", 30), 0, {"latent": 100}, is_upper_bound=True)
+    ]
+    # reconstruction is an error
+    orderings = (
+        Ordering("two latent numbers reconstruct worst", _best_pairs(0, 2, 4, 6, 8, 10)),
+        Ordering("β > 1 reconstructs worse than 1", _best_pairs(16, 14) + _best_pairs(18, 14) + _best_pairs(20, 14)),
+        Ordering("convolutions reconstruct better", _worst_pairs(24, 6, 22)),
+    )
+    return MeasuredTable(
+        "9.9",
+        "a VAE on MNIST: latent size, β, layers (table 9.1)",
+        grids,
+        tuple(cells),
+        orderings,
+        unstated_choices="Whether train or test (test), what MLP (256-256) and Conv are, number of codes an image (1), seeds; when a "
+        "dimension is ignored (the variance of its mean over images is below 0.01).",
+    )
 
 
 def _diffusion_table() -> MeasuredTable:
     stated = {1: 0.1283, 2: 0.0541, 3: 0.0472, 20: 0.0298}
-    return MeasuredTable("10.8", "a diffusion model on MNIST, epoch by epoch", (Grid("diffusion", DIFFUSION_OPTIONS | {"noise": "linear", "judged": 20}),),
-                 _cells_by_epoch("C10.17", stated, MetricReading("train", "model/loss")),    # a referee has a loss of its own
-                 unstated_choices="Seed; no average of the weights. Of SimpleUNet, whose first layer fails (M50), "
-                 "555,041 parameters with a 3×3 convolution before it; the moment's frequencies are those of equation 10.19.")
+    return MeasuredTable(
+        "10.8",
+        "a diffusion model on MNIST, epoch by epoch",
+        (Grid("diffusion", DIFFUSION_OPTIONS | {"noise": "linear", "judged": 20}),),
+        # a referee has a loss of its own
+        _cells_by_epoch("C10.17", stated, MetricReading("train", "model/loss")),
+        unstated_choices="Seed; no average of the weights. Of SimpleUNet, whose first layer fails (M50), "
+        "555,041 parameters with a 3×3 convolution before it; the moment's frequencies are those of equation 10.19.",
+    )
 
 
 def _diffusion_ablation_table() -> MeasuredTable:
     fid = MetricReading("validation", "frechet", 20)
-    options: dict[str, Any] = {"noise": "linear", "T": 1000, "widths": (32, 64, 128), "sampling_steps": 1000, "eta": 1.0}
+    options: dict[str, Any] = {
+        "noise": "linear",
+        "T": 1000,
+        "widths": (32, 64, 128),
+        "sampling_steps": 1000,
+        "eta": 1.0,
+    }
     rows: tuple[tuple[str, float, dict[str, Any]], ...] = (
         ("C10.18", 12.4, {}), ("C10.19", 28.7, {"T": 200, "sampling_steps": 200}), ("C10.20", 10.1, {"noise": "cosine"}),
         ("C10.21", 18.9, {"widths": (8, 16, 32)}), ("C10.21", 7.8, {"noise": "cosine", "widths": (64, 128, 256)}),
         ("C10.22", 11.3, {"noise": "cosine", "sampling_steps": 50, "eta": 0.0}),
     )  # fmt: skip
-    grids = tuple(Grid("diffusion", DIFFUSION_OPTIONS | {"judged": 1}, {k: (v,) for k, v in (options | changes).items()}) for _, _, changes in rows)
-    cells = tuple(Cell(claim, number, fid, i, options | changes, FRECHET_REASON) for i, (claim, number, changes) in enumerate(rows))
-    return MeasuredTable("10.9", "schedules, steps and widths of diffusion on MNIST (table 10.1)", grids, cells,
-                 (Ordering("the cosine schedule is better", ((0, 2),), "C10.23"), Ordering("fewer steps are worse", ((1, 0),))),
-                 unstated_choices="FID's features, number of images, what dim means (the channels of the smallest maps, 128 where it is not said), "
-                 "epochs (20), spacing of DDIM's steps (even), seeds. "
-                 "σ_t = √β_t as in 10.8, but what is guessed of the image is kept in [−1, 1]; β of 200 steps is five times as large.")
+    grids = tuple(
+        Grid("diffusion", DIFFUSION_OPTIONS | {"judged": 1}, {k: (v,) for k, v in (options | changes).items()})
+        for _, _, changes in rows
+    )
+    cells = tuple(
+        Cell(claim, number, fid, i, options | changes, FRECHET_REASON)
+        for i, (claim, number, changes) in enumerate(rows)
+    )
+    return MeasuredTable(
+        "10.9",
+        "schedules, steps and widths of diffusion on MNIST (table 10.1)",
+        grids,
+        cells,
+        (Ordering("the cosine schedule is better", ((0, 2),), "C10.23"), Ordering("fewer steps are worse", ((1, 0),))),
+        unstated_choices="FID's features, number of images, what dim means (the channels of the smallest maps, 128 where it is not said), "
+        "epochs (20), spacing of DDIM's steps (even), seeds. "
+        "σ_t = √β_t as in 10.8, but what is guessed of the image is kept in [−1, 1]; β of 200 steps is five times as large.",
+    )
 
 
 TABLES = {

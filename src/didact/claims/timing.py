@@ -1,6 +1,8 @@
-"""How long things take: what is timed, on the given device, and ratios of times, since seconds of another machine do not compare.
+"""How long things take: what is timed, on the given device, and ratios of times, since seconds of another machine
+do not compare.
 
-A subject takes a device and a configuration and returns the call that is timed; the grids of a benchmark name it as others name a recipe.
+A subject takes a device and a configuration and returns the call that is timed; the grids of a benchmark name it as
+others name a recipe.
 """
 
 import time
@@ -37,7 +39,8 @@ class MultiHeadAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:                                                       # (B, S, D)
         q, k, v = (f(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for f in (self.q, self.k, self.v))
-        a = F.dropout((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1), self.dropout, self.training)   # the graph is kept, as there
+        # the graph is kept, as there
+        a = F.dropout((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1), self.dropout, self.training)
         y: Tensor = self.o((a @ v).transpose(1, 2).flatten(2))
         return y
 
@@ -45,21 +48,30 @@ class MultiHeadAttention(nn.Module):
 TimedCall = Callable[[], Any]
 
 
-def multi_head_attention(device: torch.device, *, dim: int, heads: int, batch: int, length: int, dropout: float) -> TimedCall:
+def multi_head_attention(
+    device: torch.device, *, dim: int, heads: int, batch: int, length: int, dropout: float
+) -> TimedCall:
     """The module of Gaba 6.9 in training mode, forward, as the benchmark of 6.11 calls it."""
     module, x = MultiHeadAttention(dim, heads, dropout).to(device), torch.randn(batch, length, dim, device=device)
     return lambda: module(x)
 
 
-def scaled_dot_product(device: torch.device, *, form: str, precision: str, length: int, batch: int, heads: int, dim: int) -> TimedCall:
+def scaled_dot_product(
+    device: torch.device, *, form: str, precision: str, length: int, batch: int, heads: int, dim: int
+) -> TimedCall:
     """softmax(QKᵀ/√d)V forward, with its n × n matrix (explicit) or in PyTorch's kernel without it (fused)."""
     q, k, v = torch.randn(3, batch, heads, length, dim, device=device, dtype=DTYPES[precision])
     return (lambda: fused_attention(q, k, v)) if form == "fused" else lambda: dot_product_attention(q, k, v)
 
 
-def recurrent_layer(device: torch.device, *, cell: str, hidden: int, layers: int, width: int, batch: int, length: int) -> TimedCall:
+def recurrent_layer(
+    device: torch.device, *, cell: str, hidden: int, layers: int, width: int, batch: int, length: int
+) -> TimedCall:
     """A recurrent layer forward and backward."""
-    net, x = Recurrent(cell, width, hidden, num_layers=layers).to(device), torch.randn(batch, length, width, device=device)
+    net, x = (
+        Recurrent(cell, width, hidden, num_layers=layers).to(device),
+        torch.randn(batch, length, width, device=device),
+    )
     return lambda: torch.autograd.grad(net(x)[0].sum(), list(net.parameters()))
 
 
@@ -71,7 +83,9 @@ def classifier(device: torch.device, *, network: str, batch: int) -> TimedCall:
     return lambda: net(x)
 
 
-TIMED_CALLS: dict[str, Callable[..., TimedCall]] = {f.__name__: f for f in (multi_head_attention, scaled_dot_product, recurrent_layer, classifier)}
+TIMED_CALLS: dict[str, Callable[..., TimedCall]] = {
+    f.__name__: f for f in (multi_head_attention, scaled_dot_product, recurrent_layer, classifier)
+}
 
 
 @dataclass(frozen=True)
@@ -114,7 +128,8 @@ class TimedConfiguration:
 
     @property
     def cost(self) -> CallCost:
-        return CallCost(min(self.seconds), self.memory)   # whatever else the machine does adds to the time and never takes from it
+        # whatever else the machine does adds to the time and never takes from it
+        return CallCost(min(self.seconds), self.memory)
 
 
 def _peak_memory(device: torch.device, *, reset: bool = False) -> int:
@@ -126,18 +141,35 @@ def _peak_memory(device: torch.device, *, reset: bool = False) -> int:
     return torch.cuda.max_memory_allocated(device)
 
 
-def time_table(table: MeasuredTable, device: torch.device, *, seed: int = 0, seeds: Sequence[int] = (0,), on_event: EventCallback = ignore_events) -> dict[str, float]:
-    """Every configuration, then the number of each cell. They take turns: what else the machine does disturbs all of them alike."""
-    configurations, timed_configurations = [(grid, configuration) for grid in table.grids for configuration in grid.configurations], list[TimedConfiguration]()
+def time_table(
+    table: MeasuredTable,
+    device: torch.device,
+    *,
+    seed: int = 0,
+    seeds: Sequence[int] = (0,),
+    on_event: EventCallback = ignore_events,
+) -> dict[str, float]:
+    """Every configuration, then the number of each cell. They take turns: what else the machine does disturbs all
+    of them alike."""
+    configurations, timed_configurations = (
+        [(grid, configuration) for grid in table.grids for configuration in grid.configurations],
+        list[TimedConfiguration](),
+    )
     for number, (grid, configuration) in enumerate(configurations, start=1 + len(configurations) * seeds.index(seed)):
-        on_event("measure", {"number": number, "of": len(configurations) * len(seeds), "cell": configuration, "seed": seed})
+        on_event(
+            "measure", {"number": number, "of": len(configurations) * len(seeds), "cell": configuration, "seed": seed}
+        )
         options = {**grid.fixed, **configuration}
         warmup, calls = options.pop("warmup"), options.pop("calls")
         try:
-            timed_configurations.append(TimedConfiguration(configuration, TIMED_CALLS[grid.recipe](device, **options), ceil(calls / NUM_ROUNDS)))
+            timed_configurations.append(
+                TimedConfiguration(configuration, TIMED_CALLS[grid.recipe](device, **options), ceil(calls / NUM_ROUNDS))
+            )
             timed_configurations[-1].warm_up(device, warmup)
         except torch.OutOfMemoryError:
-            raise UsageError(f"table {table.name} expects more memory than {describe_device(device)} has; take a larger one ({configuration})") from None
+            raise UsageError(
+                f"table {table.name} expects more memory than {describe_device(device)} has; take a larger one ({configuration})"
+            ) from None
     for number in range(1, NUM_ROUNDS + 1):
         on_event("round", {"number": number, "of": NUM_ROUNDS, "seed": seed})
         for timed in timed_configurations:
@@ -148,5 +180,10 @@ def time_table(table: MeasuredTable, device: torch.device, *, seed: int = 0, see
 
 def _compute_time_ratio(cell: Cell, costs: Sequence[tuple[Mapping[str, Any], CallCost]]) -> float:
     """What the cell's configuration takes over what the other takes; or the share that it saves."""
-    own_cost, baseline_cost = (float(getattr(next(c for configuration, c in costs if configuration == wanted_configuration), cell.reading.split)) for wanted_configuration in (cell.configuration, cell.baseline))
+    own_cost, baseline_cost = (
+        float(
+            getattr(next(c for configuration, c in costs if configuration == wanted_configuration), cell.reading.split)
+        )
+        for wanted_configuration in (cell.configuration, cell.baseline)
+    )
     return 1 - own_cost / baseline_cost if cell.reading.metric == "saved" else own_cost / baseline_cost

@@ -1,4 +1,5 @@
-"""Formulas written in one line, as a page shows them: x_{t−1} and 2^n below and above the line, 1e-3 as a power of ten, names as code."""
+"""Formulas written in one line, as a page shows them: x_{t−1} and 2^n below and above the line, 1e-3 as a power of
+ten, names as code."""
 
 import re
 

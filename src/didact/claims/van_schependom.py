@@ -47,32 +47,51 @@ def parameters_of_k_layers_on_a_line() -> Pair:
     ]
 
 
-@claim("CV03", Equal(),
-       remark="D different joints make D + 1 regions, equal ones fewer; pre-activations are affine, and not piecewise linear")
+@claim(
+    "CV03",
+    Equal(),
+    remark="D different joints make D + 1 regions, equal ones fewer; pre-activations are affine, and not piecewise linear",
+)
 def regions_of_a_shallow_network() -> Pair:
-    """pieces on [0, 1] of didact's network of one layer, Σ c_d ReLU(x − d/(D + 1)), every slope its own, against D + 1"""
+    """pieces on [0, 1] of didact's network of one layer, Σ c_d ReLU(x − d/(D + 1)), every slope its own, against D
+    + 1"""
     counts = []
     for D in range(1, 9):
         x = torch.linspace(0, 1, 64 * (D + 1) + 1)
-        counts.append(count_linear_pieces(relu_network(x, [1.0] * D, [-d / (D + 1) for d in range(1, D + 1)], [1.5**d for d in range(1, D + 1)])))
+        counts.append(
+            count_linear_pieces(
+                relu_network(x, [1.0] * D, [-d / (D + 1) for d in range(1, D + 1)], [1.5**d for d in range(1, D + 1)])
+            )
+        )
     return counts, range(2, 10)
 
 
 @claim("CV06", Equal())
 def products_of_densities() -> Pair:
-    """−log of ∏ N(μ_d, σ_d²), of ∏ p^b (1 − p)^(1 − b) and of ∏ π_k^{y_k}, against didact's likelihoods: normal, of labels, of classes"""
+    """−log of ∏ N(μ_d, σ_d²), of ∏ p^b (1 − p)^(1 − b) and of ∏ π_k^{y_k}, against didact's likelihoods: normal, of
+    labels, of classes"""
     μ, σ, y = torch.randn(4), torch.rand(4) + 0.1, torch.randn(4)
     normal = torch.exp(-((y - μ) ** 2) / (2 * σ**2)) / (σ * math.sqrt(2 * math.pi))
     p, b = torch.rand(6), torch.randint(2, (6,)).double()
     z, k = torch.randn(5), torch.tensor(3)
-    stated = [-normal.prod().log(), -(p**b * (1 - p) ** (1 - b)).prod().log(), -(z.softmax(0) ** F.one_hot(k, 5)).prod().log()]
-    labels = 6 * MultiLabelBernoulli(6).loss(p.logit()[None], b[None])                    # its loss is the mean over labels
-    return stated, [Heteroscedastic().loss(torch.stack([μ, 2 * σ.log()], dim=1), y).sum(), labels, Categorical(5).loss(z[None], k[None])]
+    stated = [
+        -normal.prod().log(),
+        -(p**b * (1 - p) ** (1 - b)).prod().log(),
+        -(z.softmax(0) ** F.one_hot(k, 5)).prod().log(),
+    ]
+    # its loss is the mean over labels
+    labels = 6 * MultiLabelBernoulli(6).loss(p.logit()[None], b[None])
+    return stated, [
+        Heteroscedastic().loss(torch.stack([μ, 2 * σ.log()], dim=1), y).sum(),
+        labels,
+        Categorical(5).loss(z[None], k[None]),
+    ]
 
 
 @claim("CV07", Equal(1e-6), correction="φ̂ = argmin of −Σ log p: the minus belongs inside")
 def sign_of_the_likelihood() -> CorrectedClaim:
-    """−argmin_φ Σ log p(y|φ) for 7 heads in 10 throws, p by didact's likelihood, against 0.7; mended: argmin −Σ log p"""
+    """−argmin_φ Σ log p(y|φ) for 7 heads in 10 throws, p by didact's likelihood, against 0.7; mended: argmin −Σ log
+    p"""
     φ, y = torch.linspace(0.01, 0.99, 99), torch.tensor([1.0] * 7 + [0.0] * 3)
     nll = torch.stack([Bernoulli().loss(f.logit().expand(10, 1), y).sum() for f in φ])
     return CorrectedClaim((-φ[(-nll).argmin()], y.mean()), (φ[nll.argmin()], y.mean()))
@@ -90,17 +109,24 @@ def adam() -> Pair:
 
 @claim("CV09", Equal(1e-4), condition="the first step, or constant gradients; with varying ones the steps differ")
 def equal_steps() -> Conditional:
-    """how far didact's Adam moves in directions with gradients 100, 1 and 0.01, against η: the first step and the 50th of equal ones, and
+    """how far didact's Adam moves in directions with gradients 100, 1 and 0.01, against η: the first step and the
+    50th of equal ones, and
     the last of 50 noisy ones"""
     scale, η = torch.tensor([100.0, 1.0, 0.01]), 1e-3
-    steady_path, noisy_path = (optimizer_path(partial(Adam, lr=η), g) for g in (scale.expand(50, 3), torch.randn(50, 3) * scale))
+    steady_path, noisy_path = (
+        optimizer_path(partial(Adam, lr=η), g) for g in (scale.expand(50, 3), torch.randn(50, 3) * scale)
+    )
     stated = torch.full((3,), η)
-    return Conditional(([-steady_path[0], steady_path[-2] - steady_path[-1]], [stated, stated]), ((noisy_path[-1] - noisy_path[-2]).abs(), stated))
+    return Conditional(
+        ([-steady_path[0], steady_path[-2] - steady_path[-1]], [stated, stated]),
+        ((noisy_path[-1] - noisy_path[-2]).abs(), stated),
+    )
 
 
 @claim("CV10", Equal(), correction="φ − (η/m) Σ ∂ℓ_i: the learning rate and the mean are missing")
 def step_of_sgd() -> CorrectedClaim:
-    """φ − Σ_{i∈B} ∂ℓ_i against didact's SGD on the mean loss of a batch of 8, η = 0.1, and its engine's gradient; mended: φ − (η/m) Σ"""
+    """φ − Σ_{i∈B} ∂ℓ_i against didact's SGD on the mean loss of a batch of 8, η = 0.1, and its engine's gradient;
+    mended: φ − (η/m) Σ"""
     X, y, start = torch.randn(8, 4), torch.randn(8), torch.randn(4)
     φ = to_scratch(start, grad=True)
     mse_loss(to_scratch(X) @ φ, y.numpy()).backward()
@@ -112,9 +138,14 @@ def step_of_sgd() -> CorrectedClaim:
 claim("CV11", Equal())(gaba_2.backpropagation)
 
 
-@claim("CV12", InInterval(0.9, 1.1), condition="from the second layer on; the first leaves (1 − 1/π) of the variance of inputs of mean 0")
+@claim(
+    "CV12",
+    InInterval(0.9, 1.1),
+    condition="from the second layer on; the first leaves (1 − 1/π) of the variance of inputs of mean 0",
+)
 def variance_under_he() -> Conditional:
-    """Var h_l / Var h_{l−1} of ReLU layers with σ² = 2/D_in: layers 2 to 5, and layer 1; means over 20 networks of width 400"""
+    """Var h_l / Var h_{l−1} of ReLU layers with σ² = 2/D_in: layers 2 to 5, and layer 1; means over 20 networks of
+    width 400"""
     ratios = []
     for _ in range(20):
         net, h = make_mlp_layers((400,) * 6, "relu"), torch.randn(100, 400)
@@ -144,7 +175,8 @@ claim("CV14", Equal())(gaba_3.bias_and_variance)
 
 @claim("CV15", Equal())
 def gradients_of_penalties() -> Pair:
-    """∂(λ/2)‖φ‖²/∂φ_j = λφ_j,  ∂λ‖φ‖₁/∂φ_j = λ sign φ_j, by PyTorch's engine, and the steps that didact's weight decay and its soft
+    """∂(λ/2)‖φ‖²/∂φ_j = λφ_j,  ∂λ‖φ‖₁/∂φ_j = λ sign φ_j, by PyTorch's engine, and the steps that didact's weight
+    decay and its soft
     threshold take for them, over η"""
     φ, λ, η = torch.randn(9, requires_grad=True), 0.3, 0.01
     θ = to_scratch(φ, grad=True)
@@ -153,15 +185,24 @@ def gradients_of_penalties() -> Pair:
     φ_detached = φ.detach()
     stated = [λ * φ_detached, λ * φ_detached.sign()]
     exact = compute_gradients(λ / 2 * φ.square().sum(), φ) + compute_gradients(λ * φ.abs().sum(), φ)
-    return stated * 2, [*exact, (φ_detached - torch.from_numpy(θ.data)) / η, (φ_detached - soft_threshold(φ_detached, η * λ)) / η]
+    return stated * 2, [
+        *exact,
+        (φ_detached - torch.from_numpy(θ.data)) / η,
+        (φ_detached - soft_threshold(φ_detached, η * λ)) / η,
+    ]
 
 
 claim("CV16", Equal())(gaba_3.batch_norm_forward)
 
 
-@claim("CV17", Equal(), correction="units are kept with probability 1 − ρ, so the factor is 1 − ρ; for the page's ρ = 0.5 the two agree")
+@claim(
+    "CV17",
+    Equal(),
+    correction="units are kept with probability 1 − ρ, so the factor is 1 − ρ; for the page's ρ = 0.5 the two agree",
+)
 def factor_at_test_time() -> CorrectedClaim:
-    """the mean of five units over all 32 masks, each unit deleted with probability ρ = 0.2, against ρ h; mended: h over the factor by which
+    """the mean of five units over all 32 masks, each unit deleted with probability ρ = 0.2, against ρ h; mended: h
+    over the factor by which
     didact's dropout raises what it keeps, which is 1/(1 − ρ)"""
     ρ, h = 0.2, torch.randn(5)
     masks = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 5)                             # all 32
@@ -191,6 +232,7 @@ def leaky_relu() -> Pair:
 
 @claim("CV47", Equal())
 def mean_squared_error() -> Pair:
-    """(1/N) Σ ‖f − y‖² over N = 8 samples of 3 outputs is three times didact's mean of squares, which averages over outputs too"""
+    """(1/N) Σ ‖f − y‖² over N = 8 samples of 3 outputs is three times didact's mean of squares, which averages over
+    outputs too"""
     f, y = torch.randn(8, 3), torch.randn(8, 3)
     return (f - y).square().sum() / 8, 3 * float(mse_loss(to_scratch(f), y.numpy()).data)

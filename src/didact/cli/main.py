@@ -1,4 +1,5 @@
-"""didact, the command: finds the verb, runs it, and turns mistakes into one line. Answers in a blink: no torch up here."""
+"""didact, the command: finds the verb, runs it, and turns mistakes into one line. Answers in a blink: no torch up
+here."""
 
 import importlib
 import os
@@ -69,7 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         click.echo(error.format_message())
         code = 0
     except click.UsageError as error:
-        code = _print_error(f"{error.format_message().rstrip('.')}; see {error.ctx.command_path if error.ctx else 'didact'} --help")
+        code = _print_error(
+            f"{error.format_message().rstrip('.')}; see {error.ctx.command_path if error.ctx else 'didact'} --help"
+        )
     except click.ClickException as error:
         code = _print_error(error.format_message())
     except UsageError as error:
@@ -77,7 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         code = _print_error("stopped")
     except (BrokenPipeError, SystemExit) as gone:  # the reader of our output has gone: nothing is wrong
-        if isinstance(gone, SystemExit) and not type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):  # click's, of a broken pipe
+        # click's, of a broken pipe
+        if isinstance(gone, SystemExit) and not type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0

@@ -37,24 +37,38 @@ def _make_click_options(options: Iterable[Option]) -> list[click.Parameter]:
             parameters.append(click.Option([*names, o.name], is_flag=True, default=None, help=o.help + default_note))
         else:
             names = [f"--{flag}" for flag in flags]
-            parameters.append(click.Option([*names, o.name], type=OptionType(o), default=None, help=o.help + default_note))
+            parameters.append(
+                click.Option([*names, o.name], type=OptionType(o), default=None, help=o.help + default_note)
+            )
     return parameters
 
 
-def parse_options(name: str, options: Mapping[str, Option], arguments: list[str], *, about: str, usage: str = "") -> tuple[dict[str, Any], bool]:
+def parse_options(
+    name: str, options: Mapping[str, Option], arguments: list[str], *, about: str, usage: str = ""
+) -> tuple[dict[str, Any], bool]:
     """What was set on the command line, by option name, and whether JSON is asked for. `--help` prints and ends."""
     as_json = click.Option(["--json", "as_json"], is_flag=True, help="The answer as JSON, alone on stdout.")
     help_settings = {"help_option_names": ["-h", "--help"]}
-    command = click.Command(name, params=[*_make_click_options(options.values()), as_json], help=about, context_settings=help_settings,
-                            options_metavar=f"{usage} [--option value …]".strip())
+    command = click.Command(
+        name,
+        params=[*_make_click_options(options.values()), as_json],
+        help=about,
+        context_settings=help_settings,
+        options_metavar=f"{usage} [--option value …]".strip(),
+    )
     context = command.make_context(name, arguments)
     command_line = click.core.ParameterSource.COMMANDLINE
-    values = {key: value for key, value in context.params.items() if context.get_parameter_source(key) is command_line}   # `none` is a value, too
+    # `none` is a value, too
+    values = {key: value for key, value in context.params.items() if context.get_parameter_source(key) is command_line}
     return values, bool(values.pop("as_json", False))
 
 
 FROM_OPTION = click.option(
-    "--from", "files", multiple=True, metavar="FILE", type=click.Path(path_type=Path),
+    "--from",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
     help="File of inputs: an image, a CSV; of a run that reads texts, the file of a text or a CSV of texts. More than once.",
 )
 
@@ -80,7 +94,8 @@ def parse_assignments(arguments: tuple[str, ...]) -> dict[str, float]:
 
 
 def format_metric(value: float | None) -> str:
-    """A metric as people read it, 0.9741, 207,535, with a power of ten only where it is huge or tiny; one that is not defined is a dash."""
+    """A metric as people read it, 0.9741, 207,535, with a power of ten only where it is huge or tiny; one that is
+    not defined is a dash."""
     if value is None or value != value:
         return "–"
     if 1e4 <= abs(value) < 1e7:

@@ -41,7 +41,8 @@ class TrainingProgress:
         self.loading: Status | None = None
         self.is_estimated = False
         self.last_tenth: tuple[str, int] | None = None
-        self.drawing_progress: tuple[int, SlowTaskProgress] | None = None      # how far what is being drawn is, and who tells it
+        # how far what is being drawn is, and who tells it
+        self.drawing_progress: tuple[int, SlowTaskProgress] | None = None
 
     def __call__(self, event: str, payload: dict[str, Any]) -> None:
         getattr(self, f"on_{event}", lambda _: None)(payload)
@@ -58,7 +59,10 @@ class TrainingProgress:
         tenth = payload["file"], 10 * payload["done"] // max(1, payload["total"])
         if tenth != self.last_tenth:
             self.last_tenth = tenth
-            self.console.print(f"  {escape(payload['file'])}: {format_bytes(payload['done'])} of {format_bytes(payload['total'])}", soft_wrap=True)
+            self.console.print(
+                f"  {escape(payload['file'])}: {format_bytes(payload['done'])} of {format_bytes(payload['total'])}",
+                soft_wrap=True,
+            )
 
     def on_begin(self, payload: dict[str, Any]) -> None:
         """What is learned before the recipe's own training: on the line of loading, or with a line an evaluation."""
@@ -79,10 +83,15 @@ class TrainingProgress:
             print_line(f"  {escape(line)}")
         print_line(make_layer_table(layers))
         print_line(f"  {layers['total']:,} parameters, {layers['trainable']:,} trainable, {layers['tied']:,} tied")
-        print_line(f"  device {payload['device']}, precision {payload['precision']}, seed {payload['settings']['seed']}")
+        print_line(
+            f"  device {payload['device']}, precision {payload['precision']}, seed {payload['settings']['seed']}"
+        )
         epochs_text = format_short(plan["total_rounds"] / plan["rounds_per_epoch"])
         epochs_text += " epoch" if epochs_text == "1" else " epochs"
-        steps_text, examples_text = format_count(plan["total_rounds"], "step"), format_count(min(plan["batch_size"], plan["num_examples"]), "example")
+        steps_text, examples_text = (
+            format_count(plan["total_rounds"], "step"),
+            format_count(min(plan["batch_size"], plan["num_examples"]), "example"),
+        )
         print_line(f"  {steps_text} of {examples_text} ({epochs_text}); run: {escape(payload['run'])}")
         if "resumed" in payload:
             print_line(f"  resumed after step {payload['resumed']:,}")
@@ -102,13 +111,18 @@ class TrainingProgress:
         main_scores = {"loss": payload["scores"]["loss"], payload["monitor"]: payload["scores"][payload["monitor"]]}
         scores = "  ".join(f"{name} {format_metric(value)}" for name, value in main_scores.items())
         losses = "  ".join(f"{name} {format_metric(value)}" for name, value in payload["loss"].items())
-        self.console.print(f"  epoch {format_short(payload['epoch'], 4):>5}   train {losses}   validation {scores}  {mark}", soft_wrap=True)
+        self.console.print(
+            f"  epoch {format_short(payload['epoch'], 4):>5}   train {losses}   validation {scores}  {mark}",
+            soft_wrap=True,
+        )
 
     def _show_estimate(self, payload: dict[str, Any]) -> None:
         """Once, when a few steps have been timed."""
         if not self.is_estimated and payload["timed"] >= 5:
             self.is_estimated = True
-            self.console.print(f"  expected: {format_duration(payload['seconds_left'])} more, {format_bytes(payload['memory'])} of memory")
+            self.console.print(
+                f"  expected: {format_duration(payload['seconds_left'])} more, {format_bytes(payload['memory'])} of memory"
+            )
 
     def show_drawing(self, done: int, total: int) -> None:
         """What is drawn along the way: on the bar where there is one, else on a line of its own once it takes long."""
@@ -116,7 +130,11 @@ class TrainingProgress:
             self.bar.update(self.task, facts=f"{done:,} of {format_count(total, 'step')} of drawing")
         elif self.loading is None:
             is_continued = self.drawing_progress is not None and self.drawing_progress[0] < done
-            progress = self.drawing_progress[1] if self.drawing_progress is not None and is_continued else SlowTaskProgress("steps of drawing", self.console)
+            progress = (
+                self.drawing_progress[1]
+                if self.drawing_progress is not None and is_continued
+                else SlowTaskProgress("steps of drawing", self.console)
+            )
             progress(done, total)
             self.drawing_progress = (done, progress) if done < total else None
             if self.drawing_progress is None:
@@ -152,7 +170,9 @@ def describe_health(health: dict[str, Any]) -> list[str]:
     lines = [f"{splits}; each input {'×'.join(map(str, health['shape']))}"]
     if health.get("classes"):
         counts = health["classes"]
-        class_counts = ", ".join(f"{name} {count}" for name, count in list(counts.items())[:10]) + (", …" if len(counts) > 10 else "")
+        class_counts = ", ".join(f"{name} {count}" for name, count in list(counts.items())[:10]) + (
+            ", …" if len(counts) > 10 else ""
+        )
         counted_items = COUNTED_ITEMS.get(health.get("task", ""), "examples")
         lines.append(f"{len(counts)} class{'es' * (len(counts) > 1)} (training {counted_items}): {class_counts}")
     if health.get("imbalance") and health.get("classes"):
@@ -163,7 +183,8 @@ def describe_health(health: dict[str, Any]) -> list[str]:
 
 
 def make_layer_table(layers: dict[str, Any], *, with_receptive_fields: bool = False) -> Table:
-    """A row a layer, and how many of its numbers learn where not all do; with `sights` also how many pixels of the image one output sees,
+    """A row a layer, and how many of its numbers learn where not all do; with `sights` also how many pixels of the
+    image one output sees,
     and how many lie between two neighbours."""
     from didact.charts.format import has_frozen_layers
 
@@ -175,8 +196,17 @@ def make_layer_table(layers: dict[str, Any], *, with_receptive_fields: bool = Fa
         table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]  # a name that is cut cannot be typed
     for row in layers["rows"]:
         trainable_cells = [_format_count(row["trainable"])] if has_frozen else []
-        geometry_cells = [_format_shape(row.get("field")), _format_shape(row.get("jump"))] if with_receptive_fields else []
-        table.add_row(f"  {row['name']}", row["layer"], _format_shape(row["shape"]), _format_count(row["parameters"]), *trainable_cells, *geometry_cells)
+        geometry_cells = (
+            [_format_shape(row.get("field")), _format_shape(row.get("jump"))] if with_receptive_fields else []
+        )
+        table.add_row(
+            f"  {row['name']}",
+            row["layer"],
+            _format_shape(row["shape"]),
+            _format_count(row["parameters"]),
+            *trainable_cells,
+            *geometry_cells,
+        )
     return table
 
 
@@ -190,7 +220,8 @@ def _format_shape(sizes: list[float] | None) -> str:
 
 
 class SlowTaskProgress:
-    """How far and how fast a work is that takes longer than two seconds: on a terminal a line, elsewhere one a tenth; on stderr."""
+    """How far and how fast a work is that takes longer than two seconds: on a terminal a line, elsewhere one a
+    tenth; on stderr."""
 
     DELAY_S = 2.0
 
@@ -198,7 +229,8 @@ class SlowTaskProgress:
         self.task_name, self.console = task_name, console or Console(stderr=True, highlight=False)
         self.status: Status | None = None
         self.last_tenth, self.next_update = -1, perf_counter() + self.DELAY_S
-        self.first_report: tuple[int, float] | None = None          # from when on it is timed: what was loaded before is not slow work
+        # from when on it is timed: what was loaded before is not slow work
+        self.first_report: tuple[int, float] | None = None
 
     def __call__(self, done: int, total: int) -> None:
         now = perf_counter()

@@ -10,7 +10,7 @@ from didact.registry import CHAPTERS, RECIPES, Recipe
 
 def load_recipes() -> dict[str, Recipe]:
     """All recipes, chapter by chapter; importing them is what registers them."""
-    import didact.recipes  # noqa: F401
+    import didact.recipes
 
     order = {chapter: i for i, chapter in enumerate(CHAPTERS)}
     return dict(sorted(RECIPES.items(), key=lambda item: order.get(item[1].chapter, len(order))))
@@ -20,10 +20,14 @@ def get_recipe(name: str) -> Recipe:
     return look_up("recipe", name, load_recipes())
 
 
-def parse_recipe_name(verb: str, arguments: tuple[str, ...], *, is_suitable: Callable[[Recipe], bool] = lambda _: True) -> str:
+def parse_recipe_name(
+    verb: str, arguments: tuple[str, ...], *, is_suitable: Callable[[Recipe], bool] = lambda _: True
+) -> str:
     """The recipe's name, which comes first; help where it is asked for, on those that `fit` the verb."""
     if arguments and arguments[0] in ("-h", "--help"):
-        click.echo(f"Usage: didact {verb} RECIPE [--option value …]\n\n`didact {verb} RECIPE --help` lists a recipe's options. Recipes:\n")
+        click.echo(
+            f"Usage: didact {verb} RECIPE [--option value …]\n\n`didact {verb} RECIPE --help` lists a recipe's options. Recipes:\n"
+        )
         for recipe in filter(is_suitable, load_recipes().values()):
             click.echo(f"  {recipe.name:<22} {recipe.summary}")
         raise click.exceptions.Exit(0)

@@ -11,7 +11,18 @@ if TYPE_CHECKING:
     from didact.run import Run
 
 SAMPLING_OPTIONS = ("steps", "eta", "order", "guidance")
-IMAGE_OPTIONS = ("label", *SAMPLING_OPTIONS, "complete", "keep", "interpolate", "edit", "reach", "to", "judge", "judge_weights")
+IMAGE_OPTIONS = (
+    "label",
+    *SAMPLING_OPTIONS,
+    "complete",
+    "keep",
+    "interpolate",
+    "edit",
+    "reach",
+    "to",
+    "judge",
+    "judge_weights",
+)
 DEFAULT_NUM_IMAGES = 64       # images or rows, where no number is given
 TEXT_OPTIONS = ("tokens", "top_k", "top_p", "beam")
 
@@ -37,12 +48,21 @@ def draw_samples(run: "Run", images: Sequence[str], options: dict[str, Any], run
     score_quality = _make_quality_scorer(run, options, runs)
     sampling = {name: options[name] for name in (*SAMPLING_OPTIONS, "temperature") if options[name] is not None}
     with SlowTaskProgress("steps of drawing") as progress, use_progress_callback(progress):
-        result_fields, samples, columns = _draw(run, images, options, {name: options[name] for name in ("seed", "label", "device")} | sampling)
+        result_fields, samples, columns = _draw(
+            run, images, options, {name: options[name] for name in ("seed", "label", "device")} | sampling
+        )
     if is_table:
         result_fields["columns"] = save_rows(run, samples, path)
     else:
         save_image_grid(samples, path, columns=columns)
-    result = {"run": str(run.folder), "seed": options["seed"], "label": options["label"], "file": str(path), **result_fields, **sampling}
+    result = {
+        "run": str(run.folder),
+        "seed": options["seed"],
+        "label": options["label"],
+        "file": str(path),
+        **result_fields,
+        **sampling,
+    }
     return result | ({} if score_quality is None else {"judged": score_quality(samples)})
 
 
@@ -57,7 +77,9 @@ def _check_options(run: "Run", options: dict[str, Any], is_table: bool) -> None:
     if options["edit"] is None:
         reject_options("no number of a code is to be changed", **options_as_typed(options, "reach"))
     if options["edit"] is not None or options["interpolate"]:
-        reject_options("a code is drawn as it is, and alone", **options_as_typed(options, "eta", "temperature"), **judge_options)
+        reject_options(
+            "a code is drawn as it is, and alone", **options_as_typed(options, "eta", "temperature"), **judge_options
+        )
     if options["complete"] is not None:
         reject_options("an image is to be completed", **options_as_typed(options, "interpolate", "edit"))
         reject_options("what is judged is drawn from noise alone", **judge_options)
@@ -81,7 +103,11 @@ def _draw(
     n, image_fields = options["n"], {"images": list(images)} if images else {}
     if options["complete"] is not None:
         n, keep = n or 14, options["keep"] or "top"
-        return {"n": n, "completed": options["complete"], "kept": keep}, inpaint_image(run, options["complete"], n, keep=keep, **sampling), None
+        return (
+            {"n": n, "completed": options["complete"], "kept": keep},
+            inpaint_image(run, options["complete"], n, keep=keep, **sampling),
+            None,
+        )
     if options["edit"] is not None:
         extent = options["reach"] or 3.0
         samples = traverse_latents(run, options["edit"], images, extent=extent, **sampling)
@@ -95,7 +121,8 @@ def _draw(
 
 
 def _make_quality_scorer(run: "Run", options: dict[str, Any], runs: str) -> "QualityScorer | None":
-    """The classifier that is to judge the very images that will be drawn, where one is asked: whether it can is known before they are."""
+    """The classifier that is to judge the very images that will be drawn, where one is asked: whether it can is
+    known before they are."""
     from didact.inference.evaluate_samples import classifier_quality, inception_quality
     from didact.run import Run
 

@@ -20,12 +20,20 @@ def answer_prompt(name: str, options: dict[str, Any]) -> dict[str, Any]:
 
     reject_options(f"{name} answers questions", **options_as_typed(options, *IMAGE_OPTIONS))
     temperature, prompt, seed = options["temperature"], options["prompt"], options["seed"]
-    if temperature is None:                           # the likeliest answer, unless several are wanted, or bounds to choose within
+    # the likeliest answer, unless several are wanted, or bounds to choose within
+    if temperature is None:
         wants_several = max(options["beam"] or 1, options["n"] or 1) > 1
         temperature = float(wants_several or any(options[name] is not None for name in ("top_k", "top_p")))
     decoding = DecodingConfig(temperature, options["top_k"], options["top_p"], _get_beam_width(options))
     with SlowTaskProgress("tokens") as progress:
-        texts = answer_question(name, prompt or "", n=options["n"] or 1, decoding=decoding, progress=progress, **_make_generation_options(options))
+        texts = answer_question(
+            name,
+            prompt or "",
+            n=options["n"] or 1,
+            decoding=decoding,
+            progress=progress,
+            **_make_generation_options(options),
+        )
     return {"published": name, "prompt": prompt, "seed": seed, "manner": asdict(decoding), "texts": texts}
 
 
@@ -38,10 +46,25 @@ def sample_text(run: "Run", options: dict[str, Any]) -> dict[str, Any]:
 
     reject_options(f"{run.folder} writes text", **options_as_typed(options, *IMAGE_OPTIONS))
     temperature = options["temperature"]
-    decoding = DecodingConfig(1.0 if temperature is None else temperature, options["top_k"], options["top_p"], _get_beam_width(options))
+    decoding = DecodingConfig(
+        1.0 if temperature is None else temperature, options["top_k"], options["top_p"], _get_beam_width(options)
+    )
     with SlowTaskProgress("tokens") as progress:
-        texts = generate_continuations(run, options["prompt"], n=options["n"] or 1, decoding=decoding, progress=progress, **_make_generation_options(options))
-    return {"run": str(run.folder), "prompt": options["prompt"], "seed": options["seed"], "manner": asdict(decoding), "texts": texts}
+        texts = generate_continuations(
+            run,
+            options["prompt"],
+            n=options["n"] or 1,
+            decoding=decoding,
+            progress=progress,
+            **_make_generation_options(options),
+        )
+    return {
+        "run": str(run.folder),
+        "prompt": options["prompt"],
+        "seed": options["seed"],
+        "manner": asdict(decoding),
+        "texts": texts,
+    }
 
 
 def _get_beam_width(options: dict[str, Any]) -> int:

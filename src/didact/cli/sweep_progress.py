@@ -1,4 +1,5 @@
-"""What a person sees of many trainings: a line for each that begins and ends; on a terminal also how far they are. All of it on stderr."""
+"""What a person sees of many trainings: a line for each that begins and ends; on a terminal also how far they are.
+All of it on stderr."""
 
 from typing import Any
 
@@ -12,7 +13,8 @@ from didact.errors import format_count
 
 
 class SweepProgress:
-    """Listens to a sweep. Trainings in processes of their own are counted; the one in this process says how far it is."""
+    """Listens to a sweep. Trainings in processes of their own are counted; the one in this process says how far it
+    is."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or make_console(stderr=True)
@@ -62,7 +64,8 @@ class SweepProgress:
 
     def report_row(self, row: dict[str, Any], metrics: tuple[str, ...] = ()) -> None:
         name, last = _format_job(row), next(reversed(self.job_numbers))
-        job_prefix = "" if name == last else f"{self.job_numbers[name]}  {escape(name)}: "     # others may have begun since
+        # others may have begun since
+        job_prefix = "" if name == last else f"{self.job_numbers[name]}  {escape(name)}: "
         self.num_done, self.num_running = self.num_done + 1, self.num_running - 1
         if "diverged" in row:
             self.console.print(f"     {job_prefix}diverged: {escape(row['diverged'])}", soft_wrap=True)
@@ -73,7 +76,9 @@ class SweepProgress:
         self._show_counts()
 
     def _show_counts(self) -> None:
-        self._update_bar(self.num_done, self.num_jobs, f"{self.num_done} of {self.num_jobs} done, {self.num_running} under way")
+        self._update_bar(
+            self.num_done, self.num_jobs, f"{self.num_done} of {self.num_jobs} done, {self.num_running} under way"
+        )
 
     def _update_bar(self, done: int, total: int, text: str) -> None:
         """On a terminal alone, where a line can be written over."""

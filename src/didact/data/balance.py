@@ -29,7 +29,9 @@ def oversample(data: Data, seed: int = 0) -> Data:
     def repeat_rows(rows: Tensor, generator: torch.Generator) -> Tensor:
         return _repeat_evenly(rows, max_count, generator)
 
-    return resample_by_class(data, repeat_rows, seed, f"oversampled: {max_count:,} training examples of each class, the rarer ones repeated")
+    return resample_by_class(
+        data, repeat_rows, seed, f"oversampled: {max_count:,} training examples of each class, the rarer ones repeated"
+    )
 
 
 def undersample(data: Data, seed: int = 0) -> Data:
@@ -39,13 +41,16 @@ def undersample(data: Data, seed: int = 0) -> Data:
     def drop_rows(rows: Tensor, generator: torch.Generator) -> Tensor:
         return rows[torch.randperm(len(rows), generator=generator)[:min_count]]
 
-    return resample_by_class(data, drop_rows, seed, f"undersampled: {min_count:,} training examples of each class, the others left out")
+    return resample_by_class(
+        data, drop_rows, seed, f"undersampled: {min_count:,} training examples of each class, the others left out"
+    )
 
 
 def reweigh_groups(data: Data, column: str, seed: int = 0) -> Data:
     """As if group and class were independent: n_a n_y / n training rows of each group and class, repeated or left out.
 
-    P(A, Y) becomes P(A) P(Y) up to rounding, while P(A) and P(Y) stay.  Kamiran and Calders 2012, uniform sampling; Gaba exercise 12.5.
+    P(A, Y) becomes P(A) P(Y) up to rounding, while P(A) and P(Y) stay.  Kamiran and Calders 2012, uniform sampling;
+    Gaba exercise 12.5.
     """
     if data.task not in ("binary", "multiclass"):
         raise UsageError(f"--reweigh is for classes, but the targets of {data.name!r} are {data.task}; leave it out")
@@ -53,17 +58,24 @@ def reweigh_groups(data: Data, column: str, seed: int = 0) -> Data:
         return data
     row_groups = make_groups(data, column, "--reweigh")
     group, y = row_groups.assign_rows(get_column(data.train)).cpu(), get_column(data.train, "y").cpu().long()
-    joint = torch.stack([torch.bincount(y[group == k], minlength=data.num_classes) for k in range(len(row_groups.names))])   # (groups, classes)
+    # (groups, classes)
+    joint = torch.stack(
+        [torch.bincount(y[group == k], minlength=data.num_classes) for k in range(len(row_groups.names))]
+    )
     missing = ((joint == 0) & (joint.sum(1, keepdim=True) > 0)).nonzero()
     if len(missing):
         name, label = row_groups.names[int(missing[0, 0])], data.class_names[int(missing[0, 1])]
-        raise UsageError(f"--reweigh {column}: {name!r} has no training row of class {label!r} to be repeated; choose another column")
+        raise UsageError(
+            f"--reweigh {column}: {name!r} has no training row of class {label!r} to be repeated; choose another column"
+        )
 
     def resample_class(rows: Tensor, generator: torch.Generator) -> Tensor:
         """Of the rows of one class."""
         present_groups = group[rows].unique()
         counts = apportion_counts(len(rows), joint[present_groups].sum(1).double())
-        return torch.cat([_repeat_evenly(rows[group[rows] == k], n, generator) for k, n in zip(present_groups, counts, strict=True)])
+        return torch.cat(
+            [_repeat_evenly(rows[group[rows] == k], n, generator) for k, n in zip(present_groups, counts, strict=True)]
+        )
 
     note = f"training rows drawn so that {column!r} says nothing of {data.target!r}: some are repeated, others left out"
     return resample_by_class(data, resample_class, seed, note)
@@ -90,7 +102,9 @@ def _training_class_counts(data: Data) -> tuple[int, ...]:
     return data.class_counts["train"]
 
 
-def resample_by_class(data: Data, choose_rows: Callable[[Tensor, torch.Generator], Tensor], seed: int, note: str) -> Data:
+def resample_by_class(
+    data: Data, choose_rows: Callable[[Tensor, torch.Generator], Tensor], seed: int, note: str
+) -> Data:
     """The data with some rows of its training split, class by class.
 
     `indices` stay those of the split: a resumed run loads by them and balances again.
@@ -104,4 +118,6 @@ def resample_by_class(data: Data, choose_rows: Callable[[Tensor, torch.Generator
     rows = torch.cat([choose_rows((y == k).nonzero()[:, 0], generator) for k in range(data.num_classes)]).sort().values
     counts = tuple(torch.bincount(y[rows], minlength=data.num_classes).tolist())
     resampled = train.subset(rows.to(train.columns["y"].device))
-    return refresh_duplicates(replace(data, train=resampled, class_counts={**data.class_counts, "train": counts}, notes=(*data.notes, note)))
+    return refresh_duplicates(
+        replace(data, train=resampled, class_counts={**data.class_counts, "train": counts}, notes=(*data.notes, note))
+    )

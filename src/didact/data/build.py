@@ -49,7 +49,9 @@ def build_data(
     all_rows = columns if isinstance(columns, FileSplit) else TensorSplit(columns, encoder.decoders if encoder else {})
     y = all_rows.columns.get("y")
     validate(name, len(all_rows), all_rows.columns, task=task, class_names=class_names)
-    indices = split_indices(name, len(all_rows), y, task=task, test_indices=test_indices, fractions=fractions, indices=indices, seed=seed)
+    indices = split_indices(
+        name, len(all_rows), y, task=task, test_indices=test_indices, fractions=fractions, indices=indices, seed=seed
+    )
     splits = {part: all_rows.subset(indices[part]) for part in SPLITS}
     example = all_rows.batch(indices["train"][:1])["x"]
     mean, std = compute_mean_std(splits["train"]) if standardize else (torch.zeros(1), torch.ones(1))
@@ -96,11 +98,15 @@ def split_indices(
     if indices is not None:
         rows = torch.cat([indices[part] for part in SPLITS])
         if len(rows) != n or not 0 <= int(rows.min()) <= int(rows.max()) < n:
-            raise UsageError(f"{name!r} now holds {n} examples, but {len(rows)} when it was split: it has changed since")
+            raise UsageError(
+                f"{name!r} now holds {n} examples, but {len(rows)} when it was split: it has changed since"
+            )
         return {part: indices[part] for part in SPLITS}
     if fractions is None:
         fractions = (0.15, 0.15) if test_indices is None else (0.1, 0.0)
-    return train_val_test_split(n, y if task in CLASSIFICATION_TASKS else None, test_indices=test_indices, fractions=fractions, seed=seed)
+    return train_val_test_split(
+        n, y if task in CLASSIFICATION_TASKS else None, test_indices=test_indices, fractions=fractions, seed=seed
+    )
 
 
 def resplit(data: Data, indices: Mapping[str, Tensor]) -> Data:
@@ -156,7 +162,8 @@ def compute_mean_std(split: TensorSplit | FileSplit, chunk_size: int = 4096) -> 
 def compute_uint8_mean_std(x: Tensor) -> tuple[Tensor, Tensor]:
     """The same of images kept as bytes, exactly and quickly: there are only 256 levels to count in each channel."""
     level = torch.arange(256, dtype=torch.float64) / 255
-    counts = torch.stack([torch.bincount(channel.flatten(), minlength=256) for channel in x.unbind(1)]).double()  # (C, 256)
+    # (C, 256)
+    counts = torch.stack([torch.bincount(channel.flatten(), minlength=256) for channel in x.unbind(1)]).double()
     share = counts / counts.sum(1, keepdim=True)
     mean = share @ level
     std = (share * (level - mean[:, None]).square()).sum(1).sqrt()
@@ -173,11 +180,13 @@ def _compute_target_mean_std(split: TensorSplit | FileSplit, task: str) -> tuple
 
 
 def _count_classes(split: TensorSplit | FileSplit, task: str, num_classes: int) -> tuple[int, ...]:
-    """Examples of each class; of each label, where an example may carry several; pixels or boxes, where each has a class of its own."""
+    """Examples of each class; of each label, where an example may carry several; pixels or boxes, where each has a
+    class of its own."""
     y = split.columns.get("y")
     if y is None or not num_classes or task == "language":
         return ()
-    counts = y.sum(0) if task == "multilabel" else torch.bincount(y[y >= 0].long(), minlength=num_classes)[:num_classes]  # a mask's void is none
+    # a mask's void is none
+    counts = y.sum(0) if task == "multilabel" else torch.bincount(y[y >= 0].long(), minlength=num_classes)[:num_classes]
     return tuple(int(c) for c in counts)
 
 

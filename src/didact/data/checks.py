@@ -16,7 +16,8 @@ MAX_LISTED_NAMES = 5       # names listed before "…"
 
 
 def validate(name: str, n: int, columns: Mapping[str, Tensor], *, task: str, class_names: Sequence[str] = ()) -> None:
-    """Stop at what no split or network could repair. Of n examples `x` may be absent: a streamed set has not read it yet."""
+    """Stop at what no split or network could repair. Of n examples `x` may be absent: a streamed set has not read
+    it yet."""
     x, y = columns.get("x"), columns.get("y")
     if n < 3:
         raise UsageError(f"{name!r} holds {n} examples, but three splits need at least 3")
@@ -37,7 +38,9 @@ def validate(name: str, n: int, columns: Mapping[str, Tensor], *, task: str, cla
 def _validate_classes(name: str, y: Tensor, class_names: Sequence[str]) -> None:
     """Every class must be able to stand in all three splits."""
     if len(class_names) < 2:
-        raise UsageError(f"{name!r} holds only one class, {summarize_list(class_names)!r}: at least two can be told apart")
+        raise UsageError(
+            f"{name!r} holds only one class, {summarize_list(class_names)!r}: at least two can be told apart"
+        )
     if len(y) < len(class_names):
         raise UsageError(f"{name!r} holds {len(y)} examples of {len(class_names)} classes: fewer examples than classes")
     counts = torch.bincount(y.long(), minlength=len(class_names)).tolist()
@@ -53,10 +56,16 @@ def add_health_notes(data: Data) -> Data:
     """The same data with notes on what a person should know before training on it."""
     notes = list(data.notes)
     if data.task in ("binary", "multiclass"):
-        absent_classes = {part: [data.class_names[k] for k, c in enumerate(data.class_counts[part]) if c == 0] for part in SPLITS}
+        absent_classes = {
+            part: [data.class_names[k] for k, c in enumerate(data.class_counts[part]) if c == 0] for part in SPLITS
+        }
         if absent_classes["train"]:
             raise UsageError(f"{data.name!r} has no training example of: {summarize_list(absent_classes['train'])}")
-        notes += [f"no {part} example of: {summarize_list(absent_classes[part])}" for part in SPLITS[1:] if absent_classes[part]]
+        notes += [
+            f"no {part} example of: {summarize_list(absent_classes[part])}"
+            for part in SPLITS[1:]
+            if absent_classes[part]
+        ]
         ratio = compute_imbalance(data)
         if ratio > MAX_CLASS_RATIO:
             counts = data.class_counts["train"]
@@ -72,7 +81,11 @@ def add_health_notes(data: Data) -> Data:
         notes += _describe_duplicates(duplicate_counts)
     constant_features = find_constant_features(data)
     if constant_features:
-        names_text = f": {summarize_list([data.feature_names[i] for i in constant_features])}" if len(data.feature_names) == data.num_features else ""
+        names_text = (
+            f": {summarize_list([data.feature_names[i] for i in constant_features])}"
+            if len(data.feature_names) == data.num_features
+            else ""
+        )
         notes.append(f"{len(constant_features)} of {data.num_features} inputs never change in training{names_text}")
     return replace(data, notes=tuple(notes), duplicates=duplicate_counts)
 
@@ -103,7 +116,11 @@ def refresh_duplicates(data: Data) -> Data:
     if data.duplicates is None:
         return data
     old_notes, duplicate_counts = _describe_duplicates(data.duplicates), count_duplicates(data) or {}
-    return replace(data, duplicates=duplicate_counts, notes=(*(note for note in data.notes if note not in old_notes), *_describe_duplicates(duplicate_counts)))
+    return replace(
+        data,
+        duplicates=duplicate_counts,
+        notes=(*(note for note in data.notes if note not in old_notes), *_describe_duplicates(duplicate_counts)),
+    )
 
 
 def _hash_rows(split: Split) -> list[bytes] | None:

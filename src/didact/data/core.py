@@ -15,7 +15,8 @@ from torch import Tensor
 
 Batch = dict[str, Tensor]  # named columns of equal length: "x" the input, "y" the target, "row" the example's number
 Decode = Callable[[Tensor], Tensor]
-Given = str | Path  # an input as a person gives it: a Path is a file; a str is what the run reads, a text where it reads texts
+# an input as a person gives it: a Path is a file; a str is what the run reads, a text where it reads texts
+Given = str | Path
 SourceLocator = Callable[[int], str]  # example i of the source -> the file or line that a person finds it in
 
 SPLITS = ("train", "validation", "test")
@@ -113,7 +114,8 @@ class Encoder(Protocol):
 
 @runtime_checkable
 class DetectsUnseenInputs(Protocol):
-    """An encoder that knows what it reads without having learned it: said beside the answers, which are given all the same."""
+    """An encoder that knows what it reads without having learned it: said beside the answers, which are given all
+    the same."""
 
     def describe_unseen_inputs(self, inputs: Sequence[Given]) -> list[str]:
         """A line for each thing in the inputs that training did not meet, or that may be meant otherwise."""
@@ -141,7 +143,8 @@ class Data:
     std: Tensor = field(default_factory=lambda: torch.ones(1))
     target_mean: float = 0.0                # of the training targets as they are stored, for regression
     target_std: float = 1.0
-    target_offset: float = 0.0               # subtracted from targets far from zero before they were rounded; answers add it
+    # subtracted from targets far from zero before they were rounded; answers add it
+    target_offset: float = 0.0
     target: str = "y"                       # what the target is called
     encoder: Encoder | None = None
     source: Mapping[str, Any] = field(default_factory=dict)   # what loads it again: name or path and options

@@ -1,4 +1,5 @@
-"""Rows of a table told apart by one of its columns: the people, places or kinds that a model is asked to treat alike."""
+"""Rows of a table told apart by one of its columns: the people, places or kinds that a model is asked to treat
+alike."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,8 @@ class Groups:
 
 
 def make_groups(data: Data, column: str, flag: str) -> Groups:
-    """Of a category one for each value, of a few numbers too; other numbers are halved at the median of the training rows."""
+    """Of a category one for each value, of a few numbers too; other numbers are halved at the median of the
+    training rows."""
     if not isinstance(data.encoder, TableEncoder) or data.kind != "table":
         raise UsageError(f"{flag} expects a column of a table, but {data.name!r} holds {data.kind}")
     columns = data.encoder.columns
@@ -35,9 +37,15 @@ def make_groups(data: Data, column: str, flag: str) -> Groups:
     def select_features(x: Tensor) -> Tensor:
         return x[:, start : start + len(grouping_column.feature_names)]
 
-    row_groups = _group_by_category(grouping_column, select_features) if isinstance(grouping_column, CategoricalColumn) else _group_by_number(grouping_column, select_features, select_features(get_column(data.train)))
+    row_groups = (
+        _group_by_category(grouping_column, select_features)
+        if isinstance(grouping_column, CategoricalColumn)
+        else _group_by_number(grouping_column, select_features, select_features(get_column(data.train)))
+    )
     if len(row_groups.assign_rows(get_column(data.train)).unique()) < 2:
-        raise UsageError(f"{flag} {column}: all training rows are of one group, {row_groups.names[0]!r}; choose another column")
+        raise UsageError(
+            f"{flag} {column}: all training rows are of one group, {row_groups.names[0]!r}; choose another column"
+        )
     return row_groups
 
 
@@ -50,7 +58,10 @@ def get_column(split: Split, name: str = "x") -> Tensor:
 
 def _group_by_category(column: CategoricalColumn, select_features: Callable[[Tensor], Tensor]) -> Groups:
     names = [feature.removeprefix(f"{column.name}=") for feature in column.feature_names]
-    return Groups(_make_unique([*names, "(unknown)"]), lambda x: torch.where(select_features(x).sum(1) > 0.5, select_features(x).argmax(1), len(names)))
+    return Groups(
+        _make_unique([*names, "(unknown)"]),
+        lambda x: torch.where(select_features(x).sum(1) > 0.5, select_features(x).argmax(1), len(names)),
+    )
 
 
 def _group_by_number(column: NumericColumn, select_features: Callable[[Tensor], Tensor], train: Tensor) -> Groups:
@@ -68,14 +79,22 @@ def _group_by_number(column: NumericColumn, select_features: Callable[[Tensor], 
         median = present.quantile(0.5, interpolation="lower")
         is_strict = bool((present > median).any())      # else more than half of the rows have the largest value
         threshold = format_plain(float(median) + column.offset)
-        names = [f"{column.name} ≤ {threshold}", f"{column.name} > {threshold}"] if is_strict else [f"{column.name} < {threshold}", f"{column.name} ≥ {threshold}"]
+        names = (
+            [f"{column.name} ≤ {threshold}", f"{column.name} > {threshold}"]
+            if is_strict
+            else [f"{column.name} < {threshold}", f"{column.name} ≥ {threshold}"]
+        )
 
         def assign_number(x: Tensor) -> Tensor:
             value = select_features(x)[:, 0]
             return (value > median.to(x.device) if is_strict else value >= median.to(x.device)).long()
 
     def assign_rows(x: Tensor) -> Tensor:
-        return torch.where(select_features(x)[:, 1] > 0.5, len(names), assign_number(x)) if column.has_missing else assign_number(x)
+        return (
+            torch.where(select_features(x)[:, 1] > 0.5, len(names), assign_number(x))
+            if column.has_missing
+            else assign_number(x)
+        )
 
     return Groups((*names, f"{column.name} missing" if column.has_missing else "(unknown)"), assign_rows)
 

@@ -52,7 +52,8 @@ def _allocate_rows(sizes: list[int], fractions: tuple[float, float]) -> list[tup
         for part in sorted(parts, key=lambda p: allocation[p] - quotas[p])[: n - sum(allocation)]:
             allocation[part] += 1
         for part in parts if n >= len(parts) else [2] * (n > 0):
-            if allocation[part] == 0:                                  # every split sees every class; training before all
+            # every split sees every class; training before all
+            if allocation[part] == 0:
                 allocation[allocation.index(max(allocation))] -= 1
                 allocation[part] = 1
         debts = [d - k for d, k in zip(quotas, allocation, strict=True)]

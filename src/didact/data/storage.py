@@ -95,10 +95,14 @@ class PinnedSplit:
 def to_device(data: Data, device: torch.device) -> Data:
     """The data on the device where they take at most half of its free memory; else beside it."""
     splits = {part: data.split(part) for part in SPLITS}
-    num_bytes = sum(c.numel() * c.element_size() for s in splits.values() if isinstance(s, TensorSplit) for c in s.columns.values())
+    num_bytes = sum(
+        c.numel() * c.element_size() for s in splits.values() if isinstance(s, TensorSplit) for c in s.columns.values()
+    )
     if device.type != "cuda" or num_bytes <= torch.cuda.mem_get_info(device)[0] // 2:
         return data.to(device)
-    train, validation, test = (PinnedSplit(s, device) if isinstance(s, TensorSplit) else s.to(device) for s in splits.values())
+    train, validation, test = (
+        PinnedSplit(s, device) if isinstance(s, TensorSplit) else s.to(device) for s in splits.values()
+    )
     return replace(data, train=train, validation=validation, test=test)
 
 

@@ -45,7 +45,9 @@ class SeriesEncoder:
         rows = [self.parse_values(text)[-self.window :] for text in inputs]
         for text, row in zip(inputs, rows, strict=True):
             if len(row) < self.window:
-                raise UsageError(f"a window is {self.window} values of {self.column!r}, got {len(row)} in {str(text)!r}")
+                raise UsageError(
+                    f"a window is {self.window} values of {self.column!r}, got {len(row)} in {str(text)!r}"
+                )
         return list(map(str, inputs)), {"x": torch.tensor(rows)[..., None]}
 
     def parse_values(self, text: Given) -> list[float]:
@@ -65,54 +67,79 @@ class SeriesEncoder:
         return cls(spec["column"], spec["window"])
 
 
-def build_series(name: str, values: Sequence[float], column: str, *, window: int = DEFAULT_WINDOW, horizon: int = 1, notes: Sequence[str] = ()) -> Data:
-    """x (N, window, 1) and the `horizon` values behind it, y (N,) or (N, horizon). Seven tenths to learn from, then validation, then test.
+def build_series(
+    name: str,
+    values: Sequence[float],
+    column: str,
+    *,
+    window: int = DEFAULT_WINDOW,
+    horizon: int = 1,
+    notes: Sequence[str] = (),
+) -> Data:
+    """x (N, window, 1) and the `horizon` values behind it, y (N,) or (N, horizon). Seven tenths to learn from, then
+    validation, then test.
 
     Windows that would reach across a border are left out: what is judged was in nobody's past.
     """
     s, span = torch.tensor(values, dtype=torch.float32), window + horizon
     if len(s) < 10 * span:
-        raise UsageError(f"{name!r} holds {len(s)} values of {column!r}; at least {10 * span} make windows of {window} + {horizon}")
+        raise UsageError(
+            f"{name!r} holds {len(s)} values of {column!r}; at least {10 * span} make windows of {window} + {horizon}"
+        )
     bounds = [0, int(0.7 * len(s)), int(0.85 * len(s)), len(s)]
     parts = [s[a:b].unfold(0, span, 1) for a, b in pairwise(bounds)]      # each (n, span)
     rows = torch.cat(parts)
     x, y = rows[:, :window, None].contiguous(), rows[:, window:].contiguous()
     indices = dict(zip(SPLITS, torch.arange(len(rows)).split([len(p) for p in parts]), strict=True))
     return build_data(
-        name, "series", {"x": x, "y": y[:, 0] if horizon == 1 else y}, task="regression" if horizon == 1 else "forecast",
-        target=column, feature_names=(column,), encoder=SeriesEncoder(column, window), indices=indices,
+        name,
+        "series",
+        {"x": x, "y": y[:, 0] if horizon == 1 else y},
+        task="regression" if horizon == 1 else "forecast",
+        target=column,
+        feature_names=(column,),
+        encoder=SeriesEncoder(column, window),
+        indices=indices,
         notes=[f"{len(s):,} values of {column!r} in windows of {window}, split in the order of time", *notes],
     )
 
 
 def with_horizon(data: Data, *, window: int = DEFAULT_WINDOW, horizon: int = 1) -> Data:
-    """The same series in windows of another length, each with the `horizon` values behind it: y (N, horizon). The borders stay."""
+    """The same series in windows of another length, each with the `horizon` values behind it: y (N, horizon). The
+    borders stay."""
     if not isinstance(data.encoder, SeriesEncoder):
-        raise UsageError(f"windows are cut from a time series, but {data.name!r} is {data.kind}: give a CSV file with a column of numbers")
+        raise UsageError(
+            f"windows are cut from a time series, but {data.name!r} is {data.kind}: give a CSV file with a column of numbers"
+        )
     parts: dict[str, Any] = {}
     for part in SPLITS:
         split = data.split(part)
         rows = len(split) + data.encoder.window - window - (horizon - 1)
         if rows < 1:
             length_text = f"{part} part of {data.name!r} has {rows + window + horizon - 1} values"
-            raise UsageError(f"the {length_text}, but a window takes {window} + {horizon}; choose a smaller --window or --horizon")
+            raise UsageError(
+                f"the {length_text}, but a window takes {window} + {horizon}; choose a smaller --window or --horizon"
+            )
         parts[part] = MissingSplit(rows)
         if isinstance(split, TensorSplit):
-            s = torch.cat([split.columns["x"][0, :, 0], split.columns["y"]])       # windows begin one day after the other
+            # windows begin one day after the other
+            s = torch.cat([split.columns["x"][0, :, 0], split.columns["y"]])
             spans = s.unfold(0, window + horizon, 1)
             parts[part] = TensorSplit({"x": spans[:, :window, None].contiguous(), "y": spans[:, window:].contiguous()})
     return replace(data, shape=(window, 1), encoder=replace(data.encoder, window=window), **parts)
 
 
 def load_series(path: Path, *, target: str | None = None, window: int = DEFAULT_WINDOW, horizon: int = 1) -> Data:
-    """One's own CSV file: the named column, or the last one of numbers, in the order of the dates beside it or else of the rows."""
+    """One's own CSV file: the named column, or the last one of numbers, in the order of the dates beside it or else
+    of the rows."""
     frame = read_csv(path, min_columns=1)
     numeric = [str(name) for name in frame.columns if to_numeric_or_none(frame[name]) is not None]
     if not numeric:
         raise UsageError(f"{path} has no column of numbers: a time series needs one")
     column = target or numeric[-1]
     values, notes = _read_column(path, column)
-    window = max(1, min(window, len(values) // 10 - horizon))      # of a short series; `ahead` cuts what a recipe asks for
+    # of a short series; `ahead` cuts what a recipe asks for
+    window = max(1, min(window, len(values) // 10 - horizon))
     return build_series(dataset_name(path), values, column, window=window, horizon=horizon, notes=notes)
 
 
@@ -123,11 +150,15 @@ def _read_column(path: Path, column: str) -> tuple[list[float], list[str]]:
         raise UsageError(f"{path} has no column {column!r}; {suggest_nearest(column, map(str, frame.columns))}")
     numbers = to_numeric_or_none(frame[column])
     if numbers is None:
-        raise UsageError(f"column {column!r} of {path} is not numbers: a time series needs some; choose another with --target")
+        raise UsageError(
+            f"column {column!r} of {path} is not numbers: a time series needs some; choose another with --target"
+        )
     num_missing = int(numbers.isna().sum())
     missing_text = f"{num_missing:,} of {len(numbers):,} values of {column!r} are missing"
     if num_missing > len(numbers) / 2:
-        raise UsageError(f"{missing_text} in {path}: a time series needs at least half of them; choose another column with --target")
+        raise UsageError(
+            f"{missing_text} in {path}: a time series needs at least half of them; choose another column with --target"
+        )
     if num_missing:
         notes.append(f"{missing_text}: filled with the one before, and scored as if measured")
     return _require_finite([float(v) for v in numbers.ffill().bfill()], column, str(path)), notes
@@ -138,18 +169,31 @@ def _sort_by_time(frame: "DataFrame") -> tuple["DataFrame", list[str]]:
     date_columns = [(name, times) for name in frame.columns for times in _parse_dates(frame[name])]
     if not date_columns or any(times.is_monotonic_increasing and times.is_unique for _, times in date_columns):
         return frame, []
-    name, times = min(date_columns, key=lambda each: (not each[1].is_monotonic_increasing, not each[1].is_monotonic_decreasing, each[1].hasnans))
+    name, times = min(
+        date_columns,
+        key=lambda each: (not each[1].is_monotonic_increasing, not each[1].is_monotonic_decreasing, each[1].hasnans),
+    )
     num_tied, order_text = int(times.duplicated(keep=False).sum()), "stay in the order of the file"
-    tie_notes = [f"{num_tied:,} of {len(times):,} rows share their date in {name!r} with another: those {order_text}"] if num_tied else []
+    tie_notes = (
+        [f"{num_tied:,} of {len(times):,} rows share their date in {name!r} with another: those {order_text}"]
+        if num_tied
+        else []
+    )
     if times.is_monotonic_increasing:
         return frame, tie_notes
     if times.hasnans:
         return frame, [f"{int(times.isna().sum()):,} of {len(times):,} rows have no date in {name!r}: all {order_text}"]
-    if times.is_monotonic_decreasing:                         # turned round, rows of one date come into their order as well
+    # turned round, rows of one date come into their order as well
+    if times.is_monotonic_decreasing:
         return frame[::-1], [f"sorted by {name!r}: the file has the newest first"]
     if sum(other == name for other, _ in date_columns) > 1:
-        return frame, [f"the dates in {name!r} may have the day or the month first: the rows {order_text}; write them as 2020-01-31"]
-    return frame.iloc[times.argsort(kind="stable")], [f"sorted by {name!r}: the rows of the file are not in the order of time", *tie_notes]
+        return frame, [
+            f"the dates in {name!r} may have the day or the month first: the rows {order_text}; write them as 2020-01-31"
+        ]
+    return frame.iloc[times.argsort(kind="stable")], [
+        f"sorted by {name!r}: the rows of the file are not in the order of time",
+        *tie_notes,
+    ]
 
 
 def _parse_dates(column: "Series") -> list["Series"]:
@@ -158,10 +202,13 @@ def _parse_dates(column: "Series") -> list["Series"]:
     from pandas.tseries.api import guess_datetime_format
 
     strings = column.dropna().astype(str).str.strip()
-    if strings.nunique() < 2 or (to_numeric_or_none(column) is not None and not strings.str.fullmatch(r"(19|20)\d{6}").all()):
+    if strings.nunique() < 2 or (
+        to_numeric_or_none(column) is not None and not strings.str.fullmatch(r"(19|20)\d{6}").all()
+    ):
         return []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")                      # of a day that stands first where a month was expected: both are tried
+        # of a day that stands first where a month was expected: both are tried
+        warnings.simplefilter("ignore")
         guessed_formats = [guess_datetime_format(strings.iloc[0], dayfirst=first) for first in (False, True)]
     for formats in ["ISO8601"], dict.fromkeys(filter(None, guessed_formats)):
         parsed = [pd.to_datetime(strings, format=date_format, utc=True, errors="coerce") for date_format in formats]
@@ -174,11 +221,18 @@ def _require_finite(values: list[float], column: str, source_name: str) -> list[
     """Refuse what would make every forecast behind it no number."""
     first_bad = next((k for k, v in enumerate(values) if not abs(v) <= MAX_FLOAT32), None)
     if first_bad is not None:
-        raise UsageError(f"the values of {column!r} must be finite, but number {first_bad + 1} is {values[first_bad]:g} in {source_name!r}; put it right")
+        raise UsageError(
+            f"the values of {column!r} must be finite, but number {first_bad + 1} is {values[first_bad]:g} in {source_name!r}; put it right"
+        )
     return values
 
 
-@register_dataset(kind="series", task="regression", license="no licence stated; Australian Bureau of Meteorology", files=(MELBOURNE_FILE,))
+@register_dataset(
+    kind="series",
+    task="regression",
+    license="no licence stated; Australian Bureau of Meteorology",
+    files=(MELBOURNE_FILE,),
+)
 def temperatures(seed: int = 0) -> Data:
     """Lowest temperature of 3,650 days in Melbourne, 1981 to 1990: thirty days, and the next (Gaba Ex 5.3)."""
     import pandas as pd

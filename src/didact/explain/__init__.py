@@ -3,7 +3,8 @@
     from didact.explain import grad_cam, occlusion, saliency, shapley
     heat = grad_cam(model, images, target=3)      # (B, H, W), for any module that gives (B, classes)
 
-Saliency needs a scalar, the score of one class, and a subset of features needs a value for those left out: Gaba 12.5.1 and
+Saliency needs a scalar, the score of one class, and a subset of features needs a value for those left out: Gaba
+12.5.1 and
 12.5.3 leave both open (M55). Here the score is what stands before the softmax, and `baseline` is what absence means.
 """
 

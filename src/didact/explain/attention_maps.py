@@ -28,13 +28,33 @@ def draw_attention_maps(title: str, heads: Tensor, rows: Sequence[str], columns:
     for j, a in enumerate(heads):
         x, y = tile_width * (j % MAPS_PER_ROW) + left, tile_height * (j // MAPS_PER_ROW) + top + 22
         parts.append(svg.draw_text(x, y - top - 6, f"{title} head {j + 1}", "title"))
-        image = apply_colormap(scale_to_unit(a, signed=is_signed, quantile=1.0), SIGNED_COLORMAP if is_signed else HEAT_COLORMAP)
-        parts.append(tag("image", href=image_to_data_uri(image), x=round(x, 1), y=round(y, 1), width=MAP_SIDE_PX, height=MAP_SIDE_PX,
-                         preserveAspectRatio="none", style="image-rendering:pixelated"))
+        image = apply_colormap(
+            scale_to_unit(a, signed=is_signed, quantile=1.0), SIGNED_COLORMAP if is_signed else HEAT_COLORMAP
+        )
+        parts.append(
+            tag(
+                "image",
+                href=image_to_data_uri(image),
+                x=round(x, 1),
+                y=round(y, 1),
+                width=MAP_SIDE_PX,
+                height=MAP_SIDE_PX,
+                preserveAspectRatio="none",
+                style="image-rendering:pixelated",
+            )
+        )
         parts.append(svg.draw_rect(x, y, MAP_SIDE_PX, MAP_SIDE_PX, "frame"))
         cell_size, step = MAP_SIDE_PX / len(row_labels), math.ceil(len(row_labels) / MAX_AXIS_NAMES)
-        parts += [svg.draw_text(x - 5, y + (i + 0.5) * cell_size + 4, row_labels[i], "tick", "end") for i in range(0, len(row_labels), step)]
+        parts += [
+            svg.draw_text(x - 5, y + (i + 0.5) * cell_size + 4, row_labels[i], "tick", "end")
+            for i in range(0, len(row_labels), step)
+        ]
         cell_size, step = MAP_SIDE_PX / len(column_labels), math.ceil(len(column_labels) / MAX_AXIS_NAMES)
-        parts += [svg.draw_text(x + (i + 0.5) * cell_size + 4, y - 5, column_labels[i], "tick", angle=-90) for i in range(0, len(column_labels), step)]
+        parts += [
+            svg.draw_text(x + (i + 0.5) * cell_size + 4, y - 5, column_labels[i], "tick", angle=-90)
+            for i in range(0, len(column_labels), step)
+        ]
     count = len(heads)
-    return svg.make_svg(title, tile_width * min(MAPS_PER_ROW, count), tile_height * math.ceil(count / MAPS_PER_ROW), *parts)
+    return svg.make_svg(
+        title, tile_width * min(MAPS_PER_ROW, count), tile_height * math.ceil(count / MAPS_PER_ROW), *parts
+    )

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-# Even steps of lightness (OKLab 0.16 to 0.96; 0.40 to 0.97 and back): equal steps look equal, and a grey print keeps the order.
+# Even steps of lightness (OKLab 0.16 to 0.96; 0.40 to 0.97 and back): equal steps look equal, and a grey print keeps
+# the order.
 HEAT_COLORMAP = "#0f0528", "#330b5c", "#6e0e75", "#b41755", "#e1493e", "#f5872c", "#fac355", "#faf5be"
 SIGNED_COLORMAP = "#0f428f", "#2a6cca", "#699ae2", "#aec7ed", "#f4f3f4", "#edb6ad", "#de7868", "#be3b2c", "#861309"
 
@@ -19,7 +20,8 @@ def apply_colormap(values: Tensor, colormap: tuple[str, ...] = HEAT_COLORMAP) ->
 
 
 def scale_to_unit(values: Tensor, *, signed: bool, quantile: float = 0.99) -> Tensor:
-    """Into 0 … 1, with 0.5 for zero where signed. The largest percent is cut: one pixel must not make all others pale."""
+    """Into 0 … 1, with 0.5 for zero where signed. The largest percent is cut: one pixel must not make all others
+    pale."""
     values = values.detach().float()
     scale = float(torch.quantile(values.abs().flatten()[: 2**24], quantile)) or float(values.abs().max()) or 1.0
     return (values / scale / 2 + 0.5 if signed else values / scale).clamp(0, 1)
@@ -27,7 +29,8 @@ def scale_to_unit(values: Tensor, *, signed: bool, quantile: float = 0.99) -> Te
 
 def overlay_heatmap(image: Tensor, heatmap: Tensor, *, signed: bool) -> Tensor:
     """The map over the image in grey, the more opaque the stronger it is: (C, H, W) in [0, 1], (H, W) -> (3, H, W)."""
-    gray = 0.15 + 0.7 * image.detach().float().cpu().mean(0).clamp(0, 1)           # softer, so that the colours stand out
+    # softer, so that the colours stand out
+    gray = 0.15 + 0.7 * image.detach().float().cpu().mean(0).clamp(0, 1)
     strength = scale_to_unit(heatmap.cpu(), signed=signed)
     opacity = (2 * strength - 1).abs() if signed else strength
     opacity = 0.85 * opacity.sqrt()
@@ -48,6 +51,7 @@ def tile_images(images: Tensor, *, gap: float = 1.0, max_images: int = 64) -> Te
     num_rows = -(-n // num_columns)
     padded = F.pad(images, (0, 1, 0, 1), value=gap)
     empty = torch.full((num_rows * num_columns - n, c, h + 1, w + 1), gap)
-    grid = torch.cat([padded, empty]).unflatten(0, (num_rows, num_columns))                 # (down, across, C, h + 1, w + 1)
+    # (down, across, C, h + 1, w + 1)
+    grid = torch.cat([padded, empty]).unflatten(0, (num_rows, num_columns))
     joined: Tensor = grid.permute(2, 0, 3, 1, 4).reshape(c, num_rows * (h + 1), num_columns * (w + 1))
     return joined[:, :-1, :-1]

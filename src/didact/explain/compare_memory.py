@@ -38,7 +38,10 @@ def _measure_gradient_reach(run: Run, inputs: Sequence[Given], device: str) -> T
     objective.to(torch_device)
     named_batches = sequences.read_texts(data, inputs) if inputs else sequences.load_worst_sequences(run)
     with torch.no_grad():
-        reader_inputs = [_get_reader_inputs(objective, reader, {key: v.to(torch_device) for key, v in batch.items()}) for _, batch in named_batches]
+        reader_inputs = [
+            _get_reader_inputs(objective, reader, {key: v.to(torch_device) for key, v in batch.items()})
+            for _, batch in named_batches
+        ]
         norms = [compute_gradient_decay(reader, x) for x in reader_inputs]
     shortest = min(map(len, norms))
     return torch.stack([n[:shortest].clamp(min=MIN_NORM).log() for n in norms]).mean(0).exp().cpu()
@@ -50,18 +53,29 @@ def _get_reader_inputs(objective: Objective, reader: RecurrentReader, batch: Bat
         with record_inputs(reader) as inputs:
             objective.forecast(batch)
         return inputs[0][0]
-    embedding = objective.get_submodule("network.source" if isinstance(objective, CanTranslate) else "network.embedding")
+    embedding = objective.get_submodule(
+        "network.source" if isinstance(objective, CanTranslate) else "network.embedding"
+    )
     x: Tensor = embedding(batch["x"])[0]
     return x
 
 
-def compare_gradient_reach(runs: Sequence[Run], inputs: Sequence[Given] = (), *, out_dir: Path | None = None, device: str = "auto") -> dict[str, Any]:
-    """A page with one chart, a line for each run, named by what differs between them; in the first run's folder where none is given."""
+def compare_gradient_reach(
+    runs: Sequence[Run], inputs: Sequence[Given] = (), *, out_dir: Path | None = None, device: str = "auto"
+) -> dict[str, Any]:
+    """A page with one chart, a line for each run, named by what differs between them; in the first run's folder
+    where none is given."""
     norms = [_measure_gradient_reach(run, inputs, device) for run in runs]
     differences = find_differences([run.metadata for run in runs])
-    difference_texts = [", ".join(f"{k} {v[i]}" for k, v in differences.items() if k not in ("recipe", "data")) for i in range(len(runs))]
+    difference_texts = [
+        ", ".join(f"{k} {v[i]}" for k, v in differences.items() if k not in ("recipe", "data"))
+        for i in range(len(runs))
+    ]
     labels = [text[:40] or run.folder.name for text, run in zip(difference_texts, runs, strict=True)]
-    series = [Series(label, list(range(len(n))), n.tolist(), color=k) for k, (label, n) in enumerate(zip(labels, norms, strict=True))]
+    series = [
+        Series(label, list(range(len(n))), n.tolist(), color=k)
+        for k, (label, n) in enumerate(zip(labels, norms, strict=True))
+    ]
     steps = "values" if all(run.metadata["data"]["kind"] == "series" for run in runs) else "tokens"
     chart = svg.draw_chart("How far a gradient reaches back", series, x=f"{steps} before the last", log_y=True)
     folder = out_dir or runs[0].folder / "explanations"
@@ -69,14 +83,25 @@ def compare_gradient_reach(runs: Sequence[Run], inputs: Sequence[Given] = (), *,
         clear_figures(folder)
     files.write_text(folder / "memory.svg", make_standalone_svg(chart))
     method_notes = [
-        sequences.METHOD_NOTES["memory"], "Of several texts the geometric mean. Of an LSTM s is h and c together: c is its memory.",
+        sequences.METHOD_NOTES["memory"],
+        "Of several texts the geometric mean. Of an LSTM s is h and c together: c is its memory.",
         "Of Mamba s is h, of an mLSTM C, of an sLSTM (c, n, h) as it is kept.",
     ]
-    files.write_text(folder / "memory.html", make_document(
-        "Memory side by side",
-        tag("header", tag("p", "didact · explanations", class_="overline"), tag("h1", "Memory", tag("span", " side by side"))),
-        make_section("How to read it", make_note_list(method_notes)),
-        make_section("‖∂s_T/∂s_{T−d}‖", tag("figure", chart, class_="wide")),
-    ))
-    rows = [{"memory": label, "run": str(run.folder), "norms": n.tolist()} for label, run, n in zip(labels, runs, norms, strict=True)]
+    files.write_text(
+        folder / "memory.html",
+        make_document(
+            "Memory side by side",
+            tag(
+                "header",
+                tag("p", "didact · explanations", class_="overline"),
+                tag("h1", "Memory", tag("span", " side by side")),
+            ),
+            make_section("How to read it", make_note_list(method_notes)),
+            make_section("‖∂s_T/∂s_{T−d}‖", tag("figure", chart, class_="wide")),
+        ),
+    )
+    rows = [
+        {"memory": label, "run": str(run.folder), "norms": n.tolist()}
+        for label, run, n in zip(labels, runs, norms, strict=True)
+    ]
     return {"run": str(runs[0].folder), "page": str(folder / "memory.html"), "explained": rows}

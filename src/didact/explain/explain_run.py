@@ -1,4 +1,5 @@
-"""`didact explain`: why a run's model answers as it does, for inputs of one's own or for the test examples it got most wrong."""
+"""`didact explain`: why a run's model answers as it does, for inputs of one's own or for the test examples it got
+most wrong."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -35,7 +36,8 @@ from didact.training.device import resolve_device
 from didact.training.session import load_model
 
 MAX_INPUTS = 64               # inputs at a time: each costs hundreds of passes
-SLOW_PASS_S = 0.01             # seconds of one pass from which on a method may take a minute: each is then told when it begins
+# seconds of one pass from which on a method may take a minute: each is then told when it begins
+SLOW_PASS_S = 0.01
 
 
 @dataclass(frozen=True)
@@ -48,13 +50,23 @@ class NamedInputs:
 
 
 def explain_run(
-    run: Run, inputs: Sequence[Given] = (), *,
-    methods: Sequence[str] = ("all",), label: str | None = None, layer: str | None = None, patches: int | None = None, samples: int = 32,
-    out_dir: Path | None = None, device: str = "auto", other_runs: Sequence[Run] = (), on_message: Callable[[str], object] = lambda words: None,
+    run: Run,
+    inputs: Sequence[Given] = (),
+    *,
+    methods: Sequence[str] = ("all",),
+    label: str | None = None,
+    layer: str | None = None,
+    patches: int | None = None,
+    samples: int = 32,
+    out_dir: Path | None = None,
+    device: str = "auto",
+    other_runs: Sequence[Run] = (),
+    on_message: Callable[[str], object] = lambda words: None,
 ) -> dict[str, Any]:
     """Explain each input, write a page and a figure for each of them, and return what was found.
 
-    In the run's own folder (`to` not given) the figures become a section of its report. `against` are further runs whose memory is
+    In the run's own folder (`to` not given) the figures become a section of its report. `against` are further runs
+    whose memory is
     drawn in one chart with this one's.
     """
     if other_runs:
@@ -63,9 +75,15 @@ def explain_run(
         return compare_memory.compare_gradient_reach([run, *other_runs], inputs, out_dir=out_dir, device=device)
     if "heads" in methods:
         if inputs or len(methods) > 1 or (label, layer, patches) != (None, None, None):
-            raise UsageError("--method heads judges the validation split and explains no input: give it alone, without inputs and options")
+            raise UsageError(
+                "--method heads judges the validation split and explains no input: give it alone, without inputs and options"
+            )
         return head_ablation.explain_heads(run, out_dir=out_dir, device=device, on_message=on_message)
-    if (sequence_results := _explain_sequences(run, inputs, methods, out_dir, device, on_message, **{"class": label}, layer=layer, patches=patches)) is not None:
+    if (
+        sequence_results := _explain_sequences(
+            run, inputs, methods, out_dir, device, on_message, **{"class": label}, layer=layer, patches=patches
+        )
+    ) is not None:
         return sequence_results
     model = ExplainedModel.from_run(run, device)
     named_inputs = _read_inputs(model, inputs) if inputs else _get_worst_examples(run, model)
@@ -81,20 +99,40 @@ def explain_run(
     for k, name in enumerate(named_inputs.names):
         on_message(f"{k + 1} of {len(named_inputs.names)}: {name}")
         results = _explain_input(model, x[k], method_names, options, class_index, on_message)
-        explanations.append(Explanation(name, results, true_label=named_inputs.true_labels[k] if named_inputs.true_labels else "", file_stem=_make_file_stem(name, k)))
-    filter_panel = figures.make_filters_panel(filters(model.objective, model.data.shape)) if "filters" in method_names else None
+        explanations.append(
+            Explanation(
+                name,
+                results,
+                true_label=named_inputs.true_labels[k] if named_inputs.true_labels else "",
+                file_stem=_make_file_stem(name, k),
+            )
+        )
+    filter_panel = (
+        figures.make_filters_panel(filters(model.objective, model.data.shape)) if "filters" in method_names else None
+    )
     if out_dir is None:
         clear_figures(folder)
     page_path = write_explanation_page(folder, run.metadata, explanations, filter_panel)
     if out_dir is None and run.has("report.html"):
         write_report(run)
-    return {"run": str(run.folder), "page": str(page_path), "explained": [results.to_json(folder) for results in explanations]}
+    return {
+        "run": str(run.folder),
+        "page": str(page_path),
+        "explained": [results.to_json(folder) for results in explanations],
+    }
 
 
 def _explain_sequences(
-    run: Run, inputs: Sequence[Given], methods: Sequence[str], out_dir: Path | None, device: str, on_message: Callable[[str], object], **options: Any
+    run: Run,
+    inputs: Sequence[Given],
+    methods: Sequence[str],
+    out_dir: Path | None,
+    device: str,
+    on_message: Callable[[str], object],
+    **options: Any,
 ) -> dict[str, Any] | None:
-    """Of a network that reads tokens or values in their order: attention, alignment, gates and memory; None of any other."""
+    """Of a network that reads tokens or values in their order: attention, alignment, gates and memory; None of any
+    other."""
     objective, data = load_model(run)
     available = sequences.list_methods(getattr(objective, "network", objective))
     if not available or data.kind not in ("text", "pairs", "tags", "series"):
@@ -102,18 +140,30 @@ def _explain_sequences(
     if not isinstance(objective, CanClassify | CanTranslate | CanTagTokens | CanFillMask | CanForecast):
         return None
     reject_options(f"{run.folder} reads one after another, and what is inside is shown for all classes", **options)
-    method_names, torch_device = sequences.resolve_methods(methods, available), resolve_device(device, supported=objective.devices)
+    method_names, torch_device = (
+        sequences.resolve_methods(methods, available),
+        resolve_device(device, supported=objective.devices),
+    )
     objective.to(torch_device)
     named_batches = sequences.read_texts(data, inputs) if inputs else sequences.load_worst_sequences(run)
     for warning in doubts(data.encoder, inputs) if data.encoder else ():
         on_message(warning)
     if len(named_batches) > MAX_INPUTS:
-        raise UsageError(f"{len(named_batches):,} inputs are more than the {MAX_INPUTS} that are explained at a time; give fewer")
+        raise UsageError(
+            f"{len(named_batches):,} inputs are more than the {MAX_INPUTS} that are explained at a time; give fewer"
+        )
     if isinstance(objective, CanFillMask) and not inputs:
         named_batches = [(name, {**batch, "x": objective.mask_inputs(batch)}) for name, batch in named_batches]
     folder = out_dir or run.folder / "explanations"
     readings = [
-        sequences.explain_sequence(objective, data, {key: v.to(torch_device) for key, v in batch.items()}, name, method_names, _make_file_stem(name, k))
+        sequences.explain_sequence(
+            objective,
+            data,
+            {key: v.to(torch_device) for key, v in batch.items()},
+            name,
+            method_names,
+            _make_file_stem(name, k),
+        )
         for k, (name, batch) in enumerate(named_batches)
     ]
     if out_dir is None:
@@ -121,11 +171,20 @@ def _explain_sequences(
     page_path = sequences.write_sequence_page(folder, run.metadata, readings)
     if out_dir is None and run.has("report.html"):
         write_report(run)
-    return {"run": str(run.folder), "page": str(page_path), "explained": [reading.to_json(folder) for reading in readings]}
+    return {
+        "run": str(run.folder),
+        "page": str(page_path),
+        "explained": [reading.to_json(folder) for reading in readings],
+    }
 
 
 def _explain_input(
-    model: ExplainedModel, x: Tensor, method_names: Sequence[str], options: MethodOptions, class_index: int | None, on_message: Callable[[str], object]
+    model: ExplainedModel,
+    x: Tensor,
+    method_names: Sequence[str],
+    options: MethodOptions,
+    class_index: int | None,
+    on_message: Callable[[str], object],
 ) -> dict[str, Any]:
     """Of one input: what the model says, the class that is explained, and each method's numbers."""
     p = model.probabilities(x[None])[0]
@@ -148,21 +207,38 @@ def _explain_input(
         size = x.shape[1], x.shape[2]
         results |= {"image": x.cpu(), "patches": options.patches_per_side(size)}
         if "feature_maps" in method_names:
-            results["maps"] = feature_maps(model.scores, x[None], options.layer or find_first_convolution(model))[0].cpu()
+            results["maps"] = feature_maps(model.scores, x[None], options.layer or find_first_convolution(model))[
+                0
+            ].cpu()
     else:
         results["parts"], members = model.get_parts(x)
-        results["notes"] = format_column_values(x, members, results["parts"], model) if model.data.kind == "table" else []
+        results["notes"] = (
+            format_column_values(x, members, results["parts"], model) if model.data.kind == "table" else []
+        )
     return results
 
 
 def format_column_values(x: Tensor, part_index: Tensor, parts: Sequence[str], model: ExplainedModel) -> list[str]:
-    """The value of each column as a person reads it: a number, or the category whose feature, `column=category`, is 1."""
+    """The value of each column as a person reads it: a number, or the category whose feature, `column=category`, is
+    1."""
     texts, feature_names = [], model.data.feature_names
     for k, (part, offset) in enumerate(zip(parts, model.get_column_offsets(len(parts)), strict=True)):
         feature_indices = (part_index == k).nonzero()[:, 0].tolist()
-        categories = [feature_names[i].removeprefix(f"{part}=") for i in feature_indices if feature_names and feature_names[i] != part and float(x[i]) > 0.5]
-        value = format_exact(float(x[feature_indices[0]]) + offset, offset) if offset else format_number(float(x[feature_indices[0]]), 3)
-        texts.append(value if offset or not feature_names or feature_names[feature_indices[0]] == part else "".join(categories[:1]) or "–")
+        categories = [
+            feature_names[i].removeprefix(f"{part}=")
+            for i in feature_indices
+            if feature_names and feature_names[i] != part and float(x[i]) > 0.5
+        ]
+        value = (
+            format_exact(float(x[feature_indices[0]]) + offset, offset)
+            if offset
+            else format_number(float(x[feature_indices[0]]), 3)
+        )
+        texts.append(
+            value
+            if offset or not feature_names or feature_names[feature_indices[0]] == part
+            else "".join(categories[:1]) or "–"
+        )
     return texts
 
 
@@ -170,10 +246,14 @@ def _read_inputs(model: ExplainedModel, inputs: Sequence[Given]) -> NamedInputs:
     """Files, rows or texts, read as the training data were."""
     encoder = model.data.encoder
     if encoder is None:
-        raise UsageError(f"the run learned from {model.data.name!r}, whose inputs cannot be read from files; leave them out")
+        raise UsageError(
+            f"the run learned from {model.data.name!r}, whose inputs cannot be read from files; leave them out"
+        )
     names, columns = encoder.read(inputs)
     if len(names) > MAX_INPUTS:
-        raise UsageError(f"{len(names):,} inputs are more than the {MAX_INPUTS} that are explained at a time; give fewer")
+        raise UsageError(
+            f"{len(names):,} inputs are more than the {MAX_INPUTS} that are explained at a time; give fewer"
+        )
     return NamedInputs(names, TensorSplit(columns, encoder.decoders).batch(torch.arange(len(names)))["x"])
 
 
@@ -181,7 +261,9 @@ def _get_worst_examples(run: Run, model: ExplainedModel) -> NamedInputs:
     """The test examples with the highest loss, which the run keeps for its report."""
     examples = run.load("examples") if run.has("examples.safetensors") else {}
     if not {"worst", "worst_x"} <= examples.keys() or not len(examples["worst"]):
-        raise UsageError(f"{run.folder} keeps no test examples to explain: finish it with didact resume, or give inputs")
+        raise UsageError(
+            f"{run.folder} keeps no test examples to explain: finish it with didact resume, or give inputs"
+        )
     rows = examples["worst"][: sequences.NUM_WORST].tolist()
     y = run.load("test").get("y") if run.has("test.safetensors") else None
     true_labels = [model.data.class_names[int(y[row])] for row in rows] if y is not None and y.ndim == 1 else []
@@ -191,7 +273,9 @@ def _get_worst_examples(run: Run, model: ExplainedModel) -> NamedInputs:
 def _check_options(model: ExplainedModel, method_names: Sequence[str], layer: str | None, patches: int | None) -> None:
     """An option that would be passed over in silence is a mistake."""
     if layer is not None and not {"grad_cam", "feature_maps"} & set(method_names):
-        raise UsageError(f"--layer is for grad_cam and feature_maps, got --layer {layer} with {', '.join(method_names)}")
+        raise UsageError(
+            f"--layer is for grad_cam and feature_maps, got --layer {layer} with {', '.join(method_names)}"
+        )
     if patches is not None and not model.is_image:
         raise UsageError(f"--patches is for images, but this run reads a {model.data.kind}, got --patches {patches}")
 

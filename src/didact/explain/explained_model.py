@@ -30,8 +30,11 @@ class ExplainedModel:
     def from_run(cls, run: Run, device: str = "auto") -> "ExplainedModel":
         objective, data = load_model(run)
         if not isinstance(objective, CanClassify):
-            raise UsageError(f"{run.folder} does not classify: explanations are of the score of a class; `didact list` shows what can")
-        is_ordered = data.kind == "text" and len(data.feature_names) != data.num_features   # words in their order are numbers without a slope
+            raise UsageError(
+                f"{run.folder} does not classify: explanations are of the score of a class; `didact list` shows what can"
+            )
+        # words in their order are numbers without a slope
+        is_ordered = data.kind == "text" and len(data.feature_names) != data.num_features
         if data.kind not in EXPLAINABLE_KINDS or len(data.shape) not in (1, 3) or is_ordered:
             inputs_text = "texts word by word" if is_ordered else data.kind
             raise UsageError(f"{run.folder} reads {inputs_text}; explanations are of images, tables and bags of words")
@@ -48,7 +51,11 @@ class ExplainedModel:
         They stand in the rows that a split is judged by; what is judged against does not matter to them.
         """
         is_multilabel = self.data.task == "multilabel"
-        y = torch.zeros(len(x), self.data.num_classes, device=x.device) if is_multilabel else torch.zeros(len(x), dtype=torch.long, device=x.device)
+        y = (
+            torch.zeros(len(x), self.data.num_classes, device=x.device)
+            if is_multilabel
+            else torch.zeros(len(x), dtype=torch.long, device=x.device)
+        )
         out = self.objective.evaluate_batch({"x": x, "y": y}).get("output")
         if out is None or out.ndim != 2:
             return self.classify({"x": x}).clamp_min(1e-30).log()
@@ -86,7 +93,8 @@ class ExplainedModel:
     def get_parts(self, x: Tensor) -> tuple[list[str], Tensor]:
         """Of one row: the names of its parts, and the part that each number belongs to.
 
-        A table's column is one part, however many features encode it; of a text, the words that occur (-1 for the others).
+        A table's column is one part, however many features encode it; of a text, the words that occur (-1 for the
+        others).
         """
         n = x.numel()
         names = list(self.data.feature_names) or [f"x{k}" for k in range(n)]
@@ -98,5 +106,7 @@ class ExplainedModel:
         encoder = self.data.encoder
         if isinstance(encoder, TableEncoder) and len(encoder.feature_names) == n:
             widths = torch.tensor([len(column.feature_names) for column in encoder.columns])
-            return [column.name for column in encoder.columns], torch.arange(len(widths)).repeat_interleave(widths).to(x.device)
+            return [column.name for column in encoder.columns], torch.arange(len(widths)).repeat_interleave(widths).to(
+                x.device
+            )
         return names, torch.arange(n, device=x.device)

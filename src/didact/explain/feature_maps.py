@@ -17,7 +17,8 @@ from didact.explain.gradients import ScoreFn
 def record_outputs(*layers: nn.Module) -> Iterator[list[tuple[nn.Module, Tensor]]]:
     """Every output of these layers, in the order in which they end.
 
-    What goes on through the network is a copy: a ReLU in place would overwrite what is looked at, or forbid its gradient (M56).
+    What goes on through the network is a copy: a ReLU in place would overwrite what is looked at, or forbid its
+    gradient (M56).
     """
     outputs: list[tuple[nn.Module, Tensor]] = []
 
@@ -36,7 +37,8 @@ def record_outputs(*layers: nn.Module) -> Iterator[list[tuple[nn.Module, Tensor]
 
 
 def to_maps(a: Tensor, size: tuple[int, int]) -> Tensor | None:
-    """(B, C, h, w) as it is; tokens (B, S, C) or (B, 1 + S, C) of an image of this size as maps; None where there is no map.
+    """(B, C, h, w) as it is; tokens (B, S, C) or (B, 1 + S, C) of an image of this size as maps; None where there
+    is no map.
 
     Patches lie row by row, a class token before them.
     """
@@ -71,16 +73,23 @@ def _has_convolution(layer: nn.Module) -> bool:
 
 
 def find_last_map_layer(model: nn.Module, model_fn: ScoreFn, x: Tensor) -> nn.Module:
-    """The layer that Grad-CAM looks at unless told: the last convolution with spatial extent, or what follows it at its size.
+    """The layer that Grad-CAM looks at unless told: the last convolution with spatial extent, or what follows it at
+    its size.
 
-    What follows are norm and activation, or the end of its block: the maps as the rest of the network reads them. A network
-    of tokens has none; there it is the last layer on whose patches the scores depend: behind the last attention a class token
+    What follows are norm and activation, or the end of its block: the maps as the rest of the network reads them. A
+    network
+    of tokens has none; there it is the last layer on whose patches the scores depend: behind the last attention a
+    class token
     alone may be read, and the slope at the patches is zero.
     """
     size = get_image_size(x)
     with torch.enable_grad(), record_outputs(*(m for m in model.modules() if m is not model)) as outputs:
         scores = model_fn(x[:1].detach().requires_grad_())
-    conv_indices = [k for k, (layer, a) in enumerate(outputs) if a.ndim == 4 and to_maps(a, size) is not None and _has_convolution(layer)]
+    conv_indices = [
+        k
+        for k, (layer, a) in enumerate(outputs)
+        if a.ndim == 4 and to_maps(a, size) is not None and _has_convolution(layer)
+    ]
     if conv_indices:
         last_size = outputs[conv_indices[-1]][1].shape[2:]
         same_size = takewhile(lambda seen: seen[1].shape[2:] == last_size, outputs[conv_indices[-1] :])
@@ -91,7 +100,9 @@ def find_last_map_layer(model: nn.Module, model_fn: ScoreFn, x: Tensor) -> nn.Mo
         maps = to_maps(g, size) if g is not None else None
         if maps is not None and maps.count_nonzero():
             return layer
-    raise UsageError("this network has no convolutional layer and no patches: Grad-CAM needs maps; use saliency or occlusion")
+    raise UsageError(
+        "this network has no convolutional layer and no patches: Grad-CAM needs maps; use saliency or occlusion"
+    )
 
 
 @torch.no_grad()
@@ -103,9 +114,12 @@ def feature_maps(model_fn: ScoreFn, x: Tensor, layer: nn.Module) -> Tensor:
 
 
 def get_layer_maps(outputs: list[tuple[nn.Module, Tensor]], layer: nn.Module, size: tuple[int, int]) -> Tensor:
-    """The first output of the layer as maps, or why there are none: a network that also looks at the mirror image gives a second."""
+    """The first output of the layer as maps, or why there are none: a network that also looks at the mirror image
+    gives a second."""
     if not outputs:
-        raise UsageError(f"the layer {type(layer).__name__} is not used when the class scores are computed; choose another")
+        raise UsageError(
+            f"the layer {type(layer).__name__} is not used when the class scores are computed; choose another"
+        )
     a = outputs[0][1]
     maps = to_maps(a, size)
     if maps is None:
@@ -129,4 +143,6 @@ def filters(model: nn.Module, shape: tuple[int, ...] = ()) -> Tensor:
                 units: Tensor = layer.weight.detach().unflatten(1, shape)
                 return units
             break
-    raise UsageError("this network's first layer has no filters over the image: it is neither a convolution nor a perceptron on pixels")
+    raise UsageError(
+        "this network's first layer has no filters over the image: it is neither a convolution nor a perceptron on pixels"
+    )

@@ -43,12 +43,16 @@ def _to_rgb(x: Tensor) -> Tensor:
 
 def make_panels(x: Tensor, heatmaps: Mapping[str, Tensor]) -> list[Panel]:
     """The image, then each method's map over it."""
-    map_panels = [Panel(_format_map_title(name, heatmap), overlay_heatmap(x, heatmap, signed=IMAGE_METHODS[name].is_signed)) for name, heatmap in heatmaps.items()]
+    map_panels = [
+        Panel(_format_map_title(name, heatmap), overlay_heatmap(x, heatmap, signed=IMAGE_METHODS[name].is_signed))
+        for name, heatmap in heatmaps.items()
+    ]
     return [Panel("image", _to_rgb(x)), *map_panels]
 
 
 def _format_map_title(name: str, heatmap: Tensor) -> str:
-    """A map that is zero everywhere says so: nothing in that layer speaks for the class, or the score does not depend on it."""
+    """A map that is zero everywhere says so: nothing in that layer speaks for the class, or the score does not
+    depend on it."""
     return IMAGE_METHODS[name].title + ("" if heatmap.any() else ": zero everywhere")
 
 
@@ -61,12 +65,15 @@ def make_maps_panel(maps: Tensor, title: str) -> Panel:
 
 
 def make_filters_panel(kernels: Tensor) -> Panel:
-    """(n, C, kh, kw): kernels over three channels as colours around grey, others as signed numbers, summed over channels."""
+    """(n, C, kh, kw): kernels over three channels as colours around grey, others as signed numbers, summed over
+    channels."""
     kernels = kernels.float().cpu()
     if kernels.shape[1] == 3:
         images = scale_to_unit(kernels, signed=True, quantile=0.995)
     else:
-        images = apply_colormap(scale_to_unit(kernels.sum(1), signed=True, quantile=0.995), SIGNED_COLORMAP).movedim(0, 1)
+        images = apply_colormap(scale_to_unit(kernels.sum(1), signed=True, quantile=0.995), SIGNED_COLORMAP).movedim(
+            0, 1
+        )
     return Panel("filters of the first layer", tile_images(images))
 
 
@@ -82,7 +89,12 @@ def render_panels_png(panels: Sequence[Panel], heading: str) -> bytes:
     large, small = ImageFont.load_default(15), ImageFont.load_default(13)
     draw.text((GAP_PX, 8), _ellipsize_to_width(heading, width - 2 * GAP_PX, large), fill=INK_COLOR, font=large)
     for panel, image in zip(panels, images, strict=True):
-        draw.text((left, LINE_HEIGHT + 9), _ellipsize_to_width(panel.title, image.shape[2], small), fill=SOFT_COLOR, font=small)
+        draw.text(
+            (left, LINE_HEIGHT + 9),
+            _ellipsize_to_width(panel.title, image.shape[2], small),
+            fill=SOFT_COLOR,
+            font=small,
+        )
         sheet.paste(Image.fromarray(_to_uint8_array(image)), (left, 2 * LINE_HEIGHT + 10))
         left += image.shape[2] + GAP_PX
     file = BytesIO()
@@ -103,7 +115,9 @@ def _to_uint8_array(image: Tensor) -> np.ndarray[Any, Any]:
     return (image.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).contiguous().numpy()
 
 
-def draw_attribution_bars(title: str, names: Sequence[str], values: Mapping[str, Tensor], notes: Sequence[str] = ()) -> Html:
+def draw_attribution_bars(
+    title: str, names: Sequence[str], values: Mapping[str, Tensor], notes: Sequence[str] = ()
+) -> Html:
     """A row for each part of the input, the strongest first, and a column of bars for each method: (d,) each.
 
     Each column has its own scale; a bar to the right speaks for the class, one to the left against it.
@@ -130,13 +144,18 @@ def draw_attribution_bars(title: str, names: Sequence[str], values: Mapping[str,
             hint = f"{names[i]}: {method.title} {format_number(v)}"
             style = svg.color_style(int(v > 0) if method.is_signed else "soft")
             bar_start, bar_width = min(zero, zero + bar_length), max(0.6, abs(bar_length))
-            parts.append(svg.draw_rect(bar_start, top + k * row_height + 4, bar_width, row_height - 8, "bar", hint, style=style, rx=1.5))
+            parts.append(
+                svg.draw_rect(
+                    bar_start, top + k * row_height + 4, bar_width, row_height - 8, "bar", hint, style=style, rx=1.5
+                )
+            )
     return svg.make_svg(title or "shares of the parts", width, height, *parts)
 
 
 def read_patch_grid(heatmap: Tensor, patches: int) -> list[list[float]]:
     """One number a patch of a map that is constant on each."""
     side = torch.arange(patches)
-    row_starts, column_starts = (-(-side * n // patches) for n in heatmap.shape)                  # where each patch begins
+    # where each patch begins
+    row_starts, column_starts = (-(-side * n // patches) for n in heatmap.shape)
     values: list[list[float]] = heatmap[row_starts][:, column_starts].tolist()
     return values

@@ -9,10 +9,14 @@ from didact.explain.feature_maps import find_last_map_layer, find_layer, get_ima
 from didact.explain.gradients import ScoreFn, select_class_score
 
 
-def grad_cam(model_fn: ScoreFn | nn.Module, x: Tensor, target: int | Tensor, *, layer: nn.Module | str | None = None) -> Tensor:
-    """α_k = mean_ij ∂s_c/∂A^k_ij,  M = relu(Σ_k α_k A^k), upsampled to (B, H, W).  Selvaraju et al. 2017, eqs. 1-2; Gaba 12.5.2.
+def grad_cam(
+    model_fn: ScoreFn | nn.Module, x: Tensor, target: int | Tensor, *, layer: nn.Module | str | None = None
+) -> Tensor:
+    """α_k = mean_ij ∂s_c/∂A^k_ij,  M = relu(Σ_k α_k A^k), upsampled to (B, H, W).  Selvaraju et al. 2017, eqs. 1-2;
+    Gaba 12.5.2.
 
-    A is what `layer` gives. Of a module it may be a name, or left out for the last maps; tokens of patches count as maps.
+    A is what `layer` gives. Of a module it may be a name, or left out for the last maps; tokens of patches count as
+    maps.
     """
     size = get_image_size(x)
     target_layer = _resolve_layer(model_fn, x, layer)

@@ -15,7 +15,8 @@ RecurrentReader = Recurrent | SequenceMixerStack
 
 
 def find_reader(network: nn.Module) -> RecurrentReader | None:
-    """The recurrent layers that read from left to right; of a network that reads both ways, those of its first layer."""
+    """The recurrent layers that read from left to right; of a network that reads both ways, those of its first
+    layer."""
     reader = getattr(network, "reader", None)
     if isinstance(reader, Bidirectional):
         reader = reader.right[0]
@@ -41,9 +42,11 @@ def compute_gates(reader: RecurrentReader, x: Tensor) -> Gates:
 
 @torch.no_grad()
 def compute_gradient_decay(reader: RecurrentReader, x: Tensor) -> Tensor:
-    """‖∂s_T/∂s_{T−d}‖₂ of the last layer for d = 0, 1, … T − 1, s = h, of an LSTM (h, c): (T, D) -> (T,).  Gaba 5.4, Groudiev 5.3.
+    """‖∂s_T/∂s_{T−d}‖₂ of the last layer for d = 0, 1, … T − 1, s = h, of an LSTM (h, c): (T, D) -> (T,).  Gaba
+    5.4, Groudiev 5.3.
 
-    The product of the steps' Jacobians: it vanishes where they shrink vectors, and explodes where they stretch them. s is h of Mamba and
+    The product of the steps' Jacobians: it vanishes where they shrink vectors, and explodes where they stretch
+    them. s is h of Mamba and
     C of an mLSTM, where each number fades by itself; (c, n, h) of an sLSTM, in the units e^m that it is kept in.
     """
     if isinstance(reader, Recurrent):
@@ -51,7 +54,7 @@ def compute_gradient_decay(reader: RecurrentReader, x: Tensor) -> Tensor:
     mixer_inputs, mixer = reader.mixer_inputs(x[None])[-1], reader.mixers[-1]
     if isinstance(mixer, SLSTM):
         return _cumulative_norms(_slstm_jacobians(mixer, mixer_inputs))
-    decay: Tensor = mixer.compute_decay(mixer_inputs)[0].flatten(1)                     # type: ignore[operator]  # (T, numbers)
+    decay: Tensor = mixer.compute_decay(mixer_inputs)[0].flatten(1)  # type: ignore[operator]  # (T, numbers)
     return torch.cat([torch.ones_like(decay[:1]), decay.flip(0)[:-1]]).cumprod(0).amax(1)
 
 

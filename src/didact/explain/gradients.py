@@ -39,9 +39,16 @@ def saliency(model_fn: ScoreFn, x: Tensor, target: int | Tensor) -> Tensor:
 
 
 def smooth_grad(
-    model_fn: ScoreFn, x: Tensor, target: int | Tensor, *, noise: float = 0.15, samples: int = 32, generator: torch.Generator | None = None
+    model_fn: ScoreFn,
+    x: Tensor,
+    target: int | Tensor,
+    *,
+    noise: float = 0.15,
+    samples: int = 32,
+    generator: torch.Generator | None = None,
 ) -> Tensor:
-    """mean_n |∂s_c/∂x (x + ε_n)|, ε ~ N(0, σ²), σ = noise (max x − min x).  Smilkov et al. 2017; noise = 0 is saliency."""
+    """mean_n |∂s_c/∂x (x + ε_n)|, ε ~ N(0, σ²), σ = noise (max x − min x).  Smilkov et al. 2017; noise = 0 is
+    saliency."""
     flat = x.detach().flatten(1)
     sigma = noise * (flat.amax(1) - flat.amin(1)).view(-1, *[1] * (x.ndim - 1))
     total = torch.zeros_like(_max_abs_over_channels(x))
@@ -51,6 +58,9 @@ def smooth_grad(
     return total / samples
 
 
-def gradient_times_input(model_fn: ScoreFn, x: Tensor, target: int | Tensor, *, baseline: Tensor | float = 0.0) -> Tensor:
-    """(x − b) ∂s_c/∂x: what each number adds beyond the baseline, exactly so where the score is linear.  Shrikumar et al. 2017."""
+def gradient_times_input(
+    model_fn: ScoreFn, x: Tensor, target: int | Tensor, *, baseline: Tensor | float = 0.0
+) -> Tensor:
+    """(x − b) ∂s_c/∂x: what each number adds beyond the baseline, exactly so where the score is linear.  Shrikumar
+    et al. 2017."""
     return (x.detach() - baseline) * compute_input_gradient(model_fn, x, target)

@@ -1,4 +1,5 @@
-"""Attention heads: what each looks at, and what each is worth, the validation split judged with one after the other off."""
+"""Attention heads: what each looks at, and what each is worth, the validation split judged with one after the other
+off."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +41,8 @@ HOW_TO_READ = (
 
 @contextmanager
 def record_attention(network: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """The weights of every attention inside while the network is called, by its name: (B, heads, T, S), of alignments (B, 1, T, S).
+    """The weights of every attention inside while the network is called, by its name: (B, heads, T, S), of
+    alignments (B, 1, T, S).
 
     Fused attention hands none out: what it read is asked for once more by the explicit form.
     """
@@ -55,11 +57,19 @@ def record_attention(network: nn.Module) -> Iterator[dict[str, Tensor]]:
     def make_hook(name: str) -> Callable[..., None]:
         def hook(module: nn.Module, inputs: Any, output: tuple[Tensor, Tensor]) -> None:
             a = output[1][:, None]
-            weights_by_layer[name] = torch.cat([weights_by_layer[name], a], dim=2) if name in weights_by_layer else a      # Bahdanau's comes step by step
+            # Bahdanau's comes step by step
+            weights_by_layer[name] = torch.cat([weights_by_layer[name], a], dim=2) if name in weights_by_layer else a
         return hook
 
-    hooks = [m.register_forward_pre_hook(make_pre_hook(name), with_kwargs=True) for name, m in find_attention_layers(network).items()]
-    hooks += [m.register_forward_hook(make_hook(name)) for name, m in network.named_modules() if isinstance(m, BahdanauAttention | LuongAttention)]
+    hooks = [
+        m.register_forward_pre_hook(make_pre_hook(name), with_kwargs=True)
+        for name, m in find_attention_layers(network).items()
+    ]
+    hooks += [
+        m.register_forward_hook(make_hook(name))
+        for name, m in network.named_modules()
+        if isinstance(m, BahdanauAttention | LuongAttention)
+    ]
     try:
         yield weights_by_layer
     finally:
@@ -73,7 +83,9 @@ def make_layer_titles(network: nn.Module) -> dict[str, str]:
     titles = {}
     for name, attention in find_attention_layers(network).items():
         layer = re.search(r"\d+", name)
-        kind = "across" if isinstance(attention, CrossAttention) else name.partition(".")[0] if is_translator else "layer"
+        kind = (
+            "across" if isinstance(attention, CrossAttention) else name.partition(".")[0] if is_translator else "layer"
+        )
         titles[name] = f"{kind} {int(layer[0]) + 1}" if layer else name
     return titles
 
@@ -100,7 +112,8 @@ class SplitSubset:
 
 @dataclass(frozen=True)
 class HeadImportance:
-    """The metrics of a split as the network is, and without each head: of each attention, by its name, a row of metrics a head."""
+    """The metrics of a split as the network is, and without each head: of each attention, by its name, a row of
+    metrics a head."""
 
     full_metrics: dict[str, float]
     ablated_metrics: dict[str, list[dict[str, float]]]
@@ -109,13 +122,22 @@ class HeadImportance:
     def compute_cost(self, metric: str, *, lower_is_better: bool) -> dict[str, list[float]]:
         """How much worse it gets, head by head."""
         sign = 1 if lower_is_better else -1
-        return {name: [sign * (row[metric] - self.full_metrics[metric]) for row in rows] for name, rows in self.ablated_metrics.items()}
+        return {
+            name: [sign * (row[metric] - self.full_metrics[metric]) for row in rows]
+            for name, rows in self.ablated_metrics.items()
+        }
 
 
 def _measure_head_importance(
-    objective: Objective, split: Split, *, batch_size: int, precision: Precision, on_message: Callable[[str], object] = lambda words: None
+    objective: Objective,
+    split: Split,
+    *,
+    batch_size: int,
+    precision: Precision,
+    on_message: Callable[[str], object] = lambda words: None,
 ) -> HeadImportance:
-    """Judge a split, its examples evenly thinned to at most `MOST`, with each head off in turn.  Michel et al. 2019, sec. 3."""
+    """Judge a split, its examples evenly thinned to at most `MOST`, with each head off in turn.  Michel et al.
+    2019, sec. 3."""
     network = objective.get_submodule("network")
     n = min(MAX_EXAMPLES, len(split))
     subset = SplitSubset(split, torch.arange(n) * len(split) // max(1, n))
@@ -134,17 +156,32 @@ def _measure_head_importance(
 
 
 def explain_heads(
-    run: Run, *, out_dir: Path | None = None, device: str = "auto", on_message: Callable[[str], object] = lambda words: None
+    run: Run,
+    *,
+    out_dir: Path | None = None,
+    device: str = "auto",
+    on_message: Callable[[str], object] = lambda words: None,
 ) -> dict[str, Any]:
     """`didact explain RUN --method heads`: what each head is worth, as maps of layers and heads."""
     objective, _ = load_model(run)
     network = getattr(objective, "network", None)
     if not isinstance(network, nn.Module) or not find_attention_layers(network):
-        raise UsageError(f"{run.folder} has no attention heads to switch off: recipe {run.metadata['recipe']!r} builds none")
+        raise UsageError(
+            f"{run.folder} has no attention heads to switch off: recipe {run.metadata['recipe']!r} builds none"
+        )
     torch_device = resolve_device(device, supported=objective.devices)
     prepared = rebuild(run, with_data=True)
-    data, precision = to_device(prepared.experiment.data, torch_device), Precision(prepared.settings.precision, torch_device, objective)
-    importance = _measure_head_importance(objective.to(torch_device), data.validation, batch_size=4 * prepared.experiment.batch_size, precision=precision, on_message=on_message)
+    data, precision = (
+        to_device(prepared.experiment.data, torch_device),
+        Precision(prepared.settings.precision, torch_device, objective),
+    )
+    importance = _measure_head_importance(
+        objective.to(torch_device),
+        data.validation,
+        batch_size=4 * prepared.experiment.batch_size,
+        precision=precision,
+        on_message=on_message,
+    )
     modes: dict[str, str] = {"loss": "min", objective.monitor: objective.mode}
     titles, folder = make_layer_titles(network), out_dir or run.folder / "explanations"
     if out_dir is None:
@@ -157,7 +194,13 @@ def explain_heads(
         for name, head_metrics in importance.ablated_metrics.items() for i, row in enumerate(head_metrics)
     ]
     full_metrics = {metric: importance.full_metrics[metric] for metric in modes}
-    return {"run": str(run.folder), "page": str(page_path), "examples": importance.examples, "whole": full_metrics, "explained": rows}
+    return {
+        "run": str(run.folder),
+        "page": str(page_path),
+        "examples": importance.examples,
+        "whole": full_metrics,
+        "explained": rows,
+    }
 
 
 def _draw_importance(importance: HeadImportance, metric: str, mode: str, titles: dict[str, str]) -> Html:
@@ -176,20 +219,35 @@ def _draw_importance(importance: HeadImportance, metric: str, mode: str, titles:
             fields.append(Cell(abs(cost) / max_cost, text.replace("-", "−"), hint, "wrong" if cost > 0 else "heat"))
         cells.append([*fields, *[None] * (max_heads - len(row))])
     title = f"{format_metric_name(metric)} with a head off, less {format_metric_value(metric, importance.full_metrics[metric])} with all"
-    return svg.draw_heatmap(title, cells, [titles[name] for name in costs], [str(i + 1) for i in range(max_heads)], x="head", y="attention")
+    return svg.draw_heatmap(
+        title, cells, [titles[name] for name in costs], [str(i + 1) for i in range(max_heads)], x="head", y="attention"
+    )
 
 
-def _write_page(folder: Path, metadata: Any, importance: HeadImportance, modes: dict[str, str], titles: dict[str, str]) -> Path:
+def _write_page(
+    folder: Path, metadata: Any, importance: HeadImportance, modes: dict[str, str], titles: dict[str, str]
+) -> Path:
     """index.html, and a figure for each metric beside it."""
     charts = {metric: _draw_importance(importance, metric, mode, titles) for metric, mode in modes.items()}
     for metric, chart in charts.items():
         files.write_text(folder / f"heads-{metric}.svg", make_standalone_svg(chart))
     data_suffix = f" on {metadata['data']['name']}"
     lead = f"{format_number(importance.examples)} validation examples, {sum(map(len, importance.ablated_metrics.values()))} heads"
-    files.write_text(folder / "index.html", make_document(
-        f"Heads: {metadata['recipe']}{data_suffix}",
-        tag("header", tag("p", "didact · explanations", class_="overline"), tag("h1", metadata["recipe"], tag("span", data_suffix))),
-        make_section("How to read it", make_note_list(HOW_TO_READ)),
-        make_section("What each head is worth", *(tag("figure", chart, class_="wide") for chart in charts.values()), lead=lead),
-    ))
+    files.write_text(
+        folder / "index.html",
+        make_document(
+            f"Heads: {metadata['recipe']}{data_suffix}",
+            tag(
+                "header",
+                tag("p", "didact · explanations", class_="overline"),
+                tag("h1", metadata["recipe"], tag("span", data_suffix)),
+            ),
+            make_section("How to read it", make_note_list(HOW_TO_READ)),
+            make_section(
+                "What each head is worth",
+                *(tag("figure", chart, class_="wide") for chart in charts.values()),
+                lead=lead,
+            ),
+        ),
+    )
     return folder / "index.html"

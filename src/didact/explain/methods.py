@@ -20,7 +20,8 @@ SHAPLEY_NOTE = f"what it adds when it comes, averaged over random orders; of at 
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """What can be chosen: the layer of Grad-CAM and feature maps, patches on a side, orders that Shapley values are sampled from."""
+    """What can be chosen: the layer of Grad-CAM and feature maps, patches on a side, orders that Shapley values are
+    sampled from."""
 
     layer: nn.Module | None = None
     patches: int | None = None
@@ -31,7 +32,9 @@ class MethodOptions:
         if self.patches is None:
             return 4 if min(size) < 16 else 7
         if self.patches > min(size):
-            raise UsageError(f"--patches {self.patches} is more than the {min(size)} pixels on a side of these images; choose fewer")
+            raise UsageError(
+                f"--patches {self.patches} is more than the {min(size)} pixels on a side of these images; choose fewer"
+            )
         return self.patches
 
 
@@ -40,7 +43,8 @@ MapFn = Callable[[ExplainedModel, Tensor, int, MethodOptions], Tensor]
 
 @dataclass(frozen=True)
 class Method:
-    """`compute` gives (H, W) of an image or (d,) of a row's d parts; signed values speak for the class or against it."""
+    """`compute` gives (H, W) of an image or (d,) of a row's d parts; signed values speak for the class or against
+    it."""
 
     title: str
     description: str
@@ -50,7 +54,9 @@ class Method:
 
 
 def _compute_grad_cam(model: ExplainedModel, x: Tensor, c: int, options: MethodOptions) -> Tensor:
-    return grad_cam(model.scores, x[None], c, layer=options.layer or find_last_map_layer(model.objective, model.scores, x[None]))[0]
+    return grad_cam(
+        model.scores, x[None], c, layer=options.layer or find_last_map_layer(model.objective, model.scores, x[None])
+    )[0]
 
 
 def _compute_occlusion(model: ExplainedModel, x: Tensor, c: int, options: MethodOptions) -> Tensor:
@@ -61,7 +67,15 @@ def _compute_occlusion(model: ExplainedModel, x: Tensor, c: int, options: Method
 def _compute_shapley(model: ExplainedModel, x: Tensor, c: int, options: MethodOptions) -> Tensor:
     size = x.shape[1], x.shape[2]
     patch_index = patch_grid(size, options.patches_per_side(size))
-    values = shapley(model.scores, x[None], c, players=patch_index, baseline=model.baseline, samples=options.samples, generator=_make_generator())[0]
+    values = shapley(
+        model.scores,
+        x[None],
+        c,
+        players=patch_index,
+        baseline=model.baseline,
+        samples=options.samples,
+        generator=_make_generator(),
+    )[0]
     return values[patch_index.to(values.device)]
 
 
@@ -76,21 +90,34 @@ def _make_generator(device: torch.device | None = None) -> torch.Generator:
 
 IMAGE_METHODS = {
     "saliency": Method(
-        "saliency", "|∂s/∂x|: pixels whose small change moves the score most (Simonyan et al. 2014; Gaba 12.5.1)",
-        lambda s, x, c, how: saliency(s.scores, x[None], c)[0], needs_gradient=True,
+        "saliency",
+        "|∂s/∂x|: pixels whose small change moves the score most (Simonyan et al. 2014; Gaba 12.5.1)",
+        lambda s, x, c, how: saliency(s.scores, x[None], c)[0],
+        needs_gradient=True,
     ),
     "smooth_grad": Method(
-        "SmoothGrad", "the mean saliency of 32 noisy copies: what flickers averages out (Smilkov et al. 2017)", _compute_smooth_grad, needs_gradient=True,
+        "SmoothGrad",
+        "the mean saliency of 32 noisy copies: what flickers averages out (Smilkov et al. 2017)",
+        _compute_smooth_grad,
+        needs_gradient=True,
     ),
     "grad_cam": Method(
-        "Grad-CAM", "relu(Σ α_k A_k): where a layer found what speaks for the class (Selvaraju et al. 2017; Gaba 12.5.2)",
-        _compute_grad_cam, needs_gradient=True,
+        "Grad-CAM",
+        "relu(Σ α_k A_k): where a layer found what speaks for the class (Selvaraju et al. 2017; Gaba 12.5.2)",
+        _compute_grad_cam,
+        needs_gradient=True,
     ),
     "occlusion": Method(
-        "occlusion", "what the score loses when a grey square covers the place (Zeiler and Fergus 2014)", _compute_occlusion, is_signed=True,
+        "occlusion",
+        "what the score loses when a grey square covers the place (Zeiler and Fergus 2014)",
+        _compute_occlusion,
+        is_signed=True,
     ),
     "shapley": Method(
-        "Shapley values", f"each patch's share of the score: {SHAPLEY_NOTE} (Gaba 12.5.3)", _compute_shapley, is_signed=True,
+        "Shapley values",
+        f"each patch's share of the score: {SHAPLEY_NOTE} (Gaba 12.5.3)",
+        _compute_shapley,
+        is_signed=True,
     ),
 }
 
@@ -104,7 +131,8 @@ def _reduce_by_part(values: Tensor, model: ExplainedModel, x: Tensor, *, take_ma
 
 
 def _compute_part_saliency(model: ExplainedModel, x: Tensor, c: int, options: MethodOptions) -> Tensor:
-    """Of a table in deviations of each feature: slopes of a length in metres and in millimetres could not be compared."""
+    """Of a table in deviations of each feature: slopes of a length in metres and in millimetres could not be
+    compared."""
     std = model.data.std.float().to(x.device) if model.data.kind == "table" else 1.0
     return _reduce_by_part(std * saliency(model.scores, x[None], c)[0], model, x, take_max=True)
 
@@ -115,7 +143,8 @@ def _compute_gradient_times_input(model: ExplainedModel, x: Tensor, c: int, opti
 
 def _compute_leave_one_out(model: ExplainedModel, x: Tensor, c: int, options: MethodOptions) -> Tensor:
     names, members = model.get_parts(x)
-    keep_masks = members != torch.arange(-1, len(names), device=x.device)[:, None]      # row 0 leaves out what is in no part: nothing
+    # row 0 leaves out what is in no part: nothing
+    keep_masks = members != torch.arange(-1, len(names), device=x.device)[:, None]
     keep_masks[0] = True
     scores = score_masked_inputs(model.scores, x, c, keep_masks, model.baseline)
     return scores[0] - scores[1:]
@@ -123,29 +152,49 @@ def _compute_leave_one_out(model: ExplainedModel, x: Tensor, c: int, options: Me
 
 def _compute_part_shapley(model: ExplainedModel, x: Tensor, c: int, options: MethodOptions) -> Tensor:
     _, members = model.get_parts(x)
-    return shapley(model.scores, x[None], c, players=members, baseline=model.baseline, samples=options.samples, generator=_make_generator())[0]
+    return shapley(
+        model.scores,
+        x[None],
+        c,
+        players=members,
+        baseline=model.baseline,
+        samples=options.samples,
+        generator=_make_generator(),
+    )[0]
 
 
 FEATURE_METHODS = {
     "saliency": Method(
-        "saliency", "|∂s/∂x| times the feature's deviation: which small change moves the score most (Gaba 12.5.1)", _compute_part_saliency, needs_gradient=True,
+        "saliency",
+        "|∂s/∂x| times the feature's deviation: which small change moves the score most (Gaba 12.5.1)",
+        _compute_part_saliency,
+        needs_gradient=True,
     ),
     "gradient_times_input": Method(
-        "gradient × input", "(x − mean) ∂s/∂x: the score's parts if it were linear (Shrikumar et al. 2017)",
-        _compute_gradient_times_input, is_signed=True, needs_gradient=True,
+        "gradient × input",
+        "(x − mean) ∂s/∂x: the score's parts if it were linear (Shrikumar et al. 2017)",
+        _compute_gradient_times_input,
+        is_signed=True,
+        needs_gradient=True,
     ),
     "occlusion": Method(
-        "occlusion", "what the score loses when the value is replaced by the training mean; of a text, when the word is left out",
-        _compute_leave_one_out, is_signed=True,
+        "occlusion",
+        "what the score loses when the value is replaced by the training mean; of a text, when the word is left out",
+        _compute_leave_one_out,
+        is_signed=True,
     ),
     "shapley": Method(
-        "Shapley values", f"each value's share of the score: {SHAPLEY_NOTE} (Gaba 12.5.3)", _compute_part_shapley, is_signed=True,
+        "Shapley values",
+        f"each value's share of the score: {SHAPLEY_NOTE} (Gaba 12.5.3)",
+        _compute_part_shapley,
+        is_signed=True,
     ),
 }
 
 
 def resolve_methods(requested: Sequence[str], model: ExplainedModel, x: Tensor) -> list[str]:
-    """The methods that are meant. `all` leaves out what this network cannot give; one asked for by name is refused instead."""
+    """The methods that are meant. `all` leaves out what this network cannot give; one asked for by name is refused
+    instead."""
     available = [*IMAGE_METHODS, *NETWORK_VIEWS] if model.is_image else list(FEATURE_METHODS)
     unavailable = _find_unavailable(model, x)
     if "all" in requested:
@@ -164,7 +213,9 @@ def _find_unavailable(model: ExplainedModel, x: Tensor) -> dict[str, str]:
     methods = IMAGE_METHODS if model.is_image else FEATURE_METHODS
     if not model.is_differentiable(x):
         reason = "this run's network hands out no gradient of its input; choose occlusion or shapley"
-        return {name: reason for name, m in methods.items() if m.needs_gradient} | dict.fromkeys(NETWORK_VIEWS, "this run's layers cannot be looked into")
+        return {name: reason for name, m in methods.items() if m.needs_gradient} | dict.fromkeys(
+            NETWORK_VIEWS, "this run's layers cannot be looked into"
+        )
     if model.is_image:
         try:
             find_last_map_layer(model.objective, model.scores, x)

@@ -10,15 +10,28 @@ MAX_BATCH_NUMBERS = 2**22  # of covered copies that go through the network at on
 
 
 @torch.no_grad()
-def score_masked_inputs(model_fn: ScoreFn, x: Tensor, target: int | Tensor, keep_masks: Tensor, baseline: Tensor | float = 0.0) -> Tensor:
+def score_masked_inputs(
+    model_fn: ScoreFn, x: Tensor, target: int | Tensor, keep_masks: Tensor, baseline: Tensor | float = 0.0
+) -> Tensor:
     """s_c of one input with parts of it at the baseline: (…) input, (M, …) True where it stays -> (M,)."""
     chunk_size = max(1, MAX_BATCH_NUMBERS // max(1, x.numel()))
     b = torch.as_tensor(baseline, dtype=x.dtype, device=x.device)
-    return torch.cat([select_class_score(model_fn(torch.where(keep_mask, x, b)), target) for keep_mask in keep_masks.split(chunk_size)])
+    return torch.cat(
+        [
+            select_class_score(model_fn(torch.where(keep_mask, x, b)), target)
+            for keep_mask in keep_masks.split(chunk_size)
+        ]
+    )
 
 
 def occlusion(
-    model_fn: ScoreFn, x: Tensor, target: int | Tensor, *, patch: int = 1, stride: int | None = None, baseline: Tensor | float = 0.0
+    model_fn: ScoreFn,
+    x: Tensor,
+    target: int | Tensor,
+    *,
+    patch: int = 1,
+    stride: int | None = None,
+    baseline: Tensor | float = 0.0,
 ) -> Tensor:
     """s_c(x) − s_c(x covered): what the score loses.  Zeiler & Fergus 2014, sec. 4.2.
 
@@ -27,13 +40,22 @@ def occlusion(
     """
     targets = torch.as_tensor(target).expand(len(x)).tolist()
     occlude = _occlude_windows if x.ndim == 4 else _occlude_each
-    return torch.stack([occlude(model_fn, row, c, baseline, patch, stride or max(1, patch // 2)) for row, c in zip(x, targets, strict=True)])
+    return torch.stack(
+        [
+            occlude(model_fn, row, c, baseline, patch, stride or max(1, patch // 2))
+            for row, c in zip(x, targets, strict=True)
+        ]
+    )
 
 
-def _occlude_windows(model_fn: ScoreFn, x: Tensor, target: int, baseline: Tensor | float, patch: int, stride: int) -> Tensor:
+def _occlude_windows(
+    model_fn: ScoreFn, x: Tensor, target: int, baseline: Tensor | float, patch: int, stride: int
+) -> Tensor:
     _, H, W = x.shape
     if not 1 <= patch <= min(H, W):
-        raise UsageError(f"a covering square has from 1 to {min(H, W)} pixels on a side in images of {H} × {W}, got {patch}")
+        raise UsageError(
+            f"a covering square has from 1 to {min(H, W)} pixels on a side in images of {H} × {W}, got {patch}"
+        )
     tops, lefts = (_window_starts(side, patch, stride) for side in (H, W))
     is_covered = torch.zeros(len(tops) * len(lefts), H, W, dtype=torch.bool, device=x.device)
     for k, (top, left) in enumerate((t, l) for t in tops for l in lefts):
@@ -49,7 +71,9 @@ def _window_starts(size: int, patch: int, stride: int) -> list[int]:
     return sorted({*range(0, size - patch, stride), size - patch})
 
 
-def _occlude_each(model_fn: ScoreFn, x: Tensor, target: int, baseline: Tensor | float, patch: int, stride: int) -> Tensor:
+def _occlude_each(
+    model_fn: ScoreFn, x: Tensor, target: int, baseline: Tensor | float, patch: int, stride: int
+) -> Tensor:
     """Numbers that are at the baseline already lose nothing: of a bag of words, only those that occur are covered."""
     b = torch.as_tensor(baseline, dtype=x.dtype, device=x.device)
     indices = (x != b).flatten().nonzero()[:, 0]

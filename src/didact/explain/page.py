@@ -37,7 +37,10 @@ class Explanation:
     def summary(self) -> str:
         """What the model said, and what is explained."""
         f = self.results
-        parts = [f"said {f['predicted']} ({100 * f['probability']:.1f} %)", f"why {f['class']}: score {format_number(f['score'], 3)}"]
+        parts = [
+            f"said {f['predicted']} ({100 * f['probability']:.1f} %)",
+            f"why {f['class']}: score {format_number(f['score'], 3)}",
+        ]
         return " · ".join([f"true {self.true_label}", *parts] if self.true_label else parts)
 
     @property
@@ -59,20 +62,41 @@ class Explanation:
         truth = {"true": self.true_label} if self.true_label else {}
         if "image" not in f:
             values = {name: dict(zip(f["parts"], v.tolist(), strict=True)) for name, v in f["values"].items()}
-            return {"input": self.name, **truth, **common, "methods": values, "figure": str(folder / f"{self.file_stem}.svg")}
-        values = {name: {"peak": [int(v.argmax()) // v.shape[1], int(v.argmax()) % v.shape[1]]} for name, v in f["values"].items()}
+            return {
+                "input": self.name,
+                **truth,
+                **common,
+                "methods": values,
+                "figure": str(folder / f"{self.file_stem}.svg"),
+            }
+        values = {
+            name: {"peak": [int(v.argmax()) // v.shape[1], int(v.argmax()) % v.shape[1]]}
+            for name, v in f["values"].items()
+        }
         if "shapley" in values:
             values["shapley"]["patches"] = read_patch_grid(f["values"]["shapley"], f["patches"])
-        return {"input": self.name, **truth, **common, "methods": values, "figure": str(folder / f"{self.file_stem}.png")}
+        return {
+            "input": self.name,
+            **truth,
+            **common,
+            "methods": values,
+            "figure": str(folder / f"{self.file_stem}.png"),
+        }
 
 
-def write_explanation_page(folder: Path, metadata: Mapping[str, Any], explanations: Sequence[Explanation], filter_panel: Panel | None) -> Path:
+def write_explanation_page(
+    folder: Path, metadata: Mapping[str, Any], explanations: Sequence[Explanation], filter_panel: Panel | None
+) -> Path:
     """index.html with everything in it, and the figures beside it; returns the page's path."""
     for explanation in explanations:
         if "image" in explanation.results:
-            _write_bytes(folder / f"{explanation.file_stem}.png", render_panels_png(explanation.panels, explanation.heading))
+            _write_bytes(
+                folder / f"{explanation.file_stem}.png", render_panels_png(explanation.panels, explanation.heading)
+            )
         else:
-            files.write_text(folder / f"{explanation.file_stem}.svg", make_standalone_svg(explanation.draw_bars(explanation.heading)))
+            files.write_text(
+                folder / f"{explanation.file_stem}.svg", make_standalone_svg(explanation.draw_bars(explanation.heading))
+            )
     data_suffix = f" on {metadata['data']['name']}"
     if filter_panel is not None:
         _write_bytes(folder / "filters.png", render_panels_png([filter_panel], f"{metadata['recipe']}{data_suffix}"))
@@ -81,10 +105,23 @@ def write_explanation_page(folder: Path, metadata: Mapping[str, Any], explanatio
     method_notes = [f"{methods[name].title}: {methods[name].description}" for name in explanations[0].results["values"]]
     page_html = make_document(
         f"Why: {metadata['recipe']}{data_suffix}",
-        tag("header", tag("p", "didact · explanations", class_="overline"), tag("h1", metadata["recipe"], tag("span", data_suffix))),
-        make_section("How to read it", tag("p", SIGNED_MAPS_NOTE if is_image else BARS_NOTE, " ", WARNING, class_="summary"), make_note_list(method_notes)),
-        *(make_section(explanation.name, _show_explanation(explanation), lead=explanation.summary) for explanation in explanations),
-        make_section("Filters of the first layer", tag("ul", _make_panel_card(filter_panel), class_="examples")) if filter_panel is not None else None,
+        tag(
+            "header",
+            tag("p", "didact · explanations", class_="overline"),
+            tag("h1", metadata["recipe"], tag("span", data_suffix)),
+        ),
+        make_section(
+            "How to read it",
+            tag("p", SIGNED_MAPS_NOTE if is_image else BARS_NOTE, " ", WARNING, class_="summary"),
+            make_note_list(method_notes),
+        ),
+        *(
+            make_section(explanation.name, _show_explanation(explanation), lead=explanation.summary)
+            for explanation in explanations
+        ),
+        make_section("Filters of the first layer", tag("ul", _make_panel_card(filter_panel), class_="examples"))
+        if filter_panel is not None
+        else None,
     )
     files.write_text(folder / "index.html", page_html)
     return folder / "index.html"

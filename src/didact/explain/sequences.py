@@ -1,4 +1,5 @@
-"""Inside a network that reads token by token: who attends to whom, what the gates do, how far back a gradient reaches."""
+"""Inside a network that reads token by token: who attends to whom, what the gates do, how far back a gradient
+reaches."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -65,7 +66,9 @@ class AttentionLayer:
 
     @property
     def chart(self) -> Html:
-        return draw_attention_maps(self.title, self.weights, _make_visible(self.query_tokens), _make_visible(self.key_tokens))
+        return draw_attention_maps(
+            self.title, self.weights, _make_visible(self.query_tokens), _make_visible(self.key_tokens)
+        )
 
     @property
     def top_tokens(self) -> list[str]:
@@ -87,19 +90,38 @@ class SequenceExplanation:
     @property
     def summary(self) -> str:
         predicted, p = self.prediction
-        text = f" · says {predicted!r} ({100 * p:.1f} %)" if predicted and p is not None else f" · says {predicted}" if predicted else ""   # of no mask nothing
+        # of no mask nothing
+        text = (
+            f" · says {predicted!r} ({100 * p:.1f} %)"
+            if predicted and p is not None
+            else f" · says {predicted}"
+            if predicted
+            else ""
+        )
         return f"{len(self.tokens)} {'values' if p is None else 'tokens'}{text}"
 
     def to_json(self, folder: Path) -> dict[str, Any]:
-        common = {"input": self.name, "tokens": self.tokens, "predicted": self.prediction[0], "probability": self.prediction[1]}
-        return common | {"methods": {name: self.summarize(name) for name in self.results}, "figures": [str(folder / f) for f in self.figure_names]}
+        common = {
+            "input": self.name,
+            "tokens": self.tokens,
+            "predicted": self.prediction[0],
+            "probability": self.prediction[1],
+        }
+        return common | {
+            "methods": {name: self.summarize(name) for name in self.results},
+            "figures": [str(folder / f) for f in self.figure_names],
+        }
 
     def summarize(self, name: str) -> Any:
-        """As JSON: of each head what most is looked at; of each written token the one it comes from; means of gates; the norms."""
+        """As JSON: of each head what most is looked at; of each written token the one it comes from; means of
+        gates; the norms."""
         if name == "attention":
             return [layer.top_tokens for layer in self.results[name]]
         if name == "alignment":
-            return [[token, self.tokens[k]] for token, k in zip(self.output_tokens, self.results[name].argmax(-1).tolist(), strict=True)]
+            return [
+                [token, self.tokens[k]]
+                for token, k in zip(self.output_tokens, self.results[name].argmax(-1).tolist(), strict=True)
+            ]
         if name == "gates":
             return {gate: float(values.mean()) for gate, values in self.results[name].items()}
         return self.results[name].tolist()
@@ -115,7 +137,10 @@ class SequenceExplanation:
         if name == "alignment":
             row_labels, column_labels = _make_visible(self.output_tokens), _make_visible(self.tokens)
             cells = [
-                [Cell(a, "", f"{row} looks at {column}: {100 * a:.1f} %") for a, column in zip(weights, column_labels, strict=True)]
+                [
+                    Cell(a, "", f"{row} looks at {column}: {100 * a:.1f} %")
+                    for a, column in zip(weights, column_labels, strict=True)
+                ]
                 for weights, row in zip(self.results[name].tolist(), row_labels, strict=True)
             ]
             return svg.draw_heatmap("Alignment", cells, row_labels, column_labels, x="read", y="written")
@@ -124,7 +149,9 @@ class SequenceExplanation:
                 Series(gate, list(range(len(self.tokens))), values.mean(1).tolist(), color=k)
                 for k, (gate, values) in enumerate(self.results[name].items())
             ]
-            return svg.draw_chart("Gates over time, mean of the units", series, x="token", tick_names=_make_visible(self.tokens))
+            return svg.draw_chart(
+                "Gates over time, mean of the units", series, x="token", tick_names=_make_visible(self.tokens)
+            )
         norms = self.results[name].clamp(min=1e-12).tolist()
         norm_series = Series("norm", list(range(len(norms))), norms)
         return svg.draw_chart("How far a gradient reaches back", [norm_series], x="tokens before the last", log_y=True)
@@ -147,7 +174,9 @@ def resolve_methods(requested: Sequence[str], available: Sequence[str]) -> list[
 
 
 @torch.no_grad()
-def explain_sequence(objective: Objective, data: Data, batch: Batch, name: str, methods: Sequence[str], file_stem: str) -> SequenceExplanation:
+def explain_sequence(
+    objective: Objective, data: Data, batch: Batch, name: str, methods: Sequence[str], file_stem: str
+) -> SequenceExplanation:
     """Read one text or window of a series, a batch of one row without padding."""
     network, x = objective.get_submodule("network"), batch["x"]
     reader = find_reader(network)
@@ -155,13 +184,22 @@ def explain_sequence(objective: Objective, data: Data, batch: Batch, name: str, 
         assert reader is not None
         with record_inputs(reader) as inputs:
             forecast = objective.forecast(batch)[0]
-        return SequenceExplanation(name, _format_values(x[0, :, 0]), (" ".join(_format_values(forecast)), None), _explain_recurrent(reader, inputs[0][0], methods), file_stem)
+        return SequenceExplanation(
+            name,
+            _format_values(x[0, :, 0]),
+            (" ".join(_format_values(forecast)), None),
+            _explain_recurrent(reader, inputs[0][0], methods),
+            file_stem,
+        )
     vocab = (*data.class_names, MASK_TOKEN) if data.task == "language" else data.feature_names
     tokens, output_tokens = [vocab[k] for k in x[0].tolist()], list[str]()
     if isinstance(objective, CanTranslate) and isinstance(data.encoder, PairEncoder):
         y = objective.translate(batch)
         y = y[:, : int((y != 0).sum())]
-        tokens, output_tokens = _get_token_strings(data.encoder.source, x[0]), _get_token_strings(data.encoder.target, y[0])
+        tokens, output_tokens = (
+            _get_token_strings(data.encoder.source, x[0]),
+            _get_token_strings(data.encoder.target, y[0]),
+        )
         with record_attention(network) as attention:
             prediction = data.encoder.target.decode(y[0].tolist()), _compute_sequence_probability(network, x, y)
     elif isinstance(objective, CanTagTokens | CanFillMask):
@@ -179,7 +217,10 @@ def explain_sequence(objective: Objective, data: Data, batch: Batch, name: str, 
     if "attention" in methods:
         results["attention"] = _make_attention_layers(network, weights_by_layer, tokens, output_tokens)
     if "alignment" in methods:
-        results["alignment"] = torch.stack([weights_by_layer[layer_name].mean(0) for layer_name in _find_cross_attention(network)]).mean(0)     # (T, S)
+        # (T, S)
+        results["alignment"] = torch.stack(
+            [weights_by_layer[layer_name].mean(0) for layer_name in _find_cross_attention(network)]
+        ).mean(0)
     if reader is not None:
         embedding = network.get_submodule("source" if output_tokens else "embedding")
         results |= _explain_recurrent(reader, cast(Tensor, embedding(x))[0], methods)
@@ -188,7 +229,10 @@ def explain_sequence(objective: Objective, data: Data, batch: Batch, name: str, 
 
 def _explain_recurrent(reader: RecurrentReader, x: Tensor, methods: Sequence[str]) -> dict[str, Any]:
     """Gates and memory while it reads x, (T, D), as far as they are asked for."""
-    functions: dict[str, Callable[[RecurrentReader, Tensor], Any]] = {"gates": _compute_shown_gates, "memory": compute_gradient_decay}
+    functions: dict[str, Callable[[RecurrentReader, Tensor], Any]] = {
+        "gates": _compute_shown_gates,
+        "memory": compute_gradient_decay,
+    }
     return {method: functions[method](reader, x) for method in methods if method in functions}
 
 
@@ -207,8 +251,11 @@ def _compute_sequence_probability(network: nn.Module, x: Tensor, y: Tensor) -> f
     return float(network(x, decoder_input).log_softmax(-1).gather(-1, y[..., None]).sum().exp())
 
 
-def _make_attention_layers(network: nn.Module, weights_by_layer: dict[str, Tensor], input_tokens: list[str], output_tokens: list[str]) -> list[AttentionLayer]:
-    """Every layer of attention with the tokens of both sides: a translator's decoder looks back at what it was told, and across."""
+def _make_attention_layers(
+    network: nn.Module, weights_by_layer: dict[str, Tensor], input_tokens: list[str], output_tokens: list[str]
+) -> list[AttentionLayer]:
+    """Every layer of attention with the tokens of both sides: a translator's decoder looks back at what it was
+    told, and across."""
     attention_layers, decoder_tokens = find_attention_layers(network), ["<bos>", *output_tokens[:-1]]
 
     def get_both_tokens(name: str) -> tuple[list[str], list[str]]:
@@ -216,18 +263,27 @@ def _make_attention_layers(network: nn.Module, weights_by_layer: dict[str, Tenso
             return output_tokens, input_tokens
         return (decoder_tokens, decoder_tokens) if name.startswith("decoder.") else (input_tokens, input_tokens)
 
-    return [AttentionLayer(title, weights_by_layer[name], *get_both_tokens(name)) for name, title in make_layer_titles(network).items()]
+    return [
+        AttentionLayer(title, weights_by_layer[name], *get_both_tokens(name))
+        for name, title in make_layer_titles(network).items()
+    ]
 
 
 def _find_cross_attention(network: nn.Module) -> list[str]:
     """What looks from the sequence that is written at the one that was read."""
-    return [name for name, m in network.named_modules() if isinstance(m, CrossAttention | BahdanauAttention | LuongAttention)]
+    return [
+        name
+        for name, m in network.named_modules()
+        if isinstance(m, CrossAttention | BahdanauAttention | LuongAttention)
+    ]
 
 
 def _compute_shown_gates(reader: RecurrentReader, x: Tensor) -> Gates:
     """The gates without the states that they lead to; of a plain RNN, which has none, the size of its state."""
     gate_values = {name: values.cpu() for name, values in compute_gates(reader, x).items()}
-    return {name: values for name, values in gate_values.items() if name not in ("cell", "h")} or {"size of h": gate_values["h"].abs()}
+    return {name: values for name, values in gate_values.items() if name not in ("cell", "h")} or {
+        "size of h": gate_values["h"].abs()
+    }
 
 
 def read_texts(data: Data, inputs: Sequence[Given]) -> list[tuple[str, Batch]]:
@@ -246,12 +302,20 @@ def load_worst_sequences(run: Run) -> list[tuple[str, Batch]]:
     """The tokens of the test examples with the highest loss, or their values."""
     examples = run.load("examples") if run.has("examples.safetensors") else {}
     if not {"worst", "worst_x"} <= examples.keys():
-        raise UsageError(f"{run.folder} keeps no test examples to explain: finish it with didact resume, or give inputs")
+        raise UsageError(
+            f"{run.folder} keeps no test examples to explain: finish it with didact resume, or give inputs"
+        )
     is_series, is_running_text = run.metadata["data"]["kind"] == "series", run.metadata["data"]["task"] == "language"
     named_batches = []
-    for name, row, x in zip(run.example_names("worst")[:NUM_WORST], examples["worst"][:NUM_WORST, None], examples["worst_x"][:NUM_WORST], strict=True):
+    for name, row, x in zip(
+        run.example_names("worst")[:NUM_WORST],
+        examples["worst"][:NUM_WORST, None],
+        examples["worst_x"][:NUM_WORST],
+        strict=True,
+    ):
         x = x if is_series else x.long()
-        length = len(x) if is_series or is_running_text else max(1, int((x != 0).sum()))     # classifiers pad with 0; in running text 0 is a token
+        # classifiers pad with 0; in running text 0 is a token
+        length = len(x) if is_series or is_running_text else max(1, int((x != 0).sum()))
         named_batches.append((name, {"x": x[None, :length], "row": row}))
     return named_batches
 
@@ -267,12 +331,21 @@ def write_sequence_page(folder: Path, metadata: Any, readings: Sequence[Sequence
         for name in (name for name in reading.results if name != "attention"):
             files.write_text(folder / f"{reading.file_stem}-{name}.svg", make_standalone_svg(reading.draw_chart(name)))
             parts.append(tag("figure", reading.draw_chart(name), class_="wide"))
-        sections.append(make_section(reading.name, *parts, lead=f"{reading.summary}: {' '.join(_make_visible(reading.tokens))}"))
+        sections.append(
+            make_section(reading.name, *parts, lead=f"{reading.summary}: {' '.join(_make_visible(reading.tokens))}")
+        )
     data_suffix = f" on {metadata['data']['name']}"
-    files.write_text(folder / "index.html", make_document(
-        f"Inside: {metadata['recipe']}{data_suffix}",
-        tag("header", tag("p", "didact · explanations", class_="overline"), tag("h1", metadata["recipe"], tag("span", data_suffix))),
-        make_section("How to read it", make_note_list([METHOD_NOTES[name] for name in readings[0].results])),
-        *sections,
-    ))
+    files.write_text(
+        folder / "index.html",
+        make_document(
+            f"Inside: {metadata['recipe']}{data_suffix}",
+            tag(
+                "header",
+                tag("p", "didact · explanations", class_="overline"),
+                tag("h1", metadata["recipe"], tag("span", data_suffix)),
+            ),
+            make_section("How to read it", make_note_list([METHOD_NOTES[name] for name in readings[0].results])),
+            *sections,
+        ),
+    )
     return folder / "index.html"

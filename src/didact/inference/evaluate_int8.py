@@ -27,12 +27,19 @@ def evaluate_int8(run: Run, *, device: str = "auto") -> dict[str, Any]:
 
     def compute_scores(objective: Objective, data: Data) -> dict[str, dict[str, float]]:
         precision = Precision(prepared.settings.precision, torch_device, objective)
-        return {split_name: objective.compute_metrics(evaluate_split(objective, data.split(split_name), batch_size=batch, precision=precision)) for split_name in SPLITS}
+        return {
+            split_name: objective.compute_metrics(
+                evaluate_split(objective, data.split(split_name), batch_size=batch, precision=precision)
+            )
+            for split_name in SPLITS
+        }
 
     full_precision = compute_scores(objective.to(torch_device), data)
     savings = quantize_module(objective)
     if not savings.num_layers:
-        raise UsageError(f"{run.folder} has no affine layer or embedding to put into int8: recipe {run.metadata['recipe']!r} builds none")
+        raise UsageError(
+            f"{run.folder} has no affine layer or embedding to put into int8: recipe {run.metadata['recipe']!r} builds none"
+        )
     result = {"recipe": run.metadata["recipe"], "run": str(run.folder), **full_precision}
     result["int8"] = {**asdict(savings), **compute_scores(objective, data)}
     return result | {"seconds": time.perf_counter() - started}

@@ -54,12 +54,16 @@ class InceptionFeatures(nn.Module):
         self.network = InceptionV3(num_classes=num_classes)
         report = load_weights(self.network, path)
         if report.missing or report.reshaped:
-            raise UsageError(f"{path} is not Inception v3 as torchvision or the 2015 file of FID name it ({report}); give one of these")
+            raise UsageError(
+                f"{path} is not Inception v3 as torchvision or the 2015 file of FID name it ({report}); give one of these"
+            )
         self.standardize = Standardize(*((HALF_RGB, HALF_RGB) if is_2015_file else (IMAGENET_MEAN, IMAGENET_STD)))
 
     def classify(self, batch: Batch) -> Tensor:
         x = batch["x"] if batch["x"].shape[1] == 3 else batch["x"].mean(1, keepdim=True).expand(-1, 3, -1, -1)
-        out: Tensor = self.network(self.standardize(F.interpolate(x, (INPUT_PIXELS, INPUT_PIXELS), mode="bilinear", align_corners=False)))
+        out: Tensor = self.network(
+            self.standardize(F.interpolate(x, (INPUT_PIXELS, INPUT_PIXELS), mode="bilinear", align_corners=False))
+        )
         return out.softmax(1)
 
 
@@ -67,7 +71,9 @@ def _classifier_head(classifier: ImageClassifier) -> nn.Linear:
     """The affine layer whose inputs are the classifier's features."""
     layers = [m for m in classifier.modules() if isinstance(m, nn.Linear)]
     if not layers:
-        raise UsageError("the judge has no affine layer at its end to take features from; train `didact train cnn` on the same data")
+        raise UsageError(
+            "the judge has no affine layer at its end to take features from; train `didact train cnn` on the same data"
+        )
     return layers[-1]
 
 
@@ -75,7 +81,9 @@ def _classifier_head(classifier: ImageClassifier) -> nn.Linear:
 def capture_features(classifier: ImageClassifier) -> Iterator[list[Tensor]]:
     """What enters the last affine layer: the classifier's features."""
     features: list[Tensor] = []
-    handle = _classifier_head(classifier).register_forward_pre_hook(lambda _, inputs: features.append(inputs[0].float().flatten(1)))
+    handle = _classifier_head(classifier).register_forward_pre_hook(
+        lambda _, inputs: features.append(inputs[0].float().flatten(1))
+    )
     try:
         yield features
     finally:
@@ -83,7 +91,9 @@ def capture_features(classifier: ImageClassifier) -> Iterator[list[Tensor]]:
 
 
 @torch.no_grad()
-def _extract_features(classifier: ImageClassifier, split: Split, device: torch.device, batch_size: int = 512) -> tuple[Tensor, Tensor, Tensor]:
+def _extract_features(
+    classifier: ImageClassifier, split: Split, device: torch.device, batch_size: int = 512
+) -> tuple[Tensor, Tensor, Tensor]:
     """Features, probabilities and labels (where there are any) of a split's first images."""
     p, y = [], []
     with capture_features(classifier) as features:
@@ -94,32 +104,53 @@ def _extract_features(classifier: ImageClassifier, split: Split, device: torch.d
     return torch.cat(features), torch.cat(p), torch.cat(y)
 
 
-def quality_vs_classifier(run: Run, classifier_run: Run, images: Tensor, *, label: str | None = None, device: str = "cpu") -> dict[str, Any]:
-    """Images that the run drew beside its test split, or the one class of it that was asked for, as another run's classifier sees both.
+def quality_vs_classifier(
+    run: Run, classifier_run: Run, images: Tensor, *, label: str | None = None, device: str = "cpu"
+) -> dict[str, Any]:
+    """Images that the run drew beside its test split, or the one class of it that was asked for, as another run's
+    classifier sees both.
 
-    `recognised` is the share of drawn images of one class that the judge takes for it; of all classes it says how many are there.
+    `recognised` is the share of drawn images of one class that the judge takes for it; of all classes it says how
+    many are there.
     """
     return classifier_quality(run, classifier_run, len(images), label=label, device=device)(images)
 
 
-def classifier_quality(run: Run, classifier_run: Run, n: int, *, label: str | None = None, device: str = "cpu") -> QualityScorer:
+def classifier_quality(
+    run: Run, classifier_run: Run, n: int, *, label: str | None = None, device: str = "cpu"
+) -> QualityScorer:
     """Who will judge n images, opened and checked: what does not fit is said before anything is drawn."""
     classifier, classifier_data = load_model(classifier_run)
     data = rebuild(run, with_data=True).experiment.data
     if not isinstance(classifier, CanClassify):
-        raise UsageError(f"the judge {classifier_run.folder} does not classify; train one with: didact train cnn --data {data.name}")
+        raise UsageError(
+            f"the judge {classifier_run.folder} does not classify; train one with: didact train cnn --data {data.name}"
+        )
     if classifier_data.shape != data.shape:
-        raise UsageError(f"the judge learned images of {classifier_data.shape}, but these are {data.shape}; train one with --data {data.name}")
+        raise UsageError(
+            f"the judge learned images of {classifier_data.shape}, but these are {data.shape}; train one with --data {data.name}"
+        )
     _classifier_head(classifier)
     _check_sample_size(n, _count_real_images(data, class_index(label, data, run)), label)
 
     def score_images(images: Tensor) -> dict[str, Any]:
-        scores, (p, real_probabilities, labels) = _quality_metrics(data, classifier.to(resolve_device(device)), images, label=label, device=device)
+        scores, (p, real_probabilities, labels) = _quality_metrics(
+            data, classifier.to(resolve_device(device)), images, label=label, device=device
+        )
         if not len(labels) or classifier_data.class_names != data.class_names:
             accuracy = classifier_run.metadata.get("test", {}).get("accuracy")
-            return {"judge": str(classifier_run.folder), "judge_accuracy": accuracy, "accuracy_on": f"the test split of {classifier_data.name}", **scores}
+            return {
+                "judge": str(classifier_run.folder),
+                "judge_accuracy": accuracy,
+                "accuracy_on": f"the test split of {classifier_data.name}",
+                **scores,
+            }
         predicted, num_classes, is_correct = p.argmax(1), p.shape[1], real_probabilities.argmax(1) == labels
-        result = {"judge": str(classifier_run.folder), "judge_accuracy": float(is_correct.double().mean()), "accuracy_on": "the real images"} | scores
+        result = {
+            "judge": str(classifier_run.folder),
+            "judge_accuracy": float(is_correct.double().mean()),
+            "accuracy_on": "the real images",
+        } | scores
         if label is not None:
             return result | {"recognised": float((predicted == data.class_names.index(label)).double().mean())}
         return result | class_metrics(predicted, labels, num_classes)
@@ -127,15 +158,24 @@ def classifier_quality(run: Run, classifier_run: Run, n: int, *, label: str | No
     return score_images
 
 
-def inception_quality(run: Run, weights: str, n: int, *, label: str | None = None, device: str = "cpu") -> QualityScorer:
+def inception_quality(
+    run: Run, weights: str, n: int, *, label: str | None = None, device: str = "cpu"
+) -> QualityScorer:
     """The same in the features of a published Inception v3, from its file."""
     network = InceptionFeatures(Path(weights)).eval()
     data = rebuild(run, with_data=True).experiment.data
     _check_sample_size(n, _count_real_images(data, class_index(label, data, run)), label)
 
     def score_images(images: Tensor) -> dict[str, Any]:
-        scores, _ = _quality_metrics(data, network.to(resolve_device(device)), images, label=label, device=device, batch_size=64)
-        return {"judge": f"Inception v3 of {weights}", "judge_accuracy": "not measured", "accuracy_on": "its classes are others", **scores}
+        scores, _ = _quality_metrics(
+            data, network.to(resolve_device(device)), images, label=label, device=device, batch_size=64
+        )
+        return {
+            "judge": f"Inception v3 of {weights}",
+            "judge_accuracy": "not measured",
+            "accuracy_on": "its classes are others",
+            **scores,
+        }
 
     return score_images
 
@@ -147,8 +187,13 @@ def _count_real_images(data: Data, class_index: int | None) -> int:
 
 def _check_sample_size(num_drawn: int, num_real: int, label: str | None) -> None:
     if min(num_drawn, num_real) < MIN_IMAGES:
-        of_class, remedy = "" if label is None else f" of {label!r}", "raise --n" if num_drawn < MIN_IMAGES else "leave out the judge, or train on more"
-        raise UsageError(f"at least {MIN_IMAGES} drawn and {MIN_IMAGES} test images can be compared, got {num_drawn} and {num_real}{of_class}; {remedy}")
+        of_class, remedy = (
+            "" if label is None else f" of {label!r}",
+            "raise --n" if num_drawn < MIN_IMAGES else "leave out the judge, or train on more",
+        )
+        raise UsageError(
+            f"at least {MIN_IMAGES} drawn and {MIN_IMAGES} test images can be compared, got {num_drawn} and {num_real}{of_class}; {remedy}"
+        )
 
 
 def _quality_metrics(
@@ -158,15 +203,24 @@ def _quality_metrics(
     torch_device = resolve_device(device)
     real, real_probabilities, labels = _extract_features(classifier, data.test, torch_device, batch_size)
     if label is not None:
-        real, real_probabilities, labels = (rows[labels == data.class_names.index(label)] for rows in (real, real_probabilities, labels))
+        real, real_probabilities, labels = (
+            rows[labels == data.class_names.index(label)] for rows in (real, real_probabilities, labels)
+        )
     _check_sample_size(len(images), len(real), label)                # of the first images, which are not always all
     drawn, p, _ = _extract_features(classifier, TensorSplit({"x": images}), torch_device, batch_size)
     precision, recall = manifold_precision_recall(real, drawn)
     scores = {
-        "features": drawn.shape[1], "drawn": len(drawn), "real": len(real), "split": "test" if label is None else f"test, {label} alone",
-        "frechet": float(gaussian_frechet_distance(real, drawn)), "kernel_distance": float(kernel_distance(real, drawn)),
-        "precision": float(precision), "recall": float(recall),
-        "inception_score": float(inception_score(p)), "confidence": float(p.max(1).values.mean()),
-        "confidence_in_real": float(real_probabilities.max(1).values.mean()),      # more than this is not to be asked of drawn ones
+        "features": drawn.shape[1],
+        "drawn": len(drawn),
+        "real": len(real),
+        "split": "test" if label is None else f"test, {label} alone",
+        "frechet": float(gaussian_frechet_distance(real, drawn)),
+        "kernel_distance": float(kernel_distance(real, drawn)),
+        "precision": float(precision),
+        "recall": float(recall),
+        "inception_score": float(inception_score(p)),
+        "confidence": float(p.max(1).values.mean()),
+        # more than this is not to be asked of drawn ones
+        "confidence_in_real": float(real_probabilities.max(1).values.mean()),
     }
     return scores, (p, real_probabilities, labels)

@@ -1,4 +1,5 @@
-"""Ways through a run's codes, drawn ones or those of given images: from one to another, or one number of a code at a time."""
+"""Ways through a run's codes, drawn ones or those of given images: from one to another, or one number of a code at
+a time."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,11 +16,19 @@ from didact.samplers.latent import labels_to_sample, latent_traversal, lerp, sle
 from didact.training.device import resolve_device
 from didact.training.session import load_model
 
-MAX_LINEAR_DIM = 2  # numbers of a code up to which it is walked in a straight line: longer ones have all about the same length
+# numbers of a code up to which it is walked in a straight line: longer ones have all about the same length
+MAX_LINEAR_DIM = 2
 
 
 def interpolate_latents(
-    run: Run, n: int, images: Sequence[str] = (), *, seed: int = 0, label: str | None = None, device: str = "cpu", **sampling_options: Any
+    run: Run,
+    n: int,
+    images: Sequence[str] = (),
+    *,
+    seed: int = 0,
+    label: str | None = None,
+    device: str = "cpu",
+    **sampling_options: Any,
 ) -> Tensor:
     """n ways between two codes that are drawn, eight steps each: (n · 8, …). Both ends of a way are of one class.
 
@@ -42,7 +51,8 @@ def traverse_latents(
     run: Run, dims: str, images: Sequence[str] = (), *,
     extent: float = 3.0, seed: int = 0, label: str | None = None, device: str = "cpu", **sampling_options: Any,
 ) -> Tensor:
-    """One code, an image's or one that is drawn; in each row one of its numbers goes from −reach to reach in eight steps: (rows · 8, …)."""
+    """One code, an image's or one that is drawn; in each row one of its numbers goes from −reach to reach in eight
+    steps: (rows · 8, …)."""
     objective, data = _load_decoder(run)
     torch_device = resolve_device(device)
     if len(images) > 1:
@@ -52,24 +62,37 @@ def traverse_latents(
     else:
         z = objective.sample_latents(1, torch.Generator(torch_device).manual_seed(seed))[0]
     indices = _parse_dimensions(dims, z.numel())
-    latents = latent_traversal(z.flatten(), torch.tensor(indices, device=torch_device), extent=extent).unflatten(1, z.shape)
+    latents = latent_traversal(z.flatten(), torch.tensor(indices, device=torch_device), extent=extent).unflatten(
+        1, z.shape
+    )
     return _decode_latents(run, objective, data, latents, 1, label=label, **sampling_options)
 
 
 def _load_decoder(run: Run) -> tuple[CanDecodeLatents, Data]:
     objective, data = load_model(run)
     if not isinstance(objective, CanDecodeLatents):
-        raise UsageError(f"recipe {run.metadata['recipe']!r} has no codes to walk through; {recipes_with('walk')} have some")
+        raise UsageError(
+            f"recipe {run.metadata['recipe']!r} has no codes to walk through; {recipes_with('walk')} have some"
+        )
     return objective, data
 
 
 @torch.no_grad()
-def _encode_images(run: Run, objective: CanDecodeLatents, data: Data, images: Sequence[str], label: str | None, torch_device: torch.device) -> Tensor:
+def _encode_images(
+    run: Run,
+    objective: CanDecodeLatents,
+    data: Data,
+    images: Sequence[str],
+    label: str | None,
+    torch_device: torch.device,
+) -> Tensor:
     """The codes of images in files."""
     if not isinstance(objective, CanEncode):
         if data.kind == "table":
             raise UsageError(f"{run.folder} learned rows of a table, but {images[0]} is an image; leave it out")
-        raise UsageError(f"recipe {run.metadata['recipe']!r} finds no code of a given image; {recipes_with('encode')} do")
+        raise UsageError(
+            f"recipe {run.metadata['recipe']!r} finds no code of a given image; {recipes_with('encode')} do"
+        )
     if data.encoder is None:
         raise UsageError(f"the run learned from {data.name!r}, whose inputs cannot be read from files")
     if objective.num_classes and label is None:
@@ -81,7 +104,16 @@ def _encode_images(run: Run, objective: CanDecodeLatents, data: Data, images: Se
 
 
 @torch.no_grad()
-def _decode_latents(run: Run, objective: CanDecodeLatents, data: Data, z: Tensor, num_paths: int, *, label: str | None, **sampling_options: Any) -> Tensor:
+def _decode_latents(
+    run: Run,
+    objective: CanDecodeLatents,
+    data: Data,
+    z: Tensor,
+    num_paths: int,
+    *,
+    label: str | None,
+    **sampling_options: Any,
+) -> Tensor:
     """What the codes draw; of a model that knows classes, each of the ways is of one."""
     options = check_sampling_options(sampling_options, objective.walk, run)
     y = labels_to_sample(num_paths, class_index(label, data, run), objective.num_classes, z.device)
@@ -95,6 +127,8 @@ def _parse_dimensions(text: str, size: int) -> list[int]:
     name, _, listed = text.partition("=")
     numbers = listed.split(",")
     if name != "dim" or not all(number.strip().isdecimal() and int(number) < size for number in numbers):
-        raise UsageError(f"--edit expects dim=k, or dim=k,l,…, of the {size} numbers of a code, 0 to {size - 1}, got {text!r}")
+        raise UsageError(
+            f"--edit expects dim=k, or dim=k,l,…, of the {size} numbers of a code, 0 to {size - 1}, got {text!r}"
+        )
     return [int(number) for number in numbers]
 

@@ -40,7 +40,8 @@ Prediction = dict[str, Any]
 
 @dataclass(frozen=True)
 class PredictOptions:
-    """How a model is asked: so often under dropout (MC dropout), for so many random answers beside, with so many beams, how sure."""
+    """How a model is asked: so often under dropout (MC dropout), for so many random answers beside, with so many
+    beams, how sure."""
 
     passes: int = 0
     draws: int = 0
@@ -56,9 +57,11 @@ def predict(
     """What the run's model says of each input: files, rows or texts, read as its training data were.
 
     A Path is a file. A str is an image's file or a CSV file where the run reads such, and a text where it reads texts.
-    `passes` keeps dropout on and asks so often (MC dropout); `draws` adds so many random answers from p(y | x), of numbers with the
+    `passes` keeps dropout on and asks so often (MC dropout); `draws` adds so many random answers from p(y | x), of
+    numbers with the
     deviation of the residuals on the validation split where the model does not predict one; `beam` looks for the
-    likeliest translation; boxes of a score below `sure` are left out. Masks, frames and restored images are tensors, or drawn into
+    likeliest translation; boxes of a score below `sure` are left out. Masks, frames and restored images are
+    tensors, or drawn into
     PNG files of the folder `to`. What the model never learned to read is told to `warn`.
     """
     objective, data = load_model(run if isinstance(run, Run) else Run.open(run))
@@ -68,26 +71,39 @@ def predict(
     if data.encoder is None:
         raise UsageError(f"the run learned from {data.name!r}, whose inputs cannot be read from files")
     if passes and not any(map(has_dropout, objective.modules())):
-        raise UsageError(f"--passes {passes} asks again under dropout, but this run's network has none; train with --dropout")
+        raise UsageError(
+            f"--passes {passes} asks again under dropout, but this run's network has none; train with --dropout"
+        )
     if beam != 1 and not isinstance(objective, CanTranslate):
-        raise UsageError(f"--beam {beam} looks for the likeliest translation, but this run's model translates nothing; leave it out")
+        raise UsageError(
+            f"--beam {beam} looks for the likeliest translation, but this run's model translates nothing; leave it out"
+        )
     if min_score is not None and not isinstance(objective, CanDetect):
-        raise UsageError(f"--sure {min_score:g} is the least score of a box, but this run's model finds none; leave it out")
+        raise UsageError(
+            f"--sure {min_score:g} is the least score of a box, but this run's model finds none; leave it out"
+        )
     if out_dir is not None and not draws_pictures(abilities(objective)):
-        raise UsageError(f"--to {out_dir} is the folder of masks, boxes and restored images, but this run's model draws none; leave it out")
+        raise UsageError(
+            f"--to {out_dir} is the folder of masks, boxes and restored images, but this run's model draws none; leave it out"
+        )
     if draws:
         measure_noise(objective, run if isinstance(run, Run) else Run.open(run), draws)
     options = PredictOptions(passes, draws, beam, MIN_SHOWN_SCORE if min_score is None else min_score)
     names, columns = data.encoder.read(inputs)
     for doubt in doubts(data.encoder, inputs):
         warn(doubt)
-    predictions = (prediction for batch in _encode_inputs(objective, data, names, columns) for prediction in _predict_batch(objective, data, batch, options))
+    predictions = (
+        prediction
+        for batch in _encode_inputs(objective, data, names, columns)
+        for prediction in _predict_batch(objective, data, batch, options)
+    )
     named_predictions = ({"input": name, **prediction} for name, prediction in zip(names, predictions, strict=True))
     return list(named_predictions) if out_dir is None else save_pictures(named_predictions, data, Path(out_dir))
 
 
 def measure_noise(objective: Objective, run: Run, draws: int) -> None:
-    """A loss that does not learn how far numbers lie from their predictions draws as far as those of the validation split did."""
+    """A loss that does not learn how far numbers lie from their predictions draws as far as those of the validation
+    split did."""
     likelihood = getattr(objective, "likelihood", None)
     if not isinstance(likelihood, Regression) or likelihood.learns_noise:
         return
@@ -101,7 +117,8 @@ def measure_noise(objective: Objective, run: Run, draws: int) -> None:
 
 
 def _encode_inputs(objective: Objective, data: Data, names: Sequence[str], columns: Batch) -> Iterator[Batch]:
-    """Inputs as training read them, many at once; images to be given back pixel by pixel, each in the size of its file."""
+    """Inputs as training read them, many at once; images to be given back pixel by pixel, each in the size of its
+    file."""
     assert data.encoder is not None
     if isinstance(objective, CanReconstruct) and objective.any_size:
         yield from ({"x": _original_image(name, data)[None]} for name in names)
@@ -114,13 +131,19 @@ def _encode_inputs(objective: Objective, data: Data, names: Sequence[str], colum
 @torch.no_grad()
 def _predict_batch(objective: Objective, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
     """One dict for each example, by the first thing that the objective can do."""
-    predictor = next((predictor for ability, predictor in PREDICTORS.items() if isinstance(objective, ABILITIES[ability])), None)
+    predictor = next(
+        (predictor for ability, predictor in PREDICTORS.items() if isinstance(objective, ABILITIES[ability])), None
+    )
     if predictor is None:
-        raise UsageError(f"this run's model can do none of: {', '.join(PREDICTORS)}; `didact list` shows what each recipe can do")
+        raise UsageError(
+            f"this run's model can do none of: {', '.join(PREDICTORS)}; `didact list` shows what each recipe can do"
+        )
     predictions = predictor(objective, data, batch, options)
     if options.draws:
         if not isinstance(objective, CanSampleTargets):
-            raise UsageError(f"--draws {options.draws} asks for random answers, but this run's model draws none; leave it out")
+            raise UsageError(
+                f"--draws {options.draws} asks for random answers, but this run's model draws none; leave it out"
+            )
         draws = torch.stack([objective.draw(batch) for _ in range(options.draws)], dim=1)
         for prediction, row in zip(predictions, draws.tolist(), strict=True):
             prediction["draws"] = [_format_draw(data, draw) for draw in row]
@@ -128,7 +151,11 @@ def _predict_batch(objective: Objective, data: Data, batch: Batch, options: Pred
 
 
 def _predict_classes(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
-    p = mc_dropout(objective, batch, passes=options.passes) if options.passes else MeanAndStd(objective.classify(batch), None)
+    p = (
+        mc_dropout(objective, batch, passes=options.passes)
+        if options.passes
+        else MeanAndStd(objective.classify(batch), None)
+    )
     return [_format_classes(data, *row) for row in _unbind_examples(p)]
 
 
@@ -157,7 +184,10 @@ def _predict_reconstructions(objective: Any, data: Data, batch: Batch, options: 
 
 def _predict_translations(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
     assert isinstance(data.encoder, PairEncoder)
-    return [{"translation": data.encoder.target.decode(row)} for row in objective.translate(batch, beam=options.beam).tolist()]
+    return [
+        {"translation": data.encoder.target.decode(row)}
+        for row in objective.translate(batch, beam=options.beam).tolist()
+    ]
 
 
 def _predict_masked_tokens(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
@@ -170,7 +200,10 @@ def _predict_masked_tokens(objective: Any, data: Data, batch: Batch, options: Pr
             raise UsageError(f"expected a text with {MASK_TOKEN} where a token is hidden, got none")
         ids, decode = torch.where(is_masked, p.argmax(-1), x)[:n].tolist(), data.encoder.tokenizer.decode
         top_tokens = (row.topk(min(TOP_CLASSES, len(row))) for row in p[is_masked])
-        guesses = [{decode([i]) or data.class_names[i]: v for v, i in zip(*map(Tensor.tolist, candidates), strict=True)} for candidates in top_tokens]
+        guesses = [
+            {decode([i]) or data.class_names[i]: v for v, i in zip(*map(Tensor.tolist, candidates), strict=True)}
+            for candidates in top_tokens
+        ]
         predictions.append({"filled": decode(ids), "guesses": guesses})
     return predictions
 
@@ -180,7 +213,9 @@ def _predict_tags(objective: Any, data: Data, batch: Batch, options: PredictOpti
     predictions = []
     for p in objective.tag(batch):
         best, label = p[p.sum(-1) > 0].max(-1)
-        predictions.append({"tags": " ".join(data.class_names[k] for k in label.tolist()), "probability": float(best.prod())})
+        predictions.append(
+            {"tags": " ".join(data.class_names[k] for k in label.tolist()), "probability": float(best.prod())}
+        )
     return predictions
 
 
@@ -190,8 +225,15 @@ def _predict_forecasts(objective: Any, data: Data, batch: Batch, options: Predic
 
 # an ability that gives an answer adds a line here; the first that an objective has is asked
 PREDICTORS: dict[str, Callable[[Any, Data, Batch, PredictOptions], list[Prediction]]] = {
-    "classify": _predict_classes, "regress": _predict_values, "detect": _predict_boxes, "segment": _predict_masks, "restore": _predict_reconstructions,
-    "translate": _predict_translations, "tag": _predict_tags, "fill": _predict_masked_tokens, "forecast": _predict_forecasts,
+    "classify": _predict_classes,
+    "regress": _predict_values,
+    "detect": _predict_boxes,
+    "segment": _predict_masks,
+    "restore": _predict_reconstructions,
+    "translate": _predict_translations,
+    "tag": _predict_tags,
+    "fill": _predict_masked_tokens,
+    "forecast": _predict_forecasts,
 }
 
 
@@ -211,7 +253,8 @@ def _original_image(name: str, data: Data) -> Tensor:
 
 # parts of an answer that are drawn: what is kept of them is the path of a PNG
 RENDERERS: dict[str, Callable[[str, Data, Tensor], Tensor]] = {
-    "classes": lambda name, data, mask: resize_mask(mask, _original_image(name, data).shape[1:])[None] / 255,     # pixel by pixel the class's number
+    # pixel by pixel the class's number
+    "classes": lambda name, data, mask: resize_mask(mask, _original_image(name, data).shape[1:])[None] / 255,
     "mask": lambda name, data, mask: overlay_mask(_original_image(name, data), mask, data.num_classes),
     "frames": lambda name, data, found: draw_boxes(_original_image(name, data), found, data.class_names),
     "restored": lambda name, data, image: image,
@@ -219,7 +262,8 @@ RENDERERS: dict[str, Callable[[str, Data, Tensor], Tensor]] = {
 
 
 def save_pictures(predictions: Iterable[Prediction], data: Data, out_dir: Path) -> list[Prediction]:
-    """The answers with their pictures written, one by one: many photographs would not fit. Of one name, the later are numbered."""
+    """The answers with their pictures written, one by one: many photographs would not fit. Of one name, the later
+    are numbered."""
     used_paths: set[Path] = set()
     saved = []
     for prediction in predictions:
@@ -261,7 +305,11 @@ def _format_value(data: Data, mean: Tensor, std: Tensor | None) -> dict[str, Any
     shift = data.target_offset                   # added as double: a tensor would round it
     prediction: dict[str, Any] = {_target_name(data): float(mean) + shift}
     if std is not None:
-        prediction |= {"std": float(std), "low": float(mean - 1.96 * std) + shift, "high": float(mean + 1.96 * std) + shift}
+        prediction |= {
+            "std": float(std),
+            "low": float(mean - 1.96 * std) + shift,
+            "high": float(mean + 1.96 * std) + shift,
+        }
     return prediction
 
 
@@ -276,7 +324,11 @@ def _format_boxes(data: Data, detections: Tensor, size: Sequence[int]) -> dict[s
     """What was found, the surest first: x1, y1, x2, y2 in pixels of the file."""
     sides = torch.tensor([*size, *size])
     boxes = [
-        {"label": data.class_names[int(row[5])], "score": float(row[4]), "box": [round(v, 1) for v in (row[:4] * sides).tolist()]}
+        {
+            "label": data.class_names[int(row[5])],
+            "score": float(row[4]),
+            "box": [round(v, 1) for v in (row[:4] * sides).tolist()],
+        }
         for row in detections
     ]
     return {"boxes": boxes, "frames": detections}

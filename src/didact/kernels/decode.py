@@ -1,8 +1,12 @@
-"""What one new token needs of a decoder, as two Triton kernels: a line with all that stands around it, and a look at what was read.
+"""What one new token needs of a decoder, as two Triton kernels: a line with all that stands around it, and a look
+at what was read.
 
-One token reads every weight once and does almost nothing with it: time goes to memory and to starting kernels, so few of them, each with
-enough programs to keep the memory busy, are what is fast. Matrices are (N, K) with the K numbers of an output side by side.
-Needs CUDA; numbers are kept in the weights' precision wherever the plain model keeps them, and summed in single precision.
+One token reads every weight once and does almost nothing with it: time goes to memory and to starting kernels, so
+few of them, each with
+enough programs to keep the memory busy, are what is fast. Matrices are (N, K) with the K numbers of an output side
+by side.
+Needs CUDA; numbers are kept in the weights' precision wherever the plain model keeps them, and summed in single
+precision.
 """
 
 import torch
@@ -11,10 +15,15 @@ import triton.language as tl
 from torch import Tensor, nn
 
 MAX_BATCH_SIZE = 16     # texts at most: a product of matrices on the tensor cores takes sixteen rows
-# outputs up to which: rows, outputs and inputs that a program takes at once, warps, stages; the quickest of those tried on an H200
+# outputs up to which: rows, outputs and inputs that a program takes at once, warps, stages; the quickest of those
+# tried on an H200
 TILE_SHAPES = {
     True: ((8192, (1, 2, 1024, 4, 1)), (2**31, (1, 8, 1024, 2, 1))),
-    False: ((1024, (MAX_BATCH_SIZE, 16, 256, 4, 4)), (8192, (MAX_BATCH_SIZE, 32, 256, 4, 3)), (2**31, (MAX_BATCH_SIZE, 128, 64, 8, 4))),
+    False: (
+        (1024, (MAX_BATCH_SIZE, 16, 256, 4, 4)),
+        (8192, (MAX_BATCH_SIZE, 32, 256, 4, 3)),
+        (2**31, (MAX_BATCH_SIZE, 128, 64, 8, 4)),
+    ),
 }
 
 
@@ -32,11 +41,17 @@ def _fused_norm_linear_kernel(  # type: ignore[no-untyped-def]
         mean = tl.zeros([M], tl.float32)
         for i in tl.static_range(STEPS):
             in_bounds = rows & (i * BK + k < K)[None, :]
-            mean += tl.sum(tl.load(x + m[:, None] * K + (i * BK + k)[None, :], mask=in_bounds, other=0.0).to(tl.float32), 1) / K
+            mean += (
+                tl.sum(tl.load(x + m[:, None] * K + (i * BK + k)[None, :], mask=in_bounds, other=0.0).to(tl.float32), 1)
+                / K
+            )
         variance = tl.zeros([M], tl.float32)
         for i in tl.static_range(STEPS):
             in_bounds = rows & (i * BK + k < K)[None, :]
-            d = tl.load(x + m[:, None] * K + (i * BK + k)[None, :], mask=in_bounds, other=0.0).to(tl.float32) - mean[:, None]
+            d = (
+                tl.load(x + m[:, None] * K + (i * BK + k)[None, :], mask=in_bounds, other=0.0).to(tl.float32)
+                - mean[:, None]
+            )
             variance += tl.sum(tl.where(in_bounds, d * d, 0.0), 1) / K
         scale = tl.rsqrt(variance + eps)
     total = tl.zeros([M, BN], tl.float32)
@@ -48,10 +63,14 @@ def _fused_norm_linear_kernel(  # type: ignore[no-untyped-def]
             s = tl.load(β + k_offsets, mask=k_offsets < K, other=0.0).to(tl.float32)[None, :]
             u = ((u.to(tl.float32) - mean[:, None]) * scale[:, None] * g + s).to(dtype)
         if M == 1:
-            row = tl.load(w + n[:, None] * K + k_offsets[None, :], mask=(n < N)[:, None] & (k_offsets < K)[None, :], other=0.0)
+            row = tl.load(
+                w + n[:, None] * K + k_offsets[None, :], mask=(n < N)[:, None] & (k_offsets < K)[None, :], other=0.0
+            )
             total += tl.sum(row.to(tl.float32) * u.to(tl.float32), 1)[None, :]
         else:
-            column = tl.load(w + n[None, :] * K + k_offsets[:, None], mask=(n < N)[None, :] & (k_offsets < K)[:, None], other=0.0)
+            column = tl.load(
+                w + n[None, :] * K + k_offsets[:, None], mask=(n < N)[None, :] & (k_offsets < K)[:, None], other=0.0
+            )
             total = tl.dot(u, column, total, input_precision="ieee")
     if BIAS:
         total += tl.load(b + n, mask=n < N, other=0.0).to(tl.float32)[None, :]
@@ -65,7 +84,13 @@ def _fused_norm_linear_kernel(  # type: ignore[no-untyped-def]
 
 
 def fused_norm_linear(
-    x: Tensor, w: Tensor, b: Tensor | None = None, *, norm: nn.LayerNorm | None = None, gelu: bool = False, residual: Tensor | None = None
+    x: Tensor,
+    w: Tensor,
+    b: Tensor | None = None,
+    *,
+    norm: nn.LayerNorm | None = None,
+    gelu: bool = False,
+    residual: Tensor | None = None,
 ) -> Tensor:
     """plus + gelu(W LN(x) + b), each part where it is given: (B, K), (N, K) -> (B, N)."""
     (B, K), N = x.shape, len(w)
@@ -80,7 +105,9 @@ def fused_norm_linear(
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _decode_attention_kernel(qkv, keys, values, length, y, capacity, scale, H: tl.constexpr, D: tl.constexpr, BS: tl.constexpr):  # type: ignore[no-untyped-def]
+def _decode_attention_kernel(  # type: ignore[no-untyped-def]
+    qkv, keys, values, length, y, capacity, scale, H: tl.constexpr, D: tl.constexpr, BS: tl.constexpr
+):
     i = tl.program_id(0)                             # one head of one text
     d, s = tl.arange(0, D), tl.arange(0, BS)
     qkv_head = qkv + (i // H * 3 * H + i % H) * D + d
@@ -90,7 +117,8 @@ def _decode_attention_kernel(qkv, keys, values, length, y, capacity, scale, H: t
     tl.store(keys + t * D + d, k_t)
     tl.store(values + t * D + d, v_t)
     top, total, out = tl.full([BS], -1e30, tl.float32), tl.zeros([BS], tl.float32), tl.zeros([BS, D], tl.float32)
-    for first in tl.range(0, t, BS, num_stages=3):   # a softmax of its own in each of BS lanes: they meet once, at the end
+    # a softmax of its own in each of BS lanes: they meet once, at the end
+    for first in tl.range(0, t, BS, num_stages=3):
         in_bounds = first + s < t
         k = tl.load(keys + (first + s)[:, None] * D + d[None, :], mask=in_bounds[:, None], other=0.0).to(tl.float32)
         v = tl.load(values + (first + s)[:, None] * D + d[None, :], mask=in_bounds[:, None], other=0.0).to(tl.float32)
@@ -107,7 +135,8 @@ def _decode_attention_kernel(qkv, keys, values, length, y, capacity, scale, H: t
 
 
 def decode_attention(qkv: Tensor, keys: Tensor, values: Tensor, length: Tensor) -> Tensor:
-    """Keep the new key and value at place `at` and look at all up to it: (B, 3 H D), (B, H, room, D) twice, (1,) -> (B, H D).
+    """Keep the new key and value at place `at` and look at all up to it: (B, 3 H D), (B, H, room, D) twice, (1,) ->
+    (B, H D).
 
     The softmax runs along with its largest score and sum, as Flash's does (Dao et al. 2022).
     """
@@ -120,4 +149,10 @@ def decode_attention(qkv: Tensor, keys: Tensor, values: Tensor, length: Tensor) 
 def is_supported(batch_size: int, head_dim: int, like: Tensor) -> bool:
     """Whether these kernels can serve so many texts with heads of such a width."""
     has_float_dtype = like.dtype in (torch.float32, torch.bfloat16, torch.float16)
-    return like.is_cuda and has_float_dtype and batch_size <= MAX_BATCH_SIZE and head_dim >= 16 and head_dim & (head_dim - 1) == 0
+    return (
+        like.is_cuda
+        and has_float_dtype
+        and batch_size <= MAX_BATCH_SIZE
+        and head_dim >= 16
+        and head_dim & (head_dim - 1) == 0
+    )

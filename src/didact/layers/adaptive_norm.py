@@ -6,7 +6,8 @@ from torch import Tensor, nn
 
 
 class AdaIN(nn.Module):
-    """y = s(w) (x − μ(x)) / σ(x) + b(w), moments of each channel of each image.  Huang and Belongie 2017, eq. 8; Gaba 8.10."""
+    """y = s(w) (x − μ(x)) / σ(x) + b(w), moments of each channel of each image.  Huang and Belongie 2017, eq. 8;
+    Gaba 8.10."""
 
     def __init__(self, channels: int, style_dim: int):
         super().__init__()
@@ -23,7 +24,8 @@ class AdaIN(nn.Module):
 
 
 class ConditionalBatchNorm2d(nn.Module):
-    """y = γ_k (x − μ) / σ + β_k, moments of the batch, scale and shift of the example's class k.  Dumoulin et al. 2017, eq. 5."""
+    """y = γ_k (x − μ) / σ + β_k, moments of the batch, scale and shift of the example's class k.  Dumoulin et al.
+    2017, eq. 5."""
 
     def __init__(self, channels: int, num_classes: int):
         super().__init__()

@@ -36,7 +36,11 @@ def conv_decoder(latent_dim: int, widths: tuple[int, ...], shape: Shape) -> nn.M
     """The mirror of `conv_body`."""
     channels, *size = shape
     *sizes, smallest = downsampled_sizes((size[0], size[1]), len(widths))
-    layers: list[nn.Module] = [nn.Linear(latent_dim, widths[-1] * prod(smallest)), nn.Unflatten(1, (widths[-1], *smallest)), nn.ReLU(inplace=True)]
+    layers: list[nn.Module] = [
+        nn.Linear(latent_dim, widths[-1] * prod(smallest)),
+        nn.Unflatten(1, (widths[-1], *smallest)),
+        nn.ReLU(inplace=True),
+    ]
     for n_in, n_out, out_size in zip(reversed(widths[1:]), reversed(widths[:-1]), reversed(sizes[1:]), strict=True):
         layers += [doubling_conv(n_in, n_out, out_size, bias=False), nn.BatchNorm2d(n_out), nn.ReLU(inplace=True)]
     return nn.Sequential(*layers, doubling_conv(widths[0], channels, sizes[0]))

@@ -6,7 +6,8 @@ from torch import Tensor, nn
 
 
 class AffineCoupling(nn.Module):
-    """y = m x + (1 − m)(x e^s + t), (s, t) = net(m x); log |det dy/dx| = Σ (1 − m) s.  Dinh et al. 2017, eqs. 7-9; Groudiev 12.2.
+    """y = m x + (1 − m)(x e^s + t), (s, t) = net(m x); log |det dy/dx| = Σ (1 − m) s.  Dinh et al. 2017, eqs. 7-9;
+    Groudiev 12.2.
 
     What the mask m keeps decides how the rest is stretched, so that the way back needs no inverse of the network.
     """

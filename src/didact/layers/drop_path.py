@@ -6,7 +6,8 @@ from didact.errors import UsageError
 
 
 def block_survival_probability(l: int, L: int, p_L: float) -> float:
-    """p_l = 1 - (l / L) (1 - p_L): how often block l of L is kept; early blocks, which all others need, more often.  Gaba 3.12."""
+    """p_l = 1 - (l / L) (1 - p_L): how often block l of L is kept; early blocks, which all others need, more often.
+     Gaba 3.12."""
     return 1 - l / L * (1 - p_L)
 
 

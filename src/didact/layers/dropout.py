@@ -8,7 +8,8 @@ from torch.nn.modules.dropout import _DropoutNd
 
 
 def has_dropout(module: nn.Module) -> bool:
-    """Whether a module leaves out numbers while it learns: a layer of dropout, or one with a share that it heeds (attention, LSTM)."""
+    """Whether a module leaves out numbers while it learns: a layer of dropout, or one with a share that it heeds
+    (attention, LSTM)."""
     probability = module.p if isinstance(module, _DropoutNd) else getattr(module, "dropout", 0.0)
     return isinstance(probability, int | float) and probability > 0
 

@@ -7,7 +7,8 @@ from didact.layers.activation import make_activation as activation_named
 
 
 class FeedForward(nn.Module):
-    """W2 f(W1 x + b1) + b2, f ReLU (Vaswani et al. 2017, eq. 2; Gaba eq. 7.8) or GELU (Gaba's code 7.8, mistake M37)."""
+    """W2 f(W1 x + b1) + b2, f ReLU (Vaswani et al. 2017, eq. 2; Gaba eq. 7.8) or GELU (Gaba's code 7.8, mistake
+    M37)."""
 
     def __init__(self, dim: int, ffn_dim: int | None = None, *, activation: str = "relu", dropout: float = 0.0):
         super().__init__()
@@ -24,7 +25,8 @@ class SwiGLU(nn.Module):
 
     def __init__(self, dim: int, ffn_dim: int | None = None):
         super().__init__()
-        inner_dim = ffn_dim or -(-8 * dim // 3)                   # three matrices of this width cost what two of 4 dim do
+        # three matrices of this width cost what two of 4 dim do
+        inner_dim = ffn_dim or -(-8 * dim // 3)
         self.gate_proj, self.up_proj = nn.Linear(dim, inner_dim, bias=False), nn.Linear(dim, inner_dim, bias=False)
         self.down_proj = nn.Linear(inner_dim, dim, bias=False)
 

@@ -4,7 +4,8 @@ from torch import Tensor, nn
 
 
 class FlipTTA(nn.Module):
-    """½ (f(x) + f(mirror x)) where it judges, f(x) while it trains: a network that learned from flipped images knows both."""
+    """½ (f(x) + f(mirror x)) where it judges, f(x) while it trains: a network that learned from flipped images
+    knows both."""
 
     def __init__(self, network: nn.Module):
         super().__init__()

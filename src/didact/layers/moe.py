@@ -8,11 +8,13 @@ from didact.errors import UsageError
 from didact.layers.auxiliary_loss import HasAuxiliaryLoss
 from didact.layers.matmul_dtype import matmul_dtype
 
-BLOCKS_PER_EVEN_SHARE = 2      # blocks that an expert's even share is cut into: fewer are padded more, more copy its matrices more often
+# blocks that an expert's even share is cut into: fewer are padded more, more copy its matrices more often
+BLOCKS_PER_EVEN_SHARE = 2
 
 
 def top_k_routing(logits: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
-    """softmax over the `top` largest logits: weights (N, top) that sum to one, and whose they are.  Shazeer et al. 2017; Gaba 7.10."""
+    """softmax over the `top` largest logits: weights (N, top) that sum to one, and whose they are.  Shazeer et al.
+    2017; Gaba 7.10."""
     top_logits = logits.topk(top_k, dim=-1)
     return top_logits.values.softmax(dim=-1), top_logits.indices
 
@@ -29,7 +31,8 @@ def load_balancing_loss(logits: Tensor, expert_indices: Tensor) -> Tensor:
 
 
 class Router(nn.Linear):
-    """z = W x, not in half precision: near ties are decided here. Small and decisive, so that LoRA and int8 pass over it."""
+    """z = W x, not in half precision: near ties are decided here. Small and decisive, so that LoRA and int8 pass
+    over it."""
 
     def forward(self, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
@@ -39,14 +42,23 @@ class Router(nn.Linear):
 class MixtureOfExperts(HasAuxiliaryLoss):
     """y = Σ_{e ∈ top(x)} g_e(x) W2_e (silu(W1_e x) ⊙ W3_e x).  Gaba 7.10 (two of eight), Jiang et al. 2024.
 
-    Every token is heard by those that it chose, however many others chose them: none depends on its neighbours. W1 and W3 begin with
-    deviation `std`, W2, which adds to the residual path, with `out_std`; 1 / √inputs if not given. The penalty is the balance loss.
+    Every token is heard by those that it chose, however many others chose them: none depends on its neighbours. W1
+    and W3 begin with
+    deviation `std`, W2, which adds to the residual path, with `out_std`; 1 / √inputs if not given. The penalty is
+    the balance loss.
     """
 
-    stacked = ("w1", "w2", "w3")                                 # (E, inputs, outputs)
+    stacked = ("w1", "w2", "w3")  # (E, inputs, outputs)
 
     def __init__(
-        self, dim: int, ffn_dim: int, *, num_experts: int = 8, top_k: int = 2, std: float | None = None, out_std: float | None = None
+        self,
+        dim: int,
+        ffn_dim: int,
+        *,
+        num_experts: int = 8,
+        top_k: int = 2,
+        std: float | None = None,
+        out_std: float | None = None,
     ):
         super().__init__()
         if not 1 <= top_k <= num_experts:
@@ -62,13 +74,21 @@ class MixtureOfExperts(HasAuxiliaryLoss):
         logits = self.router(tokens)
         gates, expert_indices = top_k_routing(logits, self.top_k)
         self.auxiliary_loss = load_balancing_loss(logits, expert_indices) if self.training else None
-        run_experts = self._loop_over_experts if x.device.type == "cpu" and not torch.compiler.is_compiling() else self._grouped_matmul
-        y = run_experts(tokens.repeat_interleave(self.top_k, dim=0), expert_indices.flatten()).unflatten(0, expert_indices.shape)          # (N, top, D)
+        run_experts = (
+            self._loop_over_experts
+            if x.device.type == "cpu" and not torch.compiler.is_compiling()
+            else self._grouped_matmul
+        )
+        # (N, top, D)
+        y = run_experts(tokens.repeat_interleave(self.top_k, dim=0), expert_indices.flatten()).unflatten(
+            0, expert_indices.shape
+        )
         out: Tensor = (gates[..., None].to(y.dtype) * y).sum(1)
         return out.view(x.shape)
 
     def _loop_over_experts(self, x: Tensor, expert_index: Tensor) -> Tensor:
-        """Each row by its expert, one expert after another with all of its rows: how many they are, the host must know."""
+        """Each row by its expert, one expert after another with all of its rows: how many they are, the host must
+        know."""
         order = expert_index.argsort(stable=True)
         tokens_by_expert = x[order].split(one_hot(expert_index, self.num_experts).sum(0).tolist())
         matrices = zip(self.w1.unbind(), self.w3.unbind(), self.w2.unbind(), strict=True)
@@ -76,21 +96,33 @@ class MixtureOfExperts(HasAuxiliaryLoss):
         return torch.empty_like(y).index_copy(0, order, y)
 
     def _grouped_matmul(self, x: Tensor, expert_index: Tensor) -> Tensor:
-        """The same in shapes that do not depend on who chose whom: rows in blocks of `size`, the last of each expert padded."""
+        """The same in shapes that do not depend on who chose whom: rows in blocks of `size`, the last of each
+        expert padded."""
         n, num_experts = len(x), self.num_experts
         block_size = -(-n // (BLOCKS_PER_EVEN_SHARE * num_experts))
-        num_blocks = (n + min(num_experts, n) * (block_size - 1)) // block_size        # Σ_e ceil(n_e / size) is never more
+        # Σ_e ceil(n_e / size) is never more
+        num_blocks = (n + min(num_experts, n) * (block_size - 1)) // block_size
         counts = one_hot(expert_index, num_experts).sum(0)                 # (E,)
         ends = (-(-counts // block_size)).cumsum(0)                    # of each expert's blocks
         order = expert_index.argsort(stable=True)
         sorted_position = torch.empty_like(order).scatter(0, order, torch.arange(n, device=x.device))
-        first_block, rank_in_expert = ends - -(-counts // block_size), sorted_position - (counts.cumsum(0) - counts)[expert_index]
+        first_block, rank_in_expert = (
+            ends - -(-counts // block_size),
+            sorted_position - (counts.cumsum(0) - counts)[expert_index],
+        )
         slots = first_block[expert_index] * block_size + rank_in_expert                         # (N · top,)
-        block_expert = (torch.arange(num_blocks, device=x.device)[:, None] >= ends).sum(1).clamp(max=num_experts - 1)    # of what is left over: anyone
-        blocks = x.new_zeros(num_blocks * block_size, x.shape[1]).index_copy(0, slots, x).view(num_blocks, block_size, -1)
+        # of what is left over: anyone
+        block_expert = (torch.arange(num_blocks, device=x.device)[:, None] >= ends).sum(1).clamp(max=num_experts - 1)
+        blocks = (
+            x.new_zeros(num_blocks * block_size, x.shape[1]).index_copy(0, slots, x).view(num_blocks, block_size, -1)
+        )
         dtype = matmul_dtype(self.w1)
-        # copies in half precision are half as large; but of a few tokens' experts only those are copied, and then rounded
-        w1, w3, w2 = (w.to(dtype)[block_expert] if num_blocks > num_experts else w[block_expert] for w in (self.w1, self.w3, self.w2))
+        # copies in half precision are half as large; but of a few tokens' experts only those are copied, and then
+        # rounded
+        w1, w3, w2 = (
+            w.to(dtype)[block_expert] if num_blocks > num_experts else w[block_expert]
+            for w in (self.w1, self.w3, self.w2)
+        )
         return _swiglu(blocks, w1, w3, w2).flatten(0, 1)[slots]
 
 

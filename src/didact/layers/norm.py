@@ -9,7 +9,8 @@ from didact.errors import look_up
 
 
 def rms_norm(x: Tensor, gamma: Tensor, *, eps: float = 1e-6) -> Tensor:
-    """γ ⊙ x / √(mean x² + ε): a layer norm that keeps the mean.  Zhang & Sennrich 2019; Gaba 7.10. Models use nn.RMSNorm."""
+    """γ ⊙ x / √(mean x² + ε): a layer norm that keeps the mean.  Zhang & Sennrich 2019; Gaba 7.10. Models use
+    nn.RMSNorm."""
     return gamma * x * (x.square().mean(-1, keepdim=True) + eps).rsqrt()
 
 

@@ -6,7 +6,8 @@ from didact.errors import UsageError
 
 
 class PatchEmbed(nn.Conv2d):
-    """t_s = W vec(patch_s) + b: a convolution whose stride is its kernel.  Dosovitskiy et al. 2021, eq. 1; Gaba 7.5, Fleuret 5.3."""
+    """t_s = W vec(patch_s) + b: a convolution whose stride is its kernel.  Dosovitskiy et al. 2021, eq. 1; Gaba
+    7.5, Fleuret 5.3."""
 
     def __init__(self, channels: int, embed_dim: int, *, patch_size: int):
         super().__init__(channels, embed_dim, kernel_size=patch_size, stride=patch_size)
@@ -19,5 +20,7 @@ def count_patches(size: tuple[int, int], patch_size: int) -> int:
     """S, the patches of an image (H, W); one that is not cut evenly is refused."""
     h, w = size
     if h % patch_size or w % patch_size:
-        raise UsageError(f"images of {h}×{w} pixels cannot be cut into patches of {patch_size}; both sides must be multiples of patch={patch_size}")
+        raise UsageError(
+            f"images of {h}×{w} pixels cannot be cut into patches of {patch_size}; both sides must be multiples of patch={patch_size}"
+        )
     return (h // patch_size) * (w // patch_size)

@@ -70,9 +70,11 @@ def rotary_angles(positions: Tensor, dim: int, *, base: float = 10_000.0) -> Rot
 
 
 def apply_rotary(x: Tensor, angles: RotaryAngles) -> Tensor:
-    """Rotary positions: (x_i, x_{i+d/2}) turned by p θ_i, (…, S, d), so that q·k depends on p_q − p_k alone.  Su et al. 2021.
+    """Rotary positions: (x_i, x_{i+d/2}) turned by p θ_i, (…, S, d), so that q·k depends on p_q − p_k alone.  Su et
+    al. 2021.
 
-    Halves are paired, as LLaMA's published weights want it; Gaba 7.10 and the paper pair neighbours (`turn_pairs`), which is the
+    Halves are paired, as LLaMA's published weights want it; Gaba 7.10 and the paper pair neighbours (`turn_pairs`),
+    which is the
     same up to the order of the columns.
     """
     first, second = x.chunk(2, dim=-1)

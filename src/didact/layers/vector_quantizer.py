@@ -15,14 +15,19 @@ class VectorQuantizer(nn.Module):
 
     def __init__(self, codebook_size: int, code_dim: int):
         super().__init__()
-        self.codebook = nn.Parameter(torch.empty(codebook_size, code_dim).uniform_(-1 / codebook_size, 1 / codebook_size))
+        self.codebook = nn.Parameter(
+            torch.empty(codebook_size, code_dim).uniform_(-1 / codebook_size, 1 / codebook_size)
+        )
 
     def nearest(self, z: Tensor) -> Tensor:
         """(B, D, H, W) -> (B, H, W), the number of the nearest code.
 
-        Differences are squared, in single precision: as products, which autocast and tensor cores round, near codes would be confused.
+        Differences are squared, in single precision: as products, which autocast and tensor cores round, near codes
+        would be confused.
         """
-        distances = torch.cdist(z.float().movedim(1, -1), self.codebook.detach().float(), compute_mode="donot_use_mm_for_euclid_dist")
+        distances = torch.cdist(
+            z.float().movedim(1, -1), self.codebook.detach().float(), compute_mode="donot_use_mm_for_euclid_dist"
+        )
         return distances.argmin(-1)                                      # (B, H, W, K) -> (B, H, W)
 
     def embed_codes(self, k: Tensor) -> Tensor:

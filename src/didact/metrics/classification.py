@@ -63,7 +63,8 @@ def _auroc_by_row(scores: Tensor, y: Tensor) -> Tensor:
     sorted_scores = scores.sort(dim=-1).values
     num_below = torch.searchsorted(sorted_scores, scores)
     num_not_above = torch.searchsorted(sorted_scores, scores, right=True)
-    twice_rank = num_below + num_not_above + 1  # equal scores share the mean of their ranks; doubled, it stays an integer
+    # equal scores share the mean of their ranks; doubled, it stays an integer
+    twice_rank = num_below + num_not_above + 1
     num_positive = y.sum(dim=-1)
     num_negative = y.shape[-1] - num_positive
     twice_u = (twice_rank * y).sum(dim=-1) - num_positive * (num_positive + 1)

@@ -1,6 +1,7 @@
 """Boxes against boxes: overlap, suppression of repeats, and average precision as COCO counts it.
 
-A box is x1, y1, x2, y2. Of a split, detections are (N, D, 6): box, score, class; truths (N, G, 5): box, class. Rows that
+A box is x1, y1, x2, y2. Of a split, detections are (N, D, 6): box, score, class; truths (N, G, 5): box, class. Rows
+that
 fill up an image with fewer have class −1.
 """
 
@@ -30,7 +31,8 @@ def box_iou(a: Tensor, b: Tensor) -> Tensor:
 
 
 def nms(boxes: Tensor, scores: Tensor, *, threshold: float = 0.5, classes: Tensor | None = None) -> Tensor:
-    """Indices of the boxes that stay, best first: each that overlaps a better one that stays (of its class) by more than that goes."""
+    """Indices of the boxes that stay, best first: each that overlaps a better one that stays (of its class) by more
+    than that goes."""
     order = scores.argsort(descending=True, stable=True)
     return order[nms_mask(boxes[order], None if classes is None else classes[order], threshold=threshold)]
 
@@ -38,7 +40,8 @@ def nms(boxes: Tensor, scores: Tensor, *, threshold: float = 0.5, classes: Tenso
 def nms_mask(boxes: Tensor, classes: Tensor | None = None, *, threshold: float = 0.5) -> Tensor:
     """Which boxes no better one suppresses, the best first in each image: (…, N, 4), (…, N) -> (…, N).
 
-    A box stays iff no better one that stays suppresses it. Asked of all boxes at once until nothing changes, this settles after as
+    A box stays iff no better one that stays suppresses it. Asked of all boxes at once until nothing changes, this
+    settles after as
     many rounds as the longest chain of suppressions, not as there are boxes; the answer is the greedy one.
     """
     suppresses = box_iou(boxes, boxes) > threshold
@@ -48,7 +51,8 @@ def nms_mask(boxes: Tensor, classes: Tensor | None = None, *, threshold: float =
 
 
 def confident_detections(detected: Tensor, *, min_score: float = MIN_SHOWN_SCORE) -> Tensor:
-    """What people are told of an image's detections (D, 6), the surest first: each thing by its likeliest name. mAP counts them all."""
+    """What people are told of an image's detections (D, 6), the surest first: each thing by its likeliest name. mAP
+    counts them all."""
     confident = detected[(detected[:, 5] >= 0) & (detected[:, 4] >= min_score)]
     confident = confident[confident[:, 4].argsort(descending=True, stable=True)]
     boxes, classes = confident[:, :4], confident[:, 5]
@@ -60,7 +64,8 @@ def _greedy_keep(suppresses: Tensor) -> Tensor:
     suppresses = suppresses.triu(diagonal=1).float()                      # row suppresses column
     keep = torch.ones(suppresses.shape[:-1], dtype=torch.bool, device=suppresses.device)
     while True:
-        next_keep = (keep[..., None, :].to(suppresses.dtype) @ suppresses)[..., 0, :] == 0   # any() over a bool is slower than this product
+        # any() over a bool is slower than this product
+        next_keep = (keep[..., None, :].to(suppresses.dtype) @ suppresses)[..., 0, :] == 0
         if torch.equal(next_keep, keep):
             return keep
         keep = next_keep
@@ -74,12 +79,16 @@ def _match_detections(detected: Tensor, truth: Tensor, thresholds: Tensor) -> Te
     correct = torch.zeros(len(detected), len(thresholds), detected.shape[1], dtype=torch.bool)
     unmatched = torch.ones(len(detected), len(thresholds), truth.shape[1], dtype=torch.bool)
     same_class = detected[..., :, None, 5] == truth[..., None, :, 4]
-    overlaps = torch.where(same_class & (truth[..., None, :, 4] >= 0), box_iou(detected[..., :4], truth[..., :4]), -1.0)   # (N, D, G)
+    # (N, D, G)
+    overlaps = torch.where(same_class & (truth[..., None, :, 4] >= 0), box_iou(detected[..., :4], truth[..., :4]), -1.0)
     matchable = (overlaps >= thresholds.min()).any(2).any(0)   # ranks at which any image has something to find
-    for d in matchable.nonzero()[:, 0].tolist():               # in turn, as each may take what the next would; all images at once
+    # in turn, as each may take what the next would; all images at once
+    for d in matchable.nonzero()[:, 0].tolist():
         best, truth_index = torch.where(unmatched, overlaps[:, d, None], -1.0).max(dim=2)
         correct[:, :, d] = best >= thresholds
-        unmatched.scatter_(2, truth_index[..., None], unmatched.gather(2, truth_index[..., None]) & ~correct[:, :, d, None])
+        unmatched.scatter_(
+            2, truth_index[..., None], unmatched.gather(2, truth_index[..., None]) & ~correct[:, :, d, None]
+        )
     return correct
 
 
@@ -94,20 +103,34 @@ def _interpolated_precision(correct: Tensor, num_truths: int) -> Tensor:
 
 
 def average_precision(
-    detected: Tensor, truth: Tensor, num_classes: int, *, thresholds: tuple[float, ...] = IOU_THRESHOLDS, max_detections: int = MAX_DETECTIONS
+    detected: Tensor,
+    truth: Tensor,
+    num_classes: int,
+    *,
+    thresholds: tuple[float, ...] = IOU_THRESHOLDS,
+    max_detections: int = MAX_DETECTIONS,
 ) -> Tensor:
-    """AP of each class at each threshold, (T, K), nan for a class without a truth.  Lin et al. 2014 (COCO), all areas; Everingham 2010.
+    """AP of each class at each threshold, (T, K), nan for a class without a truth.  Lin et al. 2014 (COCO), all
+    areas; Everingham 2010.
 
     mAP@0.5 is `[0].nanmean()`, mAP@[.5:.95] `.nanmean()`. Computed on the host: matching goes detection by detection.
     """
-    detected, truth, threshold_tensor = detected.detach().cpu().double(), truth.detach().cpu().double(), torch.tensor(thresholds, dtype=torch.float64)
-    by_score = detected[..., 4].masked_fill(detected[..., 5] < 0, -torch.inf).argsort(dim=1, descending=True, stable=True)
+    detected, truth, threshold_tensor = (
+        detected.detach().cpu().double(),
+        truth.detach().cpu().double(),
+        torch.tensor(thresholds, dtype=torch.float64),
+    )
+    by_score = (
+        detected[..., 4].masked_fill(detected[..., 5] < 0, -torch.inf).argsort(dim=1, descending=True, stable=True)
+    )
     detected = detected.gather(1, by_score[..., None].expand_as(detected))
-    correct = _match_detections(detected, truth.flip(1), threshold_tensor).movedim(1, 0)   # (T, N, D); flipped, as COCO takes the last of equals
+    # (T, N, D); flipped, as COCO takes the last of equals
+    correct = _match_detections(detected, truth.flip(1), threshold_tensor).movedim(1, 0)
     ap = torch.full((len(thresholds), num_classes), torch.nan, dtype=torch.float64)
     for k in range(num_classes):
         num_truths, of_class = int((truth[..., 4] == k).sum()), detected[..., 5] == k
-        of_class &= of_class.cumsum(1) <= max_detections                       # COCO counts the limit for each class apart
+        # COCO counts the limit for each class apart
+        of_class &= of_class.cumsum(1) <= max_detections
         order = detected[..., 4][of_class].argsort(descending=True, stable=True)
         if num_truths:
             ap[:, k] = _interpolated_precision(correct[:, of_class][:, order], num_truths)

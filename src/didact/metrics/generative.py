@@ -1,4 +1,5 @@
-"""How far drawn images are from real ones, and whether they are all the same. Features are given: (N, D), of any extractor."""
+"""How far drawn images are from real ones, and whether they are all the same. Features are given: (N, D), of any
+extractor."""
 
 from math import log
 
@@ -6,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-MIN_ACTIVE_VARIANCE = 0.01  # variance of a code's dimension, from one example to the next, above which it says something
+# variance of a code's dimension, from one example to the next, above which it says something
+MIN_ACTIVE_VARIANCE = 0.01
 
 
 def bits_per_dim(log_p: Tensor, num_dims: int) -> Tensor:
@@ -48,11 +50,13 @@ def kernel_distance(x: Tensor, y: Tensor) -> Tensor:
 
 
 def manifold_precision_recall(real: Tensor, generated: Tensor, *, k: int = 3) -> tuple[Tensor, Tensor]:
-    """Precision: drawn examples inside the real manifold; recall: real ones inside the drawn.  Kynkäänniemi et al. 2019, eqs. 1-2.
+    """Precision: drawn examples inside the real manifold; recall: real ones inside the drawn.  Kynkäänniemi et al.
+    2019, eqs. 1-2.
 
     The manifold of a set is the union of balls around its members, each reaching to the member's k-th neighbour.
     """
-    real, generated = real.double(), generated.double()     # in single precision the distances between near features are lost in their squares
+    # in single precision the distances between near features are lost in their squares
+    real, generated = real.double(), generated.double()
 
     def inside(points: Tensor, members: Tensor) -> Tensor:
         radius = torch.cdist(members, members).kthvalue(k + 1, dim=1).values  # the nearest is the member itself
@@ -62,9 +66,11 @@ def manifold_precision_recall(real: Tensor, generated: Tensor, *, k: int = 3) ->
 
 
 def inception_score(p: Tensor) -> Tensor:
-    """exp E KL(p(y | x) ‖ p(y)), from 1 to K: each image sure, all of them different.  Salimans et al. 2016; Gaba eq. 8.18."""
+    """exp E KL(p(y | x) ‖ p(y)), from 1 to K: each image sure, all of them different.  Salimans et al. 2016; Gaba
+    eq. 8.18."""
     p = p.double()
-    mutual_information: Tensor = torch.special.entr(p.mean(0)).sum() - torch.special.entr(p).sum(1).mean()  # H(y) − H(y | x)
+    # H(y) − H(y | x)
+    mutual_information: Tensor = torch.special.entr(p.mean(0)).sum() - torch.special.entr(p).sum(1).mean()
     return mutual_information.exp()
 
 
@@ -74,7 +80,8 @@ def _class_shares(labels: Tensor, num_classes: int) -> Tensor:
 
 
 def class_coverage(generated: Tensor, real: Tensor, num_classes: int, *, min_share: float = 0.25) -> Tensor:
-    """Share of the real classes that are drawn at least `least` times as often as they are real; mode collapse lowers it."""
+    """Share of the real classes that are drawn at least `least` times as often as they are real; mode collapse
+    lowers it."""
     real_shares, generated_shares = _class_shares(real, num_classes), _class_shares(generated, num_classes)
     return (generated_shares >= min_share * real_shares)[real_shares > 0].double().mean()
 
@@ -86,19 +93,23 @@ def class_entropy(labels: Tensor, num_classes: int) -> Tensor:
 
 
 def class_evenness(generated: Tensor, real: Tensor, num_classes: int) -> Tensor:
-    """min_k r_k / max_k r_k, r_k the share of a class among the drawn over that among the real: at least ½, all within a factor of two."""
+    """min_k r_k / max_k r_k, r_k the share of a class among the drawn over that among the real: at least ½, all
+    within a factor of two."""
     real_shares = _class_shares(real, num_classes)
     ratio = _class_shares(generated, num_classes)[real_shares > 0] / real_shares[real_shares > 0]
     return ratio.min() / ratio.max().clamp(min=1e-12)          # none of the real classes drawn: 0
 
 
 def class_metrics(generated: Tensor, real: Tensor, num_classes: int) -> dict[str, float]:
-    """Which classes are drawn and how often, from the labels of drawn and of real images: collapse and imbalance in a few numbers."""
+    """Which classes are drawn and how often, from the labels of drawn and of real images: collapse and imbalance in
+    a few numbers."""
     generated_shares = _class_shares(generated, num_classes)[_class_shares(real, num_classes) > 0]
     return {
         "class_coverage": float(class_coverage(generated, real, num_classes)),
         "class_entropy": float(class_entropy(generated, num_classes)),
-        "rarest": float(generated_shares.min()), "commonest": float(generated_shares.max()), "evenness": float(class_evenness(generated, real, num_classes)),
+        "rarest": float(generated_shares.min()),
+        "commonest": float(generated_shares.max()),
+        "evenness": float(class_evenness(generated, real, num_classes)),
     }
 
 
@@ -110,5 +121,6 @@ def perplexity(counts: Tensor) -> Tensor:
 
 
 def active_units(latent: Tensor, *, min_variance: float = MIN_ACTIVE_VARIANCE) -> Tensor:
-    """How many dimensions of E q(z | x) vary with x, Var > 0.01; the others have collapsed onto the prior.  Burda et al. 2016."""
+    """How many dimensions of E q(z | x) vary with x, Var > 0.01; the others have collapsed onto the prior.  Burda
+    et al. 2016."""
     return (latent.double().var(0, correction=0) > min_variance).sum()

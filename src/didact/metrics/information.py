@@ -1,6 +1,7 @@
 """How much a layer tells of its input and of the answer, in bits, by counting: the information plane.
 
-Numbers are put into bins, and examples whose numbers share all bins are one symbol. Other bins give other numbers of bits, log₂ N at most.
+Numbers are put into bins, and examples whose numbers share all bins are one symbol. Other bins give other numbers
+of bits, log₂ N at most.
 """
 
 import torch
@@ -8,7 +9,8 @@ from torch import Tensor
 
 
 def bin_activations(t: Tensor, low: float, high: float, bins: int = 30) -> Tensor:
-    """(N, D) numbers in [low, high] -> (N,) symbols: which of the D-fold bins each row falls in.  Shwartz-Ziv and Tishby 2017."""
+    """(N, D) numbers in [low, high] -> (N,) symbols: which of the D-fold bins each row falls in.  Shwartz-Ziv and
+    Tishby 2017."""
     bin_indices = ((t - low) / (high - low) * bins).floor().clamp(0, bins - 1).long()
     return _unique_row_ids(bin_indices)
 

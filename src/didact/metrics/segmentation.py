@@ -8,7 +8,8 @@ from torch import Tensor
 
 
 def confusion_matrices(predicted: Tensor, y: Tensor, num_classes: int) -> Tensor:
-    """Pixel counts of each example: (B, …), (B, …) -> (B, K, K). Pixels whose y is no class, as VOC's 255, count nowhere."""
+    """Pixel counts of each example: (B, …), (B, …) -> (B, K, K). Pixels whose y is no class, as VOC's 255, count
+    nowhere."""
     cells = torch.zeros(len(y) * num_classes * num_classes, dtype=torch.int64, device=y.device)
     example = torch.arange(len(y), device=y.device).view(-1, *[1] * (y.ndim - 1))
     valid = y < num_classes
@@ -17,7 +18,8 @@ def confusion_matrices(predicted: Tensor, y: Tensor, num_classes: int) -> Tensor
 
 
 def iou(counts: Tensor) -> Tensor:
-    """|A ∩ B| / |A ∪ B| = TP / (TP + FP + FN) of each class, (…, K, K) -> (…, K); nan where it is neither there nor predicted."""
+    """|A ∩ B| / |A ∪ B| = TP / (TP + FP + FN) of each class, (…, K, K) -> (…, K); nan where it is neither there nor
+    predicted."""
     intersection, sizes = _intersection_and_sizes(counts)
     return intersection / (sizes - intersection)
 

@@ -11,7 +11,8 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
 
 
 def nearest(queries: Tensor, table: Tensor, n: int, *, exclude: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """The n rows of the table at the smallest angle to each query: cosines and row numbers, (N, n) each. `but` (N, k) are not answers."""
+    """The n rows of the table at the smallest angle to each query: cosines and row numbers, (N, n) each. `but` (N,
+    k) are not answers."""
     similarities = cosine(queries, table)
     if exclude is not None:
         similarities = similarities.scatter(1, exclude, -torch.inf)

@@ -1,4 +1,5 @@
-"""How close a translation comes to one that a person wrote: BLEU of a whole corpus, cut into words as WMT's own script cuts them."""
+"""How close a translation comes to one that a person wrote: BLEU of a whole corpus, cut into words as WMT's own
+script cuts them."""
 
 import re
 from collections import Counter
@@ -17,9 +18,11 @@ TOKENIZER_RULES = tuple((re.compile(pattern), by) for pattern, by in (
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """100 · min(1, e^(1 − r/c)) · (p_1 p_2 p_3 p_4)^¼ over the whole corpus, r and c words in references and translations.
+    """100 · min(1, e^(1 − r/c)) · (p_1 p_2 p_3 p_4)^¼ over the whole corpus, r and c words in references and
+    translations.
 
-    p_n is the share of n-grams that the reference has too, each as often as there at most; a p_n of 0 counts as 1 / (2 · n-grams), and
+    p_n is the share of n-grams that the reference has too, each as often as there at most; a p_n of 0 counts as 1 /
+    (2 · n-grams), and
     half as much again at each further one. Papineni et al. 2002. Equal to sacrebleu's default (13a, exp).
     """
     matches, totals = [0] * MAX_NGRAM, [0] * MAX_NGRAM

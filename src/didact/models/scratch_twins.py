@@ -77,7 +77,9 @@ class TwinBlock(nn.Module):
 class TwinGPT(nn.Module):
     """Token and position embeddings, blocks, scores of the next token."""
 
-    def __init__(self, vocab_size: int, *, context_length: int, embed_dim: int = 64, num_heads: int = 4, num_layers: int = 2):
+    def __init__(
+        self, vocab_size: int, *, context_length: int, embed_dim: int = 64, num_heads: int = 4, num_layers: int = 2
+    ):
         super().__init__()
         self.embed, self.position = nn.Embedding(vocab_size, embed_dim), nn.Embedding(context_length, embed_dim)
         self.blocks = nn.Sequential(*[TwinBlock(embed_dim, num_heads) for _ in range(num_layers)])

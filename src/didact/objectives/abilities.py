@@ -62,7 +62,8 @@ class CanDetect(Protocol):
     """Says what is where."""
 
     def detect(self, batch: Batch) -> Tensor:
-        """(B, D, 6): x1, y1, x2, y2 as shares of the image, score, class; the best first, class −1 where there are fewer."""
+        """(B, D, 6): x1, y1, x2, y2 as shares of the image, score, class; the best first, class −1 where there are
+        fewer."""
 
 
 @runtime_checkable
@@ -70,7 +71,8 @@ class CanSample(Protocol):
     """Draws new examples from what it has learned."""
 
     def sample(self, n: int, generator: Generator, *, label: int | None = None) -> Tensor:
-        """(n, C, H, W) in [0, 1], or rows of a table; on the generator's device; of one class, where it was told the classes."""
+        """(n, C, H, W) in [0, 1], or rows of a table; on the generator's device; of one class, where it was told
+        the classes."""
 
 
 @runtime_checkable
@@ -83,7 +85,8 @@ class CanDecodeRows(Protocol):
 
 @runtime_checkable
 class CanDecodeLatents(Protocol):
-    """Draws what a code says: near codes draw alike, so that one can go from one to another, or change one number at a time."""
+    """Draws what a code says: near codes draw alike, so that one can go from one to another, or change one number
+    at a time."""
 
     num_classes: int
 
@@ -107,7 +110,8 @@ class CanInpaint(Protocol):
     """Paints what is missing of an image."""
 
     def complete(self, x: Tensor, num_known: int, generator: Generator, y: Tensor | None = None) -> Tensor:
-        """(B, C, H, W): images whose first `known` rows stay. Some also take a `side` from which rows or columns are counted."""
+        """(B, C, H, W): images whose first `known` rows stay. Some also take a `side` from which rows or columns
+        are counted."""
 
 
 @runtime_checkable
@@ -123,7 +127,8 @@ class CanTranslate(Protocol):
     """Writes a sequence of its own for each one that it reads."""
 
     def translate(self, batch: Batch, *, beam: int = 1) -> Tensor:
-        """(B, T) tokens up to <eos>, 0 behind: the likeliest each time, or the likeliest text that so many beams find."""
+        """(B, T) tokens up to <eos>, 0 behind: the likeliest each time, or the likeliest text that so many beams
+        find."""
 
 
 @runtime_checkable
@@ -158,20 +163,42 @@ class CanGenerateText(Protocol):
     """Continues a text, token by token."""
 
     def write(
-        self, prompt: Tensor, n: int, *, decoding: DecodingConfig | None = None, generator: Generator | None = None, compile: bool = False,
+        self,
+        prompt: Tensor,
+        n: int,
+        *,
+        decoding: DecodingConfig | None = None,
+        generator: Generator | None = None,
+        compile: bool = False,
         progress: ProgressCallback = ignore_progress,
     ) -> Tensor:
         """The next n tokens behind each prompt, (B, T) -> (B, n); `pace` is told how far it is."""
 
 
 ABILITIES: dict[str, type] = {
-    "classify": CanClassify, "regress": CanRegress, "draw": CanSampleTargets, "segment": CanSegment, "restore": CanReconstruct, "detect": CanDetect,
-    "sample": CanSample, "tabulate": CanDecodeRows, "walk": CanDecodeLatents, "encode": CanEncode, "complete": CanInpaint, "embed": CanEmbed,
-    "translate": CanTranslate, "tag": CanTagTokens, "fill": CanFillMask, "forecast": CanForecast, "write": CanGenerateText,
+    "classify": CanClassify,
+    "regress": CanRegress,
+    "draw": CanSampleTargets,
+    "segment": CanSegment,
+    "restore": CanReconstruct,
+    "detect": CanDetect,
+    "sample": CanSample,
+    "tabulate": CanDecodeRows,
+    "walk": CanDecodeLatents,
+    "encode": CanEncode,
+    "complete": CanInpaint,
+    "embed": CanEmbed,
+    "translate": CanTranslate,
+    "tag": CanTagTokens,
+    "fill": CanFillMask,
+    "forecast": CanForecast,
+    "write": CanGenerateText,
 }
 
 
 def abilities(objective: object) -> tuple[str, ...]:
     """The names of what this objective can do: methods of its class, not submodules that happen to be called so."""
     method_names = {name for name in ABILITIES if callable(getattr(type(objective), name, None))}
-    return tuple(name for name, protocol in ABILITIES.items() if name in method_names and isinstance(objective, protocol))
+    return tuple(
+        name for name, protocol in ABILITIES.items() if name in method_names and isinstance(objective, protocol)
+    )

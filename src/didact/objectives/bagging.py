@@ -12,7 +12,8 @@ from didact.objectives.supervised import Supervised
 
 
 class Bagging(Supervised):
-    """min of mean_m mean_i c_mi ℓ(f_m(x_i), y_i), with c_m a bootstrap of the rows.  Breiman 1996; Van Schependom 3.3.3.
+    """min of mean_m mean_i c_mi ℓ(f_m(x_i), y_i), with c_m a bootstrap of the rows.  Breiman 1996; Van Schependom
+    3.3.3.
 
     c_mi counts how often a draw of N rows with replacement takes row i; it stands for the draw without copying data.
     """
@@ -22,7 +23,12 @@ class Bagging(Supervised):
         self.networks = list(networks)  # the same ones, as a plain list that types know how to walk
         bootstraps = torch.randint(max(1, num_examples), (len(networks), max(1, num_examples)))
         self.counts: Tensor
-        self.register_buffer("counts", torch.stack([torch.bincount(bootstrap, minlength=max(1, num_examples)) for bootstrap in bootstraps]).float())
+        self.register_buffer(
+            "counts",
+            torch.stack(
+                [torch.bincount(bootstrap, minlength=max(1, num_examples)) for bootstrap in bootstraps]
+            ).float(),
+        )
 
     def member_outputs(self, batch: Batch) -> Tensor:
         """(M, B, outputs)."""
@@ -50,7 +56,11 @@ class BaggedClassify(Bagging):
 
     def combine_outputs(self, member_outputs: Tensor) -> Tensor:
         p = torch.stack([self.likelihood.probabilities(out) for out in member_outputs]).mean(0).clamp(1e-7, 1 - 1e-7)
-        return p.logit()[:, 1:] if member_outputs.shape[-1] == 1 else (p.logit() if self.likelihood.task == "multilabel" else p.log())
+        return (
+            p.logit()[:, 1:]
+            if member_outputs.shape[-1] == 1
+            else (p.logit() if self.likelihood.task == "multilabel" else p.log())
+        )
 
     def classify(self, batch: Batch) -> Tensor:
         return self.likelihood.probabilities(self.combine_outputs(self.member_outputs(batch)))

@@ -20,7 +20,8 @@ class Player:
     name: str = "model"
     parameters: list[Any] = field(default_factory=list)
     steps_per_round: int = 1
-    compilable: bool = True     # False where the loss holds a gradient: what torch.compile makes can be differentiated once only
+    # False where the loss holds a gradient: what torch.compile makes can be differentiated once only
+    compilable: bool = True
 
 
 class Objective(nn.Module):
@@ -41,7 +42,8 @@ class Objective(nn.Module):
         return self.loss(batch)["loss"]
 
     def after_step(self, player: str = "model") -> None:
-        """Once after each optimizer step of a player, in however many parts its loss was asked for. Most have nothing to do then."""
+        """Once after each optimizer step of a player, in however many parts its loss was asked for. Most have
+        nothing to do then."""
 
     def evaluate_batch(self, batch: Batch) -> Batch:
         """Rows to score a whole split by, one for each example: small enough to keep for all of them."""
@@ -52,11 +54,13 @@ class Objective(nn.Module):
         return {"loss": float(outputs["loss"].mean())}
 
     def report_examples(self, batch: Batch) -> Batch:
-        """What the report shows of a few examples beside their input: a row for each, by name. Most show nothing more."""
+        """What the report shows of a few examples beside their input: a row for each, by name. Most show nothing
+        more."""
         return {}
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
-        """Pictures of what was learned, from a few test examples: by name, grids (rows, columns, C, H, W) in [0, 1]. Most have none.
+        """Pictures of what was learned, from a few test examples: by name, grids (rows, columns, C, H, W) in [0,
+        1]. Most have none.
 
         Word vectors show `neighbours`: words and those nearest to them, numbers and cosines, (P, 1 + n, 2).
         """

@@ -17,9 +17,11 @@ MEMORY_DIVISOR = 8  # of the free memory, one part in so many is filled
 
 
 class FeatureCache:
-    """z of images seen before, found again by their pixels: whatever split they come from, and never one that was changed.
+    """z of images seen before, found again by their pixels: whatever split they come from, and never one that was
+    changed.
 
-    Each image goes through the network by itself, so that z does not depend on its neighbours: a resumed run finds the same bits.
+    Each image goes through the network by itself, so that z does not depend on its neighbours: a resumed run finds
+    the same bits.
     """
 
     def __init__(self, network: nn.Module, head_modules: list[nn.Module], free_bytes: int):
@@ -29,11 +31,14 @@ class FeatureCache:
     @classmethod
     @torch.no_grad()
     def build(cls, network: nn.Module, head: nn.Module, trainable: list[nn.Module], x: Tensor) -> "FeatureCache | None":
-        """With the head, and the dropout right before it, as what runs again; None where that is not all that may change.
+        """With the head, and the dropout right before it, as what runs again; None where that is not all that may
+        change.
 
         `live` are the modules that are not frozen, `x` is an image (1, …) to try it on.
         """
-        stochastic_modules = [m for m in trainable if isinstance(m, _NormBase) or (isinstance(m, _DropoutNd | DropPath) and m.p > 0)]
+        stochastic_modules = [
+            m for m in trainable if isinstance(m, _NormBase) or (isinstance(m, _DropoutNd | DropPath) and m.p > 0)
+        ]
         training_modes = {m: m.training for m in network.modules()}
         network.eval()
         y, z = _forward_with_input_of(network, head, x)

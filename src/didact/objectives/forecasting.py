@@ -12,7 +12,8 @@ from didact.objectives.base import Objective
 class ForecastObjective(Objective):
     """min of mean_k (x̂_{T+k} − x_{T+k})², k = 1 … horizon, in deviations of the training values.  Gaba Ex 5.3.
 
-    With `forced` the network is told the true values before each one while it learns (teacher forcing); otherwise it goes on from its
+    With `forced` the network is told the true values before each one while it learns (teacher forcing); otherwise
+    it goes on from its
     own, as it always does when it is judged.
     """
 
@@ -20,30 +21,56 @@ class ForecastObjective(Objective):
 
     def __init__(self, network: RNNForecaster, *, horizon: int, mean: float, std: float, teacher_forcing: bool):
         super().__init__()
-        self.network, self.horizon, self.mean, self.std, self.teacher_forcing = network, horizon, mean, std, teacher_forcing
+        self.network, self.horizon, self.mean, self.std, self.teacher_forcing = (
+            network,
+            horizon,
+            mean,
+            std,
+            teacher_forcing,
+        )
 
     def standardize(self, x: Tensor) -> Tensor:
         return (x - self.mean) / self.std
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         x, y = self.standardize(batch["x"][..., 0]), self.standardize(batch["y"])
-        prediction = self.network.predict_teacher_forced(x, y) if self.teacher_forcing else self.network.predict_autoregressive(x, self.horizon)
+        prediction = (
+            self.network.predict_teacher_forced(x, y)
+            if self.teacher_forcing
+            else self.network.predict_autoregressive(x, self.horizon)
+        )
         return {"loss": (prediction.float() - y).square().mean()}
 
     def evaluate_batch(self, batch: Batch) -> Batch:
         prediction, y = self.forecast(batch), batch["y"]
         naive = batch["x"][:, -1].expand_as(y)
-        return {"loss": ((prediction - y) / self.std).square().mean(1), "predicted": prediction, "true": y, "naive": naive}
+        return {
+            "loss": ((prediction - y) / self.std).square().mean(1),
+            "predicted": prediction,
+            "true": y,
+            "naive": naive,
+        }
 
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
-        """`skill`: the share of the naive forecast's squared error that is gone; of several days, the first and the last by themselves."""
+        """`skill`: the share of the naive forecast's squared error that is gone; of several days, the first and the
+        last by themselves."""
         prediction, y, naive = outputs["predicted"], outputs["true"], outputs["naive"]
-        scores = {"mae": mae(prediction, y), "rmse": rmse(prediction, y), "naive_mae": mae(naive, y), "naive_rmse": rmse(naive, y)}
+        scores = {
+            "mae": mae(prediction, y),
+            "rmse": rmse(prediction, y),
+            "naive_mae": mae(naive, y),
+            "naive_rmse": rmse(naive, y),
+        }
         scores["skill"] = 1 - (scores["rmse"] / scores["naive_rmse"]) ** 2
         if self.horizon > 1:
             for k in (1, self.horizon):
-                scores |= {f"mae_{k}_ahead": mae(prediction[:, k - 1], y[:, k - 1]), f"rmse_{k}_ahead": rmse(prediction[:, k - 1], y[:, k - 1])}
-        return super().compute_metrics(outputs) | dict(zip(scores, torch.stack(list(scores.values())).tolist(), strict=True))
+                scores |= {
+                    f"mae_{k}_ahead": mae(prediction[:, k - 1], y[:, k - 1]),
+                    f"rmse_{k}_ahead": rmse(prediction[:, k - 1], y[:, k - 1]),
+                }
+        return super().compute_metrics(outputs) | dict(
+            zip(scores, torch.stack(list(scores.values())).tolist(), strict=True)
+        )
 
     def forecast(self, batch: Batch) -> Tensor:
         """The next `horizon` values, (B, horizon), in their own units."""

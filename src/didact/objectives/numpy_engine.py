@@ -1,6 +1,7 @@
 """A network of the NumPy engine in the one loop: its gradients are scratch's, everything around them is didact's.
 
-The parameters are torch tensors that share their memory with the engine's arrays, so an optimizer's step is seen by both.
+The parameters are torch tensors that share their memory with the engine's arrays, so an optimizer's step is seen by
+both.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,8 @@ from didact.scratch.losses import cross_entropy
 
 
 class _ExternalGradient(torch.autograd.Function):
-    """Hands gradients that were computed elsewhere to torch: forward returns the loss, backward the gradients times dL."""
+    """Hands gradients that were computed elsewhere to torch: forward returns the loss, backward the gradients times
+    dL."""
 
     @staticmethod
     def forward(ctx: Any, loss: Tensor, gradients: tuple[Tensor, ...], *parameters: Tensor) -> Tensor:
@@ -32,7 +34,8 @@ class _ExternalGradient(torch.autograd.Function):
 
 
 class NumpyEngineObjective(Objective):
-    """min of mean cross-entropy of a scratch network: classes (B, K), or the next symbol at every position (B, T, K)."""
+    """min of mean cross-entropy of a scratch network: classes (B, K), or the next symbol at every position (B, T,
+    K)."""
 
     monitor, mode, capturable, devices = "accuracy", "max", False, ("cpu",)  # NumPy knows no other
 
@@ -48,7 +51,11 @@ class NumpyEngineObjective(Objective):
         """The engine's own layers, whose numbers torch knows by the same names."""
         torch_parameters, entries = dict(self.named_parameters()), {}
         for name, module in self.engine.named_modules():
-            parameters = [torch_parameters[path] for key in module.own_tensors() if (path := f"{name}.{key}".lstrip(".")) in torch_parameters]
+            parameters = [
+                torch_parameters[path]
+                for key in module.own_tensors()
+                if (path := f"{name}.{key}".lstrip(".")) in torch_parameters
+            ]
             if parameters or sum(1 for _ in module.modules()) == 1:
                 entries[name] = LayerEntry(type(module).__name__, parameters)
         return entries
@@ -64,14 +71,18 @@ class NumpyEngineObjective(Objective):
         gradients = scratch.grad(loss, engine_parameters)
         torch_gradients = tuple(torch.from_numpy(np.ascontiguousarray(g.data)) for g in gradients)
         parameters = dict(self.named_parameters())
-        torch_loss = _ExternalGradient.apply(torch.tensor(loss.item()), torch_gradients, *[parameters[n] for n in self.parameter_names])  # type: ignore[no-untyped-call]
+        torch_loss = _ExternalGradient.apply(
+            torch.tensor(loss.item()), torch_gradients, *[parameters[n] for n in self.parameter_names]
+        )  # type: ignore[no-untyped-call]
         return {"loss": torch_loss}
 
     def evaluate_batch(self, batch: Batch) -> Batch:
         self.engine.eval()
         with scratch.no_grad():
             logits = torch.from_numpy(self.engine(self.to_engine_input(batch)).data)
-        nll = nn.functional.cross_entropy(logits.reshape(-1, self.num_classes), batch["y"].reshape(-1), reduction="none").view(batch["y"].shape)
+        nll = nn.functional.cross_entropy(
+            logits.reshape(-1, self.num_classes), batch["y"].reshape(-1), reduction="none"
+        ).view(batch["y"].shape)
         if nll.ndim == 1:
             return {"loss": nll, "output": logits, "y": batch["y"]}
         return {"loss": nll.mean(1), "right": (logits.argmax(-1) == batch["y"]).float().mean(1)}
@@ -79,7 +90,10 @@ class NumpyEngineObjective(Objective):
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
         scores = super().compute_metrics(outputs)
         if "right" in outputs:
-            return scores | {"accuracy": float(outputs["right"].mean()), "perplexity": float(outputs["loss"].mean().exp())}
+            return scores | {
+                "accuracy": float(outputs["right"].mean()),
+                "perplexity": float(outputs["loss"].mean().exp()),
+            }
         return scores | {"accuracy": float(metrics.accuracy(outputs["output"], outputs["y"]))}
 
     def to_engine_input(self, batch: Batch) -> Any:
@@ -101,7 +115,8 @@ class NumpyEngineClassifier(NumpyEngineObjective):
 
 
 def _register_dotted_parameter(root: nn.Module, name: str, parameter: nn.Parameter) -> None:
-    """Give `root` a parameter under a dotted name, with empty modules on the way: state dicts then read as PyTorch's do."""
+    """Give `root` a parameter under a dotted name, with empty modules on the way: state dicts then read as
+    PyTorch's do."""
     *path, leaf_name = name.split(".")
     for module_name in path:
         if module_name not in dict(root.named_children()):

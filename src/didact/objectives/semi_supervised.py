@@ -12,7 +12,8 @@ from didact.objectives.base import Objective, Player
 class SemiSupervisedObjective(Objective):
     """min E ‖g(f(x)) − x‖² over all x; min E −log p(y | h(f(x))) over the labelled, f left alone.  Van Schependom 8.5.
 
-    A third network of the same size, `alone`, sees the labelled examples only: what the encoder gains is measured in every run.
+    A third network of the same size, `alone`, sees the labelled examples only: what the encoder gains is measured
+    in every run.
     """
 
     monitor, mode = "accuracy", "max"
@@ -53,7 +54,10 @@ class SemiSupervisedObjective(Objective):
         accuracy = float(metrics.accuracy(outputs["output"], outputs["y"]))
         alone_accuracy = float(outputs["alone_right"].double().mean())
         return super().compute_metrics(outputs) | {
-            "accuracy": accuracy, "accuracy_alone": alone_accuracy, "gain": accuracy - alone_accuracy, "psnr": float(outputs["psnr"].mean())
+            "accuracy": accuracy,
+            "accuracy_alone": alone_accuracy,
+            "gain": accuracy - alone_accuracy,
+            "psnr": float(outputs["psnr"].mean()),
         }
 
     def classify(self, batch: Batch) -> Tensor:

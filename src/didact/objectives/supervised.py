@@ -1,4 +1,5 @@
-"""Learning from answers: a network gives the parameters of a distribution over targets, and the loss is its surprise."""
+"""Learning from answers: a network gives the parameters of a distribution over targets, and the loss is its
+surprise."""
 
 import torch
 from torch import Tensor, nn
@@ -41,7 +42,8 @@ class Classify(Supervised):
 
 
 class ClassifyWithTrainAccuracy(Classify):
-    """Says beside the loss how many of the batch were right, as it was trained: augmented, with dropout on.  Gaba 4.6."""
+    """Says beside the loss how many of the batch were right, as it was trained: augmented, with dropout on.  Gaba
+    4.6."""
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         out, y = self.network(batch["x"]), batch["y"]
@@ -59,7 +61,8 @@ class Regress(Supervised):
 
 
 class RDrop(Classify):
-    """CE(p1) + CE(p2) + α ½(KL(p1‖p2) + KL(p2‖p1)) for two dropout passes of one batch.  Liang et al. 2021; Gaba eq. 3.35."""
+    """CE(p1) + CE(p2) + α ½(KL(p1‖p2) + KL(p2‖p1)) for two dropout passes of one batch.  Liang et al. 2021; Gaba
+    eq. 3.35."""
 
     def __init__(self, network: nn.Module, likelihood: Likelihood, *, alpha: float = 1.0):
         super().__init__(network, likelihood)
@@ -78,8 +81,16 @@ def make_supervised(network: nn.Module, likelihood: Likelihood) -> Supervised:
     return (Regress if likelihood.task == "regression" else Classify)(network, likelihood)
 
 
-def likelihood_for(data: Data, *, loss: str = "auto", label_smoothing: float = 0.0, weights: Tensor | None = None) -> Likelihood:
+def likelihood_for(
+    data: Data, *, loss: str = "auto", label_smoothing: float = 0.0, weights: Tensor | None = None
+) -> Likelihood:
     """The distribution that the data's targets ask for."""
     return make_likelihood(
-        data.task, num_classes=data.num_classes, loss=loss, label_smoothing=label_smoothing, weights=weights, mean=data.target_mean, std=data.target_std
+        data.task,
+        num_classes=data.num_classes,
+        loss=loss,
+        label_smoothing=label_smoothing,
+        weights=weights,
+        mean=data.target_mean,
+        std=data.target_std,
     )

@@ -1,4 +1,5 @@
-"""Transfer learning: a network that has learned something else starts from there. How much of it still learns is the question.
+"""Transfer learning: a network that has learned something else starts from there. How much of it still learns is
+the question.
 
     layers 1 … L, from the pixels to the classes;   η_l = η ρ^(1 - l / L)
 """
@@ -16,26 +17,45 @@ from didact.objectives.supervised import Classify
 
 
 class TransferClassifier(Classify):
-    """Only the last `learning` layers learn; rates fall geometrically from η at the last to about ρ η at the first.  Gaba 4.5.
+    """Only the last `learning` layers learn; rates fall geometrically from η at the last to about ρ η at the first.
+     Gaba 4.5.
 
-    Layers that do not learn stay as they are in every respect: their batch norms keep the statistics they came with. Where the last
-    one learns alone, `keep` remembers what the others make of each image while it is trained: for images that are not augmented.
+    Layers that do not learn stay as they are in every respect: their batch norms keep the statistics they came
+    with. Where the last
+    one learns alone, `keep` remembers what the others make of each image while it is trained: for images that are
+    not augmented.
     """
 
-    def __init__(self, network: nn.Module, likelihood: Likelihood, *, num_trainable_layers: int, lr: float, lr_ratio: float, cache_features: bool = False):
+    def __init__(
+        self,
+        network: nn.Module,
+        likelihood: Likelihood,
+        *,
+        num_trainable_layers: int,
+        lr: float,
+        lr_ratio: float,
+        cache_features: bool = False,
+    ):
         super().__init__(network, likelihood)
         self.lr, self.lr_ratio = lr, lr_ratio
         self.cache_features = cache_features and num_trainable_layers == 1
         self.feature_cache: FeatureCache | None = None
         depths = group_layers(network)
-        self.frozen_layers, self.trainable_layers = depths[: len(depths) - num_trainable_layers], depths[len(depths) - num_trainable_layers :]
+        self.frozen_layers, self.trainable_layers = (
+            depths[: len(depths) - num_trainable_layers],
+            depths[len(depths) - num_trainable_layers :],
+        )
         for p in _own_parameters(m for depth in self.frozen_layers for m in depth):
             p.requires_grad_(False)
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         x = batch["x"]
-        if self.cache_features and x.device.type == "cpu" and not is_compiling():  # an accelerator computes it before the host has looked it up
-            self.cache_features, self.feature_cache = False, FeatureCache.build(self.network, self.trainable_layers[-1][-1], self.trainable_modules, x[:1])
+        # an accelerator computes it before the host has looked it up
+        if self.cache_features and x.device.type == "cpu" and not is_compiling():
+            self.cache_features, self.feature_cache = (
+                False,
+                FeatureCache.build(self.network, self.trainable_layers[-1][-1], self.trainable_modules, x[:1]),
+            )
         return {"loss": self.likelihood.mean_loss(self._compute_logits(x), batch["y"])}
 
     def forward(self, batch: Batch) -> Tensor:
@@ -48,7 +68,11 @@ class TransferClassifier(Classify):
 
     def _compute_logits(self, x: Tensor) -> Tensor:
         """f(x), of what is kept where that is possible."""
-        out: Tensor = self.network(x) if self.feature_cache is None or x.requires_grad or is_compiling() else self.feature_cache(x)
+        out: Tensor = (
+            self.network(x)
+            if self.feature_cache is None or x.requires_grad or is_compiling()
+            else self.feature_cache(x)
+        )
         return out
 
     @property
@@ -81,9 +105,11 @@ def _own_parameters(modules: Iterable[nn.Module]) -> list[nn.Parameter]:
 
 
 def group_layers(network: nn.Module) -> list[list[nn.Module]]:
-    """The modules of each depth, from input to output: one that holds a matrix or kernels, and what follows it up to the next.
+    """The modules of each depth, from input to output: one that holds a matrix or kernels, and what follows it up
+    to the next.
 
-    Parameters that stand by themselves, as the class token and positions of a transformer, belong to the depth that they come in.
+    Parameters that stand by themselves, as the class token and positions of a transformer, belong to the depth that
+    they come in.
     """
     depths: list[list[nn.Module]] = [[]]
     has_weights = False

@@ -44,7 +44,9 @@ DEFAULT_LR: dict[str, float] = {
 }  # fmt: skip
 
 
-def make_optimizer(name: str, *, lr: float | None = None, weight_decay: float = 0.0, momentum: float = 0.9) -> OptimizerFactory:
+def make_optimizer(
+    name: str, *, lr: float | None = None, weight_decay: float = 0.0, momentum: float = 0.9
+) -> OptimizerFactory:
     """The factory of a named optimizer; it is called with the parameters."""
     factory = look_up("optimizer", name, OPTIMIZERS)
     if name == "nesterov" and not momentum > 0:

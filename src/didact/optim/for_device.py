@@ -37,7 +37,8 @@ def build_optimizer(factory: OptimizerFactory, params: Iterable[Any], device: to
     def keep_device_flags(_: Optimizer, saved: dict[str, Any]) -> dict[str, Any]:
         groups = [
             {**group, **mine, "lr": place_lr(group["lr"])}
-            for group, mine in zip(saved["param_groups"], device_flags, strict=False)  # PyTorch itself refuses another number
+            # PyTorch itself refuses another number
+            for group, mine in zip(saved["param_groups"], device_flags, strict=False)
         ]
         return {**saved, "param_groups": groups}
 
@@ -49,8 +50,10 @@ def build_optimizer(factory: OptimizerFactory, params: Iterable[Any], device: to
 def _restore_layout(optimizer: Optimizer) -> None:
     """Give each tensor of the state the strides of its weight again.
 
-    Files hold numbers in row-major order, but the weights of convolutions may lie in channels_last. A fused kernel walks
-    a weight and its moments by their memory: with unequal strides it moves each number by another one's moments (CPU) or
+    Files hold numbers in row-major order, but the weights of convolutions may lie in channels_last. A fused kernel
+    walks
+    a weight and its moments by their memory: with unequal strides it moves each number by another one's moments
+    (CPU) or
     refuses (CUDA).
     """
     for weight, state in optimizer.state.items():

@@ -11,7 +11,8 @@ from didact.optim.state import collect_step_tensors, trust_ratio
 
 
 class LAMB(Optimizer):
-    """r = m̂ / (√v̂ + ε) + λ w,  w <- w - η (|w| / |r|) r,  m̂ and v̂ as Adam's.  You et al. 2020, algorithm 2, φ(z) = z.
+    """r = m̂ / (√v̂ + ε) + λ w,  w <- w - η (|w| / |r|) r,  m̂ and v̂ as Adam's.  You et al. 2020, algorithm 2,
+    φ(z) = z.
 
     The ratio is 1 for biases and norms. ε stands outside the root, as in Adam (Gaba 2.4.2-2.4.4 put it inside,
     which raises the floor of the denominator from 1e-8 to 1e-4).

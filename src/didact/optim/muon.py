@@ -11,14 +11,17 @@ from torch.optim.optimizer import ParamsT
 from didact.optim.multi import MultiOptimizer
 from didact.optim.state import collect_step_tensors
 
-NEWTON_SCHULZ_COEFFICIENTS = (3.4445, -4.7750, 2.0315)   # steepest at 0 that keeps singular values near 1: in 5 steps they lie in about [0.7, 1.2]
+# steepest at 0 that keeps singular values near 1: in 5 steps they lie in about [0.7, 1.2]
+NEWTON_SCHULZ_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 NEWTON_SCHULZ_STEPS = 5
 
 
 def newton_schulz(m: Tensor) -> Tensor:
-    """UVᵀ of m = UΣVᵀ, nearly, by Newton–Schulz:  x <- a x + b (xxᵀ) x + c (xxᵀ)² x, from x = m / ‖m‖.  Jordan et al. 2024.
+    """UVᵀ of m = UΣVᵀ, nearly, by Newton–Schulz:  x <- a x + b (xxᵀ) x + c (xxᵀ)² x, from x = m / ‖m‖.  Jordan et
+    al. 2024.
 
-    In bfloat16 where the hardware multiplies it, else in the matrix's own precision: a CPU without bfloat16 takes 50 times longer.
+    In bfloat16 where the hardware multiplies it, else in the matrix's own precision: a CPU without bfloat16 takes
+    50 times longer.
     """
     a, b, c = NEWTON_SCHULZ_COEFFICIENTS
     x = m.bfloat16() if m.device.type == "cuda" else m
@@ -33,7 +36,8 @@ def newton_schulz(m: Tensor) -> Tensor:
 class Muon(Optimizer):
     """m <- μ m + (1 − μ) g,  w <- w − η (s UVᵀ + λ w),  UΣVᵀ = μ m + (1 − μ) g, a look ahead.  Jordan et al. 2024.
 
-    s = 0.2 √max(rows, columns) makes the step as large as AdamW's (Liu et al. 2025), so that one η serves both. It is PyTorch's own,
+    s = 0.2 √max(rows, columns) makes the step as large as AdamW's (Liu et al. 2025), so that one η serves both. It
+    is PyTorch's own,
     but for the precision on a CPU and a step that a CUDA graph can hold.
     """
 

@@ -116,7 +116,11 @@ def _check_share(warmup: float) -> None:
 
 
 SCHEDULES: dict[str, Callable[..., Schedule]] = {
-    "constant": Constant, "step_decay": StepDecay, "cosine": Cosine, "warmup_cosine": WarmupCosine, "one_cycle": OneCycle,
+    "constant": Constant,
+    "step_decay": StepDecay,
+    "cosine": Cosine,
+    "warmup_cosine": WarmupCosine,
+    "one_cycle": OneCycle,
 }
 
 

@@ -8,7 +8,8 @@ from torch.optim import Optimizer
 
 
 def with_weight_clipping(params: Any, base: Callable[[Any], Optimizer], bound: float) -> Optimizer:
-    """After each step, w <- clamp(w, −c, c): the first way to a Lipschitz critic.  Arjovsky et al. 2017, algorithm 1; Gaba 8.4."""
+    """After each step, w <- clamp(w, −c, c): the first way to a Lipschitz critic.  Arjovsky et al. 2017, algorithm
+    1; Gaba 8.4."""
     optimizer = base(params)
 
     @torch.no_grad()

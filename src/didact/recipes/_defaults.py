@@ -15,14 +15,19 @@ SUPERVISED_TASKS = (*CLASSIFICATION_TASKS, "multilabel", "regression")     # wha
 SMALL_TRAIN_SIZE = 5_000  # training examples below which a set is small
 
 
-def choose_budget(data: Data, epochs: int | None, batch_size: int | None, *, target_steps: int = 1_500) -> tuple[int, int, tuple[str, ...]]:
+def choose_budget(
+    data: Data, epochs: int | None, batch_size: int | None, *, target_steps: int = 1_500
+) -> tuple[int, int, tuple[str, ...]]:
     """Epochs and batch size where they are not given: about so many steps for small sets, ten epochs for large ones."""
     num_examples = len(data.train)
     chosen_batch_size = batch_size or (32 if num_examples < SMALL_TRAIN_SIZE else 128)
     chosen_epochs = epochs or min(60, max(10, ceil(target_steps * chosen_batch_size / max(1, num_examples))))
     epochs_note = "" if epochs else f"{chosen_epochs} epochs"
     batch_note = "" if batch_size else f"batches of {chosen_batch_size}"
-    note = BudgetNote(_describe_choices(num_examples, epochs_note, batch_note), without_budget=_describe_choices(num_examples, batch_note))
+    note = BudgetNote(
+        _describe_choices(num_examples, epochs_note, batch_note),
+        without_budget=_describe_choices(num_examples, batch_note),
+    )
     return chosen_epochs, chosen_batch_size, (note,) if note else ()
 
 
@@ -32,16 +37,23 @@ def _describe_choices(num_examples: int, *choices: str) -> str:
     return choices_text and f"chosen from {num_examples:,} training examples: {choices_text}"
 
 
-def choose_epochs(data: Data, batch_size: int, epochs: int | None, *, steps: int, min_epochs: int) -> tuple[int, int | None, tuple[str, ...]]:
+def choose_epochs(
+    data: Data, batch_size: int, epochs: int | None, *, steps: int, min_epochs: int
+) -> tuple[int, int | None, tuple[str, ...]]:
     """Epochs where none are given: so many steps in all of few images, at least so many passes over many.
 
-    Then the steps between evaluations where epochs are so many, since those of few images are over at once: 50 evaluations in all.
+    Then the steps between evaluations where epochs are so many, since those of few images are over at once: 50
+    evaluations in all.
     """
     if epochs:
         return epochs, None, ()
     steps_per_epoch = ceil(len(data.train) / batch_size)
     num_epochs = max(min_epochs, ceil(steps / steps_per_epoch))
-    return num_epochs, num_epochs * steps_per_epoch // 50 if num_epochs > 50 else None, (BudgetNote(_describe_choices(len(data.train), f"{num_epochs} epochs")),)
+    return (
+        num_epochs,
+        num_epochs * steps_per_epoch // 50 if num_epochs > 50 else None,
+        (BudgetNote(_describe_choices(len(data.train), f"{num_epochs} epochs")),),
+    )
 
 
 def choose_lr(data: Data, optimizer: str, lr: float | None) -> float | None:
@@ -66,5 +78,7 @@ def make_image_augmentation(data: Data, names: tuple[str, ...]) -> Augmentation 
         raise UsageError(f"--augment changes images, but {data.name!r} is {data.kind}")
     mixing_names = {"mixup", "cutmix"} & set(names)
     if mixing_names and data.task != "multiclass":
-        raise UsageError(f"--augment {min(mixing_names)} mixes the labels of several classes, but the targets of {data.name!r} are {data.task}")
+        raise UsageError(
+            f"--augment {min(mixing_names)} mixes the labels of several classes, but the targets of {data.name!r} are {data.task}"
+        )
     return make_augmentations(names, num_classes=data.num_classes)

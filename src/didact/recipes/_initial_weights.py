@@ -1,4 +1,5 @@
-"""A language network that was trained before goes on with another text: all of it, or thin matrices beside its own (LoRA)."""
+"""A language network that was trained before goes on with another text: all of it, or thin matrices beside its own
+(LoRA)."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -19,16 +20,22 @@ from didact.training.experiment import InitContext
 from didact.training.session import load_model
 
 InitialWeights = Annotated[
-    str | None, RunReference(allow_other=True), "initial weights: a run of this recipe, or a file of published weights (.safetensors, .bin)",
+    str | None,
+    RunReference(allow_other=True),
+    "initial weights: a run of this recipe, or a file of published weights (.safetensors, .bin)",
 ]
-LoRARank = Annotated[int | None, Range(1), "LoRA rank; the pretrained weights are frozen and W + B A is learned", Aliases("lora")]
-BLOCK_PREFIXES = ("h.", "blocks.", "layers.", "layer.")   # where the matrices are that LoRA stands beside: not embeddings, not heads
+LoRARank = Annotated[
+    int | None, Range(1), "LoRA rank; the pretrained weights are frozen and W + B A is learned", Aliases("lora")
+]
+# where the matrices are that LoRA stands beside: not embeddings, not heads
+BLOCK_PREFIXES = ("h.", "blocks.", "layers.", "layer.")
 LAYER_MARKERS = ("ln_2.weight", "post_attention_layernorm.weight", "norm2.weight")   # one in each layer
 EMBEDDING_NAMES = ("wte.weight", "model.embed_tokens.weight", "embedding.weight")   # a row for each token
 
 
 def apply_lora(network: nn.Module, rank: int | None, *, trainable_modules: Sequence[str] = ()) -> tuple[str, ...]:
-    """Freeze all but LoRA's matrices and what is to learn whole, where a rank is given; how many numbers learn.  Lhotte 9.3."""
+    """Freeze all but LoRA's matrices and what is to learn whole, where a rank is given; how many numbers learn.
+    Lhotte 9.3."""
     if rank is None:
         return ()
     num_total = sum(p.numel() for p in network.parameters())
@@ -36,11 +43,18 @@ def apply_lora(network: nn.Module, rank: int | None, *, trainable_modules: Seque
     for name in trainable_modules:
         network.get_submodule(name).requires_grad_(True)
     num_trainable = sum(p.numel() for p in network.parameters() if p.requires_grad)
-    return (f"LoRA of rank {rank}: {num_trainable:,} numbers learn, {100 * num_trainable / num_total:.1f} % of the {num_total:,} that full fine-tuning moves",)
+    return (
+        f"LoRA of rank {rank}: {num_trainable:,} numbers learn, {100 * num_trainable / num_total:.1f} % of the {num_total:,} that full fine-tuning moves",
+    )
 
 
 def make_weight_initializer(
-    network: nn.Module, location: str | None, rank: int | None, recipe: str, arguments: Mapping[str, Any], vocab: Sequence[str]
+    network: nn.Module,
+    location: str | None,
+    rank: int | None,
+    recipe: str,
+    arguments: Mapping[str, Any],
+    vocab: Sequence[str],
 ) -> Callable[[InitContext], tuple[str, ...]] | None:
     """What an experiment begins with; None where the weights are drawn."""
     if location is None and rank is not None:
@@ -49,9 +63,15 @@ def make_weight_initializer(
 
 
 def _load_weights(
-    network: nn.Module, location: str, recipe: str, arguments: Mapping[str, Any], vocab: Sequence[str], context: InitContext
+    network: nn.Module,
+    location: str,
+    recipe: str,
+    arguments: Mapping[str, Any],
+    vocab: Sequence[str],
+    context: InitContext,
 ) -> tuple[str, ...]:
-    """The weights of a run in a network of the same shape, rows of its embedding by the token that they stand for; what became of them."""
+    """The weights of a run in a network of the same shape, rows of its embedding by the token that they stand for;
+    what became of them."""
     path = os.path.expanduser(location)
     if os.path.isfile(path):
         return load_published_weights(network, Path(path))
@@ -59,12 +79,17 @@ def _load_weights(
         raise UsageError(f"no weights at {shorten(location)}: give a run of {recipe}")
     run = Run.open(location)
     if run.metadata["recipe"] != recipe:
-        raise UsageError(f"--weights expects a run of {recipe}, got {run.folder}, which trained {run.metadata['recipe']}")
+        raise UsageError(
+            f"--weights expects a run of {recipe}, got {run.folder}, which trained {run.metadata['recipe']}"
+        )
     check_arguments_match(str(run.folder), get_run_arguments(run), arguments)
     objective, data = load_model(run)
-    merge_lora(objective)                                                   # what LoRA learned there is part of its matrices here
+    # what LoRA learned there is part of its matrices here
+    merge_lora(objective)
     source_state = objective.get_submodule("network").state_dict()
-    source_rows = {token: row for row, token in enumerate(data.class_names if data.task == "language" else data.feature_names)}
+    source_rows = {
+        token: row for row, token in enumerate(data.class_names if data.task == "language" else data.feature_names)
+    }
     row_pairs = [(row, source_rows[token]) for row, token in enumerate(vocab) if token in source_rows]
     for name, tensor in network.state_dict().items():
         if not name.endswith((".a", ".b")):                            # LoRA's own, which begin anew
@@ -76,7 +101,11 @@ def get_run_arguments(run: Run) -> dict[str, Any]:
     """As they count: options that are younger than the run by their defaults, a span by its form."""
     arguments = {name: option.default for name, option in RECIPES[run.metadata["recipe"]].options.items()}
     arguments.update(run.metadata["arguments"])
-    return arguments | {"window": effective_window(arguments["attention"], arguments["window"])} if "window" in arguments else arguments
+    return (
+        arguments | {"window": effective_window(arguments["attention"], arguments["window"])}
+        if "window" in arguments
+        else arguments
+    )
 
 
 def check_arguments_match(source: str, source_arguments: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
@@ -86,16 +115,23 @@ def check_arguments_match(source: str, source_arguments: Mapping[str, Any], argu
 
     for name, value in arguments.items():
         if source_arguments.get(name) != value:
-            raise UsageError(f"{source} was trained with {format_option(name, source_arguments.get(name))}, got {format_option(name, value)}; give the same")
+            raise UsageError(
+                f"{source} was trained with {format_option(name, source_arguments.get(name))}, got {format_option(name, value)}; give the same"
+            )
 
 
 def load_published_weights(network: nn.Module, path: Path) -> tuple[str, ...]:
-    """Published weights in a network of the same shape; of a longer table of positions the first rows. Nothing may be missing."""
-    model_tensors = {original_name(name): p for name, p in network.state_dict().items() if not name.endswith((".a", ".b"))}
+    """Published weights in a network of the same shape; of a longer table of positions the first rows. Nothing may
+    be missing."""
+    model_tensors = {
+        original_name(name): p for name, p in network.state_dict().items() if not name.endswith((".a", ".b"))
+    }
     file_tensors = strip_prefix(read_weights(path), model_tensors)
     if missing := [name for name in model_tensors if name not in file_tensors]:
         raise UsageError(f"{path} holds no {missing[0]}, which this network has; {_missing_hint(missing)}")
-    num_extra_layers = sum(name.endswith(LAYER_MARKERS) for name in file_tensors) - sum(name.endswith(LAYER_MARKERS) for name in model_tensors)
+    num_extra_layers = sum(name.endswith(LAYER_MARKERS) for name in file_tensors) - sum(
+        name.endswith(LAYER_MARKERS) for name in model_tensors
+    )
     if num_extra_layers:
         raise UsageError(f"{path} has {num_extra_layers} layers more than this network; give --layers to match")
     for name, p in model_tensors.items():
@@ -103,7 +139,9 @@ def load_published_weights(network: nn.Module, path: Path) -> tuple[str, ...]:
         if name.endswith("wpe.weight") and t.ndim:
             t = t[: len(p)]
         if t.shape != p.shape:
-            raise UsageError(f"{path} holds {name} of {format_shape(t.shape)}, here it is {format_shape(p.shape)}; {_shape_hint(name)}")
+            raise UsageError(
+                f"{path} holds {name} of {format_shape(t.shape)}, here it is {format_shape(p.shape)}; {_shape_hint(name)}"
+            )
         p.copy_(t)
     return (f"weights of {path.name}: {sum(p.numel() for p in model_tensors.values()):,} numbers",)
 
@@ -120,7 +158,11 @@ def _shape_hint(name: str) -> str:
     """What makes a shape fit."""
     if name in EMBEDDING_NAMES:
         return "give the --width, and text in the tokens that they were trained with: --tokens gpt2"
-    return "choose a shorter --context" if name.endswith("wpe.weight") else "give the --width and --heads that they were trained with"
+    return (
+        "choose a shorter --context"
+        if name.endswith("wpe.weight")
+        else "give the --width and --heads that they were trained with"
+    )
 
 
 def _copy_rows(target: Tensor, source: Tensor, row_pairs: Sequence[tuple[int, int]] | None) -> None:

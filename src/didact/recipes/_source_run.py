@@ -16,7 +16,8 @@ from didact.training.loop import Trainer
 from didact.training.session import load_model
 
 SourceRunOption = Annotated[
-    str | None, RunReference(reuse_data=True),
+    str | None,
+    RunReference(reuse_data=True),
     "source run, whose data are taken too: its folder, the end of its name, or latest (if not given, one is trained first)",
 ]
 
@@ -33,7 +34,9 @@ class SourceRun:
     def description(self) -> str:
         """As one types it: the recipe, and what differs from its defaults."""
         options = self.recipe.options
-        changed = [f"{name}={format_value(value)}" for name, value in self.arguments.items() if value != options[name].default]
+        changed = [
+            f"{name}={format_value(value)}" for name, value in self.arguments.items() if value != options[name].default
+        ]
         return " ".join([self.recipe.name, *changed])
 
     def build_experiment(self, data: Data) -> Experiment:
@@ -48,18 +51,27 @@ class SourceRun:
             except RuntimeError as error:
                 reason = str(error).splitlines()[-1].strip()
                 problem = f"{self.location} is not {self.description} on {data.name!r} ({reason})"
-                raise UsageError(f"{problem}; give --from alone: the run says what it is and brings its data") from error
+                raise UsageError(
+                    f"{problem}; give --from alone: the run says what it is and brings its data"
+                ) from error
             return f"begins with {self.location} ({self.description})"
         settings = Settings(precision=context.settings.precision, seed=context.settings.seed)
         event = {"what": f"{self.recipe.name} first"}
-        trainer = Trainer(self.build_experiment(data), settings, device=context.device, on_event=lambda _, facts: context.on_event("begin", event | facts))
+        trainer = Trainer(
+            self.build_experiment(data),
+            settings,
+            device=context.device,
+            on_event=lambda _, facts: context.on_event("begin", event | facts),
+        )
         trainer.train()
         objective.load_state_dict(trainer.best_weights)
         monitor, state = objective.monitor, trainer.state
         return f"{self.description} was trained first, in {state.seconds:.0f} s: validation {monitor} {state.validation[monitor]:.3g}"
 
 
-def resolve_source_run(location: str | None, description: str | None, data: Data, *, allowed_recipes: Sequence[str]) -> SourceRun:
+def resolve_source_run(
+    location: str | None, description: str | None, data: Data, *, allowed_recipes: Sequence[str]
+) -> SourceRun:
     """The run of that name; or the words of one, the first of the known recipes where there are none.
 
     A run that begins with another keeps these words, so that it can be rebuilt when the other is gone.
@@ -76,12 +88,21 @@ def resolve_source_run(location: str | None, description: str | None, data: Data
     run = Run.open(location)
     metadata, source_data = run.metadata, data_from_json(run.metadata["data"])
     if metadata["recipe"] not in allowed_recipes:
-        raise UsageError(f"--from expects a run of {' or '.join(allowed_recipes)}, got {run.folder}, which trained {metadata['recipe']}")
+        raise UsageError(
+            f"--from expects a run of {' or '.join(allowed_recipes)}, got {run.folder}, which trained {metadata['recipe']}"
+        )
     if source_data.kind != data.kind:
-        raise UsageError(f"{run.folder} learned from {source_data.kind}, but {data.name!r} is {data.kind}; begin with a run on {data.kind}")
+        raise UsageError(
+            f"{run.folder} learned from {source_data.kind}, but {data.name!r} is {data.kind}; begin with a run on {data.kind}"
+        )
     if source_data.shape != data.shape:
-        source_size, size = (f"{shape[2]}×{shape[1]} pixels, {format_count(shape[0], 'channel')}" for shape in (source_data.shape, data.shape))
+        source_size, size = (
+            f"{shape[2]}×{shape[1]} pixels, {format_count(shape[0], 'channel')}"
+            for shape in (source_data.shape, data.shape)
+        )
         advice = "leave out --data and --size: it brings its own"
-        raise UsageError(f"{run.folder} learned images of {source_size}, but those of {data.name!r} have {size}; {advice}")
+        raise UsageError(
+            f"{run.folder} learned images of {source_size}, but those of {data.name!r} have {size}; {advice}"
+        )
     arguments = {name: tuple(v) if isinstance(v, list) else v for name, v in metadata["arguments"].items()}
     return SourceRun(RECIPES[metadata["recipe"]], arguments, str(run.folder))

@@ -19,27 +19,41 @@ Embeddings = Annotated[
 ]
 
 
-def make_embedding_initializer(embedding: nn.Embedding, vocab: Sequence[str], location: str | None) -> Callable[[InitContext], tuple[str, ...]] | None:
+def make_embedding_initializer(
+    embedding: nn.Embedding, vocab: Sequence[str], location: str | None
+) -> Callable[[InitContext], tuple[str, ...]] | None:
     """What an experiment begins with; None where the embedding is drawn."""
     return None if location is None else partial(_copy_vectors, embedding, vocab, location)
 
 
 @torch.no_grad()
-def _copy_vectors(embedding: nn.Embedding, vocab: Sequence[str], location: str, context: InitContext) -> tuple[str, ...]:
+def _copy_vectors(
+    embedding: nn.Embedding, vocab: Sequence[str], location: str, context: InitContext
+) -> tuple[str, ...]:
     """Rows of the table by the word that they stand for, as spread as they were drawn; how many were found.
 
     <pad> and <unk>, the first two, stay. GloVe's numbers are larger than what the layers behind were made for.
     """
     if location != "glove" and not os.path.exists(os.path.expanduser(location)):
-        raise UsageError(f"no word vectors at {shorten(location)}: give glove, a text file of vectors, or a run of word2vec")
+        raise UsageError(
+            f"no word vectors at {shorten(location)}: give glove, a text file of vectors, or a run of word2vec"
+        )
     word_vectors = load_word_vectors(location)
     target, source = embedding.weight, word_vectors.table
     dim = source.shape[1]
     if target.shape[1] != dim:
-        raise UsageError(f"the vectors of {location} have {dim} numbers, got --width {target.shape[1]}; say --width {dim}")
-    row_pairs = [(row, word_vectors.index_by_word[word]) for row, word in enumerate(vocab) if row > 1 and word in word_vectors.index_by_word]
+        raise UsageError(
+            f"the vectors of {location} have {dim} numbers, got --width {target.shape[1]}; say --width {dim}"
+        )
+    row_pairs = [
+        (row, word_vectors.index_by_word[word])
+        for row, word in enumerate(vocab)
+        if row > 1 and word in word_vectors.index_by_word
+    ]
     if not row_pairs:
-        raise UsageError(f"none of the {len(vocab) - 2:,} words of these texts has a vector in {location}; leave out --embeddings")
+        raise UsageError(
+            f"none of the {len(vocab) - 2:,} words of these texts has a vector in {location}; leave out --embeddings"
+        )
     target_rows, source_rows = (torch.tensor(indices) for indices in zip(*row_pairs, strict=True))
     target[target_rows] = source[source_rows] * (target[2:].std() / source[source_rows].std())
     return (f"{len(row_pairs):,} of {len(vocab) - 2:,} words begin with a vector of {location}; the others at random",)

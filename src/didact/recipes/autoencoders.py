@@ -30,21 +30,45 @@ from didact.training.experiment import Experiment
 
 Network = Annotated[Literal["dense", "conv"], "encoder and decoder: dense layers, or strided convolutions"]
 LatentDim = Annotated[int, Range(1), "latent dimension", Aliases("latent")]
-OptionalHiddenSizes = Annotated[tuple[int, ...], Range(1), "units of each dense layer, or channels of each convolution (chosen if not given)", Aliases("widths")]
-InputNoise = Annotated[float, Range(0), "denoising autoencoder: standard deviation of the Gaussian noise added to the input", Aliases("noise")]
+OptionalHiddenSizes = Annotated[
+    tuple[int, ...],
+    Range(1),
+    "units of each dense layer, or channels of each convolution (chosen if not given)",
+    Aliases("widths"),
+]
+InputNoise = Annotated[
+    float,
+    Range(0),
+    "denoising autoencoder: standard deviation of the Gaussian noise added to the input",
+    Aliases("noise"),
+]
 
 
 @recipe(
-    data="digits", accepts=("images",), chapter="generative", kind="self-supervised", abilities=("embed", "restore"),
+    data="digits",
+    accepts=("images",),
+    chapter="generative",
+    kind="self-supervised",
+    abilities=("embed", "restore"),
     sources=("Gaba 9.2", "Groudiev 10.1", "Van Schependom 8.1", "Fleuret 6.1"),
     grid={"latent_dim": (2, 4, 8, 16)},
 )
 def autoencoder(
-    data: Data, *,
-    network: Network = "dense", latent_dim: LatentDim = 16, hidden: OptionalHiddenSizes = (), input_noise: InputNoise = 0.0,
-    mask_ratio: Annotated[float, Range(0, 0.95), "mask ratio: fraction of the pixels hidden from the encoder", Aliases("masked")] = 0.0,
-    lr: a.LearningRate = 2e-3, weight_decay: a.WeightDecay = 0.0, schedule: a.Schedule = "cosine", patience: a.Patience = None,
-    epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
+    data: Data,
+    *,
+    network: Network = "dense",
+    latent_dim: LatentDim = 16,
+    hidden: OptionalHiddenSizes = (),
+    input_noise: InputNoise = 0.0,
+    mask_ratio: Annotated[
+        float, Range(0, 0.95), "mask ratio: fraction of the pixels hidden from the encoder", Aliases("masked")
+    ] = 0.0,
+    lr: a.LearningRate = 2e-3,
+    weight_decay: a.WeightDecay = 0.0,
+    schedule: a.Schedule = "cosine",
+    patience: a.Patience = None,
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """An autoencoder: an image through a bottleneck of a few numbers and back; with noise, a denoising one.
 
@@ -63,19 +87,38 @@ def autoencoder(
 
 
 @recipe(
-    data="digits", accepts=("images",), tasks=("binary", "multiclass"), chapter="generative", kind="self-supervised",
-    abilities=("classify", "embed"), sources=("Van Schependom 8.5", "Groudiev 10.1"), grid={"labels_per_class": (1, 2, 5, 10, 20)},
+    data="digits",
+    accepts=("images",),
+    tasks=("binary", "multiclass"),
+    chapter="generative",
+    kind="self-supervised",
+    abilities=("classify", "embed"),
+    sources=("Van Schependom 8.5", "Groudiev 10.1"),
+    grid={"labels_per_class": (1, 2, 5, 10, 20)},
 )
 def semi_supervised(
-    data: Data, *,
-    labels_per_class: Annotated[int, Range(1), "labeled training examples per class; all others are used without their labels", Aliases("labels")] = 5,
-    network: Network = "dense", latent_dim: LatentDim = 16, hidden: OptionalHiddenSizes = (), input_noise: InputNoise = 0.3,
-    lr: a.LearningRate = 2e-3, weight_decay: a.WeightDecay = 0.01, schedule: a.Schedule = "cosine",
-    epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
+    data: Data,
+    *,
+    labels_per_class: Annotated[
+        int,
+        Range(1),
+        "labeled training examples per class; all others are used without their labels",
+        Aliases("labels"),
+    ] = 5,
+    network: Network = "dense",
+    latent_dim: LatentDim = 16,
+    hidden: OptionalHiddenSizes = (),
+    input_noise: InputNoise = 0.3,
+    lr: a.LearningRate = 2e-3,
+    weight_decay: a.WeightDecay = 0.01,
+    schedule: a.Schedule = "cosine",
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """Many images, few labels: encode with all of them, classify the codes with the few.
 
-    f and g learn ‖x − g(f(x̃))‖² from every image, h learns −log p(y | h(f(x))) from the labelled ones. `gain` is the accuracy above that
+    f and g learn ‖x − g(f(x̃))‖² from every image, h learns −log p(y | h(f(x))) from the labelled ones. `gain` is
+    the accuracy above that
     of a network of f and h's size that saw the labelled examples only.
     """
     shape, epochs, batch_size, notes = _shape_and_budget(data, epochs, batch_size)
@@ -86,49 +129,90 @@ def semi_supervised(
     head, baseline_head = (MLP(latent_dim, data.num_classes, hidden=(64,)) for _ in range(2))
     return Experiment(
         data=labeled_data,
-        objective=SemiSupervisedObjective(model, head, nn.Sequential(baseline.body, baseline.code, baseline_head), input_noise=input_noise),
+        objective=SemiSupervisedObjective(
+            model, head, nn.Sequential(baseline.body, baseline.code, baseline_head), input_noise=input_noise
+        ),
         optimizer=make_optimizer("adamw", lr=lr, weight_decay=weight_decay),
         schedule=make_schedule(schedule),
-        epochs=epochs, batch_size=batch_size, notes=(*notes, *labeled_data.notes[len(data.notes):]),
+        epochs=epochs,
+        batch_size=batch_size,
+        notes=(*notes, *labeled_data.notes[len(data.notes) :]),
     )
 
 
 @recipe(
-    data="digits", accepts=("images", "table"), chapter="generative", kind="generative",
+    data="digits",
+    accepts=("images", "table"),
+    chapter="generative",
+    kind="generative",
     abilities=("sample", "walk", "encode", "restore", "tabulate", "embed"),
     sources=("Gaba 9.8", "Gaba 9.9", "Groudiev 10.2", "Van Schependom 8.3"),
-    grid={"beta": (0.5, 1.0, 2.0, 4.0, 10.0)}, comparison_metrics=("elbo", "reconstruction", "kl"),
+    grid={"beta": (0.5, 1.0, 2.0, 4.0, 10.0)},
+    comparison_metrics=("elbo", "reconstruction", "kl"),
 )
 def vae(
-    data: Data, *,
-    network: Network = "dense", latent_dim: LatentDim = 20, hidden: OptionalHiddenSizes = (),
+    data: Data,
+    *,
+    network: Network = "dense",
+    latent_dim: LatentDim = 20,
+    hidden: OptionalHiddenSizes = (),
     likelihood: Annotated[
-        Literal["bernoulli", "gaussian", "categorical"] | None, "likelihood p(x | z) of a pixel (bernoulli if not given)"
+        Literal["bernoulli", "gaussian", "categorical"] | None,
+        "likelihood p(x | z) of a pixel (bernoulli if not given)",
     ] = None,
     levels: Annotated[int, Range(2, 256), "gray levels of the categorical likelihood"] = 16,
     beta: Annotated[float, Range(0), "weight β of the KL term; above 1, a β-VAE", Aliases("kl_weight")] = 1.0,
-    kl_warmup: Annotated[int, Range(0), "KL annealing: steps in which the weight of the KL term rises from 0", Aliases("warmup")] = 0,
+    kl_warmup: Annotated[
+        int, Range(0), "KL annealing: steps in which the weight of the KL term rises from 0", Aliases("warmup")
+    ] = 0,
     free_bits: Annotated[float, Range(0), "free bits: nats per latent dimension that the KL term leaves free"] = 0.0,
-    num_samples: Annotated[int, Range(1, 10_000), "latent samples per image; above 1, the importance-weighted bound (IWAE)", Aliases("samples")] = 1,
-    conditional: Annotated[bool, RequiresLabels(), "class-conditional encoder and decoder, so that `sample --class` works"] = False,
-    lr: a.OptionalLearningRate = None, weight_decay: a.WeightDecay = 0.0, schedule: a.Schedule = "constant", clip_norm: a.ClipNorm = None,
-    patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
+    num_samples: Annotated[
+        int,
+        Range(1, 10_000),
+        "latent samples per image; above 1, the importance-weighted bound (IWAE)",
+        Aliases("samples"),
+    ] = 1,
+    conditional: Annotated[
+        bool, RequiresLabels(), "class-conditional encoder and decoder, so that `sample --class` works"
+    ] = False,
+    lr: a.OptionalLearningRate = None,
+    weight_decay: a.WeightDecay = 0.0,
+    schedule: a.Schedule = "constant",
+    clip_norm: a.ClipNorm = None,
+    patience: a.Patience = None,
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """A variational autoencoder: codes near a standard Gaussian, so that new images, or rows of a table, can be drawn.
 
-    max E_q log p(x | z) − β KL(q(z | x) ‖ N(0, I)), z = μ(x) + σ(x) ε. On MNIST with its defaults, Gaba's network and budget.
+    max E_q log p(x | z) − β KL(q(z | x) ‖ N(0, I)), z = μ(x) + σ(x) ε. On MNIST with its defaults, Gaba's network
+    and budget.
     Of a table all columns are learned together; p(x | z) is Gaussian for numbers and categorical for categories.
     """
     if num_samples > 1 and (beta != 1 or kl_warmup or free_bits):
-        raise UsageError(f"--samples {num_samples} maximises the importance-weighted bound, which has no --beta, --warmup or --free-bits")
+        raise UsageError(
+            f"--samples {num_samples} maximises the importance-weighted bound, which has no --beta, --warmup or --free-bits"
+        )
     if likelihood != "categorical":
         reject_options("only --likelihood categorical tells levels apart", levels=None if levels == 16 else levels)
     num_classes = require_num_classes(data) if conditional else 0
-    vae_options: dict[str, Any] = {"beta": beta, "kl_warmup": kl_warmup, "free_bits": free_bits, "num_samples": num_samples}
+    vae_options: dict[str, Any] = {
+        "beta": beta,
+        "kl_warmup": kl_warmup,
+        "free_bits": free_bits,
+        "num_samples": num_samples,
+    }
     if data.kind == "table":
-        reject_options(f"{data.name!r} is a table", likelihood=likelihood, network=None if network == "dense" else network)
+        reject_options(
+            f"{data.name!r} is a table", likelihood=likelihood, network=None if network == "dense" else network
+        )
         layout = RowLayout(data, joint=not conditional, conditional=conditional)
-        model = VAE(shape=(layout.num_features, 1, 1), widths=hidden or (128, 128), latent_dim=latent_dim, num_classes=num_classes)
+        model = VAE(
+            shape=(layout.num_features, 1, 1),
+            widths=hidden or (128, 128),
+            latent_dim=latent_dim,
+            num_classes=num_classes,
+        )
         objective: VAEObjective = TableVAE(model, layout, **vae_options)
         epochs, batch_size, notes = choose_budget(data, epochs, batch_size)
     else:
@@ -136,7 +220,13 @@ def vae(
         distribution = make_pixel_distribution(likelihood or "bernoulli", levels=levels)
         hidden = hidden or ((512,) if network == "dense" else _default_hidden_sizes(network, shape))
         model_class = {"dense": VAE, "conv": ConvVAE}[network]
-        model = model_class(shape=shape, widths=hidden, latent_dim=latent_dim, outputs=shape[0] * distribution.num_outputs, num_classes=num_classes)
+        model = model_class(
+            shape=shape,
+            widths=hidden,
+            latent_dim=latent_dim,
+            outputs=shape[0] * distribution.num_outputs,
+            num_classes=num_classes,
+        )
         objective = VAEObjective(model, distribution, **vae_options)
     return Experiment(
         data=data,
@@ -148,21 +238,38 @@ def vae(
 
 
 @recipe(
-    data="digits", accepts=("images",), chapter="generative", kind="self-supervised", abilities=("embed", "restore"),
-    sources=("Gaba 9.7", "Gaba Ex 9.5"), grid={"codebook_size": (8, 32, 128, 512)},
+    data="digits",
+    accepts=("images",),
+    chapter="generative",
+    kind="self-supervised",
+    abilities=("embed", "restore"),
+    sources=("Gaba 9.7", "Gaba Ex 9.5"),
+    grid={"codebook_size": (8, 32, 128, 512)},
 )
 def vqvae(
-    data: Data, *,
-    codebook_size: Annotated[int, Range(2), "codebook size: number of code vectors", Aliases("num_embeddings", "codes")] = 64,
+    data: Data,
+    *,
+    codebook_size: Annotated[
+        int, Range(2), "codebook size: number of code vectors", Aliases("num_embeddings", "codes")
+    ] = 64,
     code_dim: Annotated[int, Range(1), "dimension of a code vector", Aliases("dim", "embedding_dim")] = 16,
-    channels: Annotated[tuple[int, ...], Range(1), "channels of each convolution, every one of which halves the image", Aliases("widths")] = (32, 64),
+    channels: Annotated[
+        tuple[int, ...],
+        Range(1),
+        "channels of each convolution, every one of which halves the image",
+        Aliases("widths"),
+    ] = (32, 64),
     commitment: Annotated[float, Range(0), "weight β of the commitment loss", Aliases("commitment_cost")] = 0.25,
-    lr: a.LearningRate = 2e-3, weight_decay: a.WeightDecay = 0.0, schedule: a.Schedule = "cosine",
-    epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
+    lr: a.LearningRate = 2e-3,
+    weight_decay: a.WeightDecay = 0.0,
+    schedule: a.Schedule = "cosine",
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """A VQ-VAE: an image as a small map of words out of a learned codebook.
 
-    L = ‖x − x̂‖² / Var x + ‖sg[z] − e‖² + β ‖z − sg[e]‖²; the gradient passes straight through the choice of the nearest code.
+    L = ‖x − x̂‖² / Var x + ‖sg[z] − e‖² + β ‖z − sg[e]‖²; the gradient passes straight through the choice of the
+    nearest code.
     """
     shape, epochs, batch_size, notes = _shape_and_budget(data, epochs, batch_size)
     model = VQVAE(shape=shape, widths=channels, codebook_size=codebook_size, code_dim=code_dim)
@@ -175,21 +282,29 @@ def vqvae(
     )
 
 
-def _shape_and_budget(data: Data, epochs: int | None, batch_size: int | None, *, large_epochs: int = 10) -> tuple[Shape, int, int, tuple[str, ...]]:
+def _shape_and_budget(
+    data: Data, epochs: int | None, batch_size: int | None, *, large_epochs: int = 10
+) -> tuple[Shape, int, int, tuple[str, ...]]:
     """The images' shape and the budget; `large` epochs for a large set."""
     channels, height, width = data.shape
-    epochs, batch_size, notes = choose_budget(data, epochs or (large_epochs if len(data.train) >= SMALL_TRAIN_SIZE else None), batch_size)
+    epochs, batch_size, notes = choose_budget(
+        data, epochs or (large_epochs if len(data.train) >= SMALL_TRAIN_SIZE else None), batch_size
+    )
     return (channels, height, width), epochs, batch_size, notes
 
 
 def _default_hidden_sizes(network: str, shape: Shape) -> tuple[int, ...]:
     """Dense layers of 256 and 128; or convolutions down to about 4×4."""
-    return (256, 128) if network == "dense" else tuple(32 * 2**n for n in range(4) if max(shape[1:]) > 4 * 2**n) or (32,)
+    return (
+        (256, 128) if network == "dense" else tuple(32 * 2**n for n in range(4) if max(shape[1:]) > 4 * 2**n) or (32,)
+    )
 
 
 def require_num_classes(data: Data) -> int:
     """How many classes a conditional model is told of."""
     if data.task not in ("binary", "multiclass"):
-        item, hint = ("row", "; leave it out, or name a --target") if data.kind == "table" else ("image", "; leave it out")
+        item, hint = (
+            ("row", "; leave it out, or name a --target") if data.kind == "table" else ("image", "; leave it out")
+        )
         raise UsageError(f"--conditional tells the model the class of each {item}, but {data.name!r} has none{hint}")
     return data.num_classes

@@ -1,4 +1,5 @@
-"""Image classifiers: one recipe for every family of convolutional and patch networks, one for the shape of a plain one."""
+"""Image classifiers: one recipe for every family of convolutional and patch networks, one for the shape of a plain
+one."""
 
 import os
 from functools import partial
@@ -8,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 import torch
 from torch import nn
 
-import didact.models  # noqa: F401 (registers the families)
+import didact.models
 from didact.data.core import Data
 from didact.errors import UsageError, shorten
 from didact.layers.conv.norm_pool import Norm2d, Pool2d
@@ -38,39 +39,94 @@ from didact.run import Run
 from didact.training.experiment import Experiment, InitContext
 
 ModelName = Literal[
-    "cnn", "lenet5", "lenet_like", "cifar10net", "cifar10net_separable", "resnet9",
-    "cifar_resnet8", "cifar_resnet20", "cifar_resnet32", "cifar_resnet44", "cifar_resnet56", "cifar_resnet110",
-    "resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "alexnet",
-    "vgg11", "vgg13", "vgg16", "vgg19", "vgg11_bn", "vgg13_bn", "vgg16_bn", "vgg19_bn",
-    "efficientnet_b0", "efficientnet_lite0", "convnext_tiny", "vit_tiny", "vit_s_16", "vit_b_16", "mixer_tiny", "mixer_small",
-    "mixer_s_16", "mixer_b_16",
+    "cnn",
+    "lenet5",
+    "lenet_like",
+    "cifar10net",
+    "cifar10net_separable",
+    "resnet9",
+    "cifar_resnet8",
+    "cifar_resnet20",
+    "cifar_resnet32",
+    "cifar_resnet44",
+    "cifar_resnet56",
+    "cifar_resnet110",
+    "resnet18",
+    "resnet34",
+    "resnet50",
+    "resnet101",
+    "resnet152",
+    "alexnet",
+    "vgg11",
+    "vgg13",
+    "vgg16",
+    "vgg19",
+    "vgg11_bn",
+    "vgg13_bn",
+    "vgg16_bn",
+    "vgg19_bn",
+    "efficientnet_b0",
+    "efficientnet_lite0",
+    "convnext_tiny",
+    "vit_tiny",
+    "vit_s_16",
+    "vit_b_16",
+    "mixer_tiny",
+    "mixer_small",
+    "mixer_s_16",
+    "mixer_b_16",
 ]
 Architecture = Annotated[ModelName, "architecture"]
-StemOption = Annotated[Stem, "first layer of a ResNet: 3×3 for small images, 7×7 for large ones (auto: that of the weights, or by the size)"]
+StemOption = Annotated[
+    Stem,
+    "first layer of a ResNet: 3×3 for small images, 7×7 for large ones (auto: that of the weights, or by the size)",
+]
 ShortcutOption = Annotated[
-    Literal["auto", "projection", "pad", "none"], "residual shortcut of a ResNet: auto is the model's, none a plain network",
+    Literal["auto", "projection", "pad", "none"],
+    "residual shortcut of a ResNet: auto is the model's, none a plain network",
 ]
 InitialWeights = Annotated[
-    str | None, RunReference(allow_other=True), "initial weights: a .safetensors or .pth file, a run (its folder, or latest), or lite0 (ImageNet)",
+    str | None,
+    RunReference(allow_other=True),
+    "initial weights: a .safetensors or .pth file, a run (its folder, or latest), or lite0 (ImageNet)",
 ]
 WEIGHT_SUFFIXES = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
 
 
 @recipe(
-    data="digits", accepts=("images",), tasks=("binary", "multiclass"), chapter="convolutions", abilities=("classify", "draw"),
+    data="digits",
+    accepts=("images",),
+    tasks=("binary", "multiclass"),
+    chapter="convolutions",
+    abilities=("classify", "draw"),
     sources=("Gaba 4.4", "Gaba 4.6", "Groudiev 4", "Van Schependom 5", "Fleuret 5.2", "Lhotte 6"),
 )
 def cnn(
-    data: Data, *,
+    data: Data,
+    *,
     model: Architecture = "cnn",
     weights: InitialWeights = None,
-    stem: StemOption = "auto", shortcut: ShortcutOption = "auto",
-    label_smoothing: a.LabelSmoothing = 0.0, balance: a.Balance = "none", augment: a.ImageAugment = (),
-    flip_tta: Annotated[bool, "test-time augmentation: average over an image and its horizontal flip", Aliases("mirror", "tta")] = False,
-    train_accuracy: Annotated[bool, "also log the accuracy on training batches, augmented and with dropout", Aliases("watch_training")] = False,
-    optimizer: a.Optimizer = "adamw", lr: a.OptionalLearningRate = None, weight_decay: a.WeightDecay = 0.01, momentum: a.Momentum = 0.9,
-    schedule: a.Schedule = "warmup_cosine", clip_norm: a.ClipNorm = 1.0, ema: a.EMADecay = None, patience: a.Patience = None,
-    epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
+    stem: StemOption = "auto",
+    shortcut: ShortcutOption = "auto",
+    label_smoothing: a.LabelSmoothing = 0.0,
+    balance: a.Balance = "none",
+    augment: a.ImageAugment = (),
+    flip_tta: Annotated[
+        bool, "test-time augmentation: average over an image and its horizontal flip", Aliases("mirror", "tta")
+    ] = False,
+    train_accuracy: Annotated[
+        bool, "also log the accuracy on training batches, augmented and with dropout", Aliases("watch_training")
+    ] = False,
+    optimizer: a.Optimizer = "adamw",
+    lr: a.OptionalLearningRate = None,
+    weight_decay: a.WeightDecay = 0.01,
+    momentum: a.Momentum = 0.9,
+    schedule: a.Schedule = "warmup_cosine",
+    clip_norm: a.ClipNorm = 1.0,
+    ema: a.EMADecay = None,
+    patience: a.Patience = None,
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """An image classifier of any family: LeNet, VGG, ResNet, EfficientNet, ConvNeXt, ViT, Mixer.
 
@@ -83,30 +139,54 @@ def cnn(
     network = build_network(model, data, likelihood.num_outputs, stem=stem, shortcut=shortcut)
     return Experiment(
         data=data,
-        objective=(ClassifyWithTrainAccuracy if train_accuracy else make_supervised)(FlipTTA(network) if flip_tta else network, likelihood),
+        objective=(ClassifyWithTrainAccuracy if train_accuracy else make_supervised)(
+            FlipTTA(network) if flip_tta else network, likelihood
+        ),
         optimizer=make_optimizer(optimizer, lr=lr, weight_decay=weight_decay, momentum=momentum),
         schedule=make_schedule(schedule),
         augment=make_image_augmentation(data, augment),
-        clip_norm=clip_norm, ema=ema, patience=patience, epochs=epochs, batch_size=batch_size, notes=(*notes, *get_network_notes(network)),
-        initialize_weights=partial(load_pretrained, network, weights, model) if weights else None, resolved_arguments={"stem": stem},
+        clip_norm=clip_norm,
+        ema=ema,
+        patience=patience,
+        epochs=epochs,
+        batch_size=batch_size,
+        notes=(*notes, *get_network_notes(network)),
+        initialize_weights=partial(load_pretrained, network, weights, model) if weights else None,
+        resolved_arguments={"stem": stem},
     )
 
 
 @recipe(
-    data="digits", accepts=("images",), tasks=("binary", "multiclass"), chapter="convolutions", abilities=("classify", "draw"),
-    sources=("Gaba 4.8", "Gaba 4.3", "Groudiev 4.3"), grid={"kernel_size": (3, 5), "channels": (16, 32), "num_blocks": (2, 3)},
+    data="digits",
+    accepts=("images",),
+    tasks=("binary", "multiclass"),
+    chapter="convolutions",
+    abilities=("classify", "draw"),
+    sources=("Gaba 4.8", "Gaba 4.3", "Groudiev 4.3"),
+    grid={"kernel_size": (3, 5), "channels": (16, 32), "num_blocks": (2, 3)},
 )
 def cnn_ablation(
-    data: Data, *,
-    kernel_size: Annotated[int, Range(1, 15), "kernel size", Aliases("kernel")] = 3, channels: Annotated[int, Range(1), "channels of the first block", Aliases("filters")] = 32,
-    num_blocks: Annotated[int, Range(1), "number of convolutional blocks; each halves the image", Aliases("blocks")] = 3,
+    data: Data,
+    *,
+    kernel_size: Annotated[int, Range(1, 15), "kernel size", Aliases("kernel")] = 3,
+    channels: Annotated[int, Range(1), "channels of the first block", Aliases("filters")] = 32,
+    num_blocks: Annotated[
+        int, Range(1), "number of convolutional blocks; each halves the image", Aliases("blocks")
+    ] = 3,
     norm: Annotated[Norm2d, "normalization after each convolution"] = "batch",
     pool: Annotated[Pool2d, "pooling: max or average"] = "max",
-    convolution: Annotated[Convolution, "kind of convolution: standard, depthwise separable, dilated by 2, or deformable"] = "plain",
-    squeeze_excite: Annotated[bool, "squeeze-and-excitation: channel attention in each block", Aliases("squeeze")] = False,
+    convolution: Annotated[
+        Convolution, "kind of convolution: standard, depthwise separable, dilated by 2, or deformable"
+    ] = "plain",
+    squeeze_excite: Annotated[
+        bool, "squeeze-and-excitation: channel attention in each block", Aliases("squeeze")
+    ] = False,
     augment: a.ImageAugment = (),
-    lr: a.LearningRate = 1e-3, weight_decay: a.WeightDecay = 0.01, schedule: a.Schedule = "warmup_cosine",
-    epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
+    lr: a.LearningRate = 1e-3,
+    weight_decay: a.WeightDecay = 0.01,
+    schedule: a.Schedule = "warmup_cosine",
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """What the parts of a convolutional network are worth: kernels, maps, depth, norm and pooling, one at a time.
 
@@ -115,8 +195,18 @@ def cnn_ablation(
     epochs, batch_size, notes = choose_budget(data, epochs, batch_size)
     likelihood = likelihood_for(data)
     network = CNN(
-        kernel_size=kernel_size, filters=channels, num_blocks=num_blocks, norm=norm, pool=pool, convolution=convolution, squeeze_excite=squeeze_excite,
-        num_classes=likelihood.num_outputs, channels=data.shape[0], size=data.shape[1:], mean=data.mean, std=data.std,  # type: ignore[arg-type]
+        kernel_size=kernel_size,
+        filters=channels,
+        num_blocks=num_blocks,
+        norm=norm,
+        pool=pool,
+        convolution=convolution,
+        squeeze_excite=squeeze_excite,
+        num_classes=likelihood.num_outputs,
+        channels=data.shape[0],
+        size=(data.shape[1], data.shape[2]),
+        mean=data.mean,
+        std=data.std,
     )
     return Experiment(
         data=data,
@@ -139,7 +229,9 @@ def build_network(
         options["stem"] = stem
     if shortcut != "auto":
         if MODELS[name].model_class is not ResNet:
-            raise UsageError(f"--shortcut {shortcut} is what goes around the blocks of a ResNet, got --model {name}; leave it out")
+            raise UsageError(
+                f"--shortcut {shortcut} is what goes around the blocks of a ResNet, got --model {name}; leave it out"
+            )
         options["shortcut"] = shortcut
     network: nn.Module = create_model(name, **options, mean=data.mean, std=data.std)
     return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
@@ -151,17 +243,27 @@ def get_network_notes(network: nn.Module) -> tuple[str, ...]:
     return (note,) if isinstance(note, str) and note else ()
 
 
-def load_pretrained(network: nn.Module, location: str, model: str, context: InitContext | None = None) -> tuple[str, ...]:
-    """Trained weights in place of drawn ones, and what became of the file's tensors. What does not learn must be among them."""
+def load_pretrained(
+    network: nn.Module, location: str, model: str, context: InitContext | None = None
+) -> tuple[str, ...]:
+    """Trained weights in place of drawn ones, and what became of the file's tensors. What does not learn must be
+    among them."""
     report = load_weights(network, _locate_weights(location, model))
-    uninitialized = [name for name, p in network.named_parameters() if not p.requires_grad and name not in report.matched]
+    uninitialized = [
+        name for name, p in network.named_parameters() if not p.requires_grad and name not in report.matched
+    ]
     if uninitialized:
-        raise UsageError(f"{summarize_names(uninitialized)} would stay as drawn at random: {report}; give images of the size it learned from, or --mode full")
+        raise UsageError(
+            f"{summarize_names(uninitialized)} would stay as drawn at random: {report}; give images of the size it learned from, or --mode full"
+        )
     if any(name.startswith("standardise.") for name in report.matched):
         return (str(report),)
     is_lite = isinstance(network, EfficientNet) and network.lite
     set_standardization(network, *((LITE_MEAN, LITE_STD) if is_lite else (IMAGENET_MEAN, IMAGENET_STD)))
-    return str(report), f"pixels are centred and scaled as {'EfficientNet-Lite' if is_lite else 'ImageNet'}'s were: the file does not say how"
+    return (
+        str(report),
+        f"pixels are centred and scaled as {'EfficientNet-Lite' if is_lite else 'ImageNet'}'s were: the file does not say how",
+    )
 
 
 def _is_weights_file(location: str) -> bool:
@@ -177,7 +279,8 @@ def infer_stem(location: str | None, model: str, stem: Stem) -> Stem:
         tensors = read_weights(_locate_weights(location, model))
     except UsageError:  # is told when they are needed; a run that has begun needs them no more
         return stem
-    stem_weight_name = min((name for name in tensors if name.endswith("conv1.weight")), key=len, default="")  # those of blocks have longer names
+    # those of blocks have longer names
+    stem_weight_name = min((name for name in tensors if name.endswith("conv1.weight")), key=len, default="")
     return stem if not stem_weight_name else "large" if tensors[stem_weight_name].shape[-1:] == (7,) else "small"
 
 
@@ -194,6 +297,10 @@ def _locate_weights(location: str, model: str) -> Path:
         raise UsageError(f"no weights at {shorten(location)}: {advice}") from None
     trained_model = run.metadata["arguments"].get("model", model)
     if trained_model != model:
-        hint = f"add --model {trained_model}" if trained_model in get_args(ModelName) else "give a run of an image classifier"
+        hint = (
+            f"add --model {trained_model}"
+            if trained_model in get_args(ModelName)
+            else "give a run of an image classifier"
+        )
         raise UsageError(f"{run.folder} trained {trained_model}, not {model}; {hint}")
     return run.folder / "model.safetensors"

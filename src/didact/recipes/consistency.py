@@ -18,29 +18,52 @@ DEFAULT_TEACHER = "diffusion noise=linear predict=velocity schedule=constant"
 TARGET_STEPS = 600  # on a small set
 
 
-@recipe(**RECIPE_METADATA, abilities=("sample", "walk"), sources=("Gaba 8.10", "Gaba 10.10"), grid={"num_intervals": (10, 25, 50)})
+@recipe(
+    **RECIPE_METADATA,
+    abilities=("sample", "walk"),
+    sources=("Gaba 8.10", "Gaba 10.10"),
+    grid={"num_intervals": (10, 25, 50)},
+)
 def consistency(
-    data: Data, *,
+    data: Data,
+    *,
     from_: SourceRunOption = None,
-    teacher: Annotated[str | None, f"its recipe and arguments: read from --from, or trained first ({DEFAULT_TEACHER} if not given)"] = None,
-    num_intervals: Annotated[int, Range(2), "number of timesteps of the teacher's schedule that consistency is enforced between", Aliases("intervals")] = 25,
+    teacher: Annotated[
+        str | None, f"its recipe and arguments: read from --from, or trained first ({DEFAULT_TEACHER} if not given)"
+    ] = None,
+    num_intervals: Annotated[
+        int,
+        Range(2),
+        "number of timesteps of the teacher's schedule that consistency is enforced between",
+        Aliases("intervals"),
+    ] = 25,
     sampling_steps: SamplingSteps = 1,
     ema_decay: Annotated[float, Range(0, 1), "EMA decay of the target network", Aliases("decay")] = 0.95,
-    lr: a.OptionalLearningRate = None, schedule: a.Schedule = "cosine", clip_norm: a.ClipNorm = 1.0,
-    epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
+    lr: a.OptionalLearningRate = None,
+    schedule: a.Schedule = "cosine",
+    clip_norm: a.ClipNorm = 1.0,
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """Consistency distillation: a student that reaches in one step where its teacher, a diffusion, comes in many.
 
     min E ‖f(x_t, t) − f⁻(x̂_s, s)‖², x̂_s the teacher's step from x_t, f⁻ an average of f; f(x, 0) = x.
-    Measured on digits, one seed, Fréchet distance in the features of `cnn` (1,000 drawn, 269 test images): teacher in 25 steps 18, in one
+    Measured on digits, one seed, Fréchet distance in the features of `cnn` (1,000 drawn, 269 test images): teacher
+    in 25 steps 18, in one
     278; student in one 27.
     """
-    source_run = resolve_source_run(from_, teacher if from_ or teacher else DEFAULT_TEACHER, data, allowed_recipes=("diffusion",))
+    source_run = resolve_source_run(
+        from_, teacher if from_ or teacher else DEFAULT_TEACHER, data, allowed_recipes=("diffusion",)
+    )
     teacher_objective = source_run.build_experiment(data).objective
     assert isinstance(teacher_objective, DiffusionObjective)
     if num_intervals > teacher_objective.noise_schedule.timesteps:
-        raise UsageError(f"--intervals are steps of the teacher, who has {teacher_objective.noise_schedule.timesteps}, got {num_intervals}")
-    objective = ConsistencyObjective(teacher_objective, num_intervals=num_intervals, ema_decay=ema_decay, sampling_steps=sampling_steps)
+        raise UsageError(
+            f"--intervals are steps of the teacher, who has {teacher_objective.noise_schedule.timesteps}, got {num_intervals}"
+        )
+    objective = ConsistencyObjective(
+        teacher_objective, num_intervals=num_intervals, ema_decay=ema_decay, sampling_steps=sampling_steps
+    )
 
     def initialize_weights(context: InitContext) -> tuple[str, ...]:
         note = source_run.train_or_load(teacher_objective, data, context)               # its network is the student's
@@ -49,6 +72,18 @@ def consistency(
         return (note,)
 
     experiment = make_experiment(
-        data, objective, lr=lr, schedule=schedule, ema=None, clip_norm=clip_norm, epochs=epochs, batch_size=batch_size, target_steps=TARGET_STEPS
+        data,
+        objective,
+        lr=lr,
+        schedule=schedule,
+        ema=None,
+        clip_norm=clip_norm,
+        epochs=epochs,
+        batch_size=batch_size,
+        target_steps=TARGET_STEPS,
     )
-    return replace(experiment, initialize_weights=initialize_weights, resolved_arguments={"from_": source_run.location, "teacher": source_run.description})
+    return replace(
+        experiment,
+        initialize_weights=initialize_weights,
+        resolved_arguments={"from_": source_run.location, "teacher": source_run.description},
+    )

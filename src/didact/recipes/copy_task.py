@@ -17,28 +17,54 @@ from didact.training.experiment import Experiment
 
 
 @recipe(
-    data="copies", accepts=("tags",), tasks=("tagging",), chapter="recurrent networks", abilities=("tag",), kind="tagging",
+    data="copies",
+    accepts=("tags",),
+    tasks=("tagging",),
+    chapter="recurrent networks",
+    abilities=("tag",),
+    kind="tagging",
     sources=("Gaba 5.4", "Gaba 5.5", "Gaba 5.6", "Gaba Ex 5.2", "Gaba Ex 5.4"),
     grid={"cell": ("rnn", "lstm", "gru"), "delay": (10, 50, 100)},
 )
 def copy_task(
-    data: Data, *,
-    cell: Cell = "lstm", embed_dim: EmbedDim = 16, hidden_size: HiddenSize = 64, num_layers: NumLayers = 1, recurrent_init: RecurrentInit = "orthogonal",
+    data: Data,
+    *,
+    cell: Cell = "lstm",
+    embed_dim: EmbedDim = 16,
+    hidden_size: HiddenSize = 64,
+    num_layers: NumLayers = 1,
+    recurrent_init: RecurrentInit = "orthogonal",
     sequence_length: Annotated[int, Range(1, MAX_SYMBOLS), "number of symbols to recall", Aliases("remember")] = 4,
     delay: Annotated[int, Range(0, 10_000), "delay in steps between reading and recalling"] = 50,
-    chrono_init: Annotated[bool, "chrono initialization: gate biases of LSTM and GRU drawn for memories as long as the delay", Aliases("chrono")] = True,
-    lr: a.LearningRate = 1e-2, schedule: a.Schedule = "warmup_cosine", clip_norm: a.ClipNorm = 1.0,
-    steps: Annotated[int, Range(1), "optimizer steps", Aliases("max_steps")] = 2000, batch_size: a.BatchSize = 64,
+    chrono_init: Annotated[
+        bool,
+        "chrono initialization: gate biases of LSTM and GRU drawn for memories as long as the delay",
+        Aliases("chrono"),
+    ] = True,
+    lr: a.LearningRate = 1e-2,
+    schedule: a.Schedule = "warmup_cosine",
+    clip_norm: a.ClipNorm = 1.0,
+    steps: Annotated[int, Range(1), "optimizer steps", Aliases("max_steps")] = 2000,
+    batch_size: a.BatchSize = 64,
 ) -> Experiment:
     """Remember symbols over a long blank, then repeat them: LSTM and GRU can, a plain RNN (--cell rnn) cannot.
 
-    y_t = softmax(W h_t), h_t = cell(x_t, h_{t−1}). `didact explain RUN` draws the gates, and with --method memory --beside RUN
+    y_t = softmax(W h_t), h_t = cell(x_t, h_{t−1}). `didact explain RUN` draws the gates, and with --method memory
+    --beside RUN
     ‖∂h_t/∂h_k‖ of several runs over the distance. Words without a mistake, one seed
     each: GRU 1.000, LSTM 0.9997, RNN 0.08 (with --lr 2e-3 --steps 1500).
     """
     data = with_delay(data, sequence_length=sequence_length, delay=delay)
     network = RecurrentTagger(
-        len(TOKENS), data.num_classes, cell=cell, embed_dim=embed_dim, hidden_size=hidden_size, num_layers=num_layers, bidirectional=False, dropout=0.0, init=recurrent_init
+        len(TOKENS),
+        data.num_classes,
+        cell=cell,
+        embed_dim=embed_dim,
+        hidden_size=hidden_size,
+        num_layers=num_layers,
+        bidirectional=False,
+        dropout=0.0,
+        init=recurrent_init,
     )
     assert isinstance(network.reader, Recurrent)
     if chrono_init:

@@ -24,35 +24,60 @@ Strength = Annotated[
 ]
 TARGET_STEPS = 900                                 # where no number of epochs is given
 MIN_NOISE_STD = 0.5 / 255                        # half a grey level
-MIN_BLUR_STD = (2 * log(255)) ** -0.5           # exp(−1 / 2σ²) = 1/255: what a pixel's neighbour weighs in a Gaussian of that deviation
+# exp(−1 / 2σ²) = 1/255: what a pixel's neighbour weighs in a Gaussian of that deviation
+MIN_BLUR_STD = (2 * log(255)) ** -0.5
 
 
 @recipe(
-    data="shapes", accepts=("images", "masks", "boxes"), chapter="convolutions", kind="self-supervised", abilities=("restore",),
+    data="shapes",
+    accepts=("images", "masks", "boxes"),
+    chapter="convolutions",
+    kind="self-supervised",
+    abilities=("restore",),
     sources=("Fleuret 6.1",),
 )
 def denoising(
-    data: Data, *,
-    degradation: DegradationKind = "noise", strength: Strength = None,
-    channels: Annotated[tuple[int, ...], Range(1), "channels at each resolution, the highest first", Aliases("widths")] = (16, 32, 64),
-    loss: Annotated[Literal["mse", "l1"], "reconstruction loss: mean squared or mean absolute error", Aliases("distance")] = "mse",
-    lr: a.LearningRate = 2e-3, weight_decay: a.WeightDecay = 0.0, schedule: a.Schedule = "warmup_cosine", clip_norm: a.ClipNorm = 1.0,
-    ema: a.EMADecay = None, patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch_size: a.BatchSize = 8,
+    data: Data,
+    *,
+    degradation: DegradationKind = "noise",
+    strength: Strength = None,
+    channels: Annotated[
+        tuple[int, ...], Range(1), "channels at each resolution, the highest first", Aliases("widths")
+    ] = (16, 32, 64),
+    loss: Annotated[
+        Literal["mse", "l1"], "reconstruction loss: mean squared or mean absolute error", Aliases("distance")
+    ] = "mse",
+    lr: a.LearningRate = 2e-3,
+    weight_decay: a.WeightDecay = 0.0,
+    schedule: a.Schedule = "warmup_cosine",
+    clip_norm: a.ClipNorm = 1.0,
+    ema: a.EMADecay = None,
+    patience: a.Patience = None,
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.BatchSize = 8,
 ) -> Experiment:
     """A convolutional autoencoder that takes noise out, sharpens what is blurred, or colours what is grey.
 
-    min E ‖f(x̃) − x‖², x̃ a damaged x. PSNR and SSIM are of the restored images, and of the damaged ones to compare with.
+    min E ‖f(x̃) − x‖², x̃ a damaged x. PSNR and SSIM are of the restored images, and of the damaged ones to compare
+    with.
     """
     epochs, evaluate_every, notes = choose_epochs(data, batch_size, epochs, steps=TARGET_STEPS, min_epochs=8)
     network = DenoisingAutoencoder(widths=channels, channels=data.shape[0], mean=data.mean, std=data.std)
     network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return Experiment(
         data=data,
-        objective=RestorationObjective(network, _make_degradation(data, degradation, strength), data.shape, distance=loss),
+        objective=RestorationObjective(
+            network, _make_degradation(data, degradation, strength), data.shape, distance=loss
+        ),
         optimizer=make_optimizer("adamw", lr=lr, weight_decay=weight_decay),
         schedule=make_schedule(schedule),
-        clip_norm=clip_norm, ema=ema, patience=patience,
-        epochs=epochs, batch_size=batch_size, evaluate_every=evaluate_every, notes=notes,
+        clip_norm=clip_norm,
+        ema=ema,
+        patience=patience,
+        epochs=epochs,
+        batch_size=batch_size,
+        evaluate_every=evaluate_every,
+        notes=notes,
     )
 
 
@@ -60,7 +85,9 @@ def _make_degradation(data: Data, kind: str, strength: float | None) -> Degradat
     """The damage by its name; one that would change nothing is refused."""
     min_strength = {"noise": MIN_NOISE_STD, "blur": MIN_BLUR_STD}.get(kind, 0.0)
     if strength is not None and strength < min_strength:
-        raise UsageError(f"--strength of {kind} expects at least {min_strength:.2g}: less changes no grey level, got {strength:g}")
+        raise UsageError(
+            f"--strength of {kind} expects at least {min_strength:.2g}: less changes no grey level, got {strength:g}"
+        )
     if kind == "noise":
         return AddNoise(strength or 0.1)
     if kind == "blur":
@@ -68,5 +95,7 @@ def _make_degradation(data: Data, kind: str, strength: float | None) -> Degradat
     if strength is not None:
         raise UsageError(f"--damage greyscale has no --strength, got {strength:g}")
     if data.shape[0] != 3:
-        raise UsageError(f"--damage greyscale takes colours away, but {data.name!r} has {data.shape[0]} channel; use noise or blur")
+        raise UsageError(
+            f"--damage greyscale takes colours away, but {data.name!r} has {data.shape[0]} channel; use noise or blur"
+        )
     return ToGrayscale()

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor, nn
 
-import didact.models  # noqa: F401 (registers the families)
+import didact.models
 from didact.data.core import Data, TensorSplit
 from didact.data.images.augment_boxes import make_box_augmentations
 from didact.data.storage import FileSplit, PinnedSplit
@@ -25,8 +25,12 @@ SMALL_TRAIN_SIZE = 1_000   # training images below which they are zoomed and col
 TARGET_STEPS = {True: 1_080, False: 2_400}   # of a tiny network or another, where no epochs are given
 NUM_ANCHOR_MAPS = {"ssd": 3, "ssd_tiny": 2, "yolo": 1, "yolo_tiny": 1}   # maps with anchors of their own
 Model = Annotated[Literal["ssd", "yolo"], "detector: SSD (several feature maps) or YOLO (one grid)"]
-Size = Annotated[Literal["auto", "tiny", "base"], "size of the network (by the size of the images if auto)", Aliases("network")]
-NumAnchors = Annotated[int, Range(1, 20), "number of anchor boxes per cell; their sizes come from the training boxes by k-means"]
+Size = Annotated[
+    Literal["auto", "tiny", "base"], "size of the network (by the size of the images if auto)", Aliases("network")
+]
+NumAnchors = Annotated[
+    int, Range(1, 20), "number of anchor boxes per cell; their sizes come from the training boxes by k-means"
+]
 BoxAugment = Annotated[
     tuple[str, ...] | None,
     "augmentations of images and boxes: flip, flips (upside down too), zoom, jitter, noise (chosen from the data's size if not given)",
@@ -34,16 +38,30 @@ BoxAugment = Annotated[
 
 
 @recipe(
-    data="scatter", accepts=("boxes",), tasks=("detection",), chapter="convolutions", abilities=("detect",),
+    data="scatter",
+    accepts=("boxes",),
+    tasks=("detection",),
+    chapter="convolutions",
+    abilities=("detect",),
     sources=("Gaba 12.1.1", "Fleuret 6.3"),
 )
 def detection(
-    data: Data, *,
-    model: Model = "ssd", size: Size = "auto", anchors: NumAnchors = 3,
+    data: Data,
+    *,
+    model: Model = "ssd",
+    size: Size = "auto",
+    anchors: NumAnchors = 3,
     nms_iou: Annotated[float, Range(0, 1), "IoU threshold of non-maximum suppression (NMS)", Aliases("overlap")] = 0.5,
     augment: BoxAugment = None,
-    optimizer: a.Optimizer = "adamw", lr: a.OptionalLearningRate = None, weight_decay: a.WeightDecay = 1e-2, schedule: a.Schedule = "warmup_cosine",
-    clip_norm: a.ClipNorm = 5.0, ema: a.EMADecay = 0.995, patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch_size: a.BatchSize = 16,
+    optimizer: a.Optimizer = "adamw",
+    lr: a.OptionalLearningRate = None,
+    weight_decay: a.WeightDecay = 1e-2,
+    schedule: a.Schedule = "warmup_cosine",
+    clip_norm: a.ClipNorm = 5.0,
+    ema: a.EMADecay = 0.995,
+    patience: a.Patience = None,
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.BatchSize = 16,
 ) -> Experiment:
     """Boxes around things and what they are: an SSD of several maps, or a YOLO of one grid.
 
@@ -52,13 +70,28 @@ def detection(
     """
     is_tiny = size == "tiny" or (size == "auto" and max(data.shape[1:]) <= MAX_TINY_SIDE)
     model_name = f"{model}_tiny" if is_tiny else model
-    augment_names = augment if augment is not None else ("flip",) if len(data.train) >= SMALL_TRAIN_SIZE else ("flip", "zoom", "jitter")
+    augment_names = (
+        augment
+        if augment is not None
+        else ("flip",)
+        if len(data.train) >= SMALL_TRAIN_SIZE
+        else ("flip", "zoom", "jitter")
+    )
     num_epochs = epochs or max(8, ceil(TARGET_STEPS[is_tiny] / ceil(len(data.train) / batch_size)))
     anchor_sizes, notes = cluster_anchor_sizes(data, NUM_ANCHOR_MAPS[model_name], anchors)
     augment_note = f"changed by {', '.join(augment_names) or 'nothing'}"
-    note = BudgetNote(f"network {model_name}, {num_epochs} epochs, {augment_note}", without_budget=f"network {model_name}, {augment_note}")
+    note = BudgetNote(
+        f"network {model_name}, {num_epochs} epochs, {augment_note}",
+        without_budget=f"network {model_name}, {augment_note}",
+    )
     detector: nn.Module = create_model(
-        model_name, num_classes=data.num_classes, channels=data.shape[0], size=data.shape[1:], sizes=anchor_sizes, mean=data.mean, std=data.std
+        model_name,
+        num_classes=data.num_classes,
+        channels=data.shape[0],
+        size=data.shape[1:],
+        sizes=anchor_sizes,
+        mean=data.mean,
+        std=data.std,
     )
     detector = detector.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     objective: type[DetectionObjective] = SSDObjective if model == "ssd" else YOLOObjective
@@ -88,9 +121,13 @@ def cluster_anchor_sizes(data: Data, num_levels: int, num_anchors: int) -> tuple
     y, boxes = split.columns["y"].cpu(), split.columns["box"].cpu()
     is_box = y >= 0
     if not is_box.any():
-        raise UsageError(f"no training image of {data.name!r} shows anything: there is nothing to learn; split it another way")
+        raise UsageError(
+            f"no training image of {data.name!r} shows anything: there is nothing to learn; split it another way"
+        )
     sizes, labels = (boxes[..., 2:] - boxes[..., :2])[is_box], y[is_box]
     weights = (1 / torch.bincount(labels, minlength=data.num_classes).clamp(min=1))[labels]
     anchor_sizes = kmeans_iou(sizes, num_levels * num_anchors, weights=weights).view(num_levels, num_anchors, 2)
     pixels = (anchor_sizes * torch.tensor([data.shape[2], data.shape[1]])).round().long().view(-1, 2).tolist()
-    return anchor_sizes, (f"anchors by k-means of {len(sizes):,} training boxes: {', '.join(f'{w}×{h}' for w, h in pixels)} pixels",)
+    return anchor_sizes, (
+        f"anchors by k-means of {len(sizes):,} training boxes: {', '.join(f'{w}×{h}' for w, h in pixels)} pixels",
+    )

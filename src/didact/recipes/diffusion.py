@@ -26,72 +26,160 @@ from didact.registry import recipe
 from didact.training.experiment import Experiment
 
 UNetChannels = Annotated[
-    tuple[int, ...] | None, Range(1), "channels of the U-Net at each resolution (24,48 for small images, 32,64,128 for others)", Aliases("widths")
+    tuple[int, ...] | None,
+    Range(1),
+    "channels of the U-Net at each resolution (24,48 for small images, 32,64,128 for others)",
+    Aliases("widths"),
 ]
 TimeDim = Annotated[int, Range(2), "timestep embedding dimension", Aliases("time")]
 Conditional = Annotated[bool, RequiresLabels(), "class-conditional network, so that `sample --class` works"]
-LabelDropout = Annotated[float, Range(0, 1), OnlyWith("conditional", True), "probability of dropping the label in training, for classifier-free guidance", Aliases("drop")]
-Guidance = Annotated[float, Range(0), "classifier-free guidance weight w: (1 + w) f(x, c) − w f(x, ∅)", Aliases("guidance_scale", "cfg")]
+LabelDropout = Annotated[
+    float,
+    Range(0, 1),
+    OnlyWith("conditional", True),
+    "probability of dropping the label in training, for classifier-free guidance",
+    Aliases("drop"),
+]
+Guidance = Annotated[
+    float, Range(0), "classifier-free guidance weight w: (1 + w) f(x, c) − w f(x, ∅)", Aliases("guidance_scale", "cfg")
+]
 SamplingSteps = Annotated[int, Range(1), "sampling steps", Aliases("num_inference_steps")]
-OptionalSamplingSteps = Annotated[int | None, Range(1), "sampling steps (25 of the timesteps if not given, all where there are fewer)", Aliases("num_inference_steps")]
-RECIPE_METADATA: dict[str, Any] = {"data": "digits", "accepts": ("images",), "chapter": "generative", "kind": "generative"}
+OptionalSamplingSteps = Annotated[
+    int | None,
+    Range(1),
+    "sampling steps (25 of the timesteps if not given, all where there are fewer)",
+    Aliases("num_inference_steps"),
+]
+RECIPE_METADATA: dict[str, Any] = {
+    "data": "digits",
+    "accepts": ("images",),
+    "chapter": "generative",
+    "kind": "generative",
+}
 TARGET_STEPS = 1_000  # on a small set
 NUM_EVALUATIONS = 5
 DEFAULT_SAMPLING_STEPS = 25         # steps from noise to image
 
 
 @recipe(
-    **RECIPE_METADATA, abilities=("sample", "walk", "complete"),
+    **RECIPE_METADATA,
+    abilities=("sample", "walk", "complete"),
     sources=("Gaba 10.2", "Gaba 10.3", "Gaba 10.6", "Gaba 10.8", "Gaba 10.9", "Fleuret 7.2"),
     grid={"noise_schedule": ("linear", "cosine"), "T": (200, 1000)},
 )
 def diffusion(
-    data: Data, *,
+    data: Data,
+    *,
     timesteps: Annotated[int, Range(1, 100_000), "diffusion steps T", Aliases("T", "num_timesteps")] = 1000,
     noise_schedule: Annotated[
-        Literal["linear", "linear_fixed", "cosine"], "noise schedule (fixed: as over 1000 timesteps, however few they are)", Aliases("noise", "beta_schedule")
+        Literal["linear", "linear_fixed", "cosine"],
+        "noise schedule (fixed: as over 1000 timesteps, however few they are)",
+        Aliases("noise", "beta_schedule"),
     ] = "cosine",
-    prediction_type: Annotated[Literal["noise", "image", "velocity"], "prediction target: noise ε, image x_0, or velocity v = a ε − σ x_0", Aliases("predict")] = "velocity",
+    prediction_type: Annotated[
+        Literal["noise", "image", "velocity"],
+        "prediction target: noise ε, image x_0, or velocity v = a ε − σ x_0",
+        Aliases("predict"),
+    ] = "velocity",
     sampling_steps: OptionalSamplingSteps = None,
     eta: Annotated[float, Range(0, 1), "DDIM's η: 0 is deterministic; 1 with all timesteps is DDPM"] = 0.0,
-    variance: Annotated[VarianceType, OnlyWith("eta", above=0), "variance of the reverse process: the posterior's, or β_t, which is a little larger"] = "posterior",
-    solver_order: Annotated[SolverOrder, "solver order with η = 0: 1 is DDIM, 2 is DPM-Solver++(2M)", Aliases("order")] = 2,
+    variance: Annotated[
+        VarianceType,
+        OnlyWith("eta", above=0),
+        "variance of the reverse process: the posterior's, or β_t, which is a little larger",
+    ] = "posterior",
+    solver_order: Annotated[
+        SolverOrder, "solver order with η = 0: 1 is DDIM, 2 is DPM-Solver++(2M)", Aliases("order")
+    ] = 2,
     network: Annotated[Literal["unet", "simple"], "U-Net: with attention, or Gaba 10.8's simple one"] = "unet",
-    channels: UNetChannels = None, time_dim: TimeDim = 128, dropout: a.Dropout = 0.0,
-    conditional: Conditional = False, label_dropout: LabelDropout = 0.1, guidance: Guidance = 0.0,
-    lr: a.OptionalLearningRate = None, schedule: a.Schedule = "warmup_cosine", ema: a.EMADecay = 0.995, clip_norm: a.ClipNorm = 1.0,
-    epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
-    evaluations: Annotated[int, Range(1), "number of evaluations; each draws samples", Aliases("judged")] = NUM_EVALUATIONS,
+    channels: UNetChannels = None,
+    time_dim: TimeDim = 128,
+    dropout: a.Dropout = 0.0,
+    conditional: Conditional = False,
+    label_dropout: LabelDropout = 0.1,
+    guidance: Guidance = 0.0,
+    lr: a.OptionalLearningRate = None,
+    schedule: a.Schedule = "warmup_cosine",
+    ema: a.EMADecay = 0.995,
+    clip_norm: a.ClipNorm = 1.0,
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
+    evaluations: Annotated[
+        int, Range(1), "number of evaluations; each draws samples", Aliases("judged")
+    ] = NUM_EVALUATIONS,
 ) -> Experiment:
     """DDPM: a U-Net that sees the noise in an image; taken away step by step, from noise alone, it leaves a new image.
 
-    x_t = a x_0 + σ ε, a = √ᾱ_t, σ = √(1 − ᾱ_t); min E ‖v − f(x_t, t)‖², v = a ε − σ x_0. On large sets the batch and epochs of Gaba 10.8;
+    x_t = a x_0 + σ ε, a = √ᾱ_t, σ = √(1 − ᾱ_t); min E ‖v − f(x_t, t)‖², v = a ε − σ x_0. On large sets the batch
+    and epochs of Gaba 10.8;
     its own choices are `--noise linear --predict noise --schedule constant --lr 2e-4`, and DDIM's steps `--order 1`.
-    Measured on digits, one seed: Fréchet distance of thumbnails 0.30 in 25 steps; with linear noise, ε and a constant rate 0.35.
+    Measured on digits, one seed: Fréchet distance of thumbnails 0.30 in 25 steps; with linear noise, ε and a
+    constant rate 0.35.
     """
-    shape, options = build_objective_options(data, conditional, label_dropout, SamplingConfig(choose_sampling_steps(timesteps, sampling_steps), eta, guidance, variance, solver_order))
-    denoiser = make_unet(shape, channels, time_dim, options["num_classes"], dropout, network_class=SimpleUNet if network == "simple" else DiffusionUNet)
-    objective = DiffusionObjective(denoiser, shape, NoiseSchedule(timesteps, noise_schedule), prediction_type=prediction_type, **options)
-    options = {"lr": lr, "schedule": schedule, "ema": ema, "clip_norm": clip_norm, "epochs": epochs, "batch_size": batch_size}
+    shape, options = build_objective_options(
+        data,
+        conditional,
+        label_dropout,
+        SamplingConfig(choose_sampling_steps(timesteps, sampling_steps), eta, guidance, variance, solver_order),
+    )
+    denoiser = make_unet(
+        shape,
+        channels,
+        time_dim,
+        options["num_classes"],
+        dropout,
+        network_class=SimpleUNet if network == "simple" else DiffusionUNet,
+    )
+    objective = DiffusionObjective(
+        denoiser, shape, NoiseSchedule(timesteps, noise_schedule), prediction_type=prediction_type, **options
+    )
+    options = {
+        "lr": lr,
+        "schedule": schedule,
+        "ema": ema,
+        "clip_norm": clip_norm,
+        "epochs": epochs,
+        "batch_size": batch_size,
+    }
     return make_experiment(data, objective, **options, num_evaluations=evaluations, large_set_lr=1e-3)
 
 
-@recipe(**RECIPE_METADATA, abilities=("sample", "walk", "complete"), sources=("Gaba 10.10",), grid={"sampling_steps": (1, 4, 16)})
+@recipe(
+    **RECIPE_METADATA,
+    abilities=("sample", "walk", "complete"),
+    sources=("Gaba 10.10",),
+    grid={"sampling_steps": (1, 4, 16)},
+)
 def flow_matching(
-    data: Data, *,
+    data: Data,
+    *,
     sampling_steps: SamplingSteps = 12,
-    channels: UNetChannels = None, time_dim: TimeDim = 128, dropout: a.Dropout = 0.0,
-    conditional: Conditional = False, label_dropout: LabelDropout = 0.1, guidance: Guidance = 0.0,
-    lr: a.OptionalLearningRate = None, schedule: a.Schedule = "constant", ema: a.EMADecay = 0.995, clip_norm: a.ClipNorm = 1.0,
-    epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
+    channels: UNetChannels = None,
+    time_dim: TimeDim = 128,
+    dropout: a.Dropout = 0.0,
+    conditional: Conditional = False,
+    label_dropout: LabelDropout = 0.1,
+    guidance: Guidance = 0.0,
+    lr: a.OptionalLearningRate = None,
+    schedule: a.Schedule = "constant",
+    ema: a.EMADecay = 0.995,
+    clip_norm: a.ClipNorm = 1.0,
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """Flow matching: the velocity of straight lines from images to noise, followed backwards by Heun's rule.
 
     x_t = (1 − t) x_0 + t ε, min E ‖f(x_t, t) − (ε − x_0)‖².
     """
-    shape, options = build_objective_options(data, conditional, label_dropout, SamplingConfig(sampling_steps, guidance=guidance))
-    objective = FlowMatchingObjective(make_unet(shape, channels, time_dim, options["num_classes"], dropout), shape, **options)
-    return make_experiment(data, objective, lr=lr, schedule=schedule, ema=ema, clip_norm=clip_norm, epochs=epochs, batch_size=batch_size)
+    shape, options = build_objective_options(
+        data, conditional, label_dropout, SamplingConfig(sampling_steps, guidance=guidance)
+    )
+    objective = FlowMatchingObjective(
+        make_unet(shape, channels, time_dim, options["num_classes"], dropout), shape, **options
+    )
+    return make_experiment(
+        data, objective, lr=lr, schedule=schedule, ema=ema, clip_norm=clip_norm, epochs=epochs, batch_size=batch_size
+    )
 
 
 def choose_sampling_steps(timesteps: int, sampling_steps: int | None) -> int:
@@ -101,18 +189,29 @@ def choose_sampling_steps(timesteps: int, sampling_steps: int | None) -> int:
     return steps
 
 
-def build_objective_options(data: Data, conditional: bool, label_dropout: float, sampling: SamplingConfig) -> tuple[Shape, dict[str, Any]]:
+def build_objective_options(
+    data: Data, conditional: bool, label_dropout: float, sampling: SamplingConfig
+) -> tuple[Shape, dict[str, Any]]:
     """The images' shape, and what both objectives are told alike; a referee joins where there are labels."""
     if sampling.guidance and not conditional:
-        raise UsageError(f"--guidance {sampling.guidance:g} insists on a class, which the network is told with --conditional only")
+        raise UsageError(
+            f"--guidance {sampling.guidance:g} insists on a class, which the network is told with --conditional only"
+        )
     if sampling.guidance and not label_dropout:
-        raise UsageError(f"--guidance {sampling.guidance:g} needs what the network says without a label; give --drop more than 0")
+        raise UsageError(
+            f"--guidance {sampling.guidance:g} needs what the network says without a label; give --drop more than 0"
+        )
     has_labels = data.task in ("binary", "multiclass")
     referee: nn.Module | None = None
     if has_labels:
         referee = MLP(data.num_features, data.num_classes, hidden=(128,), dropout=0.2, mean=data.mean, std=data.std)
     num_classes = require_num_classes(data) if conditional else 0
-    return get_image_shape(data), {"num_classes": num_classes, "label_dropout": label_dropout, "sampling": sampling, "referee": referee}
+    return get_image_shape(data), {
+        "num_classes": num_classes,
+        "label_dropout": label_dropout,
+        "sampling": sampling,
+        "referee": referee,
+    }
 
 
 def make_unet(
@@ -125,11 +224,21 @@ def make_unet(
 
 
 def make_experiment(
-    data: Data, objective: DenoisingObjective, *,
-    lr: float | None, schedule: str, ema: float | None, clip_norm: float | None, epochs: int | None, batch_size: int | None,
-    target_steps: int = TARGET_STEPS, num_evaluations: int = NUM_EVALUATIONS, large_set_lr: float = 2e-4,
+    data: Data,
+    objective: DenoisingObjective,
+    *,
+    lr: float | None,
+    schedule: str,
+    ema: float | None,
+    clip_norm: float | None,
+    epochs: int | None,
+    batch_size: int | None,
+    target_steps: int = TARGET_STEPS,
+    num_evaluations: int = NUM_EVALUATIONS,
+    large_set_lr: float = 2e-4,
 ) -> Experiment:
-    """So many steps on a small set, 20 epochs of a large one at this rate; judged few times, since that means drawing."""
+    """So many steps on a small set, 20 epochs of a large one at this rate; judged few times, since that means
+    drawing."""
     num_examples, is_small = len(data.train), len(data.train) < SMALL_TRAIN_SIZE
     batch_size = batch_size or (64 if is_small else 128)
     steps_per_epoch = ceil(num_examples / batch_size)
@@ -138,9 +247,20 @@ def make_experiment(
     if objective.referee is not None:
         optimizers["referee"] = make_optimizer("adamw", lr=2e-3, weight_decay=0.01)
     return Experiment(
-        data=data, objective=objective, optimizer=optimizers, schedule=make_schedule(schedule), clip_norm=clip_norm, ema=ema,
-        epochs=epochs, batch_size=batch_size, evaluate_every=max(1, steps_per_epoch * epochs // num_evaluations),
+        data=data,
+        objective=objective,
+        optimizer=optimizers,
+        schedule=make_schedule(schedule),
+        clip_norm=clip_norm,
+        ema=ema,
+        epochs=epochs,
+        batch_size=batch_size,
+        evaluate_every=max(1, steps_per_epoch * epochs // num_evaluations),
         notes=metric_notes(
-            data, referee=objective.referee is not None, conditional=bool(objective.num_classes), num_noises=len(objective.noises), only_first=True
+            data,
+            referee=objective.referee is not None,
+            conditional=bool(objective.num_classes),
+            num_noises=len(objective.noises),
+            only_first=True,
         ),
     )

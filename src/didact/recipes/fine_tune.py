@@ -1,4 +1,5 @@
-"""BERT in its second life: pretrained on texts without labels, then taught to tell their kinds from a few that have one."""
+"""BERT in its second life: pretrained on texts without labels, then taught to tell their kinds from a few that have
+one."""
 
 import os
 from collections import OrderedDict
@@ -36,10 +37,12 @@ from didact.training.session import load_model
 
 FineTuneMode = Annotated[
     Literal["full", "lora", "head", "scratch"],
-    "what is fine-tuned: all weights, LoRA matrices, or the new head alone; or all of a network without pretraining", Aliases("learn"),
+    "what is fine-tuned: all weights, LoRA matrices, or the new head alone; or all of a network without pretraining",
+    Aliases("learn"),
 ]
 PretrainedWeights = Annotated[
-    str | None, RunReference(allow_other=True),
+    str | None,
+    RunReference(allow_other=True),
     "pretrained weights: a run of `bert` (--tokens words or bpe), or minilm (all-MiniLM-L6-v2); pretrained on its own texts if not given",
 ]
 OptionalLayers = Annotated[
@@ -56,62 +59,118 @@ OptionalFFN = Annotated[
 ]
 SMALL_SHAPE = {"num_layers": 2, "num_heads": 4, "embed_dim": 64, "ffn_dim": 256}
 MINILM_SHAPE = {"num_layers": 6, "num_heads": 12, "embed_dim": 384, "ffn_dim": 1536}
-LEARNING_RATES = {"full": 5e-4, "scratch": 5e-4, "lora": 2e-3, "head": 2e-2}   # the less learns, the larger its steps may be; …
-WIDE_LR_FACTOR = 0.1                                                              # … and smaller ones where the network is wide
+# the less learns, the larger its steps may be; …
+LEARNING_RATES = {"full": 5e-4, "scratch": 5e-4, "lora": 2e-3, "head": 2e-2}
+# … and smaller ones where the network is wide
+WIDE_LR_FACTOR = 0.1
 PRETRAINING_MESSAGE = "guessing hidden words of its own texts first"
-PRETRAINING_CONTEXT_LENGTH = 32                                                            # words that are read at once while some are guessed
+# words that are read at once while some are guessed
+PRETRAINING_CONTEXT_LENGTH = 32
 ShapeItems = tuple[tuple[str, Any], ...]
 PretrainedEncoder = tuple[dict[str, Tensor], Tokenizer, str]
 PRETRAINED_CACHE: dict[tuple[str, ShapeItems, int, torch.device], PretrainedEncoder] = {}
-WordToRows = Callable[[str], list[int]]                                     # the rows that a word has in the pretrained table
+# the rows that a word has in the pretrained table
+WordToRows = Callable[[str], list[int]]
 
 
 @recipe(
-    data="verdicts", accepts=("text",), tasks=("binary", "multiclass"), chapter="transformers", abilities=("classify", "draw"),
+    data="verdicts",
+    accepts=("text",),
+    tasks=("binary", "multiclass"),
+    chapter="transformers",
+    abilities=("classify", "draw"),
     sources=("Gaba 7.6", "Gaba 7.8", "Lhotte 9.1", "Lhotte 9.2", "Lhotte 9.3", "Fleuret 5.3"),
     grid={"mode": ("scratch", "head", "lora", "full")},
 )
 def fine_tune(
-    data: Data, *,
-    weights: PretrainedWeights = None, mode: FineTuneMode = "full",
+    data: Data,
+    *,
+    weights: PretrainedWeights = None,
+    mode: FineTuneMode = "full",
     lora_rank: Annotated[int, Range(1), OnlyWith("mode", "lora"), "LoRA rank", Aliases("rank", "lora")] = 8,
-    labels_per_class: Annotated[int | None, Range(1), "training texts per class (all if not given)", Aliases("labels")] = None,
+    labels_per_class: Annotated[
+        int | None, Range(1), "training texts per class (all if not given)", Aliases("labels")
+    ] = None,
     pretrain_steps: Annotated[
-        int, Range(1), OnlyWith("weights", None), OnlyWith("mode", "full", "lora", "head"),
-        "masked-LM pretraining steps on its own texts, where no weights are given", Aliases("pretrain"),
+        int,
+        Range(1),
+        OnlyWith("weights", None),
+        OnlyWith("mode", "full", "lora", "head"),
+        "masked-LM pretraining steps on its own texts, where no weights are given",
+        Aliases("pretrain"),
     ] = 400,
-    num_layers: OptionalLayers = None, num_heads: OptionalHeads = None, embed_dim: OptionalDim = None, ffn_dim: OptionalFFN = None,
+    num_layers: OptionalLayers = None,
+    num_heads: OptionalHeads = None,
+    embed_dim: OptionalDim = None,
+    ffn_dim: OptionalFFN = None,
     vocab_size: Annotated[int, Range(1), "vocabulary size: the most common words", Aliases("vocabulary")] = 10_000,
     max_length: Annotated[int, Range(1, 512), "maximum sequence length in words", Aliases("length")] = 64,
-    dropout: a.Dropout = 0.1, label_smoothing: a.LabelSmoothing = 0.0, augment: a.TextAugment = (),
-    lr: a.OptionalLearningRate = None, weight_decay: a.WeightDecay = 0.01, schedule: a.Schedule = "warmup_cosine", clip_norm: a.ClipNorm = 1.0,
-    patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
+    dropout: a.Dropout = 0.1,
+    label_smoothing: a.LabelSmoothing = 0.0,
+    augment: a.TextAugment = (),
+    lr: a.OptionalLearningRate = None,
+    weight_decay: a.WeightDecay = 0.01,
+    schedule: a.Schedule = "warmup_cosine",
+    clip_norm: a.ClipNorm = 1.0,
+    patience: a.Patience = None,
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """BERT fine-tuned to classify texts: all of it, LoRA's thin matrices, or a head on a frozen one, against a network from scratch.
+    """BERT fine-tuned to classify texts: all of it, LoRA's thin matrices, or a head on a frozen one, against a
+    network from scratch.
 
-    softmax(W mean_t h_t + b), h from a run of `bert` (--weights RUN), from all-MiniLM-L6-v2 (--weights minilm), or learned first by
-    guessing hidden words of the training texts, which needs no labels. `didact sweep fine_tune --labels 20` compares the four ways.
+    softmax(W mean_t h_t + b), h from a run of `bert` (--weights RUN), from all-MiniLM-L6-v2 (--weights minilm), or
+    learned first by
+    guessing hidden words of the training texts, which needs no labels. `didact sweep fine_tune --labels 20`
+    compares the four ways.
     """
     make_text = partial(_concat_training_texts, data)
-    data = as_sequences(subsample_per_class(data, labels_per_class) if labels_per_class else data, vocab_size=vocab_size, max_length=max_length)
+    data = as_sequences(
+        subsample_per_class(data, labels_per_class) if labels_per_class else data,
+        vocab_size=vocab_size,
+        max_length=max_length,
+    )
     epochs, batch_size, notes = choose_budget(data, epochs, batch_size)
     likelihood = likelihood_for(data, label_smoothing=label_smoothing)
-    shape = _resolve_shape(weights, {"num_layers": num_layers, "num_heads": num_heads, "embed_dim": embed_dim, "ffn_dim": ffn_dim})
+    shape = _resolve_shape(
+        weights, {"num_layers": num_layers, "num_heads": num_heads, "embed_dim": embed_dim, "ffn_dim": ffn_dim}
+    )
     dim = shape["embed_dim"]
     encoder = SentenceEncoder(
-        len(data.feature_names), context_length=max_length, embed_dim=dim, num_layers=shape["num_layers"], num_heads=shape["num_heads"], ffn_dim=shape["ffn_dim"],
-        dropout=0.0 if mode == "head" else dropout,                   # what does not learn should not be disturbed either
+        len(data.feature_names),
+        context_length=max_length,
+        embed_dim=dim,
+        num_layers=shape["num_layers"],
+        num_heads=shape["num_heads"],
+        ffn_dim=shape["ffn_dim"],
+        # what does not learn should not be disturbed either
+        dropout=0.0 if mode == "head" else dropout,
     )
-    network = nn.Sequential(OrderedDict(bert=encoder, dropout=nn.Dropout(dropout), head=nn.Linear(dim, likelihood.num_outputs)))
-    encoder_parameters = dict(encoder.named_parameters())                              # before LoRA stands around them
-    initialize_weights = partial(_load_pretrained, encoder_parameters, data.feature_names, weights, shape, make_text, pretrain_steps) if mode != "scratch" else None
+    network = nn.Sequential(
+        OrderedDict(bert=encoder, dropout=nn.Dropout(dropout), head=nn.Linear(dim, likelihood.num_outputs))
+    )
+    encoder_parameters = dict(encoder.named_parameters())  # before LoRA stands around them
+    initialize_weights = (
+        partial(_load_pretrained, encoder_parameters, data.feature_names, weights, shape, make_text, pretrain_steps)
+        if mode != "scratch"
+        else None
+    )
     return Experiment(
         data=data,
         objective=make_supervised(network, likelihood),
-        optimizer=make_optimizer("adamw", lr=lr or LEARNING_RATES[mode] * (WIDE_LR_FACTOR if dim > 256 and mode != "head" else 1.0), weight_decay=weight_decay),
+        optimizer=make_optimizer(
+            "adamw",
+            lr=lr or LEARNING_RATES[mode] * (WIDE_LR_FACTOR if dim > 256 and mode != "head" else 1.0),
+            weight_decay=weight_decay,
+        ),
         schedule=make_schedule(schedule),
         augment=make_text_augmentations(augment),
-        clip_norm=clip_norm, patience=patience, epochs=epochs, batch_size=batch_size, initialize_weights=initialize_weights, resolved_arguments=shape,
+        clip_norm=clip_norm,
+        patience=patience,
+        epochs=epochs,
+        batch_size=batch_size,
+        initialize_weights=initialize_weights,
+        resolved_arguments=shape,
         notes=(*notes, *_freeze_parameters(network, mode, lora_rank)),
     )
 
@@ -122,7 +181,9 @@ def _freeze_parameters(network: nn.Module, mode: str, rank: int) -> tuple[str, .
         return apply_lora(network, rank, trainable_modules=("head",))
     if mode == "head":
         network.get_submodule("bert").requires_grad_(False)
-    num_trainable, num_total = (sum(p.numel() for p in network.parameters() if p.requires_grad or count_all) for count_all in (False, True))
+    num_trainable, num_total = (
+        sum(p.numel() for p in network.parameters() if p.requires_grad or count_all) for count_all in (False, True)
+    )
     return (f"{num_trainable:,} of {num_total:,} numbers learn",)
 
 
@@ -147,12 +208,19 @@ def _open_pretraining_run(location: str) -> Run:
 
 
 def _load_pretrained(
-    parameters: Mapping[str, Tensor], vocab: tuple[str, ...], weights: str | None, shape: Mapping[str, int], make_text: Callable[[], str], pretrain_steps: int,
+    parameters: Mapping[str, Tensor],
+    vocab: tuple[str, ...],
+    weights: str | None,
+    shape: Mapping[str, int],
+    make_text: Callable[[], str],
+    pretrain_steps: int,
     context: InitContext,
 ) -> tuple[str, ...]:
     """The pretrained matrices in place of drawn ones; what became of them."""
     if weights is None:
-        source_state, tokenizer, note = _pretrain_cached(make_text(), tuple(shape.items()), pretrain_steps, context.device, context.on_event)
+        source_state, tokenizer, note = _pretrain_cached(
+            make_text(), tuple(shape.items()), pretrain_steps, context.device, context.on_event
+        )
         word_to_rows = make_word_to_rows(tokenizer, "its own texts")
     elif weights == "minilm":
         check_arguments_match(weights, MINILM_SHAPE, shape)
@@ -168,8 +236,14 @@ def _load_pretrained(
 
 
 @torch.no_grad()
-def copy_matching_tensors(parameters: Mapping[str, Tensor], source_state: Mapping[str, Tensor], vocab: tuple[str, ...], word_to_rows: WordToRows) -> tuple[str, ...]:
-    """Matrix by matrix; of positions as many as both have; of a word the row that it has there, or the mean of its pieces' rows."""
+def copy_matching_tensors(
+    parameters: Mapping[str, Tensor],
+    source_state: Mapping[str, Tensor],
+    vocab: tuple[str, ...],
+    word_to_rows: WordToRows,
+) -> tuple[str, ...]:
+    """Matrix by matrix; of positions as many as both have; of a word the row that it has there, or the mean of its
+    pieces' rows."""
     for name, p in parameters.items():
         if name.endswith("word_embeddings.weight"):
             continue
@@ -180,7 +254,9 @@ def copy_matching_tensors(parameters: Mapping[str, Tensor], source_state: Mappin
         source_rows = word_to_rows(word)
         num_new += not source_rows
         if source_rows:
-            parameters["embeddings.word_embeddings.weight"][row] = source_embedding[source_rows].mean(0).to(parameters["embeddings.word_embeddings.weight"])
+            parameters["embeddings.word_embeddings.weight"][row] = (
+                source_embedding[source_rows].mean(0).to(parameters["embeddings.word_embeddings.weight"])
+            )
     return (f"{num_new:,} of {len(vocab) - 1:,} words are new to it",)
 
 
@@ -191,7 +267,9 @@ def make_word_to_rows(tokenizer: Tokenizer, source_name: str) -> WordToRows:
         return lambda word: [token_ids[word] + 1] if word in token_ids else []
     if isinstance(tokenizer, BPETokenizer):
         return lambda word: [i + 1 for i in tokenizer.encode(f" {word}")]
-    raise UsageError(f"{source_name} was pretrained on characters, but words are read here; pretrain with --tokens words or bpe")
+    raise UsageError(
+        f"{source_name} was pretrained on characters, but words are read here; pretrain with --tokens words or bpe"
+    )
 
 
 def load_minilm() -> tuple[dict[str, Tensor], WordToRows, str]:
@@ -199,7 +277,9 @@ def load_minilm() -> tuple[dict[str, Tensor], WordToRows, str]:
     sentence_model = MiniLM()
 
     def word_to_rows(word: str) -> list[int]:
-        ids: list[int] = sentence_model.tokenizer.encode("[UNK]" if word == "<unk>" else word, add_special_tokens=False).ids
+        ids: list[int] = sentence_model.tokenizer.encode(
+            "[UNK]" if word == "<unk>" else word, add_special_tokens=False
+        ).ids
         return ids
 
     return sentence_model.network.state_dict(), word_to_rows, "all-MiniLM-L6-v2"
@@ -212,7 +292,9 @@ def _concat_training_texts(data: Data) -> str:
     return " . ".join(" ".join(vocab[i] for i in row if i < len(vocab)) for row in data.train.columns["x"].tolist())
 
 
-def _pretrain_cached(text: str, shape: ShapeItems, steps: int, device: torch.device, on_event: EventCallback) -> PretrainedEncoder:
+def _pretrain_cached(
+    text: str, shape: ShapeItems, steps: int, device: torch.device, on_event: EventCallback
+) -> PretrainedEncoder:
     """What such a text taught; a sweep asks for the same again and again."""
     key = text, shape, steps, device
     if key not in PRETRAINED_CACHE:
@@ -220,15 +302,30 @@ def _pretrain_cached(text: str, shape: ShapeItems, steps: int, device: torch.dev
     return PRETRAINED_CACHE[key]
 
 
-def _pretrain(text: str, shape: ShapeItems, steps: int, device: torch.device, on_event: EventCallback) -> PretrainedEncoder:
+def _pretrain(
+    text: str, shape: ShapeItems, steps: int, device: torch.device, on_event: EventCallback
+) -> PretrainedEncoder:
     """A whole pretraining without a folder: its best weights, its words, and a line on how it went."""
     if (num_words := len(text.split())) <= MIN_WINDOWS * PRETRAINING_CONTEXT_LENGTH / 0.9:
-        raise UsageError(f"{num_words} words of training texts are too few to guess hidden ones; give --weights RUN or minilm, or --learn scratch")
-    data = build_language_modeling_data("texts", text, kind="words", vocab_size=10_000, context_length=PRETRAINING_CONTEXT_LENGTH)
+        raise UsageError(
+            f"{num_words} words of training texts are too few to guess hidden ones; give --weights RUN or minilm, or --learn scratch"
+        )
+    data = build_language_modeling_data(
+        "texts", text, kind="words", vocab_size=10_000, context_length=PRETRAINING_CONTEXT_LENGTH
+    )
     with init_rng(0):
         experiment: Experiment = bert(data, **dict(shape), steps=steps, context_length=PRETRAINING_CONTEXT_LENGTH)
-        trainer = Trainer(experiment, Settings(), device=device, on_event=lambda _, facts: on_event("begin", {"what": PRETRAINING_MESSAGE, **facts}))
+        trainer = Trainer(
+            experiment,
+            Settings(),
+            device=device,
+            on_event=lambda _, facts: on_event("begin", {"what": PRETRAINING_MESSAGE, **facts}),
+        )
         scores = trainer.train().validation
-    state = {name.removeprefix("network.bert."): value.cpu() for name, value in trainer.best_weights.items() if name.startswith("network.bert.")}
+    state = {
+        name.removeprefix("network.bert."): value.cpu()
+        for name, value in trainer.best_weights.items()
+        if name.startswith("network.bert.")
+    }
     note = f"it guessed hidden words of its training texts first: {100 * scores['accuracy']:.0f} % right after {steps} steps"
     return state, experiment.data.encoder.tokenizer, note  # type: ignore[union-attr]

@@ -38,13 +38,23 @@ GeneratorLoss = Annotated[
     Literal["non_saturating", "minimax"], "generator loss: non-saturating −log D(G(z)), or saturating log(1 − D(G(z)))"
 ]
 LatentDim = Annotated[int, Range(1), "latent dimension: size of the noise vector z", Aliases("latent")]
-Conditional = Annotated[bool, RequiresLabels(), "class-conditional generator and discriminator, so that `sample --class` works"]
-DiscriminatorSteps = Annotated[int, Range(1, 100), "discriminator steps per generator step", Aliases("turns", "n_critic")]
-DiscriminatorLearningRate = Annotated[float | None, Range(0, open_low=True), "learning rate of the discriminator (the generator's if not given)"]
+Conditional = Annotated[
+    bool, RequiresLabels(), "class-conditional generator and discriminator, so that `sample --class` works"
+]
+DiscriminatorSteps = Annotated[
+    int, Range(1, 100), "discriminator steps per generator step", Aliases("turns", "n_critic")
+]
+DiscriminatorLearningRate = Annotated[
+    float | None, Range(0, open_low=True), "learning rate of the discriminator (the generator's if not given)"
+]
 Channels = Annotated[int, Range(1), "channels at the highest resolution, doubled at each lower one", Aliases("width")]
 Beta1 = Annotated[float, Range(0, 0.9999), "β1 of Adam"]
 RECIPE_METADATA: dict[str, Any] = {
-    "data": "digits", "accepts": ("images",), "chapter": "generative", "kind": "generative", "abilities": ("sample", "walk"),
+    "data": "digits",
+    "accepts": ("images",),
+    "chapter": "generative",
+    "kind": "generative",
+    "abilities": ("sample", "walk"),
 }
 
 TABLE_RECIPE_METADATA = RECIPE_METADATA | {"accepts": ("images", "table"), "abilities": ("sample", "walk", "tabulate")}
@@ -52,20 +62,35 @@ TABLE_RECIPE_METADATA = RECIPE_METADATA | {"accepts": ("images", "table"), "abil
 
 @recipe(
     **TABLE_RECIPE_METADATA,
-    sources=("Gaba 8.2", "Gaba 8.3", "Groudiev 11.3", "Van Schependom 8.4"), grid={"loss": ("non_saturating", "minimax")},
+    sources=("Gaba 8.2", "Gaba 8.3", "Groudiev 11.3", "Van Schependom 8.4"),
+    grid={"loss": ("non_saturating", "minimax")},
 )
 def gan(
-    data: Data, *,
-    loss: GeneratorLoss = "non_saturating", latent_dim: LatentDim = 32, conditional: Conditional = False,
-    hidden: Annotated[tuple[int, ...], Range(1), "units of the generator's layers; the discriminator's are these in reverse", Aliases("widths")] = (128, 256),
-    discriminator_steps: DiscriminatorSteps = 1, lr: a.LearningRate = 1e-3, lr_discriminator: DiscriminatorLearningRate = None,
+    data: Data,
+    *,
+    loss: GeneratorLoss = "non_saturating",
+    latent_dim: LatentDim = 32,
+    conditional: Conditional = False,
+    hidden: Annotated[
+        tuple[int, ...],
+        Range(1),
+        "units of the generator's layers; the discriminator's are these in reverse",
+        Aliases("widths"),
+    ] = (128, 256),
+    discriminator_steps: DiscriminatorSteps = 1,
+    lr: a.LearningRate = 1e-3,
+    lr_discriminator: DiscriminatorLearningRate = None,
     beta1: Annotated[float | None, Range(0, 0.9999), "β1 of Adam (0.5 for images, 0 for tables if not given)"] = None,
-    ema: a.EMADecay = 0.99, epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
+    ema: a.EMADecay = 0.99,
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """The first adversarial networks: two perceptrons, one that makes images, or rows of a table, and one that tells them from real ones.
+    """The first adversarial networks: two perceptrons, one that makes images, or rows of a table, and one that
+    tells them from real ones.
 
     min_G max_D E log D(x) + E log(1 − D(G(z))). Of a table, `wgan` comes nearer to how often each category is there.
-    Measured on moons, seeds 0-2: 5 % of the rows drawn lie more than 0.1 from every training point of their class (`wgan` 12 %, test points
+    Measured on moons, seeds 0-2: 5 % of the rows drawn lie more than 0.1 from every training point of their class
+    (`wgan` 12 %, test points
     2 %); Fréchet distance 0.061 ± 0.015 (`wgan` 0.052 ± 0.023).
     """
     num_classes = require_num_classes(data) if conditional else 0
@@ -75,53 +100,110 @@ def gan(
     if is_table:
         players = _make_table_players(data, latent_dim=latent_dim, hidden=hidden, num_classes=num_classes)
     else:
-        generator = DenseGenerator(shape=get_image_shape(data), latent_dim=latent_dim, widths=hidden, num_classes=num_classes)
-        players = GANPlayers(generator, DenseDiscriminator(shape=get_image_shape(data), widths=hidden[::-1], num_classes=num_classes))
+        generator = DenseGenerator(
+            shape=get_image_shape(data), latent_dim=latent_dim, widths=hidden, num_classes=num_classes
+        )
+        players = GANPlayers(
+            generator, DenseDiscriminator(shape=get_image_shape(data), widths=hidden[::-1], num_classes=num_classes)
+        )
     return _make_gan_experiment(
-        data, *players,
-        loss=loss, latent_dim=latent_dim, num_classes=num_classes, discriminator_steps=discriminator_steps, ema=ema, epochs=epochs, batch_size=batch_size, target_rounds=3_000,
-        num_evaluations=3 if is_table else 25,  # a blob of the first steps may have the rows' means and covariances, which is all that is watched
+        data,
+        *players,
+        loss=loss,
+        latent_dim=latent_dim,
+        num_classes=num_classes,
+        discriminator_steps=discriminator_steps,
+        ema=ema,
+        epochs=epochs,
+        batch_size=batch_size,
+        target_rounds=3_000,
+        # a blob of the first steps may have the rows' means and covariances, which is all that is watched
+        num_evaluations=3 if is_table else 25,
         optimizers=_make_adam_pair(lr, lr_discriminator, (beta1, 0.999)),
     )
 
 
 @recipe(
-    **RECIPE_METADATA, sources=("Gaba 8.6", "Gaba 8.7", "Gaba 8.9", "Groudiev 11.5"),
+    **RECIPE_METADATA,
+    sources=("Gaba 8.6", "Gaba 8.7", "Gaba 8.9", "Groudiev 11.5"),
     grid={"latent_dim": (32, 64, 100, 256)},
 )
 def dcgan(
-    data: Data, *,
-    loss: GeneratorLoss = "non_saturating", latent_dim: LatentDim = 100, channels: Channels = 64, conditional: Conditional = False,
-    conditioning: Annotated[Conditioning, "class conditioning of the generator: concatenated to the noise, or conditional batch normalization", Aliases("condition")] = "input",
-    discriminator_steps: DiscriminatorSteps = 1, lr: a.LearningRate = 2e-4, lr_discriminator: DiscriminatorLearningRate = None, beta1: Beta1 = 0.5, ema: a.EMADecay = None,
-    epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
+    data: Data,
+    *,
+    loss: GeneratorLoss = "non_saturating",
+    latent_dim: LatentDim = 100,
+    channels: Channels = 64,
+    conditional: Conditional = False,
+    conditioning: Annotated[
+        Conditioning,
+        "class conditioning of the generator: concatenated to the noise, or conditional batch normalization",
+        Aliases("condition"),
+    ] = "input",
+    discriminator_steps: DiscriminatorSteps = 1,
+    lr: a.LearningRate = 2e-4,
+    lr_discriminator: DiscriminatorLearningRate = None,
+    beta1: Beta1 = 0.5,
+    ema: a.EMADecay = None,
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """DCGAN: strided convolutions, batch norm, no dense layer; at 28 pixels the networks of Gaba 8.7, at others as deep as it takes.
+    """DCGAN: strided convolutions, batch norm, no dense layer; at 28 pixels the networks of Gaba 8.7, at others as
+    deep as it takes.
 
-    Its batch, rates and epochs on large sets are the course's too; --lr 1e-4 --lr-discriminator 4e-4 are its two time-scales.
+    Its batch, rates and epochs on large sets are the course's too; --lr 1e-4 --lr-discriminator 4e-4 are its two
+    time-scales.
     """
     shape, num_classes = get_image_shape(data), require_num_classes(data) if conditional else 0
     if not conditional:
-        reject_options("no class is told without --conditional", conditioning=None if conditioning == "input" else conditioning)
+        reject_options(
+            "no class is told without --conditional", conditioning=None if conditioning == "input" else conditioning
+        )
     return _make_gan_experiment(
-        data, DCGANGenerator(shape=shape, latent_dim=latent_dim, channels=channels, num_classes=num_classes, conditioning=conditioning),
+        data,
+        DCGANGenerator(
+            shape=shape, latent_dim=latent_dim, channels=channels, num_classes=num_classes, conditioning=conditioning
+        ),
         DCGANDiscriminator(shape=shape, channels=channels, num_classes=num_classes),
-        loss=loss, latent_dim=latent_dim, num_classes=num_classes, discriminator_steps=discriminator_steps, ema=ema, epochs=epochs, batch_size=batch_size,
+        loss=loss,
+        latent_dim=latent_dim,
+        num_classes=num_classes,
+        discriminator_steps=discriminator_steps,
+        ema=ema,
+        epochs=epochs,
+        batch_size=batch_size,
         optimizers=_make_adam_pair(lr, lr_discriminator, (beta1, 0.999)),
     )
 
 
 @recipe(**TABLE_RECIPE_METADATA, sources=("Gaba 8.4", "Gaba Ex 8.3"), grid={"discriminator_steps": (1, 3, 5)})
 def wgan(
-    data: Data, *,
-    lipschitz: Annotated[Literal["penalty", "clip"], "Lipschitz constraint of the critic: gradient penalty or weight clipping"] = "penalty",
-    gradient_penalty: Annotated[float, Range(0, open_low=True), "weight λ of the gradient penalty", Aliases("penalty")] = 10.0,
-    weight_clip: Annotated[float, Range(0, open_low=True), "weight clipping: largest absolute weight of the critic, with --lipschitz clip", Aliases("clip")] = 0.01,
-    latent_dim: LatentDim = 100, channels: Channels = 64, conditional: Conditional = False, discriminator_steps: DiscriminatorSteps = 5,
-    lr: a.OptionalLearningRate = None, lr_discriminator: DiscriminatorLearningRate = None, ema: a.EMADecay = None,
-    epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
+    data: Data,
+    *,
+    lipschitz: Annotated[
+        Literal["penalty", "clip"], "Lipschitz constraint of the critic: gradient penalty or weight clipping"
+    ] = "penalty",
+    gradient_penalty: Annotated[
+        float, Range(0, open_low=True), "weight λ of the gradient penalty", Aliases("penalty")
+    ] = 10.0,
+    weight_clip: Annotated[
+        float,
+        Range(0, open_low=True),
+        "weight clipping: largest absolute weight of the critic, with --lipschitz clip",
+        Aliases("clip"),
+    ] = 0.01,
+    latent_dim: LatentDim = 100,
+    channels: Channels = 64,
+    conditional: Conditional = False,
+    discriminator_steps: DiscriminatorSteps = 5,
+    lr: a.OptionalLearningRate = None,
+    lr_discriminator: DiscriminatorLearningRate = None,
+    ema: a.EMADecay = None,
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """Wasserstein GAN: a critic that scores, several steps ahead of the generator, kept Lipschitz by a penalty or by clipping.
+    """Wasserstein GAN: a critic that scores, several steps ahead of the generator, kept Lipschitz by a penalty or
+    by clipping.
 
     W(p, p_G) = sup over 1-Lipschitz f of E f(x) − E f(G(z)); the penalty is λ E (‖∇f(x̂)‖ − 1)². Of a table both are
     perceptrons, and an average of the weights is kept (--ema 0.99) where none is asked for.
@@ -129,38 +211,76 @@ def wgan(
     num_classes = require_num_classes(data) if conditional else 0
     is_clipped = lipschitz == "clip"
     if is_clipped:
-        reject_options("--lipschitz clip keeps weights in a box, without a penalty", gradient_penalty=None if gradient_penalty == 10 else gradient_penalty)
+        reject_options(
+            "--lipschitz clip keeps weights in a box, without a penalty",
+            gradient_penalty=None if gradient_penalty == 10 else gradient_penalty,
+        )
     else:
         reject_options("--lipschitz penalty clips no weights", weight_clip=None if weight_clip == 0.01 else weight_clip)
     if data.kind == "table":
-        players = _make_table_players(data, latent_dim=latent_dim, hidden=(2 * channels, 4 * channels), num_classes=num_classes)
+        players = _make_table_players(
+            data, latent_dim=latent_dim, hidden=(2 * channels, 4 * channels), num_classes=num_classes
+        )
     else:
-        generator = DCGANGenerator(shape=get_image_shape(data), latent_dim=latent_dim, channels=channels, num_classes=num_classes)
-        critic = DCGANDiscriminator(shape=get_image_shape(data), channels=channels, num_classes=num_classes, norm="batch" if is_clipped else "layer")
+        generator = DCGANGenerator(
+            shape=get_image_shape(data), latent_dim=latent_dim, channels=channels, num_classes=num_classes
+        )
+        critic = DCGANDiscriminator(
+            shape=get_image_shape(data),
+            channels=channels,
+            num_classes=num_classes,
+            norm="batch" if is_clipped else "layer",
+        )
         players = GANPlayers(generator, critic)
     optimizers: dict[str, OptimizerFactory] = {}
     if is_clipped:  # RMSprop: momentum upset a critic whose gradient jumps at the walls.  Arjovsky et al. 2017
         rmsprop_lr = lr or 5e-5 * (10 if len(data.train) < SMALL_TRAIN_SIZE else 1)
-        clipped_rmsprop = partial(with_weight_clipping, base=partial(RMSprop, lr=lr_discriminator or rmsprop_lr), bound=weight_clip)
+        clipped_rmsprop = partial(
+            with_weight_clipping, base=partial(RMSprop, lr=lr_discriminator or rmsprop_lr), bound=weight_clip
+        )
         optimizers = {"generator": partial(RMSprop, lr=rmsprop_lr), "discriminator": clipped_rmsprop}
     else:
-        optimizers = _make_adam_pair(lr or (1e-3 if len(data.train) < SMALL_TRAIN_SIZE else 1e-4), lr_discriminator, (0.0, 0.9))
+        optimizers = _make_adam_pair(
+            lr or (1e-3 if len(data.train) < SMALL_TRAIN_SIZE else 1e-4), lr_discriminator, (0.0, 0.9)
+        )
     return _make_gan_experiment(
-        data, *players, ema=0.99 if ema is None and players.layout is not None else ema,
-        loss="wasserstein", gradient_penalty=0.0 if is_clipped else gradient_penalty, target_rounds=1_500 if is_clipped or players.layout is not None else 500,
-        latent_dim=latent_dim, num_classes=num_classes, discriminator_steps=discriminator_steps, epochs=epochs, batch_size=batch_size, optimizers=optimizers,
+        data,
+        *players,
+        ema=0.99 if ema is None and players.layout is not None else ema,
+        loss="wasserstein",
+        gradient_penalty=0.0 if is_clipped else gradient_penalty,
+        target_rounds=1_500 if is_clipped or players.layout is not None else 500,
+        latent_dim=latent_dim,
+        num_classes=num_classes,
+        discriminator_steps=discriminator_steps,
+        epochs=epochs,
+        batch_size=batch_size,
+        optimizers=optimizers,
     )
 
 
 @recipe(**RECIPE_METADATA, sources=("Gaba 8.10",))
 def stylegan(
-    data: Data, *,
-    latent_dim: LatentDim = 64, channels: Channels = 16, conditional: Conditional = False,
+    data: Data,
+    *,
+    latent_dim: LatentDim = 64,
+    channels: Channels = 16,
+    conditional: Conditional = False,
     style_dim: Annotated[int, Range(1), "dimension of the style vector w", Aliases("style")] = 64,
     mapping_layers: Annotated[int, Range(1), "number of layers of the mapping network z → w", Aliases("depth")] = 3,
-    channels_discriminator: Annotated[int, Range(1), "channels of the discriminator's first layer, doubled at each next one", Aliases("width_discriminator")] = 128,
-    discriminator_steps: DiscriminatorSteps = 1, lr: a.LearningRate = 1e-3, lr_discriminator: DiscriminatorLearningRate = None, beta1: Beta1 = 0.0, ema: a.EMADecay = 0.99,
-    epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
+    channels_discriminator: Annotated[
+        int,
+        Range(1),
+        "channels of the discriminator's first layer, doubled at each next one",
+        Aliases("width_discriminator"),
+    ] = 128,
+    discriminator_steps: DiscriminatorSteps = 1,
+    lr: a.LearningRate = 1e-3,
+    lr_discriminator: DiscriminatorLearningRate = None,
+    beta1: Beta1 = 0.0,
+    ema: a.EMADecay = 0.99,
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """StyleGAN's idea, small: noise becomes a style, and the style rescales every feature map of a learned constant.
 
@@ -168,9 +288,24 @@ def stylegan(
     """
     shape, num_classes = get_image_shape(data), require_num_classes(data) if conditional else 0
     return _make_gan_experiment(
-        data, StyleGenerator(shape=shape, latent_dim=latent_dim, channels=channels, style_dim=style_dim, mapping_layers=mapping_layers, num_classes=num_classes),
+        data,
+        StyleGenerator(
+            shape=shape,
+            latent_dim=latent_dim,
+            channels=channels,
+            style_dim=style_dim,
+            mapping_layers=mapping_layers,
+            num_classes=num_classes,
+        ),
         DCGANDiscriminator(shape=shape, channels=channels_discriminator, num_classes=num_classes, norm="layer"),
-        loss="non_saturating", latent_dim=latent_dim, num_classes=num_classes, discriminator_steps=discriminator_steps, ema=ema, epochs=epochs, batch_size=batch_size, target_rounds=1_200,
+        loss="non_saturating",
+        latent_dim=latent_dim,
+        num_classes=num_classes,
+        discriminator_steps=discriminator_steps,
+        ema=ema,
+        epochs=epochs,
+        batch_size=batch_size,
+        target_rounds=1_200,
         optimizers=_make_adam_pair(lr, lr_discriminator, (beta1, 0.99)),
     )
 
@@ -186,15 +321,36 @@ class GANPlayers(NamedTuple):
 def _make_table_players(data: Data, *, latent_dim: int, hidden: tuple[int, ...], num_classes: int) -> GANPlayers:
     """Two perceptrons over the rows of a table; the target is one of the columns, unless it is told."""
     layout = RowLayout(data, joint=not num_classes, conditional=bool(num_classes))
-    column_layout: dict[str, Any] = {"features": layout.num_features, "categories": layout.categories, "gaps": layout.gaps.tolist()}
+    column_layout: dict[str, Any] = {
+        "features": layout.num_features,
+        "categories": layout.categories,
+        "gaps": layout.gaps.tolist(),
+    }
     generator = TableGenerator(**column_layout, latent_dim=latent_dim, widths=hidden, num_classes=num_classes)
-    return GANPlayers(generator, DenseDiscriminator(shape=(layout.num_features, 1, 1), widths=hidden[::-1], num_classes=num_classes), layout)
+    return GANPlayers(
+        generator,
+        DenseDiscriminator(shape=(layout.num_features, 1, 1), widths=hidden[::-1], num_classes=num_classes),
+        layout,
+    )
 
 
 def _make_gan_experiment(
-    data: Data, generator: nn.Module, discriminator: nn.Module, layout: RowLayout | None = None, *,
-    loss: str, latent_dim: int, num_classes: int, discriminator_steps: int, optimizers: dict[str, OptimizerFactory],
-    ema: float | None, epochs: int | None, batch_size: int | None, gradient_penalty: float = 0.0, target_rounds: int = 1_500, num_evaluations: int = 25,
+    data: Data,
+    generator: nn.Module,
+    discriminator: nn.Module,
+    layout: RowLayout | None = None,
+    *,
+    loss: str,
+    latent_dim: int,
+    num_classes: int,
+    discriminator_steps: int,
+    optimizers: dict[str, OptimizerFactory],
+    ema: float | None,
+    epochs: int | None,
+    batch_size: int | None,
+    gradient_penalty: float = 0.0,
+    target_rounds: int = 1_500,
+    num_evaluations: int = 25,
 ) -> Experiment:
     """The experiment of any of them: so many `rounds` on a small set, 25 epochs of a large one, `judged` so often.
 
@@ -208,21 +364,39 @@ def _make_gan_experiment(
     batch_size = batch_size or (64 if is_small else 128)
     rounds_per_epoch = max(1, ceil(len(data.train) / batch_size) // discriminator_steps)
     epochs = epochs or (ceil(target_rounds / rounds_per_epoch) if is_small else 25)
-    gan_options: dict[str, Any] = {"gan_loss": GAN_LOSSES[loss], "latent_dim": latent_dim, "num_classes": num_classes, "gradient_penalty": gradient_penalty, "discriminator_steps": discriminator_steps}
+    gan_options: dict[str, Any] = {
+        "gan_loss": GAN_LOSSES[loss],
+        "latent_dim": latent_dim,
+        "num_classes": num_classes,
+        "gradient_penalty": gradient_penalty,
+        "discriminator_steps": discriminator_steps,
+    }
     objective = (
         TableGAN(generator, discriminator, layout, **gan_options) if layout is not None else
         GANObjective(generator, discriminator, **gan_options, referee=referee)
     )
     return Experiment(
-        data=data, objective=objective, optimizer=optimizers, ema=ema,
-        epochs=epochs, batch_size=batch_size, evaluate_every=max(1, rounds_per_epoch * epochs // num_evaluations),
-        notes=metric_notes(data, referee=referee is not None, conditional=bool(num_classes), num_noises=len(objective.noises)),
+        data=data,
+        objective=objective,
+        optimizer=optimizers,
+        ema=ema,
+        epochs=epochs,
+        batch_size=batch_size,
+        evaluate_every=max(1, rounds_per_epoch * epochs // num_evaluations),
+        notes=metric_notes(
+            data, referee=referee is not None, conditional=bool(num_classes), num_noises=len(objective.noises)
+        ),
     )
 
 
-def _make_adam_pair(lr: float, lr_discriminator: float | None, betas: tuple[float, float]) -> dict[str, OptimizerFactory]:
+def _make_adam_pair(
+    lr: float, lr_discriminator: float | None, betas: tuple[float, float]
+) -> dict[str, OptimizerFactory]:
     """Adam for each side at its own rate."""
-    return {"generator": partial(Adam, lr=lr, betas=betas), "discriminator": partial(Adam, lr=lr_discriminator or lr, betas=betas)}
+    return {
+        "generator": partial(Adam, lr=lr, betas=betas),
+        "discriminator": partial(Adam, lr=lr_discriminator or lr, betas=betas),
+    }
 
 
 def get_image_shape(data: Data) -> Shape:

@@ -15,24 +15,34 @@ from didact.training.experiment import Experiment
 
 
 @recipe(
-    data="digits", accepts=("table", "images", "text"), tasks=SUPERVISED_TASKS, chapter="optimisation",
+    data="digits",
+    accepts=("table", "images", "text"),
+    tasks=SUPERVISED_TASKS,
+    chapter="optimisation",
     abilities=("classify", "regress", "draw"),
     sources=("Gaba 2.8", "Gaba 2.4", "Gaba 2.9", "Groudiev 3", "Van Schependom 2", "Lhotte 4"),
     grid={"optimizer": ("sgd", "momentum", "adam", "adamw")},
 )
 def optimizers(
-    data: Data, *,
-    optimizer: a.Optimizer = "adamw", lr: a.OptionalLearningRate = None,
+    data: Data,
+    *,
+    optimizer: a.Optimizer = "adamw",
+    lr: a.OptionalLearningRate = None,
     weight_decay: Annotated[
-        float | None, Range(0),
-        f"weight decay (0.01 with {', '.join(WITH_DECAY)}, which decouple it from the gradient, else 0, if not given)"
+        float | None,
+        Range(0),
+        f"weight decay (0.01 with {', '.join(WITH_DECAY)}, which decouple it from the gradient, else 0, if not given)",
     ] = None,
     momentum: a.Momentum = 0.9,
-    schedule: a.Schedule = "constant", hidden: a.HiddenSizes = (256, 128), epochs: a.Epochs = 10, batch_size: a.BatchSize = 128,
+    schedule: a.Schedule = "constant",
+    hidden: a.HiddenSizes = (256, 128),
+    epochs: a.Epochs = 10,
+    batch_size: a.BatchSize = 128,
 ) -> Experiment:
     """One optimizer on the MLP of Gaba 1.6; `didact sweep optimizers` compares the four of Gaba 2.8.
 
-    As in the course, SGD and Adam run without weight decay; where --weight-decay is given, they add it to the gradient (L2).
+    As in the course, SGD and Adam run without weight decay; where --weight-decay is given, they add it to the
+    gradient (L2).
     """
     likelihood = likelihood_for(data)
     network = MLP(data.num_features, likelihood.num_outputs, hidden=hidden, mean=data.mean, std=data.std)
@@ -40,7 +50,10 @@ def optimizers(
     return Experiment(
         data=data,
         objective=make_supervised(network, likelihood),
-        optimizer=make_optimizer(optimizer, lr=lr, weight_decay=usual if weight_decay is None else weight_decay, momentum=momentum),
+        optimizer=make_optimizer(
+            optimizer, lr=lr, weight_decay=usual if weight_decay is None else weight_decay, momentum=momentum
+        ),
         schedule=make_schedule(schedule),
-        epochs=epochs, batch_size=batch_size,
+        epochs=epochs,
+        batch_size=batch_size,
     )

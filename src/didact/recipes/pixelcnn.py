@@ -23,23 +23,38 @@ KernelSize = Annotated[int, Range(3, 15), "kernel size, odd", Aliases("kernel")]
 Conditional = Annotated[bool, RequiresLabels(), "class-conditional network, so that `sample --class` works"]
 TARGET_STEPS = 1_000  # of the slower one, on a small set: what it is judged by falls no further
 RECIPE_METADATA: dict[str, Any] = {
-    "data": "digits", "accepts": ("images",), "chapter": "generative", "kind": "generative", "abilities": ("sample", "complete"),
+    "data": "digits",
+    "accepts": ("images",),
+    "chapter": "generative",
+    "kind": "generative",
+    "abilities": ("sample", "complete"),
 }
 
 
-@recipe(**RECIPE_METADATA, sources=("Groudiev 9.2.3", "Groudiev 9.2.4", "Groudiev 9.2.5"), grid={"num_layers": (2, 5, 8)})
+@recipe(
+    **RECIPE_METADATA, sources=("Groudiev 9.2.3", "Groudiev 9.2.4", "Groudiev 9.2.5"), grid={"num_layers": (2, 5, 8)}
+)
 def pixelcnn(
-    data: Data, *,
+    data: Data,
+    *,
     levels: Levels = 16,
     channels: Annotated[int, Range(1), "channels of both stacks", Aliases("width")] = 32,
     num_layers: Annotated[int, Range(1), "number of gated masked-convolution blocks", Aliases("depth", "layers")] = 5,
-    kernel_size: KernelSize = 3, conditional: Conditional = False,
-    lr: a.LearningRate = 2e-3, weight_decay: a.WeightDecay = 0.01, schedule: a.Schedule = "warmup_cosine", clip_norm: a.ClipNorm = 1.0,
-    ema: a.EMADecay = None, patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
+    kernel_size: KernelSize = 3,
+    conditional: Conditional = False,
+    lr: a.LearningRate = 2e-3,
+    weight_decay: a.WeightDecay = 0.01,
+    schedule: a.Schedule = "warmup_cosine",
+    clip_norm: a.ClipNorm = 1.0,
+    ema: a.EMADecay = None,
+    patience: a.Patience = None,
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """Gated PixelCNN: each pixel told from those above and to its left by masked convolutions; the likelihood is exact.
 
-    p(x) = Π_i p(x_i | x_<i), learned for all pixels at once, drawn one after the other; half an image can be completed. Of a pixel
+    p(x) = Π_i p(x_i | x_<i), learned for all pixels at once, drawn one after the other; half an image can be
+    completed. Of a pixel
     red comes before green before blue. Bits per dimension are −log p(x) / (D log 2), D the numbers of an image.
     """
     require_odd_kernel(kernel_size)
@@ -47,32 +62,65 @@ def pixelcnn(
     network_options: dict[str, Any] = {"shape": shape, "channels": channels, "num_layers": num_layers, "outputs": levels * shape[0], "channel_groups": count_channel_groups(shape, channels)}
     network = PixelCNN(**network_options, kernel_size=kernel_size, num_classes=num_classes)
     return make_experiment(
-        data, PixelAutoregressiveObjective(network, shape, levels=levels, num_classes=num_classes), lr=lr, weight_decay=weight_decay, schedule=schedule,
-        clip_norm=clip_norm, ema=ema, patience=patience, epochs=epochs, batch_size=batch_size,
+        data,
+        PixelAutoregressiveObjective(network, shape, levels=levels, num_classes=num_classes),
+        lr=lr,
+        weight_decay=weight_decay,
+        schedule=schedule,
+        clip_norm=clip_norm,
+        ema=ema,
+        patience=patience,
+        epochs=epochs,
+        batch_size=batch_size,
     )
 
 
 @recipe(**RECIPE_METADATA, sources=("Groudiev 9.2.3",), grid={"num_layers": (1, 2, 4)})
 def pixelrnn(
-    data: Data, *,
+    data: Data,
+    *,
     levels: Levels = 16,
     channels: Annotated[int, Range(1), "channels of each LSTM's state", Aliases("width")] = 32,
     num_layers: Annotated[int, Range(1), "number of row LSTM layers", Aliases("depth", "layers")] = 2,
     conditional: Conditional = False,
-    lr: a.LearningRate = 4e-3, weight_decay: a.WeightDecay = 0.01, schedule: a.Schedule = "warmup_cosine", clip_norm: a.ClipNorm = 1.0,
-    ema: a.EMADecay = None, patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
+    lr: a.LearningRate = 4e-3,
+    weight_decay: a.WeightDecay = 0.01,
+    schedule: a.Schedule = "warmup_cosine",
+    clip_norm: a.ClipNorm = 1.0,
+    ema: a.EMADecay = None,
+    patience: a.Patience = None,
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """PixelRNN: LSTMs go down the rows of an image, each pixel told from their state and from those to its left; the likelihood is exact.
+    """PixelRNN: LSTMs go down the rows of an image, each pixel told from their state and from those to its left;
+    the likelihood is exact.
 
-    p(x) = Π_i p(x_i | x_<i), h_r = LSTM(h_(r−1), x_r) with convolutions along the row. Slower than a PixelCNN: rows wait for each other.
-    Of a pixel red comes before green before blue. Bits per dimension are −log p(x) / (D log 2), D the numbers of an image.
+    p(x) = Π_i p(x_i | x_<i), h_r = LSTM(h_(r−1), x_r) with convolutions along the row. Slower than a PixelCNN: rows
+    wait for each other.
+    Of a pixel red comes before green before blue. Bits per dimension are −log p(x) / (D log 2), D the numbers of an
+    image.
     """
     shape, num_classes = get_image_shape(data), require_num_classes(data) if conditional else 0
-    network_options: dict[str, Any] = {"shape": shape, "channels": channels, "num_layers": num_layers, "outputs": levels * shape[0], "channel_groups": count_channel_groups(shape, channels)}
+    network_options: dict[str, Any] = {
+        "shape": shape,
+        "channels": channels,
+        "num_layers": num_layers,
+        "outputs": levels * shape[0],
+        "channel_groups": count_channel_groups(shape, channels),
+    }
     network = PixelRNN(**network_options, num_classes=num_classes)
     return make_experiment(
-        data, PixelAutoregressiveObjective(network, shape, levels=levels, num_classes=num_classes), lr=lr, weight_decay=weight_decay, schedule=schedule,
-        clip_norm=clip_norm, ema=ema, patience=patience, epochs=epochs, batch_size=batch_size, target_steps=TARGET_STEPS,
+        data,
+        PixelAutoregressiveObjective(network, shape, levels=levels, num_classes=num_classes),
+        lr=lr,
+        weight_decay=weight_decay,
+        schedule=schedule,
+        clip_norm=clip_norm,
+        ema=ema,
+        patience=patience,
+        epochs=epochs,
+        batch_size=batch_size,
+        target_steps=TARGET_STEPS,
     )
 
 
@@ -95,6 +143,12 @@ def make_experiment(
     """What all of them have in common; `updates` are of a small set."""
     epochs, batch_size, notes = choose_budget(data, epochs, batch_size, target_steps=target_steps)
     return Experiment(
-        data=data, objective=objective, optimizer=make_optimizer("adamw", lr=lr, weight_decay=weight_decay), schedule=make_schedule(schedule),
-        epochs=epochs, batch_size=batch_size, notes=notes, **options,
+        data=data,
+        objective=objective,
+        optimizer=make_optimizer("adamw", lr=lr, weight_decay=weight_decay),
+        schedule=make_schedule(schedule),
+        epochs=epochs,
+        batch_size=batch_size,
+        notes=notes,
+        **options,
     )

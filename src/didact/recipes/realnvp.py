@@ -22,36 +22,75 @@ from didact.training.experiment import Experiment
 
 
 @recipe(
-    data="moons", accepts=("table", "images"), chapter="generative", kind="generative", abilities=("sample", "walk", "encode", "tabulate"),
-    sources=("Groudiev 12.1", "Groudiev 12.2", "Groudiev 12.3"), grid={"num_couplings": (2, 4, 8)},
+    data="moons",
+    accepts=("table", "images"),
+    chapter="generative",
+    kind="generative",
+    abilities=("sample", "walk", "encode", "tabulate"),
+    sources=("Groudiev 12.1", "Groudiev 12.2", "Groudiev 12.3"),
+    grid={"num_couplings": (2, 4, 8)},
 )
 def realnvp(
-    data: Data, *,
+    data: Data,
+    *,
     network: Annotated[
-        Literal["plain", "multiscale"] | None, "of images: one scale, or the multiscale architecture, which factors out half at each scale (if not given)"
+        Literal["plain", "multiscale"] | None,
+        "of images: one scale, or the multiscale architecture, which factors out half at each scale (if not given)",
     ] = None,
-    num_scales: Annotated[int | None, Range(1), "scales of the multiscale architecture, each half of the last (3, or as many as there are, if not given)", Aliases("scales")] = None,
-    num_couplings: Annotated[int | None, Range(2), "number of coupling layers; of images, on each mask at each size (6 or 4 if not given)", Aliases("couplings")] = None,
-    hidden: Annotated[int, Range(1), "units or channels of the networks that compute scale and shift", Aliases("hidden_size")] = 64,
+    num_scales: Annotated[
+        int | None,
+        Range(1),
+        "scales of the multiscale architecture, each half of the last (3, or as many as there are, if not given)",
+        Aliases("scales"),
+    ] = None,
+    num_couplings: Annotated[
+        int | None,
+        Range(2),
+        "number of coupling layers; of images, on each mask at each size (6 or 4 if not given)",
+        Aliases("couplings"),
+    ] = None,
+    hidden: Annotated[
+        int, Range(1), "units or channels of the networks that compute scale and shift", Aliases("hidden_size")
+    ] = 64,
     levels: Annotated[int, Range(2, 256), "gray levels per pixel"] = 16,
-    joint: Annotated[bool | None, "model features and target jointly, of a table (yes for one's own file if not given)"] = None,
-    lr: a.OptionalLearningRate = None, weight_decay: a.WeightDecay = 1e-4, schedule: a.Schedule = "warmup_cosine", clip_norm: a.ClipNorm = 10.0,
-    patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
+    joint: Annotated[
+        bool | None, "model features and target jointly, of a table (yes for one's own file if not given)"
+    ] = None,
+    lr: a.OptionalLearningRate = None,
+    weight_decay: a.WeightDecay = 1e-4,
+    schedule: a.Schedule = "warmup_cosine",
+    clip_norm: a.ClipNorm = 10.0,
+    patience: a.Patience = None,
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """RealNVP: steps that can be undone exactly turn data into Gaussian noise; the likelihood follows from how they change volume.
+    """RealNVP: steps that can be undone exactly turn data into Gaussian noise; the likelihood follows from how they
+    change volume.
 
     log p(x) = log N(f(x); 0, I) + log |det df/dx|; y = m x + (1 − m)(x e^s + t). In nats of rows; of images
-    in bits per dimension, −log p(x) / (D log 2), D the numbers of an image. One column alone has nothing to couple: f is then one
+    in bits per dimension, −log p(x) / (D log 2), D the numbers of an image. One column alone has nothing to couple:
+    f is then one
     rising curve, Φ⁻¹ of the share of a mixture that lies below x.
     """
     epochs, batch_size, notes = choose_budget(data, epochs, batch_size)
     objective: Objective
     if data.kind == "table":
-        reject_options(f"{data.name!r} is a table", network=network, num_scales=num_scales, levels=None if levels == 16 else levels)
-        objective = _make_table_flow(data, joint="path" in data.source if joint is None else joint, hidden=hidden, num_couplings=num_couplings or 6)
+        reject_options(
+            f"{data.name!r} is a table", network=network, num_scales=num_scales, levels=None if levels == 16 else levels
+        )
+        objective = _make_table_flow(
+            data,
+            joint="path" in data.source if joint is None else joint,
+            hidden=hidden,
+            num_couplings=num_couplings or 6,
+        )
     else:
         reject_options(f"{data.name!r} holds images", joint=joint)
-        objective = ImageFlowObjective(make_image_flow(get_image_shape(data), network, num_scales, hidden, num_couplings or 4), data.shape, levels=levels)
+        objective = ImageFlowObjective(
+            make_image_flow(get_image_shape(data), network, num_scales, hidden, num_couplings or 4),
+            data.shape,
+            levels=levels,
+        )
     return Experiment(
         data=data, objective=objective, schedule=make_schedule(schedule),
         optimizer=make_optimizer("adamw", lr=lr or (5e-3 if data.kind == "table" else 1e-3), weight_decay=weight_decay),
@@ -62,13 +101,24 @@ def realnvp(
 def _make_table_flow(data: Data, *, joint: bool, hidden: int, num_couplings: int) -> TableFlow:
     """The flow of a table's rows, with a number for each of its columns; of one alone, a curve that rises."""
     layout = RowLayout(data, joint=joint)
-    flow = MonotoneFlow() if layout.flat_width == 1 else RealNVP(shape=(layout.flat_width,), hidden=hidden, num_couplings=num_couplings)
+    flow = (
+        MonotoneFlow()
+        if layout.flat_width == 1
+        else RealNVP(shape=(layout.flat_width,), hidden=hidden, num_couplings=num_couplings)
+    )
     return TableFlow(flow, layout, get_training_rows(data, joint=layout.joint))
 
 
-def make_image_flow(shape: Shape, network: str | None, num_scales: int | None, hidden: int, num_couplings: int) -> NormalizingFlow:
+def make_image_flow(
+    shape: Shape, network: str | None, num_scales: int | None, hidden: int, num_couplings: int
+) -> NormalizingFlow:
     """The flow that was asked for, with as many scales as the images allow."""
     if network == "plain":
         reject_options("--network plain has one way for all numbers", num_scales=num_scales)
         return RealNVP(shape=shape, hidden=hidden, num_couplings=num_couplings)
-    return MultiScaleRealNVP(shape=shape, hidden=hidden, num_couplings=num_couplings, num_scales=num_scales or min(3, 1 + count_halvings(*shape[1:])))
+    return MultiScaleRealNVP(
+        shape=shape,
+        hidden=hidden,
+        num_couplings=num_couplings,
+        num_scales=num_scales or min(3, 1 + count_halvings(*shape[1:])),
+    )

@@ -18,14 +18,22 @@ from didact.training.experiment import Experiment
 
 
 @recipe(
-    data="sine", accepts=("table",), tasks=("regression",), chapter="foundations", abilities=("regress", "draw"),
+    data="sine",
+    accepts=("table",),
+    tasks=("regression",),
+    chapter="foundations",
+    abilities=("regress", "draw"),
     sources=("Gaba 1.4", "Van Schependom 1.6", "Fleuret 5.1", "Lhotte 5.1"),
     grid={"width": (1, 2, 4, 8, 16, 32, 64)},
 )
 def approximate(
-    data: Data, *,
-    width: Annotated[int, Range(1), "hidden units: the n of the theorem", Aliases("hidden")] = 32, activation: a.Activation = "tanh",
-    lr: a.LearningRate = 1e-2, steps: Annotated[int, Range(1), "optimizer steps", Aliases("max_steps")] = 2000, batch_size: a.BatchSize = 128,
+    data: Data,
+    *,
+    width: Annotated[int, Range(1), "hidden units: the n of the theorem", Aliases("hidden")] = 32,
+    activation: a.Activation = "tanh",
+    lr: a.LearningRate = 1e-2,
+    steps: Annotated[int, Range(1), "optimizer steps", Aliases("max_steps")] = 2000,
+    batch_size: a.BatchSize = 128,
 ) -> Experiment:
     """Fit a curve with one hidden layer; `didact sweep approximate` shows the error fall with its width.
 
@@ -37,29 +45,51 @@ def approximate(
         mean=data.mean, std=data.std,
     )
     return Experiment(
-        data=data, objective=make_supervised(network, likelihood), optimizer=make_optimizer("adam", lr=lr), schedule=Cosine(), steps=steps, batch_size=batch_size
+        data=data,
+        objective=make_supervised(network, likelihood),
+        optimizer=make_optimizer("adam", lr=lr),
+        schedule=Cosine(),
+        steps=steps,
+        batch_size=batch_size,
     )
 
 
 @recipe(
-    data="sine_hetero", accepts=("table",), tasks=("regression",), chapter="uncertainty", abilities=("regress", "draw"),
-    sources=("Gaba Ex 3.3", "Van Schependom 1.2"), grid={"method": ("noise", "dropout", "both")},
+    data="sine_hetero",
+    accepts=("table",),
+    tasks=("regression",),
+    chapter="uncertainty",
+    abilities=("regress", "draw"),
+    sources=("Gaba Ex 3.3", "Van Schependom 1.2"),
+    grid={"method": ("noise", "dropout", "both")},
 )
 def uncertain_regression(
-    data: Data, *,
-    method: Annotated[Literal["noise", "dropout", "both"], "uncertainty: predicted noise (heteroscedastic), MC dropout, or both"] = "both",
-    hidden: a.HiddenSizes = (64, 64), dropout: a.Dropout = 0.05, lr: a.LearningRate = 5e-3,
-    epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
+    data: Data,
+    *,
+    method: Annotated[
+        Literal["noise", "dropout", "both"], "uncertainty: predicted noise (heteroscedastic), MC dropout, or both"
+    ] = "both",
+    hidden: a.HiddenSizes = (64, 64),
+    dropout: a.Dropout = 0.05,
+    lr: a.LearningRate = 5e-3,
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """A number and how far off it may be: the noise in the data, and what the network does not know.
 
-    min of mean ½ log σ²(x) + (y - μ(x))² / 2σ²(x); `didact predict RUN --passes 50` keeps dropout on and adds its spread.
+    min of mean ½ log σ²(x) + (y - μ(x))² / 2σ²(x); `didact predict RUN --passes 50` keeps dropout on and adds its
+    spread.
     """
     epochs, batch_size, notes = choose_budget(data, epochs, batch_size)
     likelihood = likelihood_for(data, loss="mse" if method == "dropout" else "gaussian")
     network = MLP(
-        data.num_features, likelihood.num_outputs, hidden=hidden, activation="tanh", dropout=0.0 if method == "noise" else dropout,
-        mean=data.mean, std=data.std,
+        data.num_features,
+        likelihood.num_outputs,
+        hidden=hidden,
+        activation="tanh",
+        dropout=0.0 if method == "noise" else dropout,
+        mean=data.mean,
+        std=data.std,
     )
     return Experiment(
         data=data,
@@ -71,15 +101,25 @@ def uncertain_regression(
 
 
 @recipe(
-    data="breast_cancer", accepts=("table", "images", "text"), tasks=SUPERVISED_TASKS, chapter="regularisation",
+    data="breast_cancer",
+    accepts=("table", "images", "text"),
+    tasks=SUPERVISED_TASKS,
+    chapter="regularisation",
     abilities=("classify", "regress", "draw"),
-    sources=("Van Schependom 3.3.3", "Gaba Ex 3.3"), grid={"members": (1, 2, 5, 10, 20)},
+    sources=("Van Schependom 3.3.3", "Gaba Ex 3.3"),
+    grid={"members": (1, 2, 5, 10, 20)},
 )
 def bagging(
-    data: Data, *,
-    members: Annotated[int, Range(1, 1000), "number of ensemble members, each trained on a bootstrap sample", Aliases("n_estimators")] = 10,
-    hidden: a.HiddenSizes = (64,), dropout: a.Dropout = 0.0, lr: a.OptionalLearningRate = None,
-    epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
+    data: Data,
+    *,
+    members: Annotated[
+        int, Range(1, 1000), "number of ensemble members, each trained on a bootstrap sample", Aliases("n_estimators")
+    ] = 10,
+    hidden: a.HiddenSizes = (64,),
+    dropout: a.Dropout = 0.0,
+    lr: a.OptionalLearningRate = None,
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """Many networks on redrawn data, averaged; where they disagree, the answer is unsure.
 
@@ -89,11 +129,17 @@ def bagging(
     likelihood = likelihood_for(data)
 
     def make_member() -> nn.Module:
-        return MLP(data.num_features, likelihood.num_outputs, hidden=hidden, dropout=dropout, mean=data.mean, std=data.std)
+        return MLP(
+            data.num_features, likelihood.num_outputs, hidden=hidden, dropout=dropout, mean=data.mean, std=data.std
+        )
 
     objective_class = BaggedRegress if data.task == "regression" else BaggedClassify
     return Experiment(
         data=data,
         objective=objective_class([make_member() for _ in range(members)], likelihood, num_examples=len(data.train)),
-        optimizer=make_optimizer("adamw", lr=choose_lr(data, "adamw", lr)), schedule=Cosine(), epochs=epochs, batch_size=batch_size, notes=notes,
+        optimizer=make_optimizer("adamw", lr=choose_lr(data, "adamw", lr)),
+        schedule=Cosine(),
+        epochs=epochs,
+        batch_size=batch_size,
+        notes=notes,
     )

@@ -17,26 +17,48 @@ from didact.training.experiment import Experiment
 
 
 @recipe(
-    data="digits", accepts=("table", "images", "text"), tasks=CLASSIFICATION_TASKS, chapter="regularisation", abilities=("classify", "draw"),
+    data="digits",
+    accepts=("table", "images", "text"),
+    tasks=CLASSIFICATION_TASKS,
+    chapter="regularisation",
+    abilities=("classify", "draw"),
     sources=("Gaba 3.10", "Gaba 3.2", "Gaba 3.3", "Gaba 3.12", "Van Schependom 3.3", "Groudiev 7.1", "Fleuret 4.5"),
 )
 def regularised_mlp(
-    data: Data, *,
-    hidden: a.HiddenSizes = (256, 256), dropout: a.Dropout = 0.3, norm: a.Norm = "batch", label_smoothing: a.LabelSmoothing = 0.1, augment: a.ImageAugment = (),
+    data: Data,
+    *,
+    hidden: a.HiddenSizes = (256, 256),
+    dropout: a.Dropout = 0.3,
+    norm: a.Norm = "batch",
+    label_smoothing: a.LabelSmoothing = 0.1,
+    augment: a.ImageAugment = (),
     weight_decay: Annotated[float | None, Range(0), "weight decay"] = None,
     l1: Annotated[float, Range(0), "L1 penalty by proximal steps: weights become exactly zero"] = 0.0,
     l2: Annotated[float, Range(0), "L2 penalty by proximal steps; with --l1, the elastic net"] = 0.0,
     r_drop: Annotated[float, Range(0), "weight of R-Drop's KL divergence between two dropout passes"] = 0.0,
-    lr: a.OptionalLearningRate = None, clip_norm: a.ClipNorm = 1.0, patience: a.Patience = 10, epochs: a.Epochs = 50, batch_size: a.OptionalBatchSize = None,
+    lr: a.OptionalLearningRate = None,
+    clip_norm: a.ClipNorm = 1.0,
+    patience: a.Patience = 10,
+    epochs: a.Epochs = 50,
+    batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """A perceptron with every brake of the course: batch norm, dropout, smoothing, decay, clipping, early stopping.
 
-    [Linear, BN, ReLU, Dropout] x 2, AdamW (momentum where l1 or l2 take proximal steps), cosine. With `--augment rigid` on MNIST
+    [Linear, BN, ReLU, Dropout] x 2, AdamW (momentum where l1 or l2 take proximal steps), cosine. With `--augment
+    rigid` on MNIST
     it is the loop of Gaba 3.10; unlike there, early stopping looks at a validation split of its own.
     """
     _, batch_size, notes = choose_budget(data, epochs, batch_size)
     likelihood = likelihood_for(data, label_smoothing=label_smoothing)
-    network = MLP(data.num_features, likelihood.num_outputs, hidden=hidden, dropout=dropout, norm=norm, mean=data.mean, std=data.std)
+    network = MLP(
+        data.num_features,
+        likelihood.num_outputs,
+        hidden=hidden,
+        dropout=dropout,
+        norm=norm,
+        mean=data.mean,
+        std=data.std,
+    )
     adamw = make_optimizer("adamw", lr=lr or 1e-3, weight_decay=1e-4 if weight_decay is None else weight_decay)
     # a proximal step answers a gradient step; AdamW's are of another size
     momentum_sgd = make_optimizer("momentum", lr=lr or 0.02, weight_decay=weight_decay or 0.0)
@@ -52,21 +74,38 @@ def regularised_mlp(
 
 
 @recipe(
-    data="digits", accepts=("table", "images"), tasks=CLASSIFICATION_TASKS, chapter="regularisation", abilities=("classify", "draw"),
+    data="digits",
+    accepts=("table", "images"),
+    tasks=CLASSIFICATION_TASKS,
+    chapter="regularisation",
+    abilities=("classify", "draw"),
     sources=("Gaba 3.11",),
     grid={"dropout": (0.0, 0.1, 0.3, 0.5, 0.7), "weight_decay": (0.0, 1e-5, 1e-4, 1e-3, 1e-2)},
 )
 def dropout_weight_decay(
-    data: Data, *,
-    dropout: a.Dropout = 0.3, weight_decay: a.WeightDecay = 1e-4,
-    lr: a.LearningRate = 1e-3, epochs: a.Epochs = 20, batch_size: a.BatchSize = 128,
+    data: Data,
+    *,
+    dropout: a.Dropout = 0.3,
+    weight_decay: a.WeightDecay = 1e-4,
+    lr: a.LearningRate = 1e-3,
+    epochs: a.Epochs = 20,
+    batch_size: a.BatchSize = 128,
 ) -> Experiment:
     """One cell of the dropout and weight-decay grid; `didact sweep dropout_weight_decay` runs all 25.
 
-    The network of Gaba 3.10 with label smoothing, AdamW at a constant rate; the table of 3.11 is on MNIST (`--data mnist`).
+    The network of Gaba 3.10 with label smoothing, AdamW at a constant rate; the table of 3.11 is on MNIST (`--data
+    mnist`).
     """
     likelihood = likelihood_for(data, label_smoothing=0.1)
-    network = MLP(data.num_features, likelihood.num_outputs, hidden=(256, 256), dropout=dropout, norm="batch", mean=data.mean, std=data.std)
+    network = MLP(
+        data.num_features,
+        likelihood.num_outputs,
+        hidden=(256, 256),
+        dropout=dropout,
+        norm="batch",
+        mean=data.mean,
+        std=data.std,
+    )
     return Experiment(
         data=data,
         objective=make_supervised(network, likelihood),

@@ -24,38 +24,74 @@ from didact.training.experiment import Experiment
 
 Cell = Annotated[Literal["lstm", "gru", "rnn"], "recurrent cell"]
 CellOrBlock = Annotated[
-    Literal["lstm", "gru", "rnn", "mamba", "slstm", "mlstm"], "recurrent cell (RNN, LSTM, GRU), or a recurrent block: Mamba, mLSTM or sLSTM",
+    Literal["lstm", "gru", "rnn", "mamba", "slstm", "mlstm"],
+    "recurrent cell (RNN, LSTM, GRU), or a recurrent block: Mamba, mLSTM or sLSTM",
 ]
 EmbedDim = Annotated[int, Range(1), "embedding dimension", Aliases("width", "d_model")]
 HiddenSize = Annotated[int, Range(1), "hidden size of each recurrent layer", Aliases("hidden")]
 NumLayers = Annotated[int, Range(1, 16), "number of recurrent layers", Aliases("layers")]
-RecurrentInit = Annotated[InitWord, "initialization of the recurrent weights: orthogonal keeps lengths, random is PyTorch's default", Aliases("init")]
+RecurrentInit = Annotated[
+    InitWord,
+    "initialization of the recurrent weights: orthogonal keeps lengths, random is PyTorch's default",
+    Aliases("init"),
+]
 
 
 @recipe(
-    data="python_topics", accepts=("text",), tasks=("language",), chapter="recurrent networks",
-    abilities=("classify", "write"), kind="language",
-    sources=("Gaba 5.2", "Gaba 5.5", "Gaba 5.6", "Gaba 5.10", "Gaba Ex 5.1", "Groudiev 5.2.5", "Van Schependom 6", "Lhotte 7.3"),
+    data="python_topics",
+    accepts=("text",),
+    tasks=("language",),
+    chapter="recurrent networks",
+    abilities=("classify", "write"),
+    kind="language",
+    sources=(
+        "Gaba 5.2",
+        "Gaba 5.5",
+        "Gaba 5.6",
+        "Gaba 5.10",
+        "Gaba Ex 5.1",
+        "Groudiev 5.2.5",
+        "Van Schependom 6",
+        "Lhotte 7.3",
+    ),
     grid={"cell": ("rnn", "lstm", "gru")},
 )
 def char_rnn(
-    data: Data, *,
-    cell: CellOrBlock = "lstm", embed_dim: EmbedDim = 64, hidden_size: HiddenSize = 128, num_layers: NumLayers = 1, dropout: a.Dropout = 0.0,
+    data: Data,
+    *,
+    cell: CellOrBlock = "lstm",
+    embed_dim: EmbedDim = 64,
+    hidden_size: HiddenSize = 128,
+    num_layers: NumLayers = 1,
+    dropout: a.Dropout = 0.0,
     recurrent_init: RecurrentInit = "orthogonal",
     tie_weights: Annotated[bool, "weight tying: share the embedding with the output layer", Aliases("tie")] = False,
     context_length: Annotated[int, Range(1), "truncated BPTT length in tokens", Aliases("context", "bptt")] = 64,
-    lr: a.LearningRate = 5e-3, weight_decay: a.WeightDecay = 0.01, schedule: a.Schedule = "warmup_cosine", clip_norm: a.ClipNorm = 1.0,
-    steps: Annotated[int, Range(1), "optimizer steps", Aliases("max_steps")] = 1000, batch_size: a.BatchSize = 64,
+    lr: a.LearningRate = 5e-3,
+    weight_decay: a.WeightDecay = 0.01,
+    schedule: a.Schedule = "warmup_cosine",
+    clip_norm: a.ClipNorm = 1.0,
+    steps: Annotated[int, Range(1), "optimizer steps", Aliases("max_steps")] = 1000,
+    batch_size: a.BatchSize = 64,
 ) -> Experiment:
-    """An RNN, LSTM or GRU that continues a text character by character; then `didact sample RUN --prompt "…"` writes one.
+    """An RNN, LSTM or GRU that continues a text character by character; then `didact sample RUN --prompt "…"`
+    writes one.
 
-    h_t = cell(x_t, h_{t−1}), p(x_{t+1} | x_≤t) = softmax(W h_t): trained on Tiny Shakespeare (--data tinyshakespeare) or --data book.txt.
+    h_t = cell(x_t, h_{t−1}), p(x_{t+1} | x_≤t) = softmax(W h_t): trained on Tiny Shakespeare (--data
+    tinyshakespeare) or --data book.txt.
     --cell mamba, slstm, mlstm: blocks u + mix(LN u) that carry a state as well (Gaba 5.10).
     """
     data = with_context(data, context_length, stride=max(1, context_length // 2))
     assert isinstance(data.encoder, TextEncoder)
     network = RecurrentLanguageModel(
-        data.num_classes, cell=cell, embed_dim=embed_dim, hidden_size=hidden_size, num_layers=num_layers, dropout=dropout, tie_weights=tie_weights, init=recurrent_init
+        data.num_classes,
+        cell=cell,
+        embed_dim=embed_dim,
+        hidden_size=hidden_size,
+        num_layers=num_layers,
+        dropout=dropout,
+        tie_weights=tie_weights,
+        init=recurrent_init,
     )
     return Experiment(
         data=data,
@@ -67,26 +103,46 @@ def char_rnn(
 
 
 @recipe(
-    data="verdicts", accepts=("text",), tasks=("binary", "multiclass", "regression"), chapter="recurrent networks",
+    data="verdicts",
+    accepts=("text",),
+    tasks=("binary", "multiclass", "regression"),
+    chapter="recurrent networks",
     abilities=("classify", "regress", "draw"),
-    sources=("Gaba 5.7", "Gaba 5.8", "Gaba 5.9", "Gaba Ex 5.5", "Lhotte 7.3"), grid={"cell": ("rnn", "lstm", "gru"), "num_layers": (1, 2)},
+    sources=("Gaba 5.7", "Gaba 5.8", "Gaba 5.9", "Gaba Ex 5.5", "Lhotte 7.3"),
+    grid={"cell": ("rnn", "lstm", "gru"), "num_layers": (1, 2)},
 )
 def text_rnn(
-    data: Data, *,
-    cell: CellOrBlock = "lstm", embed_dim: EmbedDim = 128, hidden_size: HiddenSize = 128, num_layers: NumLayers = 1, recurrent_init: RecurrentInit = "orthogonal",
+    data: Data,
+    *,
+    cell: CellOrBlock = "lstm",
+    embed_dim: EmbedDim = 128,
+    hidden_size: HiddenSize = 128,
+    num_layers: NumLayers = 1,
+    recurrent_init: RecurrentInit = "orthogonal",
     bidirectional: Annotated[bool, "bidirectional: one recurrent layer from each end"] = True,
     pool: Annotated[Literal["last", "mean", "max"], "pooling over time: last state, mean or max"] = "max",
     vocab_size: Annotated[int, Range(1), "vocabulary size: the most common words", Aliases("vocabulary")] = 10_000,
     max_length: Annotated[int, Range(1, 1000), "maximum sequence length in words", Aliases("length")] = 256,
-    dropout: a.Dropout = 0.4, label_smoothing: a.LabelSmoothing = 0.0, balance: a.Balance = "none",
+    dropout: a.Dropout = 0.4,
+    label_smoothing: a.LabelSmoothing = 0.0,
+    balance: a.Balance = "none",
     head: Annotated[tuple[int, ...], Range(1), "units of the hidden layers of the classification head"] = (),
     embedding_std: a.EmbeddingStd = None,
-    embedding_dropout: Annotated[float | None, Range(0, 0.95), "dropout probability of the word embedding (as --dropout if not given)"] = None,
+    embedding_dropout: Annotated[
+        float | None, Range(0, 0.95), "dropout probability of the word embedding (as --dropout if not given)"
+    ] = None,
     augment: a.TextAugment = (),
-    lr: a.LearningRate = 2e-3, weight_decay: a.WeightDecay = 0.01, schedule: a.Schedule = "warmup_cosine", clip_norm: a.ClipNorm = 1.0,
-    patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None, embeddings: Embeddings = None,
+    lr: a.LearningRate = 2e-3,
+    weight_decay: a.WeightDecay = 0.01,
+    schedule: a.Schedule = "warmup_cosine",
+    clip_norm: a.ClipNorm = 1.0,
+    patience: a.Patience = None,
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
+    embeddings: Embeddings = None,
 ) -> Experiment:
-    """A recurrent classifier of texts: sentiment of reviews (--data rt_polarity, imdb), or one's own CSV with --text and --target.
+    """A recurrent classifier of texts: sentiment of reviews (--data rt_polarity, imdb), or one's own CSV with
+    --text and --target.
 
     h = [h→_T; h←_1] or the mean or maximum of all h_t, and softmax(W h).
     """
@@ -95,8 +151,19 @@ def text_rnn(
     epochs, batch_size, notes = choose_budget(data, epochs, batch_size)
     likelihood = likelihood_for(data, label_smoothing=label_smoothing, weights=class_weights)
     network = RecurrentClassifier(
-        len(data.feature_names), likelihood.num_outputs, cell=cell, embed_dim=embed_dim, hidden_size=hidden_size, num_layers=num_layers, bidirectional=bidirectional,
-        pool=pool, dropout=dropout, init=recurrent_init, head=head, embedding_std=embedding_std, embedding_dropout=embedding_dropout,
+        len(data.feature_names),
+        likelihood.num_outputs,
+        cell=cell,
+        embed_dim=embed_dim,
+        hidden_size=hidden_size,
+        num_layers=num_layers,
+        bidirectional=bidirectional,
+        pool=pool,
+        dropout=dropout,
+        init=recurrent_init,
+        head=head,
+        embedding_std=embedding_std,
+        embedding_dropout=embedding_dropout,
     )
     return Experiment(
         data=data,
@@ -110,31 +177,63 @@ def text_rnn(
 
 
 @recipe(
-    data="number_words", accepts=("pairs",), tasks=("translation",), chapter="attention", abilities=("translate",), kind="translation",
+    data="number_words",
+    accepts=("pairs",),
+    tasks=("translation",),
+    chapter="attention",
+    abilities=("translate",),
+    kind="translation",
     sources=("Gaba 6.1", "Gaba 6.2", "Gaba 6.3", "Gaba Ex 6.1", "Groudiev 6.1", "Van Schependom 6.4.1", "Lhotte 7.5"),
     grid={"attention": ("none", "bahdanau", "general")},
 )
 def seq2seq(
-    data: Data, *,
-    attention: Annotated[Literal["bahdanau", "dot", "general", "concat", "none"], "decoder's attention over the encoder's states: Bahdanau's additive or Luong's dot and general scores"] = "bahdanau",
-    cell: Cell = "gru", embed_dim: EmbedDim = 64, hidden_size: HiddenSize = 96, num_layers: NumLayers = 1, dropout: a.Dropout = 0.0,
-    lr: a.LearningRate = 4e-3, weight_decay: a.WeightDecay = 0.01, schedule: a.Schedule = "warmup_cosine", clip_norm: a.ClipNorm = 1.0,
-    epochs: a.Epochs = 8, batch_size: a.BatchSize = 128,
+    data: Data,
+    *,
+    attention: Annotated[
+        Literal["bahdanau", "dot", "general", "concat", "none"],
+        "decoder's attention over the encoder's states: Bahdanau's additive or Luong's dot and general scores",
+    ] = "bahdanau",
+    cell: Cell = "gru",
+    embed_dim: EmbedDim = 64,
+    hidden_size: HiddenSize = 96,
+    num_layers: NumLayers = 1,
+    dropout: a.Dropout = 0.0,
+    lr: a.LearningRate = 4e-3,
+    weight_decay: a.WeightDecay = 0.01,
+    schedule: a.Schedule = "warmup_cosine",
+    clip_norm: a.ClipNorm = 1.0,
+    epochs: a.Epochs = 8,
+    batch_size: a.BatchSize = 128,
 ) -> Experiment:
-    """Read one sequence, write another: number words to digits, translations (--data multi30k_fr), with attention or without.
+    """Read one sequence, write another: number words to digits, translations (--data multi30k_fr), with attention
+    or without.
 
-    c_t = Σ_j α_tj h_j, α_t = softmax_j score(s_{t−1}, h_j), s_t = cell(s_{t−1}, [y_{t−1}; c_t]), p(y_t) = softmax(W [s_t; c_t]).
+    c_t = Σ_j α_tj h_j, α_t = softmax_j score(s_{t−1}, h_j), s_t = cell(s_{t−1}, [y_{t−1}; c_t]), p(y_t) = softmax(W
+    [s_t; c_t]).
     """
     pair_encoder = data.encoder
     assert isinstance(pair_encoder, PairEncoder)
     network = Seq2Seq(
-        len(pair_encoder.source.vocab), len(pair_encoder.target.vocab), cell=cell, attention=attention, embed_dim=embed_dim, hidden_size=hidden_size, num_layers=num_layers,
+        len(pair_encoder.source.vocab),
+        len(pair_encoder.target.vocab),
+        cell=cell,
+        attention=attention,
+        embed_dim=embed_dim,
+        hidden_size=hidden_size,
+        num_layers=num_layers,
         dropout=dropout,
     )
     return Experiment(
         data=data,
-        objective=Seq2SeqObjective(network, mean_length=pair_encoder.mean_target_length, max_length=pair_encoder.max_target_length, detokenize=pair_encoder.detokenize),
+        objective=Seq2SeqObjective(
+            network,
+            mean_length=pair_encoder.mean_target_length,
+            max_length=pair_encoder.max_target_length,
+            detokenize=pair_encoder.detokenize,
+        ),
         optimizer=make_optimizer("adamw", lr=lr, weight_decay=weight_decay),
         schedule=make_schedule(schedule),
-        clip_norm=clip_norm, epochs=epochs, batch_size=batch_size,
+        clip_norm=clip_norm,
+        epochs=epochs,
+        batch_size=batch_size,
     )

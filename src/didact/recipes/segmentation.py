@@ -18,42 +18,78 @@ from didact.registry import create_model, recipe
 from didact.training.experiment import Experiment
 
 TARGET_STEPS = 1_350   # where no number of epochs is given
-LARGE_NUM_PARAMETERS = 5_000_000   # parameters from which 5e-3, AdamW's rate for small ones, would make the loss 10⁶ at step 2
+# parameters from which 5e-3, AdamW's rate for small ones, would make the loss 10⁶ at step 2
+LARGE_NUM_PARAMETERS = 5_000_000
 ModelName = Literal["unet_mini", "unet", "unet_2015", "unet_small", "unet_tiny"]
-Architecture = Annotated[ModelName, "architecture: unet (Ronneberger's), unet_2015 (without padding, as published), unet_tiny (Lhotte's), or a small one"]
-UNetChannels = Annotated[tuple[int, ...] | None, Range(1), "channels at each resolution, the highest first, each half as large (the model's own if not given)", Aliases("widths")]
+Architecture = Annotated[
+    ModelName,
+    "architecture: unet (Ronneberger's), unet_2015 (without padding, as published), unet_tiny (Lhotte's), or a small one",
+]
+UNetChannels = Annotated[
+    tuple[int, ...] | None,
+    Range(1),
+    "channels at each resolution, the highest first, each half as large (the model's own if not given)",
+    Aliases("widths"),
+]
 Norm = Annotated[Literal["none", "batch"] | None, "normalization after each convolution (the model's own if not given)"]
 MaskAugment = Annotated[tuple[str, ...], "augmentations of images and masks: flip, crop, zoom, jitter, noise"]
 
 
 @recipe(
-    data="shapes", accepts=("masks",), tasks=("segmentation",), chapter="convolutions", abilities=("segment",),
+    data="shapes",
+    accepts=("masks",),
+    tasks=("segmentation",),
+    chapter="convolutions",
+    abilities=("segment",),
     sources=("Gaba 12.1.2", "Fleuret 6.4", "Lhotte 7.2"),
 )
 def segmentation(
-    data: Data, *,
-    model: Architecture = "unet_mini", channels: UNetChannels = None, norm: Norm = None,
-    dice_weight: Annotated[float, Range(0), "weight of the Dice loss added to cross-entropy", Aliases("dice")] = 1.0, augment: MaskAugment = ("flip",),
-    optimizer: a.Optimizer = "adamw", lr: a.OptionalLearningRate = None, weight_decay: a.WeightDecay = 1e-2, schedule: a.Schedule = "warmup_cosine",
-    clip_norm: a.ClipNorm = None, ema: a.EMADecay = None, patience: a.Patience = None, epochs: a.OptionalEpochs = None,
+    data: Data,
+    *,
+    model: Architecture = "unet_mini",
+    channels: UNetChannels = None,
+    norm: Norm = None,
+    dice_weight: Annotated[float, Range(0), "weight of the Dice loss added to cross-entropy", Aliases("dice")] = 1.0,
+    augment: MaskAugment = ("flip",),
+    optimizer: a.Optimizer = "adamw",
+    lr: a.OptionalLearningRate = None,
+    weight_decay: a.WeightDecay = 1e-2,
+    schedule: a.Schedule = "warmup_cosine",
+    clip_norm: a.ClipNorm = None,
+    ema: a.EMADecay = None,
+    patience: a.Patience = None,
+    epochs: a.OptionalEpochs = None,
     batch_size: a.BatchSize = 8,
 ) -> Experiment:
     """A U-Net that says of each pixel what it belongs to.
 
-    Down by convolutions and halvings, up by transposed convolutions, bridges between; cross-entropy of each pixel plus Dice.
-    unet_2015 says less than it sees: a margin is mirrored around the image, as in the paper. Pixels of 255 do not count.
+    Down by convolutions and halvings, up by transposed convolutions, bridges between; cross-entropy of each pixel
+    plus Dice.
+    unet_2015 says less than it sees: a margin is mirrored around the image, as in the paper. Pixels of 255 do not
+    count.
     """
     epochs, evaluate_every, notes = choose_epochs(data, batch_size, epochs, steps=TARGET_STEPS, min_epochs=12)
     model_options = {name: value for name, value in (("widths", channels), ("norm", norm)) if value is not None}
-    network: UNet = create_model(model, num_classes=data.num_classes, channels=data.shape[0], mean=data.mean, std=data.std, **model_options)
+    network: UNet = create_model(
+        model, num_classes=data.num_classes, channels=data.shape[0], mean=data.mean, std=data.std, **model_options
+    )
     network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as GPUs like it
     default_lr = 1e-3 if sum(p.numel() for p in network.parameters()) >= LARGE_NUM_PARAMETERS else 5e-3
     return Experiment(
         data=data,
-        objective=SegmentationObjective(network if network.padded else ReflectPadded(network), data.class_names, dice_weight=dice_weight),
-        optimizer=make_optimizer(optimizer, lr=default_lr if lr is None and optimizer == "adamw" else lr, weight_decay=weight_decay),
+        objective=SegmentationObjective(
+            network if network.padded else ReflectPadded(network), data.class_names, dice_weight=dice_weight
+        ),
+        optimizer=make_optimizer(
+            optimizer, lr=default_lr if lr is None and optimizer == "adamw" else lr, weight_decay=weight_decay
+        ),
         schedule=make_schedule(schedule),
         augment=make_mask_augmentations(augment),
-        clip_norm=clip_norm, ema=ema, patience=patience,
-        epochs=epochs, batch_size=batch_size, evaluate_every=evaluate_every, notes=notes,
+        clip_norm=clip_norm,
+        ema=ema,
+        patience=patience,
+        epochs=epochs,
+        batch_size=batch_size,
+        evaluate_every=evaluate_every,
+        notes=notes,
     )

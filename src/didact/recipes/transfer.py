@@ -35,37 +35,75 @@ TransferMode = Annotated[
 DEFAULT_SETTINGS = Settings()
 DEFAULT_SOURCE = "glyphs"  # printed numerals and letters: near enough to digits, and made on the spot
 MIN_STEPS = 300  # at least, where no number of epochs is given: few examples make short epochs
-LR_FACTORS = {"scratch": 3.0, "features": 10.0, "partial": 3.0, "full": 3.0}  # times the optimizer's own: few steps, and a head is easily moved
+# times the optimizer's own: few steps, and a head is easily moved
+LR_FACTORS = {"scratch": 3.0, "features": 10.0, "partial": 3.0, "full": 3.0}
 SourceWeights = Annotated[
-    str, RunReference(allow_other=True), "pretrained weights: a run, a file, lite0 (ImageNet), or a data set to pretrain on",
+    str,
+    RunReference(allow_other=True),
+    "pretrained weights: a run, a file, lite0 (ImageNet), or a data set to pretrain on",
 ]
 
 
 @recipe(
-    data="digits", accepts=("images",), tasks=("binary", "multiclass"), chapter="convolutions", abilities=("classify", "draw"),
+    data="digits",
+    accepts=("images",),
+    tasks=("binary", "multiclass"),
+    chapter="convolutions",
+    abilities=("classify", "draw"),
     sources=("Gaba 4.5", "Gaba 4.7", "Lhotte 7.6", "Van Schependom 3.3.3", "Fleuret 6.3"),
     grid={"mode": ("scratch", "features", "partial", "full")},
 )
 def transfer(
-    data: Data, *,
-    mode: TransferMode = "full", weights: SourceWeights = DEFAULT_SOURCE,
-    model: Annotated[ModelName | None, "architecture (cnn if not given; efficientnet_lite0 for --weights lite0)"] = None, stem: StemOption = "auto",
-    labels_per_class: Annotated[int | None, Range(1), "training examples per class (all if none)", Aliases("labels")] = 1,
-    unfreeze: Annotated[float, Range(0, 1), OnlyWith("mode", "partial"), "fraction of the layers, from the last, that are trained in mode partial", Aliases("thaw")] = 0.5,
+    data: Data,
+    *,
+    mode: TransferMode = "full",
+    weights: SourceWeights = DEFAULT_SOURCE,
+    model: Annotated[
+        ModelName | None, "architecture (cnn if not given; efficientnet_lite0 for --weights lite0)"
+    ] = None,
+    stem: StemOption = "auto",
+    labels_per_class: Annotated[
+        int | None, Range(1), "training examples per class (all if none)", Aliases("labels")
+    ] = 1,
+    unfreeze: Annotated[
+        float,
+        Range(0, 1),
+        OnlyWith("mode", "partial"),
+        "fraction of the layers, from the last, that are trained in mode partial",
+        Aliases("thaw"),
+    ] = 0.5,
     lr_ratio: Annotated[
-        float, Range(0, 1, open_low=True), OnlyWith("mode", "partial", "full"), "discriminative learning rates: first layer's rate as a fraction of the last layer's; 1 from scratch", Aliases("ratio")
+        float,
+        Range(0, 1, open_low=True),
+        OnlyWith("mode", "partial", "full"),
+        "discriminative learning rates: first layer's rate as a fraction of the last layer's; 1 from scratch",
+        Aliases("ratio"),
     ] = 0.1,
-    image_size: Annotated[int | None, Range(8, 1024), "side that images are resized to (their own if not given; 224 for lite0)", Aliases("pixels")] = None,
-    label_smoothing: a.LabelSmoothing = 0.0, augment: a.ImageAugment = (),
-    optimizer: a.Optimizer = "adamw", lr: a.OptionalLearningRate = None, weight_decay: a.WeightDecay = 0.01, momentum: a.Momentum = 0.9,
-    schedule: a.Schedule = "warmup_cosine", clip_norm: a.ClipNorm = 1.0,
-    epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
+    image_size: Annotated[
+        int | None,
+        Range(8, 1024),
+        "side that images are resized to (their own if not given; 224 for lite0)",
+        Aliases("pixels"),
+    ] = None,
+    label_smoothing: a.LabelSmoothing = 0.0,
+    augment: a.ImageAugment = (),
+    optimizer: a.Optimizer = "adamw",
+    lr: a.OptionalLearningRate = None,
+    weight_decay: a.WeightDecay = 0.01,
+    momentum: a.Momentum = 0.9,
+    schedule: a.Schedule = "warmup_cosine",
+    clip_norm: a.ClipNorm = 1.0,
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """Transfer learning: a network that has learned something else, reused where labels are few.
 
-    θ starts where another task left it; the head is new; η_l = η ρ^(1 - l / L) for layer l of L, 0 for those that are frozen.
-    `didact sweep transfer --seeds 3` compares the ways of reusing with a network from scratch. Measured with one label of each digit
-    (seeds 0 to 2): scratch 0.62 ± 0.09, and after printed glyphs features 0.73 ± 0.02, partial 0.77 ± 0.03, full 0.74 ± 0.04; each way
+    θ starts where another task left it; the head is new; η_l = η ρ^(1 - l / L) for layer l of L, 0 for those that
+    are frozen.
+    `didact sweep transfer --seeds 3` compares the ways of reusing with a network from scratch. Measured with one
+    label of each digit
+    (seeds 0 to 2): scratch 0.62 ± 0.09, and after printed glyphs features 0.73 ± 0.02, partial 0.77 ± 0.03, full
+    0.74 ± 0.04; each way
     gains with each seed.
     """
     is_lite = weights == "lite0"
@@ -84,18 +122,34 @@ def transfer(
         network.standardize = nn.Sequential(Resize((image_size, image_size)), network.get_submodule("standardise"))
     L = len(group_layers(network))
     num_trainable_layers = {"features": 1, "partial": max(1, ceil(unfreeze * L))}.get(mode, L)
-    is_ignored = mode == "scratch" and weights not in (DEFAULT_SOURCE, "lite0")                # lite0 says which network, too
+    # lite0 says which network, too
+    is_ignored = mode == "scratch" and weights not in (DEFAULT_SOURCE, "lite0")
     ignored_notes = (f"--weights {weights} does nothing: --mode scratch begins with new ones",) if is_ignored else ()
     return Experiment(
         data=data,
-        objective=TransferClassifier(network, likelihood, num_trainable_layers=num_trainable_layers, lr=base_lr, lr_ratio=1.0 if mode == "scratch" else lr_ratio, cache_features=not augment),
+        objective=TransferClassifier(
+            network,
+            likelihood,
+            num_trainable_layers=num_trainable_layers,
+            lr=base_lr,
+            lr_ratio=1.0 if mode == "scratch" else lr_ratio,
+            cache_features=not augment,
+        ),
         optimizer=make_optimizer(optimizer, lr=base_lr, weight_decay=weight_decay, momentum=momentum),
         schedule=make_schedule(schedule),
         augment=make_image_augmentation(data, augment),
-        evaluate_every=max(1, epochs * steps_per_epoch // 10),  # an epoch of few examples is over at once, the validation split is as large as ever
-        clip_norm=clip_norm, epochs=epochs, batch_size=batch_size, initialize_weights=initialize_weights if mode != "scratch" else None,
+        # an epoch of few examples is over at once, the validation split is as large as ever
+        evaluate_every=max(1, epochs * steps_per_epoch // 10),
+        clip_norm=clip_norm,
+        epochs=epochs,
+        batch_size=batch_size,
+        initialize_weights=initialize_weights if mode != "scratch" else None,
         resolved_arguments={"stem": stem},
-        notes=(*get_network_notes(network), *ignored_notes, f"{num_trainable_layers} of {L} layers learn; the last one is new"),
+        notes=(
+            *get_network_notes(network),
+            *ignored_notes,
+            f"{num_trainable_layers} of {L} layers learn; the last one is new",
+        ),
     )
 
 
@@ -104,7 +158,9 @@ def subsample_per_class(data: Data, labels_per_class: int) -> Data:
     seed = int(torch.randint(2**31, ()))
     count, label = min(zip(data.class_counts["train"], data.class_names, strict=True))
     if count < labels_per_class and not isinstance(data.train, MissingSplit):
-        raise UsageError(f"--labels {labels_per_class}: class {label!r} of {data.name!r} has only {count} training examples")
+        raise UsageError(
+            f"--labels {labels_per_class}: class {label!r} of {data.name!r} has only {count} training examples"
+        )
 
     def sample_rows(rows: Tensor, generator: torch.Generator) -> Tensor:
         return rows[torch.randperm(len(rows), generator=generator)[:labels_per_class]]
@@ -115,7 +171,8 @@ def subsample_per_class(data: Data, labels_per_class: int) -> Data:
 def _load_backbone(
     network: nn.Module, location: str, model: str, image_size: int, context: InitContext
 ) -> tuple[str, ...]:
-    """Learned weights in all layers but the last, which is new even where both tasks have as many classes; what became of them."""
+    """Learned weights in all layers but the last, which is new even where both tasks have as many classes; what
+    became of them."""
     head = group_layers(network)[-1][-1]
     new_head_state = {name: value.clone() for name, value in head.state_dict().items()}
     input_transform = network.get_submodule("standardise")
@@ -123,9 +180,13 @@ def _load_backbone(
         network.standardize = input_transform[1]
     notes: tuple[str, ...] = ()
     if location in list_datasets():
-        run = pretrain_cnn(location, model, image_size, replace(context.settings, device=str(context.device)), context.on_event)
+        run = pretrain_cnn(
+            location, model, image_size, replace(context.settings, device=str(context.device)), context.on_event
+        )
         accuracy, seconds = run.metadata["validation"]["accuracy"], run.metadata["seconds"]
-        notes = (f"{model} learned {location!r} first: validation accuracy {accuracy:.3f} after {seconds:.0f} s; {run.folder}",)
+        notes = (
+            f"{model} learned {location!r} first: validation accuracy {accuracy:.3f} after {seconds:.0f} s; {run.folder}",
+        )
         location = str(run.folder)
     weight_notes = load_pretrained(network, location, model)
     if isinstance(input_transform, nn.Sequential):
@@ -135,15 +196,32 @@ def _load_backbone(
 
 
 def pretrain_cnn(source: str, model: str, image_size: int, settings: Settings, on_event: EventCallback) -> Run:
-    """The run of `cnn` that learned another set in this size: one that is there, or a new one. Each seed begins with one of its own."""
+    """The run of `cnn` that learned another set in this size: one that is there, or a new one. Each seed begins
+    with one of its own."""
     seed, common_settings = int(torch.randint(2**31, ())), {"precision": settings.precision, "runs": settings.runs}
-    size_option = {"size": image_size} if list_datasets()[source].kind == "images" else {}  # `cnn` itself refuses all others
-    cnn_options = {"model": model, "augment": ("affine",)}                      # seen from many sides, it says more of what it has not seen
+    # `cnn` itself refuses all others
+    size_option = {"size": image_size} if list_datasets()[source].kind == "images" else {}
+    # seen from many sides, it says more of what it has not seen
+    cnn_options = {"model": model, "augment": ("affine",)}
     prepared = prepare(cnn, {"data": source, **size_option, **cnn_options})
-    expected = {"arguments": to_json_value(prepared.arguments), "source": prepared.data.source, "seed": seed, **common_settings}
+    expected = {
+        "arguments": to_json_value(prepared.arguments),
+        "source": prepared.data.source,
+        "seed": seed,
+        **common_settings,
+    }
     for file in Path(settings.runs).glob("cnn/*/run.json"):
         metadata = Run(file.parent).metadata
         actual = {"arguments": metadata["arguments"], "source": metadata["data"]["source"], **metadata["settings"]}
         if metadata.get("status") == "finished" and {name: actual[name] for name in expected} == expected:
             return Run(file.parent)
-    return train(cnn, data=prepared.data, on_event=on_event, trained_for=transfer.name, seed=seed, device=settings.device, **cnn_options, **common_settings)
+    return train(
+        cnn,
+        data=prepared.data,
+        on_event=on_event,
+        trained_for=transfer.name,
+        seed=seed,
+        device=settings.device,
+        **cnn_options,
+        **common_settings,
+    )

@@ -18,16 +18,27 @@ from didact.training.experiment import Experiment, InitContext
 
 @recipe(**RECIPE_METADATA, sources=("Gaba 9.7", "Gaba 9.10", "Groudiev 9.2.4"), grid={"num_layers": (1, 2, 4)})
 def vqvae_prior(
-    data: Data, *,
+    data: Data,
+    *,
     from_: SourceRunOption = None,
-    autoencoder: Annotated[str | None, "vqvae and its arguments: read from --from, or trained first (vqvae if not given)", Aliases("coder")] = None,
+    autoencoder: Annotated[
+        str | None, "vqvae and its arguments: read from --from, or trained first (vqvae if not given)", Aliases("coder")
+    ] = None,
     channels: Annotated[int, Range(1), "channels of both stacks", Aliases("width")] = 32,
     num_layers: Annotated[int, Range(1), "number of gated masked-convolution blocks", Aliases("depth", "layers")] = 4,
-    kernel_size: KernelSize = 3, conditional: Conditional = False,
-    lr: a.LearningRate = 2e-3, weight_decay: a.WeightDecay = 0.01, schedule: a.Schedule = "warmup_cosine", clip_norm: a.ClipNorm = 1.0,
-    ema: a.EMADecay = None, patience: a.Patience = None, epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
+    kernel_size: KernelSize = 3,
+    conditional: Conditional = False,
+    lr: a.LearningRate = 2e-3,
+    weight_decay: a.WeightDecay = 0.01,
+    schedule: a.Schedule = "warmup_cosine",
+    clip_norm: a.ClipNorm = 1.0,
+    ema: a.EMADecay = None,
+    patience: a.Patience = None,
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """Draw from a VQ-VAE: a PixelCNN learns which codes follow which over the map of a trained one, whose decoder paints the image.
+    """Draw from a VQ-VAE: a PixelCNN learns which codes follow which over the map of a trained one, whose decoder
+    paints the image.
 
     p(k) = Π_i p(k_i | k_<i), k the codes of x; −log₂ p(k) / D are its bits per code; log₂ K, were all alike.
     """
@@ -35,15 +46,40 @@ def vqvae_prior(
     source_run = resolve_source_run(from_, autoencoder, data, allowed_recipes=("vqvae",))
     vqvae_objective = source_run.build_experiment(data).objective
     assert isinstance(vqvae_objective, VQVAEObjective)
-    dim, num_classes = vqvae_objective.network.quantizer.codebook.shape[1], require_num_classes(data) if conditional else 0
+    dim, num_classes = (
+        vqvae_objective.network.quantizer.codebook.shape[1],
+        require_num_classes(data) if conditional else 0,
+    )
     shape = (dim, *vqvae_objective.network.grid)
-    network = PixelCNN(shape=shape, channels=channels, num_layers=num_layers, outputs=vqvae_objective.network.codebook_size, kernel_size=kernel_size, num_classes=num_classes)
+    network = PixelCNN(
+        shape=shape,
+        channels=channels,
+        num_layers=num_layers,
+        outputs=vqvae_objective.network.codebook_size,
+        kernel_size=kernel_size,
+        num_classes=num_classes,
+    )
 
     def initialize_weights(context: InitContext) -> tuple[str, ...]:
-        return (source_run.train_or_load(vqvae_objective, data, context), f"an image is {shape[1]} × {shape[2]} codes out of {vqvae_objective.network.codebook_size}")
+        return (
+            source_run.train_or_load(vqvae_objective, data, context),
+            f"an image is {shape[1]} × {shape[2]} codes out of {vqvae_objective.network.codebook_size}",
+        )
 
     experiment = make_experiment(
-        data, CodePrior(network, vqvae_objective, num_classes=num_classes), lr=lr, weight_decay=weight_decay, schedule=schedule,
-        clip_norm=clip_norm, ema=ema, patience=patience, epochs=epochs, batch_size=batch_size,
+        data,
+        CodePrior(network, vqvae_objective, num_classes=num_classes),
+        lr=lr,
+        weight_decay=weight_decay,
+        schedule=schedule,
+        clip_norm=clip_norm,
+        ema=ema,
+        patience=patience,
+        epochs=epochs,
+        batch_size=batch_size,
     )
-    return replace(experiment, initialize_weights=initialize_weights, resolved_arguments={"from_": source_run.location, "autoencoder": source_run.description})
+    return replace(
+        experiment,
+        initialize_weights=initialize_weights,
+        resolved_arguments={"from_": source_run.location, "autoencoder": source_run.description},
+    )

@@ -23,46 +23,74 @@ NUM_PROBES = 24         # words that the report looks at, where none are named
 
 
 @recipe(
-    data="tales", accepts=("words",), chapter="recurrent networks", abilities=("embed",), kind="self-supervised", sources=("Lhotte 7.4",),
+    data="tales",
+    accepts=("words",),
+    chapter="recurrent networks",
+    abilities=("embed",),
+    kind="self-supervised",
+    sources=("Lhotte 7.4",),
     grid={"model": ("skipgram", "cbow"), "window": (2, 5)},
 )
 def word2vec(
-    data: Data, *,
-    model: Annotated[Word2VecArchitecture, "skipgram predicts the context from a word, cbow a word from its context"] = "skipgram",
+    data: Data,
+    *,
+    model: Annotated[
+        Word2VecArchitecture, "skipgram predicts the context from a word, cbow a word from its context"
+    ] = "skipgram",
     embed_dim: Annotated[int, Range(1), "dimension of a word vector", Aliases("width")] = 100,
     window: Annotated[int, Range(1, MAX_WINDOW), "context window: words on either side"] = 5,
     num_negatives: Annotated[int, Range(1), "negative samples per positive pair", Aliases("negatives")] = 5,
-    subsample: Annotated[float, Range(0, 1), "subsampling threshold of frequent words, as a fraction of the text; 0: none"] = 1e-3,
-    vocab_size: Annotated[int, Range(1), "vocabulary size: the most common words get a vector", Aliases("vocabulary")] = 10_000,
-    probe: Annotated[tuple[str, ...], "query words whose nearest neighbors the report shows (chosen if not given)"] = (),
-    lr: a.LearningRate = 5e-3, schedule: a.Schedule = "warmup_cosine", epochs: a.OptionalEpochs = None, batch_size: a.OptionalBatchSize = None,
+    subsample: Annotated[
+        float, Range(0, 1), "subsampling threshold of frequent words, as a fraction of the text; 0: none"
+    ] = 1e-3,
+    vocab_size: Annotated[
+        int, Range(1), "vocabulary size: the most common words get a vector", Aliases("vocabulary")
+    ] = 10_000,
+    probe: Annotated[
+        tuple[str, ...], "query words whose nearest neighbors the report shows (chosen if not given)"
+    ] = (),
+    lr: a.LearningRate = 5e-3,
+    schedule: a.Schedule = "warmup_cosine",
+    epochs: a.OptionalEpochs = None,
+    batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
     """word2vec by negative sampling, skip-gram or CBOW, on any text: --data book.txt, tinyshakespeare, imdb.
 
-    max of log σ(u_oᵀ v_w) + k E log σ(−u_nᵀ v_w), o near w and n drawn from P(n) ∝ count^¾. Then `didact search king --model RUN`
-    names the nearest words, "king - man + woman" in its place solves analogies, and `didact search QUERY FILE --model RUN` finds lines.
+    max of log σ(u_oᵀ v_w) + k E log σ(−u_nᵀ v_w), o near w and n drawn from P(n) ∝ count^¾. Then `didact search
+    king --model RUN`
+    names the nearest words, "king - man + woman" in its place solves analogies, and `didact search QUERY FILE
+    --model RUN` finds lines.
     """
     data = with_window(data, window=window, vocab_size=vocab_size)
     counts, context_size = _corpus_statistics(data)
     keep_probability = compute_keep_probability(counts, subsample)
-    kept_share = float((counts * keep_probability).sum() / counts.sum().clamp(min=1)) or 1.0      # of the words that are not passed over
+    # of the words that are not passed over
+    kept_share = float((counts * keep_probability).sum() / counts.sum().clamp(min=1)) or 1.0
     epochs = epochs or max(1, min(10, round(TARGET_WORDS / len(data.train))))
     batch_size = batch_size or (512 if len(data.train) < LARGE_TEXT_WORDS else 2048)
     return Experiment(
         data=data,
         objective=NegativeSamplingObjective(
-            Word2Vec(len(data.feature_names), embed_dim=embed_dim), counts, architecture=model, num_negatives=num_negatives, keep=keep_probability, probes=_choose_probes(data, probe),
-            expected_pairs=kept_share * (kept_share * context_size if model == "skipgram" else -expm1(-kept_share * context_size)),
+            Word2Vec(len(data.feature_names), embed_dim=embed_dim),
+            counts,
+            architecture=model,
+            num_negatives=num_negatives,
+            keep=keep_probability,
+            probes=_choose_probes(data, probe),
+            expected_pairs=kept_share
+            * (kept_share * context_size if model == "skipgram" else -expm1(-kept_share * context_size)),
         ),
         optimizer=make_optimizer("adam", lr=lr),
         schedule=make_schedule(schedule),
         augment=make_subsampler(keep_probability),
-        epochs=epochs, batch_size=batch_size,
+        epochs=epochs,
+        batch_size=batch_size,
     )
 
 
 def _corpus_statistics(data: Data) -> tuple[Tensor, float]:
-    """How often each word stands in the training text, and how many a window finds; a run that is rebuilt holds what followed from it."""
+    """How often each word stands in the training text, and how many a window finds; a run that is rebuilt holds
+    what followed from it."""
     if isinstance(data.train, ContextWindows):
         return data.train.count_words(len(data.feature_names) - 2), data.train.expected_context_size()
     return zeros(len(data.feature_names)), 1.0

@@ -1,4 +1,5 @@
-"""Several runs on one page: what differs between them, how they ended, how they got there; and a sweep's table and map."""
+"""Several runs on one page: what differs between them, how they ended, how they got there; and a sweep's table and
+map."""
 
 import math
 import os
@@ -43,21 +44,38 @@ def compare_runs(runs: Sequence[Run], path: Path) -> Path:
         raise UsageError("a comparison needs at least one run, got none")
     metadata = [run.metadata | {"status": run.status} for run in runs]
     differences = find_differences(metadata)
-    same_data = len({(f["data"].get("fingerprint"), f["data"].get("source", {}).get("seed")) for f in metadata}) == 1  # and one split
+    # and one split
+    same_data = len({(f["data"].get("fingerprint"), f["data"].get("source", {}).get("seed")) for f in metadata}) == 1
     mark_note = "The best on validation is marked." if same_data else "The data differ: none is marked as best."
     metrics_lead = f"Of each run's best validation state, on the test split. {mark_note}"
-    labels = [", ".join(f"{k} {v[i]}" for k, v in differences.items() if v[i] != "–")[:60] or run.folder.name for i, run in enumerate(runs)]
+    labels = [
+        ", ".join(f"{k} {v[i]}" for k, v in differences.items() if v[i] != "–")[:60] or run.folder.name
+        for i, run in enumerate(runs)
+    ]
     if len(set(labels)) < len(labels):
         labels = [f"{run.folder.name[-4:]} {label}".strip() for run, label in zip(runs, labels, strict=True)]
     page = make_document(
         f"{len(runs)} runs compared",
         tag(
-            "header", tag("p", "didact · comparison", class_="overline"), tag("h1", f"{len(runs)} runs", tag("span", " side by side")),
-            tag("p", ", ".join(dict.fromkeys(f"{f['recipe']} on {f['data']['name']}" for f in metadata)), class_="summary"),
+            "header",
+            tag("p", "didact · comparison", class_="overline"),
+            tag("h1", f"{len(runs)} runs", tag("span", " side by side")),
+            tag(
+                "p",
+                ", ".join(dict.fromkeys(f"{f['recipe']} on {f['data']['name']}" for f in metadata)),
+                class_="summary",
+            ),
         ),
-        make_section("What differs", _make_differences_table(runs, differences, path), lead="" if differences else "Nothing: all arguments are the same."),
         make_section(
-            "Test metrics", _make_metric_table(runs, metadata, labels, path, mark_best=same_data and len(runs) > 1), _make_metric_notes(metadata), lead=metrics_lead
+            "What differs",
+            _make_differences_table(runs, differences, path),
+            lead="" if differences else "Nothing: all arguments are the same.",
+        ),
+        make_section(
+            "Test metrics",
+            _make_metric_table(runs, metadata, labels, path, mark_best=same_data and len(runs) > 1),
+            _make_metric_notes(metadata),
+            lead=metrics_lead,
         ),
         make_section("Validation", make_figure_grid(_make_metric_charts(runs, metadata, labels))),
     )
@@ -77,20 +95,39 @@ def find_differences(metadata: Sequence[Mapping[str, Any]]) -> dict[str, list[st
 
 
 def _make_differences_table(runs: Sequence[Run], differences: Mapping[str, list[str]], path: Path) -> Html | None:
-    rows = [[_link_run(run.folder, path), *(values[i] for values in differences.values())] for i, run in enumerate(runs)]
-    return make_table(["run", *(name.replace("_", " ") for name in differences)], rows, numeric=99) if differences else None
+    rows = [
+        [_link_run(run.folder, path), *(values[i] for values in differences.values())] for i, run in enumerate(runs)
+    ]
+    return (
+        make_table(["run", *(name.replace("_", " ") for name in differences)], rows, numeric=99)
+        if differences
+        else None
+    )
 
 
-def _make_metric_table(runs: Sequence[Run], metadata: Sequence[Mapping[str, Any]], labels: Sequence[str], path: Path, mark_best: bool) -> Html:
+def _make_metric_table(
+    runs: Sequence[Run], metadata: Sequence[Mapping[str, Any]], labels: Sequence[str], path: Path, mark_best: bool
+) -> Html:
     names = list(dict.fromkeys(name for f in metadata for name in f.get("test") or {}))
-    validation_scores = {name: {i: f["validation"][name] for i, f in enumerate(metadata) if name in (f.get("validation") or {})} for name in names}
+    validation_scores = {
+        name: {i: f["validation"][name] for i, f in enumerate(metadata) if name in (f.get("validation") or {})}
+        for name in names
+    }
     best_runs = {name: find_best(name, values) for name, values in validation_scores.items()}
     rows = []
     for i, f in enumerate(metadata):
         values = [(name, format_metric_value(name, (f.get("test") or {}).get(name))) for name in names]
         cells = [tag("mark", v) if mark_best and i in best_runs[name] else v for name, v in values]
         time_text = format_duration(f["seconds"]) if "seconds" in f else f.get("status", "–")
-        rows.append([_link_run(runs[i].folder, path), labels[i], *cells, f"{f['layers']['total']:,}" if f.get("layers") else "–", time_text])
+        rows.append(
+            [
+                _link_run(runs[i].folder, path),
+                labels[i],
+                *cells,
+                f"{f['layers']['total']:,}" if f.get("layers") else "–",
+                time_text,
+            ]
+        )
     return make_table(["run", "", *map(format_metric_name, names), "parameters", "time"], rows, numeric=2)
 
 
@@ -100,28 +137,43 @@ def _make_metric_notes(metadata: Sequence[Mapping[str, Any]], metrics: Iterable[
     return make_note_list(select_metric_notes(metrics, [note for f in metadata for note in f.get("notes", ())]))
 
 
-def _make_metric_charts(runs: Sequence[Run], metadata: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[Figure]:
+def _make_metric_charts(
+    runs: Sequence[Run], metadata: Sequence[Mapping[str, Any]], labels: Sequence[str]
+) -> list[Figure]:
     """A chart for each validation metric, a line for each run; what they were chosen by comes first."""
     logs = [run.metrics for run in runs]
     axis = "epoch" if all(choose_x_axis(log) == "epoch" for log in logs) else "step"
     monitors = [(f.get("monitor") or ["loss"])[0] for f in metadata]
-    names = list(dict.fromkeys([*monitors, "loss", *(name for log in logs for name in list_metric_names(log, "validation"))]))
+    names = list(
+        dict.fromkeys([*monitors, "loss", *(name for log in logs for name in list_metric_names(log, "validation"))])
+    )
     figures = []
     for name in names:
         colors = [svg.depth_color(i, len(runs)) if len(runs) > svg.PALETTE_SIZE else i for i in range(len(runs))]
-        series = [Series(labels[i], *get_logged_series(log, axis, "validation", name), color=colors[i]) for i, log in enumerate(logs)]
+        series = [
+            Series(labels[i], *get_logged_series(log, axis, "validation", name), color=colors[i])
+            for i, log in enumerate(logs)
+        ]
         series = [s for s in series if s.x]
         if series:
             log_y = name in LOWER_IS_BETTER and spans_decades(series)
-            chart = svg.draw_chart(f"Validation {format_metric_name(name)}", series, x=axis, log_y=log_y, show_legend=len(runs) > 1)
+            chart = svg.draw_chart(
+                f"Validation {format_metric_name(name)}", series, x=axis, log_y=log_y, show_legend=len(runs) > 1
+            )
             figures.append(Figure(name, chart))
     return figures
 
 
 def write_sweep_page(
-    title: str, axes: Mapping[str, Sequence[Any]], rows: Sequence[Mapping[str, Any]], metric: str, path: Path, extra_metrics: Sequence[str] = ()
+    title: str,
+    axes: Mapping[str, Sequence[Any]],
+    rows: Sequence[Mapping[str, Any]],
+    metric: str,
+    path: Path,
+    extra_metrics: Sequence[str] = (),
 ) -> Path:
-    """A sweep's page from what train.sweep keeps. Seeds are averaged; settings are ranked by validation, test and others stand beside."""
+    """A sweep's page from what train.sweep keeps. Seeds are averaged; settings are ranked by validation, test and
+    others stand beside."""
     groups: dict[CellKey, list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(tuple(format_argument(row["cell"].get(name)) for name in axes), []).append(row)
@@ -134,19 +186,31 @@ def write_sweep_page(
     lead = f"{len(rows)} runs of {len(groups)} settings, judged on validation by {format_metric_name(metric)}: {direction} is better."
     lead += f" {num_diverged} diverged." if num_diverged else ""
     extra_means = {
-        name: {key: mean_std([r["validation"].get(name) for r in members])[0] for key, members in groups.items()} for name in extra_metrics
+        name: {key: mean_std([r["validation"].get(name) for r in members])[0] for key, members in groups.items()}
+        for name in extra_metrics
     }
-    overview, ranking = _make_sweep_figure(axes, means, metric), _make_setting_table(axes, groups, means, test_means, metric, extra_means)
+    overview, ranking = (
+        _make_sweep_figure(axes, means, metric),
+        _make_setting_table(axes, groups, means, test_means, metric, extra_means),
+    )
     table_lead = (
         "Best on validation first; mean ± deviation where a setting was run more than once."
         " The test value is that of the setting, not a reason to choose it."
     )
-    folders = [folder for row in rows for folder in [Path(row["run"])] if (folder / "run.json").exists()]    # some may be deleted
+    # some may be deleted
+    folders = [folder for row in rows for folder in [Path(row["run"])] if (folder / "run.json").exists()]
     metric_notes = _make_metric_notes([Run(folder).metadata for folder in folders], [metric, *extra_metrics])
     page = make_document(
         title,
-        tag("header", tag("p", "didact · sweep", class_="overline"), tag("h1", title), tag("p", lead, class_="summary")),
-        make_section("All settings", tag("div", overview, ranking, class_="pair" if overview else None), metric_notes, lead=table_lead),
+        tag(
+            "header", tag("p", "didact · sweep", class_="overline"), tag("h1", title), tag("p", lead, class_="summary")
+        ),
+        make_section(
+            "All settings",
+            tag("div", overview, ranking, class_="pair" if overview else None),
+            metric_notes,
+            lead=table_lead,
+        ),
         make_section("All runs", _make_run_table(axes, rows, path)),
     )
     files.write_text(path, page)
@@ -165,7 +229,13 @@ def _make_sweep_figure(axes: Mapping[str, Sequence[Any]], means: Mapping[CellKey
         return None
     if len(axes) == 1:
         (name, values), = axes.items()
-        return make_figure(Figure(name, _draw_sweep_curve(name, values, means, metric), "Bars: one deviation over seeds, where there are several."))
+        return make_figure(
+            Figure(
+                name,
+                _draw_sweep_curve(name, values, means, metric),
+                "Bars: one deviation over seeds, where there are several.",
+            )
+        )
     (row_axis, rows), (column_axis, columns) = axes.items()
     finite = [m for m, _ in means.values() if math.isfinite(m)]
     low, high = min(finite, default=0.0), max(finite, default=1.0)
@@ -182,7 +252,9 @@ def _make_sweep_figure(axes: Mapping[str, Sequence[Any]], means: Mapping[CellKey
     labels = [format_argument(v) for v in rows], [format_argument(v) for v in columns]
     cells = [[make_cell(row, column) for column in labels[1]] for row in labels[0]]
     axis_titles = row_axis.replace("_", " "), column_axis.replace("_", " ")
-    heatmap = svg.draw_heatmap(f"Validation {format_metric_name(metric)}", cells, *labels, x=axis_titles[1], y=axis_titles[0])
+    heatmap = svg.draw_heatmap(
+        f"Validation {format_metric_name(metric)}", cells, *labels, x=axis_titles[1], y=axis_titles[0]
+    )
     return make_figure(Figure(metric, heatmap, "Stronger is better."))
 
 
@@ -195,21 +267,34 @@ def _draw_sweep_curve(name: str, values: Sequence[Any], means: Mapping[CellKey, 
     intervals = [(m - e, m + e) for m, e in stats] if any(e for _, e in stats) else []
     series = [Series(format_metric_name(metric), x, [m for m, _ in stats], color=0, intervals=intervals)]
     labels = () if is_numeric else [format_argument(v) for v in values]
-    return svg.draw_chart(f"Validation {format_metric_name(metric)}", series, x=name.replace("_", " "), log_x=log_x, tick_names=labels)
+    return svg.draw_chart(
+        f"Validation {format_metric_name(metric)}", series, x=name.replace("_", " "), log_x=log_x, tick_names=labels
+    )
 
 
 def _make_setting_table(
-    axes: Mapping[str, Sequence[Any]], groups: Mapping[CellKey, Sequence[Any]],
-    means: Mapping[CellKey, MeanStd], test_means: Mapping[CellKey, MeanStd], metric: str, extra_means: Mapping[str, Mapping[CellKey, float]],
+    axes: Mapping[str, Sequence[Any]],
+    groups: Mapping[CellKey, Sequence[Any]],
+    means: Mapping[CellKey, MeanStd],
+    test_means: Mapping[CellKey, MeanStd],
+    metric: str,
+    extra_means: Mapping[str, Mapping[CellKey, float]],
 ) -> Html:
     sign = 1 if metric in LOWER_IS_BETTER else -1
     ranked_keys = sorted(groups, key=lambda key: sign * means[key][0] if math.isfinite(means[key][0]) else math.inf)
     rows = []
     for rank, key in enumerate(ranked_keys):
-        value, test = (format_metric_value(metric, m) + (f" ± {format_metric_value(metric, s)}" if s else "") for m, s in (means[key], test_means[key]))
+        value, test = (
+            format_metric_value(metric, m) + (f" ± {format_metric_value(metric, s)}" if s else "")
+            for m, s in (means[key], test_means[key])
+        )
         extra_cells = [format_metric_value(name, extra[key]) for name, extra in extra_means.items()]
         rows.append([*key, tag("mark", value) if rank == 0 else value, test, *extra_cells, len(groups[key])])
-    headers = [f"validation {format_metric_name(metric)}", f"test {format_metric_name(metric)}", *(f"validation {format_metric_name(name)}" for name in extra_means)]
+    headers = [
+        f"validation {format_metric_name(metric)}",
+        f"test {format_metric_name(metric)}",
+        *(f"validation {format_metric_name(name)}" for name in extra_means),
+    ]
     return make_table([*(name.replace("_", " ") for name in axes), *headers, "runs"], rows, css_class="tall")
 
 
@@ -220,5 +305,10 @@ def _make_run_table(axes: Mapping[str, Sequence[Any]], rows: Sequence[Mapping[st
         + (["diverged"] if "diverged" in row else [format_metric_value(name, row["test"].get(name)) for name in names])
         for row in rows
     ]
-    headers = ["run", *(name.replace("_", " ") for name in axes), "seed", *(f"test {format_metric_name(name)}" for name in names)]
+    headers = [
+        "run",
+        *(name.replace("_", " ") for name in axes),
+        "seed",
+        *(f"test {format_metric_name(name)}" for name in names),
+    ]
     return make_table(headers, table_rows, css_class="tall")

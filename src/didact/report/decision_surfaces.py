@@ -23,7 +23,9 @@ NUM_DOT_COLORS = 9                  # colours of the training targets on a map
 STRIP_HEIGHT = 0.1                 # height of the strip of training examples below probability 0
 
 
-def make_surface_figure(data: Mapping[str, Any], surface: Mapping[str, Tensor], *, includes_noise: bool) -> Figure | None:
+def make_surface_figure(
+    data: Mapping[str, Any], surface: Mapping[str, Tensor], *, includes_noise: bool
+) -> Figure | None:
     """`seen` is the run's surface; `noise` says whether its deviations hold that of the examples."""
     if "mean" not in surface or (data["task"] == "multilabel" and surface["x"].shape[1] == 2):  # no class wins there
         return None
@@ -55,18 +57,32 @@ def _make_fitted_curve(surface: Mapping[str, Tensor], x: str, y: str, includes_n
     return Figure("learned", svg.draw_chart("The fitted curve", series, x=x, y=y), caption)
 
 
-def _make_probability_curves(surface: Mapping[str, Tensor], x: str, class_names: Sequence[str], count_text: str) -> Figure:
+def _make_probability_curves(
+    surface: Mapping[str, Tensor], x: str, class_names: Sequence[str], count_text: str
+) -> Figure:
     xs = surface["x"][:, 0].tolist()
     series = [Series(label, xs, surface["mean"][:, k].tolist(), color=k) for k, label in enumerate(class_names)]
-    membership = surface["seen_y"] if surface["seen_y"].ndim == 2 else torch.nn.functional.one_hot(surface["seen_y"].long(), len(class_names))
+    membership = (
+        surface["seen_y"]
+        if surface["seen_y"].ndim == 2
+        else torch.nn.functional.one_hot(surface["seen_y"].long(), len(class_names))
+    )
     for k in range(len(class_names)):
         class_xs = surface["seen_x"][membership[:, k] > 0, 0].tolist()
-        series.append(Series("", class_xs, [-STRIP_HEIGHT * (k + 1) / (len(class_names) + 1)] * len(class_xs), "dots", k))
+        series.append(
+            Series("", class_xs, [-STRIP_HEIGHT * (k + 1) / (len(class_names) + 1)] * len(class_xs), "dots", k)
+        )
     picture = svg.draw_chart("The probability of each class", series, x=x, y="probability", y_range=(-STRIP_HEIGHT, 1))
-    return Figure("learned", picture, f"Where curves cross, the answer changes.\n\nThe dots below are {count_text}, a row for each class.")
+    return Figure(
+        "learned",
+        picture,
+        f"Where curves cross, the answer changes.\n\nThe dots below are {count_text}, a row for each class.",
+    )
 
 
-def _make_decision_regions(surface: Mapping[str, Tensor], features: Sequence[str], class_names: Sequence[str], count_text: str) -> Figure:
+def _make_decision_regions(
+    surface: Mapping[str, Tensor], features: Sequence[str], class_names: Sequence[str], count_text: str
+) -> Figure:
     """The class that wins, by colour; the stronger, the further its probability lies above 1/K."""
     p, winner = surface["mean"].max(dim=1)
     chance = 1 / len(class_names)
@@ -75,7 +91,9 @@ def _make_decision_regions(surface: Mapping[str, Tensor], features: Sequence[str
     points, y = surface["seen_x"], surface["seen_y"].long()
     dots = [_make_dot_series(label, points[y == k], k) for k, label in enumerate(class_names)]
     caption = f"The colour is the class that wins: strong where the model is sure, faint where it wavers.\n\nThe dots are {count_text}."
-    return _draw_map("Decision regions", torch.cat([color, opacity[:, None]], dim=1), surface["x"], dots, features, caption)
+    return _draw_map(
+        "Decision regions", torch.cat([color, opacity[:, None]], dim=1), surface["x"], dots, features, caption
+    )
 
 
 def _make_fitted_map(surface: Mapping[str, Tensor], features: Sequence[str], target: str, count_text: str) -> Figure:
@@ -94,7 +112,9 @@ def _make_fitted_map(surface: Mapping[str, Tensor], features: Sequence[str], tar
     return _draw_map(f"Predicted {target}", colors, surface["x"], dots, features, caption)
 
 
-def _draw_map(title: str, colors: Tensor, x: Tensor, dots: Sequence[Series], features: Sequence[str], caption: str) -> Figure:
+def _draw_map(
+    title: str, colors: Tensor, x: Tensor, dots: Sequence[Series], features: Sequence[str], caption: str
+) -> Figure:
     """(G, 4) colours of a square grid, whose first feature changes slowest, as one image with dots over it."""
     n = math.isqrt(len(x))
     image = colors.T.reshape(4, n, n).mT.flip(1)   # rows: the second feature, downwards from its highest
@@ -103,7 +123,14 @@ def _draw_map(title: str, colors: Tensor, x: Tensor, dots: Sequence[Series], fea
         half_pixel = (high - low) / (n - 1) / 2           # a grid point is the middle of its pixel
         ranges.append((low - half_pixel, high + half_pixel))
     chart = svg.draw_chart(
-        title, dots, x=features[0], y=features[1], x_range=ranges[0], y_range=ranges[1], image=image_to_data_uri(image), size=MAP_SIZE
+        title,
+        dots,
+        x=features[0],
+        y=features[1],
+        x_range=ranges[0],
+        y_range=ranges[1],
+        image=image_to_data_uri(image),
+        size=MAP_SIZE,
     )
     return Figure("learned", chart, caption)
 

@@ -35,13 +35,21 @@ def show_unusual_features(x: Tensor, data: Mapping[str, Any]) -> Html:
     feature_names = list(data.get("feature_names", ())) or [f"x{k}" for k in range(len(x))]
     z_scores = _standardize(x, data)
     columns = z_scores.abs().argsort(descending=True)[:NUM_FEATURES_SHOWN].tolist()
-    cells = [(feature_names[k], format_number(float(x[k])), f"{float(z_scores[k]):+.1f} σ".replace("-", "−")) for k in columns]
-    rows = [tag("tr", tag("th", ellipsize(name, 26), scope="row"), tag("td", value), tag("td", z_text)) for name, value, z_text in cells]
+    cells = [
+        (feature_names[k], format_number(float(x[k])), f"{float(z_scores[k]):+.1f} σ".replace("-", "−"))
+        for k in columns
+    ]
+    rows = [
+        tag("tr", tag("th", ellipsize(name, 26), scope="row"), tag("td", value), tag("td", z_text))
+        for name, value, z_text in cells
+    ]
     return tag("table", rows, class_="features")
 
 
 def _standardize(x: Tensor, data: Mapping[str, Any]) -> Tensor:
-    mean, std = (torch.tensor(data.get(key, default)).float().flatten() for key, default in (("mean", [0.0]), ("std", [1.0])))
+    mean, std = (
+        torch.tensor(data.get(key, default)).float().flatten() for key, default in (("mean", [0.0]), ("std", [1.0]))
+    )
     return (x - mean) / std
 
 
@@ -74,13 +82,20 @@ def _show_input(x: Tensor, data: Mapping[str, Any], alt_text: str) -> Html:
     return show_unusual_features(x, data) if x.ndim == 1 else Html("")
 
 
-def make_example_cards(group: str, examples: Mapping[str, Tensor], names: Sequence[str], predictions: Predictions, data: Mapping[str, Any]) -> list[Html]:
+def make_example_cards(
+    group: str, examples: Mapping[str, Tensor], names: Sequence[str], predictions: Predictions, data: Mapping[str, Any]
+) -> list[Html]:
     """`which` is "worst" or "best": each example with the truth, the answer, the loss and what it is called."""
     cards = []
     for name, row, x in zip(names, examples[group].tolist(), examples[f"{group}_x"], strict=True):
         true, predicted, is_correct = predictions.describe(row)
         css_class = "" if is_correct is None else "right" if is_correct else "wrong"
-        details = tag("dl", make_description_entry("true", true), make_description_entry("said", predicted, css_class), make_description_entry("loss", format_number(float(predictions.loss[row]), 3)))
+        details = tag(
+            "dl",
+            make_description_entry("true", true),
+            make_description_entry("said", predicted, css_class),
+            make_description_entry("loss", format_number(float(predictions.loss[row]), 3)),
+        )
         cards.append(tag("li", _show_input(x, data, f"{name}: {true}"), details, tag("small", name)))
     return cards
 

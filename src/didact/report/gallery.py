@@ -1,4 +1,5 @@
-"""Pictures that are not of one example: what was drawn, given back, walked through; codes in a plane, and how often each is used."""
+"""Pictures that are not of one example: what was drawn, given back, walked through; codes in a plane, and how often
+each is used."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -50,10 +51,21 @@ def make_gallery_section(run: Run, outputs: Mapping[str, Tensor], metadata: Mapp
     grids = run.load("gallery") if run.has("gallery.safetensors") else {}
     training_samples = run.load("training_samples") if run.has("training_samples.safetensors") else {}
     plane = draw_density_plane(grids, [column.name for column in get_generated_columns(grids, metadata)])
-    figures = [_make_grid_figure(name, grids[name]) for name in sorted(grids, key=_gallery_order) if grids[name].ndim == 5 and not (plane and name == "density")]
+    figures = [
+        _make_grid_figure(name, grids[name])
+        for name in sorted(grids, key=_gallery_order)
+        if grids[name].ndim == 5 and not (plane and name == "density")
+    ]
     figures[1:1] = [draw_training_samples(training_samples, metadata)] if training_samples else []
     figures[:0] = plane
-    figures += [figure for figure in (draw_latent_plane(outputs, list(metadata["data"].get("class_names", ()))), draw_codebook_usage(outputs, metadata)) if figure]
+    figures += [
+        figure
+        for figure in (
+            draw_latent_plane(outputs, list(metadata["data"].get("class_names", ()))),
+            draw_codebook_usage(outputs, metadata),
+        )
+        if figure
+    ]
     return tag("div", figures, class_="pair") if figures else Html("")
 
 
@@ -62,10 +74,25 @@ def draw_training_samples(training_samples: Mapping[str, Tensor], metadata: Mapp
     steps_per_epoch = metadata.get("plan", {}).get("rounds_per_epoch", 0)
     cells = []
     for step in sorted(map(int, training_samples)):
-        time_text = f"epoch {format_epochs(step / steps_per_epoch)}" if steps_per_epoch and step >= steps_per_epoch else f"step {step:,}"
+        time_text = (
+            f"epoch {format_epochs(step / steps_per_epoch)}"
+            if steps_per_epoch and step >= steps_per_epoch
+            else f"step {step:,}"
+        )
         image_uri = image_to_data_uri(make_image_sheet(training_samples[f"{step}"][None] / 255))
-        cells += [tag("span", time_text), tag("img", src=image_uri, alt=f"samples at {time_text}", class_="pixels", style="width:100%;border-radius:4px")]
-    table = tag("div", cells, style="display:grid;grid-template-columns:max-content 1fr;gap:6px 12px;align-items:center")
+        cells += [
+            tag("span", time_text),
+            tag(
+                "img",
+                src=image_uri,
+                alt=f"samples at {time_text}",
+                class_="pixels",
+                style="width:100%;border-radius:4px",
+            ),
+        ]
+    table = tag(
+        "div", cells, style="display:grid;grid-template-columns:max-content 1fr;gap:6px 12px;align-items:center"
+    )
     caption = "The same noise from the beginning of training to its end."
     if metadata.get("best_step"):
         caption += f" The model that was kept is that of step {metadata['best_step']:,}."
@@ -78,19 +105,32 @@ def _gallery_order(name: str) -> tuple[int, str]:
 
 
 def _make_grid_figure(name: str, grid: Tensor) -> Html:
-    image = tag("img", src=image_to_data_uri(make_image_sheet(grid)), alt=name, class_="pixels", style="width:100%;border-radius:4px")
-    return tag("figure", tag("h3", name.capitalize()), image, tag("figcaption", CAPTIONS[name]) if name in CAPTIONS else None)
+    image = tag(
+        "img",
+        src=image_to_data_uri(make_image_sheet(grid)),
+        alt=name,
+        class_="pixels",
+        style="width:100%;border-radius:4px",
+    )
+    return tag(
+        "figure", tag("h3", name.capitalize()), image, tag("figcaption", CAPTIONS[name]) if name in CAPTIONS else None
+    )
 
 
 def draw_density_plane(grids: Mapping[str, Tensor], feature_names: list[str]) -> list[Html]:
-    """A density over two features and points drawn from it, each on the features' own axes; nothing where there is none."""
+    """A density over two features and points drawn from it, each on the features' own axes; nothing where there is
+    none."""
     if "density ends" not in grids:
         return []
     shades, (low, high) = grids["density"][0, :, 0], grids["density ends"]       # (2, n, n)
-    half_pixel = (high - low) / (shades.shape[-1] - 1) / 2                             # a place of the density is the middle of its pixel
+    # a place of the density is the middle of its pixel
+    half_pixel = (high - low) / (shades.shape[-1] - 1) / 2
     x, y = feature_names if len(feature_names) == 2 else ("first feature", "second feature")
     figures = []
-    for title, shade, margin, caption in (("Density", shades[0], half_pixel, CAPTIONS["density"]), ("Drawn from it", shades[1], 0 * half_pixel, POINTS_CAPTION)):
+    for title, shade, margin, caption in (
+        ("Density", shades[0], half_pixel, CAPTIONS["density"]),
+        ("Drawn from it", shades[1], 0 * half_pixel, POINTS_CAPTION),
+    ):
         color = torch.tensor(hex_to_rgb(MIDTONES[0]))[:, None, None].expand(3, *shade.shape)
         ranges = [(float(a), float(b)) for a, b in zip(low - margin, high + margin, strict=True)]
         image = image_to_data_uri(torch.cat([color, shade[None]]))
@@ -100,7 +140,8 @@ def draw_density_plane(grids: Mapping[str, Tensor], feature_names: list[str]) ->
 
 
 def draw_latent_plane(outputs: Mapping[str, Tensor], class_names: list[str]) -> Html | None:
-    """Codes of the test images as dots, by class where there are any; codes of many numbers along the two directions of most variance."""
+    """Codes of the test images as dots, by class where there are any; codes of many numbers along the two
+    directions of most variance."""
     z = outputs.get("latent")
     if z is None or z.ndim != 2 or min(z.shape) < 2 or not z.isfinite().all():    # a single example spreads nowhere
         return None
@@ -109,12 +150,17 @@ def draw_latent_plane(outputs: Mapping[str, Tensor], class_names: list[str]) -> 
         z, share = project_pca(z)
         axis_names = ("first direction", "second direction")
         caption = f"Codes of the test examples, seen from where they spread most: {100 * share:.0f} % of their variance lies in this plane."
-    y = outputs["y"][:MAX_LATENT_DOTS] if class_names and "y" in outputs else torch.zeros(len(z))[:MAX_LATENT_DOTS]      # a number as target has no classes
+    # a number as target has no classes
+    y = outputs["y"][:MAX_LATENT_DOTS] if class_names and "y" in outputs else torch.zeros(len(z))[:MAX_LATENT_DOTS]
     series = []
     for k, name in enumerate(class_names or [""]):
         xs, ys = z[:MAX_LATENT_DOTS][y == k].T.tolist()
         series.append(Series(name, xs, ys, "dots", svg.class_color(k, len(class_names))))
-    return tag("figure", svg.draw_chart("The plane of codes", series, x=axis_names[0], y=axis_names[1]), tag("figcaption", caption))
+    return tag(
+        "figure",
+        svg.draw_chart("The plane of codes", series, x=axis_names[0], y=axis_names[1]),
+        tag("figcaption", caption),
+    )
 
 
 def project_pca(z: Tensor) -> tuple[Tensor, float]:
@@ -132,6 +178,8 @@ def draw_codebook_usage(outputs: Mapping[str, Tensor], metadata: Mapping[str, An
     counts = torch.bincount(outputs["codes"].flatten().long(), minlength=codebook_size).sort(descending=True).values
     share = (100 * counts / counts.sum())[:MAX_CODEBOOK_BARS].tolist()
     bars = Series("", list(range(1, len(share) + 1)), share, "bars", width=0.8)
-    caption = f"{int((counts > 0).sum())} of {codebook_size} codes are used on the test split; the others stand for nothing."
+    caption = (
+        f"{int((counts > 0).sum())} of {codebook_size} codes are used on the test split; the others stand for nothing."
+    )
     chart = svg.draw_chart("Use of the codebook", [bars], x="code, the most frequent first", y="% of all places")
     return tag("figure", chart, tag("figcaption", caption))

@@ -25,19 +25,29 @@ def make_kl_figure(kl_per_dim: Tensor, mu: Tensor) -> Figure:
         f"{int(active_units(mu))} of {len(mean)} numbers of a code are active: their mean varies from example to example, by a variance"
         f" above {MIN_ACTIVE_VARIANCE}; the others say the same of all: they have collapsed onto the prior. Together {float(mean.sum()):.4g} nats."
     )
-    return Figure("kl_of_each_dimension", svg.draw_chart("KL of each dimension", [bars], x="dimension, the largest first", y="nats"), caption)
+    return Figure(
+        "kl_of_each_dimension",
+        svg.draw_chart("KL of each dimension", [bars], x="dimension, the largest first", y="nats"),
+        caption,
+    )
 
 
 def make_schedule_figures(schedule: Tensor) -> list[Figure]:
     """β_t and ᾱ_t over t = 1 … T, (2, T).  Gaba eq. 10.17-10.18, Ex 10.4."""
     T = schedule.shape[1]
-    steps = torch.linspace(0, T - 1, min(T, 200)).round().long()          # as many points as a curve of this width can show
+    # as many points as a curve of this width can show
+    steps = torch.linspace(0, T - 1, min(T, 200)).round().long()
     t = (steps + 1).tolist()
     beta, alpha_bar = (Series("", t, values[steps].tolist()) for values in schedule.double())
     return [
-        Figure("beta", svg.draw_chart("β_t", [beta], x="t", y="noise added"), "The share of noise that each step adds, as a variance."),
         Figure(
-            "alpha_bar", svg.draw_chart("ᾱ_t", [alpha_bar], x="t", y="image left", y_range=(0.0, 1.0)),
+            "beta",
+            svg.draw_chart("β_t", [beta], x="t", y="noise added"),
+            "The share of noise that each step adds, as a variance.",
+        ),
+        Figure(
+            "alpha_bar",
+            svg.draw_chart("ᾱ_t", [alpha_bar], x="t", y="image left", y_range=(0.0, 1.0)),
             "What is left of the image's variance after t steps, Π (1 − β); at the end there should be next to nothing.",
         ),
     ]

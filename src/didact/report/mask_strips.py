@@ -16,7 +16,9 @@ RESTORED_LEAD = "The test images with the highest and the lowest loss: what the 
 
 def _make_picture_strip(pictures: Mapping[str, Tensor], example_name: str) -> Html:
     """Pictures side by side, each with its name below."""
-    spans = [tag("span", make_image_tag(x, f"{example_name}: {name}"), tag("small", name)) for name, x in pictures.items()]
+    spans = [
+        tag("span", make_image_tag(x, f"{example_name}: {name}"), tag("small", name)) for name, x in pictures.items()
+    ]
     return tag("div", spans, class_="strip")
 
 
@@ -25,35 +27,60 @@ def _make_legend(class_names: Sequence[str], *, with_ignored: bool = False) -> H
     palette = [*make_palette(len(class_names)).tolist(), *([IGNORE_COLOR] if with_ignored else [])]
     styles = [f"--c:rgb({', '.join(str(round(255 * c)) for c in color)})" for color in palette]
     entries = [*class_names, *(["no class, not judged"] if with_ignored else [])]
-    return tag("ul", [tag("li", entry, style=style) for entry, style in zip(entries, styles, strict=True)], class_="key")
+    return tag(
+        "ul", [tag("li", entry, style=style) for entry, style in zip(entries, styles, strict=True)], class_="key"
+    )
 
 
 def make_mask_groups(
-    examples: Mapping[str, Tensor], names: Mapping[str, Sequence[str]], outputs: Mapping[str, Tensor], data: Mapping[str, Any]
+    examples: Mapping[str, Tensor],
+    names: Mapping[str, Sequence[str]],
+    outputs: Mapping[str, Tensor],
+    data: Mapping[str, Any],
 ) -> list[Html]:
     """Image, true mask and predicted mask, where the run gives each pixel a class."""
     class_names = list(data.get("class_names", ()))
 
     def make_pictures(group: str, i: int) -> dict[str, Tensor]:
-        true, predicted = (colorize_mask(examples[f"{group}_{part}"][i], len(class_names)) for part in ("true_mask", "mask"))
+        true, predicted = (
+            colorize_mask(examples[f"{group}_{part}"][i], len(class_names)) for part in ("true_mask", "mask")
+        )
         return {"image": examples[f"{group}_x"][i], "true": true, "predicted": predicted}
 
     groups = _make_groups(examples, names, outputs, ("mask", "true_mask"), make_pictures)
     if not groups:
         return []
-    return [_make_legend(class_names, with_ignored=any(bool((examples[f"{group}_true_mask"] == IGNORE_LABEL).any()) for group in ("worst", "best"))), *groups]
+    return [
+        _make_legend(
+            class_names,
+            with_ignored=any(
+                bool((examples[f"{group}_true_mask"] == IGNORE_LABEL).any()) for group in ("worst", "best")
+            ),
+        ),
+        *groups,
+    ]
 
 
-def make_restored_groups(examples: Mapping[str, Tensor], names: Mapping[str, Sequence[str]], outputs: Mapping[str, Tensor]) -> list[Html]:
+def make_restored_groups(
+    examples: Mapping[str, Tensor], names: Mapping[str, Sequence[str]], outputs: Mapping[str, Tensor]
+) -> list[Html]:
     """Damaged, restored and original image, where the run gives images back."""
     def make_pictures(group: str, i: int) -> dict[str, Tensor]:
-        return {"damaged": examples[f"{group}_damaged"][i], "restored": examples[f"{group}_restored"][i], "original": examples[f"{group}_x"][i]}
+        return {
+            "damaged": examples[f"{group}_damaged"][i],
+            "restored": examples[f"{group}_restored"][i],
+            "original": examples[f"{group}_x"][i],
+        }
 
     return _make_groups(examples, names, outputs, ("damaged", "restored"), make_pictures)
 
 
 def _make_groups(
-    examples: Mapping[str, Tensor], names: Mapping[str, Sequence[str]], outputs: Mapping[str, Tensor], required: Sequence[str], make_pictures: Any
+    examples: Mapping[str, Tensor],
+    names: Mapping[str, Sequence[str]],
+    outputs: Mapping[str, Tensor],
+    required: Sequence[str],
+    make_pictures: Any,
 ) -> list[Html]:
     """The worst and the best, a card for each; none where the run kept other things."""
     if not {f"{group}_{part}" for group in ("worst", "best") for part in ("x", *required)} <= examples.keys():
@@ -63,7 +90,14 @@ def _make_groups(
         cards = []
         for i, (example_name, row) in enumerate(zip(names[group], examples[group].tolist(), strict=True)):
             entries = [make_description_entry(name, value) for name, value in _describe_metrics(outputs, row).items()]
-            cards.append(tag("li", _make_picture_strip(make_pictures(group, i), example_name), tag("dl", entries), tag("small", example_name)))
+            cards.append(
+                tag(
+                    "li",
+                    _make_picture_strip(make_pictures(group, i), example_name),
+                    tag("dl", entries),
+                    tag("small", example_name),
+                )
+            )
         groups.append(Html(tag("h3", title) + tag("ul", cards, class_="examples strips")))
     return groups
 

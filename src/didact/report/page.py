@@ -46,7 +46,9 @@ from didact.report.sampled_rows import ROWS_LEAD, make_row_section
 from didact.run import Run
 
 STOP_REASONS = {"budget": "the budget was spent", "patience": "validation no longer improved"}
-LEARNED_LEAD = "What the model says over the whole range of the training examples and a little beyond, where it has seen nothing."
+LEARNED_LEAD = (
+    "What the model says over the whole range of the training examples and a little beyond, where it has seen nothing."
+)
 BOXES_LEAD = "The test images with the highest and the lowest loss. Dashed: what is there. Drawn through: what was found, and how surely."
 MAX_EXPLANATIONS = 12  # at most, of those that lie in the run's folder
 EXPLANATIONS_LEAD = "Red speaks for the class and blue against it; of maps without a sign, bright is strong."
@@ -78,20 +80,39 @@ def make_document(title: str, *body: object) -> str:
         tag("style", Html(read_css("chart.css") + read_css("style.css"))),
     )
     foot = tag("footer", "Written by didact. This page is one file: it can be kept, sent and opened anywhere.")
-    return "<!doctype html>\n" + tag("html", head, tag("body", tag("main", *body, foot), tag("script", Html(COPY_SCRIPT))), lang="en")
+    return "<!doctype html>\n" + tag(
+        "html", head, tag("body", tag("main", *body, foot), tag("script", Html(COPY_SCRIPT))), lang="en"
+    )
 
 
 def make_section(name: str, *parts: object, lead: str = "") -> Html:
-    return tag("section", tag("h2", name), tag("p", lead, class_="lead") if lead else None, *parts) if any(parts) else Html("")
+    return (
+        tag("section", tag("h2", name), tag("p", lead, class_="lead") if lead else None, *parts)
+        if any(parts)
+        else Html("")
+    )
 
 
 def make_figure(chart_figure: Figure | None) -> Html:
-    return tag("figure", chart_figure.svg, tag("figcaption", chart_figure.caption) if chart_figure.caption else None, class_="wide" if chart_figure.is_wide else None) if chart_figure else Html("")
+    return (
+        tag(
+            "figure",
+            chart_figure.svg,
+            tag("figcaption", chart_figure.caption) if chart_figure.caption else None,
+            class_="wide" if chart_figure.is_wide else None,
+        )
+        if chart_figure
+        else Html("")
+    )
 
 
 def _make_large_figure(chart_figure: Figure | None) -> Html:
     """A figure as large as the page allows, what it says beside it."""
-    return tag("figure", chart_figure.svg, tag("figcaption", chart_figure.caption), class_="hero") if chart_figure else Html("")
+    return (
+        tag("figure", chart_figure.svg, tag("figcaption", chart_figure.caption), class_="hero")
+        if chart_figure
+        else Html("")
+    )
 
 
 def make_figure_grid(figures: Iterable[Figure | None], css_class: str = "pair") -> Html:
@@ -100,21 +121,39 @@ def make_figure_grid(figures: Iterable[Figure | None], css_class: str = "pair") 
 
 
 def make_table(
-    headings: Sequence[object], rows: Iterable[Sequence[object]], *, footer_cells: Sequence[object] = (), numeric: int = 1, css_class: str = ""
+    headings: Sequence[object],
+    rows: Iterable[Sequence[object]],
+    *,
+    footer_cells: Sequence[object] = (),
+    numeric: int = 1,
+    css_class: str = "",
 ) -> Html:
     """A table that scrolls in its own box; columns from `numeric` on are numbers, at the right."""
     def cell(k: int, content: object) -> Html:
         css_class = "n" if k >= numeric else None
         return tag("th", content, scope="row", class_=css_class) if k == 0 else tag("td", content, class_=css_class)
 
-    header = tag("thead", tag("tr", [tag("th", heading, scope="col", class_="n" if k >= numeric else None) for k, heading in enumerate(headings)]))
+    header = tag(
+        "thead",
+        tag(
+            "tr",
+            [
+                tag("th", heading, scope="col", class_="n" if k >= numeric else None)
+                for k, heading in enumerate(headings)
+            ],
+        ),
+    )
     body = tag("tbody", [tag("tr", [cell(k, c) for k, c in enumerate(row)]) for row in rows])
     footer = tag("tfoot", tag("tr", [cell(k, c) for k, c in enumerate(footer_cells)])) if footer_cells else None
     return tag("div", tag("table", header, body, footer), class_=f"scroll {css_class}".strip(), tabindex=0)
 
 
 def _make_fact_list(pairs: Mapping[str, object]) -> Html:
-    return tag("dl", [tag("div", tag("dt", k), tag("dd", v)) for k, v in pairs.items() if v not in (None, "", "–")], class_="facts")
+    return tag(
+        "dl",
+        [tag("div", tag("dt", k), tag("dd", v)) for k, v in pairs.items() if v not in (None, "", "–")],
+        class_="facts",
+    )
 
 
 def _make_bar_cell(fraction: float, text: str) -> Html:
@@ -131,9 +170,13 @@ def write_report(run: Run) -> Path:
     surface = run.load("surface") if run.has("surface.safetensors") else {}
     predictions = read_predictions(metadata, outputs)
     main_figures, small_figures = make_training_figures(metadata, log) if log else ([], [])
-    class_chart = make_class_figure(metadata["data"]) or make_target_figure(predictions, metadata["data"].get("target", ""))
+    class_chart = make_class_figure(metadata["data"]) or make_target_figure(
+        predictions, metadata["data"].get("target", "")
+    )
     prediction_figures = make_prediction_figures(predictions) if predictions else []
-    surface_figure = make_surface_figure(metadata["data"], surface, includes_noise=predictions is not None and predictions.std is not None)
+    surface_figure = make_surface_figure(
+        metadata["data"], surface, includes_noise=predictions is not None and predictions.std is not None
+    )
     signal_figures = make_signal_figures(metadata)
     generative_figures = make_generative_figures(outputs, run.load("gallery") if run.has("gallery.safetensors") else {})
     page = make_document(
@@ -141,25 +184,46 @@ def write_report(run: Run) -> Path:
         _make_header(run.folder.name, metadata, len(outputs["loss"]) if "loss" in outputs else 0),
         make_section("Repeat it", _make_repeat_section(metadata)),
         make_section("The data", _make_data_section(metadata, class_chart)),
-        make_section("Learning", make_figure_grid(main_figures), make_figure_grid(small_figures, "trio"), lead=describe_training(metadata)),
+        make_section(
+            "Learning",
+            make_figure_grid(main_figures),
+            make_figure_grid(small_figures, "trio"),
+            lead=describe_training(metadata),
+        ),
         make_section("What it learned", _make_large_figure(surface_figure), lead=LEARNED_LEAD),
         make_section("Pictures", make_gallery_section(run, outputs, metadata), lead=GALLERY_LEAD),
         make_section("Inside", make_figure_grid(generative_figures)),
         make_section("Rows", make_row_section(run, metadata), lead=ROWS_LEAD),
         make_section("Nearest words", make_neighbor_table(run, metadata["data"]), lead=NEIGHBORS_LEAD),
-        make_section("On the test split", _make_test_section(prediction_figures, predictions), _make_mask_table(outputs, metadata["data"]), lead=_describe_test_split(outputs)),
+        make_section(
+            "On the test split",
+            _make_test_section(prediction_figures, predictions),
+            _make_mask_table(outputs, metadata["data"]),
+            lead=_describe_test_split(outputs),
+        ),
         _make_examples_section(examples, names, predictions, metadata["data"]),
         make_section("Masks", make_mask_groups(examples, names, outputs, metadata["data"]), lead=MASKS_LEAD),
         make_section("Restored images", make_restored_groups(examples, names, outputs), lead=RESTORED_LEAD),
         make_section("Boxes", make_box_groups(examples, names, outputs, metadata["data"]), lead=BOXES_LEAD),
-        make_section("Why it answers so", _make_explanations_section(run.folder / "explanations"), lead=EXPLANATIONS_LEAD),
+        make_section(
+            "Why it answers so", _make_explanations_section(run.folder / "explanations"), lead=EXPLANATIONS_LEAD
+        ),
         make_section("The network", _make_layer_section(metadata.get("layers")), _make_signal_section(signal_figures)),
         make_section("The run", _make_run_section(run.folder.name, metadata)),
         make_section("In the courses", _make_sources_section(metadata, are_courses=True)),
         make_section("In the literature", _make_sources_section(metadata, are_courses=False)),
     )
-    for f in (*main_figures, *small_figures, *prediction_figures, *signal_figures, *generative_figures, *(f for f in (class_chart, surface_figure) if f)):
-        standalone = f.svg.replace(">", f"><style>{read_css('chart.css')}svg {{ background: var(--paper); }}</style>", 1)
+    for f in (
+        *main_figures,
+        *small_figures,
+        *prediction_figures,
+        *signal_figures,
+        *generative_figures,
+        *(f for f in (class_chart, surface_figure) if f),
+    ):
+        standalone = f.svg.replace(
+            ">", f"><style>{read_css('chart.css')}svg {{ background: var(--paper); }}</style>", 1
+        )
         files.write_text(run.folder / "figures" / f.file_name, standalone)
     path = run.folder / "report.html"
     files.write_text(path, page)
@@ -169,7 +233,13 @@ def write_report(run: Run) -> Path:
 def _make_header(name: str, metadata: Mapping[str, Any], num_test: int) -> Html:
     started = str(metadata.get("started", ""))[:16].replace("T", " ")
     time_text = format_duration(metadata["seconds"]) if "seconds" in metadata else metadata.get("status", "")
-    items = [started, metadata.get("device"), metadata.get("precision"), f"seed {metadata.get('settings', {}).get('seed', '–')}", time_text]
+    items = [
+        started,
+        metadata.get("device"),
+        metadata.get("precision"),
+        f"seed {metadata.get('settings', {}).get('seed', '–')}",
+        time_text,
+    ]
     return tag(
         "header",
         tag("p", f"didact · {metadata.get('chapter') or 'run'} · {name}", class_="overline"),
@@ -182,17 +252,35 @@ def _make_header(name: str, metadata: Mapping[str, Any], num_test: int) -> Html:
 
 def _make_tiles(metadata: Mapping[str, Any], num_test: int) -> Html:
     """The test metrics, the one that chose the model first and largest."""
-    test, validation, monitor = metadata.get("test") or {}, metadata.get("validation") or {}, (metadata.get("monitor") or ["loss"])[0]
+    test, validation, monitor = (
+        metadata.get("test") or {},
+        metadata.get("validation") or {},
+        (metadata.get("monitor") or ["loss"])[0],
+    )
     if not test:
-        return tag("p", f"This run has not been tested yet: it is {metadata['status'] or 'not finished'}.", class_="warning")
+        return tag(
+            "p", f"This run has not been tested yet: it is {metadata['status'] or 'not finished'}.", class_="warning"
+        )
     main_metric = monitor if monitor in test else next(iter(test))
     notes = metadata.get("notes", ())
     positive_class = get_positive_class(metadata)
     other_tiles = [
-        _make_tile(format_metric_name(name, positive_class), format_metric_value(name, test[name]), _format_validation(name, validation), find_metric_note(name, notes))
-        for name in test if name != main_metric
+        _make_tile(
+            format_metric_name(name, positive_class),
+            format_metric_value(name, test[name]),
+            _format_validation(name, validation),
+            find_metric_note(name, notes),
+        )
+        for name in test
+        if name != main_metric
     ]
-    headline = _make_headline(main_metric, test[main_metric], validation.get(main_metric), num_test, format_metric_formula(main_metric, test) or find_metric_note(main_metric, notes))
+    headline = _make_headline(
+        main_metric,
+        test[main_metric],
+        validation.get(main_metric),
+        num_test,
+        format_metric_formula(main_metric, test) or find_metric_note(main_metric, notes),
+    )
     style = f"--across:{(len(other_tiles) + 1) // 2 if len(other_tiles) > 4 else max(1, len(other_tiles))}"
     return tag("div", headline, tag("div", other_tiles, class_="rest", style=style), class_="tiles")
 
@@ -213,14 +301,31 @@ def _make_headline(name: str, value: float, validation: float | None, num_test: 
         low, high = wilson_interval(value, num_test)
         captions.insert(0, f"95 % interval {100 * low:.1f} to {100 * high:.1f} %")
     lines = [tag("small", line) for line in captions]
-    return tag("div", tag("span", f"test {format_metric_name(name)}"), tag("strong", format_metric_value(name, value)), lines, class_="tile first")
+    return tag(
+        "div",
+        tag("span", f"test {format_metric_name(name)}"),
+        tag("strong", format_metric_value(name, value)),
+        lines,
+        class_="tile first",
+    )
 
 
 def _make_repeat_section(metadata: Mapping[str, Any]) -> list[Html]:
-    command = tag("div", tag("code", metadata.get("command_to_repeat", "")), tag("button", "copy", type="button", class_="copy"), class_="command")
+    command = tag(
+        "div",
+        tag("code", metadata.get("command_to_repeat", "")),
+        tag("button", "copy", type="button", class_="copy"),
+        class_="command",
+    )
     arguments = {name: format_argument(value) for name, value in metadata.get("arguments", {}).items()}
-    chips = tag("ul", [tag("li", tag("span", k.replace("_", " ")), f" {v}") for k, v in arguments.items()], class_="chips")
-    return [command, tag("details", tag("summary", f"All {len(arguments)} arguments"), chips), make_note_list(metadata.get("notes", ()))]
+    chips = tag(
+        "ul", [tag("li", tag("span", k.replace("_", " ")), f" {v}") for k, v in arguments.items()], class_="chips"
+    )
+    return [
+        command,
+        tag("details", tag("summary", f"All {len(arguments)} arguments"), chips),
+        make_note_list(metadata.get("notes", ())),
+    ]
 
 
 def make_note_list(lines: Iterable[str]) -> Html:
@@ -237,11 +342,16 @@ def _make_data_section(metadata: Mapping[str, Any], class_chart: Figure | None) 
         "target": health.get("target"),
         "each input": " × ".join(f"{n:,}" for n in health.get("shape", ())),
         "classes": format_number(len(class_names)) if class_names else None,
-        "imbalance": f"{health['imbalance']:.2f} : 1, most to least frequent class" if class_names and "imbalance" in health else None,
+        "imbalance": f"{health['imbalance']:.2f} : 1, most to least frequent class"
+        if class_names and "imbalance" in health
+        else None,
         "duplicates": _describe_duplicates(health.get("duplicates")),
         "fingerprint": tag("code", health.get("fingerprint", "")),
     }
-    health_notes = [line for line in health.get("notes", ()) if not line.startswith(f"{splits.get('train', 0):,} training")]  # seen above
+    # seen above
+    health_notes = [
+        line for line in health.get("notes", ()) if not line.startswith(f"{splits.get('train', 0):,} training")
+    ]
     summary = tag("div", _make_split_bar(splits), _make_fact_list(pairs), make_note_list(health_notes))
     return tag("div", summary, make_figure(class_chart), class_="pair")
 
@@ -249,8 +359,16 @@ def _make_data_section(metadata: Mapping[str, Any], class_chart: Figure | None) 
 def _make_split_bar(splits: Mapping[str, int]) -> Html:
     """How the examples are divided, to scale, and in numbers below."""
     numbered_splits = list(enumerate(splits.items()))
-    bar = tag("div", [tag("i", style=f"--c:var(--s{color});flex-grow:{count}") for color, (_, count) in numbered_splits])
-    keys = tag("ul", [tag("li", tag("b", f"{count:,}"), f" {name}", style=f"--c:var(--s{color})") for color, (name, count) in numbered_splits])
+    bar = tag(
+        "div", [tag("i", style=f"--c:var(--s{color});flex-grow:{count}") for color, (_, count) in numbered_splits]
+    )
+    keys = tag(
+        "ul",
+        [
+            tag("li", tag("b", f"{count:,}"), f" {name}", style=f"--c:var(--s{color})")
+            for color, (name, count) in numbered_splits
+        ],
+    )
     return tag("div", bar, keys, class_="splits") if splits else Html("")
 
 
@@ -259,11 +377,15 @@ def describe_training(metadata: Mapping[str, Any]) -> str:
     if plan:
         steps = metadata.get("steps", plan["total_rounds"])
         num_epochs = format_epochs(steps / plan["rounds_per_epoch"])
-        sentences.append(f"{format_count(steps, 'step')} of {format_count(plan['batch_size'], 'example')} ({num_epochs} epoch{'s' * (num_epochs != '1')}).")
+        sentences.append(
+            f"{format_count(steps, 'step')} of {format_count(plan['batch_size'], 'example')} ({num_epochs} epoch{'s' * (num_epochs != '1')})."
+        )
     if metadata.get("stop_reason") == "patience":
         sentences.append("Stopped early: validation no longer improved.")
     if metadata.get("best_step"):
-        sentences.append(f"The model is that of step {metadata['best_step']:,}, the best on validation by {format_metric_name(metadata['monitor'][0])}.")
+        sentences.append(
+            f"The model is that of step {metadata['best_step']:,}, the best on validation by {format_metric_name(metadata['monitor'][0])}."
+        )
     return " ".join(sentences)
 
 
@@ -275,18 +397,31 @@ def _describe_duplicates(counts: Mapping[str, int] | None) -> str:
 
 
 def _describe_test_split(outputs: Mapping[str, Tensor]) -> str:
-    return f"{len(outputs['loss']):,} examples that were neither trained on nor used to choose the model." if "loss" in outputs else ""
+    return (
+        f"{len(outputs['loss']):,} examples that were neither trained on nor used to choose the model."
+        if "loss" in outputs
+        else ""
+    )
 
 
 def _make_test_section(prediction_figures: Sequence[Figure], predictions: Predictions | None) -> Html | None:
     if predictions is None:
         return None
-    wide_figures, narrow_figures = [make_figure(f) for f in prediction_figures if f.is_wide], [make_figure(f) for f in prediction_figures if not f.is_wide]
+    wide_figures, narrow_figures = (
+        [make_figure(f) for f in prediction_figures if f.is_wide],
+        [make_figure(f) for f in prediction_figures if not f.is_wide],
+    )
     confusions = list_confusions(predictions) if predictions.task == "multiclass" else []
     if confusions:
         rows = [[true, predicted, f"{count:,}", f"{100 * share:.1f} %"] for true, predicted, count, share in confusions]
         title = tag("h3", "Most frequent mistakes")
-        narrow_figures.append(tag("figure", title, make_table(["true", "predicted", "times", "of the class"], rows, numeric=2, css_class="bare")))
+        narrow_figures.append(
+            tag(
+                "figure",
+                title,
+                make_table(["true", "predicted", "times", "of the class"], rows, numeric=2, css_class="bare"),
+            )
+        )
     half = max(1, len(narrow_figures) // 2)
     stacks = [tag("div", side, class_="stack") for side in (narrow_figures[:half], narrow_figures[half:])]
     return to_html([wide_figures, tag("div", stacks, class_="pair"), _make_class_table(predictions)])
@@ -300,14 +435,21 @@ def _make_class_table(predictions: Predictions) -> Html:
         predicted, truth = predictions.probabilities > 0.5, predictions.y > 0.5
         true_positives = (predicted & truth).sum(0)
         num_predicted, num_true = predicted.sum(0), truth.sum(0)
-        scores = true_positives / num_predicted.clamp(min=1), true_positives / num_true.clamp(min=1), 2 * true_positives / (num_predicted + num_true).clamp(min=1)
+        scores = (
+            true_positives / num_predicted.clamp(min=1),
+            true_positives / num_true.clamp(min=1),
+            2 * true_positives / (num_predicted + num_true).clamp(min=1),
+        )
         support = truth.sum(0).tolist()
     else:
         matrix = count_confusions(predictions)
         scores = metrics.precision(matrix), metrics.recall(matrix), metrics.f1(matrix)
         support = matrix.sum(1).tolist()
     columns = [[_make_bar_cell(v, f"{100 * v:.1f} %") for v in c.tolist()] for c in scores]
-    rows = [[label, *(column[k] for column in columns), f"{support[k]:,}"] for k, label in enumerate(predictions.class_names)]
+    rows = [
+        [label, *(column[k] for column in columns), f"{support[k]:,}"]
+        for k, label in enumerate(predictions.class_names)
+    ]
     return make_table(["class", "precision", "recall", "F1", "test examples"], rows, css_class="tall")
 
 
@@ -317,14 +459,22 @@ def _make_mask_table(outputs: Mapping[str, Tensor], data: Mapping[str, Any]) -> 
     if "confusion" not in outputs or outputs["confusion"].shape[1:] != (len(class_names), len(class_names)):
         return Html("")
     counts = outputs["confusion"].sum(0)
-    columns = [[_make_bar_cell(v, f"{100 * v:.1f} %") if v == v else "–" for v in c.tolist()] for c in (metrics.iou(counts), metrics.dice(counts))]
+    columns = [
+        [_make_bar_cell(v, f"{100 * v:.1f} %") if v == v else "–" for v in c.tolist()]
+        for c in (metrics.iou(counts), metrics.dice(counts))
+    ]
     pixels = (100 * counts.sum(1) / counts.sum()).tolist()
-    table_rows = [[label, *(column[k] for column in columns), f"{pixels[k]:.1f} %"] for k, label in enumerate(class_names)]
+    table_rows = [
+        [label, *(column[k] for column in columns), f"{pixels[k]:.1f} %"] for k, label in enumerate(class_names)
+    ]
     return make_table(["class", "IoU", "Dice", "of all pixels"], table_rows, css_class="tall")
 
 
 def _make_examples_section(
-    examples: Mapping[str, Tensor], names: Mapping[str, Sequence[str]], predictions: Predictions | None, data: Mapping[str, Any]
+    examples: Mapping[str, Tensor],
+    names: Mapping[str, Sequence[str]],
+    predictions: Predictions | None,
+    data: Mapping[str, Any],
 ) -> Html:
     if predictions is None or not {"worst", "best", "worst_x", "best_x"} <= examples.keys():
         return Html("")
@@ -333,7 +483,10 @@ def _make_examples_section(
         unusual["text"] = " Of each text, its least usual words."
     css_class = "examples pictures" if examples["worst_x"].ndim == 4 else "examples"
     groups = [
-        (tag("h3", title), tag("ul", make_example_cards(group, examples, names[group], predictions, data), class_=css_class))
+        (
+            tag("h3", title),
+            tag("ul", make_example_cards(group, examples, names[group], predictions, data), class_=css_class),
+        )
         for group, title in (("worst", "Most surprising"), ("best", "Least surprising"))
     ]
     lead = f"The test examples with the highest and the lowest loss.{unusual.get(data['kind'], '')}"
@@ -344,7 +497,15 @@ def _make_explanations_section(folder: Path) -> Html:
     """What `didact explain` drew; as images, in which nothing can run."""
     kinds = {".png": "image/png", ".svg": "image/svg+xml"}
     paths = sorted(p for p in folder.glob("*") if p.suffix in kinds)[:MAX_EXPLANATIONS]
-    images = [tag("img", src=to_data_uri(p.read_bytes(), kinds[p.suffix]), alt=p.stem.replace("-", " "), style="max-width:100%") for p in paths]
+    images = [
+        tag(
+            "img",
+            src=to_data_uri(p.read_bytes(), kinds[p.suffix]),
+            alt=p.stem.replace("-", " "),
+            style="max-width:100%",
+        )
+        for p in paths
+    ]
     return tag("div", [tag("figure", image) for image in images], class_="stack") if images else Html("")
 
 
@@ -354,7 +515,11 @@ def _make_layer_section(layers: Mapping[str, Any] | None) -> Html:
     rows, has_frozen = [], has_frozen_layers(layers)
     for row in layers["rows"]:
         shape = " × ".join(map(str, row["shape"])) if row["shape"] is not None else "–"
-        parameters_cell = _make_bar_cell(row["parameters"] / max(1, layers["total"]), f"{row['parameters']:,}") if row["parameters"] else "–"
+        parameters_cell = (
+            _make_bar_cell(row["parameters"] / max(1, layers["total"]), f"{row['parameters']:,}")
+            if row["parameters"]
+            else "–"
+        )
         trainable_cell = [f"{row['trainable']:,}" if row["trainable"] else "–"] if has_frozen else []
         rows.append([row["name"], row["layer"], shape, parameters_cell, *trainable_cell])
     totals = f"{layers['trainable']:,} trainable · {layers['tied']:,} tied"
@@ -365,24 +530,34 @@ def _make_layer_section(layers: Mapping[str, Any] | None) -> Html:
 
 
 def _make_signal_section(figures: Sequence[Figure]) -> list[Html]:
-    return [tag("h3", "Signal at the start"), tag("p", SIGNAL_LEAD, class_="lead"), make_figure_grid(figures)] if figures else []
+    return (
+        [tag("h3", "Signal at the start"), tag("p", SIGNAL_LEAD, class_="lead"), make_figure_grid(figures)]
+        if figures
+        else []
+    )
 
 
 def _make_run_section(name: str, metadata: Mapping[str, Any]) -> Html:
     git, machine = metadata.get("git"), metadata.get("machine", {})
     versions = {k: v for k, v in metadata.get("versions", {}).items() if v}
-    return _make_fact_list({
-        "run": tag("code", name),
-        "status": ", ".join(filter(None, [metadata.get("status"), STOP_REASONS.get(metadata.get("stop_reason", ""))])),
-        "started": metadata.get("started"),
-        "seed": f"{metadata.get('settings', {}).get('seed', '–')} (split {metadata.get('settings', {}).get('split_seed', '–')})",
-        "fingerprint of losses": " · ".join(f"step {step}: {value:.7g}" for step, value in metadata.get("fingerprint", {}).items()),
-        "versions": " · ".join(f"{package} {v}" for package, v in versions.items()),
-        "git": f"{git['commit'][:12]}{' with changes' if git['dirty'] else ''}" if git else "not in a repository",
-        "machine": ", ".join(f"{value}" if key == "system" else f"{key} {value}" for key, value in machine.items()),
-        "processes": metadata.get("processes"),
-        "called as": tag("code", metadata.get("command", "")),
-    })
+    return _make_fact_list(
+        {
+            "run": tag("code", name),
+            "status": ", ".join(
+                filter(None, [metadata.get("status"), STOP_REASONS.get(metadata.get("stop_reason", ""))])
+            ),
+            "started": metadata.get("started"),
+            "seed": f"{metadata.get('settings', {}).get('seed', '–')} (split {metadata.get('settings', {}).get('split_seed', '–')})",
+            "fingerprint of losses": " · ".join(
+                f"step {step}: {value:.7g}" for step, value in metadata.get("fingerprint", {}).items()
+            ),
+            "versions": " · ".join(f"{package} {v}" for package, v in versions.items()),
+            "git": f"{git['commit'][:12]}{' with changes' if git['dirty'] else ''}" if git else "not in a repository",
+            "machine": ", ".join(f"{value}" if key == "system" else f"{key} {value}" for key, value in machine.items()),
+            "processes": metadata.get("processes"),
+            "called as": tag("code", metadata.get("command", "")),
+        }
+    )
 
 
 def _make_sources_section(metadata: Mapping[str, Any], *, are_courses: bool) -> Html:

@@ -29,15 +29,24 @@ class Predictions:
         if self.mean is not None:
             std_text = f" ± {format_number(float(self.std[row]), 3)}" if self.std is not None else ""
             y, mean = (float(v[row]) + self.target_offset for v in (self.y, self.mean))
-            true, predicted = (format_exact(v, self.target_offset) if self.target_offset else format_number(v) for v in (y, mean))
+            true, predicted = (
+                format_exact(v, self.target_offset) if self.target_offset else format_number(v) for v in (y, mean)
+            )
             return true, predicted + std_text, None
         assert self.probabilities is not None
         p = self.probabilities[row]
         if self.task == "multilabel":
-            true_names, predicted_names = ([self.class_names[k] for k in is_positive.nonzero()[:, 0]] for is_positive in (self.y[row] > 0.5, p > 0.5))
+            true_names, predicted_names = (
+                [self.class_names[k] for k in is_positive.nonzero()[:, 0]]
+                for is_positive in (self.y[row] > 0.5, p > 0.5)
+            )
             return ", ".join(true_names) or "none", ", ".join(predicted_names) or "none", true_names == predicted_names
         k = int(p.argmax())
-        return self.class_names[int(self.y[row])], f"{self.class_names[k]} ({100 * float(p[k]):.1f} %)", k == int(self.y[row])
+        return (
+            self.class_names[int(self.y[row])],
+            f"{self.class_names[k]} ({100 * float(p[k]):.1f} %)",
+            k == int(self.y[row]),
+        )
 
 
 def read_predictions(metadata: Mapping[str, Any], outputs: Mapping[str, Tensor]) -> Predictions | None:
@@ -51,7 +60,9 @@ def read_predictions(metadata: Mapping[str, Any], outputs: Mapping[str, Tensor])
         location, scale = data.get("target_mean", 0.0), data.get("target_std", 1.0)
         # the same bounds as the likelihood's own
         std = scale * (0.5 * out[:, 1].clamp(-14, 14)).exp() if out.shape[1] == 2 else None
-        return Predictions(**common_fields, mean=location + scale * out[:, 0], std=std, target_offset=data.get("target_offset", 0.0))
+        return Predictions(
+            **common_fields, mean=location + scale * out[:, 0], std=std, target_offset=data.get("target_offset", 0.0)
+        )
     if data["task"] == "binary" and out.shape[1] == 1:
         return Predictions(**common_fields, probabilities=torch.cat([-out, out], dim=1).sigmoid())
     if data["task"] in ("binary", "multiclass") and out.shape[1] == len(class_names):

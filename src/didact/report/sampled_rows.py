@@ -1,4 +1,5 @@
-"""Rows of a table that a model drew, beside real ones: a few as they are, how often each value is there, and two numbers as a plane."""
+"""Rows of a table that a model drew, beside real ones: a few as they are, how often each value is there, and two
+numbers as a plane."""
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -33,11 +34,21 @@ def make_row_section(run: Run, metadata: Mapping[str, Any]) -> Html:
         return Html("")
     real, generated, columns = gallery["real rows"], gallery["drawn rows"], get_generated_columns(gallery, metadata)
     column_figures = [tag("figure", chart) for chart in draw_marginals(columns, real, generated)]
-    plane_figures = [tag("figure", chart) for chart in draw_scatter(columns, real, generated, metadata["data"].get("target", ""))]
+    plane_figures = [
+        tag("figure", chart) for chart in draw_scatter(columns, real, generated, metadata["data"].get("target", ""))
+    ]
     num_numeric = sum(isinstance(column, NumericColumn) for column in columns)
-    caption = tag("p", PLANE_CAPTION if num_numeric == 2 else CHOSEN_PAIR_CAPTION.format(num_numeric), class_="lead") if plane_figures else None
+    caption = (
+        tag("p", PLANE_CAPTION if num_numeric == 2 else CHOSEN_PAIR_CAPTION.format(num_numeric), class_="lead")
+        if plane_figures
+        else None
+    )
     return tag(
-        "div", _make_row_table(columns, real, generated), caption, tag("div", plane_figures, class_="pair") if plane_figures else None, tag("div", column_figures, class_="trio"),
+        "div",
+        _make_row_table(columns, real, generated),
+        caption,
+        tag("div", plane_figures, class_="pair") if plane_figures else None,
+        tag("div", column_figures, class_="trio"),
         class_="stack",
     )
 
@@ -52,9 +63,18 @@ def get_generated_columns(gallery: Mapping[str, Tensor], metadata: Mapping[str, 
 
 def _make_row_table(columns: Sequence[Column], real: Tensor, generated: Tensor) -> Html:
     decimals = [UNLIMITED_DECIMALS] * real.shape[1]
-    labeled_rows = [(name, row) for name, rows in (("real", real), ("drawn", generated)) for row in decode_rows(columns, rows[:NUM_ROWS_SHOWN], decimals)]
-    body = [tag("tr", tag("th", name, scope="row"), [tag("td", ellipsize(value, 20)) for value in row]) for name, row in labeled_rows]
-    head = tag("tr", tag("th", "", scope="col"), [tag("th", ellipsize(column.name, 20), scope="col") for column in columns])
+    labeled_rows = [
+        (name, row)
+        for name, rows in (("real", real), ("drawn", generated))
+        for row in decode_rows(columns, rows[:NUM_ROWS_SHOWN], decimals)
+    ]
+    body = [
+        tag("tr", tag("th", name, scope="row"), [tag("td", ellipsize(value, 20)) for value in row])
+        for name, row in labeled_rows
+    ]
+    head = tag(
+        "tr", tag("th", "", scope="col"), [tag("th", ellipsize(column.name, 20), scope="col") for column in columns]
+    )
     return tag("div", tag("table", tag("thead", head), tag("tbody", body)), class_="scroll", tabindex=0)
 
 
@@ -68,35 +88,69 @@ def draw_marginals(columns: Sequence[Column], real: Tensor, generated: Tensor) -
             low, high = float(values.min()), float(values.max())
             width = (high - low) / NUM_BINS or 1.0
             x = [low + (k + 0.5) * width for k in range(NUM_BINS)]
-            shares = [100 * torch.histc(rows[:, start], NUM_BINS, low, low + NUM_BINS * width) / len(rows) for rows in (real, generated)]
+            shares = [
+                100 * torch.histc(rows[:, start], NUM_BINS, low, low + NUM_BINS * width) / len(rows)
+                for rows in (real, generated)
+            ]
         else:
             x, width = [float(k) for k in range(num_features)], 1.0
             shares = [100 * rows[:, start : start + num_features].mean(0) for rows in (real, generated)]
-            names = [name.removeprefix(f"{column.name}=") if k % ceil(num_features / MAX_CATEGORY_NAMES) == 0 else "" for k, name in enumerate(column.feature_names)]
-        series = [Series("real", x, shares[0].tolist(), "bars", 0, width=0.8 * width), Series("drawn", x, shares[1].tolist(), "dots", 1)]
-        axis_title = column.feature_names[0] if isinstance(column, NumericColumn) else f"{column.name}: {ellipsize(', '.join(column.values), 40)}"
+            names = [
+                name.removeprefix(f"{column.name}=") if k % ceil(num_features / MAX_CATEGORY_NAMES) == 0 else ""
+                for k, name in enumerate(column.feature_names)
+            ]
+        series = [
+            Series("real", x, shares[0].tolist(), "bars", 0, width=0.8 * width),
+            Series("drawn", x, shares[1].tolist(), "dots", 1),
+        ]
+        axis_title = (
+            column.feature_names[0]
+            if isinstance(column, NumericColumn)
+            else f"{column.name}: {ellipsize(', '.join(column.values), 40)}"
+        )
         charts.append(svg.draw_chart(ellipsize(column.name, 28), series, x=axis_title, y="% of rows", tick_names=names))
         start += num_features
     return charts
 
 
 def draw_scatter(columns: Sequence[Column], real: Tensor, generated: Tensor, target: str) -> list[Html]:
-    """Real rows and drawn ones on the same axes, by class where the rows have one; nothing for fewer than two numbers that vary."""
+    """Real rows and drawn ones on the same axes, by class where the rows have one; nothing for fewer than two
+    numbers that vary."""
     starts = list(accumulate((len(column.feature_names) for column in columns), initial=0))
-    numeric_columns = {index: column for index, column in zip(starts, columns, strict=False) if isinstance(column, NumericColumn)}
+    numeric_columns = {
+        index: column for index, column in zip(starts, columns, strict=False) if isinstance(column, NumericColumn)
+    }
     pair = _most_correlated_pair(real, list(numeric_columns))
     if pair is None:
         return []
     last_column, (x, y) = columns[-1], (numeric_columns[index] for index in pair)
-    class_names = last_column.values if isinstance(last_column, CategoricalColumn) and last_column.name == target else ()
+    class_names = (
+        last_column.values if isinstance(last_column, CategoricalColumn) and last_column.name == target else ()
+    )
     ranges = [_padded_range(torch.cat([real, generated])[:, index]) for index in pair]
     charts = []
     for color, (title, rows) in enumerate((("Real rows", real), ("Drawn rows", generated))):
         rows = rows[_has_value(rows, pair[0], x) & _has_value(rows, pair[1], y)]
-        points, labels = rows[:, list(pair)], rows[:, starts[-2] : starts[-1]].argmax(1) if class_names else torch.zeros(len(rows))
-        series = [_make_scatter_series(name, points[labels == n], svg.class_color(n, len(class_names))) for n, name in enumerate(class_names)]
+        points, labels = (
+            rows[:, list(pair)],
+            rows[:, starts[-2] : starts[-1]].argmax(1) if class_names else torch.zeros(len(rows)),
+        )
+        series = [
+            _make_scatter_series(name, points[labels == n], svg.class_color(n, len(class_names)))
+            for n, name in enumerate(class_names)
+        ]
         series = series or [_make_scatter_series("", points, color)]
-        charts.append(svg.draw_chart(title, series, x=x.feature_names[0], y=y.feature_names[0], x_range=ranges[0], y_range=ranges[1], size=MAP_SIZE))
+        charts.append(
+            svg.draw_chart(
+                title,
+                series,
+                x=x.feature_names[0],
+                y=y.feature_names[0],
+                x_range=ranges[0],
+                y_range=ranges[1],
+                size=MAP_SIZE,
+            )
+        )
     return charts
 
 
@@ -106,7 +160,8 @@ def _make_scatter_series(name: str, points: Tensor, color: int | str) -> Series:
 
 
 def _most_correlated_pair(rows: Tensor, indices: Sequence[int]) -> tuple[int, int] | None:
-    """The two numbers that are most strongly correlated, which a chart for each of them cannot show; None where there are no two."""
+    """The two numbers that are most strongly correlated, which a chart for each of them cannot show; None where
+    there are no two."""
     varying = [index for index in indices if float(rows[:, index].std(correction=0)) > 0]
     if len(varying) < 2:
         return None

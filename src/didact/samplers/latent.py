@@ -23,7 +23,9 @@ def standard_normal(n: int, d: int, generator: Generator) -> Tensor:
 def labels_to_sample(n: int, label: int | None, num_classes: int, device: torch.device) -> Tensor | None:
     """The classes to draw: the one asked for, or each in turn; None for a model that knows none."""
     if label is not None and not num_classes:
-        raise UsageError(f"this model was not told the classes, so none can be asked of it, got label {label}; train with --conditional")
+        raise UsageError(
+            f"this model was not told the classes, so none can be asked of it, got label {label}; train with --conditional"
+        )
     if label is not None and not 0 <= label < num_classes:
         raise UsageError(f"label must be from 0 to {num_classes - 1}, got {label}")
     if not num_classes:
@@ -35,7 +37,9 @@ def sample_grid(sample: Callable[..., Tensor], num_classes: int, generator: Gene
     """A grid of samples; of a conditional model, a row of each class."""
     if not num_classes:
         return to_grid(sample(GRID_SIZE * GRID_SIZE, generator))
-    return torch.stack([sample(GRID_SIZE, generator, label=k).clamp(0, 1) for k in range(min(num_classes, 2 * GRID_SIZE))])
+    return torch.stack(
+        [sample(GRID_SIZE, generator, label=k).clamp(0, 1) for k in range(min(num_classes, 2 * GRID_SIZE))]
+    )
 
 
 def to_grid(images: Tensor, columns: int = GRID_SIZE) -> Tensor:
@@ -52,7 +56,8 @@ def lerp(a: Tensor, b: Tensor, steps: int = GRID_SIZE) -> Tensor:
 
 
 def slerp(a: Tensor, b: Tensor, steps: int = GRID_SIZE) -> Tensor:
-    """(sin((1 − t) θ) a + sin(t θ) b) / sin θ, θ the angle between them: noise stays as long as noise is.  Shoemake 1985."""
+    """(sin((1 − t) θ) a + sin(t θ) b) / sin θ, θ the angle between them: noise stays as long as noise is.  Shoemake
+    1985."""
     p, q = a.flatten(1), b.flatten(1)
     theta = torch.acos(torch.cosine_similarity(p, q, dim=1).clamp(-0.999, 0.999))[:, None, None]
     t = torch.linspace(0, 1, steps, device=a.device)[:, None]
@@ -73,7 +78,9 @@ def latent_traversal(z: Tensor, dimensions: Tensor, steps: int = GRID_SIZE, exte
     """One code (d,) with one coordinate at a time from −reach to reach: (len(dimensions) · steps, d).  Gaba Ex 9.4."""
     latents = z.repeat(len(dimensions), steps, 1)
     t = torch.linspace(-extent, extent, steps, device=z.device)
-    return latents.scatter(2, dimensions[:, None, None].expand(-1, steps, 1), t[None, :, None].expand(len(dimensions), -1, 1)).flatten(0, 1)
+    return latents.scatter(
+        2, dimensions[:, None, None].expand(-1, steps, 1), t[None, :, None].expand(len(dimensions), -1, 1)
+    ).flatten(0, 1)
 
 
 def latent_grid(side: int = 2 * GRID_SIZE) -> Tensor:

@@ -1,4 +1,5 @@
-"""Writing: a model that says what comes next is asked again and again. Greedily, by chance within bounds, or along several beams.
+"""Writing: a model that says what comes next is asked again and again. Greedily, by chance within bounds, or along
+several beams.
 
 Nothing waits for the device between tokens: what was written lies there until the end, and on CUDA a step is one graph.
 """
@@ -14,11 +15,13 @@ from didact.errors import UsageError
 
 MIN_VISIBLE_LENGTH = 128   # places of a memory that a step looks at; doubled whenever they are filled
 GRAPH_WARMUP_STEPS = 2         # steps taken as they stand before one is captured
-MIN_TEMPERATURE = 1e-30     # a temperature below which logits would overflow; the likeliest token has been certain long before
+# a temperature below which logits would overflow; the likeliest token has been certain long before
+MIN_TEMPERATURE = 1e-30
 
 
 class DecodingCache(Protocol):
-    """What a model goes on from: tensors of fixed shape, which its steps change in place. `layers.cache.Cache` is one."""
+    """What a model goes on from: tensors of fixed shape, which its steps change in place. `layers.cache.Cache` is
+    one."""
 
     @property
     def capacity(self) -> int:
@@ -54,32 +57,41 @@ class DecodingConfig:
 
     def check(self, vocab_size: int) -> None:
         if not 0 <= self.temperature < float("inf"):
-            raise UsageError(f"the temperature must be a number of at least 0 (0: always the likeliest token), got {self.temperature:g}")
+            raise UsageError(
+                f"the temperature must be a number of at least 0 (0: always the likeliest token), got {self.temperature:g}"
+            )
         if self.top_k is not None and not 1 <= self.top_k <= vocab_size:
-            raise UsageError(f"top-k must be from 1 to {vocab_size}, the tokens that this model knows, got {self.top_k}")
+            raise UsageError(
+                f"top-k must be from 1 to {vocab_size}, the tokens that this model knows, got {self.top_k}"
+            )
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise UsageError(f"top-p is a probability above 0 and up to 1, got {self.top_p:g}")
         if not 1 <= self.beam <= vocab_size:
             raise UsageError(f"beams must be from 1 to {vocab_size}, the tokens that this model knows, got {self.beam}")
         if self.beam > 1 and (self.temperature != 1 or self.top_k or self.top_p):
-            raise UsageError(f"{self.beam} beams look for the likeliest text, not a random one: leave out temperature, top-k and top-p")
+            raise UsageError(
+                f"{self.beam} beams look for the likeliest text, not a random one: leave out temperature, top-k and top-p"
+            )
 
 
 def filter_logits(logits: Tensor, decoding: DecodingConfig) -> Tensor:
-    """logits / temperature, −∞ outside of top-k and top-p.  Fan et al. 2018 (k), Holtzman et al. 2020 (p); Gaba Ex 6.4."""
+    """logits / temperature, −∞ outside of top-k and top-p.  Fan et al. 2018 (k), Holtzman et al. 2020 (p); Gaba Ex
+    6.4."""
     z = logits.float() / decoding.temperature
     if decoding.top_k is not None:
         z = z.masked_fill(z < z.topk(decoding.top_k).values[:, -1:], -torch.inf)
     if decoding.top_p is not None and decoding.top_p < 1:
         best = z.sort(descending=True).values
         p = best.softmax(-1)
-        outside = p.cumsum(-1) - p >= decoding.top_p               # those before already have it: the likeliest always stays
+        # those before already have it: the likeliest always stays
+        outside = p.cumsum(-1) - p >= decoding.top_p
         z = z.masked_fill(z < best.masked_fill(outside, torch.inf).amin(-1, keepdim=True), -torch.inf)
     return z
 
 
 def sample_token(logits: Tensor, decoding: DecodingConfig, generator: Generator | None) -> Tensor:
-    """One token a row, (B, V) -> (B, 1): argmax p_i / E_i with E_i ~ Exp(1) is a draw from p, and asks nothing of the host."""
+    """One token a row, (B, V) -> (B, 1): argmax p_i / E_i with E_i ~ Exp(1) is a draw from p, and asks nothing of
+    the host."""
     if decoding.temperature < MIN_TEMPERATURE:
         return logits.argmax(-1, keepdim=True)
     p = filter_logits(logits, decoding).softmax(-1)
@@ -94,12 +106,21 @@ def _compile_step(decode_step: DecodeStep[M]) -> DecodeStep[M]:
 class TextGenerator:
     """Writes with one memory, as often as asked; its captured steps are kept for the next time.
 
-    Behind `end`, where there is one, nothing but `end` is written. `compile` is worth its minute for thousands of tokens.
+    Behind `end`, where there is one, nothing but `end` is written. `compile` is worth its minute for thousands of
+    tokens.
     """
 
     def __init__(
-        self, decode_step: DecodeStep[M], cache: M, batch_size: int, *, decoding: DecodingConfig, generator: Generator | None = None, eos_id: int | None = None,
-        device: torch.device, compile: bool = False,
+        self,
+        decode_step: DecodeStep[M],
+        cache: M,
+        batch_size: int,
+        *,
+        decoding: DecodingConfig,
+        generator: Generator | None = None,
+        eos_id: int | None = None,
+        device: torch.device,
+        compile: bool = False,
     ):
         self.cache, self.decoding, self.generator, self.eos_id = cache, decoding, generator, eos_id
         self.prefill: DecodeStep[M] = decode_step
@@ -115,7 +136,9 @@ class TextGenerator:
         """The next n tokens, (B, T) -> (B, n). A full memory begins anew with the second half of what it held."""
         capacity = self.generated.shape[1] - 1
         if prompt.shape[1] > capacity:
-            raise UsageError(f"the prompt has {prompt.shape[1]} tokens, but this model reads {capacity} at most; shorten it")
+            raise UsageError(
+                f"the prompt has {prompt.shape[1]} tokens, but this model reads {capacity} at most; shorten it"
+            )
         text = prompt
 
         def report(k: int) -> None:
@@ -123,7 +146,10 @@ class TextGenerator:
 
         while (num_left := prompt.shape[1] + n - text.shape[1]) > 0:
             prompt_part = text if text.shape[1] <= capacity // 2 or text is prompt else text[:, -(capacity // 2) :]
-            text = torch.cat([text, self._generate_window(prompt_part, min(num_left, capacity - prompt_part.shape[1] + 1), report)], dim=1)
+            text = torch.cat(
+                [text, self._generate_window(prompt_part, min(num_left, capacity - prompt_part.shape[1] + 1), report)],
+                dim=1,
+            )
         return text[:, prompt.shape[1] :]
 
     def _generate_window(self, prompt: Tensor, n: int, report: Callable[[int], object]) -> Tensor:
@@ -197,11 +223,20 @@ def greedy_decode(decode_step: DecodeStep[M], cache: M, prompt: Tensor, n: int, 
 
 @torch.no_grad()
 def beam_search(
-    decode_step: DecodeStep[M], cache: M, prompt: Tensor, n: int, *, beam: int, eos_id: int | None = None, penalty: float = 0.6, progress: ProgressCallback = ignore_progress
+    decode_step: DecodeStep[M],
+    cache: M,
+    prompt: Tensor,
+    n: int,
+    *,
+    beam: int,
+    eos_id: int | None = None,
+    penalty: float = 0.6,
+    progress: ProgressCallback = ignore_progress,
 ) -> Tensor:
     """The likeliest continuation found with `beam` of them in view, (B, T) -> (B, n).  Sutskever et al. 2014, sec. 3.2.
 
-    `memory` has B · beam rows. Texts that have ended compare by log p / ((5 + length) / 6)^penalty (Wu et al. 2016, eq. 14).
+    `memory` has B · beam rows. Texts that have ended compare by log p / ((5 + length) / 6)^penalty (Wu et al. 2016,
+    eq. 14).
     """
     B, T = prompt.shape
     if T + n - 1 > cache.capacity:
@@ -210,8 +245,10 @@ def beam_search(
     cache.clear()
     logp = decode_step(prompt.repeat_interleave(beam, dim=0), cache).float().log_softmax(-1)          # (B · beam, V)
     V = logp.shape[-1]
-    first_row = torch.arange(B, device=prompt.device)[:, None] * beam                                  # row of each text's first beam
-    scores, token = logp.view(B, beam, V)[:, 0].topk(beam)                                         # they still read the same: of one alone
+    # row of each text's first beam
+    first_row = torch.arange(B, device=prompt.device)[:, None] * beam
+    # they still read the same: of one alone
+    scores, token = logp.view(B, beam, V)[:, 0].topk(beam)
     generated = token.view(-1, 1)
     for k in range(1, n):
         if eos_id is not None and bool((generated[:, -1] == eos_id).all()):
@@ -219,13 +256,17 @@ def beam_search(
             break
         progress(k, n)
         logp = decode_step(generated[:, -1:], cache).float().log_softmax(-1)
-        if eos_id is not None:                                                                         # what has ended can only stay so
-            end_only = torch.full_like(logp[:1], -torch.inf).index_fill(1, torch.tensor([eos_id], device=logp.device), 0.0)
+        # what has ended can only stay so
+        if eos_id is not None:
+            end_only = torch.full_like(logp[:1], -torch.inf).index_fill(
+                1, torch.tensor([eos_id], device=logp.device), 0.0
+            )
             logp = torch.where(generated[:, -1:] == eos_id, end_only, logp)
         scores, best = (scores[..., None] + logp.view(B, beam, V)).flatten(1).topk(beam)             # (B, beam)
         row_index = (first_row + best // V).flatten()
         cache.reorder(row_index)
         generated = torch.cat([generated[row_index], (best % V).view(-1, 1)], dim=1)
-    length = n if eos_id is None else ((generated != eos_id).sum(1) + 1).clamp(max=n).view(B, beam)     # with the end, where there is one
+    # with the end, where there is one
+    length = n if eos_id is None else ((generated != eos_id).sum(1) + 1).clamp(max=n).view(B, beam)
     best = (scores / ((5 + length) / 6) ** penalty).argmax(1, keepdim=True)
     return generated[(first_row + best).flatten()]

@@ -31,8 +31,21 @@ __all__ = [
     "minimum", "no_grad", "pad", "record_op", "softplus", "split", "stack", "svg", "tensor", "where",
 ]
 
-# modules that are imported on first use: scratch.modules.Linear, scratch.optim.Adam, scratch.gradients.compare_gradients
-_MODULES = ("activation", "attention", "init", "losses", "modules", "networks", "optim", "schedule", "sequence", "train", "gradients")
+# modules that are imported on first use: scratch.modules.Linear, scratch.optim.Adam,
+# scratch.gradients.compare_gradients
+_MODULES = (
+    "activation",
+    "attention",
+    "init",
+    "losses",
+    "modules",
+    "networks",
+    "optim",
+    "schedule",
+    "sequence",
+    "train",
+    "gradients",
+)
 
 
 def __getattr__(name: str) -> Any:

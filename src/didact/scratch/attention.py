@@ -14,7 +14,11 @@ def _additive_mask(mask: Any, shape: tuple[int, ...], causal: bool, dtype: Any) 
     bias = None
     if mask is not None:
         mask_array = np.asarray(mask)
-        bias = np.where(mask_array, 0, -np.inf).astype(dtype) if mask_array.dtype == bool else mask_array.astype(dtype, copy=False)
+        bias = (
+            np.where(mask_array, 0, -np.inf).astype(dtype)
+            if mask_array.dtype == bool
+            else mask_array.astype(dtype, copy=False)
+        )
     if causal:  # a query sees itself and what came before: lower-triangular with the diagonal
         future = np.triu(np.full(shape[-2:], -np.inf, dtype), 1)
         bias = future if bias is None else bias + future
@@ -26,7 +30,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Any = None, causal: bool = 
 
         dv = Aᵀ dy,    dA = dy vᵀ,    dS = A ⊙ (dA − rowsum(dA ⊙ A)),    dq = dS k / √d,    dk = dSᵀ q / √d
 
-    dS is the softmax's Jacobian diag(a) − a aᵀ applied to each row. The mask is PyTorch's: a boolean one is True where looking is allowed,
+    dS is the softmax's Jacobian diag(a) − a aᵀ applied to each row. The mask is PyTorch's: a boolean one is True
+    where looking is allowed,
     a float one is added. A query that may look nowhere gets 0.
     """
     if q.shape[-1] != k.shape[-1] or k.shape[:-1] != v.shape[:-1] or q.shape[:-2] != k.shape[:-2]:
@@ -74,19 +79,36 @@ def _safe_softmax(scores: Array) -> Array:
 
 
 def _split_heads(x: Tensor, num_heads: int) -> Tensor:
-    """(N, T, E) -> (N, heads, T, E/heads): every head gets its own slice of the projection, not of the input (Groudiev 6.5.4)."""
+    """(N, T, E) -> (N, heads, T, E/heads): every head gets its own slice of the projection, not of the input
+    (Groudiev 6.5.4)."""
     n, t, e = x.shape
     return x.reshape(n, t, num_heads, e // num_heads).transpose(1, 2)
 
 
-def multi_head_attention(query: Tensor, key: Tensor, value: Tensor, num_heads: int, in_weight: Tensor, in_bias: Tensor | None,
-                         out_weight: Tensor, out_bias: Tensor | None, mask: Any = None, causal: bool = False) -> Tensor:
-    """y = [head_1 … head_h] W_Oᵀ + b_O,  head_i = attention(Q_i, K_i, V_i), all three projected from (N, T, E).  Gaba eq. 6.14.
+def multi_head_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    num_heads: int,
+    in_weight: Tensor,
+    in_bias: Tensor | None,
+    out_weight: Tensor,
+    out_bias: Tensor | None,
+    mask: Any = None,
+    causal: bool = False,
+) -> Tensor:
+    """y = [head_1 … head_h] W_Oᵀ + b_O,  head_i = attention(Q_i, K_i, V_i), all three projected from (N, T, E).
+    Gaba eq. 6.14.
 
     `in_weight` stacks W_Q, W_K and W_V (3E, E), as in PyTorch.
     """
     e = query.shape[-1]
-    q, k, v = (_split_heads(linear(x, in_weight[i * e : (i + 1) * e], None if in_bias is None else in_bias[i * e : (i + 1) * e]), num_heads)
-               for i, x in enumerate((query, key, value)))                                 # (N, heads, T, E/heads)
+    q, k, v = (
+        _split_heads(
+            linear(x, in_weight[i * e : (i + 1) * e], None if in_bias is None else in_bias[i * e : (i + 1) * e]),
+            num_heads,
+        )
+        for i, x in enumerate((query, key, value))
+    )  # (N, heads, T, E/heads)
     y = attention(q, k, v, mask, causal)
     return linear(y.transpose(1, 2).reshape(query.shape), out_weight, out_bias)

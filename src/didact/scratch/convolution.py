@@ -4,7 +4,8 @@ With s, d, P for stride, dilation and padding, a convolution layer computes
 
     y[n, o, p] = Σ_{c, k}  x[n, c, s·p + d·k − P] · w[o, c, k]
 
-which is a cross-correlation: Groudiev 4.2.2 prints the kernel flipped, no library flips it. Pair y with a gradient g of its shape,
+which is a cross-correlation: Groudiev 4.2.2 prints the kernel flipped, no library flips it. Pair y with a gradient
+g of its shape,
 
     L = Σ_{n, o, p, c, k}  g[n, o, p] · x[n, c, s·p + d·k − P] · w[o, c, k]
 
@@ -16,8 +17,10 @@ and L is linear in each of g, x and w. Its derivative by one of them is a sum ov
 
 So the gradients of any of the three are the other two, and derivatives of every order are already here.
 
-Every window becomes a column (im2col) and each sum one matrix product. In memory the arrays lie as (C, *size, N), batch last, whatever
-their shape says: a tap of the kernel then moves whole rows of the batch, which is several times faster than rows of one image.
+Every window becomes a column (im2col) and each sum one matrix product. In memory the arrays lie as (C, *size, N),
+batch last, whatever
+their shape says: a tap of the kernel then moves whole rows of the batch, which is several times faster than rows of
+one image.
 """
 
 from math import prod
@@ -88,7 +91,9 @@ def im2col(x: Array, geometry: Geometry) -> Array:
     channel, *pixel, image = frame.strides
     taps = [d * step for d, step in zip(geometry.dilation, pixel, strict=True)]
     windows = [s * step for s, step in zip(geometry.stride, pixel, strict=True)]
-    view = as_strided(frame, (c, *geometry.kernel, *geometry.out, n), (channel, *taps, *windows, image), writeable=False)
+    view = as_strided(
+        frame, (c, *geometry.kernel, *geometry.out, n), (channel, *taps, *windows, image), writeable=False
+    )
     return view.reshape(geometry.groups, c // geometry.groups * prod(geometry.kernel), prod(geometry.out) * n)
 
 
@@ -127,7 +132,13 @@ def correlate(x: Tensor, g: Tensor, geometry: Geometry) -> Tensor:
     """w = rows(g) · columns(x)ᵀ;  dx = spread(g, dw),  dg = slide(x, dw)."""
     w = _output_columns(g.data, geometry) @ im2col(x.data, geometry).swapaxes(1, 2)
     vjp = vjp_each((x, lambda dw: conv_transpose(g, dw, geometry)), (g, lambda dw: conv_forward(x, dw, geometry)))
-    return record_op("correlate", w.reshape(g.shape[1], x.shape[1] // geometry.groups, *geometry.kernel), (x, g), vjp, saved=factors_to_save(x, g))
+    return record_op(
+        "correlate",
+        w.reshape(g.shape[1], x.shape[1] // geometry.groups, *geometry.kernel),
+        (x, g),
+        vjp,
+        saved=factors_to_save(x, g),
+    )
 
 
 def _add_bias(y: Tensor, bias: Tensor | None) -> Tensor:
@@ -135,14 +146,24 @@ def _add_bias(y: Tensor, bias: Tensor | None) -> Tensor:
     return y if bias is None else y + bias.reshape(-1, *(1,) * (y.ndim - 2))
 
 
-def convolution(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, stride: Size = 1, padding: Size = 0, dilation: Size = 1,
-                groups: int = 1) -> Tensor:
+def convolution(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    stride: Size = 1,
+    padding: Size = 0,
+    dilation: Size = 1,
+    groups: int = 1,
+) -> Tensor:
     """y = w ⋆ x + b with x (N, C, *size), w (O, C/groups, *kernel)."""
     axes = weight.ndim - 2
     name = f"conv{axes}d"
     if x.ndim != weight.ndim or x.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups:
         raise ScratchError(f"{name}: an input of shape {x.shape} does not fit a weight of shape {weight.shape} with groups={groups}")
-    geometry = Geometry(x.shape[2:], weight.shape[2:], per_axis(stride, axes), per_axis(padding, axes), per_axis(dilation, axes), groups)
+    geometry = Geometry(
+        x.shape[2:], weight.shape[2:], per_axis(stride, axes), per_axis(padding, axes), per_axis(dilation, axes), groups
+    )
     if min(geometry.out) < 1:
         raise ScratchError(f"{name}: the kernel {geometry.kernel} does not fit into the padded input {geometry.padded}")
     return _add_bias(conv_forward(x, weight, geometry, name), bias)
@@ -152,26 +173,45 @@ def convolution_transpose(x: Tensor, weight: Tensor, bias: Tensor | None = None,
                           output_padding: Size = 0, dilation: Size = 1, groups: int = 1) -> Tensor:
     """The gradient of a convolution by its input, used forwards: x (N, C, *size), w (C, O/groups, *kernel).
 
-    The size is the one that a convolution with the same settings maps to x's; output_padding picks one where its floor allows several.
+    The size is the one that a convolution with the same settings maps to x's; output_padding picks one where its
+    floor allows several.
     """
     axes = weight.ndim - 2
     name = f"conv_transpose{axes}d"
     if x.ndim != weight.ndim or x.shape[1] != weight.shape[0] or weight.shape[0] % groups:
-        raise ScratchError(f"{name}: an input of shape {x.shape} does not fit a weight of shape {weight.shape} with groups={groups}")
+        raise ScratchError(
+            f"{name}: an input of shape {x.shape} does not fit a weight of shape {weight.shape} with groups={groups}"
+        )
     s, p, d, extra = (per_axis(value, axes) for value in (stride, padding, dilation, output_padding))
     if any(e >= max(a, b) for e, a, b in zip(extra, s, d, strict=True)):
         raise ScratchError(f"{name}: output_padding must be smaller than stride or dilation, got {extra}")
-    size = tuple((h - 1) * s[i] - 2 * p[i] + d[i] * (weight.shape[2 + i] - 1) + 1 + extra[i] for i, h in enumerate(x.shape[2:]))
+    size = tuple(
+        (h - 1) * s[i] - 2 * p[i] + d[i] * (weight.shape[2 + i] - 1) + 1 + extra[i] for i, h in enumerate(x.shape[2:])
+    )
     if min(size) < 1:
         raise ScratchError(f"{name}: padding {p} leaves nothing of the output, its size would be {size}")
     return _add_bias(conv_transpose(x, weight, Geometry(size, weight.shape[2:], s, p, d, groups), name), bias)
 
 
-def conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Size = 1, padding: Size = 0, dilation: Size = 1,
-           groups: int = 1) -> Tensor:
+def conv1d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Size = 1,
+    padding: Size = 0,
+    dilation: Size = 1,
+    groups: int = 1,
+) -> Tensor:
     return convolution(x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups)
 
 
-def conv2d(x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Size = 1, padding: Size = 0, dilation: Size = 1,
-           groups: int = 1) -> Tensor:
+def conv2d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Size = 1,
+    padding: Size = 0,
+    dilation: Size = 1,
+    groups: int = 1,
+) -> Tensor:
     return convolution(x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups)

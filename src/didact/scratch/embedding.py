@@ -18,7 +18,9 @@ def embedding(ids: Any, weight: Tensor, padding_idx: int | None = None) -> Tenso
     if index.dtype.kind not in "iu":
         raise ScratchError(f"embedding: tokens are whole numbers, got {index.dtype}")
     if index.size and (index.min() < 0 or index.max() >= rows):
-        raise ScratchError(f"embedding: a token outside 0…{rows - 1}: {index.min() if index.min() < 0 else index.max()}")
+        raise ScratchError(
+            f"embedding: a token outside 0…{rows - 1}: {index.min() if index.min() < 0 else index.max()}"
+        )
     return _read_rows(index, weight, padding_idx)
 
 

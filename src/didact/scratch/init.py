@@ -1,7 +1,10 @@
-"""Where weights start: with a variance that neither dies out nor blows up from layer to layer (Gaba 1.5, Van Schependom 3.1).
+"""Where weights start: with a variance that neither dies out nor blows up from layer to layer (Gaba 1.5, Van
+Schependom 3.1).
 
-A layer's output has n_in · Var(w) times the variance of its input, and its gradient n_out · Var(w) times that of its output. Xavier takes
-the middle of both; He keeps the first and doubles it, because a ReLU silences half of its input. `gain` is what an activation asks for on
+A layer's output has n_in · Var(w) times the variance of its input, and its gradient n_out · Var(w) times that of
+its output. Xavier takes
+the middle of both; He keeps the first and doubles it, because a ReLU silences half of its input. `gain` is what an
+activation asks for on
 top: 1 for none, 5/3 for tanh, √2 for ReLU (in He's already). Shapes are (out, in, *kernel).
 """
 
@@ -38,7 +41,8 @@ def zeros(shape: Shape, dtype: Any = np.float32) -> Array:
 
 
 def xavier_uniform(shape: Shape, rng: Rng = None, gain: float = 1.0, dtype: Any = np.float32) -> Array:
-    """U(±√(6/(n_in + n_out))), variance 2/(n_in + n_out).  The argument needs an activation that is odd and near-linear: tanh, not σ."""
+    """U(±√(6/(n_in + n_out))), variance 2/(n_in + n_out).  The argument needs an activation that is odd and
+    near-linear: tanh, not σ."""
     return uniform(shape, gain * sqrt(6 / sum(fans(shape))), rng, dtype)
 
 
@@ -58,7 +62,8 @@ def he_normal(shape: Shape, rng: Rng = None, dtype: Any = np.float32) -> Array:
 
 
 def orthogonal(shape: Shape, rng: Rng = None, gain: float = 1.0, dtype: Any = np.float32) -> Array:
-    """Rows (or columns, if fewer) of length 1 at right angles: no direction grows or shrinks, which recurrent weights like."""
+    """Rows (or columns, if fewer) of length 1 at right angles: no direction grows or shrinks, which recurrent
+    weights like."""
     rows, columns = shape[0], prod(shape[1:])
     q, r = np.linalg.qr(np.random.default_rng(rng).normal(size=(max(rows, columns), min(rows, columns))))
     q *= np.sign(np.diag(r))  # without it QR's own choice of signs would make the draw uneven

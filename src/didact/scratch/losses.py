@@ -1,6 +1,7 @@
 """Losses, each with the slope that starts the backward pass (Gaba 1.3, Groudiev 3.2, Lhotte 4.5).
 
-Targets are constants. The mean is over all elements or labels, as in PyTorch; Groudiev and Van Schependom sum the squared error over
+Targets are constants. The mean is over all elements or labels, as in PyTorch; Groudiev and Van Schependom sum the
+squared error over
 the dimensions of an output, which is d times that.
 """
 
@@ -12,12 +13,21 @@ from didact.scratch.autograd.ops import sigmoid
 from didact.scratch.autograd.tensor import Array, Grads, ScratchError, Tensor, record_op
 
 
-def cross_entropy(logits: Tensor, target: Any, *, weight: Any = None, ignore_index: int = -100, label_smoothing: float = 0.0,
-                  reduction: str = "mean") -> Tensor:
+def cross_entropy(
+    logits: Tensor,
+    target: Any,
+    *,
+    weight: Any = None,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
     """L = −log softmax(z)_y, the negative log-likelihood of class y;  dz = p − y.
 
-    Classes lie on axis 1 of (N, K, …) as in PyTorch; the target is an index for each label or a distribution of the shape of the logits.
-    Classes may be weighted (the mean is then over the weights), labels of `ignore_index` count for nothing, and `label_smoothing`
+    Classes lie on axis 1 of (N, K, …) as in PyTorch; the target is an index for each label or a distribution of the
+    shape of the logits.
+    Classes may be weighted (the mean is then over the weights), labels of `ignore_index` count for nothing, and
+    `label_smoothing`
     mixes the target with the uniform distribution: (1 − α) y + α/K (Gaba eq. 3.34).
     """
     z = logits if logits.ndim < 3 else logits.permute(0, *range(2, logits.ndim), 1)       # (N, …, K)
@@ -25,7 +35,9 @@ def cross_entropy(logits: Tensor, target: Any, *, weight: Any = None, ignore_ind
     w = np.ones(classes, z.dtype) if weight is None else np.asarray(weight, z.dtype)
     if target_array.dtype.kind == "f":
         if target_array.shape != logits.shape:
-            raise ScratchError(f"cross_entropy: probabilities of shape {target_array.shape} for logits of shape {logits.shape}")
+            raise ScratchError(
+                f"cross_entropy: probabilities of shape {target_array.shape} for logits of shape {logits.shape}"
+            )
         q = target_array if target_array.ndim < 3 else np.moveaxis(target_array, 1, -1)
         labels = float(z.size // max(classes, 1))
     else:
@@ -42,7 +54,8 @@ def cross_entropy(logits: Tensor, target: Any, *, weight: Any = None, ignore_ind
 def softmax_cross_entropy(z: Tensor, q: Array) -> Tensor:
     """L = −Σ_c q_c log p_c with p = softmax(z), on the last axis;  dz = p Σq − q, which for one label is p − y.
 
-    Gaba 2.2.1 multiplies by σ′(z), which holds for activations of one variable and not for softmax. Fused, no exponential
+    Gaba 2.2.1 multiplies by σ′(z), which holds for activations of one variable and not for softmax. Fused, no
+    exponential
     overflows (the largest is e⁰) and no logarithm sees 0: log p = z − m − log Σ e^(z − m), m = max z.
     """
     shifted = z.data - z.data.max(-1, keepdims=True, initial=-np.inf)
@@ -56,8 +69,11 @@ def softmax_cross_entropy(z: Tensor, q: Array) -> Tensor:
     return record_op("cross_entropy", -terms.sum(-1), (z,), vjp, saved=(z,))
 
 
-def nll_loss(log_p: Tensor, target: Any, *, weight: Any = None, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
-    """L = −log p_y, for a network that ends in log_softmax;  d log p = −1 at y. With log_softmax before it, this is cross_entropy."""
+def nll_loss(
+    log_p: Tensor, target: Any, *, weight: Any = None, ignore_index: int = -100, reduction: str = "mean"
+) -> Tensor:
+    """L = −log p_y, for a network that ends in log_softmax;  d log p = −1 at y. With log_softmax before it, this is
+    cross_entropy."""
     rows = log_p if log_p.ndim < 3 else log_p.permute(0, *range(2, log_p.ndim), 1)
     index = np.asarray(target)
     counted = _valid_labels("nll_loss", index, rows, ignore_index)
@@ -70,7 +86,9 @@ def nll_loss(log_p: Tensor, target: Any, *, weight: Any = None, ignore_index: in
 def _valid_labels(name: str, index: Array, rows: Tensor, ignore_index: int) -> Array:
     """Which labels count; a label that is no class is refused."""
     if index.dtype.kind not in "iu" or index.shape != rows.shape[:-1]:
-        raise ScratchError(f"{name}: labels of shape {index.shape} ({index.dtype}) for scores of shape {rows.shape}, classes last")
+        raise ScratchError(
+            f"{name}: labels of shape {index.shape} ({index.dtype}) for scores of shape {rows.shape}, classes last"
+        )
     counted: Array = index != ignore_index
     if (counted & ((index < 0) | (index >= rows.shape[-1]))).any():
         raise ScratchError(f"{name}: a label outside 0…{rows.shape[-1] - 1}")
@@ -80,7 +98,9 @@ def _valid_labels(name: str, index: Array, rows: Tensor, ignore_index: int) -> A
 def mse_loss(x: Tensor, target: Any, *, reduction: str = "mean") -> Tensor:
     """L = (x − y)²;  dx = 2 (x − y)."""
     d = _difference("mse_loss", x, target)
-    return _reduce(record_op("mse_loss", d.data * d.data, (d,), lambda dy: (dy * d * 2.0,), saved=(d,)), reduction, d.size)
+    return _reduce(
+        record_op("mse_loss", d.data * d.data, (d,), lambda dy: (dy * d * 2.0,), saved=(d,)), reduction, d.size
+    )
 
 
 def l1_loss(x: Tensor, target: Any, *, reduction: str = "mean") -> Tensor:
@@ -94,13 +114,16 @@ def huber_loss(x: Tensor, target: Any, *, delta: float = 1.0, reduction: str = "
     d = _difference("huber_loss", x, target)
     size = np.abs(d.data)
     value = np.where(size <= delta, 0.5 * size * size, delta * (size - 0.5 * delta)).astype(d.dtype, copy=False)
-    return _reduce(record_op("huber_loss", value, (d,), lambda dy: (dy * d.clip(-delta, delta),), saved=(d,)), reduction, d.size)
+    return _reduce(
+        record_op("huber_loss", value, (d,), lambda dy: (dy * d.clip(-delta, delta),), saved=(d,)), reduction, d.size
+    )
 
 
 def bce_with_logits(z: Tensor, target: Any, *, pos_weight: Any = 1.0, reduction: str = "mean") -> Tensor:
     """L = −[w y log σ(z) + (1 − y) log(1 − σ(z))];  dz = σ(z) − y for w = 1.
 
-    From the logit, log σ(z) = −log(1 + e⁻ᶻ) never meets log 0. In z alone: L = (1 − y) z + l · log(1 + e⁻ᶻ), l = 1 + (w − 1) y.
+    From the logit, log σ(z) = −log(1 + e⁻ᶻ) never meets log 0. In z alone: L = (1 − y) z + l · log(1 + e⁻ᶻ), l = 1
+    + (w − 1) y.
     """
     y = _target_array("bce_with_logits", z, target)
     l = (1 + (np.asarray(pos_weight, z.dtype) - 1) * y).astype(z.dtype, copy=False)
@@ -113,7 +136,8 @@ def bce_with_logits(z: Tensor, target: Any, *, pos_weight: Any = 1.0, reduction:
 
 
 def _target_array(name: str, x: Tensor, target: Any) -> Array:
-    """The target as an array; shapes that would broadcast are refused: (N, 1) against (N,) gives N² differences (Lhotte 2.4)."""
+    """The target as an array; shapes that would broadcast are refused: (N, 1) against (N,) gives N² differences
+    (Lhotte 2.4)."""
     y = np.asarray(target, x.dtype)
     if y.shape != x.shape:
         raise ScratchError(f"{name}: a target of shape {y.shape} for an input of shape {x.shape}")

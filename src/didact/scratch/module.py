@@ -24,7 +24,8 @@ def listen_to_calls(listener: Callable[[Module, Any], None]) -> Iterator[None]:
 
 
 class Module:
-    """What a module is made of, it holds as attributes: tensors are parameters, arrays are buffers, modules are its parts."""
+    """What a module is made of, it holds as attributes: tensors are parameters, arrays are buffers, modules are its
+    parts."""
 
     forward: Callable[..., Any]
 
@@ -88,10 +89,13 @@ class Module:
         return {name: np.array(value) for name, value in self.named_values((Tensor, np.ndarray))}  # type: ignore[arg-type]
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Also PyTorch's own `state_dict()`, whose tensors NumPy can read. Every name must be there, with its shape, and no other."""
+        """Also PyTorch's own `state_dict()`, whose tensors NumPy can read. Every name must be there, with its
+        shape, and no other."""
         parameters_by_name: dict[str, Tensor | Array] = dict(self.named_values((Tensor, np.ndarray)))  # type: ignore[arg-type]
         if parameters_by_name.keys() != state.keys():
-            raise ScratchError(f"load_state_dict: missing {sorted(parameters_by_name.keys() - state.keys())}, unknown {sorted(state.keys() - parameters_by_name.keys())}")
+            raise ScratchError(
+                f"load_state_dict: missing {sorted(parameters_by_name.keys() - state.keys())}, unknown {sorted(state.keys() - parameters_by_name.keys())}"
+            )
         for name, target in parameters_by_name.items():
             value = np.asarray(state[name])
             if value.shape != target.shape:

@@ -1,4 +1,5 @@
-"""Layers that own their parameters, named and shaped as in torch.nn, so that weights go from one engine to the other by name.
+"""Layers that own their parameters, named and shaped as in torch.nn, so that weights go from one engine to the
+other by name.
 
 Each is thin: it draws its parameters (as PyTorch does: U(±1/√n_in)) and calls the function that holds the derivation.
 `rng` is a generator or a seed, `dtype` float32 or float64. Recurrent layers and attention are in `sequence.py`.
@@ -91,8 +92,20 @@ class ConvNd(Module):
 
     axes: ClassVar[int]
 
-    def __init__(self, inputs: int, outputs: int, kernel: Size, stride: Size = 1, padding: Size = 0, dilation: Size = 1, groups: int = 1,
-                 bias: bool = True, *, rng: Rng = None, dtype: Any = np.float32):
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        bias: bool = True,
+        *,
+        rng: Rng = None,
+        dtype: Any = np.float32,
+    ):
         super().__init__()
         if inputs % groups or outputs % groups:
             raise ScratchError(f"groups={groups} must divide the channels, {inputs} in and {outputs} out")
@@ -103,8 +116,15 @@ class ConvNd(Module):
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
 
     def forward(self, x: Tensor) -> Tensor:
-        return convolution.convolution(x, self.weight, self.bias, stride=self.stride, padding=self.padding, dilation=self.dilation,
-                                       groups=self.groups)
+        return convolution.convolution(
+            x,
+            self.weight,
+            self.bias,
+            stride=self.stride,
+            padding=self.padding,
+            dilation=self.dilation,
+            groups=self.groups,
+        )
 
 
 class Conv1d(ConvNd):
@@ -118,8 +138,21 @@ class Conv2d(ConvNd):
 class ConvTranspose2d(Module):
     """W (in, out/groups, kH, kW): that of the convolution which goes the other way."""
 
-    def __init__(self, inputs: int, outputs: int, kernel: Size, stride: Size = 1, padding: Size = 0, output_padding: Size = 0,
-                 groups: int = 1, bias: bool = True, dilation: Size = 1, *, rng: Rng = None, dtype: Any = np.float32):
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        output_padding: Size = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Size = 1,
+        *,
+        rng: Rng = None,
+        dtype: Any = np.float32,
+    ):
         super().__init__()
         if inputs % groups or outputs % groups:
             raise ScratchError(f"groups={groups} must divide the channels, {inputs} in and {outputs} out")
@@ -127,11 +160,25 @@ class ConvTranspose2d(Module):
         bound = 1 / sqrt(max(prod(shape[1:]), 1))
         self.weight = parameter(uniform(shape, bound, rng, dtype))
         self.bias = parameter(uniform((outputs,), bound, rng, dtype)) if bias else None
-        self.stride, self.padding, self.output_padding, self.groups, self.dilation = stride, padding, output_padding, groups, dilation
+        self.stride, self.padding, self.output_padding, self.groups, self.dilation = (
+            stride,
+            padding,
+            output_padding,
+            groups,
+            dilation,
+        )
 
     def forward(self, x: Tensor) -> Tensor:
-        return convolution.convolution_transpose(x, self.weight, self.bias, stride=self.stride, padding=self.padding,
-                                                 output_padding=self.output_padding, dilation=self.dilation, groups=self.groups)
+        return convolution.convolution_transpose(
+            x,
+            self.weight,
+            self.bias,
+            stride=self.stride,
+            padding=self.padding,
+            output_padding=self.output_padding,
+            dilation=self.dilation,
+            groups=self.groups,
+        )
 
 
 class MaxPool2d(Module):
@@ -155,7 +202,9 @@ class AvgPool2d(Module):
 class BatchNorm1d(Module):
     """By the batch while training, by the running statistics at test; for (N, C) and (N, C, T)."""
 
-    def __init__(self, channels: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True, *, dtype: Any = np.float32):
+    def __init__(
+        self, channels: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True, *, dtype: Any = np.float32
+    ):
         super().__init__()
         self.eps, self.momentum = eps, momentum
         self.weight = parameter(np.ones(channels, dtype)) if affine else None
@@ -220,7 +269,9 @@ class Dropout(Module):
 class Embedding(Module):
     """A table of N(0, 1) rows; the row of `padding_idx` starts at 0 and stays there."""
 
-    def __init__(self, tokens: int, width: int, padding_idx: int | None = None, *, rng: Rng = None, dtype: Any = np.float32):
+    def __init__(
+        self, tokens: int, width: int, padding_idx: int | None = None, *, rng: Rng = None, dtype: Any = np.float32
+    ):
         super().__init__()
         table = normal((tokens, width), 1.0, rng, dtype)
         if padding_idx is not None:

@@ -32,7 +32,9 @@ CELLS: dict[str, type[RNN] | type[LSTM] | type[GRU]] = {"rnn": RNN, "lstm": LSTM
 class MLP(Module):
     """784 -> 256 -> 128 -> 10 and the like, with ReLU between.  Gaba 1.6."""
 
-    def __init__(self, features: int, hidden: tuple[int, ...], num_classes: int, *, rng: Rng = None, dtype: Any = np.float32):
+    def __init__(
+        self, features: int, hidden: tuple[int, ...], num_classes: int, *, rng: Rng = None, dtype: Any = np.float32
+    ):
         super().__init__()
         rng, widths = np.random.default_rng(rng), (features, *hidden, num_classes)
         parts: list[Module] = [Flatten()]
@@ -66,9 +68,19 @@ class LeNet(Module):
 
 
 class CharacterRNN(Module):
-    """h_t = cell(e(x_t), h_{t-1}), z_t = W h_t + b: scores of the next character after each one.  Gaba 5.2, Groudiev 5."""
+    """h_t = cell(e(x_t), h_{t-1}), z_t = W h_t + b: scores of the next character after each one.  Gaba 5.2,
+    Groudiev 5."""
 
-    def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int, *, cell: str = "lstm", rng: Rng = None, dtype: Any = np.float32):
+    def __init__(
+        self,
+        vocab_size: int,
+        embed_dim: int,
+        hidden_size: int,
+        *,
+        cell: str = "lstm",
+        rng: Rng = None,
+        dtype: Any = np.float32,
+    ):
         super().__init__()
         rng = np.random.default_rng(rng)
         self.embed = Embedding(vocab_size, embed_dim, rng=rng, dtype=dtype)
@@ -88,7 +100,11 @@ class Block(Module):
         super().__init__()
         self.norm1, self.norm2 = LayerNorm(embed_dim, dtype=dtype), LayerNorm(embed_dim, dtype=dtype)
         self.attention = MultiHeadAttention(embed_dim, num_heads, batch_first=True, rng=rng, dtype=dtype)
-        self.mlp = Sequential(Linear(embed_dim, 4 * embed_dim, rng=rng, dtype=dtype), GELU(), Linear(4 * embed_dim, embed_dim, rng=rng, dtype=dtype))
+        self.mlp = Sequential(
+            Linear(embed_dim, 4 * embed_dim, rng=rng, dtype=dtype),
+            GELU(),
+            Linear(4 * embed_dim, embed_dim, rng=rng, dtype=dtype),
+        )
 
     def forward(self, x: Tensor) -> Tensor:                        # (N, T, D)
         u = x + self.attention(self.norm1(x), is_causal=True)
@@ -99,8 +115,17 @@ class Block(Module):
 class GPT(Module):
     """e(x) + p -> blocks -> LN -> scores of the next token.  Radford et al. 2019, without dropout and untied."""
 
-    def __init__(self, vocab_size: int, *, context_length: int, embed_dim: int = 64, num_heads: int = 4, num_layers: int = 2, rng: Rng = None,
-                 dtype: Any = np.float32):
+    def __init__(
+        self,
+        vocab_size: int,
+        *,
+        context_length: int,
+        embed_dim: int = 64,
+        num_heads: int = 4,
+        num_layers: int = 2,
+        rng: Rng = None,
+        dtype: Any = np.float32,
+    ):
         super().__init__()
         rng = np.random.default_rng(rng)
         self.embed = Embedding(vocab_size, embed_dim, rng=rng, dtype=dtype)

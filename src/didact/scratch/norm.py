@@ -1,4 +1,5 @@
-"""Batch, layer, instance and group normalisation (Gaba 3.5-3.6, Groudiev 4.5): one formula, four choices of what to average over.
+"""Batch, layer, instance and group normalisation (Gaba 3.5-3.6, Groudiev 4.5): one formula, four choices of what to
+average over.
 
     x̂ = (x − μ) / √(σ² + ε),   y = γ x̂ + β,      μ and σ² (over m values, divided by m) for each
 
@@ -22,14 +23,26 @@ if TYPE_CHECKING:
     Layer = TypeVar("Layer", bound=Linear | Conv1d | Conv2d)
 
 
-def batch_norm(x: Tensor, running_mean: Array, running_var: Array, weight: Tensor | None = None, bias: Tensor | None = None, *,
-               training: bool = False, momentum: float = 0.1, eps: float = 1e-5) -> Tensor:
-    """In training by the batch, which also moves the running statistics; at test by those, an affine map (Groudiev 4.5.2).
+def batch_norm(
+    x: Tensor,
+    running_mean: Array,
+    running_var: Array,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    *,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """In training by the batch, which also moves the running statistics; at test by those, an affine map (Groudiev
+    4.5.2).
 
     `momentum` is the weight of the new value, and the running variance is the unbiased one, 1/(m − 1), as in PyTorch.
     """
     if x.ndim < 2 or x.shape[1] != len(running_mean):
-        raise ScratchError(f"batch_norm: an input of shape {x.shape} does not fit statistics of shape {running_mean.shape}")
+        raise ScratchError(
+            f"batch_norm: an input of shape {x.shape} does not fit statistics of shape {running_mean.shape}"
+        )
     column = (1, -1, *(1,) * (x.ndim - 2))
     gamma = Tensor(np.ones_like(running_mean)) if weight is None else weight
     beta = Tensor(np.zeros_like(running_mean)) if bias is None else bias
@@ -39,7 +52,9 @@ def batch_norm(x: Tensor, running_mean: Array, running_var: Array, weight: Tenso
         return x * scale.reshape(column) + shift.reshape(column)
     m = x.size // x.shape[1] if x.shape[1] else 0
     if m < 2:
-        raise ScratchError(f"batch_norm: needs more than one value for each channel to train, got an input of shape {x.shape}")
+        raise ScratchError(
+            f"batch_norm: needs more than one value for each channel to train, got an input of shape {x.shape}"
+        )
     y, mean, var = standardize_batch(x, gamma.reshape(column), beta.reshape(column), eps)
     running_mean += momentum * (mean.reshape(-1) - running_mean)
     running_var += momentum * (var.reshape(-1) * (m / (m - 1)) - running_var)
@@ -60,7 +75,8 @@ def standardize_batch(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> tup
             deviation = x - x.mean(axes, keepdims=True)
             var_eps = deviation.square().mean(axes, keepdims=True) + eps
         else:
-            deviation, var_eps = Tensor(x.data - mean), Tensor(var + eps)  # one subtraction is cheaper than to keep it all the while
+            # one subtraction is cheaper than to keep it all the while
+            deviation, var_eps = Tensor(x.data - mean), Tensor(var + eps)
         root = var_eps.sqrt()
         x_hat = deviation / root
 
@@ -78,7 +94,8 @@ def standardize_batch(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> tup
 def standardize(x: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
     """x̂ = (x − μ) r with r = 1/√(σ² + ε);  dx = r (dx̂ − mean(dx̂) − x̂ · mean(dx̂ x̂)).
 
-    That is 3.17-3.20 with d_var and d_mean put in: what is left of dx̂ once its parts along 1 and along x̂ are taken out.
+    That is 3.17-3.20 with d_var and d_mean put in: what is left of dx̂ once its parts along 1 and along x̂ are
+    taken out.
     """
     centered = x.data - x.data.mean(axes, keepdims=True)
     r = 1 / np.sqrt((centered * centered).mean(axes, keepdims=True) + eps)
@@ -92,8 +109,11 @@ def standardize(x: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
     return record_op("standardise", centered, (x,), vjp, saved=(x,), own=True)
 
 
-def layer_norm(x: Tensor, shape: tuple[int, ...], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
-    """Statistics over the last axes, those of `shape`, for each example by itself: nothing to remember, the same at test."""
+def layer_norm(
+    x: Tensor, shape: tuple[int, ...], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    """Statistics over the last axes, those of `shape`, for each example by itself: nothing to remember, the same at
+    test."""
     if x.shape[x.ndim - len(shape):] != shape:
         raise ScratchError(f"layer_norm: an input of shape {x.shape} does not end in {shape}")
     y = standardize(x, tuple(range(-len(shape), 0)), eps)
@@ -101,8 +121,11 @@ def layer_norm(x: Tensor, shape: tuple[int, ...], weight: Tensor | None = None, 
     return y if bias is None else y + bias
 
 
-def group_norm(x: Tensor, groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
-    """Statistics over space and the channels of a group. One group: layer norm of (C, H, W); as many as channels: instance norm."""
+def group_norm(
+    x: Tensor, groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    """Statistics over space and the channels of a group. One group: layer norm of (C, H, W); as many as channels:
+    instance norm."""
     if x.shape[1] % groups:
         raise ScratchError(f"group_norm: {groups} groups do not divide the channels of an input of shape {x.shape}")
     per_group = (x.shape[0], groups, x.shape[1] // groups * prod(x.shape[2:]))
@@ -120,10 +143,13 @@ def instance_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None =
 
 
 def fold_batch_norm(layer: "Layer", norm: "BatchNorm1d | BatchNorm2d") -> "Layer":
-    """One layer that computes norm(layer(x)) at test: W′ = diag(γ/√(σ² + ε)) W,  b′ = γ (b − μ)/√(σ² + ε) + β.  Groudiev 4.5.2."""
+    """One layer that computes norm(layer(x)) at test: W′ = diag(γ/√(σ² + ε)) W,  b′ = γ (b − μ)/√(σ² + ε) + β.
+    Groudiev 4.5.2."""
     w, out = layer.weight.data, len(layer.weight.data)
     if hasattr(layer, "output_padding"):
-        raise ScratchError("fold: the outputs of a transposed convolution lie on another axis; fold linear and convolution layers")
+        raise ScratchError(
+            "fold: the outputs of a transposed convolution lie on another axis; fold linear and convolution layers"
+        )
     if norm.running_mean.shape != (out,):
         raise ScratchError(f"fold: a layer with {out} outputs does not fit a batch norm of {len(norm.running_mean)}")
     gamma = 1.0 if norm.weight is None else norm.weight.data

@@ -1,6 +1,7 @@
 """Optimizers: what to do with a gradient (Gaba 2.1, 2.4, 3.9; Groudiev 3.5; Van Schependom 2.3).
 
-Each class says which direction it takes, d(g); the step is the same for all:  θ ← θ − η d(g).  `lr` is η, and may be changed between steps.
+Each class says which direction it takes, d(g); the step is the same for all:  θ ← θ − η d(g).  `lr` is η, and may
+be changed between steps.
 The formulas are PyTorch's; a line says where a course writes another.
 """
 
@@ -45,7 +46,8 @@ class Optimizer:
 class SGD(Optimizer):
     """d = g.  With `momentum` μ: v ← μ v + g, d = v; with `nesterov`: d = g + μ v.
 
-    v sums gradients up (to g/(1 − μ)), it is no average. Groudiev 3.5.1 keeps η inside v, the same while η is constant; his Nesterov takes
+    v sums gradients up (to g/(1 − μ)), it is no average. Groudiev 3.5.1 keeps η inside v, the same while η is
+    constant; his Nesterov takes
     the gradient at the looked-ahead point, the same path written in that point's coordinates.
     """
 
@@ -86,9 +88,18 @@ class AdaGrad(Optimizer):
 
 
 class RMSProp(Optimizer):
-    """s ← α s + (1 − α) g²,  d = g/(√s + ε).  Gaba 2.4.2 and Groudiev 3.5.4 write √(s + ε); the course's α is 0.9, PyTorch's 0.99."""
+    """s ← α s + (1 − α) g²,  d = g/(√s + ε).  Gaba 2.4.2 and Groudiev 3.5.4 write √(s + ε); the course's α is 0.9,
+    PyTorch's 0.99."""
 
-    def __init__(self, params: Iterable[Tensor], lr: float = 1e-2, *, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0.0):
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 1e-2,
+        *,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ):
         super().__init__(params, lr, weight_decay=weight_decay)
         self.alpha, self.eps = alpha, eps
 
@@ -99,11 +110,19 @@ class RMSProp(Optimizer):
 class Adam(Optimizer):
     """m ← β₁m + (1 − β₁)g,  v ← β₂v + (1 − β₂)g²,  d = m̂/(√v̂ + ε) with m̂ = m/(1 − β₁ᵗ), v̂ = v/(1 − β₂ᵗ).
 
-    The averages start at 0; dividing by 1 − βᵗ undoes that. Gaba 2.4.3 writes √(v̂ + ε), which at ε = 1e-8 stops steps of small gradients.
+    The averages start at 0; dividing by 1 − βᵗ undoes that. Gaba 2.4.3 writes √(v̂ + ε), which at ε = 1e-8 stops
+    steps of small gradients.
     """
 
-    def __init__(self, params: Iterable[Tensor], lr: float = 1e-3, *, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
-                 weight_decay: float = 0.0):
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 1e-3,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ):
         super().__init__(params, lr, weight_decay=weight_decay)
         self.betas, self.eps = betas, eps
 
@@ -119,7 +138,8 @@ class Adam(Optimizer):
 
 
 class AMSGrad(Adam):
-    """Adam with the largest v so far, so that steps never grow again. Groudiev 3.5.6 has no bias corrections; PyTorch keeps them."""
+    """Adam with the largest v so far, so that steps never grow again. Groudiev 3.5.6 has no bias corrections;
+    PyTorch keeps them."""
 
     def second_moment(self, g: Array, s: State) -> Array:
         v = super().second_moment(g, s)
@@ -128,10 +148,18 @@ class AMSGrad(Adam):
 
 
 class AdamW(Adam):
-    """θ ← (1 − ηλ) θ − η m̂/(√v̂ + ε): the decay does not pass through the moments, so every weight decays alike.  Gaba eq. 3.31-3.33."""
+    """θ ← (1 − ηλ) θ − η m̂/(√v̂ + ε): the decay does not pass through the moments, so every weight decays alike.
+    Gaba eq. 3.31-3.33."""
 
-    def __init__(self, params: Iterable[Tensor], lr: float = 1e-3, *, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
-                 weight_decay: float = 1e-2):
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 1e-3,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+    ):
         super().__init__(params, lr, betas=betas, eps=eps, weight_decay=weight_decay)
 
     def penalised(self, p: Tensor, g: Array) -> Array:
@@ -157,7 +185,8 @@ def over_root(m: Array, v: Array, correction: float, eps: float) -> Array:
 
 
 def clip_norm(params: Iterable[Tensor], limit: float) -> float:
-    """g ← g · min(1, c/(‖g‖ + 1e-6)), ‖g‖ over all parameters together; returns ‖g‖.  Gaba 5.4.2; the 1e-6 is PyTorch's."""
+    """g ← g · min(1, c/(‖g‖ + 1e-6)), ‖g‖ over all parameters together; returns ‖g‖.  Gaba 5.4.2; the 1e-6 is
+    PyTorch's."""
     grads = [p.grad for p in params if p.grad is not None]
     norm = float(np.sqrt(sum(float(np.vdot(g, g)) for g in grads)))
     share = limit / (norm + 1e-6)

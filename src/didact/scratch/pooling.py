@@ -1,7 +1,9 @@
 """Pooling: a window of each channel becomes one number (Gaba 4.3, Groudiev 4.3).
 
-A pooling step reads the input once for each tap of its window, all windows at the same time. Which cell a window takes is decided
-in the forward pass; from then on max pooling only copies: *pick* takes the chosen cells out, *place* puts values back there, and each is
+A pooling step reads the input once for each tap of its window, all windows at the same time. Which cell a window
+takes is decided
+in the forward pass; from then on max pooling only copies: *pick* takes the chosen cells out, *place* puts values
+back there, and each is
 the gradient of the other. Average pooling is the same pair with every tap chosen.
 """
 
@@ -13,13 +15,22 @@ from didact.scratch.autograd.tensor import Array, ScratchError, Tensor, record_o
 from didact.scratch.convolution import Geometry, Size, per_axis
 
 
-def _pooling_geometry(x: Tensor, kernel: Size, stride: Size | None, padding: Size, dilation: Size, name: str) -> Geometry:
+def _pooling_geometry(
+    x: Tensor, kernel: Size, stride: Size | None, padding: Size, dilation: Size, name: str
+) -> Geometry:
     axes = x.ndim - 2
     kernel = per_axis(kernel, axes)
-    geometry = Geometry(x.shape[2:], kernel, kernel if stride is None else per_axis(stride, axes), per_axis(padding, axes),
-                  per_axis(dilation, axes))
+    geometry = Geometry(
+        x.shape[2:],
+        kernel,
+        kernel if stride is None else per_axis(stride, axes),
+        per_axis(padding, axes),
+        per_axis(dilation, axes),
+    )
     if any(2 * p > k for p, k in zip(geometry.padding, geometry.kernel, strict=True)):
-        raise ScratchError(f"{name}: padding must be at most half of the kernel, got padding {geometry.padding}, kernel {geometry.kernel}")
+        raise ScratchError(
+            f"{name}: padding must be at most half of the kernel, got padding {geometry.padding}, kernel {geometry.kernel}"
+        )
     if min(geometry.out) < 1:
         raise ScratchError(f"{name}: the kernel {geometry.kernel} does not fit into the padded input {geometry.padded}")
     return geometry
@@ -51,7 +62,8 @@ def scatter_cells(y: Tensor, chosen_tap: Array, geometry: Geometry) -> Tensor:
 
 
 def max_pool(x: Tensor, kernel: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1) -> Tensor:
-    """y = max over the window; dx = dy at the cell that held it, the first of equals (PyTorch's choice), 0 elsewhere."""
+    """y = max over the window; dx = dy at the cell that held it, the first of equals (PyTorch's choice), 0
+    elsewhere."""
     geometry = _pooling_geometry(x, kernel, stride, padding, dilation, "max_pool")
     frame = _pad_constant(x.data, geometry, -np.inf)
     taps = [frame[:, :, *geometry.cells_under(tap)] for tap in np.ndindex(*geometry.kernel)]
@@ -79,10 +91,14 @@ def scatter_mean(y: Tensor, share: Array, geometry: Geometry) -> Tensor:
     frame, part = np.zeros_like(y.data, shape=(*y.shape[:2], *geometry.padded)), y.data * share
     for tap in np.ndindex(*geometry.kernel):
         frame[:, :, *geometry.cells_under(tap)] += part
-    return record_op("scatter_mean", frame[:, :, *geometry.inside], (y,), lambda dx: (gather_mean(dx, share, geometry),))
+    return record_op(
+        "scatter_mean", frame[:, :, *geometry.inside], (y,), lambda dx: (gather_mean(dx, share, geometry),)
+    )
 
 
-def avg_pool(x: Tensor, kernel: Size, stride: Size | None = None, padding: Size = 0, count_include_pad: bool = True) -> Tensor:
+def avg_pool(
+    x: Tensor, kernel: Size, stride: Size | None = None, padding: Size = 0, count_include_pad: bool = True
+) -> Tensor:
     """y = mean over the window, zeros of the border counted or not; dx = dy / K to each of its cells."""
     geometry = _pooling_geometry(x, kernel, stride, padding, 1, "avg_pool")
     share = np.asarray(1 / prod(geometry.kernel), x.dtype)

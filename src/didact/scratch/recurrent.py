@@ -1,12 +1,17 @@
-"""RNN, LSTM and GRU through time (Gaba 5.2-5.6, Groudiev 5): a whole sequence is one operation, its backward derived by hand.
+"""RNN, LSTM and GRU through time (Gaba 5.2-5.6, Groudiev 5): a whole sequence is one operation, its backward
+derived by hand.
 
-Forward keeps what each step computed; backward walks from the last step to the first and carries dh, the gradient that the future sends
-to the state. With z_t the sum before a gate's nonlinearity and δ_t = dL/dz_t, every cell ends in the same four sums over time:
+Forward keeps what each step computed; backward walks from the last step to the first and carries dh, the gradient
+that the future sends
+to the state. With z_t the sum before a gate's nonlinearity and δ_t = dL/dz_t, every cell ends in the same four sums
+over time:
 
     dx_t = δ_t W_ih,   dW_ih = Σ_t δ_tᵀ x_t,   dW_hh = Σ_t δ_tᵀ h_{t−1},   db = Σ_t δ_t
 
-so the loops below only fill δ, and the sums are single matrix products. Sequences are (T, N, D), weights and order of gates PyTorch's
-(with two biases; the courses have one or none, which is the same model). Gradients that flow along h_t shrink or grow like products of
+so the loops below only fill δ, and the sums are single matrix products. Sequences are (T, N, D), weights and order
+of gates PyTorch's
+(with two biases; the courses have one or none, which is the same model). Gradients that flow along h_t shrink or
+grow like products of
 diag(tanh′) W_hh (Gaba eq. 5.6); they are exact here, however small.
 """
 
@@ -32,14 +37,18 @@ def _project_inputs(name: str, x: Tensor, weights: Weights, *states: Tensor) -> 
         raise ScratchError(f"{name}: an input of shape {x.shape} does not fit (T, N, {w_ih.shape[1]}) with T ≥ 1")
     for s in states:
         if s.shape != (x.shape[1], weights[1].shape[1]):
-            raise ScratchError(f"{name}: a state of shape {s.shape} does not fit (N, H) = {(x.shape[1], weights[1].shape[1])}")
+            raise ScratchError(
+                f"{name}: a state of shape {s.shape} does not fit (N, H) = {(x.shape[1], weights[1].shape[1])}"
+            )
     z: Array = x.data.reshape(-1, x.shape[2]) @ w_ih.T
     if len(weights) == 4:
         z += weights[2].data
     return z.reshape(*x.shape[:2], len(w_ih))
 
 
-def _backward_through_time(x: Tensor, h: Array, weights: Weights, delta: Array, delta_h: Array | None = None) -> tuple[Array | None, ...]:
+def _backward_through_time(
+    x: Tensor, h: Array, weights: Weights, delta: Array, delta_h: Array | None = None
+) -> tuple[Array | None, ...]:
     """The four sums. `delta_h` differs from `delta` where the recurrent half is gated before it is added (GRU)."""
     d = delta.reshape(-1, delta.shape[2])
     dh = d if delta_h is None else delta_h.reshape(-1, delta.shape[2])
@@ -73,14 +82,16 @@ def rnn(x: Tensor, h0: Tensor, *weights: Tensor, relu: bool = False) -> Tensor:
 
 
 def lstm(x: Tensor, h0: Tensor, c0: Tensor, *weights: Tensor) -> Tensor:
-    """i, f, o = σ(·), g = tanh(·), each of W x_t + W h_{t−1} + b;  c_t = f c_{t−1} + i g,  h_t = o tanh c_t.  Gaba eq. 5.9-5.14.
+    """i, f, o = σ(·), g = tanh(·), each of W x_t + W h_{t−1} + b;  c_t = f c_{t−1} + i g,  h_t = o tanh c_t.  Gaba
+    eq. 5.9-5.14.
 
     Returned are h_1 … h_T and, as one row more, c_T. Backward, with dc carried like dh:
 
         δo = dh tanh(c) · o(1 − o)        dc += dh o (1 − tanh² c)
         δi = dc g · i(1 − i)     δf = dc c_{t−1} · f(1 − f)     δg = dc i · (1 − g²)     dc ← dc f,   dh ← δ W_hh
 
-    The line dc ← dc f is the direct path of Gaba eq. 5.15; the gates read h_{t−1} too, so it is not the whole of dc_t/dc_{t−1}.
+    The line dc ← dc f is the direct path of Gaba eq. 5.15; the gates read h_{t−1} too, so it is not the whole of
+    dc_t/dc_{t−1}.
     Order of gates: PyTorch's i, f, g, o (Van Schependom has f, i, g, o; Groudiev i, f, o, g).
     """
     z, w_hh = _project_inputs("lstm", x, weights, h0, c0), weights[1].data
@@ -121,12 +132,15 @@ def lstm(x: Tensor, h0: Tensor, c0: Tensor, *weights: Tensor) -> Tensor:
 
 
 def gru(x: Tensor, h0: Tensor, *weights: Tensor) -> Tensor:
-    """r, z = σ(·),  n = tanh(W_in x_t + b_in + r ⊙ (W_hn h_{t−1} + b_hn)),  h_t = (1 − z) n + z h_{t−1}, returned for all t.
+    """r, z = σ(·),  n = tanh(W_in x_t + b_in + r ⊙ (W_hn h_{t−1} + b_hn)),  h_t = (1 − z) n + z h_{t−1}, returned
+    for all t.
 
-    This is PyTorch's cell, gates in the order r, z, n. Gaba eq. 5.16-5.19 is the original one: r multiplies h before the matrix, and z and
+    This is PyTorch's cell, gates in the order r, z, n. Gaba eq. 5.16-5.19 is the original one: r multiplies h
+    before the matrix, and z and
     1 − z change places, so weights do not carry over. Backward, with s = W_hn h + b_hn:
 
-        δn = dh (1 − z) · (1 − n²)    δz = dh (h_{t−1} − n) · z(1 − z)    δr = δn s · r(1 − r)    dh ← dh z + [δr, δz, δn r] W_hh
+        δn = dh (1 − z) · (1 − n²)    δz = dh (h_{t−1} − n) · z(1 − z)    δr = δn s · r(1 − r)    dh ← dh z + [δr,
+        δz, δn r] W_hh
     """
     a, w_hh = _project_inputs("gru", x, weights, h0), weights[1].data
     steps, width = len(a), w_hh.shape[1]

@@ -1,6 +1,7 @@
 """Learning-rate schedules (Gaba 2.5, Lhotte 4.3): η as a function of the step t = 0, 1, 2 …
 
-A schedule is a plain function; the loop asks it and sets `optimizer.lr`. One schedule drives one optimizer: the listing of Gaba 2.5.3
+A schedule is a plain function; the loop asks it and sets `optimizer.lr`. One schedule drives one optimizer: the
+listing of Gaba 2.5.3
 attaches three at once, whose factors multiply (M12).
 """
 
@@ -30,7 +31,8 @@ def warmup_cosine(t: int, *, lr: float, warmup: int, total: int, floor: float = 
 def one_cycle(t: int, *, lr: float, total: int, rise: float = 0.3, start: float = 25.0, end: float = 1e4) -> float:
     """From η/start up to η over the first `rise` of the steps, then down to η/(start·end), both ways along a cosine.
 
-    Gaba 2.5.3 calls the way up linear; PyTorch's is this one. It also takes the momentum down and up again, from 0.95 to 0.85 and back:
+    Gaba 2.5.3 calls the way up linear; PyTorch's is this one. It also takes the momentum down and up again, from
+    0.95 to 0.85 and back:
     `one_cycle_momentum`.
     """
     return _one_cycle_value(t, lr / start, lr, lr / start / end, total=total, rise=rise)
@@ -44,4 +46,8 @@ def one_cycle_momentum(t: int, *, total: int, rise: float = 0.3, low: float = 0.
 def _one_cycle_value(t: int, first: float, top: float, last: float, *, total: int, rise: float) -> float:
     """first → top → last; a rise of a single step starts at the top."""
     peak = rise * total - 1
-    return _cosine_interpolate(first, top, t / peak) if t <= peak and peak > 0 else _cosine_interpolate(top, last, (t - peak) / (total - 1 - peak))
+    return (
+        _cosine_interpolate(first, top, t / peak)
+        if t <= peak and peak > 0
+        else _cosine_interpolate(top, last, (t - peak) / (total - 1 - peak))
+    )

@@ -23,20 +23,43 @@ class Recurrent(Module):
 
     gates: ClassVar[int]
 
-    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False, dropout: float = 0.0,
-                 bidirectional: bool = False, *, rng: Rng = None, dtype: Any = np.float32):
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        rng: Rng = None,
+        dtype: Any = np.float32,
+    ):
         super().__init__()
-        self.hidden_size, self.num_layers, self.batch_first, self.dropout = hidden_size, num_layers, batch_first, dropout
+        self.hidden_size, self.num_layers, self.batch_first, self.dropout = (
+            hidden_size,
+            num_layers,
+            batch_first,
+            dropout,
+        )
         self.directions = ("", "_reverse") if bidirectional else ("",)
         self.rng = np.random.default_rng(rng)
         rows = self.gates * hidden_size
         for layer in range(num_layers):
             width = hidden_size * len(self.directions) if layer else input_size
             for direction in self.directions:
-                shapes: list[tuple[str, tuple[int, ...]]] = [("weight_ih", (rows, width)), ("weight_hh", (rows, hidden_size))]
+                shapes: list[tuple[str, tuple[int, ...]]] = [
+                    ("weight_ih", (rows, width)),
+                    ("weight_hh", (rows, hidden_size)),
+                ]
                 shapes += [("bias_ih", (rows,)), ("bias_hh", (rows,))] if bias else []
                 for name, shape in shapes:
-                    setattr(self, f"{name}_l{layer}{direction}", parameter(uniform(shape, 1 / sqrt(hidden_size), self.rng, dtype)))
+                    setattr(
+                        self,
+                        f"{name}_l{layer}{direction}",
+                        parameter(uniform(shape, 1 / sqrt(hidden_size), self.rng, dtype)),
+                    )
 
     def weights(self, layer: int, direction: str) -> tuple[Tensor, ...]:
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
@@ -50,13 +73,18 @@ class Recurrent(Module):
         if self.batch_first:
             x = x.transpose(0, 1)
         if start is None:
-            start = [Tensor(np.zeros((self.num_layers * len(self.directions), x.shape[1], self.hidden_size), x.dtype)) for _ in range(kinds)]
+            start = [
+                Tensor(np.zeros((self.num_layers * len(self.directions), x.shape[1], self.hidden_size), x.dtype))
+                for _ in range(kinds)
+            ]
         ends: list[list[Tensor]] = [[] for _ in range(kinds)]
         for layer in range(self.num_layers):
             outs = []
             for d, direction in enumerate(self.directions):
                 index = layer * len(self.directions) + d
-                out, last = self.run_layer(x[::-1] if direction else x, [s[index] for s in start], self.weights(layer, direction))
+                out, last = self.run_layer(
+                    x[::-1] if direction else x, [s[index] for s in start], self.weights(layer, direction)
+                )
                 outs.append(out[::-1] if direction else out)
                 for end, state in zip(ends, last, strict=True):
                     end.append(state.unsqueeze(0))
@@ -69,7 +97,15 @@ class Recurrent(Module):
 class RNN(Recurrent):
     gates = 1
 
-    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, nonlinearity: str = "tanh", *args: Any, **keywords: Any):
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        *args: Any,
+        **keywords: Any,
+    ):
         if nonlinearity not in ("tanh", "relu"):
             raise ScratchError(f"RNN: nonlinearity is 'tanh' or 'relu', got {nonlinearity!r}")
         super().__init__(input_size, hidden_size, num_layers, *args, **keywords)
@@ -120,10 +156,20 @@ class Projection(Module):
 class MultiHeadAttention(Module):
     """torch.nn.MultiheadAttention: `in_proj_weight` stacks W_Q, W_K, W_V.
 
-    Masks are as there, and the opposite of `attention`'s: True is *blocked*. `key_padding_mask` (N, S) marks the padding.
+    Masks are as there, and the opposite of `attention`'s: True is *blocked*. `key_padding_mask` (N, S) marks the
+    padding.
     """
 
-    def __init__(self, embed_dim: int, num_heads: int, bias: bool = True, batch_first: bool = False, *, rng: Rng = None, dtype: Any = np.float32):
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        bias: bool = True,
+        batch_first: bool = False,
+        *,
+        rng: Rng = None,
+        dtype: Any = np.float32,
+    ):
         super().__init__()
         if embed_dim % num_heads:
             raise ScratchError(f"MultiHeadAttention: width must be a multiple of heads={num_heads}, got {embed_dim}")
@@ -133,14 +179,31 @@ class MultiHeadAttention(Module):
         self.in_proj_bias = parameter(zeros((3 * embed_dim,), dtype)) if bias else None
         self.out_proj = Projection(embed_dim, bias, rng, dtype)
 
-    def forward(self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None, key_padding_mask: Any = None,
-                attn_mask: Any = None, is_causal: bool = False) -> Tensor:
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        key_padding_mask: Any = None,
+        attn_mask: Any = None,
+        is_causal: bool = False,
+    ) -> Tensor:
         key = query if key is None else key
         value = key if value is None else value
         q, k, v = (x if self.batch_first else x.transpose(0, 1) for x in (query, key, value))
         mask = _combine_masks(key_padding_mask, attn_mask, q.shape[0], self.num_heads, q.dtype)
-        y = attention.multi_head_attention(q, k, v, self.num_heads, self.in_proj_weight, self.in_proj_bias, self.out_proj.weight,
-                                           self.out_proj.bias, mask, is_causal)
+        y = attention.multi_head_attention(
+            q,
+            k,
+            v,
+            self.num_heads,
+            self.in_proj_weight,
+            self.in_proj_bias,
+            self.out_proj.weight,
+            self.out_proj.bias,
+            mask,
+            is_causal,
+        )
         return y if self.batch_first else y.transpose(0, 1)
 
 
@@ -152,7 +215,8 @@ def _combine_masks(padding: Any, mask: Any, n: int, num_heads: int, dtype: Any) 
         if total.ndim == 3:                                                        # (N·heads, T, S)
             total = total.reshape(n, num_heads, *total.shape[1:])
     if padding is not None:
-        column = _additive_mask(padding, dtype)[:, None, None, :]                            # (N, S) -> every head, every query
+        # (N, S) -> every head, every query
+        column = _additive_mask(padding, dtype)[:, None, None, :]
         total = column if total is None else total + column
     return total
 

@@ -30,21 +30,30 @@ OPTIMIZERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 TOLERANCE = {"float64": 1e-9, "float32": 1e-3}
 
 
-def compare_engines(recipe: Recipe, user_options: Mapping[str, Any], *, steps: int = 10, optimizer: str = "adam", lr: float = 1e-3) -> dict[str, Any]:
+def compare_engines(
+    recipe: Recipe, user_options: Mapping[str, Any], *, steps: int = 10, optimizer: str = "adam", lr: float = 1e-3
+) -> dict[str, Any]:
     """Forward value, loss, every gradient, then every parameter after `steps` steps: the largest difference of each."""
     our_optimizer, their_optimizer = look_up("optimizer", optimizer, OPTIMIZERS)
     dtype = str(user_options.get("dtype", "float64"))
     objective, experiment = build_scratch_objective(recipe, {**user_options, "dtype": dtype})
     network, twin = objective.engine, _build_twin(objective, dtype)
     batches = _first_batches(experiment, steps, dtype)
-    rows = [_difference_row("forward", _engine_logits(objective, batches[0]).data, twin(_to_torch_input(batches[0], dtype)))]
+    rows = [
+        _difference_row("forward", _engine_logits(objective, batches[0]).data, twin(_to_torch_input(batches[0], dtype)))
+    ]
     optimizers = our_optimizer(list(network.parameters()), lr), their_optimizer(twin.parameters(), lr)
     for number, batch in enumerate(batches):
         loss = _step_both(objective, twin, batch, dtype, optimizers)
         if number == 0:
             rows.append(_difference_row("loss", *loss))
-            rows += [_difference_row(f"gradient of {name}", p.grad, q.grad) for name, p, q in _paired_parameters(network, twin)]
-    rows += [_difference_row(f"{name} after {steps} steps", p.data, q) for name, p, q in _paired_parameters(network, twin)]
+            rows += [
+                _difference_row(f"gradient of {name}", p.grad, q.grad)
+                for name, p, q in _paired_parameters(network, twin)
+            ]
+    rows += [
+        _difference_row(f"{name} after {steps} steps", p.data, q) for name, p, q in _paired_parameters(network, twin)
+    ]
     max_difference = max(r["difference"] for r in rows)
     return {
         "recipe": recipe.name, "dtype": dtype, "optimizer": optimizer, "steps": steps, "rows": rows,
@@ -85,7 +94,9 @@ def _first_batches(experiment: Experiment, steps: int, dtype: str) -> list[Batch
     return batches
 
 
-def _step_both(objective: NumpyEngineObjective, twin: nn.Module, batch: Batch, dtype: str, optimizers: tuple[Any, Any]) -> tuple[Any, Any]:
+def _step_both(
+    objective: NumpyEngineObjective, twin: nn.Module, batch: Batch, dtype: str, optimizers: tuple[Any, Any]
+) -> tuple[Any, Any]:
     """Forward, backward and one update in each engine."""
     our_optimizer, their_optimizer = optimizers
     our_optimizer.zero_grad()
@@ -125,7 +136,8 @@ def _difference_row(name: str, ours: Any, theirs: Tensor | None) -> dict[str, An
 
 
 def check_gradients(recipe: Recipe, *, samples: int = 5, h: float = 1e-6, seed: int = 0) -> dict[str, Any]:
-    """∂L/∂θ of the NumPy engine against (L(θ + h) − L(θ − h)) / 2h, at `samples` entries of every parameter (Gaba Ex 2.3)."""
+    """∂L/∂θ of the NumPy engine against (L(θ + h) − L(θ − h)) / 2h, at `samples` entries of every parameter (Gaba
+    Ex 2.3)."""
     objective, experiment = build_scratch_objective(recipe, {"dtype": "float64"})
     (batch,) = _first_batches(experiment, 1, "float64")
     batch = {name: column[:32] for name, column in batch.items()}
@@ -141,7 +153,13 @@ def check_gradients(recipe: Recipe, *, samples: int = 5, h: float = 1e-6, seed: 
         indices = rng.choice(p.data.size, size=min(samples, p.data.size), replace=False)
         numerical = [_central_difference(compute_loss, p.data.reshape(-1), int(i), h) for i in indices]
         analytic = gradients[name].data.reshape(-1)[indices]
-        rows.append({"what": name, "largest": float(np.abs(analytic).max()), "difference": float(np.abs(analytic - numerical).max())})
+        rows.append(
+            {
+                "what": name,
+                "largest": float(np.abs(analytic).max()),
+                "difference": float(np.abs(analytic - numerical).max()),
+            }
+        )
     max_difference = max(r["difference"] for r in rows)
     return {"recipe": recipe.name, "rows": rows, "max_difference": max_difference, "passed": max_difference < 1e-6}
 

@@ -24,20 +24,23 @@ class CompiledLoss:
 
         try:
             return self.compiled(batch, player)
-        except TorchDynamoException as error:  # a later batch of another shape is compiled anew, and may be the first to fail
+        # a later batch of another shape is compiled anew, and may be the first to fail
+        except TorchDynamoException as error:
             self.failure = describe_failure(error)
             return self.eager(batch, player)
 
     def try_compile(self, batch: Batch, player: str, autocast: AbstractContextManager[object]) -> None:
         """Compile now, forward and backward, and forget the result; a failure is noted, whatever it is.
 
-        The backward pass is compiled when it first runs, outside of __call__, where nobody could turn back to the eager loss.
+        The backward pass is compiled when it first runs, outside of __call__, where nobody could turn back to the
+        eager loss.
         """
         try:
             with autocast:
                 loss = self.compiled(batch, player)["loss"]
             loss.backward()
-        except Exception as error:  # compilers fail in every way there is; a fault of the loss itself is met again at once, eagerly
+        # compilers fail in every way there is; a fault of the loss itself is met again at once, eagerly
+        except Exception as error:
             self.failure = describe_failure(error)
 
 
@@ -75,4 +78,3 @@ def format_failures(failures: dict[str, str]) -> list[str]:
         f"--compile: the loss{'' if names == ['model'] else ' of ' + ', '.join(names)} could not be compiled and runs eagerly ({cause})"
         for cause, names in players.items()
     ]
-

@@ -28,7 +28,11 @@ def decision_surface(objective: Objective, data: Data) -> Batch:
     if not isinstance(objective, CanClassify | CanRegress):
         return {}
     has_dropout = any(isinstance(m, nn.Dropout) and m.p > 0 for m in objective.modules())
-    prediction = mc_dropout(objective, {"x": x}, passes=MC_DROPOUT_PASSES[x.shape[1]]) if has_dropout else predict_batch(objective, {"x": x})
+    prediction = (
+        mc_dropout(objective, {"x": x}, passes=MC_DROPOUT_PASSES[x.shape[1]])
+        if has_dropout
+        else predict_batch(objective, {"x": x})
+    )
     columns = {"x": x, "mean": prediction.mean, "seen_x": train_batch["x"], "seen_y": train_batch["y"]}
     if prediction.std is not None and isinstance(objective, CanRegress):
         columns["std"] = prediction.std

@@ -26,7 +26,9 @@ def resolve_device(name: str, local_rank: int = 0, supported: tuple[str, ...] = 
     except RuntimeError:
         raise UsageError(f"--device expects auto, cpu, cuda, cuda:N or mps, got {name!r}") from None
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise UsageError(f"--device {name}: no CUDA device is visible here; use --device cpu (`didact doctor` says why)")
+        raise UsageError(
+            f"--device {name}: no CUDA device is visible here; use --device cpu (`didact doctor` says why)"
+        )
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UsageError(f"--device {name}: there are {torch.cuda.device_count()} CUDA devices, numbered from 0")
     if device.type == "mps" and not torch.backends.mps.is_available():
@@ -36,7 +38,9 @@ def resolve_device(name: str, local_rank: int = 0, supported: tuple[str, ...] = 
     if device.type not in supported:
         raise UsageError(f"--device {name}: this is computed on {' or '.join(supported)} alone; leave --device out")
     if name == "cuda" and local_rank >= torch.cuda.device_count():
-        raise UsageError(f"process {local_rank} of this machine finds {torch.cuda.device_count()} CUDA devices; start as many, or --device cpu")
+        raise UsageError(
+            f"process {local_rank} of this machine finds {torch.cuda.device_count()} CUDA devices; start as many, or --device cpu"
+        )
     return torch.device("cuda", local_rank) if name == "cuda" else device
 
 
@@ -99,7 +103,9 @@ def memory_guard() -> Iterator[None]:
 
 
 def _too_large_error(reason: str, free_bytes: int) -> UsageError:
-    return UsageError(f"the network is too large: {reason}, but {free_bytes / 2**30:.1f} GiB of memory are free; choose smaller sizes")
+    return UsageError(
+        f"the network is too large: {reason}, but {free_bytes / 2**30:.1f} GiB of memory are free; choose smaller sizes"
+    )
 
 
 def synchronize(device: torch.device) -> None:

@@ -40,7 +40,9 @@ class Group:
             return
         has_gradient = parameters[0].new_tensor([p.grad is not None for p in parameters])
         missing = [i for i, p in enumerate(parameters) if p.grad is None]
-        for bucket in make_buckets([has_gradient, *(p.grad if p.grad is not None else _fill_zero_grad(p) for p in parameters)]):
+        for bucket in make_buckets(
+            [has_gradient, *(p.grad if p.grad is not None else _fill_zero_grad(p) for p in parameters)]
+        ):
             flat = torch.cat([g.flatten() for g in bucket])
             dist.all_reduce(flat)
             for g, total in zip(bucket, flat.split([g.numel() for g in bucket]), strict=True):
@@ -59,7 +61,9 @@ class Group:
         if self.world_size == 1:
             return rows
         shard_size = -(-num_rows // self.world_size)
-        return {name: _gather_interleaved(column, shard_size, num_rows, self.world_size) for name, column in rows.items()}
+        return {
+            name: _gather_interleaved(column, shard_size, num_rows, self.world_size) for name, column in rows.items()
+        }
 
     def broadcast(self, module: nn.Module) -> None:
         """Every process starts from rank 0's weights."""

@@ -36,14 +36,17 @@ def weights_are_finite(module: nn.Module) -> bool:
 def locate_divergence(trainer: "Trainer") -> DivergedError:
     """Replay from the last checkpoint to the first round with a bad number; the state before it is saved.
 
-    Training is deterministic, so the replay meets what training met. It costs nothing while all goes well: the loop only
+    Training is deterministic, so the replay meets what training met. It costs nothing while all goes well: the loop
+    only
     looks at the losses when it shows or logs them.
     """
     step_reached = trainer.state.step
     if trainer.run is not None and trainer.group.is_main and trainer.best_weights:
-        trainer.run.save("model", trainer.best_weights, step=str(trainer.state.best_step))  # what was judged good stays good
+        # what was judged good stays good
+        trainer.run.save("model", trainer.best_weights, step=str(trainer.state.best_step))
     trainer.restore(trainer.last_checkpoint())
-    trainer.objective.zero_grad(set_to_none=True)  # of a player that has not had its turn yet, what the bad round left would be found
+    # of a player that has not had its turn yet, what the bad round left would be found
+    trainer.objective.zero_grad(set_to_none=True)
     trainer.train_step.check_every_step, trainer.train_step.capture, trainer.train_step.graph = True, False, None
     while trainer.state.step < step_reached + trainer.plan.log_every and trainer.state.step < trainer.plan.total_rounds:
         for stored, batch_sizes in trainer.iterate_epoch():
@@ -58,7 +61,10 @@ def locate_divergence(trainer: "Trainer") -> DivergedError:
                         trainer.run.cut_log_after(trainer.state.step)
                     trainer.save()
                     location = f"in the output of {bad_layers[0]}" if bad_layers else f"in the {error}"
-                    return DivergedError(f"not a finite number at step {step}, first {location}; {_suggest_fix(trainer, step)}", trainer.run)
+                    return DivergedError(
+                        f"not a finite number at step {step}, first {location}; {_suggest_fix(trainer, step)}",
+                        trainer.run,
+                    )
             if trainer.ema is not None:
                 trainer.ema.update()
             trainer.train_step.examples_seen += batch_sizes[0]

@@ -12,8 +12,11 @@ from didact.training.precision import Precision
 
 
 @torch.no_grad()
-def evaluate_split(objective: Objective, split: Split, *, batch_size: int, precision: Precision, group: Group | None = None) -> Batch:
-    """The rows of a whole split, in its order, on the device. Neither batch size nor number of processes changes them."""
+def evaluate_split(
+    objective: Objective, split: Split, *, batch_size: int, precision: Precision, group: Group | None = None
+) -> Batch:
+    """The rows of a whole split, in its order, on the device. Neither batch size nor number of processes changes
+    them."""
     group = group or Group()
     mode = objective.training
     objective.eval()
@@ -22,7 +25,9 @@ def evaluate_split(objective: Objective, split: Split, *, batch_size: int, preci
     for stored in split.batches(indices.split(batch_size)):
         with precision.autocast():
             outputs = objective.evaluate_batch(split.decode(stored))
-        chunks.append({name: column.float() if column.is_floating_point() else column for name, column in outputs.items()})
+        chunks.append(
+            {name: column.float() if column.is_floating_point() else column for name, column in outputs.items()}
+        )
     objective.train(mode)
     outputs = {name: torch.cat([chunk[name] for chunk in chunks]) for name in chunks[0]}
     return group.gather_rows(outputs, len(split))
@@ -44,7 +49,8 @@ def make_gallery(objective: Objective, split: Split) -> Batch:
 
 @torch.no_grad()
 def save_training_samples(objective: Objective, run: Run, step: int) -> None:
-    """What a model that draws images makes of the same noise at this step, kept as bytes beside what it made of it before.
+    """What a model that draws images makes of the same noise at this step, kept as bytes beside what it made of it
+    before.
 
     A resumed run comes to the same steps again and finds what was kept before it was stopped.
     """
@@ -56,4 +62,7 @@ def save_training_samples(objective: Objective, run: Run, step: int) -> None:
     objective.train(mode)
     if samples.ndim == 4:
         earlier = run.load("training_samples") if run.has("training_samples.safetensors") else {}
-        run.save("training_samples", earlier | {f"{step}": (samples.float().clamp(0, 1) * 255).round().byte().cpu().contiguous()})
+        run.save(
+            "training_samples",
+            earlier | {f"{step}": (samples.float().clamp(0, 1) * 255).round().byte().cpu().contiguous()},
+        )

@@ -14,7 +14,8 @@ from didact.options import Range, VerbatimText
 
 OptimizerFactory = Callable[[Any], Optimizer]
 Augment = Callable[[Batch, torch.Generator], Batch]
-EventCallback = Callable[[str, dict[str, Any]], None]   # events for whoever shows progress: "start", "step", "evaluate", …
+# events for whoever shows progress: "start", "step", "evaluate", …
+EventCallback = Callable[[str, dict[str, Any]], None]
 
 
 def ignore_events(event: str, payload: dict[str, Any]) -> None:
@@ -22,7 +23,8 @@ def ignore_events(event: str, payload: dict[str, Any]) -> None:
 
 
 class BudgetNote(str):
-    """A note that names the budget which a recipe chose, and what of it still holds where a person sets another (`--steps`)."""
+    """A note that names the budget which a recipe chose, and what of it still holds where a person sets another
+    (`--steps`)."""
 
     without_budget: str
 
@@ -46,14 +48,17 @@ class Experiment:
     augment: Augment | None = None
     clip_norm: float | None = None
     clip_value: float | None = None
-    accumulate: int = 1              # micro-batches that one batch is computed in; the gradient of a mean over rows is the same
+    # micro-batches that one batch is computed in; the gradient of a mean over rows is the same
+    accumulate: int = 1
     ema: float | None = None         # decay of an average of the weights, which is then judged and kept
     patience: int | None = None      # evaluations without improvement before it stops
     min_delta: float = 0.0
     evaluate_every: int | None = None  # steps; an epoch, or a tenth of the steps, where not given
     compile: bool = False
-    initialize_weights: Callable[["InitContext"], tuple[str, ...]] | None = None  # once, before the first step: brings weights learned elsewhere
-    resolved_arguments: Mapping[str, Any] = field(default_factory=dict)  # arguments read from elsewhere: kept, so that the run is rebuilt without
+    # once, before the first step: brings weights learned elsewhere
+    initialize_weights: Callable[["InitContext"], tuple[str, ...]] | None = None
+    # arguments read from elsewhere: kept, so that the run is rebuilt without
+    resolved_arguments: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()      # what the recipe chose from the data, told before the first step
 
     def with_budget(self, epochs: int | None, steps: int | None) -> "Experiment":
@@ -67,13 +72,18 @@ class Settings:
     """Options of every recipe: where the data is, what it runs on, where the run lies."""
 
     data: Annotated[
-        str | None, VerbatimText(), "name of a set, a file (CSV, TSV, TXT), a folder of images or texts (the recipe's own if not given)"
+        str | None,
+        VerbatimText(),
+        "name of a set, a file (CSV, TSV, TXT), a folder of images or texts (the recipe's own if not given)",
     ] = None
     target: Annotated[
-        str | None, VerbatimText(), "column of the CSV to predict, or several of yes and no: a,b,c (the last one if not given)"
+        str | None,
+        VerbatimText(),
+        "column of the CSV to predict, or several of yes and no: a,b,c (the last one if not given)",
     ] = None
     task: Annotated[
-        Literal["classes", "number"] | None, "what numbers in the target mean (few different whole ones are classes, if not given)"
+        Literal["classes", "number"] | None,
+        "what numbers in the target mean (few different whole ones are classes, if not given)",
     ] = None
     text: Annotated[str | None, VerbatimText(), "column of the CSV that holds texts"] = None
     tokens: Annotated[
@@ -90,15 +100,20 @@ class Settings:
     accumulate: Annotated[int | None, Range(1), "micro-batches that one batch is computed in"] = None
     compile: Annotated[bool | None, "torch.compile the loss (costs half a minute at first)"] = None
     graph: Annotated[bool, "capture steps of fixed shape as a CUDA graph"] = True
-    deterministic: Annotated[bool, "deterministic kernels on a GPU too: the same bytes again on the same GPU, at some speed"] = False
+    deterministic: Annotated[
+        bool, "deterministic kernels on a GPU too: the same bytes again on the same GPU, at some speed"
+    ] = False
     save_every: Annotated[float, Range(0, open_low=True), "seconds between checkpoints inside an epoch"] = 60.0
-    log_every: Annotated[int | None, Range(1), "steps between two lines of metrics.jsonl (a tenth of an epoch if not given)"] = None
+    log_every: Annotated[
+        int | None, Range(1), "steps between two lines of metrics.jsonl (a tenth of an epoch if not given)"
+    ] = None
     runs: Annotated[str, "folder that the run's folder is made in"] = "runs"
 
 
 @dataclass(frozen=True)
 class InitContext:
-    """What is known when an experiment begins with something learned elsewhere, or to be learned first: where, how, and who watches."""
+    """What is known when an experiment begins with something learned elsewhere, or to be learned first: where, how,
+    and who watches."""
 
     device: torch.device
     settings: Settings = field(default_factory=Settings)

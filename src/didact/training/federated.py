@@ -13,10 +13,15 @@ def federated_average(states: Sequence[StateDict], sizes: Sequence[int]) -> dict
     n = sum(sizes)
     averaged = {name: sum((size / n * state[name] for state, size in zip(states, sizes, strict=True)), start=0.0 * v)
              for name, v in states[0].items()}
-    return {name: (v if states[0][name].is_floating_point() else v.round()).to(states[0][name]) for name, v in averaged.items()}
+    return {
+        name: (v if states[0][name].is_floating_point() else v.round()).to(states[0][name])
+        for name, v in averaged.items()
+    }
 
 
-def train_federated(model: nn.Module, clients: Sequence[Callable[[nn.Module], None]], sizes: Sequence[int], *, rounds: int) -> None:
+def train_federated(
+    model: nn.Module, clients: Sequence[Callable[[nn.Module], None]], sizes: Sequence[int], *, rounds: int
+) -> None:
     """Each round every client trains a copy of the model in its own way, and the model becomes their average."""
     for _ in range(rounds):
         copies = [deepcopy(model) for _ in clients]

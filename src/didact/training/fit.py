@@ -27,11 +27,24 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 Metric = Callable[[Tensor, Tensor], Tensor | float]
 AUXILIARY_LOSS_WEIGHT = 0.01      # weight of what layers want beside the task, as Fedus et al. 2022 balance experts
 # Those that count here. The others say where data are read from and where a run is kept: here are neither.
-FIT_SETTINGS = ("seed", "split_seed", "epochs", "steps", "device", "precision", "accumulate", "compile", "graph", "deterministic", "log_every")
+FIT_SETTINGS = (
+    "seed",
+    "split_seed",
+    "epochs",
+    "steps",
+    "device",
+    "precision",
+    "accumulate",
+    "compile",
+    "graph",
+    "deterministic",
+    "log_every",
+)
 
 
 class _ModuleObjective(Objective):
-    """mean over the batch of loss(module(x), y), with what layers want beside it, and metrics(module(x), y) of a whole split."""
+    """mean over the batch of loss(module(x), y), with what layers want beside it, and metrics(module(x), y) of a
+    whole split."""
 
     def __init__(self, module: nn.Module, loss: Loss, metrics: dict[str, Metric] | None = None):
         super().__init__()
@@ -40,26 +53,38 @@ class _ModuleObjective(Objective):
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         out, y = self.module(batch["x"]), batch["y"]
-        if self.reduction is not None and y.is_floating_point() and out.shape != y.shape and out.numel() == y.numel():  # a square of pairs
-            raise UsageError(f"the module answers {tuple(out.shape)} where y is {tuple(y.shape)}; give y the shape of the answers")
+        # a square of pairs
+        if self.reduction is not None and y.is_floating_point() and out.shape != y.shape and out.numel() == y.numel():
+            raise UsageError(
+                f"the module answers {tuple(out.shape)} where y is {tuple(y.shape)}; give y the shape of the answers"
+            )
         loss, auxiliary = self.criterion(out, y).mean(), pop_auxiliary_loss(self.module)
-        return {"loss": loss} if auxiliary is None else {"loss": loss + AUXILIARY_LOSS_WEIGHT * auxiliary, "penalty": auxiliary}
+        return (
+            {"loss": loss}
+            if auxiliary is None
+            else {"loss": loss + AUXILIARY_LOSS_WEIGHT * auxiliary, "penalty": auxiliary}
+        )
 
     def evaluate_batch(self, batch: Batch) -> Batch:
         out, y = self.module(batch["x"]), batch["y"]
         outputs = {"output": out, "y": y}
         if self.reduction is None:  # what it would make of many rows at once is not known: one by one
-            outputs["loss"] = torch.stack([self.criterion(o[None], t[None]).mean() for o, t in zip(out, y, strict=True)])
+            outputs["loss"] = torch.stack(
+                [self.criterion(o[None], t[None]).mean() for o, t in zip(out, y, strict=True)]
+            )
         return outputs
 
     @torch.no_grad()
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
         out, y = outputs["output"], outputs["y"]
         scores = {name: float(metric(out, y)) for name, metric in self.metrics.items()}
-        return (super().compute_metrics(outputs) if self.reduction is None else {"loss": self._split_loss(out, y)}) | scores
+        return (
+            super().compute_metrics(outputs) if self.reduction is None else {"loss": self._split_loss(out, y)}
+        ) | scores
 
     def _split_loss(self, out: Tensor, y: Tensor) -> float:
-        """The loss of a whole split at once, for it may weigh rows by their class or pass over some; of a sum, that of an example."""
+        """The loss of a whole split at once, for it may weigh rows by their class or pass over some; of a sum, that
+        of an example."""
         loss = self.criterion
         if isinstance(loss, nn.Module):
             loss = deepcopy(loss).float().eval()  # rows are kept in single precision
@@ -67,7 +92,8 @@ class _ModuleObjective(Objective):
 
 
 def _loss_reduction(loss: Loss) -> str | None:
-    """How a loss makes one number of many rows, where it says so: a module by its attribute, a function by its keyword."""
+    """How a loss makes one number of many rows, where it says so: a module by its attribute, a function by its
+    keyword."""
     if (name := getattr(loss, "reduction", None)) is not None:
         return str(name)
     try:
@@ -85,10 +111,14 @@ class FitOptions:
     batch_size: Annotated[int, Range(1), "examples in a batch"] = 128
     clip_norm: Annotated[float | None, Range(0, open_low=True), "largest norm of the gradient"] = None
     clip_value: Annotated[float | None, Range(0, open_low=True), "largest size of any entry of the gradient"] = None
-    ema: Annotated[float | None, Range(0, 0.99999), "decay of an average of the weights, which is judged and kept instead"] = None
+    ema: Annotated[
+        float | None, Range(0, 0.99999), "decay of an average of the weights, which is judged and kept instead"
+    ] = None
     patience: Annotated[int | None, Range(1), "evaluations without improvement before it stops"] = None
     min_delta: Annotated[float, Range(0), "improvement that patience asks for"] = 0.0
-    evaluate_every: Annotated[int | None, Range(1), "steps between evaluations (an epoch, or a tenth of the steps, if not given)"] = None
+    evaluate_every: Annotated[
+        int | None, Range(1), "steps between evaluations (an epoch, or a tenth of the steps, if not given)"
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -102,16 +132,28 @@ class FitResult:
 
 
 def fit(
-    module: nn.Module, data: Data | tuple[Tensor, Tensor], *, loss: Loss, metrics: dict[str, Metric] | None = None,
-    optimizer: OptimizerFactory | None = None, schedule: Schedule | None = None, augment: Augment | None = None, on_event: EventCallback = ignore_events,
+    module: nn.Module,
+    data: Data | tuple[Tensor, Tensor],
+    *,
+    loss: Loss,
+    metrics: dict[str, Metric] | None = None,
+    optimizer: OptimizerFactory | None = None,
+    schedule: Schedule | None = None,
+    augment: Augment | None = None,
+    on_event: EventCallback = ignore_events,
     **user_options: Any,
 ) -> FitResult:
-    """Train any module on Data or on (x, y) for 10 epochs; further keywords are `Choices` and `SETTINGS`, `epochs=20` for one."""
+    """Train any module on Data or on (x, y) for 10 epochs; further keywords are `Choices` and `SETTINGS`,
+    `epochs=20` for one."""
     fit_options, settings = _validate_options(user_options)
     if optimizer is not None and "lr" in user_options:
-        raise UsageError(f"lr={user_options['lr']} is that of AdamW, but another optimizer is given; give it its own: partial(SGD, lr=0.1)")
+        raise UsageError(
+            f"lr={user_options['lr']} is that of AdamW, but another optimizer is given; give it its own: partial(SGD, lr=0.1)"
+        )
     if isinstance(data, Data) and "split_seed" in user_options:
-        raise UsageError(f"split_seed={user_options['split_seed']} divides (x, y), but {data.name!r} is Data and divided already; leave it out")
+        raise UsageError(
+            f"split_seed={user_options['split_seed']} divides (x, y), but {data.name!r} is Data and divided already; leave it out"
+        )
     if not isinstance(schedule, Schedule | None):
         raise UsageError(f"schedule expects one of didact.optim.schedule, cosine() for one, got {schedule!r}")
     lr = fit_options.pop("lr")
@@ -126,10 +168,22 @@ def fit(
     )
     group = join_group()
     with deterministic_kernels(settings.deterministic):
-        trainer = Trainer(experiment, settings, device=resolve_device(settings.device, group.local_rank), group=group, on_event=on_event)
+        trainer = Trainer(
+            experiment,
+            settings,
+            device=resolve_device(settings.device, group.local_rank),
+            group=group,
+            on_event=on_event,
+        )
         state = trainer.train()
         trainer.objective.load_state_dict(trainer.best_weights)
-        outputs = evaluate_split(trainer.objective, trainer.data.test, batch_size=trainer.eval_batch_size, precision=trainer.precision, group=group)
+        outputs = evaluate_split(
+            trainer.objective,
+            trainer.data.test,
+            batch_size=trainer.eval_batch_size,
+            precision=trainer.precision,
+            group=group,
+        )
     return FitResult(module, state, state.validation, trainer.objective.compute_metrics(outputs))
 
 
@@ -144,7 +198,9 @@ def _validate_options(user_options: Mapping[str, Any]) -> tuple[dict[str, Any], 
         )
     values = bind_arguments(known_options, user_options, owner="didact.fit")
     if values["epochs"] is not None and values["steps"] is not None:
-        raise UsageError(f"the budget is either epochs or steps, not both, got {values['epochs']} and {values['steps']}")
+        raise UsageError(
+            f"the budget is either epochs or steps, not both, got {values['epochs']} and {values['steps']}"
+        )
     return {name: values[name] for name in fit_options}, Settings(**{name: values[name] for name in FIT_SETTINGS})
 
 
@@ -155,8 +211,12 @@ def from_tensors(x: Tensor, y: Tensor, *, name: str = "own tensors", seed: int =
         raise UsageError(f"x and y must have as many rows, got {len(x)} and {len(y)}")
     is_classification = y.ndim == 1 and not y.is_floating_point()
     if is_classification and y.min() < 0:
-        raise UsageError(f"y of whole numbers are classes from 0 on, got {int(y.min())}; of a regression, give y.float()")
+        raise UsageError(
+            f"y of whole numbers are classes from 0 on, got {int(y.min())}; of a regression, give y.float()"
+        )
     class_names = [str(k) for k in range(int(y.max()) + 1)] if is_classification else []
     task = ("binary" if len(class_names) == 2 else "multiclass") if is_classification else "regression"
     kind = "images" if x.ndim == 4 else "table"
-    return build_data(name, kind, {"x": x, "y": y}, task=task, class_names=class_names, source={"given": name}, seed=seed)
+    return build_data(
+        name, kind, {"x": x, "y": y}, task=task, class_names=class_names, source={"given": name}, seed=seed
+    )

@@ -1,4 +1,5 @@
-"""The one training loop: rounds, evaluations, checkpoints. It knows objectives by their contract and is handed the rest.
+"""The one training loop: rounds, evaluations, checkpoints. It knows objectives by their contract and is handed the
+rest.
 
     for each epoch: permute the rows, cut them into batches
         for each batch: step
@@ -36,7 +37,8 @@ from didact.training.sync_batch_norm import convert_sync_batch_norm
 
 FINGERPRINT_STEPS = (1, 10, 100)   # steps whose loss is kept, to see at a glance whether two runs are the same
 PROGRESS_INTERVAL_S = 0.25                # seconds between two looks at the loss while training
-MIN_SAVE_INTERVAL_S = 2.0               # seconds between two checkpoints at evaluations: short epochs need not each have one
+# seconds between two checkpoints at evaluations: short epochs need not each have one
+MIN_SAVE_INTERVAL_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -50,30 +52,59 @@ class TrainingPlan:
     total_rounds: int
     evaluate_every: int
     log_every: int
-    min_batch_size: int = 2        # rows of a batch, so that each process has one
+    min_batch_size: int = 2  # rows of a batch, so that each process has one
 
     @classmethod
-    def from_experiment(cls, experiment: Experiment, processes: int = 1, *, log_every: int | None = None) -> "TrainingPlan":
-        num_examples, batches_per_round = len(experiment.data.train), max(p.steps_per_round for p in experiment.objective.players())
+    def from_experiment(
+        cls, experiment: Experiment, processes: int = 1, *, log_every: int | None = None
+    ) -> "TrainingPlan":
+        num_examples, batches_per_round = (
+            len(experiment.data.train),
+            max(p.steps_per_round for p in experiment.objective.players()),
+        )
         min_batch_size = max(2, processes)
         if min(num_examples, experiment.batch_size) < processes:
-            raise UsageError(f"{processes} processes share batches of {min(num_examples, experiment.batch_size)} rows; raise --batch, or start fewer")
-        rounds_per_epoch = max(1, len(split_batches(torch.arange(num_examples), experiment.batch_size, min_batch_size)) // batches_per_round)
+            raise UsageError(
+                f"{processes} processes share batches of {min(num_examples, experiment.batch_size)} rows; raise --batch, or start fewer"
+            )
+        rounds_per_epoch = max(
+            1,
+            len(split_batches(torch.arange(num_examples), experiment.batch_size, min_batch_size)) // batches_per_round,
+        )
         assert (experiment.steps is None) != (experiment.epochs is None), "an experiment has either epochs or steps"
         total_rounds = experiment.steps or rounds_per_epoch * (experiment.epochs or 0)
-        evaluate_every = experiment.evaluate_every or (rounds_per_epoch if experiment.steps is None else max(1, total_rounds // 10))
-        return cls(num_examples, experiment.batch_size, batches_per_round, rounds_per_epoch, total_rounds, evaluate_every, log_every or max(1, min(evaluate_every, rounds_per_epoch) // 10), min_batch_size)
+        evaluate_every = experiment.evaluate_every or (
+            rounds_per_epoch if experiment.steps is None else max(1, total_rounds // 10)
+        )
+        return cls(
+            num_examples,
+            experiment.batch_size,
+            batches_per_round,
+            rounds_per_epoch,
+            total_rounds,
+            evaluate_every,
+            log_every or max(1, min(evaluate_every, rounds_per_epoch) // 10),
+            min_batch_size,
+        )
 
     def evaluations_after(self, step: int) -> int:
         """How many are still to come: one every so many rounds, and one at the end."""
-        return -(-self.total_rounds // self.evaluate_every) - step // self.evaluate_every if step < self.total_rounds else 0
+        return (
+            -(-self.total_rounds // self.evaluate_every) - step // self.evaluate_every
+            if step < self.total_rounds
+            else 0
+        )
 
     def epoch_rounds(self, seed: int, epoch: int) -> list[list[Tensor]]:
         """The row numbers of every batch of an epoch, by round."""
-        chunks = split_batches(epoch_permutation(self.num_examples, seed=seed, epoch=epoch), self.batch_size, self.min_batch_size)
+        chunks = split_batches(
+            epoch_permutation(self.num_examples, seed=seed, epoch=epoch), self.batch_size, self.min_batch_size
+        )
         if len(chunks) < self.batches_per_round:
             chunks = (chunks * self.batches_per_round)[: self.batches_per_round]
-        return [chunks[i * self.batches_per_round : (i + 1) * self.batches_per_round] for i in range(self.rounds_per_epoch)]
+        return [
+            chunks[i * self.batches_per_round : (i + 1) * self.batches_per_round] for i in range(self.rounds_per_epoch)
+        ]
 
 
 def split_batches(rows: Tensor, batch_size: int, min_batch_size: int = 2) -> list[Tensor]:
@@ -96,20 +127,28 @@ class TrainingState:
     best_step: int = 0
     evaluations_without_improvement: int = 0                  # evaluations since the best
     seconds: float = 0.0
-    warmup_seconds: float = 0.0            # of those, the first rounds of each process: compilation, kernels being chosen, capture
+    # of those, the first rounds of each process: compilation, kernels being chosen, capture
+    warmup_seconds: float = 0.0
     log_size: int = 0               # of metrics.jsonl when this was saved
     stop_reason: str = ""               # why training ended; empty while it goes on
     fingerprint: dict[str, float] = field(default_factory=dict)
     validation: dict[str, float] = field(default_factory=dict)  # metrics of the best state
-    early_stopping_reference: dict[str, float] = field(default_factory=dict)        # metrics that patience asks more than, by min_delta
+    # metrics that patience asks more than, by min_delta
+    early_stopping_reference: dict[str, float] = field(default_factory=dict)
 
 
 class Trainer:
     """One experiment being trained. `run` is None for a training that leaves no files."""
 
     def __init__(
-        self, experiment: Experiment, settings: Settings, *,
-        device: torch.device, run: Run | None = None, group: Group | None = None, on_event: EventCallback = ignore_events,
+        self,
+        experiment: Experiment,
+        settings: Settings,
+        *,
+        device: torch.device,
+        run: Run | None = None,
+        group: Group | None = None,
+        on_event: EventCallback = ignore_events,
     ):
         self.experiment, self.settings, self.run, self.on_event = experiment, settings, run, on_event
         self.group = group or Group()
@@ -129,11 +168,14 @@ class Trainer:
         self.ema = EMA(self.objective, experiment.ema) if experiment.ema else None
         self.state = TrainingState()
         self.best_weights: dict[str, Tensor] = {}
-        self.in_memory_checkpoint: dict[str, Any] | None = None    # the last checkpoint, where there is no folder to hold it
+        # the last checkpoint, where there is no folder to hold it
+        self.in_memory_checkpoint: dict[str, Any] | None = None
         self.pending_logs: list[dict[str, Any]] = []    # log lines whose numbers are still on the device
         self.latest_losses: dict[str, float] = {}         # training losses as last read
-        self.last_save_time = self.last_progress_time = self.timer_start = time.perf_counter()  # `clock`: seconds are counted from here
-        self.start_step, self.speed_reference = 0, (0, 0.0)        # the step this process began at; step and seconds its speed is taken from
+        # `clock`: seconds are counted from here
+        self.last_save_time = self.last_progress_time = self.timer_start = time.perf_counter()
+        # the step this process began at; step and seconds its speed is taken from
+        self.start_step, self.speed_reference = 0, (0, 0.0)
         self.evaluation_timing = (0, 0.0)                     # evaluations of this process, and their seconds
         self.schedule_factors: tuple[float, float | None] | None = None
 
@@ -163,14 +205,18 @@ class Trainer:
         batch_size = min(self.plan.num_examples, self.plan.batch_size)
         if not self.train_step.compiled_losses:
             return
-        notes = self.train_step.compile_losses(next(iter(self.data.train.batches([self.group.shard(torch.arange(batch_size))]))))
+        notes = self.train_step.compile_losses(
+            next(iter(self.data.train.batches([self.group.shard(torch.arange(batch_size))])))
+        )
         for note in notes:
             self.on_event("note", {"text": note})
         if notes and self.run is not None and self.group.is_main:
-            self.run.update_metadata(notes=[*dict.fromkeys((*self.run.metadata["notes"], *notes))])  # once, however often it is resumed
+            # once, however often it is resumed
+            self.run.update_metadata(notes=[*dict.fromkeys((*self.run.metadata["notes"], *notes))])
 
     def stop_requested(self, interrupt: InterruptHandler) -> bool:
-        """Whether someone wants to stop. Several processes stop at the same round: they ask each other when they log."""
+        """Whether someone wants to stop. Several processes stop at the same round: they ask each other when they
+        log."""
         if self.group.world_size > 1 and self.state.step % self.plan.log_every:
             return False
         return self.group.any_rank(interrupt.stop_requested)
@@ -205,7 +251,10 @@ class Trainer:
             self.speed_reference = step, self.state.seconds
         if evaluation_due:
             self.evaluate()
-            self.evaluation_timing = self.evaluation_timing[0] + 1, self.evaluation_timing[1] + time.perf_counter() - now
+            self.evaluation_timing = (
+                self.evaluation_timing[0] + 1,
+                self.evaluation_timing[1] + time.perf_counter() - now,
+            )
         elif now - self.last_progress_time > PROGRESS_INTERVAL_S:
             self.report_progress(now)
         if self.is_save_due(self.settings.save_every):
@@ -225,9 +274,16 @@ class Trainer:
 
     def log(self) -> None:
         """Note losses and gradient norms; the numbers are fetched from the device when they are next needed."""
-        mean_losses = {name: total / max(1, self.train_step.examples_seen) for name, total in self.train_step.loss_sums.items()}
+        mean_losses = {
+            name: total / max(1, self.train_step.examples_seen) for name, total in self.train_step.loss_sums.items()
+        }
         self.pending_logs.append(
-            {"step": self.state.step, "train": mean_losses, "gradients": gradient_norms(self.objective), "lr": next(iter(self.learning_rates().values()))}
+            {
+                "step": self.state.step,
+                "train": mean_losses,
+                "gradients": gradient_norms(self.objective),
+                "lr": next(iter(self.learning_rates().values())),
+            }
         )
         self.train_step.clear_losses()
 
@@ -241,7 +297,12 @@ class Trainer:
             self.check_finite(losses)
             layers, norms = line["gradients"]
             lines.append(
-                {"step": line["step"], "epoch": line["step"] / self.plan.rounds_per_epoch, "lr": line["lr"], "train": losses}
+                {
+                    "step": line["step"],
+                    "epoch": line["step"] / self.plan.rounds_per_epoch,
+                    "lr": line["lr"],
+                    "train": losses,
+                }
                 | {"gradients": dict(zip(layers, norms.tolist(), strict=True))}
             )
         self.pending_logs = []
@@ -269,7 +330,9 @@ class Trainer:
             "epoch": self.state.step / self.plan.rounds_per_epoch,
             "loss": losses,
             "lr": next(iter(self.learning_rates().values())),
-            "rows_per_second": self.plan.batch_size * self.plan.batches_per_round / seconds_per_round if seconds_per_round else 0.0,
+            "rows_per_second": self.plan.batch_size * self.plan.batches_per_round / seconds_per_round
+            if seconds_per_round
+            else 0.0,
             "seconds_left": self.seconds_left(seconds_per_round),
             "memory": memory_used(self.precision.device),
             "monitor": self.objective.monitor,
@@ -277,23 +340,42 @@ class Trainer:
         }
 
     def seconds_left(self, seconds_per_round: float) -> float:
-        """Rounds of `each` seconds, and the evaluations between; before the first, a row costs a third of what it does in training."""
+        """Rounds of `each` seconds, and the evaluations between; before the first, a row costs a third of what it
+        does in training."""
         num_evaluations, seconds = self.evaluation_timing
-        seconds_per_evaluation = seconds / num_evaluations if num_evaluations else seconds_per_round * len(self.data.validation) / (3 * self.plan.batch_size * self.plan.batches_per_round)
-        return seconds_per_round * (self.plan.total_rounds - self.state.step) + seconds_per_evaluation * self.plan.evaluations_after(self.state.step)
+        seconds_per_evaluation = (
+            seconds / num_evaluations
+            if num_evaluations
+            else seconds_per_round
+            * len(self.data.validation)
+            / (3 * self.plan.batch_size * self.plan.batches_per_round)
+        )
+        return seconds_per_round * (
+            self.plan.total_rounds - self.state.step
+        ) + seconds_per_evaluation * self.plan.evaluations_after(self.state.step)
 
     def evaluate(self) -> None:
         """Judge the validation split; keep the weights if they are the best so far; lose patience if they are not."""
         losses = self.flush()
         with self.ema.swapped_in() if self.ema is not None else nullcontext():
-            outputs = evaluate_split(self.objective, self.data.validation, batch_size=self.eval_batch_size, precision=self.precision, group=self.group)
+            outputs = evaluate_split(
+                self.objective,
+                self.data.validation,
+                batch_size=self.eval_batch_size,
+                precision=self.precision,
+                group=self.group,
+            )
             scores = self.objective.compute_metrics(outputs)
             self.check_finite({"validation loss": scores["loss"]})
             evaluation_number = -(-self.state.step // self.plan.evaluate_every)
-            if self.run is not None and self.group.is_main and evaluation_number & (evaluation_number - 1) == 0:  # the 1st, 2nd, 4th, 8th, …
+            # the 1st, 2nd, 4th, 8th, …
+            if self.run is not None and self.group.is_main and evaluation_number & (evaluation_number - 1) == 0:
                 save_training_samples(self.objective, self.run, self.state.step)
             self.state.evaluations_without_improvement += 1
-            if self.improvement(scores, self.state.early_stopping_reference or self.state.validation) > self.experiment.min_delta:
+            if (
+                self.improvement(scores, self.state.early_stopping_reference or self.state.validation)
+                > self.experiment.min_delta
+            ):
                 self.state.evaluations_without_improvement, self.state.early_stopping_reference = 0, scores
             improvement = self.improvement(scores, self.state.validation)
             if improvement > 0 or (improvement == 0 and scores["loss"] < self.state.validation["loss"]):
@@ -301,21 +383,32 @@ class Trainer:
                 self.state.validation = scores
                 self.best_weights = {k: v.detach().clone() for k, v in self.objective.state_dict().items()}
         if self.run is not None and self.group.is_main:
-            line = {"step": self.state.step, "epoch": self.state.step / self.plan.rounds_per_epoch, "validation": scores}
+            line = {
+                "step": self.state.step,
+                "epoch": self.state.step / self.plan.rounds_per_epoch,
+                "validation": scores,
+            }
             self.run.log([line | {"seconds": self.state.seconds}])
         patience = self.experiment.patience
         if self.state.step >= self.plan.total_rounds:
             self.state.stop_reason = "budget"
         elif patience is not None and self.state.evaluations_without_improvement >= patience:
             self.state.stop_reason = "patience"
-        self.on_event("evaluate", self.progress_event(losses) | {"scores": scores, "best": self.state.best_step == self.state.step})
+        self.on_event(
+            "evaluate",
+            self.progress_event(losses) | {"scores": scores, "best": self.state.best_step == self.state.step},
+        )
         if self.is_save_due(MIN_SAVE_INTERVAL_S) or self.group.world_size > 1:
             self.save()
         self.last_progress_time = time.perf_counter()
 
     def is_save_due(self, interval_s: float) -> bool:
         """By the clock, which several processes do not share: those save at evaluations."""
-        return self.run is not None and self.group.world_size == 1 and time.perf_counter() - self.last_save_time > interval_s
+        return (
+            self.run is not None
+            and self.group.world_size == 1
+            and time.perf_counter() - self.last_save_time > interval_s
+        )
 
     @property
     def eval_batch_size(self) -> int:
@@ -323,7 +416,8 @@ class Trainer:
         return max(self.experiment.batch_size, min(4096, 4 * self.experiment.batch_size))
 
     def improvement(self, scores: dict[str, float], reference: dict[str, float]) -> float:
-        """How much better than before. Any gain keeps the weights; patience asks for more than min_delta, to which small ones add up."""
+        """How much better than before. Any gain keeps the weights; patience asks for more than min_delta, to which
+        small ones add up."""
         if not reference:
             return float("inf")
         new, old = scores[self.objective.monitor], reference[self.objective.monitor]
@@ -350,7 +444,8 @@ class Trainer:
         }
 
     def save(self) -> None:
-        """The best weights first, then the state that refers to them: killed in between, a resumed run writes them again."""
+        """The best weights first, then the state that refers to them: killed in between, a resumed run writes them
+        again."""
         if not self.train_step.check_every_step and not weights_are_finite(self.objective):
             raise locate_divergence(self)
         self.flush()
@@ -376,7 +471,9 @@ class Trainer:
         self.precision.scaler.load_state_dict(checkpoint["scaler"])
         if self.ema is not None:
             self.ema.load_state_dict(checkpoint["average"])
-        self.train_step.loss_sums = {name: total.to(self.precision.device) for name, total in checkpoint["sums"].items()}
+        self.train_step.loss_sums = {
+            name: total.to(self.precision.device) for name, total in checkpoint["sums"].items()
+        }
         self.train_step.examples_seen = checkpoint["seen"]
         self.pending_logs, self.schedule_factors, self.best_weights = [], None, {}
         self.start_step, self.speed_reference = self.state.step, (self.state.step, self.state.seconds)

@@ -14,9 +14,11 @@ Row = dict[str, Any]
 
 @torch.no_grad()
 def summarize_layers(objective: Objective, batch: Batch) -> dict[str, Any]:
-    """Every layer in the order in which it first ran, with what it gives, its parameters and how many of them learn; then the totals.
+    """Every layer in the order in which it first ran, with what it gives, its parameters and how many of them
+    learn; then the totals.
 
-    `tied` counts parameters that a second layer uses too; they are counted once in the totals. Of images each row says the receptive
+    `tied` counts parameters that a second layer uses too; they are counted once in the totals. Of images each row
+    says the receptive
     field and the jump of its maps: pixels that one output sees, and pixels between neighbours.
     """
     tracker, entries = ReceptiveFieldTracer(batch["x"]), objective.layer_entries()
@@ -27,13 +29,18 @@ def summarize_layers(objective: Objective, batch: Batch) -> dict[str, Any]:
         kind, parameters = entries[name]
         new_parameters = [p for p in parameters if id(p) not in counted_ids]
         counted_ids.update(id(p) for p in parameters)
-        counts = {"parameters": sum(p.numel() for p in new_parameters), "trainable": sum(p.numel() for p in new_parameters if p.requires_grad)}
+        counts = {
+            "parameters": sum(p.numel() for p in new_parameters),
+            "trainable": sum(p.numel() for p in new_parameters if p.requires_grad),
+        }
         return {"name": name, "layer": kind, "shape": shape, **counts}
 
     def record(name: str, output: Any) -> None:
         if name in entries and name not in rows:  # a sampler passes through the network again and again
             field, jump = tracker.field_of(output)
-            rows[name] = add(name, _output_shape(output)) | ({"field": list(field), "jump": list(jump)} if field and jump else {})
+            rows[name] = add(name, _output_shape(output)) | (
+                {"field": list(field), "jump": list(jump)} if field and jump else {}
+            )
 
     mode = objective.training
     objective.eval()
@@ -43,7 +50,8 @@ def summarize_layers(objective: Objective, batch: Batch) -> dict[str, Any]:
     finally:
         objective.train(mode)
     order, previous = list(rows), ""
-    for name in entries:  # weights that judging reads without calling their layer stand behind the part that was built before them
+    # weights that judging reads without calling their layer stand behind the part that was built before them
+    for name in entries:
         if name not in rows and (row := add(name, None))["parameters"]:
             rows[name] = row
             order.insert(order.index(previous) + 1 if previous else 0, name)

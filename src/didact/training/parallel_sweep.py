@@ -31,7 +31,8 @@ Row = dict[str, Any]
 
 
 class TrainingJob(NamedTuple):
-    """One training of a sweep. `labelled`: another of its cells is told classes, and all are to learn from the same examples."""
+    """One training of a sweep. `labelled`: another of its cells is told classes, and all are to learn from the same
+    examples."""
 
     recipe: Recipe
     cell: Mapping[str, Any]
@@ -52,8 +53,15 @@ class DataCache:
         self.data: Data | None = None
 
     def prepare(self, recipe: Recipe, user_options: Mapping[str, Any], *, labeled: bool = False) -> PreparedExperiment:
-        needs_labels = labeled or any(user_options.get(name, recipe.options[name].default) for name in label_options(recipe))
-        key = recipe.data, recipe.accepts, needs_labels, *(user_options.get(name) for name in (*DATA_OPTIONS, *source_run_options(recipe)))
+        needs_labels = labeled or any(
+            user_options.get(name, recipe.options[name].default) for name in label_options(recipe)
+        )
+        key = (
+            recipe.data,
+            recipe.accepts,
+            needs_labels,
+            *(user_options.get(name) for name in (*DATA_OPTIONS, *source_run_options(recipe))),
+        )
         prepared = prepare(recipe, user_options, data=self.data if key == self.key else None, labeled=labeled)
         self.key, self.data = key, prepared.data
         return prepared
@@ -73,7 +81,9 @@ def _train_job(job: TrainingJob, cache: DataCache, on_event: EventCallback = ign
     return row | _run_results(run)
 
 
-def run_serial(jobs: Sequence[TrainingJob], on_start: Callable[[int], None], on_event: EventCallback = ignore_events) -> Iterator[tuple[int, Row]]:
+def run_serial(
+    jobs: Sequence[TrainingJob], on_start: Callable[[int], None], on_event: EventCallback = ignore_events
+) -> Iterator[tuple[int, Row]]:
     """Each job's number and its row."""
     cache = DataCache()
     for number, job in enumerate(jobs):
@@ -81,16 +91,22 @@ def run_serial(jobs: Sequence[TrainingJob], on_start: Callable[[int], None], on_
         yield number, _train_job(job, cache, on_event)
 
 
-def run_parallel(jobs: Sequence[TrainingJob], num_workers: int, on_start: Callable[[int], None]) -> Iterator[tuple[int, Row]]:
+def run_parallel(
+    jobs: Sequence[TrainingJob], num_workers: int, on_start: Callable[[int], None]
+) -> Iterator[tuple[int, Row]]:
     """The same, `beside` of them at once, as they end. A processor's cores are shared out, and GPUs are taken in turn.
 
-    When one fails, or someone asks to stop, nothing more begins; what others finish is still handed out, then the error is raised.
+    When one fails, or someone asks to stop, nothing more begins; what others finish is still handed out, then the
+    error is raised.
     """
     context = get_context("spawn")      # a process that was forked could not use a GPU
     num_workers = max(1, min(num_workers, len(jobs)))
     worker_args = max(1, torch.get_num_threads() // num_workers), _available_gpus(jobs), context.Value("i", 0)
     waiting, running, failures = list(enumerate(jobs)), dict[Future[Row], int](), list[BaseException]()
-    with ProcessPoolExecutor(num_workers, context, initializer=_init_worker, initargs=worker_args) as pool, InterruptHandler() as interrupt:
+    with (
+        ProcessPoolExecutor(num_workers, context, initializer=_init_worker, initargs=worker_args) as pool,
+        InterruptHandler() as interrupt,
+    ):
         while running or (waiting and not interrupt.stop_requested and not failures):
             while waiting and len(running) < num_workers and not interrupt.stop_requested and not failures:
                 number, job = waiting.pop(0)
@@ -144,7 +160,8 @@ def _block_signals() -> Iterator[None]:
 
 
 def _init_worker(cores: int, gpus: int, gpu_counter: Any) -> None:
-    """A process that trains beside others: its share of the machine, ears for its parent only, and no life without it."""
+    """A process that trains beside others: its share of the machine, ears for its parent only, and no life without
+    it."""
     take_gpu(gpus, gpu_counter)
     torch.set_num_threads(cores)
     for number in STOP_SIGNALS:
@@ -169,12 +186,16 @@ def _exit_with_parent() -> None:
     os._exit(1)
 
 
-def _train_by_name(module_name: str, name: str, cell: Mapping[str, Any], seed: int, base_options: Mapping[str, Any], labeled: bool) -> Row:
+def _train_by_name(
+    module_name: str, name: str, cell: Mapping[str, Any], seed: int, base_options: Mapping[str, Any], labeled: bool
+) -> Row:
     """In its own process, where the recipe is known once the module that holds it is there."""
     if module_name != "__main__":     # which is there already
         import_module(module_name)
     if name not in RECIPES:
-        raise UsageError(f"recipe {name!r} is known to the process that asked alone; train one after another, without --beside")
+        raise UsageError(
+            f"recipe {name!r} is known to the process that asked alone; train one after another, without --beside"
+        )
     try:
         return _train_job(TrainingJob(RECIPES[name], cell, seed, base_options, labeled), DATA_CACHE)
     except Interrupted:

@@ -22,7 +22,8 @@ class Precision:
         self.device = device
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.name == "fp16")
         if device.type == "cuda":
-            torch.set_float32_matmul_precision("high")  # tensor cores for fp32 products, as PyTorch does for convolutions
+            # tensor cores for fp32 products, as PyTorch does for convolutions
+            torch.set_float32_matmul_precision("high")
 
     def autocast(self) -> AbstractContextManager[object]:
         if self.name == "fp32":
@@ -31,9 +32,14 @@ class Precision:
 
 
 def _choose_precision(name: str, device: torch.device, num_parameters: int) -> str:
-    """What `auto` means here: bf16 for large networks on a GPU that has it, fp32 otherwise (CPUs emulate bf16 slowly)."""
+    """What `auto` means here: bf16 for large networks on a GPU that has it, fp32 otherwise (CPUs emulate bf16
+    slowly)."""
     if name == "auto":
-        return "bf16" if device.type == "cuda" and num_parameters >= AUTO_BF16_MIN_PARAMETERS and torch.cuda.is_bf16_supported() else "fp32"
+        return (
+            "bf16"
+            if device.type == "cuda" and num_parameters >= AUTO_BF16_MIN_PARAMETERS and torch.cuda.is_bf16_supported()
+            else "fp32"
+        )
     if name == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported():
         raise UsageError("--precision bf16 is not supported by this GPU; use fp16 or fp32")
     return name

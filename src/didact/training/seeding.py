@@ -35,7 +35,8 @@ class RandomStreams:
         self.augmentation = torch.Generator(device)
 
     def reset(self, step: int = 0) -> None:
-        """Both from the seed; called when training starts, since anyone may have drawn from torch's generator before."""
+        """Both from the seed; called when training starts, since anyone may have drawn from torch's generator
+        before."""
         position = (self.rank, step) if step else (self.rank,)
         self.augmentation.manual_seed(derive_seed(self.seed, "augmentation", *position))
         torch.manual_seed(derive_seed(self.seed, "sampling", *position))
@@ -47,7 +48,8 @@ class RandomStreams:
         return state
 
     def load_states(self, states: list[dict[str, Tensor]], step: int) -> None:
-        """Go on from the states of all processes; where they were fewer or on another kind of device, anew from the step."""
+        """Go on from the states of all processes; where they were fewer or on another kind of device, anew from the
+        step."""
         state = states[self.rank] if self.rank < len(states) else None
         if state is None or state["augmentation"].shape != self.augmentation.get_state().shape:
             self.reset(step)

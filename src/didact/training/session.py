@@ -70,9 +70,13 @@ def prepare(
     recipe = recipe if isinstance(recipe, Recipe) else look_up("recipe", recipe, RECIPES)
     values = bind_arguments(known_options(recipe), user_options, owner=f"recipe {recipe.name!r}")
     if user_options.get("epochs") is not None and user_options.get("steps") is not None:
-        raise UsageError(f"the budget is either --epochs or --steps, not both, got {user_options['epochs']} and {user_options['steps']}")
+        raise UsageError(
+            f"the budget is either --epochs or --steps, not both, got {user_options['epochs']} and {user_options['steps']}"
+        )
     arguments = {name: values[name] for name in recipe.options}
-    settings = Settings(**{f.name: values[f.name] for f in fields(Settings) if f.name in values and f.name not in arguments})
+    settings = Settings(
+        **{f.name: values[f.name] for f in fields(Settings) if f.name in values and f.name not in arguments}
+    )
     resolve_device(settings.device)
     arguments = resolve_run_paths(recipe, arguments, settings.runs)
     if data is None:
@@ -80,8 +84,15 @@ def prepare(
         name = settings.data or recipe.data
         on_event("load", {"data": name})
         data = load(
-            name, target=settings.target, task=settings.task, text=settings.text, size=settings.size, tokens=settings.tokens,
-            seed=settings.split_seed, accepts=recipe.accepts, allow_unlabeled=not labeled and needs_no_labels(recipe, arguments),
+            name,
+            target=settings.target,
+            task=settings.task,
+            text=settings.text,
+            size=settings.size,
+            tokens=settings.tokens,
+            seed=settings.split_seed,
+            accepts=recipe.accepts,
+            allow_unlabeled=not labeled and needs_no_labels(recipe, arguments),
             progress=lambda file, done, total: on_event("download", {"file": file, "done": done, "total": total}),
         )
     experiment = build_experiment(recipe, data, arguments, settings)
@@ -107,16 +118,26 @@ def averaged(experiment: Experiment) -> tuple[str, ...]:
 def _accumulation_notes(experiment: Experiment) -> tuple[str, ...]:
     """What is not as with whole batches, where they are computed in parts."""
     num_micro_batches = experiment.accumulate
-    return (f"batch norm takes its means over each {num_micro_batches}th of a batch",) if num_micro_batches > 1 and _has_batch_norm(experiment) else ()
+    return (
+        (f"batch norm takes its means over each {num_micro_batches}th of a batch",)
+        if num_micro_batches > 1 and _has_batch_norm(experiment)
+        else ()
+    )
 
 
 def _check_batch_norm(experiment: Experiment, processes: int, has_norm_option: bool = True) -> None:
     """Batch norm takes its mean over the rows that it is handed: one alone would become zero."""
-    num_examples, batch_size, num_micro_batches = len(experiment.data.train), experiment.batch_size, experiment.accumulate
+    num_examples, batch_size, num_micro_batches = (
+        len(experiment.data.train),
+        experiment.batch_size,
+        experiment.accumulate,
+    )
     if not _has_batch_norm(experiment):
         return
     if num_micro_batches > 1 and processes > 1:  # its parts would not meet those of the other processes
-        raise UsageError(f"batch norm over {processes} processes takes a batch whole, not in {num_micro_batches} parts; leave out --accumulate")
+        raise UsageError(
+            f"batch norm over {processes} processes takes a batch whole, not in {num_micro_batches} parts; leave out --accumulate"
+        )
     for n in {len(chunk) for chunk in split_batches(torch.arange(num_examples), batch_size)}:
         if n % -(-n // num_micro_batches) == 1 or n <= num_micro_batches:
             in_parts = f" in {num_micro_batches} parts" if num_micro_batches > 1 else ""
@@ -135,10 +156,18 @@ def build_experiment(recipe: Recipe, data: Data, arguments: Mapping[str, Any], s
     return replace(experiment, accumulate=settings.accumulate or experiment.accumulate)
 
 
-def train(recipe: Recipe | str, *, data: Data | Path | str | None = None, on_event: EventCallback = ignore_events, trained_for: str = "", **user_options: Any) -> Run:
+def train(
+    recipe: Recipe | str,
+    *,
+    data: Data | Path | str | None = None,
+    on_event: EventCallback = ignore_events,
+    trained_for: str = "",
+    **user_options: Any,
+) -> Run:
     """Train a recipe and return its run: `run = didact.train(recipes.mlp, data="iris", hidden=(64,))`.
 
-    `data` is a name, a path, or Data already loaded; every other keyword is an option of the recipe or of all recipes. A run that
+    `data` is a name, a path, or Data already loaded; every other keyword is an option of the recipe or of all
+    recipes. A run that
     `serves` another recipe, which learns something first, is nobody's latest.
     """
     if isinstance(data, str | Path):
@@ -146,7 +175,13 @@ def train(recipe: Recipe | str, *, data: Data | Path | str | None = None, on_eve
     if not isinstance(data, Data | None):
         raise UsageError(f"data is a name, a path or Data, got {type(data).__name__}; didact.fit takes tensors")
     group = join_group()
-    prepared = prepare(recipe, user_options, data=data, on_event=on_event if group.is_main else ignore_events, processes=group.world_size)
+    prepared = prepare(
+        recipe,
+        user_options,
+        data=data,
+        on_event=on_event if group.is_main else ignore_events,
+        processes=group.world_size,
+    )
     return train_prepared(replace(prepared, trained_for=trained_for), group, on_event)
 
 
@@ -163,14 +198,17 @@ def train_prepared(prepared: PreparedExperiment, group: Group, on_event: EventCa
 
 
 def load_initial_weights(prepared: PreparedExperiment, group: Group, on_event: EventCallback) -> PreparedExperiment:
-    """With the weights that the experiment starts from. A run that has a checkpoint holds its own, and never asks for them again."""
+    """With the weights that the experiment starts from. A run that has a checkpoint holds its own, and never asks
+    for them again."""
     experiment = prepared.experiment
     if experiment.initialize_weights is None:
         return prepared
     if group.is_main:
         on_event("load", {"data": "what was learned before"})
     with init_rng(prepared.settings.seed):
-        notes = experiment.initialize_weights(InitContext(_training_device(prepared, group), prepared.settings, on_event))
+        notes = experiment.initialize_weights(
+            InitContext(_training_device(prepared, group), prepared.settings, on_event)
+        )
     return replace(prepared, experiment=replace(experiment, notes=(*experiment.notes, *notes)))
 
 
@@ -198,7 +236,12 @@ def describe_recipe(recipe: Recipe, user_options: Mapping[str, Any]) -> dict[str
         "grid": recipe.grid,
         "arguments": prepared.arguments,
         "options": [
-            {"flag": o.flag, "type": o.value_syntax, "default": "" if o.default is None else o.default_text, "help": o.help}
+            {
+                "flag": o.flag,
+                "type": o.value_syntax,
+                "default": "" if o.default is None else o.default_text,
+                "help": o.help,
+            }
             for o in recipe.options.values()
         ],
         "data": experiment.data.name,
@@ -212,7 +255,9 @@ def _training_device(prepared: PreparedExperiment, group: Group) -> torch.device
     """Where this process trains."""
     name = prepared.settings.device
     if group.world_size > 1 and name.startswith("cuda:"):
-        raise UsageError(f"--device {name} would put all {group.world_size} processes on one GPU; say --device cuda, and each takes its own")
+        raise UsageError(
+            f"--device {name} would put all {group.world_size} processes on one GPU; say --device cuda, and each takes its own"
+        )
     return resolve_device(name, group.local_rank, prepared.experiment.objective.devices)
 
 
@@ -236,7 +281,9 @@ def _create_run(prepared: PreparedExperiment, run: Run, group: Group, on_event: 
         "health": summarize_health(experiment.data),
         "notes": experiment.notes,
         "layers": summarize_layers(trainer.objective, take_examples(trainer.data.train)),
-        "propagation": measure_signal_propagation(trainer.objective, take_examples(trainer.data.train, num_examples=64), loss_fn=lambda loss: loss),
+        "propagation": measure_signal_propagation(
+            trainer.objective, take_examples(trainer.data.train, num_examples=64), loss_fn=lambda loss: loss
+        ),
         "device": describe_device(device),
         "precision": trainer.precision.name,
         "processes": group.world_size,
@@ -262,7 +309,13 @@ def _evaluate_best(trainer: Trainer, state: TrainingState) -> Run:
     trainer.group.barrier()
     _check_best_weights(run, state)
     _load_best_weights(trainer.objective, run)
-    outputs = evaluate_split(trainer.objective, trainer.data.test, batch_size=trainer.eval_batch_size, precision=trainer.precision, group=trainer.group)
+    outputs = evaluate_split(
+        trainer.objective,
+        trainer.data.test,
+        batch_size=trainer.eval_batch_size,
+        precision=trainer.precision,
+        group=trainer.group,
+    )
     test = trainer.objective.compute_metrics(outputs)
     if trainer.group.is_main:
         run.save("test", {name: column.cpu() for name, column in outputs.items()})
@@ -275,9 +328,18 @@ def _evaluate_best(trainer: Trainer, state: TrainingState) -> Run:
             run.save("surface", decision_surface(trainer.objective, trainer.data))
         write_events(run)  # before the run says that it is finished: whoever is killed in between writes them again
         run.update_metadata(
-            status="finished", stop_reason=state.stop_reason, seconds=state.seconds, warmup_seconds=state.warmup_seconds, steps=state.step,
-            best_step=state.best_step, validation=state.validation, test=test, fingerprint=state.fingerprint,
-            examples={which: trainer.data.locate_examples("test", extremes[which].tolist()) for which in ("worst", "best")},
+            status="finished",
+            stop_reason=state.stop_reason,
+            seconds=state.seconds,
+            warmup_seconds=state.warmup_seconds,
+            steps=state.step,
+            best_step=state.best_step,
+            validation=state.validation,
+            test=test,
+            fingerprint=state.fingerprint,
+            examples={
+                which: trainer.data.locate_examples("test", extremes[which].tolist()) for which in ("worst", "best")
+            },
         )
         trainer.on_event("finish", run.metadata | {"run": str(run.folder)})
     trainer.group.barrier()  # whoever asks the run how it went finds it whole
@@ -286,14 +348,18 @@ def _evaluate_best(trainer: Trainer, state: TrainingState) -> Run:
 
 @torch.no_grad()
 def _best_and_worst(objective: Objective, split: Split, loss: torch.Tensor) -> dict[str, torch.Tensor]:
-    """The test examples that surprised the model most and least: their numbers, decoded inputs and what the objective exhibits."""
+    """The test examples that surprised the model most and least: their numbers, decoded inputs and what the
+    objective exhibits."""
     ranked = loss.argsort(descending=True).cpu()
     index_by_rank = {"worst": ranked[:NUM_EXTREME_EXAMPLES], "best": ranked.flip(0)[:NUM_EXTREME_EXAMPLES]}
     columns = dict(index_by_rank)
     objective.eval()
     for name, index in index_by_rank.items():
         batch = split.decode(next(iter(split.batches([index]))))
-        columns |= {f"{name}_{column_name}": column.cpu() for column_name, column in {"x": batch["x"].float(), **objective.report_examples(batch)}.items()}
+        columns |= {
+            f"{name}_{column_name}": column.cpu()
+            for column_name, column in {"x": batch["x"].float(), **objective.report_examples(batch)}.items()
+        }
     return columns
 
 
@@ -301,9 +367,14 @@ def resume(run: Run, *, on_event: EventCallback = ignore_events) -> Run:
     """Go on with a run that was stopped or killed; it ends as if it had never been."""
     metadata = run.metadata
     if metadata.get("status") == "finished":
-        raise UsageError(f"{run.folder} is finished; train again, or raise the budget in a new run: {metadata.get('command_to_repeat', '')}")
+        raise UsageError(
+            f"{run.folder} is finished; train again, or raise the budget in a new run: {metadata.get('command_to_repeat', '')}"
+        )
     group = join_group()
-    with run.locked() if group.is_main else nullcontext(), deterministic_kernels(bool(metadata["settings"].get("deterministic"))):
+    with (
+        run.locked() if group.is_main else nullcontext(),
+        deterministic_kernels(bool(metadata["settings"].get("deterministic"))),
+    ):
         return continue_run(run, group, on_event)
 
 
@@ -318,7 +389,12 @@ def continue_run(run: Run, group: Group, on_event: EventCallback) -> Run:
     if never_saved:
         prepared = load_initial_weights(prepared, group, on_event)
     trainer = Trainer(
-        prepared.experiment, prepared.settings, device=_training_device(prepared, group), run=run, group=group, on_event=on_event
+        prepared.experiment,
+        prepared.settings,
+        device=_training_device(prepared, group),
+        run=run,
+        group=group,
+        on_event=on_event,
     )
     if checkpoint is not None:
         with _translate_load_errors(run, "state"):
@@ -342,7 +418,9 @@ def _check_best_weights(run: Run, state: TrainingState) -> None:
         raise UsageError(f"{path} is missing: the best weights so far are lost; train anew")
     step = run.read_header("model").get("step", "")
     if not step.isdecimal() or int(step) < state.best_step:
-        raise UsageError(f"{path} holds the weights of step {step or '?'}, but the best so far were of step {state.best_step}; train anew")
+        raise UsageError(
+            f"{path} holds the weights of step {step or '?'}, but the best so far were of step {state.best_step}; train anew"
+        )
 
 
 def rebuild(run: Run, *, with_data: bool) -> PreparedExperiment:
@@ -356,7 +434,9 @@ def rebuild(run: Run, *, with_data: bool) -> PreparedExperiment:
     except UsageError:
         raise
     except (AttributeError, IndexError, KeyError, OverflowError, RuntimeError, TypeError, ValueError) as error:
-        raise UsageError(f"{run.folder / 'run.json'} does not describe a run ({error!r}); it is damaged: train anew") from error
+        raise UsageError(
+            f"{run.folder / 'run.json'} does not describe a run ({error!r}); it is damaged: train anew"
+        ) from error
     settings = Settings(**bind_arguments(setting_options, settings_given, owner="the run"))
     if with_data:
         data = reload_data(data, run.load_indices())
@@ -368,7 +448,9 @@ def load_model(run: Run) -> tuple[Objective, Data]:
     prepared = rebuild(run, with_data=False)
     objective = prepared.experiment.objective
     if not run.has("model.safetensors") and run.metadata.get("status") != "finished":
-        raise UsageError(f"{run.folder} has no model yet: it was stopped too early; go on with: didact resume {run.folder}")
+        raise UsageError(
+            f"{run.folder} has no model yet: it was stopped too early; go on with: didact resume {run.folder}"
+        )
     _load_best_weights(objective, run)
     return objective.eval(), prepared.experiment.data
 
@@ -379,7 +461,9 @@ def _load_best_weights(objective: Objective, run: Run) -> None:
     with _translate_load_errors(run, "model"):
         objective.load_state_dict(weights)
     if not weights_are_finite(objective):
-        raise UsageError(f"{run.folder / 'model.safetensors'} holds weights that are not finite numbers; it is damaged: train anew")
+        raise UsageError(
+            f"{run.folder / 'model.safetensors'} holds weights that are not finite numbers; it is damaged: train anew"
+        )
 
 
 @contextmanager
@@ -412,7 +496,16 @@ def evaluate_splits(run: Run, device: str = "auto") -> tuple[Objective, Data, di
     data = to_device(prepared.experiment.data, torch_device)
     precision = Precision(prepared.settings.precision, torch_device, objective)
     splits = ("validation", "test")
-    return objective, data, {split: evaluate_split(objective, data.split(split), batch_size=prepared.experiment.batch_size, precision=precision) for split in splits}
+    return (
+        objective,
+        data,
+        {
+            split: evaluate_split(
+                objective, data.split(split), batch_size=prepared.experiment.batch_size, precision=precision
+            )
+            for split in splits
+        },
+    )
 
 
 def reproduce_command(prepared: PreparedExperiment) -> str:
@@ -423,7 +516,15 @@ def reproduce_command(prepared: PreparedExperiment) -> str:
     if source_options.get("data") == prepared.recipe.data:
         source_options["data"] = None
     for name, option in known_options(prepared.recipe).items():
-        value = prepared.arguments[name] if name in prepared.arguments else source_options.get(name, getattr(prepared.settings, name))
+        value = (
+            prepared.arguments[name]
+            if name in prepared.arguments
+            else source_options.get(name, getattr(prepared.settings, name))
+        )
         if value != option.default and name != "runs":  # where it lay does not matter
-            command += [f"--{'no-' if value is False else ''}{option.flag}"] if option.kind is bool else [f"--{option.flag}", format_value(value)]
+            command += (
+                [f"--{'no-' if value is False else ''}{option.flag}"]
+                if option.kind is bool
+                else [f"--{option.flag}", format_value(value)]
+            )
     return shlex.join(command) + ("  # with data handed over in Python" if "given" in source else "")

@@ -1,4 +1,5 @@
-"""What options name: runs by their folders, and the data that a run learned from by the options that would choose them."""
+"""What options name: runs by their folders, and the data that a run learned from by the options that would choose
+them."""
 
 import os
 from collections.abc import Mapping
@@ -16,7 +17,11 @@ DATA_OPTIONS = ("data", "target", "task", "text", "tokens", "size", "split_seed"
 
 def source_run_options(recipe: Recipe) -> list[str]:
     """The options that name a run whose data are read where none are named."""
-    return [name for name, option in recipe.options.items() if option.run_reference is not None and option.run_reference.reuse_data]
+    return [
+        name
+        for name, option in recipe.options.items()
+        if option.run_reference is not None and option.run_reference.reuse_data
+    ]
 
 
 def label_options(recipe: Recipe) -> list[str]:
@@ -25,10 +30,15 @@ def label_options(recipe: Recipe) -> list[str]:
 
 
 def needs_no_labels(recipe: Recipe, arguments: Mapping[str, Any]) -> bool:
-    """Whether nobody will ask which class an example is of: not the recipe, nor its options, nor the run that it begins with."""
+    """Whether nobody will ask which class an example is of: not the recipe, nor its options, nor the run that it
+    begins with."""
     if recipe.needs_labels or any(arguments[name] for name in label_options(recipe)):
         return False
-    return not any(Run.open(arguments[name]).metadata["data"]["class_names"] for name in source_run_options(recipe) if arguments[name])
+    return not any(
+        Run.open(arguments[name]).metadata["data"]["class_names"]
+        for name in source_run_options(recipe)
+        if arguments[name]
+    )
 
 
 def resolve_run_paths(recipe: Recipe, arguments: Mapping[str, Any], root: Path | str) -> dict[str, Any]:
@@ -44,8 +54,11 @@ def resolve_run_paths(recipe: Recipe, arguments: Mapping[str, Any], root: Path |
     return resolved
 
 
-def inherit_data_settings(recipe: Recipe, arguments: Mapping[str, Any], settings: Settings, user_options: Mapping[str, Any]) -> Settings:
-    """Where no data are named, those of the run that it begins with (`NamesRun(data=True)`), read as there but for what was given."""
+def inherit_data_settings(
+    recipe: Recipe, arguments: Mapping[str, Any], settings: Settings, user_options: Mapping[str, Any]
+) -> Settings:
+    """Where no data are named, those of the run that it begins with (`NamesRun(data=True)`), read as there but for
+    what was given."""
     runs = [arguments[name] for name in source_run_options(recipe) if arguments[name]]
     if settings.data is not None or not runs:
         return settings
@@ -54,9 +67,13 @@ def inherit_data_settings(recipe: Recipe, arguments: Mapping[str, Any], settings
         return settings
     inherited = data_options(source_data["source"])
     if inherited["data"] is None:
-        raise UsageError(f"{runs[0]} does not say where its data can be loaded from: they were handed over in Python; give --data")
+        raise UsageError(
+            f"{runs[0]} does not say where its data can be loaded from: they were handed over in Python; give --data"
+        )
     if not Path(source_data["source"].get("path", ".")).exists():
-        raise UsageError(f"{runs[0]} learned from {inherited['data']}, which is no longer there; say with --data where it is")
+        raise UsageError(
+            f"{runs[0]} learned from {inherited['data']}, which is no longer there; say with --data where it is"
+        )
     return replace(settings, **{name: value for name, value in inherited.items() if user_options.get(name) is None})
 
 

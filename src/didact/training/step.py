@@ -1,4 +1,5 @@
-"""One round of training: every player takes its turns. Run as it stands, or captured once and replayed as a CUDA graph."""
+"""One round of training: every player takes its turns. Run as it stands, or captured once and replayed as a CUDA
+graph."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,7 +17,8 @@ from didact.training.experiment import Experiment
 from didact.training.precision import Precision
 from didact.training.seeding import RandomStreams
 
-GRAPH_WARMUP_ROUNDS = 3  # rounds taken as they stand before one is captured: allocator, autotuning and optimizer state settle
+# rounds taken as they stand before one is captured: allocator, autotuning and optimizer state settle
+GRAPH_WARMUP_ROUNDS = 3
 
 
 class NonFiniteError(ArithmeticError):
@@ -27,15 +29,34 @@ class TrainStep:
     """Gradients of a batch in micro-batches, clipped, then the optimizer; sums of the losses stay on the device."""
 
     def __init__(
-        self, experiment: Experiment, split: Split, *, precision: Precision, streams: RandomStreams, group: Group, capture: bool, compile: bool
+        self,
+        experiment: Experiment,
+        split: Split,
+        *,
+        precision: Precision,
+        streams: RandomStreams,
+        group: Group,
+        capture: bool,
+        compile: bool,
     ):
-        self.experiment, self.split, self.precision, self.streams, self.group = experiment, split, precision, streams, group
+        self.experiment, self.split, self.precision, self.streams, self.group = (
+            experiment,
+            split,
+            precision,
+            streams,
+            group,
+        )
         self.objective = experiment.objective
         self.players = self.objective.players()
         self.parameters = {player.name: _flatten_groups(player.parameters) for player in self.players}
-        self.optimizers = {p.name: build_optimizer(_optimizer_factory(experiment.optimizer, p), p.parameters, precision.device) for p in self.players}
+        self.optimizers = {
+            p.name: build_optimizer(_optimizer_factory(experiment.optimizer, p), p.parameters, precision.device)
+            for p in self.players
+        }
         self.loss_functions: dict[str, Loss] = {p.name: self.objective.loss for p in self.players}
-        self.compiled_losses = {p.name: CompiledLoss(self.objective.loss) for p in self.players if compile and p.compilable}
+        self.compiled_losses = {
+            p.name: CompiledLoss(self.objective.loss) for p in self.players if compile and p.compilable
+        }
         self.loss_functions |= self.compiled_losses
         self.loss_sums: dict[str, Tensor] = {}   # since they were last read: sum over examples of each part of the loss
         self.examples_seen = 0                       # examples in those sums
@@ -45,13 +66,21 @@ class TrainStep:
         self.graph: Any = None
         self.capture = capture and group.world_size == 1 and self._can_capture()
         if precision.name == "fp16" and any(getattr(o, "needs_closure", False) for o in self.optimizers.values()):
-            raise UsageError("--precision fp16 scales the loss, which an optimizer that asks for a second gradient cannot follow; use bf16")
+            raise UsageError(
+                "--precision fp16 scales the loss, which an optimizer that asks for a second gradient cannot follow; use bf16"
+            )
 
     def __call__(self, stored: list[Batch], batch_sizes: list[int]) -> None:
-        """One round on stored batches; `rows` are the sizes of the whole batches that these are this process's part of."""
+        """One round on stored batches; `rows` are the sizes of the whole batches that these are this process's part
+        of."""
         if self.graph is not None and _batch_shapes(stored) == self.graph_shapes:
             self._replay(stored)
-        elif self.capture and self.graph is None and self.steps_taken >= GRAPH_WARMUP_ROUNDS and min(batch_sizes) == self.experiment.batch_size:
+        elif (
+            self.capture
+            and self.graph is None
+            and self.steps_taken >= GRAPH_WARMUP_ROUNDS
+            and min(batch_sizes) == self.experiment.batch_size
+        ):
             self._capture_graph(stored, batch_sizes)
             self._replay(stored)
         elif self.capture and self.graph is None:
@@ -63,7 +92,8 @@ class TrainStep:
         self.examples_seen += batch_sizes[0]
 
     def compile_losses(self, stored: Batch) -> list[str]:
-        """Try the compiled losses on a stored batch, which leaves no trace; a note for each that could not be compiled."""
+        """Try the compiled losses on a stored batch, which leaves no trace; a note for each that could not be
+        compiled."""
         if not self.compiled_losses:
             return []
         rng_state = self.streams.get_state()
@@ -132,7 +162,9 @@ class TrainStep:
             return [(batch, 1.0)]
         size = -(-n // num_micro_batches)
         columns = {name: column.split(size) for name, column in batch.items()}
-        return [({k: v[i] for k, v in columns.items()}, min(size, n - i * size) / batch_size) for i in range(-(-n // size))]
+        return [
+            ({k: v[i] for k, v in columns.items()}, min(size, n - i * size) / batch_size) for i in range(-(-n // size))
+        ]
 
     def _clip(self, optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter]) -> None:
         norm, value = self.experiment.clip_norm, self.experiment.clip_value
@@ -151,14 +183,16 @@ class TrainStep:
             key = prefix + name
             if key not in self.loss_sums:
                 self.loss_sums[key] = torch.zeros((), device=self.precision.device)
-            self.loss_sums[key].add_(loss_part, alpha=batch_size / player.steps_per_round)  # a mean over the player's turns
+            # a mean over the player's turns
+            self.loss_sums[key].add_(loss_part, alpha=batch_size / player.steps_per_round)
         self.last_loss = losses["loss"]
 
     def read_losses(self) -> dict[str, float]:
         """Mean of each part of the loss since the last reading; the one place where training waits for the device."""
         if not self.loss_sums or not self.examples_seen:
             return {}
-        values = torch.stack(list(self.loss_sums.values())).mul(self.group.world_size / self.examples_seen).tolist()  # this process's part, scaled up
+        # this process's part, scaled up
+        values = torch.stack(list(self.loss_sums.values())).mul(self.group.world_size / self.examples_seen).tolist()
         return dict(zip(self.loss_sums, values, strict=True))
 
     def clear_losses(self) -> None:
@@ -171,7 +205,8 @@ class TrainStep:
         if not self.group.all_reduce(losses["loss"].clone()).isfinite():  # of all processes, so that all of them stop
             raise NonFiniteError("loss")
         if not self.precision.scaler.is_enabled():
-            for name, p in reversed(list(self.objective.named_parameters())):  # backward order: the first that went wrong
+            # backward order: the first that went wrong
+            for name, p in reversed(list(self.objective.named_parameters())):
                 if p.grad is not None and not p.grad.isfinite().all():
                     raise NonFiniteError(f"gradient of {name}")
 
@@ -184,7 +219,8 @@ class TrainStep:
     # Capture: the same Python runs once while CUDA records its kernels; afterwards a round is one launch.
 
     def _can_capture(self) -> bool:
-        has_fixed_momentum = self.experiment.schedule.momentum(0, 1) is None  # a momentum that moves is a Python number, frozen by capture
+        # a momentum that moves is a Python number, frozen by capture
+        has_fixed_momentum = self.experiment.schedule.momentum(0, 1) is None
         return (
             self.precision.device.type == "cuda"
             and not self.precision.scaler.is_enabled()
@@ -207,7 +243,8 @@ class TrainStep:
         self.graph = torch.cuda.CUDAGraph()
         self.graph.register_generator_state(self.streams.augmentation)
         torch.cuda.synchronize()
-        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # a loader's thread may pin memory meanwhile
+        # a loader's thread may pin memory meanwhile
+        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
             self.run_round(self.graph_batches, batch_sizes)
         self.graph_parameters = [p for parameters in self.parameters.values() for p in parameters]
         self.graph_gradients = [p.grad for p in self.graph_parameters]
@@ -226,7 +263,9 @@ class TrainStep:
 
 def _optimizer_factory(optimizer: Any, player: Player) -> Callable[[Any], torch.optim.Optimizer]:
     """The player's own optimizer, or the one for all."""
-    optimizer_factory: Callable[[Any], torch.optim.Optimizer] = optimizer[player.name] if isinstance(optimizer, Mapping) else optimizer
+    optimizer_factory: Callable[[Any], torch.optim.Optimizer] = (
+        optimizer[player.name] if isinstance(optimizer, Mapping) else optimizer
+    )
     return optimizer_factory
 
 

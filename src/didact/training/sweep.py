@@ -46,7 +46,9 @@ def read_axes(recipe: Recipe, axis_texts: Sequence[str]) -> Axes:
             raise UsageError(f"an axis is written {name}=value,value…, got {axis_text!r}")
         axes[name] = tuple(options_by_name[name].parse(value) for value in values.split(","))
         if duplicates := [value for k, value in enumerate(axes[name]) if value in axes[name][:k]]:
-            raise UsageError(f"{name}={format_value(duplicates[0])} stands twice in {axis_text!r}; more seeds are asked for with --seeds")
+            raise UsageError(
+                f"{name}={format_value(duplicates[0])} stands twice in {axis_text!r}; more seeds are asked for with --seeds"
+            )
     return axes
 
 
@@ -66,22 +68,36 @@ class Sweep:
         """What is left to train."""
         trained = [(row["cell"], row["seed"]) for row in self.rows]
         needs_labels = any(cell.get(name) for cell, _ in self.plan for name in label_options(self.recipe))
-        return [TrainingJob(self.recipe, cell, seed, self.base_options, needs_labels) for cell, seed in self.plan if (to_jsonable(cell), seed) not in trained]
+        return [
+            TrainingJob(self.recipe, cell, seed, self.base_options, needs_labels)
+            for cell, seed in self.plan
+            if (to_jsonable(cell), seed) not in trained
+        ]
 
     def add(self, row: dict[str, Any]) -> None:
         """Keep one more, in the order of the plan, whichever ended first."""
         order = [(to_jsonable(cell), seed) for cell, seed in self.plan]
         self.rows = sorted([*self.rows, row], key=lambda r: order.index((r["cell"], r["seed"])))
-        files.write_text(self.folder / RESULTS_FILE, "".join(json.dumps(to_json_value(r), allow_nan=False) + "\n" for r in self.rows))
+        files.write_text(
+            self.folder / RESULTS_FILE, "".join(json.dumps(to_json_value(r), allow_nan=False) + "\n" for r in self.rows)
+        )
 
 
 def sweep(
-    recipe: Recipe, axes: Axes, *,
-    seeds: int = 1, metric: str | None = None, num_workers: int = 1, on_event: EventCallback = ignore_events, on_row: RowCallback = lambda row: None, **base_options: Any,
+    recipe: Recipe,
+    axes: Axes,
+    *,
+    seeds: int = 1,
+    metric: str | None = None,
+    num_workers: int = 1,
+    on_event: EventCallback = ignore_events,
+    on_row: RowCallback = lambda row: None,
+    **base_options: Any,
 ) -> tuple[Path, list[dict[str, Any]]]:
     """Train every combination under every seed; rows of arguments, metrics and run, and the folder they are kept in.
 
-    The folder's name follows from what is asked, so asking again goes on where it stopped. `beside` are trained at once.
+    The folder's name follows from what is asked, so asking again goes on where it stopped. `beside` are trained at
+    once.
     """
     grid = load_or_create(recipe, axes, seeds=seeds, **base_options)
     run_sweeps([grid], metric=metric, num_workers=num_workers, on_event=on_event, on_row=on_row)
@@ -91,7 +107,9 @@ def sweep(
 def load_or_create(recipe: Recipe, axes: Axes, *, seeds: int = 1, **base_options: Any) -> Sweep:
     """The sweep as it stands: its plan, and what an earlier call has trained of it."""
     first_seed = int(base_options.pop("seed", 0))
-    folder = Path(base_options.get("runs", "runs")) / "sweeps" / sweep_name(recipe, axes, seeds, first_seed, base_options)
+    folder = (
+        Path(base_options.get("runs", "runs")) / "sweeps" / sweep_name(recipe, axes, seeds, first_seed, base_options)
+    )
     cells = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     plan = [(cell, seed) for cell in cells for seed in range(first_seed, first_seed + seeds)]
     rows = _load_results(folder / RESULTS_FILE)
@@ -100,7 +118,12 @@ def load_or_create(recipe: Recipe, axes: Axes, *, seeds: int = 1, **base_options
 
 
 def run_sweeps(
-    sweeps: Sequence[Sweep], *, metric: str | None = None, num_workers: int = 1, on_event: EventCallback = ignore_events, on_row: RowCallback = lambda row: None
+    sweeps: Sequence[Sweep],
+    *,
+    metric: str | None = None,
+    num_workers: int = 1,
+    on_event: EventCallback = ignore_events,
+    on_row: RowCallback = lambda row: None,
 ) -> None:
     """Train what is left of one or several sweeps; each row is kept as soon as it is there."""
     pending = [(grid, job) for grid in sweeps for job in grid.remaining_jobs]
@@ -133,13 +156,18 @@ def _dry_run(jobs: Sequence[TrainingJob], metric: str | None) -> None:
     for job in jobs:
         duplicates = sorted(job.cell.keys() & job.base_options.keys())
         if duplicates:
-            raise UsageError(f"{duplicates[0]} is an axis and an option (--{duplicates[0]} {format_value(job.base_options[duplicates[0]])}); give it once")
+            raise UsageError(
+                f"{duplicates[0]} is an axis and an option (--{duplicates[0]} {format_value(job.base_options[duplicates[0]])}); give it once"
+            )
         if (key := repr((job.recipe.name, job.cell, job.base_options))) in checked:      # under another seed
             continue
         checked.add(key)
         prepared = cache.prepare(job.recipe, {**job.base_options, **job.cell}, labeled=job.labeled)
         if metric is not None:
-            objective, batch = prepared.experiment.objective.eval(), take_examples(prepared.data.validation, num_examples=64)
+            objective, batch = (
+                prepared.experiment.objective.eval(),
+                take_examples(prepared.data.validation, num_examples=64),
+            )
             with torch.no_grad():
                 look_up("metric", metric, objective.compute_metrics(objective.evaluate_batch(batch)))
 
@@ -154,8 +182,11 @@ def _load_results(path: Path) -> list[dict[str, Any]]:
 
 def sweep_name(recipe: Recipe, axes: Axes, seeds: int, first_seed: int, base_options: Mapping[str, Any]) -> str:
     names = axes.get("data", [base_options.get("data", "")])
-    fingerprint = [file for name in names for file in _file_fingerprint(Path(str(name)).expanduser())]      # data that have changed are another sweep
-    request = json.dumps([recipe.name, axes, seeds, first_seed, dict(base_options), fingerprint], sort_keys=True, default=str)
+    # data that have changed are another sweep
+    fingerprint = [file for name in names for file in _file_fingerprint(Path(str(name)).expanduser())]
+    request = json.dumps(
+        [recipe.name, axes, seeds, first_seed, dict(base_options), fingerprint], sort_keys=True, default=str
+    )
     return f"{recipe.name}-{'-'.join(axes)}-{hashlib.blake2b(request.encode(), digest_size=3).hexdigest()}"
 
 
@@ -179,8 +210,11 @@ def choose_metric(rows: Sequence[Mapping[str, Any]], requested: str | None, comp
     return next((name for name in candidates if name in common), "loss")
 
 
-def summarize_cells(rows: Sequence[Mapping[str, Any]], metric: str, extra_metrics: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """One row a cell: its arguments, mean and deviation of a metric over the seeds, and the validation means of those beside it.
+def summarize_cells(
+    rows: Sequence[Mapping[str, Any]], metric: str, extra_metrics: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """One row a cell: its arguments, mean and deviation of a metric over the seeds, and the validation means of
+    those beside it.
 
     Cells are compared on validation. The test value stands beside it for the cell that validation chooses: to choose by
     it would make it a second validation split (Gaba 3.11 does).
@@ -193,12 +227,24 @@ def summarize_cells(rows: Sequence[Mapping[str, Any]], metric: str, extra_metric
         finished = [row for row in cell_rows if "diverged" not in row]
         summary: dict[str, Any] = {}
         for split in ("validation", "test"):
-            values = [row[split][metric] for row in finished if row[split][metric] is not None]  # None: not defined on this split
-            summary |= {split: fmean(values) if values else None, f"{split}_spread": stdev(values) if len(values) > 1 else None}
+            # None: not defined on this split
+            values = [row[split][metric] for row in finished if row[split][metric] is not None]
+            summary |= {
+                split: fmean(values) if values else None,
+                f"{split}_spread": stdev(values) if len(values) > 1 else None,
+            }
         for name in extra_metrics:
             extra_values = [row["validation"][name] for row in finished if row["validation"].get(name) is not None]
             summary[name] = fmean(extra_values) if extra_values else None
         seconds = fmean(row["seconds"] for row in finished) if finished else None
-        table.append({**cell_rows[0]["cell"], **summary, "seeds": len(cell_rows), "diverged": len(cell_rows) - len(finished), "seconds": seconds})
+        table.append(
+            {
+                **cell_rows[0]["cell"],
+                **summary,
+                "seeds": len(cell_rows),
+                "diverged": len(cell_rows) - len(finished),
+                "seconds": seconds,
+            }
+        )
     return table
 

@@ -33,7 +33,8 @@ def convert_sync_batch_norm(module: nn.Module) -> None:
 
 
 def _sync_forward(norm: _BatchNorm, x: Tensor) -> Tensor:
-    """y = γ (x − μ) / √(σ² + ε) + β with μ, σ² over the rows (and positions) of every process.  Ioffe and Szegedy 2015"""
+    """y = γ (x − μ) / √(σ² + ε) + β with μ, σ² over the rows (and positions) of every process.  Ioffe and Szegedy
+    2015"""
     if not norm.training:
         return type(norm).forward(norm, x)
     axes = [0, *range(2, x.ndim)]

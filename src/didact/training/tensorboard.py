@@ -1,6 +1,7 @@
 """TensorBoard events beside metrics.jsonl, where a writer is installed.
 
-The file is written here, at once and in one piece. The writers' own class hands events to a thread that waits by the clock: set back while
+The file is written here, at once and in one piece. The writers' own class hands events to a thread that waits by
+the clock: set back while
 it waits, the clock ends the thread, and whoever hands it the next event waits for ever.
 """
 
@@ -18,13 +19,17 @@ WRITER_PACKAGES = ("tensorboardX", "tensorboard")  # who has one of them wants t
 
 
 def write_events(run: Run) -> Path | None:
-    """All logged lines as scalars under the run's folder; None where neither tensorboard nor tensorboardX is installed."""
+    """All logged lines as scalars under the run's folder; None where neither tensorboard nor tensorboardX is
+    installed."""
     if not any(importlib.util.find_spec(name) for name in WRITER_PACKAGES):
         return None
     folder, now = run.folder / "tensorboard", time.time()
     for old_file in folder.glob("events.*"):
         old_file.unlink()
-    files.write_bytes(folder / f"events.out.tfevents.{int(now):010d}.didact", b"".join(map(_encode_record, _iterate_events(run.metrics, now))))
+    files.write_bytes(
+        folder / f"events.out.tfevents.{int(now):010d}.didact",
+        b"".join(map(_encode_record, _iterate_events(run.metrics, now))),
+    )
     return folder
 
 
@@ -34,12 +39,20 @@ def _iterate_events(lines: list[dict[str, Any]], now: float) -> Iterator[bytes]:
     for line in lines:
         for name, value in to_scalars(line).items():
             if value is not None:
-                yield _encode_field(1, now) + _encode_field(2, line["step"]) + _encode_field(5, _encode_field(1, _encode_field(1, name.encode()) + _encode_float(2, value)))
+                yield (
+                    _encode_field(1, now)
+                    + _encode_field(2, line["step"])
+                    + _encode_field(5, _encode_field(1, _encode_field(1, name.encode()) + _encode_float(2, value)))
+                )
 
 
 def to_scalars(line: dict[str, Any]) -> dict[str, float]:
     """A line's numbers as TensorBoard names them: group/name."""
-    groups = {f"{group}/{name}": value for group in ("train", "validation", "gradients") for name, value in line.get(group, {}).items()}
+    groups = {
+        f"{group}/{name}": value
+        for group in ("train", "validation", "gradients")
+        for name, value in line.get(group, {}).items()
+    }
     return groups | ({"lr": line["lr"]} if "lr" in line else {})
 
 

@@ -39,7 +39,10 @@ def test_check_filters_claims(capsys):
 
 
 def test_select_statements_by_the_first_word_of_a_kind():
-    kinds = {word: {s.kind for s in select_statements(kind=word)} for word in ("exact", "printed", "Measured", "measured-table")}
+    kinds = {
+        word: {s.kind for s in select_statements(kind=word)}
+        for word in ("exact", "printed", "Measured", "measured-table")
+    }
     assert kinds["exact"] == {"exact arithmetic"} and kinds["printed"] == {"printed output"}
     assert kinds["Measured"] == {"measured", "measured table", "measured table (literature)"}
     assert kinds["measured-table"] == {"measured table", "measured table (literature)"}
@@ -59,30 +62,45 @@ def test_check_shows_both_sides(capsys):
 
 
 def test_claim_without_a_value_does_not_look_empty(tmp_path, capsys):
-    """C1.1 is a claim without a value: its check says in the table what is compared, and the page leaves the line out."""
+    """C1.1 is a claim without a value: its check says in the table what is compared, and the page leaves the line
+    out."""
     (s,) = select_statements(["C1.1"])
     assert not s.has_value
     assert main(["check", "C1.1"]) == 0
     assert "—" not in capsys.readouterr().out
     assert main(["check", "C1.1", "--html", str(tmp_path / "a.html")]) == 0
-    assert ": 1 claim: 1 holds" in capsys.readouterr().err and "<dt>stated</dt>" not in (tmp_path / "a.html").read_text()
+    assert (
+        ": 1 claim: 1 holds" in capsys.readouterr().err and "<dt>stated</dt>" not in (tmp_path / "a.html").read_text()
+    )
 
 
-@pytest.mark.parametrize(("source", "html"), [
-    ("x_{t−1} + 4d_h·2^n and e^{−x}", "x<sub>t−1</sub> + 4d<sub>h</sub>·2<sup>n</sup> and e<sup>−x</sup>"),
-    ("2^{D_in}, J_{f_{d−1}}", "2<sup>D<sub>in</sub></sup>, J<sub>f<sub>d−1</sub></sub>"),
-    ("W_hhᵀ, σ_d², ᾱ_t, ‖ℓ‖_∞, PE_pos, x_<t",
-     "W<sub>hh</sub>ᵀ, σ<sub>d</sub>², ᾱ<sub>t</sub>, ‖ℓ‖<sub>∞</sub>, PE<sub>pos</sub>, x<sub>&lt;t</sub>"),
-    ("∏_{j=k+1}^t, e^−|z|, γ^⌊t/T⌋, X^†y",
-     "∏<sub>j=k+1</sub><sup>t</sup>, e<sup>−|z|</sup>, γ<sup>⌊t/T⌋</sup>, X<sup>†</sup>y"),
-    ("h^(l−1), t^(−1/d)", "h<sup>(l−1)</sup>, t<sup>−1/d</sup>"),
-    ("1e-16, 4.5e-05, N=1e6..1e9, -0.17, commit 58e3712, ResNet-18",
-     "10<sup>−16</sup>, 4.5\xa0×\xa010<sup>−5</sup>, N=10<sup>6</sup>..10<sup>9</sup>, −0.17, commit 58e3712, ResNet-18"),
-    ("max_lr of torch.optim.SGD", "<code>max_lr</code> of <code>torch.optim.SGD</code>"),
-    ("StepLR(step_size=100, gamma=0.1), y_hat", "<code>StepLR(step_size=100, gamma=0.1)</code>, <code>y_hat</code>"),
-    ("x.detach() and f(x)", "<code>x.detach()</code> and f(x)"),
-    ("torch.randint(0,3,(8,)) excludes 3", "<code>torch.randint(0,3,(8,))</code> excludes 3"),
-])
+@pytest.mark.parametrize(
+    ("source", "html"),
+    [
+        ("x_{t−1} + 4d_h·2^n and e^{−x}", "x<sub>t−1</sub> + 4d<sub>h</sub>·2<sup>n</sup> and e<sup>−x</sup>"),
+        ("2^{D_in}, J_{f_{d−1}}", "2<sup>D<sub>in</sub></sup>, J<sub>f<sub>d−1</sub></sub>"),
+        (
+            "W_hhᵀ, σ_d², ᾱ_t, ‖ℓ‖_∞, PE_pos, x_<t",
+            "W<sub>hh</sub>ᵀ, σ<sub>d</sub>², ᾱ<sub>t</sub>, ‖ℓ‖<sub>∞</sub>, PE<sub>pos</sub>, x<sub>&lt;t</sub>",
+        ),
+        (
+            "∏_{j=k+1}^t, e^−|z|, γ^⌊t/T⌋, X^†y",
+            "∏<sub>j=k+1</sub><sup>t</sup>, e<sup>−|z|</sup>, γ<sup>⌊t/T⌋</sup>, X<sup>†</sup>y",
+        ),
+        ("h^(l−1), t^(−1/d)", "h<sup>(l−1)</sup>, t<sup>−1/d</sup>"),
+        (
+            "1e-16, 4.5e-05, N=1e6..1e9, -0.17, commit 58e3712, ResNet-18",
+            "10<sup>−16</sup>, 4.5\xa0×\xa010<sup>−5</sup>, N=10<sup>6</sup>..10<sup>9</sup>, −0.17, commit 58e3712, ResNet-18",
+        ),
+        ("max_lr of torch.optim.SGD", "<code>max_lr</code> of <code>torch.optim.SGD</code>"),
+        (
+            "StepLR(step_size=100, gamma=0.1), y_hat",
+            "<code>StepLR(step_size=100, gamma=0.1)</code>, <code>y_hat</code>",
+        ),
+        ("x.detach() and f(x)", "<code>x.detach()</code> and f(x)"),
+        ("torch.randint(0,3,(8,)) excludes 3", "<code>torch.randint(0,3,(8,))</code> excludes 3"),
+    ],
+)
 def test_typeset_gives_html_formulas(source, html):
     assert to_html(typeset(source)) == html
 
@@ -104,10 +122,18 @@ def test_page_shows_the_source_of_a_claim_and_its_helpers(tmp_path, capsys):
     path = tmp_path / "claims.html"
     assert main(["check", "CE06", "C11.13", "C4.2", "C4.8", "--html", str(path)]) == 0
     page = path.read_text(encoding="utf-8")
-    assert "@claim(&quot;CE06&quot;, Same" in page and "def derivative_of_the_sigmoid" in page and "C1.1&quot;" not in page
+    assert (
+        "@claim(&quot;CE06&quot;, Same" in page and "def derivative_of_the_sigmoid" in page and "C1.1&quot;" not in page
+    )
     assert "def parameters(module: nn.Module)" in page, "from the module that all checks share"
     assert "def width_that_replaces_depth" in page and "def saw" in page and "def pieces" in page, "helpers are shown"
-    assert 'id="only-holds"' in page and "#only-holds:checked" in page and "1 holds" in page and "2 hold" in page and "2 holds" not in page
+    assert (
+        'id="only-holds"' in page
+        and "#only-holds:checked" in page
+        and "1 holds" in page
+        and "2 hold" in page
+        and "2 holds" not in page
+    )
 
 
 @pytest.mark.parametrize(("args", "expected"), [
@@ -127,7 +153,14 @@ def test_page_is_one_file(tmp_path, capsys):
     path = tmp_path / "claims.html"
     assert main(["check", "C1.6", "C2.7", "C4.5", "C1.20", "C4.27", "--html", str(path)]) == 0
     page = path.read_text(encoding="utf-8")
-    for piece in ("235,146", "holds with a condition", "odd kernels", "def parameters_by_formula", "didact reproduce 1.6", "chapter 4"):
+    for piece in (
+        "235,146",
+        "holds with a condition",
+        "odd kernels",
+        "def parameters_by_formula",
+        "didact reproduce 1.6",
+        "chapter 4",
+    ):
         assert piece in page
     assert [page.count(f'id="gaba-{chapter}"') for chapter in (1, 2, 4)] == [1, 1, 1], "a chapter stands once"
     assert "http" not in page.replace("http://www.w3.org", "") and "src=" not in page

@@ -13,8 +13,14 @@ from didact.registry import RECIPES
     ("recipe", "arguments"),
     [
         ("mlp", {"epochs": 5}),
-        ("text_transformer", {"steps": 40, "layers": 1, "heads": 2, "width": 32, "hidden": 64, "length": 16, "lr": 3e-3}),
-        ("gpt", {"data": "python_topics", "steps": 5, "layers": 1, "heads": 2, "width": 32, "context": 16, "experts": 4}),
+        (
+            "text_transformer",
+            {"steps": 40, "layers": 1, "heads": 2, "width": 32, "hidden": 64, "length": 16, "lr": 3e-3},
+        ),
+        (
+            "gpt",
+            {"data": "python_topics", "steps": 5, "layers": 1, "heads": 2, "width": 32, "context": 16, "experts": 4},
+        ),
         ("bert", {"steps": 5, "layers": 1, "heads": 2, "width": 32, "hidden": 64, "context": 16}),
     ],
 )
@@ -26,7 +32,10 @@ def test_int8_saves_memory_and_keeps_scores(recipe, arguments, workdir, capsys):
     assert result["test"] == pytest.approx(run.metadata["test"], rel=1e-4)
     assert int8_result["after"] < 0.4 * int8_result["before"] and 0 < int8_result["error"] < 0.02
     assert int8_result["test"]["accuracy"] == pytest.approx(result["test"]["accuracy"], abs=0.02)
-    assert int8_result["test"]["loss"] == pytest.approx(result["test"]["loss"], rel=0.05) and int8_result["test"]["loss"] != result["test"]["loss"]
+    assert (
+        int8_result["test"]["loss"] == pytest.approx(result["test"]["loss"], rel=0.05)
+        and int8_result["test"]["loss"] != result["test"]["loss"]
+    )
     assert main(["evaluate", str(run.folder), "--int8", "--device", "cpu"]) == 0
     assert "test in int8" in capsys.readouterr().out
 

@@ -1,4 +1,5 @@
-"""What `didact predict` and `didact explain` are given is a text where the run reads texts, and never looked up among files."""
+"""What `didact predict` and `didact explain` are given is a text where the run reads texts, and never looked up
+among files."""
 
 import json
 from pathlib import Path
@@ -24,12 +25,18 @@ def text_runs(tmp_path_factory):
     small_options = {"runs": str(folder / "runs"), "steps": 2}
     configs = {
         "bag": ("mlp", {"data": str(folder / "own.csv"), "text": "review", "target": "liked", "hidden": 4}),
-        "order": ("text_rnn", {"data": str(folder / "own.csv"), "text": "review", "target": "liked", "hidden": 4, "length": 6}),
+        "order": (
+            "text_rnn",
+            {"data": str(folder / "own.csv"), "text": "review", "target": "liked", "hidden": 4, "length": 6},
+        ),
         "pairs": ("seq2seq", {"data": str(folder / "own.tsv")}),
         "stream": ("gpt", {"data": str(folder / "book.txt"), "context": 16, "layers": 1, "heads": 2, "width": 16}),
         "masked": ("bert", {"data": str(folder / "book.txt"), "context": 16, "layers": 1, "heads": 2, "width": 16}),
     }
-    return {name: didact.train(RECIPES[recipe], **options, **small_options).folder for name, (recipe, options) in configs.items()}
+    return {
+        name: didact.train(RECIPES[recipe], **options, **small_options).folder
+        for name, (recipe, options) in configs.items()
+    }
 
 
 INPUTS = {"bag": "secret", "order": "secret", "pairs": "Anna", "stream": "the cat", "masked": "the <mask>"}
@@ -50,8 +57,15 @@ def test_predict_takes_a_file_name_as_text_and_from_reads_the_file(workdir, text
     assert main(["predict", str(text_runs[run]), "--from", "cat.txt", "--json"]) == 0
     out, err = capsys.readouterr()
     (file_prediction,) = json.loads(out)
-    assert not err and file_prediction.pop("input").startswith("cat.txt") and file_prediction == {k: v for k, v in prediction.items() if k != "input"}
-    assert predict(text_runs[run], Path("cat.txt"))[0] == {"input": "cat.txt:1" if run == "pairs" else "cat.txt", **file_prediction}
+    assert (
+        not err
+        and file_prediction.pop("input").startswith("cat.txt")
+        and file_prediction == {k: v for k, v in prediction.items() if k != "input"}
+    )
+    assert predict(text_runs[run], Path("cat.txt"))[0] == {
+        "input": "cat.txt:1" if run == "pairs" else "cat.txt",
+        **file_prediction,
+    }
 
 
 @pytest.mark.parametrize("run", ["bag", "order", "pairs"])

@@ -48,19 +48,31 @@ def test_seed_and_label_decide_the_samples(run_cli):
 
 def test_judge_scores_carry_the_accuracy_of_the_judge(run_cli):
     quality = json.loads(run_cli("sample vae/latest --n 200 --judge mlp/latest --json"))["judged"]
-    assert quality["judge_accuracy"] > 0.8 and quality["drawn"] == 200 and quality["real"] == 269 and quality["split"] == "test"
+    assert (
+        quality["judge_accuracy"] > 0.8
+        and quality["drawn"] == 200
+        and quality["real"] == 269
+        and quality["split"] == "test"
+    )
     assert quality["features"] == 32 and quality["class_coverage"] > 0.7 and quality["frechet"] > 0
     assert "judge accuracy" in run_cli("sample vae/latest --n 200 --judge mlp/latest")
 
 
 def test_judge_evaluates_the_samples_that_are_written(run_cli, monkeypatch):
-    quality_by_label = {label: json.loads(run_cli(f"sample vae/latest --n 60 --label {label} --judge mlp/latest --json"))["judged"] for label in "06"}
+    quality_by_label = {
+        label: json.loads(run_cli(f"sample vae/latest --n 60 --label {label} --judge mlp/latest --json"))["judged"]
+        for label in "06"
+    }
     for label, quality in quality_by_label.items():
-        assert quality["split"] == f"test, {label} alone" and 20 < quality["real"] < 35 and quality["recognised"] > 0.5    # chance is 0.1
+        # chance is 0.1
+        assert quality["split"] == f"test, {label} alone" and 20 < quality["real"] < 35 and quality["recognised"] > 0.5
         assert "class_coverage" not in quality
     assert quality_by_label["0"]["frechet"] != quality_by_label["6"]["frechet"]
     calls = []
-    monkeypatch.setattr("didact.inference.sample_images.sample_images", lambda *args, **words: calls.append(1) or sample_images(*args, **words))
+    monkeypatch.setattr(
+        "didact.inference.sample_images.sample_images",
+        lambda *args, **words: calls.append(1) or sample_images(*args, **words),
+    )
     run_cli("sample vae/latest --n 60 --judge mlp/latest")
     assert len(calls) == 1
 

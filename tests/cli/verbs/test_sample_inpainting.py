@@ -42,17 +42,27 @@ def test_complete_writes_a_sheet_of_completions(run_cli):
     assert result["completed"] == "seven.png" and result["kept"] == "top" and Path(result["file"]).is_file()
 
 
-@pytest.mark.parametrize("name, keep", [
-    ("diffusion", "top"), ("diffusion", "right"), ("flow_matching", "bottom"), ("flow_matching", "left"), ("pixelcnn", "top"),
-])
+@pytest.mark.parametrize(
+    "name, keep",
+    [
+        ("diffusion", "top"),
+        ("diffusion", "right"),
+        ("flow_matching", "bottom"),
+        ("flow_matching", "left"),
+        ("pixelcnn", "top"),
+    ],
+)
 def test_inpaint_image_keeps_the_given_half_and_samples_the_rest(run_cli, name, keep):
     x, half, *completions = inpaint_image(Run.open(f"{name}/latest"), "seven.png", 3, keep=keep)
     half_slices = {"top": (slice(0, 4), slice(None)), "bottom": (slice(4, 8), slice(None)),
             "left": (slice(None), slice(0, 4)), "right": (slice(None), slice(4, 8))}[keep]
     assert half.sum().item() == pytest.approx(x[(0, *half_slices)].sum().item())
     for completion in completions:
-        torch.testing.assert_close(completion[(0, *half_slices)], x[(0, *half_slices)], rtol=0, atol=0.51 / 15)   # pixelcnn's sixteen levels
-    assert not torch.equal(completions[0], completions[1]) and all(completion.min() >= 0 and completion.max() <= 1 for completion in completions)
+        # pixelcnn's sixteen levels
+        torch.testing.assert_close(completion[(0, *half_slices)], x[(0, *half_slices)], rtol=0, atol=0.51 / 15)
+    assert not torch.equal(completions[0], completions[1]) and all(
+        completion.min() >= 0 and completion.max() <= 1 for completion in completions
+    )
 
 
 def test_seed_and_label_change_the_completion(run_cli):
@@ -60,7 +70,8 @@ def test_seed_and_label_change_the_completion(run_cli):
     first = inpaint_image(run, "seven.png", 2, seed=1, label="7")
     assert torch.equal(first, inpaint_image(run, "seven.png", 2, seed=1, label="7"))
     assert not torch.equal(first, inpaint_image(run, "seven.png", 2, seed=1, label="3"))
-    assert inpaint_image(run, "colour.png", 1).shape == (3, 1, 8, 8)                        # made grey, and as small as the run's images
+    # made grey, and as small as the run's images
+    assert inpaint_image(run, "colour.png", 1).shape == (3, 1, 8, 8)
 
 
 def test_temperature_zero_makes_pixelcnn_deterministic(run_cli):
@@ -69,22 +80,37 @@ def test_temperature_zero_makes_pixelcnn_deterministic(run_cli):
     assert not torch.equal(sample_images(run, 2, seed=1), sample_images(run, 2, seed=2))
 
 
-@pytest.mark.parametrize(("words", "complaint"), [
-    ("sample vae/latest --complete seven.png", "recipe 'vae' completes no image; "),
-    ("sample pixelcnn/latest --complete seven.png --keep left", "paints from the top down, so what it goes on from is above: --keep top"),
-    ("sample pixelcnn/latest --complete seven.png --steps 3", "--steps is for models that draw step by step"),
-    ("sample diffusion/latest --complete nowhere.png", "no image at nowhere.png"),
-    ("sample diffusion/latest --complete text.txt", "the image text.txt cannot be read"),
-    ("sample diffusion/latest --complete seven.png --keep middle", "'middle' is not one of 'top', 'left', 'bottom', 'right'"),
-    ("sample diffusion/latest --complete seven.png --label 11", "no class named '11'"),
-    ("sample flow_matching/latest --complete seven.png --label 1", "this model was not told the classes"),
-    ("sample flow_matching/latest --complete seven.png --guidance 2", "this model was not told the classes; train with --conditional"),
-    ("sample diffusion/latest --complete seven.png --steps 1001", "in 1 to 1000 of them, got 1001"),
-    ("sample diffusion/latest --keep left", "--keep does not apply: no image is given to be completed"),
-    ("sample diffusion/latest --complete seven.png --judge vae/latest", "--judge does not apply: what is judged is drawn from noise alone"),
-    ("sample diffusion/latest --temperature 0.5", "--temperature is for models that draw pixel by pixel"),
-    ("sample flow_matching/latest --guidance 2", "this model was not told the classes; train with --conditional"),
-])
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("sample vae/latest --complete seven.png", "recipe 'vae' completes no image; "),
+        (
+            "sample pixelcnn/latest --complete seven.png --keep left",
+            "paints from the top down, so what it goes on from is above: --keep top",
+        ),
+        ("sample pixelcnn/latest --complete seven.png --steps 3", "--steps is for models that draw step by step"),
+        ("sample diffusion/latest --complete nowhere.png", "no image at nowhere.png"),
+        ("sample diffusion/latest --complete text.txt", "the image text.txt cannot be read"),
+        (
+            "sample diffusion/latest --complete seven.png --keep middle",
+            "'middle' is not one of 'top', 'left', 'bottom', 'right'",
+        ),
+        ("sample diffusion/latest --complete seven.png --label 11", "no class named '11'"),
+        ("sample flow_matching/latest --complete seven.png --label 1", "this model was not told the classes"),
+        (
+            "sample flow_matching/latest --complete seven.png --guidance 2",
+            "this model was not told the classes; train with --conditional",
+        ),
+        ("sample diffusion/latest --complete seven.png --steps 1001", "in 1 to 1000 of them, got 1001"),
+        ("sample diffusion/latest --keep left", "--keep does not apply: no image is given to be completed"),
+        (
+            "sample diffusion/latest --complete seven.png --judge vae/latest",
+            "--judge does not apply: what is judged is drawn from noise alone",
+        ),
+        ("sample diffusion/latest --temperature 0.5", "--temperature is for models that draw pixel by pixel"),
+        ("sample flow_matching/latest --guidance 2", "this model was not told the classes; train with --conditional"),
+    ],
+)
 def test_complete_refuses_bad_options_in_one_line(run_cli, words, complaint):
     err = run_cli(words + " --device cpu", code=2)
     assert err.count("\n") == 1 and complaint in err

@@ -17,12 +17,25 @@ from didact.samplers.latent import slerp
 from didact.training.session import load_model
 
 TINY_OPTIONS = {
-    "vae": {"widths": (8,), "latent": 5, "conditional": True}, "gan": {"widths": (8,), "latent": 4},
-    "realnvp": {"data": "digits", "hidden": 4}, "diffusion": {"widths": (8,), "time": 8, "T": 20, "sampling_steps": 3},
+    "vae": {"widths": (8,), "latent": 5, "conditional": True},
+    "gan": {"widths": (8,), "latent": 4},
+    "realnvp": {"data": "digits", "hidden": 4},
+    "diffusion": {"widths": (8,), "time": 8, "T": 20, "sampling_steps": 3},
     "flow_matching": {"widths": (8,), "time": 8, "sampling_steps": 2},
-    "consistency": {"teacher": "diffusion widths=8 time=8 T=20 sampling_steps=2 predict=velocity epochs=1", "intervals": 4},
-    "latent_diffusion": {"coder": "vae widths=8 latent=6 epochs=1", "widths": (8,), "time": 8, "T": 20, "sampling_steps": 3},
-    "vqvae": {"widths": (8,)}, "pixelcnn": {"width": 4, "depth": 1, "levels": 2}, "mlp": {"hidden": (4,)},
+    "consistency": {
+        "teacher": "diffusion widths=8 time=8 T=20 sampling_steps=2 predict=velocity epochs=1",
+        "intervals": 4,
+    },
+    "latent_diffusion": {
+        "coder": "vae widths=8 latent=6 epochs=1",
+        "widths": (8,),
+        "time": 8,
+        "T": 20,
+        "sampling_steps": 3,
+    },
+    "vqvae": {"widths": (8,)},
+    "pixelcnn": {"width": 4, "depth": 1, "levels": 2},
+    "mlp": {"hidden": (4,)},
 }
 WALK_RECIPES = ("vae", "gan", "realnvp", "diffusion", "flow_matching", "consistency", "latent_diffusion")
 
@@ -53,7 +66,9 @@ def test_interpolation_starts_and_ends_at_its_latent_codes(run_cli, name):
         end_images = [objective.walk(part, y).clamp(0, 1) for part in (z[:3], z[3:])]
     torch.testing.assert_close(images[0::8].clamp(0, 1), end_images[0], atol=2e-4, rtol=0)
     torch.testing.assert_close(images[7::8].clamp(0, 1), end_images[1], atol=2e-4, rtol=0)
-    assert not torch.equal(images, interpolate_latents(run, 3, seed=5)) and torch.equal(images, interpolate_latents(run, 3, seed=4))
+    assert not torch.equal(images, interpolate_latents(run, 3, seed=5)) and torch.equal(
+        images, interpolate_latents(run, 3, seed=4)
+    )
 
 
 @pytest.mark.parametrize("name", WALK_RECIPES)
@@ -103,7 +118,9 @@ def test_traversal_starts_from_an_image(image_pair, run_cli):
         z = objective.encode({"x": image_pair[:1]})
         z[0, 2] = -1.0
         torch.testing.assert_close(images[:1], objective.walk(z), atol=1e-5, rtol=0)
-    assert "dim=2,0 of seven.png from −1 to 1" in run_cli("sample vae/latest --runs good --edit dim=2,0 seven.png --reach 1 --to edit.png")
+    assert "dim=2,0 of seven.png from −1 to 1" in run_cli(
+        "sample vae/latest --runs good --edit dim=2,0 seven.png --reach 1 --to edit.png"
+    )
 
 
 @pytest.mark.parametrize(("name", "runs"), [("vae", "good"), ("vae", "runs"), ("vqvae", "runs")])
@@ -132,7 +149,9 @@ def test_slerp_keeps_the_norm_of_the_codes():
 
 
 def test_sample_writes_walks_as_sheets_and_tables(run_cli):
-    assert "3 ways between two codes in way.png" in run_cli("sample vae/latest --interpolate -n 3 --label 7 --to way.png")
+    assert "3 ways between two codes in way.png" in run_cli(
+        "sample vae/latest --interpolate -n 3 --label 7 --to way.png"
+    )
     assert "dim=0,4 of a code from −3 to 3 in edit.png" in run_cli("sample vae/latest --edit dim=0,4 --to edit.png")
     for file, rows in (("way.png", 3), ("edit.png", 2)):
         with Image.open(file) as image:
@@ -142,38 +161,56 @@ def test_sample_writes_walks_as_sheets_and_tables(run_cli):
     assert len(Path("edit.csv").read_text().splitlines()) == 9
 
 
-@pytest.mark.parametrize(("words", "complaint"), [
-    ("sample vqvae/latest", "recipe 'vqvae' draws nothing; draw from its codes with: didact train vqvae_prior --from runs/vqvae/"),
-    ("sample vae/latest {a}", "images are given to --interpolate or to --edit"),
-    ("sample vae/latest --interpolate {a} {b}", "this model was told the classes: say of which one"),
-    ("sample vae/latest --interpolate {a} --label 3", "give two or more, or none, got"),
-    ("sample vae/latest --interpolate {a} {b} --label 3 --n 2", "--n does not apply: the way leads from image to image"),
-    ("sample vae/latest --edit dim=0 {a} {b} --label 3", "--edit changes the code of one image, got 2"),
-    ("sample gan/latest --interpolate {a} {b}", "recipe 'gan' finds no code of a given image; vae and realnvp do"),
-    ("sample vae/latest --runs tables --edit dim=1 {a}", "learned rows of a table, but"),
-    ("sample vae/latest --interpolate {a} nowhere.png --label 3", "no image at nowhere.png"),
-    ("sample vqvae/latest --interpolate", "recipe 'vqvae' has no codes to walk through; "),
-    ("sample pixelcnn/latest --edit dim=0", "recipe 'pixelcnn' has no codes to walk through"),
-    ("sample mlp/latest --interpolate", "recipe 'mlp' has no codes to walk through"),
-    ("sample vae/latest --edit dim=5", "of the 5 numbers of a code, 0 to 4, got 'dim=5'"),
-    ("sample vae/latest --edit dim=-1", "0 to 4, got 'dim=-1'"),
-    ("sample vae/latest --edit dim=", "0 to 4, got 'dim='"),
-    ("sample vae/latest --edit 2", "--edit expects dim=k, or dim=k,l,…"),
-    ("sample vae/latest --edit dim=1 --n 4", "--n does not apply: --edit changes one code, got --n 4"),
-    ("sample vae/latest --edit dim=1 --interpolate", "--interpolate does not apply: --edit changes one code"),
-    ("sample vae/latest --interpolate --judge mlp/latest", "--judge does not apply: a code is drawn as it is, and alone"),
-    ("sample diffusion/latest --interpolate --eta 1", "--eta does not apply: a code is drawn as it is"),
-    ("sample vae/latest --reach 2", "--reach does not apply: no number of a code is to be changed"),
-    ("sample vae/latest --edit dim=1 --reach 0", "0 is not in the range"),
-    ("sample vae/latest --interpolate --steps 3", "--steps is for models that draw step by step"),
-    ("sample gan/latest --interpolate --label 3", "this model was not told the classes"),
-    ("sample consistency/latest --interpolate --steps 2", "walk in one step, got --steps 2"),
-    ("sample vae/latest --complete a.png --interpolate", "--interpolate does not apply: an image is to be completed"),
-    ("sample vae/latest --runs tables --to a.png", "--to expects a file that ends in .csv, got a.png"),
-    ("sample vae/latest --runs tables --judge mlp/latest", "--judge does not apply: "),
-    ("train latent_diffusion --from {table}", "learned from table, but 'digits' is images; begin with a run on images"),
-    ("sample vae/latest --runs tables --label setosa", "this model was not told the classes"),
-])
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (
+            "sample vqvae/latest",
+            "recipe 'vqvae' draws nothing; draw from its codes with: didact train vqvae_prior --from runs/vqvae/",
+        ),
+        ("sample vae/latest {a}", "images are given to --interpolate or to --edit"),
+        ("sample vae/latest --interpolate {a} {b}", "this model was told the classes: say of which one"),
+        ("sample vae/latest --interpolate {a} --label 3", "give two or more, or none, got"),
+        (
+            "sample vae/latest --interpolate {a} {b} --label 3 --n 2",
+            "--n does not apply: the way leads from image to image",
+        ),
+        ("sample vae/latest --edit dim=0 {a} {b} --label 3", "--edit changes the code of one image, got 2"),
+        ("sample gan/latest --interpolate {a} {b}", "recipe 'gan' finds no code of a given image; vae and realnvp do"),
+        ("sample vae/latest --runs tables --edit dim=1 {a}", "learned rows of a table, but"),
+        ("sample vae/latest --interpolate {a} nowhere.png --label 3", "no image at nowhere.png"),
+        ("sample vqvae/latest --interpolate", "recipe 'vqvae' has no codes to walk through; "),
+        ("sample pixelcnn/latest --edit dim=0", "recipe 'pixelcnn' has no codes to walk through"),
+        ("sample mlp/latest --interpolate", "recipe 'mlp' has no codes to walk through"),
+        ("sample vae/latest --edit dim=5", "of the 5 numbers of a code, 0 to 4, got 'dim=5'"),
+        ("sample vae/latest --edit dim=-1", "0 to 4, got 'dim=-1'"),
+        ("sample vae/latest --edit dim=", "0 to 4, got 'dim='"),
+        ("sample vae/latest --edit 2", "--edit expects dim=k, or dim=k,l,…"),
+        ("sample vae/latest --edit dim=1 --n 4", "--n does not apply: --edit changes one code, got --n 4"),
+        ("sample vae/latest --edit dim=1 --interpolate", "--interpolate does not apply: --edit changes one code"),
+        (
+            "sample vae/latest --interpolate --judge mlp/latest",
+            "--judge does not apply: a code is drawn as it is, and alone",
+        ),
+        ("sample diffusion/latest --interpolate --eta 1", "--eta does not apply: a code is drawn as it is"),
+        ("sample vae/latest --reach 2", "--reach does not apply: no number of a code is to be changed"),
+        ("sample vae/latest --edit dim=1 --reach 0", "0 is not in the range"),
+        ("sample vae/latest --interpolate --steps 3", "--steps is for models that draw step by step"),
+        ("sample gan/latest --interpolate --label 3", "this model was not told the classes"),
+        ("sample consistency/latest --interpolate --steps 2", "walk in one step, got --steps 2"),
+        (
+            "sample vae/latest --complete a.png --interpolate",
+            "--interpolate does not apply: an image is to be completed",
+        ),
+        ("sample vae/latest --runs tables --to a.png", "--to expects a file that ends in .csv, got a.png"),
+        ("sample vae/latest --runs tables --judge mlp/latest", "--judge does not apply: "),
+        (
+            "train latent_diffusion --from {table}",
+            "learned from table, but 'digits' is images; begin with a run on images",
+        ),
+        ("sample vae/latest --runs tables --label setosa", "this model was not told the classes"),
+    ],
+)
 def test_latent_walk_refuses_bad_options_in_one_line(run_cli, words, complaint):
     (table,) = Path("tables/vae").iterdir()
     err = run_cli(words.format(table=table, a="seven.png", b="one.png") + " --device cpu", code=2)

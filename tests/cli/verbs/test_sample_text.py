@@ -33,14 +33,19 @@ def test_sample_continues_the_prompt(gpt_run, capsys):
 
 
 def test_sample_prints_several_texts_as_json(gpt_run, capsys):
-    code, out, _ = run_sample(capsys, gpt_run, "--prompt", "a", "--tokens", "20", "--n", "3", "--top-k", "5", "--temperature", "0.7", "--json")
+    code, out, _ = run_sample(
+        capsys, gpt_run, "--prompt", "a", "--tokens", "20", "--n", "3", "--top-k", "5", "--temperature", "0.7", "--json"
+    )
     result = json.loads(out)
     assert code == 0 and len(set(result["texts"])) == 3 and all(len(text) == 20 for text in result["texts"])
     assert result["manner"] == {"temperature": 0.7, "top_k": 5, "top_p": None, "beam": 1}
 
 
 def test_greedy_and_beam_search_need_no_seed(gpt_run, capsys):
-    one, two = (run_sample(capsys, gpt_run, "--prompt", "The ", "--tokens", "9", "--temperature", "0", "--seed", s)[1] for s in ("0", "1"))
+    one, two = (
+        run_sample(capsys, gpt_run, "--prompt", "The ", "--tokens", "9", "--temperature", "0", "--seed", s)[1]
+        for s in ("0", "1")
+    )
     assert one == two
     assert run_sample(capsys, gpt_run, "--prompt", "The ", "--tokens", "9", "--beam", "3")[0] == 0
 
@@ -70,19 +75,57 @@ def test_sample_refuses_bad_text_options_in_one_line(gpt_run, capsys, words, com
 def test_char_rnn_writes_text(tmp_path, capsys):
     (tmp_path / "book.txt").write_text("to be or not to be, that is the question.\n" * 120)
     run = didact.train(
-        RECIPES["char_rnn"], data=str(tmp_path / "book.txt"), runs=str(tmp_path), steps=150, context_length=20, batch=16, lr=2e-2, hidden=32,
+        RECIPES["char_rnn"],
+        data=str(tmp_path / "book.txt"),
+        runs=str(tmp_path),
+        steps=150,
+        context_length=20,
+        batch=16,
+        lr=2e-2,
+        hidden=32,
     )
-    code, out, _ = run_sample(capsys, run, "--prompt", "to be or not to be, that", "--tokens", "17", "--temperature", "0")
-    assert code == 0 and out == "to be or not to be, that is the question.\n"     # echo's line end makes the last of the 17 a pair
-    assert run_sample(capsys, run, "--prompt", "to be or not to b", "--tokens", "3", "--beam", "3")[1].startswith("to be or not to be, ")
+    code, out, _ = run_sample(
+        capsys, run, "--prompt", "to be or not to be, that", "--tokens", "17", "--temperature", "0"
+    )
+    # echo's line end makes the last of the 17 a pair
+    assert code == 0 and out == "to be or not to be, that is the question.\n"
+    assert run_sample(capsys, run, "--prompt", "to be or not to b", "--tokens", "3", "--beam", "3")[1].startswith(
+        "to be or not to be, "
+    )
 
 
 def test_bpe_tokens_are_written_as_text(tmp_path, capsys):
-    (tmp_path / "book.txt").write_text("to be or not to be, that is the question: whether it is nobler to suffer.\n" * 150)
-    words = ["train", "gpt", "--data", str(tmp_path / "book.txt"), "--tokens", "bpe", "--runs", str(tmp_path / "runs"), "--steps", "60"]
+    (tmp_path / "book.txt").write_text(
+        "to be or not to be, that is the question: whether it is nobler to suffer.\n" * 150
+    )
+    words = [
+        "train",
+        "gpt",
+        "--data",
+        str(tmp_path / "book.txt"),
+        "--tokens",
+        "bpe",
+        "--runs",
+        str(tmp_path / "runs"),
+        "--steps",
+        "60",
+    ]
     assert main([*words, "--layers", "1", "--heads", "2", "--width", "32", "--context", "16", "--lr", "1e-2"]) == 0
     capsys.readouterr()
-    code = main(["sample", "latest", "--runs", str(tmp_path / "runs"), "--prompt", "to be or not", "--tokens", "4", "--temperature", "0"])
+    code = main(
+        [
+            "sample",
+            "latest",
+            "--runs",
+            str(tmp_path / "runs"),
+            "--prompt",
+            "to be or not",
+            "--tokens",
+            "4",
+            "--temperature",
+            "0",
+        ]
+    )
     out = capsys.readouterr().out
     assert code == 0 and out.startswith("to be or not to be, that")
 
@@ -98,23 +141,38 @@ def runs_without_line_breaks(tmp_path_factory):
     (folder / "book.txt").write_text("to be or not to be, that is the question. " * 120)
     (folder / "bare.txt").write_text("row row row your boat gently down the stream " * 160)
     kinds = {"flat": "characters", "book": "words", "bare": "words"}
-    options_by_name = {name: {"data": str(folder / f"{name}.txt"), "tokens": kind, "runs": str(folder), **SMALL_GPT} for name, kind in kinds.items()}
+    options_by_name = {
+        name: {"data": str(folder / f"{name}.txt"), "tokens": kind, "runs": str(folder), **SMALL_GPT}
+        for name, kind in kinds.items()
+    }
     return {name: didact.train(RECIPES["gpt"], **options) for name, options in options_by_name.items()}
 
 
-@pytest.mark.parametrize(("name", "beginning"), [("flat", "bcdefgh"), ("book", "to be or not to be, that"), ("bare", "row")])
+@pytest.mark.parametrize(
+    ("name", "beginning"), [("flat", "bcdefgh"), ("book", "to be or not to be, that"), ("bare", "row")]
+)
 def test_sample_without_a_prompt_starts_with_a_known_token(runs_without_line_breaks, capsys, name, beginning):
     code, out, _ = run_sample(capsys, runs_without_line_breaks[name], "--tokens", "8", "--temperature", "0")
     assert code == 0 and beginning in out and len(out.split()) == (1 if name == "flat" else 8 - out.count(","))
     code, out, err = run_sample(capsys, runs_without_line_breaks[name], "--top-p", "2")
-    assert code == 2 and "top-p is a probability" in err                                   # not of the prompt that was not given
+    # not of the prompt that was not given
+    assert code == 2 and "top-p is a probability" in err
 
 
 def test_sample_separates_words_from_the_prompt(runs_without_line_breaks, capsys):
-    code, out, _ = run_sample(capsys, runs_without_line_breaks["book"], "--prompt", "to be or not", "--tokens", "8", "--temperature", "0")
+    code, out, _ = run_sample(
+        capsys, runs_without_line_breaks["book"], "--prompt", "to be or not", "--tokens", "8", "--temperature", "0"
+    )
     assert code == 0 and out == "to be or not to be, that is the question.\n"
-    assert run_sample(capsys, runs_without_line_breaks["book"], "--prompt", "or not to be", "--tokens", "2", "--temperature", "0")[1] == "or not to be, that\n"
-    _, out, _ = run_sample(capsys, runs_without_line_breaks["book"], "--prompt", "be or", "--tokens", "3", "--temperature", "0", "--json")
+    assert (
+        run_sample(
+            capsys, runs_without_line_breaks["book"], "--prompt", "or not to be", "--tokens", "2", "--temperature", "0"
+        )[1]
+        == "or not to be, that\n"
+    )
+    _, out, _ = run_sample(
+        capsys, runs_without_line_breaks["book"], "--prompt", "be or", "--tokens", "3", "--temperature", "0", "--json"
+    )
     assert json.loads(out)["texts"] == [" not to be"]
 
 

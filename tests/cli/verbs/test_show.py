@@ -19,7 +19,14 @@ def test_show_lists_receptive_fields(capsys):
     description = json.loads(run_show(capsys, "--model", "cifar_resnet8", "--json"))
     rows = {row["name"].removeprefix("network."): row for row in description["layers"]["rows"]}
     # by r += (k - 1) j, j *= s: 3 3 3 | 3/2 3 | 3/2 3
-    fields = {"conv1": 3, "layer1.0.conv2": 7, "layer2.0.conv1": 9, "layer2.0.conv2": 13, "layer3.0.conv1": 17, "layer3.0.conv2": 25}
+    fields = {
+        "conv1": 3,
+        "layer1.0.conv2": 7,
+        "layer2.0.conv1": 9,
+        "layer2.0.conv2": 13,
+        "layer3.0.conv1": 17,
+        "layer3.0.conv2": 25,
+    }
     assert {name: rows[name]["field"] for name in fields} == {name: [r, r] for name, r in fields.items()}
     assert [rows[name]["jump"][0] for name in fields] == [1, 1, 2, 2, 4, 4]
     assert [rows[name]["shape"][1:] for name in fields] == [[8, 8], [8, 8], [4, 4], [4, 4], [2, 2], [2, 2]]
@@ -42,15 +49,24 @@ def test_layer_names_are_not_truncated_in_a_pipe(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     description = json.loads(run_show(capsys, "--model", "efficientnet_b0", "--json"))
     text = run_show(capsys, "--model", "efficientnet_b0")
-    assert "…" not in text.partition("sees")[2] and all(f"  {row['name']} " in text for row in description["layers"]["rows"])
+    assert "…" not in text.partition("sees")[2] and all(
+        f"  {row['name']} " in text for row in description["layers"]["rows"]
+    )
 
 
 @pytest.mark.parametrize("width", [64, 80])
 def test_layer_names_are_folded_on_a_narrow_terminal(width):
     name = "network.encoder.layers.encoder_layer_11.self_attention.out_proj"
-    row = {"name": name, "layer": "NonDynamicallyQuantizableLinear", "shape": [512, 100, 100], "parameters": 123_456_789}
+    row = {
+        "name": name,
+        "layer": "NonDynamicallyQuantizableLinear",
+        "shape": [512, 100, 100],
+        "parameters": 123_456_789,
+    }
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    console.print(progress.make_layer_table({"rows": [row | {"field": [9, 9], "jump": [4, 4]}]}, with_receptive_fields=True))
+    console.print(
+        progress.make_layer_table({"rows": [row | {"field": [9, 9], "jump": [4, 4]}]}, with_receptive_fields=True)
+    )
     text = console.file.getvalue()
     first_column = [line.strip().split("  ")[0] for line in text.splitlines()]
     assert "…" not in text and "".join(first_column).endswith(name)

@@ -1,4 +1,5 @@
-"""A sweep over something that enters the loss is ranked by what does not hold it; reconstruction and KL stand beside (Gaba, table 9.1)."""
+"""A sweep over something that enters the loss is ranked by what does not hold it; reconstruction and KL stand
+beside (Gaba, table 9.1)."""
 
 import json
 
@@ -19,7 +20,8 @@ def test_sweep_of_beta_ranks_vaes_by_the_elbo(workdir, capsys):
     for row in result["table"]:
         assert abs(row["validation"] + row["reconstruction"] + row["kl"]) < 1e-3
     low_beta, high_beta = result["table"]
-    assert low_beta["kl"] > 2 * high_beta["kl"] and low_beta["reconstruction"] < high_beta["reconstruction"]      # what beta trades
+    # what beta trades
+    assert low_beta["kl"] > 2 * high_beta["kl"] and low_beta["reconstruction"] < high_beta["reconstruction"]
     text = (workdir / result["report"]).read_text(encoding="utf-8")
     assert "validation KL" in text and "judged on validation by ELBO: higher is better" in text
     assert main([*words, "--metric", "psnr", "--json"]) == 0 and json.loads(capsys.readouterr().out)["metric"] == "psnr"

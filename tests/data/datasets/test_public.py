@@ -155,7 +155,9 @@ def test_download_is_verified_cached_and_reported(data_folders, serve_file):
     assert path == cache / "some-file.gz"
     assert progress_steps[-1] == ("some-file.gz", path.stat().st_size, path.stat().st_size)
     assert [p.name for p in cache.iterdir()] == ["some-file.gz"], "no part file stays"
-    assert read_files("toy", [replace(file, url="http://127.0.0.1:1/some-file.gz")]) == [CONTENT], "and is not fetched again"
+    assert read_files("toy", [replace(file, url="http://127.0.0.1:1/some-file.gz")]) == [CONTENT], (
+        "and is not fetched again"
+    )
 
 
 def test_download_from_a_file_url(data_folders, tmp_path):
@@ -196,7 +198,10 @@ def test_unwritable_cache_is_reported(tmp_path, monkeypatch, serve_file):
 
 
 def test_ensure_dataset_downloads_only_missing_files(data_folders, serve_file):
-    files = [make_remote_file(b"one", "one", serve_file("/one", b"one")), make_remote_file(b"two", "two", serve_file("/two.gz", b"not asked for"))]
+    files = [
+        make_remote_file(b"one", "one", serve_file("/one", b"one")),
+        make_remote_file(b"two", "two", serve_file("/two.gz", b"not asked for")),
+    ]
     (data_folders[1] / "two.xz").write_bytes(lzma.compress(b"two"))
     toy = DatasetEntry("toy", "table", "none", "", "", lambda: None, tuple(files))
     assert find_missing_files(toy) == (files[0],)
@@ -224,7 +229,9 @@ def test_load_cached_computes_once(data_folders):
     for damaged_bytes in (cached_bytes[:-1], b"", b"x" * 100):
         cache_path.write_bytes(damaged_bytes)
         calls_before = len(calls)
-        assert (load_and_count(), load_and_count()) == (calls_before + 1, calls_before + 1), "made anew, and written again"
+        assert (load_and_count(), load_and_count()) == (calls_before + 1, calls_before + 1), (
+            "made anew, and written again"
+        )
     assert cache_path.read_bytes() == cached_bytes
     assert load_and_count("2") == 5, "another version"
     path.write_bytes(CONTENT + CONTENT)
@@ -252,7 +259,9 @@ def test_read_files_extracts_files_of_an_archive(data_folders, serve_file):
     archive_bytes = make_tar(entries)
     archive_sha256 = hashlib.sha256(archive_bytes).hexdigest()
     url = serve_file("/box.tar.gz", archive_bytes)
-    files = [make_remote_file(entries[name], name, url, archive_sha256=archive_sha256) for name in ("box/b.bin", "box/a.bin")]
+    files = [
+        make_remote_file(entries[name], name, url, archive_sha256=archive_sha256) for name in ("box/b.bin", "box/a.bin")
+    ]
     assert read_files("toy", files) == [entries["box/b.bin"], entries["box/a.bin"]]
     (data_folders[0] / "a.bin").write_bytes(entries["box/a.bin"])  # unpacked, without its folder
     assert find_local_file("toy", files[1]) == data_folders[0] / "a.bin"
@@ -323,8 +332,15 @@ def test_read_reviews_orders_reviews_by_number(data_folders, monkeypatch):
     assert find_local_file("imdb", public.IMDB_FILE) == path
     with pytest.raises(UsageError, match=r"aclImdb_v1\.tar\.gz is not what http"):
         public.read_reviews(path)
-    monkeypatch.setattr(public, "IMDB_FILE", replace(public.IMDB_FILE, archive_sha256=hashlib.sha256(archive_bytes).hexdigest()))
-    expected_reviews = [("train", "pos", "a<br />é"), ("train", "pos", "b\tB"), ("train", "neg", "c"), ("test", "neg", "d")]
+    monkeypatch.setattr(
+        public, "IMDB_FILE", replace(public.IMDB_FILE, archive_sha256=hashlib.sha256(archive_bytes).hexdigest())
+    )
+    expected_reviews = [
+        ("train", "pos", "a<br />é"),
+        ("train", "pos", "b\tB"),
+        ("train", "neg", "c"),
+        ("test", "neg", "d"),
+    ]
     assert public.read_reviews(path) == expected_reviews
 
 
@@ -338,7 +354,9 @@ def test_public_dataset_entries_list_their_files(name):
 def load_or_skip(name, seed=0):
     missing_files = find_missing_files(DATASETS[name])
     if missing_files:
-        pytest.skip(f"{name} needs {missing_files[0].name} and what goes with it: set DIDACT_DATA to the folder that holds it")
+        pytest.skip(
+            f"{name} needs {missing_files[0].name} and what goes with it: set DIDACT_DATA to the folder that holds it"
+        )
     return DATASETS[name].load(seed)
 
 
@@ -371,7 +389,9 @@ def test_seed_changes_the_validation_split_of_mnist_only(mnist):
     other_split = load_or_skip("mnist", seed=1)
     assert other_split.indices["test"].equal(mnist.indices["test"])
     assert not other_split.indices["validation"].equal(mnist.indices["validation"])
-    assert all(abs(a - b) <= 1 for a, b in zip(other_split.class_counts["validation"], mnist.counts["validation"], strict=True))
+    assert all(
+        abs(a - b) <= 1 for a, b in zip(other_split.class_counts["validation"], mnist.counts["validation"], strict=True)
+    )
     assert other_split.fingerprint == mnist.fingerprint
 
 

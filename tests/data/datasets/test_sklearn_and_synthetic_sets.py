@@ -12,7 +12,9 @@ from didact.data.datasets import sklearn_sets
 from didact.data.datasets.download import DATASETS, register_dataset
 from didact.data.datasets.synthetic import points
 
-OFFLINE_SETS = sorted(name for name, s in DATASETS.items() if s.load.__module__ in (sklearn_sets.__name__, points.__name__))
+OFFLINE_SETS = sorted(
+    name for name, s in DATASETS.items() if s.load.__module__ in (sklearn_sets.__name__, points.__name__)
+)
 
 
 def concat_splits(data, column):
@@ -146,7 +148,8 @@ def test_least_squares_finds_the_weights_of_sparse_linear():
     w, *_ = np.linalg.lstsq(x, y, rcond=None)
     assert x.shape == (400, 100)
     assert np.count_nonzero(true_weights) == 10
-    np.testing.assert_allclose(w, true_weights, atol=4 * 0.5 / np.sqrt(300))  # 4 standard errors, 400 rows less 100 weights
+    # 4 standard errors, 400 rows less 100 weights
+    np.testing.assert_allclose(w, true_weights, atol=4 * 0.5 / np.sqrt(300))
     assert np.std(y - x @ true_weights) == pytest.approx(0.5, rel=0.1)
     assert any(f"x{j} " in note for note in data.notes for j in np.flatnonzero(true_weights))
 

@@ -44,9 +44,19 @@ def assert_same(a, b, atol=1e-5):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("augmentation", [
-    Flip(horizontal=0), RandomCrop(padding=0), Rotate(0), Affine(0, 0, 0, 0), ColorJitter(0, 0, 0), GaussianNoise(0), Cutout(0),
-], ids=lambda a: type(a).__name__)
+@pytest.mark.parametrize(
+    "augmentation",
+    [
+        Flip(horizontal=0),
+        RandomCrop(padding=0),
+        Rotate(0),
+        Affine(0, 0, 0, 0),
+        ColorJitter(0, 0, 0),
+        GaussianNoise(0),
+        Cutout(0),
+    ],
+    ids=lambda a: type(a).__name__,
+)
 def test_augmentations_of_zero_strength_change_nothing(shape, augmentation):
     examples = make_batch(shape)
     assert_same(augmentation(examples, make_generator())["x"], examples["x"])
@@ -57,7 +67,11 @@ def test_augmentations_of_zero_strength_change_nothing(shape, augmentation):
 def test_every_augmentation_keeps_shape_dtype_and_is_seeded(name, shape):
     augment, b = AUGMENTATIONS[name](4), make_batch(shape)
     original = {k: v.clone() for k, v in b.items()}
-    first, second, other_seed = augment(b, make_generator(1)), augment(b, make_generator(1)), augment(b, make_generator(2))
+    first, second, other_seed = (
+        augment(b, make_generator(1)),
+        augment(b, make_generator(1)),
+        augment(b, make_generator(2)),
+    )
     assert first["x"].shape == shape
     assert first["x"].dtype == torch.float32
     assert first["x"].isfinite().all()
@@ -94,7 +108,9 @@ def test_augmentation_variants_of_the_courses():
     disc = (torch.arange(33) - 16).square() + (torch.arange(33)[:, None] - 16).square() < 64
     discs = {"x": disc.float().expand(200, 1, 33, 33)}
     mass = [AUGMENTATIONS[name](4)(discs, make_generator())["x"].sum((1, 2, 3)) for name in ("rigid", "affine")]
-    assert mass[0].std() < 0.02 * mass[0].mean() < 0.05 * mass[0].mean() < mass[1].std(), "only scaling changes the area"
+    assert mass[0].std() < 0.02 * mass[0].mean() < 0.05 * mass[0].mean() < mass[1].std(), (
+        "only scaling changes the area"
+    )
 
 
 def test_flip_mirrors_both_axes():
@@ -140,7 +156,9 @@ def test_random_crop_reflection_equals_numpy():
         padded = torch.from_numpy(np.pad(x.numpy(), ((0, 0), (2, 2), (2, 2)), mode="reflect"))
         assert any(torch.equal(y, padded[:, i : i + 6, j : j + 7]) for i in range(5) for j in range(5))
     small_batch = make_batch((3, 1, 2, 2))
-    assert RandomCrop(padding=2, reflect=True)(small_batch, make_generator())["x"].shape == (3, 1, 2, 2), "too small to be reflected: black"
+    assert RandomCrop(padding=2, reflect=True)(small_batch, make_generator())["x"].shape == (3, 1, 2, 2), (
+        "too small to be reflected: black"
+    )
 
 
 @pytest.mark.parametrize(("down", "right"), [(0, 2), (3, 0), (-1, -2)])
@@ -213,7 +231,8 @@ def test_color_jitter_equals_pillow_enhancement(kind):
     enhancer = {"brightness": "Brightness", "contrast": "Contrast", "saturation": "Color"}[kind]
     for image, jittered_image, f in zip(pixels, out, factors.tolist(), strict=True):
         pillow = getattr(ImageEnhance, enhancer)(Image.fromarray(image.permute(1, 2, 0).numpy())).enhance(f)
-        np.testing.assert_allclose(jittered_image.permute(1, 2, 0), np.asarray(pillow) / 255, atol=2.1 / 255)  # Pillow rounds
+        # Pillow rounds
+        np.testing.assert_allclose(jittered_image.permute(1, 2, 0), np.asarray(pillow) / 255, atol=2.1 / 255)
 
 
 def test_color_jitter_saturation_leaves_gray_images_alone():
@@ -241,7 +260,8 @@ def test_cutout_blackens_exactly_one_box(size, shape):
         side = line.shape[1]
         assert (line.int().diff(dim=1).abs().sum(1) <= 2).all()                  # ... without holes ...
         is_unclipped = ~line[:, 0] & ~line[:, -1]
-        assert (line[is_unclipped].sum(1) == size).all()                                # ... of the size asked, unless clipped
+        # ... of the size asked, unless clipped
+        assert (line[is_unclipped].sum(1) == size).all()
         assert (line.sum(1) >= min(size // 2, side)).all()
 
 

@@ -20,19 +20,32 @@ def make_batch(n=64, seed=0):
     for i, (x1, y1, x2, y2) in enumerate(box.int().tolist()):
         x[i, :, y1:y2, x1:x2] = 1
     box = box / torch.tensor([WIDTH, HEIGHT, WIDTH, HEIGHT])
-    return {"x": x, "box": torch.stack([box, torch.zeros_like(box)], 1), "y": torch.tensor([[2, -1]]).repeat(n, 1), "row": torch.arange(n)}
+    return {
+        "x": x,
+        "box": torch.stack([box, torch.zeros_like(box)], 1),
+        "y": torch.tensor([[2, -1]]).repeat(n, 1),
+        "row": torch.arange(n),
+    }
 
 
 def find_white_box(x):
-    rows, columns = (x[0] > 0.75).nonzero().float().unbind(1)          # of white on grey, half covered is 0.75
-    return torch.stack([columns.min() / WIDTH, rows.min() / HEIGHT, (columns.max() + 1) / WIDTH, (rows.max() + 1) / HEIGHT])
+    rows, columns = (x[0] > 0.75).nonzero().float().unbind(1)  # of white on grey, half covered is 0.75
+    return torch.stack(
+        [columns.min() / WIDTH, rows.min() / HEIGHT, (columns.max() + 1) / WIDTH, (rows.max() + 1) / HEIGHT]
+    )
 
 
-@pytest.mark.parametrize("transform", [BoxFlip(), BoxFlip(vertical=0.5), BoxFlip(0.0, 1.0), BoxZoom(), BoxZoom(0.5, 3.0, 0.4)])
+@pytest.mark.parametrize(
+    "transform", [BoxFlip(), BoxFlip(vertical=0.5), BoxFlip(0.0, 1.0), BoxZoom(), BoxZoom(0.5, 3.0, 0.4)]
+)
 def test_box_augmentations_keep_boxes_around_their_objects(transform):
     inputs = make_batch()
     outputs = transform(inputs, torch.Generator().manual_seed(0))
-    assert outputs["x"].shape == inputs["x"].shape and (outputs["y"][:, 1] == -1).all() and (outputs["box"][:, 1] == 0).all()
+    assert (
+        outputs["x"].shape == inputs["x"].shape
+        and (outputs["y"][:, 1] == -1).all()
+        and (outputs["box"][:, 1] == 0).all()
+    )
     is_visible = outputs["y"][:, 0] >= 0
     assert is_visible.sum() > 20
     for x, box in zip(outputs["x"][is_visible], outputs["box"][is_visible, 0], strict=True):
@@ -59,7 +72,11 @@ def test_clip_boxes_drops_boxes_below_min_visible():
 
 def test_box_zoom_by_hand():
     """Twice as large about the centre: x = 2 (q - 1/2) + 1/2; half as large leaves a border of grey."""
-    inputs = {"x": torch.ones(1, 1, 8, 8), "box": torch.tensor([[[0.375, 0.25, 0.625, 0.5]]]), "y": torch.zeros(1, 1, dtype=torch.long)}
+    inputs = {
+        "x": torch.ones(1, 1, 8, 8),
+        "box": torch.tensor([[[0.375, 0.25, 0.625, 0.5]]]),
+        "y": torch.zeros(1, 1, dtype=torch.long),
+    }
     enlarged_batch = BoxZoom(2.0, 2.0, 0.0)(inputs, torch.Generator())
     assert_close(enlarged_batch["box"], torch.tensor([[[0.25, 0.0, 0.75, 0.5]]]))
     shrunk_batch = BoxZoom(0.5, 0.5, 0.0)(inputs, torch.Generator())
@@ -69,6 +86,9 @@ def test_box_zoom_by_hand():
 
 def test_make_box_augmentations_by_name():
     augment = make_box_augmentations(("flips", "zoom", "jitter", "noise"))
-    assert augment(make_batch(4), torch.Generator())["x"].shape == (4, 3, HEIGHT, WIDTH) and make_box_augmentations(()) is None
+    assert (
+        augment(make_batch(4), torch.Generator())["x"].shape == (4, 3, HEIGHT, WIDTH)
+        and make_box_augmentations(()) is None
+    )
     with pytest.raises(UsageError, match="no augmentation of images with boxes named 'flipp'; did you mean 'flip'"):
         make_box_augmentations(("flipp",))

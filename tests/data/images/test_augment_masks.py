@@ -19,8 +19,11 @@ def test_mask_transform_moves_image_and_mask_alike(transform):
     batch = make_batch()
     output = MaskTransform(transform)(batch, torch.Generator().manual_seed(1))
     assert not torch.equal(output["y"], batch["y"]) and output["y"].dtype == torch.uint8
-    torch.testing.assert_close(output["x"][:, 1] * 255, torch.where(output["y"] == IGNORE_LABEL, 0, output["y"]).float())
-    assert (output["y"] == IGNORE_LABEL).any() == isinstance(transform, RandomCrop)        # black, and of no class: not class 0
+    torch.testing.assert_close(
+        output["x"][:, 1] * 255, torch.where(output["y"] == IGNORE_LABEL, 0, output["y"]).float()
+    )
+    # black, and of no class: not class 0
+    assert (output["y"] == IGNORE_LABEL).any() == isinstance(transform, RandomCrop)
     assert torch.equal(output["row"], batch["row"])
     image_output = transform({"x": batch["x"]}, torch.Generator().manual_seed(1))
     assert torch.equal(image_output["x"], output["x"])
@@ -35,7 +38,8 @@ def test_mask_zoom_reads_image_and_mask_at_the_same_position():
     draws = torch.Generator().manual_seed(1)
     s, right, down = (torch.rand(16, 1, 1, 1, generator=draws)[:, 0, 0, 0].double() for _ in range(3))
     s = 0.7 + 1.3 * s
-    expected = torch.full_like(y, IGNORE_LABEL)                                                     # outside there is no class
+    # outside there is no class
+    expected = torch.full_like(y, IGNORE_LABEL)
     for i in range(16):
         for row in range(16):
             for column in range(24):
@@ -43,11 +47,14 @@ def test_mask_zoom_reads_image_and_mask_at_the_same_position():
                 u = (column - 11.5 - (s[i] - 1) * (24 * right[i] - 12)) / s[i] + 11.5
                 if -0.5 <= v < 15.5 and -0.5 <= u < 23.5:
                     expected[i, row, column] = y[i, int(v + 0.5), int(u + 0.5)]
-    assert (output["y"] == expected).float().mean() > 0.995                                  # a tie may round either way
+    # a tie may round either way
+    assert (output["y"] == expected).float().mean() > 0.995
     is_inside = output["y"] != IGNORE_LABEL
-    assert ((output["x"][:, 0] * 255).round() == output["y"])[is_inside].float().mean() > 0.7    # all but the edges of blocks
+    # all but the edges of blocks
+    assert ((output["x"][:, 0] * 255).round() == output["y"])[is_inside].float().mean() > 0.7
     assert output["y"].dtype == torch.uint8
-    assert (MaskZoom(1.0, 3.0)({"x": batch["x"], "y": y * 0 + 7}, draws)["y"] == 7).all()         # enlarged: nothing comes from outside
+    # enlarged: nothing comes from outside
+    assert (MaskZoom(1.0, 3.0)({"x": batch["x"], "y": y * 0 + 7}, draws)["y"] == 7).all()
     torch.testing.assert_close(MaskZoom(1.0, 1.0)(batch, draws), batch)
 
 

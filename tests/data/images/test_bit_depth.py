@@ -31,7 +31,9 @@ def make_gradient(i, n, low, high):
 
 def write_image_folder(root, suffix, low, high, n=12):
     for i in range(2 * n):
-        write_image(root / "ab"[i % 2] / f"{i:02}.{suffix}", make_gradient(i, 2 * n, low, high), DTYPE_OF_SUFFIX[suffix])
+        write_image(
+            root / "ab"[i % 2] / f"{i:02}.{suffix}", make_gradient(i, 2 * n, low, high), DTYPE_OF_SUFFIX[suffix]
+        )
     return root
 
 
@@ -75,7 +77,9 @@ def test_new_files_are_scaled_by_the_training_range(tmp_path):
 def test_run_scaled_per_file_refuses_other_pixels(tmp_path):
     data = load_data(str(write_image_folder(tmp_path, "tiff", 0, 1)))
     old_data = replace(data, source={**data.source, "fingerprint": "0" * 16})
-    with pytest.raises(UsageError, match="or an older didact read it in another way: put the old data back, or train anew"):
+    with pytest.raises(
+        UsageError, match="or an older didact read it in another way: put the old data back, or train anew"
+    ):
         reload_data(old_data, data.indices)
 
 
@@ -94,7 +98,10 @@ def test_8_bit_images_stay_unchanged_among_deep_ones(tmp_path):
         pixels[f"{i:02}"] = np.random.default_rng(i).integers(10, 90, (8, 8), dtype=np.uint8)
         write_image(tmp_path / "ab"[i % 2] / f"{i:02}.png", pixels[f"{i:02}"], np.uint8)
     plain_data = load_image_folder(tmp_path)
-    assert plain_data.encoder == ImageEncoder((1, 8, 8)) and plain_data.encoder.spec() == {"kind": "images", "shape": [1, 8, 8]}
+    assert plain_data.encoder == ImageEncoder((1, 8, 8)) and plain_data.encoder.spec() == {
+        "kind": "images",
+        "shape": [1, 8, 8],
+    }
     write_image(tmp_path / "a" / "deep.png", make_gradient(0, 1, 0, 4095), np.uint16)
     mixed_data = load_image_folder(tmp_path)
     files = sorted(tmp_path.rglob("*.png"))
@@ -120,7 +127,11 @@ def test_masks_and_boxes_read_deep_images_too(tmp_path):
         write_image(tmp_path / "m" / "images" / f"{i:02}.png", make_gradient(i, 12, 0, 4095), np.uint16)
         write_image(tmp_path / "m" / "masks" / f"{i:02}.png", np.eye(8), np.uint8)
     loaded_data = masks.load_segmentation_folder(tmp_path / "m", size=8)
-    assert loaded_data.encoder.span and len(concat_stored_pixels(loaded_data).unique()) > 150 and any("more than 8 bits" in note for note in loaded_data.notes)
+    assert (
+        loaded_data.encoder.span
+        and len(concat_stored_pixels(loaded_data).unique()) > 150
+        and any("more than 8 bits" in note for note in loaded_data.notes)
+    )
     images = [{"id": i, "file_name": f"{i:02}.tif", "width": 8, "height": 8} for i in range(12)]
     annotations = [{"image_id": i, "category_id": 1, "bbox": [1, 1, 4, 4]} for i in range(12)]
     for i in range(12):
@@ -136,7 +147,11 @@ def test_masks_and_boxes_read_deep_images_too(tmp_path):
 def load_generated_images(root, sample_pixels, kind, suffix="tiff", n=40, side=32):
     """n images of what draw(rng, i) gives, all in training but for a few."""
     for i in range(n):
-        write_image(root / "ab"[i % 2] / f"{i:02}.{suffix}", sample_pixels(np.random.default_rng(i), i).reshape(side, side), kind)
+        write_image(
+            root / "ab"[i % 2] / f"{i:02}.{suffix}",
+            sample_pixels(np.random.default_rng(i), i).reshape(side, side),
+            kind,
+        )
     return load_image_folder(root)
 
 
@@ -157,7 +172,9 @@ def test_missing_data_markers_do_not_set_the_range(tmp_path, share):
     data = load_generated_images(tmp_path, sample_pixels, np.float32)
     low, high = data.encoder.span
     assert 0 <= low < 0.01 and 0.99 < high <= 1 and len(concat_stored_pixels(data).unique()) == 256
-    assert "below it as 0 (down to -" in find_range_note(data) and ("up to 1e+06" in find_range_note(data)) == (share > 0.1)
+    assert "below it as 0 (down to -" in find_range_note(data) and ("up to 1e+06" in find_range_note(data)) == (
+        share > 0.1
+    )
 
 
 @pytest.mark.parametrize("num_hot", [1, 5])
@@ -169,7 +186,11 @@ def test_hot_pixels_do_not_set_the_range(tmp_path, num_hot):
         return values
 
     data = load_generated_images(tmp_path, sample_pixels, np.uint16, "png", n=100)
-    assert data.encoder.span[1] <= 4095 and len(concat_stored_pixels(data).unique()) == 256 and "above it as 255 (up to 6" in find_range_note(data)
+    assert (
+        data.encoder.span[1] <= 4095
+        and len(concat_stored_pixels(data).unique()) == 256
+        and "above it as 255 (up to 6" in find_range_note(data)
+    )
 
 
 def sample_sky(rng, i):
@@ -185,12 +206,21 @@ def sample_dots(rng, i):
     return values
 
 
-@pytest.mark.parametrize("sample_pixels", [
-    lambda rng, i: rng.integers(0, 4096, 1024), lambda rng, i: rng.normal(2000, 100, 1024).clip(0, 4095), sample_sky, sample_dots,
-    lambda rng, i: np.where(np.arange(1024) == i, 4000, 0), lambda rng, i: np.where(np.arange(1024) == i, 60000, i % 2),
-    lambda rng, i: np.where(np.arange(1024) < 400, 0, rng.integers(500, 4000, 1024)),
-    lambda rng, i: np.where(np.arange(1024) < 900, 0, rng.integers(3900, 4000, 1024)), lambda rng, i: np.full(1024, 7),
-], ids=["even", "normal", "sky", "dots", "alike", "counts", "masked", "dark", "constant"])
+@pytest.mark.parametrize(
+    "sample_pixels",
+    [
+        lambda rng, i: rng.integers(0, 4096, 1024),
+        lambda rng, i: rng.normal(2000, 100, 1024).clip(0, 4095),
+        sample_sky,
+        sample_dots,
+        lambda rng, i: np.where(np.arange(1024) == i, 4000, 0),
+        lambda rng, i: np.where(np.arange(1024) == i, 60000, i % 2),
+        lambda rng, i: np.where(np.arange(1024) < 400, 0, rng.integers(500, 4000, 1024)),
+        lambda rng, i: np.where(np.arange(1024) < 900, 0, rng.integers(3900, 4000, 1024)),
+        lambda rng, i: np.full(1024, 7),
+    ],
+    ids=["even", "normal", "sky", "dots", "alike", "counts", "masked", "dark", "constant"],
+)
 def test_sparse_bright_pixels_keep_the_full_range(tmp_path, sample_pixels):
     data = load_generated_images(tmp_path, sample_pixels, np.uint16, "png", n=60)
     files = sorted(tmp_path.rglob("*.png"))

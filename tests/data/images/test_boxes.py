@@ -43,8 +43,20 @@ def write_coco(root, n=10, images="images", name="annotations.json"):
         x1, y1, x2, y2 = box_of_image(i)
         write_image(root / images / f"{i:02}.png", box_of_image(i))
         image_entries.append({"id": 100 + i, "file_name": f"{i:02}.png", "width": WIDTH, "height": HEIGHT})
-        annotations.append({"id": i, "image_id": 100 + i, "category_id": 7 if i % 2 else 3, "bbox": [x1, y1, x2 - x1, y2 - y1], "iscrowd": 0})
-    content = {"images": image_entries, "annotations": annotations, "categories": [{"id": 7, "name": "cat"}, {"id": 3, "name": "owl"}]}
+        annotations.append(
+            {
+                "id": i,
+                "image_id": 100 + i,
+                "category_id": 7 if i % 2 else 3,
+                "bbox": [x1, y1, x2 - x1, y2 - y1],
+                "iscrowd": 0,
+            }
+        )
+    content = {
+        "images": image_entries,
+        "annotations": annotations,
+        "categories": [{"id": 7, "name": "cat"}, {"id": 3, "name": "owl"}],
+    }
     (root / name).write_text(json.dumps(content))
     return root
 
@@ -60,10 +72,14 @@ def edit_coco(root, **edits):
 def write_voc(root, n=10):
     for i in range(n):
         write_image(root / f"{i:02}.png", box_of_image(i))
-        sides_xml = "".join(f"<{side}>{v}</{side}>" for side, v in zip(("xmin", "ymin", "xmax", "ymax"), box_of_image(i), strict=True))
+        sides_xml = "".join(
+            f"<{side}>{v}</{side}>" for side, v in zip(("xmin", "ymin", "xmax", "ymax"), box_of_image(i), strict=True)
+        )
         object_xml = f"<object><name>{'cat' if i % 2 else 'owl'}</name><difficult>0</difficult><bndbox>{sides_xml}</bndbox></object>"
         size = f"<size><width>{WIDTH}</width><height>{HEIGHT}</height><depth>3</depth></size>"
-        (root / f"{i:02}.xml").write_text(f"<annotation><filename>other_{i}.jpg</filename>{size}{object_xml}</annotation>")
+        (root / f"{i:02}.xml").write_text(
+            f"<annotation><filename>other_{i}.jpg</filename>{size}{object_xml}</annotation>"
+        )
     return root
 
 
@@ -77,20 +93,27 @@ def test_load_detection_folder_reads_coco_and_voc(tmp_path, write_set):
         split = data.split(part)
         batch = split.batch(torch.arange(len(split)))
         assert batch["box"].shape == (len(split), 1, 4) and batch["y"].dtype == torch.int64
-        for i, x, box, y in zip(data.indices[part].tolist(), batch["x"], batch["box"][:, 0], batch["y"][:, 0], strict=True):
+        for i, x, box, y in zip(
+            data.indices[part].tolist(), batch["x"], batch["box"][:, 0], batch["y"][:, 0], strict=True
+        ):
             assert_close(box, torch.tensor(box_of_image(i)) / torch.tensor([WIDTH, HEIGHT, WIDTH, HEIGHT]))
             assert data.class_names[y] == ("cat" if i % 2 else "owl")
             rows, columns = (x[0] > 0.5).nonzero().float().unbind(1)            # the white pixels of the resized image
             edges = torch.stack([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]) / 64
             assert_close(edges, box, atol=1.5 / 64, rtol=0)
     reloaded_data = reload_data(data, data.indices)
-    assert torch.equal(reloaded_data.test.columns["box"], data.test.columns["box"]) and reloaded_data.fingerprint == data.fingerprint
+    assert (
+        torch.equal(reloaded_data.test.columns["box"], data.test.columns["box"])
+        and reloaded_data.fingerprint == data.fingerprint
+    )
     assert load(str(tmp_path / "birds"), size=32).shape == (3, 32, 32)
 
 
 def test_coco_and_voc_give_the_same_data(tmp_path):
     coco_data, voc_data = load(str(write_coco(tmp_path / "a"))), load(str(write_voc(tmp_path / "b")))
-    assert torch.equal(coco_data.train.columns["box"], voc_data.train.columns["box"]) and torch.equal(coco_data.train.columns["x"], voc_data.train.columns["x"])
+    assert torch.equal(coco_data.train.columns["box"], voc_data.train.columns["box"]) and torch.equal(
+        coco_data.train.columns["x"], voc_data.train.columns["x"]
+    )
 
 
 def test_split_folders_of_detection_set_are_kept(tmp_path):
@@ -100,14 +123,19 @@ def test_split_folders_of_detection_set_are_kept(tmp_path):
     assert [len(data.split(s)) for s in SPLITS] == [6, 3, 4]
 
 
-@pytest.mark.parametrize("name", ["instances_val2017.json", "val.json", "test.json", "instances_train2017.json", "train.json"])
+@pytest.mark.parametrize(
+    "name", ["instances_val2017.json", "val.json", "test.json", "instances_train2017.json", "train.json"]
+)
 def test_single_coco_split_is_divided_like_a_set_without_splits(tmp_path, name):
     write_coco(tmp_path / "whole", 12)
     write_coco(tmp_path / "part", 12, name=name)
     unsplit_data, split_data = load(str(tmp_path / "whole")), load(str(tmp_path / "part"))
     assert sum(len(split_data.split(s)) for s in SPLITS) == 12 and all(len(split_data.split(s)) for s in SPLITS)
     if "train" not in name:
-        assert all(torch.equal(split_data.indices[s], unsplit_data.indices[s]) for s in SPLITS) and split_data.fingerprint == unsplit_data.fingerprint
+        assert (
+            all(torch.equal(split_data.indices[s], unsplit_data.indices[s]) for s in SPLITS)
+            and split_data.fingerprint == unsplit_data.fingerprint
+        )
 
 
 def test_coco_files_named_after_their_split(tmp_path):
@@ -148,7 +176,9 @@ def test_clipped_and_dropped_boxes_are_noted(tmp_path):
     assert "clipped where they reach beyond their image: 2 boxes of 00.png, 01.png" in notes
     assert "left out for lack of area inside their image: 2 boxes of 02.png, 03.png" in notes
     assert "nothing is shown on 2 images" in notes and "passed over: 1 crowd of 'owl'" in notes
-    box = torch.cat([data.split(s).columns["box"] for s in SPLITS])[torch.cat([data.indices[s] for s in SPLITS]).argsort()]
+    box = torch.cat([data.split(s).columns["box"] for s in SPLITS])[
+        torch.cat([data.indices[s] for s in SPLITS]).argsort()
+    ]
     assert_close(box[0, 0], torch.tensor([0, 0, 15 / WIDTH, 10 / HEIGHT]))
     assert_close(box[1, 0], torch.tensor([50 / WIDTH, 30 / HEIGHT, 1, 1]))
 
@@ -169,25 +199,52 @@ def truncate_json(root):
     (root / "annotations.json").write_text(text[: len(text) // 2])
 
 
-@pytest.mark.parametrize(("spoil", "message"), [
-    (truncate_json, r"annotations.json is not JSON \(.*\); export the annotations again"),
-    (lambda r: (r / "annotations.json").write_text('{"images": 3}'), "is not in COCO's format"),
-    (lambda r: (r / "annotations.json").write_text('["images"]'), "is not in COCO's format"),
-    (lambda r: edit_coco(r, annotations=replace_in_first("category_id", 99)), r"has a box of category 99 on 00.png, but its categories are 7 \(cat\)"),
-    (lambda r: edit_coco(r, annotations=replace_in_first("image_id", 1)), "has a box on image 1, which its images do not list"),
-    (lambda r: edit_coco(r, annotations=replace_in_first("bbox", [1, 2, 3])), r"a box is four numbers, got \[1, 2, 3\] of 00.png"),
-    (lambda r: edit_coco(r, annotations=replace_in_first("bbox", [1, 2, 3, float("nan")])), "a box is four numbers"),
-    (lambda r: edit_coco(r, annotations=replace_in_first("bbox", None)), "a box is four numbers, got None"),
-    (lambda r: edit_coco(r, annotations=replace_in_first("bbox", [1, 2, 3, 10**400])), r"a box is four numbers, got \[1, 2, 3, 10*… of 00.png"),
-    (lambda r: (r / "annotations.json").write_text('{"images": 1' + 5000 * "0" + "}"), r"annotations.json is not JSON"),
-    (lambda r: edit_coco(r, annotations=lambda rows: []), "hold no box on 10 images: there is nothing to learn"),
-    (lambda r: edit_coco(r, images=lambda rows: [], annotations=lambda rows: []), "list no image"),
-    (lambda r: edit_coco(r, images=replace_in_first("file_name", "lost.png")), "lists the image lost.png, which is not there"),
-    (lambda r: edit_coco(r, images=replace_in_first("width", 640)), "00.png is 60×40 pixels, but its annotations are for 640×40"),
-    (lambda r: edit_coco(r, images=lambda rows: [*rows, {**rows[0], "id": 5}]), "annotated twice: .*00.png"),
-    (lambda r: (r / "images" / "00.png").write_bytes(b"no image"), "00.png cannot be read"),
-    (lambda r: (r / "x.xml").write_text("<annotation></annotation>"), "keep one kind of annotations"),
-])
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (truncate_json, r"annotations.json is not JSON \(.*\); export the annotations again"),
+        (lambda r: (r / "annotations.json").write_text('{"images": 3}'), "is not in COCO's format"),
+        (lambda r: (r / "annotations.json").write_text('["images"]'), "is not in COCO's format"),
+        (
+            lambda r: edit_coco(r, annotations=replace_in_first("category_id", 99)),
+            r"has a box of category 99 on 00.png, but its categories are 7 \(cat\)",
+        ),
+        (
+            lambda r: edit_coco(r, annotations=replace_in_first("image_id", 1)),
+            "has a box on image 1, which its images do not list",
+        ),
+        (
+            lambda r: edit_coco(r, annotations=replace_in_first("bbox", [1, 2, 3])),
+            r"a box is four numbers, got \[1, 2, 3\] of 00.png",
+        ),
+        (
+            lambda r: edit_coco(r, annotations=replace_in_first("bbox", [1, 2, 3, float("nan")])),
+            "a box is four numbers",
+        ),
+        (lambda r: edit_coco(r, annotations=replace_in_first("bbox", None)), "a box is four numbers, got None"),
+        (
+            lambda r: edit_coco(r, annotations=replace_in_first("bbox", [1, 2, 3, 10**400])),
+            r"a box is four numbers, got \[1, 2, 3, 10*… of 00.png",
+        ),
+        (
+            lambda r: (r / "annotations.json").write_text('{"images": 1' + 5000 * "0" + "}"),
+            r"annotations.json is not JSON",
+        ),
+        (lambda r: edit_coco(r, annotations=lambda rows: []), "hold no box on 10 images: there is nothing to learn"),
+        (lambda r: edit_coco(r, images=lambda rows: [], annotations=lambda rows: []), "list no image"),
+        (
+            lambda r: edit_coco(r, images=replace_in_first("file_name", "lost.png")),
+            "lists the image lost.png, which is not there",
+        ),
+        (
+            lambda r: edit_coco(r, images=replace_in_first("width", 640)),
+            "00.png is 60×40 pixels, but its annotations are for 640×40",
+        ),
+        (lambda r: edit_coco(r, images=lambda rows: [*rows, {**rows[0], "id": 5}]), "annotated twice: .*00.png"),
+        (lambda r: (r / "images" / "00.png").write_bytes(b"no image"), "00.png cannot be read"),
+        (lambda r: (r / "x.xml").write_text("<annotation></annotation>"), "keep one kind of annotations"),
+    ],
+)
 def test_damaged_coco_is_refused_in_one_line(tmp_path, spoil, message):
     spoil(write_coco(tmp_path))
     with pytest.raises(UsageError, match=message) as error:
@@ -262,18 +319,27 @@ def test_bounding_box_touches_its_shape_on_all_sides(kind):
     n = 50
     across, down, radius, angle = (rng.uniform(a, b, n) for a, b in ((20, 44), (20, 44), (7, 15), (0, 2 * np.pi)))
     kinds = np.full(n, kind)
-    box, inside_masks = compute_bounding_boxes(kinds, across, down, radius, angle), signed_distance(kinds, across, down, radius, angle, 64) < 0
+    box, inside_masks = (
+        compute_bounding_boxes(kinds, across, down, radius, angle),
+        signed_distance(kinds, across, down, radius, angle, 64) < 0,
+    )
     for b, shape in zip(box, inside_masks, strict=True):
         rows, columns = np.nonzero(shape)
         pixel_bounds = np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1])
-        assert (abs(b - pixel_bounds) < (1.0 if kind == 0 else 2.0)).all()                 # a sharp corner holds no pixel's centre
-        assert (b[:2] <= pixel_bounds[:2] + 0.5).all() and (b[2:] >= pixel_bounds[2:] - 0.5).all()  # and no pixel's centre lies outside
+        # a sharp corner holds no pixel's centre
+        assert (abs(b - pixel_bounds) < (1.0 if kind == 0 else 2.0)).all()
+        # and no pixel's centre lies outside
+        assert (b[:2] <= pixel_bounds[:2] + 0.5).all() and (b[2:] >= pixel_bounds[2:] - 0.5).all()
 
 
 def test_overlaps_too_much_by_hand():
     box = np.array([[0.0, 0, 10, 10]])
-    assert overlaps_too_much(box, np.array([[[9.0, 0, 19, 10]]])).tolist() == [False] and overlaps_too_much(box, np.array([[[8.0, 0, 18, 10]]])).tolist() == [True]
-    assert overlaps_too_much(box, np.zeros((1, 3, 4))).tolist() == [False] and overlaps_too_much(box, np.zeros((1, 0, 4))).tolist() == [False]
+    assert overlaps_too_much(box, np.array([[[9.0, 0, 19, 10]]])).tolist() == [False] and overlaps_too_much(
+        box, np.array([[[8.0, 0, 18, 10]]])
+    ).tolist() == [True]
+    assert overlaps_too_much(box, np.zeros((1, 3, 4))).tolist() == [False] and overlaps_too_much(
+        box, np.zeros((1, 0, 4))
+    ).tolist() == [False]
 
 
 @pytest.mark.skipif(not has_public_data("bccd"), reason="DIDACT_DATA holds no bccd")
@@ -281,12 +347,19 @@ def test_bccd_boxes_equal_the_published_xml(tmp_path, monkeypatch):
     data, (photographs, published_images) = load("bccd"), boxes.read_bccd_files()
     assert data.shape == (3, 240, 320) and data.class_names == ("RBC", "WBC", "Platelets")
     assert [len(data.split(s)) for s in SPLITS] == [205, 87, 72]
-    assert [sum(c) for c in zip(*data.class_counts.values(), strict=True)] == [4153, 372, 361]   # 4,155 red cells, of which two have no area
+    # 4,155 red cells, of which two have no area
+    assert [sum(c) for c in zip(*data.class_counts.values(), strict=True)] == [4153, 372, 361]
     # the same boxes from the XML files that its home page has
-    photos, annotations = (os.path.join(os.environ["DIDACT_DATA"], "bccd", f"bccd_{name}.zip") for name in ("images", "voc_xml"))
+    photos, annotations = (
+        os.path.join(os.environ["DIDACT_DATA"], "bccd", f"bccd_{name}.zip") for name in ("images", "voc_xml")
+    )
     if not os.path.isfile(annotations):
         return
-    with zipfile.ZipFile(photos) as images, zipfile.ZipFile(annotations) as xml, zipfile.ZipFile(tmp_path / "master.zip", "w") as master_zip:
+    with (
+        zipfile.ZipFile(photos) as images,
+        zipfile.ZipFile(annotations) as xml,
+        zipfile.ZipFile(tmp_path / "master.zip", "w") as master_zip,
+    ):
         for archive, folder in ((images, "JPEGImages"), (xml, "Annotations")):
             for name in archive.namelist():
                 master_zip.writestr(f"BCCD_Dataset-master/BCCD/{folder}/{name}", archive.read(name))
@@ -298,7 +371,7 @@ def test_bccd_boxes_equal_the_published_xml(tmp_path, monkeypatch):
     monkeypatch.setenv("DIDACT_CACHE", str(tmp_path / "cache"))
     master_photographs, master_images = boxes.read_bccd_files()
     assert all(master_photographs[image.file] == photographs[image.file] for image in published_images)
-    to_sorted_boxes = lambda images: [(i.file, i.part, sorted((t.label, t.box) for t in i.boxes)) for i in images]  # noqa: E731
+    to_sorted_boxes = lambda images: [(i.file, i.part, sorted((t.label, t.box) for t in i.boxes)) for i in images]
     assert to_sorted_boxes(master_images) == to_sorted_boxes(published_images)
 
 

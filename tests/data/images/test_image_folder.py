@@ -47,7 +47,10 @@ def test_gray_images_have_one_channel_and_sizes_are_noted(tmp_path):
     data = load_image_folder(tmp_path)
     assert data.shape == (1, 30, 30)
     notes = " | ".join(data.notes)
-    assert "2 sizes, mostly 30×24, are resized to 30×30, grey" in notes and "passed over: 1 file beside the images" in notes
+    assert (
+        "2 sizes, mostly 30×24, are resized to 30×30, grey" in notes
+        and "passed over: 1 file beside the images" in notes
+    )
     assert load_image_folder(tmp_path, size=12).shape == (1, 12, 12)
     write_image(tmp_path / "cat" / "colour.png")
     assert load_image_folder(tmp_path).shape == (3, 30, 30)
@@ -80,10 +83,17 @@ def test_image_encoder_reads_rotated_transparent_and_16_bit_images(tmp_path):
     assert ImageEncoder((1, 1, 4)).open(tmp_path / "deep.png").tolist() == [[[0, 0, 1, 255]]]
 
 
-@pytest.mark.parametrize(("values", "expected"), [
-    ([0, 200, 255], [0, 200, 255]), ([0, 256, 65535], [0, 1, 255]), ([-5, 200, 300], [0, 0, 1]), ([0, 2**30, 2**31 - 1], [0, 128, 255]),
-    ([-7, -3, -1], [0, 0, 0]), ([0, 2**16, 2**20 - 1], [0, 16, 255]),
-])
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([0, 200, 255], [0, 200, 255]),
+        ([0, 256, 65535], [0, 1, 255]),
+        ([-5, 200, 300], [0, 0, 1]),
+        ([0, 2**30, 2**31 - 1], [0, 128, 255]),
+        ([-7, -3, -1], [0, 0, 0]),
+        ([0, 2**16, 2**20 - 1], [0, 16, 255]),
+    ],
+)
 def test_32_bit_images_are_scaled_by_the_bits_they_use(tmp_path, values, expected):
     Image.fromarray(np.array([values], np.int32)).save(tmp_path / "deep.tif")
     with Image.open(tmp_path / "deep.tif") as image:
@@ -162,17 +172,23 @@ def test_ignored_images_are_noted(tmp_path):
 def test_allow_unlabeled_reads_images_beside_class_folders(tmp_path):
     pets = write_image_folder(tmp_path / "pets", n=6)
     labeled_data = load_image_folder(pets, allow_unlabeled=True)
-    assert labeled_data.task == "binary" and labeled_data.fingerprint == load_image_folder(pets).fingerprint          # nothing beside: classes colour pictures
+    # nothing beside: classes colour pictures
+    assert labeled_data.task == "binary" and labeled_data.fingerprint == load_image_folder(pets).fingerprint
     pixels = [write_image(pets / f"{i}.png", seed=1000 + i) for i in range(4)]
     write_image(pets / ".hidden.png")
     data = load_image_folder(pets, allow_unlabeled=True)
     assert (data.task, data.class_names, sum(map(len, data.indices.values()))) == ("none", (), 16)
-    assert data.notes[0].startswith("16 images, 12 in cat, dog and 4 beside: all are read") and not any("left out" in n for n in data.notes)
+    assert data.notes[0].startswith("16 images, 12 in cat, dog and 4 beside: all are read") and not any(
+        "left out" in n for n in data.notes
+    )
     assert "to keep the classes, move the images beside them elsewhere, or give --conditional" in data.notes[0]
     stored_pixels = torch.cat([data.split(part).columns["x"] for part in ("train", "validation", "test")])
     for image in pixels:
         assert (stored_pixels == torch.from_numpy(image).permute(2, 0, 1)).flatten(1).all(1).sum() == 1
-    assert load_image_folder(pets).task == "binary" and "left out: 4 images outside the class folders" in load_image_folder(pets).notes
+    assert (
+        load_image_folder(pets).task == "binary"
+        and "left out: 4 images outside the class folders" in load_image_folder(pets).notes
+    )
 
 
 def test_images_beside_class_folders_stay_in_their_split(tmp_path):
@@ -180,7 +196,8 @@ def test_images_beside_class_folders_stay_in_their_split(tmp_path):
     write_image_folder(tmp_path / "spare", n=1)
     for i in range(3):
         write_image(tmp_path / "train" / f"{i}.png", seed=i)
-        write_image(tmp_path / "test" / f"{i}.png", seed=50 + i)                                      # no class folders at all
+        # no class folders at all
+        write_image(tmp_path / "test" / f"{i}.png", seed=50 + i)
     with pytest.raises(UsageError, match=r"test holds no class folders, but those beside it do"):
         load_image_folder(tmp_path)
     data = load_image_folder(tmp_path, allow_unlabeled=True)
@@ -210,7 +227,10 @@ def test_images_without_class_folders_have_no_labels(tmp_path):
         np.testing.assert_allclose(batch["x"][0].permute(1, 2, 0) * 255, pixels[i], atol=1e-4)
     assert data.notes[0].endswith("loose/<class>/<image>.png or .jpg to learn classes")
     write_image_folder(tmp_path / "one", classes=("cat",))
-    assert load_image_folder(tmp_path / "one").task == "none" and "only one class folder, 'cat'" in load_image_folder(tmp_path / "one").notes[0]
+    assert (
+        load_image_folder(tmp_path / "one").task == "none"
+        and "only one class folder, 'cat'" in load_image_folder(tmp_path / "one").notes[0]
+    )
 
 
 def test_unlabeled_images_may_be_split_by_folders(tmp_path):
@@ -224,7 +244,9 @@ def test_unlabeled_images_may_be_split_by_folders(tmp_path):
         load_image_folder(tmp_path)
 
 
-@pytest.mark.parametrize(("content", "message"), [(b"", r"3.png is empty \(0 bytes\)"), (b"not an image", "3.png cannot be read")])
+@pytest.mark.parametrize(
+    ("content", "message"), [(b"", r"3.png is empty \(0 bytes\)"), (b"not an image", "3.png cannot be read")]
+)
 def test_damaged_images_are_named(tmp_path, content, message):
     write_image_folder(tmp_path)
     (tmp_path / "dog" / "3.png").write_bytes(content)

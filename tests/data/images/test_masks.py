@@ -98,7 +98,8 @@ def move_into_splits(root, layout, split_names):
         for subfolder in ("images", "masks") if split_name else ():
             to = root / (f"{subfolder}/{split_name}" if layout == "inside" else f"{split_name}/{subfolder}")
             to.mkdir(parents=True, exist_ok=True)
-            (root / subfolder / f"{i:02}.png").rename(to / f"{i % 3}.png")                # names may come again in another split
+            # names may come again in another split
+            (root / subfolder / f"{i:02}.png").rename(to / f"{i % 3}.png")
     if layout == "around":
         for subfolder in ("images", "masks"):
             (root / subfolder).rmdir()
@@ -109,15 +110,22 @@ def move_into_splits(root, layout, split_names):
 def test_split_folders_of_segmentation_set_are_kept(tmp_path, layout):
     flat_data = load(str(write_pairs(tmp_path / "flat", n=9)))
     assert not any("split by" in note for note in flat_data.notes)
-    data = load(str(move_into_splits(write_pairs(tmp_path / "own", n=9), layout, ["train"] * 3 + ["val"] * 3 + ["Test"] * 3)))
+    data = load(
+        str(move_into_splits(write_pairs(tmp_path / "own", n=9), layout, ["train"] * 3 + ["val"] * 3 + ["Test"] * 3))
+    )
     assert "split by the folders test, train, validation; what is not there is cut from train" in data.notes
-    all_masks = torch.cat([flat_data.split(part).columns["y"] for part in SPLITS])[torch.cat([flat_data.indices[part] for part in SPLITS]).argsort()]
+    all_masks = torch.cat([flat_data.split(part).columns["y"] for part in SPLITS])[
+        torch.cat([flat_data.indices[part] for part in SPLITS]).argsort()
+    ]
     for k, part in enumerate(SPLITS):
         batch = data.split(part).batch(torch.arange(3))
         assert torch.equal(batch["y"], all_masks[3 * k : 3 * k + 3].long())
         torch.testing.assert_close(batch["x"][:, 0] * 255, 50.0 * batch["y"])
     reloaded_data = reload_data(data, data.indices)
-    assert torch.equal(reloaded_data.test.columns["y"], data.test.columns["y"]) and reloaded_data.fingerprint == data.fingerprint
+    assert (
+        torch.equal(reloaded_data.test.columns["y"], data.test.columns["y"])
+        and reloaded_data.fingerprint == data.fingerprint
+    )
 
 
 def test_partial_split_folders_are_completed(tmp_path):
@@ -129,7 +137,8 @@ def test_partial_split_folders_are_completed(tmp_path):
     assert len(data.validation) == 3 and len(data.train) + len(data.test) == 23 and len(data.test) >= 2
     assert "left out: 4 images outside the folders train, validation" in data.notes
     for subfolder in ("images", "masks"):
-        (root / subfolder / "train").rename(root / subfolder / "rainy")                       # without train, val is but a folder
+        # without train, val is but a folder
+        (root / subfolder / "train").rename(root / subfolder / "rainy")
     assert sum(len(load(str(root)).split(part)) for part in SPLITS) == 30
     (root / "masks" / "val" / "0.png").unlink()
     with pytest.raises(UsageError, match=r"1 images of .* have no fellow of that name in masks/: val/0; add or delete"):
@@ -141,9 +150,13 @@ def test_notes_count_images_of_each_class(tmp_path):
     mask = np.full((16, 16), 2)
     mask[3, 5] = 7
     write_pair(tmp_path, "99", mask, image="png")
-    image_counts = {k: sum(bool((np.asarray(Image.open(f)) == k).any()) for f in (tmp_path / "masks").iterdir()) for k in (1, 2)}
+    image_counts = {
+        k: sum(bool((np.asarray(Image.open(f)) == k).any()) for f in (tmp_path / "masks").iterdir()) for k in (1, 2)
+    }
     order = ", ".join(f"{k} on {n}" for k, n in sorted(image_counts.items(), key=lambda each: each[1]))
-    assert any(note.endswith(f"images that show each, the rarest first: 7 on 1, {order}") for note in load(str(tmp_path)).notes)
+    assert any(
+        note.endswith(f"images that show each, the rarest first: 7 on 1, {order}") for note in load(str(tmp_path)).notes
+    )
     (tmp_path / "classes.txt").write_text("\n".join("abcdefgh"))
     assert not any("no classes.txt" in note for note in load(str(tmp_path)).notes)
 
@@ -151,7 +164,9 @@ def test_notes_count_images_of_each_class(tmp_path):
 def test_images_of_a_fitting_size_are_not_resized(tmp_path):
     notes = load(str(write_pairs(tmp_path / "fit"))).notes
     assert "images of 16×16, in colour" in notes
-    assert "images of 24×24 are resized to 32×32, in colour" in load(str(write_pairs(tmp_path / "unfit", side=24))).notes
+    assert (
+        "images of 24×24 are resized to 32×32, in colour" in load(str(write_pairs(tmp_path / "unfit", side=24))).notes
+    )
 
 
 def test_palette_masks_are_read_as_indices(tmp_path):
@@ -231,20 +246,32 @@ def delete_all_files(root):
             file.unlink()
 
 
-@pytest.mark.parametrize(("spoil", "message"), [
-    (delete_mask, "1 images of .* have no fellow of that name in masks/: 03; add or delete"),
-    (delete_image, "1 masks of .* have no fellow of that name in images/: 03"),
-    (resize_mask, r"the mask .*03.png is 20×16 pixels, but its image .*03.png is 16×16; make them equal"),
-    (write_color_mask, r"the mask .*03.png is in colour \(RGB\): expected grey or a palette, whose values are the classes; save it so"),
-    (write_transparent_mask, r"the mask .*03.png has no whole numbers in one channel \(LA\)"),
-    (write_jpeg_mask, r"the mask .*03.jpg is a JPEG and holds \d+ values: JPEG blurs class numbers; save masks as PNG"),
-    (write_too_few_names, r"holds class 2, but .*classes.txt names 2: 0 to 1"),
-    (write_names_with_a_gap, r"line 2 of .*classes.txt is empty, but names the value 1 of the masks; write its name, or delete the line"),
-    (write_gradient_masks, "hold 256 values: shades"),
-    (write_constant_masks, "hold only the value 0: at least two classes"),
-    (truncate_mask, "03.png cannot be read"),
-    (delete_all_files, "images holds no image"),
-])
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (delete_mask, "1 images of .* have no fellow of that name in masks/: 03; add or delete"),
+        (delete_image, "1 masks of .* have no fellow of that name in images/: 03"),
+        (resize_mask, r"the mask .*03.png is 20×16 pixels, but its image .*03.png is 16×16; make them equal"),
+        (
+            write_color_mask,
+            r"the mask .*03.png is in colour \(RGB\): expected grey or a palette, whose values are the classes; save it so",
+        ),
+        (write_transparent_mask, r"the mask .*03.png has no whole numbers in one channel \(LA\)"),
+        (
+            write_jpeg_mask,
+            r"the mask .*03.jpg is a JPEG and holds \d+ values: JPEG blurs class numbers; save masks as PNG",
+        ),
+        (write_too_few_names, r"holds class 2, but .*classes.txt names 2: 0 to 1"),
+        (
+            write_names_with_a_gap,
+            r"line 2 of .*classes.txt is empty, but names the value 1 of the masks; write its name, or delete the line",
+        ),
+        (write_gradient_masks, "hold 256 values: shades"),
+        (write_constant_masks, "hold only the value 0: at least two classes"),
+        (truncate_mask, "03.png cannot be read"),
+        (delete_all_files, "images holds no image"),
+    ],
+)
 def test_bad_masks_are_refused_in_one_line(tmp_path, spoil, message):
     spoil(write_pairs(tmp_path))
     with pytest.raises(UsageError, match=message) as error:
@@ -258,7 +285,8 @@ def test_image_rotated_by_exif_matches_its_mask(tmp_path):
     mask[:12] = 1
     image = Image.fromarray(np.stack([np.rot90(mask) * 50] * 3, -1))                # lies on its side, 24 × 16 …
     exif = image.getexif()
-    exif[0x0112] = 6                                                               # … and says so: turn by a quarter, clockwise
+    # … and says so: turn by a quarter, clockwise
+    exif[0x0112] = 6
     image.save(tmp_path / "images" / "99.jpg", exif=exif, quality=100)
     Image.fromarray(mask).save(tmp_path / "masks" / "99.png")
     data = load(str(tmp_path))
@@ -267,10 +295,18 @@ def test_image_rotated_by_exif_matches_its_mask(tmp_path):
     assert ((batch["x"][0, 0] * 255 > 25).long() == batch["y"][0]).float().mean() > 0.9
 
 
-@pytest.mark.parametrize(("name", "mode", "size"), [
-    ("cmyk.jpg", "CMYK", (16, 16)), ("deep.png", "I;16", (16, 16)), ("moving.gif", "P", (16, 16)), ("clear.png", "RGBA", (16, 16)),
-    ("one.png", "RGB", (1, 1)), ("wide.png", "L", (10_000, 10)), ("tall.png", "RGB", (10, 10_000)),
-])
+@pytest.mark.parametrize(
+    ("name", "mode", "size"),
+    [
+        ("cmyk.jpg", "CMYK", (16, 16)),
+        ("deep.png", "I;16", (16, 16)),
+        ("moving.gif", "P", (16, 16)),
+        ("clear.png", "RGBA", (16, 16)),
+        ("one.png", "RGB", (1, 1)),
+        ("wide.png", "L", (10_000, 10)),
+        ("tall.png", "RGB", (10, 10_000)),
+    ],
+)
 def test_images_of_every_mode_and_size_have_masks(tmp_path, name, mode, size):
     write_pairs(tmp_path)
     image = Image.new("RGB", size, (0, 200, 0)).convert("L" if mode in ("I;16", "P") else mode)
@@ -316,8 +352,10 @@ def test_segmentation_shapes_have_known_splits_and_counts():
 @pytest.mark.parametrize("angle", [0.0, 0.4, 2.0])
 def test_signed_distance_gives_the_area_of_shapes(kind, area, angle):
     """pi r², (1.7 r)², and 3 sqrt(3) times the inner radius squared, however they are turned."""
-    make_array = lambda value: np.array([value])  # noqa: E731
-    distances = signed_distance(make_array(kind), make_array(24.0), make_array(24.0), make_array(14.0), make_array(angle), 48)
+    make_array = lambda value: np.array([value])
+    distances = signed_distance(
+        make_array(kind), make_array(24.0), make_array(24.0), make_array(14.0), make_array(angle), 48
+    )
     assert (distances < 0).sum() == pytest.approx(area * 14**2, rel=0.04)
     assert distances[0, 23:25, 23:25].max() < 0
 
@@ -328,7 +366,8 @@ def test_pennfudan_has_its_published_splits():
     assert data.shape == (3, 192, 192) and data.class_names == ("street", "pedestrian")
     assert [len(data.split(s)) for s in SPLITS] == [120, 16, 34]
     assert data.indices["test"].tolist() == [*range(59, 74), *range(74 + 77, 170)]
-    assert 0.1 < data.class_counts["test"][1] / sum(data.class_counts["test"]) < 0.3           # boxes of standing people, a fifth of the pictures
+    # boxes of standing people, a fifth of the pictures
+    assert 0.1 < data.class_counts["test"][1] / sum(data.class_counts["test"]) < 0.3
 
 
 def write_zip(path, files):

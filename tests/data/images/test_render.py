@@ -52,7 +52,8 @@ def test_draw_boxes_frames_each_box():
     frame = find_class_color(image, 1, 2)
     assert frame[40:42, 40:200].all() and frame[40:160, 40:42].all() and frame[40:160, 198:200].all()
     assert not frame[43:157, 43:197].any() and not frame[162:].any() and not frame[:, 201:].any()
-    assert find_class_color(image, 0, 2)[100, 210:390].all()                       # what lies outside the image is cut off
+    # what lies outside the image is cut off
+    assert find_class_color(image, 0, 2)[100, 210:390].all()
 
 
 def test_draw_boxes_puts_the_most_confident_on_top():
@@ -94,10 +95,20 @@ def write_quarter_image(path, mode, **options):
     return path
 
 
-@pytest.mark.parametrize(("name", "mode"), [
-    ("cmyk.jpg", "CMYK"), ("deep.png", "I;16"), ("deep.tif", "I;16"), ("float.tif", "F"), ("palette.gif", "P"), ("grey.png", "L"),
-    ("bits.png", "1"), ("opaque.png", "RGBA"), ("luma.jpg", "YCbCr"),
-])
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        ("cmyk.jpg", "CMYK"),
+        ("deep.png", "I;16"),
+        ("deep.tif", "I;16"),
+        ("float.tif", "F"),
+        ("palette.gif", "P"),
+        ("grey.png", "L"),
+        ("bits.png", "1"),
+        ("opaque.png", "RGBA"),
+        ("luma.jpg", "YCbCr"),
+    ],
+)
 @pytest.mark.parametrize("channels", [1, 3])
 def test_image_encoder_reads_every_mode(tmp_path, name, mode, channels):
     x = ImageEncoder((channels, IMAGE_SIDE, IMAGE_SIDE)).open(write_quarter_image(tmp_path / name, mode)).float()

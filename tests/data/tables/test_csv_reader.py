@@ -43,27 +43,42 @@ def test_read_csv_skips_blank_lines_but_not_empty_quotes(tmp_path):
     assert read_csv(write_file(tmp_path, "a,b\n1,2\n  \n3,4\n")).index.tolist() == [2, 4]
 
 
-@pytest.mark.parametrize(("cells", "expected", "note_text"), [
-    (["120,50", "onbekend", "120.50", "-7,5", "3", "", "+1,25 "], ["120.50", "onbekend", "120.50", "-7.5", "3", None, "+1.25 "], ""),
-    (["2,471", "891", "1,027.5", "?"], ["2471", "891", "1027.5", None], "2,471 is read as 2471"),
-    (["2,471", "891", "-34"], ["2471", "891", "-34"], "2,471 is read as 2471"),
-    (["2,471", "1,234,567"], ["2471", "1234567"], "2,471 is read as 2471"),
-    (["2,471", "1,027"], ["2.471", "1.027"], "2,471 is read as 2.471; if they are thousands"),      # either way
-    (["2,471", "1027"], ["2.471", "1027"], "2,471 is read as 2.471; if they are thousands"),
-    (["2,471", "0,891", "12"], ["2.471", "0.891", "12"], ""),                                       # no thousands begin with a nought
-    (["30835,488", "2,471"], ["30835.488", "2.471"], ""),
-    (["yes, 2", "no, 1", "2,5"], ["yes, 2", "no, 1", "2,5"], ""),                                   # most are no numbers
-])
+@pytest.mark.parametrize(
+    ("cells", "expected", "note_text"),
+    [
+        (
+            ["120,50", "onbekend", "120.50", "-7,5", "3", "", "+1,25 "],
+            ["120.50", "onbekend", "120.50", "-7.5", "3", None, "+1.25 "],
+            "",
+        ),
+        (["2,471", "891", "1,027.5", "?"], ["2471", "891", "1027.5", None], "2,471 is read as 2471"),
+        (["2,471", "891", "-34"], ["2471", "891", "-34"], "2,471 is read as 2471"),
+        (["2,471", "1,234,567"], ["2471", "1234567"], "2,471 is read as 2471"),
+        (["2,471", "1,027"], ["2.471", "1.027"], "2,471 is read as 2.471; if they are thousands"),  # either way
+        (["2,471", "1027"], ["2.471", "1027"], "2,471 is read as 2.471; if they are thousands"),
+        # no thousands begin with a nought
+        (["2,471", "0,891", "12"], ["2.471", "0.891", "12"], ""),
+        (["30835,488", "2,471"], ["30835.488", "2.471"], ""),
+        # most are no numbers
+        (["yes, 2", "no, 1", "2,5"], ["yes, 2", "no, 1", "2,5"], ""),
+    ],
+)
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
 def test_comma_meaning_is_inferred_per_column(tmp_path, delimiter, cells, expected, note_text):
-    frame = read_csv(write_file(tmp_path, "\n".join(["a" + delimiter + "b", *(f"{cell}{delimiter}x" for cell in cells)])))
+    frame = read_csv(
+        write_file(tmp_path, "\n".join(["a" + delimiter + "b", *(f"{cell}{delimiter}x" for cell in cells)]))
+    )
     assert [None if pd.isna(value) else value for value in frame.a] == expected
-    assert len(frame.attrs["notes"]) == bool(note_text) and all(note_text in note and "'a'" in note for note in frame.attrs["notes"])
+    assert len(frame.attrs["notes"]) == bool(note_text) and all(
+        note_text in note and "'a'" in note for note in frame.attrs["notes"]
+    )
 
 
 def test_read_csv_and_parse_row_agree_on_missing_values(tmp_path):
     missing_words = sorted(MISSING_VALUES)
-    frame = read_csv(write_file(tmp_path, "a,b\n" + "".join(f'"{word}",k\n{word} ,k\n' for word in missing_words) + "none,k\n-,k\n"))
+    frame = read_csv(
+        write_file(tmp_path, "a,b\n" + "".join(f'"{word}",k\n{word} ,k\n' for word in missing_words) + "none,k\n-,k\n")
+    )
     assert frame.a.isna().tolist() == [True] * 2 * len(missing_words) + [False, False]
     pandas_frame = pd.read_csv(tmp_path / "t.csv", na_values="?")
     assert pandas_frame.a[: 2 * len(missing_words) : 2].isna().all()           # what others take for missing is

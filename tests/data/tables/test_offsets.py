@@ -1,4 +1,5 @@
-"""Numbers far from zero and near each other: what single precision would round away is kept, and comes out in its own units."""
+"""Numbers far from zero and near each other: what single precision would round away is kept, and comes out in its
+own units."""
 
 import csv
 import json
@@ -53,12 +54,22 @@ def test_offset_keeps_seconds_of_timestamps(tmp_path, span):
     assert any(note.startswith("column 't' lies so near 17") and "subtracted before" in note for note in data.notes)
 
 
-@pytest.mark.parametrize("values", [
-    np.arange(1900, 2030), np.random.default_rng(0).normal(170, 10, 500).round(1), np.random.default_rng(0).normal(0, 1, 500),
-    np.random.default_rng(0).normal(1013.25, 3, 500).round(2), np.random.default_rng(0).normal(288.15, 8, 500).round(2),
-    np.random.default_rng(0).normal(140, 3, 500).round(1), np.random.default_rng(0).lognormal(12, 1, 500).round(2),
-    np.full(50, 0.1), np.arange(2**24 - 100, 2**24), np.array([]), np.array([np.nan, np.inf]),
-])
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.arange(1900, 2030),
+        np.random.default_rng(0).normal(170, 10, 500).round(1),
+        np.random.default_rng(0).normal(0, 1, 500),
+        np.random.default_rng(0).normal(1013.25, 3, 500).round(2),
+        np.random.default_rng(0).normal(288.15, 8, 500).round(2),
+        np.random.default_rng(0).normal(140, 3, 500).round(1),
+        np.random.default_rng(0).lognormal(12, 1, 500).round(2),
+        np.full(50, 0.1),
+        np.arange(2**24 - 100, 2**24),
+        np.array([]),
+        np.array([np.nan, np.inf]),
+    ],
+)
 def test_find_offset_is_zero_for_ordinary_numbers(values):
     assert find_offset(np.asarray(values, dtype=np.float64)) == 0
 
@@ -68,10 +79,16 @@ def test_new_rows_are_read_with_the_offset_of_training(tmp_path):
     data = load(str(path), target="late")
     encoder = data_from_json(json.loads(json.dumps(data_to_json(data)))).encoder
     assert encoder == data.encoder
-    typed_rows = f"t={frame['t'][3]},a={frame['a'][3]},next={frame['next'][3]}", f'{{"t": {NOW_S + 1}, "a": 0, "next": 0}}'
+    typed_rows = (
+        f"t={frame['t'][3]},a={frame['a'][3]},next={frame['next'][3]}",
+        f'{{"t": {NOW_S + 1}, "a": 0, "next": 0}}',
+    )
     _, batch = encoder.read([str(path), *typed_rows])
     torch.testing.assert_close(batch["x"][:300], concat_splits(data), rtol=0, atol=0)
-    assert torch.equal(batch["x"][300], batch["x"][3]) and float(batch["x"][301, 0]) == NOW_S + 1 - encoder.columns[0].shift
+    assert (
+        torch.equal(batch["x"][300], batch["x"][3])
+        and float(batch["x"][301, 0]) == NOW_S + 1 - encoder.columns[0].shift
+    )
     assert torch.equal(concat_splits(reload_data(data, data.indices)), concat_splits(data))
 
 
@@ -84,13 +101,18 @@ def test_missing_timestamp_is_the_median(tmp_path):
 def test_mlp_learns_from_seconds_of_timestamps(tmp_path):
     path, _ = write_timestamps(tmp_path, n=600, span=60)
     run = didact.train(recipes.mlp, data=path, target="late", epochs=30, runs=str(tmp_path / "runs"))
-    assert run.metadata["test"]["accuracy"] > 0.9                               # moments rounded to 128 s are all the same
+    # moments rounded to 128 s are all the same
+    assert run.metadata["test"]["accuracy"] > 0.9
     for t, label in ((NOW_S + 10, "no"), (NOW_S + 50, "yes")):
         assert didact.predict(run, f"t={t},a=0,next={2 * t - NOW_S + 7}")[0]["label"] == label
     from didact.explain.explain_run import explain_run
 
     explain_run(run, [f"t={NOW_S + 601},a=0,next={NOW_S}"], out_dir=tmp_path / "why")
-    assert any("1,700,000,601" in page.read_text() for page in (tmp_path / "why").rglob("*.*") if page.suffix in (".html", ".svg"))
+    assert any(
+        "1,700,000,601" in page.read_text()
+        for page in (tmp_path / "why").rglob("*.*")
+        if page.suffix in (".html", ".svg")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +128,8 @@ def test_large_target_is_predicted_in_its_own_units(timestamp_run, capsys):
     assert run.metadata["data"]["target_offset"] in frame["next"].to_numpy() and run.metadata["test"]["r2"] > 0.95
     predictions = didact.predict(run, path, passes=5, draws=2)
     error = np.array([row["next"] for row in predictions]) - frame["next"].to_numpy()
-    assert np.sqrt((error**2).mean()) < 0.25 * frame["next"].std()           # rounded to 128 s it would be off by 37 alone
+    # rounded to 128 s it would be off by 37 alone
+    assert np.sqrt((error**2).mean()) < 0.25 * frame["next"].std()
     assert len({row["next"] for row in predictions}) > 300
     for row in predictions:
         assert row["low"] < row["next"] < row["high"] and abs(row["draws"][0] - NOW_S) < 1e4
@@ -149,7 +172,8 @@ def test_run_without_offsets_is_evaluated_and_resumed_unchanged(tmp_path, monkey
             raise Interrupted(self.run, 3, 6)
 
     arguments = {"data": path, "target": target, "steps": 6, "runs": str(tmp_path / "runs")}
-    with monkeypatch.context_length() as patch:                                       # as it was, when numbers were rounded at once
+    # as it was, when numbers were rounded at once
+    with monkeypatch.context_length() as patch:
         for module in ("table", "columns"):
             patch.setattr(f"didact.data.{module}.centre", lambda values: 0.0)
         uninterrupted_run = without_offsets(didact.train(recipes.mlp, **arguments))
@@ -158,7 +182,9 @@ def test_run_without_offsets_is_evaluated_and_resumed_unchanged(tmp_path, monkey
             didact.train(recipes.mlp, **arguments)
     assert evaluate(uninterrupted_run)["test"] == pytest.approx(uninterrupted_run.metadata["test"])
     resumed_run = resume(without_offsets(Run.open("mlp/latest", tmp_path / "runs")))
-    assert resumed_run.metadata["status"] == "finished" and resumed_run.metadata["test"] == pytest.approx(uninterrupted_run.metadata["test"])
+    assert resumed_run.metadata["status"] == "finished" and resumed_run.metadata["test"] == pytest.approx(
+        uninterrupted_run.metadata["test"]
+    )
     assert didact.predict(resumed_run, row)[0][target] == didact.predict(uninterrupted_run, row)[0][target]
 
 
@@ -184,17 +210,31 @@ def test_generated_rows_lie_in_the_range_of_training(tmp_path, recipe):
         assert (values % 1 == 0).all() and len(set(values)) > 5, values
 
 
-@pytest.mark.parametrize(("value", "offset", "text"), [
-    (1_700_000_000_250.0, 1.7e12, "1,700,000,000,250"), (1_700_000_000_250.345678, 1.7e12, "1,700,000,000,250.35"),
-    (NOW_S + 250.345678, NOW_S, "1,700,000,250.346"), (1.7e9, 1.7e9, "1,700,000,000"), (1.7e15 + 33, 1.7e15, "1,700,000,000,000,033"),
-    (52.52 + float(np.float32(0.0134)), 52.52, "52.5334"), (52.52, 52.52, "52.52"), (-1e9 - 7, -1e9, "-1,000,000,007"), (0.0, 1e9, "0"),
-])
+@pytest.mark.parametrize(
+    ("value", "offset", "text"),
+    [
+        (1_700_000_000_250.0, 1.7e12, "1,700,000,000,250"),
+        (1_700_000_000_250.345678, 1.7e12, "1,700,000,000,250.35"),
+        (NOW_S + 250.345678, NOW_S, "1,700,000,250.346"),
+        (1.7e9, 1.7e9, "1,700,000,000"),
+        (1.7e15 + 33, 1.7e15, "1,700,000,000,000,033"),
+        (52.52 + float(np.float32(0.0134)), 52.52, "52.5334"),
+        (52.52, 52.52, "52.52"),
+        (-1e9 - 7, -1e9, "-1,000,000,007"),
+        (0.0, 1e9, "0"),
+    ],
+)
 def test_format_exact_keeps_all_digits(value, offset, text):
     assert format_exact(value, offset) == text
 
 
 def test_format_plain_writes_numbers_as_in_the_table():
-    assert [format_plain(v) for v in (1.7e12, 1.7e15 + 1, 52.52, -3.0)] == ["1700000000000", "1700000000000001", "52.52", "-3"]
+    assert [format_plain(v) for v in (1.7e12, 1.7e15 + 1, 52.52, -3.0)] == [
+        "1700000000000",
+        "1700000000000001",
+        "52.52",
+        "-3",
+    ]
 
 
 def test_milliseconds_stay_distinct_everywhere(tmp_path, capsys):
@@ -204,19 +244,26 @@ def test_milliseconds_stay_distinct_everywhere(tmp_path, capsys):
 
     rng = np.random.default_rng(0)
     t = 1000 * NOW_S + rng.integers(0, 50_000, 200)
-    pd.DataFrame({"t": t, "u": t + rng.random(200).round(3), "late": np.where(t > np.median(t), "yes", "no"), "next": t + 40}).to_csv(
-        tmp_path / "ms.csv", index=False)
+    pd.DataFrame(
+        {"t": t, "u": t + rng.random(200).round(3), "late": np.where(t > np.median(t), "yes", "no"), "next": t + 40}
+    ).to_csv(tmp_path / "ms.csv", index=False)
     arguments = {"data": tmp_path / "ms.csv", "epochs": 2, "runs": str(tmp_path / "runs")}
     run = didact.train(recipes.mlp, target="next", **arguments)
     assert main(["predict", str(run.folder), str(tmp_path / "ms.csv")]) in (0, None)
     printed_values = [line.split("next ")[1].split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert len(set(printed_values)) > 150 and all(abs(float(v.replace(",", "")) - 1.7e12) < 1e6 and "e" not in v for v in printed_values)
+    assert len(set(printed_values)) > 150 and all(
+        abs(float(v.replace(",", "")) - 1.7e12) < 1e6 and "e" not in v for v in printed_values
+    )
     reported_values = [read_predictions(run.metadata, run.load("test")).describe(row)[0] for row in range(20)]
     assert set(reported_values) <= {f"{v + 40:,}" for v in t} and len(set(reported_values)) > 15
     vae_run = didact.train(recipes.vae, target="next", **arguments)
     save_rows(vae_run, sample_images(vae_run, 20, seed=1), tmp_path / "new.csv")
     generated_rows = list(csv.DictReader((tmp_path / "new.csv").read_text().splitlines()))
-    assert all(len({row[name] for row in generated_rows}) > 5 and all(row[name].startswith("1700000") for row in generated_rows) for name in ("t", "u", "next"))
+    assert all(
+        len({row[name] for row in generated_rows}) > 5
+        and all(row[name].startswith("1700000") for row in generated_rows)
+        for name in ("t", "u", "next")
+    )
     explained_model = ExplainedModel.from_run(didact.train(recipes.mlp, target="late", **arguments), "cpu")
     _, batch = explained_model.data.encoder.read([str(tmp_path / "ms.csv")])
     names, members = explained_model.get_parts(batch["x"][0])

@@ -90,7 +90,9 @@ def test_categorical_column_encodes_rare_unseen_and_missing_values():
 def write_houses(folder, bad_cells=(), name="houses.csv", n=200):
     """Areas with decimal commas; `spoilt` cells stand in the first rows."""
     areas = [*bad_cells, *(f"{20 + i},{i % 100:02}" for i in range(len(bad_cells), n))]
-    return write_file(folder, "area;town;price\n" + "".join(f"{a};{'uvw'[i % 3]};{3 * i},5\n" for i, a in enumerate(areas)), name)
+    return write_file(
+        folder, "area;town;price\n" + "".join(f"{a};{'uvw'[i % 3]};{3 * i},5\n" for i, a in enumerate(areas)), name
+    )
 
 
 def test_bad_cell_of_a_decimal_comma_column_is_one_missing_value(tmp_path):
@@ -105,13 +107,18 @@ def test_bad_cell_of_a_decimal_comma_column_is_one_missing_value(tmp_path):
         torch.testing.assert_close(batch["x"], expected)
     data_with_bad_cell = load_table(write_houses(tmp_path, ["onbekend"]))
     assert data_with_bad_cell.feature_names[0] == "area"
-    assert any("'area' holds 1 cell not read as a number, first 'onbekend' in line 2: taken as missing" in note for note in data_with_bad_cell.notes)
+    assert any(
+        "'area' holds 1 cell not read as a number, first 'onbekend' in line 2: taken as missing" in note
+        for note in data_with_bad_cell.notes
+    )
     with pytest.raises(UsageError, match=r"'area' of .*new.csv expects numbers, got '1,5 m2' in line 2"):
         encoder.read([str(write_houses(tmp_path, ["1,5 m2", "2,5 m2"], "new.csv", n=2))])
 
 
 def test_new_rows_are_read_with_the_comma_meaning_of_training(tmp_path):
-    path = write_file(tmp_path, "income\ty\n" + "".join(f"{37 * i:,}\t{'kl'[i % 2]}\n" for i in range(1, 200)), "us.tsv")
+    path = write_file(
+        tmp_path, "income\ty\n" + "".join(f"{37 * i:,}\t{'kl'[i % 2]}\n" for i in range(1, 200)), "us.tsv"
+    )
     data = load_table(path)
     assert any("'income' has commas between thousands" in note for note in data.notes)
     encoder = TableEncoder.from_spec(json.loads(json.dumps(data.encoder.spec())))
@@ -120,8 +127,13 @@ def test_new_rows_are_read_with_the_comma_meaning_of_training(tmp_path):
     _, batch = encoder.read([str(new_path), str(quoted_path), "income=2,471", "income=2471", '{"income": 2471}'])
     assert batch["x"].tolist() == [[2471]] * 5
     decimal_encoder = load_table(write_houses(tmp_path)).encoder
-    assert decimal_encoder.read(["area=120,50,town=u"])[1]["x"][0, 0] == decimal_encoder.read(["area=120.5,town=u"])[1]["x"][0, 0] == 120.5
-    old_spec = {"name": "area", "median": 1.0, "missing": False}                      # as runs kept it before commas had a meaning
+    assert (
+        decimal_encoder.read(["area=120,50,town=u"])[1]["x"][0, 0]
+        == decimal_encoder.read(["area=120.5,town=u"])[1]["x"][0, 0]
+        == 120.5
+    )
+    # as runs kept it before commas had a meaning
+    old_spec = {"name": "area", "median": 1.0, "missing": False}
     assert TableEncoder.from_spec({"target": "y", "columns": [old_spec]}).columns == (NumericColumn("area", 1.0),)
 
 
@@ -132,8 +144,11 @@ def test_rare_words_in_an_integer_column_are_missing_values(tmp_path):
     data = load_table(path)
     assert data.feature_names == ("rooms", "rooms missing")
     assert any("'rooms' holds 3 cells not read as a number, first 'n.v.t.' in line 7" in note for note in data.notes)
-    assert read_target(read_csv(path), "rooms")[2] == (*"1234567", "n.v.t.")           # of a target they are a class
-    assert isinstance(TableEncoder.from_frame(pd.DataFrame({"a": ["1", "2", "x", "y"] * 20, "y": 0}), "y")[0].columns[0], CategoricalColumn)
+    assert read_target(read_csv(path), "rooms")[2] == (*"1234567", "n.v.t.")  # of a target they are a class
+    assert isinstance(
+        TableEncoder.from_frame(pd.DataFrame({"a": ["1", "2", "x", "y"] * 20, "y": 0}), "y")[0].columns[0],
+        CategoricalColumn,
+    )
 
 
 def test_numeric_categories_are_compared_as_numbers():
@@ -154,12 +169,20 @@ def test_class_named_like_a_missing_value_is_refused(tmp_path, word):
 
 
 def test_numbers_rounded_by_float64_are_noted(tmp_path):
-    path = write_file(tmp_path, "t,a,y\n" + "".join(f"{17 * 10**17 + 2 * i},{i % 9},{'kl'[i % 2]}\n" for i in range(300)))
+    path = write_file(
+        tmp_path, "t,a,y\n" + "".join(f"{17 * 10**17 + 2 * i},{i % 9},{'kl'[i % 2]}\n" for i in range(300))
+    )
     precision_notes = [note for note in load_table(path).notes if "double precision" in note]
-    assert len(precision_notes) == 1 and "'t' lies so near 1.7e+18" in precision_notes[0] and "steps of 256" in precision_notes[0]
+    assert (
+        len(precision_notes) == 1
+        and "'t' lies so near 1.7e+18" in precision_notes[0]
+        and "steps of 256" in precision_notes[0]
+    )
     rng = np.random.default_rng(0)
     for spread, is_refused in ((300, True), (5e3, False)):
-        path = write_file(tmp_path, "a,y\n" + "".join(f"{x:.3f},{10**18 + round(spread * x)}\n" for x in rng.normal(size=200)))
+        path = write_file(
+            tmp_path, "a,y\n" + "".join(f"{x:.3f},{10**18 + round(spread * x)}\n" for x in rng.normal(size=200))
+        )
         if is_refused:
             with pytest.raises(UsageError, match=r"target 'y' lies so near .* rounds it to steps of 128; subtract"):
                 load_table(path, target="y")
@@ -172,10 +195,16 @@ def test_numbers_rounded_by_float64_are_noted(tmp_path):
 def test_row_id_columns_are_noted(tmp_path):
     rng = np.random.default_rng(0)
     n = 60
-    frame = pd.DataFrame({
-        "counter": np.arange(100, 100 + n), "customer_ID": rng.permutation(10 * n)[:n], "year": rng.permutation(10 * n)[:n],
-        "width": rng.normal(size=n), "room id": np.arange(n) % 30, "y": ["k", "l"] * (n // 2),
-    })
+    frame = pd.DataFrame(
+        {
+            "counter": np.arange(100, 100 + n),
+            "customer_ID": rng.permutation(10 * n)[:n],
+            "year": rng.permutation(10 * n)[:n],
+            "width": rng.normal(size=n),
+            "room id": np.arange(n) % 30,
+            "y": ["k", "l"] * (n // 2),
+        }
+    )
     path = tmp_path / "t.csv"
     frame.to_csv(path, index=False)
     assert [note for note in load_table(path).notes if "names rows" in note] == [
@@ -197,10 +226,19 @@ def test_unusable_columns_are_dropped_with_a_note(tmp_path):
     data = load_table(path, target="ill")
     assert not [n for n in data.feature_names if n.startswith(("name", "born", "void", "column 1"))]
     notes = " | ".join(data.notes)
-    for note_text in ("'name' holds free text", "--text name", "'born' holds dates", "'void' is empty", "never change in training: same",
-                  "2 classes, read as binary"):
+    for note_text in (
+        "'name' holds free text",
+        "--text name",
+        "'born' holds dates",
+        "'void' is empty",
+        "never change in training: same",
+        "2 classes, read as binary",
+    ):
         assert note_text in notes, note_text
-    assert NumericColumn("typo", data.encoder.columns[[c.name for c in data.encoder.columns].index("typo")].median, True) in data.encoder.columns
+    assert (
+        NumericColumn("typo", data.encoder.columns[[c.name for c in data.encoder.columns].index("typo")].median, True)
+        in data.encoder.columns
+    )
 
 
 @pytest.mark.parametrize(("values", "task", "labels"), [
@@ -232,8 +270,14 @@ BAD_TABLES = {
     "one class": ("a,y\n" + "1,k\n2,k\n" * 5, "'y' is 'k' in every row"),
     "constant number": ("a,y\n" + "1,3.5\n2,3.5\n" * 5, "'y' is '3.5' in every row"),
     "rare class": ("a,y\n" + "1,k\n2,l\n" * 5 + "1,m\n", r"too few of: 'm' \(1\)"),
-    "infinite target": ("a,y\n" + "".join(f"1,{i}.5\n" for i in range(30)) + "2,inf\n", "must be finite, got 'inf' in line 32"),
-    "word in target": ("a,y\n" + "".join(f"1,{i}.5\n" for i in range(30)) + "2,many\n", "must be a number, got 'many' in line 32"),
+    "infinite target": (
+        "a,y\n" + "".join(f"1,{i}.5\n" for i in range(30)) + "2,inf\n",
+        "must be finite, got 'inf' in line 32",
+    ),
+    "word in target": (
+        "a,y\n" + "".join(f"1,{i}.5\n" for i in range(30)) + "2,many\n",
+        "must be a number, got 'many' in line 32",
+    ),
     "infinite input": ("a,y\n" + "1,k\n2,l\n" * 5 + "-inf,k\n", "'a' must hold finite numbers, got -inf in line 12"),
     "beyond float32": ("a,y\n" + "1,k\n2,l\n" * 5 + "1e300,k\n", "got 1e300 in line 12"),
     "two rows": ("a,y\n1,2.5\n2,3.5\n", "at least 3"),
@@ -250,21 +294,36 @@ def test_bad_table_is_refused_in_one_line(tmp_path, case):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("case", ["no value in target", "missing target", "one class", "constant number", "rare class", "names as target"])
+@pytest.mark.parametrize(
+    "case", ["no value in target", "missing target", "one class", "constant number", "rare class", "names as target"]
+)
 def test_table_without_a_usable_target_is_loaded_without_it(tmp_path, case):
     content, message = BAD_TABLES[case]
     data = load_table(write_file(tmp_path, content))
-    assert data.task == "none" and data.target == "" and re.search(message, data.notes[0]) and data.encoder.columns[0].name == "a"
-    assert "y" not in data.train.columns and len(data.encoder.columns) == (1 if case in ("no value in target", "names as target") else 2)
-    reloaded_data = load_table(tmp_path / "t.csv", target="", indices=data.indices)                  # as a run's data are loaded again
+    assert (
+        data.task == "none"
+        and data.target == ""
+        and re.search(message, data.notes[0])
+        and data.encoder.columns[0].name == "a"
+    )
+    assert "y" not in data.train.columns and len(data.encoder.columns) == (
+        1 if case in ("no value in target", "names as target") else 2
+    )
+    # as a run's data are loaded again
+    reloaded_data = load_table(tmp_path / "t.csv", target="", indices=data.indices)
     assert reloaded_data.fingerprint == data.fingerprint
     with pytest.raises(UsageError, match=message):
-        load_table(tmp_path / "t.csv", target="y")                                          # who names one is told what is wrong with it
+        # who names one is told what is wrong with it
+        load_table(tmp_path / "t.csv", target="y")
 
 
 def test_single_column_table_has_no_target(tmp_path):
     data = load_table(write_file(tmp_path, "a\n" + "".join(f"{k}\n" for k in range(20))))
-    assert data.shape == (1,) and data.task == "none" and "only one column, 'a': expected columns separated by" in data.notes[0]
+    assert (
+        data.shape == (1,)
+        and data.task == "none"
+        and "only one column, 'a': expected columns separated by" in data.notes[0]
+    )
     with pytest.raises(UsageError, match="only one column"):
         didact.recipes.mlp.check(data)
 
@@ -287,12 +346,17 @@ def test_table_encoder_reads_new_rows(tmp_path):
         torch.testing.assert_close(batch["x"], x)
         assert names[:2] == [f"{path}:2", f"{path}:3"]
     row = frame.iloc[1]
-    texts = [f"age={row.age},job={row.job},height={row.height}", json.dumps({"age": row.age, "job": row.job, "height": row.height}),
-             f"job={row.job},height={row.height},age={row.age},ill=no"]
+    texts = [
+        f"age={row.age},job={row.job},height={row.height}",
+        json.dumps({"age": row.age, "job": row.job, "height": row.height}),
+        f"job={row.job},height={row.height},age={row.age},ill=no",
+    ]
     names, batch = restored_encoder.read(texts)
     assert names == texts
     torch.testing.assert_close(batch["x"], x[1:2].expand(3, -1))
-    rows_with_gaps = restored_encoder.read(["age=?,job=,height=170", '{"age": null, "job": null, "height": 170}'])[1]["x"]
+    rows_with_gaps = restored_encoder.read(["age=?,job=,height=170", '{"age": null, "job": null, "height": 170}'])[1][
+        "x"
+    ]
     torch.testing.assert_close(rows_with_gaps[0], rows_with_gaps[1])
     assert rows_with_gaps[0].tolist() == [encoder.columns[0].median, 1, 0, 0, 0, 1, 170]
 
@@ -331,12 +395,20 @@ def test_several_targets_are_multilabel(tmp_path):
     rows = [f"{i},{i % 5},{i % 2},{'yes' if i % 3 else 'no'},{i % 4 == 0}" for i in range(80)]
     path.write_text("length,stars,comedy,drama,old\n" + "\n".join(rows) + "\n")
     data = load_table(path, target="comedy,drama,old")
-    assert (data.task, data.class_names, data.feature_names) == ("multilabel", ("comedy", "drama", "old"), ("length", "stars"))
+    assert (data.task, data.class_names, data.feature_names) == (
+        "multilabel",
+        ("comedy", "drama", "old"),
+        ("length", "stars"),
+    )
     all_targets = torch.cat([data.split(part).columns["y"] for part in ("train", "validation", "test")])
     order = torch.cat([data.indices[part] for part in ("train", "validation", "test")]).argsort()
     assert all_targets[order].tolist() == [[i % 2, float(i % 3 > 0), float(i % 4 == 0)] for i in range(80)]
     assert any("multi-label" in note for note in data.notes)
-    messages_by_target = {"comedy,comedy": "names a column twice", "comedy,stars": "'stars' is '2' in line", "comedy,draama": "did you mean 'drama'"}
+    messages_by_target = {
+        "comedy,comedy": "names a column twice",
+        "comedy,stars": "'stars' is '2' in line",
+        "comedy,draama": "did you mean 'drama'",
+    }
     for target, message in messages_by_target.items():
         with pytest.raises(UsageError, match=message):
             load_table(path, target=target)

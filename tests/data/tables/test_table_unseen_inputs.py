@@ -34,4 +34,8 @@ def test_predict_prints_unseen_inputs_to_stderr(houses_encoder, capsys):
     didact.train("mlp", data="houses.csv", target="price", hidden=(4,), epochs=1)
     assert main(["predict", "latest", "rooms=4,city=Antwerpen,area=50"]) == 0
     captured = capsys.readouterr()
-    assert "price" in captured.out and captured.err.count("\n") == 1 and "'Antwerpen', which training did not meet" in captured.err
+    assert (
+        "price" in captured.out
+        and captured.err.count("\n") == 1
+        and "'Antwerpen', which training did not meet" in captured.err
+    )

@@ -19,7 +19,11 @@ from didact.data.text.classification import (
 from didact.errors import UsageError
 
 TEXTS = [
-    "A fine film, a FINE cast; don't miss it!", "Dull film. Dull cast.<br />Miss it", "it is a film", "snake_case 42 film", "",
+    "A fine film, a FINE cast; don't miss it!",
+    "Dull film. Dull cast.<br />Miss it",
+    "it is a film",
+    "snake_case 42 film",
+    "",
 ]
 
 
@@ -29,18 +33,25 @@ def test_split_words_by_hand():
 
 def test_bag_encoder_equals_scikit_learn():
     encoder = BagEncoder.fit(TEXTS)
-    reference = CountVectorizer(binary=True, token_pattern=WORD_PATTERN.pattern, min_df=2).fit([t.replace("<br />", " ") for t in TEXTS])
+    reference = CountVectorizer(binary=True, token_pattern=WORD_PATTERN.pattern, min_df=2).fit(
+        [t.replace("<br />", " ") for t in TEXTS]
+    )
     assert set(encoder.vocab) == set(reference.vocabulary_)
-    expected = torch.tensor(reference.transform(TEXTS).toarray())[:, [reference.vocabulary_[word] for word in encoder.vocab]]
+    expected = torch.tensor(reference.transform(TEXTS).toarray())[
+        :, [reference.vocabulary_[word] for word in encoder.vocab]
+    ]
     x = encoder.encode(TEXTS)
     assert x.dtype == torch.int16
     assert torch.equal(encoder.decoders["x"](x), expected.float())
-    assert encoder.vocab[0] == "film" and encoder.encode(["unknown words only"]).tolist() == [[len(encoder.vocab) + 1] * 3]
+    assert encoder.vocab[0] == "film" and encoder.encode(["unknown words only"]).tolist() == [
+        [len(encoder.vocab) + 1] * 3
+    ]
 
 
 def test_bag_encoder_keeps_common_words_and_caps_long_texts():
     assert BagEncoder.fit(TEXTS, vocab_size=3).vocab == ("film", "it", "a")
-    assert BagEncoder.fit(["one two", "three"]).vocab == ("one", "three", "two")  # no word is in two texts: all are kept
+    # no word is in two texts: all are kept
+    assert BagEncoder.fit(["one two", "three"]).vocab == ("one", "three", "two")
     long_texts = [" ".join(f"w{i}" for i in range(1000))] * 2
     assert BagEncoder.fit(long_texts).encode(long_texts).shape == (2, MAX_STORED_WORDS)
     with pytest.raises(UsageError, match="none of the 2 texts of column 'text' holds a word"):
@@ -67,7 +78,8 @@ class Decoder(torch.nn.Module):
 def test_as_sequences_keeps_the_order_of_words(tmp_path):
     encoder = SequenceEncoder(("film", "a", "dull"), vocab_size=2, max_length=4)
     x = encoder.encode(["a dull dull film", "a new film about a film", ""])
-    assert encoder.to_tokens(x).tolist() == [[3, 1, 1, 2], [3, 1, 2, 1], [0, 0, 0, 0]]    # dull is beyond the vocabulary
+    # dull is beyond the vocabulary
+    assert encoder.to_tokens(x).tolist() == [[3, 1, 1, 2], [3, 1, 2, 1], [0, 0, 0, 0]]
     write_films(tmp_path / "films.csv")
     bag_data = load_text_table(tmp_path / "films.csv", text="review", target="mood")
     data = as_sequences(bag_data, vocab_size=3, max_length=8)

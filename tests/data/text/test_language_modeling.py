@@ -32,9 +32,14 @@ def test_window_targets_are_shifted_by_one_token():
     data = build_language_modeling_data("made", TEXT, context_length=16)
     ids = torch.tensor(data.encoder.tokenizer.encode(TEXT))
     batch = data.train.batch(torch.tensor([0, 3]))
-    assert torch.equal(batch["x"][1], ids[48:64]) and torch.equal(batch["y"][1], ids[49:65]) and batch["x"].dtype == torch.int64
+    assert (
+        torch.equal(batch["x"][1], ids[48:64])
+        and torch.equal(batch["y"][1], ids[49:65])
+        and batch["x"].dtype == torch.int64
+    )
     split_tokens = [get_all_rows(data.split(part))["x"].flatten() for part in SPLITS]
-    assert torch.equal(torch.cat(split_tokens), ids[: sum(map(len, split_tokens))])          # side by side, in order, nothing twice
+    # side by side, in order, nothing twice
+    assert torch.equal(torch.cat(split_tokens), ids[: sum(map(len, split_tokens))])
     assert [len(p) for p in split_tokens] == [282 * 16, 15 * 16, 15 * 16]
     assert (data.kind, data.task, data.num_classes, data.shape) == ("text", "language", len(set(TEXT)), (16,))
 
@@ -70,9 +75,13 @@ def test_long_token_stream_is_memory_mapped(tmp_path, monkeypatch):
     mapped_data = build_language_modeling_data("made", TEXT)
     (file,) = (tmp_path / "streams").glob("*.bin")
     assert file.stat().st_size == len(TEXT) and mapped_data.train.stream.dtype == torch.uint8
-    assert torch.equal(mapped_data.train.stream, plain_data.train.stream) and mapped_data.fingerprint == plain_data.fingerprint
+    assert (
+        torch.equal(mapped_data.train.stream, plain_data.train.stream)
+        and mapped_data.fingerprint == plain_data.fingerprint
+    )
     file.write_bytes(b"short")
-    assert torch.equal(build_language_modeling_data("made", TEXT).train.stream, plain_data.train.stream)   # a damaged one is made anew
+    # a damaged one is made anew
+    assert torch.equal(build_language_modeling_data("made", TEXT).train.stream, plain_data.train.stream)
 
 
 def test_encode_ids_uses_the_smallest_integer_dtype():
@@ -88,7 +97,9 @@ def test_text_is_reloaded_with_its_tokenizer(kind, tmp_path):
     data = load(str(path), tokens=kind)
     assert data.encoder.tokenizer.spec()["kind"] == kind and data.encoder.chars_per_token > 3
     reloaded_data = reload_data(data, data.indices)
-    assert reloaded_data.encoder == data.encoder and torch.equal(get_all_rows(reloaded_data.test)["y"], get_all_rows(data.test)["y"])
+    assert reloaded_data.encoder == data.encoder and torch.equal(
+        get_all_rows(reloaded_data.test)["y"], get_all_rows(data.test)["y"]
+    )
     with pytest.raises(UsageError, match="--tokens is for running text, but 'iris' is table"):
         retokenize(load("iris"), kind)
 
@@ -101,7 +112,12 @@ def test_load_text_files_reads_a_folder_of_texts(tmp_path, monkeypatch):
     (folder / "a.md").write_text("a\r\n" * 500, encoding="utf-8", newline="")
     (folder / "deep" / "c.txt").write_text("c" * 1000, encoding="utf-8")
     (folder / ".hidden.txt").write_text("h")
-    assert is_text_path("x.TXT") and is_text_path(folder) and not is_text_path(tmp_path / "nowhere") and not is_text_path("x.csv")
+    assert (
+        is_text_path("x.TXT")
+        and is_text_path(folder)
+        and not is_text_path(tmp_path / "nowhere")
+        and not is_text_path("x.csv")
+    )
     data = load("texts")
     assert data.class_names == ("\n", "a", "b", "c") and data.name == "texts" and "3 texts" in data.notes[1]
     reloaded_data = reload_data(data, data.indices)
@@ -113,7 +129,11 @@ def test_load_text_files_reads_a_folder_of_texts(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "content, message",
-    [(b"", "holds 0 characters"), (b"too short", "at least 1281"), (b"caf\xe9" * 900, r"not UTF-8 text \(byte 3\): save it as UTF-8")],
+    [
+        (b"", "holds 0 characters"),
+        (b"too short", "at least 1281"),
+        (b"caf\xe9" * 900, r"not UTF-8 text \(byte 3\): save it as UTF-8"),
+    ],
 )
 def test_load_text_files_refuses_short_and_non_utf8_texts(content, message, tmp_path):
     (tmp_path / "own.txt").write_bytes(content)
@@ -130,7 +150,11 @@ def test_target_option_does_not_apply_to_running_text(tmp_path):
 def test_text_encoder_reads_prompts(tmp_path):
     encoder = TextEncoder(CharTokenizer.fit(["abcdef"]), 4)
     names, batch = encoder.read(["ab", "abcdef"])
-    assert batch["x"].tolist() == [[0, 1, 0, 0], [2, 3, 4, 5]] and batch["length"].tolist() == [2, 4] and names == ["ab", "abcdef"]
+    assert (
+        batch["x"].tolist() == [[0, 1, 0, 0], [2, 3, 4, 5]]
+        and batch["length"].tolist() == [2, 4]
+        and names == ["ab", "abcdef"]
+    )
     (tmp_path / "more.txt").write_text("fed")
     assert encoder.read([tmp_path / "more.txt"])[1]["x"].tolist() == [[5, 4, 3]]
     with pytest.raises(UsageError, match="needs at least one token, got ''"):
@@ -144,7 +168,9 @@ def test_text_encoder_reads_prompts(tmp_path):
 def test_text_encoder_is_restored_without_the_text():
     data = build_language_modeling_data("made", TEXT, context_length=16)
     restored_data = with_context(data_from_json(json.loads(json.dumps(data_to_json(data)))), 32)
-    assert restored_data.encoder == TextEncoder(data.encoder.tokenizer, 32, 1.0) and not isinstance(restored_data.train, TokenWindows)
+    assert restored_data.encoder == TextEncoder(data.encoder.tokenizer, 32, 1.0) and not isinstance(
+        restored_data.train, TokenWindows
+    )
 
 
 @pytest.mark.parametrize("kind", ["characters", "words", "bpe"])
@@ -155,9 +181,18 @@ def test_long_text_encoded_in_pieces_equals_the_full_text(kind, tmp_path, monkey
     monkeypatch.setattr(language_modeling, "MIN_MAPPED_CHARS", 1000)
     monkeypatch.setattr(language_modeling, "PIECE_CHARS", 97)                # borders fall anywhere
     progress_calls = []
-    pieces_data = build_language_modeling_data("made", text, kind=kind, context_length=16, vocab_size=300, progress=lambda *facts: progress_calls.append(facts))
-    assert torch.equal(pieces_data.train.stream, full_data.train.stream) and pieces_data.fingerprint == full_data.fingerprint
-    assert pieces_data.encoder == full_data.encoder and len(progress_calls) > 10 and progress_calls[-1] == (f"made in {kind}", len(text), len(text))
+    pieces_data = build_language_modeling_data(
+        "made", text, kind=kind, context_length=16, vocab_size=300, progress=lambda *facts: progress_calls.append(facts)
+    )
+    assert (
+        torch.equal(pieces_data.train.stream, full_data.train.stream)
+        and pieces_data.fingerprint == full_data.fingerprint
+    )
+    assert (
+        pieces_data.encoder == full_data.encoder
+        and len(progress_calls) > 10
+        and progress_calls[-1] == (f"made in {kind}", len(text), len(text))
+    )
     monkeypatch.setattr(language_modeling, "fit_tokenizer", None)             # nothing is learned again
     cached_data = build_language_modeling_data("made", text, kind=kind, context_length=16, vocab_size=300)
     assert torch.equal(cached_data.train.stream, full_data.train.stream) and cached_data.encoder == full_data.encoder

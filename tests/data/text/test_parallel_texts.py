@@ -31,7 +31,9 @@ def test_pair_encoder_decodes_sentences_in_their_case(pairs_path, kind):
 
 
 def test_tokens_option_is_refused_where_it_does_not_apply(pairs_path):
-    with pytest.raises(UsageError, match="--tokens gpt2 is for running text; pairs are cut into characters, words or bpe"):
+    with pytest.raises(
+        UsageError, match="--tokens gpt2 is for running text; pairs are cut into characters, words or bpe"
+    ):
         load(pairs_path, accepts=("pairs",), tokens="gpt2")
     with pytest.raises(UsageError, match="'number_words' is pairs for translation; leave it out"):
         load("number_words", tokens="bpe")
@@ -39,12 +41,23 @@ def test_tokens_option_is_refused_where_it_does_not_apply(pairs_path):
 
 def test_number_words_are_read_in_any_case():
     encoder = load("number_words").encoder
-    assert encoder.encode(["Twenty ONE"]).tolist() == encoder.encode(["twenty one"]).tolist() and encoder.detokenize is None
+    assert (
+        encoder.encode(["Twenty ONE"]).tolist() == encoder.encode(["twenty one"]).tolist()
+        and encoder.detokenize is None
+    )
 
 
-@pytest.mark.parametrize(("header", "num_pairs"), [
-    ("English\tFrench", 60), ("src\ttgt", 60), ("en\tde", 60), ("Anna\tFrench", 61), ("source\tFrench", 61), ("German\tGerman", 61),
-])
+@pytest.mark.parametrize(
+    ("header", "num_pairs"),
+    [
+        ("English\tFrench", 60),
+        ("src\ttgt", 60),
+        ("en\tde", 60),
+        ("Anna\tFrench", 61),
+        ("source\tFrench", 61),
+        ("German\tGerman", 61),
+    ],
+)
 def test_header_line_is_not_a_pair(pairs_path, header, num_pairs):
     with open(pairs_path, encoding="utf-8") as file:
         content = file.read()

@@ -18,10 +18,20 @@ ACCEPTED_KINDS = ("words",)
 
 
 def test_context_windows_by_hand_stay_in_their_text():
-    windows = concat_texts([torch.tensor([2, 3, 4, 5]), torch.tensor([6]), torch.tensor([], dtype=torch.int32), torch.tensor([7, 8])]).restrict(2, 20)
+    windows = concat_texts(
+        [torch.tensor([2, 3, 4, 5]), torch.tensor([6]), torch.tensor([], dtype=torch.int32), torch.tensor([7, 8])]
+    ).restrict(2, 20)
     batch = windows.decode(next(windows.batches([torch.arange(len(windows))])))
     assert batch["y"].tolist() == [2, 3, 4, 5, 6, 7, 8]
-    assert batch["x"].tolist() == [[0, 0, 3, 4], [0, 2, 4, 5], [2, 3, 5, 0], [3, 4, 0, 0], [0] * 4, [0, 0, 8, 0], [0, 7, 0, 0]]
+    assert batch["x"].tolist() == [
+        [0, 0, 3, 4],
+        [0, 2, 4, 5],
+        [2, 3, 5, 0],
+        [3, 4, 0, 0],
+        [0] * 4,
+        [0, 0, 8, 0],
+        [0, 7, 0, 0],
+    ]
     assert windows.count_words(20).nonzero()[:, 0].tolist() == [2, 3, 4, 5, 6, 7, 8]
     frequent_windows = windows.restrict(2, 3)                                     # words 2, 3 and 4 alone are known
     batch = frequent_windows.decode(next(frequent_windows.batches([torch.arange(len(frequent_windows))])))
@@ -32,7 +42,9 @@ def test_context_windows_by_hand_stay_in_their_text():
 
 def test_compute_keep_probability_by_hand():
     counts = torch.tensor([0, 0, 900, 90, 10])
-    torch.testing.assert_close(compute_keep_probability(counts, 0.009), torch.tensor([1.0, 1.0, 0.1, 0.1**0.5, 0.9**0.5]), rtol=1e-4, atol=0)
+    torch.testing.assert_close(
+        compute_keep_probability(counts, 0.009), torch.tensor([1.0, 1.0, 0.1, 0.1**0.5, 0.9**0.5]), rtol=1e-4, atol=0
+    )
     assert compute_keep_probability(counts, 0.0).tolist() == [1.0] * 5
 
 
@@ -43,7 +55,9 @@ def test_make_subsampler_keeps_the_expected_share():
     out = subsample(batch, torch.Generator().manual_seed(0))
     kept_share = (out["x"] != 0).float().mean(0)
     # the middle (0.8), the other word, and reach: one apart always, two apart in half of the windows
-    torch.testing.assert_close(kept_share, torch.tensor([0.8 * 0.5 * 0.5, 0.8 * 0.5, 0.8 * 0.8, 0.8 * 0.8 * 0.5]), atol=0.015, rtol=0)
+    torch.testing.assert_close(
+        kept_share, torch.tensor([0.8 * 0.5 * 0.5, 0.8 * 0.5, 0.8 * 0.8, 0.8 * 0.8 * 0.5]), atol=0.015, rtol=0
+    )
     assert torch.equal(batch["x"][0], torch.tensor([2, 2, 3, 3]))
     assert torch.equal(subsample(batch, torch.Generator().manual_seed(0))["x"], out["x"])
 
@@ -58,7 +72,10 @@ def test_word_windows_of_running_and_labeled_texts(tmp_path):
     vocab = ("", "", *data.feature_names)
     assert vocab[batch["y"]] == "king" and [vocab[i] for i in batch["x"][0]] == ["", "", "the", "rules", "he", "rules"]
     opinions = (("good", "yes") if i % 2 else ("bad", "no") for i in range(90))
-    rows = "\n".join(f"a {adjective} film about {'love' if i % 3 else 'war'},{liked}" for i, (adjective, liked) in enumerate(opinions))
+    rows = "\n".join(
+        f"a {adjective} film about {'love' if i % 3 else 'war'},{liked}"
+        for i, (adjective, liked) in enumerate(opinions)
+    )
     (tmp_path / "own.csv").write_text("review,liked\n" + rows + "\n")
     data = load(str(tmp_path / "own.csv"), text="review", target="liked", accepts=ACCEPTED_KINDS)
     assert set(data.feature_names) == {"a", "good", "bad", "film", "about", "love", "war"} and data.task == "none"

@@ -16,7 +16,9 @@ TOKENIZERS = {
     "words": WordTokenizer.fit([TEXT]),
     "byte pairs": BPETokenizer.fit([TEXT], vocab_size=270),
     "published": PretrainedBPE(("<end>", *"<end>abĠ", "ab"), (("a", "b"),), ("<end>",)),
-    "published, digits alone": PretrainedBPE(("<end>", *"<end>abĠ", "ab"), (("a", "b"),), ("<end>",), split_digits=True),
+    "published, digits alone": PretrainedBPE(
+        ("<end>", *"<end>abĠ", "ab"), (("a", "b"),), ("<end>",), split_digits=True
+    ),
 }
 
 

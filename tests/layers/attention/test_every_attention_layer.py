@@ -31,12 +31,22 @@ def seed_torch():
 
 def test_attention_masks_on_five_tokens():
     assert attention_masks.causal_mask(3).tolist() == [[True, False, False], [True, True, False], [True, True, True]]
-    assert attention_masks.padding_mask(torch.tensor([2, 0]), 3).tolist() == [[True, True, False], [False, False, False]]
+    assert attention_masks.padding_mask(torch.tensor([2, 0]), 3).tolist() == [
+        [True, True, False],
+        [False, False, False],
+    ]
     assert attention_masks.local_mask(5, 1).sum(1).tolist() == [2, 3, 3, 3, 2]
     assert attention_masks.strided_mask(5, 2)[0].tolist() == [True, False, True, False, True]
 
 
-@pytest.mark.parametrize("mask", [attention_masks.causal_mask(7), attention_masks.local_mask(7, 2), attention_masks.padding_mask(torch.tensor([7, 3]), 7)[:, None, None]])
+@pytest.mark.parametrize(
+    "mask",
+    [
+        attention_masks.causal_mask(7),
+        attention_masks.local_mask(7, 2),
+        attention_masks.padding_mask(torch.tensor([7, 3]), 7)[:, None, None],
+    ],
+)
 def test_masked_dot_product_attention_matches_pytorch(mask):
     q, k, v = qkv(2, 3, 7, 5)
     y, a = dot_product_attention(q, k, v, mask)
@@ -72,7 +82,11 @@ def test_cross_attention_matches_pytorch():
     layer, reference = CrossAttention(12, 4), nn.MultiheadAttention(12, 4, batch_first=True)
     nn.init.normal_(layer.in_proj_bias)
     reference.load_state_dict(layer.state_dict())
-    x, memory, is_token = torch.randn(2, 5, 12), torch.randn(2, 7, 12), attention_masks.padding_mask(torch.tensor([7, 4]), 7)
+    x, memory, is_token = (
+        torch.randn(2, 5, 12),
+        torch.randn(2, 7, 12),
+        attention_masks.padding_mask(torch.tensor([7, 4]), 7),
+    )
     y, a = reference(x, memory, memory, key_padding_mask=~is_token, average_attn_weights=False)
     torch.testing.assert_close(layer(x, memory, is_token[:, None, None]), y)
     torch.testing.assert_close(layer.forward_with_weights(x, memory, is_token[:, None, None])[1], a)
@@ -83,8 +97,12 @@ def test_grouped_query_attention_is_multi_head_attention_with_repeated_keys(grou
     layer, x = GroupedQueryAttention(24, 6, groups), torch.randn(2, 7, 24)
     reference = nn.MultiheadAttention(24, 6, batch_first=True, bias=False)
     grouped_weights = layer.k_proj.weight, layer.v_proj.weight
-    repeated_weights = [w.unflatten(0, (groups, 4)).repeat_interleave(6 // groups, 0).flatten(0, 1) for w in grouped_weights]
-    reference.load_state_dict({"in_proj_weight": torch.cat([layer.q_proj.weight, *repeated_weights]), "out_proj.weight": layer.o_proj.weight})
+    repeated_weights = [
+        w.unflatten(0, (groups, 4)).repeat_interleave(6 // groups, 0).flatten(0, 1) for w in grouped_weights
+    ]
+    reference.load_state_dict(
+        {"in_proj_weight": torch.cat([layer.q_proj.weight, *repeated_weights]), "out_proj.weight": layer.o_proj.weight}
+    )
     y, a = reference(x, x, x, attn_mask=~attention_masks.causal_mask(7), average_attn_weights=False)
     torch.testing.assert_close(layer(x, causal=True), y)
     torch.testing.assert_close(layer.forward_with_weights(x, causal=True)[1], a)
@@ -94,7 +112,9 @@ def test_grouped_query_attention_is_multi_head_attention_with_repeated_keys(grou
 def test_rotary_grouped_query_attention_depends_on_offsets_alone():
     layer, x = GroupedQueryAttention(16, 2, 1), torch.randn(1, 6, 16)
     angles, shifted_angles = rotary_angles(torch.arange(6), 8), rotary_angles(torch.arange(6) + 100, 8)
-    torch.testing.assert_close(layer(x, angles, causal=True), layer(x, shifted_angles, causal=True), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        layer(x, angles, causal=True), layer(x, shifted_angles, causal=True), atol=1e-5, rtol=1e-4
+    )
     assert not torch.allclose(layer(x, angles), layer(x))
 
 
@@ -130,14 +150,23 @@ def test_luong_scores_agree_with_dot_products_and_bahdanau():
 @pytest.mark.parametrize("causal", [False, True])
 def test_local_attention_is_the_explicit_form_under_a_local_mask(n, radius, causal):
     q, k, v = qkv(2, 3, n, 4)
-    mask = attention_masks.local_mask(n, radius) & attention_masks.causal_mask(n) if causal else attention_masks.local_mask(n, radius)
-    torch.testing.assert_close(local_attention(q, k, v, radius=radius, causal=causal), dot_product_attention(q, k, v, mask)[0])
+    mask = (
+        attention_masks.local_mask(n, radius) & attention_masks.causal_mask(n)
+        if causal
+        else attention_masks.local_mask(n, radius)
+    )
+    torch.testing.assert_close(
+        local_attention(q, k, v, radius=radius, causal=causal), dot_product_attention(q, k, v, mask)[0]
+    )
 
 
 @pytest.mark.parametrize("n, stride", [(17, 3), (12, 4), (5, 9), (7, 1)])
 def test_strided_attention_is_the_explicit_form_under_a_strided_mask(n, stride):
     q, k, v = qkv(2, 3, n, 4)
-    torch.testing.assert_close(strided_attention(q, k, v, stride=stride), dot_product_attention(q, k, v, attention_masks.strided_mask(n, stride))[0])
+    torch.testing.assert_close(
+        strided_attention(q, k, v, stride=stride),
+        dot_product_attention(q, k, v, attention_masks.strided_mask(n, stride))[0],
+    )
 
 
 def test_topk_attention_of_all_is_attention_and_of_one_takes_the_best():
@@ -173,7 +202,9 @@ def test_differential_attention_layer_matches_pytorch_kernels():
     initial = 0.8 - 0.6 * math.exp(-0.6)
     lam = layer.lambdas[0].dot(layer.lambdas[1]).exp() - layer.lambdas[2].dot(layer.lambdas[3]).exp() + initial
     heads = (1 - initial) * F.rms_norm(first_head - lam * second_head, (8,), eps=1e-5)
-    torch.testing.assert_close(layer(x, causal=True), layer.o_proj(heads.transpose(1, 2).reshape(2, 7, 24)), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        layer(x, causal=True), layer.o_proj(heads.transpose(1, 2).reshape(2, 7, 24)), atol=1e-5, rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -184,7 +215,9 @@ def test_flash_attention_is_exact_forward_and_backward(n, tile, causal):
     expected = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
     output = flash_attention(q, k, v, causal=causal, tile=tile)
     torch.testing.assert_close(output, expected)
-    for a, b in zip(torch.autograd.grad(output, (q, k, v), dy), torch.autograd.grad(expected, (q, k, v), dy), strict=True):
+    for a, b in zip(
+        torch.autograd.grad(output, (q, k, v), dy), torch.autograd.grad(expected, (q, k, v), dy), strict=True
+    ):
         torch.testing.assert_close(a, b)
 
 

@@ -28,7 +28,10 @@ def test_self_attention_fused_and_explicit_match_pytorch():
 
 def test_self_attention_fused_and_explicit_gradients_agree():
     layer, x = make_layer()
-    fused_gradients, explicit_gradients = (torch.autograd.grad(y.square().sum(), list(layer.parameters())) for y in (layer(x), layer.forward_with_weights(x)[0]))
+    fused_gradients, explicit_gradients = (
+        torch.autograd.grad(y.square().sum(), list(layer.parameters()))
+        for y in (layer(x), layer.forward_with_weights(x)[0])
+    )
     for a, b in zip(fused_gradients, explicit_gradients, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
 

@@ -38,7 +38,9 @@ def test_attention_variant_equals_its_explicit_matrix_forward_and_backward(varia
         explicit, a = layer.look(x, mask, causal=causal)
         torch.testing.assert_close(y, explicit)
         assert a.shape == (3, 3, 11, 11) and y.isfinite().all()
-        gradients, explicit_gradients = (torch.autograd.grad(out.square().sum(), list(layer.parameters())) for out in (y, explicit))
+        gradients, explicit_gradients = (
+            torch.autograd.grad(out.square().sum(), list(layer.parameters())) for out in (y, explicit)
+        )
         torch.testing.assert_close(gradients, explicit_gradients)
         if mask is not None:
             assert not a[~mask.expand_as(a)].any()
@@ -73,7 +75,9 @@ def test_window_longer_than_the_text_gives_full_attention_or_the_token_alone(var
 def test_attention_variant_ignores_padding_and_later_tokens(variant):
     layer, x = make_layer(variant), torch.randn(3, 11, 12, dtype=torch.float64)
     other = torch.where(PADDING_MASK[..., None], x, torch.randn_like(x))
-    torch.testing.assert_close(layer(other, PADDING_MASK[:, None, None])[PADDING_MASK], layer(x, PADDING_MASK[:, None, None])[PADDING_MASK])
+    torch.testing.assert_close(
+        layer(other, PADDING_MASK[:, None, None])[PADDING_MASK], layer(x, PADDING_MASK[:, None, None])[PADDING_MASK]
+    )
     later = x.clone()
     later[:, 7:] += 1
     torch.testing.assert_close(layer(later, causal=True)[:, :7], layer(x, causal=True)[:, :7])
@@ -83,7 +87,9 @@ def test_attention_variant_ignores_padding_and_later_tokens(variant):
 @torch.no_grad()
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_transformer_classifier_ignores_trailing_padding(variant):
-    model = TransformerClassifier(30, 3, embed_dim=16, num_layers=2, num_heads=2, ffn_dim=24, attention=variant, window=2).eval()
+    model = TransformerClassifier(
+        30, 3, embed_dim=16, num_layers=2, num_heads=2, ffn_dim=24, attention=variant, window=2
+    ).eval()
     tokens = torch.randint(1, 30, (4, 7))
     torch.testing.assert_close(model(F.pad(tokens, (0, 6))), model(tokens))
     empty = torch.zeros(1, 7, dtype=torch.long)
@@ -95,7 +101,9 @@ def test_transformer_classifier_ignores_trailing_padding(variant):
 
 def test_two_strided_layers_reach_every_token_and_two_local_ones_do_not():
     def find_reached_tokens(variant):
-        model = TransformerClassifier(30, 1, embed_dim=16, num_layers=2, num_heads=2, ffn_dim=8, attention=variant, window=4, context_length=17).eval()
+        model = TransformerClassifier(
+            30, 1, embed_dim=16, num_layers=2, num_heads=2, ffn_dim=8, attention=variant, window=4, context_length=17
+        ).eval()
         x = torch.randn(1, 17, 16, requires_grad=True)
         y, mask = x, torch.ones(1, 1, 1, 17, dtype=torch.bool)
         for block in model.blocks:
@@ -110,8 +118,11 @@ def test_two_strided_layers_reach_every_token_and_two_local_ones_do_not():
 def test_flash_attention_gives_padded_tiles_no_weight(causal):
     q, k, v = (torch.randn(2, 3, 9, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
     is_token = torch.ones(2, 1, 9, dtype=torch.bool)
-    is_token[0, :, 3:6] = is_token[1, :, :3] = False                                 # a whole tile, in the middle and at the beginning
-    mask = is_token[..., None, :] & attention_masks.causal_mask(9) if causal else is_token[..., None, :].expand(2, 1, 9, 9)
+    # a whole tile, in the middle and at the beginning
+    is_token[0, :, 3:6] = is_token[1, :, :3] = False
+    mask = (
+        is_token[..., None, :] & attention_masks.causal_mask(9) if causal else is_token[..., None, :].expand(2, 1, 9, 9)
+    )
     output = flash_attention(q, k, v, causal=causal, key_mask=is_token, tile=3)
     has_visible = mask.any(-1, keepdim=True)                                          # who may look nowhere gets 0
     expected = F.scaled_dot_product_attention(q, k, v, mask | ~has_visible) * has_visible
@@ -123,7 +134,10 @@ def test_flash_attention_gives_padded_tiles_no_weight(causal):
 def test_linear_attention_of_padding_alone_is_zero():
     q, k, v = (torch.randn(2, 1, 5, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
     is_token = torch.tensor([[False] * 5, [False, False, True, True, True]])[:, None]
-    for y, num_nonzero in ((linear_attention(q, k, v, key_mask=is_token), [0, 5]), (causal_linear_attention(q, k, v, key_mask=is_token), [0, 3])):
+    for y, num_nonzero in (
+        (linear_attention(q, k, v, key_mask=is_token), [0, 5]),
+        (causal_linear_attention(q, k, v, key_mask=is_token), [0, 3]),
+    ):
         assert y.isfinite().all() and (y != 0).any(-1).sum((1, 2)).tolist() == num_nonzero
         assert all(g.isfinite().all() for g in torch.autograd.grad(y.sum(), (q, k, v)))
     torch.testing.assert_close(y[1, 0, 2], v[1, 0, 2])                         # who sees one alone gets its value

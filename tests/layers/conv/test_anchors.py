@@ -37,7 +37,8 @@ def test_anchor_grid_of_two_rows_and_three_columns():
     grid = anchor_grid([(2, 3)], sizes)
     assert grid.shape == (12, 4)
     assert_close(grid[0], torch.tensor([1 / 6, 1 / 4, 0.1, 0.2]))
-    assert_close(grid[1], torch.tensor([1 / 6, 1 / 4, 0.3, 0.4]))                           # boxes of a cell stand beside each other
+    # boxes of a cell stand beside each other
+    assert_close(grid[1], torch.tensor([1 / 6, 1 / 4, 0.3, 0.4]))
     assert_close(grid[2, :2], torch.tensor([3 / 6, 1 / 4]))
     assert_close(grid[6, :2], torch.tensor([1 / 6, 3 / 4]))                                 # then the next row
     assert len(anchor_grid([(4, 6), (2, 3)], sizes.repeat(2, 1, 1))) == 60
@@ -47,9 +48,14 @@ def test_encode_boxes_matches_hand_values_and_decode_boxes_inverts_it():
     anchor = torch.tensor([0.5, 0.5, 0.2, 0.4])
     t = encode_boxes(torch.tensor([0.42, 0.4, 0.62, 0.8]), anchor)
     assert_close(t, torch.tensor([0.02 / 0.2 / 0.1, 0.1 / 0.4 / 0.1, 0.0, 0.0]))
-    assert_close(encode_boxes(to_corners(torch.tensor([0.5, 0.5, 0.4, 0.4])), anchor)[2], torch.tensor(math.log(2) / 0.2))
+    assert_close(
+        encode_boxes(to_corners(torch.tensor([0.5, 0.5, 0.4, 0.4])), anchor)[2], torch.tensor(math.log(2) / 0.2)
+    )
     g = torch.Generator().manual_seed(0)
-    boxes, anchors = make_random_boxes(50, g), torch.cat([torch.rand(50, 2, generator=g), 0.1 + torch.rand(50, 2, generator=g)], 1)
+    boxes, anchors = (
+        make_random_boxes(50, g),
+        torch.cat([torch.rand(50, 2, generator=g), 0.1 + torch.rand(50, 2, generator=g)], 1),
+    )
     assert_close(decode_boxes(encode_boxes(boxes, anchors), anchors), boxes)
     assert decode_boxes(torch.full((1, 4), 1e4), anchors[:1]).isfinite().all()
 
@@ -57,9 +63,11 @@ def test_encode_boxes_matches_hand_values_and_decode_boxes_inverts_it():
 @pytest.mark.parametrize("seed", range(4))
 def test_match_anchors_matches_plain_loops(seed):
     g = torch.Generator().manual_seed(seed)
-    anchors = anchor_grid([(5, 7), (3, 4)], default_sizes(2, 3)) + 0.01 * torch.rand(141, 4, generator=g)   # no two overlap alike
+    # no two overlap alike
+    anchors = anchor_grid([(5, 7), (3, 4)], default_sizes(2, 3)) + 0.01 * torch.rand(141, 4, generator=g)
     boxes, is_box = make_random_boxes(4 * 6, g).view(4, 6, 4), torch.rand(4, 6, generator=g) < 0.7
-    is_box[0] = False                                                                        # an image with nothing on it
+    # an image with nothing on it
+    is_box[0] = False
     box_index, is_matched = match_anchors(anchors, boxes, is_box)
     for b in range(4):
         expected = {}
@@ -80,12 +88,15 @@ def test_match_anchors_matches_plain_loops(seed):
 
 def test_match_anchors_matches_every_box():
     anchors = anchor_grid([(4, 4)], torch.tensor([[[0.3, 0.3]]]))
-    box_index, is_matched = match_anchors(anchors, torch.tensor([[[0.4, 0.0, 0.42, 1.0]]]), torch.ones(1, 1, dtype=torch.bool))
+    box_index, is_matched = match_anchors(
+        anchors, torch.tensor([[[0.4, 0.0, 0.42, 1.0]]]), torch.ones(1, 1, dtype=torch.bool)
+    )
     assert is_matched.sum() == 1 and box_index[is_matched].tolist() == [0]
 
 
 def test_match_anchors_gives_each_box_its_best_anchor():
-    """The first anchor overlaps the post by 1/40 and the square by 19/21; but the square has a better one, and the post has none."""
+    """The first anchor overlaps the post by 1/40 and the square by 19/21; but the square has a better one, and the
+    post has none."""
     anchors = torch.tensor([[0.5, 0.5, 0.4, 0.4], [0.52, 0.5, 0.4, 0.4]])
     post, square = [0.3, 0.3, 0.31, 0.7], [0.32, 0.3, 0.72, 0.7]
     box_index, is_matched = match_anchors(anchors, torch.tensor([[post, square]]), torch.ones(1, 2, dtype=torch.bool))
@@ -96,18 +107,23 @@ def giou_reference(a, b):
     c = (max(a[2], b[2]) - min(a[0], b[0])) * (max(a[3], b[3]) - min(a[1], b[1]))
     area_a, area_b = ((x[2] - x[0]) * (x[3] - x[1]) for x in (a, b))
     iou = box_iou(a, b)
-    return iou - (c - (area_a + area_b) / (1 + iou)) / c                                          # union = (|A| + |B|) / (1 + IoU)
+    # union = (|A| + |B|) / (1 + IoU)
+    return iou - (c - (area_a + area_b) / (1 + iou)) / c
 
 
 def test_generalized_iou_matches_its_definition():
     g = torch.Generator().manual_seed(0)
     a, b = make_random_boxes(40, g), make_random_boxes(40, g)
-    assert_close(generalized_iou(a, b), torch.tensor([giou_reference(p, q) for p, q in zip(a.tolist(), b.tolist(), strict=True)]))
+    assert_close(
+        generalized_iou(a, b), torch.tensor([giou_reference(p, q) for p, q in zip(a.tolist(), b.tolist(), strict=True)])
+    )
     assert_close(generalized_iou(a, a), torch.ones(40))
     # two unit squares three apart: nothing in common, 2 of 4 around them are empty
     assert generalized_iou(torch.tensor([0.0, 0, 1, 1]), torch.tensor([3.0, 0, 4, 1])).item() == pytest.approx(-0.5)
     assert generalized_iou(torch.zeros(1, 4), torch.zeros(1, 4)).isfinite().all()
-    torch.autograd.gradcheck(generalized_iou, (make_random_boxes(5, g).double().requires_grad_(), make_random_boxes(5, g).double()))
+    torch.autograd.gradcheck(
+        generalized_iou, (make_random_boxes(5, g).double().requires_grad_(), make_random_boxes(5, g).double())
+    )
 
 
 def test_kmeans_iou_finds_the_cluster_means():
@@ -119,6 +135,11 @@ def test_kmeans_iou_finds_the_cluster_means():
     # a mean is drawn by what weighs: one box of a rare class counts like all of a common one
     two_sizes = torch.cat([torch.full((99, 2), 0.1), torch.full((1, 2), 0.11)])
     assert_close(kmeans_iou(two_sizes, 1), torch.full((1, 2), 0.1001))
-    assert_close(kmeans_iou(two_sizes, 1, weights=torch.cat([torch.full((99,), 1 / 99), torch.ones(1)])), torch.full((1, 2), 0.105))
-    assert kmeans_iou(torch.full((2, 2), 0.3), 5).isfinite().all()                             # fewer boxes than means
-    assert_close(shape_iou(torch.tensor([[0.2, 0.4]]), torch.tensor([[0.4, 0.2], [0.2, 0.4]])), torch.tensor([[1 / 3, 1.0]]))
+    assert_close(
+        kmeans_iou(two_sizes, 1, weights=torch.cat([torch.full((99,), 1 / 99), torch.ones(1)])),
+        torch.full((1, 2), 0.105),
+    )
+    assert kmeans_iou(torch.full((2, 2), 0.3), 5).isfinite().all()  # fewer boxes than means
+    assert_close(
+        shape_iou(torch.tensor([[0.2, 0.4]]), torch.tensor([[0.4, 0.2], [0.2, 0.4]])), torch.tensor([[1 / 3, 1.0]])
+    )

@@ -58,7 +58,11 @@ def interpolate_bilinear(image, y, x):
 @pytest.mark.parametrize("dtype", [torch.float64])
 def test_deformable_conv_matches_plain_loops(dtype):
     torch.manual_seed(0)
-    x, weight, bias = torch.randn(2, 2, 5, 6, dtype=dtype), torch.randn(3, 2, 3, 2, dtype=dtype), torch.randn(3, dtype=dtype)
+    x, weight, bias = (
+        torch.randn(2, 2, 5, 6, dtype=dtype),
+        torch.randn(3, 2, 3, 2, dtype=dtype),
+        torch.randn(3, dtype=dtype),
+    )
     stride, padding, dilation = 2, 1, 2
     Ho, Wo = F.conv2d(x, weight, None, stride, padding, dilation).shape[2:]
     offset = 2 * torch.randn(2, 2 * 6, Ho, Wo, dtype=dtype)            # far enough to leave the image

@@ -15,9 +15,17 @@ def test_reflect_pad_matches_numpy(small, large):
     assert np.array_equal(reflect_pad_to(x, large).numpy(), expected)
 
 
-@pytest.mark.parametrize(("levels", "padded", "side", "expected_side"), [
-    (4, False, 388, 572), (4, False, 373, 572), (4, False, 389, 588), (4, True, 388, 400), (1, True, 7, 8), (2, False, 1, 44),
-])
+@pytest.mark.parametrize(
+    ("levels", "padded", "side", "expected_side"),
+    [
+        (4, False, 388, 572),
+        (4, False, 373, 572),
+        (4, False, 389, 588),
+        (4, True, 388, 400),
+        (1, True, 7, 8),
+        (2, False, 1, 44),
+    ],
+)
 def test_unet_input_size_for_is_the_smallest_that_covers(levels, padded, side, expected_side):
     """572 pixels give 388 in Ronneberger's figure 1; sides between come in steps of 2^levels."""
     net = UNet(widths=(2,) * (levels + 1), channels=1, padded=padded)

@@ -45,7 +45,14 @@ def test_basic_block_against_numpy(c_in, stride):
     torch.manual_seed(0)
     b, x = randomize_norms(BasicBlock(c_in, 4, stride=stride)), torch.randn(3, c_in, 5, 8, dtype=torch.float64)
     a = x.numpy()
-    f = batch_norm_reference(conv2d_reference(relu_reference(batch_norm_reference(conv2d_reference(a, get_weight(b.conv1), stride), b.bn1)), get_weight(b.conv2), 1), b.bn2)
+    f = batch_norm_reference(
+        conv2d_reference(
+            relu_reference(batch_norm_reference(conv2d_reference(a, get_weight(b.conv1), stride), b.bn1)),
+            get_weight(b.conv2),
+            1,
+        ),
+        b.bn2,
+    )
     skip = a if b.downsample is None else batch_norm_reference(conv2d_reference(a, get_weight(b.downsample[0]), stride), b.downsample[1])
     np.testing.assert_allclose(b(x).detach().numpy(), relu_reference(f + skip), atol=1e-10)
 
@@ -58,7 +65,11 @@ def test_bottleneck_against_numpy(c_in, stride):
     f = relu_reference(batch_norm_reference(conv2d_reference(a, get_weight(b.conv1), 1), b.bn1))
     f = relu_reference(batch_norm_reference(conv2d_reference(f, get_weight(b.conv2), stride), b.bn2))
     f = batch_norm_reference(conv2d_reference(f, get_weight(b.conv3), 1), b.bn3)
-    skip = a if b.downsample is None else batch_norm_reference(conv2d_reference(a, get_weight(b.downsample[0]), stride), b.downsample[1])
+    skip = (
+        a
+        if b.downsample is None
+        else batch_norm_reference(conv2d_reference(a, get_weight(b.downsample[0]), stride), b.downsample[1])
+    )
     assert (b.downsample is None) == (c_in == 8)
     np.testing.assert_allclose(b(x).detach().numpy(), relu_reference(f + skip), atol=1e-10)
 
@@ -66,7 +77,10 @@ def test_bottleneck_against_numpy(c_in, stride):
 def test_basic_block_with_pad_shortcut_and_without_shortcut():
     torch.manual_seed(0)
     x = torch.randn(2, 3, 5, 7)
-    padded, plain = BasicBlock(3, 8, stride=2, shortcut="pad").eval(), BasicBlock(3, 8, stride=2, shortcut="none").eval()
+    padded, plain = (
+        BasicBlock(3, 8, stride=2, shortcut="pad").eval(),
+        BasicBlock(3, 8, stride=2, shortcut="none").eval(),
+    )
     plain.load_state_dict(padded.state_dict())
     f = plain.bn2(plain.conv2(F.relu(plain.bn1(plain.conv1(x)))))
     skip = torch.zeros_like(f)

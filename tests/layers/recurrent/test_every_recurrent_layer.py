@@ -82,9 +82,14 @@ def test_gru_and_gru_2014_differ():
     torch.testing.assert_close(gru_output, reference(x[:, None], h[None])[0][:, 0])
     assert (gru_output - gru_2014_output).abs().max() > 0.1
     w_ih, w_hh, b_ih, b_hh = (p.detach().double().numpy() for p in w)
-    s = lambda a: 1 / (1 + np.exp(-a))  # noqa: E731
+    s = lambda a: 1 / (1 + np.exp(-a))
     x, h = x.double().numpy(), h.double().numpy()
-    gate = lambda k, h: x @ w_ih[7 * k : 7 * k + 7].T + h @ w_hh[7 * k : 7 * k + 7].T + b_ih[7 * k : 7 * k + 7] + b_hh[7 * k : 7 * k + 7]  # noqa: E731
+    gate = lambda k, h: (
+        x @ w_ih[7 * k : 7 * k + 7].T
+        + h @ w_hh[7 * k : 7 * k + 7].T
+        + b_ih[7 * k : 7 * k + 7]
+        + b_hh[7 * k : 7 * k + 7]
+    )
     r, z = s(gate(0, h)), s(gate(1, h))
     np.testing.assert_allclose(gru_2014_output.detach().numpy(), (1 - z) * h + z * np.tanh(gate(2, r * h)), atol=1e-6)
 
@@ -95,7 +100,9 @@ def test_recurrent_init_is_orthogonal_with_forget_bias_one():
         torch.testing.assert_close(gate @ gate.T, torch.eye(16), atol=1e-5, rtol=0)
     assert rnn.bias_ih_l1[16:32].eq(1).all() and rnn.bias_ih_l1[:16].eq(0).all() and rnn.bias_hh_l1.eq(0).all()
     random_weight = Recurrent("rnn", 5, 16, init="random").rnn.weight_hh_l0
-    assert random_weight.abs().max() <= 0.25 and not torch.allclose(random_weight @ random_weight.T, torch.eye(16), atol=0.1)
+    assert random_weight.abs().max() <= 0.25 and not torch.allclose(
+        random_weight @ random_weight.T, torch.eye(16), atol=0.1
+    )
 
 
 def test_recurrent_parameter_count_is_the_courses_plus_a_second_bias():
@@ -111,17 +118,27 @@ def test_unknown_cell_suggests_the_nearest():
 
 @pytest.mark.parametrize("t", [1, 2, 7, 32, 33])
 def test_scan_matches_the_sequential_scan(t):
-    a, b = torch.rand(3, t, 4, 2, dtype=torch.float64).requires_grad_(), torch.randn(3, t, 4, 2, dtype=torch.float64).requires_grad_()
+    a, b = (
+        torch.rand(3, t, 4, 2, dtype=torch.float64).requires_grad_(),
+        torch.randn(3, t, 4, 2, dtype=torch.float64).requires_grad_(),
+    )
     torch.testing.assert_close(scan(a, b), sequential_scan(a, b))
     dy = torch.randn(3, t, 4, 2, dtype=torch.float64)
-    gradients, expected_gradients = (torch.autograd.grad(f(a, b), (a, b), dy, materialize_grads=True) for f in (scan, sequential_scan))
+    gradients, expected_gradients = (
+        torch.autograd.grad(f(a, b), (a, b), dy, materialize_grads=True) for f in (scan, sequential_scan)
+    )
     torch.testing.assert_close(gradients, expected_gradients)
 
 
 def test_selective_scan_with_fixed_parameters_is_a_convolution():
     """Δ, B, C fixed: y = K * x with K_t = Σ_n C_n exp(Δ A_n)^t Δ B_n (Gaba 5.10)."""
     x, a = torch.randn(1, 12, 3, dtype=torch.float64), -torch.rand(3, 4, dtype=torch.float64)
-    b, c, delta, d = torch.randn(4, dtype=torch.float64), torch.randn(4, dtype=torch.float64), 0.3, torch.zeros(3, dtype=torch.float64)
+    b, c, delta, d = (
+        torch.randn(4, dtype=torch.float64),
+        torch.randn(4, dtype=torch.float64),
+        0.3,
+        torch.zeros(3, dtype=torch.float64),
+    )
     y, _ = selective_scan(x, torch.full_like(x, delta), a, b.expand(1, 12, 4), c.expand(1, 12, 4), d)
     t = torch.arange(12)[:, None, None]
     kernel = (c * (delta * a * t).exp() * delta * b).sum(-1)                     # (T, D)
@@ -158,8 +175,12 @@ def test_mlstm_parallel_matches_sequential_and_its_equations():
     q, k, v = (t.view(2, 9, 3, 4) for t in block.qkv(x).chunk(3, -1))
     i, f = block.gates(x).chunk(2, -1)
     c, n = torch.zeros(2, 3, 4, 4, dtype=torch.float64), torch.zeros(2, 3, 4, dtype=torch.float64)
-    for t in range(9):                                                           # no stabiliser: the numbers are small here
-        c = f[:, t, :, None, None].sigmoid() * c + i[:, t, :, None, None].exp() * v[:, t, :, :, None] * k[:, t, :, None] / 2
+    # no stabiliser: the numbers are small here
+    for t in range(9):
+        c = (
+            f[:, t, :, None, None].sigmoid() * c
+            + i[:, t, :, None, None].exp() * v[:, t, :, :, None] * k[:, t, :, None] / 2
+        )
         n = f[:, t, :, None].sigmoid() * n + i[:, t, :, None].exp() * k[:, t] / 2
         h = (c @ q[:, t, :, :, None])[..., 0] / (n * q[:, t]).sum(-1, keepdim=True).abs().clamp(min=1)
         torch.testing.assert_close(y[:, t], block.o(x[:, t]).sigmoid() * h.flatten(1))
@@ -184,7 +205,9 @@ def test_slstm_follows_its_equations_with_overflowing_gates():
 
 
 def test_unroll_cell_returns_every_step():
-    h, (state,), gates = unroll_cell("rnn", torch.randn(2, 5, 3), (torch.zeros(2, 4),), cell_weights(nn.RNN(3, 4, batch_first=True), 0))
+    h, (state,), gates = unroll_cell(
+        "rnn", torch.randn(2, 5, 3), (torch.zeros(2, 4),), cell_weights(nn.RNN(3, 4, batch_first=True), 0)
+    )
     torch.testing.assert_close(h[:, -1], state)
     assert gates["h"] is h
 
@@ -192,7 +215,8 @@ def test_unroll_cell_returns_every_step():
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, NEEDS_GPU])])
 @pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
 def test_forward_layer_by_layer_matches_the_fused_stack(cell, device, monkeypatch):
-    """What runs on CUDA where dropout acts between the layers; with a dropout that drops nothing it is PyTorch's own stack."""
+    """What runs on CUDA where dropout acts between the layers; with a dropout that drops nothing it is PyTorch's
+    own stack."""
     torch.manual_seed(0)
     layer, x = Recurrent(cell, 5, 7, num_layers=3, dropout=0.5).to(device), torch.randn(4, 6, 5, device=device)
     state = tuple(torch.randn(3, 4, 7, device=device) for _ in layer.initial_state(4))
@@ -203,7 +227,9 @@ def test_forward_layer_by_layer_matches_the_fused_stack(cell, device, monkeypatc
     expected, expected_state = layer(x, state)
     torch.testing.assert_close(y, expected)
     torch.testing.assert_close(new_state, tuple(expected_state))
-    expected_gradients = torch.autograd.grad(expected.square().sum() + expected_state[0].sum(), list(layer.parameters()))
+    expected_gradients = torch.autograd.grad(
+        expected.square().sum() + expected_state[0].sum(), list(layer.parameters())
+    )
     torch.testing.assert_close(gradients, expected_gradients, rtol=1e-4, atol=1e-5)
 
 
@@ -225,4 +251,5 @@ def test_recurrent_under_bf16_autocast_returns_float32():
     with torch.autocast("cuda", torch.bfloat16):
         y, state = layer(x.bfloat16())
         assert y.dtype == torch.float32
-        assert layer(x, tuple(part.bfloat16() for part in state))[0].dtype == torch.float32  # a state that a Linear has made
+        # a state that a Linear has made
+        assert layer(x, tuple(part.bfloat16() for part in state))[0].dtype == torch.float32

@@ -1,4 +1,5 @@
-"""Mamba and xLSTM as readers: a state between two halves, padding that nobody reads, states by other ways of computing them."""
+"""Mamba and xLSTM as readers: a state between two halves, padding that nobody reads, states by other ways of
+computing them."""
 
 import pytest
 import torch
@@ -65,14 +66,19 @@ def test_bidirectional_mixer_ignores_padding(cell):
 @pytest.mark.parametrize("cell", MIXERS)
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_rnn_classifier_with_mixers_ignores_padding(cell, bidirectional):
-    model = RecurrentClassifier(20, 3, cell=cell, embed_dim=8, hidden_size=6, pool="last", bidirectional=bidirectional).eval()
+    model = RecurrentClassifier(
+        20, 3, cell=cell, embed_dim=8, hidden_size=6, pool="last", bidirectional=bidirectional
+    ).eval()
     tokens = torch.randint(1, 20, (4, 7))
     torch.testing.assert_close(model(torch.cat([tokens, torch.zeros(4, 5, dtype=torch.long)], 1)), model(tokens))
 
 
 @pytest.mark.parametrize("cell", MIXERS)
 def test_mixer_language_model_depends_on_the_past_alone(cell):
-    model, tokens = RecurrentLanguageModel(20, cell=cell, embed_dim=8, hidden_size=6, num_layers=2).eval(), torch.randint(20, (3, 9))
+    model, tokens = (
+        RecurrentLanguageModel(20, cell=cell, embed_dim=8, hidden_size=6, num_layers=2).eval(),
+        torch.randint(20, (3, 9)),
+    )
     changed_tokens = tokens.clone()
     changed_tokens[:, 5:] = 0
     torch.testing.assert_close(model(tokens)[:, :5], model(changed_tokens)[:, :5])
@@ -98,22 +104,30 @@ def test_mlstm_state_is_the_sum_of_its_equation():
     torch.testing.assert_close((c, n, m), step_by_step)
     _, k, v = (t.view(6, 2, 4) for t in block.qkv(x)[0].chunk(3, -1))
     i, f = block.gates(x)[0].chunk(2, -1)
-    decayed_weights = [i[s].exp() * f[s + 1 :].sigmoid().prod(0) for s in range(6)]                  # (heads,) each
-    torch.testing.assert_close(c[0] * m[0].exp()[:, None, None], sum(w[:, None, None] * v[s, :, :, None] * k[s, :, None] / 2
-                                                                     for s, w in enumerate(decayed_weights)))
-    torch.testing.assert_close(n[0] * m[0].exp()[:, None], sum(w[:, None] * k[s] / 2 for s, w in enumerate(decayed_weights)))
+    decayed_weights = [i[s].exp() * f[s + 1 :].sigmoid().prod(0) for s in range(6)]  # (heads,) each
+    torch.testing.assert_close(
+        c[0] * m[0].exp()[:, None, None],
+        sum(w[:, None, None] * v[s, :, :, None] * k[s, :, None] / 2 for s, w in enumerate(decayed_weights)),
+    )
+    torch.testing.assert_close(
+        n[0] * m[0].exp()[:, None], sum(w[:, None] * k[s] / 2 for s, w in enumerate(decayed_weights))
+    )
 
 
 def test_scan_saves_two_tensors_for_backward():
     a, b, saved_sizes = torch.rand(1, 64, 3, requires_grad=True), torch.randn(1, 64, 3, requires_grad=True), []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: saved_sizes.append(t.numel()) or t, lambda t: t):
         scan(a, b)
-    assert saved_sizes == [64 * 3] * 2                                                            # of six rounds nothing
+    # of six rounds nothing
+    assert saved_sizes == [64 * 3] * 2
 
 
 def test_make_recurrent_refuses_unknown_cells_and_inits():
     with pytest.raises(UsageError, match="no cell named 'mamb'; did you mean 'mamba'"):
         make_recurrent("mamb", 3, 4)
-    with pytest.raises(UsageError, match="--init random is for rnn, lstm and gru; mamba begins as its paper says: leave it out"):
+    with pytest.raises(
+        UsageError, match="--init random is for rnn, lstm and gru; mamba begins as its paper says: leave it out"
+    ):
         make_recurrent("mamba", 3, 4, init="random")
-    assert {cell: make_recurrent(cell, 3, 6).mixers[0].heads for cell in ("slstm", "mlstm")} == {"slstm": 2, "mlstm": 2}    # 4 do not divide 6
+    # 4 do not divide 6
+    assert {cell: make_recurrent(cell, 3, 6).mixers[0].heads for cell in ("slstm", "mlstm")} == {"slstm": 2, "mlstm": 2}

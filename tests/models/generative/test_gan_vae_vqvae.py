@@ -31,7 +31,9 @@ def test_dcgan_init_matches_gaba():
     model = DCGANGenerator()
     assert model.last.weight.std().item() == pytest.approx(0.02, rel=0.1)
     norm = model.blocks[0].norm
-    assert norm.weight.mean().item() == pytest.approx(1, abs=0.01) and norm.weight.std().item() == pytest.approx(0.02, rel=0.3)
+    assert norm.weight.mean().item() == pytest.approx(1, abs=0.01) and norm.weight.std().item() == pytest.approx(
+        0.02, rel=0.3
+    )
     assert not norm.bias.any()
 
 
@@ -43,7 +45,9 @@ def test_vae_has_gabas_size():
 def test_gan_networks_support_every_size(side):
     x = DCGANGenerator(shape=(3, side, side), latent_dim=9, channels=4)(torch.randn(2, 9))
     assert x.shape == (2, 3, side, side) and x.abs().max() <= 1
-    assert StyleGenerator(shape=(3, side, side), latent_dim=9, channels=4, style_dim=6)(torch.randn(2, 9)).shape == x.shape
+    assert (
+        StyleGenerator(shape=(3, side, side), latent_dim=9, channels=4, style_dim=6)(torch.randn(2, 9)).shape == x.shape
+    )
     assert DCGANDiscriminator(shape=(3, side, side), channels=4)(x).shape == (2,)
 
 
@@ -87,6 +91,10 @@ def test_vqvae_decode_codes_matches_its_reconstruction():
     keywords, x = VQVAE.example(3)
     model = VQVAE(**keywords).eval()
     z, e, k = model.encode(x)
-    assert z.shape == e.shape == (3, 5, *model.grid) and k.shape == (3, *model.grid) and k.max() < model.codebook_size == 11
+    assert (
+        z.shape == e.shape == (3, 5, *model.grid)
+        and k.shape == (3, *model.grid)
+        and k.max() < model.codebook_size == 11
+    )
     torch.testing.assert_close(model.decode_codes(k), model(x))
     assert model(x).shape == x.shape

@@ -1,4 +1,5 @@
-"""GGUF files with absurd counts, missing facts, wrong shapes and damaged bytes: read, or refused in one line at once."""
+"""GGUF files with absurd counts, missing facts, wrong shapes and damaged bytes: read, or refused in one line at
+once."""
 
 import resource
 import struct
@@ -43,9 +44,14 @@ def pack_f32(x: float) -> tuple[int, bytes]:
 TOKENS = ("<|im_start|>", "<|im_end|>", "a", "b", "ab", "Ċ", "Ġ")
 METADATA: dict[str, tuple[int, bytes]] = {
     "general.architecture": (STRING, pack_string("llama")),
-    "llama.block_count": pack_u32(2), "llama.context_length": pack_u32(32), "llama.embedding_length": pack_u32(8),
-    "llama.feed_forward_length": pack_u32(12), "llama.attention.head_count": pack_u32(2), "llama.attention.head_count_kv": pack_u32(1),
-    "llama.rope.freq_base": pack_f32(10_000), "llama.attention.layer_norm_rms_epsilon": pack_f32(1e-5),
+    "llama.block_count": pack_u32(2),
+    "llama.context_length": pack_u32(32),
+    "llama.embedding_length": pack_u32(8),
+    "llama.feed_forward_length": pack_u32(12),
+    "llama.attention.head_count": pack_u32(2),
+    "llama.attention.head_count_kv": pack_u32(1),
+    "llama.rope.freq_base": pack_f32(10_000),
+    "llama.attention.layer_norm_rms_epsilon": pack_f32(1e-5),
     "tokenizer.ggml.pre": (STRING, pack_string("smollm")),
     "tokenizer.ggml.tokens": (ARRAY, pack_string_array(*TOKENS)),
     "tokenizer.ggml.token_type": (ARRAY, struct.pack("<IQ7i", 5, 7, 3, 3, 1, 1, 1, 1, 1)),
@@ -75,15 +81,22 @@ def to_hf_name(name: str) -> str:
 
 
 def build_gguf(
-    metadata: Metadata, shapes: Mapping[str, tuple[int, ...]], *, tensor_bytes: Mapping[str, bytes] | None = None, tensor_type: int = 0,
-    counts: tuple[int, int] | None = None, share_offset: bool = False,
+    metadata: Metadata,
+    shapes: Mapping[str, tuple[int, ...]],
+    *,
+    tensor_bytes: Mapping[str, bytes] | None = None,
+    tensor_type: int = 0,
+    counts: tuple[int, int] | None = None,
+    share_offset: bool = False,
 ) -> bytes:
     """A file with these facts and tensors, whether or not it makes sense."""
     tensor_infos, tensor_data = b"", b""
     for name, shape in shapes.items():
         raw = (tensor_bytes or {}).get(name, bytes(min(4 * prod(shape), 4000)))
         offset = 0 if share_offset else len(tensor_data)
-        tensor_infos += pack_string(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *(n % 2**64 for n in shape[::-1]), tensor_type, offset)
+        tensor_infos += pack_string(name) + struct.pack(
+            f"<I{len(shape)}QIQ", len(shape), *(n % 2**64 for n in shape[::-1]), tensor_type, offset
+        )
         tensor_data += b"" if share_offset and tensor_data else raw + bytes(-len(raw) % 32)
     metadata_bytes = b"".join(pack_string(name) + struct.pack("<I", k) + value for name, (k, value) in metadata.items())
     header = b"GGUF" + struct.pack("<IQQ", 3, *(counts or (len(shapes), len(metadata)))) + metadata_bytes + tensor_infos
@@ -110,7 +123,9 @@ def test_load_llama_reads_a_valid_file(tmp_path):
     assert torch.equal(loaded(tokens), model(tokens))
     assert metadata["tokenizer.ggml.tokens"] == list(TOKENS) and metadata["llama.block_count"] == 2
     chat = ChatModel(tmp_path / "a.gguf")
-    assert chat.tokenizer.decode(chat.tokenizer.encode_ordinary("ab a\n")) == "ab a\n" and isinstance(chat.answer("ab", tokens=3), str)
+    assert chat.tokenizer.decode(chat.tokenizer.encode_ordinary("ab a\n")) == "ab a\n" and isinstance(
+        chat.answer("ab", tokens=3), str
+    )
 
 
 def with_metadata(name: str, value: tuple[int, bytes] | None) -> Callable[[], bytes]:
@@ -125,11 +140,19 @@ def with_shapes(new_shapes: Mapping[str, tuple[int, ...] | None]) -> Callable[[]
 
 
 INVALID_FILES: dict[str, Callable[[], bytes]] = {
-    **{f"{name.removeprefix('llama.')} is {n}": with_metadata(name, pack_u32(n))
-       for name, (kind, _) in METADATA.items() if kind == U32 for n in (0, 1, 5, 2**24, 2**30, 2**32 - 1)
-       if not (n and name == "llama.context_length") and (name, n) != ("llama.attention.head_count_kv", 1)},
+    **{
+        f"{name.removeprefix('llama.')} is {n}": with_metadata(name, pack_u32(n))
+        for name, (kind, _) in METADATA.items()
+        if kind == U32
+        for n in (0, 1, 5, 2**24, 2**30, 2**32 - 1)
+        if not (n and name == "llama.context_length") and (name, n) != ("llama.attention.head_count_kv", 1)
+    },
     **{f"no {name}": with_metadata(name, None) for name in METADATA if not name.startswith("tokenizer.ggml.pre")},
-    **{f"{name} is a list": with_metadata(name, (ARRAY, struct.pack("<IQI", U32, 1, 1))) for name in METADATA if "ggml.pre" not in name},
+    **{
+        f"{name} is a list": with_metadata(name, (ARRAY, struct.pack("<IQI", U32, 1, 1)))
+        for name in METADATA
+        if "ggml.pre" not in name
+    },
     **{f"{name} is true": with_metadata(name, (BOOL, b"\1")) for name in METADATA if "ggml.pre" not in name},
     "rope base is not a number": with_metadata("llama.rope.freq_base", pack_f32(float("nan"))),
     "epsilon is infinite": with_metadata("llama.attention.layer_norm_rms_epsilon", pack_f32(float("inf"))),
@@ -216,12 +239,19 @@ def check_random_damage(path: Any, name: str) -> None:
     random = Random(name)
     metadata, shapes = dict(METADATA), dict(SHAPES)
     for _ in range(random.randrange(3)):
-        metadata[random.choice(list(metadata))] = random.choice((
-            pack_u32(random.choice((0, 1, 2, 3, 2**24, 2**32 - 1))), pack_f32(random.choice((0.0, -1.0, 1e-5, float("nan")))),
-            (STRING, pack_string(random.choice(("", "llama", "x" * 300)))), (ARRAY, pack_string_array("a", "b")), (U64, struct.pack("<Q", 2**63)),
-        ))
+        metadata[random.choice(list(metadata))] = random.choice(
+            (
+                pack_u32(random.choice((0, 1, 2, 3, 2**24, 2**32 - 1))),
+                pack_f32(random.choice((0.0, -1.0, 1e-5, float("nan")))),
+                (STRING, pack_string(random.choice(("", "llama", "x" * 300)))),
+                (ARRAY, pack_string_array("a", "b")),
+                (U64, struct.pack("<Q", 2**63)),
+            )
+        )
     for _ in range(random.randrange(2)):
-        shapes[random.choice(list(shapes))] = tuple(random.choices((0, 1, 2, 7, 8, 2**32, 2**63), k=random.randrange(4)))
+        shapes[random.choice(list(shapes))] = tuple(
+            random.choices((0, 1, 2, 7, 8, 2**32, 2**63), k=random.randrange(4))
+        )
     raw = build_gguf(metadata, shapes, tensor_type=random.choice((0, 0, 0, 0, 1, 8, 30)))
     path.write_bytes(damage_bytes(random, raw) if random.random() < 0.7 else raw)
     with reads_or_raises_usage_error(f"seed {name}"):

@@ -68,7 +68,11 @@ def test_load_weights_leaves_a_head_of_other_classes_unchanged(tmp_path):
 
 def test_load_weights_adapts_channels_and_reports_a_missing_head(tmp_path):
     source, target = make_small_resnet(0, channels=1), make_small_resnet(1)
-    state = {k: v for k, v in source.state_dict().items() if not k.startswith("fc.") and not k.endswith("num_batches_tracked")}
+    state = {
+        k: v
+        for k, v in source.state_dict().items()
+        if not k.startswith("fc.") and not k.endswith("num_batches_tracked")
+    }
     report = load_weights(target, save_state(tmp_path / "w.pth", state))
     assert report.missing == ("fc.weight", "fc.bias") and not report.reshaped
     assert "conv1.weight: kernels for 1 channel made to fit 3; not in the file: fc.weight, fc.bias" in str(report)
@@ -76,16 +80,24 @@ def test_load_weights_adapts_channels_and_reports_a_missing_head(tmp_path):
 
 @pytest.mark.parametrize(("source_channels", "target_channels"), [(3, 1), (1, 3)])
 def test_load_weights_with_other_channels_gives_the_same_on_gray_images(tmp_path, source_channels, target_channels):
-    """Grey in three equal channels is the same to three-channel kernels as grey is to what was made of them; and the other way."""
-    source, target = make_small_resnet(0, channels=source_channels).eval(), make_small_resnet(1, channels=target_channels).eval()
+    """Grey in three equal channels is the same to three-channel kernels as grey is to what was made of them; and
+    the other way."""
+    source, target = (
+        make_small_resnet(0, channels=source_channels).eval(),
+        make_small_resnet(1, channels=target_channels).eval(),
+    )
     load_weights(target, save_state(tmp_path / "w.safetensors", source.state_dict()))
     gray = torch.rand(2, 1, 16, 16)
-    torch.testing.assert_close(target(gray.expand(-1, target_channels, -1, -1)), source(gray.expand(-1, source_channels, -1, -1)))
+    torch.testing.assert_close(
+        target(gray.expand(-1, target_channels, -1, -1)), source(gray.expand(-1, source_channels, -1, -1))
+    )
 
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_set_standardization_changes_the_input_statistics(channels):
-    model = make_small_resnet(channels=channels, mean=torch.full((channels, 1, 1), 0.2), std=torch.ones(channels, 1, 1)).eval()
+    model = make_small_resnet(
+        channels=channels, mean=torch.full((channels, 1, 1), 0.2), std=torch.ones(channels, 1, 1)
+    ).eval()
     plain = make_small_resnet(channels=channels).eval()
     set_standardization(model, IMAGENET_MEAN, IMAGENET_STD)
     x = torch.rand(2, channels, 16, 16)
@@ -113,14 +125,24 @@ def test_load_weights_keeps_the_standardization_of_the_model(tmp_path):
     assert torch.equal(third(v / 255), target(v / 255))
 
 
-@pytest.mark.parametrize("other", [
-    make_small_resnet(depths=(2, 2)), make_small_resnet(depths=(1, 1, 1)), make_small_resnet(block="bottleneck"), make_small_resnet(width=8), CNN(), LeNetLike(),
-    VGG(**{**VGG.example()[0], "channels": 3}),
-])
+@pytest.mark.parametrize(
+    "other",
+    [
+        make_small_resnet(depths=(2, 2)),
+        make_small_resnet(depths=(1, 1, 1)),
+        make_small_resnet(block="bottleneck"),
+        make_small_resnet(width=8),
+        CNN(),
+        LeNetLike(),
+        VGG(**{**VGG.example()[0], "channels": 3}),
+    ],
+)
 def test_load_weights_refuses_another_architecture(tmp_path, other):
     model = make_small_resnet()
     state_before = {k: v.clone() for k, v in model.state_dict().items()}
-    with pytest.raises(UsageError, match=r"another architecture than this ResNet: of \d+ tensors in the file and 38") as error:
+    with pytest.raises(
+        UsageError, match=r"another architecture than this ResNet: of \d+ tensors in the file and 38"
+    ) as error:
         load_weights(model, save_state(tmp_path / "w.pth", other.state_dict()))
     assert "\n" not in str(error.value)
     assert all(torch.equal(v, state_before[k]) for k, v in model.state_dict().items())
@@ -136,7 +158,9 @@ class UnsafePickle:
 def test_load_weights_executes_no_pickled_code(tmp_path, capsys):
     path = tmp_path / "w.pth"
     torch.save({"fc.weight": UnsafePickle()}, path)
-    with pytest.raises(UsageError, match=r"holds more than tensors, which is not run here; save its state_dict as \.safetensors"):
+    with pytest.raises(
+        UsageError, match=r"holds more than tensors, which is not run here; save its state_dict as \.safetensors"
+    ):
         load_weights(make_small_resnet(), path)
     assert capsys.readouterr().out == ""
 
@@ -172,7 +196,8 @@ def cubic_kernel(t):
 
 
 def interpolate_row(table, n):
-    """n places of a row of values, corner on corner; beyond the ends stands the last value. By hand, one place at a time."""
+    """n places of a row of values, corner on corner; beyond the ends stands the last value. By hand, one place at a
+    time."""
     m, values = len(table), []
     for i in range(n):
         position = i * (m - 1) / (n - 1)
@@ -188,10 +213,16 @@ def test_load_weights_interpolates_position_embeddings(tmp_path, grid):
     source, target = ViT(size=(16, 16), **keywords), ViT(size=(4 * grid[0], 4 * grid[1]), **keywords)
     report = load_weights(target, save_state(tmp_path / "w.safetensors", source.state_dict()))
     old_positions = source.encoder.pos_embedding.detach()[0]
-    rows = interpolate_row(old_positions[1:].view(4, 4, 6), grid[0])                                        # down, then across: (h, 4, D) -> (h, w, D)
+    # down, then across: (h, 4, D) -> (h, w, D)
+    rows = interpolate_row(old_positions[1:].view(4, 4, 6), grid[0])
     expected = interpolate_row(rows.transpose(0, 1), grid[1]).transpose(0, 1).reshape(-1, 6)
     new_positions = target.encoder.pos_embedding.detach()[0]
-    assert torch.equal(new_positions[0], old_positions[0])                                                     # the class token's
+    # the class token's
+    assert torch.equal(new_positions[0], old_positions[0])
     torch.testing.assert_close(new_positions[1:], expected, atol=1e-6, rtol=1e-5)
     expected_note = f"encoder.pos_embedding: a grid of 4×4 read off at {grid[0]}×{grid[1]} places"
-    assert (expected_note in str(report)) == (grid != (4, 4)) and "encoder.pos_embedding" in report.matched and not report.reshaped
+    assert (
+        (expected_note in str(report)) == (grid != (4, 4))
+        and "encoder.pos_embedding" in report.matched
+        and not report.reshaped
+    )

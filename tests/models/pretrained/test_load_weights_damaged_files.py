@@ -184,7 +184,10 @@ def list_weight_readers() -> dict[str, tuple[Callable[[Path], object], dict[str,
     return {
         "load_weights": (lambda path: load_weights(resnet, path), shapes(resnet)),
         "positions": (lambda path: load_weights(vit, path), shapes(vit) | {"encoder.pos_embedding": (1, 26, 6)}),
-        "start_from": (lambda path: load_pretrained(resnet, str(path), ""), shapes(resnet) | {"conv1.weight": (4, 1, 3, 3)}),
+        "start_from": (
+            lambda path: load_pretrained(resnet, str(path), ""),
+            shapes(resnet) | {"conv1.weight": (4, 1, 3, 3)},
+        ),
         "stem_of": (lambda path: infer_stem(str(path), "resnet18", "auto"), {"conv1.weight": (4, 3, 7, 7)}),
         "from_file": (lambda path: load_published_weights(embeddings, path), GPT_SHAPES),
         "Inception": (InceptionFeatures, {"fc.weight": (9, 2048), "fc.bias": (9,)}),
@@ -195,14 +198,36 @@ def list_weight_readers() -> dict[str, tuple[Callable[[Path], object], dict[str,
 def test_every_weight_reader_handles_every_shape(tmp_path, reader):
     """Numbers, rows, empty tensors with absurd counts and other types under the names that it looks for."""
     load_file, shapes = list_weight_readers()[reader]
-    assert set(list_weight_readers()) == {"load_weights", "positions", "start_from", "stem_of", "from_file", "Inception"}
+    assert set(list_weight_readers()) == {
+        "load_weights",
+        "positions",
+        "start_from",
+        "stem_of",
+        "from_file",
+        "Inception",
+    }
     tensors = {name: torch.zeros(shape) for name, shape in shapes.items()}
-    odd_shapes = [(), (0,), (1,), (10**9, 0), (0, 10**9), (1, 1, 6), (1, 0, 6), (0, 26, 6), (1, 26, 0), (1, 2, 3, 4), (0, 0, 0, 0), (4, 0, 3, 3)]
+    odd_shapes = [
+        (),
+        (0,),
+        (1,),
+        (10**9, 0),
+        (0, 10**9),
+        (1, 1, 6),
+        (1, 0, 6),
+        (0, 26, 6),
+        (1, 26, 0),
+        (1, 2, 3, 4),
+        (0, 0, 0, 0),
+        (4, 0, 3, 3),
+    ]
     odd_dtypes = [torch.float8_e4m3fn, torch.float16, torch.int8, torch.bool, torch.uint16]
     random = Random(f"{SEED}/{reader}")
     for case in range(60 if reader != "Inception" else 12):
         changed_name = random.choice(list(shapes))
-        changed_tensor = torch.zeros(random.choice(odd_shapes)) if case % 2 else tensors[changed_name].to(random.choice(odd_dtypes))
+        changed_tensor = (
+            torch.zeros(random.choice(odd_shapes)) if case % 2 else tensors[changed_name].to(random.choice(odd_dtypes))
+        )
         save_file({**tensors, changed_name: changed_tensor}, tmp_path / "w.safetensors")
         with reads_or_raises_usage_error(f"{changed_name} of {tuple(changed_tensor.shape)} {changed_tensor.dtype}"):
             load_file(tmp_path / "w.safetensors")

@@ -1,4 +1,5 @@
-"""Word vectors that were learned before: near words and sums by hand, files, and GloVe's analogies where it is installed."""
+"""Word vectors that were learned before: near words and sums by hand, files, and GloVe's analogies where it is
+installed."""
 
 from importlib.util import find_spec
 
@@ -32,8 +33,12 @@ def test_word_vectors_solve_a_hand_made_square():
     assert SQUARE_VECTORS.analogy("man", "king", "woman")[0][0] == "queen"
     (word, similarity), *_ = SQUARE_VECTORS.most_similar(["king"], n=1)
     assert word == "man" and similarity == pytest.approx(0.5**0.5)
-    assert "man" not in dict(SQUARE_VECTORS.most_similar(["man"], n=9)) and len(SQUARE_VECTORS.most_similar(["man"], n=9)) == 4
-    assert SQUARE_VECTORS.most_similar(["King"], n=1)[0][0] == "man"                     # a capital at the beginning of a sentence
+    assert (
+        "man" not in dict(SQUARE_VECTORS.most_similar(["man"], n=9))
+        and len(SQUARE_VECTORS.most_similar(["man"], n=9)) == 4
+    )
+    # a capital at the beginning of a sentence
+    assert SQUARE_VECTORS.most_similar(["King"], n=1)[0][0] == "man"
     with pytest.raises(UsageError, match="no vector for the word 'kin' among 5; did you mean 'king'"):
         SQUARE_VECTORS.most_similar(["kin"])
 
@@ -43,7 +48,9 @@ def test_text_embedding_downweights_frequent_words():
     p = 1 / (np.arange(1, 6) * np.log(6))
     weight = 1e-3 / (1e-3 + p)
     king, queen = SQUARE_VECTORS.table[2].numpy(), SQUARE_VECTORS.table[3].numpy()
-    np.testing.assert_allclose(embeddings[0].numpy(), (weight[2] * king + weight[3] * queen) / (weight[2] + weight[3]), rtol=1e-5)
+    np.testing.assert_allclose(
+        embeddings[0].numpy(), (weight[2] * king + weight[3] * queen) / (weight[2] + weight[3]), rtol=1e-5
+    )
     assert not embeddings[1].any()
 
 

@@ -11,11 +11,13 @@ def count_parameters(model):
 
 
 def test_mlp_parameter_counts_match_the_courses():
-    assert count_parameters(create_model("mlp", features=784, outputs=10)) == 235_146                             # Gaba 1.2
+    # Gaba 1.2
+    assert count_parameters(create_model("mlp", features=784, outputs=10)) == 235_146
     assert count_parameters(MLP(784, 10, hidden=(256, 256), dropout=0.3, norm="batch")) == 270_346          # Gaba 3.10
     assert count_parameters(MLP(100, 10, hidden=(100,), dropout=0.5, norm="batch")) == 11_310               # Lhotte 4.4
     assert count_parameters(MLP(2, 1, hidden=(16, 16))) == 337                                              # Lhotte 3.2
-    assert count_parameters(create_model("mlp_tiny", features=10, outputs=1)) == 385                              # Lhotte 1.3
+    # Lhotte 1.3
+    assert count_parameters(create_model("mlp_tiny", features=10, outputs=1)) == 385
 
 
 def test_regularized_mlp_has_gabas_layers():

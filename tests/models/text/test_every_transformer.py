@@ -103,21 +103,34 @@ def test_load_weights_accepts_prefixes_and_mask_buffers(tmp_path, prefix):
     torch.manual_seed(0)
     source, model = GPT(23, **SMALL_OPTIONS), GPT(23, **SMALL_OPTIONS)
     state = {prefix + n: t for n, t in source.state_dict().items()}
-    for layer in range(2):                                                    # a triangle and a number, which old files carry
-        state |= {f"{prefix}h.{layer}.attn.bias": torch.ones(1, 1, 12, 12), f"{prefix}h.{layer}.attn.masked_bias": torch.tensor(-1e4)}
+    # a triangle and a number, which old files carry
+    for layer in range(2):
+        state |= {
+            f"{prefix}h.{layer}.attn.bias": torch.ones(1, 1, 12, 12),
+            f"{prefix}h.{layer}.attn.masked_bias": torch.tensor(-1e4),
+        }
     write_tensors(tmp_path / "model.safetensors", state)
     report = load_weights(model, tmp_path / "model.safetensors")
     assert not report.missing and not report.unused
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), source.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("make", [
-    lambda: GPT(23, context_length=4, embed_dim=16, num_layers=1, num_heads=4)(torch.zeros(1, 5, dtype=torch.long)),
-    lambda: Llama(23, context_length=4, embed_dim=16, num_layers=1, num_heads=4, num_kv_heads=2, ffn_dim=24)(torch.zeros(1, 5, dtype=torch.long)),
-    lambda: BERT(23, context_length=4, embed_dim=16, num_layers=1, num_heads=4, ffn_dim=24)(torch.zeros(1, 5, dtype=torch.long)),
-    lambda: TransformerClassifier(23, 2, context_length=4, embed_dim=16, num_layers=1, num_heads=4, ffn_dim=24)(torch.zeros(1, 5, dtype=torch.long)),
-    lambda: LearnedPositions(4, 16)(torch.zeros(1, 5, 16)),
-])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: GPT(23, context_length=4, embed_dim=16, num_layers=1, num_heads=4)(torch.zeros(1, 5, dtype=torch.long)),
+        lambda: Llama(23, context_length=4, embed_dim=16, num_layers=1, num_heads=4, num_kv_heads=2, ffn_dim=24)(
+            torch.zeros(1, 5, dtype=torch.long)
+        ),
+        lambda: BERT(23, context_length=4, embed_dim=16, num_layers=1, num_heads=4, ffn_dim=24)(
+            torch.zeros(1, 5, dtype=torch.long)
+        ),
+        lambda: TransformerClassifier(23, 2, context_length=4, embed_dim=16, num_layers=1, num_heads=4, ffn_dim=24)(
+            torch.zeros(1, 5, dtype=torch.long)
+        ),
+        lambda: LearnedPositions(4, 16)(torch.zeros(1, 5, 16)),
+    ],
+)
 def test_transformers_refuse_more_tokens_than_the_context(make):
     with pytest.raises(UsageError, match="reads 4 tokens at most, got 5"):
         make()

@@ -1,4 +1,5 @@
-"""GPT-2's blocks with every form of attention: blind to what comes later, equal to the full form in the limit, the same with a cache."""
+"""GPT-2's blocks with every form of attention: blind to what comes later, equal to the full form in the limit, the
+same with a cache."""
 
 import pytest
 import torch
@@ -23,7 +24,9 @@ GREEDY = DecodingConfig(temperature=0)
 def make_sharp_gpt(variant, *, context=200, window=3, layers=2):
     """Weights so large that the likeliest token stands out and depends on what was read."""
     torch.manual_seed(1)
-    model = GPT(23, context_length=context, embed_dim=16, num_layers=layers, num_heads=4, attention=variant, window=window)
+    model = GPT(
+        23, context_length=context, embed_dim=16, num_layers=layers, num_heads=4, attention=variant, window=window
+    )
     for name, p in model.named_parameters():
         if p.ndim > 1 and "lambdas" not in name:
             nn.init.normal_(p, std=3.0 if "wpe" in name else 0.5)
@@ -32,23 +35,29 @@ def make_sharp_gpt(variant, *, context=200, window=3, layers=2):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_gpt_variant_gets_no_gradient_from_later_tokens(variant):
-    model, tokens = make_sharp_gpt(variant), torch.randperm(23)[None, :19]              # all different: a row of the embedding is a place
+    # all different: a row of the embedding is a place
+    model, tokens = make_sharp_gpt(variant), torch.randperm(23)[None, :19]
     for t in (0, 6, 18):
         (rows,) = torch.autograd.grad(model.forward_features(tokens)[0, t].square().sum(), model.wte.weight)
         has_gradient = rows[tokens[0]].abs().sum(1) > 0
         assert has_gradient[t] and not has_gradient[t + 1 :].any()
         num_visible = 6 if variant == "local" else 18                                  # two layers of windows of three
-        if variant != "topk":                                                   # it may leave out anyone
-            assert has_gradient[max(0, t - num_visible) : t + 1].all() and not has_gradient[: max(0, t - num_visible)].any()
+        if variant != "topk":  # it may leave out anyone
+            assert (
+                has_gradient[max(0, t - num_visible) : t + 1].all()
+                and not has_gradient[: max(0, t - num_visible)].any()
+            )
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("variant", OTHER_VARIANTS)
 def test_gpt_variant_greedy_text_is_the_same_with_a_cache(variant):
     model, prompt = make_sharp_gpt(variant), torch.randint(23, (3, 5))
-    generated = CausalLanguageModel(model).write(prompt, 140, decoding=GREEDY)        # past 128: the reach of a step doubles on the way
+    # past 128: the reach of a step doubles on the way
+    generated = CausalLanguageModel(model).write(prompt, 140, decoding=GREEDY)
     assert torch.equal(generated, greedy_decode_without_cache(model, prompt, 140)) and len(generated.unique()) > 5
-    short_model = make_sharp_gpt(variant, context=12)                                          # a full cache begins anew with its second half
+    # a full cache begins anew with its second half
+    short_model = make_sharp_gpt(variant, context=12)
     generated = CausalLanguageModel(short_model).write(prompt, 20, decoding=GREEDY)
     text = torch.cat([prompt, generated], dim=1)
     assert torch.equal(text[:, 13:20], greedy_decode_without_cache(short_model, text[:, 7:13], 7))
@@ -57,7 +66,8 @@ def test_gpt_variant_greedy_text_is_the_same_with_a_cache(variant):
 @torch.no_grad()
 @pytest.mark.parametrize(("variant", "window"), [("tiled", 8), ("local", 19), ("topk", 19), ("strided", 1)])
 def test_unrestricted_attention_variant_equals_full_attention(variant, window):
-    """Of a strided pair with a stride of one, the second layer looks at all; the first is a window, so it is left out here."""
+    """Of a strided pair with a stride of one, the second layer looks at all; the first is a window, so it is left
+    out here."""
     full, other = make_sharp_gpt("full"), make_sharp_gpt(variant, window=window)
     assert list(full.state_dict()) == list(other.state_dict())               # the names of the published weights
     other.load_state_dict(full.state_dict())
@@ -107,7 +117,9 @@ def test_gpt_variant_supports_head_pruning_and_lora(variant):
     assert prune_heads(model, disabled) > 0
     torch.testing.assert_close(model(tokens), expected)
     prompt = tokens[:, :4]
-    assert torch.equal(CausalLanguageModel(model).write(prompt, 9, decoding=GREEDY), greedy_decode_without_cache(model, prompt, 9))
+    assert torch.equal(
+        CausalLanguageModel(model).write(prompt, 9, decoding=GREEDY), greedy_decode_without_cache(model, prompt, 9)
+    )
 
 
 @pytest.mark.parametrize("variant", OTHER_VARIANTS)

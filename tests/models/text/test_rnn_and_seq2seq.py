@@ -1,4 +1,5 @@
-"""Recurrent classifiers, language models, taggers and seq2seq: padding is invisible, gradients flow, simple tasks are learned."""
+"""Recurrent classifiers, language models, taggers and seq2seq: padding is invisible, gradients flow, simple tasks
+are learned."""
 
 import pytest
 import torch
@@ -24,7 +25,9 @@ def test_sequence_lengths_are_read_from_the_padding():
 @pytest.mark.parametrize("pool", ["last", "mean", "max"])
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_rnn_classifier_and_tagger_ignore_padding(pool, bidirectional):
-    model = RecurrentClassifier(20, 3, embed_dim=8, hidden_size=6, num_layers=2, pool=pool, bidirectional=bidirectional).eval()
+    model = RecurrentClassifier(
+        20, 3, embed_dim=8, hidden_size=6, num_layers=2, pool=pool, bidirectional=bidirectional
+    ).eval()
     tokens = torch.randint(1, 20, (4, 7))
     padded = torch.cat([tokens, torch.zeros(4, 5, dtype=torch.long)], 1)
     torch.testing.assert_close(model(padded), model(tokens))
@@ -33,7 +36,8 @@ def test_rnn_classifier_and_tagger_ignore_padding(pool, bidirectional):
 
 
 def test_rnn_classifier_has_as_many_parameters_as_pytorchs_bilstm():
-    """Gaba 5.8 prints 1,447,170 for its BiLSTM; PyTorch's two biases and its own head make another number (mistake M31)."""
+    """Gaba 5.8 prints 1,447,170 for its BiLSTM; PyTorch's two biases and its own head make another number (mistake
+    M31)."""
     bilstm = RecurrentClassifier(1000, 2, embed_dim=128, hidden_size=256, num_layers=2).reader
     reference = nn.LSTM(128, 256, 2, bidirectional=True)
     assert sum(p.numel() for p in bilstm.parameters()) == sum(p.numel() for p in reference.parameters())
@@ -47,7 +51,9 @@ def test_rnn_language_model_is_causal_and_continues_from_its_state(cell):
     changed_tokens[:, 5:] = 0
     torch.testing.assert_close(model(tokens)[:, :5], model(changed_tokens)[:, :5])
     first_logits, state = model.forward_from_state(tokens[:, :4], None)
-    torch.testing.assert_close(torch.cat([first_logits, model.forward_from_state(tokens[:, 4:], state)[0]], 1), model(tokens))
+    torch.testing.assert_close(
+        torch.cat([first_logits, model.forward_from_state(tokens[:, 4:], state)[0]], 1), model(tokens)
+    )
 
 
 def test_rnn_language_model_ties_its_weights():
@@ -63,7 +69,9 @@ def test_seq2seq_step_by_step_matches_teacher_forcing(attention, cell):
     x[1, 4:] = 0
     logits, a = model.forward_with_weights(x, y)
     decoder_state = model.encode_for_decoding(x, 5)
-    torch.testing.assert_close(torch.stack([model.decode_step(y[:, t : t + 1], decoder_state) for t in range(5)], 1), logits)
+    torch.testing.assert_close(
+        torch.stack([model.decode_step(y[:, t : t + 1], decoder_state) for t in range(5)], 1), logits
+    )
     if a is not None:
         torch.testing.assert_close(a.sum(-1), torch.ones(3, 5))
         assert a[1, :, 4:].eq(0).all()                                      # padding is not looked at
@@ -84,7 +92,8 @@ def test_seq2seq_greedy_decoding_takes_the_likeliest_tokens_and_stops():
     nn.init.zeros_(model.head.weight)
     with torch.no_grad():
         model.head.bias.copy_(torch.eye(12)[3])                             # always <eos>
-    assert Seq2SeqObjective(model, mean_length=1.0, max_length=4).translate({"x": x}).tolist() == [[3]] * 3                      # all have ended
+    # all have ended
+    assert Seq2SeqObjective(model, mean_length=1.0, max_length=4).translate({"x": x}).tolist() == [[3]] * 3
     with pytest.raises(UsageError, match="no cell named 'lst'"):
         Seq2Seq(5, 5, cell="lst")
 
@@ -93,7 +102,9 @@ def test_seq2seq_greedy_decoding_takes_the_likeliest_tokens_and_stops():
 def test_seq2seq_learns_to_reverse_sequences(attention):
     x = torch.randint(4, 12, (512, 6))
     y = torch.cat([torch.full((512, 1), 2), x.flip(1), torch.full((512, 1), 3)], 1)
-    objective = Seq2SeqObjective(Seq2Seq(12, 12, attention=attention, embed_dim=24, hidden_size=48), mean_length=7.0, max_length=7)
+    objective = Seq2SeqObjective(
+        Seq2Seq(12, 12, attention=attention, embed_dim=24, hidden_size=48), mean_length=7.0, max_length=7
+    )
     optimizer = torch.optim.Adam(objective.parameters(), lr=8e-3)
     for step in range(120):
         rows = torch.arange(64 * (step % 7), 64 * (step % 7) + 64)
@@ -102,5 +113,7 @@ def test_seq2seq_learns_to_reverse_sequences(attention):
         nn.utils.clip_grad_norm_(objective.parameters(), 1.0)
         optimizer.step()
     with torch.no_grad():
-        scores = objective.eval().compute_metrics(objective.evaluate_batch({"x": x[448:], "y": y[448:]}))   # never trained on
-    assert scores["accuracy"] > 0.7, scores                                  # one of eight symbols by chance, and the end
+        # never trained on
+        scores = objective.eval().compute_metrics(objective.evaluate_batch({"x": x[448:], "y": y[448:]}))
+    # one of eight symbols by chance, and the end
+    assert scores["accuracy"] > 0.7, scores

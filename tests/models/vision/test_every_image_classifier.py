@@ -1,4 +1,5 @@
-"""Image classifiers: sizes that their papers or torchvision have, names that published weights have, and forms written another way."""
+"""Image classifiers: sizes that their papers or torchvision have, names that published weights have, and forms
+written another way."""
 
 import pytest
 import torch
@@ -12,45 +13,82 @@ from didact.registry import MODELS, create_model
 
 PARAMETER_COUNTS = {
     "alexnet": 61_100_840,
-    "vgg11": 132_863_336, "vgg13": 133_047_848, "vgg16": 138_357_544, "vgg19": 143_667_240,
-    "vgg11_bn": 132_868_840, "vgg13_bn": 133_053_736, "vgg16_bn": 138_365_992, "vgg19_bn": 143_678_248,
-    "resnet18": 11_689_512, "resnet34": 21_797_672, "resnet50": 25_557_032, "resnet101": 44_549_160, "resnet152": 60_192_808,
-    "cifar_resnet20": 269_722, "cifar_resnet32": 464_154, "cifar_resnet44": 658_586,
-    "cifar_resnet56": 853_018, "cifar_resnet110": 1_727_962,
-    "efficientnet_b0": 5_288_548, "efficientnet_lite0": 4_652_008,
+    "vgg11": 132_863_336,
+    "vgg13": 133_047_848,
+    "vgg16": 138_357_544,
+    "vgg19": 143_667_240,
+    "vgg11_bn": 132_868_840,
+    "vgg13_bn": 133_053_736,
+    "vgg16_bn": 138_365_992,
+    "vgg19_bn": 143_678_248,
+    "resnet18": 11_689_512,
+    "resnet34": 21_797_672,
+    "resnet50": 25_557_032,
+    "resnet101": 44_549_160,
+    "resnet152": 60_192_808,
+    "cifar_resnet20": 269_722,
+    "cifar_resnet32": 464_154,
+    "cifar_resnet44": 658_586,
+    "cifar_resnet56": 853_018,
+    "cifar_resnet110": 1_727_962,
+    "efficientnet_b0": 5_288_548,
+    "efficientnet_lite0": 4_652_008,
     "convnext_tiny": 28_589_128,
-    "lenet5": 61_706, "lenet_like": 105_506,
-    "cifar10net": 1_181_386, "cifar10net_separable": 170_472,
-    "resnet9": 6_573_120,                                                                # Page's, DAWNBench
+    "lenet5": 61_706,
+    "lenet_like": 105_506,
+    "cifar10net": 1_181_386,
+    "cifar10net_separable": 170_472,
+    "resnet9": 6_573_120,  # Page's, DAWNBench
 }
 WEIGHT_SHAPES = {
     "alexnet": {
-        "features.0.weight": (64, 3, 11, 11), "features.10.bias": (256,), "classifier.1.weight": (4096, 9216), "classifier.6.bias": (1000,),
+        "features.0.weight": (64, 3, 11, 11),
+        "features.10.bias": (256,),
+        "classifier.1.weight": (4096, 9216),
+        "classifier.6.bias": (1000,),
     },
     "vgg16": {
-        "features.0.weight": (64, 3, 3, 3), "features.28.weight": (512, 512, 3, 3), "classifier.0.weight": (4096, 25088),
+        "features.0.weight": (64, 3, 3, 3),
+        "features.28.weight": (512, 512, 3, 3),
+        "classifier.0.weight": (4096, 25088),
         "classifier.6.bias": (1000,),
     },
     "vgg16_bn": {"features.1.running_mean": (64,), "features.40.weight": (512, 512, 3, 3), "features.41.bias": (512,)},
     "resnet18": {
-        "conv1.weight": (64, 3, 7, 7), "layer2.0.downsample.0.weight": (128, 64, 1, 1), "layer4.1.bn2.running_var": (512,),
+        "conv1.weight": (64, 3, 7, 7),
+        "layer2.0.downsample.0.weight": (128, 64, 1, 1),
+        "layer4.1.bn2.running_var": (512,),
         "fc.weight": (1000, 512),
     },
     "resnet50": {
-        "layer1.0.downsample.1.bias": (256,), "layer3.5.conv3.weight": (1024, 256, 1, 1), "layer4.0.conv2.weight": (512, 512, 3, 3),
+        "layer1.0.downsample.1.bias": (256,),
+        "layer3.5.conv3.weight": (1024, 256, 1, 1),
+        "layer4.0.conv2.weight": (512, 512, 3, 3),
         "fc.bias": (1000,),
     },
     "convnext_tiny": {
-        "features.0.0.weight": (96, 3, 4, 4), "features.0.1.bias": (96,), "features.1.0.layer_scale": (96, 1, 1),
-        "features.1.2.block.0.weight": (96, 1, 7, 7), "features.2.0.weight": (96,), "features.2.1.weight": (192, 96, 2, 2),
-        "features.5.8.block.3.weight": (1536, 384), "features.7.2.block.5.bias": (768,),
-        "classifier.0.weight": (768,), "classifier.2.weight": (1000, 768),
+        "features.0.0.weight": (96, 3, 4, 4),
+        "features.0.1.bias": (96,),
+        "features.1.0.layer_scale": (96, 1, 1),
+        "features.1.2.block.0.weight": (96, 1, 7, 7),
+        "features.2.0.weight": (96,),
+        "features.2.1.weight": (192, 96, 2, 2),
+        "features.5.8.block.3.weight": (1536, 384),
+        "features.7.2.block.5.bias": (768,),
+        "classifier.0.weight": (768,),
+        "classifier.2.weight": (1000, 768),
     },
     "efficientnet_lite0": {
-        "_conv_stem.weight": (32, 3, 3, 3), "_bn0.running_mean": (32,), "_blocks.0._depthwise_conv.weight": (32, 1, 3, 3),
-        "_blocks.1._expand_conv.weight": (96, 16, 1, 1), "_blocks.1._bn0.bias": (96,), "_blocks.15._project_conv.weight": (320, 1152, 1, 1),
+        "_conv_stem.weight": (32, 3, 3, 3),
+        "_bn0.running_mean": (32,),
+        "_blocks.0._depthwise_conv.weight": (32, 1, 3, 3),
+        "_blocks.1._expand_conv.weight": (96, 16, 1, 1),
+        "_blocks.1._bn0.bias": (96,),
+        "_blocks.15._project_conv.weight": (320, 1152, 1, 1),
         "_blocks.15._bn2.num_batches_tracked": (),
-        "_conv_head.weight": (1280, 320, 1, 1), "_bn1.weight": (1280,), "_fc.weight": (1000, 1280),
+        "_conv_head.weight": (1280, 320, 1, 1),
+        "_bn1.weight": (1280,),
+        "_fc.weight": (1000, 1280),
     },
     "efficientnet_b0": {"_blocks.0._se_reduce.weight": (8, 32, 1, 1), "_blocks.15._se_expand.weight": (1152, 48, 1, 1)},
 }
@@ -81,13 +119,18 @@ def test_image_classifiers_have_the_names_and_shapes_of_published_weights(name):
 def test_efficientnet_lite_block_has_the_names_of_the_package():
     with torch.device("meta"):
         state = create_model("efficientnet_lite0").state_dict()
-    norms = [f"_bn{i}.{k}" for i in range(3) for k in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")]
+    norms = [
+        f"_bn{i}.{k}"
+        for i in range(3)
+        for k in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+    ]
     convs = ["_expand_conv.weight", "_depthwise_conv.weight", "_project_conv.weight"]
     assert {k.removeprefix("_blocks.4.") for k in state if k.startswith("_blocks.4.")} == {*convs, *norms}
 
 
 def test_cnn_has_the_parameter_counts_of_gabas_ablation():
-    expected_counts = {(3, 32, 3): 94_986, (5, 32, 3): 260_362, (3, 64, 3): 374_282, (3, 32, 5): 390_666}  # by the formula C_out (C_in k^2 + 1)
+    # by the formula C_out (C_in k^2 + 1)
+    expected_counts = {(3, 32, 3): 94_986, (5, 32, 3): 260_362, (3, 64, 3): 374_282, (3, 32, 5): 390_666}
     for (kernel, filters, blocks), parameters in expected_counts.items():
         assert count_parameters(CNN(kernel_size=kernel, filters=filters, num_blocks=blocks)) == parameters
 
@@ -121,7 +164,9 @@ def test_resnet_stem_depends_on_the_image_size():
     assert create_model("cifar_resnet8").conv1.weight.shape == (16, 3, 3, 3)
 
 
-@pytest.mark.parametrize(("name", "message"), [("convnext_tiny", "patches of 1 pixels"), ("efficientnet_b0", "stem of stride 1")])
+@pytest.mark.parametrize(
+    ("name", "message"), [("convnext_tiny", "patches of 1 pixels"), ("efficientnet_b0", "stem of stride 1")]
+)
 def test_other_stems_depend_on_the_image_size(name, message):
     with torch.device("meta"):
         small_model, large_model = create_model(name, size=(32, 40)), create_model(name)
@@ -159,7 +204,10 @@ def test_resnet9_matches_its_functional_form():
 @pytest.mark.parametrize("pool", ["max", "mean"])
 def test_cnn_norms_and_pools_match_their_definitions(norm, reference, pool):
     torch.manual_seed(0)
-    model, x = CNN(filters=8, num_blocks=1, norm=norm, pool=pool, num_classes=3, channels=2, size=(8, 10)), torch.rand(4, 2, 8, 10)
+    model, x = (
+        CNN(filters=8, num_blocks=1, norm=norm, pool=pool, num_classes=3, channels=2, size=(8, 10)),
+        torch.rand(4, 2, 8, 10),
+    )
     h = F.relu(reference(F.conv2d(x, model.features[0].weight, model.features[0].bias, padding=1)))
     windows = h.unfold(2, 2, 2).unfold(3, 2, 2).flatten(4)
     h = windows.amax(-1) if pool == "max" else windows.mean(-1)
@@ -205,15 +253,23 @@ def test_efficientnet_matches_its_functional_form(lite):
     f = F.relu6 if lite else F.silu
 
     def norm(h, n):
-        return F.batch_norm(h, s[n + ".running_mean"], s[n + ".running_var"], s[n + ".weight"], s[n + ".bias"], eps=1e-3)
+        return F.batch_norm(
+            h, s[n + ".running_mean"], s[n + ".running_var"], s[n + ".weight"], s[n + ".bias"], eps=1e-3
+        )
 
-    # even sides at stride 2: TensorFlow pads (k - 2) in all, the smaller half before; 20 x 26 -> 10 x 13, where 13 is odd
+    # even sides at stride 2: TensorFlow pads (k - 2) in all, the smaller half before; 20 x 26 -> 10 x 13, where 13 is
+    # odd
     h = f(norm(F.conv2d(F.pad(x0, (0, 1, 0, 1)), s["_conv_stem.weight"], stride=2), "_bn0"))
     for b, kernel, stride, margins in ((0, 3, 1, (1, 1, 1, 1)), (1, 5, 2, (2, 2, 1, 2)), (2, 5, 1, (2, 2, 2, 2))):
         n, x = f"_blocks.{b}.", h
         if b:
             h = f(norm(F.conv2d(h, s[n + "_expand_conv.weight"]), n + "_bn0"))
-        h = f(norm(F.conv2d(F.pad(h, margins), s[n + "_depthwise_conv.weight"], stride=stride, groups=h.shape[1]), n + "_bn1"))
+        h = f(
+            norm(
+                F.conv2d(F.pad(h, margins), s[n + "_depthwise_conv.weight"], stride=stride, groups=h.shape[1]),
+                n + "_bn1",
+            )
+        )
         assert s[n + "_depthwise_conv.weight"].shape[-1] == kernel
         if not lite:
             z = F.silu(F.conv2d(F.adaptive_avg_pool2d(h, 1), s[n + "_se_reduce.weight"], s[n + "_se_reduce.bias"]))
@@ -236,7 +292,9 @@ def test_convnext_matches_its_functional_form():
         return (h - mean) / (var + 1e-6).sqrt() * s[n + ".weight"][:, None, None] + s[n + ".bias"][:, None, None]
 
     def block(h, n):
-        f = norm(F.conv2d(h, s[n + "block.0.weight"], s[n + "block.0.bias"], padding=3, groups=h.shape[1]), n + "block.2")
+        f = norm(
+            F.conv2d(h, s[n + "block.0.weight"], s[n + "block.0.bias"], padding=3, groups=h.shape[1]), n + "block.2"
+        )
         f = F.gelu(F.conv2d(f, s[n + "block.3.weight"][:, :, None, None], s[n + "block.3.bias"]))
         return h + s[n + "layer_scale"] * F.conv2d(f, s[n + "block.5.weight"][:, :, None, None], s[n + "block.5.bias"])
 
@@ -249,7 +307,11 @@ def test_convnext_matches_its_functional_form():
 
 
 def test_stochastic_depth_grows_with_depth():
-    rates = [b.drop_path.p for name in ("layer1", "layer2") for b in getattr(ResNet(depths=(2, 2), width=2, drop_path=0.4), name)]
+    rates = [
+        b.drop_path.p
+        for name in ("layer1", "layer2")
+        for b in getattr(ResNet(depths=(2, 2), width=2, drop_path=0.4), name)
+    ]
     assert rates == pytest.approx([0.1, 0.2, 0.3, 0.4])
     with torch.device("meta"):
         blocks = [m for m in create_model("convnext_tiny").modules() if hasattr(m, "layer_scale")]
@@ -290,7 +352,9 @@ def test_image_classifiers_give_the_same_in_channels_last(name):
     is_channels_last = []
     for m in model.modules():
         if isinstance(m, nn.Conv2d):
-            m.register_forward_pre_hook(lambda m, a: is_channels_last.append(a[0].is_contiguous(memory_format=torch.channels_last)))
+            m.register_forward_pre_hook(
+                lambda m, a: is_channels_last.append(a[0].is_contiguous(memory_format=torch.channels_last))
+            )
     torch.testing.assert_close(model(x.contiguous(memory_format=torch.channels_last)), y, rtol=1e-4, atol=1e-5)
     assert all(is_channels_last), "a layout changes on the way, which costs a copy each time"
 
@@ -305,7 +369,10 @@ def test_image_classifiers_give_the_same_in_channels_last(name):
     ("resnet9", {}, (7, 32), 8),
 ])
 def test_image_classifiers_refuse_too_small_images(name, keywords, size, min_size):
-    with torch.device("meta"), pytest.raises(UsageError, match=rf"at least {min_size}×{min_size} pixels, got {size[0]}×{size[1]}"):
+    with (
+        torch.device("meta"),
+        pytest.raises(UsageError, match=rf"at least {min_size}×{min_size} pixels, got {size[0]}×{size[1]}"),
+    ):
         create_model(name, **keywords, size=size)
 
 
@@ -316,10 +383,14 @@ def test_lenets_accept_their_minimum_size(cls, min_size):
         cls(size=(min_size - 1, 40))
 
 
-@pytest.mark.parametrize(("name", "min_size"), [("alexnet", 63), ("vgg11", 32), ("cifar10net", 8), ("convnext_tiny", 8), ("resnet9", 8)])
+@pytest.mark.parametrize(
+    ("name", "min_size"), [("alexnet", 63), ("vgg11", 32), ("cifar10net", 8), ("convnext_tiny", 8), ("resnet9", 8)]
+)
 def test_image_classifiers_accept_their_minimum_size(name, min_size):
     with torch.device("meta"):
-        assert create_model(name, num_classes=4, size=(min_size, min_size))(torch.zeros(2, 3, min_size, min_size)).shape == (2, 4)
+        assert create_model(name, num_classes=4, size=(min_size, min_size))(
+            torch.zeros(2, 3, min_size, min_size)
+        ).shape == (2, 4)
         assert create_model(name, num_classes=4).eval()(torch.zeros(1, 3, 224, 160)).shape == (1, 4)
 
 

@@ -14,7 +14,7 @@ def count_parameters(model):
 
 def expected_parameter_count(widths, channels, classes):
     """9ab + b for a convolution 3 x 3, 4ab + b for one that doubles, ab + b for the last."""
-    conv = lambda a, b, k: k * a * b + b  # noqa: E731
+    conv = lambda a, b, k: k * a * b + b
     down = [(channels, widths[0]), *itertools.pairwise(widths)]
     up = list(zip(widths[1:], widths, strict=False))
     return (
@@ -28,7 +28,8 @@ def test_unet_parameter_counts():
     with torch.device("meta"):
         original, color, tiny = create_model("unet_2015"), create_model("unet"), create_model("unet_tiny")
     sizes = (64, 128, 256, 512, 1024)
-    assert count_parameters(original) == expected_parameter_count(sizes, 1, 2) == 31_030_658       # one grey channel, as in the paper
+    # one grey channel, as in the paper
+    assert count_parameters(original) == expected_parameter_count(sizes, 1, 2) == 31_030_658
     assert count_parameters(color) == expected_parameter_count(sizes, 3, 2) == 31_031_810
     assert count_parameters(tiny) == 25_393                                       # Lhotte 7.2
 
@@ -60,7 +61,8 @@ def test_unet_skip_connections_carry_detail():
         model.up[0].grow.weight.zero_()                                    # nothing comes from below any more
     model(x)[0, 0, 6, 6].backward()
     has_gradient = x.grad[0, 0] != 0
-    assert has_gradient[2:11, 2:11].any() and has_gradient.sum() <= 81               # only what is near: four convolutions of 3
+    # only what is near: four convolutions of 3
+    assert has_gradient[2:11, 2:11].any() and has_gradient.sum() <= 81
 
 
 @pytest.mark.parametrize(("keywords", "side", "message"), [
@@ -82,7 +84,7 @@ def test_denoising_autoencoder_starts_as_the_identity():
     with pytest.raises(UsageError, match="halves 2 times needs sides that are multiples of 4, got 30×28"):
         model(torch.rand(1, 3, 28, 30))
     w = (32, 64, 128)
-    conv = lambda a, b, k=9: k * a * b + b  # noqa: E731
+    conv = lambda a, b, k=9: k * a * b + b
     assert count_parameters(model) == (
         conv(3, w[0]) + conv(w[0], w[1]) + conv(w[1], w[1]) + conv(w[1], w[2]) + conv(w[2], w[2])
         + conv(w[2], w[1], 4) + conv(w[1], w[1]) + conv(w[1], w[0], 4) + conv(w[0], w[0]) + conv(w[0], 3)

@@ -44,7 +44,9 @@ def test_vit_block_matches_pytorch_encoder_layer():
     torch.manual_seed(0)
     model = ViT(size=(16, 16), patch_size=8, embed_dim=24, depth=1, num_heads=3, ffn_dim=40).eval()
     block = model.encoder.layers[0]
-    reference = nn.TransformerEncoderLayer(24, 3, 40, 0.0, "gelu", layer_norm_eps=1e-6, batch_first=True, norm_first=True)
+    reference = nn.TransformerEncoderLayer(
+        24, 3, 40, 0.0, "gelu", layer_norm_eps=1e-6, batch_first=True, norm_first=True
+    )
     names = {"self_attention.": "self_attn.", "ln_1": "norm1", "ln_2": "norm2", "mlp.0": "linear1", "mlp.3": "linear2"}
     state = {}
     for name, value in block.state_dict().items():
@@ -69,13 +71,18 @@ def test_vit_positions_distinguish_patches():
 
 def test_vit_attention_maps_are_those_of_the_forward_pass():
     torch.manual_seed(0)
-    model, x = ViT(size=(16, 16), patch_size=4, embed_dim=24, depth=2, num_heads=3, ffn_dim=40).eval(), torch.rand(2, 3, 16, 16)
+    model, x = (
+        ViT(size=(16, 16), patch_size=4, embed_dim=24, depth=2, num_heads=3, ffn_dim=40).eval(),
+        torch.rand(2, 3, 16, 16),
+    )
     maps = model.attention_maps(x)
     assert maps.shape == (2, 2, 3, 17, 17)
     torch.testing.assert_close(maps.sum(-1), torch.ones(2, 2, 3, 17))
     recorded_maps = []
     second_layer = model.encoder.layers[1].self_attention
-    handle = second_layer.register_forward_hook(lambda module, inputs, output: recorded_maps.append(module.look(inputs[0])[1]))
+    handle = second_layer.register_forward_hook(
+        lambda module, inputs, output: recorded_maps.append(module.look(inputs[0])[1])
+    )
     model(x)
     handle.remove()
     torch.testing.assert_close(maps[:, 1], recorded_maps[0])
@@ -84,7 +91,9 @@ def test_vit_attention_maps_are_those_of_the_forward_pass():
 @pytest.mark.parametrize("model", [create_model("vit_tiny"), Mixer(embed_dim=16, depth=1)])
 def test_vit_and_mixer_refuse_images_not_divisible_into_patches(model):
     with pytest.raises(UsageError, match="images of 30×32 pixels cannot be cut into patches of 4"):
-        type(model)(**({"heads": 2, "hidden": 8} if isinstance(model, ViT) else {}), size=(30, 32), patch=4, dim=8, depth=1)
+        type(model)(
+            **({"heads": 2, "hidden": 8} if isinstance(model, ViT) else {}), size=(30, 32), patch=4, dim=8, depth=1
+        )
 
 
 def test_mixer_matches_a_hand_written_block():
@@ -108,7 +117,8 @@ def test_mixer_matches_a_hand_written_block():
 
 @pytest.mark.parametrize(("name", "count"), [("mixer_s_16", 18_528_264), ("mixer_b_16", 59_880_472)])
 def test_mixers_have_the_papers_parameter_counts(name, count):
-    """Tolstikhin et al. 2021, table 1: 18 and 59 million; to the unit those of timm's `mixer_s16_224` and `mixer_b16_224`."""
+    """Tolstikhin et al. 2021, table 1: 18 and 59 million; to the unit those of timm's `mixer_s16_224` and
+    `mixer_b16_224`."""
     with torch.device("meta"):
         assert count_parameters(create_model(name, num_classes=1000)) == count
 

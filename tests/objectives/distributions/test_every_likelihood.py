@@ -151,7 +151,10 @@ def test_bernoulli_is_a_two_class_categorical(scale, smoothing):
     z, y, soft = scale * torch.randn(40, 1), torch.randint(2, (40,)), torch.rand(40)
     soft = torch.stack([1 - soft, soft], -1)
     two_logits, w = torch.cat([torch.zeros_like(z), z], -1), torch.tensor([0.7, 1.9])
-    bernoulli, categorical = Bernoulli(label_smoothing=smoothing, weights=w), Categorical(2, label_smoothing=smoothing, weights=w)
+    bernoulli, categorical = (
+        Bernoulli(label_smoothing=smoothing, weights=w),
+        Categorical(2, label_smoothing=smoothing, weights=w),
+    )
     for target in (y, soft):
         assert_close(bernoulli.loss(z, target), categorical.loss(two_logits, target))
         assert_close(bernoulli.eval_loss(z, target), categorical.eval_loss(two_logits, target))
@@ -242,7 +245,15 @@ def test_categorical_metrics_match_scikit_learn():
     torch.manual_seed(0)
     out, y = 2 * torch.randn(300, 7), torch.randint(7, (300,))
     score, predicted = Categorical(7).compute_metrics(out, y), out.argmax(-1)
-    assert list(score) == ["accuracy", "top5", "precision_macro", "recall_macro", "f1_macro", "auroc", "calibration_error"]
+    assert list(score) == [
+        "accuracy",
+        "top5",
+        "precision_macro",
+        "recall_macro",
+        "f1_macro",
+        "auroc",
+        "calibration_error",
+    ]
     assert score["accuracy"] == pytest.approx(sk.accuracy_score(y, predicted))
     assert score["top5"] == pytest.approx(sk.top_k_accuracy_score(y, out, k=5))
     assert score["precision_macro"] == pytest.approx(sk.precision_score(y, predicted, average="macro"))

@@ -44,7 +44,8 @@ class IdentityAutoencoder(nn.Module):
 def test_identity_autoencoder_loss_is_that_of_the_corruption(corruption, loss):
     model, b = AutoencoderObjective(IdentityAutoencoder(), SHAPE, **corruption), make_batch(400)
     torch.manual_seed(0)
-    assert model.loss(b)["loss"].item() == pytest.approx(loss, rel=0.1)          # E x² = 1/3 where a pixel is blacked out
+    # E x² = 1/3 where a pixel is blacked out
+    assert model.loss(b)["loss"].item() == pytest.approx(loss, rel=0.1)
     assert model.evaluate_batch(b)["loss"].mean().item() == pytest.approx(loss, rel=0.15)
 
 
@@ -61,14 +62,18 @@ def test_autoencoder_gallery_holds_its_image_grids():
     model = AutoencoderObjective(Autoencoder(shape=SHAPE, widths=(9,), latent_dim=3), SHAPE, input_noise=0.2)
     with torch.no_grad():
         gallery = model.gallery(make_batch())
-    assert gallery["reconstructions"].shape == (3, 8, *SHAPE)                       # as it is, as it was seen, as it came back
+    # as it is, as it was seen, as it came back
+    assert gallery["reconstructions"].shape == (3, 8, *SHAPE)
     assert gallery["interpolation"].shape == (4, 8, *SHAPE) and gallery["random codes"].shape == (8, 8, *SHAPE)
     assert all(grid.min() >= 0 and grid.max() <= 1 for grid in gallery.values())
 
 
 def test_vqvae_loss_moves_codes_and_encodings_together():
     torch.manual_seed(0)
-    model, b = VQVAEObjective(VQVAE(shape=SHAPE, widths=(5,), codebook_size=6, code_dim=4), variance=0.5, beta=0.25), make_batch()
+    model, b = (
+        VQVAEObjective(VQVAE(shape=SHAPE, widths=(5,), codebook_size=6, code_dim=4), variance=0.5, beta=0.25),
+        make_batch(),
+    )
     parts = model.loss(b)
     z, e, k = model.network.encode(b["x"])
     distance = (z - e).square().mean()
@@ -92,7 +97,10 @@ def test_vqvae_counts_the_codes_in_use():
         gallery = model.gallery(make_batch())
     used_codes = outputs["codes"].unique()
     scores = model.compute_metrics(outputs)
-    assert scores["codes_used"] == pytest.approx(len(used_codes) / 6) and 1 <= scores["perplexity"] <= len(used_codes) + 1e-9
+    assert (
+        scores["codes_used"] == pytest.approx(len(used_codes) / 6)
+        and 1 <= scores["perplexity"] <= len(used_codes) + 1e-9
+    )
     assert gallery["reconstructions"].shape == (2, 8, *SHAPE)
 
 
@@ -111,13 +119,17 @@ def test_with_few_labels_keeps_few_labels_per_class():
 def test_semi_supervised_players_train_only_their_own_network():
     torch.manual_seed(0)
     baseline_network = nn.Sequential(nn.Flatten(), nn.Linear(84, 3))
-    model = SemiSupervisedObjective(Autoencoder(shape=SHAPE, widths=(9,), latent_dim=4), MLP(4, 3, hidden=(5,)), baseline_network)
+    model = SemiSupervisedObjective(
+        Autoencoder(shape=SHAPE, widths=(9,), latent_dim=4), MLP(4, 3, hidden=(5,)), baseline_network
+    )
     b = make_batch() | {"few_x": torch.rand(40, *SHAPE), "few_y": torch.arange(40) % 3}
     networks = {"autoencoder": model.autoencoder, "classifier": model.head, "alone": model.alone}
     for player in networks:
         model.zero_grad(set_to_none=True)
         model.loss(b, player)["loss"].backward()
-        networks_with_gradient = {name for name, network in networks.items() if any(p.grad is not None for p in network.parameters())}
+        networks_with_gradient = {
+            name for name, network in networks.items() if any(p.grad is not None for p in network.parameters())
+        }
         assert networks_with_gradient == {player}
     with torch.no_grad():
         outputs = model.evaluate_batch(b)
@@ -135,12 +147,22 @@ def test_latent_walks_match_hand_values():
     torch.testing.assert_close(z[1, :, 0], torch.tensor([-3.0, 0, 3]))
     codes = latent_grid(3).view(3, 3, 2)
     assert codes[0, 0, 0] < 0 < codes[0, 0, 1] and codes[2, 2, 0] > 0 > codes[2, 2, 1] and not codes[1, 1].any()
-    assert to_grid(torch.rand(19, 1, 2, 2)).shape == (2, 8, 1, 2, 2) and to_grid(torch.rand(5, 1, 2, 2)).shape == (1, 5, 1, 2, 2)
-    assert labels_to_sample(4, None, 3, a.device).tolist() == [0, 1, 2, 0] and labels_to_sample(2, 1, 3, a.device).tolist() == [1, 1]
+    assert to_grid(torch.rand(19, 1, 2, 2)).shape == (2, 8, 1, 2, 2) and to_grid(torch.rand(5, 1, 2, 2)).shape == (
+        1,
+        5,
+        1,
+        2,
+        2,
+    )
+    assert labels_to_sample(4, None, 3, a.device).tolist() == [0, 1, 2, 0] and labels_to_sample(
+        2, 1, 3, a.device
+    ).tolist() == [1, 1]
 
 
 @pytest.mark.slow
 def test_semi_supervised_gains_from_unlabeled_images(workdir):
     """Van Schependom 8.5: one label a class, and all other images without. Measured gains 0.11, 0.08 and 0.19."""
-    gains = [didact.train(RECIPES["semi_supervised"], class_names=1, seed=seed).metadata["test"]["gain"] for seed in range(3)]
+    gains = [
+        didact.train(RECIPES["semi_supervised"], class_names=1, seed=seed).metadata["test"]["gain"] for seed in range(3)
+    ]
     assert min(gains) > 0 and sum(gains) / 3 > 0.05

@@ -39,7 +39,9 @@ def make_split(n, seed=0):
 
 def test_samples_without_a_real_image_are_not_compared():
     batch, painter = make_split(NUM_EVAL_SAMPLES + 50), PainterObjective()
-    expected = gaussian_frechet_distance(make_thumbnails(batch["x"][:NUM_EVAL_SAMPLES]), make_thumbnails(painter.noises))
+    expected = gaussian_frechet_distance(
+        make_thumbnails(batch["x"][:NUM_EVAL_SAMPLES]), make_thumbnails(painter.noises)
+    )
     assert painter.compute_metrics(painter.evaluate_batch(batch))["frechet"] == pytest.approx(expected.item())
 
 
@@ -47,8 +49,14 @@ def test_samples_without_a_real_image_are_not_compared():
 @pytest.mark.parametrize("referee", [False, True])
 @torch.no_grad()
 def test_nan_image_makes_the_sample_metrics_nan(num_valid, referee):
-    batch, options = make_split(200), {"referee": nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), "classes": 3} if referee else {}
-    clean_metrics, nan_metrics = (p.compute_metrics(p.evaluate_batch(batch)) for p in (PainterObjective(**options), PainterObjective(num_valid, **options)))
+    batch, options = (
+        make_split(200),
+        {"referee": nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), "classes": 3} if referee else {},
+    )
+    clean_metrics, nan_metrics = (
+        p.compute_metrics(p.evaluate_batch(batch))
+        for p in (PainterObjective(**options), PainterObjective(num_valid, **options))
+    )
     assert clean_metrics.keys() == nan_metrics.keys() and all(map(isfinite, clean_metrics.values()))
     assert nan_metrics["loss"] == 1 and all(isnan(value) for name, value in nan_metrics.items() if name != "loss")
 
@@ -56,7 +64,9 @@ def test_nan_image_makes_the_sample_metrics_nan(num_valid, referee):
 def test_training_continues_with_nan_sample_metrics():
     batch = make_split(60)
     data = build_data("noise", "images", {"x": batch["x"], "y": batch["y"]}, task="multiclass", class_names="abc")
-    experiment = Experiment(data=data, objective=PainterObjective(5), optimizer=partial(torch.optim.SGD, lr=0.1), batch_size=20, epochs=3)
+    experiment = Experiment(
+        data=data, objective=PainterObjective(5), optimizer=partial(torch.optim.SGD, lr=0.1), batch_size=20, epochs=3
+    )
     trainer = Trainer(experiment, Settings(), device=torch.device("cpu"))
     state = trainer.train()
     assert isnan(state.validation["frechet"]) and state.stop_reason == "budget" and state.best_step == state.step

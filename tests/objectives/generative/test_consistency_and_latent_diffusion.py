@@ -1,4 +1,5 @@
-"""One step for many: the boundary, the lesson and the average by hand; a teacher whose way is known; codes on one scale; half an image."""
+"""One step for many: the boundary, the lesson and the average by hand; a teacher whose way is known; codes on one
+scale; half an image."""
 
 import pytest
 import torch
@@ -32,7 +33,11 @@ def make_unet(shape=SHAPE, num_classes=0, dropout=0.0):
 
 
 def make_student(prediction_type="velocity", **options):
-    return ConsistencyObjective(DiffusionObjective(make_unet(**options), SHAPE, NoiseSchedule(40), prediction_type=prediction_type), num_intervals=8, ema_decay=0.9)
+    return ConsistencyObjective(
+        DiffusionObjective(make_unet(**options), SHAPE, NoiseSchedule(40), prediction_type=prediction_type),
+        num_intervals=8,
+        ema_decay=0.9,
+    )
 
 
 class SingleImageOracle(nn.Module):
@@ -51,7 +56,9 @@ class SingleImageOracle(nn.Module):
 
 def test_consistency_student_is_the_identity_at_zero_noise():
     objective, x = make_student(), torch.randn(3, *SHAPE)
-    torch.testing.assert_close(objective.f(objective.network, x, torch.zeros(3, dtype=torch.long), None), x, rtol=0, atol=0)
+    torch.testing.assert_close(
+        objective.f(objective.network, x, torch.zeros(3, dtype=torch.long), None), x, rtol=0, atol=0
+    )
     assert not torch.allclose(objective.f(objective.network, x, torch.full((3,), 20), None), x)
 
 
@@ -63,14 +70,17 @@ def test_teacher_step_is_one_ddim_step(prediction_type):
         step = objective.teacher_step(x, torch.full((4,), t), torch.full((4,), s), None)
         a, sigma = (v**0.5 for v in (teacher.alpha_bar_on_host[t], 1 - teacher.alpha_bar_on_host[t]))
         out = teacher.predict(x, t / 40, None, 0.0)
-        x0 = {"noise": (x - sigma * out) / a, "image": out, "velocity": a * x - sigma * out}[prediction_type].clamp(-1, 1)
+        x0 = {"noise": (x - sigma * out) / a, "image": out, "velocity": a * x - sigma * out}[prediction_type].clamp(
+            -1, 1
+        )
         (expected,) = ddim_sample(lambda x, t, x0=x0: x0, x, teacher.alpha_bar_on_host, (t, s))
         torch.testing.assert_close(step, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("prediction_type", ["noise", "velocity"])
 def test_consistency_loss_of_an_oracle_is_zero(prediction_type):
-    """All of the teacher's ways lead to c; the student whose velocity points there is consistent, and draws it at once."""
+    """All of the teacher's ways lead to c; the student whose velocity points there is consistent, and draws it at
+    once."""
     objective, c = make_student(prediction_type), 0.4
     objective.teacher = SingleImageOracle(objective.noise_schedule, c, prediction_type)
     objective.network = objective.target = SingleImageOracle(objective.noise_schedule, c, "velocity")
@@ -79,20 +89,28 @@ def test_consistency_loss_of_an_oracle_is_zero(prediction_type):
     assert set(t.tolist()) == {5, 10, 15, 20, 25, 30, 35, 40}
     assert objective.per_example_loss(x, None, t, eps).max() < 1e-6
     for steps in (1, 2):
-        torch.testing.assert_close(objective.sample(3, seeded_generator(), steps=steps), torch.full((3, *SHAPE), (1 + c) / 2), rtol=0, atol=1e-3)
+        torch.testing.assert_close(
+            objective.sample(3, seeded_generator(), steps=steps),
+            torch.full((3, *SHAPE), (1 + c) / 2),
+            rtol=0,
+            atol=1e-3,
+        )
     objective.network = SingleImageOracle(objective.noise_schedule, 0.1, "velocity")
     assert objective.per_example_loss(x, None, t, eps).max() > 0.01
 
 
 def test_consistency_target_is_the_moving_average_of_the_student():
     objective = make_student(dropout=0.5)
-    assert {id(p) for player in objective.players() for p in player.parameters} == {id(p) for p in objective.network.parameters()}
+    assert {id(p) for player in objective.players() for p in player.parameters} == {
+        id(p) for p in objective.network.parameters()
+    }
     weights_before = [p.clone() for p in objective.target.parameters()]
     with torch.no_grad():
         for p in objective.network.parameters():
             p.add_(1.0)
     for _ in range(3):
-        objective.train().loss({"x": torch.rand(4, *SHAPE)})["loss"].backward()  # in parts, or only looked at: no step was taken
+        # in parts, or only looked at: no step was taken
+        objective.train().loss({"x": torch.rand(4, *SHAPE)})["loss"].backward()
     assert all(map(torch.equal, weights_before, objective.target.parameters()))
     objective.after_step()
     for old_weight, new_weight in zip(weights_before, objective.target.parameters(), strict=True):
@@ -113,22 +131,35 @@ def make_autoencoders():
     torch.manual_seed(0)
     shape = (1, 12, 8)
     vae = VAEObjective(ConvVAE(shape=shape, widths=(8, 16), latent_dim=6), make_pixel_distribution("bernoulli"))
-    return {"vqvae": VQVAEObjective(VQVAE(shape=shape, widths=(8, 16), codebook_size=12, code_dim=5), variance=0.1), "vae": vae}
+    return {
+        "vqvae": VQVAEObjective(VQVAE(shape=shape, widths=(8, 16), codebook_size=12, code_dim=5), variance=0.1),
+        "vae": vae,
+    }
 
 
 @pytest.mark.parametrize("name", ["vqvae", "vae"])
 def test_latent_diffusion_standardizes_and_restores_codes(name):
     autoencoder = make_autoencoders()[name].eval()
     frozen_autoencoder = FrozenAutoencoder(autoencoder)
-    objective = LatentDiffusionObjective(frozen_autoencoder, DiffusionUNet(shape=frozen_autoencoder.shape, widths=(16,), time_dim=16), NoiseSchedule(20), sampling=SamplingConfig(3))
+    objective = LatentDiffusionObjective(
+        frozen_autoencoder,
+        DiffusionUNet(shape=frozen_autoencoder.shape, widths=(16,), time_dim=16),
+        NoiseSchedule(20),
+        sampling=SamplingConfig(3),
+    )
     x = torch.rand(64, 1, 12, 8)
     objective.fit_latent_scale(x)
     z = objective.train().to_model_space(x)
-    assert z.shape == (64, *frozen_autoencoder.shape) and frozen_autoencoder.shape == {"vqvae": (5, 3, 2), "vae": (6, 1, 1)}[name]
+    assert (
+        z.shape == (64, *frozen_autoencoder.shape)
+        and frozen_autoencoder.shape == {"vqvae": (5, 3, 2), "vae": (6, 1, 1)}[name]
+    )
     torch.testing.assert_close(z.mean((0, 2, 3)), torch.zeros(frozen_autoencoder.shape[0]), rtol=0, atol=1e-4)
     torch.testing.assert_close(z.std((0, 2, 3)), torch.ones(frozen_autoencoder.shape[0]), rtol=0, atol=1e-3)
     with torch.no_grad():
-        expected = autoencoder.restore({"x": x}) if name == "vqvae" else autoencoder.shown(autoencoder.network.encode(x)[0])
+        expected = (
+            autoencoder.restore({"x": x}) if name == "vqvae" else autoencoder.shown(autoencoder.network.encode(x)[0])
+        )
     torch.testing.assert_close(objective.to_data_space(z), expected, rtol=1e-4, atol=1e-4)
     assert objective.sample(2, seeded_generator()).shape == (2, 1, 12, 8) and "complete" not in abilities(objective)
     assert not any(p.requires_grad for p in frozen_autoencoder.parameters()) and not autoencoder.network.training
@@ -138,21 +169,27 @@ def test_latent_diffusion_standardizes_and_restores_codes(name):
 
 @pytest.mark.parametrize("kind", ["ddpm", "two steps"])
 def test_diffusion_evaluation_is_independent_of_batching(kind):
-    """The noise of each step belongs to the row, not to its place in a batch: what is drawn in batches of 7 is what is drawn at once."""
-    ddpm = DiffusionObjective(make_unet(num_classes=2), SHAPE, NoiseSchedule(40), sampling=SamplingConfig(5, eta=1.0), num_classes=2)
+    """The noise of each step belongs to the row, not to its place in a batch: what is drawn in batches of 7 is what
+    is drawn at once."""
+    ddpm = DiffusionObjective(
+        make_unet(num_classes=2), SHAPE, NoiseSchedule(40), sampling=SamplingConfig(5, eta=1.0), num_classes=2
+    )
     objective = ddpm if kind == "ddpm" else ConsistencyObjective(ddpm, num_intervals=8, ema_decay=0.9, sampling_steps=2)
     g, n = seeded_generator(), 30
     batch = {"x": torch.rand(n, *SHAPE, generator=g), "y": torch.arange(n) % 2, "row": torch.arange(n)}
     with torch.no_grad():
         full_outputs = objective.eval().evaluate_batch(batch)
-        outputs_by_batch = [objective.evaluate_batch({k: v[i : i + 7] for k, v in batch.items()}) for i in range(0, n, 7)]
+        outputs_by_batch = [
+            objective.evaluate_batch({k: v[i : i + 7] for k, v in batch.items()}) for i in range(0, n, 7)
+        ]
         reversed_outputs = objective.evaluate_batch({k: v.flip(0) for k, v in batch.items()})
     for name, column in full_outputs.items():
         torch.testing.assert_close(torch.cat([c[name] for c in outputs_by_batch]), column, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(reversed_outputs[name].flip(0), column, rtol=1e-4, atol=1e-5)
     objective.noises.copy_(objective.noises[:1].expand_as(objective.noises))     # one noise to begin with …
     samples = objective.sample_for_rows(torch.arange(n), torch.zeros(n, dtype=torch.long))
-    assert (samples[1:] - samples[:1]).abs().flatten(1).max(1).values.min() > 1e-3     # … and still each row goes its own way
+    # … and still each row goes its own way
+    assert (samples[1:] - samples[:1]).abs().flatten(1).max(1).values.min() > 1e-3
 
 
 class TwoImageOracle(nn.Module):
@@ -172,7 +209,13 @@ class TwoImageOracle(nn.Module):
 def make_oracle_objective(kind):
     if kind == "diffusion":
         noise_schedule = NoiseSchedule(100)
-        return DiffusionObjective(TwoImageOracle(lambda t: noise_schedule.coefficients((t * 100).round().long()), "image"), SHAPE, noise_schedule, prediction_type="image", sampling=SamplingConfig(50))
+        return DiffusionObjective(
+            TwoImageOracle(lambda t: noise_schedule.coefficients((t * 100).round().long()), "image"),
+            SHAPE,
+            noise_schedule,
+            prediction_type="image",
+            sampling=SamplingConfig(50),
+        )
     network = TwoImageOracle(lambda t: (1 - t[:, None, None, None], t[:, None, None, None]), "velocity")
     return FlowMatchingObjective(network, SHAPE, sampling=SamplingConfig(50))
 
@@ -204,4 +247,5 @@ def test_slerp_keeps_the_norm_of_noise():
     walk = slerp(a, b, steps=5).unflatten(0, (3, 5))
     torch.testing.assert_close(walk[:, 0], a, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(walk[:, -1], b, rtol=1e-4, atol=1e-4)
-    assert ((walk.flatten(2).norm(dim=2) / 20 - 1).abs() < 0.1).all()            # a straight way would be 0.7 in the middle
+    # a straight way would be 0.7 in the middle
+    assert ((walk.flatten(2).norm(dim=2) / 20 - 1).abs() < 0.1).all()

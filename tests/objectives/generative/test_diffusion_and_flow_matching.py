@@ -1,4 +1,5 @@
-"""The way into noise and back, against the chain, against conditioning a joint normal, and against diffusers where installed."""
+"""The way into noise and back, against the chain, against conditioning a joint normal, and against diffusers where
+installed."""
 
 import math
 
@@ -35,14 +36,23 @@ def test_noise_schedule_marginal_matches_the_chain(schedule, T):
         b = float(noise_schedule.beta[t])
         mean_scale, variance = math.sqrt(1 - b) * mean_scale, (1 - b) * variance + b
         a, sigma = noise_schedule.coefficients(torch.tensor([t]))
-        assert a.item() == pytest.approx(mean_scale, abs=1e-5) and sigma.item() ** 2 == pytest.approx(variance, abs=1e-5)
-    assert (noise_schedule.alpha_bar.diff() < 0).all() and noise_schedule.alpha_bar[0] == 1 and noise_schedule.alpha_bar[-1] < 1e-3
+        assert a.item() == pytest.approx(mean_scale, abs=1e-5) and sigma.item() ** 2 == pytest.approx(
+            variance, abs=1e-5
+        )
+    assert (
+        (noise_schedule.alpha_bar.diff() < 0).all()
+        and noise_schedule.alpha_bar[0] == 1
+        and noise_schedule.alpha_bar[-1] < 1e-3
+    )
 
 
 def test_linear_betas_match_the_courses():
     noise_schedule = NoiseSchedule(1000)
-    assert noise_schedule.beta[1].item() == pytest.approx(1e-4) and noise_schedule.beta[-1].item() == pytest.approx(0.02)
-    assert noise_schedule.alpha_bar[-1].sqrt() < 0.01 and NoiseSchedule(200).alpha_bar[-1].sqrt() < 0.01       # both end in noise
+    assert noise_schedule.beta[1].item() == pytest.approx(1e-4) and noise_schedule.beta[-1].item() == pytest.approx(
+        0.02
+    )
+    # both end in noise
+    assert noise_schedule.alpha_bar[-1].sqrt() < 0.01 and NoiseSchedule(200).alpha_bar[-1].sqrt() < 0.01
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
@@ -56,10 +66,13 @@ def test_noise_schedule_posterior_matches_the_joint_normal():
     noise_schedule, t = NoiseSchedule(20), torch.arange(2, 21)
     x0, xt = torch.randn(2, 19, 1, 1, 1, generator=seeded_generator())
     previous_alpha_bar, alpha = noise_schedule.alpha_bar[t - 1].view_as(x0), 1 - noise_schedule.beta[t].view_as(x0)
-    covariance = alpha.sqrt() * (1 - previous_alpha_bar)                                   # of x_{t−1} and x_t given x_0
+    # of x_{t−1} and x_t given x_0
+    covariance = alpha.sqrt() * (1 - previous_alpha_bar)
     gain = covariance / (alpha * (1 - previous_alpha_bar) + 1 - alpha)
     mean, variance = noise_schedule.posterior(x0, xt, t)
-    torch.testing.assert_close(mean, previous_alpha_bar.sqrt() * x0 + gain * (xt - alpha.sqrt() * previous_alpha_bar.sqrt() * x0))
+    torch.testing.assert_close(
+        mean, previous_alpha_bar.sqrt() * x0 + gain * (xt - alpha.sqrt() * previous_alpha_bar.sqrt() * x0)
+    )
     torch.testing.assert_close(variance, (1 - previous_alpha_bar) - gain * covariance)
 
 
@@ -68,7 +81,9 @@ def test_prediction_types_convert_into_each_other(prediction_type):
     noise_schedule, t = NoiseSchedule(100, "cosine"), torch.tensor([1, 30, 60, 95])
     x0, eps = torch.randn(2, 4, 3, 5, 5, generator=seeded_generator())
     a, sigma = noise_schedule.coefficients(t)
-    x0_and_eps = TO_X0_AND_EPS[prediction_type](PREDICTION_TARGETS[prediction_type](x0, eps, a, sigma), noise_schedule.q_sample(x0, t, eps), a, sigma)
+    x0_and_eps = TO_X0_AND_EPS[prediction_type](
+        PREDICTION_TARGETS[prediction_type](x0, eps, a, sigma), noise_schedule.q_sample(x0, t, eps), a, sigma
+    )
     torch.testing.assert_close(x0_and_eps[0], x0, rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(x0_and_eps[1], eps, rtol=1e-3, atol=1e-3)
 
@@ -76,7 +91,16 @@ def test_prediction_types_convert_into_each_other(prediction_type):
 def test_ddim_sample_with_all_steps_and_eta_one_is_ddpm():
     noise_schedule, g = NoiseSchedule(30), seeded_generator()
     x0, x = torch.randn(2, 2, 1, 4, 4, generator=g)
-    states = list(ddim_sample(lambda x, t: x0, x, noise_schedule.alpha_bar.tolist(), sampling_timesteps(30, 30), eta=1.0, noise_source=make_noise_source(seeded_generator(5))))
+    states = list(
+        ddim_sample(
+            lambda x, t: x0,
+            x,
+            noise_schedule.alpha_bar.tolist(),
+            sampling_timesteps(30, 30),
+            eta=1.0,
+            noise_source=make_noise_source(seeded_generator(5)),
+        )
+    )
     generator, state = seeded_generator(5), x
     for t, next_state in zip(range(30, 0, -1), states, strict=True):
         mean, variance = noise_schedule.posterior(x0, state, torch.tensor([t, t]))
@@ -91,26 +115,42 @@ def test_ddim_with_the_truth_stays_on_the_marginal(steps):
     x0, eps = torch.randn(2, 2, 1, 4, 4, generator=seeded_generator())
     x = noise_schedule.q_sample(x0, torch.tensor([50, 50]), eps)
     timesteps = sampling_timesteps(50, steps)
-    for s, state in zip(timesteps[1:], ddim_sample(lambda x, t: x0, x, noise_schedule.alpha_bar.tolist(), timesteps), strict=True):
+    for s, state in zip(
+        timesteps[1:], ddim_sample(lambda x, t: x0, x, noise_schedule.alpha_bar.tolist(), timesteps), strict=True
+    ):
         torch.testing.assert_close(state, noise_schedule.q_sample(x0, torch.tensor([s, s]), eps), rtol=1e-3, atol=1e-3)
 
 
 def test_sampling_timesteps_descend_to_zero():
-    assert sampling_timesteps(10, 10) == list(range(10, -1, -1)) and sampling_timesteps(1000, 4) == [1000, 750, 500, 250, 0]
+    assert sampling_timesteps(10, 10) == list(range(10, -1, -1)) and sampling_timesteps(1000, 4) == [
+        1000,
+        750,
+        500,
+        250,
+        0,
+    ]
     with pytest.raises(UsageError, match="in 1 to 10 of them, got 11"):
         sampling_timesteps(10, 11)
 
 
 def sampled_scale(schedule, steps, solver_order):
-    """Where 50 quantiles of noise end, for x_0 of a normal with deviation 1/2, whose best guess is known: √ᾱ v / (ᾱ v + 1 − ᾱ) x_t."""
+    """Where 50 quantiles of noise end, for x_0 of a normal with deviation 1/2, whose best guess is known: √ᾱ v / (ᾱ
+    v + 1 − ᾱ) x_t."""
     alpha_bar, v = NoiseSchedule(1000, schedule).alpha_bar.double().tolist(), 0.25
     x = torch.special.ndtri(torch.linspace(0.01, 0.99, 50, dtype=torch.float64))
-    *_, end = ddim_sample(lambda x, t: alpha_bar[t] ** 0.5 * v / (alpha_bar[t] * v + 1 - alpha_bar[t]) * x, x, alpha_bar, sampling_timesteps(1000, steps), solver_order=solver_order)
+    *_, end = ddim_sample(
+        lambda x, t: alpha_bar[t] ** 0.5 * v / (alpha_bar[t] * v + 1 - alpha_bar[t]) * x,
+        x,
+        alpha_bar,
+        sampling_timesteps(1000, steps),
+        solver_order=solver_order,
+    )
     return end / x
 
 
 def test_fixed_betas_leave_signal_after_200_steps():
-    """log ᾱ_200 = Σ log(1 − β_t) ≈ −Σ β_t = −200 · 0.01005: √ᾱ is near e^−1.005 = 0.366. In proportion, as with 1000, nothing is left."""
+    """log ᾱ_200 = Σ log(1 − β_t) ≈ −Σ β_t = −200 · 0.01005: √ᾱ is near e^−1.005 = 0.366. In proportion, as with
+    1000, nothing is left."""
     assert NoiseSchedule(200, "linear_fixed").alpha_bar[-1].sqrt().item() == pytest.approx(0.363, abs=2e-3)
     assert NoiseSchedule(200, "linear").alpha_bar[-1].sqrt().item() < 0.01
     torch.testing.assert_close(NoiseSchedule(1000, "linear_fixed").beta, NoiseSchedule(1000, "linear").beta)
@@ -118,33 +158,74 @@ def test_fixed_betas_leave_signal_after_200_steps():
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
 def test_ddim_maps_quantiles_of_noise_to_quantiles_of_data(schedule):
-    """With the best guess every way without new noise ends in the data's own deviation; the first order falls short as 1/steps."""
-    errors = {(steps, order): (1 - sampled_scale(schedule, steps, order) / 0.5).max().item() for steps in (25, 50, 100) for order in (1, 2)}
-    assert 0.03 < errors[50, 1] < 0.06 and errors[25, 1] / errors[50, 1] == pytest.approx(2, rel=0.15) == errors[50, 1] / errors[100, 1]
+    """With the best guess every way without new noise ends in the data's own deviation; the first order falls short
+    as 1/steps."""
+    errors = {
+        (steps, order): (1 - sampled_scale(schedule, steps, order) / 0.5).max().item()
+        for steps in (25, 50, 100)
+        for order in (1, 2)
+    }
+    assert (
+        0.03 < errors[50, 1] < 0.06
+        and errors[25, 1] / errors[50, 1] == pytest.approx(2, rel=0.15) == errors[50, 1] / errors[100, 1]
+    )
     assert abs(errors[50, 2]) < 0.1 * errors[50, 1] and abs(errors[100, 2]) < 0.1 * errors[100, 1]
 
 
 def test_second_order_is_ignored_where_noise_is_drawn():
     noise_schedule, x = NoiseSchedule(50), torch.randn(2, 1, 4, 4, generator=seeded_generator())
-    results = [list(ddim_sample(lambda x, t: x.tanh(), x, noise_schedule.alpha_bar.tolist(), sampling_timesteps(50, 10), eta=1.0, solver_order=order,
-                           noise_source=make_noise_source(seeded_generator(1)))) for order in (1, 2)]
+    results = [
+        list(
+            ddim_sample(
+                lambda x, t: x.tanh(),
+                x,
+                noise_schedule.alpha_bar.tolist(),
+                sampling_timesteps(50, 10),
+                eta=1.0,
+                solver_order=order,
+                noise_source=make_noise_source(seeded_generator(1)),
+            )
+        )
+        for order in (1, 2)
+    ]
     assert torch.equal(results[0][-1], results[1][-1])
-    timesteps = [50, 20, 50, 20]                      # back in the noise, a guess from before it says nothing
-    repeated_results = [list(ddim_sample(lambda x, t: x.tanh(), x, noise_schedule.alpha_bar.tolist(), timesteps, solver_order=order, noise_source=make_noise_source(seeded_generator(1))))
-             for order in (1, 2)]
+    timesteps = [50, 20, 50, 20]  # back in the noise, a guess from before it says nothing
+    repeated_results = [
+        list(
+            ddim_sample(
+                lambda x, t: x.tanh(),
+                x,
+                noise_schedule.alpha_bar.tolist(),
+                timesteps,
+                solver_order=order,
+                noise_source=make_noise_source(seeded_generator(1)),
+            )
+        )
+        for order in (1, 2)
+    ]
     assert torch.equal(repeated_results[0][-1], repeated_results[1][-1])
 
 
 def test_repaint_resampling_keeps_the_noise_level():
-    assert repaint_timesteps([9, 4, 0], 3) == [9, 4, 9, 4, 9, 4, 0, 4, 0, 4, 0] and repaint_timesteps([9, 4, 0], 1) == [9, 4, 0]
+    assert repaint_timesteps([9, 4, 0], 3) == [9, 4, 9, 4, 9, 4, 0, 4, 0, 4, 0] and repaint_timesteps([9, 4, 0], 1) == [
+        9,
+        4,
+        0,
+    ]
     noise_schedule, x0 = NoiseSchedule(50), torch.full((20_000,), 0.7)
     noise, alpha_bar = torch.randn(20_000, generator=seeded_generator()), noise_schedule.alpha_bar.tolist()
-    *_, x = ddim_sample(lambda x, t: x0, noise, alpha_bar, [50, 20, 30, 10], noise_source=make_noise_source(seeded_generator(1)))
+    *_, x = ddim_sample(
+        lambda x, t: x0, noise, alpha_bar, [50, 20, 30, 10], noise_source=make_noise_source(seeded_generator(1))
+    )
     a, sigma = (v.item() for v in noise_schedule.coefficients(torch.tensor([10])))
     assert x.mean().item() == pytest.approx(0.7 * a, abs=0.02) and x.std().item() == pytest.approx(sigma, rel=0.03)
-    for s in (0.4, 0.8):                          # at 0.8 the noise that is kept is a fifth of the variance
-        renoised = FlowMatchingObjective(make_network(), (1, 6, 6)).re_noise((1 - s) * x0 + s * noise, s, 0.9, make_noise_source(seeded_generator(2)))
-        assert renoised.mean().item() == pytest.approx(0.1 * 0.7, abs=0.02) and renoised.std().item() == pytest.approx(0.9, rel=0.03)
+    for s in (0.4, 0.8):  # at 0.8 the noise that is kept is a fifth of the variance
+        renoised = FlowMatchingObjective(make_network(), (1, 6, 6)).re_noise(
+            (1 - s) * x0 + s * noise, s, 0.9, make_noise_source(seeded_generator(2))
+        )
+        assert renoised.mean().item() == pytest.approx(0.1 * 0.7, abs=0.02) and renoised.std().item() == pytest.approx(
+            0.9, rel=0.03
+        )
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
@@ -162,16 +243,36 @@ def test_beta_variance_matches_the_sampling_loop_of_the_course(schedule):
     def predict_x0(x, t):
         return (x - (1 - alpha_bar[t]).sqrt() * ((1 - alpha_bar[t]).sqrt() * x + 0.1)) / alpha_bar[t].sqrt()
 
-    *_, sampled = ddim_sample(predict_x0, x, noise_schedule.alpha_bar.tolist(), sampling_timesteps(30, 30), eta=1.0, variance="beta", noise_source=make_noise_source(seeded_generator(7)))
+    *_, sampled = ddim_sample(
+        predict_x0,
+        x,
+        noise_schedule.alpha_bar.tolist(),
+        sampling_timesteps(30, 30),
+        eta=1.0,
+        variance="beta",
+        noise_source=make_noise_source(seeded_generator(7)),
+    )
     torch.testing.assert_close(sampled, expected, rtol=1e-3, atol=1e-3)
-    *_, posterior = ddim_sample(predict_x0, x, noise_schedule.alpha_bar.tolist(), sampling_timesteps(30, 30), eta=1.0, noise_source=make_noise_source(seeded_generator(7)))
+    *_, posterior = ddim_sample(
+        predict_x0,
+        x,
+        noise_schedule.alpha_bar.tolist(),
+        sampling_timesteps(30, 30),
+        eta=1.0,
+        noise_source=make_noise_source(seeded_generator(7)),
+    )
     assert not torch.allclose(posterior, sampled, rtol=1e-2, atol=1e-2)
-    deterministic_samples = [list(ddim_sample(predict_x0, x, noise_schedule.alpha_bar.tolist(), sampling_timesteps(30, 6), variance=v))[-1] for v in ("posterior", "beta")]
+    deterministic_samples = [
+        list(ddim_sample(predict_x0, x, noise_schedule.alpha_bar.tolist(), sampling_timesteps(30, 6), variance=v))[-1]
+        for v in ("posterior", "beta")
+    ]
     assert torch.equal(*deterministic_samples), "DDIM draws nothing, whatever the variance"
 
 
 def test_resolve_sampling_keeps_the_variance_of_the_run():
-    objective = DiffusionObjective(make_network(), (1, 6, 6), NoiseSchedule(40), sampling=SamplingConfig(8, 1.0, variance="beta", solver_order=2))
+    objective = DiffusionObjective(
+        make_network(), (1, 6, 6), NoiseSchedule(40), sampling=SamplingConfig(8, 1.0, variance="beta", solver_order=2)
+    )
     assert objective.resolve_sampling(4, None, None) == SamplingConfig(4, 1.0, 0.0, "beta", 2)
 
 
@@ -181,10 +282,21 @@ def make_network(num_classes=0):
 
 
 def test_ddim_is_deterministic_and_ddpm_is_not():
-    objective, noise = DiffusionObjective(make_network(), (1, 6, 6), NoiseSchedule(40), sampling=SamplingConfig(8)), torch.randn(3, 1, 6, 6)
-    samples = {eta: [objective.run_sampler(noise, None, SamplingConfig(8, eta), make_noise_source(seeded_generator(k))) for k in (1, 2)] for eta in (0.0, 1.0)}
+    objective, noise = (
+        DiffusionObjective(make_network(), (1, 6, 6), NoiseSchedule(40), sampling=SamplingConfig(8)),
+        torch.randn(3, 1, 6, 6),
+    )
+    samples = {
+        eta: [
+            objective.run_sampler(noise, None, SamplingConfig(8, eta), make_noise_source(seeded_generator(k)))
+            for k in (1, 2)
+        ]
+        for eta in (0.0, 1.0)
+    }
     assert torch.equal(*samples[0.0]) and not torch.equal(*samples[1.0])
-    assert torch.equal(objective.sample(2, seeded_generator(3)), objective.sample(2, seeded_generator(3), steps=8, eta=0.0))
+    assert torch.equal(
+        objective.sample(2, seeded_generator(3)), objective.sample(2, seeded_generator(3), steps=8, eta=0.0)
+    )
 
 
 def test_classifier_free_guidance_matches_hand_values():
@@ -194,7 +306,9 @@ def test_classifier_free_guidance_matches_hand_values():
     t = torch.full((2,), 0.5)
     conditional, unconditional = objective.network(x, t, y), objective.network(x, t)
     assert not torch.allclose(conditional, unconditional)
-    torch.testing.assert_close(objective.predict(x, 0.5, y, 1.5), 2.5 * conditional - 1.5 * unconditional, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        objective.predict(x, 0.5, y, 1.5), 2.5 * conditional - 1.5 * unconditional, rtol=1e-4, atol=1e-5
+    )
 
 
 class LabelEcho(torch.nn.Module):
@@ -217,15 +331,25 @@ def make_objective(kind, network, **options):
 @pytest.mark.parametrize("kind", ["diffusion", "flow"])
 def test_label_dropout_withholds_a_share_of_the_labels(kind):
     """Without labels only the vector of "not told", the last, learns; with all of them only those of the classes."""
-    batch = {"x": torch.rand(4000, 1, 6, 6, generator=seeded_generator()), "y": torch.arange(4000) % 3, "row": torch.arange(4000)}
-    for label_dropout, expected_learning in ((0.0, [True, True, True, False]), (1.0, [False, False, False, True]), (0.5, [True] * 4)):
+    batch = {
+        "x": torch.rand(4000, 1, 6, 6, generator=seeded_generator()),
+        "y": torch.arange(4000) % 3,
+        "row": torch.arange(4000),
+    }
+    for label_dropout, expected_learning in (
+        (0.0, [True, True, True, False]),
+        (1.0, [False, False, False, True]),
+        (0.5, [True] * 4),
+    ):
         objective = make_objective(kind, LabelEcho(3), num_classes=3, label_dropout=label_dropout)
         torch.manual_seed(0)
         objective.loss(batch)["loss"].backward()
         seen_labels = objective.network.seen_labels
         assert (objective.network.label.weight.grad[:, 0] != 0).tolist() == expected_learning
         is_kept = seen_labels != 3
-        assert torch.equal(seen_labels[is_kept], batch["y"][is_kept]) and (~is_kept).double().mean().item() == pytest.approx(label_dropout, abs=0.03)
+        assert torch.equal(seen_labels[is_kept], batch["y"][is_kept]) and (
+            ~is_kept
+        ).double().mean().item() == pytest.approx(label_dropout, abs=0.03)
         for k in range(3):                                                             # of each class alike
             assert (~is_kept)[k::3].double().mean().item() == pytest.approx(label_dropout, abs=0.05)
 
@@ -252,7 +376,8 @@ class ZeroNetwork(torch.nn.Module):
 
 @pytest.mark.parametrize("kind", ["diffusion", "flow"])
 def test_evaluation_gives_every_row_its_own_noise(kind):
-    """Who says 0 is off by the target: the noise, for a flow its way from a black image at −1. 1024 noises are taken in turn."""
+    """Who says 0 is off by the target: the noise, for a flow its way from a black image at −1. 1024 noises are
+    taken in turn."""
     objective, row = make_objective(kind, ZeroNetwork()), torch.tensor([5, 0, 1023, 1024, 2 * 1024 + 5])
     loss = objective.judge({"x": torch.zeros(5, 1, 6, 6), "row": row})["loss"]
     eps = torch.randn(1024, 1, 6, 6, generator=seeded_generator())[[5, 0, 1023, 0, 5]]
@@ -264,14 +389,20 @@ def test_diffusion_unet_learns_the_null_label_from_dropped_labels():
     """Of the vectors of labels that it adds, the last stands for "not told"."""
     batch = {"x": torch.rand(8, 1, 6, 6, generator=seeded_generator()), "y": torch.arange(8) % 3}
     for label_dropout, expected_learning in ((0.0, [True, True, True, False]), (1.0, [False, False, False, True])):
-        objective = DiffusionObjective(make_network(3), (1, 6, 6), NoiseSchedule(40), num_classes=3, label_dropout=label_dropout)
+        objective = DiffusionObjective(
+            make_network(3), (1, 6, 6), NoiseSchedule(40), num_classes=3, label_dropout=label_dropout
+        )
         objective.loss(batch)["loss"].backward()
         assert objective.network.label.weight.grad.abs().sum(1).gt(0).tolist() == expected_learning
 
 
 def test_sampling_refuses_unsupported_options():
     objective = DiffusionObjective(make_network(), (1, 6, 6), NoiseSchedule(40))
-    for options, message in (({"steps": 41}, "in 1 to 40"), ({"guidance": 1.0}, "not told the classes"), ({"label": 1}, "not told the classes")):
+    for options, message in (
+        ({"steps": 41}, "in 1 to 40"),
+        ({"guidance": 1.0}, "not told the classes"),
+        ({"label": 1}, "not told the classes"),
+    ):
         with pytest.raises(UsageError, match=message):
             objective.sample(1, seeded_generator(), **options)
     for options, message in (({"eta": 0.5}, "got steps 25, eta 0.5"), ({"order": 2}, "eta 0, order 2")):
@@ -280,8 +411,12 @@ def test_sampling_refuses_unsupported_options():
 
 
 def test_sample_uses_the_solver_order_of_the_run_or_of_the_call():
-    objective = DiffusionObjective(make_network(), (1, 6, 6), NoiseSchedule(40), sampling=SamplingConfig(steps=8, solver_order=2))
-    default_samples, first_order_samples, second_order_samples = (objective.sample(2, seeded_generator(), **options) for options in ({}, {"order": 1}, {"order": 2}))
+    objective = DiffusionObjective(
+        make_network(), (1, 6, 6), NoiseSchedule(40), sampling=SamplingConfig(steps=8, solver_order=2)
+    )
+    default_samples, first_order_samples, second_order_samples = (
+        objective.sample(2, seeded_generator(), **options) for options in ({}, {"order": 1}, {"order": 2})
+    )
     assert torch.equal(default_samples, second_order_samples) and not torch.equal(default_samples, first_order_samples)
 
 
@@ -289,7 +424,9 @@ def test_flow_matching_follows_a_straight_flow_exactly():
     """For one image x₀ the field is (x − x₀)/t: every line ends in x₀, in however many steps."""
     objective, x0 = FlowMatchingObjective(make_network(), (1, 6, 6)), torch.full((4, 1, 6, 6), 0.3)
     objective.predict = lambda x, t, y, w: (x - x0) / max(t, 1e-6)
-    *_, end = objective.reverse_process(torch.randn(4, 1, 6, 6), None, SamplingConfig(64), make_noise_source(seeded_generator()))
+    *_, end = objective.reverse_process(
+        torch.randn(4, 1, 6, 6), None, SamplingConfig(64), make_noise_source(seeded_generator())
+    )
     torch.testing.assert_close(end, x0, rtol=0, atol=0.05)
     xt, _, target = objective.q_sample(x0, torch.full((4,), 0.25), torch.ones_like(x0))
     torch.testing.assert_close(xt, torch.full_like(x0, 0.75 * 0.3 + 0.25))
@@ -304,12 +441,15 @@ class LogisticField(torch.nn.Module):
 
 
 def test_flow_matching_integrates_by_heuns_rule():
-    """Half the step, a quarter of the error (Euler's would be half of it); and state by state the rule written out in NumPy."""
+    """Half the step, a quarter of the error (Euler's would be half of it); and state by state the rule written out
+    in NumPy."""
     objective = FlowMatchingObjective(LogisticField(), (1, 2, 3))
     start = torch.rand(4, 1, 2, 3, generator=seeded_generator()) * 0.8 + 0.1
     exact, errors = (start.double().logit() - 2).sigmoid(), []
     for steps in (12, 24, 48):
-        states = list(objective.reverse_process(start, None, SamplingConfig(steps), make_noise_source(seeded_generator())))
+        states = list(
+            objective.reverse_process(start, None, SamplingConfig(steps), make_noise_source(seeded_generator()))
+        )
         errors.append((states[-1] - exact).abs().max().item())
         x, h = start.double().numpy(), 1 / steps
         for k, state in enumerate(states):
@@ -318,7 +458,11 @@ def test_flow_matching_integrates_by_heuns_rule():
             guess = x - h * first_slope
             x = x - h / 2 * (first_slope + 4 * (t - h) * guess * (1 - guess))
             torch.testing.assert_close(state.double(), torch.from_numpy(x), rtol=0, atol=1e-6)
-    assert len(states) == 48 and errors[0] / errors[1] == pytest.approx(4, rel=0.15) and errors[1] / errors[2] == pytest.approx(4, rel=0.15)
+    assert (
+        len(states) == 48
+        and errors[0] / errors[1] == pytest.approx(4, rel=0.15)
+        and errors[1] / errors[2] == pytest.approx(4, rel=0.15)
+    )
 
 
 def test_timestep_features_match_gaba():
@@ -354,14 +498,22 @@ def test_diffusion_unet_keeps_any_size(size):
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
 def test_noise_schedule_and_ddim_match_diffusers(schedule):
     diffusers = pytest.importorskip("diffusers", reason="diffusers is not installed")
-    options = {"num_train_timesteps": 1000, "beta_schedule": {"linear": "linear", "cosine": "squaredcos_cap_v2"}[schedule]}
-    reference, noise_schedule = diffusers.DDIMScheduler(**options, clip_sample=False, set_alpha_to_one=True), NoiseSchedule(1000, schedule)
+    options = {
+        "num_train_timesteps": 1000,
+        "beta_schedule": {"linear": "linear", "cosine": "squaredcos_cap_v2"}[schedule],
+    }
+    reference, noise_schedule = (
+        diffusers.DDIMScheduler(**options, clip_sample=False, set_alpha_to_one=True),
+        NoiseSchedule(1000, schedule),
+    )
     torch.testing.assert_close(noise_schedule.alpha_bar[1:], reference.alphas_cumprod, rtol=1e-3, atol=1e-5)
     reference.set_timesteps(1000)
     x, eps = torch.randn(2, 2, 1, 4, 4, generator=seeded_generator())
     for t in (1, 400, 900):
         a, sigma = noise_schedule.alpha_bar[t] ** 0.5, (1 - noise_schedule.alpha_bar[t]) ** 0.5
-        (actual,) = ddim_sample(lambda x, t, a=a, sigma=sigma: (x - sigma * eps) / a, x, noise_schedule.alpha_bar.tolist(), (t, t - 1))
+        (actual,) = ddim_sample(
+            lambda x, t, a=a, sigma=sigma: (x - sigma * eps) / a, x, noise_schedule.alpha_bar.tolist(), (t, t - 1)
+        )
         torch.testing.assert_close(actual, reference.step(eps, t - 1, x).prev_sample, rtol=1e-3, atol=1e-3)
 
 
@@ -369,19 +521,35 @@ def test_noise_schedule_and_ddim_match_diffusers(schedule):
 def test_ddim_jumps_match_diffusers(prediction_type):
     diffusers = pytest.importorskip("diffusers", reason="diffusers is not installed")
     reference = diffusers.DDIMScheduler(
-        num_train_timesteps=1000, beta_schedule="linear", prediction_type=prediction_type, clip_sample=True, timestep_spacing="trailing"
+        num_train_timesteps=1000,
+        beta_schedule="linear",
+        prediction_type=prediction_type,
+        clip_sample=True,
+        timestep_spacing="trailing",
     )
     reference.set_timesteps(20)
-    assert [t - 1 for t in sampling_timesteps(1000, 20)[:-1]] == reference.timesteps.tolist()      # they count from 0
-    noise_schedule, name = NoiseSchedule(1000), {"epsilon": "noise", "sample": "image", "v_prediction": "velocity"}[prediction_type]
+    assert [t - 1 for t in sampling_timesteps(1000, 20)[:-1]] == reference.timesteps.tolist()  # they count from 0
+    noise_schedule, name = (
+        NoiseSchedule(1000),
+        {"epsilon": "noise", "sample": "image", "v_prediction": "velocity"}[prediction_type],
+    )
     x, out = torch.randn(2, 2, 1, 4, 4, generator=seeded_generator())
     for eta in (0.0, 0.7):
         for t in (900, 500, 100):
             a, sigma = noise_schedule.alpha_bar[t] ** 0.5, (1 - noise_schedule.alpha_bar[t]) ** 0.5
             x0 = TO_X0_AND_EPS[name](out, x, a, sigma)[0].clamp(-1, 1)
-            (actual,) = ddim_sample(lambda x, t, x0=x0: x0, x, noise_schedule.alpha_bar.tolist(), (t, t - 50), eta=eta, noise_source=make_noise_source(seeded_generator(4)))
+            (actual,) = ddim_sample(
+                lambda x, t, x0=x0: x0,
+                x,
+                noise_schedule.alpha_bar.tolist(),
+                (t, t - 50),
+                eta=eta,
+                noise_source=make_noise_source(seeded_generator(4)),
+            )
             noise = torch.randn(x.shape, generator=seeded_generator(4))
-            expected = reference.step(out, t - 1, x, eta=eta, use_clipped_model_output=True, variance_noise=noise).prev_sample
+            expected = reference.step(
+                out, t - 1, x, eta=eta, use_clipped_model_output=True, variance_noise=noise
+            ).prev_sample
             torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-3)
 
 
@@ -395,7 +563,10 @@ def test_second_order_steps_match_diffusers(schedule, steps):
         algorithm_type="dpmsolver++", solver_order=2, prediction_type="sample", timestep_spacing="trailing",
     )
     reference.set_timesteps(steps)
-    alpha_bar, x = NoiseSchedule(1000, schedule).alpha_bar.tolist(), torch.randn(3, 1, 4, 5, generator=seeded_generator(), dtype=torch.float64)
+    alpha_bar, x = (
+        NoiseSchedule(1000, schedule).alpha_bar.tolist(),
+        torch.randn(3, 1, 4, 5, generator=seeded_generator(), dtype=torch.float64),
+    )
 
     def predict_x0(x, t):
         return torch.tanh(alpha_bar[t] ** 0.5 * x + 0.3 * t / 1000)
@@ -411,6 +582,8 @@ def test_q_sample_matches_diffusers():
     noise_schedule, reference = NoiseSchedule(1000), diffusers.DDPMScheduler(num_train_timesteps=1000)
     x0, eps = torch.randn(2, 3, 1, 4, 4, generator=seeded_generator())
     t = torch.tensor([1, 400, 1000])
-    torch.testing.assert_close(noise_schedule.q_sample(x0, t, eps), reference.add_noise(x0, eps, t - 1), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        noise_schedule.q_sample(x0, t, eps), reference.add_noise(x0, eps, t - 1), rtol=1e-4, atol=1e-4
+    )
     velocity = PREDICTION_TARGETS["velocity"](x0, eps, *noise_schedule.coefficients(t))
     torch.testing.assert_close(velocity, reference.get_velocity(x0, eps, t - 1), rtol=1e-4, atol=1e-4)

@@ -1,4 +1,5 @@
-"""What a CUDA graph cannot hold, found without a GPU: numbers that go from the host to the device, or back, inside a loss."""
+"""What a CUDA graph cannot hold, found without a GPU: numbers that go from the host to the device, or back, inside
+a loss."""
 
 import pytest
 import torch
@@ -12,13 +13,18 @@ from helpers.small_generative_runs import SMALL_GENERATIVE_RUNS
 
 
 def test_small_runs_cover_every_generative_recipe():
-    recipe_names = {r.name for r in RECIPES.values() if r.kind in ("generative", "self-supervised") and {"images", "table"} & set(r.accepts)}
+    recipe_names = {
+        r.name
+        for r in RECIPES.values()
+        if r.kind in ("generative", "self-supervised") and {"images", "table"} & set(r.accepts)
+    }
     assert {name.split()[0] for name in SMALL_GENERATIVE_RUNS} == recipe_names
 
 
 @pytest.mark.parametrize("case", SMALL_GENERATIVE_RUNS)
 def test_every_generative_loss_stays_on_the_device(case, monkeypatch):
-    monkeypatch.setattr(F, "one_hot", lambda y, k: (y[..., None] == torch.arange(k)).long())    # PyTorch's looks at y, except on CUDA
+    # PyTorch's looks at y, except on CUDA
+    monkeypatch.setattr(F, "one_hot", lambda y, k: (y[..., None] == torch.arange(k)).long())
     experiment = prepare(case.split()[0], SMALL_GENERATIVE_RUNS[case]).experiment
     objective, batch = experiment.objective.train(), experiment.data.train.batch(torch.arange(6))
     assert objective.capturable

@@ -25,7 +25,9 @@ def make_flow(shape, steps=4, scales=0):
 MULTISCALE_CASES = [((1, 4, 6), 2), ((3, 8, 8), 3), ((1, 5, 7), 1), ((2, 8, 12), 2)]
 
 
-@pytest.mark.parametrize(("shape", "scales"), [((2,), 0), ((5,), 0), ((1, 4, 6), 0), ((3, 8, 8), 0), ((1, 5, 7), 0), *MULTISCALE_CASES])
+@pytest.mark.parametrize(
+    ("shape", "scales"), [((2,), 0), ((5,), 0), ((1, 4, 6), 0), ((3, 8, 8), 0), ((1, 5, 7), 0), *MULTISCALE_CASES]
+)
 def test_flow_decode_inverts_encode(shape, scales):
     network, x = make_flow(shape, scales=scales), 2 * torch.randn(7, *shape)
     z, _ = network.encode(x)
@@ -39,7 +41,9 @@ def test_flow_log_determinant_matches_the_jacobian(shape, scales):
     _, log_dets = network.encode(x)
     for row, log_det in zip(x, log_dets, strict=True):
         n = row.numel()
-        jacobian = torch.autograd.functional.jacobian(lambda r: network.encode(r[None])[0][0], row, vectorize=True).reshape(n, n)
+        jacobian = torch.autograd.functional.jacobian(
+            lambda r: network.encode(r[None])[0][0], row, vectorize=True
+        ).reshape(n, n)
         torch.testing.assert_close(log_det, jacobian.det().abs().log(), rtol=1e-5, atol=1e-5)
 
 
@@ -57,15 +61,25 @@ def test_multi_scale_realnvp_factors_out_half_at_each_scale():
     first_code, second_code, last_code = network.encode(torch.randn(2, 3, 8, 8))[0].split([96, 48, 48], dim=1)
     noise = torch.randn(2, 48)
     x, changed_images = (network.decode(torch.cat([first_code, second_code, z], 1)) for z in (last_code, noise))
-    assert (x - changed_images).abs().mean((0, 2, 3)).min() > 1e-3                   # every channel hears of the last scale
-    torch.testing.assert_close(network.encode(changed_images)[0], torch.cat([first_code, second_code, noise], 1), atol=1e-4, rtol=0)
+    # every channel hears of the last scale
+    assert (x - changed_images).abs().mean((0, 2, 3)).min() > 1e-3
+    torch.testing.assert_close(
+        network.encode(changed_images)[0], torch.cat([first_code, second_code, noise], 1), atol=1e-4, rtol=0
+    )
 
 
-@pytest.mark.parametrize(("shape", "scales", "message"), [
-    ((1, 8, 8), 4, "4 scales need images with sides that are multiples of 8 and at least 16 pixels, got 8×8; choose at most 3"),
-    ((3, 6, 12), 3, "multiples of 4 and at least 8 pixels, got 12×6; choose at most 2"),
-    ((1, 7, 28), 2, "got 28×7; choose at most 1"),
-])
+@pytest.mark.parametrize(
+    ("shape", "scales", "message"),
+    [
+        (
+            (1, 8, 8),
+            4,
+            "4 scales need images with sides that are multiples of 8 and at least 16 pixels, got 8×8; choose at most 3",
+        ),
+        ((3, 6, 12), 3, "multiples of 4 and at least 8 pixels, got 12×6; choose at most 2"),
+        ((1, 7, 28), 2, "got 28×7; choose at most 1"),
+    ],
+)
 def test_multi_scale_realnvp_refuses_indivisible_sizes(shape, scales, message):
     with pytest.raises(UsageError, match=message):
         make_flow(shape, scales=scales)
@@ -109,13 +123,17 @@ def test_image_flow_bits_of_a_uniform_density_are_log2_levels():
     v = ((7 * x).round() + u) / 8
     w = (0.05 + 0.9 * v).double().requires_grad_()
     (slope,) = torch.autograd.grad(w.logit().sum(), w)
-    objective.network.forward = lambda y: -(0.9 * slope).log().flatten(1).sum(1)   # exactly undoes the change of variables
-    torch.testing.assert_close(objective.compute_bits(x.double(), u.double()), torch.full((5,), log(8, 2), dtype=torch.double))
+    # exactly undoes the change of variables
+    objective.network.forward = lambda y: -(0.9 * slope).log().flatten(1).sum(1)
+    torch.testing.assert_close(
+        objective.compute_bits(x.double(), u.double()), torch.full((5,), log(8, 2), dtype=torch.double)
+    )
 
 
 def test_realnvp_learns_moons(workdir):
     run = didact.train(RECIPES["realnvp"], epochs=4)
-    assert run.metadata["test"]["log_likelihood"] > -1.85          # one Gaussian, fitted to the training points, gives −1.99, the truth −1.43
+    # one Gaussian, fitted to the training points, gives −1.99, the truth −1.43
+    assert run.metadata["test"]["log_likelihood"] > -1.85
     gallery = run.load("gallery")
     assert gallery["density"].shape == (1, 2, 1, 96, 96)
     low, high = gallery["density ends"]
@@ -139,7 +157,8 @@ def test_realnvp_learns_and_samples_digits(network, workdir):
 
 @pytest.mark.slow
 def test_realnvp_on_digits_with_all_defaults(workdir):
-    assert didact.train(RECIPES["realnvp"], data="digits").metadata["test"]["bits_per_dim"] < 2.06    # each pixel by itself gives 2.37
+    # each pixel by itself gives 2.37
+    assert didact.train(RECIPES["realnvp"], data="digits").metadata["test"]["bits_per_dim"] < 2.06
 
 
 def test_monotone_flow_is_a_mixture_of_logistics():
@@ -151,9 +170,14 @@ def test_monotone_flow_is_a_mixture_of_logistics():
     x = torch.linspace(-30, 30, 20_001, dtype=torch.double)[:, None]
     base = torch.distributions.TransformedDistribution(
         torch.distributions.Uniform(torch.zeros(3).double(), torch.ones(3).double()),
-        [torch.distributions.SigmoidTransform().inv, torch.distributions.AffineTransform(network.mu, network.log_s.exp())],
+        [
+            torch.distributions.SigmoidTransform().inv,
+            torch.distributions.AffineTransform(network.mu, network.log_s.exp()),
+        ],
     )
-    reference = torch.distributions.MixtureSameFamily(torch.distributions.Categorical(logits=network.weight), base, validate_args=False)
+    reference = torch.distributions.MixtureSameFamily(
+        torch.distributions.Categorical(logits=network.weight), base, validate_args=False
+    )
     is_inside = x.abs()[:, 0] < 8
     torch.testing.assert_close(network(x)[is_inside], reference.log_prob(x[:, 0])[is_inside], atol=1e-8, rtol=1e-6)
     assert float(torch.trapezoid(network(x).exp(), x[:, 0]).detach()) == pytest.approx(1, abs=1e-6)

@@ -35,7 +35,8 @@ def train_best_discriminator(p, q):
 
     def loss():
         optimizer.zero_grad()
-        value = (p * discriminator_loss(s, minus_infinity) + q * discriminator_loss(-minus_infinity, s)).sum()      # each half alone: softplus(−1e9) is 0
+        # each half alone: softplus(−1e9) is 0
+        value = (p * discriminator_loss(s, minus_infinity) + q * discriminator_loss(-minus_infinity, s)).sum()
         value.backward()
         return value
 
@@ -78,7 +79,8 @@ def test_gradient_penalty_of_a_linear_critic_is_that_of_its_slope():
 
 def test_gradient_penalty_is_taken_between_real_and_fake():
     real, fake, t = torch.full((3, 1, 1, 1), 2.0), torch.zeros(3, 1, 1, 1), torch.tensor([0.0, 0.5, 1.0])
-    penalty = gradient_penalty(lambda x: x.flatten(1).square().sum(1) / 2, real, fake, t)    # the slope at x is x: 0, 1, 2
+    # the slope at x is x: 0, 1, 2
+    penalty = gradient_penalty(lambda x: x.flatten(1).square().sum(1) / 2, real, fake, t)
     assert penalty.item() == pytest.approx((1 + 0 + 1) / 3, rel=1e-4)
 
 
@@ -93,16 +95,28 @@ def test_gan_loss_weights_the_gradient_penalty_by_lambda():
     fake = model.generator(torch.randn(30, 4), b["y"]).detach()
     t = torch.rand(30)[:, None, None, None]
     interpolated_images = t * (2 * b["x"] - 1) + (1 - t) * fake
-    slopes = [jacobian(lambda x, y=y: model.discriminator(x[None], y[None])[0], x).norm() for x, y in zip(interpolated_images, b["y"], strict=True)]
+    slopes = [
+        jacobian(lambda x, y=y: model.discriminator(x[None], y[None])[0], x).norm()
+        for x, y in zip(interpolated_images, b["y"], strict=True)
+    ]
     penalty = sum((slope.item() - 1) ** 2 for slope in slopes) / 30
     loss = {weight: loss_parts["loss"].item() for weight, loss_parts in parts.items()}
-    assert penalty > 0.1 and parts[10.0]["penalty"].item() == pytest.approx(penalty, rel=1e-4) and "penalty" not in parts[0.0]
-    assert loss[10.0] - loss[1.0] == pytest.approx(9 * penalty, rel=1e-4) and loss[1.0] - loss[0.0] == pytest.approx(penalty, rel=1e-4)
+    assert (
+        penalty > 0.1
+        and parts[10.0]["penalty"].item() == pytest.approx(penalty, rel=1e-4)
+        and "penalty" not in parts[0.0]
+    )
+    assert loss[10.0] - loss[1.0] == pytest.approx(9 * penalty, rel=1e-4) and loss[1.0] - loss[0.0] == pytest.approx(
+        penalty, rel=1e-4
+    )
 
 
 def test_gan_loss_with_gradient_penalty_is_not_compiled():
     """What is compiled can be differentiated once, and the penalty's gradient is that of a gradient."""
-    assert {p.name: p.compilable for p in make_gan(penalty=10.0).players()} == {"discriminator": False, "generator": True}
+    assert {p.name: p.compilable for p in make_gan(penalty=10.0).players()} == {
+        "discriminator": False,
+        "generator": True,
+    }
     assert all(p.compilable for p in make_gan().players())
 
 
@@ -119,14 +133,17 @@ def test_with_weight_clipping_keeps_weights_within_bounds():
 def test_make_thumbnails_averages_tiles():
     x = torch.rand(2, 3, 16, 24)
     torch.testing.assert_close(make_thumbnails(x)[0, 0], x[0, 0, :2, :3].mean())
-    assert make_thumbnails(x).shape == (2, 3 * 64) and torch.equal(make_thumbnails(x[:, :, :5, :7]), x[:, :, :5, :7].flatten(1))
+    assert make_thumbnails(x).shape == (2, 3 * 64) and torch.equal(
+        make_thumbnails(x[:, :, :5, :7]), x[:, :, :5, :7].flatten(1)
+    )
 
 
 def make_gan(**keywords):
     torch.manual_seed(0)
     shape, classes = (1, 6, 5), keywords.get("classes", 0)
     return GANObjective(
-        DenseGenerator(shape=shape, latent_dim=4, widths=(8,), num_classes=classes), DenseDiscriminator(shape=shape, widths=(8,), num_classes=classes),
+        DenseGenerator(shape=shape, latent_dim=4, widths=(8,), num_classes=classes),
+        DenseDiscriminator(shape=shape, widths=(8,), num_classes=classes),
         **{"game": GAN_LOSSES["non_saturating"], "latent": 4, **keywords},
     )
 

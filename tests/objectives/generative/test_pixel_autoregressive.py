@@ -1,4 +1,5 @@
-"""PixelCNN and PixelRNN: who sees whom, by gradient; probabilities of all images sum to one; drawing keeps what is known."""
+"""PixelCNN and PixelRNN: who sees whom, by gradient; probabilities of all images sum to one; drawing keeps what is
+known."""
 
 from itertools import product
 from math import log
@@ -41,18 +42,23 @@ def iterate_seen_pixels(model, channels, H, W):
 def test_pixelcnn_sees_all_pixels_before_and_none_after(channels):
     torch.manual_seed(0)
     H, W = 5, 6
-    for i, j, is_seen in iterate_seen_pixels(PixelCNN(shape=(channels, H, W), channels=8, num_layers=6, outputs=3 * channels), channels, H, W):
+    for i, j, is_seen in iterate_seen_pixels(
+        PixelCNN(shape=(channels, H, W), channels=8, num_layers=6, outputs=3 * channels), channels, H, W
+    ):
         is_before = torch.arange(H * W).view(H, W) < i * W + j
         assert torch.equal(is_seen, is_before)                       # with two stacks no corner is blind
 
 
 @pytest.mark.parametrize("channels", [1, 2])
 def test_pixelrnn_sees_a_triangle_above_and_none_after(channels):
-    """r rows up: to the right 3 by the first convolution, which must leave the row for it, and 1 for each other row; left: all add."""
+    """r rows up: to the right 3 by the first convolution, which must leave the row for it, and 1 for each other
+    row; left: all add."""
     torch.manual_seed(0)
     H, W, depth = 5, 12, 2
     rows, columns = torch.arange(H)[:, None], torch.arange(W)
-    for i, j, is_seen in iterate_seen_pixels(PixelRNN(shape=(channels, H, W), channels=8, num_layers=depth, outputs=3 * channels), channels, H, W):
+    for i, j, is_seen in iterate_seen_pixels(
+        PixelRNN(shape=(channels, H, W), channels=8, num_layers=depth, outputs=3 * channels), channels, H, W
+    ):
         r = i - rows
         right = torch.where(r == 0, -1, r + 2)
         triangle = (r >= 0) & (columns <= j + right) & (columns >= j - (3 + depth + r))
@@ -73,7 +79,8 @@ def test_row_lstm_with_kernel_one_is_an_lstm_of_each_column():
 
 
 def test_row_lstm_matches_hand_values():
-    """One channel, two rows, all weights one: the gates of row 2 read x left of and at their place, and all three states above it."""
+    """One channel, two rows, all weights one: the gates of row 2 read x left of and at their place, and all three
+    states above it."""
     layer = RowLSTM(1, 1)
     for p in layer.parameters():
         torch.nn.init.ones_(p)
@@ -92,7 +99,14 @@ def test_row_lstm_matches_hand_values():
 
 def make_networks(shape, levels, num_classes=0):
     torch.manual_seed(0)
-    keywords = {"shape": shape, "width": 6, "depth": 2, "outputs": levels * shape[0], "classes": num_classes, "turns": shape[0]}
+    keywords = {
+        "shape": shape,
+        "width": 6,
+        "depth": 2,
+        "outputs": levels * shape[0],
+        "classes": num_classes,
+        "turns": shape[0],
+    }
     return [PixelCNN(**keywords), PixelRNN(**keywords)]
 
 
@@ -120,14 +134,21 @@ def sample_slowly(objective, k, num_known, generator, y=None):
 
 
 @pytest.mark.parametrize("network_index", [0, 1])
-@pytest.mark.parametrize(("shape", "num_known", "num_classes"), [((1, 9, 7), 0, 0), ((1, 9, 5), 4, 3), ((3, 6, 5), 0, 2), ((3, 7, 4), 1, 0)])
+@pytest.mark.parametrize(
+    ("shape", "num_known", "num_classes"), [((1, 9, 7), 0, 0), ((1, 9, 5), 4, 3), ((3, 6, 5), 0, 2), ((3, 7, 4), 1, 0)]
+)
 def test_pixel_sampling_matches_the_full_network(network_index, shape, num_known, num_classes):
-    objective = PixelAutoregressiveObjective(make_networks(shape, 5, num_classes)[network_index], shape, levels=5, num_classes=num_classes)
+    objective = PixelAutoregressiveObjective(
+        make_networks(shape, 5, num_classes)[network_index], shape, levels=5, num_classes=num_classes
+    )
     k, y = torch.randint(5, (6, *shape)), torch.arange(6) % num_classes if num_classes else None
     full_logits = objective.logits(k, y)
     x = objective.to_network_input(k)
-    incremental_logits = torch.stack(list(objective.network.iterate_conditional_logits(x, y, num_known)), dim=2)                       # x holds what "was drawn" already
-    torch.testing.assert_close(incremental_logits, full_logits[..., num_known:, :].permute(0, 1, 3, 4, 2).flatten(2), atol=1e-5, rtol=1e-5)
+    # x holds what "was drawn" already
+    incremental_logits = torch.stack(list(objective.network.iterate_conditional_logits(x, y, num_known)), dim=2)
+    torch.testing.assert_close(
+        incremental_logits, full_logits[..., num_known:, :].permute(0, 1, 3, 4, 2).flatten(2), atol=1e-5, rtol=1e-5
+    )
     samples = objective.sample_pixels(k, num_known, torch.Generator().manual_seed(1), y, 1.0)
     assert torch.equal(samples, sample_slowly(objective, k, num_known, torch.Generator().manual_seed(1), y))
 
@@ -145,7 +166,8 @@ def test_channels_see_earlier_channels_of_their_pixel(network_index):
 
 @pytest.mark.parametrize("network_index", [0, 1])
 def test_equal_channels_cost_as_much_as_one(network_index):
-    """Grey noise in colour: a bit for red, none for green and blue that repeat it; unknown to each other they would cost one each."""
+    """Grey noise in colour: a bit for red, none for green and blue that repeat it; unknown to each other they would
+    cost one each."""
     objective = PixelAutoregressiveObjective(make_networks((3, 4, 4), 2)[network_index], (3, 4, 4), levels=2)
     optimizer, g = torch.optim.Adam(objective.parameters(), lr=2e-2), torch.Generator().manual_seed(0)
 
@@ -169,7 +191,8 @@ def test_pixel_sampling_reports_progress():
             objective.complete(torch.rand(1, 1, 3, 4), 2, torch.Generator().manual_seed(0))
     assert progress_calls == [(k, 12) for k in range(1, 13)] + [(k, 8) for k in range(5, 9)]
     objective.sample(2, torch.Generator().manual_seed(0))
-    assert len(progress_calls) == 16                                                                       # nobody waits any more
+    # nobody waits any more
+    assert len(progress_calls) == 16
 
 
 @pytest.mark.parametrize("network_index", [0, 1])
@@ -179,16 +202,20 @@ def test_pixel_completion_keeps_known_pixels(network_index):
     completed = objective.complete(x, 3, torch.Generator().manual_seed(0))
     torch.testing.assert_close(completed[:, :, :3], (3 * x[:, :, :3]).round() / 3)
     changed_images = torch.cat([x[:, :, :3], torch.rand(3, 2, 3, 4)], dim=2)
-    assert torch.equal(objective.complete(changed_images, 3, torch.Generator().manual_seed(0)), completed)   # the lost half is not looked at
+    # the lost half is not looked at
+    assert torch.equal(objective.complete(changed_images, 3, torch.Generator().manual_seed(0)), completed)
     greedy_images = [objective.complete(x, 3, torch.Generator().manual_seed(seed), temperature=0.0) for seed in (0, 1)]
     assert torch.equal(*greedy_images)
     k = (3 * greedy_images[0]).round().long()
-    assert torch.equal(objective.logits(k, None).argmax(1)[:, :, 3:], k[:, :, 3:])               # each the likeliest after those before
+    # each the likeliest after those before
+    assert torch.equal(objective.logits(k, None).argmax(1)[:, :, 3:], k[:, :, 3:])
 
 
 @pytest.mark.parametrize("network_index", [0, 1])
 def test_pixel_autoregressive_depends_on_the_class(network_index):
-    objective = PixelAutoregressiveObjective(make_networks((1, 4, 4), 3, num_classes=5)[network_index], (1, 4, 4), levels=3, num_classes=5)
+    objective = PixelAutoregressiveObjective(
+        make_networks((1, 4, 4), 3, num_classes=5)[network_index], (1, 4, 4), levels=3, num_classes=5
+    )
     x = torch.rand(1, 1, 4, 4).expand(5, -1, -1, -1)
     bits = objective.compute_bits(x, torch.arange(5))
     assert len(bits.unique()) == 5
@@ -200,7 +227,9 @@ def test_pixel_autoregressive_depends_on_the_class(network_index):
 def test_pixelrnn_beats_independent_pixels(workdir):
     run = didact.train(RECIPES["pixelrnn"], epochs=4, width=16, lr=1e-2)
     data = load("digits")
-    levels = [(data.split(part).columns["x"].float() / 255 * 15).round().long().flatten(1) for part in ("train", "test")]
+    levels = [
+        (data.split(part).columns["x"].float() / 255 * 15).round().long().flatten(1) for part in ("train", "test")
+    ]
     counts = torch.nn.functional.one_hot(levels[0], 16).sum(0) + 0.1
     independent_bits = -(counts / counts.sum(1, keepdim=True)).log2().gather(1, levels[1].T).mean().item()
     assert run.metadata["test"]["bits_per_dim"] < independent_bits - 0.1
@@ -210,7 +239,8 @@ def test_pixelrnn_beats_independent_pixels(workdir):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["pixelcnn", "pixelrnn"])
 def test_pixel_autoregressive_on_digits_with_all_defaults(name, workdir):
-    assert didact.train(RECIPES[name]).metadata["test"]["bits_per_dim"] < 1.8                   # each pixel by itself gives 2.37
+    # each pixel by itself gives 2.37
+    assert didact.train(RECIPES[name]).metadata["test"]["bits_per_dim"] < 1.8
 
 
 def test_count_channel_groups_refuses_too_few_channels():

@@ -16,7 +16,8 @@ from didact.objectives.generative.table_gan import TableGAN
 from didact.objectives.generative.table_rows import RowLayout
 from didact.objectives.generative.table_vae import TableVAE
 
-YEARS, PRICE, IS_MISSING, GARDEN = 0, 1, 2, 3     # places in a row: whole numbers, numbers with gaps, whether that is one, mostly zeros
+# places in a row: whole numbers, numbers with gaps, whether that is one, mostly zeros
+YEARS, PRICE, IS_MISSING, GARDEN = 0, 1, 2, 3
 
 
 @pytest.fixture
@@ -25,7 +26,9 @@ def house_data(tmp_path):
     price = r.uniform(0, 1, 400).astype(object)
     price[::10] = ""
     garden = np.where(r.random(400) < 0.6, 0, r.integers(1, 1000, 400))
-    frame = pd.DataFrame({"years": r.integers(0, 1001, 400), "price": price, "garden": garden, "sold": r.choice(["no", "yes"], 400)})
+    frame = pd.DataFrame(
+        {"years": r.integers(0, 1001, 400), "price": price, "garden": garden, "sold": r.choice(["no", "yes"], 400)}
+    )
     frame.to_csv(tmp_path / "houses.csv", index=False)
     return load(str(tmp_path / "houses.csv"), target="sold")
 
@@ -43,7 +46,14 @@ def make_wide_rows(row_layout, n=20_000):
 
 
 def compute_edge_share(row_layout, r):
-    return ((r == row_layout.clip_to_training_range(row_layout.low)) | (r == row_layout.clip_to_training_range(row_layout.high))).double().mean(0)
+    return (
+        (
+            (r == row_layout.clip_to_training_range(row_layout.low))
+            | (r == row_layout.clip_to_training_range(row_layout.high))
+        )
+        .double()
+        .mean(0)
+    )
 
 
 def has_whole_numbers(r):
@@ -51,13 +61,26 @@ def has_whole_numbers(r):
 
 
 def test_reflect_at_edges_leaves_no_heap_on_the_edges(row_layout):
-    assert row_layout.features == 4 and row_layout.numbers.tolist() == [YEARS, PRICE, GARDEN] and row_layout.gaps.tolist() == [IS_MISSING]
-    r, clipped = row_layout.drawn(make_wide_rows(row_layout)), row_layout.clip_to_training_range(make_wide_rows(row_layout))
-    assert compute_edge_share(row_layout, clipped)[[YEARS, PRICE]].min() > 0.2 and compute_edge_share(row_layout, r)[[YEARS, PRICE]].max() < 0.01
+    assert (
+        row_layout.features == 4
+        and row_layout.numbers.tolist() == [YEARS, PRICE, GARDEN]
+        and row_layout.gaps.tolist() == [IS_MISSING]
+    )
+    r, clipped = (
+        row_layout.drawn(make_wide_rows(row_layout)),
+        row_layout.clip_to_training_range(make_wide_rows(row_layout)),
+    )
+    assert (
+        compute_edge_share(row_layout, clipped)[[YEARS, PRICE]].min() > 0.2
+        and compute_edge_share(row_layout, r)[[YEARS, PRICE]].max() < 0.01
+    )
     assert (r >= row_layout.low - 1e-6).all() and (r <= row_layout.high + 1e-6).all()
     assert has_whole_numbers(r) and not torch.equal(r[:, PRICE], r[:, PRICE].round())
-    is_inside = ((make_wide_rows(row_layout) >= row_layout.low) & (make_wide_rows(row_layout) <= row_layout.high)).all(1)
-    assert is_inside.sum() > 5000 and torch.equal(r[is_inside], clipped[is_inside])                 # what lies within stays as it is
+    is_inside = ((make_wide_rows(row_layout) >= row_layout.low) & (make_wide_rows(row_layout) <= row_layout.high)).all(
+        1
+    )
+    # what lies within stays as it is
+    assert is_inside.sum() > 5000 and torch.equal(r[is_inside], clipped[is_inside])
 
 
 def test_reflect_at_edges_adds_the_density_of_both_sides(row_layout):
@@ -70,7 +93,8 @@ def test_reflect_at_edges_adds_the_density_of_both_sides(row_layout):
 
 
 def test_reflect_at_edges_matches_hand_values(row_layout):
-    """Whole numbers from 0 to 10: what rounds to 0 or 10 lies there, the rest is reflected in −½ and 10½; a range is 11 wide."""
+    """Whole numbers from 0 to 10: what rounds to 0 or 10 lies there, the rest is reflected in −½ and 10½; a range
+    is 11 wide."""
     row_layout.low[YEARS], row_layout.high[YEARS] = 0.0, 10.0
     v = torch.tensor([-0.4, -0.6, -3.0, -11.0, -12.0, 3.2, 10.4, 10.6, 14.0, 21.0, 22.0])
     r = torch.zeros(len(v), 4).index_copy(1, torch.tensor([YEARS]), v[:, None])
@@ -104,19 +128,29 @@ class WideGenerator(nn.Module):
 
 def make_table_vae(row_layout, data):
     model = TableVAE(VAE(shape=(row_layout.features, 1, 1), widths=(8,), latent_dim=3, num_classes=2), row_layout)
-    model.pixels.log_variance.data = torch.tensor([0.8, 0.8, -9.0])                    # deviations of 1.5, and next to none
+    # deviations of 1.5, and next to none
+    model.pixels.log_variance.data = torch.tensor([0.8, 0.8, -9.0])
     model.network.decode = lambda z, y: WideGenerator()(torch.zeros(len(y), 4), y)
     return model, {}
 
 
 def make_table_gan(row_layout, data):
-    return TableGAN(WideGenerator(), nn.Identity(), row_layout, gan_loss=GAN_LOSSES["wasserstein"], latent_dim=row_layout.features, num_classes=2), {}
+    return TableGAN(
+        WideGenerator(),
+        nn.Identity(),
+        row_layout,
+        gan_loss=GAN_LOSSES["wasserstein"],
+        latent_dim=row_layout.features,
+        num_classes=2,
+    ), {}
 
 
 def make_table_flow(row_layout, data):
     row_layout = RowLayout(data, joint=True)
     batch = data.train.batch(torch.arange(len(data.train)))
-    return TableFlow(RealNVP(shape=(row_layout.flat_width,), hidden=8, num_couplings=2), row_layout, row_layout.encode_rows(batch)), {"temperature": 1.5}
+    return TableFlow(
+        RealNVP(shape=(row_layout.flat_width,), hidden=8, num_couplings=2), row_layout, row_layout.encode_rows(batch)
+    ), {"temperature": 1.5}
 
 
 @pytest.mark.parametrize("make", [make_table_vae, make_table_gan, make_table_flow])
@@ -126,10 +160,18 @@ def test_every_table_generator_reflects_at_edges(row_layout, house_data, make):
     with torch.no_grad():
         r, repeated_rows = (model.sample(4000, torch.Generator().manual_seed(1), **options) for _ in range(2))
     is_present = r[:, IS_MISSING] == 0
-    assert torch.equal(r, repeated_rows) and compute_edge_share(row_layout, r[is_present, :4])[[YEARS, PRICE]].max() < 0.01
-    assert (r[:, :4] >= row_layout.low - 1e-6).all() and (r[:, :4] <= row_layout.high + 1e-6).all() and has_whole_numbers(r)
+    assert (
+        torch.equal(r, repeated_rows) and compute_edge_share(row_layout, r[is_present, :4])[[YEARS, PRICE]].max() < 0.01
+    )
+    assert (
+        (r[:, :4] >= row_layout.low - 1e-6).all()
+        and (r[:, :4] <= row_layout.high + 1e-6).all()
+        and has_whole_numbers(r)
+    )
     if make is not make_table_flow:
-        assert torch.equal(r[:, -1], torch.arange(4000.0) % 2) and torch.equal((r[:, GARDEN] > row_layout.location[GARDEN]).float(), r[:, -1])
+        assert torch.equal(r[:, -1], torch.arange(4000.0) % 2) and torch.equal(
+            (r[:, GARDEN] > row_layout.location[GARDEN]).float(), r[:, -1]
+        )
 
 
 def test_latent_walk_stops_at_the_edge(row_layout, house_data):

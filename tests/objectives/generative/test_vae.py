@@ -13,7 +13,8 @@ SIGMA = 0.6
 
 
 class LinearVAE(nn.Module):
-    """Decodes by W; its columns are orthogonal, so that the posterior has no correlations. `off` moves q away from it."""
+    """Decodes by W; its columns are orthogonal, so that the posterior has no correlations. `off` moves q away from
+    it."""
 
     latent_dim, num_classes = 3, 0
 
@@ -25,7 +26,9 @@ class LinearVAE(nn.Module):
 
     def encode(self, x, y=None):
         precision = 1 + self.w.square().sum(0) / SIGMA**2
-        return x.flatten(1) @ self.w / SIGMA**2 / precision + self.offset, -precision.log().expand(len(x), 3) + self.offset
+        return x.flatten(1) @ self.w / SIGMA**2 / precision + self.offset, -precision.log().expand(
+            len(x), 3
+        ) + self.offset
 
     def decode(self, z, y=None):
         return (z @ self.w.T).unflatten(1, (1, 2, 4))
@@ -41,7 +44,9 @@ def make_images(n=50):
     torch.manual_seed(1)
     w = LinearVAE().w.detach()
     x = (torch.randn(n, 3) @ w.T + SIGMA * torch.randn(n, 8)).unflatten(1, (1, 2, 4))
-    evidence = distributions.MultivariateNormal(torch.zeros(8), w @ w.T + SIGMA**2 * torch.eye(8)).log_prob(x.flatten(1))
+    evidence = distributions.MultivariateNormal(torch.zeros(8), w @ w.T + SIGMA**2 * torch.eye(8)).log_prob(
+        x.flatten(1)
+    )
     return {"x": x, "row": torch.arange(n)}, evidence
 
 
@@ -62,7 +67,9 @@ def test_kl_gaussians_matches_torch():
     torch.testing.assert_close(kl_gaussians(mu, s, to_mu, to_s), distributions.kl_divergence(p, q))
     diagonal = torch.diag_embed(torch.rand(4, 3, dtype=torch.float64))     # and it reduces to the one above
     reduced = kl_standard_normal(mu, diagonal.diagonal(dim1=-2, dim2=-1).log()).sum(-1)
-    torch.testing.assert_close(kl_gaussians(mu, diagonal, torch.zeros(4, 3).double(), torch.eye(3).double().expand(4, 3, 3)), reduced)
+    torch.testing.assert_close(
+        kl_gaussians(mu, diagonal, torch.zeros(4, 3).double(), torch.eye(3).double().expand(4, 3, 3)), reduced
+    )
 
 
 def test_log_normal_matches_torch():
@@ -85,7 +92,8 @@ def test_elbo_gap_is_the_kl_to_the_posterior():
     (mu, v), (to_mu, to_v) = model.network.encode(batch["x"]), exact.network.encode(batch["x"])
     gap = kl_gaussians(mu, torch.diag_embed(v.exp()), to_mu, torch.diag_embed(to_v.exp())).mean()
     assert gap > 0.5 and bound < evidence.mean()
-    assert (evidence.mean() - bound).item() == pytest.approx(gap.item(), rel=0.02)   # log p(x) = ELBO + KL(q ‖ p(z | x))
+    # log p(x) = ELBO + KL(q ‖ p(z | x))
+    assert (evidence.mean() - bound).item() == pytest.approx(gap.item(), rel=0.02)
 
 
 def test_iwae_bound_tightens_with_more_samples():
@@ -95,7 +103,9 @@ def test_iwae_bound_tightens_with_more_samples():
     with torch.no_grad():
         for k in (1, 2, 8, 64, 512):
             torch.manual_seed(0)
-            bounds.append(-make_objective(offset=0.4, samples=k).loss(repeated_batch if k < 512 else batch)["loss"].item())
+            bounds.append(
+                -make_objective(offset=0.4, samples=k).loss(repeated_batch if k < 512 else batch)["loss"].item()
+            )
     assert bounds == sorted(bounds) and bounds[-1] > bounds[0] + 0.5
     assert bounds[-1] == pytest.approx(evidence.mean().item(), abs=0.05)
 
@@ -122,7 +132,8 @@ def test_vae_kl_weight_rises_during_warmup():
     model = make_objective(beta=2.0, warmup=4)
     batch, kl_weights = make_images()[0], []
     for _ in range(6):
-        model.loss(batch)                                                  # in parts, or only looked at: no step was taken
+        # in parts, or only looked at: no step was taken
+        model.loss(batch)
         kl_weights.append(float(model.kl_weight()))
         model.after_step()
     assert kl_weights == [0, 0.5, 1, 1.5, 2, 2]

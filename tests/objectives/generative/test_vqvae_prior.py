@@ -46,7 +46,8 @@ def test_vqvae_prior_probabilities_sum_to_one():
     log_p = objective.logits(all_codes, None).log_softmax(1).gather(1, all_codes[:, None]).flatten(1).sum(1)
     assert log_p.exp().sum().item() == pytest.approx(1, abs=1e-5)
     x = torch.rand(5, 1, 8, 6)
-    k = objective.autoencoder.eval().network.encode(x)[2]                                    # bits of an image are those of its codes
+    # bits of an image are those of its codes
+    k = objective.autoencoder.eval().network.encode(x)[2]
     code_index = (k.flatten(1) * 3 ** torch.arange(3, -1, -1)).sum(1)
     torch.testing.assert_close(objective.compute_bits(x, None), -log_p[code_index] / (4 * log(2)))
 
@@ -60,7 +61,8 @@ def test_vqvae_prior_trains_only_the_prior():
         optimizer.zero_grad()
         objective.loss({"x": torch.rand(6, 1, 8, 6)})["loss"].backward()
         optimizer.step()
-    assert all(torch.equal(value, state_before[name]) for name, value in objective.autoencoder.state_dict().items())   # statistics too
+    # statistics too
+    assert all(torch.equal(value, state_before[name]) for name, value in objective.autoencoder.state_dict().items())
     assert {id(p) for p in objective.players()[0].parameters} == {id(p) for p in objective.network.parameters()}
 
 
@@ -70,25 +72,39 @@ def test_vqvae_prior_completion_keeps_known_pixels():
     completed = objective.complete(x, 4, torch.Generator().manual_seed(0))
     assert completed.shape == x.shape and torch.equal(completed[:, :, :4], x[:, :, :4])
     changed_images = torch.cat([x[:, :, :4], torch.rand(3, 1, 4, 6)], dim=2)
-    assert torch.equal(objective.complete(changed_images, 4, torch.Generator().manual_seed(0)), completed)    # the lost half is not looked at
+    # the lost half is not looked at
+    assert torch.equal(objective.complete(changed_images, 4, torch.Generator().manual_seed(0)), completed)
 
 
 def test_vqvae_prior_conditions_only_on_fully_known_rows_of_codes():
-    """8 rows of pixels are 2 of codes: of up to 3 none is known, and what is drawn below them tells nothing of them; of 4 one is."""
+    """8 rows of pixels are 2 of codes: of up to 3 none is known, and what is drawn below them tells nothing of
+    them; of 4 one is."""
     objective = make_small_prior(codes=16).eval()
-    images = 100 * torch.randn(2, 4, 1, 8, 6)                                            # so strong that their codes differ
-    is_equal = [torch.equal(*(objective.complete(x, num_known, torch.Generator().manual_seed(0))[:, :, num_known:] for x in images))
-             for num_known in range(6)]
+    # so strong that their codes differ
+    images = 100 * torch.randn(2, 4, 1, 8, 6)
+    is_equal = [
+        torch.equal(
+            *(objective.complete(x, num_known, torch.Generator().manual_seed(0))[:, :, num_known:] for x in images)
+        )
+        for num_known in range(6)
+    ]
     assert is_equal == [True] * 4 + [False] * 2
 
 
 def test_vqvae_prior_beats_independent_codes(vqvae_and_prior):
     weights, run = vqvae_and_prior
-    saved_autoencoder = {name.removeprefix("learned."): value for name, value in run.load("model").items() if name.startswith("learned.")}
-    assert saved_autoencoder.keys() == weights.keys() and all(torch.equal(saved_autoencoder[name], value) for name, value in weights.items())
+    saved_autoencoder = {
+        name.removeprefix("learned."): value for name, value in run.load("model").items() if name.startswith("learned.")
+    }
+    assert saved_autoencoder.keys() == weights.keys() and all(
+        torch.equal(saved_autoencoder[name], value) for name, value in weights.items()
+    )
     objective, _ = load_model(run)
     data = load("digits")
-    k = [objective.quantize(data.split(part).batch(torch.arange(len(data.split(part))))["x"]).flatten(1) for part in ("train", "test")]
+    k = [
+        objective.quantize(data.split(part).batch(torch.arange(len(data.split(part))))["x"]).flatten(1)
+        for part in ("train", "test")
+    ]
     counts = torch.nn.functional.one_hot(k[0], 32).sum(0) + 0.5
     independent_bits = -(counts / counts.sum(1, keepdim=True)).log2().gather(1, k[1].T).mean().item()
     assert run.metadata["test"]["bits_per_code"] < independent_bits - 0.3
@@ -100,7 +116,10 @@ def test_vqvae_prior_samples_the_requested_digits(vqvae_and_prior, workdir):
     _, run = vqvae_and_prior
     classifier, _ = load_model(didact.train(RECIPES["mlp"], hidden=(64,), epochs=6))
     with torch.no_grad():
-        accuracies = [(classifier.classify({"x": sample_images(run, 30, label=str(k))}).argmax(1) == k).float().mean().item() for k in range(10)]
+        accuracies = [
+            (classifier.classify({"x": sample_images(run, 30, label=str(k))}).argmax(1) == k).float().mean().item()
+            for k in range(10)
+        ]
     assert sum(accuracies) / 10 > 0.5                                                        # chance is 0.1
 
 

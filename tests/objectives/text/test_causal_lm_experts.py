@@ -28,7 +28,11 @@ SMALL_OPTIONS = {"context": 16, "dim": 16, "layers": 2, "heads": 2}
 @pytest.fixture(params=["gpt", "llama"])
 def objective(request):
     torch.manual_seed(0)
-    network = GPT(11, **SMALL_OPTIONS, num_experts=4) if request.param == "gpt" else Llama(11, **SMALL_OPTIONS, num_kv_heads=1, ffn_dim=24, num_experts=4)
+    network = (
+        GPT(11, **SMALL_OPTIONS, num_experts=4)
+        if request.param == "gpt"
+        else Llama(11, **SMALL_OPTIONS, num_kv_heads=1, ffn_dim=24, num_experts=4)
+    )
     return CausalLanguageModel(network, balance_weight=0.5)
 
 
@@ -42,7 +46,9 @@ def expected_balance_loss(objective, x):
     """The balance loss of each layer by the formula, from what its router is given."""
     router_inputs, balance_losses = {}, []
     layers = [m for m in objective.network.modules() if isinstance(m, MixtureOfExperts)]
-    hooks = [m.register_forward_hook(lambda m, inputs, _: router_inputs.update({m: inputs[0].flatten(0, 1)})) for m in layers]
+    hooks = [
+        m.register_forward_hook(lambda m, inputs, _: router_inputs.update({m: inputs[0].flatten(0, 1)})) for m in layers
+    ]
     objective.network(x)
     for hook in hooks:
         hook.remove()
@@ -93,7 +99,8 @@ def test_experts_are_initialized_as_small_as_one_mlp(family):
         return stds[0]
 
     dense_std, moe_std = compute_residual_std(12, None), compute_residual_std(12, 4)
-    assert 0.5 * dense_std < moe_std < 1.1 * dense_std                                       # 0.29 and 0.19 of GPT, 0.12 and 0.11 of Llama
+    # 0.29 and 0.19 of GPT, 0.12 and 0.11 of Llama
+    assert 0.5 * dense_std < moe_std < 1.1 * dense_std
     assert moe_std < 1.3 * compute_residual_std(2, 4) or family is not GPT
 
 
@@ -101,7 +108,8 @@ def test_auxiliary_loss_is_popped_once_and_only_in_training(objective, batch):
     objective.network(batch["x"])
     assert pop_auxiliary_loss(objective.network) is not None and pop_auxiliary_loss(objective.network) is None
     objective.network(batch["x"])
-    assert set(objective.eval().loss(batch)) == {"loss"}                    # a stray pass while training is not this one's
+    # a stray pass while training is not this one's
+    assert set(objective.eval().loss(batch)) == {"loss"}
     assert pop_auxiliary_loss(objective.network) is None
     assert set(objective.judge(batch)) == {"loss", "tokens", "right"}
     assert pop_auxiliary_loss(nn.Linear(2, 2)) is None
@@ -123,7 +131,8 @@ def test_compiled_moe_loss_matches_eager(batch):
 
 
 def test_grouped_matmul_of_experts_stays_on_the_device(monkeypatch):
-    monkeypatch.setattr("didact.layers.moe.one_hot", lambda y, k: (y[..., None] == torch.arange(k)).long())    # PyTorch's looks at y
+    # PyTorch's looks at y
+    monkeypatch.setattr("didact.layers.moe.one_hot", lambda y, k: (y[..., None] == torch.arange(k)).long())
     layer, x, expert = MixtureOfExperts(6, 10, num_experts=4), torch.randn(30, 6), torch.randint(4, (30,))
     with DeviceOnlyMode():
         layer._grouped_matmul(x, expert).sum().backward()
@@ -142,10 +151,17 @@ def test_moe_generation_with_a_cache_matches_the_full_network(objective):
 def test_balance_loss_makes_routing_more_even(workdir):
     (workdir / "book.txt").write_text("\n".join(topics.values())[:40_000], encoding="utf-8")
     options = {"layers": 1, "heads": 2, "width": 32, "context": 32, "steps": 150, "lr": 2e-2, "device": "cpu"}
-    uneven_run, even_run = (didact.train(RECIPES["gpt"], data="book.txt", num_experts=8, balance_weight=weight, **options) for weight in (0.0, 0.1))
-    balance_losses = [[row["train"] for row in run.metrics if "train" in row][-1]["balance"] for run in (uneven_run, even_run)]
-    assert balance_losses[1] < 1.1 < 1.6 < balance_losses[0]                                # 1 is even, 8 one expert for all; 1.0 and 2.9 here
-    assert even_run.metadata["test"]["loss"] < uneven_run.metadata["test"]["loss"] < 3.2      # by the characters' frequencies alone: 3.2
+    uneven_run, even_run = (
+        didact.train(RECIPES["gpt"], data="book.txt", num_experts=8, balance_weight=weight, **options)
+        for weight in (0.0, 0.1)
+    )
+    balance_losses = [
+        [row["train"] for row in run.metrics if "train" in row][-1]["balance"] for run in (uneven_run, even_run)
+    ]
+    # 1 is even, 8 one expert for all; 1.0 and 2.9 here
+    assert balance_losses[1] < 1.1 < 1.6 < balance_losses[0]
+    # by the characters' frequencies alone: 3.2
+    assert even_run.metadata["test"]["loss"] < uneven_run.metadata["test"]["loss"] < 3.2
     assert len(generate_continuations(even_run, "The ", tokens=40)[0]) == 40
     int8_metrics = evaluate_int8(even_run, device="cpu")
     assert int8_metrics["int8"]["test"]["loss"] == pytest.approx(int8_metrics["test"]["loss"], rel=0.05)
@@ -157,7 +173,11 @@ def test_balance_without_experts_is_refused(workdir, capsys):
 
 
 def test_weights_with_experts_do_not_fit_a_network_without():
-    for source_experts, own_experts, message in ((4, None, "with --experts 4, got no --experts;"), (None, 4, "with no --experts, got --experts 4;")):
+    for source_experts, own_experts, message in (
+        (4, None, "with --experts 4, got no --experts;"),
+        (None, 4, "with no --experts, got --experts 4;"),
+    ):
         with pytest.raises(UsageError, match=message):
             check_arguments_match("there", {"experts": source_experts}, {"experts": own_experts})
-    check_arguments_match("there", {}, {"experts": None})                                   # a run from before there were any
+    # a run from before there were any
+    check_arguments_match("there", {}, {"experts": None})

@@ -80,7 +80,10 @@ def require_cuda():
 def test_fused_cross_entropy_matches_torch_row_by_row(require_cuda, vocab_size, columns, dtype, scale):
     from didact.kernels.cross_entropy import fused_cross_entropy
 
-    z, y = (scale * torch.randn(300, columns, device="cuda")).to(dtype), torch.randint(vocab_size, (300,), device="cuda")
+    z, y = (
+        (scale * torch.randn(300, columns, device="cuda")).to(dtype),
+        torch.randint(vocab_size, (300,), device="cuda"),
+    )
     y[4:7], y[7], y[8], z[8, 5] = -100, vocab_size - 1, 1, -torch.inf
     x = z[:, :vocab_size].float().requires_grad_()
     expected = cross_entropy(x, y, reduction="none")
@@ -98,15 +101,21 @@ def compute_loss_and_gradients(loss, h, w, y):
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")     # torch 2.11's own, while it compiles
+# torch 2.11's own, while it compiles
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize("compiled", [False, True])
 def test_fused_cross_entropy_gives_the_same_loss_and_gradients(require_cuda, monkeypatch, compiled):
-    h, w = torch.randn(500, 64, device="cuda", requires_grad=True), torch.randn(50_257, 64, device="cuda", requires_grad=True)
+    h, w = (
+        torch.randn(500, 64, device="cuda", requires_grad=True),
+        torch.randn(50_257, 64, device="cuda", requires_grad=True),
+    )
     y = torch.randint(50_257, (500,), device="cuda")
     y[3:30] = -100
     chunked_loss = partial(chunked_cross_entropy, chunk_size=200)
     monkeypatch.setattr(chunked_module, "USE_FUSED_KERNEL", True)
-    fused_results = compute_loss_and_gradients(torch.compile(chunked_loss, fullgraph=True) if compiled else chunked_loss, h, w, y)
+    fused_results = compute_loss_and_gradients(
+        torch.compile(chunked_loss, fullgraph=True) if compiled else chunked_loss, h, w, y
+    )
     monkeypatch.setattr(chunked_module, "USE_FUSED_KERNEL", False)
     for fused, plain in zip(fused_results, compute_loss_and_gradients(chunked_loss, h, w, y), strict=True):
         torch.testing.assert_close(fused, plain, rtol=2e-2, atol=2e-2 * plain.abs().max().item())
@@ -128,4 +137,6 @@ def test_captured_fused_cross_entropy_reads_the_current_inputs(require_cuda):
         new_logits = torch.randn(64, 5056, device="cuda").bfloat16()
         z.copy_(new_logits)
         graph.replay()
-        torch.testing.assert_close(loss, cross_entropy(new_logits[:, :5000].float(), y, reduction="none"), rtol=1e-5, atol=1e-4)
+        torch.testing.assert_close(
+            loss, cross_entropy(new_logits[:, :5000].float(), y, reduction="none"), rtol=1e-5, atol=1e-4
+        )

@@ -41,7 +41,9 @@ def test_next_token_loss_matches_torch_and_ignores_padding():
     nll = next_token_loss(logits, y)
     assert nll[1, 3:].eq(0).all()
     torch.testing.assert_close(nll[0, 2], -logits[0, 2].log_softmax(-1)[y[0, 2]])
-    torch.testing.assert_close(nll.sum() / 13, F.cross_entropy(logits.flatten(0, 1), y.flatten(), ignore_index=IGNORE_INDEX))
+    torch.testing.assert_close(
+        nll.sum() / 13, F.cross_entropy(logits.flatten(0, 1), y.flatten(), ignore_index=IGNORE_INDEX)
+    )
 
 
 def test_uniform_model_perplexity_is_the_vocabulary_size():
@@ -63,7 +65,9 @@ def test_language_model_metrics_are_independent_of_batching():
     with torch.no_grad():
         full_metrics = objective.compute_metrics(objective.evaluate_batch({"x": x, "y": y}))
         outputs_by_batch = [objective.evaluate_batch({"x": x[i:j], "y": y[i:j]}) for i, j in ((0, 1), (1, 4), (4, 6))]
-        batched_metrics = objective.compute_metrics({name: torch.cat([p[name] for p in outputs_by_batch]) for name in outputs_by_batch[0]})
+        batched_metrics = objective.compute_metrics(
+            {name: torch.cat([p[name] for p in outputs_by_batch]) for name in outputs_by_batch[0]}
+        )
         assert full_metrics == pytest.approx(batched_metrics, rel=1e-6)
         assert full_metrics["loss"] == pytest.approx(float(objective.loss({"x": x, "y": y})["loss"]), rel=1e-5)
 
@@ -88,10 +92,14 @@ def test_seq2seq_loss_matches_torch_and_adds_up_over_batches():
         total = F.cross_entropy(logits.flatten(0, 1), y[:, 1:].flatten(), ignore_index=0, reduction="sum")
         full_loss = float(objective.loss({"x": x, "y": y})["loss"])
         assert full_loss == pytest.approx(float(total) / 3 / 3.0, rel=1e-5)
-        partial_losses = [float(objective.loss({"x": x[i:j], "y": y[i:j]})["loss"]) * (j - i) / 3 for i, j in ((0, 1), (1, 3))]
+        partial_losses = [
+            float(objective.loss({"x": x[i:j], "y": y[i:j]})["loss"]) * (j - i) / 3 for i, j in ((0, 1), (1, 3))
+        ]
         assert full_loss == pytest.approx(sum(partial_losses), rel=1e-5)
         outputs = objective.evaluate_batch({"x": x, "y": y})
-        assert objective.compute_metrics(outputs)["loss"] == pytest.approx(float(total) / 9, rel=1e-5) and outputs["tokens"].tolist() == [2, 4, 3]
+        assert objective.compute_metrics(outputs)["loss"] == pytest.approx(float(total) / 9, rel=1e-5) and outputs[
+            "tokens"
+        ].tolist() == [2, 4, 3]
         generated = objective.translate({"x": x})[:, :4]
         exact_match = objective.evaluate_batch({"x": x, "y": torch.cat([torch.full((3, 1), 2), generated], 1)})["exact"]
         assert exact_match.eq(1).all()
@@ -104,21 +112,34 @@ def test_seq2seq_exact_match_agrees_with_free_decoding_and_bleu_takes_the_first_
     monkeypatch.setattr(seq2seq, "NUM_BLEU_EXAMPLES", 6)
     torch.manual_seed(0)
     network = Seq2Seq(9, 8, embed_dim=6, hidden_size=5).eval()
-    network.head.weight.mul_(8)                                                                 # of its own mind, and not to end at once
+    # of its own mind, and not to end at once
+    network.head.weight.mul_(8)
     network.head.bias[3] -= 1
-    objective = Seq2SeqObjective(network, mean_length=3.0, max_length=7, detokenize=lambda row: " ".join("..abcdef"[i] for i in row if i > 3))
+    objective = Seq2SeqObjective(
+        network, mean_length=3.0, max_length=7, detokenize=lambda row: " ".join("..abcdef"[i] for i in row if i > 3)
+    )
     x = torch.randint(4, 9, (9, 6)) * (torch.arange(6) < torch.randint(2, 7, (9, 1)))          # of several lengths
     generated = objective.translate({"x": x})
     y = torch.cat([torch.full((9, 1), 2), generated], 1)
-    y[::2, 2] = y[::2, 2] % 4 + 4                                                               # others are not what it writes
+    # others are not what it writes
+    y[::2, 2] = y[::2, 2] % 4 + 4
     outputs = objective.evaluate_batch({"x": x, "y": y, "row": torch.arange(9)})
     is_exact = (generated == y[:, 1:]).all(1)
     assert outputs["exact"].bool().tolist() == is_exact.tolist() and 0 < is_exact.sum() < 9
-    assert torch.equal(outputs["written"][:6], generated[:6].int()) and (outputs["written"][6:] == -1).all() and len(generated.unique(dim=0)) > 3
+    assert (
+        torch.equal(outputs["written"][:6], generated[:6].int())
+        and (outputs["written"][6:] == -1).all()
+        and len(generated.unique(dim=0)) > 3
+    )
     first_outputs = {name: column[:6] for name, column in outputs.items()}
     assert objective.compute_metrics(outputs)["bleu"] == pytest.approx(objective.compute_metrics(first_outputs)["bleu"])
-    outputs_by_batch = [objective.evaluate_batch({"x": x[i], "y": y[i], "row": torch.arange(9)[i]}) for i in (slice(0, 4), slice(4, 9))]
-    assert all(torch.equal(torch.cat([h[name] for h in outputs_by_batch]), outputs[name]) for name in ("written", "exact", "right"))
+    outputs_by_batch = [
+        objective.evaluate_batch({"x": x[i], "y": y[i], "row": torch.arange(9)[i]}) for i in (slice(0, 4), slice(4, 9))
+    ]
+    assert all(
+        torch.equal(torch.cat([h[name] for h in outputs_by_batch]), outputs[name])
+        for name in ("written", "exact", "right")
+    )
 
 
 def test_next_token_loss_label_smoothing_matches_its_formula():
@@ -127,4 +148,6 @@ def test_next_token_loss_label_smoothing_matches_its_formula():
     logits, y = torch.randn(2, 3, 5), torch.tensor([[1, 4, IGNORE_INDEX], [0, IGNORE_INDEX, 2]])
     logp, is_target = logits.log_softmax(-1), y != IGNORE_INDEX
     nll = -logp.gather(-1, y.clamp(min=0)[..., None])[..., 0]
-    torch.testing.assert_close(next_token_loss(logits, y, label_smoothing=0.1), (0.9 * nll - 0.1 * logp.mean(-1)) * is_target)
+    torch.testing.assert_close(
+        next_token_loss(logits, y, label_smoothing=0.1), (0.9 * nll - 0.1 * logp.mean(-1)) * is_target
+    )

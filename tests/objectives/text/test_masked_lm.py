@@ -22,7 +22,8 @@ def test_masked_lm_masks_15_percent_as_80_10_10(objective):
     assert n / x.numel() == pytest.approx(0.15, abs=0.004)          # five deviations
     is_mask_token, unchanged = (inputs == 21) & is_hidden, (inputs == x) & is_hidden
     assert is_mask_token.sum().item() / n == pytest.approx(0.8, abs=0.012)
-    assert unchanged.sum().item() / n == pytest.approx(0.1 + 0.1 / 20, abs=0.01)      # a random token is the old one in a twentieth
+    # a random token is the old one in a twentieth
+    assert unchanged.sum().item() / n == pytest.approx(0.1 + 0.1 / 20, abs=0.01)
     random_tokens = inputs[is_hidden & ~is_mask_token & ~unchanged]
     assert random_tokens.min() == 1 and random_tokens.max() == 20
 
@@ -30,7 +31,9 @@ def test_masked_lm_masks_15_percent_as_80_10_10(objective):
 def test_masked_lm_evaluation_mask_is_fixed(objective):
     rows = torch.arange(500)
     is_hidden = mask_positions(rows, 40, 0.15)
-    assert torch.equal(is_hidden[7:9], mask_positions(rows[7:9], 40, 0.15)) and torch.equal(is_hidden[:, :9], mask_positions(rows, 9, 0.15))
+    assert torch.equal(is_hidden[7:9], mask_positions(rows[7:9], 40, 0.15)) and torch.equal(
+        is_hidden[:, :9], mask_positions(rows, 9, 0.15)
+    )
     assert torch.equal(is_hidden[rows.flip(0)], mask_positions(rows.flip(0).int(), 40, 0.15))
     batch = {"x": torch.randint(20, (6, 40)), "row": torch.arange(6)}
     all_outputs, last_outputs = objective.eval().judge(batch), objective.judge({k: v[3:] for k, v in batch.items()})
@@ -38,18 +41,25 @@ def test_masked_lm_evaluation_mask_is_fixed(objective):
 
 
 def test_mask_positions_are_independent_bernoulli_draws():
-    """Each place by itself: gaps are geometric, neighbours are hidden together, and rows and columns know nothing of each other."""
+    """Each place by itself: gaps are geometric, neighbours are hidden together, and rows and columns know nothing
+    of each other."""
     share, is_hidden = 0.15, mask_positions(torch.arange(4000), 100, 0.15)                             # 400,000 places
     assert is_hidden.float().mean().item() == pytest.approx(share, abs=5 * (0.15 * 0.85 / 4e5) ** 0.5)
-    for first, second in ((is_hidden[:, 1:], is_hidden[:, :-1]), (is_hidden[1:], is_hidden[:-1]), (is_hidden[1:, 1:], is_hidden[:-1, :-1])):
-        assert (first & second).float().mean().item() == pytest.approx(share**2, abs=0.0015)      # six deviations; on a lattice 0
+    for first, second in (
+        (is_hidden[:, 1:], is_hidden[:, :-1]),
+        (is_hidden[1:], is_hidden[:-1]),
+        (is_hidden[1:, 1:], is_hidden[:-1, :-1]),
+    ):
+        # six deviations; on a lattice 0
+        assert (first & second).float().mean().item() == pytest.approx(share**2, abs=0.0015)
     positions = is_hidden.flatten().nonzero()[:, 0]
     gaps = positions.diff()
     for k in range(1, 20):
         p = share * (1 - share) ** (k - 1)
         assert (gaps == k).float().mean().item() == pytest.approx(p, abs=5 * (p / len(gaps)) ** 0.5), k
     n = is_hidden.sum(1).float()
-    assert n.var().item() == pytest.approx(100 * share * (1 - share), rel=0.12)              # binomial; 5 deviations of a variance
+    # binomial; 5 deviations of a variance
+    assert n.var().item() == pytest.approx(100 * share * (1 - share), rel=0.12)
     assert torch.allclose(is_hidden.float().mean(0), torch.tensor(share), atol=5 * (0.15 * 0.85 / 4000) ** 0.5)
 
 
@@ -95,7 +105,8 @@ def test_segment_ids_cut_a_share_of_the_rows():
     assert segments.dtype == torch.long and steps.min() == 0 and steps.max() == 1
     # of a row that is cut, E (1 − 1/ℓ)^63 stays whole, ℓ = 64^u the mean length, u uniform in [¼, 1]
     uncut_share = (1 - 64 ** -torch.linspace(0.25, 1, 10_001)).pow(63).mean().item()
-    assert (steps.sum(1) == 0).float().mean().item() == pytest.approx(0.5 + 0.5 * uncut_share, abs=0.018)     # five deviations
+    # five deviations
+    assert (steps.sum(1) == 0).float().mean().item() == pytest.approx(0.5 + 0.5 * uncut_share, abs=0.018)
     # 64^−u on average, ∫ 64^−u du / ¾ from ¼ to 1
     rate = (64**-0.25 - 64**-1) / (0.75 * torch.tensor(64.0).log().item())
     assert steps.float().mean().item() == pytest.approx(0.5 * rate, rel=0.05)

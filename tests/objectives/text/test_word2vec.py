@@ -15,7 +15,12 @@ def make_objective(architecture="skipgram", *, V=9, D=4, counts=None, **options)
     network = Word2Vec(V, embed_dim=D)
     for table in (network.v, network.u):
         torch.nn.init.normal_(table.weight[1:])
-    return NegativeSamplingObjective(network, torch.tensor([0, 0, *range(1, V - 1)]) if counts is None else counts, architecture=architecture, **options)
+    return NegativeSamplingObjective(
+        network,
+        torch.tensor([0, 0, *range(1, V - 1)]) if counts is None else counts,
+        architecture=architecture,
+        **options,
+    )
 
 
 def make_batch(B=5, C=4, V=9):
@@ -39,7 +44,10 @@ def test_negative_sampling_gradient_matches_the_paper():
 
 def test_skipgram_and_cbow_swap_inputs_and_targets():
     batch = make_batch()
-    (h, o), (g, q) = make_objective("skipgram").hidden_and_targets(batch), make_objective("cbow").hidden_and_targets(batch)
+    (h, o), (g, q) = (
+        make_objective("skipgram").hidden_and_targets(batch),
+        make_objective("cbow").hidden_and_targets(batch),
+    )
     assert torch.equal(o, batch["x"]) and torch.equal(q[:, 0], batch["y"])
     table = make_objective().network.v.weight
     torch.testing.assert_close(h, table[batch["y"]])
@@ -69,15 +77,23 @@ def test_negative_sampling_micro_batches_add_up_and_empty_windows_cost_nothing(a
         losses.append(objective.loss(part)["loss"])
     torch.testing.assert_close((4 * losses[0] + 2 * losses[1]) / 6, losses[2])
     empty_window = {k: v[3:4] for k, v in batch.items()}
-    assert objective.loss(empty_window)["loss"].item() == 0 and objective.evaluate_batch(empty_window)["pairs"].item() == 0
+    assert (
+        objective.loss(empty_window)["loss"].item() == 0 and objective.evaluate_batch(empty_window)["pairs"].item() == 0
+    )
 
 
 def test_sample_negatives_follows_counts_to_three_quarters():
     counts = torch.tensor([0, 0, 16, 81, 1, 0, 256])
     objective = make_objective(V=7, counts=counts)
-    frequencies = torch.bincount(objective.sample_negatives(torch.rand(200_000, generator=torch.Generator().manual_seed(0))), minlength=7) / 200_000
+    frequencies = (
+        torch.bincount(
+            objective.sample_negatives(torch.rand(200_000, generator=torch.Generator().manual_seed(0))), minlength=7
+        )
+        / 200_000
+    )
     torch.testing.assert_close(frequencies, torch.tensor([0, 0, 8, 27, 1, 0, 64]) / 100, atol=0.004, rtol=0)
-    assert objective.sample_negatives(torch.tensor([0.0, 1.0 - 2**-24])).tolist() == [2, 6]        # never padding, never behind the end
+    # never padding, never behind the end
+    assert objective.sample_negatives(torch.tensor([0.0, 1.0 - 2**-24])).tolist() == [2, 6]
 
 
 def test_negative_sampling_evaluation_is_the_expected_training_loss():
@@ -92,18 +108,22 @@ def test_negative_sampling_evaluation_is_the_expected_training_loss():
         torch.manual_seed(0)
         mean_loss = torch.stack([objective.loss(subsample(repeated_batch, g))["loss"] for _ in range(8)]).mean()
         outputs = objective.evaluate_batch(batch)
-        expected = (outputs["loss"] * outputs["pairs"]).sum() / len(batch["y"])           # a sum over pairs, as `loss` with pairs=1
+        # a sum over pairs, as `loss` with pairs=1
+        expected = (outputs["loss"] * outputs["pairs"]).sum() / len(batch["y"])
     torch.testing.assert_close(mean_loss, expected, rtol=0.03, atol=0)
 
 
 def test_negative_sampling_optimum_is_the_shifted_mutual_information():
-    """u_oᵀ v_w = log P(o | w) / (k P_n(o)): Levy and Goldberg 2014, eq. 7, where the vectors have room for every pair."""
+    """u_oᵀ v_w = log P(o | w) / (k P_n(o)): Levy and Goldberg 2014, eq. 7, where the vectors have room for every
+    pair."""
     torch.manual_seed(0)
     joint = torch.rand(5, 5) + 0.05
     pairs = torch.multinomial(joint.flatten(), 300, replacement=True)
     w, o = pairs // 5, pairs % 5
     counts = torch.tensor([0, 0, 5, 1, 3, 2, 4])
-    objective = NegativeSamplingObjective(Word2Vec(7, embed_dim=8), counts, num_negatives=2, num_noise_words=256, power=1.0)
+    objective = NegativeSamplingObjective(
+        Word2Vec(7, embed_dim=8), counts, num_negatives=2, num_noise_words=256, power=1.0
+    )
     batch = {"x": torch.stack([o + 2, torch.zeros_like(o)], 1), "y": w + 2, "row": pairs}
     optimizer = torch.optim.Adam(objective.parameters())
     for step in range(400):
@@ -121,9 +141,13 @@ def test_word2vec_embeds_texts_as_means_and_lists_nearest_words():
     objective = make_objective(probes=(3, 5))
     table = objective.network.v.weight.detach()
     texts = torch.tensor([[3, 0, 0], [4, 6, 0], [0, 0, 0]])
-    torch.testing.assert_close(objective.embed({"x": texts}), torch.stack([table[3], (table[4] + table[6]) / 2, torch.zeros(4)]))
+    torch.testing.assert_close(
+        objective.embed({"x": texts}), torch.stack([table[3], (table[4] + table[6]) / 2, torch.zeros(4)])
+    )
     neighbors = objective.gallery({"x": texts})["neighbours"].detach()
     similarity = torch.nn.functional.cosine_similarity(table[3], table[2:], dim=1)
     similarity[1] = -9                                                                    # not itself
     assert neighbors.shape == (2, 7, 2) and neighbors[0, 0].tolist() == [3, 1]
-    assert int(neighbors[0, 1, 0]) == int(similarity.argmax()) + 2 and float(neighbors[0, 1, 1]) == pytest.approx(float(similarity.max()))
+    assert int(neighbors[0, 1, 0]) == int(similarity.argmax()) + 2 and float(neighbors[0, 1, 1]) == pytest.approx(
+        float(similarity.max())
+    )

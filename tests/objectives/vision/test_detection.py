@@ -1,4 +1,5 @@
-"""Losses of detectors against loops over images, anchors and boxes; suppression against the greedy rule; learning against a floor."""
+"""Losses of detectors against loops over images, anchors and boxes; suppression against the greedy rule; learning
+against a floor."""
 
 import math
 
@@ -57,7 +58,8 @@ def test_ssd_loss_matches_plain_loops():
     objective, examples = make_ssd(), make_batch()
     out = make_random_outputs(objective)
     parts = objective.loss_parts(out, examples)
-    box_index, is_matched = match_anchors(objective.anchors, examples["box"], examples["y"] >= 0)     # compared with loops in test_anchors
+    # compared with loops in test_anchors
+    box_index, is_matched = match_anchors(objective.anchors, examples["box"], examples["y"] >= 0)
     for b in range(4):
         box_loss, matched_loss, unmatched_losses = 0.0, 0.0, []
         for a in range(len(objective.anchors)):
@@ -67,12 +69,17 @@ def test_ssd_loss_matches_plain_loops():
                 continue
             m = box_index[b, a]
             matched_loss += cross_entropy(scores, int(examples["y"][b, m]))
-            for t, u in zip(out[b, a, :4].tolist(), encode_boxes(examples["box"][b, m], objective.anchors[a]).tolist(), strict=True):
+            for t, u in zip(
+                out[b, a, :4].tolist(), encode_boxes(examples["box"][b, m], objective.anchors[a]).tolist(), strict=True
+            ):
                 box_loss += 0.5 * (t - u) ** 2 if abs(t - u) < 1 else abs(t - u) - 0.5
         N = max(1, int(is_matched[b].sum()))
         assert parts["place"][b].item() == pytest.approx(box_loss / N, rel=1e-4)
-        assert parts["class"][b].item() == pytest.approx((matched_loss + sum(sorted(unmatched_losses)[-3 * N :])) / N, rel=1e-4)
-    assert not is_matched[0].any() and parts["class"][0] > 0                       # nothing there: three hardest negatives still teach
+        assert parts["class"][b].item() == pytest.approx(
+            (matched_loss + sum(sorted(unmatched_losses)[-3 * N :])) / N, rel=1e-4
+        )
+    # nothing there: three hardest negatives still teach
+    assert not is_matched[0].any() and parts["class"][0] > 0
 
 
 def test_yolo_loss_matches_plain_loops():
@@ -120,7 +127,9 @@ def test_detection_loss_ignores_padding_rows(make):
     objective, examples = make(), make_batch()
     out = make_random_outputs(objective)
     padded = {
-        **examples, "y": torch.nn.functional.pad(examples["y"], (2, 3), value=-1), "box": torch.nn.functional.pad(examples["box"], (0, 0, 2, 3)),
+        **examples,
+        "y": torch.nn.functional.pad(examples["y"], (2, 3), value=-1),
+        "box": torch.nn.functional.pad(examples["box"], (0, 0, 2, 3)),
     }
     for name, part in objective.parts(out, examples).items():
         assert_close(objective.parts(out, padded)[name], part)
@@ -137,10 +146,16 @@ def test_detection_objective_contract(make):
     with torch.no_grad():
         outputs = objective.eval().judge(examples)
         assert_close(outputs["detected"], objective.detect(examples))
-    assert {name: tuple(v.shape) for name, v in outputs.items()} == {"loss": (4,), "detected": (4, MAX_DETECTIONS, 6), "truth": (4, 5, 5)}
+    assert {name: tuple(v.shape) for name, v in outputs.items()} == {
+        "loss": (4,),
+        "detected": (4, MAX_DETECTIONS, 6),
+        "truth": (4, 5, 5),
+    }
     assert abilities(objective) == ("detect",)
     scores = objective.score(outputs)
-    assert {"loss", "map50", "map", "ap50_cat", "ap50_dog", "ap50_owl"} == set(scores) and 0 <= scores["map"] <= scores["map50"] <= 1
+    assert {"loss", "map50", "map", "ap50_cat", "ap50_dog", "ap50_owl"} == set(scores) and 0 <= scores["map"] <= scores[
+        "map50"
+    ] <= 1
 
 
 def test_hard_negative_mask_takes_the_highest_losses():
@@ -167,20 +182,33 @@ def greedy_nms(boxes, scores, threshold):
 def test_batched_nms_matches_greedy_nms(seed, threshold):
     g = torch.Generator().manual_seed(seed)
     corner = torch.rand(3, 60, 2, generator=g) * 0.6
-    boxes, scores = torch.cat([corner, corner + 0.3], dim=2), torch.rand(3, 60, 2, generator=g) * (torch.rand(3, 60, 2, generator=g) < 0.7)
+    boxes, scores = (
+        torch.cat([corner, corner + 0.3], dim=2),
+        torch.rand(3, 60, 2, generator=g) * (torch.rand(3, 60, 2, generator=g) < 0.7),
+    )
     detections = batched_nms(boxes, scores, nms_iou=threshold)
     assert detections.shape == (3, MAX_DETECTIONS, 6)
     for b in range(3):
         valid_detections = detections[b][detections[b, :, 5] >= 0]
-        assert_close(valid_detections, torch.tensor(greedy_nms(boxes[b], scores[b], threshold)[:MAX_DETECTIONS]), atol=1e-6, rtol=0)
+        assert_close(
+            valid_detections,
+            torch.tensor(greedy_nms(boxes[b], scores[b], threshold)[:MAX_DETECTIONS]),
+            atol=1e-6,
+            rtol=0,
+        )
         assert (detections[b, len(valid_detections):, 5] == -1).all()
 
 
 def test_perfect_detections_have_map_one():
-    """Offsets and scores that are right, by construction, of every matched anchor: average precision 1, and 0 of an empty answer."""
+    """Offsets and scores that are right, by construction, of every matched anchor: average precision 1, and 0 of an
+    empty answer."""
     objective, examples = make_ssd(), make_batch(n=6)
-    examples["y"][1:, 2:] = -1                                                   # two boxes, which may not hide each other
-    examples["box"][1:, 0], examples["box"][1:, 1] = torch.tensor([0.1, 0.1, 0.3, 0.4]), torch.tensor([0.5, 0.4, 0.9, 0.8])
+    # two boxes, which may not hide each other
+    examples["y"][1:, 2:] = -1
+    examples["box"][1:, 0], examples["box"][1:, 1] = (
+        torch.tensor([0.1, 0.1, 0.3, 0.4]),
+        torch.tensor([0.5, 0.4, 0.9, 0.8]),
+    )
     examples["y"][1:, :2] = torch.tensor([[0, 1], [2, 0], [1, 1], [2, 2], [0, 2]])
     box_index, is_matched = match_anchors(objective.anchors, examples["box"], examples["y"] >= 0)
     box = examples["box"].gather(1, box_index[..., None].expand(-1, -1, 4))
@@ -188,7 +216,11 @@ def test_perfect_detections_have_map_one():
     out = torch.cat([encode_boxes(box, objective.anchors), 20.0 * torch.nn.functional.one_hot(label, 4)], dim=2)
     parts = objective.loss_parts(out, examples)
     assert parts["place"].max() < 1e-5 and parts["class"].max() < 1e-5
-    outputs = {"loss": torch.zeros(6), "detected": objective.select_detections(out), "truth": torch.cat([examples["box"], examples["y"][..., None]], 2)}
+    outputs = {
+        "loss": torch.zeros(6),
+        "detected": objective.select_detections(out),
+        "truth": torch.cat([examples["box"], examples["y"][..., None]], 2),
+    }
     assert objective.compute_metrics(outputs)["map"] == 1
     assert objective.compute_metrics({**outputs, "detected": torch.full((6, MAX_DETECTIONS, 6), -1.0)})["map50"] == 0
 
@@ -196,11 +228,14 @@ def test_perfect_detections_have_map_one():
 def test_yolo_cell_predicts_boxes_centered_inside_it():
     objective = make_yolo()
     out = torch.zeros(1, len(objective.anchors), 8)
-    assert_close(objective.decode_boxes(out)[0], to_corners(objective.anchors))         # nothing said: the anchors themselves
+    # nothing said: the anchors themselves
+    assert_close(objective.decode_boxes(out)[0], to_corners(objective.anchors))
     extreme_outputs = torch.full_like(out, 50.0)
     centers = objective.decode_boxes(extreme_outputs)[0].view(-1, 2, 2).mean(1)
-    assert_close(centers, objective.anchors[:, :2] + objective.network.cell / 2)   # no further than the cell's corner
-    _, is_assigned = objective.assign_anchors(torch.tensor([[[0.9, 0.9, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]]]), torch.tensor([[True, True]]))
+    assert_close(centers, objective.anchors[:, :2] + objective.network.cell / 2)  # no further than the cell's corner
+    _, is_assigned = objective.assign_anchors(
+        torch.tensor([[[0.9, 0.9, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]]]), torch.tensor([[True, True]])
+    )
     assert is_assigned[0].nonzero()[:, 0].min() >= (5 * 10 + 9) * 3                 # the last cell, its border included
 
 
@@ -214,7 +249,9 @@ def test_detectors_overfit_one_batch(make):
     """Four images, drawn so that each class has a colour: eighty steps find every box. Guessing finds none."""
     objective, examples = make(), make_batch(n=4, m=3, seed=5)
     examples["y"] = torch.tensor([[0, 1, 2], [1, -1, -1], [2, 0, -1], [-1, -1, -1]])
-    examples["box"] = torch.tensor([[0.05, 0.1, 0.3, 0.5], [0.4, 0.5, 0.7, 0.9], [0.65, 0.05, 0.95, 0.4]]).expand(4, 3, 4).clone()
+    examples["box"] = (
+        torch.tensor([[0.05, 0.1, 0.3, 0.5], [0.4, 0.5, 0.7, 0.9], [0.65, 0.05, 0.95, 0.4]]).expand(4, 3, 4).clone()
+    )
     examples["x"] *= 0.3
     for b in range(4):
         for m in range(3):

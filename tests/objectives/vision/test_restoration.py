@@ -52,7 +52,8 @@ def test_identity_restoration_has_no_psnr_gain():
     model, b = RestorationObjective(nn.Identity(), AddNoise(0.1), (3, 12, 12)), make_batch()
     scores = model.compute_metrics(model.evaluate_batch(b))
     assert scores["psnr_gain"] == 0 and scores["psnr"] == scores["psnr_damaged"]
-    assert scores["psnr"] == pytest.approx(20, abs=0.6)                  # -10 log10(0.1²), a little more since noise is clipped
+    # -10 log10(0.1²), a little more since noise is clipped
+    assert scores["psnr"] == pytest.approx(20, abs=0.6)
     assert scores["loss"] == pytest.approx(0.01, rel=0.05)
 
 
@@ -94,7 +95,9 @@ def test_restoration_handles_images_of_any_size(size):
     assert y.shape == x.shape
     padded = F.pad(x, (1, 1, 1, 2), mode="reflect") if size == (33, 18) else x
     if size in ((33, 18), (16, 8)):
-        expected = model.network(padded)[:, :, int(size == (33, 18)) :, int(size == (33, 18)) :][:, :, : size[0], : size[1]]
+        expected = model.network(padded)[:, :, int(size == (33, 18)) :, int(size == (33, 18)) :][
+            :, :, : size[0], : size[1]
+        ]
         torch.testing.assert_close(y, expected.clamp(0, 1))
 
 
@@ -105,4 +108,5 @@ def test_restoration_examples_match_the_evaluation():
     torch.testing.assert_close(metrics.psnr(examples["damaged"], b["x"]), outputs["psnr_damaged"])
     torch.testing.assert_close(metrics.psnr(examples["restored"], b["x"]), outputs["psnr"])
     last_rows = {k: v[5:9] for k, v in b.items()}
-    torch.testing.assert_close(model.report_examples(last_rows)["damaged"], examples["damaged"][5:9])   # the noise is the row's own
+    # the noise is the row's own
+    torch.testing.assert_close(model.report_examples(last_rows)["damaged"], examples["damaged"][5:9])

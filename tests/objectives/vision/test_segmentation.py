@@ -58,16 +58,23 @@ def test_ignored_pixels_do_not_count_in_loss_gradient_or_metrics():
     logits = model.network(b["x"]).detach().requires_grad_()
     ce, dice = model.loss_parts(logits, b["y"].long())
     labeled_logits, y = logits[:, :, :, :7], b["y"][:, :, :7].long()
-    torch.testing.assert_close(ce, torch.stack([F.cross_entropy(s[None], t[None]) for s, t in zip(labeled_logits, y, strict=True)]))
+    torch.testing.assert_close(
+        ce, torch.stack([F.cross_entropy(s[None], t[None]) for s, t in zip(labeled_logits, y, strict=True)])
+    )
     torch.testing.assert_close(dice, dice_loss(labeled_logits, y))
     slope = torch.autograd.grad((ce + dice).sum(), logits)[0]
     assert (slope[:, :, :, 7:] == 0).all() and (slope[:, :, :, :7] != 0).any()
     with torch.no_grad():
         outputs = model.evaluate_batch(b)
     counts = outputs["confusion"]
-    assert torch.equal(counts, metrics.confusion_matrices(logits.argmax(1)[:, :, :7], y, 4)) and counts.sum() == 3 * 6 * 7
+    assert (
+        torch.equal(counts, metrics.confusion_matrices(logits.argmax(1)[:, :, :7], y, 4)) and counts.sum() == 3 * 6 * 7
+    )
     is_class_b = y == 1
-    intersection, union = (is_class_b & (labeled_logits.argmax(1) == 1)).sum(), (is_class_b | (labeled_logits.argmax(1) == 1)).sum()
+    intersection, union = (
+        (is_class_b & (labeled_logits.argmax(1) == 1)).sum(),
+        (is_class_b | (labeled_logits.argmax(1) == 1)).sum(),
+    )
     assert model.compute_metrics(outputs)["iou_b"] == pytest.approx((intersection / union).item())
 
 
@@ -84,7 +91,9 @@ def test_segmentation_metrics_are_independent_of_batching():
     model, b = make_objective(), make_batch(7)
     full_metrics = model.compute_metrics(model.evaluate_batch(b))
     outputs_by_batch = [model.evaluate_batch({k: v[i : i + 2] for k, v in b.items()}) for i in range(0, 7, 2)]
-    batched_metrics = model.compute_metrics({k: torch.cat([outputs[k] for outputs in reversed(outputs_by_batch)]) for k in outputs_by_batch[0]})
+    batched_metrics = model.compute_metrics(
+        {k: torch.cat([outputs[k] for outputs in reversed(outputs_by_batch)]) for k in outputs_by_batch[0]}
+    )
     assert batched_metrics == pytest.approx(full_metrics, nan_ok=True)
 
 

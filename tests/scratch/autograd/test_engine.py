@@ -19,8 +19,14 @@ def make_leaf(*shape: int) -> Tensor:
 
 
 def test_a_tensor_used_twice_receives_both_gradients():
-    assert_matches_torch(lambda x: x * x + x.exp() * x + x, lambda x: x * x + x.exp() * x + x, np.array([1.0, -2.0, 0.5]))
-    assert_matches_torch(lambda a, b: (a @ b) * (a @ b) + a @ b, lambda a, b: (a @ b) * (a @ b) + a @ b, *np.random.default_rng(0).normal(size=(2, 3, 3)))
+    assert_matches_torch(
+        lambda x: x * x + x.exp() * x + x, lambda x: x * x + x.exp() * x + x, np.array([1.0, -2.0, 0.5])
+    )
+    assert_matches_torch(
+        lambda a, b: (a @ b) * (a @ b) + a @ b,
+        lambda a, b: (a @ b) * (a @ b) + a @ b,
+        *np.random.default_rng(0).normal(size=(2, 3, 3)),
+    )
 
 
 def test_control_flow_is_differentiated_as_it_ran():
@@ -186,7 +192,9 @@ def test_in_place_changes_increase_the_version():
     assert x.data.sum() == 6
 
 
-@pytest.mark.parametrize("f", [lambda x: x * x, Tensor.exp, lambda x: x @ x.T, Tensor.log, lambda x: x.amax(0), lambda x: x.softmax(1)])
+@pytest.mark.parametrize(
+    "f", [lambda x: x * x, Tensor.exp, lambda x: x @ x.T, Tensor.log, lambda x: x.amax(0), lambda x: x.softmax(1)]
+)
 def test_in_place_change_of_a_saved_value_is_refused(f):
     x = tensor(np.ones((2, 2)), requires_grad=True)
     y = f(x)

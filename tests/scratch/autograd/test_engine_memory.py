@@ -138,7 +138,8 @@ def measure_peak_bytes(f) -> int:
 def test_training_step_peak_memory_is_what_the_equations_need():
     """By hand: h_1 … h_L for the products dW = dyᵀh, and two gradients at a time, the one read and the one written.
 
-    Beside them a mask (a quarter of an activation), the scores and the gradients of the weights. Keeping every z_l would take
+    Beside them a mask (a quarter of an activation), the scores and the gradients of the weights. Keeping every z_l
+    would take
     L activations more, and fail.
     """
     rows, width, depth = 4000, 128, 3

@@ -17,7 +17,10 @@ SVG_NAMESPACE = "{http://www.w3.org/2000/svg}"
 
 def read_boxes(picture: str) -> list[tuple[str, list[str]]]:
     root = ET.fromstring(picture)
-    return [(g.get("class", ""), [t.text or "" for t in g.iter(f"{SVG_NAMESPACE}text")]) for g in root.iter(f"{SVG_NAMESPACE}g")]
+    return [
+        (g.get("class", ""), [t.text or "" for t in g.iter(f"{SVG_NAMESPACE}text")])
+        for g in root.iter(f"{SVG_NAMESPACE}g")
+    ]
 
 
 def test_svg_of_the_course_example():
@@ -43,7 +46,8 @@ def test_svg_shows_arrays_and_escapes_names():
     picture = svg((Tensor(np.ones((2, 3))) @ w).tanh().sum(1))
     assert "<W" not in picture
     boxes = read_boxes(picture)
-    slope = np.sqrt(12) * 2 * (1 - np.tanh(3) ** 2)  # two rows of ones times the slope of tanh at 3, in each of twelve places
+    # two rows of ones times the slope of tanh at 3, in each of twelve places
+    slope = np.sqrt(12) * 2 * (1 - np.tanh(3) ** 2)
     assert ("leaf", ["<W & co>  (3, 4)", "‖·‖ = 3.464", f"grad ‖·‖ = {slope:.4g}"]) in boxes
     assert any(b[1][0] == "constant  (2, 3)" for b in boxes)
     assert boxes[-1][1][:2] == ["sum  (2,)", "3.98, 3.98"]
@@ -62,7 +66,8 @@ def test_svg_draws_a_released_value_without_its_number():
     boxes_with_values = read_boxes(svg(y))
     assert ("operation", ["+  (2,)", "4, 5", "grad 1, 1"]) in boxes_with_values
     assert ("constant", ["constant", "1"]) in boxes_with_values
-    assert ("leaf", ["leaf", "2", "grad 1"]) in read_boxes(svg(tensor(2.0, requires_grad=True) + 1.0))  # a leaf stays: it gets a gradient
+    # a leaf stays: it gets a gradient
+    assert ("leaf", ["leaf", "2", "grad 1"]) in read_boxes(svg(tensor(2.0, requires_grad=True) + 1.0))
 
 
 def test_svg_draws_two_edges_for_a_tensor_used_twice():

@@ -39,7 +39,9 @@ def test_hessian_is_symmetric_and_matches_torch():
     x = tensor(point, requires_grad=True)
     (g,) = grad(f(x), x, create_graph=True)
     hessian = np.stack([grad(g[i], x, retain_graph=True)[0].data for i in range(3)])
-    expected = torch.autograd.functional.hessian(lambda t: (t[0] * t[1]).exp() + (t**3).sum() / t[2], torch.tensor(point))
+    expected = torch.autograd.functional.hessian(
+        lambda t: (t[0] * t[1]).exp() + (t**3).sum() / t[2], torch.tensor(point)
+    )
     np.testing.assert_allclose(hessian, hessian.T, rtol=1e-12)
     np.testing.assert_allclose(hessian, expected.numpy(), rtol=1e-9)
 

@@ -71,7 +71,8 @@ def test_ops_at_extreme_values():
     assert_matches_torch(Tensor.sigmoid, torch.sigmoid, extremes)
     assert_matches_torch(Tensor.relu, torch.relu, extremes)
     assert_matches_torch(lambda x: abs(x), torch.abs, zeros)
-    assert_matches_torch(scratch.maximum, torch.maximum, np.array([1.0, 2.0, 3.0]), np.array([1.0, 5.0, 0.0]))  # equal: half to each
+    # equal: half to each
+    assert_matches_torch(scratch.maximum, torch.maximum, np.array([1.0, 2.0, 3.0]), np.array([1.0, 5.0, 0.0]))
     assert_matches_torch(lambda x: x.softmax(0), lambda x: x.softmax(0), extremes)
     assert_matches_torch(lambda x: x.log_softmax(0), lambda x: x.log_softmax(0), extremes)
     assert_matches_torch(lambda x: x.logsumexp(0), lambda x: x.logsumexp(0), extremes)
@@ -86,7 +87,10 @@ REDUCTIONS: dict[str, tuple[Any, Any]] = {
     "amax": (Tensor.amax, torch.amax),
     "amin": (Tensor.amin, torch.amin),
     "logsumexp": (Tensor.logsumexp, torch.logsumexp),
-    "var": (lambda x, a, keepdims: x.var(a, 0, keepdims), lambda x, a, keepdim: x.var(a, correction=0, keepdim=keepdim)),
+    "var": (
+        lambda x, a, keepdims: x.var(a, 0, keepdims),
+        lambda x, a, keepdim: x.var(a, correction=0, keepdim=keepdim),
+    ),
 }
 
 
@@ -96,9 +100,17 @@ REDUCTIONS: dict[str, tuple[Any, Any]] = {
 def test_reductions_over_any_axes(name, data):
     scratch_function, torch_function = REDUCTIONS[name]
     x = data.draw(arrays(shapes if name == "sum" else full_shapes))
-    axes = data.draw(st.lists(st.integers(-x.ndim, x.ndim - 1), unique_by=lambda a: a % x.ndim, min_size=1)) if x.ndim else [-1]
+    axes = (
+        data.draw(st.lists(st.integers(-x.ndim, x.ndim - 1), unique_by=lambda a: a % x.ndim, min_size=1))
+        if x.ndim
+        else [-1]
+    )
     keepdims = data.draw(st.booleans())
-    assert_matches_torch(lambda t: scratch_function(t, tuple(axes), keepdims=keepdims), lambda t: torch_function(t, axes, keepdim=keepdims), x)
+    assert_matches_torch(
+        lambda t: scratch_function(t, tuple(axes), keepdims=keepdims),
+        lambda t: torch_function(t, axes, keepdim=keepdims),
+        x,
+    )
 
 
 @few_examples
@@ -106,7 +118,9 @@ def test_reductions_over_any_axes(name, data):
 def test_variance_and_full_reductions(data):
     x = data.draw(arrays(st.sampled_from([(2,), (3, 5), (2, 1, 3)])))
     assert_matches_torch(lambda t: t.var(), lambda t: t.var(), x)
-    assert_matches_torch(lambda t: t.std(-1) if t.shape[-1] > 1 else t.sum(), lambda t: t.std(-1) if t.shape[-1] > 1 else t.sum(), x)
+    assert_matches_torch(
+        lambda t: t.std(-1) if t.shape[-1] > 1 else t.sum(), lambda t: t.std(-1) if t.shape[-1] > 1 else t.sum(), x
+    )
     assert_matches_torch(lambda t: t.mean(), lambda t: t.mean(), x)
     assert_matches_torch(lambda t: t.max(), lambda t: t.max(), x)
     assert_matches_torch(lambda t: t.min(), lambda t: t.min(), x)
@@ -153,12 +167,18 @@ def test_shapes_and_views(data):
     assert_matches_torch(lambda t: t.permute(*order).reshape(-1, 1), lambda t: t.permute(*order).reshape(-1, 1), x)
     assert_matches_torch(lambda t: t.transpose(a, b), lambda t: t.transpose(a, b), x)
     assert_matches_torch(lambda t: t.T, lambda t: t.permute(*range(x.ndim)[::-1]), x)
-    assert_matches_torch(lambda t: t.flatten(min(a % x.ndim, b % x.ndim)), lambda t: t.flatten(min(a % x.ndim, b % x.ndim)), x)
+    assert_matches_torch(
+        lambda t: t.flatten(min(a % x.ndim, b % x.ndim)), lambda t: t.flatten(min(a % x.ndim, b % x.ndim)), x
+    )
     assert_matches_torch(lambda t: t.squeeze(a), lambda t: t.squeeze(a), x)
     assert_matches_torch(lambda t: t.squeeze(), lambda t: t.squeeze(), x)
     assert_matches_torch(lambda t: t.unsqueeze(a), lambda t: t.unsqueeze(a), x)
     assert_matches_torch(lambda t: t.broadcast_to(4, *t.shape), lambda t: t.broadcast_to(4, *t.shape), x)
-    assert_matches_torch(lambda t: t[:, None].broadcast_to(*t.shape[:1], 3, *t.shape[1:]), lambda t: t[:, None].expand(-1, 3, *t.shape[1:]), x)
+    assert_matches_torch(
+        lambda t: t[:, None].broadcast_to(*t.shape[:1], 3, *t.shape[1:]),
+        lambda t: t[:, None].expand(-1, 3, *t.shape[1:]),
+        x,
+    )
 
 
 INDICES = [
@@ -197,7 +217,9 @@ def test_gather(data):
 def test_concatenate_stack_and_split(data):
     shape = data.draw(full_shapes)
     a = data.draw(st.integers(-len(shape), len(shape) - 1))
-    other_shapes = [tuple(data.draw(st.integers(0, 3)) if i == a % len(shape) else n for i, n in enumerate(shape)) for _ in range(2)]
+    other_shapes = [
+        tuple(data.draw(st.integers(0, 3)) if i == a % len(shape) else n for i, n in enumerate(shape)) for _ in range(2)
+    ]
     x, y, z = (data.draw(arrays(s)) for s in (shape, *other_shapes))
     assert_matches_torch(lambda *t: scratch.concatenate(t, a), lambda *t: torch.cat(t, a), x, y, z)
     assert_matches_torch(lambda *t: scratch.stack(t, a), lambda *t: torch.stack(t, a), x, x[::-1], x * 2)
@@ -212,10 +234,17 @@ def test_pad_and_where(data):
     x = data.draw(arrays(shapes))
     widths = [data.draw(st.tuples(st.integers(0, 2), st.integers(0, 2))) for _ in x.shape]
     flat_widths = [w for pair in widths[::-1] for w in pair]
-    assert_matches_torch(lambda t: scratch.pad(t, widths, 0.5), lambda t: torch.nn.functional.pad(t, flat_widths, value=0.5) if flat_widths else t * 1, x)
+    assert_matches_torch(
+        lambda t: scratch.pad(t, widths, 0.5),
+        lambda t: torch.nn.functional.pad(t, flat_widths, value=0.5) if flat_widths else t * 1,
+        x,
+    )
     c, a, b = data.draw(broadcastable_shapes(3))
     condition = np.random.default_rng(0).random(c) < 0.5
-    scratch_function, torch_function = (lambda p, q: scratch.where(condition, p, q)), (lambda p, q: torch.where(torch.from_numpy(np.asarray(condition)), p, q))
+    scratch_function, torch_function = (
+        (lambda p, q: scratch.where(condition, p, q)),
+        (lambda p, q: torch.where(torch.from_numpy(np.asarray(condition)), p, q)),
+    )
     assert_matches_torch(scratch_function, torch_function, data.draw(arrays(a)), data.draw(arrays(b)))
 
 
@@ -250,7 +279,9 @@ def test_matmul_with_vectors_and_shared_weights(shapes):
 )  # fmt: skip
 def test_einsum(text, shapes):
     rng = np.random.default_rng(0)
-    assert_matches_torch(lambda *t: scratch.einsum(text, *t), lambda *t: torch.einsum(text, *t), *[rng.normal(size=s) for s in shapes])
+    assert_matches_torch(
+        lambda *t: scratch.einsum(text, *t), lambda *t: torch.einsum(text, *t), *[rng.normal(size=s) for s in shapes]
+    )
 
 
 def test_ops_keep_float32():

@@ -151,7 +151,9 @@ def test_forward_mode_is_a_jacobian_vector_product():
     w, v, x = rng.normal(size=(4, 3)), rng.normal(size=4), rng.uniform(0.5, 2, size=4)
 
     def f(t):
-        return ((t @ w).tanh() * (t[:3] ** 2).sum() + (t[1:] / t[0]).sigmoid().exp() - (t.log() * t.sqrt()).sum()).relu()
+        return (
+            (t @ w).tanh() * (t[:3] ** 2).sum() + (t[1:] / t[0]).sigmoid().exp() - (t.log() * t.sqrt()).sum()
+        ).relu()
 
     _, actual = dual.jvp(f, x, v)
     _, expected = torch.autograd.functional.jvp(
@@ -201,7 +203,10 @@ def test_gradcheck_refuses_float32():
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("__import__('os')", "expression: no function '__import__'; there are exp, log, sqrt, sin, cos, tanh, sigmoid, relu"),
+        (
+            "__import__('os')",
+            "expression: no function '__import__'; there are exp, log, sqrt, sin, cos, tanh, sigmoid, relu",
+        ),
         ("x.data", "expression: 'x.data' is not allowed, only + - * / **, numbers, names and functions"),
         ("[x]", "expression: '[x]' is not allowed, only + - * / **, numbers, names and functions"),
         ("'a' * x", "expression: \"'a'\" is not allowed, only + - * / **, numbers, names and functions"),
@@ -221,7 +226,11 @@ def test_gradcheck_refuses_float32():
 )
 def test_evaluate_refuses_invalid_expressions(text, line):
     with pytest.raises(ScratchError) as e:
-        evaluate(text, {"x": 2.0}, {f: symbolic.VALUE[f] for f in ("exp", "log", "sqrt", "sin", "cos", "tanh", "sigmoid", "relu")})
+        evaluate(
+            text,
+            {"x": 2.0},
+            {f: symbolic.VALUE[f] for f in ("exp", "log", "sqrt", "sin", "cos", "tanh", "sigmoid", "relu")},
+        )
     assert str(e.value) == line
 
 

@@ -20,28 +20,40 @@ VERDICT_COLORS = {"holds": "green", "wrong": "red", "conditional": "yellow"}
 @click.argument("ids", nargs=-1, metavar="[CLAIM]…")
 @click.option("--course", help="Gaba, Van Schependom, Groudiev, Fleuret or Lhotte.")
 @click.option("--chapter", help="Of one chapter, by its number.")
-@click.option("--kind", help="exact arithmetic, numerical identity, printed output or measured; the first word is enough.")
+@click.option(
+    "--kind", help="exact arithmetic, numerical identity, printed output or measured; the first word is enough."
+)
 @click.option("--wrong", is_flag=True, help="Show what is wrong, and nothing else.")
 @click.option("--html", type=FILE_TYPE, help="Write the answer as one page, with the code of each check.")
 @JSON_OPTION
 def command(
-    ids: tuple[str, ...], course: str | None, chapter: str | None, kind: str | None, wrong: bool, html: Path | None, as_json: bool
+    ids: tuple[str, ...],
+    course: str | None,
+    chapter: str | None,
+    kind: str | None,
+    wrong: bool,
+    html: Path | None,
+    as_json: bool,
 ) -> None:
-    """Compute what the courses state and judge it: holds, wrong, conditional; answered where a course only asks; or why it cannot be said.
+    """Compute what the courses state and judge it: holds, wrong, conditional; answered where a course only asks; or
+    why it cannot be said.
 
     \b
     didact check C4.8 CE43             two claims
     didact check --course gaba --wrong
     didact check --html claims.html    all of them, as a page
     """
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):     # small sums: where others work too, threads wait for each other
+    # small sums: where others work too, threads wait for each other
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")
-    import didact.claims  # noqa: F401 (registers the checks)
+    import didact.claims
     from didact.claims.core import count_verdicts, format_summary, select_statements
     from didact.claims.page import render_page
 
     if html and not (html.parent.is_dir() and os.access(html.parent, os.W_OK)):
-        raise UsageError(f"--html expects a file in a folder that can be written to, got {html}; make {html.parent} first")
+        raise UsageError(
+            f"--html expects a file in a folder that can be written to, got {html}; make {html.parent} first"
+        )
     statements = select_statements(ids, course=course, chapter=chapter, kind=kind)
     if not statements:
         raise UsageError("no claim is of that course, chapter and kind at once; leave one of them out")
@@ -89,7 +101,14 @@ def _show(displayed: "list[Outcome]", outcomes: "list[Outcome]") -> None:
         note = f"\n[dim]{escape(o.note)}[/]" if o.note else ""
         seconds = f"{o.seconds:.2f}" if o.seconds else ""
         stated = escape(o.statement.stated) if o.statement.has_value else f"[dim]{escape(_get_formula(o))}[/]"
-        table.add_row(o.statement.id, escape(o.statement.claim), stated, escape(_format_computed(o)) + note, f"[{color}]{o.verdict}[/]", seconds)
+        table.add_row(
+            o.statement.id,
+            escape(o.statement.claim),
+            stated,
+            escape(_format_computed(o)) + note,
+            f"[{color}]{o.verdict}[/]",
+            seconds,
+        )
     Console(width=max(100, shutil.get_terminal_size((140, 24)).columns), highlight=False).print(table)
     click.echo(f"\n{summary}")
 

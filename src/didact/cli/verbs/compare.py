@@ -26,18 +26,25 @@ def command(arguments: tuple[str, ...]) -> None:
         "lr": Option("lr", float, 1e-3, "learning rate", range=Range(0, open_low=True)),
     }
     options = {**known_options(recipe), **own_options}
-    user_options, as_json = parse_options(f"didact compare {recipe.name}", options, list(arguments[1:]), about=command.help or "")
+    user_options, as_json = parse_options(
+        f"didact compare {recipe.name}", options, list(arguments[1:]), about=command.help or ""
+    )
     settings = {name: user_options.pop(name) for name in own_options if name in user_options}
     comparison = compare_engines(recipe, user_options, **settings)
     print_result(comparison, as_json, lambda: _show(comparison))
     if not comparison["equal"]:
-        click.echo(f"didact: the engines differ by {comparison['max_difference']:.3g}, more than {comparison['tolerance']:.0e}", err=True)
+        click.echo(
+            f"didact: the engines differ by {comparison['max_difference']:.3g}, more than {comparison['tolerance']:.0e}",
+            err=True,
+        )
         raise click.exceptions.Exit(1)
 
 
 def _show(comparison: dict[str, Any]) -> None:
     width = max(len(row["what"]) for row in comparison["rows"])
-    click.echo(f"{comparison['recipe']} in {comparison['dtype']}, {comparison['steps']} steps of {comparison['optimizer']}\n")
+    click.echo(
+        f"{comparison['recipe']} in {comparison['dtype']}, {comparison['steps']} steps of {comparison['optimizer']}\n"
+    )
     click.echo(f"{'':<{width}}  {'shape':<14} {'largest':>10} {'difference':>11}")
     for row in comparison["rows"]:
         shape = "×".join(map(str, row["shape"])) or "scalar"

@@ -19,6 +19,10 @@ def command(as_json: bool) -> None:
             status, color = ("no", "red") if not row["ok"] else ("--", "yellow") if row["then"] else ("ok", "green")
             advice = f"  ({row['then']})" if row["then"] else ""
             click.echo(f"{click.style(status, fg=color)}  {row['what']:<{width}}  {row['found']}{advice}")
-        click.echo("everything needed is there" if all(r["ok"] for r in findings) else "some things will not work: see the lines marked no")
+        click.echo(
+            "everything needed is there"
+            if all(r["ok"] for r in findings)
+            else "some things will not work: see the lines marked no"
+        )
 
     print_result({"ok": all(r["ok"] for r in findings), "findings": findings}, as_json, show)

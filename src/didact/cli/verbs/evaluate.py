@@ -11,7 +11,9 @@ from didact.errors import UsageError
 @click.command("evaluate")
 @click.argument("run")
 @click.option("--int8", is_flag=True, help="Also with weights in eight bits: what they save, and what they cost.")
-@click.option("--by", metavar="COLUMN", help="Also for each group of a table's rows; of two classes, how fairly they are told.")
+@click.option(
+    "--by", metavar="COLUMN", help="Also for each group of a table's rows; of two classes, how fairly they are told."
+)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, mps.")
 @click.option("--runs", default="runs", help="Folder in which short names of runs are looked up.")
 @JSON_OPTION
@@ -79,4 +81,6 @@ def _show_groups(result: dict[str, Any]) -> None:
     for name, gap in result.get("test_gaps", {}).items():
         click.echo(f"{name.replace('_', ' ') + ' gap':<26}{format_metric(gap)}")
     if "test_gaps" in result:
-        click.echo(f"yes: the answer {result['labels'][1]!r}; a gap is the largest difference between two groups, 0 is fair")
+        click.echo(
+            f"yes: the answer {result['labels'][1]!r}; a gap is the largest difference between two groups, 0 is fair"
+        )

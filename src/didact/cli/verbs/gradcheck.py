@@ -11,12 +11,19 @@ from didact.errors import UsageError
 @click.command("gradcheck")
 @click.argument("what")
 @click.argument("values", nargs=-1)
-@click.option("--samples", type=click.IntRange(1, 1000), default=5, show_default=True, help="Entries of each parameter that are checked.")
+@click.option(
+    "--samples",
+    type=click.IntRange(1, 1000),
+    default=5,
+    show_default=True,
+    help="Entries of each parameter that are checked.",
+)
 @JSON_OPTION
 def command(what: str, values: tuple[str, ...], samples: int, as_json: bool) -> None:
     """Compute a gradient in several ways and compare them.
 
-    Of a formula (didact gradcheck "x*sin(y)" x=2 y=0.5): numerically, symbolically, in forward and in reverse mode. Of a recipe on the
+    Of a formula (didact gradcheck "x*sin(y)" x=2 y=0.5): numerically, symbolically, in forward and in reverse mode.
+    Of a recipe on the
     NumPy engine (didact gradcheck scratch_lenet): its network's gradients against central differences.
     """
     result = _check_recipe(what, samples) if what.isidentifier() and not values else _check_formula(what, values)
@@ -35,7 +42,9 @@ def _check_formula(expression: str, values: tuple[str, ...]) -> dict[str, Any]:
     except scratch.ScratchError as error:
         raise UsageError(str(error)) from None
     rows = [{"what": f"d/d{name}", **{method: gradients[method][name] for method in gradients}} for name in assigned]
-    max_difference = max((abs(r[method] - r["reverse"]) / (1 + abs(r["reverse"])) for r in rows for method in gradients), default=0.0)
+    max_difference = max(
+        (abs(r[method] - r["reverse"]) / (1 + abs(r["reverse"])) for r in rows for method in gradients), default=0.0
+    )
     return {"expression": expression, "rows": rows, "max_difference": max_difference, "passed": max_difference < 1e-6}
 
 

@@ -12,10 +12,13 @@ from didact.errors import UsageError
 @click.command("graph")
 @click.argument("expression")
 @click.argument("values", nargs=-1)
-@click.option("--to", type=click.Path(path_type=Path), default=Path("graph.svg"), show_default=True, help="File of the picture.")
+@click.option(
+    "--to", type=click.Path(path_type=Path), default=Path("graph.svg"), show_default=True, help="File of the picture."
+)
 @JSON_OPTION
 def command(expression: str, values: tuple[str, ...], to: Path, as_json: bool) -> None:
-    """Draw the graph of a formula, with the value and the gradient at every node: didact graph "(x+y)*z" x=-2 y=5 z=-4."""
+    """Draw the graph of a formula, with the value and the gradient at every node: didact graph "(x+y)*z" x=-2 y=5
+    z=-4."""
     from didact import scratch
 
     if to.suffix.lower() != ".svg":

@@ -13,10 +13,17 @@ if TYPE_CHECKING:
 
 @click.command("list")
 @click.option("--data", "of_data", is_flag=True, help="Data sets instead of recipes.")
-@click.option("--runs", is_flag=False, flag_value="runs", metavar="[FOLDER]", help="Runs instead of recipes: below runs, or this folder.")
+@click.option(
+    "--runs",
+    is_flag=False,
+    flag_value="runs",
+    metavar="[FOLDER]",
+    help="Runs instead of recipes: below runs, or this folder.",
+)
 @JSON_OPTION
 def command(of_data: bool, runs: str | None, as_json: bool) -> None:
-    """Show the catalogue: every recipe with its chapter, sources and abilities; or every data set known by name; or one's own runs."""
+    """Show the catalogue: every recipe with its chapter, sources and abilities; or every data set known by name; or
+    one's own runs."""
     if of_data and runs is not None:
         raise UsageError("--data and --runs are two lists; ask for one after the other")
     if runs is not None:
@@ -51,7 +58,14 @@ def _list_datasets(as_json: bool) -> None:
     from didact.data.load import list_datasets
 
     rows = [
-        {"name": s.name, "kind": s.kind, "task": s.task, "summary": s.summary, "licence": s.license, "at_hand": not find_missing_files(s)}
+        {
+            "name": s.name,
+            "kind": s.kind,
+            "task": s.task,
+            "summary": s.summary,
+            "licence": s.license,
+            "at_hand": not find_missing_files(s),
+        }
         for s in list_datasets().values()
     ]
 
@@ -73,7 +87,9 @@ def _list_runs(root: str, as_json: bool) -> None:
     rows = [_describe_run(Run(folder)) for folder in folders(Path(root))]
 
     def show() -> None:
-        widths = {key: max((len(str(row.get(key, ""))) for row in rows), default=0) for key in ("run", "status", "data")}
+        widths = {
+            key: max((len(str(row.get(key, ""))) for row in rows), default=0) for key in ("run", "status", "data")
+        }
         for row in rows:
             columns = "  ".join(f"{row.get(key, '')!s:<{widths[key]}}" for key in widths)
             click.echo(f"{columns}  {row['wrong'] if 'wrong' in row else _format_result(row)}".rstrip())
@@ -89,7 +105,12 @@ def _describe_run(run: "Run") -> dict[str, Any]:
     try:
         metadata = run.metadata
         keys = ("started", "steps", "seconds", "monitor", "validation", "test")
-        return {"run": name, "status": run.status, "data": metadata["data"]["name"], **{k: metadata[k] for k in keys if k in metadata}}
+        return {
+            "run": name,
+            "status": run.status,
+            "data": metadata["data"]["name"],
+            **{k: metadata[k] for k in keys if k in metadata},
+        }
     except UsageError as error:
         return {"run": name, "status": "damaged", "wrong": str(error)}
 
@@ -99,4 +120,6 @@ def _format_result(row: dict[str, Any]) -> str:
     if "test" not in row or "monitor" not in row:
         return ""
     metric = row["monitor"][0]
-    return f"test {metric} {format_metric(row['test'].get(metric))}" + (f"  in {format_duration(row['seconds'])}" if "seconds" in row else "")
+    return f"test {metric} {format_metric(row['test'].get(metric))}" + (
+        f"  in {format_duration(row['seconds'])}" if "seconds" in row else ""
+    )

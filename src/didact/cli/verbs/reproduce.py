@@ -20,17 +20,35 @@ VERDICT_COLORS = {"holds": "green", "wrong": "red", "conditional": "yellow"}
 @click.option("--seeds", type=click.IntRange(1, 1000), help="Trainings of each configuration.  [default: 3]")
 @click.option("--device", help="auto, cpu, cuda, cuda:1, mps.")
 @click.option("--runs", help="Folder that the runs are made in.")
-@click.option("--beside", type=click.IntRange(1, 64), help="Trainings at once, each in a process of its own.  [default: 1]")
-@click.option("--compile", "compiled", is_flag=True, help="torch.compile the losses: half a minute each at first, then faster on a GPU.")
+@click.option(
+    "--beside", type=click.IntRange(1, 64), help="Trainings at once, each in a process of its own.  [default: 1]"
+)
+@click.option(
+    "--compile",
+    "compiled",
+    is_flag=True,
+    help="torch.compile the losses: half a minute each at first, then faster on a GPU.",
+)
 @click.option("--more", is_flag=True, help="Train only the seeds that what was kept lacks, and put them together.")
 @click.option("--keep", is_flag=True, help="Keep what was measured: `didact check` shows it.")
-@click.option("--kept", "shown", is_flag=True, help="Show what was measured and kept before, cell by cell; nothing is trained.")
+@click.option(
+    "--kept", "shown", is_flag=True, help="Show what was measured and kept before, cell by cell; nothing is trained."
+)
 @JSON_OPTION
 def command(
-    name: str | None, seeds: int | None, device: str | None, runs: str | None, beside: int | None, compiled: bool, more: bool, keep: bool,
-    shown: bool, as_json: bool,
+    name: str | None,
+    seeds: int | None,
+    device: str | None,
+    runs: str | None,
+    beside: int | None,
+    compiled: bool,
+    more: bool,
+    keep: bool,
+    shown: bool,
+    as_json: bool,
 ) -> None:
-    """Measure a table of the course anew: its configurations trained over several seeds, cell by cell beside what is stated.
+    """Measure a table of the course anew: its configurations trained over several seeds, cell by cell beside what
+    is stated.
 
     \b
     didact reproduce                  the tables: measured, or not and why
@@ -40,7 +58,7 @@ def command(
     didact reproduce 9.9 --device cuda --beside 8    small networks leave room on a GPU
     didact reproduce 6.12 --device cuda    a claim about time, with a clock
     """
-    import didact.recipes  # noqa: F401 (registers the recipes)
+    import didact.recipes
     from didact.claims.table import get_table, judge_table, load_records
     from didact.claims.tables import TABLES
 
@@ -66,7 +84,11 @@ def command(
     if table.is_benchmark and ((beside or 1) > 1 or compiled):
         flag = "--compile, which changes them" if compiled else f"--beside {beside}, which would disturb them"
         raise UsageError(f"table {name} is of times; leave out {flag}")
-    settings = {key: value for key, value in (("device", device), ("runs", runs), ("compile", compiled or None)) if value is not None}
+    settings = {
+        key: value
+        for key, value in (("device", device), ("runs", runs), ("compile", compiled or None))
+        if value is not None
+    }
     record = _measure(table, seeds or DEFAULT_SEEDS, beside or 1, more, settings)
     judged_cells = judge_table(table, record)
     if keep:
@@ -82,13 +104,23 @@ def _describe_table(table: "MeasuredTable") -> dict[str, Any]:
     from didact.claims.table import judge_table, load_records
 
     record = load_records().get(table.name)
-    fields = {"table": table.name, "title": table.title, "claims": table.claims, "cells": len(table.cells), "command": table.command,
-             "unstated": table.unstated_choices, "measured": record.description if record else None, "lacks": why_not_measurable(table) or None}
+    fields = {
+        "table": table.name,
+        "title": table.title,
+        "claims": table.claims,
+        "cells": len(table.cells),
+        "command": table.command,
+        "unstated": table.unstated_choices,
+        "measured": record.description if record else None,
+        "lacks": why_not_measurable(table) or None,
+    }
     verdicts = [j.displayed_verdict for j in judge_table(table, record)] if record else []
     return fields | {"verdicts": {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)}}
 
 
-def _measure(table: "MeasuredTable", num_seeds: int, num_workers: int, only_missing: bool, settings: dict[str, Any]) -> "MeasurementRecord":
+def _measure(
+    table: "MeasuredTable", num_seeds: int, num_workers: int, only_missing: bool, settings: dict[str, Any]
+) -> "MeasurementRecord":
     """So many seeds, or with `more` those of them that the kept record lacks, joined with it."""
     from didact.claims.reproduce import (
         estimate_seconds,
@@ -107,19 +139,29 @@ def _measure(table: "MeasuredTable", num_seeds: int, num_workers: int, only_miss
     resolve_table_device(table, settings.get("device", "auto"))
     screen = SweepProgress()
     seeds = list_missing_seeds(table, num_seeds) if only_missing else list(range(num_seeds))
-    num_jobs, noun = len(seeds) * sum(len(grid.configurations) for grid in table.grids), "measurement" if table.is_benchmark else "training"
+    num_jobs, noun = (
+        len(seeds) * sum(len(grid.configurations) for grid in table.grids),
+        "measurement" if table.is_benchmark else "training",
+    )
     try:
         expected = format_duration(estimate_seconds(table, len(seeds), on_event=screen, **settings))
     except Interrupted:
         raise UsageError("stopped while the expected time was taken; nothing was trained yet") from None
     resume_note = "" if table.is_benchmark else "; what is trained already is not trained again"
     order_note = f" one after another; {num_workers} are trained at once" if num_workers > 1 else ""
-    click.echo(f"{num_jobs} {noun}{'s' * (num_jobs > 1)}, {expected}{' or more' * table.is_benchmark} expected{order_note}{resume_note}", err=True)
+    click.echo(
+        f"{num_jobs} {noun}{'s' * (num_jobs > 1)}, {expected}{' or more' * table.is_benchmark} expected{order_note}{resume_note}",
+        err=True,
+    )
     try:
         with use_progress_callback(screen.show_drawing):
-            record = measure_table(table, seeds=seeds, num_workers=num_workers, on_event=screen, on_row=screen.report_row, **settings)
+            record = measure_table(
+                table, seeds=seeds, num_workers=num_workers, on_event=screen, on_row=screen.report_row, **settings
+            )
     except Interrupted:
-        raise UsageError("stopped; what was trained is kept, what was under way is begun anew: the same command goes on") from None
+        raise UsageError(
+            "stopped; what was trained is kept, what was under way is begun anew: the same command goes on"
+        ) from None
     finally:
         screen.close()
     return load_records()[table.name].merged_with(record) if only_missing else record
@@ -130,8 +172,14 @@ def _to_json(table: "MeasuredTable", record: "MeasurementRecord", judged_cells: 
 
     from didact.claims.table import VERDICT_RULE
 
-    return {"table": table.name, "title": table.title, "rule": VERDICT_RULE, "unstated": table.unstated_choices, "cells": [asdict(j) for j in judged_cells],
-            "record": asdict(record)}
+    return {
+        "table": table.name,
+        "title": table.title,
+        "rule": VERDICT_RULE,
+        "unstated": table.unstated_choices,
+        "cells": [asdict(j) for j in judged_cells],
+        "record": asdict(record),
+    }
 
 
 def _show(table: "MeasuredTable", record: "MeasurementRecord", judged_cells: "list[CellVerdict]") -> None:
@@ -147,11 +195,20 @@ def _show(table: "MeasuredTable", record: "MeasurementRecord", judged_cells: "li
         rich_table.add_column(heading, overflow="fold")
     for j in judged_cells:
         note = f"\n[dim]{escape(j.reason)}[/]" if j.reason else ""
-        rich_table.add_row(j.claim, escape(j.name), j.stated, escape(j.measured) + note, f"[{VERDICT_COLORS.get(j.verdict, 'dim')}]{j.displayed_verdict}[/]")
+        rich_table.add_row(
+            j.claim,
+            escape(j.name),
+            j.stated,
+            escape(j.measured) + note,
+            f"[{VERDICT_COLORS.get(j.verdict, 'dim')}]{j.displayed_verdict}[/]",
+        )
     console = make_console()
     console.print(f"[bold]{table.citation}[/]: {escape(table.title)}\n")
     console.print(rich_table)
-    console.print(f"\n{format_counts(Counter(j.displayed_verdict for j in judged_cells))} ({record.description}; {format_duration(record.seconds)})\n{VERDICT_RULE}", soft_wrap=True)
+    console.print(
+        f"\n{format_counts(Counter(j.displayed_verdict for j in judged_cells))} ({record.description}; {format_duration(record.seconds)})\n{VERDICT_RULE}",
+        soft_wrap=True,
+    )
     console.print(f"not stated: {table.unstated_choices}", soft_wrap=True)
 
 

@@ -16,7 +16,9 @@ def command(arguments: tuple[str, ...]) -> None:
 
     name = parse_recipe_name("show", arguments)
     recipe = get_recipe(name)
-    user_options, as_json = parse_options(f"didact show {name}", known_options(recipe), list(arguments[1:]), about=recipe.function.__doc__ or "")
+    user_options, as_json = parse_options(
+        f"didact show {name}", known_options(recipe), list(arguments[1:]), about=recipe.function.__doc__ or ""
+    )
     description = describe_recipe(recipe, user_options)
     print_result(description, as_json, lambda: _show(description))
 
@@ -29,7 +31,9 @@ def _show(description: dict[str, Any]) -> None:
     console = make_console()
     click.secho(description["recipe"], bold=True)
     click.echo(description["about"])
-    click.echo(f"\nchapter {description['chapter']}; sources {', '.join(description['sources'])}; can {', '.join(description['abilities'])}")
+    click.echo(
+        f"\nchapter {description['chapter']}; sources {', '.join(description['sources'])}; can {', '.join(description['abilities'])}"
+    )
     table = Table(box=None, pad_edge=False, padding=(0, 2))
     for column in ("option", "type", "default", ""):
         table.add_column(column, overflow="fold")
@@ -42,5 +46,9 @@ def _show(description: dict[str, Any]) -> None:
     with_receptive_fields = any("field" in row for row in description["layers"]["rows"])
     console.print(make_layer_table(description["layers"], with_receptive_fields=with_receptive_fields))
     if with_receptive_fields:
-        click.echo("  sees: pixels of the image that one output looks at; jump: pixels between two neighbours; neither where all is mixed")
-    click.echo(f"  {description['layers']['total']:,} parameters, {description['layers']['trainable']:,} trainable, {description['layers']['tied']:,} tied")
+        click.echo(
+            "  sees: pixels of the image that one output looks at; jump: pixels between two neighbours; neither where all is mixed"
+        )
+    click.echo(
+        f"  {description['layers']['total']:,} parameters, {description['layers']['trainable']:,} trainable, {description['layers']['tied']:,} tied"
+    )

@@ -31,13 +31,24 @@ def command(arguments: tuple[str, ...]) -> None:
     own_options = {
         "seeds": Option("seeds", int, 1, "how many seeds each cell is trained under", range=Range(1, 1000)),
         "beside": Option("beside", int, 1, "trainings at once, each in a process of its own", range=Range(1, 64)),
-        "metric": Option("metric", str, None, "metric of the table (what the recipe watches if not given)", is_optional=True),
+        "metric": Option(
+            "metric", str, None, "metric of the table (what the recipe watches if not given)", is_optional=True
+        ),
     }
     about = f"{command.help}\n\nAxes of {recipe.name} by itself: {dict(recipe.grid) or 'none'}"
-    user_options, as_json = parse_options(f"didact sweep {recipe.name}", known_options(recipe) | own_options, [w for w in arguments[1:] if w not in grid], about=about,
-                           usage="axis=value,value…")
+    user_options, as_json = parse_options(
+        f"didact sweep {recipe.name}",
+        known_options(recipe) | own_options,
+        [w for w in arguments[1:] if w not in grid],
+        about=about,
+        usage="axis=value,value…",
+    )
     axes = read_axes(recipe, grid)
-    metric, seeds, num_workers = user_options.pop("metric", None), user_options.pop("seeds", 1), user_options.pop("beside", 1)
+    metric, seeds, num_workers = (
+        user_options.pop("metric", None),
+        user_options.pop("seeds", 1),
+        user_options.pop("beside", 1),
+    )
     group, screen = join_group(), SweepProgress()
     on_event = screen if group.is_main else ignore_events
 
@@ -48,10 +59,21 @@ def command(arguments: tuple[str, ...]) -> None:
 
     try:
         with use_progress_callback(screen.show_drawing if group.is_main else ignore_progress):
-            folder, rows = sweep(recipe, axes, seeds=seeds, metric=metric, num_workers=num_workers, on_event=on_event, on_row=on_row, **user_options)
+            folder, rows = sweep(
+                recipe,
+                axes,
+                seeds=seeds,
+                metric=metric,
+                num_workers=num_workers,
+                on_event=on_event,
+                on_row=on_row,
+                **user_options,
+            )
         group.barrier()
     except Interrupted:
-        raise UsageError("stopped; what was trained is kept, what was under way is begun anew: the same command goes on") from None
+        raise UsageError(
+            "stopped; what was trained is kept, what was under way is begun anew: the same command goes on"
+        ) from None
     finally:
         screen.close()
         leave_group()
@@ -60,9 +82,14 @@ def command(arguments: tuple[str, ...]) -> None:
     metric = choose_metric(rows, metric, recipe.comparison_metrics)
     extra_metrics = [name for name in recipe.comparison_metrics if name != metric]
     table = summarize_cells(rows, metric, extra_metrics)
-    page = report.write_sweep_page(f"{recipe.name}: {metric}", axes, rows, metric, folder / "report.html", extra_metrics)
-    print_result({"recipe": recipe.name, "axes": axes, "metric": metric, "table": table, "runs": rows, "report": str(page)}, as_json,
-           lambda: _show(table, metric, extra_metrics, str(page)))
+    page = report.write_sweep_page(
+        f"{recipe.name}: {metric}", axes, rows, metric, folder / "report.html", extra_metrics
+    )
+    print_result(
+        {"recipe": recipe.name, "axes": axes, "metric": metric, "table": table, "runs": rows, "report": str(page)},
+        as_json,
+        lambda: _show(table, metric, extra_metrics, str(page)),
+    )
 
 
 def _show(table: list[dict[str, Any]], metric: str, extra_metrics: list[str], page: str) -> None:
@@ -72,12 +99,22 @@ def _show(table: list[dict[str, Any]], metric: str, extra_metrics: list[str], pa
     from didact.options import format_value
 
     rich_table = Table(box=None, pad_edge=False, padding=(0, 2))
-    headers = {"validation": f"validation {metric}", "validation_spread": "±", "test": f"test {metric}", "test_spread": "±"}
+    headers = {
+        "validation": f"validation {metric}",
+        "validation_spread": "±",
+        "test": f"test {metric}",
+        "test_spread": "±",
+    }
     headers |= {name: f"validation {name}" for name in extra_metrics}
     columns = [k for k in table[0] if k != "diverged" or any(row[k] for row in table)]
     for name in columns:
         rich_table.add_column(headers.get(name, name), justify="right")
     for row in table:
-        rich_table.add_row(*["" if row[k] is None else format_metric(row[k]) if k in (*headers, "seconds") else format_value(row[k]) for k in columns])
+        rich_table.add_row(
+            *[
+                "" if row[k] is None else format_metric(row[k]) if k in (*headers, "seconds") else format_value(row[k])
+                for k in columns
+            ]
+        )
     make_console().print(rich_table)
     click.echo(f"report {page}")

@@ -18,7 +18,9 @@ def command(arguments: tuple[str, ...]) -> None:
 
     name = parse_recipe_name("train", arguments)
     recipe = get_recipe(name)
-    user_options, as_json = parse_options(f"didact train {name}", known_options(recipe), list(arguments[1:]), about=recipe.function.__doc__ or "")
+    user_options, as_json = parse_options(
+        f"didact train {name}", known_options(recipe), list(arguments[1:]), about=recipe.function.__doc__ or ""
+    )
     run_with_progress(lambda tell: train(recipe, on_event=tell, **user_options), as_json)
 
 

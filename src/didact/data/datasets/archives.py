@@ -1,4 +1,5 @@
-"""Files as their home pages publish them: plain, .gz or .xz alike; idx, CIFAR's binary records, tar and zip archives."""
+"""Files as their home pages publish them: plain, .gz or .xz alike; idx, CIFAR's binary records, tar and zip
+archives."""
 
 import gzip
 import io
@@ -26,10 +27,21 @@ REPLACE_ADVICE = "delete it or put a whole one in its place"
 ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz")
 UNPACKED = 2 * 2**30    # bytes that a file may hold unpacked, where DIDACT_UNPACKED_BYTES does not say
 PIECE = 2**20           # bytes that are unpacked at once
-# what unpackers raise on damaged bytes; RuntimeError is a zip archive's password, or a packing that Python does not know
+# what unpackers raise on damaged bytes; RuntimeError is a zip archive's password, or a packing that Python does not
+# know
 DAMAGE = (
-    EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile, RuntimeError, ValueError,
-    OverflowError, LookupError, struct.error, MemoryError,
+    EOFError,
+    lzma.LZMAError,
+    zlib.error,
+    gzip.BadGzipFile,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    RuntimeError,
+    ValueError,
+    OverflowError,
+    LookupError,
+    struct.error,
+    MemoryError,
 )
 
 
@@ -55,7 +67,9 @@ def inside(path: str, root: Path) -> str:
     """
     real, top = os.path.realpath(path), os.path.realpath(root)
     if os.path.commonpath((real, top)) != top:
-        raise UsageError(f"{path} lies outside of {root}, at {real}: a data set holds its own files; copy it into the folder")
+        raise UsageError(
+            f"{path} lies outside of {root}, at {real}: a data set holds its own files; copy it into the folder"
+        )
     return path
 
 
@@ -67,7 +81,8 @@ def meant_as_files(inputs: Sequence[Given], endings: tuple[str, ...]) -> list[st
 
 
 def unpacked_limit() -> int:
-    """Bytes that a file may hold unpacked: DIDACT_UNPACKED_BYTES, or else 2 GiB. A few bytes can unpack to more than a disk holds."""
+    """Bytes that a file may hold unpacked: DIDACT_UNPACKED_BYTES, or else 2 GiB. A few bytes can unpack to more
+    than a disk holds."""
     given = os.environ.get("DIDACT_UNPACKED_BYTES")
     if given is None:
         return UNPACKED
@@ -79,7 +94,9 @@ def unpacked_limit() -> int:
 def refuse_large(path: Path, size: int) -> None:
     """Stop where a file holds more than a file may."""
     if size > (limit := unpacked_limit()):
-        raise UsageError(f"{path} unpacks to more than {limit:,} bytes: unpack it yourself, or set DIDACT_UNPACKED_BYTES to more")
+        raise UsageError(
+            f"{path} unpacks to more than {limit:,} bytes: unpack it yourself, or set DIDACT_UNPACKED_BYTES to more"
+        )
 
 
 class Unpacked(io.RawIOBase):
@@ -105,7 +122,8 @@ class Unpacked(io.RawIOBase):
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[BinaryIO]:
-    """A file's bytes as a stream, decompressed. Its first bytes decide, not its name: browsers unpack .gz and keep that name."""
+    """A file's bytes as a stream, decompressed. Its first bytes decide, not its name: browsers unpack .gz and keep
+    that name."""
     with wrap_read_errors(path):
         with path.open("rb") as file:
             start = file.read(len(XZ_MAGIC))
@@ -164,6 +182,8 @@ def parse_idx(raw: bytes, name: str = "this") -> Tensor:
 def parse_cifar(raw: bytes, name: str = "this") -> tuple[Tensor, Tensor]:
     """Records of 1 label and 3 x 32 x 32 pixels, plane by plane.  -> (N, 3, 32, 32) uint8, (N,) int64"""
     if not raw or len(raw) % 3073:
-        raise UsageError(f"{name} is not a CIFAR-10 batch: {len(raw):,} bytes are no multiple of 3073; {REPLACE_ADVICE}")
+        raise UsageError(
+            f"{name} is not a CIFAR-10 batch: {len(raw):,} bytes are no multiple of 3073; {REPLACE_ADVICE}"
+        )
     records = torch.frombuffer(bytearray(raw), dtype=torch.uint8).reshape(-1, 3073)
     return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].long()

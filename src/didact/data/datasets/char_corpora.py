@@ -12,7 +12,9 @@ SHAKESPEARE_FILE = RemoteFile(
 )
 
 
-@register_dataset(kind="text", task="language", license="public domain; collected by Karpathy 2015", files=(SHAKESPEARE_FILE,))
+@register_dataset(
+    kind="text", task="language", license="public domain; collected by Karpathy 2015", files=(SHAKESPEARE_FILE,)
+)
 def tinyshakespeare(seed: int = 0) -> Data:
     """1.1 million characters of Shakespeare's plays, to be continued one by one."""
     (raw,) = read_files("tinyshakespeare", (SHAKESPEARE_FILE,))
@@ -24,7 +26,8 @@ def python_topics(seed: int = 0) -> Data:
     """200,000 characters of English about Python, from its own help topics: no download."""
     from pydoc_data.topics import topics
 
-    shuffled_names = sorted(topics, key=lambda name: blake2b(name.encode()).digest())   # in the order of names, the last are all of one kind
+    # in the order of names, the last are all of one kind
+    shuffled_names = sorted(topics, key=lambda name: blake2b(name.encode()).digest())
     text = "\n".join(topics[name] for name in shuffled_names)
     plain_text = "".join(c for c in text if c.isascii() and (c.isprintable() or c == "\n"))
     return build_language_modeling_data("python_topics", plain_text[:200_000])

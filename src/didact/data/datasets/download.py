@@ -62,14 +62,18 @@ class DatasetEntry:
 DATASETS: dict[str, DatasetEntry] = {}
 
 
-def register_dataset(*, kind: str, task: str, license: str, files: Sequence[RemoteFile] = ()) -> Callable[[DatasetLoader], DatasetLoader]:
+def register_dataset(
+    *, kind: str, task: str, license: str, files: Sequence[RemoteFile] = ()
+) -> Callable[[DatasetLoader], DatasetLoader]:
     """Register a loader by its own name; the first line of its docstring is the summary."""
 
     def decorate(load: DatasetLoader) -> DatasetLoader:
         name = load.__name__
         if name in DATASETS:
             raise ValueError(f"two data sets are named {name!r}")
-        DATASETS[name] = DatasetEntry(name, kind, task, (load.__doc__ or "").split("\n")[0], license, load, tuple(files))
+        DATASETS[name] = DatasetEntry(
+            name, kind, task, (load.__doc__ or "").split("\n")[0], license, load, tuple(files)
+        )
         return load
 
     return decorate
@@ -171,9 +175,15 @@ def read_files(dataset: str, files: Iterable[RemoteFile]) -> list[bytes]:
     """The content of each file, decompressed and checked, wherever and in whichever form it lies."""
     located = [(file, ensure_file(dataset, file)) for file in files]
     names = {file.name for file, _ in located}
-    archives = {path: read_tar_members(path, names.__contains__) for path in {path for _, path in located} if is_archive(path)}
-    raw = [archives[path].get(file.name, b"") if path in archives else read_decompressed(path) for file, path in located]
-    return [verify_content(dataset, file, path, raw_bytes) for (file, path), raw_bytes in zip(located, raw, strict=True)]
+    archives = {
+        path: read_tar_members(path, names.__contains__) for path in {path for _, path in located} if is_archive(path)
+    }
+    raw = [
+        archives[path].get(file.name, b"") if path in archives else read_decompressed(path) for file, path in located
+    ]
+    return [
+        verify_content(dataset, file, path, raw_bytes) for (file, path), raw_bytes in zip(located, raw, strict=True)
+    ]
 
 
 def verify_content(dataset: str, file: RemoteFile, path: Path, raw: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """Public sets as the courses use them: all training examples train, and the test split is looked at after every epoch.
 
-They are for `didact reproduce`, which measures what a course has measured in the course's own way. Validation and test are the same
+They are for `didact reproduce`, which measures what a course has measured in the course's own way. Validation and
+test are the same
 examples here: what was chosen by them cannot be judged by them.
 """
 
@@ -22,7 +23,8 @@ def mnist_whole(seed: int = 0) -> Data:
 
 @register_dataset(kind="images", task="multiclass", license="that of fashion_mnist")
 def fashion_mnist_whole(seed: int = 0) -> Data:
-    """Fashion-MNIST with all 60,000 for training and the 10,000 test images as validation too: for `didact reproduce`."""
+    """Fashion-MNIST with all 60,000 for training and the 10,000 test images as validation too: for `didact
+    reproduce`."""
     return _merge_train_val("fashion_mnist_whole", fashion_mnist(seed))
 
 
@@ -43,12 +45,27 @@ def _merge_train_val(name: str, data: Data) -> Data:
     parts = {part: split for part in SPLITS if isinstance(split := data.split(part), TensorSplit)}
     order = torch.cat([data.indices["train"], data.indices["validation"]]).argsort()
     test = parts["test"].columns
-    learning_columns = {key: torch.cat([parts[part].columns[key] for part in ("train", "validation")])[order] for key in test}
+    learning_columns = {
+        key: torch.cat([parts[part].columns[key] for part in ("train", "validation")])[order] for key in test
+    }
     columns = {key: torch.cat([learning_columns[key], test[key], test[key]]) for key in test}
     num_train, num_test = len(order), len(data.test)
     rows = torch.arange(num_train + 2 * num_test)
-    indices = {"train": rows[:num_train], "validation": rows[num_train : num_train + num_test], "test": rows[num_train + num_test :]}
+    indices = {
+        "train": rows[:num_train],
+        "validation": rows[num_train : num_train + num_test],
+        "test": rows[num_train + num_test :],
+    }
     return build_data(
-        name, data.kind, columns, task=data.task, class_names=data.class_names, feature_names=data.feature_names, target=data.target, encoder=data.encoder,
-        indices=indices, standardize=data.kind == "images", notes=(*data.notes, NOTE),
+        name,
+        data.kind,
+        columns,
+        task=data.task,
+        class_names=data.class_names,
+        feature_names=data.feature_names,
+        target=data.target,
+        encoder=data.encoder,
+        indices=indices,
+        standardize=data.kind == "images",
+        notes=(*data.notes, NOTE),
     )

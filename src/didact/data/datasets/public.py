@@ -33,7 +33,12 @@ from didact.data.text import classification
 from didact.data.text.classification import BagEncoder
 from didact.errors import UsageError
 
-IDX_FILE_NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+IDX_FILE_NAMES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
 MNIST_SHA256 = (
     "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
     "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
@@ -83,7 +88,18 @@ IMDB_FILE = RemoteFile(
     archive_sha256="c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe",
 )
 
-FASHION_CLASSES = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
+FASHION_CLASSES = (
+    "T-shirt/top",
+    "trouser",
+    "pullover",
+    "dress",
+    "coat",
+    "sandal",
+    "shirt",
+    "sneaker",
+    "bag",
+    "ankle boot",
+)
 CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 ADULT_COLUMNS = (
     "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship",
@@ -91,7 +107,9 @@ ADULT_COLUMNS = (
 )
 
 
-@register_dataset(kind="images", task="multiclass", license="CC BY-SA 3.0; LeCun, Cortes and Burges 1998", files=MNIST_FILES)
+@register_dataset(
+    kind="images", task="multiclass", license="CC BY-SA 3.0; LeCun, Cortes and Burges 1998", files=MNIST_FILES
+)
 def mnist(seed: int = 0) -> Data:
     """70,000 handwritten digits of 28 x 28 grey pixels."""
     return load_idx_images("mnist", MNIST_FILES, [str(k) for k in range(10)], "digit", seed)
@@ -136,7 +154,8 @@ def adult(seed: int = 0) -> Data:
 def imdb(seed: int = 0) -> Data:
     """50,000 film reviews, half of them in praise, as bags of their 10,000 most frequent words."""
     path = ensure_file("imdb", IMDB_FILE)
-    version = Path(classification.__file__).read_text(encoding="utf-8")   # other code may tell words apart in another way
+    # other code may tell words apart in another way
+    version = Path(classification.__file__).read_text(encoding="utf-8")
     columns = load_cached("imdb", path, version, lambda: _make_bags(read_reviews(path)))
     encoder = BagEncoder(tuple(columns.pop("words").numpy().tobytes().decode().split("\n")))
     return build_data(
@@ -154,14 +173,21 @@ def load_idx_images(name: str, files: Sequence[RemoteFile], labels: Sequence[str
     return _build_image_data(name, images, torch.cat([y, y_test]).long(), labels, target, len(x_test), seed)
 
 
-def _build_image_data(name: str, x: Tensor, y: Tensor, labels: Sequence[str], target: str, num_test: int, seed: int) -> Data:
+def _build_image_data(
+    name: str, x: Tensor, y: Tensor, labels: Sequence[str], target: str, num_test: int, seed: int
+) -> Data:
     """Bytes (N, C, H, W), of which the last `tests` are the official test split."""
     channels, height, width = x.shape[1:]
     return build_data(
-        name, "images",
+        name,
+        "images",
         {"x": x, "y": y},
-        task="multiclass", class_names=labels, target=target,
-        encoder=ImageEncoder(shape=(channels, height, width)), test_indices=_make_test_indices(num_test, len(x)), seed=seed,
+        task="multiclass",
+        class_names=labels,
+        target=target,
+        encoder=ImageEncoder(shape=(channels, height, width)),
+        test_indices=_make_test_indices(num_test, len(x)),
+        seed=seed,
     )
 
 

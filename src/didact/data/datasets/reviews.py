@@ -1,4 +1,5 @@
-"""Short texts with an opinion: sentences of film reviews, and made ones in which the order of the words is everything."""
+"""Short texts with an opinion: sentences of film reviews, and made ones in which the order of the words is
+everything."""
 
 import numpy as np
 import torch
@@ -11,8 +12,16 @@ from didact.data.text.classification import BagEncoder
 
 HOME_URL = "https://raw.githubusercontent.com/dennybritz/cnn-text-classification-tf/master/data/rt-polaritydata"
 POLARITY_FILES = (
-    RemoteFile("rt-polarity.neg", "2d11cfbc790f1cd96d78339f41ce53ced1efa83cd22d37d6788fa3fe3d17e2fd", f"{HOME_URL}/rt-polarity.neg"),
-    RemoteFile("rt-polarity.pos", "4134882974a28d0c7b5151256f0e33a6169984ee7372c279e673f1114f475d58", f"{HOME_URL}/rt-polarity.pos"),
+    RemoteFile(
+        "rt-polarity.neg",
+        "2d11cfbc790f1cd96d78339f41ce53ced1efa83cd22d37d6788fa3fe3d17e2fd",
+        f"{HOME_URL}/rt-polarity.neg",
+    ),
+    RemoteFile(
+        "rt-polarity.pos",
+        "4134882974a28d0c7b5151256f0e33a6169984ee7372c279e673f1114f475d58",
+        f"{HOME_URL}/rt-polarity.pos",
+    ),
 )
 SENTIMENT_CLASSES = ("negative", "positive")
 
@@ -24,7 +33,9 @@ NEGATIVE_WORDS = ("bad", "dull", "weak", "awful", "clumsy", "flat", "stale", "po
 @register_dataset(kind="text", task="binary", license="no licence stated; Pang and Lee 2005", files=POLARITY_FILES)
 def rt_polarity(seed: int = 0) -> Data:
     """10,662 sentences of film reviews, half of them in praise."""
-    negative, positive = ([line.strip() for line in raw.decode().split("\n")[:-1]] for raw in read_files("rt_polarity", POLARITY_FILES))
+    negative, positive = (
+        [line.strip() for line in raw.decode().split("\n")[:-1]] for raw in read_files("rt_polarity", POLARITY_FILES)
+    )
     return _build_binary_texts("rt_polarity", negative + positive, [0] * len(negative) + [1] * len(positive), seed)
 
 
@@ -48,6 +59,15 @@ def _build_binary_texts(name: str, texts: list[str], labels: list[int], seed: in
     indices = train_val_test_split(len(y), y, seed=seed)
     encoder = BagEncoder.fit([texts[i] for i in indices["train"].tolist()], vocab_size=20_000)
     return build_data(
-        name, "text", {"x": encoder.encode(texts), "y": y}, task="binary", class_names=SENTIMENT_CLASSES, feature_names=encoder.vocab, target="sentiment",
-        encoder=encoder, indices=indices, seed=seed, standardize=False,
+        name,
+        "text",
+        {"x": encoder.encode(texts), "y": y},
+        task="binary",
+        class_names=SENTIMENT_CLASSES,
+        feature_names=encoder.vocab,
+        target="sentiment",
+        encoder=encoder,
+        indices=indices,
+        seed=seed,
+        standardize=False,
     )

@@ -51,7 +51,9 @@ def breast_cancer(seed: int = 0) -> Data:
     return _build_sklearn_table("breast_cancer", load_breast_cancer(), "tumour", seed)
 
 
-@register_dataset(kind="table", task="regression", license="no licence stated; Efron, Hastie, Johnstone and Tibshirani 2004")
+@register_dataset(
+    kind="table", task="regression", license="no licence stated; Efron, Hastie, Johnstone and Tibshirani 2004"
+)
 def diabetes(seed: int = 0) -> Data:
     """442 patients: ten measures and how far their diabetes went in a year."""
     from sklearn.datasets import load_diabetes

@@ -57,7 +57,8 @@ class Flip:
 class RandomCrop:
     """A border all around, then a window of the old size anywhere in it: a shift by whole pixels, at most `padding`.
 
-    The border is black, or with `reflect` the image's own mirror image, which looks more like what lies beyond a photograph.
+    The border is black, or with `reflect` the image's own mirror image, which looks more like what lies beyond a
+    photograph.
     """
 
     padding: float = 4
@@ -68,7 +69,8 @@ class RandomCrop:
         n, _, height, width = x.shape
         p, q = _to_pixels(self.padding, height), _to_pixels(self.padding, width)
         mode = "reflect" if self.reflect and p < height and q < width else "constant"
-        windows = F.pad(x, (q, q, p, p), mode=mode).unfold(2, height, 1).unfold(3, width, 1)  # (B, C, 2p+1, 2q+1, H, W), a view
+        # (B, C, 2p+1, 2q+1, H, W), a view
+        windows = F.pad(x, (q, q, p, p), mode=mode).unfold(2, height, 1).unfold(3, width, 1)
         row = torch.arange(n, device=x.device)
         down = torch.randint(2 * p + 1, (n,), generator=generator, device=x.device)
         right = torch.randint(2 * q + 1, (n,), generator=generator, device=x.device)
@@ -108,7 +110,8 @@ class Rotate:
 
 @dataclass(frozen=True)
 class Affine:
-    """Turn and shear by up to so many degrees, scale by U(1-s, 1+s), move by up to a share of each side.  Without the scale: Gaba 3.10."""
+    """Turn and shear by up to so many degrees, scale by U(1-s, 1+s), move by up to a share of each side.  Without
+    the scale: Gaba 3.10."""
 
     degrees: float = 10.0
     translate: float = 0.1
@@ -191,7 +194,12 @@ class Cutout:
     def __call__(self, batch: Batch, generator: Generator) -> Batch:
         x = get_images(batch)
         height, width = x.shape[-2:]
-        return {**batch, "x": x.masked_fill(sample_box_mask(x, generator, _to_pixels(self.size, height), _to_pixels(self.size, width)), 0)}
+        return {
+            **batch,
+            "x": x.masked_fill(
+                sample_box_mask(x, generator, _to_pixels(self.size, height), _to_pixels(self.size, width)), 0
+            ),
+        }
 
 
 def sample_beta(alpha: float, n: int, generator: Generator) -> Tensor:

@@ -25,7 +25,8 @@ from didact.errors import look_up
 class MaskTransform:
     """A move by whole pixels of "x" (B, C, H, W) and "y" (B, H, W) alike; what comes in from outside is of no class.
 
-    The mask travels as one more channel, which is exact: no move that interpolates may be paired so. Less VOID, the zeros that come
+    The mask travels as one more channel, which is exact: no move that interpolates may be paired so. Less VOID, the
+    zeros that come
     in from outside are pixels that do not count: black is not street.
     """
 
@@ -39,9 +40,11 @@ class MaskTransform:
 
 @dataclass(frozen=True)
 class MaskZoom:
-    """Enlarged s ~ U(low, high) times, then moved as far as the image still fills the frame, or fits into it where s < 1.
+    """Enlarged s ~ U(low, high) times, then moved as far as the image still fills the frame, or fits into it where
+    s < 1.
 
-    "x" is read linearly between pixels, "y" at the nearest one: between class 1 and class 3 there is no class 2. What comes in from
+    "x" is read linearly between pixels, "y" at the nearest one: between class 1 and class 3 there is no class 2.
+    What comes in from
     outside is of no class.
     """
 

@@ -1,4 +1,5 @@
-"""Images of more than 8 bits, as bytes: those of a set are scaled by one range, so that a value means the same in each of its files."""
+"""Images of more than 8 bits, as bytes: those of a set are scaled by one range, so that a value means the same in
+each of its files."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,10 +17,13 @@ FloatArray = NDArray[np.float64]
 MAX_SAMPLED_FILES = 4096               # files that are read to find it, evenly spaced, where there are more
 MAX_SAMPLED_PIXELS = 2**22              # of all those files that are looked at, beside the ends of each
 MIN_GAP_SHARE = 1 / 16              # of the whole range: a gap at which values fall into groups
-MIN_GAP_WIDTHS = 4                     # times its own width that a group must be away from others before these are cut off
+# times its own width that a group must be away from others before these are cut off
+MIN_GAP_WIDTHS = 4
 MIN_GROUP_VALUES = 64                 # different values in it: of fewer, little is lost in a range that is too wide
-MAX_MARKER_VALUES = 3                   # different values beyond it, such as −9999, that may stand for something else than brightness
-MAX_OUTLIER_SHARE = 1e-4                 # share of the pixels that may be cut off where they differ, as those of a broken sensor do
+# different values beyond it, such as −9999, that may stand for something else than brightness
+MAX_MARKER_VALUES = 3
+# share of the pixels that may be cut off where they differ, as those of a broken sensor do
+MAX_OUTLIER_SHARE = 1e-4
 
 
 def has_more_than_8_bits(mode: str) -> bool:
@@ -28,10 +32,19 @@ def has_more_than_8_bits(mode: str) -> bool:
 
 
 def find_value_range(files: Sequence[str]) -> tuple[ValueRange, ValueRange] | None:
-    """The range in which the values of these files lie, but for a few that are far off, and the range of all; None where they hold none."""
-    sampled_files = [files[i * len(files) // MAX_SAMPLED_FILES] for i in range(MAX_SAMPLED_FILES)] if len(files) > MAX_SAMPLED_FILES else files
+    """The range in which the values of these files lie, but for a few that are far off, and the range of all; None
+    where they hold none."""
+    sampled_files = (
+        [files[i * len(files) // MAX_SAMPLED_FILES] for i in range(MAX_SAMPLED_FILES)]
+        if len(files) > MAX_SAMPLED_FILES
+        else files
+    )
     with ThreadPoolExecutor() as pool:
-        samples = list(pool.map(partial(_sample_values, max_values=MAX_SAMPLED_PIXELS // max(1, len(sampled_files))), sampled_files))
+        samples = list(
+            pool.map(
+                partial(_sample_values, max_values=MAX_SAMPLED_PIXELS // max(1, len(sampled_files))), sampled_files
+            )
+        )
     ends = [end for _, file_ends in samples for end in file_ends]
     if not ends:
         return None
@@ -45,24 +58,29 @@ def _sample_values(file: str, max_values: int) -> tuple[FloatArray, tuple[float,
     finite = values[np.isfinite(values)]
     if not finite.size:
         return np.empty(0), ()
-    sampled = finite[np.linspace(0, finite.size - 1, max_values).astype(np.int64)] if finite.size > max_values else finite
+    sampled = (
+        finite[np.linspace(0, finite.size - 1, max_values).astype(np.int64)] if finite.size > max_values else finite
+    )
     return sampled.astype(np.float64), (float(finite.min()), float(finite.max()))
 
 
 def _find_robust_range(pixels: FloatArray, ends: FloatArray) -> ValueRange:
-    """The ends of what remains when values far outside are cut off: again and again, since −3e38 hides that −9999 is far as well.
+    """The ends of what remains when values far outside are cut off: again and again, since −3e38 hides that −9999
+    is far as well.
 
     Stars on a dark sky stay, however few: from them to the sky there is no gap, or the sky has but few values.
     """
     values, inverse = np.unique(np.concatenate([pixels, ends]), return_inverse=True)
-    counts = np.bincount(inverse[: len(pixels)], minlength=len(values))       # ends were looked for, and are no more frequent for that
+    # ends were looked for, and are no more frequent for that
+    counts = np.bincount(inverse[: len(pixels)], minlength=len(values))
     while (cluster := _find_main_cluster(values, counts)) != slice(0, len(values)):
         values, counts = values[cluster], counts[cluster]
     return float(values[0]), float(values[-1])
 
 
 def _find_main_cluster(values: FloatArray, counts: NDArray[np.int64]) -> slice:
-    """Of these sorted values the most frequent group, with what lies on either side of it unless that may be cut off."""
+    """Of these sorted values the most frequent group, with what lies on either side of it unless that may be cut
+    off."""
     gaps = np.diff(values)
     edges = [0, *(np.flatnonzero(gaps > MIN_GAP_SHARE * (values[-1] - values[0])) + 1).tolist(), len(values)]
     groups = [slice(a, b) for a, b in pairwise(edges) if b - a >= MIN_GROUP_VALUES]
@@ -73,7 +91,9 @@ def _find_main_cluster(values: FloatArray, counts: NDArray[np.int64]) -> slice:
 
     def is_outlier(side: slice, gap: float) -> bool:
         num_pixels = int(counts[side].sum())
-        is_rare = num_pixels <= MAX_OUTLIER_SHARE * total or (side.stop - side.start <= MAX_MARKER_VALUES and 2 * num_pixels < total)
+        is_rare = num_pixels <= MAX_OUTLIER_SHARE * total or (
+            side.stop - side.start <= MAX_MARKER_VALUES and 2 * num_pixels < total
+        )
         return bool(gap > MIN_GAP_WIDTHS * width and is_rare)
 
     low = main.start > 0 and is_outlier(slice(0, main.start), gaps[main.start - 1])
@@ -82,7 +102,8 @@ def _find_main_cluster(values: FloatArray, counts: NDArray[np.int64]) -> slice:
 
 
 def to_uint8(image: Any, value_range: ValueRange | None) -> NDArray[np.uint8]:
-    """round(255 (v − low) / (high − low)), cut off at both ends; NaN is low. Without a range, the file alone decides."""
+    """round(255 (v − low) / (high − low)), cut off at both ends; NaN is low. Without a range, the file alone
+    decides."""
     values = np.asarray(image)
     if value_range is None:
         return _scale_single_file(image.mode, values)
@@ -92,7 +113,8 @@ def to_uint8(image: Any, value_range: ValueRange | None) -> NDArray[np.uint8]:
 
 
 def _scale_single_file(mode: str, values: NDArray[Any]) -> NDArray[np.uint8]:
-    """A file beside a set that has no range: numbers with a point are shares if none exceeds 1, of whole ones the upper 8 bits are kept."""
+    """A file beside a set that has no range: numbers with a point are shares if none exceeds 1, of whole ones the
+    upper 8 bits are kept."""
     if mode == "F":
         values = np.nan_to_num(values)
         return (values * (255 if values.max() <= 1 else 1)).clip(0, 255).astype(np.uint8)
@@ -101,7 +123,8 @@ def _scale_single_file(mode: str, values: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def _count_extra_bits(mode: str, largest: int) -> int:
-    """Bits beyond 8. A file of 32 does not say how many it uses: 8 or 16, if its largest value needs no more, else as many as that."""
+    """Bits beyond 8. A file of 32 does not say how many it uses: 8 or 16, if its largest value needs no more, else
+    as many as that."""
     if mode != "I" or 2**8 <= largest < 2**16:
         return 8
     return max(0, largest.bit_length() - 8) if largest >= 0 else 0

@@ -1,7 +1,9 @@
 """Images with boxes around the things on them: a folder of one's own, and the blood cells of BCCD.
 
-A batch holds "x" (B, C, H, W), "box" (B, M, 4) with x1, y1, x2, y2 as shares of width and height, and "y" (B, M) with the class of
-each box; rows that fill up an image with fewer things have class −1. One's own folder holds images with COCO's JSON or VOC's XML.
+A batch holds "x" (B, C, H, W), "box" (B, M, 4) with x1, y1, x2, y2 as shares of width and height, and "y" (B, M)
+with the class of
+each box; rows that fill up an image with fewer things have class −1. One's own folder holds images with COCO's JSON
+or VOC's XML.
 """
 
 import csv
@@ -68,7 +70,12 @@ class BoxEncoder(ImageEncoder):
         return {**super().spec(), "kind": "boxes"}
 
 
-@register_dataset(kind="boxes", task="detection", license="MIT; Shenggan 2017, photographs by cosmicad and akshaylamba", files=BCCD_FILES)
+@register_dataset(
+    kind="boxes",
+    task="detection",
+    license="MIT; Shenggan 2017, photographs by cosmicad and akshaylamba",
+    files=BCCD_FILES,
+)
 def bccd(seed: int = 0) -> Data:
     """364 photographs of blood of 320 x 240 pixels with 4,886 boxes around red cells, white cells and platelets.
 
@@ -80,22 +87,41 @@ def bccd(seed: int = 0) -> Data:
     y, box, notes = _pack_boxes(images, [BCCD_IMAGE_SIZE] * len(images), CELL_CLASSES)
     indices = {part: torch.tensor([i for i, image in enumerate(images) if image.split == part]) for part in SPLITS}
     return build_data(
-        "bccd", "boxes", {"x": x, "y": y, "box": box}, task="detection", class_names=CELL_CLASSES, target="boxes", encoder=encoder,
-        indices=indices, seed=seed, notes=notes,
+        "bccd",
+        "boxes",
+        {"x": x, "y": y, "box": box},
+        task="detection",
+        class_names=CELL_CLASSES,
+        target="boxes",
+        encoder=encoder,
+        indices=indices,
+        seed=seed,
+        notes=notes,
     )
 
 
 def read_bccd_files() -> tuple[dict[str, bytes], list[AnnotatedImage]]:
     """Photographs by name and what is on them, from the two small files or from the home page's own one."""
     paths = [ensure_file("bccd", file) for file in BCCD_FILES]
-    if paths[0].name == BCCD_FILES[0].download_name:      # of the home page's file we know no sum: its number of pictures is looked at instead
+    # of the home page's file we know no sum: its number of pictures is looked at instead
+    if paths[0].name == BCCD_FILES[0].download_name:
         contents = read_zip_members(paths[0], (".jpg", ".xml", ".txt"))
-        splits = {name: SPLIT_OF_FOLDER[p] for p in ("train", "val", "test") for name in contents.get(f"{p}.txt", b"").decode().split()}
-        boxes = {name: tuple(read_voc_boxes(ET.fromstring(contents[f"{name}.xml"]), paths[0])) for name in splits if f"{name}.xml" in contents}
+        splits = {
+            name: SPLIT_OF_FOLDER[p]
+            for p in ("train", "val", "test")
+            for name in contents.get(f"{p}.txt", b"").decode().split()
+        }
+        boxes = {
+            name: tuple(read_voc_boxes(ET.fromstring(contents[f"{name}.xml"]), paths[0]))
+            for name in splits
+            if f"{name}.xml" in contents
+        }
     else:
         verify_content("bccd", BCCD_FILES[0], paths[0], read_decompressed(paths[0]))
         contents, splits, boxes = read_zip_members(paths[0], (".jpg",)), {}, {}
-        for row in csv.DictReader(io.StringIO(verify_content("bccd", BCCD_FILES[1], paths[1], read_decompressed(paths[1])).decode())):
+        for row in csv.DictReader(
+            io.StringIO(verify_content("bccd", BCCD_FILES[1], paths[1], read_decompressed(paths[1])).decode())
+        ):
             x1, y1, x2, y2 = (float(row[side]) for side in ("xmin", "ymin", "xmax", "ymax"))
             splits[row["image"]] = SPLIT_OF_FOLDER[row["split"]]
             boxes[row["image"]] = (*boxes.get(row["image"], ()), BoxAnnotation(row["class"], (x1, y1, x2, y2)))
@@ -105,8 +131,11 @@ def read_bccd_files() -> tuple[dict[str, bytes], list[AnnotatedImage]]:
     return contents, [AnnotatedImage(f"{name}.jpg", boxes[name], split=splits[name]) for name in complete]
 
 
-def _pack_boxes(images: Sequence[AnnotatedImage], sizes: Sequence[tuple[int, int]], labels: Sequence[str]) -> tuple[Tensor, Tensor, list[str]]:
-    """Classes (N, M) and boxes (N, M, 4) as shares of the image, clipped to it; what was clipped or left out is said."""
+def _pack_boxes(
+    images: Sequence[AnnotatedImage], sizes: Sequence[tuple[int, int]], labels: Sequence[str]
+) -> tuple[Tensor, Tensor, list[str]]:
+    """Classes (N, M) and boxes (N, M, 4) as shares of the image, clipped to it; what was clipped or left out is
+    said."""
     class_ids = {label: k for k, label in enumerate(labels)}
     rows, clipped, empty = [], [], []
     for image, (width, height) in zip(images, sizes, strict=True):
@@ -119,7 +148,15 @@ def _pack_boxes(images: Sequence[AnnotatedImage], sizes: Sequence[tuple[int, int
                 continue
             if clipped_box != annotation.box:
                 clipped.append(os.path.basename(image.file))
-            image_boxes.append((clipped_box[0] / width, clipped_box[1] / height, clipped_box[2] / width, clipped_box[3] / height, class_ids[annotation.label]))
+            image_boxes.append(
+                (
+                    clipped_box[0] / width,
+                    clipped_box[1] / height,
+                    clipped_box[2] / width,
+                    clipped_box[3] / height,
+                    class_ids[annotation.label],
+                )
+            )
         rows.append(image_boxes)
     M = max(1, *(len(image_boxes) for image_boxes in rows))
     y, box = torch.full((len(rows), M), -1), torch.zeros(len(rows), M, 4)
@@ -128,9 +165,18 @@ def _pack_boxes(images: Sequence[AnnotatedImage], sizes: Sequence[tuple[int, int
             values = torch.tensor(image_boxes)
             box[i, : len(image_boxes)], y[i, : len(image_boxes)] = values[:, :4], values[:, 4].long()
     num_empty = sum(not image_boxes for image_boxes in rows)
-    notes = [f"{int((y >= 0).sum()):,} boxes of {len(labels)} classes, at most {M} on an image: {summarize_list(labels)}"]
-    for reason, files in (("clipped where they reach beyond their image", clipped), ("left out for lack of area inside their image", empty)):
-        notes += [f"{reason}: {len(files)} box{'es' * (len(files) != 1)} of {summarize_list(sorted(set(files)))}"] if files else []
+    notes = [
+        f"{int((y >= 0).sum()):,} boxes of {len(labels)} classes, at most {M} on an image: {summarize_list(labels)}"
+    ]
+    for reason, files in (
+        ("clipped where they reach beyond their image", clipped),
+        ("left out for lack of area inside their image", empty),
+    ):
+        notes += (
+            [f"{reason}: {len(files)} box{'es' * (len(files) != 1)} of {summarize_list(sorted(set(files)))}"]
+            if files
+            else []
+        )
     notes += [f"nothing is shown on {format_count(num_empty, 'image')}"] if num_empty else []
     return y, box, notes
 
@@ -141,9 +187,15 @@ def is_detection_folder(root: Path) -> bool:
 
 
 def load_detection_folder(
-    root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None, run_data: Data | None = None
+    root: Path,
+    *,
+    size: int | None = None,
+    seed: int = 0,
+    indices: Mapping[str, Tensor] | None = None,
+    run_data: Data | None = None,
 ) -> Data:
-    """A folder of images with boxes as Data: in memory where it fits, else read while learning. `before`: what a run kept of them."""
+    """A folder of images with boxes as Data: in memory where it fits, else read while learning. `before`: what a
+    run kept of them."""
     if size is not None and size < 1:
         raise UsageError(f"--size expects a side of at least 1 pixel, got {size}")
     images, notes = read_annotations(root)
@@ -154,9 +206,15 @@ def load_detection_folder(
         raise UsageError(f"the annotations of {root} hold no box on {len(images)} images: there is nothing to learn")
     side = size or -(-min(MAX_DEFAULT_SIDE, max(max(sizes))) // SIDE_MULTIPLE) * SIDE_MULTIPLE
     files = tuple(image.file for image in images)
-    listing = FolderListing(files, torch.zeros(len(files), dtype=torch.long), tuple(image.split for image in images), labels, 0)
-    indices = split_indices(root.name, len(files), None, task="detection", indices=indices or split_by_folders(listing, seed), seed=seed)
-    encoder, range_notes = BoxEncoder((infer_channels(modes), side, side)).with_value_range(files, modes, indices["train"], run_data)
+    listing = FolderListing(
+        files, torch.zeros(len(files), dtype=torch.long), tuple(image.split for image in images), labels, 0
+    )
+    indices = split_indices(
+        root.name, len(files), None, task="detection", indices=indices or split_by_folders(listing, seed), seed=seed
+    )
+    encoder, range_notes = BoxEncoder((infer_channels(modes), side, side)).with_value_range(
+        files, modes, indices["train"], run_data
+    )
     y, box, box_notes = _pack_boxes(images, sizes, labels)
     notes += [*box_notes, describe_resize(Counter(sizes), encoder), *range_notes]
     if len(files) * encoder.shape[0] * side * side > in_memory_limit():
@@ -166,9 +224,18 @@ def load_detection_folder(
     else:
         columns = {"x": decode_images(files, encoder), "y": y, "box": box}
     return build_data(
-        root.resolve().name, "boxes", columns, task="detection", class_names=labels, target="boxes", encoder=encoder,
-        indices=indices, seed=seed, notes=notes,
-        locator=make_path_locator(root, files), fingerprint=fingerprint_files(files, encoder, torch.cat([y, box.flatten(1)], dim=1)),
+        root.resolve().name,
+        "boxes",
+        columns,
+        task="detection",
+        class_names=labels,
+        target="boxes",
+        encoder=encoder,
+        indices=indices,
+        seed=seed,
+        notes=notes,
+        locator=make_path_locator(root, files),
+        fingerprint=fingerprint_files(files, encoder, torch.cat([y, box.flatten(1)], dim=1)),
     )
 
 
@@ -177,5 +244,7 @@ def _read_image_size(image: AnnotatedImage) -> tuple[tuple[int, int], str]:
     (width, height), mode = read_image_size(image.file)
     if image.size is not None and image.size != (width, height):
         expected = f"{image.size[0]}×{image.size[1]}"
-        raise UsageError(f"{image.file} is {width}×{height} pixels, but its annotations are for {expected}; its boxes would lie elsewhere")
+        raise UsageError(
+            f"{image.file} is {width}×{height} pixels, but its annotations are for {expected}; its boxes would lie elsewhere"
+        )
     return (width, height), mode

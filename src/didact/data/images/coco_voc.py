@@ -1,6 +1,7 @@
 """Files that say where things are on images: COCO's JSON and Pascal VOC's XML.
 
-A box is x1, y1, x2, y2 in pixels, the edges as they are written. VOC counts its pixels from 1, but the tools that write its format
+A box is x1, y1, x2, y2 in pixels, the edges as they are written. VOC counts its pixels from 1, but the tools that
+write its format
 today do so only at the border; what is taken as it stands is at most one pixel off.
 """
 
@@ -43,13 +44,25 @@ class AnnotatedImage:
 
 
 def find_annotation_files(root: Path) -> list[Path]:
-    """COCO's or VOC's files below a folder, sorted, by how they begin; hidden ones and other .json or .xml files do not count."""
+    """COCO's or VOC's files below a folder, sorted, by how they begin; hidden ones and other .json or .xml files do
+    not count."""
     paths = []
     for folder, subfolders, files in os.walk(root):
         subfolders[:] = sorted(f for f in subfolders if not f.startswith("."))
-        paths += [Path(folder) / f for f in sorted(files) if not f.startswith(".") and f.lower().endswith(tuple(FORMAT_MARKERS))]
-    paths = [path for path in paths if not path.is_symlink() or path.exists()]     # one that leads nowhere is no annotation
-    return [path for path in paths if (any if path.parent == root else all)(mark in read_head(path) for mark in FORMAT_MARKERS[path.suffix.lower()])]
+        paths += [
+            Path(folder) / f
+            for f in sorted(files)
+            if not f.startswith(".") and f.lower().endswith(tuple(FORMAT_MARKERS))
+        ]
+    # one that leads nowhere is no annotation
+    paths = [path for path in paths if not path.is_symlink() or path.exists()]
+    return [
+        path
+        for path in paths
+        if (any if path.parent == root else all)(
+            mark in read_head(path) for mark in FORMAT_MARKERS[path.suffix.lower()]
+        )
+    ]
 
 
 def read_head(path: Path, size: int = 1 << 20) -> bytes:
@@ -69,24 +82,40 @@ def read_annotations(root: Path) -> tuple[list[AnnotatedImage], list[str]]:
     if len(suffixes) > 1:
         raise UsageError(f"{root} holds COCO's .json and VOC's .xml: keep one kind of annotations")
     crowd_counts: Counter[str] = Counter()
-    images = [a for path in files for a in (_read_coco(path, root, crowd_counts) if path.suffix.lower() == ".json" else [_read_voc(path, root)])]
+    images = [
+        a
+        for path in files
+        for a in (_read_coco(path, root, crowd_counts) if path.suffix.lower() == ".json" else [_read_voc(path, root)])
+    ]
     if not images:
-        raise UsageError(f"the annotations of {root} list no image: expected a COCO .json with images, or VOC .xml beside images")
+        raise UsageError(
+            f"the annotations of {root} list no image: expected a COCO .json with images, or VOC .xml beside images"
+        )
     names = Counter(a.file for a in images)
     duplicates = sorted(name for name, count in names.items() if count > 1)
     if duplicates:
         raise UsageError(f"annotated twice: {summarize_list(duplicates)}; keep one annotation of each")
     if "train" not in {a.split for a in images}:          # COCO's instances_val2017.json alone: a set without splits
         images = [AnnotatedImage(a.file, a.boxes, a.size) for a in images]
-    summary = f"{len(files)} VOC .xml files" if ".xml" in suffixes else f"COCO annotations {summarize_list([p.name for p in files])}"
-    return images, [summary, *(f"passed over: {format_count(n, 'crowd')} of {label!r}" for label, n in sorted(crowd_counts.items()))]
+    summary = (
+        f"{len(files)} VOC .xml files"
+        if ".xml" in suffixes
+        else f"COCO annotations {summarize_list([p.name for p in files])}"
+    )
+    return images, [
+        summary,
+        *(f"passed over: {format_count(n, 'crowd')} of {label!r}" for label, n in sorted(crowd_counts.items())),
+    ]
 
 
 def _infer_split(path: Path, root: Path) -> str:
-    """The split that an annotation file belongs to: by a folder or a name such as train/, valid.json, instances_val2017.json."""
+    """The split that an annotation file belongs to: by a folder or a name such as train/, valid.json,
+    instances_val2017.json."""
     relative = path.relative_to(root)
     words = [*relative.parts[:-1], *relative.stem.lower().strip("0123456789").split("_")]
-    return next((SPLIT_OF_FOLDER[w] for word in words if (w := word.lower().strip("0123456789")) in SPLIT_OF_FOLDER), "")
+    return next(
+        (SPLIT_OF_FOLDER[w] for word in words if (w := word.lower().strip("0123456789")) in SPLIT_OF_FOLDER), ""
+    )
 
 
 def _find_image(name: str, path: Path, root: Path) -> str:
@@ -100,31 +129,46 @@ def _find_image(name: str, path: Path, root: Path) -> str:
 
 
 def _read_coco(path: Path, root: Path, crowd_counts: Counter[str]) -> Iterator[AnnotatedImage]:
-    """{"images": [{id, file_name}], "annotations": [{image_id, category_id, bbox: [x, y, w, h]}], "categories": [{id, name}]}."""
+    """{"images": [{id, file_name}], "annotations": [{image_id, category_id, bbox: [x, y, w, h]}], "categories":
+    [{id, name}]}."""
     try:
         content = json.loads(path.read_bytes())
         labels = {c["id"]: str(c["name"]) for c in content["categories"]}
         images = {i["id"]: i for i in content["images"]}
         names = {key: str(i["file_name"]) for key, i in images.items()}
-        annotations = [(a["image_id"], a["category_id"], a["bbox"], a.get("iscrowd", 0)) for a in content["annotations"]]
-        hash(tuple(key for image, category, _, _ in annotations for key in (image, category)))  # a list or dict is no identity
-    except (ValueError, RecursionError) as error:       # ValueError alone: an integer of thousands of digits
+        annotations = [
+            (a["image_id"], a["category_id"], a["bbox"], a.get("iscrowd", 0)) for a in content["annotations"]
+        ]
+        # a list or dict is no identity
+        hash(tuple(key for image, category, _, _ in annotations for key in (image, category)))
+    except (ValueError, RecursionError) as error:  # ValueError alone: an integer of thousands of digits
         raise UsageError(f"{path} is not JSON ({str(error).splitlines()[0]}); export the annotations again") from None
     except (KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{path} is not in COCO's format ({error!r}): expected images, annotations and categories, each a list") from None
+        raise UsageError(
+            f"{path} is not in COCO's format ({error!r}): expected images, annotations and categories, each a list"
+        ) from None
     boxes: dict[Any, list[BoxAnnotation]] = {key: [] for key in images}
     for image, category, bbox, crowd in annotations:
         if image not in images:
-            raise UsageError(f"{path} has a box on image {image!r}, which its images do not list; remove it or list the image")
+            raise UsageError(
+                f"{path} has a box on image {image!r}, which its images do not list; remove it or list the image"
+            )
         if category not in labels:
-            raise UsageError(f"{path} has a box of category {category!r} on {names[image]}, but its categories are {summarize_list(_describe_labels(labels))}")
+            raise UsageError(
+                f"{path} has a box of category {category!r} on {names[image]}, but its categories are {summarize_list(_describe_labels(labels))}"
+            )
         if crowd:
             crowd_counts[labels[category]] += 1
             continue
         x, y, w, h = _parse_box(bbox, path, names[image])
         boxes[image].append(BoxAnnotation(labels[category], (x, y, x + w, y + h)))
     for key, image in images.items():
-        yield AnnotatedImage(_find_image(names[key], path, root), tuple(boxes[key]), _parse_image_size(image, "width", "height"), _infer_split(path, root))
+        yield AnnotatedImage(
+            _find_image(names[key], path, root),
+            tuple(boxes[key]),
+            _parse_image_size(image, "width", "height"),
+            _infer_split(path, root),
+        )
 
 
 def _read_voc(path: Path, root: Path) -> AnnotatedImage:
@@ -138,7 +182,12 @@ def _read_voc(path: Path, root: Path) -> AnnotatedImage:
     name = _find_voc_image(path, tree, root)
     size = tree.find("size")
     size_fields = {} if size is None else {child.tag: child.text for child in size}
-    return AnnotatedImage(name, tuple(read_voc_boxes(tree, path)), _parse_image_size(size_fields, "width", "height"), _infer_split(path, root))
+    return AnnotatedImage(
+        name,
+        tuple(read_voc_boxes(tree, path)),
+        _parse_image_size(size_fields, "width", "height"),
+        _infer_split(path, root),
+    )
 
 
 def read_voc_boxes(tree: ET.Element, path: Path) -> Iterator[BoxAnnotation]:
@@ -151,7 +200,8 @@ def read_voc_boxes(tree: ET.Element, path: Path) -> Iterator[BoxAnnotation]:
 
 
 def _find_voc_image(path: Path, tree: ET.Element, root: Path) -> str:
-    """The image of the file's own name, whatever its ending, or else the one that it names: names inside are often of another day."""
+    """The image of the file's own name, whatever its ending, or else the one that it names: names inside are often
+    of another day."""
     for suffix in IMAGE_SUFFIXES:
         for cased_suffix in (suffix, suffix.upper()):
             if path.with_suffix(cased_suffix).is_file():

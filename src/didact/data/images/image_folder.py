@@ -1,6 +1,7 @@
 """A person's own images: a folder with one subfolder for each class, or with train/ and test/ that hold such.
 
-Images that lie in no class folders, or all in one, have no labels: models that draw or give back images need none, and read those beside
+Images that lie in no class folders, or all in one, have no labels: models that draw or give back images need none,
+and read those beside
 class folders as well.
 """
 
@@ -29,8 +30,15 @@ from didact.errors import UsageError, format_count
 
 HASHED_BYTES_PER_END = 2**19         # bytes at each end of a file that its fingerprint is taken of
 MAX_DEFAULT_SIDE = 64        # side to which images are brought when none is asked for
-SPLIT_OF_FOLDER = {"train": "train", "training": "train", "val": "validation", "valid": "validation", "validation": "validation",
-         "test": "test", "testing": "test"}
+SPLIT_OF_FOLDER = {
+    "train": "train",
+    "training": "train",
+    "val": "validation",
+    "valid": "validation",
+    "validation": "validation",
+    "test": "test",
+    "testing": "test",
+}
 
 
 @dataclass(frozen=True)
@@ -60,8 +68,10 @@ class ImageEncoder:
 
         with open_image(path) as raw_image:
             if target_size:
-                raw_image.draft(None, (2 * target_size[0], 2 * target_size[1]))       # a large JPEG is decoded small
-            image = _to_8bit_opaque(ImageOps.exif_transpose(raw_image), self.value_range).convert("L" if self.shape[0] == 1 else "RGB")
+                raw_image.draft(None, (2 * target_size[0], 2 * target_size[1]))  # a large JPEG is decoded small
+            image = _to_8bit_opaque(ImageOps.exif_transpose(raw_image), self.value_range).convert(
+                "L" if self.shape[0] == 1 else "RGB"
+            )
             if target_size and image.size != target_size:
                 image = image.resize(target_size, Image.Resampling.BILINEAR)
         x = torch.from_numpy(np.array(image, dtype=np.uint8))
@@ -81,24 +91,36 @@ class ImageEncoder:
         return files, {"x": torch.stack([self.open(file) for file in files])}
 
     def spec(self) -> dict[str, Any]:
-        return {"kind": "images", "shape": list(self.shape)} | ({"span": list(self.value_range)} if self.value_range else {})
+        return {"kind": "images", "shape": list(self.shape)} | (
+            {"span": list(self.value_range)} if self.value_range else {}
+        )
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any]) -> Self:
         channels, height, width = spec["shape"]
-        value_range = spec.get("span")             # none in runs of bytes, nor in those that were kept before there was one
+        # none in runs of bytes, nor in those that were kept before there was one
+        value_range = spec.get("span")
         return cls((channels, height, width), (value_range[0], value_range[1]) if value_range else None)
 
-    def with_value_range(self, files: Sequence[str], modes: Sequence[str], train_rows: Tensor, run_data: Data | None) -> tuple[Self, list[str]]:
-        """The same with the range of those training files that hold more than 8 bits, and what is said of it; as it is where none does.
+    def with_value_range(
+        self, files: Sequence[str], modes: Sequence[str], train_rows: Tensor, run_data: Data | None
+    ) -> tuple[Self, list[str]]:
+        """The same with the range of those training files that hold more than 8 bits, and what is said of it; as it
+        is where none does.
 
         Where a run kept these data `before`, its range is taken: none, where each file was read for itself.
         """
         if run_data is not None:
-            return replace(self, value_range=run_data.encoder.value_range if isinstance(run_data.encoder, ImageEncoder) else None), []
+            return replace(
+                self, value_range=run_data.encoder.value_range if isinstance(run_data.encoder, ImageEncoder) else None
+            ), []
         high_bit_rows = {i for i, mode in enumerate(modes) if has_more_than_8_bits(mode)}
         ranges = find_value_range([files[i] for i in train_rows.tolist() if i in high_bit_rows])
-        return (replace(self, value_range=ranges[0]), [describe_range(*ranges, len(high_bit_rows))]) if ranges else (self, [])
+        return (
+            (replace(self, value_range=ranges[0]), [describe_range(*ranges, len(high_bit_rows))])
+            if ranges
+            else (self, [])
+        )
 
 
 def _to_8bit_opaque(image: Any, value_range: ValueRange | None) -> Any:
@@ -145,7 +167,8 @@ def list_subfolders(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class FolderListing:
-    """What lies in the folder: image i is of class y[i], where there are any, and, where the folder says so, of split part[i]."""
+    """What lies in the folder: image i is of class y[i], where there are any, and, where the folder says so, of
+    split part[i]."""
 
     files: tuple[str, ...]
     y: Tensor | None
@@ -153,43 +176,65 @@ class FolderListing:
     class_names: tuple[str, ...]
     num_other_files: int
     num_images_outside: int = 0     # images of the root that lie in none of the folders that were read
-    num_images_beside: int = 0     # images beside the class folders that were read with them, where no classes are needed
+    # images beside the class folders that were read with them, where no classes are needed
+    num_images_beside: int = 0
 
 
 def _scan_folder(root: Path, *, allow_unlabeled: bool = False) -> FolderListing:
-    """Walk root/class/image, or root/train/class/image, root/test/class/image; where no class is asked for, images beside them too."""
+    """Walk root/class/image, or root/train/class/image, root/test/class/image; where no class is asked for, images
+    beside them too."""
     children = list_subfolders(root)
     split_roots = [(SPLIT_OF_FOLDER[f.name.lower()], f) for f in children if f.name.lower() in SPLIT_OF_FOLDER]
     if "train" not in {part for part, _ in split_roots}:
         split_roots = [("", root)]                                         # then val or test is the name of a class
     folders = [(part, folder) for part, split_root in split_roots for folder in list_subfolders(split_root)]
-    if allow_unlabeled and folders and (loose_images := [(file, part) for part, split_root in split_roots for file in _list_images_flat(split_root, root)]):
+    if (
+        allow_unlabeled
+        and folders
+        and (
+            loose_images := [
+                (file, part) for part, split_root in split_roots for file in _list_images_flat(split_root, root)
+            ]
+        )
+    ):
         return _merge_unlabeled(root, folders, loose_images)
     if folders and (empty_roots := [split_root for _, split_root in split_roots if not list_subfolders(split_root)]):
-        raise UsageError(f"{empty_roots[0]} holds no class folders, but those beside it do: expected {empty_roots[0]}/<class>/<image>.png or .jpg")
+        raise UsageError(
+            f"{empty_roots[0]} holds no class folders, but those beside it do: expected {empty_roots[0]}/<class>/<image>.png or .jpg"
+        )
     labels = sorted({folder.name for _, folder in folders})
     entries: list[tuple[str, int, str]] = []                          # file, class, part
     num_others = 0
     for part, folder in folders or split_roots:
         here, num_skipped = list_images(folder, root)
         if folders and not here:
-            raise UsageError(f"the class folder {folder} holds no image ({', '.join(IMAGE_SUFFIXES)}): add some or delete it")
+            raise UsageError(
+                f"the class folder {folder} holds no image ({', '.join(IMAGE_SUFFIXES)}): add some or delete it"
+            )
         entries += [(file, labels.index(folder.name) if folders else 0, part) for file in here]
         num_others += num_skipped
     if not entries:
-        raise UsageError(f"{root} holds 0 images: expected {root}/<class>/<image>.png or .jpg, or images alone to learn no classes")
+        raise UsageError(
+            f"{root} holds 0 images: expected {root}/<class>/<image>.png or .jpg, or images alone to learn no classes"
+        )
     files, y, parts = zip(*entries, strict=True)
     num_outside = len(set(list_images(root)[0]).difference(files))
-    return FolderListing(files, torch.tensor(y) if len(labels) > 1 else None, parts, tuple(labels), num_others, num_outside)
+    return FolderListing(
+        files, torch.tensor(y) if len(labels) > 1 else None, parts, tuple(labels), num_others, num_outside
+    )
 
 
 def _list_images_flat(folder: Path, root: Path) -> list[str]:
     """The image files in a folder itself, sorted."""
-    names = sorted(name for name in os.listdir(folder) if name.lower().endswith(IMAGE_SUFFIXES) and not name.startswith("."))
+    names = sorted(
+        name for name in os.listdir(folder) if name.lower().endswith(IMAGE_SUFFIXES) and not name.startswith(".")
+    )
     return [within(path, root) for name in names if os.path.isfile(path := os.path.join(folder, name))]
 
 
-def _merge_unlabeled(root: Path, folders: Sequence[tuple[str, Path]], loose_images: Sequence[tuple[str, str]]) -> FolderListing:
+def _merge_unlabeled(
+    root: Path, folders: Sequence[tuple[str, Path]], loose_images: Sequence[tuple[str, str]]
+) -> FolderListing:
     """Images in class folders and beside them, without classes."""
     entries, num_others = list(loose_images), 0
     for part, folder in folders:
@@ -198,7 +243,15 @@ def _merge_unlabeled(root: Path, folders: Sequence[tuple[str, Path]], loose_imag
         num_others += num_skipped
     files, parts = zip(*entries, strict=True)
     num_outside = len(set(list_images(root)[0]).difference(files))
-    return FolderListing(files, None, parts, tuple(sorted({folder.name for _, folder in folders})), num_others, num_outside, len(loose_images))
+    return FolderListing(
+        files,
+        None,
+        parts,
+        tuple(sorted({folder.name for _, folder in folders})),
+        num_others,
+        num_outside,
+        len(loose_images),
+    )
 
 
 def read_image_sizes(files: Sequence[str]) -> tuple[Counter[tuple[int, int]], list[str]]:
@@ -227,15 +280,25 @@ def split_by_folders(listing: FolderListing, seed: int) -> dict[str, Tensor] | N
     if missing_splits:
         fraction = 0.15 if len(missing_splits) == 2 else 0.1
         split_rows = train_val_test_split(
-            len(train), None if listing.y is None else listing.y[train], seed=seed,
-            fractions=(fraction if "validation" in missing_splits else 0.0, fraction if "test" in missing_splits else 0.0),
+            len(train),
+            None if listing.y is None else listing.y[train],
+            seed=seed,
+            fractions=(
+                fraction if "validation" in missing_splits else 0.0,
+                fraction if "test" in missing_splits else 0.0,
+            ),
         )
         rows |= {part: train[split_rows[part]] for part in ("train", *missing_splits)}
     return rows
 
 
 def load_image_folder(
-    root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None, allow_unlabeled: bool = False,
+    root: Path,
+    *,
+    size: int | None = None,
+    seed: int = 0,
+    indices: Mapping[str, Tensor] | None = None,
+    allow_unlabeled: bool = False,
     run_data: Data | None = None,
 ) -> Data:
     """A folder of images as Data: in memory where it fits, else read while learning.
@@ -248,8 +311,17 @@ def load_image_folder(
     sizes, modes = read_image_sizes(listing.files)
     side = size or min(MAX_DEFAULT_SIDE, max(sizes.most_common(1)[0][0]))
     task = "none" if listing.y is None else CLASSIFICATION_TASKS[len(listing.class_names) > 2]
-    indices = split_indices(root.name, len(listing.files), listing.y, task=task, indices=indices or split_by_folders(listing, seed), seed=seed)
-    encoder, range_notes = ImageEncoder((infer_channels(modes), side, side)).with_value_range(listing.files, modes, indices["train"], run_data)
+    indices = split_indices(
+        root.name,
+        len(listing.files),
+        listing.y,
+        task=task,
+        indices=indices or split_by_folders(listing, seed),
+        seed=seed,
+    )
+    encoder, range_notes = ImageEncoder((infer_channels(modes), side, side)).with_value_range(
+        listing.files, modes, indices["train"], run_data
+    )
     notes = [*_describe_folder(root, listing, sizes, encoder), *range_notes]
     targets = {} if listing.y is None else {"y": listing.y}
     nbytes = len(listing.files) * encoder.shape[0] * side * side
@@ -260,9 +332,18 @@ def load_image_folder(
     else:
         columns = {"x": decode_images(listing.files, encoder), **targets}
     return build_data(
-        root.resolve().name, "images", columns, task=task, class_names=() if listing.y is None else listing.class_names,
-        target="" if listing.y is None else "class", encoder=encoder, indices=indices, seed=seed, notes=notes,
-        locator=make_path_locator(root, listing.files), fingerprint=fingerprint_files(listing.files, encoder, listing.y),
+        root.resolve().name,
+        "images",
+        columns,
+        task=task,
+        class_names=() if listing.y is None else listing.class_names,
+        target="" if listing.y is None else "class",
+        encoder=encoder,
+        indices=indices,
+        seed=seed,
+        notes=notes,
+        locator=make_path_locator(root, listing.files),
+        fingerprint=fingerprint_files(listing.files, encoder, listing.y),
     )
 
 
@@ -274,7 +355,8 @@ def make_path_locator(root: Path, files: Sequence[str]) -> SourceLocator:
 def fingerprint_files(files: Sequence[str], encoder: ImageEncoder, y: Tensor | None) -> str:
     """Sixteen hexadecimal digits of files and targets, the same whether images are held in memory or streamed.
 
-    Of each file its name, its size and its bytes: of large ones the first and the last, since to read them all would take an epoch.
+    Of each file its name, its size and its bytes: of large ones the first and the last, since to read them all
+    would take an epoch.
     """
     digest = hashlib.blake2b(repr(encoder.shape + (encoder.value_range or ())).encode(), digest_size=8)
     digest.update(b"" if y is None else y.contiguous().numpy().tobytes())
@@ -301,7 +383,9 @@ def _explain_no_labels(root: Path, listing: FolderListing) -> str:
     """Why there are no labels, and what would give some: a recipe that needs them says so in these words."""
     if listing.num_images_beside:
         counts_text = f"{len(listing.files) - listing.num_images_beside:,} in {summarize_list(listing.class_names)} and {listing.num_images_beside:,} beside"
-        advice = "to keep the classes, move the images beside them elsewhere, or give --conditional to a recipe that has it"
+        advice = (
+            "to keep the classes, move the images beside them elsewhere, or give --conditional to a recipe that has it"
+        )
         return f"{len(listing.files):,} images, {counts_text}: all are read, without classes, since none are asked for; {advice}"
     if listing.class_names:
         return f"{root} holds only one class folder, {listing.class_names[0]!r}: at least two can be told apart"
@@ -312,14 +396,26 @@ def describe_splits(splits: Sequence[str], num_outside: int, folders_read: str =
     """What folders decided: the split, where they name it, and the images that lie in none of those that were read."""
     folder_names = f"the folders {', '.join(sorted(set(splits)))}"
     notes = [f"split by {folder_names}; what is not there is cut from train"] if splits[0] else []
-    return notes + ([f"left out: {format_count(num_outside, 'image')} outside {folders_read or folder_names}"] if num_outside else [])
+    return notes + (
+        [f"left out: {format_count(num_outside, 'image')} outside {folders_read or folder_names}"]
+        if num_outside
+        else []
+    )
 
 
-def _describe_folder(root: Path, listing: FolderListing, sizes: Counter[tuple[int, int]], encoder: ImageEncoder) -> list[str]:
+def _describe_folder(
+    root: Path, listing: FolderListing, sizes: Counter[tuple[int, int]], encoder: ImageEncoder
+) -> list[str]:
     """What was found and inferred."""
-    classes_note = f"{len(listing.files):,} images of {len(listing.class_names)} classes: {summarize_list(listing.class_names)}"
+    classes_note = (
+        f"{len(listing.files):,} images of {len(listing.class_names)} classes: {summarize_list(listing.class_names)}"
+    )
     notes = [_explain_no_labels(root, listing) if listing.y is None else classes_note, describe_resize(sizes, encoder)]
-    notes += describe_splits(listing.splits, listing.num_images_outside, "the class folders" if listing.class_names and not listing.num_images_beside else "")
+    notes += describe_splits(
+        listing.splits,
+        listing.num_images_outside,
+        "the class folders" if listing.class_names and not listing.num_images_beside else "",
+    )
     if listing.num_other_files:
         notes.append(f"passed over: {format_count(listing.num_other_files, 'file')} beside the images")
     return notes

@@ -1,8 +1,12 @@
-"""Images with masks that give each pixel a class: a folder of one's own, a made set, and the pedestrians of Penn and Fudan.
+"""Images with masks that give each pixel a class: a folder of one's own, a made set, and the pedestrians of Penn
+and Fudan.
 
-One's own folder holds images/ and masks/ with files of equal names (street.jpg, street.png). Folders train, val and test inside both,
-or around both, are the split. A mask is grey or has a palette: its values are the classes. With classes.txt beside them, one name a
-line, value k is the name of line k, counted from 0. As in VOC, 255 beside such classes 0, 1, 2 … is no class: those pixels do not count.
+One's own folder holds images/ and masks/ with files of equal names (street.jpg, street.png). Folders train, val and
+test inside both,
+or around both, are the split. A mask is grey or has a palette: its values are the classes. With classes.txt beside
+them, one name a
+line, value k is the name of line k, counted from 0. As in VOC, 255 beside such classes 0, 1, 2 … is no class: those
+pixels do not count.
 """
 
 import io
@@ -54,22 +58,38 @@ PENNFUDAN_FILES = (
 )
 
 
-@register_dataset(kind="masks", task="segmentation", license="no licence stated, research use; Wang, Shi, Song and Shen 2007", files=PENNFUDAN_FILES)
+@register_dataset(
+    kind="masks",
+    task="segmentation",
+    license="no licence stated, research use; Wang, Shi, Song and Shen 2007",
+    files=PENNFUDAN_FILES,
+)
 def pennfudan(seed: int = 0) -> Data:
     """170 street photographs of 192 x 192 pixels and where their pedestrians are.
 
-    The test split is the last fifth of each place's pictures (Fudan 60-74, Penn 78-96): neighbours show the same street, and a
+    The test split is the last fifth of each place's pictures (Fudan 60-74, Penn 78-96): neighbours show the same
+    street, and a
     random split would test on what was trained on.
     """
     photographs, masks = _read_pennfudan()
     names = sorted(photographs)
     encoder = ImageEncoder((3, PENNFUDAN_SIDE, PENNFUDAN_SIDE))
     x = torch.stack([encoder.open(io.BytesIO(photographs[name])) for name in names])  # type: ignore[arg-type]
-    y = torch.stack([resize_mask_to_side(_open_mask(io.BytesIO(masks[name])), PENNFUDAN_SIDE) > 0 for name in names]).to(torch.uint8)
+    y = torch.stack(
+        [resize_mask_to_side(_open_mask(io.BytesIO(masks[name])), PENNFUDAN_SIDE) > 0 for name in names]
+    ).to(torch.uint8)
     test_indices = [i for i, name in enumerate(names) if int(name[-5:]) >= (60 if name.startswith("Fudan") else 78)]
     return build_data(
-        "pennfudan", "masks", {"x": x, "y": y}, task="segmentation", class_names=("street", "pedestrian"), target="mask",
-        encoder=encoder, test_indices=torch.tensor(test_indices), fractions=(0.12, 0.0), seed=seed,
+        "pennfudan",
+        "masks",
+        {"x": x, "y": y},
+        task="segmentation",
+        class_names=("street", "pedestrian"),
+        target="mask",
+        encoder=encoder,
+        test_indices=torch.tensor(test_indices),
+        fractions=(0.12, 0.0),
+        seed=seed,
     )
 
 
@@ -78,13 +98,16 @@ def _read_pennfudan() -> tuple[dict[str, bytes], dict[str, bytes]]:
     contents: dict[str, bytes] = {}
     for file in PENNFUDAN_FILES:
         path = ensure_file("pennfudan", file)
-        if path.name != file.download_name:     # of the home page's file we know no sum: its number of pictures is looked at instead
+        # of the home page's file we know no sum: its number of pictures is looked at instead
+        if path.name != file.download_name:
             verify_content("pennfudan", file, path, read_decompressed(path))
         contents |= read_zip_members(path, (".png", ".jpg"))
     masks = {name.removesuffix("_mask.png"): raw for name, raw in contents.items() if name.endswith("_mask.png")}
     photographs = {name[:-4]: raw for name, raw in contents.items() if name[:-4] in masks}
     if len(masks) != 170 or len(photographs) != 170:
-        raise UsageError(f"pennfudan is 170 photographs with masks, got {len(photographs)}: a file is damaged; replace it")
+        raise UsageError(
+            f"pennfudan is 170 photographs with masks, got {len(photographs)}: a file is damaged; replace it"
+        )
     return photographs, masks
 
 
@@ -93,12 +116,16 @@ def _open_mask(file: Any) -> Tensor:
     with open_image(file) as mask:
         if mask.mode not in ("1", "L", "P", "I", "I;16"):
             problem = "is in colour" if mask.mode not in ("LA", "La", "F") else "has no whole numbers in one channel"
-            raise UsageError(f"the mask {file} {problem} ({mask.mode}): expected grey or a palette, whose values are the classes; save it so")
+            raise UsageError(
+                f"the mask {file} {problem} ({mask.mode}): expected grey or a palette, whose values are the classes; save it so"
+            )
         values = np.asarray(mask).astype(np.int64)
         if mask.format in ("JPEG", "MPO") or mask.info.get("compression") == "jpeg":
             distinct = np.unique(values)
             if len(distinct) > MAX_JPEG_VALUES:
-                raise UsageError(f"the mask {file} is a JPEG and holds {len(distinct)} values: JPEG blurs class numbers; save masks as PNG")
+                raise UsageError(
+                    f"the mask {file} is a JPEG and holds {len(distinct)} values: JPEG blurs class numbers; save masks as PNG"
+                )
         return torch.from_numpy(values)
 
 
@@ -111,18 +138,30 @@ def resize_mask_to_side(mask: Tensor, side: int) -> Tensor:
 
 def is_segmentation_folder(root: Path) -> bool:
     """Whether a folder holds images with masks, rather than classes of images."""
-    return any((top / "images").is_dir() and (top / "masks").is_dir() for top in [root, *_list_split_folders(root, "train")])
+    return any(
+        (top / "images").is_dir() and (top / "masks").is_dir() for top in [root, *_list_split_folders(root, "train")]
+    )
 
 
 def _list_split_folders(root: Path, *parts: str) -> list[Path]:
     """The folders inside that are named as a split is, or as one of these."""
-    return [folder for folder in list_subfolders(root) if SPLIT_OF_FOLDER.get(folder.name.lower(), "") in (parts or SPLIT_OF_FOLDER.values())]
+    return [
+        folder
+        for folder in list_subfolders(root)
+        if SPLIT_OF_FOLDER.get(folder.name.lower(), "") in (parts or SPLIT_OF_FOLDER.values())
+    ]
 
 
 def load_segmentation_folder(
-    root: Path, *, size: int | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None, run_data: Data | None = None
+    root: Path,
+    *,
+    size: int | None = None,
+    seed: int = 0,
+    indices: Mapping[str, Tensor] | None = None,
+    run_data: Data | None = None,
 ) -> Data:
-    """A folder of images with masks as Data: in memory where it fits, else read while learning. `before`: what a run kept of them."""
+    """A folder of images with masks as Data: in memory where it fits, else read while learning. `before`: what a
+    run kept of them."""
     if size is not None and size < 1:
         raise UsageError(f"--size expects a side of at least 1 pixel, got {size}")
     files, masks, splits, num_outside = _pair_images_with_masks(root)
@@ -132,30 +171,64 @@ def load_segmentation_folder(
     y, labels, class_notes = _read_mask_classes(root, files, masks, side)
     given_indices = indices or split_by_folders(FolderListing(tuple(files), None, tuple(splits), labels, 0), seed)
     indices = split_indices(root.name, len(files), None, task="segmentation", indices=given_indices, seed=seed)
-    encoder, range_notes = ImageEncoder((infer_channels(modes), side, side)).with_value_range(files, modes, indices["train"], run_data)
-    notes = [f"{len(files):,} images with masks of {len(labels)} classes: {summarize_list(labels)}", *class_notes, describe_resize(sizes, encoder), *range_notes]
+    encoder, range_notes = ImageEncoder((infer_channels(modes), side, side)).with_value_range(
+        files, modes, indices["train"], run_data
+    )
+    notes = [
+        f"{len(files):,} images with masks of {len(labels)} classes: {summarize_list(labels)}",
+        *class_notes,
+        describe_resize(sizes, encoder),
+        *range_notes,
+    ]
     notes += describe_splits(splits, num_outside)
     if bool((y == IGNORE_LABEL).any()):
-        notes.append(f"{100 * float((y == IGNORE_LABEL).double().mean()):.2g} % of the pixels are {IGNORE_LABEL}, of no class: they do not count")
+        notes.append(
+            f"{100 * float((y == IGNORE_LABEL).double().mean()):.2g} % of the pixels are {IGNORE_LABEL}, of no class: they do not count"
+        )
     if len(files) * encoder.shape[0] * side * side > in_memory_limit():
-        columns: Batch | FileSplit = FileSplit(tuple(files), encoder.open, {"y": y}, encoder.decoders, min(8, os.cpu_count() or 1))
+        columns: Batch | FileSplit = FileSplit(
+            tuple(files), encoder.open, {"y": y}, encoder.decoders, min(8, os.cpu_count() or 1)
+        )
         notes.append("the images are read while learning; their masks fit")
     else:
         columns = {"x": decode_images(files, encoder), "y": y}
     return build_data(
-        root.resolve().name, "masks", columns, task="segmentation", class_names=labels, target="mask", encoder=encoder,
-        indices=indices, seed=seed, notes=notes, locator=make_path_locator(root, files), fingerprint=fingerprint_files(files, encoder, y),
+        root.resolve().name,
+        "masks",
+        columns,
+        task="segmentation",
+        class_names=labels,
+        target="mask",
+        encoder=encoder,
+        indices=indices,
+        seed=seed,
+        notes=notes,
+        locator=make_path_locator(root, files),
+        fingerprint=fingerprint_files(files, encoder, y),
     )
 
 
 def _pair_images_with_masks(root: Path) -> tuple[list[str], list[str], list[str], int]:
-    """Image and mask files of equal names, whatever their endings; the split of each, if folders name it; how many lie in none of those."""
+    """Image and mask files of equal names, whatever their endings; the split of each, if folders name it; how many
+    lie in none of those."""
     split_roots = [root] if (root / "images").is_dir() else _list_split_folders(root)
-    files_by_half = [{name: file for split_root in split_roots for name, file in _list_files_by_name(root, split_root, subfolder).items()} for subfolder in ("images", "masks")]
-    for one, other, (a, b) in ((files_by_half[0], files_by_half[1], ("image", "masks")), (files_by_half[1], files_by_half[0], ("mask", "images"))):
+    files_by_half = [
+        {
+            name: file
+            for split_root in split_roots
+            for name, file in _list_files_by_name(root, split_root, subfolder).items()
+        }
+        for subfolder in ("images", "masks")
+    ]
+    for one, other, (a, b) in (
+        (files_by_half[0], files_by_half[1], ("image", "masks")),
+        (files_by_half[1], files_by_half[0], ("mask", "images")),
+    ):
         unpaired = sorted(one.keys() - other.keys())
         if unpaired:
-            raise UsageError(f"{len(unpaired)} {a}s of {root} have no fellow of that name in {b}/: {summarize_list(unpaired)}; add or delete")
+            raise UsageError(
+                f"{len(unpaired)} {a}s of {root} have no fellow of that name in {b}/: {summarize_list(unpaired)}; add or delete"
+            )
     names = sorted(files_by_half[0])
     if not names:
         raise UsageError(f"{split_roots[0]}/images holds no image: expected images/<name>.jpg with masks/<name>.png")
@@ -163,60 +236,103 @@ def _pair_images_with_masks(root: Path) -> tuple[list[str], list[str], list[str]
     if "train" not in splits.values():
         splits = dict.fromkeys(names, "")                             # then val or test is but the name of a folder
     used_names = [name for name in names if splits[name]] or names
-    return [files_by_half[0][name] for name in used_names], [files_by_half[1][name] for name in used_names], [splits[name] for name in used_names], len(names) - len(used_names)
+    return (
+        [files_by_half[0][name] for name in used_names],
+        [files_by_half[1][name] for name in used_names],
+        [splits[name] for name in used_names],
+        len(names) - len(used_names),
+    )
 
 
 def _list_files_by_name(root: Path, split_root: Path, subfolder: str) -> dict[str, str]:
     """The files of top/images or top/masks by name, the split first and no ending: train/street of both layouts."""
     return {
-        os.path.normpath(os.path.join(os.path.relpath(split_root, root), os.path.splitext(os.path.relpath(file, split_root / subfolder))[0])): file
+        os.path.normpath(
+            os.path.join(
+                os.path.relpath(split_root, root), os.path.splitext(os.path.relpath(file, split_root / subfolder))[0]
+            )
+        ): file
         for file in list_images(split_root / subfolder, root)[0]
     }
 
 
-def _read_mask_classes(root: Path, files: Sequence[str], masks: Sequence[str], side: int) -> tuple[Tensor, tuple[str, ...], list[str]]:
-    """(N, side, side) bytes, and the classes' names: those of classes.txt, or else the values that the masks hold, which is said."""
+def _read_mask_classes(
+    root: Path, files: Sequence[str], masks: Sequence[str], side: int
+) -> tuple[Tensor, tuple[str, ...], list[str]]:
+    """(N, side, side) bytes, and the classes' names: those of classes.txt, or else the values that the masks hold,
+    which is said."""
     listing_path = root / "classes.txt"
     inside(str(listing_path), root)
     try:
         lines = listing_path.read_text(encoding="utf-8").rstrip().splitlines() if listing_path.is_file() else []
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{listing_path} cannot be read ({error}): expected a class name on each line, in UTF-8") from None
+        raise UsageError(
+            f"{listing_path} cannot be read ({error}): expected a class name on each line, in UTF-8"
+        ) from None
     class_names = tuple(word.strip() for word in lines)
-    if "" in class_names:                                         # to pass it over would give all values behind it another's name
+    # to pass it over would give all values behind it another's name
+    if "" in class_names:
         line_index = class_names.index("")
-        raise UsageError(f"line {line_index + 1} of {listing_path} is empty, but names the value {line_index} of the masks; write its name, or delete the line")
+        raise UsageError(
+            f"line {line_index + 1} of {listing_path} is empty, but names the value {line_index} of the masks; write its name, or delete the line"
+        )
     if len(class_names) > IGNORE_LABEL:
-        raise UsageError(f"{listing_path} names {len(class_names)} classes: at most {IGNORE_LABEL} are kept in a mask's bytes")
+        raise UsageError(
+            f"{listing_path} names {len(class_names)} classes: at most {IGNORE_LABEL} are kept in a mask's bytes"
+        )
     values: set[int] = set(range(len(class_names)))
     raw_masks = torch.empty(len(files), side, side, dtype=torch.int32)
     images_with_value: Counter[int] = Counter()                       # images on which a value occurs
 
     def read_pair(pair: tuple[str, str]) -> tuple[Tensor, list[int]]:
         mask = _open_matching_mask(*pair)
-        return resize_mask_to_side(mask, side), mask.unique().tolist()   # decoding leaves Python's lock, so threads help
+        # decoding leaves Python's lock, so threads help
+        return resize_mask_to_side(mask, side), mask.unique().tolist()
 
     with ThreadPoolExecutor() as pool:
         for i, (mask, present_values) in enumerate(pool.map(read_pair, zip(files, masks, strict=True))):
             unknown = [v for v in present_values if v not in values and not (class_names and v == IGNORE_LABEL)]
             if class_names and unknown:
-                raise UsageError(f"the mask {masks[i]} holds class {unknown[0]}, but {listing_path} names {len(class_names)}: 0 to {len(class_names) - 1}")
+                raise UsageError(
+                    f"the mask {masks[i]} holds class {unknown[0]}, but {listing_path} names {len(class_names)}: 0 to {len(class_names) - 1}"
+                )
             values.update(unknown)
             images_with_value.update(present_values)
             raw_masks[i] = mask
     if len(values) > MAX_UNNAMED_CLASSES and not class_names:
-        raise UsageError(f"the masks of {root} hold {len(values)} values: shades? if they are classes, name them in {listing_path}")
+        raise UsageError(
+            f"the masks of {root} hold {len(values)} values: shades? if they are classes, name them in {listing_path}"
+        )
     if len(values) < 2:
-        raise UsageError(f"the masks of {root} hold only the value {min(values)}: at least two classes can be told apart")
+        raise UsageError(
+            f"the masks of {root} hold only the value {min(values)}: at least two classes can be told apart"
+        )
     regular_values = values - {IGNORE_LABEL}
-    if class_names or (len(regular_values) > 1 and regular_values == set(range(len(regular_values)))):    # 255 beside 0 alone, or beside shades, is a class
+    # 255 beside 0 alone, or beside shades, is a class
+    if class_names or (len(regular_values) > 1 and regular_values == set(range(len(regular_values)))):
         values = regular_values
     class_values = torch.tensor(sorted(values))
-    labels = class_names or (("background", "foreground") if values in ({0, 255}, {0, 1}) else tuple(map(str, class_values.tolist())))
-    class_frequencies = sorted((images_with_value[value], label) for value, label in zip(class_values.tolist(), labels, strict=True))
+    labels = class_names or (
+        ("background", "foreground") if values in ({0, 255}, {0, 1}) else tuple(map(str, class_values.tolist()))
+    )
+    class_frequencies = sorted(
+        (images_with_value[value], label) for value, label in zip(class_values.tolist(), labels, strict=True)
+    )
     frequencies_text = summarize_list([f"{label} on {n:,}" for n, label in class_frequencies])
-    notes = [] if class_names else [f"no classes.txt: the values of masks are the classes; images that show each, the rarest first: {frequencies_text}"]
-    return torch.where(torch.isin(raw_masks, class_values), torch.searchsorted(class_values, raw_masks), IGNORE_LABEL).to(torch.uint8), labels, notes
+    notes = (
+        []
+        if class_names
+        else [
+            f"no classes.txt: the values of masks are the classes; images that show each, the rarest first: {frequencies_text}"
+        ]
+    )
+    return (
+        torch.where(torch.isin(raw_masks, class_values), torch.searchsorted(class_values, raw_masks), IGNORE_LABEL).to(
+            torch.uint8
+        ),
+        labels,
+        notes,
+    )
 
 
 def _open_matching_mask(file: str, path: str) -> Tensor:
@@ -225,5 +341,7 @@ def _open_matching_mask(file: str, path: str) -> Tensor:
     (width, height), _ = read_image_size(file)
     if mask.shape != (height, width):
         mask_size = f"{mask.shape[1]}×{mask.shape[0]}"
-        raise UsageError(f"the mask {path} is {mask_size} pixels, but its image {file} is {width}×{height}; make them equal")
+        raise UsageError(
+            f"the mask {path} is {mask_size} pixels, but its image {file} is {width}×{height}; make them equal"
+        )
     return mask

@@ -26,7 +26,8 @@ def open_image(path: Any) -> Iterator[Any]:
                 yield image
         except UsageError:                      # it can be read, but is not what was asked for
             raise
-        except Exception as error:              # decoders raise anything on damaged files: SyntaxError, struct.error, MemoryError …
+        # decoders raise anything on damaged files: SyntaxError, struct.error, MemoryError …
+        except Exception as error:
             raise _make_image_error(path, error) from None
 
 
@@ -34,7 +35,8 @@ def read_image_size(path: str) -> tuple[tuple[int, int], str]:
     """Width and height of an image once it is turned as its metadata say, and its mode."""
     with open_image(path) as image:
         width, height = image.size
-        is_transposed = image.getexif().get(0x0112) in TRANSPOSED_ORIENTATIONS      # of a PNG, this reads the whole file
+        # of a PNG, this reads the whole file
+        is_transposed = image.getexif().get(0x0112) in TRANSPOSED_ORIENTATIONS
         return ((height, width) if is_transposed else (width, height)), image.mode
 
 

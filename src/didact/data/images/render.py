@@ -11,13 +11,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 PNG_COLOR_TYPES = {1: 0, 3: 2, 4: 6}  # channels -> colour type of a PNG
-GOLDEN_FRACTION = 0.6180339887       # turns of the colour circle from one class to the next: neighbours never look alike
+# turns of the colour circle from one class to the next: neighbours never look alike
+GOLDEN_FRACTION = 0.6180339887
 GROUND_COLOR, IGNORE_COLOR = (0.17, 0.19, 0.23), (0.9, 0.9, 0.9)
 MIN_CAPTIONED_SIDE = 256              # pixels of the longer side from which letters leave room for the image
 
 
 def encode_png(image: Tensor) -> bytes:
-    """(C, H, W) in [0, 1] as a PNG: grey for one channel, colour for three, with opacity for four; others are averaged."""
+    """(C, H, W) in [0, 1] as a PNG: grey for one channel, colour for three, with opacity for four; others are
+    averaged."""
     if image.shape[0] not in PNG_COLOR_TYPES:
         image = image.mean(0, keepdim=True)
     pixels = (image.nan_to_num().clamp(0, 1) * 255).round().byte().permute(1, 2, 0).contiguous()  # (H, W, C)
@@ -39,7 +41,9 @@ def make_palette(num_classes: int) -> Tensor:
 
 def colorize_mask(mask: Tensor, num_classes: int) -> Tensor:
     """A mask (H, W) in the colours of its classes, pale where it says none: (3, H, W)."""
-    return torch.cat([make_palette(num_classes), torch.tensor([IGNORE_COLOR])])[mask.long().clamp(max=num_classes)].permute(2, 0, 1)
+    return torch.cat([make_palette(num_classes), torch.tensor([IGNORE_COLOR])])[
+        mask.long().clamp(max=num_classes)
+    ].permute(2, 0, 1)
 
 
 def resize_mask(mask: Tensor, size: Sequence[int]) -> Tensor:
@@ -55,26 +59,38 @@ def overlay_mask(x: Tensor, mask: Tensor, num_classes: int, *, opacity: float = 
 
 
 def draw_boxes(x: Tensor, detections: Tensor, class_names: Sequence[str]) -> Tensor:
-    """An image (C, H, W) with a frame, a name and a score for each of (N, 6), best first: x1 y1 x2 y2 as shares, score, class.
+    """An image (C, H, W) with a frame, a name and a score for each of (N, 6), best first: x1 y1 x2 y2 as shares,
+    score, class.
 
-    Each class has its colour, and the surest lies on top. Where letters would cover the image it is enlarged, pixel by pixel.
+    Each class has its colour, and the surest lies on top. Where letters would cover the image it is enlarged, pixel
+    by pixel.
     """
     from PIL import Image, ImageDraw, ImageFont
 
     magnification = -(-MIN_CAPTIONED_SIDE // max(x.shape[1:]))
-    pixels = (x.expand(3, -1, -1) * 255).round().byte().permute(1, 2, 0).repeat_interleave(magnification, 0).repeat_interleave(magnification, 1)
+    pixels = (
+        (x.expand(3, -1, -1) * 255)
+        .round()
+        .byte()
+        .permute(1, 2, 0)
+        .repeat_interleave(magnification, 0)
+        .repeat_interleave(magnification, 1)
+    )
     image = Image.fromarray(pixels.numpy())
     canvas, longest_side = ImageDraw.Draw(image), max(image.size)
     line_width, font = max(1, round(longest_side / 200)), ImageFont.load_default(size=max(11.0, longest_side / 50))
-    palette = [tuple(bright) for bright in (255 * make_palette(len(class_names) + 1)[1:]).round().int().tolist()]  # no box is of the ground
+    # no box is of the ground
+    palette = [tuple(bright) for bright in (255 * make_palette(len(class_names) + 1)[1:]).round().int().tolist()]
     for *box, score, k in detections.flip(0).tolist():
         x1, y1, x2, y2 = (round(share * side) for share, side in zip(box, 2 * image.size, strict=True))
         canvas.rectangle((x1, y1, max(x1, x2 - 1), max(y1, y2 - 1)), outline=palette[int(k)], width=line_width)
         caption = f"{class_names[int(k)]} {score:.2f}"
         left, top, right, bottom = canvas.textbbox((0, 0), caption, font=font)
         caption_x = max(0, min(x1, image.width - round(right - left) - 2))
-        caption_y = max(0, y1 - round(bottom - top) - 3)             # above the box, or inside where there is no room
-        canvas.rectangle((caption_x, caption_y, caption_x + right - left + 2, caption_y + bottom - top + 2), fill=palette[int(k)])
+        caption_y = max(0, y1 - round(bottom - top) - 3)  # above the box, or inside where there is no room
+        canvas.rectangle(
+            (caption_x, caption_y, caption_x + right - left + 2, caption_y + bottom - top + 2), fill=palette[int(k)]
+        )
         text_color = "black" if palette[int(k)][1] > 110 else "white"  # green is most of what is light
         canvas.text((caption_x + 1 - left, caption_y + 1 - top), caption, font=font, fill=text_color)
     return torch.from_numpy(np.array(image)).permute(2, 0, 1) / 255

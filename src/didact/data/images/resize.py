@@ -11,14 +11,17 @@ from didact.data.images.image_folder import ImageEncoder
 
 
 def resize_dataset(data: Data, side: int | None) -> Data:
-    """The mean over what a pixel covers where it shrinks, bilinear where it grows; measured anew. New images are read in that size too."""
+    """The mean over what a pixel covers where it shrinks, bilinear where it grows; measured anew. New images are
+    read in that size too."""
     if side is None or data.shape[1:] == (side, side):
         return data
     parts: dict[str, TensorSplit] = {}
     for part in SPLITS:
         split = data.split(part)
         assert isinstance(split, TensorSplit), "only resident sets come by name"
-        x = F.interpolate(split.columns["x"].float(), size=(side, side), mode="area" if side < min(data.shape[1:]) else "bilinear")
+        x = F.interpolate(
+            split.columns["x"].float(), size=(side, side), mode="area" if side < min(data.shape[1:]) else "bilinear"
+        )
         parts[part] = replace(split, columns={**split.columns, "x": x.round().clamp(0, 255).to(torch.uint8)})
     mean, std = compute_mean_std(parts["train"])
     shape = (data.shape[0], side, side)

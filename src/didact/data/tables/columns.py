@@ -1,4 +1,5 @@
-"""Columns of a table: numbers and names, how each is told from the other, and what it makes of cells that it never met."""
+"""Columns of a table: numbers and names, how each is told from the other, and what it makes of cells that it never
+met."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,8 @@ MAX_ROUNDING_SHARE = 0.01       # of a column's deviation: what rounding to floa
 
 @dataclass(frozen=True)
 class NumericColumn:
-    """A column of numbers; `missing` where training rows lacked some, which then has a feature of its own. `comma`: what one means.
+    """A column of numbers; `missing` where training rows lacked some, which then has a feature of its own. `comma`:
+    what one means.
 
     `shift` is what is subtracted before rounding, of numbers far from zero and near each other.
     """
@@ -94,8 +96,15 @@ def column_spec(column: NumericColumn | CategoricalColumn) -> dict[str, Any]:
     """A column as JSON; what it holds says which kind it is."""
     if isinstance(column, NumericColumn):
         optional_fields = {"comma": column.comma_meaning, "shift": column.offset}
-        return {"name": column.name, "median": column.median, "missing": column.has_missing} | {k: v for k, v in optional_fields.items() if v}
-    return {"name": column.name, "values": list(column.values), "other": column.has_other, "missing": column.has_missing}
+        return {"name": column.name, "median": column.median, "missing": column.has_missing} | {
+            k: v for k, v in optional_fields.items() if v
+        }
+    return {
+        "name": column.name,
+        "values": list(column.values),
+        "other": column.has_other,
+        "missing": column.has_missing,
+    }
 
 
 def column_from_spec(spec: Mapping[str, Any]) -> NumericColumn | CategoricalColumn:
@@ -106,7 +115,8 @@ def column_from_spec(spec: Mapping[str, Any]) -> NumericColumn | CategoricalColu
 
 
 def infer_column(column: "Series", offset: float | None = None) -> tuple[NumericColumn | CategoricalColumn | None, str]:
-    """How a column is encoded, and what to say of it; None: it is left out. `shift` is what to subtract, where that is known already."""
+    """How a column is encoded, and what to say of it; None: it is left out. `shift` is what to subtract, where that
+    is known already."""
     name, n = str(column.name), int(column.notna().sum())
     if n == 0:
         return None, f"column {name!r} is empty: left out"
@@ -117,7 +127,9 @@ def infer_column(column: "Series", offset: float | None = None) -> tuple[Numeric
         finite = numbers.replace([np.inf, -np.inf], np.nan)
         offset = find_offset(finite.to_numpy(np.float64)) if offset is None else offset
         median = float(finite.median()) if finite.notna().any() else 0.0
-        return NumericColumn(name, median, bool(numbers.isna().any()), offset=offset), f"column {name!r} {describe_offset(offset)}" if offset else ""
+        return NumericColumn(
+            name, median, bool(numbers.isna().any()), offset=offset
+        ), f"column {name!r} {describe_offset(offset)}" if offset else ""
     strings = to_strings(column.dropna())
     counts = strings.value_counts()
     if strings.str.match(DATE_PATTERN).mean() > 0.9 and len(counts) > MAX_CATEGORIES:
@@ -127,7 +139,9 @@ def infer_column(column: "Series", offset: float | None = None) -> tuple[Numeric
         return None, f"column {name!r} holds free text, {distinct_note}: left out (--text {name} learns from it)"
     common_values = sorted(counts.index, key=lambda value: (-counts[value], value))[:MAX_CATEGORIES]
     num_rare = len(counts) - len(common_values)
-    note = f"column {name!r} holds {len(counts)} categories: the {num_rare} rarest are one, '(other)'" if num_rare else ""
+    note = (
+        f"column {name!r} holds {len(counts)} categories: the {num_rare} rarest are one, '(other)'" if num_rare else ""
+    )
     return CategoricalColumn(name, tuple(sorted(common_values)), num_rare > 0, bool(column.isna().any())), note
 
 
@@ -135,7 +149,9 @@ def to_strings(column: "Series") -> "Series":
     """The values as words; missing ones read as an empty word."""
     import pandas as pd
 
-    strings = ["" if is_missing else str(v).strip() for v, is_missing in zip(column.astype(object), column.isna(), strict=True)]
+    strings = [
+        "" if is_missing else str(v).strip() for v, is_missing in zip(column.astype(object), column.isna(), strict=True)
+    ]
     return pd.Series(strings, index=column.index, name=column.name, dtype=object)
 
 
@@ -151,7 +167,9 @@ def describe_numbers(column: "Series") -> list[str]:
     notes = [f"column {column.name!r} {rounding_note}"] if (rounding_note := describe_rounding(numbers)) else []
     if len(unread):
         first = f"first {unread.iloc[0]!r} in line {unread.index[0]}"
-        notes.append(f"column {column.name!r} holds {format_count(len(unread), 'cell')} not read as a number, {first}: taken as missing")
+        notes.append(
+            f"column {column.name!r} holds {format_count(len(unread), 'cell')} not read as a number, {first}: taken as missing"
+        )
     if numbers.notna().all() and numbers.is_unique and bool((numbers % 1 == 0).all()):
         count_note = " and counts up" if bool((numbers.diff().iloc[1:] == 1).all()) else ""
         if count_note or ROW_ID_PATTERN.fullmatch(str(column.name).strip()):
@@ -183,5 +201,7 @@ def to_numeric_or_none(column: "Series", *, allow_few: bool = True) -> "Series |
     numbers = to_numeric(column)
     is_present = column.notna()
     num_unread = (numbers.isna() & is_present).sum()
-    max_text_share = 0.1 if numbers.nunique() > MAX_CLASS_NUMBERS else 0.05 if allow_few and numbers.nunique() > 1 else 0
+    max_text_share = (
+        0.1 if numbers.nunique() > MAX_CLASS_NUMBERS else 0.05 if allow_few and numbers.nunique() > 1 else 0
+    )
     return numbers if num_unread <= max_text_share * is_present.sum() else None

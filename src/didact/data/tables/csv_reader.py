@@ -21,10 +21,31 @@ if TYPE_CHECKING:
 
 CSV_SUFFIXES = (".csv", ".tsv")
 ENDINGS = tuple(suffix + packed for suffix in CSV_SUFFIXES for packed in ("", ".gz", ".xz"))
-MISSING_VALUES = frozenset((                      # in files and in rows that were typed: what pandas takes for missing, and ?
-    "", "?", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None",
-    "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN",
-))
+# in files and in rows that were typed: what pandas takes for missing, and ?
+MISSING_VALUES = frozenset(
+    (
+        "",
+        "?",
+        "NA",
+        "N/A",
+        "n/a",
+        "#N/A",
+        "#N/A N/A",
+        "#NA",
+        "<NA>",
+        "NaN",
+        "nan",
+        "-NaN",
+        "-nan",
+        "NULL",
+        "null",
+        "None",
+        "1.#IND",
+        "-1.#IND",
+        "1.#QNAN",
+        "-1.#QNAN",
+    )
+)
 DELIMITERS = ",;\t|"
 
 
@@ -41,8 +62,10 @@ def dataset_name(path: Path) -> str:
 def read_csv(path: Path, *, min_columns: int = 2, comma_meanings: Mapping[str, str] | None = None) -> "DataFrame":
     """All values as text, missing ones NaN; the index holds the lines of the file, so that messages can name them.
 
-    Of fewer columns than these, it is more likely that they are separated by something else. `commas` says what they mean in columns
-    that were read before. What was found out lies in `attrs`: "commas" and "missing" (the first word that is read so) by column, "notes".
+    Of fewer columns than these, it is more likely that they are separated by something else. `commas` says what
+    they mean in columns
+    that were read before. What was found out lies in `attrs`: "commas" and "missing" (the first word that is read
+    so) by column, "notes".
     """
     import pandas as pd
 
@@ -57,12 +80,22 @@ def read_csv(path: Path, *, min_columns: int = 2, comma_meanings: Mapping[str, s
             meanings[name], note = infer_comma(name, [word.strip() for word in column if word not in missing_words])
             notes += [note] if note else []
         comma = meanings.get(name, "")
-        first_missing[name] = next((word.strip() for word in column if word in missing_words and word.strip()), "") if missing_words else ""
-        cells[name] = [None if word in missing_words else strip_commas(word, comma) for word in column] if missing_words or comma else column
+        first_missing[name] = (
+            next((word.strip() for word in column if word in missing_words and word.strip()), "")
+            if missing_words
+            else ""
+        )
+        cells[name] = (
+            [None if word in missing_words else strip_commas(word, comma) for word in column]
+            if missing_words or comma
+            else column
+        )
     frame = pd.DataFrame(cells, index=pd.Index(lines), dtype=object)
     frame.attrs = {"commas": meanings, "missing": first_missing, "notes": notes}
     first_column = frame[names[0]]
-    if names[0] == "column 1" and list(to_numeric(first_column) - to_numeric(first_column).iloc[0]) == list(range(len(frame))):
+    if names[0] == "column 1" and list(to_numeric(first_column) - to_numeric(first_column).iloc[0]) == list(
+        range(len(frame))
+    ):
         return frame.drop(columns="column 1")  # the row numbers that pandas writes
     return frame
 
@@ -100,7 +133,9 @@ def sniff_delimiter(text: str) -> str:
     return max(DELIMITERS, key=score)
 
 
-def _parse_rows(path: Path, text: str, delimiter: str, min_columns: int = 2) -> tuple[list[str], list[int], list[tuple[str, ...]]]:
+def _parse_rows(
+    path: Path, text: str, delimiter: str, min_columns: int = 2
+) -> tuple[list[str], list[int], list[tuple[str, ...]]]:
     """Column names, the line on which each row begins, and the rows; refuses a table that is none."""
     numbered_rows = _iter_rows(path, text, delimiter)
     _, header = next(numbered_rows)
@@ -117,7 +152,9 @@ def _parse_rows(path: Path, text: str, delimiter: str, min_columns: int = 2) -> 
         if len(row) != len(names):
             quote_hint = "; is a quotation mark not closed?" if any("\n" in field for field in row) else ""
             hint = f"; a value with {delimiter!r} in it needs quotation marks" if len(row) > len(names) else quote_hint
-            raise UsageError(f"line {line} of {path} has {len(row)} fields, but the first line names {len(names)} columns{hint}")
+            raise UsageError(
+                f"line {line} of {path} has {len(row)} fields, but the first line names {len(names)} columns{hint}"
+            )
         lines.append(line)
         rows.append(tuple(row))
     if not lines:
@@ -168,7 +205,10 @@ def parse_row(text: str) -> dict[str, Any]:
         for name, value in row.items():
             if isinstance(value, list | dict):
                 raise UsageError(f"column {name!r} expects one value, got {value!r}")
-        return {name: None if isinstance(value, str) and value.strip() in MISSING_VALUES else value for name, value in row.items()}
+        return {
+            name: None if isinstance(value, str) and value.strip() in MISSING_VALUES else value
+            for name, value in row.items()
+        }
     pairs = [part.split("=", 1) for part in re.split(r",(?=[^,=]+=)", text)]
     if any(len(pair) != 2 for pair in pairs):
         raise UsageError(f"expected a CSV file, a row as 'column=value,…' or a JSON object, got {text!r}")

@@ -12,11 +12,14 @@ PLAIN_NUMBER_PATTERN = re.compile(r"[-+]?\d+(\.\d+)?")                          
 def infer_comma(name: str, cells: Sequence[str]) -> tuple[str, str]:
     """What the commas of most cells mean ("": they are not in numbers) and what to say of it.
 
-    A cell that can be read in one way only decides. Where each can be read in both, as 2,471, cells below a thousand that have
+    A cell that can be read in one way only decides. Where each can be read in both, as 2,471, cells below a
+    thousand that have
     no comma tell that it divides thousands.
     """
     commas = [word for word in cells if "," in word]
-    fractions, groups = ([word for word in commas if pattern.fullmatch(word)] for pattern in (FRACTION_PATTERN, GROUPS_PATTERN))
+    fractions, groups = (
+        [word for word in commas if pattern.fullmatch(word)] for pattern in (FRACTION_PATTERN, GROUPS_PATTERN)
+    )
     plain_numbers = [float(word) for word in cells if PLAIN_NUMBER_PATTERN.fullmatch(word)]
     num_ambiguous = sum(FRACTION_PATTERN.fullmatch(word) is not None for word in groups)
     if not fractions + groups or 2 * (len(plain_numbers) + len(fractions) + len(groups) - num_ambiguous) <= len(cells):
@@ -25,7 +28,10 @@ def infer_comma(name: str, cells: Sequence[str]) -> tuple[str, str]:
         return DECIMAL, ""
     example = groups[0]
     if len(groups) > len(fractions) or (plain_numbers and max(map(abs, plain_numbers)) < 1000):
-        return THOUSANDS, f"column {name!r} has commas between thousands: {example} is read as {strip_commas(example, THOUSANDS)}"
+        return (
+            THOUSANDS,
+            f"column {name!r} has commas between thousands: {example} is read as {strip_commas(example, THOUSANDS)}",
+        )
     note = f"column {name!r} has three digits behind each comma: {example} is read as {strip_commas(example, DECIMAL)}"
     return DECIMAL, f"{note}; if they are thousands, write them without commas"
 

@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_FLOAT32 = float(np.finfo(np.float32).max)
-MAX_RELATIVE_ROUNDING = 1e-5         # of the mean distance from the middle: rounding takes less of air pressures, 1013 ± 3, more of a season's Unix times
+# of the mean distance from the middle: rounding takes less of air pressures, 1013 ± 3, more of a season's Unix times
+MAX_RELATIVE_ROUNDING = 1e-5
 
 
 def find_offset(values: NDArray[np.float64]) -> float:
-    """What to subtract: a value from the middle, so that no decimals are added; 0 where single precision keeps them as they are."""
+    """What to subtract: a value from the middle, so that no decimals are added; 0 where single precision keeps them
+    as they are."""
     finite = values[np.abs(values) <= MAX_FLOAT32]
     if not len(finite):
         return 0.0
@@ -39,9 +41,11 @@ def format_plain(value: float) -> str:
 
 
 def format_exact(value: float, offset: float) -> str:
-    """A number from which `shift` had been subtracted, with all the digits that tell it from its neighbours: 1,700,000,000,250.5.
+    """A number from which `shift` had been subtracted, with all the digits that tell it from its neighbours:
+    1,700,000,000,250.5.
 
-    They are those of six that the rest has, stored in single precision, and no more than double precision knows of the whole.
+    They are those of six that the rest has, stored in single precision, and no more than double precision knows of
+    the whole.
     """
     difference, magnitude = abs(value - offset), max(abs(value), abs(offset), 1.0)
     num_decimals = 14 - floor(log10(magnitude))

@@ -1,4 +1,5 @@
-"""A table's whole row: which columns it has, what is usual in them, and how a new one is written in the table's own words."""
+"""A table's whole row: which columns it has, what is usual in them, and how a new one is written in the table's own
+words."""
 
 import csv
 import io
@@ -23,7 +24,9 @@ Column = NumericColumn | CategoricalColumn
 def get_row_columns(data: Data, *, joint: bool) -> tuple[Column, ...]:
     """The columns that make an encoded row; with the target behind them, where it is learned together with them."""
     if not isinstance(data.encoder, TableEncoder):
-        raise UsageError(f"{data.name!r} does not say what its columns are: give a CSV file, or one of the tables known by name")
+        raise UsageError(
+            f"{data.name!r} does not say what its columns are: give a CSV file, or one of the tables known by name"
+        )
     return data.encoder.columns + (get_target_columns(data) if joint else ())
 
 
@@ -37,7 +40,8 @@ def get_target_columns(data: Data) -> tuple[Column, ...]:
 
 
 def concat_target(batch: Batch, task: str, num_classes: int) -> Tensor:
-    """Inputs and targets as one encoded row, in their own units (but for what is subtracted from numbers far from zero)."""
+    """Inputs and targets as one encoded row, in their own units (but for what is subtracted from numbers far from
+    zero)."""
     x, y = batch["x"], batch["y"]
     if task == "multilabel":
         return torch.cat([x, torch.stack([1 - y, y], dim=2).flatten(1)], dim=1)
@@ -63,7 +67,8 @@ def infer_decimals(values: Tensor) -> int:
 
 
 def decode_rows(columns: Sequence[Column], x: Tensor, num_decimals: Sequence[int]) -> list[list[str]]:
-    """Encoded rows (N, F) as text, a list for each: numbers with as many decimals as their feature has, categories by name."""
+    """Encoded rows (N, F) as text, a list for each: numbers with as many decimals as their feature has, categories
+    by name."""
     column_texts: list[list[str]] = []
     start = 0
     for column in columns:
@@ -71,7 +76,9 @@ def decode_rows(columns: Sequence[Column], x: Tensor, num_decimals: Sequence[int
         if isinstance(column, NumericColumn):
             is_missing = part[:, 1] > 0.5 if column.has_missing else torch.zeros(len(part), dtype=torch.bool)
             values = zip((part[:, 0] + column.offset).tolist(), is_missing.tolist(), strict=True)
-            column_texts.append(["" if no else _format_number(value, num_decimals[start], column.offset) for value, no in values])
+            column_texts.append(
+                ["" if no else _format_number(value, num_decimals[start], column.offset) for value, no in values]
+            )
         else:
             names = column.values + ("(other)",) * column.has_other + ("",) * column.has_missing
             column_texts.append([names[k] for k in part.argmax(1).tolist()])

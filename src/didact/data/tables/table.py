@@ -51,19 +51,32 @@ YES_NO = {"1": 1, "1.0": 1, "yes": 1, "true": 1, "0": 0, "0.0": 0, "no": 0, "fal
 
 
 def load_table(
-    path: Path, *, target: str | None = None, task: Task | None = None, seed: int = 0, indices: Mapping[str, Tensor] | None = None,
+    path: Path,
+    *,
+    target: str | None = None,
+    task: Task | None = None,
+    seed: int = 0,
+    indices: Mapping[str, Tensor] | None = None,
     run_data: Data | None = None,
 ) -> Data:
     """A CSV file as Data. What fills and encodes it is learned from the training rows alone.
 
-    Where no target is named (or "": none) and the last column cannot be one, all columns are inputs and the first note says why: enough for
-    a model that learns them together, and a recipe that needs a target refuses in those words. `before`: what a run kept of these data.
+    Where no target is named (or "": none) and the last column cannot be one, all columns are inputs and the first
+    note says why: enough for
+    a model that learns them together, and a recipe that needs a target refuses in those words. `before`: what a run
+    kept of these data.
     """
     frame, name, offsets = read_csv(path, min_columns=1), dataset_name(path), get_stored_offsets(run_data)
     try:
         target_name, notes = choose_target(frame, target, path)
         target_values = read_target(frame, target_name, task, offsets)
-        validate(name, len(target_values.y), {"y": target_values.y}, task=target_values.task, class_names=target_values.class_names)
+        validate(
+            name,
+            len(target_values.y),
+            {"y": target_values.y},
+            task=target_values.task,
+            class_names=target_values.class_names,
+        )
     except UsageError as why:
         if target or task:
             raise
@@ -74,30 +87,56 @@ def load_table(
     indices = split_indices(name, len(frame), target_values.y, task=target_values.task, indices=indices, seed=seed)
     encoder, x = TableEncoder.from_frame(frame, target_name, indices["train"], offsets)
     return build_data(
-        name, "table", {"x": x, "y": target_values.y}, task=target_values.task, class_names=target_values.class_names, feature_names=encoder.feature_names, target=target_name,
-        target_offset=target_values.offset, encoder=encoder, indices=indices, locator=make_line_locator(path, frame.index),
+        name,
+        "table",
+        {"x": x, "y": target_values.y},
+        task=target_values.task,
+        class_names=target_values.class_names,
+        feature_names=encoder.feature_names,
+        target=target_name,
+        target_offset=target_values.offset,
+        encoder=encoder,
+        indices=indices,
+        locator=make_line_locator(path, frame.index),
         notes=(*notes, target_values.note, *frame.attrs["notes"], *encoder.notes),
     )
 
 
 def get_stored_offsets(run_data: Data | None) -> Offsets | None:
-    """What a run subtracted from its columns and its target; older ones, from none. None where there was no run: it is to be found."""
+    """What a run subtracted from its columns and its target; older ones, from none. None where there was no run: it
+    is to be found."""
     if run_data is None:
         return None
     columns = run_data.encoder.columns if isinstance(run_data.encoder, TableEncoder) else ()
-    return {column.name: column.offset for column in columns if isinstance(column, NumericColumn)} | {run_data.target: run_data.target_offset}
+    return {column.name: column.offset for column in columns if isinstance(column, NumericColumn)} | {
+        run_data.target: run_data.target_offset
+    }
 
 
 def _load_without_target(
-    frame: "DataFrame", path: Path, reason: str, *, seed: int, indices: Mapping[str, Tensor] | None, offsets: Offsets | None
+    frame: "DataFrame",
+    path: Path,
+    reason: str,
+    *,
+    seed: int,
+    indices: Mapping[str, Tensor] | None,
+    offsets: Offsets | None,
 ) -> Data:
     """All columns as inputs, and why none is the target."""
     name = dataset_name(path)
     indices = split_indices(name, len(frame), None, task="none", indices=indices, seed=seed)
     encoder, x = TableEncoder.from_frame(frame, "", indices["train"], offsets)
     return build_data(
-        name, "table", {"x": x}, task="none", feature_names=encoder.feature_names, target="", encoder=encoder, indices=indices,
-        locator=make_line_locator(path, frame.index), notes=(reason, *frame.attrs["notes"], *encoder.notes),
+        name,
+        "table",
+        {"x": x},
+        task="none",
+        feature_names=encoder.feature_names,
+        target="",
+        encoder=encoder,
+        indices=indices,
+        locator=make_line_locator(path, frame.index),
+        notes=(reason, *frame.attrs["notes"], *encoder.notes),
     )
 
 
@@ -113,7 +152,8 @@ class TableEncoder:
     def from_frame(
         cls, frame: "DataFrame", target: str, rows: Tensor | None = None, offsets: Offsets | None = None
     ) -> tuple["TableEncoder", Tensor]:
-        """Learn medians and categories from `rows` (all, if None), and shifts where none are given, and encode the whole frame."""
+        """Learn medians and categories from `rows` (all, if None), and shifts where none are given, and encode the
+        whole frame."""
         train_frame = frame if rows is None else frame.iloc[rows.numpy()]
         target_names = {target} if target in frame else set(target.split(","))
         columns: list[NumericColumn | CategoricalColumn] = []
@@ -128,7 +168,9 @@ class TableEncoder:
                 notes += [note] if note else []
         if not columns:
             reason = "; ".join(notes) or "there is none"
-            raise UsageError(f"no column{f' beside the target {target!r}' if target else ''} can be learned from: {reason}")
+            raise UsageError(
+                f"no column{f' beside the target {target!r}' if target else ''} can be learned from: {reason}"
+            )
         encoder = cls(tuple(columns), target, tuple(notes))
         kinds = [sum(isinstance(c, kind) for c in columns) for kind in (NumericColumn, CategoricalColumn)]
         columns_note = f"{format_count(kinds[0], 'column')} of numbers and {kinds[1]} of categories make {format_count(len(encoder.feature_names), 'feature')}"
@@ -153,16 +195,21 @@ class TableEncoder:
     def read(self, inputs: Sequence[Given]) -> tuple[list[str], Batch]:
         """CSV files, or single rows written `a=1,b=2` or as JSON objects."""
         named_frames = list(self._read_frames(inputs))
-        return [name for names, _ in named_frames for name in names], {"x": torch.cat([self.encode(frame) for _, frame in named_frames])}
+        return [name for names, _ in named_frames for name in names], {
+            "x": torch.cat([self.encode(frame) for _, frame in named_frames])
+        }
 
     def describe_unseen_inputs(self, inputs: Sequence[Given]) -> list[str]:
-        """Cells of numbers that are none, and names that training did not meet, with the first row in which it is so."""
+        """Cells of numbers that are none, and names that training did not meet, with the first row in which it is
+        so."""
         notes = []
         for names, frame in self._read_frames(inputs):
             for column in self.columns:
                 is_unseen, description = column.find_unseen(frame[column.name])
                 if is_unseen.any():
-                    notes.append(f"column {column.name!r} holds {description}; first in {names[int(is_unseen.argmax())]}")
+                    notes.append(
+                        f"column {column.name!r} holds {description}; first in {names[int(is_unseen.argmax())]}"
+                    )
         return notes
 
     def _read_frames(self, inputs: Sequence[Given]) -> Iterator[tuple[list[str], "DataFrame"]]:
@@ -171,7 +218,9 @@ class TableEncoder:
 
         for text in inputs:
             if isinstance(text, Path) or (is_csv_path(text) and ("=" not in text or os.path.exists(text))):
-                commas = {c.name: c.comma_meaning for c in self.columns if isinstance(c, NumericColumn) and c.comma_meaning}
+                commas = {
+                    c.name: c.comma_meaning for c in self.columns if isinstance(c, NumericColumn) and c.comma_meaning
+                }
                 frame = read_csv(Path(text), min_columns=min(2, len(self.columns)), comma_meanings=commas)
                 self._check_has_columns(frame.columns, str(text))
                 self._check_numeric_columns(frame, str(text))
@@ -179,7 +228,11 @@ class TableEncoder:
             else:
                 row = parse_row(text)
                 self._check_has_columns(row, text)
-                row |= {c.name: strip_commas(str(row[c.name]), c.comma_meaning) for c in self.columns if isinstance(c, NumericColumn) and c.comma_meaning and row[c.name]}
+                row |= {
+                    c.name: strip_commas(str(row[c.name]), c.comma_meaning)
+                    for c in self.columns
+                    if isinstance(c, NumericColumn) and c.comma_meaning and row[c.name]
+                }
                 frame = pd.DataFrame([{c.name: row[c.name] for c in self.columns}], index=[1], dtype=object)
                 self._check_numeric_cells(row)
                 yield [text], frame
@@ -198,7 +251,9 @@ class TableEncoder:
             present = frame[column.name].dropna()
             if isinstance(column, NumericColumn) and len(present) and to_numeric(present).isna().all():
                 cell = f"{present.iloc[0]!r} in line {present.index[0]}"
-                raise UsageError(f"column {column.name!r} of {source} expects numbers, got {cell}; an unknown value may be left empty")
+                raise UsageError(
+                    f"column {column.name!r} of {source} expects numbers, got {cell}; an unknown value may be left empty"
+                )
 
     def _check_numeric_cells(self, row: Mapping[str, Any]) -> None:
         """In a file a word among numbers counts as missing, as in training; in a row that was typed it is a mistake."""
@@ -226,25 +281,35 @@ class Target(NamedTuple):
 
 
 def read_target(frame: "DataFrame", target: str, task: Task | None = None, offsets: Offsets | None = None) -> Target:
-    """A column as the target, or several with commas between; `task` says what numbers mean where the rows should not decide."""
+    """A column as the target, or several with commas between; `task` says what numbers mean where the rows should
+    not decide."""
     if target not in frame:
         if task:
-            raise UsageError(f"--task is for one target, but --target {target} names several of yes and no; leave out --task {task}")
+            raise UsageError(
+                f"--task is for one target, but --target {target} names several of yes and no; leave out --task {task}"
+            )
         return _read_multilabel_target(frame[target.split(",")])
     offset = None if offsets is None else offsets.get(target, 0.0)
     return _read_single_target(frame[target], task, frame.attrs.get("missing", {}).get(target, ""), offset)
 
 
-def _read_single_target(column: "Series", task: Task | None = None, missing_word: str = "", offset: float | None = None) -> Target:
-    """One column; `gap` is a word of the file that was read as missing, `shift` what to subtract, where that is known already.
+def _read_single_target(
+    column: "Series", task: Task | None = None, missing_word: str = "", offset: float | None = None
+) -> Target:
+    """One column; `gap` is a word of the file that was read as missing, `shift` what to subtract, where that is
+    known already.
 
     Words are classes; so are at most 20 different whole numbers, each frequent; any two values are a binary task.
     """
     name, n = str(column.name), len(column)
     is_missing = column.isna()
-    missing_note = f" ({missing_word!r} is read as missing: where it is a class, write another word)" if missing_word else ""
+    missing_note = (
+        f" ({missing_word!r} is read as missing: where it is a class, write another word)" if missing_word else ""
+    )
     if is_missing.all():
-        raise UsageError(f"the target {name!r} holds no value in any of the {n} rows{missing_note}; choose another with --target")
+        raise UsageError(
+            f"the target {name!r} holds no value in any of the {n} rows{missing_note}; choose another with --target"
+        )
     if is_missing.any():
         first = column.index[is_missing.to_numpy()][0]
         raise UsageError(
@@ -268,7 +333,9 @@ def _looks_categorical(numbers: "Series") -> bool:
     """Whether numbers look like those of classes: two of them, or a few whole ones that are each frequent."""
     counts = numbers.value_counts()
     is_whole = bool((numbers % 1 == 0).all())
-    return len(counts) <= 2 or (is_whole and len(counts) <= MAX_CLASS_NUMBERS and 5 * len(counts) <= len(numbers) and counts.min() >= 3)
+    return len(counts) <= 2 or (
+        is_whole and len(counts) <= MAX_CLASS_NUMBERS and 5 * len(counts) <= len(numbers) and counts.min() >= 3
+    )
 
 
 def _read_class_numbers(name: str, numbers: "Series", task: Task | None) -> Target:
@@ -276,7 +343,9 @@ def _read_class_numbers(name: str, numbers: "Series", task: Task | None) -> Targ
     distinct = sorted(numbers.unique())
     if len(distinct) > max(MAX_CLASS_NUMBERS, len(numbers) / 2):
         count_text = f"{len(distinct)} different numbers in {len(numbers)} rows"
-        raise UsageError(f"--task classes: the target {name!r} holds {count_text}, too many to be classes; leave it out")
+        raise UsageError(
+            f"--task classes: the target {name!r} holds {count_text}, too many to be classes; leave it out"
+        )
     is_whole = bool((numbers % 1 == 0).all())
     names_by_value = {value: f"{value:.0f}" if is_whole else f"{value:.15g}" for value in distinct}
     target = _encode_classes(name, numbers.map(names_by_value), list(names_by_value.values()))
@@ -291,9 +360,13 @@ def _read_regression_target(name: str, numbers: "Series", task: Task | None, off
     values = numbers.to_numpy(np.float64)
     offset = find_offset(values) if offset is None else offset
     rounding_note = rounding_note or (f"{describe_offset(offset)}; answers have it again" if offset else "")
-    could_be_classes = bool((numbers % 1 == 0).all()) and counts.min() >= 3 and len(counts) <= max(MAX_CLASS_NUMBERS, len(numbers) / 2)
+    could_be_classes = (
+        bool((numbers % 1 == 0).all()) and counts.min() >= 3 and len(counts) <= max(MAX_CLASS_NUMBERS, len(numbers) / 2)
+    )
     task_note = ", as --task says" if task else "; --task classes reads classes" if could_be_classes else ""
-    summary = f"target {name!r}: {len(counts)} different numbers, read as regression{task_note}" + (rounding_note and f"; it {rounding_note}")
+    summary = f"target {name!r}: {len(counts)} different numbers, read as regression{task_note}" + (
+        rounding_note and f"; it {rounding_note}"
+    )
     return Target("regression", torch.from_numpy(subtract_offset(values, offset)), (), summary, offset)
 
 
@@ -319,7 +392,9 @@ def _read_multilabel_target(frame: "DataFrame") -> Target:
                 " name one column, or write 1 and 0"
             )
         if values.nunique() < 2:
-            raise UsageError(f"the target {name!r} is the same in every row: there is nothing to tell apart; leave it out of --target")
+            raise UsageError(
+                f"the target {name!r} is the same in every row: there is nothing to tell apart; leave it out of --target"
+            )
         columns.append(torch.from_numpy(values.to_numpy(np.float32)))
     labels = tuple(str(name) for name in frame.columns)
     note = f"targets {summarize_list(labels)}: each yes or no, read as multi-label classification"
@@ -329,7 +404,9 @@ def _read_multilabel_target(frame: "DataFrame") -> Target:
 def _encode_classes(name: str, cells: "Series", class_names: Sequence[str]) -> Target:
     """Words as class numbers, in the order of `labels`."""
     if len(class_names) < 2:
-        raise UsageError(f"the target {name!r} is {class_names[0]!r} in every row: at least two classes can be told apart")
+        raise UsageError(
+            f"the target {name!r} is {class_names[0]!r} in every row: at least two classes can be told apart"
+        )
     if len(class_names) > max(MAX_CLASS_NUMBERS, len(cells) / 2):
         raise UsageError(
             f"the target {name!r} holds {len(class_names)} texts in {len(cells)} rows, neither classes nor numbers;"
@@ -338,7 +415,9 @@ def _encode_classes(name: str, cells: "Series", class_names: Sequence[str]) -> T
     class_ids = {label: k for k, label in enumerate(class_names)}
     y = torch.tensor([class_ids[word] for word in cells])
     task = "binary" if len(class_names) == 2 else "multiclass"
-    return Target(task, y, tuple(class_names), f"target {name!r}: {len(class_names)} classes, read as {task} classification")
+    return Target(
+        task, y, tuple(class_names), f"target {name!r}: {len(class_names)} classes, read as {task} classification"
+    )
 
 
 def choose_target(

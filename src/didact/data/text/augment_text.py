@@ -1,6 +1,8 @@
-"""Augmentation of token batches, on the device: words left out, exchanged, or said twice. No dictionary of synonyms is needed.
+"""Augmentation of token batches, on the device: words left out, exchanged, or said twice. No dictionary of synonyms
+is needed.
 
-Tokens are (B, L) with padding 0 behind. As for images, all randomness comes from the generator and shapes are fixed. Wei & Zou 2019.
+Tokens are (B, L) with padding 0 behind. As for images, all randomness comes from the generator and shapes are
+fixed. Wei & Zou 2019.
 """
 
 from collections.abc import Callable
@@ -48,18 +50,22 @@ class RandomSwap:
     def __call__(self, batch: Batch, generator: Generator) -> Batch:
         x = batch["x"]
         positions = torch.arange(x.shape[1], device=x.device)
-        odd = torch.randint(2, (len(x), 1), generator=generator, device=x.device)     # pairs are (0, 1), (2, 3) … or (1, 2), (3, 4) …
-        first = positions - (positions + odd) % 2                                             # of the pair that each place is in, (B, L)
+        # pairs are (0, 1), (2, 3) … or (1, 2), (3, 4) …
+        odd = torch.randint(2, (len(x), 1), generator=generator, device=x.device)
+        # of the pair that each place is in, (B, L)
+        first = positions - (positions + odd) % 2
         has_partner = (first >= 0) & (first + 1 < x.shape[1])
         has_partner &= x.gather(1, (first + 1).clamp(0, x.shape[1] - 1)) != 0               # padding stays where it is
-        is_swapped = _sample_bernoulli(x, self.p, generator).gather(1, first.clamp(min=0))            # both of a pair read the same draw
+        # both of a pair read the same draw
+        is_swapped = _sample_bernoulli(x, self.p, generator).gather(1, first.clamp(min=0))
         partner = torch.where(has_partner & is_swapped, 2 * first + 1 - positions, positions)
         return {**batch, "x": x.gather(1, partner)}
 
 
 @dataclass(frozen=True)
 class RandomInsertion:
-    """Behind each token, with probability p, another of the same text is said again; what no longer fits falls off the end."""
+    """Behind each token, with probability p, another of the same text is said again; what no longer fits falls off
+    the end."""
 
     p: float = 0.1
 
@@ -67,12 +73,17 @@ class RandomInsertion:
         x = batch["x"]
         size = (x != 0).sum(1, keepdim=True).clamp(min=1)
         source_positions = (torch.rand(x.shape, generator=generator, device=x.device) * size).long()
-        candidates = torch.stack([x, x.gather(1, source_positions)], dim=2).flatten(1)             # (B, 2L): token, candidate, token, …
+        # (B, 2L): token, candidate, token, …
+        candidates = torch.stack([x, x.gather(1, source_positions)], dim=2).flatten(1)
         keep_mask = torch.stack([x != 0, (x != 0) & _sample_bernoulli(x, self.p, generator)], dim=2).flatten(1)
         return {**batch, "x": _compact_left(candidates, keep_mask)[:, : x.shape[1]]}
 
 
-AUGMENTATIONS: dict[str, Callable[[], Augmentation]] = {"deletion": RandomDeletion, "swap": RandomSwap, "insertion": RandomInsertion}
+AUGMENTATIONS: dict[str, Callable[[], Augmentation]] = {
+    "deletion": RandomDeletion,
+    "swap": RandomSwap,
+    "insertion": RandomInsertion,
+}
 
 
 def make_text_augmentations(names: tuple[str, ...]) -> Augmentation | None:

@@ -1,6 +1,8 @@
-"""Byte-pair encoding in plain Python: begin with bytes, and again and again join the pair of neighbours that occurs most often.
+"""Byte-pair encoding in plain Python: begin with bytes, and again and again join the pair of neighbours that occurs
+most often.
 
-Sennrich et al. 2016, on bytes as GPT-2 has it (Radford et al. 2019), so that no text holds an unknown symbol; Lhotte 7.4. The `tokenizers`
+Sennrich et al. 2016, on bytes as GPT-2 has it (Radford et al. 2019), so that no text holds an unknown symbol;
+Lhotte 7.4. The `tokenizers`
 library learns the same merges, much faster (`data/text/tokenizers.py` uses it where it is installed).
 """
 
@@ -19,10 +21,16 @@ Pair = tuple[str, str]
 def _compile_pattern() -> re.Pattern[str]:
     """Words with the space before them, numbers, signs; spaces before a word stay with it.
 
-    By Unicode's classes, as GPT-2 has it: Python's own hold ², ½ and Ⅷ among the letters, and four control signs among the spaces.
+    By Unicode's classes, as GPT-2 has it: Python's own hold ², ½ and Ⅷ among the letters, and four control signs
+    among the spaces.
     """
     number_letters = "".join(c for c in map(chr, range(sys.maxunicode + 1)) if category(c) in ("Nl", "No"))
-    letter, number, sign, space = rf"[^\W\d_{number_letters}]", rf"[\d{number_letters}]", r"(?:[^\s\w]|[_\x1c-\x1f])", r"[^\S\x1c-\x1f]"
+    letter, number, sign, space = (
+        rf"[^\W\d_{number_letters}]",
+        rf"[\d{number_letters}]",
+        r"(?:[^\s\w]|[_\x1c-\x1f])",
+        r"[^\S\x1c-\x1f]",
+    )
     return re.compile(rf"'(?:s|t|re|ve|m|ll|d)| ?{letter}+| ?{number}+| ?{sign}+|{space}+(?![\S\x1c-\x1f])|{space}+")
 
 
@@ -47,7 +55,8 @@ def pretokenize(text: str) -> list[str]:
 
 
 def train_bpe(text: str | Iterable[str], num_merges: int) -> list[Pair]:
-    """The first `merges` pairs in the order in which they are joined; of equally frequent ones, the one that was known earlier."""
+    """The first `merges` pairs in the order in which they are joined; of equally frequent ones, the one that was
+    known earlier."""
     counts = Counter(piece for t in ([text] if isinstance(text, str) else text) for piece in pretokenize(t))
     words = {piece: list(piece) for piece in counts}
     symbol_order = {symbol: i for i, symbol in enumerate(sorted(bytes_to_unicode().values()))}
@@ -70,7 +79,9 @@ def train_bpe(text: str | Iterable[str], num_merges: int) -> list[Pair]:
     return learned_merges
 
 
-def _update_pair_counts(piece: str, word: Sequence[str], count: int, pairs: Counter[Pair], pieces_with_pair: dict[Pair, set[str]]) -> None:
+def _update_pair_counts(
+    piece: str, word: Sequence[str], count: int, pairs: Counter[Pair], pieces_with_pair: dict[Pair, set[str]]
+) -> None:
     """Count a word's pairs of neighbours, or take them off again."""
     for pair in pairwise(word):
         pairs[pair] += count

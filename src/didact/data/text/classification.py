@@ -1,4 +1,5 @@
-"""Texts as words, stored in their order: a plain network reads which of them occur (a bag), a recurrent one reads them one by one."""
+"""Texts as words, stored in their order: a plain network reads which of them occur (a bag), a recurrent one reads
+them one by one."""
 
 import re
 from collections import Counter
@@ -32,7 +33,8 @@ def split_words(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class BagEncoder:
-    """x_v = 1 if word v occurs in the text, else 0. Stored as the numbers of its words, V behind the end, V + 1 for an unknown one."""
+    """x_v = 1 if word v occurs in the text, else 0. Stored as the numbers of its words, V behind the end, V + 1 for
+    an unknown one."""
 
     vocab: tuple[str, ...]                  # the V words, the most common first
     column: str = "text"                    # where a table holds the texts
@@ -45,7 +47,9 @@ class BagEncoder:
             counts.update(set(split_words(text)))
         vocab_words = [word for word, count in counts.items() if count > 1] or list(counts)
         if not vocab_words:
-            raise UsageError(f"none of the {len(texts)} texts of column {column!r} holds a word; choose another with --text")
+            raise UsageError(
+                f"none of the {len(texts)} texts of column {column!r} holds a word; choose another with --text"
+            )
         return cls(tuple(sorted(vocab_words, key=lambda word: (-counts[word], word))[:vocab_size]), column)
 
     @cached_property
@@ -56,7 +60,11 @@ class BagEncoder:
         """(N, L): the numbers of the first `LONGEST` words of each text, in two bytes each where they fit."""
         word_to_id, pad_id = self.word_to_id, len(self.vocab)
         rows = [[word_to_id.get(w, pad_id + 1) for w in split_words(text)[:MAX_STORED_WORDS]] for text in texts]
-        x = np.full((len(rows), max(1, max(map(len, rows), default=0))), pad_id, dtype=np.int16 if pad_id < 2**15 - 2 else np.int32)
+        x = np.full(
+            (len(rows), max(1, max(map(len, rows), default=0))),
+            pad_id,
+            dtype=np.int16 if pad_id < 2**15 - 2 else np.int32,
+        )
         for i, row in enumerate(rows):
             x[i, : len(row)] = row
         return torch.from_numpy(x)
@@ -66,7 +74,8 @@ class BagEncoder:
         return {"x": self.to_bag}
 
     def to_bag(self, x: Tensor) -> Tensor:
-        """(B, L) word numbers -> (B, V) zeros and ones; padding and unknown words fall into two columns that are cut off."""
+        """(B, L) word numbers -> (B, V) zeros and ones; padding and unknown words fall into two columns that are
+        cut off."""
         vocab_size = len(self.vocab)
         return torch.zeros(len(x), vocab_size + 2, device=x.device).scatter_(1, x.long(), 1.0)[:, :vocab_size]
 
@@ -81,7 +90,9 @@ class BagEncoder:
                 names += [f"{text}:{line}" for line in frame.index]
                 continue
             if text == "-":
-                raise UsageError("expected a text, got '-': standard input is not read; save it to a file, and give --from FILE")
+                raise UsageError(
+                    "expected a text, got '-': standard input is not read; save it to a file, and give --from FILE"
+                )
             if isinstance(text, str) and not text.strip():
                 raise UsageError(f"expected a text, got {text!r}")
             texts.append(_read_txt(text) if isinstance(text, Path) else text)
@@ -102,7 +113,8 @@ class BagEncoder:
 
 @dataclass(frozen=True)
 class SequenceEncoder(BagEncoder):
-    """The same words one by one: <pad> 0 behind the end, <unk> 1, from 2 the `vocabulary` most common; at most `length` of a text."""
+    """The same words one by one: <pad> 0 behind the end, <unk> 1, from 2 the `vocabulary` most common; at most
+    `length` of a text."""
 
     vocab_size: int = 10_000
     max_length: int = 256
@@ -124,9 +136,13 @@ def as_sequences(data: Data, *, vocab_size: int = 10_000, max_length: int = 256)
         raise UsageError(f"{data.name!r} does not hold texts with labels: give a CSV file and --text COLUMN")
     encoder = SequenceEncoder(bag.vocab, bag.column, min(vocab_size, len(bag.vocab)), max_length)
     splits = (data.split(part) for part in SPLITS)
-    train, validation, test = (replace(s, decoders=encoder.decoders) if isinstance(s, TensorSplit) else s for s in splits)
+    train, validation, test = (
+        replace(s, decoders=encoder.decoders) if isinstance(s, TensorSplit) else s for s in splits
+    )
     names = ("<pad>", "<unk>", *bag.vocab[: encoder.vocab_size])
-    return replace(data, shape=(max_length,), encoder=encoder, feature_names=names, train=train, validation=validation, test=test)
+    return replace(
+        data, shape=(max_length,), encoder=encoder, feature_names=names, train=train, validation=validation, test=test
+    )
 
 
 def _read_txt(path: Path) -> str:
@@ -135,13 +151,17 @@ def _read_txt(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise UsageError(f"cannot read the text {path}: {reason}; expected UTF-8 text, or a CSV file with a column of texts") from None
+        raise UsageError(
+            f"cannot read the text {path}: {reason}; expected UTF-8 text, or a CSV file with a column of texts"
+        ) from None
 
 
 def _get_text_column(frame: Any, column: str, path: Path) -> Any:
     """The column of texts; a missing text is an empty one."""
     if column not in frame.columns:
-        raise UsageError(f"{path} has no column {column!r} of texts; {suggest_nearest(column, map(str, frame.columns))}")
+        raise UsageError(
+            f"{path} has no column {column!r} of texts; {suggest_nearest(column, map(str, frame.columns))}"
+        )
     return to_strings(frame[column])
 
 
@@ -149,22 +169,46 @@ def load_text_table(
     path: Path, *, text: str, target: str | None = None, task: Task | None = None, seed: int = 0,
     indices: Mapping[str, Tensor] | None = None, run_data: Data | None = None,
 ) -> Data:
-    """A CSV file with a column of texts as Data. The vocabulary is that of the training texts. `before`: what a run kept of these data."""
+    """A CSV file with a column of texts as Data. The vocabulary is that of the training texts. `before`: what a run
+    kept of these data."""
     frame, name = read_csv(path), dataset_name(path)
     text_column = _get_text_column(frame, text, path)
     if target == text:
         raise UsageError(f"--text and --target are the same column, {text!r}: choose another to be predicted")
     target, notes = choose_target(frame, target, path, excluded=text)
     target_values = read_target(frame, target, task, get_stored_offsets(run_data))
-    validate(name, len(target_values.y), {"y": target_values.y}, task=target_values.task, class_names=target_values.class_names)
-    indices = split_indices(name, len(text_column), target_values.y, task=target_values.task, indices=indices, seed=seed)
+    validate(
+        name,
+        len(target_values.y),
+        {"y": target_values.y},
+        task=target_values.task,
+        class_names=target_values.class_names,
+    )
+    indices = split_indices(
+        name, len(text_column), target_values.y, task=target_values.task, indices=indices, seed=seed
+    )
     encoder = BagEncoder.fit(list(text_column.iloc[indices["train"].numpy()]), column=text)
     x = encoder.encode(list(text_column))
     num_empty = int((x >= len(encoder.vocab)).all(1).sum())
-    notes = (*notes, target_values.note, f"{len(encoder.vocab):,} different words, at most {x.shape[1]} of them in one text")
+    notes = (
+        *notes,
+        target_values.note,
+        f"{len(encoder.vocab):,} different words, at most {x.shape[1]} of them in one text",
+    )
     if num_empty:
         notes += (f"no known word in {format_count(num_empty, 'text')}",)
     return build_data(
-        name, "text", {"x": x, "y": target_values.y}, task=target_values.task, class_names=target_values.class_names, feature_names=encoder.vocab, target=target,
-        target_offset=target_values.offset, encoder=encoder, indices=indices, locator=make_line_locator(path, frame.index), standardize=False, notes=notes,
+        name,
+        "text",
+        {"x": x, "y": target_values.y},
+        task=target_values.task,
+        class_names=target_values.class_names,
+        feature_names=encoder.vocab,
+        target=target,
+        target_offset=target_values.offset,
+        encoder=encoder,
+        indices=indices,
+        locator=make_line_locator(path, frame.index),
+        standardize=False,
+        notes=notes,
     )

@@ -13,7 +13,9 @@ from didact.data.text.tokenizers import build_fast_tokenizer, has_tokenizers
 from didact.errors import UsageError
 
 HOME_URL = "https://openaipublic.blob.core.windows.net/gpt-2/encodings/main"
-MERGES_FILE = RemoteFile("vocab.bpe", "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5", f"{HOME_URL}/vocab.bpe")
+MERGES_FILE = RemoteFile(
+    "vocab.bpe", "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5", f"{HOME_URL}/vocab.bpe"
+)
 RANKS_FILE = RemoteFile(
     "gpt2.tiktoken", "306cd27f03c1a714eca7108e03d66b7dc042abe8c258b44c199a7ed9838dd930",
     "https://raw.githubusercontent.com/openai/whisper/main/whisper/assets/gpt2.tiktoken",
@@ -22,7 +24,8 @@ RANKS_FILE = RemoteFile(
 
 @dataclass(frozen=True)
 class PretrainedBPE:
-    """Names by number and merges in their order; `marks` such as <|im_end|> are never cut. Digits stand alone where `digits` says so."""
+    """Names by number and merges in their order; `marks` such as <|im_end|> are never cut. Digits stand alone where
+    `digits` says so."""
 
     vocab: tuple[str, ...]
     merges: tuple[bpe.Pair, ...]
@@ -56,7 +59,11 @@ class PretrainedBPE:
 
     def encode(self, text: str) -> list[int]:
         parts = re.split(f"({'|'.join(map(re.escape, self.special_tokens))})", text) if self.special_tokens else [text]
-        return [i for part in parts for i in ([self.token_to_id[part]] if part in self.special_tokens else self.encode_ordinary(part))]
+        return [
+            i
+            for part in parts
+            for i in ([self.token_to_id[part]] if part in self.special_tokens else self.encode_ordinary(part))
+        ]
 
     def encode_ordinary(self, text: str) -> list[int]:
         """A text without marks; a byte that the vocabulary lacks is left out."""
@@ -64,7 +71,9 @@ class PretrainedBPE:
             ids: list[int] = self.fast_tokenizer.encode(text).ids
             return ids
         parts = re.split(r"(\d)", text) if self.split_digits else [text]
-        symbols = (s for part in parts for piece in bpe.pretokenize(part) for s in bpe.apply_merges(piece, self.merge_ranks))
+        symbols = (
+            s for part in parts for piece in bpe.pretokenize(part) for s in bpe.apply_merges(piece, self.merge_ranks)
+        )
         return [self.token_to_id[s] for s in symbols if s in self.token_to_id]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -74,7 +83,13 @@ class PretrainedBPE:
 
     def spec(self) -> dict[str, Any]:
         merges = [" ".join(pair) for pair in self.merges]
-        return {"kind": "published", "names": list(self.vocab), "merges": merges, "marks": list(self.special_tokens), "digits": self.split_digits}
+        return {
+            "kind": "published",
+            "names": list(self.vocab),
+            "merges": merges,
+            "marks": list(self.special_tokens),
+            "digits": self.split_digits,
+        }
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any]) -> "PretrainedBPE":
@@ -86,11 +101,13 @@ def load_gpt2_tokenizer() -> PretrainedBPE:
     if find_local_file("gpt2", MERGES_FILE) is None and find_local_file("gpt2", RANKS_FILE) is not None:
         return PretrainedBPE.from_gpt2_merges(merges_from_ranks(read_files("gpt2", [RANKS_FILE])[0]))
     lines = read_files("gpt2", [MERGES_FILE])[0].decode().split("\n")
-    return PretrainedBPE.from_gpt2_merges(map(bpe.pair, lines[1:-1]))            # the first says which version, the last is empty
+    # the first says which version, the last is empty
+    return PretrainedBPE.from_gpt2_merges(map(bpe.pair, lines[1:-1]))
 
 
 def merges_from_ranks(ranks: bytes) -> list[bpe.Pair]:
-    """A file of tokens in base64 and their numbers, in order: each but a byte is what two of those before it were joined to."""
+    """A file of tokens in base64 and their numbers, in order: each but a byte is what two of those before it were
+    joined to."""
     merge_ranks: dict[bpe.Pair, int] = {}
     visible = bpe.bytes_to_unicode()
     for line in ranks.splitlines():

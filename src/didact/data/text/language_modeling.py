@@ -37,7 +37,8 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class TokenWindows:
-    """A split that is a part of a stream: example i is the `window` tokens from first + i · stride, its target the same one further on."""
+    """A split that is a part of a stream: example i is the `window` tokens from first + i · stride, its target the
+    same one further on."""
 
     stream: Tensor           # (N,) token numbers of the whole text
     start: int
@@ -50,7 +51,9 @@ class TokenWindows:
         return max(0, (self.stop - self.start - 1 - self.context_length) // self.stride + 1)
 
     def select(self, index: Tensor) -> Batch:
-        positions = self.start + index[:, None] * self.stride + torch.arange(self.context_length + 1, device=index.device)
+        positions = (
+            self.start + index[:, None] * self.stride + torch.arange(self.context_length + 1, device=index.device)
+        )
         ids = self.stream[positions]
         batch = {"x": ids[:, :-1], "y": ids[:, 1:], "row": index}
         return {name: column.to(self.device, non_blocking=True) for name, column in batch.items()}
@@ -65,7 +68,10 @@ class TokenWindows:
     def to(self, device: torch.device) -> Self:
         """This split's part on the device, or beside it where it would take more than half of the free memory."""
         own_stream = self.stream[self.start : self.stop]
-        if device.type == "cuda" and own_stream.numel() * own_stream.element_size() > torch.cuda.mem_get_info(device)[0] // 2:
+        if (
+            device.type == "cuda"
+            and own_stream.numel() * own_stream.element_size() > torch.cuda.mem_get_info(device)[0] // 2
+        ):
             return replace(self, device=device)
         return replace(self, stream=own_stream.to(device), start=0, stop=len(own_stream), device=device)
 
@@ -76,7 +82,8 @@ class TokenWindows:
 
 @dataclass(frozen=True)
 class TextEncoder:
-    """Text as the tokens that a language model continues; `rate` is how many characters a token of the training text has."""
+    """Text as the tokens that a language model continues; `rate` is how many characters a token of the training
+    text has."""
 
     tokenizer: Tokenizer
     context_length: int
@@ -87,7 +94,8 @@ class TextEncoder:
         return {"x": Tensor.long}
 
     def read(self, inputs: Sequence[Given]) -> tuple[list[str], Batch]:
-        """Beginnings to be continued: texts, or as paths text files. The last window of each, padded behind, and its length."""
+        """Beginnings to be continued: texts, or as paths text files. The last window of each, padded behind, and
+        its length."""
         rows = [self.tokenizer.encode(read_if_path(text))[-self.context_length :] for text in inputs]
         empty = [text for text, row in zip(inputs, rows, strict=True) if not row]
         if empty:
@@ -99,7 +107,12 @@ class TextEncoder:
         return meant_as_files(inputs, TEXT_SUFFIXES)
 
     def spec(self) -> dict[str, Any]:
-        return {"kind": "stream", "tokenizer": self.tokenizer.spec(), "window": self.context_length, "rate": self.chars_per_token}
+        return {
+            "kind": "stream",
+            "tokenizer": self.tokenizer.spec(),
+            "window": self.context_length,
+            "rate": self.chars_per_token,
+        }
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any]) -> "TextEncoder":
@@ -120,7 +133,8 @@ def _smallest_int_dtype(tokenizer: Tokenizer) -> type[np.integer[Any]]:
 
 
 def split_pieces(text: str) -> Iterator[str]:
-    """Pieces of about a million characters that end before a space or a line end behind a word: no token reaches across such a border."""
+    """Pieces of about a million characters that end before a space or a line end behind a word: no token reaches
+    across such a border."""
     start = 0
     while start < len(text):
         border = PIECE_BORDER.search(text, min(start + PIECE_CHARS, len(text)))
@@ -146,7 +160,11 @@ def _encode_pieces(tokenizer: Tokenizer, text: str) -> Iterator[tuple[int, NDArr
 
 def encode_ids(tokenizer: Tokenizer, text: str) -> Tensor:
     """The token numbers of a text, in the smallest integers that hold them."""
-    return torch.from_numpy(np.concatenate([ids for _, ids in _encode_pieces(tokenizer, text)] or [np.zeros(0, dtype=_smallest_int_dtype(tokenizer))]))
+    return torch.from_numpy(
+        np.concatenate(
+            [ids for _, ids in _encode_pieces(tokenizer, text)] or [np.zeros(0, dtype=_smallest_int_dtype(tokenizer))]
+        )
+    )
 
 
 TOKENIZER_FITS: dict[str, Callable[[str, int], Tokenizer]] = {
@@ -163,8 +181,11 @@ def fit_tokenizer(text: str, kind: tokenizers.TokenizerKind, vocab_size: int) ->
     return look_up("tokenizer", kind, TOKENIZER_FITS)(train_text, vocab_size) if text else CharTokenizer("")
 
 
-def _tokenize_cached(name: str, text: str, kind: tokenizers.TokenizerKind, vocab_size: int, progress: DownloadProgress | None) -> tuple[Tokenizer, Tensor]:
-    """The tokens of a text and their numbers. Those of a long one lie in a file of the cache, found again by the text's digest.
+def _tokenize_cached(
+    name: str, text: str, kind: tokenizers.TokenizerKind, vocab_size: int, progress: DownloadProgress | None
+) -> tuple[Tokenizer, Tensor]:
+    """The tokens of a text and their numbers. Those of a long one lie in a file of the cache, found again by the
+    text's digest.
 
     The system pages them in as they are read; where no file can be written, they are in memory.
     """
@@ -190,9 +211,16 @@ def _tokenize_cached(name: str, text: str, kind: tokenizers.TokenizerKind, vocab
 
     try:
         write_beside(path, write)
-        write_text(path.with_suffix(".json"), json.dumps(
-            {"tokenizer": tokenizer.spec(), "type": _smallest_int_dtype(tokenizer).__name__, "bytes": path.stat().st_size}
-        ))
+        write_text(
+            path.with_suffix(".json"),
+            json.dumps(
+                {
+                    "tokenizer": tokenizer.spec(),
+                    "type": _smallest_int_dtype(tokenizer).__name__,
+                    "bytes": path.stat().st_size,
+                }
+            ),
+        )
         return _read_cache(path)
     except UsageError:
         return tokenizer, encode_ids(tokenizer, text)
@@ -204,14 +232,23 @@ def _read_cache(path: Path) -> tuple[Tokenizer, Tensor]:
     kind, size = getattr(torch, str(metadata["type"])), path.stat().st_size
     if size != metadata["bytes"]:
         raise ValueError(f"{path} is cut short")
-    return tokenizers.tokenizer_from_spec(metadata["tokenizer"]), torch.from_file(str(path), shared=False, size=size // kind.itemsize, dtype=kind)
+    return tokenizers.tokenizer_from_spec(metadata["tokenizer"]), torch.from_file(
+        str(path), shared=False, size=size // kind.itemsize, dtype=kind
+    )
 
 
 def build_language_modeling_data(
-    name: str, text: str, *, kind: tokenizers.TokenizerKind = "characters", vocab_size: int = 4096, context_length: int = DEFAULT_CONTEXT_LENGTH, notes: Sequence[str] = (),
+    name: str,
+    text: str,
+    *,
+    kind: tokenizers.TokenizerKind = "characters",
+    vocab_size: int = 4096,
+    context_length: int = DEFAULT_CONTEXT_LENGTH,
+    notes: Sequence[str] = (),
     progress: DownloadProgress | None = None,
 ) -> Data:
-    """The first nine tenths to learn from, then half a tenth each for validation and test: no tested line was read before."""
+    """The first nine tenths to learn from, then half a tenth each for validation and test: no tested line was read
+    before."""
     tokenizer, stream = _tokenize_cached(name, text, kind, vocab_size, progress)
     num_windows = (len(stream) - 1) // context_length
     if num_windows < MIN_WINDOWS:
@@ -224,19 +261,35 @@ def build_language_modeling_data(
     num_held_out = max(1, num_windows // 20)
     ends = [0, num_windows - 2 * num_held_out, num_windows - num_held_out, num_windows]
     indices = {part: torch.arange(a, b) for part, (a, b) in zip(SPLITS, pairwise(ends), strict=True)}
-    train, validation, test = (TokenWindows(stream, a * context_length, b * context_length + 1, context_length, context_length) for a, b in pairwise(ends))
+    train, validation, test = (
+        TokenWindows(stream, a * context_length, b * context_length + 1, context_length, context_length)
+        for a, b in pairwise(ends)
+    )
     summary = f"{len(text):,} characters as {len(stream):,} tokens ({kind}, {len(tokenizer.vocab):,} different)"
     return Data(
-        name=name, kind="text", task="language", shape=(context_length,), class_names=tokenizer.vocab, target="next token",
-        encoder=TextEncoder(tokenizer, context_length, len(text) / len(stream)), indices=indices, fingerprint=digest.hexdigest(),
-        source={"name": name}, notes=(summary, *notes), train=train, validation=validation, test=test,
+        name=name,
+        kind="text",
+        task="language",
+        shape=(context_length,),
+        class_names=tokenizer.vocab,
+        target="next token",
+        encoder=TextEncoder(tokenizer, context_length, len(text) / len(stream)),
+        indices=indices,
+        fingerprint=digest.hexdigest(),
+        source={"name": name},
+        notes=(summary, *notes),
+        train=train,
+        validation=validation,
+        test=test,
     )
 
 
 def with_context(data: Data, context_length: int, *, stride: int | None = None) -> Data:
     """The same text in windows of another length; training ones may overlap, beginning every `stride` tokens."""
     if not isinstance(data.encoder, TextEncoder):
-        raise UsageError(f"windows are cut from running text, but {data.name!r} is not: give a .txt file or a folder of them")
+        raise UsageError(
+            f"windows are cut from running text, but {data.name!r} is not: give a .txt file or a folder of them"
+        )
     parts: dict[str, Any] = {}
     for part in SPLITS:
         step = stride if stride and part == "train" else context_length
@@ -246,14 +299,18 @@ def with_context(data: Data, context_length: int, *, stride: int | None = None) 
         else:
             parts[part] = MissingSplit(max(1, len(split) * data.encoder.context_length // step))
         if not len(parts[part]):
-            raise UsageError(f"the {part} part of {data.name!r} is shorter than a context of {context_length} tokens; choose a smaller one")
+            raise UsageError(
+                f"the {part} part of {data.name!r} is shorter than a context of {context_length} tokens; choose a smaller one"
+            )
     return replace(data, shape=(context_length,), encoder=replace(data.encoder, context_length=context_length), **parts)
 
 
 def retokenize(data: Data, kind: tokenizers.TokenizerKind, *, vocab_size: int = 4096) -> Data:
     """The same text in other tokens."""
     if not isinstance(data.encoder, TextEncoder) or not isinstance(data.train, TokenWindows):
-        raise UsageError(f"--tokens is for running text, but {data.name!r} is {data.kind} for {data.task}; leave it out")
+        raise UsageError(
+            f"--tokens is for running text, but {data.name!r} is {data.kind} for {data.task}; leave it out"
+        )
     text = data.encoder.tokenizer.decode(data.train.stream.tolist())
     return build_language_modeling_data(data.name, text, kind=kind, vocab_size=vocab_size, notes=data.notes[1:])
 
@@ -268,15 +325,23 @@ def is_text_path(path: str | Path) -> bool:
 
 def _list_texts(folder: Path) -> list[Path]:
     """The texts below a folder, sorted; hidden ones do not count."""
-    return sorted(p for p in folder.rglob("*") if p.name.lower().endswith(TEXT_SUFFIXES) and not p.name.startswith(".") and p.is_file())
+    return sorted(
+        p
+        for p in folder.rglob("*")
+        if p.name.lower().endswith(TEXT_SUFFIXES) and not p.name.startswith(".") and p.is_file()
+    )
 
 
-def load_text_files(path: Path, *, kind: tokenizers.TokenizerKind = "characters", progress: DownloadProgress | None = None) -> Data:
+def load_text_files(
+    path: Path, *, kind: tokenizers.TokenizerKind = "characters", progress: DownloadProgress | None = None
+) -> Data:
     """One's own book, or a folder of them, one behind the other."""
     paths = [Path(inside(str(file), path)) for file in _list_texts(path)] if path.is_dir() else [path]
     text = "\n\n".join(map(read_text_file, paths))
     notes = [f"{len(paths)} texts, in the order of their names"] if len(paths) > 1 else []
-    return replace(build_language_modeling_data(str(path), text, kind=kind, notes=notes, progress=progress), name=path.stem)
+    return replace(
+        build_language_modeling_data(str(path), text, kind=kind, notes=notes, progress=progress), name=path.stem
+    )
 
 
 def read_text_file(path: Path) -> str:

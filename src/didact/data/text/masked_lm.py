@@ -17,7 +17,8 @@ INPUT_PAD_ID = -1      # the network counts tokens from 1, and 0 is its padding
 
 @dataclass(frozen=True)
 class MaskedTextEncoder(TextEncoder):
-    """The same tokens, and one more behind the last for <mask>. Texts are as long as a window at most, padded behind with −1."""
+    """The same tokens, and one more behind the last for <mask>. Texts are as long as a window at most, padded
+    behind with −1."""
 
     @property
     def mask_id(self) -> int:
@@ -26,7 +27,8 @@ class MaskedTextEncoder(TextEncoder):
     def encode(self, text: str) -> list[int]:
         parts = text.split(MASK_TOKEN)
         if isinstance(self.tokenizer, BPETokenizer):
-            parts = [re.sub(" $", "", part) for part in parts[:-1]] + parts[-1:]     # the space before a word is part of its token
+            # the space before a word is part of its token
+            parts = [re.sub(" $", "", part) for part in parts[:-1]] + parts[-1:]
         first_ids, *other_ids = map(self.tokenizer.encode, parts)
         return [*first_ids, *(i for part in other_ids for i in (self.mask_id, *part))]
 
@@ -35,8 +37,13 @@ class MaskedTextEncoder(TextEncoder):
         rows = [self.encode(read_if_path(text)) for text in inputs]
         for text, row in zip(inputs, rows, strict=True):
             if not 1 <= len(row) <= self.context_length:
-                raise UsageError(f"the run reads texts of 1 to {self.context_length} tokens, got {len(row)} in {str(text)[:60]!r}")
-        return list(map(str, inputs)), {"x": pad_rows(rows, pad=INPUT_PAD_ID), "length": torch.tensor([len(row) for row in rows])}
+                raise UsageError(
+                    f"the run reads texts of 1 to {self.context_length} tokens, got {len(row)} in {str(text)[:60]!r}"
+                )
+        return list(map(str, inputs)), {
+            "x": pad_rows(rows, pad=INPUT_PAD_ID),
+            "length": torch.tensor([len(row) for row in rows]),
+        }
 
 
 def for_masked_lm(data: Data) -> Data:

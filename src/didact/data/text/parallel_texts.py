@@ -34,11 +34,58 @@ from didact.data.text.tokenizers import (
 from didact.errors import UsageError, format_count, look_up
 
 MAX_TOKENS = 100   # tokens of a sentence that are kept
-HEADER_NAMES = (     # what a first line may call the two columns, both names from one of these
+HEADER_NAMES = (  # what a first line may call the two columns, both names from one of these
     {"source", "target", "src", "tgt", "trg", "source_text", "target_text", "source_sentence", "target_sentence"},
-    {"english", "french", "german", "spanish", "italian", "portuguese", "dutch", "polish", "russian", "chinese", "japanese", "korean",
-     "arabic", "turkish", "swedish", "danish", "norwegian", "finnish", "czech", "greek", "hungarian", "romanian", "ukrainian", "hindi"},
-    {"en", "fr", "de", "es", "it", "pt", "nl", "pl", "ru", "zh", "ja", "ko", "ar", "tr", "sv", "fi", "cs", "el", "hu", "ro", "uk", "hi"},
+    {
+        "english",
+        "french",
+        "german",
+        "spanish",
+        "italian",
+        "portuguese",
+        "dutch",
+        "polish",
+        "russian",
+        "chinese",
+        "japanese",
+        "korean",
+        "arabic",
+        "turkish",
+        "swedish",
+        "danish",
+        "norwegian",
+        "finnish",
+        "czech",
+        "greek",
+        "hungarian",
+        "romanian",
+        "ukrainian",
+        "hindi",
+    },
+    {
+        "en",
+        "fr",
+        "de",
+        "es",
+        "it",
+        "pt",
+        "nl",
+        "pl",
+        "ru",
+        "zh",
+        "ja",
+        "ko",
+        "ar",
+        "tr",
+        "sv",
+        "fi",
+        "cs",
+        "el",
+        "hu",
+        "ro",
+        "uk",
+        "hi",
+    },
 )
 HOME_URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 MULTI30K_SHA256 = {
@@ -70,7 +117,9 @@ class PairEncoder:
     @property
     def detokenize(self) -> Callable[[Sequence[int]], str] | None:
         """How written tokens become sentences; None where they are no words but signs, as digits are."""
-        return None if isinstance(self.target, CharTokenizer) and " " not in self.target.characters else self.target.decode
+        return (
+            None if isinstance(self.target, CharTokenizer) and " " not in self.target.characters else self.target.decode
+        )
 
     def encode(self, texts: Sequence[str]) -> Tensor:
         return pad_rows([[*self.source.encode(text)[: MAX_TOKENS - 1], EOS_ID] for text in texts])
@@ -100,7 +149,12 @@ class PairEncoder:
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any]) -> "PairEncoder":
-        return cls(tokenizers.tokenizer_from_spec(spec["source"]), tokenizers.tokenizer_from_spec(spec["target"]), spec["mean"], spec["longest"])
+        return cls(
+            tokenizers.tokenizer_from_spec(spec["source"]),
+            tokenizers.tokenizer_from_spec(spec["target"]),
+            spec["mean"],
+            spec["longest"],
+        )
 
 
 TOKENIZER_FITS: dict[str, Callable[[Sequence[str]], Tokenizer]] = {
@@ -112,34 +166,70 @@ TOKENIZER_FITS: dict[str, Callable[[Sequence[str]], Tokenizer]] = {
 
 
 def build_pairs(
-    name: str, pairs: Sequence[tuple[str, str]], *, kinds: tuple[str, str] = ("words", "words"),
-    indices: Mapping[str, Tensor] | None = None, locator: SourceLocator | None = None, seed: int = 0, notes: Sequence[str] = (),
+    name: str,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    kinds: tuple[str, str] = ("words", "words"),
+    indices: Mapping[str, Tensor] | None = None,
+    locator: SourceLocator | None = None,
+    seed: int = 0,
+    notes: Sequence[str] = (),
 ) -> Data:
     """Pairs as Data; both vocabularies are those of the training pairs."""
     indices = indices or train_val_test_split(len(pairs), fractions=(0.1, 0.1), seed=seed)
     train_pairs = [pairs[i] for i in indices["train"].tolist()]
-    tokenizers = [look_up("tokenizer", kind, TOKENIZER_FITS)([pair[side] for pair in train_pairs]) for side, kind in enumerate(kinds)]
+    tokenizers = [
+        look_up("tokenizer", kind, TOKENIZER_FITS)([pair[side] for pair in train_pairs])
+        for side, kind in enumerate(kinds)
+    ]
     encoder = PairEncoder(tokenizers[0], tokenizers[1])
     x, y = encoder.encode([s for s, _ in pairs]), encoder.encode_target([t for _, t in pairs])
     num_long = int(((x[:, MAX_TOKENS - 1 :] != 0).any(1) | (y[:, MAX_TOKENS - 1 :] != 0).any(1)).sum())
     target_lengths = (y[indices["train"], 1:] != 0).sum(1)
-    encoder = replace(encoder, mean_target_length=float(target_lengths.float().mean()), max_target_length=int(target_lengths.max()))
-    length_notes = [f"longer than {MAX_TOKENS} tokens: {format_count(num_long, 'pair')}, of which what goes beyond is left out"] if num_long else []
+    encoder = replace(
+        encoder, mean_target_length=float(target_lengths.float().mean()), max_target_length=int(target_lengths.max())
+    )
+    length_notes = (
+        [f"longer than {MAX_TOKENS} tokens: {format_count(num_long, 'pair')}, of which what goes beyond is left out"]
+        if num_long
+        else []
+    )
     return build_data(
-        name, "pairs", {"x": x, "y": y},
-        task="translation", feature_names=encoder.source.vocab, target="translation", encoder=encoder, indices=indices, standardize=False,
-        locator=locator, notes=[f"{len(encoder.source.vocab):,} and {len(encoder.target.vocab):,} different tokens", *length_notes, *notes],
+        name,
+        "pairs",
+        {"x": x, "y": y},
+        task="translation",
+        feature_names=encoder.source.vocab,
+        target="translation",
+        encoder=encoder,
+        indices=indices,
+        standardize=False,
+        locator=locator,
+        notes=[
+            f"{len(encoder.source.vocab):,} and {len(encoder.target.vocab):,} different tokens",
+            *length_notes,
+            *notes,
+        ],
     )
 
 
-def load_pairs(path: Path, *, seed: int = 0, indices: Mapping[str, Tensor] | None = None, kind: tokenizers.TokenizerKind | None = None) -> Data:
-    """One's own pairs: a line each, a tab between the sentences. Lines with one side missing are refused. Words keep their case."""
+def load_pairs(
+    path: Path,
+    *,
+    seed: int = 0,
+    indices: Mapping[str, Tensor] | None = None,
+    kind: tokenizers.TokenizerKind | None = None,
+) -> Data:
+    """One's own pairs: a line each, a tab between the sentences. Lines with one side missing are refused. Words
+    keep their case."""
     if kind == "gpt2":
         raise UsageError("--tokens gpt2 is for running text; pairs are cut into characters, words or bpe")
     kind = kind or "words"
     sentence_pairs, lines, notes = _read_pairs(path)
     locator = make_line_locator(path, lines)
-    return build_pairs(dataset_name(path), sentence_pairs, kinds=(kind, kind), seed=seed, indices=indices, locator=locator, notes=notes)
+    return build_pairs(
+        dataset_name(path), sentence_pairs, kinds=(kind, kind), seed=seed, indices=indices, locator=locator, notes=notes
+    )
 
 
 def _read_pairs(path: Path) -> tuple[list[tuple[str, str]], list[int], list[str]]:
@@ -166,19 +256,25 @@ def _read_source_sentences(path: Path) -> list[tuple[str, str]]:
 
 
 def _read_tsv(path: Path) -> tuple[list[tuple[int, list[str]]], list[str]]:
-    """The lines that hold something, with their numbers and cut at tabs. One on top that names the columns is left out, which is said."""
-    lines = enumerate(re.split(r"\r?\n|\r", read_text(path)), 1)      # splitlines would also cut at U+2028, which may stand in a sentence
+    """The lines that hold something, with their numbers and cut at tabs. One on top that names the columns is left
+    out, which is said."""
+    # splitlines would also cut at U+2028, which may stand in a sentence
+    lines = enumerate(re.split(r"\r?\n|\r", read_text(path)), 1)
     numbered_lines = [(number, [side.strip() for side in line.split("\t")]) for number, line in lines if line.strip()]
     header = numbered_lines[0][1] if numbered_lines else []
     header_names = {side.lower() for side in header}
     if len(header) == len(header_names) == 2 and any(header_names <= names for names in HEADER_NAMES):
-        return numbered_lines[1:], [f"the first line names the columns, {header[0]!r} and {header[1]!r}: it is no pair to learn from"]
+        return numbered_lines[1:], [
+            f"the first line names the columns, {header[0]!r} and {header[1]!r}: it is no pair to learn from"
+        ]
     return numbered_lines, []
 
 
 def _load_multi30k(seed: int, language: str) -> Data:
     """The official splits: 29,000 training pairs, 1,014 for validation, and the 1,000 of test 2016."""
-    lines = [raw.decode().split("\n")[:-1] for raw in read_files(f"multi30k_{language}", _list_multi30k_files(language))]
+    lines = [
+        raw.decode().split("\n")[:-1] for raw in read_files(f"multi30k_{language}", _list_multi30k_files(language))
+    ]
     pairs = [pair for k in range(3) for pair in zip(lines[2 * k], lines[2 * k + 1], strict=True)]
     rows = torch.arange(len(pairs)).split([len(side) for side in lines[::2]])
     indices = dict(zip(SPLITS, rows, strict=True))
@@ -187,16 +283,21 @@ def _load_multi30k(seed: int, language: str) -> Data:
 
 def _list_multi30k_files(language: str) -> tuple[RemoteFile, ...]:
     names = [f"{part}.{side}" for part in ("train", "val", "test_2016_flickr") for side in ("en", language)]
-    return tuple(RemoteFile(f"multi30k/{name}", MULTI30K_SHA256[name], f"{HOME_URL}/{name}.gz") for name in names)   # one folder for both languages
+    # one folder for both languages
+    return tuple(RemoteFile(f"multi30k/{name}", MULTI30K_SHA256[name], f"{HOME_URL}/{name}.gz") for name in names)
 
 
-@register_dataset(kind="pairs", task="translation", license="no licence stated; Elliott et al. 2016", files=_list_multi30k_files("fr"))
+@register_dataset(
+    kind="pairs", task="translation", license="no licence stated; Elliott et al. 2016", files=_list_multi30k_files("fr")
+)
 def multi30k_fr(seed: int = 0) -> Data:
     """31,014 descriptions of photographs, English to French."""
     return _load_multi30k(seed, "fr")
 
 
-@register_dataset(kind="pairs", task="translation", license="no licence stated; Elliott et al. 2016", files=_list_multi30k_files("de"))
+@register_dataset(
+    kind="pairs", task="translation", license="no licence stated; Elliott et al. 2016", files=_list_multi30k_files("de")
+)
 def multi30k_de(seed: int = 0) -> Data:
     """31,014 descriptions of photographs, English to German."""
     return _load_multi30k(seed, "de")
@@ -207,12 +308,32 @@ def number_words(seed: int = 0) -> Data:
     """10,000 numbers below a million in English words, to be written in digits (Gaba Ex 6.1)."""
     sampled = np.random.default_rng(0).permutation(1_000_000)[:9_000]
     numbers = sorted({*range(1_000), *sampled.tolist()})
-    return build_pairs("number_words", [(number_to_words(n), str(n)) for n in numbers], kinds=("lower", "characters"), seed=seed)
+    return build_pairs(
+        "number_words", [(number_to_words(n), str(n)) for n in numbers], kinds=("lower", "characters"), seed=seed
+    )
 
 
 ONES = (
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen",
-    "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
 )
 TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 

@@ -1,6 +1,7 @@
 """Words and the words around them, cut out of texts on the device: what word vectors are learned from.
 
-Any text will do: a running one is read paragraph by paragraph, texts with labels leave their labels aside. Kind `words`.
+Any text will do: a running one is read paragraph by paragraph, texts with labels leave their labels aside. Kind
+`words`.
 """
 
 import re
@@ -25,7 +26,8 @@ MIN_TRAINING_WORDS = 200             # words that can be learned from
 
 @dataclass(frozen=True)
 class ContextWindows:
-    """A split of one stream of word numbers: example i is the word y at places[i] and the 2 · window around it, x; 0 where none is."""
+    """A split of one stream of word numbers: example i is the word y at places[i] and the 2 · window around it, x;
+    0 where none is."""
 
     stream: Tensor           # (N,) all texts, zeros between them; words from 2
     positions: Tensor           # (M,) where words stand
@@ -38,7 +40,8 @@ class ContextWindows:
     def select(self, index: Tensor) -> Batch:
         centers = self.positions[index].long()
         offsets = torch.arange(1, self.window + 1, device=index.device)
-        context_positions = centers[:, None] + torch.cat([-offsets.flip(0), offsets])                            # (B, 2 · window)
+        # (B, 2 · window)
+        context_positions = centers[:, None] + torch.cat([-offsets.flip(0), offsets])
         return {"x": self.stream[context_positions], "y": self.stream[centers], "row": index}
 
     def batches(self, chunks: Sequence[Tensor]) -> Iterator[Batch]:
@@ -55,17 +58,23 @@ class ContextWindows:
     def restrict(self, window: int, vocab_size: int) -> Self:
         """Other windows, and the most common words alone."""
         id_limit = vocab_size + 2
-        return replace(self, window=window, id_limit=id_limit, positions=self.positions[self.stream[self.positions] < id_limit])
+        return replace(
+            self, window=window, id_limit=id_limit, positions=self.positions[self.stream[self.positions] < id_limit]
+        )
 
     def count_words(self, vocab_size: int) -> Tensor:
         """How often each word stands here, (vocabulary + 2,): none of <pad> and <unk>."""
         return torch.bincount(self.stream[self.positions].long(), minlength=vocab_size + 2)
 
     def expected_context_size(self) -> float:
-        """How many words a drawn window finds on average: a distance d is within reach with probability (window − d + 1) / window."""
+        """How many words a drawn window finds on average: a distance d is within reach with probability (window − d
+        + 1) / window."""
         distances = [(d, (self.window - d + 1) / self.window) for d in range(1, self.window + 1)]
         is_known = (self.stream > 1) & (self.stream < self.id_limit)
-        return sum(p * float(is_known[self.positions + d].float().mean() + is_known[self.positions - d].float().mean()) for d, p in distances)
+        return sum(
+            p * float(is_known[self.positions + d].float().mean() + is_known[self.positions - d].float().mean())
+            for d, p in distances
+        )
 
 
 def concat_texts(texts: Iterable[Tensor], *, max_examples: int | None = None) -> ContextWindows:
@@ -79,22 +88,40 @@ def concat_texts(texts: Iterable[Tensor], *, max_examples: int | None = None) ->
 
 
 def as_word_stream(data: Data) -> Data:
-    """The same texts as words and their neighbours; words of the training part that are too rare are left out, as in word2vec."""
+    """The same texts as words and their neighbours; words of the training part that are too rare are left out, as
+    in word2vec."""
     parts: Mapping[str, Iterable[Tensor]]
     if isinstance(data.encoder, BagEncoder) and isinstance(data.train, TensorSplit):
         encoder, parts = data.encoder, {part: _iter_labeled_words(data, part) for part in SPLITS}
     elif isinstance(data.encoder, TextEncoder) and isinstance(data.train, TokenWindows):
         encoder, parts = _split_paragraphs(data.encoder.tokenizer.decode(data.train.stream.tolist()))
     else:
-        raise UsageError(f"word vectors are learned from texts, but {data.name!r} is {data.kind}; give a .txt file, or a CSV with --text")
-    splits: dict[str, Any] = {part: concat_texts(parts[part], max_examples=None if part == "train" else MAX_EVALUATED_WORDS) for part in SPLITS}
+        raise UsageError(
+            f"word vectors are learned from texts, but {data.name!r} is {data.kind}; give a .txt file, or a CSV with --text"
+        )
+    splits: dict[str, Any] = {
+        part: concat_texts(parts[part], max_examples=None if part == "train" else MAX_EVALUATED_WORDS)
+        for part in SPLITS
+    }
     n = len(splits["train"])
     if n < MIN_TRAINING_WORDS or not all(map(len, splits.values())):
-        raise UsageError(f"{data.name!r} holds {n} words to learn from that occur more than once; word vectors need at least {MIN_TRAINING_WORDS}")
+        raise UsageError(
+            f"{data.name!r} holds {n} words to learn from that occur more than once; word vectors need at least {MIN_TRAINING_WORDS}"
+        )
     note = f"{n:,} words to learn from, {len(encoder.vocab):,} different"
     return replace(
-        data, kind="words", task="none", shape=(10,), class_names=(), feature_names=encoder.vocab, target="the words around", encoder=encoder,
-        class_counts={}, notes=(note,), locator=None, **splits,     # a word is no row
+        data,
+        kind="words",
+        task="none",
+        shape=(10,),
+        class_names=(),
+        feature_names=encoder.vocab,
+        target="the words around",
+        encoder=encoder,
+        class_counts={},
+        notes=(note,),
+        locator=None,
+        **splits,  # a word is no row
     )
 
 
@@ -107,16 +134,22 @@ def _iter_labeled_words(data: Data, part: str) -> Iterator[Tensor]:
 
 
 def _split_paragraphs(text: str) -> tuple[BagEncoder, dict[str, list[Tensor]]]:
-    """The first nine tenths of a running text to learn from, then half a tenth each; words known from the first part alone."""
+    """The first nine tenths of a running text to learn from, then half a tenth each; words known from the first
+    part alone."""
     a, b = len(text) * 18 // 20, len(text) * 19 // 20
     pieces = zip(SPLITS, (text[:a], text[a:b], text[b:]), strict=True)
     part_words = {part: [split_words(paragraph) for paragraph in re.split(r"\n\s*\n", piece)] for part, piece in pieces}
     counts = Counter(word for text_words in part_words["train"] for word in text_words)
-    vocab = sorted((word for word, n in counts.items() if n >= MIN_WORD_COUNT), key=lambda word: (-counts[word], word))[:MAX_WORDS]
+    vocab = sorted((word for word, n in counts.items() if n >= MIN_WORD_COUNT), key=lambda word: (-counts[word], word))[
+        :MAX_WORDS
+    ]
     encoder = BagEncoder(tuple(vocab))
     word_to_id = encoder.word_to_id
     return encoder, {
-        part: [torch.tensor([word_to_id[w] + 2 for w in text_words if w in word_to_id], dtype=torch.int32) for text_words in texts]
+        part: [
+            torch.tensor([word_to_id[w] + 2 for w in text_words if w in word_to_id], dtype=torch.int32)
+            for text_words in texts
+        ]
         for part, texts in part_words.items()
     }
 
@@ -129,23 +162,34 @@ def with_window(data: Data, *, window: int, vocab_size: int) -> Data:
     parts: dict[str, Any] = {}
     for part in SPLITS:
         split = data.split(part)
-        parts[part] = split.restrict(window, num_words) if isinstance(split, ContextWindows) else MissingSplit(len(split))
+        parts[part] = (
+            split.restrict(window, num_words) if isinstance(split, ContextWindows) else MissingSplit(len(split))
+        )
     names = ("<pad>", "<unk>", *encoder.vocab[:num_words])
-    return replace(data, shape=(2 * window,), encoder=SequenceEncoder(encoder.vocab, encoder.column, num_words, MAX_STORED_WORDS), feature_names=names, **parts)
+    return replace(
+        data,
+        shape=(2 * window,),
+        encoder=SequenceEncoder(encoder.vocab, encoder.column, num_words, MAX_STORED_WORDS),
+        feature_names=names,
+        **parts,
+    )
 
 
 def compute_keep_probability(counts: Tensor, t: float) -> Tensor:
-    """min(1, √(t / f)), f the share of a word among all: with what probability it is seen.  Mikolov et al. 2013, eq. 5; t = 0: always."""
+    """min(1, √(t / f)), f the share of a word among all: with what probability it is seen.  Mikolov et al. 2013,
+    eq. 5; t = 0: always."""
     f = counts / counts.sum().clamp(min=1)
     return (t / f.clamp(min=1e-12)).sqrt().clamp(max=1) if t else torch.ones_like(f)
 
 
 def make_subsampler(keep_probability: Tensor) -> Callable[[Batch, Generator], Batch]:
-    """While learning, frequent words are passed over at random, and how far a window reaches is drawn anew: near words count more.
+    """While learning, frequent words are passed over at random, and how far a window reaches is drawn anew: near
+    words count more.
 
     Words are hidden from one another, not taken out of the text: shapes stay as they are.
     """
-    tables_by_device = {keep_probability.device: keep_probability}     # a copy on each device, made before a graph is captured
+    # a copy on each device, made before a graph is captured
+    tables_by_device = {keep_probability.device: keep_probability}
 
     def subsample(batch: Batch, g: Generator) -> Batch:
         x, y = batch["x"], batch["y"]

@@ -1,4 +1,5 @@
-"""Tokens: text as numbers and back, by character, by word, or by pieces that byte-pair encoding has learned.  Lhotte 7.4, Fleuret 3.2.
+"""Tokens: text as numbers and back, by character, by word, or by pieces that byte-pair encoding has learned.
+Lhotte 7.4, Fleuret 3.2.
 
 Special tokens, where a tokenizer has them, stand first: <pad> 0, <unk> 1, <bos> 2, <eos> 3.
 """
@@ -18,7 +19,8 @@ TokenizerKind = Literal["characters", "words", "bpe", "gpt2"]
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<bos>", "<eos>")
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
 
-WORD_PATTERN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[^\w\s]|_")   # words with their apostrophes; every other sign by itself
+# words with their apostrophes; every other sign by itself
+WORD_PATTERN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[^\w\s]|_")
 
 
 class Tokenizer(Protocol):
@@ -56,7 +58,9 @@ class CharTokenizer:
 
     def encode(self, text: str) -> list[int]:
         if not self.special_tokens and (unknown := sorted(set(text) - self.token_to_id.keys())):
-            raise UsageError(f"the text holds characters that training did not: {''.join(unknown[:10])!r}; leave them out")
+            raise UsageError(
+                f"the text holds characters that training did not: {''.join(unknown[:10])!r}; leave them out"
+            )
         return [self.token_to_id.get(c, UNK_ID) for c in text]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -79,7 +83,9 @@ class WordTokenizer:
     special_tokens: tuple[str, ...] = SPECIAL_TOKENS
 
     @classmethod
-    def fit(cls, texts: Iterable[str], vocab_size: int = 10_000, *, lowercase: bool = True, min_count: int = 2) -> "WordTokenizer":
+    def fit(
+        cls, texts: Iterable[str], vocab_size: int = 10_000, *, lowercase: bool = True, min_count: int = 2
+    ) -> "WordTokenizer":
         """The `vocabulary` most frequent words that occur `least` times; all of them where none does."""
         counts = Counter(word for text in texts for word in _split_words(text, lowercase))
         vocab_words = [word for word, n in counts.items() if n >= min_count] or list(counts)
@@ -115,23 +121,33 @@ def _split_words(text: str, lowercase: bool) -> list[str]:
 
 @dataclass(frozen=True)
 class BPETokenizer:
-    """Pieces of words: specials, 256 bytes, then one token for each merge. Every text can be written, and read back exactly."""
+    """Pieces of words: specials, 256 bytes, then one token for each merge. Every text can be written, and read back
+    exactly."""
 
     merges: tuple[bpe.Pair, ...]
     special_tokens: tuple[str, ...] = SPECIAL_TOKENS
 
     @classmethod
-    def fit(cls, texts: Iterable[str], vocab_size: int = 4096, *, special_tokens: tuple[str, ...] = SPECIAL_TOKENS) -> "BPETokenizer":
-        """Learned by the `tokenizers` library where it is installed, else by `bpe.learn`, which finds the same merges slowly."""
+    def fit(
+        cls, texts: Iterable[str], vocab_size: int = 4096, *, special_tokens: tuple[str, ...] = SPECIAL_TOKENS
+    ) -> "BPETokenizer":
+        """Learned by the `tokenizers` library where it is installed, else by `bpe.learn`, which finds the same
+        merges slowly."""
         num_merges = vocab_size - 256 - len(special_tokens)
         if num_merges < 0:
-            raise UsageError(f"byte pairs begin with 256 bytes and {len(special_tokens)} special tokens, got a vocabulary of {vocab_size}")
+            raise UsageError(
+                f"byte pairs begin with 256 bytes and {len(special_tokens)} special tokens, got a vocabulary of {vocab_size}"
+            )
         merges = train_bpe_with_tokenizers(texts, num_merges) if has_tokenizers() else bpe.train_bpe(texts, num_merges)
         return cls(tuple(merges), special_tokens)
 
     @cached_property
     def vocab(self) -> tuple[str, ...]:
-        return (*self.special_tokens, *sorted(bpe.bytes_to_unicode().values()), *("".join(pair) for pair in self.merges))
+        return (
+            *self.special_tokens,
+            *sorted(bpe.bytes_to_unicode().values()),
+            *("".join(pair) for pair in self.merges),
+        )
 
     @cached_property
     def token_to_id(self) -> dict[str, int]:
@@ -163,14 +179,20 @@ class BPETokenizer:
         return bytes(byte[c] for c in symbols).decode(errors="replace")
 
     def spec(self) -> dict[str, Any]:
-        return {"kind": "bpe", "merges": [" ".join(pair) for pair in self.merges], "specials": list(self.special_tokens)}
+        return {
+            "kind": "bpe",
+            "merges": [" ".join(pair) for pair in self.merges],
+            "specials": list(self.special_tokens),
+        }
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any]) -> "BPETokenizer":
         merges, known = tuple(map(bpe.pair, spec["merges"])), set(bpe.bytes_to_unicode().values())
         for pair in merges:
             if not set(pair) <= known:
-                raise UsageError(f"the run's tokenizer is damaged: it joins {' and '.join(pair)[:40]!r} before it knows both; train anew")
+                raise UsageError(
+                    f"the run's tokenizer is damaged: it joins {' and '.join(pair)[:40]!r} before it knows both; train anew"
+                )
             known.add("".join(pair))
         return cls(merges, tuple(spec["specials"]))
 
@@ -191,10 +213,16 @@ def train_bpe_with_tokenizers(texts: Iterable[str], num_merges: int) -> list[bpe
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
-        vocab_size=256 + num_merges, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False, min_frequency=1,
+        vocab_size=256 + num_merges,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+        min_frequency=1,
     )
     tokenizer.train_from_iterator([texts] if isinstance(texts, str) else texts, trainer)
-    merge_pairs = (merge if isinstance(merge, list) else merge.split(" ") for merge in json.loads(tokenizer.to_str())["model"]["merges"])
+    merge_pairs = (
+        merge if isinstance(merge, list) else merge.split(" ")
+        for merge in json.loads(tokenizer.to_str())["model"]["merges"]
+    )
     return [(left, right) for left, right in merge_pairs]
 
 

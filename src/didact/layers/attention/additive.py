@@ -12,9 +12,11 @@ ScoreFunction = Literal["dot", "general", "concat"]
 
 
 class BahdanauAttention(nn.Module):
-    """e_tj = vᵀ tanh(W s_t + U h_j), α = softmax(e), c_t = Σ_j α_tj h_j.  Bahdanau et al. 2015; Gaba eq. 6.2-6.4, Groudiev 6.1.2.
+    """e_tj = vᵀ tanh(W s_t + U h_j), α = softmax(e), c_t = Σ_j α_tj h_j.  Bahdanau et al. 2015; Gaba eq. 6.2-6.4,
+    Groudiev 6.1.2.
 
-    States s (B, T, D_s) ask memory h (B, S, D_h); `mask` (B, S) is True where h is no padding.  -> c (B, T, D_h), α (B, T, S)
+    States s (B, T, D_s) ask memory h (B, S, D_h); `mask` (B, S) is True where h is no padding.  -> c (B, T, D_h), α
+    (B, T, S)
     """
 
     def __init__(self, query_dim: int, memory_dim: int, *, attention_dim: int):
@@ -29,15 +31,20 @@ class BahdanauAttention(nn.Module):
 
 
 class LuongAttention(nn.Module):
-    """e_tj = s_t·h_j (dot), s_tᵀ W h_j (general) or vᵀ tanh(W [s_t; h_j]) (concat).  Luong et al. 2015; Gaba eq. 6.6-6.8.
+    """e_tj = s_t·h_j (dot), s_tᵀ W h_j (general) or vᵀ tanh(W [s_t; h_j]) (concat).  Luong et al. 2015; Gaba eq.
+    6.6-6.8.
 
     concat is Bahdanau's score with W and U side by side in one matrix.
     """
 
-    def __init__(self, query_dim: int, memory_dim: int, *, score: ScoreFunction = "general", attention_dim: int | None = None):
+    def __init__(
+        self, query_dim: int, memory_dim: int, *, score: ScoreFunction = "general", attention_dim: int | None = None
+    ):
         super().__init__()
         if score == "dot" and query_dim != memory_dim:
-            raise UsageError(f"the score 'dot' needs states as wide as the memory, got {query_dim} and {memory_dim}; choose 'general'")
+            raise UsageError(
+                f"the score 'dot' needs states as wide as the memory, got {query_dim} and {memory_dim}; choose 'general'"
+            )
         self.score = score
         if score == "general":
             self.w = nn.Linear(memory_dim, query_dim, bias=False)

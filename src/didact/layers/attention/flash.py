@@ -1,10 +1,13 @@
-"""Exact attention tile by tile: the softmax with running statistics, so that no S x S matrix is ever whole (Flash attention).
+"""Exact attention tile by tile: the softmax with running statistics, so that no S x S matrix is ever whole (Flash
+attention).
 
 For each tile of keys, with m the largest score so far, l the sum of e^(s − m) and o the weighted sum of values:
 
-    m' = max(m, max s)    l' = e^(m − m') l + Σ e^(s − m')    o' = e^(m − m') o + e^(s − m') V        y = o / l in the end
+    m' = max(m, max s)    l' = e^(m − m') l + Σ e^(s − m')    o' = e^(m − m') o + e^(s − m') V        y = o / l in
+    the end
 
-Backward computes the tiles again from m and l instead of keeping them. Dao et al. 2022, algorithm 1; Gaba 6.12. This is the idea in
+Backward computes the tiles again from m and l instead of keeping them. Dao et al. 2022, algorithm 1; Gaba 6.12.
+This is the idea in
 PyTorch; the kernel that is also fast is scaled_dot_product_attention's.
 """
 
@@ -20,17 +23,20 @@ KEYS_PER_TILE = 128  # keys at once
 def flash_attention(
     q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, key_mask: Tensor | None = None, tile: int = KEYS_PER_TILE
 ) -> Tensor:
-    """softmax(Q Kᵀ / √d) V for (…, S, d), exactly; memory S · tile. `there` (…, S) is False at keys that are not looked at."""
+    """softmax(Q Kᵀ / √d) V for (…, S, d), exactly; memory S · tile. `there` (…, S) is False at keys that are not
+    looked at."""
     out: Tensor = FlashAttentionFunction.apply(q, k, v, key_mask, causal, tile)  # type: ignore[no-untyped-call]
     return out
 
 
 class FlashAttentionFunction(torch.autograd.Function):
-    """P = e^(S − L), L = m + log l:  dV = Pᵀ dY,  dS = P ⊙ (dY Vᵀ − rowsum(dY ⊙ Y)),  dQ = dS K / √d,  dK = dSᵀ Q / √d."""
+    """P = e^(S − L), L = m + log l:  dV = Pᵀ dY,  dS = P ⊙ (dY Vᵀ − rowsum(dY ⊙ Y)),  dQ = dS K / √d,  dK = dSᵀ Q /
+    √d."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool, tile: int) -> Tensor:
-        m = q.new_full((*q.shape[:-1], 1), torch.finfo(q.dtype).min)  # not −∞: of a tile where nothing is there, −∞ − −∞ is no number
+        # not −∞: of a tile where nothing is there, −∞ − −∞ is no number
+        m = q.new_full((*q.shape[:-1], 1), torch.finfo(q.dtype).min)
         l = torch.zeros_like(m)
         o = q.new_zeros(*q.shape[:-1], v.shape[-1])
         for j in range(0, k.shape[-2], tile):
@@ -58,7 +64,10 @@ class FlashAttentionFunction(torch.autograd.Function):
         for j in range(0, k.shape[-2], ctx.tile):
             first_query, tile_keys = j if ctx.causal else 0, slice(j, j + ctx.tile)
             q_, dy_ = q[..., first_query:, :], dy[..., first_query:, :]
-            p = torch.exp(tile_scores(q_, k[..., tile_keys, :], ctx.causal, _mask_tile(key_mask, j, ctx.tile)) - big_l[..., first_query:, :])
+            p = torch.exp(
+                tile_scores(q_, k[..., tile_keys, :], ctx.causal, _mask_tile(key_mask, j, ctx.tile))
+                - big_l[..., first_query:, :]
+            )
             ds = p * (dy_ @ v[..., tile_keys, :].mT - row_sums[..., first_query:, :]) * scale
             dv[..., tile_keys, :] = p.mT @ dy_
             dk[..., tile_keys, :] = ds.mT @ q_

@@ -1,4 +1,5 @@
-"""Grouped queries: heads that ask differently may share what is answered, so that the cache of past answers is small."""
+"""Grouped queries: heads that ask differently may share what is answered, so that the cache of past answers is
+small."""
 
 from torch import Tensor, nn
 
@@ -12,11 +13,21 @@ QKV = tuple[Tensor, Tensor, Tensor]
 class GroupedQueryAttention(nn.Module):
     """head_i = attention(X W_Q^i, X W_K^g, X W_V^g), g = ⌊i · groups / heads⌋.  Ainslie et al. 2023; Gaba 6.12, 7.10.
 
-    groups = heads is multi-head attention, groups = 1 multi-query attention (Shazeer 2019; Gaba eq. 6.22). Names and shapes are
+    groups = heads is multi-head attention, groups = 1 multi-query attention (Shazeer 2019; Gaba eq. 6.22). Names
+    and shapes are
     those of LLaMA's published weights; `rotation` turns queries and keys by their positions.
     """
 
-    def __init__(self, dim: int, num_heads: int, num_kv_heads: int, *, head_dim: int | None = None, bias: bool = False, dropout: float = 0.0):
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        num_kv_heads: int,
+        *,
+        head_dim: int | None = None,
+        bias: bool = False,
+        dropout: float = 0.0,
+    ):
         super().__init__()
         if num_heads % num_kv_heads:
             raise UsageError(f"heads must be a multiple of groups={num_kv_heads}, got heads={num_heads}")
@@ -29,9 +40,19 @@ class GroupedQueryAttention(nn.Module):
         self.v_proj = nn.Linear(dim, num_kv_heads * d, bias=bias)
         self.o_proj = nn.Linear(num_heads * d, dim, bias=bias)
 
-    def forward(self, x: Tensor, rotary: RotaryAngles | None = None, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
+    def forward(
+        self, x: Tensor, rotary: RotaryAngles | None = None, mask: Tensor | None = None, *, causal: bool = False
+    ) -> Tensor:
         q, k, v = self.project_qkv(x, rotary)
-        y = fused_attention(q, k, v, mask, causal=causal, dropout=self.dropout if self.training else 0.0, enable_gqa=self.num_kv_heads < self.num_heads)
+        y = fused_attention(
+            q,
+            k,
+            v,
+            mask,
+            causal=causal,
+            dropout=self.dropout if self.training else 0.0,
+            enable_gqa=self.num_kv_heads < self.num_heads,
+        )
         return self.merge_heads(y)
 
     def forward_with_weights(

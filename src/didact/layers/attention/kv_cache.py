@@ -1,4 +1,5 @@
-"""What a decoder has read, kept: keys and values in tensors of fixed shape, so that one step can be compiled or captured as a graph.
+"""What a decoder has read, kept: keys and values in tensors of fixed shape, so that one step can be compiled or
+captured as a graph.
 
 The number of tokens read lies on the device too: no step waits for the host.
 """
@@ -15,14 +16,16 @@ from didact.layers.attention.multihead import fused_attention, softmax_weighted_
 
 
 class StepPositions(NamedTuple):
-    """Whose turn it is: the positions of n new tokens, (n,), and what each may look at, itself and all before it, (n, reach)."""
+    """Whose turn it is: the positions of n new tokens, (n,), and what each may look at, itself and all before it,
+    (n, reach)."""
 
     positions: Tensor
     mask: Tensor
 
 
 class KVCache:
-    """Keys and values of each layer, (B, groups, room, d), and `at`, how many tokens they hold; what lies behind is masked.
+    """Keys and values of each layer, (B, groups, room, d), and `at`, how many tokens they hold; what lies behind is
+    masked.
 
     `groups` has a number for each layer: heads may have been taken out. Device and precision are those of `like`.
     """
@@ -32,7 +35,8 @@ class KVCache:
         self.k, self.v = ([like.new_zeros(batch_size, n, capacity, head_dim) for n in kv_heads] for _ in range(2))
         self.length = torch.zeros(1, dtype=torch.long, device=like.device)
         self.capacity = self.visible = capacity
-        self.fast_decoder: Callable[[Tensor, KVCache], Tensor] | None = None      # how its model takes a single token, if there is a quicker way
+        # how its model takes a single token, if there is a quicker way
+        self.fast_decoder: Callable[[Tensor, KVCache], Tensor] | None = None
 
     def advance(self, n: int) -> StepPositions:
         """It is the turn of the next n tokens."""
@@ -45,7 +49,8 @@ class KVCache:
         (k, v), num_kv_heads = self.update(step, layer, k, v), k.shape[1]
         if q.shape[2] > 1 or not torch.compiler.is_compiling():
             return fused_attention(q, k, v, step.mask, enable_gqa=num_kv_heads < q.shape[1])
-        single_query = q.view(len(q), num_kv_heads, -1, q.shape[-1])     # a single query: plain products, which a compiler spreads over the whole chip
+        # a single query: plain products, which a compiler spreads over the whole chip
+        single_query = q.view(len(q), num_kv_heads, -1, q.shape[-1])
         return softmax_weighted_sum(single_query @ k.mT / sqrt(q.shape[-1]), v, step.mask)[0].view(q.shape)
 
     def update(self, step: StepPositions, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

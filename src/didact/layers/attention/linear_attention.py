@@ -13,9 +13,11 @@ def feature_map(x: Tensor) -> Tensor:
 
 
 def linear_attention(q: Tensor, k: Tensor, v: Tensor, *, key_mask: Tensor | None = None) -> Tensor:
-    """y_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / φ(q_i)ᵀ Σ_j φ(k_j), (…, S, d), in time and memory S d².  Katharopoulos et al. 2020.
+    """y_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / φ(q_i)ᵀ Σ_j φ(k_j), (…, S, d), in time and memory S d².  Katharopoulos et al.
+    2020.
 
-    Gaba eq. 6.21 leaves the denominator out (mistake M35). It is another model than softmax attention, not a faster way to it.
+    Gaba eq. 6.21 leaves the denominator out (mistake M35). It is another model than softmax attention, not a faster
+    way to it.
     `there` (…, S) is False at keys that are not summed, as padding.
     """
     q, k = feature_map(q), _mask_features(feature_map(k), key_mask)
@@ -28,7 +30,9 @@ def _mask_features(k: Tensor, key_mask: Tensor | None) -> Tensor:
     return k if key_mask is None else k * key_mask[..., None]
 
 
-def causal_linear_attention(q: Tensor, k: Tensor, v: Tensor, *, chunk: int = CHUNK_TOKENS, key_mask: Tensor | None = None) -> Tensor:
+def causal_linear_attention(
+    q: Tensor, k: Tensor, v: Tensor, *, chunk: int = CHUNK_TOKENS, key_mask: Tensor | None = None
+) -> Tensor:
     """The same with sums over j ≤ i. They are kept every `chunk` tokens; between, the explicit form fills in."""
     n = q.shape[-2]
     padding = -n % chunk

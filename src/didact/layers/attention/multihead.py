@@ -28,7 +28,8 @@ def softmax_weighted_sum(scores: Tensor, v: Tensor, mask: Tensor | None = None) 
 
 
 class SelfAttention(nn.Module):
-    """Y = [head_1 … head_h] W_O, head_i = attention(X W_Q, X W_K, X W_V).  Names and shapes are nn.MultiheadAttention's."""
+    """Y = [head_1 … head_h] W_O, head_i = attention(X W_Q, X W_K, X W_V).  Names and shapes are
+    nn.MultiheadAttention's."""
 
     def __init__(self, dim: int, num_heads: int, *, dropout: float = 0.0):
         super().__init__()
@@ -40,11 +41,16 @@ class SelfAttention(nn.Module):
         self.out_proj = nn.Linear(dim, dim)
         nn.init.zeros_(self.out_proj.bias)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:   # (B, S, D)
-        return self.merge_heads(fused_attention(*self.project_qkv(x), mask, causal=causal, dropout=self.dropout if self.training else 0.0))
+    def forward(self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:  # (B, S, D)
+        return self.merge_heads(
+            fused_attention(*self.project_qkv(x), mask, causal=causal, dropout=self.dropout if self.training else 0.0)
+        )
 
-    def forward_with_weights(self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> tuple[Tensor, Tensor]:
-        """The same by the explicit form, with the weights of each head, (B, heads, S, S): row who asks, column who answers.
+    def forward_with_weights(
+        self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """The same by the explicit form, with the weights of each head, (B, heads, S, S): row who asks, column who
+        answers.
 
         Weights are those before dropout, so that rows sum to one while training too (Gaba 6.9 keeps the others).
         """
@@ -54,7 +60,8 @@ class SelfAttention(nn.Module):
 
     def project_qkv(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, each (B, heads, S, D / heads)."""
-        qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias).unflatten(-1, (3, self.num_heads, -1))   # (B, S, 3, heads, d)
+        # (B, S, 3, heads, d)
+        qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias).unflatten(-1, (3, self.num_heads, -1))
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind()
         return q, k, v
 
@@ -64,28 +71,40 @@ class SelfAttention(nn.Module):
 
 
 class CrossAttention(SelfAttention):
-    """The same with queries from one sequence and keys and values from another, the memory.  Gaba eq. 6.19, Fleuret 5.3, Lhotte 8.2."""
+    """The same with queries from one sequence and keys and values from another, the memory.  Gaba eq. 6.19, Fleuret
+    5.3, Lhotte 8.2."""
 
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None = None) -> Tensor:   # type: ignore[override]
         q, k, v = self.project_query_and_memory(x, memory)
         return self.merge_heads(fused_attention(q, k, v, mask, dropout=self.dropout if self.training else 0.0))
 
-    def forward_with_weights(self, x: Tensor, memory: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:   # type: ignore[override]
+    def forward_with_weights(self, x: Tensor, memory: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         """The explicit form with its weights, (B, heads, T, S)."""
         y, a = dot_product_attention(*self.project_query_and_memory(x, memory), mask)
         return self.merge_heads(y), a
 
     def project_query_and_memory(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (B, heads, T, d); keys and values (B, heads, S, d)."""
-        d = len(self.in_proj_bias) // 3                            # less than the width where heads were taken out
-        q = F.linear(x, self.in_proj_weight[:d], self.in_proj_bias[:d]).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        d = len(self.in_proj_bias) // 3  # less than the width where heads were taken out
+        q = (
+            F.linear(x, self.in_proj_weight[:d], self.in_proj_bias[:d])
+            .unflatten(-1, (self.num_heads, -1))
+            .transpose(1, 2)
+        )
         kv = F.linear(memory, self.in_proj_weight[d:], self.in_proj_bias[d:]).unflatten(-1, (2, self.num_heads, -1))
         k, v = kv.permute(2, 0, 3, 1, 4).unbind()
         return q, k, v
 
 
 def fused_attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, causal: bool = False, dropout: float = 0.0, enable_gqa: bool = False
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    *,
+    causal: bool = False,
+    dropout: float = 0.0,
+    enable_gqa: bool = False,
 ) -> Tensor:
     """PyTorch's kernel, which takes either a mask or causality: both together become one mask."""
     if causal and mask is not None:

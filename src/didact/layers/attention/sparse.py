@@ -1,4 +1,5 @@
-"""Attention to few: a window, every s-th token, or the k that matter most. Equal to the explicit form under the same mask."""
+"""Attention to few: a window, every s-th token, or the k that matter most. Equal to the explicit form under the
+same mask."""
 
 from math import sqrt
 
@@ -15,7 +16,8 @@ def local_attention(
 ) -> Tensor:
     """softmax over |i − j| ≤ reach (and j ≤ i if causal), (…, S, d); memory S · 3 reach instead of S².  Gaba 6.12.
 
-    Queries are cut into blocks of `reach`, which can only see their own and the two neighbouring blocks of keys. `there` (…, S) is False
+    Queries are cut into blocks of `reach`, which can only see their own and the two neighbouring blocks of keys.
+    `there` (…, S) is False
     at keys that are not looked at, as padding.
     """
     n = q.shape[-2]
@@ -26,7 +28,8 @@ def local_attention(
     q = F.pad(q, (0, 0, 0, padding)).unflatten(-2, (blocks, w))                               # (…, N, w, d)
     k, v = (F.pad(t, (0, 0, w, w + padding)).unfold(-2, 3 * w, w).mT for t in (k, v))         # (…, N, 3w, d)
     i = torch.arange(blocks * w, device=q.device).view(blocks, w, 1)
-    j = torch.arange(-w, 2 * w, device=q.device) + w * torch.arange(blocks, device=q.device)[:, None, None]   # (N, 1, 3w)
+    # (N, 1, 3w)
+    j = torch.arange(-w, 2 * w, device=q.device) + w * torch.arange(blocks, device=q.device)[:, None, None]
     visible = ((i - j).abs() <= radius) & (j >= 0) & (j < n)
     if key_mask is not None:
         visible = visible & F.pad(key_mask, (w, w + padding)).unfold(-1, 3 * w, w)[..., None, :]       # (…, N, 1, 3w)
@@ -37,21 +40,25 @@ def local_attention(
 def strided_attention(
     q: Tensor, k: Tensor, v: Tensor, *, stride: int, causal: bool = False, key_mask: Tensor | None = None
 ) -> Tensor:
-    """softmax over j ≡ i mod stride (and j ≤ i if causal), (…, S, d); memory S² / stride.  Child et al. 2019; Gaba 6.12."""
+    """softmax over j ≡ i mod stride (and j ≤ i if causal), (…, S, d); memory S² / stride.  Child et al. 2019; Gaba
+    6.12."""
     n = q.shape[-2]
     stride = min(stride, n)                    # from there on each is alone
     rows = -(-n // stride)
     padding = rows * stride - n
-    q, k, v = (F.pad(t, (0, 0, 0, padding)).unflatten(-2, (rows, stride)).transpose(-3, -2) for t in (q, k, v))   # (…, stride, rows, d)
+    # (…, stride, rows, d)
+    q, k, v = (F.pad(t, (0, 0, 0, padding)).unflatten(-2, (rows, stride)).transpose(-3, -2) for t in (q, k, v))
     if key_mask is None:
         key_mask = torch.ones(n, dtype=torch.bool, device=q.device)
-    visible = F.pad(key_mask, (0, padding)).unflatten(-1, (rows, stride)).mT[..., None, :]            # (…, stride, 1, rows)
+    # (…, stride, 1, rows)
+    visible = F.pad(key_mask, (0, padding)).unflatten(-1, (rows, stride)).mT[..., None, :]
     y, _ = dot_product_attention(q, k, v, visible & causal_mask(rows, device=q.device) if causal else visible)
     return y.transpose(-3, -2).flatten(-3, -2)[..., :n, :]
 
 
 def topk_attention(q: Tensor, k: Tensor, v: Tensor, *, top_k: int, mask: Tensor | None = None) -> Tensor:
-    """softmax over each query's `top` largest scores, (…, S, d).  Gaba 6.12. All scores are computed, few are weighed."""
+    """softmax over each query's `top` largest scores, (…, S, d).  Gaba 6.12. All scores are computed, few are
+    weighed."""
     return dot_product_attention(q, k, v, top_k_mask(q, k, top_k, mask))[0]
 
 
@@ -61,5 +68,6 @@ def top_k_mask(q: Tensor, k: Tensor, top_k: int, mask: Tensor | None = None) -> 
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
     largest = scores.topk(min(top_k, k.shape[-2]), dim=-1)
-    top_mask = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, largest.indices, True)     # ties: exactly `top` stay
+    # ties: exactly `top` stay
+    top_mask = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, largest.indices, True)
     return top_mask if mask is None else top_mask & mask

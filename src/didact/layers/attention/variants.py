@@ -1,6 +1,7 @@
 """Forms of self-attention by name: all ask, few answer, or answers are summed up first.
 
-A `Weighing` says who is weighed and how, whoever projected queries, keys and values: `Formed` does with `SelfAttention`'s matrices,
+A `Weighing` says who is weighed and how, whoever projected queries, keys and values: `Formed` does with
+`SelfAttention`'s matrices,
 `models.gpt` with GPT-2's. Dropout of the weights is for the full form alone: the others do not hold them, or few.
 """
 
@@ -34,7 +35,8 @@ class AttentionVariant(nn.Module):
         return self.attend_with_weights(q, k, v, add_causal_mask(mask, q, k) if causal else mask)[0]
 
     def attend_with_weights(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, positions: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The same by a matrix, and that matrix, (B, heads, T, S): also of a few queries, at these `places` among the keys, (T,)."""
+        """The same by a matrix, and that matrix, (B, heads, T, S): also of a few queries, at these `places` among
+        the keys, (T,)."""
         return dot_product_attention(q, k, v, mask)
 
 
@@ -87,7 +89,9 @@ class LinearAttention(AttentionVariant):
     def forward(self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
         return (causal_linear_attention if causal else linear_attention)(q, k, v, key_mask=key_mask)
 
-    def attend_with_weights(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, positions: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def attend_with_weights(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, positions: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         a = feature_map(q) @ feature_map(k).mT
         a = a if mask is None else a * mask
         a = safe_divide(a, a.sum(-1, keepdim=True))
@@ -95,12 +99,15 @@ class LinearAttention(AttentionVariant):
 
 
 class DifferentialVariant(DifferentialHeads, AttentionVariant):
-    """The difference of two softmaxes, of the first and the second half of queries and keys, d numbers wide together."""
+    """The difference of two softmaxes, of the first and the second half of queries and keys, d numbers wide
+    together."""
 
     def __init__(self, head_dim: int, *, depth: int):
         super().__init__()
         if head_dim % 2:
-            raise UsageError(f"differential attention halves each head: its width, --width / --heads, must be even, got {head_dim}")
+            raise UsageError(
+                f"differential attention halves each head: its width, --width / --heads, must be even, got {head_dim}"
+            )
         self.lambda_init = self.compute_lambda_init(depth)
         self.lambdas, self.norm = nn.Parameter(0.1 * torch.randn(4, head_dim // 2)), nn.RMSNorm(head_dim, eps=1e-5)
 
@@ -108,7 +115,9 @@ class DifferentialVariant(DifferentialHeads, AttentionVariant):
 class FlashAttention(AttentionVariant):
     """The full form, a tile of keys at a time."""
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None = None, *, causal: bool = False
+    ) -> Tensor:
         return flash_attention(q, k, v, causal=causal, key_mask=key_mask)
 
 
@@ -132,22 +141,29 @@ def effective_window(variant: str, window: int | None) -> int | None:
 
 
 class VariantSelfAttention(SelfAttention):
-    """Y = [head_i] W_O with heads that weigh in a way of their own.  `mask` (B, 1, 1, S) is True where there are tokens."""
+    """Y = [head_i] W_O with heads that weigh in a way of their own.  `mask` (B, 1, 1, S) is True where there are
+    tokens."""
 
     def __init__(self, dim: int, num_heads: int, variant: AttentionVariant):
         super().__init__(dim, num_heads)
         self.form = variant
 
     def forward(self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
-        return self.merge_heads(self.form(*self.project_qkv(x), None if mask is None else mask[..., 0, :], causal=causal))
+        return self.merge_heads(
+            self.form(*self.project_qkv(x), None if mask is None else mask[..., 0, :], causal=causal)
+        )
 
-    def forward_with_weights(self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> tuple[Tensor, Tensor]:
+    def forward_with_weights(
+        self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False
+    ) -> tuple[Tensor, Tensor]:
         q, k, v = self.project_qkv(x)
         y, a = self.form.attend_with_weights(q, k, v, add_causal_mask(mask, q, k) if causal else mask)
         return self.merge_heads(y), a
 
 
-def make_self_attention(variant: str, dim: int, num_heads: int, *, dropout: float = 0.0, window: int = DEFAULT_WINDOW, depth: int = 0) -> Any:
+def make_self_attention(
+    variant: str, dim: int, num_heads: int, *, dropout: float = 0.0, window: int = DEFAULT_WINDOW, depth: int = 0
+) -> Any:
     """The attention of that form."""
     factory = look_up("form of attention", variant, VARIANTS)
     if factory is None:

@@ -1,6 +1,7 @@
 """Anchors: boxes of typical sizes at every cell of every feature map, which a detector chooses from and corrects.
 
-Sizes and boxes are shares of the image, so that its pixels do not matter. An anchor is (centre x, centre y, width, height),
+Sizes and boxes are shares of the image, so that its pixels do not matter. An anchor is (centre x, centre y, width,
+height),
 a box (x1, y1, x2, y2).
 """
 
@@ -17,19 +18,24 @@ MAX_LOG_SIZE_RATIO = 4.0           # exp of a logarithm of a size is cut there, 
 
 
 def default_sizes(levels: int, count: int, *, low: float = 0.2, high: float = 0.9) -> Tensor:
-    """(levels, count, 2): s_l = low + (high − low) l / (L − 1), sides s √r and s / √r for ratios r.  Liu et al. 2016 (SSD), eq. 4.
+    """(levels, count, 2): s_l = low + (high − low) l / (L − 1), sides s √r and s / √r for ratios r.  Liu et al.
+    2016 (SSD), eq. 4.
 
     More than there are ratios begin again, a quarter larger.
     """
-    s = torch.linspace(low, high, levels)[:, None] * torch.tensor([1.25 ** (i // len(ASPECT_RATIOS)) for i in range(count)])
+    s = torch.linspace(low, high, levels)[:, None] * torch.tensor(
+        [1.25 ** (i // len(ASPECT_RATIOS)) for i in range(count)]
+    )
     r = torch.tensor([ASPECT_RATIOS[i % len(ASPECT_RATIOS)] for i in range(count)]).sqrt()
     return torch.stack([s * r, s / r], dim=-1)
 
 
 def kmeans_iou(sizes: Tensor, k: int, *, weights: Tensor | None = None, max_iterations: int = 50) -> Tensor:
-    """k typical (w, h) of (N, 2), the smallest first: k-means under d = 1 − IoU of boxes with one centre.  Redmon & Farhadi 2017, sec. 2.
+    """k typical (w, h) of (N, 2), the smallest first: k-means under d = 1 − IoU of boxes with one centre.  Redmon &
+    Farhadi 2017, sec. 2.
 
-    It starts from boxes evenly spaced by area and moves each mean to the weighed mean of what is nearest, so nothing is random.
+    It starts from boxes evenly spaced by area and moves each mean to the weighed mean of what is nearest, so
+    nothing is random.
     """
     weights = torch.ones(len(sizes)) if weights is None else weights
     by_area = sizes[sizes.prod(1).argsort(stable=True)]
@@ -37,7 +43,8 @@ def kmeans_iou(sizes: Tensor, k: int, *, weights: Tensor | None = None, max_iter
     for _ in range(max_iterations):
         membership = (shape_iou(sizes, means).argmax(1)[:, None] == torch.arange(k)) * weights[:, None]   # (N, k)
         new_means = (membership.T @ sizes) / membership.sum(0)[:, None].clamp(min=1e-12)
-        new_means = torch.where(membership.sum(0)[:, None] > 0, new_means, means)                                 # nobody's mean stays
+        # nobody's mean stays
+        new_means = torch.where(membership.sum(0)[:, None] > 0, new_means, means)
         if torch.equal(new_means, means):
             break
         means = new_means
@@ -52,11 +59,13 @@ def shape_iou(a: Tensor, b: Tensor) -> Tensor:
 
 
 def anchor_grid(map_sizes: Sequence[tuple[int, int]], sizes: Tensor) -> Tensor:
-    """(A, 4) anchors: for each map (H, W), row by row, all sizes of its level at each cell's centre.  sizes: (levels, k, 2)."""
+    """(A, 4) anchors: for each map (H, W), row by row, all sizes of its level at each cell's centre.  sizes:
+    (levels, k, 2)."""
     anchors_by_level = []
     for (height, width), level_sizes in zip(map_sizes, sizes, strict=True):
         y, x = torch.meshgrid((torch.arange(height) + 0.5) / height, (torch.arange(width) + 0.5) / width, indexing="ij")
-        centers = torch.stack([x, y], dim=-1)[:, :, None].expand(-1, -1, len(level_sizes), -1)               # (H, W, k, 2)
+        # (H, W, k, 2)
+        centers = torch.stack([x, y], dim=-1)[:, :, None].expand(-1, -1, len(level_sizes), -1)
         anchors_by_level.append(torch.cat([centers, level_sizes.expand(height, width, -1, -1)], dim=-1).reshape(-1, 4))
     return torch.cat(anchors_by_level)
 
@@ -68,7 +77,8 @@ def to_corners(anchors: Tensor) -> Tensor:
 
 
 def encode_boxes(boxes: Tensor, anchors: Tensor) -> Tensor:
-    """t = ((g_c − d_c) / d_s / 0.1, log(g_s / d_s) / 0.2), what a network has to say to turn anchor d into box g.  SSD, eq. 2."""
+    """t = ((g_c − d_c) / d_s / 0.1, log(g_s / d_s) / 0.2), what a network has to say to turn anchor d into box g.
+    SSD, eq. 2."""
     center, size = (boxes[..., :2] + boxes[..., 2:]) / 2, boxes[..., 2:] - boxes[..., :2]
     offset = (center - anchors[..., :2]) / anchors[..., 2:] / VARIANCES[0]
     return torch.cat([offset, (size.clamp(min=1e-6) / anchors[..., 2:]).log() / VARIANCES[1]], dim=-1)
@@ -84,24 +94,29 @@ def decode_boxes(offsets: Tensor, anchors: Tensor) -> Tensor:
 def match_anchors(anchors: Tensor, boxes: Tensor, valid: Tensor, *, threshold: float = 0.5) -> tuple[Tensor, Tensor]:
     """Which box each anchor is to find, and which anchors find any: (A, 4), (B, M, 4), (B, M) -> (B, A) twice.
 
-    Of the boxes that are `there`, an anchor takes the one it overlaps most, if by the threshold; but each box takes the anchor that
-    overlaps it most, however little (of two boxes with the same best anchor, the one that it overlaps more).  SSD, sec. 2.2.
+    Of the boxes that are `there`, an anchor takes the one it overlaps most, if by the threshold; but each box takes
+    the anchor that
+    overlaps it most, however little (of two boxes with the same best anchor, the one that it overlaps more).  SSD,
+    sec. 2.2.
     """
     overlap = box_iou(to_corners(anchors), boxes).masked_fill(~valid[:, None], -1.0)                    # (B, A, M)
     best_anchor = overlap.argmax(1, keepdim=True)                                                           # (B, 1, M)
     is_best_anchor = torch.arange(len(anchors), device=boxes.device)[:, None] == best_anchor
-    overlap = torch.where(is_best_anchor & valid[:, None], overlap + 2, overlap)                                # above all others
+    # above all others
+    overlap = torch.where(is_best_anchor & valid[:, None], overlap + 2, overlap)
     max_overlap, owner = overlap.max(2)
     return owner, max_overlap >= threshold
 
 
 def generalized_iou(a: Tensor, b: Tensor) -> Tensor:
-    """IoU − |C ∖ (A ∪ B)| / |C| of each pair of rows, C the least box around both: −1 … 1.  Rezatofighi et al. 2019, alg. 1.
+    """IoU − |C ∖ (A ∪ B)| / |C| of each pair of rows, C the least box around both: −1 … 1.  Rezatofighi et al.
+    2019, alg. 1.
 
     It has a slope where boxes do not meet, and IoU has none.
     """
     intersection = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0).prod(-1)
     union = box_area(a) + box_area(b) - intersection
     enclosing = (torch.maximum(a[..., 2:], b[..., 2:]) - torch.minimum(a[..., :2], b[..., :2])).clamp(min=0).prod(-1)
-    union, enclosing = union.clamp(min=1e-9), enclosing.clamp(min=1e-9)                                  # rows that fill up are empty
+    # rows that fill up are empty
+    union, enclosing = union.clamp(min=1e-9), enclosing.clamp(min=1e-9)
     return intersection / union - (enclosing - union) / enclosing

@@ -15,7 +15,8 @@ def dilated_conv(c_in: int, c_out: int, kernel_size: int = 3, *, dilation: int =
 
 
 def upsample_conv(c_in: int, c_out: int, factor: int = 2, *, bias: bool = True) -> nn.ConvTranspose2d:
-    """A transposed convolution whose patches touch and do not overlap: sizes times `factor`, no checkerboard.  Fleuret 4.2."""
+    """A transposed convolution whose patches touch and do not overlap: sizes times `factor`, no checkerboard.
+    Fleuret 4.2."""
     return nn.ConvTranspose2d(c_in, c_out, factor, stride=factor, bias=bias)
 
 
@@ -42,7 +43,8 @@ def deformable_conv2d(
     x: Tensor, offset: Tensor, weight: Tensor, bias: Tensor | None = None,
     *, stride: int = 1, padding: int = 0, dilation: int = 1,
 ) -> Tensor:
-    """y(p0) = sum_n w_n x(p0 + p_n + dp_n), x bilinear between pixels and 0 outside.  Gaba 4.10, eq. 4.12; Dai et al. 2017.
+    """y(p0) = sum_n w_n x(p0 + p_n + dp_n), x bilinear between pixels and 0 outside.  Gaba 4.10, eq. 4.12; Dai et
+    al. 2017.
 
     `offset` is (B, 2 K, H', W'): for each of the K taps, row by row, how far it moves down and right.
     """
@@ -63,10 +65,14 @@ def deformable_conv2d(
 class DeformableConv2d(nn.Module):
     """A convolution that learns where to look: offsets come from a plain one beside it, which starts at zero."""
 
-    def __init__(self, c_in: int, c_out: int, kernel_size: int = 3, *, stride: int = 1, padding: int = 0, dilation: int = 1):
+    def __init__(
+        self, c_in: int, c_out: int, kernel_size: int = 3, *, stride: int = 1, padding: int = 0, dilation: int = 1
+    ):
         super().__init__()
         self.conv = nn.Conv2d(c_in, c_out, kernel_size, stride=stride, padding=padding, dilation=dilation)
-        self.offset = nn.Conv2d(c_in, 2 * kernel_size**2, kernel_size, stride=stride, padding=padding, dilation=dilation)
+        self.offset = nn.Conv2d(
+            c_in, 2 * kernel_size**2, kernel_size, stride=stride, padding=padding, dilation=dilation
+        )
         nn.init.zeros_(self.offset.weight)
         assert self.offset.bias is not None
         nn.init.zeros_(self.offset.bias)

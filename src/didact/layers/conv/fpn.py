@@ -1,4 +1,5 @@
-"""A small residual trunk whose maps of falling resolution detectors look at, and the way back up that tells fine maps what is around."""
+"""A small residual trunk whose maps of falling resolution detectors look at, and the way back up that tells fine
+maps what is around."""
 
 from itertools import pairwise
 
@@ -16,15 +17,19 @@ def size_after_strides(size: tuple[int, int], num_strides: int) -> tuple[int, in
 
 
 class Backbone(nn.Module):
-    """x -> stem, halved -> stages x [residual blocks, the first halves]: a map for each width, of 1/2, 1/4, 1/8 … of the image."""
+    """x -> stem, halved -> stages x [residual blocks, the first halves]: a map for each width, of 1/2, 1/4, 1/8 …
+    of the image."""
 
     def __init__(self, channels: int, widths: tuple[int, ...], depth: int):
         super().__init__()
         self.stem = nn.Sequential(
-            nn.Conv2d(channels, widths[0], 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(widths[0]), nn.ReLU(inplace=True)
+            nn.Conv2d(channels, widths[0], 3, stride=2, padding=1, bias=False),
+            nn.BatchNorm2d(widths[0]),
+            nn.ReLU(inplace=True),
         )
         self.stages = nn.ModuleList(
-            nn.Sequential(BasicBlock(a, b, stride=2), *(BasicBlock(b, b) for _ in range(depth - 1))) for a, b in pairwise(widths)
+            nn.Sequential(BasicBlock(a, b, stride=2), *(BasicBlock(b, b) for _ in range(depth - 1)))
+            for a, b in pairwise(widths)
         )
         for layer in self.modules():
             if isinstance(layer, nn.Conv2d):
@@ -38,13 +43,16 @@ class Backbone(nn.Module):
 
 
 class FeaturePyramid(nn.Module):
-    """P_l = smooth(C_l' + grown P_{l+1}'), C' of one width: fine maps learn what coarse ones know.  Lin et al. 2017 (FPN), fig. 3."""
+    """P_l = smooth(C_l' + grown P_{l+1}'), C' of one width: fine maps learn what coarse ones know.  Lin et al. 2017
+    (FPN), fig. 3."""
 
     def __init__(self, widths: tuple[int, ...], channels: int, *, num_outputs: int):
         super().__init__()
         self.lateral = nn.ModuleList(nn.Conv2d(c, channels, 1) for c in widths)
         self.smooth = nn.ModuleList(
-            nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels), nn.ReLU(inplace=True))
+            nn.Sequential(
+                nn.Conv2d(channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels), nn.ReLU(inplace=True)
+            )
             for _ in range(num_outputs)
         )
 
@@ -56,7 +64,8 @@ class FeaturePyramid(nn.Module):
 
 
 class AnchorHead(nn.Module):
-    """k boxes of n numbers at each cell: (B, C, H, W) -> (B, H W k, n), row by row, boxes of a cell beside each other."""
+    """k boxes of n numbers at each cell: (B, C, H, W) -> (B, H W k, n), row by row, boxes of a cell beside each
+    other."""
 
     def __init__(self, c_in: int, k: int, n: int):
         super().__init__()
@@ -71,7 +80,8 @@ class AnchorHead(nn.Module):
 
 
 def prior_bias(head: AnchorHead, index: slice, value: float) -> None:
-    """What a head says before it has learned: of most cells that nothing is there, or the first steps would be spent on that."""
+    """What a head says before it has learned: of most cells that nothing is there, or the first steps would be
+    spent on that."""
     assert head.conv.bias is not None
     with torch.no_grad():
         head.conv.bias.view(head.k, head.n)[:, index] = value

@@ -1,6 +1,8 @@
-"""Convolutions that do not look ahead: pixels come row by row, left to right, and each may depend on those before it alone.
+"""Convolutions that do not look ahead: pixels come row by row, left to right, and each may depend on those before
+it alone.
 
-The channels of a pixel may come in turn too, red before green before blue: then each feature belongs to one of the turns.
+The channels of a pixel may come in turn too, red before green before blue: then each feature belongs to one of the
+turns.
 """
 
 from typing import Literal
@@ -13,7 +15,8 @@ MaskType = Literal["A", "B", "rows"]
 
 
 def causal_mask2d(kernel_size: tuple[int, int], mask_type: MaskType) -> Tensor:
-    """1 where a weight may be: A before the centre, B the centre too, rows all of this row and those above.  Van den Oord et al. 2016."""
+    """1 where a weight may be: A before the centre, B the centre too, rows all of this row and those above.  Van
+    den Oord et al. 2016."""
     h, w = kernel_size
     order = torch.arange(h * w).view(h, w) - (h // 2 * w + w // 2)      # the centre is 0
     max_offset = {"A": -1, "B": 0, "rows": w // 2}[mask_type]
@@ -21,24 +24,40 @@ def causal_mask2d(kernel_size: tuple[int, int], mask_type: MaskType) -> Tensor:
 
 
 def _channel_group(n: int, channel_groups: int, gate_parts: int = 1) -> Tensor:
-    """The turn to which each of n features belongs: 0, 1, …, 0, 1, …; alike in each of the parts that a gate takes them apart into."""
+    """The turn to which each of n features belongs: 0, 1, …, 0, 1, …; alike in each of the parts that a gate takes
+    them apart into."""
     return (torch.arange(n // gate_parts) % channel_groups).repeat(gate_parts)
 
 
 class MaskedConv2d(nn.Conv2d):
     """y = (W ⊙ M) * x, the size kept.  Groudiev 9.2.3-9.2.4.
 
-    At the centre, features of a turn see those of the turns before it (A), and of their own (B). In one turn a pixel is one place.
+    At the centre, features of a turn see those of the turns before it (A), and of their own (B). In one turn a
+    pixel is one place.
     """
 
     mask: Tensor
 
-    def __init__(self, n_in: int, n_out: int, kernel_size: tuple[int, int], mask_type: MaskType, *, channel_groups: int = 1, gate_parts: int = 1):
+    def __init__(
+        self,
+        n_in: int,
+        n_out: int,
+        kernel_size: tuple[int, int],
+        mask_type: MaskType,
+        *,
+        channel_groups: int = 1,
+        gate_parts: int = 1,
+    ):
         super().__init__(n_in, n_out, kernel_size, padding=(kernel_size[0] // 2, kernel_size[1] // 2))
         allowed = causal_mask2d(kernel_size, mask_type).repeat(n_out, n_in, 1, 1)
         if mask_type != "rows":
-            in_group, out_group = _channel_group(n_in, channel_groups), _channel_group(n_out, channel_groups, gate_parts)[:, None]
-            allowed[:, :, kernel_size[0] // 2, kernel_size[1] // 2] = (in_group < out_group if mask_type == "A" else in_group <= out_group).float()
+            in_group, out_group = (
+                _channel_group(n_in, channel_groups),
+                _channel_group(n_out, channel_groups, gate_parts)[:, None],
+            )
+            allowed[:, :, kernel_size[0] // 2, kernel_size[1] // 2] = (
+                in_group < out_group if mask_type == "A" else in_group <= out_group
+            ).float()
         self.register_buffer("mask", allowed, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -61,10 +80,14 @@ def shift_down(x: Tensor) -> Tensor:
 
 
 class MaskedHead(nn.Sequential):
-    """1×1 convolutions to what is said of each place: (B, width, H, W) -> (B, outputs, H, W); output k is of turn k mod `turns`."""
+    """1×1 convolutions to what is said of each place: (B, width, H, W) -> (B, outputs, H, W); output k is of turn k
+    mod `turns`."""
 
     def __init__(self, channels: int, outputs: int, *, channel_groups: int = 1):
-        first, last = (MaskedConv2d(*sizes, (1, 1), "B", channel_groups=channel_groups) for sizes in ((channels, 2 * channels), (2 * channels, outputs)))
+        first, last = (
+            MaskedConv2d(*sizes, (1, 1), "B", channel_groups=channel_groups)
+            for sizes in ((channels, 2 * channels), (2 * channels, outputs))
+        )
         super().__init__(first, nn.ReLU(), last)
         self.channel_groups = channel_groups
 

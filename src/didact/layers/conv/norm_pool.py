@@ -1,4 +1,5 @@
-"""The small choices inside a convolutional block: which norm stands behind a convolution, and how a window becomes one number."""
+"""The small choices inside a convolutional block: which norm stands behind a convolution, and how a window becomes
+one number."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -11,10 +12,13 @@ Norm2d = Literal["batch", "group", "instance", "none"]
 Pool2d = Literal["max", "mean"]
 CHANNELS_PER_GROUP = 8  # channels that share mean and deviation in a group norm, where the width allows
 
-# (x - mean) / deviation, over: batch and pixels of a channel; pixels of a group of channels; pixels of a channel.  Gaba 3.5-3.6, Lhotte 4.4
+# (x - mean) / deviation, over: batch and pixels of a channel; pixels of a group of channels; pixels of a channel.
+# Gaba 3.5-3.6, Lhotte 4.4
 NORMS_2D: dict[str, Callable[[int], nn.Module]] = {
     "batch": nn.BatchNorm2d,
-    "group": lambda channels: nn.GroupNorm(max(1, channels // CHANNELS_PER_GROUP) if channels % CHANNELS_PER_GROUP == 0 else 1, channels),
+    "group": lambda channels: nn.GroupNorm(
+        max(1, channels // CHANNELS_PER_GROUP) if channels % CHANNELS_PER_GROUP == 0 else 1, channels
+    ),
     "instance": lambda channels: nn.InstanceNorm2d(channels, affine=True),
     "none": lambda channels: nn.Identity(),
 }

@@ -1,4 +1,5 @@
-"""A margin around an image that goes on as its mirror image: for networks that ask for certain sides, or give back less than they get."""
+"""A margin around an image that goes on as its mirror image: for networks that ask for certain sides, or give back
+less than they get."""
 
 from typing import Protocol
 

@@ -77,7 +77,9 @@ class Bottleneck(nn.Module):
 
     expansion = 4
 
-    def __init__(self, c_in: int, width: int, *, stride: int = 1, shortcut: Shortcut = "projection", drop_path: float = 0.0):
+    def __init__(
+        self, c_in: int, width: int, *, stride: int = 1, shortcut: Shortcut = "projection", drop_path: float = 0.0
+    ):
         super().__init__()
         c_out = self.expansion * width
         self.conv1, self.bn1 = conv1x1(c_in, width), nn.BatchNorm2d(width)

@@ -9,7 +9,9 @@ from torch import Tensor, nn
 
 def depthwise(channels: int, kernel_size: int = 3, *, stride: int = 1, bias: bool = False) -> nn.Conv2d:
     """One k x k filter for each channel; at stride 1 an odd k keeps the size.  Gaba 4.9."""
-    return nn.Conv2d(channels, channels, kernel_size, stride=stride, padding=kernel_size // 2, groups=channels, bias=bias)
+    return nn.Conv2d(
+        channels, channels, kernel_size, stride=stride, padding=kernel_size // 2, groups=channels, bias=bias
+    )
 
 
 def pointwise(c_in: int, c_out: int, *, bias: bool = False) -> nn.Conv2d:

@@ -6,8 +6,11 @@ import torch
 from torch import Tensor, nn
 
 
-def squeeze_excite(x: Tensor, w1: nn.Module, w2: nn.Module, activation: Callable[[Tensor], Tensor] = torch.relu) -> Tensor:
-    """s * x, s = sigmoid(W2 activation(W1 z)); W1 and W2 as 1 x 1 convolutions, which EfficientNet's published weights are."""
+def squeeze_excite(
+    x: Tensor, w1: nn.Module, w2: nn.Module, activation: Callable[[Tensor], Tensor] = torch.relu
+) -> Tensor:
+    """s * x, s = sigmoid(W2 activation(W1 z)); W1 and W2 as 1 x 1 convolutions, which EfficientNet's published
+    weights are."""
     z = x.mean(dim=(2, 3), keepdim=True)                               # (B, C, H, W) -> (B, C, 1, 1)
     s = torch.sigmoid(w2(activation(w1(z))))                           # (B, C, 1, 1), each in (0, 1)
     return s * x

@@ -10,7 +10,8 @@ TILE_PIXELS = 1024  # pixels of a tile that are answered; it sees more
 
 
 class TiledInference:
-    """y = f(x) from tiles that overlap by the receptive field of f, cut off again: each output sees what it would see in the whole.
+    """y = f(x) from tiles that overlap by the receptive field of f, cut off again: each output sees what it would
+    see in the whole.
 
     Tiles begin at multiples of the least side that f takes, since a step that halves counts pixels from the edge.
     """
@@ -29,8 +30,15 @@ class TiledInference:
         for top in range(0, x.shape[2], self.tile_size):
             for left in range(0, x.shape[3], self.tile_size):
                 top_margin, left_margin = min(top, margin), min(left, margin)
-                tile = x[:, :, top - top_margin : top + self.tile_size + margin, left - left_margin : left + self.tile_size + margin]
-                tile_output = self.network(tile)[:, :, top_margin : top_margin + self.tile_size, left_margin : left_margin + self.tile_size]
+                tile = x[
+                    :,
+                    :,
+                    top - top_margin : top + self.tile_size + margin,
+                    left - left_margin : left + self.tile_size + margin,
+                ]
+                tile_output = self.network(tile)[
+                    :, :, top_margin : top_margin + self.tile_size, left_margin : left_margin + self.tile_size
+                ]
                 y[:, :, top : top + self.tile_size, left : left + self.tile_size] = tile_output
         return y
 

@@ -24,7 +24,8 @@ def rnn_step(x: Tensor, state: State, w: CellWeights) -> tuple[State, Gates]:
 
 
 def lstm_step(x: Tensor, state: State, w: CellWeights) -> tuple[State, Gates]:
-    """i, f, o = σ(·), g = tanh(·) of W_ih x + W_hh h + b;  c' = f c + i g,  h' = o tanh c'.  Gaba eq. 5.9-5.14, Groudiev 5.4.1.
+    """i, f, o = σ(·), g = tanh(·) of W_ih x + W_hh h + b;  c' = f c + i g,  h' = o tanh c'.  Gaba eq. 5.9-5.14,
+    Groudiev 5.4.1.
 
     Order i, f, g, o; Van Schependom 6.4 has f, i, g, o and Groudiev i, f, o, g.
     """
@@ -51,7 +52,8 @@ def gru_step(x: Tensor, state: State, w: CellWeights) -> tuple[State, Gates]:
 
 
 def gru_step_2014(x: Tensor, state: State, w: CellWeights) -> tuple[State, Gates]:
-    """r before the matrix, z turned round: n = tanh(W x + U (r h) + b),  h' = (1 − z) h + z n.  Cho et al. 2014; Gaba eq. 5.16-5.19."""
+    """r before the matrix, z turned round: n = tanh(W x + U (r h) + b),  h' = (1 − z) h + z n.  Cho et al. 2014;
+    Gaba eq. 5.16-5.19."""
     (h,), (w_ih, w_hh, b_ih, b_hh) = state, w
     hidden_size = h.shape[-1]
     xr, xz, xn = linear(x, w_ih, b_ih).chunk(3, dim=-1)
@@ -62,12 +64,17 @@ def gru_step_2014(x: Tensor, state: State, w: CellWeights) -> tuple[State, Gates
     return (h,), {"reset": r, "update": z, "candidate": n, "h": h}
 
 
-CELL_STEPS: dict[str, Callable[[Tensor, State, CellWeights], tuple[State, Gates]]] = {"rnn": rnn_step, "lstm": lstm_step, "gru": gru_step}
+CELL_STEPS: dict[str, Callable[[Tensor, State, CellWeights], tuple[State, Gates]]] = {
+    "rnn": rnn_step,
+    "lstm": lstm_step,
+    "gru": gru_step,
+}
 FUSED_LAYERS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
 
 
 def unroll_cell(cell: str, x: Tensor, state: State, w: CellWeights) -> tuple[Tensor, State, Gates]:
-    """All steps of a sequence (B, T, D), the same weights at each: h and every gate (B, T, H), and the state after the last."""
+    """All steps of a sequence (B, T, D), the same weights at each: h and every gate (B, T, H), and the state after
+    the last."""
     gates_by_step: list[Gates] = []
     for x_t in x.unbind(1):
         state, gates = CELL_STEPS[cell](x_t, state, w)

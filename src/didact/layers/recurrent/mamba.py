@@ -1,4 +1,5 @@
-"""Selective state space (Mamba, Gu & Dao 2023): a linear recurrence whose step depends on the input, computed for all times at once.
+"""Selective state space (Mamba, Gu & Dao 2023): a linear recurrence whose step depends on the input, computed for
+all times at once.
 
     h_t = exp(Δ_t A) h_{t−1} + Δ_t B_t x_t,    y_t = C_t·h_t + D x_t
 
@@ -41,10 +42,12 @@ class ScanFunction(torch.autograd.Function):
 
 
 def _hillis_steele_scan(a: Tensor, b: Tensor) -> Tensor:
-    """After each round a pair (a, b) stands for twice as many steps, since two steps are one: (a₂, b₂)∘(a₁, b₁) = (a₂ a₁, a₂ b₁ + b₂)."""
+    """After each round a pair (a, b) stands for twice as many steps, since two steps are one: (a₂, b₂)∘(a₁, b₁) =
+    (a₂ a₁, a₂ b₁ + b₂)."""
     b, span = b.clone(), 1
     while span < a.shape[1]:
-        b[:, span:] += a[:, span:] * b[:, :-span]                          # the product is whole before anything is added
+        # the product is whole before anything is added
+        b[:, span:] += a[:, span:] * b[:, :-span]
         if 2 * span < a.shape[1]:
             a = torch.cat([a[:, :span], a[:, span:] * a[:, :-span]], dim=1)
         span *= 2
@@ -61,19 +64,30 @@ def sequential_scan(a: Tensor, b: Tensor) -> Tensor:
 
 
 def selective_scan(
-    x: Tensor, delta: Tensor, a: Tensor, b: Tensor, c: Tensor, d: Tensor, initial_state: Tensor | None = None, *, parallel: bool = True
+    x: Tensor,
+    delta: Tensor,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    d: Tensor,
+    initial_state: Tensor | None = None,
+    *,
+    parallel: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """The equations above: x, Δ (B, T, D); A (D, N); B, C (B, T, N); D (D,)  ->  y (B, T, D), and h after the last step, (B, D, N)."""
+    """The equations above: x, Δ (B, T, D); A (D, N); B, C (B, T, N); D (D,)  ->  y (B, T, D), and h after the last
+    step, (B, D, N)."""
     decay = torch.exp(delta[..., None] * a)                                   # (B, T, D, N)
     drive = (delta * x)[..., None] * b[:, :, None]
-    if initial_state is not None:                                                    # h_0 is one more thing that drives the first step
+    # h_0 is one more thing that drives the first step
+    if initial_state is not None:
         drive = torch.cat([drive[:, :1] + decay[:, :1] * initial_state[:, None], drive[:, 1:]], dim=1)
     h = (scan if parallel else sequential_scan)(decay, drive)
     return torch.einsum("btdn,btn->btd", h, c) + d * x, h[:, -1]
 
 
 class Mamba(nn.Module):
-    """y = W_out (ssm(silu(conv(x₁))) ⊙ silu(x₂)), [x₁, x₂] = W_in u.  Figure 3 of the paper; names and shapes of its weights."""
+    """y = W_out (ssm(silu(conv(x₁))) ⊙ silu(x₂)), [x₁, x₂] = W_in u.  Figure 3 of the paper; names and shapes of
+    its weights."""
 
     def __init__(self, dim: int, *, state_dim: int = 16, kernel_size: int = 4, expand: int = 2):
         super().__init__()
@@ -109,7 +123,8 @@ class Mamba(nn.Module):
     def project_input(self, u: Tensor, past_inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """x and z, (B, T, inner), and the last inputs of the convolution, which the next token is mixed with."""
         x, z = self.in_proj(u).chunk(2, dim=-1)
-        extended = torch.cat([past_inputs, x.mT], dim=-1)                              # the past on the left, nothing on the right: no look ahead
+        # the past on the left, nothing on the right: no look ahead
+        extended = torch.cat([past_inputs, x.mT], dim=-1)
         return F.silu(self.conv1d(extended).mT), z, extended[..., u.shape[1] :]
 
     def select_parameters(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -123,6 +138,7 @@ class Mamba(nn.Module):
         return torch.exp(-delta[..., None] * torch.exp(self.A_log))
 
     def compute_gates(self, u: Tensor) -> Gates:
-        """What is kept of h at each step, the mean of its N numbers, and how far the output is open, both (B, T, inner)."""
+        """What is kept of h at each step, the mean of its N numbers, and how far the output is open, both (B, T,
+        inner)."""
         _, z, _ = self.project_input(u, self.initial_state(len(u))[0])
         return {"keep": self.compute_decay(u).mean(-1), "output": z.sigmoid()}

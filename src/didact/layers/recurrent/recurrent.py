@@ -1,4 +1,5 @@
-"""Recurrent layers: stacked and in both directions, on PyTorch's fused kernels; `look` walks the equations and shows the gates."""
+"""Recurrent layers: stacked and in both directions, on PyTorch's fused kernels; `look` walks the equations and
+shows the gates."""
 
 from collections.abc import Callable
 from typing import Any, Literal, Self
@@ -28,13 +29,17 @@ class Recurrent(nn.Module):
     ):
         super().__init__()
         self.cell, self.hidden_size, self.num_layers = cell, hidden_size, num_layers
-        inter_layer_dropout = dropout if num_layers > 1 else 0.0            # PyTorch warns of a dropout that has no place to act
-        self.rnn = look_up("cell", cell, FUSED_LAYERS)(input_size, hidden_size, num_layers, batch_first=True, dropout=inter_layer_dropout)
+        # PyTorch warns of a dropout that has no place to act
+        inter_layer_dropout = dropout if num_layers > 1 else 0.0
+        self.rnn = look_up("cell", cell, FUSED_LAYERS)(
+            input_size, hidden_size, num_layers, batch_first=True, dropout=inter_layer_dropout
+        )
         _init_recurrent(self.rnn, init)
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """(B, T, D) -> (B, T, H), and the state to go on from: (h,) or (h, c), each (layers, B, H)."""
-        if autocasts_to_bf16(x):  # PyTorch would run cuDNN in fp16 then, which overflows without a loss scale: fp32 instead
+        # PyTorch would run cuDNN in fp16 then, which overflows without a loss scale: fp32 instead
+        if autocasts_to_bf16(x):
             with torch.autocast("cuda", enabled=False):
                 return self.forward(x.float(), None if state is None else tuple(part.float() for part in state))
         if x.is_cuda and self.training and self.rnn.dropout:
@@ -43,14 +48,17 @@ class Recurrent(nn.Module):
         return y, new_state if self.cell == "lstm" else (new_state,)
 
     def _forward_layer_by_layer(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """The same with dropout between the layers drawn by PyTorch: cuDNN draws from a state of its own, which no checkpoint can hold."""
+        """The same with dropout between the layers drawn by PyTorch: cuDNN draws from a state of its own, which no
+        checkpoint can hold."""
         new_states = []
         for layer in range(self.num_layers):
             w = cell_weights(self.rnn, layer)
             chunk = torch.cat([p.flatten() for p in w])  # in one piece, as cuDNN reads them
             pieces = [piece.view_as(p) for piece, p in zip(chunk.split([p.numel() for p in w]), w, strict=True)]
             layer_state = tuple(part[layer, None] for part in state)
-            y, *new_state = KERNELS[self.cell](x, layer_state if self.cell == "lstm" else layer_state[0], pieces, True, 1, 0.0, True, False, True)
+            y, *new_state = KERNELS[self.cell](
+                x, layer_state if self.cell == "lstm" else layer_state[0], pieces, True, 1, 0.0, True, False, True
+            )
             new_states.append(new_state)
             x = nn.functional.dropout(y, self.rnn.dropout) if layer < self.num_layers - 1 else y
         return x, tuple(torch.cat(parts) for parts in zip(*new_states, strict=True))
@@ -59,7 +67,9 @@ class Recurrent(nn.Module):
         """The same by the equations, with the gates of each layer over time, (B, T, H). Without dropout."""
         gates_by_layer = []
         for layer in range(self.num_layers):
-            x, _, gates = unroll_cell(self.cell, x, tuple(part[layer] for part in self.initial_state(len(x))), cell_weights(self.rnn, layer))
+            x, _, gates = unroll_cell(
+                self.cell, x, tuple(part[layer] for part in self.initial_state(len(x))), cell_weights(self.rnn, layer)
+            )
             gates_by_layer.append(gates)
         return x, gates_by_layer
 
@@ -70,7 +80,13 @@ class Recurrent(nn.Module):
 
 
 def make_recurrent(
-    cell: str, input_size: int, hidden_size: int, *, num_layers: int = 1, dropout: float = 0.0, init: Init = "orthogonal"
+    cell: str,
+    input_size: int,
+    hidden_size: int,
+    *,
+    num_layers: int = 1,
+    dropout: float = 0.0,
+    init: Init = "orthogonal",
 ) -> Recurrent | SequenceMixerStack:
     """Layers that read from left to right and carry a state: recurrent ones, Mamba or xLSTM."""
     look_up("cell", cell, {**FUSED_LAYERS, **MIXERS})
@@ -84,12 +100,20 @@ def make_recurrent(
 class Bidirectional(nn.Module):
     """[h→_t; h←_t]: one pass from the left, one from the right, twice as wide, in each layer.  Gaba eq. 5.20-5.22.
 
-    Each sequence is turned around within its own length, so that padding is read by nobody and shapes stay fixed: the same numbers as
+    Each sequence is turned around within its own length, so that padding is read by nobody and shapes stay fixed:
+    the same numbers as
     packed sequences give, without asking the host for the lengths.
     """
 
     def __init__(
-        self, cell: str, input_size: int, hidden_size: int, *, num_layers: int = 1, dropout: float = 0.0, init: Init = "orthogonal"
+        self,
+        cell: str,
+        input_size: int,
+        hidden_size: int,
+        *,
+        num_layers: int = 1,
+        dropout: float = 0.0,
+        init: Init = "orthogonal",
     ):
         super().__init__()
         widths = [input_size] + [2 * hidden_size] * (num_layers - 1)
@@ -109,9 +133,11 @@ class Bidirectional(nn.Module):
 
 
 class RecurrentState:
-    """The state that a reader goes on from, each part (layers, B, …), as h or h and c: a memory whose size the text does not change.
+    """The state that a reader goes on from, each part (layers, B, …), as h or h and c: a memory whose size the text
+    does not change.
 
-    Steps change it in place, so that one of them can be captured as a graph. `room` is how long a text the caller means to keep.
+    Steps change it in place, so that one of them can be captured as a graph. `room` is how long a text the caller
+    means to keep.
     """
 
     def __init__(self, layers: Recurrent | SequenceMixerStack, batch_size: int, capacity: int):
@@ -153,18 +179,22 @@ def last_valid(y: Tensor, lengths: Tensor) -> Tensor:
 
 
 def final_states(y: Tensor, lengths: Tensor) -> Tensor:
-    """The last state of each direction: of the right-going one at the end, of the left-going one at the beginning.  Gaba 5.8."""
+    """The last state of each direction: of the right-going one at the end, of the left-going one at the beginning.
+    Gaba 5.8."""
     right, left = y.chunk(2, dim=-1)
     return torch.cat([last_valid(right, lengths), left[:, 0]], dim=-1)
 
 
 def cell_weights(rnn: nn.RNNBase, layer: int) -> CellWeights:
-    w_ih, w_hh, b_ih, b_hh = (getattr(rnn, f"{name}_l{layer}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    w_ih, w_hh, b_ih, b_hh = (
+        getattr(rnn, f"{name}_l{layer}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    )
     return w_ih, w_hh, b_ih, b_hh
 
 
 def _init_recurrent(rnn: nn.RNNBase, init: Init) -> None:
-    """orthogonal: W_hh of each gate keeps lengths, so that h neither fades nor grows at first; W_ih Xavier; b_f = 1 of an LSTM.
+    """orthogonal: W_hh of each gate keeps lengths, so that h neither fades nor grows at first; W_ih Xavier; b_f = 1
+    of an LSTM.
 
     random: PyTorch's U(−1/√H, 1/√H).  Saxe et al. 2014, Jozefowicz et al. 2015; Gaba 5.4.
     """
@@ -182,7 +212,8 @@ def _init_recurrent(rnn: nn.RNNBase, init: Init) -> None:
 
 @torch.no_grad()
 def chrono_init_(rnn: nn.RNNBase, span: int) -> None:
-    """b_f = log u, b_i = −log u, of a GRU b_z = log u, u ~ U(1, span): units that begin by keeping what they hold for u steps.
+    """b_f = log u, b_i = −log u, of a GRU b_z = log u, u ~ U(1, span): units that begin by keeping what they hold
+    for u steps.
 
     Tallec & Ollivier 2018, eq. 16. A plain RNN has no gate to hold with, and stays as it is.
     """

@@ -1,4 +1,5 @@
-"""An LSTM whose step is a row of an image: every place of it at once, told from the row above and from what lies to its left."""
+"""An LSTM whose step is a row of an image: every place of it at once, told from the row above and from what lies to
+its left."""
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +10,8 @@ State = tuple[Tensor, Tensor]   # h and c of a row, (B, width, W)
 
 
 class RowLSTM(nn.Module):
-    """i, f, g, o = K_is ⊛ x_r + K_ss ⊛ h_(r−1);  c_r = σ(f) c_(r−1) + σ(i) tanh g,  h_r = σ(o) tanh c_r.  Van den Oord et al. 2016, eq. 3.
+    """i, f, g, o = K_is ⊛ x_r + K_ss ⊛ h_(r−1);  c_r = σ(f) c_(r−1) + σ(i) tanh g,  h_r = σ(o) tanh c_r.  Van den
+    Oord et al. 2016, eq. 3.
 
     K_is is masked, since it reads the row that is being told; K_ss is not, since its row is known.
     Kernels of 1 make a plain LSTM of each column.
@@ -18,7 +20,9 @@ class RowLSTM(nn.Module):
     def __init__(self, n_in: int, channels: int, *, kernel_size: int = 3, channel_groups: int = 1):
         super().__init__()
         self.channels = channels
-        self.input_to_state = MaskedConv2d(n_in, 4 * channels, (1, kernel_size), "B", channel_groups=channel_groups, gate_parts=4)
+        self.input_to_state = MaskedConv2d(
+            n_in, 4 * channels, (1, kernel_size), "B", channel_groups=channel_groups, gate_parts=4
+        )
         self.state_to_state = nn.Conv1d(channels, 4 * channels, kernel_size, padding=kernel_size // 2, bias=False)
 
     def step(self, gates: Tensor, c: Tensor) -> State:

@@ -1,6 +1,8 @@
-"""xLSTM (Beck et al. 2024): exponential gates; a scalar memory that mixes (sLSTM) and a matrix memory that runs in parallel (mLSTM).
+"""xLSTM (Beck et al. 2024): exponential gates; a scalar memory that mixes (sLSTM) and a matrix memory that runs in
+parallel (mLSTM).
 
-exp(i) overflows where σ(i) could not, so that every state is kept divided by e^m, m_t = max(log f_t + m_{t−1}, i_t): m cancels in h.
+exp(i) overflows where σ(i) could not, so that every state is kept divided by e^m, m_t = max(log f_t + m_{t−1},
+i_t): m cancels in h.
 Gaba 5.10.
 """
 
@@ -15,7 +17,8 @@ from didact.layers.recurrent.cells import Gates, State
 
 
 class SLSTM(nn.Module):
-    """c_t = f c + e^i z,  n_t = f n + e^i,  h_t = o c_t / n_t,  f = σ(f̃), z = tanh(z̃), o = σ(õ).  Eqs. 8-17 of the paper.
+    """c_t = f c + e^i z,  n_t = f n + e^i,  h_t = o c_t / n_t,  f = σ(f̃), z = tanh(z̃), o = σ(õ).  Eqs. 8-17 of
+    the paper.
 
     Gates read h_{t−1} through R, head by head: a memory that mixes, and so a loop over time.
     """
@@ -26,7 +29,9 @@ class SLSTM(nn.Module):
             raise UsageError(f"dim must be a multiple of heads={num_heads}, got dim={dim}")
         self.num_heads = num_heads
         self.w = nn.Linear(dim, 4 * dim)
-        self.r = nn.Parameter(torch.randn(num_heads, dim // num_heads, 4 * (dim // num_heads)) * (dim // num_heads) ** -0.5)
+        self.r = nn.Parameter(
+            torch.randn(num_heads, dim // num_heads, 4 * (dim // num_heads)) * (dim // num_heads) ** -0.5
+        )
 
     def forward(self, x: Tensor) -> Tensor:                                   # (B, T, D)
         return self.forward_from_state(x, self.initial_state(len(x)))[0]
@@ -53,7 +58,8 @@ class SLSTM(nn.Module):
         c, n, h, m = state
         i, f, z, o = (wx + torch.einsum("bhd,hde->bhe", h, self.r)).chunk(4, dim=-1)
         log_f = F.logsigmoid(f) + m
-        m = torch.maximum(log_f, i).detach()                                  # it cancels in h: no gradient has to go through it
+        # it cancels in h: no gradient has to go through it
+        m = torch.maximum(log_f, i).detach()
         keep, add = torch.exp(log_f - m), torch.exp(i - m)
         c, n = keep * c + add * z.tanh(), keep * n + add
         h = o.sigmoid() * c / n
@@ -85,11 +91,15 @@ class MLSTM(nn.Module):
         """C, n = 0 and m = −∞: nothing was read."""
         parameter, d = next(self.parameters()), self.head_dim                             # in int8, matrices are none
         sizes = (batch_size, self.num_heads, d, d), (batch_size, self.num_heads, d)
-        return *(parameter.new_zeros(size) for size in sizes), parameter.new_full((batch_size, self.num_heads), -torch.inf)
+        return *(parameter.new_zeros(size) for size in sizes), parameter.new_full(
+            (batch_size, self.num_heads), -torch.inf
+        )
 
     def forward_from_state(self, x: Tensor, state: State, *, parallel: bool = True) -> tuple[Tensor, State]:
-        """The same going on from a state, and the state to go on from: C (B, heads, d, d), n (B, heads, d), m (B, heads)."""
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4).unbind()   # (B, heads, T, d)
+        """The same going on from a state, and the state to go on from: C (B, heads, d, d), n (B, heads, d), m (B,
+        heads)."""
+        # (B, heads, T, d)
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4).unbind()
         i, f = self.gates(x).unflatten(-1, (2, self.num_heads)).permute(2, 0, 3, 1).unbind()           # (B, heads, T)
         run = _mlstm_parallel if parallel else _mlstm_recurrent
         h, new_state = run(q, k / sqrt(k.shape[-1]), v, i, F.logsigmoid(f), state)
@@ -107,7 +117,8 @@ class MLSTM(nn.Module):
 
 
 def _mlstm_parallel(q: Tensor, k: Tensor, v: Tensor, i: Tensor, log_f: Tensor, state: State) -> tuple[Tensor, State]:
-    """S = Q Kᵀ ⊙ e^(D − m), D_ts = Σ_{s<r≤t} log f_r + i_s for s ≤ t, m_t = max_s D_ts;  h = S V / max(|S 1|, e^−m).  Appendix A.3.
+    """S = Q Kᵀ ⊙ e^(D − m), D_ts = Σ_{s<r≤t} log f_r + i_s for s ≤ t, m_t = max_s D_ts;  h = S V / max(|S 1|,
+    e^−m).  Appendix A.3.
 
     What was before is one more term of each sum, faded by all f until t.
     """
@@ -122,7 +133,8 @@ def _mlstm_parallel(q: Tensor, k: Tensor, v: Tensor, i: Tensor, log_f: Tensor, s
     s = (q @ k.mT) * w
     normalizer = s.sum(-1, keepdim=True) + state_weight * (q @ n[..., None])
     h = (s @ v + state_weight * (q @ big_c.mT)) / torch.maximum(normalizer.abs(), torch.exp(-m))
-    last_weight, last_state_weight = w[..., -1:, :], state_weight[..., -1, :]                              # (…, 1, T), (…, 1)
+    # (…, 1, T), (…, 1)
+    last_weight, last_state_weight = w[..., -1:, :], state_weight[..., -1, :]
     big_c = last_state_weight[..., None] * big_c + (last_weight.mT * v).mT @ k
     return h, (big_c, last_state_weight * n + (last_weight @ k)[..., 0, :], m[..., -1, 0])
 
@@ -131,7 +143,9 @@ def _mlstm_recurrent(q: Tensor, k: Tensor, v: Tensor, i: Tensor, log_f: Tensor, 
     """The same, step by step, in memory that does not grow with time."""
     c, n, m = state
     out = []
-    for q_t, k_t, v_t, i_t, f_t in zip(q.unbind(-2), k.unbind(-2), v.unbind(-2), i.unbind(-1), log_f.unbind(-1), strict=True):
+    for q_t, k_t, v_t, i_t, f_t in zip(
+        q.unbind(-2), k.unbind(-2), v.unbind(-2), i.unbind(-1), log_f.unbind(-1), strict=True
+    ):
         m_old, m = m, torch.maximum(f_t + m, i_t)
         keep, add = torch.exp(f_t + m_old - m)[..., None], torch.exp(i_t - m)[..., None]
         c = keep[..., None] * c + (add * v_t)[..., :, None] * k_t[..., None, :]

@@ -1,6 +1,7 @@
 """The U-Net of diffusion (Ho et al. 2020): a noisy image and the moment go in, what to remove comes out.
 
-    x -> stem -> [block, halve] x levels -> block, attention, block -> [double, join the bridge, block] x levels -> image
+    x -> stem -> [block, halve] x levels -> block, attention, block -> [double, join the bridge, block] x levels ->
+    image
 
 SimpleUNet is the smaller one of Gaba 10.8: no attention, one block in the middle, the largest of each 2×2 to halve.
 """
@@ -55,15 +56,19 @@ class SpatialAttention(nn.Module):
 def _check_widths(shape: Shape, widths: tuple[int, ...]) -> None:
     if min(shape[1:]) < 2 ** (len(widths) - 1):
         pixels = f"{shape[2]}×{shape[1]}"
-        raise UsageError(f"{len(widths)} widths halve the image {len(widths) - 1} times, but it has {pixels} pixels; give fewer --widths")
+        raise UsageError(
+            f"{len(widths)} widths halve the image {len(widths) - 1} times, but it has {pixels} pixels; give fewer --widths"
+        )
 
 
-@register_model("denoise_unet", widths=(32, 64, 128))                    # Gaba 10.8's widths, with a stem and attention at 7×7
+# Gaba 10.8's widths, with a stem and attention at 7×7
+@register_model("denoise_unet", widths=(32, 64, 128))
 @register_model("denoise_unet_tiny", widths=(24, 48))
 class DiffusionUNet(nn.Module):
     """f(x_t, t, y).  Gaba 10.5, 10.8; Ho et al. 2020, appendix B.
 
-    The stem is a 3×3 convolution, since eight groups cannot share one channel (M50); attention stands where the image is smallest (M49).
+    The stem is a 3×3 convolution, since eight groups cannot share one channel (M50); attention stands where the
+    image is smallest (M49).
     With `classes` the label's vector is added to the moment's; one more stands for "not told" (Ho and Salimans 2022).
     """
 
@@ -77,7 +82,9 @@ class DiffusionUNet(nn.Module):
         self.down = nn.ModuleList(TimeResBlock(a, a, time_dim, dropout=dropout) for a in widths[:-1])
         self.halve = nn.ModuleList(nn.Conv2d(a, b, 3, stride=2, padding=1) for a, b in pairwise(widths))
         bottleneck_width = widths[-1]
-        self.before, self.after = (TimeResBlock(bottleneck_width, bottleneck_width, time_dim, dropout=dropout) for _ in range(2))
+        self.before, self.after = (
+            TimeResBlock(bottleneck_width, bottleneck_width, time_dim, dropout=dropout) for _ in range(2)
+        )
         self.attention = SpatialAttention(bottleneck_width)
         up_widths = list(pairwise(reversed(widths)))
         self.grow = nn.ModuleList(nn.Conv2d(b, a, 3, padding=1) for b, a in up_widths)
@@ -112,25 +119,35 @@ class DiffusionUNet(nn.Module):
 class SimpleUNet(nn.Module):
     """f(x_t, t, y) of Gaba 10.8: 555,041 parameters for 28×28 pixels of grey.
 
-    Repaired as little as it takes: a 3×3 stem, since its first norm would share one channel among eight groups (M50). The moment's
-    frequencies are those of equation 10.19, 10000^(−2i/D); its code divides by D/2 − 1 in place of D/2, which is as good (C10.14).
+    Repaired as little as it takes: a 3×3 stem, since its first norm would share one channel among eight groups
+    (M50). The moment's
+    frequencies are those of equation 10.19, 10000^(−2i/D); its code divides by D/2 − 1 in place of D/2, which is as
+    good (C10.14).
     Odd sides are rounded up where they are halved, and cut where they are doubled.
     """
 
-    def __init__(self, *, shape: Shape, widths: tuple[int, ...], time_dim: int = 128, num_classes: int = 0, dropout: float = 0.0):
+    def __init__(
+        self, *, shape: Shape, widths: tuple[int, ...], time_dim: int = 128, num_classes: int = 0, dropout: float = 0.0
+    ):
         super().__init__()
         _check_widths(shape, widths)
         if any(width % SIMPLE_UNET_GROUPS for width in widths):
-            raise UsageError(f"the simple network shares the channels among {SIMPLE_UNET_GROUPS} groups: --widths must be multiples, got {widths}")
+            raise UsageError(
+                f"the simple network shares the channels among {SIMPLE_UNET_GROUPS} groups: --widths must be multiples, got {widths}"
+            )
         self.num_classes = num_classes
         self.time_dim, self.time = time_dim, nn.Linear(time_dim, time_dim)
         self.label = nn.Embedding(num_classes + 1, time_dim) if num_classes else None
         self.stem = nn.Conv2d(shape[0], widths[0], 3, padding=1)
         down_widths, up_widths = list(pairwise((widths[0], *widths))), list(pairwise(reversed(widths)))
-        *down, self.middle = (TimeResBlock(a, b, time_dim, dropout=dropout, groups=SIMPLE_UNET_GROUPS) for a, b in down_widths)
+        *down, self.middle = (
+            TimeResBlock(a, b, time_dim, dropout=dropout, groups=SIMPLE_UNET_GROUPS) for a, b in down_widths
+        )
         self.down = nn.ModuleList(down)
         self.grow = nn.ModuleList(nn.ConvTranspose2d(b, a, 2, stride=2) for b, a in up_widths)
-        self.up = nn.ModuleList(TimeResBlock(2 * a, a, time_dim, dropout=dropout, groups=SIMPLE_UNET_GROUPS) for _, a in up_widths)
+        self.up = nn.ModuleList(
+            TimeResBlock(2 * a, a, time_dim, dropout=dropout, groups=SIMPLE_UNET_GROUPS) for _, a in up_widths
+        )
         self.head = nn.Conv2d(widths[0], shape[0], 1)
 
     def forward(self, x: Tensor, t: Tensor | None = None, y: Tensor | None = None) -> Tensor:
@@ -153,4 +170,6 @@ class SimpleUNet(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        return {"shape": (3, 11, 9), "widths": (8, 16), "time_dim": 12, "num_classes": 4}, torch.randn(batch_size, 3, 11, 9)
+        return {"shape": (3, 11, 9), "widths": (8, 16), "time_dim": 12, "num_classes": 4}, torch.randn(
+            batch_size, 3, 11, 9
+        )

@@ -4,7 +4,8 @@
     dcgan   z -> 4 × 4 -> [double, BN, ReLU] -> double -> tanh   x -> halve -> [halve, norm, act] -> score
     style   constant 4 × 4 -> [enlarge, convolution, AdaIN(w)] -> tanh, w = mapping(z)
 
-Images are in [−1, 1], scores are logits. Given a label, a network with `classes` is conditional (Gaba Def. 8.9, Mirza and Osindero 2014).
+Images are in [−1, 1], scores are logits. Given a label, a network with `classes` is conditional (Gaba Def. 8.9,
+Mirza and Osindero 2014).
 """
 
 from math import prod
@@ -54,7 +55,9 @@ def _dcgan_init(module: nn.Module) -> None:
 class DenseGenerator(nn.Module):
     """x = tanh(MLP(z)): the first of them.  Goodfellow et al. 2014; Groudiev 11.2."""
 
-    def __init__(self, *, shape: Shape, latent_dim: int = 100, widths: tuple[int, ...] = (128, 256), num_classes: int = 0):
+    def __init__(
+        self, *, shape: Shape, latent_dim: int = 100, widths: tuple[int, ...] = (128, 256), num_classes: int = 0
+    ):
         super().__init__()
         self.latent_dim, self.num_classes, self.shape = latent_dim, num_classes, shape
         sizes = (latent_dim + num_classes, *widths)
@@ -107,14 +110,21 @@ class UpsampleBlock(nn.Module):
 
 @register_model("dcgan_generator", shape=(1, 28, 28))
 class DCGANGenerator(nn.Module):
-    """100×1×1 -> 256×4×4 -> 128×7×7 -> 64×14×14 -> 1×28×28 at 28 px, 837,504 parameters.  Gaba 8.7, Radford et al. 2016.
+    """100×1×1 -> 256×4×4 -> 128×7×7 -> 64×14×14 -> 1×28×28 at 28 px, 837,504 parameters.  Gaba 8.7, Radford et al.
+    2016.
 
     For other sizes as many doublings from about 4×4 as it takes, widths halved at each, `width` at the last.
     A label comes in beside z, or through the scale and shift of each batch norm.
     """
 
     def __init__(
-        self, *, shape: Shape = (1, 28, 28), latent_dim: int = 100, channels: int = 64, num_classes: int = 0, conditioning: Conditioning = "input"
+        self,
+        *,
+        shape: Shape = (1, 28, 28),
+        latent_dim: int = 100,
+        channels: int = 64,
+        num_classes: int = 0,
+        conditioning: Conditioning = "input",
     ):
         super().__init__()
         self.latent_dim = latent_dim
@@ -144,7 +154,8 @@ class DCGANGenerator(nn.Module):
 class DCGANDiscriminator(nn.Module):
     """28 -> 14 -> 7 -> 4 -> 1 with 64, 128, 256 channels at 28 px, 431,872 parameters; no norm in the first.  Gaba 8.7.
 
-    A label is one more channel, an image learned for each class (Gaba Ex 8.4). A gradient penalty is of each example alone and so
+    A label is one more channel, an image learned for each class (Gaba Ex 8.4). A gradient penalty is of each
+    example alone and so
     forbids batch norm: `norm="layer"` (Gulrajani et al. 2017).
     """
 
@@ -175,7 +186,8 @@ class DCGANDiscriminator(nn.Module):
 
 
 class StyleBlock(nn.Module):
-    """Enlarge to a size, convolution 3×3, noise of a learned strength, leaky ReLU, AdaIN(w).  Karras et al. 2019, fig. 1."""
+    """Enlarge to a size, convolution 3×3, noise of a learned strength, leaky ReLU, AdaIN(w).  Karras et al. 2019,
+    fig. 1."""
 
     def __init__(self, n_in: int, n_out: int, size: tuple[int, int], style_dim: int):
         super().__init__()
@@ -196,9 +208,19 @@ class StyleBlock(nn.Module):
 
 @register_model("style_generator", channels=32)
 class StyleGenerator(nn.Module):
-    """w = MLP(z / ‖z‖); every level of a constant 4×4 is restyled by w through AdaIN.  Karras et al. 2019; Gaba 8.10."""
+    """w = MLP(z / ‖z‖); every level of a constant 4×4 is restyled by w through AdaIN.  Karras et al. 2019; Gaba
+    8.10."""
 
-    def __init__(self, *, shape: Shape, latent_dim: int = 64, channels: int = 32, style_dim: int = 64, mapping_layers: int = 3, num_classes: int = 0):
+    def __init__(
+        self,
+        *,
+        shape: Shape,
+        latent_dim: int = 64,
+        channels: int = 32,
+        style_dim: int = 64,
+        mapping_layers: int = 3,
+        num_classes: int = 0,
+    ):
         super().__init__()
         self.latent_dim, self.num_classes = latent_dim, num_classes
         self.mapping = make_mlp_layers((latent_dim + num_classes, *[style_dim] * mapping_layers), "leaky_relu")
@@ -208,7 +230,8 @@ class StyleGenerator(nn.Module):
         pairs = zip((widths[0], *widths), widths, sizes, strict=False)
         self.blocks = nn.ModuleList(StyleBlock(a, b, size, style_dim) for a, b, size in pairs)
         self.last = nn.Conv2d(widths[-1], shape[0], 1)
-        init_weights(self.mapping, "he_normal", activation="leaky_relu")  # a style that hardly varies draws one image only
+        # a style that hardly varies draws one image only
+        init_weights(self.mapping, "he_normal", activation="leaky_relu")
 
     def forward(self, z: Tensor, y: Tensor | None = None) -> Tensor:   # (B, latent) -> (B, C, H, W)
         z = z * (z.square().mean(1, keepdim=True) + 1e-8).rsqrt()      # of length √latent: only its direction counts

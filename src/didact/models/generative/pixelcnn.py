@@ -1,6 +1,8 @@
-"""Gated PixelCNN (van den Oord et al. 2016): an image as a sentence of pixels, each told from those above and to its left.
+"""Gated PixelCNN (van den Oord et al. 2016): an image as a sentence of pixels, each told from those above and to
+its left.
 
-    x -> depth x [vertical stack: rows above; horizontal stack: this row to the left, and what the vertical one says] -> levels
+    x -> depth x [vertical stack: rows above; horizontal stack: this row to the left, and what the vertical one
+    says] -> levels
 
 Two stacks, since masked squares alone leave a blind corner to the upper right.
 """
@@ -21,11 +23,18 @@ from didact.registry import register_model
 class GatedBlock(nn.Module):
     """v' = gate(conv(v)), h' = h + W gate(conv(h) + U lowered(conv(v)) + label).  Fig. 2 of the paper."""
 
-    def __init__(self, n_in: int, channels: int, *, kernel_size: int, is_first: bool, num_classes: int, channel_groups: int = 1):
+    def __init__(
+        self, n_in: int, channels: int, *, kernel_size: int, is_first: bool, num_classes: int, channel_groups: int = 1
+    ):
         super().__init__()
         self.vertical = MaskedConv2d(n_in, 2 * channels, (kernel_size, kernel_size), "rows")
-        self.horizontal = MaskedConv2d(n_in, 2 * channels, (1, kernel_size), "A" if is_first else "B", channel_groups=channel_groups, gate_parts=2)
-        self.across, self.out = nn.Conv2d(2 * channels, 2 * channels, 1), MaskedConv2d(channels, channels, (1, 1), "B", channel_groups=channel_groups)
+        self.horizontal = MaskedConv2d(
+            n_in, 2 * channels, (1, kernel_size), "A" if is_first else "B", channel_groups=channel_groups, gate_parts=2
+        )
+        self.across, self.out = (
+            nn.Conv2d(2 * channels, 2 * channels, 1),
+            MaskedConv2d(channels, channels, (1, 1), "B", channel_groups=channel_groups),
+        )
         self.label = nn.Embedding(num_classes, 2 * channels) if num_classes else None
         self.is_first, self.kernel_radius = is_first, kernel_size // 2
 
@@ -40,12 +49,16 @@ class GatedBlock(nn.Module):
     def forward(self, v: Tensor, h: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
         v, condition = self.forward_vertical(v, y)
         out = self.out(gated_activation(self.horizontal(h) + condition))
-        return v, out if self.is_first else h + out                   # the first may not see its own pixel, not even past the gate
+        # the first may not see its own pixel, not even past the gate
+        return v, out if self.is_first else h + out
 
     def forward_at(self, h: Tensor, row: Tensor, j: int, condition: Tensor) -> Tensor:
-        """h' at column j, (B, width); `row` holds h of the columns before, and takes this one, with a margin at both sides."""
+        """h' at column j, (B, width); `row` holds h of the columns before, and takes this one, with a margin at
+        both sides."""
         row[..., self.kernel_radius + j] = h
-        out = self.out.forward_at(gated_activation(self.horizontal.forward_at(row[..., j : j + 2 * self.kernel_radius + 1]) + condition))
+        out = self.out.forward_at(
+            gated_activation(self.horizontal.forward_at(row[..., j : j + 2 * self.kernel_radius + 1]) + condition)
+        )
         return out if self.is_first else h + out
 
 
@@ -53,20 +66,42 @@ class GatedBlock(nn.Module):
 class PixelCNN(nn.Module):
     """p(x) = Π_i p(x_i | x_<i).  Groudiev 9.2.4-9.2.5.
 
-    In several `turns` the channels of a pixel come one after the other; in one they are told together, from the pixels before.
+    In several `turns` the channels of a pixel come one after the other; in one they are told together, from the
+    pixels before.
     """
 
     blocks: Sequence[GatedBlock]
 
-    def __init__(self, *, shape: Shape, channels: int, num_layers: int, outputs: int, kernel_size: int = 3, num_classes: int = 0, channel_groups: int = 1):
+    def __init__(
+        self,
+        *,
+        shape: Shape,
+        channels: int,
+        num_layers: int,
+        outputs: int,
+        kernel_size: int = 3,
+        num_classes: int = 0,
+        channel_groups: int = 1,
+    ):
         super().__init__()
         kernel_sizes = [kernel_size if k else max(5, kernel_size) for k in range(num_layers)]
         self.blocks = nn.ModuleList(  # type: ignore[assignment]
-            GatedBlock(channels if k else shape[0], channels, kernel_size=block_kernel_size, is_first=not k, num_classes=num_classes, channel_groups=channel_groups)
+            GatedBlock(
+                channels if k else shape[0],
+                channels,
+                kernel_size=block_kernel_size,
+                is_first=not k,
+                num_classes=num_classes,
+                channel_groups=channel_groups,
+            )
             for k, block_kernel_size in enumerate(kernel_sizes)
         )
         self.head = MaskedHead(channels, outputs, channel_groups=channel_groups)
-        self.channel_groups, self.visible_rows = channel_groups, sum(block_kernel_size // 2 for block_kernel_size in kernel_sizes)    # rows above the one above a place that it can see
+        # rows above the one above a place that it can see
+        self.channel_groups, self.visible_rows = (
+            channel_groups,
+            sum(block_kernel_size // 2 for block_kernel_size in kernel_sizes),
+        )
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Centred pixels (B, C, H, W) -> `outputs` numbers for each, from those before it: (B, outputs, H, W)."""
@@ -77,9 +112,11 @@ class PixelCNN(nn.Module):
         return out
 
     def iterate_conditional_logits(self, x: Tensor, y: Tensor | None, first_row: int) -> Iterator[Tensor]:
-        """The same, place by place and turn by turn, for whoever draws: the outputs of each, (B, outputs / turns), from row `known` on.
+        """The same, place by place and turn by turn, for whoever draws: the outputs of each, (B, outputs / turns),
+        from row `known` on.
 
-        After each, x must hold what was drawn there. The vertical stack sees a row once, when those above are whole; the horizontal
+        After each, x must hold what was drawn there. The vertical stack sees a row once, when those above are
+        whole; the horizontal
         one sees a place a turn.
         """
         B, _, H, W = x.shape
@@ -87,12 +124,14 @@ class PixelCNN(nn.Module):
             v, conditions, row_buffers, rows_above = x[:, :, : i + 1], [], [], self.visible_rows
             for block in self.blocks:
                 row_buffers.append(x.new_zeros(B, v.shape[1], W + 2 * block.kernel_radius))
-                v, condition = block.forward_vertical(v[:, :, -2 - rows_above :], y)               # this row, the one above, and what those still to come reach
+                # this row, the one above, and what those still to come reach
+                v, condition = block.forward_vertical(v[:, :, -2 - rows_above :], y)
                 conditions.append(condition[:, :, -1])
                 rows_above -= block.kernel_radius
             for j, t in product(range(W), range(self.channel_groups)):
                 h = x[:, :, i, j]
-                row_buffers[0][..., self.blocks[0].kernel_radius : self.blocks[0].kernel_radius + W] = x[:, :, i]      # what was drawn since
+                # what was drawn since
+                row_buffers[0][..., self.blocks[0].kernel_radius : self.blocks[0].kernel_radius + W] = x[:, :, i]
                 for block, row_buffer, condition in zip(self.blocks, row_buffers, conditions, strict=True):
                     h = block.forward_at(h, row_buffer, j, condition[..., j])
                 yield self.head.forward_at(F.relu(h), t)
@@ -100,4 +139,6 @@ class PixelCNN(nn.Module):
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
-        return {"shape": (1, 5, 6), "channels": 6, "num_layers": 3, "outputs": 4}, 2 * torch.rand(batch_size, 1, 5, 6) - 1
+        return {"shape": (1, 5, 6), "channels": 6, "num_layers": 3, "outputs": 4}, 2 * torch.rand(
+            batch_size, 1, 5, 6
+        ) - 1

@@ -26,18 +26,30 @@ FIRST_PADDING = FIRST_KERNEL[0] // 2
 class PixelRNN(nn.Module):
     """p(x) = Π_i p(x_i | x_<i), h_r = f(h_(r−1), x_r).  Groudiev 9.2.3.
 
-    In several `turns` the channels of a pixel come one after the other; in one they are told together, from the pixels before.
+    In several `turns` the channels of a pixel come one after the other; in one they are told together, from the
+    pixels before.
     """
 
     rows: Sequence[RowLSTM]
     out: Sequence[MaskedConv2d]
 
-    def __init__(self, *, shape: Shape, channels: int, num_layers: int, outputs: int, num_classes: int = 0, channel_groups: int = 1):
+    def __init__(
+        self,
+        *,
+        shape: Shape,
+        channels: int,
+        num_layers: int,
+        outputs: int,
+        num_classes: int = 0,
+        channel_groups: int = 1,
+    ):
         super().__init__()
         self.first = MaskedConv2d(shape[0], channels, FIRST_KERNEL, "A", channel_groups=channel_groups)
         self.label = nn.Embedding(num_classes, channels) if num_classes else None
         self.rows = nn.ModuleList(RowLSTM(channels, channels, channel_groups=channel_groups) for _ in range(num_layers))  # type: ignore[assignment]
-        self.out = nn.ModuleList(MaskedConv2d(channels, channels, (1, 1), "B", channel_groups=channel_groups) for _ in range(num_layers))  # type: ignore[assignment]
+        self.out = nn.ModuleList(
+            MaskedConv2d(channels, channels, (1, 1), "B", channel_groups=channel_groups) for _ in range(num_layers)
+        )  # type: ignore[assignment]
         self.head = MaskedHead(channels, outputs, channel_groups=channel_groups)
         self.channel_groups, self.channels = channel_groups, channels
 
@@ -58,7 +70,8 @@ class PixelRNN(nn.Module):
         return v, states
 
     def iterate_conditional_logits(self, x: Tensor, y: Tensor | None, first_row: int) -> Iterator[Tensor]:
-        """The same, place by place and turn by turn, for whoever draws: the outputs of each, (B, outputs / turns), from row `known` on.
+        """The same, place by place and turn by turn, for whoever draws: the outputs of each, (B, outputs / turns),
+        from row `known` on.
 
         After each, x must hold what was drawn there.
         """
@@ -67,12 +80,17 @@ class PixelRNN(nn.Module):
         states = self.forward_with_states(x[:, :, :first_row], y)[1] if first_row else [(blank, blank)] * len(self.rows)
         label_bias = self.label(y) if self.label is not None and y is not None else 0.0
         for i in range(first_row, H):
-            window = F.pad(x[:, :, max(0, i - FIRST_PADDING) : i + 1], (FIRST_PADDING, FIRST_PADDING, max(0, FIRST_PADDING - i), FIRST_PADDING))    # the kernel's rows around row i
+            # the kernel's rows around row i
+            window = F.pad(
+                x[:, :, max(0, i - FIRST_PADDING) : i + 1],
+                (FIRST_PADDING, FIRST_PADDING, max(0, FIRST_PADDING - i), FIRST_PADDING),
+            )
             state_inputs = [row_lstm.state_to_state(h) for row_lstm, (h, _) in zip(self.rows, states, strict=True)]
             row_buffers = [F.pad(blank, (1, 1)) for _ in self.rows]
             new_states = [(blank.clone(), blank.clone()) for _ in self.rows]
             for j, t in product(range(W), range(self.channel_groups)):
-                window[:, :, FIRST_PADDING, FIRST_PADDING:-FIRST_PADDING] = x[:, :, i]                         # what was drawn since
+                # what was drawn since
+                window[:, :, FIRST_PADDING, FIRST_PADDING:-FIRST_PADDING] = x[:, :, i]
                 v = self.first.forward_at(window[..., j : j + FIRST_KERNEL[1]]) + label_bias
                 for k, (row_lstm, out) in enumerate(zip(self.rows, self.out, strict=True)):
                     row_buffers[k][..., 1 + j] = v
@@ -86,4 +104,6 @@ class PixelRNN(nn.Module):
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
-        return {"shape": (1, 5, 6), "channels": 6, "num_layers": 2, "outputs": 4}, 2 * torch.rand(batch_size, 1, 5, 6) - 1
+        return {"shape": (1, 5, 6), "channels": 6, "num_layers": 2, "outputs": 4}, 2 * torch.rand(
+            batch_size, 1, 5, 6
+        ) - 1

@@ -2,7 +2,8 @@
 
     table   x -> [coupling on every other number] x steps -> z
     image   x -> [coupling on a checkerboard] x steps -> squeeze -> [coupling on every other channel] x steps -> z
-    scales  x -> [the same, and half of the channels are done: z_1] -> [… z_2] -> [coupling on a checkerboard] x steps -> z_3
+    scales  x -> [the same, and half of the channels are done: z_1] -> [… z_2] -> [coupling on a checkerboard] x
+    steps -> z_3
     number  x -> its share of a mixture of logistics -> z: where no other number is left to say how to stretch
 """
 
@@ -42,7 +43,10 @@ def _checkerboard_couplings(shape: Shape, hidden: int, num_couplings: int) -> li
 
 
 def _channel_couplings(channels: int, hidden: int, num_couplings: int) -> list[nn.Module]:
-    return [AffineCoupling(alternating_mask(channels, k)[:, None, None], _conv_coupling_net(channels, hidden)) for k in range(num_couplings)]
+    return [
+        AffineCoupling(alternating_mask(channels, k)[:, None, None], _conv_coupling_net(channels, hidden))
+        for k in range(num_couplings)
+    ]
 
 
 class NormalizingFlow(nn.Module):
@@ -72,7 +76,10 @@ class RealNVP(NormalizingFlow):
         super().__init__()
         if len(shape) == 1:
             self.shape = shape
-            self.layers = FlowSequential(AffineCoupling(alternating_mask(shape[0], k), _dense_coupling_net(shape[0], hidden)) for k in range(num_couplings))
+            self.layers = FlowSequential(
+                AffineCoupling(alternating_mask(shape[0], k), _dense_coupling_net(shape[0], hidden))
+                for k in range(num_couplings)
+            )
             return
         c, h, w = shape
         layers = _checkerboard_couplings((c, h, w), hidden, num_couplings)
@@ -96,12 +103,17 @@ class RealNVP(NormalizingFlow):
 
 def count_halvings(height: int, width: int) -> int:
     """How often both sides can be halved, so that two pixels are left."""
-    return next(n for n in range(height + 1) if height % 2 ** (n + 1) or width % 2 ** (n + 1) or min(height, width) < 2 ** (n + 2))
+    return next(
+        n
+        for n in range(height + 1)
+        if height % 2 ** (n + 1) or width % 2 ** (n + 1) or min(height, width) < 2 ** (n + 2)
+    )
 
 
 @register_model("realnvp_multiscale", hidden=64, num_couplings=4, num_scales=3)
 class MultiScaleRealNVP(NormalizingFlow):
-    """(z_s, h_s) = f_s(h_(s−1)), z = (z_1, …, z_S).  Dinh et al. 2017, eqs. 13-16. Detail is done early; the rest goes on, halved."""
+    """(z_s, h_s) = f_s(h_(s−1)), z = (z_1, …, z_S).  Dinh et al. 2017, eqs. 13-16. Detail is done early; the rest
+    goes on, halved."""
 
     def __init__(self, *, shape: Shape, hidden: int, num_couplings: int, num_scales: int):
         super().__init__()
@@ -114,7 +126,10 @@ class MultiScaleRealNVP(NormalizingFlow):
         self.shape, self.sizes = (prod(shape),), list[Shape]()     # of what is done at each scale
         self.scales = nn.ModuleList()
         for _ in range(num_scales - 1):
-            squares, channels = _checkerboard_couplings((c, h, w), hidden, num_couplings), _channel_couplings(4 * c, hidden, num_couplings)
+            squares, channels = (
+                _checkerboard_couplings((c, h, w), hidden, num_couplings),
+                _channel_couplings(4 * c, hidden, num_couplings),
+            )
             self.scales.append(FlowSequential([*squares, Squeeze(), *channels]))
             c, h, w = 2 * c, h // 2, w // 2
             self.sizes.append((c, h, w))
@@ -145,12 +160,15 @@ class MultiScaleRealNVP(NormalizingFlow):
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
-        return {"shape": (1, 8, 12), "hidden": 8, "num_couplings": 2, "num_scales": 3}, torch.randn(batch_size, 1, 8, 12)
+        return {"shape": (1, 8, 12), "hidden": 8, "num_couplings": 2, "num_scales": 3}, torch.randn(
+            batch_size, 1, 8, 12
+        )
 
 
 @register_model("monotone_flow", components=16)
 class MonotoneFlow(NormalizingFlow):
-    """z = Φ⁻¹(F(x)), F(x) = Σ_k π_k sigmoid((x − μ_k)/s_k), so that p(x) = F′(x).  Ho et al. 2019 (Flow++), section 3.2."""
+    """z = Φ⁻¹(F(x)), F(x) = Σ_k π_k sigmoid((x − μ_k)/s_k), so that p(x) = F′(x).  Ho et al. 2019 (Flow++), section
+    3.2."""
 
     def __init__(self, *, components: int = 16):
         super().__init__()
@@ -170,7 +188,8 @@ class MonotoneFlow(NormalizingFlow):
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         t = self.logit(x).clamp(-MAX_ABS_LOGIT, MAX_ABS_LOGIT)
-        z = t.sign() * -torch.special.ndtri((-t.abs()).sigmoid())                       # from the side that keeps its digits
+        # from the side that keeps its digits
+        z = t.sign() * -torch.special.ndtri((-t.abs()).sigmoid())
         log_pi, a = self.mixture_terms(x)
         log_p = (log_pi - self.log_s + F.logsigmoid(a) + F.logsigmoid(-a)).logsumexp(1)
         return z, log_p + 0.5 * (z[:, 0].square() + log(2 * pi))

@@ -1,4 +1,5 @@
-"""Rows of a table out of noise: a perceptron whose categories are made hard, so that no discriminator knows them by their softness.
+"""Rows of a table out of noise: a perceptron whose categories are made hard, so that no discriminator knows them by
+their softness.
 
     z -> [affine, ReLU] -> affine -> numbers as they are, gaps and categories as 0 and 1
 """
@@ -14,7 +15,8 @@ from didact.layers.mlp import make_mlp_layers
 
 
 class TableGenerator(nn.Module):
-    """x = W MLP(z) for numbers, the vertex nearest to softmax(W MLP(z)) for categories, of which (from, to) says where they lie.
+    """x = W MLP(z) for numbers, the vertex nearest to softmax(W MLP(z)) for categories, of which (from, to) says
+    where they lie.
 
     The gradient passes straight through the choice: x = e_k + p − sg[p] (Bengio et al. 2013).
     """
@@ -40,7 +42,8 @@ class TableGenerator(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it. Not registered: a row of one column's choice has no gradient of its own."""
+        """Keywords of a small one and an input for it. Not registered: a row of one column's choice has no gradient
+        of its own."""
         return {"features": 7, "categories": ((1, 4),), "gaps": (5,), "latent_dim": 6}, torch.randn(batch_size, 6)
 
 

@@ -15,15 +15,25 @@ from didact.registry import register_model
 
 @register_model("vae", widths=(512,))  # Gaba 9.8: 784-512-(20, 20), 20-512-784, 835,384 parameters
 class VAE(nn.Module):
-    """q(z | x) = N(μ(x), σ²(x)), p(x | z) from the decoder.  Kingma and Welling 2014; Gaba 9.8, Groudiev 10.2, Van Schependom 8.3.
+    """q(z | x) = N(μ(x), σ²(x)), p(x | z) from the decoder.  Kingma and Welling 2014; Gaba 9.8, Groudiev 10.2, Van
+    Schependom 8.3.
 
-    `outputs` are the decoder's channels, where a pixel's distribution takes more than one number. With `classes` both halves
+    `outputs` are the decoder's channels, where a pixel's distribution takes more than one number. With `classes`
+    both halves
     are told the label: q(z | x, y) and p(x | z, y) (Sohn et al. 2015).
     """
 
     make_encoder, make_decoder = staticmethod(dense_encoder), staticmethod(dense_decoder)
 
-    def __init__(self, *, shape: Shape, widths: tuple[int, ...], latent_dim: int = 20, outputs: int | None = None, num_classes: int = 0):
+    def __init__(
+        self,
+        *,
+        shape: Shape,
+        widths: tuple[int, ...],
+        latent_dim: int = 20,
+        outputs: int | None = None,
+        num_classes: int = 0,
+    ):
         super().__init__()
         self.latent_dim, self.num_classes = latent_dim, num_classes
         self.body, n = self.make_encoder(shape, widths)
@@ -32,7 +42,11 @@ class VAE(nn.Module):
 
     def _concat_label(self, h: Tensor, y: Tensor | None) -> Tensor:
         """The numbers with the label beside them."""
-        return torch.cat([h, F.one_hot(y, self.num_classes).to(h.dtype)], dim=1) if self.num_classes and y is not None else h
+        return (
+            torch.cat([h, F.one_hot(y, self.num_classes).to(h.dtype)], dim=1)
+            if self.num_classes and y is not None
+            else h
+        )
 
     def encode(self, x: Tensor, y: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """(B, C, H, W) -> μ and log σ², (B, latent) each."""

@@ -14,20 +14,32 @@ from didact.layers.vector_quantizer import VectorQuantizer, straight_through
 class VQVAE(nn.Module):
     """x̂ = g(z_q), z_q the nearest of K codes at each place.  Van den Oord et al. 2017; Gaba eqs. 9.24-9.25, Ex 9.5."""
 
-    def __init__(self, *, shape: Shape, widths: tuple[int, ...] = (32, 64), codebook_size: int = 512, code_dim: int = 64):
+    def __init__(
+        self, *, shape: Shape, widths: tuple[int, ...] = (32, 64), codebook_size: int = 512, code_dim: int = 64
+    ):
         super().__init__()
         channels, *size = shape
         *sizes, self.grid = downsampled_sizes((size[0], size[1]), len(widths))
         encoder_layers: list[nn.Module] = []
         for n_in, n_out, in_size in zip((channels, *widths), widths, sizes, strict=False):
-            encoder_layers += [halving_conv(n_in, n_out, in_size, bias=False), nn.BatchNorm2d(n_out), nn.ReLU(inplace=True)]
+            encoder_layers += [
+                halving_conv(n_in, n_out, in_size, bias=False),
+                nn.BatchNorm2d(n_out),
+                nn.ReLU(inplace=True),
+            ]
         # codes of one scale: without it the encoder runs away from a codebook that follows slowly
-        self.encoder = nn.Sequential(*encoder_layers, nn.Conv2d(widths[-1], code_dim, 1), nn.BatchNorm2d(code_dim, affine=False))
+        self.encoder = nn.Sequential(
+            *encoder_layers, nn.Conv2d(widths[-1], code_dim, 1), nn.BatchNorm2d(code_dim, affine=False)
+        )
         self.quantizer = VectorQuantizer(codebook_size, code_dim)
         nn.init.normal_(self.quantizer.codebook)
         decoder_layers: list[nn.Module] = [nn.Conv2d(code_dim, widths[-1], 3, padding=1), nn.ReLU(inplace=True)]
         for n_in, n_out, out_size in zip(reversed(widths[1:]), reversed(widths[:-1]), reversed(sizes[1:]), strict=True):
-            decoder_layers += [doubling_conv(n_in, n_out, out_size, bias=False), nn.BatchNorm2d(n_out), nn.ReLU(inplace=True)]
+            decoder_layers += [
+                doubling_conv(n_in, n_out, out_size, bias=False),
+                nn.BatchNorm2d(n_out),
+                nn.ReLU(inplace=True),
+            ]
         self.decoder = nn.Sequential(*decoder_layers, doubling_conv(widths[0], channels, sizes[0]))
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -54,5 +66,8 @@ class VQVAE(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, object], Tensor]:
-        """Keywords of a small one and an input for it. Not registered: no output's gradient reaches the codebook, by design."""
-        return {"shape": (2, 7, 12), "widths": (9, 10), "codebook_size": 11, "code_dim": 5}, torch.rand(batch_size, 2, 7, 12)
+        """Keywords of a small one and an input for it. Not registered: no output's gradient reaches the codebook,
+        by design."""
+        return {"shape": (2, 7, 12), "widths": (9, 10), "codebook_size": 11, "code_dim": 5}, torch.rand(
+            batch_size, 2, 7, 12
+        )

@@ -1,4 +1,5 @@
-"""GGUF files: weights in few bits with their vocabulary beside them. The library `gguf` reads the format; nothing is executed."""
+"""GGUF files: weights in few bits with their vocabulary beside them. The library `gguf` reads the format; nothing
+is executed."""
 
 from collections.abc import Mapping
 from math import isfinite
@@ -13,7 +14,8 @@ from didact.errors import UsageError, refuse_damaged
 from didact.models.pretrained.load_weights import check_claim, format_shape
 from didact.models.text.llama import Block, Llama
 
-MOST = 4_000_000     # facts of a header, each number of a list by itself: several vocabularies; the library keeps an array of each
+# facts of a header, each number of a list by itself: several vocabularies; the library keeps an array of each
+MOST = 4_000_000
 LARGEST = 2**24      # that a size of a decoder may be: products of two are far from overflowing
 LLAMA = "llama."     # what its facts begin with
 
@@ -33,11 +35,14 @@ def read_gguf(path: str | Path) -> tuple[Facts, dict[str, Tensor]]:
 
 
 def open_gguf(path: Path) -> Any:
-    """The library's reader, kept from reading past the end of the file, which an absurd count would have it do for ever."""
+    """The library's reader, kept from reading past the end of the file, which an absurd count would have it do for
+    ever."""
     try:
         from gguf import GGUFReader
     except ImportError:
-        raise UsageError("GGUF files are read with the library gguf, which is not installed; pip install 'didact[gguf]'") from None
+        raise UsageError(
+            "GGUF files are read with the library gguf, which is not installed; pip install 'didact[gguf]'"
+        ) from None
 
     class Reader(GGUFReader):  # type: ignore[misc, unused-ignore]
         data: Any
@@ -70,8 +75,14 @@ def numbers(tensor: Any) -> Tensor:
 
 TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 PARTS = {
-    "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
 
@@ -81,7 +92,9 @@ def load_llama(path: str | Path) -> tuple[Llama, Facts]:
     path = Path(path)
     facts, tensors = read_gguf(path)
     if facts.get("general.architecture") != "llama":
-        raise UsageError(f"{path} holds a {facts.get('general.architecture')} network; a LLaMA-style decoder was expected"[:300])
+        raise UsageError(
+            f"{path} holds a {facts.get('general.architecture')} network; a LLaMA-style decoder was expected"[:300]
+        )
     try:
         return fill(describe(facts, tensors), tensors).eval(), facts
     except UsageError as error:
@@ -98,10 +111,16 @@ def describe(facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Llama:
         raise UsageError(f"its facts tell of {layers:,} blocks, its tensors are of {len(blocks):,}")
     with torch.device("meta"):
         return Llama(
-            len(table), context_length=count(facts, "context_length"), embed_dim=count(facts, "embedding_length"), num_layers=layers,
-            num_heads=count(facts, "attention.head_count"), num_kv_heads=count(facts, "attention.head_count_kv"),
-            ffn_dim=count(facts, "feed_forward_length"), base=number(facts, "rope.freq_base"),
-            eps=number(facts, "attention.layer_norm_rms_epsilon"), tie_weights="output.weight" not in tensors,
+            len(table),
+            context_length=count(facts, "context_length"),
+            embed_dim=count(facts, "embedding_length"),
+            num_layers=layers,
+            num_heads=count(facts, "attention.head_count"),
+            num_kv_heads=count(facts, "attention.head_count_kv"),
+            ffn_dim=count(facts, "feed_forward_length"),
+            base=number(facts, "rope.freq_base"),
+            eps=number(facts, "attention.layer_norm_rms_epsilon"),
+            tie_weights="output.weight" not in tensors,
         )
 
 
@@ -139,7 +158,9 @@ def count(facts: Mapping[str, Any], name: str) -> int:
     """A size that the facts tell."""
     value = facts.get(LLAMA + name)
     if type(value) is not int or not 1 <= value <= LARGEST:
-        raise UsageError(f"{name} should be a number from 1 to {LARGEST:,}, got {'nothing' if value is None else str(value)[:40]}")
+        raise UsageError(
+            f"{name} should be a number from 1 to {LARGEST:,}, got {'nothing' if value is None else str(value)[:40]}"
+        )
     return value
 
 
@@ -152,6 +173,7 @@ def number(facts: Mapping[str, Any], name: str) -> float:
 
 
 def unpermute_rope(w: Tensor, heads: int) -> Tensor:
-    """Rows of each head from neighbouring pairs, as the file turns them, to pairs of halves, as `layers.positions.turn` does."""
+    """Rows of each head from neighbouring pairs, as the file turns them, to pairs of halves, as
+    `layers.positions.turn` does."""
     turned: Tensor = w.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)
     return turned

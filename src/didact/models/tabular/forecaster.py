@@ -17,14 +17,24 @@ from didact.registry import register_model
 @register_model("lstm_forecaster", cell="lstm", hidden_size=32)
 @register_model("gru_forecaster", cell="gru", hidden_size=32)
 class RNNForecaster(nn.Module):
-    """x̂_{t+1} = x_t + w h_t + b: what is learned is the change, so that at first it says what the naive forecast says.  Gaba Ex 5.3."""
+    """x̂_{t+1} = x_t + w h_t + b: what is learned is the change, so that at first it says what the naive forecast
+    says.  Gaba Ex 5.3."""
 
-    def __init__(self, *, cell: str = "lstm", hidden_size: int = 32, num_layers: int = 1, dropout: float = 0.0, init: Init = "orthogonal"):
+    def __init__(
+        self,
+        *,
+        cell: str = "lstm",
+        hidden_size: int = 32,
+        num_layers: int = 1,
+        dropout: float = 0.0,
+        init: Init = "orthogonal",
+    ):
         super().__init__()
         self.reader = Recurrent(cell, 1, hidden_size, num_layers=num_layers, dropout=dropout, init=init)
         self.dropout, self.head = nn.Dropout(dropout), nn.Linear(hidden_size, 1)
 
-    def forward(self, x: Tensor) -> Tensor:                                  # (B, T) -> (B, T): after each value, the next
+    # (B, T) -> (B, T): after each value, the next
+    def forward(self, x: Tensor) -> Tensor:
         return self.forward_from_state(x, None)[0]
 
     def forward_from_state(self, x: Tensor, state: State | None) -> tuple[Tensor, State]:

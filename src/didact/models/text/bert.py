@@ -26,12 +26,21 @@ class BertEmbeddings(nn.Module):
     def __init__(self, vocab_size: int, context_length: int, num_segments: int, dim: int, dropout: float):
         super().__init__()
         self.word_embeddings = nn.Embedding(vocab_size, dim, padding_idx=0)
-        self.position_embeddings, self.token_type_embeddings = nn.Embedding(context_length, dim), nn.Embedding(num_segments, dim)
+        self.position_embeddings, self.token_type_embeddings = (
+            nn.Embedding(context_length, dim),
+            nn.Embedding(num_segments, dim),
+        )
         self.LayerNorm, self.dropout = nn.LayerNorm(dim, eps=LAYER_NORM_EPS), nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor, segments: Tensor, position_ids: Tensor | None = None) -> Tensor:
-        position_vectors = self.position_embeddings.weight[: tokens.shape[1]] if position_ids is None else self.position_embeddings(position_ids)
-        y: Tensor = self.dropout(self.LayerNorm(self.word_embeddings(tokens) + self.token_type_embeddings(segments) + position_vectors))
+        position_vectors = (
+            self.position_embeddings.weight[: tokens.shape[1]]
+            if position_ids is None
+            else self.position_embeddings(position_ids)
+        )
+        y: Tensor = self.dropout(
+            self.LayerNorm(self.word_embeddings(tokens) + self.token_type_embeddings(segments) + position_vectors)
+        )
         return y
 
 
@@ -61,7 +70,11 @@ class AddAndNorm(nn.Module):
 
     def __init__(self, in_features: int, dim: int, dropout: float):
         super().__init__()
-        self.dense, self.LayerNorm, self.dropout = nn.Linear(in_features, dim), nn.LayerNorm(dim, eps=LAYER_NORM_EPS), nn.Dropout(dropout)
+        self.dense, self.LayerNorm, self.dropout = (
+            nn.Linear(in_features, dim),
+            nn.LayerNorm(dim, eps=LAYER_NORM_EPS),
+            nn.Dropout(dropout),
+        )
 
     def forward(self, y: Tensor, x: Tensor) -> Tensor:
         out: Tensor = self.LayerNorm(x + self.dropout(self.dense(y)))
@@ -73,7 +86,9 @@ class BertLayer(nn.Module):
 
     def __init__(self, dim: int, num_heads: int, ffn_dim: int, dropout: float):
         super().__init__()
-        self.attention = nn.ModuleDict({"self": BertSelfAttention(dim, num_heads, dropout), "output": AddAndNorm(dim, dim, dropout)})
+        self.attention = nn.ModuleDict(
+            {"self": BertSelfAttention(dim, num_heads, dropout), "output": AddAndNorm(dim, dim, dropout)}
+        )
         self.intermediate = nn.ModuleDict({"dense": nn.Linear(dim, ffn_dim)})
         self.output = AddAndNorm(ffn_dim, dim, dropout)
 
@@ -95,7 +110,16 @@ class BERT(nn.Module):
     """One vector a token, (B, S) -> (B, S, D); `pool` makes one of the first, for classification."""
 
     def __init__(
-        self, vocab_size: int, *, context_length: int, embed_dim: int, num_layers: int, num_heads: int, ffn_dim: int, num_segments: int = 2, dropout: float = 0.1,
+        self,
+        vocab_size: int,
+        *,
+        context_length: int,
+        embed_dim: int,
+        num_layers: int,
+        num_heads: int,
+        ffn_dim: int,
+        num_segments: int = 2,
+        dropout: float = 0.1,
         pooler: bool = False,
     ):
         super().__init__()
@@ -108,7 +132,9 @@ class BERT(nn.Module):
         for module in self.modules():
             _init_weights(module, _init_std(embed_dim))
         # as sinusoids, larger than the words: neighbours are found early, where random positions leave a long plateau
-        self.embeddings.position_embeddings.weight.data.copy_(3 * _init_std(embed_dim) * sinusoidal_table(context_length, embed_dim))
+        self.embeddings.position_embeddings.weight.data.copy_(
+            3 * _init_std(embed_dim) * sinusoidal_table(context_length, embed_dim)
+        )
 
     def forward(self, tokens: Tensor, segments: Tensor | None = None, pieces: Tensor | None = None) -> Tensor:
         x, mask = self.embed(tokens, segments, pieces)
@@ -117,7 +143,8 @@ class BERT(nn.Module):
         return x
 
     def embed(self, tokens: Tensor, segments: Tensor | None, pieces: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The sum of the three tables, and who may be looked at: (B, 1, 1, S), or (B, 1, S, S) where a row holds several texts.
+        """The sum of the three tables, and who may be looked at: (B, 1, 1, S), or (B, 1, S, S) where a row holds
+        several texts.
 
         `pieces` numbers those texts, 0 0 0 1 1 2 …: each is read as if it stood alone, from the first position on.
         """
@@ -127,7 +154,9 @@ class BERT(nn.Module):
         token_mask = (tokens != 0)[:, None, None]
         if pieces is None:
             return self.embeddings(tokens, segments), token_mask
-        return self.embeddings(tokens, segments, _position_ids(pieces)), token_mask & (pieces[:, None, :, None] == pieces[:, None, None, :])
+        return self.embeddings(tokens, segments, _position_ids(pieces)), token_mask & (
+            pieces[:, None, :, None] == pieces[:, None, None, :]
+        )
 
     def pool(self, h: Tensor) -> Tensor:
         """tanh(W h_[CLS] + b): (B, S, D) -> (B, D)."""
@@ -174,7 +203,9 @@ class MaskedLMHead(nn.Module):
 
     def __init__(self, vocab_size: int, dim: int):
         super().__init__()
-        self.transform = nn.ModuleDict({"dense": nn.Linear(dim, dim), "LayerNorm": nn.LayerNorm(dim, eps=LAYER_NORM_EPS)})
+        self.transform = nn.ModuleDict(
+            {"dense": nn.Linear(dim, dim), "LayerNorm": nn.LayerNorm(dim, eps=LAYER_NORM_EPS)}
+        )
         self.bias = nn.Parameter(torch.zeros(vocab_size))
         _init_weights(self.transform["dense"], _init_std(dim))
 
@@ -182,7 +213,9 @@ class MaskedLMHead(nn.Module):
         return F.linear(self.transform["LayerNorm"](F.gelu(self.transform["dense"](h))), word_embeddings, self.bias)
 
 
-@register_model("bert_small", vocab_size=4096, context_length=128, embed_dim=128, num_layers=4, num_heads=4, ffn_dim=512)
+@register_model(
+    "bert_small", vocab_size=4096, context_length=128, embed_dim=128, num_layers=4, num_heads=4, ffn_dim=512
+)
 @register_model("bert_base", context_length=512, embed_dim=768, num_layers=12, num_heads=12, ffn_dim=3072)
 class MaskedBERT(nn.Module):
     """p(x_i | x without the masked) for every token.  Devlin et al. 2019; Gaba eq. 7.13."""
@@ -191,10 +224,19 @@ class MaskedBERT(nn.Module):
         self, vocab_size: int = 30_522, *, context_length: int, embed_dim: int, num_layers: int, num_heads: int, ffn_dim: int, dropout: float = 0.1
     ):
         super().__init__()
-        self.bert = BERT(vocab_size, context_length=context_length, embed_dim=embed_dim, num_layers=num_layers, num_heads=num_heads, ffn_dim=ffn_dim, dropout=dropout)
+        self.bert = BERT(
+            vocab_size,
+            context_length=context_length,
+            embed_dim=embed_dim,
+            num_layers=num_layers,
+            num_heads=num_heads,
+            ffn_dim=ffn_dim,
+            dropout=dropout,
+        )
         self.cls = nn.ModuleDict({"predictions": MaskedLMHead(vocab_size, embed_dim)})
 
-    def forward(self, tokens: Tensor, segments: Tensor | None = None, pieces: Tensor | None = None) -> Tensor:   # (B, S) -> (B, S, V)
+    # (B, S) -> (B, S, V)
+    def forward(self, tokens: Tensor, segments: Tensor | None = None, pieces: Tensor | None = None) -> Tensor:
         return self.predict_logits(self.bert(tokens, segments, pieces))
 
     def predict_logits(self, h: Tensor) -> Tensor:
@@ -205,19 +247,54 @@ class MaskedBERT(nn.Module):
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
-        small = {"vocab_size": 30, "context_length": 9, "embed_dim": 16, "num_layers": 2, "num_heads": 4, "ffn_dim": 24, "dropout": 0.0}
+        small = {
+            "vocab_size": 30,
+            "context_length": 9,
+            "embed_dim": 16,
+            "num_layers": 2,
+            "num_heads": 4,
+            "ffn_dim": 24,
+            "dropout": 0.0,
+        }
         return small, _example_tokens(batch_size)
 
 
-@register_model("bert_classifier", vocab_size=4096, context_length=128, embed_dim=128, num_layers=4, num_heads=4, ffn_dim=512, num_classes=2)
+@register_model(
+    "bert_classifier",
+    vocab_size=4096,
+    context_length=128,
+    embed_dim=128,
+    num_layers=4,
+    num_heads=4,
+    ffn_dim=512,
+    num_classes=2,
+)
 class BERTClassifier(nn.Module):
     """W tanh(W_p h_[CLS] + b_p) + b, for fine-tuning a pretrained encoder.  Devlin et al. 2019, sec. 4; Lhotte 9.1."""
 
     def __init__(
-        self, vocab_size: int, num_classes: int, *, context_length: int, embed_dim: int, num_layers: int, num_heads: int, ffn_dim: int, dropout: float = 0.1
+        self,
+        vocab_size: int,
+        num_classes: int,
+        *,
+        context_length: int,
+        embed_dim: int,
+        num_layers: int,
+        num_heads: int,
+        ffn_dim: int,
+        dropout: float = 0.1,
     ):
         super().__init__()
-        self.bert = BERT(vocab_size, context_length=context_length, embed_dim=embed_dim, num_layers=num_layers, num_heads=num_heads, ffn_dim=ffn_dim, dropout=dropout, pooler=True)
+        self.bert = BERT(
+            vocab_size,
+            context_length=context_length,
+            embed_dim=embed_dim,
+            num_layers=num_layers,
+            num_heads=num_heads,
+            ffn_dim=ffn_dim,
+            dropout=dropout,
+            pooler=True,
+        )
         self.dropout, self.classifier = nn.Dropout(dropout), nn.Linear(embed_dim, num_classes)
         _init_weights(self.classifier, _init_std(embed_dim))
 
@@ -227,18 +304,44 @@ class BERTClassifier(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        small = {"vocab_size": 30, "context_length": 9, "embed_dim": 16, "num_layers": 2, "num_heads": 4, "ffn_dim": 24, "num_classes": 5, "dropout": 0.0}
+        small = {
+            "vocab_size": 30,
+            "context_length": 9,
+            "embed_dim": 16,
+            "num_layers": 2,
+            "num_heads": 4,
+            "ffn_dim": 24,
+            "num_classes": 5,
+            "dropout": 0.0,
+        }
         return small, _example_tokens(batch_size)
 
 
 @register_model("minilm_l6", context_length=512, embed_dim=384, num_layers=6, num_heads=12, ffn_dim=1536)
 class SentenceEncoder(BERT):
-    """The mean of the tokens' vectors: a sentence as one, (B, S) -> (B, D).  Reimers & Gurevych 2019; all-MiniLM-L6-v2 loads here."""
+    """The mean of the tokens' vectors: a sentence as one, (B, S) -> (B, D).  Reimers & Gurevych 2019;
+    all-MiniLM-L6-v2 loads here."""
 
     def __init__(
-        self, vocab_size: int = 30_522, *, context_length: int, embed_dim: int, num_layers: int, num_heads: int, ffn_dim: int, dropout: float = 0.1
+        self,
+        vocab_size: int = 30_522,
+        *,
+        context_length: int,
+        embed_dim: int,
+        num_layers: int,
+        num_heads: int,
+        ffn_dim: int,
+        dropout: float = 0.1,
     ):
-        super().__init__(vocab_size, context_length=context_length, embed_dim=embed_dim, num_layers=num_layers, num_heads=num_heads, ffn_dim=ffn_dim, dropout=dropout)
+        super().__init__(
+            vocab_size,
+            context_length=context_length,
+            embed_dim=embed_dim,
+            num_layers=num_layers,
+            num_heads=num_heads,
+            ffn_dim=ffn_dim,
+            dropout=dropout,
+        )
 
     def forward(self, tokens: Tensor, segments: Tensor | None = None, pieces: Tensor | None = None) -> Tensor:
         h, token_mask = super().forward(tokens, segments, pieces), (tokens != 0)[..., None]
@@ -250,7 +353,15 @@ class SentenceEncoder(BERT):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        return {"vocab_size": 30, "context_length": 9, "embed_dim": 24, "num_layers": 2, "num_heads": 4, "ffn_dim": 24, "dropout": 0.0}, _example_tokens(batch_size)
+        return {
+            "vocab_size": 30,
+            "context_length": 9,
+            "embed_dim": 24,
+            "num_layers": 2,
+            "num_heads": 4,
+            "ffn_dim": 24,
+            "dropout": 0.0,
+        }, _example_tokens(batch_size)
 
 
 def _example_tokens(batch_size: int) -> Tensor:

@@ -1,9 +1,11 @@
-"""The Transformer (Vaswani et al. 2017): one stack reads a sentence, another writes its translation while looking at what was read.
+"""The Transformer (Vaswani et al. 2017): one stack reads a sentence, another writes its translation while looking
+at what was read.
 
     source -> √D · embedding + positions -> layers x [attention, perceptron] -> memory
     target -> √D · embedding + positions -> layers x [causal attention, attention to the memory, perceptron] -> logits
 
-Norms stand behind the sums, as in the paper. Names of a layer's parts are those of torch.nn.Transformer. Token 0 is padding.
+Norms stand behind the sums, as in the paper. Names of a layer's parts are those of torch.nn.Transformer. Token 0 is
+padding.
 """
 
 from dataclasses import dataclass, replace
@@ -35,7 +37,8 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """The same with a look at the memory between: u = LN(x + causal(x)),  w = LN(u + cross(u, memory)),  y = LN(w + perceptron(w))."""
+    """The same with a look at the memory between: u = LN(x + causal(x)),  w = LN(u + cross(u, memory)),  y = LN(w +
+    perceptron(w))."""
 
     def __init__(self, dim: int, num_heads: int, ffn_dim: int, *, dropout: float):
         super().__init__()
@@ -84,17 +87,37 @@ class DecoderState:
 
 
 class Transformer(nn.Module):
-    """p(y_{t+1} | y_≤t, x) = softmax(E h_t), E the target embedding.  Vaswani et al. 2017; Gaba 7.4, Fleuret 5.3, Lhotte 8.2."""
+    """p(y_{t+1} | y_≤t, x) = softmax(E h_t), E the target embedding.  Vaswani et al. 2017; Gaba 7.4, Fleuret 5.3,
+    Lhotte 8.2."""
 
     def __init__(
-        self, source_vocab_size: int, target_vocab_size: int, *, embed_dim: int = 512, num_layers: int = 6, num_heads: int = 8, ffn_dim: int = 2048, dropout: float = 0.1,
+        self,
+        source_vocab_size: int,
+        target_vocab_size: int,
+        *,
+        embed_dim: int = 512,
+        num_layers: int = 6,
+        num_heads: int = 8,
+        ffn_dim: int = 2048,
+        dropout: float = 0.1,
         context_length: int = 256,
     ):
         super().__init__()
-        self.source, self.target = nn.Embedding(source_vocab_size, embed_dim, padding_idx=0), nn.Embedding(target_vocab_size, embed_dim, padding_idx=0)
-        self.scale, self.positions, self.dropout = sqrt(embed_dim), SinusoidalPositions(context_length, embed_dim), nn.Dropout(dropout)
-        self.encoder = nn.ModuleList(EncoderLayer(embed_dim, num_heads, ffn_dim, dropout=dropout) for _ in range(num_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(embed_dim, num_heads, ffn_dim, dropout=dropout) for _ in range(num_layers))
+        self.source, self.target = (
+            nn.Embedding(source_vocab_size, embed_dim, padding_idx=0),
+            nn.Embedding(target_vocab_size, embed_dim, padding_idx=0),
+        )
+        self.scale, self.positions, self.dropout = (
+            sqrt(embed_dim),
+            SinusoidalPositions(context_length, embed_dim),
+            nn.Dropout(dropout),
+        )
+        self.encoder = nn.ModuleList(
+            EncoderLayer(embed_dim, num_heads, ffn_dim, dropout=dropout) for _ in range(num_layers)
+        )
+        self.decoder = nn.ModuleList(
+            DecoderLayer(embed_dim, num_heads, ffn_dim, dropout=dropout) for _ in range(num_layers)
+        )
         for p in self.parameters():
             if p.ndim > 1:
                 nn.init.xavier_uniform_(p)
@@ -117,11 +140,17 @@ class Transformer(nn.Module):
         return x, mask
 
     def encode_for_decoding(self, source: Tensor, capacity: int, *, num_copies: int = 1) -> DecoderState:
-        """The sentences read, each `copies` times, and an empty memory of what will be written, at most `room` tokens."""
+        """The sentences read, each `copies` times, and an empty memory of what will be written, at most `room`
+        tokens."""
         memory, mask = (t.repeat_interleave(num_copies, dim=0) for t in self.encode(source))
         self_attentions = [layer.self_attn for layer in self.decoder if isinstance(layer, DecoderLayer)]
-        capacity, head_dim = min(capacity, len(self.positions.table)), self_attentions[0].out_proj.in_features // self_attentions[0].num_heads
-        return DecoderState(memory, mask, KVCache([a.num_heads for a in self_attentions], len(memory), capacity, head_dim, like=memory))
+        capacity, head_dim = (
+            min(capacity, len(self.positions.table)),
+            self_attentions[0].out_proj.in_features // self_attentions[0].num_heads,
+        )
+        return DecoderState(
+            memory, mask, KVCache([a.num_heads for a in self_attentions], len(memory), capacity, head_dim, like=memory)
+        )
 
     def decode_step(self, tokens: Tensor, cache: DecoderState) -> Tensor:
         """Logits behind the last of these target tokens, (B, V)."""

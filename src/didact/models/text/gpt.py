@@ -1,8 +1,10 @@
 """GPT-2 (Radford et al. 2019): a decoder that says what comes next, and nothing else.
 
-    tokens + positions -> layers x [x + attention(LN x), x + perceptron(LN x)] -> LN -> logits, with the embedding as output matrix
+    tokens + positions -> layers x [x + attention(LN x), x + perceptron(LN x)] -> LN -> logits, with the embedding
+    as output matrix
 
-Names and shapes are those of the published weights (`h.0.attn.c_attn.weight`, inputs first), so that those files load as they are.
+Names and shapes are those of the published weights (`h.0.attn.c_attn.weight`, inputs first), so that those files
+load as they are.
 Attention is GPT-2's, or of another form that `layers.forms` names, with the same matrices.
 """
 
@@ -38,7 +40,8 @@ class Conv1D(nn.Module):
 
 
 def _init_std(dim: int) -> float:
-    """Deviation of the weights at first: GPT-2's 0.02 from its smallest width on, and as 1 / √D below, where 0.02 would learn slowly."""
+    """Deviation of the weights at first: GPT-2's 0.02 from its smallest width on, and as 1 / √D below, where 0.02
+    would learn slowly."""
     return 0.02 * sqrt(max(1.0, 768 / dim))
 
 
@@ -50,8 +53,10 @@ class CausalSelfAttention(nn.Module):
         self.num_heads, self.dropout = num_heads, dropout
         self.c_attn, self.c_proj = Conv1D(dim, 3 * dim, std=_init_std(dim)), Conv1D(dim, dim, std=std)
 
-    def forward(self, x: Tensor) -> Tensor:                                 # (B, T, D)
-        return self.merge_heads(fused_attention(*self.project_qkv(x), causal=True, dropout=self.dropout if self.training else 0.0))
+    def forward(self, x: Tensor) -> Tensor:  # (B, T, D)
+        return self.merge_heads(
+            fused_attention(*self.project_qkv(x), causal=True, dropout=self.dropout if self.training else 0.0)
+        )
 
     def forward_with_weights(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The explicit form with its weights, (B, heads, T, T)."""
@@ -74,7 +79,8 @@ class CausalSelfAttention(nn.Module):
 
 
 class CausalVariantAttention(CausalSelfAttention):
-    """Causal attention with the same matrices that weighs in a way of its own: a window, the largest scores, a kernel, …  Gaba 6.12."""
+    """Causal attention with the same matrices that weighs in a way of its own: a window, the largest scores, a
+    kernel, …  Gaba 6.12."""
 
     def __init__(self, dim: int, num_heads: int, variant: AttentionVariant, *, std: float):
         super().__init__(dim, num_heads, dropout=0.0, std=std)
@@ -91,7 +97,9 @@ class CausalVariantAttention(CausalSelfAttention):
     def decode_step(self, x: Tensor, cache: KVCache, step: StepPositions, layer: int) -> Tensor:
         """All keys stay in the cache; the form says which of them a new token looks at."""
         q, k, v = self.project_qkv(x)
-        return self.merge_heads(self.form.attend_with_weights(q, *cache.update(step, layer, k, v), step.mask, step.positions)[0])
+        return self.merge_heads(
+            self.form.attend_with_weights(q, *cache.update(step, layer, k, v), step.mask, step.positions)[0]
+        )
 
 
 class MLP(nn.Module):
@@ -113,11 +121,22 @@ class Block(nn.Module):
     """
 
     def __init__(
-        self, dim: int, num_heads: int, *, dropout: float, std: float, num_experts: int | None = None, variant: AttentionVariant | None = None
+        self,
+        dim: int,
+        num_heads: int,
+        *,
+        dropout: float,
+        std: float,
+        num_experts: int | None = None,
+        variant: AttentionVariant | None = None,
     ):
         super().__init__()
         self.ln_1, self.ln_2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
-        self.attn = CausalSelfAttention(dim, num_heads, dropout=dropout, std=std) if variant is None else CausalVariantAttention(dim, num_heads, variant, std=std)
+        self.attn = (
+            CausalSelfAttention(dim, num_heads, dropout=dropout, std=std)
+            if variant is None
+            else CausalVariantAttention(dim, num_heads, variant, std=std)
+        )
         self.mlp = MLP(dim, std=std) if num_experts is None else MixtureOfExperts(
             dim, 8 * dim // 3, num_experts=num_experts, std=_init_std(dim), out_std=std
         )
@@ -134,29 +153,47 @@ class Block(nn.Module):
         return y
 
 
-@register_model("gpt_small", context_length=64, embed_dim=128, num_layers=4, num_heads=4)             # characters, on a CPU
-@register_model("gpt_characters", context_length=256, embed_dim=384, num_layers=6, num_heads=6)       # characters, on a GPU
+# characters, on a CPU
+@register_model("gpt_small", context_length=64, embed_dim=128, num_layers=4, num_heads=4)
+# characters, on a GPU
+@register_model("gpt_characters", context_length=256, embed_dim=384, num_layers=6, num_heads=6)
 @register_model("gpt2", context_length=1024, embed_dim=768, num_layers=12, num_heads=12)              # 124M
 @register_model("gpt2_medium", context_length=1024, embed_dim=1024, num_layers=24, num_heads=16)      # 355M
 @register_model("gpt2_large", context_length=1024, embed_dim=1280, num_layers=36, num_heads=20)       # 774M
 @register_model("gpt2_xl", context_length=1024, embed_dim=1600, num_layers=48, num_heads=25)          # 1558M
 @register_model("gpt_experts", context_length=64, embed_dim=128, num_layers=4, num_heads=4, num_experts=8)
 class GPT(nn.Module):
-    """p(x_{t+1} | x_≤t) = softmax(W_E LN(h_t)), W_E the embedding.  Radford et al. 2019; Gaba 7.7, Fleuret 5.3, Lhotte 9.1."""
+    """p(x_{t+1} | x_≤t) = softmax(W_E LN(h_t)), W_E the embedding.  Radford et al. 2019; Gaba 7.7, Fleuret 5.3,
+    Lhotte 9.1."""
 
     def __init__(
-        self, vocab_size: int = 50_257, *, context_length: int, embed_dim: int, num_layers: int, num_heads: int, dropout: float = 0.0,
-        num_experts: int | None = None, attention: str = "full", window: int = 8,
+        self,
+        vocab_size: int = 50_257,
+        *,
+        context_length: int,
+        embed_dim: int,
+        num_layers: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        num_experts: int | None = None,
+        attention: str = "full",
+        window: int = 8,
     ):
         super().__init__()
         if embed_dim % num_heads:
             raise UsageError(f"the width must be a multiple of heads={num_heads}, got {embed_dim}")
         self.vocab_size, self.context_length, self.num_heads = vocab_size, context_length, num_heads
         self.wte, self.wpe = nn.Embedding(vocab_size, embed_dim), nn.Embedding(context_length, embed_dim)
-        std = _init_std(embed_dim) / sqrt(2 * num_layers)   # of what is added to the residual path: its size does not grow with depth
+        # of what is added to the residual path: its size does not grow with depth
+        std = _init_std(embed_dim) / sqrt(2 * num_layers)
         factory = look_up("form of attention", attention, VARIANTS)
-        variants = [None if factory is None else factory(embed_dim // num_heads, window, depth) for depth in range(num_layers)]
-        self.h = nn.ModuleList(Block(embed_dim, num_heads, dropout=dropout, std=std, num_experts=num_experts, variant=variant) for variant in variants)
+        variants = [
+            None if factory is None else factory(embed_dim // num_heads, window, depth) for depth in range(num_layers)
+        ]
+        self.h = nn.ModuleList(
+            Block(embed_dim, num_heads, dropout=dropout, std=std, num_experts=num_experts, variant=variant)
+            for variant in variants
+        )
         self.ln_f, self.dropout = nn.LayerNorm(embed_dim), nn.Dropout(dropout)
         for table in (self.wte, self.wpe):
             nn.init.normal_(table.weight, std=_init_std(embed_dim))
@@ -174,7 +211,8 @@ class GPT(nn.Module):
         return F.linear(self.forward_features(tokens), self.head)
 
     def forward_features(self, tokens: Tensor) -> Tensor:
-        """What the output matrix reads: (B, T, D). A loss may take it piece by piece, so that no (B, T, V) is ever whole."""
+        """What the output matrix reads: (B, T, D). A loss may take it piece by piece, so that no (B, T, V) is ever
+        whole."""
         x = self.dropout(self.wte(tokens) + take_positions(self.wpe.weight, tokens.shape[1]))
         for block in self.h:
             x = block(x)
@@ -184,8 +222,15 @@ class GPT(nn.Module):
     def init_cache(self, batch_size: int, capacity: int) -> KVCache:
         """An empty memory for so many texts of at most `room` tokens."""
         w = self.wte.weight
-        cache = KVCache([block.attn.num_heads for block in self.blocks], batch_size, min(capacity, self.context_length), w.shape[1] // self.num_heads, like=w)
-        if not any(isinstance(block.attn, CausalVariantAttention) for block in self.blocks):      # its kernels look at all that was read
+        cache = KVCache(
+            [block.attn.num_heads for block in self.blocks],
+            batch_size,
+            min(capacity, self.context_length),
+            w.shape[1] // self.num_heads,
+            like=w,
+        )
+        # its kernels look at all that was read
+        if not any(isinstance(block.attn, CausalVariantAttention) for block in self.blocks):
             cache.fast_decoder = make_fast_decoder(self, batch_size)
         return cache
 

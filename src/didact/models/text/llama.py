@@ -23,13 +23,20 @@ INIT_STD = 0.02      # deviation of all weights at first, as the published ones 
 
 
 class Block(nn.Module):
-    """u = x + attention(RMS(x)),  y = u + SwiGLU(RMS(u)), or two of so many `experts` (Jiang et al. 2024).  Gaba 7.10."""
+    """u = x + attention(RMS(x)),  y = u + SwiGLU(RMS(u)), or two of so many `experts` (Jiang et al. 2024).  Gaba
+    7.10."""
 
-    def __init__(self, dim: int, num_heads: int, num_kv_heads: int, ffn_dim: int, *, eps: float, num_experts: int | None = None):
+    def __init__(
+        self, dim: int, num_heads: int, num_kv_heads: int, ffn_dim: int, *, eps: float, num_experts: int | None = None
+    ):
         super().__init__()
         self.input_layernorm, self.post_attention_layernorm = nn.RMSNorm(dim, eps=eps), nn.RMSNorm(dim, eps=eps)
         self.self_attn = GroupedQueryAttention(dim, num_heads, num_kv_heads)
-        self.mlp = SwiGLU(dim, ffn_dim) if num_experts is None else MixtureOfExperts(dim, ffn_dim, num_experts=num_experts, std=INIT_STD, out_std=INIT_STD)
+        self.mlp = (
+            SwiGLU(dim, ffn_dim)
+            if num_experts is None
+            else MixtureOfExperts(dim, ffn_dim, num_experts=num_experts, std=INIT_STD, out_std=INIT_STD)
+        )
 
     def forward(self, x: Tensor, angles: RotaryAngles) -> Tensor:
         return self._feed_forward(x + self.self_attn(self.input_layernorm(x), angles, causal=True))
@@ -46,29 +53,106 @@ class Block(nn.Module):
 class LlamaModel(nn.Module):
     """What the published names call `model`."""
 
-    def __init__(self, vocab_size: int, dim: int, num_layers: int, num_heads: int, num_kv_heads: int, ffn_dim: int, eps: float, num_experts: int | None):
+    def __init__(
+        self,
+        vocab_size: int,
+        dim: int,
+        num_layers: int,
+        num_heads: int,
+        num_kv_heads: int,
+        ffn_dim: int,
+        eps: float,
+        num_experts: int | None,
+    ):
         super().__init__()
         self.embed_tokens = nn.Embedding(vocab_size, dim)
-        self.layers = nn.ModuleList(Block(dim, num_heads, num_kv_heads, ffn_dim, eps=eps, num_experts=num_experts) for _ in range(num_layers))
+        self.layers = nn.ModuleList(
+            Block(dim, num_heads, num_kv_heads, ffn_dim, eps=eps, num_experts=num_experts) for _ in range(num_layers)
+        )
         self.norm = nn.RMSNorm(dim, eps=eps)
 
 
-@register_model("llama_small", vocab_size=256, context_length=256, embed_dim=128, num_layers=4, num_heads=4, num_kv_heads=2, ffn_dim=344)
-@register_model("mixtral_small", vocab_size=256, context_length=256, embed_dim=128, num_layers=4, num_heads=4, num_kv_heads=2, ffn_dim=344, num_experts=8)
-@register_model("smollm2_135m", context_length=8192, embed_dim=576, num_layers=30, num_heads=9, num_kv_heads=3, ffn_dim=1536, base=100_000.0)
-@register_model("smollm2_360m", context_length=8192, embed_dim=960, num_layers=32, num_heads=15, num_kv_heads=5, ffn_dim=2560, base=100_000.0)
-@register_model("tinyllama_1b", vocab_size=32_000, context_length=2048, embed_dim=2048, num_layers=22, num_heads=32, num_kv_heads=4, ffn_dim=5632, tie_weights=False)
+@register_model(
+    "llama_small",
+    vocab_size=256,
+    context_length=256,
+    embed_dim=128,
+    num_layers=4,
+    num_heads=4,
+    num_kv_heads=2,
+    ffn_dim=344,
+)
+@register_model(
+    "mixtral_small",
+    vocab_size=256,
+    context_length=256,
+    embed_dim=128,
+    num_layers=4,
+    num_heads=4,
+    num_kv_heads=2,
+    ffn_dim=344,
+    num_experts=8,
+)
+@register_model(
+    "smollm2_135m",
+    context_length=8192,
+    embed_dim=576,
+    num_layers=30,
+    num_heads=9,
+    num_kv_heads=3,
+    ffn_dim=1536,
+    base=100_000.0,
+)
+@register_model(
+    "smollm2_360m",
+    context_length=8192,
+    embed_dim=960,
+    num_layers=32,
+    num_heads=15,
+    num_kv_heads=5,
+    ffn_dim=2560,
+    base=100_000.0,
+)
+@register_model(
+    "tinyllama_1b",
+    vocab_size=32_000,
+    context_length=2048,
+    embed_dim=2048,
+    num_layers=22,
+    num_heads=32,
+    num_kv_heads=4,
+    ffn_dim=5632,
+    tie_weights=False,
+)
 class Llama(nn.Module):
     """p(x_{t+1} | x_≤t) = softmax(W RMS(h_t)); with `tie`, W is the embedding and not kept twice."""
 
     def __init__(
-        self, vocab_size: int = 49_152, *, context_length: int, embed_dim: int, num_layers: int, num_heads: int, num_kv_heads: int, ffn_dim: int,
-        base: float = 10_000.0, eps: float = 1e-5, tie_weights: bool = True, num_experts: int | None = None,
+        self,
+        vocab_size: int = 49_152,
+        *,
+        context_length: int,
+        embed_dim: int,
+        num_layers: int,
+        num_heads: int,
+        num_kv_heads: int,
+        ffn_dim: int,
+        base: float = 10_000.0,
+        eps: float = 1e-5,
+        tie_weights: bool = True,
+        num_experts: int | None = None,
     ):
         super().__init__()
-        if embed_dim % (2 * num_heads):                  # rotary positions turn pairs of numbers
-            raise UsageError(f"the width must be a multiple of {2 * num_heads}, an even number for each of {num_heads} heads, got {embed_dim}")
-        self.vocab_size, self.context_length, self.base, self.head_dim = vocab_size, context_length, base, embed_dim // num_heads
+        if embed_dim % (2 * num_heads):  # rotary positions turn pairs of numbers
+            raise UsageError(
+                f"the width must be a multiple of {2 * num_heads}, an even number for each of {num_heads} heads, got {embed_dim}"
+            )
+        self.vocab_size, self.context_length, self.base, self.head_dim = (
+            vocab_size,
+            context_length,
+            base,
+            embed_dim // num_heads,
+        )
         self.model = LlamaModel(vocab_size, embed_dim, num_layers, num_heads, num_kv_heads, ffn_dim, eps, num_experts)
         self.lm_head = None if tie_weights else nn.Linear(embed_dim, vocab_size, bias=False)
         for module in self.modules():
@@ -97,7 +181,9 @@ class Llama(nn.Module):
     def init_cache(self, batch_size: int, capacity: int) -> KVCache:
         """An empty memory for so many texts of at most `room` tokens."""
         kv_heads = [block.self_attn.num_kv_heads for block in self.model.layers if isinstance(block, Block)]
-        return KVCache(kv_heads, batch_size, min(capacity, self.context_length), self.head_dim, like=self.model.embed_tokens.weight)
+        return KVCache(
+            kv_heads, batch_size, min(capacity, self.context_length), self.head_dim, like=self.model.embed_tokens.weight
+        )
 
     def decode_step(self, tokens: Tensor, cache: KVCache) -> Tensor:
         """Logits behind the last of these tokens, (B, V), from what the cache holds; it holds these too afterwards."""
@@ -112,5 +198,13 @@ class Llama(nn.Module):
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
-        small = {"vocab_size": 30, "context_length": 9, "embed_dim": 24, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2, "ffn_dim": 32}
+        small = {
+            "vocab_size": 30,
+            "context_length": 9,
+            "embed_dim": 24,
+            "num_layers": 2,
+            "num_heads": 4,
+            "num_kv_heads": 2,
+            "ffn_dim": 32,
+        }
         return small, torch.randint(30, (batch_size, 9))

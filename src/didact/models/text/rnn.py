@@ -35,7 +35,8 @@ def sequence_lengths(tokens: Tensor) -> Tensor:
 
 
 def _make_embedding(vocab_size: int, embed_dim: int, std: float | None = None) -> nn.Embedding:
-    """Vectors of length about 1, as a step of Adam can move them; N(0, 1) numbers, PyTorch's own, take ten times as long. Padding is 0."""
+    """Vectors of length about 1, as a step of Adam can move them; N(0, 1) numbers, PyTorch's own, take ten times as
+    long. Padding is 0."""
     table = nn.Embedding(vocab_size, embed_dim, padding_idx=0)
     nn.init.normal_(table.weight[1:], std=std or embed_dim**-0.5)
     return table
@@ -45,7 +46,9 @@ def _make_head(n_in: int, widths: tuple[int, ...], n_out: int, dropout: float) -
     """W h, or with `widths` W2 dropout(relu(W1 h)) and so on."""
     if not widths:
         return nn.Linear(n_in, n_out)
-    hidden = [layer for a, b in pairwise((n_in, *widths)) for layer in (nn.Linear(a, b), nn.ReLU(), nn.Dropout(dropout))]
+    hidden = [
+        layer for a, b in pairwise((n_in, *widths)) for layer in (nn.Linear(a, b), nn.ReLU(), nn.Dropout(dropout))
+    ]
     return nn.Sequential(*hidden, nn.Linear(widths[-1], n_out))
 
 
@@ -58,13 +61,26 @@ def _make_head(n_in: int, widths: tuple[int, ...], n_out: int, dropout: float) -
 class RecurrentClassifier(nn.Module):
     """y = W h, h the last states of both directions (Gaba 5.8), or the mean or maximum over time.
 
-    The network of Gaba 5.8 has embedding_std=1, embedding_dropout=0 and head=(128,): 2,561,410 parameters for 1,000 words.
+    The network of Gaba 5.8 has embedding_std=1, embedding_dropout=0 and head=(128,): 2,561,410 parameters for 1,000
+    words.
     """
 
     def __init__(
-        self, vocab_size: int, num_classes: int, *, cell: str = "lstm", embed_dim: int = 128, hidden_size: int = 128, num_layers: int = 1,
-        bidirectional: bool = True, pool: Pooling = "last", dropout: float = 0.3, init: Init = "orthogonal", head: tuple[int, ...] = (),
-        embedding_std: float | None = None, embedding_dropout: float | None = None,
+        self,
+        vocab_size: int,
+        num_classes: int,
+        *,
+        cell: str = "lstm",
+        embed_dim: int = 128,
+        hidden_size: int = 128,
+        num_layers: int = 1,
+        bidirectional: bool = True,
+        pool: Pooling = "last",
+        dropout: float = 0.3,
+        init: Init = "orthogonal",
+        head: tuple[int, ...] = (),
+        embedding_std: float | None = None,
+        embedding_dropout: float | None = None,
     ):
         super().__init__()
         self.embedding = _make_embedding(vocab_size, embed_dim, embedding_std)
@@ -104,11 +120,20 @@ class RecurrentClassifier(nn.Module):
 @register_model("slstm_language", cell="slstm", hidden_size=256)
 @register_model("mlstm_language", cell="mlstm", hidden_size=256)
 class RecurrentLanguageModel(nn.Module):
-    """p(x_{t+1} | x_≤t) = softmax(W h_t + b).  Gaba 5.2, Groudiev 5.2.5. `tie` uses the embedding as W (Press & Wolf 2017)."""
+    """p(x_{t+1} | x_≤t) = softmax(W h_t + b).  Gaba 5.2, Groudiev 5.2.5. `tie` uses the embedding as W (Press &
+    Wolf 2017)."""
 
     def __init__(
-        self, vocab_size: int, *, cell: str = "lstm", embed_dim: int = 64, hidden_size: int = 256, num_layers: int = 1, dropout: float = 0.0,
-        tie_weights: bool = False, init: Init = "orthogonal",
+        self,
+        vocab_size: int,
+        *,
+        cell: str = "lstm",
+        embed_dim: int = 64,
+        hidden_size: int = 256,
+        num_layers: int = 1,
+        dropout: float = 0.0,
+        tie_weights: bool = False,
+        init: Init = "orthogonal",
     ):
         super().__init__()
         self.vocab_size, self.embedding = vocab_size, nn.Embedding(vocab_size, embed_dim)
@@ -133,7 +158,8 @@ class RecurrentLanguageModel(nn.Module):
         return RecurrentState(self.reader, batch_size, capacity)
 
     def decode_step(self, tokens: Tensor, cache: RecurrentState) -> Tensor:
-        """Logits behind the last of these tokens, (B, V); the memory holds the state after it then: nothing is read twice."""
+        """Logits behind the last of these tokens, (B, V); the memory holds the state after it then: nothing is read
+        twice."""
         logits, new_state = self.forward_from_state(tokens, cache.state)
         cache.update(new_state)
         return logits[:, -1]
@@ -150,11 +176,21 @@ class RecurrentLanguageModel(nn.Module):
 @register_model("slstm_tagger", cell="slstm", hidden_size=128)
 @register_model("mlstm_tagger", cell="mlstm", hidden_size=128)
 class RecurrentTagger(nn.Module):
-    """A label for every token: y_t = W [h→_t; h←_t], or W h_t of what came before alone.  Gaba 5.7, Van Schependom 6.3."""
+    """A label for every token: y_t = W [h→_t; h←_t], or W h_t of what came before alone.  Gaba 5.7, Van Schependom
+    6.3."""
 
     def __init__(
-        self, vocab_size: int, num_labels: int, *, cell: str = "lstm", embed_dim: int = 128, hidden_size: int = 128, num_layers: int = 1,
-        bidirectional: bool = True, dropout: float = 0.3, init: Init = "orthogonal",
+        self,
+        vocab_size: int,
+        num_labels: int,
+        *,
+        cell: str = "lstm",
+        embed_dim: int = 128,
+        hidden_size: int = 128,
+        num_layers: int = 1,
+        bidirectional: bool = True,
+        dropout: float = 0.3,
+        init: Init = "orthogonal",
     ):
         super().__init__()
         self.embedding = _make_embedding(vocab_size, embed_dim)
@@ -164,7 +200,9 @@ class RecurrentTagger(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:                          # (B, T) -> (B, T, labels)
         x = self.dropout(self.embedding(tokens))
-        h: Tensor = self.reader(x, sequence_lengths(tokens)) if isinstance(self.reader, Bidirectional) else self.reader(x)[0]
+        h: Tensor = (
+            self.reader(x, sequence_lengths(tokens)) if isinstance(self.reader, Bidirectional) else self.reader(x)[0]
+        )
         y: Tensor = self.head(self.dropout(h))
         return y
 

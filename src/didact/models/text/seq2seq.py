@@ -1,11 +1,14 @@
 """Sequence to sequence (Sutskever et al. 2014; Bahdanau et al. 2015): one recurrent network reads, another writes.
 
     x -> embedding -> both directions -> h_1 … h_S;   s_0 = tanh(W h_end)
-    none              s_t = cell(s_{t−1}, [y_{t−1}; h_end])                          everything through one vector: the bottleneck
+    none              s_t = cell(s_{t−1}, [y_{t−1}; h_end])                          everything through one vector:
+    the bottleneck
     bahdanau          s_t = cell(s_{t−1}, [y_{t−1}; c_t]),  c_t from s_{t−1}           logits W [s_t; c_t]
-    dot, general, …   s_t = cell(s_{t−1}, y_{t−1}),  c_t from s_t                      logits W tanh(W_c [s_t; c_t])   (Luong et al. 2015)
+    dot, general, …   s_t = cell(s_{t−1}, y_{t−1}),  c_t from s_t                      logits W tanh(W_c [s_t; c_t])
+      (Luong et al. 2015)
 
-Gaba 6.1-6.3, Groudiev 6.1, Van Schependom 6.4.1, Lhotte 7.5. Token 0 is padding; y begins with <bos> and ends with <eos>.
+Gaba 6.1-6.3, Groudiev 6.1, Van Schependom 6.4.1, Lhotte 7.5. Token 0 is padding; y begins with <bos> and ends with
+<eos>.
 """
 
 from dataclasses import dataclass
@@ -33,7 +36,8 @@ class EncoderOutput(NamedTuple):
 
 @dataclass
 class DecoderState:
-    """What the decoder goes on from: what was read, and the state behind what it has written, before the first token `begun`."""
+    """What the decoder goes on from: what was read, and the state behind what it has written, before the first
+    token `begun`."""
 
     memory: EncoderOutput
     initial_state: State
@@ -55,8 +59,16 @@ class Seq2Seq(nn.Module):
     """p(y | x) = Π_t p(y_t | y_<t, x).  Gaba eq. 6.1."""
 
     def __init__(
-        self, source_vocab_size: int, target_vocab_size: int, *, cell: str = "gru", attention: AttentionScore = "bahdanau", embed_dim: int = 128, hidden_size: int = 128,
-        num_layers: int = 1, dropout: float = 0.0,
+        self,
+        source_vocab_size: int,
+        target_vocab_size: int,
+        *,
+        cell: str = "gru",
+        attention: AttentionScore = "bahdanau",
+        embed_dim: int = 128,
+        hidden_size: int = 128,
+        num_layers: int = 1,
+        dropout: float = 0.0,
     ):
         super().__init__()
         self.cell, self.hidden_size, self.num_layers, self.attention = cell, hidden_size, num_layers, attention
@@ -65,17 +77,24 @@ class Seq2Seq(nn.Module):
         self.reader = Bidirectional(cell, embed_dim, hidden_size, num_layers=num_layers, dropout=dropout)
         input_size = embed_dim + 2 * hidden_size if attention in ("none", "bahdanau") else embed_dim
         self.writer = Recurrent(cell, input_size, hidden_size, num_layers=num_layers, dropout=dropout)
-        self.bridge = nn.Linear(2 * hidden_size, num_layers * hidden_size * (2 if cell == "lstm" else 1))   # s_0, and c_0 of an LSTM
+        # s_0, and c_0 of an LSTM
+        self.bridge = nn.Linear(2 * hidden_size, num_layers * hidden_size * (2 if cell == "lstm" else 1))
         query_dim = 2 * hidden_size if attention == "dot" else hidden_size
-        self.widen = nn.Linear(hidden_size, 2 * hidden_size) if attention == "dot" else nn.Identity()   # as wide as the memory
-        self.align = None if attention == "none" else make_alignment_attention(attention, query_dim, 2 * hidden_size, attention_dim=hidden_size)
+        # as wide as the memory
+        self.widen = nn.Linear(hidden_size, 2 * hidden_size) if attention == "dot" else nn.Identity()
+        self.align = (
+            None
+            if attention == "none"
+            else make_alignment_attention(attention, query_dim, 2 * hidden_size, attention_dim=hidden_size)
+        )
         is_luong = attention not in ("none", "bahdanau")
         self.combine = nn.Linear(3 * hidden_size, hidden_size) if is_luong else nn.Identity()
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(3 * hidden_size if attention == "bahdanau" else hidden_size, target_vocab_size)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """Logits of what follows each token of y, which the decoder is told (teacher forcing): (B, S), (B, T) -> (B, T, V)."""
+        """Logits of what follows each token of y, which the decoder is told (teacher forcing): (B, S), (B, T) ->
+        (B, T, V)."""
         return self.forward_with_weights(x, y)[0]
 
     def forward_with_weights(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -115,11 +134,14 @@ class Seq2Seq(nn.Module):
         s, state = self.writer(embedded, state)
         a = None
         if self.align is not None:
-            c, a = self.align(self.widen(s), memory.h, memory.mask)            # all steps at once: c_t does not feed back
+            # all steps at once: c_t does not feed back
+            c, a = self.align(self.widen(s), memory.h, memory.mask)
             s = torch.tanh(self.combine(torch.cat([s, c], dim=-1)))
         return self.head(self.dropout(s)), state, a
 
-    def _decode_step_by_step(self, embedded: Tensor, state: State, memory: EncoderOutput) -> tuple[Tensor, State, Tensor]:
+    def _decode_step_by_step(
+        self, embedded: Tensor, state: State, memory: EncoderOutput
+    ) -> tuple[Tensor, State, Tensor]:
         """c_t is asked for with s_{t−1} and feeds the step to s_t: one after the other."""
         assert self.align is not None
         out, weights = [], []

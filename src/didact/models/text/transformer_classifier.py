@@ -22,16 +22,28 @@ NormPlacement = Literal["pre", "post"]
 
 
 class Block(nn.Module):
-    """x + attention(LN x), then x + W2 gelu(W1 LN x); with `post` the norms stand behind the sums.  Gaba eq. 7.9-7.10."""
+    """x + attention(LN x), then x + W2 gelu(W1 LN x); with `post` the norms stand behind the sums.  Gaba eq.
+    7.9-7.10."""
 
     def __init__(
-        self, dim: int, num_heads: int, ffn_dim: int, *, norm: NormPlacement, dropout: float, attention: str = "full", window: int = 8, depth: int = 0
+        self,
+        dim: int,
+        num_heads: int,
+        ffn_dim: int,
+        *,
+        norm: NormPlacement,
+        dropout: float,
+        attention: str = "full",
+        window: int = 8,
+        depth: int = 0,
     ):
         super().__init__()
         wrap = PreNorm if norm == "pre" else PostNorm
         attention_layer = make_self_attention(attention, dim, num_heads, dropout=dropout, window=window, depth=depth)
         self.attention = wrap(attention_layer, nn.LayerNorm(dim), dropout=dropout)
-        self.perceptron = wrap(FeedForward(dim, ffn_dim, activation="gelu", dropout=dropout), nn.LayerNorm(dim), dropout=dropout)
+        self.perceptron = wrap(
+            FeedForward(dim, ffn_dim, activation="gelu", dropout=dropout), nn.LayerNorm(dim), dropout=dropout
+        )
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         y: Tensor = self.perceptron(self.attention(x, mask))
@@ -43,16 +55,43 @@ class TransformerClassifier(nn.Module):
     """y = W mean_t LN(h_t) + b.  Gaba 7.8: 2,073,602 parameters for 10,000 words and two classes."""
 
     def __init__(
-        self, vocab_size: int, num_classes: int, *, embed_dim: int, num_layers: int, num_heads: int, ffn_dim: int, context_length: int = 256, norm: NormPlacement = "pre",
-        dropout: float = 0.1, embedding_std: float | None = None, attention: str = "full", window: int = 8,
+        self,
+        vocab_size: int,
+        num_classes: int,
+        *,
+        embed_dim: int,
+        num_layers: int,
+        num_heads: int,
+        ffn_dim: int,
+        context_length: int = 256,
+        norm: NormPlacement = "pre",
+        dropout: float = 0.1,
+        embedding_std: float | None = None,
+        attention: str = "full",
+        window: int = 8,
     ):
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, embed_dim, padding_idx=0)
-        # √D times N(0, 1/D): as large as the positions. The notes' N(0, 1), embedding_std = 1, drowns them, 16 to 1 (M38)
+        # √D times N(0, 1/D): as large as the positions. The notes' N(0, 1), embedding_std = 1, drowns them, 16 to 1
+        # (M38)
         nn.init.normal_(self.embedding.weight[1:], std=embedding_std or 1 / sqrt(embed_dim))
-        self.scale, self.positions, self.dropout = sqrt(embed_dim), SinusoidalPositions(context_length, embed_dim), nn.Dropout(dropout)
+        self.scale, self.positions, self.dropout = (
+            sqrt(embed_dim),
+            SinusoidalPositions(context_length, embed_dim),
+            nn.Dropout(dropout),
+        )
         self.blocks = nn.ModuleList(
-            Block(embed_dim, num_heads, ffn_dim, norm=norm, dropout=dropout, attention=attention, window=window, depth=depth) for depth in range(num_layers)
+            Block(
+                embed_dim,
+                num_heads,
+                ffn_dim,
+                norm=norm,
+                dropout=dropout,
+                attention=attention,
+                window=window,
+                depth=depth,
+            )
+            for depth in range(num_layers)
         )
         self.norm, self.head = nn.LayerNorm(embed_dim), nn.Linear(embed_dim, num_classes)
 
@@ -70,7 +109,8 @@ class TransformerClassifier(nn.Module):
         return y
 
     def embed_tokens(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Embedded tokens, (B, S, D), and where there are any, (B, S); an empty text is read as one token of padding."""
+        """Embedded tokens, (B, S, D), and where there are any, (B, S); an empty text is read as one token of
+        padding."""
         token_mask = tokens != 0
         token_mask[:, 0] = True
         return self.dropout(self.positions(self.scale * self.embedding(tokens))), token_mask
@@ -92,5 +132,14 @@ class TransformerClassifier(nn.Module):
         """Keywords of a small one and an input for it, for tests over the registry."""
         tokens = torch.randint(1, 30, (batch_size, 9))
         tokens[-1, 5:] = 0
-        small = {"vocab_size": 30, "num_classes": 5, "embed_dim": 16, "num_layers": 2, "num_heads": 4, "ffn_dim": 24, "context_length": 9, "dropout": 0.0}
+        small = {
+            "vocab_size": 30,
+            "num_classes": 5,
+            "embed_dim": 16,
+            "num_layers": 2,
+            "num_heads": 4,
+            "ffn_dim": 24,
+            "context_length": 9,
+            "dropout": 0.0,
+        }
         return small, tokens

@@ -13,13 +13,15 @@ from didact.registry import register_model
 
 @register_model("word2vec", vocab_size=10_002, embed_dim=100)
 class Word2Vec(nn.Module):
-    """y_w = u_wᵀ h, h = mean of v over the words read.  Lhotte 7.4, fig. 7.3 (CBOW); one word read alone is the skip-gram's."""
+    """y_w = u_wᵀ h, h = mean of v over the words read.  Lhotte 7.4, fig. 7.3 (CBOW); one word read alone is the
+    skip-gram's."""
 
     def __init__(self, vocab_size: int, *, embed_dim: int):
         super().__init__()
         self.v, self.u = (nn.Embedding(vocab_size, embed_dim, padding_idx=0) for _ in range(2))
         for table in (self.v, self.u):
-            nn.init.uniform_(table.weight[1:], -0.5 / embed_dim, 0.5 / embed_dim)      # products near 0: at first every pair is as likely as not
+            # products near 0: at first every pair is as likely as not
+            nn.init.uniform_(table.weight[1:], -0.5 / embed_dim, 0.5 / embed_dim)
 
     def forward(self, tokens: Tensor) -> Tensor:                            # (B, C) -> (B, V)
         return self.mean(tokens) @ self.u.weight.mT

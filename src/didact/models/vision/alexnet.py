@@ -2,7 +2,8 @@
 
     x -> 5 convolutions, 3 poolings -> 6 x 6 -> 3 dense layers with dropout -> classes
 
-One tower, with fewer filters, as in Krizhevsky's later "one weird trick"; layout and names are torchvision's. Gaba 4.4.2.
+One tower, with fewer filters, as in Krizhevsky's later "one weird trick"; layout and names are torchvision's. Gaba
+4.4.2.
 """
 
 from typing import Any
@@ -50,4 +51,6 @@ class AlexNet(nn.Module):
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
-        return {"num_classes": 7, "channels": 2, "widths": (4, 6, 6, 6, 5), "hidden": 16, "size": (63, 71)}, torch.rand(batch_size, 2, 63, 71)
+        return {"num_classes": 7, "channels": 2, "widths": (4, 6, 6, 6, 5), "hidden": 16, "size": (63, 71)}, torch.rand(
+            batch_size, 2, 63, 71
+        )

@@ -23,7 +23,8 @@ from didact.registry import register_model
 @register_model("cifar10net", separable=False)
 @register_model("cifar10net_separable", separable=True)
 class CIFAR10Net(nn.Module):
-    """Blocks of 2 x [conv 3 x 3, BN, ReLU], max pooling, channel dropout; 256 - 128 - classes.  Gaba 4.6; separable: Ex 4.4.
+    """Blocks of 2 x [conv 3 x 3, BN, ReLU], max pooling, channel dropout; 256 - 128 - classes.  Gaba 4.6;
+    separable: Ex 4.4.
 
     It has 1,181,386 parameters; the page prints 952,202, which its own code does not give.
     """
@@ -55,7 +56,9 @@ class CIFAR10Net(nn.Module):
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
-        return {"num_classes": 7, "channels": 2, "widths": (6, 8), "hidden": 16, "size": (9, 13)}, torch.rand(batch_size, 2, 9, 13)
+        return {"num_classes": 7, "channels": 2, "widths": (6, 8), "hidden": 16, "size": (9, 13)}, torch.rand(
+            batch_size, 2, 9, 13
+        )
 
 
 Convolution = Literal["plain", "separable", "dilated", "deformable"]
@@ -72,14 +75,26 @@ CONVOLUTIONS: dict[str, Callable[[int, int, int], nn.Module]] = {
 class CNN(nn.Module):
     """blocks x [conv k x k, norm, ReLU, pooling], widths f, 2f, 4f, 4f, ...; mean over pixels.  Gaba 4.8, `build_cnn`.
 
-    Batch norm, max pooling and plain convolutions are the course's. Its four networks have 94,986, 260,362, 374,282 and 390,666
+    Batch norm, max pooling and plain convolutions are the course's. Its four networks have 94,986, 260,362, 374,282
+    and 390,666
     parameters, not the numbers printed there. `squeeze` weighs the maps of each block (Hu et al. 2018).
     """
 
     def __init__(
-        self, *, kernel_size: int = 3, filters: int = 32, num_blocks: int = 3, norm: Norm2d = "batch", pool: Pool2d = "max",
-        convolution: Convolution = "plain", squeeze_excite: bool = False,
-        num_classes: int = 10, channels: int = 3, size: tuple[int, int] = (32, 32), mean: Tensor | None = None, std: Tensor | None = None,
+        self,
+        *,
+        kernel_size: int = 3,
+        filters: int = 32,
+        num_blocks: int = 3,
+        norm: Norm2d = "batch",
+        pool: Pool2d = "max",
+        convolution: Convolution = "plain",
+        squeeze_excite: bool = False,
+        num_classes: int = 10,
+        channels: int = 3,
+        size: tuple[int, int] = (32, 32),
+        mean: Tensor | None = None,
+        std: Tensor | None = None,
     ):
         super().__init__()
         self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
@@ -87,7 +102,11 @@ class CNN(nn.Module):
         widths = [filters * 2 ** min(i, 2) for i in range(num_blocks)]
         layers: list[nn.Module] = []
         for c_in, c_out in pairwise((channels, *widths)):
-            layers += [look_up("convolution", convolution, CONVOLUTIONS)(c_in, c_out, kernel_size), make_norm2d(norm, c_out), nn.ReLU(inplace=True)]
+            layers += [
+                look_up("convolution", convolution, CONVOLUTIONS)(c_in, c_out, kernel_size),
+                make_norm2d(norm, c_out),
+                nn.ReLU(inplace=True),
+            ]
             layers += [SqueezeExcite(c_out, reduction=4), make_pool2d(pool)] if squeeze_excite else [make_pool2d(pool)]
         self.features = nn.Sequential(*layers)
         self.head = nn.Linear(widths[-1], num_classes)

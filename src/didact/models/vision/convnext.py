@@ -36,13 +36,15 @@ class Permute(nn.Module):
 
 
 class ConvNeXtBlock(nn.Module):
-    """y = x + gamma * W2 gelu(W1 LN(depthwise7x7(x))), W1 four times as wide; gamma starts at 1e-6.  Fig. 4 of the paper."""
+    """y = x + gamma * W2 gelu(W1 LN(depthwise7x7(x))), W1 four times as wide; gamma starts at 1e-6.  Fig. 4 of the
+    paper."""
 
     def __init__(self, dim: int, *, drop_path: float):
         super().__init__()
         self.block = nn.Sequential(
             depthwise(dim, 7, bias=True),
-            Permute(0, 2, 3, 1),                                       # channels last: 1 x 1 convolutions are affine maps there
+            # channels last: 1 x 1 convolutions are affine maps there
+            Permute(0, 2, 3, 1),
             nn.LayerNorm(dim, eps=1e-6),
             nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim),
             Permute(0, 3, 1, 2),
@@ -57,12 +59,21 @@ class ConvNeXtBlock(nn.Module):
 
 @register_model("convnext_tiny", depths=(3, 3, 9, 3), widths=(96, 192, 384, 768))
 class ConvNeXt(nn.Module):
-    """Made for 224 pixels and patches of 4; smaller images are cut into smaller ones where `patch` is not given. `note` says which."""
+    """Made for 224 pixels and patches of 4; smaller images are cut into smaller ones where `patch` is not given.
+    `note` says which."""
 
     def __init__(
-        self, *, depths: tuple[int, ...] = (3, 3, 9, 3), widths: tuple[int, ...] = (96, 192, 384, 768), patch: int | None = None,
-        num_classes: int = 1000, channels: int = 3, size: tuple[int, int] = (224, 224), drop_path: float = 0.1,
-        mean: Tensor | None = None, std: Tensor | None = None,
+        self,
+        *,
+        depths: tuple[int, ...] = (3, 3, 9, 3),
+        widths: tuple[int, ...] = (96, 192, 384, 768),
+        patch: int | None = None,
+        num_classes: int = 1000,
+        channels: int = 3,
+        size: tuple[int, int] = (224, 224),
+        drop_path: float = 0.1,
+        mean: Tensor | None = None,
+        std: Tensor | None = None,
     ):
         super().__init__()
         self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
@@ -99,4 +110,11 @@ class ConvNeXt(nn.Module):
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
-        return {"num_classes": 7, "channels": 2, "depths": (1, 2), "widths": (6, 8), "patch": 2, "size": (11, 15)}, torch.rand(batch_size, 2, 11, 15)
+        return {
+            "num_classes": 7,
+            "channels": 2,
+            "depths": (1, 2),
+            "widths": (6, 8),
+            "patch": 2,
+            "size": (11, 15),
+        }, torch.rand(batch_size, 2, 11, 15)

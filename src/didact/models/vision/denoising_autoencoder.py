@@ -1,6 +1,7 @@
 """Denoising autoencoder: a damaged image in, the image as it was out.
 
-    x̃ -> convolution -> [halve, widen] x levels -> [double, narrow, + what was there before halving] x levels -> convolution -> + x̃
+    x̃ -> convolution -> [halve, widen] x levels -> [double, narrow, + what was there before halving] x levels ->
+    convolution -> + x̃
 """
 
 from itertools import pairwise
@@ -18,13 +19,17 @@ from didact.registry import register_model
 @register_model("denoiser", widths=(32, 64, 128))
 @register_model("denoiser_tiny", widths=(16, 32))
 class DenoisingAutoencoder(nn.Module):
-    """x̂ = x̃ + d(e(x̃)): what is learned is the damage, not the image.  Vincent et al. 2008, Zhang et al. 2017; Fleuret 6.1.
+    """x̂ = x̃ + d(e(x̃)): what is learned is the damage, not the image.  Vincent et al. 2008, Zhang et al. 2017;
+    Fleuret 6.1.
 
-    Bridges add the encoder's maps to the decoder's of equal size (Mao et al. 2016): noise is told apart pixel by pixel, and the middle
+    Bridges add the encoder's maps to the decoder's of equal size (Mao et al. 2016): noise is told apart pixel by
+    pixel, and the middle
     of an autoencoder alone has no room for pixels.
     """
 
-    def __init__(self, *, widths: tuple[int, ...], channels: int = 3, mean: Tensor | None = None, std: Tensor | None = None):
+    def __init__(
+        self, *, widths: tuple[int, ...], channels: int = 3, mean: Tensor | None = None, std: Tensor | None = None
+    ):
         super().__init__()
         self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
         self.first = nn.Conv2d(channels, widths[0], 3, padding=1)

@@ -3,8 +3,10 @@
     x -> stem -> stages x [inverted bottlenecks] -> 1 x 1 convolution -> mean over pixels -> dropout -> classes
 
 Lite0 is B0 without squeeze-excite and with ReLU6 for SiLU, which phones compute and round better. Gaba 4.10.
-Names are those of efficientnet-pytorch and efficientnet-lite-pytorch on PyPI, so that their published weights load; these were
-trained in TensorFlow, hence its padding. Lite0's want pixels as (v - 127) / 128, see `didact.models.pretrained.load_weights`.
+Names are those of efficientnet-pytorch and efficientnet-lite-pytorch on PyPI, so that their published weights load;
+these were
+trained in TensorFlow, hence its padding. Lite0's want pixels as (v - 127) / 128, see
+`didact.models.pretrained.load_weights`.
 """
 
 from typing import Any, NamedTuple
@@ -37,11 +39,13 @@ MAX_SMALL_PIXELS = 64  # up to here a stem of stride 2 would leave 2 x 2 pixels 
 
 
 def _make_norm(channels: int) -> nn.BatchNorm2d:
-    return nn.BatchNorm2d(channels, eps=1e-3)  # the paper forgets ten times as slowly, which short trainings do not forgive
+    # the paper forgets ten times as slowly, which short trainings do not forgive
+    return nn.BatchNorm2d(channels, eps=1e-3)
 
 
 class MBConv(nn.Module):
-    """y = x + project(SE(depthwise(expand(x)))): wide inside, narrow between; x only where shapes agree.  Sandler et al. 2018."""
+    """y = x + project(SE(depthwise(expand(x)))): wide inside, narrow between; x only where shapes agree.  Sandler
+    et al. 2018."""
 
     def __init__(self, c_in: int, stage: Stage, stride: int, *, lite: bool, drop_path: float):
         super().__init__()
@@ -50,13 +54,24 @@ class MBConv(nn.Module):
         self.has_skip = stride == 1 and c_in == stage.channels
         self.activation = nn.ReLU6(inplace=True) if lite else nn.SiLU(inplace=True)
         if self.has_expansion:
-            self._expand_conv, self._bn0 = nn.Conv2d(c_in, expanded_channels, 1, bias=False), _make_norm(expanded_channels)
-        self._depthwise_conv = SameConv2d(expanded_channels, expanded_channels, stage.kernel_size, stride=stride, groups=expanded_channels, bias=False)
+            self._expand_conv, self._bn0 = (
+                nn.Conv2d(c_in, expanded_channels, 1, bias=False),
+                _make_norm(expanded_channels),
+            )
+        self._depthwise_conv = SameConv2d(
+            expanded_channels, expanded_channels, stage.kernel_size, stride=stride, groups=expanded_channels, bias=False
+        )
         self._bn1 = _make_norm(expanded_channels)
         if self.has_squeeze_excite:
             squeezed_channels = max(1, c_in // 4)  # a quarter of what enters the block, not of what is squeezed
-            self._se_reduce, self._se_expand = nn.Conv2d(expanded_channels, squeezed_channels, 1), nn.Conv2d(squeezed_channels, expanded_channels, 1)
-        self._project_conv, self._bn2 = nn.Conv2d(expanded_channels, stage.channels, 1, bias=False), _make_norm(stage.channels)
+            self._se_reduce, self._se_expand = (
+                nn.Conv2d(expanded_channels, squeezed_channels, 1),
+                nn.Conv2d(squeezed_channels, expanded_channels, 1),
+            )
+        self._project_conv, self._bn2 = (
+            nn.Conv2d(expanded_channels, stage.channels, 1, bias=False),
+            _make_norm(stage.channels),
+        )
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor) -> Tensor:                            # (B, C_in, H, W)
@@ -64,7 +79,8 @@ class MBConv(nn.Module):
         h = self.activation(self._bn1(self._depthwise_conv(h)))        # (B, wide, H/stride, W/stride)
         if self.has_squeeze_excite:
             h = squeeze_excite(h, self._se_reduce, self._se_expand, self.activation)
-        h = self._bn2(self._project_conv(h))                           # (B, width, ...): no activation, it would lose what is narrow
+        # (B, width, ...): no activation, it would lose what is narrow
+        h = self._bn2(self._project_conv(h))
         y: Tensor = x + self.drop_path(h) if self.has_skip else h
         return y
 
@@ -72,12 +88,23 @@ class MBConv(nn.Module):
 @register_model("efficientnet_b0", lite=False)
 @register_model("efficientnet_lite0", lite=True)
 class EfficientNet(nn.Module):
-    """Images of any size; made for 224. `size` chooses the stride of the stem, which no weight depends on; `note` says which."""
+    """Images of any size; made for 224. `size` chooses the stride of the stem, which no weight depends on; `note`
+    says which."""
 
     def __init__(
-        self, *, lite: bool = False, stages: tuple[Stage, ...] = B0_STAGES, stem: int = 32, head: int = 1280,
-        num_classes: int = 1000, channels: int = 3, size: tuple[int, int] = (224, 224), dropout: float = 0.2, drop_path: float = 0.2,
-        mean: Tensor | None = None, std: Tensor | None = None,
+        self,
+        *,
+        lite: bool = False,
+        stages: tuple[Stage, ...] = B0_STAGES,
+        stem: int = 32,
+        head: int = 1280,
+        num_classes: int = 1000,
+        channels: int = 3,
+        size: tuple[int, int] = (224, 224),
+        dropout: float = 0.2,
+        drop_path: float = 0.2,
+        mean: Tensor | None = None,
+        std: Tensor | None = None,
     ):
         super().__init__()
         self.lite = lite
@@ -85,7 +112,10 @@ class EfficientNet(nn.Module):
         self.activation = nn.ReLU6(inplace=True) if lite else nn.SiLU(inplace=True)
         is_small = min(size) <= MAX_SMALL_PIXELS
         self.note = f"stem of stride 1, for images of at most {MAX_SMALL_PIXELS} pixels" if is_small else ""
-        self._conv_stem, self._bn0 = SameConv2d(channels, stem, 3, stride=1 if is_small else 2, bias=False), _make_norm(stem)
+        self._conv_stem, self._bn0 = (
+            SameConv2d(channels, stem, 3, stride=1 if is_small else 2, bias=False),
+            _make_norm(stem),
+        )
         blocks: list[MBConv] = []
         c, L = stem, sum(stage.repeat for stage in stages)
         for stage in stages:
@@ -105,7 +135,8 @@ class EfficientNet(nn.Module):
                 nn.init.kaiming_normal_(m.weight, mode="fan_out")
                 if m.bias is not None:
                     nn.init.zeros_(m.bias)
-        nn.init.normal_(self._fc.weight, std=0.01)  # the paper's ±1/√classes starts ten classes with scores as large as ±6
+        # the paper's ±1/√classes starts ten classes with scores as large as ±6
+        nn.init.normal_(self._fc.weight, std=0.01)
         nn.init.zeros_(self._fc.bias)
 
     def forward(self, x: Tensor) -> Tensor:                            # (B, channels, H, W)
@@ -120,4 +151,6 @@ class EfficientNet(nn.Module):
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
         stages = (Stage(1, 3, 1, 1, 6), Stage(2, 5, 2, 3, 8), Stage(2, 3, 1, 3, 8))
-        return {"num_classes": 7, "channels": 2, "stages": stages, "stem": 8, "head": 20, "size": (19, 26)}, torch.rand(batch_size, 2, 19, 26)
+        return {"num_classes": 7, "channels": 2, "stages": stages, "stem": 8, "head": 20, "size": (19, 26)}, torch.rand(
+            batch_size, 2, 19, 26
+        )

@@ -1,6 +1,7 @@
 """Inception v3 (Szegedy et al. 2016), in whose features images are compared; under the names of the published files.
 
-    299×299 -> stem -> 3 × A (35×35) -> B -> 4 × C (17×17) -> D -> 2 × E (8×8) -> mean: 2048 features -> affine -> classes
+    299×299 -> stem -> 3 × A (35×35) -> B -> 4 × C (17×17) -> D -> 2 × E (8×8) -> mean: 2048 features -> affine ->
+    classes
 """
 
 from itertools import pairwise
@@ -34,17 +35,33 @@ WIDE, TALL = (1, 7), (7, 1)
 
 
 def block_a_branches(pool_channels: int) -> list[list[ConvSpec]]:
-    return [[("branch1x1", 64, 1)], [("branch5x5_1", 48, 1), ("branch5x5_2", 64, 5)],
-            [("branch3x3dbl_1", 64, 1), ("branch3x3dbl_2", 96, 3), ("branch3x3dbl_3", 96, 3)], [("branch_pool", pool_channels, 1)]]
+    return [
+        [("branch1x1", 64, 1)],
+        [("branch5x5_1", 48, 1), ("branch5x5_2", 64, 5)],
+        [("branch3x3dbl_1", 64, 1), ("branch3x3dbl_2", 96, 3), ("branch3x3dbl_3", 96, 3)],
+        [("branch_pool", pool_channels, 1)],
+    ]
 
 
 def block_c_branches(channels: int) -> list[list[ConvSpec]]:
-    return [[("branch1x1", 192, 1)], [("branch7x7_1", channels, 1), ("branch7x7_2", channels, WIDE), ("branch7x7_3", 192, TALL)],
-            [("branch7x7dbl_1", channels, 1), ("branch7x7dbl_2", channels, TALL), ("branch7x7dbl_3", channels, WIDE), ("branch7x7dbl_4", channels, TALL),
-             ("branch7x7dbl_5", 192, WIDE)], [("branch_pool", 192, 1)]]
+    return [
+        [("branch1x1", 192, 1)],
+        [("branch7x7_1", channels, 1), ("branch7x7_2", channels, WIDE), ("branch7x7_3", 192, TALL)],
+        [
+            ("branch7x7dbl_1", channels, 1),
+            ("branch7x7dbl_2", channels, TALL),
+            ("branch7x7dbl_3", channels, WIDE),
+            ("branch7x7dbl_4", channels, TALL),
+            ("branch7x7dbl_5", 192, WIDE),
+        ],
+        [("branch_pool", 192, 1)],
+    ]
 
 
-BLOCK_B_BRANCHES: list[list[ConvSpec]] = [[("branch3x3", 384, 3)], [("branch3x3dbl_1", 64, 1), ("branch3x3dbl_2", 96, 3), ("branch3x3dbl_3", 96, 3)]]
+BLOCK_B_BRANCHES: list[list[ConvSpec]] = [
+    [("branch3x3", 384, 3)],
+    [("branch3x3dbl_1", 64, 1), ("branch3x3dbl_2", 96, 3), ("branch3x3dbl_3", 96, 3)],
+]
 BLOCK_D_BRANCHES: list[list[ConvSpec]] = [
     [("branch3x3_1", 192, 1), ("branch3x3_2", 320, 3)],
     [("branch7x7x3_1", 192, 1), ("branch7x7x3_2", 192, WIDE), ("branch7x7x3_3", 192, TALL), ("branch7x7x3_4", 192, 3)],
@@ -52,26 +69,38 @@ BLOCK_D_BRANCHES: list[list[ConvSpec]] = [
 
 
 class InceptionBlock(nn.Module):
-    """Chains of convolutions side by side, and a pooled way: averaged and convolved (the last chain), or the largest of it alone.
+    """Chains of convolutions side by side, and a pooled way: averaged and convolved (the last chain), or the
+    largest of it alone.
 
-    Where it halves, the last convolution of each chain does. `first`: the network of 2015 leaves the border out of its averages.
+    Where it halves, the last convolution of each chain does. `first`: the network of 2015 leaves the border out of
+    its averages.
     """
 
-    def __init__(self, n_in: int, branches: list[list[ConvSpec]], *, downsample: bool = False, fid_variant: bool = False):
+    def __init__(
+        self, n_in: int, branches: list[list[ConvSpec]], *, downsample: bool = False, fid_variant: bool = False
+    ):
         super().__init__()
-        self.branches, self.downsample, self.fid_variant = [[name for name, _, _ in branch] for branch in branches], downsample, fid_variant
+        self.branches, self.downsample, self.fid_variant = (
+            [[name for name, _, _ in branch] for branch in branches],
+            downsample,
+            fid_variant,
+        )
         self.out_channels = n_in * downsample + sum(branch[-1][1] for branch in branches)
         for branch in branches:
             widths = [n_in, *(n for _, n, _ in branch)]
             for (n_before, n), (name, _, kernel) in zip(pairwise(widths), branch, strict=True):
-                self.add_module(name, ConvNormReLU(n_before, n, kernel, stride=2 if downsample and name == branch[-1][0] else 1))
+                self.add_module(
+                    name, ConvNormReLU(n_before, n, kernel, stride=2 if downsample and name == branch[-1][0] else 1)
+                )
 
     def forward(self, x: Tensor) -> Tensor:
         if self.downsample:
             return torch.cat([*(self._run_branch(branch, x) for branch in self.branches), F.max_pool2d(x, 3, 2)], dim=1)
         *conv_branches, pool_branch = self.branches
         mean = F.avg_pool2d(x, 3, 1, 1, count_include_pad=not self.fid_variant)
-        return torch.cat([*(self._run_branch(names, x) for names in conv_branches), self._run_branch(pool_branch, mean)], dim=1)
+        return torch.cat(
+            [*(self._run_branch(names, x) for names in conv_branches), self._run_branch(pool_branch, mean)], dim=1
+        )
 
     def _run_branch(self, branch: list[str], x: Tensor) -> Tensor:
         for name in branch:
@@ -80,7 +109,8 @@ class InceptionBlock(nn.Module):
 
 
 class InceptionBlockE(nn.Module):
-    """E: two of its chains end in a fork of 1×3 and 3×1. `largest`: the last of the network of 2015 pools by the largest."""
+    """E: two of its chains end in a fork of 1×3 and 3×1. `largest`: the last of the network of 2015 pools by the
+    largest."""
 
     out_channels = 2048
 
@@ -96,13 +126,18 @@ class InceptionBlockE(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         u, v = self.branch3x3_1(x), self.branch3x3dbl_2(self.branch3x3dbl_1(x))
-        pool = F.max_pool2d(x, 3, 1, 1) if self.max_pool else F.avg_pool2d(x, 3, 1, 1, count_include_pad=not self.fid_variant)
+        pool = (
+            F.max_pool2d(x, 3, 1, 1)
+            if self.max_pool
+            else F.avg_pool2d(x, 3, 1, 1, count_include_pad=not self.fid_variant)
+        )
         ends = [self.branch3x3_2a(u), self.branch3x3_2b(u), self.branch3x3dbl_3a(v), self.branch3x3dbl_3b(v)]
         return torch.cat([self.branch1x1(x), *ends, self.branch_pool(pool)], dim=1)
 
 
 class InceptionV3(nn.Module):
-    """(B, 3, 299, 299) -> (B, classes); 23,834,568 parameters for 1000 classes, without the head that helped training."""
+    """(B, 3, 299, 299) -> (B, classes); 23,834,568 parameters for 1000 classes, without the head that helped
+    training."""
 
     def __init__(self, *, num_classes: int = 1000):
         super().__init__()
@@ -113,13 +148,25 @@ class InceptionV3(nn.Module):
         self.Conv2d_3b_1x1 = ConvNormReLU(64, 80, 1)
         self.Conv2d_4a_3x3 = ConvNormReLU(80, 192, 3, padded=False)
         self.mixed, n = list[str](), 192
-        for name, branches in (("5b", block_a_branches(32)), ("5c", block_a_branches(64)), ("5d", block_a_branches(64)), ("6a", BLOCK_B_BRANCHES), ("6b", block_c_branches(128)), ("6c", block_c_branches(160)), ("6d", block_c_branches(160)),
-                             ("6e", block_c_branches(192)), ("7a", BLOCK_D_BRANCHES)):
+        for name, branches in (
+            ("5b", block_a_branches(32)),
+            ("5c", block_a_branches(64)),
+            ("5d", block_a_branches(64)),
+            ("6a", BLOCK_B_BRANCHES),
+            ("6b", block_c_branches(128)),
+            ("6c", block_c_branches(160)),
+            ("6d", block_c_branches(160)),
+            ("6e", block_c_branches(192)),
+            ("7a", BLOCK_D_BRANCHES),
+        ):
             block = InceptionBlock(n, branches, downsample=name in ("6a", "7a"), fid_variant=fid_variant)
             self.add_module(f"Mixed_{name}", block)
             self.mixed.append(f"Mixed_{name}")
             n = block.out_channels
-        self.Mixed_7b, self.Mixed_7c = InceptionBlockE(n, fid_variant=fid_variant), InceptionBlockE(2048, fid_variant=fid_variant, max_pool=fid_variant)
+        self.Mixed_7b, self.Mixed_7c = (
+            InceptionBlockE(n, fid_variant=fid_variant),
+            InceptionBlockE(2048, fid_variant=fid_variant, max_pool=fid_variant),
+        )
         self.fc = nn.Linear(2048, num_classes)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,4 +1,5 @@
-"""LeNet (LeCun et al. 1998): two convolutions that shrink the image, then a perceptron. The first network that read cheques.
+"""LeNet (LeCun et al. 1998): two convolutions that shrink the image, then a perceptron. The first network that read
+cheques.
 
     x -> 2 x [convolution 5 x 5, pooling] -> perceptron -> classes
 """
@@ -17,8 +18,10 @@ from didact.registry import register_model
 class LeNet5(nn.Module):
     """conv 6 - pool - conv 16 - pool - 120 - 84 - classes, tanh between.  Gaba 4.4.1, Groudiev 4.4.
 
-    Pooling is the mean, without the weight and bias that the paper gives each; Fleuret's maximum (mistake MF13) came later. All maps
-    of the second convolution see all of the first. Images below 32 pixels get a margin of 2, as the paper's 28-pixel digits did.
+    Pooling is the mean, without the weight and bias that the paper gives each; Fleuret's maximum (mistake MF13)
+    came later. All maps
+    of the second convolution see all of the first. Images below 32 pixels get a margin of 2, as the paper's
+    28-pixel digits did.
     """
 
     def __init__(
@@ -28,7 +31,12 @@ class LeNet5(nn.Module):
         super().__init__()
         margin = 2 if min(size) < 32 else 0
         require_min_size(12, size, "LeNet-5")
-        h, w = (output_size(side, (SlidingWindow(5, padding=margin), SlidingWindow(2, 2), SlidingWindow(5), SlidingWindow(2, 2))) for side in size)
+        h, w = (
+            output_size(
+                side, (SlidingWindow(5, padding=margin), SlidingWindow(2, 2), SlidingWindow(5), SlidingWindow(2, 2))
+            )
+            for side in size
+        )
         self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
         self.features = nn.Sequential(
             nn.Conv2d(channels, 6, 5, padding=margin), nn.Tanh(), nn.AvgPool2d(2),
@@ -59,7 +67,10 @@ class LeNetLike(nn.Module):
     ):
         super().__init__()
         require_min_size(22, size, "the LeNet-like network")
-        h, w = (output_size(side, (SlidingWindow(5), SlidingWindow(3, 3), SlidingWindow(5), SlidingWindow(2, 2))) for side in size)
+        h, w = (
+            output_size(side, (SlidingWindow(5), SlidingWindow(3, 3), SlidingWindow(5), SlidingWindow(2, 2)))
+            for side in size
+        )
         self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
         self.features = nn.Sequential(
             nn.Conv2d(channels, 32, 5), nn.MaxPool2d(3), nn.ReLU(),

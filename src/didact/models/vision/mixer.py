@@ -41,9 +41,16 @@ class Mixer(nn.Module):
     """Gaba 1.8 and exercise 1.5. S/16 and B/16 are the paper's (table 1), for 224 px; the others are for 32."""
 
     def __init__(
-        self, *,
-        embed_dim: int, depth: int, num_classes: int = 10, channels: int = 3, size: tuple[int, int] = (32, 32), patch_size: int = 4,
-        mean: Tensor | None = None, std: Tensor | None = None,
+        self,
+        *,
+        embed_dim: int,
+        depth: int,
+        num_classes: int = 10,
+        channels: int = 3,
+        size: tuple[int, int] = (32, 32),
+        patch_size: int = 4,
+        mean: Tensor | None = None,
+        std: Tensor | None = None,
     ):
         super().__init__()
         self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
@@ -62,4 +69,12 @@ class Mixer(nn.Module):
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
         mean, std = torch.tensor([0.1, 0.2, 0.3])[:, None, None], torch.tensor([0.5, 1.0, 2.0])[:, None, None]
-        return {"embed_dim": 12, "depth": 2, "num_classes": 7, "size": (15, 10), "patch_size": 5, "mean": mean, "std": std}, torch.rand(batch_size, 3, 15, 10)
+        return {
+            "embed_dim": 12,
+            "depth": 2,
+            "num_classes": 7,
+            "size": (15, 10),
+            "patch_size": 5,
+            "mean": mean,
+            "std": std,
+        }, torch.rand(batch_size, 3, 15, 10)

@@ -1,6 +1,7 @@
 """ResNet (He et al. 2016): blocks that add to what came in, so that a hundred layers train better than twenty.
 
-    x -> stem -> stages x [blocks; the first of each but the first stage halves the image] -> mean over pixels -> classes
+    x -> stem -> stages x [blocks; the first of each but the first stage halves the image] -> mean over pixels ->
+    classes
 
 Layout and names are torchvision's, with the stride on the 3 x 3 convolution. Gaba 4.4.4, Fleuret 5.2.
 """
@@ -36,22 +37,35 @@ class ResNet(nn.Module):
     """The CIFAR ones are of section 4.2 of the paper: three stages, skips without parameters, 6 n + 2 layers.
 
     `size` is that of the images and chooses the stem: 7 x 7 of stride 2 and pooling for large ones, 3 x 3 for small;
-    `note` says which. `shortcut="none"` is the plain network; `zero_init` starts each block as the identity (Goyal et al. 2017).
+    `note` says which. `shortcut="none"` is the plain network; `zero_init` starts each block as the identity (Goyal
+    et al. 2017).
     `drop_path` is the chance 1 - p_L of leaving out the last block (stochastic depth, Gaba 3.12).
     """
 
     def __init__(
-        self, *, block: Literal["basic", "bottleneck"] = "basic", depths: tuple[int, ...] = (2, 2, 2, 2), width: int = 64,
-        num_classes: int = 1000, channels: int = 3, size: tuple[int, int] = (224, 224), stem: Stem = "auto",
-        shortcut: Shortcut = "projection", zero_init: bool = False, drop_path: float = 0.0,
-        mean: Tensor | None = None, std: Tensor | None = None,
+        self,
+        *,
+        block: Literal["basic", "bottleneck"] = "basic",
+        depths: tuple[int, ...] = (2, 2, 2, 2),
+        width: int = 64,
+        num_classes: int = 1000,
+        channels: int = 3,
+        size: tuple[int, int] = (224, 224),
+        stem: Stem = "auto",
+        shortcut: Shortcut = "projection",
+        zero_init: bool = False,
+        drop_path: float = 0.0,
+        mean: Tensor | None = None,
+        std: Tensor | None = None,
     ):
         super().__init__()
         block_class = look_up("block", block, BLOCKS)
         self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
         self.stem: Stem = stem if stem != "auto" else "small" if min(size) <= MAX_SMALL_PIXELS else "large"
         is_large = self.stem == "large"
-        self.conv1 = nn.Conv2d(channels, width, 7 if is_large else 3, stride=2 if is_large else 1, padding=3 if is_large else 1, bias=False)
+        self.conv1 = nn.Conv2d(
+            channels, width, 7 if is_large else 3, stride=2 if is_large else 1, padding=3 if is_large else 1, bias=False
+        )
         self.bn1 = nn.BatchNorm2d(width)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1) if is_large else nn.Identity()
 
@@ -95,4 +109,6 @@ class ResNet(nn.Module):
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
-        return {"num_classes": 7, "channels": 2, "depths": (1, 2, 1), "width": 6, "size": (17, 21)}, torch.rand(batch_size, 2, 17, 21)
+        return {"num_classes": 7, "channels": 2, "depths": (1, 2, 1), "width": 6, "size": (17, 21)}, torch.rand(
+            batch_size, 2, 17, 21
+        )

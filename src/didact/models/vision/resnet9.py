@@ -1,6 +1,7 @@
 """ResNet-9: nine layers that learn CIFAR-10 in seconds. Page 2018, "How to train your ResNet" (DAWNBench).
 
-    x -> conv w -> [conv 2w, halve, + residual] -> [conv 4w, halve] -> [conv 8w, halve, + residual] -> max over pixels -> classes
+    x -> conv w -> [conv 2w, halve, + residual] -> [conv 4w, halve] -> [conv 8w, halve, + residual] -> max over
+    pixels -> classes
 """
 
 from typing import Any
@@ -38,8 +39,15 @@ class ResNet9(nn.Module):
     """y = s W max_HW(h): the scale s of 1/8 lets a large learning rate move W without large scores."""
 
     def __init__(
-        self, *, width: int = 64, scale: float = 0.125, num_classes: int = 10, channels: int = 3, size: tuple[int, int] = (32, 32),
-        mean: Tensor | None = None, std: Tensor | None = None,
+        self,
+        *,
+        width: int = 64,
+        scale: float = 0.125,
+        num_classes: int = 10,
+        channels: int = 3,
+        size: tuple[int, int] = (32, 32),
+        mean: Tensor | None = None,
+        std: Tensor | None = None,
     ):
         super().__init__()
         require_min_size(8, size, "ResNet-9")

@@ -1,8 +1,10 @@
-"""SSD (Liu et al. 2016): boxes at every cell of maps of several resolutions, small things on fine maps, large ones on coarse.
+"""SSD (Liu et al. 2016): boxes at every cell of maps of several resolutions, small things on fine maps, large ones
+on coarse.
 
     x -> residual trunk -> the last maps, joined from coarse to fine -> at each cell k boxes: 4 offsets and K + 1 scores
 
-The maps are joined as in Lin et al. 2017, which the first SSD lacks: without, its fine map sees small things and no surroundings.
+The maps are joined as in Lin et al. 2017, which the first SSD lacks: without, its fine map sees small things and no
+surroundings.
 Fleuret 6.3 has 4 + C + 1 channels; with k boxes a cell they are k (4 + C + 1) (mistake MF09).
 """
 
@@ -21,7 +23,8 @@ from didact.registry import register_model
 @register_model("ssd_tiny", widths=(16, 32, 48, 64), levels=2, depth=1, neck=48)
 @register_model("ssd", widths=(32, 64, 128, 256, 256), levels=3, depth=2, neck=128)
 class SSD(nn.Module):
-    """(B, C, H, W) -> (B, A, 4 + K + 1): offsets from the A `anchors`, then scores of the K classes, and last of "nothing".
+    """(B, C, H, W) -> (B, A, 4 + K + 1): offsets from the A `anchors`, then scores of the K classes, and last of
+    "nothing".
 
     `sizes` (levels, k, 2) are those of the anchors, as shares of the image; the anchors are saved with the weights.
     """
@@ -29,12 +32,24 @@ class SSD(nn.Module):
     anchors: Tensor
 
     def __init__(
-        self, *, widths: tuple[int, ...], levels: int = 2, depth: int = 1, neck: int = 64, num_classes: int = 3, channels: int = 3,
-        size: tuple[int, int] = (64, 64), sizes: Tensor | None = None, mean: Tensor | None = None, std: Tensor | None = None,
+        self,
+        *,
+        widths: tuple[int, ...],
+        levels: int = 2,
+        depth: int = 1,
+        neck: int = 64,
+        num_classes: int = 3,
+        channels: int = 3,
+        size: tuple[int, int] = (64, 64),
+        sizes: Tensor | None = None,
+        mean: Tensor | None = None,
+        std: Tensor | None = None,
     ):
         super().__init__()
         if not 0 < levels < len(widths):
-            raise UsageError(f"an SSD looks at 1 to {len(widths) - 1} maps of its trunk of widths {widths}, got levels={levels}")
+            raise UsageError(
+                f"an SSD looks at 1 to {len(widths) - 1} maps of its trunk of widths {widths}, got levels={levels}"
+            )
         sizes = default_sizes(levels, 3) if sizes is None else sizes
         self.levels = levels
         map_sizes = [size_after_strides(size, len(widths) - levels + 1 + l) for l in range(levels)]
@@ -55,4 +70,6 @@ class SSD(nn.Module):
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
-        return {"widths": (4, 6, 8, 8), "levels": 2, "depth": 1, "neck": 6, "size": (35, 44)}, torch.rand(batch_size, 3, 35, 44)
+        return {"widths": (4, 6, 8, 8), "levels": 2, "depth": 1, "neck": 6, "size": (35, 44)}, torch.rand(
+            batch_size, 3, 35, 44
+        )

@@ -1,6 +1,7 @@
 """U-Net (Ronneberger et al. 2015): down to what is there, up again to where it is, with bridges that keep the detail.
 
-    x -> [two convolutions, halve] x levels -> two convolutions -> [double, join the bridge, two convolutions] x levels -> classes
+    x -> [two convolutions, halve] x levels -> two convolutions -> [double, join the bridge, two convolutions] x
+    levels -> classes
 """
 
 from itertools import pairwise
@@ -21,7 +22,8 @@ def double_conv(n_in: int, n_out: int, *, norm: Norm, padded: bool) -> nn.Sequen
     """Twice: convolution 3×3, norm, ReLU."""
     layers: list[nn.Module] = []
     for n in (n_in, n_out):
-        layers.append(nn.Conv2d(n, n_out, 3, padding=int(padded), bias=norm == "none"))  # batch norm has a shift of its own
+        # batch norm has a shift of its own
+        layers.append(nn.Conv2d(n, n_out, 3, padding=int(padded), bias=norm == "none"))
         if norm == "batch":
             layers.append(nn.BatchNorm2d(n_out))
         layers.append(nn.ReLU(inplace=True))
@@ -44,11 +46,15 @@ class UpBlock(nn.Module):
         return y
 
 
-@register_model("unet", widths=(64, 128, 256, 512, 1024))                               # Ronneberger's widths, images keep their size
-@register_model("unet_2015", widths=(64, 128, 256, 512, 1024), channels=1, padded=False)  # as printed: 572 px in, 388 px out
+# Ronneberger's widths, images keep their size
+@register_model("unet", widths=(64, 128, 256, 512, 1024))
+# as printed: 572 px in, 388 px out
+@register_model("unet_2015", widths=(64, 128, 256, 512, 1024), channels=1, padded=False)
 @register_model("unet_small", widths=(16, 32, 64, 128), norm="batch")
-@register_model("unet_mini", widths=(8, 16, 32, 64), norm="batch")                      # what `segmentation` trains when not told
-@register_model("unet_tiny", widths=(16, 32), channels=1, num_classes=1)                    # Lhotte 7.2: 25,393 parameters
+# what `segmentation` trains when not told
+@register_model("unet_mini", widths=(8, 16, 32, 64), norm="batch")
+# Lhotte 7.2: 25,393 parameters
+@register_model("unet_tiny", widths=(16, 32), channels=1, num_classes=1)
 class UNet(nn.Module):
     """Scores of each class at each pixel.  Fig. 1 of the paper; Lhotte 7.2, Fleuret 6.4, Gaba 12.1.
 
@@ -86,7 +92,8 @@ class UNet(nn.Module):
             x = convs(self.halve(x))                               # (B, w_l, H / 2^l, W / 2^l)
         for up, bridge in zip(self.up, reversed(bridges), strict=True):
             x = up(x, bridge)
-        y: Tensor = self.head(x)                                   # (B, classes, H, W); smaller, where nothing is padded
+        # (B, classes, H, W); smaller, where nothing is padded
+        y: Tensor = self.head(x)
         return y
 
     def _check_size(self, x: Tensor) -> None:
@@ -96,16 +103,26 @@ class UNet(nn.Module):
             for _ in self.down:
                 s = s if self.padded else s - 4
                 if s % 2 or s < 2:
-                    requirement = f"multiples of {2 ** len(self.down)}" if self.padded else "even before each halving, less 4 at each level"
-                    raise UsageError(f"a U-Net that halves {len(self.down)} times needs sides that are {requirement}, got {side}; see --size")
+                    requirement = (
+                        f"multiples of {2 ** len(self.down)}"
+                        if self.padded
+                        else "even before each halving, less 4 at each level"
+                    )
+                    raise UsageError(
+                        f"a U-Net that halves {len(self.down)} times needs sides that are {requirement}, got {side}; see --size"
+                    )
                 s //= 2
             if not self.padded and s < 5:
-                raise UsageError(f"a U-Net without padding loses 4 pixels at each of {len(self.down) + 1} levels, too many of {side}")
+                raise UsageError(
+                    f"a U-Net without padding loses 4 pixels at each of {len(self.down) + 1} levels, too many of {side}"
+                )
 
     def input_size_for(self, output_size: int) -> int:
-        """The least side it takes whose scores cover `side` pixels; without padding, each level loses 4 pixels down and 4 up.
+        """The least side it takes whose scores cover `side` pixels; without padding, each level loses 4 pixels down
+        and 4 up.
 
-        From m pixels in the middle, 2^L m + 4 (2^L − 1) come in and 2^L (m − 4) − 4 (2^L − 1) go out: 572 and 388 for m = 32, L = 4.
+        From m pixels in the middle, 2^L m + 4 (2^L − 1) come in and 2^L (m − 4) − 4 (2^L − 1) go out: 572 and 388
+        for m = 32, L = 4.
         """
         n: int = 2 ** len(self.down)
         border = 0 if self.padded else 4
@@ -116,4 +133,6 @@ class UNet(nn.Module):
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
         mean, std = torch.tensor([0.1, 0.2, 0.3])[:, None, None], torch.tensor([0.5, 1.0, 2.0])[:, None, None]
-        return {"widths": (5, 6, 7), "channels": 3, "num_classes": 4, "mean": mean, "std": std}, torch.rand(batch_size, 3, 44, 52)
+        return {"widths": (5, 6, 7), "channels": 3, "num_classes": 4, "mean": mean, "std": std}, torch.rand(
+            batch_size, 3, 44, 52
+        )

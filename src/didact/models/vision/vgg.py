@@ -1,4 +1,5 @@
-"""VGG (Simonyan & Zisserman 2015): nothing but 3 x 3 convolutions, many of them. Two see 5 x 5 for less, three see 7 x 7.
+"""VGG (Simonyan & Zisserman 2015): nothing but 3 x 3 convolutions, many of them. Two see 5 x 5 for less, three see
+7 x 7.
 
     x -> 5 x [n convolutions 3 x 3, halve the image] -> 7 x 7 -> 3 dense layers with dropout -> classes
 
@@ -71,4 +72,6 @@ class VGG(nn.Module):
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
-        return {"num_classes": 7, "channels": 2, "widths": (4, 4, 6, 6, 8), "hidden": 16, "size": (33, 39)}, torch.rand(batch_size, 2, 33, 39)
+        return {"num_classes": 7, "channels": 2, "widths": (4, 4, 6, 6, 8), "hidden": 16, "size": (33, 39)}, torch.rand(
+            batch_size, 2, 33, 39
+        )

@@ -1,6 +1,7 @@
 """Vision transformer (Dosovitskiy et al. 2021): an image is a sequence of patches, read like a sentence.
 
-    patches -> tokens, a class token before them, + positions -> depth x [attention, perceptron] -> class token -> classes
+    patches -> tokens, a class token before them, + positions -> depth x [attention, perceptron] -> class token ->
+    classes
 
 State-dict names and shapes are those of torchvision's `vit_b_16`, so that its published weights load.
 """
@@ -30,7 +31,8 @@ def _make_mlp(dim: int, ffn_dim: int, dropout: float) -> nn.Sequential:
 
 
 class Block(nn.Module):
-    """u = x + SA(LN(x)),  y = u + MLP(LN(u)).  Eqs. 2-3 of the paper: the norm stands before, so that depth keeps a clear path."""
+    """u = x + SA(LN(x)),  y = u + MLP(LN(u)).  Eqs. 2-3 of the paper: the norm stands before, so that depth keeps a
+    clear path."""
 
     def __init__(self, dim: int, num_heads: int, ffn_dim: int, dropout: float):
         super().__init__()
@@ -46,7 +48,8 @@ class Block(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Positions are learned and added: without them a transformer sees a set of patches (which Fleuret 5.3 leaves unsaid)."""
+    """Positions are learned and added: without them a transformer sees a set of patches (which Fleuret 5.3 leaves
+    unsaid)."""
 
     def __init__(self, num_tokens: int, dim: int, depth: int, num_heads: int, ffn_dim: int, dropout: float):
         super().__init__()
@@ -69,20 +72,32 @@ class ViT(nn.Module):
     """y = W LN(z_L)[class] + b.  Eqs. 1-4 of the paper; Gaba 7.5, Fleuret 5.3."""
 
     def __init__(
-        self, *,
-        size: tuple[int, int], patch_size: int, embed_dim: int, depth: int, num_heads: int, ffn_dim: int, num_classes: int = 10, channels: int = 3,
-        dropout: float = 0.0, mean: Tensor | None = None, std: Tensor | None = None,
+        self,
+        *,
+        size: tuple[int, int],
+        patch_size: int,
+        embed_dim: int,
+        depth: int,
+        num_heads: int,
+        ffn_dim: int,
+        num_classes: int = 10,
+        channels: int = 3,
+        dropout: float = 0.0,
+        mean: Tensor | None = None,
+        std: Tensor | None = None,
     ):
         super().__init__()
         self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
         self.conv_proj = PatchEmbed(channels, embed_dim, patch_size=patch_size)
-        self.grid = size[0] // patch_size, size[1] // patch_size              # of the positions, for weights that know another
+        # of the positions, for weights that know another
+        self.grid = size[0] // patch_size, size[1] // patch_size
         self.class_token = nn.Parameter(torch.zeros(1, 1, embed_dim))
         self.encoder = Encoder(1 + count_patches(size, patch_size), embed_dim, depth, num_heads, ffn_dim, dropout)
         head = nn.Linear(embed_dim, num_classes)
         self.heads = nn.Sequential(OrderedDict(head=head))
         nn.init.trunc_normal_(self.conv_proj.weight, std=1 / sqrt(channels * patch_size * patch_size))
-        nn.init.trunc_normal_(head.weight, std=0.02)               # torchvision's is zero, which keeps the first step from all below
+        # torchvision's is zero, which keeps the first step from all below
+        nn.init.trunc_normal_(head.weight, std=0.02)
         nn.init.zeros_(head.bias)
 
     def forward(self, x: Tensor) -> Tensor:                        # (B, C, H, W)

@@ -1,4 +1,5 @@
-"""YOLO (Redmon et al. 2016, with the anchors of 2017): the image is cut into cells, and the cell that holds a thing's centre finds it.
+"""YOLO (Redmon et al. 2016, with the anchors of 2017): the image is cut into cells, and the cell that holds a
+thing's centre finds it.
 
     x -> residual trunk -> one map -> at each cell k boxes: b_x, b_y, b_w, b_h, p_obj, c_1 … c_K
 
@@ -20,9 +21,11 @@ from didact.registry import register_model
 @register_model("yolo_tiny", widths=(16, 32, 48, 64), stride=8, depth=1, neck=48)
 @register_model("yolo", widths=(32, 64, 128, 256, 256), stride=8, depth=2, neck=128)
 class YOLO(nn.Module):
-    """(B, C, H, W) -> (B, A, 5 + K): what corrects the A `anchors`, whether anything is there, and scores of the K classes.
+    """(B, C, H, W) -> (B, A, 5 + K): what corrects the A `anchors`, whether anything is there, and scores of the K
+    classes.
 
-    The grid has cells of `stride` pixels; coarser maps are joined into its own. `sizes` (1, k, 2) are those of the anchors, as
+    The grid has cells of `stride` pixels; coarser maps are joined into its own. `sizes` (1, k, 2) are those of the
+    anchors, as
     shares of the image; `anchors` (centre and size) and `cell` (its sides) are saved with the weights.
     """
 
@@ -30,8 +33,18 @@ class YOLO(nn.Module):
     cell: Tensor
 
     def __init__(
-        self, *, widths: tuple[int, ...], stride: int = 8, depth: int = 1, neck: int = 64, num_classes: int = 3, channels: int = 3,
-        size: tuple[int, int] = (64, 64), sizes: Tensor | None = None, mean: Tensor | None = None, std: Tensor | None = None,
+        self,
+        *,
+        widths: tuple[int, ...],
+        stride: int = 8,
+        depth: int = 1,
+        neck: int = 64,
+        num_classes: int = 3,
+        channels: int = 3,
+        size: tuple[int, int] = (64, 64),
+        sizes: Tensor | None = None,
+        mean: Tensor | None = None,
+        std: Tensor | None = None,
     ):
         super().__init__()
         halvings = stride.bit_length() - 1
@@ -47,7 +60,8 @@ class YOLO(nn.Module):
         self.trunk = Backbone(channels, widths, depth)
         self.neck = FeaturePyramid(widths[self.first_map :], neck, num_outputs=1)
         self.head = AnchorHead(neck, sizes.shape[1], 5 + num_classes)
-        prior_bias(self.head, slice(4, 5), -4.0)                                       # in nearly all cells there is nothing
+        # in nearly all cells there is nothing
+        prior_bias(self.head, slice(4, 5), -4.0)
 
     def forward(self, x: Tensor) -> Tensor:
         (finest,) = self.neck(self.trunk(self.standardize(x))[self.first_map :])
@@ -57,4 +71,6 @@ class YOLO(nn.Module):
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
-        return {"widths": (4, 6, 8, 8), "stride": 16, "depth": 1, "neck": 6, "size": (35, 44)}, torch.rand(batch_size, 3, 35, 44)
+        return {"widths": (4, 6, 8, 8), "stride": 16, "depth": 1, "neck": 6, "size": (35, 44)}, torch.rand(
+            batch_size, 3, 35, 44
+        )

@@ -11,7 +11,8 @@ from didact.objectives.distributions.regression import REGRESSION_LOSSES
 
 
 class Categorical(Likelihood):
-    """p = softmax(out), L = −w_y Σ_k ((1 − a) y_k + a/K) log p_k, w_y = Σ_k y_k w_k.  Gaba eq. 3.34 for the smoothing a.
+    """p = softmax(out), L = −w_y Σ_k ((1 − a) y_k + a/K) log p_k, w_y = Σ_k y_k w_k.  Gaba eq. 3.34 for the
+    smoothing a.
 
     y is (B,) classes, or (B, K) probabilities after mixup. Weights w are taken as they come and should have mean 1 over
     the training examples (N / (K n_k) has), because a batch's loss is Σ w_y l / B. PyTorch's own mean divides by the
@@ -86,11 +87,15 @@ class Bernoulli(Likelihood):
 
     def loss(self, out: Tensor, y: Tensor) -> Tensor:
         z, y = at_least_float32(out)[:, 0], _positive_target(out, y)
-        nll = F.binary_cross_entropy_with_logits(z, (1 - self.label_smoothing) * y + self.label_smoothing / 2, reduction="none")
+        nll = F.binary_cross_entropy_with_logits(
+            z, (1 - self.label_smoothing) * y + self.label_smoothing / 2, reduction="none"
+        )
         return nll if self.weights is None else nll * ((1 - y) * self.weights[0] + y * self.weights[1])
 
     def eval_loss(self, out: Tensor, y: Tensor) -> Tensor:
-        return F.binary_cross_entropy_with_logits(at_least_float32(out)[:, 0], _positive_target(out, y), reduction="none")
+        return F.binary_cross_entropy_with_logits(
+            at_least_float32(out)[:, 0], _positive_target(out, y), reduction="none"
+        )
 
     def log_p(self, out: Tensor) -> Tensor:
         z = at_least_float32(out)

@@ -72,7 +72,11 @@ class Categorical(PixelDistribution):
         return levels
 
 
-PIXEL_DISTRIBUTIONS: dict[str, type[PixelDistribution]] = {"bernoulli": Bernoulli, "gaussian": Gaussian, "categorical": Categorical}
+PIXEL_DISTRIBUTIONS: dict[str, type[PixelDistribution]] = {
+    "bernoulli": Bernoulli,
+    "gaussian": Gaussian,
+    "categorical": Categorical,
+}
 
 
 def make_pixel_distribution(name: str, *, levels: int = 16) -> PixelDistribution:

@@ -1,4 +1,5 @@
-"""Numbers as distributions around what the network says: squared, absolute and Huber errors, and a deviation of their own."""
+"""Numbers as distributions around what the network says: squared, absolute and Huber errors, and a deviation of
+their own."""
 
 from collections.abc import Callable
 from math import erf, exp, log, pi, sqrt
@@ -14,8 +15,10 @@ from didact.objectives.distributions.base import Likelihood, at_least_float32, t
 
 class Regression(Likelihood):
     """y = m + s (μ + ε): the network gives μ for targets standardised by m and s. Losses are in standardised units,
-    answers and metrics in the targets' own. The first three do not learn how large ε is: it is as wide as the loss assumes,
-    one standardised unit, until `residual_std` says how far targets were from the predictions. Heteroscedastic learns it.
+    answers and metrics in the targets' own. The first three do not learn how large ε is: it is as wide as the loss
+    assumes,
+    one standardised unit, until `residual_std` says how far targets were from the predictions. Heteroscedastic
+    learns it.
     """
 
     task, monitor, monitor_mode, num_outputs = "regression", "rmse", "min", 1

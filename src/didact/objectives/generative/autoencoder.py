@@ -37,12 +37,18 @@ class AutoencoderObjective(ReconstructionObjective):
     noises: Tensor
     mask_noise: Tensor
 
-    def __init__(self, network: Autoencoder, shape: tuple[int, ...], *, input_noise: float = 0.0, mask_ratio: float = 0.0):
+    def __init__(
+        self, network: Autoencoder, shape: tuple[int, ...], *, input_noise: float = 0.0, mask_ratio: float = 0.0
+    ):
         super().__init__()
         self.network, self.input_noise, self.mask_ratio = network, input_noise, mask_ratio
         g = torch.Generator().manual_seed(0)
-        self.register_buffer("noises", torch.randn(NUM_EVAL_NOISES if input_noise else 1, *shape, generator=g), persistent=False)
-        self.register_buffer("mask_noise", torch.rand(NUM_EVAL_NOISES if mask_ratio else 1, 1, *shape[1:], generator=g), persistent=False)
+        self.register_buffer(
+            "noises", torch.randn(NUM_EVAL_NOISES if input_noise else 1, *shape, generator=g), persistent=False
+        )
+        self.register_buffer(
+            "mask_noise", torch.rand(NUM_EVAL_NOISES if mask_ratio else 1, 1, *shape[1:], generator=g), persistent=False
+        )
 
     def corrupt(self, x: Tensor, e: Tensor, u: Tensor) -> Tensor:
         """x̃ from normal noise e and uniform chances u."""
@@ -51,14 +57,24 @@ class AutoencoderObjective(ReconstructionObjective):
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         x = batch["x"]
-        corrupted = self.corrupt(x, torch.randn_like(x), torch.rand_like(x[:, :1])) if self.input_noise or self.mask_ratio else x
+        corrupted = (
+            self.corrupt(x, torch.randn_like(x), torch.rand_like(x[:, :1]))
+            if self.input_noise or self.mask_ratio
+            else x
+        )
         return {"loss": (self.network(corrupted).float() - x).square().mean()}
 
     def evaluate_batch(self, batch: Batch) -> Batch:
         x, row = batch["x"], batch["row"]
-        z = self.network.encode(self.corrupt(x, self.noises[row % len(self.noises)], self.mask_noise[row % len(self.mask_noise)]))
+        z = self.network.encode(
+            self.corrupt(x, self.noises[row % len(self.noises)], self.mask_noise[row % len(self.mask_noise)])
+        )
         reconstruction = self.network.decode(z).float()
-        outputs = {"loss": (reconstruction - x).square().flatten(1).mean(1), "psnr": metrics.psnr(reconstruction.clamp(0, 1), x), "latent": z.float()}
+        outputs = {
+            "loss": (reconstruction - x).square().flatten(1).mean(1),
+            "psnr": metrics.psnr(reconstruction.clamp(0, 1), x),
+            "latent": z.float(),
+        }
         return outputs | ({"y": batch["y"]} if "y" in batch else {})
 
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
@@ -68,13 +84,20 @@ class AutoencoderObjective(ReconstructionObjective):
         return self.network.encode(batch["x"]).float()
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
-        """Besides what it gives back: codes drawn at random, which a plain autoencoder never learned to decode (Van Schependom 8.1)."""
+        """Besides what it gives back: codes drawn at random, which a plain autoencoder never learned to decode (Van
+        Schependom 8.1)."""
         x = batch["x"]
         row = torch.arange(len(x), device=x.device)
         corrupted = self.corrupt(x, self.noises[row % len(self.noises)], self.mask_noise[row % len(self.mask_noise)])
         z = self.network.encode(corrupted)
-        latents = z.mean(0) + z.std(0, correction=0) * standard_normal(GRID_SIZE * GRID_SIZE, z.shape[1], seeded_generator(z))
-        image_rows = [x, corrupted, self.network.decode(z)] if self.input_noise or self.mask_ratio else [x, self.network.decode(z)]
+        latents = z.mean(0) + z.std(0, correction=0) * standard_normal(
+            GRID_SIZE * GRID_SIZE, z.shape[1], seeded_generator(z)
+        )
+        image_rows = (
+            [x, corrupted, self.network.decode(z)]
+            if self.input_noise or self.mask_ratio
+            else [x, self.network.decode(z)]
+        )
         grids = {
             "reconstructions": torch.stack([images[:GRID_SIZE].float().clamp(0, 1) for images in image_rows]),
             "random codes": to_grid(self.network.decode(latents).float()),

@@ -13,9 +13,11 @@ NUM_EVAL_SAMPLES = 1024  # examples of a split beside which an image is drawn
 
 
 class GenerativeObjective(Objective):
-    """The Fréchet distance of thumbnails is watched, as for the games; the referee learns beside the model and never touches it.
+    """The Fréchet distance of thumbnails is watched, as for the games; the referee learns beside the model and
+    never touches it.
 
-    Drawing may take many passes, so that only the first examples of a split have an image drawn beside them: `there`. NaN stands with the
+    Drawing may take many passes, so that only the first examples of a split have an image drawn beside them:
+    `there`. NaN stands with the
     others, but one that is drawn spoils the scores.
     """
 
@@ -25,7 +27,11 @@ class GenerativeObjective(Objective):
     def __init__(self, shape: tuple[int, ...], *, num_classes: int = 0, referee: nn.Module | None = None):
         super().__init__()
         self.num_classes, self.referee = num_classes, referee
-        self.register_buffer("noises", torch.randn(NUM_EVAL_SAMPLES, *shape, generator=torch.Generator().manual_seed(0)), persistent=False)
+        self.register_buffer(
+            "noises",
+            torch.randn(NUM_EVAL_SAMPLES, *shape, generator=torch.Generator().manual_seed(0)),
+            persistent=False,
+        )
 
     def players(self) -> tuple[Player, ...]:
         referee_parameters = [] if self.referee is None else list(self.referee.parameters())
@@ -63,6 +69,9 @@ class GenerativeObjective(Objective):
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
         sampled = {name: column[outputs["there"]] for name, column in outputs.items()}
         if sampled["drawn"].isfinite().all():
-            return super().compute_metrics(outputs) | sample_quality_metrics(sampled, conditional=bool(self.num_classes))
+            return super().compute_metrics(outputs) | sample_quality_metrics(
+                sampled, conditional=bool(self.num_classes)
+            )
         metric_names = sample_quality_metrics(sampled | {"drawn": sampled["real"]}, conditional=bool(self.num_classes))
-        return super().compute_metrics(outputs) | dict.fromkeys(metric_names, nan)  # of images that are no numbers there is none to tell
+        # of images that are no numbers there is none to tell
+        return super().compute_metrics(outputs) | dict.fromkeys(metric_names, nan)

@@ -1,4 +1,5 @@
-"""Consistency distillation: a student that goes from any noise to the image at once, as its teacher's small steps would.
+"""Consistency distillation: a student that goes from any noise to the image at once, as its teacher's small steps
+would.
 
     f(x_t, t) = f(x_s, s) along the teacher's way, and f(x_0, 0) = x_0: so all of it leads to where the way ends
 """
@@ -28,10 +29,13 @@ from didact.samplers.latent import GRID_SIZE, labels_to_sample, sample_grid, see
 
 
 class ConsistencyObjective(DiffusionObjective):
-    """min E ‖f(x_t, t) − f⁻(x̂_s, s)‖², x̂_s one DDIM step of the teacher from x_t.  Song et al. 2023, eq. 7; Gaba 10.10.
+    """min E ‖f(x_t, t) − f⁻(x̂_s, s)‖², x̂_s one DDIM step of the teacher from x_t.  Song et al. 2023, eq. 7; Gaba
+    10.10.
 
-    f(x, t) = c_skip x + c_out F(x, t) with c_skip = √ᾱ_t, c_out = −√(1 − ᾱ_t), so that f(x, 0) = x whatever F says: their boundary
-    condition (eq. 5) for data of unit variance, and F is a velocity. f⁻ averages the student over its steps, and is what is
+    f(x, t) = c_skip x + c_out F(x, t) with c_skip = √ᾱ_t, c_out = −√(1 − ᾱ_t), so that f(x, 0) = x whatever F says:
+    their boundary
+    condition (eq. 5) for data of unit variance, and F is a velocity. f⁻ averages the student over its steps, and is
+    what is
     drawn with.
     """
 
@@ -39,10 +43,25 @@ class ConsistencyObjective(DiffusionObjective):
     next_timestep: Tensor
 
     def __init__(self, teacher: DiffusionObjective, *, num_intervals: int, ema_decay: float, sampling_steps: int = 1):
-        shared_options = {"num_classes": teacher.num_classes, "label_dropout": teacher.label_dropout, "referee": teacher.referee}
-        super().__init__(teacher.network, teacher.shape, teacher.noise_schedule, prediction_type="velocity", sampling=SamplingConfig(sampling_steps), **shared_options)
+        shared_options = {
+            "num_classes": teacher.num_classes,
+            "label_dropout": teacher.label_dropout,
+            "referee": teacher.referee,
+        }
+        super().__init__(
+            teacher.network,
+            teacher.shape,
+            teacher.noise_schedule,
+            prediction_type="velocity",
+            sampling=SamplingConfig(sampling_steps),
+            **shared_options,
+        )
         self.teacher, self.target = (deepcopy(teacher.network).requires_grad_(False) for _ in range(2))
-        self.teacher_prediction_type, self.teacher_guidance, self.ema_decay = teacher.prediction_type, teacher.sampling.guidance, ema_decay
+        self.teacher_prediction_type, self.teacher_guidance, self.ema_decay = (
+            teacher.prediction_type,
+            teacher.sampling.guidance,
+            ema_decay,
+        )
         timesteps = sampling_timesteps(self.noise_schedule.timesteps, num_intervals)
         self.register_buffer("timesteps", torch.tensor(timesteps[:-1]), persistent=False)
         next_timestep = torch.zeros(self.noise_schedule.timesteps + 1, dtype=torch.long)
@@ -69,8 +88,14 @@ class ConsistencyObjective(DiffusionObjective):
         a, sigma = self.noise_schedule.coefficients(t)
         prediction = self.teacher(x, t / self.noise_schedule.timesteps, y).float()
         if y is not None and self.teacher_guidance:
-            prediction = classifier_free_guidance(prediction, self.teacher(x, t / self.noise_schedule.timesteps, torch.full_like(y, self.num_classes)).float(), self.teacher_guidance)
-        x0 = TO_X0_AND_EPS[self.teacher_prediction_type](prediction, x, a, sigma)[0].clamp(-self.clip_range, self.clip_range)
+            prediction = classifier_free_guidance(
+                prediction,
+                self.teacher(x, t / self.noise_schedule.timesteps, torch.full_like(y, self.num_classes)).float(),
+                self.teacher_guidance,
+            )
+        x0 = TO_X0_AND_EPS[self.teacher_prediction_type](prediction, x, a, sigma)[0].clamp(
+            -self.clip_range, self.clip_range
+        )
         return self.noise_schedule.q_sample(x0, s, (x - a * x0) / sigma)
 
     def per_example_loss(self, x: Tensor, y: Tensor | None, t: Tensor, eps: Tensor) -> Tensor:
@@ -83,21 +108,39 @@ class ConsistencyObjective(DiffusionObjective):
     def after_step(self, player: str = "model") -> None:
         """θ⁻ <- μ θ⁻ + (1 − μ) θ after each step of the student."""
         if player == "model":
-            torch._foreach_lerp_(list(self.target.parameters()), [p.detach() for p in self.network.parameters()], 1 - self.ema_decay)
+            torch._foreach_lerp_(
+                list(self.target.parameters()), [p.detach() for p in self.network.parameters()], 1 - self.ema_decay
+            )
 
-    def reverse_process(self, x: Tensor, y: Tensor | None, sampling: SamplingConfig, noise_source: NoiseSource, inpainting: Inpainting | None = None) -> Iterator[Tensor]:
-        """x̂_0 at once, and again from a little less noise as often as there are steps.  Song et al. 2023, algorithm 1."""
+    def reverse_process(
+        self,
+        x: Tensor,
+        y: Tensor | None,
+        sampling: SamplingConfig,
+        noise_source: NoiseSource,
+        inpainting: Inpainting | None = None,
+    ) -> Iterator[Tensor]:
+        """x̂_0 at once, and again from a little less noise as often as there are steps.  Song et al. 2023,
+        algorithm 1."""
         if sampling.eta or sampling.guidance or sampling.solver_order > 1:
-            raise UsageError("a distilled model draws as it was taught: --eta, --order and --guidance are its teacher's; leave them out")
+            raise UsageError(
+                "a distilled model draws as it was taught: --eta, --order and --guidance are its teacher's; leave them out"
+            )
         for t, s in pairwise(sampling_timesteps(self.noise_schedule.timesteps, sampling.steps)):
-            x = self.f(self.target, x, torch.full((len(x),), t, device=x.device), y).clamp(-self.clip_range, self.clip_range)
+            x = self.f(self.target, x, torch.full((len(x),), t, device=x.device), y).clamp(
+                -self.clip_range, self.clip_range
+            )
             if s:
                 x = self.noise_schedule.q_sample(x, torch.full((len(x),), s, device=x.device), noise_source(x))
             yield x
 
-    def walk(self, z: Tensor, y: Tensor | None = None, *, steps: int | None = None, guidance: float | None = None) -> Tensor:
+    def walk(
+        self, z: Tensor, y: Tensor | None = None, *, steps: int | None = None, guidance: float | None = None
+    ) -> Tensor:
         if (steps or 1) > 1:
-            raise UsageError(f"between two steps new noise is added, so that like noises part: walk in one step, got --steps {steps}")
+            raise UsageError(
+                f"between two steps new noise is added, so that like noises part: walk in one step, got --steps {steps}"
+            )
         return super().walk(z, y, steps=1, guidance=guidance)
 
     complete = None  # type: ignore[assignment]   # at once, from noise alone: what is known would have no say
@@ -105,5 +148,9 @@ class ConsistencyObjective(DiffusionObjective):
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
         g = seeded_generator(batch["x"])
         noise, y = self.sample_noise(GRID_SIZE, g), labels_to_sample(GRID_SIZE, None, self.num_classes, g.device)
-        few_step_samples = [self.run_sampler(noise, y, SamplingConfig(steps), make_noise_source(g)) for steps in (1, 2, 4) if steps <= self.noise_schedule.timesteps]
+        few_step_samples = [
+            self.run_sampler(noise, y, SamplingConfig(steps), make_noise_source(g))
+            for steps in (1, 2, 4)
+            if steps <= self.noise_schedule.timesteps
+        ]
         return {"samples": sample_grid(self.sample, self.num_classes, g), "few steps": torch.stack(few_step_samples)}

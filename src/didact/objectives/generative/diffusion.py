@@ -26,12 +26,14 @@ from didact.objectives.generative.noise_schedule import (
 )
 from didact.samplers.latent import GRID_SIZE, labels_to_sample, sample_grid, seeded_generator, side_mask, slerp, to_grid
 
-REPAINT_RESAMPLES = 5              # times that each step is taken where a part is known: else the rest is settled before it has heard of it
+# times that each step is taken where a part is known: else the rest is settled before it has heard of it
+REPAINT_RESAMPLES = 5
 GOLDEN_FRACTION = 0.6180339887  # its multiples, modulo 1, fill the unit interval evenly
 
 
 def classifier_free_guidance(conditional: Tensor, unconditional: Tensor, w: float) -> Tensor:
-    """(1 + w) f(x, c) − w f(x, ∅): w = 0 asks for the class, more insists on it.  Ho and Salimans 2022; Gaba eq. 10.22."""
+    """(1 + w) f(x, c) − w f(x, ∅): w = 0 asks for the class, more insists on it.  Ho and Salimans 2022; Gaba eq.
+    10.22."""
     return (1 + w) * conditional - w * unconditional
 
 
@@ -53,17 +55,30 @@ class Inpainting(NamedTuple):
 
 
 class DenoisingObjective(GenerativeObjective):
-    """What diffusion and flow matching share: a moment and noise for each image, a network that sees the mixture, a target to meet.
+    """What diffusion and flow matching share: a moment and noise for each image, a network that sees the mixture, a
+    target to meet.
 
-    Images are in [−1, 1]. Of a conditional model a share `drop` of the labels is withheld, so that it also learns f(x, ∅) for guidance.
+    Images are in [−1, 1]. Of a conditional model a share `drop` of the labels is withheld, so that it also learns
+    f(x, ∅) for guidance.
     """
 
     def __init__(
-        self, network: nn.Module, shape: tuple[int, ...], *,
-        num_classes: int = 0, label_dropout: float = 0.1, sampling: SamplingConfig | None = None, referee: nn.Module | None = None,
+        self,
+        network: nn.Module,
+        shape: tuple[int, ...],
+        *,
+        num_classes: int = 0,
+        label_dropout: float = 0.1,
+        sampling: SamplingConfig | None = None,
+        referee: nn.Module | None = None,
     ):
         super().__init__(shape, num_classes=num_classes, referee=referee)
-        self.network, self.label_dropout, self.sampling, self.shape = network, label_dropout, sampling or SamplingConfig(), shape
+        self.network, self.label_dropout, self.sampling, self.shape = (
+            network,
+            label_dropout,
+            sampling or SamplingConfig(),
+            shape,
+        )
 
     def to_model_space(self, x: Tensor) -> Tensor:
         """Images in [0, 1] -> what is noised."""
@@ -101,7 +116,8 @@ class DenoisingObjective(GenerativeObjective):
 
     def evaluate_batch(self, batch: Batch) -> Batch:
         row = batch["row"]
-        t = self.to_timestep((row.double() * GOLDEN_FRACTION % 1).float())             # the same moment and noise for an example each time
+        # the same moment and noise for an example each time
+        t = self.to_timestep((row.double() * GOLDEN_FRACTION % 1).float())
         loss = self.per_example_loss(batch["x"], self.get_labels(batch), t, self.noises[row % NUM_EVAL_SAMPLES])
         return {"loss": loss, **self.compare_samples(batch)}
 
@@ -110,25 +126,43 @@ class DenoisingObjective(GenerativeObjective):
         t = torch.full((len(x),), time, device=x.device)
         if y is None or not w:
             return self.network(x, t, y).float()  # type: ignore[no-any-return]
-        conditional, unconditional = self.network(x.repeat(2, 1, 1, 1), t.repeat(2), torch.cat([y, torch.full_like(y, self.num_classes)])).float().chunk(2)
+        conditional, unconditional = (
+            self.network(x.repeat(2, 1, 1, 1), t.repeat(2), torch.cat([y, torch.full_like(y, self.num_classes)]))
+            .float()
+            .chunk(2)
+        )
         return classifier_free_guidance(conditional, unconditional, w)
 
     def sample_for_rows(self, row: Tensor, y: Tensor | None) -> Tensor:
-        noise_source = make_noise_source(seeded_generator(self.noises))    # at each step for every row there may be; each takes its own
+        # at each step for every row there may be; each takes its own
+        noise_source = make_noise_source(seeded_generator(self.noises))
         return self.run_sampler(self.noises[row], y, self.sampling, lambda _: noise_source(self.noises)[row])
 
-    def run_sampler(self, x: Tensor, y: Tensor | None, sampling: SamplingConfig, noise_source: NoiseSource, inpainting: Inpainting | None = None) -> Tensor:
-        for x in self.reverse_process(x, y, sampling, noise_source, inpainting):  # noqa: B020, B007 (each state takes the place of the last)
+    def run_sampler(
+        self,
+        x: Tensor,
+        y: Tensor | None,
+        sampling: SamplingConfig,
+        noise_source: NoiseSource,
+        inpainting: Inpainting | None = None,
+    ) -> Tensor:
+        for x in self.reverse_process(x, y, sampling, noise_source, inpainting):
             pass
         return self.to_data_space(x)
 
-    def resolve_sampling(self, steps: int | None, eta: float | None, guidance: float | None, solver_order: SolverOrder | None = None) -> SamplingConfig:
+    def resolve_sampling(
+        self, steps: int | None, eta: float | None, guidance: float | None, solver_order: SolverOrder | None = None
+    ) -> SamplingConfig:
         """The run's own way where nothing else is asked."""
         if guidance and not self.num_classes:
-            raise UsageError("guidance insists on a class, but this model was not told the classes; train with --conditional")
+            raise UsageError(
+                "guidance insists on a class, but this model was not told the classes; train with --conditional"
+            )
         default = self.sampling
         eta, guidance = default.eta if eta is None else eta, default.guidance if guidance is None else guidance
-        return default._replace(steps=steps or default.steps, eta=eta, guidance=guidance, solver_order=solver_order or default.solver_order)
+        return default._replace(
+            steps=steps or default.steps, eta=eta, guidance=guidance, solver_order=solver_order or default.solver_order
+        )
 
     def sample_noise(self, n: int, generator: Generator) -> Tensor:
         return torch.randn(n, *self.shape, generator=generator, device=generator.device)
@@ -140,47 +174,79 @@ class DenoisingObjective(GenerativeObjective):
     ) -> Tensor:
         """n images, in the run's own way where nothing else is asked."""
         sampling = self.resolve_sampling(steps, eta, guidance, solver_order)
-        return self.run_sampler(self.sample_noise(n, generator), labels_to_sample(n, label, self.num_classes, generator.device), sampling, make_noise_source(generator))
+        return self.run_sampler(
+            self.sample_noise(n, generator),
+            labels_to_sample(n, label, self.num_classes, generator.device),
+            sampling,
+            make_noise_source(generator),
+        )
 
     def sample_latents(self, n: int, generator: Generator) -> Tensor:
         return self.sample_noise(n, generator)
 
-    def walk(self, z: Tensor, y: Tensor | None = None, *, steps: int | None = None, guidance: float | None = None) -> Tensor:
+    def walk(
+        self, z: Tensor, y: Tensor | None = None, *, steps: int | None = None, guidance: float | None = None
+    ) -> Tensor:
         """Without new noise on the way, so that like noises end alike."""
-        return self.run_sampler(z, y, self.resolve_sampling(steps, 0.0, guidance), make_noise_source(seeded_generator(z)))
+        return self.run_sampler(
+            z, y, self.resolve_sampling(steps, 0.0, guidance), make_noise_source(seeded_generator(z))
+        )
 
     def complete(
         self, x: Tensor, num_known: int, generator: Generator, y: Tensor | None = None, *,
         side: str = "top", steps: int | None = None, eta: float | None = None, guidance: float | None = None,
         solver_order: SolverOrder | None = None,
     ) -> Tensor:
-        """Images whose first `known` rows, or columns, counted from a side stay: noised as the rest is, put back at every step.
+        """Images whose first `known` rows, or columns, counted from a side stay: noised as the rest is, put back at
+        every step.
 
         Each step is taken several times, with new noise between them.  Lugmayr et al. 2022 (RePaint), algorithm 1.
         """
         inpainting = Inpainting(self.to_model_space(x), side_mask((x.shape[2], x.shape[3]), num_known, side, x.device))
-        return self.run_sampler(self.sample_noise(len(x), generator), y, self.resolve_sampling(steps, eta, guidance, solver_order), make_noise_source(generator), inpainting)
+        return self.run_sampler(
+            self.sample_noise(len(x), generator),
+            y,
+            self.resolve_sampling(steps, eta, guidance, solver_order),
+            make_noise_source(generator),
+            inpainting,
+        )
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
         x, g, num_pairs = batch["x"][:GRID_SIZE], seeded_generator(batch["x"]), GRID_SIZE // 2
         noise, y = self.sample_noise(GRID_SIZE, g), labels_to_sample(GRID_SIZE, None, self.num_classes, x.device)
-        states = torch.stack([self.to_data_space(state) for state in self.reverse_process(noise, y, self.sampling, make_noise_source(g))])
+        states = torch.stack(
+            [self.to_data_space(state) for state in self.reverse_process(noise, y, self.sampling, make_noise_source(g))]
+        )
         state_index = torch.linspace(0, len(states) - 1, GRID_SIZE, device=x.device).long()
-        noised = [self.q_sample(self.to_model_space(x), self.to_timestep(torch.full((len(x),), k / GRID_SIZE, device=x.device)), noise[: len(x)])[0]
-                 for k in range(GRID_SIZE)]
+        noised = [
+            self.q_sample(
+                self.to_model_space(x),
+                self.to_timestep(torch.full((len(x),), k / GRID_SIZE, device=x.device)),
+                noise[: len(x)],
+            )[0]
+            for k in range(GRID_SIZE)
+        ]
         labels = None if y is None else y[:num_pairs].repeat_interleave(GRID_SIZE)
         return {
             "samples": sample_grid(self.sample, self.num_classes, g),
             "out of noise": to_grid(states[state_index].transpose(0, 1).flatten(0, 1)),
             "into noise": torch.stack([self.to_data_space(xt) for xt in noised], dim=1),
-            "interpolation": to_grid(self.run_sampler(slerp(noise[:num_pairs], noise[num_pairs:]), labels, self.sampling._replace(eta=0.0), make_noise_source(g))),
+            "interpolation": to_grid(
+                self.run_sampler(
+                    slerp(noise[:num_pairs], noise[num_pairs:]),
+                    labels,
+                    self.sampling._replace(eta=0.0),
+                    make_noise_source(g),
+                )
+            ),
         }
 
 
 class DiffusionObjective(DenoisingObjective):
     """E ‖target − f(√ᾱ_t x_0 + √(1 − ᾱ_t) ε, t)‖², t even in 1 … T.  Ho et al. 2020, eq. 14; Gaba eq. 10.16.
 
-    `predict` is what f says: the noise ε, the image x_0, or the velocity v = a ε − σ x_0; the sampler solves for the others.
+    `predict` is what f says: the noise ε, the image x_0, or the velocity v = a ε − σ x_0; the sampler solves for
+    the others.
     """
 
     clip_range: float = 1.0   # no pixel of an image lies outside [−1, 1]
@@ -191,16 +257,28 @@ class DiffusionObjective(DenoisingObjective):
     ):
         super().__init__(network, shape, **shared_options)
         self.noise_schedule, self.prediction_type = noise_schedule, prediction_type
-        self.alpha_bar_on_host = noise_schedule.alpha_bar.tolist()                           # the sampler reads them on the host
+        # the sampler reads them on the host
+        self.alpha_bar_on_host = noise_schedule.alpha_bar.tolist()
 
     def to_timestep(self, u: Tensor) -> Tensor:
         return (u * self.noise_schedule.timesteps).long() + 1
 
     def q_sample(self, x0: Tensor, t: Tensor, eps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         a, sigma = self.noise_schedule.coefficients(t)
-        return a * x0 + sigma * eps, t / self.noise_schedule.timesteps, PREDICTION_TARGETS[self.prediction_type](x0, eps, a, sigma)
+        return (
+            a * x0 + sigma * eps,
+            t / self.noise_schedule.timesteps,
+            PREDICTION_TARGETS[self.prediction_type](x0, eps, a, sigma),
+        )
 
-    def reverse_process(self, x: Tensor, y: Tensor | None, sampling: SamplingConfig, noise_source: NoiseSource, inpainting: Inpainting | None = None) -> Iterator[Tensor]:
+    def reverse_process(
+        self,
+        x: Tensor,
+        y: Tensor | None,
+        sampling: SamplingConfig,
+        noise_source: NoiseSource,
+        inpainting: Inpainting | None = None,
+    ) -> Iterator[Tensor]:
         def predict_x0(x: Tensor, t: int) -> Tensor:
             a, sigma = (torch.tensor(v**0.5) for v in (self.alpha_bar_on_host[t], 1 - self.alpha_bar_on_host[t]))
             out = self.predict(x, t / self.noise_schedule.timesteps, y, sampling.guidance)
@@ -210,7 +288,18 @@ class DiffusionObjective(DenoisingObjective):
 
         timesteps = sampling_timesteps(self.noise_schedule.timesteps, sampling.steps)
         timesteps = timesteps if inpainting is None else repaint_timesteps(timesteps, REPAINT_RESAMPLES)
-        return ddim_sample(predict_x0, x, self.alpha_bar_on_host, timesteps, eta=sampling.eta, variance=sampling.variance, solver_order=sampling.solver_order, noise_source=noise_source)
+        return ddim_sample(
+            predict_x0,
+            x,
+            self.alpha_bar_on_host,
+            timesteps,
+            eta=sampling.eta,
+            variance=sampling.variance,
+            solver_order=sampling.solver_order,
+            noise_source=noise_source,
+        )
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
-        return super().gallery(batch) | {"schedule": torch.stack([self.noise_schedule.beta, self.noise_schedule.alpha_bar])[:, 1:]}
+        return super().gallery(batch) | {
+            "schedule": torch.stack([self.noise_schedule.beta, self.noise_schedule.alpha_bar])[:, 1:]
+        }

@@ -49,16 +49,22 @@ class FlowObjective(Objective):
         return scores | {"log_likelihood": -scores["loss"]}
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
-        """Of two features: the density and points drawn from it, over the square in which nearly all of them lie, and its ends."""
+        """Of two features: the density and points drawn from it, over the square in which nearly all of them lie,
+        and its ends."""
         x = batch["x"]
         if x.ndim != 2 or x.shape[1] != 2:
             return {}
         samples = self._sample_points(20 * DENSITY_SIZE_PX, seeded_generator(x))
         low, high = samples.quantile(0.002, dim=0), samples.quantile(0.998, dim=0)
-        right, up = (low[k] + torch.linspace(0, 1, DENSITY_SIZE_PX, device=x.device) * (high - low)[k] for k in range(2))
-        grid = torch.cartesian_prod(up.flip(0), right).flip(1)                  # row by row from the top, as (right, up)
+        right, up = (
+            low[k] + torch.linspace(0, 1, DENSITY_SIZE_PX, device=x.device) * (high - low)[k] for k in range(2)
+        )
+        # row by row from the top, as (right, up)
+        grid = torch.cartesian_prod(up.flip(0), right).flip(1)
         density = self.log_p(grid).exp()
-        density_and_samples = torch.stack([(density / density.max()).view(DENSITY_SIZE_PX, DENSITY_SIZE_PX), _histogram2d(samples, low, high)])
+        density_and_samples = torch.stack(
+            [(density / density.max()).view(DENSITY_SIZE_PX, DENSITY_SIZE_PX), _histogram2d(samples, low, high)]
+        )
         return {"density": density_and_samples[None, :, None], "density ends": torch.stack([low, high])}
 
 
@@ -68,7 +74,13 @@ def _histogram2d(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
     is_inside = ((pixel >= 0) & (pixel < DENSITY_SIZE_PX)).all(1)
     right, up = pixel[is_inside].T
     counts = torch.zeros(DENSITY_SIZE_PX * DENSITY_SIZE_PX, device=x.device)
-    return counts.index_add(0, (DENSITY_SIZE_PX - 1 - up) * DENSITY_SIZE_PX + right, torch.ones_like(right, dtype=counts.dtype)).clamp(max=1).view(DENSITY_SIZE_PX, DENSITY_SIZE_PX)
+    return (
+        counts.index_add(
+            0, (DENSITY_SIZE_PX - 1 - up) * DENSITY_SIZE_PX + right, torch.ones_like(right, dtype=counts.dtype)
+        )
+        .clamp(max=1)
+        .view(DENSITY_SIZE_PX, DENSITY_SIZE_PX)
+    )
 
 
 def sample_noise(n: int, network: NormalizingFlow, generator: Generator) -> Tensor:
@@ -76,9 +88,11 @@ def sample_noise(n: int, network: NormalizingFlow, generator: Generator) -> Tens
 
 
 class ImageFlowObjective(Objective):
-    """min −log p of images with L levels made continuous: v = (level + u)/L, u even in [0, 1), seen as logit(e + (1 − 2e) v).
+    """min −log p of images with L levels made continuous: v = (level + u)/L, u even in [0, 1), seen as logit(e + (1
+    − 2e) v).
 
-    log P(x) >= E_u log p(v) − D log L, so that bits per dimension are log₂ L − log p(v) / (D log 2).  Theis et al. 2016; Dinh et al. 2017.
+    log P(x) >= E_u log p(v) − D log L, so that bits per dimension are log₂ L − log p(v) / (D log 2).  Theis et al.
+    2016; Dinh et al. 2017.
     """
 
     monitor = "bits_per_dim"
@@ -88,7 +102,9 @@ class ImageFlowObjective(Objective):
     def __init__(self, network: NormalizingFlow, shape: tuple[int, ...], *, levels: int = 16):
         super().__init__()
         self.network, self.levels = network, levels
-        self.register_buffer("noises", torch.rand(NUM_EVAL_NOISES, *shape, generator=torch.Generator().manual_seed(0)), persistent=False)
+        self.register_buffer(
+            "noises", torch.rand(NUM_EVAL_NOISES, *shape, generator=torch.Generator().manual_seed(0)), persistent=False
+        )
 
     def dequantize(self, x: Tensor, u: Tensor) -> Tensor:
         """w = e + (1 − 2e) (level + u)/L."""
@@ -106,7 +122,10 @@ class ImageFlowObjective(Objective):
 
     def evaluate_batch(self, batch: Batch) -> Batch:
         x, row = batch["x"], batch["row"]
-        return {"loss": self.compute_bits(x, self.noises[row % NUM_EVAL_NOISES]), "size": torch.full_like(row, x[0].numel())}
+        return {
+            "loss": self.compute_bits(x, self.noises[row % NUM_EVAL_NOISES]),
+            "size": torch.full_like(row, x[0].numel()),
+        }
 
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
         bits = super().compute_metrics(outputs)["loss"]
@@ -138,4 +157,7 @@ class ImageFlowObjective(Objective):
         g, num_pairs = seeded_generator(batch["x"]), GRID_SIZE // 2
         a, b = sample_noise(2 * num_pairs, self.network, g).flatten(1).chunk(2)
         latents = lerp(a, b).unflatten(1, self.network.shape)
-        return {"samples": to_grid(self.sample(GRID_SIZE * GRID_SIZE, g)), "interpolation": to_grid(self.decode(latents))}
+        return {
+            "samples": to_grid(self.sample(GRID_SIZE * GRID_SIZE, g)),
+            "interpolation": to_grid(self.decode(latents)),
+        }

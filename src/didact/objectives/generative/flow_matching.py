@@ -12,7 +12,8 @@ from didact.progress import report_progress
 
 
 class FlowMatchingObjective(DenoisingObjective):
-    """min E ‖f(x_t, t) − (ε − x_0)‖², x_t = (1 − t) x_0 + t ε, t even in [0, 1].  Lipman et al. 2023, eq. 23; Liu et al. 2023.
+    """min E ‖f(x_t, t) − (ε − x_0)‖², x_t = (1 − t) x_0 + t ε, t even in [0, 1].  Lipman et al. 2023, eq. 23; Liu
+    et al. 2023.
 
     Drawing solves dx/dt = f from t = 1 to 0 by Heun's rule: x − h/2 (f(x, t) + f(x − h f(x, t), t − h)).
     """
@@ -24,10 +25,19 @@ class FlowMatchingObjective(DenoisingObjective):
         s = t[:, None, None, None]
         return (1 - s) * x0 + s * eps, t, eps - x0
 
-    def reverse_process(self, x: Tensor, y: Tensor | None, sampling: SamplingConfig, noise_source: NoiseSource, inpainting: Inpainting | None = None) -> Iterator[Tensor]:
+    def reverse_process(
+        self,
+        x: Tensor,
+        y: Tensor | None,
+        sampling: SamplingConfig,
+        noise_source: NoiseSource,
+        inpainting: Inpainting | None = None,
+    ) -> Iterator[Tensor]:
         if sampling.steps < 1 or sampling.eta or sampling.solver_order > 1:
             received = f"steps {sampling.steps}, eta {sampling.eta:g}, order {sampling.solver_order}"
-            raise UsageError(f"a flow has a rule of its own, of at least one step and without noise, got {received}; leave out the rest")
+            raise UsageError(
+                f"a flow has a rule of its own, of at least one step and without noise, got {received}; leave out the rest"
+            )
         h = 1 / sampling.steps
         for k in range(sampling.steps):
             report_progress(k + 1, sampling.steps)
@@ -37,7 +47,8 @@ class FlowMatchingObjective(DenoisingObjective):
                 velocity = self.predict(x, t, y, sampling.guidance)
                 next_velocity = self.predict(x - h * velocity, s, y, sampling.guidance)
                 x = x - h / 2 * (velocity + next_velocity)
-                if inpainting is not None:                                    # on its own line, s / t of the way to the noise that it has
+                # on its own line, s / t of the way to the noise that it has
+                if inpainting is not None:
                     x = torch.where(inpainting.mask, inpainting.x0 + s / t * (start - inpainting.x0), x)
                 if not is_last:
                     x = self.re_noise(x, s, t, noise_source)

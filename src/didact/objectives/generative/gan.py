@@ -39,12 +39,14 @@ def generator_loss_saturating(fake: Tensor) -> Tensor:
 
 
 def generator_loss_non_saturating(fake: Tensor) -> Tensor:
-    """−log D(G(z)): the same optimum, and a gradient −(1 − D) that is largest where D is sure.  Gaba 8.3, Groudiev 11.3."""
+    """−log D(G(z)): the same optimum, and a gradient −(1 − D) that is largest where D is sure.  Gaba 8.3, Groudiev
+    11.3."""
     return F.softplus(-fake)
 
 
 def wasserstein_critic_loss(real: Tensor, fake: Tensor) -> Tensor:
-    """f(G(z)) − f(x): over 1-Lipschitz f its least mean is minus the Wasserstein distance.  Arjovsky et al. 2017; Gaba eq. 8.15."""
+    """f(G(z)) − f(x): over 1-Lipschitz f its least mean is minus the Wasserstein distance.  Arjovsky et al. 2017;
+    Gaba eq. 8.15."""
     return fake - real
 
 
@@ -69,7 +71,8 @@ GAN_LOSSES = {
 
 
 def gradient_penalty(critic: Callable[[Tensor], Tensor], real: Tensor, fake: Tensor, t: Tensor) -> Tensor:
-    """E (‖∇f(x̂)‖ − 1)², x̂ = t x + (1 − t) G(z), t one number an example.  Gulrajani et al. 2017, eq. 3; Gaba eq. 8.16."""
+    """E (‖∇f(x̂)‖ − 1)², x̂ = t x + (1 − t) G(z), t one number an example.  Gulrajani et al. 2017, eq. 3; Gaba eq.
+    8.16."""
     t = t.view(-1, *[1] * (real.ndim - 1))
     x = (t * real + (1 - t) * fake).detach().requires_grad_()
     (gradient,) = torch.autograd.grad(critic(x).sum(), x, create_graph=True)
@@ -80,30 +83,60 @@ def gradient_penalty(critic: Callable[[Tensor], Tensor], real: Tensor, fake: Ten
 class GANObjective(Objective):
     """Two players, and a referee where the data have labels.  Gaba 8, Groudiev 11, Van Schependom 8.4.
 
-    No loss says how good the images are: both sides may win as much as they lose. What is watched is the Fréchet distance between 8×8
-    thumbnails of a split and as many drawn ones, which needs no extractor and is the same for every run. The referee, a small
+    No loss says how good the images are: both sides may win as much as they lose. What is watched is the Fréchet
+    distance between 8×8
+    thumbnails of a split and as many drawn ones, which needs no extractor and is the same for every run. The
+    referee, a small
     classifier, learns beside the game from the same real batches and never touches it: it says which classes are drawn
-    (mode collapse leaves some out) and how surely; its own accuracy on the real images of the split stands beside what it says.
+    (mode collapse leaves some out) and how surely; its own accuracy on the real images of the split stands beside
+    what it says.
     """
 
     monitor = "frechet"
     noises: Tensor
 
     def __init__(
-        self, generator: nn.Module, discriminator: nn.Module, *,
-        gan_loss: GANLoss, latent_dim: int, num_classes: int = 0, gradient_penalty: float = 0.0, discriminator_steps: int = 1, referee: nn.Module | None = None,
+        self,
+        generator: nn.Module,
+        discriminator: nn.Module,
+        *,
+        gan_loss: GANLoss,
+        latent_dim: int,
+        num_classes: int = 0,
+        gradient_penalty: float = 0.0,
+        discriminator_steps: int = 1,
+        referee: nn.Module | None = None,
     ):
         super().__init__()
         self.generator, self.discriminator, self.referee = generator, discriminator, referee
-        self.gan_loss, self.latent_dim, self.num_classes, self.gradient_penalty, self.discriminator_steps = gan_loss, latent_dim, num_classes, gradient_penalty, discriminator_steps
-        self.register_buffer("noises", torch.randn(NUM_EVAL_NOISES, latent_dim, generator=torch.Generator().manual_seed(0)), persistent=False)
+        self.gan_loss, self.latent_dim, self.num_classes, self.gradient_penalty, self.discriminator_steps = (
+            gan_loss,
+            latent_dim,
+            num_classes,
+            gradient_penalty,
+            discriminator_steps,
+        )
+        self.register_buffer(
+            "noises",
+            torch.randn(NUM_EVAL_NOISES, latent_dim, generator=torch.Generator().manual_seed(0)),
+            persistent=False,
+        )
 
     def players(self) -> tuple[Player, ...]:
         players = [
-            Player("discriminator", list(self.discriminator.parameters()), steps_per_round=self.discriminator_steps, compilable=not self.gradient_penalty),
+            Player(
+                "discriminator",
+                list(self.discriminator.parameters()),
+                steps_per_round=self.discriminator_steps,
+                compilable=not self.gradient_penalty,
+            ),
             Player("generator", list(self.generator.parameters())),
         ]
-        return (*players, Player("referee", list(self.referee.parameters()))) if self.referee is not None else tuple(players)
+        return (
+            (*players, Player("referee", list(self.referee.parameters())))
+            if self.referee is not None
+            else tuple(players)
+        )
 
     def get_labels(self, batch: Batch) -> Tensor | None:
         return batch["y"] if self.num_classes else None
@@ -128,7 +161,9 @@ class GANObjective(Objective):
         loss = self.gan_loss.discriminator(self.discriminator(x, y).float(), self.discriminator(fake, y).float()).mean()
         if not self.gradient_penalty:
             return {"loss": loss}
-        penalty = gradient_penalty(lambda between: self.discriminator(between, y), x, fake, torch.rand(len(x), device=x.device))
+        penalty = gradient_penalty(
+            lambda between: self.discriminator(between, y), x, fake, torch.rand(len(x), device=x.device)
+        )
         return {"loss": loss + self.gradient_penalty * penalty, "penalty": penalty}
 
     def forward(self, batch: Batch) -> Tensor:
@@ -159,12 +194,18 @@ class GANObjective(Objective):
         return self.decode(z, y)
 
     def sample(self, n: int, generator: Generator, *, label: int | None = None) -> Tensor:
-        return self.decode(self.sample_latents(n, generator), labels_to_sample(n, label, self.num_classes, generator.device))
+        return self.decode(
+            self.sample_latents(n, generator), labels_to_sample(n, label, self.num_classes, generator.device)
+        )
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
         g = seeded_generator(batch["x"])
         grids = {"samples": sample_grid(self.sample, self.num_classes, g)}
         num_pairs = GRID_SIZE // 2
         latents = lerp(standard_normal(num_pairs, self.latent_dim, g), standard_normal(num_pairs, self.latent_dim, g))
-        labels = torch.arange(num_pairs, device=g.device).repeat_interleave(GRID_SIZE) % self.num_classes if self.num_classes else None
+        labels = (
+            torch.arange(num_pairs, device=g.device).repeat_interleave(GRID_SIZE) % self.num_classes
+            if self.num_classes
+            else None
+        )
         return grids | {"interpolation": to_grid(self.decode(latents, labels))}

@@ -1,4 +1,5 @@
-"""Latent diffusion: noise and its way back among the codes of an autoencoder that is done learning; the decoder paints at the end."""
+"""Latent diffusion: noise and its way back among the codes of an autoencoder that is done learning; the decoder
+paints at the end."""
 
 from typing import Any
 
@@ -45,7 +46,8 @@ class FrozenAutoencoder(nn.Module):
 class LatentDiffusionObjective(DiffusionObjective):
     """The same loss for z_0 = (encode(x) − μ) / s in place of x_0, μ and s over the training codes, channel by channel.
 
-    Rombach et al. 2022, eq. 2 and section G; Gaba 9.10. A VAE's code is its mean μ(x); a VQ-VAE's is rounded to its words at the end.
+    Rombach et al. 2022, eq. 2 and section G; Gaba 9.10. A VAE's code is its mean μ(x); a VQ-VAE's is rounded to its
+    words at the end.
     """
 
     clip_range = 5.0   # deviations: codes have no bounds as pixels do
@@ -53,7 +55,9 @@ class LatentDiffusionObjective(DiffusionObjective):
     location: Tensor
     scale: Tensor
 
-    def __init__(self, autoencoder: FrozenAutoencoder, network: nn.Module, noise_schedule: NoiseSchedule, **shared_options: Any):
+    def __init__(
+        self, autoencoder: FrozenAutoencoder, network: nn.Module, noise_schedule: NoiseSchedule, **shared_options: Any
+    ):
         super().__init__(network, autoencoder.shape, noise_schedule, **shared_options)
         self.autoencoder = autoencoder
         self.register_buffer("location", torch.zeros(autoencoder.shape[0], 1, 1))
@@ -65,7 +69,8 @@ class LatentDiffusionObjective(DiffusionObjective):
         self.autoencoder.eval()
         z = self.autoencoder.encode(x)
         self.location.copy_(z.mean((0, 2, 3))[:, None, None])
-        self.scale.copy_(z.std((0, 2, 3))[:, None, None].clamp(min=1e-4))   # a dimension that collapsed says nothing, as it did
+        # a dimension that collapsed says nothing, as it did
+        self.scale.copy_(z.std((0, 2, 3))[:, None, None].clamp(min=1e-4))
 
     @torch.no_grad()
     def to_model_space(self, x: Tensor) -> Tensor:

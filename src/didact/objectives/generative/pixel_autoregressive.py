@@ -20,8 +20,10 @@ from didact.samplers.text_generation import MIN_TEMPERATURE
 class PixelAutoregressiveObjective(Objective):
     """min −Σ_i log p(x_i | x_<i) / (D log 2), in bits per dimension.  Van den Oord et al. 2016; Groudiev 9.2.
 
-    The network reads (B, C, H, W) and answers (B, L C, H, W): logits of the L levels of each place, none from a place after it.
-    The channels of a pixel are places too, each told of those before it: p(x_i | x_<i) = p(R | x_<i) p(G | R, x_<i) p(B | R, G, x_<i).
+    The network reads (B, C, H, W) and answers (B, L C, H, W): logits of the L levels of each place, none from a
+    place after it.
+    The channels of a pixel are places too, each told of those before it: p(x_i | x_<i) = p(R | x_<i) p(G | R, x_<i)
+    p(B | R, G, x_<i).
     """
 
     monitor = "bits_per_dim"
@@ -66,13 +68,18 @@ class PixelAutoregressiveObjective(Objective):
         return {"loss": bits, self.monitor: bits, "log_likelihood": -bits * log(2) * prod(self.shape)}
 
     @torch.no_grad()
-    def sample_pixels(self, k: Tensor, num_known: int, generator: Generator, y: Tensor | None, temperature: float) -> Tensor:
-        """Levels whose first `known` rows stay; every other place is drawn, in its turn. A temperature of 0 takes the likeliest."""
+    def sample_pixels(
+        self, k: Tensor, num_known: int, generator: Generator, y: Tensor | None, temperature: float
+    ) -> Tensor:
+        """Levels whose first `known` rows stay; every other place is drawn, in its turn. A temperature of 0 takes
+        the likeliest."""
         k = k.clone()
         k[:, :, num_known:] = 0                                        # no place is told of what it is to become
         x, (_, C, H, W) = self.to_network_input(k), k.shape
         positions = list(product(range(num_known, H), range(W), range(C)))
-        for step, ((i, j, c), logits) in enumerate(zip(positions, self.network.iterate_conditional_logits(x, y, num_known), strict=True), start=1):
+        for step, ((i, j, c), logits) in enumerate(
+            zip(positions, self.network.iterate_conditional_logits(x, y, num_known), strict=True), start=1
+        ):
             if temperature > MIN_TEMPERATURE:
                 level = torch.multinomial((logits.float() / temperature).softmax(1), 1, generator=generator)[:, 0]
             else:
@@ -82,8 +89,11 @@ class PixelAutoregressiveObjective(Objective):
             report_progress(step, len(positions))
         return k
 
-    def complete(self, x: Tensor, num_known: int, generator: Generator, y: Tensor | None = None, *, temperature: float = 1.0) -> Tensor:
-        """Images whose first `known` rows of pixels stay, and are gone on with; each class in turn where none is given."""
+    def complete(
+        self, x: Tensor, num_known: int, generator: Generator, y: Tensor | None = None, *, temperature: float = 1.0
+    ) -> Tensor:
+        """Images whose first `known` rows of pixels stay, and are gone on with; each class in turn where none is
+        given."""
         y = labels_to_sample(len(x), None, self.num_classes, x.device) if y is None else y
         return self.to_images(self.sample_pixels(self.quantize(x), num_known, generator, y, temperature))
 
@@ -99,4 +109,7 @@ class PixelAutoregressiveObjective(Objective):
         masked = originals.clone()
         masked[:, :, num_known:] = 0
         completions = [self.complete(x, num_known, g, None if y is None else y[:GRID_SIZE]) for _ in range(3)]
-        return {"samples": sample_grid(self.sample, self.num_classes, g), "completions": torch.stack([originals, masked, *completions])}
+        return {
+            "samples": sample_grid(self.sample, self.num_classes, g),
+            "completions": torch.stack([originals, masked, *completions]),
+        }

@@ -1,4 +1,5 @@
-"""How drawn images are judged while a model learns to draw: beside real ones, small; and by a referee, where there are labels."""
+"""How drawn images are judged while a model learns to draw: beside real ones, small; and by a referee, where there
+are labels."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -7,7 +8,16 @@ from didact.data.core import Batch, Data
 from didact.metrics.generative import class_metrics, gaussian_frechet_distance, inception_score
 
 THUMBNAIL_SIZE_PX = 8     # pixels of the thumbnails whose Fréchet distance is watched
-REFEREE_METRICS = ("class_coverage", "class_entropy", "rarest", "commonest", "evenness", "inception_score", "confidence")  # by a referee
+# by a referee
+REFEREE_METRICS = (
+    "class_coverage",
+    "class_entropy",
+    "rarest",
+    "commonest",
+    "evenness",
+    "inception_score",
+    "confidence",
+)
 
 
 def make_thumbnails(x: Tensor) -> Tensor:
@@ -31,7 +41,8 @@ def compare_with_real(referee: nn.Module | None, batch: Batch, samples: Tensor) 
 
 
 def sample_quality_metrics(outputs: Batch, *, conditional: bool) -> dict[str, float]:
-    """The Fréchet distance of thumbnails; where a referee looked, which classes it saw, how surely, and how good it is itself."""
+    """The Fréchet distance of thumbnails; where a referee looked, which classes it saw, how surely, and how good it
+    is itself."""
     scores = {"frechet": float(gaussian_frechet_distance(outputs["real"], outputs["drawn"]))}
     if "probabilities" not in outputs:
         return scores
@@ -46,21 +57,32 @@ def sample_quality_metrics(outputs: Batch, *, conditional: bool) -> dict[str, fl
     }
 
 
-def metric_notes(data: Data, *, referee: bool, conditional: bool, num_noises: int, only_first: bool = False) -> tuple[str, ...]:
-    """What the scores of a model that draws are, told before the first step: of what, how many, of which split, by whom.
+def metric_notes(
+    data: Data, *, referee: bool, conditional: bool, num_noises: int, only_first: bool = False
+) -> tuple[str, ...]:
+    """What the scores of a model that draws are, told before the first step: of what, how many, of which split, by
+    whom.
 
-    An image, or a row, is drawn beside each real one, from so many `noises` in turn; or beside the `first` ones alone, one for each.
+    An image, or a row, is drawn beside each real one, from so many `noises` in turn; or beside the `first` ones
+    alone, one for each.
     A note begins with the names of its metrics, so that the report can set it below them.
     """
-    num_test, num_validation = (min(num_noises, len(split)) if only_first else len(split) for split in (data.test, data.validation))
+    num_test, num_validation = (
+        min(num_noises, len(split)) if only_first else len(split) for split in (data.test, data.validation)
+    )
     counts = f"{num_test:,} drawn beside as many real ones of the test split (validation: {num_validation:,})"
     if max(num_test, num_validation) > num_noises:
         counts += f", from {num_noises:,} noises in turn"
     if data.kind == "table":
-        return (f"frechet: of rows, their numbers brought to mean 0 and deviation 1, {counts}; it compares means and covariances alone",)
+        return (
+            f"frechet: of rows, their numbers brought to mean 0 and deviation 1, {counts}; it compares means and covariances alone",
+        )
     width, height = (min(THUMBNAIL_SIZE_PX, n) for n in (data.shape[2], data.shape[1]))
     frechet_note = f"frechet: of {width}×{height} thumbnails, {counts}; didact sample RUN --judge CLASSIFIER has that of a classifier's features"
     if not referee:
         return (frechet_note,)
     names = ", ".join([*REFEREE_METRICS, "as_asked"] if conditional else REFEREE_METRICS)
-    return frechet_note, f"{names}: by a referee, a small classifier that learns along; of the real ones it gets referee_accuracy right"
+    return (
+        frechet_note,
+        f"{names}: by a referee, a small classifier that learns along; of the real ones it gets referee_accuracy right",
+    )

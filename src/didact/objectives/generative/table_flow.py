@@ -19,8 +19,10 @@ TAIL_CUTOFF = 1e-3   # of either tail, cut off a normal number that stands for a
 class TableFlow(FlowObjective):
     """min −log p(v), v = c + (u − ½) step, c one number for each column (and gap), u even in [0, 1).
 
-    The step is that of a number's last decimal, 1 for a category's place among its values, 0 for a number that has no steps: of whole
-    numbers and categories log P(row) >= E_u log p(v), as of the levels of a pixel (Theis et al. 2016). A missing number is noise of a
+    The step is that of a number's last decimal, 1 for a category's place among its values, 0 for a number that has
+    no steps: of whole
+    numbers and categories log P(row) >= E_u log p(v), as of the levels of a pixel (Theis et al. 2016). A missing
+    number is noise of a
     known density q, and so log p(what is there) >= E log p(v) − log q.
     """
 
@@ -32,13 +34,19 @@ class TableFlow(FlowObjective):
     is_discrete: Tensor
 
     def __init__(self, network: NormalizingFlow, rows: RowLayout, train: Tensor | None = None):
-        column_index = [k for k in range(rows.num_features) if not any(a < k < b for a, b in rows.categories)]  # of a category, its first place
+        # of a category, its first place
+        column_index = [k for k in range(rows.num_features) if not any(a < k < b for a, b in rows.categories)]
         super().__init__(network, torch.zeros(len(column_index)), torch.ones(len(column_index)))
         self.rows = rows
         self.register_buffer("column_index", torch.tensor(column_index), persistent=False)
-        is_discrete = torch.ones(rows.num_features, dtype=torch.bool).index_fill(0, rows.numbers, False)   # categories and gaps
+        # categories and gaps
+        is_discrete = torch.ones(rows.num_features, dtype=torch.bool).index_fill(0, rows.numbers, False)
         self.register_buffer("is_discrete", is_discrete, persistent=False)
-        self.register_buffer("noises", torch.rand(NUM_EVAL_NOISES, len(column_index), generator=torch.Generator().manual_seed(0)), persistent=False)
+        self.register_buffer(
+            "noises",
+            torch.rand(NUM_EVAL_NOISES, len(column_index), generator=torch.Generator().manual_seed(0)),
+            persistent=False,
+        )
         if train is not None:
             c = self.flatten_rows(train)
             std = c.std(0, correction=0)
@@ -46,7 +54,8 @@ class TableFlow(FlowObjective):
             self.std.copy_(torch.where(std > 0, std, 1.0))
 
     def flatten_rows(self, r: Tensor) -> Tensor:
-        """Encoded rows -> one number for each column and gap; of a category, its place among the values: (B, F) -> (B, C)."""
+        """Encoded rows -> one number for each column and gap; of a category, its place among the values: (B, F) ->
+        (B, C)."""
         r = r.clone()
         for a, b in self.rows.categories:
             r[:, a] = r[:, a:b].argmax(1).to(r.dtype)
@@ -73,7 +82,9 @@ class TableFlow(FlowObjective):
     def dequantize(self, batch: Batch, u: Tensor) -> tuple[Tensor, Tensor]:
         """v, and log q of the noise in it, (B,)."""
         r = self.rows.encode_rows(batch)
-        present = torch.ones_like(r).index_copy(1, self.rows.numbers, self.rows.presence_mask(r))[:, self.column_index] > 0.5
+        present = (
+            torch.ones_like(r).index_copy(1, self.rows.numbers, self.rows.presence_mask(r))[:, self.column_index] > 0.5
+        )
         z = torch.special.ndtri(TAIL_CUTOFF + (1 - 2 * TAIL_CUTOFF) * u)
         v = torch.where(present, self.flatten_rows(r) + (u - 0.5) * self.step_sizes(), self.mean + self.std * z)
         log_q = -0.5 * (z.square() + log(2 * pi)) - self.std.log() - log(1 - 2 * TAIL_CUTOFF)
@@ -104,7 +115,9 @@ class TableFlow(FlowObjective):
         """n rows in the table's own units, from noise of deviation `temperature`: below 1, nearer to what is usual."""
         if label is not None:
             raise UsageError(f"this model was not told the classes, so none can be asked of it, got label {label}")
-        return self.rows.reflect_at_edges(self.unflatten_rows(self.decode_latents(temperature * self.sample_latents(n, generator))))
+        return self.rows.reflect_at_edges(
+            self.unflatten_rows(self.decode_latents(temperature * self.sample_latents(n, generator)))
+        )
 
     def tabulate(self, x: Tensor) -> tuple[list[str], list[list[str]]]:
         return self.rows.tabulate(x)
@@ -112,4 +125,6 @@ class TableFlow(FlowObjective):
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
         """Of two numbers, their density too."""
         only_numbers = len(self.rows.numbers) == self.rows.num_features
-        return self.rows.gallery(batch, self.sample) | (super().gallery({"x": self.rows.encode_rows(batch)}) if only_numbers else {})
+        return self.rows.gallery(batch, self.sample) | (
+            super().gallery({"x": self.rows.encode_rows(batch)}) if only_numbers else {}
+        )

@@ -1,6 +1,7 @@
 """The rows of a table as a model that draws new ones sees them: numbers of one scale, gaps, categories.
 
-An encoded row holds, column by column, a number (and whether it is missing), or a category as a vector of one 1. What a network says
+An encoded row holds, column by column, a number (and whether it is missing), or a category as a vector of one 1.
+What a network says
 of a row has the same places: a mean for each number, a logit for each gap and for each value of a category.
 """
 
@@ -32,7 +33,8 @@ EDGE_HEAP_FRACTION = 0.05   # share of the training rows on an edge from which o
 class RowLayout(nn.Module):
     """Where the numbers, gaps and categories of a row lie, and what is usual in them. `joint` rows hold the target too.
 
-    Where the class is `told` instead, the network reads and makes the other columns; a row that is drawn has its class behind them.
+    Where the class is `told` instead, the network reads and makes the other columns; a row that is drawn has its
+    class behind them.
     What was measured in the training rows is kept with the weights, so that a run can write rows without its data.
     """
 
@@ -90,7 +92,9 @@ class RowLayout(nn.Module):
         self.scale[self.numbers] = torch.where(std > 0, std, 1.0)
         low, high = values.amin(0), values.amax(0)
         self.low[self.numbers], self.high[self.numbers] = low, high
-        self.heaped[:, self.numbers] = torch.stack([(values == edge).double().mean(0) > EDGE_HEAP_FRACTION for edge in (low, high)])
+        self.heaped[:, self.numbers] = torch.stack(
+            [(values == edge).double().mean(0) > EDGE_HEAP_FRACTION for edge in (low, high)]
+        )
         self.decimals[self.numbers] = torch.tensor([float(infer_decimals(column)) for column in values.T])
 
     def encode_rows(self, batch: Batch) -> Tensor:
@@ -116,15 +120,20 @@ class RowLayout(nn.Module):
         return torch.where(self.decimals >= 0, (r / step).round() * step, r)
 
     def reflect_at_edges(self, r: Tensor) -> Tensor:
-        """Drawn rows made usual: a number beyond an edge is reflected in it, x -> 2 edge − x, since all of those put on the edge would heap
-        up there (as a density is mended at its boundary: Silverman 1986, 2.10). Where the table itself has such a heap, as of the zeros of
+        """Drawn rows made usual: a number beyond an edge is reflected in it, x -> 2 edge − x, since all of those
+        put on the edge would heap
+        up there (as a density is mended at its boundary: Silverman 1986, 2.10). Where the table itself has such a
+        heap, as of the zeros of
         an amount, they belong to it; and what lies a whole range beyond stays on the edge for all to see.
         """
-        half = torch.where(self.decimals >= 0, 0.5 * 10.0 ** -self.decimals, 0.0)         # what rounds to the edge lies on it
+        # what rounds to the edge lies on it
+        half = torch.where(self.decimals >= 0, 0.5 * 10.0 ** -self.decimals, 0.0)
         low, high = self.low - half, self.high + half
         below, above = (r < low) & ~self.heaped[0], (r > high) & ~self.heaped[1]
         within_range = (r > 2 * low - high) & (r < 2 * high - low)
-        return self.clip_to_training_range(torch.where(within_range & below, 2 * low - r, torch.where(within_range & above, 2 * high - r, r)))
+        return self.clip_to_training_range(
+            torch.where(within_range & below, 2 * low - r, torch.where(within_range & above, 2 * high - r, r))
+        )
 
     def presence_mask(self, s: Tensor) -> Tensor:
         """1 for each number that is there, 0 for one that is missing: (B, numbers)."""
@@ -151,14 +160,19 @@ class RowLayout(nn.Module):
     def tabulate(self, r: Tensor) -> tuple[list[str], list[list[str]]]:
         """The columns' names, and rows in their own units as text."""
         columns, decimals = (*self.columns, *self.condition_columns), [int(d) for d in self.decimals.tolist()]
-        return [column.name for column in columns], decode_rows(columns, r, decimals + [UNLIMITED_DECIMALS] * (r.shape[1] - len(decimals)))
+        return [column.name for column in columns], decode_rows(
+            columns, r, decimals + [UNLIMITED_DECIMALS] * (r.shape[1] - len(decimals))
+        )
 
 
 class MixedRowLikelihood(PixelDistribution):
-    """p(row | out) = Π N(x; out, σ²) over numbers that are there · Π Bernoulli over gaps · Π Categorical over categories.
+    """p(row | out) = Π N(x; out, σ²) over numbers that are there · Π Bernoulli over gaps · Π Categorical over
+    categories.
 
-    One σ for each column of numbers, learned. Rows come with numbers of mean 0 and deviation 1, but the density is that in the table's
-    own units, p(s) / Π scale over the numbers that are there, so that it can be held against any other model of the table.
+    One σ for each column of numbers, learned. Rows come with numbers of mean 0 and deviation 1, but the density is
+    that in the table's
+    own units, p(s) / Π scale over the numbers that are there, so that it can be held against any other model of the
+    table.
     """
 
     def __init__(self, rows: RowLayout):
@@ -169,10 +183,15 @@ class MixedRowLikelihood(PixelDistribution):
     def nll(self, out: Tensor, s: Tensor) -> Tensor:
         """−log p, (B,)."""
         out, layout = out.flatten(1).float(), self.rows
-        v = self.log_variance.clamp(-9, 9)               # a constant column would have none
-        gaussian_nll = 0.5 * ((out[:, layout.numbers] - s[:, layout.numbers]).square() * (-v).exp() + v + log(2 * pi)) + layout.scale[layout.numbers].log()
+        v = self.log_variance.clamp(-9, 9)  # a constant column would have none
+        gaussian_nll = (
+            0.5 * ((out[:, layout.numbers] - s[:, layout.numbers]).square() * (-v).exp() + v + log(2 * pi))
+            + layout.scale[layout.numbers].log()
+        )
         total = (gaussian_nll * layout.presence_mask(s)).sum(1)
-        total = total + F.binary_cross_entropy_with_logits(out[:, layout.gaps], s[:, layout.gaps], reduction="none").sum(1)
+        total = total + F.binary_cross_entropy_with_logits(
+            out[:, layout.gaps], s[:, layout.gaps], reduction="none"
+        ).sum(1)
         for a, b in layout.categories:
             total = total - (s[:, a:b] * out[:, a:b].log_softmax(1)).sum(1)
         return total
@@ -193,5 +212,7 @@ class MixedRowLikelihood(PixelDistribution):
         uniform = torch.rand(len(out), len(layout.gaps), generator=generator, device=out.device)
         s[:, layout.gaps] = (uniform < out[:, layout.gaps].sigmoid()).float()
         for a, b in layout.categories:
-            s[:, a:b] = F.one_hot(torch.multinomial(out[:, a:b].softmax(1), 1, generator=generator)[:, 0], b - a).float()
+            s[:, a:b] = F.one_hot(
+                torch.multinomial(out[:, a:b].softmax(1), 1, generator=generator)[:, 0], b - a
+            ).float()
         return s

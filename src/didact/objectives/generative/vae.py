@@ -45,22 +45,27 @@ def kl_gaussians(mu: Tensor, covariance: Tensor, other_mu: Tensor, other_covaria
 
 def log_normal(z: Tensor, mu: Tensor | float = 0.0, log_variance: Tensor | float = 0.0) -> Tensor:
     """log N(z; μ, σ²), summed over the last axis."""
-    v = log_variance                                                      # a number stays one: a CUDA graph takes none from the host
+    # a number stays one: a CUDA graph takes none from the host
+    v = log_variance
     precision = (-v).exp() if isinstance(v, Tensor) else exp(-v)
     return -0.5 * ((z - mu).square() * precision + v + log(2 * pi)).sum(-1)
 
 
 def iwae_bound(log_w: Tensor) -> Tensor:
-    """log 1/k Σ_i w_i, w_i = p(x, z_i) / q(z_i | x): (k, B) -> (B,), grows with k to log p(x).  Burda et al. 2016; Gaba eq. 9.29."""
+    """log 1/k Σ_i w_i, w_i = p(x, z_i) / q(z_i | x): (k, B) -> (B,), grows with k to log p(x).  Burda et al. 2016;
+    Gaba eq. 9.29."""
     return log_w.logsumexp(0) - log(len(log_w))
 
 
 class VAEObjective(Objective):
-    """min E −log p(x | z) + β KL(q(z | x) ‖ p(z)), z = μ + σ ε.  Kingma and Welling 2014; β: Higgins et al. 2017, Gaba eq. 9.23.
+    """min E −log p(x | z) + β KL(q(z | x) ‖ p(z)), z = μ + σ ε.  Kingma and Welling 2014; β: Higgins et al. 2017,
+    Gaba eq. 9.23.
 
     `warmup` steps take β from 0 to its value (KL annealing). `free_bits` κ: Σ_j max(KL_j, κ), KL_j a batch's
-    mean, so that the first κ nats of each dimension cost nothing (Kingma et al. 2016). Both fight posterior collapse (Gaba 9.9).
-    `samples` above 1 maximise the importance-weighted bound instead. What is judged is the bound itself, with β but without the two cures.
+    mean, so that the first κ nats of each dimension cost nothing (Kingma et al. 2016). Both fight posterior
+    collapse (Gaba 9.9).
+    `samples` above 1 maximise the importance-weighted bound instead. What is judged is the bound itself, with β but
+    without the two cures.
     """
 
     any_size = False
@@ -68,13 +73,23 @@ class VAEObjective(Objective):
     noises: Tensor
 
     def __init__(
-        self, network: VAE, pixels: PixelDistribution, *, beta: float = 1.0, kl_warmup: int = 0, free_bits: float = 0.0, num_samples: int = 1
+        self,
+        network: VAE,
+        pixels: PixelDistribution,
+        *,
+        beta: float = 1.0,
+        kl_warmup: int = 0,
+        free_bits: float = 0.0,
+        num_samples: int = 1,
     ):
         super().__init__()
         self.network, self.pixels, self.num_classes = network, pixels, network.num_classes
         self.beta, self.kl_warmup, self.free_bits, self.num_samples = beta, kl_warmup, free_bits, num_samples
-        self.register_buffer("steps_taken", torch.zeros(()))  # steps, on the device: β moves without the host, inside a captured graph too
-        noises = torch.randn(NUM_EVAL_NOISES, num_samples, network.latent_dim, generator=torch.Generator().manual_seed(0))
+        # steps, on the device: β moves without the host, inside a captured graph too
+        self.register_buffer("steps_taken", torch.zeros(()))
+        noises = torch.randn(
+            NUM_EVAL_NOISES, num_samples, network.latent_dim, generator=torch.Generator().manual_seed(0)
+        )
         self.register_buffer("noises", noises, persistent=False)
 
     def get_labels(self, batch: Batch) -> Tensor | None:
@@ -97,7 +112,8 @@ class VAEObjective(Objective):
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         x, y = self.get_inputs(batch), self.get_labels(batch)
         mu, log_variance = self.network.encode(x, y)
-        z = mu + (0.5 * log_variance).exp() * torch.randn(self.num_samples, *mu.shape, device=mu.device)   # (k, B, latent)
+        # (k, B, latent)
+        z = mu + (0.5 * log_variance).exp() * torch.randn(self.num_samples, *mu.shape, device=mu.device)
         nll = self.reconstruction_nll(x, y, z)
         if self.num_samples > 1:
             return {"loss": -iwae_bound(log_normal(z) - log_normal(z, mu, log_variance) - nll).mean()}
@@ -129,13 +145,24 @@ class VAEObjective(Objective):
         return outputs | ({"y": batch["y"]} if "y" in batch else {})
 
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
-        means = {name: float(column.double().mean()) for name, column in outputs.items() if name not in ("loss", "latent", "kl_each", "y")}
+        means = {
+            name: float(column.double().mean())
+            for name, column in outputs.items()
+            if name not in ("loss", "latent", "kl_each", "y")
+        }
         elbo = -means["reconstruction"] - means["kl"]
-        return super().compute_metrics(outputs) | {"elbo": elbo} | means | {"active_units": float(active_units(outputs["latent"]))}
+        return (
+            super().compute_metrics(outputs)
+            | {"elbo": elbo}
+            | means
+            | {"active_units": float(active_units(outputs["latent"]))}
+        )
 
     def sample(self, n: int, generator: Generator, *, label: int | None = None) -> Tensor:
         """The mean image of p(x | z) for n codes from the prior."""
-        return self.decode(self.sample_latents(n, generator), labels_to_sample(n, label, self.num_classes, generator.device))
+        return self.decode(
+            self.sample_latents(n, generator), labels_to_sample(n, label, self.num_classes, generator.device)
+        )
 
     def decode(self, z: Tensor, y: Tensor | None = None) -> Tensor:
         return self.pixels.mean(self.network.decode(z, y))
@@ -153,7 +180,8 @@ class VAEObjective(Objective):
         return self.embed(batch)
 
     def restore(self, batch: Batch) -> Tensor:
-        """Through the mean code and back; of a model that was told the classes, as the class that explains the image best."""
+        """Through the mean code and back; of a model that was told the classes, as the class that explains the
+        image best."""
         batch = batch if not self.num_classes or "y" in batch else batch | {"y": self.most_likely_class(batch["x"])}
         return self.decode(self.embed(batch), self.get_labels(batch))
 

@@ -1,4 +1,5 @@
-"""A prior over the codes of a VQ-VAE that is done learning: maps of words one after the other, and the decoder paints them."""
+"""A prior over the codes of a VQ-VAE that is done learning: maps of words one after the other, and the decoder
+paints them."""
 
 import torch
 from torch import Generator, Tensor
@@ -11,7 +12,8 @@ from didact.samplers.latent import GRID_SIZE, labels_to_sample
 
 
 class CodePrior(PixelAutoregressiveObjective):
-    """min −Σ_i log p(k_i | k_<i) / (D log 2), k the codes of x, in bits per code.  Van den Oord et al. 2017, section 3.3; Gaba 9.10.
+    """min −Σ_i log p(k_i | k_<i) / (D log 2), k the codes of x, in bits per code.  Van den Oord et al. 2017,
+    section 3.3; Gaba 9.10.
 
     The network reads the vectors that the codes stand for, and says which comes next.
     """
@@ -19,7 +21,9 @@ class CodePrior(PixelAutoregressiveObjective):
     monitor = "bits_per_code"
 
     def __init__(self, network: PixelCNN, autoencoder: VQVAEObjective, *, num_classes: int = 0):
-        super().__init__(network, (1, *autoencoder.network.grid), levels=autoencoder.network.codebook_size, num_classes=num_classes)
+        super().__init__(
+            network, (1, *autoencoder.network.grid), levels=autoencoder.network.codebook_size, num_classes=num_classes
+        )
         self.autoencoder = autoencoder.requires_grad_(False)
 
     def train(self, mode: bool = True) -> "CodePrior":
@@ -37,8 +41,11 @@ class CodePrior(PixelAutoregressiveObjective):
     def to_images(self, k: Tensor) -> Tensor:
         return self.autoencoder.network.decode_codes(k[:, 0]).float().clamp(0, 1)
 
-    def complete(self, x: Tensor, num_known: int, generator: Generator, y: Tensor | None = None, *, temperature: float = 1.0) -> Tensor:
-        """Images whose first `known` rows stay: their codes, as far as they tell of those rows alone, and new ones below."""
+    def complete(
+        self, x: Tensor, num_known: int, generator: Generator, y: Tensor | None = None, *, temperature: float = 1.0
+    ) -> Tensor:
+        """Images whose first `known` rows stay: their codes, as far as they tell of those rows alone, and new ones
+        below."""
         y = labels_to_sample(len(x), None, self.num_classes, x.device) if y is None else y
         masked = x.clone()
         masked[:, :, num_known:] = 0

@@ -49,23 +49,43 @@ class GenerativeLanguageModel(LanguageModel):
     """A language model whose network goes on from a memory, token by token."""
 
     def write(
-        self, prompt: Tensor, n: int, *, decoding: DecodingConfig | None = None, generator: Generator | None = None, compile: bool = False,
-        eos_id: int | None = None, progress: ProgressCallback = ignore_progress,
+        self,
+        prompt: Tensor,
+        n: int,
+        *,
+        decoding: DecodingConfig | None = None,
+        generator: Generator | None = None,
+        compile: bool = False,
+        eos_id: int | None = None,
+        progress: ProgressCallback = ignore_progress,
     ) -> Tensor:
-        """The next n tokens behind each prompt, (B, T) -> (B, n); behind `end`, where there is one, nothing but `end`."""
+        """The next n tokens behind each prompt, (B, T) -> (B, n); behind `end`, where there is one, nothing but
+        `end`."""
         network, decoding = cast(IncrementalDecoder, self.network), decoding or DecodingConfig()
         decoding.check(network.vocab_size)
         capacity = prompt.shape[1] + n
         if decoding.beam > 1:
             cache = network.init_cache(len(prompt) * decoding.beam, capacity)
-            return beam_search(network.decode_step, cache, prompt, n, beam=decoding.beam, eos_id=eos_id, progress=progress)
+            return beam_search(
+                network.decode_step, cache, prompt, n, beam=decoding.beam, eos_id=eos_id, progress=progress
+            )
         cache, device = network.init_cache(len(prompt), capacity), prompt.device
-        text_generator = TextGenerator(network.decode_step, cache, len(prompt), decoding=decoding, generator=generator, eos_id=eos_id, device=device, compile=compile)
+        text_generator = TextGenerator(
+            network.decode_step,
+            cache,
+            len(prompt),
+            decoding=decoding,
+            generator=generator,
+            eos_id=eos_id,
+            device=device,
+            compile=compile,
+        )
         return text_generator.generate(prompt, n, progress=progress)
 
 
 class CausalLanguageModel(GenerativeLanguageModel):
-    """min of −mean_t log p(x_{t+1} | x_≤t) for a network with `hidden` and `head`, which can also go on from a memory.  Gaba eq. 7.14.
+    """min of −mean_t log p(x_{t+1} | x_≤t) for a network with `hidden` and `head`, which can also go on from a
+    memory.  Gaba eq. 7.14.
 
     Where layers leave a penalty (experts: how uneven they are used, 1 at best), `balance` times their mean is added.
     """
@@ -76,7 +96,11 @@ class CausalLanguageModel(GenerativeLanguageModel):
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         nll, imbalance = self.cross_entropy(batch), pop_auxiliary_loss(self.network)
-        return {"loss": nll} if imbalance is None else {"loss": nll + self.balance_weight * imbalance, "cross_entropy": nll, "balance": imbalance}
+        return (
+            {"loss": nll}
+            if imbalance is None
+            else {"loss": nll + self.balance_weight * imbalance, "cross_entropy": nll, "balance": imbalance}
+        )
 
     def cross_entropy(self, batch: Batch) -> Tensor:
         """−mean_t log p(x_{t+1} | x_≤t)."""
@@ -88,13 +112,20 @@ class CausalLanguageModel(GenerativeLanguageModel):
     def evaluate_batch(self, batch: Batch) -> Batch:
         h, head = self.decoder.forward_features(batch["x"]), self.decoder.head
         chunk_size = max(1, MAX_EVAL_LOGITS // (h.shape[1] * self.vocab_size))
-        chunks = [self._evaluate_logits(h_ @ head.mT, y) for h_, y in zip(h.split(chunk_size), batch["y"].split(chunk_size), strict=True)]
+        chunks = [
+            self._evaluate_logits(h_ @ head.mT, y)
+            for h_, y in zip(h.split(chunk_size), batch["y"].split(chunk_size), strict=True)
+        ]
         return {name: torch.cat([chunk[name] for chunk in chunks]) for name in chunks[0]}
 
     def _evaluate_logits(self, logits: Tensor, y: Tensor) -> Batch:
         is_target = y != IGNORE_INDEX
         n = is_target.sum(1)
-        return {"loss": next_token_loss(logits, y).sum(1) / n.clamp(min=1), "tokens": n, "right": ((logits.argmax(-1) == y) & is_target).sum(1)}
+        return {
+            "loss": next_token_loss(logits, y).sum(1) / n.clamp(min=1),
+            "tokens": n,
+            "right": ((logits.argmax(-1) == y) & is_target).sum(1),
+        }
 
     def players(self) -> tuple[Player, ...]:
         """Matrices decay; norms and biases, which have no larger neighbours to be balanced with, do not."""

@@ -1,6 +1,7 @@
 """Cross-entropy behind a large output matrix, piece by piece: the logits of all tokens are never there at once.
 
-Of 65,536 tokens and 50,257 words they would fill 13 GB in single precision. Each piece gives its loss and at once its gradients.
+Of 65,536 tokens and 50,257 words they would fill 13 GB in single precision. Each piece gives its loss and at once
+its gradients.
 """
 
 from importlib.util import find_spec
@@ -16,11 +17,14 @@ from didact.objectives.text.language_model import IGNORE_INDEX
 CHUNK_TOKENS = 8192    # tokens in a piece
 VOCABULARY_MULTIPLE = 64      # the output matrix is widened to a multiple of this while computing: tensor cores like it
 HAS_TRITON = find_spec("triton") is not None  # asked once: torch.compile cannot trace the question
-USE_FUSED_KERNEL = True  # `surprise` in place of several operations: on an H200 0.62 in place of 1.03 ms a piece, and a step of GPT-2 fills 5 GB less
+# `surprise` in place of several operations: on an H200 0.62 in place of 1.03 ms a piece, and a step of GPT-2 fills 5
+# GB less
+USE_FUSED_KERNEL = True
 
 
 def chunked_cross_entropy(h: Tensor, w: Tensor, y: Tensor, *, chunk_size: int = CHUNK_TOKENS) -> Tensor:
-    """−mean log softmax(W h)_y over the targets that are not ignored: (N, D), (V, D), (N,) -> ().  As cross_entropy(h @ W.T, y)."""
+    """−mean log softmax(W h)_y over the targets that are not ignored: (N, D), (V, D), (N,) -> ().  As
+    cross_entropy(h @ W.T, y)."""
     loss: Tensor = _ChunkedCrossEntropy.apply(h, w, y, chunk_size)  # type: ignore[no-untyped-call]
     return loss
 
@@ -52,7 +56,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
 
 def _cross_entropy_and_grad(z: Tensor, y: Tensor, vocab_size: int) -> tuple[Tensor, Tensor]:
-    """−Σ log softmax(z)_y, and softmax(z) − onehot(y), not / n: half precision would lose it. Columns from `words` on are none.
+    """−Σ log softmax(z)_y, and softmax(z) − onehot(y), not / n: half precision would lose it. Columns from `words`
+    on are none.
 
     z itself is used up.
     """

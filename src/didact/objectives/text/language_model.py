@@ -13,12 +13,15 @@ IGNORE_INDEX = -100  # a target that is not asked for: padding, or a token that 
 
 
 def next_token_loss(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
-    """−log p(y_t | x_≤t) of each position, 0 where y is ignored: (B, T, V), (B, T) -> (B, T).  Gaba eq. 7.14, Fleuret 3.2.
+    """−log p(y_t | x_≤t) of each position, 0 where y is ignored: (B, T, V), (B, T) -> (B, T).  Gaba eq. 7.14,
+    Fleuret 3.2.
 
     `smoothing` spreads that share of the target over all tokens (Gaba eq. 3.34).
     """
     z = logits.flatten(0, 1).float()
-    return cross_entropy(z, y.flatten(), ignore_index=IGNORE_INDEX, reduction="none", label_smoothing=label_smoothing).view(y.shape)
+    return cross_entropy(
+        z, y.flatten(), ignore_index=IGNORE_INDEX, reduction="none", label_smoothing=label_smoothing
+    ).view(y.shape)
 
 
 def perplexity(nll: float) -> float:
@@ -61,5 +64,9 @@ class LanguageModel(Objective):
     def classify(self, batch: Batch) -> Tensor:
         """What comes next: probabilities of the token behind each text, (B, V)."""
         logits: Tensor = self.network(batch["x"])
-        last_index = batch["length"] - 1 if "length" in batch else torch.full((len(logits),), logits.shape[1] - 1, device=logits.device)
+        last_index = (
+            batch["length"] - 1
+            if "length" in batch
+            else torch.full((len(logits),), logits.shape[1] - 1, device=logits.device)
+        )
         return logits[torch.arange(len(logits), device=logits.device), last_index].softmax(-1)

@@ -11,14 +11,23 @@ from didact.objectives.text.language_model import IGNORE_INDEX, next_token_loss,
 class MaskedLanguageModel(Objective):
     """min of −mean_{i ∈ M} log p(x_i | x without M), M a random 15 % of the tokens.  Devlin et al. 2019; Gaba eq. 7.13.
 
-    Of those, 80 % are replaced by the mask, 10 % by a random token and 10 % are left, so that what is read later, without masks, is
+    Of those, 80 % are replaced by the mask, 10 % by a random token and 10 % are left, so that what is read later,
+    without masks, is
     not strange. Tokens are counted from 1, since 0 is the network's padding; the mask is the one behind the last.
-    The share `cut` of the windows is learned from in pieces that know nothing of each other: what is filled in later is often short.
+    The share `cut` of the windows is learned from in pieces that know nothing of each other: what is filled in
+    later is often short.
     """
 
-    def __init__(self, network: nn.Module, vocab_size: int, *, mlm_probability: float = 0.15, short_seq_probability: float = 0.0):
+    def __init__(
+        self, network: nn.Module, vocab_size: int, *, mlm_probability: float = 0.15, short_seq_probability: float = 0.0
+    ):
         super().__init__()
-        self.network, self.vocab_size, self.mlm_probability, self.short_seq_probability = network, vocab_size, mlm_probability, short_seq_probability
+        self.network, self.vocab_size, self.mlm_probability, self.short_seq_probability = (
+            network,
+            vocab_size,
+            mlm_probability,
+            short_seq_probability,
+        )
 
     @property
     def mask_token_id(self) -> int:
@@ -26,13 +35,19 @@ class MaskedLanguageModel(Objective):
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         x, is_target = self.apply_mask(batch["x"] + 1)
-        logits = self.network(x, pieces=segment_ids(x, self.short_seq_probability)) if self.short_seq_probability else self.network(x)
+        logits = (
+            self.network(x, pieces=segment_ids(x, self.short_seq_probability))
+            if self.short_seq_probability
+            else self.network(x)
+        )
         nll = next_token_loss(logits, torch.where(is_target, batch["x"] + 1, IGNORE_INDEX))
-        return {"loss": nll.sum() / (self.mlm_probability * nll.numel())}       # by the expected number: micro-batches weigh alike
+        # by the expected number: micro-batches weigh alike
+        return {"loss": nll.sum() / (self.mlm_probability * nll.numel())}
 
     def apply_mask(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """What the network reads, and which tokens it is asked for: (B, S) -> (B, S), (B, S)."""
-        u = torch.rand(x.shape, device=x.device) / self.mlm_probability          # below 1 for those of M, and uniform there
+        # below 1 for those of M, and uniform there
+        u = torch.rand(x.shape, device=x.device) / self.mlm_probability
         random_tokens = torch.randint_like(x, 1, self.vocab_size + 1)
         corrupted = torch.where(u < 0.8, self.mask_token_id, torch.where(u < 0.9, random_tokens, x))
         return torch.where(u < 1, corrupted, x), u < 1
@@ -47,7 +62,9 @@ class MaskedLanguageModel(Objective):
         return {"loss": nll / n.clamp(min=1), "tokens": n, "right": ((logits.argmax(-1) == x) & is_masked).sum(1)}
 
     def mask_inputs(self, batch: Batch) -> Tensor:
-        return torch.where(mask_positions(batch["row"], batch["x"].shape[1], self.mlm_probability), self.vocab_size, batch["x"])
+        return torch.where(
+            mask_positions(batch["row"], batch["x"].shape[1], self.mlm_probability), self.vocab_size, batch["x"]
+        )
 
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
         n = outputs["tokens"].double()
@@ -55,7 +72,8 @@ class MaskedLanguageModel(Objective):
         return {"loss": nll, "accuracy": float(outputs["right"].sum() / n.sum()), "perplexity": perplexity(nll)}
 
     def fill(self, batch: Batch) -> Tensor:
-        """p(x_i | the rest) where x_i is the mask, which is counted as the token behind the last: (B, T) -> (B, T, V), 0 elsewhere."""
+        """p(x_i | the rest) where x_i is the mask, which is counted as the token behind the last: (B, T) -> (B, T,
+        V), 0 elsewhere."""
         x = batch["x"] + 1
         p: Tensor = self.network(x)[..., 1 : self.mask_token_id].float().softmax(-1)
         return torch.where((x == self.mask_token_id)[..., None], p, 0.0)
@@ -64,22 +82,27 @@ class MaskedLanguageModel(Objective):
 def segment_ids(x: Tensor, short_seq_probability: float) -> Tensor:
     """Which piece each token belongs to, (B, S), from 0 on: a share of the rows is cut, the others are one piece.
 
-    A row that is cut has pieces of S^u tokens on average, u uniform in [¼, 1]: as often around 4 as around 16, few of a single token.
+    A row that is cut has pieces of S^u tokens on average, u uniform in [¼, 1]: as often around 4 as around 16, few
+    of a single token.
     """
     u, v = torch.rand(2, len(x), 1, device=x.device)
-    start_probability = torch.where(v < short_seq_probability, x.shape[1] ** -(0.25 + 0.75 * u), 0.0)       # how likely a piece begins at each token
+    # how likely a piece begins at each token
+    start_probability = torch.where(v < short_seq_probability, x.shape[1] ** -(0.25 + 0.75 * u), 0.0)
     return (torch.rand(x.shape, device=x.device) < start_probability).long().cumsum(1)
 
 
 def mask_positions(row_index: Tensor, n: int, mlm_probability: float) -> Tensor:
-    """A share of the places of each row, (B,) -> (B, n): as if each were drawn by itself, and the same whenever asked."""
+    """A share of the places of each row, (B,) -> (B, n): as if each were drawn by itself, and the same whenever
+    asked."""
     positions = torch.arange(n, device=row_index.device)
     return hash32(hash32(row_index.long())[:, None] + positions) < mlm_probability * 2**32
 
 
 def hash32(x: Tensor) -> Tensor:
-    """A whole number in [0, 2^32) for each whole number; neighbours have nothing in common.  Murmur3's finaliser (Appleby 2011)."""
-    mask32 = 2**32 - 1                                    # products wrap around at 2^64, which leaves their lower half as it is
+    """A whole number in [0, 2^32) for each whole number; neighbours have nothing in common.  Murmur3's finaliser
+    (Appleby 2011)."""
+    # products wrap around at 2^64, which leaves their lower half as it is
+    mask32 = 2**32 - 1
     x = x & mask32
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         x = (x ^ (x >> shift)) * factor & mask32

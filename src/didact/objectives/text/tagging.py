@@ -9,9 +9,11 @@ from didact.objectives.text.language_model import IGNORE_INDEX, next_token_loss
 
 
 class TaggingObjective(Objective):
-    """min of −Σ_t log p(y_t | x), over the tokens of a row that have a label, for each such token.  Gaba 5.7, Van Schependom 6.3.
+    """min of −Σ_t log p(y_t | x), over the tokens of a row that have a label, for each such token.  Gaba 5.7, Van
+    Schependom 6.3.
 
-    `asks` is the token at which labels are asked for; None asks at every one but padding. Sums over a row are divided by one `length`,
+    `asks` is the token at which labels are asked for; None asks at every one but padding. Sums over a row are
+    divided by one `length`,
     the labels that a row has on average, so that the gradient of a batch is that of its parts.
     """
 
@@ -32,7 +34,11 @@ class TaggingObjective(Objective):
         """`accuracy` of labels, `exact`: rows without a mistake."""
         n, num_correct = outputs["tokens"].double(), outputs["right"]
         nll = float((outputs["loss"].double() * n).sum() / n.sum())
-        return {"loss": nll, "accuracy": float(num_correct.sum() / n.sum()), "exact": float((num_correct == outputs["tokens"]).double().mean())}
+        return {
+            "loss": nll,
+            "accuracy": float(num_correct.sum() / n.sum()),
+            "exact": float((num_correct == outputs["tokens"]).double().mean()),
+        }
 
     def tag(self, batch: Batch) -> Tensor:
         """Probabilities of each token's label, (B, T, K); 0 where none is asked for."""

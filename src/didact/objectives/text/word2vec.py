@@ -18,25 +18,45 @@ NUM_EVAL_NOISE_WORDS = 500         # noise words that a held-out pair is compare
 
 
 def negative_sampling(true: Tensor, noise: Tensor, k: float) -> Tensor:
-    """−log σ(s) − k mean_j log σ(−s_j): a pair's score s, (…), and those of its noise pairs, (…, S). All scores 0: (1 + k) ln 2."""
+    """−log σ(s) − k mean_j log σ(−s_j): a pair's score s, (…), and those of its noise pairs, (…, S). All scores 0:
+    (1 + k) ln 2."""
     return -logsigmoid(true) - k * logsigmoid(-noise).mean(-1)
 
 
 class NegativeSamplingObjective(Objective):
     """min of −log σ(u_oᵀ h) − k E_{w ∼ P} log σ(−u_wᵀ h), P(w) ∝ count(w)^¾.  Mikolov et al. 2013, eq. 4; Lhotte 7.4.
 
-    Skip-gram: h = v of the word in the middle, o each word around it. CBOW: h = the mean v of those around, o the one in the middle.
-    The mean over P is taken over `draws` words that a whole batch shares: the same in expectation, and one matrix product.
+    Skip-gram: h = v of the word in the middle, o each word around it. CBOW: h = the mean v of those around, o the
+    one in the middle.
+    The mean over P is taken over `draws` words that a whole batch shares: the same in expectation, and one matrix
+    product.
     """
 
     def __init__(
-        self, network: Word2Vec, counts: Tensor, *, architecture: Word2VecArchitecture = "skipgram", num_negatives: int = 5, num_noise_words: int = 256, power: float = 0.75,
-        keep: Tensor | None = None, expected_pairs: float = 1.0, probes: Sequence[int] = (),
+        self,
+        network: Word2Vec,
+        counts: Tensor,
+        *,
+        architecture: Word2VecArchitecture = "skipgram",
+        num_negatives: int = 5,
+        num_noise_words: int = 256,
+        power: float = 0.75,
+        keep: Tensor | None = None,
+        expected_pairs: float = 1.0,
+        probes: Sequence[int] = (),
     ):
         super().__init__()
-        self.keep: Tensor                                                # with what probability a word is not passed over
+        # with what probability a word is not passed over
+        self.keep: Tensor
         self.register_buffer("keep", torch.ones(len(counts)) if keep is None else keep)
-        self.network, self.architecture, self.num_negatives, self.num_noise_words, self.expected_pairs, self.probes = network, architecture, num_negatives, num_noise_words, expected_pairs, tuple(probes)
+        self.network, self.architecture, self.num_negatives, self.num_noise_words, self.expected_pairs, self.probes = (
+            network,
+            architecture,
+            num_negatives,
+            num_noise_words,
+            expected_pairs,
+            tuple(probes),
+        )
         p = counts.double() ** power * (counts > 0)
         self.cumulated: Tensor
         self.register_buffer("cumulated", (p.cumsum(0) / p.sum().clamp(min=1e-9)).float())
@@ -54,7 +74,8 @@ class NegativeSamplingObjective(Objective):
 
     def scores(self, h: Tensor, o: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """u_oᵀ h, (B, M), and u_wᵀ h of the noise, (B, S)."""
-        u = self.network.u(torch.cat([o.flatten(), noise]))              # looked up once: its gradient is as large as the table
+        # looked up once: its gradient is as large as the table
+        u = self.network.u(torch.cat([o.flatten(), noise]))
         near, far = u.split([o.numel(), len(noise)])
         return (near.view(*o.shape, -1) * h[:, None]).sum(-1).float(), (h @ far.mT).float()
 
@@ -62,10 +83,12 @@ class NegativeSamplingObjective(Objective):
         h, o = self.hidden_and_targets(batch)
         true, noise = self.scores(h, o, self.sample_negatives(torch.rand(self.num_noise_words, device=o.device)))
         pair_loss = negative_sampling(true, noise[:, None], self.num_negatives) * (o != 0)
-        return {"loss": pair_loss.sum() / (self.expected_pairs * len(o))}              # by the expected number: micro-batches weigh alike
+        # by the expected number: micro-batches weigh alike
+        return {"loss": pair_loss.sum() / (self.expected_pairs * len(o))}
 
     def evaluate_batch(self, batch: Batch) -> Batch:
-        """Against noise words evenly spread over P, always the same, each pair as often as learning would see it on average.
+        """Against noise words evenly spread over P, always the same, each pair as often as learning would see it on
+        average.
 
         `ahead` is the share of the noise words that a true one outscores.
         """
@@ -84,7 +107,8 @@ class NegativeSamplingObjective(Objective):
         if self.architecture == "cbow":
             return middle
         window = o.shape[1] // 2
-        near = torch.arange(1, window + 1, device=o.device) / window                         # from the farthest to the nearest
+        # from the farthest to the nearest
+        near = torch.arange(1, window + 1, device=o.device) / window
         return middle * self.keep[o] * torch.cat([near, near.flip(0)])
 
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
@@ -101,7 +125,12 @@ class NegativeSamplingObjective(Objective):
         if not self.probes:
             return {}
         table, probes = self.network.v.weight, torch.tensor(self.probes, device=batch["x"].device)[:, None]
-        special_tokens = torch.arange(2, device=probes.device).expand(len(probes), 2)                  # <pad> and <unk>
-        similarity, index = nearest(table[probes[:, 0]], table, min(NUM_NEIGHBORS, len(table) - 3), exclude=torch.cat([probes, special_tokens], dim=1))
+        special_tokens = torch.arange(2, device=probes.device).expand(len(probes), 2)  # <pad> and <unk>
+        similarity, index = nearest(
+            table[probes[:, 0]],
+            table,
+            min(NUM_NEIGHBORS, len(table) - 3),
+            exclude=torch.cat([probes, special_tokens], dim=1),
+        )
         first = torch.stack([probes, torch.ones_like(probes)], dim=-1)
         return {"neighbours": torch.cat([first, torch.stack([index, similarity], dim=-1)], dim=1)}

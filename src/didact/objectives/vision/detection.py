@@ -19,9 +19,11 @@ MIN_SCORE = 0.01    # score below which nothing is told
 
 
 def batched_nms(boxes: Tensor, scores: Tensor, *, nms_iou: float = 0.5) -> Tensor:
-    """The detections of each image, best first: (B, A, 4), (B, A, K) -> (B, 100, 6) of box, score, class; class −1 fills up.
+    """The detections of each image, best first: (B, A, 4), (B, A, K) -> (B, 100, 6) of box, score, class; class −1
+    fills up.
 
-    An anchor may answer for several classes; of one class, each box that overlaps a better one by more than `overlap` goes.
+    An anchor may answer for several classes; of one class, each box that overlaps a better one by more than
+    `overlap` goes.
     """
     K = scores.shape[2]
     score, index = scores.flatten(1).topk(min(NMS_CANDIDATES, scores[0].numel()))                  # (B, P)
@@ -29,13 +31,16 @@ def batched_nms(boxes: Tensor, scores: Tensor, *, nms_iou: float = 0.5) -> Tenso
     label = index % K
     keep = (nms_mask(box, label, threshold=nms_iou) & (score >= MIN_SCORE))[..., None]
     detections = torch.cat([box * keep, score[..., None] * keep, torch.where(keep, label[..., None], -1)], dim=2)
-    order = (~keep).byte().argsort(dim=1, stable=True)[:, :MAX_DETECTIONS]                              # those that stay come first, as they were
+    # those that stay come first, as they were
+    order = (~keep).byte().argsort(dim=1, stable=True)[:, :MAX_DETECTIONS]
     detections = detections.gather(1, order.expand(-1, -1, 6))
-    return F.pad(detections, (0, 0, 0, MAX_DETECTIONS - detections.shape[1]), value=-1.0)                          # a toy has fewer anchors than that
+    # a toy has fewer anchors than that
+    return F.pad(detections, (0, 0, 0, MAX_DETECTIONS - detections.shape[1]), value=-1.0)
 
 
 class DetectionObjective(Objective):
-    """min of what is wrong with the classes and places of boxes; judged by mean average precision.  Fleuret 6.3, Gaba 12.1.1."""
+    """min of what is wrong with the classes and places of boxes; judged by mean average precision.  Fleuret 6.3,
+    Gaba 12.1.1."""
 
     monitor, mode = "map50", "max"
 
@@ -63,12 +68,20 @@ class DetectionObjective(Objective):
     def evaluate_batch(self, batch: Batch) -> Batch:
         out = self.network(batch["x"]).float()
         truth = torch.cat([batch["box"], batch["y"][..., None]], dim=2)
-        return {"loss": torch.stack(list(self.loss_parts(out, batch).values())).sum(0), "detected": self.select_detections(out), "truth": truth}
+        return {
+            "loss": torch.stack(list(self.loss_parts(out, batch).values())).sum(0),
+            "detected": self.select_detections(out),
+            "truth": truth,
+        }
 
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
         ap = metrics.average_precision(outputs["detected"], outputs["truth"], len(self.class_names))
         ap_per_class = {f"ap50_{label}": float(value) for label, value in zip(self.class_names, ap[0], strict=True)}
-        return super().compute_metrics(outputs) | {"map50": float(ap[0].nanmean()), "map": float(ap.nanmean())} | ap_per_class
+        return (
+            super().compute_metrics(outputs)
+            | {"map50": float(ap[0].nanmean()), "map": float(ap.nanmean())}
+            | ap_per_class
+        )
 
     def select_detections(self, out: Tensor) -> Tensor:
         return batched_nms(*self.decode_predictions(out), nms_iou=self.nms_iou)
@@ -85,43 +98,65 @@ def _gather_matched(values: Tensor, match_index: Tensor) -> Tensor:
 def hard_negative_mask(loss: Tensor, excluded: Tensor, count: Tensor) -> Tensor:
     """The `count` largest losses of each row among those not taken, ties included: (B, A), (B, A), (B,) -> (B, A)."""
     candidate_loss = loss.masked_fill(excluded, -1.0)
-    threshold = candidate_loss.sort(dim=1, descending=True).values.gather(1, (count[:, None] - 1).clamp(max=loss.shape[1] - 1))
+    threshold = candidate_loss.sort(dim=1, descending=True).values.gather(
+        1, (count[:, None] - 1).clamp(max=loss.shape[1] - 1)
+    )
     return (candidate_loss >= threshold) & ~excluded
 
 
 class SSDObjective(DetectionObjective):
-    """L = (Σ_pos smooth_L1(t − t*) + Σ_pos CE + Σ_hard CE) / N, over N anchors with a thing and the 3 N hardest without.  Liu 2016, eq. 1.
+    """L = (Σ_pos smooth_L1(t − t*) + Σ_pos CE + Σ_hard CE) / N, over N anchors with a thing and the 3 N hardest
+    without.  Liu 2016, eq. 1.
 
     N is counted image by image, and never as 0: an image with nothing on it teaches what nothing looks like.
     """
 
-    def __init__(self, network: nn.Module, class_names: tuple[str, ...], *, nms_iou: float = 0.5, negatives_per_positive: int = 3):
+    def __init__(
+        self, network: nn.Module, class_names: tuple[str, ...], *, nms_iou: float = 0.5, negatives_per_positive: int = 3
+    ):
         super().__init__(network, class_names, nms_iou=nms_iou)
         self.negatives_per_positive = negatives_per_positive
 
     def loss_parts(self, out: Tensor, batch: Batch) -> dict[str, Tensor]:
         offsets, scores = out[..., :4], out[..., 4:]
         y, box = batch["y"], batch["box"]
-        match_index, is_positive = match_anchors(self.anchors, box, y >= 0)                                          # (B, A)
+        # (B, A)
+        match_index, is_positive = match_anchors(self.anchors, box, y >= 0)
         target = torch.where(is_positive, y.gather(1, match_index), len(self.class_names))
         ce = F.cross_entropy(scores.transpose(1, 2), target, reduction="none")
         num_positive = is_positive.sum(1).clamp(min=1)
         hard_negatives = hard_negative_mask(ce.detach(), is_positive, self.negatives_per_positive * num_positive)
-        box_loss = F.smooth_l1_loss(offsets, encode_boxes(_gather_matched(box, match_index), self.anchors), reduction="none").sum(2)
-        return {"place": (box_loss * is_positive).sum(1) / num_positive, "class": (ce * (is_positive | hard_negatives)).sum(1) / num_positive}
+        box_loss = F.smooth_l1_loss(
+            offsets, encode_boxes(_gather_matched(box, match_index), self.anchors), reduction="none"
+        ).sum(2)
+        return {
+            "place": (box_loss * is_positive).sum(1) / num_positive,
+            "class": (ce * (is_positive | hard_negatives)).sum(1) / num_positive,
+        }
 
     def decode_predictions(self, out: Tensor) -> tuple[Tensor, Tensor]:
         return decode_boxes(out[..., :4], self.anchors), out[..., 4:].softmax(2)[..., :-1]
 
 
 class YOLOObjective(DetectionObjective):
-    """L = (λ_box Σ_pos (1 − GIoU) + Σ BCE(p_obj, IoU) + Σ_pos CE) / N, over N anchors of the cells that hold a thing's centre.
+    """L = (λ_box Σ_pos (1 − GIoU) + Σ BCE(p_obj, IoU) + Σ_pos CE) / N, over N anchors of the cells that hold a
+    thing's centre.
 
-    Redmon et al. 2016, eq. 3, with its squared errors replaced as in later versions; λ_noobj = ½ weighs cells that hold nothing.
-    Of a cell's anchors those shaped like the thing answer for it (IoU of the sizes at least ½, or the best).  Gaba 12.1.1.
+    Redmon et al. 2016, eq. 3, with its squared errors replaced as in later versions; λ_noobj = ½ weighs cells that
+    hold nothing.
+    Of a cell's anchors those shaped like the thing answer for it (IoU of the sizes at least ½, or the best).  Gaba
+    12.1.1.
     """
 
-    def __init__(self, network: nn.Module, class_names: tuple[str, ...], *, nms_iou: float = 0.5, box_weight: float = 2.0, noobj_weight: float = 0.5):
+    def __init__(
+        self,
+        network: nn.Module,
+        class_names: tuple[str, ...],
+        *,
+        nms_iou: float = 0.5,
+        box_weight: float = 2.0,
+        noobj_weight: float = 0.5,
+    ):
         super().__init__(network, class_names, nms_iou=nms_iou)
         self.box_weight, self.noobj_weight = box_weight, noobj_weight
 
@@ -135,7 +170,8 @@ class YOLOObjective(DetectionObjective):
         """Which box each anchor answers for, and whether for any: (B, M, 4), (B, M) -> (B, A) twice."""
         cell: Tensor = self.network.cell  # type: ignore[assignment]
         center, size = (box[..., :2] + box[..., 2:]) / 2, box[..., 2:] - box[..., :2]
-        anchor_cell = (self.anchors[:, :2] / cell).floor()                                            # (A, 2): column and row
+        # (A, 2): column and row
+        anchor_cell = (self.anchors[:, :2] / cell).floor()
         box_cell = (center.clamp(max=1 - 1e-6) / cell).floor()                                   # (B, M, 2)
         same_cell = (anchor_cell[:, None] == box_cell[:, None]).all(-1) & is_box[:, None]                   # (B, A, M)
         iou = shape_iou(self.anchors[:, 2:], size).masked_fill(~same_cell, -1.0)

@@ -51,9 +51,11 @@ Degradation = AddNoise | AddBlur | ToGrayscale
 
 
 class RestorationObjective(Objective):
-    """min of E d(x, f(x̃)), d squared or absolute; the best f under squares is E(x | x̃).  Fleuret 6.1, Vincent et al. 2008.
+    """min of E d(x, f(x̃)), d squared or absolute; the best f under squares is E(x | x̃).  Fleuret 6.1, Vincent et
+    al. 2008.
 
-    While learning, noise is fresh at every step. Judging draws row r's noise from a fixed store, so that neither the batch nor the
+    While learning, noise is fresh at every step. Judging draws row r's noise from a fixed store, so that neither
+    the batch nor the
     epoch changes a metric.
     """
 
@@ -61,11 +63,20 @@ class RestorationObjective(Objective):
     any_size = True
     noises: Tensor
 
-    def __init__(self, network: nn.Module, degradation: Degradation, shape: tuple[int, ...], *, distance: Literal["mse", "l1"] = "mse"):
+    def __init__(
+        self,
+        network: nn.Module,
+        degradation: Degradation,
+        shape: tuple[int, ...],
+        *,
+        distance: Literal["mse", "l1"] = "mse",
+    ):
         super().__init__()
         self.network, self.degradation, self.distance = network, degradation, distance
         num_noises = NUM_EVAL_NOISES if isinstance(degradation, AddNoise) else 1
-        self.register_buffer("noises", torch.randn(num_noises, *shape, generator=torch.Generator().manual_seed(0)), persistent=False)
+        self.register_buffer(
+            "noises", torch.randn(num_noises, *shape, generator=torch.Generator().manual_seed(0)), persistent=False
+        )
 
     def compute_distance(self, restored: Tensor, x: Tensor) -> Tensor:
         """The distance of each image to its original."""
@@ -93,15 +104,24 @@ class RestorationObjective(Objective):
 
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
         """Means over images, before and after; a gain of 0 dB is what doing nothing gives."""
-        means = {name: float(outputs[name].double().mean()) for name in ("psnr", "ssim", "psnr_damaged", "ssim_damaged")}
-        return super().compute_metrics(outputs) | {"psnr": means["psnr"], "psnr_gain": means["psnr"] - means["psnr_damaged"]} | means
+        means = {
+            name: float(outputs[name].double().mean()) for name in ("psnr", "ssim", "psnr_damaged", "ssim_damaged")
+        }
+        return (
+            super().compute_metrics(outputs)
+            | {"psnr": means["psnr"], "psnr_gain": means["psnr"] - means["psnr_damaged"]}
+            | means
+        )
 
     def report_examples(self, batch: Batch) -> Batch:
         degraded = self.degrade(batch)
         return {"damaged": degraded.float().clamp(0, 1), "restored": self.restore({"x": degraded})}
 
     def restore(self, batch: Batch) -> Tensor:
-        """Images of any size: those that the network does not take are given a margin, which is cut off again; large ones in tiles."""
-        takes_fixed_sides = hasattr(self.network, "input_size_for")
-        y: Tensor = forward_padded(TiledInference(self.network), batch["x"]) if takes_fixed_sides else self.network(batch["x"])  # type: ignore[arg-type]
+        """Images of any size: those that the network does not take are given a margin, which is cut off again;
+        large ones in tiles."""
+        if hasattr(self.network, "input_size_for"):
+            y: Tensor = forward_padded(TiledInference(self.network), batch["x"])  # type: ignore[arg-type]
+        else:
+            y = self.network(batch["x"])
         return y.float().clamp(0, 1)

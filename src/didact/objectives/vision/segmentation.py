@@ -1,4 +1,5 @@
-"""A class for every pixel: cross-entropy counts pixels, Dice counts how well regions overlap, however small they are."""
+"""A class for every pixel: cross-entropy counts pixels, Dice counts how well regions overlap, however small they
+are."""
 
 import torch
 import torch.nn.functional as F
@@ -12,15 +13,18 @@ from didact.objectives.base import Objective
 def dice_loss(logits: Tensor, y: Tensor) -> Tensor:
     """1 − mean_k 2 Σ p g / (Σ p + Σ g) over the classes k of each example's mask: (B, K, H, W), (B, H, W) -> (B,).
 
-    Milletari et al. 2016, eq. 3, with p in place of p². For p in {0, 1} it is 1 − the mean Dice score. A class that is not in the mask
-    is left out: its score is 0 for the faintest p, a step where a slope is needed; what it takes from the others counts there.
+    Milletari et al. 2016, eq. 3, with p in place of p². For p in {0, 1} it is 1 − the mean Dice score. A class that
+    is not in the mask
+    is left out: its score is 0 for the faintest p, a step where a slope is needed; what it takes from the others
+    counts there.
     Pixels of no class (VOID) belong to neither side.
     """
     p = logits.float().softmax(dim=1) * (y != IGNORE_LABEL)[:, None]
     g = (y[:, None] == torch.arange(logits.shape[1], device=y.device).view(-1, 1, 1)).float()   # (B, K, H, W)
     intersection, sizes, present = (p * g).sum((2, 3)), p.sum((2, 3)) + g.sum((2, 3)), g.amax((2, 3))
     loss = (1 - 2 * intersection / sizes.clamp(min=1e-12)) * present
-    return loss.sum(1) / present.sum(1).clamp(min=1)                                              # 0 where nothing is known
+    # 0 where nothing is known
+    return loss.sum(1) / present.sum(1).clamp(min=1)
 
 
 def _pixel_cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
@@ -52,15 +56,24 @@ class SegmentationObjective(Objective):
     def evaluate_batch(self, batch: Batch) -> Batch:
         logits, y = self.network(batch["x"]), batch["y"].long()
         ce, dice_term = self.loss_parts(logits, y)
-        return {"loss": ce + self.dice_weight * dice_term, "confusion": metrics.confusion_matrices(logits.argmax(1), y, len(self.class_names))}
+        return {
+            "loss": ce + self.dice_weight * dice_term,
+            "confusion": metrics.confusion_matrices(logits.argmax(1), y, len(self.class_names)),
+        }
 
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
         confusion = outputs["confusion"].sum(0)
         scores = {
-            "mean_iou": metrics.mean_iou(confusion), "pixel_accuracy": metrics.pixel_accuracy(confusion), "dice": metrics.dice(confusion).nanmean(),
+            "mean_iou": metrics.mean_iou(confusion),
+            "pixel_accuracy": metrics.pixel_accuracy(confusion),
+            "dice": metrics.dice(confusion).nanmean(),
         }
-        iou_per_class = {f"iou_{label}": iou for label, iou in zip(self.class_names, metrics.iou(confusion), strict=True)}
-        return super().compute_metrics(outputs) | {name: float(value) for name, value in (scores | iou_per_class).items()}
+        iou_per_class = {
+            f"iou_{label}": iou for label, iou in zip(self.class_names, metrics.iou(confusion), strict=True)
+        }
+        return super().compute_metrics(outputs) | {
+            name: float(value) for name, value in (scores | iou_per_class).items()
+        }
 
     def report_examples(self, batch: Batch) -> Batch:
         return {"mask": self.network(batch["x"]).argmax(1).byte(), "true_mask": batch["y"].byte()}

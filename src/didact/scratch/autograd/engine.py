@@ -1,6 +1,8 @@
-"""Reverse mode: one walk from the output back to the leaves gives every gradient (Groudiev 2.3.3, Fleuret 3.4, Gaba 2.3).
+"""Reverse mode: one walk from the output back to the leaves gives every gradient (Groudiev 2.3.3, Fleuret 3.4, Gaba
+2.3).
 
-    ḡ(output) = 1;   for each operation y = f(x_1 … x_n), in the reverse of the order in which Python ran them:   ḡ(x_i) += vjp_i(ḡ(y))
+    ḡ(output) = 1;   for each operation y = f(x_1 … x_n), in the reverse of the order in which Python ran them:
+    ḡ(x_i) += vjp_i(ḡ(y))
 
 When an operation's turn comes, everything that used its result has already had its own: ḡ(y) is complete.
 """
@@ -20,7 +22,8 @@ def backward(output: Tensor, gradient: Any = None, retain_graph: bool = False) -
     seed = _seed(output, gradient)
     order, leaves = _reached(output.slot)
     grads = _walk(output.slot, seed, order, leaves, create_graph=False, retain_graph=retain_graph)
-    taken = {id(seed.data)}  # arrays that already belong to someone: the caller, or another leaf (y = a + b hands dy to both)
+    # arrays that already belong to someone: the caller, or another leaf (y = a + b hands dy to both)
+    taken = {id(seed.data)}
     for leaf, g in grads.items():
         x = leaf.tensor()
         if x is None:
@@ -34,7 +37,11 @@ def backward(output: Tensor, gradient: Any = None, retain_graph: bool = False) -
 
 
 def grad(
-    output: Tensor, inputs: Tensor | Sequence[Tensor], grad_output: Any = None, create_graph: bool = False, retain_graph: bool = False
+    output: Tensor,
+    inputs: Tensor | Sequence[Tensor],
+    grad_output: Any = None,
+    create_graph: bool = False,
+    retain_graph: bool = False,
 ) -> tuple[Tensor, ...]:
     """∂output/∂input for each input (zeros where the output does not depend on it); nothing is added to `.grad`.
 
@@ -48,7 +55,9 @@ def grad(
     return tuple(grads[x.slot] if x.slot in grads else Tensor(np.zeros_like(x.data)) for x in wanted)
 
 
-def grad_at(output: Tensor, wanted: set[GraphSlot], grad_output: Any, create_graph: bool, retain_graph: bool) -> dict[GraphSlot, Tensor]:
+def grad_at(
+    output: Tensor, wanted: set[GraphSlot], grad_output: Any, create_graph: bool, retain_graph: bool
+) -> dict[GraphSlot, Tensor]:
     """The same at places of the graph, whose tensors may be gone."""
     seed = _seed(output, grad_output)
     order = _between(wanted, _reached(output.slot)[0])
@@ -60,7 +69,9 @@ def _seed(output: Tensor, gradient: Any) -> Tensor:
         raise ScratchError("backward: the tensor does not require a gradient, nothing was recorded")
     if gradient is None:
         if output.size != 1:
-            raise ScratchError(f"backward: a tensor of shape {output.shape} is no scalar; give it a gradient of that shape")
+            raise ScratchError(
+                f"backward: a tensor of shape {output.shape} is no scalar; give it a gradient of that shape"
+            )
         return Tensor(np.ones_like(output.data))
     seed = gradient if isinstance(gradient, Tensor) else Tensor(np.asarray(gradient, output.dtype))
     if seed.shape != output.shape:
@@ -69,7 +80,8 @@ def _seed(output: Tensor, gradient: Any) -> Tensor:
 
 
 def _reached(output: GraphSlot) -> tuple[list[GraphSlot], set[GraphSlot]]:
-    """What the output depends on: computed slots, first to last, and leaves. A loop: graphs are deeper than Python's stack."""
+    """What the output depends on: computed slots, first to last, and leaves. A loop: graphs are deeper than
+    Python's stack."""
     computed: dict[GraphSlot, int] = {}
     leaves: set[GraphSlot] = set()
     stack = [output]
@@ -80,7 +92,9 @@ def _reached(output: GraphSlot) -> tuple[list[GraphSlot], set[GraphSlot]]:
             leaves.add(y)
         elif y not in computed:
             if node.vjp is None:
-                raise ScratchError(f"backward: the graph was freed by an earlier backward (at {node.name}); pass retain_graph=True there")
+                raise ScratchError(
+                    f"backward: the graph was freed by an earlier backward (at {node.name}); pass retain_graph=True there"
+                )
             computed[y] = node.order
             stack += [x for x in node.inputs if x.requires_grad]
     return sorted(computed, key=computed.__getitem__), leaves
@@ -97,13 +111,19 @@ def _between(wanted: set[GraphSlot], order: list[GraphSlot]) -> list[GraphSlot]:
 
 
 def _walk(
-    output: GraphSlot, seed: Tensor, order: list[GraphSlot], targets: set[GraphSlot], create_graph: bool, retain_graph: bool
+    output: GraphSlot,
+    seed: Tensor,
+    order: list[GraphSlot],
+    targets: set[GraphSlot],
+    create_graph: bool,
+    retain_graph: bool,
 ) -> dict[GraphSlot, Tensor]:
     """ḡ of the targets."""
     grads: dict[GraphSlot, Tensor] = {output: seed}
     ahead = set(order)
     sums: set[GraphSlot] = set()  # gradients whose array the engine made itself, and may add to in place
-    with recording(create_graph), np.errstate(all="ignore"):  # an infinite slope is an answer, as in PyTorch, not a warning
+    # an infinite slope is an answer, as in PyTorch, not a warning
+    with recording(create_graph), np.errstate(all="ignore"):
         while order:
             y = order.pop()
             ahead.discard(y)
@@ -134,13 +154,16 @@ def _vjp(y: GraphSlot, dy: Tensor, create_graph: bool) -> tuple[Tensor | None, .
 
 
 def _again(y: GraphSlot, value: Tensor) -> Tensor:
-    """The result of an operation as its vjp may differentiate it: the value that the node keeps, at its slot in the graph."""
+    """The result of an operation as its vjp may differentiate it: the value that the node keeps, at its slot in the
+    graph."""
     t = value.detach()
     t.node, t._slot, t.requires_grad = y.node, y, True
     return t
 
 
-def _add(grads: dict[GraphSlot, Tensor], sums: set[GraphSlot], x: GraphSlot, g: Tensor, name: str, create_graph: bool) -> None:
+def _add(
+    grads: dict[GraphSlot, Tensor], sums: set[GraphSlot], x: GraphSlot, g: Tensor, name: str, create_graph: bool
+) -> None:
     if g.shape != x.shape:
         raise ScratchError(f"backward: {name} returned a gradient of shape {g.shape} for an input of shape {x.shape}")
     before = grads.get(x)

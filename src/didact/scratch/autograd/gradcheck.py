@@ -52,11 +52,17 @@ class GradcheckReport:
 
 
 def gradcheck(
-    f: Callable[..., Tensor], inputs: Any | Sequence[Any], eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, seed: int = 0
+    f: Callable[..., Tensor],
+    inputs: Any | Sequence[Any],
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    seed: int = 0,
 ) -> GradcheckReport:
     """|derivative − central difference| ≤ atol + rtol·|central difference| at every input; tolerances are PyTorch's.
 
-    An output of many values is contracted with one random direction u, so that a single walk checks uᵀ ∂f/∂x. Float64 only:
+    An output of many values is contracted with one random direction u, so that a single walk checks uᵀ ∂f/∂x.
+    Float64 only:
     in float32 the differences keep three digits.
     """
     arrays = [_array(x) for x in (inputs if isinstance(inputs, (list, tuple)) else [inputs])]
@@ -87,6 +93,14 @@ def _compare(analytic: Array, numeric: Array, atol: float, rtol: float) -> Input
     if not numeric.size:
         return InputCheck(numeric.shape, (), 0.0, 0.0, 0.0, True)
     difference = np.abs(analytic - numeric)
-    excess = np.where(np.isnan(difference), np.inf, difference - rtol * np.abs(numeric))  # no number is the worst of all
+    # no number is the worst of all
+    excess = np.where(np.isnan(difference), np.inf, difference - rtol * np.abs(numeric))
     worst_index = tuple(int(i) for i in np.unravel_index(int(excess.argmax()), numeric.shape))
-    return InputCheck(numeric.shape, worst_index, float(analytic[worst_index]), float(numeric[worst_index]), float(difference[worst_index]), bool(excess[worst_index] <= atol))
+    return InputCheck(
+        numeric.shape,
+        worst_index,
+        float(analytic[worst_index]),
+        float(numeric[worst_index]),
+        float(difference[worst_index]),
+        bool(excess[worst_index] <= atol),
+    )

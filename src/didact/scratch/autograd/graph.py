@@ -1,9 +1,12 @@
-"""The graph as a picture: what a tensor was computed from, with the value and the gradient at every place (Groudiev 2.3, Lhotte 2.2).
+"""The graph as a picture: what a tensor was computed from, with the value and the gradient at every place (Groudiev
+2.3, Lhotte 2.2).
 
     svg(graph_of("(x + y) * z", {"x": -2, "y": 5, "z": -4}))
 
-Boxes are leaves and operations, edges carry tensors (Lhotte 2.2 says it the other way round, and draws it this way). Of a tensor
-computed elsewhere, values that no derivative needs are gone by then, and their boxes show the gradient alone; computed inside
+Boxes are leaves and operations, edges carry tensors (Lhotte 2.2 says it the other way round, and draws it this
+way). Of a tensor
+computed elsewhere, values that no derivative needs are gone by then, and their boxes show the gradient alone;
+computed inside
 `with keep_values():`, as `graph_of` does, it has them all.
 """
 
@@ -53,7 +56,8 @@ def _constant(value: float) -> Tensor:
 
 
 def svg(output: Tensor) -> str:
-    """The graph of a tensor, left to right, as one SVG element. A tensor of many values is drawn with the gradient of their sum."""
+    """The graph of a tensor, left to right, as one SVG element. A tensor of many values is drawn with the gradient
+    of their sum."""
     slots = _slots(output.slot)
     gradients = _gradients(output, slots)
     boxes = [_box(s, output.slot, gradients.get(s)) for s in slots]
@@ -74,7 +78,9 @@ def _slots(output: GraphSlot) -> list[GraphSlot]:
         order[s] = s.node.order if s.node else -1
         if s.node:
             if s.node.vjp is None:
-                raise ScratchError(f"graph: backward freed the graph (at {s.node.name}); draw it before, or pass retain_graph=True")
+                raise ScratchError(
+                    f"graph: backward freed the graph (at {s.node.name}); draw it before, or pass retain_graph=True"
+                )
             stack += reversed(s.node.inputs)
         if len(order) > MAX_BOXES:
             raise ScratchError(f"graph: more than {MAX_BOXES} tensors, too many to draw")
@@ -150,7 +156,8 @@ def _rectangle(box: Box, place: Place) -> str:
 
 
 def _edge(path: list[Place], port: int, ports: int) -> str:
-    """A curve from the right side of one box, past the boxes between, to the left side of the next; each argument has its own port."""
+    """A curve from the right side of one box, past the boxes between, to the left side of the next; each argument
+    has its own port."""
     x, y = _corner(path[0])
     x, y = x + WIDTH, y + HEIGHT / 2
     d = [f"M{x:.1f} {y:.1f}"]

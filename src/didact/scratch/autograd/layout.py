@@ -1,6 +1,8 @@
-"""Where the boxes of a graph go: layers from left to right, few crossings (the method of Sugiyama, Tagawa and Toda, 1981).
+"""Where the boxes of a graph go: layers from left to right, few crossings (the method of Sugiyama, Tagawa and Toda,
+1981).
 
-1. layer = longest way from a leaf, so that every edge points right; a leaf moves right until it stands before its first user.
+1. layer = longest way from a leaf, so that every edge points right; a leaf moves right until it stands before its
+first user.
 2. an edge that passes a layer takes a place in it, so that it goes around the boxes.
 3. within a layer, order by the mean place of the neighbours, sweeping to and fro: each sweep undoes crossings.
 """
@@ -21,7 +23,8 @@ class Place:
 
 
 def layered_layout(count: int, edges: list[tuple[int, int]]) -> tuple[list[Place], list[list[Place]]]:
-    """A place for each of `count` boxes (an edge's source has the smaller number), and the places that each edge goes through."""
+    """A place for each of `count` boxes (an edge's source has the smaller number), and the places that each edge
+    goes through."""
     layer = _layers(count, edges)
     columns: list[list[int]] = [[] for _ in range(max(layer, default=0) + 1)]
     for box in range(count):
@@ -36,7 +39,11 @@ def layered_layout(count: int, edges: list[tuple[int, int]]) -> tuple[list[Place
         routes.append([a, *passing, b])
     _untangle(columns, routes)
     most = max(map(len, columns))
-    places = {item: Place(l, i + (most - len(column)) / 2) for l, column in enumerate(columns) for i, item in enumerate(column)}
+    places = {
+        item: Place(l, i + (most - len(column)) / 2)
+        for l, column in enumerate(columns)
+        for i, item in enumerate(column)
+    }
     return [places[i] for i in range(count)], [[places[i] for i in route] for route in routes]
 
 
@@ -61,7 +68,8 @@ def _untangle(columns: list[list[int]], routes: list[list[int]]) -> None:
     for route in routes:
         arguments[route[-1]] += 1
         for a, b in pairwise(route):
-            first = 1e-3 * arguments[b] if b == route[-1] else 0.0  # of two that share a user, its first argument stands above
+            # of two that share a user, its first argument stands above
+            first = 1e-3 * arguments[b] if b == route[-1] else 0.0
             after.setdefault(a, []).append((b, first))
             before.setdefault(b, []).append((a, 0.0))
     for sweep in range(SWEEPS):
@@ -70,6 +78,8 @@ def _untangle(columns: list[list[int]], routes: list[list[int]]) -> None:
         row = {item: i / len(column) for column in columns for i, item in enumerate(column)}
         for column in order:
             near = before if rightwards else after
-            mean = {i: sum(row[n] + shift for n, shift in near[i]) / len(near[i]) if i in near else row[i] for i in column}
+            mean = {
+                i: sum(row[n] + shift for n, shift in near[i]) / len(near[i]) if i in near else row[i] for i in column
+            }
             column.sort(key=mean.__getitem__)
             row.update({item: i / len(column) for i, item in enumerate(column)})

@@ -1,6 +1,7 @@
 """Products of matrices, and einsum: the same product with names for its axes.
 
-    Y = A B:   dA = dY Bᵀ,  dB = Aᵀ dY      (Groudiev 2.4.2: the Jacobian of x ↦ Wx is W; Lhotte 3.3.1: ∂J/∂W = (∂J/∂z) uᵀ)
+    Y = A B:   dA = dY Bᵀ,  dB = Aᵀ dY      (Groudiev 2.4.2: the Jacobian of x ↦ Wx is W; Lhotte 3.3.1: ∂J/∂W =
+    (∂J/∂z) uᵀ)
 """
 
 from __future__ import annotations
@@ -15,16 +16,23 @@ from didact.scratch.autograd.tensor import Array, Grads, ScratchError, Tensor, f
 
 
 def matmul(a: Any, b: Any) -> Tensor:
-    """y = a @ b over the last two axes, the others broadcast; a vector is a row on the left and a column on the right."""
+    """y = a @ b over the last two axes, the others broadcast; a vector is a row on the left and a column on the
+    right."""
     a, b = _operands(a, b)
-    if not a.ndim or not b.ndim or a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0] or not _broadcast(a.shape[:-2], b.shape[:-2]):
+    if (
+        not a.ndim
+        or not b.ndim
+        or a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]
+        or not _broadcast(a.shape[:-2], b.shape[:-2])
+    ):
         raise ScratchError(f"matmul: shapes {a.shape} and {b.shape} do not multiply")
     if a.ndim == 1:
         return shape.squeeze(matmul(a[None, :], b if b.ndim > 1 else b[:, None]), (-2,) if b.ndim > 1 else (-2, -1))
     if b.ndim == 1:
         return shape.squeeze(matmul(a, b[:, None]), -1)
 
-    one_weight = b.ndim == 2 and a.ndim > 2  # for a whole batch: fold the batch into the rows, and sum inside the product
+    # for a whole batch: fold the batch into the rows, and sum inside the product
+    one_weight = b.ndim == 2 and a.ndim > 2
     vjp = ops.vjp_broadcast(a, b, lambda dy: dy @ b.mT, lambda dy: _rows(a).T @ _rows(dy) if one_weight else a.mT @ dy)
     return record_op("matmul", _product(a.data, b.data), (a, b), vjp, factors_to_save(a, b))
 
@@ -84,8 +92,14 @@ def _einsum(text: str, terms: tuple[str, ...], out: str, xs: tuple[Tensor, ...])
             others = tuple(t for j, t in enumerate(terms) if j != i), tuple(x for j, x in enumerate(xs) if j != i)
             known_letters = "".join(c for c in term if c in out or any(c in t for t in others[0]))
             g = _einsum(text, (out, *others[0]), known_letters, (dy, *others[1]))
-            g = shape.reshape(g, tuple(n if c in known_letters else 1 for c, n in zip(term, _sizes(term, known_letters, g), strict=True)))
-            full = tuple(sizes[c] for c in term)  # a letter that only this operand has was summed: all its values get the same
+            g = shape.reshape(
+                g,
+                tuple(
+                    n if c in known_letters else 1 for c, n in zip(term, _sizes(term, known_letters, g), strict=True)
+                ),
+            )
+            # a letter that only this operand has was summed: all its values get the same
+            full = tuple(sizes[c] for c in term)
             grads.append(ops.unbroadcast(shape.broadcast_to(g, full), x.shape))
         return tuple(grads)
 

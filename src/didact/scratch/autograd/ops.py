@@ -1,6 +1,7 @@
 """Elementwise operations, each with its derivative beside it, and what broadcasting does to a gradient.
 
-Where NumPy repeats a value along an axis, every copy receives its own gradient: the gradient of the one value is their sum
+Where NumPy repeats a value along an axis, every copy receives its own gradient: the gradient of the one value is
+their sum
 (`unbroadcast`). A derivative is written with the same operations, so it can be differentiated again.
 """
 
@@ -28,7 +29,12 @@ def as_tensor(x: Any, like: Tensor | None = None) -> Tensor:
 
 def broadcast_pair(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
     """Both as tensors of one type, whose shapes broadcast."""
-    if isinstance(a, Tensor) and isinstance(b, Tensor) and a.data.dtype == b.data.dtype and a.data.shape == b.data.shape:
+    if (
+        isinstance(a, Tensor)
+        and isinstance(b, Tensor)
+        and a.data.dtype == b.data.dtype
+        and a.data.shape == b.data.shape
+    ):
         return a, b
     a, b = as_tensor(a, b if isinstance(b, Tensor) else None), as_tensor(b, a if isinstance(a, Tensor) else None)
     if a.dtype != b.dtype:
@@ -82,7 +88,9 @@ def sub(a: Any, b: Any) -> Tensor:
 def mul(a: Any, b: Any) -> Tensor:
     """y = a · b;  da = dy · b,  db = dy · a."""
     a, b = broadcast_pair("mul", a, b)
-    return record_op("mul", a.data * b.data, (a, b), vjp_broadcast(a, b, lambda dy: dy * b, lambda dy: dy * a), factors_to_save(a, b))
+    return record_op(
+        "mul", a.data * b.data, (a, b), vjp_broadcast(a, b, lambda dy: dy * b, lambda dy: dy * a), factors_to_save(a, b)
+    )
 
 
 def div(a: Any, b: Any) -> Tensor:
@@ -90,7 +98,13 @@ def div(a: Any, b: Any) -> Tensor:
     a, b = broadcast_pair("div", a, b)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = a.data / b.data
-    return record_op("div", value, (a, b), vjp_broadcast(a, b, lambda dy: dy / b, lambda dy: -dy * (a / b) / b), (a, b) if b.requires_grad else (b,))
+    return record_op(
+        "div",
+        value,
+        (a, b),
+        vjp_broadcast(a, b, lambda dy: dy / b, lambda dy: -dy * (a / b) / b),
+        (a, b) if b.requires_grad else (b,),
+    )
 
 
 def pow(a: Any, b: Any) -> Tensor:
@@ -122,7 +136,9 @@ def minimum(a: Any, b: Any) -> Tensor:
     return _choose("minimum", np.minimum, np.less, *broadcast_pair("minimum", a, b))
 
 
-def _choose(name: str, choose: Callable[[Array, Array], Array], wins: Callable[[Array, Array], Array], a: Tensor, b: Tensor) -> Tensor:
+def _choose(
+    name: str, choose: Callable[[Array, Array], Array], wins: Callable[[Array, Array], Array], a: Tensor, b: Tensor
+) -> Tensor:
     def share(dy: Tensor, x: Tensor, other: Tensor) -> Tensor:
         return dy * np.where(x.data == other.data, 0.5, wins(x.data, other.data)).astype(dy.dtype)
 
@@ -130,7 +146,9 @@ def _choose(name: str, choose: Callable[[Array, Array], Array], wins: Callable[[
     return record_op(name, choose(a.data, b.data), (a, b), vjp, (a, b))
 
 
-def vjp_broadcast(a: Tensor, b: Tensor, da: Callable[[Tensor], Tensor], db: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Grads]:
+def vjp_broadcast(
+    a: Tensor, b: Tensor, da: Callable[[Tensor], Tensor], db: Callable[[Tensor], Tensor]
+) -> Callable[[Tensor], Grads]:
     """The vjp of an operation that broadcasts; as in `each`, a derivative that nobody wants is dropped at once."""
     for_a, m = da if a.requires_grad else None, a.data.shape
     for_b, n = db if b.requires_grad else None, b.data.shape
@@ -138,7 +156,8 @@ def vjp_broadcast(a: Tensor, b: Tensor, da: Callable[[Tensor], Tensor], db: Call
 
 
 def multiply_mask(x: Tensor, mask: Array) -> Tensor:
-    """y = x · mask;  dx = dy · mask. The mask is boolean, a quarter of a float32, and NumPy multiplies by it as it is."""
+    """y = x · mask;  dx = dy · mask. The mask is boolean, a quarter of a float32, and NumPy multiplies by it as it
+    is."""
     return record_op("masked", x.data * mask, (x,), lambda dy: (multiply_mask(dy, mask),))
 
 
@@ -231,4 +250,6 @@ def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tens
     if low is None and high is None:
         raise ScratchError("clip: give low, high or both")
     lo, hi = -np.inf if low is None else low, np.inf if high is None else high
-    return record_op("clip", np.clip(x.data, low, high), (x,), lambda dy: (multiply_mask(dy, (x.data >= lo) & (x.data <= hi)),), (x,))
+    return record_op(
+        "clip", np.clip(x.data, low, high), (x,), lambda dy: (multiply_mask(dy, (x.data >= lo) & (x.data <= hi)),), (x,)
+    )

@@ -46,11 +46,14 @@ def mean(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     n = math.prod(x.shape[a] for a in axes)
     scale = 1.0 / n if n else math.nan
     value: Array = np.sum(x.data, axes, keepdims=keepdims) * scale
-    return record_op("mean", value, (x,), lambda dy: (shape.broadcast_to(shape.reshape(dy * scale, keepdims_shape), full),))
+    return record_op(
+        "mean", value, (x,), lambda dy: (shape.broadcast_to(shape.reshape(dy * scale, keepdims_shape), full),)
+    )
 
 
 def var(x: Tensor, axis: Axis = None, correction: int = 1, keepdims: bool = False) -> Tensor:
-    """y = Σ (x − mean x)² / (n − correction);  correction 1 is PyTorch's default and unbiased, 0 is what batch norm divides by."""
+    """y = Σ (x − mean x)² / (n − correction);  correction 1 is PyTorch's default and unbiased, 0 is what batch norm
+    divides by."""
     n = math.prod(x.shape[a] for a in normalize_axes("var", x, axis)) - correction
     deviation = x - mean(x, axis, keepdims=True)
     return sum(ops.square(deviation), axis, keepdims) * (1.0 / n if n > 0 else math.nan)
@@ -140,7 +143,8 @@ def logsumexp(x: Tensor, axis: Axis, keepdims: bool = False) -> Tensor:
 
 
 def softmax(x: Tensor, axis: int) -> Tensor:
-    """y = e^(x − max x) / Σ e^(x − max x);  dx = y · (dy − Σ dy·y).  The Jacobian is full (Gaba 2.2.1 uses it as if diagonal)."""
+    """y = e^(x − max x) / Σ e^(x − max x);  dx = y · (dy − Σ dy·y).  The Jacobian is full (Gaba 2.2.1 uses it as if
+    diagonal)."""
     at = shape._axis("softmax", x, axis)
     if not x.ndim:
         return softmax(shape.reshape(x, (1,)), 0).reshape(())
@@ -157,4 +161,6 @@ def log_softmax(x: Tensor, axis: int) -> Tensor:
         return log_softmax(shape.reshape(x, (1,)), 0).reshape(())
     value = x.data - np.maximum.reduce(x.data, at, keepdims=True) if x.size else x.data.copy()
     value -= np.log(np.add.reduce(np.exp(value), at, keepdims=True))
-    return record_op("log_softmax", value, (x,), lambda dy, y: (dy - ops.exp(y) * sum(dy, at, keepdims=True),), own=True)
+    return record_op(
+        "log_softmax", value, (x,), lambda dy, y: (dy - ops.exp(y) * sum(dy, at, keepdims=True),), own=True
+    )

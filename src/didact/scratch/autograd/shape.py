@@ -127,7 +127,10 @@ def scatter(y: Tensor, index: Any, target: tuple[int, ...]) -> Tensor:
 def _is_basic(index: Any) -> bool:
     """Integers and slices touch each value at most once, and give views."""
     parts = index if isinstance(index, tuple) else (index,)
-    return all(i is None or i is Ellipsis or (isinstance(i, (slice, int, np.integer)) and not isinstance(i, bool)) for i in parts)
+    return all(
+        i is None or i is Ellipsis or (isinstance(i, (slice, int, np.integer)) and not isinstance(i, bool))
+        for i in parts
+    )
 
 
 def gather(x: Tensor, axis: int, index: Any) -> Tensor:
@@ -151,7 +154,9 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
             raise ScratchError(f"concatenate: shapes {xs[0].shape} and {x.shape} differ in more than axis {axis}")
     ends = np.cumsum([x.shape[at] for x in xs]).tolist()
     stretches = [(*(slice(None),) * at, slice(start, end)) for start, end in pairwise([0, *ends])]
-    return record_op("concatenate", np.concatenate([x.data for x in xs], at), xs, lambda dy: tuple(dy[s] for s in stretches))
+    return record_op(
+        "concatenate", np.concatenate([x.data for x in xs], at), xs, lambda dy: tuple(dy[s] for s in stretches)
+    )
 
 
 def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
@@ -180,7 +185,8 @@ def split(x: Tensor, size: int | Sequence[int], axis: int = 0) -> list[Tensor]:
 
 
 def pad(x: Tensor, widths: Sequence[tuple[int, int]], fill: float = 0.0) -> Tensor:
-    """(before, after) for every axis, first axis first (PyTorch lists the last axis first);  dx = dy without the rim."""
+    """(before, after) for every axis, first axis first (PyTorch lists the last axis first);  dx = dy without the
+    rim."""
     if len(widths) != x.ndim:
         raise ScratchError(f"pad: needs {x.ndim} pairs of widths for shape {x.shape}, got {len(widths)}")
     inside = tuple(slice(before, before + n) for (before, _), n in zip(widths, x.shape, strict=True))
@@ -197,7 +203,9 @@ def where(condition: Any, a: Any, b: Any) -> Tensor:
         value = np.where(c, a.data, b.data)
     except ValueError:
         raise ScratchError(f"where: shapes {c.shape}, {a.shape} and {b.shape} do not broadcast") from None
-    return record_op("where", value, (a, b), ops.vjp_broadcast(a, b, lambda dy: where(c, dy, 0.0), lambda dy: where(c, 0.0, dy)))
+    return record_op(
+        "where", value, (a, b), ops.vjp_broadcast(a, b, lambda dy: where(c, dy, 0.0), lambda dy: where(c, 0.0, dy))
+    )
 
 
 def masked_fill(x: Tensor, mask: Any, value: float) -> Tensor:

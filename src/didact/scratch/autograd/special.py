@@ -1,6 +1,7 @@
 """The error function, which NumPy lacks: the exact GELU, x·P(Z ≤ x), is made of it (Fleuret 4.3).
 
-Rational approximations of W. J. Cody (1969), one around 0 and one for the tail; a test holds them to 1e-15 of PyTorch's.
+Rational approximations of W. J. Cody (1969), one around 0 and one for the tail; a test holds them to 1e-15 of
+PyTorch's.
 """
 
 from __future__ import annotations
@@ -10,7 +11,13 @@ import numpy as np
 from didact.scratch.autograd.tensor import Array
 
 # erf(x) = x · P(x²)/Q(x²) for |x| ≤ 0.5, highest power first
-CENTER_P = (1.85777706184603153e-1, 3.16112374387056560e0, 1.13864154151050156e2, 3.77485237685302021e2, 3.20937758913846947e3)
+CENTER_P = (
+    1.85777706184603153e-1,
+    3.16112374387056560e0,
+    1.13864154151050156e2,
+    3.77485237685302021e2,
+    3.20937758913846947e3,
+)
 CENTER_Q = (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3, 2.84423683343917062e3)
 # erf(x) = 1 − e^(−x²) · P(x)/Q(x) beyond
 TAIL_P = (

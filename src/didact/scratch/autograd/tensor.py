@@ -4,10 +4,12 @@ Every operation does two things: it computes its value with NumPy, and it *recor
 
     y = f(x_1 … x_n),        vjp(dy) = (dyᵀ ∂y/∂x_1, …, dyᵀ ∂y/∂x_n)
 
-beside the slots of the tensors it came from. The graph is what Python ran, so an `if` or a loop needs no special care. `engine.py`
+beside the slots of the tensors it came from. The graph is what Python ran, so an `if` or a loop needs no special
+care. `engine.py`
 walks the graph backwards; it alone adds gradients up.
 
-The graph holds no values of its own: y = relu(x Wᵀ) needs y for its derivative and never x Wᵀ, which is freed as soon as Python
+The graph holds no values of its own: y = relu(x Wᵀ) needs y for its derivative and never x Wᵀ, which is freed as
+soon as Python
 lets go of it. A value lives while the caller holds it or a vjp will read it.
 """
 
@@ -61,7 +63,8 @@ def is_recording() -> bool:
 
 @contextmanager
 def keep_values() -> Iterator[None]:
-    """What is recorded inside keeps all its values, as long as its result lives: for pictures (`graph.py`), where every one is shown."""
+    """What is recorded inside keeps all its values, as long as its result lives: for pictures (`graph.py`), where
+    every one is shown."""
     before, _mode.keeping = _mode.keeping, True
     try:
         yield
@@ -82,7 +85,8 @@ class first_order:
 
 
 def vjp_each(*derivatives: tuple[Tensor, Callable[[Tensor], Tensor]]) -> Callable[[Tensor], Grads]:
-    """A vjp from one derivative for each input. One that nobody wants is dropped at once, with the values that it would read."""
+    """A vjp from one derivative for each input. One that nobody wants is dropped at once, with the values that it
+    would read."""
     wanted = [d if x.requires_grad else None for x, d in derivatives]
     return lambda dy: tuple([None if d is None else d(dy) for d in wanted])
 
@@ -93,7 +97,8 @@ def factors_to_save(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
 
 
 class GraphSlot:
-    """Where a value stands in the graph, without the value: the operation it came from, its shape, and a weak reference to its tensor."""
+    """Where a value stands in the graph, without the value: the operation it came from, its shape, and a weak
+    reference to its tensor."""
 
     __slots__ = ("node", "shape", "tensor")
 
@@ -108,13 +113,22 @@ class GraphSlot:
 class Node:
     """One executed operation: the slots of its inputs, its vjp, and the version of every value that the vjp will read.
 
-    `own` is the result itself, outside the graph: a node that held its tensor, which holds the node, would be a cycle that only the
-    garbage collector frees. `kept` is not read, but stays alive: leaves, whose `.grad` will be filled, and all inputs under `keep_values`.
+    `own` is the result itself, outside the graph: a node that held its tensor, which holds the node, would be a
+    cycle that only the
+    garbage collector frees. `kept` is not read, but stays alive: leaves, whose `.grad` will be filled, and all
+    inputs under `keep_values`.
     """
 
     __slots__ = ("inputs", "kept", "name", "order", "own", "saved", "vjp")
 
-    def __init__(self, name: str, inputs: tuple[Tensor, ...], vjp: Callable[..., Grads], saved: tuple[Tensor, ...], own: Tensor | None):
+    def __init__(
+        self,
+        name: str,
+        inputs: tuple[Tensor, ...],
+        vjp: Callable[..., Grads],
+        saved: tuple[Tensor, ...],
+        own: Tensor | None,
+    ):
         self.name, self.own = name, own
         self.inputs = tuple([x._slot or x.slot for x in inputs])
         self.saved = [(s, s._versions[0]) for s in saved]
@@ -138,10 +152,14 @@ def record_op(
 ) -> Tensor:
     """The value as a tensor that knows its origin, if any input wants a gradient.
 
-    `vjp(dy)` returns one gradient for each input, or None; it is written with tensor operations, so that it can be differentiated
-    in its turn, and it returns dy, a view of dy or fresh values, never an array that it keeps. What it captures stays alive until
-    backward, so it captures what it reads and nothing else (a shape, not the tensor). `saved` are the tensors that it reads: their
-    versions are checked before it runs. `own=True` asks for `vjp(dy, y)`: eˣ is its own derivative. `view_of` says whose memory
+    `vjp(dy)` returns one gradient for each input, or None; it is written with tensor operations, so that it can be
+    differentiated
+    in its turn, and it returns dy, a view of dy or fresh values, never an array that it keeps. What it captures
+    stays alive until
+    backward, so it captures what it reads and nothing else (a shape, not the tensor). `saved` are the tensors that
+    it reads: their
+    versions are checked before it runs. `own=True` asks for `vjp(dy, y)`: eˣ is its own derivative. `view_of` says
+    whose memory
     the value shares.
     """
     y = Tensor(value)
@@ -159,7 +177,8 @@ def record_op(
 class Tensor:
     """An n-dimensional array with `.grad`; methods carry PyTorch's names, with NumPy's `axis` and `keepdims`.
 
-    In-place changes are seen by a version counter that views share. It counts `add_`, `mul_`, `copy_`, `zero_` and `x[i] = v`;
+    In-place changes are seen by a version counter that views share. It counts `add_`, `mul_`, `copy_`, `zero_` and
+    `x[i] = v`;
     what is written into `x.data` directly is not seen.
     """
 
@@ -222,7 +241,11 @@ class Tensor:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copied and pickled as a leaf: a copy has a slot of its own."""
-        return Tensor, (self.data, self.requires_grad), (None, {"grad": self.grad, "label": self.label, "_versions": self._versions})
+        return (
+            Tensor,
+            (self.data, self.requires_grad),
+            (None, {"grad": self.grad, "label": self.label, "_versions": self._versions}),
+        )
 
     def __len__(self) -> int:
         if not self.ndim:
@@ -276,7 +299,9 @@ class Tensor:
     def add_(self, other: Any, alpha: float = 1.0) -> Tensor:
         """self += alpha · other."""
         o = _raw(other)
-        return self._change("add_", lambda d: np.add(d, o if alpha == 1.0 else alpha * o, out=d, casting="same_kind"), other)
+        return self._change(
+            "add_", lambda d: np.add(d, o if alpha == 1.0 else alpha * o, out=d, casting="same_kind"), other
+        )
 
     def mul_(self, other: Any) -> Tensor:
         o = _raw(other)
@@ -480,7 +505,8 @@ class Tensor:
 
 
 def tensor(data: Any, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
-    """A tensor with memory of its own: float32 and float64 stay what they are; a Python number is float64, as in NumPy."""
+    """A tensor with memory of its own: float32 and float64 stay what they are; a Python number is float64, as in
+    NumPy."""
     return Tensor(np.array(_raw(data), dtype=dtype), requires_grad)
 
 
@@ -488,4 +514,4 @@ def _raw(x: Any) -> Any:
     return x.data if isinstance(x, Tensor) else x
 
 
-from didact.scratch.autograd import engine, matmul, ops, reduce, shape  # noqa: E402  they need the names above
+from didact.scratch.autograd import engine, matmul, ops, reduce, shape

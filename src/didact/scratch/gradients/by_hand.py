@@ -1,7 +1,9 @@
-"""By hand: the delta recursion of a multilayer perceptron, derived on paper and written down (Gaba 2.2.1, Van Schependom 2.4).
+"""By hand: the delta recursion of a multilayer perceptron, derived on paper and written down (Gaba 2.2.1, Van
+Schependom 2.4).
 
     forward     z_l = W_l h_{l−1} + b_l,   h_l = σ(z_l),   h_0 = x
-    backward    δ_L = ∂L/∂h_L ⊙ σ′(z_L)             element-wise outputs only (Gaba states it for any; softmax has a full Jacobian)
+    backward    δ_L = ∂L/∂h_L ⊙ σ′(z_L)             element-wise outputs only (Gaba states it for any; softmax has a
+    full Jacobian)
                 δ_L = p − y                          softmax with cross-entropy
                 δ_l = (W_{l+1}ᵀ δ_{l+1}) ⊙ σ′(z_l)
                 ∂L/∂W_l = δ_l h_{l−1}ᵀ,   ∂L/∂b_l = δ_l
@@ -33,7 +35,9 @@ SIGMOID = Activation(lambda z: 1 / (1 + np.exp(-z)), lambda z: 1 / (2 + np.exp(z
 IDENTITY = Activation(lambda z: z, np.ones_like)
 
 
-def forward(layers: Layers, x: Array, hidden: Activation, last: Activation = IDENTITY) -> tuple[list[Array], list[Array]]:
+def forward(
+    layers: Layers, x: Array, hidden: Activation, last: Activation = IDENTITY
+) -> tuple[list[Array], list[Array]]:
     """All z_l and all h_l: the recursion needs every one of them again, which is why training needs memory."""
     zs, hs = [], [x]
     for l, (W, b) in enumerate(layers, start=1):
@@ -77,7 +81,8 @@ class Epoch:
 
 
 def make_separable_data(seed: int = 42) -> tuple[Array, NDArray[np.int64], np.random.RandomState]:
-    """x ~ N(0, I) in 20 dimensions, label [x_0 + x_1 > 0]: 1000 points (Gaba 2.7), and the generator as it stands after them."""
+    """x ~ N(0, I) in 20 dimensions, label [x_0 + x_1 > 0]: 1000 points (Gaba 2.7), and the generator as it stands
+    after them."""
     random = np.random.RandomState(seed)  # the course's own generator, for the same numbers
     x = random.randn(1000, 20)
     return x, (x[:, 0] + x[:, 1] > 0).astype(np.int64), random

@@ -2,7 +2,8 @@
 
     a + a′ε with ε² = 0:      (a + a′ε)(b + b′ε) = ab + (a′b + ab′)ε,      f(a + a′ε) = f(a) + f′(a) a′ ε
 
-One pass gives the derivative along one direction of the input, ∂f/∂x · v, and remembers nothing. A gradient over n inputs
+One pass gives the derivative along one direction of the input, ∂f/∂x · v, and remembers nothing. A gradient over n
+inputs
 takes n passes, where reverse mode takes one: right for few inputs and many outputs.
 """
 

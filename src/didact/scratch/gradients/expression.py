@@ -1,6 +1,7 @@
 """A safe reader of formulas: "(x + y) * z" computed with floats, tensors, dual numbers or symbols alike.
 
-Python's own parser reads the text, and a list of what is allowed decides: + − * / **, numbers, the names given, and the functions
+Python's own parser reads the text, and a list of what is allowed decides: + − * / **, numbers, the names given, and
+the functions
 given. Nothing is executed; whatever else a text holds is refused by name.
 """
 
@@ -46,7 +47,9 @@ def names(text: str) -> list[str]:
     return list(dict.fromkeys(n.id for n in sorted(used_names, key=lambda n: n.col_offset)))
 
 
-def evaluate(text: str, values: Mapping[str, Any], functions: Functions | None = None, number: Callable[[float], Any] = float) -> Any:
+def evaluate(
+    text: str, values: Mapping[str, Any], functions: Functions | None = None, number: Callable[[float], Any] = float
+) -> Any:
     """The formula with these values; functions are methods of the values unless others are given."""
     table = functions if functions is not None else {f: operator.methodcaller(f) for f in FUNCTIONS}
     unknown = [n for n in names(text) if n not in values]
@@ -89,4 +92,6 @@ def _compute(node: ast.expr, values: Mapping[str, Any], functions: Functions, nu
             raise ScratchError(f"expression: {name} takes one argument, in {ast.unparse(node)!r}")
         case ast.Call(func=ast.Name(id=name)):
             raise ScratchError(f"expression: no function {name!r}; there are {', '.join(functions)}")
-    raise ScratchError(f"expression: {ast.unparse(node)!r} is not allowed, only + - * / **, numbers, names and functions")
+    raise ScratchError(
+        f"expression: {ast.unparse(node)!r} is not allowed, only + - * / **, numbers, names and functions"
+    )

@@ -4,7 +4,8 @@
     central   (f(x + h) − f(x − h)) / 2h     error ≈ h²/6·|f‴| + ε|f|/h        least near h = ∛ε
 
 The first term is the truncated Taylor series, the second rounding (ε = 2.2e-16): one falls where the other rises, so
-that no h gives more than about 8 (forward) or 11 (central) digits. And n inputs cost n + 1 or 2n evaluations, where reverse
+that no h gives more than about 8 (forward) or 11 (central) digits. And n inputs cost n + 1 or 2n evaluations, where
+reverse
 mode needs one walk.
 """
 
@@ -51,10 +52,16 @@ class DifferenceError(NamedTuple):
     central: float
 
 
-def error_curve(f: Callable[[Array], Any], exact: Any, x: Any, steps: Iterable[float] | None = None) -> list[DifferenceError]:
+def error_curve(
+    f: Callable[[Array], Any], exact: Any, x: Any, steps: Iterable[float] | None = None
+) -> list[DifferenceError]:
     """The largest error of both differences for every h: falling, then rising, and never zero."""
     hs = np.logspace(0, -15, 31) if steps is None else steps
     return [
-        DifferenceError(float(h), float(np.abs(forward_difference(f, x, h) - exact).max()), float(np.abs(central_difference(f, x, h) - exact).max()))
+        DifferenceError(
+            float(h),
+            float(np.abs(forward_difference(f, x, h) - exact).max()),
+            float(np.abs(central_difference(f, x, h) - exact).max()),
+        )
         for h in hs
     ]

@@ -1,6 +1,7 @@
 """Symbolic: apply the rules of differentiation to the expression, and measure how it grows (Groudiev 2.2.3).
 
-    (u·v)′ = u′v + uv′ writes u and v twice; so does every rule of a product. Nested n times, what is *written* doubles n times. What is
+    (u·v)′ = u′v + uv′ writes u and v twice; so does every rule of a product. Nested n times, what is *written*
+    doubles n times. What is
     *different* in it does not: with equal parts shared, the derivative is a few times the size of the function.
     Sharing is what turns symbolic into automatic differentiation.
 """
@@ -15,7 +16,8 @@ from didact.scratch.autograd.tensor import ScratchError
 
 
 class Expression:
-    """A number, a variable, or an operation on expressions. Identity is sharing: one object used twice is stored once."""
+    """A number, a variable, or an operation on expressions. Identity is sharing: one object used twice is stored
+    once."""
 
     __slots__ = ("args", "name", "value")
 
@@ -75,7 +77,9 @@ def apply(name: str) -> Callable[[Any], Expression]:
     return lambda u: Expression(name, (lift(u),))
 
 
-exp, log, sqrt, sin, cos, tanh, sigmoid, relu, step = map(apply, ("exp", "log", "sqrt", "sin", "cos", "tanh", "sigmoid", "relu", "step"))
+exp, log, sqrt, sin, cos, tanh, sigmoid, relu, step = map(
+    apply, ("exp", "log", "sqrt", "sin", "cos", "tanh", "sigmoid", "relu", "step")
+)
 
 # the value of every operation, and its partial derivatives
 VALUE: dict[str, Callable[..., float]] = {
@@ -181,11 +185,14 @@ class SwellSizes(NamedTuple):
 
 
 def expression_swell(depth: int = 10) -> list[SwellSizes]:
-    """The logistic map iterated, l_1 = x, l_{n+1} = 4 l_n (1 − l_n): written, it doubles; shared, it grows by a constant."""
+    """The logistic map iterated, l_1 = x, l_{n+1} = 4 l_n (1 − l_n): written, it doubles; shared, it grows by a
+    constant."""
     x = variable("x")
     l, rows = x, []
     for n in range(1, depth + 1):
         d, plain = derive(l, x), derive(l, x, simplify=False)
-        rows.append(SwellSizes(n, written_size(l), written_size(d), written_size(plain), shared_size(l), shared_size(d)))
+        rows.append(
+            SwellSizes(n, written_size(l), written_size(d), written_size(plain), shared_size(l), shared_size(d))
+        )
         l = 4.0 * l * (1.0 - l)
     return rows

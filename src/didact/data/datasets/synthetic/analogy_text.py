@@ -1,4 +1,5 @@
-"""A made text whose words have a known place: kings are to queens as men are to women, France to Paris as Japan to Tokyo."""
+"""A made text whose words have a known place: kings are to queens as men are to women, France to Paris as Japan to
+Tokyo."""
 
 import numpy as np
 
@@ -34,10 +35,17 @@ def tales(seed: int = 0) -> Data:
     """6,000 made sentences of people, lands and animals: words whose neighbours and analogies are known."""
     rng, n = np.random.default_rng(0), 6000
     word_slots = [(family, columns, pair, k) for family, columns in FAMILIES for pair in family for k in (0, 1)]
-    own_order, shared_order, word_order = (rng.random((n, k)).argsort(1) for k in (3, 5, 7))          # a random order of so many things, for each sentence
+    # a random order of so many things, for each sentence
+    own_order, shared_order, word_order = (rng.random((n, k)).argsort(1) for k in (3, 5, 7))
     sentences = []
     for i, slot in enumerate(rng.integers(len(word_slots), size=n).tolist()):
         family, columns, pair, k = word_slots[slot]
-        sentence_words = [pair[k], *(family[pair][j] for j in own_order[i, :2]), *(columns[k][j] for j in shared_order[i, :2]), "the", "and"]
+        sentence_words = [
+            pair[k],
+            *(family[pair][j] for j in own_order[i, :2]),
+            *(columns[k][j] for j in shared_order[i, :2]),
+            "the",
+            "and",
+        ]
         sentences.append(" ".join(sentence_words[j] for j in word_order[i]) + ".")
     return build_language_modeling_data("tales", "\n\n".join(sentences))

@@ -9,7 +9,8 @@ LICENSE = "scikit-learn's photographs, CC BY 2.0: china by Jialiang Gao, flower 
 
 
 def sample_photo_crops(n: int, side: int, rng: np.random.Generator, *, test: bool) -> Iterator[NDArray[np.uint8]]:
-    """(3, side, side) each, of both photographs in turn. Those for tests lie in the right quarter, which no other piece touches."""
+    """(3, side, side) each, of both photographs in turn. Those for tests lie in the right quarter, which no other
+    piece touches."""
     from sklearn.datasets import load_sample_images
 
     photographs = load_sample_images().images

@@ -1,4 +1,5 @@
-"""Symbols to be kept in mind over a long blank, then repeated: what a memory is tried by.  Hochreiter & Schmidhuber 1997; Gaba Ex 5.4.
+"""Symbols to be kept in mind over a long blank, then repeated: what a memory is tried by.  Hochreiter & Schmidhuber
+1997; Gaba Ex 5.4.
 
     x   b a d ␣ ␣ ␣ … ␣ ? ? ?        y   nothing is asked but behind the question marks: b a d
 
@@ -53,7 +54,9 @@ class CopyEncoder:
         words = list(map(str, inputs))
         for text in words:
             if len(text) != self.sequence_length or set(text) - set(SYMBOLS):
-                raise UsageError(f"expected {self.sequence_length} letters from {SYMBOLS[0]} to {SYMBOLS[-1]}, got {text!r}")
+                raise UsageError(
+                    f"expected {self.sequence_length} letters from {SYMBOLS[0]} to {SYMBOLS[-1]}, got {text!r}"
+                )
         return words, {"x": torch.tensor([[SYMBOLS.index(c) for c in text] for text in words], dtype=torch.uint8)}
 
     def spec(self) -> dict[str, Any]:
@@ -67,26 +70,41 @@ class CopyEncoder:
 @register_dataset(kind="tags", task="tagging", license="made by didact")
 def copies(seed: int = 0) -> Data:
     """20,000 words of eight letters from a to h, to be repeated after a pause (Gaba Ex 5.4)."""
-    words = torch.randint(len(SYMBOLS), (NUM_EXAMPLES, MAX_SYMBOLS), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    words = torch.randint(
+        len(SYMBOLS), (NUM_EXAMPLES, MAX_SYMBOLS), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
+    )
     return _build_copy_data(words, CopyEncoder(), seed=seed)
 
 
 def _build_copy_data(words: Tensor, encoder: CopyEncoder, **split: Any) -> Data:
     """(N, k) numbers of symbols, to be read and to be answered with."""
     return build_data(
-        "copies", "tags", {"x": words, "y": words.clone()}, task="tagging", feature_names=TOKENS, target="symbol", encoder=encoder,
-        class_names=tuple(SYMBOLS), standardize=False, **split,
+        "copies",
+        "tags",
+        {"x": words, "y": words.clone()},
+        task="tagging",
+        feature_names=TOKENS,
+        target="symbol",
+        encoder=encoder,
+        class_names=tuple(SYMBOLS),
+        standardize=False,
+        **split,
     )
 
 
 def with_delay(data: Data, *, sequence_length: int, delay: int) -> Data:
     """The first `remember` symbols of each word, asked for after `delay` blanks."""
     if not isinstance(data.encoder, CopyEncoder):
-        raise UsageError(f"what is to be repeated are the letters of 'copies', but {data.name!r} is {data.kind}; leave out --data")
+        raise UsageError(
+            f"what is to be repeated are the letters of 'copies', but {data.name!r} is {data.kind}; leave out --data"
+        )
     encoder = CopyEncoder(sequence_length, delay)
-    words = [split.columns["x"][:, :sequence_length] for split in map(data.split, SPLITS) if isinstance(split, TensorSplit)]
+    words = [
+        split.columns["x"][:, :sequence_length] for split in map(data.split, SPLITS) if isinstance(split, TensorSplit)
+    ]
     if len(words) < len(SPLITS):                    # a run that is opened without its data
         return replace(data, shape=(2 * sequence_length + delay,), encoder=encoder)
     rows = torch.arange(sum(map(len, words))).split([len(part) for part in words])
-    shortened = _build_copy_data(torch.cat(words), encoder, indices=dict(zip(SPLITS, rows, strict=True)))     # shorter words meet more often: counted anew
+    # shorter words meet more often: counted anew
+    shortened = _build_copy_data(torch.cat(words), encoder, indices=dict(zip(SPLITS, rows, strict=True)))
     return replace(shortened, source=data.source, indices=data.indices, fingerprint=data.fingerprint)

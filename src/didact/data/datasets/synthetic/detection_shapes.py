@@ -1,4 +1,5 @@
-"""A made set for boxes: discs, squares and triangles over pieces of real photographs. Boxes are exact; nothing is downloaded."""
+"""A made set for boxes: discs, squares and triangles over pieces of real photographs. Boxes are exact; nothing is
+downloaded."""
 
 from typing import Any
 
@@ -39,16 +40,29 @@ def scatter(seed: int = 0) -> Data:
     Test images lie over the right quarter of the photographs, which no other image touches.
     """
     rng = np.random.default_rng(SEED)
-    parts = [_place_shapes(np.stack(list(sample_photo_crops(CHUNK_SIZE, IMAGE_SIDE, rng, test=i * CHUNK_SIZE >= NUM_TRAIN))), rng) for i in range((NUM_TRAIN + NUM_TEST) // CHUNK_SIZE)]
+    parts = [
+        _place_shapes(
+            np.stack(list(sample_photo_crops(CHUNK_SIZE, IMAGE_SIDE, rng, test=i * CHUNK_SIZE >= NUM_TRAIN))), rng
+        )
+        for i in range((NUM_TRAIN + NUM_TEST) // CHUNK_SIZE)
+    ]
     x, y, box = (torch.from_numpy(np.concatenate(columns)) for columns in zip(*parts, strict=True))
     return build_data(
-        "scatter", "boxes", {"x": x, "y": y, "box": box}, task="detection", class_names=SHAPE_KINDS, target="boxes",
-        encoder=BoxEncoder((3, IMAGE_SIDE, IMAGE_SIDE)), test_indices=torch.arange(NUM_TRAIN, NUM_TRAIN + NUM_TEST), seed=seed,
+        "scatter",
+        "boxes",
+        {"x": x, "y": y, "box": box},
+        task="detection",
+        class_names=SHAPE_KINDS,
+        target="boxes",
+        encoder=BoxEncoder((3, IMAGE_SIDE, IMAGE_SIDE)),
+        test_indices=torch.arange(NUM_TRAIN, NUM_TRAIN + NUM_TEST),
+        seed=seed,
     )
 
 
 def _place_shapes(x: Bytes, rng: np.random.Generator) -> tuple[Bytes, NDArray[np.int64], NDArray[np.float32]]:
-    """One to four shapes on each image: (n, 3, 64, 64), their classes (n, 4) and boxes (n, 4, 4); −1 where there is none.
+    """One to four shapes on each image: (n, 3, 64, 64), their classes (n, 4) and boxes (n, 4, 4); −1 where there is
+    none.
 
     A shape that would hide too much of another is left out.
     """
@@ -57,7 +71,8 @@ def _place_shapes(x: Bytes, rng: np.random.Generator) -> tuple[Bytes, NDArray[np
     count = rng.integers(1, MAX_SHAPES + 1, n)
     for i in range(MAX_SHAPES):
         kind, radius, angle = rng.integers(0, len(SHAPE_KINDS), n), rng.uniform(7, 15, n), rng.uniform(0, 2 * np.pi, n)
-        center_x, center_y = (rng.uniform(radius, IMAGE_SIDE - radius) for _ in range(2))      # seen whole, but for a corner
+        # seen whole, but for a corner
+        center_x, center_y = (rng.uniform(radius, IMAGE_SIDE - radius) for _ in range(2))
         box = compute_bounding_boxes(kind, center_x, center_y, radius, angle)
         rows = np.flatnonzero((i < count) & ~overlaps_too_much(box, boxes[:, :i]))
         d = signed_distance(kind[rows], center_x[rows], center_y[rows], radius[rows], angle[rows], IMAGE_SIDE)
@@ -66,13 +81,30 @@ def _place_shapes(x: Bytes, rng: np.random.Generator) -> tuple[Bytes, NDArray[np
     return canvas.astype(np.uint8), y, (boxes / IMAGE_SIDE).astype(np.float32)
 
 
-def compute_bounding_boxes(kind: NDArray[Any], center_x: Floats, center_y: Floats, radius: Floats, angle: Floats) -> Floats:
+def compute_bounding_boxes(
+    kind: NDArray[Any], center_x: Floats, center_y: Floats, radius: Floats, angle: Floats
+) -> Floats:
     """(n, 4): the least upright box around each turned shape, in closed form, clipped to the image.
 
-    In the shape's own axes (u right, v down) its corners are known; a point (u, v) lies at u (cos, sin) + v (−sin, cos).
+    In the shape's own axes (u right, v down) its corners are known; a point (u, v) lies at u (cos, sin) + v (−sin,
+    cos).
     """
-    square = np.array([(-SQUARE_HALF_SIDE, -SQUARE_HALF_SIDE), (SQUARE_HALF_SIDE, -SQUARE_HALF_SIDE), (SQUARE_HALF_SIDE, SQUARE_HALF_SIDE), (-SQUARE_HALF_SIDE, SQUARE_HALF_SIDE)])
-    triangle = np.array([(-TRIANGLE_HALF_BASE, TRIANGLE_INRADIUS), (TRIANGLE_HALF_BASE, TRIANGLE_INRADIUS), (0, -2 * TRIANGLE_INRADIUS), (0, -2 * TRIANGLE_INRADIUS)])
+    square = np.array(
+        [
+            (-SQUARE_HALF_SIDE, -SQUARE_HALF_SIDE),
+            (SQUARE_HALF_SIDE, -SQUARE_HALF_SIDE),
+            (SQUARE_HALF_SIDE, SQUARE_HALF_SIDE),
+            (-SQUARE_HALF_SIDE, SQUARE_HALF_SIDE),
+        ]
+    )
+    triangle = np.array(
+        [
+            (-TRIANGLE_HALF_BASE, TRIANGLE_INRADIUS),
+            (TRIANGLE_HALF_BASE, TRIANGLE_INRADIUS),
+            (0, -2 * TRIANGLE_INRADIUS),
+            (0, -2 * TRIANGLE_INRADIUS),
+        ]
+    )
     u, v = np.moveaxis(np.where((kind == 1)[:, None, None], square, triangle), 2, 0) * radius[:, None]     # (n, 4) each
     c, s = np.cos(angle)[:, None], np.sin(angle)[:, None]
     x, y = u * c - v * s, u * s + v * c
@@ -87,5 +119,6 @@ def overlaps_too_much(box: Floats, others: Floats) -> NDArray[np.bool_]:
     sides = np.minimum(box[:, None, 2:], others[..., 2:]) - np.maximum(box[:, None, :2], others[..., :2])
     intersection = np.clip(sides, 0, None).prod(2)
     min_area = np.minimum((box[:, None, 2:] - box[:, None, :2]).prod(2), (others[..., 2:] - others[..., :2]).prod(2))
-    is_overlapping: NDArray[np.bool_] = (intersection > MAX_COVERED_SHARE * min_area).any(1)         # a box that is not there has no area and meets none
+    # a box that is not there has no area and meets none
+    is_overlapping: NDArray[np.bool_] = (intersection > MAX_COVERED_SHARE * min_area).any(1)
     return is_overlapping

@@ -13,8 +13,11 @@ SHAPE_KINDS = ("disc", "square", "triangle")
 SQUARE_HALF_SIDE, TRIANGLE_INRADIUS = 0.85, 0.6         # half a square's side and a triangle's inner radius, in radii
 
 
-def signed_distance(kind: NDArray[Any], center_x: Floats, center_y: Floats, radius: Floats, angle: Floats, side: int) -> Floats:
-    """Pixels from each centre to the edge of the shape, one of KINDS, below 0 inside it: (n, side, side). Turned about its middle."""
+def signed_distance(
+    kind: NDArray[Any], center_x: Floats, center_y: Floats, radius: Floats, angle: Floats, side: int
+) -> Floats:
+    """Pixels from each centre to the edge of the shape, one of KINDS, below 0 inside it: (n, side, side). Turned
+    about its middle."""
     center_x, center_y, radius, angle = (a[:, None, None] for a in (center_x, center_y, radius, angle))
     pixel_centers = np.arange(side) + 0.5
     a, b = pixel_centers[None, None, :] - center_x, pixel_centers[None, :, None] - center_y
@@ -28,7 +31,8 @@ def signed_distance(kind: NDArray[Any], center_x: Floats, center_y: Floats, radi
 
 
 def sample_textures(n: int, side: int, grain: int, rng: np.random.Generator) -> Ints:
-    """(n, 3, side, side): any colour, running a little across, with grain: no flat patch tells a shape by itself. Not yet clipped."""
+    """(n, 3, side, side): any colour, running a little across, with grain: no flat patch tells a shape by itself.
+    Not yet clipped."""
     color, slope = (rng.integers(low, high, (n, 3, 1, 1), dtype=np.int32) for low, high in ((0, 256), (-40, 41)))
     ramp = slope * (np.arange(side, dtype=np.int32) - side // 2) // side
     textures: Ints = color + ramp + rng.integers(-grain, grain + 1, (n, 1, side, side), dtype=np.int32)

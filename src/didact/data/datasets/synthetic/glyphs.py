@@ -23,18 +23,31 @@ def letters(seed: int = 0) -> Data:
     y = torch.arange(len(ALPHABET)).repeat_interleave(IMAGES_PER_CLASS)
     x = randomize_handwriting(render_glyphs()[y], torch.Generator().manual_seed(0))
     return build_data(
-        "letters", "images", {"x": (255 * x).round().to(torch.uint8), "y": y},
-        task="multiclass", class_names=list(ALPHABET), target="letter", encoder=ImageEncoder(shape=(1, IMAGE_SIDE, IMAGE_SIDE)), seed=seed,
+        "letters",
+        "images",
+        {"x": (255 * x).round().to(torch.uint8), "y": y},
+        task="multiclass",
+        class_names=list(ALPHABET),
+        target="letter",
+        encoder=ImageEncoder(shape=(1, IMAGE_SIDE, IMAGE_SIDE)),
+        seed=seed,
     )
 
 
 @register_dataset(kind="images", task="multiclass", license="made here; the font, Aileron, is inside Pillow and CC0")
 def glyphs(seed: int = 0) -> Data:
-    """6,200 printed numerals and letters of 28 x 28 pixels, 62 classes, bent as if by hand; they fill their images, as digits do."""
+    """6,200 printed numerals and letters of 28 x 28 pixels, 62 classes, bent as if by hand; they fill their images,
+    as digits do."""
     x, y = _render_glyph_set()
     return build_data(
-        "glyphs", "images", {"x": x, "y": y},
-        task="multiclass", class_names=list(GLYPHS), target="glyph", encoder=ImageEncoder(shape=(1, IMAGE_SIDE, IMAGE_SIDE)), seed=seed,
+        "glyphs",
+        "images",
+        {"x": x, "y": y},
+        task="multiclass",
+        class_names=list(GLYPHS),
+        target="glyph",
+        encoder=ImageEncoder(shape=(1, IMAGE_SIDE, IMAGE_SIDE)),
+        seed=seed,
     )
 
 
@@ -47,7 +60,8 @@ def _render_glyph_set() -> tuple[Tensor, Tensor]:
 
 
 def distort_elastically(x: Tensor, g: torch.Generator, strength: float = 0.06) -> Tensor:
-    """x(p + d(p)): d is drawn at 5 x 5 places and smooth between them.  After Simard et al. 2003, elastic distortions."""
+    """x(p + d(p)): d is drawn at 5 x 5 places and smooth between them.  After Simard et al. 2003, elastic
+    distortions."""
     d = strength * torch.randn(len(x), 2, 5, 5, generator=g)
     d = F.interpolate(d, size=x.shape[2:], mode="bicubic", align_corners=True)               # (B, 2, H, W)
     u = (torch.arange(x.shape[3]) * 2 + 1) / x.shape[3] - 1

@@ -35,7 +35,9 @@ def moons(seed: int = 0) -> Data:
 def separable(seed: int = 0) -> Data:
     """1,000 points of 20 numbers; the label is whether the first two add up to more than 0 (Gaba 2.7)."""
     x = np.random.default_rng(42).standard_normal((1000, 20))
-    return _build_classification("separable", x, (x[:, 0] + x[:, 1] > 0).astype(np.int64), class_names=("no", "yes"), seed=seed)
+    return _build_classification(
+        "separable", x, (x[:, 0] + x[:, 1] > 0).astype(np.int64), class_names=("no", "yes"), seed=seed
+    )
 
 
 @register_dataset(kind="table", task="regression", license=LICENSE)
@@ -60,7 +62,9 @@ def sparse_linear(seed: int = 0) -> Data:
     y = x @ w + 0.5 * rng.standard_normal(len(x))
     names = [f"x{j}" for j in range(len(w))]
     relevant = ", ".join(f"{names[j]} ({w[j]:+.2f})" for j in np.flatnonzero(w))
-    return _build_regression("sparse_linear", x, y, feature_names=names, seed=seed, notes=[f"what matters (weight): {relevant}"])
+    return _build_regression(
+        "sparse_linear", x, y, feature_names=names, seed=seed, notes=[f"what matters (weight): {relevant}"]
+    )
 
 
 @register_dataset(kind="table", task="multiclass", license=LICENSE)
@@ -71,8 +75,15 @@ def modular(seed: int = 0) -> Data:
     a, b, y = make_modular_sums(len(symbols))
     eye = torch.eye(len(symbols))
     return build_data(
-        "modular", "table", {"x": torch.cat([eye[a], eye[b]], 1), "y": y},
-        task="multiclass", class_names=symbols, feature_names=encoder.feature_names, target="sum", encoder=encoder, seed=seed,
+        "modular",
+        "table",
+        {"x": torch.cat([eye[a], eye[b]], 1), "y": y},
+        task="multiclass",
+        class_names=symbols,
+        feature_names=encoder.feature_names,
+        target="sum",
+        encoder=encoder,
+        seed=seed,
     )
 
 
@@ -134,10 +145,17 @@ def _build_classification(name: str, x: Array, y: NDArray[np.int64], *, class_na
     )
 
 
-def _build_regression(name: str, x: Array, y: Array, *, feature_names: Sequence[str], seed: int, notes: Sequence[str] = ()) -> Data:
+def _build_regression(
+    name: str, x: Array, y: Array, *, feature_names: Sequence[str], seed: int, notes: Sequence[str] = ()
+) -> Data:
     """A number to be told from numbers."""
     return build_data(
-        name, "table",
+        name,
+        "table",
         {"x": torch.from_numpy(x).float(), "y": torch.from_numpy(y).float()},
-        task="regression", feature_names=feature_names, encoder=TableEncoder.numeric(feature_names), seed=seed, notes=notes,
+        task="regression",
+        feature_names=feature_names,
+        encoder=TableEncoder.numeric(feature_names),
+        seed=seed,
+        notes=notes,
     )

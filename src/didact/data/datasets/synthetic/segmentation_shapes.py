@@ -1,4 +1,5 @@
-"""A made set for masks: discs, squares and triangles over pieces of real photographs. Masks are exact; nothing is downloaded."""
+"""A made set for masks: discs, squares and triangles over pieces of real photographs. Masks are exact; nothing is
+downloaded."""
 
 from typing import Any
 
@@ -32,22 +33,34 @@ SEED = 2015         # seeds what is drawn; `seed` says only how it is split
 
 @register_dataset(kind="masks", task="segmentation", license=LICENSE)
 def shapes(seed: int = 0) -> Data:
-    """1,200 images of 48 x 48 pixels: plain discs, striped squares and checked triangles over photographs, with exact masks.
+    """1,200 images of 48 x 48 pixels: plain discs, striped squares and checked triangles over photographs, with
+    exact masks.
 
     Test images lie over the right quarter of the photographs, which no other image touches.
     """
     rng = np.random.default_rng(SEED)
-    parts = [_draw_shapes(_sample_backgrounds(CHUNK_SIZE, rng, test=i * CHUNK_SIZE >= NUM_TRAIN), rng) for i in range((NUM_TRAIN + NUM_TEST) // CHUNK_SIZE)]
+    parts = [
+        _draw_shapes(_sample_backgrounds(CHUNK_SIZE, rng, test=i * CHUNK_SIZE >= NUM_TRAIN), rng)
+        for i in range((NUM_TRAIN + NUM_TEST) // CHUNK_SIZE)
+    ]
     x, y = (torch.from_numpy(np.concatenate(columns)) for columns in zip(*parts, strict=True))
     return build_data(
-        "shapes", "masks", {"x": x, "y": y}, task="segmentation", class_names=CLASS_NAMES, target="mask",
-        encoder=ImageEncoder((3, IMAGE_SIDE, IMAGE_SIDE)), test_indices=torch.arange(NUM_TRAIN, NUM_TRAIN + NUM_TEST), seed=seed,
+        "shapes",
+        "masks",
+        {"x": x, "y": y},
+        task="segmentation",
+        class_names=CLASS_NAMES,
+        target="mask",
+        encoder=ImageEncoder((3, IMAGE_SIDE, IMAGE_SIDE)),
+        test_indices=torch.arange(NUM_TRAIN, NUM_TRAIN + NUM_TEST),
+        seed=seed,
     )
 
 
 def _sample_backgrounds(n: int, rng: np.random.Generator, *, test: bool) -> Bytes:
     """(n, 3, 48, 48): pieces of both photographs in turn, mirrored at random."""
-    crops = sample_photo_crops(n, IMAGE_SIDE, rng, test=test)   # one at a time: chance decides on the piece, then on its mirror
+    # one at a time: chance decides on the piece, then on its mirror
+    crops = sample_photo_crops(n, IMAGE_SIDE, rng, test=test)
     return np.stack([crop[:, :, ::-1] if rng.random() < 0.5 else crop for crop in crops])
 
 
@@ -61,7 +74,9 @@ def _draw_shapes(x: Bytes, rng: np.random.Generator) -> tuple[Bytes, Bytes]:
     for i in range(MAX_SHAPES):
         rows = np.flatnonzero(i < count)
         kind = rng.integers(1, len(CLASS_NAMES), len(rows), dtype=np.uint8)
-        center_x, center_y, radius, angle = (rng.uniform(a, b, len(rows)) for a, b in ((4, IMAGE_SIDE - 4), (4, IMAGE_SIDE - 4), (8, 15), (0, 2 * np.pi)))
+        center_x, center_y, radius, angle = (
+            rng.uniform(a, b, len(rows)) for a, b in ((4, IMAGE_SIDE - 4), (4, IMAGE_SIDE - 4), (8, 15), (0, 2 * np.pi))
+        )
         d = signed_distance(kind - 1, center_x, center_y, radius, angle, IMAGE_SIDE)
         canvas[rows] = composite(canvas[rows], _paint_patterns(kind, rng), d)
         y[rows] = np.where(d < 0, kind[:, None, None], y[rows])
@@ -75,6 +90,13 @@ def _paint_patterns(kind: NDArray[Any], rng: np.random.Generator) -> Ints:
     """
     cells = np.arange(IMAGE_SIDE, dtype=np.int32) // PATTERN_CELL_PX
     row_cells, column_cells = cells[:, None], cells
-    pattern = np.stack([0 * (row_cells + column_cells), 2 * (row_cells % 2) - 1 + 0 * column_cells, 2 * ((row_cells + column_cells) % 2) - 1])  # (3, 48, 48): −1, 0, 1
+    # (3, 48, 48): −1, 0, 1
+    pattern = np.stack(
+        [
+            0 * (row_cells + column_cells),
+            2 * (row_cells % 2) - 1 + 0 * column_cells,
+            2 * ((row_cells + column_cells) % 2) - 1,
+        ]
+    )
     textures: Ints = sample_textures(len(kind), IMAGE_SIDE, GRAIN, rng) + PATTERN_CONTRAST * pattern[kind - 1][:, None]
     return textures

@@ -26,6 +26,15 @@ def token_means(seed: int = 0) -> Data:
     encoder = BagEncoder(tuple(str(token) for token in range(1, 1000)))
     texts = [" ".join(map(str, tokens)) for tokens in sequences]
     return build_data(
-        "token_means", "text", {"x": encoder.encode(texts), "y": y}, task="binary", class_names=("small", "large"), feature_names=encoder.vocab,
-        target="mean", encoder=encoder, indices=indices, seed=seed, standardize=False,
+        "token_means",
+        "text",
+        {"x": encoder.encode(texts), "y": y},
+        task="binary",
+        class_names=("small", "large"),
+        feature_names=encoder.vocab,
+        target="mean",
+        encoder=encoder,
+        indices=indices,
+        seed=seed,
+        standardize=False,
     )
