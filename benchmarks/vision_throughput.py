@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-import didact.models
+import didact.models  # noqa: F401 (registers the families)
 from didact.registry import create_model
 from didact.run import git_state
 

@@ -11,7 +11,7 @@ os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL
 import pytest
 import torch
 
-import didact.recipes
+import didact.recipes  # noqa: F401 (registers the catalogue)
 
 torch.set_num_threads(1)
 

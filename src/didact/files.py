@@ -153,7 +153,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], **header: str) -> None
 def read_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the strings of the header."""
     with _open_tensors(path, device) as file:
-        return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}
+        return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118 (not a dict)
 
 
 def read_header(path: Path) -> dict[str, str]:

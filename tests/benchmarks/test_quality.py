@@ -19,7 +19,7 @@ def run_quality(tmp_path, monkeypatch):
     quality = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(quality)
     values = iter(range(1, 100))
-    fake_train = lambda row, seed, words: {"test": {row.metric: next(values) / 100}, "seconds": 2.0}
+    fake_train = lambda row, seed, words: {"test": {row.metric: next(values) / 100}, "seconds": 2.0}  # noqa: E731
     quality.measured = quality.train
     monkeypatch.setattr(quality, "train", fake_train)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import didact.recipes
+import didact.recipes  # noqa: F401 (registers the catalogue)
 from didact.claims.core import load_statements
 from didact.claims.tables import TABLES
 from didact.registry import RECIPES

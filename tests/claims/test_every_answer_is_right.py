@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-import didact.claims
+import didact.claims  # noqa: F401 (registers the answers)
 from didact.claims import gaba_11
 from didact.claims.compare import Approximately, ClaimForm, Equal, Exactly, to_comparable
 from didact.claims.core import ANSWERS, CHECKS, Check, check_claim, deterministic, load_statements

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-import didact.claims
+import didact.claims  # noqa: F401 (registers the checks)
 from didact.charts.html import to_html
 from didact.claims.compare import (
     Approximately,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-import didact.claims
+import didact.claims  # noqa: F401 (registers the checks)
 from didact.claims.compare import CorrectedClaim, Equal
 from didact.claims.core import CHECKS, Check
 from helpers.claim_mutants import (

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-import didact.recipes
+import didact.recipes  # noqa: F401 (registers the families)
 from didact.errors import UsageError
 from didact.explain import feature_maps, filters, grad_cam
 from didact.explain.feature_maps import find_last_map_layer, to_maps

@@ -111,7 +111,7 @@ def test_pre_and_post_norm_match_pytorch_encoder_layer(norm_first):
 
 def test_feed_forward_widens_four_times_and_swiglu_has_as_many_parameters():
     assert FeedForward(12, activation="gelu").w1.out_features == 48
-    count = lambda m: sum(p.numel() for p in m.parameters())
+    count = lambda m: sum(p.numel() for p in m.parameters())  # noqa: E731
     assert count(SwiGLU(96)) == pytest.approx(count(FeedForward(96)), rel=0.02)
     layer, x = SwiGLU(4, 6), torch.randn(3, 4)
     gate, up, down = (w.weight for w in (layer.gate_proj, layer.up_proj, layer.down_proj))

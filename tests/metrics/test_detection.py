@@ -151,7 +151,7 @@ def test_average_precision_by_hand():
     truth = make_image((0, 0, 10, 10, 0), (20, 0, 30, 10, 0))
     first_hit, miss = (0, 0, 10, 10, 0.9, 0), (50, 50, 60, 60, 0.8, 0)
     second_hit = (20, 0, 30, 10, 0.7, 0)
-    ap = lambda *d: metrics.average_precision(make_image(*d), truth, 1)[0].item()
+    ap = lambda *d: metrics.average_precision(make_image(*d), truth, 1)[0].item()  # noqa: E731
     assert ap(first_hit, second_hit) == 1
     # found, missed, found: precision 1 up to recall 0.5 (51 of 101 levels), then 2/3
     assert ap(first_hit, miss, second_hit) == pytest.approx((51 + 50 * 2 / 3) / 101)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import load_model, save_model
 
-import didact.models
+import didact.models  # noqa: F401  fills the registry
 from didact.errors import UsageError
 from didact.registry import MODELS, create_model
 

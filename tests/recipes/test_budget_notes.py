@@ -2,7 +2,7 @@
 
 import pytest
 
-from didact import recipes
+from didact import recipes  # noqa: F401 (registers the recipes)
 from didact.cli.main import main
 from didact.training.session import prepare
 

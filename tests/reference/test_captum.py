@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-import didact.models
+import didact.models  # noqa: F401 (registers the families)
 from didact.explain import grad_cam, gradient_times_input, occlusion, saliency
 from didact.explain.feature_maps import find_last_map_layer
 from didact.registry import MODELS

@@ -21,7 +21,7 @@ from helpers.op_comparison import assert_matches_torch, few_examples
 @st.composite
 def convolution_cases(draw: Any, axes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
     """x, w, b and settings such that at least one window fits."""
-    draw_per_axis = lambda low, high: draw(st.tuples(*[st.integers(low, high)] * axes))
+    draw_per_axis = lambda low, high: draw(st.tuples(*[st.integers(low, high)] * axes))  # noqa: E731
     kernel, stride, padding, dilation = (
         draw_per_axis(1, 3),
         draw_per_axis(1, 3),

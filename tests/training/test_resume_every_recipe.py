@@ -79,8 +79,8 @@ def train_killed(recipe: str, rng: random.Random, **options: Any) -> Run:
     """Trained in three lives."""
     first, second = sorted(rng.sample(range(1, STEPS), 2))
     if rng.random() < 0.5:
-        first_kill: Callable[[pytest.MonkeyPatch], None] = lambda patch: kill_at_step(patch, first)
-        second_kill: Callable[[pytest.MonkeyPatch], None] = lambda patch: kill_in_write(patch, second, rng.random())
+        first_kill: Callable[[pytest.MonkeyPatch], None] = lambda patch: kill_at_step(patch, first)  # noqa: E731
+        second_kill: Callable[[pytest.MonkeyPatch], None] = lambda patch: kill_in_write(patch, second, rng.random())  # noqa: E731
     else:
         first_kill, second_kill = lambda p: kill_in_write(p, first, rng.random()), lambda p: kill_at_step(p, second)
     run_until_killed(first_kill, lambda: didact.train(RECIPES[recipe], **options))

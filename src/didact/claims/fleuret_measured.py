@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-import didact.models
+import didact.models  # noqa: F401 (registers the presets)
 from didact.claims.compare import Conditional, Equal, Increasing, InInterval, ShownAs
 from didact.claims.core import claim, mark_not_checkable
 from didact.claims.tools import Pair, count_multiplications, count_parameters

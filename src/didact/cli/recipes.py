@@ -10,7 +10,7 @@ from didact.registry import CHAPTERS, RECIPES, Recipe
 
 def load_recipes() -> dict[str, Recipe]:
     """All recipes, chapter by chapter; importing them is what registers them."""
-    import didact.recipes
+    import didact.recipes  # noqa: F401
 
     order = {chapter: i for i, chapter in enumerate(CHAPTERS)}
     return dict(sorted(RECIPES.items(), key=lambda item: order.get(item[1].chapter, len(order))))

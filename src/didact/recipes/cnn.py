@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 import torch
 from torch import nn
 
-import didact.models
+import didact.models  # noqa: F401 (registers the families)
 from didact.data.core import Data
 from didact.errors import UsageError, shorten
 from didact.layers.conv.norm_pool import Norm2d, Pool2d

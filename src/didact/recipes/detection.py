@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor, nn
 
-import didact.models
+import didact.models  # noqa: F401 (registers the families)
 from didact.data.core import Data, TensorSplit
 from didact.data.images.augment_boxes import make_box_augmentations
 from didact.data.storage import FileSplit, PinnedSplit

@@ -165,7 +165,7 @@ def scratch_rnn(
     network = networks.CharacterRNN(
         data.num_classes, embed_dim, hidden_size, cell=cell, rng=_sample_seed(), dtype=dtype
     )
-    make_twin = lambda: TwinCharacterRNN(data.num_classes, embed_dim, hidden_size, cell=cell)
+    make_twin = lambda: TwinCharacterRNN(data.num_classes, embed_dim, hidden_size, cell=cell)  # noqa: E731
     return _make_language_experiment(data, network, make_twin, lr=lr, steps=steps, batch_size=batch_size)
 
 

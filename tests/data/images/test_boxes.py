@@ -371,7 +371,7 @@ def test_bccd_boxes_equal_the_published_xml(tmp_path, monkeypatch):
     monkeypatch.setenv("DIDACT_CACHE", str(tmp_path / "cache"))
     master_photographs, master_images = boxes.read_bccd_files()
     assert all(master_photographs[image.file] == photographs[image.file] for image in published_images)
-    to_sorted_boxes = lambda images: [(i.file, i.part, sorted((t.label, t.box) for t in i.boxes)) for i in images]
+    to_sorted_boxes = lambda images: [(i.file, i.part, sorted((t.label, t.box) for t in i.boxes)) for i in images]  # noqa: E731
     assert to_sorted_boxes(master_images) == to_sorted_boxes(published_images)
 
 

@@ -352,7 +352,7 @@ def test_segmentation_shapes_have_known_splits_and_counts():
 @pytest.mark.parametrize("angle", [0.0, 0.4, 2.0])
 def test_signed_distance_gives_the_area_of_shapes(kind, area, angle):
     """pi r², (1.7 r)², and 3 sqrt(3) times the inner radius squared, however they are turned."""
-    make_array = lambda value: np.array([value])
+    make_array = lambda value: np.array([value])  # noqa: E731
     distances = signed_distance(
         make_array(kind), make_array(24.0), make_array(24.0), make_array(14.0), make_array(angle), 48
     )

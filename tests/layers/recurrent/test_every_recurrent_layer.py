@@ -82,14 +82,16 @@ def test_gru_and_gru_2014_differ():
     torch.testing.assert_close(gru_output, reference(x[:, None], h[None])[0][:, 0])
     assert (gru_output - gru_2014_output).abs().max() > 0.1
     w_ih, w_hh, b_ih, b_hh = (p.detach().double().numpy() for p in w)
-    s = lambda a: 1 / (1 + np.exp(-a))
+    s = lambda a: 1 / (1 + np.exp(-a))  # noqa: E731
     x, h = x.double().numpy(), h.double().numpy()
-    gate = lambda k, h: (
-        x @ w_ih[7 * k : 7 * k + 7].T
+    def gate(k, h):
+        return (
+            x @ w_ih[7 * k : 7 * k + 7].T
         + h @ w_hh[7 * k : 7 * k + 7].T
         + b_ih[7 * k : 7 * k + 7]
         + b_hh[7 * k : 7 * k + 7]
-    )
+        )
+
     r, z = s(gate(0, h)), s(gate(1, h))
     np.testing.assert_allclose(gru_2014_output.detach().numpy(), (1 - z) * h + z * np.tanh(gate(2, r * h)), atol=1e-6)
 

@@ -14,7 +14,7 @@ def count_parameters(model):
 
 def expected_parameter_count(widths, channels, classes):
     """9ab + b for a convolution 3 x 3, 4ab + b for one that doubles, ab + b for the last."""
-    conv = lambda a, b, k: k * a * b + b
+    conv = lambda a, b, k: k * a * b + b  # noqa: E731
     down = [(channels, widths[0]), *itertools.pairwise(widths)]
     up = list(zip(widths[1:], widths, strict=False))
     return (
@@ -84,7 +84,7 @@ def test_denoising_autoencoder_starts_as_the_identity():
     with pytest.raises(UsageError, match="halves 2 times needs sides that are multiples of 4, got 30×28"):
         model(torch.rand(1, 3, 28, 30))
     w = (32, 64, 128)
-    conv = lambda a, b, k=9: k * a * b + b
+    conv = lambda a, b, k=9: k * a * b + b  # noqa: E731
     assert count_parameters(model) == (
         conv(3, w[0]) + conv(w[0], w[1]) + conv(w[1], w[1]) + conv(w[1], w[2]) + conv(w[2], w[2])
         + conv(w[2], w[1], 4) + conv(w[1], w[1]) + conv(w[1], w[0], 4) + conv(w[0], w[0]) + conv(w[0], 3)

@@ -58,7 +58,7 @@ def command(
     didact reproduce 9.9 --device cuda --beside 8    small networks leave room on a GPU
     didact reproduce 6.12 --device cuda    a claim about time, with a clock
     """
-    import didact.recipes
+    import didact.recipes  # noqa: F401 (registers the recipes)
     from didact.claims.table import get_table, judge_table, load_records
     from didact.claims.tables import TABLES
 

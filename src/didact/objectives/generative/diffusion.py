@@ -146,7 +146,7 @@ class DenoisingObjective(GenerativeObjective):
         noise_source: NoiseSource,
         inpainting: Inpainting | None = None,
     ) -> Tensor:
-        for x in self.reverse_process(x, y, sampling, noise_source, inpainting):
+        for x in self.reverse_process(x, y, sampling, noise_source, inpainting):  # noqa: B020, B007 (each state takes the place of the last)
             pass
         return self.to_data_space(x)
 

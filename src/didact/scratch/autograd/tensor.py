@@ -514,4 +514,4 @@ def _raw(x: Any) -> Any:
     return x.data if isinstance(x, Tensor) else x
 
 
-from didact.scratch.autograd import engine, matmul, ops, reduce, shape
+from didact.scratch.autograd import engine, matmul, ops, reduce, shape  # noqa: E402  they need the names above
