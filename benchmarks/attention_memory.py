@@ -148,9 +148,11 @@ def main() -> None:
     stem = "attention_memory_cuda" if cuda else "attention_memory"
     paragraphs = [
         f"# Memory of attention over its length, {setup}",
-        f"`python benchmarks/attention_memory.py`: MiB at the peak of a forward and backward pass, less queries, keys and values; {description}.",
+        "`python benchmarks/attention_memory.py`: MiB at the peak of a forward and backward pass, less queries, keys "
+        f"and values; {description}.",
         format_table(sizes_by_attention, args.lengths),
-        "`power` is the slope between the last two lengths on logarithmic axes: 1 grows with the length, 2 with its square.",
+        "`power` is the slope between the last two lengths on logarithmic axes: 1 grows with the length, 2 with its "
+        "square.",
         f"![Peak memory over length]({stem}.svg)",
     ]
     (args.to / f"{stem}.svg").write_text(plot_sizes(sizes_by_attention), encoding="utf-8")

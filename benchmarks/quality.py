@@ -284,7 +284,10 @@ def describe_setup(args: argparse.Namespace) -> str:
     """On what, with what and when, as each row of the table says it of itself."""
     git = git_state()
     commit = git["commit"][:12] + (" with changes" if git["dirty"] else "") if git else "unknown"
-    return f"{describe_device(resolve_device(args.device))}, torch {torch.__version__}, commit {commit}, {time.strftime('%Y-%m-%d')}"
+    return (
+        f"{describe_device(resolve_device(args.device))}, torch {torch.__version__}, commit {commit}, "
+        f"{time.strftime('%Y-%m-%d')}"
+    )
 
 
 def strip_seeds(line: str) -> str:

@@ -80,7 +80,10 @@ def test_status_is_running_from_the_first_file_on(workdir):
 
 def test_reading_status_does_not_block_training(trained_run):
     """Asking takes the lock for a moment; a training that begins in that moment waits for it."""
-    script = "import sys\nfrom pathlib import Path\nfrom didact.run import Run\nwhile True: Run(Path(sys.argv[1])).is_held()\n"
+    script = (
+        "import sys\nfrom pathlib import Path\nfrom didact.run import Run\nwhile True: "
+        "Run(Path(sys.argv[1])).is_held()\n"
+    )
     processes = [subprocess.Popen([sys.executable, "-c", script, str(trained_run.folder)]) for _ in range(2)]
     try:
         time.sleep(0.5)

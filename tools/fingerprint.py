@@ -183,7 +183,8 @@ def compare_fingerprints(
         if new is None or old["code"] != new["code"] or missing:
             num_different += 1
             print(
-                f"{label}: code {old['code']} -> {new and new['code']}, numbers missing: {list(missing)[:5]} {new and new['error']}"
+                f"{label}: code {old['code']} -> {new and new['code']}, numbers missing: {list(missing)[:5]} "
+                f"{new and new['error']}"
             )
         else:
             num_equal += 1

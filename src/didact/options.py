@@ -178,7 +178,8 @@ class Option:
                 raise UsageError(f"--{self.flag} expects {self.value_syntax}, got {format_value(value)}")
             if abs(value) >= MAX_ABS_VALUE:
                 raise UsageError(
-                    f"--{self.flag} expects {self.value_syntax}, in size below 2^63 = {MAX_ABS_VALUE:.3g}, got {format_value(value)}"
+                    f"--{self.flag} expects {self.value_syntax}, in size below 2^63 = {MAX_ABS_VALUE:.3g}, got "
+                    f"{format_value(value)}"
                 )
         return value
 
@@ -267,7 +268,8 @@ def unused(known: Mapping[str, Option], given: Iterable[str], values: Mapping[st
             if not needed.allows(now := values[needed.option]):
                 flag = known[needed.option].flag
                 notes.append(
-                    f"--{o.flag} {format_value(values[o.name])} does nothing: it is for {needed}, and --{flag} is {format_value(now)}"
+                    f"--{o.flag} {format_value(values[o.name])} does nothing: it is for {needed}, and --{flag} is "
+                    f"{format_value(now)}"
                 )
     return tuple(notes)
 

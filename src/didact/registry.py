@@ -97,7 +97,8 @@ class Recipe:
         """Refuse data of a kind or task that the recipe cannot learn, by name, before anything runs."""
         if data.kind not in self.accepts:
             raise UsageError(
-                f"recipe {self.name!r} learns from {' or '.join(self.accepts)}, but {data.name!r} is {data.kind}; {self.advice}"
+                f"recipe {self.name!r} learns from {' or '.join(self.accepts)}, but {data.name!r} is {data.kind}; "
+                f"{self.advice}"
             )
         if data.task == "none" and self.needs_labels:
             raise UsageError(
@@ -105,7 +106,8 @@ class Recipe:
             )
         if self.tasks and data.task not in self.tasks:
             raise UsageError(
-                f"recipe {self.name!r} is for {' or '.join(self.tasks)} targets, but those of {data.name!r} are {data.task}; {self.advice}"
+                f"recipe {self.name!r} is for {' or '.join(self.tasks)} targets, but those of {data.name!r} are "
+                f"{data.task}; {self.advice}"
             )
 
     @property

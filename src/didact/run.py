@@ -258,7 +258,8 @@ class Run:
         missing = [part for part in SPLITS if part not in indices]
         if missing:
             raise UsageError(
-                f"{self.folder / 'indices.safetensors'} lacks {', '.join(missing)}; the run's folder is damaged: train anew"
+                f"{self.folder / 'indices.safetensors'} lacks {', '.join(missing)}; the run's folder is damaged: train "
+                "anew"
             )
         return indices
 

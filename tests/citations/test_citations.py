@@ -182,5 +182,8 @@ def test_expand_range():
 
 def test_wrong_citations_are_reported_missing():
     """The citations that were wrong until this was tested: sections past the end, equations called sections."""
-    wrong_citations = "Lhotte 9.4, Gaba 3.34, Gaba 11.13-11.14, Gaba 5.15, Gaba 7.12, Groudiev 13, Van Schependom 3.4, Gaba Ex 1.6, Gaba eq. 3.36"
+    wrong_citations = (
+        "Lhotte 9.4, Gaba 3.34, Gaba 11.13-11.14, Gaba 5.15, Gaba 7.12, Groudiev 13, Van Schependom 3.4, Gaba Ex 1.6, "
+        "Gaba eq. 3.36"
+    )
     assert len(find_missing(list(find_citations(wrong_citations)))) == len(list(find_citations(wrong_citations))) == 10

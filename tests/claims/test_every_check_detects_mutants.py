@@ -56,7 +56,8 @@ def test_check_detects_a_mutant(id):
             return
         undetected += [text] * (detection[min(missing_sides)] is False)
     pytest.fail(
-        f"no broken formula is noticed {'beside' if missing_sides == {1} else 'where it agrees'}, such as {undetected[:8]}"
+        f"no broken formula is noticed {'beside' if missing_sides == {1} else 'where it agrees'}, such as "
+        f"{undetected[:8]}"
     )
 
 

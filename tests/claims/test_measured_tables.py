@@ -313,7 +313,8 @@ def test_judge_claim_over_conditions(times, memory, verdict):
     )
     cells += (Cell("a", 2, MetricReading("memory", "ratio"), configuration={"length": 2}),)
     values = {cell.name: [x] * 3 for cell, x in zip(cells, (*times, memory), strict=True)}
-    claim_verdict, _, reason = judge_claim("a", judge_table(MeasuredTable("tiny", "", (), cells), make_record(values)), cells_are_conditions=True)
+    claim_verdict, _, reason = judge_claim("a", judge_table(MeasuredTable("tiny", "", (), cells), make_record(values)),
+        cells_are_conditions=True)
     assert claim_verdict == verdict
     if verdict == "conditional":
         assert reason == "so for time ratio: length=1; memory ratio: length=2; more for time ratio: length=2"

@@ -176,7 +176,8 @@ def test_ambiguous_dates_are_noted(tmp_path):
     path = tmp_path / "own.csv"
     ambiguous_days = [i for i in range(600) if date.fromisoformat(format_day(i)).day < 13]
     for expected_note, rows in {
-        f"the dates in 'day' may have the day or the month first: the rows {KEEP_ORDER_NOTE}; write them as 2020-01-31": [
+        f"the dates in 'day' may have the day or the month first: the rows {KEEP_ORDER_NOTE}; write them as "
+        "2020-01-31": [
             format_day(i, "%d/%m/%Y") for i in reversed(ambiguous_days[1::2])
         ]
         + [format_day(i, "%d/%m/%Y") for i in ambiguous_days[::2]],

@@ -21,18 +21,22 @@ from types import CodeType, FunctionType
 from typing import Any
 
 OPPOSITE_OPERATORS: dict[type, type] = {
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv,
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv,
     ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.And: ast.Or, ast.Or: ast.And,
     ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
 }  # fmt: skip
 SWAPPED_NAMES = {a: b for a, b in [
-    ("min", "max"), ("sin", "cos"), ("mean", "sum"), ("zeros", "ones"), ("zeros_like", "ones_like"), ("floor", "ceil"), ("any", "all"),
+    ("min", "max"), ("sin", "cos"), ("mean", "sum"), ("zeros", "ones"), ("zeros_like", "ones_like"), ("floor", "ceil"),
+    ("any", "all"),
     ("argmin", "argmax"), ("minimum", "maximum"), ("triu", "tril"),
 ] for a, b in ((a, b), (b, a))}  # fmt: skip
 DROPPABLE_CALLS = {
-    "sqrt", "rsqrt", "exp", "log", "log2", "log10", "log1p", "expm1", "square", "abs", "pow", "tanh", "sigmoid", "relu", "softmax",
-    "log_softmax", "sin", "cos", "softplus", "cumsum", "cumprod", "logsumexp", "mean", "sum", "prod", "norm", "var", "std", "inv", "det",
+    "sqrt", "rsqrt", "exp", "log", "log2", "log10", "log1p", "expm1", "square", "abs", "pow", "tanh", "sigmoid", "relu",
+    "softmax",
+    "log_softmax", "sin", "cos", "softplus", "cumsum", "cumprod", "logsumexp", "mean", "sum", "prod", "norm", "var",
+    "std", "inv", "det",
     "trace", "flip", "roll", "sign", "reciprocal", "clamp", "round", "reversed",
 }  # fmt: skip
 MODULE_ALIASES = ("torch", "math", "np", "F")

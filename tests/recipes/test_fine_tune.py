@@ -203,7 +203,8 @@ def test_fine_tune_copies_the_weights_of_minilm():
         ({"learn": "lora", "rank": 999}, "the rank must be from 1 to"),
         (
             {},
-            "279 words of training texts are too few to guess hidden ones; give --weights RUN or minilm, or --learn scratch",
+            "279 words of training texts are too few to guess hidden ones; give --weights RUN or minilm, or --learn "
+            "scratch",
         ),
         ({"labels": 999}, "--labels 999"),
     ],

@@ -47,7 +47,10 @@ def test_metric_of_one_run_is_labeled_with_that_run(tmp_path):
     assert re.findall(r'class="legend">([^<]*)', chart[: chart.index("</svg>")]) == ["lr 0.1"]
 
 
-FRECHET_NOTE = "frechet: of 8×8 thumbnails, 12 drawn beside as many real ones of the test split (validation: 9); elsewhere of features"
+FRECHET_NOTE = (
+    "frechet: of 8×8 thumbnails, 12 drawn beside as many real ones of the test split (validation: 9); elsewhere of "
+    "features"
+)
 REFEREE_NOTE = "confidence, evenness: by a referee"
 
 

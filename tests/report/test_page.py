@@ -222,8 +222,10 @@ def test_page_text_has_wcag_contrast_in_both_themes(theme):
     for block in re.findall(r"(@media \(prefers-color-scheme: dark\) \{\s*)?:root \{([^}]*)\}", stylesheet):
         if theme == "dark" or not block[0]:
             colors |= dict(re.findall(r"--(\w+): (#\w{6})", block[1]))
-    for ink, ground in [("ink", "back"), ("ink", "paper"), ("soft", "back"), ("soft", "paper"), ("accent", "back"), ("accent", "tint"),
-                        ("paper", "accent"), ("good", "paper"), ("bad", "paper"), ("ink", "tint"), ("paper", "heat")]:  # fmt: skip
+    for ink, ground in [("ink", "back"), ("ink", "paper"), ("soft", "back"), ("soft", "paper"), ("accent", "back"),
+        ("accent", "tint"),
+                        ("paper", "accent"), ("good", "paper"), ("bad", "paper"), ("ink", "tint"),
+                        ("paper", "heat")]:  # fmt: skip
         high, low = sorted((compute_luminance(colors[ink]), compute_luminance(colors[ground])), reverse=True)
         assert (high + 0.05) / (low + 0.05) >= 4.5, (ink, ground)
 

@@ -29,7 +29,8 @@ def train_on_gpu(experiment, *, graph: bool, **settings) -> Trainer:
 def test_captured_graph_equals_eager(name):
     """300 rows in batches of 32 leave a last batch of another size, which is run as it stands in between."""
     changes = {"optimizer": make_optimizer(name, lr=1e-3), "schedule": Cosine(), "clip_norm": 1.0, "epochs": 6}
-    captured_trainer, eager_trainer = train_on_gpu(make_classifier(**changes), graph=True), train_on_gpu(make_classifier(**changes), graph=False)
+    captured_trainer, eager_trainer = train_on_gpu(make_classifier(**changes),
+        graph=True), train_on_gpu(make_classifier(**changes), graph=False)
     assert captured_trainer.train_step.graph is not None and eager_trainer.train_step.graph is None
     torch.testing.assert_close(flatten_weights(captured_trainer), flatten_weights(eager_trainer), atol=1e-5, rtol=1e-4)
     assert captured_trainer.state.fingerprint == pytest.approx(eager_trainer.state.fingerprint, rel=1e-4)

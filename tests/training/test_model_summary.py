@@ -57,7 +57,8 @@ def test_model_summary_of_scratch_networks_equals_their_torch_twins(name):
 @pytest.mark.parametrize(("name", "options"), [
     ("scratch_gpt", {}), ("mlp", {}), ("cnn", {"model": "vit_tiny"}), ("transfer", {"mode": "features"}),
     ("char_rnn", {"data": "python_topics"}), ("segmentation", {}), ("detection", {}),
-    ("fine_tune", {"learn": "lora"}), ("text_transformer", {"data": "verdicts"}), ("gpt", SMALL), ("gpt", SMALL | {"experts": 2}),
+    ("fine_tune", {"learn": "lora"}), ("text_transformer", {"data": "verdicts"}), ("gpt", SMALL),
+    ("gpt", SMALL | {"experts": 2}),
 ])  # fmt: skip
 def test_model_summary_rows_add_up_to_the_totals(name, options):
     table = describe_recipe(RECIPES[name], options)["layers"]

@@ -42,6 +42,9 @@ def test_unknown_run_name_is_refused_with_its_root(two_roots, monkeypatch):
 def test_evaluate_works_in_a_fresh_process(two_roots, monkeypatch):
     root, own_run = two_roots
     monkeypatch.chdir(root)
-    program = f"import didact, json; print(json.dumps(didact.evaluate(didact.Run.open({str(own_run.folder)!r}))['validation']))"
+    program = (
+        "import didact, json; "
+        f"print(json.dumps(didact.evaluate(didact.Run.open({str(own_run.folder)!r}))['validation']))"
+    )
     stdout = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert json.loads(stdout)["loss"] == pytest.approx(own_run.metadata["validation"]["loss"], rel=1e-4)

@@ -89,7 +89,8 @@ def _remaining_heads(name: str, attention: Any, removed: Collection[int]) -> lis
     group_sizes = {sum(i * num_groups // num_heads == g for i in heads_left) for g in range(num_groups)} - {0}
     if len(group_sizes) > 1:
         raise UsageError(
-            f"heads of {name} share keys in groups of {num_heads // num_groups}: take out whole groups, or as many of each"
+            f"heads of {name} share keys in groups of {num_heads // num_groups}: take out whole groups, or as many of "
+            "each"
         )
     return heads_left
 

@@ -82,7 +82,10 @@ class QuantizationReport:
     relative_error: float
 
     def __str__(self) -> str:
-        return f"{self.num_layers} layers in int8: {self.bytes_before / 1e6:.1f} MB -> {self.bytes_after / 1e6:.1f} MB, relative error {self.relative_error:.4f}"
+        return (
+            f"{self.num_layers} layers in int8: {self.bytes_before / 1e6:.1f} MB -> {self.bytes_after / 1e6:.1f} MB, "
+            f"relative error {self.relative_error:.4f}"
+        )
 
 
 @torch.no_grad()

@@ -35,7 +35,8 @@ class SlidingWindow:
         o = (i + 2 * self.padding - self.dilation * (self.kernel_size - 1) - 1) // self.stride + 1
         if o < 1:
             raise UsageError(
-                f"a window of {self.dilation * (self.kernel_size - 1) + 1} does not fit into {i} + 2·{self.padding} pixels"
+                f"a window of {self.dilation * (self.kernel_size - 1) + 1} does not fit into {i} + 2·{self.padding} "
+                "pixels"
             )
         return o
 
@@ -103,7 +104,8 @@ def require_min_size(min_size: int, size: tuple[int, ...], network_name: str) ->
     if min(size) < min_size:
         h, w = size
         raise UsageError(
-            f"{network_name} needs images of at least {min_size}×{min_size} pixels, got {h}×{w}; resize them, or choose a smaller network"
+            f"{network_name} needs images of at least {min_size}×{min_size} pixels, got {h}×{w}; resize them, or "
+            "choose a smaller network"
         )
 
 

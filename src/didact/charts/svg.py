@@ -321,7 +321,10 @@ def _draw_bars(s: Series, x_scale: Scale, y_scale: Scale) -> list[Html]:
         left, right = x_scale(a - s.width / 2), x_scale(a + s.width / 2)
         if b and math.isfinite(left + right + y_scale(b)):
             baseline = y_scale(max(y_scale.low, min(0.0, y_scale.high)))
-            hint = f"{s.name + ': ' if s.name else ''}{format_number(a - s.width / 2)} to {format_number(a + s.width / 2)}: {format_number(b)}"
+            hint = (
+                f"{s.name + ': ' if s.name else ''}{format_number(a - s.width / 2)} to "
+                f"{format_number(a + s.width / 2)}: {format_number(b)}"
+            )
             parts.append(
                 draw_rect(
                     left + 0.75,

@@ -334,7 +334,10 @@ class InInterval(ClaimForm):
         low = (
             f"{'(' if self.is_open or self.low == -inf else '['}{'−∞' if self.low == -inf else format_number(self.low)}"
         )
-        return f"{low}, {'∞' if self.high == inf else format_number(self.high)}{')' if self.is_open or self.high == inf else ']'}"
+        return (
+            f"{low}, "
+            f"{'∞' if self.high == inf else format_number(self.high)}{')' if self.is_open or self.high == inf else ']'}"
+        )
 
     def near_misses(self, computed: Any) -> Iterator[Any]:
         for end, sign in ((self.low, -1), (self.high, 1)):

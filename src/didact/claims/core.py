@@ -372,7 +372,10 @@ def _outcome_from_table(statement: Statement, table: MeasuredTable, record: Meas
 
 def format_result(form: ClaimForm, computed: Any) -> str:
     if isinstance(computed, Conditional):
-        return f"{format_result(form, computed.under_condition)}; without the condition {format_result(form, computed.otherwise)}"
+        return (
+            f"{format_result(form, computed.under_condition)}; without the condition "
+            f"{format_result(form, computed.otherwise)}"
+        )
     if isinstance(computed, CorrectedClaim):
         return f"{format_result(form, computed.stated)}; mended {format_result(form, computed.corrected)}"
     return computed.text if isinstance(computed, ShownAs) else form.format(computed)

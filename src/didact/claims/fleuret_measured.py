@@ -188,5 +188,6 @@ def reverse_step_as_a_sum() -> Pair:
 
 mark_not_checkable(
     "CF52",
-    "peak rates and memory are those of data sheets; that 16 bits lose nothing is said of no named network, task or operands",
+    "peak rates and memory are those of data sheets; that 16 bits lose nothing is said of no named network, task or "
+    "operands",
 )

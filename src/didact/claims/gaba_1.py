@@ -166,7 +166,8 @@ def _signal_ratio(
 @claim(
     "C1.11",
     InInterval(0.8, 1.25),
-    condition="layers of equal width, else a factor 2 n_in/(n_in + n_out) each, and linear units or tanh with small signals",
+    condition="layers of equal width, else a factor 2 n_in/(n_in + n_out) each, and linear units or tanh with small "
+              "signals",
 )
 def xavier_keeps_the_signal() -> Conditional:
     """E h² after five layers of 200 units over E x² at the input: 1 where the signal is kept; and after 784 – 256 –

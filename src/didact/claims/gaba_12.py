@@ -201,6 +201,7 @@ def federated_digits() -> ShownAs:
 
 mark_not_checkable(
     "C12.11",
-    "an exercise that states no value; didact train mlp --data adult, then didact evaluate latest --by sex, is such an audit, "
+    "an exercise that states no value; didact train mlp --data adult, then didact evaluate latest --by sex, is such an "
+    "audit, "
     "and --reweigh sex a method against what it finds",
 )

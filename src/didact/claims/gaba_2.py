@@ -129,7 +129,8 @@ def _backward_forward_ratio(width: int, L: int) -> float:
 @claim(
     "C2.5",
     InInterval(0.95, 1.05),
-    condition="the same order, |θ|: in products backward takes (2L − 1)/L times what forward does with L layers, up to twice",
+    condition="the same order, |θ|: in products backward takes (2L − 1)/L times what forward does with L layers, up to "
+              "twice",
 )
 def cost_of_backpropagation() -> Conditional:
     """products of backward over those of forward: how the ratio grows from widths 16 to 64 to 256; and the ratio

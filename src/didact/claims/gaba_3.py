@@ -286,7 +286,8 @@ def geometric_mean_of_subnetworks() -> Pair:
 @claim(
     "C3.24",
     Equal(),
-    correction="with θ ← (1 − λ_wd) θ − η∇L it is λ_wd = η λ_L2; with (1 − ηλ_wd) θ, as in equations 3.4 and 3.33, both λ are equal",
+    correction="with θ ← (1 − λ_wd) θ − η∇L it is λ_wd = η λ_L2; with (1 − ηλ_wd) θ, as in equations 3.4 and 3.33, "
+               "both λ are equal",
 )
 def decay_and_l2_for_sgd() -> CorrectedClaim:
     """(1 − λ_wd) θ − η∇L with λ_wd = λ_L2/η, against a step of didact's SGD with the L2 penalty; mended: λ_wd = η

@@ -137,7 +137,8 @@ def recursion_of_the_gradient() -> CorrectedClaim:
 @claim(
     "C5.6",
     Equal(),
-    condition="read as the transposed Jacobian, that of gradients; in the layout of equation 5.4 it is diag(tanh′) W_hh",
+    condition="read as the transposed Jacobian, that of gradients; in the layout of equation 5.4 it is diag(tanh′) "
+              "W_hh",
 )
 def jacobian_of_a_step() -> Conditional:
     """∂h_t/∂h_k = ∏_{j=k+1}^t W_hhᵀ diag(tanh′(z_j)): the transposed Jacobian, and the Jacobian"""

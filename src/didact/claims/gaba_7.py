@@ -74,8 +74,10 @@ def jacobian_of_pre_norm() -> Pair:
 @claim(
     "C7.4",
     InInterval(low=1e-3),
-    correction="no guarantee: with −σ·LayerNorm(x) as sublayer, σ held fixed, only two directions are left; one of them, "
-    "a shift of all numbers, always stays, but behind the LayerNorm that ends the network no gradient of the loss points along it",
+    correction="no guarantee: with −σ·LayerNorm(x) as sublayer, σ held fixed, only two directions are left; one of "
+               "them, "
+    "a shift of all numbers, always stays, but behind the LayerNorm that ends the network no gradient of the loss "
+    "points along it",
 )
 def gradient_of_pre_norm() -> ShownAs:
     """‖∂L/∂x‖ through didact's x + A LayerNorm(x) for L a random direction that LayerNorm sees: A random, and A =

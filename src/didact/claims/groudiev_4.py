@@ -233,7 +233,8 @@ def clipped_gradient() -> ShownAs:
 @claim(
     "CE50",
     Increasing(),
-    condition="a linear recurrence, and the largest |λ| of the W of h alone; behind a tanh that saturates the gradient falls all the "
+    condition="a linear recurrence, and the largest |λ| of the W of h alone; behind a tanh that saturates the gradient "
+              "falls all the "
     "same",
 )
 def eigenvalue_criterion() -> Conditional:

@@ -132,7 +132,8 @@ def parts_of_the_error() -> ShownAs:
 @claim(
     "CE92",
     LessOrEqual(),
-    condition="noise added to an image; an image of noise alone, which the page names, gets a class with confidence too",
+    condition="noise added to an image; an image of noise alone, which the page names, gets a class with confidence "
+              "too",
 )
 def random_and_adversarial_noise() -> Conditional:
     """accuracy of didact's network on digits after noise as long as 15 % of the image: down the gradient of the

@@ -116,7 +116,8 @@ def _graph_parents(node: Any) -> list[Any]:
 @claim(
     "CL08",
     Exactly((1, 2, 2, 1, 2, 2)),
-    remark="in PyTorch's graph, and in figure 2.2, nodes are operations and edges carry tensors; §2.2 has it the other way round",
+    remark="in PyTorch's graph, and in figure 2.2, nodes are operations and edges carry tensors; §2.2 has it the other "
+           "way round",
 )
 def dynamic_graph() -> ShownAs:
     """MulBackward0 nodes of x·x if x > 0 else x·x·x at x = 1, edges into the one there, and nodes at x = −1; the
@@ -144,7 +145,8 @@ def dynamic_graph() -> ShownAs:
 @claim(
     "CL10",
     Exactly((3,)),
-    correction="a number times x of (3, 1) is (3, 1); minus y of (3,) it broadcasts to (3, 3), unnoticed because all y are 1",
+    correction="a number times x of (3, 1) is (3, 1); minus y of (3,) it broadcasts to (3, 3), unnoticed because all y "
+               "are 1",
 )
 def shape_of_predictions() -> tuple[int, ...]:
     """the shape of w x in the listing by didact's engine, w a number and x of three rows and one column"""

@@ -122,7 +122,8 @@ def range_of_the_index() -> CorrectedClaim:
 @claim(
     "CL42",
     LessOrEqual(),
-    condition="wide encodings: from 64 numbers on the next position is the nearest; with 8, as in 8.3.2, the sixth is nearer",
+    condition="wide encodings: from 64 numbers on the next position is the nearest; with 8, as in 8.3.2, the sixth is "
+              "nearer",
 )
 def distance_of_positions() -> Conditional:
     """‖P[1] − P[0]‖ ≤ ‖P[k] − P[0]‖ for all k up to 2,000, so that no position is nearer than the next, and |P| ≤

@@ -17,21 +17,25 @@ from didact.run import git_state
 
 STYLE = """
 .claims { display: grid; grid-template-columns: minmax(0, 1fr); gap: .75rem; margin-top: 1rem; }
-.claim { background: var(--paper); border: 1px solid var(--line); border-left-width: 5px; border-radius: 8px; padding: .8rem 1.1rem; }
+.claim { background: var(--paper); border: 1px solid var(--line); border-left-width: 5px; border-radius: 8px;
+  padding: .8rem 1.1rem; }
 .claim.holds { border-left-color: var(--good); }
 .claim.wrong { border-left-color: var(--bad); color: inherit; font-weight: inherit; }
 .claim.conditional { border-left-color: #b98512; }
 .claim header { display: grid; grid-template-columns: auto 1fr auto; gap: 0 .8rem; align-items: baseline; }
-@media (max-width: 640px) { .claim header small { grid-area: 2 / 1 / 3 / 4; } .claim header .verdict { grid-column: 3; } }
+@media (max-width: 640px) { .claim header small { grid-area: 2 / 1 / 3 / 4; }
+  .claim header .verdict { grid-column: 3; } }
 .claim header b { font-family: var(--mono); font-size: .85rem; }
 .claim header small { color: var(--soft); }
 .claim h3 { font: 600 1.05rem/1.4 var(--serif); margin: .15rem 0 .5rem; }
 .claim :is(sub, sup) { font-size: .75em; line-height: 0; }
-.claim dl { display: grid; grid-template-columns: 5.5rem minmax(0, 1fr); gap: .1rem .8rem; margin: 0; font-size: .93rem; }
+.claim dl { display: grid; grid-template-columns: 5.5rem minmax(0, 1fr); gap: .1rem .8rem; margin: 0;
+  font-size: .93rem; }
 .claim pre { overflow-x: auto; background: var(--tint); border-radius: 6px; padding: .7rem .9rem; margin: .5rem 0 0; }
 .claim pre { font: .74rem/1.55 var(--mono); }
 .claim .cells { overflow-x: auto; } .claim .cells table { border-collapse: collapse; font-size: .88rem; }
-.claim .cells :is(th, td) { text-align: left; padding: .1rem 1.1rem .1rem 0; vertical-align: top; } .claim .cells th { color: var(--soft); }
+.claim .cells :is(th, td) { text-align: left; padding: .1rem 1.1rem .1rem 0; vertical-align: top; }
+.claim .cells th { color: var(--soft); }
 .claim .cells td:last-child { white-space: normal; min-width: 9rem; }
 .claim details { margin-top: .5rem; font-size: .85rem; }
 .verdict { font-size: .85rem; font-weight: 600; color: var(--soft); }
@@ -46,9 +50,12 @@ STYLE = """
 """
 FILTER_RULE = "body:has(#only-{0}:checked) :is(.claim:not(.{0}), .chapter:not(:has(.{0}))) {{ display: none; }}\n"
 INTRODUCTION = (
-    "What five courses state that a program can check, computed anew. Nothing on this page was judged by hand: each verdict is the "
-    "comparison of the stated value with what the code beside it computes. A method with a name is what the paper that introduced it "
-    "defines, whatever a library does; what the paper leaves open is computed both ways. Choose a count to see those claims alone."
+    "What five courses state that a program can check, computed anew. Nothing on this page was judged by hand: each "
+    "verdict is the "
+    "comparison of the stated value with what the code beside it computes. A method with a name is what the paper that "
+    "introduced it "
+    "defines, whatever a library does; what the paper leaves open is computed both ways. Choose a count to see those "
+    "claims alone."
 )
 VERDICT_LABELS = {
     "holds": "✓ holds",

@@ -76,7 +76,10 @@ def _describe_missing_files(source: DatasetEntry) -> str:
         search_folders(source.name),
     )
     alternative = "" if os.environ.get("DIDACT_DATA") else f", or set DIDACT_DATA to a folder that holds {source.name}/"
-    return f"{source.name} needs {', '.join(file_names)}, not in {' or '.join(map(str, search_paths))}; put what is missing into {search_paths[0]}{alternative}"
+    return (
+        f"{source.name} needs {', '.join(file_names)}, not in {' or '.join(map(str, search_paths))}; put what is "
+        f"missing into {search_paths[0]}{alternative}"
+    )
 
 
 def measure_table(
@@ -206,14 +209,16 @@ def read_at_epoch(run: Run, reading: MetricReading) -> float:
     lines = [row for row in run.metrics if reading.split in row]
     if not lines:
         raise UsageError(
-            f"{run.folder} has no {reading.split} metrics, though a sweep names it; delete the sweep's folder to train anew"
+            f"{run.folder} has no {reading.split} metrics, though a sweep names it; delete the sweep's folder to train "
+            "anew"
         )
     assert reading.epoch is not None
     if reading.split != "train":
         line = min(lines, key=lambda row: abs(row["epoch"] - reading.epoch))
         if abs(line["epoch"] - reading.epoch) > 0.5:
             raise UsageError(
-                f"{run.folder} was not judged at epoch {reading.epoch}, nearest at {line['epoch']:g}; delete it to train anew"
+                f"{run.folder} was not judged at epoch {reading.epoch}, nearest at {line['epoch']:g}; delete it to "
+                "train anew"
             )
         return float(line[reading.split][reading.metric])
     starts = [0, *(row["step"] for row in lines[:-1])]
@@ -225,7 +230,8 @@ def read_at_epoch(run: Run, reading: MetricReading) -> float:
         (_, batches), epoch_lines = epoch_lines[-1], epoch_lines[-1:]
         if batches > 1:
             raise UsageError(
-                f"{run.folder} has means of {batches} batches, not the last of epoch {reading.epoch}; delete it to train anew"
+                f"{run.folder} has means of {batches} batches, not the last of epoch {reading.epoch}; delete it to "
+                "train anew"
             )
     return float(sum(loss * steps for loss, steps in epoch_lines) / sum(steps for _, steps in epoch_lines))
 

@@ -27,7 +27,8 @@ SIGNIFICANCE_LEVEL = 0.05   # how often an ordering may get a verdict where the 
 VERDICT_RULE = (
     "holds: within two deviations over the seeds (over batches, where one is read), "
     "plus half a point of accuracy, three of a share of time, 10 % of a ratio of times, "
-    f"5 % of anything else; orderings by Welch's t test at {1 - SIGNIFICANCE_LEVEL:.0%} confidence for all pairs together; what is left undecided, "
+    f"5 % of anything else; orderings by Welch's t test at {1 - SIGNIFICANCE_LEVEL:.0%} confidence for all pairs "
+    "together; what is left undecided, "
     "as by one seed or by a clock whose mean alone is not near, is not measured"
 )
 

@@ -24,7 +24,8 @@ SEQUENCE_OPTIONS: dict[str, Any] = {
     "embedding_std": 1.0, "embedding_dropout": 0.0, "lr": 1e-3, "schedule": "constant", "clip_norm": 1.0, "batch": 64,
 }  # fmt: skip
 REVIEW_OPTIONS: dict[str, Any] = {
-    "data": "imdb_whole", "lr": 1e-4, "weight_decay": 0.01, "dropout": 0.1, "length": 256, "schedule": "constant", "clip_norm": None,
+    "data": "imdb_whole", "lr": 1e-4, "weight_decay": 0.01, "dropout": 0.1, "length": 256, "schedule": "constant",
+    "clip_norm": None,
     "embedding_std": 1.0, "epochs": 10, "batch": 32,
 }  # fmt: skip
 GAN_OPTIONS: dict[str, Any] = {"data": "fashion_mnist_whole", "epochs": 25, "batch": 128}
@@ -35,10 +36,14 @@ DIFFUSION_OPTIONS: dict[str, Any] = {
 }  # fmt: skip
 ONE_LOGIT_NOTE = "Of two classes one score and its sigmoid, where the course has two scores and their softmax."
 FRECHET_REASON = (
-    "the course names Inception's features and neither how small grey images enter it nor how many; here they are 8×8 thumbnails, "
+    "the course names Inception's features and neither how small grey images enter it nor how many; here they are 8×8 "
+    "thumbnails, "
     "whose distances do not compare with its own"
 )
-DEVICE_REASON = "the course names no device, and ratios of widths and heads depend on whether it waits for launches, memory or products"
+DEVICE_REASON = (
+    "the course names no device, and ratios of widths and heads depend on whether it waits for launches, memory or "
+    "products"
+)
 
 
 def _drop_options(options: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -152,7 +157,8 @@ def _dropout_decay_table() -> MeasuredTable:
         (grid,),
         cells,
         orderings,
-        unstated_choices="Seed, runs. Turned and moved images are read between pixels, linearly; the course's take the nearest.",
+        unstated_choices="Seed, runs. Turned and moved images are read between pixels, linearly; the course's take the "
+                         "nearest.",
     )
 
 
@@ -327,7 +333,8 @@ def _flash_attention_table() -> MeasuredTable:
         is_benchmark=True,
         needs_gpu=True,
         cells_are_conditions=True,
-        unstated_choices="GPU, lengths, precision, batch (2), heads (8 of 64 numbers), forward alone or not (alone). In float32 PyTorch's "
+        unstated_choices="GPU, lengths, precision, batch (2), heads (8 of 64 numbers), forward alone or not (alone). "
+                         "In float32 PyTorch's "
         "kernel is not FlashAttention, which takes 16 bits, but one that keeps no matrix either.",
     )
 
@@ -358,7 +365,8 @@ def _gru_time_table() -> MeasuredTable:
         cells,
         is_benchmark=True,
         cells_are_conditions=True,
-        unstated_choices="Device, sizes (those of 5.9, one direction), batch (64), length (50), and whether 25 % is of time or of speed: "
+        unstated_choices="Device, sizes (those of 5.9, one direction), batch (64), length (50), and whether 25 % is of "
+                         "time or of speed: "
         "a quarter more speed is a fifth less time, and either counts.",
     )
 
@@ -378,7 +386,8 @@ def _batch_time_table() -> MeasuredTable:
         is_benchmark=True,
         needs_gpu=True,
         cells_are_conditions=True,
-        unstated_choices="GPU, network (three layers of 1024, ResNet-18 on 224 × 224), float32, batch; almost: within a tenth.",
+        unstated_choices="GPU, network (three layers of 1024, ResNet-18 on 224 × 224), float32, batch; almost: within "
+                         "a tenth.",
     )
 
 
@@ -408,8 +417,10 @@ def _review_transformer_table() -> MeasuredTable:
             Ordering("the perceptron's width matters: 128 units worst", _worst_pairs(9, 10, 1, 11)),
             Ordering("one head is not enough", _worst_pairs(6, 7, 1, 8)),
         ),
-        unstated_choices="Words, vocabulary (10,000), batch (32, as in 7.8), epochs (10, the last counts), warm-up (none), seeds; "
-        "width 128, and pre-norm wherever it is not what changes. Padding is neither looked at nor counted in the mean (M38). "
+        unstated_choices="Words, vocabulary (10,000), batch (32, as in 7.8), epochs (10, the last counts), warm-up "
+                         "(none), seeds; "
+        "width 128, and pre-norm wherever it is not what changes. Padding is neither looked at nor counted in the mean "
+        "(M38). "
         f"{ONE_LOGIT_NOTE}",
     )
 
@@ -463,7 +474,8 @@ def _gan_ablation_table() -> MeasuredTable:
         grids,
         cells,
         orderings,
-        unstated_choices="Features and number of images of FID, the loss for three critic steps (the base's, since its rates are too), "
+        unstated_choices="Features and number of images of FID, the loss for three critic steps (the base's, since its "
+                         "rates are too), "
         "λ (10), seeds. The last batch of an epoch, smaller than the others, is not left out.",
     )
 
@@ -519,7 +531,8 @@ def _vae_ablation_table() -> MeasuredTable:
         grids,
         tuple(cells),
         orderings,
-        unstated_choices="Whether train or test (test), what MLP (256-256) and Conv are, number of codes an image (1), seeds; when a "
+        unstated_choices="Whether train or test (test), what MLP (256-256) and Conv are, number of codes an image (1), "
+                         "seeds; when a "
         "dimension is ignored (the variance of its mean over images is below 0.01).",
     )
 
@@ -547,7 +560,8 @@ def _diffusion_ablation_table() -> MeasuredTable:
         "eta": 1.0,
     }
     rows: tuple[tuple[str, float, dict[str, Any]], ...] = (
-        ("C10.18", 12.4, {}), ("C10.19", 28.7, {"T": 200, "sampling_steps": 200}), ("C10.20", 10.1, {"noise": "cosine"}),
+        ("C10.18", 12.4, {}), ("C10.19", 28.7, {"T": 200, "sampling_steps": 200}),
+        ("C10.20", 10.1, {"noise": "cosine"}),
         ("C10.21", 18.9, {"widths": (8, 16, 32)}), ("C10.21", 7.8, {"noise": "cosine", "widths": (64, 128, 256)}),
         ("C10.22", 11.3, {"noise": "cosine", "sampling_steps": 50, "eta": 0.0}),
     )  # fmt: skip
@@ -565,17 +579,21 @@ def _diffusion_ablation_table() -> MeasuredTable:
         grids,
         cells,
         (Ordering("the cosine schedule is better", ((0, 2),), "C10.23"), Ordering("fewer steps are worse", ((1, 0),))),
-        unstated_choices="FID's features, number of images, what dim means (the channels of the smallest maps, 128 where it is not said), "
+        unstated_choices="FID's features, number of images, what dim means (the channels of the smallest maps, 128 "
+                         "where it is not said), "
         "epochs (20), spacing of DDIM's steps (even), seeds. "
-        "σ_t = √β_t as in 10.8, but what is guessed of the image is kept in [−1, 1]; β of 200 steps is five times as large.",
+        "σ_t = √β_t as in 10.8, but what is guessed of the image is kept in [−1, 1]; β of 200 steps is five times as "
+        "large.",
     )
 
 
 TABLES = {
     table.name: table
     for table in (
-        _mnist_table(), _mlp_width_table(), _optimizer_table(), _dropout_decay_table(), _cifar_table(), _cnn_ablation_table(), _gru_time_table(), _sentiment_lstm_table(),
-        _recurrent_ablation_table(), _attention_time_table(), _flash_attention_table(), _review_transformer_table(), _dcgan_table(), _gan_ablation_table(), _vae_table(), _vae_ablation_table(), _diffusion_table(),
+        _mnist_table(), _mlp_width_table(), _optimizer_table(), _dropout_decay_table(), _cifar_table(),
+        _cnn_ablation_table(), _gru_time_table(), _sentiment_lstm_table(),
+        _recurrent_ablation_table(), _attention_time_table(), _flash_attention_table(), _review_transformer_table(),
+        _dcgan_table(), _gan_ablation_table(), _vae_table(), _vae_ablation_table(), _diffusion_table(),
         _diffusion_ablation_table(), _batch_time_table(),
     )
 }  # fmt: skip

@@ -168,7 +168,8 @@ def time_table(
             timed_configurations[-1].warm_up(device, warmup)
         except torch.OutOfMemoryError:
             raise UsageError(
-                f"table {table.name} expects more memory than {describe_device(device)} has; take a larger one ({configuration})"
+                f"table {table.name} expects more memory than {describe_device(device)} has; take a larger one "
+                f"({configuration})"
             ) from None
     for number in range(1, NUM_ROUNDS + 1):
         on_event("round", {"number": number, "of": NUM_ROUNDS, "seed": seed})

@@ -11,7 +11,8 @@ FORMULA_PATTERN = re.compile(
             | \b(?:nn|torch|F|fc)(?:\.\w+)+ (?:CALL)? (?:\.\w+)*
             | \b[a-z][\w.]*\(\)
             | \b[A-Za-z]\w+ \([^()]*[a-z_]{3,}=[^()]*\)                                    # StepLR(step_size=100)
-            | (?<![\w.]) (?:[a-z][a-z0-9]+_[a-z]\w+ | [a-z]_(?:hat\b|[a-z]{6,})) (?:CALL|=\w[\w.]*)? )   # max_lr, n_critic, y_hat
+            | (?<![\w.]) (?:[a-z][a-z0-9]+_[a-z]\w+ | [a-z]_(?:hat\b|[a-z]{6,})) (?:CALL|=\w[\w.]*)?
+              )                                                                           # max_lr, n_critic, y_hat
     | (?<=\S)_  (?P<sub> BRACES | ∞ | [<≤]?[A-Za-z0-9α-ωΑ-Ωℓ]{1,5}(?![A-Za-z0-9_]) )
     | (?<=\S)\^ (?P<sup> BRACES | \([^()]*\) | [-−]?\|[^|]*\| | ⌊[^⌋]*⌋ | [†*] | [-−]?\w+ )
     | (?<!\w)(?<!\d\.) (?P<digits>\d+(?:\.\d+)?) e (?P<ten>[-−+]?\d{1,3}) (?!\w)

@@ -50,7 +50,8 @@ def parameters_of_k_layers_on_a_line() -> Pair:
 @claim(
     "CV03",
     Equal(),
-    remark="D different joints make D + 1 regions, equal ones fewer; pre-activations are affine, and not piecewise linear",
+    remark="D different joints make D + 1 regions, equal ones fewer; pre-activations are affine, and not piecewise "
+           "linear",
 )
 def regions_of_a_shallow_network() -> Pair:
     """pieces on [0, 1] of didact's network of one layer, Σ c_d ReLU(x − d/(D + 1)), every slope its own, against D

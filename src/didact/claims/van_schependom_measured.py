@@ -183,7 +183,8 @@ def approximation_by_one_layer() -> Conditional:
 @claim(
     "CV50",
     InInterval(-3, 3),
-    correction="the gradient vanishes more slowly where forget gates stay near 1; with PyTorch's first weights it is gone "
+    correction="the gradient vanishes more slowly where forget gates stay near 1; with PyTorch's first weights it is "
+               "gone "
     "after 100 steps, and with large ones it still explodes",
 )
 def gradient_through_an_lstm() -> CorrectedClaim:

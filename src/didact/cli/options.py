@@ -69,7 +69,8 @@ FROM_OPTION = click.option(
     multiple=True,
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="File of inputs: an image, a CSV; of a run that reads texts, the file of a text or a CSV of texts. More than once.",
+    help="File of inputs: an image, a CSV; of a run that reads texts, the file of a text or a CSV of texts. More than "
+         "once.",
 )
 
 

@@ -66,7 +66,10 @@ class TrainingProgress:
 
     def on_begin(self, payload: dict[str, Any]) -> None:
         """What is learned before the recipe's own training: on the line of loading, or with a line an evaluation."""
-        text = f"{payload['what']}: {payload['step']:,} of {format_count(payload['total'], 'step')}, {format_duration(payload['seconds_left'])} left"
+        text = (
+            f"{payload['what']}: {payload['step']:,} of {format_count(payload['total'], 'step')}, "
+            f"{format_duration(payload['seconds_left'])} left"
+        )
         if self.loading is not None:
             self.loading.update(text)
         elif "scores" in payload:
@@ -121,7 +124,8 @@ class TrainingProgress:
         if not self.is_estimated and payload["timed"] >= 5:
             self.is_estimated = True
             self.console.print(
-                f"  expected: {format_duration(payload['seconds_left'])} more, {format_bytes(payload['memory'])} of memory"
+                f"  expected: {format_duration(payload['seconds_left'])} more, {format_bytes(payload['memory'])} of "
+                "memory"
             )
 
     def show_drawing(self, done: int, total: int) -> None:
@@ -159,7 +163,10 @@ def _format_status(payload: dict[str, Any]) -> str:
     losses = " ".join(f"{name} {format_metric(value)}" for name, value in payload["loss"].items())
     monitored = payload["validation"].get(payload["monitor"])
     metric = f"{payload['monitor']} {format_metric(monitored)}  " if monitored is not None else ""
-    return f"{losses}  {metric}lr {payload['lr']:.2g}  {payload['rows_per_second']:,.0f}/s  {format_duration(payload['seconds_left'])} left"
+    return (
+        f"{losses}  {metric}lr {payload['lr']:.2g}  {payload['rows_per_second']:,.0f}/s  "
+        f"{format_duration(payload['seconds_left'])} left"
+    )
 
 
 def describe_health(health: dict[str, Any]) -> list[str]:

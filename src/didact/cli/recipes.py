@@ -26,7 +26,8 @@ def parse_recipe_name(
     """The recipe's name, which comes first; help where it is asked for, on those that `fit` the verb."""
     if arguments and arguments[0] in ("-h", "--help"):
         click.echo(
-            f"Usage: didact {verb} RECIPE [--option value …]\n\n`didact {verb} RECIPE --help` lists a recipe's options. Recipes:\n"
+            f"Usage: didact {verb} RECIPE [--option value …]\n\n`didact {verb} RECIPE --help` lists a recipe's "
+            "options. Recipes:\n"
         )
         for recipe in filter(is_suitable, load_recipes().values()):
             click.echo(f"  {recipe.name:<22} {recipe.summary}")

@@ -98,7 +98,10 @@ class SweepProgress:
 def _format_position(payload: dict[str, Any]) -> str:
     """Where one training is: epoch 2.5 of 60, step 10 of 240, 3.0 s left."""
     num_epochs = payload["epoch"] * payload["total"] / payload["step"]
-    text = f"epoch {format_short(payload['epoch'])} of {format_short(num_epochs)}, step {payload['step']:,} of {payload['total']:,}"
+    text = (
+        f"epoch {format_short(payload['epoch'])} of {format_short(num_epochs)}, step {payload['step']:,} of "
+        f"{payload['total']:,}"
+    )
     return f"{text}, {format_duration(payload['seconds_left'])} left"
 
 

@@ -71,7 +71,8 @@ def add_health_notes(data: Data) -> Data:
             counts = data.class_counts["train"]
             most_frequent, least_frequent = counts.index(max(counts)), counts.index(min(counts))
             notes.append(
-                f"imbalanced: {data.class_names[most_frequent]!r} is {ratio:.1f} times as frequent as {data.class_names[least_frequent]!r}"
+                f"imbalanced: {data.class_names[most_frequent]!r} is {ratio:.1f} times as frequent as "
+                f"{data.class_names[least_frequent]!r}"
                 f" ({counts[most_frequent]:,} to {counts[least_frequent]:,} in training)"
             )
     duplicate_counts = count_duplicates(data)
@@ -107,7 +108,10 @@ def count_duplicates(data: Data) -> dict[str, int] | None:
 
 def _describe_duplicates(duplicate_counts: Mapping[str, int]) -> list[str]:
     """What is said of them, if there are any."""
-    note = f"{duplicate_counts['validation']:,} validation and {duplicate_counts['test']:,} test examples also stand in training"
+    note = (
+        f"{duplicate_counts['validation']:,} validation and {duplicate_counts['test']:,} test examples also stand in "
+        "training"
+    )
     return [note] if any(duplicate_counts.values()) else []
 
 

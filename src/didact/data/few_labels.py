@@ -17,12 +17,14 @@ def with_few_labels(data: Data, labels_per_class: int, seed: int = 0) -> Data:
         return data
     if not isinstance(data.train, TensorSplit):
         raise UsageError(
-            f"few labels need images that fit into memory, but {data.name!r} is read while training; use a smaller --size"
+            f"few labels need images that fit into memory, but {data.name!r} is read while training; use a smaller "
+            "--size"
         )
     y, g = data.train.columns["y"].cpu(), torch.Generator().manual_seed(seed)
     if min(data.class_counts["train"]) < labels_per_class:
         raise UsageError(
-            f"--labels {labels_per_class} of each class, but a class of {data.name!r} has {min(data.class_counts['train'])} training examples"
+            f"--labels {labels_per_class} of each class, but a class of {data.name!r} has "
+            f"{min(data.class_counts['train'])} training examples"
         )
     class_rows = [(y == k).nonzero()[:, 0] for k in range(data.num_classes)]
     labeled_rows = torch.cat([rows[torch.randperm(len(rows), generator=g)[:labels_per_class]] for rows in class_rows])
@@ -36,5 +38,8 @@ def with_few_labels(data: Data, labels_per_class: int, seed: int = 0) -> Data:
     train = replace(
         data.train, columns=columns, decoders={**decoders, "few_x": decoders["x"]} if "x" in decoders else decoders
     )
-    note = f"{len(labeled_rows):,} training examples keep their labels, {labels_per_class} of each class; {len(y) - len(labeled_rows):,} are images alone"
+    note = (
+        f"{len(labeled_rows):,} training examples keep their labels, {labels_per_class} of each class; "
+        f"{len(y) - len(labeled_rows):,} are images alone"
+    )
     return replace(data, train=train, notes=(*data.notes, note))

@@ -162,11 +162,13 @@ def _load_path(
         return language_modeling.load_text_files(path, kind=tokens or "characters", progress=progress)
     if any(mark in read_head(path) for mark in FORMAT_MARKERS.get(path.suffix.lower(), ())):
         raise UsageError(
-            f"{name_or_path} says where things are on images: give the folder that holds it and the images, --data {path.parent}"
+            f"{name_or_path} says where things are on images: give the folder that holds it and the images, --data "
+            f"{path.parent}"
         )
     if not is_csv_path(name_or_path):
         raise UsageError(
-            f"{name_or_path} is neither a table (.csv, .tsv, .gz, .xz), a text (.txt) nor a folder of images; save it as CSV"
+            f"{name_or_path} is neither a table (.csv, .tsv, .gz, .xz), a text (.txt) nor a folder of images; save it "
+            "as CSV"
         )
     reject_options(f"{name_or_path} is a table", size=size)
     if "series" in accepts and "table" not in accepts:
@@ -207,7 +209,8 @@ def reload_data(run_data: Data, indices: Mapping[str, Tensor]) -> Data:
     required_keys = {"name", "seed"} if "name" in source else {"path", "target", "text", "size", "seed"}
     if not required_keys | {"fingerprint"} <= source.keys():
         raise UsageError(
-            "the run does not say where its data can be loaded from: they were handed over in Python, or run.json is damaged"
+            "the run does not say where its data can be loaded from: they were handed over in Python, or run.json is "
+            "damaged"
         )
     if "name" in source:
         data: Data = look_up("data set", source["name"], datasets).load(source["seed"])

@@ -109,7 +109,8 @@ def with_horizon(data: Data, *, window: int = DEFAULT_WINDOW, horizon: int = 1) 
     borders stay."""
     if not isinstance(data.encoder, SeriesEncoder):
         raise UsageError(
-            f"windows are cut from a time series, but {data.name!r} is {data.kind}: give a CSV file with a column of numbers"
+            f"windows are cut from a time series, but {data.name!r} is {data.kind}: give a CSV file with a column of "
+            "numbers"
         )
     parts: dict[str, Any] = {}
     for part in SPLITS:
@@ -188,7 +189,8 @@ def _sort_by_time(frame: "DataFrame") -> tuple["DataFrame", list[str]]:
         return frame[::-1], [f"sorted by {name!r}: the file has the newest first"]
     if sum(other == name for other, _ in date_columns) > 1:
         return frame, [
-            f"the dates in {name!r} may have the day or the month first: the rows {order_text}; write them as 2020-01-31"
+            f"the dates in {name!r} may have the day or the month first: the rows {order_text}; write them as "
+            "2020-01-31"
         ]
     return frame.iloc[times.argsort(kind="stable")], [
         f"sorted by {name!r}: the rows of the file are not in the order of time",
@@ -222,7 +224,8 @@ def _require_finite(values: list[float], column: str, source_name: str) -> list[
     first_bad = next((k for k, v in enumerate(values) if not abs(v) <= MAX_FLOAT32), None)
     if first_bad is not None:
         raise UsageError(
-            f"the values of {column!r} must be finite, but number {first_bad + 1} is {values[first_bad]:g} in {source_name!r}; put it right"
+            f"the values of {column!r} must be finite, but number {first_bad + 1} is {values[first_bad]:g} in "
+            f"{source_name!r}; put it right"
         )
     return values
 

@@ -76,7 +76,8 @@ def explain_run(
     if "heads" in methods:
         if inputs or len(methods) > 1 or (label, layer, patches) != (None, None, None):
             raise UsageError(
-                "--method heads judges the validation split and explains no input: give it alone, without inputs and options"
+                "--method heads judges the validation split and explains no input: give it alone, without inputs and "
+                "options"
             )
         return head_ablation.explain_heads(run, out_dir=out_dir, device=device, on_message=on_message)
     if (

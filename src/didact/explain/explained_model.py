@@ -31,7 +31,8 @@ class ExplainedModel:
         objective, data = load_model(run)
         if not isinstance(objective, CanClassify):
             raise UsageError(
-                f"{run.folder} does not classify: explanations are of the score of a class; `didact list` shows what can"
+                f"{run.folder} does not classify: explanations are of the score of a class; `didact list` shows what "
+                "can"
             )
         # words in their order are numbers without a slope
         is_ordered = data.kind == "text" and len(data.feature_names) != data.num_features

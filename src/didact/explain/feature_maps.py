@@ -125,7 +125,8 @@ def get_layer_maps(outputs: list[tuple[nn.Module, Tensor]], layer: nn.Module, si
     if maps is None:
         shape = " × ".join(map(str, a.shape[1:]))
         raise UsageError(
-            f"the layer {type(layer).__name__} gives {shape} numbers, which are no maps over the image; choose a convolutional one"
+            f"the layer {type(layer).__name__} gives {shape} numbers, which are no maps over the image; choose a "
+            "convolutional one"
         )
     return maps
 
@@ -144,5 +145,6 @@ def filters(model: nn.Module, shape: tuple[int, ...] = ()) -> Tensor:
                 return units
             break
     raise UsageError(
-        "this network's first layer has no filters over the image: it is neither a convolution nor a perceptron on pixels"
+        "this network's first layer has no filters over the image: it is neither a convolution nor a perceptron on "
+        "pixels"
     )

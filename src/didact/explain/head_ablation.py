@@ -33,9 +33,12 @@ from didact.training.session import load_model, rebuild
 
 MAX_EXAMPLES = 2000   # validation examples that are judged with each head off
 HOW_TO_READ = (
-    "Each field is one head: how a metric of the validation split changes when the head gives zeros and nothing else is changed.",
-    "Orange: it gets worse, the head was needed. Blue: it gets no worse; such a head can be taken out with didact.adaptation.head_pruning.prune_heads.",
-    "Heads are off one at a time: two that do the same are each of no worth here, and both together may be (Gaba Ex 6.3, Ex 7.6).",
+    "Each field is one head: how a metric of the validation split changes when the head gives zeros and nothing else "
+    "is changed.",
+    "Orange: it gets worse, the head was needed. Blue: it gets no worse; such a head can be taken out with "
+    "didact.adaptation.head_pruning.prune_heads.",
+    "Heads are off one at a time: two that do the same are each of no worth here, and both together may be (Gaba Ex "
+    "6.3, Ex 7.6).",
 )
 
 
@@ -218,7 +221,10 @@ def _draw_importance(importance: HeadImportance, metric: str, mode: str, titles:
             hint = f"{titles[name]} head {i + 1} off: {format_metric_name(metric)} {format_metric_value(metric, value)}"
             fields.append(Cell(abs(cost) / max_cost, text.replace("-", "−"), hint, "wrong" if cost > 0 else "heat"))
         cells.append([*fields, *[None] * (max_heads - len(row))])
-    title = f"{format_metric_name(metric)} with a head off, less {format_metric_value(metric, importance.full_metrics[metric])} with all"
+    title = (
+        f"{format_metric_name(metric)} with a head off, less "
+        f"{format_metric_value(metric, importance.full_metrics[metric])} with all"
+    )
     return svg.draw_heatmap(
         title, cells, [titles[name] for name in costs], [str(i + 1) for i in range(max_heads)], x="head", y="attention"
     )
@@ -232,7 +238,10 @@ def _write_page(
     for metric, chart in charts.items():
         files.write_text(folder / f"heads-{metric}.svg", make_standalone_svg(chart))
     data_suffix = f" on {metadata['data']['name']}"
-    lead = f"{format_number(importance.examples)} validation examples, {sum(map(len, importance.ablated_metrics.values()))} heads"
+    lead = (
+        f"{format_number(importance.examples)} validation examples, "
+        f"{sum(map(len, importance.ablated_metrics.values()))} heads"
+    )
     files.write_text(
         folder / "index.html",
         make_document(

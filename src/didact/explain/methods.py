@@ -15,7 +15,10 @@ from didact.explain.occlusion import occlusion, patch_grid, score_masked_inputs
 from didact.explain.shapley import MAX_EXACT_PLAYERS, shapley
 
 NETWORK_VIEWS = ("filters", "feature_maps")   # of the network, not of a class
-SHAPLEY_NOTE = f"what it adds when it comes, averaged over random orders; of at most {MAX_EXACT_PLAYERS} parts, exactly, over all coalitions"
+SHAPLEY_NOTE = (
+    f"what it adds when it comes, averaged over random orders; of at most {MAX_EXACT_PLAYERS} parts, exactly, over all "
+    "coalitions"
+)
 
 
 @dataclass(frozen=True)

@@ -40,12 +40,15 @@ from didact.run import Run
 NUM_WORST = 6     # kept test examples that are explained when no input is given
 
 METHOD_NOTES = {
-    "attention": "attention: row what looks, column what is looked at, the first token above and to the left; bright is much,"
+    "attention": "attention: row what looks, column what is looked at, the first token above and to the left; bright "
+                 "is much,"
     " or, where weights can be negative (differential attention), red adds and blue takes away."
     " Across: what is written looks at what was read",
-    "alignment": "alignment: for each token that is written, which of those that were read it looks at; of several heads their mean"
+    "alignment": "alignment: for each token that is written, which of those that were read it looks at; of several "
+                 "heads their mean"
     " (Gaba 6.2, 7.4)",
-    "gates": "gates: the mean over the units of a layer at each step, 0 closed, 1 open; candidates are from −1 to 1 (Gaba 5.5, 5.6)",
+    "gates": "gates: the mean over the units of a layer at each step, 0 closed, 1 open; candidates are from −1 to 1 "
+             "(Gaba 5.5, 5.6)",
     "memory": "memory: ‖∂s_T/∂s_{T−d}‖, how much the last state would change with the one d tokens before (Gaba 5.4)",
 }
 

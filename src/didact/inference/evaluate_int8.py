@@ -38,7 +38,8 @@ def evaluate_int8(run: Run, *, device: str = "auto") -> dict[str, Any]:
     savings = quantize_module(objective)
     if not savings.num_layers:
         raise UsageError(
-            f"{run.folder} has no affine layer or embedding to put into int8: recipe {run.metadata['recipe']!r} builds none"
+            f"{run.folder} has no affine layer or embedding to put into int8: recipe {run.metadata['recipe']!r} builds "
+            "none"
         )
     result = {"recipe": run.metadata["recipe"], "run": str(run.folder), **full_precision}
     result["int8"] = {**asdict(savings), **compute_scores(objective, data)}

@@ -55,7 +55,8 @@ class InceptionFeatures(nn.Module):
         report = load_weights(self.network, path)
         if report.missing or report.reshaped:
             raise UsageError(
-                f"{path} is not Inception v3 as torchvision or the 2015 file of FID name it ({report}); give one of these"
+                f"{path} is not Inception v3 as torchvision or the 2015 file of FID name it ({report}); give one of "
+                "these"
             )
         self.standardize = Standardize(*((HALF_RGB, HALF_RGB) if is_2015_file else (IMAGENET_MEAN, IMAGENET_STD)))
 
@@ -128,7 +129,8 @@ def classifier_quality(
         )
     if classifier_data.shape != data.shape:
         raise UsageError(
-            f"the judge learned images of {classifier_data.shape}, but these are {data.shape}; train one with --data {data.name}"
+            f"the judge learned images of {classifier_data.shape}, but these are {data.shape}; train one with --data "
+            f"{data.name}"
         )
     _classifier_head(classifier)
     _check_sample_size(n, _count_real_images(data, class_index(label, data, run)), label)
@@ -192,7 +194,8 @@ def _check_sample_size(num_drawn: int, num_real: int, label: str | None) -> None
             "raise --n" if num_drawn < MIN_IMAGES else "leave out the judge, or train on more",
         )
         raise UsageError(
-            f"at least {MIN_IMAGES} drawn and {MIN_IMAGES} test images can be compared, got {num_drawn} and {num_real}{of_class}; {remedy}"
+            f"at least {MIN_IMAGES} drawn and {MIN_IMAGES} test images can be compared, got {num_drawn} and "
+            f"{num_real}{of_class}; {remedy}"
         )
 
 

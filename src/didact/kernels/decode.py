@@ -98,8 +98,10 @@ def fused_norm_linear(
     γ, β, eps = (x, x, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
     M, BN, BK, warps, stages = next(shape for max_outputs, shape in TILE_SHAPES[B == 1] if max_outputs >= N)
     _fused_norm_linear_kernel[(triton.cdiv(N, BN),)](
-        x, w, x if b is None else b, γ, β, x if residual is None else residual, y, N, K, eps, B=B, M=M, BN=BN, BK=BK, STEPS=triton.cdiv(K, BK),
-        NORM=norm is not None, BIAS=b is not None, GELU=gelu, PLUS=residual is not None, num_warps=warps, num_stages=stages,
+        x, w, x if b is None else b, γ, β, x if residual is None else residual, y, N, K, eps, B=B, M=M, BN=BN, BK=BK,
+        STEPS=triton.cdiv(K, BK),
+        NORM=norm is not None, BIAS=b is not None, GELU=gelu, PLUS=residual is not None, num_warps=warps,
+        num_stages=stages,
     )  # fmt: skip
     return y
 

@@ -79,6 +79,7 @@ def make_image_augmentation(data: Data, names: tuple[str, ...]) -> Augmentation 
     mixing_names = {"mixup", "cutmix"} & set(names)
     if mixing_names and data.task != "multiclass":
         raise UsageError(
-            f"--augment {min(mixing_names)} mixes the labels of several classes, but the targets of {data.name!r} are {data.task}"
+            f"--augment {min(mixing_names)} mixes the labels of several classes, but the targets of {data.name!r} are "
+            f"{data.task}"
         )
     return make_augmentations(names, num_classes=data.num_classes)

@@ -92,6 +92,7 @@ Reweigh = Annotated[
 ]
 ImageAugment = Annotated[
     tuple[str, ...],
-    "image augmentations: flip, crop, crop_black (no reflection at the edges), rotate, affine, rigid (affine without scaling), jitter, light (brightness and contrast jitter), noise, cutout, mixup, cutmix",
+    "image augmentations: flip, crop, crop_black (no reflection at the edges), rotate, affine, rigid (affine without "
+    "scaling), jitter, light (brightness and contrast jitter), noise, cutout, mixup, cutmix",
 ]
 TextAugment = Annotated[tuple[str, ...], "text augmentations: random deletion, swap or insertion of words"]

@@ -44,7 +44,8 @@ def apply_lora(network: nn.Module, rank: int | None, *, trainable_modules: Seque
         network.get_submodule(name).requires_grad_(True)
     num_trainable = sum(p.numel() for p in network.parameters() if p.requires_grad)
     return (
-        f"LoRA of rank {rank}: {num_trainable:,} numbers learn, {100 * num_trainable / num_total:.1f} % of the {num_total:,} that full fine-tuning moves",
+        f"LoRA of rank {rank}: {num_trainable:,} numbers learn, {100 * num_trainable / num_total:.1f} % of the "
+        f"{num_total:,} that full fine-tuning moves",
     )
 
 
@@ -116,7 +117,8 @@ def check_arguments_match(source: str, source_arguments: Mapping[str, Any], argu
     for name, value in arguments.items():
         if source_arguments.get(name) != value:
             raise UsageError(
-                f"{source} was trained with {format_option(name, source_arguments.get(name))}, got {format_option(name, value)}; give the same"
+                f"{source} was trained with {format_option(name, source_arguments.get(name))}, got "
+                f"{format_option(name, value)}; give the same"
             )
 
 
@@ -140,7 +142,8 @@ def load_published_weights(network: nn.Module, path: Path) -> tuple[str, ...]:
             t = t[: len(p)]
         if t.shape != p.shape:
             raise UsageError(
-                f"{path} holds {name} of {format_shape(t.shape)}, here it is {format_shape(p.shape)}; {_shape_hint(name)}"
+                f"{path} holds {name} of {format_shape(t.shape)}, here it is {format_shape(p.shape)}; "
+                f"{_shape_hint(name)}"
             )
         p.copy_(t)
     return (f"weights of {path.name}: {sum(p.numel() for p in model_tensors.values()):,} numbers",)

@@ -18,7 +18,8 @@ from didact.training.session import load_model
 SourceRunOption = Annotated[
     str | None,
     RunReference(reuse_data=True),
-    "source run, whose data are taken too: its folder, the end of its name, or latest (if not given, one is trained first)",
+    "source run, whose data are taken too: its folder, the end of its name, or latest (if not given, one is trained "
+    "first)",
 ]
 
 
@@ -66,7 +67,10 @@ class SourceRun:
         trainer.train()
         objective.load_state_dict(trainer.best_weights)
         monitor, state = objective.monitor, trainer.state
-        return f"{self.description} was trained first, in {state.seconds:.0f} s: validation {monitor} {state.validation[monitor]:.3g}"
+        return (
+            f"{self.description} was trained first, in {state.seconds:.0f} s: validation {monitor} "
+            f"{state.validation[monitor]:.3g}"
+        )
 
 
 def resolve_source_run(
@@ -89,11 +93,13 @@ def resolve_source_run(
     metadata, source_data = run.metadata, data_from_json(run.metadata["data"])
     if metadata["recipe"] not in allowed_recipes:
         raise UsageError(
-            f"--from expects a run of {' or '.join(allowed_recipes)}, got {run.folder}, which trained {metadata['recipe']}"
+            f"--from expects a run of {' or '.join(allowed_recipes)}, got {run.folder}, which trained "
+            f"{metadata['recipe']}"
         )
     if source_data.kind != data.kind:
         raise UsageError(
-            f"{run.folder} learned from {source_data.kind}, but {data.name!r} is {data.kind}; begin with a run on {data.kind}"
+            f"{run.folder} learned from {source_data.kind}, but {data.name!r} is {data.kind}; begin with a run on "
+            f"{data.kind}"
         )
     if source_data.shape != data.shape:
         source_size, size = (

@@ -191,7 +191,8 @@ def vae(
     """
     if num_samples > 1 and (beta != 1 or kl_warmup or free_bits):
         raise UsageError(
-            f"--samples {num_samples} maximises the importance-weighted bound, which has no --beta, --warmup or --free-bits"
+            f"--samples {num_samples} maximises the importance-weighted bound, which has no --beta, --warmup or "
+            "--free-bits"
         )
     if likelihood != "categorical":
         reject_options("only --likelihood categorical tells levels apart", levels=None if levels == 16 else levels)

@@ -254,7 +254,8 @@ def load_pretrained(
     ]
     if uninitialized:
         raise UsageError(
-            f"{summarize_names(uninitialized)} would stay as drawn at random: {report}; give images of the size it learned from, or --mode full"
+            f"{summarize_names(uninitialized)} would stay as drawn at random: {report}; give images of the size it "
+            "learned from, or --mode full"
         )
     if any(name.startswith("standardise.") for name in report.matched):
         return (str(report),)
@@ -262,7 +263,8 @@ def load_pretrained(
     set_standardization(network, *((LITE_MEAN, LITE_STD) if is_lite else (IMAGENET_MEAN, IMAGENET_STD)))
     return (
         str(report),
-        f"pixels are centred and scaled as {'EfficientNet-Lite' if is_lite else 'ImageNet'}'s were: the file does not say how",
+        f"pixels are centred and scaled as {'EfficientNet-Lite' if is_lite else 'ImageNet'}'s were: the file does not "
+        "say how",
     )
 
 

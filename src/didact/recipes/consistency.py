@@ -59,7 +59,8 @@ def consistency(
     assert isinstance(teacher_objective, DiffusionObjective)
     if num_intervals > teacher_objective.noise_schedule.timesteps:
         raise UsageError(
-            f"--intervals are steps of the teacher, who has {teacher_objective.noise_schedule.timesteps}, got {num_intervals}"
+            f"--intervals are steps of the teacher, who has {teacher_objective.noise_schedule.timesteps}, got "
+            f"{num_intervals}"
         )
     objective = ConsistencyObjective(
         teacher_objective, num_intervals=num_intervals, ema_decay=ema_decay, sampling_steps=sampling_steps

@@ -33,7 +33,8 @@ NumAnchors = Annotated[
 ]
 BoxAugment = Annotated[
     tuple[str, ...] | None,
-    "augmentations of images and boxes: flip, flips (upside down too), zoom, jitter, noise (chosen from the data's size if not given)",
+    "augmentations of images and boxes: flip, flips (upside down too), zoom, jitter, noise (chosen from the data's "
+    "size if not given)",
 ]
 
 

@@ -43,7 +43,8 @@ FineTuneMode = Annotated[
 PretrainedWeights = Annotated[
     str | None,
     RunReference(allow_other=True),
-    "pretrained weights: a run of `bert` (--tokens words or bpe), or minilm (all-MiniLM-L6-v2); pretrained on its own texts if not given",
+    "pretrained weights: a run of `bert` (--tokens words or bpe), or minilm (all-MiniLM-L6-v2); pretrained on its own "
+    "texts if not given",
 ]
 OptionalLayers = Annotated[
     int | None, Range(1), "number of Transformer blocks (the pretrained network's if not given)", Aliases("layers"),
@@ -308,7 +309,8 @@ def _pretrain(
     """A whole pretraining without a folder: its best weights, its words, and a line on how it went."""
     if (num_words := len(text.split())) <= MIN_WINDOWS * PRETRAINING_CONTEXT_LENGTH / 0.9:
         raise UsageError(
-            f"{num_words} words of training texts are too few to guess hidden ones; give --weights RUN or minilm, or --learn scratch"
+            f"{num_words} words of training texts are too few to guess hidden ones; give --weights RUN or minilm, or "
+            "--learn scratch"
         )
     data = build_language_modeling_data(
         "texts", text, kind="words", vocab_size=10_000, context_length=PRETRAINING_CONTEXT_LENGTH
@@ -327,5 +329,8 @@ def _pretrain(
         for name, value in trainer.best_weights.items()
         if name.startswith("network.bert.")
     }
-    note = f"it guessed hidden words of its training texts first: {100 * scores['accuracy']:.0f} % right after {steps} steps"
+    note = (
+        f"it guessed hidden words of its training texts first: {100 * scores['accuracy']:.0f} % right after {steps} "
+        "steps"
+    )
     return state, experiment.data.encoder.tokenizer, note  # type: ignore[union-attr]

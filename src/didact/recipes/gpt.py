@@ -29,7 +29,8 @@ EmbedDim = Annotated[int, Range(1), "embedding dimension", Aliases("width", "d_m
 ContextLength = Annotated[int, Range(2), "context length in tokens", Aliases("context", "block_size")]
 AttentionVariant = Annotated[
     Variant,
-    "attention variant; strided alternates with local, linear uses a kernel feature map, tiled equals full (flash); --dropout drops attention weights of full alone",
+    "attention variant; strided alternates with local, linear uses a kernel feature map, tiled equals full (flash); "
+    "--dropout drops attention weights of full alone",
 ]
 Span = Annotated[
     int | None,
@@ -110,7 +111,8 @@ def gpt(
     assert isinstance(data.encoder, TextEncoder)
     if balance_weight is not None and num_experts is None:
         raise UsageError(
-            f"--balance {balance_weight:g} spreads tokens over experts, and there are none; add --experts 8, or leave it out"
+            f"--balance {balance_weight:g} spreads tokens over experts, and there are none; add --experts 8, or leave "
+            "it out"
         )
     network = _build_decoder(
         model,

@@ -16,7 +16,8 @@ from didact.training.experiment import Experiment
 
 RegressionLoss = Annotated[
     Literal["auto", "mse", "l1", "huber", "gaussian"],
-    "regression loss: squared, absolute, Huber, or Gaussian negative log-likelihood with a predicted standard deviation",
+    "regression loss: squared, absolute, Huber, or Gaussian negative log-likelihood with a predicted standard "
+    "deviation",
 ]
 ACCEPTS, ABILITIES = ("table", "images", "text"), ("classify", "regress", "draw")
 

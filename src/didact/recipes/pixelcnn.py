@@ -59,7 +59,8 @@ def pixelcnn(
     """
     require_odd_kernel(kernel_size)
     shape, num_classes = get_image_shape(data), require_num_classes(data) if conditional else 0
-    network_options: dict[str, Any] = {"shape": shape, "channels": channels, "num_layers": num_layers, "outputs": levels * shape[0], "channel_groups": count_channel_groups(shape, channels)}
+    network_options: dict[str, Any] = {"shape": shape, "channels": channels, "num_layers": num_layers,
+        "outputs": levels * shape[0], "channel_groups": count_channel_groups(shape, channels)}
     network = PixelCNN(**network_options, kernel_size=kernel_size, num_classes=num_classes)
     return make_experiment(
         data,

@@ -23,7 +23,8 @@ LARGE_NUM_PARAMETERS = 5_000_000
 ModelName = Literal["unet_mini", "unet", "unet_2015", "unet_small", "unet_tiny"]
 Architecture = Annotated[
     ModelName,
-    "architecture: unet (Ronneberger's), unet_2015 (without padding, as published), unet_tiny (Lhotte's), or a small one",
+    "architecture: unet (Ronneberger's), unet_2015 (without padding, as published), unet_tiny (Lhotte's), or a small "
+    "one",
 ]
 UNetChannels = Annotated[
     tuple[int, ...] | None,

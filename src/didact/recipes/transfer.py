@@ -185,7 +185,8 @@ def _load_backbone(
         )
         accuracy, seconds = run.metadata["validation"]["accuracy"], run.metadata["seconds"]
         notes = (
-            f"{model} learned {location!r} first: validation accuracy {accuracy:.3f} after {seconds:.0f} s; {run.folder}",
+            f"{model} learned {location!r} first: validation accuracy {accuracy:.3f} after {seconds:.0f} s; "
+            f"{run.folder}",
         )
         location = str(run.folder)
     weight_notes = load_pretrained(network, location, model)

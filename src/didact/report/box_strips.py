@@ -31,7 +31,8 @@ def draw_boxes_svg(x: Tensor, truth: Tensor, detected: Tensor, class_names: Sequ
         elements += [_draw_box(box, int(k), height), _draw_label(f"{class_names[int(k)]} {score:.2f}", box, height)]
     title = tag(
         "title",
-        f"true: {_count_classes(truth[:, 4], class_names)}; found: {_count_classes(confident_detections(detected)[:, 5], class_names)}",
+        f"true: {_count_classes(truth[:, 4], class_names)}; found: "
+        f"{_count_classes(confident_detections(detected)[:, 5], class_names)}",
     )
     return tag(
         "svg",

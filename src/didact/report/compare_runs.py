@@ -183,7 +183,10 @@ def write_sweep_page(
     )
     direction = "lower" if metric in LOWER_IS_BETTER else "higher"
     num_diverged = sum("diverged" in row for row in rows)
-    lead = f"{len(rows)} runs of {len(groups)} settings, judged on validation by {format_metric_name(metric)}: {direction} is better."
+    lead = (
+        f"{len(rows)} runs of {len(groups)} settings, judged on validation by {format_metric_name(metric)}: "
+        f"{direction} is better."
+    )
     lead += f" {num_diverged} diverged." if num_diverged else ""
     extra_means = {
         name: {key: mean_std([r["validation"].get(name) for r in members])[0] for key, members in groups.items()}
@@ -246,7 +249,10 @@ def _make_sweep_figure(axes: Mapping[str, Sequence[Any]], means: Mapping[CellKey
             return None
         strength = (mean - low) / (high - low) if high > low else 1.0
         strength = 1 - strength if metric in LOWER_IS_BETTER else strength
-        hint = f"{row_axis} {row}, {column_axis} {column}: {format_metric_value(metric, mean)}{f' ± {format_metric_value(metric, spread)}' if spread else ''}"
+        hint = (
+            f"{row_axis} {row}, {column_axis} {column}: "
+            f"{format_metric_value(metric, mean)}{f' ± {format_metric_value(metric, spread)}' if spread else ''}"
+        )
         return Cell(0.08 + 0.92 * strength, format_metric_value(metric, mean), hint)
 
     labels = [format_argument(v) for v in rows], [format_argument(v) for v in columns]

@@ -51,7 +51,8 @@ def _make_fitted_curve(surface: Mapping[str, Tensor], x: str, y: str, includes_n
         caption += "\n\nThe band is ± 1.96 of the deviations that the model states. " + (
             "They hold the noise of the examples: about 95\u00a0% of new ones should lie inside."
             if includes_noise
-            else "They are the doubt about the curve alone, not the noise of the examples: new ones scatter more widely."
+            else "They are the doubt about the curve alone, not the noise of the examples: new ones scatter more "
+                 "widely."
         )
     series.append(Series("model", xs, mean.tolist(), color=0))
     return Figure("learned", svg.draw_chart("The fitted curve", series, x=x, y=y), caption)
@@ -90,7 +91,10 @@ def _make_decision_regions(
     opacity = MIN_OPACITY + (MAX_OPACITY - MIN_OPACITY) * ((p - chance) / (1 - chance)).clamp(0, 1)
     points, y = surface["seen_x"], surface["seen_y"].long()
     dots = [_make_dot_series(label, points[y == k], k) for k, label in enumerate(class_names)]
-    caption = f"The colour is the class that wins: strong where the model is sure, faint where it wavers.\n\nThe dots are {count_text}."
+    caption = (
+        "The colour is the class that wins: strong where the model is sure, faint where it wavers.\n\nThe dots are "
+        f"{count_text}."
+    )
     return _draw_map(
         "Decision regions", torch.cat([color, opacity[:, None]], dim=1), surface["x"], dots, features, caption
     )
@@ -108,7 +112,10 @@ def _make_fitted_map(surface: Mapping[str, Tensor], features: Sequence[str], tar
         name = format_number(low + k / (NUM_DOT_COLORS - 1) * value_range, 3) if k % 2 == 0 else ""
         color = f"rgb({' '.join(str(round(255 * c)) for c in ramp_color(k / (NUM_DOT_COLORS - 1)))})"
         dots.append(_make_dot_series(name, surface["seen_x"][step == k], color))
-    caption = f"The ground shows the predicted {target}; the dots, {count_text}, the true one: a dot that stands out is a miss."
+    caption = (
+        f"The ground shows the predicted {target}; the dots, {count_text}, the true one: a dot that stands out is a "
+        "miss."
+    )
     return _draw_map(f"Predicted {target}", colors, surface["x"], dots, features, caption)
 
 

@@ -130,7 +130,10 @@ def _make_loss_figure(log: Sequence[Mapping[str, Any]], axis: str, guides: Mappi
     series = _make_training_series(log, axis, "loss", "training", 0)
     x, y = get_logged_series(log, axis, "validation", "loss")
     series += [Series("validation", x, y, color=1)] if x else []
-    note = "Training is measured on the way, with dropout, smoothing and augmentation where there are any; validation without."
+    note = (
+        "Training is measured on the way, with dropout, smoothing and augmentation where there are any; validation "
+        "without."
+    )
     return Figure("loss", svg.draw_chart("Loss", series, x=axis, log_y=spans_decades(series), guides=guides), note)
 
 

@@ -22,13 +22,15 @@ GALLERY_LEAD = "Made from the test split and from fixed noise, once, by the mode
 POINTS_CAPTION = "Points of the same plane: each pixel in which there is one or more."
 CAPTIONS = {
     "samples": "Drawn from noise alone; of a conditional model, a row of each class.",
-    "reconstructions": "Above, test images as they are; below, what came back. A row between them is what the network saw.",
+    "reconstructions": "Above, test images as they are; below, what came back. A row between them is what the network "
+                       "saw.",
     "out of noise": "The way of eight samples, from noise to image.",
     "into noise": "Test images on their way into noise, as the network met them while learning.",
     "density": "What the flow says of every place in the plane.",
     "completions": "Test images, their upper halves, and three ways in which the model goes on from there.",
     "interpolation": "Ways between two codes, a row each: straight, or along a circle where a code is noise.",
-    "one dimension at a time": "One test image's code; in each row one of its numbers goes from −3 to 3, the one that varies most first.",
+    "one dimension at a time": "One test image's code; in each row one of its numbers goes from −3 to 3, the one that "
+                               "varies most first.",
     "plane of codes": "Images all over the plane of codes, evenly by probability.",
     "few steps": "The same noise in one step, in two and in four.",
     "random codes": "Codes drawn around the mean of all: nobody taught the decoder what they should mean.",
@@ -149,7 +151,10 @@ def draw_latent_plane(outputs: Mapping[str, Tensor], class_names: list[str]) -> 
     if z.shape[1] > 2:
         z, share = project_pca(z)
         axis_names = ("first direction", "second direction")
-        caption = f"Codes of the test examples, seen from where they spread most: {100 * share:.0f} % of their variance lies in this plane."
+        caption = (
+            f"Codes of the test examples, seen from where they spread most: {100 * share:.0f} % of their variance lies "
+            "in this plane."
+        )
     # a number as target has no classes
     y = outputs["y"][:MAX_LATENT_DOTS] if class_names and "y" in outputs else torch.zeros(len(z))[:MAX_LATENT_DOTS]
     series = []

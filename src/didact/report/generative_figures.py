@@ -22,8 +22,10 @@ def make_kl_figure(kl_per_dim: Tensor, mu: Tensor) -> Figure:
     mean = kl_per_dim.double().mean(0).sort(descending=True).values
     bars = Series("", list(range(1, len(mean) + 1)), mean.tolist(), "bars", width=0.8)
     caption = (
-        f"{int(active_units(mu))} of {len(mean)} numbers of a code are active: their mean varies from example to example, by a variance"
-        f" above {MIN_ACTIVE_VARIANCE}; the others say the same of all: they have collapsed onto the prior. Together {float(mean.sum()):.4g} nats."
+        f"{int(active_units(mu))} of {len(mean)} numbers of a code are active: their mean varies from example to "
+        "example, by a variance"
+        f" above {MIN_ACTIVE_VARIANCE}; the others say the same of all: they have collapsed onto the prior. Together "
+        f"{float(mean.sum()):.4g} nats."
     )
     return Figure(
         "kl_of_each_dimension",
@@ -48,6 +50,7 @@ def make_schedule_figures(schedule: Tensor) -> list[Figure]:
         Figure(
             "alpha_bar",
             svg.draw_chart("ᾱ_t", [alpha_bar], x="t", y="image left", y_range=(0.0, 1.0)),
-            "What is left of the image's variance after t steps, Π (1 − β); at the end there should be next to nothing.",
+            "What is left of the image's variance after t steps, Π (1 − β); at the end there should be next to "
+            "nothing.",
         ),
     ]

@@ -10,8 +10,14 @@ from didact.data.core import IGNORE_LABEL
 from didact.data.images.render import IGNORE_COLOR, colorize_mask, make_palette
 from didact.report.examples import make_description_entry, make_image_tag
 
-MASKS_LEAD = "The test images with the highest and the lowest loss: the image, what each pixel is, and what the model said it is."
-RESTORED_LEAD = "The test images with the highest and the lowest loss: what the network was given, what it made of it, and the image as it was."
+MASKS_LEAD = (
+    "The test images with the highest and the lowest loss: the image, what each pixel is, and what the model said it "
+    "is."
+)
+RESTORED_LEAD = (
+    "The test images with the highest and the lowest loss: what the network was given, what it made of it, and the "
+    "image as it was."
+)
 
 
 def _make_picture_strip(pictures: Mapping[str, Tensor], example_name: str) -> Html:

@@ -49,7 +49,10 @@ STOP_REASONS = {"budget": "the budget was spent", "patience": "validation no lon
 LEARNED_LEAD = (
     "What the model says over the whole range of the training examples and a little beyond, where it has seen nothing."
 )
-BOXES_LEAD = "The test images with the highest and the lowest loss. Dashed: what is there. Drawn through: what was found, and how surely."
+BOXES_LEAD = (
+    "The test images with the highest and the lowest loss. Dashed: what is there. Drawn through: what was found, and "
+    "how surely."
+)
 MAX_EXPLANATIONS = 12  # at most, of those that lie in the run's folder
 EXPLANATIONS_LEAD = "Red speaks for the class and blue against it; of maps without a sign, bright is strong."
 SIGNAL_LEAD = (
@@ -378,13 +381,15 @@ def describe_training(metadata: Mapping[str, Any]) -> str:
         steps = metadata.get("steps", plan["total_rounds"])
         num_epochs = format_epochs(steps / plan["rounds_per_epoch"])
         sentences.append(
-            f"{format_count(steps, 'step')} of {format_count(plan['batch_size'], 'example')} ({num_epochs} epoch{'s' * (num_epochs != '1')})."
+            f"{format_count(steps, 'step')} of {format_count(plan['batch_size'], 'example')} ({num_epochs} "
+            f"epoch{'s' * (num_epochs != '1')})."
         )
     if metadata.get("stop_reason") == "patience":
         sentences.append("Stopped early: validation no longer improved.")
     if metadata.get("best_step"):
         sentences.append(
-            f"The model is that of step {metadata['best_step']:,}, the best on validation by {format_metric_name(metadata['monitor'][0])}."
+            f"The model is that of step {metadata['best_step']:,}, the best on validation by "
+            f"{format_metric_name(metadata['monitor'][0])}."
         )
     return " ".join(sentences)
 
@@ -547,7 +552,8 @@ def _make_run_section(name: str, metadata: Mapping[str, Any]) -> Html:
                 filter(None, [metadata.get("status"), STOP_REASONS.get(metadata.get("stop_reason", ""))])
             ),
             "started": metadata.get("started"),
-            "seed": f"{metadata.get('settings', {}).get('seed', '–')} (split {metadata.get('settings', {}).get('split_seed', '–')})",
+            "seed": f"{metadata.get('settings', {}).get('seed', '–')} (split "
+                    f"{metadata.get('settings', {}).get('split_seed', '–')})",
             "fingerprint of losses": " · ".join(
                 f"step {step}: {value:.7g}" for step, value in metadata.get("fingerprint", {}).items()
             ),

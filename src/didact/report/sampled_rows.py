@@ -18,7 +18,10 @@ from didact.data.tables.row_decoder import UNLIMITED_DECIMALS, Column, decode_ro
 from didact.report.decision_surfaces import MAP_SIZE
 from didact.run import Run
 
-ROWS_LEAD = "Test rows and rows that the model drew, from fixed noise. Below them, how both are spread: bars are real, dots are drawn."
+ROWS_LEAD = (
+    "Test rows and rows that the model drew, from fixed noise. Below them, how both are spread: bars are real, dots "
+    "are drawn."
+)
 NUM_ROWS_SHOWN = 6     # rows of each kind
 MAX_COLUMN_CHARTS = 6   # charts
 NUM_BINS = 10

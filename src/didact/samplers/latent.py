@@ -24,7 +24,8 @@ def labels_to_sample(n: int, label: int | None, num_classes: int, device: torch.
     """The classes to draw: the one asked for, or each in turn; None for a model that knows none."""
     if label is not None and not num_classes:
         raise UsageError(
-            f"this model was not told the classes, so none can be asked of it, got label {label}; train with --conditional"
+            f"this model was not told the classes, so none can be asked of it, got label {label}; train with "
+            "--conditional"
         )
     if label is not None and not 0 <= label < num_classes:
         raise UsageError(f"label must be from 0 to {num_classes - 1}, got {label}")

@@ -58,7 +58,8 @@ class DecodingConfig:
     def check(self, vocab_size: int) -> None:
         if not 0 <= self.temperature < float("inf"):
             raise UsageError(
-                f"the temperature must be a number of at least 0 (0: always the likeliest token), got {self.temperature:g}"
+                "the temperature must be a number of at least 0 (0: always the likeliest token), got "
+                f"{self.temperature:g}"
             )
         if self.top_k is not None and not 1 <= self.top_k <= vocab_size:
             raise UsageError(
@@ -70,7 +71,8 @@ class DecodingConfig:
             raise UsageError(f"beams must be from 1 to {vocab_size}, the tokens that this model knows, got {self.beam}")
         if self.beam > 1 and (self.temperature != 1 or self.top_k or self.top_p):
             raise UsageError(
-                f"{self.beam} beams look for the likeliest text, not a random one: leave out temperature, top-k and top-p"
+                f"{self.beam} beams look for the likeliest text, not a random one: leave out temperature, top-k and "
+                "top-p"
             )
 
 

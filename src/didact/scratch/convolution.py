@@ -160,7 +160,8 @@ def convolution(
     axes = weight.ndim - 2
     name = f"conv{axes}d"
     if x.ndim != weight.ndim or x.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups:
-        raise ScratchError(f"{name}: an input of shape {x.shape} does not fit a weight of shape {weight.shape} with groups={groups}")
+        raise ScratchError(f"{name}: an input of shape {x.shape} does not fit a weight of shape {weight.shape} with "
+                           f"groups={groups}")
     geometry = Geometry(
         x.shape[2:], weight.shape[2:], per_axis(stride, axes), per_axis(padding, axes), per_axis(dilation, axes), groups
     )
@@ -169,8 +170,17 @@ def convolution(
     return _add_bias(conv_forward(x, weight, geometry, name), bias)
 
 
-def convolution_transpose(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, stride: Size = 1, padding: Size = 0,
-                          output_padding: Size = 0, dilation: Size = 1, groups: int = 1) -> Tensor:
+def convolution_transpose(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    stride: Size = 1,
+    padding: Size = 0,
+    output_padding: Size = 0,
+    dilation: Size = 1,
+    groups: int = 1,
+) -> Tensor:
     """The gradient of a convolution by its input, used forwards: x (N, C, *size), w (C, O/groups, *kernel).
 
     The size is the one that a convolution with the same settings maps to x's; output_padding picks one where its

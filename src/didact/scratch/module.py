@@ -94,7 +94,8 @@ class Module:
         parameters_by_name: dict[str, Tensor | Array] = dict(self.named_values((Tensor, np.ndarray)))  # type: ignore[arg-type]
         if parameters_by_name.keys() != state.keys():
             raise ScratchError(
-                f"load_state_dict: missing {sorted(parameters_by_name.keys() - state.keys())}, unknown {sorted(state.keys() - parameters_by_name.keys())}"
+                f"load_state_dict: missing {sorted(parameters_by_name.keys() - state.keys())}, unknown "
+                f"{sorted(state.keys() - parameters_by_name.keys())}"
             )
         for name, target in parameters_by_name.items():
             value = np.asarray(state[name])

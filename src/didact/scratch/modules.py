@@ -24,8 +24,10 @@ from didact.scratch.norm import batch_norm, group_norm, instance_norm, layer_nor
 from didact.scratch.sequence import GRU, LSTM, RNN, MultiHeadAttention
 
 __all__ = [
-    "GELU", "GRU", "LSTM", "RNN", "AvgPool2d", "BatchNorm1d", "BatchNorm2d", "Conv1d", "Conv2d", "ConvTranspose2d", "Dropout", "Embedding",
-    "Flatten", "GroupNorm", "InstanceNorm2d", "LayerNorm", "LeakyReLU", "Linear", "MaxPool2d", "Module", "MultiHeadAttention", "ReLU",
+    "GELU", "GRU", "LSTM", "RNN", "AvgPool2d", "BatchNorm1d", "BatchNorm2d", "Conv1d", "Conv2d", "ConvTranspose2d",
+    "Dropout", "Embedding",
+    "Flatten", "GroupNorm", "InstanceNorm2d", "LayerNorm", "LeakyReLU", "Linear", "MaxPool2d", "Module",
+    "MultiHeadAttention", "ReLU",
     "Sequential", "Sigmoid", "Tanh",
 ]  # fmt: skip
 

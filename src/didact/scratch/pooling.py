@@ -29,7 +29,8 @@ def _pooling_geometry(
     )
     if any(2 * p > k for p, k in zip(geometry.padding, geometry.kernel, strict=True)):
         raise ScratchError(
-            f"{name}: padding must be at most half of the kernel, got padding {geometry.padding}, kernel {geometry.kernel}"
+            f"{name}: padding must be at most half of the kernel, got padding {geometry.padding}, kernel "
+            f"{geometry.kernel}"
         )
     if min(geometry.out) < 1:
         raise ScratchError(f"{name}: the kernel {geometry.kernel} does not fit into the padded input {geometry.padded}")

@@ -75,6 +75,7 @@ def format_failures(failures: dict[str, str]) -> list[str]:
     for name, cause in failures.items():
         players.setdefault(cause, []).append(name)
     return [
-        f"--compile: the loss{'' if names == ['model'] else ' of ' + ', '.join(names)} could not be compiled and runs eagerly ({cause})"
+        f"--compile: the loss{'' if names == ['model'] else ' of ' + ', '.join(names)} could not be compiled and runs "
+        f"eagerly ({cause})"
         for cause, names in players.items()
     ]

@@ -39,7 +39,8 @@ def resolve_device(name: str, local_rank: int = 0, supported: tuple[str, ...] = 
         raise UsageError(f"--device {name}: this is computed on {' or '.join(supported)} alone; leave --device out")
     if name == "cuda" and local_rank >= torch.cuda.device_count():
         raise UsageError(
-            f"process {local_rank} of this machine finds {torch.cuda.device_count()} CUDA devices; start as many, or --device cpu"
+            f"process {local_rank} of this machine finds {torch.cuda.device_count()} CUDA devices; start as many, or "
+            "--device cpu"
         )
     return torch.device("cuda", local_rank) if name == "cuda" else device
 

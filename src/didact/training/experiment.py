@@ -88,7 +88,8 @@ class Settings:
     text: Annotated[str | None, VerbatimText(), "column of the CSV that holds texts"] = None
     tokens: Annotated[
         Literal["characters", "words", "bpe", "gpt2"] | None,
-        "what running text and pairs are cut into; gpt2: as the published weights were (running text: characters if not given)",
+        "what running text and pairs are cut into; gpt2: as the published weights were (running text: characters if "
+        "not given)",
     ] = None
     size: Annotated[int | None, Range(1, 4096), "pixels on a side that images are resized to"] = None
     seed: Annotated[int, Range(0), "fixes initialisation, order, augmentation and sampling"] = 0

@@ -148,11 +148,13 @@ def fit(
     fit_options, settings = _validate_options(user_options)
     if optimizer is not None and "lr" in user_options:
         raise UsageError(
-            f"lr={user_options['lr']} is that of AdamW, but another optimizer is given; give it its own: partial(SGD, lr=0.1)"
+            f"lr={user_options['lr']} is that of AdamW, but another optimizer is given; give it its own: partial(SGD, "
+            "lr=0.1)"
         )
     if isinstance(data, Data) and "split_seed" in user_options:
         raise UsageError(
-            f"split_seed={user_options['split_seed']} divides (x, y), but {data.name!r} is Data and divided already; leave it out"
+            f"split_seed={user_options['split_seed']} divides (x, y), but {data.name!r} is Data and divided already; "
+            "leave it out"
         )
     if not isinstance(schedule, Schedule | None):
         raise UsageError(f"schedule expects one of didact.optim.schedule, cosine() for one, got {schedule!r}")

@@ -65,7 +65,8 @@ class TrainingPlan:
         min_batch_size = max(2, processes)
         if min(num_examples, experiment.batch_size) < processes:
             raise UsageError(
-                f"{processes} processes share batches of {min(num_examples, experiment.batch_size)} rows; raise --batch, or start fewer"
+                f"{processes} processes share batches of {min(num_examples, experiment.batch_size)} rows; raise "
+                "--batch, or start fewer"
             )
         rounds_per_epoch = max(
             1,

@@ -71,7 +71,8 @@ def prepare(
     values = bind_arguments(known_options(recipe), user_options, owner=f"recipe {recipe.name!r}")
     if user_options.get("epochs") is not None and user_options.get("steps") is not None:
         raise UsageError(
-            f"the budget is either --epochs or --steps, not both, got {user_options['epochs']} and {user_options['steps']}"
+            f"the budget is either --epochs or --steps, not both, got {user_options['epochs']} and "
+            f"{user_options['steps']}"
         )
     arguments = {name: values[name] for name in recipe.options}
     settings = Settings(
@@ -136,14 +137,17 @@ def _check_batch_norm(experiment: Experiment, processes: int, has_norm_option: b
         return
     if num_micro_batches > 1 and processes > 1:  # its parts would not meet those of the other processes
         raise UsageError(
-            f"batch norm over {processes} processes takes a batch whole, not in {num_micro_batches} parts; leave out --accumulate"
+            f"batch norm over {processes} processes takes a batch whole, not in {num_micro_batches} parts; leave out "
+            "--accumulate"
         )
     for n in {len(chunk) for chunk in split_batches(torch.arange(num_examples), batch_size)}:
         if n % -(-n // num_micro_batches) == 1 or n <= num_micro_batches:
             in_parts = f" in {num_micro_batches} parts" if num_micro_batches > 1 else ""
             raise UsageError(
-                f"batch norm needs at least 2 rows at a time, but {num_examples} rows in batches of {batch_size}{in_parts} leave one alone;"
-                f" raise --batch{',' if has_norm_option else ' or'} lower --accumulate{', or choose another --norm' if has_norm_option else ''}"
+                f"batch norm needs at least 2 rows at a time, but {num_examples} rows in batches of "
+                f"{batch_size}{in_parts} leave one alone;"
+                f" raise --batch{',' if has_norm_option else ' or'} lower "
+                f"--accumulate{', or choose another --norm' if has_norm_option else ''}"
             )
 
 
@@ -256,7 +260,8 @@ def _training_device(prepared: PreparedExperiment, group: Group) -> torch.device
     name = prepared.settings.device
     if group.world_size > 1 and name.startswith("cuda:"):
         raise UsageError(
-            f"--device {name} would put all {group.world_size} processes on one GPU; say --device cuda, and each takes its own"
+            f"--device {name} would put all {group.world_size} processes on one GPU; say --device cuda, and each takes "
+            "its own"
         )
     return resolve_device(name, group.local_rank, prepared.experiment.objective.devices)
 
@@ -368,7 +373,8 @@ def resume(run: Run, *, on_event: EventCallback = ignore_events) -> Run:
     metadata = run.metadata
     if metadata.get("status") == "finished":
         raise UsageError(
-            f"{run.folder} is finished; train again, or raise the budget in a new run: {metadata.get('command_to_repeat', '')}"
+            f"{run.folder} is finished; train again, or raise the budget in a new run: "
+            f"{metadata.get('command_to_repeat', '')}"
         )
     group = join_group()
     with (
@@ -402,7 +408,10 @@ def continue_run(run: Run, group: Group, on_event: EventCallback) -> Run:
         _check_best_weights(run, trainer.state)
     if group.is_main:
         lost_bytes = run.truncate_log(trainer.state.log_size)
-        gap_note = f"metrics.jsonl has lost its last {lost_bytes:,} bytes: the curves have a gap before step {trainer.state.step}"
+        gap_note = (
+            f"metrics.jsonl has lost its last {lost_bytes:,} bytes: the curves have a gap before step "
+            f"{trainer.state.step}"
+        )
         run.update_metadata(status="running", processes=group.world_size)
         notes = [*metadata.get("notes", ()), *([gap_note] if lost_bytes else [])]
         on_event("start", metadata | {"run": str(run.folder), "resumed": trainer.state.step, "notes": notes})
@@ -419,7 +428,8 @@ def _check_best_weights(run: Run, state: TrainingState) -> None:
     step = run.read_header("model").get("step", "")
     if not step.isdecimal() or int(step) < state.best_step:
         raise UsageError(
-            f"{path} holds the weights of step {step or '?'}, but the best so far were of step {state.best_step}; train anew"
+            f"{path} holds the weights of step {step or '?'}, but the best so far were of step {state.best_step}; "
+            "train anew"
         )
 
 
@@ -474,7 +484,8 @@ def _translate_load_errors(run: Run, name: str) -> Iterator[None]:
     except (AttributeError, IndexError, KeyError, OverflowError, RuntimeError, TypeError, ValueError) as error:
         reason = (str(error).splitlines() or [repr(error)])[-1].strip()
         raise UsageError(
-            f"{run.folder / name}.safetensors does not fit recipe {run.metadata['recipe']!r} ({reason}); it is damaged or of another run"
+            f"{run.folder / name}.safetensors does not fit recipe {run.metadata['recipe']!r} ({reason}); it is damaged "
+            "or of another run"
         ) from error
 
 

@@ -67,7 +67,8 @@ class TrainStep:
         self.capture = capture and group.world_size == 1 and self._can_capture()
         if precision.name == "fp16" and any(getattr(o, "needs_closure", False) for o in self.optimizers.values()):
             raise UsageError(
-                "--precision fp16 scales the loss, which an optimizer that asks for a second gradient cannot follow; use bf16"
+                "--precision fp16 scales the loss, which an optimizer that asks for a second gradient cannot follow; "
+                "use bf16"
             )
 
     def __call__(self, stored: list[Batch], batch_sizes: list[int]) -> None:

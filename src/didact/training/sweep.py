@@ -47,7 +47,8 @@ def read_axes(recipe: Recipe, axis_texts: Sequence[str]) -> Axes:
         axes[name] = tuple(options_by_name[name].parse(value) for value in values.split(","))
         if duplicates := [value for k, value in enumerate(axes[name]) if value in axes[name][:k]]:
             raise UsageError(
-                f"{name}={format_value(duplicates[0])} stands twice in {axis_text!r}; more seeds are asked for with --seeds"
+                f"{name}={format_value(duplicates[0])} stands twice in {axis_text!r}; more seeds are asked for with "
+                "--seeds"
             )
     return axes
 
@@ -157,7 +158,8 @@ def _dry_run(jobs: Sequence[TrainingJob], metric: str | None) -> None:
         duplicates = sorted(job.cell.keys() & job.base_options.keys())
         if duplicates:
             raise UsageError(
-                f"{duplicates[0]} is an axis and an option (--{duplicates[0]} {format_value(job.base_options[duplicates[0]])}); give it once"
+                f"{duplicates[0]} is an axis and an option (--{duplicates[0]} "
+                f"{format_value(job.base_options[duplicates[0]])}); give it once"
             )
         if (key := repr((job.recipe.name, job.cell, job.base_options))) in checked:      # under another seed
             continue

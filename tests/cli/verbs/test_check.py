@@ -90,7 +90,8 @@ def test_claim_without_a_value_does_not_look_empty(tmp_path, capsys):
         ("h^(l−1), t^(−1/d)", "h<sup>(l−1)</sup>, t<sup>−1/d</sup>"),
         (
             "1e-16, 4.5e-05, N=1e6..1e9, -0.17, commit 58e3712, ResNet-18",
-            "10<sup>−16</sup>, 4.5\xa0×\xa010<sup>−5</sup>, N=10<sup>6</sup>..10<sup>9</sup>, −0.17, commit 58e3712, ResNet-18",
+            "10<sup>−16</sup>, 4.5\xa0×\xa010<sup>−5</sup>, N=10<sup>6</sup>..10<sup>9</sup>, −0.17, commit 58e3712, "
+            "ResNet-18",
         ),
         ("max_lr of torch.optim.SGD", "<code>max_lr</code> of <code>torch.optim.SGD</code>"),
         (

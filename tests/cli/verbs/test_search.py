@@ -10,7 +10,10 @@ from didact.cli.main import main
 from didact.inference import search
 from didact.registry import RECIPES
 
-LINES = "The cat sleeps on the mat.\n\nStocks fell sharply on Monday.\nA monarch was crowned in London.\nHe cooks dinner every evening.\n"
+LINES = (
+    "The cat sleeps on the mat.\n\nStocks fell sharply on Monday.\nA monarch was crowned in London.\nHe cooks dinner "
+    "every evening.\n"
+)
 VECTORS = "man 3 0 0\nwoman 0 2 0\nking 3 0 3\nqueen 0 1 1\ncat 1 1 -1\nmonarch 1 1 2\n"
 
 

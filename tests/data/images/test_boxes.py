@@ -75,7 +75,8 @@ def write_voc(root, n=10):
         sides_xml = "".join(
             f"<{side}>{v}</{side}>" for side, v in zip(("xmin", "ymin", "xmax", "ymax"), box_of_image(i), strict=True)
         )
-        object_xml = f"<object><name>{'cat' if i % 2 else 'owl'}</name><difficult>0</difficult><bndbox>{sides_xml}</bndbox></object>"
+        name = "cat" if i % 2 else "owl"
+        object_xml = f"<object><name>{name}</name><difficult>0</difficult><bndbox>{sides_xml}</bndbox></object>"
         size = f"<size><width>{WIDTH}</width><height>{HEIGHT}</height><depth>3</depth></size>"
         (root / f"{i:02}.xml").write_text(
             f"<annotation><filename>other_{i}.jpg</filename>{size}{object_xml}</annotation>"
@@ -371,7 +372,10 @@ def test_bccd_boxes_equal_the_published_xml(tmp_path, monkeypatch):
     monkeypatch.setenv("DIDACT_CACHE", str(tmp_path / "cache"))
     master_photographs, master_images = boxes.read_bccd_files()
     assert all(master_photographs[image.file] == photographs[image.file] for image in published_images)
-    to_sorted_boxes = lambda images: [(i.file, i.part, sorted((t.label, t.box) for t in i.boxes)) for i in images]  # noqa: E731
+
+    def to_sorted_boxes(images):
+        return [(i.file, i.part, sorted((t.label, t.box) for t in i.boxes)) for i in images]
+
     assert to_sorted_boxes(master_images) == to_sorted_boxes(published_images)
 
 

@@ -40,7 +40,8 @@ def test_load_segmentation_folder_reads_images_and_masks(tmp_path):
         torch.testing.assert_close(batch["x"][:, 0] * 255, 50.0 * batch["y"])       # every pixel has its own class
         assert sum(data.class_counts[part]) == batch["y"].numel()
     reloaded_data = reload_data(data, data.indices)
-    assert torch.equal(reloaded_data.test.columns["y"], data.test.columns["y"]) and reloaded_data.fingerprint == data.fingerprint
+    assert torch.equal(reloaded_data.test.columns["y"],
+        data.test.columns["y"]) and reloaded_data.fingerprint == data.fingerprint
 
 
 def test_masks_are_resized_by_the_nearest_pixel(tmp_path):
@@ -254,7 +255,8 @@ def delete_all_files(root):
         (resize_mask, r"the mask .*03.png is 20×16 pixels, but its image .*03.png is 16×16; make them equal"),
         (
             write_color_mask,
-            r"the mask .*03.png is in colour \(RGB\): expected grey or a palette, whose values are the classes; save it so",
+            r"the mask .*03.png is in colour \(RGB\): expected grey or a palette, whose values are the classes; save "
+            r"it so",
         ),
         (write_transparent_mask, r"the mask .*03.png has no whole numbers in one channel \(LA\)"),
         (

@@ -53,7 +53,8 @@ def test_basic_block_against_numpy(c_in, stride):
         ),
         b.bn2,
     )
-    skip = a if b.downsample is None else batch_norm_reference(conv2d_reference(a, get_weight(b.downsample[0]), stride), b.downsample[1])
+    skip = a if b.downsample is None else batch_norm_reference(conv2d_reference(a, get_weight(b.downsample[0]), stride),
+        b.downsample[1])
     np.testing.assert_allclose(b(x).detach().numpy(), relu_reference(f + skip), atol=1e-10)
 
 

@@ -77,14 +77,19 @@ def test_load_glove_names_the_missing_package(monkeypatch):
 
 
 GENDER_PAIRS = (
-    "king queen, man woman, boy girl, father mother, son daughter, brother sister, uncle aunt, prince princess, husband wife, "
+    "king queen, man woman, boy girl, father mother, son daughter, brother sister, uncle aunt, prince princess, "
+    "husband wife, "
     "actor actress"
 )
 CAPITAL_PAIRS = (
-    "france paris, italy rome, japan tokyo, germany berlin, spain madrid, russia moscow, china beijing, egypt cairo, greece athens, "
+    "france paris, italy rome, japan tokyo, germany berlin, spain madrid, russia moscow, china beijing, egypt cairo, "
+    "greece athens, "
     "poland warsaw, austria vienna, england london"
 )
-PLURAL_PAIRS = "dog dogs, car cars, house houses, computer computers, year years, student students, river rivers, girl girls, country countries"
+PLURAL_PAIRS = (
+    "dog dogs, car cars, house houses, computer computers, year years, student students, river rivers, girl girls, "
+    "country countries"
+)
 
 
 @pytest.fixture(scope="module")

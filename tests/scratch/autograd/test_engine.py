@@ -104,7 +104,8 @@ def test_no_grad_is_local_to_its_thread():
 
 def test_views_share_memory_and_copies_do_not():
     x = make_leaf(4, 6)
-    for view in (x.reshape(6, 4), x.T, x.mT, x[1:, ::2], x[..., None], x.flatten(), x.unsqueeze(0), x.broadcast_to(3, 4, 6), x.split(2)[1],
+    for view in (x.reshape(6, 4), x.T, x.mT, x[1:, ::2], x[..., None], x.flatten(), x.unsqueeze(0),
+        x.broadcast_to(3, 4, 6), x.split(2)[1],
                  x[2], x.permute(1, 0), x.reshape(4, 1, 6).squeeze()):  # fmt: skip
         assert np.shares_memory(view.data, x.data), view.node
     for copy in (x[[0, 1]], x.T.reshape(-1), x[x.data > 0], x + 0):
@@ -147,8 +148,10 @@ def test_backward_frees_the_graph():
 
 
 OPERATIONS = [
-    Tensor.exp, Tensor.sqrt, Tensor.tanh, Tensor.sigmoid, Tensor.relu, lambda x: x**1.5, lambda x: x.softmax(0), lambda x: x.log_softmax(0),
-    lambda x: x.logsumexp(0), lambda x: x.max(0), lambda x: x.amax(0), lambda x: x @ x.T, lambda x: x[1:], lambda x: x[[0, 0]],
+    Tensor.exp, Tensor.sqrt, Tensor.tanh, Tensor.sigmoid, Tensor.relu, lambda x: x**1.5, lambda x: x.softmax(0),
+    lambda x: x.log_softmax(0),
+    lambda x: x.logsumexp(0), lambda x: x.max(0), lambda x: x.amax(0), lambda x: x @ x.T, lambda x: x[1:],
+    lambda x: x[[0, 0]],
     lambda x: scratch.einsum("ij,ij->i", x, x), lambda x: scratch.stack([x, x]), lambda x: scratch.where(x > 0, x, 0.0),
 ]  # fmt: skip
 
@@ -262,7 +265,8 @@ ERROR_CASES = {
     r"backward: a tensor of shape (2, 3) is no scalar; give it a gradient of that shape": lambda: (a23 * 2).backward(),
     r"backward: a tensor of shape (2, 3) was given a gradient of shape (3,)": lambda: (a23 * 2).backward(np.ones(3)),
     r"backward: the tensor does not require a gradient, nothing was recorded": lambda: tensor(1.0).backward(),
-    r"backward: the graph was freed by an earlier backward (at sum); pass retain_graph=True there": lambda: freed_loss.backward(),
+    r"backward: the graph was freed by an earlier backward (at sum); pass retain_graph=True there":
+        lambda: freed_loss.backward(),
     r"backward: bad returned a gradient of shape () for an input of shape (5,)":
         lambda: record_op("bad", a5.data.sum(), (a5,), lambda dy: (dy,)).backward(),
     r"grad: an input of shape () does not require a gradient": lambda: grad(a5.sum(), tensor(1.0)),

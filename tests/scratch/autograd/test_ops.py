@@ -182,8 +182,10 @@ def test_shapes_and_views(data):
 
 
 INDICES = [
-    0, -1, slice(1, 3), slice(None, None, 2), (Ellipsis, 0), (slice(None), None, 1), (slice(0, 0),), [2, 0, 2], np.array([[0, 1], [1, 1]]),
-    (slice(None), [1, 0, 1, 1]), ([0, 2], [1, 1]), (0, [2, 2], slice(None)), ([0, 1], slice(None), [1, 3]), np.array([True, False, True]),
+    0, -1, slice(1, 3), slice(None, None, 2), (Ellipsis, 0), (slice(None), None, 1), (slice(0, 0),), [2, 0, 2],
+    np.array([[0, 1], [1, 1]]),
+    (slice(None), [1, 0, 1, 1]), ([0, 2], [1, 1]), (0, [2, 2], slice(None)), ([0, 1], slice(None), [1, 3]),
+    np.array([True, False, True]),
 ]  # fmt: skip
 
 
@@ -267,13 +269,17 @@ def test_matmul_with_vectors_and_shared_weights(shapes):
 @pytest.mark.parametrize(
     ("text", "shapes"),
     [
-        ("ij,jk->ik", [(2, 3), (3, 5)]), ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]), ("ij->ji", [(2, 3)]), ("ij->", [(2, 3)]),
+        ("ij,jk->ik", [(2, 3), (3, 5)]), ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]), ("ij->ji", [(2, 3)]),
+        ("ij->", [(2, 3)]),
         ("ij->j", [(2, 3)]),
-        ("i,j->ij", [(2,), (3,)]), ("ij,ij->", [(2, 3), (2, 3)]), ("i,i", [(3,), (3,)]), ("ij,jk", [(2, 3), (3, 4)]), ("ii->i", [(3, 3)]),
+        ("i,j->ij", [(2,), (3,)]), ("ij,ij->", [(2, 3), (2, 3)]), ("i,i", [(3,), (3,)]), ("ij,jk", [(2, 3), (3, 4)]),
+        ("ii->i", [(3, 3)]),
         ("ii", [(3, 3)]), ("iij,j->i", [(3, 3, 2), (2,)]), ("bthd,bshd->bhts", [(2, 3, 2, 5), (2, 4, 2, 5)]),
         ("ij,kl->il", [(2, 3), (4, 5)]),
-        ("...ij,...jk->...ik", [(2, 1, 3, 4), (5, 4, 2)]), ("...i->...", [(2, 3)]), ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 5)]),
-        ("ij,j->ij", [(2, 1), (3,)]), ("bi,bj,bk->ijk", [(2, 3), (2, 1), (2, 4)]), ("ij,jk->ik", [(2, 0), (0, 5)]), ("ba->ab", [(2, 3)]),
+        ("...ij,...jk->...ik", [(2, 1, 3, 4), (5, 4, 2)]), ("...i->...", [(2, 3)]),
+        ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 5)]),
+        ("ij,j->ij", [(2, 1), (3,)]), ("bi,bj,bk->ijk", [(2, 3), (2, 1), (2, 4)]), ("ij,jk->ik", [(2, 0), (0, 5)]),
+        ("ba->ab", [(2, 3)]),
         ("...,...", [(2, 3), (3,)]), ("i,ij,j->", [(1,), (4, 3), (3,)]), ("ij,jk->k", [(2, 3), (3, 4)]),
     ],
 )  # fmt: skip
@@ -286,8 +292,10 @@ def test_einsum(text, shapes):
 
 def test_ops_keep_float32():
     x = scratch.tensor(np.array([[1, 2, 4], [3, 1, 1]], np.float32), requires_grad=True)
-    for y in (x * 2, 2.0 * x, x + np.float64(1), x**2, x**0.5, x / 3, 1 / x, x.mean(), x.var(), x.sigmoid(), scratch.erf(x), x.clip(0, 0.5),
-              scratch.softplus(x), x.logsumexp(1), x.softmax(1), scratch.where(x > 0, x, 0.0), scratch.maximum(x, 0.0), x.amax(0), x @ x.T,
+    for y in (x * 2, 2.0 * x, x + np.float64(1), x**2, x**0.5, x / 3, 1 / x, x.mean(), x.var(), x.sigmoid(),
+        scratch.erf(x), x.clip(0, 0.5),
+              scratch.softplus(x), x.logsumexp(1), x.softmax(1), scratch.where(x > 0, x, 0.0), scratch.maximum(x, 0.0),
+              x.amax(0), x @ x.T,
               scratch.einsum("ij->j", x), x.masked_fill(x > 2, -np.inf), -abs(x), x.std(1),
               scratch.pad(x, [(1, 1), (0, 0)]), x.cumsum(0)):  # fmt: skip
         assert y.dtype == np.float32, y

@@ -157,7 +157,8 @@ def test_forward_mode_is_a_jacobian_vector_product():
 
     _, actual = dual.jvp(f, x, v)
     _, expected = torch.autograd.functional.jvp(
-        lambda t: ((t @ torch.tensor(w)).tanh() * (t[:3] ** 2).sum() + (t[1:] / t[0]).sigmoid().exp() - (t.log() * t.sqrt()).sum()).relu(),
+        lambda t: ((t @ torch.tensor(w)).tanh() * (t[:3] ** 2).sum() + (t[1:] / t[0]).sigmoid().exp()
+        - (t.log() * t.sqrt()).sum()).relu(),
         torch.tensor(x), torch.tensor(v),
     )  # fmt: skip
     np.testing.assert_allclose(actual, expected.numpy(), rtol=1e-9, atol=1e-12)
@@ -168,7 +169,8 @@ def test_forward_mode_is_a_jacobian_vector_product():
 def test_dual_arithmetic():
     e = dual.Dual(2.0, 1.0)
     for f, slope in (
-        (lambda a: 3 - a, -1), (lambda a: 1 / a, -0.25), (lambda a: 2**a, 4 * np.log(2)), (lambda a: a**a, 4 * (np.log(2) + 1)),
+        (lambda a: 3 - a, -1), (lambda a: 1 / a, -0.25), (lambda a: 2**a, 4 * np.log(2)),
+        (lambda a: a**a, 4 * (np.log(2) + 1)),
         (lambda a: a**0, 0),
         (lambda a: np.ones((1, 1)) @ (a * np.ones((1, 1))), 1), (lambda a: a.cos() + a.sin(), np.cos(2) - np.sin(2)),
     ):  # fmt: skip

@@ -34,7 +34,8 @@ def command(arguments: tuple[str, ...]) -> None:
     print_result(comparison, as_json, lambda: _show(comparison))
     if not comparison["equal"]:
         click.echo(
-            f"didact: the engines differ by {comparison['max_difference']:.3g}, more than {comparison['tolerance']:.0e}",
+            f"didact: the engines differ by {comparison['max_difference']:.3g}, more than "
+            f"{comparison['tolerance']:.0e}",
             err=True,
         )
         raise click.exceptions.Exit(1)

@@ -55,7 +55,8 @@ def command(run: str, int8: bool, by: str | None, device: str, runs: str, as_jso
             print_scores(int8_result, " in int8")
             fraction = int8_result["after"] / int8_result["before"]
             click.echo(
-                f"weights    {int8_result['layers']} layers: {format_bytes(int8_result['before'])} -> {format_bytes(int8_result['after'])} ({100 * fraction:.0f} %),"
+                f"weights    {int8_result['layers']} layers: {format_bytes(int8_result['before'])} -> "
+                f"{format_bytes(int8_result['after'])} ({100 * fraction:.0f} %),"
                 f" relative error {int8_result['error']:.4f}"
             )
 

@@ -17,7 +17,8 @@ from didact.cli.options import FROM_OPTION, JSON_OPTION, format_metric, print_re
     default="all",
     show_default=True,
     help="Of saliency, smooth_grad, grad_cam, gradient_times_input, occlusion, "
-    "shapley, filters and feature_maps; of texts and forecasts, read in order, attention, alignment, gates and memory: one, "
+    "shapley, filters and feature_maps; of texts and forecasts, read in order, attention, alignment, gates and memory: "
+    "one, "
     "several with commas, or all. heads: what each attention head is worth.",
 )
 @click.option("--class", "label", help="Class whose score is explained  [default: the predicted one]")
@@ -126,7 +127,10 @@ def _format_line(row: dict[str, Any]) -> str:
             else ""
         )
         return "\n  ".join([f"{row['input']}:{text}", *row["figures"]])
-    text = f"{row['input']}:  {row['predicted']} ({100 * row['probability']:.1f} %)  why {row['class']}: score {format_metric(row['score'])}"
+    text = (
+        f"{row['input']}:  {row['predicted']} ({100 * row['probability']:.1f} %)  why {row['class']}: score "
+        f"{format_metric(row['score'])}"
+    )
     part_lines = []
     for name, values in row["methods"].items():
         if "peak" not in values:

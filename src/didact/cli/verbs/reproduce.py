@@ -150,7 +150,8 @@ def _measure(
     resume_note = "" if table.is_benchmark else "; what is trained already is not trained again"
     order_note = f" one after another; {num_workers} are trained at once" if num_workers > 1 else ""
     click.echo(
-        f"{num_jobs} {noun}{'s' * (num_jobs > 1)}, {expected}{' or more' * table.is_benchmark} expected{order_note}{resume_note}",
+        f"{num_jobs} {noun}{'s' * (num_jobs > 1)}, {expected}{' or more' * table.is_benchmark} "
+        f"expected{order_note}{resume_note}",
         err=True,
     )
     try:
@@ -206,7 +207,8 @@ def _show(table: "MeasuredTable", record: "MeasurementRecord", judged_cells: "li
     console.print(f"[bold]{table.citation}[/]: {escape(table.title)}\n")
     console.print(rich_table)
     console.print(
-        f"\n{format_counts(Counter(j.displayed_verdict for j in judged_cells))} ({record.description}; {format_duration(record.seconds)})\n{VERDICT_RULE}",
+        f"\n{format_counts(Counter(j.displayed_verdict for j in judged_cells))} ({record.description}; "
+        f"{format_duration(record.seconds)})\n{VERDICT_RULE}",
         soft_wrap=True,
     )
     console.print(f"not stated: {table.unstated_choices}", soft_wrap=True)

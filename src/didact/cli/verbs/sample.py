@@ -136,5 +136,6 @@ def show_samples(result: dict[str, Any]) -> None:
     quality = result.get("judged", {})
     for name, value in quality.items():
         click.echo(
-            f"  {name.replace('_', ' '):<{max(map(len, quality))}}  {format_metric(value) if isinstance(value, float) else value}"
+            f"  {name.replace('_', ' '):<{max(map(len, quality))}}  "
+            f"{format_metric(value) if isinstance(value, float) else value}"
         )

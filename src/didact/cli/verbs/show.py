@@ -32,7 +32,8 @@ def _show(description: dict[str, Any]) -> None:
     click.secho(description["recipe"], bold=True)
     click.echo(description["about"])
     click.echo(
-        f"\nchapter {description['chapter']}; sources {', '.join(description['sources'])}; can {', '.join(description['abilities'])}"
+        f"\nchapter {description['chapter']}; sources {', '.join(description['sources'])}; can "
+        f"{', '.join(description['abilities'])}"
     )
     table = Table(box=None, pad_edge=False, padding=(0, 2))
     for column in ("option", "type", "default", ""):
@@ -47,8 +48,10 @@ def _show(description: dict[str, Any]) -> None:
     console.print(make_layer_table(description["layers"], with_receptive_fields=with_receptive_fields))
     if with_receptive_fields:
         click.echo(
-            "  sees: pixels of the image that one output looks at; jump: pixels between two neighbours; neither where all is mixed"
+            "  sees: pixels of the image that one output looks at; jump: pixels between two neighbours; neither where "
+            "all is mixed"
         )
     click.echo(
-        f"  {description['layers']['total']:,} parameters, {description['layers']['trainable']:,} trainable, {description['layers']['tied']:,} tied"
+        f"  {description['layers']['total']:,} parameters, {description['layers']['trainable']:,} trainable, "
+        f"{description['layers']['tied']:,} tied"
     )

@@ -133,7 +133,10 @@ def _count_extra_bits(mode: str, largest: int) -> int:
 def describe_range(value_range: ValueRange, full_range: ValueRange, num_images: int) -> str:
     """What is said of the range that was found."""
     images_text = f"{num_images:,} images have" if num_images != 1 else "1 image has"
-    note = f"{images_text} more than 8 bits: {value_range[0]:.6g} … {value_range[1]:.6g}, the range of the training images, becomes 0 … 255 in each of them"
+    note = (
+        f"{images_text} more than 8 bits: {value_range[0]:.6g} … {value_range[1]:.6g}, the range of the training "
+        "images, becomes 0 … 255 in each of them"
+    )
     below = [f"below it as 0 (down to {full_range[0]:.6g})"] if full_range[0] < value_range[0] else []
     above = [f"above it as 255 (up to {full_range[1]:.6g})"] if full_range[1] > value_range[1] else []
     return note + (f"; some values lie far off, read {' and '.join(below + above)}" if below or above else "")

@@ -245,6 +245,7 @@ def _read_image_size(image: AnnotatedImage) -> tuple[tuple[int, int], str]:
     if image.size is not None and image.size != (width, height):
         expected = f"{image.size[0]}×{image.size[1]}"
         raise UsageError(
-            f"{image.file} is {width}×{height} pixels, but its annotations are for {expected}; its boxes would lie elsewhere"
+            f"{image.file} is {width}×{height} pixels, but its annotations are for {expected}; its boxes would lie "
+            "elsewhere"
         )
     return (width, height), mode

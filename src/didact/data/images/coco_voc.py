@@ -155,7 +155,8 @@ def _read_coco(path: Path, root: Path, crowd_counts: Counter[str]) -> Iterator[A
             )
         if category not in labels:
             raise UsageError(
-                f"{path} has a box of category {category!r} on {names[image]}, but its categories are {summarize_list(_describe_labels(labels))}"
+                f"{path} has a box of category {category!r} on {names[image]}, but its categories are "
+                f"{summarize_list(_describe_labels(labels))}"
             )
         if crowd:
             crowd_counts[labels[category]] += 1

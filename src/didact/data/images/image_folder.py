@@ -200,7 +200,8 @@ def _scan_folder(root: Path, *, allow_unlabeled: bool = False) -> FolderListing:
         return _merge_unlabeled(root, folders, loose_images)
     if folders and (empty_roots := [split_root for _, split_root in split_roots if not list_subfolders(split_root)]):
         raise UsageError(
-            f"{empty_roots[0]} holds no class folders, but those beside it do: expected {empty_roots[0]}/<class>/<image>.png or .jpg"
+            f"{empty_roots[0]} holds no class folders, but those beside it do: expected "
+            f"{empty_roots[0]}/<class>/<image>.png or .jpg"
         )
     labels = sorted({folder.name for _, folder in folders})
     entries: list[tuple[str, int, str]] = []                          # file, class, part
@@ -382,14 +383,23 @@ def decode_images(files: Sequence[str], encoder: ImageEncoder) -> Tensor:
 def _explain_no_labels(root: Path, listing: FolderListing) -> str:
     """Why there are no labels, and what would give some: a recipe that needs them says so in these words."""
     if listing.num_images_beside:
-        counts_text = f"{len(listing.files) - listing.num_images_beside:,} in {summarize_list(listing.class_names)} and {listing.num_images_beside:,} beside"
+        counts_text = (
+            f"{len(listing.files) - listing.num_images_beside:,} in {summarize_list(listing.class_names)} and "
+            f"{listing.num_images_beside:,} beside"
+        )
         advice = (
             "to keep the classes, move the images beside them elsewhere, or give --conditional to a recipe that has it"
         )
-        return f"{len(listing.files):,} images, {counts_text}: all are read, without classes, since none are asked for; {advice}"
+        return (
+            f"{len(listing.files):,} images, {counts_text}: all are read, without classes, since none are asked for; "
+            f"{advice}"
+        )
     if listing.class_names:
         return f"{root} holds only one class folder, {listing.class_names[0]!r}: at least two can be told apart"
-    return f"{root} holds {len(listing.files):,} images but no class folders: expected {root}/<class>/<image>.png or .jpg to learn classes"
+    return (
+        f"{root} holds {len(listing.files):,} images but no class folders: expected {root}/<class>/<image>.png or .jpg "
+        "to learn classes"
+    )
 
 
 def describe_splits(splits: Sequence[str], num_outside: int, folders_read: str = "") -> list[str]:

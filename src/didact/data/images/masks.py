@@ -117,14 +117,16 @@ def _open_mask(file: Any) -> Tensor:
         if mask.mode not in ("1", "L", "P", "I", "I;16"):
             problem = "is in colour" if mask.mode not in ("LA", "La", "F") else "has no whole numbers in one channel"
             raise UsageError(
-                f"the mask {file} {problem} ({mask.mode}): expected grey or a palette, whose values are the classes; save it so"
+                f"the mask {file} {problem} ({mask.mode}): expected grey or a palette, whose values are the classes; "
+                "save it so"
             )
         values = np.asarray(mask).astype(np.int64)
         if mask.format in ("JPEG", "MPO") or mask.info.get("compression") == "jpeg":
             distinct = np.unique(values)
             if len(distinct) > MAX_JPEG_VALUES:
                 raise UsageError(
-                    f"the mask {file} is a JPEG and holds {len(distinct)} values: JPEG blurs class numbers; save masks as PNG"
+                    f"the mask {file} is a JPEG and holds {len(distinct)} values: JPEG blurs class numbers; save masks "
+                    "as PNG"
                 )
         return torch.from_numpy(values)
 
@@ -183,7 +185,8 @@ def load_segmentation_folder(
     notes += describe_splits(splits, num_outside)
     if bool((y == IGNORE_LABEL).any()):
         notes.append(
-            f"{100 * float((y == IGNORE_LABEL).double().mean()):.2g} % of the pixels are {IGNORE_LABEL}, of no class: they do not count"
+            f"{100 * float((y == IGNORE_LABEL).double().mean()):.2g} % of the pixels are {IGNORE_LABEL}, of no class: "
+            "they do not count"
         )
     if len(files) * encoder.shape[0] * side * side > in_memory_limit():
         columns: Batch | FileSplit = FileSplit(
@@ -227,7 +230,8 @@ def _pair_images_with_masks(root: Path) -> tuple[list[str], list[str], list[str]
         unpaired = sorted(one.keys() - other.keys())
         if unpaired:
             raise UsageError(
-                f"{len(unpaired)} {a}s of {root} have no fellow of that name in {b}/: {summarize_list(unpaired)}; add or delete"
+                f"{len(unpaired)} {a}s of {root} have no fellow of that name in {b}/: {summarize_list(unpaired)}; add "
+                "or delete"
             )
     names = sorted(files_by_half[0])
     if not names:
@@ -274,7 +278,8 @@ def _read_mask_classes(
     if "" in class_names:
         line_index = class_names.index("")
         raise UsageError(
-            f"line {line_index + 1} of {listing_path} is empty, but names the value {line_index} of the masks; write its name, or delete the line"
+            f"line {line_index + 1} of {listing_path} is empty, but names the value {line_index} of the masks; write "
+            "its name, or delete the line"
         )
     if len(class_names) > IGNORE_LABEL:
         raise UsageError(
@@ -294,7 +299,8 @@ def _read_mask_classes(
             unknown = [v for v in present_values if v not in values and not (class_names and v == IGNORE_LABEL)]
             if class_names and unknown:
                 raise UsageError(
-                    f"the mask {masks[i]} holds class {unknown[0]}, but {listing_path} names {len(class_names)}: 0 to {len(class_names) - 1}"
+                    f"the mask {masks[i]} holds class {unknown[0]}, but {listing_path} names {len(class_names)}: 0 to "
+                    f"{len(class_names) - 1}"
                 )
             values.update(unknown)
             images_with_value.update(present_values)
@@ -323,7 +329,8 @@ def _read_mask_classes(
         []
         if class_names
         else [
-            f"no classes.txt: the values of masks are the classes; images that show each, the rarest first: {frequencies_text}"
+            "no classes.txt: the values of masks are the classes; images that show each, the rarest first: "
+            f"{frequencies_text}"
         ]
     )
     return (

@@ -168,7 +168,8 @@ def describe_numbers(column: "Series") -> list[str]:
     if len(unread):
         first = f"first {unread.iloc[0]!r} in line {unread.index[0]}"
         notes.append(
-            f"column {column.name!r} holds {format_count(len(unread), 'cell')} not read as a number, {first}: taken as missing"
+            f"column {column.name!r} holds {format_count(len(unread), 'cell')} not read as a number, {first}: taken as "
+            "missing"
         )
     if numbers.notna().all() and numbers.is_unique and bool((numbers % 1 == 0).all()):
         count_note = " and counts up" if bool((numbers.diff().iloc[1:] == 1).all()) else ""
@@ -186,7 +187,10 @@ def describe_rounding(numbers: "Series") -> str:
     median = float(np.median(finite))
     if step <= MAX_ROUNDING_SHARE * float((finite - median).std()):
         return ""
-    return f"lies so near {median:.10g} that double precision rounds it to steps of {step:g}; subtract {median:.10g} in the file"
+    return (
+        f"lies so near {median:.10g} that double precision rounds it to steps of {step:g}; subtract {median:.10g} in "
+        "the file"
+    )
 
 
 def to_numeric_or_none(column: "Series", *, allow_few: bool = True) -> "Series | None":

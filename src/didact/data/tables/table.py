@@ -173,7 +173,10 @@ class TableEncoder:
             )
         encoder = cls(tuple(columns), target, tuple(notes))
         kinds = [sum(isinstance(c, kind) for c in columns) for kind in (NumericColumn, CategoricalColumn)]
-        columns_note = f"{format_count(kinds[0], 'column')} of numbers and {kinds[1]} of categories make {format_count(len(encoder.feature_names), 'feature')}"
+        columns_note = (
+            f"{format_count(kinds[0], 'column')} of numbers and {kinds[1]} of categories make "
+            f"{format_count(len(encoder.feature_names), 'feature')}"
+        )
         return cls(encoder.columns, target, (columns_note, *notes)), encoder.encode(frame)
 
     @classmethod
@@ -252,7 +255,8 @@ class TableEncoder:
             if isinstance(column, NumericColumn) and len(present) and to_numeric(present).isna().all():
                 cell = f"{present.iloc[0]!r} in line {present.index[0]}"
                 raise UsageError(
-                    f"column {column.name!r} of {source} expects numbers, got {cell}; an unknown value may be left empty"
+                    f"column {column.name!r} of {source} expects numbers, got {cell}; an unknown value may be left "
+                    "empty"
                 )
 
     def _check_numeric_cells(self, row: Mapping[str, Any]) -> None:
@@ -313,7 +317,8 @@ def _read_single_target(
     if is_missing.any():
         first = column.index[is_missing.to_numpy()][0]
         raise UsageError(
-            f"the target {name!r} is missing in {int(is_missing.sum())} of {n} rows, first in line {first}{missing_note};"
+            f"the target {name!r} is missing in {int(is_missing.sum())} of {n} rows, first in line "
+            f"{first}{missing_note};"
             " fill it in or delete those rows"
         )
     numbers = to_numeric_or_none(column, allow_few=False)     # a rare word is a rare class
@@ -375,7 +380,8 @@ def _require_numeric(column: "Series", task: Task | None) -> None:
     if task == "number":
         unread = column[to_numeric(column).isna()]
         raise UsageError(
-            f"--task number expects numbers, but the target {column.name!r} holds {unread.iloc[0]!r} in line {unread.index[0]};"
+            f"--task number expects numbers, but the target {column.name!r} holds {unread.iloc[0]!r} in line "
+            f"{unread.index[0]};"
             " leave it out, or choose another column with --target"
         )
 
@@ -388,12 +394,14 @@ def _read_multilabel_target(frame: "DataFrame") -> Target:
         if values.isna().any():
             i = int(values.isna().to_numpy().argmax())
             raise UsageError(
-                f"several targets are each yes or no (1 or 0), but {name!r} is {frame[name].iloc[i]!r} in line {frame.index[i]};"
+                f"several targets are each yes or no (1 or 0), but {name!r} is {frame[name].iloc[i]!r} in line "
+                f"{frame.index[i]};"
                 " name one column, or write 1 and 0"
             )
         if values.nunique() < 2:
             raise UsageError(
-                f"the target {name!r} is the same in every row: there is nothing to tell apart; leave it out of --target"
+                f"the target {name!r} is the same in every row: there is nothing to tell apart; leave it out of "
+                "--target"
             )
         columns.append(torch.from_numpy(values.to_numpy(np.float32)))
     labels = tuple(str(name) for name in frame.columns)

@@ -253,7 +253,8 @@ def build_language_modeling_data(
     num_windows = (len(stream) - 1) // context_length
     if num_windows < MIN_WINDOWS:
         raise UsageError(
-            f"{name} holds {len(text):,} characters, {len(stream):,} tokens; a running text needs at least {MIN_WINDOWS * context_length + 1}"
+            f"{name} holds {len(text):,} characters, {len(stream):,} tokens; a running text needs at least "
+            f"{MIN_WINDOWS * context_length + 1}"
             " (many short texts with labels: save it as CSV)"
         )
     digest = blake2b(stream.numpy().data, digest_size=8)
@@ -300,7 +301,8 @@ def with_context(data: Data, context_length: int, *, stride: int | None = None) 
             parts[part] = MissingSplit(max(1, len(split) * data.encoder.context_length // step))
         if not len(parts[part]):
             raise UsageError(
-                f"the {part} part of {data.name!r} is shorter than a context of {context_length} tokens; choose a smaller one"
+                f"the {part} part of {data.name!r} is shorter than a context of {context_length} tokens; choose a "
+                "smaller one"
             )
     return replace(data, shape=(context_length,), encoder=replace(data.encoder, context_length=context_length), **parts)
 

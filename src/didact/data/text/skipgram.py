@@ -97,7 +97,8 @@ def as_word_stream(data: Data) -> Data:
         encoder, parts = _split_paragraphs(data.encoder.tokenizer.decode(data.train.stream.tolist()))
     else:
         raise UsageError(
-            f"word vectors are learned from texts, but {data.name!r} is {data.kind}; give a .txt file, or a CSV with --text"
+            f"word vectors are learned from texts, but {data.name!r} is {data.kind}; give a .txt file, or a CSV with "
+            "--text"
         )
     splits: dict[str, Any] = {
         part: concat_texts(parts[part], max_examples=None if part == "train" else MAX_EVALUATED_WORDS)
@@ -106,7 +107,8 @@ def as_word_stream(data: Data) -> Data:
     n = len(splits["train"])
     if n < MIN_TRAINING_WORDS or not all(map(len, splits.values())):
         raise UsageError(
-            f"{data.name!r} holds {n} words to learn from that occur more than once; word vectors need at least {MIN_TRAINING_WORDS}"
+            f"{data.name!r} holds {n} words to learn from that occur more than once; word vectors need at least "
+            f"{MIN_TRAINING_WORDS}"
         )
     note = f"{n:,} words to learn from, {len(encoder.vocab):,} different"
     return replace(

@@ -136,7 +136,8 @@ class BPETokenizer:
         num_merges = vocab_size - 256 - len(special_tokens)
         if num_merges < 0:
             raise UsageError(
-                f"byte pairs begin with 256 bytes and {len(special_tokens)} special tokens, got a vocabulary of {vocab_size}"
+                f"byte pairs begin with 256 bytes and {len(special_tokens)} special tokens, got a vocabulary of "
+                f"{vocab_size}"
             )
         merges = train_bpe_with_tokenizers(texts, num_merges) if has_tokenizers() else bpe.train_bpe(texts, num_merges)
         return cls(tuple(merges), special_tokens)
@@ -191,7 +192,8 @@ class BPETokenizer:
         for pair in merges:
             if not set(pair) <= known:
                 raise UsageError(
-                    f"the run's tokenizer is damaged: it joins {' and '.join(pair)[:40]!r} before it knows both; train anew"
+                    f"the run's tokenizer is damaged: it joins {' and '.join(pair)[:40]!r} before it knows both; train "
+                    "anew"
                 )
             known.add("".join(pair))
         return cls(merges, tuple(spec["specials"]))

@@ -43,7 +43,8 @@ class LuongAttention(nn.Module):
         super().__init__()
         if score == "dot" and query_dim != memory_dim:
             raise UsageError(
-                f"the score 'dot' needs states as wide as the memory, got {query_dim} and {memory_dim}; choose 'general'"
+                f"the score 'dot' needs states as wide as the memory, got {query_dim} and {memory_dim}; choose "
+                "'general'"
             )
         self.score = score
         if score == "general":

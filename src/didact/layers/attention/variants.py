@@ -30,11 +30,15 @@ class AttentionVariant(nn.Module):
     `there` (B, 1, S) is True where there are tokens.
     """
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None = None, *, causal: bool = False
+    ) -> Tensor:
         mask = None if key_mask is None else key_mask[..., None, :]
         return self.attend_with_weights(q, k, v, add_causal_mask(mask, q, k) if causal else mask)[0]
 
-    def attend_with_weights(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, positions: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def attend_with_weights(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, positions: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The same by a matrix, and that matrix, (B, heads, T, S): also of a few queries, at these `places` among
         the keys, (T,)."""
         return dot_product_attention(q, k, v, mask)
@@ -49,7 +53,9 @@ class PatternAttention(AttentionVariant):
         super().__init__()
         self.window = window
 
-    def attend_with_weights(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, positions: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def attend_with_weights(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, positions: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         visible = self.pattern(k.shape[-2], self.window, positions=positions, device=q.device)
         return dot_product_attention(q, k, v, visible if mask is None else visible & mask)
 
@@ -59,7 +65,9 @@ class LocalAttention(PatternAttention):
 
     pattern = staticmethod(attention_masks.local_mask)
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None = None, *, causal: bool = False
+    ) -> Tensor:
         return local_attention(q, k, v, radius=self.window, causal=causal, key_mask=key_mask)
 
 
@@ -68,7 +76,9 @@ class StridedAttention(PatternAttention):
 
     pattern = staticmethod(attention_masks.strided_mask)
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None = None, *, causal: bool = False
+    ) -> Tensor:
         return strided_attention(q, k, v, stride=self.window, causal=causal, key_mask=key_mask)
 
 
@@ -79,14 +89,18 @@ class TopKAttention(AttentionVariant):
         super().__init__()
         self.window = window
 
-    def attend_with_weights(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, positions: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def attend_with_weights(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, positions: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         return dot_product_attention(q, k, v, top_k_mask(q, k, self.window, mask))
 
 
 class LinearAttention(AttentionVariant):
     """φ(q)ᵀφ(k) instead of e^(qᵀk)."""
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None = None, *, causal: bool = False
+    ) -> Tensor:
         return (causal_linear_attention if causal else linear_attention)(q, k, v, key_mask=key_mask)
 
     def attend_with_weights(

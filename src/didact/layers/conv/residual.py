@@ -55,7 +55,9 @@ class BasicBlock(nn.Module):
 
     expansion = 1
 
-    def __init__(self, c_in: int, width: int, *, stride: int = 1, shortcut: Shortcut = "projection", drop_path: float = 0.0):
+    def __init__(
+        self, c_in: int, width: int, *, stride: int = 1, shortcut: Shortcut = "projection", drop_path: float = 0.0
+    ):
         super().__init__()
         self.conv1, self.bn1 = conv3x3(c_in, width, stride=stride), nn.BatchNorm2d(width)
         self.conv2, self.bn2 = conv3x3(width, width), nn.BatchNorm2d(width)

@@ -25,7 +25,8 @@ class Recurrent(nn.Module):
     """h_t^(l) = cell(h_t^(l−1), h_{t−1}^(l)), layer upon layer.  Gaba 5.2-5.6, Van Schependom 6.3, Groudiev 5.5."""
 
     def __init__(
-        self, cell: str, input_size: int, hidden_size: int, *, num_layers: int = 1, dropout: float = 0.0, init: Init = "orthogonal"
+        self, cell: str, input_size: int, hidden_size: int, *, num_layers: int = 1, dropout: float = 0.0,
+        init: Init = "orthogonal"
     ):
         super().__init__()
         self.cell, self.hidden_size, self.num_layers = cell, hidden_size, num_layers

@@ -57,7 +57,8 @@ def _check_widths(shape: Shape, widths: tuple[int, ...]) -> None:
     if min(shape[1:]) < 2 ** (len(widths) - 1):
         pixels = f"{shape[2]}×{shape[1]}"
         raise UsageError(
-            f"{len(widths)} widths halve the image {len(widths) - 1} times, but it has {pixels} pixels; give fewer --widths"
+            f"{len(widths)} widths halve the image {len(widths) - 1} times, but it has {pixels} pixels; give fewer "
+            "--widths"
         )
 
 
@@ -72,7 +73,9 @@ class DiffusionUNet(nn.Module):
     With `classes` the label's vector is added to the moment's; one more stands for "not told" (Ho and Salimans 2022).
     """
 
-    def __init__(self, *, shape: Shape, widths: tuple[int, ...], time_dim: int = 128, num_classes: int = 0, dropout: float = 0.0):
+    def __init__(
+        self, *, shape: Shape, widths: tuple[int, ...], time_dim: int = 128, num_classes: int = 0, dropout: float = 0.0
+    ):
         super().__init__()
         _check_widths(shape, widths)
         self.num_classes = num_classes
@@ -112,7 +115,9 @@ class DiffusionUNet(nn.Module):
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
         """Keywords of a small one and an input for it, for tests over the registry."""
-        return {"shape": (3, 11, 9), "widths": (8, 16), "time_dim": 12, "num_classes": 4}, torch.randn(batch_size, 3, 11, 9)
+        return {"shape": (3, 11, 9), "widths": (8, 16), "time_dim": 12, "num_classes": 4}, torch.randn(
+            batch_size, 3, 11, 9
+        )
 
 
 @register_model("simple_unet", widths=(32, 64, 128))
@@ -133,7 +138,8 @@ class SimpleUNet(nn.Module):
         _check_widths(shape, widths)
         if any(width % SIMPLE_UNET_GROUPS for width in widths):
             raise UsageError(
-                f"the simple network shares the channels among {SIMPLE_UNET_GROUPS} groups: --widths must be multiples, got {widths}"
+                f"the simple network shares the channels among {SIMPLE_UNET_GROUPS} groups: --widths must be "
+                f"multiples, got {widths}"
             )
         self.num_classes = num_classes
         self.time_dim, self.time = time_dim, nn.Linear(time_dim, time_dim)

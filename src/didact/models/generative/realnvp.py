@@ -120,7 +120,8 @@ class MultiScaleRealNVP(NormalizingFlow):
         c, h, w = shape
         if num_scales > (max_scales := 1 + count_halvings(h, w)):
             raise UsageError(
-                f"{num_scales} scales need images with sides that are multiples of {2 ** (num_scales - 1)} and at least {2**num_scales} pixels,"
+                f"{num_scales} scales need images with sides that are multiples of {2 ** (num_scales - 1)} and at "
+                f"least {2**num_scales} pixels,"
                 f" got {w}×{h}; choose at most {max_scales}, or another size"
             )
         self.shape, self.sizes = (prod(shape),), list[Shape]()     # of what is done at each scale

@@ -107,14 +107,17 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightsReport:
     unexpected = [n for n in differing if _parent_name(n) not in end_parts]
     if len(unexpected) > 0.1 * max(len(model_tensors), len(file_tensors)) or not matched:
         raise UsageError(
-            f"{path} holds another architecture than this {type(model).__name__}: of {len(file_tensors)} tensors in the file and"
-            f" {len(model_tensors)} in the network {len(matched)} agree, but not {summarize_names(unexpected or differing, 2)}; choose the network it was saved from"
+            f"{path} holds another architecture than this {type(model).__name__}: of {len(file_tensors)} tensors in "
+            "the file and"
+            f" {len(model_tensors)} in the network {len(matched)} agree, but not "
+            f"{summarize_names(unexpected or differing, 2)}; choose the network it was saved from"
         )
     for name, model_shape, file_shape in reshaped:
         # drawn at random, it would make nonsense of all the rest
         if isinstance(model.get_submodule(_parent_name(name)), nn.Embedding):
             raise UsageError(
-                f"{path} holds {name} of {format_shape(file_shape)}, here it is {format_shape(model_shape)}: make the network for as many tokens"
+                f"{path} holds {name} of {format_shape(file_shape)}, here it is {format_shape(model_shape)}: make the "
+                "network for as many tokens"
             )
     model.load_state_dict({n: file_tensors[n] for n in matched}, strict=False)
     return WeightsReport(path, matched, missing, unused, reshaped, tuple(filter(None, (channels_note, positions_note))))

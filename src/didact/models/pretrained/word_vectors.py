@@ -35,7 +35,8 @@ class WordVectors:
         index = self.index_by_word.get(word, self.index_by_word.get(word.lower()))
         if index is None:
             raise UsageError(
-                f"no vector for the word {word!r} among {len(self.words):,}; {suggest_nearest(word, self.words[:20_000])}"
+                f"no vector for the word {word!r} among {len(self.words):,}; "
+                f"{suggest_nearest(word, self.words[:20_000])}"
             )
         return index
 

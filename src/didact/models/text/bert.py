@@ -221,7 +221,8 @@ class MaskedBERT(nn.Module):
     """p(x_i | x without the masked) for every token.  Devlin et al. 2019; Gaba eq. 7.13."""
 
     def __init__(
-        self, vocab_size: int = 30_522, *, context_length: int, embed_dim: int, num_layers: int, num_heads: int, ffn_dim: int, dropout: float = 0.1
+        self, vocab_size: int = 30_522, *, context_length: int, embed_dim: int, num_layers: int, num_heads: int,
+        ffn_dim: int, dropout: float = 0.1
     ):
         super().__init__()
         self.bert = BERT(

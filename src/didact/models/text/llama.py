@@ -145,7 +145,8 @@ class Llama(nn.Module):
         super().__init__()
         if embed_dim % (2 * num_heads):  # rotary positions turn pairs of numbers
             raise UsageError(
-                f"the width must be a multiple of {2 * num_heads}, an even number for each of {num_heads} heads, got {embed_dim}"
+                f"the width must be a multiple of {2 * num_heads}, an even number for each of {num_heads} heads, got "
+                f"{embed_dim}"
             )
         self.vocab_size, self.context_length, self.base, self.head_dim = (
             vocab_size,

@@ -49,7 +49,8 @@ class DenoisingAutoencoder(nn.Module):
     def forward(self, x: Tensor) -> Tensor:                        # (B, C, H, W) in [0, 1], damaged
         if any(side % 2 ** len(self.down) for side in x.shape[2:]):
             raise UsageError(
-                f"a denoiser that halves {len(self.down)} times needs sides that are multiples of {2 ** len(self.down)},"
+                f"a denoiser that halves {len(self.down)} times needs sides that are multiples of "
+                f"{2 ** len(self.down)},"
                 f" got {x.shape[3]}×{x.shape[2]}; see --size and --widths"
             )
         h = torch.relu(self.first(self.standardize(x)))

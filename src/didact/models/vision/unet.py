@@ -109,7 +109,8 @@ class UNet(nn.Module):
                         else "even before each halving, less 4 at each level"
                     )
                     raise UsageError(
-                        f"a U-Net that halves {len(self.down)} times needs sides that are {requirement}, got {side}; see --size"
+                        f"a U-Net that halves {len(self.down)} times needs sides that are {requirement}, got {side}; "
+                        "see --size"
                     )
                 s //= 2
             if not self.padded and s < 5:

@@ -96,7 +96,14 @@ class DenoisingObjective(GenerativeObjective):
         """x_t, the time in [0, 1] that the network is told, and the target."""
         raise NotImplementedError
 
-    def reverse_process(self, x: Tensor, y: Tensor | None, sampling: SamplingConfig, noise_source: NoiseSource, inpainting: Inpainting | None = None) -> Iterator[Tensor]:
+    def reverse_process(
+        self,
+        x: Tensor,
+        y: Tensor | None,
+        sampling: SamplingConfig,
+        noise_source: NoiseSource,
+        inpainting: Inpainting | None = None,
+    ) -> Iterator[Tensor]:
         """States from noise to image, one for each step; where the image is known it goes its known way."""
         raise NotImplementedError
 
@@ -146,8 +153,8 @@ class DenoisingObjective(GenerativeObjective):
         noise_source: NoiseSource,
         inpainting: Inpainting | None = None,
     ) -> Tensor:
-        for x in self.reverse_process(x, y, sampling, noise_source, inpainting):  # noqa: B020, B007 (each state takes the place of the last)
-            pass
+        for state in self.reverse_process(x, y, sampling, noise_source, inpainting):
+            x = state
         return self.to_data_space(x)
 
     def resolve_sampling(

@@ -36,7 +36,8 @@ class FlowMatchingObjective(DenoisingObjective):
         if sampling.steps < 1 or sampling.eta or sampling.solver_order > 1:
             received = f"steps {sampling.steps}, eta {sampling.eta:g}, order {sampling.solver_order}"
             raise UsageError(
-                f"a flow has a rule of its own, of at least one step and without noise, got {received}; leave out the rest"
+                f"a flow has a rule of its own, of at least one step and without noise, got {received}; leave out the "
+                "rest"
             )
         h = 1 / sampling.steps
         for k in range(sampling.steps):

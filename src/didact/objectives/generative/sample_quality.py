@@ -75,10 +75,14 @@ def metric_notes(
         counts += f", from {num_noises:,} noises in turn"
     if data.kind == "table":
         return (
-            f"frechet: of rows, their numbers brought to mean 0 and deviation 1, {counts}; it compares means and covariances alone",
+            f"frechet: of rows, their numbers brought to mean 0 and deviation 1, {counts}; it compares means and "
+            "covariances alone",
         )
     width, height = (min(THUMBNAIL_SIZE_PX, n) for n in (data.shape[2], data.shape[1]))
-    frechet_note = f"frechet: of {width}×{height} thumbnails, {counts}; didact sample RUN --judge CLASSIFIER has that of a classifier's features"
+    frechet_note = (
+        f"frechet: of {width}×{height} thumbnails, {counts}; didact sample RUN --judge CLASSIFIER has that of a "
+        "classifier's features"
+    )
     if not referee:
         return (frechet_note,)
     names = ", ".join([*REFEREE_METRICS, "as_asked"] if conditional else REFEREE_METRICS)

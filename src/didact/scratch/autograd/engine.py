@@ -93,7 +93,8 @@ def _reached(output: GraphSlot) -> tuple[list[GraphSlot], set[GraphSlot]]:
         elif y not in computed:
             if node.vjp is None:
                 raise ScratchError(
-                    f"backward: the graph was freed by an earlier backward (at {node.name}); pass retain_graph=True there"
+                    f"backward: the graph was freed by an earlier backward (at {node.name}); pass retain_graph=True "
+                    "there"
                 )
             computed[y] = node.order
             stack += [x for x in node.inputs if x.requires_grad]

@@ -131,7 +131,8 @@ def _draw(boxes: list[Box], places: list[Place], edges: list[tuple[int, int]], p
     parts += [_rectangle(box, place) for box, place in zip(boxes, places, strict=True)]
     label = escape(f"computation graph with {len(boxes)} tensors")
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
+        f'height="{height:.0f}" '
         f'role="img" aria-label="{label}" font-family="system-ui, sans-serif" font-size="12" text-anchor="middle">\n'
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0L8 4L0 8z" fill="#666"/></marker></defs>\n'
@@ -151,7 +152,10 @@ def _rectangle(box: Box, place: Place) -> str:
         lines.append(f'<text x="{middle:.1f}" y="{y + 37:.1f}" fill="#1b5e20">{escape(box.value)}</text>')
     if box.gradient:
         lines.append(f'<text x="{middle:.1f}" y="{y + 54:.1f}" fill="#b71c1c">grad {escape(box.gradient)}</text>')
-    shape = f'<rect x="{x:.1f}" y="{y:.1f}" width="{WIDTH}" height="{HEIGHT}" rx="{24 if box.kind in ("operation", "output") else 4}" '
+    shape = (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{WIDTH}" height="{HEIGHT}" '
+        f'rx="{24 if box.kind in ("operation", "output") else 4}" '
+    )
     return f'<g class="{box.kind}">{shape}fill="{FILL_COLORS[box.kind]}" stroke="#777"/>' + "".join(lines) + "</g>"
 
 
