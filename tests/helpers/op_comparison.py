@@ -8,8 +8,7 @@ import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from didact.scratch import Tensor, grad
-from didact.scratch.autograd import tensor
+from didact.scratch import Tensor, grad, tensor
 
 few_examples = settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 TOLERANCE = 1e-9

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from didact.scratch import ScratchError, Tensor, modules
+from didact.scratch import ScratchError, Tensor, modules, tensor
 from didact.scratch.attention import attention, attention_weights
-from didact.scratch.autograd import tensor
 from helpers.op_comparison import assert_close, assert_matches_torch, few_examples
 
 small_sizes = st.sampled_from([1, 2, 3, 5])

@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from didact.scratch import ScratchError, Tensor, modules
-from didact.scratch.autograd import tensor
+from didact.scratch import ScratchError, Tensor, modules, tensor
 from didact.scratch.convolution import conv1d, conv2d, convolution, convolution_transpose
 from didact.scratch.pooling import avg_pool, max_pool
 from helpers.module_comparison import assert_module_matches_torch

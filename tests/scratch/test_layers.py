@@ -7,10 +7,9 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from didact.scratch import ScratchError, Tensor, grad, modules
+from didact.scratch import ScratchError, Tensor, grad, modules, tensor
 from didact.scratch.activation import gelu, gelu_tanh, leaky_relu
 from didact.scratch.attention import attention
-from didact.scratch.autograd import tensor
 from didact.scratch.autograd.gradcheck import gradcheck
 from didact.scratch.convolution import convolution, convolution_transpose
 from didact.scratch.dropout import dropout

@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from didact.scratch import ScratchError, Tensor, grad
-from didact.scratch.autograd import tensor
+from didact.scratch import ScratchError, Tensor, grad, tensor
 from didact.scratch.losses import bce_with_logits, cross_entropy, huber_loss, l1_loss, mse_loss, nll_loss
 from helpers.op_comparison import arrays, assert_matches_torch, few_examples, full_shapes
 

@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from didact.scratch import ScratchError, Tensor, grad, modules
-from didact.scratch.autograd import tensor
+from didact.scratch import ScratchError, Tensor, grad, modules, tensor
 from didact.scratch.norm import (
     batch_norm,
     fold_batch_norm,

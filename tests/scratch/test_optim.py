@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from didact.scratch import ScratchError, no_grad, optim, schedule
-from didact.scratch.autograd import tensor
+from didact.scratch import ScratchError, no_grad, optim, schedule, tensor
 
 T = torch.optim
 OPTIMIZER_PAIRS = {

@@ -6,8 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from didact.scratch import ScratchError, Tensor, grad, modules
-from didact.scratch.autograd import tensor
+from didact.scratch import ScratchError, Tensor, grad, modules, tensor
 from didact.scratch.recurrent import lstm
 from helpers.module_comparison import assert_module_matches_torch
 from helpers.op_comparison import few_examples

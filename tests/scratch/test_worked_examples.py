@@ -4,8 +4,7 @@ right."""
 import numpy as np
 import pytest
 
-from didact.scratch import Tensor, grad
-from didact.scratch.autograd import tensor
+from didact.scratch import Tensor, grad, tensor
 from didact.scratch.autograd.graph import graph_of
 from didact.scratch.gradients import by_hand, compare_gradients
 

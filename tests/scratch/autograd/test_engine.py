@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from didact import scratch
-from didact.scratch import ScratchError, Tensor, first_order, grad, no_grad, record_op
-from didact.scratch.autograd import tensor
+from didact.scratch import ScratchError, Tensor, first_order, grad, no_grad, record_op, tensor
 from helpers.op_comparison import assert_matches_torch
 
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from didact import scratch
-from didact.scratch import Tensor, grad, networks
-from didact.scratch.autograd import tensor
+from didact.scratch import Tensor, grad, networks, tensor
 from didact.scratch.convolution import conv2d
 from didact.scratch.linear_layer import linear
 from didact.scratch.losses import cross_entropy, mse_loss

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from didact.scratch import ScratchError, Tensor, keep_values
-from didact.scratch.autograd import tensor
+from didact.scratch import ScratchError, Tensor, keep_values, tensor
 from didact.scratch.autograd.graph import graph_of, svg
 from didact.scratch.autograd.layout import layered_layout
 

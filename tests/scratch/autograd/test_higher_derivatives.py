@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from didact.scratch import Tensor, einsum, grad
-from didact.scratch.autograd import tensor
+from didact.scratch import Tensor, einsum, grad, tensor
 
 rng = np.random.default_rng(0)
 X, W1, W2 = rng.normal(size=(7, 3)), rng.normal(size=(3, 5)), rng.normal(size=(5, 2))

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from didact import scratch
-from didact.scratch import ScratchError, Tensor, grad
-from didact.scratch.autograd import gradcheck, tensor
+from didact.scratch import ScratchError, Tensor, grad, gradcheck, tensor
 from didact.scratch.gradients import by_hand, compare_gradients, dual, evaluate, numerical, symbolic
 
 rng = np.random.default_rng(0)
