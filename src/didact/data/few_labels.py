@@ -23,7 +23,7 @@ def with_few_labels(data: Data, labels_per_class: int, seed: int = 0) -> Data:
     y, g = data.train.columns["y"].cpu(), torch.Generator().manual_seed(seed)
     if min(data.class_counts["train"]) < labels_per_class:
         raise UsageError(
-            f"--labels {labels_per_class} of each class, but a class of {data.name!r} has "
+            f"--labels-per-class {labels_per_class} of each class, but a class of {data.name!r} has "
             f"{min(data.class_counts['train'])} training examples"
         )
     class_rows = [(y == k).nonzero()[:, 0] for k in range(data.num_classes)]

@@ -59,7 +59,7 @@ def make_weight_initializer(
 ) -> Callable[[InitContext], tuple[str, ...]] | None:
     """What an experiment begins with; None where the weights are drawn."""
     if location is None and rank is not None:
-        raise UsageError(f"--lora {rank} adapts what was learned before; add --weights RUN or FILE")
+        raise UsageError(f"--lora-rank {rank} adapts what was learned before; add --weights RUN or FILE")
     return None if location is None else partial(_load_weights, network, location, recipe, arguments, vocab)
 
 
@@ -135,7 +135,7 @@ def load_published_weights(network: nn.Module, path: Path) -> tuple[str, ...]:
         name.endswith(LAYER_MARKERS) for name in model_tensors
     )
     if num_extra_layers:
-        raise UsageError(f"{path} has {num_extra_layers} layers more than this network; give --layers to match")
+        raise UsageError(f"{path} has {num_extra_layers} layers more than this network; give --num-layers to match")
     for name, p in model_tensors.items():
         t = file_tensors[name]
         if name.endswith("wpe.weight") and t.ndim:
@@ -151,20 +151,20 @@ def load_published_weights(network: nn.Module, path: Path) -> tuple[str, ...]:
 
 def _missing_hint(missing: Sequence[str]) -> str:
     """What to do about matrices that a file lacks: some belong to an option that no published network has."""
-    for name_part, option in ((".lambdas", "--attention differential"), (".mlp.router.", "--experts")):
+    for name_part, option in ((".lambdas", "--attention differential"), (".mlp.router.", "--num-experts")):
         if any(name_part in name for name in missing):
             return f"published weights know no {option}: leave it out"
-    return "give the --model and as many --layers as it was made with"
+    return "give the --model and as many --num-layers as it was made with"
 
 
 def _shape_hint(name: str) -> str:
     """What makes a shape fit."""
     if name in EMBEDDING_NAMES:
-        return "give the --width, and text in the tokens that they were trained with: --tokens gpt2"
+        return "give the --embed-dim, and text in the tokens that they were trained with: --tokens gpt2"
     return (
-        "choose a shorter --context"
+        "choose a shorter --context-length"
         if name.endswith("wpe.weight")
-        else "give the --width and --heads that they were trained with"
+        else "give the --embed-dim and --num-heads that they were trained with"
     )
 
 

@@ -43,7 +43,7 @@ def _copy_vectors(
     dim = source.shape[1]
     if target.shape[1] != dim:
         raise UsageError(
-            f"the vectors of {location} have {dim} numbers, got --width {target.shape[1]}; say --width {dim}"
+            f"the vectors of {location} have {dim} numbers, got --embed-dim {target.shape[1]}; say --embed-dim {dim}"
         )
     row_pairs = [
         (row, word_vectors.index_by_word[word])

@@ -191,7 +191,7 @@ def vae(
     """
     if num_samples > 1 and (beta != 1 or kl_warmup or free_bits):
         raise UsageError(
-            f"--samples {num_samples} maximises the importance-weighted bound, which has no --beta, --warmup or "
+            f"--num-samples {num_samples} maximises the importance-weighted bound, which has no --beta, --kl-warmup or "
             "--free-bits"
         )
     if likelihood != "categorical":

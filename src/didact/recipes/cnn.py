@@ -257,7 +257,7 @@ def load_pretrained(
             f"{summarize_names(uninitialized)} would stay as drawn at random: {report}; give images of the size it "
             "learned from, or --mode full"
         )
-    if any(name.startswith("standardise.") for name in report.matched):
+    if any(name.startswith("standardize.") for name in report.matched):
         return (str(report),)
     is_lite = isinstance(network, EfficientNet) and network.lite
     set_standardization(network, *((LITE_MEAN, LITE_STD) if is_lite else (IMAGENET_MEAN, IMAGENET_STD)))

@@ -59,7 +59,7 @@ def consistency(
     assert isinstance(teacher_objective, DiffusionObjective)
     if num_intervals > teacher_objective.noise_schedule.timesteps:
         raise UsageError(
-            f"--intervals are steps of the teacher, who has {teacher_objective.noise_schedule.timesteps}, got "
+            f"--num-intervals are steps of the teacher, who has {teacher_objective.noise_schedule.timesteps}, got "
             f"{num_intervals}"
         )
     objective = ConsistencyObjective(

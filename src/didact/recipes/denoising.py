@@ -93,9 +93,10 @@ def _make_degradation(data: Data, kind: str, strength: float | None) -> Degradat
     if kind == "blur":
         return AddBlur(strength or 1.5)
     if strength is not None:
-        raise UsageError(f"--damage greyscale has no --strength, got {strength:g}")
+        raise UsageError(f"--degradation greyscale has no --strength, got {strength:g}")
     if data.shape[0] != 3:
         raise UsageError(
-            f"--damage greyscale takes colours away, but {data.name!r} has {data.shape[0]} channel; use noise or blur"
+            f"--degradation greyscale takes colours away, but {data.name!r} has {data.shape[0]} channel; "
+            "use noise or blur"
         )
     return ToGrayscale()

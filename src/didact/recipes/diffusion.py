@@ -112,7 +112,8 @@ def diffusion(
 
     x_t = a x_0 + σ ε, a = √ᾱ_t, σ = √(1 − ᾱ_t); min E ‖v − f(x_t, t)‖², v = a ε − σ x_0. On large sets the batch
     and epochs of Gaba 10.8;
-    its own choices are `--noise linear --predict noise --schedule constant --lr 2e-4`, and DDIM's steps `--order 1`.
+    its own choices are `--noise-schedule linear --prediction-type noise --schedule constant --lr 2e-4`, and DDIM's
+    steps `--solver-order 1`.
     Measured on digits, one seed: Fréchet distance of thumbnails 0.30 in 25 steps; with linear noise, ε and a
     constant rate 0.35.
     """
@@ -199,7 +200,8 @@ def build_objective_options(
         )
     if sampling.guidance and not label_dropout:
         raise UsageError(
-            f"--guidance {sampling.guidance:g} needs what the network says without a label; give --drop more than 0"
+            f"--guidance {sampling.guidance:g} needs what the network says without a label; "
+            "give --label-dropout more than 0"
         )
     has_labels = data.task in ("binary", "multiclass")
     referee: nn.Module | None = None

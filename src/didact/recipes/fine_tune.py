@@ -122,7 +122,7 @@ def fine_tune(
 
     softmax(W mean_t h_t + b), h from a run of `bert` (--weights RUN), from all-MiniLM-L6-v2 (--weights minilm), or
     learned first by
-    guessing hidden words of the training texts, which needs no labels. `didact sweep fine_tune --labels 20`
+    guessing hidden words of the training texts, which needs no labels. `didact sweep fine_tune --labels-per-class 20`
     compares the four ways.
     """
     make_text = partial(_concat_training_texts, data)
@@ -310,7 +310,7 @@ def _pretrain(
     if (num_words := len(text.split())) <= MIN_WINDOWS * PRETRAINING_CONTEXT_LENGTH / 0.9:
         raise UsageError(
             f"{num_words} words of training texts are too few to guess hidden ones; give --weights RUN or minilm, or "
-            "--learn scratch"
+            "--mode scratch"
         )
     data = build_language_modeling_data(
         "texts", text, kind="words", vocab_size=10_000, context_length=PRETRAINING_CONTEXT_LENGTH

@@ -97,22 +97,23 @@ def gpt(
     --prompt "…"`.
 
     p(x_{t+1} | x_≤t) from blocks of causal attention. As it stands: validation loss 1.78 (one seed). On a GPU:
-    --layers 6 --heads 6
-    --width 384 --context 256 --dropout 0.2 --batch 64 --lr 1e-3 --steps 3000 --compile. Then to another text:
-    --weights RUN, and --lora 8.
+    --num-layers 6 --num-heads 6
+    --embed-dim 384 --context-length 256 --dropout 0.2 --batch-size 64 --lr 1e-3 --steps 3000 --compile. Then to
+    another text: --weights RUN, and --lora-rank 8.
     --attention local, strided, topk, linear, differential: who looks at whom, of the tokens before; `didact sweep`
     compares them.
-    --experts 8: a mixture of perceptrons, two for each token; `balance` in the loss is how uneven they are used, 1
+    --num-experts 8: a mixture of perceptrons, two for each token; `balance` in the loss is how uneven they are used, 1
     at best.
-    Published GPT-2: --weights model.safetensors --tokens gpt2 --layers 12 --heads 12 --width 768 --context 256.
+    Published GPT-2: --weights model.safetensors --tokens gpt2 --num-layers 12 --num-heads 12 --embed-dim 768
+    --context-length 256.
     """
     # overlapping: each token is seen at many positions
     data = with_context(data, context_length, stride=max(1, context_length // 8))
     assert isinstance(data.encoder, TextEncoder)
     if balance_weight is not None and num_experts is None:
         raise UsageError(
-            f"--balance {balance_weight:g} spreads tokens over experts, and there are none; add --experts 8, or leave "
-            "it out"
+            f"--balance-weight {balance_weight:g} spreads tokens over experts, and there are none; "
+            "add --num-experts 8, or leave it out"
         )
     network = _build_decoder(
         model,
@@ -166,7 +167,7 @@ def note_ignored_options(attention: str, span: int | None, dropout: float) -> tu
     notes = []
     if span is not None and attention not in WINDOW_VARIANTS:
         notes.append(
-            f"--span {span} is for --attention {', '.join(WINDOW_VARIANTS)}: to {attention} attention it does nothing"
+            f"--window {span} is for --attention {', '.join(WINDOW_VARIANTS)}: to {attention} attention it does nothing"
         )
     if dropout and attention != "full":
         notes.append(

@@ -127,13 +127,15 @@ def pixelrnn(
 
 def require_odd_kernel(kernel_size: int) -> None:
     if kernel_size % 2 == 0:
-        raise UsageError(f"--kernel needs a centre, so it must be odd, got {kernel_size}")
+        raise UsageError(f"--kernel-size needs a centre, so it must be odd, got {kernel_size}")
 
 
 def count_channel_groups(shape: Shape, channels: int) -> int:
     """The channels of a pixel come one after the other, and each needs features of its own."""
     if channels < shape[0]:
-        raise UsageError(f"--width must be at least {shape[0]}, a feature for each channel of a pixel, got {channels}")
+        raise UsageError(
+            f"--channels must be at least {shape[0]}, a feature for each channel of a pixel, got {channels}"
+        )
     return shape[0]
 
 

@@ -119,7 +119,7 @@ def transfer(
     base_lr = lr or LR_FACTORS[mode] * DEFAULT_LR[optimizer]
     initialize_weights = partial(_load_backbone, network, weights, model, max(size))
     if image_size:
-        network.standardize = nn.Sequential(Resize((image_size, image_size)), network.get_submodule("standardise"))
+        network.standardize = nn.Sequential(Resize((image_size, image_size)), network.get_submodule("standardize"))
     L = len(group_layers(network))
     num_trainable_layers = {"features": 1, "partial": max(1, ceil(unfreeze * L))}.get(mode, L)
     # lite0 says which network, too
@@ -159,7 +159,8 @@ def subsample_per_class(data: Data, labels_per_class: int) -> Data:
     count, label = min(zip(data.class_counts["train"], data.class_names, strict=True))
     if count < labels_per_class and not isinstance(data.train, MissingSplit):
         raise UsageError(
-            f"--labels {labels_per_class}: class {label!r} of {data.name!r} has only {count} training examples"
+            f"--labels-per-class {labels_per_class}: class {label!r} of {data.name!r} has only {count} "
+            "training examples"
         )
 
     def sample_rows(rows: Tensor, generator: torch.Generator) -> Tensor:
@@ -175,7 +176,7 @@ def _load_backbone(
     became of them."""
     head = group_layers(network)[-1][-1]
     new_head_state = {name: value.clone() for name, value in head.state_dict().items()}
-    input_transform = network.get_submodule("standardise")
+    input_transform = network.get_submodule("standardize")
     if isinstance(input_transform, nn.Sequential):  # the weights know nothing of the resizing before it
         network.standardize = input_transform[1]
     notes: tuple[str, ...] = ()
@@ -191,7 +192,7 @@ def _load_backbone(
         location = str(run.folder)
     weight_notes = load_pretrained(network, location, model)
     if isinstance(input_transform, nn.Sequential):
-        network.standardize = nn.Sequential(input_transform[0], network.get_submodule("standardise"))
+        network.standardize = nn.Sequential(input_transform[0], network.get_submodule("standardize"))
     head.load_state_dict(new_head_state)
     return *notes, *weight_notes
 

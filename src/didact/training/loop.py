@@ -66,7 +66,7 @@ class TrainingPlan:
         if min(num_examples, experiment.batch_size) < processes:
             raise UsageError(
                 f"{processes} processes share batches of {min(num_examples, experiment.batch_size)} rows; raise "
-                "--batch, or start fewer"
+                "--batch-size, or start fewer"
             )
         rounds_per_epoch = max(
             1,

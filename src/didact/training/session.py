@@ -146,7 +146,7 @@ def _check_batch_norm(experiment: Experiment, processes: int, has_norm_option: b
             raise UsageError(
                 f"batch norm needs at least 2 rows at a time, but {num_examples} rows in batches of "
                 f"{batch_size}{in_parts} leave one alone;"
-                f" raise --batch{',' if has_norm_option else ' or'} lower "
+                f" raise --batch-size{',' if has_norm_option else ' or'} lower "
                 f"--accumulate{', or choose another --norm' if has_norm_option else ''}"
             )
 

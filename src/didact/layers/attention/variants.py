@@ -120,7 +120,8 @@ class DifferentialVariant(DifferentialHeads, AttentionVariant):
         super().__init__()
         if head_dim % 2:
             raise UsageError(
-                f"differential attention halves each head: its width, --width / --heads, must be even, got {head_dim}"
+                f"differential attention halves each head: its width, --embed-dim / --num-heads, must be even, "
+                f"got {head_dim}"
             )
         self.lambda_init = self.compute_lambda_init(depth)
         self.lambdas, self.norm = nn.Parameter(0.1 * torch.randn(4, head_dim // 2)), nn.RMSNorm(head_dim, eps=1e-5)

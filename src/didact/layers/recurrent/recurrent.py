@@ -94,7 +94,9 @@ def make_recurrent(
     if cell in FUSED_LAYERS:
         return Recurrent(cell, input_size, hidden_size, num_layers=num_layers, dropout=dropout, init=init)
     if init != "orthogonal":
-        raise UsageError(f"--init {init} is for rnn, lstm and gru; {cell} begins as its paper says: leave it out")
+        raise UsageError(
+            f"--recurrent-init {init} is for rnn, lstm and gru; {cell} begins as its paper says: leave it out"
+        )
     return SequenceMixerStack(cell, input_size, hidden_size, num_layers=num_layers, dropout=dropout)
 
 

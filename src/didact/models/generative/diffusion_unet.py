@@ -58,7 +58,7 @@ def _check_widths(shape: Shape, widths: tuple[int, ...]) -> None:
         pixels = f"{shape[2]}×{shape[1]}"
         raise UsageError(
             f"{len(widths)} widths halve the image {len(widths) - 1} times, but it has {pixels} pixels; give fewer "
-            "--widths"
+            "--channels"
         )
 
 
@@ -138,7 +138,7 @@ class SimpleUNet(nn.Module):
         _check_widths(shape, widths)
         if any(width % SIMPLE_UNET_GROUPS for width in widths):
             raise UsageError(
-                f"the simple network shares the channels among {SIMPLE_UNET_GROUPS} groups: --widths must be "
+                f"the simple network shares the channels among {SIMPLE_UNET_GROUPS} groups: --channels must be "
                 f"multiples, got {widths}"
             )
         self.num_classes = num_classes

@@ -95,7 +95,7 @@ def load_weights(model: nn.Module, path: str | Path) -> WeightsReport:
     missing = tuple(
         n
         for n in model_tensors
-        if n not in file_tensors and not n.startswith("standardise.") and not n.endswith("num_batches_tracked")
+        if n not in file_tensors and not n.startswith("standardize.") and not n.endswith("num_batches_tracked")
     )
     unused = tuple(n for n in file_tensors if n not in model_tensors)
 
@@ -135,7 +135,7 @@ def _adapt_input_channels(
     kernels = w.float().sum(1, keepdim=True).expand(-1, C, -1, -1) / C
     if kernels.shape != model_tensors[name].shape:
         return file_tensors, ""
-    names = [n for n in file_tensors if n.startswith("standardise.") and n in model_tensors]
+    names = [n for n in file_tensors if n.startswith("standardize.") and n in model_tensors]
     # of the same pixels
     standardization = {n: file_tensors[n].float().mean().expand_as(model_tensors[n]) for n in names}
     return {

@@ -51,7 +51,7 @@ class DenoisingAutoencoder(nn.Module):
             raise UsageError(
                 f"a denoiser that halves {len(self.down)} times needs sides that are multiples of "
                 f"{2 ** len(self.down)},"
-                f" got {x.shape[3]}×{x.shape[2]}; see --size and --widths"
+                f" got {x.shape[3]}×{x.shape[2]}; see --size and --channels"
             )
         h = torch.relu(self.first(self.standardize(x)))
         bridges = []
