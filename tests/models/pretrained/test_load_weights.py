@@ -22,7 +22,7 @@ SMALL_OPTIONS = {"depths": (1, 1), "width": 4, "size": (16, 16)}
 
 def make_small_resnet(seed=0, **keywords):
     torch.manual_seed(seed)
-    return ResNet(**{**SMALL_OPTIONS, "classes": 5, **keywords})
+    return ResNet(**{**SMALL_OPTIONS, "num_classes": 5, **keywords})
 
 
 def save_state(path, state):
@@ -119,7 +119,7 @@ def test_load_weights_keeps_the_standardization_of_the_model(tmp_path):
     assert not report.missing
     v = torch.randint(256, (2, 3, 20, 30))
     torch.testing.assert_close(target(v / 255), source((v - 127) / 128))
-    # and what a run saved brings its standardisation along
+    # and what a run saved brings its standardization along
     third = EfficientNet(**keywords, mean=torch.zeros(3, 1, 1), std=torch.ones(3, 1, 1)).eval()
     load_weights(third, save_state(tmp_path / "run.safetensors", target.state_dict()))
     assert torch.equal(third(v / 255), target(v / 255))
@@ -208,7 +208,7 @@ def interpolate_row(table, n):
 
 @pytest.mark.parametrize("grid", [(5, 3), (2, 4), (4, 4)])
 def test_load_weights_interpolates_position_embeddings(tmp_path, grid):
-    keywords = {"patch": 4, "dim": 6, "depth": 1, "heads": 2, "hidden": 8}
+    keywords = {"patch_size": 4, "embed_dim": 6, "depth": 1, "num_heads": 2, "ffn_dim": 8}
     torch.manual_seed(0)
     source, target = ViT(size=(16, 16), **keywords), ViT(size=(4 * grid[0], 4 * grid[1]), **keywords)
     report = load_weights(target, save_state(tmp_path / "w.safetensors", source.state_dict()))

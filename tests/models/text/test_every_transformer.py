@@ -13,7 +13,7 @@ from didact.models.text.gpt import GPT
 from didact.models.text.llama import Llama
 from didact.models.text.transformer_classifier import TransformerClassifier
 
-SMALL_OPTIONS = {"context": 12, "dim": 16, "layers": 2, "heads": 4}
+SMALL_OPTIONS = {"context_length": 12, "embed_dim": 16, "num_layers": 2, "num_heads": 4}
 
 
 @pytest.mark.parametrize("network", [GPT(23, **SMALL_OPTIONS), Llama(23, **SMALL_OPTIONS, num_kv_heads=2, ffn_dim=24)])
@@ -80,19 +80,19 @@ def test_encoder_decoder_gets_finite_gradients_everywhere():
 
 
 def test_load_weights_refuses_another_size(tmp_path):
-    write_tensors(tmp_path / "model.safetensors", GPT(23, **SMALL_OPTIONS | {"dim": 32}).state_dict())
+    write_tensors(tmp_path / "model.safetensors", GPT(23, **SMALL_OPTIONS | {"embed_dim": 32}).state_dict())
     with pytest.raises(UsageError, match="holds another architecture than this GPT"):
         load_weights(GPT(23, **SMALL_OPTIONS), tmp_path / "model.safetensors")
 
 
 @pytest.mark.parametrize(("other", "message"), [
-    ({"vocabulary": 29}, "wte.weight of 29×16, here it is 23×16: make the network for as many tokens"),
-    ({"context": 20}, "wpe.weight of 20×16, here it is 12×16: make the network for as many tokens"),
+    ({"vocab_size": 29}, "wte.weight of 29×16, here it is 23×16: make the network for as many tokens"),
+    ({"context_length": 20}, "wpe.weight of 20×16, here it is 12×16: make the network for as many tokens"),
 ])
 def test_load_weights_refuses_another_vocabulary_or_context(tmp_path, other, message):
     model = GPT(23, **SMALL_OPTIONS)
     state_before = {n: t.clone() for n, t in model.state_dict().items()}
-    write_tensors(tmp_path / "model.safetensors", GPT(**{"vocabulary": 23, **SMALL_OPTIONS, **other}).state_dict())
+    write_tensors(tmp_path / "model.safetensors", GPT(**{"vocab_size": 23, **SMALL_OPTIONS, **other}).state_dict())
     with pytest.raises(UsageError, match=message):
         load_weights(model, tmp_path / "model.safetensors")
     assert all(torch.equal(t, state_before[n]) for n, t in model.state_dict().items())

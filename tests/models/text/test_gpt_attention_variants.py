@@ -145,7 +145,7 @@ def test_gpt_refuses_unknown_variants_and_odd_head_widths():
 def test_gpt_variant_with_cuda_graphs_generates_the_same_text(variant):
     model = create_model("gpt2", vocab_size=500, num_layers=2, attention=variant).to("cuda", torch.float64).eval()
     nn.init.normal_(model.wpe.weight, std=0.5)
-    assert model.remember(2, 16).fast_decoder is None
+    assert model.init_cache(2, 16).fast_decoder is None
     prompt = torch.randint(500, (2, 7), device="cuda")
     generated = CausalLanguageModel(model).write(prompt, 150, decoding=GREEDY)
     assert torch.equal(generated, greedy_decode_without_cache(model, prompt, 150))

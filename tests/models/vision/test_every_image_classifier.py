@@ -339,7 +339,7 @@ def test_image_classifiers_standardize_first_and_keep_the_other_names(name):
     plain = create_model(name, **keywords).eval()
     torch.manual_seed(0)
     standardized = create_model(name, **keywords, mean=mean, std=std).eval()
-    assert [*standardized.state_dict()] == ["standardise.scale", "standardise.shift", *plain.state_dict()]
+    assert [*standardized.state_dict()] == ["standardize.scale", "standardize.shift", *plain.state_dict()]
     torch.testing.assert_close(standardized(x), plain((x - mean) / std))
 
 
@@ -363,7 +363,7 @@ def test_image_classifiers_give_the_same_in_channels_last(name):
     ("alexnet", {}, (62, 90), 63),
     ("vgg11", {}, (31, 90), 32),
     ("cifar10net", {}, (7, 32), 8),
-    ("cnn", {"blocks": 5}, (32, 28), 32),
+    ("cnn", {"num_blocks": 5}, (32, 28), 32),
     ("convnext_tiny", {}, (224, 7), 8),
     ("convnext_tiny", {"patch": 4}, (224, 31), 32),
     ("resnet9", {}, (7, 32), 8),

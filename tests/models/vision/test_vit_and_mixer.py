@@ -81,7 +81,7 @@ def test_vit_attention_maps_are_those_of_the_forward_pass():
     recorded_maps = []
     second_layer = model.encoder.layers[1].self_attention
     handle = second_layer.register_forward_hook(
-        lambda module, inputs, output: recorded_maps.append(module.look(inputs[0])[1])
+        lambda module, inputs, output: recorded_maps.append(module.forward_with_weights(inputs[0])[1])
     )
     model(x)
     handle.remove()
@@ -92,7 +92,8 @@ def test_vit_attention_maps_are_those_of_the_forward_pass():
 def test_vit_and_mixer_refuse_images_not_divisible_into_patches(model):
     with pytest.raises(UsageError, match="images of 30×32 pixels cannot be cut into patches of 4"):
         type(model)(
-            **({"heads": 2, "hidden": 8} if isinstance(model, ViT) else {}), size=(30, 32), patch=4, dim=8, depth=1
+            **({"num_heads": 2, "ffn_dim": 8} if isinstance(model, ViT) else {}),
+            size=(30, 32), patch_size=4, embed_dim=8, depth=1,
         )
 
 
@@ -127,7 +128,7 @@ def test_mixers_have_the_papers_parameter_counts(name, count):
 def test_vit_and_mixer_learn_where_a_patch_is(name):
     """Eight images, told apart by which patch is white."""
     torch.manual_seed(0)
-    options = {"dim": 32, "depth": 2} | ({"hidden": 64} if name == "vit_tiny" else {})
+    options = {"embed_dim": 32, "depth": 2} | ({"ffn_dim": 64} if name == "vit_tiny" else {})
     model, x, y = create_model(name, num_classes=8, **options), torch.zeros(8, 3, 32, 32), torch.arange(8)
     for k in range(8):
         x[k, :, 4 * k : 4 * k + 4, 8:12] = 1

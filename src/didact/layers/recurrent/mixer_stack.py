@@ -54,7 +54,7 @@ class SequenceMixerStack(nn.Module):
 
     def initial_state(self, batch_size: int) -> State:
         """The state before the first token."""
-        states: list[State] = [mixer.start(batch_size) for mixer, _ in self.blocks]
+        states: list[State] = [mixer.initial_state(batch_size) for mixer, _ in self.blocks]
         return tuple(torch.stack(part) for part in zip(*states, strict=True))
 
     def forward_with_gates(self, x: Tensor) -> tuple[Tensor, list[Gates]]:
