@@ -25,10 +25,10 @@ def test_class_weights_equal_scikit_learn(data):
 
 def test_oversample_loses_no_row_and_repeats_evenly(data):
     oversampled_data = oversample(data, seed=3)
-    n = data.counts["train"]
+    n = data.class_counts["train"]
     assert (
         oversampled_data.class_counts["train"] == (max(n),) * 3
-        and oversampled_data.class_counts["test"] == data.counts["test"]
+        and oversampled_data.class_counts["test"] == data.class_counts["test"]
     )
     rows, repeats = oversampled_data.train.columns["x"][:, 0].unique(return_counts=True)
     assert torch.equal(rows, data.train.columns["x"][:, 0].sort().values)
@@ -44,7 +44,7 @@ def test_oversample_loses_no_row_and_repeats_evenly(data):
 
 def test_undersample_repeats_no_row(data):
     undersampled_data = undersample(data, seed=3)
-    assert undersampled_data.class_counts["train"] == (min(data.counts["train"]),) * 3 and len(
+    assert undersampled_data.class_counts["train"] == (min(data.class_counts["train"]),) * 3 and len(
         undersampled_data.train
     ) == sum(undersampled_data.class_counts["train"])
     rows = undersampled_data.train.columns["x"][:, 0]

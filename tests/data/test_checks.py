@@ -103,8 +103,8 @@ def test_validate_refuses_missing_and_rare_classes(y, labels, message):
 def test_given_test_split_may_lack_a_class_but_training_may_not():
     columns = make_columns(30)                                     # rows 0 … 9 are c0
     with pytest.raises(UsageError, match="no training example of: c0"):
-        build_table(columns, test=torch.arange(10))
-    assert "no test example of: c1, c2" in build_table(columns, test=torch.arange(5)).notes
+        build_table(columns, test_indices=torch.arange(10))
+    assert "no test example of: c1, c2" in build_table(columns, test_indices=torch.arange(5)).notes
 
 
 def test_summarize_health_is_json_with_counts():
@@ -119,8 +119,10 @@ def test_summarize_health_is_json_with_counts():
 def test_data_from_json_restores_everything_but_the_examples():
     data = build_table(make_columns(), source={"name": "made", "seed": 1})
     restored_data = data_from_json(json.loads(json.dumps(data_to_json(data))))
-    for name in ("name", "kind", "task", "shape", "labels", "names", "target", "target_mean", "target_std", "encoder",
-                 "source", "counts", "notes", "fingerprint"):
+    for name in (
+        "name", "kind", "task", "shape", "class_names", "feature_names", "target", "target_mean", "target_std", "encoder",
+        "source", "class_counts", "notes", "fingerprint",
+    ):
         assert getattr(restored_data, name) == getattr(data, name), name
     assert torch.equal(restored_data.mean, data.mean) and torch.equal(restored_data.std, data.std)
 

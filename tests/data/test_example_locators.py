@@ -35,7 +35,7 @@ def write_numbered_csv(path, rows=60):
 
 def iter_names_and_inputs(data, part):
     split = data.split(part)
-    return zip(data.called(part, range(len(split))), split.batch(torch.arange(len(split)))["x"], strict=True)
+    return zip(data.locate_examples(part, range(len(split))), split.batch(torch.arange(len(split)))["x"], strict=True)
 
 
 @pytest.mark.parametrize("streamed", [False, True])

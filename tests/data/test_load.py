@@ -46,8 +46,8 @@ def assert_same_data(data, other_data):
         for name, column in data.split(part).columns.items():
             assert torch.equal(column, other_data.split(part).columns[name]), (part, name)
     assert torch.equal(data.mean, other_data.mean) and torch.equal(data.std, other_data.std)
-    assert (data.counts, data.source, data.encoder, data.fingerprint) == (
-        other_data.counts,
+    assert (data.class_counts, data.source, data.encoder, data.fingerprint) == (
+        other_data.class_counts,
         other_data.source,
         other_data.encoder,
         other_data.fingerprint,

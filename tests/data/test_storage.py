@@ -57,9 +57,9 @@ def test_file_split_data_equal_the_resident_data(resident_and_streamed):
     for part in SPLITS:
         assert torch.equal(resident.indices[part], streamed.indices[part])
         assert len(resident.split(part)) == len(streamed.split(part))
-    assert (resident.shape, resident.counts, resident.class_names) == (
+    assert (resident.shape, resident.class_counts, resident.class_names) == (
         streamed.shape,
-        streamed.counts,
+        streamed.class_counts,
         streamed.class_names,
     )
     assert resident.fingerprint == streamed.fingerprint, "a run is the same whether memory was free or not"

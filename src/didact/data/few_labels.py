@@ -11,7 +11,7 @@ from didact.errors import UsageError
 def with_few_labels(data: Data, labels_per_class: int, seed: int = 0) -> Data:
     """Beside every training row a labelled one, "few_x" and "few_y", out of `each` of every class, in turn.
 
-    So any batch brings as many labelled examples as unlabelled ones, whatever their numbers, and no shape ever changes.
+    So any batch brings as many labeled examples as unlabeled ones, whatever their numbers, and no shape ever changes.
     """
     if isinstance(data.train, MissingSplit):  # a run rebuilt from its folder: nothing is trained
         return data

@@ -57,9 +57,8 @@ def load(
     """Three splits of a known set or of one's own files; `source` holds what `reload` needs.
 
     `tokens` is for running text and one's own pairs. Of files that can be read in several ways, `accepts` names the
-    kinds that are
-    wanted; "words" is a way to read any text. `unlabelled`: nobody asks which class an image is of, so that those
-    without one are read too.
+    kinds that are wanted; "words" is a way to read any text. `allow_unlabeled`: nobody asks which class an image is of,
+    so that those without one are read too.
     """
     datasets = list_datasets()
     reading_field = {"reading": "words"} if "words" in accepts else {}
@@ -93,7 +92,7 @@ def load(
         if data.kind in ("images", "masks", "boxes", "pairs") or data.task == "language"
         else {**options, "target": data.target}
     )
-    unlabeled_field = {"unlabelled": True} if allow_unlabeled and (data.kind, data.task) == ("images", "none") else {}
+    unlabeled_field = {"unlabeled": True} if allow_unlabeled and (data.kind, data.task) == ("images", "none") else {}
     return _add_source(
         data,
         {
@@ -199,7 +198,8 @@ def reject_options(reason: str, **options: Any) -> None:
     """An option that would be passed over in silence is a mistake."""
     for name, value in options.items():
         if value is not None:
-            raise UsageError(f"--{name} does not apply: {reason}, got --{name} {value}")
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{flag} does not apply: {reason}, got {flag} {value}")
 
 
 def reload_data(run_data: Data, indices: Mapping[str, Tensor]) -> Data:
@@ -219,7 +219,7 @@ def reload_data(run_data: Data, indices: Mapping[str, Tensor]) -> Data:
         options = {name: source[name] for name in ("target", "text", "size", "seed")}
         options |= {
             "task": source.get("task"),
-            "unlabelled": source.get("unlabelled", False),
+            "allow_unlabeled": source.get("unlabeled", False),
             "tokens": source.get("tokens"),
         }
         data = _load_path(

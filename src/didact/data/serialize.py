@@ -20,7 +20,9 @@ ENCODERS: dict[str, Any] = {
     "table": TableEncoder, "images": ImageEncoder, "boxes": BoxEncoder, "bag": BagEncoder, "stream": TextEncoder,
     "pairs": PairEncoder, "series": SeriesEncoder, "copy": CopyEncoder,
 }
-PLAIN_FIELDS = ("name", "kind", "task", "target", "target_mean", "target_std", "target_offset", "fingerprint")
+PLAIN_FIELDS = ("name", "kind", "task", "target", "target_mean", "target_std", "fingerprint")
+# what runs that were kept before it lack, and what they mean by that
+ADDED_FIELDS = {"target_offset": 0.0}
 TUPLE_FIELDS = ("shape", "class_names", "feature_names", "notes")
 TENSOR_FIELDS = ("mean", "std")
 
@@ -28,7 +30,7 @@ TENSOR_FIELDS = ("mean", "std")
 def data_to_json(data: Data) -> dict[str, Any]:
     """All but the examples and their numbers."""
     return {
-        **{name: getattr(data, name) for name in PLAIN_FIELDS},
+        **{name: getattr(data, name) for name in (*PLAIN_FIELDS, *ADDED_FIELDS)},
         **{name: list(getattr(data, name)) for name in TUPLE_FIELDS},
         **{name: getattr(data, name).tolist() for name in TENSOR_FIELDS},
         "class_counts": {part: list(counts) for part, counts in data.class_counts.items()},
@@ -43,6 +45,7 @@ def data_from_json(spec: Mapping[str, Any]) -> Data:
     encoder = spec["encoder"]
     fields: dict[str, Any] = {
         **{name: spec[name] for name in PLAIN_FIELDS},
+        **{name: spec.get(name, default) for name, default in ADDED_FIELDS.items()},
         **{name: tuple(spec[name]) for name in TUPLE_FIELDS},
         **{name: torch.tensor(spec[name]) for name in TENSOR_FIELDS},
         **{part: MissingSplit(rows) for part, rows in spec["rows"].items()},

@@ -315,7 +315,7 @@ def test_idx_images_are_the_same_for_every_compression(data_folders, seed):
     assert len({data.fingerprint for data in loaded}) == 1
     assert loaded[0].shape == (1, 4, 3)
     assert loaded[0].indices["test"].equal(torch.arange(60, 80))
-    assert loaded[0].counts == {"train": (27, 27), "validation": (3, 3), "test": (10, 10)}
+    assert loaded[0].class_counts == {"train": (27, 27), "validation": (3, 3), "test": (10, 10)}
 
 
 def test_read_reviews_orders_reviews_by_number(data_folders, monkeypatch):
@@ -361,7 +361,7 @@ def load_or_skip(name, seed=0):
 
 
 def count_train_validation(data):
-    return [sum(c) for c in zip(*(data.counts[s] for s in ("train", "validation")), strict=True)]
+    return [sum(c) for c in zip(*(data.class_counts[s] for s in ("train", "validation")), strict=True)]
 
 
 @pytest.fixture(scope="module")
@@ -372,7 +372,7 @@ def mnist():
 def test_mnist_has_its_published_counts(mnist):
     assert mnist.shape == (1, 28, 28)
     assert count_train_validation(mnist) == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
-    assert mnist.counts["test"] == (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009)
+    assert mnist.class_counts["test"] == (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009)
     assert mnist.indices["test"].equal(torch.arange(60_000, 70_000))
     assert len(mnist.validation) == 6_000
     assert mnist.test.columns["x"].dtype == torch.uint8
@@ -390,7 +390,7 @@ def test_seed_changes_the_validation_split_of_mnist_only(mnist):
     assert other_split.indices["test"].equal(mnist.indices["test"])
     assert not other_split.indices["validation"].equal(mnist.indices["validation"])
     assert all(
-        abs(a - b) <= 1 for a, b in zip(other_split.class_counts["validation"], mnist.counts["validation"], strict=True)
+        abs(a - b) <= 1 for a, b in zip(other_split.class_counts["validation"], mnist.class_counts["validation"], strict=True)
     )
     assert other_split.fingerprint == mnist.fingerprint
 
@@ -429,7 +429,7 @@ def test_adult_has_its_published_counts():
 def test_imdb_keeps_its_published_test_split(tmp_path, monkeypatch):
     monkeypatch.setenv("DIDACT_CACHE", str(tmp_path))
     data = load_or_skip("imdb")
-    monkeypatch.setattr(public, "reviews", None)  # the second time, they are not read again
+    monkeypatch.setattr(public, "read_reviews", None)  # the second time, they are not read again
     other_split = load_or_skip("imdb", seed=1)
     assert other_split.fingerprint == data.fingerprint
     assert other_split.feature_names == data.feature_names

@@ -58,7 +58,7 @@ def test_value_range_is_shared_by_all_files(tmp_path, suffix, low, high):
     files = sorted(tmp_path.rglob(f"*.{suffix}"))
     values = np.stack([np.asarray(Image.open(f)).astype(np.float64) for f in files])
     train = values[data.indices["train"].numpy()]
-    assert data.encoder.span == (train.min(), train.max())
+    assert data.encoder.value_range == (train.min(), train.max())
     scaled = (values.clip(train.min(), train.max()) - train.min()) / (train.max() - train.min())
     np.testing.assert_allclose(concat_stored_pixels(data)[:, 0], 255 * scaled, atol=0.5 + 1e-9)
 
@@ -66,10 +66,10 @@ def test_value_range_is_shared_by_all_files(tmp_path, suffix, low, high):
 def test_new_files_are_scaled_by_the_training_range(tmp_path):
     data = load_data(str(write_image_folder(tmp_path / "set", "png", 0, 4000)))
     restored_data = data_from_json(json.loads(json.dumps(data_to_json(data))))
-    assert restored_data.encoder == data.encoder and restored_data.encoder.span is not None
-    low, high = restored_data.encoder.span
+    assert restored_data.encoder == data.encoder and restored_data.encoder.value_range is not None
+    low, high = restored_data.encoder.value_range
     write_image(tmp_path / "new.png", [[low, (low + high) / 2, high, 65535]], np.uint16)
-    x = ImageEncoder((1, 1, 4), restored_data.encoder.span).open(tmp_path / "new.png")
+    x = ImageEncoder((1, 1, 4), restored_data.encoder.value_range).open(tmp_path / "new.png")
     assert x.flatten().tolist() in ([0, 127, 255, 255], [0, 128, 255, 255])
     assert torch.equal(concat_stored_pixels(reload_data(data, data.indices)), concat_stored_pixels(data))
 
@@ -84,11 +84,11 @@ def test_run_scaled_per_file_refuses_other_pixels(tmp_path):
 
 
 def test_run_scaled_per_file_is_reloaded_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr("didact.data.images.image_folder.span_of", lambda files: None)
+    monkeypatch.setattr("didact.data.images.image_folder.find_value_range", lambda files: None)
     data = load_data(str(write_image_folder(tmp_path, "tiff", 0, 1)))
     monkeypatch.undo()
     old_data = data_from_json(json.loads(json.dumps(data_to_json(data))))
-    assert old_data.encoder.span is None and load_data(str(tmp_path)).encoder.span
+    assert old_data.encoder.value_range is None and load_data(str(tmp_path)).encoder.value_range
     assert torch.equal(concat_stored_pixels(reload_data(old_data, data.indices)), concat_stored_pixels(data))
 
 
@@ -128,7 +128,7 @@ def test_masks_and_boxes_read_deep_images_too(tmp_path):
         write_image(tmp_path / "m" / "masks" / f"{i:02}.png", np.eye(8), np.uint8)
     loaded_data = masks.load_segmentation_folder(tmp_path / "m", size=8)
     assert (
-        loaded_data.encoder.span
+        loaded_data.encoder.value_range
         and len(concat_stored_pixels(loaded_data).unique()) > 150
         and any("more than 8 bits" in note for note in loaded_data.notes)
     )
@@ -139,7 +139,7 @@ def test_masks_and_boxes_read_deep_images_too(tmp_path):
     coco = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "cell"}]}
     (tmp_path / "b" / "boxes.json").write_text(json.dumps(coco))
     loaded_data = boxes.load_detection_folder(tmp_path / "b", size=8)
-    assert loaded_data.encoder.span[0] == -500 and any("more than 8 bits" in note for note in loaded_data.notes)
+    assert loaded_data.encoder.value_range[0] == -500 and any("more than 8 bits" in note for note in loaded_data.notes)
     restored_encoder = data_from_json(json.loads(json.dumps(data_to_json(loaded_data)))).encoder
     assert restored_encoder == loaded_data.encoder and isinstance(restored_encoder, boxes.BoxEncoder)
 
@@ -170,7 +170,7 @@ def test_missing_data_markers_do_not_set_the_range(tmp_path, share):
         return values
 
     data = load_generated_images(tmp_path, sample_pixels, np.float32)
-    low, high = data.encoder.span
+    low, high = data.encoder.value_range
     assert 0 <= low < 0.01 and 0.99 < high <= 1 and len(concat_stored_pixels(data).unique()) == 256
     assert "below it as 0 (down to -" in find_range_note(data) and ("up to 1e+06" in find_range_note(data)) == (
         share > 0.1
@@ -187,7 +187,7 @@ def test_hot_pixels_do_not_set_the_range(tmp_path, num_hot):
 
     data = load_generated_images(tmp_path, sample_pixels, np.uint16, "png", n=100)
     assert (
-        data.encoder.span[1] <= 4095
+        data.encoder.value_range[1] <= 4095
         and len(concat_stored_pixels(data).unique()) == 256
         and "above it as 255 (up to 6" in find_range_note(data)
     )
@@ -225,7 +225,7 @@ def test_sparse_bright_pixels_keep_the_full_range(tmp_path, sample_pixels):
     data = load_generated_images(tmp_path, sample_pixels, np.uint16, "png", n=60)
     files = sorted(tmp_path.rglob("*.png"))
     train = np.stack([np.asarray(Image.open(files[i])) for i in data.indices["train"].tolist()])
-    assert data.encoder.span == (train.min(), train.max()) and not find_range_note(data)
+    assert data.encoder.value_range == (train.min(), train.max()) and not find_range_note(data)
 
 
 def test_many_files_are_sampled_evenly(tmp_path, monkeypatch):
@@ -237,4 +237,4 @@ def test_many_files_are_sampled_evenly(tmp_path, monkeypatch):
         return values
 
     first, second = (load_generated_images(tmp_path, sample_pixels, np.uint16, "png") for _ in range(2))
-    assert first.encoder.span == second.encoder.span and 4000 < first.encoder.span[1] < 4096
+    assert first.encoder.value_range == second.encoder.value_range and 4000 < first.encoder.value_range[1] < 4096

@@ -374,7 +374,7 @@ def test_bccd_boxes_equal_the_published_xml(tmp_path, monkeypatch):
     assert all(master_photographs[image.file] == photographs[image.file] for image in published_images)
 
     def to_sorted_boxes(images):
-        return [(i.file, i.part, sorted((t.label, t.box) for t in i.boxes)) for i in images]
+        return [(i.file, i.split, sorted((t.label, t.box) for t in i.boxes)) for i in images]
 
     assert to_sorted_boxes(master_images) == to_sorted_boxes(published_images)
 

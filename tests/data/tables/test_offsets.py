@@ -47,10 +47,10 @@ def test_offset_keeps_seconds_of_timestamps(tmp_path, span):
     path, frame = write_timestamps(tmp_path, span=span)
     data = load(str(path), target="late")
     column = data.encoder.columns[0]
-    assert NOW_S <= column.shift < NOW_S + span and column.shift in frame["t"].to_numpy()[data.indices["train"].numpy()]
-    original_values = concat_splits(data)[:, 0].double().numpy() + column.shift
+    assert NOW_S <= column.offset < NOW_S + span and column.offset in frame["t"].to_numpy()[data.indices["train"].numpy()]
+    original_values = concat_splits(data)[:, 0].double().numpy() + column.offset
     np.testing.assert_array_equal(original_values, frame["t"].to_numpy())
-    assert data.feature_names[0] == f"t − {column.shift:.0f}" and data.feature_names[1] == "a"
+    assert data.feature_names[0] == f"t − {column.offset:.0f}" and data.feature_names[1] == "a"
     assert any(note.startswith("column 't' lies so near 17") and "subtracted before" in note for note in data.notes)
 
 
@@ -87,7 +87,7 @@ def test_new_rows_are_read_with_the_offset_of_training(tmp_path):
     torch.testing.assert_close(batch["x"][:300], concat_splits(data), rtol=0, atol=0)
     assert (
         torch.equal(batch["x"][300], batch["x"][3])
-        and float(batch["x"][301, 0]) == NOW_S + 1 - encoder.columns[0].shift
+        and float(batch["x"][301, 0]) == NOW_S + 1 - encoder.columns[0].offset
     )
     assert torch.equal(concat_splits(reload_data(data, data.indices)), concat_splits(data))
 
@@ -173,9 +173,9 @@ def test_run_without_offsets_is_evaluated_and_resumed_unchanged(tmp_path, monkey
 
     arguments = {"data": path, "target": target, "steps": 6, "runs": str(tmp_path / "runs")}
     # as it was, when numbers were rounded at once
-    with monkeypatch.context_length() as patch:
+    with monkeypatch.context() as patch:
         for module in ("table", "columns"):
-            patch.setattr(f"didact.data.{module}.centre", lambda values: 0.0)
+            patch.setattr(f"didact.data.tables.{module}.find_offset", lambda values: 0.0)
         uninterrupted_run = without_offsets(didact.train(recipes.mlp, **arguments))
         patch.setattr(Trainer, "train_round", interrupt_at_step_3)
         with pytest.raises(Interrupted):

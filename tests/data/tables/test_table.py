@@ -290,7 +290,7 @@ BAD_TABLES = {
 def test_bad_table_is_refused_in_one_line(tmp_path, case):
     content, message = BAD_TABLES[case]
     with pytest.raises(UsageError, match=message) as error:
-        didact.recipes.mlp.check(load_table(write_file(tmp_path, content)))
+        didact.recipes.mlp.check_data(load_table(write_file(tmp_path, content)))
     assert "\n" not in str(error.value)
 
 
@@ -325,7 +325,7 @@ def test_single_column_table_has_no_target(tmp_path):
         and "only one column, 'a': expected columns separated by" in data.notes[0]
     )
     with pytest.raises(UsageError, match="only one column"):
-        didact.recipes.mlp.check(data)
+        didact.recipes.mlp.check_data(data)
 
 
 def test_misspelled_target_is_suggested(tmp_path):

@@ -18,7 +18,7 @@ def houses_encoder(workdir):
 
 def test_describe_unseen_inputs_lists_new_cells_and_names(houses_encoder):
     Path("new.csv").write_text("rooms,city,area\n3,Gent,60\n2,Ghent,sixty\n2,,\n1,Ghent,70\n")
-    assert houses_encoder.doubts(["new.csv"]) == [
+    assert houses_encoder.describe_unseen_inputs(["new.csv"]) == [
         "column 'city' holds 'Ghent', which training did not meet; first in new.csv:3",
         "column 'area' holds 1 cell not read as a number, taken as missing; first in new.csv:3",
     ]
@@ -26,8 +26,8 @@ def test_describe_unseen_inputs_lists_new_cells_and_names(houses_encoder):
 
 def test_describe_unseen_inputs_ignores_what_training_saw(houses_encoder):
     Path("new.csv").write_text("rooms,city,area\n3.0,gent,60\n2,BRUGGE,\n")
-    assert houses_encoder.doubts(["new.csv", "rooms=4,city=Gent,area=50"]) == []
-    assert len(houses_encoder.doubts(["rooms=4,city=Antwerpen,area=50"])) == 1
+    assert houses_encoder.describe_unseen_inputs(["new.csv", "rooms=4,city=Gent,area=50"]) == []
+    assert len(houses_encoder.describe_unseen_inputs(["rooms=4,city=Antwerpen,area=50"])) == 1
 
 
 def test_predict_prints_unseen_inputs_to_stderr(houses_encoder, capsys):

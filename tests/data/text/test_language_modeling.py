@@ -48,9 +48,9 @@ def test_with_context_keeps_windows_in_their_split():
     data = with_context(build_language_modeling_data("made", TEXT, context_length=16), 40, stride=10)
     train, test = data.train, data.test
     assert len(get_all_rows(train)["x"]) == (train.stop - 1 - 40) // 10 + 1
-    last = train.first + (len(train) - 1) * 10 + 40
+    last = train.start + (len(train) - 1) * 10 + 40
     assert last < data.validation.stop and last <= train.stop - 1
-    assert test.stride == 40 and test.first + len(test) * 40 < len(train.stream)
+    assert test.stride == 40 and test.start + len(test) * 40 < len(train.stream)
     with pytest.raises(UsageError, match="the validation part of 'made' is shorter than a context of 300 tokens"):
         with_context(build_language_modeling_data("made", TEXT, context_length=16), 300)
     with pytest.raises(UsageError, match="windows are cut from running text, but 'iris' is not"):
@@ -65,7 +65,7 @@ def test_token_windows_batches_follow_the_rows_on_any_device():
         first, second = split.batches(row_chunks)
         assert first["row"].tolist() == [5, 2] and second["x"].shape == (1, 16)
         assert torch.equal(split.decode(second)["x"], data.train.batch(torch.tensor([7]))["x"])
-    assert moved_split.first == 0 and len(moved_split.stream) == data.train.stop
+    assert moved_split.start == 0 and len(moved_split.stream) == data.train.stop
 
 
 def test_long_token_stream_is_memory_mapped(tmp_path, monkeypatch):

@@ -147,6 +147,6 @@ def test_incomplete_character_decodes_to_the_replacement_character():
 )
 def test_tokenizer_is_restored_from_json(tokenizer):
     restored_tokenizer = tokenizer_from_spec(json.loads(json.dumps(tokenizer.spec())))
-    assert restored_tokenizer == tokenizer and restored_tokenizer.vocab == tokenizer.names
+    assert restored_tokenizer == tokenizer and restored_tokenizer.vocab == tokenizer.vocab
     with pytest.raises(UsageError, match="no tokenizer named 'byte'"):
         tokenizer_from_spec({"kind": "byte"})

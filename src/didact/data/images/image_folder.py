@@ -108,7 +108,7 @@ class ImageEncoder:
         """The same with the range of those training files that hold more than 8 bits, and what is said of it; as it
         is where none does.
 
-        Where a run kept these data `before`, its range is taken: none, where each file was read for itself.
+        Where a run kept these data (`run_data`), its range is taken: none, where each file was read for itself.
         """
         if run_data is not None:
             return replace(
@@ -304,7 +304,7 @@ def load_image_folder(
 ) -> Data:
     """A folder of images as Data: in memory where it fits, else read while learning.
 
-    `unlabelled`: nobody asks for their classes. `before`: what a run kept of these data.
+    `allow_unlabeled`: nobody asks for their classes. `run_data`: what a run kept of these data.
     """
     if size is not None and size < 1:
         raise UsageError(f"--size expects a side of at least 1 pixel, got {size}")

@@ -232,7 +232,7 @@ def build_fast_tokenizer(bpe_tokenizer: Any) -> Any:
     """The library's tokenizer with the numbers and merges of this one."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    tokenizer = Tokenizer(models.BPE(vocab=bpe_tokenizer.number, merges=list(bpe_tokenizer.merges)))
+    tokenizer = Tokenizer(models.BPE(vocab=bpe_tokenizer.token_to_id, merges=list(bpe_tokenizer.merges)))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
