@@ -142,8 +142,8 @@ TEXT = [
     ),
     BenchmarkRow(recipes.seq2seq, "exact", 0.99, {"data": "number_words"}),
 ]
-DDPM, DDIM = {"steps": 1000, "eta": 1.0}, {"steps": 50, "eta": 0.0, "order": 1}
-SECOND_ORDER, STOCHASTIC = DDIM | {"order": 2}, {"steps": 50, "eta": 1.0}       # two more ways of few steps
+DDPM, DDIM = {"steps": 1000, "eta": 1.0}, {"steps": 50, "eta": 0.0, "solver_order": 1}
+SECOND_ORDER, STOCHASTIC = DDIM | {"solver_order": 2}, {"steps": 50, "eta": 1.0}       # two more ways of few steps
 GUIDED = {"conditional": True, "guidance": 0.5}
 EARLY_EPOCHS = 2    # epochs from whose distance that of the whole training must have fallen
 GENERATIVE = [

@@ -117,7 +117,7 @@ def test_feature_cache_is_built_only_in_training():
     objective.loss(b)
     x = b["x"].clone().requires_grad_()
     objective.eval().evaluate_batch({**b, "x": x})["output"].sum().backward()
-    assert x.grad.abs().sum() > 0 and len(objective.feature_cache.known) == 6
+    assert x.grad.abs().sum() > 0 and len(objective.feature_cache.features) == 6
 
 
 class NetworkWithLayerBetween(nn.Module):
@@ -161,7 +161,7 @@ def test_feature_cache_is_skipped_when_computation_follows_the_last_layer():
 
 def test_transfer_recipe_caches_features_without_augmentation():
     def caches_features(**options):
-        return prepare("transfer", {"data": "digits", **options}).experiment.objective.keep
+        return prepare("transfer", {"data": "digits", **options}).experiment.objective.cache_features
 
     assert (
         caches_features(mode="features")

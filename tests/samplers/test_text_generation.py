@@ -240,7 +240,7 @@ def test_beam_search_is_at_least_as_likely_as_greedy_search(language_model):
 
 def test_beam_search_with_one_beam_is_greedy(language_model):
     prompt = torch.randint(23, (2, 5))
-    cache = language_model.network.remember(2, 30)
+    cache = language_model.network.init_cache(2, 30)
     assert torch.equal(
         beam_search(language_model.network.decode_step, cache, prompt, 20, beam=1),
         language_model.write(prompt, 20, decoding=GREEDY),
@@ -291,7 +291,7 @@ def length_penalized_log_p(objective, x, y):
 @torch.no_grad()
 def test_beam_search_with_as_many_beams_as_tokens_is_exhaustive(translator):
     """Of two tokens all 6² + … texts are in view: the best is that of trying each."""
-    translator.longest = 2
+    translator.max_length = 2
     for x in torch.randint(1, 9, (4, 1, 5)):
         candidates = [[EOS_ID, 0], *([a, b] for a in range(6) for b in range(6) if a != EOS_ID)]
         expected = max(candidates, key=lambda y: length_penalized_log_p(translator, x, y))

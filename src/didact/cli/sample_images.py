@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from didact.inference.evaluate_samples import QualityScorer
     from didact.run import Run
 
-SAMPLING_OPTIONS = ("steps", "eta", "order", "guidance")
+SAMPLING_OPTIONS = ("steps", "eta", "solver_order", "guidance")
 IMAGE_OPTIONS = (
     "label",
     *SAMPLING_OPTIONS,

@@ -139,7 +139,8 @@ def check_sampling_options(
     if unknown := options.keys() - inspect.signature(method).parameters.keys():
         name = min(unknown)
         owners = MODELS_WITH_OPTION.get(name, "models that draw step by step")
-        raise UsageError(f"--{name} is for {owners}, but {run.folder} is {run.metadata['recipe']}; leave it out")
+        option = f"--{name.replace('_', '-')}"
+        raise UsageError(f"{option} is for {owners}, but {run.folder} is {run.metadata['recipe']}; leave it out")
     return options
 
 

@@ -112,7 +112,8 @@ def get_run_arguments(run: Run) -> dict[str, Any]:
 def check_arguments_match(source: str, source_arguments: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
     """Weights fit a network of their own sizes alone; other heads would even fit, and be another network."""
     def format_option(name: str, value: Any) -> str:
-        return f"no --{name}" if value is None else f"--{name} {value}"
+        flag = f"--{name.replace('_', '-')}"
+        return f"no {flag}" if value is None else f"{flag} {value}"
 
     for name, value in arguments.items():
         if source_arguments.get(name) != value:

@@ -65,7 +65,7 @@ DEFAULT_SAMPLING_STEPS = 25         # steps from noise to image
     **RECIPE_METADATA,
     abilities=("sample", "walk", "complete"),
     sources=("Gaba 10.2", "Gaba 10.3", "Gaba 10.6", "Gaba 10.8", "Gaba 10.9", "Fleuret 7.2"),
-    grid={"noise_schedule": ("linear", "cosine"), "T": (200, 1000)},
+    grid={"noise_schedule": ("linear", "cosine"), "timesteps": (200, 1000)},
 )
 def diffusion(
     data: Data,

@@ -157,8 +157,9 @@ def _dry_run(jobs: Sequence[TrainingJob], metric: str | None) -> None:
     for job in jobs:
         duplicates = sorted(job.cell.keys() & job.base_options.keys())
         if duplicates:
+            flag = f"--{duplicates[0].replace('_', '-')}"
             raise UsageError(
-                f"{duplicates[0]} is an axis and an option (--{duplicates[0]} "
+                f"{duplicates[0]} is an axis and an option ({flag} "
                 f"{format_value(job.base_options[duplicates[0]])}); give it once"
             )
         if (key := repr((job.recipe.name, job.cell, job.base_options))) in checked:      # under another seed

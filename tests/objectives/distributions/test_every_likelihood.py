@@ -48,11 +48,11 @@ def make_targets(name, n):
 def test_likelihood_contract(likelihood_name):
     p = LIKELIHOODS[likelihood_name]()
     out, y = torch.randn(11, p.num_outputs, requires_grad=True), make_targets(likelihood_name, 11)
-    assert p.loss(out, y).shape == p.judge(out, y).shape == (11,)
+    assert p.loss(out, y).shape == p.eval_loss(out, y).shape == (11,)
     assert p.sample(out).shape == p.mode(out).shape == y.shape
     assert p.sample(out).dtype == p.mode(out).dtype == (y.dtype if likelihood_name in REGRESSION_NAMES else torch.int64)
-    score = p.score(out.detach(), y)
-    assert p.watch in score and all(type(v) is float for v in score.values())
+    score = p.compute_metrics(out.detach(), y)
+    assert p.monitor in score and all(type(v) is float for v in score.values())
     p.loss(out, y).sum().backward()
     assert out.grad.isfinite().all()
 
@@ -62,7 +62,7 @@ def test_likelihood_gradients_match_finite_differences(likelihood_name):
     out, y = torch.randn(5, p.num_outputs, dtype=torch.float64, requires_grad=True), make_targets(likelihood_name, 5)
     y = y.double() if y.is_floating_point() else y
     assert torch.autograd.gradcheck(lambda out: p.loss(out, y), out)
-    assert torch.autograd.gradcheck(lambda out: p.judge(out, y), out)
+    assert torch.autograd.gradcheck(lambda out: p.eval_loss(out, y), out)
 
 
 @pytest.mark.parametrize("size", [100.0, -100.0])
@@ -82,7 +82,7 @@ def test_half_precision_outputs_give_float32_losses(likelihood_name):
     out, y = torch.randn(11, p.num_outputs).bfloat16(), make_targets(likelihood_name, 11)
     assert p.loss(out, y).dtype == torch.float32
     assert_close(p.loss(out, y), p.loss(out.float(), y))
-    assert p.score(out, y) == pytest.approx(p.score(out.float(), y), nan_ok=True)
+    assert p.compute_metrics(out, y) == pytest.approx(p.compute_metrics(out.float(), y), nan_ok=True)
 
 
 def test_sample_means_converge_to_the_mean(likelihood_name):
@@ -102,9 +102,9 @@ def test_likelihood_mode_has_the_lowest_loss(likelihood_name):
     p = LIKELIHOODS[likelihood_name]()
     out = torch.randn(9, p.num_outputs)
     mode = p.mode(out)
-    lowest_loss = p.judge(out, mode.float() if likelihood_name == "bernoullis" else mode)
+    lowest_loss = p.eval_loss(out, mode.float() if likelihood_name == "bernoullis" else mode)
     for _ in range(50):
-        assert (lowest_loss <= p.judge(out, make_targets(likelihood_name, 9)) + 1e-6).all()
+        assert (lowest_loss <= p.eval_loss(out, make_targets(likelihood_name, 9)) + 1e-6).all()
 
 
 # classes
@@ -298,7 +298,7 @@ def test_likelihood_metrics_are_independent_of_row_order(likelihood_name):
     p = LIKELIHOODS[likelihood_name]()
     out, y = torch.randn(101, p.num_outputs), make_targets(likelihood_name, 101)
     order = torch.randperm(101)
-    assert p.score(out[order], y[order]) == pytest.approx(p.score(out, y), rel=1e-12)
+    assert p.compute_metrics(out[order], y[order]) == pytest.approx(p.compute_metrics(out, y), rel=1e-12)
 
 
 # the one that a task asks for
@@ -311,9 +311,9 @@ def test_likelihood_metrics_are_independent_of_row_order(likelihood_name):
         ({"task": "regression", "loss": "l1"}, Laplace, 1),
         ({"task": "regression", "loss": "huber"}, Huber, 1),
         ({"task": "regression", "loss": "gaussian"}, Heteroscedastic, 2),
-        ({"task": "binary", "classes": 2, "smoothing": 0.1}, Bernoulli, 1),
-        ({"task": "multiclass", "classes": 3, "weights": torch.ones(3)}, Categorical, 3),
-        ({"task": "multilabel", "classes": 3, "loss": "cross_entropy"}, MultiLabelBernoulli, 3),
+        ({"task": "binary", "num_classes": 2, "label_smoothing": 0.1}, Bernoulli, 1),
+        ({"task": "multiclass", "num_classes": 3, "weights": torch.ones(3)}, Categorical, 3),
+        ({"task": "multilabel", "num_classes": 3, "loss": "cross_entropy"}, MultiLabelBernoulli, 3),
     ],
 )
 def test_make_likelihood_chooses_by_task_and_loss(keywords, kind, outputs):
@@ -332,12 +332,12 @@ def test_make_likelihood_passes_the_target_mean_and_std():
         ({"task": "regresion"}, "did you mean 'regression'"),
         ({"task": "regression", "loss": "mes"}, "did you mean 'mse'"),
         ({"task": "regression", "loss": "cross_entropy"}, "mse or l1 or huber or gaussian, got 'cross_entropy'"),
-        ({"task": "multiclass", "classes": 3, "loss": "mse"}, "cross_entropy, got 'mse'"),
-        ({"task": "regression", "smoothing": 0.1}, "label smoothing needs"),
-        ({"task": "multilabel", "classes": 3, "weights": torch.ones(3)}, "class weights need"),
-        ({"task": "multiclass", "classes": 1}, "at least 2 classes, got 1"),
-        ({"task": "multiclass", "classes": 3, "weights": torch.ones(2)}, "must be 3 numbers"),
-        ({"task": "multiclass", "classes": 3, "smoothing": 1.0}, "less than 1, got 1"),
+        ({"task": "multiclass", "num_classes": 3, "loss": "mse"}, "cross_entropy, got 'mse'"),
+        ({"task": "regression", "label_smoothing": 0.1}, "label smoothing needs"),
+        ({"task": "multilabel", "num_classes": 3, "weights": torch.ones(3)}, "class weights need"),
+        ({"task": "multiclass", "num_classes": 1}, "at least 2 classes, got 1"),
+        ({"task": "multiclass", "num_classes": 3, "weights": torch.ones(2)}, "must be 3 numbers"),
+        ({"task": "multiclass", "num_classes": 3, "label_smoothing": 1.0}, "less than 1, got 1"),
         ({"task": "regression", "std": 0.0}, "std=0"),
     ],
 )
@@ -369,7 +369,7 @@ def test_r_drop_of_certain_and_opposed_passes_is_finite():
     assert_close(r_drop(a.log_softmax(-1), (-a).log_softmax(-1)), torch.tensor([200.0]))
 
 
-@pytest.mark.parametrize("keywords", [{}, {"smoothing": 0.1}, {"weights": torch.tensor([0.5, 1.0, 2.0])}])
+@pytest.mark.parametrize("keywords", [{}, {"label_smoothing": 0.1}, {"weights": torch.tensor([0.5, 1.0, 2.0])}])
 def test_categorical_mean_loss_is_the_mean_of_the_loss(keywords):
     out, y = torch.randn(17, 3), torch.randint(3, (17,))
     likelihood = Categorical(3, **keywords)

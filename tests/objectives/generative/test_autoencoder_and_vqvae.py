@@ -40,7 +40,9 @@ class IdentityAutoencoder(nn.Module):
         return self.decode(self.encode(x))
 
 
-@pytest.mark.parametrize(("corruption", "loss"), [({}, 0.0), ({"noise": 0.2}, 0.04), ({"masked": 0.3}, 0.3 / 3)])
+@pytest.mark.parametrize(
+    ("corruption", "loss"), [({}, 0.0), ({"input_noise": 0.2}, 0.04), ({"mask_ratio": 0.3}, 0.3 / 3)]
+)
 def test_identity_autoencoder_loss_is_that_of_the_corruption(corruption, loss):
     model, b = AutoencoderObjective(IdentityAutoencoder(), SHAPE, **corruption), make_batch(400)
     torch.manual_seed(0)
@@ -109,10 +111,10 @@ def test_with_few_labels_keeps_few_labels_per_class():
     train = data.train.columns
     pairs = torch.cat([train["few_x"].flatten(1).long(), train["few_y"][:, None]], 1).unique(dim=0)
     assert len(pairs) == 30 and torch.equal(torch.bincount(pairs[:, -1]), torch.full((10,), 3))
-    stored_batch = data.train.gather(torch.tensor([0, 29, 30]))
+    stored_batch = data.train.select(torch.tensor([0, 29, 30]))
     assert torch.equal(stored_batch["few_x"][0], stored_batch["few_x"][2])                    # in turn
     assert data.train.decode(stored_batch)["few_x"].max() <= 1
-    with pytest.raises(UsageError, match="--labels 900 of each class, but a class of 'digits' has"):
+    with pytest.raises(UsageError, match="--labels-per-class 900 of each class, but a class of 'digits' has"):
         with_few_labels(load("digits"), 900)
 
 

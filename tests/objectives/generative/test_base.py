@@ -51,7 +51,7 @@ def test_samples_without_a_real_image_are_not_compared():
 def test_nan_image_makes_the_sample_metrics_nan(num_valid, referee):
     batch, options = (
         make_split(200),
-        {"referee": nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), "classes": 3} if referee else {},
+        {"referee": nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), "num_classes": 3} if referee else {},
     )
     clean_metrics, nan_metrics = (
         p.compute_metrics(p.evaluate_batch(batch))

@@ -121,7 +121,7 @@ def test_consistency_target_is_the_moving_average_of_the_student():
 def test_consistency_refuses_options_of_its_teacher():
     objective = make_student()
     assert "complete" not in abilities(objective) and "sample" in abilities(objective)
-    with pytest.raises(UsageError, match=r"--eta, --order and --guidance are its teacher.s"):
+    with pytest.raises(UsageError, match=r"--eta, --solver-order and --guidance are its teacher.s"):
         objective.sample(1, seeded_generator(), eta=1.0)
     with pytest.raises(UsageError, match="in 1 to 40 of them, got 41"):
         objective.sample(1, seeded_generator(), steps=41)
@@ -158,7 +158,7 @@ def test_latent_diffusion_standardizes_and_restores_codes(name):
     torch.testing.assert_close(z.std((0, 2, 3)), torch.ones(frozen_autoencoder.shape[0]), rtol=0, atol=1e-3)
     with torch.no_grad():
         expected = (
-            autoencoder.restore({"x": x}) if name == "vqvae" else autoencoder.shown(autoencoder.network.encode(x)[0])
+            autoencoder.restore({"x": x}) if name == "vqvae" else autoencoder.decode(autoencoder.network.encode(x)[0])
         )
     torch.testing.assert_close(objective.to_data_space(z), expected, rtol=1e-4, atol=1e-4)
     assert objective.sample(2, seeded_generator()).shape == (2, 1, 12, 8) and "complete" not in abilities(objective)

@@ -363,7 +363,7 @@ def test_label_dropout_is_off_in_evaluation(kind):
         objective.per_example_loss(x, y, objective.to_timestep(torch.rand(3)), torch.randn(3, 1, 6, 6))
         assert torch.equal(objective.network.seen_labels, y)
         objective.compare_samples = lambda batch: {}
-        objective.judge({"x": x, "y": y, "row": torch.arange(3)})
+        objective.evaluate_batch({"x": x, "y": y, "row": torch.arange(3)})
     assert torch.equal(objective.network.seen_labels, y)
 
 
@@ -379,7 +379,7 @@ def test_evaluation_gives_every_row_its_own_noise(kind):
     """Who says 0 is off by the target: the noise, for a flow its way from a black image at −1. 1024 noises are
     taken in turn."""
     objective, row = make_objective(kind, ZeroNetwork()), torch.tensor([5, 0, 1023, 1024, 2 * 1024 + 5])
-    loss = objective.judge({"x": torch.zeros(5, 1, 6, 6), "row": row})["loss"]
+    loss = objective.evaluate_batch({"x": torch.zeros(5, 1, 6, 6), "row": row})["loss"]
     eps = torch.randn(1024, 1, 6, 6, generator=seeded_generator())[[5, 0, 1023, 0, 5]]
     torch.testing.assert_close(loss, (eps + (kind == "flow")).square().mean((1, 2, 3)))
     assert len(set(loss.tolist())) == 3
@@ -405,7 +405,7 @@ def test_sampling_refuses_unsupported_options():
     ):
         with pytest.raises(UsageError, match=message):
             objective.sample(1, seeded_generator(), **options)
-    for options, message in (({"eta": 0.5}, "got steps 25, eta 0.5"), ({"order": 2}, "eta 0, order 2")):
+    for options, message in (({"eta": 0.5}, "got steps 25, eta 0.5"), ({"solver_order": 2}, "eta 0, order 2")):
         with pytest.raises(UsageError, match=message):
             FlowMatchingObjective(make_network(), (1, 6, 6)).sample(1, seeded_generator(), **options)
 
@@ -415,7 +415,7 @@ def test_sample_uses_the_solver_order_of_the_run_or_of_the_call():
         make_network(), (1, 6, 6), NoiseSchedule(40), sampling=SamplingConfig(steps=8, solver_order=2)
     )
     default_samples, first_order_samples, second_order_samples = (
-        objective.sample(2, seeded_generator(), **options) for options in ({}, {"order": 1}, {"order": 2})
+        objective.sample(2, seeded_generator(), **options) for options in ({}, {"solver_order": 1}, {"solver_order": 2})
     )
     assert torch.equal(default_samples, second_order_samples) and not torch.equal(default_samples, first_order_samples)
 
@@ -491,7 +491,7 @@ def test_diffusion_unet_keeps_any_size(size):
     x = torch.randn(2, 3, *size)
     assert model(x, torch.rand(2)).shape == x.shape
     assert not torch.allclose(model(x, torch.zeros(2)), model(x, torch.ones(2)))
-    with pytest.raises(UsageError, match="give fewer --widths"):
+    with pytest.raises(UsageError, match="give fewer --channels"):
         DiffusionUNet(shape=(3, *size), widths=(8,) * 8)
 
 

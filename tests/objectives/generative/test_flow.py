@@ -16,9 +16,9 @@ from didact.report import page
 from didact.training.session import load_model
 
 
-def make_flow(shape, steps=4, scales=0):
+def make_flow(shape, num_couplings=4, scales=0):
     torch.manual_seed(0)
-    keywords = {"shape": shape, "hidden": 16, "steps": steps}
+    keywords = {"shape": shape, "hidden": 16, "num_couplings": num_couplings}
     return MultiScaleRealNVP(**keywords, num_scales=scales) if scales else RealNVP(**keywords)
 
 
@@ -56,7 +56,7 @@ def test_affine_coupling_leaves_masked_inputs_unchanged():
 
 def test_multi_scale_realnvp_factors_out_half_at_each_scale():
     """What is done at a scale stays as it is whatever the later ones say, and all colours go on to them."""
-    network = make_flow((3, 8, 8), steps=1, scales=3)
+    network = make_flow((3, 8, 8), num_couplings=1, scales=3)
     assert network.sizes == [(6, 4, 4), (12, 2, 2), (12, 2, 2)] and network.shape == (192,)
     first_code, second_code, last_code = network.encode(torch.randn(2, 3, 8, 8))[0].split([96, 48, 48], dim=1)
     noise = torch.randn(2, 48)
@@ -102,7 +102,7 @@ def test_realnvp_trains_on_a_folder_of_color_images(workdir):
         for i in range(30):
             pixels = torch.tensor(color) + torch.randint(-15, 16, (10, 10, 3))
             Image.fromarray(pixels.to(torch.uint8).numpy()).save(workdir / "own" / name / f"{i}.png")
-    run = didact.train(RECIPES["realnvp"], data="own", epochs=15, couplings=2, hidden=16, batch=16, lr=5e-3)
+    run = didact.train(RECIPES["realnvp"], data="own", epochs=15, num_couplings=2, hidden=16, batch_size=16, lr=5e-3)
     assert run.metadata["test"]["bits_per_dim"] < 2.5              # pixels alike cost 4
     x = sample_images(run, 40)
     assert x.shape == (40, 3, 10, 10) and (x[:, 1].mean() < x[:, [0, 2]].mean() - 0.1)       # nothing is green

@@ -113,7 +113,7 @@ def test_gan_loss_weights_the_gradient_penalty_by_lambda():
 
 def test_gan_loss_with_gradient_penalty_is_not_compiled():
     """What is compiled can be differentiated once, and the penalty's gradient is that of a gradient."""
-    assert {p.name: p.compilable for p in make_gan(penalty=10.0).players()} == {
+    assert {p.name: p.compilable for p in make_gan(gradient_penalty=10.0).players()} == {
         "discriminator": False,
         "generator": True,
     }
@@ -140,11 +140,11 @@ def test_make_thumbnails_averages_tiles():
 
 def make_gan(**keywords):
     torch.manual_seed(0)
-    shape, classes = (1, 6, 5), keywords.get("classes", 0)
+    shape, classes = (1, 6, 5), keywords.get("num_classes", 0)
     return GANObjective(
         DenseGenerator(shape=shape, latent_dim=4, widths=(8,), num_classes=classes),
         DenseDiscriminator(shape=shape, widths=(8,), num_classes=classes),
-        **{"game": GAN_LOSSES["non_saturating"], "latent": 4, **keywords},
+        **{"gan_loss": GAN_LOSSES["non_saturating"], "latent_dim": 4, **keywords},
     )
 
 

@@ -101,11 +101,11 @@ def make_networks(shape, levels, num_classes=0):
     torch.manual_seed(0)
     keywords = {
         "shape": shape,
-        "width": 6,
-        "depth": 2,
+        "channels": 6,
+        "num_layers": 2,
         "outputs": levels * shape[0],
-        "classes": num_classes,
-        "turns": shape[0],
+        "num_classes": num_classes,
+        "channel_groups": shape[0],
     }
     return [PixelCNN(**keywords), PixelRNN(**keywords)]
 
@@ -225,7 +225,7 @@ def test_pixel_autoregressive_depends_on_the_class(network_index):
 
 
 def test_pixelrnn_beats_independent_pixels(workdir):
-    run = didact.train(RECIPES["pixelrnn"], epochs=4, width=16, lr=1e-2)
+    run = didact.train(RECIPES["pixelrnn"], epochs=4, channels=16, lr=1e-2)
     data = load("digits")
     levels = [
         (data.split(part).columns["x"].float() / 255 * 15).round().long().flatten(1) for part in ("train", "test")
@@ -244,10 +244,10 @@ def test_pixel_autoregressive_on_digits_with_all_defaults(name, workdir):
 
 
 def test_count_channel_groups_refuses_too_few_channels():
-    with pytest.raises(UsageError, match="--width must be at least 3, a feature for each channel of a pixel, got 2"):
+    with pytest.raises(UsageError, match="--channels must be at least 3, a feature for each channel of a pixel, got 2"):
         count_channel_groups((3, 8, 8), 2)
 
 
 def test_pixelcnn_refuses_an_even_kernel():
     with pytest.raises(UsageError, match="must be odd, got 4"):
-        RECIPES["pixelcnn"](load("digits"), kernel=4)
+        RECIPES["pixelcnn"](load("digits"), kernel_size=4)

@@ -42,20 +42,20 @@ def take_full_batch(data):
 def test_row_layout_places_and_standardizes_columns(house_data, row_layout):
     assert (
         [c.name for c in row_layout.columns] == ["size", "colour", "rooms", "sold"]
-        and row_layout.features == 8
-        and row_layout.width == 5
+        and row_layout.num_features == 8
+        and row_layout.flat_width == 5
     )
     assert (
         row_layout.numbers.tolist() == [0, 5]
         and row_layout.gaps.tolist() == [1]
         and row_layout.categories == [(2, 5), (6, 8)]
     )
-    assert row_layout.places[[0, 5]].tolist() == [1, 0]
-    s = row_layout.seen(take_full_batch(house_data))
+    assert row_layout.decimals[[0, 5]].tolist() == [1, 0]
+    s = row_layout.standardize_rows(take_full_batch(house_data))
     torch.testing.assert_close(s[:, [0, 5]].mean(0), torch.zeros(2), atol=1e-5, rtol=0)
     torch.testing.assert_close(s[:, [0, 5]].std(0, correction=0), torch.ones(2))
     torch.testing.assert_close(
-        row_layout.own(s), row_layout.encode_rows(take_full_batch(house_data)), atol=1e-4, rtol=0
+        row_layout.unstandardize_and_clip(s), row_layout.encode_rows(take_full_batch(house_data)), atol=1e-4, rtol=0
     )
     assert torch.equal(
         RowLayout(house_data, joint=False).encode_rows(take_full_batch(house_data)), take_full_batch(house_data)["x"]
@@ -65,7 +65,7 @@ def test_row_layout_places_and_standardizes_columns(house_data, row_layout):
 def test_mixed_row_likelihood_matches_torch_in_the_units_of_the_table(house_data, row_layout):
     likelihood, s, r = (
         MixedRowLikelihood(row_layout),
-        row_layout.seen(take_full_batch(house_data)),
+        row_layout.standardize_rows(take_full_batch(house_data)),
         row_layout.encode_rows(take_full_batch(house_data)),
     )
     likelihood.log_variance.data = torch.tensor([0.3, -1.2])
@@ -98,7 +98,7 @@ def test_mixed_row_samples_follow_the_likelihood(row_layout):
 
 def test_row_layout_clips_numbers_to_the_training_range(house_data, row_layout):
     observed = row_layout.encode_rows(take_full_batch(house_data))[:, [0, 5]]
-    clipped = row_layout.own(torch.full((1, 8), 50.0))
+    clipped = row_layout.unstandardize_and_clip(torch.full((1, 8), 50.0))
     assert (
         clipped[0, [0, 5]].tolist() == pytest.approx(observed.amax(0).tolist())
         and clipped[0, 5] == clipped[0, 5].round()
@@ -159,7 +159,7 @@ def test_table_flow_dequantizes_and_rounds_back(house_data, row_layout):
     torch.manual_seed(0)
     batch = take_full_batch(house_data)
     r = row_layout.encode_rows(batch)
-    flow = TableFlow(RealNVP(shape=(row_layout.width,), hidden=8, num_couplings=2), row_layout, r)
+    flow = TableFlow(RealNVP(shape=(row_layout.flat_width,), hidden=8, num_couplings=2), row_layout, r)
     for u in (torch.full((len(r), 5), 0.01), torch.rand(len(r), 5), torch.full((len(r), 5), 0.99)):
         recovered = flow.unflatten_clipped_rows(flow.dequantize(batch, u)[0])
         is_present = r[:, 1] == 0

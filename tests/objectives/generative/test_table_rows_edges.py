@@ -40,7 +40,7 @@ def row_layout(house_data):
 
 def make_wide_rows(row_layout, n=20_000):
     """Numbers whose deviation is half as large again as the table's, none missing."""
-    s = 1.5 * torch.randn(n, row_layout.features, generator=torch.Generator().manual_seed(0))
+    s = 1.5 * torch.randn(n, row_layout.num_features, generator=torch.Generator().manual_seed(0))
     s[:, IS_MISSING] = 0
     return row_layout.unstandardize(s)
 
@@ -62,12 +62,12 @@ def has_whole_numbers(r):
 
 def test_reflect_at_edges_leaves_no_heap_on_the_edges(row_layout):
     assert (
-        row_layout.features == 4
+        row_layout.num_features == 4
         and row_layout.numbers.tolist() == [YEARS, PRICE, GARDEN]
         and row_layout.gaps.tolist() == [IS_MISSING]
     )
     r, clipped = (
-        row_layout.drawn(make_wide_rows(row_layout)),
+        row_layout.reflect_at_edges(make_wide_rows(row_layout)),
         row_layout.clip_to_training_range(make_wide_rows(row_layout)),
     )
     assert (
@@ -87,7 +87,7 @@ def test_reflect_at_edges_adds_the_density_of_both_sides(row_layout):
     """P(x <= v) = P(2 low − v <= x <= v) + P(x >= 2 high − v), but for the few that lie a whole range beyond."""
     low, high = row_layout.low[PRICE].item(), row_layout.high[PRICE].item()
     model = norm(row_layout.location[PRICE].item(), 1.5 * row_layout.scale[PRICE].item())
-    x = row_layout.drawn(make_wide_rows(row_layout))[:, PRICE].double().numpy()
+    x = row_layout.reflect_at_edges(make_wide_rows(row_layout))[:, PRICE].double().numpy()
     assert 2 * model.cdf(2 * low - high) < 0.001
     assert kstest(x, lambda v: model.cdf(v) - model.cdf(2 * low - v) + model.sf(2 * high - v)).pvalue > 0.01
 
@@ -98,7 +98,7 @@ def test_reflect_at_edges_matches_hand_values(row_layout):
     row_layout.low[YEARS], row_layout.high[YEARS] = 0.0, 10.0
     v = torch.tensor([-0.4, -0.6, -3.0, -11.0, -12.0, 3.2, 10.4, 10.6, 14.0, 21.0, 22.0])
     r = torch.zeros(len(v), 4).index_copy(1, torch.tensor([YEARS]), v[:, None])
-    assert row_layout.drawn(r)[:, YEARS].tolist() == [0, 0, 2, 10, 0, 3, 10, 10, 7, 0, 10]
+    assert row_layout.reflect_at_edges(r)[:, YEARS].tolist() == [0, 0, 2, 10, 0, 3, 10, 10, 7, 0, 10]
     assert row_layout.clip_to_training_range(r)[:, YEARS].tolist() == [0, 0, 0, 0, 0, 3, 10, 10, 10, 10, 10]
 
 
@@ -106,7 +106,7 @@ def test_reflect_at_edges_keeps_the_heaps_of_the_table(row_layout):
     """Six in ten have no garden: a number below 0 means the same."""
     assert row_layout.heaped[:, [YEARS, PRICE, GARDEN]].tolist() == [[False, False, True], [False, False, False]]
     model = norm(row_layout.location[GARDEN].item(), 1.5 * row_layout.scale[GARDEN].item())
-    zero_share = (row_layout.drawn(make_wide_rows(row_layout))[:, GARDEN] == 0).double().mean().item()
+    zero_share = (row_layout.reflect_at_edges(make_wide_rows(row_layout))[:, GARDEN] == 0).double().mean().item()
     assert zero_share == pytest.approx(model.cdf(0.5), abs=0.01) and zero_share > 0.3
 
 
@@ -127,7 +127,7 @@ class WideGenerator(nn.Module):
 
 
 def make_table_vae(row_layout, data):
-    model = TableVAE(VAE(shape=(row_layout.features, 1, 1), widths=(8,), latent_dim=3, num_classes=2), row_layout)
+    model = TableVAE(VAE(shape=(row_layout.num_features, 1, 1), widths=(8,), latent_dim=3, num_classes=2), row_layout)
     # deviations of 1.5, and next to none
     model.pixels.log_variance.data = torch.tensor([0.8, 0.8, -9.0])
     model.network.decode = lambda z, y: WideGenerator()(torch.zeros(len(y), 4), y)
@@ -140,7 +140,7 @@ def make_table_gan(row_layout, data):
         nn.Identity(),
         row_layout,
         gan_loss=GAN_LOSSES["wasserstein"],
-        latent_dim=row_layout.features,
+        latent_dim=row_layout.num_features,
         num_classes=2,
     ), {}
 

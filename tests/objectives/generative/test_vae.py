@@ -79,7 +79,7 @@ def test_log_normal_matches_torch():
 
 def test_elbo_at_the_posterior_equals_the_evidence():
     batch, evidence = make_images()
-    outputs = make_objective(samples=2).evaluate_batch(batch)
+    outputs = make_objective(num_samples=2).evaluate_batch(batch)
     torch.testing.assert_close(-outputs["loss"], evidence, atol=1e-4, rtol=1e-4)   # p(x, z) / p(z | x) = p(x) for any z
 
 
@@ -104,7 +104,7 @@ def test_iwae_bound_tightens_with_more_samples():
         for k in (1, 2, 8, 64, 512):
             torch.manual_seed(0)
             bounds.append(
-                -make_objective(offset=0.4, samples=k).loss(repeated_batch if k < 512 else batch)["loss"].item()
+                -make_objective(offset=0.4, num_samples=k).loss(repeated_batch if k < 512 else batch)["loss"].item()
             )
     assert bounds == sorted(bounds) and bounds[-1] > bounds[0] + 0.5
     assert bounds[-1] == pytest.approx(evidence.mean().item(), abs=0.05)
@@ -129,7 +129,7 @@ def test_vae_beta_weights_the_kl_and_free_bits_clamp_it():
 
 
 def test_vae_kl_weight_rises_during_warmup():
-    model = make_objective(beta=2.0, warmup=4)
+    model = make_objective(beta=2.0, kl_warmup=4)
     batch, kl_weights = make_images()[0], []
     for _ in range(6):
         # in parts, or only looked at: no step was taken
@@ -137,7 +137,7 @@ def test_vae_kl_weight_rises_during_warmup():
         kl_weights.append(float(model.kl_weight()))
         model.after_step()
     assert kl_weights == [0, 0.5, 1, 1.5, 2, 2]
-    assert "taken" in model.state_dict()                                   # so that a resumed run goes on from there
+    assert "steps_taken" in model.state_dict()                            # so that a resumed run goes on from there
 
 
 @torch.no_grad()

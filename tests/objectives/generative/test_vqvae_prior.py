@@ -94,7 +94,9 @@ def test_vqvae_prior_conditions_only_on_fully_known_rows_of_codes():
 def test_vqvae_prior_beats_independent_codes(vqvae_and_prior):
     weights, run = vqvae_and_prior
     saved_autoencoder = {
-        name.removeprefix("learned."): value for name, value in run.load("model").items() if name.startswith("learned.")
+        name.removeprefix("autoencoder."): value
+        for name, value in run.load("model").items()
+        if name.startswith("autoencoder.")
     }
     assert saved_autoencoder.keys() == weights.keys() and all(
         torch.equal(saved_autoencoder[name], value) for name, value in weights.items()
@@ -135,9 +137,9 @@ def test_sample_verb_draws_and_completes_with_vqvae_prior(vqvae_and_prior, workd
 
 @pytest.mark.parametrize(("options", "message"), [
     ({"from_": "PRIOR"}, "--from expects a run of vqvae, got .*, which trained vqvae_prior"),
-    ({"coder": "vae"}, "no recipe named 'vae'; did you mean 'vqvae'"),
-    ({"coder": "vqvae code=3"}, "no option of vqvae named 'code'; did you mean 'codes'"),
-    ({"kernel": 4}, "must be odd, got 4"),
+    ({"autoencoder": "vae"}, "no recipe named 'vae'; did you mean 'vqvae'"),
+    ({"autoencoder": "vqvae codebook=3"}, "vqvae has no option --codebook; did you mean 'codebook-size'"),
+    ({"kernel_size": 4}, "must be odd, got 4"),
 ])
 def test_vqvae_prior_refuses_invalid_options(vqvae_and_prior, options, message):
     options = {name: str(vqvae_and_prior[1].folder) if value == "PRIOR" else value for name, value in options.items()}

@@ -22,7 +22,7 @@ from didact.registry import RECIPES
 from didact.samplers.text_generation import DecodingConfig
 from helpers.device_only_mode import DeviceOnlyMode
 
-SMALL_OPTIONS = {"context": 16, "dim": 16, "layers": 2, "heads": 2}
+SMALL_OPTIONS = {"context_length": 16, "embed_dim": 16, "num_layers": 2, "num_heads": 2}
 
 
 @pytest.fixture(params=["gpt", "llama"])
@@ -92,7 +92,8 @@ def test_experts_are_initialized_as_small_as_one_mlp(family):
     """What is added to the residual path; of GPT it does not grow with depth."""
     def compute_residual_std(layers, experts):
         torch.manual_seed(0)
-        network, stds = family(11, context_length=16, dim=96, layers=layers, heads=2, num_experts=experts), []
+        options = {"context_length": 16, "embed_dim": 96, "num_layers": layers, "num_heads": 2, "num_experts": experts}
+        network, stds = family(11, **options), []
         last = network.ln_f if isinstance(network, GPT) else network.model.norm
         last.register_forward_pre_hook(lambda _, inputs: stds.append(inputs[0].std().item()))
         network(torch.randint(11, (4, 16)))
@@ -111,14 +112,14 @@ def test_auxiliary_loss_is_popped_once_and_only_in_training(objective, batch):
     # a stray pass while training is not this one's
     assert set(objective.eval().loss(batch)) == {"loss"}
     assert pop_auxiliary_loss(objective.network) is None
-    assert set(objective.judge(batch)) == {"loss", "tokens", "right"}
+    assert set(objective.evaluate_batch(batch)) == {"loss", "tokens", "right"}
     assert pop_auxiliary_loss(nn.Linear(2, 2)) is None
     assert set(CausalLanguageModel(GPT(11, **SMALL_OPTIONS)).loss(batch)) == {"loss"}
 
 
 def test_compiled_moe_loss_matches_eager(batch):
     """In one graph: nothing of it falls back to Python."""
-    objective = CausalLanguageModel(GPT(11, **SMALL_OPTIONS | {"layers": 1}, num_experts=4))
+    objective = CausalLanguageModel(GPT(11, **SMALL_OPTIONS | {"num_layers": 1}, num_experts=4))
     parts, compiled_loss = objective.loss(batch), torch.compile(objective.loss, backend="aot_eager", fullgraph=True)
     for _ in range(2):
         compiled_parts = compiled_loss(batch)
@@ -150,7 +151,8 @@ def test_moe_generation_with_a_cache_matches_the_full_network(objective):
 
 def test_balance_loss_makes_routing_more_even(workdir):
     (workdir / "book.txt").write_text("\n".join(topics.values())[:40_000], encoding="utf-8")
-    options = {"layers": 1, "heads": 2, "width": 32, "context": 32, "steps": 150, "lr": 2e-2, "device": "cpu"}
+    network_options = {"num_layers": 1, "num_heads": 2, "embed_dim": 32, "context_length": 32}
+    options = {**network_options, "steps": 150, "lr": 2e-2, "device": "cpu"}
     uneven_run, even_run = (
         didact.train(RECIPES["gpt"], data="book.txt", num_experts=8, balance_weight=weight, **options)
         for weight in (0.0, 0.1)
@@ -168,16 +170,17 @@ def test_balance_loss_makes_routing_more_even(workdir):
 
 
 def test_balance_without_experts_is_refused(workdir, capsys):
-    assert main(["train", "gpt", "--data", "python_topics", "--balance", "0.1"]) == 2
-    assert "--balance 0.1 spreads tokens over experts, and there are none; add --experts 8" in capsys.readouterr().err
+    assert main(["train", "gpt", "--data", "python_topics", "--balance-weight", "0.1"]) == 2
+    message = "--balance-weight 0.1 spreads tokens over experts, and there are none; add --num-experts 8"
+    assert message in capsys.readouterr().err
 
 
 def test_weights_with_experts_do_not_fit_a_network_without():
     for source_experts, own_experts, message in (
-        (4, None, "with --experts 4, got no --experts;"),
-        (None, 4, "with no --experts, got --experts 4;"),
+        (4, None, "with --num-experts 4, got no --num-experts;"),
+        (None, 4, "with no --num-experts, got --num-experts 4;"),
     ):
         with pytest.raises(UsageError, match=message):
-            check_arguments_match("there", {"experts": source_experts}, {"experts": own_experts})
+            check_arguments_match("there", {"num_experts": source_experts}, {"num_experts": own_experts})
     # a run from before there were any
-    check_arguments_match("there", {}, {"experts": None})
+    check_arguments_match("there", {}, {"num_experts": None})

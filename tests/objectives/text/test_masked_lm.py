@@ -36,7 +36,8 @@ def test_masked_lm_evaluation_mask_is_fixed(objective):
     )
     assert torch.equal(is_hidden[rows.flip(0)], mask_positions(rows.flip(0).int(), 40, 0.15))
     batch = {"x": torch.randint(20, (6, 40)), "row": torch.arange(6)}
-    all_outputs, last_outputs = objective.eval().judge(batch), objective.judge({k: v[3:] for k, v in batch.items()})
+    all_outputs = objective.eval().evaluate_batch(batch)
+    last_outputs = objective.evaluate_batch({k: v[3:] for k, v in batch.items()})
     torch.testing.assert_close(all_outputs["loss"][3:], last_outputs["loss"])
 
 
@@ -73,16 +74,17 @@ def test_masked_lm_does_not_see_masked_tokens(objective):
     is_hidden = mask_positions(batch["row"], 40, 0.15)
     network_inputs = []
     objective.network.register_forward_pre_hook(lambda _, inputs: network_inputs.append(inputs[0]))
-    objective.judge(batch)
-    objective.judge(batch | {"x": torch.where(is_hidden, (batch["x"] + 5) % 20, batch["x"])})
-    assert torch.equal(*network_inputs) and (network_inputs[0][is_hidden] == objective.mask).all()
+    objective.evaluate_batch(batch)
+    objective.evaluate_batch(batch | {"x": torch.where(is_hidden, (batch["x"] + 5) % 20, batch["x"])})
+    assert torch.equal(*network_inputs) and (network_inputs[0][is_hidden] == objective.mask_token_id).all()
 
 
 @torch.no_grad()
 def test_untrained_masked_lm_loss_is_log_vocabulary(objective):
     batch = {"x": torch.randint(20, (50, 40)), "row": torch.arange(50)}
     assert objective.loss(batch)["loss"].item() == pytest.approx(torch.tensor(22.0).log().item(), rel=0.1)
-    assert objective.score(objective.judge(batch))["loss"] == pytest.approx(torch.tensor(22.0).log().item(), rel=0.1)
+    metrics = objective.compute_metrics(objective.evaluate_batch(batch))
+    assert metrics["loss"] == pytest.approx(torch.tensor(22.0).log().item(), rel=0.1)
 
 
 @torch.no_grad()

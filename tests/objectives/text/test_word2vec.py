@@ -55,7 +55,7 @@ def test_skipgram_and_cbow_swap_inputs_and_targets():
 
 
 def test_negative_sampling_loss_matches_hand_values():
-    batch, objective = make_batch(), make_objective(k=3, draws=7, pairs=2.0)
+    batch, objective = make_batch(), make_objective(num_negatives=3, num_noise_words=7, expected_pairs=2.0)
     torch.manual_seed(1)
     noise = objective.sample_negatives(torch.rand(7))
     torch.manual_seed(1)
@@ -101,7 +101,7 @@ def test_negative_sampling_evaluation_is_the_expected_training_loss():
     from didact.data.text.skipgram import make_subsampler
 
     counts, keep = torch.tensor([0, 0, 4, 4, 4, 4]), torch.tensor([1.0, 1.0, 0.9, 0.3, 0.6, 0.8])
-    objective = make_objective(V=6, counts=counts, keep=keep, draws=64)
+    objective = make_objective(V=6, counts=counts, keep=keep, num_noise_words=64)
     batch, subsample, g = make_batch(B=3, C=4, V=6), make_subsampler(keep), torch.Generator().manual_seed(0)
     with torch.no_grad():
         repeated_batch = {name: column.repeat_interleave(20_000, 0) for name, column in batch.items()}

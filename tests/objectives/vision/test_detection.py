@@ -131,9 +131,9 @@ def test_detection_loss_ignores_padding_rows(make):
         "y": torch.nn.functional.pad(examples["y"], (2, 3), value=-1),
         "box": torch.nn.functional.pad(examples["box"], (0, 0, 2, 3)),
     }
-    for name, part in objective.parts(out, examples).items():
-        assert_close(objective.parts(out, padded)[name], part)
-        assert_close(objective.parts(out[2:3], {k: v[2:3] for k, v in examples.items()})[name], part[2:3])
+    for name, part in objective.loss_parts(out, examples).items():
+        assert_close(objective.loss_parts(out, padded)[name], part)
+        assert_close(objective.loss_parts(out[2:3], {k: v[2:3] for k, v in examples.items()})[name], part[2:3])
 
 
 @pytest.mark.parametrize("make", [make_ssd, make_yolo])
@@ -144,7 +144,7 @@ def test_detection_objective_contract(make):
     parts["loss"].backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in objective.parameters())
     with torch.no_grad():
-        outputs = objective.eval().judge(examples)
+        outputs = objective.eval().evaluate_batch(examples)
         assert_close(outputs["detected"], objective.detect(examples))
     assert {name: tuple(v.shape) for name, v in outputs.items()} == {
         "loss": (4,),
@@ -152,7 +152,7 @@ def test_detection_objective_contract(make):
         "truth": (4, 5, 5),
     }
     assert abilities(objective) == ("detect",)
-    scores = objective.score(outputs)
+    scores = objective.compute_metrics(outputs)
     assert {"loss", "map50", "map", "ap50_cat", "ap50_dog", "ap50_owl"} == set(scores) and 0 <= scores["map"] <= scores[
         "map50"
     ] <= 1
@@ -241,7 +241,7 @@ def test_yolo_cell_predicts_boxes_centered_inside_it():
 
 @torch.no_grad()
 def compute_map50(objective, examples):
-    return objective.score(objective.eval().judge(examples))["map50"]
+    return objective.compute_metrics(objective.eval().evaluate_batch(examples))["map50"]
 
 
 @pytest.mark.parametrize("make", [make_ssd, make_yolo])

@@ -28,7 +28,11 @@ from didact.errors import format_count
     "--eta", type=click.FloatRange(0, 1), default=None, help="New noise at each step of a diffusion: 0 DDIM, 1 DDPM."
 )
 @click.option(
-    "--order", type=click.Choice((1, 2)), default=None, help="Of a diffusion's steps: 1 DDIM; 2 looks back, too."
+    "--solver-order",
+    "--order",
+    type=click.Choice((1, 2)),
+    default=None,
+    help="Of a diffusion's steps: 1 DDIM; 2 looks back, too.",
 )
 @click.option("--guidance", type=click.FloatRange(0), default=None, help="How much to insist on the class.")
 @click.option(

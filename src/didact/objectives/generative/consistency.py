@@ -124,8 +124,8 @@ class ConsistencyObjective(DiffusionObjective):
         algorithm 1."""
         if sampling.eta or sampling.guidance or sampling.solver_order > 1:
             raise UsageError(
-                "a distilled model draws as it was taught: --eta, --order and --guidance are its teacher's; leave them "
-                "out"
+                "a distilled model draws as it was taught: --eta, --solver-order and --guidance are its teacher's; "
+                "leave them out"
             )
         for t, s in pairwise(sampling_timesteps(self.noise_schedule.timesteps, sampling.steps)):
             x = self.f(self.target, x, torch.full((len(x),), t, device=x.device), y).clamp(
