@@ -47,7 +47,7 @@ def test_pruned_head_gives_the_output_of_a_disabled_head(name):
     assert not torch.allclose(disabled_output, full_output, atol=1e-3) and torch.equal(layer(*inputs), full_output)
     assert prune_heads(layer, {"": removed_heads}) == num_removed
     torch.testing.assert_close(layer(*inputs), disabled_output)
-    assert layer.look(*inputs)[1].shape[1] == layer.heads == make().heads - len(removed_heads)
+    assert layer.forward_with_weights(*inputs)[1].shape[1] == layer.num_heads == make().num_heads - len(removed_heads)
 
 
 def test_disable_heads_zeroes_the_input_of_the_output_projection():
@@ -110,7 +110,7 @@ def test_prune_heads_works_on_every_transformer(name):
     num_before = sum(p.numel() for p in network.parameters())
     assert prune_heads(network, disabled) == num_before - sum(p.numel() for p in network.parameters()) > 0
     torch.testing.assert_close(network(*inputs), expected)
-    assert [a.heads for a in find_attention_layers(network).values()] == [2, *[3] * (len(disabled) - 1)]
+    assert [a.num_heads for a in find_attention_layers(network).values()] == [2, *[3] * (len(disabled) - 1)]
 
 
 @pytest.mark.parametrize("name", ["gpt", "llama"])

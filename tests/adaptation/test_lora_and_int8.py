@@ -12,7 +12,7 @@ from didact.layers.moe import MixtureOfExperts
 from didact.models.text.gpt import GPT, Conv1D
 from didact.models.text.transformer_classifier import TransformerClassifier
 
-GPT_OPTIONS = {"context": 12, "dim": 16, "layers": 2, "heads": 4}
+GPT_OPTIONS = {"context_length": 12, "embed_dim": 16, "num_layers": 2, "num_heads": 4}
 
 
 @pytest.mark.parametrize("layer", [nn.Linear(5, 7), Conv1D(5, 7, std=0.5)])

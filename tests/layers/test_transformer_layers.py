@@ -226,5 +226,5 @@ def test_load_balancing_loss_is_one_when_even_and_num_experts_when_concentrated(
     layer(torch.randn(50, 6))
     pop_auxiliary_loss(layer).backward()
     assert layer.router.weight.grad.abs().sum() > 0
-    with pytest.raises(UsageError, match="top must be from 1 to experts=4, got top=5"):
+    with pytest.raises(UsageError, match="top_k must be from 1 to num_experts=4, got top_k=5"):
         MixtureOfExperts(6, 10, num_experts=4, top_k=5)

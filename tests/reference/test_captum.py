@@ -26,7 +26,7 @@ ignore_warnings = pytest.mark.filterwarnings("ignore")   # captum sets requires_
 
 def make_model(name):
     torch.manual_seed(0)
-    keywords, x = MODELS[name].model_class.example(batch=3)
+    keywords, x = MODELS[name].model_class.example(batch_size=3)
     model = MODELS[name](**keywords).eval()
     for m in model.modules():   # captum's own hooks would see activations that were overwritten
         if isinstance(m, nn.ReLU):

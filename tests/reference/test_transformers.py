@@ -44,10 +44,10 @@ def test_gpt2_matches_transformers_with_weights_by_name():
 def test_gpt2_has_the_published_number_of_parameters():
     with torch.device("meta"):
         sizes = {name: sum(p.numel() for p in GPT(**keywords).parameters()) for name, keywords in {
-            "124M": {"context": 1024, "dim": 768, "layers": 12, "heads": 12},
-            "355M": {"context": 1024, "dim": 1024, "layers": 24, "heads": 16},
-            "774M": {"context": 1024, "dim": 1280, "layers": 36, "heads": 20},
-            "1558M": {"context": 1024, "dim": 1600, "layers": 48, "heads": 25},
+            "124M": {"context_length": 1024, "embed_dim": 768, "num_layers": 12, "num_heads": 12},
+            "355M": {"context_length": 1024, "embed_dim": 1024, "num_layers": 24, "num_heads": 16},
+            "774M": {"context_length": 1024, "embed_dim": 1280, "num_layers": 36, "num_heads": 20},
+            "1558M": {"context_length": 1024, "embed_dim": 1600, "num_layers": 48, "num_heads": 25},
         }.items()}
     assert sizes == {"124M": 124_439_808, "355M": 354_823_168, "774M": 774_030_080, "1558M": 1_557_611_200}
 
@@ -124,7 +124,7 @@ def test_llama_with_experts_matches_mixtral():
     balance = hf.models.mixtral.modeling_mixtral.load_balancing_loss_func
     for block, logits in zip(model.model.layers, expected.router_logits, strict=True):
         # theirs sums over both choices, ours is the mean
-        torch.testing.assert_close(block.mlp.penalty, balance((logits,), 4, 2) / 2)
+        torch.testing.assert_close(block.mlp.auxiliary_loss, balance((logits,), 4, 2) / 2)
 
 
 def make_bert_config(**options):
@@ -139,7 +139,7 @@ def make_bert_config(**options):
     )
 
 
-BERT_OPTIONS = {"context": 12, "dim": 24, "layers": 3, "heads": 4, "hidden": 40}
+BERT_OPTIONS = {"context_length": 12, "embed_dim": 24, "num_layers": 3, "num_heads": 4, "ffn_dim": 40}
 
 
 def test_bert_with_padding_matches_transformers():

@@ -127,5 +127,5 @@ def test_causal_multi_head_attention_matches_torch():
 def test_attention_names_shapes_that_do_not_fit():
     with pytest.raises(ScratchError, match=r"attention.*\(2, 3\).*\(4, 5\)"):
         attention(Tensor(sample_normal(2, 3)), Tensor(sample_normal(4, 5)), Tensor(sample_normal(4, 5)))
-    with pytest.raises(ScratchError, match="multiple of heads=4, got 6"):
+    with pytest.raises(ScratchError, match="embed_dim must be a multiple of num_heads=4, got 6"):
         modules.MultiHeadAttention(6, 4)

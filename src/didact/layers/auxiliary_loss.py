@@ -7,12 +7,12 @@ from torch import Tensor, nn
 
 
 class HasAuxiliaryLoss(nn.Module):
-    """A layer that leaves a scalar under `penalty` whenever it is called while training, and None otherwise."""
+    """A layer that leaves a scalar under `auxiliary_loss` whenever it is called while training, and None otherwise."""
 
     auxiliary_loss: Tensor | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"penalty": None}      # a copy has not been called: it has no part in this graph
+        return self.__dict__ | {"auxiliary_loss": None}      # a copy has not been called: it has no part in this graph
 
 
 def pop_auxiliary_loss(network: nn.Module) -> Tensor | None:

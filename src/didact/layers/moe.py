@@ -13,7 +13,7 @@ BLOCKS_PER_EVEN_SHARE = 2
 
 
 def top_k_routing(logits: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
-    """softmax over the `top` largest logits: weights (N, top) that sum to one, and whose they are.  Shazeer et al.
+    """softmax over the `top_k` largest logits: weights (N, top) that sum to one, and whose they are.  Shazeer et al.
     2017; Gaba 7.10."""
     top_logits = logits.topk(top_k, dim=-1)
     return top_logits.values.softmax(dim=-1), top_logits.indices
@@ -62,7 +62,7 @@ class MixtureOfExperts(HasAuxiliaryLoss):
     ):
         super().__init__()
         if not 1 <= top_k <= num_experts:
-            raise UsageError(f"top must be from 1 to experts={num_experts}, got top={top_k}")
+            raise UsageError(f"top_k must be from 1 to num_experts={num_experts}, got top_k={top_k}")
         self.num_experts, self.top_k = num_experts, top_k
         self.router = Router(dim, num_experts, bias=False)
         std, out_std = std or dim**-0.5, out_std or ffn_dim**-0.5

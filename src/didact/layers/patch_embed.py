@@ -22,6 +22,6 @@ def count_patches(size: tuple[int, int], patch_size: int) -> int:
     if h % patch_size or w % patch_size:
         raise UsageError(
             f"images of {h}×{w} pixels cannot be cut into patches of {patch_size}; both sides must be multiples of "
-            f"patch={patch_size}"
+            f"patch_size={patch_size}"
         )
     return (h // patch_size) * (w // patch_size)

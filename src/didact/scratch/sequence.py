@@ -172,7 +172,9 @@ class MultiHeadAttention(Module):
     ):
         super().__init__()
         if embed_dim % num_heads:
-            raise ScratchError(f"MultiHeadAttention: width must be a multiple of heads={num_heads}, got {embed_dim}")
+            raise ScratchError(
+                f"MultiHeadAttention: embed_dim must be a multiple of num_heads={num_heads}, got {embed_dim}"
+            )
         rng = np.random.default_rng(rng)
         self.num_heads, self.batch_first = num_heads, batch_first
         self.in_proj_weight = parameter(xavier_uniform((3 * embed_dim, embed_dim), rng, dtype=dtype))

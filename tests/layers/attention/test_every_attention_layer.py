@@ -254,7 +254,7 @@ def test_attention_memory_grows_with_the_expected_power_of_length(f, power):
 
 
 def test_uneven_head_counts_are_refused():
-    with pytest.raises(UsageError, match="heads must be a multiple of groups=4, got heads=6"):
+    with pytest.raises(UsageError, match="num_heads must be a multiple of num_kv_heads=4, got num_heads=6"):
         GroupedQueryAttention(24, 6, 4)
     with pytest.raises(UsageError, match="dim must be a multiple of 2 heads=8, got dim=12"):
         DifferentialAttention(12, 4)

@@ -57,5 +57,5 @@ def test_self_attention_without_positions_is_permutation_equivariant():
 
 
 def test_self_attention_refuses_a_width_not_divisible_by_heads():
-    with pytest.raises(UsageError, match="dim must be a multiple of heads=3, got dim=10"):
+    with pytest.raises(UsageError, match="dim must be a multiple of num_heads=3, got dim=10"):
         SelfAttention(10, 3)

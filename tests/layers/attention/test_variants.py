@@ -35,7 +35,7 @@ def test_attention_variant_equals_its_explicit_matrix_forward_and_backward(varia
     layer, x = make_layer(variant, depth), torch.randn(3, 11, 12, dtype=torch.float64)
     for mask in (None, PADDING_MASK[:, None, None]):
         y = layer(x, mask, causal=causal)
-        explicit, a = layer.look(x, mask, causal=causal)
+        explicit, a = layer.forward_with_weights(x, mask, causal=causal)
         torch.testing.assert_close(y, explicit)
         assert a.shape == (3, 3, 11, 11) and y.isfinite().all()
         gradients, explicit_gradients = (
@@ -52,7 +52,7 @@ def test_attention_variant_equals_its_explicit_matrix_forward_and_backward(varia
 def test_attention_variant_weighs_the_expected_number_of_tokens(variant):
     """Of eleven tokens and a span of three, counted from the definitions."""
     layer = make_layer(variant)
-    a = layer.look(torch.randn(1, 11, 12, dtype=torch.float64))[1][0, 0]
+    a = layer.forward_with_weights(torch.randn(1, 11, 12, dtype=torch.float64))[1][0, 0]
     num_weighed = {"local": [4, 5, 6, 7, 7, 7, 7, 7, 6, 5, 4], "strided": [4, 4, 3] * 3 + [4, 4], "topk": [3] * 11}
     assert (a != 0).sum(1).tolist() == num_weighed.get(variant, [11] * 11)
     total = 1 - layer.lam.item() if variant == "differential" else 1.0
@@ -66,7 +66,7 @@ def test_window_longer_than_the_text_gives_full_attention_or_the_token_alone(var
     layer, x = make_layer(variant, window=10**9), torch.randn(3, 11, 12, dtype=torch.float64)
     q, k, v = layer.project_qkv(x)
     heads = v if variant == "strided" else F.scaled_dot_product_attention(q, k, v, is_causal=causal)
-    for y in (layer(x, causal=causal), layer.look(x, causal=causal)[0]):
+    for y in (layer(x, causal=causal), layer.forward_with_weights(x, causal=causal)[0]):
         torch.testing.assert_close(y, layer.merge_heads(heads))
     torch.testing.assert_close(layer(x[:, :1], causal=causal), layer.merge_heads(v[:, :, :1]))
 
@@ -143,7 +143,7 @@ def test_linear_attention_of_padding_alone_is_zero():
     torch.testing.assert_close(y[1, 0, 2], v[1, 0, 2])                         # who sees one alone gets its value
     layer, x = make_layer("linear"), torch.randn(2, 5, 12, dtype=torch.float64)
     for causal in (False, True):
-        y, a = layer.look(x, is_token[..., None, :], causal=causal)
+        y, a = layer.forward_with_weights(x, is_token[..., None, :], causal=causal)
         assert not a[0].any()
         torch.testing.assert_close(y, layer(x, is_token[..., None, :], causal=causal))
 

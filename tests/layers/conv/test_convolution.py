@@ -12,7 +12,7 @@ def test_dilated_conv_spreads_its_taps_and_keeps_the_size():
     spread_weight = torch.zeros(3, 2, 9, 9)
     spread_weight[:, :, ::4, ::4] = layer.weight.detach()
     torch.testing.assert_close(layer(x), F.conv2d(x, spread_weight, layer.bias, padding=4), rtol=1e-5, atol=1e-5)
-    with pytest.raises(UsageError, match="odd kernel only, got kernel=4"):
+    with pytest.raises(UsageError, match="odd kernel only, got kernel_size=4"):
         dilated_conv(2, 3, 4)
 
 

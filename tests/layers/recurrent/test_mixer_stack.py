@@ -126,8 +126,10 @@ def test_make_recurrent_refuses_unknown_cells_and_inits():
     with pytest.raises(UsageError, match="no cell named 'mamb'; did you mean 'mamba'"):
         make_recurrent("mamb", 3, 4)
     with pytest.raises(
-        UsageError, match="--init random is for rnn, lstm and gru; mamba begins as its paper says: leave it out"
+        UsageError,
+        match="--recurrent-init random is for rnn, lstm and gru; mamba begins as its paper says: leave it out",
     ):
         make_recurrent("mamba", 3, 4, init="random")
     # 4 do not divide 6
-    assert {cell: make_recurrent(cell, 3, 6).mixers[0].heads for cell in ("slstm", "mlstm")} == {"slstm": 2, "mlstm": 2}
+    stacks = {cell: make_recurrent(cell, 3, 6) for cell in ("slstm", "mlstm")}
+    assert {cell: stack.mixers[0].num_heads for cell, stack in stacks.items()} == {"slstm": 2, "mlstm": 2}

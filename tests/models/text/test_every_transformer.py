@@ -146,5 +146,5 @@ def test_rotary_heads_must_have_even_width(heads, width):
 
 
 def test_gpt_refuses_a_width_not_divisible_by_heads():
-    with pytest.raises(UsageError, match="the width must be a multiple of heads=4, got 18"):
+    with pytest.raises(UsageError, match="embed_dim must be a multiple of num_heads=4, got 18"):
         GPT(23, context_length=4, embed_dim=18, num_layers=1, num_heads=4)

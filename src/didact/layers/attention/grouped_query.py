@@ -30,9 +30,9 @@ class GroupedQueryAttention(nn.Module):
     ):
         super().__init__()
         if num_heads % num_kv_heads:
-            raise UsageError(f"heads must be a multiple of groups={num_kv_heads}, got heads={num_heads}")
+            raise UsageError(f"num_heads must be a multiple of num_kv_heads={num_kv_heads}, got num_heads={num_heads}")
         if head_dim is None and dim % num_heads:
-            raise UsageError(f"dim must be a multiple of heads={num_heads}, got dim={dim}")
+            raise UsageError(f"dim must be a multiple of num_heads={num_heads}, got dim={dim}")
         self.num_heads, self.num_kv_heads, self.dropout = num_heads, num_kv_heads, dropout
         d = head_dim or dim // num_heads
         self.q_proj = nn.Linear(dim, num_heads * d, bias=bias)

@@ -34,7 +34,7 @@ class SelfAttention(nn.Module):
     def __init__(self, dim: int, num_heads: int, *, dropout: float = 0.0):
         super().__init__()
         if dim % num_heads:
-            raise UsageError(f"dim must be a multiple of heads={num_heads}, got dim={dim}")
+            raise UsageError(f"dim must be a multiple of num_heads={num_heads}, got dim={dim}")
         self.num_heads, self.dropout = num_heads, dropout
         self.in_proj_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(3 * dim, dim)))
         self.in_proj_bias = nn.Parameter(torch.zeros(3 * dim))

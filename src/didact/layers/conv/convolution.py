@@ -10,7 +10,7 @@ from didact.errors import UsageError
 def dilated_conv(c_in: int, c_out: int, kernel_size: int = 3, *, dilation: int = 1, bias: bool = True) -> nn.Conv2d:
     """Taps d pixels apart, padded by d (k - 1) / 2 so that the size stays.  Fleuret 4.2."""
     if kernel_size % 2 == 0:
-        raise UsageError(f"a dilated convolution keeps the size for an odd kernel only, got kernel={kernel_size}")
+        raise UsageError(f"a dilated convolution keeps the size for an odd kernel only, got kernel_size={kernel_size}")
     return nn.Conv2d(c_in, c_out, kernel_size, padding=dilation * (kernel_size - 1) // 2, dilation=dilation, bias=bias)
 
 

@@ -26,7 +26,7 @@ class SLSTM(nn.Module):
     def __init__(self, dim: int, *, num_heads: int = 4):
         super().__init__()
         if dim % num_heads:
-            raise UsageError(f"dim must be a multiple of heads={num_heads}, got dim={dim}")
+            raise UsageError(f"dim must be a multiple of num_heads={num_heads}, got dim={dim}")
         self.num_heads = num_heads
         self.w = nn.Linear(dim, 4 * dim)
         self.r = nn.Parameter(
@@ -80,7 +80,7 @@ class MLSTM(nn.Module):
     def __init__(self, dim: int, *, num_heads: int = 4):
         super().__init__()
         if dim % num_heads:
-            raise UsageError(f"dim must be a multiple of heads={num_heads}, got dim={dim}")
+            raise UsageError(f"dim must be a multiple of num_heads={num_heads}, got dim={dim}")
         self.num_heads, self.head_dim = num_heads, dim // num_heads
         self.qkv, self.gates, self.o = nn.Linear(dim, 3 * dim), nn.Linear(dim, 2 * num_heads), nn.Linear(dim, dim)
 

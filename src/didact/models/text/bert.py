@@ -124,7 +124,7 @@ class BERT(nn.Module):
     ):
         super().__init__()
         if embed_dim % num_heads:
-            raise UsageError(f"the width must be a multiple of heads={num_heads}, got {embed_dim}")
+            raise UsageError(f"embed_dim must be a multiple of num_heads={num_heads}, got {embed_dim}")
         self.context_length = context_length
         self.embeddings = BertEmbeddings(vocab_size, context_length, num_segments, embed_dim, dropout)
         self.encoder = BertEncoder(num_layers, embed_dim, num_heads, ffn_dim, dropout)

@@ -181,7 +181,7 @@ class GPT(nn.Module):
     ):
         super().__init__()
         if embed_dim % num_heads:
-            raise UsageError(f"the width must be a multiple of heads={num_heads}, got {embed_dim}")
+            raise UsageError(f"embed_dim must be a multiple of num_heads={num_heads}, got {embed_dim}")
         self.vocab_size, self.context_length, self.num_heads = vocab_size, context_length, num_heads
         self.wte, self.wpe = nn.Embedding(vocab_size, embed_dim), nn.Embedding(context_length, embed_dim)
         # of what is added to the residual path: its size does not grow with depth
