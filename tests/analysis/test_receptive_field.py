@@ -18,7 +18,7 @@ from didact.models import ConvNeXt, EfficientNet, ResNet
 
 sliding_windows = st.builds(
     SlidingWindow,
-    kernel=st.integers(1, 4),
+    kernel_size=st.integers(1, 4),
     stride=st.integers(1, 3),
     padding=st.integers(0, 2),
     dilation=st.integers(1, 3),
@@ -26,7 +26,7 @@ sliding_windows = st.builds(
 
 
 def make_convs(chain):
-    layers = [nn.Conv1d(1, 1, w.kernel, w.stride, w.padding, w.dilation) for w in chain]
+    layers = [nn.Conv1d(1, 1, w.kernel_size, w.stride, w.padding, w.dilation) for w in chain]
     for layer in layers:
         nn.init.ones_(layer.weight)  # nothing cancels
     return nn.Sequential(*layers)

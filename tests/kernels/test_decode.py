@@ -66,7 +66,7 @@ def test_fast_decoder_matches_the_plain_decoder():
     torch.manual_seed(0)
     model = create_model("gpt2", vocab_size=500, num_layers=3).cuda().eval()
     text = torch.randint(500, (3, 40), device="cuda")
-    fast_cache, plain_cache = model.remember(3, 64), model.remember(3, 64)
+    fast_cache, plain_cache = model.init_cache(3, 64), model.init_cache(3, 64)
     assert fast_cache.fast_decoder is not None
     plain_cache.fast_decoder = None
     for start, stop in ((0, 30), *((i, i + 1) for i in range(30, 40))):
@@ -82,7 +82,7 @@ def test_greedy_text_matches_decoding_without_a_cache():
     nn.init.normal_(model.wpe.weight, std=0.5)
     text = prompt = torch.randint(500, (2, 7), device="cuda")
     generated = TextGenerator(
-        model.decode_step, model.remember(2, 160), 2, decoding=DecodingConfig(temperature=0), device=prompt.device
+        model.decode_step, model.init_cache(2, 160), 2, decoding=DecodingConfig(temperature=0), device=prompt.device
     ).generate(prompt, 150)
     for _ in range(150):
         text = torch.cat([text, model(text)[:, -1:].argmax(-1)], dim=1)

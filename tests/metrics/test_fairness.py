@@ -113,7 +113,7 @@ def test_make_groups_halves_numbers_of_scikit_learn_sets():
 
 def test_make_groups_refuses_a_constant_column(tmp_path):
     data = load_column(["1", "2"] * 100, tmp_path)
-    one_group_data = replace(data, train=data.train.pick((data.train.columns["x"][:, 0] == 1).nonzero()[:, 0]))
+    one_group_data = replace(data, train=data.train.subset((data.train.columns["x"][:, 0] == 1).nonzero()[:, 0]))
     with pytest.raises(UsageError, match="--by c: all training rows are of one group, 'c=1'"):
         make_groups(one_group_data, "c", "--by")
 

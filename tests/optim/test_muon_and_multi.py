@@ -39,7 +39,7 @@ def test_muon_takes_groups_and_parameters_of_one_kind():
     model = nn.Linear(3, 2)
     optimizer = muon([{"params": [model.weight], "lr": 0.5}, {"params": [model.bias]}], lr=0.1)
     assert sorted(g["lr"] for g in optimizer.param_groups if g["params"]) == [0.1, 0.5]
-    assert len(muon([model.bias]).parts) == len(muon([model.weight]).parts) == 1
+    assert len(muon([model.bias]).optimizers) == len(muon([model.weight]).optimizers) == 1
 
 
 def test_multi_optimizer_groups_hooks_and_zero_grad_reach_every_optimizer():
