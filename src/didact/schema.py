@@ -75,7 +75,7 @@ SECONDS = Kind("seconds", lambda value: is_number(value) and value >= 0)
 TENSOR = Kind("numbers", is_nested)
 SCORE = Maybe(NUMBER)  # null: not defined
 
-WATCH = Kind("a metric and lower or higher",
+WATCH = Kind("a metric and min or max",
              lambda v: isinstance(v, list) and len(v) == 2 and isinstance(v[0], str) and v[1] in ("min", "max"))
 
 LINE: Shape = {  # of metrics.jsonl

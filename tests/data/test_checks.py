@@ -120,8 +120,8 @@ def test_data_from_json_restores_everything_but_the_examples():
     data = build_table(make_columns(), source={"name": "made", "seed": 1})
     restored_data = data_from_json(json.loads(json.dumps(data_to_json(data))))
     for name in (
-        "name", "kind", "task", "shape", "class_names", "feature_names", "target", "target_mean", "target_std", "encoder",
-        "source", "class_counts", "notes", "fingerprint",
+        "name", "kind", "task", "shape", "class_names", "feature_names", "target", "target_mean", "target_std",
+        "encoder", "source", "class_counts", "notes", "fingerprint",
     ):
         assert getattr(restored_data, name) == getattr(data, name), name
     assert torch.equal(restored_data.mean, data.mean) and torch.equal(restored_data.std, data.std)

@@ -7,18 +7,20 @@ import torch
 from didact.run import Run
 
 
-def make_metadata(task="multiclass", labels=("0", "1", "2"), kind="images", shape=(1, 4, 4), names=(), **extra):
+def make_metadata(
+    task="multiclass", class_names=("0", "1", "2"), kind="images", shape=(1, 4, 4), feature_names=(), **extra
+):
     data = {
         "name": "shapes",
         "kind": kind,
         "task": task,
         "shape": list(shape),
-        "labels": list(labels),
-        "names": list(names),
+        "class_names": list(class_names),
+        "feature_names": list(feature_names),
     }
     data |= {"mean": [0.0], "std": [1.0], "target_mean": 0.0, "target_std": 1.0, "target": "y", "fingerprint": "00ff"}
     data["class_counts"] = {
-        part: [n + k for k in range(len(labels))] for part, n in (("train", 10), ("validation", 3), ("test", 4))
+        part: [n + k for k in range(len(class_names))] for part, n in (("train", 10), ("validation", 3), ("test", 4))
     }
     health = {"name": "shapes", "kind": kind, "task": task, "target": "y", "shape": list(shape)}
     health |= {
@@ -50,7 +52,7 @@ def make_metadata(task="multiclass", labels=("0", "1", "2"), kind="images", shap
         "device": "cpu",
         "precision": "fp32",
         "processes": 1,
-        "plan": {"batch": 8, "epoch": 4, "total": 12},
+        "plan": {"batch_size": 8, "rounds_per_epoch": 4, "total_rounds": 12},
         "monitor": ["accuracy", "max"],
         "versions": {"python": "3.12", "torch": "2.11"},
         "machine": {"system": "Linux", "cores": 2},
@@ -94,10 +96,10 @@ def make_run(root, rows=None, examples=None, lines=LINES, **metadata):
     return run
 
 
-def make_classifier_run(root, labels=("0", "1", "2"), n=12, **metadata):
+def make_classifier_run(root, class_names=("0", "1", "2"), n=12, **metadata):
     """Images of three classes, all right but the last, which is said to be the first class."""
-    y = torch.arange(n) % len(labels)
-    output = 4 * torch.nn.functional.one_hot(y, len(labels)).float()
+    y = torch.arange(n) % len(class_names)
+    output = 4 * torch.nn.functional.one_hot(y, len(class_names)).float()
     output[-1] = output[0]
     loss = torch.nn.functional.cross_entropy(output, y, reduction="none")
     order = loss.argsort(descending=True)
@@ -108,7 +110,7 @@ def make_classifier_run(root, labels=("0", "1", "2"), n=12, **metadata):
         "worst_x": torch.rand(2, *shape),
         "best_x": torch.rand(2, *shape),
     }
-    return make_run(root, {"loss": loss, "output": output, "y": y}, examples, class_names=labels, **metadata)
+    return make_run(root, {"loss": loss, "output": output, "y": y}, examples, class_names=class_names, **metadata)
 
 
 class HtmlChecker(HTMLParser):

@@ -46,8 +46,8 @@ def parse_points(path):
     return np.array([[float(v) for v in point.split()] for point in path.strip("MZ").split("L")])
 
 
-PLANE_METADATA = {"task": "binary", "labels": ["no", "yes"], "names": ["a", "b"], "target": "y"}
-LINE_METADATA = {"task": "regression", "labels": [], "names": ["dose"], "target": "effect"}
+PLANE_METADATA = {"task": "binary", "class_names": ["no", "yes"], "feature_names": ["a", "b"], "target": "y"}
+LINE_METADATA = {"task": "regression", "class_names": [], "feature_names": ["dose"], "target": "effect"}
 
 
 def test_surface_figure_colors_regions_by_class_and_confidence():
@@ -92,7 +92,7 @@ def test_surface_figure_of_numbers_has_one_scale_for_map_and_dots():
         "seen_y": torch.tensor([0.0, 10.0]),
     }
     picture = make_surface_figure(
-        {**PLANE_METADATA, "task": "regression", "labels": []}, surface, includes_noise=False
+        {**PLANE_METADATA, "task": "regression", "class_names": []}, surface, includes_noise=False
     ).svg
     pixels = decode_image(picture)
     # 0 … 5 of targets up to 10
@@ -156,7 +156,7 @@ def test_surface_figure_of_one_feature_shows_probability_curves():
     p = torch.stack([1 - x, 0.75 * x, 0.25 * x], dim=1)
     surface = {"x": x[:, None], "mean": p, "seen_x": torch.rand(4, 1), "seen_y": torch.tensor([0, 1, 2, 2])}
     picture = make_surface_figure(
-        {**LINE_METADATA, "task": "multiclass", "labels": ["a", "b", "c"]}, surface, includes_noise=False
+        {**LINE_METADATA, "task": "multiclass", "class_names": ["a", "b", "c"]}, surface, includes_noise=False
     ).svg
     falling, steep, flat = (parse_points(e.get("d"))[:, 1] for e in find_elements(picture, "path", "line"))
     assert falling[0] - falling[-1] == pytest.approx(4 * (flat[-1] - flat[0]), abs=0.5)
@@ -181,7 +181,9 @@ def test_surface_figure_of_unsupported_data_is_none():
 
 
 def test_surface_figure_follows_the_learning_curves(tmp_path):
-    run = make_run(tmp_path, kind="table", shape=(2,), class_names=("no", "yes"), task="binary", names=("a", "b"))
+    run = make_run(
+        tmp_path, kind="table", shape=(2,), class_names=("no", "yes"), task="binary", feature_names=("a", "b")
+    )
     run.save(
         "surface",
         {

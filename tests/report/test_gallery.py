@@ -38,17 +38,17 @@ def test_latent_plane_draws_collapsed_codes():
 
 def test_codebook_usage_counts_the_codes():
     rows = {"codes": torch.tensor([[3, 3, 3], [0, 3, 1]])}
-    figure = draw_codebook_usage(rows, {"arguments": {"codes": 5}})
+    figure = draw_codebook_usage(rows, {"arguments": {"codebook_size": 5}})
     assert "3 of 5 codes are used" in figure and "Use of the codebook" in figure
     assert (
-        draw_codebook_usage({}, {"arguments": {"codes": 5}}) is None
+        draw_codebook_usage({}, {"arguments": {"codebook_size": 5}}) is None
         and draw_codebook_usage(rows, {"arguments": {}}) is None
     )
 
 
 def test_training_samples_are_drawn_in_the_order_of_steps():
     samples = {str(step): torch.zeros(8, 1, 4, 4, dtype=torch.uint8) for step in (100, 5, 20)}
-    figure = draw_training_samples(samples, {"plan": {"epoch": 20}, "best_step": 100})
+    figure = draw_training_samples(samples, {"plan": {"rounds_per_epoch": 20}, "best_step": 100})
     assert figure.index("step 5") < figure.index("epoch 1") < figure.index("epoch 5") and "that of step 100" in figure
 
 

@@ -59,12 +59,12 @@ def test_page_escapes_names(tmp_path):
     unsafe_text = "<script>alert(1)</script>"
     run = make_classifier_run(
         tmp_path,
-        labels=(unsafe_text, "b", "c"),
+        class_names=(unsafe_text, "b", "c"),
         summary=unsafe_text,
-        repeat=unsafe_text,
+        command_to_repeat=unsafe_text,
         notes=[unsafe_text],
         sources=[unsafe_text],
-        names=[unsafe_text],
+        feature_names=[unsafe_text],
     )
     page, _ = read_page(report.write_report(run))
     assert page.count("<script>") == 1, "only the copy button's"
@@ -84,7 +84,7 @@ def test_page_ignores_outputs_of_another_kind(tmp_path):
         {"loss": torch.rand(5), "sample": torch.rand(5, 3, 4, 4)},
         task="none",
         class_names=(),
-        watch=["loss", "lower"],
+        monitor=["loss", "min"],
     )
     _, text = read_page(report.write_report(run))
     assert "Confusion" not in text
@@ -92,14 +92,17 @@ def test_page_ignores_outputs_of_another_kind(tmp_path):
 
 @pytest.mark.parametrize("classes", [2, 20, 60])
 def test_page_of_any_number_of_classes(tmp_path, classes):
-    run = make_classifier_run(tmp_path, labels=tuple(f"a long class name {k}" for k in range(classes)), n=3 * classes)
+    run = make_classifier_run(
+        tmp_path, class_names=tuple(f"a long class name {k}" for k in range(classes)), n=3 * classes
+    )
     read_page(report.write_report(run))
 
 
 def test_page_shows_regression_in_the_units_of_the_target(tmp_path):
     output = torch.tensor([[0.0, 0.0], [1.0, 2 * np.log(3.0)], [2.0, -50.0]])
     rows = {"loss": torch.rand(3), "output": output, "y": torch.tensor([10.0, 12.0, 15.0])}
-    metadata_changes = {"task": "regression", "labels": (), "kind": "table", "shape": (2,), "monitor": ["rmse", "min"]}
+    metadata_changes = {"task": "regression", "class_names": (), "kind": "table", "shape": (2,)}
+    metadata_changes |= {"monitor": ["rmse", "min"]}
     run = make_run(tmp_path, rows, test={"loss": 1.0, "rmse": 2.5}, **metadata_changes)
     metadata = run.metadata
     metadata["data"] |= {"target_mean": 10.0, "target_std": 2.0}
@@ -166,13 +169,13 @@ def test_page_embeds_example_images(tmp_path):
 
 
 def test_features_of_a_row_start_with_the_most_unusual():
-    data = {"names": ["age", "height", "size"], "mean": [10.0, 0.0, 5.0], "std": [1.0, 1.0, 2.0]}
+    data = {"feature_names": ["age", "height", "size"], "mean": [10.0, 0.0, 5.0], "std": [1.0, 1.0, 2.0]}
     texts = re.findall(r">([^<>]+)<", show_unusual_features(torch.tensor([10.5, -4.0, 9.0]), data))
     assert texts == ["height", "−4", "−4.0 σ", "size", "9", "+2.0 σ", "age", "10.50", "+0.5 σ"]
 
 
 def test_words_of_a_text_start_with_the_least_usual():
-    data = {"names": ["the", "rare", "absent"], "mean": [5.0, 0.1, 0.1], "std": [2.0, 0.3, 0.3]}
+    data = {"feature_names": ["the", "rare", "absent"], "mean": [5.0, 0.1, 0.1], "std": [2.0, 0.3, 0.3]}
     assert re.findall(r"<span>(\w+)", show_unusual_words(torch.tensor([5.0, 1.0, 0.0]), data)) == ["rare", "the"]
 
 
@@ -230,20 +233,22 @@ def test_page_text_has_wcag_contrast_in_both_themes(theme):
         assert (high + 0.05) / (low + 0.05) >= 4.5, (ink, ground)
 
 
-@pytest.mark.parametrize(("about", "words"), [
-    ({"steps": 4, "plan": {"batch": 8, "epoch": 4, "total": 4}}, "4 steps of 8 examples (1 epoch)."),
-    ({"steps": 1, "plan": {"batch": 1, "epoch": 2, "total": 1}}, "1 step of 1 example (0.5 epochs)."),
-    ({"steps": 2000, "plan": {"batch": 673, "epoch": 1, "total": 2000}}, "2,000 steps of 673 examples (2,000 epochs)."),
+@pytest.mark.parametrize(("numbers", "words"), [
+    ((8, 4, 4), "4 steps of 8 examples (1 epoch)."),
+    ((1, 2, 1), "1 step of 1 example (0.5 epochs)."),
+    ((673, 1, 2000), "2,000 steps of 673 examples (2,000 epochs)."),
 ])
-def test_training_length_uses_the_singular(about, words):
-    assert describe_training(about) == words
+def test_training_length_uses_the_singular(numbers, words):
+    batch_size, rounds_per_epoch, steps = numbers
+    plan = {"batch_size": batch_size, "rounds_per_epoch": rounds_per_epoch, "total_rounds": steps}
+    assert describe_training({"steps": steps, "plan": plan}) == words
 
 
 @pytest.mark.parametrize(
     ("task", "title"), [("multiclass", "Examples of each class"), ("segmentation", "Pixels of each class")]
 )
 def test_class_figure_counts_examples_or_pixels(task, title):
-    figure = make_class_figure({"task": task, "labels": ["a", "b"], "counts": {"train": [3, 4]}})
+    figure = make_class_figure({"task": task, "class_names": ["a", "b"], "class_counts": {"train": [3, 4]}})
     assert figure is not None and title in figure.svg
 
 

@@ -178,7 +178,8 @@ def project_pca(z: Tensor) -> tuple[Tensor, float]:
 
 def draw_codebook_usage(outputs: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> Html | None:
     """How often each code of a vocabulary stands for a place of a test image, the most frequent first."""
-    if "codes" not in outputs or (codebook_size := metadata.get("arguments", {}).get("codes")) is None:
+    codebook_size = metadata.get("arguments", {}).get("codebook_size")
+    if "codes" not in outputs or codebook_size is None:
         return None
     counts = torch.bincount(outputs["codes"].flatten().long(), minlength=codebook_size).sort(descending=True).values
     share = (100 * counts / counts.sum())[:MAX_CODEBOOK_BARS].tolist()

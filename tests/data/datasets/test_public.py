@@ -389,9 +389,8 @@ def test_seed_changes_the_validation_split_of_mnist_only(mnist):
     other_split = load_or_skip("mnist", seed=1)
     assert other_split.indices["test"].equal(mnist.indices["test"])
     assert not other_split.indices["validation"].equal(mnist.indices["validation"])
-    assert all(
-        abs(a - b) <= 1 for a, b in zip(other_split.class_counts["validation"], mnist.class_counts["validation"], strict=True)
-    )
+    counts, other_counts = mnist.class_counts["validation"], other_split.class_counts["validation"]
+    assert all(abs(a - b) <= 1 for a, b in zip(other_counts, counts, strict=True))
     assert other_split.fingerprint == mnist.fingerprint
 
 

@@ -47,7 +47,8 @@ def test_offset_keeps_seconds_of_timestamps(tmp_path, span):
     path, frame = write_timestamps(tmp_path, span=span)
     data = load(str(path), target="late")
     column = data.encoder.columns[0]
-    assert NOW_S <= column.offset < NOW_S + span and column.offset in frame["t"].to_numpy()[data.indices["train"].numpy()]
+    assert NOW_S <= column.offset < NOW_S + span
+    assert column.offset in frame["t"].to_numpy()[data.indices["train"].numpy()]
     original_values = concat_splits(data)[:, 0].double().numpy() + column.offset
     np.testing.assert_array_equal(original_values, frame["t"].to_numpy())
     assert data.feature_names[0] == f"t − {column.offset:.0f}" and data.feature_names[1] == "a"
