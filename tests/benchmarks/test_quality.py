@@ -92,16 +92,17 @@ def test_rows_of_one_command_share_a_training(run_quality, monkeypatch):
     assert [row.split(" | ")[1:3] for row in rows[:2]] == [["confidence", "0.9700"], ["confidence_in_real", "0.9900"]]
     guided, second, noisy, plain, *_ = (row for row in rows if "| ratio |" in row)
     assert (
-        "-n 2000 --steps 50 --eta 0.0 --order 1 --judge CNN, beside --steps 1000 --eta 1.0 --seed" in guided
+        "-n 2000 --steps 50 --eta 0.0 --solver-order 1 --judge CNN, beside --steps 1000 --eta 1.0 --seed" in guided
         and "≤ 1.2" in guided
     )
     assert "--conditional --guidance 0.5;" in guided, "a flag is said by its name alone"
     assert (
-        "--eta 0.0 --order 2 --judge" in second
+        "--eta 0.0 --solver-order 2 --judge" in second
         and "--steps 50 --eta 1.0 --judge" in noisy
         and "≤" not in second + noisy
     )
-    assert plain.startswith("| `didact train diffusion --data mnist; ") and "--order 1 --judge CNN, beside" in plain
+    assert plain.startswith("| `didact train diffusion --data mnist; ")
+    assert "--solver-order 1 --judge CNN, beside" in plain
     jobs = run_quality.module.together(
         run_quality.module.GENERATIVE, argparse.Namespace(only="diffusion --data mnist", seeds=2, beside=1)
     )
