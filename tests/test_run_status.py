@@ -121,7 +121,7 @@ def test_report_shows_that_a_run_was_killed(workdir, monkeypatch):
     with pytest.raises(SystemExit):
         didact.train(RECIPES["mlp"], **SMALL_RUN)
     run = Run.open("latest")
-    page = didact.report.write(run).read_text()
+    page = didact.report.write_report(run).read_text()
     assert "it is killed" in page and "it is running" not in page
     assert "<td>killed</td>" in didact.report.compare_runs([run, run], Path("two.html")).read_text().replace(
         ' class="n"', ""

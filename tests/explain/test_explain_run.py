@@ -50,7 +50,7 @@ def runs_folder(tmp_path_factory):
         for name, (recipe, arguments) in configs.items():
             run = didact.train(RECIPES[recipe], **arguments)
             if name in ("images", "table"):
-                didact.report.write(run)
+                didact.report.write_report(run)
             shutil.move(run.folder, root / name)
         yield root
 
@@ -234,7 +234,7 @@ def test_explain_refuses_bad_input_in_one_line(workdir, capsys, words, expected,
 )
 def test_unknown_kind_of_input_is_refused(workdir, capsys, monkeypatch, change, message):
     objective, data = load_model(Run(Path("text")))
-    monkeypatch.setattr("didact.explain.explained_model.restored", lambda run: (objective, replace(data, **change)))
+    monkeypatch.setattr("didact.explain.explained_model.load_model", lambda run: (objective, replace(data, **change)))
     code, _, err = run_explain(capsys, "text")
     assert code == 2 and message in err and "images, tables and bags of words" in err
 

@@ -61,13 +61,14 @@ def test_gradient_decay_of_mamba_and_mlstm_is_the_slope_of_the_state(cell, layer
     torch.manual_seed(0)
     reader, x = SequenceMixerStack(cell, 5, 4, num_layers=layers).double(), torch.randn(7, 5, dtype=torch.float64)
     mixer, inputs = reader.mixers[-1], reader.mixer_inputs(x[None])[-1].detach()
-    state = mixer.after(inputs[:, :3], mixer.start(1))[1]                  # after three of seven: a distance of four
+    # after three of seven: a distance of four
+    state = mixer.forward_from_state(inputs[:, :3], mixer.initial_state(1))[1]
 
     def compute_final_state(s):
         if cell == "mamba":
-            return mixer.after(inputs[:, 3:], (state[0], s))[1][1]
+            return mixer.forward_from_state(inputs[:, 3:], (state[0], s))[1][1]
         unit = state[2].exp()[..., None, None]                            # it is kept as C / e^m
-        c, _, m = mixer.after(inputs[:, 3:], (s / unit, *state[1:]))[1]
+        c, _, m = mixer.forward_from_state(inputs[:, 3:], (s / unit, *state[1:]))[1]
         return c * m.exp()[..., None, None]
 
     initial_state = (state[1] if cell == "mamba" else state[0]).detach()
@@ -81,13 +82,13 @@ def test_gradient_decay_of_slstm_is_the_slope_of_its_unstabilized_equations():
     torch.manual_seed(0)
     reader, x = SequenceMixerStack("slstm", 5, 4).double(), torch.randn(6, 5, dtype=torch.float64)
     mixer, inputs = reader.mixers[0], reader.mixer_inputs(x[None])[0].detach()
-    state = mixer.after(inputs[:, :2], mixer.start(1))[1]
-    final = mixer.after(inputs, mixer.start(1))[1]
+    state = mixer.forward_from_state(inputs[:, :2], mixer.initial_state(1))[1]
+    final = mixer.forward_from_state(inputs, mixer.initial_state(1))[1]
     initial_unit, final_unit = state[3].exp().detach(), final[3].exp().detach()          # units of c and n
 
     def run_equations(s):
         c, n, h = s[0] * initial_unit, s[1] * initial_unit, s[2]
-        for wx in mixer.gates(inputs[:, 2:]).unbind(1):
+        for wx in mixer.project_gates(inputs[:, 2:]).unbind(1):
             i, f, z, o = (wx + torch.einsum("bhd,hde->bhe", h, mixer.r)).chunk(4, dim=-1)
             c, n = f.sigmoid() * c + i.exp() * z.tanh(), f.sigmoid() * n + i.exp()
             h = o.sigmoid() * c / n

@@ -56,7 +56,7 @@ def runs(tmp_path_factory):
 def test_record_attention_equals_the_networks_attention_maps():
     torch.manual_seed(0)
     x = torch.randint(1, 23, (2, 7))
-    small_options = {"dim": 12, "layers": 2, "heads": 3}
+    small_options = {"embed_dim": 12, "num_layers": 2, "num_heads": 3}
     for network in (
         GPT(23, context_length=9, **small_options),
         TransformerClassifier(23, 2, ffn_dim=16, **small_options),
@@ -181,7 +181,9 @@ def test_long_attention_map_labels_some_tokens():
 
 def test_attention_maps_color_negative_weights_apart(monkeypatch):
     pictures = []
-    monkeypatch.setattr("didact.explain.attention_maps.inline", lambda picture: pictures.append(picture) or "")
+    monkeypatch.setattr(
+        "didact.explain.attention_maps.image_to_data_uri", lambda picture: pictures.append(picture) or ""
+    )
     weights = torch.tensor([[[0.5, -0.5], [0.0, 0.25]], [[0.0, 0.0], [0.0, 0.0]]])
     draw_attention_maps("layer 1", weights, ["a", "b"], ["c", "d"])
     (red, _, blue), zero_color = pictures[0], torch.tensor([0xF4, 0xF3, 0xF4]) / 255
@@ -290,7 +292,7 @@ def test_forecast_is_explained_by_gates_and_memory(tmp_path, capsys):
     objective, _ = load_model(run)
     with torch.no_grad():
         x = torch.tensor(window)[None, :, None]
-        gate_values = objective.network.reader.look(objective.standardize(x))[1][-1]
+        gate_values = objective.network.reader.forward_with_gates(objective.standardize(x))[1][-1]
         forecast = objective.forecast({"x": x})[0]
     assert explanation["methods"]["gates"]["forget"] == pytest.approx(gate_values["forget"].mean().item(), rel=1e-5)
     assert (
