@@ -32,7 +32,7 @@ def test_efficientnet_lite0_classifies_the_photographs_of_scikit_learn(network, 
 
 def test_efficientnet_lite0_matches_the_network_of_the_package(network):
     reference = pytest.importorskip("efficientnet_lite_pytorch").EfficientNet.from_name("efficientnet-lite0").eval()
-    reference.load_state_dict({k: v for k, v in network.state_dict().items() if not k.startswith("standardise.")})
+    reference.load_state_dict({k: v for k, v in network.state_dict().items() if not k.startswith("standardize.")})
     v = torch.randint(256, (2, 3, 224, 224))
     with torch.no_grad():
         torch.testing.assert_close(network(v / 255), reference((v - 127) / 128), rtol=1e-3, atol=1e-4)

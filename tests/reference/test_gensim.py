@@ -51,7 +51,7 @@ def test_word2vec_learns_the_same_analogies_as_gensim(model, workdir):
         epochs=20,
         min_count=3,
         seed=0,
-        num_workers=1,
+        workers=1,
         alpha=0.05,
     ).wv
     reference = WordVectors(tuple(gensim_vectors.index_to_key), torch.from_numpy(gensim_vectors.vectors.copy()))
