@@ -27,8 +27,8 @@ from didact.training.session import prepare, reproduce_command
 COMMON: dict[str, Any] = {
     "model": "resnet9",
     "augment": ("flip", "crop", "cutout"),
-    "smoothing": 0.2,
-    "mirror": True,
+    "label_smoothing": 0.2,
+    "flip_tta": True,
     "clip_norm": None,
     "precision": "bf16",
     "optimizer": "nesterov",
@@ -37,9 +37,9 @@ COMMON: dict[str, Any] = {
     "schedule": "warmup_cosine",
 }
 SETTINGS: dict[str, dict[str, Any]] = {
-    "page": {"batch": 512, "lr": 0.4, "epochs": 30, "ema": 0.995},      # the rates of Page 2018, averaged weights
-    "large": {"batch": 768, "lr": 0.6, "epochs": 30, "ema": 0.99},      # fewer, fuller steps
-    "compiled": {"batch": 768, "lr": 0.6, "epochs": 36, "ema": 0.99, "compile": True},
+    "page": {"batch_size": 512, "lr": 0.4, "epochs": 30, "ema": 0.995},      # the rates of Page 2018, averaged weights
+    "large": {"batch_size": 768, "lr": 0.6, "epochs": 30, "ema": 0.99},      # fewer, fuller steps
+    "compiled": {"batch_size": 768, "lr": 0.6, "epochs": 36, "ema": 0.99, "compile": True},
 }
 
 

@@ -42,7 +42,9 @@ def didact_generator(
     model = make_gpt2(torch.bfloat16, device)
     cache = model.init_cache(batch_size, capacity)
     cache.fast_decoder = cache.fast_decoder if fast_decoder else None
-    return TextGenerator(model.decode_step, cache, batch_size, decoding=GREEDY, device=device, compile=compile).generate
+    return TextGenerator(
+        model.decode_step, cache, batch_size, decoding=GREEDY, device=device, compile=use_compile
+    ).generate
 
 
 def hugging_face_generator(batch_size: int, capacity: int, device: torch.device) -> GenerateFunction:
@@ -66,7 +68,7 @@ def hugging_face_generator(batch_size: int, capacity: int, device: torch.device)
 
 CONTENDERS: dict[str, Callable[[int, int, torch.device], GenerateFunction]] = {
     "didact": lambda rows, room, device: didact_generator(rows, room, device, fast_decoder=True),
-    "compiled": lambda rows, room, device: didact_generator(rows, room, device, compile=True),
+    "compiled": lambda rows, room, device: didact_generator(rows, room, device, use_compile=True),
     "graph": didact_generator,
     "hugging_face": hugging_face_generator,
 }

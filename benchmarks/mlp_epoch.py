@@ -120,7 +120,7 @@ def didact_epoch(data, device: torch.device) -> Callable[[], None]:
     """didact's own loop, as `didact train mlp --dropout 0 --schedule constant` runs it; validation is not in the
     time."""
     settings = Settings(seed=0, device=str(device))
-    arguments = recipes.mlp.bind({"dropout": 0.0, "schedule": "constant", "epochs": 10**6, "batch": BATCH})
+    arguments = recipes.mlp.bind({"dropout": 0.0, "schedule": "constant", "epochs": 10**6, "batch_size": BATCH})
     trainer = Trainer(build_experiment(recipes.mlp, data, arguments, settings), settings, device=device)
     trainer.objective.train()
     trainer.streams.reset()

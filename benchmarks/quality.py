@@ -66,7 +66,7 @@ RESNET_OPTIONS = {
     "optimizer": "nesterov",
     "lr": 0.1,
     "weight_decay": 5e-4,
-    "batch": 256,
+    "batch_size": 256,
     "ema": 0.995,
 }
 VISION = [
@@ -87,34 +87,47 @@ VISION = [
         0.75,
         {
             "data": "pennfudan",
-            "widths": (32, 64, 128, 256, 512),
+            "channels": (32, 64, 128, 256, 512),
             "augment": ("flip", "zoom", "jitter", "noise"),
             "lr": 2e-3,
             "weight_decay": 0.05,
             "ema": 0.99,
             "clip_norm": 1.0,
             "epochs": 200,
-            "batch": 8,
+            "batch_size": 8,
         },
     ),
     BenchmarkRow(recipes.detection, "map50", 0.85, {"data": "bccd", "augment": ("flips", "zoom", "jitter")}),
     BenchmarkRow(recipes.denoising, "psnr_gain", None, {"data": "shapes"}),
     BenchmarkRow(
-        recipes.denoising, "psnr_gain", None, {"data": "cifar10", "widths": (32, 64, 128), "epochs": 10, "batch": 128}
+        recipes.denoising,
+        "psnr_gain",
+        None,
+        {"data": "cifar10", "channels": (32, 64, 128), "epochs": 10, "batch_size": 128},
     ),
     *[  # what another task taught against nothing, with few labels: didact's own glyphs, and ImageNet
         BenchmarkRow(
-            recipes.transfer, "accuracy", None, {"data": data, "weights": weights, "labels": labels, "mode": mode}
+            recipes.transfer,
+            "accuracy",
+            None,
+            {"data": data, "weights": weights, "labels_per_class": labels, "mode": mode},
         )
         for data, weights, labels in (("mnist", "glyphs", 5), ("cifar10", "lite0", 25))
         for mode in ("scratch", "features", "full")
     ],
 ]
-IMDB_OPTIONS = {"data": "imdb", "vocabulary": 20_000, "batch": 64}
-TRANSLATION_OPTIONS = {"layers": 3, "width": 256, "hidden": 512, "dropout": 0.3, "smoothing": 0.1, "epochs": 30}
+IMDB_OPTIONS = {"data": "imdb", "vocab_size": 20_000, "batch_size": 64}
+TRANSLATION_OPTIONS = {
+    "num_layers": 3,
+    "embed_dim": 256,
+    "ffn_dim": 512,
+    "dropout": 0.3,
+    "label_smoothing": 0.1,
+    "epochs": 30,
+}
 TEXT = [
     BenchmarkRow(
-        recipes.text_rnn, "accuracy", 0.86, {**IMDB_OPTIONS, "length": 400, "dropout": 0.5, "lr": 1e-3, "epochs": 5}
+        recipes.text_rnn, "accuracy", 0.86, {**IMDB_OPTIONS, "max_length": 400, "dropout": 0.5, "lr": 1e-3, "epochs": 5}
     ),
     BenchmarkRow(
         recipes.text_transformer,
@@ -122,9 +135,9 @@ TEXT = [
         0.87,
         {
             **IMDB_OPTIONS,
-            "layers": 2,
-            "hidden": 256,
-            "length": 500,
+            "num_layers": 2,
+            "ffn_dim": 256,
+            "max_length": 500,
             "dropout": 0.4,
             "augment": ("deletion",),
             "lr": 4e-4,
@@ -138,7 +151,7 @@ TEXT = [
         recipes.seq2seq,
         "bleu",
         None,
-        {"data": "multi30k_fr", "width": 256, "hidden": 512, "dropout": 0.3, "lr": 1e-3, "epochs": 12},
+        {"data": "multi30k_fr", "embed_dim": 256, "hidden_size": 512, "dropout": 0.3, "lr": 1e-3, "epochs": 12},
     ),
     BenchmarkRow(recipes.seq2seq, "exact", 0.99, {"data": "number_words"}),
 ]
@@ -421,7 +434,8 @@ def time_sampling(run: Run, sampling: SamplingSetup, seed: int, device_name: str
 def make_quick(row: BenchmarkRow) -> BenchmarkRow:
     """The same on digits, of few steps and images."""
     small_options = {"data": "digits", "epochs": 1 if row.options.get("epochs") == EARLY_EPOCHS else 6}
-    row = row._replace(options=row.options | small_options | ({"T": 100} if row.recipe is recipes.diffusion else {}))
+    diffusion_options = {"timesteps": 100} if row.recipe is recipes.diffusion else {}
+    row = row._replace(options=row.options | small_options | diffusion_options)
     if row.sampling is None:
         return row
     option_pairs = (row.sampling.sampler_options, row.sampling.baseline_options or {})
@@ -430,7 +444,7 @@ def make_quick(row: BenchmarkRow) -> BenchmarkRow:
         for options in option_pairs
     )
     return row._replace(
-        drawn=SamplingSetup(min(row.sampling.num_images, NUM_QUICK), sampler_options, baseline_options or None)
+        sampling=SamplingSetup(min(row.sampling.num_images, NUM_QUICK), sampler_options, baseline_options or None)
     )
 
 

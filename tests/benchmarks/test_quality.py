@@ -20,8 +20,8 @@ def run_quality(tmp_path, monkeypatch):
     spec.loader.exec_module(quality)
     values = iter(range(1, 100))
     fake_train = lambda row, seed, words: {"test": {row.metric: next(values) / 100}, "seconds": 2.0}  # noqa: E731
-    quality.measured = quality.train
-    monkeypatch.setattr(quality, "train", fake_train)
+    quality.train_for_real = quality.train_row
+    monkeypatch.setattr(quality, "train_row", fake_train)
 
     def run(*words, table="vision"):
         monkeypatch.setattr(
@@ -84,7 +84,7 @@ def test_rows_of_one_command_share_a_training(run_quality, monkeypatch):
     }
     monkeypatch.setattr(
         run_quality.module,
-        "train",
+        "train_row",
         lambda row, seed, words: trained_rows.append(row) or {"test": scores, "seconds": 2.0},
     )
     rows = run_quality("--only", "diffusion --data mnist", "--seeds", "1", table="generative")
@@ -103,13 +103,13 @@ def test_rows_of_one_command_share_a_training(run_quality, monkeypatch):
     )
     assert plain.startswith("| `didact train diffusion --data mnist; ")
     assert "--solver-order 1 --judge CNN, beside" in plain
-    jobs = run_quality.module.together(
+    jobs = run_quality.module.group_jobs(
         run_quality.module.GENERATIVE, argparse.Namespace(only="diffusion --data mnist", seeds=2, beside=1)
     )
     assert [len(numbers) for numbers, _ in jobs] == [4, 4, 1, 1, 6, 6, 1, 1], (
         "one training for most, one for each trained otherwise"
     )
-    parallel_jobs = run_quality.module.together(
+    parallel_jobs = run_quality.module.group_jobs(
         run_quality.module.GENERATIVE, argparse.Namespace(only="diffusion --data mnist", seeds=2, beside=8)
     )
     assert [len(numbers) for numbers, _ in parallel_jobs] == [4, 4, 1, 1, 4, 4, 1, 1], "and none whose seconds count"
@@ -117,27 +117,35 @@ def test_rows_of_one_command_share_a_training(run_quality, monkeypatch):
     assert len(early) == 2 and all("| frechet |" in row for row in early)
 
 
-
 def test_sampling_is_evaluated_and_timed_with_one_model(run_quality, tmp_path):
     quality = run_quality.module
     words = argparse.Namespace(epochs=1, device="cpu", runs=str(tmp_path / "runs"), compile=None)
-    rows = [quality.quick(row) for row in quality.GENERATIVE if row.drawn and row.recipe is quality.recipes.diffusion]
+    diffusion = quality.recipes.diffusion
+    rows = [quality.make_quick(row) for row in quality.GENERATIVE if row.sampling and row.recipe is diffusion]
     rows = [row for row in rows if "guidance" not in row.options]
-    small_options = {"widths": (4, 8), "time": 8, "T": 10}
-    rows = [row._replace(options=row.options | small_options, drawn=row.drawn._replace(
-        way=row.drawn.way | {"steps": 4}, beside=row.drawn.beside and {"steps": 10, "eta": 1.0})) for row in rows]
+    small_options = {"channels": (4, 8), "time_dim": 8, "timesteps": 10}
+    rows = [
+        row._replace(
+            options=row.options | small_options,
+            sampling=row.sampling._replace(
+                sampler_options=row.sampling.sampler_options | {"steps": 4},
+                baseline_options=row.sampling.baseline_options and {"steps": 10, "eta": 1.0},
+            ),
+        )
+        for row in rows
+    ]
     rows = [
         next(row for row in rows if row.metric == metric)
         for metric in ("ratio", "confidence_in_real", "seconds_of_drawing")
     ]
-    results = [quality.measured(row, 0, words) for row in rows]
+    results = [quality.train_for_real(row, 0, words) for row in rows]
     assert not [row_result for row_result in results if "left out" in row_result]
     # the diffusion and its judge: epochs are one here
-    assert len(quality.TRAINED) == 2
+    assert len(quality.TRAINED_RUNS) == 2
     for row, row_result in zip(rows, results, strict=True):
         assert row_result["test"][row.metric] > 0 and all(
             isinstance(value, int | float) for value in row_result["test"].values()
         )
-    judge, _ = load_model(next(run for what, run in quality.TRAINED.items() if what.startswith("cnn")))
+    judge, _ = load_model(next(run for what, run in quality.TRAINED_RUNS.items() if what.startswith("cnn")))
     real = judge.classify({"x": load("digits").test.columns["x"].float() / 255}).max(1).values.mean().item()
     assert results[1]["test"]["confidence_in_real"] == pytest.approx(real, abs=1e-5)

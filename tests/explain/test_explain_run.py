@@ -230,7 +230,7 @@ def test_explain_refuses_bad_input_in_one_line(workdir, capsys, words, expected,
 
 
 @pytest.mark.parametrize(
-    ("change", "message"), [({"names": ()}, "texts word by word"), ({"kind": "audio"}, "reads audio")]
+    ("change", "message"), [({"feature_names": ()}, "texts word by word"), ({"kind": "audio"}, "reads audio")]
 )
 def test_unknown_kind_of_input_is_refused(workdir, capsys, monkeypatch, change, message):
     objective, data = load_model(Run(Path("text")))
