@@ -287,14 +287,22 @@ def resolve_alias(name: str, options_by_name: Mapping[str, Option], *, owner: st
     )
 
 
-def bind_arguments(
+def resolve_aliases(
     options_by_name: Mapping[str, Option], arguments: Mapping[str, Any], *, owner: str
 ) -> dict[str, Any]:
-    """Defaults overlaid with the given arguments, every value checked; aliases count as their options."""
+    """The given arguments by the names of their options."""
     given: dict[str, Any] = {}
     for alias, value in arguments.items():
         name = resolve_alias(alias, options_by_name, owner=owner)
         if name in given:
             raise UsageError(f"--{options_by_name[name].flag} is given twice; one of its names is {alias}")
         given[name] = value
+    return given
+
+
+def bind_arguments(
+    options_by_name: Mapping[str, Option], arguments: Mapping[str, Any], *, owner: str
+) -> dict[str, Any]:
+    """Defaults overlaid with the given arguments, every value checked; aliases count as their options."""
+    given = resolve_aliases(options_by_name, arguments, owner=owner)
     return {n: o.check(given[n]) if n in given else o.default for n, o in options_by_name.items()}

@@ -34,7 +34,9 @@ def test_engines_agree_with_every_optimizer(optimizer):
 @pytest.mark.parametrize("cell", ["rnn", "gru"])
 def test_engines_agree_with_every_cell(cell):
     assert (
-        compare_engines(RECIPES["scratch_rnn"], {"cell": cell, "hidden": 9, "width": 5}, steps=3)["max_difference"]
+        compare_engines(RECIPES["scratch_rnn"], {"cell": cell, "hidden_size": 9, "embed_dim": 5}, steps=3)[
+            "max_difference"
+        ]
         < 1e-9
     )
 

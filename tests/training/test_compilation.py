@@ -124,7 +124,7 @@ def test_compile_note_is_kept_once_over_resumes(workdir, monkeypatch):
             raise SystemExit
         train_round(self, stored, rows)
 
-    with monkeypatch.context_length() as patch:
+    with monkeypatch.context() as patch:
         patch.setattr(Trainer, "train_round", die_at_step)
         with pytest.raises(SystemExit):
             didact.train(RECIPES["mlp"], **SMALLEST_RUNS["mlp"], steps=4, compile=True)

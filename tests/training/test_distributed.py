@@ -52,7 +52,20 @@ def run_processes(folder, processes: int, *words: str) -> dict:
     return json.loads(out)
 
 
-TRAIN_COMMAND = ("train", "mlp", "--data", "wine", "--epochs", "3", "--hidden", "16", "--dropout", "0", "--batch", "33")
+TRAIN_COMMAND = (
+    "train",
+    "mlp",
+    "--data",
+    "wine",
+    "--epochs",
+    "3",
+    "--hidden",
+    "16",
+    "--dropout",
+    "0",
+    "--batch-size",
+    "33",
+)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +105,7 @@ def test_sync_batch_norm_uses_the_whole_batch(tmp_path):
         "8",
         "--dropout",
         "0",
-        "--batch",
+        "--batch-size",
         "31",
         "--norm",
         "batch",
@@ -116,7 +129,20 @@ def test_sync_batch_norm_uses_the_whole_batch(tmp_path):
 @pytest.mark.slow
 def test_two_processes_resume_where_they_stopped(tmp_path):
     """With dropout each process draws from a stream of its own; Ctrl-C saves both."""
-    words = ["train", "mlp", "--data", "wine", "--epochs", "40", "--hidden", "16", "--dropout", "0.5", "--batch", "31"]
+    words = [
+        "train",
+        "mlp",
+        "--data",
+        "wine",
+        "--epochs",
+        "40",
+        "--hidden",
+        "16",
+        "--dropout",
+        "0.5",
+        "--batch-size",
+        "31",
+    ]
     full_result = run_processes(tmp_path, 2, *words)
     process = start_processes(tmp_path, 2, *words)
     log = wait_for_steps(tmp_path / "runs", full_result["run"])
@@ -149,7 +175,7 @@ def test_bad_option_is_reported_once(tmp_path):
 
 def test_batch_smaller_than_the_processes_is_refused():
     with pytest.raises(UsageError, match="3 processes share batches of 2 rows; raise --batch"):
-        TrainingPlan.from_experiment(make_classifier(batch=2), processes=3)
+        TrainingPlan.from_experiment(make_classifier(batch_size=2), processes=3)
     assert [len(c) for c in split_batches(torch.arange(10), 4, min_batch_size=3)] == [4, 6]
 
 

@@ -22,7 +22,7 @@ def test_fit_trains_any_module_on_tensors():
     x = torch.randn(400, 3)
     y = x @ torch.tensor([1.0, -1.0, 2.0])
     net = nn.Sequential(nn.Linear(3, 1), nn.Flatten(0))
-    result = didact.fit(net, (x, y), loss=F.mse_loss, lr=0.05, epochs=20, batch=32)
+    result = didact.fit(net, (x, y), loss=F.mse_loss, lr=0.05, epochs=20, batch_size=32)
     assert result.test["loss"] < 1e-2
     torch.testing.assert_close(net[0].weight[0], torch.tensor([1.0, -1.0, 2.0]), atol=0.05, rtol=0)
 
@@ -30,7 +30,7 @@ def test_fit_trains_any_module_on_tensors():
 def test_fit_reports_given_metrics():
     data = make_blobs()
     result = didact.fit(
-        nn.Linear(5, 3), data, loss=F.cross_entropy, metrics={"accuracy": accuracy}, epochs=15, lr=0.05, batch=32
+        nn.Linear(5, 3), data, loss=F.cross_entropy, metrics={"accuracy": accuracy}, epochs=15, lr=0.05, batch_size=32
     )
     assert result.test["accuracy"] > 0.85 and result.validation["loss"] < 0.5
 
@@ -38,7 +38,7 @@ def test_fit_reports_given_metrics():
 def test_fit_loss_of_a_split_does_not_depend_on_the_batch_size():
     data = make_line()
     net = nn.Sequential(nn.Linear(4, 1), nn.Flatten(0))
-    result = didact.fit(net, data, loss=F.l1_loss, epochs=2, batch=50)
+    result = didact.fit(net, data, loss=F.l1_loss, epochs=2, batch_size=50)
     rows = data.test.batch(torch.arange(len(data.test)))
     assert result.test["loss"] == pytest.approx(F.l1_loss(net(rows["x"]), rows["y"]).item(), rel=1e-5)
 
@@ -58,14 +58,14 @@ LOSSES = {  # what PyTorch makes of many rows at once is not always the mean of 
 @pytest.mark.parametrize("name", LOSSES)
 def test_fit_loss_of_a_split_is_the_loss_of_the_module(name):
     data, net, loss = make_blobs(), nn.Linear(5, 3), LOSSES[name]
-    result = didact.fit(net, data, loss=loss, epochs=2, batch=50)
+    result = didact.fit(net, data, loss=loss, epochs=2, batch_size=50)
     rows = data.test.batch(torch.arange(len(data.test)))
     assert result.test["loss"] == pytest.approx(loss(net(rows["x"]), rows["y"]).mean().item(), rel=1e-5)
 
 
 def test_fit_reports_a_summed_loss_per_example():
     data, net, loss = make_line(), nn.Sequential(nn.Linear(4, 1), nn.Flatten(0)), nn.MSELoss(reduction="sum")
-    result = didact.fit(net, data, loss=loss, epochs=2, batch=50)
+    result = didact.fit(net, data, loss=loss, epochs=2, batch_size=50)
     rows = data.test.batch(torch.arange(len(data.test)))
     assert result.test["loss"] == pytest.approx(F.mse_loss(net(rows["x"]), rows["y"]).item(), rel=1e-5)
 
@@ -75,7 +75,7 @@ def test_fit_evaluates_a_loss_module_on_whole_batches(monkeypatch):
     monkeypatch.setattr(
         nn.CrossEntropyLoss, "forward", lambda self, out, y: batch_sizes.append(len(y)) or forward(self, out, y)
     )
-    didact.fit(nn.Linear(5, 3), data := make_blobs(), loss=nn.CrossEntropyLoss(), epochs=1, batch=70)
+    didact.fit(nn.Linear(5, 3), data := make_blobs(), loss=nn.CrossEntropyLoss(), epochs=1, batch_size=70)
     assert batch_sizes == [70, 70, 70, len(data.validation), len(data.test)]
 
 
@@ -93,7 +93,12 @@ def test_fit_minimizes_auxiliary_losses_of_layers():
     # 1.48; it comes down to 1.1
     initial_balance = compute_balance(layer, data)
     didact.fit(
-        nn.Sequential(layer, nn.Linear(5, 3)), data, loss=lambda out, y: 0 * out.sum(), epochs=40, lr=0.05, batch=64
+        nn.Sequential(layer, nn.Linear(5, 3)),
+        data,
+        loss=lambda out, y: 0 * out.sum(),
+        epochs=40,
+        lr=0.05,
+        batch_size=64,
     )
     # there is nothing else to learn here
     assert compute_balance(layer, data) < 1 + 0.5 * (initial_balance - 1)
@@ -106,14 +111,15 @@ def compute_balance(layer, data):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"epoch": 3}, r"knows no 'epoch'; beside loss, .* it takes lr, batch, .*, epochs, "),
+    ({"epoch": 3}, r"knows no 'epoch'; beside loss, .* it takes lr, batch_size, .*, epochs, "),
     ({"objective": 3}, "knows no 'objective'"),
     ({"size": 99, "target": "y", "tokens": "bpe"}, "knows no 'size', 'target', 'tokens'"),
     ({"text": "t", "runs": "/nowhere", "save_every": 3.0}, "knows no 'runs', 'save_every', 'text'"),
-    ({"begin": None, "settled": {}, "notes": ()}, "knows no 'begin', 'notes', 'settled'"),
+    ({"initialize_weights": None, "resolved_arguments": {}, "notes": ()},
+     "knows no 'initialize_weights', 'notes', 'resolved_arguments'"),
     ({"seed": "abc"}, "--seed expects int at least 0, got 'abc'"),
     ({"precision": "fp99"}, "--precision cannot be 'fp99'; did you mean 'fp32'"),
-    ({"batch": 0}, "--batch expects int at least 1, got 0"),
+    ({"batch_size": 0}, "--batch-size expects int at least 1, got 0"),
     ({"lr": "fast"}, "--lr expects float more than 0, got 'fast'"),
     ({"compile": "x"}, "--compile expects yes/no, got 'x'"),
     ({"epochs": 3, "steps": 3}, "either epochs or steps, not both, got 3 and 3"),
@@ -139,7 +145,7 @@ def test_every_option_of_fit_changes_the_result():
             (x, y),
             loss=partial(F.cross_entropy, weight=CLASSES),
             on_event=lambda event, facts: event == "evaluate" and losses.append(facts["loss"]),
-            **({"epochs": 3, "batch": 20} | options),
+            **({"epochs": 3, "batch_size": 20} | options),
         )
         return result.state.step, result.validation, result.test, losses
 
@@ -147,7 +153,7 @@ def test_every_option_of_fit_changes_the_result():
     assert default_result == run_fit(device="cpu", precision="fp32", graph=False, compile=False, min_delta=0)
     for options in (
         {"lr": 0.1},
-        {"batch": 30},
+        {"batch_size": 30},
         {"clip_norm": 1e-9},
         {"clip_value": 1e-9},
         {"ema": 0.9},

@@ -115,7 +115,9 @@ def test_small_gains_add_up_within_patience(monkeypatch, step, stopped, evaluati
     """Of gains of 0.0004 three exceed min_delta = 0.001, within a patience of five; of gains of 0.0001 five do not."""
     experiment = make_regressor(epochs=12, patience=5, min_delta=0.001)
     losses = iter(1 - step * k for k in range(100))
-    monkeypatch.setattr(experiment.objective, "score", lambda rows: dict.fromkeys(("loss", "rmse"), next(losses)))
+    monkeypatch.setattr(
+        experiment.objective, "compute_metrics", lambda rows: dict.fromkeys(("loss", "rmse"), next(losses))
+    )
     state = (t := make_trainer(experiment)).train()
     assert (state.stop_reason, state.step // t.plan.rounds_per_epoch) == (
         stopped,
@@ -126,7 +128,9 @@ def test_small_gains_add_up_within_patience(monkeypatch, step, stopped, evaluati
 def test_undefined_metric_falls_back_to_the_loss(monkeypatch):
     experiment = make_classifier(epochs=4)
     original_score = experiment.objective.compute_metrics
-    monkeypatch.setattr(experiment.objective, "score", lambda rows: original_score(rows) | {"accuracy": float("nan")})
+    monkeypatch.setattr(
+        experiment.objective, "compute_metrics", lambda rows: original_score(rows) | {"accuracy": float("nan")}
+    )
     t = make_trainer(experiment)
     state = t.train()
     assert state.best_step == state.step, "the loss falls with every epoch"
@@ -267,7 +271,7 @@ def test_player_losses_are_means_over_its_steps():
 
 
 def test_batch_larger_than_the_data_is_the_data():
-    t = make_trainer(make_classifier(batch=10_000, epochs=2))
+    t = make_trainer(make_classifier(batch_size=10_000, epochs=2))
     assert t.plan.rounds_per_epoch == 1 and t.train().step == 2
 
 
@@ -275,7 +279,7 @@ def test_batch_norm_survives_a_last_batch_of_one():
     data = make_blobs(rows=300)
     n = len(data.train)
     net = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
-    t = make_trainer(make_classifier(data, objective=Classify(net, Categorical(3)), batch=n - 1, epochs=1))
+    t = make_trainer(make_classifier(data, objective=Classify(net, Categorical(3)), batch_size=n - 1, epochs=1))
     assert t.train().step == 1
 
 
@@ -294,7 +298,7 @@ def test_number_of_tensors_stays_constant_over_epochs():
 
 
 def test_plan_follows_the_budget():
-    plan = TrainingPlan.from_experiment(make_classifier(epochs=4, batch=100))
+    plan = TrainingPlan.from_experiment(make_classifier(epochs=4, batch_size=100))
     assert (plan.num_examples, plan.rounds_per_epoch, plan.total_rounds, plan.evaluate_every) == (210, 3, 12, 3)
     rounds = plan.epoch_rounds(0, 0)
     assert torch.cat([c for r in rounds for c in r]).sort().values.tolist() == list(range(210))
@@ -304,7 +308,7 @@ def test_log_every_changes_only_the_log(tmp_path):
     """21 batches of ten rows an epoch: by default a line is the mean of two, with --log-every 1 each has its own."""
     lines, weights_by_interval = {}, {}
     for interval in (None, 1, 4):
-        t = make_trainer(make_classifier(epochs=1, batch=10), log_every=interval)
+        t = make_trainer(make_classifier(epochs=1, batch_size=10), log_every=interval)
         t.run = Run.create(tmp_path / str(interval), "mlp")
         t.train()
         lines[interval] = [(row["step"], row["train"]["loss"]) for row in t.run.metrics if "train" in row]

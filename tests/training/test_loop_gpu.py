@@ -62,7 +62,7 @@ def test_captured_graph_learns_like_eager_for_every_objective(case):
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_captured_graph_counts_kl_warmup_steps(accumulate):
     experiment = prepare(
-        "vae", {"widths": (8,), "warmup": 20, "steps": 10, "batch": 32, "accumulate": accumulate}
+        "vae", {"hidden": (8,), "kl_warmup": 20, "steps": 10, "batch_size": 32, "accumulate": accumulate}
     ).experiment
     t = Trainer(experiment, Settings(), device=torch.device("cuda"))
     t.train()

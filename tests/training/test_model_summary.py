@@ -17,7 +17,14 @@ from didact.registry import RECIPES
 from didact.training.model_summary import summarize_layers
 from didact.training.session import describe_recipe, prepare, take_examples
 
-SMALL = {"data": "python_topics", "layers": 1, "width": 16, "heads": 2, "context": 16, "device": "cpu"}
+SMALL = {
+    "data": "python_topics",
+    "num_layers": 1,
+    "embed_dim": 16,
+    "num_heads": 2,
+    "context_length": 16,
+    "device": "cpu",
+}
 
 
 def get_layer_rows(recipe, **options):
@@ -57,8 +64,8 @@ def test_model_summary_of_scratch_networks_equals_their_torch_twins(name):
 @pytest.mark.parametrize(("name", "options"), [
     ("scratch_gpt", {}), ("mlp", {}), ("cnn", {"model": "vit_tiny"}), ("transfer", {"mode": "features"}),
     ("char_rnn", {"data": "python_topics"}), ("segmentation", {}), ("detection", {}),
-    ("fine_tune", {"learn": "lora"}), ("text_transformer", {"data": "verdicts"}), ("gpt", SMALL),
-    ("gpt", SMALL | {"experts": 2}),
+    ("fine_tune", {"mode": "lora"}), ("text_transformer", {"data": "verdicts"}), ("gpt", SMALL),
+    ("gpt", SMALL | {"num_experts": 2}),
 ])  # fmt: skip
 def test_model_summary_rows_add_up_to_the_totals(name, options):
     table = describe_recipe(RECIPES[name], options)["layers"]
@@ -68,7 +75,7 @@ def test_model_summary_rows_add_up_to_the_totals(name, options):
 
 
 def test_model_summary_lists_lora_after_the_layer_it_adapts():
-    rows = get_layer_rows(recipes.fine_tune, training_loss="lora", layers=1)
+    rows = get_layer_rows(recipes.fine_tune, mode="lora", num_layers=1)
     names = [row["name"].removeprefix("network.bert.encoder.layer.0.") for row in rows]
     index = names.index("intermediate.dense.layer")
     layer, lora_row = rows[index : index + 2]
@@ -116,15 +123,15 @@ def test_model_summary_lists_a_lora_weight_with_its_layer():
 
 def test_model_summary_gives_the_output_shape_of_an_lstm():
     (rnn,) = (
-        row for row in get_layer_rows(recipes.char_rnn, data="python_topics", hidden=24) if row["layer"] == "LSTM"
+        row for row in get_layer_rows(recipes.char_rnn, data="python_topics", hidden_size=24) if row["layer"] == "LSTM"
     )
     assert rnn["shape"] == [64, 24]
 
 
 def test_show_and_report_count_trainable_parameters(workdir, capsys):
-    assert main(["show", "fine_tune", "--learn", "lora", "--layers", "1"]) == 0
+    assert main(["show", "fine_tune", "--mode", "lora", "--num-layers", "1"]) == 0
     assert re.search(r"  layer +output +parameters +trained\n", capsys.readouterr().out)
-    assert main(["show", "fine_tune", "--learn", "lora", "--layers", "1", "--json"]) == 0
+    assert main(["show", "fine_tune", "--mode", "lora", "--num-layers", "1", "--json"]) == 0
     assert all("trainable" in row for row in json.loads(capsys.readouterr().out)["layers"]["rows"])
     assert main(["show", "mlp"]) == 0 and " parameters    sees " in capsys.readouterr().out, "all of it learns"
     run = didact.train(recipes.transfer, mode="features", weights=str(train_cnn()), steps=1)

@@ -74,10 +74,10 @@ def process_pool(monkeypatch):
     with."""
 
     class FakePool:
-        answers: ClassVar[dict[int, Any]] = {}
-        ends: ClassVar[list[int]] = []
+        results: ClassVar[dict[int, Any]] = {}
+        end_order: ClassVar[list[int]] = []
         made: ClassVar[dict[str, Any]] = {}
-        asked: ClassVar[list[int]] = []
+        submitted_seeds: ClassVar[list[int]] = []
         masks: ClassVar[list[set[int]]] = []
         broken_at: int | None = None
 
@@ -87,22 +87,22 @@ def process_pool(monkeypatch):
             self.futures: dict[int, Future[Any]] = {}
 
         def submit(
-            self, function: Any, home: str, name: str, cell: Any, seed: int, given: Any, labelled: bool
+            self, function: Any, home: str, name: str, cell: Any, seed: int, base_options: Any, labeled: bool
         ) -> Future[Any]:
             if seed == self.broken_at:
                 raise BrokenProcessPool
-            self.asked.append(seed)
+            self.submitted_seeds.append(seed)
             self.masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
             return self.futures.setdefault(seed, Future())
 
         def wait(self, running: Any, timeout: float, return_when: str) -> Any:
-            seed = next(seed for seed in self.ends if seed in self.futures)
-            future, answer = self.futures.pop(seed), self.answers.get(seed, {"seed": seed})
+            seed = next(seed for seed in self.end_order if seed in self.futures)
+            future, answer = self.futures.pop(seed), self.results.get(seed, {"seed": seed})
             future.set_exception(answer) if isinstance(answer, BaseException) else future.set_result(answer)
             return type("Ended", (), {"done": {future}})
 
         def __enter__(self) -> Any:
-            monkeypatch.setattr(module, "barrier", self.wait)
+            monkeypatch.setattr(module, "wait", self.wait)
             return self
 
         def __exit__(self, *_: object) -> None: ...
@@ -126,33 +126,33 @@ def run_until_error(jobs: list[TrainingJob], num_workers: int) -> tuple[list[int
 def test_parallel_sweep_keeps_results_beside_a_failure(process_pool):
     """Of three at once the first fails: the others are handed out, the fourth never begins, the first error is the
     one raised."""
-    process_pool.decode_predictions, process_pool.intervals, process_pool.stop_requested = (
+    process_pool.results, process_pool.end_order, process_pool.submitted_seeds = (
         {0: MemoryError("first"), 2: UsageError("second")},
         [0, 1, 2],
         [],
     )
     finished, error = run_until_error(make_jobs(4), 3)
-    assert finished == [1] and str(error) == "first" and process_pool.stop_requested == [0, 1, 2]
+    assert finished == [1] and str(error) == "first" and process_pool.submitted_seeds == [0, 1, 2]
 
 
 def test_broken_pool_is_an_error_unless_stopped(process_pool):
-    process_pool.decode_predictions, process_pool.intervals = {0: BrokenProcessPool(), 1: BrokenProcessPool()}, [0, 1]
+    process_pool.results, process_pool.end_order = {0: BrokenProcessPool(), 1: BrokenProcessPool()}, [0, 1]
     _, error = run_until_error(make_jobs(3), 2)
     assert "one of 2 trainings was killed, perhaps for want of memory" in str(
         error
     ) and 'if __name__ == "__main__":' in str(error)
-    process_pool.decode_predictions[0] = {STOPPED: True}
+    process_pool.results[0] = {STOPPED: True}
     assert isinstance(run_until_error(make_jobs(3), 2)[1], Interrupted)
 
 
 def test_pool_that_breaks_at_submit_is_an_error(process_pool):
-    process_pool.decode_predictions, process_pool.intervals, process_pool.broken_at = {}, [0, 1], 2
+    process_pool.results, process_pool.end_order, process_pool.broken_at = {}, [0, 1], 2
     finished, error = run_until_error(make_jobs(3), 2)
     assert finished == [0, 1] and "one of 2 trainings was killed" in str(error)
 
 
 def test_signals_are_blocked_while_a_process_starts(process_pool):
-    process_pool.decode_predictions, process_pool.intervals, process_pool.masks = {}, [0], []
+    process_pool.results, process_pool.end_order, process_pool.masks = {}, [0], []
     assert [number for number, _ in run_parallel(make_jobs(1), 2, lambda number: None)] == [0]
     assert (
         process_pool.masks[0] >= {signal.SIGINT, signal.SIGTERM}
@@ -165,7 +165,7 @@ def test_signals_are_blocked_while_a_process_starts(process_pool):
 )
 def test_cores_are_shared_among_workers(jobs, num_workers, workers, cores, process_pool, monkeypatch):
     monkeypatch.setattr(module.torch, "get_num_threads", lambda: 12)
-    process_pool.decode_predictions, process_pool.intervals = {}, list(range(jobs))
+    process_pool.results, process_pool.end_order = {}, list(range(jobs))
     assert len(list(run_parallel(make_jobs(jobs), num_workers, lambda number: None))) == jobs
     assert (process_pool.made["workers"], process_pool.made["cores"]) == (workers, cores)
 
@@ -175,7 +175,7 @@ def test_cores_are_shared_among_workers(jobs, num_workers, workers, cores, proce
 )
 def test_named_gpu_is_not_shared(options, gpus, process_pool, monkeypatch):
     monkeypatch.setattr(module.torch.cuda, "device_count", lambda: 4)
-    process_pool.decode_predictions, process_pool.intervals = {}, [0, 1]
+    process_pool.results, process_pool.end_order = {}, [0, 1]
     list(run_parallel(make_jobs(2, **options), 2, lambda number: None))
     assert process_pool.made["gpus"] == gpus
 

@@ -28,32 +28,32 @@ import torch
 torch.set_num_threads(1)
 import didact.recipes, didact.training.loop as loop, didact.files as files
 from didact.cli.main import main
-loop.SAVE_GAP = 0.0
+loop.MIN_SAVE_INTERVAL_S = 0.0
 where, when = sys.argv[1], int(sys.argv[2])
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 if where == "round":
-    advance, count = loop.Training.advance, [0]
-    def counted(self, *words):
-        advance(self, *words)
+    train_round, count = loop.Trainer.train_round, [0]
+    def train_and_count(self, *args):
+        train_round(self, *args)
         count[0] += 1
         if count[0] == when: die()
-    loop.Training.advance = counted
+    loop.Trainer.train_round = train_and_count
 if where == "writing":
     write, count = files.write_tensors, [0]
-    def broken(path, tensors, **facts):
+    def write_half_and_die(path, tensors, **header):
         count[0] += 1
         if count[0] == when:
-            beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-            write(path.with_name("whole"), tensors, **facts)
+            temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+            write(path.with_name("whole"), tensors, **header)
             data = path.with_name("whole").read_bytes()
             path.with_name("whole").unlink()
-            beside.write_bytes(data[: len(data) // 2])
+            temporary.write_bytes(data[: len(data) // 2])
             die()
-        write(path, tensors, **facts)
-    files.write_tensors = broken
+        write(path, tensors, **header)
+    files.write_tensors = write_half_and_die
 sys.exit(main(sys.argv[3:]))
 """
 

@@ -33,7 +33,7 @@ def killed_run(workdir, monkeypatch) -> Run:
             raise SystemExit
         train_round(self, stored, rows)
 
-    with monkeypatch.context_length() as patch:
+    with monkeypatch.context() as patch:
         patch.setattr(Trainer, "train_round", die_at_step)
         with pytest.raises(SystemExit):
             didact.train(RECIPES["mlp"], **SMALL)
@@ -120,7 +120,7 @@ def test_resume_refuses_data_whose_names_have_changed(old, new, workdir, monkeyp
             raise SystemExit
         train_round(self, stored, rows)
 
-    with monkeypatch.context_length() as patch:
+    with monkeypatch.context() as patch:
         patch.setattr(Trainer, "train_round", die_at_step)
         with pytest.raises(SystemExit):
             didact.train(RECIPES["mlp"], data="t.csv", steps=6, hidden=(4,))

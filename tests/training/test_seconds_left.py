@@ -20,13 +20,15 @@ def test_plan_counts_the_evaluations_to_come():
         log_every=1,
     )
     assert [plan.evaluations_after(step) for step in (0, 9, 10, 20, 24, 25)] == [3, 3, 2, 1, 1, 0]
-    assert [replace(plan, total=30).evaluations_after(step) for step in (0, 10, 29, 30)] == [3, 2, 1, 0]
+    assert [replace(plan, total_rounds=30).evaluations_after(step) for step in (0, 10, 29, 30)] == [3, 2, 1, 0]
 
 
 def test_seconds_left_includes_evaluations(monkeypatch):
     experiment = make_classifier(epochs=None, steps=60, evaluate_every=10)
     original_evaluate = experiment.objective.evaluate_batch
-    monkeypatch.setattr(experiment.objective, "judge", lambda batch: time.sleep(0.15) or original_evaluate(batch))
+    monkeypatch.setattr(
+        experiment.objective, "evaluate_batch", lambda batch: time.sleep(0.15) or original_evaluate(batch)
+    )
     trainer, events = make_trainer(experiment), []
     trainer.on_event = lambda event, facts: (
         events.append((time.perf_counter(), facts["seconds_left"])) if event == "evaluate" else None

@@ -49,7 +49,7 @@ def test_run_folder_holds_everything(iris_run):
 
 
 def test_load_model_needs_the_run_folder_alone(iris_run, monkeypatch):
-    monkeypatch.setattr("didact.training.session.reload", lambda *_: pytest.fail("the data were asked for"))
+    monkeypatch.setattr("didact.training.session.reload_data", lambda *_: pytest.fail("the data were asked for"))
     objective, data = load_model(iris_run)
     rows = iris_run.load("test")
     iris_data = load("iris")
@@ -69,7 +69,7 @@ def test_reproduce_command_repeats_the_run(workdir):
 
 @pytest.mark.parametrize("balance", ["over", "under", "weights"])
 def test_balanced_run_is_rebuilt_and_evaluated(workdir, balance):
-    run = didact.train(recipes.mlp, data="breast_cancer", hidden=(8,), epochs=2, balance_weight=balance)
+    run = didact.train(recipes.mlp, data="breast_cancer", hidden=(8,), epochs=2, balance=balance)
     objective, data = load_model(run)
     assert data.class_counts["train"] == load("breast_cancer").class_counts["train"]
     assert rebuild(run, with_data=True).experiment.objective.state_dict().keys() == objective.state_dict().keys()
@@ -241,7 +241,7 @@ def test_tensorboard_events_exist_before_a_run_is_finished(workdir, monkeypatch)
             event_file_counts.append(len(list((self.folder / "tensorboard").glob("events.*"))))
         original_note(self, **metadata)
 
-    monkeypatch.setattr(Run, "note", count_events_and_note)
+    monkeypatch.setattr(Run, "update_metadata", count_events_and_note)
     didact.train(recipes.mlp, data="iris", hidden=(4,), epochs=1)
     assert event_file_counts == [1]
 

@@ -11,7 +11,7 @@ import didact
 from didact.errors import UsageError
 from didact.registry import RECIPES
 
-QUICK_OPTIONS = {"data": "digits", "steps": 2, "batch": 32}
+QUICK_OPTIONS = {"data": "digits", "steps": 2, "batch_size": 32}
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,9 @@ def two_roots(tmp_path_factory):
     return root, own_run
 
 
-@pytest.mark.parametrize(("name", "extra_options"), [("cnn", {}), ("transfer", {"mode": "features", "labels": 2})])
+@pytest.mark.parametrize(
+    ("name", "extra_options"), [("cnn", {}), ("transfer", {"mode": "features", "labels_per_class": 2})]
+)
 def test_run_name_is_looked_up_under_the_given_root(two_roots, monkeypatch, name, extra_options):
     root, own_run = two_roots
     monkeypatch.chdir(root)

@@ -12,12 +12,12 @@ from didact.training.interrupts import Interrupted
 from didact.training.loop import Trainer
 from didact.training.session import resume
 
-SMALL = {"widths": (8,), "latent": 2, "epochs": 6, "batch": 256}
+SMALL = {"hidden": (8,), "latent_dim": 2, "epochs": 6, "batch_size": 256}
 
 
 def test_training_samples_share_one_noise_and_survive_a_stop(workdir, monkeypatch):
     uninterrupted_run = didact.train(RECIPES["vae"], **SMALL)
-    steps_per_epoch = uninterrupted_run.metadata["plan"]["epoch"]
+    steps_per_epoch = uninterrupted_run.metadata["plan"]["rounds_per_epoch"]
     samples = uninterrupted_run.load("training_samples")
     assert set(map(int, samples)) == {
         steps_per_epoch,
@@ -51,9 +51,9 @@ def test_training_samples_share_one_noise_and_survive_a_stop(workdir, monkeypatc
 
 
 def test_training_samples_do_not_change_the_weights(workdir, monkeypatch):
-    run_with_samples = didact.train(RECIPES["gan"], widths=(8,), epochs=2, batch=256)
-    monkeypatch.setattr("didact.training.loop.glimpse", lambda *words: None)
-    run_without_samples = didact.train(RECIPES["gan"], widths=(8,), epochs=2, batch=256)
+    run_with_samples = didact.train(RECIPES["gan"], hidden=(8,), epochs=2, batch_size=256)
+    monkeypatch.setattr("didact.training.loop.save_training_samples", lambda *args: None)
+    run_without_samples = didact.train(RECIPES["gan"], hidden=(8,), epochs=2, batch_size=256)
     a, b = run_with_samples.load("model"), run_without_samples.load("model")
     assert all(torch.equal(a[name], b[name]) for name in a) and len(run_with_samples.load("training_samples")) > len(
         run_without_samples.load("training_samples")

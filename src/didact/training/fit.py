@@ -196,7 +196,7 @@ def _validate_options(user_options: Mapping[str, Any]) -> tuple[dict[str, Any], 
     if unknown := sorted(set(user_options) - set(known_options)):
         raise UsageError(
             f"didact.fit knows no {', '.join(map(repr, unknown))};"
-            f" beside loss, metrics, optimizer, schedule, augment and tell it takes {', '.join(known_options)}"
+            f" beside loss, metrics, optimizer, schedule, augment and on_event it takes {', '.join(known_options)}"
         )
     values = bind_arguments(known_options, user_options, owner="didact.fit")
     if values["epochs"] is not None and values["steps"] is not None:

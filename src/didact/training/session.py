@@ -21,7 +21,7 @@ from didact.data.storage import to_device
 from didact.errors import UsageError, look_up
 from didact.objectives.abilities import abilities
 from didact.objectives.base import Objective
-from didact.options import Option, bind_arguments, format_value, read_options, unused
+from didact.options import Option, bind_arguments, format_value, read_options, resolve_aliases, unused
 from didact.registry import RECIPES, Recipe
 from didact.run import Run, environment
 from didact.training.decision_surface import decision_surface
@@ -68,7 +68,9 @@ def prepare(
     `labelled`: of images, only those that have a class are read, though this training may not ask for it.
     """
     recipe = recipe if isinstance(recipe, Recipe) else look_up("recipe", recipe, RECIPES)
-    values = bind_arguments(known_options(recipe), user_options, owner=f"recipe {recipe.name!r}")
+    options_by_name, owner = known_options(recipe), f"recipe {recipe.name!r}"
+    user_options = resolve_aliases(options_by_name, user_options, owner=owner)
+    values = bind_arguments(options_by_name, user_options, owner=owner)
     if user_options.get("epochs") is not None and user_options.get("steps") is not None:
         raise UsageError(
             f"the budget is either --epochs or --steps, not both, got {user_options['epochs']} and "

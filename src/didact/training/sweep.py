@@ -13,7 +13,7 @@ import torch
 
 from didact import files
 from didact.errors import UsageError, look_up, suggest_nearest
-from didact.options import format_value, resolve_alias, to_json_value
+from didact.options import format_value, resolve_alias, resolve_aliases, to_json_value
 from didact.registry import Recipe
 from didact.training.distributed import join_group
 from didact.training.loop import EventCallback, ignore_events
@@ -107,6 +107,9 @@ def sweep(
 
 def load_or_create(recipe: Recipe, axes: Axes, *, seeds: int = 1, **base_options: Any) -> Sweep:
     """The sweep as it stands: its plan, and what an earlier call has trained of it."""
+    options_by_name, owner = known_options(recipe), f"recipe {recipe.name!r}"
+    axes = resolve_aliases(options_by_name, axes, owner=owner)
+    base_options = resolve_aliases(options_by_name, base_options, owner=owner)
     first_seed = int(base_options.pop("seed", 0))
     folder = (
         Path(base_options.get("runs", "runs")) / "sweeps" / sweep_name(recipe, axes, seeds, first_seed, base_options)

@@ -144,7 +144,9 @@ def test_realnvp_learns_moons(workdir):
 
 @pytest.mark.parametrize("network", ["plain", "multiscale"])
 def test_realnvp_learns_and_samples_digits(network, workdir):
-    run = didact.train(RECIPES["realnvp"], data="digits", network=network, epochs=1, couplings=2, hidden=16, lr=3e-3)
+    run = didact.train(
+        RECIPES["realnvp"], data="digits", network=network, epochs=1, num_couplings=2, hidden=16, lr=3e-3
+    )
     assert run.metadata["test"]["bits_per_dim"] < 3.6              # pixels alike cost 4
     assert run.load("gallery")["interpolation"].shape == (4, 8, 1, 8, 8)
     objective, _ = load_model(run)

@@ -32,7 +32,7 @@ def make_small_prior(codes=3):
 def vqvae_and_prior(tmp_path_factory):
     """A VQ-VAE of digits in 4 × 4 codes, and a prior that was told the classes; the VQ-VAE's folder is gone by then."""
     runs = str(tmp_path_factory.mktemp("runs"))
-    source = didact.train(RECIPES["vqvae"], widths=(24,), codes=32, epochs=6, lr=5e-3, runs=runs)
+    source = didact.train(RECIPES["vqvae"], channels=(24,), codebook_size=32, epochs=6, lr=5e-3, runs=runs)
     weights = source.load("model")
     options = {"from_": str(source.folder), "conditional": True, "width": 24, "depth": 3, "epochs": 6, "lr": 8e-3}
     prior = didact.train(RECIPES["vqvae_prior"], **options, runs=runs)
