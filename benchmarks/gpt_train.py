@@ -37,12 +37,12 @@ VOCAB_SIZE = 50_257
 
 def didact_loop(args: argparse.Namespace, device: torch.device) -> Callable[[], None]:
     """The recipe's own path: objective, loop, compiled loss, CUDA graph."""
-    token_ids = torch.randint(VOCAB_SIZE, (args.batch * args.context_length * 64 + 1,), dtype=torch.int32)
-    split = TokenWindows(token_ids, 0, len(token_ids), args.context_length, args.context_length)
-    data = Data("random", "text", "language", (args.context_length,), split, split, split)
+    token_ids = torch.randint(VOCAB_SIZE, (args.batch * args.context * 64 + 1,), dtype=torch.int32)
+    split = TokenWindows(token_ids, 0, len(token_ids), args.context, args.context)
+    data = Data("random", "text", "language", (args.context,), split, split, split)
     network = GPT(
         VOCAB_SIZE,
-        context_length=args.context_length,
+        context_length=args.context,
         embed_dim=args.width,
         num_layers=args.layers,
         num_heads=args.heads,
@@ -93,7 +93,7 @@ class PlainGPT(nn.Module):
         super().__init__()
         self.token_embedding, self.position_embedding = (
             nn.Embedding(-(-VOCAB_SIZE // 64) * 64, args.width),
-            nn.Embedding(args.context_length, args.width),
+            nn.Embedding(args.context, args.width),
         )
         self.blocks = nn.Sequential(*[PlainBlock(args.width, args.heads) for _ in range(args.layers)])
         self.norm = nn.LayerNorm(args.width)
@@ -111,7 +111,7 @@ def hand_written_loop(
 ) -> Callable[[], None]:
     """A hand-written loop around a model, compiled."""
     optimizer = AdamW(model.parameters(), lr=6e-4, weight_decay=0.1, betas=(0.9, 0.95), fused=True)
-    token_ids = torch.randint(VOCAB_SIZE, (64, args.batch, args.context_length + 1), device=device)
+    token_ids = torch.randint(VOCAB_SIZE, (64, args.batch, args.context + 1), device=device)
     loss = torch.compile(loss) if args.compile else loss
     batch_indices = iter(range(10**9))
 
@@ -136,7 +136,7 @@ def hugging_face_loop(args: argparse.Namespace, device: torch.device) -> Callabl
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(
-        n_positions=args.context_length,
+        n_positions=args.context,
         n_embd=args.width,
         n_layer=args.layers,
         n_head=args.heads,
@@ -199,7 +199,7 @@ def main() -> None:
     if args.cudnn:
         torch.backends.cuda.enable_flash_sdp(False)
     num_matrix_parameters = VOCAB_SIZE * args.width + args.layers * 12 * args.width**2
-    flops_per_token = 6 * num_matrix_parameters + 12 * args.layers * args.width * args.context_length
+    flops_per_token = 6 * num_matrix_parameters + 12 * args.layers * args.width * args.context
     machine = torch.cuda.get_device_name() if device.type == "cuda" else platform.machine()
     for name in args.only:
         torch.manual_seed(0)
@@ -207,7 +207,7 @@ def main() -> None:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
         seconds = measure(CONTENDERS[name](args, device), args, device)
-        tokens_per_second = args.batch * args.context_length / seconds
+        tokens_per_second = args.batch * args.context / seconds
         row = {
             "contender": name,
             "tokens_per_second": round(tokens_per_second),

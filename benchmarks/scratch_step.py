@@ -141,10 +141,13 @@ import torch, numpy as np
 from scratch_step import *
 rows = 20_000
 x, y = torch.rand(rows, 784), torch.randint(10, (rows,))
-steps = pair(networks.MLP(784, (1024, 1024, 1024), 10, rng=0), twins.TwinMLP(784, (1024, 1024, 1024), 10), x, y, 10)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+scratch_model, torch_model = (
+    networks.MLP(784, (1024, 1024, 1024), 10, rng=0), scratch_twins.TwinMLP(784, (1024, 1024, 1024), 10)
+)
+steps = make_steps(scratch_model, torch_model, x, y, 10)
+memory_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 steps[sys.argv[1]]()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory_before)
 """
 
 
