@@ -132,12 +132,13 @@ def test_table_8_1_row_by_row():
     for cell in (c for c in t.cells if c.reading.metric == "frechet"):
         grid = t.grids[cell.grid]
         options = (
-            {"latent": 100, "lr": 2e-4, "turns": 1, "lr_discriminator": None}
+            {"latent_dim": 100, "lr": 2e-4, "discriminator_steps": 1, "lr_discriminator": None}
             | dict(grid.fixed)
             | dict(cell.configuration)
         )
         learning_rates = options["lr"], options["lr_discriminator"] or options["lr"]
-        rows.append((options["latent"], *learning_rates, options["turns"], grid.recipe == "wgan", cell.stated))
+        sizes = options["latent_dim"], *learning_rates, options["discriminator_steps"]
+        rows.append((*sizes, grid.recipe == "wgan", cell.stated))
     assert sorted(rows) == sorted([
         (100, 2e-4, 2e-4, 1, False, 28.3), (32, 2e-4, 2e-4, 1, False, 35.1), (64, 2e-4, 2e-4, 1, False, 30.2),
         (256, 2e-4, 2e-4, 1, False, 27.8), (100, 5e-4, 2e-4, 1, False, 32.5), (100, 2e-4, 5e-4, 1, False, 41.7),
@@ -186,7 +187,8 @@ def test_diffusion_tables_train_the_simple_network():
 
 def test_table_10_8_loss_is_logged(tmp_path):
     """Its images have labels, so that a referee learns beside the network and each has a loss of its own."""
-    small_options = {"data": "digits", "widths": (8, 16), "T": 20, "sampling_steps": 2, "epochs": 1, "judged": 1}
+    small_options = {"data": "digits", "channels": (8, 16), "timesteps": 20, "sampling_steps": 2}
+    small_options |= {"epochs": 1, "evaluations": 1}
     trained_run = didact.train(
         didact.recipes.diffusion,
         **dict(TABLES["10.8"].grids[0].fixed) | small_options,
@@ -205,7 +207,7 @@ def test_configurations_are_options_of_their_recipes(t):
     for grid in t.grids:
         options_by_name = known_options(RECIPES[grid.recipe])
         for configuration in grid.configurations:
-            for option, value in {**grid.given, **configuration}.items():
+            for option, value in {**grid.fixed, **configuration}.items():
                 assert options_by_name[option].check(value) == value
 
 
@@ -439,7 +441,7 @@ def test_page_shows_several_cells_as_a_table(monkeypatch):
     )
     monkeypatch.setitem(tables.TABLES, "6.11", t)
     monkeypatch.setattr(
-        "didact.claims.core.kept",
+        "didact.claims.core.load_records",
         lambda: {"6.11": make_record({c.name: [c.stated + 0.5] * 3 for c in t.cells}, "6.11")},
     )
     outcome = check_claim("C6.15")
@@ -457,7 +459,7 @@ def test_page_shows_several_cells_as_a_table(monkeypatch):
 def test_page_says_once_why_cells_are_not_comparable(monkeypatch):
     t = TABLES["6.11"]
     monkeypatch.setattr(
-        "didact.claims.core.kept", lambda: {"6.11": make_record({c.name: [2.0] * 3 for c in t.cells}, "6.11")}
+        "didact.claims.core.load_records", lambda: {"6.11": make_record({c.name: [2.0] * 3 for c in t.cells}, "6.11")}
     )
     outcome = check_claim("C6.15")
     assert outcome.verdict == "not checkable" and render_page([outcome]).count("names no device") == 1
@@ -528,7 +530,7 @@ def test_read_at_epoch_reads_the_last_batch(tmp_path):
 @pytest.fixture
 def tiny_table(monkeypatch, tmp_path):
     """A table that takes a second: two widths on digits; what is kept goes into a folder of its own."""
-    grid = Grid("mlp", {"data": "digits", "batch": 128}, {"hidden": ((8,), (64,)), "epochs": (2,)})
+    grid = Grid("mlp", {"data": "digits", "batch_size": 128}, {"hidden": ((8,), (64,)), "epochs": (2,)})
     accuracy, loss = MetricReading("test", "accuracy"), MetricReading("train", "loss", 2)
     narrow, wide = {"hidden": (8,), "epochs": 2}, {"hidden": (64,), "epochs": 2}
     cells = (
@@ -548,7 +550,7 @@ def tiny_table(monkeypatch, tmp_path):
 
 def test_reproduce_measures_saves_and_shows_a_table(tiny_table, monkeypatch, tmp_path, capsys):
     # else a record of the true 1.7 tells the time
-    monkeypatch.setattr(reproduce, "describe", lambda device: "a machine of its own")
+    monkeypatch.setattr(reproduce, "describe_device", lambda device: "a machine of its own")
     assert main(["reproduce", "1.7", "--seeds", "2", "--keep", "--json", "--device", "cpu"]) == 0
     captured = capsys.readouterr()
     result = json.loads(captured.out)
@@ -569,7 +571,7 @@ def test_reproduce_measures_saves_and_shows_a_table(tiny_table, monkeypatch, tmp
     assert sorted(Path("runs").glob("mlp/*/run.json")) == run_files, "what is trained is not trained again"
     assert "wide above narrow" in second_output.out and "holds: within two deviations" in second_output.out
 
-    monkeypatch.setattr("didact.claims.core.kept", lambda: {"1.7": MeasurementRecord(**saved_record)})
+    monkeypatch.setattr("didact.claims.core.load_records", lambda: {"1.7": MeasurementRecord(**saved_record)})
     outcome = check_claim("C1.23")
     assert (
         outcome.verdict == "wrong"
@@ -592,7 +594,7 @@ def test_load_records_reads_a_saved_record(tiny_table, monkeypatch, tmp_path):
     assert replace(table.load_records()["1.7"], dirty=True).description.endswith("commit 0123456 with changes")
     assert replace(table.load_records()["1.7"], commit="installed").description.endswith("cpu, installed")
     assert (
-        replace(table.load_records()["1.7"], beside=4).description
+        replace(table.load_records()["1.7"], num_workers=4).description
         == "3 seeds, 2026-01-02, cpu, 4 at once, commit 0123456"
     )
 
@@ -625,7 +627,7 @@ def test_reproduce_interrupted_while_estimating_seconds(tiny_table, monkeypatch,
     def interrupt(*args: Any) -> float:
         raise Interrupted(None, 1, 40)
 
-    monkeypatch.setattr(reproduce, "kept", dict)
+    monkeypatch.setattr(reproduce, "load_records", dict)
     monkeypatch.setattr(reproduce, "estimate_training_seconds", interrupt)
     assert main(["reproduce", "1.7", "--device", "cpu"]) == 2
     assert "didact: stopped while the expected time was taken; nothing was trained yet" in capsys.readouterr().err
@@ -633,7 +635,7 @@ def test_reproduce_interrupted_while_estimating_seconds(tiny_table, monkeypatch,
 
 def test_reproduce_reports_times_as_they_are_measured(monkeypatch, capsys):
     grid = Grid(
-        "multi_head",
+        "multi_head_attention",
         {"batch": 2, "length": 16, "dropout": 0.1, "warmup": 1, "calls": 2},
         {"dim": (512,), "heads": (8, 1)},
     )
@@ -643,7 +645,7 @@ def test_reproduce_reports_times_as_they_are_measured(monkeypatch, capsys):
         for configuration in grid.configurations
     )
     monkeypatch.setitem(tables.TABLES, "6.11", replace(TABLES["6.11"], grids=(grid,), cells=cells, orderings=()))
-    monkeypatch.setattr(reproduce, "kept", dict)
+    monkeypatch.setattr(reproduce, "load_records", dict)
     assert main(["reproduce", "6.11", "--seeds", "2", "--device", "cpu", "--json"]) == 0
     captured = capsys.readouterr()
     assert "4 measurements, 1.4 s or more expected" in captured.err, "2 · 2 · (0.2 + 7 · 0.02) s"
@@ -660,7 +662,7 @@ def test_every_timed_configuration_runs(t, monkeypatch):
     """Of each grid the first configuration, made small; times are another matter."""
     monkeypatch.setattr("didact.claims.timing.WARMUP_S", 0.0)
     for grid in t.grids:
-        configuration = {**grid.given, **grid.configurations[0]}
+        configuration = {**grid.fixed, **grid.configurations[0]}
         small_options = configuration | {name: SMALL_SIZES[name] for name in configuration if name in SMALL_SIZES}
         call = TIMED_CALLS[grid.recipe](
             torch.device("cpu"), **{k: v for k, v in small_options.items() if k not in ("warmup", "calls")}
@@ -694,9 +696,10 @@ def test_time_ratio_is_of_the_calls(monkeypatch):
 def test_explicit_and_fused_attention_agree():
     options = {"precision": "fp32", "length": 12, "batch": 2, "heads": 3, "dim": 4}
     torch.manual_seed(0)
-    expected = TIMED_CALLS["attending"](torch.device("cpu"), form="explicit", **options)()[0]
+    expected = TIMED_CALLS["scaled_dot_product"](torch.device("cpu"), form="explicit", **options)()[0]
     torch.manual_seed(0)
-    torch.testing.assert_close(TIMED_CALLS["attending"](torch.device("cpu"), form="fused", **options)(), expected)
+    fused_output = TIMED_CALLS["scaled_dot_product"](torch.device("cpu"), form="fused", **options)()
+    torch.testing.assert_close(fused_output, expected)
 
 
 @pytest.mark.parametrize("name", ["6.12", "fleuret-2.1", "Fleuret 2.1"])
@@ -717,18 +720,18 @@ def test_reproduce_options_expect_a_table(args, capsys):
 
 
 def test_reproduce_shows_a_saved_record_without_training(monkeypatch, capsys):
-    monkeypatch.setattr(reproduce, "measure", None)
+    monkeypatch.setattr(reproduce, "measure_table", None)
     assert main(["reproduce", "9.9", "--kept"]) == 0
     stdout = capsys.readouterr().out
     assert (
-        "latent=100, validation active_units" in stdout
+        "latent_dim=100, validation active_units" in stdout
         and "two latent numbers reconstruct worst" in stdout
         and "hold" in stdout
     )
     cells = {
         cell["name"]: cell for cell in json.loads(run_reproduce("9.9", "--kept", "--json", capsys=capsys))["cells"]
     }
-    assert cells["latent=2, validation kl, epoch 30"]["verdict"] == "wrong"
+    assert cells["latent_dim=2, validation kl, epoch 30"]["verdict"] == "wrong"
 
 
 @pytest.mark.parametrize(
@@ -769,14 +772,14 @@ def test_reproduce_without_data_names_the_missing_files(monkeypatch, tmp_path, c
 
 def test_estimate_seconds_from_a_saved_record(tiny_table, monkeypatch):
     local_record = replace(make_record({}, "1.7"), hardware=reproduce.describe_device(torch.device("cpu")))
-    monkeypatch.setattr(reproduce, "kept", lambda: {"1.7": local_record})
+    monkeypatch.setattr(reproduce, "load_records", lambda: {"1.7": local_record})
     assert reproduce.estimate_seconds(tiny_table, 5, device="cpu") == pytest.approx(10.0)
-    monkeypatch.setattr(reproduce, "kept", dict)
+    monkeypatch.setattr(reproduce, "load_records", dict)
     assert 0 < reproduce.estimate_seconds(tiny_table, 1, device="cpu") < 60
 
 
 def test_take_timing_split_is_a_part_of_validation(monkeypatch):
-    monkeypatch.setattr(reproduce, "JUDGED", 50)
+    monkeypatch.setattr(reproduce, "TIMING_ROWS", 50)
     classifier, generative = (prepare(name, {"data": "digits"}).experiment for name in ("mlp", "vae"))
     assert len(reproduce.take_timing_split(classifier)) == 50 < len(classifier.data.validation)
     assert len(reproduce.take_timing_split(generative)) == len(generative.data.validation)
@@ -821,11 +824,14 @@ def test_list_missing_seeds_refuses_seeds_that_cannot_be_joined(monkeypatch, cap
     assert main(["reproduce", "6.11", "--more"]) == 2
     assert "of times" in capsys.readouterr().err
     cells = {cell.name: [0.5] * 3 for cell in TABLES["1.7"].cells}
-    for other in (make_record({"another cell": [0.5]}, "1.7"), replace(make_record(cells, "1.7"), settings="01234567")):
-        monkeypatch.setattr(reproduce, "kept", lambda other=other: {"1.7": other})
+    for other in (
+        make_record({"another cell": [0.5]}, "1.7"),
+        replace(make_record(cells, "1.7"), settings_hash="01234567"),
+    ):
+        monkeypatch.setattr(reproduce, "load_records", lambda other=other: {"1.7": other})
         with pytest.raises(UsageError, match="is of other settings than it has now"):
             reproduce.list_missing_seeds(TABLES["1.7"], 9)
-    monkeypatch.setattr(reproduce, "kept", lambda: {"1.7": make_record(cells, "1.7")})
+    monkeypatch.setattr(reproduce, "load_records", lambda: {"1.7": make_record(cells, "1.7")})
     assert reproduce.list_missing_seeds(TABLES["1.7"], 5) == [3, 4], "a record of before there were settings is joined"
 
 
@@ -834,8 +840,8 @@ def test_judge_table_allows_for_batch_noise():
     cell = Cell("a", 0.58, MetricReading("train", "discriminator/loss", 1, last_batch=True))
     t, measurements = MeasuredTable("tiny", "", (), (cell,)), make_record({cell.name: [0.25, 0.257]})
     assert judge_table(t, measurements)[0].verdict == "wrong"
-    assert judge_table(t, replace(measurements, noise={cell.name: 0.2}))[0].verdict == "holds"
-    (cell_verdict,) = judge_table(t, replace(measurements, noise={cell.name: 0.4}))
+    assert judge_table(t, replace(measurements, batch_noise={cell.name: 0.2}))[0].verdict == "holds"
+    (cell_verdict,) = judge_table(t, replace(measurements, batch_noise={cell.name: 0.4}))
     assert (
         cell_verdict.verdict == "not measured"
         and "single batches spread as far as the number itself" in cell_verdict.reason
@@ -852,7 +858,7 @@ def test_measure_batch_noise_reads_the_log(tmp_path):
 
 def test_settings_hash_depends_on_every_option():
     t = TABLES["1.7"]
-    changed_table = replace(t, grids=(replace(t.grids[0], given={**t.grids[0].fixed, "epochs": 9}),))
+    changed_table = replace(t, grids=(replace(t.grids[0], fixed={**t.grids[0].fixed, "epochs": 9}),))
     assert (
         t.settings_hash == replace(t, title="another").settings_hash != changed_table.settings_hash
         and len(t.settings_hash) == 8

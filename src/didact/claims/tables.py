@@ -16,23 +16,23 @@ ACCURACY, LOSS, TIME_RATIO = (
 )
 MNIST_OPTIONS: dict[str, Any] = {       # Gaba 1.6: nothing but layers, and a constant rate
     "data": "mnist_whole", "dropout": 0.0, "init": "pytorch", "optimizer": "adam", "lr": 1e-3, "weight_decay": 0.0,
-    "schedule": "constant", "epochs": 10, "batch": 128,
+    "schedule": "constant", "epochs": 10, "batch_size": 128,
 }  # fmt: skip
-CIFAR_OPTIONS = {"data": "cifar10_whole", "augment": ("crop_black", "flip", "light"), "batch": 128}
+CIFAR_OPTIONS = {"data": "cifar10_whole", "augment": ("crop_black", "flip", "light"), "batch_size": 128}
 SEQUENCE_OPTIONS: dict[str, Any] = {
-    "data": "token_means", "init": "random", "pool": "last", "vocabulary": 1000, "length": 50, "width": 128,
-    "embedding_std": 1.0, "embedding_dropout": 0.0, "lr": 1e-3, "schedule": "constant", "clip_norm": 1.0, "batch": 64,
+    "data": "token_means", "recurrent_init": "random", "pool": "last", "vocab_size": 1000, "max_length": 50,
+    "embed_dim": 128, "embedding_std": 1.0, "embedding_dropout": 0.0, "lr": 1e-3, "schedule": "constant",
+    "clip_norm": 1.0, "batch_size": 64,
 }  # fmt: skip
 REVIEW_OPTIONS: dict[str, Any] = {
-    "data": "imdb_whole", "lr": 1e-4, "weight_decay": 0.01, "dropout": 0.1, "length": 256, "schedule": "constant",
-    "clip_norm": None,
-    "embedding_std": 1.0, "epochs": 10, "batch": 32,
+    "data": "imdb_whole", "lr": 1e-4, "weight_decay": 0.01, "dropout": 0.1, "max_length": 256, "schedule": "constant",
+    "clip_norm": None, "embedding_std": 1.0, "epochs": 10, "batch_size": 32,
 }  # fmt: skip
-GAN_OPTIONS: dict[str, Any] = {"data": "fashion_mnist_whole", "epochs": 25, "batch": 128}
-VAE_OPTIONS: dict[str, Any] = {"data": "mnist_whole", "widths": (512,), "epochs": 30, "batch": 128}
+GAN_OPTIONS: dict[str, Any] = {"data": "fashion_mnist_whole", "epochs": 25, "batch_size": 128}
+VAE_OPTIONS: dict[str, Any] = {"data": "mnist_whole", "hidden": (512,), "epochs": 30, "batch_size": 128}
 DIFFUSION_OPTIONS: dict[str, Any] = {
-    "data": "mnist_whole", "network": "simple", "variance": "beta", "order": 1, "predict": "noise", "lr": 2e-4,
-    "ema": None, "clip_norm": None, "schedule": "constant", "epochs": 20, "batch": 128,
+    "data": "mnist_whole", "network": "simple", "variance": "beta", "solver_order": 1, "prediction_type": "noise",
+    "lr": 2e-4, "ema": None, "clip_norm": None, "schedule": "constant", "epochs": 20, "batch_size": 128,
 }  # fmt: skip
 ONE_LOGIT_NOTE = "Of two classes one score and its sigmoid, where the course has two scores and their softmax."
 FRECHET_REASON = (
@@ -138,7 +138,7 @@ def _dropout_decay_table() -> MeasuredTable:
     options = MNIST_OPTIONS | {
         "hidden": (256, 256),
         "norm": "batch",
-        "smoothing": 0.1,
+        "label_smoothing": 0.1,
         "augment": ("rigid",),
         "optimizer": "adamw",
         "epochs": 20,
@@ -182,7 +182,7 @@ def _cifar_table() -> MeasuredTable:
     return MeasuredTable(
         "4.6",
         "CIFAR10Net, a hundred epochs",
-        (Grid("cnn", options | {"watch_training": True}),),
+        (Grid("cnn", options | {"train_accuracy": True}),),
         cells,
         unstated_choices="Seed, runs. Brightness changes before contrast, in the course in either order.",
     )
@@ -192,10 +192,12 @@ def _cnn_ablation_table() -> MeasuredTable:
     options = CIFAR_OPTIONS | {"lr": 1e-3, "weight_decay": 0.01, "schedule": "constant", "epochs": 30}
     configurations = ((3, 32, 3), (5, 32, 3), (3, 64, 3), (3, 32, 5))
     grids = tuple(
-        Grid("cnn_ablation", options, {"kernel": (k,), "filters": (f,), "blocks": (b,)}) for k, f, b in configurations
+        Grid("cnn_ablation", options, {"kernel_size": (k,), "channels": (f,), "num_blocks": (b,)})
+        for k, f, b in configurations
     )
+    axes = ("kernel_size", "channels", "num_blocks")
     cells = tuple(
-        Cell("C4.22", number, ACCURACY, i, dict(zip(("kernel", "filters", "blocks"), configurations[i], strict=True)))
+        Cell("C4.22", number, ACCURACY, i, dict(zip(axes, configurations[i], strict=True)))
         for i, number in enumerate((0.8734, 0.8812, 0.9015, 0.8956))
     )
     return MeasuredTable(
@@ -215,8 +217,8 @@ def _cnn_ablation_table() -> MeasuredTable:
 def _sentiment_lstm_table() -> MeasuredTable:
     options = SEQUENCE_OPTIONS | {
         "cell": "lstm",
-        "hidden": 256,
-        "layers": 2,
+        "hidden_size": 256,
+        "num_layers": 2,
         "head": (128,),
         "dropout": 0.3,
         "weight_decay": 1e-4,
@@ -241,11 +243,11 @@ def _recurrent_ablation_table() -> MeasuredTable:
         ("gru", 128, 2, 0.8678),
     )
     grids = tuple(
-        Grid("text_rnn", options, {"cell": (cell,), "hidden": (hidden,), "layers": (layers,)})
+        Grid("text_rnn", options, {"cell": (cell,), "hidden_size": (hidden,), "num_layers": (layers,)})
         for cell, hidden, layers, _ in rows
     )
     cells = tuple(
-        Cell("C5.24", number, ACCURACY, i, {"cell": cell, "hidden": hidden, "layers": layers})
+        Cell("C5.24", number, ACCURACY, i, {"cell": cell, "hidden_size": hidden, "num_layers": layers})
         for i, (cell, hidden, layers, number) in enumerate(rows)
     )
     return MeasuredTable("5.9", "LSTM and GRU, wide and deep, on sequences of numbers", grids, cells,
@@ -257,8 +259,8 @@ def _attention_time_table() -> MeasuredTable:
     stated = {(512, 1): 3.24, (512, 2): 3.18, (512, 4): 3.15, (512, 8): 3.21, (512, 16): 3.34, (512, 32): 3.82,
               (256, 8): 1.12, (768, 8): 6.45, (1024, 8): 10.87}
     options = {"batch": 32, "length": 128, "dropout": 0.1, "warmup": 5, "calls": 50}
-    grids = (Grid("multi_head", options, {"dim": (512,), "heads": (1, 2, 4, 8, 16, 32)}),
-             Grid("multi_head", options, {"dim": (256, 768, 1024), "heads": (8,)}))
+    grids = (Grid("multi_head_attention", options, {"dim": (512,), "heads": (1, 2, 4, 8, 16, 32)}),
+             Grid("multi_head_attention", options, {"dim": (256, 768, 1024), "heads": (8,)}))
     base = {"dim": 512, "heads": 8}
     cells = tuple(
         Cell("", 1, TIME_RATIO, 0, base, "1 whatever the clock says: the others are taken over it", baseline=base)
@@ -293,7 +295,7 @@ def _attention_time_table() -> MeasuredTable:
 
 def _flash_attention_table() -> MeasuredTable:
     lengths, precisions = (1024, 2048, 4096, 8192), ("fp32", "bf16")
-    grid = Grid("attending", {"batch": 2, "heads": 8, "dim": 64, "warmup": 5, "calls": 20},
+    grid = Grid("scaled_dot_product", {"batch": 2, "heads": 8, "dim": 64, "warmup": 5, "calls": 20},
                 {"form": ("explicit", "fused"), "precision": precisions, "length": lengths})
 
     def configuration(form: str, precision: str, length: int) -> dict[str, Any]:
@@ -343,7 +345,7 @@ def _gru_time_table() -> MeasuredTable:
     sizes = ((64, 1), (128, 1), (256, 1), (128, 2), (128, 3))
     options = {"width": 128, "batch": 64, "length": 50, "warmup": 3, "calls": 20}
     grids = tuple(
-        Grid("recurring", options, {"cell": ("lstm", "gru"), "hidden": (hidden,), "layers": (layers,)})
+        Grid("recurrent_layer", options, {"cell": ("lstm", "gru"), "hidden": (hidden,), "layers": (layers,)})
         for hidden, layers in sizes
     )
     cells = tuple(
@@ -373,7 +375,7 @@ def _gru_time_table() -> MeasuredTable:
 
 def _batch_time_table() -> MeasuredTable:
     sizes = (4, 16, 64, 256)
-    grid = Grid("classifying", {"warmup": 5, "calls": 30}, {"network": ("mlp", "resnet18"), "batch": (1, *sizes)})
+    grid = Grid("classifier", {"warmup": 5, "calls": 30}, {"network": ("mlp", "resnet18"), "batch": (1, *sizes)})
     cells = tuple(
         Cell("CF51", 1, TIME_RATIO, 0, {"network": network, "batch": n}, baseline={"network": network, "batch": 1})
         for network in ("mlp", "resnet18") for n in sizes
@@ -392,10 +394,12 @@ def _batch_time_table() -> MeasuredTable:
 
 
 def _review_transformer_table() -> MeasuredTable:
-    base = {"layers": 4, "heads": 4, "hidden": 512, "norm": "pre"}
+    base = {"num_layers": 4, "num_heads": 4, "ffn_dim": 512, "norm": "pre"}
     stated: dict[str, tuple[str, dict[Any, float]]] = {
-        "norm": ("C7.10", {"post": 0.863, "pre": 0.871}), "layers": ("C7.11", {1: 0.825, 2: 0.854, 6: 0.874, 8: 0.872}),
-        "heads": ("C7.12", {1: 0.848, 2: 0.860, 8: 0.873}), "hidden": ("C7.13", {128: 0.841, 256: 0.859, 1024: 0.875}),
+        "norm": ("C7.10", {"post": 0.863, "pre": 0.871}),
+        "num_layers": ("C7.11", {1: 0.825, 2: 0.854, 6: 0.874, 8: 0.872}),
+        "num_heads": ("C7.12", {1: 0.848, 2: 0.860, 8: 0.873}),
+        "ffn_dim": ("C7.13", {128: 0.841, 256: 0.859, 1024: 0.875}),
     }  # fmt: skip
     grids = tuple(
         Grid("text_transformer", REVIEW_OPTIONS | _drop_options(base, axis), {axis: tuple(row)})
@@ -444,23 +448,23 @@ def _dcgan_table() -> MeasuredTable:
 def _gan_ablation_table() -> MeasuredTable:
     fid = MetricReading("validation", "frechet", 25)
     grids = (
-        Grid("dcgan", GAN_OPTIONS, {"latent": (32, 64, 100, 256)}),
+        Grid("dcgan", GAN_OPTIONS, {"latent_dim": (32, 64, 100, 256)}),
         *(
             Grid("dcgan", GAN_OPTIONS, {"lr": (g,), "lr_discriminator": (d,)})
             for g, d in ((5e-4, 2e-4), (2e-4, 5e-4), (1e-4, 4e-4))
         ),
-        Grid("dcgan", GAN_OPTIONS, {"turns": (1, 3)}),
-        Grid("wgan", GAN_OPTIONS | {"lr": 1e-4}, {"turns": (5,)}),
+        Grid("dcgan", GAN_OPTIONS, {"discriminator_steps": (1, 3)}),
+        Grid("wgan", GAN_OPTIONS | {"lr": 1e-4}, {"discriminator_steps": (5,)}),
     )
     cells = (
-        Cell("C8.14", 28.3, fid, 0, {"latent": 100}, FRECHET_REASON),
-        *_cells_along_axis("C8.15", "latent", {32: 35.1, 64: 30.2, 256: 27.8}, fid, 0, FRECHET_REASON),
+        Cell("C8.14", 28.3, fid, 0, {"latent_dim": 100}, FRECHET_REASON),
+        *_cells_along_axis("C8.15", "latent_dim", {32: 35.1, 64: 30.2, 256: 27.8}, fid, 0, FRECHET_REASON),
         *(
             Cell("C8.16", number, fid, 1 + i, {"lr": g, "lr_discriminator": d}, FRECHET_REASON)
             for i, (g, d, number) in enumerate(((5e-4, 2e-4, 32.5), (2e-4, 5e-4, 41.7), (1e-4, 4e-4, 25.9)))
         ),
-        *_cells_along_axis("C8.17", "turns", {1: 28.3, 3: 26.7}, fid, 4, FRECHET_REASON),
-        *_cells_along_axis("C8.17", "turns", {5: 23.4}, fid, 5, FRECHET_REASON),
+        *_cells_along_axis("C8.17", "discriminator_steps", {1: 28.3, 3: 26.7}, fid, 4, FRECHET_REASON),
+        *_cells_along_axis("C8.17", "discriminator_steps", {5: 23.4}, fid, 5, FRECHET_REASON),
     )
     # a lower FID is better, so the first of a pair is the worse
     orderings = (
@@ -485,7 +489,7 @@ def _vae_table() -> MeasuredTable:
     return MeasuredTable(
         "9.8",
         "a VAE on MNIST, epoch by epoch",
-        (Grid("vae", VAE_OPTIONS | {"latent": 20}),),
+        (Grid("vae", VAE_OPTIONS | {"latent_dim": 20}),),
         _cells_by_epoch("C9.9", stated, LOSS),
         unstated_choices="Seed.",
     )
@@ -502,22 +506,22 @@ def _vae_ablation_table() -> MeasuredTable:
         100: (79.5, 21.3),
     }
     betas = {0.5: (78.9, 31.2), 1.0: (82.3, 24.3), 2.0: (89.4, 16.1), 4.0: (97.8, 9.3), 10.0: (115.2, 3.8)}
-    options = _drop_options(VAE_OPTIONS, "widths") | {"latent": 20}
+    options = _drop_options(VAE_OPTIONS, "hidden") | {"latent_dim": 20}
     grids = (
-        Grid("vae", VAE_OPTIONS, {"latent": tuple(latents)}),
-        Grid("vae", VAE_OPTIONS | {"latent": 20}, {"beta": tuple(betas)}),
-        Grid("vae", options, {"widths": ((256, 256),)}),
+        Grid("vae", VAE_OPTIONS, {"latent_dim": tuple(latents)}),
+        Grid("vae", VAE_OPTIONS | {"latent_dim": 20}, {"beta": tuple(betas)}),
+        Grid("vae", options, {"hidden": ((256, 256),)}),
         Grid("vae", options, {"network": ("conv",)}),
     )
     cells = [
         Cell(claim, number, reading, grid, {axis: value})
-        for claim, axis, stated, grid in (("C9.11", "latent", latents, 0), ("C9.12", "beta", betas, 1))
+        for claim, axis, stated, grid in (("C9.11", "latent_dim", latents, 0), ("C9.12", "beta", betas, 1))
         for value, numbers in stated.items() for reading, number in zip((reconstruction, kl), numbers, strict=True)
     ]
-    cells += [Cell("C9.14", n, r, 2, {"widths": (256, 256)}) for r, n in ((reconstruction, 84.1), (kl, 23.9))]
+    cells += [Cell("C9.14", n, r, 2, {"hidden": (256, 256)}) for r, n in ((reconstruction, 84.1), (kl, 23.9))]
     cells += [Cell("C9.14", n, r, 3, {"network": "conv"}) for r, n in ((reconstruction, 73.5), (kl, 26.7))]
     cells += [
-        Cell("C9.15", 100, MetricReading("validation", "active_units", 30), 0, {"latent": 100}, is_upper_bound=True)
+        Cell("C9.15", 100, MetricReading("validation", "active_units", 30), 0, {"latent_dim": 100}, is_upper_bound=True)
     ]
     # reconstruction is an error
     orderings = (
@@ -542,7 +546,7 @@ def _diffusion_table() -> MeasuredTable:
     return MeasuredTable(
         "10.8",
         "a diffusion model on MNIST, epoch by epoch",
-        (Grid("diffusion", DIFFUSION_OPTIONS | {"noise": "linear", "judged": 20}),),
+        (Grid("diffusion", DIFFUSION_OPTIONS | {"noise_schedule": "linear", "evaluations": 20}),),
         # a referee has a loss of its own
         _cells_by_epoch("C10.17", stated, MetricReading("train", "model/loss")),
         unstated_choices="Seed; no average of the weights. Of SimpleUNet, whose first layer fails (M50), "
@@ -553,20 +557,21 @@ def _diffusion_table() -> MeasuredTable:
 def _diffusion_ablation_table() -> MeasuredTable:
     fid = MetricReading("validation", "frechet", 20)
     options: dict[str, Any] = {
-        "noise": "linear",
-        "T": 1000,
-        "widths": (32, 64, 128),
+        "noise_schedule": "linear",
+        "timesteps": 1000,
+        "channels": (32, 64, 128),
         "sampling_steps": 1000,
         "eta": 1.0,
     }
     rows: tuple[tuple[str, float, dict[str, Any]], ...] = (
-        ("C10.18", 12.4, {}), ("C10.19", 28.7, {"T": 200, "sampling_steps": 200}),
-        ("C10.20", 10.1, {"noise": "cosine"}),
-        ("C10.21", 18.9, {"widths": (8, 16, 32)}), ("C10.21", 7.8, {"noise": "cosine", "widths": (64, 128, 256)}),
-        ("C10.22", 11.3, {"noise": "cosine", "sampling_steps": 50, "eta": 0.0}),
+        ("C10.18", 12.4, {}), ("C10.19", 28.7, {"timesteps": 200, "sampling_steps": 200}),
+        ("C10.20", 10.1, {"noise_schedule": "cosine"}),
+        ("C10.21", 18.9, {"channels": (8, 16, 32)}),
+        ("C10.21", 7.8, {"noise_schedule": "cosine", "channels": (64, 128, 256)}),
+        ("C10.22", 11.3, {"noise_schedule": "cosine", "sampling_steps": 50, "eta": 0.0}),
     )  # fmt: skip
     grids = tuple(
-        Grid("diffusion", DIFFUSION_OPTIONS | {"judged": 1}, {k: (v,) for k, v in (options | changes).items()})
+        Grid("diffusion", DIFFUSION_OPTIONS | {"evaluations": 1}, {k: (v,) for k, v in (options | changes).items()})
         for _, _, changes in rows
     )
     cells = tuple(
