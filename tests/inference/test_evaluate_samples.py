@@ -46,8 +46,8 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for k, file in enumerate((folder / "photos").rglob("*.png")):
             (folder / "loose" / f"{k}.png").write_bytes(file.read_bytes())
         didact.train(RECIPES["mlp"], data="photos", hidden=(16,), epochs=10)
-        didact.train(RECIPES["vae"], data="photos", widths=(16,), latent_dim=3, epochs=3)
-        didact.train(RECIPES["vae"], data="loose", widths=(16,), latent_dim=3, epochs=3, runs="unlabelled")
+        didact.train(RECIPES["vae"], data="photos", hidden=(16,), latent_dim=3, epochs=3)
+        didact.train(RECIPES["vae"], data="loose", hidden=(16,), latent_dim=3, epochs=3, runs="unlabelled")
         didact.train(RECIPES["optimizers"], data="digits", steps=1)
         save_file(make_inception_weights(10), "inception.safetensors")
         torch.save(make_inception_weights(1008), "first.pth")

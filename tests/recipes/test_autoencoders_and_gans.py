@@ -20,16 +20,16 @@ from didact.training.session import evaluate, resume
 
 
 def test_denoising_autoencoder_improves_its_input(workdir):
-    run = didact.train(RECIPES["autoencoder"], network="conv", noise=0.3, epochs=6)
+    run = didact.train(RECIPES["autoencoder"], network="conv", input_noise=0.3, epochs=6)
     # the noise, clipped, leaves 12.9, the mean image 11.4
     assert run.metadata["test"]["psnr"] > 14
 
 
 @pytest.mark.parametrize("arguments", [
-    {"likelihood": "gaussian", "network": "conv", "widths": (8, 16)},
+    {"likelihood": "gaussian", "network": "conv", "hidden": (8, 16)},
     {"likelihood": "categorical", "levels": 5},
-    {"samples": 3, "widths": (64,)},
-    {"warmup": 20, "free_bits": 0.1, "widths": (64,)},
+    {"num_samples": 3, "hidden": (64,)},
+    {"kl_warmup": 20, "free_bits": 0.1, "hidden": (64,)},
 ])
 def test_vae_learns_with_every_likelihood_and_bound(arguments, workdir):
     run = didact.train(RECIPES["vae"], latent_dim=4, epochs=3, **arguments)
@@ -39,20 +39,22 @@ def test_vae_learns_with_every_likelihood_and_bound(arguments, workdir):
 
 @pytest.mark.parametrize("accumulate", [1, 4])
 def test_kl_warmup_counts_optimizer_steps(accumulate, workdir):
-    run = didact.train(RECIPES["vae"], latent_dim=4, widths=(16,), warmup=20, steps=10, accumulate=accumulate)
-    assert run.load_state()["model"]["taken"].item() == 10
+    run = didact.train(RECIPES["vae"], latent_dim=4, hidden=(16,), kl_warmup=20, steps=10, accumulate=accumulate)
+    assert run.load_state()["model"]["steps_taken"].item() == 10
 
 
 def test_large_beta_causes_posterior_collapse(workdir):
     low_beta, high_beta = (
-        didact.train(RECIPES["vae"], latent_dim=6, widths=(64,), epochs=8, beta=b).metadata["test"] for b in (0.2, 30.0)
+        didact.train(RECIPES["vae"], latent_dim=6, hidden=(64,), epochs=8, beta=b).metadata["test"] for b in (0.2, 30.0)
     )
     assert low_beta["active_units"] > high_beta["active_units"] == 0
     assert low_beta["kl"] > 20 * high_beta["kl"] and low_beta["reconstruction"] < high_beta["reconstruction"] - 1
 
 
 def test_weight_clipping_bounds_the_critic(workdir):
-    run = didact.train(RECIPES["wgan"], lipschitz="clip", bound=0.03, steps=10, turns=2, width=8, batch=256)
+    run = didact.train(
+        RECIPES["wgan"], lipschitz="clip", weight_clip=0.03, steps=10, discriminator_steps=2, channels=8, batch_size=256
+    )
     weights = run.load("model")
     largest_weights = [
         v.abs().max() for k, v in weights.items() if k.startswith("discriminator.") and k.endswith("weight")
@@ -62,11 +64,15 @@ def test_weight_clipping_bounds_the_critic(workdir):
 
 
 def test_critic_takes_several_steps_with_its_own_learning_rate(workdir):
-    run = didact.train(RECIPES["wgan"], steps=4, turns=3, width=4, lr=1e-9, lr_discriminator=1e-2, conditional=True)
-    assert run.metadata["plan"]["turns"] == 3
+    run = didact.train(
+        RECIPES["wgan"], steps=4, discriminator_steps=3, channels=4, lr=1e-9, lr_discriminator=1e-2, conditional=True
+    )
+    assert run.metadata["plan"]["batches_per_round"] == 3
     parts = next(row["train"] for row in run.metrics if "train" in row)
     assert set(parts) == {"discriminator/loss", "discriminator/penalty", "generator/loss", "referee/loss"}
-    start = didact.train(RECIPES["wgan"], steps=1, turns=3, width=4, lr=1e-9, lr_discriminator=1e-9, conditional=True)
+    start = didact.train(
+        RECIPES["wgan"], steps=1, discriminator_steps=3, channels=4, lr=1e-9, lr_discriminator=1e-9, conditional=True
+    )
     a, b = run.load("model"), start.load("model")
     differences = {
         side: max(
@@ -78,7 +84,7 @@ def test_critic_takes_several_steps_with_its_own_learning_rate(workdir):
 
 
 def test_resumed_gan_ends_with_the_same_weights(workdir, monkeypatch):
-    arguments = {"widths": (16,), "steps": 12, "batch": 256, "conditional": True}
+    arguments = {"hidden": (16,), "steps": 12, "batch_size": 256, "conditional": True}
     uninterrupted_run = didact.train(RECIPES["gan"], **arguments)
     train_round = Trainer.train_round
 
@@ -104,7 +110,7 @@ def test_gan_vae_and_autoencoder_learn_unlabeled_images(workdir):
         part: TensorSplit({"x": data.split(part).columns["x"][:200]}, data.split(part).decoders) for part in SPLITS
     }
     unlabeled = replace(data, task="none", class_names=(), **splits)
-    for name, arguments in {"gan": {"widths": (16,)}, "vae": {"widths": (16,)}, "autoencoder": {}}.items():
+    for name, arguments in {"gan": {"hidden": (16,)}, "vae": {"hidden": (16,)}, "autoencoder": {}}.items():
         run = didact.train(RECIPES[name], data=unlabeled, steps=5, **arguments)
         assert "class_coverage" not in run.metadata["test"] and run.metadata["test"]["loss"] != 0
     with pytest.raises(
@@ -123,7 +129,7 @@ def test_vae_on_mnist_reaches_the_loss_of_the_course(workdir):
     run = didact.train(RECIPES["vae"], data="mnist")
     last = [row["train"]["loss"] for row in run.metrics if "train" in row][-1]
     # Gaba 9.8 prints 106.58
-    assert run.metadata["plan"]["total"] == 30 * run.metadata["plan"]["epoch"] and last <= 106.6
+    assert run.metadata["plan"]["total_rounds"] == 30 * run.metadata["plan"]["rounds_per_epoch"] and last <= 106.6
 
 
 @pytest.mark.slow
@@ -131,7 +137,7 @@ def test_vae_on_mnist_reaches_the_loss_of_the_course(workdir):
 def test_compiled_wgan_equals_eager(workdir, monkeypatch):
     """Round by round it has the losses and gradients of the game as it stands."""
     monkeypatch.setattr("torch._inductor.config.fallback_random", True)            # compiled draws would be others
-    eager_run, compiled_run = (didact.train(RECIPES["wgan"], steps=2, width=8, compile=c) for c in (False, True))
+    eager_run, compiled_run = (didact.train(RECIPES["wgan"], steps=2, channels=8, compile=c) for c in (False, True))
     assert [row["step"] for row in eager_run.metrics if "train" in row] == [1, 2]
     for one, other in zip(eager_run.metrics, compiled_run.metrics, strict=True):
         for part in {"train", "gradients", "validation"} & one.keys():
@@ -145,7 +151,7 @@ def test_compiled_wgan_equals_eager(workdir, monkeypatch):
 )
 @pytest.mark.skipif(not has_mnist(), reason="DIDACT_DATA holds no mnist")
 def test_wgan_covers_every_digit(workdir):
-    run = didact.train(RECIPES["wgan"], data="mnist", width=32, steps=3000)
+    run = didact.train(RECIPES["wgan"], data="mnist", channels=32, steps=3000)
     assert run.metadata["test"]["class_coverage"] == 1
 
 
@@ -187,6 +193,6 @@ def test_nan_in_one_player_stops_the_gan_and_is_named(player, workdir, monkeypat
     monkeypatch.setattr(GANObjective, "__init__", init_with_fuse)
     monkeypatch.setattr(GANObjective, "loss", fail_after_three_calls)
     with pytest.raises(DivergedError, match=rf"not a finite number at step \d, first in the gradient of {player}"):
-        didact.train(RECIPES["gan"], widths=(8,), steps=30, batch=256)
+        didact.train(RECIPES["gan"], hidden=(8,), steps=30, batch_size=256)
     run = Run.open("gan/latest")
     assert run.metadata["status"] == "diverged" and all(v.isfinite().all() for v in run.load_state()["model"].values())

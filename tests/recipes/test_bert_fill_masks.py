@@ -19,7 +19,7 @@ from didact.registry import RECIPES
 TEXT = "the cat sat on a mat. the {} sat on a {}. the cat"          # as long as a window
 # what stands beside any word of it says what the word is
 SENTENCE_TOKENS = ("the", "cat", "sat", "on", "a", "mat", ".")
-SMALL = {"layers": 1, "heads": 2, "width": 32, "hidden": 64, "context": 16, "device": "cpu"}
+SMALL = {"num_layers": 1, "num_heads": 2, "embed_dim": 32, "ffn_dim": 64, "context_length": 16, "device": "cpu"}
 
 
 def train_bert(folder, **options):

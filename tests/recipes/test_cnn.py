@@ -46,15 +46,15 @@ def test_shortcut_none_has_the_layers_of_the_residual_network():
 def test_cnn_ablation_learns_with_every_convolution(convolution, kind, workdir):
     options = {
         "convolution": convolution,
-        "squeeze": convolution == "dilated",
-        "filters": 8,
-        "blocks": 2,
+        "squeeze_excite": convolution == "dilated",
+        "channels": 8,
+        "num_blocks": 2,
         "epochs": 4,
         "lr": 1e-2,
     }
     run = didact.train(RECIPES["cnn_ablation"], **options)
     assert run.metadata["test"]["accuracy"] > 0.6                              # ten digits
-    ablation_network = build_network("cnn_ablation", convolution=convolution, squeeze=True)
+    ablation_network = build_network("cnn_ablation", convolution=convolution, squeeze_excite=True)
     assert list_layer_types(ablation_network).count(SqueezeExcite) == 3
     assert (
         list_layer_types(ablation_network).count(kind) == 3 if kind else ablation_network.features[0].dilation == (2, 2)

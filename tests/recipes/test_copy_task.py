@@ -111,7 +111,7 @@ def runs(tmp_path_factory):
     """A GRU that has learned, and an RNN that has not yet."""
     folder, small_options = (
         str(tmp_path_factory.mktemp("runs")),
-        {"delay": 5, "remember": 2, "hidden": 32, "device": "cpu"},
+        {"delay": 5, "sequence_length": 2, "hidden_size": 32, "device": "cpu"},
     )
     return {
         "gru": didact.train(RECIPES["copy_task"], cell="gru", steps=300, lr=2e-2, runs=folder, **small_options),
@@ -163,7 +163,7 @@ def test_plain_rnn_fails_at_a_long_delay(workdir):
     """Measured with 600 steps, 2 symbols, a pause of 60."""
     scores = {
         cell: didact.train(
-            RECIPES["copy_task"], cell=cell, remember=2, delay=60, steps=600, lr=lr, device="cpu"
+            RECIPES["copy_task"], cell=cell, sequence_length=2, delay=60, steps=600, lr=lr, device="cpu"
         ).metadata["test"]
         for cell, lr in (("gru", 1e-2), ("lstm", 1e-2), ("rnn", 1e-3))
     }

@@ -22,7 +22,7 @@ from didact.report.box_strips import draw_boxes_svg
 from didact.run import Run
 from didact.training.session import evaluate, load_model, rebuild, resume
 
-TRAIN_OPTIONS = {"epochs": 2, "batch": 8, "augment": ("flips", "zoom", "jitter"), "lr": 1e-2}
+TRAIN_OPTIONS = {"epochs": 2, "batch_size": 8, "augment": ("flips", "zoom", "jitter"), "lr": 1e-2}
 
 
 def write_coco_dataset(root, n=40):

@@ -18,19 +18,19 @@ from didact.training.experiment import Settings
 from didact.training.loop import Trainer
 from didact.training.session import evaluate, prepare
 
-SMALL = {"widths": (8, 16), "time": 16, "steps": 40, "sampling_steps": 4}
+SMALL = {"channels": (8, 16), "time_dim": 16, "steps": 40, "sampling_steps": 4}
 
 
 @pytest.mark.parametrize("arguments", [
-    {"predict": "velocity", "noise": "cosine", "T": 50},
-    pytest.param({"predict": "image", "noise": "cosine"}, marks=pytest.mark.slow),
-    pytest.param({"predict": "noise", "noise": "cosine", "eta": 1.0}, marks=pytest.mark.slow),
+    {"prediction_type": "velocity", "noise_schedule": "cosine", "timesteps": 50},
+    pytest.param({"prediction_type": "image", "noise_schedule": "cosine"}, marks=pytest.mark.slow),
+    pytest.param({"prediction_type": "noise", "noise_schedule": "cosine", "eta": 1.0}, marks=pytest.mark.slow),
 ])
 def test_diffusion_learns_with_every_prediction_type(arguments, workdir):
     run = didact.train(RECIPES["diffusion"], **(SMALL | {"steps": 100, "ema": 0.9, "schedule": "constant"} | arguments))
     variance = (2 * load("digits").test.columns["x"].float() / 255 - 1).var(0).mean().item()
     # what the mean of the target leaves
-    baseline = {"image": variance, "velocity": (1 + variance) / 2, "noise": 1.0}[arguments["predict"]]
+    baseline = {"image": variance, "velocity": (1 + variance) / 2, "noise": 1.0}[arguments["prediction_type"]]
     assert run.metadata["test"]["loss"] < 0.75 * baseline
     frechet = run.metadata["test"]["frechet"]
     # noise gives 10 or more, the mean image 4.7, as many other digits 0.4
@@ -59,7 +59,7 @@ def test_layer_that_runs_several_times_is_listed_once(workdir):
 
 
 def test_sampling_steps_are_refused_by_a_vae(workdir):
-    run = didact.train(RECIPES["vae"], steps=1, widths=(8,))
+    run = didact.train(RECIPES["vae"], steps=1, hidden=(8,))
     with pytest.raises(UsageError, match="--steps is for models that draw step by step"):
         sample_images(run, 1, steps=5)
 
@@ -79,12 +79,12 @@ def test_diffusion_learns_unlabeled_images(workdir):
 def test_course_tables_name_their_options():
     """The recipe chooses otherwise: each choice is named, so that no default of ours changes a table."""
     course_options = {
-        "predict": "noise",
+        "prediction_type": "noise",
         "schedule": "constant",
         "lr": 2e-4,
-        "order": 1,
+        "solver_order": 1,
         "epochs": 20,
-        "batch": 128,
+        "batch_size": 128,
         "ema": None,
     }
     for grid in (*TABLES["10.8"].grids, *TABLES["10.9"].grids):
@@ -101,24 +101,27 @@ def test_large_dataset_gets_a_smaller_learning_rate():
         {name: column.repeat(4, *[1] * (column.dim() - 1)) for name, column in split.columns.items()}, split.decoders
     )
     for data, expected in ((small_data, 2e-3), (replace(small_data, train=large_split), 1e-3)):
-        experiment = RECIPES["diffusion"](data, widths=(8, 16))
+        experiment = RECIPES["diffusion"](data, channels=(8, 16))
         optimizer = experiment.optimizer["model"]([torch.nn.Parameter(torch.zeros(1))])
         assert optimizer.param_groups[0]["lr"] == expected and experiment.schedule == WarmupCosine()
-    assert RECIPES["diffusion"](replace(small_data, train=large_split), widths=(8, 16)).epochs == 20
+    assert RECIPES["diffusion"](replace(small_data, train=large_split), channels=(8, 16)).epochs == 20
 
 
 def test_visualized_timesteps_do_not_exceed_the_timesteps():
     for T, steps in ((20, 20), (1, 1), (200, 25)):
-        assert RECIPES["diffusion"](load("digits"), T=T).objective.way.steps == steps
-    autoencoder = "vqvae widths=8,8 codes=8 dim=4"
-    assert RECIPES["latent_diffusion"](load("digits"), T=20, autoencoder=autoencoder).objective.way.steps == 20
+        assert RECIPES["diffusion"](load("digits"), timesteps=T).objective.sampling.steps == steps
+    autoencoder = "vqvae channels=8,8 codebook_size=8 code_dim=4"
+    assert (
+        RECIPES["latent_diffusion"](load("digits"), timesteps=20, autoencoder=autoencoder).objective.sampling.steps
+        == 20
+    )
 
 
 def test_consistency_ema_moves_once_per_step():
     """However many parts a batch comes in; the referee's steps do not count."""
-    teacher = "diffusion widths=8,16 time=16 predict=velocity"
+    teacher = "diffusion channels=8,16 time_dim=16 prediction_type=velocity"
     experiment = prepare(
-        "consistency", {"teacher": teacher, "decay": 0.5, "intervals": 4, "steps": 3, "accumulate": 2}
+        "consistency", {"teacher": teacher, "ema_decay": 0.5, "num_intervals": 4, "steps": 3, "accumulate": 2}
     ).experiment
     training = Trainer(experiment, Settings(), device=torch.device("cpu"))
     student, ema_weight = experiment.objective.network.head.weight, experiment.objective.target.head.weight
@@ -133,11 +136,11 @@ def test_consistency_ema_moves_once_per_step():
 @pytest.mark.parametrize(
     "words, message",
     [
-        ({"T": 0}, "--T expects int from 1"),
-        ({"T": 10, "sampling_steps": 11}, "in 1 to 10 of them, got 11"),
+        ({"timesteps": 0}, "--timesteps expects int from 1"),
+        ({"timesteps": 10, "sampling_steps": 11}, "in 1 to 10 of them, got 11"),
         ({"guidance": 2.0}, "with --conditional only"),
-        ({"guidance": 2.0, "conditional": True, "drop": 0.0}, "give --drop more than 0"),
-        ({"widths": (8, 8, 8, 8, 8)}, "give fewer --widths"),
+        ({"guidance": 2.0, "conditional": True, "label_dropout": 0.0}, "give --label-dropout more than 0"),
+        ({"channels": (8, 8, 8, 8, 8)}, "give fewer --channels"),
     ],
 )
 def test_diffusion_refuses_bad_options_in_one_line(words, message):

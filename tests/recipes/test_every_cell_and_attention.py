@@ -21,9 +21,25 @@ from didact.training.session import evaluate, load_model, prepare
 from helpers.killed_training import assert_resumed_equals_uninterrupted
 
 LINE = "to be or not to be, that is the question.\n"
-CHAR_RNN_OPTIONS = {"steps": 50, "context": 16, "batch": 16, "lr": 2e-2, "hidden": 16, "width": 16}
-CLASSIFIER_OPTIONS = {"layers": 2, "heads": 2, "width": 32, "hidden": 32, "dropout": 0.0, "batch": 32, "lr": 1e-2}
-GPT_OPTIONS = {"layers": 2, "heads": 2, "width": 32, "context": 24, "batch": 16, "lr": 1e-2, "steps": 60}
+CHAR_RNN_OPTIONS = {"steps": 50, "context_length": 16, "batch_size": 16, "lr": 2e-2, "hidden_size": 16, "embed_dim": 16}
+CLASSIFIER_OPTIONS = {
+    "num_layers": 2,
+    "num_heads": 2,
+    "embed_dim": 32,
+    "ffn_dim": 32,
+    "dropout": 0.0,
+    "batch_size": 32,
+    "lr": 1e-2,
+}
+GPT_OPTIONS = {
+    "num_layers": 2,
+    "num_heads": 2,
+    "embed_dim": 32,
+    "context_length": 24,
+    "batch_size": 16,
+    "lr": 1e-2,
+    "steps": 60,
+}
 BUT_SENTENCES = ["the story was good but the music was dull", "the story was dull but the music was good"]
 
 
@@ -80,7 +96,15 @@ def test_explain_compares_the_memories_of_several_runs(runs_by_cell, tmp_path, c
 @pytest.mark.parametrize("cell", MIXERS)
 def test_text_rnn_learns_what_follows_but_with_every_cell(cell, workdir):
     run = didact.train(
-        RECIPES["text_rnn"], cell=cell, steps=40, batch=32, lr=2e-2, hidden=8, width=8, dropout=0.1, pool="last"
+        RECIPES["text_rnn"],
+        cell=cell,
+        steps=40,
+        batch_size=32,
+        lr=2e-2,
+        hidden_size=8,
+        embed_dim=8,
+        dropout=0.1,
+        pool="last",
     )
     assert run.metadata["test"]["accuracy"] > 0.85                               # a bag of words: 0.5
     assert [a["label"] for a in predict(run, BUT_SENTENCES)] == ["negative", "positive"]
@@ -89,7 +113,7 @@ def test_text_rnn_learns_what_follows_but_with_every_cell(cell, workdir):
 # the catalogue's tests train that one
 @pytest.mark.parametrize("attention", [form for form in VARIANTS if form != "full"])
 def test_text_transformer_learns_what_follows_but_with_every_attention(attention, workdir):
-    span = {"span": 3} if attention in WINDOW_VARIANTS else {}
+    span = {"window": 3} if attention in WINDOW_VARIANTS else {}
     run = didact.train(RECIPES["text_transformer"], attention=attention, steps=60, **CLASSIFIER_OPTIONS, **span)
     assert run.metadata["test"]["accuracy"] > 0.85                               # a bag of words: 0.5
     assert [a["label"] for a in predict(run, BUT_SENTENCES)] == ["negative", "positive"]
@@ -101,7 +125,7 @@ def test_text_transformer_learns_what_follows_but_with_every_attention(attention
 @pytest.mark.parametrize("attention", [form for form in VARIANTS if form != "full"])
 def test_gpt_learns_a_repeating_text_with_every_attention(attention, workdir, capsys):
     (workdir / "book.txt").write_text("to be or not " * 140)
-    span = {"span": 4} if attention in WINDOW_VARIANTS else {}
+    span = {"window": 4} if attention in WINDOW_VARIANTS else {}
     run = didact.train(RECIPES["gpt"], data="book.txt", attention=attention, **GPT_OPTIONS, **span)
     # who knows the last character alone: 2.2
     assert run.metadata["test"]["perplexity"] < 1.2
@@ -115,24 +139,32 @@ def test_gpt_learns_a_repeating_text_with_every_attention(attention, workdir, ca
 
 def test_initial_weights_need_the_attention_of_their_run(workdir):
     (workdir / "book.txt").write_text(LINE * 60)
-    small_options = {**GPT_OPTIONS, "data": "book.txt", "steps": 2, "attention": "local", "span": 3}
+    small_options = {**GPT_OPTIONS, "data": "book.txt", "steps": 2, "attention": "local", "window": 3}
     run = didact.train(RECIPES["gpt"], **small_options)
-    assert didact.train(RECIPES["gpt"], **small_options, weights=str(run.folder), lora=2).metadata["notes"]
+    assert didact.train(RECIPES["gpt"], **small_options, weights=str(run.folder), lora_rank=2).metadata["notes"]
     with pytest.raises(UsageError, match="was trained with --attention local, got --attention full; give the same"):
-        didact.train(RECIPES["gpt"], **{**small_options, "attention": "full", "span": None}, weights=str(run.folder))
-    with pytest.raises(UsageError, match="was trained with --span 3, got --span 4; give the same"):
-        didact.train(RECIPES["gpt"], **{**small_options, "span": 4}, weights=str(run.folder))
+        didact.train(RECIPES["gpt"], **{**small_options, "attention": "full", "window": None}, weights=str(run.folder))
+    with pytest.raises(UsageError, match="was trained with --window 3, got --window 4; give the same"):
+        didact.train(RECIPES["gpt"], **{**small_options, "window": 4}, weights=str(run.folder))
 
 
 TINY_OPTIONS = {
-    "gpt": {"data": "book.txt", "layers": 1, "heads": 1, "width": 8, "context": 8, "batch": 4, "steps": 1},
+    "gpt": {
+        "data": "book.txt",
+        "num_layers": 1,
+        "num_heads": 1,
+        "embed_dim": 8,
+        "context_length": 8,
+        "batch_size": 4,
+        "steps": 1,
+    },
     "text_transformer": {
-        "layers": 1,
-        "heads": 1,
-        "width": 8,
-        "hidden": 8,
-        "length": 12,
-        "batch": 8,
+        "num_layers": 1,
+        "num_heads": 1,
+        "embed_dim": 8,
+        "ffn_dim": 8,
+        "max_length": 12,
+        "batch_size": 8,
         "steps": 1,
         "dropout": 0.0,
     },
@@ -155,10 +187,10 @@ def load_weights_notes(name, run, **changes):
 @pytest.mark.parametrize("name", TINY_OPTIONS)
 def test_initial_weights_need_the_window_of_their_run(name, book_folder):
     run = didact.train(RECIPES[name], **TINY_OPTIONS[name], attention="local")
-    assert load_weights_notes(name, run, attention="local", span=8)                         # 8 where none was given
-    with pytest.raises(UsageError, match="was trained with --span 8, got --span 3; give the same"):
-        load_weights_notes(name, run, attention="local", span=3)
-    run = didact.train(RECIPES[name], **TINY_OPTIONS[name], attention="linear", span=3)
+    assert load_weights_notes(name, run, attention="local", window=8)                         # 8 where none was given
+    with pytest.raises(UsageError, match="was trained with --window 8, got --window 3; give the same"):
+        load_weights_notes(name, run, attention="local", window=3)
+    run = didact.train(RECIPES[name], **TINY_OPTIONS[name], attention="linear", window=3)
     assert load_weights_notes(name, run, attention="linear")                                # which knows no span
 
 
@@ -166,7 +198,7 @@ def test_initial_weights_need_the_window_of_their_run(name, book_folder):
 def test_initial_weights_of_an_older_run_take_the_default_options(name, book_folder):
     run = didact.train(RECIPES[name], **TINY_OPTIONS[name])
     metadata = run.metadata
-    for option in ("attention", "span", "experts"):
+    for option in ("attention", "window", "num_experts"):
         metadata["arguments"].pop(option, None)
     (run.folder / "run.json").write_text(json.dumps(metadata))
     assert load_weights_notes(name, run)
@@ -179,21 +211,34 @@ def test_option_without_effect_on_an_attention_is_noted(name, book_folder):
     def get_notes(**changes):
         return " ".join(prepare(name, {**TINY_OPTIONS[name], **changes}).experiment.notes)
 
-    assert "--span 4 is for --attention local, strided, topk: to tiled attention it does nothing" in get_notes(
-        attention="tiled", span=4
+    assert "--window 4 is for --attention local, strided, topk: to tiled attention it does nothing" in get_notes(
+        attention="tiled", window=4
     )
     assert "--dropout 0.2 drops no weights of local attention" in get_notes(attention="local", dropout=0.2)
-    other_notes = get_notes(attention="local", span=4) + get_notes(dropout=0.2) + get_notes(attention="tiled")
-    assert "--span" not in other_notes and "--dropout" not in other_notes
+    other_notes = get_notes(attention="local", window=4) + get_notes(dropout=0.2) + get_notes(attention="tiled")
+    assert "--window" not in other_notes and "--dropout" not in other_notes
 
 
 @pytest.mark.parametrize("name", TINY_OPTIONS)
 def test_window_longer_than_the_text_trains(name, book_folder, capsys):
-    small_options = [word for option, value in TINY_OPTIONS[name].items() for word in (f"--{option}", str(value))]
+    small_options = [
+        word for option, value in TINY_OPTIONS[name].items() for word in (f"--{option.replace('_', '-')}", str(value))
+    ]
     for form in WINDOW_VARIANTS:
         assert (
             main(
-                ["train", name, *small_options, "--layers", "2", "--attention", form, "--span", "1000000000", "--json"]
+                [
+                    "train",
+                    name,
+                    *small_options,
+                    "--num-layers",
+                    "2",
+                    "--attention",
+                    form,
+                    "--window",
+                    "1000000000",
+                    "--json",
+                ]
             )
             == 0
         )
@@ -214,15 +259,27 @@ def test_resumed_char_rnn_ends_with_the_same_weights(cell, workdir):
         data="book.txt",
         cell=cell,
         **CHAR_RNN_OPTIONS | {"steps": 8},
-        layers=2,
+        num_layers=2,
         dropout=0.2,
         save_every=1e-3,
     )
 
 
 def test_sweep_compares_attention_variants(workdir, capsys):
-    small_options = ["--steps", "2", "--layers", "1", "--heads", "2", "--width", "8", "--hidden", "8", "--json"]
-    assert main(["sweep", "text_transformer", "attention=linear,local", "--span", "3", *small_options]) == 0
+    small_options = [
+        "--steps",
+        "2",
+        "--num-layers",
+        "1",
+        "--num-heads",
+        "2",
+        "--embed-dim",
+        "8",
+        "--ffn-dim",
+        "8",
+        "--json",
+    ]
+    assert main(["sweep", "text_transformer", "attention=linear,local", "--window", "3", *small_options]) == 0
     result = json.loads(capsys.readouterr().out)
     assert {row["attention"] for row in result["table"]} == {"linear", "local"}
     (explanation,) = explain_run(Run.open(result["runs"][0]["run"]), BUT_SENTENCES[:1], methods=("attention",))[
@@ -235,11 +292,14 @@ def test_sweep_compares_attention_variants(workdir, capsys):
     ("words", "message"),
     [
         ("train text_transformer --attention linaer", "--attention cannot be 'linaer'; did you mean 'linear'"),
-        ("train text_transformer --attention local --span 0", "--span expects int at least 1, got 0"),
-        ("train text_transformer --attention differential --width 6 --heads 2", "multiple of 2 heads=4, got dim=6"),
+        ("train text_transformer --attention local --window 0", "--window expects int at least 1, got 0"),
         (
-            "train char_rnn --cell mamba --init random",
-            "--init random is for rnn, lstm and gru; mamba begins as its paper says",
+            "train text_transformer --attention differential --embed-dim 6 --num-heads 2",
+            "multiple of 2 heads=4, got dim=6",
+        ),
+        (
+            "train char_rnn --cell mamba --recurrent-init random",
+            "--recurrent-init random is for rnn, lstm and gru; mamba begins as its paper says",
         ),
         ("train char_rnn --cell manba", "--cell cannot be 'manba'; did you mean 'mamba'"),
         ("train seq2seq --cell mamba", "--cell cannot be 'mamba'"),
@@ -248,7 +308,7 @@ def test_sweep_compares_attention_variants(workdir, capsys):
             "train gpt --data book.txt --model llama --attention local",
             "--model llama knows full attention alone, got --attention local",
         ),
-        ("train gpt --data book.txt --attention differential --width 20 --heads 4", "must be even, got 5"),
+        ("train gpt --data book.txt --attention differential --embed-dim 20 --num-heads 4", "must be even, got 5"),
     ],
 )
 def test_bad_cell_or_attention_is_refused_in_one_line(words, message, workdir, capsys):

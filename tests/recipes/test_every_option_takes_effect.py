@@ -29,33 +29,33 @@ COMPARED_KEYS = ("notes", "layers", "plan", "health", "monitor", "stop_reason", 
 
 # Without these an option has nothing to do in the smallest training, which must then be refused or said.
 REQUIRED_OPTIONS: dict[Any, dict[str, Any]] = {
-    "drop": {"conditional": True},
+    "label_dropout": {"conditional": True},
     "guidance": {"conditional": True},
     ("cnn", "stem"): {"model": "cifar_resnet8"},
     ("cnn", "shortcut"): {"model": "cifar_resnet8"},
-    ("dcgan", "condition"): {"conditional": True},
+    ("dcgan", "conditioning"): {"conditional": True},
     ("diffusion", "variance"): {"eta": 1.0},
-    ("fine_tune", "rank"): {"learn": "lora"},
-    ("forecast", "teach"): {"horizon": 3},
-    ("gpt", "balance"): {"experts": 2},
-    ("gpt", "lora"): {"weights": "RUN gpt"},
-    ("gpt", "thaw"): {"weights": "RUN gpt", "lora": 2},
-    ("gpt", "span"): {"attention": "local"},
-    ("text_transformer", "span"): {"attention": "local"},
+    ("fine_tune", "lora_rank"): {"mode": "lora"},
+    ("forecast", "teacher_forcing"): {"horizon": 3},
+    ("gpt", "balance_weight"): {"num_experts": 2},
+    ("gpt", "lora_rank"): {"weights": "RUN gpt"},
+    ("gpt", "train_embedding"): {"weights": "RUN gpt", "lora_rank": 2},
+    ("gpt", "window"): {"attention": "local"},
+    ("text_transformer", "window"): {"attention": "local"},
     ("mlp", "loss"): {"data": "diabetes", "augment": ()},
     ("mlp", "reweigh"): {"data": "FILE", "augment": ()},
     ("realnvp", "joint"): {"data": "iris"},
     ("realnvp", "network"): {"data": "digits"},
-    ("realnvp", "scales"): {"data": "digits"},
+    ("realnvp", "num_scales"): {"data": "digits"},
     ("realnvp", "levels"): {"data": "digits"},
-    ("text_transformer", "lora"): {"weights": "RUN text_transformer"},
+    ("text_transformer", "lora_rank"): {"weights": "RUN text_transformer"},
     ("transfer", "stem"): {"model": "cifar_resnet8"},
     ("transfer", "weights"): {"mode": "full", "weights": "RUN cnn"},
-    ("transfer", "thaw"): {"mode": "partial", "weights": "RUN cnn"},
-    ("transfer", "ratio"): {"mode": "full", "weights": "RUN cnn"},
+    ("transfer", "unfreeze"): {"mode": "partial", "weights": "RUN cnn"},
+    ("transfer", "lr_ratio"): {"mode": "full", "weights": "RUN cnn"},
     ("vae", "levels"): {"likelihood": "categorical"},
-    ("vae", "samples"): {"warmup": 0},
-    ("wgan", "bound"): {"lipschitz": "clip"},
+    ("vae", "num_samples"): {"kl_warmup": 0},
+    ("wgan", "weight_clip"): {"lipschitz": "clip"},
 }
 # What lets three steps show a difference; without it the option would do something, later.
 REVEALING_OPTIONS: dict[Any, dict[str, Any]] = {
@@ -67,14 +67,14 @@ REVEALING_OPTIONS: dict[Any, dict[str, Any]] = {
     ("gpt", "model"): {"dropout": 0.0},
     ("transfer", "mode"): {"weights": "RUN cnn"},
     # the first kernel is never smaller than 5
-    ("pixelcnn", "kernel"): {"depth": 2}, ("vqvae_prior", "kernel"): {"depth": 2},
+    ("pixelcnn", "kernel_size"): {"num_layers": 2}, ("vqvae_prior", "kernel_size"): {"num_layers": 2},
 }
 # Other values that no rule finds.
 OTHER_VALUES: dict[Any, list[Any]] = {
     "augment": [("noise",), ("deletion",), ()],
     "clip_norm": [1e-3],
     "ema": [0.05],  # an average of few steps begins with a smaller decay than is asked for
-    "kernel": [5],
+    "kernel_size": [5],
     "patience": [1],
     "embeddings": ["VECTORS"],
     ("cnn", "weights"): ["RUN cnn"],
@@ -85,9 +85,9 @@ OTHER_VALUES: dict[Any, list[Any]] = {
     ("consistency", "from_"): ["RUN diffusion"],
     ("latent_diffusion", "from_"): ["RUN vqvae"],
     ("vqvae_prior", "from_"): ["RUN vqvae"],
-    ("consistency", "teacher"): ["diffusion widths=8,16 time=16 epochs=1"],
-    ("latent_diffusion", "coder"): ["vqvae widths=8,8 codes=8 dim=2 epochs=1"],
-    ("vqvae_prior", "coder"): ["vqvae widths=8,8 codes=4 dim=4 epochs=1"],
+    ("consistency", "teacher"): ["diffusion channels=8,16 time_dim=16 epochs=1"],
+    ("latent_diffusion", "autoencoder"): ["vqvae channels=8,8 codebook_size=8 code_dim=2 epochs=1"],
+    ("vqvae_prior", "autoencoder"): ["vqvae channels=8,8 codebook_size=4 code_dim=4 epochs=1"],
     ("mlp", "reweigh"): ["group"],
     ("word2vec", "probe"): [("sing",)],
 }
@@ -129,7 +129,7 @@ def small_data(name: str, accepts: tuple[str, ...], tokens: str | None = None) -
     if not all(isinstance(split, TensorSplit) for split in parts.values()):
         return data
     kept_rows = {part: torch.arange(min(MAX_ROWS[part], len(split))) for part, split in parts.items()}
-    splits = {part: split.pick(kept_rows[part]) for part, split in parts.items()}
+    splits = {part: split.subset(kept_rows[part]) for part, split in parts.items()}
     return replace(
         data,
         **splits,

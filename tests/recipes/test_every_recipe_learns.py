@@ -25,7 +25,7 @@ MIN_SCORES = {
     "cnn": ("accuracy", 0.93, {"epochs": 6}),
     "cnn_ablation": ("accuracy", 0.93, {"epochs": 6}),
     # from 30 digits; glyphs first: test_transfer
-    "transfer": ("accuracy", 0.7, {"epochs": 60, "labels": 3, "mode": "scratch"}),
+    "transfer": ("accuracy", 0.7, {"epochs": 60, "labels_per_class": 3, "mode": "scratch"}),
     "scratch_manual": ("accuracy", 0.85, {}),  # two classes
     "scratch_mlp": ("accuracy", 0.9, {"epochs": 8}),
     "scratch_lenet": ("accuracy", 0.8, {"epochs": 8}),
@@ -33,67 +33,79 @@ MIN_SCORES = {
     "scratch_gpt": ("accuracy", 0.25, {"steps": 80}),
     "autoencoder": ("psnr", 14, {"epochs": 5}),  # the mean image gives 11.4 dB
     "semi_supervised": ("accuracy", 0.6, {"epochs": 8}),  # fifty labels in all
-    "vae": ("psnr", 13, {"epochs": 8, "widths": (128,)}),
-    "vqvae": ("psnr", 12.5, {"epochs": 5, "widths": (16, 32)}),
+    "vae": ("psnr", 13, {"epochs": 8, "hidden": (128,)}),
+    "vqvae": ("psnr", 12.5, {"epochs": 5, "channels": (16, 32)}),
     "gan": ("class_coverage", 0.35, {"steps": 600}),  # an untrained generator draws one class of ten
-    "dcgan": ("as_asked", 0.5, {"steps": 300, "width": 32, "lr": 1e-3, "conditional": True}),
-    "wgan": ("class_coverage", 0.65, {"steps": 120, "width": 32, "turns": 3}),
-    "stylegan": ("class_coverage", 0.35, {"steps": 150, "width": 8}),
+    "dcgan": ("as_asked", 0.5, {"steps": 300, "channels": 32, "lr": 1e-3, "conditional": True}),
+    "wgan": ("class_coverage", 0.65, {"steps": 120, "channels": 32, "discriminator_steps": 3}),
+    "stylegan": ("class_coverage", 0.35, {"steps": 150, "channels": 8}),
     # 0.1 by chance
-    "diffusion": ("as_asked", 0.5, {"steps": 120, "widths": (16, 32), "sampling_steps": 10, "conditional": True}),
-    "flow_matching": ("as_asked", 0.5, {"steps": 120, "widths": (16, 32), "sampling_steps": 5, "conditional": True}),
+    "diffusion": ("as_asked", 0.5, {"steps": 120, "channels": (16, 32), "sampling_steps": 10, "conditional": True}),
+    "flow_matching": ("as_asked", 0.5, {"steps": 120, "channels": (16, 32), "sampling_steps": 5, "conditional": True}),
     "consistency": (
         "as_asked",
         0.5,
         {
-            "teacher": "diffusion widths=16,32 predict=velocity sampling_steps=1 conditional=yes epochs=4",
+            "teacher": "diffusion channels=16,32 prediction_type=velocity sampling_steps=1 conditional=yes epochs=4",
             "steps": 80,
-            "intervals": 8,
+            "num_intervals": 8,
         },
     ),
     "latent_diffusion": (
         "as_asked",
         0.4,
         {
-            "coder": "vqvae widths=16,32 epochs=5",
+            "autoencoder": "vqvae channels=16,32 epochs=5",
             "steps": 120,
-            "widths": (32, 64),
+            "channels": (32, 64),
             "sampling_steps": 10,
             "conditional": True,
         },
     ),
     # each pixel by itself gives −105.3
-    "pixelcnn": ("log_likelihood", -97, {"epochs": 8, "width": 16, "depth": 3, "lr": 5e-3}),
-    "pixelrnn": ("log_likelihood", -97, {"epochs": 5, "width": 16, "lr": 1e-2}),
+    "pixelcnn": ("log_likelihood", -97, {"epochs": 8, "channels": 16, "num_layers": 3, "lr": 5e-3}),
+    "pixelrnn": ("log_likelihood", -97, {"epochs": 5, "channels": 16, "lr": 1e-2}),
     "vqvae_prior": (  # each code by itself gives −25.9
         "log_likelihood",
         -24.5,
-        {"coder": "vqvae widths=16 codes=32 epochs=4 lr=5e-3", "epochs": 4, "width": 16, "lr": 8e-3},
+        {"autoencoder": "vqvae channels=16 codebook_size=32 epochs=4 lr=5e-3", "epochs": 4, "channels": 16, "lr": 8e-3},
     ),
     "realnvp": ("log_likelihood", -1.7, {"epochs": 8}),  # one Gaussian gives −1.99, the truth −1.43
-    "char_rnn": ("accuracy", 0.25, {"steps": 60, "batch": 32}),  # a space, the most frequent character, gives 0.17
+    "char_rnn": ("accuracy", 0.25, {"steps": 60, "batch_size": 32}),  # a space, the most frequent character, gives 0.17
     # eight letters: 0.125
-    "copy_task": ("accuracy", 0.9, {"steps": 300, "remember": 2, "delay": 5, "lr": 2e-2, "hidden": 32}),
-    "text_rnn": ("accuracy", 0.9, {"epochs": 1, "hidden": 32}),  # two classes
+    "copy_task": ("accuracy", 0.9, {"steps": 300, "sequence_length": 2, "delay": 5, "lr": 2e-2, "hidden_size": 32}),
+    "text_rnn": ("accuracy", 0.9, {"epochs": 1, "hidden_size": 32}),  # two classes
     # a true word before a random one: 0.5 by chance
-    "word2vec": ("ahead", 0.8, {"epochs": 3, "lr": 2e-2, "width": 32}),
+    "word2vec": ("ahead", 0.8, {"epochs": 3, "lr": 2e-2, "embed_dim": 32}),
     "forecast": ("skill", 0.3, {"epochs": 3, "horizon": 7}),  # the value of today gives 0
     "seq2seq": ("accuracy", 0.4, {"steps": 100, "attention": "general"}),  # the next digit; 0.2 by chance
-    "gpt": ("accuracy", 0.25, {"data": "python_topics", "steps": 150, "layers": 2, "width": 64, "context": 32}),
+    "gpt": (
+        "accuracy",
+        0.25,
+        {"data": "python_topics", "steps": 150, "num_layers": 2, "embed_dim": 64, "context_length": 32},
+    ),
     "bert": (
         "accuracy",
         0.22,
-        {"steps": 400, "layers": 2, "width": 64, "hidden": 128, "context": 32, "batch": 64, "lr": 3e-3},
+        {
+            "steps": 400,
+            "num_layers": 2,
+            "embed_dim": 64,
+            "ffn_dim": 128,
+            "context_length": 32,
+            "batch_size": 64,
+            "lr": 3e-3,
+        },
     ),
     # two classes
     "text_transformer": (
         "accuracy",
         0.9,
-        {"epochs": 4, "layers": 2, "heads": 2, "width": 32, "hidden": 64, "lr": 2e-3},
+        {"epochs": 4, "num_layers": 2, "num_heads": 2, "embed_dim": 32, "ffn_dim": 64, "lr": 2e-3},
     ),
     # the next digit
-    "translate": ("accuracy", 0.4, {"epochs": 2, "layers": 1, "width": 64, "hidden": 128, "lr": 3e-3}),
-    "fine_tune": ("accuracy", 0.85, {"epochs": 3, "pretrain": 50}),  # two classes
+    "translate": ("accuracy", 0.4, {"epochs": 2, "num_layers": 1, "embed_dim": 64, "ffn_dim": 128, "lr": 3e-3}),
+    "fine_tune": ("accuracy", 0.85, {"epochs": 3, "pretrain_steps": 50}),  # two classes
     "mlp_wide_deep": ("accuracy", 0.83, {"epochs": 1}),  # the larger class alone gives 0.76
     # 31 sums: chance is 0.03, and so is what is known by heart
     "grokking": ("accuracy", 0.95, {}),
@@ -204,5 +216,5 @@ def test_prepare_refuses_data_of_another_task():
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_mlp_reaches_accuracy_979_on_mnist(seed, workdir):
     run = didact.train(RECIPES["mlp"], data="mnist", seed=seed)
-    assert run.metadata["plan"]["total"] == 10 * run.metadata["plan"]["epoch"]
+    assert run.metadata["plan"]["total_rounds"] == 10 * run.metadata["plan"]["rounds_per_epoch"]
     assert run.metadata["test"]["accuracy"] >= 0.979

@@ -17,31 +17,35 @@ from didact.training.session import evaluate, load_model, prepare
 from didact.training.sweep import sweep
 
 SMALL = {
-    "autoencoder": {"widths": (16,)},
-    "vae": {"widths": (16,), "latent": 3},
-    "vqvae": {"widths": (8, 8), "codes": 8, "dim": 4},
-    "gan": {"widths": (16,), "latent": 4},
-    "dcgan": {"width": 4, "latent": 4},
-    "wgan": {"width": 4, "latent": 4, "turns": 2},
-    "stylegan": {"width": 4, "latent": 4, "style": 8, "width_discriminator": 8},
-    "diffusion": {"widths": (8, 16), "time": 8, "T": 20, "sampling_steps": 2},
-    "flow_matching": {"widths": (8, 16), "time": 8, "sampling_steps": 1},
-    "pixelcnn": {"width": 4, "depth": 1, "levels": 4},
-    "pixelrnn": {"width": 4, "depth": 1, "levels": 4},
-    "realnvp": {"hidden": 8, "couplings": 2},
-    "denoising": {"widths": (8, 8)},
+    "autoencoder": {"hidden": (16,)},
+    "vae": {"hidden": (16,), "latent_dim": 3},
+    "vqvae": {"channels": (8, 8), "codebook_size": 8, "code_dim": 4},
+    "gan": {"hidden": (16,), "latent_dim": 4},
+    "dcgan": {"channels": 4, "latent_dim": 4},
+    "wgan": {"channels": 4, "latent_dim": 4, "discriminator_steps": 2},
+    "stylegan": {"channels": 4, "latent_dim": 4, "style_dim": 8, "channels_discriminator": 8},
+    "diffusion": {"channels": (8, 16), "time_dim": 8, "timesteps": 20, "sampling_steps": 2},
+    "flow_matching": {"channels": (8, 16), "time_dim": 8, "sampling_steps": 1},
+    "pixelcnn": {"channels": 4, "num_layers": 1, "levels": 4},
+    "pixelrnn": {"channels": 4, "num_layers": 1, "levels": 4},
+    "realnvp": {"hidden": 8, "num_couplings": 2},
+    "denoising": {"channels": (8, 8)},
     "consistency": {
-        "teacher": "diffusion widths=8,16 time=8 T=20 sampling_steps=2 predict=velocity epochs=1",
-        "intervals": 4,
+        "teacher": "diffusion channels=8,16 time_dim=8 timesteps=20 sampling_steps=2 prediction_type=velocity epochs=1",
+        "num_intervals": 4,
     },
     "latent_diffusion": {
-        "coder": "vqvae widths=8,8 codes=8 dim=4 epochs=1",
-        "widths": (8,),
-        "time": 8,
-        "T": 20,
+        "autoencoder": "vqvae channels=8,8 codebook_size=8 code_dim=4 epochs=1",
+        "channels": (8,),
+        "time_dim": 8,
+        "timesteps": 20,
         "sampling_steps": 2,
     },
-    "vqvae_prior": {"coder": "vqvae widths=8,8 codes=8 dim=4 epochs=1", "width": 4, "depth": 1},
+    "vqvae_prior": {
+        "autoencoder": "vqvae channels=8,8 codebook_size=8 code_dim=4 epochs=1",
+        "channels": 4,
+        "num_layers": 1,
+    },
 }
 
 
@@ -107,16 +111,16 @@ def test_classifier_reads_only_class_folders(name, workdir):
 
 def test_run_on_unlabeled_images_is_evaluated_and_reused(workdir):
     write_class_folders(workdir)
-    options = {"data": "pets", "steps": 2, "batch": 8, **SMALL["diffusion"], "predict": "velocity"}
+    options = {"data": "pets", "steps": 2, "batch_size": 8, **SMALL["diffusion"], "prediction_type": "velocity"}
     run = didact.train(RECIPES["diffusion"], **options)
     assert evaluate(run)["test"]["loss"] == pytest.approx(run.metadata["test"]["loss"])
     assert (
-        prepare("consistency", {"from_": str(run.folder), "intervals": 4}).data.fingerprint
+        prepare("consistency", {"from_": str(run.folder), "num_intervals": 4}).data.fingerprint
         == run.metadata["data"]["fingerprint"]
     )
     conditional_run = didact.train(RECIPES["diffusion"], conditional=True, **options)
     # as its teacher learned
-    assert prepare("consistency", {"from_": str(conditional_run.folder), "intervals": 4}).data.class_names == (
+    assert prepare("consistency", {"from_": str(conditional_run.folder), "num_intervals": 4}).data.class_names == (
         "cat",
         "dog",
     )
@@ -133,7 +137,7 @@ def test_data_cache_reads_the_folder_as_each_training_asks(workdir):
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_sweep_cells_learn_from_the_same_images(workdir, num_workers):
     write_class_folders(workdir)
-    options = {"data": "pets", "steps": 2, "batch": 8, "beside": num_workers, **SMALL["vae"]}
+    options = {"data": "pets", "steps": 2, "batch_size": 8, "beside": num_workers, **SMALL["vae"]}
     _, rows = sweep(RECIPES["vae"], {"conditional": (False, True)}, **options)
     data_records = [Run.open(row["run"]).metadata["data"] for row in rows]
     assert [sum(record["rows"].values()) for record in data_records] == [24, 24] and len(

@@ -18,10 +18,10 @@ from didact.run import Run
 from didact.training.session import evaluate, load_model
 
 QUICK_OPTIONS = {
-    "vae": {"epochs": 14, "batch": 32, "latent": 6, "widths": (64, 64)},
-    "realnvp": {"epochs": 10, "batch": 64, "couplings": 4},
-    "gan": {"steps": 5, "widths": (16,)},
-    "wgan": {"steps": 5, "width": 8},
+    "vae": {"epochs": 14, "batch_size": 32, "latent_dim": 6, "hidden": (64, 64)},
+    "realnvp": {"epochs": 10, "batch_size": 64, "num_couplings": 4},
+    "gan": {"steps": 5, "hidden": (16,)},
+    "wgan": {"steps": 5, "channels": 8},
 }
 
 
@@ -244,7 +244,7 @@ def test_samples_of_breast_cancer_match_its_statistics(name, gap, workdir):
 @pytest.mark.slow
 def test_wgan_learns_category_frequencies(workdir, monkeypatch):
     monkeypatch.chdir(workdir)
-    didact.train(RECIPES["wgan"], data="households.csv", steps=1000, width=32, turns=3)
+    didact.train(RECIPES["wgan"], data="households.csv", steps=1000, channels=32, discriminator_steps=3)
     real, new = pd.read_csv("households.csv"), sample_table("wgan")
     assert_similar(real, new, mean=0.15, std=0.2, share=0.12)
     assert abs(new[["age", "income"]].corr().iloc[0, 1] - 0.9) < 0.08

@@ -20,7 +20,7 @@ from didact.registry import RECIPES
 from didact.training.experiment import InitContext
 from didact.training.session import evaluate, load_model, prepare
 
-TINY = {"layers": 1, "heads": 2, "width": 16, "hidden": 32}
+TINY = {"num_layers": 1, "num_heads": 2, "embed_dim": 16, "ffn_dim": 32}
 WORDS_BY_CLASS = [("good", "fine"), ("dull", "bad")]
 
 
@@ -38,7 +38,7 @@ def pretrained_runs(tmp_path_factory):
     ]
     (folder / "own.csv").write_text("review,liked\n" + "\n".join(rows * 10) + "\n")
     kinds = ("words", "bpe", "characters")
-    options = {"data": str(folder / "book.txt"), "context": 16, "steps": 3, "runs": str(folder), **TINY}
+    options = {"data": str(folder / "book.txt"), "context_length": 16, "steps": 3, "runs": str(folder), **TINY}
     return folder, {label: didact.train(RECIPES["bert"], tokens=label, **options) for label in kinds}
 
 
@@ -61,7 +61,7 @@ def test_fine_tune_copies_the_weights_and_word_embeddings_of_a_run(pretrained_ru
         assert torch.equal(p, pretrained_model.network.bert.get_parameter(name)), name
     table = pretrained_model.network.bert.embeddings.word_embeddings.weight
     for word in ("music", "good", "<unk>"):
-        token = 1 if word == "<unk>" else data.encoder.tokenizer.number[word]
+        token = 1 if word == "<unk>" else data.encoder.tokenizer.token_to_id[word]
         assert torch.equal(network.bert.embeddings.word_embeddings.weight[names.index(word)], table[token + 1])
     assert not network.bert.embeddings.word_embeddings.weight[0].any()
     position_table = network.bert.embeddings.position_embeddings.weight
@@ -95,7 +95,7 @@ def test_mode_decides_which_weights_learn(pretrained_runs, mode, count):
     folder, runs = pretrained_runs
     run = didact.train(
         RECIPES["fine_tune"],
-        **table_options(folder, weights=str(runs["words"].folder), training_loss=mode, rank=2, steps=4, batch=16),
+        **table_options(folder, weights=str(runs["words"].folder), mode=mode, lora_rank=2, steps=4, batch_size=16),
     )
     objective, _ = load_model(run)
     trainable_count = sum(p.numel() for p in objective.parameters() if p.requires_grad)
@@ -114,9 +114,9 @@ def test_mode_decides_which_weights_learn(pretrained_runs, mode, count):
 @pytest.mark.slow
 def test_masked_lm_pretraining_helps_with_few_labels(workdir):
     # twenty sentences; chance is 0.5 ± 0.03
-    small_options = {"labels": 10, "steps": 60, "pretrain": 400}
+    small_options = {"labels_per_class": 10, "steps": 60, "pretrain_steps": 400}
     full = didact.train(RECIPES["fine_tune"], **small_options)
-    scratch = didact.train(RECIPES["fine_tune"], training_loss="scratch", **small_options)
+    scratch = didact.train(RECIPES["fine_tune"], mode="scratch", **small_options)
     # measured 0.83 and 0.58 over four seeds
     assert full.metadata["test"]["accuracy"] > 0.7 > scratch.metadata["test"]["accuracy"]
     assert any("guessed hidden words" in note for note in full.metadata["notes"])
@@ -129,7 +129,7 @@ def test_masked_lm_pretraining_shows_its_progress(capsys, workdir):
     (workdir / "own.csv").write_text(
         "review,liked\n" + "\n".join(f"the music was {w},{w}" for w in ("good", "dull") * 150) + "\n"
     )
-    small_options = {"pretrain": 20, "steps": 2, "layers": 1, "width": 16, "heads": 2}
+    small_options = {"pretrain_steps": 20, "steps": 2, "num_layers": 1, "embed_dim": 16, "num_heads": 2}
     words = [
         "train",
         "fine_tune",
@@ -137,7 +137,7 @@ def test_masked_lm_pretraining_shows_its_progress(capsys, workdir):
         "own.csv",
         "--text",
         "review",
-        *(w for k, v in small_options.items() for w in (f"--{k}", str(v))),
+        *(w for k, v in small_options.items() for w in (f"--{k.replace('_', '-')}", str(v))),
     ]
     assert main(words) == 0
     err = capsys.readouterr().err
@@ -160,7 +160,7 @@ def test_predict_reads_a_text_without_words(pretrained_runs):
     folder, runs = pretrained_runs
     run = didact.train(
         RECIPES["fine_tune"],
-        **table_options(folder, weights=str(runs["words"].folder), training_loss="head", steps=2, batch=16),
+        **table_options(folder, weights=str(runs["words"].folder), mode="head", steps=2, batch_size=16),
     )
     assert 0 < predict(run, ["…"])[0]["probability"] < 1
 
@@ -194,19 +194,27 @@ def test_fine_tune_copies_the_weights_of_minilm():
         *(
             (
                 {"weights": "words", **sizes},
-                f"was trained with --{name} {TINY[name]}, got --{name} {given}; give the same",
+                f"was trained with --{flag} {TINY[name]}, got --{flag} {given}; give the same",
             )
-            for name, given in (("layers", 2), ("heads", 4), ("width", 8), ("hidden", 8))
+            for name, flag, given in (
+                ("num_layers", "num-layers", 2),
+                ("num_heads", "num-heads", 4),
+                ("embed_dim", "embed-dim", 8),
+                ("ffn_dim", "ffn-dim", 8),
+            )
             for sizes in ({name: given}, TINY | {name: given})
         ),
-        ({"weights": "minilm", "heads": 6}, "minilm was trained with --heads 12, got --heads 6; give the same"),
-        ({"learn": "lora", "rank": 999}, "the rank must be from 1 to"),
+        (
+            {"weights": "minilm", "num_heads": 6},
+            "minilm was trained with --num-heads 12, got --num-heads 6; give the same",
+        ),
+        ({"mode": "lora", "lora_rank": 999}, "the rank must be from 1 to"),
         (
             {},
-            "279 words of training texts are too few to guess hidden ones; give --weights RUN or minilm, or --learn "
+            "279 words of training texts are too few to guess hidden ones; give --weights RUN or minilm, or --mode "
             "scratch",
         ),
-        ({"labels": 999}, "--labels 999"),
+        ({"labels_per_class": 999}, "--labels-per-class 999"),
     ],
 )
 def test_fine_tune_refuses_bad_options(pretrained_runs, options, complaint):

@@ -72,7 +72,15 @@ def test_forecast_learns_a_sine_of_a_csv(workdir):
     lines = [f"{10 + 3 * np.sin(2 * np.pi * t / 12):.4f}" for t in range(900)]
     (workdir / "own.csv").write_text("day,warmth\n" + "\n".join(f"{t},{v}" for t, v in enumerate(lines)) + "\n")
     run = didact.train(
-        RECIPES["forecast"], data="own.csv", horizon=4, window=24, teach="own", epochs=8, batch=32, lr=1e-2, cell="gru"
+        RECIPES["forecast"],
+        data="own.csv",
+        horizon=4,
+        window=24,
+        teacher_forcing="own",
+        epochs=8,
+        batch_size=32,
+        lr=1e-2,
+        cell="gru",
     )
     assert run.metadata["test"]["skill"] > 0.95                                         # a sine holds no surprise
     assert evaluate(run)["test"]["rmse"] == pytest.approx(run.metadata["test"]["rmse"], rel=1e-4)
@@ -85,7 +93,7 @@ def test_forecast_learns_a_sine_of_a_csv(workdir):
 def test_forecast_learns_a_csv_of_one_column(workdir, capsys):
     lines = [f"{10 + 3 * np.sin(2 * np.pi * t / 12):.4f}" for t in range(900)]
     (workdir / "own.csv").write_text("warmth\n" + "\n".join(lines) + "\n")
-    run = didact.train(RECIPES["forecast"], data="own.csv", window=12, epochs=3, cell="gru", hidden=8)
+    run = didact.train(RECIPES["forecast"], data="own.csv", window=12, epochs=3, cell="gru", hidden_size=8)
     assert run.metadata["test"]["skill"] > 0.5
     (workdir / "last.csv").write_text("warmth\n" + "\n".join(lines[:100]) + "\n")
     (next_value,) = predict(run, ["last.csv"])[0]["warmth"]
@@ -98,7 +106,7 @@ def test_forecast_learns_a_csv_of_one_column(workdir, capsys):
 def test_explain_compares_the_memories_of_forecasts(workdir, capsys):
     (workdir / "own.csv").write_text("warmth\n" + "\n".join(f"{np.sin(t):.4f}" for t in range(400)) + "\n")
     lstm, rnn = (
-        didact.train(RECIPES["forecast"], data="own.csv", window=12, epochs=1, hidden=4, cell=cell)
+        didact.train(RECIPES["forecast"], data="own.csv", window=12, epochs=1, hidden_size=4, cell=cell)
         for cell in ("lstm", "rnn")
     )
     words = ["explain", str(lstm.folder), "--method", "memory", "--beside", str(rnn.folder)]

@@ -26,11 +26,11 @@ from didact.training.session import load_model, prepare
 
 GPT_OPTIONS = {
     "data": "python_topics",
-    "layers": 2,
-    "heads": 2,
-    "width": 16,
-    "context": 16,
-    "batch": 4,
+    "num_layers": 2,
+    "num_heads": 2,
+    "embed_dim": 16,
+    "context_length": 16,
+    "batch_size": 4,
     "device": "cpu",
 }
 
@@ -53,7 +53,7 @@ def reference_model(tmp_path_factory):
 @pytest.mark.parametrize("lora", [None, 2])
 def test_gpt_starts_from_published_weights(reference_model, lora, workdir):
     model, path = reference_model
-    prepared = prepare("gpt", {**GPT_OPTIONS, "weights": str(path), "lora": lora})
+    prepared = prepare("gpt", {**GPT_OPTIONS, "weights": str(path), "lora_rank": lora})
     (note,) = prepared.experiment.initialize_weights(InitContext(torch.device("cpu")))
     assert "model.safetensors" in note
     x = torch.randint(90, (3, 16))
@@ -65,7 +65,7 @@ def test_gpt_run_needs_its_weights_file_no_more(reference_model, workdir):
     _, path = reference_model
     copy = path.with_name("copy.safetensors")
     copy.write_bytes(path.read_bytes())
-    run = didact.train(RECIPES["gpt"], weights=str(copy), lora=2, steps=3, **GPT_OPTIONS)
+    run = didact.train(RECIPES["gpt"], weights=str(copy), lora_rank=2, steps=3, **GPT_OPTIONS)
     copy.unlink()
     assert load_model(run)[0] is not None
     assert len(generate_continuations(run, "a", tokens=5)[0]) == 5
@@ -74,14 +74,14 @@ def test_gpt_run_needs_its_weights_file_no_more(reference_model, workdir):
 def test_unfit_published_weights_are_refused(reference_model, workdir):
     _, path = reference_model
     for change, why in (
-        ({"layers": 3}, "holds no h.2."),
-        ({"layers": 1}, "has 1 layers more"),
-        ({"width": 20}, "wte.weight of .*--width"),
-        ({"context": 64}, "shorter --context"),
+        ({"num_layers": 3}, "holds no h.2."),
+        ({"num_layers": 1}, "has 1 layers more"),
+        ({"embed_dim": 20}, "wte.weight of .*--embed-dim"),
+        ({"context_length": 64}, "shorter --context-length"),
         ({"tokens": "words"}, "--tokens gpt2"),
         ({"attention": "differential"}, "know no --attention differential: leave it out"),
-        ({"experts": 4}, "know no --experts: leave it out"),
-        ({"experts": 4, "lora": 2}, "know no --experts: leave it out"),
+        ({"num_experts": 4}, "know no --num-experts: leave it out"),
+        ({"num_experts": 4, "lora_rank": 2}, "know no --num-experts: leave it out"),
     ):
         with pytest.raises(UsageError, match=why):
             prepare("gpt", {**GPT_OPTIONS, "weights": str(path), **change}).experiment.initialize_weights(
@@ -106,7 +106,7 @@ def test_vocabulary_encodes_equally_with_and_without_the_library():
     assert vocabulary.decode(ids) == text.replace("<|endoftext|>", "") and len(vocabulary.vocab) - 1 in ids
     assert tokenizers.tokenizer_from_spec(json.loads(json.dumps(vocabulary.spec()))) == vocabulary
     python_vocabulary = PretrainedBPE(vocabulary.vocab, vocabulary.merges, vocabulary.special_tokens)
-    python_vocabulary.__dict__["fast"] = None
+    python_vocabulary.__dict__["fast_tokenizer"] = None
     assert python_vocabulary.encode(text) == ids
 
 
@@ -120,7 +120,7 @@ def test_gpt2_vocabulary_has_the_token_ids_of_openai(workdir):
     assert vocabulary.encode("Hello world, it's 1234 naïve — 漢字<|endoftext|>") == [   # as OpenAI's encoder has them
         15496, 995, 11, 340, 338, 1105, 2682, 41492, 851, 10545, 120, 95, 27764, 245, 50256,
     ]
-    small = {**GPT_OPTIONS, "tokens": "gpt2", "layers": 1, "width": 4, "heads": 1}
+    small = {**GPT_OPTIONS, "tokens": "gpt2", "num_layers": 1, "embed_dim": 4, "num_heads": 1}
     run = didact.train(RECIPES["gpt"], steps=2, **small)
     assert run.metadata["data"]["encoder"]["tokenizer"]["kind"] == "published" and generate_continuations(
         run, "Hello", tokens=3
@@ -143,7 +143,7 @@ def test_sample_verb_answers_with_smollm2(capsys, monkeypatch):
 def test_answer_is_greedy_unless_options_are_given(capsys, monkeypatch):
     configs = []
     monkeypatch.setattr(
-        "didact.inference.chat.answer_question", lambda *_, **words: configs.append(words["manner"]) or ["so"]
+        "didact.inference.chat.answer_question", lambda *_, **options: configs.append(options["decoding"]) or ["so"]
     )
     for words in ([], ["--beam", "3"], ["--top-k", "5"], ["-n", "2"], ["--temperature", "0.5"], ["-n", "1"]):
         assert main(["sample", "smollm2", "--prompt", "Why?", *words]) == 0

@@ -12,7 +12,7 @@ from didact.samplers.text_generation import DecodingConfig
 from didact.training.experiment import InitContext
 from didact.training.session import evaluate, load_model, prepare
 
-SMALL = {"layers": 2, "heads": 2, "width": 32, "context": 16, "batch": 16, "lr": 1e-2}
+SMALL = {"num_layers": 2, "num_heads": 2, "embed_dim": 32, "context_length": 16, "batch_size": 16, "lr": 1e-2}
 FIRST = "to be or not to be, that is the question. "
 SECOND = "not that it is quite the best, but so it is. "
 
@@ -32,8 +32,8 @@ def adapted_run(base_run):
         RECIPES["gpt"],
         data=str(folder / "second.txt"),
         weights=str(run.folder),
-        lora=4,
-        thaw=False,
+        lora_rank=4,
+        train_embedding=False,
         runs=str(folder),
         steps=80,
         **SMALL,
@@ -66,13 +66,15 @@ def test_lora_trains_the_embedding_by_default(base_run, model):
         "weights": str(run.folder),
         "runs": str(folder),
         "model": model,
-        "lora": 2,
+        "lora_rank": 2,
         **SMALL,
     }
     counts = [
         sum(
             p.numel()
-            for p in prepare("gpt", {**options, "thaw": thaw}).experiment.objective.players()[0].parameters[0]["params"]
+            for p in prepare("gpt", {**options, "train_embedding": thaw})
+            .experiment.objective.players()[0]
+            .parameters[0]["params"]
         )
         for thaw in (True, False)
     ]
@@ -107,14 +109,14 @@ def test_gpt_starts_from_a_run_adapted_by_lora(base_run, adapted_run):
 
 def test_lora_adapts_every_expert(base_run):
     _, folder = base_run
-    small_options = {**SMALL, "layers": 1, "experts": 3, "runs": str(folder)}
+    small_options = {**SMALL, "num_layers": 1, "num_experts": 3, "runs": str(folder)}
     run = didact.train(RECIPES["gpt"], data=str(folder / "first.txt"), steps=60, **small_options)
     after = didact.train(
         RECIPES["gpt"],
         data=str(folder / "second.txt"),
         weights=str(run.folder),
-        lora=4,
-        thaw=False,
+        lora_rank=4,
+        train_embedding=False,
         steps=80,
         **small_options,
     )
@@ -127,7 +129,7 @@ def test_lora_adapts_every_expert(base_run):
 
 
 def test_text_transformer_adapts_to_new_labels(workdir):
-    small_options = {"layers": 1, "heads": 2, "width": 32, "hidden": 64, "lr": 5e-3, "length": 12}
+    small_options = {"num_layers": 1, "num_heads": 2, "embed_dim": 32, "ffn_dim": 64, "lr": 5e-3, "max_length": 12}
     run = didact.train(RECIPES["text_transformer"], epochs=2, **small_options)
     rows = [
         f"the {thing} was {'fine' if i % 2 else 'dull'},{'yes' if i % 2 else 'no'}"
@@ -137,18 +139,24 @@ def test_text_transformer_adapts_to_new_labels(workdir):
     (workdir / "own.csv").write_text("review,liked\n" + "\n".join(rows) + "\n")
     table_options = {"data": "own.csv", "text": "review", "target": "liked", "weights": str(run.folder)}
     for lora in (None, 2):
-        after = didact.train(RECIPES["text_transformer"], lora=lora, epochs=40, **table_options, **small_options)
+        after = didact.train(RECIPES["text_transformer"], lora_rank=lora, epochs=40, **table_options, **small_options)
         assert after.metadata["test"]["accuracy"] > 0.9
         weight = load_model(after)[0].network.blocks[0].attention.sublayer
         assert any(isinstance(m, LoRA) for m in weight.modules()) == (lora is not None)
 
 
-@pytest.mark.parametrize(("options", "complaint"), [
-    ({"lora": 4}, "--lora 4 adapts what was learned before; add --weights RUN"),
-    ({"weights": "RUN", "width": 48, "lora": 4}, "was trained with --width 32, got --width 48; give the same"),
-    ({"weights": "RUN", "lora": 400}, "the rank must be from 1 to 32"),
-    ({"weights": "nowhere"}, "no weights at nowhere: give a run of gpt"),
-])
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"lora_rank": 4}, "--lora-rank 4 adapts what was learned before; add --weights RUN"),
+        (
+            {"weights": "RUN", "embed_dim": 48, "lora_rank": 4},
+            "was trained with --embed-dim 32, got --embed-dim 48; give the same",
+        ),
+        ({"weights": "RUN", "lora_rank": 400}, "the rank must be from 1 to 32"),
+        ({"weights": "nowhere"}, "no weights at nowhere: give a run of gpt"),
+    ],
+)
 def test_lora_refuses_bad_options(base_run, options, complaint):
     run, folder = base_run
     options = {name: str(run.folder) if value == "RUN" else value for name, value in options.items()}

@@ -17,7 +17,7 @@ from didact.training.session import evaluate
 from helpers.killed_training import assert_resumed_equals_uninterrupted
 from helpers.public_data import has_public_data
 
-SMALL = {"hidden": 16, "width": 8}
+SMALL = {"hidden_size": 16, "embed_dim": 8}
 
 
 def has_same_scores(one, two):
@@ -27,7 +27,14 @@ def has_same_scores(one, two):
 def test_char_rnn_learns_a_text_file(workdir):
     (workdir / "book.txt").write_text("to be or not to be, that is the question. " * 120)
     run = didact.train(
-        RECIPES["char_rnn"], data="book.txt", steps=150, context_length=20, batch=16, lr=2e-2, hidden=32, width=16
+        RECIPES["char_rnn"],
+        data="book.txt",
+        steps=150,
+        context_length=20,
+        batch_size=16,
+        lr=2e-2,
+        hidden_size=32,
+        embed_dim=16,
     )
     # a text that repeats; 15 characters by chance
     assert run.metadata["test"]["perplexity"] < 1.5
@@ -70,7 +77,7 @@ def test_text_rnn_learns_a_csv_with_augmentation_and_pooling(workdir):
             bidirectional=pool == "last",
             augment=("deletion", "swap", "insertion"),
             vocab_size=20,
-            length=4,
+            max_length=4,
             lr=1e-2,
             **SMALL,
         )
@@ -92,13 +99,13 @@ def test_text_augmentation_changes_the_loss_and_is_reported(name, workdir, capsy
         "liked",
         "--hidden",
         "16",
-        "--width",
+        "--embed-dim",
         "8",
         "--epochs",
         "1",
     ]
     if name == "fine_tune":
-        table_options += ["--learn", "scratch", "--heads", "2"]
+        table_options += ["--mode", "scratch", "--num-heads", "2"]
     losses = []
     for words in (["--augment", "deletion,swap,insertion"], []):
         assert main(["train", name, *table_options, *words, "--json"]) == 0
@@ -112,11 +119,15 @@ def test_text_augmentation_changes_the_loss_and_is_reported(name, workdir, capsy
 
 @pytest.mark.parametrize("name", ["char_rnn", "text_rnn"])
 def test_resumed_rnn_ends_with_the_same_weights(name, workdir):
-    assert_resumed_equals_uninterrupted(name, steps=12, batch=16, layers=2, dropout=0.2, save_every=1e-3, **SMALL)
+    assert_resumed_equals_uninterrupted(
+        name, steps=12, batch_size=16, num_layers=2, dropout=0.2, save_every=1e-3, **SMALL
+    )
 
 
 def test_seq2seq_learns_number_words(workdir):
-    run = didact.train(RECIPES["seq2seq"], steps=120, batch=64, attention="general", hidden=48, width=32, lr=8e-3)
+    run = didact.train(
+        RECIPES["seq2seq"], steps=120, batch_size=64, attention="general", hidden_size=48, embed_dim=32, lr=8e-3
+    )
     assert run.metadata["test"]["accuracy"] > 0.5                                 # the next digit; 0.2 by chance
     assert set(predict(run, ["twelve"])[0]) == {"input", "translation"}
     assert has_same_scores(run.metadata["test"], evaluate(run)["test"])
@@ -131,7 +142,9 @@ def test_seq2seq_learns_a_tsv_and_is_evaluated_by_bleu(workdir):
         (f"the {a} {v} the {b}", f"le {nouns[a]} {verbs[v]} le {nouns[b]}") for a in nouns for v in verbs for b in nouns
     ]
     (workdir / "own.tsv").write_text("\n".join("\t".join(row) for row in 4 * rows) + "\n")
-    run = didact.train(RECIPES["seq2seq"], data="own.tsv", steps=60, batch=32, attention="general", lr=2e-2, **SMALL)
+    run = didact.train(
+        RECIPES["seq2seq"], data="own.tsv", steps=60, batch_size=32, attention="general", lr=2e-2, **SMALL
+    )
     assert run.metadata["test"]["bleu"] > 80                                      # a word order by chance: below 10
     assert evaluate(run)["test"]["bleu"] == pytest.approx(run.metadata["test"]["bleu"])
     assert "BLEU" in report.write_report(run).read_text()

@@ -15,9 +15,14 @@ from didact.training.precision import Precision
 from didact.training.session import prepare
 
 TINY_OPTIONS = {
-    "gan": {"widths": (4,)}, "dcgan": {"width": 2, "conditional": True}, "wgan": {"width": 2}, "stylegan": {"width": 2},
-    "diffusion": {"widths": (8,), "T": 2, "conditional": True}, "flow_matching": {"widths": (8,), "sampling_steps": 1},
-    "latent_diffusion": {"T": 2}, "consistency": {"teacher": "diffusion widths=8 T=4", "intervals": 2},
+    "gan": {"hidden": (4,)},
+    "dcgan": {"channels": 2, "conditional": True},
+    "wgan": {"channels": 2},
+    "stylegan": {"channels": 2},
+    "diffusion": {"channels": (8,), "timesteps": 2, "conditional": True},
+    "flow_matching": {"channels": (8,), "sampling_steps": 1},
+    "latent_diffusion": {"timesteps": 2},
+    "consistency": {"teacher": "diffusion channels=8 timesteps=4", "num_intervals": 2},
 }
 
 
@@ -52,7 +57,7 @@ def test_every_sample_score_has_a_note_with_its_sample_counts(name):
 
 
 def test_note_of_a_table_gan_counts_rows():
-    experiment = prepare("gan", {"data": "moons", "widths": (4,)}).experiment
+    experiment = prepare("gan", {"data": "moons", "hidden": (4,)}).experiment
     (note,) = experiment.notes
     rows = evaluate_test_split(experiment)
     assert (

@@ -34,7 +34,7 @@ def test_segmentation_learns_the_synthetic_shapes(workdir):
 @pytest.mark.slow
 @pytest.mark.parametrize(("damage", "gain"), [("noise", 6.0), ("blur", 1.0), ("greyscale", 0.5)])
 def test_denoising_improves_psnr_and_ssim(damage, gain, workdir):
-    test = didact.train(recipes.denoising, damage=damage).metadata["test"]
+    test = didact.train(recipes.denoising, degradation=damage).metadata["test"]
     assert test["psnr_gain"] > gain and test["ssim"] > test["ssim_damaged"] + 0.01
 
 
@@ -44,7 +44,7 @@ def test_segmentation_finds_pedestrians(workdir):
     run = didact.train(
         recipes.segmentation,
         data="pennfudan",
-        widths=(8, 16, 32, 64, 128),
+        channels=(8, 16, 32, 64, 128),
         augment=("flip", "zoom", "jitter"),
         epochs=12,
     )
@@ -53,14 +53,14 @@ def test_segmentation_finds_pedestrians(workdir):
 
 @pytest.mark.parametrize("damage", ["blur", pytest.param("greyscale", marks=pytest.mark.slow)])
 def test_denoising_learns_every_degradation(damage, workdir):
-    run = didact.train(recipes.denoising, data="shapes", damage=damage, widths=(4,), epochs=1, batch=64)
+    run = didact.train(recipes.denoising, data="shapes", degradation=damage, channels=(4,), epochs=1, batch_size=64)
     assert (
         run.metadata["test"]["psnr_damaged"] > 10 and {"worst_damaged", "best_restored"} <= run.load("examples").keys()
     )
 
 
 def test_denoising_learns_gray_digits(workdir):
-    run = didact.train(recipes.denoising, data="digits", strength=0.3, widths=(8, 16), epochs=4, batch=32)
+    run = didact.train(recipes.denoising, data="digits", strength=0.3, channels=(8, 16), epochs=4, batch_size=32)
     assert run.metadata["test"]["psnr_gain"] > 1.5
 
 
@@ -69,7 +69,7 @@ def test_degradation_without_effect_is_refused(damage, strength, minimum):
     with pytest.raises(
         UsageError, match=f"{damage} expects at least {minimum}: less changes no grey level, got {strength:g}"
     ):
-        prepare("denoising", {"damage": damage, "strength": strength})
+        prepare("denoising", {"degradation": damage, "strength": strength})
     x = torch.zeros(1, 1, 9, 9)
     x[..., 4] = 1
     # both neighbours of a line, a grey level each
@@ -77,7 +77,7 @@ def test_degradation_without_effect_is_refused(damage, strength, minimum):
 
 
 def test_denoised_photos_keep_their_size(workdir):
-    run = didact.train(recipes.denoising, data="shapes", widths=(4, 6), epochs=1, batch=64)
+    run = didact.train(recipes.denoising, data="shapes", channels=(4, 6), epochs=1, batch_size=64)
     x = torch.rand(61, 107, 3)
     Image.fromarray((255 * x).byte().numpy()).save("photo.png")
     assert main(["predict", str(run.folder), "photo.png", "--to", "drawn"]) == 0
@@ -108,7 +108,7 @@ def test_denoised_photos_keep_their_size(workdir):
 )
 def test_small_datasets_get_more_epochs(name, images, epochs):
     data = load("shapes")
-    data = replace(data, train=data.train.pick(torch.arange(images) % 900))
+    data = replace(data, train=data.train.subset(torch.arange(images) % 900))
     experiment = prepare(name, {}, data=data).experiment
     steps_per_epoch = -(-images // 8)
     assert (
@@ -120,9 +120,9 @@ def test_small_datasets_get_more_epochs(name, images, epochs):
 
 @pytest.mark.slow
 def test_denoising_learns_images_with_boxes(workdir):
-    run = didact.train(recipes.denoising, data="scatter", widths=(4, 6), steps=2, batch=16)
+    run = didact.train(recipes.denoising, data="scatter", channels=(4, 6), steps=2, batch_size=16)
     assert run.metadata["status"] == "finished" and run.metadata["test"]["psnr_damaged"] > 10
-    assert "restored" in didact.report.write(run).read_text()
+    assert "restored" in didact.report.write_report(run).read_text()
 
 
 def write_segmentation_folder(folder, *, void=False):
@@ -154,9 +154,9 @@ def test_course_unets_learn(model, widths, workdir):
         recipes.segmentation,
         data=write_segmentation_folder(workdir / "own"),
         model=model,
-        widths=widths,
+        channels=widths,
         epochs=20,
-        batch=4,
+        batch_size=4,
     )
     assert run.metadata["test"]["mean_iou"] > 0.9                              # one class alone gives 0.25
     objective, _ = load_model(run)
@@ -172,11 +172,11 @@ def test_void_pixels_are_left_out_of_training_and_report(workdir):
     run = didact.train(
         recipes.segmentation,
         data=write_segmentation_folder(workdir / "own", void=True),
-        widths=(4, 8),
+        channels=(4, 8),
         augment=("flip", "crop", "zoom"),
         epochs=30,
-        batch=4,
+        batch_size=4,
     )
     assert run.metadata["test"]["mean_iou"] > 0.9
     assert set(run.load("test")["confusion"].sum((1, 2)).tolist()) == {16 * 32}
-    assert "no class, not judged" in didact.report.write(run).read_text()
+    assert "no class, not judged" in didact.report.write_report(run).read_text()

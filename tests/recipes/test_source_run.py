@@ -20,7 +20,14 @@ from didact.run import Run
 from didact.training.parallel_sweep import DataCache
 from didact.training.session import evaluate, load_model, prepare
 
-TEACHER = {"widths": (8, 16), "time": 16, "T": 50, "predict": "velocity", "conditional": True, "sampling_steps": 5}
+TEACHER = {
+    "channels": (8, 16),
+    "time_dim": 16,
+    "timesteps": 50,
+    "prediction_type": "velocity",
+    "conditional": True,
+    "sampling_steps": 5,
+}
 
 
 @pytest.fixture(scope="module")
@@ -29,15 +36,15 @@ def runs_folder(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         didact.train(RECIPES["diffusion"], **TEACHER, steps=30)
-        didact.train(RECIPES["vqvae"], widths=(8, 16), codes=16, dim=6, epochs=1)
-        didact.train(RECIPES["vae"], latent_dim=3, widths=(16,), conditional=True, steps=2)
+        didact.train(RECIPES["vqvae"], channels=(8, 16), codebook_size=16, code_dim=6, epochs=1)
+        didact.train(RECIPES["vae"], latent_dim=3, hidden=(16,), conditional=True, steps=2)
         # in colour, and twice as large as they are learned
         for k in range(40):
             (folder / "own" / "ab"[k % 2]).mkdir(parents=True, exist_ok=True)
             Image.new("RGB", (16, 16), (6 * k, 99, 255 - 6 * k)).save(folder / "own" / "ab"[k % 2] / f"{k}.png")
         data_options = {"data": "own", "size": 8, "split_seed": 3, "runs": "of own", "steps": 2}
         didact.train(RECIPES["diffusion"], **TEACHER, **data_options)
-        didact.train(RECIPES["vqvae"], widths=(8, 16), codes=16, dim=6, **data_options)
+        didact.train(RECIPES["vqvae"], channels=(8, 16), codebook_size=16, code_dim=6, **data_options)
     return folder
 
 
@@ -49,10 +56,11 @@ def workdir(runs_folder, monkeypatch):
 
 def test_consistency_starts_from_its_teacher_and_needs_it_no_more(workdir):
     teacher_run = Run.open("diffusion/latest")
-    run = didact.train(RECIPES["consistency"], from_="diffusion/latest", intervals=10, steps=1, lr=1e-9)
+    run = didact.train(RECIPES["consistency"], from_="diffusion/latest", num_intervals=10, steps=1, lr=1e-9)
     arguments = run.metadata["arguments"]
     assert arguments["from_"] == str(teacher_run.folder)
-    words = "diffusion T=50 sampling_steps=5 widths=8,16 time=16 conditional=yes"   # velocity is the default
+    # velocity is the default
+    words = "diffusion timesteps=50 sampling_steps=5 channels=8,16 time_dim=16 conditional=yes"
     assert arguments["teacher"] == words and any(words in note for note in run.metadata["notes"])
     assert f"--from {teacher_run.folder}" in run.metadata["command_to_repeat"]
     network, weights = teacher_run.load("model"), run.load("model")
@@ -75,21 +83,27 @@ def test_consistency_starts_from_its_teacher_and_needs_it_no_more(workdir):
 
 def test_latent_diffusion_takes_the_codes_of_a_run(workdir):
     run = didact.train(
-        RECIPES["latent_diffusion"], from_="vqvae/latest", T=20, sampling_steps=4, widths=(16, 32), time=16, steps=3
+        RECIPES["latent_diffusion"],
+        from_="vqvae/latest",
+        timesteps=20,
+        sampling_steps=4,
+        channels=(16, 32),
+        time_dim=16,
+        steps=3,
     )
     autoencoder_weights, weights = Run.open("vqvae/latest").load("model"), run.load("model")
-    assert all(torch.equal(weights[f"coder.learned.{k}"], v) for k, v in autoencoder_weights.items())
+    assert all(torch.equal(weights[f"autoencoder.model.{k}"], v) for k, v in autoencoder_weights.items())
     assert weights["scale"].min() > 0.1 and weights["location"].abs().max() > 0
     assert "codes of 6 × 2 × 2 numbers" in " ".join(run.metadata["notes"])
     objective, _ = load_model(run)
     x = load("digits").train.columns["x"][:256] / 255
-    assert objective.inside(x).std().item() == pytest.approx(1, abs=0.1)
+    assert objective.to_model_space(x).std().item() == pytest.approx(1, abs=0.1)
     assert {"samples", "out of noise", "into noise", "interpolation", "schedule"} == set(run.load("gallery"))
 
 
 @pytest.mark.parametrize("name, source_recipe, options", [
-    ("consistency", "diffusion", {"intervals": 5}), ("vqvae_prior", "vqvae", {"width": 4, "depth": 1}),
-    ("latent_diffusion", "vqvae", {"T": 20, "sampling_steps": 4, "widths": (8,), "time": 8}),
+    ("consistency", "diffusion", {"num_intervals": 5}), ("vqvae_prior", "vqvae", {"channels": 4, "num_layers": 1}),
+    ("latent_diffusion", "vqvae", {"timesteps": 20, "sampling_steps": 4, "channels": (8,), "time_dim": 8}),
 ])
 def test_data_of_the_source_run_are_taken(workdir, name, source_recipe, options):
     source_run = Run.open(f"{source_recipe}/latest", "of own")
@@ -140,7 +154,9 @@ def test_sweep_cell_reads_the_data_of_its_source_run(workdir):
 
 def test_source_run_without_loadable_data_asks_for_data(workdir):
     shutil.copytree("own", "moved")
-    run = didact.train(RECIPES["vqvae"], widths=(8,), codes=4, dim=2, data="moved", runs="of moved", steps=1)
+    run = didact.train(
+        RECIPES["vqvae"], channels=(8,), codebook_size=4, code_dim=2, data="moved", runs="of moved", steps=1
+    )
     shutil.rmtree("moved")
     with pytest.raises(
         UsageError, match=r"learned from .*moved, which is no longer there; say with --data where it is"
@@ -148,40 +164,50 @@ def test_source_run_without_loadable_data_asks_for_data(workdir):
         prepare("vqvae_prior", {"from_": str(run.folder)})
     assert prepare("vqvae_prior", {"from_": str(run.folder), "data": "own"}).data.name == "own"
     data = replace(load("digits"), source={"given": "mine"})
-    run = didact.train(RECIPES["vqvae"], data=data, widths=(8,), codes=4, dim=2, runs="of given", steps=1)
+    run = didact.train(
+        RECIPES["vqvae"], data=data, channels=(8,), codebook_size=4, code_dim=2, runs="of given", steps=1
+    )
     with pytest.raises(UsageError, match="handed over in Python; give --data"):
         prepare("vqvae_prior", {"from_": str(run.folder)})
 
 
 def test_source_run_of_other_arguments_is_refused(workdir):
-    with pytest.raises(UsageError, match=r"is not vqvae codes=5 on 'digits' .*; give --from alone"):
-        didact.train(RECIPES["vqvae_prior"], from_="vqvae/latest", autoencoder="vqvae codes=5", steps=1)
+    with pytest.raises(UsageError, match=r"is not vqvae codebook_size=5 on 'digits' .*; give --from alone"):
+        didact.train(RECIPES["vqvae_prior"], from_="vqvae/latest", autoencoder="vqvae codebook_size=5", steps=1)
 
 
 def test_recipe_and_arguments_are_parsed():
     data = load("digits")
-    source = resolve_source_run(None, "vae network=conv latent=3 widths=8,16", data, allowed_recipes=("vqvae", "vae"))
+    source = resolve_source_run(
+        None, "vae network=conv latent_dim=3 hidden=8,16", data, allowed_recipes=("vqvae", "vae")
+    )
     assert (
-        source.arguments == {"network": "conv", "latent": 3, "widths": (8, 16)}
-        and source.description == "vae network=conv latent=3 widths=8,16"
+        source.arguments == {"network": "conv", "latent_dim": 3, "hidden": (8, 16)}
+        and source.description == "vae network=conv latent_dim=3 hidden=8,16"
     )
     assert resolve_source_run(None, None, data, allowed_recipes=("vqvae", "vae")).description == "vqvae"
-    with pytest.raises(UsageError, match="no option of vae named 'latents'; did you mean 'latent'"):
+    with pytest.raises(UsageError, match="vae has no option --latents; did you mean 'latent-dim'"):
         resolve_source_run(None, "vae latents=3", data, allowed_recipes=("vqvae", "vae"))
     with pytest.raises(UsageError, match="no recipe named 'gan'"):
         resolve_source_run(None, "gan", data, allowed_recipes=("vqvae", "vae"))
 
 
-@pytest.mark.parametrize("words, message", [
-    ("consistency --from vqvae/latest", "--from expects a run of diffusion, got"),
-    ("consistency --from nowhere", "no run named 'nowhere' under runs"),
-    ("consistency --from diffusion/latest --intervals 51", "--intervals are steps of the teacher, who has 50, got 51"),
-    ("consistency --teacher vae", "no recipe named 'vae'"),
-    ("latent_diffusion --from diffusion/latest", "--from expects a run of vqvae or vae, got"),
-    ("latent_diffusion --from vae/latest", "the coder may not ask for a class"),
-    ("latent_diffusion --T 10 --sampling-steps 11", "in 1 to 10 of them, got 11"),
-    ("latent_diffusion --guidance 2", "with --conditional only"),
-])
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("consistency --from vqvae/latest", "--from expects a run of diffusion, got"),
+        ("consistency --from nowhere", "no run named 'nowhere' under runs"),
+        (
+            "consistency --from diffusion/latest --num-intervals 51",
+            "--num-intervals are steps of the teacher, who has 50, got 51",
+        ),
+        ("consistency --teacher vae", "no recipe named 'vae'"),
+        ("latent_diffusion --from diffusion/latest", "--from expects a run of vqvae or vae, got"),
+        ("latent_diffusion --from vae/latest", "the coder may not ask for a class"),
+        ("latent_diffusion --timesteps 10 --sampling-steps 11", "in 1 to 10 of them, got 11"),
+        ("latent_diffusion --guidance 2", "with --conditional only"),
+    ],
+)
 def test_bad_source_run_is_refused_in_one_line(workdir, capsys, words, message):
     assert main(["train", *words.split()]) == 2
     err = capsys.readouterr().err
@@ -219,7 +245,7 @@ def test_consistency_beats_its_teacher_in_one_step(workdir):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("coder", ["vqvae", "vae network=conv latent=16 beta=0.3 likelihood=gaussian"])
-def test_latent_diffusion_draws_digits(coder, workdir):
-    test = didact.train(RECIPES["latent_diffusion"], autoencoder=coder).metadata["test"]
+@pytest.mark.parametrize("autoencoder", ["vqvae", "vae network=conv latent_dim=16 beta=0.3 likelihood=gaussian"])
+def test_latent_diffusion_draws_digits(autoencoder, workdir):
+    test = didact.train(RECIPES["latent_diffusion"], autoencoder=autoencoder).metadata["test"]
     assert test["frechet"] < 1.0 and test["class_coverage"] >= 0.9 and test["confidence"] > 0.75

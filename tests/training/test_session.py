@@ -158,7 +158,7 @@ def test_train_refuses_conflicting_and_unknown_options():
 
 
 def test_batch_norm_over_accumulated_parts_is_noted():
-    options = {"data": "iris", "batch": 32}
+    options = {"data": "iris", "batch_size": 32}
     settings = ({"norm": "batch", "accumulate": 4}, {"accumulate": 4}, {"norm": "batch"})
     notes_by_setting = [prepare("mlp", options | extra_options).experiment.notes for extra_options in settings]
     assert [

@@ -34,7 +34,7 @@ def vqvae_and_prior(tmp_path_factory):
     runs = str(tmp_path_factory.mktemp("runs"))
     source = didact.train(RECIPES["vqvae"], channels=(24,), codebook_size=32, epochs=6, lr=5e-3, runs=runs)
     weights = source.load("model")
-    options = {"from_": str(source.folder), "conditional": True, "width": 24, "depth": 3, "epochs": 6, "lr": 8e-3}
+    options = {"from_": str(source.folder), "conditional": True, "channels": 24, "num_layers": 3, "epochs": 6, "lr": 8e-3}
     prior = didact.train(RECIPES["vqvae_prior"], **options, runs=runs)
     shutil.rmtree(source.folder)
     return weights, Run(prior.folder)
