@@ -25,7 +25,7 @@ SMALL_TRAIN_SIZE = 1_000   # training images below which they are zoomed and col
 TARGET_STEPS = {True: 1_080, False: 2_400}   # of a tiny network or another, where no epochs are given
 NUM_ANCHOR_MAPS = {"ssd": 3, "ssd_tiny": 2, "yolo": 1, "yolo_tiny": 1}   # maps with anchors of their own
 Model = Annotated[Literal["ssd", "yolo"], "detector: SSD (several feature maps) or YOLO (one grid)"]
-Size = Annotated[
+ModelSize = Annotated[
     Literal["auto", "tiny", "base"], "size of the network (by the size of the images if auto)", Aliases("network")
 ]
 NumAnchors = Annotated[
@@ -50,7 +50,7 @@ def detection(
     data: Data,
     *,
     model: Model = "ssd",
-    size: Size = "auto",
+    model_size: ModelSize = "auto",
     anchors: NumAnchors = 3,
     nms_iou: Annotated[float, Range(0, 1), "IoU threshold of non-maximum suppression (NMS)", Aliases("overlap")] = 0.5,
     augment: BoxAugment = None,
@@ -69,7 +69,7 @@ def detection(
     At each cell so many boxes of typical sizes: matched to the true ones, corrected by a network, repeats suppressed.
     Measured on scatter, test split, seed 0, a minute on one core: mAP@0.5 0.880 (ssd), 0.882 (yolo).
     """
-    is_tiny = size == "tiny" or (size == "auto" and max(data.shape[1:]) <= MAX_TINY_SIDE)
+    is_tiny = model_size == "tiny" or (model_size == "auto" and max(data.shape[1:]) <= MAX_TINY_SIDE)
     model_name = f"{model}_tiny" if is_tiny else model
     augment_names = (
         augment
