@@ -79,7 +79,7 @@ def test_detection_run_is_used_without_its_data(trained_run, dataset_folder, tmp
     metadata["data"]["source"]["path"] = "/nowhere"
     (copied_run.folder / "run.json").write_text(json.dumps(metadata))
     objective, _ = load_model(copied_run)
-    levels = 2 if type(objective).__name__ == "SSDDetect" else 1
+    levels = 2 if type(objective).__name__ == "SSDObjective" else 1
     sizes, _ = cluster_anchor_sizes(data, levels, 3)
     maps = [(8, 8), (4, 4)][:levels]
     # those of the data, though the data are not there

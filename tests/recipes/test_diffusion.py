@@ -90,8 +90,8 @@ def test_course_tables_name_their_options():
     for grid in (*TABLES["10.8"].grids, *TABLES["10.9"].grids):
         for configuration in grid.configurations:
             options = {**grid.fixed, **configuration}
-            assert options.items() >= course_options.items() and options["noise"] in ("linear", "cosine")
-    assert TABLES["10.8"].grids[0].fixed["noise"] == "linear"
+            assert options.items() >= course_options.items() and options["noise_schedule"] in ("linear", "cosine")
+    assert TABLES["10.8"].grids[0].fixed["noise_schedule"] == "linear"
 
 
 def test_large_dataset_gets_a_smaller_learning_rate():

@@ -67,7 +67,7 @@ def write_images(folder, n, size=(8, 8)):
 @pytest.mark.parametrize("name", SMALL)
 def test_recipe_learns_unlabeled_images(name, workdir):
     write_images(workdir / "photos", 24)
-    run = didact.train(RECIPES[name], data="photos", steps=2, batch=8, **SMALL[name])
+    run = didact.train(RECIPES[name], data="photos", steps=2, batch_size=8, **SMALL[name])
     assert run.metadata["status"] == "finished" and run.metadata["data"]["task"] == "none"
     assert all(np.isfinite(value) for value in run.metadata["test"].values())
     assert "no class folders" in page.write_report(run).read_text(encoding="utf-8")
@@ -137,7 +137,7 @@ def test_data_cache_reads_the_folder_as_each_training_asks(workdir):
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_sweep_cells_learn_from_the_same_images(workdir, num_workers):
     write_class_folders(workdir)
-    options = {"data": "pets", "steps": 2, "batch_size": 8, "beside": num_workers, **SMALL["vae"]}
+    options = {"data": "pets", "steps": 2, "batch_size": 8, "num_workers": num_workers, **SMALL["vae"]}
     _, rows = sweep(RECIPES["vae"], {"conditional": (False, True)}, **options)
     data_records = [Run.open(row["run"]).metadata["data"] for row in rows]
     assert [sum(record["rows"].values()) for record in data_records] == [24, 24] and len(
@@ -154,7 +154,7 @@ def test_sweep_cells_learn_from_the_same_images(workdir, num_workers):
 def test_few_images_leave_a_small_test_split(name, n, workdir):
     """3 and 5 leave a single test image, 35 and 47 leave 5 and 7, whose halves differ."""
     write_images(workdir / "photos", n)
-    run = didact.train(RECIPES[name], data="photos", steps=2, batch=8, **SMALL[name])
+    run = didact.train(RECIPES[name], data="photos", steps=2, batch_size=8, **SMALL[name])
     test_count = len(run.load("test")["loss"])
     assert run.metadata["status"] == "finished" and test_count == {3: 1, 5: 1, 35: 5, 47: 7}[n]
     page.write_report(run)

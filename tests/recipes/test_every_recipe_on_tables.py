@@ -183,7 +183,7 @@ def test_recipe_learns_a_table_without_a_target(workdir, monkeypatch, capsys, na
     run = didact.train(
         RECIPES[name],
         data="own.csv",
-        **{"steps": 2, "batch": 16, **({"widths": (8,)} if name in ("vae", "gan") else {})},
+        **{"steps": 2, "batch_size": 16, **({"hidden": (8,)} if name in ("vae", "gan") else {})},
     )
     assert save_rows(run, sample_images(run, 4), Path("few.csv")) == list(SPECIAL_TABLES[case])
     assert evaluate(run, device="cpu")["test"] == pytest.approx(run.metadata["test"], rel=1e-4, abs=1e-4)
@@ -219,7 +219,7 @@ def test_recipe_learns_any_column_as_target(workdir, monkeypatch, target, column
             RECIPES[name],
             data="sixty.csv",
             target=target,
-            **QUICK_OPTIONS[name] | {"epochs": None, "steps": 2, "batch": 16},
+            **QUICK_OPTIONS[name] | {"epochs": None, "steps": 2, "batch_size": 16},
         )
         names = save_rows(run, sample_images(run, 4), Path("few.csv"))
         assert names[-1] == target and set(names) == set(frame.columns)

@@ -51,7 +51,7 @@ def test_captured_graph_learns_like_eager_for_every_objective(case):
     optimizers are several."""
     losses = []
     for graph in (True, False):
-        experiment = prepare(case.split()[0], {**SMALL_GENERATIVE_RUNS[case], "steps": 10, "batch": 32}).experiment
+        experiment = prepare(case.split()[0], {**SMALL_GENERATIVE_RUNS[case], "steps": 10, "batch_size": 32}).experiment
         t = Trainer(experiment, Settings(graph=graph), device=torch.device("cuda"))
         t.train()
         assert (t.train_step.graph is not None) == graph

@@ -44,7 +44,7 @@ def test_restoration_evaluation_is_independent_of_batching():
     for name in outputs:
         assert torch.equal(outputs[name], repeated_outputs[name])
         torch.testing.assert_close(torch.cat([c[name] for c in outputs_by_batch]), outputs[name])
-    assert not any("store" in name for name in model.state_dict())
+    assert not any("noises" in name for name in model.state_dict())
     assert model.loss(b)["loss"] != model.loss(b)["loss"]               # while learning, noise is fresh
 
 
