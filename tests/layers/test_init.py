@@ -26,9 +26,11 @@ def make_conv():
 
 @pytest.mark.parametrize(("make", "n_in", "n_out"), [(make_linear, 300, 500), (make_conv, 360, 900)])
 @pytest.mark.parametrize("shape", ["uniform", "normal"])
-def test_init_weights_has_the_variance_of_its_scheme(make, n_in, n_out, shape):
-    for scheme, variance in [("xavier", 2 / (n_in + n_out)), ("he", 2 / n_in)]:
-        layer = make_initialized(make, f"{scheme}_{shape}")
+@pytest.mark.parametrize("activation", ["relu", "tanh", "linear"])
+def test_init_weights_has_the_variance_of_its_scheme(make, n_in, n_out, shape, activation):
+    gain = activation_gain(activation)
+    for scheme, variance in [("xavier", 2 * gain**2 / (n_in + n_out)), ("he", gain**2 / n_in)]:
+        layer = make_initialized(make, f"{scheme}_{shape}", activation=activation)
         w = layer.weight.detach()
         assert w.var().item() == pytest.approx(variance, rel=0.05)
         assert abs(w.mean().item()) < 4 * (variance / w.numel()) ** 0.5
@@ -45,6 +47,16 @@ def test_he_init_matches_pytorch_kaiming(make, shape):
     torch.manual_seed(0)
     expected = make().weight
     getattr(nn.init, f"kaiming_{shape}_")(expected, a=0.01, nonlinearity="leaky_relu")
+    torch.testing.assert_close(weight, expected)
+
+
+@pytest.mark.parametrize("shape", ["uniform", "normal"])
+@pytest.mark.parametrize("make", [make_linear, make_conv])
+def test_xavier_init_matches_pytorch_with_the_gain_of_the_activation(make, shape):
+    weight = make_initialized(make, f"xavier_{shape}", activation="leaky_relu").weight
+    torch.manual_seed(0)
+    expected = make().weight
+    getattr(nn.init, f"xavier_{shape}_")(expected, gain=nn.init.calculate_gain("leaky_relu", 0.01))
     torch.testing.assert_close(weight, expected)
 
 
@@ -65,6 +77,7 @@ def test_pytorch_scheme_keeps_the_default_init():
 
 
 def test_activation_gain_matches_pytorch():
+    assert activation_gain("linear") == nn.init.calculate_gain("linear") == 1
     assert activation_gain("relu") == pytest.approx(nn.init.calculate_gain("relu"), rel=1e-6)
     assert activation_gain("leaky_relu") == pytest.approx(nn.init.calculate_gain("leaky_relu", 0.01), rel=1e-6)
 

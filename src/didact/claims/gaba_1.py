@@ -139,7 +139,7 @@ def variance_of_xavier() -> tuple[list[Tensor], list[Tensor], list[float]]:
     sizes, variances, errors = ((784, 256), (256, 1024), (500, 700)), [], []
     for n_in, n_out in sizes:
         layer = nn.Linear(n_in, n_out)
-        init_weights(layer, "xavier_uniform")
+        init_weights(layer, "xavier_uniform", activation="linear")
         square = layer.weight.detach().square()
         variances.append(square.mean())
         errors.append(square.std() / math.sqrt(square.numel()))
@@ -157,7 +157,8 @@ def _signal_ratio(
         net = (
             nn.Sequential(*starmap(nn.Linear, pairwise(widths))) if name == "linear" else make_mlp_layers(widths, name)
         )
-        init_weights(net, scheme)
+        # Gaba's Xavier has no gain; He's factor 2 is ReLU's
+        init_weights(net, scheme, activation="linear" if scheme.startswith("xavier") else "relu")
         x = input_std * torch.randn(30, widths[0])
         ratios.append(float(net(x).square().mean() / x.square().mean()))
     return sum(ratios) / networks

@@ -166,7 +166,7 @@ def variance_under_he() -> Conditional:
 def variance_of_xavier() -> tuple[Tensor, Tensor, float]:
     """the variance of 600,000 weights that didact draws after Xavier, against 2/(D_in + D_out)"""
     layer = nn.Linear(600, 1000)
-    init_weights(layer, "xavier_normal")
+    init_weights(layer, "xavier_normal", activation="linear")
     w = layer.weight.detach()
     return w.var(), w.var() * math.sqrt(2 / w.numel()), 2 / (600 + 1000)
 

@@ -1,11 +1,11 @@
 """Initialisation: weights scaled so that signals keep their size on the way up and gradients on the way down.
 
-    xavier      Var W = 2 / (n_in + n_out)    for functions that are nearly the identity around 0: tanh, arctan
-    he          Var W = gain^2 / n_in         gain^2 = 1 / E f(z)^2, z ~ N(0, 1): 2 for ReLU
-    orthogonal  W^T W = gain^2 I              every direction keeps its length
+    xavier      Var W = gain^2 2 / (n_in + n_out)    for functions that are nearly linear around 0: tanh, arctan
+    he          Var W = gain^2 / n_in                2 / n_in for ReLU
+    orthogonal  W^T W = gain^2 I                     every direction keeps its length
     pytorch     U(-1/sqrt(n_in), 1/sqrt(n_in)), biases too: nn.Linear's own, left as it is
 
-Gaba 1.5, Van Schependom 3.1, Groudiev 7.1.3-7.1.4. Gaba covers the sigmoid by Xavier, but its mean is not zero (M5).
+gain^2 = 1 / E f(z)^2, z ~ N(0, 1): 2 for ReLU, 1 for linear units. Gaba 1.5, Van Schependom 3.1, Groudiev 7.1.3-7.1.4. Gaba covers the sigmoid by Xavier, but its mean is not zero (M5).
 """
 
 from collections.abc import Callable
@@ -26,9 +26,13 @@ InitScheme = Literal["xavier_uniform", "xavier_normal", "he_uniform", "he_normal
 def activation_gain(activation: str) -> float:
     """1 / sqrt(E f(z)^2), z ~ N(0, 1): He's argument for any f.  tanh: 1.59, where PyTorch takes 5/3 from practice.
 
+    "linear" has gain 1, as in PyTorch: Xavier's variance without a factor.
+
     Depth drives the variance back to 1 for bounded functions and ELU, leaves it alone for ReLU, and drives it away
     from 1 for GELU and SiLU, which no constant cures: 20 layers of these want a norm.
     """
+    if activation == "linear":
+        return 1.0
     z = torch.linspace(-10, 10, 4001, dtype=torch.float64)
     density = torch.exp(-z.square() / 2) / sqrt(2 * torch.pi)
     return float(torch.trapezoid(activation_named(activation)(z).square() * density, z) ** -0.5)
@@ -46,8 +50,8 @@ def he_normal(w: Tensor, gain: float) -> Tensor:
 
 
 INITIALIZERS: dict[str, Callable[[Tensor, float], Tensor]] = {
-    "xavier_uniform": lambda w, gain: nn.init.xavier_uniform_(w),
-    "xavier_normal": lambda w, gain: nn.init.xavier_normal_(w),
+    "xavier_uniform": nn.init.xavier_uniform_,
+    "xavier_normal": nn.init.xavier_normal_,
     "he_uniform": he_uniform,
     "he_normal": he_normal,
     "orthogonal": nn.init.orthogonal_,
