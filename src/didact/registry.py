@@ -1,5 +1,6 @@
 """Names for models and recipes. A name is given once: giving it again raises."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -83,7 +84,7 @@ class Recipe:
 
     @property
     def summary(self) -> str:
-        return (self.function.__doc__ or "").strip().split("\n")[0]
+        return inspect.cleandoc(self.function.__doc__ or "").split("\n\n")[0].replace("\n", " ")
 
     def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """All arguments, defaults filled in, each checked."""

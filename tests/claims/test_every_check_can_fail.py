@@ -275,7 +275,7 @@ def test_perturbed_forms_differ_in_the_stated_digits(form, expected):
     (WithinStandardErrors(), ([1.0, 2.0], [0.1, 0.1], [1.0, 2.2]), "2 ± 0.1, expected 2.2, the furthest off of 2"),
 ])
 def test_claim_forms_format_computed_values(form, computed, expected):
-    assert form.show(computed) == expected
+    assert form.format(computed) == expected
 
 
 def test_shown_as_replaces_the_compared_value():

@@ -80,7 +80,7 @@ class Answer:
 
     @property
     def formula(self) -> str:
-        return inspect.getdoc(self.function) or ""
+        return (inspect.getdoc(self.function) or "").replace("\n", " ")
 
     @property
     def decorator(self) -> str:

@@ -5,6 +5,7 @@ A file is looked for in $DIDACT_DATA/<set>/, in $DIDACT_DATA itself, then in the
 downloaded into the cache.
 """
 
+import inspect
 import os
 import tempfile
 import urllib.request
@@ -65,15 +66,14 @@ DATASETS: dict[str, DatasetEntry] = {}
 def register_dataset(
     *, kind: str, task: str, license: str, files: Sequence[RemoteFile] = ()
 ) -> Callable[[DatasetLoader], DatasetLoader]:
-    """Register a loader by its own name; the first line of its docstring is the summary."""
+    """Register a loader by its own name; the first paragraph of its docstring is the summary."""
 
     def decorate(load: DatasetLoader) -> DatasetLoader:
         name = load.__name__
         if name in DATASETS:
             raise ValueError(f"two data sets are named {name!r}")
-        DATASETS[name] = DatasetEntry(
-            name, kind, task, (load.__doc__ or "").split("\n")[0], license, load, tuple(files)
-        )
+        summary = inspect.cleandoc(load.__doc__ or "").split("\n\n")[0].replace("\n", " ")
+        DATASETS[name] = DatasetEntry(name, kind, task, summary, license, load, tuple(files))
         return load
 
     return decorate
