@@ -26,7 +26,7 @@ from helpers.mutants import apply_changes
 
 CHECK_IDS = sorted(CHECKS)
 
-
+# a second or more by themselves, unbroken
 SLOW_IDS = {
     "C1.11",
     "C5.7",

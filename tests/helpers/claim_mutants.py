@@ -108,6 +108,3 @@ def clear_caches(cached_functions: list[Any]) -> None:
     """What @cache holds, lest a sound value hide a broken formula or a broken one outlive it."""
     for function in cached_functions:
         function.cache_clear()
-
-
-# a second or more by themselves, unbroken

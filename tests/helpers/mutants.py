@@ -68,7 +68,7 @@ def iterate_replacements(node: ast.AST, tuple_neighbors: dict[str, str]) -> Iter
         case ast.Call(function, args, keywords):
             yield from ((1, x) for x in drop_call(function, args))
             # exchanged, both sides would always differ
-            is_pair = getattr(function, "id", "") in ("Cases", "Corrected")
+            is_pair = getattr(function, "id", "") in ("Conditional", "CorrectedClaim")
             if len(args) > 1 and not is_pair and not any(isinstance(a, ast.Starred) for a in args[:2]):
                 yield 2, ast.Call(function, [args[1], args[0], *args[2:]], keywords)
         case ast.Attribute(value, name, context) if name in SWAPPED_NAMES:
