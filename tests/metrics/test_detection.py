@@ -27,33 +27,6 @@ def test_box_iou_of_pairs():
     assert metrics.box_iou(empty, empty).tolist() == [[0.0]]
 
 
-def greedy_nms(b, scores, threshold, classes):
-    kept_indices = []
-    for i in sorted(range(len(b)), key=lambda i: -scores[i]):
-        if all(classes[i] != classes[j] or box_iou(b[i], b[j]) <= threshold for j in kept_indices):
-            kept_indices.append(i)
-    return kept_indices
-
-
-@pytest.mark.parametrize("threshold", [0.1, 0.3, 0.5, 0.9])
-@pytest.mark.parametrize("seed", range(5))
-def test_nms_equals_the_greedy_algorithm(seed, threshold):
-    g = torch.Generator().manual_seed(seed)
-    b, scores, classes = random_boxes(60, g), torch.rand(60, generator=g), torch.randint(3, (60,), generator=g)
-    kept_indices = metrics.nms(b, scores, threshold=threshold, classes=classes).tolist()
-    assert kept_indices == greedy_nms(b.tolist(), scores.tolist(), threshold, classes.tolist())
-    assert metrics.nms(b, scores, threshold=threshold).tolist() == greedy_nms(
-        b.tolist(), scores.tolist(), threshold, [0] * 60
-    )
-
-
-def test_nms_of_a_chain_keeps_the_last_box():
-    """a hides b, b would hide c: c stays, since b does not."""
-    chain = torch.tensor([[0.0, 0, 10, 10], [4, 0, 14, 10], [8, 0, 18, 10]])
-    assert metrics.nms(chain, torch.tensor([0.9, 0.8, 0.7]), threshold=0.3).tolist() == [0, 2]
-    assert metrics.nms(torch.zeros(0, 4), torch.zeros(0)).tolist() == []
-
-
 def average_precision_by_loops(detected, truth, k, threshold):
     """AP by loops: match, walk down the scores, take the best precision at each of 101 recalls or beyond."""
     scored_hits = []

@@ -16,7 +16,7 @@ from didact.data.text.masked_lm import MASK_TOKEN, MaskedTextEncoder
 from didact.data.text.parallel_texts import PairEncoder
 from didact.errors import UsageError
 from didact.layers.dropout import has_dropout
-from didact.metrics.detection import MIN_SHOWN_SCORE, confident_detections
+from didact.layers.nms import MIN_SHOWN_SCORE, confident_detections
 from didact.objectives.abilities import (
     ABILITIES,
     CanDetect,

@@ -5,7 +5,8 @@
     orthogonal  W^T W = gain^2 I                     every direction keeps its length
     pytorch     U(-1/sqrt(n_in), 1/sqrt(n_in)), biases too: nn.Linear's own, left as it is
 
-gain^2 = 1 / E f(z)^2, z ~ N(0, 1): 2 for ReLU, 1 for linear units. Gaba 1.5, Van Schependom 3.1, Groudiev 7.1.3-7.1.4. Gaba covers the sigmoid by Xavier, but its mean is not zero (M5).
+gain^2 = 1 / E f(z)^2, z ~ N(0, 1): 2 for ReLU, 1 for linear units.
+Gaba 1.5, Van Schependom 3.1, Groudiev 7.1.3-7.1.4. Gaba covers the sigmoid by Xavier, but its mean is not zero (M5).
 """
 
 from collections.abc import Callable

@@ -8,7 +8,6 @@ from didact.metrics.classification import (
     auroc,
     calibration_curve,
     calibration_error,
-    confusion_matrix,
     f1,
     macro_average,
     multilabel_accuracy,
@@ -17,15 +16,16 @@ from didact.metrics.classification import (
     recall,
     top_k_accuracy,
 )
-from didact.metrics.detection import average_precision, box_iou, nms
+from didact.metrics.confusion_matrix import confusion_matrices, confusion_matrix
+from didact.metrics.detection import average_precision, box_iou
 from didact.metrics.images import psnr, ssim
 from didact.metrics.regression import coverage, mae, r2, rmse
-from didact.metrics.segmentation import confusion_matrices, dice, iou, mean_iou, pixel_accuracy
+from didact.metrics.segmentation import dice, iou, mean_iou, pixel_accuracy
 from didact.metrics.text import bleu
 
 __all__ = [
     "accuracy", "auroc", "average_precision", "bleu", "box_iou", "calibration_curve", "calibration_error",
     "confusion_matrices", "confusion_matrix", "coverage", "dice", "f1", "iou", "macro_average", "mae", "mean_iou",
-    "multilabel_accuracy", "multilabel_f1", "nms", "pixel_accuracy", "precision", "psnr", "r2", "recall", "rmse",
+    "multilabel_accuracy", "multilabel_f1", "pixel_accuracy", "precision", "psnr", "r2", "recall", "rmse",
     "ssim", "top_k_accuracy",
 ]

@@ -16,13 +16,6 @@ def top_k_accuracy(scores: Tensor, y: Tensor, k: int = 5) -> Tensor:
     return (top_classes == y[:, None]).any(dim=-1).double().mean()
 
 
-def confusion_matrix(predicted: Tensor, y: Tensor, num_classes: int) -> Tensor:
-    """Counts (K, K): row the true class, column the predicted one."""
-    cells = torch.zeros(num_classes * num_classes, dtype=torch.int64, device=y.device)
-    # not bincount: on a GPU it waits for the host to learn the largest index
-    return cells.index_add_(0, y * num_classes + predicted, torch.ones_like(y)).view(num_classes, num_classes)
-
-
 def precision(counts: Tensor) -> Tensor:
     """TP / (TP + FP) of each class of a confusion matrix; 0 for a class that is never predicted."""
     return counts.diagonal().double() / counts.sum(dim=0).clamp(min=1)

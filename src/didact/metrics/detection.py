@@ -12,8 +12,6 @@ from torch import Tensor
 # NumPy's, as in COCO's own code: torch rounds some of these the other way, and recalls of 7 in 10 then count elsewhere
 IOU_THRESHOLDS = tuple(np.linspace(0.5, 0.95, 10).tolist())
 RECALL_LEVELS = torch.from_numpy(np.linspace(0, 1, 101))
-MIN_SHOWN_SCORE = 0.3   # score from which a detection is told to people or drawn
-DUPLICATE_IOU = 0.5  # overlap from which boxes of two classes are two names for one thing
 MAX_DETECTIONS = 100  # detections of an image that count, the most confident first
 
 
@@ -28,47 +26,6 @@ def box_iou(a: Tensor, b: Tensor) -> Tensor:
     intersection = overlap_width.clamp_(min=0) * (torch.minimum(ay2, by2) - torch.maximum(ay1, by1)).clamp_(min=0)
     union = box_area(a)[..., :, None] + box_area(b)[..., None, :] - intersection
     return torch.where(union > 0, intersection / union, 0.0)
-
-
-def nms(boxes: Tensor, scores: Tensor, *, threshold: float = 0.5, classes: Tensor | None = None) -> Tensor:
-    """Indices of the boxes that stay, best first: each that overlaps a better one that stays (of its class) by more
-    than that goes."""
-    order = scores.argsort(descending=True, stable=True)
-    return order[nms_mask(boxes[order], None if classes is None else classes[order], threshold=threshold)]
-
-
-def nms_mask(boxes: Tensor, classes: Tensor | None = None, *, threshold: float = 0.5) -> Tensor:
-    """Which boxes no better one suppresses, the best first in each image: (…, N, 4), (…, N) -> (…, N).
-
-    A box stays iff no better one that stays suppresses it. Asked of all boxes at once until nothing changes, this
-    settles after as
-    many rounds as the longest chain of suppressions, not as there are boxes; the answer is the greedy one.
-    """
-    suppresses = box_iou(boxes, boxes) > threshold
-    if classes is not None:
-        suppresses &= classes[..., :, None] == classes[..., None, :]
-    return _greedy_keep(suppresses)
-
-
-def confident_detections(detected: Tensor, *, min_score: float = MIN_SHOWN_SCORE) -> Tensor:
-    """What people are told of an image's detections (D, 6), the surest first: each thing by its likeliest name. mAP
-    counts them all."""
-    confident = detected[(detected[:, 5] >= 0) & (detected[:, 4] >= min_score)]
-    confident = confident[confident[:, 4].argsort(descending=True, stable=True)]
-    boxes, classes = confident[:, :4], confident[:, 5]
-    return confident[_greedy_keep((box_iou(boxes, boxes) > DUPLICATE_IOU) & (classes[:, None] != classes))]
-
-
-def _greedy_keep(suppresses: Tensor) -> Tensor:
-    """Which of those in a row stay, where `near` says who would suppress whom if it came first: (…, N, N) -> (…, N)."""
-    suppresses = suppresses.triu(diagonal=1).float()                      # row suppresses column
-    keep = torch.ones(suppresses.shape[:-1], dtype=torch.bool, device=suppresses.device)
-    while True:
-        # any() over a bool is slower than this product
-        next_keep = (keep[..., None, :].to(suppresses.dtype) @ suppresses)[..., 0, :] == 0
-        if torch.equal(next_keep, keep):
-            return keep
-        keep = next_keep
 
 
 def _match_detections(detected: Tensor, truth: Tensor, thresholds: Tensor) -> Tensor:

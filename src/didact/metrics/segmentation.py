@@ -3,18 +3,7 @@
 Counts of several images add up: those of a split are the sum over its examples, whatever the batches were.
 """
 
-import torch
 from torch import Tensor
-
-
-def confusion_matrices(predicted: Tensor, y: Tensor, num_classes: int) -> Tensor:
-    """Pixel counts of each example: (B, …), (B, …) -> (B, K, K). Pixels whose y is no class, as VOC's 255, count
-    nowhere."""
-    cells = torch.zeros(len(y) * num_classes * num_classes, dtype=torch.int64, device=y.device)
-    example = torch.arange(len(y), device=y.device).view(-1, *[1] * (y.ndim - 1))
-    valid = y < num_classes
-    index = ((example * num_classes + torch.where(valid, y, 0)) * num_classes + predicted).flatten()
-    return cells.index_add_(0, index, valid.flatten().long()).view(len(y), num_classes, num_classes)
 
 
 def iou(counts: Tensor) -> Tensor:

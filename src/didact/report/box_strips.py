@@ -8,7 +8,7 @@ from torch import Tensor
 
 from didact.charts.html import Html, format_number, tag
 from didact.charts.svg import PALETTE_SIZE
-from didact.metrics.detection import confident_detections
+from didact.layers.nms import confident_detections
 from didact.report.examples import image_to_data_uri, make_description_entry
 
 DRAWING_WIDTH = 320      # units of the drawing: lines and letters are of one size, however large the image

@@ -1,5 +1,4 @@
-"""Losses of detectors against loops over images, anchors and boxes; suppression against the greedy rule; learning
-against a floor."""
+"""Losses of detectors against loops over images, anchors and boxes; learning against a floor."""
 
 import math
 
@@ -8,16 +7,11 @@ import torch
 from torch.testing import assert_close
 
 from didact.layers.conv.anchors import encode_boxes, match_anchors, to_corners
+from didact.metrics.detection import MAX_DETECTIONS
 from didact.models.vision.ssd import SSD
 from didact.models.vision.yolo import YOLO
 from didact.objectives.abilities import abilities
-from didact.objectives.vision.detection import (
-    MAX_DETECTIONS,
-    SSDObjective,
-    YOLOObjective,
-    batched_nms,
-    hard_negative_mask,
-)
+from didact.objectives.vision.detection import SSDObjective, YOLOObjective, hard_negative_mask
 from helpers.box_iou import box_iou
 
 LABELS = ("cat", "dog", "owl")
@@ -163,40 +157,6 @@ def test_hard_negative_mask_takes_the_highest_losses():
     is_positive = torch.tensor([[True, False, False, False, False], [False, False, False, True, True]])
     hard_mask = hard_negative_mask(loss, is_positive, torch.tensor([2, 99]))
     assert hard_mask.tolist() == [[False, True, True, False, False], [True, True, True, False, False]]
-
-
-def greedy_nms(boxes, scores, threshold):
-    """Of each class apart, the best first; then all together."""
-    detections = []
-    for k in range(scores.shape[1]):
-        kept_boxes = []
-        for s, box in sorted(zip(scores[:, k].tolist(), boxes.tolist(), strict=True), key=lambda pair: -pair[0]):
-            if s >= 0.01 and all(box_iou(box, other) <= threshold for other, _ in kept_boxes):
-                kept_boxes.append((box, s))
-        detections += [(*box, s, k) for box, s in kept_boxes]
-    return sorted(detections, key=lambda row: -row[4])
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("threshold", [0.2, 0.5])
-def test_batched_nms_matches_greedy_nms(seed, threshold):
-    g = torch.Generator().manual_seed(seed)
-    corner = torch.rand(3, 60, 2, generator=g) * 0.6
-    boxes, scores = (
-        torch.cat([corner, corner + 0.3], dim=2),
-        torch.rand(3, 60, 2, generator=g) * (torch.rand(3, 60, 2, generator=g) < 0.7),
-    )
-    detections = batched_nms(boxes, scores, nms_iou=threshold)
-    assert detections.shape == (3, MAX_DETECTIONS, 6)
-    for b in range(3):
-        valid_detections = detections[b][detections[b, :, 5] >= 0]
-        assert_close(
-            valid_detections,
-            torch.tensor(greedy_nms(boxes[b], scores[b], threshold)[:MAX_DETECTIONS]),
-            atol=1e-6,
-            rtol=0,
-        )
-        assert (detections[b, len(valid_detections):, 5] == -1).all()
 
 
 def test_perfect_detections_have_map_one():

@@ -10,32 +10,8 @@ from torch import Tensor, nn
 from didact import metrics
 from didact.data.core import Batch
 from didact.layers.conv.anchors import decode_boxes, encode_boxes, generalized_iou, match_anchors, shape_iou, to_corners
-from didact.metrics.detection import nms_mask
+from didact.layers.nms import batched_nms
 from didact.objectives.base import Objective
-
-MAX_DETECTIONS = 100         # detections of an image, as COCO counts
-NMS_CANDIDATES = 400   # the best of all anchors and classes, among which repeats are looked for
-MIN_SCORE = 0.01    # score below which nothing is told
-
-
-def batched_nms(boxes: Tensor, scores: Tensor, *, nms_iou: float = 0.5) -> Tensor:
-    """The detections of each image, best first: (B, A, 4), (B, A, K) -> (B, 100, 6) of box, score, class; class −1
-    fills up.
-
-    An anchor may answer for several classes; of one class, each box that overlaps a better one by more than
-    `overlap` goes.
-    """
-    K = scores.shape[2]
-    score, index = scores.flatten(1).topk(min(NMS_CANDIDATES, scores[0].numel()))                  # (B, P)
-    box = boxes.gather(1, (index // K)[..., None].expand(-1, -1, 4)).clamp(0, 1)
-    label = index % K
-    keep = (nms_mask(box, label, threshold=nms_iou) & (score >= MIN_SCORE))[..., None]
-    detections = torch.cat([box * keep, score[..., None] * keep, torch.where(keep, label[..., None], -1)], dim=2)
-    # those that stay come first, as they were
-    order = (~keep).byte().argsort(dim=1, stable=True)[:, :MAX_DETECTIONS]
-    detections = detections.gather(1, order.expand(-1, -1, 6))
-    # a toy has fewer anchors than that
-    return F.pad(detections, (0, 0, 0, MAX_DETECTIONS - detections.shape[1]), value=-1.0)
 
 
 class DetectionObjective(Objective):
