@@ -1,5 +1,5 @@
-"""The house stands: imports go down it and never up, nothing but the command line prints, heavy libraries wait to
-be needed."""
+"""The layers of the package: imports go down and never up, nothing but the command line prints, heavy libraries wait
+to be needed."""
 
 import ast
 from collections import Counter
@@ -10,18 +10,21 @@ import pytest
 
 import didact
 
-LAYERS = (  # from the ground up; rooms of one floor may know each other
+LAYERS = (  # from the ground up; packages of one layer may import each other
     ("scratch",),
     ("errors", "schema"),
     ("options",),
     ("registry",),
     ("files",),
     ("metrics", "optim", "data"),
-    ("layers",),
+    ("charts", "kernels", "samplers"),
+    ("progress",),
+    ("layers", "analysis"),
+    ("adaptation",),
     ("models",),
     ("objectives",),
-    ("train", "run"),
-    ("samplers", "report", "serve", "theory", "trust", "explain"),
+    ("training", "run"),
+    ("inference", "report", "serve", "explain"),
     ("claims",),
     ("recipes",),
     ("doctor", "studio", "cli", "__main__"),
@@ -40,7 +43,7 @@ def find_violations(root: Path) -> Iterator[str]:
         top_package, location = parts[0], path.relative_to(root).as_posix()
         tree = ast.parse(path.read_text(encoding="utf-8"))
         if top_package not in LAYER_OF_PACKAGE:
-            yield f"{location}: the room {top_package!r} is not in the plan of the house"
+            yield f"{location}: the package {top_package!r} is in no layer"
             continue
         package_parts = [root.name, *parts[:-1]]
         for node, name in iter_imports(tree, package_parts):
@@ -98,7 +101,7 @@ def iter_import_time_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 def test_package_layers_are_respected():
     root = Path(didact.__file__).parent
-    assert len(list(root.rglob("*.py"))) > 50, "the house was not found"
+    assert len(list(root.rglob("*.py"))) > 50, "the package was not found"
     assert list(find_violations(root)) == []
 
 
@@ -123,13 +126,13 @@ VALID_SOURCES = {
             "layers/norm.py:1: layers imports models, which is above it",
         ),
         ("layers/norm.py", "import didact.models.net", "layers imports models"),
-        ("layers/norm.py", "from didact import train", "layers imports train"),
+        ("layers/norm.py", "from didact import training", "layers imports training"),
         ("layers/norm.py", "from ..models import net", "layers imports models"),
         ("layers/norm.py", "from .. import models", "layers imports models"),
         (
             "layers/norm.py",
-            "def f():\n    from didact.train.loop import Training",
-            "layers/norm.py:2: layers imports train",
+            "def f():\n    from didact.training.loop import Trainer",
+            "layers/norm.py:2: layers imports training",
         ),
         (
             "data/core.py",
@@ -138,11 +141,11 @@ VALID_SOURCES = {
         ),
         ("errors.py", "from didact.options import Option", "errors imports options"),
         ("scratch/autograd/engine.py", "from didact.errors import UsageError", "scratch imports errors"),
-        ("training/loop.py", "from didact.recipes import mlp", "train imports recipes"),
+        ("training/loop.py", "from didact.recipes import mlp", "training imports recipes"),
         ("run.py", "from didact import cli", "run imports cli"),
         ("recipes/mlp.py", "import didact.cli.main", "recipes imports cli"),
-        ("training/loop.py", "def f():\n    print(1)", "training/loop.py:2: train prints"),
-        ("training/loop.py", "import sys\nsys.stderr.write('x')", "train prints"),
+        ("training/loop.py", "def f():\n    print(1)", "training/loop.py:2: training prints"),
+        ("training/loop.py", "import sys\nsys.stderr.write('x')", "training prints"),
         ("data/tables/table.py", "import pandas as pd", "data/tables/table.py:1: pandas is imported at once"),
         (
             "data/tables/table.py",
@@ -152,7 +155,7 @@ VALID_SOURCES = {
         ("report/page.py", "class A:\n    from matplotlib import pyplot", "matplotlib is imported at once"),
         ("training/fit.py", "from rich.progress import track", "rich is imported at once"),
         ("cli/main.py", "import sklearn.datasets", "sklearn is imported at once"),
-        ("attic/box.py", "x = 1", "the room 'attic' is not in the plan"),
+        ("attic/box.py", "x = 1", "the package 'attic' is in no layer"),
     ],
 )
 def test_violations_are_reported(tmp_path, file, text, expected):
@@ -167,7 +170,11 @@ def test_violations_are_reported(tmp_path, file, text, expected):
     assert expected in violation
 
 
-def test_no_two_test_files_share_a_name():
-    """pytest imports them by their base names."""
-    names = Counter(path.name for path in Path(__file__).parent.rglob("*.py") if path.name != "conftest.py")
+def test_no_two_test_modules_are_taken_for_each_other(pytestconfig):
+    """pytest imports test files by their paths; helpers, and all files in another import mode, by their base names."""
+    paths = [path for path in Path(__file__).parent.rglob("*.py") if path.name != "conftest.py"]
+    if pytestconfig.getoption("importmode") == "importlib":
+        paths = [path for path in paths if path.parent.name == "helpers"]
+    assert len(paths) > 10, "the helpers were not found"
+    names = Counter(path.name for path in paths)
     assert not [name for name, count in names.items() if count > 1]

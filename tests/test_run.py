@@ -15,7 +15,7 @@ HOLD_LOCK_SCRIPT = """
 import sys
 from pathlib import Path
 from didact.run import Run
-with Run(Path(sys.argv[1])).held():
+with Run(Path(sys.argv[1])).locked():
     print("held", flush=True)
     input()
 """
@@ -27,7 +27,7 @@ def trained_run(workdir):
 
 
 def test_locked_run_is_trained_by_one_process_at_a_time(trained_run):
-    trained_run.note(status="stopped")
+    trained_run.update_metadata(status="stopped")
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD_LOCK_SCRIPT, str(trained_run.folder)],
         stdin=subprocess.PIPE,
@@ -53,7 +53,7 @@ def test_locked_removes_leftover_temporary_files(trained_run):
 
 def test_existing_run_folder_is_not_overwritten(trained_run, monkeypatch):
     files_before = {path.name: path.read_bytes() for path in trained_run.folder.iterdir() if path.is_file()}
-    monkeypatch.setattr(Run, "plan", lambda root, recipe: trained_run)
+    monkeypatch.setattr(Run, "at_new_path", lambda root, recipe: trained_run)
     with pytest.raises(UsageError, match="is there already"):
         didact.train(recipes.mlp, data="iris", hidden=(7,), epochs=1)
     assert {path.name: path.read_bytes() for path in trained_run.folder.iterdir() if path.is_file()} == files_before

@@ -24,7 +24,7 @@ HOLD_LOCK_SCRIPT = """
 import sys
 from pathlib import Path
 from didact.run import Run
-with Run(Path(sys.argv[1])).held():
+with Run(Path(sys.argv[1])).locked():
     print("held", flush=True)
     input()
 """
@@ -49,7 +49,7 @@ def exit_at_step(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
 
 def test_status_of_a_killed_run_is_killed(trained_run):
     assert trained_run.status == "finished"
-    trained_run.note(status="running")
+    trained_run.update_metadata(status="running")
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD_LOCK_SCRIPT, str(trained_run.folder)],
         stdin=subprocess.PIPE,
@@ -63,7 +63,7 @@ def test_status_of_a_killed_run_is_killed(trained_run):
     assert trained_run.status == "killed"
     with trained_run.locked():
         assert trained_run.status == "running"    # asked by the process that trains itself
-    trained_run.note(status="stopped")
+    trained_run.update_metadata(status="stopped")
     assert trained_run.status == "stopped"
 
 
@@ -99,7 +99,7 @@ def test_reading_status_does_not_block_training(trained_run):
 def test_list_runs_shows_killed_and_damaged_runs(trained_run, capsys):
     damaged_run = Run.create("runs", "cnn")
     (damaged_run.folder / "run.json").write_text("3")
-    trained_run.note(status="running")
+    trained_run.update_metadata(status="running")
     capsys.readouterr()
     assert main(["list", "--runs", "--json"]) == 0
     by_name = {row["run"]: row for row in json.loads(capsys.readouterr().out)}
@@ -162,7 +162,7 @@ def test_metrics_are_written_within_the_progress_interval(workdir, monkeypatch):
 def test_resume_does_not_duplicate_log_lines(workdir, monkeypatch):
     uninterrupted_run = didact.train(RECIPES["mlp"], **SMALL_RUN, log_every=1)
     monkeypatch.setattr(loop, "PROGRESS_INTERVAL_S", 0.0)
-    with monkeypatch.context_length() as patch:
+    with monkeypatch.context() as patch:
         exit_at_step(patch, 20)
         with pytest.raises(SystemExit):
             didact.train(RECIPES["mlp"], **SMALL_RUN, log_every=1)
@@ -187,7 +187,7 @@ def test_diverged_run_log_ends_at_its_last_checkpoint(workdir, monkeypatch):
 
 
 def test_resume_truncates_a_partial_log_line(workdir, monkeypatch):
-    with monkeypatch.context_length() as patch:
+    with monkeypatch.context() as patch:
         patch.setattr(Trainer, "is_save_due", lambda self, gap: self.run is not None)
         exit_at_step(patch, 20)
         with pytest.raises(SystemExit):
