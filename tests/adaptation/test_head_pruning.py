@@ -10,7 +10,7 @@ from didact.adaptation.lora import add_lora
 from didact.errors import UsageError
 from didact.layers.attention.differential import DifferentialAttention
 from didact.layers.attention.grouped_query import GroupedQueryAttention
-from didact.layers.attention.multihead import CrossAttention, SelfAttention
+from didact.layers.attention.multihead import CrossAttention, MultiHeadAttention
 from didact.models.text.bert import BERTClassifier
 from didact.models.text.encoder_decoder import Transformer
 from didact.models.text.gpt import GPT
@@ -25,7 +25,7 @@ X = torch.randn(2, 7, 24, generator=torch.Generator().manual_seed(0))
 # the layer, what it reads, heads to go, numbers that go: 3 or more matrices with d rows for each head, and W_O's
 # columns
 LAYERS = {
-    "self": (lambda: SelfAttention(24, 4), (X,), (1, 3), 2 * 6 * (3 * 25 + 24)),
+    "self": (lambda: MultiHeadAttention(24, 4), (X,), (1, 3), 2 * 6 * (3 * 25 + 24)),
     "cross": (lambda: CrossAttention(24, 4), (X, X.flip(1)[:, :5]), (0,), 6 * (3 * 25 + 24)),
     "one of each group": (lambda: GroupedQueryAttention(24, 4, 2), (X,), (0, 3), 2 * 6 * (24 + 24)),
     "a whole group": (lambda: GroupedQueryAttention(24, 4, 2, bias=True), (X,), (2, 3), 2 * 6 * (25 + 24) + 6 * 2 * 25),
@@ -52,7 +52,7 @@ def test_pruned_head_gives_the_output_of_a_disabled_head(name):
 
 def test_disable_heads_zeroes_the_input_of_the_output_projection():
     torch.manual_seed(0)
-    layer = SelfAttention(24, 4)
+    layer = MultiHeadAttention(24, 4)
     a = layer.forward_with_weights(X)[1]
     v = layer.project_qkv(X)[2]
     heads = (a @ v) * torch.tensor([1.0, 0, 1, 0])[:, None, None]                                 # by hand
@@ -184,14 +184,14 @@ def test_prune_heads_matches_transformers():
 @pytest.mark.parametrize(
     ("layer", "off", "message"),
     [
-        (SelfAttention(24, 4), {"": [4]}, "has the heads 0 to 3, got 4"),
-        (SelfAttention(24, 4), {"": range(4)}, "must keep a head, got all 4"),
+        (MultiHeadAttention(24, 4), {"": [4]}, "has the heads 0 to 3, got 4"),
+        (MultiHeadAttention(24, 4), {"": range(4)}, "must keep a head, got all 4"),
         (
             GroupedQueryAttention(24, 4, 2),
             {"": [0]},
             "share keys in groups of 2: take out whole groups, or as many of each",
         ),
-        (nn.Sequential(SelfAttention(24, 4)), {"1": [0]}, "no attention named '1'"),
+        (nn.Sequential(MultiHeadAttention(24, 4)), {"1": [0]}, "no attention named '1'"),
     ],
 )
 def test_prune_heads_refuses_invalid_heads(layer, off, message):

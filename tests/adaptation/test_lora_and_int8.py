@@ -7,7 +7,7 @@ from torch import nn
 from didact.adaptation.int8 import Int8Linear, quantize_module, quantize_tensor
 from didact.adaptation.lora import LoRA, LoRAWeight, add_lora, merge_lora, original_name
 from didact.errors import UsageError
-from didact.layers.attention.multihead import CrossAttention, SelfAttention
+from didact.layers.attention.multihead import CrossAttention, MultiHeadAttention
 from didact.layers.moe import MixtureOfExperts
 from didact.models.text.gpt import GPT, Conv1D
 from didact.models.text.transformer_classifier import TransformerClassifier
@@ -111,7 +111,7 @@ def test_quantized_gpt_prefers_the_same_tokens():
     assert (network(x).argmax(-1) == y.argmax(-1)).float().mean() > 0.9
 
 
-@pytest.mark.parametrize("kind", [SelfAttention, CrossAttention])
+@pytest.mark.parametrize("kind", [MultiHeadAttention, CrossAttention])
 def test_add_lora_adapts_packed_projections(kind):
     torch.manual_seed(0)
     network = nn.Sequential(kind(12, 3))

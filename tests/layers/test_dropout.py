@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from didact.layers.attention.multihead import SelfAttention
+from didact.layers.attention.multihead import MultiHeadAttention
 from didact.layers.dropout import dropout_enabled
 
 
@@ -22,7 +22,7 @@ def test_dropout_enabled_switches_only_dropout_on_and_restores_modes(training):
 
 
 @pytest.mark.parametrize(
-    "layer", [nn.LSTM(4, 4, num_layers=2, dropout=0.5), SelfAttention(4, num_heads=2, dropout=0.5)]
+    "layer", [nn.LSTM(4, 4, num_layers=2, dropout=0.5), MultiHeadAttention(4, num_heads=2, dropout=0.5)]
 )
 def test_dropout_enabled_reaches_dropout_inside_a_layer(layer):
     x = torch.randn(2, 5, 4)

@@ -119,7 +119,7 @@ def test_text_transformer_learns_what_follows_but_with_every_attention(attention
     assert [a["label"] for a in predict(run, BUT_SENTENCES)] == ["negative", "positive"]
     attention_layers = [m for name, m in load_model(run)[0].named_modules() if name.endswith("attention.sublayer")]
     class_names = {type(getattr(m, "form", m)).__name__ for m in attention_layers}
-    assert len(class_names) == (2 if attention == "strided" else 1) and "SelfAttention" not in class_names
+    assert len(class_names) == (2 if attention == "strided" else 1) and "MultiHeadAttention" not in class_names
 
 
 @pytest.mark.parametrize("attention", [form for form in VARIANTS if form != "full"])

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from didact.adaptation.lora import LoRA, add_lora, merge_lora
-from didact.layers.attention.multihead import SelfAttention
+from didact.layers.attention.multihead import MultiHeadAttention
 from didact.models.text.gpt import GPT
 
 peft = pytest.importorskip("peft", reason="peft is not installed: pip install --no-deps peft accelerate")
@@ -100,7 +100,7 @@ def test_lora_gpt2_matches_peft():
 
 def test_lora_of_packed_projections_matches_peft():
     torch.manual_seed(0)
-    network = SelfAttention(12, 3)
+    network = MultiHeadAttention(12, 3)
     plain = nn.MultiheadAttention(12, 3, batch_first=True)
     plain.load_state_dict(network.state_dict())
     config = peft.LoraConfig(r=2, lora_alpha=6, target_modules=["0"], lora_dropout=0.0)

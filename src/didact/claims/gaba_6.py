@@ -14,7 +14,7 @@ from didact.layers.attention.additive import BahdanauAttention, LuongAttention
 from didact.layers.attention.flash import flash_attention, tile_scores
 from didact.layers.attention.grouped_query import GroupedQueryAttention
 from didact.layers.attention.linear_attention import feature_map, linear_attention
-from didact.layers.attention.multihead import CrossAttention, SelfAttention, dot_product_attention
+from didact.layers.attention.multihead import CrossAttention, MultiHeadAttention, dot_product_attention
 from didact.layers.recurrent.recurrent import Recurrent
 
 
@@ -129,7 +129,7 @@ def cost_of_heads() -> Pair:
 def cost_of_self_attention() -> Conditional:
     """products of self-attention over n² d: for n = 256, d = 64, and for n = 16, d = 512"""
     def cost_ratio(n: int, d: int) -> float:
-        layer, x = SelfAttention(d, 4), torch.randn(1, n, d)
+        layer, x = MultiHeadAttention(d, 4), torch.randn(1, n, d)
         return count_multiplications(lambda: layer.forward_with_weights(x)) / (n**2 * d)
 
     return Conditional(cost_ratio(256, 64), cost_ratio(16, 512))
@@ -147,7 +147,7 @@ def shapes_of_attention() -> tuple[tuple[int, ...], tuple[int, ...], str]:
 def shapes_of_multi_head_attention() -> tuple[tuple[int, ...], ...]:
     """didact's self-attention over 10 tokens, its cross-attention with 20, and its self-attention with a causal mask"""
     layer, cross, x, context = (
-        SelfAttention(512, 8),
+        MultiHeadAttention(512, 8),
         CrossAttention(512, 8),
         torch.randn(2, 10, 512),
         torch.randn(2, 20, 512),
@@ -173,13 +173,13 @@ def parameters_of_the_benchmark() -> tuple[int, ...]:
 @claim("C6.14", Exactly((512, 256, 128, 64, 32, 16, 32, 96, 128)))
 def widths_of_the_benchmark() -> tuple[int, ...]:
     """d/h for the nine pairs"""
-    return tuple(int(SelfAttention(d, h).project_qkv(torch.zeros(1, 1, d))[0].shape[-1]) for d, h in WIDTHS_AND_HEADS)
+    return tuple(int(MultiHeadAttention(d, h).project_qkv(torch.zeros(1, 1, d))[0].shape[-1]) for d, h in WIDTHS_AND_HEADS)
 
 
 @claim("C6.16", Equal())
 def causal_mask() -> Pair:
     """∂y_i/∂x_j of didact's causal attention, fused and explicit: 0 for every j > i, and not 0 for every j ≤ i"""
-    layer = SelfAttention(4, 2)
+    layer = MultiHeadAttention(4, 2)
     attentions = (
         lambda x: layer(x[None], causal=True)[0].sum(-1),
         lambda x: layer.forward_with_weights(x[None], causal=True)[0][0].sum(-1),
@@ -260,7 +260,7 @@ def work_of_attention_and_recurrence() -> Conditional:
     """products of didact's softmax(QKᵀ)V against those of its RNN over n < d tokens, (n, d) = (10, 64), (64, 128);
     and with projections"""
     def products(n: int, d: int, *, projected: bool) -> tuple[int, int]:
-        x, rnn, layer = torch.randn(1, n, d), Recurrent("rnn", d, d), SelfAttention(d, 1)
+        x, rnn, layer = torch.randn(1, n, d), Recurrent("rnn", d, d), MultiHeadAttention(d, 1)
         return count_multiplications(
             lambda: layer.forward_with_weights(x) if projected else dot_product_attention(x, x, x)
         ), count_multiplications(lambda: rnn.forward_with_gates(x))

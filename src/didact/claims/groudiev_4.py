@@ -16,7 +16,7 @@ from didact.claims.core import claim
 from didact.claims.groudiev_1 import to_scratch
 from didact.claims.tools import Pair
 from didact.explain.gradient_memory import compute_gradient_decay
-from didact.layers.attention.multihead import SelfAttention, dot_product_attention, softmax_weighted_sum
+from didact.layers.attention.multihead import MultiHeadAttention, dot_product_attention, softmax_weighted_sum
 from didact.layers.autoencoder_blocks import dense_encoder
 from didact.layers.recurrent import cells
 from didact.layers.recurrent.cells import CellWeights
@@ -305,7 +305,7 @@ def context_of_a_set() -> Pair:
 def _outputs_of_shuffled_tokens() -> tuple[Tensor, Tensor, Tensor]:
     """The answers of didact's self-attention, queries, keys and values projected: to shuffled tokens, to the
     tokens, and these shuffled."""
-    layer, x, order = SelfAttention(8, 2), torch.randn(1, 6, 8), torch.tensor([3, 0, 5, 1, 4, 2])
+    layer, x, order = MultiHeadAttention(8, 2), torch.randn(1, 6, 8), torch.tensor([3, 0, 5, 1, 4, 2])
     return layer(x[:, order]), layer(x), layer(x)[:, order]
 
 
@@ -378,7 +378,7 @@ def saturation_of_the_softmax() -> ShownAs:
 def heads_of_attention() -> CorrectedClaim:
     """four heads on chunks of the input, each with 4 × 4 of the matrices, against didact's self-attention; mended:
     project, then cut"""
-    layer, x = SelfAttention(16, 4), torch.randn(1, 5, 16)
+    layer, x = MultiHeadAttention(16, 4), torch.randn(1, 5, 16)
     projections = list(layer.in_proj_weight.chunk(3))                               # each (16, 16)
 
     def join_heads(qkv_by_head: list[list[Tensor]]) -> Tensor:

@@ -14,7 +14,7 @@ from didact.claims.groudiev_1 import to_scratch
 from didact.claims.groudiev_4 import lstm_step
 from didact.claims.tools import Pair, count_multiplications, count_parameters
 from didact.layers.attention import attention_masks
-from didact.layers.attention.multihead import SelfAttention, dot_product_attention
+from didact.layers.attention.multihead import MultiHeadAttention, dot_product_attention
 from didact.layers.conv.convolution import SameConv2d, dilated_conv
 from didact.layers.conv.norm_pool import make_pool2d
 from didact.layers.recurrent import cells
@@ -180,7 +180,7 @@ def gates_of_the_lstm() -> Pair:
 @claim("CV34", Exactly(((2, 4, 7, 6), (2, 4, 7, 7))))
 def shapes_of_heads() -> tuple[tuple[int, ...], ...]:
     """didact's self-attention: B × T × D → B × P × T × D_h, weights B × P × T × T, with B = 2, T = 7, D = 24, P = 4"""
-    layer, x = SelfAttention(24, 4), torch.randn(2, 7, 24)
+    layer, x = MultiHeadAttention(24, 4), torch.randn(2, 7, 24)
     return tuple(layer.project_qkv(x)[0].shape), tuple(layer.forward_with_weights(x)[1].shape)
 
 
@@ -188,7 +188,7 @@ def shapes_of_heads() -> tuple[tuple[int, ...], ...]:
 def scale_of_heads() -> CorrectedClaim:
     """softmax(Q_p K_pᵀ/√D) V_p joined, against didact's self-attention, on PyTorch's kernel, with the same
     projections; mended: √(D/P)"""
-    layer, x = SelfAttention(24, 4), torch.randn(2, 7, 24)
+    layer, x = MultiHeadAttention(24, 4), torch.randn(2, 7, 24)
     q, k, v = layer.project_qkv(x)
 
     def attend_with_scale(scale: float) -> Tensor:

@@ -14,7 +14,7 @@ from didact.layers.attention.differential import DifferentialAttention, differen
 from didact.layers.attention.flash import flash_attention
 from didact.layers.attention.grouped_query import GroupedQueryAttention
 from didact.layers.attention.linear_attention import causal_linear_attention, feature_map, linear_attention
-from didact.layers.attention.multihead import CrossAttention, SelfAttention, dot_product_attention
+from didact.layers.attention.multihead import CrossAttention, MultiHeadAttention, dot_product_attention
 from didact.layers.attention.sparse import local_attention, strided_attention, topk_attention
 from didact.layers.positional import rotary_angles
 
@@ -66,7 +66,7 @@ def test_fully_masked_query_gives_zero_and_finite_gradients():
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_self_attention_with_causal_and_padding_masks_matches_pytorch(causal):
-    layer, reference = SelfAttention(12, 3), nn.MultiheadAttention(12, 3, batch_first=True)
+    layer, reference = MultiHeadAttention(12, 3), nn.MultiheadAttention(12, 3, batch_first=True)
     reference.load_state_dict(layer.state_dict())
     x, is_token = torch.randn(2, 7, 12), attention_masks.padding_mask(torch.tensor([7, 4]), 7)
     blocked = ~attention_masks.causal_mask(7) if causal else None     # True is forbidden over there
@@ -89,6 +89,9 @@ def test_cross_attention_matches_pytorch():
     )
     y, a = reference(x, memory, memory, key_padding_mask=~is_token, average_attn_weights=False)
     torch.testing.assert_close(layer(x, memory, is_token[:, None, None]), y)
+    general = MultiHeadAttention(12, 4)
+    general.load_state_dict(layer.state_dict())
+    assert torch.equal(general(x, is_token[:, None, None], memory=memory), layer(x, memory, is_token[:, None, None]))
     torch.testing.assert_close(layer.forward_with_weights(x, memory, is_token[:, None, None])[1], a)
 
 

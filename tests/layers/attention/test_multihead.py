@@ -3,12 +3,12 @@ import torch
 from torch import nn
 
 from didact.errors import UsageError
-from didact.layers.attention.multihead import SelfAttention, dot_product_attention
+from didact.layers.attention.multihead import MultiHeadAttention, dot_product_attention
 
 
 def make_layer(dim=24, heads=3, seed=0):
     torch.manual_seed(seed)
-    layer = SelfAttention(dim, heads)
+    layer = MultiHeadAttention(dim, heads)
     nn.init.normal_(layer.in_proj_bias)                      # zero at first: a bias that is dropped would not be seen
     return layer, torch.randn(2, 7, dim)
 
@@ -58,4 +58,4 @@ def test_self_attention_without_positions_is_permutation_equivariant():
 
 def test_self_attention_refuses_a_width_not_divisible_by_heads():
     with pytest.raises(UsageError, match="dim must be a multiple of num_heads=3, got dim=10"):
-        SelfAttention(10, 3)
+        MultiHeadAttention(10, 3)

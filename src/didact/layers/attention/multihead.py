@@ -27,9 +27,12 @@ def softmax_weighted_sum(scores: Tensor, v: Tensor, mask: Tensor | None = None) 
     return a @ v, a
 
 
-class SelfAttention(nn.Module):
-    """Y = [head_1 … head_h] W_O, head_i = attention(X W_Q, X W_K, X W_V).  Names and shapes are
-    nn.MultiheadAttention's."""
+class MultiHeadAttention(nn.Module):
+    """Multi-head attention: Y = [head_1 … head_h] W_O, head_i = attention(X W_Q, M W_K, M W_V), M = X (self-attention)
+    or a `memory` (cross-attention).
+
+    Vaswani et al. 2017, sec. 3.2.2. Names and shapes of the weights are nn.MultiheadAttention's.
+    """
 
     def __init__(self, dim: int, num_heads: int, *, dropout: float = 0.0):
         super().__init__()
@@ -41,59 +44,57 @@ class SelfAttention(nn.Module):
         self.out_proj = nn.Linear(dim, dim)
         nn.init.zeros_(self.out_proj.bias)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:  # (B, S, D)
-        return self.merge_heads(
-            fused_attention(*self.project_qkv(x), mask, causal=causal, dropout=self.dropout if self.training else 0.0)
-        )
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, *, memory: Tensor | None = None, causal: bool = False
+    ) -> Tensor:
+        """(B, T, D), memory (B, S, D) -> (B, T, D)."""
+        return self.merge_heads(self._attend(*self.project_qkv(x, memory), mask, causal=causal))
 
     def forward_with_weights(
-        self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False
+        self, x: Tensor, mask: Tensor | None = None, *, memory: Tensor | None = None, causal: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """The same by the explicit form, with the weights of each head, (B, heads, S, S): row who asks, column who
-        answers.
+        """The output by the explicit form, and the attention weights of each head, (B, heads, T, S): a row per query.
 
         Weights are those before dropout, so that rows sum to one while training too (Gaba 6.9 keeps the others).
         """
-        q, k, v = self.project_qkv(x)
-        y, a = dot_product_attention(q, k, v, add_causal_mask(mask, q, k) if causal else mask)
+        q, k, v = self.project_qkv(x, memory)
+        y, a = self._attend_with_weights(q, k, v, add_causal_mask(mask, q, k) if causal else mask)
         return self.merge_heads(y), a
 
-    def project_qkv(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, each (B, heads, S, D / heads)."""
-        # (B, S, 3, heads, d)
-        qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias).unflatten(-1, (3, self.num_heads, -1))
-        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind()
-        return q, k, v
-
-    def merge_heads(self, y: Tensor) -> Tensor:
-        out: Tensor = self.out_proj(y.transpose(1, 2).flatten(2))   # (B, heads, S, d) -> (B, S, D)
-        return out
-
-
-class CrossAttention(SelfAttention):
-    """The same with queries from one sequence and keys and values from another, the memory.  Gaba eq. 6.19, Fleuret
-    5.3, Lhotte 8.2."""
-
-    def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None = None) -> Tensor:   # type: ignore[override]
-        q, k, v = self.project_query_and_memory(x, memory)
-        return self.merge_heads(fused_attention(q, k, v, mask, dropout=self.dropout if self.training else 0.0))
-
-    def forward_with_weights(self, x: Tensor, memory: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        """The explicit form with its weights, (B, heads, T, S)."""
-        y, a = dot_product_attention(*self.project_query_and_memory(x, memory), mask)
-        return self.merge_heads(y), a
-
-    def project_query_and_memory(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries (B, heads, T, d); keys and values (B, heads, S, d)."""
-        d = len(self.in_proj_bias) // 3  # less than the width where heads were taken out
-        q = (
-            F.linear(x, self.in_proj_weight[:d], self.in_proj_bias[:d])
-            .unflatten(-1, (self.num_heads, -1))
-            .transpose(1, 2)
-        )
+    def project_qkv(self, x: Tensor, memory: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries (B, heads, T, d); keys and values (B, heads, S, d), d = D / heads."""
+        if memory is None:
+            # (B, T, 3, heads, d)
+            qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias).unflatten(-1, (3, self.num_heads, -1))
+            q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind()
+            return q, k, v
+        d = len(self.in_proj_bias) // 3                             # heads · d: less than D after pruning
+        q = F.linear(x, self.in_proj_weight[:d], self.in_proj_bias[:d])
+        q = q.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         kv = F.linear(memory, self.in_proj_weight[d:], self.in_proj_bias[d:]).unflatten(-1, (2, self.num_heads, -1))
         k, v = kv.permute(2, 0, 3, 1, 4).unbind()
         return q, k, v
+
+    def merge_heads(self, y: Tensor) -> Tensor:
+        out: Tensor = self.out_proj(y.transpose(1, 2).flatten(2))   # (B, heads, T, d) -> (B, T, D)
+        return out
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, causal: bool) -> Tensor:
+        return fused_attention(q, k, v, mask, causal=causal, dropout=self.dropout if self.training else 0.0)
+
+    def _attend_with_weights(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        return dot_product_attention(q, k, v, mask)
+
+
+class CrossAttention(MultiHeadAttention):
+    """Cross-attention: queries from one sequence, keys and values from another, the memory.  Gaba eq. 6.19, Fleuret
+    5.3, Lhotte 8.2."""
+
+    def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None = None) -> Tensor:   # type: ignore[override]
+        return super().forward(x, mask, memory=memory)
+
+    def forward_with_weights(self, x: Tensor, memory: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        return super().forward_with_weights(x, mask, memory=memory)
 
 
 def fused_attention(

@@ -16,7 +16,7 @@ from didact.layers.attention import attention_masks
 from didact.layers.attention.differential import DifferentialAttention, DifferentialHeads
 from didact.layers.attention.flash import flash_attention
 from didact.layers.attention.linear_attention import causal_linear_attention, feature_map, linear_attention, safe_divide
-from didact.layers.attention.multihead import SelfAttention, add_causal_mask, dot_product_attention
+from didact.layers.attention.multihead import MultiHeadAttention, add_causal_mask, dot_product_attention
 from didact.layers.attention.sparse import local_attention, strided_attention, top_k_mask
 
 Variant = Literal["full", "local", "strided", "topk", "linear", "differential", "tiled"]
@@ -155,25 +155,20 @@ def effective_window(variant: str, window: int | None) -> int | None:
     return (window or DEFAULT_WINDOW) if variant in WINDOW_VARIANTS else None
 
 
-class VariantSelfAttention(SelfAttention):
-    """Y = [head_i] W_O with heads that weigh in a way of their own.  `mask` (B, 1, 1, S) is True where there are
-    tokens."""
+class VariantSelfAttention(MultiHeadAttention):
+    """Multi-head self-attention with one of these variants in each head.  `mask` (B, 1, 1, S) is True at tokens, False
+    at padding."""
 
     def __init__(self, dim: int, num_heads: int, variant: AttentionVariant):
         super().__init__(dim, num_heads)
         self.form = variant
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
-        return self.merge_heads(
-            self.form(*self.project_qkv(x), None if mask is None else mask[..., 0, :], causal=causal)
-        )
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, causal: bool) -> Tensor:
+        y: Tensor = self.form(q, k, v, None if mask is None else mask[..., 0, :], causal=causal)
+        return y
 
-    def forward_with_weights(
-        self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        q, k, v = self.project_qkv(x)
-        y, a = self.form.attend_with_weights(q, k, v, add_causal_mask(mask, q, k) if causal else mask)
-        return self.merge_heads(y), a
+    def _attend_with_weights(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        return self.form.attend_with_weights(q, k, v, mask)
 
 
 def make_self_attention(
@@ -182,7 +177,7 @@ def make_self_attention(
     """The attention of that form."""
     factory = look_up("form of attention", variant, VARIANTS)
     if factory is None:
-        return SelfAttention(dim, num_heads, dropout=dropout)
+        return MultiHeadAttention(dim, num_heads, dropout=dropout)
     if variant == "differential":
         return DifferentialAttention(dim, num_heads, depth=depth)      # with the paper's projections, which add nothing
     return VariantSelfAttention(dim, num_heads, factory(dim // num_heads, window, depth))

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from didact.layers.attention.kv_cache import KVCache, StepPositions
-from didact.layers.attention.multihead import CrossAttention, SelfAttention
+from didact.layers.attention.multihead import CrossAttention, MultiHeadAttention
 from didact.layers.positional import SinusoidalPositions
 
 
@@ -26,7 +26,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, dim: int, num_heads: int, ffn_dim: int, *, dropout: float):
         super().__init__()
-        self.self_attn = SelfAttention(dim, num_heads, dropout=dropout)
+        self.self_attn = MultiHeadAttention(dim, num_heads, dropout=dropout)
         self.linear1, self.linear2 = nn.Linear(dim, ffn_dim), nn.Linear(ffn_dim, dim)
         self.norm1, self.norm2, self.dropout = nn.LayerNorm(dim), nn.LayerNorm(dim), nn.Dropout(dropout)
 
@@ -42,7 +42,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, dim: int, num_heads: int, ffn_dim: int, *, dropout: float):
         super().__init__()
-        self.self_attn = SelfAttention(dim, num_heads, dropout=dropout)
+        self.self_attn = MultiHeadAttention(dim, num_heads, dropout=dropout)
         self.multihead_attn = CrossAttention(dim, num_heads, dropout=dropout)
         self.linear1, self.linear2 = nn.Linear(dim, ffn_dim), nn.Linear(ffn_dim, dim)
         self.norm1, self.norm2, self.norm3 = (nn.LayerNorm(dim) for _ in range(3))

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from didact.layers.attention.multihead import SelfAttention
+from didact.layers.attention.multihead import MultiHeadAttention
 from didact.layers.patch_embed import PatchEmbed, count_patches
 from didact.layers.standardize import Standardize
 from didact.registry import register_model
@@ -37,7 +37,7 @@ class Block(nn.Module):
     def __init__(self, dim: int, num_heads: int, ffn_dim: int, dropout: float):
         super().__init__()
         self.ln_1, self.ln_2 = nn.LayerNorm(dim, eps=LAYER_NORM_EPS), nn.LayerNorm(dim, eps=LAYER_NORM_EPS)
-        self.self_attention = SelfAttention(dim, num_heads)
+        self.self_attention = MultiHeadAttention(dim, num_heads)
         self.dropout = nn.Dropout(dropout)
         self.mlp = _make_mlp(dim, ffn_dim, dropout)
 
