@@ -19,7 +19,7 @@ def flatten_outputs(y: Any) -> list[Any]:
 def assert_module_matches_torch(
     scratch_module: Module, torch_module: nn.Module, *inputs: np.ndarray, tolerance: float = TOLERANCE
 ) -> None:
-    """`theirs` is made float64 and gives its weights away; integer inputs get no gradient."""
+    """`torch_module` is made float64 and gives its weights away; integer inputs get no gradient."""
     torch_module = torch_module.double()
     scratch_module.load_state_dict(torch_module.state_dict())
     scratch_inputs = [Tensor(x, requires_grad=x.dtype.kind == "f") for x in inputs]

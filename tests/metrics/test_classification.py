@@ -21,7 +21,7 @@ def to_float64(value):
 
 
 def make_scores(seed, *, n=37, classes=7, present_classes=None):
-    """Coarse scores, so that ties abound, and targets of the first `present` classes only."""
+    """Coarse scores, so that ties abound, and targets of the first `present_classes` only."""
     generator = torch.Generator().manual_seed(seed)
     scores = torch.randint(0, 6, (n, classes), generator=generator) / 4
     return scores, torch.randint(0, present_classes or classes, (n,), generator=generator)

@@ -21,7 +21,7 @@ def make_network(device="cpu"):
 
 
 def train_steps(model, optimizer, steps, *, first_step=0, total_steps=None):
-    """Full-batch steps on a made regression; with `total`, under a rate that moves."""
+    """Full-batch steps on a made regression; with `total_steps`, under a rate that moves."""
     device = next(model.parameters()).device
     x = torch.linspace(-1, 1, 100).reshape(20, 5).to(device)
     y = torch.stack([x.sum(1), x[:, 0] ** 2], 1)

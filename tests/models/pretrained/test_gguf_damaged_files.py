@@ -113,7 +113,7 @@ def test_load_llama_reads_a_valid_file(tmp_path):
     for name in SHAPES:
         w = model.state_dict()[to_hf_name(name)]
         num_heads = {"attn_q": 2, "attn_k": 1}.get(name.split(".")[-2])
-        if num_heads:          # the file keeps neighbouring pairs: the other way round than `halves`
+        if num_heads:          # the file keeps neighbouring pairs: the other way round than `unpermute_rope`
             w = w.unflatten(0, (num_heads, 2, -1)).transpose(1, 2).flatten(0, 2)
             assert torch.equal(unpermute_rope(w, num_heads), model.state_dict()[to_hf_name(name)])
         tensor_bytes[name] = w.contiguous().numpy().tobytes()
