@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch import nn
 
 from didact.layers.standardize import Standardize
 
@@ -21,3 +22,9 @@ def test_standardize_is_saved_but_not_trained():
     layer = Standardize(torch.tensor([1.0]), torch.tensor([2.0]))
     assert set(layer.state_dict()) == {"scale", "shift"}
     assert not list(layer.parameters())
+
+
+def test_standardize_or_identity_needs_both_statistics():
+    mean, std = torch.tensor([1.0]), torch.tensor([2.0])
+    assert isinstance(Standardize.or_identity(mean, std), Standardize)
+    assert all(isinstance(Standardize.or_identity(*s), nn.Identity) for s in ((None, None), (mean, None), (None, std)))

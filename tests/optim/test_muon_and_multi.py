@@ -2,7 +2,7 @@ import torch
 from torch import nn
 
 from didact.optim.multi import MultiOptimizer
-from didact.optim.muon import muon, newton_schulz
+from didact.optim.muon import muon_with_adamw, newton_schulz
 
 
 def test_muon_equals_torch_muon_and_adamw():
@@ -10,7 +10,7 @@ def test_muon_equals_torch_muon_and_adamw():
     start_values = [torch.randn(shape, generator=generator) for shape in ((12, 30), (30, 12), (12,), (4, 3, 3, 3))]
     parameters, torch_parameters = ([nn.Parameter(p.clone()) for p in start_values] for _ in range(2))
     optimizers = [
-        muon(parameters, lr=0.01, weight_decay=0.1),
+        muon_with_adamw(parameters, lr=0.01, weight_decay=0.1),
         torch.optim.Muon(torch_parameters[:2], lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
         torch.optim.AdamW(torch_parameters[2:], lr=0.01, weight_decay=0.1),
     ]
@@ -37,9 +37,9 @@ def test_newton_schulz_keeps_singular_vectors_and_evens_the_values():
 
 def test_muon_takes_groups_and_parameters_of_one_kind():
     model = nn.Linear(3, 2)
-    optimizer = muon([{"params": [model.weight], "lr": 0.5}, {"params": [model.bias]}], lr=0.1)
+    optimizer = muon_with_adamw([{"params": [model.weight], "lr": 0.5}, {"params": [model.bias]}], lr=0.1)
     assert sorted(g["lr"] for g in optimizer.param_groups if g["params"]) == [0.1, 0.5]
-    assert len(muon([model.bias]).optimizers) == len(muon([model.weight]).optimizers) == 1
+    assert len(muon_with_adamw([model.bias]).optimizers) == len(muon_with_adamw([model.weight]).optimizers) == 1
 
 
 def test_multi_optimizer_groups_hooks_and_zero_grad_reach_every_optimizer():

@@ -10,7 +10,7 @@ from didact.errors import UsageError, look_up
 from didact.optim.lamb import LAMB
 from didact.optim.lars import LARS
 from didact.optim.lion import Lion
-from didact.optim.muon import muon
+from didact.optim.muon import muon_with_adamw
 from didact.optim.sam import SAM
 
 OptimizerFactory = Callable[[Any], Optimizer]
@@ -27,7 +27,7 @@ OPTIMIZERS: dict[str, Callable[[float, float, float], OptimizerFactory]] = {
     "adam": lambda lr, decay, μ: partial(Adam, lr=lr, weight_decay=decay, betas=(μ, 0.999)),
     "amsgrad": lambda lr, decay, μ: partial(Adam, lr=lr, weight_decay=decay, betas=(μ, 0.999), amsgrad=True),
     "adamw": lambda lr, decay, μ: partial(AdamW, lr=lr, weight_decay=decay, betas=(μ, 0.999)),
-    "muon": lambda lr, decay, μ: partial(muon, lr=lr, weight_decay=decay, momentum=μ),
+    "muon": lambda lr, decay, μ: partial(muon_with_adamw, lr=lr, weight_decay=decay, momentum=μ),
     "lion": lambda lr, decay, μ: partial(Lion, lr=lr, weight_decay=decay, betas=(μ, 0.99)),
     "lars": lambda lr, decay, μ: partial(LARS, lr=lr, weight_decay=decay, momentum=μ, trust=0.01),
     "lamb": lambda lr, decay, μ: partial(LAMB, lr=lr, weight_decay=decay, betas=(μ, 0.999)),

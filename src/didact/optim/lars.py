@@ -1,24 +1,20 @@
 """LARS: momentum SGD whose every layer moves by a set share of its own size, for very large batches."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
-from didact.optim.state import collect_step_tensors, trust_ratio
+from didact.optim.base import GroupwiseOptimizer, trust_ratio
 
 
-class LARS(Optimizer):
+class LARS(GroupwiseOptimizer):
     """q = φ |w| / (|g| + λ |w|),  v <- μ v + η q (g + λ w),  w <- w - v.  You, Gitman, Ginsburg 2017, algorithm 1.
 
     q is 1 for biases and norms. The rate stands inside v, so a change of η acts on new gradients only.
     v sums what came (limit 1/(1 - μ) times a steady gradient): Gaba 2.4.1 calls it an average. Gaba 2.9 names
     LARS after LAMB; it came three years before.
     """
-
-    capturable = True
 
     def __init__(
         self,
@@ -30,19 +26,13 @@ class LARS(Optimizer):
     ):
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "trust": trust})
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        loss = None if closure is None else torch.enable_grad()(closure)()
-        for group in self.param_groups:
-            w, g, v = collect_step_tensors(self, group, "v")
-            if not w:
-                continue
-            φ, λ = group["trust"], group["weight_decay"]
-            norms = zip(w, torch._foreach_norm(w), torch._foreach_norm(g), strict=True)
-            q = [trust_ratio(p, φ * w_norm, g_norm + λ * w_norm) for p, w_norm, g_norm in norms]
-            d = torch._foreach_add(g, w, alpha=λ)
-            torch._foreach_mul_(d, [group["lr"] * ratio for ratio in q])
-            torch._foreach_mul_(v, group["momentum"])
-            torch._foreach_add_(v, d)
-            torch._foreach_sub_(w, v)
-        return loss
+    def update_group(self, group: dict[str, Any]) -> None:
+        w, g, v = self.collect_step_tensors(group, "v")
+        φ, λ = group["trust"], group["weight_decay"]
+        norms = zip(w, torch._foreach_norm(w), torch._foreach_norm(g), strict=True)
+        q = [trust_ratio(p, φ * w_norm, g_norm + λ * w_norm) for p, w_norm, g_norm in norms]
+        d = torch._foreach_add(g, w, alpha=λ)
+        torch._foreach_mul_(d, [group["lr"] * ratio for ratio in q])
+        torch._foreach_mul_(v, group["momentum"])
+        torch._foreach_add_(v, d)
+        torch._foreach_sub_(w, v)

@@ -1,23 +1,19 @@
 """Lion: every weight moves by the same amount, in the direction that momentum and gradient agree on."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
-from didact.optim.state import collect_step_tensors
+from didact.optim.base import GroupwiseOptimizer
 
 
-class Lion(Optimizer):
+class Lion(GroupwiseOptimizer):
     """u = sign(β1 m + (1 - β1) g),  w <- w - η (u + λ w),  m <- β2 m + (1 - β2) g.  Chen et al. 2023, algorithm 2.
 
     Gaba 2.9 takes the sign of the gradient; it is that of an interpolation of momentum and gradient.
     One number of state per weight where Adam keeps two; η is 3 to 10 times smaller than Adam's, λ as much larger.
     """
-
-    capturable = True
 
     def __init__(
         self,
@@ -28,18 +24,12 @@ class Lion(Optimizer):
     ):
         super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        loss = None if closure is None else torch.enable_grad()(closure)()
-        for group in self.param_groups:
-            w, g, m = collect_step_tensors(self, group, "m")
-            if not w:
-                continue
-            β1, β2 = group["betas"]
-            u = torch._foreach_lerp(m, g, 1 - β1)
-            torch._foreach_sign_(u)
-            torch._foreach_add_(u, w, alpha=group["weight_decay"])
-            torch._foreach_mul_(u, group["lr"])
-            torch._foreach_sub_(w, u)
-            torch._foreach_lerp_(m, g, 1 - β2)
-        return loss
+    def update_group(self, group: dict[str, Any]) -> None:
+        w, g, m = self.collect_step_tensors(group, "m")
+        β1, β2 = group["betas"]
+        u = torch._foreach_lerp(m, g, 1 - β1)
+        torch._foreach_sign_(u)
+        torch._foreach_add_(u, w, alpha=group["weight_decay"])
+        torch._foreach_mul_(u, group["lr"])
+        torch._foreach_sub_(w, u)
+        torch._foreach_lerp_(m, g, 1 - β2)

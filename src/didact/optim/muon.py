@@ -1,6 +1,6 @@
 """Muon for whole networks: momentum made orthogonal for matrices, AdamW for everything else."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.optim import AdamW, Optimizer
 from torch.optim.optimizer import ParamsT
 
+from didact.optim.base import GroupwiseOptimizer
 from didact.optim.multi import MultiOptimizer
-from didact.optim.state import collect_step_tensors
 
 # steepest at 0 that keeps singular values near 1: in 5 steps they lie in about [0.7, 1.2]
 NEWTON_SCHULZ_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
@@ -33,7 +33,7 @@ def newton_schulz(m: Tensor) -> Tensor:
     return (x.mT if m.shape[0] > m.shape[1] else x).to(m.dtype)
 
 
-class Muon(Optimizer):
+class Muon(GroupwiseOptimizer):
     """m <- μ m + (1 − μ) g,  w <- w − η (s UVᵀ + λ w),  UΣVᵀ = μ m + (1 − μ) g, a look ahead.  Jordan et al. 2024.
 
     s = 0.2 √max(rows, columns) makes the step as large as AdamW's (Liu et al. 2025), so that one η serves both. It
@@ -41,24 +41,18 @@ class Muon(Optimizer):
     but for the precision on a CPU and a step that a CUDA graph can hold.
     """
 
-    capturable = True
-
     def __init__(self, params: ParamsT, lr: float | Tensor = 1e-3, momentum: float = 0.95, weight_decay: float = 0.0):
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        loss = None if closure is None else torch.enable_grad()(closure)()
-        for group in self.param_groups:
-            μ = group["momentum"]
-            for w, g, m in zip(*collect_step_tensors(self, group, "m"), strict=True):
-                m.lerp_(g, 1 - μ)
-                s = 0.2 * max(w.shape) ** 0.5
-                w.sub_(group["lr"] * (s * newton_schulz(g.lerp(m, μ)) + group["weight_decay"] * w))
-        return loss
+    def update_group(self, group: dict[str, Any]) -> None:
+        μ = group["momentum"]
+        for w, g, m in zip(*self.collect_step_tensors(group, "m"), strict=True):
+            m.lerp_(g, 1 - μ)
+            s = 0.2 * max(w.shape) ** 0.5
+            w.sub_(group["lr"] * (s * newton_schulz(g.lerp(m, μ)) + group["weight_decay"] * w))
 
 
-def muon(
+def muon_with_adamw(
     params: Iterable[Tensor] | Iterable[dict[str, Any]],
     lr: float = 1e-3,
     momentum: float = 0.95,

@@ -38,7 +38,6 @@ class Autoencoder(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {"shape": (2, 7, 12), "widths": (9, 10), "latent_dim": 5}, torch.rand(batch_size, 2, 7, 12)
 
 

@@ -114,7 +114,6 @@ class DiffusionUNet(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {"shape": (3, 11, 9), "widths": (8, 16), "time_dim": 12, "num_classes": 4}, torch.randn(
             batch_size, 3, 11, 9
         )

@@ -69,7 +69,6 @@ class DenseGenerator(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {"shape": (2, 7, 12), "latent_dim": 6}, torch.randn(batch_size, 6)
 
 
@@ -89,7 +88,6 @@ class DenseDiscriminator(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {"shape": (2, 7, 12)}, torch.randn(batch_size, 2, 7, 12)
 
 
@@ -146,7 +144,6 @@ class DCGANGenerator(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {"shape": (2, 7, 12), "latent_dim": 6, "channels": 5}, torch.randn(batch_size, 6)
 
 
@@ -181,7 +178,6 @@ class DCGANDiscriminator(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {"shape": (2, 7, 12), "channels": 5}, torch.randn(batch_size, 2, 7, 12)
 
 
@@ -243,5 +239,4 @@ class StyleGenerator(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {"shape": (2, 7, 12), "latent_dim": 6, "channels": 5, "style_dim": 8}, torch.randn(batch_size, 6)

@@ -103,7 +103,6 @@ class PixelRNN(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {"shape": (1, 5, 6), "channels": 6, "num_layers": 2, "outputs": 4}, 2 * torch.rand(
             batch_size, 1, 5, 6
         ) - 1

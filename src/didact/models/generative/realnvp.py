@@ -97,7 +97,6 @@ class RealNVP(NormalizingFlow):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {"shape": (1, 4, 6), "hidden": 8, "num_couplings": 2}, torch.randn(batch_size, 1, 4, 6)
 
 
@@ -160,7 +159,6 @@ class MultiScaleRealNVP(NormalizingFlow):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {"shape": (1, 8, 12), "hidden": 8, "num_couplings": 2, "num_scales": 3}, torch.randn(
             batch_size, 1, 8, 12
         )
@@ -207,5 +205,4 @@ class MonotoneFlow(NormalizingFlow):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {"components": 4}, torch.randn(batch_size, 1)

@@ -56,5 +56,4 @@ class RNNForecaster(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {"hidden_size": 6}, torch.randn(batch_size, 9)

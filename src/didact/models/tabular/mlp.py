@@ -34,7 +34,7 @@ class MLP(nn.Module):
     ):
         super().__init__()
         widths = (features, *hidden)
-        self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
+        self.standardize = Standardize.or_identity(mean, std)
         self.hidden = make_mlp_layers(widths, activation, dropout, norm)
         self.head = nn.Linear(widths[-1], outputs)
         init_weights(self, init, activation=activation)
@@ -46,6 +46,5 @@ class MLP(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         mean, std = torch.tensor([0.1, 0.2, 0.3])[:, None, None], torch.tensor([0.5, 1.0, 2.0])[:, None, None]
         return {"features": 3 * 5 * 7, "outputs": 11, "mean": mean, "std": std}, torch.rand(batch_size, 3, 5, 7)

@@ -34,7 +34,7 @@ class WideDeep(nn.Module):
     ):
         super().__init__()
         widths = (features, *hidden)
-        self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
+        self.standardize = Standardize.or_identity(mean, std)
         self.wide = nn.Linear(features, outputs, bias=False)  # the deep part's bias serves both
         self.hidden = make_mlp_layers(widths, activation, dropout, norm)
         self.deep = nn.Linear(widths[-1], outputs)
@@ -47,6 +47,5 @@ class WideDeep(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         mean, std = torch.linspace(-1, 1, 13), torch.linspace(0.5, 2, 13)
         return {"features": 13, "outputs": 3, "hidden": (7, 5), "mean": mean, "std": std}, torch.randn(batch_size, 13)

@@ -256,6 +256,5 @@ class GPT(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         small = {"vocab_size": 30, "context_length": 9, "embed_dim": 20, "num_layers": 2, "num_heads": 4}
         return small, torch.randint(30, (batch_size, 9))

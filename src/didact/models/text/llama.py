@@ -198,7 +198,6 @@ class Llama(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         small = {
             "vocab_size": 30,
             "context_length": 9,

@@ -109,7 +109,6 @@ class RecurrentClassifier(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {"vocab_size": 30, "num_classes": 7, "embed_dim": 11, "dropout": 0.0}, _example_tokens(batch_size)
 
 

@@ -129,7 +129,6 @@ class TransformerClassifier(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         tokens = torch.randint(1, 30, (batch_size, 9))
         tokens[-1, 5:] = 0
         small = {

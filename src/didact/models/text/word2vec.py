@@ -33,7 +33,6 @@ class Word2Vec(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         tokens = torch.randint(1, 30, (batch_size, 6))
         tokens[-1, 4:] = 0
         return {"vocab_size": 30, "embed_dim": 12}, tokens

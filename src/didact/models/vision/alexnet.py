@@ -28,7 +28,7 @@ class AlexNet(nn.Module):
         super().__init__()
         require_min_size(63, size, "AlexNet")
         a, b, c, d, e = widths
-        self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
+        self.standardize = Standardize.or_identity(mean, std)
         self.features = nn.Sequential(
             nn.Conv2d(channels, a, 11, stride=4, padding=2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2),
             nn.Conv2d(a, b, 5, padding=2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2),
@@ -50,7 +50,6 @@ class AlexNet(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {"num_classes": 7, "channels": 2, "widths": (4, 6, 6, 6, 5), "hidden": 16, "size": (63, 71)}, torch.rand(
             batch_size, 2, 63, 71
         )

@@ -35,7 +35,7 @@ class CIFAR10Net(nn.Module):
         size: tuple[int, int] = (32, 32), mean: Tensor | None = None, std: Tensor | None = None,
     ):
         super().__init__()
-        self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
+        self.standardize = Standardize.or_identity(mean, std)
         require_min_size(2 ** len(widths), size, "CIFAR10Net")
         layers: list[nn.Module] = []
         for c_in, c_out in pairwise((channels, *widths)):
@@ -55,7 +55,6 @@ class CIFAR10Net(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {"num_classes": 7, "channels": 2, "widths": (6, 8), "hidden": 16, "size": (9, 13)}, torch.rand(
             batch_size, 2, 9, 13
         )
@@ -97,7 +96,7 @@ class CNN(nn.Module):
         std: Tensor | None = None,
     ):
         super().__init__()
-        self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
+        self.standardize = Standardize.or_identity(mean, std)
         require_min_size(2**num_blocks, size, "this network")
         widths = [filters * 2 ** min(i, 2) for i in range(num_blocks)]
         layers: list[nn.Module] = []
@@ -118,5 +117,4 @@ class CNN(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {"num_classes": 7, "channels": 2, "filters": 4, "size": (9, 13)}, torch.rand(batch_size, 2, 9, 13)

@@ -76,7 +76,7 @@ class ConvNeXt(nn.Module):
         std: Tensor | None = None,
     ):
         super().__init__()
-        self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
+        self.standardize = Standardize.or_identity(mean, std)
         patch = patch or (4 if min(size) > 64 else 2 if min(size) > 32 else 1)
         self.note = f"patches of {patch} pixels, for small images" if patch < 4 else ""
         require_min_size(patch * 2 ** (len(depths) - 1), size, "this ConvNeXt")
@@ -109,7 +109,6 @@ class ConvNeXt(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {
             "num_classes": 7,
             "channels": 2,

@@ -31,7 +31,7 @@ class DenoisingAutoencoder(nn.Module):
         self, *, widths: tuple[int, ...], channels: int = 3, mean: Tensor | None = None, std: Tensor | None = None
     ):
         super().__init__()
-        self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
+        self.standardize = Standardize.or_identity(mean, std)
         self.first = nn.Conv2d(channels, widths[0], 3, padding=1)
         self.down, self.grow, self.up = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
         for a, b in pairwise(widths):
@@ -70,6 +70,5 @@ class DenoisingAutoencoder(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         mean, std = torch.tensor([0.1, 0.2, 0.3])[:, None, None], torch.tensor([0.5, 1.0, 2.0])[:, None, None]
         return {"widths": (5, 6, 7), "mean": mean, "std": std}, torch.rand(batch_size, 3, 12, 20)

@@ -108,7 +108,7 @@ class EfficientNet(nn.Module):
     ):
         super().__init__()
         self.lite = lite
-        self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
+        self.standardize = Standardize.or_identity(mean, std)
         self.activation = nn.ReLU6(inplace=True) if lite else nn.SiLU(inplace=True)
         is_small = min(size) <= MAX_SMALL_PIXELS
         self.note = f"stem of stride 1, for images of at most {MAX_SMALL_PIXELS} pixels" if is_small else ""
@@ -149,7 +149,6 @@ class EfficientNet(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         stages = (Stage(1, 3, 1, 1, 6), Stage(2, 5, 2, 3, 8), Stage(2, 3, 1, 3, 8))
         return {"num_classes": 7, "channels": 2, "stages": stages, "stem": 8, "head": 20, "size": (19, 26)}, torch.rand(
             batch_size, 2, 19, 26

@@ -37,7 +37,7 @@ class LeNet5(nn.Module):
             )
             for side in size
         )
-        self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
+        self.standardize = Standardize.or_identity(mean, std)
         self.features = nn.Sequential(
             nn.Conv2d(channels, 6, 5, padding=margin), nn.Tanh(), nn.AvgPool2d(2),
             nn.Conv2d(6, 16, 5), nn.Tanh(), nn.AvgPool2d(2),
@@ -53,7 +53,6 @@ class LeNet5(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {"num_classes": 7, "channels": 2, "size": (14, 19)}, torch.rand(batch_size, 2, 14, 19)
 
 
@@ -71,7 +70,7 @@ class LeNetLike(nn.Module):
             output_size(side, (SlidingWindow(5), SlidingWindow(3, 3), SlidingWindow(5), SlidingWindow(2, 2)))
             for side in size
         )
-        self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
+        self.standardize = Standardize.or_identity(mean, std)
         self.features = nn.Sequential(
             nn.Conv2d(channels, 32, 5), nn.MaxPool2d(3), nn.ReLU(),
             nn.Conv2d(32, 64, 5), nn.MaxPool2d(2), nn.ReLU(),
@@ -85,5 +84,4 @@ class LeNetLike(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {"num_classes": 7, "channels": 2, "size": (22, 29)}, torch.rand(batch_size, 2, 22, 29)

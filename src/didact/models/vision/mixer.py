@@ -53,7 +53,7 @@ class Mixer(nn.Module):
         std: Tensor | None = None,
     ):
         super().__init__()
-        self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
+        self.standardize = Standardize.or_identity(mean, std)
         self.embed = PatchEmbed(channels, embed_dim, patch_size=patch_size)
         self.blocks = nn.Sequential(*[MixerBlock(count_patches(size, patch_size), embed_dim) for _ in range(depth)])
         self.norm = nn.LayerNorm(embed_dim)
@@ -67,7 +67,6 @@ class Mixer(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         mean, std = torch.tensor([0.1, 0.2, 0.3])[:, None, None], torch.tensor([0.5, 1.0, 2.0])[:, None, None]
         return {
             "embed_dim": 12,

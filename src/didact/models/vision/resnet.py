@@ -60,7 +60,7 @@ class ResNet(nn.Module):
     ):
         super().__init__()
         block_class = look_up("block", block, BLOCKS)
-        self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
+        self.standardize = Standardize.or_identity(mean, std)
         self.stem: Stem = stem if stem != "auto" else "small" if min(size) <= MAX_SMALL_PIXELS else "large"
         is_large = self.stem == "large"
         self.conv1 = nn.Conv2d(
@@ -108,7 +108,6 @@ class ResNet(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {"num_classes": 7, "channels": 2, "depths": (1, 2, 1), "width": 6, "size": (17, 21)}, torch.rand(
             batch_size, 2, 17, 21
         )

@@ -51,7 +51,7 @@ class ResNet9(nn.Module):
     ):
         super().__init__()
         require_min_size(8, size, "ResNet-9")
-        self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
+        self.standardize = Standardize.or_identity(mean, std)
         self.prep = _conv_bn_relu(channels, width)
         self.layer1 = Stage(width, 2 * width, residual=True)
         self.layer2 = Stage(2 * width, 4 * width, residual=False)
@@ -66,5 +66,4 @@ class ResNet9(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {"num_classes": 7, "channels": 2, "width": 4, "size": (17, 21)}, torch.rand(batch_size, 2, 17, 21)

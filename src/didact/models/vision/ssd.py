@@ -54,7 +54,7 @@ class SSD(nn.Module):
         self.levels = levels
         map_sizes = [size_after_strides(size, len(widths) - levels + 1 + l) for l in range(levels)]
         self.register_buffer("anchors", anchor_grid(map_sizes, sizes))      # (A, 4)
-        self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
+        self.standardize = Standardize.or_identity(mean, std)
         self.trunk = Backbone(channels, widths, depth)
         self.neck = FeaturePyramid(widths[-levels:], neck, num_outputs=levels)
         self.heads = nn.ModuleList(AnchorHead(neck, sizes.shape[1], 4 + num_classes + 1) for _ in range(levels))
@@ -69,7 +69,6 @@ class SSD(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {"widths": (4, 6, 8, 8), "levels": 2, "depth": 1, "neck": 6, "size": (35, 44)}, torch.rand(
             batch_size, 3, 35, 44
         )

@@ -70,7 +70,7 @@ class UNet(nn.Module):
         super().__init__()
         if len(widths) < 2:
             raise UsageError(f"a U-Net needs at least two levels, got widths {widths}")
-        self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
+        self.standardize = Standardize.or_identity(mean, std)
         self.first = double_conv(channels, widths[0], norm=norm, padded=padded)
         self.halve = nn.MaxPool2d(2)
         self.down = nn.ModuleList(double_conv(a, b, norm=norm, padded=padded) for a, b in pairwise(widths))
@@ -132,7 +132,6 @@ class UNet(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         mean, std = torch.tensor([0.1, 0.2, 0.3])[:, None, None], torch.tensor([0.5, 1.0, 2.0])[:, None, None]
         return {"widths": (5, 6, 7), "channels": 3, "num_classes": 4, "mean": mean, "std": std}, torch.rand(
             batch_size, 3, 44, 52

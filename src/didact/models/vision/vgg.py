@@ -33,7 +33,7 @@ class VGG(nn.Module):
         size: tuple[int, int] = (224, 224), mean: Tensor | None = None, std: Tensor | None = None,
     ):
         super().__init__()
-        self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
+        self.standardize = Standardize.or_identity(mean, std)
         require_min_size(2 ** len(depths), size, "VGG")
         layers: list[nn.Module] = []
         c = channels
@@ -71,7 +71,6 @@ class VGG(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {"num_classes": 7, "channels": 2, "widths": (4, 4, 6, 6, 8), "hidden": 16, "size": (33, 39)}, torch.rand(
             batch_size, 2, 33, 39
         )

@@ -87,7 +87,7 @@ class ViT(nn.Module):
         std: Tensor | None = None,
     ):
         super().__init__()
-        self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
+        self.standardize = Standardize.or_identity(mean, std)
         self.conv_proj = PatchEmbed(channels, embed_dim, patch_size=patch_size)
         # of the positions, for weights that know another
         self.grid = size[0] // patch_size, size[1] // patch_size
@@ -121,7 +121,6 @@ class ViT(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         mean, std = torch.tensor([0.1, 0.2, 0.3])[:, None, None], torch.tensor([0.5, 1.0, 2.0])[:, None, None]
         small = {"size": (24, 16), "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2, "ffn_dim": 24}
         return {**small, "num_classes": 11, "mean": mean, "std": std}, torch.rand(batch_size, 3, 24, 16)

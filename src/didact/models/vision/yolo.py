@@ -56,7 +56,7 @@ class YOLO(nn.Module):
         self.first_map = halvings - 1
         self.register_buffer("anchors", anchor_grid([grid], sizes))                    # (A, 4)
         self.register_buffer("cell", torch.tensor([1 / grid[1], 1 / grid[0]]))
-        self.standardize = Standardize(mean, std) if mean is not None and std is not None else nn.Identity()
+        self.standardize = Standardize.or_identity(mean, std)
         self.trunk = Backbone(channels, widths, depth)
         self.neck = FeaturePyramid(widths[self.first_map :], neck, num_outputs=1)
         self.head = AnchorHead(neck, sizes.shape[1], 5 + num_classes)
@@ -70,7 +70,6 @@ class YOLO(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it, for tests over the registry."""
         return {"widths": (4, 6, 8, 8), "stride": 16, "depth": 1, "neck": 6, "size": (35, 44)}, torch.rand(
             batch_size, 3, 35, 44
         )
