@@ -36,14 +36,15 @@ def print_plan(**plan: int) -> str:
 
 
 @pytest.mark.parametrize(("plan", "words"), [
-    ({"total": 1500, "epoch": 1, "batch": 128, "rows": 40}, "1,500 steps of 40 examples (1,500 epochs); run"),
-    ({"total": 1, "epoch": 1, "batch": 1, "rows": 40}, "1 step of 1 example (1 epoch); run"),
-    ({"total": 5, "epoch": 10, "batch": 8, "rows": 80}, "5 steps of 8 examples (0.5 epochs); run"),
-    ({"total": 1_999_600, "epoch": 2000, "batch": 8, "rows": 16_000}, "(1,000 epochs)"),
-    ({"total": 1, "epoch": 30_000, "batch": 8, "rows": 240_000}, "(less than 0.001 epochs)"),
+    ((1500, 1, 128, 40), "1,500 steps of 40 examples (1,500 epochs); run"),
+    ((1, 1, 1, 40), "1 step of 1 example (1 epoch); run"),
+    ((5, 10, 8, 80), "5 steps of 8 examples (0.5 epochs); run"),
+    ((1_999_600, 2000, 8, 16_000), "(1,000 epochs)"),
+    ((1, 30_000, 8, 240_000), "(less than 0.001 epochs)"),
 ])
 def test_plan_is_printed_in_plain_numbers(plan, words):
-    assert words in print_plan(**plan)
+    names = ("total_rounds", "rounds_per_epoch", "batch_size", "num_examples")
+    assert words in print_plan(**dict(zip(names, plan, strict=True)))
 
 
 def test_format_short_has_no_powers_of_ten():

@@ -173,7 +173,8 @@ def parameters_of_the_benchmark() -> tuple[int, ...]:
 @claim("C6.14", Exactly((512, 256, 128, 64, 32, 16, 32, 96, 128)))
 def widths_of_the_benchmark() -> tuple[int, ...]:
     """d/h for the nine pairs"""
-    return tuple(int(MultiHeadAttention(d, h).project_qkv(torch.zeros(1, 1, d))[0].shape[-1]) for d, h in WIDTHS_AND_HEADS)
+    layers = [(MultiHeadAttention(d, h), torch.zeros(1, 1, d)) for d, h in WIDTHS_AND_HEADS]
+    return tuple(int(layer.project_qkv(x)[0].shape[-1]) for layer, x in layers)
 
 
 @claim("C6.16", Equal())

@@ -13,7 +13,7 @@ from didact.cli.main import main
 @pytest.fixture(autouse=True)
 def no_records(monkeypatch):
     """Whatever tables have been measured since."""
-    monkeypatch.setattr("didact.claims.core.kept", dict)
+    monkeypatch.setattr("didact.claims.core.load_records", dict)
 
 
 def test_check_json_lists_verdicts(capsys):
@@ -121,13 +121,13 @@ def test_check_refuses_an_unwritable_page_before_computing(tmp_path, capsys, mon
 
 def test_page_shows_the_source_of_a_claim_and_its_helpers(tmp_path, capsys):
     path = tmp_path / "claims.html"
-    assert main(["check", "CE06", "C11.13", "C4.2", "C4.8", "--html", str(path)]) == 0
+    assert main(["check", "CE06", "C11.13", "C4.2", "C4.8", "C6.12", "--html", str(path)]) == 0
     page = path.read_text(encoding="utf-8")
-    assert (
-        "@claim(&quot;CE06&quot;, Same" in page and "def derivative_of_the_sigmoid" in page and "C1.1&quot;" not in page
-    )
-    assert "def parameters(module: nn.Module)" in page, "from the module that all checks share"
-    assert "def width_that_replaces_depth" in page and "def saw" in page and "def pieces" in page, "helpers are shown"
+    assert "@claim(&quot;CE06&quot;, Equal" in page and "def derivative_of_the_sigmoid" in page
+    assert "C1.1&quot;" not in page
+    assert "def count_parameters(module: nn.Module)" in page, "from the module that all checks share"
+    assert "def width_that_replaces_depth" in page
+    assert "def _saw" in page and "def count_linear_pieces" in page, "helpers are shown"
     assert (
         'id="only-holds"' in page
         and "#only-holds:checked" in page

@@ -30,7 +30,7 @@ def test_int8_saves_memory_and_keeps_scores(recipe, arguments, workdir, capsys):
     result = json.loads(capsys.readouterr().out)
     int8_result = result["int8"]
     assert result["test"] == pytest.approx(run.metadata["test"], rel=1e-4)
-    assert int8_result["after"] < 0.4 * int8_result["before"] and 0 < int8_result["error"] < 0.02
+    assert int8_result["bytes_after"] < 0.4 * int8_result["bytes_before"] and 0 < int8_result["relative_error"] < 0.02
     assert int8_result["test"]["accuracy"] == pytest.approx(result["test"]["accuracy"], abs=0.02)
     assert (
         int8_result["test"]["loss"] == pytest.approx(result["test"]["loss"], rel=0.05)

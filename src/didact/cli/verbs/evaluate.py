@@ -53,11 +53,11 @@ def command(run: str, int8: bool, by: str | None, device: str, runs: str, as_jso
         if int8:
             int8_result = result["int8"]
             print_scores(int8_result, " in int8")
-            fraction = int8_result["after"] / int8_result["before"]
+            fraction = int8_result["bytes_after"] / int8_result["bytes_before"]
             click.echo(
-                f"weights    {int8_result['layers']} layers: {format_bytes(int8_result['before'])} -> "
-                f"{format_bytes(int8_result['after'])} ({100 * fraction:.0f} %),"
-                f" relative error {int8_result['error']:.4f}"
+                f"weights    {int8_result['num_layers']} layers: {format_bytes(int8_result['bytes_before'])} -> "
+                f"{format_bytes(int8_result['bytes_after'])} ({100 * fraction:.0f} %),"
+                f" relative error {int8_result['relative_error']:.4f}"
             )
 
     print_result(result, as_json, show)
