@@ -110,7 +110,8 @@ def test_build_optimizer_respects_a_choice_and_takes_any_callable():
     assert not plain_optimizer.param_groups[0]["fused"] and plain_optimizer.param_groups[0]["initial_lr"] == 0.5
     rate_group = build_optimizer(partial(torch.optim.SGD, lr=torch.tensor(0.5)), params, "cpu").param_groups[0]
     assert type(rate_group["lr"]) is type(rate_group["initial_lr"]) is float
-    assert not can_capture_step(plain_optimizer) and not can_capture_step(build_optimizer(muon_with_adamw, params, "cpu"))
+    assert not can_capture_step(plain_optimizer)
+    assert not can_capture_step(build_optimizer(muon_with_adamw, params, "cpu"))
 
 
 def test_set_lr_writes_the_rate_and_only_a_momentum_in_use():

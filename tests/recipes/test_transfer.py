@@ -197,7 +197,7 @@ def test_published_weights_bring_the_standardization_of_imagenet(workdir):
     network = prepared.experiment.objective.network
     x = torch.full((1, 1, 8, 8), 0.449)                                       # the mean of ImageNet's three
     torch.testing.assert_close(network.standardize(x), torch.zeros_like(x), atol=2e-3, rtol=0)
-    assert any("kernels for 3 channels made to fit 1" in note for note in prepared.experiment.notes)
+    assert any("kernels for 3 channels adapted to 1" in note for note in prepared.experiment.notes)
     assert any("centred and scaled as ImageNet's were" in note for note in prepared.experiment.notes)
 
 
@@ -377,7 +377,7 @@ def test_efficientnet_lite0_keeps_its_preprocessing(workdir):
     prepared = prepare_with_weights(transfer, {"weights": "lite0", "mode": "features", "image_size": 32})
     objective = prepared.experiment.objective
     assert sum(p.numel() for p in objective.parameters() if p.requires_grad) == 1280 * 10 + 10
-    assert any("_conv_stem.weight: kernels for 3 channels made to fit 1" in note for note in prepared.experiment.notes)
+    assert any("_conv_stem.weight: kernels for 3 channels adapted to 1" in note for note in prepared.experiment.notes)
     x = torch.rand(2, 1, 8, 8)
     resized_images = torch.nn.functional.interpolate(x, size=(32, 32), mode="bilinear")
     torch.testing.assert_close(objective.network.standardize(x), (255 * resized_images - 127) / 128)

@@ -106,7 +106,7 @@ def test_read_gguf_reads_a_hand_written_file(tmp_path):
     (tmp_path / "b.gguf").write_bytes(path.read_bytes()[:-40])
     (tmp_path / "c.gguf").write_bytes(b"PK\3\4 and more")
     for name, message in {
-        "b.gguf": "it ends before what it tells of",
+        "b.gguf": "it ends before the data that its header announces",
         "none.gguf": "no weights file",
         "c.gguf": "not a GGUF file",
     }.items():

@@ -15,8 +15,8 @@ from didact.errors import UsageError, look_up
 HeadSelection = Mapping[str, Collection[int]]
 
 # projections by the names that published weights give them, where they are not one matrix; and what joins the heads
-QKV_NAMES = (("q_proj", "query"), ("k_proj", "key"), ("v_proj", "value"))
-OUTPUT_NAMES = ("out_proj", "c_proj", "o_proj")
+_QKV_NAMES = (("q_proj", "query"), ("k_proj", "key"), ("v_proj", "value"))
+_OUTPUT_NAMES = ("out_proj", "c_proj", "o_proj")
 
 
 def find_attention_layers(network: nn.Module) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def find_attention_layers(network: nn.Module) -> dict[str, Any]:
 
 def _output_projection(network: nn.Module, name: str) -> nn.Module:
     """W_O of an attention: its own, or that of the layer around it, as BERT's names have it."""
-    output_name = next((part for part in OUTPUT_NAMES if hasattr(network.get_submodule(name), part)), None)
+    output_name = next((part for part in _OUTPUT_NAMES if hasattr(network.get_submodule(name), part)), None)
     parent = name.rpartition(".")[0]
     return network.get_submodule(
         ".".join(filter(None, (name, output_name) if output_name else (parent, "output.dense")))
@@ -116,7 +116,7 @@ def _keep_heads(attention: Any, heads_left: list[int], out: nn.Module) -> None:
         )
     else:
         for names, head_indices, n in zip(
-            QKV_NAMES, (heads_left, kv_heads, kv_heads), (num_heads, num_groups, num_groups), strict=True
+            _QKV_NAMES, (heads_left, kv_heads, kv_heads), (num_heads, num_groups, num_groups), strict=True
         ):
             layer = next(getattr(attention, name) for name in names if hasattr(attention, name))
             _select_features(layer, outputs=_head_rows(head_indices, n, len(layer.weight)))

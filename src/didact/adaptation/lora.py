@@ -14,7 +14,7 @@ from torch.nn.utils.parametrize import is_parametrized, register_parametrization
 from didact.errors import UsageError
 from didact.layers.moe import Router
 
-PACKED_QKV = "in_proj_weight"       # nn.MultiheadAttention's name
+_PACKED_QKV = "in_proj_weight"       # nn.MultiheadAttention's name
 
 
 class LoRA(nn.Module):
@@ -94,7 +94,7 @@ def packed_weights(module: nn.Module) -> list[tuple[str, nn.Module, str]]:
     they are, and names."""
     return [
         (name, child, weight_name) for name, child in module.named_modules()
-        for weight_name in (PACKED_QKV, *getattr(child, "stacked", ())) if weight_name in child._parameters
+        for weight_name in (_PACKED_QKV, *getattr(child, "stacked", ())) if weight_name in child._parameters
     ]
 
 

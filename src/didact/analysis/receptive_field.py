@@ -158,7 +158,7 @@ def effective_receptive_field(network: nn.Module, x: Tensor) -> Tensor:
     return g.abs().sum(dim=1).mean(dim=0)                              # (H, W)
 
 
-AxisStep = tuple[Fraction | int, Fraction | int]  # span and scale of `Field.through`
+_AxisStep = tuple[Fraction | int, Fraction | int]  # span and scale of `Field.through`
 
 
 def _pair(value: int | tuple[int, ...]) -> tuple[int, ...]:
@@ -174,14 +174,14 @@ def _conv_steps(
     padding: Any = 0,
     dilation: Any = 1,
     groups: int = 1,
-) -> list[AxisStep]:
+) -> list[_AxisStep]:
     return [(d * (k - 1), s) for k, s, d in zip(weight.shape[2:], _pair(stride), _pair(dilation), strict=True)]
 
 
 def _conv_transpose_steps(
     y: Tensor, input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1,
     padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
-) -> list[AxisStep]:
+) -> list[_AxisStep]:
     return [
         (d * (k - 1), Fraction(1, s)) for k, s, d in zip(weight.shape[2:], _pair(stride), _pair(dilation), strict=True)
     ]
@@ -196,18 +196,18 @@ def _max_pool_steps(
     dilation: Any = 1,
     *args: Any,
     **kwargs: Any,
-) -> list[AxisStep]:
+) -> list[_AxisStep]:
     strides = _pair(stride or kernel_size)
     return [(d * (k - 1), s) for k, s, d in zip(_pair(kernel_size), strides, _pair(dilation), strict=True)]
 
 
 def _avg_pool_steps(
     y: Tensor, input: Tensor, kernel_size: Any, stride: Any = None, *args: Any, **kwargs: Any
-) -> list[AxisStep]:
+) -> list[_AxisStep]:
     return _max_pool_steps(y, input, kernel_size, stride)
 
 
-def _adaptive_pool_steps(y: Tensor, input: Tensor, *args: Any, **kwargs: Any) -> list[AxisStep]:
+def _adaptive_pool_steps(y: Tensor, input: Tensor, *args: Any, **kwargs: Any) -> list[_AxisStep]:
     """Output a averages floor(a i / o) ... ceil((a + 1) i / o)."""
     sizes = list(zip(input.shape[2:], y.shape[2:], strict=True))
     widest = [max(-(-(a + 1) * i // o) - a * i // o for a in range(o)) for i, o in sizes]
@@ -224,13 +224,13 @@ def _interpolate_steps(
     mode: str = "nearest",
     *args: Any,
     **kwargs: Any,
-) -> list[AxisStep]:
+) -> list[_AxisStep]:
     taps = {"bilinear": 2, "bicubic": 4}.get(mode, 1)
     sizes = zip(input.shape[2:], y.shape[2:], strict=True)
     return [(taps - 1 if i >= o else Fraction(taps * o, i) - 1, Fraction(i, o)) for i, o in sizes]
 
 
-def _slice_steps(y: Tensor, input: Tensor, index: Any) -> list[AxisStep]:
+def _slice_steps(y: Tensor, input: Tensor, index: Any) -> list[_AxisStep]:
     """x[:, :, ::s, ::s] keeps every s-th pixel."""
     axes = list(index) if isinstance(index, tuple) else [index]
     if any(a is Ellipsis for a in axes):
@@ -240,7 +240,7 @@ def _slice_steps(y: Tensor, input: Tensor, index: Any) -> list[AxisStep]:
     return [(0, s) for s in (*steps, 1, 1, 1, 1)[2:4]]
 
 
-STEP_RULES: dict[Any, Callable[..., list[AxisStep]]] = {
+_STEP_RULES: dict[Any, Callable[..., list[_AxisStep]]] = {
     torch.conv2d: _conv_steps,
     torch.conv_transpose2d: _conv_transpose_steps,
     torch.max_pool2d: _max_pool_steps, F.max_pool2d: _max_pool_steps,
@@ -249,7 +249,7 @@ STEP_RULES: dict[Any, Callable[..., list[AxisStep]]] = {
     F.interpolate: _interpolate_steps,
     Tensor.__getitem__: _slice_steps,
 }
-GLOBAL_FUNCTIONS = {  # an output of these may come from anywhere
+_GLOBAL_FUNCTIONS = {  # an output of these may come from anywhere
     torch.mean, Tensor.mean, torch.sum, Tensor.sum, torch.amax, Tensor.amax,
     torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.einsum, F.scaled_dot_product_attention, F.grid_sample,
 }
@@ -275,10 +275,10 @@ class ReceptiveFieldTracer(TorchFunctionMode):
         input_fields = [self.fields[t] for t in _iterate_tensors((*args, *kwargs.values())) if t in self.fields]
         output = func(*args, **kwargs)
         for y in _iterate_tensors((output,)) if input_fields else ():
-            if None in input_fields or y.ndim != 4 or func in GLOBAL_FUNCTIONS:
+            if None in input_fields or y.ndim != 4 or func in _GLOBAL_FUNCTIONS:
                 self.fields[y] = None
-            elif func in STEP_RULES:
-                steps = STEP_RULES[func](y, *args, **kwargs)
+            elif func in _STEP_RULES:
+                steps = _STEP_RULES[func](y, *args, **kwargs)
                 self.fields[y] = tuple(f.after_layer(*step) for f, step in zip(input_fields[0], steps, strict=True))
             else:
                 self.fields[y] = tuple(_merge_branches(axis) for axis in zip(*input_fields, strict=True))

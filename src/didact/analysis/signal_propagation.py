@@ -10,7 +10,7 @@ from torch.func import functional_call
 from didact.layers.activation import ACTIVATIONS
 
 AFFINE_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
-RECORDED_LAYERS: tuple[type[nn.Module], ...] = (*AFFINE_LAYERS, *(type(make()) for make in ACTIVATIONS.values()))
+_RECORDED_LAYERS: tuple[type[nn.Module], ...] = (*AFFINE_LAYERS, *(type(make()) for make in ACTIVATIONS.values()))
 
 
 def measure_signal_propagation(
@@ -36,7 +36,7 @@ def measure_signal_propagation(
         return hook
 
     hooks = [
-        m.register_forward_hook(record(name)) for name, m in module.named_modules() if isinstance(m, RECORDED_LAYERS)
+        m.register_forward_hook(record(name)) for name, m in module.named_modules() if isinstance(m, _RECORDED_LAYERS)
     ]
     try:
         cuda = {p.device for p in module.parameters() if p.is_cuda}

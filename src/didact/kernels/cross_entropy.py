@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 # groups of eight logits that a program takes at once, and its warps: the fastest of eleven on an H200
-KERNEL_CONFIG = 256, 8
+_KERNEL_CONFIG = 256, 8
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -55,7 +55,7 @@ def fused_cross_entropy(z: Tensor, y: Tensor, vocab_size: int, ignore_index: int
     """
     assert z.is_contiguous() and y.is_contiguous() and z.shape[1] % 8 == 0
     loss = z.new_empty(len(z), dtype=torch.float32)
-    L, warps = KERNEL_CONFIG
+    L, warps = _KERNEL_CONFIG
     with torch.cuda.device_of(z):
         _cross_entropy_kernel[(len(z),)](
             z, y, loss, V=vocab_size, W=z.shape[1], IGNORED=ignore_index, L=L, num_warps=warps

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 MAX_BATCH_SIZE = 16     # texts at most: a product of matrices on the tensor cores takes sixteen rows
 # outputs up to which: rows, outputs and inputs that a program takes at once, warps, stages; the quickest of those
 # tried on an H200
-TILE_SHAPES = {
+_TILE_SHAPES = {
     True: ((8192, (1, 2, 1024, 4, 1)), (2**31, (1, 8, 1024, 2, 1))),
     False: (
         (1024, (MAX_BATCH_SIZE, 16, 256, 4, 4)),
@@ -96,7 +96,7 @@ def fused_norm_linear(
     (B, K), N = x.shape, len(w)
     y = x.new_empty(B, N)
     γ, β, eps = (x, x, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
-    M, BN, BK, warps, stages = next(shape for max_outputs, shape in TILE_SHAPES[B == 1] if max_outputs >= N)
+    M, BN, BK, warps, stages = next(shape for max_outputs, shape in _TILE_SHAPES[B == 1] if max_outputs >= N)
     _fused_norm_linear_kernel[(triton.cdiv(N, BN),)](
         x, w, x if b is None else b, γ, β, x if residual is None else residual, y, N, K, eps, B=B, M=M, BN=BN, BK=BK,
         STEPS=triton.cdiv(K, BK),

@@ -11,7 +11,7 @@ from didact.layers.activation import make_activation as activation_named
 
 Norm = Literal["none", "batch", "layer"]
 
-NORMS_1D: dict[str, Callable[[int], nn.Module] | None] = {"none": None, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+_NORMS_1D: dict[str, Callable[[int], nn.Module] | None] = {"none": None, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
 
 
 def make_mlp_layers(
@@ -20,7 +20,7 @@ def make_mlp_layers(
     """h_l = drop(f(norm(W_l h_{l-1} + b_l))) from widths[0] inputs.  Gaba 1.2, 3.10; the norm before f: Lhotte 4.4."""
     if min(widths) < 1:
         raise UsageError(f"layers need at least one unit, got widths {tuple(widths)}")
-    make_norm = look_up("norm", norm, NORMS_1D)
+    make_norm = look_up("norm", norm, _NORMS_1D)
     layers: list[nn.Module] = []
     for n_in, n_out in pairwise(widths):
         layers.append(nn.Linear(n_in, n_out))

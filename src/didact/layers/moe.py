@@ -9,7 +9,7 @@ from didact.layers.auxiliary_loss import HasAuxiliaryLoss
 from didact.layers.matmul_dtype import matmul_dtype
 
 # blocks that an expert's even share is cut into: fewer are padded more, more copy its matrices more often
-BLOCKS_PER_EVEN_SHARE = 2
+_BLOCKS_PER_EVEN_SHARE = 2
 
 
 def top_k_routing(logits: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
@@ -99,7 +99,7 @@ class MixtureOfExperts(HasAuxiliaryLoss):
         """The same in shapes that do not depend on who chose whom: rows in blocks of `size`, the last of each
         expert padded."""
         n, num_experts = len(x), self.num_experts
-        block_size = -(-n // (BLOCKS_PER_EVEN_SHARE * num_experts))
+        block_size = -(-n // (_BLOCKS_PER_EVEN_SHARE * num_experts))
         # Σ_e ceil(n_e / size) is never more
         num_blocks = (n + min(num_experts, n) * (block_size - 1)) // block_size
         counts = one_hot(expert_index, num_experts).sum(0)                 # (E,)

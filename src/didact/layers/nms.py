@@ -9,10 +9,10 @@ from torch.nn import functional as F
 
 from didact.metrics.detection import MAX_DETECTIONS, box_iou
 
-NMS_CANDIDATES = 400    # highest scores of an image, over all anchors and classes, that enter NMS
-MIN_SCORE = 0.01        # least score of a detection
+_NMS_CANDIDATES = 400    # highest scores of an image, over all anchors and classes, that enter NMS
+_MIN_SCORE = 0.01        # least score of a detection
 MIN_SHOWN_SCORE = 0.3   # least score of a detection that is listed or drawn
-DUPLICATE_IOU = 0.5     # overlap above which boxes of two classes are taken for one object
+_DUPLICATE_IOU = 0.5     # overlap above which boxes of two classes are taken for one object
 
 
 def nms(boxes: Tensor, scores: Tensor, *, threshold: float = 0.5, classes: Tensor | None = None) -> Tensor:
@@ -36,10 +36,10 @@ def batched_nms(boxes: Tensor, scores: Tensor, *, nms_iou: float = 0.5) -> Tenso
     NMS runs within each class; an anchor may give detections of several classes.
     """
     K = scores.shape[2]
-    score, index = scores.flatten(1).topk(min(NMS_CANDIDATES, scores[0].numel()))                  # (B, P)
+    score, index = scores.flatten(1).topk(min(_NMS_CANDIDATES, scores[0].numel()))                  # (B, P)
     box = boxes.gather(1, (index // K)[..., None].expand(-1, -1, 4)).clamp(0, 1)
     label = index % K
-    keep = (nms_mask(box, label, threshold=nms_iou) & (score >= MIN_SCORE))[..., None]
+    keep = (nms_mask(box, label, threshold=nms_iou) & (score >= _MIN_SCORE))[..., None]
     detections = torch.cat([box * keep, score[..., None] * keep, torch.where(keep, label[..., None], -1)], dim=2)
     order = (~keep).byte().argsort(dim=1, stable=True)[:, :MAX_DETECTIONS]      # those that stay, by falling score
     detections = detections.gather(1, order.expand(-1, -1, 6))
@@ -52,7 +52,7 @@ def confident_detections(detected: Tensor, *, min_score: float = MIN_SHOWN_SCORE
     confident = detected[(detected[:, 5] >= 0) & (detected[:, 4] >= min_score)]
     confident = confident[confident[:, 4].argsort(descending=True, stable=True)]
     boxes, classes = confident[:, :4], confident[:, 5]
-    return confident[_greedy_keep((box_iou(boxes, boxes) > DUPLICATE_IOU) & (classes[:, None] != classes))]
+    return confident[_greedy_keep((box_iou(boxes, boxes) > _DUPLICATE_IOU) & (classes[:, None] != classes))]
 
 
 def _greedy_keep(suppresses: Tensor) -> Tensor:

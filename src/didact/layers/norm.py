@@ -14,12 +14,12 @@ def rms_norm(x: Tensor, gamma: Tensor, *, eps: float = 1e-6) -> Tensor:
     return gamma * x * (x.square().mean(-1, keepdim=True) + eps).rsqrt()
 
 
-NORMS: dict[str, Callable[[int], nn.Module]] = {"layer": nn.LayerNorm, "rms": lambda dim: nn.RMSNorm(dim, eps=1e-6)}
+_NORMS: dict[str, Callable[[int], nn.Module]] = {"layer": nn.LayerNorm, "rms": lambda dim: nn.RMSNorm(dim, eps=1e-6)}
 
 
 def make_norm(name: str, dim: int) -> nn.Module:
     """The module of that name."""
-    return look_up("norm", name, NORMS)(dim)
+    return look_up("norm", name, _NORMS)(dim)
 
 
 class PreNorm(nn.Module):

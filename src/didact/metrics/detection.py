@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 # NumPy's, as in COCO's own code: torch rounds some of these the other way, and recalls of 7 in 10 then count elsewhere
-IOU_THRESHOLDS = tuple(np.linspace(0.5, 0.95, 10).tolist())
-RECALL_LEVELS = torch.from_numpy(np.linspace(0, 1, 101))
+_IOU_THRESHOLDS = tuple(np.linspace(0.5, 0.95, 10).tolist())
+_RECALL_LEVELS = torch.from_numpy(np.linspace(0, 1, 101))
 MAX_DETECTIONS = 100  # detections of an image that count, the most confident first
 
 
@@ -55,7 +55,7 @@ def _interpolated_precision(correct: Tensor, num_truths: int) -> Tensor:
     precision = hits / torch.arange(1, correct.shape[1] + 1)
     precision = precision.flip(1).cummax(1).values.flip(1)     # the envelope
     recall = hits / num_truths
-    index = torch.searchsorted(recall, RECALL_LEVELS.expand(len(correct), -1).contiguous())
+    index = torch.searchsorted(recall, _RECALL_LEVELS.expand(len(correct), -1).contiguous())
     return torch.nn.functional.pad(precision, (0, 1)).gather(1, index).mean(1)   # a recall never reached counts 0
 
 
@@ -64,7 +64,7 @@ def average_precision(
     truth: Tensor,
     num_classes: int,
     *,
-    thresholds: tuple[float, ...] = IOU_THRESHOLDS,
+    thresholds: tuple[float, ...] = _IOU_THRESHOLDS,
     max_detections: int = MAX_DETECTIONS,
 ) -> Tensor:
     """AP of each class at each threshold, (T, K), nan for a class without a truth.  Lin et al. 2014 (COCO), all

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from math import exp, log
 
-MAX_NGRAM = 4   # the longest runs of words that are compared
+_MAX_NGRAM = 4   # the longest runs of words that are compared
 
-ENTITIES = (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
-TOKENIZER_RULES = tuple((re.compile(pattern), by) for pattern, by in (
+_ENTITIES = (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
+_TOKENIZER_RULES = tuple((re.compile(pattern), by) for pattern, by in (
     (r"([!-&(-+/:-@\[-`{-~])", r" \1 "),   # every sign of ASCII but ' , - . stands by itself
     (r"([^0-9])([.,])", r"\1 \2 "),           # full stops and commas do, unless digits are on both sides
     (r"([.,])([^0-9])", r" \1 \2"),
@@ -25,11 +25,11 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     (2 · n-grams), and
     half as much again at each further one. Papineni et al. 2002. Equal to sacrebleu's default (13a, exp).
     """
-    matches, totals = [0] * MAX_NGRAM, [0] * MAX_NGRAM
+    matches, totals = [0] * _MAX_NGRAM, [0] * _MAX_NGRAM
     c = r = 0
     for hypothesis, reference in zip(map(tokenize_13a, hypotheses), map(tokenize_13a, references), strict=True):
         c, r = c + len(hypothesis), r + len(reference)
-        for n in range(1, MAX_NGRAM + 1):
+        for n in range(1, _MAX_NGRAM + 1):
             counts = _ngram_counts(hypothesis, n)
             matches[n - 1] += (counts & _ngram_counts(reference, n)).total()
             totals[n - 1] += counts.total()
@@ -39,16 +39,16 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     for hits, total in zip(matches, totals, strict=True):
         zeros += hits == 0
         logs += log(hits / total if hits else 1 / (2**zeros * total))
-    return 100 * exp(min(0.0, 1 - r / c) + logs / MAX_NGRAM)
+    return 100 * exp(min(0.0, 1 - r / c) + logs / _MAX_NGRAM)
 
 
 def tokenize_13a(text: str) -> list[str]:
     """The words and signs of a line, by the rules of mteval-v13a."""
     line = text.rstrip().replace("<skipped>", "").replace("-\n", "").replace("\n", " ")
-    for entity, sign in ENTITIES:
+    for entity, sign in _ENTITIES:
         line = line.replace(entity, sign)
     line = f" {line} "
-    for pattern, replacement in TOKENIZER_RULES:
+    for pattern, replacement in _TOKENIZER_RULES:
         line = pattern.sub(replacement, line)
     return line.split()
 

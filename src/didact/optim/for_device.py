@@ -12,7 +12,7 @@ from torch.optim import Adagrad, Optimizer
 from didact.optim.multi import MultiOptimizer
 
 OptimizerFactory = Callable[[Any], Optimizer]
-DEVICE_FLAGS = ("fused", "foreach", "capturable")
+_DEVICE_FLAGS = ("fused", "foreach", "capturable")
 
 
 def build_optimizer(factory: OptimizerFactory, params: Iterable[Any], device: torch.device | str) -> Optimizer:
@@ -32,7 +32,7 @@ def build_optimizer(factory: OptimizerFactory, params: Iterable[Any], device: to
 
     for group in optimizer.param_groups:
         group["lr"] = place_lr(group["lr"])
-    device_flags = [{key: group[key] for key in DEVICE_FLAGS if key in group} for group in optimizer.param_groups]
+    device_flags = [{key: group[key] for key in _DEVICE_FLAGS if key in group} for group in optimizer.param_groups]
 
     def keep_device_flags(_: Optimizer, saved: dict[str, Any]) -> dict[str, Any]:
         groups = [

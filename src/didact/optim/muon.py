@@ -12,8 +12,8 @@ from didact.optim.base import GroupwiseOptimizer
 from didact.optim.multi import MultiOptimizer
 
 # steepest at 0 that keeps singular values near 1: in 5 steps they lie in about [0.7, 1.2]
-NEWTON_SCHULZ_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-NEWTON_SCHULZ_STEPS = 5
+_NEWTON_SCHULZ_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+_NEWTON_SCHULZ_STEPS = 5
 
 
 def newton_schulz(m: Tensor) -> Tensor:
@@ -23,11 +23,11 @@ def newton_schulz(m: Tensor) -> Tensor:
     In bfloat16 where the hardware multiplies it, else in the matrix's own precision: a CPU without bfloat16 takes
     50 times longer.
     """
-    a, b, c = NEWTON_SCHULZ_COEFFICIENTS
+    a, b, c = _NEWTON_SCHULZ_COEFFICIENTS
     x = m.bfloat16() if m.device.type == "cuda" else m
     x = x.mT if m.shape[0] > m.shape[1] else x
     x = x / x.norm().clamp(min=1e-7)
-    for _ in range(NEWTON_SCHULZ_STEPS):
+    for _ in range(_NEWTON_SCHULZ_STEPS):
         s = x @ x.mT
         x = torch.addmm(x, torch.addmm(s, s, s, beta=b, alpha=c), x, beta=a)
     return (x.mT if m.shape[0] > m.shape[1] else x).to(m.dtype)

@@ -228,10 +228,10 @@ def test_long_gguf_metadata_is_refused(tmp_path, monkeypatch):
     """The library keeps an array for each number of a list."""
     from didact.models.pretrained import gguf
 
-    monkeypatch.setattr(gguf, "MOST", 10_000)
+    monkeypatch.setattr(gguf, "_MAX_METADATA_ITEMS", 10_000)
     path = tmp_path / "x.gguf"
     path.write_bytes(with_metadata("list", (ARRAY, struct.pack("<IQ", U8, 20_000) + bytes(20_000)))())
-    with pytest.raises(UsageError, match="more than 10,000 facts"):
+    with pytest.raises(UsageError, match="more than 10,000 metadata items"):
         load_llama(path)
 
 

@@ -62,7 +62,7 @@ def test_load_weights_leaves_a_head_of_other_classes_unchanged(tmp_path):
     assert not report.missing and not report.unused
     assert torch.equal(target.fc.weight, head) and torch.equal(target.conv1.weight, source.conv1.weight)
     assert str(report).endswith(
-        "of another shape and left as they were: fc.weight (5×8, in the file 9×8), fc.bias (5, in the file 9)"
+        "of another shape and not loaded: fc.weight (5×8, in the file 9×8), fc.bias (5, in the file 9)"
     )
 
 
@@ -75,7 +75,7 @@ def test_load_weights_adapts_channels_and_reports_a_missing_head(tmp_path):
     }
     report = load_weights(target, save_state(tmp_path / "w.pth", state))
     assert report.missing == ("fc.weight", "fc.bias") and not report.reshaped
-    assert "conv1.weight: kernels for 1 channel made to fit 3; not in the file: fc.weight, fc.bias" in str(report)
+    assert "conv1.weight: kernels for 1 channel adapted to 3; not in the file: fc.weight, fc.bias" in str(report)
 
 
 @pytest.mark.parametrize(("source_channels", "target_channels"), [(3, 1), (1, 3)])
@@ -220,7 +220,7 @@ def test_load_weights_interpolates_position_embeddings(tmp_path, grid):
     # the class token's
     assert torch.equal(new_positions[0], old_positions[0])
     torch.testing.assert_close(new_positions[1:], expected, atol=1e-6, rtol=1e-5)
-    expected_note = f"encoder.pos_embedding: a grid of 4×4 read off at {grid[0]}×{grid[1]} places"
+    expected_note = f"encoder.pos_embedding: interpolated from 4×4 to {grid[0]}×{grid[1]} patches"
     assert (
         (expected_note in str(report)) == (grid != (4, 4))
         and "encoder.pos_embedding" in report.matched

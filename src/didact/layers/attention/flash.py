@@ -17,19 +17,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-KEYS_PER_TILE = 128  # keys at once
+_KEYS_PER_TILE = 128  # keys at once
 
 
 def flash_attention(
-    q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, key_mask: Tensor | None = None, tile: int = KEYS_PER_TILE
+    q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, key_mask: Tensor | None = None, tile: int = _KEYS_PER_TILE
 ) -> Tensor:
     """softmax(Q Kᵀ / √d) V for (…, S, d), exactly; memory S · tile. `there` (…, S) is False at keys that are not
     looked at."""
-    out: Tensor = FlashAttentionFunction.apply(q, k, v, key_mask, causal, tile)  # type: ignore[no-untyped-call]
+    out: Tensor = _FlashAttentionFunction.apply(q, k, v, key_mask, causal, tile)  # type: ignore[no-untyped-call]
     return out
 
 
-class FlashAttentionFunction(torch.autograd.Function):
+class _FlashAttentionFunction(torch.autograd.Function):
     """P = e^(S − L), L = m + log l:  dV = Pᵀ dY,  dS = P ⊙ (dY Vᵀ − rowsum(dY ⊙ Y)),  dQ = dS K / √d,  dK = dSᵀ Q /
     √d."""
 

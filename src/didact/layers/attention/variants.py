@@ -137,7 +137,7 @@ class FlashAttention(AttentionVariant):
 
 
 # of the width of a head, the span and the number of the layer, from 0
-VARIANT_FACTORIES: dict[str, Callable[[int, int, int], AttentionVariant]] = {
+_VARIANT_FACTORIES: dict[str, Callable[[int, int, int], AttentionVariant]] = {
     "local": lambda d, span, depth: LocalAttention(span),
     # a window first, then every span-th: two layers reach everything.  Child et al. 2019, section 4.2
     "strided": lambda d, span, depth: (StridedAttention if depth % 2 else LocalAttention)(span),
@@ -146,7 +146,7 @@ VARIANT_FACTORIES: dict[str, Callable[[int, int, int], AttentionVariant]] = {
     "differential": lambda d, span, depth: DifferentialVariant(d, depth=depth),
     "tiled": lambda d, span, depth: FlashAttention(),
 }
-VARIANTS = {"full": None, **VARIANT_FACTORIES}
+VARIANTS = {"full": None, **_VARIANT_FACTORIES}
 assert set(VARIANTS) == set(get_args(Variant))
 
 

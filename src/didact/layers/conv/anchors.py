@@ -12,9 +12,9 @@ from torch import Tensor
 
 from didact.metrics.detection import box_area, box_iou
 
-ASPECT_RATIOS = (1.0, 2.0, 0.5, 3.0, 1 / 3)
-VARIANCES = (0.1, 0.2)  # of offsets and logarithms of sizes: both then deviate by about one
-MAX_LOG_SIZE_RATIO = 4.0           # exp of a logarithm of a size is cut there, or one bad step would give infinity
+_ASPECT_RATIOS = (1.0, 2.0, 0.5, 3.0, 1 / 3)
+_VARIANCES = (0.1, 0.2)  # of offsets and logarithms of sizes: both then deviate by about one
+_MAX_LOG_SIZE_RATIO = 4.0           # exp of a logarithm of a size is cut there, or one bad step would give infinity
 
 
 def default_sizes(levels: int, count: int, *, low: float = 0.2, high: float = 0.9) -> Tensor:
@@ -24,9 +24,9 @@ def default_sizes(levels: int, count: int, *, low: float = 0.2, high: float = 0.
     More than there are ratios begin again, a quarter larger.
     """
     s = torch.linspace(low, high, levels)[:, None] * torch.tensor(
-        [1.25 ** (i // len(ASPECT_RATIOS)) for i in range(count)]
+        [1.25 ** (i // len(_ASPECT_RATIOS)) for i in range(count)]
     )
-    r = torch.tensor([ASPECT_RATIOS[i % len(ASPECT_RATIOS)] for i in range(count)]).sqrt()
+    r = torch.tensor([_ASPECT_RATIOS[i % len(_ASPECT_RATIOS)] for i in range(count)]).sqrt()
     return torch.stack([s * r, s / r], dim=-1)
 
 
@@ -80,14 +80,14 @@ def encode_boxes(boxes: Tensor, anchors: Tensor) -> Tensor:
     """t = ((g_c − d_c) / d_s / 0.1, log(g_s / d_s) / 0.2), what a network has to say to turn anchor d into box g.
     SSD, eq. 2."""
     center, size = (boxes[..., :2] + boxes[..., 2:]) / 2, boxes[..., 2:] - boxes[..., :2]
-    offset = (center - anchors[..., :2]) / anchors[..., 2:] / VARIANCES[0]
-    return torch.cat([offset, (size.clamp(min=1e-6) / anchors[..., 2:]).log() / VARIANCES[1]], dim=-1)
+    offset = (center - anchors[..., :2]) / anchors[..., 2:] / _VARIANCES[0]
+    return torch.cat([offset, (size.clamp(min=1e-6) / anchors[..., 2:]).log() / _VARIANCES[1]], dim=-1)
 
 
 def decode_boxes(offsets: Tensor, anchors: Tensor) -> Tensor:
     """The inverse of `encode`: the box that the offsets make of an anchor."""
-    center = anchors[..., :2] + offsets[..., :2] * VARIANCES[0] * anchors[..., 2:]
-    size = anchors[..., 2:] * (offsets[..., 2:] * VARIANCES[1]).clamp(max=MAX_LOG_SIZE_RATIO).exp()
+    center = anchors[..., :2] + offsets[..., :2] * _VARIANCES[0] * anchors[..., 2:]
+    size = anchors[..., 2:] * (offsets[..., 2:] * _VARIANCES[1]).clamp(max=_MAX_LOG_SIZE_RATIO).exp()
     return to_corners(torch.cat([center, size], dim=-1))
 
 

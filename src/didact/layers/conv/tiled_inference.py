@@ -6,7 +6,7 @@ from torch import Tensor
 from didact.analysis.receptive_field import trace_receptive_fields
 from didact.layers.conv.reflect_pad import NeedsInputSize
 
-TILE_PIXELS = 1024  # pixels of a tile that are answered; it sees more
+_TILE_PIXELS = 1024  # pixels of a tile that are answered; it sees more
 
 
 class TiledInference:
@@ -16,7 +16,7 @@ class TiledInference:
     Tiles begin at multiples of the least side that f takes, since a step that halves counts pixels from the edge.
     """
 
-    def __init__(self, network: NeedsInputSize, tile_size: int = TILE_PIXELS):
+    def __init__(self, network: NeedsInputSize, tile_size: int = _TILE_PIXELS):
         self.network, self.tile_size = network, network.input_size_for(tile_size)
 
     def input_size_for(self, output_size: int) -> int:

@@ -17,11 +17,11 @@ from didact.layers.recurrent.cells import Gates, State
 
 def scan(a: Tensor, b: Tensor) -> Tensor:
     """h_t = a_t h_{t−1} + b_t, h_0 = 0, over dimension 1, in ⌈log₂ T⌉ rounds.  Hillis & Steele 1986, Blelloch 1990."""
-    h: Tensor = ScanFunction.apply(a, b) if b.shape[1] > 1 else b  # type: ignore[no-untyped-call]
+    h: Tensor = _ScanFunction.apply(a, b) if b.shape[1] > 1 else b  # type: ignore[no-untyped-call]
     return h
 
 
-class ScanFunction(torch.autograd.Function):
+class _ScanFunction(torch.autograd.Function):
     """g_t = dh_t + a_{t+1} g_{t+1}, the same recurrence from the other end;  db_t = g_t,  da_t = g_t h_{t−1}.
 
     So that a and h are kept for the way back, and none of the rounds.

@@ -14,10 +14,10 @@ from didact.layers.recurrent.mixer_stack import MIXERS, SequenceMixerStack
 Init = Literal["orthogonal", "random"]
 
 
-KERNELS: dict[str, Callable[..., Any]] = {"rnn": torch.rnn_tanh, "lstm": torch.lstm, "gru": torch.gru}
+_KERNELS: dict[str, Callable[..., Any]] = {"rnn": torch.rnn_tanh, "lstm": torch.lstm, "gru": torch.gru}
 
 
-def autocasts_to_bf16(x: Tensor) -> bool:
+def _autocasts_to_bf16(x: Tensor) -> bool:
     return x.is_cuda and torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
 
 
@@ -40,7 +40,7 @@ class Recurrent(nn.Module):
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """(B, T, D) -> (B, T, H), and the state to go on from: (h,) or (h, c), each (layers, B, H)."""
         # PyTorch would run cuDNN in fp16 then, which overflows without a loss scale: fp32 instead
-        if autocasts_to_bf16(x):
+        if _autocasts_to_bf16(x):
             with torch.autocast("cuda", enabled=False):
                 return self.forward(x.float(), None if state is None else tuple(part.float() for part in state))
         if x.is_cuda and self.training and self.rnn.dropout:
@@ -57,7 +57,7 @@ class Recurrent(nn.Module):
             chunk = torch.cat([p.flatten() for p in w])  # in one piece, as cuDNN reads them
             pieces = [piece.view_as(p) for piece, p in zip(chunk.split([p.numel() for p in w]), w, strict=True)]
             layer_state = tuple(part[layer, None] for part in state)
-            y, *new_state = KERNELS[self.cell](
+            y, *new_state = _KERNELS[self.cell](
                 x, layer_state if self.cell == "lstm" else layer_state[0], pieces, True, 1, 0.0, True, False, True
             )
             new_states.append(new_state)

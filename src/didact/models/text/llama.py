@@ -19,7 +19,7 @@ from didact.layers.moe import MixtureOfExperts
 from didact.layers.positional import RotaryAngles, rotary_angles
 from didact.registry import register_model
 
-INIT_STD = 0.02      # deviation of all weights at first, as the published ones began
+_INIT_STD = 0.02      # deviation of all weights at first, as the published ones began
 
 
 class Block(nn.Module):
@@ -35,7 +35,7 @@ class Block(nn.Module):
         self.mlp = (
             SwiGLU(dim, ffn_dim)
             if num_experts is None
-            else MixtureOfExperts(dim, ffn_dim, num_experts=num_experts, std=INIT_STD, out_std=INIT_STD)
+            else MixtureOfExperts(dim, ffn_dim, num_experts=num_experts, std=_INIT_STD, out_std=_INIT_STD)
         )
 
     def forward(self, x: Tensor, angles: RotaryAngles) -> Tensor:
@@ -158,7 +158,7 @@ class Llama(nn.Module):
         self.lm_head = None if tie_weights else nn.Linear(embed_dim, vocab_size, bias=False)
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding):
-                nn.init.normal_(module.weight, std=INIT_STD)
+                nn.init.normal_(module.weight, std=_INIT_STD)
 
     @property
     def head(self) -> Tensor:

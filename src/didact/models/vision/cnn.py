@@ -62,7 +62,7 @@ class CIFAR10Net(nn.Module):
 
 Convolution = Literal["plain", "separable", "dilated", "deformable"]
 # k // 2 keeps the size for odd k only (mistake M22); an even one adds a row, which pooling mostly drops
-CONVOLUTIONS: dict[str, Callable[[int, int, int], nn.Module]] = {
+_CONVOLUTIONS: dict[str, Callable[[int, int, int], nn.Module]] = {
     "plain": lambda c_in, c_out, k: nn.Conv2d(c_in, c_out, k, padding=k // 2),
     "separable": SeparableConv2d,
     "dilated": lambda c_in, c_out, k: dilated_conv(c_in, c_out, k, dilation=2),
@@ -102,7 +102,7 @@ class CNN(nn.Module):
         layers: list[nn.Module] = []
         for c_in, c_out in pairwise((channels, *widths)):
             layers += [
-                look_up("convolution", convolution, CONVOLUTIONS)(c_in, c_out, kernel_size),
+                look_up("convolution", convolution, _CONVOLUTIONS)(c_in, c_out, kernel_size),
                 make_norm2d(norm, c_out),
                 nn.ReLU(inplace=True),
             ]

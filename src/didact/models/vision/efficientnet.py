@@ -29,7 +29,7 @@ class Stage(NamedTuple):
     channels: int
 
 
-B0_STAGES = (
+_B0_STAGES = (
     Stage(1, 3, 1, 1, 16), Stage(2, 3, 2, 6, 24), Stage(2, 5, 2, 6, 40), Stage(3, 3, 2, 6, 80),
     Stage(3, 5, 1, 6, 112), Stage(4, 5, 2, 6, 192), Stage(1, 3, 1, 6, 320),
 )
@@ -95,7 +95,7 @@ class EfficientNet(nn.Module):
         self,
         *,
         lite: bool = False,
-        stages: tuple[Stage, ...] = B0_STAGES,
+        stages: tuple[Stage, ...] = _B0_STAGES,
         stem: int = 32,
         head: int = 1280,
         num_classes: int = 1000,

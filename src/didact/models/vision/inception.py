@@ -34,7 +34,7 @@ ConvSpec = tuple[str, int, Kernel]   # name, channels, kernel
 WIDE, TALL = (1, 7), (7, 1)
 
 
-def block_a_branches(pool_channels: int) -> list[list[ConvSpec]]:
+def _block_a_branches(pool_channels: int) -> list[list[ConvSpec]]:
     return [
         [("branch1x1", 64, 1)],
         [("branch5x5_1", 48, 1), ("branch5x5_2", 64, 5)],
@@ -43,7 +43,7 @@ def block_a_branches(pool_channels: int) -> list[list[ConvSpec]]:
     ]
 
 
-def block_c_branches(channels: int) -> list[list[ConvSpec]]:
+def _block_c_branches(channels: int) -> list[list[ConvSpec]]:
     return [
         [("branch1x1", 192, 1)],
         [("branch7x7_1", channels, 1), ("branch7x7_2", channels, WIDE), ("branch7x7_3", 192, TALL)],
@@ -58,11 +58,11 @@ def block_c_branches(channels: int) -> list[list[ConvSpec]]:
     ]
 
 
-BLOCK_B_BRANCHES: list[list[ConvSpec]] = [
+_BLOCK_B_BRANCHES: list[list[ConvSpec]] = [
     [("branch3x3", 384, 3)],
     [("branch3x3dbl_1", 64, 1), ("branch3x3dbl_2", 96, 3), ("branch3x3dbl_3", 96, 3)],
 ]
-BLOCK_D_BRANCHES: list[list[ConvSpec]] = [
+_BLOCK_D_BRANCHES: list[list[ConvSpec]] = [
     [("branch3x3_1", 192, 1), ("branch3x3_2", 320, 3)],
     [("branch7x7x3_1", 192, 1), ("branch7x7x3_2", 192, WIDE), ("branch7x7x3_3", 192, TALL), ("branch7x7x3_4", 192, 3)],
 ]
@@ -149,15 +149,15 @@ class InceptionV3(nn.Module):
         self.Conv2d_4a_3x3 = ConvNormReLU(80, 192, 3, padded=False)
         self.mixed, n = list[str](), 192
         for name, branches in (
-            ("5b", block_a_branches(32)),
-            ("5c", block_a_branches(64)),
-            ("5d", block_a_branches(64)),
-            ("6a", BLOCK_B_BRANCHES),
-            ("6b", block_c_branches(128)),
-            ("6c", block_c_branches(160)),
-            ("6d", block_c_branches(160)),
-            ("6e", block_c_branches(192)),
-            ("7a", BLOCK_D_BRANCHES),
+            ("5b", _block_a_branches(32)),
+            ("5c", _block_a_branches(64)),
+            ("5d", _block_a_branches(64)),
+            ("6a", _BLOCK_B_BRANCHES),
+            ("6b", _block_c_branches(128)),
+            ("6c", _block_c_branches(160)),
+            ("6d", _block_c_branches(160)),
+            ("6e", _block_c_branches(192)),
+            ("7a", _BLOCK_D_BRANCHES),
         ):
             block = InceptionBlock(n, branches, downsample=name in ("6a", "7a"), fid_variant=fid_variant)
             self.add_module(f"Mixed_{name}", block)

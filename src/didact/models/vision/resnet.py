@@ -18,7 +18,7 @@ from didact.layers.standardize import Standardize
 from didact.registry import register_model
 
 Stem = Literal["auto", "large", "small"]
-BLOCKS: dict[str, type[BasicBlock] | type[Bottleneck]] = {"basic": BasicBlock, "bottleneck": Bottleneck}
+_BLOCKS: dict[str, type[BasicBlock] | type[Bottleneck]] = {"basic": BasicBlock, "bottleneck": Bottleneck}
 MAX_SMALL_PIXELS = 64  # up to here the large stem and four stages would leave 2 x 2 pixels or fewer
 
 
@@ -59,7 +59,7 @@ class ResNet(nn.Module):
         std: Tensor | None = None,
     ):
         super().__init__()
-        block_class = look_up("block", block, BLOCKS)
+        block_class = look_up("block", block, _BLOCKS)
         self.standardize = Standardize.or_identity(mean, std)
         self.stem: Stem = stem if stem != "auto" else "small" if min(size) <= MAX_SMALL_PIXELS else "large"
         is_large = self.stem == "large"

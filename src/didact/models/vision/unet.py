@@ -18,7 +18,7 @@ from didact.registry import register_model
 Norm = Literal["none", "batch"]
 
 
-def double_conv(n_in: int, n_out: int, *, norm: Norm, padded: bool) -> nn.Sequential:
+def _double_conv(n_in: int, n_out: int, *, norm: Norm, padded: bool) -> nn.Sequential:
     """Twice: convolution 3×3, norm, ReLU."""
     layers: list[nn.Module] = []
     for n in (n_in, n_out):
@@ -36,7 +36,7 @@ class UpBlock(nn.Module):
     def __init__(self, n_in: int, n_out: int, *, norm: Norm, padded: bool):
         super().__init__()
         self.grow = upsample_conv(n_in, n_out)
-        self.convs = double_conv(2 * n_out, n_out, norm=norm, padded=padded)
+        self.convs = _double_conv(2 * n_out, n_out, norm=norm, padded=padded)
 
     def forward(self, x: Tensor, bridge: Tensor) -> Tensor:
         x = self.grow(x)
@@ -71,9 +71,9 @@ class UNet(nn.Module):
         if len(widths) < 2:
             raise UsageError(f"a U-Net needs at least two levels, got widths {widths}")
         self.standardize = Standardize.or_identity(mean, std)
-        self.first = double_conv(channels, widths[0], norm=norm, padded=padded)
+        self.first = _double_conv(channels, widths[0], norm=norm, padded=padded)
         self.halve = nn.MaxPool2d(2)
-        self.down = nn.ModuleList(double_conv(a, b, norm=norm, padded=padded) for a, b in pairwise(widths))
+        self.down = nn.ModuleList(_double_conv(a, b, norm=norm, padded=padded) for a, b in pairwise(widths))
         self.up = nn.ModuleList(UpBlock(b, a, norm=norm, padded=padded) for a, b in reversed(list(pairwise(widths))))
         self.head = nn.Conv2d(widths[0], num_classes, 1)
         self.padded = padded
