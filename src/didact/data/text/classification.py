@@ -99,7 +99,7 @@ class BagEncoder:
             names.append(str(text))
         return names, {"x": self.encode(texts)}
 
-    def doubts(self, inputs: Sequence[Given]) -> list[str]:
+    def describe_unseen_inputs(self, inputs: Sequence[Given]) -> list[str]:
         """Texts that may be meant as files."""
         return meant_as_files(inputs, (*ENDINGS, ".txt"))
 

@@ -102,7 +102,7 @@ class TextEncoder:
             raise UsageError(f"a text to be continued needs at least one token, got {str(empty[0])!r}")
         return list(map(str, inputs)), {"x": pad_rows(rows), "length": torch.tensor([len(row) for row in rows])}
 
-    def doubts(self, inputs: Sequence[Given]) -> list[str]:
+    def describe_unseen_inputs(self, inputs: Sequence[Given]) -> list[str]:
         """Texts that may be meant as files."""
         return meant_as_files(inputs, TEXT_SUFFIXES)
 

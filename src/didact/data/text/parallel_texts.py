@@ -139,7 +139,7 @@ class PairEncoder:
                 raise UsageError(f"expected a sentence, got {text!r}")
         return [name for name, _ in named_sentences], {"x": self.encode([sentence for _, sentence in named_sentences])}
 
-    def doubts(self, inputs: Sequence[Given]) -> list[str]:
+    def describe_unseen_inputs(self, inputs: Sequence[Given]) -> list[str]:
         """Sentences that may be meant as files."""
         return meant_as_files(inputs, (*ENDINGS, ".txt"))
 
