@@ -91,5 +91,5 @@ def test_he_init_keeps_unit_variance_through_one_layer(name):
 
 def test_init_scheme_lists_every_initializer():
     assert get_args(InitScheme) == tuple(INITIALIZERS)
-    with pytest.raises(UsageError, match="no initialisation named 'he_norm'; did you mean 'he_normal'"):
+    with pytest.raises(UsageError, match="no initialization named 'he_norm'; did you mean 'he_normal'"):
         init_weights(make_linear(), "he_norm")

@@ -10,6 +10,7 @@ import didact
 from didact.cli.main import main
 from didact.errors import UsageError
 from didact.explain.explain_run import explain_run
+from didact.inference.evaluate import evaluate
 from didact.inference.evaluate_int8 import evaluate_int8
 from didact.inference.predict import predict
 from didact.layers.attention.variants import VARIANTS, WINDOW_VARIANTS
@@ -17,7 +18,8 @@ from didact.layers.recurrent.mixer_stack import MIXERS
 from didact.registry import RECIPES
 from didact.run import Run
 from didact.training.experiment import InitContext
-from didact.training.session import evaluate, load_model, prepare
+from didact.training.prepare import prepare
+from didact.training.restore import load_model
 from helpers.killed_training import assert_resumed_equals_uninterrupted
 
 LINE = "to be or not to be, that is the question.\n"
@@ -295,7 +297,7 @@ def test_sweep_compares_attention_variants(workdir, capsys):
         ("train text_transformer --attention local --window 0", "--window expects int at least 1, got 0"),
         (
             "train text_transformer --attention differential --embed-dim 6 --num-heads 2",
-            "multiple of 2 heads=4, got dim=6",
+            "multiple of 2 num_heads=4, got dim=6",
         ),
         (
             "train char_rnn --cell mamba --recurrent-init random",

@@ -1,4 +1,5 @@
-"""Activations: the element-wise functions between affine layers, without which a deep network is one affine layer.
+"""Activation functions: the element-wise functions between affine layers, without which a deep network is one affine
+map.
 
     sigmoid     1 / (1 + e^-z)                 (0, 1)           Gaba 1.1.2, Van Schependom 1.5, Groudiev 1.3.1
     tanh        (e^z - e^-z) / (e^z + e^-z)    (-1, 1)          Gaba 1.1.2, Van Schependom 1.5, Groudiev 1.3.1
@@ -22,7 +23,7 @@ Activation = Literal["sigmoid", "tanh", "arctan", "relu", "leaky_relu", "elu", "
 
 
 class Arctan(nn.Module):
-    """y = arctan z;  dy/dz = 1 / (1 + z^2) fades like a power, where tanh's fades like an exponential."""
+    """y = arctan z;  dy/dz = 1 / (1 + z^2) decays polynomially, that of tanh exponentially."""
 
     def forward(self, z: Tensor) -> Tensor:
         return torch.arctan(z)
@@ -41,5 +42,5 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 
 def make_activation(name: str) -> nn.Module:
-    """The module of that name."""
+    """The activation module of that name."""
     return look_up("activation", name, ACTIVATIONS)()

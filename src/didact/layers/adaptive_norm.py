@@ -1,4 +1,4 @@
-"""Style by moments: a vector, or a class, says how large and how shifted each feature map is to be."""
+"""Adaptive normalization: scale and shift of each feature map come from a style vector (AdaIN) or from a class."""
 
 import torch
 import torch.nn.functional as F
@@ -6,13 +6,15 @@ from torch import Tensor, nn
 
 
 class AdaIN(nn.Module):
-    """y = s(w) (x − μ(x)) / σ(x) + b(w), moments of each channel of each image.  Huang and Belongie 2017, eq. 8;
-    Gaba 8.10."""
+    """y = s(w) (x − μ(x)) / σ(x) + b(w), moments of each channel of each image.
+
+    Adaptive instance normalization.  Huang and Belongie 2017, eq. 8; Gaba 8.10.
+    """
 
     def __init__(self, channels: int, style_dim: int):
         super().__init__()
         self.style = nn.Linear(style_dim, 2 * channels)
-        nn.init.normal_(self.style.weight, std=style_dim**-0.5)  # a style of size 1 moves scales and shifts by about 1
+        nn.init.normal_(self.style.weight, std=style_dim**-0.5)  # N(0, 1) styles change scales and shifts by about 1
         with torch.no_grad():
             self.style.bias[:channels].fill_(1.0)
             self.style.bias[channels:].zero_()
@@ -24,8 +26,10 @@ class AdaIN(nn.Module):
 
 
 class ConditionalBatchNorm2d(nn.Module):
-    """y = γ_k (x − μ) / σ + β_k, moments of the batch, scale and shift of the example's class k.  Dumoulin et al.
-    2017, eq. 5."""
+    """y = γ_k (x − μ) / σ + β_k, moments of the batch, scale and shift of the example's class k.
+
+    Dumoulin et al. 2017, eq. 5.
+    """
 
     def __init__(self, channels: int, num_classes: int):
         super().__init__()

@@ -1,4 +1,6 @@
-"""The two halves of autoencoders: an image to a few numbers, and numbers to an image. Dense or convolutional."""
+"""Encoders and decoders of autoencoders: from an image to features and from a latent code to an image, dense or
+convolutional.
+"""
 
 from math import prod
 
@@ -11,19 +13,21 @@ Shape = tuple[int, int, int]  # channels, height, width
 
 
 def dense_encoder(shape: Shape, widths: tuple[int, ...]) -> tuple[nn.Module, int]:
-    """x -> flatten -> [affine, ReLU] of these widths; and how many numbers come out."""
+    """x -> flatten -> [affine, ReLU] of these widths; and the number of output features."""
     sizes = (prod(shape), *widths)
     return nn.Sequential(nn.Flatten(), *make_mlp_layers(sizes)), sizes[-1]
 
 
 def dense_decoder(latent_dim: int, widths: tuple[int, ...], shape: Shape) -> nn.Module:
-    """The mirror of `dense_body`, with one more affine map to the pixels."""
+    """The mirror of `dense_encoder`, with one more affine map to the pixels."""
     sizes = (latent_dim, *reversed(widths))
     return nn.Sequential(*make_mlp_layers(sizes), nn.Linear(sizes[-1], prod(shape)), nn.Unflatten(1, shape))
 
 
 def conv_encoder(shape: Shape, widths: tuple[int, ...]) -> tuple[nn.Module, int]:
-    """x -> [convolution of stride 2, BN, ReLU] of these widths -> flatten.  Gaba Ex 9.3."""
+    """x -> [convolution of stride 2, BN, ReLU] of these widths -> flatten; and the number of output features.  Gaba Ex
+    9.3.
+    """
     channels, *size = shape
     sizes = downsampled_sizes((size[0], size[1]), len(widths))
     layers: list[nn.Module] = []
@@ -33,7 +37,7 @@ def conv_encoder(shape: Shape, widths: tuple[int, ...]) -> tuple[nn.Module, int]
 
 
 def conv_decoder(latent_dim: int, widths: tuple[int, ...], shape: Shape) -> nn.Module:
-    """The mirror of `conv_body`."""
+    """The mirror of `conv_encoder`."""
     channels, *size = shape
     *sizes, smallest = downsampled_sizes((size[0], size[1]), len(widths))
     layers: list[nn.Module] = [

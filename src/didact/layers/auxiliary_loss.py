@@ -1,4 +1,4 @@
-"""Losses of single layers: what one wants beside the task, left by its forward pass for the objective to add."""
+"""Auxiliary losses of single layers: left by the forward pass for the objective to add to the loss of the task."""
 
 from typing import Any
 
@@ -7,18 +7,18 @@ from torch import Tensor, nn
 
 
 class HasAuxiliaryLoss(nn.Module):
-    """A layer that leaves a scalar under `auxiliary_loss` whenever it is called while training, and None otherwise."""
+    """A layer that stores a scalar in `auxiliary_loss` at each training forward pass, and None in eval mode."""
 
     auxiliary_loss: Tensor | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"auxiliary_loss": None}      # a copy has not been called: it has no part in this graph
+        return self.__dict__ | {"auxiliary_loss": None}      # a copy has no part in this autograd graph
 
 
 def pop_auxiliary_loss(network: nn.Module) -> Tensor | None:
-    """The mean of what the layers left in the forward pass just made; None where none has one.
+    """The mean of the auxiliary losses of the last forward pass; None where no layer has one.
 
-    It is taken away: neither a compiled loss nor a captured one holds on to its graph.
+    They are removed from the layers, so that neither a compiled nor a captured step keeps their graph alive.
     """
     losses = []
     for layer in network.modules():

@@ -1,4 +1,4 @@
-"""Steps that can be undone exactly, and whose change of volume is known: what flows are made of."""
+"""Coupling layers: invertible steps with a known log determinant, of which normalizing flows consist."""
 
 import torch
 import torch.nn.functional as F
@@ -6,10 +6,10 @@ from torch import Tensor, nn
 
 
 class AffineCoupling(nn.Module):
-    """y = m x + (1 − m)(x e^s + t), (s, t) = net(m x); log |det dy/dx| = Σ (1 − m) s.  Dinh et al. 2017, eqs. 7-9;
-    Groudiev 12.2.
+    """y = m x + (1 − m)(x e^s + t), (s, t) = net(m x); log |det dy/dx| = Σ (1 − m) s.
 
-    What the mask m keeps decides how the rest is stretched, so that the way back needs no inverse of the network.
+    The inputs under the mask m pass unchanged and determine scale and shift of the others, so that the inverse needs no
+    inverse of the network.  Dinh et al. 2017, eqs. 7-9; Groudiev 12.2.
     """
 
     mask: Tensor
@@ -21,7 +21,7 @@ class AffineCoupling(nn.Module):
 
     def _scale_and_shift(self, x: Tensor) -> tuple[Tensor, Tensor]:
         s, t = self.net(self.mask * x).float().chunk(2, dim=1)
-        return (1 - self.mask) * self.scale_bound * s.tanh(), (1 - self.mask) * t   # bounded, or e^s may overflow early
+        return (1 - self.mask) * self.scale_bound * s.tanh(), (1 - self.mask) * t   # bounded: e^s could overflow early
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         s, t = self._scale_and_shift(x)
@@ -33,7 +33,7 @@ class AffineCoupling(nn.Module):
 
 
 class Squeeze(nn.Module):
-    """Squares of 2×2 pixels become channels: (B, C, H, W) -> (B, 4C, H/2, W/2); the volume stays."""
+    """Space to channels: squares of 2×2 pixels become channels, (B, C, H, W) -> (B, 4C, H/2, W/2); log det 0."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return F.pixel_unshuffle(x, 2), x.new_zeros(len(x))
@@ -43,7 +43,7 @@ class Squeeze(nn.Module):
 
 
 class FlowSequential(nn.ModuleList):
-    """y = f_n(… f_1(x)); the logarithms of their volumes add."""
+    """y = f_n(… f_1(x)); the log determinants add."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         log_det = torch.zeros(len(x), device=x.device)
@@ -60,7 +60,7 @@ class FlowSequential(nn.ModuleList):
 
 
 def checkerboard_mask(height: int, width: int, parity: int) -> Tensor:
-    """1 on the squares of one colour: (1, H, W)."""
+    """1 on the squares of one color: (1, H, W)."""
     return ((torch.arange(height)[:, None] + torch.arange(width) + parity) % 2)[None]
 
 

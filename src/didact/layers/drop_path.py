@@ -1,4 +1,4 @@
-"""Stochastic depth: train an ensemble of shallower networks, test with the whole one."""
+"""Stochastic depth (drop path): train an ensemble of shallower networks, test with the whole one."""
 
 from torch import Tensor, nn
 
@@ -6,15 +6,18 @@ from didact.errors import UsageError
 
 
 def block_survival_probability(l: int, L: int, p_L: float) -> float:
-    """p_l = 1 - (l / L) (1 - p_L): how often block l of L is kept; early blocks, which all others need, more often.
-     Gaba 3.12."""
+    """p_l = 1 - (l / L) (1 - p_L): survival probability of block l of L; early blocks, which all others need, survive
+    more often.
+
+    Gaba 3.12.
+    """
     return 1 - l / L * (1 - p_L)
 
 
 class DropPath(nn.Module):
     """y = m x / (1 - p), m ~ Bernoulli(1 - p) for each sample; in eval mode y = x.  Gaba 3.12, Huang et al. 2016.
 
-    It stands at the end of a residual branch, so that a dropped sample takes the skip alone.
+    It stands at the end of a residual branch: for a dropped sample only the skip connection remains.
     """
 
     def __init__(self, p: float = 0.0):

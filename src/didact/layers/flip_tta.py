@@ -1,11 +1,10 @@
-"""An image and its mirror image, judged together."""
+"""Test-time augmentation by flips: the mean of the outputs for an image and its mirror image."""
 
 from torch import Tensor, nn
 
 
 class FlipTTA(nn.Module):
-    """½ (f(x) + f(mirror x)) where it judges, f(x) while it trains: a network that learned from flipped images
-    knows both."""
+    """½ (f(x) + f(mirror x)) in eval mode, f(x) in training: for a network that was trained on flipped images."""
 
     def __init__(self, network: nn.Module):
         super().__init__()

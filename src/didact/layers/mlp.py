@@ -1,4 +1,4 @@
-"""The hidden layers of a multi-layer perceptron: affine map, norm, activation, dropout, again and again."""
+"""Hidden layers of a multi-layer perceptron (MLP): affine map, norm, activation, dropout, repeated."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -7,7 +7,7 @@ from typing import Literal
 from torch import nn
 
 from didact.errors import UsageError, look_up
-from didact.layers.activation import make_activation as activation_named
+from didact.layers.activation import make_activation
 
 Norm = Literal["none", "batch", "layer"]
 
@@ -26,7 +26,7 @@ def make_mlp_layers(
         layers.append(nn.Linear(n_in, n_out))
         if make_norm:
             layers.append(make_norm(n_out))
-        layers.append(activation_named(activation))
+        layers.append(make_activation(activation))
         if dropout:
             layers.append(nn.Dropout(dropout))
     return nn.Sequential(*layers)

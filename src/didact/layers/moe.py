@@ -1,4 +1,4 @@
-"""Mixture of experts: many feed-forward networks, of which each token is sent to the two that a router likes best."""
+"""Mixture of experts (MoE): many feed-forward networks; a router sends each token to the top k of them."""
 
 import torch
 from torch import Tensor, nn
@@ -8,13 +8,15 @@ from didact.errors import UsageError
 from didact.layers.auxiliary_loss import HasAuxiliaryLoss
 from didact.layers.matmul_dtype import matmul_dtype
 
-# blocks that an expert's even share is cut into: fewer are padded more, more copy its matrices more often
+# blocks per expert if tokens were spread evenly: fewer blocks mean more padding, more mean more copies of its matrices
 _BLOCKS_PER_EVEN_SHARE = 2
 
 
 def top_k_routing(logits: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
-    """softmax over the `top_k` largest logits: weights (N, top) that sum to one, and whose they are.  Shazeer et al.
-    2017; Gaba 7.10."""
+    """softmax over the `top_k` largest logits: gate weights (N, top_k), which sum to one, and indices of the experts.
+
+    Shazeer et al. 2017; Gaba 7.10.
+    """
     top_logits = logits.topk(top_k, dim=-1)
     return top_logits.values.softmax(dim=-1), top_logits.indices
 
@@ -22,7 +24,7 @@ def top_k_routing(logits: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
 def load_balancing_loss(logits: Tensor, expert_indices: Tensor) -> Tensor:
     """E Σ_e f_e P_e, f_e the share of choices and P_e the mean probability of expert e; 1 where both are even.
 
-    Fedus et al. 2022, eq. 4, for `top` choices a token. f is counted, so the gradient comes through P.
+    Fedus et al. 2022, eq. 4, for top-k choices of each token. f is a count, so the gradient comes through P.
     """
     num_experts = logits.shape[-1]
     f = one_hot(expert_indices, num_experts).float().mean(dim=(0, 1))        # (N, top, E) -> (E,)
@@ -31,8 +33,9 @@ def load_balancing_loss(logits: Tensor, expert_indices: Tensor) -> Tensor:
 
 
 class Router(nn.Linear):
-    """z = W x, not in half precision: near ties are decided here. Small and decisive, so that LoRA and int8 pass
-    over it."""
+    """z = W x, never in half precision, where near ties would be decided by rounding. LoRA and int8 leave it out: it is
+    small and decisive.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
@@ -42,10 +45,9 @@ class Router(nn.Linear):
 class MixtureOfExperts(HasAuxiliaryLoss):
     """y = Σ_{e ∈ top(x)} g_e(x) W2_e (silu(W1_e x) ⊙ W3_e x).  Gaba 7.10 (two of eight), Jiang et al. 2024.
 
-    Every token is heard by those that it chose, however many others chose them: none depends on its neighbours. W1
-    and W3 begin with
-    deviation `std`, W2, which adds to the residual path, with `out_std`; 1 / √inputs if not given. The penalty is
-    the balance loss.
+    No expert has a capacity limit: the output of a token does not depend on other tokens. W1 and W3 are initialized
+    with standard deviation `std`, W2, which adds to the residual path, with `out_std`; default 1 / √inputs. The
+    auxiliary loss is the load-balancing loss.
     """
 
     stacked = ("w1", "w2", "w3")  # (E, inputs, outputs)
@@ -74,21 +76,17 @@ class MixtureOfExperts(HasAuxiliaryLoss):
         logits = self.router(tokens)
         gates, expert_indices = top_k_routing(logits, self.top_k)
         self.auxiliary_loss = load_balancing_loss(logits, expert_indices) if self.training else None
-        run_experts = (
-            self._loop_over_experts
-            if x.device.type == "cpu" and not torch.compiler.is_compiling()
-            else self._grouped_matmul
-        )
-        # (N, top, D)
-        y = run_experts(tokens.repeat_interleave(self.top_k, dim=0), expert_indices.flatten()).unflatten(
-            0, expert_indices.shape
-        )
+        on_host = x.device.type == "cpu" and not torch.compiler.is_compiling()
+        run_experts = self._loop_over_experts if on_host else self._grouped_matmul
+        y = run_experts(tokens.repeat_interleave(self.top_k, dim=0), expert_indices.flatten())
+        y = y.unflatten(0, expert_indices.shape)                 # (N, top_k, D)
         out: Tensor = (gates[..., None].to(y.dtype) * y).sum(1)
         return out.view(x.shape)
 
     def _loop_over_experts(self, x: Tensor, expert_index: Tensor) -> Tensor:
-        """Each row by its expert, one expert after another with all of its rows: how many they are, the host must
-        know."""
+        """Each token by its expert, expert after expert. The host must know how many tokens each has: good on a CPU
+        alone.
+        """
         order = expert_index.argsort(stable=True)
         tokens_by_expert = x[order].split(one_hot(expert_index, self.num_experts).sum(0).tolist())
         matrices = zip(self.w1.unbind(), self.w3.unbind(), self.w2.unbind(), strict=True)
@@ -96,29 +94,28 @@ class MixtureOfExperts(HasAuxiliaryLoss):
         return torch.empty_like(y).index_copy(0, order, y)
 
     def _grouped_matmul(self, x: Tensor, expert_index: Tensor) -> Tensor:
-        """The same in shapes that do not depend on who chose whom: rows in blocks of `size`, the last of each
-        expert padded."""
+        """The same in shapes that do not depend on the routing, for compilation and CUDA graphs.
+
+        Tokens are sorted by expert and laid into blocks of `block_size`, the last block of each expert padded with
+        zeros; each block is multiplied by the matrices of its expert in one batched product.
+        """
         n, num_experts = len(x), self.num_experts
         block_size = -(-n // (_BLOCKS_PER_EVEN_SHARE * num_experts))
-        # Σ_e ceil(n_e / size) is never more
-        num_blocks = (n + min(num_experts, n) * (block_size - 1)) // block_size
-        counts = one_hot(expert_index, num_experts).sum(0)                 # (E,)
-        ends = (-(-counts // block_size)).cumsum(0)                    # of each expert's blocks
+        num_blocks = (n + min(num_experts, n) * (block_size - 1)) // block_size     # Σ_e ceil(n_e / size) is never more
+        counts = one_hot(expert_index, num_experts).sum(0)                          # (E,)
+        blocks_per_expert = -(-counts // block_size)
+        ends = blocks_per_expert.cumsum(0)                                          # of each expert's blocks
         order = expert_index.argsort(stable=True)
         sorted_position = torch.empty_like(order).scatter(0, order, torch.arange(n, device=x.device))
-        first_block, rank_in_expert = (
-            ends - -(-counts // block_size),
-            sorted_position - (counts.cumsum(0) - counts)[expert_index],
-        )
-        slots = first_block[expert_index] * block_size + rank_in_expert                         # (N · top,)
-        # of what is left over: anyone
+        rank_in_expert = sorted_position - (counts.cumsum(0) - counts)[expert_index]
+        slots = (ends - blocks_per_expert)[expert_index] * block_size + rank_in_expert      # (N · top_k,)
+        # blocks behind the last end are empty: any expert will do
         block_expert = (torch.arange(num_blocks, device=x.device)[:, None] >= ends).sum(1).clamp(max=num_experts - 1)
-        blocks = (
-            x.new_zeros(num_blocks * block_size, x.shape[1]).index_copy(0, slots, x).view(num_blocks, block_size, -1)
-        )
+        blocks = x.new_zeros(num_blocks * block_size, x.shape[1]).index_copy(0, slots, x)
+        blocks = blocks.view(num_blocks, block_size, -1)
         dtype = matmul_dtype(self.w1)
-        # copies in half precision are half as large; but of a few tokens' experts only those are copied, and then
-        # rounded
+        # with many blocks all experts are rounded first, since half-precision copies are half as large; with few blocks
+        # (decoding) only their experts are copied, and rounded in the product
         w1, w3, w2 = (
             w.to(dtype)[block_expert] if num_blocks > num_experts else w[block_expert]
             for w in (self.w1, self.w3, self.w2)

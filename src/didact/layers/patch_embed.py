@@ -6,8 +6,10 @@ from didact.errors import UsageError
 
 
 class PatchEmbed(nn.Conv2d):
-    """t_s = W vec(patch_s) + b: a convolution whose stride is its kernel.  Dosovitskiy et al. 2021, eq. 1; Gaba
-    7.5, Fleuret 5.3."""
+    """t_s = W vec(patch_s) + b: a convolution whose stride is its kernel size.
+
+    Dosovitskiy et al. 2021, eq. 1; Gaba 7.5, Fleuret 5.3.
+    """
 
     def __init__(self, channels: int, embed_dim: int, *, patch_size: int):
         super().__init__(channels, embed_dim, kernel_size=patch_size, stride=patch_size)
@@ -17,7 +19,7 @@ class PatchEmbed(nn.Conv2d):
 
 
 def count_patches(size: tuple[int, int], patch_size: int) -> int:
-    """S, the patches of an image (H, W); one that is not cut evenly is refused."""
+    """S, the number of patches of an image (H, W), whose sides must be multiples of the patch size."""
     h, w = size
     if h % patch_size or w % patch_size:
         raise UsageError(

@@ -1,4 +1,6 @@
-"""Positions: attention sees a set; what makes it a sequence is added to the tokens or turned into queries and keys."""
+"""Positional encodings: attention does not know the order of tokens; positions are added to them, or rotate queries and
+keys.
+"""
 
 from typing import NamedTuple
 
@@ -11,7 +13,7 @@ from didact.errors import UsageError
 def sinusoidal_table(n: int, dim: int, *, base: float = 10_000.0) -> Tensor:
     """PE[p, 2i] = sin(p / base^(2i/D)), PE[p, 2i+1] = cos(same), (n, D).  Vaswani et al. 2017; Gaba eq. 7.4-7.5.
 
-    PE[p + k] is PE[p] turned by angles that depend on k alone (Gaba eq. 7.6-7.7).
+    PE[p + k] is PE[p] rotated by angles that depend on k alone (Gaba eq. 7.6-7.7).
     """
     angle = position_angles(torch.arange(n), dim + dim % 2, base=base)             # (n, ⌈D/2⌉)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :dim]
@@ -24,7 +26,7 @@ def position_angles(positions: Tensor, dim: int, *, base: float = 10_000.0) -> T
 
 
 class SinusoidalPositions(nn.Module):
-    """x + PE, for sequences up to `context`; nothing is learned."""
+    """x + PE, for sequences of up to `context_length` tokens; without parameters."""
 
     table: Tensor
 
@@ -37,7 +39,7 @@ class SinusoidalPositions(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """x + P, a learned vector for each of `context` places.  Gaba 7.5 (ViT), Radford et al. 2018 (GPT)."""
+    """x + P, a learned vector for each of `context_length` positions.  Gaba 7.5 (ViT), Radford et al. 2018 (GPT)."""
 
     def __init__(self, context_length: int, dim: int):
         super().__init__()
@@ -48,7 +50,7 @@ class LearnedPositions(nn.Module):
 
 
 def take_positions(table: Tensor, n: int) -> Tensor:
-    """The first n places, which the table must have."""
+    """The first n rows of a table of positions; more than it has are refused."""
     if n > len(table):
         raise UsageError(f"this model reads {len(table)} tokens at most, got {n}")
     return table[:n]
@@ -64,18 +66,17 @@ class RotaryAngles(NamedTuple):
 def rotary_angles(positions: Tensor, dim: int, *, base: float = 10_000.0) -> RotaryAngles:
     """The angles p · base^(−2i/d) of a head of width d."""
     if dim % 2:
-        raise UsageError(f"rotary positions turn pairs of numbers: a head must be of even width, got {dim}")
+        raise UsageError(f"rotary positions rotate pairs of numbers: the width of a head must be even, got {dim}")
     angle = position_angles(positions, dim, base=base)
     return RotaryAngles(angle.cos(), angle.sin())
 
 
 def apply_rotary(x: Tensor, angles: RotaryAngles) -> Tensor:
-    """Rotary positions: (x_i, x_{i+d/2}) turned by p θ_i, (…, S, d), so that q·k depends on p_q − p_k alone.  Su et
-    al. 2021.
+    """Rotary position embedding (RoPE): (x_i, x_{i+d/2}) rotated by p θ_i, (…, S, d); q·k then depends on p_q − p_k
+    alone.
 
-    Halves are paired, as LLaMA's published weights want it; Gaba 7.10 and the paper pair neighbours (`turn_pairs`),
-    which is the
-    same up to the order of the columns.
+    Su et al. 2021. Halves are paired, as in LLaMA's published weights; Gaba 7.10 and the paper pair neighbors
+    (`apply_rotary_interleaved`), which is the same up to the order of the columns.
     """
     first, second = x.chunk(2, dim=-1)
     cos, sin = angles.cos.to(x.dtype), angles.sin.to(x.dtype)
@@ -83,7 +84,7 @@ def apply_rotary(x: Tensor, angles: RotaryAngles) -> Tensor:
 
 
 def apply_rotary_interleaved(x: Tensor, angles: RotaryAngles) -> Tensor:
-    """The same for the pairs (x_2i, x_2i+1).  Gaba 7.10."""
+    """RoPE with pairs of neighbors, (x_2i, x_2i+1).  Gaba 7.10."""
     even, odd = x.unflatten(-1, (-1, 2)).unbind(-1)
     cos, sin = angles.cos.to(x.dtype), angles.sin.to(x.dtype)
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)

@@ -1,4 +1,4 @@
-"""A moment as a vector: the network that removes noise has to know how much there is."""
+"""Timestep embedding: the noise level as a vector, for networks that denoise."""
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ def timestep_features(t: Tensor, dim: int) -> Tensor:
 
 
 class TimestepEmbedding(nn.Module):
-    """W2 silu(W1 features(1000 t)), t from 0 (no noise) to 1 (nothing else), whatever number of steps lies between."""
+    """W2 silu(W1 features(1000 t)), t from 0 (no noise) to 1 (noise alone), for any number of diffusion steps."""
 
     def __init__(self, dim: int):
         super().__init__()

@@ -145,7 +145,7 @@ def test_luong_scores_agree_with_dot_products_and_bahdanau():
         additive.v.weight.copy_(concat.v.weight)
     torch.testing.assert_close(concat(s, h), additive(s, h))
     assert make_alignment_attention("concat", 6, 8, attention_dim=4)(s, torch.randn(2, 5, 8))[0].shape == (2, 3, 8)
-    with pytest.raises(UsageError, match="needs states as wide as the memory, got 6 and 8"):
+    with pytest.raises(UsageError, match="needs queries as wide as the memory, got 6 and 8"):
         make_alignment_attention("dot", 6, 8, attention_dim=4)
 
 
@@ -259,5 +259,5 @@ def test_attention_memory_grows_with_the_expected_power_of_length(f, power):
 def test_uneven_head_counts_are_refused():
     with pytest.raises(UsageError, match="num_heads must be a multiple of num_kv_heads=4, got num_heads=6"):
         GroupedQueryAttention(24, 6, 4)
-    with pytest.raises(UsageError, match="dim must be a multiple of 2 heads=8, got dim=12"):
+    with pytest.raises(UsageError, match="dim must be a multiple of 2 num_heads=8, got dim=12"):
         DifferentialAttention(12, 4)

@@ -159,5 +159,5 @@ def test_attention_variant_in_bf16_raises_no_warning_and_stays_close(variant):
 
 
 def test_unknown_attention_variant_suggests_the_nearest():
-    with pytest.raises(UsageError, match="no form of attention named 'locl'; did you mean 'local'"):
+    with pytest.raises(UsageError, match="no attention variant named 'locl'; did you mean 'local'"):
         make_self_attention("locl", 8, 2)

@@ -14,7 +14,7 @@ from didact.layers.attention.variants import VARIANTS
 from didact.models.text.gpt import GPT
 from didact.objectives.text.causal_lm import CausalLanguageModel
 from didact.registry import create_model
-from didact.samplers.text_generation import DecodingConfig
+from didact.samplers.top_k_top_p import DecodingConfig
 from helpers.greedy_decoding import greedy_decode_without_cache
 
 OTHER_VARIANTS = [variant for variant in VARIANTS if variant != "full"]
@@ -132,7 +132,7 @@ def test_gpt_variant_in_bf16_has_finite_gradients_everywhere(variant):
 
 
 def test_gpt_refuses_unknown_variants_and_odd_head_widths():
-    with pytest.raises(UsageError, match="no form of attention named 'locl'; did you mean 'local'"):
+    with pytest.raises(UsageError, match="no attention variant named 'locl'; did you mean 'local'"):
         create_model("gpt_small", attention="locl")
     with pytest.raises(UsageError, match=r"differential attention halves each head: .* must be even, got 5"):
         GPT(23, context_length=9, embed_dim=20, num_layers=1, num_heads=4, attention="differential")

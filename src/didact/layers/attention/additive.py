@@ -1,4 +1,6 @@
-"""Alignment: a decoder asks which of the encoder's states matter now. Attention as it was before the Transformer."""
+"""Alignment attention of encoder-decoders before the Transformer: Bahdanau's additive and Luong's multiplicative
+scores.
+"""
 
 from typing import Literal
 
@@ -15,8 +17,8 @@ class BahdanauAttention(nn.Module):
     """e_tj = vᵀ tanh(W s_t + U h_j), α = softmax(e), c_t = Σ_j α_tj h_j.  Bahdanau et al. 2015; Gaba eq. 6.2-6.4,
     Groudiev 6.1.2.
 
-    States s (B, T, D_s) ask memory h (B, S, D_h); `mask` (B, S) is True where h is no padding.  -> c (B, T, D_h), α
-    (B, T, S)
+    Queries: decoder states s (B, T, D_s); keys and values: encoder states h (B, S, D_h), the memory; `mask` (B, S) is
+    False at padding.  -> context c (B, T, D_h), weights α (B, T, S)
     """
 
     def __init__(self, query_dim: int, memory_dim: int, *, attention_dim: int):
@@ -43,7 +45,7 @@ class LuongAttention(nn.Module):
         super().__init__()
         if score == "dot" and query_dim != memory_dim:
             raise UsageError(
-                f"the score 'dot' needs states as wide as the memory, got {query_dim} and {memory_dim}; choose "
+                f"the score 'dot' needs queries as wide as the memory, got {query_dim} and {memory_dim}; choose "
                 "'general'"
             )
         self.score = score
@@ -68,7 +70,7 @@ class LuongAttention(nn.Module):
 
 
 def make_alignment_attention(name: str, query_dim: int, memory_dim: int, *, attention_dim: int) -> nn.Module:
-    """Bahdanau's or one of Luong's by its word."""
+    """Bahdanau's attention, or Luong's with the score of that name."""
     if name == "bahdanau":
         return BahdanauAttention(query_dim, memory_dim, attention_dim=attention_dim)
     return LuongAttention(query_dim, memory_dim, score=name, attention_dim=attention_dim)  # type: ignore[arg-type]

@@ -1,14 +1,12 @@
-"""Exact attention tile by tile: the softmax with running statistics, so that no S x S matrix is ever whole (Flash
-attention).
+"""Flash attention: exact attention tile by tile, with a running softmax, so that the S x S matrix never exists as a
+whole.
 
 For each tile of keys, with m the largest score so far, l the sum of e^(s − m) and o the weighted sum of values:
 
-    m' = max(m, max s)    l' = e^(m − m') l + Σ e^(s − m')    o' = e^(m − m') o + e^(s − m') V        y = o / l in
-    the end
+    m' = max(m, max s)    l' = e^(m − m') l + Σ e^(s − m')    o' = e^(m − m') o + e^(s − m') V    finally y = o / l
 
-Backward computes the tiles again from m and l instead of keeping them. Dao et al. 2022, algorithm 1; Gaba 6.12.
-This is the idea in
-PyTorch; the kernel that is also fast is scaled_dot_product_attention's.
+The backward pass recomputes the tiles from m and l instead of storing them. Dao et al. 2022, algorithm 1; Gaba 6.12.
+This is the idea in PyTorch; the kernel that is also fast is scaled_dot_product_attention's.
 """
 
 from math import sqrt
@@ -17,14 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_KEYS_PER_TILE = 128  # keys at once
+_KEYS_PER_TILE = 128
 
 
 def flash_attention(
     q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, key_mask: Tensor | None = None, tile: int = _KEYS_PER_TILE
 ) -> Tensor:
-    """softmax(Q Kᵀ / √d) V for (…, S, d), exactly; memory S · tile. `there` (…, S) is False at keys that are not
-    looked at."""
+    """softmax(Q Kᵀ / √d) V for (…, S, d), exactly; memory S · tile. `key_mask` (…, S) is False at keys to leave out."""
     out: Tensor = _FlashAttentionFunction.apply(q, k, v, key_mask, causal, tile)  # type: ignore[no-untyped-call]
     return out
 
@@ -35,20 +32,20 @@ class _FlashAttentionFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool, tile: int) -> Tensor:
-        # not −∞: of a tile where nothing is there, −∞ − −∞ is no number
+        # not −∞: in a tile that is masked as a whole, −∞ − −∞ would be NaN
         m = q.new_full((*q.shape[:-1], 1), torch.finfo(q.dtype).min)
         l = torch.zeros_like(m)
         o = q.new_zeros(*q.shape[:-1], v.shape[-1])
         for j in range(0, k.shape[-2], tile):
-            first_query = j if causal else 0                               # queries before this tile do not see it
+            first_query = j if causal else 0                               # causal: earlier queries skip this tile
             s = tile_scores(q[..., first_query:, :], k[..., j : j + tile, :], causal, _mask_tile(key_mask, j, tile))
-            m_, l_, o_ = (t[..., first_query:, :] for t in (m, l, o))      # views: what is written there stays
+            m_, l_, o_ = (t[..., first_query:, :] for t in (m, l, o))      # views, updated in place
             new_max = torch.maximum(m_, s.amax(-1, keepdim=True))
             rescale, p = torch.exp(m_ - new_max), torch.exp(s - new_max)
             l_.mul_(rescale).add_(p.sum(-1, keepdim=True))
             o_.mul_(rescale).add_(p @ v[..., j : j + tile, :])
             m_.copy_(new_max)
-        l.clamp_(min=torch.finfo(q.dtype).tiny)                      # who may look nowhere gets 0
+        l.clamp_(min=torch.finfo(q.dtype).tiny)                      # a query without any key gets 0
         y = o / l
         ctx.save_for_backward(q, k, v, key_mask, y, m + l.log())
         ctx.causal, ctx.tile = causal, tile
@@ -80,7 +77,7 @@ def _mask_tile(key_mask: Tensor | None, j: int, tile: int) -> Tensor | None:
 
 
 def tile_scores(q: Tensor, k: Tensor, causal: bool, key_mask: Tensor | None) -> Tensor:
-    """Q Kᵀ / √d; in a causal tile the first query is as far along as the first key."""
+    """Q Kᵀ / √d; in a causal tile the first query and the first key have the same position."""
     s = q @ k.mT / sqrt(q.shape[-1])
     if key_mask is not None:
         s = s.masked_fill(~key_mask, -torch.inf)

@@ -1,5 +1,4 @@
-"""Grouped queries: heads that ask differently may share what is answered, so that the cache of past answers is
-small."""
+"""Grouped-query attention (GQA): groups of query heads share keys and values, so that the KV cache is small."""
 
 from torch import Tensor, nn
 
@@ -13,9 +12,9 @@ QKV = tuple[Tensor, Tensor, Tensor]
 class GroupedQueryAttention(nn.Module):
     """head_i = attention(X W_Q^i, X W_K^g, X W_V^g), g = ⌊i · groups / heads⌋.  Ainslie et al. 2023; Gaba 6.12, 7.10.
 
-    groups = heads is multi-head attention, groups = 1 multi-query attention (Shazeer 2019; Gaba eq. 6.22). Names
-    and shapes are
-    those of LLaMA's published weights; `rotation` turns queries and keys by their positions.
+    num_kv_heads = num_heads is multi-head attention, num_kv_heads = 1 multi-query attention (Shazeer 2019; Gaba eq.
+    6.22). Names and shapes are those of LLaMA's published weights; `rotary` rotates queries and keys by their
+    positions.
     """
 
     def __init__(
@@ -44,28 +43,21 @@ class GroupedQueryAttention(nn.Module):
         self, x: Tensor, rotary: RotaryAngles | None = None, mask: Tensor | None = None, *, causal: bool = False
     ) -> Tensor:
         q, k, v = self.project_qkv(x, rotary)
-        y = fused_attention(
-            q,
-            k,
-            v,
-            mask,
-            causal=causal,
-            dropout=self.dropout if self.training else 0.0,
-            enable_gqa=self.num_kv_heads < self.num_heads,
-        )
+        dropout, enable_gqa = self.dropout if self.training else 0.0, self.num_kv_heads < self.num_heads
+        y = fused_attention(q, k, v, mask, causal=causal, dropout=dropout, enable_gqa=enable_gqa)
         return self.merge_heads(y)
 
     def forward_with_weights(
         self, x: Tensor, rotary: RotaryAngles | None = None, mask: Tensor | None = None, *, causal: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """The explicit form with its weights, (B, heads, S, S)."""
+        """The output by the explicit form, and the attention weights, (B, heads, S, S)."""
         q, k, v = self.project_qkv(x, rotary)
         k, v = (t.repeat_interleave(self.num_heads // self.num_kv_heads, dim=1) for t in (k, v))
         y, a = dot_product_attention(q, k, v, add_causal_mask(mask, q, k) if causal else mask)
         return self.merge_heads(y), a
 
     def project_qkv(self, x: Tensor, rotary: RotaryAngles | None = None) -> QKV:
-        """Queries (B, heads, S, d); keys and values (B, groups, S, d), which is all that a cache holds."""
+        """Queries (B, heads, S, d); keys and values (B, kv_heads, S, d), which are what a KV cache holds."""
         q = self.q_proj(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         k, v = (f(x).unflatten(-1, (self.num_kv_heads, -1)).transpose(1, 2) for f in (self.k_proj, self.v_proj))
         return (q, k, v) if rotary is None else (apply_rotary(q, rotary), apply_rotary(k, rotary), v)

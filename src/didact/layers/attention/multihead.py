@@ -1,4 +1,4 @@
-"""Attention: every token asks all others, and takes a weighted mean of their answers."""
+"""Multi-head attention, explicit and fused."""
 
 from math import sqrt
 
@@ -11,15 +11,16 @@ from didact.layers.attention import attention_masks
 
 
 def dot_product_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """A = softmax(Q Kᵀ / √d), Y = A V, and A to look at.  Vaswani et al. 2017, eq. 1; Gaba 6.4, 7.2, Fleuret 4.8.
+    """A = softmax(Q Kᵀ / √d), Y = A V; returns Y and A.  Vaswani et al. 2017, eq. 1; Gaba 6.4, 7.2, Fleuret 4.8.
 
-    `mask` is True where looking is allowed; who may look nowhere gets 0.
+    Each query token takes a weighted mean of the values. `mask` is True where it may attend; a row without any True
+    gives 0.
     """
     return softmax_weighted_sum(q @ k.mT / sqrt(q.shape[-1]), v, mask)
 
 
 def softmax_weighted_sum(scores: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """A = softmax over the allowed scores, Y = A V, both returned: (…, T, S), (…, S, D) -> (…, T, D), (…, T, S)."""
+    """A = softmax over the unmasked scores, Y = A V; returns Y and A: (…, T, S), (…, S, D) -> (…, T, D), (…, T, S)."""
     if mask is None:
         a = scores.softmax(dim=-1)                           # rows sum to one
     else:
@@ -68,10 +69,10 @@ class MultiHeadAttention(nn.Module):
             qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias).unflatten(-1, (3, self.num_heads, -1))
             q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind()
             return q, k, v
-        d = len(self.in_proj_bias) // 3                             # heads · d: less than D after pruning
-        q = F.linear(x, self.in_proj_weight[:d], self.in_proj_bias[:d])
+        n = len(self.in_proj_bias) // 3                             # heads · d: less than D after pruning
+        q = F.linear(x, self.in_proj_weight[:n], self.in_proj_bias[:n])
         q = q.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-        kv = F.linear(memory, self.in_proj_weight[d:], self.in_proj_bias[d:]).unflatten(-1, (2, self.num_heads, -1))
+        kv = F.linear(memory, self.in_proj_weight[n:], self.in_proj_bias[n:]).unflatten(-1, (2, self.num_heads, -1))
         k, v = kv.permute(2, 0, 3, 1, 4).unbind()
         return q, k, v
 
@@ -107,13 +108,13 @@ def fused_attention(
     dropout: float = 0.0,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """PyTorch's kernel, which takes either a mask or causality: both together become one mask."""
+    """PyTorch's fused kernel. It takes either a mask or causality: both together become one mask."""
     if causal and mask is not None:
         mask, causal = add_causal_mask(mask, q, k), False
     return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, enable_gqa=enable_gqa)
 
 
 def add_causal_mask(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor:
-    """The mask and causality."""
-    triangle = attention_masks.causal_mask(k.shape[-2], device=q.device)[-q.shape[-2] :]
-    return triangle if mask is None else mask & triangle
+    """The mask combined with a causal one; queries are the last ones of the keys' positions."""
+    causal = attention_masks.causal_mask(k.shape[-2], device=q.device)[-q.shape[-2] :]
+    return causal if mask is None else mask & causal

@@ -1,5 +1,6 @@
-"""Attention to few: a window, every s-th token, or the k that matter most. Equal to the explicit form under the
-same mask."""
+"""Sparse attention: a sliding window, every s-th token, or the k largest scores. Equal to full attention with that
+mask.
+"""
 
 from math import sqrt
 
@@ -14,14 +15,14 @@ from didact.layers.attention.multihead import dot_product_attention
 def local_attention(
     q: Tensor, k: Tensor, v: Tensor, *, radius: int, causal: bool = False, key_mask: Tensor | None = None
 ) -> Tensor:
-    """softmax over |i − j| ≤ reach (and j ≤ i if causal), (…, S, d); memory S · 3 reach instead of S².  Gaba 6.12.
+    """Sliding-window attention: softmax over |i − j| ≤ radius (and j ≤ i if causal), (…, S, d); memory S · 3 radius,
+    not S².
 
-    Queries are cut into blocks of `reach`, which can only see their own and the two neighbouring blocks of keys.
-    `there` (…, S) is False
-    at keys that are not looked at, as padding.
+    Queries are cut into blocks of `radius`, which see only their own and the two neighboring blocks of keys. `key_mask`
+    (…, S) is False at keys to leave out, such as padding.  Gaba 6.12.
     """
     n = q.shape[-2]
-    radius = min(radius, n - 1)                  # further there is nobody: blocks would be padding
+    radius = min(radius, n - 1)                  # there are no keys farther away: blocks would be padding
     w = max(1, radius)
     blocks = -(-n // w)
     padding = blocks * w - n
@@ -40,10 +41,12 @@ def local_attention(
 def strided_attention(
     q: Tensor, k: Tensor, v: Tensor, *, stride: int, causal: bool = False, key_mask: Tensor | None = None
 ) -> Tensor:
-    """softmax over j ≡ i mod stride (and j ≤ i if causal), (…, S, d); memory S² / stride.  Child et al. 2019; Gaba
-    6.12."""
+    """Strided attention: softmax over j ≡ i mod stride (and j ≤ i if causal), (…, S, d); memory S² / stride.
+
+    Child et al. 2019; Gaba 6.12.
+    """
     n = q.shape[-2]
-    stride = min(stride, n)                    # from there on each is alone
+    stride = min(stride, n)                    # from n on, each token attends to itself alone
     rows = -(-n // stride)
     padding = rows * stride - n
     # (…, stride, rows, d)
@@ -57,17 +60,18 @@ def strided_attention(
 
 
 def topk_attention(q: Tensor, k: Tensor, v: Tensor, *, top_k: int, mask: Tensor | None = None) -> Tensor:
-    """softmax over each query's `top` largest scores, (…, S, d).  Gaba 6.12. All scores are computed, few are
-    weighed."""
+    """Top-k attention: softmax over each query's `top_k` largest scores, (…, S, d).  Gaba 6.12. All scores are
+    computed.
+    """
     return dot_product_attention(q, k, v, top_k_mask(q, k, top_k, mask))[0]
 
 
 def top_k_mask(q: Tensor, k: Tensor, top_k: int, mask: Tensor | None = None) -> Tensor:
-    """Who is among the `top` largest allowed scores of each query, (…, T, S)."""
+    """Which keys are among the `top_k` largest unmasked scores of each query, (…, T, S)."""
     scores = q @ k.mT / sqrt(q.shape[-1])
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
     largest = scores.topk(min(top_k, k.shape[-2]), dim=-1)
-    # ties: exactly `top` stay
+    # by index, not by threshold: with ties exactly top_k stay
     top_mask = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, largest.indices, True)
     return top_mask if mask is None else top_mask & mask

@@ -1,8 +1,8 @@
-"""Forms of self-attention by name: all ask, few answer, or answers are summed up first.
+"""Self-attention variants by name: full, local (sliding window), strided, top-k, linear, differential, tiled (flash).
 
-A `Weighing` says who is weighed and how, whoever projected queries, keys and values: `Formed` does with
-`SelfAttention`'s matrices,
-`models.gpt` with GPT-2's. Dropout of the weights is for the full form alone: the others do not hold them, or few.
+An `AttentionVariant` computes the heads from queries, keys and values, whoever projected them: `VariantSelfAttention`
+does with MultiHeadAttention's matrices, `models.text.gpt` with GPT-2's. Dropout of attention weights exists for full
+attention alone: the others do not hold the weights, or few of them.
 """
 
 from collections.abc import Callable
@@ -20,14 +20,14 @@ from didact.layers.attention.multihead import MultiHeadAttention, add_causal_mas
 from didact.layers.attention.sparse import local_attention, strided_attention, top_k_mask
 
 Variant = Literal["full", "local", "strided", "topk", "linear", "differential", "tiled"]
-WINDOW_VARIANTS = ("local", "strided", "topk")   # those that are told how many to look at …
-DEFAULT_WINDOW = 8                                 # … or are not
+WINDOW_VARIANTS = ("local", "strided", "topk")   # those with a `window`: radius, stride, or k
+DEFAULT_WINDOW = 8
 
 
 class AttentionVariant(nn.Module):
-    """y_i = Σ_j a_ij v_j for each head, with an a of its own: (B, heads, S, d) three times -> (B, heads, S, d).
+    """y_i = Σ_j a_ij v_j for each head, with weights a of its own: (B, heads, S, d) three times -> (B, heads, S, d).
 
-    `there` (B, 1, S) is True where there are tokens.
+    `key_mask` (B, 1, S) is False at padding.
     """
 
     def forward(
@@ -39,15 +39,17 @@ class AttentionVariant(nn.Module):
     def attend_with_weights(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, positions: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The same by a matrix, and that matrix, (B, heads, T, S): also of a few queries, at these `places` among
-        the keys, (T,)."""
+        """The output by the explicit form, and the attention weights, (B, heads, T, S).
+
+        For decoding, queries may be a few: those at `positions` (T,) of the keys.
+        """
         return dot_product_attention(q, k, v, mask)
 
 
 class PatternAttention(AttentionVariant):
-    """Who is looked at depends on the places alone; `span` says how far, or in what steps."""
+    """Attention to a fixed pattern of positions; `window` is its radius or stride."""
 
-    pattern: Callable[..., Tensor]                # of the length, the span and the places: (T, S), True where it looks
+    pattern: Callable[..., Tensor]                # (length, window, positions=…) -> mask (T, S)
 
     def __init__(self, window: int):
         super().__init__()
@@ -61,7 +63,7 @@ class PatternAttention(AttentionVariant):
 
 
 class LocalAttention(PatternAttention):
-    """|i − j| ≤ span."""
+    """Sliding window: |i − j| ≤ window."""
 
     pattern = staticmethod(attention_masks.local_mask)
 
@@ -72,7 +74,7 @@ class LocalAttention(PatternAttention):
 
 
 class StridedAttention(PatternAttention):
-    """j ≡ i mod span."""
+    """j ≡ i mod window."""
 
     pattern = staticmethod(attention_masks.strided_mask)
 
@@ -83,7 +85,7 @@ class StridedAttention(PatternAttention):
 
 
 class TopKAttention(AttentionVariant):
-    """The span largest scores of each query."""
+    """The `window` largest scores of each query."""
 
     def __init__(self, window: int):
         super().__init__()
@@ -113,8 +115,7 @@ class LinearAttention(AttentionVariant):
 
 
 class DifferentialVariant(DifferentialHeads, AttentionVariant):
-    """The difference of two softmaxes, of the first and the second half of queries and keys, d numbers wide
-    together."""
+    """The difference of two softmaxes, of the first and the second half of each head's queries and keys."""
 
     def __init__(self, head_dim: int, *, depth: int):
         super().__init__()
@@ -128,7 +129,7 @@ class DifferentialVariant(DifferentialHeads, AttentionVariant):
 
 
 class FlashAttention(AttentionVariant):
-    """The full form, a tile of keys at a time."""
+    """Full attention, a tile of keys at a time."""
 
     def forward(
         self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None = None, *, causal: bool = False
@@ -136,22 +137,22 @@ class FlashAttention(AttentionVariant):
         return flash_attention(q, k, v, causal=causal, key_mask=key_mask)
 
 
-# of the width of a head, the span and the number of the layer, from 0
+# from the width of a head, the window and the index of the layer
 _VARIANT_FACTORIES: dict[str, Callable[[int, int, int], AttentionVariant]] = {
-    "local": lambda d, span, depth: LocalAttention(span),
-    # a window first, then every span-th: two layers reach everything.  Child et al. 2019, section 4.2
-    "strided": lambda d, span, depth: (StridedAttention if depth % 2 else LocalAttention)(span),
-    "topk": lambda d, span, depth: TopKAttention(span),
-    "linear": lambda d, span, depth: LinearAttention(),
-    "differential": lambda d, span, depth: DifferentialVariant(d, depth=depth),
-    "tiled": lambda d, span, depth: FlashAttention(),
+    "local": lambda d, window, depth: LocalAttention(window),
+    # alternating with local layers: two layers reach everything.  Child et al. 2019, section 4.2
+    "strided": lambda d, window, depth: (StridedAttention if depth % 2 else LocalAttention)(window),
+    "topk": lambda d, window, depth: TopKAttention(window),
+    "linear": lambda d, window, depth: LinearAttention(),
+    "differential": lambda d, window, depth: DifferentialVariant(d, depth=depth),
+    "tiled": lambda d, window, depth: FlashAttention(),
 }
 VARIANTS = {"full": None, **_VARIANT_FACTORIES}
 assert set(VARIANTS) == set(get_args(Variant))
 
 
 def effective_window(variant: str, window: int | None) -> int | None:
-    """The span that counts; of a form that knows none, none."""
+    """The window that a variant uses; None for a variant without one."""
     return (window or DEFAULT_WINDOW) if variant in WINDOW_VARIANTS else None
 
 
@@ -174,10 +175,10 @@ class VariantSelfAttention(MultiHeadAttention):
 def make_self_attention(
     variant: str, dim: int, num_heads: int, *, dropout: float = 0.0, window: int = DEFAULT_WINDOW, depth: int = 0
 ) -> Any:
-    """The attention of that form."""
-    factory = look_up("form of attention", variant, VARIANTS)
+    """A self-attention layer of that variant."""
+    factory = look_up("attention variant", variant, VARIANTS)
     if factory is None:
         return MultiHeadAttention(dim, num_heads, dropout=dropout)
     if variant == "differential":
-        return DifferentialAttention(dim, num_heads, depth=depth)      # with the paper's projections, which add nothing
+        return DifferentialAttention(dim, num_heads, depth=depth)      # with the paper's projections, without biases
     return VariantSelfAttention(dim, num_heads, factory(dim // num_heads, window, depth))

@@ -186,7 +186,7 @@ class GPT(nn.Module):
         self.wte, self.wpe = nn.Embedding(vocab_size, embed_dim), nn.Embedding(context_length, embed_dim)
         # of what is added to the residual path: its size does not grow with depth
         std = _init_std(embed_dim) / sqrt(2 * num_layers)
-        factory = look_up("form of attention", attention, VARIANTS)
+        factory = look_up("attention variant", attention, VARIANTS)
         variants = [
             None if factory is None else factory(embed_dim // num_heads, window, depth) for depth in range(num_layers)
         ]
