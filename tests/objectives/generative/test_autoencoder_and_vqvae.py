@@ -165,6 +165,7 @@ def test_latent_walks_match_hand_values():
 def test_semi_supervised_gains_from_unlabeled_images(workdir):
     """Van Schependom 8.5: one label a class, and all other images without. Measured gains 0.11, 0.08 and 0.19."""
     gains = [
-        didact.train(RECIPES["semi_supervised"], class_names=1, seed=seed).metadata["test"]["gain"] for seed in range(3)
+        didact.train(RECIPES["semi_supervised"], labels_per_class=1, seed=seed).metadata["test"]["gain"]
+        for seed in range(3)
     ]
     assert min(gains) > 0 and sum(gains) / 3 > 0.05
