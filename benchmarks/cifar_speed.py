@@ -22,7 +22,8 @@ import didact.recipes
 from didact.data.load import load
 from didact.registry import RECIPES
 from didact.run import git_state
-from didact.training.session import prepare, reproduce_command
+from didact.training.prepare import prepare
+from didact.training.run_training import reproduce_command
 
 COMMON: dict[str, Any] = {
     "model": "resnet9",

@@ -23,7 +23,8 @@ from torch import Tensor
 from didact.models.text.gpt import GPT
 from didact.registry import create_model
 from didact.run import git_state
-from didact.samplers.text_generation import DecodingConfig, TextGenerator
+from didact.samplers.text_generation import TextGenerator
+from didact.samplers.top_k_top_p import DecodingConfig
 
 GREEDY = DecodingConfig(temperature=0)
 GenerateFunction = Callable[[Tensor, int], Tensor]

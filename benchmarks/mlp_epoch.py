@@ -27,7 +27,7 @@ from didact.data.load import load
 from didact.run import git_state
 from didact.training.experiment import Settings
 from didact.training.loop import Trainer
-from didact.training.session import build_experiment
+from didact.training.prepare import build_experiment
 
 BATCH = 128
 

@@ -34,7 +34,7 @@ from didact.inference.evaluate_samples import quality_vs_classifier
 from didact.inference.sample_images import sample_images
 from didact.run import Run, git_state
 from didact.training.device import describe_device, resolve_device, synchronize
-from didact.training.session import load_model
+from didact.training.restore import load_model
 
 # images that are judged, whose drawing is timed, that are judged in a quick try
 NUM_JUDGED, NUM_TIMED, NUM_QUICK = 2_000, 64, 100

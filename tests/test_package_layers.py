@@ -12,13 +12,12 @@ import didact
 
 LAYERS = (  # from the ground up; packages of one layer may import each other
     ("scratch",),
-    ("errors", "schema"),
+    ("errors", "schema", "progress"),
     ("options",),
     ("registry",),
     ("files",),
     ("metrics", "optim", "data"),
     ("charts", "kernels", "samplers"),
-    ("progress",),
     ("layers", "analysis"),
     ("adaptation",),
     ("models",),
@@ -26,7 +25,7 @@ LAYERS = (  # from the ground up; packages of one layer may import each other
     ("training", "run"),
     ("inference", "report", "serve", "explain"),
     ("claims",),
-    ("recipes",),
+    ("recipes", "api"),
     ("doctor", "studio", "cli", "__main__"),
 )
 LAYER_OF_PACKAGE = {package: layer for layer, packages in enumerate(LAYERS) for package in packages}

@@ -36,7 +36,7 @@ def test_locked_run_is_trained_by_one_process_at_a_time(trained_run):
     )
     assert process.stdout.readline() == "held\n"
     with pytest.raises(UsageError, match="is being trained by another process"):
-        didact.training.session.resume(trained_run)
+        didact.training.resume.resume(trained_run)
     process.kill()
     process.communicate()
     with trained_run.locked():
@@ -82,5 +82,5 @@ def test_reproduce_command_names_data_loaded_in_python(workdir):
 def test_interrupted_run_has_status_stopped(workdir, monkeypatch):
     monkeypatch.setattr("didact.training.loop.Trainer.stop_requested", lambda self, patience: self.state.step == 3)
     with pytest.raises(didact.training.interrupts.Interrupted, match="stopped at step 3 of"):
-        didact.train(recipes.mlp, data="iris", hidden=(4,), epochs=2, batch=16)
+        didact.train(recipes.mlp, data="iris", hidden=(4,), epochs=2, batch_size=16)
     assert Run.open("latest").metadata["status"] == "stopped"

@@ -17,7 +17,7 @@ from didact.run import Run
 from didact.training import loop
 from didact.training.interrupts import DivergedError
 from didact.training.loop import Trainer
-from didact.training.session import resume
+from didact.training.resume import resume
 
 SMALL_RUN = {"data": "iris", "hidden": (4,), "epochs": 6, "batch": 16}
 HOLD_LOCK_SCRIPT = """
@@ -219,7 +219,7 @@ def test_resume_does_not_follow_a_symlinked_log(target, workdir, monkeypatch):
 
 def test_writing_the_log_does_not_change_the_weights(workdir, monkeypatch):
     """Reading the losses earlier changes no number of the training."""
-    weights = didact.train(RECIPES["vae"], widths=(8,), steps=6, log_every=1).load("model")
+    weights = didact.train(RECIPES["vae"], hidden=(8,), steps=6, log_every=1).load("model")
     monkeypatch.setattr(loop, "PROGRESS_INTERVAL_S", 0.0)
-    other_weights = didact.train(RECIPES["vae"], widths=(8,), steps=6, log_every=1).load("model")
+    other_weights = didact.train(RECIPES["vae"], hidden=(8,), steps=6, log_every=1).load("model")
     assert all(torch.equal(weights[name], other_weights[name]) for name in weights)

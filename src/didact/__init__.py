@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from didact import recipes as recipes
     from didact import report as report
+    from didact.api import resume as resume
+    from didact.api import train as train
     from didact.data.load import load as load
+    from didact.inference.evaluate import evaluate as evaluate
     from didact.inference.predict import predict as predict
     from didact.run import Run as Run
     from didact.training.experiment import Experiment as Experiment
     from didact.training.fit import fit as fit
-    from didact.training.session import evaluate as evaluate
-    from didact.training.session import resume as resume
-    from didact.training.session import train as train
 
 __version__ = "0.2.0"
 
 _EXPORTS = {
     "Experiment": "didact.training.experiment",
     "Run": "didact.run",
-    "evaluate": "didact.training.session",
+    "evaluate": "didact.inference.evaluate",
     "fit": "didact.training.fit",
     "load": "didact.data.load",
     "predict": "didact.inference.predict",
-    "resume": "didact.training.session",
-    "train": "didact.training.session",
+    "resume": "didact.api",
+    "train": "didact.api",
 }
 _NEEDS_RECIPES = ("evaluate", "predict", "resume", "train")
 _SUBPACKAGES = (

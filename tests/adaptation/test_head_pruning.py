@@ -19,7 +19,7 @@ from didact.models.text.transformer_classifier import TransformerClassifier
 from didact.models.vision.vit import ViT
 from didact.objectives.text.causal_lm import GenerativeLanguageModel
 from didact.objectives.text.seq2seq import Seq2SeqObjective
-from didact.samplers.text_generation import DecodingConfig
+from didact.samplers.top_k_top_p import DecodingConfig
 
 X = torch.randn(2, 7, 24, generator=torch.Generator().manual_seed(0))
 # the layer, what it reads, heads to go, numbers that go: 3 or more matrices with d rows for each head, and W_O's

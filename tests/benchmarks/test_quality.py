@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from didact.data.load import load
-from didact.training.session import load_model
+from didact.training.restore import load_model
 
 FILE = Path(__file__).parents[2] / "benchmarks" / "quality.py"
 

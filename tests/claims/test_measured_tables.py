@@ -38,7 +38,7 @@ from didact.errors import UsageError
 from didact.registry import RECIPES
 from didact.run import Run, git_state
 from didact.training.interrupts import Interrupted
-from didact.training.session import known_options, prepare
+from didact.training.prepare import known_options, prepare
 
 TABLE_NAMES = [
     "1.6",

@@ -76,8 +76,8 @@ CASES = [  # the call, what the line says of what came, and the words that help
     ("train mlp --steps -3", "got -3", "at least 1"),
     ("train mlp --epochs 5 --steps 7", "got 5 and 7", "either --epochs or --steps"),
     ("train approximate --epochs 5 --steps 7", "got 5 and 7", "either --epochs or --steps"),
-    ("train mlp --batch 0", "got 0", "at least 1"),
-    ("train mlp --batch -8", "got -8", "at least 1"),
+    ("train mlp --batch-size 0", "got 0", "at least 1"),
+    ("train mlp --batch-size -8", "got -8", "at least 1"),
     ("train mlp --seed -1", "got -1", "at least 0"),
     ("train mlp --split-seed 99999999999999999999", "got 99999999999999999999", "--split-seed expects int"),
     (
@@ -91,8 +91,12 @@ CASES = [  # the call, what the line says of what came, and the words that help
     ("train mlp --data pics --size 0", "got 0", "from 1 to 4096"),
     ("train mlp --data pics --size 1000000", "got 1000000", "from 1 to 4096"),
     ("train bagging --members 1000000000", "got 1000000000", "from 1 to 1000"),
-    ("train mlp --data own.csv --norm batch --batch 1", "batches of 1 leave one alone", "raise --batch"),
-    ("train mlp --data own.csv --norm batch --batch 8 --accumulate 8", "batches of 8 in 8 parts", "lower --accumulate"),
+    ("train mlp --data own.csv --norm batch --batch-size 1", "batches of 1 leave one alone", "raise --batch-size"),
+    (
+        "train mlp --data own.csv --norm batch --batch-size 8 --accumulate 8",
+        "batches of 8 in 8 parts",
+        "lower --accumulate",
+    ),
     # names of other things
     ("train mlp --device gpu", "got 'gpu'", "auto, cpu, cuda"),
     ("train mlp --device meta", "got 'meta'", "auto, cpu, cuda"),
@@ -111,23 +115,23 @@ CASES = [  # the call, what the line says of what came, and the words that help
     ("train mlp --data iris --augment flip", "'iris' is table", "changes images"),
     ("train mlp --data pics --augment mixup", "'pics' are binary", "several classes"),
     ("train mlp --data diabetes --balance weights", "'diabetes' are regression", "is for classes"),
-    ("train mlp --data diabetes --smoothing 0.1", "these are regression", "leave it out"),
+    ("train mlp --data diabetes --label-smoothing 0.1", "these are regression", "leave it out"),
     # recipes that refuse the data
     ("train approximate --data iris", "'iris' are multiclass", "choose other data or another recipe"),
-    ("train realnvp --data digits --scales 4", "got 8×8", "choose at most 3"),
-    ("train realnvp --data digits --network plain --scales 2", "got --scales 2", "one way for all numbers"),
-    ("train realnvp --scales 2", "got --scales 2", "'moons' is a table"),
+    ("train realnvp --data digits --num-scales 4", "got 8×8", "choose at most 3"),
+    ("train realnvp --data digits --network plain --num-scales 2", "got --num-scales 2", "one way for all numbers"),
+    ("train realnvp --num-scales 2", "got --num-scales 2", "'moons' is a table"),
     ("train realnvp --data pics --size 1", "1×1 pixels", "draws images"),
     ("train realnvp --data lone", "'lone' holds 1 examples", "need at least 3"),
     ("train semi_supervised --data single", "only one class folder", "at least two"),
     ("train pixelrnn --data iris", "'iris' is table", "choose other data or another recipe"),
     ("train pixelrnn --levels 1", "got 1", "from 2 to 256"),
     ("train pixelrnn --data few", "too few of: 'a' (2), 'b' (1)", "add some"),
-    ("train pixelcnn --kernel 4", "got 4", "must be odd"),
+    ("train pixelcnn --kernel-size 4", "got 4", "must be odd"),
     ("train vqvae_prior --from nowhere", "'nowhere'", "choose from"),
     ("train vqvae_prior --from runs/mlp/digits", "which trained mlp", "a run of vqvae"),
-    ("train vqvae_prior --coder vae", "'vae'", "did you mean 'vqvae'?"),
-    ("train vqvae_prior --coder codes=8", "'codes=8'", "vqvae"),
+    ("train vqvae_prior --autoencoder vae", "'vae'", "did you mean 'vqvae'?"),
+    ("train vqvae_prior --autoencoder codes=8", "'codes=8'", "vqvae"),
     ("train approximate --data pics", "'pics' is images", "choose other data or another recipe"),
     (
         "train dropout_weight_decay --data texts.csv --text review",
@@ -158,11 +162,11 @@ CASES = [  # the call, what the line says of what came, and the words that help
     ("train char_rnn --data latin.txt", "latin.txt is not UTF-8 text (byte 3)", "save it as UTF-8"),
     ("train char_rnn --data note.txt --target y", "got --target y", "note.txt is running text"),
     ("train char_rnn --data iris", "'iris' is table", "give a text file (.txt, .md) or a folder of them"),
-    ("train char_rnn --context 100000", "shorter than a context of 100000 tokens", "choose a smaller one"),
+    ("train char_rnn --context-length 100000", "shorter than a context of 100000 tokens", "choose a smaller one"),
     ("train char_rnn --cell lstn", "'lstn'", "did you mean 'lstm'?"),
     ("train text_rnn --data python_topics", "are language", "give a CSV file with --text COLUMN"),
     ("train text_rnn --augment swpa", "'swpa'", "did you mean 'swap'?"),
-    ("train text_rnn --length 0", "got 0", "from 1 to 1000"),
+    ("train text_rnn --max-length 0", "got 0", "from 1 to 1000"),
     ("train seq2seq --data verdicts", "'verdicts' is text", "choose other data"),
     # tables
     ("train mlp --data empty.csv", "empty.csv is empty", "expected a line of column names"),
@@ -319,7 +323,7 @@ CASES = [  # the call, what the line says of what came, and the words that help
     ("sweep", "expects a recipe's name first", "`didact list`"),
     ("sweep mlp", "brings no grid of its own", "lr=1e-4,1e-3"),
     ("sweep mlp lr=", "got 'lr='", "lr=value,value…"),
-    ("sweep mlp lrr=1,2", "'lrr'", "did you mean 'lr'?"),
+    ("sweep mlp lrr=1,2", "--lrr", "did you mean 'lr'?"),
     ("sweep mlp lr=slow,fast", "got 'slow'", "--lr expects float"),
     ("sweep mlp lr=1e-3,-1", "got -1", "more than 0"),
     ("sweep mlp lr=1e-3,,1e-2", "got ''", "--lr expects float"),
@@ -485,7 +489,7 @@ def test_bug_keeps_its_traceback(workdir, monkeypatch):
     def raise_error(*_: object, **__: object) -> None:
         raise RuntimeError("ours")
 
-    monkeypatch.setattr("didact.training.session.load", raise_error)
+    monkeypatch.setattr("didact.training.prepare.load", raise_error)
     with pytest.raises(RuntimeError, match="ours"):
         main(["train", "mlp"])
 

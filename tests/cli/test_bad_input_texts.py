@@ -24,7 +24,7 @@ def workdir(tmp_path_factory):
     )
     table_options = {"data": str(folder / "own.csv"), "text": "review", "target": "liked"}
     (folder / "judge").symlink_to(
-        didact.train(RECIPES["text_transformer"], hidden=16, length=6, **table_options, **small_options).folder
+        didact.train(RECIPES["text_transformer"], ffn_dim=16, max_length=6, **table_options, **small_options).folder
     )
     (folder / "empty.txt").write_text("")
     (folder / "blank.txt").write_text(" \n")
@@ -69,7 +69,7 @@ def workdir(tmp_path_factory):
         ("train text_rnn --data own.csv", "'own' is table", "give a CSV file with --text COLUMN"),
         ("train text_rnn --data python_topics", "'python_topics' are language", "give a CSV file with --text COLUMN"),
         (
-            "train gpt --data python_topics --model llama --heads 4 --width 12",
+            "train gpt --data python_topics --model llama --num-heads 4 --embed-dim 12",
             "got 12",
             "the width must be a multiple of 8",
         ),

@@ -26,7 +26,7 @@ from didact.options import Range
 from didact.recipes import mlp
 from didact.registry import RECIPES, Recipe
 from didact.training.experiment import Experiment
-from didact.training.session import known_options
+from didact.training.prepare import known_options
 from helpers import data_zoo
 
 RESULT_KEYS = {"recipe", "arguments", "run", "seconds", "validation", "test"}
@@ -159,7 +159,7 @@ def test_resume_finishes_an_interrupted_run(run_cli, run_cli_json, workdir):
 
 def test_predict_reads_image_files(run_cli_json, run_cli, workdir):
     """Test digits written as image files are read back as what they were; larger ones are made small again."""
-    run = run_cli_json("train mlp --data digits --hidden 64 --epochs 12 --batch 64", quiet=False)["run"]
+    run = run_cli_json("train mlp --data digits --hidden 64 --epochs 12 --batch-size 64", quiet=False)["run"]
     rows = load_file(f"{run}/indices.safetensors")["test"][:40].tolist()
     digits = load_digits()
     for i in rows:

@@ -13,7 +13,7 @@ from didact.cli.verbs.predict import format_prediction
 from didact.cli.verbs.sample import show_samples
 from didact.registry import RECIPES
 from didact.run import Run
-from didact.training.session import known_options
+from didact.training.prepare import known_options
 
 
 def print_plan(**plan: int) -> str:

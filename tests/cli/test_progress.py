@@ -63,19 +63,15 @@ def test_train_evaluate_and_sample_show_sampling_progress(workdir, no_delay, cap
     assert capsys.readouterr().out.count("bits_per_dim = −log p(x) / (D log 2) = ") == 2
     assert main(["sample", "pixelcnn/latest", "--n", "3", "--to", "new.png"]) == 0
     assert " 64 of 64 steps of drawing" in capsys.readouterr().err
-    assert (
-        main(
-            ["train", "diffusion", "--widths", "4", "--time", "4", "--T", "6", "--sampling-steps", "6", "--steps", "2"]
-        )
-        == 0
-    )
+    sizes = ["--channels", "4", "--time-dim", "4", "--timesteps", "6", "--sampling-steps", "6"]
+    assert main(["train", "diffusion", *sizes, "--steps", "2"]) == 0
     assert " 6 of 6 steps of drawing" in capsys.readouterr().err
     assert main(["sample", "diffusion/latest", "--n", "600", "--to", "new.png"]) == 0
     assert " 12 of 12 steps of drawing" in capsys.readouterr().err                        # 512 and 88: six steps each
 
 
 def test_bits_per_dim_formula_follows_from_nats(workdir):
-    run = didact.train(RECIPES["realnvp"], data="digits", steps=1, hidden=4, couplings=2)
+    run = didact.train(RECIPES["realnvp"], data="digits", steps=1, hidden=4, num_couplings=2)
     test = run.metadata["test"]
     formula_text = format_metric_formula("bits_per_dim", test)
     nats, dimensions = (float(word) for word in formula_text.split(" = ")[1].replace(" / (", " ").split()[:2])

@@ -39,14 +39,10 @@ def workdir(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         make_image_folder(root / "blocks")
-        common_options = ["--data", "blocks", "--size", "16", "--device", "cpu", "--batch", "4"]
-        assert main(["train", "segmentation", *common_options, "--widths", "4,8", "--epochs", "12", "--json"]) == 0
-        assert (
-            main(
-                ["train", "denoising", *common_options, "--widths", "8", "--epochs", "8", "--strength", "0.2", "--json"]
-            )
-            == 0
-        )
+        common_options = ["--data", "blocks", "--size", "16", "--device", "cpu", "--batch-size", "4"]
+        assert main(["train", "segmentation", *common_options, "--channels", "4,8", "--epochs", "12", "--json"]) == 0
+        strength = ["--strength", "0.2"]
+        assert main(["train", "denoising", *common_options, "--channels", "8", "--epochs", "8", *strength, "--json"]) == 0
         yield root
 
 
@@ -112,12 +108,12 @@ def test_reports_show_input_target_and_prediction(workdir):
     ("predict segmentation/latest blocks/images/1.jpg --draws 2", "draws none; leave it out"),
     ("predict segmentation/latest blocks/images/1.jpg --passes 2", "this run's network has none"),
     ("predict segmentation/latest blocks/images/1.jpg --to cut.jpg", "cannot write"),
-    ("train segmentation --data blocks --size 20 --widths 4,8,8,8", "multiples of 8, got 20"),
+    ("train segmentation --data blocks --size 20 --channels 4,8,8,8", "multiples of 8, got 20"),
     ("train segmentation --data blocks --augment rotate", "did you mean"),
     ("train segmentation --data digits", "learns from masks, but 'digits' is images"),
-    ("train segmentation --data blocks --widths 4", "at least two levels"),
-    ("train denoising --data digits --damage greyscale", "takes colours away"),
-    ("train denoising --damage greyscale --strength 1", "has no --strength"),
+    ("train segmentation --data blocks --channels 4", "at least two levels"),
+    ("train denoising --data digits --degradation greyscale", "takes colours away"),
+    ("train denoising --degradation greyscale --strength 1", "has no --strength"),
 ])
 def test_segmentation_and_denoising_refuse_bad_input_in_one_line(workdir, capsys, command, message):
     raw = (workdir / "blocks" / "images" / "1.jpg").read_bytes()

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from didact import recipes
 from didact.cli.sweep_progress import SweepProgress
-from didact.training.sweep import sweep
+from didact.training.sweeps.sweep import sweep
 
 FAST_OPTIONS = {"data": "iris", "hidden": (4,), "epochs": 3, "batch": 32, "device": "cpu"}
 AXES = {"lr": (1e-3, 1e-2)}

@@ -11,7 +11,7 @@ from didact import recipes, report
 from didact.data.core import SPLITS
 from didact.data.load import load, reload_data
 from didact.run import Run
-from didact.training.session import train
+from didact.training.run_training import train
 
 QUICK_OPTIONS = {"epochs": 1, "batch": 16, "device": "cpu"}
 

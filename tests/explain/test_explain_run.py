@@ -17,7 +17,7 @@ from didact.explain.explain_run import explain_run
 from didact.explain.explained_model import ExplainedModel
 from didact.registry import RECIPES
 from didact.run import Run
-from didact.training.session import load_model
+from didact.training.restore import load_model
 
 PRODUCTS = "size,colour,sold\n" + "".join(
     f"{i % 7}.5,{'red' if i % 3 else 'blue'},{'yes' if i % 7 > 3 else 'no'}\n" for i in range(80)

@@ -12,6 +12,7 @@ from didact.errors import UsageError
 from didact.explain.attention_maps import draw_attention_maps
 from didact.explain.explain_run import explain_run
 from didact.explain.head_ablation import record_attention
+from didact.inference.evaluate import evaluate
 from didact.models.text.bert import BERT
 from didact.models.text.encoder_decoder import Transformer
 from didact.models.text.gpt import GPT
@@ -21,23 +22,25 @@ from didact.models.text.transformer_classifier import TransformerClassifier
 from didact.registry import RECIPES
 from didact.training.evaluation import evaluate_split
 from didact.training.precision import Precision
-from didact.training.session import evaluate, load_model, rebuild
+from didact.training.restore import load_model, rebuild
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """A run of each kind, seconds of training each."""
     folder = str(tmp_path_factory.mktemp("runs"))
-    small_options = {"layers": 2, "heads": 2, "width": 16}
+    small_options = {"num_layers": 2, "num_heads": 2, "embed_dim": 16}
     return {
         "gpt": didact.train(
             RECIPES["gpt"], data="python_topics", context_length=16, steps=5, runs=folder, **small_options
         ),
-        "text_transformer": didact.train(RECIPES["text_transformer"], steps=5, hidden=16, runs=folder, **small_options),
-        "char_rnn": didact.train(
-            RECIPES["char_rnn"], steps=5, hidden=8, layers=2, width=8, context_length=16, runs=folder
+        "text_transformer": didact.train(
+            RECIPES["text_transformer"], steps=5, ffn_dim=16, runs=folder, **small_options
         ),
-        "text_rnn": didact.train(RECIPES["text_rnn"], cell="gru", steps=5, hidden=8, width=8, runs=folder),
+        "char_rnn": didact.train(
+            RECIPES["char_rnn"], steps=5, hidden_size=8, num_layers=2, embed_dim=8, context_length=16, runs=folder
+        ),
+        "text_rnn": didact.train(RECIPES["text_rnn"], cell="gru", steps=5, hidden_size=8, embed_dim=8, runs=folder),
         "llama": didact.train(
             RECIPES["gpt"],
             model="llama",
@@ -47,8 +50,10 @@ def runs(tmp_path_factory):
             runs=folder,
             **small_options,
         ),
-        "seq2seq": didact.train(RECIPES["seq2seq"], steps=120, batch=64, hidden=48, width=32, lr=8e-3, runs=folder),
-        "translate": didact.train(RECIPES["translate"], steps=5, hidden=16, runs=folder, **small_options),
+        "seq2seq": didact.train(
+            RECIPES["seq2seq"], steps=120, batch_size=64, hidden_size=48, embed_dim=32, lr=8e-3, runs=folder
+        ),
+        "translate": didact.train(RECIPES["translate"], steps=5, ffn_dim=16, runs=folder, **small_options),
     }
 
 
@@ -281,7 +286,8 @@ def test_head_ablation_refuses_networks_without_heads(runs):
 
 def test_forecast_is_explained_by_gates_and_memory(tmp_path, capsys):
     """Of values, not of tokens: they are read as the network learned them, in deviations from the mean."""
-    run = didact.train(RECIPES["forecast"], steps=5, hidden=6, window=9, horizon=2, runs=str(tmp_path), device="cpu")
+    options = {"steps": 5, "hidden_size": 6, "window": 9, "horizon": 2}
+    run = didact.train(RECIPES["forecast"], **options, runs=str(tmp_path), device="cpu")
     window = [0.0, 1.5, -2.0, 0.0, 3.0, 1.0, 0.0, -1.0, 0.0]
     explanation = explain_run(run, [",".join(map(str, window))], out_dir=tmp_path / "page")["explained"][0]
     assert (

@@ -14,7 +14,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from didact import recipes
-from didact.training.session import train
+from didact.training.run_training import train
 
 SMALL = {"hidden": (4,), "epochs": 2, "batch": 64, "device": "cpu"}
 
@@ -134,7 +134,7 @@ def train_interrupted_run(folder: Path, evaluations: int) -> None:
             data="own.csv",
             save_every=1e-6,
             on_event=stop_at_evaluation,
-            **SMALL | {"batch": 8, "epochs": 3},
+            **SMALL | {"batch_size": 8, "epochs": 3},
         )
     (run_folder,) = set(folder.parent.iterdir()) - folders_before
     run_folder.rename(folder)

@@ -9,7 +9,7 @@ import didact
 from didact.registry import RECIPES
 from didact.run import Run
 from didact.training.loop import Trainer
-from didact.training.session import resume
+from didact.training.resume import resume
 
 
 def assert_resumed_equals_uninterrupted(name: str, kill_step: int = 7, **budget: Any) -> None:

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from didact.registry import create_model
-from didact.samplers.text_generation import DecodingConfig, TextGenerator
+from didact.samplers.text_generation import TextGenerator
+from didact.samplers.top_k_top_p import DecodingConfig
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 2e-2}

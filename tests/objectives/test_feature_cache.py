@@ -12,7 +12,7 @@ from didact.objectives.feature_cache import FeatureCache
 from didact.objectives.supervised import likelihood_for
 from didact.objectives.transfer import TransferClassifier
 from didact.registry import create_model
-from didact.training.session import prepare
+from didact.training.prepare import prepare
 
 
 def make_transfer_classifier(network, *, cache_features, num_classes=5):

@@ -11,12 +11,13 @@ import torch
 import didact
 from didact.data.core import SPLITS, TensorSplit
 from didact.data.load import load
+from didact.inference.evaluate import evaluate
 from didact.objectives.generative.gan import GANObjective
 from didact.registry import RECIPES
 from didact.run import Run
 from didact.training.interrupts import DivergedError, Interrupted
 from didact.training.loop import Trainer
-from didact.training.session import evaluate, resume
+from didact.training.resume import resume
 
 
 def test_denoising_autoencoder_improves_its_input(workdir):

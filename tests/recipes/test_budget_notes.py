@@ -4,7 +4,7 @@ import pytest
 
 from didact import recipes  # noqa: F401 (registers the recipes)
 from didact.cli.main import main
-from didact.training.session import prepare
+from didact.training.prepare import prepare
 
 RECIPE_NAMES = (
     "mlp",

@@ -11,7 +11,7 @@ from didact.layers.conv.residual import NoShortcut, PadShortcut
 from didact.layers.conv.separable import SeparableConv2d
 from didact.layers.conv.squeeze_excite import SqueezeExcite
 from didact.registry import RECIPES
-from didact.training.session import prepare
+from didact.training.prepare import prepare
 
 
 def build_network(recipe, **arguments):

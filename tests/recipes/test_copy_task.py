@@ -27,7 +27,7 @@ from didact.models.text.rnn import RecurrentTagger
 from didact.objectives.text import language_model
 from didact.objectives.text.tagging import TaggingObjective
 from didact.registry import RECIPES
-from didact.training.session import load_model
+from didact.training.restore import load_model
 
 
 def test_copy_inputs_and_targets():

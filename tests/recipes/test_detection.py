@@ -13,6 +13,7 @@ from didact import metrics
 from didact.cli.main import main
 from didact.data.core import TensorSplit
 from didact.data.load import load
+from didact.inference.evaluate import evaluate
 from didact.inference.predict import predict
 from didact.layers.conv.anchors import anchor_grid, kmeans_iou
 from didact.recipes.detection import cluster_anchor_sizes
@@ -20,7 +21,8 @@ from didact.registry import RECIPES
 from didact.report import page
 from didact.report.box_strips import draw_boxes_svg
 from didact.run import Run
-from didact.training.session import evaluate, load_model, rebuild, resume
+from didact.training.restore import load_model, rebuild
+from didact.training.resume import resume
 
 TRAIN_OPTIONS = {"epochs": 2, "batch_size": 8, "augment": ("flips", "zoom", "jitter"), "lr": 1e-2}
 

@@ -11,12 +11,13 @@ from didact.claims.tables import TABLES
 from didact.data.core import SPLITS, TensorSplit
 from didact.data.load import load
 from didact.errors import UsageError
+from didact.inference.evaluate import evaluate
 from didact.inference.sample_images import sample_images
 from didact.optim.schedule import WarmupCosine
 from didact.registry import RECIPES
 from didact.training.experiment import Settings
 from didact.training.loop import Trainer
-from didact.training.session import evaluate, prepare
+from didact.training.prepare import prepare
 
 SMALL = {"channels": (8, 16), "time_dim": 16, "steps": 40, "sampling_steps": 4}
 

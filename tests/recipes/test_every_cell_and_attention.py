@@ -301,7 +301,7 @@ def test_sweep_compares_attention_variants(workdir, capsys):
         ),
         (
             "train char_rnn --cell mamba --recurrent-init random",
-            "--recurrent-init random is for rnn, lstm and gru; mamba begins as its paper says",
+            "--recurrent-init random is for rnn, lstm and gru; mamba is initialized as in its paper",
         ),
         ("train char_rnn --cell manba", "--cell cannot be 'manba'; did you mean 'mamba'"),
         ("train seq2seq --cell mamba", "--cell cannot be 'mamba'"),

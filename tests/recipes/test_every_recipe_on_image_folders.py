@@ -9,12 +9,14 @@ from PIL import Image
 import didact
 from didact.data.load import load
 from didact.errors import UsageError
+from didact.inference.evaluate import evaluate
 from didact.registry import RECIPES
 from didact.report import page
 from didact.run import Run
-from didact.training.parallel_sweep import DataCache
-from didact.training.session import evaluate, load_model, prepare
-from didact.training.sweep import sweep
+from didact.training.prepare import prepare
+from didact.training.restore import load_model
+from didact.training.sweeps.parallel_sweep import DataCache
+from didact.training.sweeps.sweep import sweep
 
 SMALL = {
     "autoencoder": {"hidden": (16,)},

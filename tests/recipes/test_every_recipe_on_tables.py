@@ -11,11 +11,12 @@ from scipy.stats import entropy, norm
 import didact
 from didact.cli.main import main
 from didact.data.load import load
+from didact.inference.evaluate import evaluate
 from didact.inference.sample_images import sample_images, save_rows
 from didact.registry import RECIPES
 from didact.report import page
 from didact.run import Run
-from didact.training.session import evaluate, load_model
+from didact.training.restore import load_model
 
 QUICK_OPTIONS = {
     "vae": {"epochs": 14, "batch_size": 32, "latent_dim": 6, "hidden": (64, 64)},

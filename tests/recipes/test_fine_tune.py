@@ -14,11 +14,13 @@ from didact.cli.progress import TrainingProgress
 from didact.data.text.tokenizers import WordTokenizer
 from didact.errors import UsageError
 from didact.explain.explain_run import explain_run
+from didact.inference.evaluate import evaluate
 from didact.inference.predict import predict
 from didact.recipes.fine_tune import copy_matching_tensors, load_minilm, make_word_to_rows
 from didact.registry import RECIPES
 from didact.training.experiment import InitContext
-from didact.training.session import evaluate, load_model, prepare
+from didact.training.prepare import prepare
+from didact.training.restore import load_model
 
 TINY = {"num_layers": 1, "num_heads": 2, "embed_dim": 16, "ffn_dim": 32}
 WORDS_BY_CLASS = [("good", "fine"), ("dull", "bad")]

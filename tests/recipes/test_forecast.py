@@ -13,11 +13,12 @@ from didact.data.time_series import build_series, with_horizon
 from didact.errors import UsageError
 from didact.explain.gradient_memory import compute_gradient_decay
 from didact.explain.sequences import load_worst_sequences
+from didact.inference.evaluate import evaluate
 from didact.inference.predict import predict
 from didact.models.tabular.forecaster import RNNForecaster
 from didact.objectives.forecasting import ForecastObjective
 from didact.registry import RECIPES
-from didact.training.session import evaluate, load_model
+from didact.training.restore import load_model
 from helpers.public_data import has_public_data
 
 

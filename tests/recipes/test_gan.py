@@ -6,7 +6,7 @@ import torch
 import didact
 from didact.data.load import load
 from didact.registry import RECIPES
-from didact.training.session import prepare
+from didact.training.prepare import prepare
 
 
 def get_betas(experiment):

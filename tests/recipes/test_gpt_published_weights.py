@@ -20,9 +20,10 @@ from didact.errors import UsageError
 from didact.inference import chat as chats
 from didact.inference.generate_text import generate_continuations
 from didact.registry import RECIPES
-from didact.samplers.text_generation import DecodingConfig
+from didact.samplers.top_k_top_p import DecodingConfig
 from didact.training.experiment import InitContext
-from didact.training.session import load_model, prepare
+from didact.training.prepare import prepare
+from didact.training.restore import load_model
 
 GPT_OPTIONS = {
     "data": "python_topics",
@@ -149,7 +150,7 @@ def test_answer_is_greedy_unless_options_are_given(capsys, monkeypatch):
         assert main(["sample", "smollm2", "--prompt", "Why?", *words]) == 0
     assert configs == [
         DecodingConfig(0),
-        DecodingConfig(1, beam=3),
+        DecodingConfig(1, num_beams=3),
         DecodingConfig(1, top_k=5),
         DecodingConfig(1),
         DecodingConfig(0.5),

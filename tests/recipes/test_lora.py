@@ -6,11 +6,13 @@ import torch
 import didact
 from didact.adaptation.lora import LoRA, merge_lora
 from didact.errors import UsageError
+from didact.inference.evaluate import evaluate
 from didact.inference.generate_text import generate_continuations
 from didact.registry import RECIPES
-from didact.samplers.text_generation import DecodingConfig
+from didact.samplers.top_k_top_p import DecodingConfig
 from didact.training.experiment import InitContext
-from didact.training.session import evaluate, load_model, prepare
+from didact.training.prepare import prepare
+from didact.training.restore import load_model
 
 SMALL = {"num_layers": 2, "num_heads": 2, "embed_dim": 32, "context_length": 16, "batch_size": 16, "lr": 1e-2}
 FIRST = "to be or not to be, that is the question. "

@@ -10,10 +10,10 @@ from didact import report
 from didact.cli.main import main
 from didact.data.load import load
 from didact.errors import UsageError
+from didact.inference.evaluate import evaluate
 from didact.inference.predict import predict
 from didact.registry import RECIPES
 from didact.run import Run
-from didact.training.session import evaluate
 from helpers.killed_training import assert_resumed_equals_uninterrupted
 from helpers.public_data import has_public_data
 
@@ -150,8 +150,8 @@ def test_seq2seq_learns_a_tsv_and_is_evaluated_by_bleu(workdir):
     assert "BLEU" in report.write_report(run).read_text()
     assert predict(run, ["the king sees the cat"], beam=4)[0]["translation"] == "le roi voit le chat"
     for beam, message in (
-        (0, "beams must be from 1 to"),
-        (999, "beams must be from 1 to .*, the tokens that this model knows, got 999"),
+        (0, "number of beams must be from 1 to"),
+        (999, "number of beams must be from 1 to .*, the size of the vocabulary, got 999"),
     ):
         with pytest.raises(UsageError, match=message):
             predict(run, ["the king"], beam=beam)

@@ -12,7 +12,7 @@ from didact.data.load import load
 from didact.objectives.generative.sample_quality import metric_notes
 from didact.training.evaluation import evaluate_split
 from didact.training.precision import Precision
-from didact.training.session import prepare
+from didact.training.prepare import prepare
 
 TINY_OPTIONS = {
     "gan": {"hidden": (4,)},

@@ -19,7 +19,8 @@ from didact.models.vision.unet import UNet
 from didact.objectives.vision.restoration import AddBlur
 from didact.recipes.denoising import MIN_BLUR_STD
 from didact.registry import MODELS
-from didact.training.session import load_model, prepare
+from didact.training.prepare import prepare
+from didact.training.restore import load_model
 from helpers.public_data import has_public_data
 
 

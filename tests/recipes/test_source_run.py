@@ -13,12 +13,14 @@ from didact.cli.main import main
 from didact.data.core import SPLITS, TensorSplit
 from didact.data.load import load
 from didact.errors import UsageError
+from didact.inference.evaluate import evaluate
 from didact.inference.sample_images import sample_images
 from didact.recipes._source_run import resolve_source_run
 from didact.registry import RECIPES
 from didact.run import Run
-from didact.training.parallel_sweep import DataCache
-from didact.training.session import evaluate, load_model, prepare
+from didact.training.prepare import prepare
+from didact.training.restore import load_model
+from didact.training.sweeps.parallel_sweep import DataCache
 
 TEACHER = {
     "channels": (8, 16),

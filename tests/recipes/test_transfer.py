@@ -13,6 +13,7 @@ import didact
 from didact.cli.main import main
 from didact.data.load import load
 from didact.errors import UsageError
+from didact.inference.evaluate import evaluate
 from didact.inference.predict import predict
 from didact.models import ResNet
 from didact.models.pretrained.load_weights import load_weights
@@ -21,11 +22,13 @@ from didact.objectives.transfer import TransferClassifier, group_layers
 from didact.recipes.transfer import pretrain_cnn
 from didact.registry import RECIPES, create_model
 from didact.run import Run
-from didact.training.distributed import Group
-from didact.training.experiment import Settings
+from didact.training.distributed.process_group import Group
+from didact.training.experiment import Settings, ignore_events
 from didact.training.interrupts import Interrupted
-from didact.training.loop import ignore_events
-from didact.training.session import evaluate, load_initial_weights, load_model, prepare, resume
+from didact.training.prepare import prepare
+from didact.training.restore import load_model
+from didact.training.resume import resume
+from didact.training.run_training import load_initial_weights
 from helpers.public_data import has_public_data
 
 cnn, transfer = RECIPES["cnn"], RECIPES["transfer"]

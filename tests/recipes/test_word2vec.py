@@ -11,10 +11,12 @@ import didact
 from didact import report
 from didact.data.datasets.synthetic.analogy_text import ANALOGIES
 from didact.errors import UsageError
+from didact.inference.evaluate import evaluate
 from didact.inference.search import load_run_vectors
 from didact.registry import RECIPES
 from didact.training.experiment import InitContext
-from didact.training.session import evaluate, load_model, prepare
+from didact.training.prepare import prepare
+from didact.training.restore import load_model
 from helpers.killed_training import assert_resumed_equals_uninterrupted
 from helpers.public_data import has_public_data
 

@@ -11,7 +11,7 @@ from didact.models.text.bert import BERT, MaskedBERT
 from didact.models.text.encoder_decoder import Transformer
 from didact.models.text.gpt import GPT
 from didact.models.text.llama import Llama
-from didact.samplers.text_generation import DecodingConfig, filter_logits
+from didact.samplers.top_k_top_p import DecodingConfig, filter_logits
 
 hf = pytest.importorskip("transformers", reason="transformers is not installed")
 logging.getLogger("transformers").setLevel(logging.ERROR)

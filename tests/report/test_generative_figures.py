@@ -9,11 +9,11 @@ import didact
 from didact.registry import RECIPES
 from didact.report import page
 from didact.report.generative_figures import make_kl_figure, make_schedule_figures
-from didact.training.session import load_model
+from didact.training.restore import load_model
 
 
 def test_kl_per_dimension_sums_to_the_kl_of_the_code(workdir):
-    run = didact.train(RECIPES["vae"], widths=(16,), latent_dim=6, beta=0.5, epochs=2, batch=128, lr=5e-3)
+    run = didact.train(RECIPES["vae"], hidden=(16,), latent_dim=6, beta=0.5, epochs=2, batch_size=128, lr=5e-3)
     rows = run.load("test")
     assert rows["kl_each"].shape[1] == 6 and rows["kl_each"].mean(0).sum().item() == pytest.approx(
         run.metadata["test"]["kl"], rel=1e-4
@@ -39,7 +39,8 @@ def test_kl_figure_of_codes_by_hand():
 
 @pytest.mark.parametrize("noise", ["linear", "cosine"])
 def test_schedule_figure_shows_the_noise_schedule_of_the_run(noise, workdir):
-    run = didact.train(RECIPES["diffusion"], widths=(4,), time=4, T=30, noise=noise, sampling_steps=2, steps=1)
+    sizes = {"channels": (4,), "time_dim": 4, "timesteps": 30, "sampling_steps": 2, "steps": 1}
+    run = didact.train(RECIPES["diffusion"], noise_schedule=noise, **sizes)
     beta, alpha_bar = run.load("gallery")["schedule"]
     assert beta.shape == (30,) and torch.allclose((1 - beta.double()).cumprod(0), alpha_bar.double(), atol=1e-6)
     # ᾱ_t ~ cos²((t/T + s)/(1 + s) π/2), its first value over that at 0

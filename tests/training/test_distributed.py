@@ -14,8 +14,8 @@ import torch
 
 from didact.errors import UsageError
 from didact.run import Run
-from didact.training.distributed import Group, make_buckets
-from didact.training.loop import TrainingPlan, split_batches
+from didact.training.distributed.process_group import Group, make_buckets
+from didact.training.plan import TrainingPlan, split_batches
 from helpers.small_experiments import make_classifier
 
 pytestmark = pytest.mark.xdist_group("distributed")  # one worker: what two tests look at is trained once

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from didact.models.tabular.mlp import MLP
-from didact.training.federated import federated_average, train_federated
+from didact.training.distributed.federated import federated_average, train_federated
 
 
 def test_federated_average_weights_clients_by_examples():

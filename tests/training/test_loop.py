@@ -15,7 +15,7 @@ from didact.optim.sam import SAM
 from didact.optim.schedule import Cosine, OneCycle
 from didact.run import Run
 from didact.training import precision
-from didact.training.loop import TrainingPlan, split_batches
+from didact.training.plan import TrainingPlan, split_batches
 from didact.training.seeding import derive_seed, epoch_permutation
 from helpers.small_experiments import (
     flatten_weights,

@@ -9,9 +9,10 @@ from didact.objectives.distributions.classification import Categorical
 from didact.objectives.supervised import Classify
 from didact.optim.factory import make_optimizer
 from didact.optim.schedule import Cosine, OneCycle
+from didact.training.checkpoint import restore_checkpoint
 from didact.training.experiment import Settings
 from didact.training.loop import Trainer
-from didact.training.session import prepare
+from didact.training.prepare import prepare
 from helpers.small_experiments import flatten_weights, make_blobs, make_classifier, make_network
 from helpers.small_generative_runs import SMALL_GENERATIVE_RUNS
 
@@ -115,6 +116,6 @@ def test_cpu_checkpoint_resumes_on_gpu(tmp_path):
     )
     first.train()
     second = Trainer(make_classifier(epochs=6), Settings(), device=torch.device("cuda"), run=run)
-    second.restore(run.load_state())
+    restore_checkpoint(second, run.load_state())
     second.state.stop_reason = ""
     assert second.train().step == second.plan.total_rounds

@@ -14,8 +14,8 @@ from didact.cli.main import main
 from didact.objectives.distributions.classification import Categorical
 from didact.objectives.supervised import Classify
 from didact.registry import RECIPES
-from didact.training.model_summary import summarize_layers
-from didact.training.session import describe_recipe, prepare, take_examples
+from didact.training.prepare import describe_recipe, prepare, take_examples
+from didact.training.recording.model_summary import summarize_layers
 
 SMALL = {
     "data": "python_topics",

@@ -18,10 +18,10 @@ from didact.cli.sweep_progress import SweepProgress
 from didact.errors import UsageError
 from didact.recipes import mlp
 from didact.registry import RECIPES
-from didact.training import parallel_sweep as module
 from didact.training.interrupts import Interrupted
-from didact.training.parallel_sweep import STOPPED, TrainingJob, run_parallel, take_gpu
-from didact.training.sweep import sweep
+from didact.training.sweeps import parallel_sweep as module
+from didact.training.sweeps.parallel_sweep import STOPPED, TrainingJob, run_parallel, take_gpu
+from didact.training.sweeps.sweep import sweep
 
 SWEEP_OPTIONS = {"data": "wine", "epochs": 2, "hidden": (4,)}
 

@@ -13,7 +13,7 @@ from didact import files
 from didact.registry import RECIPES
 from didact.run import Run
 from didact.training.loop import Trainer
-from didact.training.session import resume
+from didact.training.resume import resume
 
 SMALL = {"data": "iris", "hidden": (4,), "epochs": 6, "batch_size": 16}
 

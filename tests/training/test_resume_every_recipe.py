@@ -16,7 +16,7 @@ from didact.optim.factory import OPTIMIZERS
 from didact.registry import RECIPES
 from didact.run import Run
 from didact.training.loop import Trainer
-from didact.training.session import resume
+from didact.training.resume import resume
 from helpers.smallest_runs import SMALLEST_RUNS
 
 STEPS = 9

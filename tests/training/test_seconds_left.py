@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from didact.training.loop import TrainingPlan
+from didact.training.plan import TrainingPlan
 from helpers.small_experiments import make_classifier, make_trainer
 
 

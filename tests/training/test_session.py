@@ -16,9 +16,10 @@ from didact.data.load import load
 from didact.errors import UsageError
 from didact.inference.predict import predict
 from didact.run import Run
-from didact.training.model_summary import count_parameters, summarize_layers
-from didact.training.session import load_model, prepare, rebuild, take_examples
-from didact.training.tensorboard import to_scalars
+from didact.training.prepare import prepare, take_examples
+from didact.training.recording.model_summary import count_parameters, summarize_layers
+from didact.training.recording.tensorboard import to_scalars
+from didact.training.restore import load_model, rebuild
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def test_run_folder_holds_everything(iris_run):
 
 
 def test_load_model_needs_the_run_folder_alone(iris_run, monkeypatch):
-    monkeypatch.setattr("didact.training.session.reload_data", lambda *_: pytest.fail("the data were asked for"))
+    monkeypatch.setattr("didact.training.restore.reload_data", lambda *_: pytest.fail("the data were asked for"))
     objective, data = load_model(iris_run)
     rows = iris_run.load("test")
     iris_data = load("iris")
@@ -226,7 +227,7 @@ def test_finishing_a_run_starts_no_thread(workdir, monkeypatch):
     there is none."""
     started_threads = []
     monkeypatch.setattr(threading.Thread, "start", started_threads.append)
-    monkeypatch.setattr("didact.training.tensorboard.time.time", lambda: 1e9)
+    monkeypatch.setattr("didact.training.recording.tensorboard.time.time", lambda: 1e9)
     run = didact.train(recipes.mlp, data="iris", hidden=(4,), epochs=1)
     assert started_threads == [] and run.metadata["status"] == "finished"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from didact import recipes
-from didact.training.sweep import sweep_name
+from didact.training.sweeps.sweep import sweep_name
 
 
 @pytest.mark.parametrize(

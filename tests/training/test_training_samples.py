@@ -10,7 +10,7 @@ from didact.report import page
 from didact.run import Run
 from didact.training.interrupts import Interrupted
 from didact.training.loop import Trainer
-from didact.training.session import resume
+from didact.training.resume import resume
 
 SMALL = {"hidden": (8,), "latent_dim": 2, "epochs": 6, "batch_size": 256}
 

@@ -51,7 +51,7 @@ def _format_numbers(values: Sequence[float], digits: int = 4) -> str:
 
 @dataclass(frozen=True)
 class ClaimForm:
-    """The form of a statement. `numeric` forms carry a value that can be exchanged for another one."""
+    """The form of a statement. A form that `is_numeric` carries a value that can be exchanged for another one."""
 
     is_numeric = False
 

@@ -12,16 +12,14 @@ from didact.claims.tools import Pair, count_parameters, elementwise_derivative, 
 from didact.layers.positional import sinusoidal_table
 from didact.layers.timestep_embedding import timestep_features
 from didact.models.generative.diffusion_unet import SIMPLE_UNET_GROUPS, SimpleUNet, TimeResBlock
-from didact.objectives.generative.diffusion import classifier_free_guidance
 from didact.objectives.generative.noise_schedule import (
     TO_X0_AND_EPS,
     NoiseSchedule,
     cosine_betas,
-    ddim_sample,
     linear_betas,
-    sampling_timesteps,
 )
 from didact.registry import create_model
+from didact.samplers.ddim import classifier_free_guidance, ddim_sample, sampling_timesteps
 
 # didact keeps ᾱ in float32: identities with it hold to six digits
 

@@ -21,7 +21,7 @@ from didact.models.text.llama import Llama
 from didact.registry import create_model
 from didact.scratch.losses import mse_loss
 from didact.scratch.optim import GD, clip_norm
-from didact.training.federated import train_federated
+from didact.training.distributed.federated import train_federated
 
 
 @claim("C12.1", Equal())

@@ -23,11 +23,12 @@ from didact.objectives.abilities import CanSample
 from didact.registry import RECIPES
 from didact.run import Run, environment, git_state
 from didact.training.device import describe_device, resolve_device
-from didact.training.experiment import Experiment
-from didact.training.loop import EventCallback, Trainer, TrainingPlan, ignore_events
-from didact.training.parallel_sweep import to_jsonable
-from didact.training.session import known_options, prepare
-from didact.training.sweep import load_or_create, run_sweeps
+from didact.training.experiment import EventCallback, Experiment, ignore_events
+from didact.training.loop import Trainer
+from didact.training.plan import TrainingPlan
+from didact.training.prepare import known_options, prepare
+from didact.training.sweeps.parallel_sweep import to_jsonable
+from didact.training.sweeps.sweep import load_or_create, run_sweeps
 
 PACKAGE_FOLDER = Path(__file__).parents[1]          # didact's own files, wherever one works
 MEASURED_FOLDER = PACKAGE_FOLDER / "claims" / "measured"
@@ -91,7 +92,7 @@ def measure_table(
     on_row: Callable[[dict[str, Any]], None] = lambda row: None,
     **settings: Any,
 ) -> MeasurementRecord:
-    """Every configuration under every seed, `beside` at once. Asked again, it goes on where it was stopped."""
+    """Every configuration under every seed, `num_workers` at once. Asked again, it goes on where it was stopped."""
     device = resolve_table_device(table, settings.get("device", "auto"))
     start, training_seconds, batch_noises = time.perf_counter(), 0.0, dict[str, float]()
     if table.is_benchmark:

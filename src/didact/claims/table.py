@@ -119,7 +119,7 @@ class Cell:
 class Ordering:
     """What the text draws from the table: each first cell above its second, by their places in the list.
 
-    With `alike` it says the opposite: the two differ by no more than this share of the second.
+    With `equal_within` it says the opposite: the two differ by no more than this share of the second.
     """
 
     text: str
@@ -371,9 +371,8 @@ def judge_claim(
 ) -> tuple[str, str, str]:
     """Of a claim with several cells: the verdict, what was measured, and why where something must be said.
 
-    With `cases` the cells are one statement under several conditions: where all that is read (time, memory) is so
-    under some of them,
-    they are its condition.
+    With `cells_are_conditions` the cells are one statement under several conditions: where all that is read (time,
+    memory) is so under some of them, they are its condition.
     """
     own_verdicts = [j for j in verdicts if j.claim == claim]
     measured = (

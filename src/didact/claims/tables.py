@@ -1,6 +1,6 @@
 """The measured tables of Gaba, and claims about time: what is stated, and the configurations that measure it.
 
-Sections are the table's names. What the course leaves unstated stands in `unstated`, with the choice made here.
+Sections are the table's names. What the course leaves unstated stands in `unstated_choices`, with the choice made here.
 """
 
 from typing import Any

@@ -22,7 +22,7 @@ from didact.layers.recurrent.recurrent import Recurrent
 from didact.models.tabular.mlp import MLP
 from didact.models.vision.resnet import ResNet
 from didact.training.device import describe_device, synchronize
-from didact.training.loop import EventCallback, ignore_events
+from didact.training.experiment import EventCallback, ignore_events
 
 NUM_ROUNDS = 7
 WARMUP_S, MIN_ROUND_S = 0.2, 0.02   # seconds of calls before any is timed, and of a round

@@ -190,9 +190,8 @@ def describe_health(health: dict[str, Any]) -> list[str]:
 
 
 def make_layer_table(layers: dict[str, Any], *, with_receptive_fields: bool = False) -> Table:
-    """A row a layer, and how many of its numbers learn where not all do; with `sights` also how many pixels of the
-    image one output sees,
-    and how many lie between two neighbours."""
+    """A row a layer, and how many of its numbers learn where not all do; with `with_receptive_fields` also how many
+    pixels of the image one output sees, and how many lie between two neighbours."""
     from didact.charts.format import has_frozen_layers
 
     table = Table(box=None, pad_edge=False, padding=(0, 2), show_edge=False)

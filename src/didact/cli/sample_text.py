@@ -16,7 +16,7 @@ def answer_prompt(name: str, options: dict[str, Any]) -> dict[str, Any]:
     from didact.cli.progress import SlowTaskProgress
     from didact.data.load import reject_options
     from didact.inference.chat import answer_question
-    from didact.samplers.text_generation import DecodingConfig
+    from didact.samplers.top_k_top_p import DecodingConfig
 
     reject_options(f"{name} answers questions", **options_as_typed(options, *IMAGE_OPTIONS))
     temperature, prompt, seed = options["temperature"], options["prompt"], options["seed"]
@@ -42,7 +42,7 @@ def sample_text(run: "Run", options: dict[str, Any]) -> dict[str, Any]:
     from didact.cli.progress import SlowTaskProgress
     from didact.data.load import reject_options
     from didact.inference.generate_text import generate_continuations
-    from didact.samplers.text_generation import DecodingConfig
+    from didact.samplers.top_k_top_p import DecodingConfig
 
     reject_options(f"{run.folder} writes text", **options_as_typed(options, *IMAGE_OPTIONS))
     temperature = options["temperature"]

@@ -1,6 +1,6 @@
 """Data: three splits of examples and what they are. The same word for a built-in set, a public one and one's own files.
 
-A batch is an index operation on tensors that live on the device. `gather` picks the stored rows, `decode` makes of them
+A batch is an index operation on tensors that live on the device. `select` picks the stored rows, `decode` makes of them
 what the network reads (bytes become numbers in [0, 1], word lists become counts): stored small, widened batch by batch.
 """
 

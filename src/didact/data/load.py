@@ -54,7 +54,7 @@ def load(
     allow_unlabeled: bool = False,
     progress: DownloadProgress | None = None,
 ) -> Data:
-    """Three splits of a known set or of one's own files; `source` holds what `reload` needs.
+    """Three splits of a known set or of one's own files; `source` holds what `reload_data` needs.
 
     `tokens` is for running text and one's own pairs. Of files that can be read in several ways, `accepts` names the
     kinds that are wanted; "words" is a way to read any text. `allow_unlabeled`: nobody asks which class an image is of,

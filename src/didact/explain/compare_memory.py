@@ -22,7 +22,7 @@ from didact.report.compare_runs import find_differences
 from didact.report.page import make_document, make_note_list, make_section
 from didact.run import Run
 from didact.training.device import resolve_device
-from didact.training.session import load_model
+from didact.training.restore import load_model
 
 MIN_NORM = 1e-12     # of a norm that is drawn
 

@@ -33,7 +33,7 @@ from didact.objectives.abilities import CanClassify, CanFillMask, CanForecast, C
 from didact.report.page import write_report
 from didact.run import Run
 from didact.training.device import resolve_device
-from didact.training.session import load_model
+from didact.training.restore import load_model
 
 MAX_INPUTS = 64               # inputs at a time: each costs hundreds of passes
 # seconds of one pass from which on a method may take a minute: each is then told when it begins
@@ -65,9 +65,8 @@ def explain_run(
 ) -> dict[str, Any]:
     """Explain each input, write a page and a figure for each of them, and return what was found.
 
-    In the run's own folder (`to` not given) the figures become a section of its report. `against` are further runs
-    whose memory is
-    drawn in one chart with this one's.
+    In the run's own folder (`out_dir` not given) the figures become a section of its report. `other_runs` are further
+    runs whose memory is drawn in one chart with this one's.
     """
     if other_runs:
         if tuple(methods) != ("memory",) or (label, layer, patches) != (None, None, None):

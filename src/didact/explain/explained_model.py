@@ -13,7 +13,7 @@ from didact.objectives.abilities import CanClassify
 from didact.objectives.base import Objective
 from didact.run import Run
 from didact.training.device import resolve_device
-from didact.training.session import load_model
+from didact.training.restore import load_model
 
 EXPLAINABLE_KINDS = ("images", "table", "text")
 

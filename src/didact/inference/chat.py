@@ -12,7 +12,8 @@ from didact.errors import UsageError, look_up
 from didact.models.pretrained.gguf import load_llama
 from didact.models.pretrained.load_weights import package_folder
 from didact.objectives.text.causal_lm import CausalLanguageModel
-from didact.samplers.text_generation import DecodingConfig, ProgressCallback, ignore_progress
+from didact.progress import ProgressCallback, ignore_progress
+from didact.samplers.top_k_top_p import DecodingConfig
 from didact.training.device import resolve_device
 
 CONTROL_TOKEN_TYPE = 3                         # the file's number for tokens that are marks
@@ -38,7 +39,7 @@ def answer_question(
     if not question.strip():
         raise UsageError(f"{name} answers a question, got an empty one; give --prompt")
     decoding = decoding or DecodingConfig(temperature=0)
-    if n > 1 and (decoding.beam > 1 or not decoding.temperature):
+    if n > 1 and (decoding.num_beams > 1 or not decoding.temperature):
         raise UsageError(
             f"the likeliest answer is one, got --n {n}; leave out --n, or give a --temperature above 0 without --beam"
         )
@@ -120,7 +121,7 @@ class ChatModel:
         decoding = decoding or DecodingConfig(temperature=0)
         # a piece at a time: most answers are short. Beams need the whole
         while len(generated) < tokens and eos_id not in generated:
-            n = min(CHUNK_TOKENS, tokens - len(generated)) if decoding.beam == 1 else tokens
+            n = min(CHUNK_TOKENS, tokens - len(generated)) if decoding.num_beams == 1 else tokens
             input_ids, num_before = torch.tensor([prompt_ids + generated], device=self.device), len(generated)
 
             def report(k: int, _: int, num_before: int = num_before) -> None:

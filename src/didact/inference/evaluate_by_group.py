@@ -8,11 +8,11 @@ from torch import Tensor
 
 from didact.data.core import Batch
 from didact.data.groups import get_column, make_groups
+from didact.inference.evaluate import evaluate_splits
 from didact.metrics.fairness import fairness_gaps, group_rates
 from didact.objectives.base import Objective
 from didact.report.predictions import read_predictions
 from didact.run import Run
-from didact.training.session import evaluate_splits
 
 RATE_NAMES = ("yes", "yes_to_positive", "yes_to_negative")
 

@@ -13,7 +13,7 @@ from didact.run import Run
 from didact.training.device import resolve_device
 from didact.training.evaluation import evaluate_split
 from didact.training.precision import Precision
-from didact.training.session import load_model, rebuild
+from didact.training.restore import load_model, rebuild
 
 SPLITS = ("validation", "test")
 

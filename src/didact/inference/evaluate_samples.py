@@ -28,7 +28,7 @@ from didact.models.vision.inception import FID_NUM_CLASSES, INPUT_PIXELS, Incept
 from didact.objectives.abilities import CanClassify
 from didact.run import Run
 from didact.training.device import resolve_device
-from didact.training.session import load_model, rebuild
+from didact.training.restore import load_model, rebuild
 
 MAX_REAL_IMAGES = 10_000   # real images that are read
 MIN_IMAGES = 5       # on each side: a ball reaches to the third neighbour

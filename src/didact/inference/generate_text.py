@@ -7,10 +7,11 @@ from didact.data.text.language_modeling import TextEncoder
 from didact.data.text.tokenizers import SPECIAL_TOKENS, Tokenizer
 from didact.errors import UsageError
 from didact.objectives.abilities import CanGenerateText
+from didact.progress import ProgressCallback, ignore_progress
 from didact.run import Run
-from didact.samplers.text_generation import DecodingConfig, ProgressCallback, ignore_progress
+from didact.samplers.top_k_top_p import DecodingConfig
 from didact.training.device import resolve_device
-from didact.training.session import load_model
+from didact.training.restore import load_model
 
 START_TOKENS = ("\n", "Ċ", ".", " ")   # what a text may begin behind; Ċ is how byte pairs write the end of a line
 
@@ -35,7 +36,7 @@ def generate_continuations(
         )
     torch_device, tokenizer, decoding = resolve_device(device), data.encoder.tokenizer, decoding or DecodingConfig()
     decoding.check(len(tokenizer.vocab))
-    if decoding.beam > 1 and n > 1:
+    if decoding.num_beams > 1 and n > 1:
         raise UsageError(f"beams find one text, the likeliest, got --n {n}; leave out --n or --beam")
     input_ids = tokenizer.encode(prompt) if prompt else [_start_token(tokenizer)]
     if not input_ids:

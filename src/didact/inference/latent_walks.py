@@ -14,7 +14,7 @@ from didact.objectives.abilities import CanDecodeLatents, CanEncode
 from didact.run import Run
 from didact.samplers.latent import labels_to_sample, latent_traversal, lerp, slerp
 from didact.training.device import resolve_device
-from didact.training.session import load_model
+from didact.training.restore import load_model
 
 # numbers of a code up to which it is walked in a straight line: longer ones have all about the same length
 MAX_LINEAR_DIM = 2

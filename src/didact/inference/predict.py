@@ -30,7 +30,7 @@ from didact.objectives.base import Objective
 from didact.objectives.distributions.regression import Regression
 from didact.objectives.mc_dropout import mc_dropout
 from didact.run import Run
-from didact.training.session import load_model
+from didact.training.restore import load_model
 
 TOP_CLASSES = 3          # likeliest classes that a prediction names
 MAX_INPUT_ELEMENTS = 2**22    # numbers of the inputs that are answered together
@@ -188,7 +188,7 @@ def _predict_translations(objective: Any, data: Data, batch: Batch, options: Pre
     assert isinstance(data.encoder, PairEncoder)
     return [
         {"translation": data.encoder.target.decode(row)}
-        for row in objective.translate(batch, beam=options.beam).tolist()
+        for row in objective.translate(batch, num_beams=options.beam).tolist()
     ]
 
 

@@ -20,7 +20,7 @@ from didact.report.gallery import make_image_sheet
 from didact.run import Run
 from didact.samplers.latent import GRID_SIZE, side_mask
 from didact.training.device import resolve_device
-from didact.training.session import load_model
+from didact.training.restore import load_model
 
 BATCH_SIZE = 512  # images drawn at a time
 SIDES = ("top", "left", "bottom", "right")

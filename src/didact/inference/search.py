@@ -17,7 +17,7 @@ from didact.models.pretrained.word_vectors import Neighbors, WordVectors, load_g
 from didact.objectives.abilities import CanEmbed
 from didact.run import Run
 from didact.training.device import resolve_device
-from didact.training.session import load_model
+from didact.training.restore import load_model
 
 
 class TextEmbedder(Protocol):

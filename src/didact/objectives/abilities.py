@@ -5,7 +5,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from torch import Generator, Tensor
 
 from didact.data.core import Batch
-from didact.samplers.text_generation import DecodingConfig, ProgressCallback, ignore_progress
+from didact.progress import ProgressCallback, ignore_progress
+from didact.samplers.top_k_top_p import DecodingConfig
 
 
 class MeanAndStd(NamedTuple):
@@ -126,7 +127,7 @@ class CanEmbed(Protocol):
 class CanTranslate(Protocol):
     """Writes a sequence of its own for each one that it reads."""
 
-    def translate(self, batch: Batch, *, beam: int = 1) -> Tensor:
+    def translate(self, batch: Batch, *, num_beams: int = 1) -> Tensor:
         """(B, T) tokens up to <eos>, 0 behind: the likeliest each time, or the likeliest text that so many beams
         find."""
 

@@ -17,7 +17,7 @@ from didact.options import Aliases, Range, RunReference
 from didact.registry import RECIPES
 from didact.run import Run
 from didact.training.experiment import InitContext
-from didact.training.session import load_model
+from didact.training.restore import load_model
 
 InitialWeights = Annotated[
     str | None,

@@ -13,7 +13,7 @@ from didact.registry import RECIPES, Recipe
 from didact.run import Run
 from didact.training.experiment import Experiment, InitContext, Settings
 from didact.training.loop import Trainer
-from didact.training.session import load_model
+from didact.training.restore import load_model
 
 SourceRunOption = Annotated[
     str | None,

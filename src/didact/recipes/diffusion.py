@@ -11,9 +11,9 @@ from didact.errors import UsageError
 from didact.layers.autoencoder_blocks import Shape
 from didact.models.generative.diffusion_unet import DiffusionUNet, SimpleUNet
 from didact.models.tabular.mlp import MLP
-from didact.objectives.generative.diffusion import DenoisingObjective, DiffusionObjective, SamplingConfig
+from didact.objectives.generative.diffusion import DenoisingObjective, DiffusionObjective
 from didact.objectives.generative.flow_matching import FlowMatchingObjective
-from didact.objectives.generative.noise_schedule import NoiseSchedule, SolverOrder, VarianceType, sampling_timesteps
+from didact.objectives.generative.noise_schedule import NoiseSchedule
 from didact.objectives.generative.sample_quality import metric_notes
 from didact.optim.factory import make_optimizer
 from didact.optim.schedule import make_schedule
@@ -23,6 +23,7 @@ from didact.recipes._defaults import SMALL_TRAIN_SIZE
 from didact.recipes.autoencoders import require_num_classes
 from didact.recipes.gan import get_image_shape
 from didact.registry import recipe
+from didact.samplers.ddim import SamplingConfig, SolverOrder, VarianceType, sampling_timesteps
 from didact.training.experiment import Experiment
 
 UNetChannels = Annotated[

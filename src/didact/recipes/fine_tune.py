@@ -30,10 +30,10 @@ from didact.recipes.transfer import subsample_per_class
 from didact.recipes.transformers import bert
 from didact.registry import recipe
 from didact.run import Run
-from didact.training.experiment import Experiment, InitContext, Settings
-from didact.training.loop import EventCallback, Trainer
+from didact.training.experiment import EventCallback, Experiment, InitContext, Settings
+from didact.training.loop import Trainer
+from didact.training.restore import load_model
 from didact.training.seeding import init_rng
-from didact.training.session import load_model
 
 FineTuneMode = Annotated[
     Literal["full", "lora", "head", "scratch"],

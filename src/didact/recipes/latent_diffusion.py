@@ -7,7 +7,6 @@ import torch
 
 from didact.data.core import Data
 from didact.errors import UsageError
-from didact.objectives.generative.diffusion import SamplingConfig
 from didact.objectives.generative.latent_diffusion import FrozenAutoencoder, LatentDiffusionObjective
 from didact.objectives.generative.noise_schedule import NoiseSchedule
 from didact.objectives.generative.vae import VAEObjective
@@ -29,6 +28,7 @@ from didact.recipes.diffusion import (
     make_unet,
 )
 from didact.registry import recipe
+from didact.samplers.ddim import SamplingConfig
 from didact.training.experiment import Experiment, InitContext
 
 NUM_SCALE_EXAMPLES = 4096  # training images whose codes give their scale

@@ -24,9 +24,9 @@ from didact.recipes._defaults import make_image_augmentation
 from didact.recipes.cnn import ModelName, StemOption, build_network, cnn, get_network_notes, infer_stem, load_pretrained
 from didact.registry import recipe
 from didact.run import Run
-from didact.training.experiment import Experiment, InitContext, Settings
-from didact.training.loop import EventCallback
-from didact.training.session import prepare, train
+from didact.training.experiment import EventCallback, Experiment, InitContext, Settings
+from didact.training.prepare import prepare
+from didact.training.run_training import train
 
 TransferMode = Annotated[
     Literal["scratch", "features", "partial", "full"],

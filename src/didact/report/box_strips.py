@@ -84,7 +84,7 @@ def _make_box_cards(
     outputs: Mapping[str, Tensor],
     data: Mapping[str, Any],
 ) -> list[Html]:
-    """`which` is "worst" or "best": each example with its boxes, what was there, what was found, the loss and what
+    """`group` is "worst" or "best": each example with its boxes, what was there, what was found, the loss and what
     it is called."""
     cards, class_names = [], list(data["class_names"])
     for name, row, x in zip(names, examples[group].tolist(), examples[f"{group}_x"], strict=True):

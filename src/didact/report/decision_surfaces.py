@@ -26,7 +26,7 @@ STRIP_HEIGHT = 0.1                 # height of the strip of training examples be
 def make_surface_figure(
     data: Mapping[str, Any], surface: Mapping[str, Tensor], *, includes_noise: bool
 ) -> Figure | None:
-    """`seen` is the run's surface; `noise` says whether its deviations hold that of the examples."""
+    """`surface` is the run's; `includes_noise` says whether its deviations hold that of the examples."""
     if "mean" not in surface or (data["task"] == "multilabel" and surface["x"].shape[1] == 2):  # no class wins there
         return None
     features = [*data.get("feature_names", ())] or ["first feature", "second feature"]

@@ -85,7 +85,7 @@ def _show_input(x: Tensor, data: Mapping[str, Any], alt_text: str) -> Html:
 def make_example_cards(
     group: str, examples: Mapping[str, Tensor], names: Sequence[str], predictions: Predictions, data: Mapping[str, Any]
 ) -> list[Html]:
-    """`which` is "worst" or "best": each example with the truth, the answer, the loss and what it is called."""
+    """`group` is "worst" or "best": each example with the truth, the answer, the loss and what it is called."""
     cards = []
     for name, row, x in zip(names, examples[group].tolist(), examples[f"{group}_x"], strict=True):
         true, predicted, is_correct = predictions.describe(row)

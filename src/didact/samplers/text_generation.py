@@ -1,115 +1,57 @@
-"""Writing: a model that says what comes next is asked again and again. Greedily, by chance within bounds, or along
-several beams.
+"""Text generation: an autoregressive decoding loop with a KV cache, by sampling or greedily.
 
-Nothing waits for the device between tokens: what was written lies there until the end, and on CUDA a step is one graph.
+Nothing waits for the device between tokens: the text stays there until the end, and on CUDA a step is one graph.
+Sampling is in `top_k_top_p.py`, beam search in `beam_search.py`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import torch
 from torch import Generator, Tensor
 
 from didact.errors import UsageError
+from didact.progress import ProgressCallback, ignore_progress
+from didact.samplers.top_k_top_p import DecodingConfig, sample_token
 
-MIN_VISIBLE_LENGTH = 128   # places of a memory that a step looks at; doubled whenever they are filled
-GRAPH_WARMUP_STEPS = 2         # steps taken as they stand before one is captured
-# a temperature below which logits would overflow; the likeliest token has been certain long before
-MIN_TEMPERATURE = 1e-30
+MIN_VISIBLE_LENGTH = 128   # positions of the cache that a step attends to; doubled whenever they are full
+GRAPH_WARMUP_STEPS = 2     # eager steps before one is captured
 
 
 class DecodingCache(Protocol):
-    """What a model goes on from: tensors of fixed shape, which its steps change in place. `layers.cache.Cache` is
-    one."""
+    """The state that a model decodes from: tensors of fixed shape that its steps change in place.
+
+    `layers.attention.kv_cache.KVCache` is one; a recurrent network carries its hidden state instead.
+    """
 
     @property
     def capacity(self) -> int:
-        """Tokens that it can hold."""
+        """The number of tokens it can hold."""
 
-    def narrowed(self, visible: int) -> "DecodingCache":
-        """The same for steps that look at its first `reach` places only."""
+    def narrow(self, visible: int) -> "DecodingCache":
+        """A view of its first `visible` positions, for steps that attend to no others."""
 
     def clear(self) -> None:
-        """Nothing was read."""
+        """Forget every token."""
 
     def reorder(self, indices: Tensor) -> None:
-        """Row i becomes what row rows[i] was."""
+        """Row i becomes what row indices[i] was."""
 
 
 M = TypeVar("M", bound=DecodingCache)
-DecodeStep = Callable[[Tensor, M], Tensor]   # tokens (B, T), memory -> logits behind the last token, (B, V)
-ProgressCallback = Callable[[int, int], object]    # tokens written so far, and of how many: for whoever waits
-
-
-def ignore_progress(done: int, total: int) -> None:
-    """Nobody waits."""
-
-
-@dataclass(frozen=True)
-class DecodingConfig:
-    """How the next token is chosen."""
-
-    temperature: float = 1.0      # 0: always the likeliest
-    top_k: int | None = None      # only among the k likeliest
-    top_p: float | None = None    # only among the likeliest that together have this probability
-    beam: int = 1                 # texts that are kept in view to find the likeliest whole
-
-    def check(self, vocab_size: int) -> None:
-        if not 0 <= self.temperature < float("inf"):
-            raise UsageError(
-                "the temperature must be a number of at least 0 (0: always the likeliest token), got "
-                f"{self.temperature:g}"
-            )
-        if self.top_k is not None and not 1 <= self.top_k <= vocab_size:
-            raise UsageError(
-                f"top-k must be from 1 to {vocab_size}, the tokens that this model knows, got {self.top_k}"
-            )
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise UsageError(f"top-p is a probability above 0 and up to 1, got {self.top_p:g}")
-        if not 1 <= self.beam <= vocab_size:
-            raise UsageError(f"beams must be from 1 to {vocab_size}, the tokens that this model knows, got {self.beam}")
-        if self.beam > 1 and (self.temperature != 1 or self.top_k or self.top_p):
-            raise UsageError(
-                f"{self.beam} beams look for the likeliest text, not a random one: leave out temperature, top-k and "
-                "top-p"
-            )
-
-
-def filter_logits(logits: Tensor, decoding: DecodingConfig) -> Tensor:
-    """logits / temperature, −∞ outside of top-k and top-p.  Fan et al. 2018 (k), Holtzman et al. 2020 (p); Gaba Ex
-    6.4."""
-    z = logits.float() / decoding.temperature
-    if decoding.top_k is not None:
-        z = z.masked_fill(z < z.topk(decoding.top_k).values[:, -1:], -torch.inf)
-    if decoding.top_p is not None and decoding.top_p < 1:
-        best = z.sort(descending=True).values
-        p = best.softmax(-1)
-        # those before already have it: the likeliest always stays
-        outside = p.cumsum(-1) - p >= decoding.top_p
-        z = z.masked_fill(z < best.masked_fill(outside, torch.inf).amin(-1, keepdim=True), -torch.inf)
-    return z
-
-
-def sample_token(logits: Tensor, decoding: DecodingConfig, generator: Generator | None) -> Tensor:
-    """One token a row, (B, V) -> (B, 1): argmax p_i / E_i with E_i ~ Exp(1) is a draw from p, and asks nothing of
-    the host."""
-    if decoding.temperature < MIN_TEMPERATURE:
-        return logits.argmax(-1, keepdim=True)
-    p = filter_logits(logits, decoding).softmax(-1)
-    return (p / torch.empty_like(p).exponential_(generator=generator)).argmax(-1, keepdim=True)
+DecodeStep = Callable[[Tensor, M], Tensor]   # tokens (B, T), cache -> logits of the token after the last, (B, V)
 
 
 def _compile_step(decode_step: DecodeStep[M]) -> DecodeStep[M]:
-    """Tuned so that a matrix times one vector becomes a kernel of its own, joined with what follows."""
+    """Tuned, so that a matrix times one vector becomes a kernel of its own, fused with what follows."""
     return torch.compile(decode_step, dynamic=False, options={"coordinate_descent_tuning": True})
 
 
 class TextGenerator:
-    """Writes with one memory, as often as asked; its captured steps are kept for the next time.
+    """A decoding loop around one cache; its captured CUDA graphs are reused by later calls.
 
-    Behind `end`, where there is one, nothing but `end` is written. `compile` is worth its minute for thousands of
-    tokens.
+    After `eos_id`, where there is one, only `eos_id` follows. `compile` is worth its minute of compilation for
+    thousands of tokens.
     """
 
     def __init__(
@@ -135,7 +77,7 @@ class TextGenerator:
 
     @torch.no_grad()
     def generate(self, prompt: Tensor, n: int, *, progress: ProgressCallback = ignore_progress) -> Tensor:
-        """The next n tokens, (B, T) -> (B, n). A full memory begins anew with the second half of what it held."""
+        """The next n tokens, (B, T) -> (B, n). A full cache starts anew from the second half of the tokens it held."""
         capacity = self.generated.shape[1] - 1
         if prompt.shape[1] > capacity:
             raise UsageError(
@@ -155,14 +97,14 @@ class TextGenerator:
         return text[:, prompt.shape[1] :]
 
     def _generate_window(self, prompt: Tensor, n: int, report: Callable[[int], object]) -> Tensor:
-        """n tokens behind those that are read anew."""
+        """n tokens after a prompt, which is read into an empty cache (prefill)."""
         self.cache.clear()
         self.num_generated.zero_()
         self.token.copy_(prompt[:, -1:])
         self.token.copy_(self._next_token(self.prefill(prompt, self.cache)))
         for length in range(prompt.shape[1] + 1, prompt.shape[1] + n):
             self._step_or_replay(visible_length(length))
-            report(length - prompt.shape[1])
+            report(length - prompt.shape[1])    # steps launched; the host never waits for the device
         self.generated.index_copy_(1, self.num_generated, self.token)
         return self.generated[:, :n].clone()
 
@@ -171,13 +113,20 @@ class TextGenerator:
         return token if self.eos_id is None else torch.where(self.token == self.eos_id, self.token, token)
 
     def step(self, visible: int) -> None:
-        """Note the latest token, read it, choose the next: all on the device."""
+        """Store the latest token, decode it, choose the next: all on the device, in tensors that are written in
+        place."""
         self.generated.index_copy_(1, self.num_generated, self.token)
         self.num_generated.add_(1)
-        self.token.copy_(self._next_token(self.decode_step(self.token, self.cache.narrowed(visible))))  # type: ignore[arg-type]
+        self.token.copy_(self._next_token(self.decode_step(self.token, self.cache.narrow(visible))))  # type: ignore[arg-type]
 
     def _step_or_replay(self, visible: int) -> None:
-        """A step as it stands, or as a graph once it has been seen often enough."""
+        """A step: eager at first, later a replay of its CUDA graph.
+
+        At batch size 1 a step is some hundred tiny kernels, and launching them from the host takes longer than running
+        them. A graph launches all of them at once. It replays fixed addresses and shapes, hence: token, position and
+        output live in tensors that are written in place, `num_generated` counts on the device, and there is one graph
+        for each visible length.
+        """
         if self.token.device.type != "cuda":
             self.step(visible)
         elif visible in self.graphs:
@@ -190,7 +139,7 @@ class TextGenerator:
             self.graphs[visible].replay()
 
     def _run_on_side_stream(self, visible: int) -> None:
-        """On a stream of its own, as capture asks of what runs before it."""
+        """A warm-up step on a side stream, which capture demands: lazy initialization must be over by then."""
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -199,7 +148,7 @@ class TextGenerator:
 
     def _capture_graph(self, visible: int) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
-        if self.generator is not None:
+        if self.generator is not None:    # else each replay would repeat the random numbers of the capture
             graph.register_generator_state(self.generator)
         torch.cuda.synchronize()
         with torch.cuda.graph(graph):
@@ -208,67 +157,18 @@ class TextGenerator:
 
 
 def visible_length(length: int) -> int:
-    """The places that a memory of so many tokens is looked at in: 128, 256, 512, …, a graph for each."""
+    """Positions that a step attends to when the cache holds `length` tokens: 128, 256, 512, …, a CUDA graph for
+    each."""
     return max(MIN_VISIBLE_LENGTH, 1 << (length - 1).bit_length())
 
 
 @torch.no_grad()
 def greedy_decode(decode_step: DecodeStep[M], cache: M, prompt: Tensor, n: int, *, eos_id: int) -> Tensor:
-    """The likeliest token each time, (B, T) -> (B, n), or fewer once all have ended; 0 behind `end`."""
+    """Greedy decoding: the likeliest token each time, (B, T) -> (B, n), or fewer once all have ended; 0 after
+    `eos_id`."""
     y, generated, has_ended = prompt, list[Tensor](), torch.zeros_like(prompt[:, :1], dtype=torch.bool)
     while len(generated) < n and not has_ended.all():
         y = decode_step(y, cache).argmax(-1, keepdim=True).masked_fill(has_ended, 0)
         has_ended = has_ended | (y == eos_id)
         generated.append(y)
     return torch.cat(generated, dim=1)
-
-
-@torch.no_grad()
-def beam_search(
-    decode_step: DecodeStep[M],
-    cache: M,
-    prompt: Tensor,
-    n: int,
-    *,
-    beam: int,
-    eos_id: int | None = None,
-    penalty: float = 0.6,
-    progress: ProgressCallback = ignore_progress,
-) -> Tensor:
-    """The likeliest continuation found with `beam` of them in view, (B, T) -> (B, n).  Sutskever et al. 2014, sec. 3.2.
-
-    `memory` has B · beam rows. Texts that have ended compare by log p / ((5 + length) / 6)^penalty (Wu et al. 2016,
-    eq. 14).
-    """
-    B, T = prompt.shape
-    if T + n - 1 > cache.capacity:
-        excess = f"{T} tokens read and {n} to write are more than the {cache.capacity} it can hold"
-        raise UsageError(f"beams keep the whole text in view: {excess}; write fewer")
-    cache.clear()
-    logp = decode_step(prompt.repeat_interleave(beam, dim=0), cache).float().log_softmax(-1)          # (B · beam, V)
-    V = logp.shape[-1]
-    # row of each text's first beam
-    first_row = torch.arange(B, device=prompt.device)[:, None] * beam
-    # they still read the same: of one alone
-    scores, token = logp.view(B, beam, V)[:, 0].topk(beam)
-    generated = token.view(-1, 1)
-    for k in range(1, n):
-        if eos_id is not None and bool((generated[:, -1] == eos_id).all()):
-            generated = torch.cat([generated, torch.full_like(generated[:, :1], eos_id).expand(-1, n - k)], dim=1)
-            break
-        progress(k, n)
-        logp = decode_step(generated[:, -1:], cache).float().log_softmax(-1)
-        # what has ended can only stay so
-        if eos_id is not None:
-            end_only = torch.full_like(logp[:1], -torch.inf).index_fill(
-                1, torch.tensor([eos_id], device=logp.device), 0.0
-            )
-            logp = torch.where(generated[:, -1:] == eos_id, end_only, logp)
-        scores, best = (scores[..., None] + logp.view(B, beam, V)).flatten(1).topk(beam)             # (B, beam)
-        row_index = (first_row + best // V).flatten()
-        cache.reorder(row_index)
-        generated = torch.cat([generated[row_index], (best % V).view(-1, 1)], dim=1)
-    # with the end, where there is one
-    length = n if eos_id is None else ((generated != eos_id).sum(1) + 1).clamp(max=n).view(B, beam)
-    best = (scores / ((5 + length) / 6) ** penalty).argmax(1, keepdim=True)
-    return generated[(first_row + best).flatten()]

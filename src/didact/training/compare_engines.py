@@ -15,8 +15,8 @@ from didact.objectives.numpy_engine import NumpyEngineObjective
 from didact.registry import RECIPES, Recipe
 from didact.scratch import optim
 from didact.training.experiment import Experiment
-from didact.training.loop import TrainingPlan
-from didact.training.session import prepare
+from didact.training.plan import TrainingPlan
+from didact.training.prepare import prepare
 
 # the same rule in both engines, by name
 OPTIMIZERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {

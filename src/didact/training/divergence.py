@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from didact.training.checkpoint import load_last_checkpoint, restore_checkpoint
 from didact.training.interrupts import DivergedError
 from didact.training.step import NonFiniteError
 
@@ -44,7 +45,7 @@ def locate_divergence(trainer: "Trainer") -> DivergedError:
     if trainer.run is not None and trainer.group.is_main and trainer.best_weights:
         # what was judged good stays good
         trainer.run.save("model", trainer.best_weights, step=str(trainer.state.best_step))
-    trainer.restore(trainer.last_checkpoint())
+    restore_checkpoint(trainer, load_last_checkpoint(trainer))
     # of a player that has not had its turn yet, what the bad round left would be found
     trainer.objective.zero_grad(set_to_none=True)
     trainer.train_step.check_every_step, trainer.train_step.capture, trainer.train_step.graph = True, False, None

@@ -7,7 +7,7 @@ from didact.objectives.abilities import abilities
 from didact.objectives.base import Objective
 from didact.run import Run
 from didact.samplers.latent import GRID_SIZE, seeded_generator
-from didact.training.distributed import Group
+from didact.training.distributed.process_group import Group
 from didact.training.precision import Precision
 
 

@@ -17,11 +17,12 @@ from didact.layers.auxiliary_loss import pop_auxiliary_loss
 from didact.objectives.base import Objective
 from didact.optim.schedule import Constant, Schedule
 from didact.options import Range, bind_arguments, read_options
+from didact.training.checkpoint import TrainingState
 from didact.training.device import deterministic_kernels, resolve_device
-from didact.training.distributed import join_group
+from didact.training.distributed.process_group import join_group
 from didact.training.evaluation import evaluate_split
-from didact.training.experiment import Augment, Experiment, OptimizerFactory, Settings
-from didact.training.loop import EventCallback, Trainer, TrainingState, ignore_events
+from didact.training.experiment import Augment, EventCallback, Experiment, OptimizerFactory, Settings, ignore_events
+from didact.training.loop import Trainer
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Metric = Callable[[Tensor, Tensor], Tensor | float]

@@ -9,8 +9,6 @@ rest.
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
-from math import isfinite
 from typing import Any
 
 import torch
@@ -18,124 +16,29 @@ from torch import Tensor
 
 from didact.data.core import Batch
 from didact.data.storage import to_device
-from didact.errors import UsageError
 from didact.optim.for_device import set_lr
 from didact.run import Run
+from didact.training.checkpoint import TrainingState, save_checkpoint
 from didact.training.device import memory_used, synchronize
-from didact.training.distributed import Group
+from didact.training.distributed.process_group import Group
+from didact.training.distributed.sync_batch_norm import convert_sync_batch_norm
 from didact.training.divergence import gradient_norms, locate_divergence, weights_are_finite
+from didact.training.early_stopping import find_stop_reason, update_best
 from didact.training.ema import EMA
 from didact.training.evaluation import evaluate_split, save_training_samples
 from didact.training.experiment import EventCallback as EventCallback
 from didact.training.experiment import Experiment, Settings
 from didact.training.experiment import ignore_events as ignore_events
 from didact.training.interrupts import Interrupted, InterruptHandler
+from didact.training.plan import TrainingPlan
 from didact.training.precision import Precision
-from didact.training.seeding import RandomStreams, epoch_permutation
+from didact.training.seeding import RandomStreams
 from didact.training.step import GRAPH_WARMUP_ROUNDS, TrainStep
-from didact.training.sync_batch_norm import convert_sync_batch_norm
 
 FINGERPRINT_STEPS = (1, 10, 100)   # steps whose loss is kept, to see at a glance whether two runs are the same
 PROGRESS_INTERVAL_S = 0.25                # seconds between two looks at the loss while training
 # seconds between two checkpoints at evaluations: short epochs need not each have one
 MIN_SAVE_INTERVAL_S = 2.0
-
-
-@dataclass(frozen=True)
-class TrainingPlan:
-    """The budget in rounds. A round is one batch, or as many as the busiest player has turns."""
-
-    num_examples: int
-    batch_size: int
-    batches_per_round: int
-    rounds_per_epoch: int            # rounds of one pass over the data
-    total_rounds: int
-    evaluate_every: int
-    log_every: int
-    min_batch_size: int = 2  # rows of a batch, so that each process has one
-
-    @classmethod
-    def from_experiment(
-        cls, experiment: Experiment, processes: int = 1, *, log_every: int | None = None
-    ) -> "TrainingPlan":
-        num_examples, batches_per_round = (
-            len(experiment.data.train),
-            max(p.steps_per_round for p in experiment.objective.players()),
-        )
-        min_batch_size = max(2, processes)
-        if min(num_examples, experiment.batch_size) < processes:
-            raise UsageError(
-                f"{processes} processes share batches of {min(num_examples, experiment.batch_size)} rows; raise "
-                "--batch-size, or start fewer"
-            )
-        rounds_per_epoch = max(
-            1,
-            len(split_batches(torch.arange(num_examples), experiment.batch_size, min_batch_size)) // batches_per_round,
-        )
-        assert (experiment.steps is None) != (experiment.epochs is None), "an experiment has either epochs or steps"
-        total_rounds = experiment.steps or rounds_per_epoch * (experiment.epochs or 0)
-        evaluate_every = experiment.evaluate_every or (
-            rounds_per_epoch if experiment.steps is None else max(1, total_rounds // 10)
-        )
-        return cls(
-            num_examples,
-            experiment.batch_size,
-            batches_per_round,
-            rounds_per_epoch,
-            total_rounds,
-            evaluate_every,
-            log_every or max(1, min(evaluate_every, rounds_per_epoch) // 10),
-            min_batch_size,
-        )
-
-    def evaluations_after(self, step: int) -> int:
-        """How many are still to come: one every so many rounds, and one at the end."""
-        return (
-            -(-self.total_rounds // self.evaluate_every) - step // self.evaluate_every
-            if step < self.total_rounds
-            else 0
-        )
-
-    def epoch_rounds(self, seed: int, epoch: int) -> list[list[Tensor]]:
-        """The row numbers of every batch of an epoch, by round."""
-        chunks = split_batches(
-            epoch_permutation(self.num_examples, seed=seed, epoch=epoch), self.batch_size, self.min_batch_size
-        )
-        if len(chunks) < self.batches_per_round:
-            chunks = (chunks * self.batches_per_round)[: self.batches_per_round]
-        return [
-            chunks[i * self.batches_per_round : (i + 1) * self.batches_per_round] for i in range(self.rounds_per_epoch)
-        ]
-
-
-def split_batches(rows: Tensor, batch_size: int, min_batch_size: int = 2) -> list[Tensor]:
-    """Batches in order; a last one of a single row, which batch norm could not take, joins the one before.
-
-    So does one with fewer rows than there are processes.
-    """
-    chunks = list(rows.split(batch_size))
-    if len(chunks) > 1 and len(chunks[-1]) < min_batch_size:
-        chunks[-2:] = [torch.cat(chunks[-2:])]
-    return chunks
-
-
-@dataclass
-class TrainingState:
-    """Where training stands; with weights, optimizers and generators, all that a checkpoint holds."""
-
-    step: int = 0
-    best_score: float | None = None
-    best_step: int = 0
-    evaluations_without_improvement: int = 0                  # evaluations since the best
-    seconds: float = 0.0
-    # of those, the first rounds of each process: compilation, kernels being chosen, capture
-    warmup_seconds: float = 0.0
-    log_size: int = 0               # of metrics.jsonl when this was saved
-    stop_reason: str = ""               # why training ended; empty while it goes on
-    fingerprint: dict[str, float] = field(default_factory=dict)
-    validation: dict[str, float] = field(default_factory=dict)  # metrics of the best state
-    # metrics that patience asks more than, by min_delta
-    early_stopping_reference: dict[str, float] = field(default_factory=dict)
 
 
 class Trainer:
@@ -372,16 +275,7 @@ class Trainer:
             # the 1st, 2nd, 4th, 8th, …
             if self.run is not None and self.group.is_main and evaluation_number & (evaluation_number - 1) == 0:
                 save_training_samples(self.objective, self.run, self.state.step)
-            self.state.evaluations_without_improvement += 1
-            if (
-                self.improvement(scores, self.state.early_stopping_reference or self.state.validation)
-                > self.experiment.min_delta
-            ):
-                self.state.evaluations_without_improvement, self.state.early_stopping_reference = 0, scores
-            improvement = self.improvement(scores, self.state.validation)
-            if improvement > 0 or (improvement == 0 and scores["loss"] < self.state.validation["loss"]):
-                self.state.best_score, self.state.best_step = scores[self.objective.monitor], self.state.step
-                self.state.validation = scores
+            if update_best(self.state, scores, self.objective, self.experiment.min_delta):
                 self.best_weights = {k: v.detach().clone() for k, v in self.objective.state_dict().items()}
         if self.run is not None and self.group.is_main:
             line = {
@@ -390,11 +284,7 @@ class Trainer:
                 "validation": scores,
             }
             self.run.log([line | {"seconds": self.state.seconds}])
-        patience = self.experiment.patience
-        if self.state.step >= self.plan.total_rounds:
-            self.state.stop_reason = "budget"
-        elif patience is not None and self.state.evaluations_without_improvement >= patience:
-            self.state.stop_reason = "patience"
+        self.state.stop_reason = find_stop_reason(self.state, self.plan.total_rounds, self.experiment.patience)
         self.on_event(
             "evaluate",
             self.progress_event(losses) | {"scores": scores, "best": self.state.best_step == self.state.step},
@@ -402,6 +292,15 @@ class Trainer:
         if self.is_save_due(MIN_SAVE_INTERVAL_S) or self.group.world_size > 1:
             self.save()
         self.last_progress_time = time.perf_counter()
+
+    def save(self) -> None:
+        """A checkpoint of finite weights, by every process at the same round."""
+        if not self.train_step.check_every_step and not weights_are_finite(self.objective):
+            raise locate_divergence(self)
+        self.flush()
+        self.last_save_time = time.perf_counter()
+        save_checkpoint(self, self.group.all_gather_object(self.streams.get_state()))
+        self.group.barrier()
 
     def is_save_due(self, interval_s: float) -> bool:
         """By the clock, which several processes do not share: those save at evaluations."""
@@ -416,79 +315,6 @@ class Trainer:
         """Without gradients a larger batch fits, and fewer of them are quicker."""
         return max(self.experiment.batch_size, min(4096, 4 * self.experiment.batch_size))
 
-    def improvement(self, scores: dict[str, float], reference: dict[str, float]) -> float:
-        """How much better than before. Any gain keeps the weights; patience asks for more than min_delta, to which
-        small ones add up."""
-        if not reference:
-            return float("inf")
-        new, old = scores[self.objective.monitor], reference[self.objective.monitor]
-        if not (isfinite(new) and isfinite(old)):  # a metric that is not defined on this split: the loss decides
-            return reference["loss"] - scores["loss"]
-        return old - new if self.objective.mode == "min" else new - old
-
     def check_finite(self, losses: dict[str, float]) -> None:
         if any(value != value or abs(value) == float("inf") for value in losses.values()):
             raise locate_divergence(self)
-
-    # Checkpoints: the state after a whole round, written beside and renamed.
-
-    def checkpoint(self, streams: list[Any]) -> dict[str, Any]:
-        return {
-            "state": asdict(self.state),
-            "model": self.objective.state_dict(),
-            "optimizers": {name: o.state_dict() for name, o in self.train_step.optimizers.items()},
-            "streams": streams,
-            "scaler": self.precision.scaler.state_dict(),
-            "average": self.ema.state_dict() if self.ema is not None else None,
-            "sums": self.train_step.loss_sums,
-            "seen": self.train_step.examples_seen,
-        }
-
-    def save(self) -> None:
-        """The best weights first, then the state that refers to them: killed in between, a resumed run writes them
-        again."""
-        if not self.train_step.check_every_step and not weights_are_finite(self.objective):
-            raise locate_divergence(self)
-        self.flush()
-        self.last_save_time = time.perf_counter()
-        streams = self.group.all_gather_object(self.streams.get_state())
-        if self.run is None:
-            self.in_memory_checkpoint = _clone_tree(self.checkpoint(streams))
-        elif self.group.is_main:
-            if self.best_weights:
-                self.run.save("model", self.best_weights, step=str(self.state.best_step))
-            self.run.sync_log()
-            self.state.log_size = self.run.log_size
-            self.run.save_state(self.checkpoint(streams))
-        self.group.barrier()
-
-    def restore(self, checkpoint: dict[str, Any]) -> None:
-        """Stand exactly where the checkpoint was taken."""
-        self.state = TrainingState(**checkpoint["state"])
-        self.objective.load_state_dict(checkpoint["model"])
-        for name, optimizer in self.train_step.optimizers.items():
-            optimizer.load_state_dict(checkpoint["optimizers"][name])
-        self.streams.load_states(checkpoint["streams"], self.state.step)
-        self.precision.scaler.load_state_dict(checkpoint["scaler"])
-        if self.ema is not None:
-            self.ema.load_state_dict(checkpoint["average"])
-        self.train_step.loss_sums = {
-            name: total.to(self.precision.device) for name, total in checkpoint["sums"].items()
-        }
-        self.train_step.examples_seen = checkpoint["seen"]
-        self.pending_logs, self.schedule_factors, self.best_weights = [], None, {}
-        self.start_step, self.speed_reference = self.state.step, (self.state.step, self.state.seconds)
-
-    def last_checkpoint(self) -> dict[str, Any]:
-        checkpoint = self.run.load_state() if self.run is not None else self.in_memory_checkpoint
-        assert checkpoint is not None, "a checkpoint is written before the first step"
-        return checkpoint
-
-
-def _clone_tree(tree: Any) -> Any:
-    """The same tree with tensors of its own."""
-    if isinstance(tree, Tensor):
-        return tree.detach().clone()
-    if isinstance(tree, dict):
-        return {key: _clone_tree(value) for key, value in tree.items()}
-    return [_clone_tree(value) for value in tree] if isinstance(tree, list) else tree

@@ -25,6 +25,11 @@ class Precision:
             # tensor cores for fp32 products, as PyTorch does for convolutions
             torch.set_float32_matmul_precision("high")
 
+    def unscale(self, optimizer: torch.optim.Optimizer) -> None:
+        """Gradients without the loss scale of fp16."""
+        if self.scaler.is_enabled():
+            self.scaler.unscale_(optimizer)
+
     def autocast(self) -> AbstractContextManager[object]:
         if self.name == "fp32":
             return nullcontext()

@@ -12,8 +12,9 @@ from didact.errors import UsageError
 from didact.objectives.base import Player
 from didact.optim.for_device import build_optimizer, can_capture_step
 from didact.training.compilation import CompiledLoss, Loss, format_failures, preserve_state
-from didact.training.distributed import Group
+from didact.training.distributed.process_group import Group
 from didact.training.experiment import Experiment
+from didact.training.gradient_clipping import clip_gradients
 from didact.training.precision import Precision
 from didact.training.seeding import RandomStreams
 
@@ -153,7 +154,10 @@ class TrainStep:
         self.group.sum_gradients(parameters)
         if self.check_every_step:
             self._check_finite(total)
-        self._clip(optimizer, parameters)
+        norm, value = self.experiment.clip_norm, self.experiment.clip_value
+        if norm is not None or value is not None:
+            self.precision.unscale(optimizer)  # gradients are clipped in their own units
+            clip_gradients(parameters, norm=norm, value=value)
         return total
 
     def _micro_batches(self, batch: Batch, batch_size: int) -> list[tuple[Batch, float]]:
@@ -166,17 +170,6 @@ class TrainStep:
         return [
             ({k: v[i] for k, v in columns.items()}, min(size, n - i * size) / batch_size) for i in range(-(-n // size))
         ]
-
-    def _clip(self, optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter]) -> None:
-        norm, value = self.experiment.clip_norm, self.experiment.clip_value
-        if norm is None and value is None:
-            return
-        if self.precision.scaler.is_enabled():
-            self.precision.scaler.unscale_(optimizer)
-        if value is not None:
-            nn.utils.clip_grad_value_(parameters, value)
-        if norm is not None:
-            nn.utils.clip_grad_norm_(parameters, norm)
 
     def _accumulate_losses(self, player: Player, losses: dict[str, Tensor], batch_size: int) -> None:
         prefix = f"{player.name}/" if len(self.players) > 1 else ""

@@ -8,20 +8,16 @@ import didact
 from didact.cli.main import main
 from didact.registry import RECIPES
 
+SIZES = {"num_layers": 1, "num_heads": 2, "embed_dim": 32}
+
 
 @pytest.mark.parametrize(
     ("recipe", "arguments"),
     [
         ("mlp", {"epochs": 5}),
-        (
-            "text_transformer",
-            {"steps": 40, "layers": 1, "heads": 2, "width": 32, "hidden": 64, "length": 16, "lr": 3e-3},
-        ),
-        (
-            "gpt",
-            {"data": "python_topics", "steps": 5, "layers": 1, "heads": 2, "width": 32, "context": 16, "experts": 4},
-        ),
-        ("bert", {"steps": 5, "layers": 1, "heads": 2, "width": 32, "hidden": 64, "context": 16}),
+        ("text_transformer", {"steps": 40, **SIZES, "ffn_dim": 64, "max_length": 16, "lr": 3e-3}),
+        ("gpt", {"data": "python_topics", "steps": 5, **SIZES, "context_length": 16, "num_experts": 4}),
+        ("bert", {"steps": 5, **SIZES, "ffn_dim": 64, "context_length": 16}),
     ],
 )
 def test_int8_saves_memory_and_keeps_scores(recipe, arguments, workdir, capsys):

@@ -23,15 +23,16 @@ def text_runs(tmp_path_factory):
     (folder / "own.tsv").write_text(PAIRS)
     (folder / "book.txt").write_text("the cat sat on the mat and saw a dog. " * 60)
     small_options = {"runs": str(folder / "runs"), "steps": 2}
+    sizes = {"context_length": 16, "num_layers": 1, "num_heads": 2, "embed_dim": 16}
     configs = {
         "bag": ("mlp", {"data": str(folder / "own.csv"), "text": "review", "target": "liked", "hidden": 4}),
         "order": (
             "text_rnn",
-            {"data": str(folder / "own.csv"), "text": "review", "target": "liked", "hidden": 4, "length": 6},
+            {"data": str(folder / "own.csv"), "text": "review", "target": "liked", "hidden_size": 4, "max_length": 6},
         ),
         "pairs": ("seq2seq", {"data": str(folder / "own.tsv")}),
-        "stream": ("gpt", {"data": str(folder / "book.txt"), "context": 16, "layers": 1, "heads": 2, "width": 16}),
-        "masked": ("bert", {"data": str(folder / "book.txt"), "context": 16, "layers": 1, "heads": 2, "width": 16}),
+        "stream": ("gpt", {"data": str(folder / "book.txt"), **sizes}),
+        "masked": ("bert", {"data": str(folder / "book.txt"), **sizes}),
     }
     return {
         name: didact.train(RECIPES[recipe], **options, **small_options).folder

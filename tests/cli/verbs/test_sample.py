@@ -13,7 +13,7 @@ from didact.registry import RECIPES
 from didact.report import page
 from didact.report.gallery import make_image_sheet
 from didact.run import Run
-from didact.training.session import load_model
+from didact.training.restore import load_model
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("drawing")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        didact.train(RECIPES["vae"], conditional=True, latent_dim=2, widths=(64,), epochs=12)
+        didact.train(RECIPES["vae"], conditional=True, latent_dim=2, hidden=(64,), epochs=12)
         didact.train(RECIPES["mlp"], hidden=(32,), epochs=5)
     return folder
 
@@ -82,9 +82,12 @@ def test_judge_evaluates_the_samples_that_are_written(run_cli, monkeypatch):
     ("sample vae/latest --beam 2", "--beam does not apply"),
     ("sample vae/latest --tokens 5", "--tokens does not apply"),
     ("sample vae/latest --temperature 0.5", "--temperature is for models that draw pixel by pixel, and flows, but"),
-    ("train wgan --lipschitz clip --penalty 5", "--penalty does not apply: --lipschitz clip keeps weights in a box"),
-    ("train wgan --bound 0.1", "--bound does not apply: --lipschitz penalty clips no weights"),
-    ("train dcgan --condition batch_norm", "--condition does not apply: no class is told without --conditional"),
+    (
+        "train wgan --lipschitz clip --gradient-penalty 5",
+        "--gradient-penalty does not apply: --lipschitz clip keeps weights in a box",
+    ),
+    ("train wgan --weight-clip 0.1", "--weight-clip does not apply: --lipschitz penalty clips no weights"),
+    ("train dcgan --conditioning batch_norm", "--conditioning does not apply: no class is told without --conditional"),
     ("train vae --data iris --levels 8", "--levels does not apply: only --likelihood categorical"),
     ("train vae --levels 8", "--levels does not apply: only --likelihood categorical"),
     ("train realnvp --levels 8", "--levels does not apply: 'moons' is a table"),
@@ -94,10 +97,10 @@ def test_judge_evaluates_the_samples_that_are_written(run_cli, monkeypatch):
     ("sample vae/latest --to a.jpg", "--to expects a file that ends in .png, got a.jpg"),
     ("sample vae/latest --n 0", "0 is not in the range 1<=x<=100000"),
     ("sample vae/latest --judge vae/latest", "does not classify; train one with: didact train cnn --data digits"),
-    ("train vae --samples 5 --beta 2", "--samples 5 maximises the importance-weighted bound, which has no --beta"),
-    ("train vae --latent 0", "--latent expects int at least 1, got 0"),
+    ("train vae --num-samples 5 --beta 2", "--num-samples 5 maximises the importance-weighted bound, which has no --beta"),
+    ("train vae --latent-dim 0", "--latent-dim expects int at least 1, got 0"),
     ("train dcgan --data iris", "recipe 'dcgan' learns from images, but 'iris' is table"),
-    ("train semi_supervised --labels 900", "--labels 900 of each class, but a class of 'digits' has"),
+    ("train semi_supervised --labels-per-class 900", "--labels-per-class 900 of each class, but a class of 'digits' has"),
 ])
 def test_sample_refuses_bad_options_in_one_line(run_cli, words, complaint):
     err = run_cli(words, code=2)

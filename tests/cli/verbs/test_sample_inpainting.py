@@ -21,10 +21,10 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("halves")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        didact.train(RECIPES["diffusion"], widths=(8, 16), time=16, steps=20, sampling_steps=4, conditional=True)
-        didact.train(RECIPES["flow_matching"], widths=(8, 16), time=16, steps=2, sampling_steps=3)
-        didact.train(RECIPES["pixelcnn"], width=8, depth=2, steps=5)
-        didact.train(RECIPES["vae"], widths=(8,), steps=1)
+        didact.train(RECIPES["diffusion"], channels=(8, 16), time_dim=16, steps=20, sampling_steps=4, conditional=True)
+        didact.train(RECIPES["flow_matching"], channels=(8, 16), time_dim=16, steps=2, sampling_steps=3)
+        didact.train(RECIPES["pixelcnn"], channels=8, num_layers=2, steps=5)
+        didact.train(RECIPES["vae"], hidden=(8,), steps=1)
         seven = load("digits").test.columns["x"][7] / 255
         files.write_bytes(Path("seven.png"), encode_png(seven))
         Image.open("seven.png").convert("RGB").resize((30, 20)).save("colour.png")

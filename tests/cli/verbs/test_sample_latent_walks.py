@@ -14,27 +14,27 @@ from didact.inference.latent_walks import interpolate_latents, traverse_latents
 from didact.registry import RECIPES
 from didact.run import Run
 from didact.samplers.latent import slerp
-from didact.training.session import load_model
+from didact.training.restore import load_model
 
 TINY_OPTIONS = {
-    "vae": {"widths": (8,), "latent": 5, "conditional": True},
-    "gan": {"widths": (8,), "latent": 4},
+    "vae": {"hidden": (8,), "latent_dim": 5, "conditional": True},
+    "gan": {"hidden": (8,), "latent_dim": 4},
     "realnvp": {"data": "digits", "hidden": 4},
-    "diffusion": {"widths": (8,), "time": 8, "T": 20, "sampling_steps": 3},
-    "flow_matching": {"widths": (8,), "time": 8, "sampling_steps": 2},
+    "diffusion": {"channels": (8,), "time_dim": 8, "timesteps": 20, "sampling_steps": 3},
+    "flow_matching": {"channels": (8,), "time_dim": 8, "sampling_steps": 2},
     "consistency": {
         "teacher": "diffusion widths=8 time=8 T=20 sampling_steps=2 predict=velocity epochs=1",
-        "intervals": 4,
+        "num_intervals": 4,
     },
     "latent_diffusion": {
-        "coder": "vae widths=8 latent=6 epochs=1",
-        "widths": (8,),
-        "time": 8,
-        "T": 20,
+        "autoencoder": "vae widths=8 latent=6 epochs=1",
+        "channels": (8,),
+        "time_dim": 8,
+        "timesteps": 20,
         "sampling_steps": 3,
     },
-    "vqvae": {"widths": (8,)},
-    "pixelcnn": {"width": 4, "depth": 1, "levels": 2},
+    "vqvae": {"channels": (8,)},
+    "pixelcnn": {"channels": 4, "num_layers": 1, "levels": 2},
     "mlp": {"hidden": (4,)},
 }
 WALK_RECIPES = ("vae", "gan", "realnvp", "diffusion", "flow_matching", "consistency", "latent_diffusion")
@@ -47,8 +47,8 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         for name, arguments in TINY_OPTIONS.items():
             didact.train(RECIPES[name], steps=2, **arguments)
-        didact.train(RECIPES["vae"], data="iris", widths=(8,), latent_dim=2, steps=2, runs="tables")
-        didact.train(RECIPES["vae"], widths=(64,), latent_dim=8, likelihood="gaussian", beta=0.1, epochs=8, runs="good")
+        didact.train(RECIPES["vae"], data="iris", hidden=(8,), latent_dim=2, steps=2, runs="tables")
+        didact.train(RECIPES["vae"], hidden=(64,), latent_dim=8, likelihood="gaussian", beta=0.1, epochs=8, runs="good")
         for name, image in zip(("seven", "one"), load("digits").test.batch(torch.tensor([3, 30]))["x"], strict=True):
             Path(f"{name}.png").write_bytes(encode_png(image))
     return folder

@@ -59,7 +59,7 @@ def test_greedy_and_beam_search_need_no_seed(gpt_run, capsys):
     (("--top-k", "0"), "top-k must be from 1 to"),
     (("--top-p", "2"), "top-p is a probability above 0 and up to 1, got 2"),
     (("--beam", "3", "--n", "2"), "beams find one text, the likeliest, got --n 2; leave out --n or --beam"),
-    (("--beam", "3", "--tokens", "99"), "1 tokens read and 99 to write are more than the 16 it can hold; write fewer"),
+    (("--beam", "3", "--tokens", "99"), "1 tokens of the prompt and 99 new ones are more than the 16 it can hold; generate fewer"),
     (("--beam", "3", "--top-k", "2", "--tokens", "9"), "leave out temperature, top-k and top-p"),
     (("--label", "cat"), "--label does not apply"),
 ])
@@ -80,9 +80,9 @@ def test_char_rnn_writes_text(tmp_path, capsys):
         runs=str(tmp_path),
         steps=150,
         context_length=20,
-        batch=16,
+        batch_size=16,
         lr=2e-2,
-        hidden=32,
+        hidden_size=32,
     )
     code, out, _ = run_sample(
         capsys, run, "--prompt", "to be or not to be, that", "--tokens", "17", "--temperature", "0"

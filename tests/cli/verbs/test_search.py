@@ -49,7 +49,7 @@ def test_search_word_analogies(text_folder, capsys):
 
 
 def test_search_takes_the_word_vectors_of_a_run(text_folder, capsys):
-    run = didact.train(RECIPES["word2vec"], epochs=3, lr=2e-2, width=32)
+    run = didact.train(RECIPES["word2vec"], epochs=3, lr=2e-2, embed_dim=32)
     assert run_search(capsys, "man - boy + girl", "--model", "latest", "-n", "1")[1].split()[1] == "woman"
     (text_folder / "own.txt").write_text("her necklace and gown\nthe mayor and the station\nmany nests\n")
     code, out, _ = run_search(capsys, "a street in the city", "own.txt", "--model", str(run.folder), "-n", "1")

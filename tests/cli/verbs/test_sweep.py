@@ -5,11 +5,12 @@ import json
 
 from didact.cli.main import main
 from didact.registry import RECIPES
-from didact.training.sweep import choose_metric
+from didact.training.sweeps.sweep import choose_metric
 
 
 def test_sweep_of_beta_ranks_vaes_by_the_elbo(workdir, capsys):
-    words = ["sweep", "vae", "beta=0.5,10", "--widths", "16", "--latent", "4", "--epochs", "3", "--batch", "256"]
+    sizes = ["--hidden", "16", "--latent-dim", "4", "--epochs", "3", "--batch-size", "256"]
+    words = ["sweep", "vae", "beta=0.5,10", *sizes]
     assert main(words) == 0
     out, stderr = capsys.readouterr()
     assert "validation elbo" in out and "validation reconstruction" in out and "validation kl" in out

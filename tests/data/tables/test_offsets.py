@@ -16,11 +16,12 @@ from didact.data.load import load, reload_data
 from didact.data.serialize import data_from_json, data_to_json
 from didact.data.tables.offsets import find_offset, format_exact, format_plain
 from didact.data.tables.table import TableEncoder
+from didact.inference.evaluate import evaluate
 from didact.inference.sample_images import sample_images, save_rows
 from didact.run import Run
 from didact.training.interrupts import Interrupted
 from didact.training.loop import Trainer
-from didact.training.session import evaluate, resume
+from didact.training.resume import resume
 
 NOW_S = 1_700_000_000
 DAY_S = 86_400

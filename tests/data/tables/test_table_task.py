@@ -97,5 +97,5 @@ def test_task_option_is_stored_in_the_run(tmp_path, monkeypatch):
         and "--task number" in run.metadata["command_to_repeat"]
         and "rmse" in run.metadata["test"]
     )
-    assert "rmse" in didact.training.session.evaluate(run)["test"]
+    assert "rmse" in didact.inference.evaluate.evaluate(run)["test"]
     assert isinstance(didact.predict(run, "length=3,review=good film 1")[0]["stars"], float)

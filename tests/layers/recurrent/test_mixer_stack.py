@@ -127,7 +127,7 @@ def test_make_recurrent_refuses_unknown_cells_and_inits():
         make_recurrent("mamb", 3, 4)
     with pytest.raises(
         UsageError,
-        match="--recurrent-init random is for rnn, lstm and gru; mamba begins as its paper says: leave it out",
+        match="--recurrent-init random is for rnn, lstm and gru; mamba is initialized as in its paper: leave it out",
     ):
         make_recurrent("mamba", 3, 4, init="random")
     # 4 do not divide 6

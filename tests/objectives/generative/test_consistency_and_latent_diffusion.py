@@ -12,12 +12,13 @@ from didact.models.generative.vqvae import VQVAE
 from didact.objectives.abilities import abilities
 from didact.objectives.distributions.pixels import make_pixel_distribution
 from didact.objectives.generative.consistency import ConsistencyObjective
-from didact.objectives.generative.diffusion import DiffusionObjective, SamplingConfig
+from didact.objectives.generative.diffusion import DiffusionObjective
 from didact.objectives.generative.flow_matching import FlowMatchingObjective
 from didact.objectives.generative.latent_diffusion import FrozenAutoencoder, LatentDiffusionObjective
-from didact.objectives.generative.noise_schedule import NoiseSchedule, ddim_sample
+from didact.objectives.generative.noise_schedule import NoiseSchedule
 from didact.objectives.generative.vae import VAEObjective
 from didact.objectives.generative.vqvae import VQVAEObjective
+from didact.samplers.ddim import SamplingConfig, ddim_sample
 from didact.samplers.latent import side_mask, slerp
 
 SHAPE = (1, 6, 5)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from didact.objectives.generative.vae import log_normal
 from didact.registry import RECIPES
-from didact.training.session import prepare
+from didact.training.prepare import prepare
 from helpers.device_only_mode import DeviceOnlyMode
 from helpers.small_generative_runs import SMALL_GENERATIVE_RUNS
 

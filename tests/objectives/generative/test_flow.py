@@ -13,7 +13,7 @@ from didact.objectives.generative.flow import FlowObjective, ImageFlowObjective
 from didact.recipes.realnvp import make_image_flow
 from didact.registry import RECIPES
 from didact.report import page
-from didact.training.session import load_model
+from didact.training.restore import load_model
 
 
 def make_flow(shape, num_couplings=4, scales=0):

@@ -12,6 +12,7 @@ import didact
 from didact.cli.main import main
 from didact.data.load import load
 from didact.errors import UsageError
+from didact.inference.evaluate import evaluate
 from didact.inference.sample_images import sample_images
 from didact.models.generative.pixelcnn import PixelCNN
 from didact.models.generative.vqvae import VQVAE
@@ -19,7 +20,7 @@ from didact.objectives.generative.vqvae import VQVAEObjective
 from didact.objectives.generative.vqvae_prior import CodePrior
 from didact.registry import RECIPES
 from didact.run import Run
-from didact.training.session import evaluate, load_model
+from didact.training.restore import load_model
 
 
 def make_small_prior(codes=3):

@@ -19,7 +19,7 @@ from didact.models.text.llama import Llama
 from didact.objectives.text.causal_lm import CausalLanguageModel
 from didact.recipes._initial_weights import check_arguments_match
 from didact.registry import RECIPES
-from didact.samplers.text_generation import DecodingConfig
+from didact.samplers.top_k_top_p import DecodingConfig
 from helpers.device_only_mode import DeviceOnlyMode
 
 SMALL_OPTIONS = {"context_length": 16, "embed_dim": 16, "num_layers": 2, "num_heads": 2}

@@ -17,7 +17,7 @@ def command(arguments: tuple[str, ...]) -> None:
     from didact.cli.recipes import get_recipe, parse_recipe_name
     from didact.options import Option, Range
     from didact.training.compare_engines import OPTIMIZERS, compare_engines, is_scratch_recipe
-    from didact.training.session import known_options
+    from didact.training.prepare import known_options
 
     recipe = get_recipe(parse_recipe_name("compare", arguments, is_suitable=is_scratch_recipe))
     own_options = {

@@ -21,9 +21,9 @@ def command(run: str, int8: bool, by: str | None, device: str, runs: str, as_jso
     """Compute the metrics of a run's best model anew, on its validation and test splits."""
     from didact.charts.format import format_metric_formula, select_metric_notes
     from didact.cli.recipes import load_recipes
+    from didact.inference.evaluate import evaluate
     from didact.inference.evaluate_int8 import evaluate_int8
     from didact.run import Run
-    from didact.training.session import evaluate
 
     load_recipes()
     opened_run = Run.open(run, runs)

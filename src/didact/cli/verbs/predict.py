@@ -84,7 +84,7 @@ def _print_warning(warning: str) -> None:
 
 
 def format_prediction(row: dict[str, Any], offset: float = 0.0) -> str:
-    """One prediction as people read it; `shift` had been subtracted from the numbers that were learned."""
+    """One prediction as people read it; `offset` had been subtracted from the numbers that were learned."""
     from didact.data.text.masked_lm import MASK_TOKEN
 
     parts = []

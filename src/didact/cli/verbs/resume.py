@@ -14,7 +14,7 @@ def command(run: str, runs: str, as_json: bool) -> None:
     from didact.cli.recipes import load_recipes
     from didact.cli.verbs.train import run_with_progress
     from didact.run import Run
-    from didact.training.session import resume
+    from didact.training.resume import resume
 
     load_recipes()
     opened_run = Run.open(run, runs)

@@ -12,7 +12,7 @@ from didact.cli.options import parse_options, print_result
 def command(arguments: tuple[str, ...]) -> None:
     """Show one recipe: what it is, where from, its options, and the layers it builds for the data."""
     from didact.cli.recipes import get_recipe, parse_recipe_name
-    from didact.training.session import describe_recipe, known_options
+    from didact.training.prepare import describe_recipe, known_options
 
     name = parse_recipe_name("show", arguments)
     recipe = get_recipe(name)

@@ -17,14 +17,13 @@ def command(arguments: tuple[str, ...]) -> None:
     from didact.cli.recipes import get_recipe, parse_recipe_name
     from didact.cli.sweep_progress import SweepProgress
     from didact.options import Option, Range
-    from didact.progress import use_progress_callback
+    from didact.progress import ignore_progress, use_progress_callback
     from didact.run import Run
-    from didact.samplers.text_generation import ignore_progress
-    from didact.training.distributed import join_group, leave_group
+    from didact.training.distributed.process_group import join_group, leave_group
+    from didact.training.experiment import ignore_events
     from didact.training.interrupts import Interrupted
-    from didact.training.loop import ignore_events
-    from didact.training.session import known_options
-    from didact.training.sweep import choose_metric, read_axes, summarize_cells, sweep
+    from didact.training.prepare import known_options
+    from didact.training.sweeps.sweep import choose_metric, read_axes, summarize_cells, sweep
 
     recipe = get_recipe(parse_recipe_name("sweep", arguments))
     grid = [w for w in arguments[1:] if "=" in w and not w.startswith("-")]

@@ -14,7 +14,8 @@ from didact.errors import UsageError
 def command(arguments: tuple[str, ...]) -> None:
     """Train a recipe; `didact train RECIPE --help` lists its options."""
     from didact.cli.recipes import get_recipe, parse_recipe_name
-    from didact.training.session import known_options, train
+    from didact.training.prepare import known_options
+    from didact.training.run_training import train
 
     name = parse_recipe_name("train", arguments)
     recipe = get_recipe(name)
@@ -28,11 +29,10 @@ def run_with_progress(start_run: Callable[[Any], Any], as_json: bool) -> None:
     """Train or resume while showing it, write the report, and answer with the metrics."""
     from didact import report
     from didact.cli.progress import TrainingProgress
-    from didact.progress import use_progress_callback
-    from didact.samplers.text_generation import ignore_progress
-    from didact.training.distributed import join_group, leave_group
+    from didact.progress import ignore_progress, use_progress_callback
+    from didact.training.distributed.process_group import join_group, leave_group
+    from didact.training.experiment import ignore_events
     from didact.training.interrupts import Interrupted
-    from didact.training.loop import ignore_events
 
     group, screen = join_group(), TrainingProgress()
     try:

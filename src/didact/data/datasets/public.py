@@ -176,7 +176,7 @@ def load_idx_images(name: str, files: Sequence[RemoteFile], labels: Sequence[str
 def _build_image_data(
     name: str, x: Tensor, y: Tensor, labels: Sequence[str], target: str, num_test: int, seed: int
 ) -> Data:
-    """Bytes (N, C, H, W), of which the last `tests` are the official test split."""
+    """Bytes (N, C, H, W), of which the last `num_test` are the official test split."""
     channels, height, width = x.shape[1:]
     return build_data(
         name,

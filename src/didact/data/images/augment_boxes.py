@@ -52,7 +52,7 @@ class BoxZoom:
     """p = s (q − ½) + ½ + t: scaled about the centre by U(low, high) in logarithms, moved by up to a share of each
     side.
 
-    Larger than 1 it crops, below it leaves a border of `fill`. What is seen of a box by less than `least` is no
+    Larger than 1 it crops, below it leaves a border of `fill`. What is seen of a box by less than `min_visible` is no
     longer there.
     """
 

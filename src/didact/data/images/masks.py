@@ -162,7 +162,7 @@ def load_segmentation_folder(
     indices: Mapping[str, Tensor] | None = None,
     run_data: Data | None = None,
 ) -> Data:
-    """A folder of images with masks as Data: in memory where it fits, else read while learning. `before`: what a
+    """A folder of images with masks as Data: in memory where it fits, else read while learning. `run_data`: what a
     run kept of them."""
     if size is not None and size < 1:
         raise UsageError(f"--size expects a side of at least 1 pixel, got {size}")

@@ -28,7 +28,7 @@ class NumericColumn:
     """A column of numbers; `missing` where training rows lacked some, which then has a feature of its own. `comma`:
     what one means.
 
-    `shift` is what is subtracted before rounding, of numbers far from zero and near each other.
+    `offset` is what is subtracted before rounding, of numbers far from zero and near each other.
     """
 
     name: str
@@ -115,7 +115,7 @@ def column_from_spec(spec: Mapping[str, Any]) -> NumericColumn | CategoricalColu
 
 
 def infer_column(column: "Series", offset: float | None = None) -> tuple[NumericColumn | CategoricalColumn | None, str]:
-    """How a column is encoded, and what to say of it; None: it is left out. `shift` is what to subtract, where that
+    """How a column is encoded, and what to say of it; None: it is left out. `offset` is what to subtract, where that
     is known already."""
     name, n = str(column.name), int(column.notna().sum())
     if n == 0:
@@ -196,7 +196,8 @@ def describe_rounding(numbers: "Series") -> str:
 def to_numeric_or_none(column: "Series", *, allow_few: bool = True) -> "Series | None":
     """The column as numbers; None where it is not one of numbers.
 
-    Words count as missing: a tenth of the cells at most among many different numbers, a twentieth among `few`.
+    Words count as missing: a tenth of the cells at most among many different numbers, a twentieth among few, if
+    `allow_few`.
     """
     import pandas as pd
 

@@ -26,7 +26,7 @@ def find_offset(values: NDArray[np.float64]) -> float:
 
 
 def subtract_offset(values: NDArray[np.float64], offset: float) -> NDArray[np.float32]:
-    """values − shift, rounded last."""
+    """values − offset, rounded last."""
     return (values - offset).astype(np.float32)
 
 
@@ -41,7 +41,7 @@ def format_plain(value: float) -> str:
 
 
 def format_exact(value: float, offset: float) -> str:
-    """A number from which `shift` had been subtracted, with all the digits that tell it from its neighbours:
+    """A number from which `offset` had been subtracted, with all the digits that tell it from its neighbours:
     1,700,000,000,250.5.
 
     They are those of six that the rest has, stored in single precision, and no more than double precision knows of

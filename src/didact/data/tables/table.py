@@ -152,7 +152,7 @@ class TableEncoder:
     def from_frame(
         cls, frame: "DataFrame", target: str, rows: Tensor | None = None, offsets: Offsets | None = None
     ) -> tuple["TableEncoder", Tensor]:
-        """Learn medians and categories from `rows` (all, if None), and shifts where none are given, and encode the
+        """Learn medians and categories from `rows` (all, if None), and offsets where none are given, and encode the
         whole frame."""
         train_frame = frame if rows is None else frame.iloc[rows.numpy()]
         target_names = {target} if target in frame else set(target.split(","))
@@ -275,7 +275,7 @@ class TableEncoder:
 
 
 class Target(NamedTuple):
-    """What is to be learned, and what to say of it; `shift` was subtracted from y."""
+    """What is to be learned, and what to say of it; `offset` was subtracted from y."""
 
     task: str
     y: Tensor
@@ -300,8 +300,8 @@ def read_target(frame: "DataFrame", target: str, task: Task | None = None, offse
 def _read_single_target(
     column: "Series", task: Task | None = None, missing_word: str = "", offset: float | None = None
 ) -> Target:
-    """One column; `gap` is a word of the file that was read as missing, `shift` what to subtract, where that is
-    known already.
+    """One column; `missing_word` is a word of the file that was read as missing, `offset` what to subtract, where
+    that is known already.
 
     Words are classes; so are at most 20 different whole numbers, each frequent; any two values are a binary task.
     """

@@ -55,7 +55,7 @@ def pretokenize(text: str) -> list[str]:
 
 
 def train_bpe(text: str | Iterable[str], num_merges: int) -> list[Pair]:
-    """The first `merges` pairs in the order in which they are joined; of equally frequent ones, the one that was
+    """The first `num_merges` pairs in the order in which they are joined; of equally frequent ones, the one that was
     known earlier."""
     counts = Counter(piece for t in ([text] if isinstance(text, str) else text) for piece in pretokenize(t))
     words = {piece: list(piece) for piece in counts}

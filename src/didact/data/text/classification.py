@@ -113,8 +113,8 @@ class BagEncoder:
 
 @dataclass(frozen=True)
 class SequenceEncoder(BagEncoder):
-    """The same words one by one: <pad> 0 behind the end, <unk> 1, from 2 the `vocabulary` most common; at most
-    `length` of a text."""
+    """The same words one by one: <pad> 0 behind the end, <unk> 1, from 2 the `vocab_size` most common; at most
+    `max_length` of a text."""
 
     vocab_size: int = 10_000
     max_length: int = 256
@@ -124,7 +124,7 @@ class SequenceEncoder(BagEncoder):
         return {"x": self.to_tokens}
 
     def to_tokens(self, x: Tensor) -> Tensor:
-        """(B, L) word numbers -> (B, at most `length`) tokens."""
+        """(B, L) word numbers -> (B, at most `max_length`) tokens."""
         x, pad_id = x[:, : self.max_length].long(), len(self.vocab)
         return torch.where(x == pad_id, 0, torch.where(x < self.vocab_size, x + 2, 1))
 
@@ -169,7 +169,7 @@ def load_text_table(
     path: Path, *, text: str, target: str | None = None, task: Task | None = None, seed: int = 0,
     indices: Mapping[str, Tensor] | None = None, run_data: Data | None = None,
 ) -> Data:
-    """A CSV file with a column of texts as Data. The vocabulary is that of the training texts. `before`: what a run
+    """A CSV file with a column of texts as Data. The vocabulary is that of the training texts. `run_data`: what a run
     kept of these data."""
     frame, name = read_csv(path), dataset_name(path)
     text_column = _get_text_column(frame, text, path)

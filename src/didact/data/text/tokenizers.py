@@ -86,7 +86,7 @@ class WordTokenizer:
     def fit(
         cls, texts: Iterable[str], vocab_size: int = 10_000, *, lowercase: bool = True, min_count: int = 2
     ) -> "WordTokenizer":
-        """The `vocabulary` most frequent words that occur `least` times; all of them where none does."""
+        """The `vocab_size` most frequent words that occur `min_count` times; all of them where none does."""
         counts = Counter(word for text in texts for word in _split_words(text, lowercase))
         vocab_words = [word for word, n in counts.items() if n >= min_count] or list(counts)
         return cls(tuple(sorted(vocab_words, key=lambda word: (-counts[word], word))[:vocab_size]), lowercase)
@@ -131,7 +131,7 @@ class BPETokenizer:
     def fit(
         cls, texts: Iterable[str], vocab_size: int = 4096, *, special_tokens: tuple[str, ...] = SPECIAL_TOKENS
     ) -> "BPETokenizer":
-        """Learned by the `tokenizers` library where it is installed, else by `bpe.learn`, which finds the same
+        """Learned by the `tokenizers` library where it is installed, else by `train_bpe`, which finds the same
         merges slowly."""
         num_merges = vocab_size - 256 - len(special_tokens)
         if num_merges < 0:

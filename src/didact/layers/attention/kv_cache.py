@@ -66,7 +66,7 @@ class KVCache:
             stored.index_copy_(2, step.positions, new.to(stored.dtype))
         return self.k[layer][:, :, : self.visible], self.v[layer][:, :, : self.visible]
 
-    def narrowed(self, visible: int) -> Self:
+    def narrow(self, visible: int) -> Self:
         """The same cache for steps that attend to its first `visible` positions only: shorter products while it is
         nearly empty.
         """

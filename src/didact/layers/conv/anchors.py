@@ -1,7 +1,6 @@
-"""Anchors: boxes of typical sizes at every cell of every feature map, which a detector chooses from and corrects.
+"""Anchor boxes of detectors: boxes of typical sizes at every cell of every feature map, which the network corrects.
 
-Sizes and boxes are shares of the image, so that its pixels do not matter. An anchor is (centre x, centre y, width,
-height),
+Sizes and boxes are fractions of the image, independent of its pixels. An anchor is (center x, center y, width, height),
 a box (x1, y1, x2, y2).
 """
 
@@ -13,15 +12,14 @@ from torch import Tensor
 from didact.metrics.detection import box_area, box_iou
 
 _ASPECT_RATIOS = (1.0, 2.0, 0.5, 3.0, 1 / 3)
-_VARIANCES = (0.1, 0.2)  # of offsets and logarithms of sizes: both then deviate by about one
-_MAX_LOG_SIZE_RATIO = 4.0           # exp of a logarithm of a size is cut there, or one bad step would give infinity
+_VARIANCES = (0.1, 0.2)         # scales of offsets and log sizes: targets then have a standard deviation of about one
+_MAX_LOG_SIZE_RATIO = 4.0       # predicted log sizes are clamped there, or one bad step would give infinity
 
 
 def default_sizes(levels: int, count: int, *, low: float = 0.2, high: float = 0.9) -> Tensor:
-    """(levels, count, 2): s_l = low + (high − low) l / (L − 1), sides s √r and s / √r for ratios r.  Liu et al.
-    2016 (SSD), eq. 4.
+    """(levels, count, 2): s_l = low + (high − low) l / (L − 1), sides s √r and s / √r for aspect ratios r.
 
-    More than there are ratios begin again, a quarter larger.
+    Liu et al. 2016 (SSD), eq. 4. Beyond the number of ratios these begin again with boxes a quarter larger.
     """
     s = torch.linspace(low, high, levels)[:, None] * torch.tensor(
         [1.25 ** (i // len(_ASPECT_RATIOS)) for i in range(count)]
@@ -31,11 +29,10 @@ def default_sizes(levels: int, count: int, *, low: float = 0.2, high: float = 0.
 
 
 def kmeans_iou(sizes: Tensor, k: int, *, weights: Tensor | None = None, max_iterations: int = 50) -> Tensor:
-    """k typical (w, h) of (N, 2), the smallest first: k-means under d = 1 − IoU of boxes with one centre.  Redmon &
-    Farhadi 2017, sec. 2.
+    """k typical (w, h) of (N, 2), the smallest first: k-means with the distance 1 − IoU of boxes with one center.
 
-    It starts from boxes evenly spaced by area and moves each mean to the weighed mean of what is nearest, so
-    nothing is random.
+    It starts from boxes evenly spaced by area and moves each mean to the weighted mean of its cluster, so that nothing
+    is random.  Redmon & Farhadi 2017, sec. 2.
     """
     weights = torch.ones(len(sizes)) if weights is None else weights
     by_area = sizes[sizes.prod(1).argsort(stable=True)]
@@ -43,8 +40,7 @@ def kmeans_iou(sizes: Tensor, k: int, *, weights: Tensor | None = None, max_iter
     for _ in range(max_iterations):
         membership = (shape_iou(sizes, means).argmax(1)[:, None] == torch.arange(k)) * weights[:, None]   # (N, k)
         new_means = (membership.T @ sizes) / membership.sum(0)[:, None].clamp(min=1e-12)
-        # nobody's mean stays
-        new_means = torch.where(membership.sum(0)[:, None] > 0, new_means, means)
+        new_means = torch.where(membership.sum(0)[:, None] > 0, new_means, means)    # an empty cluster keeps its mean
         if torch.equal(new_means, means):
             break
         means = new_means
@@ -52,15 +48,16 @@ def kmeans_iou(sizes: Tensor, k: int, *, weights: Tensor | None = None, max_iter
 
 
 def shape_iou(a: Tensor, b: Tensor) -> Tensor:
-    """IoU of every pair of sizes as if they had one centre: (…, N, 2), (…, M, 2) -> (…, N, M)."""
+    """IoU of every pair of sizes, as if the boxes had one center: (…, N, 2), (…, M, 2) -> (…, N, M)."""
     (aw, ah), (bw, bh) = a[..., :, None, :].unbind(-1), b[..., None, :, :].unbind(-1)
     intersection = torch.minimum(aw, bw) * torch.minimum(ah, bh)
     return intersection / (a.prod(-1)[..., :, None] + b.prod(-1)[..., None, :] - intersection)
 
 
 def anchor_grid(map_sizes: Sequence[tuple[int, int]], sizes: Tensor) -> Tensor:
-    """(A, 4) anchors: for each map (H, W), row by row, all sizes of its level at each cell's centre.  sizes:
-    (levels, k, 2)."""
+    """(A, 4) anchors: for each map (H, W), row by row, all sizes of its level at each cell's center.  sizes: (levels,
+    k, 2).
+    """
     anchors_by_level = []
     for (height, width), level_sizes in zip(map_sizes, sizes, strict=True):
         y, x = torch.meshgrid((torch.arange(height) + 0.5) / height, (torch.arange(width) + 0.5) / width, indexing="ij")
@@ -77,46 +74,45 @@ def to_corners(anchors: Tensor) -> Tensor:
 
 
 def encode_boxes(boxes: Tensor, anchors: Tensor) -> Tensor:
-    """t = ((g_c − d_c) / d_s / 0.1, log(g_s / d_s) / 0.2), what a network has to say to turn anchor d into box g.
-    SSD, eq. 2."""
+    """t = ((g_c − d_c) / d_s / 0.1, log(g_s / d_s) / 0.2), the regression targets that turn anchor d into box g.  SSD,
+    eq. 2.
+    """
     center, size = (boxes[..., :2] + boxes[..., 2:]) / 2, boxes[..., 2:] - boxes[..., :2]
     offset = (center - anchors[..., :2]) / anchors[..., 2:] / _VARIANCES[0]
     return torch.cat([offset, (size.clamp(min=1e-6) / anchors[..., 2:]).log() / _VARIANCES[1]], dim=-1)
 
 
 def decode_boxes(offsets: Tensor, anchors: Tensor) -> Tensor:
-    """The inverse of `encode`: the box that the offsets make of an anchor."""
+    """The inverse of `encode_boxes`: the boxes of predicted offsets."""
     center = anchors[..., :2] + offsets[..., :2] * _VARIANCES[0] * anchors[..., 2:]
     size = anchors[..., 2:] * (offsets[..., 2:] * _VARIANCES[1]).clamp(max=_MAX_LOG_SIZE_RATIO).exp()
     return to_corners(torch.cat([center, size], dim=-1))
 
 
 def match_anchors(anchors: Tensor, boxes: Tensor, valid: Tensor, *, threshold: float = 0.5) -> tuple[Tensor, Tensor]:
-    """Which box each anchor is to find, and which anchors find any: (A, 4), (B, M, 4), (B, M) -> (B, A) twice.
+    """Match anchors to ground-truth boxes: index of each anchor's box, and whether it has one; (A, 4), (B, M, 4), (B,
+    M) -> (B, A) twice.
 
-    Of the boxes that are `there`, an anchor takes the one it overlaps most, if by the threshold; but each box takes
-    the anchor that
-    overlaps it most, however little (of two boxes with the same best anchor, the one that it overlaps more).  SSD,
-    sec. 2.2.
+    Among the `valid` boxes an anchor takes the one with the largest IoU if that reaches the threshold; in addition each
+    box takes the anchor with which its own IoU is largest, however small (of two boxes with the same best anchor, the
+    one of larger IoU).  SSD, sec. 2.2.
     """
     overlap = box_iou(to_corners(anchors), boxes).masked_fill(~valid[:, None], -1.0)                    # (B, A, M)
     best_anchor = overlap.argmax(1, keepdim=True)                                                           # (B, 1, M)
     is_best_anchor = torch.arange(len(anchors), device=boxes.device)[:, None] == best_anchor
-    # above all others
-    overlap = torch.where(is_best_anchor & valid[:, None], overlap + 2, overlap)
+    overlap = torch.where(is_best_anchor & valid[:, None], overlap + 2, overlap)    # above every IoU
     max_overlap, owner = overlap.max(2)
     return owner, max_overlap >= threshold
 
 
 def generalized_iou(a: Tensor, b: Tensor) -> Tensor:
-    """IoU − |C ∖ (A ∪ B)| / |C| of each pair of rows, C the least box around both: −1 … 1.  Rezatofighi et al.
-    2019, alg. 1.
+    """GIoU = IoU − |C ∖ (A ∪ B)| / |C| of each pair of rows, C the smallest box around both: −1 … 1.
 
-    It has a slope where boxes do not meet, and IoU has none.
+    It has a gradient for disjoint boxes, which IoU has not.  Rezatofighi et al. 2019, alg. 1.
     """
     intersection = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0).prod(-1)
     union = box_area(a) + box_area(b) - intersection
     enclosing = (torch.maximum(a[..., 2:], b[..., 2:]) - torch.minimum(a[..., :2], b[..., :2])).clamp(min=0).prod(-1)
-    # rows that fill up are empty
+    # padding rows are empty boxes
     union, enclosing = union.clamp(min=1e-9), enclosing.clamp(min=1e-9)
     return intersection / union - (enclosing - union) / enclosing

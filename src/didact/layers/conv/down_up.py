@@ -1,4 +1,4 @@
-"""Halve an image and come back to its very size, odd sides too."""
+"""Downsampling and upsampling convolutions: halve an image and return to exactly its size, odd sides included."""
 
 from torch import nn
 
@@ -22,10 +22,10 @@ def _kernel_for_size(size: tuple[int, int]) -> tuple[int, int]:
 
 
 def halving_conv(n_in: int, n_out: int, size: tuple[int, int], *, bias: bool = True) -> nn.Conv2d:
-    """A convolution that halves an image of this size."""
+    """Convolution of stride 2 that halves an image of this size."""
     return nn.Conv2d(n_in, n_out, _kernel_for_size(size), stride=2, padding=1, bias=bias)
 
 
 def doubling_conv(n_in: int, n_out: int, size: tuple[int, int], *, bias: bool = True) -> nn.ConvTranspose2d:
-    """The transposed convolution that gives an image of this size from its half."""
+    """Transposed convolution of stride 2 from half this size to this size."""
     return nn.ConvTranspose2d(n_in, n_out, _kernel_for_size(size), stride=2, padding=1, bias=bias)

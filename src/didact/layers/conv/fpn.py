@@ -1,5 +1,6 @@
-"""A small residual trunk whose maps of falling resolution detectors look at, and the way back up that tells fine
-maps what is around."""
+"""Feature pyramid network (FPN) on a small residual backbone, and prediction heads: maps of several resolutions for
+detectors.
+"""
 
 from itertools import pairwise
 
@@ -11,14 +12,15 @@ from didact.layers.conv.residual import BasicBlock
 
 
 def size_after_strides(size: tuple[int, int], num_strides: int) -> tuple[int, int]:
-    """The size of a map after so many convolutions 3 x 3 of stride 2, padded by 1: each takes ceil(n / 2)."""
+    """The size of a map after this many 3 x 3 convolutions of stride 2 and padding 1: each gives ceil(n / 2)."""
     height, width = (-(-n // 2**num_strides) for n in size)
     return height, width
 
 
 class Backbone(nn.Module):
-    """x -> stem, halved -> stages x [residual blocks, the first halves]: a map for each width, of 1/2, 1/4, 1/8 …
-    of the image."""
+    """x -> stem, halved -> stages x [residual blocks, the first halves]: maps of 1/2, 1/4, 1/8 … of the image, one per
+    width.
+    """
 
     def __init__(self, channels: int, widths: tuple[int, ...], depth: int):
         super().__init__()
@@ -43,8 +45,10 @@ class Backbone(nn.Module):
 
 
 class FeaturePyramid(nn.Module):
-    """P_l = smooth(C_l' + grown P_{l+1}'), C' of one width: fine maps learn what coarse ones know.  Lin et al. 2017
-    (FPN), fig. 3."""
+    """P_l = smooth(C_l' + upsample(P_{l+1}')), C' of one width: fine maps get the context of coarse ones.
+
+    Lin et al. 2017 (FPN), fig. 3.
+    """
 
     def __init__(self, widths: tuple[int, ...], channels: int, *, num_outputs: int):
         super().__init__()
@@ -56,7 +60,7 @@ class FeaturePyramid(nn.Module):
             for _ in range(num_outputs)
         )
 
-    def forward(self, maps: list[Tensor]) -> list[Tensor]:             # the finest first; so many of them come out
+    def forward(self, maps: list[Tensor]) -> list[Tensor]:             # the finest first; the first num_outputs
         merged = [lateral(c) for lateral, c in zip(self.lateral, maps, strict=True)]
         for l in range(len(merged) - 2, -1, -1):
             merged[l] = merged[l] + F.interpolate(merged[l + 1], size=merged[l].shape[2:], mode="nearest")
@@ -64,8 +68,10 @@ class FeaturePyramid(nn.Module):
 
 
 class AnchorHead(nn.Module):
-    """k boxes of n numbers at each cell: (B, C, H, W) -> (B, H W k, n), row by row, boxes of a cell beside each
-    other."""
+    """A prediction head: n numbers for each of k anchors at each cell, (B, C, H, W) -> (B, H W k, n).
+
+    Row by row, the anchors of a cell next to each other.
+    """
 
     def __init__(self, c_in: int, k: int, n: int):
         super().__init__()
@@ -80,8 +86,9 @@ class AnchorHead(nn.Module):
 
 
 def prior_bias(head: AnchorHead, index: slice, value: float) -> None:
-    """What a head says before it has learned: of most cells that nothing is there, or the first steps would be
-    spent on that."""
+    """Set the initial bias of some outputs, such as that most cells hold no object; else the first steps would learn
+    only that.
+    """
     assert head.conv.bias is not None
     with torch.no_grad():
         head.conv.bias.view(head.k, head.n)[:, index] = value

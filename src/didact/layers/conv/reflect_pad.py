@@ -1,5 +1,4 @@
-"""A margin around an image that goes on as its mirror image: for networks that ask for certain sides, or give back
-less than they get."""
+"""Reflection padding: for networks that need certain input sizes, or return less than they get."""
 
 from typing import Protocol
 
@@ -8,18 +7,18 @@ from torch import Tensor, nn
 
 
 class NeedsInputSize(Protocol):
-    """A network of images that wants certain sides."""
+    """A network of images that accepts certain sides only."""
 
     def input_size_for(self, output_size: int) -> int:
-        """The least side it takes whose answer covers `side` pixels."""
+        """The smallest accepted side whose output covers `output_size` pixels."""
 
     def __call__(self, x: Tensor) -> Tensor: ...
 
 
 def reflect_pad_to(x: Tensor, size: tuple[int, int]) -> Tensor:
-    """Enlarged on all sides to this size, mirrored at the border again and again: (B, C, h, w) -> (B, C, H, W).
+    """Pad on all sides to this size by reflection, repeated as needed: (B, C, h, w) -> (B, C, H, W).
 
-    Along an axis of n pixels, position p shows pixel |((p + n − 1) mod (2n − 2)) − (n − 1)|; F.pad mirrors once only.
+    Along an axis of n pixels, position p shows pixel |((p + n − 1) mod (2n − 2)) − (n − 1)|; F.pad reflects once only.
     """
     for axis, target_size in zip((2, 3), size, strict=True):
         n = x.shape[axis]
@@ -29,7 +28,11 @@ def reflect_pad_to(x: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 def forward_padded(network: NeedsInputSize, x: Tensor) -> Tensor:
-    """f of the image with as much margin as f needs, cut back to the image.  Ronneberger et al. 2015, fig. 2."""
+    """The output for every pixel: the image is padded to a side that the network accepts, the output cropped to the
+    image.
+
+    Ronneberger et al. 2015, fig. 2.
+    """
     height, width = x.shape[2:]
     y = network(reflect_pad_to(x, (network.input_size_for(height), network.input_size_for(width))))
     top, left = (y.shape[2] - height) // 2, (y.shape[3] - width) // 2
@@ -37,7 +40,7 @@ def forward_padded(network: NeedsInputSize, x: Tensor) -> Tensor:
 
 
 class ReflectPadded(nn.Module):
-    """y = on_whole(f, x): what is said of every pixel, whatever the sides."""
+    """y = forward_padded(network, x): an output for every pixel of an image of any size."""
 
     def __init__(self, network: nn.Module):
         super().__init__()

@@ -1,9 +1,9 @@
-"""Residual blocks: what a block learns is added to what came in, so that depth can always do nothing.
+"""Residual blocks: a block adds to its input, so that more depth can always do nothing.
 
     y = relu(F(x) + skip(x)),   skip = identity, or a 1 x 1 convolution where F changes the shape
 
-With the ReLU behind the sum, as here, the identity does not reach from end to end (Gaba Th 4.7, mistake M23).
-Names of parts are torchvision's, so that its weights load.
+With the ReLU after the sum, as here, the identity does not reach from end to end (Gaba Th 4.7, mistake M23). Attribute
+names are torchvision's, so that its weights load.
 """
 
 from functools import partial
@@ -16,12 +16,12 @@ from torch.nn import functional as F
 from didact.layers.drop_path import DropPath
 
 Shortcut = Literal["projection", "pad", "none"]
-conv3x3 = partial(nn.Conv2d, kernel_size=3, padding=1, bias=False)  # the norm behind has the bias
+conv3x3 = partial(nn.Conv2d, kernel_size=3, padding=1, bias=False)  # the norm that follows has a bias
 conv1x1 = partial(nn.Conv2d, kernel_size=1, bias=False)
 
 
 class PadShortcut(nn.Module):
-    """Every s-th pixel, zeros for the new channels: a skip without parameters.  He et al. 2016, option A."""
+    """Every s-th pixel, zeros for the new channels: a skip connection without parameters.  He et al. 2016, option A."""
 
     def __init__(self, c_in: int, c_out: int, stride: int):
         super().__init__()
@@ -33,14 +33,14 @@ class PadShortcut(nn.Module):
 
 
 class NoShortcut(nn.Module):
-    """skip(x) = 0: the plain network that residual ones are compared with.  Gaba Ex 4.2."""
+    """skip(x) = 0: the plain network with which residual ones are compared.  Gaba Ex 4.2."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.zeros((), device=x.device, dtype=x.dtype)
 
 
 def _make_shortcut(c_in: int, c_out: int, stride: int, shortcut: Shortcut) -> nn.Module | None:
-    """What goes around the block; None is the identity."""
+    """The skip connection; None is the identity."""
     if shortcut == "none":
         return NoShortcut()
     if stride == 1 and c_in == c_out:
@@ -51,7 +51,7 @@ def _make_shortcut(c_in: int, c_out: int, stride: int, shortcut: Shortcut) -> nn
 
 
 class BasicBlock(nn.Module):
-    """F = BN conv3x3 relu BN conv3x3; a stride > 1 downscales.  He et al. 2016, fig. 5 left; Gaba 4.4.4, eq. 4.7."""
+    """F = BN conv3x3 relu BN conv3x3; a stride > 1 downsamples.  He et al. 2016, fig. 5 left; Gaba 4.4.4, eq. 4.7."""
 
     expansion = 1
 

@@ -1,11 +1,11 @@
-"""Images in the size that a network was made for."""
+"""Resizing images to the size for which a network was made."""
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 
 class Resize(nn.Module):
-    """Bilinear, smoothed where it shrinks: (B, C, H, W) -> (B, C, *size)."""
+    """Bilinear interpolation, antialiased where it shrinks: (B, C, H, W) -> (B, C, *size)."""
 
     def __init__(self, size: tuple[int, int]):
         super().__init__()

@@ -1,21 +1,21 @@
-"""Separable convolution: look at each channel by itself, then mix channels at each pixel.
+"""Depthwise separable convolution: filter each channel by itself, then mix channels at each pixel.
 
     full        C_in C_out k^2 products a pixel
-    separable   C_in k^2 + C_in C_out: a part of 1 / C_out + 1 / k^2 of them.  Gaba 4.9, eq. 4.10
+    separable   C_in k^2 + C_in C_out: a fraction 1 / C_out + 1 / k^2 of them.  Gaba 4.9, eq. 4.10
 """
 
 from torch import Tensor, nn
 
 
 def depthwise(channels: int, kernel_size: int = 3, *, stride: int = 1, bias: bool = False) -> nn.Conv2d:
-    """One k x k filter for each channel; at stride 1 an odd k keeps the size.  Gaba 4.9."""
+    """Depthwise convolution: one k x k filter for each channel; at stride 1 an odd k keeps the size.  Gaba 4.9."""
     return nn.Conv2d(
         channels, channels, kernel_size, stride=stride, padding=kernel_size // 2, groups=channels, bias=bias
     )
 
 
 def pointwise(c_in: int, c_out: int, *, bias: bool = False) -> nn.Conv2d:
-    """A 1 x 1 convolution: the same affine map of channels at every pixel.  Gaba 4.9."""
+    """Pointwise (1 x 1) convolution: the same affine map of channels at every pixel.  Gaba 4.9."""
     return nn.Conv2d(c_in, c_out, 1, bias=bias)
 
 

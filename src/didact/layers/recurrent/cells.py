@@ -1,6 +1,7 @@
-"""Recurrent cells from their equations: one step of each, gates visible, weights and order of gates PyTorch's.
+"""Recurrent cells from their equations: one step of each, with its gates; weights and order of gates are PyTorch's.
 
-PyTorch keeps two biases where the courses have one or none: the same model, counted twice (Gaba Rem. 5.6, mistake M31).
+PyTorch has two biases where the courses have one or none: the same model with more parameters (Gaba Rem. 5.6, mistake
+M31).
 """
 
 from collections.abc import Callable
@@ -38,7 +39,7 @@ def lstm_step(x: Tensor, state: State, w: CellWeights) -> tuple[State, Gates]:
 
 
 def gru_step(x: Tensor, state: State, w: CellWeights) -> tuple[State, Gates]:
-    """r, z = σ(·),  n = tanh(W_in x + b_in + r (W_hn h + b_hn)),  h' = (1 − z) n + z h.  As PyTorch and cuDNN have it.
+    """r, z = σ(·),  n = tanh(W_in x + b_in + r (W_hn h + b_hn)),  h' = (1 − z) n + z h.  As in PyTorch and cuDNN.
 
     Gaba eq. 5.16-5.19 is the cell of 2014, `gru_step_2014`: weights do not carry over (mistake M30).
     """
@@ -52,8 +53,10 @@ def gru_step(x: Tensor, state: State, w: CellWeights) -> tuple[State, Gates]:
 
 
 def gru_step_2014(x: Tensor, state: State, w: CellWeights) -> tuple[State, Gates]:
-    """r before the matrix, z turned round: n = tanh(W x + U (r h) + b),  h' = (1 − z) h + z n.  Cho et al. 2014;
-    Gaba eq. 5.16-5.19."""
+    """r before the matrix, z the other way round: n = tanh(W x + U (r h) + b),  h' = (1 − z) h + z n.
+
+    Cho et al. 2014; Gaba eq. 5.16-5.19.
+    """
     (h,), (w_ih, w_hh, b_ih, b_hh) = state, w
     hidden_size = h.shape[-1]
     xr, xz, xn = linear(x, w_ih, b_ih).chunk(3, dim=-1)
@@ -73,8 +76,7 @@ FUSED_LAYERS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "lstm": nn.
 
 
 def unroll_cell(cell: str, x: Tensor, state: State, w: CellWeights) -> tuple[Tensor, State, Gates]:
-    """All steps of a sequence (B, T, D), the same weights at each: h and every gate (B, T, H), and the state after
-    the last."""
+    """All steps of a sequence (B, T, D): h (B, T, H), the final state, and every gate (B, T, H)."""
     gates_by_step: list[Gates] = []
     for x_t in x.unbind(1):
         state, gates = CELL_STEPS[cell](x_t, state, w)

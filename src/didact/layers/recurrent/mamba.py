@@ -1,9 +1,9 @@
-"""Selective state space (Mamba, Gu & Dao 2023): a linear recurrence whose step depends on the input, computed for
+"""Mamba, a selective state-space model (Gu & Dao 2023): a linear recurrence with input-dependent steps, computed for
 all times at once.
 
     h_t = exp(Δ_t A) h_{t−1} + Δ_t B_t x_t,    y_t = C_t·h_t + D x_t
 
-Δ, B and C are functions of x; A is learned but fixed in time, against what Gaba 5.10 says (mistake M32).
+Δ, B and C are functions of x; A is learned but constant in time, contrary to what Gaba 5.10 says (mistake M32).
 """
 
 from typing import Any
@@ -16,15 +16,17 @@ from didact.layers.recurrent.cells import Gates, State
 
 
 def scan(a: Tensor, b: Tensor) -> Tensor:
-    """h_t = a_t h_{t−1} + b_t, h_0 = 0, over dimension 1, in ⌈log₂ T⌉ rounds.  Hillis & Steele 1986, Blelloch 1990."""
+    """Parallel scan: h_t = a_t h_{t−1} + b_t, h_0 = 0, over dimension 1, in ⌈log₂ T⌉ rounds.  Hillis & Steele 1986,
+    Blelloch 1990.
+    """
     h: Tensor = _ScanFunction.apply(a, b) if b.shape[1] > 1 else b  # type: ignore[no-untyped-call]
     return h
 
 
 class _ScanFunction(torch.autograd.Function):
-    """g_t = dh_t + a_{t+1} g_{t+1}, the same recurrence from the other end;  db_t = g_t,  da_t = g_t h_{t−1}.
+    """g_t = dh_t + a_{t+1} g_{t+1}, the same recurrence backward in time;  db_t = g_t,  da_t = g_t h_{t−1}.
 
-    So that a and h are kept for the way back, and none of the rounds.
+    Only a and h are saved for the backward pass, not the rounds.
     """
 
     @staticmethod
@@ -42,11 +44,13 @@ class _ScanFunction(torch.autograd.Function):
 
 
 def _hillis_steele_scan(a: Tensor, b: Tensor) -> Tensor:
-    """After each round a pair (a, b) stands for twice as many steps, since two steps are one: (a₂, b₂)∘(a₁, b₁) =
-    (a₂ a₁, a₂ b₁ + b₂)."""
+    """After each round a pair (a, b) stands for twice as many steps, since two steps are one.
+
+    (a₂, b₂)∘(a₁, b₁) = (a₂ a₁, a₂ b₁ + b₂)
+    """
     b, span = b.clone(), 1
     while span < a.shape[1]:
-        # the product is whole before anything is added
+        # the product is computed as a whole before b is changed in place
         b[:, span:] += a[:, span:] * b[:, :-span]
         if 2 * span < a.shape[1]:
             a = torch.cat([a[:, :span], a[:, span:] * a[:, :-span]], dim=1)
@@ -74,11 +78,12 @@ def selective_scan(
     *,
     parallel: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """The equations above: x, Δ (B, T, D); A (D, N); B, C (B, T, N); D (D,)  ->  y (B, T, D), and h after the last
-    step, (B, D, N)."""
+    """The equations above: x, Δ (B, T, D); A (D, N); B, C (B, T, N); D (D,)  ->  y (B, T, D), and the final h, (B, D,
+    N).
+    """
     decay = torch.exp(delta[..., None] * a)                                   # (B, T, D, N)
     drive = (delta * x)[..., None] * b[:, :, None]
-    # h_0 is one more thing that drives the first step
+    # h_0 enters as one more term of the first step
     if initial_state is not None:
         drive = torch.cat([drive[:, :1] + decay[:, :1] * initial_state[:, None], drive[:, 1:]], dim=1)
     h = (scan if parallel else sequential_scan)(decay, drive)
@@ -86,8 +91,9 @@ def selective_scan(
 
 
 class Mamba(nn.Module):
-    """y = W_out (ssm(silu(conv(x₁))) ⊙ silu(x₂)), [x₁, x₂] = W_in u.  Figure 3 of the paper; names and shapes of
-    its weights."""
+    """y = W_out (ssm(silu(conv(x₁))) ⊙ silu(x₂)), [x₁, x₂] = W_in u.  Figure 3 of the paper; names and shapes of its
+    weights.
+    """
 
     def __init__(self, dim: int, *, state_dim: int = 16, kernel_size: int = 4, expand: int = 2):
         super().__init__()
@@ -100,7 +106,7 @@ class Mamba(nn.Module):
         self.A_log = nn.Parameter(torch.arange(1, state_dim + 1).float().log().repeat(inner_dim, 1))
         self.D = nn.Parameter(torch.ones(inner_dim))
         self.out_proj = nn.Linear(inner_dim, dim, bias=False)
-        # Δ starts between 0.001 and 0.1, evenly in its logarithm: b = softplus⁻¹(Δ)
+        # Δ starts between 0.001 and 0.1, uniform in its logarithm: b = softplus⁻¹(Δ)
         delta = torch.exp(torch.empty(inner_dim).uniform_(-6.9, -2.3))
         self.dt_proj.bias.data.copy_(delta + torch.log(-torch.expm1(-delta)))
 
@@ -108,12 +114,14 @@ class Mamba(nn.Module):
         return self.forward_from_state(u, self.initial_state(len(u)), parallel=parallel)[0]
 
     def initial_state(self, batch_size: int) -> State:
-        """Nothing was read: what the convolution still sees, (B, inner, kernel − 1), and h, (B, inner, N), are 0."""
+        """The state before the first token, all 0: inputs under the convolution, (B, inner, kernel − 1), and h, (B,
+        inner, N).
+        """
         inner_dim, kernel_size = len(self.D), self.conv1d.kernel_size[0]
         return self.D.new_zeros(batch_size, inner_dim, kernel_size - 1), self.D.new_zeros(batch_size, *self.A_log.shape)
 
     def forward_from_state(self, u: Tensor, state: State, *, parallel: bool = True) -> tuple[Tensor, State]:
-        """The same going on from a state, and the state to go on from."""
+        """The output from a given state, and the new state."""
         x, z, conv_state = self.project_input(u, state[0])
         delta, b, c = self.select_parameters(x)
         y, h = selective_scan(x, delta, -torch.exp(self.A_log), b, c, self.D, state[1], parallel=parallel)
@@ -121,24 +129,23 @@ class Mamba(nn.Module):
         return out, (conv_state, h)
 
     def project_input(self, u: Tensor, past_inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """x and z, (B, T, inner), and the last inputs of the convolution, which the next token is mixed with."""
+        """x and z, (B, T, inner), and the last inputs of the convolution, which the next token needs."""
         x, z = self.in_proj(u).chunk(2, dim=-1)
-        # the past on the left, nothing on the right: no look ahead
+        # past inputs as padding on the left, none on the right: a causal convolution
         extended = torch.cat([past_inputs, x.mT], dim=-1)
         return F.silu(self.conv1d(extended).mT), z, extended[..., u.shape[1] :]
 
     def select_parameters(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Δ, B and C, as the input has them."""
+        """Δ, B and C as functions of the input."""
         dt, b, c = self.x_proj(x).split(self.sizes, dim=-1)
         return F.softplus(self.dt_proj(dt)), b, c
 
     def compute_decay(self, u: Tensor) -> Tensor:
-        """exp(Δ_t A), the share of each number of h that a step keeps, (B, T, inner, N): ∂h_t/∂h_{t−1} is diagonal."""
+        """exp(Δ_t A), the decay of each number of h, (B, T, inner, N): ∂h_t/∂h_{t−1} is diagonal."""
         delta, _, _ = self.select_parameters(self.project_input(u, self.initial_state(len(u))[0])[0])
         return torch.exp(-delta[..., None] * torch.exp(self.A_log))
 
     def compute_gates(self, u: Tensor) -> Gates:
-        """What is kept of h at each step, the mean of its N numbers, and how far the output is open, both (B, T,
-        inner)."""
+        """The decay of h at each step, mean of its N numbers, and the output gate, both (B, T, inner)."""
         _, z, _ = self.project_input(u, self.initial_state(len(u))[0])
         return {"keep": self.compute_decay(u).mean(-1), "output": z.sigmoid()}

@@ -1,5 +1,4 @@
-"""Mamba and xLSTM as readers: residual blocks upon each other, with a state to go on from, as recurrent layers have
-one."""
+"""Stacks of Mamba or xLSTM blocks: residual blocks with a recurrent state, used as recurrent layers are."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,8 +25,10 @@ MIXERS: dict[str, Callable[[int], Any]] = {
 
 
 class SequenceMixerStack(nn.Module):
-    """u = W x,  u ← u + mix(LN u) layer upon layer,  y = LN u.  Gu & Dao 2023, figure 3; Beck et al. 2024, figure
-    1; Gaba 5.10."""
+    """u = W x,  u ← u + mix(LN u) in each layer,  y = LN u.
+
+    Gu & Dao 2023, figure 3; Beck et al. 2024, figure 1; Gaba 5.10.
+    """
 
     def __init__(self, cell: str, input_size: int, hidden_size: int, *, num_layers: int = 1, dropout: float = 0.0):
         super().__init__()
@@ -36,11 +37,11 @@ class SequenceMixerStack(nn.Module):
         self.widen = nn.Linear(input_size, hidden_size)
         self.mixers = nn.ModuleList(make(hidden_size) for _ in range(num_layers))
         self.norms = nn.ModuleList(nn.LayerNorm(hidden_size) for _ in range(num_layers))
-        # between layers, as recurrent ones
+        # dropout between layers, as in recurrent ones
         self.norm, self.dropout = nn.LayerNorm(hidden_size), nn.Dropout(dropout if num_layers > 1 else 0.0)
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """(B, T, D) -> (B, T, H), and the state to go on from, each part of it (layers, B, …)."""
+        """(B, T, D) -> (B, T, H), and the new state, each part of it (layers, B, …)."""
         u, state, new_states = self.widen(x), self.initial_state(len(x)) if state is None else state, []
         for layer, (mixer, norm) in enumerate(self.blocks):
             y, new_state = mixer.forward_from_state(norm(u), tuple(part[layer] for part in state))
@@ -58,14 +59,14 @@ class SequenceMixerStack(nn.Module):
         return tuple(torch.stack(part) for part in zip(*states, strict=True))
 
     def forward_with_gates(self, x: Tensor) -> tuple[Tensor, list[Gates]]:
-        """The same with the gates of each layer over time, (B, T, …). Without dropout."""
+        """The output, and the gates of each layer over time, (B, T, …). Without dropout."""
         return self(x)[0], [
             mixer.compute_gates(mixer_input)
             for (mixer, _), mixer_input in zip(self.blocks, self.mixer_inputs(x), strict=True)
         ]
 
     def mixer_inputs(self, x: Tensor) -> list[Tensor]:
-        """What each layer is given to mix, (B, T, H)."""
+        """The input of each layer's mixer, (B, T, H)."""
         u, inputs = self.widen(x), []
         for mixer, norm in self.blocks:
             inputs.append(norm(u))

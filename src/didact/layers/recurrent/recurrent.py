@@ -1,5 +1,6 @@
-"""Recurrent layers: stacked and in both directions, on PyTorch's fused kernels; `look` walks the equations and
-shows the gates."""
+"""Recurrent layers, stacked and bidirectional, on PyTorch's fused kernels; `forward_with_gates` computes the equations
+and returns the gates.
+"""
 
 from collections.abc import Callable
 from typing import Any, Literal, Self
@@ -14,7 +15,7 @@ from didact.layers.recurrent.mixer_stack import MIXERS, SequenceMixerStack
 Init = Literal["orthogonal", "random"]
 
 
-_KERNELS: dict[str, Callable[..., Any]] = {"rnn": torch.rnn_tanh, "lstm": torch.lstm, "gru": torch.gru}
+_FUSED_KERNELS: dict[str, Callable[..., Any]] = {"rnn": torch.rnn_tanh, "lstm": torch.lstm, "gru": torch.gru}
 
 
 def _autocasts_to_bf16(x: Tensor) -> bool:
@@ -22,7 +23,7 @@ def _autocasts_to_bf16(x: Tensor) -> bool:
 
 
 class Recurrent(nn.Module):
-    """h_t^(l) = cell(h_t^(l−1), h_{t−1}^(l)), layer upon layer.  Gaba 5.2-5.6, Van Schependom 6.3, Groudiev 5.5."""
+    """h_t^(l) = cell(h_t^(l−1), h_{t−1}^(l)), stacked layers.  Gaba 5.2-5.6, Van Schependom 6.3, Groudiev 5.5."""
 
     def __init__(
         self, cell: str, input_size: int, hidden_size: int, *, num_layers: int = 1, dropout: float = 0.0,
@@ -30,7 +31,7 @@ class Recurrent(nn.Module):
     ):
         super().__init__()
         self.cell, self.hidden_size, self.num_layers = cell, hidden_size, num_layers
-        # PyTorch warns of a dropout that has no place to act
+        # PyTorch warns about dropout in a single layer, where it does nothing
         inter_layer_dropout = dropout if num_layers > 1 else 0.0
         self.rnn = look_up("cell", cell, FUSED_LAYERS)(
             input_size, hidden_size, num_layers, batch_first=True, dropout=inter_layer_dropout
@@ -38,8 +39,8 @@ class Recurrent(nn.Module):
         _init_recurrent(self.rnn, init)
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """(B, T, D) -> (B, T, H), and the state to go on from: (h,) or (h, c), each (layers, B, H)."""
-        # PyTorch would run cuDNN in fp16 then, which overflows without a loss scale: fp32 instead
+        """(B, T, D) -> (B, T, H), and the new state: (h,) or (h, c), each (layers, B, H)."""
+        # under bf16 autocast PyTorch runs cuDNN in fp16, which overflows without a loss scale: fp32 instead
         if _autocasts_to_bf16(x):
             with torch.autocast("cuda", enabled=False):
                 return self.forward(x.float(), None if state is None else tuple(part.float() for part in state))
@@ -49,15 +50,16 @@ class Recurrent(nn.Module):
         return y, new_state if self.cell == "lstm" else (new_state,)
 
     def _forward_layer_by_layer(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """The same with dropout between the layers drawn by PyTorch: cuDNN draws from a state of its own, which no
-        checkpoint can hold."""
+        """The same with dropout between the layers sampled by PyTorch: cuDNN has a random state of its own, which no
+        checkpoint can save.
+        """
         new_states = []
         for layer in range(self.num_layers):
             w = cell_weights(self.rnn, layer)
-            chunk = torch.cat([p.flatten() for p in w])  # in one piece, as cuDNN reads them
-            pieces = [piece.view_as(p) for piece, p in zip(chunk.split([p.numel() for p in w]), w, strict=True)]
+            buffer = torch.cat([p.flatten() for p in w])  # one contiguous piece of memory, as cuDNN reads them
+            pieces = [piece.view_as(p) for piece, p in zip(buffer.split([p.numel() for p in w]), w, strict=True)]
             layer_state = tuple(part[layer, None] for part in state)
-            y, *new_state = _KERNELS[self.cell](
+            y, *new_state = _FUSED_KERNELS[self.cell](
                 x, layer_state if self.cell == "lstm" else layer_state[0], pieces, True, 1, 0.0, True, False, True
             )
             new_states.append(new_state)
@@ -65,7 +67,7 @@ class Recurrent(nn.Module):
         return x, tuple(torch.cat(parts) for parts in zip(*new_states, strict=True))
 
     def forward_with_gates(self, x: Tensor) -> tuple[Tensor, list[Gates]]:
-        """The same by the equations, with the gates of each layer over time, (B, T, H). Without dropout."""
+        """The output by the equations, and the gates of each layer over time, (B, T, H). Without dropout."""
         gates_by_layer = []
         for layer in range(self.num_layers):
             x, _, gates = unroll_cell(
@@ -89,13 +91,13 @@ def make_recurrent(
     dropout: float = 0.0,
     init: Init = "orthogonal",
 ) -> Recurrent | SequenceMixerStack:
-    """Layers that read from left to right and carry a state: recurrent ones, Mamba or xLSTM."""
+    """Unidirectional layers with a recurrent state: RNN, LSTM, GRU, Mamba or xLSTM."""
     look_up("cell", cell, {**FUSED_LAYERS, **MIXERS})
     if cell in FUSED_LAYERS:
         return Recurrent(cell, input_size, hidden_size, num_layers=num_layers, dropout=dropout, init=init)
     if init != "orthogonal":
         raise UsageError(
-            f"--recurrent-init {init} is for rnn, lstm and gru; {cell} begins as its paper says: leave it out"
+            f"--recurrent-init {init} is for rnn, lstm and gru; {cell} is initialized as in its paper: leave it out"
         )
     return SequenceMixerStack(cell, input_size, hidden_size, num_layers=num_layers, dropout=dropout)
 
@@ -103,9 +105,8 @@ def make_recurrent(
 class Bidirectional(nn.Module):
     """[h→_t; h←_t]: one pass from the left, one from the right, twice as wide, in each layer.  Gaba eq. 5.20-5.22.
 
-    Each sequence is turned around within its own length, so that padding is read by nobody and shapes stay fixed:
-    the same numbers as
-    packed sequences give, without asking the host for the lengths.
+    Each sequence is reversed within its own length, so that no state depends on padding and shapes stay fixed: the
+    numbers of packed sequences, without asking the host for the lengths.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class Bidirectional(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """(B, T, D), (B,) -> (B, T, 2H), zero behind each end."""
+        """(B, T, D), (B,) -> (B, T, 2H), zero at padding."""
         reversal = _reversal_index(lengths, x.shape[1])
         mask = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
         for layer, (right, left) in enumerate(zip(self.right, self.left, strict=True)):
@@ -136,11 +137,11 @@ class Bidirectional(nn.Module):
 
 
 class RecurrentState:
-    """The state that a reader goes on from, each part (layers, B, …), as h or h and c: a memory whose size the text
-    does not change.
+    """The recurrent state of a decoder, each part (layers, B, …), as h or h and c: its size does not grow with the
+    text.
 
-    Steps change it in place, so that one of them can be captured as a graph. `room` is how long a text the caller
-    means to keep.
+    Steps change it in place, so that a step can be captured as a CUDA graph. `capacity` is the length of text that the
+    caller plans for.
     """
 
     def __init__(self, layers: Recurrent | SequenceMixerStack, batch_size: int, capacity: int):
@@ -152,21 +153,21 @@ class RecurrentState:
         for stored, new in zip(self.state, state, strict=True):
             stored.copy_(new)
 
-    def narrowed(self, visible: int) -> Self:
-        """The same: a state has no places to look at."""
+    def narrow(self, visible: int) -> Self:
+        """The same state: it has no positions that could be left out."""
         return self
 
     def clear(self) -> None:
-        """As before the first token."""
+        """Return to the state before the first token."""
         self.update(self.initial)
 
     def reorder(self, indices: Tensor) -> None:
-        """Row i becomes what row rows[i] was: how beams are reordered."""
+        """Row i becomes a copy of row indices[i]: beams after a step of beam search."""
         self.update(tuple(stored[:, indices] for stored in self.state))
 
 
 def _reversal_index(lengths: Tensor, num_steps: int) -> Tensor:
-    """(B, n): where step t of the turned sequence comes from: length − 1 − t; padding stays where it is."""
+    """(B, n): the source of step t of the reversed sequence, length − 1 − t; padding stays where it is."""
     t = torch.arange(num_steps, device=lengths.device).expand(len(lengths), num_steps)
     return torch.where(t < lengths[:, None], lengths[:, None] - 1 - t, t)
 
@@ -177,13 +178,14 @@ def _gather_time(x: Tensor, index: Tensor) -> Tensor:
 
 
 def last_valid(y: Tensor, lengths: Tensor) -> Tensor:
-    """The output at each sequence's own last step, (B, T, H) -> (B, H). Empty ones give their first."""
+    """The output at each sequence's last token, (B, T, H) -> (B, H); of an empty sequence the first output."""
     return _gather_time(y, (lengths - 1).clamp(min=0)[:, None])[:, 0]
 
 
 def final_states(y: Tensor, lengths: Tensor) -> Tensor:
-    """The last state of each direction: of the right-going one at the end, of the left-going one at the beginning.
-    Gaba 5.8."""
+    """The final state of each direction: of the forward pass at the end, of the backward pass at the beginning.  Gaba
+    5.8.
+    """
     right, left = y.chunk(2, dim=-1)
     return torch.cat([last_valid(right, lengths), left[:, 0]], dim=-1)
 
@@ -196,7 +198,7 @@ def cell_weights(rnn: nn.RNNBase, layer: int) -> CellWeights:
 
 
 def _init_recurrent(rnn: nn.RNNBase, init: Init) -> None:
-    """orthogonal: W_hh of each gate keeps lengths, so that h neither fades nor grows at first; W_ih Xavier; b_f = 1
+    """orthogonal: W_hh of each gate orthogonal, so that h neither vanishes nor explodes at first; W_ih Xavier; b_f = 1
     of an LSTM.
 
     random: PyTorch's U(−1/√H, 1/√H).  Saxe et al. 2014, Jozefowicz et al. 2015; Gaba 5.4.
@@ -215,10 +217,10 @@ def _init_recurrent(rnn: nn.RNNBase, init: Init) -> None:
 
 @torch.no_grad()
 def chrono_init_(rnn: nn.RNNBase, span: int) -> None:
-    """b_f = log u, b_i = −log u, of a GRU b_z = log u, u ~ U(1, span): units that begin by keeping what they hold
-    for u steps.
+    """Chrono initialization: b_f = log u, b_i = −log u, of a GRU b_z = log u, u ~ U(1, span): units that hold their
+    state for u steps at first.
 
-    Tallec & Ollivier 2018, eq. 16. A plain RNN has no gate to hold with, and stays as it is.
+    Tallec & Ollivier 2018, eq. 16. A plain RNN has no such gate and stays as it is.
     """
     n = rnn.hidden_size
     for layer in range(rnn.num_layers * (not isinstance(rnn, nn.RNN))):

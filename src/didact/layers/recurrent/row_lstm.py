@@ -1,5 +1,6 @@
-"""An LSTM whose step is a row of an image: every place of it at once, told from the row above and from what lies to
-its left."""
+"""Row LSTM: an LSTM whose step is a row of an image, for all its positions at once, from the row above and the pixels
+to the left.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -10,11 +11,10 @@ State = tuple[Tensor, Tensor]   # h and c of a row, (B, width, W)
 
 
 class RowLSTM(nn.Module):
-    """i, f, g, o = K_is ⊛ x_r + K_ss ⊛ h_(r−1);  c_r = σ(f) c_(r−1) + σ(i) tanh g,  h_r = σ(o) tanh c_r.  Van den
-    Oord et al. 2016, eq. 3.
+    """i, f, g, o = K_is ⊛ x_r + K_ss ⊛ h_(r−1);  c_r = σ(f) c_(r−1) + σ(i) tanh g,  h_r = σ(o) tanh c_r.
 
-    K_is is masked, since it reads the row that is being told; K_ss is not, since its row is known.
-    Kernels of 1 make a plain LSTM of each column.
+    K_is is masked, since it reads the row that is being predicted; K_ss is not, since its row is known. Kernels of size
+    1 make a plain LSTM of each column.  Van den Oord et al. 2016, eq. 3.
     """
 
     def __init__(self, n_in: int, channels: int, *, kernel_size: int = 3, channel_groups: int = 1):
@@ -32,7 +32,7 @@ class RowLSTM(nn.Module):
 
     def forward_with_state(self, x: Tensor) -> tuple[Tensor, State]:
         """(B, C, H, W) -> (B, width, H, W), and the state of the last row."""
-        rows = self.input_to_state(x).unbind(2)                   # all rows at once: only the state has to wait
+        rows = self.input_to_state(x).unbind(2)                   # all rows at once: only the state is sequential
         h = c = torch.zeros_like(rows[0][:, : self.channels])
         out = []
         for row in rows:

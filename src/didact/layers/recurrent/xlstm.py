@@ -1,9 +1,8 @@
 """xLSTM (Beck et al. 2024): exponential gates; a scalar memory that mixes (sLSTM) and a matrix memory that runs in
 parallel (mLSTM).
 
-exp(i) overflows where σ(i) could not, so that every state is kept divided by e^m, m_t = max(log f_t + m_{t−1},
-i_t): m cancels in h.
-Gaba 5.10.
+exp(i) can overflow, unlike σ(i): every state is stored divided by e^m, m_t = max(log f_t + m_{t−1}, i_t); m cancels in
+h. Gaba 5.10.
 """
 
 from math import sqrt
@@ -17,8 +16,8 @@ from didact.layers.recurrent.cells import Gates, State
 
 
 class SLSTM(nn.Module):
-    """c_t = f c + e^i z,  n_t = f n + e^i,  h_t = o c_t / n_t,  f = σ(f̃), z = tanh(z̃), o = σ(õ).  Eqs. 8-17 of
-    the paper.
+    """c_t = f c + e^i z,  n_t = f n + e^i,  h_t = o c_t / n_t,  f = σ(f̃), z = tanh(z̃), o = σ(õ).  Eqs. 8-17 of the
+    paper.
 
     Gates read h_{t−1} through R, head by head: a memory that mixes, and so a loop over time.
     """
@@ -37,12 +36,12 @@ class SLSTM(nn.Module):
         return self.forward_from_state(x, self.initial_state(len(x)))[0]
 
     def initial_state(self, batch_size: int) -> State:
-        """c, n, h = 0 and m = −∞: nothing was read."""
+        """The state before the first token: c, n, h = 0 and m = −∞."""
         zero = self.r.new_zeros(batch_size, self.num_heads, self.r.shape[1])
         return zero, zero, zero, torch.full_like(zero, -torch.inf)
 
     def forward_from_state(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """The same going on from a state, and the state to go on from: c, n, h and m, each (B, heads, d)."""
+        """The output from a given state, and the new state: c, n, h and m, each (B, heads, d)."""
         wx, out = self.project_gates(x), []
         for wx_t in wx.unbind(1):
             state, _ = self.step(wx_t, state)
@@ -50,7 +49,7 @@ class SLSTM(nn.Module):
         return torch.stack(out, dim=1), state
 
     def project_gates(self, x: Tensor) -> Tensor:
-        """What the input says to i, f, z and o: (B, T, heads, 4d)."""
+        """The input's part of the gates i, f, z and o: (B, T, heads, 4d)."""
         wx: Tensor = self.w(x).unflatten(-1, (self.num_heads, -1))
         return wx
 
@@ -58,7 +57,7 @@ class SLSTM(nn.Module):
         c, n, h, m = state
         i, f, z, o = (wx + torch.einsum("bhd,hde->bhe", h, self.r)).chunk(4, dim=-1)
         log_f = F.logsigmoid(f) + m
-        # it cancels in h: no gradient has to go through it
+        # m cancels in h: no gradient has to pass through it
         m = torch.maximum(log_f, i).detach()
         keep, add = torch.exp(log_f - m), torch.exp(i - m)
         c, n = keep * c + add * z.tanh(), keep * n + add
@@ -66,7 +65,7 @@ class SLSTM(nn.Module):
         return (c, n, h, m), {"forget": f.sigmoid(), "new": add / n, "candidate": z.tanh(), "output": o.sigmoid()}
 
     def compute_gates(self, x: Tensor) -> Gates:
-        """Its gates over time, (B, T, D); `new` is e^i / n, the share of the present in the memory."""
+        """The gates over time, (B, T, D); `new` is e^i / n, the share of the current input in the memory."""
         state, gates_by_step = self.initial_state(len(x)), []
         for wx_t in self.project_gates(x).unbind(1):
             state, gates = self.step(wx_t, state)
@@ -88,16 +87,15 @@ class MLSTM(nn.Module):
         return self.forward_from_state(x, self.initial_state(len(x)), parallel=parallel)[0]
 
     def initial_state(self, batch_size: int) -> State:
-        """C, n = 0 and m = −∞: nothing was read."""
-        parameter, d = next(self.parameters()), self.head_dim                             # in int8, matrices are none
+        """The state before the first token: C, n = 0 and m = −∞."""
+        parameter, d = next(self.parameters()), self.head_dim       # any: after int8 quantization matrices are buffers
         sizes = (batch_size, self.num_heads, d, d), (batch_size, self.num_heads, d)
         return *(parameter.new_zeros(size) for size in sizes), parameter.new_full(
             (batch_size, self.num_heads), -torch.inf
         )
 
     def forward_from_state(self, x: Tensor, state: State, *, parallel: bool = True) -> tuple[Tensor, State]:
-        """The same going on from a state, and the state to go on from: C (B, heads, d, d), n (B, heads, d), m (B,
-        heads)."""
+        """The output from a given state, and the new state: C (B, heads, d, d), n (B, heads, d), m (B, heads)."""
         # (B, heads, T, d)
         q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4).unbind()
         i, f = self.gates(x).unflatten(-1, (2, self.num_heads)).permute(2, 0, 3, 1).unbind()           # (B, heads, T)
@@ -107,20 +105,19 @@ class MLSTM(nn.Module):
         return y, new_state
 
     def compute_decay(self, x: Tensor) -> Tensor:
-        """f_t, the share of C that a step keeps, (B, T, heads): ∂C_t/∂C_{t−1} = f_t."""
+        """f_t, the decay of C, (B, T, heads): ∂C_t/∂C_{t−1} = f_t."""
         f: Tensor = self.gates(x).chunk(2, dim=-1)[1]
         return f.sigmoid()
 
     def compute_gates(self, x: Tensor) -> Gates:
-        """Its gates over time: forget (B, T, heads) and output (B, T, D)."""
+        """The gates over time: forget (B, T, heads) and output (B, T, D)."""
         return {"forget": self.compute_decay(x), "output": self.o(x).sigmoid()}
 
 
 def _mlstm_parallel(q: Tensor, k: Tensor, v: Tensor, i: Tensor, log_f: Tensor, state: State) -> tuple[Tensor, State]:
-    """S = Q Kᵀ ⊙ e^(D − m), D_ts = Σ_{s<r≤t} log f_r + i_s for s ≤ t, m_t = max_s D_ts;  h = S V / max(|S 1|,
-    e^−m).  Appendix A.3.
+    """S = Q Kᵀ ⊙ e^(D − m), D_ts = Σ_{s<r≤t} log f_r + i_s for s ≤ t, m_t = max_s D_ts;  h = S V / max(|S 1|, e^−m).
 
-    What was before is one more term of each sum, faded by all f until t.
+    The initial state is one more term of each sum, decayed by all f until t.  Appendix A.3.
     """
     big_c, n, m_0 = state
     total = log_f.cumsum(-1)

@@ -74,8 +74,8 @@ class DecoderState:
     def capacity(self) -> int:
         return self.cache.capacity
 
-    def narrowed(self, visible: int) -> Self:
-        return replace(self, cache=self.cache.narrowed(visible))
+    def narrow(self, visible: int) -> Self:
+        return replace(self, cache=self.cache.narrow(visible))
 
     def clear(self) -> None:
         self.cache.clear()

@@ -44,7 +44,7 @@ class DecoderState:
     state: State
     capacity: int
 
-    def narrowed(self, visible: int) -> Self:
+    def narrow(self, visible: int) -> Self:
         return self
 
     def clear(self) -> None:

@@ -7,6 +7,7 @@ from torch import Generator, Tensor
 from didact import metrics
 from didact.errors import UsageError, look_up
 from didact.objectives.distributions.base import Likelihood, at_least_float32, to_floats
+from didact.objectives.distributions.label_smoothing import check_label_smoothing, smooth_labels
 from didact.objectives.distributions.regression import REGRESSION_LOSSES
 
 
@@ -27,7 +28,7 @@ class Categorical(Likelihood):
         if num_classes < 2:
             raise UsageError(f"a choice needs at least 2 classes, got {num_classes}")
         self.num_classes = self.num_outputs = num_classes
-        self.label_smoothing = _check_label_smoothing(label_smoothing)
+        self.label_smoothing = check_label_smoothing(label_smoothing)
         self.register_buffer("weights", _check_class_weights(weights, num_classes))
 
     def loss(self, out: Tensor, y: Tensor) -> Tensor:
@@ -82,13 +83,13 @@ class Bernoulli(Likelihood):
 
     def __init__(self, *, label_smoothing: float = 0.0, weights: Tensor | None = None):
         super().__init__()
-        self.label_smoothing = _check_label_smoothing(label_smoothing)
+        self.label_smoothing = check_label_smoothing(label_smoothing)
         self.register_buffer("weights", _check_class_weights(weights, 2))
 
     def loss(self, out: Tensor, y: Tensor) -> Tensor:
         z, y = at_least_float32(out)[:, 0], _positive_target(out, y)
         nll = F.binary_cross_entropy_with_logits(
-            z, (1 - self.label_smoothing) * y + self.label_smoothing / 2, reduction="none"
+            z, smooth_labels(y, self.label_smoothing, 2), reduction="none"
         )
         return nll if self.weights is None else nll * ((1 - y) * self.weights[0] + y * self.weights[1])
 
@@ -211,13 +212,6 @@ def macro_means(counts: Tensor) -> dict[str, Tensor]:
 def _positive_target(out: Tensor, y: Tensor) -> Tensor:
     """The probability of class 1 that the target states: (B,) classes or (B, 2) probabilities -> (B,)."""
     return (y if y.ndim == 1 else y[:, 1]).to(at_least_float32(out).dtype)
-
-
-def _check_label_smoothing(label_smoothing: float) -> float:
-    """Refuse what leaves the true class no weight."""
-    if not 0 <= label_smoothing < 1:
-        raise UsageError(f"smoothing must be from 0 to less than 1, got {label_smoothing:g}")
-    return label_smoothing
 
 
 def _check_class_weights(weights: Tensor | None, num_classes: int) -> Tensor | None:

@@ -16,12 +16,12 @@ from didact.errors import UsageError
 from didact.objectives.generative.diffusion import (
     DiffusionObjective,
     Inpainting,
+)
+from didact.objectives.generative.noise_schedule import TO_X0_AND_EPS
+from didact.samplers.ddim import (
+    NoiseSource,
     SamplingConfig,
     classifier_free_guidance,
-)
-from didact.objectives.generative.noise_schedule import (
-    TO_X0_AND_EPS,
-    NoiseSource,
     make_noise_source,
     sampling_timesteps,
 )

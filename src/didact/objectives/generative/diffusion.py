@@ -16,9 +16,12 @@ from didact.objectives.generative.noise_schedule import (
     PREDICTION_TARGETS,
     TO_X0_AND_EPS,
     NoiseSchedule,
+)
+from didact.samplers.ddim import (
     NoiseSource,
+    SamplingConfig,
     SolverOrder,
-    VarianceType,
+    classifier_free_guidance,
     ddim_sample,
     make_noise_source,
     repaint_timesteps,
@@ -29,22 +32,6 @@ from didact.samplers.latent import GRID_SIZE, labels_to_sample, sample_grid, see
 # times that each step is taken where a part is known: else the rest is settled before it has heard of it
 REPAINT_RESAMPLES = 5
 GOLDEN_FRACTION = 0.6180339887  # its multiples, modulo 1, fill the unit interval evenly
-
-
-def classifier_free_guidance(conditional: Tensor, unconditional: Tensor, w: float) -> Tensor:
-    """(1 + w) f(x, c) − w f(x, ∅): w = 0 asks for the class, more insists on it.  Ho and Salimans 2022; Gaba eq.
-    10.22."""
-    return (1 + w) * conditional - w * unconditional
-
-
-class SamplingConfig(NamedTuple):
-    """How an image is drawn: in how many steps, with how much new noise, how much insisting on its class."""
-
-    steps: int = 25
-    eta: float = 0.0
-    guidance: float = 0.0
-    variance: VarianceType = "posterior"    # of the new noise
-    solver_order: SolverOrder = 1                    # of the steps without it: 1 is DDIM
 
 
 class Inpainting(NamedTuple):

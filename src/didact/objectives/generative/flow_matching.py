@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from didact.errors import UsageError
-from didact.objectives.generative.diffusion import REPAINT_RESAMPLES, DenoisingObjective, Inpainting, SamplingConfig
-from didact.objectives.generative.noise_schedule import NoiseSource
+from didact.objectives.generative.diffusion import REPAINT_RESAMPLES, DenoisingObjective, Inpainting
 from didact.progress import report_progress
+from didact.samplers.ddim import NoiseSource, SamplingConfig
 
 
 class FlowMatchingObjective(DenoisingObjective):

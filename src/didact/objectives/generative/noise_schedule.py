@@ -4,16 +4,13 @@ the image is known.
     x_t = √(1 − β_t) x_{t−1} + √β_t ε   =>   x_t = √ᾱ_t x_0 + √(1 − ᾱ_t) ε,  ᾱ_t = Π_{s<=t} (1 − β_s)
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
-from math import log, pi
-from typing import Literal
+from collections.abc import Callable
+from math import pi
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
-from didact.errors import UsageError, look_up
-from didact.progress import report_progress
+from didact.errors import look_up
 
 
 def linear_betas(T: int) -> Tensor:
@@ -36,9 +33,6 @@ def cosine_betas(T: int, s: float = 0.008) -> Tensor:
     return (1 - f[1:] / f[:-1]).clamp(max=0.999)
 
 
-NoiseSource = Callable[[Tensor], Tensor]    # a state -> new noise of its shape
-VarianceType = Literal["posterior", "beta"]
-SolverOrder = Literal[1, 2]
 BETA_SCHEDULES: dict[str, Callable[[int], Tensor]] = {
     "linear": linear_betas,
     "linear_fixed": linear_betas_fixed,
@@ -99,77 +93,3 @@ TO_X0_AND_EPS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], X0AndEps]] =
     "image": lambda x0, x, a, sigma: (x0, (x - a * x0) / sigma),
     "velocity": lambda v, x, a, sigma: (a * x - sigma * v, sigma * x + a * v),
 }
-
-
-def make_noise_source(generator: Generator) -> NoiseSource:
-    """Noise as the generator goes on."""
-    return lambda x: torch.randn(x.shape, generator=generator, device=x.device)
-
-
-def sampling_timesteps(T: int, steps: int) -> list[int]:
-    """T = t_0 > t_1 > … > 0, evenly spread: the moments that a shorter way back stops at."""
-    if not 1 <= steps <= T:
-        raise UsageError(f"a model of {T} steps is sampled in 1 to {T} of them, got {steps}")
-    return [round(T * (1 - k / steps)) for k in range(steps + 1)]
-
-
-def repaint_timesteps(timesteps: Sequence[int], resamples: int) -> list[int]:
-    """The same moments, each step taken `again` times: after all but the last, back into the noise that it came
-    from."""
-    return [timestep for t, s in pairwise(timesteps) for timestep in (t, s) * (resamples - 1) + (t,)] + [timesteps[-1]]
-
-
-def _half_log_snr(alpha_bar: float) -> float:
-    """λ = log(a/σ), in which the way back is smooth."""
-    return 0.5 * log(alpha_bar / (1 - alpha_bar))
-
-
-def ddim_sample(
-    predict_x0: Callable[[Tensor, int], Tensor],
-    x: Tensor,
-    alpha_bar: Sequence[float],
-    timesteps: Sequence[int],
-    *,
-    eta: float = 0.0,
-    variance: VarianceType = "posterior",
-    solver_order: SolverOrder = 1,
-    noise_source: NoiseSource = torch.randn_like,
-) -> Iterator[Tensor]:
-    """x_s = √ᾱ_s x̂_0 + √(1 − ᾱ_s − ς²) ε̂ + ς z,  ς = η √((1 − ᾱ_s)/(1 − ᾱ_t)) √(1 − ᾱ_t/ᾱ_s), from each t to the
-    next s.
-
-    Song et al. 2021, eq. 12 and 16; Gaba eq. 10.21. η = 0 is DDIM, which draws nothing; η = 1 over all T steps is
-    DDPM, whose mean and
-    variance are then the posterior's. `clean` guesses x̂_0; ε̂ is what is left of x. Where the moments rise, noise
-    is added again.
-    With the variance "beta" z counts η √(1 − ᾱ_t/ᾱ_s) instead, √β_t over all T steps, and nothing in the last one:
-    Gaba 10.8's loop.
-    Of order 2, where nothing is drawn, x̂_0 is what it will be half a step ahead, by the line through this guess
-    and the one before:
-    x̂_0 + h/2h' (x̂_0 − x̂_0'), h and h' this step and the last in λ = ½ log ᾱ/(1 − ᾱ).  Lu et al. 2022
-    (DPM-Solver++ 2M), algorithm 2.
-    """
-    previous: tuple[Tensor, float] | None = None    # the last guess, and how far its step went
-    for step, (t, s) in enumerate(pairwise(timesteps), start=1):
-        report_progress(step, len(timesteps) - 1)
-        alpha_bar_t, alpha_bar_s = alpha_bar[t], alpha_bar[s]
-        if s > t:
-            x, previous = (
-                (alpha_bar_s / alpha_bar_t) ** 0.5 * x + (1 - alpha_bar_s / alpha_bar_t) ** 0.5 * noise_source(x),
-                None,
-            )
-            continue
-        x0 = predict_x0(x, t)
-        if solver_order == 2 and not eta and s:          # the last step goes infinitely far
-            h, predicted = _half_log_snr(alpha_bar_s) - _half_log_snr(alpha_bar_t), x0
-            if previous is not None:
-                x0 = predicted + h / (2 * previous[1]) * (predicted - previous[0])
-            previous = predicted, h
-        eps = (x - alpha_bar_t**0.5 * x0) / (1 - alpha_bar_t) ** 0.5
-        noise_std = eta * ((1 - alpha_bar_s) / (1 - alpha_bar_t) * (1 - alpha_bar_t / alpha_bar_s)) ** 0.5
-        x = alpha_bar_s**0.5 * x0 + max(0.0, 1 - alpha_bar_s - noise_std**2) ** 0.5 * eps
-        if noise_std and variance == "beta":
-            noise_std = eta * (1 - alpha_bar_t / alpha_bar_s) ** 0.5
-        if noise_std:
-            x = x + noise_std * noise_source(x)
-        yield x

@@ -14,7 +14,7 @@ from didact.models.generative.pixelrnn import PixelRNN
 from didact.objectives.base import Objective
 from didact.progress import report_progress
 from didact.samplers.latent import GRID_SIZE, labels_to_sample, sample_grid, seeded_generator
-from didact.samplers.text_generation import MIN_TEMPERATURE
+from didact.samplers.top_k_top_p import MIN_TEMPERATURE
 
 
 class PixelAutoregressiveObjective(Objective):

@@ -10,13 +10,10 @@ from didact.layers.auxiliary_loss import pop_auxiliary_loss
 from didact.objectives.base import Player
 from didact.objectives.text.chunked_cross_entropy import chunked_cross_entropy
 from didact.objectives.text.language_model import IGNORE_INDEX, LanguageModel, next_token_loss
-from didact.samplers.text_generation import (
-    DecodingConfig,
-    ProgressCallback,
-    TextGenerator,
-    beam_search,
-    ignore_progress,
-)
+from didact.progress import ProgressCallback, ignore_progress
+from didact.samplers.beam_search import beam_search
+from didact.samplers.text_generation import TextGenerator
+from didact.samplers.top_k_top_p import DecodingConfig
 
 CHUNKED_LOSS_VOCABULARY = 4096         # tokens from which a vocabulary's logits are taken piece by piece
 MAX_EVAL_LOGITS = 2**27       # logits that are held at once while judging
@@ -64,10 +61,10 @@ class GenerativeLanguageModel(LanguageModel):
         network, decoding = cast(IncrementalDecoder, self.network), decoding or DecodingConfig()
         decoding.check(network.vocab_size)
         capacity = prompt.shape[1] + n
-        if decoding.beam > 1:
-            cache = network.init_cache(len(prompt) * decoding.beam, capacity)
+        if decoding.num_beams > 1:
+            cache = network.init_cache(len(prompt) * decoding.num_beams, capacity)
             return beam_search(
-                network.decode_step, cache, prompt, n, beam=decoding.beam, eos_id=eos_id, progress=progress
+                network.decode_step, cache, prompt, n, num_beams=decoding.num_beams, eos_id=eos_id, progress=progress
             )
         cache, device = network.init_cache(len(prompt), capacity), prompt.device
         text_generator = TextGenerator(

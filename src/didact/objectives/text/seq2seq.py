@@ -12,7 +12,9 @@ from didact.data.text.tokenizers import BOS_ID, EOS_ID, UNK_ID
 from didact.metrics.text import bleu
 from didact.objectives.base import Objective
 from didact.objectives.text.language_model import IGNORE_INDEX, next_token_loss, perplexity
-from didact.samplers.text_generation import DecodingConfig, beam_search, greedy_decode
+from didact.samplers.beam_search import beam_search
+from didact.samplers.text_generation import greedy_decode
+from didact.samplers.top_k_top_p import DecodingConfig
 
 NUM_BLEU_EXAMPLES = 1024  # examples of a split, the first, that are written out to be judged by BLEU
 
@@ -130,15 +132,15 @@ class Seq2SeqObjective(Objective):
         return bleu(candidates, [self.detokenize(row).replace("<unk>", "\ufffd") for row in reference_ids])
 
     @torch.no_grad()
-    def translate(self, batch: Batch, *, beam: int = 1) -> Tensor:
+    def translate(self, batch: Batch, *, num_beams: int = 1) -> Tensor:
         """What it writes, (B, at most longest): tokens up to <eos>, 0 behind; with several beams the likeliest
         whole that they find."""
         x, n, network = batch["x"], self.max_length, cast(EncoderDecoder, self.network)
-        DecodingConfig(beam=beam).check(network.target.num_embeddings)
+        DecodingConfig(num_beams=num_beams).check(network.target.num_embeddings)
         start_tokens = torch.full_like(x[:, :1], BOS_ID)
-        cache = network.encode_for_decoding(x, n, num_copies=beam)
-        if beam == 1:
+        cache = network.encode_for_decoding(x, n, num_copies=num_beams)
+        if num_beams == 1:
             return greedy_decode(network.decode_step, cache, start_tokens, n, eos_id=EOS_ID)
-        generated = beam_search(network.decode_step, cache, start_tokens, n, beam=beam, eos_id=EOS_ID)
+        generated = beam_search(network.decode_step, cache, start_tokens, n, num_beams=num_beams, eos_id=EOS_ID)
         # behind the first <eos> there are but more of them
         return generated.masked_fill((generated == EOS_ID).cumsum(1) > 1, 0)

@@ -15,11 +15,11 @@ from didact import files
 from didact.errors import UsageError, look_up, suggest_nearest
 from didact.options import format_value, resolve_alias, resolve_aliases, to_json_value
 from didact.registry import Recipe
-from didact.training.distributed import join_group
-from didact.training.loop import EventCallback, ignore_events
-from didact.training.parallel_sweep import DataCache, TrainingJob, run_parallel, run_serial, to_jsonable
-from didact.training.session import known_options, take_examples
+from didact.training.distributed.process_group import join_group
+from didact.training.experiment import EventCallback, ignore_events
+from didact.training.prepare import known_options, take_examples
 from didact.training.source_runs import label_options
+from didact.training.sweeps.parallel_sweep import DataCache, TrainingJob, run_parallel, run_serial, to_jsonable
 
 Axes = dict[str, tuple[Any, ...]]
 RowCallback = Callable[[dict[str, Any]], None]

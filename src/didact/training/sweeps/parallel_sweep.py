@@ -19,10 +19,11 @@ from didact.data.core import Data
 from didact.errors import UsageError
 from didact.registry import RECIPES, Recipe
 from didact.run import Run
-from didact.training.distributed import join_group
+from didact.training.distributed.process_group import join_group
+from didact.training.experiment import EventCallback, ignore_events
 from didact.training.interrupts import DivergedError, Interrupted, InterruptHandler
-from didact.training.loop import EventCallback, ignore_events
-from didact.training.session import PreparedExperiment, prepare, train_prepared
+from didact.training.prepare import PreparedExperiment, prepare
+from didact.training.run_training import train_prepared
 from didact.training.source_runs import DATA_OPTIONS, label_options, source_run_options
 
 STOPPED = "stopped"      # in a row: the training was asked to end

@@ -1,0 +1,88 @@
+"""The budget of a training in rounds: how many, how often to evaluate and to log, and which examples each has."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from didact.errors import UsageError
+from didact.training.experiment import Experiment
+from didact.training.seeding import epoch_permutation
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """The budget in rounds. A round is one batch, or as many as the busiest player has turns."""
+
+    num_examples: int
+    batch_size: int
+    batches_per_round: int
+    rounds_per_epoch: int            # rounds of one pass over the data
+    total_rounds: int
+    evaluate_every: int
+    log_every: int
+    min_batch_size: int = 2  # rows of a batch, so that each process has one
+
+    @classmethod
+    def from_experiment(
+        cls, experiment: Experiment, processes: int = 1, *, log_every: int | None = None
+    ) -> "TrainingPlan":
+        num_examples, batches_per_round = (
+            len(experiment.data.train),
+            max(p.steps_per_round for p in experiment.objective.players()),
+        )
+        min_batch_size = max(2, processes)
+        if min(num_examples, experiment.batch_size) < processes:
+            raise UsageError(
+                f"{processes} processes share batches of {min(num_examples, experiment.batch_size)} rows; raise "
+                "--batch-size, or start fewer"
+            )
+        rounds_per_epoch = max(
+            1,
+            len(split_batches(torch.arange(num_examples), experiment.batch_size, min_batch_size)) // batches_per_round,
+        )
+        assert (experiment.steps is None) != (experiment.epochs is None), "an experiment has either epochs or steps"
+        total_rounds = experiment.steps or rounds_per_epoch * (experiment.epochs or 0)
+        evaluate_every = experiment.evaluate_every or (
+            rounds_per_epoch if experiment.steps is None else max(1, total_rounds // 10)
+        )
+        return cls(
+            num_examples,
+            experiment.batch_size,
+            batches_per_round,
+            rounds_per_epoch,
+            total_rounds,
+            evaluate_every,
+            log_every or max(1, min(evaluate_every, rounds_per_epoch) // 10),
+            min_batch_size,
+        )
+
+    def evaluations_after(self, step: int) -> int:
+        """How many are still to come: one every so many rounds, and one at the end."""
+        return (
+            -(-self.total_rounds // self.evaluate_every) - step // self.evaluate_every
+            if step < self.total_rounds
+            else 0
+        )
+
+    def epoch_rounds(self, seed: int, epoch: int) -> list[list[Tensor]]:
+        """The row numbers of every batch of an epoch, by round."""
+        chunks = split_batches(
+            epoch_permutation(self.num_examples, seed=seed, epoch=epoch), self.batch_size, self.min_batch_size
+        )
+        if len(chunks) < self.batches_per_round:
+            chunks = (chunks * self.batches_per_round)[: self.batches_per_round]
+        return [
+            chunks[i * self.batches_per_round : (i + 1) * self.batches_per_round] for i in range(self.rounds_per_epoch)
+        ]
+
+
+def split_batches(rows: Tensor, batch_size: int, min_batch_size: int = 2) -> list[Tensor]:
+    """Batches in order; a last one of a single row, which batch norm could not take, joins the one before.
+
+    So does one with fewer rows than there are processes.
+    """
+    chunks = list(rows.split(batch_size))
+    if len(chunks) > 1 and len(chunks[-1]) < min_batch_size:
+        chunks[-2:] = [torch.cat(chunks[-2:])]
+    return chunks

@@ -1,0 +1,178 @@
+"""From a recipe and its options to an experiment that is ready to train: nothing is written."""
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from didact.data.checks import summarize_health
+from didact.data.core import Batch, Data, Split
+from didact.data.load import load
+from didact.errors import UsageError, look_up
+from didact.objectives.abilities import abilities
+from didact.options import Option, bind_arguments, read_options, resolve_aliases, unused
+from didact.registry import RECIPES, Recipe
+from didact.training.device import memory_guard, resolve_device
+from didact.training.experiment import EventCallback, Experiment, Settings, ignore_events
+from didact.training.plan import split_batches
+from didact.training.recording.model_summary import summarize_layers
+from didact.training.seeding import init_rng
+from didact.training.source_runs import inherit_data_settings, needs_no_labels, resolve_run_paths
+
+
+@dataclass(frozen=True)
+class PreparedExperiment:
+    """A recipe with its data loaded and its network built, before the first step."""
+
+    recipe: Recipe
+    arguments: dict[str, Any]
+    settings: Settings
+    data: Data               # as loaded; the recipe may have balanced what it trains on
+    experiment: Experiment
+    trained_for: str = ""         # the recipe that this one is trained for, before its own; nobody else asked for it
+
+
+def known_options(recipe: Recipe) -> dict[str, Option]:
+    """Everything that can be set: the recipe's own options, then those of every recipe."""
+    own = recipe.options
+    return own | {name: o for name, o in read_options(Settings).items() if name not in own}
+
+
+def prepare(
+    recipe: Recipe | str, user_options: Mapping[str, Any], *,
+    data: Data | None = None, labeled: bool = False, on_event: EventCallback = ignore_events, processes: int = 1,
+) -> PreparedExperiment:
+    """Check every argument, load the data, build the experiment. Nothing is written.
+
+    `labelled`: of images, only those that have a class are read, though this training may not ask for it.
+    """
+    recipe = recipe if isinstance(recipe, Recipe) else look_up("recipe", recipe, RECIPES)
+    options_by_name, owner = known_options(recipe), f"recipe {recipe.name!r}"
+    user_options = resolve_aliases(options_by_name, user_options, owner=owner)
+    values = bind_arguments(options_by_name, user_options, owner=owner)
+    if user_options.get("epochs") is not None and user_options.get("steps") is not None:
+        raise UsageError(
+            f"the budget is either --epochs or --steps, not both, got {user_options['epochs']} and "
+            f"{user_options['steps']}"
+        )
+    arguments = {name: values[name] for name in recipe.options}
+    settings = Settings(
+        **{f.name: values[f.name] for f in fields(Settings) if f.name in values and f.name not in arguments}
+    )
+    resolve_device(settings.device)
+    arguments = resolve_run_paths(recipe, arguments, settings.runs)
+    if data is None:
+        settings = inherit_data_settings(recipe, arguments, settings, user_options)
+        name = settings.data or recipe.data
+        on_event("load", {"data": name})
+        data = load(
+            name,
+            target=settings.target,
+            task=settings.task,
+            text=settings.text,
+            size=settings.size,
+            tokens=settings.tokens,
+            seed=settings.split_seed,
+            accepts=recipe.accepts,
+            allow_unlabeled=not labeled and needs_no_labels(recipe, arguments),
+            progress=lambda file, done, total: on_event("download", {"file": file, "done": done, "total": total}),
+        )
+    experiment = build_experiment(recipe, data, arguments, settings)
+    notes = (*unused(recipe.options, user_options, arguments), *averaged(experiment), *_accumulation_notes(experiment))
+    experiment = replace(experiment, notes=(*experiment.notes, *notes))
+    arguments |= experiment.resolved_arguments
+    _check_batch_norm(experiment, processes, "norm" in recipe.options)
+    return PreparedExperiment(recipe, arguments, settings, data, experiment)
+
+
+def build_experiment(recipe: Recipe, data: Data, arguments: Mapping[str, Any], settings: Settings) -> Experiment:
+    """The experiment with its weights drawn from the seed and its budget as set."""
+    with init_rng(settings.seed), memory_guard():
+        experiment: Experiment = recipe(data, **arguments)
+    if settings.epochs is not None or settings.steps is not None:
+        experiment = experiment.with_budget(settings.epochs, settings.steps)
+    return replace(experiment, accumulate=settings.accumulate or experiment.accumulate)
+
+
+def _has_batch_norm(experiment: Experiment) -> bool:
+    return any(isinstance(module, _BatchNorm) for module in experiment.objective.modules())
+
+
+def averaged(experiment: Experiment) -> tuple[str, ...]:
+    """Of which class the metrics of two classes are."""
+    labels = experiment.data.class_names
+    if getattr(getattr(experiment.objective, "likelihood", None), "task", "") != "binary" or len(labels) != 2:
+        return ()
+    return (f"precision, recall, f1: of the positive class {labels[1]!r}; the macro ones are means over both",)
+
+
+def _accumulation_notes(experiment: Experiment) -> tuple[str, ...]:
+    """What is not as with whole batches, where they are computed in parts."""
+    num_micro_batches = experiment.accumulate
+    return (
+        (f"batch norm takes its means over each {num_micro_batches}th of a batch",)
+        if num_micro_batches > 1 and _has_batch_norm(experiment)
+        else ()
+    )
+
+
+def _check_batch_norm(experiment: Experiment, processes: int, has_norm_option: bool = True) -> None:
+    """Batch norm takes its mean over the rows that it is handed: one alone would become zero."""
+    num_examples, batch_size, num_micro_batches = (
+        len(experiment.data.train),
+        experiment.batch_size,
+        experiment.accumulate,
+    )
+    if not _has_batch_norm(experiment):
+        return
+    if num_micro_batches > 1 and processes > 1:  # its parts would not meet those of the other processes
+        raise UsageError(
+            f"batch norm over {processes} processes takes a batch whole, not in {num_micro_batches} parts; leave out "
+            "--accumulate"
+        )
+    for n in {len(chunk) for chunk in split_batches(torch.arange(num_examples), batch_size)}:
+        if n % -(-n // num_micro_batches) == 1 or n <= num_micro_batches:
+            in_parts = f" in {num_micro_batches} parts" if num_micro_batches > 1 else ""
+            raise UsageError(
+                f"batch norm needs at least 2 rows at a time, but {num_examples} rows in batches of "
+                f"{batch_size}{in_parts} leave one alone;"
+                f" raise --batch-size{',' if has_norm_option else ' or'} lower "
+                f"--accumulate{', or choose another --norm' if has_norm_option else ''}"
+            )
+
+
+def describe_recipe(recipe: Recipe, user_options: Mapping[str, Any]) -> dict[str, Any]:
+    """What a recipe is and what it builds for its data, without training it."""
+    prepared = prepare(recipe, user_options)
+    experiment = prepared.experiment
+    return {
+        "recipe": recipe.name,
+        "about": inspect.cleandoc(recipe.function.__doc__ or ""),
+        "chapter": recipe.chapter,
+        "sources": recipe.sources,
+        "abilities": abilities(experiment.objective),
+        "accepts": recipe.accepts,
+        "grid": recipe.grid,
+        "arguments": prepared.arguments,
+        "options": [
+            {
+                "flag": o.flag,
+                "type": o.value_syntax,
+                "default": "" if o.default is None else o.default_text,
+                "help": o.help,
+            }
+            for o in recipe.options.values()
+        ],
+        "data": experiment.data.name,
+        "health": summarize_health(experiment.data),
+        "notes": experiment.notes,
+        "layers": summarize_layers(experiment.objective, take_examples(experiment.data.train)),
+    }
+
+
+def take_examples(split: Split, num_examples: int = 2) -> Batch:
+    """A few decoded rows, to see what flows through the network."""
+    return split.decode(next(iter(split.batches([torch.arange(min(num_examples, len(split)))]))))

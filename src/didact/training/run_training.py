@@ -1,0 +1,233 @@
+"""Train a prepared experiment, evaluate its best state on the test split, and write everything into a run."""
+
+import shlex
+import time
+from contextlib import nullcontext
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from didact.analysis.signal_propagation import measure_signal_propagation
+from didact.data.checks import summarize_health
+from didact.data.core import Data, Split
+from didact.data.serialize import data_to_json
+from didact.errors import UsageError
+from didact.objectives.abilities import abilities
+from didact.objectives.base import Objective
+from didact.options import format_value
+from didact.registry import Recipe
+from didact.run import Run, environment
+from didact.training.checkpoint import TrainingState
+from didact.training.device import describe_device, deterministic_kernels, resolve_device
+from didact.training.distributed.process_group import Group, join_group
+from didact.training.evaluation import evaluate_split, make_gallery, save_training_samples
+from didact.training.experiment import EventCallback, InitContext, ignore_events
+from didact.training.interrupts import DivergedError, Interrupted
+from didact.training.loop import Trainer
+from didact.training.prepare import PreparedExperiment, known_options, prepare, take_examples
+from didact.training.recording.decision_surface import decision_surface
+from didact.training.recording.model_summary import summarize_layers
+from didact.training.recording.tensorboard import write_events
+from didact.training.restore import check_best_weights, load_best_weights
+from didact.training.seeding import init_rng
+from didact.training.source_runs import data_options
+
+NUM_EXTREME_EXAMPLES = 12  # best and worst predictions kept for the report
+
+
+def train(
+    recipe: Recipe | str,
+    *,
+    data: Data | Path | str | None = None,
+    on_event: EventCallback = ignore_events,
+    trained_for: str = "",
+    **user_options: Any,
+) -> Run:
+    """Train a recipe and return its run: `run = didact.train(recipes.mlp, data="iris", hidden=(64,))`.
+
+    `data` is a name, a path, or Data already loaded; every other keyword is an option of the recipe or of all
+    recipes. A run that
+    `serves` another recipe, which learns something first, is nobody's latest.
+    """
+    if isinstance(data, str | Path):
+        user_options, data = {**user_options, "data": str(data)}, None
+    if not isinstance(data, Data | None):
+        raise UsageError(f"data is a name, a path or Data, got {type(data).__name__}; didact.fit takes tensors")
+    group = join_group()
+    prepared = prepare(
+        recipe,
+        user_options,
+        data=data,
+        on_event=on_event if group.is_main else ignore_events,
+        processes=group.world_size,
+    )
+    return train_prepared(replace(prepared, trained_for=trained_for), group, on_event)
+
+
+def train_prepared(prepared: PreparedExperiment, group: Group, on_event: EventCallback = ignore_events) -> Run:
+    """From what is prepared to its finished run."""
+    with deterministic_kernels(prepared.settings.deterministic):
+        prepared = load_initial_weights(prepared, group, on_event)
+        run = Run(group.broadcast_object(Run.at_new_path(prepared.settings.runs, prepared.recipe.name).folder))
+        trainer = _create_run(prepared, run, group, on_event)
+        with run.locked() if group.is_main else nullcontext():
+            if group.is_main:
+                on_event("start", run.metadata | {"run": str(run.folder)})
+            return evaluate_best(trainer, run_trainer(trainer))
+
+
+def load_initial_weights(prepared: PreparedExperiment, group: Group, on_event: EventCallback) -> PreparedExperiment:
+    """With the weights that the experiment starts from. A run that has a checkpoint holds its own, and never asks
+    for them again."""
+    experiment = prepared.experiment
+    if experiment.initialize_weights is None:
+        return prepared
+    if group.is_main:
+        on_event("load", {"data": "what was learned before"})
+    with init_rng(prepared.settings.seed):
+        notes = experiment.initialize_weights(
+            InitContext(training_device(prepared, group), prepared.settings, on_event)
+        )
+    return replace(prepared, experiment=replace(experiment, notes=(*experiment.notes, *notes)))
+
+
+def run_trainer(trainer: Trainer) -> TrainingState:
+    """Train; where it does not come to its end, the run says so."""
+    try:
+        return trainer.train()
+    except (Interrupted, DivergedError) as why:
+        if trainer.run is not None and trainer.group.is_main:
+            trainer.run.update_metadata(status="stopped" if isinstance(why, Interrupted) else "diverged")
+        raise
+
+
+def training_device(prepared: PreparedExperiment, group: Group) -> torch.device:
+    """Where this process trains."""
+    name = prepared.settings.device
+    if group.world_size > 1 and name.startswith("cuda:"):
+        raise UsageError(
+            f"--device {name} would put all {group.world_size} processes on one GPU; say --device cuda, and each takes "
+            "its own"
+        )
+    return resolve_device(name, group.local_rank, prepared.experiment.objective.devices)
+
+
+def _create_run(prepared: PreparedExperiment, run: Run, group: Group, on_event: EventCallback) -> Trainer:
+    """Write down what is about to happen."""
+    recipe, experiment, settings = prepared.recipe, prepared.experiment, prepared.settings
+    device = training_device(prepared, group)
+    trainer = Trainer(experiment, settings, device=device, run=run, group=group, on_event=on_event)
+    metadata = {
+        "recipe": recipe.name,
+        "arguments": prepared.arguments,
+        "settings": asdict(settings),
+        "summary": recipe.summary,
+        "chapter": recipe.chapter,
+        "sources": recipe.sources,
+        "abilities": abilities(experiment.objective),
+        "command_to_repeat": reproduce_command(prepared),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "status": "running",
+        "data": data_to_json(prepared.data),
+        "health": summarize_health(experiment.data),
+        "notes": experiment.notes,
+        "layers": summarize_layers(trainer.objective, take_examples(trainer.data.train)),
+        "propagation": measure_signal_propagation(
+            trainer.objective, take_examples(trainer.data.train, num_examples=64), loss_fn=lambda loss: loss
+        ),
+        "device": describe_device(device),
+        "precision": trainer.precision.name,
+        "processes": group.world_size,
+        "plan": asdict(trainer.plan),
+        "monitor": [experiment.objective.monitor, experiment.objective.mode],
+        **({"trained_for": prepared.trained_for} if prepared.trained_for else {}),
+        **environment(),
+    }
+    if group.is_main:
+        run.initialize(metadata, dict(prepared.data.indices))
+    return trainer
+
+
+def evaluate_best(trainer: Trainer, state: TrainingState) -> Run:
+    """Judge the best validation state on the test split, which is read here for the first time."""
+    run = trainer.run
+    assert run is not None
+    trainer.group.barrier()
+    check_best_weights(run, state)
+    load_best_weights(trainer.objective, run)
+    outputs = evaluate_split(
+        trainer.objective,
+        trainer.data.test,
+        batch_size=trainer.eval_batch_size,
+        precision=trainer.precision,
+        group=trainer.group,
+    )
+    test = trainer.objective.compute_metrics(outputs)
+    if trainer.group.is_main:
+        run.save("test", {name: column.cpu() for name, column in outputs.items()})
+        extremes = _best_and_worst(trainer.objective, trainer.data.test, outputs["loss"])
+        run.save("examples", extremes)
+        if grids := make_gallery(trainer.objective, trainer.data.test):
+            run.save("gallery", grids)
+        save_training_samples(trainer.objective, run, state.best_step)
+        if trainer.data.kind == "table" and trainer.data.num_features <= 2:
+            run.save("surface", decision_surface(trainer.objective, trainer.data))
+        write_events(run)  # before the run says that it is finished: whoever is killed in between writes them again
+        run.update_metadata(
+            status="finished",
+            stop_reason=state.stop_reason,
+            seconds=state.seconds,
+            warmup_seconds=state.warmup_seconds,
+            steps=state.step,
+            best_step=state.best_step,
+            validation=state.validation,
+            test=test,
+            fingerprint=state.fingerprint,
+            examples={
+                which: trainer.data.locate_examples("test", extremes[which].tolist()) for which in ("worst", "best")
+            },
+        )
+        trainer.on_event("finish", run.metadata | {"run": str(run.folder)})
+    trainer.group.barrier()  # whoever asks the run how it went finds it whole
+    return run
+
+
+@torch.no_grad()
+def _best_and_worst(objective: Objective, split: Split, loss: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The test examples that surprised the model most and least: their numbers, decoded inputs and what the
+    objective exhibits."""
+    ranked = loss.argsort(descending=True).cpu()
+    index_by_rank = {"worst": ranked[:NUM_EXTREME_EXAMPLES], "best": ranked.flip(0)[:NUM_EXTREME_EXAMPLES]}
+    columns = dict(index_by_rank)
+    objective.eval()
+    for name, index in index_by_rank.items():
+        batch = split.decode(next(iter(split.batches([index]))))
+        columns |= {
+            f"{name}_{column_name}": column.cpu()
+            for column_name, column in {"x": batch["x"].float(), **objective.report_examples(batch)}.items()
+        }
+    return columns
+
+
+def reproduce_command(prepared: PreparedExperiment) -> str:
+    """The exact command that trains this again; data that were loaded in Python are named by where they came from."""
+    command = ["didact", "train", prepared.recipe.name]
+    source = prepared.data.source
+    source_options = {} if prepared.settings.data else data_options(source)
+    if source_options.get("data") == prepared.recipe.data:
+        source_options["data"] = None
+    for name, option in known_options(prepared.recipe).items():
+        value = (
+            prepared.arguments[name]
+            if name in prepared.arguments
+            else source_options.get(name, getattr(prepared.settings, name))
+        )
+        if value != option.default and name != "runs":  # where it lay does not matter
+            command += (
+                [f"--{'no-' if value is False else ''}{option.flag}"]
+                if option.kind is bool
+                else [f"--{option.flag}", format_value(value)]
+            )
+    return shlex.join(command) + ("  # with data handed over in Python" if "given" in source else "")
