@@ -113,8 +113,7 @@ class TextGenerator:
         return token if self.eos_id is None else torch.where(self.token == self.eos_id, self.token, token)
 
     def step(self, visible: int) -> None:
-        """Store the latest token, decode it, choose the next: all on the device, in tensors that are written in
-        place."""
+        """Store the latest token, decode it, choose the next: on the device, in tensors that are written in place."""
         self.generated.index_copy_(1, self.num_generated, self.token)
         self.num_generated.add_(1)
         self.token.copy_(self._next_token(self.decode_step(self.token, self.cache.narrow(visible))))  # type: ignore[arg-type]
@@ -157,15 +156,13 @@ class TextGenerator:
 
 
 def visible_length(length: int) -> int:
-    """Positions that a step attends to when the cache holds `length` tokens: 128, 256, 512, …, a CUDA graph for
-    each."""
+    """Positions that a step attends to with `length` tokens in the cache: 128, 256, 512, …, a CUDA graph for each."""
     return max(MIN_VISIBLE_LENGTH, 1 << (length - 1).bit_length())
 
 
 @torch.no_grad()
 def greedy_decode(decode_step: DecodeStep[M], cache: M, prompt: Tensor, n: int, *, eos_id: int) -> Tensor:
-    """Greedy decoding: the likeliest token each time, (B, T) -> (B, n), or fewer once all have ended; 0 after
-    `eos_id`."""
+    """Greedy decoding, (B, T) -> (B, n), or fewer once all texts have ended; 0 after `eos_id`."""
     y, generated, has_ended = prompt, list[Tensor](), torch.zeros_like(prompt[:, :1], dtype=torch.bool)
     while len(generated) < n and not has_ended.all():
         y = decode_step(y, cache).argmax(-1, keepdim=True).masked_fill(has_ended, 0)
