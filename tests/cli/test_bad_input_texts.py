@@ -17,7 +17,7 @@ PRAISE, BLAME = "a fine film,yes\n", "a dull film,no\n"
 def workdir(tmp_path_factory):
     """Two runs and the files of the cases."""
     folder = tmp_path_factory.mktemp("texts")
-    small_options = {"layers": 1, "heads": 2, "width": 16, "steps": 3, "runs": str(folder / "runs")}
+    small_options = {"num_layers": 1, "num_heads": 2, "embed_dim": 16, "steps": 3, "runs": str(folder / "runs")}
     (folder / "own.csv").write_text("review,liked\n" + (PRAISE + BLAME) * 20 + ",yes\n")  # one review is empty
     (folder / "gpt").symlink_to(
         didact.train(RECIPES["gpt"], data="python_topics", context_length=16, **small_options).folder
@@ -71,7 +71,7 @@ def workdir(tmp_path_factory):
         (
             "train gpt --data python_topics --model llama --num-heads 4 --embed-dim 12",
             "got 12",
-            "the width must be a multiple of 8",
+            "embed_dim must be a multiple of 8",
         ),
         ("predict gpt --from latin.txt", "latin.txt is not UTF-8 text (byte 3)", "save it as UTF-8"),
         ("predict gpt --from no.txt", "cannot read the text no.txt", "No such file"),

@@ -13,7 +13,7 @@ from didact.cli.progress import SlowTaskProgress, TrainingProgress
 from didact.registry import RECIPES
 from didact.report import page
 
-SMALL = {"width": 4, "depth": 1, "levels": 2, "steps": 2}
+SMALL = {"channels": 4, "num_layers": 1, "levels": 2, "steps": 2}
 
 
 @pytest.fixture
@@ -51,9 +51,8 @@ def test_progress_bar_shows_sampling_steps_on_a_terminal(no_delay):
 
 
 def test_train_evaluate_and_sample_show_sampling_progress(workdir, no_delay, capsys):
-    assert (
-        main(["train", "pixelcnn", *[word for name, value in SMALL.items() for word in (f"--{name}", str(value))]]) == 0
-    )
+    flags = [word for name, value in SMALL.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    assert main(["train", "pixelcnn", *flags]) == 0
     out, stderr = capsys.readouterr()
     # glimpses at both ends and the samples of the gallery
     assert stderr.count(" 64 of 64 steps of drawing") >= 3

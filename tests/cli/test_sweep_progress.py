@@ -10,7 +10,7 @@ from didact import recipes
 from didact.cli.sweep_progress import SweepProgress
 from didact.training.sweeps.sweep import sweep
 
-FAST_OPTIONS = {"data": "iris", "hidden": (4,), "epochs": 3, "batch": 32, "device": "cpu"}
+FAST_OPTIONS = {"data": "iris", "hidden": (4,), "epochs": 3, "batch_size": 32, "device": "cpu"}
 AXES = {"lr": (1e-3, 1e-2)}
 
 
@@ -51,7 +51,7 @@ def test_sweep_progress_prints_two_lines_per_training_in_a_pipe(workdir):
 
 
 def test_sweep_progress_counts_parallel_trainings(workdir):
-    progress = show_sweep(terminal=True, beside=2)
+    progress = show_sweep(terminal=True, num_workers=2)
     assert [status[2] for status in progress.statuses] == [
         "0 of 2 done, 1 under way", "0 of 2 done, 2 under way", "1 of 2 done, 1 under way", "2 of 2 done, 0 under way",
     ]  # fmt: skip

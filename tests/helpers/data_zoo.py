@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from didact import recipes
 from didact.training.run_training import train
 
-SMALL = {"hidden": (4,), "epochs": 2, "batch": 64, "device": "cpu"}
+SMALL = {"hidden": (4,), "epochs": 2, "batch_size": 64, "device": "cpu"}
 
 COLOR_ROWS = "".join(f"{i % 7}.5,{'red' if i % 3 else 'blue'},{'yes' if i % 2 else 'no'}\n" for i in range(60))
 NUMBER_ROWS = "".join(f"{i},{i % 11}.25,{0.5 * i + 0.125}\n" for i in range(60))

@@ -23,11 +23,11 @@ TINY_OPTIONS = {
     "diffusion": {"channels": (8,), "time_dim": 8, "timesteps": 20, "sampling_steps": 3},
     "flow_matching": {"channels": (8,), "time_dim": 8, "sampling_steps": 2},
     "consistency": {
-        "teacher": "diffusion widths=8 time=8 T=20 sampling_steps=2 predict=velocity epochs=1",
+        "teacher": "diffusion channels=8 time_dim=8 timesteps=20 sampling_steps=2 prediction_type=velocity epochs=1",
         "num_intervals": 4,
     },
     "latent_diffusion": {
-        "autoencoder": "vae widths=8 latent=6 epochs=1",
+        "autoencoder": "vae hidden=8 latent_dim=6 epochs=1",
         "channels": (8,),
         "time_dim": 8,
         "timesteps": 20,
@@ -60,7 +60,7 @@ def test_interpolation_starts_and_ends_at_its_latent_codes(run_cli, name):
     objective, data = load_model(run)
     images = interpolate_latents(run, 3, seed=4)
     assert images.shape == (24, *data.shape)
-    z = objective.codes(6, torch.Generator().manual_seed(4))
+    z = objective.sample_latents(6, torch.Generator().manual_seed(4))
     y = torch.arange(3) if name == "vae" else None
     with torch.no_grad():
         end_images = [objective.walk(part, y).clamp(0, 1) for part in (z[:3], z[3:])]
@@ -76,7 +76,7 @@ def test_traversal_changes_one_latent_dimension(run_cli, name):
     run = Run.open(f"{name}/latest")
     objective, _ = load_model(run)
     images = traverse_latents(run, "dim=3,0", extent=2.0, seed=1)
-    z = objective.codes(1, torch.Generator().manual_seed(1))
+    z = objective.sample_latents(1, torch.Generator().manual_seed(1))
     expected_codes = z.repeat(2, *[1] * (z.ndim - 1))
     expected_codes[0].view(-1)[3], expected_codes[1].view(-1)[0] = 2.0, -2.0
     with torch.no_grad():

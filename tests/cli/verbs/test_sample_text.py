@@ -12,12 +12,13 @@ from didact.cli.main import main
 from didact.cli.progress import SlowTaskProgress
 from didact.registry import RECIPES
 
+SMALL_GPT = {"num_layers": 1, "num_heads": 2, "embed_dim": 32, "context_length": 16, "steps": 60, "lr": 1e-2}
+
 
 @pytest.fixture(scope="module")
 def gpt_run(tmp_path_factory):
     runs = tmp_path_factory.mktemp("runs")
-    small_options = {"layers": 1, "heads": 2, "width": 32, "context": 16, "steps": 60, "lr": 1e-2}
-    return didact.train(RECIPES["gpt"], data="python_topics", runs=str(runs), **small_options)
+    return didact.train(RECIPES["gpt"], data="python_topics", runs=str(runs), **SMALL_GPT)
 
 
 def run_sample(capsys, run, *words):
@@ -38,7 +39,7 @@ def test_sample_prints_several_texts_as_json(gpt_run, capsys):
     )
     result = json.loads(out)
     assert code == 0 and len(set(result["texts"])) == 3 and all(len(text) == 20 for text in result["texts"])
-    assert result["manner"] == {"temperature": 0.7, "top_k": 5, "top_p": None, "beam": 1}
+    assert result["decoding"] == {"temperature": 0.7, "top_k": 5, "top_p": None, "num_beams": 1}
 
 
 def test_greedy_and_beam_search_need_no_seed(gpt_run, capsys):
@@ -59,7 +60,10 @@ def test_greedy_and_beam_search_need_no_seed(gpt_run, capsys):
     (("--top-k", "0"), "top-k must be from 1 to"),
     (("--top-p", "2"), "top-p is a probability above 0 and up to 1, got 2"),
     (("--beam", "3", "--n", "2"), "beams find one text, the likeliest, got --n 2; leave out --n or --beam"),
-    (("--beam", "3", "--tokens", "99"), "1 tokens of the prompt and 99 new ones are more than the 16 it can hold; generate fewer"),
+    (
+        ("--beam", "3", "--tokens", "99"),
+        "1 tokens of the prompt and 99 new ones are more than the 16 it can hold; generate fewer",
+    ),
     (("--beam", "3", "--top-k", "2", "--tokens", "9"), "leave out temperature, top-k and top-p"),
     (("--label", "cat"), "--label does not apply"),
 ])
@@ -110,7 +114,8 @@ def test_bpe_tokens_are_written_as_text(tmp_path, capsys):
         "--steps",
         "60",
     ]
-    assert main([*words, "--layers", "1", "--heads", "2", "--width", "32", "--context", "16", "--lr", "1e-2"]) == 0
+    sizes = ["--num-layers", "1", "--num-heads", "2", "--embed-dim", "32", "--context-length", "16"]
+    assert main([*words, *sizes, "--lr", "1e-2"]) == 0
     capsys.readouterr()
     code = main(
         [
@@ -128,9 +133,6 @@ def test_bpe_tokens_are_written_as_text(tmp_path, capsys):
     )
     out = capsys.readouterr().out
     assert code == 0 and out.startswith("to be or not to be, that")
-
-
-SMALL_GPT = {"layers": 1, "heads": 2, "width": 32, "context": 16, "steps": 60, "lr": 1e-2}
 
 
 @pytest.fixture(scope="module")
