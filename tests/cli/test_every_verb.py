@@ -205,12 +205,12 @@ def test_predict_reads_rows_numbers_and_texts(run_cli_json, run_cli, workdir):
 
 def test_predict_with_passes_and_draws(run_cli_json, run_cli, workdir):
     plain, = run_cli_json("predict runs/mlp/table size=1,colour=red")
-    (row,) = run_cli_json("predict runs/mlp/table size=1,colour=red --passes 200 --draws 50")
+    (row,) = run_cli_json("predict runs/mlp/table size=1,colour=red --mc-passes 200 --num-samples 50")
     assert "std" not in plain and 0 < row["std"] < 0.5
     assert len(row["draws"]) == 50 and set(row["draws"]) <= {"yes", "no"}
-    (price,) = run_cli_json("predict runs/mlp/price a=3,b=4.5 --draws 4")
+    (price,) = run_cli_json("predict runs/mlp/price a=3,b=4.5 --num-samples 4")
     assert len(set(price["draws"])) == 4
-    assert "std " in run_cli("predict runs/mlp/table size=1,colour=red --passes 5")
+    assert "std " in run_cli("predict runs/mlp/table size=1,colour=red --mc-passes 5")
 
 
 def test_report_of_one_run_and_of_several(run_cli_json, run_cli, workdir):
@@ -218,7 +218,7 @@ def test_report_of_one_run_and_of_several(run_cli_json, run_cli, workdir):
     assert result == {"report": "runs/mlp/table/report.html", "runs": ["runs/mlp/table"]}
     page = Path(result["report"]).read_text()
     assert page.lower().startswith("<!doctype html") and "http-equiv" not in page and 'src="http' not in page
-    assert run_cli("report mlp/table mlp/plain --to both.html") == "both.html\n"
+    assert run_cli("report mlp/table mlp/plain --output both.html") == "both.html\n"
     comparison = Path("both.html").read_text()
     assert "2 runs" in comparison and "dropout" in comparison   # what differs between them
     assert run_cli_json("report runs/mlp/table runs/mlp/plain")["report"] == "comparison.html"
@@ -280,8 +280,8 @@ def test_doctor_lists_its_findings(run_cli_json, run_cli, workdir):
 
 
 def split_option_help(text: str) -> dict[str, str]:
-    """What --help says of each option, by its flag."""
-    parts = re.split(r"\n  (?=-)", text.split("Options:")[1])
+    """What --help says of each option, by its flag; words that a line breaks at a hyphen are whole again."""
+    parts = re.split(r"\n  (?=-)", re.sub(r"(?<=\w-)\n +(?=\w)", "", text.split("Options:")[1]))
     return {part.split()[0].split(",")[0]: " ".join(part.split()) for part in parts[1:]}
 
 

@@ -60,12 +60,12 @@ def test_train_evaluate_and_sample_show_sampling_progress(workdir, no_delay, cap
     assert "bits_per_dim = −log p(x) / (D log 2) = " in out and " / (64 · 0.6931)" in out
     assert main(["evaluate", "pixelcnn/latest"]) == 0
     assert capsys.readouterr().out.count("bits_per_dim = −log p(x) / (D log 2) = ") == 2
-    assert main(["sample", "pixelcnn/latest", "--n", "3", "--to", "new.png"]) == 0
+    assert main(["sample", "pixelcnn/latest", "--n", "3", "--output", "new.png"]) == 0
     assert " 64 of 64 steps of drawing" in capsys.readouterr().err
     sizes = ["--channels", "4", "--time-dim", "4", "--timesteps", "6", "--sampling-steps", "6"]
     assert main(["train", "diffusion", *sizes, "--steps", "2"]) == 0
     assert " 6 of 6 steps of drawing" in capsys.readouterr().err
-    assert main(["sample", "diffusion/latest", "--n", "600", "--to", "new.png"]) == 0
+    assert main(["sample", "diffusion/latest", "--n", "600", "--output", "new.png"]) == 0
     assert " 12 of 12 steps of drawing" in capsys.readouterr().err                        # 512 and 88: six steps each
 
 

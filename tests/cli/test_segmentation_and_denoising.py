@@ -41,8 +41,8 @@ def workdir(tmp_path_factory):
         make_image_folder(root / "blocks")
         common_options = ["--data", "blocks", "--size", "16", "--device", "cpu", "--batch-size", "4"]
         assert main(["train", "segmentation", *common_options, "--channels", "4,8", "--epochs", "12", "--json"]) == 0
-        strength = ["--strength", "0.2"]
-        assert main(["train", "denoising", *common_options, "--channels", "8", "--epochs", "8", *strength, "--json"]) == 0
+        options = ["--channels", "8", "--epochs", "8", "--strength", "0.2"]
+        assert main(["train", "denoising", *common_options, *options, "--json"]) == 0
         yield root
 
 
@@ -69,7 +69,7 @@ def test_predict_numbers_equal_output_names(workdir, capsys):
         (workdir / name).mkdir()
         Image.open("blocks/images/5.jpg").save(workdir / name / "same.png")
     before = (workdir / "a" / "same.png").read_bytes()
-    assert main(["predict", "segmentation/latest", "a/same.png", "b", "--to", "a"]) == 0
+    assert main(["predict", "segmentation/latest", "a/same.png", "b", "--output", "a"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[-1] for line in lines] == ["a/same-mask.png", "a/same-2-mask.png"]
     assert (workdir / "a" / "same.png").read_bytes() == before and (workdir / "a" / "same-2-mask.png").is_file()
@@ -79,7 +79,7 @@ def test_predict_denoises_an_image(workdir, capsys):
     clean = np.asarray(Image.open("blocks/images/7.jpg").resize((16, 16), Image.Resampling.BILINEAR)).astype(float)
     noisy = (clean + np.random.default_rng(1).normal(0, 51, clean.shape)).clip(0, 255)
     Image.fromarray(noisy.astype(np.uint8)).save("noisy.png")
-    assert main(["predict", "denoising/latest", "noisy.png", "--to", "given/back", "--json"]) == 0
+    assert main(["predict", "denoising/latest", "noisy.png", "--output", "given/back", "--json"]) == 0
     prediction, = json.loads(capsys.readouterr().out)
     restored_image = np.asarray(Image.open(prediction["restored"])).astype(float)
     assert prediction["restored"] == "given/back/noisy-restored.png" and restored_image.shape == (16, 16, 3)
@@ -105,9 +105,9 @@ def test_reports_show_input_target_and_prediction(workdir):
 @pytest.mark.parametrize(("command", "message"), [
     ("predict segmentation/latest blocks/masks/none.png", "no image at"),
     ("predict segmentation/latest cut.jpg", "cannot be read"),
-    ("predict segmentation/latest blocks/images/1.jpg --draws 2", "draws none; leave it out"),
-    ("predict segmentation/latest blocks/images/1.jpg --passes 2", "this run's network has none"),
-    ("predict segmentation/latest blocks/images/1.jpg --to cut.jpg", "cannot write"),
+    ("predict segmentation/latest blocks/images/1.jpg --num-samples 2", "draws none; leave it out"),
+    ("predict segmentation/latest blocks/images/1.jpg --mc-passes 2", "this run's network has none"),
+    ("predict segmentation/latest blocks/images/1.jpg --output cut.jpg", "cannot write"),
     ("train segmentation --data blocks --size 20 --channels 4,8,8,8", "multiples of 8, got 20"),
     ("train segmentation --data blocks --augment rotate", "did you mean"),
     ("train segmentation --data digits", "learns from masks, but 'digits' is images"),

@@ -14,7 +14,7 @@ def test_graph_of_the_first_course_example(workdir, capsys):
     assert result["value"] == -12 and result["gradients"] == {"x": -4, "y": -4, "z": 3}
     svg_text = (workdir / "graph.svg").read_text()
     assert ET.fromstring(svg_text).tag.endswith("svg") and "-12" in svg_text
-    assert main(["graph", "(x+y)*z", "x=-2", "y=5", "z=-4", "--to", "other.svg"]) == 0
+    assert main(["graph", "(x+y)*z", "x=-2", "y=5", "z=-4", "--output", "other.svg"]) == 0
     assert "d/dz = 3.0000" in capsys.readouterr().out and (workdir / "other.svg").exists()
 
 
@@ -37,8 +37,8 @@ def test_compare_help_lists_the_scratch_recipes(capsys):
     (["graph", "x*q", "x=1"], "no value for 'q'"),
     (["graph", "x*2", "x=one"], "a value is written name=number, got 'x=one'"),
     (["graph", "__import__('os')", "x=1"], "no function '__import__'"),
-    (["graph", "x", "x=1", "--to", "no/such/folder.svg"], "cannot write"),
-    (["graph", "x", "x=1", "--to", "foo.bmp"], "--to expects a file that ends in .svg, got foo.bmp"),
+    (["graph", "x", "x=1", "--output", "no/such/folder.svg"], "cannot write"),
+    (["graph", "x", "x=1", "--output", "foo.bmp"], "--output expects a file that ends in .svg, got foo.bmp"),
     (["gradcheck", "log(x)", "x=-1"], "log"),
     (["gradcheck", "mlp"], "has no network on the NumPy engine"),
     (["gradcheck", "scratch_lent"], "did you mean 'scratch_lenet'?"),

@@ -81,9 +81,9 @@ def test_predict_reads_no_file_without_from(workdir, text_runs, capsys, run):
 def test_explain_takes_texts_like_predict(workdir, text_runs, capsys):
     (workdir / "film.txt").write_text("a fine film")
     for run in ("bag", "order"):
-        assert main(["explain", str(text_runs[run]), "film.txt", "--to", "page"]) == 0
+        assert main(["explain", str(text_runs[run]), "film.txt", "--output", "page"]) == 0
         assert "'film.txt' is taken as a text" in capsys.readouterr().err
-        assert main(["explain", str(text_runs[run]), "--from", "film.txt", "--to", "page", "--json"]) == 0
+        assert main(["explain", str(text_runs[run]), "--from", "film.txt", "--output", "page", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["explained"][0]["input"] == "film.txt"
 
 

@@ -27,7 +27,7 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_sample_writes_a_sheet_of_images(run_cli):
-    assert "12 images in a.png" in run_cli("sample vae/latest --n 12 --to a.png")
+    assert "12 images in a.png" in run_cli("sample vae/latest --n 12 --output a.png")
     with Image.open("a.png") as image:
         assert image.size == (8 * 9 - 1, 2 * 9 - 1) and image.mode == "RGBA"     # eight a row, a pixel between them
     result = json.loads(run_cli("sample vae/latest --n 3 --seed 5 --label 7 --json"))
@@ -47,7 +47,7 @@ def test_seed_and_label_decide_the_samples(run_cli):
 
 
 def test_judge_scores_carry_the_accuracy_of_the_judge(run_cli):
-    quality = json.loads(run_cli("sample vae/latest --n 200 --judge mlp/latest --json"))["judged"]
+    quality = json.loads(run_cli("sample vae/latest --n 200 --classifier mlp/latest --json"))["judged"]
     assert (
         quality["judge_accuracy"] > 0.8
         and quality["drawn"] == 200
@@ -55,12 +55,12 @@ def test_judge_scores_carry_the_accuracy_of_the_judge(run_cli):
         and quality["split"] == "test"
     )
     assert quality["features"] == 32 and quality["class_coverage"] > 0.7 and quality["frechet"] > 0
-    assert "judge accuracy" in run_cli("sample vae/latest --n 200 --judge mlp/latest")
+    assert "judge accuracy" in run_cli("sample vae/latest --n 200 --classifier mlp/latest")
 
 
 def test_judge_evaluates_the_samples_that_are_written(run_cli, monkeypatch):
     quality_by_label = {
-        label: json.loads(run_cli(f"sample vae/latest --n 60 --label {label} --judge mlp/latest --json"))["judged"]
+        label: json.loads(run_cli(f"sample vae/latest --n 60 --label {label} --classifier mlp/latest --json"))["judged"]
         for label in "06"
     }
     for label, quality in quality_by_label.items():
@@ -73,7 +73,7 @@ def test_judge_evaluates_the_samples_that_are_written(run_cli, monkeypatch):
         "didact.inference.sample_images.sample_images",
         lambda *args, **words: calls.append(1) or sample_images(*args, **words),
     )
-    run_cli("sample vae/latest --n 60 --judge mlp/latest")
+    run_cli("sample vae/latest --n 60 --classifier mlp/latest")
     assert len(calls) == 1
 
 
@@ -94,13 +94,19 @@ def test_judge_evaluates_the_samples_that_are_written(run_cli, monkeypatch):
     ("train vae --data diabetes --conditional", "the class of each row, but 'diabetes' has none"),
     ("sample mlp/latest", "recipe 'mlp' draws nothing; `didact list` shows which recipes can sample"),
     ("sample vae/latest --label 11", "no class named '11'; did you mean '1'?"),
-    ("sample vae/latest --to a.jpg", "--to expects a file that ends in .png, got a.jpg"),
+    ("sample vae/latest --output a.jpg", "--output expects a file that ends in .png, got a.jpg"),
     ("sample vae/latest --n 0", "0 is not in the range 1<=x<=100000"),
-    ("sample vae/latest --judge vae/latest", "does not classify; train one with: didact train cnn --data digits"),
-    ("train vae --num-samples 5 --beta 2", "--num-samples 5 maximises the importance-weighted bound, which has no --beta"),
+    ("sample vae/latest --classifier vae/latest", "does not classify; train one with: didact train cnn --data digits"),
+    (
+        "train vae --num-samples 5 --beta 2",
+        "--num-samples 5 maximises the importance-weighted bound, which has no --beta",
+    ),
     ("train vae --latent-dim 0", "--latent-dim expects int at least 1, got 0"),
     ("train dcgan --data iris", "recipe 'dcgan' learns from images, but 'iris' is table"),
-    ("train semi_supervised --labels-per-class 900", "--labels-per-class 900 of each class, but a class of 'digits' has"),
+    (
+        "train semi_supervised --labels-per-class 900",
+        "--labels-per-class 900 of each class, but a class of 'digits' has",
+    ),
 ])
 def test_sample_refuses_bad_options_in_one_line(run_cli, words, complaint):
     err = run_cli(words, code=2)

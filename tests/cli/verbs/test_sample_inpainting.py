@@ -34,11 +34,11 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_complete_writes_a_sheet_of_completions(run_cli):
     assert "6 ways to go on from the left half in half.png" in run_cli(
-        "sample diffusion/latest --complete seven.png --keep left --n 6 --to half.png --steps 3 --device cpu"
+        "sample diffusion/latest --inpaint seven.png --keep left --n 6 --output half.png --steps 3 --device cpu"
     )
     with Image.open("half.png") as image:
         assert image.size == (8 * 9 - 1, 8)                                       # the image, its half and six ends
-    result = json.loads(run_cli("sample pixelcnn/latest --complete seven.png --n 2 --json --device cpu"))
+    result = json.loads(run_cli("sample pixelcnn/latest --inpaint seven.png --n 2 --json --device cpu"))
     assert result["completed"] == "seven.png" and result["kept"] == "top" and Path(result["file"]).is_file()
 
 
@@ -83,29 +83,29 @@ def test_temperature_zero_makes_pixelcnn_deterministic(run_cli):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ("sample vae/latest --complete seven.png", "recipe 'vae' completes no image; "),
+        ("sample vae/latest --inpaint seven.png", "recipe 'vae' completes no image; "),
         (
-            "sample pixelcnn/latest --complete seven.png --keep left",
+            "sample pixelcnn/latest --inpaint seven.png --keep left",
             "paints from the top down, so what it goes on from is above: --keep top",
         ),
-        ("sample pixelcnn/latest --complete seven.png --steps 3", "--steps is for models that draw step by step"),
-        ("sample diffusion/latest --complete nowhere.png", "no image at nowhere.png"),
-        ("sample diffusion/latest --complete text.txt", "the image text.txt cannot be read"),
+        ("sample pixelcnn/latest --inpaint seven.png --steps 3", "--steps is for models that draw step by step"),
+        ("sample diffusion/latest --inpaint nowhere.png", "no image at nowhere.png"),
+        ("sample diffusion/latest --inpaint text.txt", "the image text.txt cannot be read"),
         (
-            "sample diffusion/latest --complete seven.png --keep middle",
+            "sample diffusion/latest --inpaint seven.png --keep middle",
             "'middle' is not one of 'top', 'left', 'bottom', 'right'",
         ),
-        ("sample diffusion/latest --complete seven.png --label 11", "no class named '11'"),
-        ("sample flow_matching/latest --complete seven.png --label 1", "this model was not told the classes"),
+        ("sample diffusion/latest --inpaint seven.png --label 11", "no class named '11'"),
+        ("sample flow_matching/latest --inpaint seven.png --label 1", "this model was not told the classes"),
         (
-            "sample flow_matching/latest --complete seven.png --guidance 2",
+            "sample flow_matching/latest --inpaint seven.png --guidance 2",
             "this model was not told the classes; train with --conditional",
         ),
-        ("sample diffusion/latest --complete seven.png --steps 1001", "in 1 to 1000 of them, got 1001"),
+        ("sample diffusion/latest --inpaint seven.png --steps 1001", "in 1 to 1000 of them, got 1001"),
         ("sample diffusion/latest --keep left", "--keep does not apply: no image is given to be completed"),
         (
-            "sample diffusion/latest --complete seven.png --judge vae/latest",
-            "--judge does not apply: what is judged is drawn from noise alone",
+            "sample diffusion/latest --inpaint seven.png --classifier vae/latest",
+            "--classifier does not apply: what is judged is drawn from noise alone",
         ),
         ("sample diffusion/latest --temperature 0.5", "--temperature is for models that draw pixel by pixel"),
         ("sample flow_matching/latest --guidance 2", "this model was not told the classes; train with --conditional"),
