@@ -75,6 +75,11 @@ def test_log_scale_hides_values_below_zero():
     assert math.isnan(scale(0)) and math.isnan(scale(-1)) and math.isnan(scale(math.inf))
 
 
+def test_log_scale_spans_all_that_a_float_holds():
+    scale = Scale.fit([1e-300, 1.0, 1e300, 0.0], 0, 600, log=True, pad=0.04)
+    assert scale(1.0) == pytest.approx(300, abs=0.5) and 0 < scale(1e-300) < scale(1e-200) < scale(1e300) < 600
+
+
 def find_paths(picture, kind="line"):
     return [
         e.get("d") for e in ElementTree.fromstring(picture).iter() if e.tag.endswith("path") and kind in e.get("class")

@@ -16,7 +16,29 @@ def test_gradient_decay_of_an_orthogonal_rnn_is_its_scale(scale):
     with torch.no_grad():
         reader.rnn.weight_hh_l0.mul_(scale)            # orthogonal at first
     # without input h stays 0, where the slope of tanh is 1: the product is (scale Q)^d
-    torch.testing.assert_close(compute_gradient_decay(reader, torch.zeros(9, 3)), scale ** torch.arange(9.0))
+    expected = scale ** torch.arange(9, dtype=torch.float64)
+    torch.testing.assert_close(compute_gradient_decay(reader, torch.zeros(9, 3)), expected, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_gradient_decay_beyond_float32_is_measured_and_beyond_float64_is_0_or_infinite(scale):
+    reader = Recurrent("rnn", 3, 6)
+    with torch.no_grad():
+        reader.rnn.weight_hh_l0.mul_(scale)
+    norms = compute_gradient_decay(reader, torch.zeros(121, 3))
+    expected = scale ** torch.arange(101, dtype=torch.float64)                    # to 1e-300, or 1e300
+    torch.testing.assert_close(norms[:101], expected, rtol=1e-4, atol=0)
+    assert norms[-1] == (0 if scale < 1 else torch.inf)
+
+
+def test_gradient_decay_of_mamba_beyond_float32_is_measured():
+    reader = SequenceMixerStack("mamba", 5, 4)
+    with torch.no_grad():
+        reader.mixers[-1].A_log.fill_(8.5)                                       # every number of the state decays quickly
+    norms, decay = compute_gradient_decay(reader, torch.zeros(40, 5)), reader.mixers[-1].compute_decay
+    expected = decay(reader.mixer_inputs(torch.zeros(1, 40, 5))[-1])[0].flatten(1).detach().double()
+    assert 0 < norms[-1] < 1e-60
+    torch.testing.assert_close(norms[-1], expected[1:].prod(0).amax(), rtol=1e-4, atol=0)
 
 
 @pytest.mark.parametrize("layers", [1, 2])

@@ -9,9 +9,11 @@ import torch
 import didact
 from didact.cli.main import main
 from didact.errors import UsageError
+from didact.explain import compare_memory
 from didact.explain.attention_maps import draw_attention_maps
 from didact.explain.explain_run import explain_run
 from didact.explain.head_ablation import record_attention
+from didact.explain.sequences import SequenceExplanation
 from didact.inference.evaluate import evaluate
 from didact.models.text.bert import BERT
 from didact.models.text.encoder_decoder import Transformer
@@ -240,9 +242,9 @@ def test_head_ablation_equals_zeroed_output_weights(runs, tmp_path, capsys):
         and rows["layer 1", 2] != result["whole"]["loss"]
     )
     assert (tmp_path / "heads-loss.svg").is_file() and "layer 2 head 1 off" in (tmp_path / "index.html").read_text()
-    assert main(["explain", str(runs["text_transformer"].folder), "--method", "heads", "--to", str(tmp_path)]) == 0
+    assert main(["explain", str(runs["text_transformer"].folder), "--method", "heads", "--output", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert "as it is:" in out and "layer 2 head 2 off:  loss" in out and "accuracy" in out
+    assert "all heads:" in out and "layer 2 head 2 off:  loss" in out and "accuracy" in out
 
 
 @pytest.mark.parametrize("name", ["gpt", "text_rnn", "seq2seq"])
@@ -277,6 +279,42 @@ def test_memory_of_a_translator_is_compared_with_other_runs(runs, tmp_path):
     assert result["explained"][0]["norms"] == pytest.approx(own_norms) and len(result["explained"]) == 2
     with pytest.raises(UsageError, match="has no recurrent layers: recipe 'gpt' builds none"):
         explain_run(runs["seq2seq"], ["twenty one"], methods=("memory",), other_runs=[runs["gpt"]], out_dir=tmp_path)
+
+
+def test_memory_chart_and_json_have_the_norms_that_were_measured(tmp_path):
+    norms = torch.tensor([1.0, 6e-21, 1e-299, 0.0], dtype=torch.float64)
+    explanation = SequenceExplanation("a text", list("abcd"), ("e", 0.5), {"memory": norms}, "text")
+    assert explanation.to_json(tmp_path)["methods"]["memory"] == [1.0, 6e-21, 1e-299, 0.0]
+    chart = explanation.draw_chart("memory")
+    hints = [t.text for t in ElementTree.fromstring(chart).iter("{http://www.w3.org/2000/svg}title") if t.text]
+    assert [hint.split("\n")[1] for hint in hints if "\n" in hint] == [
+        "norm 1", "norm 6.00 × 10⁻²¹", "norm 1.00 × 10⁻²⁹⁹", "norm –"
+    ]
+    (path,) = [p.get("d") for p in ElementTree.fromstring(chart).iter("{http://www.w3.org/2000/svg}path")]
+    heights = [float(point.split()[1]) for point in path.lstrip("M").split("L")]
+    # three of the four points, at heights in proportion to their logarithms
+    assert len(heights) == 3 and (heights[1] - heights[0]) / (heights[2] - heights[0]) == pytest.approx(
+        20.22 / 299, abs=0.002
+    )
+
+
+def test_compared_memory_has_the_norms_that_were_measured(runs, tmp_path, monkeypatch, capsys):
+    """Geometric means over two texts, far below what float32 holds; a mean with a 0 is 0."""
+    norms = {"char_rnn": [[1.0, 1e-20, 1e-100], [1.0, 1e-30, 0.0]], "text_rnn": [[1.0, 1e-3, 1e-6]] * 2}
+    calls = iter(norms["char_rnn"] + norms["text_rnn"])
+    monkeypatch.setattr(
+        compare_memory, "compute_gradient_decay", lambda *_: torch.tensor(next(calls), dtype=torch.float64)
+    )
+    folders = [str(runs[name].folder) for name in norms]
+    words = ["explain", folders[0], "the", "class", "--method", "memory", "--compare", folders[1]]
+    assert main([*words, "--output", str(tmp_path), "--json"]) == 0
+    explained = json.loads(capsys.readouterr().out)["explained"]
+    assert explained[0]["norms"] == pytest.approx([1, 1e-25, 0], rel=1e-9, abs=0)
+    assert explained[1]["norms"] == pytest.approx([1, 1e-3, 1e-6], rel=1e-9, abs=0)
+    calls = iter(norms["char_rnn"] + norms["text_rnn"])
+    assert main([*words, "--output", str(tmp_path)]) == 0
+    first, second = capsys.readouterr().out.splitlines()[:2]
+    assert first.endswith("below 1e-300 after 2 steps") and second.endswith("1e-06 after 2 steps")
 
 
 def test_head_ablation_refuses_networks_without_heads(runs):

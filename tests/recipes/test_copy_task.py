@@ -144,17 +144,18 @@ def test_explain_compares_the_memories_of_gru_and_rnn(runs, tmp_path, capsys):
     objective, _ = load_model(runs["rnn"])
     x = objective.network.embedding(make_copy_inputs(torch.tensor([[3, 0]]), delay=5))[0]
     torch.testing.assert_close(
-        torch.tensor(result["explained"][1]["norms"]), compute_gradient_decay(objective.network.reader, x)
+        torch.tensor(result["explained"][1]["norms"], dtype=torch.float64),
+        compute_gradient_decay(objective.network.reader, x),
     )
     assert (tmp_path / "memory.svg").read_text().count("<path") >= 2
-    words = ["explain", str(runs["gru"].folder), "--method", "memory", "--beside", str(runs["rnn"].folder), "--json"]
+    words = ["explain", str(runs["gru"].folder), "--method", "memory", "--compare", str(runs["rnn"].folder), "--json"]
     assert main(words) == 0
     explanations = json.loads(capsys.readouterr().out)["explained"]
     assert (
         len(explanations) == 2
         and len(explanations[0]["norms"]) == len(load_worst_sequences(runs["gru"])[0][1]["x"][0]) == 9
     )
-    assert main([*words[:2], "--beside", str(runs["rnn"].folder)]) == 2
+    assert main([*words[:2], "--compare", str(runs["rnn"].folder)]) == 2
     assert "--method memory" in capsys.readouterr().err
 
 

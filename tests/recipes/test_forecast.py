@@ -110,7 +110,7 @@ def test_explain_compares_the_memories_of_forecasts(workdir, capsys):
         didact.train(RECIPES["forecast"], data="own.csv", window=12, epochs=1, hidden_size=4, cell=cell)
         for cell in ("lstm", "rnn")
     )
-    words = ["explain", str(lstm.folder), "--method", "memory", "--beside", str(rnn.folder)]
+    words = ["explain", str(lstm.folder), "--method", "memory", "--compare", str(rnn.folder)]
     assert main([*words, "--json"]) == 0
     norms = json.loads(capsys.readouterr().out)["explained"][1]["norms"]
     objective, _ = load_model(rnn)
@@ -118,7 +118,7 @@ def test_explain_compares_the_memories_of_forecasts(workdir, capsys):
         compute_gradient_decay(objective.network.reader, (batch["x"][0] - objective.mean) / objective.std)
         for _, batch in load_worst_sequences(rnn)
     ]
-    torch.testing.assert_close(torch.tensor(norms), torch.stack(decays).log().mean(0).exp())
+    torch.testing.assert_close(torch.tensor(norms, dtype=torch.float64), torch.stack(decays).log().mean(0).exp())
     assert "values before the last" in (lstm.folder / "explanations" / "memory.html").read_text()
 
 

@@ -1,6 +1,7 @@
 """From numbers to pixels: scales and the round numbers that stand beside them."""
 
 import math
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -71,9 +72,11 @@ class Scale:
         finite = [v for v in values if math.isfinite(v) and (v > 0 or not log)]
         low, high = limits or ((min(finite), max(finite)) if finite else (1.0, 10.0) if log else (0.0, 1.0))
         if log:
-            if high / low < 1.5:
+            if high < 1.5 * low:
                 low, high = low / 2, high * 2
-            return cls(low / (high / low) ** pad, high * (high / low) ** pad, start, end, True)
+            # logarithms, not high / low: the quotient overflows where the axis spans more than 308 powers of ten
+            margin = math.exp(pad * (math.log(high) - math.log(low)))
+            return cls(max(low / margin, sys.float_info.min), min(high * margin, sys.float_info.max), start, end, True)
         if high - low <= 1e-9 * max(abs(low), abs(high)):  # equal but for rounding
             margin = abs(low) / 10 or 0.5
             low, high = low - margin, high + margin
@@ -85,7 +88,7 @@ class Scale:
         if not math.isfinite(value) or (self.log and value <= 0):
             return math.nan
         if self.log:
-            fraction = math.log(value / self.low) / math.log(self.high / self.low)
+            fraction = (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
         else:
             fraction = (value - self.low) / (self.high - self.low)
         return self.start + fraction * (self.end - self.start)

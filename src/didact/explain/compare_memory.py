@@ -24,8 +24,6 @@ from didact.run import Run
 from didact.training.device import resolve_device
 from didact.training.restore import load_model
 
-MIN_NORM = 1e-12     # of a norm that is drawn
-
 
 def _measure_gradient_reach(run: Run, inputs: Sequence[Given], device: str) -> Tensor:
     """The norms over distance, geometric means over the texts or windows, as far as the shortest of them goes."""
@@ -44,7 +42,7 @@ def _measure_gradient_reach(run: Run, inputs: Sequence[Given], device: str) -> T
         ]
         norms = [compute_gradient_decay(reader, x) for x in reader_inputs]
     shortest = min(map(len, norms))
-    return torch.stack([n[:shortest].clamp(min=MIN_NORM).log() for n in norms]).mean(0).exp().cpu()
+    return torch.stack([n[:shortest].log() for n in norms]).mean(0).exp()
 
 
 def _get_reader_inputs(objective: Objective, reader: RecurrentReader, batch: Batch) -> Tensor:
@@ -73,7 +71,7 @@ def compare_gradient_reach(
     ]
     labels = [text[:40] or run.folder.name for text, run in zip(difference_texts, runs, strict=True)]
     series = [
-        Series(label, list(range(len(n))), n.tolist(), color=k)
+        Series(label, list(range(len(n))), sequences.get_charted_norms(n), color=k)
         for k, (label, n) in enumerate(zip(labels, norms, strict=True))
     ]
     steps = "values" if all(run.metadata["data"]["kind"] == "series" for run in runs) else "tokens"

@@ -57,7 +57,7 @@ def explain_run(
     label: str | None = None,
     layer: str | None = None,
     patches: int | None = None,
-    samples: int = 32,
+    num_samples: int = 32,
     out_dir: Path | None = None,
     device: str = "auto",
     other_runs: Sequence[Run] = (),
@@ -70,7 +70,7 @@ def explain_run(
     """
     if other_runs:
         if tuple(methods) != ("memory",) or (label, layer, patches) != (None, None, None):
-            raise UsageError("--beside compares how far gradients reach back; give it with --method memory alone")
+            raise UsageError("--compare is for --method memory, and for it alone")
         return compare_memory.compare_gradient_reach([run, *other_runs], inputs, out_dir=out_dir, device=device)
     if "heads" in methods:
         if inputs or len(methods) > 1 or (label, layer, patches) != (None, None, None):
@@ -92,7 +92,7 @@ def explain_run(
     x = named_inputs.x.to(model.device)
     method_names = resolve_methods(methods, model, x)
     _check_options(model, method_names, layer, patches)
-    options = MethodOptions(find_map_layer(model, layer, x), patches, samples)
+    options = MethodOptions(find_map_layer(model, layer, x), patches, num_samples)
     class_index = model.data.class_names.index(_resolve_label(model, label)) if label is not None else None
     folder = out_dir or run.folder / "explanations"
     explanations = []

@@ -55,6 +55,7 @@ def compute_gradient_decay(reader: RecurrentReader, x: Tensor) -> Tensor:
     if isinstance(mixer, SLSTM):
         return _cumulative_norms(_slstm_jacobians(mixer, mixer_inputs))
     decay: Tensor = mixer.compute_decay(mixer_inputs)[0].flatten(1)  # type: ignore[operator]  # (T, numbers)
+    decay = decay.cpu().double()
     return torch.cat([torch.ones_like(decay[:1]), decay.flip(0)[:-1]]).cumprod(0).amax(1)
 
 
@@ -90,9 +91,17 @@ def _slstm_jacobians(mixer: SLSTM, x: Tensor) -> list[Tensor]:
 
 
 def _cumulative_norms(jacobians: list[Tensor]) -> Tensor:
-    """‖J_T J_{T−1} … J_{T−d+1}‖₂ for d = 0, 1, …"""
-    product, norms = torch.eye(len(jacobians[0]), device=jacobians[0].device, dtype=jacobians[0].dtype), []
+    """‖J_T J_{T−1} … J_{T−d+1}‖₂ for d = 0, 1, …, float64 on the CPU.
+
+    The product has norm 1 and its logarithm is kept apart: vanishing entries would underflow long before float64 ends
+    (and long before in float32), and the norm of a matrix with an infinite entry cannot be computed.
+    """
+    product, log_norm = torch.eye(len(jacobians[0]), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+    norms = []
     for jacobian in reversed(jacobians):
-        norms.append(torch.linalg.matrix_norm(product, 2))
-        product = product @ jacobian
+        norms.append(log_norm.exp())                    # beyond float64: 0, or infinite
+        product = product @ jacobian.cpu().double()
+        norm = torch.linalg.matrix_norm(product, 2)
+        log_norm = log_norm + norm.log()
+        product = product / norm if norm > 0 else product
     return torch.stack(norms)

@@ -37,6 +37,7 @@ from didact.objectives.base import Objective
 from didact.report.page import make_document, make_note_list, make_section
 from didact.run import Run
 
+MIN_CHARTED_NORM = 1e-300    # float64 ends at 2e-308: smaller norms are 0 or have lost their digits
 NUM_WORST = 6     # kept test examples that are explained when no input is given
 
 METHOD_NOTES = {
@@ -49,7 +50,8 @@ METHOD_NOTES = {
     " (Gaba 6.2, 7.4)",
     "gates": "gates: the mean over the units of a layer at each step, 0 closed, 1 open; candidates are from −1 to 1 "
              "(Gaba 5.5, 5.6)",
-    "memory": "memory: ‖∂s_T/∂s_{T−d}‖, how much the last state would change with the one d tokens before (Gaba 5.4)",
+    "memory": "memory: ‖∂s_T/∂s_{T−d}‖, how much the last state would change with the one d tokens before (Gaba 5.4); "
+              "below 1e-300 it is left out",
 }
 
 
@@ -155,9 +157,14 @@ class SequenceExplanation:
             return svg.draw_chart(
                 "Gates over time, mean of the units", series, x="token", tick_names=_make_visible(self.tokens)
             )
-        norms = self.results[name].clamp(min=1e-12).tolist()
+        norms = get_charted_norms(self.results[name])
         norm_series = Series("norm", list(range(len(norms))), norms)
         return svg.draw_chart("How far a gradient reaches back", [norm_series], x="tokens before the last", log_y=True)
+
+
+def get_charted_norms(norms: Tensor) -> list[float]:
+    """Norms for a logarithmic chart, which leaves out those below MIN_CHARTED_NORM: NaN in their place."""
+    return torch.where(norms < MIN_CHARTED_NORM, torch.nan, norms).tolist()
 
 
 def list_methods(network: nn.Module) -> tuple[str, ...]:
