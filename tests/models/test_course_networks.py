@@ -54,7 +54,7 @@ def test_simple_unet_matches_its_functional_form():
 
 
 def test_simple_unet_widths_must_be_multiples_of_eight():
-    with pytest.raises(UsageError, match=r"multiples, got \(12, 24\)"):
+    with pytest.raises(UsageError, match=r"multiples of 8, got \(12, 24\)"):
         make_simple_unet(widths=(12, 24))
 
 

@@ -1,4 +1,4 @@
-"""The networks of `didact.scratch` in PyTorch: the same names and shapes, so that weights go from one to the other."""
+"""The networks of `didact.scratch` in PyTorch, with the same names and shapes, so that weights can be exchanged."""
 
 from itertools import pairwise
 
@@ -9,7 +9,7 @@ CELLS: dict[str, type[nn.RNN] | type[nn.LSTM] | type[nn.GRU]] = {"rnn": nn.RNN, 
 
 
 class TwinMLP(nn.Module):
-    """Affine layers with ReLU between."""
+    """Affine layers with ReLU in between."""
 
     def __init__(self, features: int, hidden: tuple[int, ...], num_classes: int):
         super().__init__()
@@ -44,7 +44,7 @@ class TwinLeNet(nn.Module):
 
 
 class TwinCharacterRNN(nn.Module):
-    """Embedding, one recurrent layer, scores of the next character."""
+    """Embedding, one recurrent layer, logits of the next character."""
 
     def __init__(self, vocab_size: int, embed_dim: int, hidden_size: int, *, cell: str = "lstm"):
         super().__init__()
@@ -58,7 +58,7 @@ class TwinCharacterRNN(nn.Module):
 
 
 class TwinBlock(nn.Module):
-    """Pre-norm attention and feed-forward, each added to what came in."""
+    """Pre-norm attention and feed-forward network, each added to its input."""
 
     def __init__(self, embed_dim: int, num_heads: int):
         super().__init__()
@@ -75,7 +75,7 @@ class TwinBlock(nn.Module):
 
 
 class TwinGPT(nn.Module):
-    """Token and position embeddings, blocks, scores of the next token."""
+    """Token and position embeddings, blocks, logits of the next token."""
 
     def __init__(
         self, vocab_size: int, *, context_length: int, embed_dim: int = 64, num_heads: int = 4, num_layers: int = 2

@@ -1,6 +1,6 @@
 """Autoencoder: an image through a bottleneck of a few numbers and back.
 
-    x -> body -> affine -> z -> decoder -> x̂
+    x -> encoder -> affine -> z -> decoder -> x̂
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from didact.registry import register_model
 
 @register_model("autoencoder", widths=(256, 128))
 class Autoencoder(nn.Module):
-    """x̂ = g(f(x)), z = f(x) of `latent` numbers.  Gaba Def. 9.2, Groudiev 10.1, Van Schependom 8.1."""
+    """x̂ = g(f(x)), z = f(x) of `latent_dim` numbers.  Gaba Def. 9.2, Groudiev 10.1, Van Schependom 8.1."""
 
     make_encoder, make_decoder = staticmethod(dense_encoder), staticmethod(dense_decoder)
 
@@ -43,6 +43,6 @@ class Autoencoder(nn.Module):
 
 @register_model("conv_autoencoder", widths=(32, 64))
 class ConvAutoencoder(Autoencoder):
-    """The same with convolutions of stride 2 down and transposed ones up."""
+    """An autoencoder with convolutions of stride 2 down and transposed ones up."""
 
     make_encoder, make_decoder = staticmethod(conv_encoder), staticmethod(conv_decoder)

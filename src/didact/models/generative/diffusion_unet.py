@@ -1,9 +1,8 @@
-"""The U-Net of diffusion (Ho et al. 2020): a noisy image and the moment go in, what to remove comes out.
+"""The U-Net of diffusion models (Ho et al. 2020): from a noisy image and its timestep to the noise.
 
-    x -> stem -> [block, halve] x levels -> block, attention, block -> [double, join the bridge, block] x levels ->
-    image
+    x -> stem -> [block, halve] x levels -> block, attention, block -> [double, concat skip, block] x levels -> image
 
-SimpleUNet is the smaller one of Gaba 10.8: no attention, one block in the middle, the largest of each 2×2 to halve.
+SimpleUNet is the smaller one of Gaba 10.8: no attention, one block in the middle, max pooling.
 """
 
 from itertools import pairwise
@@ -19,11 +18,12 @@ from didact.layers.conv.norm_pool import make_norm2d
 from didact.layers.timestep_embedding import TimestepEmbedding, timestep_features
 from didact.registry import register_model
 
-SIMPLE_UNET_GROUPS = 8  # of the simple network's norms
+SIMPLE_UNET_GROUPS = 8  # of SimpleUNet's group norms
 
 
 class TimeResBlock(nn.Module):
-    """h = conv(silu(GN(x))) + W τ, y = skip(x) + conv(dropout(silu(GN(h)))).  Gaba 10.8."""
+    """Residual block with timestep: h = conv(silu(GN(x))) + W τ, y = skip(x) + conv(dropout(silu(GN(h)))).  Gaba 10.8.
+    """
 
     def __init__(self, n_in: int, n_out: int, time_dim: int, *, dropout: float = 0.0, groups: int | None = None):
         super().__init__()
@@ -39,7 +39,7 @@ class TimeResBlock(nn.Module):
 
 
 class SpatialAttention(nn.Module):
-    """x + W_o attention(W_q n, W_k n, W_v n), n = GN(x): every pixel looks at every other."""
+    """Self-attention over pixels: x + W_o attention(W_q n, W_k n, W_v n), n = GN(x)."""
 
     def __init__(self, channels: int):
         super().__init__()
@@ -68,9 +68,9 @@ def _check_widths(shape: Shape, widths: tuple[int, ...]) -> None:
 class DiffusionUNet(nn.Module):
     """f(x_t, t, y).  Gaba 10.5, 10.8; Ho et al. 2020, appendix B.
 
-    The stem is a 3×3 convolution, since eight groups cannot share one channel (M50); attention stands where the
-    image is smallest (M49).
-    With `classes` the label's vector is added to the moment's; one more stands for "not told" (Ho and Salimans 2022).
+    The stem is a 3×3 convolution, since eight groups cannot share one channel (M50); attention is at the lowest
+    resolution (M49). With `num_classes` a label embedding is added to the timestep embedding; one more class means "no
+    label", for classifier-free guidance (Ho and Salimans 2022).
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class DiffusionUNet(nn.Module):
         self.norm, self.head = make_norm2d("group", widths[0]), nn.Conv2d(widths[0], shape[0], 3, padding=1)
 
     def forward(self, x: Tensor, t: Tensor | None = None, y: Tensor | None = None) -> Tensor:
-        """(B, C, H, W), t (B,) in [0, 1], labels (B,) -> (B, C, H, W); without t, as if there were no noise."""
+        """(B, C, H, W), t (B,) in [0, 1], labels (B,) -> (B, C, H, W); without t, t = 0."""
         tau = self.time(torch.zeros(len(x), device=x.device) if t is None else t)
         if self.label is not None:
             tau = tau + self.label(torch.full((len(x),), self.num_classes, device=x.device) if y is None else y)
@@ -121,13 +121,11 @@ class DiffusionUNet(nn.Module):
 
 @register_model("simple_unet", widths=(32, 64, 128))
 class SimpleUNet(nn.Module):
-    """f(x_t, t, y) of Gaba 10.8: 555,041 parameters for 28×28 pixels of grey.
+    """f(x_t, t, y) of Gaba 10.8: 555,041 parameters for 28×28 gray pixels.
 
-    Repaired as little as it takes: a 3×3 stem, since its first norm would share one channel among eight groups
-    (M50). The moment's
-    frequencies are those of equation 10.19, 10000^(−2i/D); its code divides by D/2 − 1 in place of D/2, which is as
-    good (C10.14).
-    Odd sides are rounded up where they are halved, and cut where they are doubled.
+    Changed as little as it takes: a 3×3 stem, since its first norm would share one channel among eight groups (M50).
+    The frequencies of the timestep are those of equation 10.19, 10000^(−2i/D); its code divides by D/2 − 1 instead of
+    D/2, which is as good (C10.14). Odd sides are rounded up where they are halved, and cropped where they are doubled.
     """
 
     def __init__(
@@ -137,8 +135,8 @@ class SimpleUNet(nn.Module):
         _check_widths(shape, widths)
         if any(width % SIMPLE_UNET_GROUPS for width in widths):
             raise UsageError(
-                f"the simple network shares the channels among {SIMPLE_UNET_GROUPS} groups: --channels must be "
-                f"multiples, got {widths}"
+                f"the simple U-Net normalizes {SIMPLE_UNET_GROUPS} groups of channels: --channels must be multiples of "
+                f"{SIMPLE_UNET_GROUPS}, got {widths}"
             )
         self.num_classes = num_classes
         self.time_dim, self.time = time_dim, nn.Linear(time_dim, time_dim)
@@ -156,7 +154,7 @@ class SimpleUNet(nn.Module):
         self.head = nn.Conv2d(widths[0], shape[0], 1)
 
     def forward(self, x: Tensor, t: Tensor | None = None, y: Tensor | None = None) -> Tensor:
-        """(B, C, H, W), t (B,) in [0, 1], labels (B,) -> (B, C, H, W); without t, as if there were no noise."""
+        """(B, C, H, W), t (B,) in [0, 1], labels (B,) -> (B, C, H, W); without t, t = 0."""
         t = torch.zeros(len(x), device=x.device) if t is None else t
         tau = F.silu(self.time(timestep_features(1000 * t, self.time_dim)))
         if self.label is not None:

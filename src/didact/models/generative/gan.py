@@ -1,11 +1,11 @@
-"""Generators and discriminators: noise becomes an image, an image becomes one score.
+"""Generators and discriminators of GANs: dense, DCGAN, and style-based.
 
     dense   z -> [affine, act] -> tanh                          x -> [affine, act] -> score
     dcgan   z -> 4 × 4 -> [double, BN, ReLU] -> double -> tanh   x -> halve -> [halve, norm, act] -> score
     style   constant 4 × 4 -> [enlarge, convolution, AdaIN(w)] -> tanh, w = mapping(z)
 
-Images are in [−1, 1], scores are logits. Given a label, a network with `classes` is conditional (Gaba Def. 8.9,
-Mirza and Osindero 2014).
+Images are in [−1, 1], scores are logits. A network with `num_classes` is conditional on a label (Gaba Def. 8.9, Mirza
+and Osindero 2014).
 """
 
 from math import prod
@@ -25,11 +25,11 @@ from didact.registry import register_model
 
 Norm = Literal["none", "batch", "layer"]
 Conditioning = Literal["input", "batch_norm"]
-_LEAKY_RELU_SLOPE = 0.2   # of the leaky ReLUs.  Gaba 8.6
+_LEAKY_RELU_SLOPE = 0.2   # Gaba 8.6
 
 
 def _concat_label(h: Tensor, y: Tensor | None, num_classes: int) -> Tensor:
-    """(B, n) with the label's one-hot vector beside it."""
+    """(B, n) with the one-hot label appended."""
     return torch.cat([h, F.one_hot(y, num_classes).to(h.dtype)], dim=1) if num_classes and y is not None else h
 
 
@@ -53,7 +53,7 @@ def _dcgan_init(module: nn.Module) -> None:
 
 @register_model("dense_generator", widths=(128, 256))
 class DenseGenerator(nn.Module):
-    """x = tanh(MLP(z)): the first of them.  Goodfellow et al. 2014; Groudiev 11.2."""
+    """x = tanh(MLP(z)): the first GAN's.  Goodfellow et al. 2014; Groudiev 11.2."""
 
     def __init__(
         self, *, shape: Shape, latent_dim: int = 100, widths: tuple[int, ...] = (128, 256), num_classes: int = 0
@@ -92,7 +92,7 @@ class DenseDiscriminator(nn.Module):
 
 
 class UpsampleBlock(nn.Module):
-    """To the next size: transposed convolution, batch norm (of the class, where it is told so), ReLU."""
+    """Transposed convolution to the next size, batch norm (class-conditional with `num_classes`), ReLU."""
 
     def __init__(self, conv: nn.ConvTranspose2d, *, num_classes: int = 0):
         super().__init__()
@@ -111,8 +111,8 @@ class DCGANGenerator(nn.Module):
     """100×1×1 -> 256×4×4 -> 128×7×7 -> 64×14×14 -> 1×28×28 at 28 px, 837,504 parameters.  Gaba 8.7, Radford et al.
     2016.
 
-    For other sizes as many doublings from about 4×4 as it takes, widths halved at each, `width` at the last.
-    A label comes in beside z, or through the scale and shift of each batch norm.
+    Other sizes take as many doublings from about 4×4 as needed; the number of channels is halved at each, to `channels`
+    at the last. A label is appended to z, or sets scale and shift of each batch norm.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class DCGANGenerator(nn.Module):
         self.latent_dim = latent_dim
         self.num_classes, norm_classes = (num_classes, 0) if conditioning == "input" else (0, num_classes)
         *sizes, smallest = _resolution_pyramid(shape)
-        widths = [channels * 2**n for n in range(len(sizes))]             # the finest first
+        widths = [channels * 2**n for n in range(len(sizes))]             # the highest resolution first
         first_conv = nn.ConvTranspose2d(latent_dim + self.num_classes, widths[-1], smallest, bias=False)
         pairs = zip(reversed(widths[1:]), reversed(widths[:-1]), reversed(sizes[1:]), strict=True)
         up_convs = [doubling_conv(a, b, out_size, bias=False) for a, b, out_size in pairs]
@@ -151,9 +151,8 @@ class DCGANGenerator(nn.Module):
 class DCGANDiscriminator(nn.Module):
     """28 -> 14 -> 7 -> 4 -> 1 with 64, 128, 256 channels at 28 px, 431,872 parameters; no norm in the first.  Gaba 8.7.
 
-    A label is one more channel, an image learned for each class (Gaba Ex 8.4). A gradient penalty is of each
-    example alone and so
-    forbids batch norm: `norm="layer"` (Gulrajani et al. 2017).
+    A label is one more input channel, an image learned for each class (Gaba Ex 8.4). A gradient penalty is defined per
+    example, which forbids batch norm: use `norm="layer"` (Gulrajani et al. 2017).
     """
 
     def __init__(self, *, shape: Shape = (1, 28, 28), channels: int = 64, num_classes: int = 0, norm: Norm = "batch"):
@@ -182,8 +181,7 @@ class DCGANDiscriminator(nn.Module):
 
 
 class StyleBlock(nn.Module):
-    """Enlarge to a size, convolution 3×3, noise of a learned strength, leaky ReLU, AdaIN(w).  Karras et al. 2019,
-    fig. 1."""
+    """Upsampling, convolution 3×3, noise of learned strength, leaky ReLU, AdaIN(w).  Karras et al. 2019, fig. 1."""
 
     def __init__(self, n_in: int, n_out: int, size: tuple[int, int], style_dim: int):
         super().__init__()
@@ -196,7 +194,7 @@ class StyleBlock(nn.Module):
         if x.shape[2:] != self.size:
             x = F.interpolate(x, self.size, mode="nearest")
         x = self.conv(x)
-        if self.training:  # freckles and strands: what need not be the same twice
+        if self.training:  # noise for random detail, such as freckles and strands of hair
             x = x + self.strength * torch.randn_like(x[:, :1])
         y: Tensor = self.adain(F.leaky_relu(x, _LEAKY_RELU_SLOPE), w)
         return y
@@ -204,8 +202,10 @@ class StyleBlock(nn.Module):
 
 @register_model("style_generator", channels=32)
 class StyleGenerator(nn.Module):
-    """w = MLP(z / ‖z‖); every level of a constant 4×4 is restyled by w through AdaIN.  Karras et al. 2019; Gaba
-    8.10."""
+    """w = MLP(z / ‖z‖); w sets the style of each resolution, from a learned constant 4×4 map up, through AdaIN.
+
+    Karras et al. 2019; Gaba 8.10.
+    """
 
     def __init__(
         self,
@@ -226,11 +226,11 @@ class StyleGenerator(nn.Module):
         pairs = zip((widths[0], *widths), widths, sizes, strict=False)
         self.blocks = nn.ModuleList(StyleBlock(a, b, size, style_dim) for a, b, size in pairs)
         self.last = nn.Conv2d(widths[-1], shape[0], 1)
-        # a style that hardly varies draws one image only
+        # He's variance: styles that hardly vary would give one image only
         init_weights(self.mapping, "he_normal", activation="leaky_relu")
 
     def forward(self, z: Tensor, y: Tensor | None = None) -> Tensor:   # (B, latent) -> (B, C, H, W)
-        z = z * (z.square().mean(1, keepdim=True) + 1e-8).rsqrt()      # of length √latent: only its direction counts
+        z = z * (z.square().mean(1, keepdim=True) + 1e-8).rsqrt()      # length √latent_dim: only its direction counts
         w = self.mapping(_concat_label(z, y, self.num_classes))
         x = self.constant.expand(len(z), -1, -1, -1)
         for block in self.blocks:

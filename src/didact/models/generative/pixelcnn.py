@@ -1,10 +1,9 @@
-"""Gated PixelCNN (van den Oord et al. 2016): an image as a sentence of pixels, each told from those above and to
-its left.
+"""Gated PixelCNN (van den Oord et al. 2016): an autoregressive model of images, each pixel predicted from those above
+and to its left.
 
-    x -> depth x [vertical stack: rows above; horizontal stack: this row to the left, and what the vertical one
-    says] -> levels
+    x -> layers x [vertical stack: rows above; horizontal stack: this row to the left, and the vertical stack] -> logits
 
-Two stacks, since masked squares alone leave a blind corner to the upper right.
+Two stacks, since masked square kernels alone leave a blind spot to the upper right.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +20,7 @@ from didact.registry import register_model
 
 
 class GatedBlock(nn.Module):
-    """v' = gate(conv(v)), h' = h + W gate(conv(h) + U lowered(conv(v)) + label).  Fig. 2 of the paper."""
+    """v' = gate(conv(v)), h' = h + W gate(conv(h) + U shift_down(conv(v)) + label).  Fig. 2 of the paper."""
 
     def __init__(
         self, n_in: int, channels: int, *, kernel_size: int, is_first: bool, num_classes: int, channel_groups: int = 1
@@ -31,15 +30,13 @@ class GatedBlock(nn.Module):
         self.horizontal = MaskedConv2d(
             n_in, 2 * channels, (1, kernel_size), "A" if is_first else "B", channel_groups=channel_groups, gate_parts=2
         )
-        self.across, self.out = (
-            nn.Conv2d(2 * channels, 2 * channels, 1),
-            MaskedConv2d(channels, channels, (1, 1), "B", channel_groups=channel_groups),
-        )
+        self.across = nn.Conv2d(2 * channels, 2 * channels, 1)
+        self.out = MaskedConv2d(channels, channels, (1, 1), "B", channel_groups=channel_groups)
         self.label = nn.Embedding(num_classes, 2 * channels) if num_classes else None
         self.is_first, self.kernel_radius = is_first, kernel_size // 2
 
     def forward_vertical(self, v: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        """v', and what each place is told from the rows above it and of its class."""
+        """v', and the condition of the horizontal stack: the rows above each position, and the class."""
         up = self.vertical(v)
         condition = self.across(shift_down(up))
         if self.label is not None and y is not None:
@@ -49,12 +46,12 @@ class GatedBlock(nn.Module):
     def forward(self, v: Tensor, h: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
         v, condition = self.forward_vertical(v, y)
         out = self.out(gated_activation(self.horizontal(h) + condition))
-        # the first may not see its own pixel, not even past the gate
+        # no residual path in the first block: it would show each pixel itself
         return v, out if self.is_first else h + out
 
     def forward_at(self, h: Tensor, row: Tensor, j: int, condition: Tensor) -> Tensor:
-        """h' at column j, (B, width); `row` holds h of the columns before, and takes this one, with a margin at
-        both sides."""
+        """h' at column j, (B, width); `row` holds h of the columns before, padded at both sides, and receives this one.
+        """
         row[..., self.kernel_radius + j] = h
         out = self.out.forward_at(
             gated_activation(self.horizontal.forward_at(row[..., j : j + 2 * self.kernel_radius + 1]) + condition)
@@ -66,8 +63,8 @@ class GatedBlock(nn.Module):
 class PixelCNN(nn.Module):
     """p(x) = Π_i p(x_i | x_<i).  Groudiev 9.2.4-9.2.5.
 
-    In several `turns` the channels of a pixel come one after the other; in one they are told together, from the
-    pixels before.
+    With several `channel_groups` the channels of a pixel are predicted one after the other, with one group all together
+    from the pixels before.
     """
 
     blocks: Sequence[GatedBlock]
@@ -97,14 +94,11 @@ class PixelCNN(nn.Module):
             for k, block_kernel_size in enumerate(kernel_sizes)
         )
         self.head = MaskedHead(channels, outputs, channel_groups=channel_groups)
-        # rows above the one above a place that it can see
-        self.channel_groups, self.visible_rows = (
-            channel_groups,
-            sum(block_kernel_size // 2 for block_kernel_size in kernel_sizes),
-        )
+        self.channel_groups = channel_groups
+        self.visible_rows = sum(k // 2 for k in kernel_sizes)     # the vertical receptive field, above the row above
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
-        """Centred pixels (B, C, H, W) -> `outputs` numbers for each, from those before it: (B, outputs, H, W)."""
+        """Centered pixels (B, C, H, W) -> `outputs` numbers for each, from the pixels before it: (B, outputs, H, W)."""
         v = h = x
         for block in self.blocks:
             v, h = block(v, h, y)
@@ -112,25 +106,24 @@ class PixelCNN(nn.Module):
         return out
 
     def iterate_conditional_logits(self, x: Tensor, y: Tensor | None, first_row: int) -> Iterator[Tensor]:
-        """The same, place by place and turn by turn, for whoever draws: the outputs of each, (B, outputs / turns),
-        from row `known` on.
+        """Cached sampling: the outputs of each position and channel group in turn, (B, outputs / channel_groups), from
+        `first_row` on.
 
-        After each, x must hold what was drawn there. The vertical stack sees a row once, when those above are
-        whole; the horizontal
-        one sees a place a turn.
+        After each one, x must hold the sampled value. The vertical stack is computed once per row, when the rows above
+        are complete; the horizontal stack at one position at a time.
         """
         B, _, H, W = x.shape
         for i in range(first_row, H):
             v, conditions, row_buffers, rows_above = x[:, :, : i + 1], [], [], self.visible_rows
             for block in self.blocks:
                 row_buffers.append(x.new_zeros(B, v.shape[1], W + 2 * block.kernel_radius))
-                # this row, the one above, and what those still to come reach
+                # this row, the one above, and the rows that the blocks still to come reach
                 v, condition = block.forward_vertical(v[:, :, -2 - rows_above :], y)
                 conditions.append(condition[:, :, -1])
                 rows_above -= block.kernel_radius
             for j, t in product(range(W), range(self.channel_groups)):
                 h = x[:, :, i, j]
-                # what was drawn since
+                # values sampled since the last position
                 row_buffers[0][..., self.blocks[0].kernel_radius : self.blocks[0].kernel_radius + W] = x[:, :, i]
                 for block, row_buffer, condition in zip(self.blocks, row_buffers, conditions, strict=True):
                     h = block.forward_at(h, row_buffer, j, condition[..., j])

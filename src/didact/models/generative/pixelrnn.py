@@ -1,8 +1,9 @@
-"""PixelRNN (van den Oord et al. 2016): an image told row by row by LSTMs, whose state carries what the rows above said.
+"""PixelRNN (van den Oord et al. 2016): an autoregressive model of images with row LSTMs, whose state holds the rows
+above.
 
-    x -> masked 7×7 -> depth x [v + W RowLSTM(v)] -> levels
+    x -> masked 7×7 -> layers x [v + W RowLSTM(v)] -> logits
 
-A pixel sees a triangle that opens upwards: r rows above it, r + 2 columns to its right.
+The receptive field of a pixel is a triangle that opens upwards: r rows above it, r + 2 columns to its right.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ from didact.layers.conv.masked_conv import MaskedConv2d, MaskedHead
 from didact.layers.recurrent.row_lstm import RowLSTM, State
 from didact.registry import register_model
 
-_FIRST_KERNEL = (7, 7)       # kernel of the first convolution
+_FIRST_KERNEL = (7, 7)
 _FIRST_PADDING = _FIRST_KERNEL[0] // 2
 
 
@@ -26,8 +27,8 @@ _FIRST_PADDING = _FIRST_KERNEL[0] // 2
 class PixelRNN(nn.Module):
     """p(x) = Π_i p(x_i | x_<i), h_r = f(h_(r−1), x_r).  Groudiev 9.2.3.
 
-    In several `turns` the channels of a pixel come one after the other; in one they are told together, from the
-    pixels before.
+    With several `channel_groups` the channels of a pixel are predicted one after the other, with one group all together
+    from the pixels before.
     """
 
     rows: Sequence[RowLSTM]
@@ -54,12 +55,12 @@ class PixelRNN(nn.Module):
         self.channel_groups, self.channels = channel_groups, channels
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
-        """Centred pixels (B, C, H, W) -> `outputs` numbers for each, from those before it: (B, outputs, H, W)."""
+        """Centered pixels (B, C, H, W) -> `outputs` numbers for each, from the pixels before it: (B, outputs, H, W)."""
         logits: Tensor = self.head(F.relu(self.forward_with_states(x, y)[0]))
         return logits
 
     def forward_with_states(self, x: Tensor, y: Tensor | None) -> tuple[Tensor, list[State]]:
-        """What the head reads, and how each LSTM stands after the last row."""
+        """Input of the head, and the state of each LSTM after the last row."""
         v, states = self.first(x), []
         if self.label is not None and y is not None:
             v = v + self.label(y)[:, :, None, None]
@@ -70,10 +71,11 @@ class PixelRNN(nn.Module):
         return v, states
 
     def iterate_conditional_logits(self, x: Tensor, y: Tensor | None, first_row: int) -> Iterator[Tensor]:
-        """The same, place by place and turn by turn, for whoever draws: the outputs of each, (B, outputs / turns),
-        from row `known` on.
+        """Cached sampling: the outputs of each position and channel group in turn, (B, outputs / channel_groups), from
+        `first_row` on.
 
-        After each, x must hold what was drawn there.
+        After each one, x must hold the sampled value. LSTM states advance once per row; inside a row only the masked
+        convolutions are computed, at one position at a time.
         """
         B, _, H, W = x.shape
         blank = x.new_zeros(B, self.channels, W)
@@ -89,7 +91,7 @@ class PixelRNN(nn.Module):
             row_buffers = [F.pad(blank, (1, 1)) for _ in self.rows]
             new_states = [(blank.clone(), blank.clone()) for _ in self.rows]
             for j, t in product(range(W), range(self.channel_groups)):
-                # what was drawn since
+                # values sampled since the last position
                 window[:, :, _FIRST_PADDING, _FIRST_PADDING:-_FIRST_PADDING] = x[:, :, i]
                 v = self.first.forward_at(window[..., j : j + _FIRST_KERNEL[1]]) + label_bias
                 for k, (row_lstm, out) in enumerate(zip(self.rows, self.out, strict=True)):

@@ -1,10 +1,9 @@
-"""RealNVP (Dinh et al. 2017): data pushed through steps that can be undone, until they are Gaussian.
+"""RealNVP (Dinh et al. 2017): a normalizing flow, an invertible network that maps data to Gaussian codes.
 
     table   x -> [coupling on every other number] x steps -> z
     image   x -> [coupling on a checkerboard] x steps -> squeeze -> [coupling on every other channel] x steps -> z
-    scales  x -> [the same, and half of the channels are done: z_1] -> [… z_2] -> [coupling on a checkerboard] x
-    steps -> z_3
-    number  x -> its share of a mixture of logistics -> z: where no other number is left to say how to stretch
+    scales  x -> [as above, then half of the channels are finished: z_1] -> [… z_2] -> [checkerboard couplings] -> z_3
+    number  x -> Φ⁻¹ of its CDF under a mixture of logistics -> z: one number alone has none to condition a coupling on
 """
 
 from math import log, pi, prod
@@ -20,8 +19,8 @@ from didact.layers.coupling import AffineCoupling, FlowSequential, Squeeze, alte
 from didact.layers.mlp import make_mlp_layers
 from didact.registry import register_model
 
-_BISECTION_STEPS = 60    # of an interval that holds the answer: float32 has fewer digits
-_MAX_ABS_LOGIT = 15.0     # logits up to which Φ⁻¹(sigmoid) is told apart: five deviations
+_BISECTION_STEPS = 60     # more than float32 has digits
+_MAX_ABS_LOGIT = 15.0     # logits up to which Φ⁻¹(sigmoid) is distinguishable: five standard deviations
 
 
 def _dense_coupling_net(n: int, hidden: int) -> nn.Sequential:
@@ -70,7 +69,7 @@ class NormalizingFlow(nn.Module):
 
 @register_model("realnvp", hidden=64, num_couplings=6)
 class RealNVP(NormalizingFlow):
-    """Every number goes through every step."""
+    """Single-scale RealNVP: every number passes through every step."""
 
     def __init__(self, *, shape: tuple[int, ...], hidden: int, num_couplings: int):
         super().__init__()
@@ -101,7 +100,7 @@ class RealNVP(NormalizingFlow):
 
 
 def count_halvings(height: int, width: int) -> int:
-    """How often both sides can be halved, so that two pixels are left."""
+    """How often both sides can be halved so that at least two pixels are left."""
     return next(
         n
         for n in range(height + 1)
@@ -111,8 +110,10 @@ def count_halvings(height: int, width: int) -> int:
 
 @register_model("realnvp_multiscale", hidden=64, num_couplings=4, num_scales=3)
 class MultiScaleRealNVP(NormalizingFlow):
-    """(z_s, h_s) = f_s(h_(s−1)), z = (z_1, …, z_S).  Dinh et al. 2017, eqs. 13-16. Detail is done early; the rest
-    goes on, halved."""
+    """(z_s, h_s) = f_s(h_(s−1)), z = (z_1, …, z_S).  Dinh et al. 2017, eqs. 13-16.
+
+    At each scale half of the channels are finished, which hold fine detail; the other half passes to the next scale.
+    """
 
     def __init__(self, *, shape: Shape, hidden: int, num_couplings: int, num_scales: int):
         super().__init__()
@@ -120,16 +121,13 @@ class MultiScaleRealNVP(NormalizingFlow):
         if num_scales > (max_scales := 1 + count_halvings(h, w)):
             raise UsageError(
                 f"{num_scales} scales need images with sides that are multiples of {2 ** (num_scales - 1)} and at "
-                f"least {2**num_scales} pixels,"
-                f" got {w}×{h}; choose at most {max_scales}, or another size"
+                f"least {2**num_scales} pixels, got {w}×{h}; choose at most {max_scales}, or another size"
             )
-        self.shape, self.sizes = (prod(shape),), list[Shape]()     # of what is done at each scale
+        self.shape, self.sizes = (prod(shape),), list[Shape]()     # of the codes finished at each scale
         self.scales = nn.ModuleList()
         for _ in range(num_scales - 1):
-            squares, channels = (
-                _checkerboard_couplings((c, h, w), hidden, num_couplings),
-                _channel_couplings(4 * c, hidden, num_couplings),
-            )
+            squares = _checkerboard_couplings((c, h, w), hidden, num_couplings)
+            channels = _channel_couplings(4 * c, hidden, num_couplings)
             self.scales.append(FlowSequential([*squares, Squeeze(), *channels]))
             c, h, w = 2 * c, h // 2, w // 2
             self.sizes.append((c, h, w))
@@ -142,7 +140,7 @@ class MultiScaleRealNVP(NormalizingFlow):
             x, step_log_det = scale(x)
             log_det = log_det + step_log_det
             if scale is not self.scales[-1]:
-                x, finished = x[:, ::2], x[:, 1::2]                     # every other channel, so that all colours go on
+                x, finished = x[:, ::2], x[:, 1::2]                     # every other channel: all colors pass on
                 z.append(finished.flatten(1))
         return torch.cat([*z, x.flatten(1)], dim=1), log_det
 
@@ -166,8 +164,10 @@ class MultiScaleRealNVP(NormalizingFlow):
 
 @register_model("monotone_flow", components=16)
 class MonotoneFlow(NormalizingFlow):
-    """z = Φ⁻¹(F(x)), F(x) = Σ_k π_k sigmoid((x − μ_k)/s_k), so that p(x) = F′(x).  Ho et al. 2019 (Flow++), section
-    3.2."""
+    """z = Φ⁻¹(F(x)), F(x) = Σ_k π_k sigmoid((x − μ_k)/s_k), so that p(x) = F′(x).
+
+    A flow of a single number.  Ho et al. 2019 (Flow++), section 3.2.
+    """
 
     def __init__(self, *, components: int = 16):
         super().__init__()
@@ -181,13 +181,13 @@ class MonotoneFlow(NormalizingFlow):
         return self.weight.log_softmax(0), (x - self.mu) * (-self.log_s).exp()
 
     def logit(self, x: Tensor) -> Tensor:
-        """log F/(1 − F), (B, 1): of both sides the logarithm is exact, however far out."""
+        """log F/(1 − F), (B, 1), as the difference of two logarithms, each of which is exact far out."""
         log_pi, a = self.mixture_terms(x)
         return ((log_pi + F.logsigmoid(a)).logsumexp(1) - (log_pi + F.logsigmoid(-a)).logsumexp(1))[:, None]
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         t = self.logit(x).clamp(-_MAX_ABS_LOGIT, _MAX_ABS_LOGIT)
-        # from the side that keeps its digits
+        # from the tail, where the probability is small and keeps its digits
         z = t.sign() * -torch.special.ndtri((-t.abs()).sigmoid())
         log_pi, a = self.mixture_terms(x)
         log_p = (log_pi - self.log_s + F.logsigmoid(a) + F.logsigmoid(-a)).logsumexp(1)

@@ -1,7 +1,6 @@
-"""Rows of a table out of noise: a perceptron whose categories are made hard, so that no discriminator knows them by
-their softness.
+"""Generator of table rows: categories are made one-hot, so that the discriminator cannot tell them by their softness.
 
-    z -> [affine, ReLU] -> affine -> numbers as they are, gaps and categories as 0 and 1
+    z -> [affine, ReLU] -> affine -> numbers as they are, missing-value flags and categories as 0 and 1
 """
 
 from collections.abc import Sequence
@@ -15,8 +14,8 @@ from didact.layers.mlp import make_mlp_layers
 
 
 class TableGenerator(nn.Module):
-    """x = W MLP(z) for numbers, the vertex nearest to softmax(W MLP(z)) for categories, of which (from, to) says
-    where they lie.
+    """x = W MLP(z) for numbers, the vertex nearest to softmax(W MLP(z)) for categories, given by their (start, end)
+    columns.
 
     The gradient passes straight through the choice: x = e_k + p − sg[p] (Bengio et al. 2013).
     """
@@ -42,13 +41,12 @@ class TableGenerator(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords of a small one and an input for it. Not registered: a row of one column's choice has no gradient
-        of its own."""
+        """Not registered: a row of a single column's choice has no gradient of its own."""
         return {"features": 7, "categories": ((1, 4),), "gaps": (5,), "latent_dim": 6}, torch.randn(batch_size, 6)
 
 
 def straight_through_one_hot(logits: Tensor) -> Tensor:
-    """A vector of one 1 whose gradient is the softmax's; of one logit alone, 0 or 1 and the sigmoid's."""
+    """A one-hot vector with the gradient of the softmax; of a single logit, 0 or 1 with the gradient of the sigmoid."""
     if logits.shape[1] == 1:
         p = logits.sigmoid()
         e = (p > 0.5).to(p.dtype)

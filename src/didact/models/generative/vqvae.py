@@ -1,4 +1,4 @@
-"""VQ-VAE: an image as a small map of words from a learned vocabulary.
+"""VQ-VAE: an image as a small map of codes from a learned codebook.
 
     x -> [convolution of stride 2, BN, ReLU] x levels -> z_e -> nearest codes z_q -> mirrored -> x̂
 """
@@ -12,7 +12,8 @@ from didact.layers.vector_quantizer import VectorQuantizer, straight_through
 
 
 class VQVAE(nn.Module):
-    """x̂ = g(z_q), z_q the nearest of K codes at each place.  Van den Oord et al. 2017; Gaba eqs. 9.24-9.25, Ex 9.5."""
+    """x̂ = g(z_q), z_q the nearest of K codes at each position.  Van den Oord et al. 2017; Gaba eqs. 9.24-9.25, Ex 9.5.
+    """
 
     def __init__(
         self, *, shape: Shape, widths: tuple[int, ...] = (32, 64), codebook_size: int = 512, code_dim: int = 64
@@ -27,7 +28,7 @@ class VQVAE(nn.Module):
                 nn.BatchNorm2d(n_out),
                 nn.ReLU(inplace=True),
             ]
-        # codes of one scale: without it the encoder runs away from a codebook that follows slowly
+        # the norm fixes the scale of the codes: else the encoder's outputs outgrow a codebook that follows slowly
         self.encoder = nn.Sequential(
             *encoder_layers, nn.Conv2d(widths[-1], code_dim, 1), nn.BatchNorm2d(code_dim, affine=False)
         )
@@ -43,7 +44,7 @@ class VQVAE(nn.Module):
         self.decoder = nn.Sequential(*decoder_layers, doubling_conv(widths[0], channels, sizes[0]))
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the encoder said z_e, its nearest codes z_q, and their numbers (B, h, w)."""
+        """Outputs of the encoder z_e, their nearest codes z_q, and the indices of these (B, h, w)."""
         z = self.encoder(x).float()
         e, k = self.quantizer(z)
         return z, e, k
@@ -53,7 +54,7 @@ class VQVAE(nn.Module):
         return x
 
     def decode_codes(self, k: Tensor) -> Tensor:
-        """Numbers of codes (B, h, w) -> what the decoder says: where a prior over codes draws images from."""
+        """Image of code indices (B, h, w), such as those that a prior over codes samples."""
         return self.decode(self.quantizer.embed_codes(k))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -66,8 +67,7 @@ class VQVAE(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, object], Tensor]:
-        """Keywords of a small one and an input for it. Not registered: no output's gradient reaches the codebook,
-        by design."""
+        """Not registered: no output's gradient reaches the codebook, by design."""
         return {"shape": (2, 7, 12), "widths": (9, 10), "codebook_size": 11, "code_dim": 5}, torch.rand(
             batch_size, 2, 7, 12
         )

@@ -1,6 +1,6 @@
-"""A recurrent network over numbers: what comes next in a time series, a day or several ahead.
+"""Recurrent forecaster of a time series, one or several steps ahead.
 
-    x_1 … x_T -> left to right -> h_T -> x̂_{T+1} -> fed back, or the truth in its place -> x̂_{T+2} …
+    x_1 … x_T -> recurrent layers -> h_T -> x̂_{T+1} -> fed back, or the true value (teacher forcing) -> x̂_{T+2} …
 """
 
 from typing import Any
@@ -17,8 +17,9 @@ from didact.registry import register_model
 @register_model("lstm_forecaster", cell="lstm", hidden_size=32)
 @register_model("gru_forecaster", cell="gru", hidden_size=32)
 class RNNForecaster(nn.Module):
-    """x̂_{t+1} = x_t + w h_t + b: what is learned is the change, so that at first it says what the naive forecast
-    says.  Gaba Ex 5.3."""
+    """x̂_{t+1} = x_t + w h_t + b: the network learns the change, so that it starts near the naive forecast.  Gaba Ex
+    5.3.
+    """
 
     def __init__(
         self,
@@ -33,8 +34,7 @@ class RNNForecaster(nn.Module):
         self.reader = Recurrent(cell, 1, hidden_size, num_layers=num_layers, dropout=dropout, init=init)
         self.dropout, self.head = nn.Dropout(dropout), nn.Linear(hidden_size, 1)
 
-    # (B, T) -> (B, T): after each value, the next
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:                        # (B, T) -> (B, T): the next value after each
         return self.forward_from_state(x, None)[0]
 
     def forward_from_state(self, x: Tensor, state: State | None) -> tuple[Tensor, State]:
@@ -42,11 +42,11 @@ class RNNForecaster(nn.Module):
         return x + self.head(self.dropout(h))[..., 0], new_state
 
     def predict_teacher_forced(self, x: Tensor, y: Tensor) -> Tensor:
-        """Each of the values behind x, the ones before it told: (B, T), (B, n) -> (B, n)."""
+        """Predictions of the n values after x, each from the true values before it: (B, T), (B, n) -> (B, n)."""
         return self.forward_from_state(torch.cat([x, y[:, :-1]], dim=1), None)[0][:, -y.shape[1] :]
 
     def predict_autoregressive(self, x: Tensor, n: int) -> Tensor:
-        """The same from its own: (B, T) -> (B, n)."""
+        """Predictions of n values, each from the predictions before it: (B, T) -> (B, n)."""
         output, state = self.forward_from_state(x, None)
         predictions = [output[:, -1:]]
         for _ in range(n - 1):

@@ -1,6 +1,6 @@
-"""Multi-layer perceptron: the universal baseline of tables, small images and bags of words.
+"""Multi-layer perceptron (MLP): the universal baseline for tables, small images and bags of words.
 
-    x -> standardise -> flatten -> hidden x [affine, norm, activation, dropout] -> affine -> outputs
+    x -> standardize -> flatten -> hidden x [affine, norm, activation, dropout] -> affine -> outputs
 """
 
 from typing import Any

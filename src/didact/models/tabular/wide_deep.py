@@ -1,6 +1,6 @@
-"""Wide and deep (Cheng et al. 2016): a linear model that memorises beside a deep one that generalises.
+"""Wide and deep network (Cheng et al. 2016): a linear model, which memorizes, plus an MLP, which generalizes.
 
-    x -> standardise -> flatten -> affine                  -+-> outputs
+    x -> standardize -> flatten -> affine                  -+-> outputs
                                 -> hidden layers -> affine -+
 """
 
@@ -17,7 +17,7 @@ from didact.registry import register_model
 
 @register_model("wide_deep")
 class WideDeep(nn.Module):
-    """y = W_wide x + W_deep h_L(x) + b.  Eq. 3 of the paper, less its hand-made cross products of features."""
+    """y = W_wide x + W_deep h_L(x) + b.  Eq. 3 of the paper, without its handmade cross products of features."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class WideDeep(nn.Module):
         super().__init__()
         widths = (features, *hidden)
         self.standardize = Standardize.or_identity(mean, std)
-        self.wide = nn.Linear(features, outputs, bias=False)  # the deep part's bias serves both
+        self.wide = nn.Linear(features, outputs, bias=False)  # the deep part has the bias
         self.hidden = make_mlp_layers(widths, activation, dropout, norm)
         self.deep = nn.Linear(widths[-1], outputs)
         init_weights(self, init, activation=activation)

@@ -1,8 +1,8 @@
-"""BERT (Devlin et al. 2019): an encoder that reads both ways, taught to guess hidden words.
+"""BERT (Devlin et al. 2019): a bidirectional encoder, pretrained to predict masked words.
 
-    tokens + positions + segments -> LN -> layers x [LN(x + attention(x)), LN(x + perceptron(x))] -> one vector a token
+    tokens + positions + segments -> LN -> layers x [LN(x + attention(x)), LN(x + MLP(x))] -> one vector a token
 
-Names and shapes are those of the published weights. Token 0 is padding and is not looked at.
+Names and shapes are those of the published weights. Token 0 is padding and is masked.
 """
 
 from math import sqrt
@@ -26,26 +26,22 @@ class BertEmbeddings(nn.Module):
     def __init__(self, vocab_size: int, context_length: int, num_segments: int, dim: int, dropout: float):
         super().__init__()
         self.word_embeddings = nn.Embedding(vocab_size, dim, padding_idx=0)
-        self.position_embeddings, self.token_type_embeddings = (
-            nn.Embedding(context_length, dim),
-            nn.Embedding(num_segments, dim),
-        )
+        self.position_embeddings = nn.Embedding(context_length, dim)
+        self.token_type_embeddings = nn.Embedding(num_segments, dim)
         self.LayerNorm, self.dropout = nn.LayerNorm(dim, eps=LAYER_NORM_EPS), nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor, segments: Tensor, position_ids: Tensor | None = None) -> Tensor:
-        position_vectors = (
-            self.position_embeddings.weight[: tokens.shape[1]]
-            if position_ids is None
-            else self.position_embeddings(position_ids)
-        )
-        y: Tensor = self.dropout(
-            self.LayerNorm(self.word_embeddings(tokens) + self.token_type_embeddings(segments) + position_vectors)
-        )
+        if position_ids is None:
+            positions = self.position_embeddings.weight[: tokens.shape[1]]
+        else:
+            positions = self.position_embeddings(position_ids)
+        x = self.word_embeddings(tokens) + self.token_type_embeddings(segments) + positions
+        y: Tensor = self.dropout(self.LayerNorm(x))
         return y
 
 
 class BertSelfAttention(nn.Module):
-    """softmax(Q Kᵀ / √d) V for each head; where the published names say `attention.self`."""
+    """softmax(Q Kᵀ / √d) V for each head; the module that the published names call `attention.self`."""
 
     def __init__(self, dim: int, num_heads: int, dropout: float):
         super().__init__()
@@ -57,7 +53,7 @@ class BertSelfAttention(nn.Module):
         return y.transpose(1, 2).flatten(2)
 
     def forward_with_weights(self, x: Tensor, mask: Tensor) -> Tensor:
-        """The weights of each head, (B, heads, S, S)."""
+        """The attention weights of each head, (B, heads, S, S)."""
         return dot_product_attention(*self.project_qkv(x), mask)[1]
 
     def project_qkv(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -66,15 +62,12 @@ class BertSelfAttention(nn.Module):
 
 
 class AddAndNorm(nn.Module):
-    """LN(x + drop(W y + b)): the norm stands behind the sum, as in the 2017 paper.  Gaba eq. 7.9."""
+    """LN(x + drop(W y + b)): post-norm, as in the 2017 paper.  Gaba eq. 7.9."""
 
     def __init__(self, in_features: int, dim: int, dropout: float):
         super().__init__()
-        self.dense, self.LayerNorm, self.dropout = (
-            nn.Linear(in_features, dim),
-            nn.LayerNorm(dim, eps=LAYER_NORM_EPS),
-            nn.Dropout(dropout),
-        )
+        self.dense, self.LayerNorm = nn.Linear(in_features, dim), nn.LayerNorm(dim, eps=LAYER_NORM_EPS)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, y: Tensor, x: Tensor) -> Tensor:
         out: Tensor = self.LayerNorm(x + self.dropout(self.dense(y)))
@@ -99,7 +92,7 @@ class BertLayer(nn.Module):
 
 
 class BertEncoder(nn.Module):
-    """What the published names call `encoder`."""
+    """The module that the published names call `encoder`."""
 
     def __init__(self, num_layers: int, dim: int, num_heads: int, ffn_dim: int, dropout: float):
         super().__init__()
@@ -107,7 +100,7 @@ class BertEncoder(nn.Module):
 
 
 class BERT(nn.Module):
-    """One vector a token, (B, S) -> (B, S, D); `pool` makes one of the first, for classification."""
+    """One vector per token, (B, S) -> (B, S, D); `pool` makes one vector of the first, for classification."""
 
     def __init__(
         self,
@@ -131,7 +124,7 @@ class BERT(nn.Module):
         self.pooler = nn.ModuleDict({"dense": nn.Linear(embed_dim, embed_dim)}) if pooler else None
         for module in self.modules():
             _init_weights(module, _init_std(embed_dim))
-        # as sinusoids, larger than the words: neighbours are found early, where random positions leave a long plateau
+        # sinusoids, larger than the words: attention finds neighbors early, while random positions cause a long plateau
         self.embeddings.position_embeddings.weight.data.copy_(
             3 * _init_std(embed_dim) * sinusoidal_table(context_length, embed_dim)
         )
@@ -143,10 +136,10 @@ class BERT(nn.Module):
         return x
 
     def embed(self, tokens: Tensor, segments: Tensor | None, pieces: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The sum of the three tables, and who may be looked at: (B, 1, 1, S), or (B, 1, S, S) where a row holds
+        """The sum of the three embeddings, and the attention mask: (B, 1, 1, S), or (B, 1, S, S) where a row holds
         several texts.
 
-        `pieces` numbers those texts, 0 0 0 1 1 2 …: each is read as if it stood alone, from the first position on.
+        `pieces` numbers these texts, 0 0 0 1 1 2 …: each is encoded as if it stood alone, from the first position on.
         """
         if tokens.shape[1] > self.context_length:
             raise UsageError(f"this model reads {self.context_length} tokens at most, got {tokens.shape[1]}")
@@ -154,18 +147,17 @@ class BERT(nn.Module):
         token_mask = (tokens != 0)[:, None, None]
         if pieces is None:
             return self.embeddings(tokens, segments), token_mask
-        return self.embeddings(tokens, segments, _position_ids(pieces)), token_mask & (
-            pieces[:, None, :, None] == pieces[:, None, None, :]
-        )
+        same_text = pieces[:, None, :, None] == pieces[:, None, None, :]
+        return self.embeddings(tokens, segments, _position_ids(pieces)), token_mask & same_text
 
     def pool(self, h: Tensor) -> Tensor:
         """tanh(W h_[CLS] + b): (B, S, D) -> (B, D)."""
-        assert self.pooler is not None, "made without a pooler"
+        assert self.pooler is not None, "created without a pooler"
         return torch.tanh(self.pooler["dense"](h[:, 0]))
 
     @torch.no_grad()
     def attention_maps(self, tokens: Tensor, segments: Tensor | None = None) -> Tensor:
-        """Who attends to whom in every layer: (B, layers, heads, S, S)."""
+        """Attention weights of every layer: (B, layers, heads, S, S)."""
         (x, mask), maps = self.embed(tokens, segments), []
         for layer in self.encoder.layer:
             assert isinstance(layer, BertLayer)
@@ -177,19 +169,19 @@ class BERT(nn.Module):
 
 
 def _position_ids(pieces: Tensor) -> Tensor:
-    """0 0 0 1 1 2 … -> 0 1 2 0 1 0 …: how far each token is behind the first of its text, (B, S)."""
+    """Position of each token within its text: 0 0 0 1 1 2 … -> 0 1 2 0 1 0 …, (B, S)."""
     index = torch.arange(pieces.shape[1], device=pieces.device).expand_as(pieces)
     first = pieces.diff(dim=1, prepend=pieces[:, :1]) != 0
     return index - torch.where(first, index, 0).cummax(dim=1).values
 
 
 def _init_std(dim: int) -> float:
-    """Deviation of the weights at first: 0.02 from the width of BERT base on, and as 1 / √D below."""
+    """Standard deviation of the initial weights: 0.02 from the width of BERT base on, and ∝ 1 / √D below."""
     return 0.02 * sqrt(max(1.0, 768 / dim))
 
 
 def _init_weights(module: nn.Module, std: float) -> None:
-    """N(0, std²) for matrices, 0 for biases and for the row of padding."""
+    """N(0, std²) for matrices, 0 for biases and for the embedding of padding."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=std)
     if isinstance(module, nn.Linear) and module.bias is not None:
@@ -199,7 +191,7 @@ def _init_weights(module: nn.Module, std: float) -> None:
 
 
 class MaskedLMHead(nn.Module):
-    """E LN(gelu(W h + b)) + c, E the word embedding: logits of the hidden word."""
+    """E LN(gelu(W h + b)) + c, E the word embedding: logits of the masked word."""
 
     def __init__(self, vocab_size: int, dim: int):
         super().__init__()
@@ -218,7 +210,7 @@ class MaskedLMHead(nn.Module):
 )
 @register_model("bert_base", context_length=512, embed_dim=768, num_layers=12, num_heads=12, ffn_dim=3072)
 class MaskedBERT(nn.Module):
-    """p(x_i | x without the masked) for every token.  Devlin et al. 2019; Gaba eq. 7.13."""
+    """p(x_i | x with masked words) for every token.  Devlin et al. 2019; Gaba eq. 7.13."""
 
     def __init__(
         self, vocab_size: int = 30_522, *, context_length: int, embed_dim: int, num_layers: int, num_heads: int,
@@ -236,12 +228,12 @@ class MaskedBERT(nn.Module):
         )
         self.cls = nn.ModuleDict({"predictions": MaskedLMHead(vocab_size, embed_dim)})
 
-    # (B, S) -> (B, S, V)
     def forward(self, tokens: Tensor, segments: Tensor | None = None, pieces: Tensor | None = None) -> Tensor:
+        """(B, S) -> (B, S, V)."""
         return self.predict_logits(self.bert(tokens, segments, pieces))
 
     def predict_logits(self, h: Tensor) -> Tensor:
-        """Logits of the words behind these vectors, (…, D) -> (…, V): a loss may ask for the masked ones alone."""
+        """Logits of the words, (…, D) -> (…, V): a loss may ask for the masked positions alone."""
         logits: Tensor = self.cls["predictions"](h, self.bert.embeddings.word_embeddings.weight)
         return logits
 
@@ -319,8 +311,10 @@ class BERTClassifier(nn.Module):
 
 @register_model("minilm_l6", context_length=512, embed_dim=384, num_layers=6, num_heads=12, ffn_dim=1536)
 class SentenceEncoder(BERT):
-    """The mean of the tokens' vectors: a sentence as one, (B, S) -> (B, D).  Reimers & Gurevych 2019;
-    all-MiniLM-L6-v2 loads here."""
+    """Sentence embedding: the mean of the tokens' vectors, (B, S) -> (B, D).
+
+    Reimers & Gurevych 2019; the weights of all-MiniLM-L6-v2 load here.
+    """
 
     def __init__(
         self,
@@ -348,7 +342,7 @@ class SentenceEncoder(BERT):
         return (h * token_mask).sum(1) / token_mask.sum(1).clamp(min=1)
 
     def embed_normalized(self, tokens: Tensor) -> Tensor:
-        """The same of length one, so that products are cosines."""
+        """Sentence embeddings of length one, whose products are cosines."""
         return F.normalize(self(tokens), dim=-1)
 
     @classmethod

@@ -1,11 +1,9 @@
-"""The Transformer (Vaswani et al. 2017): one stack reads a sentence, another writes its translation while looking
-at what was read.
+"""The Transformer (Vaswani et al. 2017): an encoder reads a sentence, a decoder writes its translation.
 
-    source -> √D · embedding + positions -> layers x [attention, perceptron] -> memory
-    target -> √D · embedding + positions -> layers x [causal attention, attention to the memory, perceptron] -> logits
+    source -> √D · embedding + positions -> layers x [attention, feed-forward] -> memory
+    target -> √D · embedding + positions -> layers x [causal attention, attention to the memory, feed-forward] -> logits
 
-Norms stand behind the sums, as in the paper. Names of a layer's parts are those of torch.nn.Transformer. Token 0 is
-padding.
+Post-norm, as in the paper. Names of a layer's parts are those of torch.nn.Transformer. Token 0 is padding.
 """
 
 from dataclasses import dataclass, replace
@@ -37,8 +35,9 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """The same with a look at the memory between: u = LN(x + causal(x)),  w = LN(u + cross(u, memory)),  y = LN(w +
-    perceptron(w))."""
+    """u = LN(x + causal(x)),  w = LN(u + cross(u, memory)),  y = LN(w + W2 relu(W1 w)): with cross-attention to the
+    memory.
+    """
 
     def __init__(self, dim: int, num_heads: int, ffn_dim: int, *, dropout: float):
         super().__init__()
@@ -64,7 +63,7 @@ class DecoderLayer(nn.Module):
 
 @dataclass(frozen=True)
 class DecoderState:
-    """What the decoder goes on from: the sentence that was read, and what it has written itself."""
+    """State of decoding: the encoded source and the KV cache of the target tokens."""
 
     memory: Tensor           # (B, S, D)
     mask: Tensor             # (B, 1, 1, S): not padding
@@ -88,7 +87,8 @@ class DecoderState:
 
 class Transformer(nn.Module):
     """p(y_{t+1} | y_≤t, x) = softmax(E h_t), E the target embedding.  Vaswani et al. 2017; Gaba 7.4, Fleuret 5.3,
-    Lhotte 8.2."""
+    Lhotte 8.2.
+    """
 
     def __init__(
         self,
@@ -103,15 +103,10 @@ class Transformer(nn.Module):
         context_length: int = 256,
     ):
         super().__init__()
-        self.source, self.target = (
-            nn.Embedding(source_vocab_size, embed_dim, padding_idx=0),
-            nn.Embedding(target_vocab_size, embed_dim, padding_idx=0),
-        )
-        self.scale, self.positions, self.dropout = (
-            sqrt(embed_dim),
-            SinusoidalPositions(context_length, embed_dim),
-            nn.Dropout(dropout),
-        )
+        self.source = nn.Embedding(source_vocab_size, embed_dim, padding_idx=0)
+        self.target = nn.Embedding(target_vocab_size, embed_dim, padding_idx=0)
+        self.scale, self.positions = sqrt(embed_dim), SinusoidalPositions(context_length, embed_dim)
+        self.dropout = nn.Dropout(dropout)
         self.encoder = nn.ModuleList(
             EncoderLayer(embed_dim, num_heads, ffn_dim, dropout=dropout) for _ in range(num_layers)
         )
@@ -122,7 +117,7 @@ class Transformer(nn.Module):
             if p.ndim > 1:
                 nn.init.xavier_uniform_(p)
         for table in (self.source, self.target):
-            nn.init.normal_(table.weight[1:], std=1 / sqrt(embed_dim))          # times √D as large as the positions
+            nn.init.normal_(table.weight[1:], std=1 / sqrt(embed_dim))      # times √D: as large as the positions
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:            # (B, S), (B, T) -> (B, T, V)
         memory, mask = self.encode(source)
@@ -132,7 +127,7 @@ class Transformer(nn.Module):
         return F.linear(x, self.target.weight)
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """What is read, (B, S, D), and where it is not padding, (B, 1, 1, S)."""
+        """The memory, (B, S, D), and its mask, False at padding, (B, 1, 1, S)."""
         mask = (source != 0)[:, None, None]
         x = self.dropout(self.positions(self.scale * self.source(source)))
         for layer in self.encoder:
@@ -140,20 +135,18 @@ class Transformer(nn.Module):
         return x, mask
 
     def encode_for_decoding(self, source: Tensor, capacity: int, *, num_copies: int = 1) -> DecoderState:
-        """The sentences read, each `copies` times, and an empty memory of what will be written, at most `room`
-        tokens."""
+        """The encoded sentences, each `num_copies` times (for beams or samples), and an empty KV cache of `capacity`
+        tokens.
+        """
         memory, mask = (t.repeat_interleave(num_copies, dim=0) for t in self.encode(source))
         self_attentions = [layer.self_attn for layer in self.decoder if isinstance(layer, DecoderLayer)]
-        capacity, head_dim = (
-            min(capacity, len(self.positions.table)),
-            self_attentions[0].out_proj.in_features // self_attentions[0].num_heads,
-        )
-        return DecoderState(
-            memory, mask, KVCache([a.num_heads for a in self_attentions], len(memory), capacity, head_dim, like=memory)
-        )
+        capacity = min(capacity, len(self.positions.table))
+        head_dim = self_attentions[0].out_proj.in_features // self_attentions[0].num_heads
+        cache = KVCache([a.num_heads for a in self_attentions], len(memory), capacity, head_dim, like=memory)
+        return DecoderState(memory, mask, cache)
 
     def decode_step(self, tokens: Tensor, cache: DecoderState) -> Tensor:
-        """Logits behind the last of these target tokens, (B, V)."""
+        """Logits of the token after the last of these target tokens, (B, V); afterwards the cache holds these, too."""
         step = cache.cache.advance(tokens.shape[1])
         x = self.scale * self.target(tokens) + self.positions.table[step.positions]
         for layer_index, layer in enumerate(self.decoder):

@@ -1,11 +1,9 @@
-"""GPT-2 (Radford et al. 2019): a decoder that says what comes next, and nothing else.
+"""GPT-2 (Radford et al. 2019): a decoder-only Transformer that predicts the next token.
 
-    tokens + positions -> layers x [x + attention(LN x), x + perceptron(LN x)] -> LN -> logits, with the embedding
-    as output matrix
+    tokens + positions -> layers x [x + attention(LN x), x + MLP(LN x)] -> LN -> logits (output matrix = embedding)
 
-Names and shapes are those of the published weights (`h.0.attn.c_attn.weight`, inputs first), so that those files
-load as they are.
-Attention is GPT-2's, or of another form that `layers.forms` names, with the same matrices.
+Names and shapes are those of the published weights (`h.0.attn.c_attn.weight`, inputs first), so that those files load
+as they are. Attention is GPT-2's, or a variant of `layers.attention.variants` with the same matrices.
 """
 
 from math import sqrt
@@ -26,7 +24,7 @@ from didact.registry import register_model
 
 
 class Conv1D(nn.Module):
-    """y = x W + b with W (inputs, outputs), as the published files hold it: nn.Linear's transposed."""
+    """y = x W + b with W (inputs, outputs), as in the published files: the transpose of nn.Linear's."""
 
     inputs_first = True
 
@@ -40,13 +38,14 @@ class Conv1D(nn.Module):
 
 
 def _init_std(dim: int) -> float:
-    """Deviation of the weights at first: GPT-2's 0.02 from its smallest width on, and as 1 / √D below, where 0.02
-    would learn slowly."""
+    """Standard deviation of the initial weights: GPT-2's 0.02 from width 768 on, and ∝ 1 / √D below, where 0.02 learns
+    slowly.
+    """
     return 0.02 * sqrt(max(1.0, 768 / dim))
 
 
 class CausalSelfAttention(nn.Module):
-    """Causal attention of `heads` heads; queries, keys and values come out of one matrix."""
+    """Causal multi-head attention; queries, keys and values come from one matrix."""
 
     def __init__(self, dim: int, num_heads: int, *, dropout: float, std: float):
         super().__init__()
@@ -59,13 +58,13 @@ class CausalSelfAttention(nn.Module):
         )
 
     def forward_with_weights(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The explicit form with its weights, (B, heads, T, T)."""
+        """The output by the explicit form, and the attention weights, (B, heads, T, T)."""
         q, k, v = self.project_qkv(x)
         y, a = dot_product_attention(q, k, v, add_causal_mask(None, q, k))
         return self.merge_heads(y), a
 
     def decode_step(self, x: Tensor, cache: KVCache, step: StepPositions, layer: int) -> Tensor:
-        """New tokens look at all that the cache holds."""
+        """Attention of new tokens to all tokens of the cache and to themselves."""
         return self.merge_heads(cache.attend(step, layer, *self.project_qkv(x)))
 
     def project_qkv(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -79,8 +78,9 @@ class CausalSelfAttention(nn.Module):
 
 
 class CausalVariantAttention(CausalSelfAttention):
-    """Causal attention with the same matrices that weighs in a way of its own: a window, the largest scores, a
-    kernel, …  Gaba 6.12."""
+    """Causal attention with the same matrices and a variant of the weights: a window, the largest scores, a kernel, …
+    Gaba 6.12.
+    """
 
     def __init__(self, dim: int, num_heads: int, variant: AttentionVariant, *, std: float):
         super().__init__(dim, num_heads, dropout=0.0, std=std)
@@ -95,7 +95,7 @@ class CausalVariantAttention(CausalSelfAttention):
         return self.merge_heads(y), a
 
     def decode_step(self, x: Tensor, cache: KVCache, step: StepPositions, layer: int) -> Tensor:
-        """All keys stay in the cache; the form says which of them a new token looks at."""
+        """Attention of new tokens; the cache holds all keys, the variant says which of them count."""
         q, k, v = self.project_qkv(x)
         return self.merge_heads(
             self.form.attend_with_weights(q, *cache.update(step, layer, k, v), step.mask, step.positions)[0]
@@ -103,7 +103,7 @@ class CausalVariantAttention(CausalSelfAttention):
 
 
 class MLP(nn.Module):
-    """W2 gelu(W1 x + b1) + b2, with the tanh form of GELU that the weights were trained with."""
+    """W2 gelu(W1 x + b1) + b2, with the tanh approximation of GELU with which the weights were trained."""
 
     def __init__(self, dim: int, *, std: float):
         super().__init__()
@@ -115,9 +115,10 @@ class MLP(nn.Module):
 
 
 class Block(nn.Module):
-    """u = x + attention(LN(x)),  y = u + perceptron(LN(u)).  Gaba eq. 7.10, Fleuret 5.3.
+    """u = x + attention(LN(x)),  y = u + MLP(LN(u)).  Gaba eq. 7.10, Fleuret 5.3.
 
-    With `experts`, the perceptron is two of so many, a third narrower since each has three matrices.  Gaba 7.10.
+    With `num_experts` the MLP is a mixture of that many experts (top 2), a third narrower since each has three
+    matrices. Gaba 7.10.
     """
 
     def __init__(
@@ -153,18 +154,17 @@ class Block(nn.Module):
         return y
 
 
-# characters, on a CPU
-@register_model("gpt_small", context_length=64, embed_dim=128, num_layers=4, num_heads=4)
-# characters, on a GPU
-@register_model("gpt_characters", context_length=256, embed_dim=384, num_layers=6, num_heads=6)
+@register_model("gpt_small", context_length=64, embed_dim=128, num_layers=4, num_heads=4)            # characters, CPU
+@register_model("gpt_characters", context_length=256, embed_dim=384, num_layers=6, num_heads=6)      # characters, GPU
 @register_model("gpt2", context_length=1024, embed_dim=768, num_layers=12, num_heads=12)              # 124M
 @register_model("gpt2_medium", context_length=1024, embed_dim=1024, num_layers=24, num_heads=16)      # 355M
 @register_model("gpt2_large", context_length=1024, embed_dim=1280, num_layers=36, num_heads=20)       # 774M
 @register_model("gpt2_xl", context_length=1024, embed_dim=1600, num_layers=48, num_heads=25)          # 1558M
 @register_model("gpt_experts", context_length=64, embed_dim=128, num_layers=4, num_heads=4, num_experts=8)
 class GPT(nn.Module):
-    """p(x_{t+1} | x_≤t) = softmax(W_E LN(h_t)), W_E the embedding.  Radford et al. 2019; Gaba 7.7, Fleuret 5.3,
-    Lhotte 9.1."""
+    """p(x_{t+1} | x_≤t) = softmax(W_E LN(h_t)), W_E the embedding.  Radford et al. 2019; Gaba 7.7, Fleuret 5.3, Lhotte
+    9.1.
+    """
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class GPT(nn.Module):
             raise UsageError(f"embed_dim must be a multiple of num_heads={num_heads}, got {embed_dim}")
         self.vocab_size, self.context_length, self.num_heads = vocab_size, context_length, num_heads
         self.wte, self.wpe = nn.Embedding(vocab_size, embed_dim), nn.Embedding(context_length, embed_dim)
-        # of what is added to the residual path: its size does not grow with depth
+        # of matrices that write to the residual path, whose variance then does not grow with depth
         std = _init_std(embed_dim) / sqrt(2 * num_layers)
         factory = look_up("attention variant", attention, VARIANTS)
         variants = [
@@ -200,7 +200,7 @@ class GPT(nn.Module):
 
     @property
     def head(self) -> Tensor:
-        """The output matrix, (V, D): the embedding itself (Press & Wolf 2017)."""
+        """The output matrix, (V, D): the embedding itself (weight tying, Press & Wolf 2017)."""
         return self.wte.weight
 
     @property
@@ -211,8 +211,9 @@ class GPT(nn.Module):
         return F.linear(self.forward_features(tokens), self.head)
 
     def forward_features(self, tokens: Tensor) -> Tensor:
-        """What the output matrix reads: (B, T, D). A loss may take it piece by piece, so that no (B, T, V) is ever
-        whole."""
+        """Input of the output matrix: (B, T, D). A loss may multiply it in chunks, so that (B, T, V) never exists as a
+        whole.
+        """
         x = self.dropout(self.wte(tokens) + take_positions(self.wpe.weight, tokens.shape[1]))
         for block in self.h:
             x = block(x)
@@ -220,7 +221,7 @@ class GPT(nn.Module):
         return y
 
     def init_cache(self, batch_size: int, capacity: int) -> KVCache:
-        """An empty memory for so many texts of at most `room` tokens."""
+        """An empty KV cache for this many texts of at most `capacity` tokens."""
         w = self.wte.weight
         cache = KVCache(
             [block.attn.num_heads for block in self.blocks],
@@ -229,13 +230,15 @@ class GPT(nn.Module):
             w.shape[1] // self.num_heads,
             like=w,
         )
-        # its kernels look at all that was read
+        # the fast decoder's kernels compute full attention only
         if not any(isinstance(block.attn, CausalVariantAttention) for block in self.blocks):
             cache.fast_decoder = make_fast_decoder(self, batch_size)
         return cache
 
     def decode_step(self, tokens: Tensor, cache: KVCache) -> Tensor:
-        """Logits behind the last of these tokens, (B, V), from what the cache holds; it holds these too afterwards."""
+        """Logits of the token after the last of these, (B, V), given the cached ones; afterwards the cache holds these,
+        too.
+        """
         if cache.fast_decoder is not None and tokens.shape[1] == 1 and not torch.is_grad_enabled():
             return cache.fast_decoder(tokens, cache)
         step = cache.advance(tokens.shape[1])
@@ -246,7 +249,7 @@ class GPT(nn.Module):
 
     @torch.no_grad()
     def attention_maps(self, tokens: Tensor) -> Tensor:
-        """Who attends to whom in every layer: (B, layers, heads, T, T)."""
+        """Attention weights of every layer: (B, layers, heads, T, T)."""
         x, maps = self.wte(tokens) + take_positions(self.wpe.weight, tokens.shape[1]), []
         for block in self.h:
             assert isinstance(block, Block)

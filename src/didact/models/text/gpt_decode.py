@@ -1,4 +1,4 @@
-"""GPT-2 for one token at a time: five kernels a layer instead of twenty."""
+"""Fast decoding of GPT-2, one token at a time: five Triton kernels a layer instead of twenty kernels of PyTorch."""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -11,40 +11,43 @@ if TYPE_CHECKING:
 
 
 class FastDecoder:
-    """The same numbers as `GPT.go_on` for a single new token a text; holds the matrices once more, laid out for
-    that."""
+    """The numbers of `GPT.decode_step` for one new token per text. Holds a transposed copy of the matrices."""
 
     def __init__(self, model: "GPT"):
         self.model = model
+        # (outputs, inputs): each output reads one contiguous row. The model keeps GPT-2's (inputs, outputs).
         self.matrices = [
             [layer.weight.detach().mT.contiguous() for layer in _linear_layers(block)] for block in model.blocks
         ]
 
     def __call__(self, tokens: Tensor, cache: "KVCache") -> Tensor:
-        """Logits behind these tokens, (B, 1) -> (B, V); the cache holds them afterwards."""
+        """Logits of the token after these, (B, 1) -> (B, V); afterwards the cache holds them, too."""
         from didact.kernels.decode import decode_attention, fused_norm_linear
 
         model = self.model
         x = model.wte(tokens[:, 0]) + model.wpe(cache.length)
         for layer, (block, (qkv, out, up, down)) in enumerate(zip(model.blocks, self.matrices, strict=True)):
             b_qkv, b_out, b_up, b_down = (part.bias for part in _linear_layers(block))
-            y = decode_attention(
-                fused_norm_linear(x, qkv, b_qkv, norm=block.ln_1), cache.k[layer], cache.v[layer], cache.length
-            )
+            # five kernels: LN + W_QKV, attention (writes the new key and value into the cache), W_O + residual,
+            # LN + W_1 + GELU, W_2 + residual
+            y = fused_norm_linear(x, qkv, b_qkv, norm=block.ln_1)
+            y = decode_attention(y, cache.k[layer], cache.v[layer], cache.length)
             x = fused_norm_linear(y, out, b_out, residual=x)
-            x = fused_norm_linear(fused_norm_linear(x, up, b_up, norm=block.ln_2, gelu=True), down, b_down, residual=x)
-        cache.length.add_(1)
+            y = fused_norm_linear(x, up, b_up, norm=block.ln_2, gelu=True)
+            x = fused_norm_linear(y, down, b_down, residual=x)
+        cache.length.add_(1)        # in place, after all layers have read it: a captured graph counts on at each replay
         return fused_norm_linear(x, model.head, norm=model.ln_f)
 
 
 def _linear_layers(block: "Block") -> "tuple[Conv1D, ...]":
-    mlp: Any = block.mlp           # a perceptron: `swift` passes over experts
+    mlp: Any = block.mlp           # not a mixture of experts: `make_fast_decoder` has checked
     return block.attn.c_attn, block.attn.c_proj, mlp.c_fc, mlp.c_proj
 
 
 def make_fast_decoder(model: "GPT", batch_size: int) -> FastDecoder | None:
-    """Where it can be had: on a GPU that Triton knows, for few texts at once, with matrices as GPT-2 has them (no
-    LoRA, bytes, experts)."""
+    """A fast decoder where one is possible, else None: CUDA and Triton, few texts at once, GPT-2's own matrices (no
+    LoRA, int8 or experts).
+    """
     w = model.wte.weight
     if not w.is_cuda or find_spec("triton") is None or not all(hasattr(block.mlp, "c_fc") for block in model.blocks):
         return None

@@ -1,4 +1,5 @@
-"""A LLaMA-style decoder (Touvron et al. 2023): GPT with RMS norms, rotary positions, gated perceptrons and shared keys.
+"""LLaMA (Touvron et al. 2023): a GPT with RMS norms, rotary positions, gated feed-forward networks and grouped-query
+attention.
 
     tokens -> layers x [x + attention(RMS x), x + SwiGLU(RMS x)] -> RMS -> logits
 
@@ -19,12 +20,13 @@ from didact.layers.moe import MixtureOfExperts
 from didact.layers.positional import RotaryAngles, rotary_angles
 from didact.registry import register_model
 
-_INIT_STD = 0.02      # deviation of all weights at first, as the published ones began
+_INIT_STD = 0.02      # standard deviation of all initial weights, as in the published training
 
 
 class Block(nn.Module):
-    """u = x + attention(RMS(x)),  y = u + SwiGLU(RMS(u)), or two of so many `experts` (Jiang et al. 2024).  Gaba
-    7.10."""
+    """u = x + attention(RMS(x)),  y = u + SwiGLU(RMS(u)), or a mixture of `num_experts` experts (Jiang et al. 2024).
+    Gaba 7.10.
+    """
 
     def __init__(
         self, dim: int, num_heads: int, num_kv_heads: int, ffn_dim: int, *, eps: float, num_experts: int | None = None
@@ -51,7 +53,7 @@ class Block(nn.Module):
 
 
 class LlamaModel(nn.Module):
-    """What the published names call `model`."""
+    """The module that the published names call `model`."""
 
     def __init__(
         self,
@@ -125,7 +127,7 @@ class LlamaModel(nn.Module):
     tie_weights=False,
 )
 class Llama(nn.Module):
-    """p(x_{t+1} | x_≤t) = softmax(W RMS(h_t)); with `tie`, W is the embedding and not kept twice."""
+    """p(x_{t+1} | x_≤t) = softmax(W RMS(h_t)); with `tie_weights` W is the embedding."""
 
     def __init__(
         self,
@@ -143,17 +145,13 @@ class Llama(nn.Module):
         num_experts: int | None = None,
     ):
         super().__init__()
-        if embed_dim % (2 * num_heads):  # rotary positions turn pairs of numbers
+        if embed_dim % (2 * num_heads):  # rotary positions rotate pairs of numbers
             raise UsageError(
-                f"the width must be a multiple of {2 * num_heads}, an even number for each of {num_heads} heads, got "
+                f"embed_dim must be a multiple of {2 * num_heads}, an even number for each of {num_heads} heads, got "
                 f"{embed_dim}"
             )
-        self.vocab_size, self.context_length, self.base, self.head_dim = (
-            vocab_size,
-            context_length,
-            base,
-            embed_dim // num_heads,
-        )
+        self.vocab_size, self.context_length = vocab_size, context_length
+        self.base, self.head_dim = base, embed_dim // num_heads
         self.model = LlamaModel(vocab_size, embed_dim, num_layers, num_heads, num_kv_heads, ffn_dim, eps, num_experts)
         self.lm_head = None if tie_weights else nn.Linear(embed_dim, vocab_size, bias=False)
         for module in self.modules():
@@ -169,7 +167,7 @@ class Llama(nn.Module):
         return F.linear(self.forward_features(tokens), self.head)
 
     def forward_features(self, tokens: Tensor) -> Tensor:
-        """What the output matrix reads: (B, T, D)."""
+        """Input of the output matrix: (B, T, D)."""
         if tokens.shape[1] > self.context_length:
             raise UsageError(f"this model reads {self.context_length} tokens at most, got {tokens.shape[1]}")
         angles = rotary_angles(torch.arange(tokens.shape[1], device=tokens.device), self.head_dim, base=self.base)
@@ -180,14 +178,16 @@ class Llama(nn.Module):
         return y
 
     def init_cache(self, batch_size: int, capacity: int) -> KVCache:
-        """An empty memory for so many texts of at most `room` tokens."""
+        """An empty KV cache for this many texts of at most `capacity` tokens."""
         kv_heads = [block.self_attn.num_kv_heads for block in self.model.layers if isinstance(block, Block)]
         return KVCache(
             kv_heads, batch_size, min(capacity, self.context_length), self.head_dim, like=self.model.embed_tokens.weight
         )
 
     def decode_step(self, tokens: Tensor, cache: KVCache) -> Tensor:
-        """Logits behind the last of these tokens, (B, V), from what the cache holds; it holds these too afterwards."""
+        """Logits of the token after the last of these, (B, V), given the cached ones; afterwards the cache holds these,
+        too.
+        """
         step = cache.advance(tokens.shape[1])
         angles = rotary_angles(step.positions, self.head_dim, base=self.base)
         x = self.model.embed_tokens(tokens)

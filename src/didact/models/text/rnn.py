@@ -1,12 +1,12 @@
-"""Recurrent networks over tokens: one answer for a sequence, the next token at every step, or a label for each.
+"""Recurrent networks over tokens: a classifier of sequences, a language model, and a tagger of tokens.
 
-A cell is rnn, lstm or gru, or a block that carries a state as they do: mamba, slstm, mlstm.
+A cell is rnn, lstm or gru, or a block with a recurrent state: mamba, slstm, mlstm.
 
-    classifier   tokens -> embedding -> both directions -> last states, or their mean or maximum -> classes
+    classifier   tokens -> embedding -> both directions -> final states, or their mean or maximum -> classes
     language     tokens -> embedding -> left to right -> logits of the next token
     tagger       tokens -> embedding -> both directions -> logits of each token's label
 
-Token 0 is padding: lengths are read off the tokens, so that a batch is one tensor.
+Token 0 is padding: lengths are computed from the tokens, so that a batch is one tensor.
 """
 
 from itertools import pairwise
@@ -30,20 +30,23 @@ Pooling = Literal["last", "mean", "max"]
 
 
 def sequence_lengths(tokens: Tensor) -> Tensor:
-    """(B, T) -> (B,): where the padding behind begins; an empty text is read as one token of padding."""
+    """(B, T) -> (B,): the number of tokens before the padding; an empty text is read as one token of padding."""
     return (tokens != 0).sum(1).clamp(min=1)
 
 
 def _make_embedding(vocab_size: int, embed_dim: int, std: float | None = None) -> nn.Embedding:
-    """Vectors of length about 1, as a step of Adam can move them; N(0, 1) numbers, PyTorch's own, take ten times as
-    long. Padding is 0."""
+    """Embedding with vectors of length about 1, which Adam's steps can move; PyTorch's own N(0, 1) takes ten times as
+    long.
+
+    The vector of padding is 0.
+    """
     table = nn.Embedding(vocab_size, embed_dim, padding_idx=0)
     nn.init.normal_(table.weight[1:], std=std or embed_dim**-0.5)
     return table
 
 
 def _make_head(n_in: int, widths: tuple[int, ...], n_out: int, dropout: float) -> nn.Module:
-    """W h, or with `widths` W2 dropout(relu(W1 h)) and so on."""
+    """W h, or with `widths` a small MLP W2 dropout(relu(W1 h)) and so on."""
     if not widths:
         return nn.Linear(n_in, n_out)
     hidden = [
@@ -59,7 +62,7 @@ def _make_head(n_in: int, widths: tuple[int, ...], n_out: int, dropout: float) -
 @register_model("slstm_classifier", cell="slstm", hidden_size=128)
 @register_model("mlstm_classifier", cell="mlstm", hidden_size=128)
 class RecurrentClassifier(nn.Module):
-    """y = W h, h the last states of both directions (Gaba 5.8), or the mean or maximum over time.
+    """y = W h, h the final states of both directions (Gaba 5.8), or the mean or maximum over time.
 
     The network of Gaba 5.8 has embedding_std=1, embedding_dropout=0 and head=(128,): 2,561,410 parameters for 1,000
     words.
@@ -119,8 +122,10 @@ class RecurrentClassifier(nn.Module):
 @register_model("slstm_language", cell="slstm", hidden_size=256)
 @register_model("mlstm_language", cell="mlstm", hidden_size=256)
 class RecurrentLanguageModel(nn.Module):
-    """p(x_{t+1} | x_≤t) = softmax(W h_t + b).  Gaba 5.2, Groudiev 5.2.5. `tie` uses the embedding as W (Press &
-    Wolf 2017)."""
+    """p(x_{t+1} | x_≤t) = softmax(W h_t + b).  Gaba 5.2, Groudiev 5.2.5.
+
+    With `tie_weights` the embedding is W (Press & Wolf 2017).
+    """
 
     def __init__(
         self,
@@ -141,24 +146,23 @@ class RecurrentLanguageModel(nn.Module):
         self.narrow = nn.Linear(hidden_size, embed_dim) if tie_weights and embed_dim != hidden_size else nn.Identity()
         self.head = nn.Linear(embed_dim if tie_weights else hidden_size, vocab_size)
         if tie_weights:
-            nn.init.normal_(self.embedding.weight, std=embed_dim**-0.5)       # N(0, 1) would make logits of size √width
+            nn.init.normal_(self.embedding.weight, std=embed_dim**-0.5)       # N(0, 1) would give logits of size √width
             self.head.weight = self.embedding.weight
 
     def forward(self, tokens: Tensor) -> Tensor:                          # (B, T) -> (B, T, V)
         return self.forward_from_state(tokens, None)[0]
 
     def forward_from_state(self, tokens: Tensor, state: State | None) -> tuple[Tensor, State]:
-        """Logits after each token, and the state to go on from."""
+        """Logits after each token, and the new state."""
         h, new_state = self.reader(self.dropout(self.embedding(tokens)), state)
         return self.head(self.narrow(self.dropout(h))), new_state
 
     def init_cache(self, batch_size: int, capacity: int) -> RecurrentState:
-        """The state before the first token of so many texts: it is as small for a long text as for a short one."""
+        """The state before the first token of this many texts; its size does not depend on their length."""
         return RecurrentState(self.reader, batch_size, capacity)
 
     def decode_step(self, tokens: Tensor, cache: RecurrentState) -> Tensor:
-        """Logits behind the last of these tokens, (B, V); the memory holds the state after it then: nothing is read
-        twice."""
+        """Logits of the token after the last of these, (B, V); afterwards the cache holds the new state."""
         logits, new_state = self.forward_from_state(tokens, cache.state)
         cache.update(new_state)
         return logits[:, -1]
@@ -175,8 +179,9 @@ class RecurrentLanguageModel(nn.Module):
 @register_model("slstm_tagger", cell="slstm", hidden_size=128)
 @register_model("mlstm_tagger", cell="mlstm", hidden_size=128)
 class RecurrentTagger(nn.Module):
-    """A label for every token: y_t = W [h→_t; h←_t], or W h_t of what came before alone.  Gaba 5.7, Van Schependom
-    6.3."""
+    """A label for every token: y_t = W [h→_t; h←_t], or W h_t of the tokens so far alone.  Gaba 5.7, Van Schependom
+    6.3.
+    """
 
     def __init__(
         self,

@@ -1,11 +1,11 @@
-"""Sequence to sequence (Sutskever et al. 2014; Bahdanau et al. 2015): one recurrent network reads, another writes.
+"""Sequence to sequence (Sutskever et al. 2014; Bahdanau et al. 2015): a recurrent encoder and a recurrent decoder.
 
     x -> embedding -> both directions -> h_1 … h_S;   s_0 = tanh(W h_end)
-    none              s_t = cell(s_{t−1}, [y_{t−1}; h_end])                          everything through one vector:
-    the bottleneck
-    bahdanau          s_t = cell(s_{t−1}, [y_{t−1}; c_t]),  c_t from s_{t−1}           logits W [s_t; c_t]
-    dot, general, …   s_t = cell(s_{t−1}, y_{t−1}),  c_t from s_t                      logits W tanh(W_c [s_t; c_t])
-      (Luong et al. 2015)
+    none              s_t = cell(s_{t−1}, [y_{t−1}; h_end])                    one vector for everything: a bottleneck
+    bahdanau          s_t = cell(s_{t−1}, [y_{t−1}; c_t]),  c_t from s_{t−1}   logits W [s_t; c_t]
+    dot, general, …   s_t = cell(s_{t−1}, y_{t−1}),  c_t from s_t              logits W tanh(W_c [s_t; c_t])
+
+The last line is Luong et al. 2015.
 
 Gaba 6.1-6.3, Groudiev 6.1, Van Schependom 6.4.1, Lhotte 7.5. Token 0 is padding; y begins with <bos> and ends with
 <eos>.
@@ -27,7 +27,7 @@ AttentionScore = Literal["none", "bahdanau", "dot", "general", "concat"]
 
 
 class EncoderOutput(NamedTuple):
-    """What was read: the states (B, S, 2H), their two ends (B, 2H), and where they are no padding (B, S)."""
+    """States of the encoder (B, S, 2H), its final states (B, 2H), and a mask that is False at padding (B, S)."""
 
     h: Tensor
     end: Tensor
@@ -36,8 +36,7 @@ class EncoderOutput(NamedTuple):
 
 @dataclass
 class DecoderState:
-    """What the decoder goes on from: what was read, and the state behind what it has written, before the first
-    token `begun`."""
+    """State of decoding: the encoded source, and the decoder's state, now and before the first token."""
 
     memory: EncoderOutput
     initial_state: State
@@ -51,7 +50,7 @@ class DecoderState:
         self.state = self.initial_state
 
     def reorder(self, indices: Tensor) -> None:
-        """Of one sentence all rows have read the same."""
+        """Row i becomes a copy of row indices[i]. The memory stays: all beams of a sentence have the same."""
         self.state = tuple(part[:, indices] for part in self.state)
 
 
@@ -93,12 +92,11 @@ class Seq2Seq(nn.Module):
         self.head = nn.Linear(3 * hidden_size if attention == "bahdanau" else hidden_size, target_vocab_size)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """Logits of what follows each token of y, which the decoder is told (teacher forcing): (B, S), (B, T) ->
-        (B, T, V)."""
+        """Logits of the token after each token of y (teacher forcing): (B, S), (B, T) -> (B, T, V)."""
         return self.forward_with_weights(x, y)[0]
 
     def forward_with_weights(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor | None]:
-        """With the attention weights (B, T, S): row what is written, column what is looked at."""
+        """Logits, and the attention weights (B, T, S): row of the target, column of the source."""
         memory = self.encode(x)
         logits, _, a = self.forward_from_state(y, self.initial_state(memory), memory)
         return logits, a
@@ -109,23 +107,23 @@ class Seq2Seq(nn.Module):
         return EncoderOutput(h, final_states(h, lengths), attention_masks.padding_mask(lengths, x.shape[1]))
 
     def initial_state(self, memory: EncoderOutput) -> State:
-        """s_0 = tanh(W h_end), (layers, B, H); an LSTM's cell is given the same way."""
+        """s_0 = tanh(W h_end), (layers, B, H); and c_0 of an LSTM in the same way."""
         parts = torch.tanh(self.bridge(memory.end)).unflatten(-1, (-1, self.num_layers, self.hidden_size))
         return tuple(part.transpose(0, 1).contiguous() for part in parts.unbind(1))
 
     def encode_for_decoding(self, x: Tensor, capacity: int, *, num_copies: int = 1) -> DecoderState:
-        """The sentences read, each `copies` times; a state holds as many written tokens as there may be."""
+        """The encoded sentences, each `num_copies` times; the state's size does not depend on `capacity`."""
         memory = EncoderOutput(*(t.repeat_interleave(num_copies, dim=0) for t in self.encode(x)))
         initial_state = self.initial_state(memory)
         return DecoderState(memory, initial_state, initial_state, capacity)
 
     def decode_step(self, tokens: Tensor, cache: DecoderState) -> Tensor:
-        """Logits behind the last of these target tokens, (B, V)."""
+        """Logits of the token after the last of these target tokens, (B, V)."""
         logits, cache.state, _ = self.forward_from_state(tokens, cache.state, cache.memory)
         return logits[:, -1]
 
     def forward_from_state(self, y: Tensor, state: State, memory: EncoderOutput) -> tuple[Tensor, State, Tensor | None]:
-        """Logits after each token of y, the state behind it, and the weights."""
+        """Logits after each token of y, the new state, and the attention weights."""
         embedded = self.dropout(self.target(y))                                     # (B, T, width)
         if self.attention == "bahdanau":
             return self._decode_step_by_step(embedded, state, memory)
@@ -134,7 +132,7 @@ class Seq2Seq(nn.Module):
         s, state = self.writer(embedded, state)
         a = None
         if self.align is not None:
-            # all steps at once: c_t does not feed back
+            # all steps at once: c_t is not an input of the next step
             c, a = self.align(self.widen(s), memory.h, memory.mask)
             s = torch.tanh(self.combine(torch.cat([s, c], dim=-1)))
         return self.head(self.dropout(s)), state, a
@@ -142,7 +140,7 @@ class Seq2Seq(nn.Module):
     def _decode_step_by_step(
         self, embedded: Tensor, state: State, memory: EncoderOutput
     ) -> tuple[Tensor, State, Tensor]:
-        """c_t is asked for with s_{t−1} and feeds the step to s_t: one after the other."""
+        """Bahdanau's decoder: c_t depends on s_{t−1} and is an input of s_t, so steps run one after the other."""
         assert self.align is not None
         out, weights = [], []
         for y_t in embedded.split(1, dim=1):

@@ -1,9 +1,9 @@
-"""A Transformer encoder that says what kind of text it reads (Gaba 7.8).
+"""Transformer encoder for text classification (Gaba 7.8).
 
-    tokens -> √D · embedding + positions -> layers x [attention, perceptron] -> LN -> mean over the words -> classes
+    tokens -> √D · embedding + positions -> layers x [attention, feed-forward] -> LN -> mean over the words -> classes
 
-Attention is of any form that `layers.forms` names.
-Token 0 is padding: it is neither looked at nor counted in the mean (the code of Gaba 7.8 does both, mistake M38).
+Attention is full or a variant of `layers.attention.variants`. Token 0 is padding: it is masked and left out of the mean
+(the code of Gaba 7.8 does neither, mistake M38).
 """
 
 from math import sqrt
@@ -22,8 +22,8 @@ NormPlacement = Literal["pre", "post"]
 
 
 class Block(nn.Module):
-    """x + attention(LN x), then x + W2 gelu(W1 LN x); with `post` the norms stand behind the sums.  Gaba eq.
-    7.9-7.10."""
+    """x + attention(LN x), then x + W2 gelu(W1 LN x); with norm="post", norms stand after the sums.  Gaba eq. 7.9-7.10.
+    """
 
     def __init__(
         self,
@@ -72,14 +72,10 @@ class TransformerClassifier(nn.Module):
     ):
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, embed_dim, padding_idx=0)
-        # √D times N(0, 1/D): as large as the positions. The notes' N(0, 1), embedding_std = 1, drowns them, 16 to 1
-        # (M38)
+        # √D times N(0, 1/D): as large as the positions. The notes' N(0, 1), embedding_std=1, drowns them 16 to 1 (M38)
         nn.init.normal_(self.embedding.weight[1:], std=embedding_std or 1 / sqrt(embed_dim))
-        self.scale, self.positions, self.dropout = (
-            sqrt(embed_dim),
-            SinusoidalPositions(context_length, embed_dim),
-            nn.Dropout(dropout),
-        )
+        self.scale, self.positions = sqrt(embed_dim), SinusoidalPositions(context_length, embed_dim)
+        self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
             Block(
                 embed_dim,
@@ -109,15 +105,14 @@ class TransformerClassifier(nn.Module):
         return y
 
     def embed_tokens(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Embedded tokens, (B, S, D), and where there are any, (B, S); an empty text is read as one token of
-        padding."""
+        """Embedded tokens, (B, S, D), and their mask, (B, S); an empty text is read as one token of padding."""
         token_mask = tokens != 0
         token_mask[:, 0] = True
         return self.dropout(self.positions(self.scale * self.embedding(tokens))), token_mask
 
     @torch.no_grad()
     def attention_maps(self, tokens: Tensor) -> Tensor:
-        """Who attends to whom in every layer: (B, layers, heads, S, S)."""
+        """Attention weights of every layer: (B, layers, heads, S, S)."""
         (x, token_mask), maps = self.embed_tokens(tokens), []
         for block in self.blocks:
             assert isinstance(block, Block)

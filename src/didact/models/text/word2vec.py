@@ -1,6 +1,6 @@
-"""word2vec (Mikolov et al. 2013): a word is known by the words around it; two tables, and the first is what one keeps.
+"""word2vec (Mikolov et al. 2013): word vectors learned from the words around; of its two tables, the first is kept.
 
-    words around -> their vectors v, and the mean h -> products with the vectors u of all words
+    context words -> their vectors v, and the mean h -> products with the vectors u of all words
 """
 
 from typing import Any
@@ -13,21 +13,22 @@ from didact.registry import register_model
 
 @register_model("word2vec", vocab_size=10_002, embed_dim=100)
 class Word2Vec(nn.Module):
-    """y_w = u_wᵀ h, h = mean of v over the words read.  Lhotte 7.4, fig. 7.3 (CBOW); one word read alone is the
-    skip-gram's."""
+    """y_w = u_wᵀ h, h = mean of v over the context words (CBOW); with a single context word, skip-gram.  Lhotte 7.4,
+    fig. 7.3.
+    """
 
     def __init__(self, vocab_size: int, *, embed_dim: int):
         super().__init__()
         self.v, self.u = (nn.Embedding(vocab_size, embed_dim, padding_idx=0) for _ in range(2))
         for table in (self.v, self.u):
-            # products near 0: at first every pair is as likely as not
+            # products near 0: at first every pair has probability ½
             nn.init.uniform_(table.weight[1:], -0.5 / embed_dim, 0.5 / embed_dim)
 
     def forward(self, tokens: Tensor) -> Tensor:                            # (B, C) -> (B, V)
         return self.mean(tokens) @ self.u.weight.mT
 
     def mean(self, tokens: Tensor) -> Tensor:
-        """h, (B, C) -> (B, D): of the words that are there, 0 where there is none; token 0 is padding."""
+        """h, (B, C) -> (B, D): the mean over tokens that are not padding (token 0); 0 where there are none."""
         h: Tensor = self.v(tokens).sum(1) / (tokens != 0).sum(1, keepdim=True).clamp(min=1)
         return h
 

@@ -18,7 +18,7 @@ from didact.registry import register_model
 
 @register_model("alexnet")
 class AlexNet(nn.Module):
-    """Images of any size from 63 pixels; made for 224."""
+    """For images of 224 pixels; works from 63 pixels on."""
 
     def __init__(
         self, *, num_classes: int = 1000, channels: int = 3, size: tuple[int, int] = (224, 224),

@@ -1,6 +1,6 @@
-"""Two networks for small colour images: a strong plain one, and one whose shape is the experiment.
+"""Two networks for small color images: a strong plain one, and one whose architecture is the experiment.
 
-    x -> blocks x [convolutions, halve the image] -> mean over pixels -> perceptron -> classes
+    x -> blocks x [convolutions, halve the image] -> mean over pixels -> dense layers -> classes
 """
 
 from collections.abc import Callable
@@ -23,8 +23,8 @@ from didact.registry import register_model
 @register_model("cifar10net", separable=False)
 @register_model("cifar10net_separable", separable=True)
 class CIFAR10Net(nn.Module):
-    """Blocks of 2 x [conv 3 x 3, BN, ReLU], max pooling, channel dropout; 256 - 128 - classes.  Gaba 4.6;
-    separable: Ex 4.4.
+    """Blocks of 2 x [conv 3 x 3, BN, ReLU], max pooling, channel dropout; 256 - 128 - classes.  Gaba 4.6; separable: Ex
+    4.4.
 
     It has 1,181,386 parameters; the page prints 952,202, which its own code does not give.
     """
@@ -61,7 +61,7 @@ class CIFAR10Net(nn.Module):
 
 
 Convolution = Literal["plain", "separable", "dilated", "deformable"]
-# k // 2 keeps the size for odd k only (mistake M22); an even one adds a row, which pooling mostly drops
+# padding k // 2 keeps the size for odd k only (mistake M22); an even k adds a row, which pooling mostly drops
 _CONVOLUTIONS: dict[str, Callable[[int, int, int], nn.Module]] = {
     "plain": lambda c_in, c_out, k: nn.Conv2d(c_in, c_out, k, padding=k // 2),
     "separable": SeparableConv2d,
@@ -74,9 +74,9 @@ _CONVOLUTIONS: dict[str, Callable[[int, int, int], nn.Module]] = {
 class CNN(nn.Module):
     """blocks x [conv k x k, norm, ReLU, pooling], widths f, 2f, 4f, 4f, ...; mean over pixels.  Gaba 4.8, `build_cnn`.
 
-    Batch norm, max pooling and plain convolutions are the course's. Its four networks have 94,986, 260,362, 374,282
-    and 390,666
-    parameters, not the numbers printed there. `squeeze` weighs the maps of each block (Hu et al. 2018).
+    Batch norm, max pooling and plain convolutions are the course's. Its four networks have 94,986, 260,362, 374,282 and
+    390,666 parameters, not the numbers printed there. `squeeze_excite` adds channel attention to each block (Hu et al.
+    2018).
     """
 
     def __init__(

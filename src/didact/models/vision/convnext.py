@@ -1,4 +1,4 @@
-"""ConvNeXt (Liu et al. 2022): a ResNet rebuilt with what made transformers good, and as good as they.
+"""ConvNeXt (Liu et al. 2022): a ResNet modernized with ideas of vision transformers, and as good as they.
 
     x -> patches -> stages x [blocks; LN and a 2 x 2 convolution between stages] -> mean over pixels -> LN -> classes
 
@@ -19,7 +19,7 @@ from didact.registry import register_model
 
 
 class LayerNorm2d(nn.LayerNorm):
-    """Over the channels of each pixel."""
+    """Layer norm over the channels of each pixel."""
 
     def forward(self, input: Tensor) -> Tensor:                        # (B, C, H, W)
         y = F.layer_norm(input.permute(0, 2, 3, 1), self.normalized_shape, self.weight, self.bias, self.eps)
@@ -37,14 +37,14 @@ class Permute(nn.Module):
 
 class ConvNeXtBlock(nn.Module):
     """y = x + gamma * W2 gelu(W1 LN(depthwise7x7(x))), W1 four times as wide; gamma starts at 1e-6.  Fig. 4 of the
-    paper."""
+    paper.
+    """
 
     def __init__(self, dim: int, *, drop_path: float):
         super().__init__()
         self.block = nn.Sequential(
             depthwise(dim, 7, bias=True),
-            # channels last: 1 x 1 convolutions are affine maps there
-            Permute(0, 2, 3, 1),
+            Permute(0, 2, 3, 1),        # channels last, where 1 x 1 convolutions are affine maps
             nn.LayerNorm(dim, eps=1e-6),
             nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim),
             Permute(0, 3, 1, 2),
@@ -59,8 +59,7 @@ class ConvNeXtBlock(nn.Module):
 
 @register_model("convnext_tiny", depths=(3, 3, 9, 3), widths=(96, 192, 384, 768))
 class ConvNeXt(nn.Module):
-    """Made for 224 pixels and patches of 4; smaller images are cut into smaller ones where `patch` is not given.
-    `note` says which."""
+    """For images of 224 pixels and patches of 4; smaller images get smaller patches by default, see `note`."""
 
     def __init__(
         self,

@@ -1,7 +1,6 @@
-"""Denoising autoencoder: a damaged image in, the image as it was out.
+"""Denoising autoencoder: from a noisy image to the clean one, with residual learning.
 
-    x̃ -> convolution -> [halve, widen] x levels -> [double, narrow, + what was there before halving] x levels ->
-    convolution -> + x̃
+    x̃ -> convolution -> [halve, widen] x levels -> [double, narrow, add skip] x levels -> convolution -> + x̃
 """
 
 from itertools import pairwise
@@ -19,12 +18,11 @@ from didact.registry import register_model
 @register_model("denoiser", widths=(32, 64, 128))
 @register_model("denoiser_tiny", widths=(16, 32))
 class DenoisingAutoencoder(nn.Module):
-    """x̂ = x̃ + d(e(x̃)): what is learned is the damage, not the image.  Vincent et al. 2008, Zhang et al. 2017;
-    Fleuret 6.1.
+    """x̂ = x̃ + d(e(x̃)): the network learns the noise, not the image.  Vincent et al. 2008, Zhang et al. 2017; Fleuret
+    6.1.
 
-    Bridges add the encoder's maps to the decoder's of equal size (Mao et al. 2016): noise is told apart pixel by
-    pixel, and the middle
-    of an autoencoder alone has no room for pixels.
+    Skip connections add the encoder's maps to the decoder's of equal size (Mao et al. 2016): noise must be separated
+    pixel by pixel, for which the bottleneck of an autoencoder is too small.
     """
 
     def __init__(
@@ -44,14 +42,13 @@ class DenoisingAutoencoder(nn.Module):
             if isinstance(layer, nn.Conv2d):
                 nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
                 nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
-        nn.init.normal_(self.head.weight, std=1e-3)                # begins as the identity, almost
+        nn.init.normal_(self.head.weight, std=1e-3)                # starts near the identity
 
-    def forward(self, x: Tensor) -> Tensor:                        # (B, C, H, W) in [0, 1], damaged
+    def forward(self, x: Tensor) -> Tensor:                        # (B, C, H, W) in [0, 1], noisy
         if any(side % 2 ** len(self.down) for side in x.shape[2:]):
             raise UsageError(
                 f"a denoiser that halves {len(self.down)} times needs sides that are multiples of "
-                f"{2 ** len(self.down)},"
-                f" got {x.shape[3]}×{x.shape[2]}; see --size and --channels"
+                f"{2 ** len(self.down)}, got {x.shape[3]}×{x.shape[2]}; see --size and --channels"
             )
         h = torch.relu(self.first(self.standardize(x)))
         bridges = []
@@ -64,7 +61,7 @@ class DenoisingAutoencoder(nn.Module):
         return y
 
     def input_size_for(self, output_size: int) -> int:
-        """The next multiple of what the halvings ask for."""
+        """The next multiple of 2^levels."""
         multiple: int = 2 ** len(self.down)
         return -(-output_size // multiple) * multiple
 

@@ -1,11 +1,10 @@
-"""EfficientNet (Tan & Le 2019) and its Lite form: the most accuracy for the least arithmetic of their time.
+"""EfficientNet (Tan & Le 2019) and its Lite form: the most accuracy for the fewest operations of their time.
 
     x -> stem -> stages x [inverted bottlenecks] -> 1 x 1 convolution -> mean over pixels -> dropout -> classes
 
-Lite0 is B0 without squeeze-excite and with ReLU6 for SiLU, which phones compute and round better. Gaba 4.10.
-Names are those of efficientnet-pytorch and efficientnet-lite-pytorch on PyPI, so that their published weights load;
-these were
-trained in TensorFlow, hence its padding. Lite0's want pixels as (v - 127) / 128, see
+Lite0 is B0 without squeeze-excite and with ReLU6 for SiLU, which phones compute and quantize better. Gaba 4.10. Names
+are those of efficientnet-pytorch and efficientnet-lite-pytorch on PyPI, so that their published weights load; these
+were trained in TensorFlow, hence its padding. Lite0's want pixels as (v - 127) / 128, see
 `didact.models.pretrained.load_weights`.
 """
 
@@ -34,18 +33,19 @@ _B0_STAGES = (
     Stage(3, 5, 1, 6, 112), Stage(4, 5, 2, 6, 192), Stage(1, 3, 1, 6, 320),
 )
 
-
 MAX_SMALL_PIXELS = 64  # up to here a stem of stride 2 would leave 2 x 2 pixels or fewer
 
 
 def _make_norm(channels: int) -> nn.BatchNorm2d:
-    # the paper forgets ten times as slowly, which short trainings do not forgive
+    # PyTorch's momentum of 0.1: the paper's 0.01 updates running statistics too slowly for short trainings
     return nn.BatchNorm2d(channels, eps=1e-3)
 
 
 class MBConv(nn.Module):
-    """y = x + project(SE(depthwise(expand(x)))): wide inside, narrow between; x only where shapes agree.  Sandler
-    et al. 2018."""
+    """y = x + project(SE(depthwise(expand(x)))): an inverted bottleneck, wide inside; x only where shapes agree.
+
+    Sandler et al. 2018.
+    """
 
     def __init__(self, c_in: int, stage: Stage, stride: int, *, lite: bool, drop_path: float):
         super().__init__()
@@ -54,24 +54,18 @@ class MBConv(nn.Module):
         self.has_skip = stride == 1 and c_in == stage.channels
         self.activation = nn.ReLU6(inplace=True) if lite else nn.SiLU(inplace=True)
         if self.has_expansion:
-            self._expand_conv, self._bn0 = (
-                nn.Conv2d(c_in, expanded_channels, 1, bias=False),
-                _make_norm(expanded_channels),
-            )
+            self._expand_conv = nn.Conv2d(c_in, expanded_channels, 1, bias=False)
+            self._bn0 = _make_norm(expanded_channels)
         self._depthwise_conv = SameConv2d(
             expanded_channels, expanded_channels, stage.kernel_size, stride=stride, groups=expanded_channels, bias=False
         )
         self._bn1 = _make_norm(expanded_channels)
         if self.has_squeeze_excite:
-            squeezed_channels = max(1, c_in // 4)  # a quarter of what enters the block, not of what is squeezed
-            self._se_reduce, self._se_expand = (
-                nn.Conv2d(expanded_channels, squeezed_channels, 1),
-                nn.Conv2d(squeezed_channels, expanded_channels, 1),
-            )
-        self._project_conv, self._bn2 = (
-            nn.Conv2d(expanded_channels, stage.channels, 1, bias=False),
-            _make_norm(stage.channels),
-        )
+            squeezed_channels = max(1, c_in // 4)  # a quarter of the block's input, not of the expanded channels
+            self._se_reduce = nn.Conv2d(expanded_channels, squeezed_channels, 1)
+            self._se_expand = nn.Conv2d(squeezed_channels, expanded_channels, 1)
+        self._project_conv = nn.Conv2d(expanded_channels, stage.channels, 1, bias=False)
+        self._bn2 = _make_norm(stage.channels)
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor) -> Tensor:                            # (B, C_in, H, W)
@@ -79,8 +73,7 @@ class MBConv(nn.Module):
         h = self.activation(self._bn1(self._depthwise_conv(h)))        # (B, wide, H/stride, W/stride)
         if self.has_squeeze_excite:
             h = squeeze_excite(h, self._se_reduce, self._se_expand, self.activation)
-        # (B, width, ...): no activation, it would lose what is narrow
-        h = self._bn2(self._project_conv(h))
+        h = self._bn2(self._project_conv(h))                           # (B, width, ...), linear: few channels
         y: Tensor = x + self.drop_path(h) if self.has_skip else h
         return y
 
@@ -88,8 +81,9 @@ class MBConv(nn.Module):
 @register_model("efficientnet_b0", lite=False)
 @register_model("efficientnet_lite0", lite=True)
 class EfficientNet(nn.Module):
-    """Images of any size; made for 224. `size` chooses the stride of the stem, which no weight depends on; `note`
-    says which."""
+    """For images of 224 pixels, but any size works. `size` sets the stride of the stem, on which no weight depends; see
+    `note`.
+    """
 
     def __init__(
         self,
@@ -112,10 +106,8 @@ class EfficientNet(nn.Module):
         self.activation = nn.ReLU6(inplace=True) if lite else nn.SiLU(inplace=True)
         is_small = min(size) <= MAX_SMALL_PIXELS
         self.note = f"stem of stride 1, for images of at most {MAX_SMALL_PIXELS} pixels" if is_small else ""
-        self._conv_stem, self._bn0 = (
-            SameConv2d(channels, stem, 3, stride=1 if is_small else 2, bias=False),
-            _make_norm(stem),
-        )
+        self._conv_stem = SameConv2d(channels, stem, 3, stride=1 if is_small else 2, bias=False)
+        self._bn0 = _make_norm(stem)
         blocks: list[MBConv] = []
         c, L = stem, sum(stage.repeat for stage in stages)
         for stage in stages:
@@ -135,7 +127,7 @@ class EfficientNet(nn.Module):
                 nn.init.kaiming_normal_(m.weight, mode="fan_out")
                 if m.bias is not None:
                     nn.init.zeros_(m.bias)
-        # the paper's ±1/√classes starts ten classes with scores as large as ±6
+        # the paper's ±1/√classes would start ten classes with logits as large as ±6
         nn.init.normal_(self._fc.weight, std=0.01)
         nn.init.zeros_(self._fc.bias)
 

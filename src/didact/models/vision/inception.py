@@ -1,7 +1,6 @@
-"""Inception v3 (Szegedy et al. 2016), in whose features images are compared; under the names of the published files.
+"""Inception v3 (Szegedy et al. 2016), whose features FID and KID compare; with the names of the published files.
 
-    299×299 -> stem -> 3 × A (35×35) -> B -> 4 × C (17×17) -> D -> 2 × E (8×8) -> mean: 2048 features -> affine ->
-    classes
+    299×299 -> stem -> 3 × A (35×35) -> B -> 4 × C (17×17) -> D -> 2 × E (8×8) -> mean: 2048 features -> classes
 """
 
 from itertools import pairwise
@@ -12,12 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 INPUT_PIXELS = 299
-FID_NUM_CLASSES = 1008   # classes of the network that FID was first computed with, 2015-12-05; torchvision's have 1000
+FID_NUM_CLASSES = 1008   # of the network of the first FID, 2015-12-05; torchvision's has 1000
 Kernel = int | tuple[int, int]
 
 
 class ConvNormReLU(nn.Module):
-    """relu(BN(W * x)); what keeps its size is padded, what halves it is not."""
+    """relu(BN(W * x)), padded at stride 1 only."""
 
     def __init__(self, n_in: int, n_out: int, kernel_size: Kernel, stride: int = 1, padded: bool = True):
         super().__init__()
@@ -69,29 +68,25 @@ _BLOCK_D_BRANCHES: list[list[ConvSpec]] = [
 
 
 class InceptionBlock(nn.Module):
-    """Chains of convolutions side by side, and a pooled way: averaged and convolved (the last chain), or the
-    largest of it alone.
+    """Parallel branches of convolutions, and a pooling branch: mean and convolution, or max pooling alone where it
+    downsamples.
 
-    Where it halves, the last convolution of each chain does. `first`: the network of 2015 leaves the border out of
-    its averages.
+    When downsampling, the last convolution of each branch has stride 2. `fid_variant`: the network of 2015 leaves
+    padding out of its means.
     """
 
     def __init__(
         self, n_in: int, branches: list[list[ConvSpec]], *, downsample: bool = False, fid_variant: bool = False
     ):
         super().__init__()
-        self.branches, self.downsample, self.fid_variant = (
-            [[name for name, _, _ in branch] for branch in branches],
-            downsample,
-            fid_variant,
-        )
+        self.branches = [[name for name, _, _ in branch] for branch in branches]
+        self.downsample, self.fid_variant = downsample, fid_variant
         self.out_channels = n_in * downsample + sum(branch[-1][1] for branch in branches)
         for branch in branches:
             widths = [n_in, *(n for _, n, _ in branch)]
             for (n_before, n), (name, _, kernel) in zip(pairwise(widths), branch, strict=True):
-                self.add_module(
-                    name, ConvNormReLU(n_before, n, kernel, stride=2 if downsample and name == branch[-1][0] else 1)
-                )
+                stride = 2 if downsample and name == branch[-1][0] else 1
+                self.add_module(name, ConvNormReLU(n_before, n, kernel, stride=stride))
 
     def forward(self, x: Tensor) -> Tensor:
         if self.downsample:
@@ -109,8 +104,8 @@ class InceptionBlock(nn.Module):
 
 
 class InceptionBlockE(nn.Module):
-    """E: two of its chains end in a fork of 1×3 and 3×1. `largest`: the last of the network of 2015 pools by the
-    largest."""
+    """E: two of its branches fork into 1×3 and 3×1. `max_pool`: the last block of the network of 2015 has max pooling.
+    """
 
     out_channels = 2048
 
@@ -126,18 +121,18 @@ class InceptionBlockE(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         u, v = self.branch3x3_1(x), self.branch3x3dbl_2(self.branch3x3dbl_1(x))
-        pool = (
-            F.max_pool2d(x, 3, 1, 1)
-            if self.max_pool
-            else F.avg_pool2d(x, 3, 1, 1, count_include_pad=not self.fid_variant)
-        )
+        if self.max_pool:
+            pool = F.max_pool2d(x, 3, 1, 1)
+        else:
+            pool = F.avg_pool2d(x, 3, 1, 1, count_include_pad=not self.fid_variant)
         ends = [self.branch3x3_2a(u), self.branch3x3_2b(u), self.branch3x3dbl_3a(v), self.branch3x3dbl_3b(v)]
         return torch.cat([self.branch1x1(x), *ends, self.branch_pool(pool)], dim=1)
 
 
 class InceptionV3(nn.Module):
-    """(B, 3, 299, 299) -> (B, classes); 23,834,568 parameters for 1000 classes, without the head that helped
-    training."""
+    """(B, 3, 299, 299) -> (B, classes); 23,834,568 parameters for 1000 classes, without the auxiliary head of its
+    training.
+    """
 
     def __init__(self, *, num_classes: int = 1000):
         super().__init__()
@@ -163,10 +158,8 @@ class InceptionV3(nn.Module):
             self.add_module(f"Mixed_{name}", block)
             self.mixed.append(f"Mixed_{name}")
             n = block.out_channels
-        self.Mixed_7b, self.Mixed_7c = (
-            InceptionBlockE(n, fid_variant=fid_variant),
-            InceptionBlockE(2048, fid_variant=fid_variant, max_pool=fid_variant),
-        )
+        self.Mixed_7b = InceptionBlockE(n, fid_variant=fid_variant)
+        self.Mixed_7c = InceptionBlockE(2048, fid_variant=fid_variant, max_pool=fid_variant)
         self.fc = nn.Linear(2048, num_classes)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -180,5 +173,5 @@ class InceptionV3(nn.Module):
 
     @classmethod
     def example(cls, batch_size: int = 2) -> tuple[dict[str, Any], Tensor]:
-        """Keywords and an input for it. Not registered: it only looks."""
+        """Not registered: it only extracts features."""
         return {"num_classes": 7}, torch.rand(batch_size, 3, INPUT_PIXELS, INPUT_PIXELS)

@@ -1,7 +1,6 @@
-"""LeNet (LeCun et al. 1998): two convolutions that shrink the image, then a perceptron. The first network that read
-cheques.
+"""LeNet (LeCun et al. 1998): two convolutions with pooling, then dense layers. The first network that read checks.
 
-    x -> 2 x [convolution 5 x 5, pooling] -> perceptron -> classes
+    x -> 2 x [convolution 5 x 5, pooling] -> dense layers -> classes
 """
 
 from typing import Any
@@ -18,10 +17,9 @@ from didact.registry import register_model
 class LeNet5(nn.Module):
     """conv 6 - pool - conv 16 - pool - 120 - 84 - classes, tanh between.  Gaba 4.4.1, Groudiev 4.4.
 
-    Pooling is the mean, without the weight and bias that the paper gives each; Fleuret's maximum (mistake MF13)
-    came later. All maps
-    of the second convolution see all of the first. Images below 32 pixels get a margin of 2, as the paper's
-    28-pixel digits did.
+    Pooling is the mean, without the weight and bias that the paper gives each; Fleuret's max pooling (mistake MF13)
+    came later. All maps of the second convolution see all of the first. Images below 32 pixels are padded by 2, as the
+    paper's 28-pixel digits were.
     """
 
     def __init__(
@@ -29,17 +27,13 @@ class LeNet5(nn.Module):
         mean: Tensor | None = None, std: Tensor | None = None,
     ):
         super().__init__()
-        margin = 2 if min(size) < 32 else 0
+        padding = 2 if min(size) < 32 else 0
         require_min_size(12, size, "LeNet-5")
-        h, w = (
-            output_size(
-                side, (SlidingWindow(5, padding=margin), SlidingWindow(2, 2), SlidingWindow(5), SlidingWindow(2, 2))
-            )
-            for side in size
-        )
+        windows = SlidingWindow(5, padding=padding), SlidingWindow(2, 2), SlidingWindow(5), SlidingWindow(2, 2)
+        h, w = (output_size(side, windows) for side in size)
         self.standardize = Standardize.or_identity(mean, std)
         self.features = nn.Sequential(
-            nn.Conv2d(channels, 6, 5, padding=margin), nn.Tanh(), nn.AvgPool2d(2),
+            nn.Conv2d(channels, 6, 5, padding=padding), nn.Tanh(), nn.AvgPool2d(2),
             nn.Conv2d(6, 16, 5), nn.Tanh(), nn.AvgPool2d(2),
         )
         self.classifier = nn.Sequential(
@@ -66,10 +60,8 @@ class LeNetLike(nn.Module):
     ):
         super().__init__()
         require_min_size(22, size, "the LeNet-like network")
-        h, w = (
-            output_size(side, (SlidingWindow(5), SlidingWindow(3, 3), SlidingWindow(5), SlidingWindow(2, 2)))
-            for side in size
-        )
+        windows = SlidingWindow(5), SlidingWindow(3, 3), SlidingWindow(5), SlidingWindow(2, 2)
+        h, w = (output_size(side, windows) for side in size)
         self.standardize = Standardize.or_identity(mean, std)
         self.features = nn.Sequential(
             nn.Conv2d(channels, 32, 5), nn.MaxPool2d(3), nn.ReLU(),

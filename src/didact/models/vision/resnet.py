@@ -1,7 +1,6 @@
-"""ResNet (He et al. 2016): blocks that add to what came in, so that a hundred layers train better than twenty.
+"""ResNet (He et al. 2016): residual blocks, so that a hundred layers train better than twenty.
 
-    x -> stem -> stages x [blocks; the first of each but the first stage halves the image] -> mean over pixels ->
-    classes
+    x -> stem -> stages x [blocks; the first of all stages but one halves the image] -> mean over pixels -> classes
 
 Layout and names are torchvision's, with the stride on the 3 x 3 convolution. Gaba 4.4.4, Fleuret 5.2.
 """
@@ -34,12 +33,12 @@ MAX_SMALL_PIXELS = 64  # up to here the large stem and four stages would leave 2
 @register_model("cifar_resnet56", depths=(9, 9, 9), width=16, shortcut="pad", num_classes=10, size=(32, 32))
 @register_model("cifar_resnet110", depths=(18, 18, 18), width=16, shortcut="pad", num_classes=10, size=(32, 32))
 class ResNet(nn.Module):
-    """The CIFAR ones are of section 4.2 of the paper: three stages, skips without parameters, 6 n + 2 layers.
+    """The ImageNet networks of the paper, and those for CIFAR of its section 4.2: three stages, skips without
+    parameters, 6 n + 2 layers.
 
-    `size` is that of the images and chooses the stem: 7 x 7 of stride 2 and pooling for large ones, 3 x 3 for small;
-    `note` says which. `shortcut="none"` is the plain network; `zero_init` starts each block as the identity (Goyal
-    et al. 2017).
-    `drop_path` is the chance 1 - p_L of leaving out the last block (stochastic depth, Gaba 3.12).
+    `size` of the images chooses the stem: 7 x 7 of stride 2 and pooling for large ones, 3 x 3 for small, see `note`.
+    `shortcut="none"` is the plain network; `zero_init` starts each block as the identity (Goyal et al. 2017).
+    `drop_path` is the probability 1 - p_L of dropping the last block (stochastic depth, Gaba 3.12).
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class ResNet(nn.Module):
 
     @property
     def note(self) -> str:
-        """What was chosen from the size of the images."""
+        """The stem that was chosen."""
         if self.stem == "large":
             return "stem 7×7 of stride 2 and max pooling, for large images"
         return f"stem 3×3 of stride 1 without pooling, for images of at most {MAX_SMALL_PIXELS} pixels"

@@ -1,7 +1,7 @@
 """ResNet-9: nine layers that learn CIFAR-10 in seconds. Page 2018, "How to train your ResNet" (DAWNBench).
 
-    x -> conv w -> [conv 2w, halve, + residual] -> [conv 4w, halve] -> [conv 8w, halve, + residual] -> max over
-    pixels -> classes
+    x -> conv w -> [conv 2w, halve, + residual] -> [conv 4w, halve] -> [conv 8w, halve, + residual] -> max over pixels
+    -> classes
 """
 
 from typing import Any
@@ -16,13 +16,13 @@ from didact.registry import register_model
 
 
 def _conv_bn_relu(c_in: int, c_out: int, *, downsample: bool = False) -> nn.Sequential:
-    """conv 3 x 3, BN, ReLU; the maximum is taken before the norm, which then reads a quarter of the pixels."""
+    """conv 3 x 3, BN, ReLU; pooling before the norm, which then reads a quarter of the pixels."""
     pool = [nn.MaxPool2d(2)] if downsample else []
     return nn.Sequential(conv3x3(c_in, c_out), *pool, nn.BatchNorm2d(c_out), nn.ReLU(inplace=True))
 
 
 class Stage(nn.Module):
-    """h = halve(conv(x)),  y = h + unit(unit(h)) where it has a residual."""
+    """h = halve(conv(x)),  y = h + unit(unit(h)) if `residual`."""
 
     def __init__(self, c_in: int, c_out: int, *, residual: bool):
         super().__init__()
@@ -36,7 +36,7 @@ class Stage(nn.Module):
 
 @register_model("resnet9", width=64)
 class ResNet9(nn.Module):
-    """y = s W max_HW(h): the scale s of 1/8 lets a large learning rate move W without large scores."""
+    """y = s W max_HW(h): the scale s of 1/8 lets a large learning rate move W without large logits."""
 
     def __init__(
         self,

@@ -1,11 +1,10 @@
-"""SSD (Liu et al. 2016): boxes at every cell of maps of several resolutions, small things on fine maps, large ones
-on coarse.
+"""SSD (Liu et al. 2016): single-shot detector; boxes at every cell of maps of several resolutions, small objects on
+fine maps.
 
-    x -> residual trunk -> the last maps, joined from coarse to fine -> at each cell k boxes: 4 offsets and K + 1 scores
+    x -> backbone -> the last maps, joined from coarse to fine -> at each cell k boxes: 4 offsets and K + 1 scores
 
-The maps are joined as in Lin et al. 2017, which the first SSD lacks: without, its fine map sees small things and no
-surroundings.
-Fleuret 6.3 has 4 + C + 1 channels; with k boxes a cell they are k (4 + C + 1) (mistake MF09).
+The maps are joined by a feature pyramid (Lin et al. 2017), which the first SSD lacks: without it the fine map has no
+context. Fleuret 6.3 has 4 + C + 1 channels; with k boxes a cell they are k (4 + C + 1) (mistake MF09).
 """
 
 from typing import Any
@@ -23,10 +22,10 @@ from didact.registry import register_model
 @register_model("ssd_tiny", widths=(16, 32, 48, 64), levels=2, depth=1, neck=48)
 @register_model("ssd", widths=(32, 64, 128, 256, 256), levels=3, depth=2, neck=128)
 class SSD(nn.Module):
-    """(B, C, H, W) -> (B, A, 4 + K + 1): offsets from the A `anchors`, then scores of the K classes, and last of
-    "nothing".
+    """(B, C, H, W) -> (B, A, 4 + K + 1): offsets from the A `anchors`, then logits of the K classes, and last of
+    background.
 
-    `sizes` (levels, k, 2) are those of the anchors, as shares of the image; the anchors are saved with the weights.
+    `sizes` (levels, k, 2) are those of the anchors, as fractions of the image; the anchors are saved with the weights.
     """
 
     anchors: Tensor
@@ -48,7 +47,7 @@ class SSD(nn.Module):
         super().__init__()
         if not 0 < levels < len(widths):
             raise UsageError(
-                f"an SSD looks at 1 to {len(widths) - 1} maps of its trunk of widths {widths}, got levels={levels}"
+                f"an SSD uses 1 to {len(widths) - 1} maps of its backbone of widths {widths}, got levels={levels}"
             )
         sizes = default_sizes(levels, 3) if sizes is None else sizes
         self.levels = levels
@@ -60,7 +59,7 @@ class SSD(nn.Module):
         self.heads = nn.ModuleList(AnchorHead(neck, sizes.shape[1], 4 + num_classes + 1) for _ in range(levels))
         for head in self.heads:
             assert isinstance(head, AnchorHead)
-            prior_bias(head, slice(4 + num_classes, None), 4.0)            # "nothing", of nearly all anchors
+            prior_bias(head, slice(4 + num_classes, None), 4.0)            # nearly all anchors are background
 
     def forward(self, x: Tensor) -> Tensor:
         maps = self.neck(self.trunk(self.standardize(x))[-self.levels :])

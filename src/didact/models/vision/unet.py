@@ -1,7 +1,7 @@
-"""U-Net (Ronneberger et al. 2015): down to what is there, up again to where it is, with bridges that keep the detail.
+"""U-Net (Ronneberger et al. 2015): encoder, decoder, and skip connections that carry the detail.
 
-    x -> [two convolutions, halve] x levels -> two convolutions -> [double, join the bridge, two convolutions] x
-    levels -> classes
+    x -> [two convolutions, halve] x levels -> two convolutions -> [double, concat skip, two convolutions] x levels
+    -> classes
 """
 
 from itertools import pairwise
@@ -19,11 +19,10 @@ Norm = Literal["none", "batch"]
 
 
 def _double_conv(n_in: int, n_out: int, *, norm: Norm, padded: bool) -> nn.Sequential:
-    """Twice: convolution 3×3, norm, ReLU."""
+    """Two times convolution 3×3, norm, ReLU."""
     layers: list[nn.Module] = []
     for n in (n_in, n_out):
-        # batch norm has a shift of its own
-        layers.append(nn.Conv2d(n, n_out, 3, padding=int(padded), bias=norm == "none"))
+        layers.append(nn.Conv2d(n, n_out, 3, padding=int(padded), bias=norm == "none"))   # batch norm has its own bias
         if norm == "batch":
             layers.append(nn.BatchNorm2d(n_out))
         layers.append(nn.ReLU(inplace=True))
@@ -31,7 +30,8 @@ def _double_conv(n_in: int, n_out: int, *, norm: Norm, padded: bool) -> nn.Seque
 
 
 class UpBlock(nn.Module):
-    """y = two convolutions of [bridge, grow(x)]; a bridge that is larger, where nothing is padded, gives its middle."""
+    """y = two convolutions of [bridge, grow(x)]; without padding the skip connection (bridge) is larger and is cropped.
+    """
 
     def __init__(self, n_in: int, n_out: int, *, norm: Norm, padded: bool):
         super().__init__()
@@ -46,17 +46,15 @@ class UpBlock(nn.Module):
         return y
 
 
-# Ronneberger's widths, images keep their size
+# "unet": Ronneberger's widths, padded; "unet_2015": as printed, 572 px in, 388 px out; "unet_mini": the default of the
+# recipe `segmentation`; "unet_tiny": Lhotte 7.2, 25,393 parameters
 @register_model("unet", widths=(64, 128, 256, 512, 1024))
-# as printed: 572 px in, 388 px out
 @register_model("unet_2015", widths=(64, 128, 256, 512, 1024), channels=1, padded=False)
 @register_model("unet_small", widths=(16, 32, 64, 128), norm="batch")
-# what `segmentation` trains when not told
 @register_model("unet_mini", widths=(8, 16, 32, 64), norm="batch")
-# Lhotte 7.2: 25,393 parameters
 @register_model("unet_tiny", widths=(16, 32), channels=1, num_classes=1)
 class UNet(nn.Module):
-    """Scores of each class at each pixel.  Fig. 1 of the paper; Lhotte 7.2, Fleuret 6.4, Gaba 12.1.
+    """Logits of each class at each pixel.  Fig. 1 of the paper; Lhotte 7.2, Fleuret 6.4, Gaba 12.1.
 
     With widths w_0 … w_L and n channels in, a convolution 3×3 from a to b channels has 9ab + b parameters and one that
     doubles 4ab + b. For Ronneberger's sizes, 1 channel and 2 classes, 31,030,658 in all; 31,031,810 for 3 channels.
@@ -92,12 +90,11 @@ class UNet(nn.Module):
             x = convs(self.halve(x))                               # (B, w_l, H / 2^l, W / 2^l)
         for up, bridge in zip(self.up, reversed(bridges), strict=True):
             x = up(x, bridge)
-        # (B, classes, H, W); smaller, where nothing is padded
         y: Tensor = self.head(x)
-        return y
+        return y                                                   # (B, classes, H, W), smaller without padding
 
     def _check_size(self, x: Tensor) -> None:
-        """Every halving must be of an even side, or the doubled one would not meet its bridge."""
+        """Every halving must be of an even side, else the doubled map would not fit its skip connection."""
         for side in x.shape[2:]:
             s = side
             for _ in self.down:
@@ -119,11 +116,11 @@ class UNet(nn.Module):
                 )
 
     def input_size_for(self, output_size: int) -> int:
-        """The least side it takes whose scores cover `side` pixels; without padding, each level loses 4 pixels down
-        and 4 up.
+        """The smallest accepted side whose output covers `output_size` pixels; without padding each level loses 4
+        pixels down, 4 up.
 
-        From m pixels in the middle, 2^L m + 4 (2^L − 1) come in and 2^L (m − 4) − 4 (2^L − 1) go out: 572 and 388
-        for m = 32, L = 4.
+        From m pixels in the middle, 2^L m + 4 (2^L − 1) come in and 2^L (m − 4) − 4 (2^L − 1) go out: 572 and 388 for m
+        = 32, L = 4.
         """
         n: int = 2 ** len(self.down)
         border = 0 if self.padded else 4

@@ -1,5 +1,4 @@
-"""VGG (Simonyan & Zisserman 2015): nothing but 3 x 3 convolutions, many of them. Two see 5 x 5 for less, three see
-7 x 7.
+"""VGG (Simonyan & Zisserman 2015): nothing but 3 x 3 convolutions; two cover 5 x 5 with fewer parameters, three 7 x 7.
 
     x -> 5 x [n convolutions 3 x 3, halve the image] -> 7 x 7 -> 3 dense layers with dropout -> classes
 
@@ -25,7 +24,7 @@ from didact.registry import register_model
 @register_model("vgg16_bn", depths=(2, 2, 3, 3, 3), norm=True)
 @register_model("vgg19_bn", depths=(2, 2, 4, 4, 4), norm=True)
 class VGG(nn.Module):
-    """Images of any size from 32 pixels; made for 224. `norm` puts a batch norm behind each convolution."""
+    """For images of 224 pixels; works from 32 pixels on. `norm` adds a batch norm after each convolution."""
 
     def __init__(
         self, *, depths: tuple[int, ...] = (2, 2, 3, 3, 3), widths: tuple[int, ...] = (64, 128, 256, 512, 512),
@@ -55,7 +54,7 @@ class VGG(nn.Module):
         self.init_weights()
 
     def init_weights(self) -> None:
-        """He's, which lets gradients through depth in its fan-out form; small dense layers."""
+        """He initialization with fan-out, which preserves gradients through depth; small weights of dense layers."""
         for m in self.modules():
             if isinstance(m, nn.Conv2d):
                 nn.init.kaiming_normal_(m.weight, mode="fan_out", nonlinearity="relu")

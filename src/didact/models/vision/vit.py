@@ -1,7 +1,6 @@
-"""Vision transformer (Dosovitskiy et al. 2021): an image is a sequence of patches, read like a sentence.
+"""Vision transformer (ViT, Dosovitskiy et al. 2021): an image as a sequence of patches.
 
-    patches -> tokens, a class token before them, + positions -> depth x [attention, perceptron] -> class token ->
-    classes
+    patches -> tokens, a class token before them, + positions -> depth x [attention, MLP] -> class token -> classes
 
 State-dict names and shapes are those of torchvision's `vit_b_16`, so that its published weights load.
 """
@@ -22,7 +21,7 @@ LAYER_NORM_EPS = 1e-6  # of every layer norm; PyTorch's own default is 1e-5
 
 
 def _make_mlp(dim: int, ffn_dim: int, dropout: float) -> nn.Sequential:
-    """W2 gelu(W1 x + b1) + b2. Five members, since torchvision's names count its dropouts: 0 and 3 hold the weights."""
+    """W2 gelu(W1 x + b1) + b2. Five members, since torchvision's names count its dropouts: 0 and 3 have the weights."""
     w1, w2 = nn.Linear(dim, ffn_dim), nn.Linear(ffn_dim, dim)
     for affine in (w1, w2):
         nn.init.xavier_uniform_(affine.weight)
@@ -31,8 +30,7 @@ def _make_mlp(dim: int, ffn_dim: int, dropout: float) -> nn.Sequential:
 
 
 class Block(nn.Module):
-    """u = x + SA(LN(x)),  y = u + MLP(LN(u)).  Eqs. 2-3 of the paper: the norm stands before, so that depth keeps a
-    clear path."""
+    """u = x + SA(LN(x)),  y = u + MLP(LN(u)).  Pre-norm; eqs. 2-3 of the paper."""
 
     def __init__(self, dim: int, num_heads: int, ffn_dim: int, dropout: float):
         super().__init__()
@@ -48,8 +46,9 @@ class Block(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Positions are learned and added: without them a transformer sees a set of patches (which Fleuret 5.3 leaves
-    unsaid)."""
+    """Transformer blocks with learned positions, without which attention ignores the order of patches (which Fleuret
+    5.3 leaves unsaid).
+    """
 
     def __init__(self, num_tokens: int, dim: int, depth: int, num_heads: int, ffn_dim: int, dropout: float):
         super().__init__()
@@ -89,15 +88,13 @@ class ViT(nn.Module):
         super().__init__()
         self.standardize = Standardize.or_identity(mean, std)
         self.conv_proj = PatchEmbed(channels, embed_dim, patch_size=patch_size)
-        # of the positions, for weights that know another
-        self.grid = size[0] // patch_size, size[1] // patch_size
+        self.grid = size[0] // patch_size, size[1] // patch_size    # of patches; other positions are interpolated to it
         self.class_token = nn.Parameter(torch.zeros(1, 1, embed_dim))
         self.encoder = Encoder(1 + count_patches(size, patch_size), embed_dim, depth, num_heads, ffn_dim, dropout)
         head = nn.Linear(embed_dim, num_classes)
         self.heads = nn.Sequential(OrderedDict(head=head))
         nn.init.trunc_normal_(self.conv_proj.weight, std=1 / sqrt(channels * patch_size * patch_size))
-        # torchvision's is zero, which keeps the first step from all below
-        nn.init.trunc_normal_(head.weight, std=0.02)
+        nn.init.trunc_normal_(head.weight, std=0.02)    # torchvision's is zero, which blocks the first step's gradients
         nn.init.zeros_(head.bias)
 
     def forward(self, x: Tensor) -> Tensor:                        # (B, C, H, W)
@@ -105,13 +102,13 @@ class ViT(nn.Module):
         return y
 
     def embed(self, x: Tensor) -> Tensor:
-        """The class token before those of the patches: (B, 1 + S, D)."""
+        """The class token and those of the patches: (B, 1 + S, D)."""
         x = self.conv_proj(self.standardize(x))
         return torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1)
 
     @torch.no_grad()
     def attention_maps(self, x: Tensor) -> Tensor:
-        """Who attends to whom in every layer: (B, depth, heads, 1 + S, 1 + S), the class token first."""
+        """Attention weights of every layer: (B, depth, heads, 1 + S, 1 + S), the class token first."""
         z, maps = self.embed(x) + self.encoder.pos_embedding, []
         for block in self.encoder.layers:
             assert isinstance(block, Block)

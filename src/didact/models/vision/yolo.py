@@ -1,7 +1,7 @@
-"""YOLO (Redmon et al. 2016, with the anchors of 2017): the image is cut into cells, and the cell that holds a
-thing's centre finds it.
+"""YOLO (Redmon et al. 2016, with the anchors of 2017): the image is a grid, and the cell that contains an object's
+center predicts it.
 
-    x -> residual trunk -> one map -> at each cell k boxes: b_x, b_y, b_w, b_h, p_obj, c_1 … c_K
+    x -> backbone -> one map -> at each cell k boxes: b_x, b_y, b_w, b_h, p_obj, c_1 … c_K
 
 A vector of 5 + K numbers a box (Gaba 12.1.1).
 """
@@ -21,12 +21,10 @@ from didact.registry import register_model
 @register_model("yolo_tiny", widths=(16, 32, 48, 64), stride=8, depth=1, neck=48)
 @register_model("yolo", widths=(32, 64, 128, 256, 256), stride=8, depth=2, neck=128)
 class YOLO(nn.Module):
-    """(B, C, H, W) -> (B, A, 5 + K): what corrects the A `anchors`, whether anything is there, and scores of the K
-    classes.
+    """(B, C, H, W) -> (B, A, 5 + K): offsets from the A `anchors`, objectness, and logits of the K classes.
 
-    The grid has cells of `stride` pixels; coarser maps are joined into its own. `sizes` (1, k, 2) are those of the
-    anchors, as
-    shares of the image; `anchors` (centre and size) and `cell` (its sides) are saved with the weights.
+    The grid has cells of `stride` pixels; coarser maps are joined into it. `sizes` (1, k, 2) are those of the anchors,
+    as fractions of the image; `anchors` (center and size) and `cell` (its sides) are saved with the weights.
     """
 
     anchors: Tensor
@@ -60,8 +58,7 @@ class YOLO(nn.Module):
         self.trunk = Backbone(channels, widths, depth)
         self.neck = FeaturePyramid(widths[self.first_map :], neck, num_outputs=1)
         self.head = AnchorHead(neck, sizes.shape[1], 5 + num_classes)
-        # in nearly all cells there is nothing
-        prior_bias(self.head, slice(4, 5), -4.0)
+        prior_bias(self.head, slice(4, 5), -4.0)                       # nearly all cells are background
 
     def forward(self, x: Tensor) -> Tensor:
         (finest,) = self.neck(self.trunk(self.standardize(x))[self.first_map :])
