@@ -37,9 +37,9 @@ def test_attention_matches_torch(batch, t, s, d, e, mask):
         "float": sample_normal(t, s, seed=3),
     }[mask]
     if mask == "bool":
-        scratch_mask[:, 0] = True  # the row that may look nowhere has its own test
+        scratch_mask[:, 0] = True  # a fully masked row has its own test
     torch_mask = None if scratch_mask is None else torch.from_numpy(scratch_mask)
-    with sdpa_kernel(SDPBackend.MATH):  # the only one of PyTorch's that can be differentiated twice
+    with sdpa_kernel(SDPBackend.MATH):  # the only kernel of PyTorch's that can be differentiated twice
         assert_matches_torch(lambda q, k, v: attention(q, k, v, scratch_mask, mask == "causal"),
               lambda q, k, v: F.scaled_dot_product_attention(q, k, v, torch_mask, is_causal=mask == "causal"), q, k, v)
 
@@ -86,7 +86,7 @@ def test_multi_head_attention_matches_torch(n, t, s, heads, bias, batch_first, m
     mask = None if mask is None else sample_normal(*mask, seed=6) > 0.5
     for m in (padding, mask):
         if m is not None:
-            m[..., 0] = False  # every query keeps something to look at
+            m[..., 0] = False  # every query attends to something
     shape = (lambda length: (n, length, e)) if batch_first else (lambda length: (length, n, e))
     arrays = [sample_normal(*shape(length), seed=i) for i, length in enumerate((t, s, s))]
     scratch_inputs, torch_inputs = (

@@ -1,5 +1,4 @@
-"""Convolution, its transpose and pooling against PyTorch, over strides, paddings, dilations and groups; second
-derivatives too."""
+"""Convolution, transposed convolution and pooling against PyTorch: strides, paddings, dilations, groups."""
 
 from typing import Any
 
@@ -59,7 +58,7 @@ def test_conv1d_matches_torch(case):
 @few_examples
 @given(convolution_cases(2), st.booleans())
 def test_conv_transpose2d_matches_torch(case, with_output_padding):
-    """The drawn convolution run backwards: its output size is what the transpose starts from."""
+    """A sampled convolution run backwards: its output size is the input size of the transpose."""
     x, w, _, settings = case
     settings = settings | {"output_padding": tuple(int(with_output_padding and s > 1) for s in settings["stride"])}
     y = np.random.default_rng(0).normal(size=(x.shape[0], w.shape[0], 3, 2))

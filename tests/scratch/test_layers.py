@@ -59,7 +59,7 @@ def test_embedding_matches_torch(data, shape, padding):
 
 
 def test_embedding_second_derivative():
-    """Reading rows is linear, but what is done with the rows is not: a Hessian passes through it."""
+    """Reading rows is linear, but what follows is not: a Hessian passes through it."""
     ids = np.array([[0, 2], [2, 2]])
     w = np.random.default_rng(0).normal(size=(4, 3))
     assert_matches_torch(lambda w: embedding(ids, w) ** 3, lambda w: F.embedding(torch.from_numpy(ids), w) ** 3, w)
@@ -67,8 +67,7 @@ def test_embedding_second_derivative():
 
 @pytest.mark.parametrize("padding", [None, 2])
 def test_weighted_embedding_second_derivative(padding):
-    """The weight v of a row of padding moves no gradient of the table: dL/dW says nothing of it, and so not its
-    gradient by v."""
+    """The weight v of a padding row does not affect the table's gradient, so dL/dW has no gradient by v either."""
     ids, rng = np.array([[0, 2], [2, 1]]), np.random.default_rng(0)
     assert_matches_torch(
         lambda w, v: embedding(ids, w, padding) * v,
@@ -94,7 +93,7 @@ def test_dropout_scales_the_values_it_keeps(shape, p):
     assert p < 1 or not is_kept.any()
     np.testing.assert_allclose(y.data[is_kept], 3 / (1 - p) if p < 1 else 0)
     (g,) = grad(y, x, np.ones(shape))
-    np.testing.assert_allclose(g.data, y.data / 3)  # the same mask on the way back
+    np.testing.assert_allclose(g.data, y.data / 3)  # the same mask in the backward pass
 
 
 def test_dropout_preserves_the_mean_and_is_identity_in_eval():
@@ -240,7 +239,7 @@ GRADCHECK_CASES = {
 
 @pytest.mark.parametrize("name", GRADCHECK_CASES)
 def test_gradients_match_central_differences(name):
-    """No other engine asked: central differences alone."""
+    """Against central differences alone, without another engine."""
     f, *shapes = GRADCHECK_CASES[name]
     report = gradcheck(f, [sample_normal(*s) for s in shapes])
     assert report.passed, report

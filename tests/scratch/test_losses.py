@@ -1,4 +1,4 @@
-"""Losses against torch.nn.functional, with their second derivatives and at their extremes."""
+"""Losses against torch.nn.functional, with their second derivatives and at extreme values."""
 
 import numpy as np
 import pytest

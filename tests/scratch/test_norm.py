@@ -1,4 +1,4 @@
-"""The four norms against PyTorch: gradients, second derivatives, running statistics, test mode, folding."""
+"""The four norms against PyTorch: gradients, second derivatives, running statistics, eval mode, folding."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_batch_norm_in_eval_matches_torch(data, n, c, size):
 
 
 def test_batch_norm_six_equations_are_the_short_form():
-    """3.15-3.20 and what is left of dx̂ without its parts along 1 and x̂ are the same map."""
+    """Equations 3.15-3.20 and dx̂ without its parts along 1 and x̂ are the same map."""
     rng = np.random.default_rng(0)
     x = tensor(rng.normal(size=(5, 3, 2)), requires_grad=True)
     dy, scale, shift = rng.normal(size=x.shape), Tensor(np.ones((3, 1))), Tensor(np.zeros((3, 1)))

@@ -1,4 +1,4 @@
-"""Optimizers step by step against torch.optim, schedules against its schedulers, clipping."""
+"""Optimizers step by step against torch.optim, schedules against its schedulers, gradient clipping."""
 
 from functools import partial
 
@@ -42,8 +42,7 @@ OPTIMIZER_PAIRS = {
 @pytest.mark.parametrize("lr", [None, 0.05])
 @pytest.mark.parametrize("name", OPTIMIZER_PAIRS)
 def test_optimizers_match_torch_for_ten_steps(name, lr):
-    """Gradients of very different sizes; one parameter has none in every third step, as an unused branch of a
-    network."""
+    """Gradients of very different sizes; one parameter has none in every third step, as in an unused branch."""
     rng = np.random.default_rng(0)
     initial_values = [rng.normal(size=shape) for shape in ((3, 5), (4,), ())]
     scratch_params, torch_params = (
@@ -127,7 +126,7 @@ def test_clip_norm_matches_torch(limit):
 
 
 def run_torch_scheduler(make: object, steps: int, option: str = "lr") -> list[float]:
-    """What a scheduler of PyTorch sets, step by step."""
+    """The learning rates that a scheduler of PyTorch sets, step by step."""
     opt = T.SGD([torch.zeros(1, requires_grad=True)], lr=0.1, momentum=0.9)
     scheduler, values = make(opt), []  # type: ignore[operator]
     for _ in range(steps):

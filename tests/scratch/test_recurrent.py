@@ -1,4 +1,4 @@
-"""RNN, LSTM and GRU through time against torch.nn: all outputs, all gradients, layers, directions, given starts."""
+"""RNN, LSTM and GRU against torch.nn: all outputs, all gradients, layers, directions, initial states."""
 
 import numpy as np
 import pytest
@@ -74,7 +74,7 @@ def test_lstm_accepts_an_empty_batch():
 
 
 def test_lstm_cell_gradient_is_the_product_of_forget_gates():
-    """Gaba eq. 5.15: with gates deaf to h, dc_T/dc_0 is the product of the forget gates, and nothing else."""
+    """Gaba eq. 5.15: with gates that ignore h, dc_T/dc_0 is the product of the forget gates, and nothing else."""
     rng = np.random.default_rng(0)
     x, c0, h0 = (
         Tensor(rng.normal(size=(4, 1, 2))),
@@ -98,7 +98,7 @@ def test_recurrent_dropout_acts_between_layers_only():
 
 def test_recurrent_modules_name_what_does_not_fit():
     x = tensor(np.ones((3, 2, 4)), requires_grad=True)
-    with pytest.raises(ScratchError, match="gru can be differentiated once only"):
+    with pytest.raises(ScratchError, match="gru can be differentiated only once"):
         grad(modules.GRU(4, 5, dtype=np.float64)(x)[1].sum(), x, create_graph=True)
     with pytest.raises(ScratchError, match=r"rnn: an input of shape \(3, 2, 4\) does not fit \(T, N, 6\)"):
         modules.RNN(6, 5, dtype=np.float64)(x)

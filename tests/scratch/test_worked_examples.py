@@ -1,5 +1,4 @@
-"""The numbers that the courses print for their worked examples: computed, and where a course is wrong, what is
-right."""
+"""The numbers that the courses print for their worked examples: computed, and corrected where a course is wrong."""
 
 import numpy as np
 import pytest
@@ -32,7 +31,7 @@ def test_groudiev_graph():
 def test_groudiev_sigmoid_fused_and_composed():
     """CE06: σ(w0x0 + w1x1 + w2) as one node with slope σ(1 − σ) and as five operations: one gradient.
 
-    The numbers of the drawing are not in the text; these are the ones it is usually drawn with.
+    The numbers of the figure are not in the text; these are the ones it usually shows.
     """
     point = {"w0": 2, "x0": -1, "w1": -3, "x1": -2, "w2": -3}
     composed_grads = compare_gradients("1 / (1 + exp(-(w0*x0 + w1*x1 + w2)))", point)["reverse"]
@@ -46,8 +45,8 @@ def test_groudiev_sigmoid_fused_and_composed():
 
 
 def test_gaba_autograd_example_prints_other_numbers_than_its_program():
-    """C2.6, C2.7, M9: printed dL/dx = (−0.0689, 0.0689), dL/dw = (−0.1378, 0.2067). The program gives −0.2875 times
-    w, and times x."""
+    """C2.6, C2.7, M9: printed dL/dx = (−0.0689, 0.0689), dL/dw = (−0.1378, 0.2067). The program gives −0.2875 times w,
+    and times x."""
     x, w = tensor([2.0, 3.0], requires_grad=True), tensor([1.0, -1.0], requires_grad=True)
     ((x @ w).sigmoid() - 1.0).square().backward()
     s = 1 / (1 + np.exp(1))

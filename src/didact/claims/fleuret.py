@@ -101,7 +101,7 @@ def decay_as_a_prior() -> Pair:
     w, λ = torch.randn(6, requires_grad=True), 0.4
     prior = -torch.distributions.Normal(0.0, math.sqrt(1 / (2 * λ))).log_prob(w).sum()
     scratch_w = scratch.tensor(w.detach().numpy(), requires_grad=True)
-    return compute_gradients(prior, w)[0], SGD([scratch_w], weight_decay=2 * λ).penalised(scratch_w, np.zeros(6))
+    return compute_gradients(prior, w)[0], SGD([scratch_w], weight_decay=2 * λ).add_weight_decay(scratch_w, np.zeros(6))
 
 
 @claim(

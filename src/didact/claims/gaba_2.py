@@ -33,7 +33,7 @@ from didact.optim.lion import Lion
 from didact.scratch.gradients import by_hand
 from didact.scratch.gradients.numerical import central_difference
 from didact.scratch.losses import cross_entropy
-from didact.scratch.optim import SGD, Adam, average, clip_norm
+from didact.scratch.optim import SGD, Adam, clip_norm, update_average
 
 
 def minibatch_gradient(rows: Sequence[int]) -> Tensor:
@@ -165,7 +165,7 @@ def gradient_of_the_weights() -> list[float]:
 def bias_correction() -> Pair:
     """m_t/(1 − βᵗ) = g for a gradient that stays g, at each of the first 50 steps"""
     g, state = np.array([0.3, -2.0, 1e-4]), dict[str, Any]()
-    return [average(state, "m", g, 0.9) / (1 - 0.9**t) for t in range(1, 51)], [g] * 50
+    return [update_average(state, "m", g, 0.9) / (1 - 0.9**t) for t in range(1, 51)], [g] * 50
 
 
 @claim("C2.9", Equal(1e-6), correction="Adam, as its paper defines it, has ε outside the root: η m̂/(√v̂ + ε)")

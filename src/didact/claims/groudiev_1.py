@@ -24,7 +24,7 @@ from didact.registry import create_model
 from didact.scratch import losses
 from didact.scratch.gradients.numerical import error_curve
 from didact.scratch.gradients.symbolic import expression_swell
-from didact.scratch.optim import SGD, AdaGrad, AMSGrad, Optimizer, RMSProp, average
+from didact.scratch.optim import SGD, AdaGrad, AMSGrad, Optimizer, RMSProp, update_average
 
 
 def to_scratch(x: Tensor, *, grad: bool = False) -> scratch.Tensor:
@@ -380,7 +380,7 @@ def bias_correction() -> Conditional:
     β = 0.9, by didact's moving average: a mean that stays 2, and one that is t"""
     def both(means: list[float]) -> ShownAs:
         state, β = dict[str, Any](), 0.9
-        m = [float(average(state, "m", np.array([g]), β)[0] / (1 - β**t)) for t, g in enumerate(means, start=1)]
+        m = [float(update_average(state, "m", np.array([g]), β)[0] / (1 - β**t)) for t, g in enumerate(means, start=1)]
         return ShownAs((m, means), {"m̂ after ten steps": m[-1], "mean of the gradient": means[-1]})
 
     return Conditional(both([2.0] * 10), both([float(t) for t in range(1, 11)]))

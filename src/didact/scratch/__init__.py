@@ -1,8 +1,13 @@
-"""The engine from its equations, in NumPy alone: tensors, their gradients, and four ways to a gradient.
+"""An automatic differentiation engine from its equations, in NumPy alone: tensors, layers, optimizers, networks.
 
     x = scratch.tensor([1.0, 2.0], requires_grad=True)
     (x ** 2).sum().backward()
     x.grad                                  # array([2., 4.])
+
+`autograd` holds tensors and reverse mode, `gradients` the other ways to a gradient. `linear_layer`, `convolution`,
+`pooling`, `norm`, `dropout`, `embedding`, `activation`, `attention`, `recurrent` and `losses` are functions with their
+derivations; `modules` and `sequence` own their parameters, as torch.nn does; `init`, `optim`, `schedule` and `train`
+train them; `networks` are four whole networks. README.md says in which order to read.
 """
 
 from importlib import import_module
@@ -31,24 +36,14 @@ __all__ = [
     "minimum", "no_grad", "pad", "record_op", "softplus", "split", "stack", "svg", "tensor", "where",
 ]
 
-# modules that are imported on first use: scratch.modules.Linear, scratch.optim.Adam,
-# scratch.gradients.compare_gradients
-_MODULES = (
-    "activation",
-    "attention",
-    "init",
-    "losses",
-    "modules",
-    "networks",
-    "optim",
-    "schedule",
-    "sequence",
-    "train",
-    "gradients",
-)
+# submodules that are imported on first use: scratch.modules.Linear, scratch.optim.Adam
+_SUBMODULES = (
+    "activation", "attention", "convolution", "dropout", "embedding", "gradients", "init", "linear_layer", "losses",
+    "module", "modules", "networks", "norm", "optim", "pooling", "recurrent", "schedule", "sequence", "train",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
+    if name in _SUBMODULES:
         return import_module(f"didact.scratch.{name}")
     raise AttributeError(f"didact.scratch has no {name!r}")

@@ -1,4 +1,4 @@
-"""Activations that courses name beside ReLU, tanh and the sigmoid of `ops.py` (Gaba 1.1.2, Fleuret 4.3)."""
+"""Activations that courses name beside the ReLU, tanh and sigmoid of `autograd/ops.py` (Gaba 1.1.2, Fleuret 4.3)."""
 
 from math import pi, sqrt
 
@@ -25,8 +25,10 @@ def _normal_cdf(x: Array) -> Array:
 
 
 def gelu(x: Tensor) -> Tensor:
-    """y = x Φ(x), Φ the distribution function of N(0, 1);  dx = dy (Φ(x) + x φ(x)).  Bounded below by −0.17 (Gaba's
-    table says R)."""
+    """y = x Φ(x), Φ the distribution function of N(0, 1);  dx = dy (Φ(x) + x φ(x)).
+
+    Bounded below by −0.17 (Gaba's table says R).
+    """
     below = _normal_cdf(x.data)
 
     def vjp(dy: Tensor) -> Grads:
@@ -40,11 +42,12 @@ def gelu(x: Tensor) -> Tensor:
 def gelu_tanh(x: Tensor) -> Tensor:
     """y = ½ x (1 + tanh u), u = √(2/π)(x + 0.044715 x³): GELU as GPT-2 computes it, within 5e-4 of it and cheaper.
 
-    Since ½ (1 + tanh u) = σ(2u), write v = 2u and s = σ(v): y = x s,  dx = dy (s + x s (1 − s) v′),  v′ = 2√(2/π)(1
-    + 3 · 0.044715 x²).
+    Since ½ (1 + tanh u) = σ(2u), write v = 2u and s = σ(v):
+
+        y = x s,    dx = dy (s + x s (1 − s) v′),    v′ = 2√(2/π)(1 + 3 · 0.044715 x²)
     """
     a, b = 2 * sqrt(2 / pi), 2 * sqrt(2 / pi) * 0.044715                          # v = a x + b x³
-    # in place from here: fresh memory costs more than sums
+    # in place from here: new memory costs more than the sums
     s = np.multiply(x.data, x.data, out=np.empty_like(x.data))
     s *= -b
     s -= a

@@ -10,7 +10,7 @@ from didact.scratch.linear_layer import linear
 
 
 def _additive_mask(mask: Any, shape: tuple[int, ...], causal: bool, dtype: Any) -> Array | None:
-    """Mask and causality as one array to be added to the scores: −∞ where a query may not look."""
+    """Mask and causality as one array to add to the scores: −∞ where a query must not attend."""
     bias = None
     if mask is not None:
         mask_array = np.asarray(mask)
@@ -19,20 +19,19 @@ def _additive_mask(mask: Any, shape: tuple[int, ...], causal: bool, dtype: Any) 
             if mask_array.dtype == bool
             else mask_array.astype(dtype, copy=False)
         )
-    if causal:  # a query sees itself and what came before: lower-triangular with the diagonal
+    if causal:  # a query attends to itself and to what came before: lower-triangular with the diagonal
         future = np.triu(np.full(shape[-2:], -np.inf, dtype), 1)
         bias = future if bias is None else bias + future
     return bias
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Any = None, causal: bool = False) -> Tensor:
-    """A = softmax(q kᵀ / √d + mask),  y = A v.  Gaba 6.9, d the width of one head's query.
+    """A = softmax(q kᵀ / √d + mask),  y = A v.  Gaba 6.9, d the dimension of one head's query.
 
         dv = Aᵀ dy,    dA = dy vᵀ,    dS = A ⊙ (dA − rowsum(dA ⊙ A)),    dq = dS k / √d,    dk = dSᵀ q / √d
 
-    dS is the softmax's Jacobian diag(a) − a aᵀ applied to each row. The mask is PyTorch's: a boolean one is True
-    where looking is allowed,
-    a float one is added. A query that may look nowhere gets 0.
+    dS is the softmax's Jacobian diag(a) − a aᵀ applied to each row. The mask is PyTorch's: a boolean one is True where
+    attention is allowed, a float one is added. A query that may attend to nothing gets 0.
     """
     if q.shape[-1] != k.shape[-1] or k.shape[:-1] != v.shape[:-1] or q.shape[:-2] != k.shape[:-2]:
         raise ScratchError(f"attention: queries {q.shape}, keys {k.shape} and values {v.shape} do not fit")
@@ -55,7 +54,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Any = None, causal: bool = 
 
 
 def attention_weights(q: Tensor, k: Tensor, bias: Array | None) -> Tensor:
-    """A by itself: to be looked at, and for derivatives of derivatives.  dS as above."""
+    """The matrix A by itself, for attention maps and for second derivatives. dS as above."""
     scale = 1 / sqrt(q.shape[-1])
     scores = q.data @ k.data.swapaxes(-1, -2) * scale
     a = _safe_softmax(scores if bias is None else scores + bias)
@@ -68,7 +67,7 @@ def attention_weights(q: Tensor, k: Tensor, bias: Array | None) -> Tensor:
 
 
 def _safe_softmax(scores: Array) -> Array:
-    """e^(s − max s) / Σ, and 0 for a row of −∞ alone."""
+    """e^(s − max s) / Σ, and 0 for a row of nothing but −∞."""
     row_max = scores.max(-1, keepdims=True, initial=-np.inf)
     row_max[row_max == -np.inf] = 0
     e: Array = np.exp(scores - row_max)
@@ -79,8 +78,10 @@ def _safe_softmax(scores: Array) -> Array:
 
 
 def _split_heads(x: Tensor, num_heads: int) -> Tensor:
-    """(N, T, E) -> (N, heads, T, E/heads): every head gets its own slice of the projection, not of the input
-    (Groudiev 6.5.4)."""
+    """(N, T, E) -> (N, heads, T, E/heads).
+
+    Every head gets its own slice of the projection, not of the input (Groudiev 6.5.4).
+    """
     n, t, e = x.shape
     return x.reshape(n, t, num_heads, e // num_heads).transpose(1, 2)
 
@@ -97,10 +98,9 @@ def multi_head_attention(
     mask: Any = None,
     causal: bool = False,
 ) -> Tensor:
-    """y = [head_1 … head_h] W_Oᵀ + b_O,  head_i = attention(Q_i, K_i, V_i), all three projected from (N, T, E).
-    Gaba eq. 6.14.
+    """y = [head_1 … head_h] W_Oᵀ + b_O,  head_i = attention(Q_i, K_i, V_i).  Gaba eq. 6.14.
 
-    `in_weight` stacks W_Q, W_K and W_V (3E, E), as in PyTorch.
+    Queries, keys and values are projected from (N, T, E); `in_weight` stacks W_Q, W_K and W_V (3E, E), as in PyTorch.
     """
     e = query.shape[-1]
     q, k, v = (

@@ -4,22 +4,23 @@ With s, d, P for stride, dilation and padding, a convolution layer computes
 
     y[n, o, p] = Σ_{c, k}  x[n, c, s·p + d·k − P] · w[o, c, k]
 
-which is a cross-correlation: Groudiev 4.2.2 prints the kernel flipped, no library flips it. Pair y with a gradient
-g of its shape,
+which is a cross-correlation: Groudiev 4.2.2 prints the kernel flipped, no library flips it. Pair y with a gradient g of
+its shape,
 
     L = Σ_{n, o, p, c, k}  g[n, o, p] · x[n, c, s·p + d·k − P] · w[o, c, k]
 
 and L is linear in each of g, x and w. Its derivative by one of them is a sum over the other two:
 
-    slide(x, w)      by g: the convolution
-    spread(g, w)     by x: the transposed convolution
-    correlate(x, g)  by w: x correlated with g
+    conv_forward(x, w)      by g: the convolution
+
+    conv_transpose(g, w)    by x: the transposed convolution
+
+    correlate(x, g)         by w: x correlated with g
 
 So the gradients of any of the three are the other two, and derivatives of every order are already here.
 
-Every window becomes a column (im2col) and each sum one matrix product. In memory the arrays lie as (C, *size, N),
-batch last, whatever
-their shape says: a tap of the kernel then moves whole rows of the batch, which is several times faster than rows of
+Every window becomes a column (im2col) and each sum one matrix product. In memory the arrays are (C, *size, N), batch
+last, whatever their shape: a tap of the kernel then moves whole rows of the batch, several times faster than rows of
 one image.
 """
 
@@ -35,7 +36,7 @@ Size = int | tuple[int, ...]
 
 
 class Geometry(NamedTuple):
-    """Where the taps of a kernel fall: tap k of window p lies at s·p + d·k − P."""
+    """Where the taps of a kernel lie: tap k of window p reads the input at s·p + d·k − P."""
 
     size: tuple[int, ...]
     kernel: tuple[int, ...]
@@ -70,19 +71,19 @@ def per_axis(value: Size, axes: int) -> tuple[int, ...]:
     return (value,) * axes if isinstance(value, int) else value
 
 
-def batch_last(x: Array) -> Array:
+def _batch_last(x: Array) -> Array:
     """(N, C, *size) -> (C, *size, N)."""
     return x.transpose(*range(1, x.ndim), 0)
 
 
-def batch_first(x: Array) -> Array:
+def _batch_first(x: Array) -> Array:
     """(C, *size, N) -> (N, C, *size), a view: the memory stays as it is."""
     return x.transpose(-1, *range(x.ndim - 1))
 
 
-def im2col(x: Array, geometry: Geometry) -> Array:
-    """im2col: (N, C, *size) -> (G, C/G·K, P·N), by one strided view and one copy."""
-    (n, c), x = x.shape[:2], batch_last(x)
+def _im2col(x: Array, geometry: Geometry) -> Array:
+    """(N, C, *size) -> (G, C/G·K, P·N), every window a column: one strided view and one copy."""
+    (n, c), x = x.shape[:2], _batch_last(x)
     if any(geometry.padding):
         frame = np.zeros((c, *geometry.padded, n), x.dtype)
         frame[:, *geometry.inside] = x
@@ -97,40 +98,40 @@ def im2col(x: Array, geometry: Geometry) -> Array:
     return view.reshape(geometry.groups, c // geometry.groups * prod(geometry.kernel), prod(geometry.out) * n)
 
 
-def col2im(cols: Array, n: int, geometry: Geometry) -> Array:
-    """The transpose of im2col: every column is added back to where its window was."""
+def _col2im(cols: Array, n: int, geometry: Geometry) -> Array:
+    """The transpose of `_im2col`: every column is added back to its window."""
     c = cols.shape[0] * cols.shape[1] // prod(geometry.kernel)
     taps = cols.reshape(c, *geometry.kernel, *geometry.out, n)
     frame = np.zeros((c, *geometry.padded, n), cols.dtype)
     for tap in np.ndindex(*geometry.kernel):
         frame[:, *geometry.cells_under(tap)] += taps[:, *tap]
-    return batch_first(frame[:, *geometry.inside])
+    return _batch_first(frame[:, *geometry.inside])
 
 
 def _output_columns(g: Array, geometry: Geometry) -> Array:
-    """(N, O, *out) -> (G, O/G, P·N), the shape that meets columns."""
-    return batch_last(g).reshape(geometry.groups, g.shape[1] // geometry.groups, prod(geometry.out) * g.shape[0])
+    """(N, O, *out) -> (G, O/G, P·N), the shape that multiplies the columns."""
+    return _batch_last(g).reshape(geometry.groups, g.shape[1] // geometry.groups, prod(geometry.out) * g.shape[0])
 
 
 def conv_forward(x: Tensor, w: Tensor, geometry: Geometry, name: str = "convolution") -> Tensor:
-    """y = W · columns(x);  dx = spread(dy, w),  dw = correlate(x, dy)."""
+    """y = W · _im2col(x);  dx = conv_transpose(dy, w),  dw = correlate(x, dy)."""
     kernels = w.data.reshape(geometry.groups, w.shape[0] // geometry.groups, prod(w.shape[1:]))
-    y = (kernels @ im2col(x.data, geometry)).reshape(w.shape[0], *geometry.out, x.shape[0])
+    y = (kernels @ _im2col(x.data, geometry)).reshape(w.shape[0], *geometry.out, x.shape[0])
     vjp = vjp_each((x, lambda dy: conv_transpose(dy, w, geometry)), (w, lambda dy: correlate(x, dy, geometry)))
-    return record_op(name, batch_first(y), (x, w), vjp, saved=factors_to_save(x, w))
+    return record_op(name, _batch_first(y), (x, w), vjp, saved=factors_to_save(x, w))
 
 
-def conv_transpose(g: Tensor, w: Tensor, geometry: Geometry, name: str = "spread") -> Tensor:
-    """x = overlap(Wᵀ · rows(g));  dg = slide(dx, w),  dw = correlate(dx, g)."""
+def conv_transpose(g: Tensor, w: Tensor, geometry: Geometry, name: str = "conv_transpose") -> Tensor:
+    """x = _col2im(Wᵀ · g);  dg = conv_forward(dx, w),  dw = correlate(dx, g)."""
     kernels = w.data.reshape(geometry.groups, w.shape[0] // geometry.groups, prod(w.shape[1:]))
-    x = col2im(kernels.swapaxes(1, 2) @ _output_columns(g.data, geometry), g.shape[0], geometry)
+    x = _col2im(kernels.swapaxes(1, 2) @ _output_columns(g.data, geometry), g.shape[0], geometry)
     vjp = vjp_each((g, lambda dx: conv_forward(dx, w, geometry)), (w, lambda dx: correlate(dx, g, geometry)))
     return record_op(name, x, (g, w), vjp, saved=factors_to_save(g, w))
 
 
 def correlate(x: Tensor, g: Tensor, geometry: Geometry) -> Tensor:
-    """w = rows(g) · columns(x)ᵀ;  dx = spread(g, dw),  dg = slide(x, dw)."""
-    w = _output_columns(g.data, geometry) @ im2col(x.data, geometry).swapaxes(1, 2)
+    """w = g · _im2col(x)ᵀ;  dx = conv_transpose(g, dw),  dg = conv_forward(x, dw)."""
+    w = _output_columns(g.data, geometry) @ _im2col(x.data, geometry).swapaxes(1, 2)
     vjp = vjp_each((x, lambda dw: conv_transpose(g, dw, geometry)), (g, lambda dw: conv_forward(x, dw, geometry)))
     return record_op(
         "correlate",
@@ -142,7 +143,7 @@ def correlate(x: Tensor, g: Tensor, geometry: Geometry) -> Tensor:
 
 
 def _add_bias(y: Tensor, bias: Tensor | None) -> Tensor:
-    """One number for each output channel (Groudiev 4.2.3 prints one for each position)."""
+    """One bias for each output channel (Groudiev 4.2.3 prints one for each position)."""
     return y if bias is None else y + bias.reshape(-1, *(1,) * (y.ndim - 2))
 
 
@@ -156,7 +157,7 @@ def convolution(
     dilation: Size = 1,
     groups: int = 1,
 ) -> Tensor:
-    """y = w ⋆ x + b with x (N, C, *size), w (O, C/groups, *kernel)."""
+    """Convolution: y = w ⋆ x + b with x (N, C, *size), w (O, C/groups, *kernel)."""
     axes = weight.ndim - 2
     name = f"conv{axes}d"
     if x.ndim != weight.ndim or x.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups:
@@ -181,10 +182,10 @@ def convolution_transpose(
     dilation: Size = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The gradient of a convolution by its input, used forwards: x (N, C, *size), w (C, O/groups, *kernel).
+    """Transposed convolution: the gradient of a convolution by its input; x (N, C, *size), w (C, O/groups, *kernel).
 
-    The size is the one that a convolution with the same settings maps to x's; output_padding picks one where its
-    floor allows several.
+    The output has the size that a convolution with the same settings maps to x's; `output_padding` picks one where the
+    floor in that size allows several.
     """
     axes = weight.ndim - 2
     name = f"conv_transpose{axes}d"
@@ -212,6 +213,7 @@ def conv1d(
     dilation: Size = 1,
     groups: int = 1,
 ) -> Tensor:
+    """`convolution` over one axis."""
     return convolution(x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups)
 
 
@@ -224,4 +226,5 @@ def conv2d(
     dilation: Size = 1,
     groups: int = 1,
 ) -> Tensor:
+    """`convolution` over two axes."""
     return convolution(x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups)

@@ -6,10 +6,10 @@ from didact.scratch.autograd.tensor import ScratchError, Tensor
 
 
 def dropout(x: Tensor, p: float, rng: np.random.Generator, training: bool = True) -> Tensor:
-    """y = m/(1 − p) ⊙ x with m ~ Bernoulli(1 − p), so that E[y] = x and nothing happens at test;  dx = m/(1 − p) ⊙ dy.
+    """y = m/(1 − p) ⊙ x with m ~ Bernoulli(1 − p), so that E[y] = x;  dx = m/(1 − p) ⊙ dy.  The identity in eval mode.
 
-    p is the chance to be dropped, as in PyTorch. Van Schependom 3.3.3 scales at test instead, and by p where 1 − p
-    is right.
+    p is the probability of dropping a value, as in PyTorch. Van Schependom 3.3.3 scales at test time instead, and by p
+    where 1 − p is right.
     """
     if not 0 <= p <= 1:
         raise ScratchError(f"dropout: p is a probability, got {p}")

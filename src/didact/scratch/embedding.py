@@ -30,7 +30,7 @@ def _read_rows(index: Array, weight: Tensor, skip: int | None) -> Tensor:
 
 
 def _add_rows(index: Array, dy: Tensor, shape: tuple[int, ...], skip: int | None) -> Tensor:
-    """dW[v] = Σ dy over the places where token v stands: sorted by token, so that each sum is one run."""
+    """dW[v] = Σ dy over the positions of token v: sorted by token, so that each sum is one contiguous run."""
     dw, flat = np.zeros(shape, dy.dtype), index.reshape(-1)
     if flat.size:
         order = flat.argsort(kind="stable")

@@ -1,11 +1,10 @@
-"""Where weights start: with a variance that neither dies out nor blows up from layer to layer (Gaba 1.5, Van
-Schependom 3.1).
+"""Weight initialization: a variance that neither vanishes nor explodes from layer to layer (Gaba 1.5, Van Schependom
+3.1).
 
-A layer's output has n_in · Var(w) times the variance of its input, and its gradient n_out · Var(w) times that of
-its output. Xavier takes
-the middle of both; He keeps the first and doubles it, because a ReLU silences half of its input. `gain` is what an
-activation asks for on
-top: 1 for none, 5/3 for tanh, √2 for ReLU (in He's already). Shapes are (out, in, *kernel).
+A layer's output has n_in · Var(w) times the variance of its input, and its gradient n_out · Var(w) times that of its
+output. Xavier averages the two; He takes the first and doubles it, because a ReLU zeroes half of its input. `gain`
+multiplies the standard deviation to suit the activation: 1 for none, 5/3 for tanh, √2 for ReLU (He includes it). Shapes
+are (out, in, *kernel).
 """
 
 from math import prod, sqrt
@@ -20,7 +19,7 @@ Rng = np.random.Generator | int | None
 
 
 def fans(shape: Shape) -> tuple[int, int]:
-    """How many inputs reach an output, and how many outputs an input."""
+    """(fan_in, fan_out): how many inputs reach an output, and how many outputs an input reaches."""
     if len(shape) < 2:
         raise ScratchError(f"a weight of shape {shape} has no fan: it needs two axes")
     return shape[1] * prod(shape[2:]), shape[0] * prod(shape[2:])
@@ -36,13 +35,15 @@ def normal(shape: Shape, std: float, rng: Rng = None, dtype: Any = np.float32) -
 
 
 def zeros(shape: Shape, dtype: Any = np.float32) -> Array:
-    """For biases. Weights at zero would all get the same gradient, and stay equal for ever."""
+    """For biases. Weights at zero would all get the same gradient and stay equal forever."""
     return np.zeros(shape, dtype)
 
 
 def xavier_uniform(shape: Shape, rng: Rng = None, gain: float = 1.0, dtype: Any = np.float32) -> Array:
-    """U(±√(6/(n_in + n_out))), variance 2/(n_in + n_out).  The argument needs an activation that is odd and
-    near-linear: tanh, not σ."""
+    """U(±√(6/(n_in + n_out))), variance 2/(n_in + n_out).
+
+    The argument needs an activation that is odd and near-linear: tanh, not σ.
+    """
     return uniform(shape, gain * sqrt(6 / sum(fans(shape))), rng, dtype)
 
 
@@ -62,9 +63,8 @@ def he_normal(shape: Shape, rng: Rng = None, dtype: Any = np.float32) -> Array:
 
 
 def orthogonal(shape: Shape, rng: Rng = None, gain: float = 1.0, dtype: Any = np.float32) -> Array:
-    """Rows (or columns, if fewer) of length 1 at right angles: no direction grows or shrinks, which recurrent
-    weights like."""
+    """Orthonormal rows (or columns, if fewer): no direction grows or shrinks, which suits recurrent weights."""
     rows, columns = shape[0], prod(shape[1:])
     q, r = np.linalg.qr(np.random.default_rng(rng).normal(size=(max(rows, columns), min(rows, columns))))
-    q *= np.sign(np.diag(r))  # without it QR's own choice of signs would make the draw uneven
+    q *= np.sign(np.diag(r))  # QR chooses signs by its own rule: without this the sample would not be uniform
     return (gain * (q if rows >= columns else q.T)).reshape(shape).astype(dtype)

@@ -1,4 +1,4 @@
-"""The affine map of a dense layer and its three gradients (Gaba 2.2.1, Lhotte 3.3.1)."""
+"""Linear (fully connected) layer: an affine map and its three gradients (Gaba 2.2.1, Lhotte 3.3.1)."""
 
 from math import prod
 
@@ -8,8 +8,8 @@ from didact.scratch.autograd.tensor import ScratchError, Tensor, factors_to_save
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """y = x Wᵀ + b;  dx = dy W,  dW = dyᵀ x,  db = Σ dy.
 
-    Rows are examples, so the course's δ hᵀ, summed over them, is dyᵀ x. Axes before the last are all batch: one
-    product serves them.
+    Rows are examples, so the course's δ hᵀ, summed over them, is dyᵀ x. All axes before the last are batch axes: one
+    product does them together.
     """
     if not x.ndim or x.shape[-1] != weight.shape[1]:
         raise ScratchError(f"linear: an input of shape {x.shape} does not fit a weight of shape {weight.shape}")

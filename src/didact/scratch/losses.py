@@ -1,8 +1,7 @@
-"""Losses, each with the slope that starts the backward pass (Gaba 1.3, Groudiev 3.2, Lhotte 4.5).
+"""Losses, each with the gradient that starts the backward pass (Gaba 1.3, Groudiev 3.2, Lhotte 4.5).
 
 Targets are constants. The mean is over all elements or labels, as in PyTorch; Groudiev and Van Schependom sum the
-squared error over
-the dimensions of an output, which is d times that.
+squared error over the dimensions of an output, which is d times that.
 """
 
 from typing import Any
@@ -25,10 +24,9 @@ def cross_entropy(
     """L = −log softmax(z)_y, the negative log-likelihood of class y;  dz = p − y.
 
     Classes lie on axis 1 of (N, K, …) as in PyTorch; the target is an index for each label or a distribution of the
-    shape of the logits.
-    Classes may be weighted (the mean is then over the weights), labels of `ignore_index` count for nothing, and
-    `label_smoothing`
-    mixes the target with the uniform distribution: (1 − α) y + α/K (Gaba eq. 3.34).
+    shape of the logits. `weight` weights the classes (the mean is then over the weights), labels equal to
+    `ignore_index` are left out, and `label_smoothing` mixes the target with the uniform distribution: (1 − α) y + α/K
+    (Gaba eq. 3.34).
     """
     z = logits if logits.ndim < 3 else logits.permute(0, *range(2, logits.ndim), 1)       # (N, …, K)
     target_array, classes = np.asarray(target), z.shape[-1]
@@ -48,23 +46,22 @@ def cross_entropy(
         labels = float((w[index] * counted).sum())
     if label_smoothing:
         q = (1 - label_smoothing) * q + label_smoothing / classes * q.sum(-1, keepdims=True)
-    return _reduce(softmax_cross_entropy(z, (q * w).astype(z.dtype, copy=False)), reduction, labels)
+    return _reduce(_softmax_cross_entropy(z, (q * w).astype(z.dtype, copy=False)), reduction, labels)
 
 
-def softmax_cross_entropy(z: Tensor, q: Array) -> Tensor:
+def _softmax_cross_entropy(z: Tensor, q: Array) -> Tensor:
     """L = −Σ_c q_c log p_c with p = softmax(z), on the last axis;  dz = p Σq − q, which for one label is p − y.
 
     Gaba 2.2.1 multiplies by σ′(z), which holds for activations of one variable and not for softmax. Fused, no
-    exponential
-    overflows (the largest is e⁰) and no logarithm sees 0: log p = z − m − log Σ e^(z − m), m = max z.
+    exponential overflows (the largest is e⁰) and no logarithm sees 0: log p = z − m − log Σ e^(z − m), m = max z.
     """
     shifted = z.data - z.data.max(-1, keepdims=True, initial=-np.inf)
     log_p = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     terms = np.zeros_like(q)
-    np.multiply(q, log_p, out=terms, where=q != 0)  # 0 · log 0 = 0: a class ruled out by a logit of −∞
+    np.multiply(q, log_p, out=terms, where=q != 0)  # 0 · log 0 = 0: a class excluded by a logit of −∞
 
     def vjp(dy: Tensor) -> Grads:
-        return ((z.softmax(-1) * q.sum(-1, keepdims=True) - q) * dy.unsqueeze(-1),)  # e is not kept: it costs less anew
+        return ((z.softmax(-1) * q.sum(-1, keepdims=True) - q) * dy.unsqueeze(-1),)  # cheaper to recompute than to save
 
     return record_op("cross_entropy", -terms.sum(-1), (z,), vjp, saved=(z,))
 
@@ -72,8 +69,10 @@ def softmax_cross_entropy(z: Tensor, q: Array) -> Tensor:
 def nll_loss(
     log_p: Tensor, target: Any, *, weight: Any = None, ignore_index: int = -100, reduction: str = "mean"
 ) -> Tensor:
-    """L = −log p_y, for a network that ends in log_softmax;  d log p = −1 at y. With log_softmax before it, this is
-    cross_entropy."""
+    """L = −log p_y, for a network that ends in log_softmax;  d log p = −1 at y.
+
+    With log_softmax before it, this is cross_entropy.
+    """
     rows = log_p if log_p.ndim < 3 else log_p.permute(0, *range(2, log_p.ndim), 1)
     index = np.asarray(target)
     counted = _valid_labels("nll_loss", index, rows, ignore_index)
@@ -84,7 +83,7 @@ def nll_loss(
 
 
 def _valid_labels(name: str, index: Array, rows: Tensor, ignore_index: int) -> Array:
-    """Which labels count; a label that is no class is refused."""
+    """Mask of the labels that count; a label that is no class is refused."""
     if index.dtype.kind not in "iu" or index.shape != rows.shape[:-1]:
         raise ScratchError(
             f"{name}: labels of shape {index.shape} ({index.dtype}) for scores of shape {rows.shape}, classes last"
@@ -110,7 +109,7 @@ def l1_loss(x: Tensor, target: Any, *, reduction: str = "mean") -> Tensor:
 
 
 def huber_loss(x: Tensor, target: Any, *, delta: float = 1.0, reduction: str = "mean") -> Tensor:
-    """L = ½ d² for |d| ≤ δ, else δ (|d| − ½ δ), d = x − y;  dx = d held within ±δ."""
+    """L = ½ d² for |d| ≤ δ, else δ (|d| − ½ δ), d = x − y;  dx = d clipped to ±δ."""
     d = _difference("huber_loss", x, target)
     size = np.abs(d.data)
     value = np.where(size <= delta, 0.5 * size * size, delta * (size - 0.5 * delta)).astype(d.dtype, copy=False)
@@ -122,8 +121,9 @@ def huber_loss(x: Tensor, target: Any, *, delta: float = 1.0, reduction: str = "
 def bce_with_logits(z: Tensor, target: Any, *, pos_weight: Any = 1.0, reduction: str = "mean") -> Tensor:
     """L = −[w y log σ(z) + (1 − y) log(1 − σ(z))];  dz = σ(z) − y for w = 1.
 
-    From the logit, log σ(z) = −log(1 + e⁻ᶻ) never meets log 0. In z alone: L = (1 − y) z + l · log(1 + e⁻ᶻ), l = 1
-    + (w − 1) y.
+    From the logit, log σ(z) = −log(1 + e⁻ᶻ) never meets log 0. In z alone:
+
+        L = (1 − y) z + l · log(1 + e⁻ᶻ),    l = 1 + (w − 1) y
     """
     y = _target_array("bce_with_logits", z, target)
     l = (1 + (np.asarray(pos_weight, z.dtype) - 1) * y).astype(z.dtype, copy=False)
@@ -136,8 +136,10 @@ def bce_with_logits(z: Tensor, target: Any, *, pos_weight: Any = 1.0, reduction:
 
 
 def _target_array(name: str, x: Tensor, target: Any) -> Array:
-    """The target as an array; shapes that would broadcast are refused: (N, 1) against (N,) gives N² differences
-    (Lhotte 2.4)."""
+    """The target as an array of the input's shape.
+
+    Shapes that would broadcast are refused: (N, 1) against (N,) gives N² differences (Lhotte 2.4).
+    """
     y = np.asarray(target, x.dtype)
     if y.shape != x.shape:
         raise ScratchError(f"{name}: a target of shape {y.shape} for an input of shape {x.shape}")
@@ -155,6 +157,6 @@ def _reduce(losses: Tensor, reduction: str, count: float) -> Tensor:
         raise ScratchError(f"reduction is 'mean', 'sum' or 'none', got {reduction!r}")
     if reduction == "sum":
         return losses.sum()
-    if not count:  # every label ignored: there is no mean, and (as in PyTorch) no gradient to spoil the weights with
+    if not count:  # every label ignored: the mean is NaN and the gradient 0, as in PyTorch
         return losses.sum() * 0.0 + np.nan
     return losses.sum() / count

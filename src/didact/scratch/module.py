@@ -10,22 +10,24 @@ import numpy as np
 
 from didact.scratch.autograd.tensor import Array, ScratchError, Tensor
 
-CALL_LISTENERS: list[Callable[[Module, Any], None]] = []   # who is told of each call: a module, and what it gave
+_CALL_LISTENERS: list[Callable[[Module, Any], None]] = []  # called after every forward pass with module and output
 
 
 @contextmanager
 def listen_to_calls(listener: Callable[[Module, Any], None]) -> Iterator[None]:
-    """Whatever module is called inside, `heard` is told."""
-    CALL_LISTENERS.append(listener)
+    """Call `listener` with every module that is called inside, and with its output."""
+    _CALL_LISTENERS.append(listener)
     try:
         yield
     finally:
-        CALL_LISTENERS.remove(listener)
+        _CALL_LISTENERS.remove(listener)
 
 
 class Module:
-    """What a module is made of, it holds as attributes: tensors are parameters, arrays are buffers, modules are its
-    parts."""
+    """Base class of layers and networks: its attributes are what it is made of.
+
+    Tensors are parameters, arrays are buffers, modules are submodules.
+    """
 
     forward: Callable[..., Any]
 
@@ -34,7 +36,7 @@ class Module:
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         output = self.forward(*args, **keywords)
-        for listener in CALL_LISTENERS:
+        for listener in _CALL_LISTENERS:
             listener(self, output)
         return output
 
@@ -42,18 +44,18 @@ class Module:
         return (module for _, module in self.named_modules())
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """This one, which has no name, and all parts: `blocks.0`."""
+        """This module, under an empty name, and all its submodules: `blocks.0`."""
         yield prefix.rstrip("."), self
         for name, part in vars(self).items():
             if isinstance(part, Module):
                 yield from part.named_modules(f"{prefix}{name}.")
 
     def own_tensors(self) -> dict[str, Tensor]:
-        """Its own parameters, without those of its parts."""
+        """Its own parameters, without those of its submodules."""
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
     def named_values(self, kind: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
-        """All attributes of one kind, here and in the parts: `blocks.0.weight`."""
+        """All attributes of one kind, here and in the submodules: `blocks.0.weight`."""
         for name, value in vars(self).items():
             if isinstance(value, kind):
                 yield prefix + name, value
@@ -62,7 +64,7 @@ class Module:
                 yield from value.named_values(kind, f"{prefix}{name}.")
 
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
-        """Each once: a tensor that two parts share (tied weights) has the first name."""
+        """Each parameter once: a tensor that two modules share (tied weights) has its first name."""
         visited: set[int] = set()
         for name, p in self.named_values(Tensor):
             if id(p) not in visited:
@@ -89,8 +91,10 @@ class Module:
         return {name: np.array(value) for name, value in self.named_values((Tensor, np.ndarray))}  # type: ignore[arg-type]
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Also PyTorch's own `state_dict()`, whose tensors NumPy can read. Every name must be there, with its
-        shape, and no other."""
+        """Copy values by name; PyTorch's own `state_dict()` will do, as NumPy can read its tensors.
+
+        Every name must be there, with its shape, and no other.
+        """
         parameters_by_name: dict[str, Tensor | Array] = dict(self.named_values((Tensor, np.ndarray)))  # type: ignore[arg-type]
         if parameters_by_name.keys() != state.keys():
             raise ScratchError(
@@ -112,7 +116,7 @@ def parameter(value: Array) -> Tensor:
 
 
 class Sequential(Module):
-    """f_L ∘ … ∘ f_1, the parts named 0, 1, 2 …"""
+    """f_L ∘ … ∘ f_1, the modules named 0, 1, 2 …"""
 
     def __init__(self, *parts: Module):
         super().__init__()

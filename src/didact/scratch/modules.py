@@ -1,7 +1,6 @@
-"""Layers that own their parameters, named and shaped as in torch.nn, so that weights go from one engine to the
-other by name.
+"""Layers that own their parameters, named and shaped as in torch.nn: weights go from one engine to the other by name.
 
-Each is thin: it draws its parameters (as PyTorch does: U(±1/√n_in)) and calls the function that holds the derivation.
+Each is thin: it samples its parameters (as PyTorch does: U(±1/√n_in)) and calls the function that holds the derivation.
 `rng` is a generator or a seed, `dtype` float32 or float64. Recurrent layers and attention are in `sequence.py`.
 """
 
@@ -33,21 +32,25 @@ __all__ = [
 
 
 class ReLU(Module):
+    """y = max(0, x)."""
     def forward(self, x: Tensor) -> Tensor:
         return x.relu()
 
 
 class Tanh(Module):
+    """y = tanh x."""
     def forward(self, x: Tensor) -> Tensor:
         return x.tanh()
 
 
 class Sigmoid(Module):
+    """y = 1/(1 + e⁻ˣ)."""
     def forward(self, x: Tensor) -> Tensor:
         return x.sigmoid()
 
 
 class LeakyReLU(Module):
+    """y = x for x > 0, else `slope` · x."""
     def __init__(self, slope: float = 0.01):
         super().__init__()
         self.slope = slope
@@ -57,7 +60,7 @@ class LeakyReLU(Module):
 
 
 class GELU(Module):
-    """`approximate` is "none" or "tanh"."""
+    """y = x Φ(x); `approximate` is "none" or "tanh"."""
 
     def __init__(self, approximate: str = "none"):
         super().__init__()
@@ -89,7 +92,7 @@ class Linear(Module):
         return linear(x, self.weight, self.bias)
 
 
-class ConvNd(Module):
+class _ConvNd(Module):
     """What Conv1d and Conv2d share; the number of axes is the only difference."""
 
     axes: ClassVar[int]
@@ -129,16 +132,16 @@ class ConvNd(Module):
         )
 
 
-class Conv1d(ConvNd):
+class Conv1d(_ConvNd):
     axes = 1
 
 
-class Conv2d(ConvNd):
+class Conv2d(_ConvNd):
     axes = 2
 
 
 class ConvTranspose2d(Module):
-    """W (in, out/groups, kH, kW): that of the convolution which goes the other way."""
+    """Transposed convolution; W (in, out/groups, kH, kW) is that of the convolution which maps the other way."""
 
     def __init__(
         self,
@@ -184,6 +187,7 @@ class ConvTranspose2d(Module):
 
 
 class MaxPool2d(Module):
+    """The maximum of every window."""
     def __init__(self, kernel: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1):
         super().__init__()
         self.kernel, self.stride, self.padding, self.dilation = kernel, stride, padding, dilation
@@ -193,6 +197,7 @@ class MaxPool2d(Module):
 
 
 class AvgPool2d(Module):
+    """The mean of every window."""
     def __init__(self, kernel: Size, stride: Size | None = None, padding: Size = 0, count_include_pad: bool = True):
         super().__init__()
         self.kernel, self.stride, self.padding, self.count_include_pad = kernel, stride, padding, count_include_pad
@@ -202,7 +207,7 @@ class AvgPool2d(Module):
 
 
 class BatchNorm1d(Module):
-    """By the batch while training, by the running statistics at test; for (N, C) and (N, C, T)."""
+    """Batch norm: statistics of the batch while training, running statistics in eval mode; for (N, C) and (N, C, T)."""
 
     def __init__(
         self, channels: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True, *, dtype: Any = np.float32
@@ -221,10 +226,11 @@ class BatchNorm1d(Module):
 
 
 class BatchNorm2d(BatchNorm1d):
-    """For (N, C, H, W): the statistics of a channel are over batch, height and width."""
+    """Batch norm of (N, C, H, W): the statistics of a channel are over batch, height and width."""
 
 
 class LayerNorm(Module):
+    """Layer norm over the last axes, those of `shape`."""
     def __init__(self, shape: Size, eps: float = 1e-5, affine: bool = True, *, dtype: Any = np.float32):
         super().__init__()
         self.shape, self.eps = per_axis(shape, 1), eps
@@ -236,6 +242,7 @@ class LayerNorm(Module):
 
 
 class GroupNorm(Module):
+    """Group norm: statistics over space and the channels of a group."""
     def __init__(self, groups: int, channels: int, eps: float = 1e-5, affine: bool = True, *, dtype: Any = np.float32):
         super().__init__()
         self.groups, self.eps = groups, eps
@@ -247,7 +254,7 @@ class GroupNorm(Module):
 
 
 class InstanceNorm2d(Module):
-    """Without parameters unless asked, as in PyTorch."""
+    """Instance norm; without parameters by default, as in PyTorch."""
 
     def __init__(self, channels: int, eps: float = 1e-5, affine: bool = False, *, dtype: Any = np.float32):
         super().__init__()
@@ -260,6 +267,7 @@ class InstanceNorm2d(Module):
 
 
 class Dropout(Module):
+    """Dropout with probability `p` while training, the identity in eval mode."""
     def __init__(self, p: float = 0.5, *, rng: Rng = None):
         super().__init__()
         self.p, self.rng = p, np.random.default_rng(rng)

@@ -40,7 +40,7 @@ class MLP(Module):
         parts: list[Module] = [Flatten()]
         for a, b in pairwise(widths):
             parts += [Linear(a, b, rng=rng, dtype=dtype), ReLU()]
-        self.layers = Sequential(*parts[:-1])  # no ReLU behind the scores
+        self.layers = Sequential(*parts[:-1])  # no ReLU after the logits
 
     def forward(self, x: Tensor) -> Tensor:                        # (N, ...)
         scores: Tensor = self.layers(x)
@@ -54,7 +54,7 @@ class LeNet(Module):
         super().__init__()
         rng = np.random.default_rng(rng)
         half = size // 2
-        border = 0 if half >= 7 else 2  # 8 x 8 digits would vanish under an unpadded 5 x 5
+        border = 0 if half >= 7 else 2  # an unpadded 5 x 5 would leave nothing of 8 x 8 digits
         side = (half - 4 + 2 * border) // 2
         self.features = Sequential(
             Conv2d(channels, 6, 5, padding=2, rng=rng, dtype=dtype), ReLU(), MaxPool2d(2),
@@ -68,8 +68,10 @@ class LeNet(Module):
 
 
 class CharacterRNN(Module):
-    """h_t = cell(e(x_t), h_{t-1}), z_t = W h_t + b: scores of the next character after each one.  Gaba 5.2,
-    Groudiev 5."""
+    """h_t = cell(e(x_t), h_{t-1}), z_t = W h_t + b: the logits of the next character after each one.
+
+    Gaba 5.2, Groudiev 5.
+    """
 
     def __init__(
         self,
@@ -113,7 +115,7 @@ class Block(Module):
 
 
 class GPT(Module):
-    """e(x) + p -> blocks -> LN -> scores of the next token.  Radford et al. 2019, without dropout and untied."""
+    """e(x) + p -> blocks -> LN -> logits of the next token.  Radford et al. 2019, without dropout and untied."""
 
     def __init__(
         self,
@@ -131,7 +133,7 @@ class GPT(Module):
         self.embed = Embedding(vocab_size, embed_dim, rng=rng, dtype=dtype)
         self.position = Embedding(context_length, embed_dim, rng=rng, dtype=dtype)
         for table in (self.embed, self.position):
-            table.weight.data *= 0.02  # N(0, 1) rows would drown what the blocks add to them
+            table.weight.data *= 0.02  # N(0, 1) rows would dwarf what the blocks add to them
         self.blocks = Sequential(*[Block(embed_dim, num_heads, rng, dtype) for _ in range(num_layers)])
         self.norm = LayerNorm(embed_dim, dtype=dtype)
         self.head = Linear(embed_dim, vocab_size, rng=rng, dtype=dtype)

@@ -1,5 +1,4 @@
-"""Batch, layer, instance and group normalisation (Gaba 3.5-3.6, Groudiev 4.5): one formula, four choices of what to
-average over.
+"""Batch, layer, instance and group normalization (Gaba 3.5-3.6, Groudiev 4.5): one formula, four sets of axes.
 
     x̂ = (x − μ) / √(σ² + ε),   y = γ x̂ + β,      μ and σ² (over m values, divided by m) for each
 
@@ -34,10 +33,10 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """In training by the batch, which also moves the running statistics; at test by those, an affine map (Groudiev
-    4.5.2).
+    """Batch norm: statistics of the batch in training, which also updates the running ones; in eval mode those.
 
-    `momentum` is the weight of the new value, and the running variance is the unbiased one, 1/(m − 1), as in PyTorch.
+    In eval mode it is an affine map (Groudiev 4.5.2). `momentum` is the weight of the new value, and the running
+    variance is the unbiased one, 1/(m − 1), as in PyTorch.
     """
     if x.ndim < 2 or x.shape[1] != len(running_mean):
         raise ScratchError(
@@ -71,21 +70,21 @@ def standardize_batch(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> tup
     y = centered * (gamma.data / np.sqrt(var + eps)) + beta.data
 
     def vjp(delta: Tensor) -> Grads:
-        if is_recording():  # a second derivative looks through μ and σ² too
-            deviation = x - x.mean(axes, keepdims=True)
-            var_eps = deviation.square().mean(axes, keepdims=True) + eps
+        if is_recording():  # a second derivative goes through μ and σ² too
+            centered_x = x - x.mean(axes, keepdims=True)
+            var_eps = centered_x.square().mean(axes, keepdims=True) + eps
         else:
-            # one subtraction is cheaper than to keep it all the while
-            deviation, var_eps = Tensor(x.data - mean), Tensor(var + eps)
+            # subtracting again is cheaper than keeping the difference until backward
+            centered_x, var_eps = Tensor(x.data - mean), Tensor(var + eps)
         root = var_eps.sqrt()
-        x_hat = deviation / root
+        x_hat = centered_x / root
 
         d_gamma = (delta * x_hat).sum(axes, keepdims=True)                                    # 3.15
         d_beta = delta.sum(axes, keepdims=True)                                               # 3.16
         d_x_hat = delta * gamma                                                               # 3.17
-        d_var = (d_x_hat * deviation).sum(axes, keepdims=True) * -0.5 * var_eps ** -1.5            # 3.18
+        d_var = (d_x_hat * centered_x).sum(axes, keepdims=True) * -0.5 * var_eps ** -1.5            # 3.18
         d_mean = d_x_hat.sum(axes, keepdims=True) * -1.0 / root  # 3.19; the path through σ² is Σ(x − μ) = 0
-        dx = d_x_hat / root + d_var * 2.0 * deviation / m + d_mean / m                             # 3.20
+        dx = d_x_hat / root + d_var * 2.0 * centered_x / m + d_mean / m                             # 3.20
         return dx, d_gamma, d_beta
 
     return record_op("batch_norm", y, (x, gamma, beta), vjp, saved=(x, gamma)), mean, var
@@ -94,8 +93,8 @@ def standardize_batch(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> tup
 def standardize(x: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
     """x̂ = (x − μ) r with r = 1/√(σ² + ε);  dx = r (dx̂ − mean(dx̂) − x̂ · mean(dx̂ x̂)).
 
-    That is 3.17-3.20 with d_var and d_mean put in: what is left of dx̂ once its parts along 1 and along x̂ are
-    taken out.
+    That is 3.17-3.20 with d_var and d_mean put in: what is left of dx̂ once its parts along 1 and along x̂ are taken
+    out.
     """
     centered = x.data - x.data.mean(axes, keepdims=True)
     r = 1 / np.sqrt((centered * centered).mean(axes, keepdims=True) + eps)
@@ -106,14 +105,16 @@ def standardize(x: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
         projection = (dy * x_hat).mean(axes, keepdims=True)
         return (scale * (dy - dy.mean(axes, keepdims=True) - x_hat * projection),)
 
-    return record_op("standardise", centered, (x,), vjp, saved=(x,), own=True)
+    return record_op("standardize", centered, (x,), vjp, saved=(x,), own=True)
 
 
 def layer_norm(
     x: Tensor, shape: tuple[int, ...], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """Statistics over the last axes, those of `shape`, for each example by itself: nothing to remember, the same at
-    test."""
+    """Layer norm: statistics over the last axes, those of `shape`, for each example by itself.
+
+    Nothing to remember: training and eval mode are the same.
+    """
     if x.shape[x.ndim - len(shape):] != shape:
         raise ScratchError(f"layer_norm: an input of shape {x.shape} does not end in {shape}")
     y = standardize(x, tuple(range(-len(shape), 0)), eps)
@@ -124,8 +125,10 @@ def layer_norm(
 def group_norm(
     x: Tensor, groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """Statistics over space and the channels of a group. One group: layer norm of (C, H, W); as many as channels:
-    instance norm."""
+    """Group norm: statistics over space and the channels of a group.
+
+    One group is the layer norm of (C, H, W); as many groups as channels, the instance norm.
+    """
     if x.shape[1] % groups:
         raise ScratchError(f"group_norm: {groups} groups do not divide the channels of an input of shape {x.shape}")
     per_group = (x.shape[0], groups, x.shape[1] // groups * prod(x.shape[2:]))
@@ -136,22 +139,29 @@ def group_norm(
 
 
 def instance_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
-    """Statistics over space for each example and channel (not the layer norm of images, as Groudiev 4.5.5 has it)."""
+    """Instance norm: statistics over space for each example and channel.
+
+    Groudiev 4.5.5 calls it the layer norm of images, which it is not.
+    """
     if prod(x.shape[2:]) < 2:
         raise ScratchError(f"instance_norm: needs more than one value in space, got an input of shape {x.shape}")
     return group_norm(x, x.shape[1], weight, bias, eps)
 
 
 def fold_batch_norm(layer: "Layer", norm: "BatchNorm1d | BatchNorm2d") -> "Layer":
-    """One layer that computes norm(layer(x)) at test: W′ = diag(γ/√(σ² + ε)) W,  b′ = γ (b − μ)/√(σ² + ε) + β.
-    Groudiev 4.5.2."""
+    """One layer that computes norm(layer(x)) in eval mode.  Groudiev 4.5.2.
+
+        W′ = diag(γ/√(σ² + ε)) W,    b′ = γ (b − μ)/√(σ² + ε) + β
+    """
     w, out = layer.weight.data, len(layer.weight.data)
     if hasattr(layer, "output_padding"):
         raise ScratchError(
-            "fold: the outputs of a transposed convolution lie on another axis; fold linear and convolution layers"
+            "fold_batch_norm: needs a linear or convolution layer; outputs of a transposed one lie on another axis"
         )
     if norm.running_mean.shape != (out,):
-        raise ScratchError(f"fold: a layer with {out} outputs does not fit a batch norm of {len(norm.running_mean)}")
+        raise ScratchError(
+            f"fold_batch_norm: a layer with {out} outputs does not fit a batch norm of {len(norm.running_mean)}"
+        )
     gamma = 1.0 if norm.weight is None else norm.weight.data
     beta = 0.0 if norm.bias is None else norm.bias.data
     scale = np.asarray(gamma / np.sqrt(norm.running_var + norm.eps), w.dtype)

@@ -1,8 +1,7 @@
 """Optimizers: what to do with a gradient (Gaba 2.1, 2.4, 3.9; Groudiev 3.5; Van Schependom 2.3).
 
-Each class says which direction it takes, d(g); the step is the same for all:  θ ← θ − η d(g).  `lr` is η, and may
-be changed between steps.
-The formulas are PyTorch's; a line says where a course writes another.
+Each class gives its direction d(g); the step is the same for all:  θ ← θ − η d(g).  `lr` is η and may change between
+steps. The formulas are PyTorch's; a line says where a course writes another.
 """
 
 from collections.abc import Iterable
@@ -23,7 +22,7 @@ class Optimizer:
             raise ScratchError(f"{type(self).__name__}: there are no parameters to train")
         self.lr, self.weight_decay = lr, weight_decay
         self.states: list[State] = [{} for _ in self.params]
-        self.steps = [0] * len(self.params)  # a parameter without a gradient does not age
+        self.steps = [0] * len(self.params)  # counted for each parameter: one without a gradient makes no step
 
     def zero_grad(self) -> None:
         for p in self.params:
@@ -34,9 +33,10 @@ class Optimizer:
             for i, p in enumerate(self.params):
                 if p.grad is not None:
                     self.steps[i] += 1
-                    p.add_(self.direction(self.penalised(p, p.grad), self.states[i], self.steps[i]), alpha=-self.lr)
+                    g = self.add_weight_decay(p, p.grad)
+                    p.add_(self.direction(g, self.states[i], self.steps[i]), alpha=-self.lr)
 
-    def penalised(self, p: Tensor, g: Array) -> Array:
+    def add_weight_decay(self, p: Tensor, g: Array) -> Array:
         return g + self.weight_decay * p.data if self.weight_decay else g
 
     def direction(self, g: Array, s: State, t: int) -> Array:
@@ -46,9 +46,8 @@ class Optimizer:
 class SGD(Optimizer):
     """d = g.  With `momentum` μ: v ← μ v + g, d = v; with `nesterov`: d = g + μ v.
 
-    v sums gradients up (to g/(1 − μ)), it is no average. Groudiev 3.5.1 keeps η inside v, the same while η is
-    constant; his Nesterov takes
-    the gradient at the looked-ahead point, the same path written in that point's coordinates.
+    v sums gradients up (to g/(1 − μ)); it is not an average. Groudiev 3.5.1 keeps η inside v, the same while η is
+    constant; his Nesterov takes the gradient at the look-ahead point, the same path in that point's coordinates.
     """
 
     def __init__(self, params: Iterable[Tensor], lr: float = 1e-3, *, momentum: float = 0.0, nesterov: bool = False,
@@ -68,7 +67,7 @@ class SGD(Optimizer):
 
 
 class GD(SGD):
-    """θ ← θ − η∇L(θ), the gradient of the whole data set: SGD whose batch is everything."""
+    """θ ← θ − η∇L(θ), the gradient of the whole dataset: SGD whose batch is everything."""
 
     def __init__(self, params: Iterable[Tensor], lr: float = 1e-3):
         super().__init__(params, lr)
@@ -84,12 +83,14 @@ class AdaGrad(Optimizer):
     def direction(self, g: Array, s: State, t: int) -> Array:
         total = s.setdefault("s", np.zeros_like(g))
         total += g * g
-        return over_root(g, total, 1.0, self.eps)
+        return _over_root(g, total, 1.0, self.eps)
 
 
 class RMSProp(Optimizer):
-    """s ← α s + (1 − α) g²,  d = g/(√s + ε).  Gaba 2.4.2 and Groudiev 3.5.4 write √(s + ε); the course's α is 0.9,
-    PyTorch's 0.99."""
+    """s ← α s + (1 − α) g²,  d = g/(√s + ε).
+
+    Gaba 2.4.2 and Groudiev 3.5.4 write √(s + ε); the course's α is 0.9, PyTorch's 0.99.
+    """
 
     def __init__(
         self,
@@ -104,14 +105,14 @@ class RMSProp(Optimizer):
         self.alpha, self.eps = alpha, eps
 
     def direction(self, g: Array, s: State, t: int) -> Array:
-        return over_root(g, average(s, "s", g * g, self.alpha), 1.0, self.eps)
+        return _over_root(g, update_average(s, "s", g * g, self.alpha), 1.0, self.eps)
 
 
 class Adam(Optimizer):
     """m ← β₁m + (1 − β₁)g,  v ← β₂v + (1 − β₂)g²,  d = m̂/(√v̂ + ε) with m̂ = m/(1 − β₁ᵗ), v̂ = v/(1 − β₂ᵗ).
 
-    The averages start at 0; dividing by 1 − βᵗ undoes that. Gaba 2.4.3 writes √(v̂ + ε), which at ε = 1e-8 stops
-    steps of small gradients.
+    The averages start at 0; dividing by 1 − βᵗ undoes that. Gaba 2.4.3 writes √(v̂ + ε), which at ε = 1e-8 stops steps
+    of small gradients.
     """
 
     def __init__(
@@ -127,19 +128,21 @@ class Adam(Optimizer):
         self.betas, self.eps = betas, eps
 
     def second_moment(self, g: Array, s: State) -> Array:
-        return average(s, "v", g * g, self.betas[1])
+        return update_average(s, "v", g * g, self.betas[1])
 
     def direction(self, g: Array, s: State, t: int) -> Array:
-        m = average(s, "m", g, self.betas[0])
+        m = update_average(s, "m", g, self.betas[0])
         v = self.second_moment(g, s)
-        d = over_root(m, v, 1 - self.betas[1] ** t, self.eps)
+        d = _over_root(m, v, 1 - self.betas[1] ** t, self.eps)
         d /= 1 - self.betas[0] ** t
         return d
 
 
 class AMSGrad(Adam):
-    """Adam with the largest v so far, so that steps never grow again. Groudiev 3.5.6 has no bias corrections;
-    PyTorch keeps them."""
+    """Adam with the largest v so far, so that the effective learning rate never grows.
+
+    Groudiev 3.5.6 has no bias corrections; PyTorch keeps them.
+    """
 
     def second_moment(self, g: Array, s: State) -> Array:
         v = super().second_moment(g, s)
@@ -148,8 +151,7 @@ class AMSGrad(Adam):
 
 
 class AdamW(Adam):
-    """θ ← (1 − ηλ) θ − η m̂/(√v̂ + ε): the decay does not pass through the moments, so every weight decays alike.
-    Gaba eq. 3.31-3.33."""
+    """θ ← (1 − ηλ) θ − η m̂/(√v̂ + ε): decoupled weight decay, the same for every weight. Gaba eq. 3.31-3.33."""
 
     def __init__(
         self,
@@ -162,21 +164,21 @@ class AdamW(Adam):
     ):
         super().__init__(params, lr, betas=betas, eps=eps, weight_decay=weight_decay)
 
-    def penalised(self, p: Tensor, g: Array) -> Array:
+    def add_weight_decay(self, p: Tensor, g: Array) -> Array:
         if self.weight_decay:
             p.mul_(1 - self.lr * self.weight_decay)
         return g
 
 
-def average(s: State, key: str, value: Array, beta: float) -> Array:
-    """An exponential moving average, a ← β a + (1 − β) value, kept in the state."""
+def update_average(s: State, key: str, value: Array, beta: float) -> Array:
+    """Exponential moving average, a ← β a + (1 − β) value, stored in the state."""
     a = s.setdefault(key, np.zeros_like(value))
     a *= beta
     a += (1 - beta) * value
     return a
 
 
-def over_root(m: Array, v: Array, correction: float, eps: float) -> Array:
+def _over_root(m: Array, v: Array, correction: float, eps: float) -> Array:
     """m / (√(v/correction) + ε), the ε outside the root."""
     root = np.sqrt(v, out=np.empty_like(v))
     root /= correction**0.5
@@ -185,8 +187,10 @@ def over_root(m: Array, v: Array, correction: float, eps: float) -> Array:
 
 
 def clip_norm(params: Iterable[Tensor], limit: float) -> float:
-    """g ← g · min(1, c/(‖g‖ + 1e-6)), ‖g‖ over all parameters together; returns ‖g‖.  Gaba 5.4.2; the 1e-6 is
-    PyTorch's."""
+    """Gradient clipping: g ← g · min(1, c/(‖g‖ + 1e-6)), ‖g‖ over all parameters together; returns ‖g‖.
+
+    Gaba 5.4.2; the 1e-6 is PyTorch's.
+    """
     grads = [p.grad for p in params if p.grad is not None]
     norm = float(np.sqrt(sum(float(np.vdot(g, g)) for g in grads)))
     share = limit / (norm + 1e-6)

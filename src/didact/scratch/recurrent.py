@@ -1,18 +1,14 @@
-"""RNN, LSTM and GRU through time (Gaba 5.2-5.6, Groudiev 5): a whole sequence is one operation, its backward
-derived by hand.
+"""RNN, LSTM and GRU with backpropagation through time (Gaba 5.2-5.6, Groudiev 5).
 
-Forward keeps what each step computed; backward walks from the last step to the first and carries dh, the gradient
-that the future sends
-to the state. With z_t the sum before a gate's nonlinearity and δ_t = dL/dz_t, every cell ends in the same four sums
-over time:
+A whole sequence is one operation, its backward derived by hand. Forward saves what each step computed; backward walks
+from the last step to the first and carries dh, the gradient that later steps send to the state. With z_t the
+preactivation of a gate and δ_t = dL/dz_t, every cell ends in the same four sums over time:
 
     dx_t = δ_t W_ih,   dW_ih = Σ_t δ_tᵀ x_t,   dW_hh = Σ_t δ_tᵀ h_{t−1},   db = Σ_t δ_t
 
-so the loops below only fill δ, and the sums are single matrix products. Sequences are (T, N, D), weights and order
-of gates PyTorch's
-(with two biases; the courses have one or none, which is the same model). Gradients that flow along h_t shrink or
-grow like products of
-diag(tanh′) W_hh (Gaba eq. 5.6); they are exact here, however small.
+so the loops below only fill δ, and the sums are single matrix products. Sequences are (T, N, D), weights and order of
+gates PyTorch's (with two biases; the courses have one or none, which is the same model). Gradients that flow along h_t
+shrink or grow like products of diag(tanh′) W_hh (Gaba eq. 5.6); they are exact here, however small.
 """
 
 import numpy as np
@@ -31,7 +27,7 @@ def _logistic(z: Array) -> Array:
 
 
 def _project_inputs(name: str, x: Tensor, weights: Weights, *states: Tensor) -> Array:
-    """x_t W_ihᵀ + b_ih for all steps at once; only the recurrent half has to wait for its turn."""
+    """x_t W_ihᵀ + b_ih for all steps at once; only the recurrent half must go step by step."""
     w_ih = weights[0].data
     if x.ndim != 3 or not len(x.data) or x.shape[2] != w_ih.shape[1]:
         raise ScratchError(f"{name}: an input of shape {x.shape} does not fit (T, N, {w_ih.shape[1]}) with T ≥ 1")
@@ -58,7 +54,7 @@ def _backward_through_time(
 
 
 def rnn(x: Tensor, h0: Tensor, *weights: Tensor, relu: bool = False) -> Tensor:
-    """h_t = tanh(W_ih x_t + b_ih + W_hh h_{t−1} + b_hh), returned for all t;  δ_t = (dh_t + δ_{t+1} W_hh) ⊙ (1 − h_t²).
+    """h_t = tanh(W_ih x_t + b_ih + W_hh h_{t−1} + b_hh);  δ_t = (dh_t + δ_{t+1} W_hh) ⊙ (1 − h_t²).  Returns all h_t.
 
     With `relu`, tanh′ becomes [h_t > 0].
     """
@@ -82,17 +78,15 @@ def rnn(x: Tensor, h0: Tensor, *weights: Tensor, relu: bool = False) -> Tensor:
 
 
 def lstm(x: Tensor, h0: Tensor, c0: Tensor, *weights: Tensor) -> Tensor:
-    """i, f, o = σ(·), g = tanh(·), each of W x_t + W h_{t−1} + b;  c_t = f c_{t−1} + i g,  h_t = o tanh c_t.  Gaba
-    eq. 5.9-5.14.
+    """i, f, o = σ(·), g = tanh(·), each of W x_t + W h_{t−1} + b;  c_t = f c_{t−1} + i g,  h_t = o tanh c_t.
 
-    Returned are h_1 … h_T and, as one row more, c_T. Backward, with dc carried like dh:
+    Gaba eq. 5.9-5.14. Returns h_1 … h_T and, as one more row, c_T. Backward, with dc carried like dh:
 
         δo = dh tanh(c) · o(1 − o)        dc += dh o (1 − tanh² c)
         δi = dc g · i(1 − i)     δf = dc c_{t−1} · f(1 − f)     δg = dc i · (1 − g²)     dc ← dc f,   dh ← δ W_hh
 
     The line dc ← dc f is the direct path of Gaba eq. 5.15; the gates read h_{t−1} too, so it is not the whole of
-    dc_t/dc_{t−1}.
-    Order of gates: PyTorch's i, f, g, o (Van Schependom has f, i, g, o; Groudiev i, f, o, g).
+    dc_t/dc_{t−1}. Order of gates: PyTorch's i, f, g, o (Van Schependom has f, i, g, o; Groudiev i, f, o, g).
     """
     z, w_hh = _project_inputs("lstm", x, weights, h0, c0), weights[1].data
     steps, n, width = len(z), x.shape[1], w_hh.shape[1]
@@ -132,15 +126,13 @@ def lstm(x: Tensor, h0: Tensor, c0: Tensor, *weights: Tensor) -> Tensor:
 
 
 def gru(x: Tensor, h0: Tensor, *weights: Tensor) -> Tensor:
-    """r, z = σ(·),  n = tanh(W_in x_t + b_in + r ⊙ (W_hn h_{t−1} + b_hn)),  h_t = (1 − z) n + z h_{t−1}, returned
-    for all t.
+    """r, z = σ(·),  n = tanh(W_in x_t + b_in + r ⊙ (W_hn h_{t−1} + b_hn)),  h_t = (1 − z) n + z h_{t−1}, for all t.
 
-    This is PyTorch's cell, gates in the order r, z, n. Gaba eq. 5.16-5.19 is the original one: r multiplies h
-    before the matrix, and z and
-    1 − z change places, so weights do not carry over. Backward, with s = W_hn h + b_hn:
+    This is PyTorch's cell, gates in the order r, z, n. Gaba eq. 5.16-5.19 is the original one: r multiplies h before
+    the matrix, and z and 1 − z are swapped, so weights do not carry over. Backward, with s = W_hn h + b_hn:
 
-        δn = dh (1 − z) · (1 − n²)    δz = dh (h_{t−1} − n) · z(1 − z)    δr = δn s · r(1 − r)    dh ← dh z + [δr,
-        δz, δn r] W_hh
+        δn = dh (1 − z) · (1 − n²)    δz = dh (h_{t−1} − n) · z(1 − z)    δr = δn s · r(1 − r)
+        dh ← dh z + [δr, δz, δn r] W_hh
     """
     a, w_hh = _project_inputs("gru", x, weights, h0), weights[1].data
     steps, width = len(a), w_hh.shape[1]
@@ -151,7 +143,7 @@ def gru(x: Tensor, h0: Tensor, *weights: Tensor) -> Tensor:
     for t in range(steps):
         b = h[t] @ w_hh.T + recurrent
         a[t][:, : 2 * width] = _logistic(a[t][:, : 2 * width] + b[:, : 2 * width])
-        r, z, n = np.split(a[t], 3, axis=1)                                      # views: a keeps the gates
+        r, z, n = np.split(a[t], 3, axis=1)                                      # views: the gates are written into a
         s[t] = b[:, 2 * width:]
         n[...] = np.tanh(n + r * s[t])
         h[t + 1] = n + z * (h[t] - n)

@@ -1,4 +1,4 @@
-"""Modules over sequences: stacked recurrent layers and multi-head attention, with torch.nn's names."""
+"""Layers over sequences: stacked recurrent layers and multi-head attention, with torch.nn's names."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from didact.scratch.init import Rng, uniform, xavier_uniform, zeros
 from didact.scratch.module import Module, parameter
 
 
-class Recurrent(Module):
-    """What RNN, LSTM and GRU share: layers on top of each other, each in one or two directions, over (T, N, D).
+class _Recurrent(Module):
+    """What RNN, LSTM and GRU share: stacked layers, each in one or two directions, over (T, N, D).
 
-    Weights are `weight_ih_l0`, `weight_hh_l0`, `bias_ih_l0`, `bias_hh_l0`, and `…_reverse` for the way back.
+    Weights are `weight_ih_l0`, `weight_hh_l0`, `bias_ih_l0`, `bias_hh_l0`, and `…_reverse` for the backward direction.
     """
 
     gates: ClassVar[int]
@@ -66,10 +66,11 @@ class Recurrent(Module):
         return tuple(w for name in names if (w := getattr(self, f"{name}_l{layer}{direction}", None)) is not None)
 
     def run_layer(self, x: Tensor, start: list[Tensor], weights: tuple[Tensor, ...]) -> tuple[Tensor, list[Tensor]]:
-        """One layer, one direction: all states, and the last of each kind."""
+        """One layer in one direction: all states, and the last of each kind."""
         raise NotImplementedError
 
     def run_layers(self, x: Tensor, start: list[Tensor] | None, kinds: int) -> tuple[Tensor, list[Tensor]]:
+        """All layers in all directions: the states of the last layer, and the last states of every layer."""
         if self.batch_first:
             x = x.transpose(0, 1)
         if start is None:
@@ -94,7 +95,8 @@ class Recurrent(Module):
         return x.transpose(0, 1) if self.batch_first else x, [concatenate(end) for end in ends]
 
 
-class RNN(Recurrent):
+class RNN(_Recurrent):
+    """torch.nn.RNN: `nonlinearity` is "tanh" or "relu"."""
     gates = 1
 
     def __init__(
@@ -120,7 +122,8 @@ class RNN(Recurrent):
         return out, h
 
 
-class GRU(Recurrent):
+class GRU(_Recurrent):
+    """torch.nn.GRU."""
     gates = 3
 
     def run_layer(self, x: Tensor, start: list[Tensor], weights: tuple[Tensor, ...]) -> tuple[Tensor, list[Tensor]]:
@@ -132,7 +135,8 @@ class GRU(Recurrent):
         return out, h
 
 
-class LSTM(Recurrent):
+class LSTM(_Recurrent):
+    """torch.nn.LSTM."""
     gates = 4
 
     def run_layer(self, x: Tensor, start: list[Tensor], weights: tuple[Tensor, ...]) -> tuple[Tensor, list[Tensor]]:
@@ -144,7 +148,7 @@ class LSTM(Recurrent):
         return out, (h, c)
 
 
-class Projection(Module):
+class _Projection(Module):
     """W_O, under the name `out_proj.weight`."""
 
     def __init__(self, embed_dim: int, bias: bool, rng: Rng, dtype: Any):
@@ -156,8 +160,7 @@ class Projection(Module):
 class MultiHeadAttention(Module):
     """torch.nn.MultiheadAttention: `in_proj_weight` stacks W_Q, W_K, W_V.
 
-    Masks are as there, and the opposite of `attention`'s: True is *blocked*. `key_padding_mask` (N, S) marks the
-    padding.
+    Masks are as there, and the opposite of `attention`'s: True is *blocked*. `key_padding_mask` (N, S) marks padding.
     """
 
     def __init__(
@@ -179,7 +182,7 @@ class MultiHeadAttention(Module):
         self.num_heads, self.batch_first = num_heads, batch_first
         self.in_proj_weight = parameter(xavier_uniform((3 * embed_dim, embed_dim), rng, dtype=dtype))
         self.in_proj_bias = parameter(zeros((3 * embed_dim,), dtype)) if bias else None
-        self.out_proj = Projection(embed_dim, bias, rng, dtype)
+        self.out_proj = _Projection(embed_dim, bias, rng, dtype)
 
     def forward(
         self,
@@ -210,7 +213,7 @@ class MultiHeadAttention(Module):
 
 
 def _combine_masks(padding: Any, mask: Any, n: int, num_heads: int, dtype: Any) -> Array | None:
-    """Both masks as one array to be added to (N, heads, T, S)."""
+    """Both masks as one array to add to the scores (N, heads, T, S)."""
     total: Array | None = None
     if mask is not None:
         total = _additive_mask(mask, dtype)

@@ -42,7 +42,7 @@ def shuffle_batches(x: Array, y: Array, *, batch_size: int, epochs: int = 1, rng
 
 
 def accuracy(model: Module, x: Array, y: Array) -> float:
-    """The share of examples whose largest score is that of their class, with the model as it is at test."""
+    """Accuracy: the fraction of examples whose largest logit is that of their class, in eval mode."""
     model.eval()
     with no_grad():
         scores = model(Tensor(x))

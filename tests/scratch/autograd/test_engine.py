@@ -122,7 +122,7 @@ def test_graph_may_be_deeper_than_the_call_stack():
     y = x
     for _ in range(10_000):
         y = y.exp() * 0.0
-    del y  # freeing it must not overflow the stack either
+    del y  # nor may freeing it overflow the stack
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ def test_first_order_vjp_is_differentiable_once():
     x = make_leaf(3)
     y = record_op("thrice", x.data * 3, (x,), first_order(lambda dy: (dy * 3,)))
     np.testing.assert_array_equal(grad(y.sum(), x, retain_graph=True)[0].data, [3, 3, 3])
-    with pytest.raises(ScratchError, match="thrice can be differentiated once only"):
+    with pytest.raises(ScratchError, match="thrice can be differentiated only once"):
         grad(y.sum(), x, create_graph=True)
 
 
@@ -242,7 +242,7 @@ ERROR_CASES = {
     r"einsum: the result of 'ij->k' must name letters of its operands, each once": lambda: scratch.einsum("ij->k", a23),
     r"einsum: 'ii' repeats a letter over axes of different size, shape (2, 3)": lambda: scratch.einsum("ii", a23),
     r"reshape: shape (2, 3) has 6 values, they do not fill (4, 2)": lambda: a23.reshape(4, 2),
-    r"permute: axes (0, 0) are no order of the 2 axes of shape (2, 3)": lambda: a23.permute(0, 0),
+    r"permute: axes (0, 0) are not a permutation of the 2 axes of shape (2, 3)": lambda: a23.permute(0, 0),
     r"transpose: axis 2 does not exist in shape (2, 3)": lambda: a23.transpose(0, 2),
     r"flatten: axis 1 comes after axis 0 in shape (2, 3)": lambda: a23.flatten(1, 0),
     r"unsqueeze: axis 4 does not exist in a shape of 3 axes": lambda: a23.unsqueeze(4),
@@ -261,8 +261,8 @@ ERROR_CASES = {
     r"sum: axis (0, -2) names an axis twice, shape (2, 3)": lambda: a23.sum((0, -2)),
     r"amax: shape (0, 3) has no values along axis (0,)": lambda: tensor(np.ones((0, 3))).amax(0),
     r"clip: give low, high or both": lambda: a23.clip(),
-    r"backward: a tensor of shape (2, 3) is no scalar; give it a gradient of that shape": lambda: (a23 * 2).backward(),
-    r"backward: a tensor of shape (2, 3) was given a gradient of shape (3,)": lambda: (a23 * 2).backward(np.ones(3)),
+    r"backward: a tensor of shape (2, 3) is not a scalar; pass a gradient of that shape": lambda: (a23 * 2).backward(),
+    r"backward: a tensor of shape (2, 3) got a gradient of shape (3,)": lambda: (a23 * 2).backward(np.ones(3)),
     r"backward: the tensor does not require a gradient, nothing was recorded": lambda: tensor(1.0).backward(),
     r"backward: the graph was freed by an earlier backward (at sum); pass retain_graph=True there":
         lambda: freed_loss.backward(),

@@ -19,14 +19,14 @@ from didact.scratch.pooling import max_pool
 
 @pytest.fixture(autouse=True)
 def without_collector():
-    """Nothing here may need it: what is let go must go at once."""
+    """Without the garbage collector: memory must be freed by reference counts alone."""
     gc.disable()
     yield
     gc.enable()
 
 
 def get_memory_ref(x: Tensor) -> weakref.ref:
-    """The array that owns the values, seen without holding it."""
+    """A weak reference to the array that owns the values."""
     a = x.data
     while isinstance(a.base, np.ndarray):
         a = a.base
@@ -137,9 +137,8 @@ def measure_peak_bytes(f) -> int:
 def test_training_step_peak_memory_is_what_the_equations_need():
     """By hand: h_1 … h_L for the products dW = dyᵀh, and two gradients at a time, the one read and the one written.
 
-    Beside them a mask (a quarter of an activation), the scores and the gradients of the weights. Keeping every z_l
-    would take
-    L activations more, and fail.
+    To these add a mask (a quarter of an activation), the logits and the gradients of the weights. Keeping every z_l
+    would take L activations more, and fail.
     """
     rows, width, depth = 4000, 128, 3
     model = networks.MLP(width, (width,) * depth, 10, rng=0)
@@ -151,7 +150,7 @@ def test_training_step_peak_memory_is_what_the_equations_need():
 
 
 def test_backward_frees_gradients_as_it_runs():
-    """However deep the chain, two gradients exist at a time; negation saves nothing."""
+    """However long the chain, two gradients exist at a time; negation saves nothing."""
     x = tensor(np.ones(100_000), requires_grad=True)
     y = x
     for _ in range(30):
@@ -180,7 +179,7 @@ def test_referenced_intermediate_tensor_has_a_gradient():
 
 
 def test_saved_result_has_a_second_derivative():
-    """eˣ keeps its value and not its tensor; the second derivative still finds its way."""
+    """eˣ saves its value and not its tensor; the second derivative still finds its place in the graph."""
     x = tensor(0.5, requires_grad=True)
     loss = x.exp().sqrt().tanh() * 2.0
     (first,) = grad(loss, x, create_graph=True)

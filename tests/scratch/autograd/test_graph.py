@@ -45,7 +45,7 @@ def test_svg_shows_arrays_and_escapes_names():
     picture = svg((Tensor(np.ones((2, 3))) @ w).tanh().sum(1))
     assert "<W" not in picture
     boxes = read_boxes(picture)
-    # two rows of ones times the slope of tanh at 3, in each of twelve places
+    # two rows of ones times the derivative of tanh at 3, in each of twelve entries
     slope = np.sqrt(12) * 2 * (1 - np.tanh(3) ** 2)
     assert ("leaf", ["<W & co>  (3, 4)", "‖·‖ = 3.464", f"grad ‖·‖ = {slope:.4g}"]) in boxes
     assert any(b[1][0] == "constant  (2, 3)" for b in boxes)
@@ -57,7 +57,7 @@ def test_svg_shows_arrays_and_escapes_names():
 def test_svg_draws_a_released_value_without_its_number():
     x = tensor([3.0, 4.0], requires_grad=True)
     boxes_without_values = read_boxes(svg((x + 1.0).relu().sum()))
-    assert ("operation", ["+  (2,)", "grad 1, 1"]) in boxes_without_values  # relu keeps its result, not its input
+    assert ("operation", ["+  (2,)", "grad 1, 1"]) in boxes_without_values  # relu saves its result, not its input
     assert ("operation", ["relu  (2,)", "4, 5", "grad 1, 1"]) in boxes_without_values
     assert ("constant", ["constant"]) in boxes_without_values
     with keep_values():

@@ -1,4 +1,4 @@
-"""Every operation against PyTorch in float64: value, gradient, second derivative, over drawn shapes."""
+"""Every operation against PyTorch in float64: value, gradient, second derivative, over sampled shapes."""
 
 from typing import Any
 
@@ -141,7 +141,7 @@ def test_reductions_along_one_axis(data):
 
 def test_ties_in_reductions_match_torch():
     x = np.array([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]])
-    assert_matches_torch(lambda t: t.max(1), lambda t: t.max(1).values, x)   # the first takes it all
+    assert_matches_torch(lambda t: t.max(1), lambda t: t.max(1).values, x)   # the first gets the whole gradient
     assert_matches_torch(lambda t: t.min(1), lambda t: t.min(1).values, x)
     assert_matches_torch(lambda t: t.amax(1), lambda t: t.amax(1), x)        # shared evenly
     assert_matches_torch(lambda t: t.max(), lambda t: t.max(), x)
@@ -306,5 +306,5 @@ def test_ops_keep_float32():
     assert mixed_sum.dtype == np.float64
     assert x.grad is not None
     assert x.grad.dtype == np.float32
-    assert (np.ones(3) * x).dtype == np.float64  # an array on the left is ours to multiply
+    assert (np.ones(3) * x).dtype == np.float64  # an array on the left leaves the product to us
     assert isinstance(np.ones(3) * x, Tensor)

@@ -1,4 +1,4 @@
-"""Four ways to one gradient: each against the others, and what is said of each (Groudiev 2.2) measured."""
+"""Four ways to one gradient: each against the others, and what Groudiev 2.2 says of each, measured."""
 
 from itertools import pairwise
 
@@ -193,7 +193,7 @@ def test_gradcheck_passes_right_and_names_wrong_gradients():
     assert str(failing_report).startswith("FAIL input 0 (3, 4)")
     assert failing_report.inputs[0].analytic * 2 == pytest.approx(failing_report.inputs[0].numeric, rel=1e-6)
     assert gradcheck(lambda x: x.sum(), np.zeros((0, 3)))
-    assert not gradcheck(lambda x: x.sqrt().sum(), np.array([-1.0]))  # not a number is not right
+    assert not gradcheck(lambda x: x.sqrt().sum(), np.array([-1.0]))  # NaN is not right
 
 
 def test_gradcheck_refuses_float32():

@@ -4,7 +4,7 @@
     ḡ(output) = 1;   for each operation y = f(x_1 … x_n), in the reverse of the order in which Python ran them:
     ḡ(x_i) += vjp_i(ḡ(y))
 
-When an operation's turn comes, everything that used its result has already had its own: ḡ(y) is complete.
+When an operation is reached, every operation that used its result has been passed: ḡ(y) is complete.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from didact.scratch.autograd.tensor import GraphSlot, ScratchError, Tensor, firs
 def backward(output: Tensor, gradient: Any = None, retain_graph: bool = False) -> None:
     """Adds ∂output/∂leaf to the `.grad` of every leaf that requires one."""
     seed = _seed(output, gradient)
-    order, leaves = _reached(output.slot)
+    order, leaves = _find_dependencies(output.slot)
     grads = _walk(output.slot, seed, order, leaves, create_graph=False, retain_graph=retain_graph)
-    # arrays that already belong to someone: the caller, or another leaf (y = a + b hands dy to both)
-    taken = {id(seed.data)}
+    # arrays in use elsewhere: by the caller, or by another leaf (y = a + b gives dy to both)
+    in_use = {id(seed.data)}
     for leaf, g in grads.items():
         x = leaf.tensor()
         if x is None:
-            continue  # it went with the graph: nobody is left to read its gradient
+            continue  # freed with the graph: its gradient has no reader
         if x.grad is not None:
             np.add(x.grad, g.data, out=x.grad)
             continue
-        shared = g.data.base is not None or id(g.data) in taken
+        shared = g.data.base is not None or id(g.data) in in_use
         x.grad = g.data.copy() if shared else g.data
-        taken.add(id(x.grad))
+        in_use.add(id(x.grad))
 
 
 def grad(
@@ -58,9 +58,9 @@ def grad(
 def grad_at(
     output: Tensor, wanted: set[GraphSlot], grad_output: Any, create_graph: bool, retain_graph: bool
 ) -> dict[GraphSlot, Tensor]:
-    """The same at places of the graph, whose tensors may be gone."""
+    """As `grad`, at slots of the graph, whose tensors may be gone."""
     seed = _seed(output, grad_output)
-    order = _between(wanted, _reached(output.slot)[0])
+    order = _select_between(wanted, _find_dependencies(output.slot)[0])
     return _walk(output.slot, seed, order, wanted, create_graph, retain_graph)
 
 
@@ -70,18 +70,20 @@ def _seed(output: Tensor, gradient: Any) -> Tensor:
     if gradient is None:
         if output.size != 1:
             raise ScratchError(
-                f"backward: a tensor of shape {output.shape} is no scalar; give it a gradient of that shape"
+                f"backward: a tensor of shape {output.shape} is not a scalar; pass a gradient of that shape"
             )
         return Tensor(np.ones_like(output.data))
     seed = gradient if isinstance(gradient, Tensor) else Tensor(np.asarray(gradient, output.dtype))
     if seed.shape != output.shape:
-        raise ScratchError(f"backward: a tensor of shape {output.shape} was given a gradient of shape {seed.shape}")
+        raise ScratchError(f"backward: a tensor of shape {output.shape} got a gradient of shape {seed.shape}")
     return seed
 
 
-def _reached(output: GraphSlot) -> tuple[list[GraphSlot], set[GraphSlot]]:
-    """What the output depends on: computed slots, first to last, and leaves. A loop: graphs are deeper than
-    Python's stack."""
+def _find_dependencies(output: GraphSlot) -> tuple[list[GraphSlot], set[GraphSlot]]:
+    """What the output depends on: computed slots, first to last, and leaves.
+
+    A loop, not a recursion: graphs are deeper than Python's stack.
+    """
     computed: dict[GraphSlot, int] = {}
     leaves: set[GraphSlot] = set()
     stack = [output]
@@ -101,7 +103,7 @@ def _reached(output: GraphSlot) -> tuple[list[GraphSlot], set[GraphSlot]]:
     return sorted(computed, key=computed.__getitem__), leaves
 
 
-def _between(wanted: set[GraphSlot], order: list[GraphSlot]) -> list[GraphSlot]:
+def _select_between(wanted: set[GraphSlot], order: list[GraphSlot]) -> list[GraphSlot]:
     """Only the operations that lie between the wanted slots and the output."""
     reaches = set(wanted)
     for y in order:
@@ -121,22 +123,22 @@ def _walk(
 ) -> dict[GraphSlot, Tensor]:
     """ḡ of the targets."""
     grads: dict[GraphSlot, Tensor] = {output: seed}
-    ahead = set(order)
-    sums: set[GraphSlot] = set()  # gradients whose array the engine made itself, and may add to in place
-    # an infinite slope is an answer, as in PyTorch, not a warning
+    remaining = set(order)
+    sums: set[GraphSlot] = set()  # gradients whose array the engine made itself and may add to in place
+    # an infinite derivative is a result, as in PyTorch, not a warning
     with recording(create_graph), np.errstate(all="ignore"):
         while order:
             y = order.pop()
-            ahead.discard(y)
+            remaining.discard(y)
             node = y.node
             assert node is not None
-            dy = grads.get(y) if y in targets else grads.pop(y, None)  # popped: a gradient lives until it is used
+            dy = grads.get(y) if y in targets else grads.pop(y, None)  # pop: a gradient is freed as soon as it is used
             if dy is not None:
                 for x, g in zip(node.inputs, _vjp(y, dy, create_graph), strict=True):
-                    if g is not None and (x in ahead or x in targets):
+                    if g is not None and (x in remaining or x in targets):
                         _add(grads, sums, x, g, node.name, create_graph)
             if not retain_graph:
-                node.free()  # and a saved value until its operation is behind us
+                node.free()  # and a saved value as soon as its operation is done
     return {x: g for x, g in grads.items() if x in targets}
 
 
@@ -150,13 +152,14 @@ def _vjp(y: GraphSlot, dy: Tensor, create_graph: bool) -> tuple[Tensor | None, .
                 f"(version {version}, now {s.version})"
             )
     if create_graph and isinstance(node.vjp, first_order):
-        raise ScratchError(f"backward: {node.name} can be differentiated once only, create_graph=True asks for twice")
-    return node.vjp(dy) if node.own is None else node.vjp(dy, _again(y, node.own))
+        raise ScratchError(
+            f"backward: {node.name} can be differentiated only once; create_graph=True needs a second derivative"
+        )
+    return node.vjp(dy) if node.own is None else node.vjp(dy, _restore_result(y, node.own))
 
 
-def _again(y: GraphSlot, value: Tensor) -> Tensor:
-    """The result of an operation as its vjp may differentiate it: the value that the node keeps, at its slot in the
-    graph."""
+def _restore_result(y: GraphSlot, value: Tensor) -> Tensor:
+    """The result of an operation, for its vjp to differentiate: the saved value at its slot in the graph."""
     t = value.detach()
     t.node, t._slot, t.requires_grad = y.node, y, True
     return t

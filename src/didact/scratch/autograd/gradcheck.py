@@ -1,4 +1,4 @@
-"""Is a derivative right? Compare it with differences, input by input (Gaba 2.11, exercise 2.3)."""
+"""Gradient check: a derivative compared with finite differences, input by input (Gaba 2.11, exercise 2.3)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from didact.scratch.gradients.numerical import central_difference
 
 @dataclass(frozen=True)
 class InputCheck:
-    """One input: the worst place, what the engine says there and what the differences say."""
+    """One input: the entry with the largest excess difference, its analytic and its numeric derivative."""
 
     shape: tuple[int, ...]
     worst: tuple[int, ...]
@@ -61,9 +61,8 @@ def gradcheck(
 ) -> GradcheckReport:
     """|derivative − central difference| ≤ atol + rtol·|central difference| at every input; tolerances are PyTorch's.
 
-    An output of many values is contracted with one random direction u, so that a single walk checks uᵀ ∂f/∂x.
-    Float64 only:
-    in float32 the differences keep three digits.
+    An output of many values is contracted with one random direction u, so that a single walk checks uᵀ ∂f/∂x. Float64
+    only: in float32 the differences keep three digits.
     """
     arrays = [_array(x) for x in (inputs if isinstance(inputs, (list, tuple)) else [inputs])]
     leaves = [Tensor(x, requires_grad=True) for x in arrays]
@@ -85,7 +84,7 @@ def gradcheck(
 def _array(x: Any) -> Array:
     a = np.array(x.data if isinstance(x, Tensor) else x)
     if a.dtype != np.float64:
-        raise ScratchError(f"gradcheck: needs float64 inputs, got {a.dtype}; in less, rounding hides the answer")
+        raise ScratchError(f"gradcheck: needs float64 inputs, got {a.dtype}; in less, rounding hides the difference")
     return a
 
 
@@ -93,7 +92,7 @@ def _compare(analytic: Array, numeric: Array, atol: float, rtol: float) -> Input
     if not numeric.size:
         return InputCheck(numeric.shape, (), 0.0, 0.0, 0.0, True)
     difference = np.abs(analytic - numeric)
-    # no number is the worst of all
+    # NaN counts as the worst
     excess = np.where(np.isnan(difference), np.inf, difference - rtol * np.abs(numeric))
     worst_index = tuple(int(i) for i in np.unravel_index(int(excess.argmax()), numeric.shape))
     return InputCheck(

@@ -1,10 +1,9 @@
-"""Where the boxes of a graph go: layers from left to right, few crossings (the method of Sugiyama, Tagawa and Toda,
-1981).
+"""Layered graph layout: boxes in layers from left to right, few crossings (Sugiyama, Tagawa and Toda, 1981).
 
-1. layer = longest way from a leaf, so that every edge points right; a leaf moves right until it stands before its
-first user.
+1. layer = longest path from a leaf, so that every edge points right; a leaf moves right until it is one layer before
+   its first user.
 2. an edge that passes a layer takes a place in it, so that it goes around the boxes.
-3. within a layer, order by the mean place of the neighbours, sweeping to and fro: each sweep undoes crossings.
+3. within a layer, order by the mean place of the neighbors, sweeping in both directions: each sweep removes crossings.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
-SWEEPS = 8
+_SWEEPS = 8
 
 
 @dataclass(frozen=True)
@@ -23,8 +22,7 @@ class Place:
 
 
 def layered_layout(count: int, edges: list[tuple[int, int]]) -> tuple[list[Place], list[list[Place]]]:
-    """A place for each of `count` boxes (an edge's source has the smaller number), and the places that each edge
-    goes through."""
+    """A place for each of `count` boxes (an edge's source has the smaller number), and the places along each edge."""
     layer = _layers(count, edges)
     columns: list[list[int]] = [[] for _ in range(max(layer, default=0) + 1)]
     for box in range(count):
@@ -37,7 +35,7 @@ def layered_layout(count: int, edges: list[tuple[int, int]]) -> tuple[list[Place
         for step, waypoint in enumerate(passing, start=1):
             columns[layer[a] + step].append(waypoint)
         routes.append([a, *passing, b])
-    _untangle(columns, routes)
+    _reduce_crossings(columns, routes)
     most = max(map(len, columns))
     places = {
         item: Place(l, i + (most - len(column)) / 2)
@@ -48,6 +46,7 @@ def layered_layout(count: int, edges: list[tuple[int, int]]) -> tuple[list[Place
 
 
 def _layers(count: int, edges: list[tuple[int, int]]) -> list[int]:
+    """The layer of every box."""
     layer = [0] * count
     for a, b in sorted(edges, key=lambda e: e[1]):  # a box is complete before it is a source
         layer[b] = max(layer[b], layer[a] + 1)
@@ -55,24 +54,25 @@ def _layers(count: int, edges: list[tuple[int, int]]) -> list[int]:
     users: dict[int, list[int]] = {}
     for a, b in edges:
         users.setdefault(a, []).append(layer[b])
-    for a, of in users.items():
+    for a, user_layers in users.items():
         if a not in targets:
-            layer[a] = min(of) - 1
+            layer[a] = min(user_layers) - 1
     return layer
 
 
-def _untangle(columns: list[list[int]], routes: list[list[int]]) -> None:
+def _reduce_crossings(columns: list[list[int]], routes: list[list[int]]) -> None:
+    """Sort every layer by the mean row of the neighbors, alternately from the left and from the right."""
     before: dict[int, list[tuple[int, float]]] = {}
     after: dict[int, list[tuple[int, float]]] = {}
     arguments: Counter[int] = Counter()
     for route in routes:
         arguments[route[-1]] += 1
         for a, b in pairwise(route):
-            # of two that share a user, its first argument stands above
+            # of two arguments of one operation, the first is drawn above
             first = 1e-3 * arguments[b] if b == route[-1] else 0.0
             after.setdefault(a, []).append((b, first))
             before.setdefault(b, []).append((a, 0.0))
-    for sweep in range(SWEEPS):
+    for sweep in range(_SWEEPS):
         rightwards = sweep % 2 == 0
         order = columns[1:] if rightwards else columns[-2::-1]
         row = {item: i / len(column) for column in columns for i, item in enumerate(column)}

@@ -1,7 +1,8 @@
-"""Products of matrices, and einsum: the same product with names for its axes.
+"""Matrix products and einsum, the same product with names for its axes.
 
-    Y = A B:   dA = dY Bᵀ,  dB = Aᵀ dY      (Groudiev 2.4.2: the Jacobian of x ↦ Wx is W; Lhotte 3.3.1: ∂J/∂W =
-    (∂J/∂z) uᵀ)
+    Y = A B:   dA = dY Bᵀ,  dB = Aᵀ dY
+
+Groudiev 2.4.2: the Jacobian of x ↦ Wx is W. Lhotte 3.3.1: ∂J/∂W = (∂J/∂z) uᵀ.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from didact.scratch.autograd.tensor import Array, Grads, ScratchError, Tensor, f
 
 
 def matmul(a: Any, b: Any) -> Tensor:
-    """y = a @ b over the last two axes, the others broadcast; a vector is a row on the left and a column on the
-    right."""
+    """y = a @ b over the last two axes, the others broadcast.
+
+    A vector is a row on the left and a column on the right.
+    """
     a, b = _operands(a, b)
     if (
         not a.ndim
@@ -31,7 +34,7 @@ def matmul(a: Any, b: Any) -> Tensor:
     if b.ndim == 1:
         return shape.squeeze(matmul(a, b[:, None]), -1)
 
-    # for a whole batch: fold the batch into the rows, and sum inside the product
+    # one weight for a whole batch: fold the batch into the rows, and sum inside the product
     one_weight = b.ndim == 2 and a.ndim > 2
     vjp = ops.vjp_broadcast(a, b, lambda dy: dy @ b.mT, lambda dy: _rows(a).T @ _rows(dy) if one_weight else a.mT @ dy)
     return record_op("matmul", _product(a.data, b.data), (a, b), vjp, factors_to_save(a, b))
@@ -98,7 +101,7 @@ def _einsum(text: str, terms: tuple[str, ...], out: str, xs: tuple[Tensor, ...])
                     n if c in known_letters else 1 for c, n in zip(term, _sizes(term, known_letters, g), strict=True)
                 ),
             )
-            # a letter that only this operand has was summed: all its values get the same
+            # a letter that only this operand has was summed: all its values get the same gradient
             full = tuple(sizes[c] for c in term)
             grads.append(ops.unbroadcast(shape.broadcast_to(g, full), x.shape))
         return tuple(grads)
@@ -111,7 +114,7 @@ def _sizes(term: str, known: str, g: Tensor) -> list[int]:
 
 
 def _letters(text: str, ndims: list[int]) -> tuple[list[str], str]:
-    """The letters of every operand and of the result, "..." spelled out with letters that are free."""
+    """The letters of every operand and of the result, "..." spelled out with unused letters."""
     left, arrow, out = text.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(ndims):
@@ -187,6 +190,6 @@ def _contract_pair(s: str, a: Array, t: str, b: Array, out: str) -> Array:
 
 
 def _sum_unshared(x: Array, term: str, elsewhere: str) -> tuple[Array, str]:
-    """A letter that nobody else has is summed at once."""
+    """Sum over the letters that no other operand and not the result has."""
     lonely = tuple(i for i, c in enumerate(term) if c not in elsewhere)
     return (np.add.reduce(x, lonely), "".join(c for c in term if c in elsewhere)) if lonely else (x, term)

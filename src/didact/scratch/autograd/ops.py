@@ -1,8 +1,7 @@
-"""Elementwise operations, each with its derivative beside it, and what broadcasting does to a gradient.
+"""Elementwise operations, each with its derivative beside it, and the gradient of broadcasting.
 
-Where NumPy repeats a value along an axis, every copy receives its own gradient: the gradient of the one value is
-their sum
-(`unbroadcast`). A derivative is written with the same operations, so it can be differentiated again.
+Where NumPy repeats a value along an axis, every copy receives its own gradient: the gradient of the one value is their
+sum (`unbroadcast`). A derivative is written with the same operations, so it can be differentiated again.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from didact.scratch.autograd.tensor import Array, Grads, ScratchError, Tensor, f
 
 
 def as_tensor(x: Any, like: Tensor | None = None) -> Tensor:
-    """A number becomes a tensor of the other operand's type, so that 2.0 * x leaves float32 alone."""
+    """A number becomes a tensor of the other operand's dtype, so that 2.0 * x stays float32."""
     if isinstance(x, Tensor):
         return x
     if like is not None and isinstance(x, (bool, int, float)) and (like.dtype.kind == "f" or not isinstance(x, float)):
@@ -28,7 +27,7 @@ def as_tensor(x: Any, like: Tensor | None = None) -> Tensor:
 
 
 def broadcast_pair(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
-    """Both as tensors of one type, whose shapes broadcast."""
+    """Both as tensors of one dtype, whose shapes broadcast."""
     if (
         isinstance(a, Tensor)
         and isinstance(b, Tensor)
@@ -57,7 +56,7 @@ def unbroadcast(dy: Tensor, target: tuple[int, ...]) -> Tensor:
 
 
 def cast(x: Tensor, dtype: DTypeLike) -> Tensor:
-    """The same values as another type; the gradient is cast back."""
+    """The same values as another dtype; the gradient is cast back."""
     target = np.dtype(dtype)
     if x.dtype == target:
         return x
@@ -68,7 +67,7 @@ def cast(x: Tensor, dtype: DTypeLike) -> Tensor:
 
 
 def compare(name: str, holds: Callable[[Array, Array], Array], a: Any, b: Any) -> Tensor:
-    """Booleans; nothing to differentiate."""
+    """Elementwise comparison: booleans, nothing to differentiate."""
     a, b = broadcast_pair(name, a, b)
     return Tensor(holds(a.data, b.data))
 
@@ -116,7 +115,7 @@ def pow(a: Any, b: Any) -> Tensor:
     def dx(dy: Tensor) -> Tensor:
         if not n.ndim and n.data == 2:  # the square, by far the most common power
             return dy * x * 2.0
-        constant = n.data == 0  # x⁰: 0 · x⁻¹ would be no number at x = 0
+        constant = n.data == 0  # x⁰: 0 · x⁻¹ would be NaN at x = 0
         return shape.where(constant, 0.0, dy * n * pow(x, shape.where(constant, 1.0, n - 1.0)))
 
     def dn(dy: Tensor) -> Tensor:
@@ -149,16 +148,18 @@ def _choose(
 def vjp_broadcast(
     a: Tensor, b: Tensor, da: Callable[[Tensor], Tensor], db: Callable[[Tensor], Tensor]
 ) -> Callable[[Tensor], Grads]:
-    """The vjp of an operation that broadcasts; as in `each`, a derivative that nobody wants is dropped at once."""
+    """The vjp of an operation that broadcasts; as in `vjp_each`, a derivative that is not required is dropped."""
     for_a, m = da if a.requires_grad else None, a.data.shape
     for_b, n = db if b.requires_grad else None, b.data.shape
     return lambda dy: (for_a and unbroadcast(for_a(dy), m), for_b and unbroadcast(for_b(dy), n))
 
 
 def multiply_mask(x: Tensor, mask: Array) -> Tensor:
-    """y = x · mask;  dx = dy · mask. The mask is boolean, a quarter of a float32, and NumPy multiplies by it as it
-    is."""
-    return record_op("masked", x.data * mask, (x,), lambda dy: (multiply_mask(dy, mask),))
+    """y = x · mask;  dx = dy · mask.
+
+    A boolean mask takes a quarter of a float32's memory, and NumPy multiplies by it as it is.
+    """
+    return record_op("multiply_mask", x.data * mask, (x,), lambda dy: (multiply_mask(dy, mask),))
 
 
 def neg(x: Tensor) -> Tensor:

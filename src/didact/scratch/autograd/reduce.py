@@ -1,4 +1,4 @@
-"""Reductions and what is built of them, down to a softmax that cannot overflow.
+"""Reductions and what is built from them, down to a softmax that cannot overflow.
 
 A reduction maps many values to one, so its derivative sends one gradient to many: broadcasting, the adjoint of the sum.
 """
@@ -15,8 +15,8 @@ from didact.scratch.autograd import ops, shape
 from didact.scratch.autograd.tensor import Array, Axis, ScratchError, Tensor, record_op
 
 
-def normalize_axes(name: str, x: Tensor, axis: Axis) -> tuple[int, ...]:
-    """The axes meant, counted from 0; None means all."""
+def _normalize_axes(name: str, x: Tensor, axis: Axis) -> tuple[int, ...]:
+    """The axes as non-negative numbers; None means all."""
     if axis is None:
         return tuple(range(x.ndim))
     requested = (axis,) if isinstance(axis, int) else tuple(axis)
@@ -27,21 +27,21 @@ def normalize_axes(name: str, x: Tensor, axis: Axis) -> tuple[int, ...]:
 
 
 def _keepdims_shape(x: Tensor, axes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the result had keepdims been asked."""
+    """The shape of the result with keepdims=True."""
     return tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
 
 
 def sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """y = Σ x;  dx = dy at every place that was summed."""
-    axes = normalize_axes("sum", x, axis)
+    """y = Σ x;  dx = dy at every entry that was summed."""
+    axes = _normalize_axes("sum", x, axis)
     keepdims_shape, full = _keepdims_shape(x, axes), x.shape
     value: Array = np.sum(x.data, axes, keepdims=keepdims)
     return record_op("sum", value, (x,), lambda dy: (shape.broadcast_to(shape.reshape(dy, keepdims_shape), full),))
 
 
 def mean(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """y = (1/n) Σ x;  dx = dy/n at every place."""
-    axes = normalize_axes("mean", x, axis)
+    """y = (1/n) Σ x;  dx = dy/n at every entry."""
+    axes = _normalize_axes("mean", x, axis)
     keepdims_shape, full = _keepdims_shape(x, axes), x.shape
     n = math.prod(x.shape[a] for a in axes)
     scale = 1.0 / n if n else math.nan
@@ -52,11 +52,13 @@ def mean(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def var(x: Tensor, axis: Axis = None, correction: int = 1, keepdims: bool = False) -> Tensor:
-    """y = Σ (x − mean x)² / (n − correction);  correction 1 is PyTorch's default and unbiased, 0 is what batch norm
-    divides by."""
-    n = math.prod(x.shape[a] for a in normalize_axes("var", x, axis)) - correction
-    deviation = x - mean(x, axis, keepdims=True)
-    return sum(ops.square(deviation), axis, keepdims) * (1.0 / n if n > 0 else math.nan)
+    """y = Σ (x − mean x)² / (n − correction).
+
+    Correction 1 is PyTorch's default and unbiased, 0 is what batch norm divides by.
+    """
+    n = math.prod(x.shape[a] for a in _normalize_axes("var", x, axis)) - correction
+    centered = x - mean(x, axis, keepdims=True)
+    return sum(ops.square(centered), axis, keepdims) * (1.0 / n if n > 0 else math.nan)
 
 
 def std(x: Tensor, axis: Axis = None, correction: int = 1, keepdims: bool = False) -> Tensor:
@@ -74,7 +76,7 @@ def amin(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def _extreme(name: str, choose: np.ufunc, x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
-    axes = normalize_axes(name, x, axis)
+    axes = _normalize_axes(name, x, axis)
     _not_empty(name, x, axes)
     keepdims_shape = _keepdims_shape(x, axes)
     value: Array = choose.reduce(x.data, axes, keepdims=True)
@@ -88,9 +90,9 @@ def _extreme(name: str, choose: np.ufunc, x: Tensor, axis: Axis, keepdims: bool)
 
 
 def max(x: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Along one axis, the values of torch.max(dim): the first of equal ones takes the whole gradient. Without, `amax`.
+    """Along one axis, the values of torch.max(dim): the first of equal ones gets the whole gradient. Without, `amax`.
 
-    PyTorch returns the indices beside the values; here `argmax` gives them.
+    PyTorch returns the indices as well; here `argmax` gives them.
     """
     return amax(x, None, keepdims) if axis is None else _first("max", np.argmax, x, axis, keepdims)
 
@@ -125,7 +127,7 @@ def cumsum(x: Tensor, axis: int) -> Tensor:
 
 def logsumexp(x: Tensor, axis: Axis, keepdims: bool = False) -> Tensor:
     """y = m + ln Σ e^(x − m) with m = max x: no exponent is positive, so nothing overflows;  dx = dy · e^(x − y)."""
-    axes = normalize_axes("logsumexp", x, axis)
+    axes = _normalize_axes("logsumexp", x, axis)
     keepdims_shape = _keepdims_shape(x, axes)
     if x.size == 0:
         return ops.log(sum(ops.exp(x), axis, keepdims))
@@ -143,8 +145,10 @@ def logsumexp(x: Tensor, axis: Axis, keepdims: bool = False) -> Tensor:
 
 
 def softmax(x: Tensor, axis: int) -> Tensor:
-    """y = e^(x − max x) / Σ e^(x − max x);  dx = y · (dy − Σ dy·y).  The Jacobian is full (Gaba 2.2.1 uses it as if
-    diagonal)."""
+    """y = e^(x − max x) / Σ e^(x − max x);  dx = y · (dy − Σ dy·y).
+
+    The Jacobian is full (Gaba 2.2.1 uses it as if diagonal).
+    """
     at = shape._axis("softmax", x, axis)
     if not x.ndim:
         return softmax(shape.reshape(x, (1,)), 0).reshape(())

@@ -1,6 +1,6 @@
-"""Operations that move values without changing them: views, indexing, joining.
+"""Operations that move values without changing them: views, indexing, concatenation.
 
-A linear map that copies x to y gives each gradient back to where its value came from: the adjoint of reading is adding
+A linear map that copies x to y sends each gradient back to where its value came from: the adjoint of reading is adding
 (`getitem` and `scatter` are each other's derivative). Reshape (where NumPy can), transpose, slicing and broadcast_to
 return views: they share memory with their input, and its version counter.
 """
@@ -18,7 +18,7 @@ from didact.scratch.autograd.tensor import Array, Axis, ScratchError, Tensor, re
 
 
 def _sizes(sizes: Any) -> tuple[int, ...]:
-    """reshape(2, 3) and reshape((2, 3)) mean the same."""
+    """reshape(2, 3) and reshape((2, 3)) are the same."""
     if len(sizes) == 1 and not isinstance(sizes[0], (int, np.integer)):
         sizes = sizes[0]
     return tuple(int(n) for n in sizes)
@@ -29,7 +29,7 @@ def _view(name: str, value: Array, x: Tensor, vjp: Any) -> Tensor:
 
 
 def reshape(x: Tensor, *sizes: Any) -> Tensor:
-    """The same values in row-major order under another shape; dx = dy in the old shape."""
+    """The same values in row-major order under another shape;  dx = dy in the old shape."""
     target = _sizes(sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple) else sizes)
     try:
         value = x.data.reshape(target)
@@ -55,12 +55,12 @@ def permute(x: Tensor, *axes: Any) -> Tensor:
     order = _sizes(axes[0] if len(axes) == 1 and isinstance(axes[0], tuple) else axes)
     order = tuple(_axis("permute", x, a) for a in order)
     if sorted(order) != list(range(x.ndim)):
-        raise ScratchError(f"permute: axes {order} are no order of the {x.ndim} axes of shape {x.shape}")
+        raise ScratchError(f"permute: axes {order} are not a permutation of the {x.ndim} axes of shape {x.shape}")
     return _view("permute", x.data.transpose(order), x, lambda dy: (permute(dy, tuple(np.argsort(order))),))
 
 
 def transpose(x: Tensor, a: int, b: int) -> Tensor:
-    """Axes a and b change places; the derivative changes them back."""
+    """Swap axes a and b; the derivative swaps them back."""
     i, j = _axis("transpose", x, a), _axis("transpose", x, b)
     return _view("transpose", x.data.swapaxes(i, j) if x.ndim else x.data[()], x, lambda dy: (transpose(dy, i, j),))
 
@@ -91,7 +91,7 @@ def broadcast_to(x: Tensor, *sizes: Any) -> Tensor:
 
 
 def plain_index(index: Any) -> Any:
-    """An index with arrays in the place of tensors and lists."""
+    """An index with arrays in place of tensors and lists."""
     if isinstance(index, tuple):
         return tuple(plain_index(i) for i in index)
     if isinstance(index, Tensor):
@@ -104,7 +104,7 @@ def plain_index(index: Any) -> Any:
 
 
 def getitem(x: Tensor, index: Any) -> Tensor:
-    """y = x[index];  dx is zero but for dx[index] += dy."""
+    """y = x[index];  dx is zero except for dx[index] += dy."""
     i = plain_index(index)
     try:
         value = x.data[i]
@@ -146,7 +146,7 @@ def gather(x: Tensor, axis: int, index: Any) -> Tensor:
 
 
 def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
-    """Tensors end to end; each receives its own stretch of dy."""
+    """Tensors joined along an axis; each receives its own part of dy."""
     xs = _one_type("concatenate", tensors)
     at = _axis("concatenate", xs[0], axis)
     for x in xs[1:]:
@@ -160,7 +160,7 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
 
 
 def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
-    """Tensors of one shape side by side along a new axis."""
+    """Tensors of one shape stacked along a new axis."""
     xs = _one_type("stack", tensors)
     for x in xs[1:]:
         if x.shape != xs[0].shape:
@@ -173,7 +173,7 @@ def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
 
 
 def split(x: Tensor, size: int | Sequence[int], axis: int = 0) -> list[Tensor]:
-    """Pieces of `size` (the last may be smaller), or of the sizes given, as views."""
+    """Pieces of `size` (the last may be smaller), or of several sizes, as views."""
     at = _axis("split", x, axis)
     n = x.shape[at]
     sizes = [min(size, n - i) for i in range(0, n, size)] if isinstance(size, int) else list(size)
@@ -185,8 +185,7 @@ def split(x: Tensor, size: int | Sequence[int], axis: int = 0) -> list[Tensor]:
 
 
 def pad(x: Tensor, widths: Sequence[tuple[int, int]], fill: float = 0.0) -> Tensor:
-    """(before, after) for every axis, first axis first (PyTorch lists the last axis first);  dx = dy without the
-    rim."""
+    """(before, after) for every axis, the first axis first (PyTorch: the last);  dx = dy without the border."""
     if len(widths) != x.ndim:
         raise ScratchError(f"pad: needs {x.ndim} pairs of widths for shape {x.shape}, got {len(widths)}")
     inside = tuple(slice(before, before + n) for (before, _), n in zip(widths, x.shape, strict=True))

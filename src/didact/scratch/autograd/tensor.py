@@ -1,16 +1,14 @@
-"""A tensor that remembers how it was made, so that a gradient can walk back (Gaba 2.3, Fleuret 3.4, Lhotte 2.2).
+"""Tensors that record how they were made, so that reverse mode can walk back (Gaba 2.3, Fleuret 3.4, Lhotte 2.2).
 
 Every operation does two things: it computes its value with NumPy, and it *records* its vector-Jacobian product
 
     y = f(x_1 … x_n),        vjp(dy) = (dyᵀ ∂y/∂x_1, …, dyᵀ ∂y/∂x_n)
 
-beside the slots of the tensors it came from. The graph is what Python ran, so an `if` or a loop needs no special
-care. `engine.py`
-walks the graph backwards; it alone adds gradients up.
+beside the slots of the tensors it came from. The graph is what Python ran, so an `if` or a loop needs no special care.
+`engine.py` walks the graph backwards; it alone adds gradients up.
 
-The graph holds no values of its own: y = relu(x Wᵀ) needs y for its derivative and never x Wᵀ, which is freed as
-soon as Python
-lets go of it. A value lives while the caller holds it or a vjp will read it.
+The graph holds no values of its own: y = relu(x Wᵀ) needs y for its derivative and never x Wᵀ, which is freed as soon
+as Python drops it. A value lives while the caller holds it or a vjp will read it.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ Grads = tuple["Tensor | None", ...]
 
 
 class ScratchError(ValueError):
-    """The caller's mistake, in one line."""
+    """A mistake of the caller, in one line."""
 
 
 class _Mode(threading.local):
@@ -45,6 +43,7 @@ _clock = itertools.count()
 
 @contextmanager
 def recording(on: bool) -> Iterator[None]:
+    """Switch recording on or off inside."""
     before, _mode.recording = _mode.recording, on
     try:
         yield
@@ -63,8 +62,7 @@ def is_recording() -> bool:
 
 @contextmanager
 def keep_values() -> Iterator[None]:
-    """What is recorded inside keeps all its values, as long as its result lives: for pictures (`graph.py`), where
-    every one is shown."""
+    """Operations recorded inside keep all their values as long as the result lives: for the pictures of `graph.py`."""
     before, _mode.keeping = _mode.keeping, True
     try:
         yield
@@ -85,20 +83,21 @@ class first_order:
 
 
 def vjp_each(*derivatives: tuple[Tensor, Callable[[Tensor], Tensor]]) -> Callable[[Tensor], Grads]:
-    """A vjp from one derivative for each input. One that nobody wants is dropped at once, with the values that it
-    would read."""
+    """A vjp from one derivative for each input.
+
+    A derivative that is not required is dropped at once, with the values that it would read.
+    """
     wanted = [d if x.requires_grad else None for x, d in derivatives]
     return lambda dy: tuple([None if d is None else d(dy) for d in wanted])
 
 
 def factors_to_save(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
-    """What a product saves: the derivative for one factor reads the other."""
+    """What a product saves: the derivative by one factor reads the other."""
     return (b, a) if a.requires_grad and b.requires_grad else (b,) if a.requires_grad else (a,)
 
 
 class GraphSlot:
-    """Where a value stands in the graph, without the value: the operation it came from, its shape, and a weak
-    reference to its tensor."""
+    """A place in the graph, without its value: the operation behind it, its shape, a weak reference to its tensor."""
 
     __slots__ = ("node", "shape", "tensor")
 
@@ -113,13 +112,12 @@ class GraphSlot:
 class Node:
     """One executed operation: the slots of its inputs, its vjp, and the version of every value that the vjp will read.
 
-    `own` is the result itself, outside the graph: a node that held its tensor, which holds the node, would be a
-    cycle that only the
-    garbage collector frees. `kept` is not read, but stays alive: leaves, whose `.grad` will be filled, and all
-    inputs under `keep_values`.
+    `own` is the result itself, outside the graph: a node that held its tensor, which holds the node, would be a cycle
+    that only the garbage collector frees. `alive` is not read, only kept alive: leaves, whose `.grad` will be filled,
+    and all inputs under `keep_values`.
     """
 
-    __slots__ = ("inputs", "kept", "name", "order", "own", "saved", "vjp")
+    __slots__ = ("alive", "inputs", "name", "order", "own", "saved", "vjp")
 
     def __init__(
         self,
@@ -132,12 +130,12 @@ class Node:
         self.name, self.own = name, own
         self.inputs = tuple([x._slot or x.slot for x in inputs])
         self.saved = [(s, s._versions[0]) for s in saved]
-        self.kept = inputs if _mode.keeping else [x for x in inputs if x.requires_grad and x.node is None]
-        self.vjp: Callable[..., Grads] | None = vjp  # None once freed
-        self.order = next(_clock)  # inputs exist before outputs: falling order is a topological order
+        self.alive = inputs if _mode.keeping else [x for x in inputs if x.requires_grad and x.node is None]
+        self.vjp: Callable[..., Grads] | None = vjp  # None after `free`
+        self.order = next(_clock)  # inputs exist before outputs: descending order is a topological order
 
     def free(self) -> None:
-        self.vjp, self.inputs, self.saved, self.kept, self.own = None, (), [], (), None
+        self.vjp, self.inputs, self.saved, self.alive, self.own = None, (), [], (), None
 
 
 def record_op(
@@ -150,17 +148,13 @@ def record_op(
     own: bool = False,
     view_of: Tensor | None = None,
 ) -> Tensor:
-    """The value as a tensor that knows its origin, if any input wants a gradient.
+    """The value as a tensor with its place in the graph, if any input requires a gradient.
 
-    `vjp(dy)` returns one gradient for each input, or None; it is written with tensor operations, so that it can be
-    differentiated
-    in its turn, and it returns dy, a view of dy or fresh values, never an array that it keeps. What it captures
-    stays alive until
-    backward, so it captures what it reads and nothing else (a shape, not the tensor). `saved` are the tensors that
-    it reads: their
-    versions are checked before it runs. `own=True` asks for `vjp(dy, y)`: eˣ is its own derivative. `view_of` says
-    whose memory
-    the value shares.
+    `vjp(dy)` returns one gradient for each input, or None. It is written with tensor operations, so that it can be
+    differentiated again, and it returns dy, a view of dy or new values, never an array that it keeps. What it captures
+    stays alive until backward, so it captures what it reads and nothing else (a shape, not the tensor). `saved` are the
+    tensors that it reads: their versions are checked before it runs. With `own=True` it is called as `vjp(dy, y)`: eˣ
+    is its own derivative. `view_of` is the tensor whose memory the value shares.
     """
     y = Tensor(value)
     if view_of is not None:
@@ -175,15 +169,14 @@ def record_op(
 
 
 class Tensor:
-    """An n-dimensional array with `.grad`; methods carry PyTorch's names, with NumPy's `axis` and `keepdims`.
+    """An n-dimensional array with `.grad`; methods have PyTorch's names, with NumPy's `axis` and `keepdims`.
 
-    In-place changes are seen by a version counter that views share. It counts `add_`, `mul_`, `copy_`, `zero_` and
-    `x[i] = v`;
-    what is written into `x.data` directly is not seen.
+    In-place changes are counted by a version counter that views share: `add_`, `mul_`, `copy_`, `zero_` and `x[i] = v`.
+    What is written into `x.data` directly is not counted.
     """
 
     __slots__ = ("__weakref__", "_slot", "_versions", "data", "grad", "label", "node", "requires_grad")
-    __array_ufunc__ = None  # array * tensor is ours to compute
+    __array_ufunc__ = None  # array * tensor calls our __rmul__
 
     def __init__(self, data: Any, requires_grad: bool = False):
         self.data: Array = data if type(data) is np.ndarray else np.asarray(data)
@@ -218,7 +211,7 @@ class Tensor:
 
     @property
     def slot(self) -> GraphSlot:
-        """Made when first asked for: most tensors of a backward pass never enter a graph."""
+        """Made on first use: most tensors of a backward pass never enter a graph."""
         if self._slot is None:
             self._slot = GraphSlot(self)
         return self._slot
@@ -282,7 +275,7 @@ class Tensor:
         """Adds d self / d leaf to the `.grad` of every leaf."""
         engine.backward(self, gradient, retain_graph)
 
-    # changes in place
+    # in-place changes
 
     def _change(self, name: str, apply: Callable[[Array], Any], *others: Any) -> Tensor:
         if _mode.recording and (self.requires_grad or any(isinstance(o, Tensor) and o.requires_grad for o in others)):
@@ -297,7 +290,7 @@ class Tensor:
         return self
 
     def add_(self, other: Any, alpha: float = 1.0) -> Tensor:
-        """self += alpha · other."""
+        """In place: self += alpha · other."""
         o = _raw(other)
         return self._change(
             "add_", lambda d: np.add(d, o if alpha == 1.0 else alpha * o, out=d, casting="same_kind"), other
@@ -318,7 +311,7 @@ class Tensor:
         i, v = shape.plain_index(index), _raw(value)
         self._change("x[…] = v", lambda d: d.__setitem__(i, v), value)
 
-    # the operations, by name: elementwise (ops.py)
+    # elementwise operations (ops.py)
 
     def __add__(self, other: Any) -> Tensor:
         return ops.add(self, other)
@@ -412,7 +405,7 @@ class Tensor:
     def clip(self, low: float | None = None, high: float | None = None) -> Tensor:
         return ops.clip(self, low, high)
 
-    # with other shapes (shape.py)
+    # shapes and indexing (shape.py)
 
     def __getitem__(self, index: Any) -> Tensor:
         return shape.getitem(self, index)
@@ -427,7 +420,7 @@ class Tensor:
         return shape.flatten(self, start, end)
 
     def transpose(self, a: int, b: int) -> Tensor:
-        """Two axes change places."""
+        """Swap two axes."""
         return shape.transpose(self, a, b)
 
     def permute(self, *axes: Any) -> Tensor:
@@ -451,7 +444,7 @@ class Tensor:
     def split(self, size: int | Sequence[int], axis: int = 0) -> list[Tensor]:
         return shape.split(self, size, axis)
 
-    # reduced (reduce.py)
+    # reductions (reduce.py)
 
     def sum(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
         return reduce.sum(self, axis, keepdims)
@@ -495,7 +488,7 @@ class Tensor:
     def log_softmax(self, axis: int) -> Tensor:
         return reduce.log_softmax(self, axis)
 
-    # multiplied (linear.py)
+    # matrix products (matmul.py)
 
     def __matmul__(self, other: Any) -> Tensor:
         return matmul.matmul(self, other)
@@ -505,8 +498,10 @@ class Tensor:
 
 
 def tensor(data: Any, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
-    """A tensor with memory of its own: float32 and float64 stay what they are; a Python number is float64, as in
-    NumPy."""
+    """A tensor with memory of its own.
+
+    float32 and float64 stay what they are; a Python number becomes float64, as in NumPy.
+    """
     return Tensor(np.array(_raw(data), dtype=dtype), requires_grad)
 
 
@@ -514,4 +509,4 @@ def _raw(x: Any) -> Any:
     return x.data if isinstance(x, Tensor) else x
 
 
-from didact.scratch.autograd import engine, matmul, ops, reduce, shape  # noqa: E402  they need the names above
+from didact.scratch.autograd import engine, matmul, ops, reduce, shape  # noqa: E402  they import the names above

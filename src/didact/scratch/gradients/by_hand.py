@@ -1,14 +1,12 @@
-"""By hand: the delta recursion of a multilayer perceptron, derived on paper and written down (Gaba 2.2.1, Van
-Schependom 2.4).
+"""Backpropagation by hand: the delta recursion of an MLP, derived on paper (Gaba 2.2.1, Van Schependom 2.4).
 
     forward     z_l = W_l h_{l−1} + b_l,   h_l = σ(z_l),   h_0 = x
-    backward    δ_L = ∂L/∂h_L ⊙ σ′(z_L)             element-wise outputs only (Gaba states it for any; softmax has a
-    full Jacobian)
+    backward    δ_L = ∂L/∂h_L ⊙ σ′(z_L)             element-wise activations (Gaba: any; softmax is not one)
                 δ_L = p − y                          softmax with cross-entropy
                 δ_l = (W_{l+1}ᵀ δ_{l+1}) ⊙ σ′(z_l)
                 ∂L/∂W_l = δ_l h_{l−1}ᵀ,   ∂L/∂b_l = δ_l
 
-A batch stands in rows, so that W h becomes h Wᵀ and the sum over the batch falls inside the products.
+The examples of a batch are rows: W h becomes h Wᵀ, and the sum over the batch is part of the products.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ IDENTITY = Activation(lambda z: z, np.ones_like)
 def forward(
     layers: Layers, x: Array, hidden: Activation, last: Activation = IDENTITY
 ) -> tuple[list[Array], list[Array]]:
-    """All z_l and all h_l: the recursion needs every one of them again, which is why training needs memory."""
+    """All z_l and all h_l: backward needs every one of them again, which is why training needs memory."""
     zs, hs = [], [x]
     for l, (W, b) in enumerate(layers, start=1):
         zs.append(hs[-1] @ W.T + b)
@@ -58,7 +56,7 @@ def backward(layers: Layers, zs: list[Array], hs: list[Array], delta: Array, hid
 
 
 def output_delta(dL_dh: Array, z: Array, last: Activation) -> Array:
-    """δ_L = ∂L/∂h_L ⊙ σ′(z_L), for an activation that acts on each output alone."""
+    """δ_L = ∂L/∂h_L ⊙ σ′(z_L), for an element-wise activation."""
     return dL_dh * last.slope(z)
 
 
@@ -81,15 +79,14 @@ class Epoch:
 
 
 def make_separable_data(seed: int = 42) -> tuple[Array, NDArray[np.int64], np.random.RandomState]:
-    """x ~ N(0, I) in 20 dimensions, label [x_0 + x_1 > 0]: 1000 points (Gaba 2.7), and the generator as it stands
-    after them."""
+    """1000 points x ~ N(0, I) in 20 dimensions, label [x_0 + x_1 > 0] (Gaba 2.7), and the generator after them."""
     random = np.random.RandomState(seed)  # the course's own generator, for the same numbers
     x = random.randn(1000, 20)
     return x, (x[:, 0] + x[:, 1] > 0).astype(np.int64), random
 
 
 def manual_mlp(epochs: int = 100, lr: float = 0.1, hidden: int = 64, seed: int = 42) -> Iterator[Epoch]:
-    """The 20-64-2 network of Gaba 2.7, without any engine: ReLU, He initialisation, full-batch gradient descent.
+    """The 20-64-2 network of Gaba 2.7, without any engine: ReLU, He initialization, full-batch gradient descent.
 
     The course writes log(p + 1e-8); so do we here, for the same printed loss. The delta is that of log p.
     """

@@ -1,4 +1,4 @@
-"""One formula, its gradient in four ways: the differences between them are rounding, or they are a bug."""
+"""One formula, its gradient computed in four ways: the differences are rounding, or they are a bug."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from didact.scratch.gradients.dual import Dual
 from didact.scratch.gradients.expression import FUNCTIONS, evaluate
 from didact.scratch.gradients.numerical import central_difference
 
-SYMBOLIC: dict[str, Callable[[Any], Any]] = {f: symbolic.apply(f) for f in FUNCTIONS}
+_SYMBOLIC: dict[str, Callable[[Any], Any]] = {f: symbolic.apply(f) for f in FUNCTIONS}
 
 
 def compare_gradients(text: str, values: Mapping[str, float]) -> dict[str, dict[str, float]]:
@@ -22,12 +22,12 @@ def compare_gradients(text: str, values: Mapping[str, float]) -> dict[str, dict[
     keys = list(values)
     point = np.array([float(values[k]) for k in keys])
     symbols = {k: symbolic.variable(k) for k in keys}
-    formula = symbolic.lift(evaluate(text, symbols, SYMBOLIC, symbolic.lift))
+    formula = symbolic.lift(evaluate(text, symbols, _SYMBOLIC, symbolic.lift))
 
-    def value(of: symbolic.Expression, x: Any) -> float:
-        return symbolic.evaluate(of, dict(zip(symbols.values(), x.tolist(), strict=True)))
+    def value(expression: symbolic.Expression, x: Any) -> float:
+        return symbolic.evaluate(expression, dict(zip(symbols.values(), x.tolist(), strict=True)))
 
-    value(formula, point)  # what has no value has no gradient: say so of the point itself, not of a point beside it
+    value(formula, point)  # where there is no value, the error names the point itself, not a shifted one
     methods = {
         "numerical": central_difference(lambda x: value(formula, x), point).tolist(),
         "symbolic": [value(symbolic.derive(formula, s), point) for s in symbols.values()],

@@ -1,9 +1,8 @@
-"""Forward mode: numbers that carry their derivative along (the second automatic way; Groudiev 2.2 tells of the first).
+"""Forward mode by dual numbers, which carry their derivative along (Groudiev 2.2 describes the other mode, reverse).
 
     a + a′ε with ε² = 0:      (a + a′ε)(b + b′ε) = ab + (a′b + ab′)ε,      f(a + a′ε) = f(a) + f′(a) a′ ε
 
-One pass gives the derivative along one direction of the input, ∂f/∂x · v, and remembers nothing. A gradient over n
-inputs
+One pass gives the derivative along one direction of the input, ∂f/∂x · v, and stores nothing. A gradient over n inputs
 takes n passes, where reverse mode takes one: right for few inputs and many outputs.
 """
 
@@ -22,7 +21,7 @@ class Dual:
     """value + tangent·ε, for arrays of any shape."""
 
     __slots__ = ("tangent", "value")
-    __array_ufunc__ = None  # array * dual is ours to compute
+    __array_ufunc__ = None  # array * dual calls our __rmul__
 
     def __init__(self, value: Any, tangent: Any = 0.0):
         self.value: Array = np.asarray(value, float)

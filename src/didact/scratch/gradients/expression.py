@@ -1,8 +1,7 @@
-"""A safe reader of formulas: "(x + y) * z" computed with floats, tensors, dual numbers or symbols alike.
+"""A safe parser of formulas: "(x + y) * z" computed with floats, tensors, dual numbers or symbols alike.
 
-Python's own parser reads the text, and a list of what is allowed decides: + − * / **, numbers, the names given, and
-the functions
-given. Nothing is executed; whatever else a text holds is refused by name.
+Python's own parser reads the text, and a list of what is allowed decides: + − * / **, numbers, variables and functions.
+Nothing is executed; anything else in the text is refused by name.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from didact.scratch.autograd.tensor import ScratchError
 
 FUNCTIONS = ("exp", "log", "sqrt", "sin", "cos", "tanh", "sigmoid", "relu")
 Functions = Mapping[str, Callable[[Any], Any]]
-MAX_CHARACTERS = 1000
+_MAX_CHARACTERS = 1000
 
 
 def _power(a: Any, b: Any) -> Any:
@@ -25,14 +24,14 @@ def _power(a: Any, b: Any) -> Any:
     return math.pow(a, b) if isinstance(a, float) and isinstance(b, float) else a**b
 
 
-BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.Pow: _power,
 }  # fmt: skip
 
 
 def parse(text: str) -> ast.expr:
-    if len(text) > MAX_CHARACTERS:
-        raise ScratchError(f"expression: at most {MAX_CHARACTERS} characters, got {len(text)}")
+    if len(text) > _MAX_CHARACTERS:
+        raise ScratchError(f"expression: at most {_MAX_CHARACTERS} characters, got {len(text)}")
     try:
         return ast.parse(text.strip().replace("^", "**"), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -50,7 +49,7 @@ def names(text: str) -> list[str]:
 def evaluate(
     text: str, values: Mapping[str, Any], functions: Functions | None = None, number: Callable[[float], Any] = float
 ) -> Any:
-    """The formula with these values; functions are methods of the values unless others are given."""
+    """The value of a formula; functions are methods of the values unless `functions` is given."""
     table = functions if functions is not None else {f: operator.methodcaller(f) for f in FUNCTIONS}
     unknown = [n for n in names(text) if n not in values]
     if unknown:
@@ -80,8 +79,8 @@ def _compute(node: ast.expr, values: Mapping[str, Any], functions: Functions, nu
             return number(float(value))
         case ast.Name(id=name):
             return values[name]
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in BINARY:
-            return BINARY[type(op)](go(left), go(right))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            return _BINARY[type(op)](go(left), go(right))
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -go(operand)
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):

@@ -1,12 +1,11 @@
-"""Numerical: move each input a little and look (Groudiev 2.2.2, Lhotte 1.4, Gaba 2.11).
+"""Finite differences: shift each input a little and compare (Groudiev 2.2.2, Lhotte 1.4, Gaba 2.11).
 
     forward   (f(x + h) − f(x)) / h          error ≈ h/2·|f″| + 2ε|f|/h        least near h = √ε
     central   (f(x + h) − f(x − h)) / 2h     error ≈ h²/6·|f‴| + ε|f|/h        least near h = ∛ε
 
 The first term is the truncated Taylor series, the second rounding (ε = 2.2e-16): one falls where the other rises, so
 that no h gives more than about 8 (forward) or 11 (central) digits. And n inputs cost n + 1 or 2n evaluations, where
-reverse
-mode needs one walk.
+reverse mode needs one walk.
 """
 
 from __future__ import annotations

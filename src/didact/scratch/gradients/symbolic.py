@@ -1,9 +1,8 @@
-"""Symbolic: apply the rules of differentiation to the expression, and measure how it grows (Groudiev 2.2.3).
+"""Symbolic differentiation: apply the rules to the expression, and measure how it grows (Groudiev 2.2.3).
 
-    (u·v)′ = u′v + uv′ writes u and v twice; so does every rule of a product. Nested n times, what is *written*
-    doubles n times. What is
-    *different* in it does not: with equal parts shared, the derivative is a few times the size of the function.
-    Sharing is what turns symbolic into automatic differentiation.
+(u·v)′ = u′v + uv′ writes u and v twice; so does every rule of a product. Nested n times, what is *written* doubles n
+times. What is *distinct* in it does not: with equal parts shared, the derivative is a few times the size of the
+function. Sharing is what turns symbolic into automatic differentiation.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from didact.scratch.autograd.tensor import ScratchError
 
 
 class Expression:
-    """A number, a variable, or an operation on expressions. Identity is sharing: one object used twice is stored
-    once."""
+    """A number, a variable, or an operation on expressions; one object used twice is stored once."""
 
     __slots__ = ("args", "name", "value")
 
@@ -81,13 +79,13 @@ exp, log, sqrt, sin, cos, tanh, sigmoid, relu, step = map(
     apply, ("exp", "log", "sqrt", "sin", "cos", "tanh", "sigmoid", "relu", "step")
 )
 
-# the value of every operation, and its partial derivatives
+# the value of every operation and, below, its partial derivatives
 VALUE: dict[str, Callable[..., float]] = {
     "+": lambda u, v: u + v, "−": lambda u, v: u - v, "·": lambda u, v: u * v, "/": lambda u, v: u / v, "^": math.pow,
     "exp": math.exp, "log": math.log, "sqrt": math.sqrt, "sin": math.sin, "cos": math.cos, "tanh": math.tanh,
     "sigmoid": lambda u: 0.5 * (1 + math.tanh(u / 2)), "relu": lambda u: max(u, 0.0), "step": lambda u: float(u > 0),
 }  # fmt: skip
-RULES: dict[str, Callable[..., tuple[Any, ...]]] = {
+_RULES: dict[str, Callable[..., tuple[Any, ...]]] = {
     "+": lambda u, v: (1.0, 1.0),
     "−": lambda u, v: (1.0, -1.0),
     "·": lambda u, v: (v, u),
@@ -106,16 +104,16 @@ RULES: dict[str, Callable[..., tuple[Any, ...]]] = {
 
 
 def derive(e: Expression, x: Expression, simplify: bool = True) -> Expression:
-    """e′ = Σ_i ∂op/∂u_i · u_i′. `simplify` leaves out the terms that are 0 and the factors that are 1."""
+    """e′ = Σ_i ∂op/∂u_i · u_i′. `simplify` drops terms that are 0 and factors that are 1."""
     derivatives: dict[int, Expression] = {}
-    for part in distinct_parts(e):  # inner parts first
+    for part in _distinct_parts(e):  # inner parts first
         if part is x:
             derivatives[id(part)] = lift(1.0)
             continue
         total: Expression | None = None if simplify else lift(0.0)
         inner = [derivatives[id(u)] for u in part.args]
         if not (simplify and all(map(_is_zero, inner))):
-            for partial, du in zip(RULES[part.name](*part.args) if part.args else (), inner, strict=True):
+            for partial, du in zip(_RULES[part.name](*part.args) if part.args else (), inner, strict=True):
                 if simplify and _is_zero(du):
                     continue
                 term = _times(lift(partial), du) if simplify else lift(partial) * du
@@ -132,8 +130,8 @@ def _is_zero(e: Expression) -> bool:
     return e.name == "0"
 
 
-def distinct_parts(e: Expression) -> list[Expression]:
-    """Every different part once, inner before outer."""
+def _distinct_parts(e: Expression) -> list[Expression]:
+    """Every distinct part once, inner before outer."""
     by_id: dict[int, Expression] = {}
     stack = [(e, False)]
     while stack:
@@ -146,22 +144,22 @@ def distinct_parts(e: Expression) -> list[Expression]:
 
 
 def written_size(e: Expression) -> int:
-    """How many symbols the expression takes on paper: what is used twice is written twice."""
+    """How many symbols the expression takes on paper, where a part used twice is written twice."""
     count: dict[int, int] = {}
-    for part in distinct_parts(e):
+    for part in _distinct_parts(e):
         count[id(part)] = 1 + sum(count[id(u)] for u in part.args)
     return count[id(e)]
 
 
 def shared_size(e: Expression) -> int:
-    """How many different parts it has."""
-    return len(distinct_parts(e))
+    """How many distinct parts it has."""
+    return len(_distinct_parts(e))
 
 
 def evaluate(e: Expression, values: dict[Expression, float]) -> float:
     """The value of an expression, every part computed once."""
     values_by_part: dict[int, float] = {}
-    for part in distinct_parts(e):
+    for part in _distinct_parts(e):
         if part in values:
             values_by_part[id(part)] = values[part]
             continue
@@ -174,7 +172,7 @@ def evaluate(e: Expression, values: dict[Expression, float]) -> float:
 
 
 class SwellSizes(NamedTuple):
-    """Symbols written in f and in f′ (with and without leaving out 0 and 1), and different parts of both."""
+    """Symbols written in f and in f′ (with and without simplification), and distinct parts of both."""
 
     n: int
     f: int
@@ -185,14 +183,16 @@ class SwellSizes(NamedTuple):
 
 
 def expression_swell(depth: int = 10) -> list[SwellSizes]:
-    """The logistic map iterated, l_1 = x, l_{n+1} = 4 l_n (1 − l_n): written, it doubles; shared, it grows by a
-    constant."""
+    """Expression swell of the iterated logistic map, l_1 = x, l_{n+1} = 4 l_n (1 − l_n).
+
+    Written out it doubles with each step; shared, it grows by a constant.
+    """
     x = variable("x")
     l, rows = x, []
     for n in range(1, depth + 1):
-        d, plain = derive(l, x), derive(l, x, simplify=False)
+        d, unsimplified = derive(l, x), derive(l, x, simplify=False)
         rows.append(
-            SwellSizes(n, written_size(l), written_size(d), written_size(plain), shared_size(l), shared_size(d))
+            SwellSizes(n, written_size(l), written_size(d), written_size(unsimplified), shared_size(l), shared_size(d))
         )
         l = 4.0 * l * (1.0 - l)
     return rows
