@@ -19,7 +19,7 @@ from didact.training.interrupts import DivergedError
 from didact.training.loop import Trainer
 from didact.training.resume import resume
 
-SMALL_RUN = {"data": "iris", "hidden": (4,), "epochs": 6, "batch": 16}
+SMALL_RUN = {"data": "iris", "hidden": (4,), "epochs": 6, "batch_size": 16}
 HOLD_LOCK_SCRIPT = """
 import sys
 from pathlib import Path
@@ -109,7 +109,7 @@ def test_list_runs_shows_killed_and_damaged_runs(trained_run, capsys):
     )
     assert (
         by_name[f"cnn/{damaged_run.folder.name}"]["status"] == "damaged"
-        and "run.json" in by_name[f"cnn/{damaged_run.folder.name}"]["wrong"]
+        and "run.json" in by_name[f"cnn/{damaged_run.folder.name}"]["error"]
     )
     assert main(["list", "--runs", "runs"]) == 0
     assert "killed" in capsys.readouterr().out

@@ -13,7 +13,7 @@ from didact.data.load import load, reload_data
 from didact.run import Run
 from didact.training.run_training import train
 
-QUICK_OPTIONS = {"epochs": 1, "batch": 16, "device": "cpu"}
+QUICK_OPTIONS = {"epochs": 1, "batch_size": 16, "device": "cpu"}
 
 
 def write_gray_squares(root, classes=("dark", "light"), images_per_class=12):
