@@ -152,7 +152,7 @@ def test_masked_lm_pretraining_shows_its_progress(capsys, workdir):
     assert main(words) == 0                                                                   # known by now
     assert "guessing hidden words of its own texts first" not in capsys.readouterr().err
     progress = TrainingProgress(Console(file=io.StringIO(), force_terminal=True))
-    progress("load", {"data": "what was learned before"})
+    progress("load", {"data": "pretrained weights"})
     progress("begin", {"what": "guessing", "step": 3, "total": 20, "seconds_left": 1.0})
     progress.close()
     assert "guessing: 3 of 20 steps, 1.0 s left" in progress.console.file.getvalue()

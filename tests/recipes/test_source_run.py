@@ -161,7 +161,7 @@ def test_source_run_without_loadable_data_asks_for_data(workdir):
     )
     shutil.rmtree("moved")
     with pytest.raises(
-        UsageError, match=r"learned from .*moved, which is no longer there; say with --data where it is"
+        UsageError, match=r"learned from .*moved, which is no longer there; name it with --data"
     ):
         prepare("vqvae_prior", {"from_": str(run.folder)})
     assert prepare("vqvae_prior", {"from_": str(run.folder), "data": "own"}).data.name == "own"
@@ -169,7 +169,7 @@ def test_source_run_without_loadable_data_asks_for_data(workdir):
     run = didact.train(
         RECIPES["vqvae"], data=data, channels=(8,), codebook_size=4, code_dim=2, runs="of given", steps=1
     )
-    with pytest.raises(UsageError, match="handed over in Python; give --data"):
+    with pytest.raises(UsageError, match="given in Python; give --data"):
         prepare("vqvae_prior", {"from_": str(run.folder)})
 
 

@@ -148,7 +148,7 @@ def test_two_processes_resume_where_they_stopped(tmp_path):
     log = wait_for_steps(tmp_path / "runs", full_result["run"])
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=120)
-    assert process.returncode != 0 and stderr.count("go on with: didact resume") == 1, stderr[-2000:]
+    assert process.returncode != 0 and stderr.count("continue with: didact resume") == 1, stderr[-2000:]
     run = Run(log.parent)
     assert run.metadata["status"] == "stopped" and 0 < run.load_state()["state"]["step"] < 160
     resumed_result = run_processes(tmp_path, 2, "resume", str(run.folder))
@@ -174,7 +174,7 @@ def test_bad_option_is_reported_once(tmp_path):
 
 
 def test_batch_smaller_than_the_processes_is_refused():
-    with pytest.raises(UsageError, match="3 processes share batches of 2 rows; raise --batch"):
+    with pytest.raises(UsageError, match="3 processes share batches of 2 examples; raise --batch"):
         TrainingPlan.from_experiment(make_classifier(batch_size=2), processes=3)
     assert [len(c) for c in split_batches(torch.arange(10), 4, min_batch_size=3)] == [4, 6]
 

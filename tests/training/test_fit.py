@@ -124,7 +124,7 @@ def compute_balance(layer, data):
     ({"compile": "x"}, "--compile expects yes/no, got 'x'"),
     ({"epochs": 3, "steps": 3}, "either epochs or steps, not both, got 3 and 3"),
     ({"lr": 0.1, "optimizer": torch.optim.SGD}, "lr=0.1 is that of AdamW, but another optimizer is given"),
-    ({"split_seed": 1}, "'blobs' is Data and divided already"),
+    ({"split_seed": 1}, "'blobs' is Data, which is split already"),
     ({"schedule": "cosine"}, r"cosine\(\) for one, got 'cosine'"),
 ])
 def test_fit_refuses_wrong_options_and_options_without_effect(options, message):
@@ -183,7 +183,7 @@ def test_split_seed_divides_the_tensors():
 
 
 def test_from_tensors_refuses_lengths_that_differ():
-    with pytest.raises(UsageError, match="as many rows, got 3 and 4"):
+    with pytest.raises(UsageError, match="the same length, got 3 and 4"):
         from_tensors(torch.zeros(3, 1), torch.zeros(4))
 
 
@@ -197,7 +197,7 @@ def test_fit_refuses_outputs_of_another_shape_than_y():
     x = torch.randn(60, 3)
     y = x @ torch.tensor([1.0, 2.0, 3.0])
     with pytest.raises(
-        UsageError, match=r"the module answers \(\d+, 1\) where y is \(\d+,\); give y the shape of the answers"
+        UsageError, match=r"the module returns \(\d+, 1\) where y is \(\d+,\); give y the shape of the output"
     ):
         didact.fit(nn.Linear(3, 1), (x, y), loss=F.mse_loss, epochs=1)
     result = didact.fit(nn.Linear(3, 1), (x, y), loss=lambda out, y: (out[:, 0] - y).square().mean(), epochs=60, lr=0.1)
@@ -208,5 +208,5 @@ def test_from_tensors_reads_arrays_and_checks_class_indices():
     x, y = torch.randn(30, 2), torch.arange(30) % 3
     first_batches = [from_tensors(*pair).train.batch(torch.arange(4))["x"] for pair in ((x, y), (x.numpy(), y.numpy()))]
     assert torch.equal(*first_batches)
-    with pytest.raises(UsageError, match="classes from 0 on, got -1"):
+    with pytest.raises(UsageError, match="class numbers from 0 on, got -1"):
         from_tensors(x, y - 1)

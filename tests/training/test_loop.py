@@ -152,7 +152,7 @@ def test_ema_weights_are_evaluated_and_kept():
     final_weights = flatten_weights(t).clone()
     t.objective.load_state_dict(t.best_weights)
     assert t.ema is not None and not torch.equal(final_weights, flatten_weights(t))
-    with t.ema.swapped_in():
+    with t.ema.use_averaged_weights():
         torch.testing.assert_close(torch.cat([m.flatten() for m in t.ema.averages]), flatten_weights(t))
 
 

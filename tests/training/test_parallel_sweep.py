@@ -64,7 +64,7 @@ def test_parallel_sweep_refuses_a_recipe_of_this_process_alone(workdir, monkeypa
 
     local_recipe = replace(mlp, name="only_here")
     monkeypatch.setitem(RECIPES, "only_here", local_recipe)
-    with pytest.raises(UsageError, match=r"'only_here' is known to the process that asked alone.*without --beside"):
+    with pytest.raises(UsageError, match=r"'only_here' is registered in this process only; sweep without --jobs"):
         sweep(local_recipe, {"lr": (1e-3, 1e-2)}, num_workers=2, **SWEEP_OPTIONS)
 
 
@@ -138,7 +138,7 @@ def test_parallel_sweep_keeps_results_beside_a_failure(process_pool):
 def test_broken_pool_is_an_error_unless_stopped(process_pool):
     process_pool.results, process_pool.end_order = {0: BrokenProcessPool(), 1: BrokenProcessPool()}, [0, 1]
     _, error = run_until_error(make_jobs(3), 2)
-    assert "one of 2 trainings was killed, perhaps for want of memory" in str(
+    assert "one of 2 trainings was killed, perhaps out of memory" in str(
         error
     ) and 'if __name__ == "__main__":' in str(error)
     process_pool.results[0] = {STOPPED: True}
@@ -223,7 +223,7 @@ def test_stopped_parallel_sweep_keeps_results_and_resumes(workdir):
         "--data",
         "digits",
         "--epochs=60",
-        "--beside=2",
+        "--jobs=2",
     ]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
@@ -251,7 +251,7 @@ def start_sweep(words: list[str]) -> subprocess.Popen[str]:
         "--data",
         "digits",
         "--epochs=2000",
-        "--beside=2",
+        "--jobs=2",
         *words,
     ]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)

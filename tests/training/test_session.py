@@ -92,8 +92,10 @@ def test_predict_returns_the_probabilities_of_the_model(iris_run):
     p = load_model(iris_run)[0].classify({"x": torch.tensor([row])})[0]
     assert prediction["probability"] == pytest.approx(p.max().item(), abs=1e-5)
     assert prediction["label"] == load("iris").class_names[int(p.argmax())]
-    (sampled_prediction,) = predict(iris_run, [text], draws=5)
-    assert len(sampled_prediction["draws"]) == 5 and set(sampled_prediction["draws"]) <= set(load("iris").class_names)
+    (sampled_prediction,) = predict(iris_run, [text], num_samples=5)
+    assert len(sampled_prediction["samples"]) == 5 and set(sampled_prediction["samples"]) <= set(
+        load("iris").class_names
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,8 +114,8 @@ def test_draws_spread_like_the_validation_residuals(workdir, recipe, options):
     Path("line.csv").write_text("x,y\n" + "".join(f"{k / 10},{100 * k + 50 * e}\n" for k, e in enumerate(noise)))
     run = didact.train(recipe, data=Path("line.csv"), target="y", steps=300, **options)
     torch.manual_seed(0)
-    (prediction,) = predict(run, "x=20", draws=5000)
-    draws, rmse = torch.tensor(prediction["draws"]), run.metadata["validation"]["rmse"]
+    (prediction,) = predict(run, "x=20", num_samples=5000)
+    draws, rmse = torch.tensor(prediction["samples"]), run.metadata["validation"]["rmse"]
     assert draws.std().item() == pytest.approx(rmse, rel=0.05) and rmse < 0.2 * load("line.csv", target="y").target_std
     assert draws.mean().item() == pytest.approx(prediction["y"], abs=0.1 * rmse)
 
@@ -121,8 +123,11 @@ def test_draws_spread_like_the_validation_residuals(workdir, recipe, options):
 def test_draws_of_numbers_need_validation_residuals(workdir):
     run = didact.train(recipes.mlp, data="diabetes", hidden=(4,), steps=3)
     run.update_metadata(status="stopped", validation={})
-    with pytest.raises(UsageError, match=f"--draws 5 needs how far .* go on with: didact resume {run.folder}"):
-        predict(run, "age=0,sex=0,bmi=0,bp=0,s1=0,s2=0,s3=0,s4=0,s5=0,s6=0", draws=5)
+    with pytest.raises(
+        UsageError,
+        match=f"--num-samples 5 needs the validation residuals.* continue it with: didact resume {run.folder}",
+    ):
+        predict(run, "age=0,sex=0,bmi=0,bp=0,s1=0,s2=0,s3=0,s4=0,s5=0,s6=0", num_samples=5)
 
 
 @pytest.mark.parametrize("target", ["high", "input"])

@@ -1,7 +1,8 @@
 """Checkpoints: the state after a whole round, written beside and renamed, and restored to the same bytes.
 
-A checkpoint holds weights, optimizers, random generators, the loss scaler, the EMA and the sums that are not logged yet.
-The best weights are written first, then the state that refers to them: killed in between, a resumed run writes them again.
+A checkpoint holds weights, optimizers, random generators, the loss scaler, the EMA and the sums that are not logged
+yet. The best weights are written first, then the state that refers to them: killed in between, a resumed run writes
+them again.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -15,21 +16,19 @@ if TYPE_CHECKING:
 
 @dataclass
 class TrainingState:
-    """Where training stands; with weights, optimizers and generators, all that a checkpoint holds."""
+    """Where training stands. With weights, optimizers and generators it is all that a checkpoint holds."""
 
     step: int = 0
     best_score: float | None = None
     best_step: int = 0
-    evaluations_without_improvement: int = 0                  # evaluations since the best
+    evaluations_without_improvement: int = 0
     seconds: float = 0.0
-    # of those, the first rounds of each process: compilation, kernels being chosen, capture
-    warmup_seconds: float = 0.0
-    log_size: int = 0               # of metrics.jsonl when this was saved
-    stop_reason: str = ""               # why training ended; empty while it goes on
+    warmup_seconds: float = 0.0     # of those, the first rounds of each process: compilation, autotuning, graph capture
+    log_size: int = 0               # bytes of metrics.jsonl at the time of saving
+    stop_reason: str = ""           # why training ended; empty while it runs
     fingerprint: dict[str, float] = field(default_factory=dict)
-    validation: dict[str, float] = field(default_factory=dict)  # metrics of the best state
-    # metrics that patience asks more than, by min_delta
-    early_stopping_reference: dict[str, float] = field(default_factory=dict)
+    validation: dict[str, float] = field(default_factory=dict)                # metrics of the best state
+    early_stopping_reference: dict[str, float] = field(default_factory=dict)  # metrics to improve on by min_delta
 
 
 def make_checkpoint(trainer: "Trainer", streams: list[Any]) -> dict[str, Any]:
@@ -59,7 +58,7 @@ def save_checkpoint(trainer: "Trainer", streams: list[Any]) -> None:
 
 
 def restore_checkpoint(trainer: "Trainer", checkpoint: dict[str, Any]) -> None:
-    """Stand exactly where the checkpoint was taken."""
+    """Continue exactly where the checkpoint was taken."""
     trainer.state = TrainingState(**checkpoint["state"])
     trainer.objective.load_state_dict(checkpoint["model"])
     for name, optimizer in trainer.train_step.optimizers.items():
@@ -76,7 +75,7 @@ def restore_checkpoint(trainer: "Trainer", checkpoint: dict[str, Any]) -> None:
 
 
 def load_last_checkpoint(trainer: "Trainer") -> dict[str, Any]:
-    """The one in the run's folder, or in memory where there is no folder."""
+    """The latest checkpoint, from the run's folder or from memory."""
     checkpoint = trainer.run.load_state() if trainer.run is not None else trainer.in_memory_checkpoint
     assert checkpoint is not None, "a checkpoint is written before the first step"
     return checkpoint

@@ -1,4 +1,4 @@
-"""Two engines, one network: the same weights and batches in `didact.scratch` and in PyTorch, side by side."""
+"""Two engines, one network: the same weights and batches in `didact.scratch` and in PyTorch."""
 
 from collections.abc import Callable, Mapping
 from itertools import islice
@@ -33,7 +33,8 @@ TOLERANCE = {"float64": 1e-9, "float32": 1e-3}
 def compare_engines(
     recipe: Recipe, user_options: Mapping[str, Any], *, steps: int = 10, optimizer: str = "adam", lr: float = 1e-3
 ) -> dict[str, Any]:
-    """Forward value, loss, every gradient, then every parameter after `steps` steps: the largest difference of each."""
+    """Largest differences between the engines: output, loss, every gradient, and every parameter after `steps` steps.
+    """
     our_optimizer, their_optimizer = look_up("optimizer", optimizer, OPTIMIZERS)
     dtype = str(user_options.get("dtype", "float64"))
     objective, experiment = build_scratch_objective(recipe, {**user_options, "dtype": dtype})
@@ -62,12 +63,12 @@ def compare_engines(
 
 
 def is_scratch_recipe(recipe: Recipe) -> bool:
-    """Whether a recipe runs on the NumPy engine: those alone choose its numbers."""
+    """Whether a recipe runs on the NumPy engine."""
     return "dtype" in recipe.options
 
 
 def build_scratch_objective(recipe: Recipe, user_options: Mapping[str, Any]) -> tuple[NumpyEngineObjective, Experiment]:
-    """The objective of a recipe that runs on the NumPy engine; any other is refused by name."""
+    """The objective of a recipe that runs on the NumPy engine; other recipes are refused."""
     if not is_scratch_recipe(recipe):
         names = [name for name, other in RECIPES.items() if is_scratch_recipe(other)]
         raise UsageError(f"recipe {recipe.name!r} has no network on the NumPy engine; choose from: {', '.join(names)}")
@@ -83,7 +84,7 @@ def _build_twin(objective: NumpyEngineObjective, dtype: str) -> nn.Module:
 
 
 def _first_batches(experiment: Experiment, steps: int, dtype: str) -> list[Batch]:
-    """The first batches that training would see, over as many epochs as it takes."""
+    """The first batches of training, over as many epochs as needed."""
     plan = TrainingPlan.from_experiment(experiment)
     batches: list[Batch] = []
     for epoch in range(-(-steps // plan.rounds_per_epoch)):
@@ -127,7 +128,7 @@ def _paired_parameters(network: Any, twin: nn.Module) -> list[tuple[str, Any, Te
 
 
 def _difference_row(name: str, ours: Any, theirs: Tensor | None) -> dict[str, Any]:
-    """A line of the table: how large both are, and how far apart at most. NaN counts as infinitely far."""
+    """A row of the table: the size of both values and their largest difference. NaN counts as infinitely far."""
     assert theirs is not None
     a, b = np.asarray(ours), theirs.detach().numpy()
     difference = float(np.abs(a - b).max()) if a.size else 0.0
@@ -136,8 +137,10 @@ def _difference_row(name: str, ours: Any, theirs: Tensor | None) -> dict[str, An
 
 
 def check_gradients(recipe: Recipe, *, samples: int = 5, h: float = 1e-6, seed: int = 0) -> dict[str, Any]:
-    """∂L/∂θ of the NumPy engine against (L(θ + h) − L(θ − h)) / 2h, at `samples` entries of every parameter (Gaba
-    Ex 2.3)."""
+    """Numerical gradient check of the NumPy engine: ∂L/∂θ against (L(θ + h) − L(θ − h)) / 2h.  Gaba Ex 2.3.
+
+    Checked at `samples` entries of every parameter.
+    """
     objective, experiment = build_scratch_objective(recipe, {"dtype": "float64"})
     (batch,) = _first_batches(experiment, 1, "float64")
     batch = {name: column[:32] for name, column in batch.items()}
@@ -165,7 +168,7 @@ def check_gradients(recipe: Recipe, *, samples: int = 5, h: float = 1e-6, seed: 
 
 
 def _central_difference(loss: Callable[[], scratch.Tensor], flat: Any, i: int, h: float) -> float:
-    """The slope along one entry, which is put back as it was."""
+    """(L(θ + h) − L(θ − h)) / 2h along one entry, which is restored afterwards."""
     original = flat[i]
     values = []
     with scratch.no_grad():

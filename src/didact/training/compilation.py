@@ -1,4 +1,4 @@
-"""torch.compile for losses: what can be compiled is compiled, what cannot runs as it stands and is named."""
+"""torch.compile for losses: what cannot be compiled runs eagerly and is named."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -12,7 +12,7 @@ Loss = Callable[[Batch, str], dict[str, Tensor]]
 
 
 class CompiledLoss:
-    """`loss` through torch.compile, until compiling fails: from then on `loss` itself. `failure` says why."""
+    """A loss through torch.compile, or eagerly once compiling has failed; `failure` says why."""
 
     def __init__(self, loss: Loss):
         self.eager, self.compiled, self.failure = loss, torch.compile(loss), ""
@@ -20,32 +20,32 @@ class CompiledLoss:
     def __call__(self, batch: Batch, player: str) -> dict[str, Tensor]:
         if self.failure:
             return self.eager(batch, player)
-        from torch._dynamo.exc import TorchDynamoException  # a second of imports, which torch.compile needs anyway
+        from torch._dynamo.exc import TorchDynamoException  # takes a second; torch.compile imports it anyway
 
         try:
             return self.compiled(batch, player)
-        # a later batch of another shape is compiled anew, and may be the first to fail
+        # a batch of another shape is recompiled, and may be the first to fail
         except TorchDynamoException as error:
             self.failure = describe_failure(error)
             return self.eager(batch, player)
 
     def try_compile(self, batch: Batch, player: str, autocast: AbstractContextManager[object]) -> None:
-        """Compile now, forward and backward, and forget the result; a failure is noted, whatever it is.
+        """Compile forward and backward now and discard the result; any failure is recorded.
 
-        The backward pass is compiled when it first runs, outside of __call__, where nobody could turn back to the
+        The backward pass is compiled when it first runs, outside of __call__, where nothing could fall back to the
         eager loss.
         """
         try:
             with autocast:
                 loss = self.compiled(batch, player)["loss"]
             loss.backward()
-        # compilers fail in every way there is; a fault of the loss itself is met again at once, eagerly
+        # compilers raise anything; an error of the loss itself comes again at once, eagerly
         except Exception as error:
             self.failure = describe_failure(error)
 
 
 def describe_failure(error: BaseException) -> str:
-    """The line that names the cause, of the many that a compiler prints."""
+    """The line that names the cause among the many that a compiler prints."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and "TORCH" not in line]
     causes = [line for line in lines if "Error" in line.split(":")[0]]
     return (causes or lines or [type(error).__name__])[-1]
@@ -53,11 +53,11 @@ def describe_failure(error: BaseException) -> str:
 
 @contextmanager
 def preserve_state(module: nn.Module) -> Iterator[None]:
-    """What a trial forward and backward pass changes in a module is put back: buffers, gradients and who needs them."""
+    """Restore what a trial forward and backward pass changes in a module: buffers, gradients, requires_grad."""
     buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
     parameters = [(p, p.grad, p.requires_grad) for p in module.parameters()]
     for p, _, _ in parameters:
-        p.grad = None  # the trial must not add to what is there
+        p.grad = None  # the trial must not add to existing gradients
     try:
         yield
     finally:
@@ -70,7 +70,7 @@ def preserve_state(module: nn.Module) -> Iterator[None]:
 
 
 def format_failures(failures: dict[str, str]) -> list[str]:
-    """One line for each cause, with the players whose losses could not be compiled for it."""
+    """One note for each cause, with the players whose losses could not be compiled."""
     players: dict[str, list[str]] = {}
     for name, cause in failures.items():
         players.setdefault(cause, []).append(name)

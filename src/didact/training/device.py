@@ -1,4 +1,4 @@
-"""What this runs on."""
+"""Devices: choosing one, its memory, deterministic kernels."""
 
 import os
 import resource
@@ -15,9 +15,9 @@ from didact.errors import UsageError
 
 
 def resolve_device(name: str, local_rank: int = 0, supported: tuple[str, ...] = ("cpu", "cuda", "mps")) -> torch.device:
-    """The device that a word means; `auto` is a GPU where there is one, else the CPU.
+    """The device for a name; `auto` is a GPU where there is one, else the CPU.
 
-    `local` is this process's number on its machine, `known` the kinds of device that the objective can be trained on.
+    `local_rank` is the number of this process on its machine, `supported` the device types of the objective.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() and "cuda" in supported else "cpu"
@@ -36,7 +36,7 @@ def resolve_device(name: str, local_rank: int = 0, supported: tuple[str, ...] = 
     if device.type not in ("cpu", "cuda", "mps"):
         raise UsageError(f"--device expects auto, cpu, cuda, cuda:N or mps, got {name!r}")
     if device.type not in supported:
-        raise UsageError(f"--device {name}: this is computed on {' or '.join(supported)} alone; leave --device out")
+        raise UsageError(f"--device {name}: this recipe runs on {' or '.join(supported)} only; leave --device out")
     if name == "cuda" and local_rank >= torch.cuda.device_count():
         raise UsageError(
             f"process {local_rank} of this machine finds {torch.cuda.device_count()} CUDA devices; start as many, or "
@@ -53,7 +53,7 @@ def describe_device(device: torch.device) -> str:
 
 
 def memory_used(device: torch.device) -> int:
-    """Most bytes held so far: on the GPU, or by this process."""
+    """Peak memory in bytes: of the GPU, or of this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -62,15 +62,15 @@ def memory_used(device: torch.device) -> int:
 
 @contextmanager
 def deterministic_kernels(enabled: bool = True) -> Iterator[None]:
-    """Inside, PyTorch and cuDNN take deterministic kernels alone: on one GPU the same bytes again.
+    """Inside, PyTorch and cuDNN use deterministic kernels only: on one GPU, the same bytes again.
 
-    Without it some gradients on CUDA (convolutions, embeddings) are summed in an order that changes from run to run;
-    on a CPU they never are.
+    Without it some gradients on CUDA (convolutions, embeddings) are summed in an order that changes from run to run. On
+    a CPU the order is always the same.
     """
     if not enabled:
         yield
         return
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it when its handle is made
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it when its handle is created
     previous = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False
@@ -83,7 +83,7 @@ def deterministic_kernels(enabled: bool = True) -> Iterator[None]:
 
 @contextmanager
 def memory_guard() -> Iterator[None]:
-    """Networks built inside must fit: weights are counted when they are promised, before any is written to."""
+    """Refuse networks that do not fit: weights are counted when they are allocated, before they are filled."""
     free_bytes, allocated = free_memory(), 0
 
     def count(module: nn.Module, name: str, parameter: Tensor | None) -> None:
@@ -96,7 +96,7 @@ def memory_guard() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if "allocate memory" in str(error) or "overflowed" in str(error):  # torch has no class of its own for it
+        if "allocate memory" in str(error) or "overflowed" in str(error):  # torch has no exception class for it
             raise _too_large_error("a single layer cannot be allocated", free_bytes) from error
         raise
     finally:

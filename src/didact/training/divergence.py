@@ -1,4 +1,4 @@
-"""Where a number stopped being finite: the last good state is replayed round by round, looking at every layer."""
+"""Divergence: replay from the last checkpoint to find the step and the layer where a number stopped being finite."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,24 +29,23 @@ def gradient_norms(module: nn.Module) -> tuple[list[str], Tensor]:
 
 
 def weights_are_finite(module: nn.Module) -> bool:
-    """One answer for all weights, in one wait for the device."""
+    """Whether all weights are finite, with one synchronization."""
     finite = [p.detach().isfinite().all() for p in module.parameters() if p.is_floating_point()]
     return not finite or bool(torch.stack(finite).all())
 
 
 def locate_divergence(trainer: "Trainer") -> DivergedError:
-    """Replay from the last checkpoint to the first round with a bad number; the state before it is saved.
+    """Replay from the last checkpoint to the first round with a number that is not finite; save the state before it.
 
-    Training is deterministic, so the replay meets what training met. It costs nothing while all goes well: the loop
-    only
-    looks at the losses when it shows or logs them.
+    Training is deterministic, so the replay meets the same numbers. It costs nothing while all goes well: the loop only
+    looks at losses that it reads anyway, to show or log them.
     """
     step_reached = trainer.state.step
     if trainer.run is not None and trainer.group.is_main and trainer.best_weights:
-        # what was judged good stays good
+        # the best validation state so far is kept
         trainer.run.save("model", trainer.best_weights, step=str(trainer.state.best_step))
     restore_checkpoint(trainer, load_last_checkpoint(trainer))
-    # of a player that has not had its turn yet, what the bad round left would be found
+    # else gradients left by the bad round would be found before their player's turn
     trainer.objective.zero_grad(set_to_none=True)
     trainer.train_step.check_every_step, trainer.train_step.capture, trainer.train_step.graph = True, False, None
     while trainer.state.step < step_reached + trainer.plan.log_every and trainer.state.step < trainer.plan.total_rounds:

@@ -1,4 +1,4 @@
-"""An average of the weights over the last steps: steadier than the weights themselves."""
+"""Exponential moving average (EMA) of the weights: steadier than the weights themselves."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,8 +23,8 @@ class EMA:
         torch._foreach_lerp_(self.averages, [p.detach() for p in self.tensors], 1 - d)
 
     @contextmanager
-    def swapped_in(self) -> Iterator[None]:
-        """The network holds the averaged weights inside, its own again afterwards."""
+    def use_averaged_weights(self) -> Iterator[None]:
+        """Inside, the network has the averaged weights; afterwards its own again."""
         originals = [p.detach().clone() for p in self.tensors]
         self._write(self.averages)
         try:

@@ -1,4 +1,4 @@
-"""Judging a split: rows of every example, then metrics of the whole."""
+"""Evaluation of a split: outputs of every example first, then metrics of the whole split."""
 
 import torch
 
@@ -15,8 +15,7 @@ from didact.training.precision import Precision
 def evaluate_split(
     objective: Objective, split: Split, *, batch_size: int, precision: Precision, group: Group | None = None
 ) -> Batch:
-    """The rows of a whole split, in its order, on the device. Neither batch size nor number of processes changes
-    them."""
+    """The outputs of a whole split, in its order, on the device, whatever the batch size and number of processes."""
     group = group or Group()
     mode = objective.training
     objective.eval()
@@ -35,9 +34,9 @@ def evaluate_split(
 
 @torch.no_grad()
 def make_gallery(objective: Objective, split: Split) -> Batch:
-    """The objective's pictures, made of a few examples of a split, the same each time; none for most objectives.
+    """The objective's pictures of a few examples of a split, always the same ones; most objectives have none.
 
-    They are drawn, not the first ones: files are often sorted.
+    The examples are chosen at random, since files are often sorted.
     """
     index = torch.randperm(len(split), generator=torch.Generator().manual_seed(0))[: objective.gallery_size]
     mode = objective.training
@@ -49,10 +48,9 @@ def make_gallery(objective: Objective, split: Split) -> Batch:
 
 @torch.no_grad()
 def save_training_samples(objective: Objective, run: Run, step: int) -> None:
-    """What a model that draws images makes of the same noise at this step, kept as bytes beside what it made of it
-    before.
+    """Samples of a generative model at this step from the same noise as before, added to the run as bytes.
 
-    A resumed run comes to the same steps again and finds what was kept before it was stopped.
+    A resumed run comes to the same steps again and replaces their samples.
     """
     if "sample" not in abilities(objective):
         return

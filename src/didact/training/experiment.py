@@ -1,4 +1,4 @@
-"""What a recipe returns, and what a person sets beside it."""
+"""Experiment and Settings: what a recipe returns, and what a user sets for every recipe."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,17 +14,16 @@ from didact.options import Range, VerbatimText
 
 OptimizerFactory = Callable[[Any], Optimizer]
 Augment = Callable[[Batch, torch.Generator], Batch]
-# events for whoever shows progress: "start", "step", "evaluate", …
+# "start", "step", "evaluate", … with their data
 EventCallback = Callable[[str, dict[str, Any]], None]
 
 
 def ignore_events(event: str, payload: dict[str, Any]) -> None:
-    """Tell nobody."""
+    """The callback that does nothing."""
 
 
 class BudgetNote(str):
-    """A note that names the budget which a recipe chose, and what of it still holds where a person sets another
-    (`--steps`)."""
+    """A note that names the budget chosen by a recipe, and its text where the user sets another budget (`--steps`)."""
 
     without_budget: str
 
@@ -36,40 +35,40 @@ class BudgetNote(str):
 
 @dataclass(frozen=True)
 class Experiment:
-    """Data, objective, optimizer, schedule, budget, what to judge: everything that the loop is handed."""
+    """Data, objective, optimizer, schedule, budget, evaluation: everything that the training loop needs."""
 
     data: Data
     objective: Objective
-    optimizer: OptimizerFactory | Mapping[str, OptimizerFactory]   # one for all players, or one for each by name
+    optimizer: OptimizerFactory | Mapping[str, OptimizerFactory]   # one for all players, or one for each player
     batch_size: int = 128
-    epochs: int | None = None        # the budget: passes over the training data …
+    epochs: int | None = None        # the budget: epochs …
     steps: int | None = None         # … or optimizer steps
     schedule: Schedule = field(default_factory=Constant)
     augment: Augment | None = None
     clip_norm: float | None = None
     clip_value: float | None = None
-    # micro-batches that one batch is computed in; the gradient of a mean over rows is the same
+    # gradient accumulation: micro-batches per batch; the gradient of a mean over examples is the same
     accumulate: int = 1
-    ema: float | None = None         # decay of an average of the weights, which is then judged and kept
-    patience: int | None = None      # evaluations without improvement before it stops
+    ema: float | None = None         # decay of the EMA of the weights, which is evaluated and saved
+    patience: int | None = None      # early stopping: evaluations without improvement
     min_delta: float = 0.0
-    evaluate_every: int | None = None  # steps; an epoch, or a tenth of the steps, where not given
+    evaluate_every: int | None = None  # steps between evaluations (an epoch, or a tenth of the steps, if not given)
     compile: bool = False
-    # once, before the first step: brings weights learned elsewhere
+    # called once, before the first step: loads pretrained weights
     initialize_weights: Callable[["InitContext"], tuple[str, ...]] | None = None
-    # arguments read from elsewhere: kept, so that the run is rebuilt without
+    # arguments that were read from a source run: saved, so that this run is rebuilt without it
     resolved_arguments: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()      # what the recipe chose from the data, told before the first step
+    notes: tuple[str, ...] = ()      # what the recipe chose for the data, printed before the first step
 
     def with_budget(self, epochs: int | None, steps: int | None) -> "Experiment":
-        """The same under another budget; nothing is said any more of the one that was chosen."""
+        """The same experiment under another budget, without notes about the budget that the recipe chose."""
         notes = (note.without_budget if isinstance(note, BudgetNote) else note for note in self.notes)
         return replace(self, epochs=epochs, steps=steps, notes=tuple(filter(None, notes)))
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Options of every recipe: where the data is, what it runs on, where the run lies."""
+    """Options of every recipe: data, device, precision, seed, folder of the run."""
 
     data: Annotated[
         str | None,
@@ -113,8 +112,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class InitContext:
-    """What is known when an experiment begins with something learned elsewhere, or to be learned first: where, how,
-    and who watches."""
+    """What `initialize_weights` receives: device, settings and the event callback."""
 
     device: torch.device
     settings: Settings = field(default_factory=Settings)

@@ -1,4 +1,4 @@
-"""A model of one's own in the same loop: `didact.fit(module, (x, y), loss=F.mse_loss)`."""
+"""Train any nn.Module in the same loop: `didact.fit(module, (x, y), loss=F.mse_loss)`."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -26,8 +26,8 @@ from didact.training.loop import Trainer
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Metric = Callable[[Tensor, Tensor], Tensor | float]
-AUXILIARY_LOSS_WEIGHT = 0.01      # weight of what layers want beside the task, as Fedus et al. 2022 balance experts
-# Those that count here. The others say where data are read from and where a run is kept: here are neither.
+AUXILIARY_LOSS_WEIGHT = 0.01      # weight of auxiliary losses, as Fedus et al. 2022 balance experts
+# Settings that apply here. The others name data and the run's folder, and `fit` has neither.
 FIT_SETTINGS = (
     "seed",
     "split_seed",
@@ -44,8 +44,9 @@ FIT_SETTINGS = (
 
 
 class _ModuleObjective(Objective):
-    """mean over the batch of loss(module(x), y), with what layers want beside it, and metrics(module(x), y) of a
-    whole split."""
+    """mean over the batch of loss(module(x), y), plus auxiliary losses of layers; metrics(module(x), y) of a whole
+    split.
+    """
 
     def __init__(self, module: nn.Module, loss: Loss, metrics: dict[str, Metric] | None = None):
         super().__init__()
@@ -54,10 +55,10 @@ class _ModuleObjective(Objective):
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         out, y = self.module(batch["x"]), batch["y"]
-        # a square of pairs
+        # would broadcast to all pairs
         if self.reduction is not None and y.is_floating_point() and out.shape != y.shape and out.numel() == y.numel():
             raise UsageError(
-                f"the module answers {tuple(out.shape)} where y is {tuple(y.shape)}; give y the shape of the answers"
+                f"the module returns {tuple(out.shape)} where y is {tuple(y.shape)}; give y the shape of the output"
             )
         loss, auxiliary = self.criterion(out, y).mean(), pop_auxiliary_loss(self.module)
         return (
@@ -69,7 +70,7 @@ class _ModuleObjective(Objective):
     def evaluate_batch(self, batch: Batch) -> Batch:
         out, y = self.module(batch["x"]), batch["y"]
         outputs = {"output": out, "y": y}
-        if self.reduction is None:  # what it would make of many rows at once is not known: one by one
+        if self.reduction is None:  # its reduction is unknown: one example at a time
             outputs["loss"] = torch.stack(
                 [self.criterion(o[None], t[None]).mean() for o, t in zip(out, y, strict=True)]
             )
@@ -84,29 +85,29 @@ class _ModuleObjective(Objective):
         ) | scores
 
     def _split_loss(self, out: Tensor, y: Tensor) -> float:
-        """The loss of a whole split at once, for it may weigh rows by their class or pass over some; of a sum, that
-        of an example."""
+        """The loss of a whole split at once, since it may weigh classes or ignore labels; a sum is divided by the
+        examples.
+        """
         loss = self.criterion
         if isinstance(loss, nn.Module):
-            loss = deepcopy(loss).float().eval()  # rows are kept in single precision
+            loss = deepcopy(loss).float().eval()  # outputs are stored in single precision
         return float(loss(out, y).mean()) / (len(y) if self.reduction == "sum" else 1)
 
 
 def _loss_reduction(loss: Loss) -> str | None:
-    """How a loss makes one number of many rows, where it says so: a module by its attribute, a function by its
-    keyword."""
+    """The reduction of a loss, where it has one: a module's attribute, or the default of a function's keyword."""
     if (name := getattr(loss, "reduction", None)) is not None:
         return str(name)
     try:
         keyword = inspect.signature(loss).parameters.get("reduction")
-    except ValueError:  # written in C, some do not tell their keywords
+    except ValueError:  # functions written in C may have no signature
         return None
     return None if keyword is None else str(keyword.default)
 
 
 @dataclass(frozen=True)
 class FitOptions:
-    """What else can be chosen of an experiment, in the bounds that it has in recipes."""
+    """Options of an experiment that `fit` accepts, with the ranges they have in recipes."""
 
     lr: Annotated[float, Range(0, open_low=True), "learning rate of AdamW, where no optimizer is given"] = 1e-3
     batch_size: Annotated[int, Range(1), "examples in a batch"] = 128
@@ -124,7 +125,7 @@ class FitOptions:
 
 @dataclass(frozen=True)
 class FitResult:
-    """The module with the weights of its best validation state, and how it did."""
+    """The module with the weights of its best validation state, and its metrics."""
 
     module: nn.Module
     state: TrainingState
@@ -144,8 +145,10 @@ def fit(
     on_event: EventCallback = ignore_events,
     **user_options: Any,
 ) -> FitResult:
-    """Train any module on Data or on (x, y) for 10 epochs; further keywords are `Choices` and `SETTINGS`,
-    `epochs=20` for one."""
+    """Train any module on Data or on (x, y), for 10 epochs by default.
+
+    Further keywords are those of FitOptions and FIT_SETTINGS, for example `epochs=20`.
+    """
     fit_options, settings = _validate_options(user_options)
     if optimizer is not None and "lr" in user_options:
         raise UsageError(
@@ -154,8 +157,8 @@ def fit(
         )
     if isinstance(data, Data) and "split_seed" in user_options:
         raise UsageError(
-            f"split_seed={user_options['split_seed']} divides (x, y), but {data.name!r} is Data and divided already; "
-            "leave it out"
+            f"split_seed={user_options['split_seed']} divides (x, y), but {data.name!r} is Data, "
+            "which is split already; leave it out"
         )
     if not isinstance(schedule, Schedule | None):
         raise UsageError(f"schedule expects one of didact.optim.schedule, cosine() for one, got {schedule!r}")
@@ -191,7 +194,7 @@ def fit(
 
 
 def _validate_options(user_options: Mapping[str, Any]) -> tuple[dict[str, Any], Settings]:
-    """Every value checked as the command line's are; what could change nothing here is refused."""
+    """Check every value as the command line does; options without an effect here are refused."""
     fit_options, settings_options = read_options(FitOptions), read_options(Settings)
     known_options = fit_options | {name: settings_options[name] for name in FIT_SETTINGS}
     if unknown := sorted(set(user_options) - set(known_options)):
@@ -208,14 +211,14 @@ def _validate_options(user_options: Mapping[str, Any]) -> tuple[dict[str, Any], 
 
 
 def from_tensors(x: Tensor, y: Tensor, *, name: str = "own tensors", seed: int = 0) -> Data:
-    """Data from tensors of equal length: class numbers as integers, anything else is a regression."""
+    """Data from tensors of equal length: integer targets are classes, others are a regression."""
     x, y = torch.as_tensor(x), torch.as_tensor(y)
     if len(x) != len(y):
-        raise UsageError(f"x and y must have as many rows, got {len(x)} and {len(y)}")
+        raise UsageError(f"x and y must have the same length, got {len(x)} and {len(y)}")
     is_classification = y.ndim == 1 and not y.is_floating_point()
     if is_classification and y.min() < 0:
         raise UsageError(
-            f"y of whole numbers are classes from 0 on, got {int(y.min())}; of a regression, give y.float()"
+            f"integer y are class numbers from 0 on, got {int(y.min())}; for a regression give y.float()"
         )
     class_names = [str(k) for k in range(int(y.max()) + 1)] if is_classification else []
     task = ("binary" if len(class_names) == 2 else "multiclass") if is_classification else "regression"

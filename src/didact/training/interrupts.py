@@ -1,4 +1,4 @@
-"""Ctrl-C ends the round, saves, and says how to go on. A second one ends at once."""
+"""Ctrl-C: the first ends the round and saves, the second ends at once."""
 
 import signal
 import threading
@@ -10,17 +10,17 @@ from didact.run import Run
 
 
 class Interrupted(Exception):
-    """Training was asked to stop; everything is saved. Not an error: the person wanted it."""
+    """Training was stopped by the user; everything is saved. Not an error."""
 
     def __init__(self, run: Run | None, step: int, total: int):
-        hint = f"; go on with: didact resume {run.folder}" if run is not None else ""
+        hint = f"; continue with: didact resume {run.folder}" if run is not None else ""
         super().__init__(f"stopped at step {step} of {total}{hint}")
 
 
 class InterruptHandler:
-    """Inside, SIGINT and SIGTERM only set `asked`; the loop looks at it between rounds.
+    """Inside, SIGINT and SIGTERM only set `stop_requested`; the loop looks at it between rounds.
 
-    Under torchrun a single Ctrl-C arrives twice: as SIGINT from the terminal, then as SIGTERM from torchrun.
+    Under torchrun one Ctrl-C arrives twice: as SIGINT from the terminal, then as SIGTERM from torchrun.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class InterruptHandler:
         self._previous_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # only there can handlers be set
+        if threading.current_thread() is threading.main_thread():  # signal handlers can only be set there
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._previous_handlers[number] = signal.signal(number, self._handle_signal)
         return self
@@ -44,7 +44,7 @@ class InterruptHandler:
 
 
 class DivergedError(UsageError):
-    """The loss or a gradient stopped being finite; the state before that is kept."""
+    """The loss or a gradient stopped being finite; the state before is saved."""
 
     def __init__(self, message: str, run: Run | None = None):
         super().__init__(message)

@@ -1,9 +1,8 @@
-"""The one training loop: rounds, evaluations, checkpoints. It knows objectives by their contract and is handed the
-rest.
+"""The training loop: rounds, evaluations, checkpoints. It knows objectives by their contract only.
 
-    for each epoch: permute the rows, cut them into batches
+    for each epoch: permute the examples, split them into batches
         for each batch: step
-        judge the validation split; keep the best weights; save
+        evaluate the validation split; keep the best weights; save
 """
 
 import time
@@ -35,14 +34,14 @@ from didact.training.precision import Precision
 from didact.training.seeding import RandomStreams
 from didact.training.step import GRAPH_WARMUP_ROUNDS, TrainStep
 
-FINGERPRINT_STEPS = (1, 10, 100)   # steps whose loss is kept, to see at a glance whether two runs are the same
-PROGRESS_INTERVAL_S = 0.25                # seconds between two looks at the loss while training
-# seconds between two checkpoints at evaluations: short epochs need not each have one
+FINGERPRINT_STEPS = (1, 10, 100)   # steps whose loss is kept, to compare two runs at a glance
+PROGRESS_INTERVAL_S = 0.25                # between two readings of the loss
+# between two checkpoints at evaluations: short epochs do not need one each
 MIN_SAVE_INTERVAL_S = 2.0
 
 
 class Trainer:
-    """One experiment being trained. `run` is None for a training that leaves no files."""
+    """One experiment being trained. `run` is None where no files are written."""
 
     def __init__(
         self,
@@ -72,19 +71,18 @@ class Trainer:
         self.ema = EMA(self.objective, experiment.ema) if experiment.ema else None
         self.state = TrainingState()
         self.best_weights: dict[str, Tensor] = {}
-        # the last checkpoint, where there is no folder to hold it
+        # the last checkpoint, where there is no folder
         self.in_memory_checkpoint: dict[str, Any] | None = None
         self.pending_logs: list[dict[str, Any]] = []    # log lines whose numbers are still on the device
-        self.latest_losses: dict[str, float] = {}         # training losses as last read
-        # `clock`: seconds are counted from here
+        self.latest_losses: dict[str, float] = {}         # training losses when last read
         self.last_save_time = self.last_progress_time = self.timer_start = time.perf_counter()
-        # the step this process began at; step and seconds its speed is taken from
+        # first step of this process; step and seconds from which its speed is measured
         self.start_step, self.speed_reference = 0, (0, 0.0)
-        self.evaluation_timing = (0, 0.0)                     # evaluations of this process, and their seconds
+        self.evaluation_timing = (0, 0.0)                     # number of evaluations of this process, and their seconds
         self.schedule_factors: tuple[float, float | None] | None = None
 
     def train(self) -> TrainingState:
-        """Go on until the budget is spent, patience is lost, or someone asks to stop."""
+        """Train until the budget is spent, patience runs out, or the user stops it."""
         self.objective.train()
         if self.state.step == 0:
             self.streams.reset()
@@ -105,7 +103,7 @@ class Trainer:
         return self.state
 
     def compile_losses(self) -> None:
-        """With --compile: compile before the first step, and say what could not be."""
+        """With --compile: compile before the first step, and report what could not be compiled."""
         batch_size = min(self.plan.num_examples, self.plan.batch_size)
         if not self.train_step.compiled_losses:
             return
@@ -115,18 +113,19 @@ class Trainer:
         for note in notes:
             self.on_event("note", {"text": note})
         if notes and self.run is not None and self.group.is_main:
-            # once, however often it is resumed
+            # once, however often the run is resumed
             self.run.update_metadata(notes=[*dict.fromkeys((*self.run.metadata["notes"], *notes))])
 
     def stop_requested(self, interrupt: InterruptHandler) -> bool:
-        """Whether someone wants to stop. Several processes stop at the same round: they ask each other when they
-        log."""
+        """Whether the user wants to stop. Several processes agree on it when they log, so that all stop at the same
+        round.
+        """
         if self.group.world_size > 1 and self.state.step % self.plan.log_every:
             return False
         return self.group.any_rank(interrupt.stop_requested)
 
     def iterate_epoch(self) -> Iterator[tuple[list[Batch], list[int]]]:
-        """The rest of the current epoch: for each round its stored batches and their sizes over all processes."""
+        """The rest of the current epoch: for each round, its stored batches and their sizes over all processes."""
         epoch, position = divmod(self.state.step, self.plan.rounds_per_epoch)
         rounds = self.plan.epoch_rounds(self.settings.seed, epoch)[position:]
         stored = self.data.train.batches([self.group.shard(chunk) for chunks in rounds for chunk in chunks])
@@ -134,7 +133,7 @@ class Trainer:
             yield [next(stored) for _ in chunks], [len(chunk) for chunk in chunks]
 
     def train_round(self, stored: list[Batch], batch_sizes: list[int]) -> None:
-        """One round and what follows from it."""
+        """One round with its logging, evaluation and checkpoint where they are due."""
         self.apply_schedule()
         self.train_step(stored, batch_sizes)
         if self.ema is not None:
@@ -177,7 +176,7 @@ class Trainer:
         return {name: float(o.param_groups[0]["lr"]) for name, o in self.train_step.optimizers.items()}
 
     def log(self) -> None:
-        """Note losses and gradient norms; the numbers are fetched from the device when they are next needed."""
+        """Record losses and gradient norms; the numbers are read from the device when they are next needed."""
         mean_losses = {
             name: total / max(1, self.train_step.examples_seen) for name, total in self.train_step.loss_sums.items()
         }
@@ -192,7 +191,7 @@ class Trainer:
         self.train_step.clear_losses()
 
     def flush(self) -> dict[str, float]:
-        """Fetch what is pending, write it to metrics.jsonl, and return the latest training losses."""
+        """Read pending numbers from the device, write them to metrics.jsonl, and return the latest training losses."""
         lines = []
         for line in self.pending_logs:
             names, totals = list(line["train"]), list(line["train"].values())
@@ -215,12 +214,12 @@ class Trainer:
         return self.latest_losses
 
     def report_progress(self, now: float) -> None:
-        """Show how far it is, also in metrics.jsonl; stop if the loss is no number."""
+        """Report progress, also to metrics.jsonl; stop if the loss is not finite."""
         self.last_progress_time = now
         losses = self.train_step.read_losses()
         if self.group.world_size == 1:
             self.check_finite(losses)
-            self.flush()  # whoever watches metrics.jsonl sees the curve grow
+            self.flush()  # metrics.jsonl grows while training
         self.latest_losses = losses or self.latest_losses
         self.on_event("step", self.progress_event(self.latest_losses))
 
@@ -244,8 +243,10 @@ class Trainer:
         }
 
     def seconds_left(self, seconds_per_round: float) -> float:
-        """Rounds of `each` seconds, and the evaluations between; before the first, a row costs a third of what it
-        does in training."""
+        """Estimated time for the remaining rounds and evaluations.
+
+        Before the first evaluation, an example is assumed to cost a third of what it costs in training.
+        """
         num_evaluations, seconds = self.evaluation_timing
         seconds_per_evaluation = (
             seconds / num_evaluations
@@ -259,9 +260,9 @@ class Trainer:
         ) + seconds_per_evaluation * self.plan.evaluations_after(self.state.step)
 
     def evaluate(self) -> None:
-        """Judge the validation split; keep the weights if they are the best so far; lose patience if they are not."""
+        """Evaluate the validation split, update the best weights and early stopping."""
         losses = self.flush()
-        with self.ema.swapped_in() if self.ema is not None else nullcontext():
+        with self.ema.use_averaged_weights() if self.ema is not None else nullcontext():
             outputs = evaluate_split(
                 self.objective,
                 self.data.validation,
@@ -294,7 +295,7 @@ class Trainer:
         self.last_progress_time = time.perf_counter()
 
     def save(self) -> None:
-        """A checkpoint of finite weights, by every process at the same round."""
+        """Save a checkpoint of finite weights; every process at the same round."""
         if not self.train_step.check_every_step and not weights_are_finite(self.objective):
             raise locate_divergence(self)
         self.flush()
@@ -303,7 +304,7 @@ class Trainer:
         self.group.barrier()
 
     def is_save_due(self, interval_s: float) -> bool:
-        """By the clock, which several processes do not share: those save at evaluations."""
+        """By the clock. Several processes have no clock in common: they save at evaluations."""
         return (
             self.run is not None
             and self.group.world_size == 1
@@ -312,7 +313,7 @@ class Trainer:
 
     @property
     def eval_batch_size(self) -> int:
-        """Without gradients a larger batch fits, and fewer of them are quicker."""
+        """Without gradients a larger batch fits, and fewer batches are faster."""
         return max(self.experiment.batch_size, min(4096, 4 * self.experiment.batch_size))
 
     def check_finite(self, losses: dict[str, float]) -> None:

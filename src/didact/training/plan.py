@@ -12,16 +12,16 @@ from didact.training.seeding import epoch_permutation
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """The budget in rounds. A round is one batch, or as many as the busiest player has turns."""
+    """The budget in rounds. A round is one batch, or as many as the player with most steps per round needs."""
 
     num_examples: int
     batch_size: int
     batches_per_round: int
-    rounds_per_epoch: int            # rounds of one pass over the data
+    rounds_per_epoch: int            # rounds of an epoch
     total_rounds: int
     evaluate_every: int
     log_every: int
-    min_batch_size: int = 2  # rows of a batch, so that each process has one
+    min_batch_size: int = 2  # smallest batch in which each process has an example
 
     @classmethod
     def from_experiment(
@@ -34,7 +34,7 @@ class TrainingPlan:
         min_batch_size = max(2, processes)
         if min(num_examples, experiment.batch_size) < processes:
             raise UsageError(
-                f"{processes} processes share batches of {min(num_examples, experiment.batch_size)} rows; raise "
+                f"{processes} processes share batches of {min(num_examples, experiment.batch_size)} examples; raise "
                 "--batch-size, or start fewer"
             )
         rounds_per_epoch = max(
@@ -58,7 +58,7 @@ class TrainingPlan:
         )
 
     def evaluations_after(self, step: int) -> int:
-        """How many are still to come: one every so many rounds, and one at the end."""
+        """How many evaluations follow: one every `evaluate_every` rounds, and one at the end."""
         return (
             -(-self.total_rounds // self.evaluate_every) - step // self.evaluate_every
             if step < self.total_rounds
@@ -66,7 +66,7 @@ class TrainingPlan:
         )
 
     def epoch_rounds(self, seed: int, epoch: int) -> list[list[Tensor]]:
-        """The row numbers of every batch of an epoch, by round."""
+        """Indices of the examples of every batch of an epoch, by round."""
         chunks = split_batches(
             epoch_permutation(self.num_examples, seed=seed, epoch=epoch), self.batch_size, self.min_batch_size
         )
@@ -78,9 +78,9 @@ class TrainingPlan:
 
 
 def split_batches(rows: Tensor, batch_size: int, min_batch_size: int = 2) -> list[Tensor]:
-    """Batches in order; a last one of a single row, which batch norm could not take, joins the one before.
+    """Batches in order. A last batch of one example, which batch norm cannot use, joins the one before.
 
-    So does one with fewer rows than there are processes.
+    So does a last batch with fewer examples than processes.
     """
     chunks = list(rows.split(batch_size))
     if len(chunks) > 1 and len(chunks[-1]) < min_batch_size:

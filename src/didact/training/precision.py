@@ -1,4 +1,4 @@
-"""Arithmetic: fp32, bf16 or fp16, chosen from what the processor can do."""
+"""Numerical precision: fp32, or mixed precision with bf16 or fp16."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -8,11 +8,11 @@ from torch import nn
 from didact.errors import UsageError
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-AUTO_BF16_MIN_PARAMETERS = 5_000_000  # parameters from which halving the traffic outweighs the casts of autocast
+AUTO_BF16_MIN_PARAMETERS = 5_000_000  # from here on halved memory traffic outweighs the casts of autocast
 
 
 class Precision:
-    """The context that a forward pass runs in, and the loss scale that fp16 needs."""
+    """The autocast context of the forward pass, and the loss scaling of fp16."""
 
     def __init__(self, name: str, device: torch.device, module: nn.Module):
         self.name = _choose_precision(name, device, sum(p.numel() for p in module.parameters()))
@@ -22,11 +22,11 @@ class Precision:
         self.device = device
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.name == "fp16")
         if device.type == "cuda":
-            # tensor cores for fp32 products, as PyTorch does for convolutions
+            # TF32 tensor cores for matrix products, as PyTorch uses for convolutions
             torch.set_float32_matmul_precision("high")
 
     def unscale(self, optimizer: torch.optim.Optimizer) -> None:
-        """Gradients without the loss scale of fp16."""
+        """Divide gradients by the loss scale of fp16."""
         if self.scaler.is_enabled():
             self.scaler.unscale_(optimizer)
 
@@ -37,8 +37,7 @@ class Precision:
 
 
 def _choose_precision(name: str, device: torch.device, num_parameters: int) -> str:
-    """What `auto` means here: bf16 for large networks on a GPU that has it, fp32 otherwise (CPUs emulate bf16
-    slowly)."""
+    """What `auto` means: bf16 for large networks on a GPU that supports it, else fp32. CPUs emulate bf16 slowly."""
     if name == "auto":
         return (
             "bf16"
@@ -51,7 +50,7 @@ def _choose_precision(name: str, device: torch.device, num_parameters: int) -> s
 
 
 def supports_lstm(name: str) -> bool:
-    """Whether a CPU has an LSTM in half precision; the kernel tells only when it is asked."""
+    """Whether the CPU has an LSTM in half precision; only running the kernel tells."""
     try:
         with torch.no_grad(), torch.autocast("cpu", DTYPES[name]):
             nn.LSTM(1, 1)(torch.zeros(1, 1, 1))

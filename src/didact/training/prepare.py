@@ -30,13 +30,13 @@ class PreparedExperiment:
     recipe: Recipe
     arguments: dict[str, Any]
     settings: Settings
-    data: Data               # as loaded; the recipe may have balanced what it trains on
+    data: Data               # as loaded; the recipe may resample its training split
     experiment: Experiment
-    trained_for: str = ""         # the recipe that this one is trained for, before its own; nobody else asked for it
+    trained_for: str = ""         # the recipe that trains this one first as its source; such a run is never `latest`
 
 
 def known_options(recipe: Recipe) -> dict[str, Option]:
-    """Everything that can be set: the recipe's own options, then those of every recipe."""
+    """All options of a recipe: its own, then those of every recipe."""
     own = recipe.options
     return own | {name: o for name, o in read_options(Settings).items() if name not in own}
 
@@ -47,7 +47,7 @@ def prepare(
 ) -> PreparedExperiment:
     """Check every argument, load the data, build the experiment. Nothing is written.
 
-    `labelled`: of images, only those that have a class are read, though this training may not ask for it.
+    `labeled`: only images with a class are read, even if this training does not need classes.
     """
     recipe = recipe if isinstance(recipe, Recipe) else look_up("recipe", recipe, RECIPES)
     options_by_name, owner = known_options(recipe), f"recipe {recipe.name!r}"
@@ -81,7 +81,8 @@ def prepare(
             progress=lambda file, done, total: on_event("download", {"file": file, "done": done, "total": total}),
         )
     experiment = build_experiment(recipe, data, arguments, settings)
-    notes = (*unused(recipe.options, user_options, arguments), *averaged(experiment), *_accumulation_notes(experiment))
+    unused_notes = unused(recipe.options, user_options, arguments)
+    notes = (*unused_notes, *describe_averaging(experiment), *_accumulation_notes(experiment))
     experiment = replace(experiment, notes=(*experiment.notes, *notes))
     arguments |= experiment.resolved_arguments
     _check_batch_norm(experiment, processes, "norm" in recipe.options)
@@ -89,7 +90,7 @@ def prepare(
 
 
 def build_experiment(recipe: Recipe, data: Data, arguments: Mapping[str, Any], settings: Settings) -> Experiment:
-    """The experiment with its weights drawn from the seed and its budget as set."""
+    """The experiment with weights initialized from the seed and the budget as set."""
     with init_rng(settings.seed), memory_guard():
         experiment: Experiment = recipe(data, **arguments)
     if settings.epochs is not None or settings.steps is not None:
@@ -101,8 +102,8 @@ def _has_batch_norm(experiment: Experiment) -> bool:
     return any(isinstance(module, _BatchNorm) for module in experiment.objective.modules())
 
 
-def averaged(experiment: Experiment) -> tuple[str, ...]:
-    """Of which class the metrics of two classes are."""
+def describe_averaging(experiment: Experiment) -> tuple[str, ...]:
+    """A note on precision, recall and F1 of two classes."""
     labels = experiment.data.class_names
     if getattr(getattr(experiment.objective, "likelihood", None), "task", "") != "binary" or len(labels) != 2:
         return ()
@@ -110,7 +111,7 @@ def averaged(experiment: Experiment) -> tuple[str, ...]:
 
 
 def _accumulation_notes(experiment: Experiment) -> tuple[str, ...]:
-    """What is not as with whole batches, where they are computed in parts."""
+    """How accumulation differs from whole batches."""
     num_micro_batches = experiment.accumulate
     return (
         (f"batch norm takes its means over each {num_micro_batches}th of a batch",)
@@ -120,7 +121,7 @@ def _accumulation_notes(experiment: Experiment) -> tuple[str, ...]:
 
 
 def _check_batch_norm(experiment: Experiment, processes: int, has_norm_option: bool = True) -> None:
-    """Batch norm takes its mean over the rows that it is handed: one alone would become zero."""
+    """Refuse batches of one example: batch norm would turn it into zero."""
     num_examples, batch_size, num_micro_batches = (
         len(experiment.data.train),
         experiment.batch_size,
@@ -128,17 +129,18 @@ def _check_batch_norm(experiment: Experiment, processes: int, has_norm_option: b
     )
     if not _has_batch_norm(experiment):
         return
-    if num_micro_batches > 1 and processes > 1:  # its parts would not meet those of the other processes
+    # statistics are shared over processes once per batch, not per micro-batch
+    if num_micro_batches > 1 and processes > 1:
         raise UsageError(
-            f"batch norm over {processes} processes takes a batch whole, not in {num_micro_batches} parts; leave out "
-            "--accumulate"
+            f"batch norm over {processes} processes needs whole batches, not {num_micro_batches} micro-batches; "
+            "leave out --accumulate"
         )
     for n in {len(chunk) for chunk in split_batches(torch.arange(num_examples), batch_size)}:
         if n % -(-n // num_micro_batches) == 1 or n <= num_micro_batches:
-            in_parts = f" in {num_micro_batches} parts" if num_micro_batches > 1 else ""
+            in_parts = f" in {num_micro_batches} micro-batches" if num_micro_batches > 1 else ""
             raise UsageError(
-                f"batch norm needs at least 2 rows at a time, but {num_examples} rows in batches of "
-                f"{batch_size}{in_parts} leave one alone;"
+                f"batch norm needs at least 2 examples at a time, but {num_examples} examples in batches of "
+                f"{batch_size}{in_parts} leave a single one;"
                 f" raise --batch-size{',' if has_norm_option else ' or'} lower "
                 f"--accumulate{', or choose another --norm' if has_norm_option else ''}"
             )
@@ -174,5 +176,5 @@ def describe_recipe(recipe: Recipe, user_options: Mapping[str, Any]) -> dict[str
 
 
 def take_examples(split: Split, num_examples: int = 2) -> Batch:
-    """A few decoded rows, to see what flows through the network."""
+    """A few decoded examples, to see what flows through the network."""
     return split.decode(next(iter(split.batches([torch.arange(min(num_examples, len(split)))]))))

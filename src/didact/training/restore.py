@@ -18,7 +18,7 @@ from didact.training.prepare import PreparedExperiment, build_experiment
 
 
 def rebuild(run: Run, *, with_data: bool) -> PreparedExperiment:
-    """The experiment of a run from its folder alone; with its data again, where that is asked for."""
+    """The experiment of a run from its folder alone; with its data loaded again if `with_data`."""
     metadata = run.metadata
     recipe, setting_options = look_up("recipe", metadata["recipe"], RECIPES), read_options(Settings)
     try:
@@ -38,19 +38,19 @@ def rebuild(run: Run, *, with_data: bool) -> PreparedExperiment:
 
 
 def load_model(run: Run) -> tuple[Objective, Data]:
-    """The trained objective of a run, on the CPU and ready to be used, and what its data were."""
+    """The trained objective of a run, on the CPU in evaluation mode, and a description of its data."""
     prepared = rebuild(run, with_data=False)
     objective = prepared.experiment.objective
     if not run.has("model.safetensors") and run.metadata.get("status") != "finished":
         raise UsageError(
-            f"{run.folder} has no model yet: it was stopped too early; go on with: didact resume {run.folder}"
+            f"{run.folder} has no model yet: it was stopped too early; continue with: didact resume {run.folder}"
         )
     load_best_weights(objective, run)
     return objective.eval(), prepared.experiment.data
 
 
 def load_best_weights(objective: Objective, run: Run) -> None:
-    """The weights of the best validation state."""
+    """Load the weights of the best validation state."""
     weights = run.load("model")
     with translate_load_errors(run, "model"):
         objective.load_state_dict(weights)
@@ -61,7 +61,7 @@ def load_best_weights(objective: Objective, run: Run) -> None:
 
 
 def check_best_weights(run: Run, state: TrainingState) -> None:
-    """The best weights are of the step that the state says, or of a later one, which is met again on the way."""
+    """The best weights must be of the step that the state names, or of a later one, which is reached again."""
     if state.best_score is None:
         return
     path = run.folder / "model.safetensors"
@@ -77,7 +77,7 @@ def check_best_weights(run: Run, state: TrainingState) -> None:
 
 @contextmanager
 def translate_load_errors(run: Run, name: str) -> Iterator[None]:
-    """What a file of the run holds is put in place here; torch says in many ways that it does not fit."""
+    """Turn the many errors that torch raises for a file that does not fit into one UsageError."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, OverflowError, RuntimeError, TypeError, ValueError) as error:

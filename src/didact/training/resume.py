@@ -15,7 +15,7 @@ from didact.training.run_training import evaluate_best, load_initial_weights, ru
 
 
 def resume(run: Run, *, on_event: EventCallback = ignore_events) -> Run:
-    """Go on with a run that was stopped or killed; it ends as if it had never been."""
+    """Resume a run that was stopped or killed; it ends as if it had never been interrupted."""
     metadata = run.metadata
     if metadata.get("status") == "finished":
         raise UsageError(
@@ -31,12 +31,13 @@ def resume(run: Run, *, on_event: EventCallback = ignore_events) -> Run:
 
 
 def continue_run(run: Run, group: Group, on_event: EventCallback) -> Run:
-    """Stand where the last checkpoint was taken, and train on."""
+    """Restore the last checkpoint and train on."""
     metadata = run.metadata
     if group.is_main:
         on_event("load", {"data": metadata["data"]["name"]})
     prepared = rebuild(run, with_data=True)
-    never_saved = not run.has("state.safetensors") and not run.metrics  # killed before the first checkpoint was whole
+    # killed before the first checkpoint was complete
+    never_saved = not run.has("state.safetensors") and not run.metrics
     checkpoint = None if never_saved else run.load_state()
     if never_saved:
         prepared = load_initial_weights(prepared, group, on_event)

@@ -34,7 +34,7 @@ from didact.training.restore import check_best_weights, load_best_weights
 from didact.training.seeding import init_rng
 from didact.training.source_runs import data_options
 
-NUM_EXTREME_EXAMPLES = 12  # best and worst predictions kept for the report
+NUM_EXTREME_EXAMPLES = 12  # best and worst predictions saved for the report
 
 
 def train(
@@ -45,11 +45,9 @@ def train(
     trained_for: str = "",
     **user_options: Any,
 ) -> Run:
-    """Train a recipe and return its run: `run = didact.train(recipes.mlp, data="iris", hidden=(64,))`.
+    """Train a recipe without writing its report; see `didact.train`.
 
-    `data` is a name, a path, or Data already loaded; every other keyword is an option of the recipe or of all
-    recipes. A run that
-    `serves` another recipe, which learns something first, is nobody's latest.
+    A run that is `trained_for` another recipe, which needs it as its source, is never `latest`.
     """
     if isinstance(data, str | Path):
         user_options, data = {**user_options, "data": str(data)}, None
@@ -67,7 +65,7 @@ def train(
 
 
 def train_prepared(prepared: PreparedExperiment, group: Group, on_event: EventCallback = ignore_events) -> Run:
-    """From what is prepared to its finished run."""
+    """Train a prepared experiment; returns the finished run."""
     with deterministic_kernels(prepared.settings.deterministic):
         prepared = load_initial_weights(prepared, group, on_event)
         run = Run(group.broadcast_object(Run.at_new_path(prepared.settings.runs, prepared.recipe.name).folder))
@@ -79,13 +77,12 @@ def train_prepared(prepared: PreparedExperiment, group: Group, on_event: EventCa
 
 
 def load_initial_weights(prepared: PreparedExperiment, group: Group, on_event: EventCallback) -> PreparedExperiment:
-    """With the weights that the experiment starts from. A run that has a checkpoint holds its own, and never asks
-    for them again."""
+    """The experiment with its pretrained weights loaded. Resumed runs have their own and skip this."""
     experiment = prepared.experiment
     if experiment.initialize_weights is None:
         return prepared
     if group.is_main:
-        on_event("load", {"data": "what was learned before"})
+        on_event("load", {"data": "pretrained weights"})
     with init_rng(prepared.settings.seed):
         notes = experiment.initialize_weights(
             InitContext(training_device(prepared, group), prepared.settings, on_event)
@@ -94,7 +91,7 @@ def load_initial_weights(prepared: PreparedExperiment, group: Group, on_event: E
 
 
 def run_trainer(trainer: Trainer) -> TrainingState:
-    """Train; where it does not come to its end, the run says so."""
+    """Train; if it stops early or diverges, record that in the run."""
     try:
         return trainer.train()
     except (Interrupted, DivergedError) as why:
@@ -104,18 +101,18 @@ def run_trainer(trainer: Trainer) -> TrainingState:
 
 
 def training_device(prepared: PreparedExperiment, group: Group) -> torch.device:
-    """Where this process trains."""
+    """The device of this process."""
     name = prepared.settings.device
     if group.world_size > 1 and name.startswith("cuda:"):
         raise UsageError(
-            f"--device {name} would put all {group.world_size} processes on one GPU; say --device cuda, and each takes "
-            "its own"
+            f"--device {name} would put all {group.world_size} processes on one GPU; use --device cuda, which "
+            "gives each its own"
         )
     return resolve_device(name, group.local_rank, prepared.experiment.objective.devices)
 
 
 def _create_run(prepared: PreparedExperiment, run: Run, group: Group, on_event: EventCallback) -> Trainer:
-    """Write down what is about to happen."""
+    """Create the run's folder with everything that is known before training."""
     recipe, experiment, settings = prepared.recipe, prepared.experiment, prepared.settings
     device = training_device(prepared, group)
     trainer = Trainer(experiment, settings, device=device, run=run, group=group, on_event=on_event)
@@ -151,7 +148,7 @@ def _create_run(prepared: PreparedExperiment, run: Run, group: Group, on_event: 
 
 
 def evaluate_best(trainer: Trainer, state: TrainingState) -> Run:
-    """Judge the best validation state on the test split, which is read here for the first time."""
+    """Evaluate the best validation state on the test split, which is used here for the first time."""
     run = trainer.run
     assert run is not None
     trainer.group.barrier()
@@ -174,7 +171,7 @@ def evaluate_best(trainer: Trainer, state: TrainingState) -> Run:
         save_training_samples(trainer.objective, run, state.best_step)
         if trainer.data.kind == "table" and trainer.data.num_features <= 2:
             run.save("surface", decision_surface(trainer.objective, trainer.data))
-        write_events(run)  # before the run says that it is finished: whoever is killed in between writes them again
+        write_events(run)  # before the status becomes finished: a run killed in between writes them again
         run.update_metadata(
             status="finished",
             stop_reason=state.stop_reason,
@@ -190,14 +187,14 @@ def evaluate_best(trainer: Trainer, state: TrainingState) -> Run:
             },
         )
         trainer.on_event("finish", run.metadata | {"run": str(run.folder)})
-    trainer.group.barrier()  # whoever asks the run how it went finds it whole
+    trainer.group.barrier()  # every process returns a complete run
     return run
 
 
 @torch.no_grad()
 def _best_and_worst(objective: Objective, split: Split, loss: torch.Tensor) -> dict[str, torch.Tensor]:
-    """The test examples that surprised the model most and least: their numbers, decoded inputs and what the
-    objective exhibits."""
+    """The test examples with the highest and lowest loss: indices, decoded inputs, and what the report shows of them.
+    """
     ranked = loss.argsort(descending=True).cpu()
     index_by_rank = {"worst": ranked[:NUM_EXTREME_EXAMPLES], "best": ranked.flip(0)[:NUM_EXTREME_EXAMPLES]}
     columns = dict(index_by_rank)
@@ -212,7 +209,7 @@ def _best_and_worst(objective: Objective, split: Split, loss: torch.Tensor) -> d
 
 
 def reproduce_command(prepared: PreparedExperiment) -> str:
-    """The exact command that trains this again; data that were loaded in Python are named by where they came from."""
+    """The command that repeats this training; data given in Python are named by their source."""
     command = ["didact", "train", prepared.recipe.name]
     source = prepared.data.source
     source_options = {} if prepared.settings.data else data_options(source)
@@ -224,10 +221,10 @@ def reproduce_command(prepared: PreparedExperiment) -> str:
             if name in prepared.arguments
             else source_options.get(name, getattr(prepared.settings, name))
         )
-        if value != option.default and name != "runs":  # where it lay does not matter
+        if value != option.default and name != "runs":  # the folder does not matter
             command += (
                 [f"--{'no-' if value is False else ''}{option.flag}"]
                 if option.kind is bool
                 else [f"--{option.flag}", format_value(value)]
             )
-    return shlex.join(command) + ("  # with data handed over in Python" if "given" in source else "")
+    return shlex.join(command) + ("  # with data given in Python" if "given" in source else "")

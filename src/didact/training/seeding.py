@@ -1,4 +1,4 @@
-"""One seed, four independent streams: initialisation, order, augmentation, sampling."""
+"""One seed, four independent random streams: initialization, order, augmentation, sampling."""
 
 import hashlib
 from collections.abc import Iterator
@@ -9,34 +9,33 @@ from torch import Tensor
 
 
 def derive_seed(seed: int, *purpose: object) -> int:
-    """A seed of its own for each purpose, so that drawing more for one changes nothing for another."""
+    """A seed for each purpose, so that more draws for one change nothing for another."""
     digest = hashlib.blake2b(repr((seed, *purpose)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1  # 63 bits: what a generator takes
 
 
 @contextmanager
 def init_rng(seed: int) -> Iterator[None]:
-    """Networks built inside draw their weights from the seed; the global generator is left as it was."""
+    """Inside, weights are initialized from the seed; the global generator is restored afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "initialisation"))
         yield
 
 
 def epoch_permutation(n: int, *, seed: int, epoch: int) -> Tensor:
-    """The permutation of an epoch. It depends on seed and epoch alone, so a resumed run needs no state for it."""
+    """The order of an epoch. It depends on seed and epoch alone, so resuming needs no state for it."""
     return torch.randperm(n, generator=torch.Generator().manual_seed(derive_seed(seed, "order", epoch)))
 
 
 class RandomStreams:
-    """The two streams with a state: augmentation, and sampling (dropout, noise), which is torch's own generator."""
+    """The two streams with a state: augmentation, and sampling (dropout, noise), which is torch's global generator."""
 
     def __init__(self, seed: int, device: torch.device, rank: int = 0):
         self.device, self.seed, self.rank = device, seed, rank
         self.augmentation = torch.Generator(device)
 
     def reset(self, step: int = 0) -> None:
-        """Both from the seed; called when training starts, since anyone may have drawn from torch's generator
-        before."""
+        """Seed both; called when training starts, since torch's generator may have been used before."""
         position = (self.rank, step) if step else (self.rank,)
         self.augmentation.manual_seed(derive_seed(self.seed, "augmentation", *position))
         torch.manual_seed(derive_seed(self.seed, "sampling", *position))
@@ -48,8 +47,7 @@ class RandomStreams:
         return state
 
     def load_states(self, states: list[dict[str, Tensor]], step: int) -> None:
-        """Go on from the states of all processes; where they were fewer or on another kind of device, anew from the
-        step."""
+        """Restore the states of all processes; with another number of processes or device, reseed from the step."""
         state = states[self.rank] if self.rank < len(states) else None
         if state is None or state["augmentation"].shape != self.augmentation.get_state().shape:
             self.reset(step)
@@ -57,7 +55,7 @@ class RandomStreams:
         self.set_state(state)
 
     def set_state(self, state: dict[str, Tensor]) -> None:
-        """Both streams as they were."""
+        """Restore both streams."""
         self.augmentation.set_state(state["augmentation"])
         torch.set_rng_state(state["sampling"])
         if "sampling_cuda" in state and self.device.type == "cuda":

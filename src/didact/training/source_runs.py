@@ -1,5 +1,4 @@
-"""What options name: runs by their folders, and the data that a run learned from by the options that would choose
-them."""
+"""Source runs: options that name a run, and the data settings inherited from it."""
 
 import os
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ DATA_OPTIONS = ("data", "target", "task", "text", "tokens", "size", "split_seed"
 
 
 def source_run_options(recipe: Recipe) -> list[str]:
-    """The options that name a run whose data are read where none are named."""
+    """The options that name a run whose data are used if none are given."""
     return [
         name
         for name, option in recipe.options.items()
@@ -25,13 +24,12 @@ def source_run_options(recipe: Recipe) -> list[str]:
 
 
 def label_options(recipe: Recipe) -> list[str]:
-    """The options by which a model is told the class of each example."""
+    """The options that make a model class-conditional."""
     return [name for name, option in recipe.options.items() if option.requires_labels]
 
 
 def needs_no_labels(recipe: Recipe, arguments: Mapping[str, Any]) -> bool:
-    """Whether nobody will ask which class an example is of: not the recipe, nor its options, nor the run that it
-    begins with."""
+    """Whether neither the recipe, its options nor its source run needs the classes of examples."""
     if recipe.needs_labels or any(arguments[name] for name in label_options(recipe)):
         return False
     return not any(
@@ -42,7 +40,7 @@ def needs_no_labels(recipe: Recipe, arguments: Mapping[str, Any]) -> bool:
 
 
 def resolve_run_paths(recipe: Recipe, arguments: Mapping[str, Any], root: Path | str) -> dict[str, Any]:
-    """Names of runs as their folders under this root: `latest` would be another one when this run is resumed."""
+    """Names of runs as folders: `latest` would be another run when this one is resumed."""
     resolved = dict(arguments)
     for name, option in recipe.options.items():
         if option.run_reference is not None and resolved[name] is not None:
@@ -57,27 +55,27 @@ def resolve_run_paths(recipe: Recipe, arguments: Mapping[str, Any], root: Path |
 def inherit_data_settings(
     recipe: Recipe, arguments: Mapping[str, Any], settings: Settings, user_options: Mapping[str, Any]
 ) -> Settings:
-    """Where no data are named, those of the run that it begins with (`NamesRun(data=True)`), read as there but for
-    what was given."""
+    """Data settings of the source run (`NamesRun(data=True)`) where no data are given; options of the user come first.
+    """
     runs = [arguments[name] for name in source_run_options(recipe) if arguments[name]]
     if settings.data is not None or not runs:
         return settings
     source_data = Run.open(runs[0]).metadata["data"]
-    if source_data["kind"] not in recipe.accepts:        # no run to begin with: the recipe says why
+    if source_data["kind"] not in recipe.accepts:        # not usable as a source: the recipe says why
         return settings
     inherited = data_options(source_data["source"])
     if inherited["data"] is None:
         raise UsageError(
-            f"{runs[0]} does not say where its data can be loaded from: they were handed over in Python; give --data"
+            f"{runs[0]} does not say where its data come from: they were given in Python; give --data"
         )
     if not Path(source_data["source"].get("path", ".")).exists():
         raise UsageError(
-            f"{runs[0]} learned from {inherited['data']}, which is no longer there; say with --data where it is"
+            f"{runs[0]} learned from {inherited['data']}, which is no longer there; name it with --data"
         )
     return replace(settings, **{name: value for name, value in inherited.items() if user_options.get(name) is None})
 
 
 def data_options(source: Mapping[str, Any]) -> dict[str, Any]:
-    """Where data come from, in the options that name them."""
+    """The options that name the source of data."""
     locators = {"data": source.get("path", source.get("name")), "split_seed": source.get("seed", 0)}
     return {name: locators.get(name, source.get(name)) for name in DATA_OPTIONS}

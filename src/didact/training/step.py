@@ -1,5 +1,4 @@
-"""One round of training: every player takes its turns. Run as it stands, or captured once and replayed as a CUDA
-graph."""
+"""One round of training: every player's steps, eagerly, or captured once and replayed as a CUDA graph."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,16 +17,17 @@ from didact.training.gradient_clipping import clip_gradients
 from didact.training.precision import Precision
 from didact.training.seeding import RandomStreams
 
-# rounds taken as they stand before one is captured: allocator, autotuning and optimizer state settle
+# eager rounds before capture: allocator, autotuning and optimizer state settle
 GRAPH_WARMUP_ROUNDS = 3
 
 
 class NonFiniteError(ArithmeticError):
-    """A loss or gradient that is not a number, found before it could reach the weights."""
+    """A loss or gradient that is not finite, found before it reaches the weights."""
 
 
 class TrainStep:
-    """Gradients of a batch in micro-batches, clipped, then the optimizer; sums of the losses stay on the device."""
+    """Forward and backward in micro-batches, gradient clipping, optimizer step. Sums of the losses stay on the device.
+    """
 
     def __init__(
         self,
@@ -59,22 +59,21 @@ class TrainStep:
             p.name: CompiledLoss(self.objective.loss) for p in self.players if compile and p.compilable
         }
         self.loss_functions |= self.compiled_losses
-        self.loss_sums: dict[str, Tensor] = {}   # since they were last read: sum over examples of each part of the loss
+        self.loss_sums: dict[str, Tensor] = {}   # sum over examples of each part of the loss since the last reading
         self.examples_seen = 0                       # examples in those sums
-        self.last_loss: Tensor | None = None     # the loss of the latest round, on the device
-        self.check_every_step = False                # look for numbers that are not finite before each optimizer step
+        self.last_loss: Tensor | None = None     # loss of the latest round, on the device
+        self.check_every_step = False                # check for non-finite numbers before each optimizer step
         self.steps_taken = 0
         self.graph: Any = None
         self.capture = capture and group.world_size == 1 and self._can_capture()
         if precision.name == "fp16" and any(getattr(o, "needs_closure", False) for o in self.optimizers.values()):
             raise UsageError(
-                "--precision fp16 scales the loss, which an optimizer that asks for a second gradient cannot follow; "
+                "--precision fp16 scales the loss, which SAM's second gradient does not support; "
                 "use bf16"
             )
 
     def __call__(self, stored: list[Batch], batch_sizes: list[int]) -> None:
-        """One round on stored batches; `rows` are the sizes of the whole batches that these are this process's part
-        of."""
+        """One round on stored batches; `batch_sizes` are the sizes of the whole batches over all processes."""
         if self.graph is not None and _batch_shapes(stored) == self.graph_shapes:
             self._replay(stored)
         elif (
@@ -94,8 +93,7 @@ class TrainStep:
         self.examples_seen += batch_sizes[0]
 
     def compile_losses(self, stored: Batch) -> list[str]:
-        """Try the compiled losses on a stored batch, which leaves no trace; a note for each that could not be
-        compiled."""
+        """Compile the losses on a stored batch without side effects; returns a note for each failure."""
         if not self.compiled_losses:
             return []
         rng_state = self.streams.get_state()
@@ -111,7 +109,7 @@ class TrainStep:
         return format_failures({name: loss.failure for name, loss in self.compiled_losses.items() if loss.failure})
 
     def run_round(self, stored: list[Batch], batch_sizes: list[int]) -> None:
-        """Every player's turns, in order."""
+        """The steps of every player, in order."""
         batches = [self.decode_and_augment(s) for s in stored]
         for player in self.players:
             if len(self.players) > 1:
@@ -139,7 +137,12 @@ class TrainStep:
         self._accumulate_losses(player, losses, batch_size)
 
     def _compute_gradients(self, player: Player, batch: Batch, batch_size: int) -> dict[str, Tensor]:
-        """The gradient of the whole batch's mean, in micro-batches and processes weighed by their share of its rows."""
+        """The gradient of the whole batch's mean loss.
+
+        Each micro-batch is weighed by its share of the whole batch's examples, n_i / N, and gradients are summed over
+        micro-batches and processes. Since L = Σ_i (n_i / N) L_i, that is exactly the gradient of one large batch, even
+        where the last micro-batch or a process has fewer examples; a plain mean of the L_i would not be.
+        """
         optimizer, parameters = self.optimizers[player.name], self.parameters[player.name]
         optimizer.zero_grad(set_to_none=True)
         total: dict[str, Tensor] = {}
@@ -156,7 +159,7 @@ class TrainStep:
             self._check_finite(total)
         norm, value = self.experiment.clip_norm, self.experiment.clip_value
         if norm is not None or value is not None:
-            self.precision.unscale(optimizer)  # gradients are clipped in their own units
+            self.precision.unscale(optimizer)  # gradients are clipped without the loss scale
             clip_gradients(parameters, norm=norm, value=value)
         return total
 
@@ -177,15 +180,15 @@ class TrainStep:
             key = prefix + name
             if key not in self.loss_sums:
                 self.loss_sums[key] = torch.zeros((), device=self.precision.device)
-            # a mean over the player's turns
+            # mean over the player's steps
             self.loss_sums[key].add_(loss_part, alpha=batch_size / player.steps_per_round)
         self.last_loss = losses["loss"]
 
     def read_losses(self) -> dict[str, float]:
-        """Mean of each part of the loss since the last reading; the one place where training waits for the device."""
+        """Mean of each part of the loss since the last reading; the only place where training waits for the device."""
         if not self.loss_sums or not self.examples_seen:
             return {}
-        # this process's part, scaled up
+        # this process's share, scaled up
         values = torch.stack(list(self.loss_sums.values())).mul(self.group.world_size / self.examples_seen).tolist()
         return dict(zip(self.loss_sums, values, strict=True))
 
@@ -195,25 +198,31 @@ class TrainStep:
         self.examples_seen = 0
 
     def _check_finite(self, losses: Mapping[str, Tensor]) -> None:
-        """Raise before anything that is not finite reaches the weights. fp16 overflows are the scaler's to skip."""
-        if not self.group.all_reduce(losses["loss"].clone()).isfinite():  # of all processes, so that all of them stop
+        """Raise before a number that is not finite reaches the weights. fp16 overflows are handled by the loss scaler.
+        """
+        if not self.group.all_reduce(losses["loss"].clone()).isfinite():  # over all processes, so that all of them stop
             raise NonFiniteError("loss")
         if not self.precision.scaler.is_enabled():
-            # backward order: the first that went wrong
+            # backward order: the first one that failed
             for name, p in reversed(list(self.objective.named_parameters())):
                 if p.grad is not None and not p.grad.isfinite().all():
                     raise NonFiniteError(f"gradient of {name}")
 
     def _train_only(self, player: Player) -> None:
-        """Gradients reach this player's parameters alone."""
+        """Let gradients reach this player's parameters only."""
         for name, parameters in self.parameters.items():
             for p in parameters:
                 p.requires_grad_(name == player.name)
 
-    # Capture: the same Python runs once while CUDA records its kernels; afterwards a round is one launch.
+    # CUDA graph: the same Python runs once while CUDA records its kernels; afterwards a round is one launch.
+    #
+    # A graph replays fixed addresses. So the batch is copied into the tensors that were captured, gradients must stay
+    # where they were recorded, and what Python computes (a learning rate, a momentum, a count) is frozen unless it is a
+    # tensor on the device. Rounds of another shape run eagerly and replace the gradients: the next replay puts the
+    # captured ones back.
 
     def _can_capture(self) -> bool:
-        # a momentum that moves is a Python number, frozen by capture
+        # a scheduled momentum is a Python number, which capture would freeze
         has_fixed_momentum = self.experiment.schedule.momentum(0, 1) is None
         return (
             self.precision.device.type == "cuda"
@@ -224,7 +233,7 @@ class TrainStep:
         )
 
     def _run_on_side_stream(self, stored: list[Batch], batch_sizes: list[int]) -> None:
-        """A round on a stream of its own, as capture asks of those before it."""
+        """A round on a side stream, as CUDA graphs require of the warm-up rounds."""
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -237,7 +246,7 @@ class TrainStep:
         self.graph = torch.cuda.CUDAGraph()
         self.graph.register_generator_state(self.streams.augmentation)
         torch.cuda.synchronize()
-        # a loader's thread may pin memory meanwhile
+        # a data loader's thread may pin memory meanwhile
         with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
             self.run_round(self.graph_batches, batch_sizes)
         self.graph_parameters = [p for parameters in self.parameters.values() for p in parameters]
@@ -249,14 +258,14 @@ class TrainStep:
         for static, stored_batch in zip(self.graph_batches, stored, strict=True):
             torch._foreach_copy_(list(static.values()), list(stored_batch.values()))
         self.graph.replay()
-        if self.gradients_outside_graph:  # a round outside the graph has put other gradients in place
+        if self.gradients_outside_graph:  # an eager round has replaced the captured gradients
             for p, gradient in zip(self.graph_parameters, self.graph_gradients, strict=True):
                 p.grad = gradient
             self.last_loss, self.gradients_outside_graph = self.graph_last_loss, False
 
 
 def _optimizer_factory(optimizer: Any, player: Player) -> Callable[[Any], torch.optim.Optimizer]:
-    """The player's own optimizer, or the one for all."""
+    """The player's own optimizer, or the common one."""
     optimizer_factory: Callable[[Any], torch.optim.Optimizer] = (
         optimizer[player.name] if isinstance(optimizer, Mapping) else optimizer
     )

@@ -1,0 +1,1 @@
+"""Several processes: the process group, synchronized batch norm, federated averaging."""

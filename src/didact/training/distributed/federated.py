@@ -1,4 +1,4 @@
-"""Federated averaging: clients learn on what they keep to themselves, and a server sees weights alone."""
+"""Federated averaging: clients train on data they keep, and a server sees weights only."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -22,7 +22,7 @@ def federated_average(states: Sequence[StateDict], sizes: Sequence[int]) -> dict
 def train_federated(
     model: nn.Module, clients: Sequence[Callable[[nn.Module], None]], sizes: Sequence[int], *, rounds: int
 ) -> None:
-    """Each round every client trains a copy of the model in its own way, and the model becomes their average."""
+    """In each round every client trains a copy of the model, and the model becomes their weighted average."""
     for _ in range(rounds):
         copies = [deepcopy(model) for _ in clients]
         for train_client, copy in zip(clients, copies, strict=True):

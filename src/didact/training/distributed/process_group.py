@@ -1,8 +1,8 @@
-"""Data parallelism under torchrun: every process takes its part of each batch, gradients are summed, rank 0 writes.
+"""Data parallelism under torchrun: each process computes its share of a batch, gradients are summed, rank 0 writes.
 
-The share of each part weighs its gradient, so the sum is the gradient of the whole batch whatever the parts' sizes:
-one and many processes walk the same path. PyTorch's DistributedDataParallel averages equal parts only and wraps one
-forward pass; a game of several players has several.
+Gradients are weighed by the share, so the sum is the gradient of the whole batch whatever the sizes: one process and
+many take the same path. PyTorch's DistributedDataParallel averages equal shares of one forward pass; here a game of
+several players has several.
 """
 
 import os
@@ -15,27 +15,27 @@ from torch import Tensor, nn
 
 from didact.data.core import Batch
 
-BUCKET_BYTES = 25 * 2**20  # bytes sent at once: large enough to fill a link, small enough to start early
+BUCKET_BYTES = 25 * 2**20  # bytes per all-reduce: enough to use the bandwidth, few enough to start early
 
 
 @dataclass(frozen=True)
 class Group:
-    """This process among its fellows."""
+    """This process among the others."""
 
     rank: int = 0
     world_size: int = 1
-    local_rank: int = 0   # among the processes of this machine: which of its GPUs is ours
+    local_rank: int = 0   # rank on this machine, which chooses the GPU
 
     @property
     def is_main(self) -> bool:
         return self.rank == 0
 
     def shard(self, chunk: Tensor) -> Tensor:
-        """The rows of a batch that this process computes."""
+        """The examples of a batch that this process computes."""
         return chunk[self.rank :: self.world_size]
 
     def sum_gradients(self, parameters: list[nn.Parameter]) -> None:
-        """g <- sum over processes of g. What got no gradient here counts as zero; what got none anywhere keeps none."""
+        """g ← sum over processes of g. A gradient missing here counts as zero; one missing everywhere stays missing."""
         if self.world_size == 1 or not parameters:
             return
         has_gradient = parameters[0].new_tensor([p.grad is not None for p in parameters])
@@ -47,7 +47,7 @@ class Group:
             dist.all_reduce(flat)
             for g, total in zip(bucket, flat.split([g.numel() for g in bucket]), strict=True):
                 g.copy_(total.view_as(g))
-        if missing:  # an optimizer would let a zero gradient decay the weight
+        if missing:  # a zero gradient would still let weight decay act
             for i in (i for i in missing if not has_gradient[i]):
                 parameters[i].grad = None
 
@@ -57,7 +57,7 @@ class Group:
         return values
 
     def gather_rows(self, rows: Batch, num_rows: int) -> Batch:
-        """All rows in their own order, from the parts that `part` gave out."""
+        """All outputs in their own order, from the shares that `shard` gave out."""
         if self.world_size == 1:
             return rows
         shard_size = -(-num_rows // self.world_size)
@@ -66,13 +66,13 @@ class Group:
         }
 
     def broadcast(self, module: nn.Module) -> None:
-        """Every process starts from rank 0's weights."""
+        """Every process starts from the weights of rank 0."""
         if self.world_size > 1:
             for tensor in module.state_dict().values():
                 dist.broadcast(tensor, src=0)
 
     def all_gather_object(self, value: Any) -> list[Any]:
-        """Each process's value, in their order."""
+        """The value of each process, by rank."""
         if self.world_size == 1:
             return [value]
         values = [None] * self.world_size
@@ -80,11 +80,11 @@ class Group:
         return values
 
     def any_rank(self, value: bool) -> bool:
-        """Whether it is so in some process; all of them must ask."""
+        """Whether it is true in any process; all of them must call it."""
         return value if self.world_size == 1 else any(self.all_gather_object(value))
 
     def broadcast_object(self, value: Any) -> Any:
-        """Rank 0's value, for everyone."""
+        """The value of rank 0, for all."""
         if self.world_size == 1:
             return value
         values = [value]
@@ -101,7 +101,7 @@ def _gather_interleaved(column: Tensor, shard_size: int, num_rows: int, world_si
     padded[: len(column)] = column
     parts = [torch.empty_like(padded) for _ in range(world_size)]
     dist.all_gather(parts, padded)
-    return torch.stack(parts, dim=1).flatten(0, 1)[:num_rows]  # row i lies in part i mod size, at i div size
+    return torch.stack(parts, dim=1).flatten(0, 1)[:num_rows]  # row i is in share i mod size, at position i div size
 
 
 def _fill_zero_grad(p: nn.Parameter) -> Tensor:
@@ -110,7 +110,7 @@ def _fill_zero_grad(p: nn.Parameter) -> Tensor:
 
 
 def make_buckets(gradients: list[Tensor]) -> list[list[Tensor]]:
-    """Gradients in groups of about BUCKET bytes, of one type each."""
+    """Gradients in groups of about BUCKET_BYTES and one dtype each."""
     buckets: list[list[Tensor]] = []
     num_bytes = BUCKET_BYTES
     for g in gradients:
@@ -123,14 +123,14 @@ def make_buckets(gradients: list[Tensor]) -> list[list[Tensor]]:
 
 
 def join_group() -> Group:
-    """The group that torchrun made, joined once; a group of one everywhere else."""
+    """The group that torchrun started, joined once; a group of one elsewhere."""
     if "WORLD_SIZE" not in os.environ or "RANK" not in os.environ:
         return Group()
     local_rank = int(os.environ.get("LOCAL_RANK", 0))
     if not dist.is_initialized():
         if torch.cuda.is_available():
             torch.cuda.set_device(local_rank % torch.cuda.device_count())
-        # each kind of device has a backend of its own: --device is known later
+        # one backend per device type, since --device is known later
         dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
     return Group(dist.get_rank(), dist.get_world_size(), local_rank)
 

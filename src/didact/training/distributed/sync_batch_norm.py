@@ -1,4 +1,7 @@
-"""Batch norm over several processes: the mean and variance are those of the whole batch, not of each process's part."""
+"""Synchronized batch norm: mean and variance of the whole batch over all processes.
+
+PyTorch's own SyncBatchNorm has no CPU path.
+"""
 
 from functools import partial
 from typing import Any
@@ -10,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 
 class _AllReduceSum(torch.autograd.Function):
-    """s = Σ_p x_p over processes p. Every process's loss depends on s, so dx is the sum of all their ds."""
+    """s = Σ_p x_p over processes p. The loss of every process depends on s, so dx is the sum of all their ds."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -26,7 +29,7 @@ class _AllReduceSum(torch.autograd.Function):
 
 
 def convert_sync_batch_norm(module: nn.Module) -> None:
-    """Let every batch norm inside take its statistics over all processes while it trains."""
+    """Make every batch norm inside use statistics over all processes in training."""
     for norm in module.modules():
         if isinstance(norm, _BatchNorm):
             norm.forward = partial(_sync_forward, norm)  # type: ignore[method-assign]
@@ -54,7 +57,7 @@ def _sync_forward(norm: _BatchNorm, x: Tensor) -> Tensor:
 
 
 def _update_running_stats(norm: _BatchNorm, mean: Tensor, variance: Tensor) -> None:
-    """The running mean and (unbiased) variance that are used at test time."""
+    """Update the running mean and (unbiased) variance that are used in evaluation."""
     if norm.running_mean is None or norm.running_var is None or norm.num_batches_tracked is None:
         return
     norm.num_batches_tracked += 1

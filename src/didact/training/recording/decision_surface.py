@@ -1,4 +1,4 @@
-"""What the model says everywhere, where "everywhere" is a line or a plane: the fitted curve, the decision regions."""
+"""Decision surface: predictions on a grid over one or two features."""
 
 import torch
 from torch import Tensor, nn
@@ -9,16 +9,16 @@ from didact.objectives.base import Objective
 from didact.objectives.mc_dropout import mc_dropout, predict_batch
 
 GRID_POINTS = {1: 400, 2: 96}  # grid points along each axis
-MARGIN_FRACTION = 0.15             # of the range, beyond the data on every side
-MC_DROPOUT_PASSES = {1: 300, 2: 50}   # with dropout on, where the network has any; fewer leave a curve jagged
-MAX_TRAIN_POINTS = 1000               # training examples to draw beside it
+MARGIN_FRACTION = 0.15             # of the range, on every side
+MC_DROPOUT_PASSES = {1: 300, 2: 50}   # fewer leave a curve jagged
+MAX_TRAIN_POINTS = 1000               # training examples shown
 
 
 @torch.no_grad()
 def decision_surface(objective: Objective, data: Data) -> Batch:
-    """A grid over one or two features with the model's answers, and training examples beside it.
+    """Predictions on a grid over one or two features, and training examples beside it.
 
-    "x" (G, features) and "mean" (G,) or (G, K) with "std" of what network and noise leave open, where they say so.
+    "x" (G, features) and "mean" (G,) or (G, K), with "std", the uncertainty of network and noise, where it is known.
     """
     objective.eval()
     indices = torch.arange(len(data.train))
@@ -40,7 +40,7 @@ def decision_surface(objective: Objective, data: Data) -> Batch:
 
 
 def _make_grid(x: Tensor) -> Tensor:
-    """Evenly spaced points over the range of the data and a little beyond."""
+    """Evenly spaced points over the range of the data and a margin."""
     low, high = x.min(0).values, x.max(0).values
     low, high = low - MARGIN_FRACTION * (high - low), high + MARGIN_FRACTION * (high - low)
     n = GRID_POINTS[x.shape[1]]

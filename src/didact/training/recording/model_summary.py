@@ -1,4 +1,4 @@
-"""The layer table: what flows through the network and exactly how many numbers it learns."""
+"""Model summary: every layer with its output shape and number of parameters."""
 
 from typing import Any
 
@@ -14,12 +14,10 @@ Row = dict[str, Any]
 
 @torch.no_grad()
 def summarize_layers(objective: Objective, batch: Batch) -> dict[str, Any]:
-    """Every layer in the order in which it first ran, with what it gives, its parameters and how many of them
-    learn; then the totals.
+    """Every layer in the order of its first call: output shape, parameters, trainable parameters; then the totals.
 
-    `tied` counts parameters that a second layer uses too; they are counted once in the totals. Of images each row
-    says the receptive
-    field and the jump of its maps: pixels that one output sees, and pixels between neighbours.
+    `tied` counts parameters that a second layer uses too; the totals count them once. For images, each row has the
+    receptive field (pixels that one output sees) and the jump (pixels between neighboring outputs).
     """
     tracker, entries = ReceptiveFieldTracer(batch["x"]), objective.layer_entries()
     rows: dict[str, Row] = {}
@@ -36,7 +34,7 @@ def summarize_layers(objective: Objective, batch: Batch) -> dict[str, Any]:
         return {"name": name, "layer": kind, "shape": shape, **counts}
 
     def record(name: str, output: Any) -> None:
-        if name in entries and name not in rows:  # a sampler passes through the network again and again
+        if name in entries and name not in rows:  # a sampler calls the network many times
             field, jump = tracker.field_of(output)
             rows[name] = add(name, _output_shape(output)) | (
                 {"field": list(field), "jump": list(jump)} if field and jump else {}
@@ -50,7 +48,7 @@ def summarize_layers(objective: Objective, batch: Batch) -> dict[str, Any]:
     finally:
         objective.train(mode)
     order, previous = list(rows), ""
-    # weights that judging reads without calling their layer stand behind the part that was built before them
+    # layers that are used without a call follow the part that was built before them
     for name in entries:
         if name not in rows and (row := add(name, None))["parameters"]:
             rows[name] = row
@@ -60,14 +58,14 @@ def summarize_layers(objective: Objective, batch: Batch) -> dict[str, Any]:
 
 
 def _output_shape(output: Any) -> list[int] | None:
-    """Of one example; of several outputs, as a recurrent layer has, the first."""
+    """Shape of one example's output; of several outputs, as a recurrent layer has, the first."""
     while isinstance(output, tuple) and output:
         output = output[0]
     return list(output.shape[1:]) if hasattr(output, "shape") else None
 
 
 def count_parameters(module: nn.Module) -> dict[str, int]:
-    """Parameters: all of them once, those that learn, and those that more than one layer uses."""
+    """Parameters: all, trainable, and shared by more than one layer; each counted once."""
     unique = list(module.parameters())
     with_repeats = [p for m in module.modules() for p in m.parameters(recurse=False)]
     return {

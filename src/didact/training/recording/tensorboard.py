@@ -1,8 +1,7 @@
-"""TensorBoard events beside metrics.jsonl, where a writer is installed.
+"""TensorBoard events beside metrics.jsonl, where TensorBoard or tensorboardX is installed.
 
-The file is written here, at once and in one piece. The writers' own class hands events to a thread that waits by
-the clock: set back while
-it waits, the clock ends the thread, and whoever hands it the next event waits for ever.
+The file is written here, at once and in one piece. The writers' own class hands events to a thread that waits by the
+clock: a clock that is set back ends the thread, and the next event would wait forever.
 """
 
 import importlib.util
@@ -15,12 +14,11 @@ from typing import Any
 from didact import files
 from didact.run import Run
 
-WRITER_PACKAGES = ("tensorboardX", "tensorboard")  # who has one of them wants to see events
+WRITER_PACKAGES = ("tensorboardX", "tensorboard")  # events are written where one of them is installed
 
 
 def write_events(run: Run) -> Path | None:
-    """All logged lines as scalars under the run's folder; None where neither tensorboard nor tensorboardX is
-    installed."""
+    """All logged lines as scalars in the run's folder; None where neither tensorboard nor tensorboardX is installed."""
     if not any(importlib.util.find_spec(name) for name in WRITER_PACKAGES):
         return None
     folder, now = run.folder / "tensorboard", time.time()
@@ -34,7 +32,7 @@ def write_events(run: Run) -> Path | None:
 
 
 def _iterate_events(lines: list[dict[str, Any]], now: float) -> Iterator[bytes]:
-    """Each number as TensorBoard's message `Event`: 1 the time, 2 the step, 3 the file's version, 5 the summary."""
+    """Each number as TensorBoard's message `Event`: 1 the time, 2 the step, 3 the file version, 5 the summary."""
     yield _encode_field(1, now) + _encode_field(3, b"brain.Event:2")
     for line in lines:
         for name, value in to_scalars(line).items():
@@ -57,7 +55,7 @@ def to_scalars(line: dict[str, Any]) -> dict[str, float]:
 
 
 def _encode_field(number: int, value: float | int | bytes) -> bytes:
-    """A field of a protocol buffer: a double, a whole number, or bytes behind their length."""
+    """A protocol buffer field: a double, an integer, or bytes with their length."""
     if isinstance(value, float):
         return _encode_varint(number << 3 | 1) + struct.pack("<d", value)
     if isinstance(value, int):
@@ -66,7 +64,7 @@ def _encode_field(number: int, value: float | int | bytes) -> bytes:
 
 
 def _encode_float(number: int, value: float) -> bytes:
-    """A float of 32 bits; one beyond them is infinite."""
+    """A 32-bit float; larger numbers become infinite."""
     try:
         packed = struct.pack("<f", value)
     except OverflowError:
@@ -75,7 +73,7 @@ def _encode_float(number: int, value: float) -> bytes:
 
 
 def _encode_varint(n: int) -> bytes:
-    """Seven bits a byte, the lowest first; the eighth says that more follow."""
+    """A varint: seven bits per byte, lowest first; the eighth bit says that more follow."""
     encoded = bytearray()
     while n > 127:
         encoded.append(n & 127 | 128)
@@ -90,7 +88,7 @@ def _encode_record(content: bytes) -> bytes:
 
 
 def _masked_crc(content: bytes) -> bytes:
-    """The CRC32-C, turned and shifted as TFRecord wants it."""
+    """The masked CRC32-C of TFRecord."""
     crc = _crc32c(content)
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 

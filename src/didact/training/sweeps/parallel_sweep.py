@@ -1,4 +1,4 @@
-"""Many trainings: one after another in this process, or several at once, each in a process of its own."""
+"""The trainings of a sweep: one after another in this process, or several at once in processes of their own."""
 
 import json
 import os
@@ -26,14 +26,13 @@ from didact.training.prepare import PreparedExperiment, prepare
 from didact.training.run_training import train_prepared
 from didact.training.source_runs import DATA_OPTIONS, label_options, source_run_options
 
-STOPPED = "stopped"      # in a row: the training was asked to end
+STOPPED = "stopped"      # as a result: the training was stopped
 STOP_SIGNALS = signal.SIGINT, signal.SIGTERM
 Row = dict[str, Any]
 
 
 class TrainingJob(NamedTuple):
-    """One training of a sweep. `labelled`: another of its cells is told classes, and all are to learn from the same
-    examples."""
+    """One training of a sweep. `labeled`: another cell is class-conditional, so all use the labeled examples."""
 
     recipe: Recipe
     cell: Mapping[str, Any]
@@ -47,7 +46,7 @@ class TrainingJob(NamedTuple):
 
 
 class DataCache:
-    """The data that were loaded last: most trainings of a sweep read the same."""
+    """The data loaded last: most trainings of a sweep use the same."""
 
     def __init__(self) -> None:
         self.key: tuple[Any, ...] = ()
@@ -68,11 +67,11 @@ class DataCache:
         return prepared
 
 
-DATA_CACHE = DataCache()     # of a process that trains beside others
+DATA_CACHE = DataCache()     # of this worker process
 
 
 def _train_job(job: TrainingJob, cache: DataCache, on_event: EventCallback = ignore_events) -> Row:
-    """What a training gave; that it diverged is an answer as well: this setting cannot be trained."""
+    """The result of a training. Divergence is a result too: this setting cannot be trained."""
     row: Row = {"cell": to_jsonable(job.cell), "seed": job.seed}
     try:
         run = train_prepared(cache.prepare(job.recipe, job.arguments, labeled=job.labeled), join_group(), on_event)
@@ -85,7 +84,7 @@ def _train_job(job: TrainingJob, cache: DataCache, on_event: EventCallback = ign
 def run_serial(
     jobs: Sequence[TrainingJob], on_start: Callable[[int], None], on_event: EventCallback = ignore_events
 ) -> Iterator[tuple[int, Row]]:
-    """Each job's number and its row."""
+    """The number and the result of each job, in order."""
     cache = DataCache()
     for number, job in enumerate(jobs):
         on_start(number)
@@ -95,12 +94,12 @@ def run_serial(
 def run_parallel(
     jobs: Sequence[TrainingJob], num_workers: int, on_start: Callable[[int], None]
 ) -> Iterator[tuple[int, Row]]:
-    """The same, `beside` of them at once, as they end. A processor's cores are shared out, and GPUs are taken in turn.
+    """The same with `num_workers` at once, as they finish. Cores are shared out, and GPUs are taken in turn.
 
-    When one fails, or someone asks to stop, nothing more begins; what others finish is still handed out, then the
-    error is raised.
+    If one fails, or the user stops, no more are started; results of the running ones are still yielded, then the error
+    is raised.
     """
-    context = get_context("spawn")      # a process that was forked could not use a GPU
+    context = get_context("spawn")      # a forked process could not use a GPU
     num_workers = max(1, min(num_workers, len(jobs)))
     worker_args = max(1, torch.get_num_threads() // num_workers), _available_gpus(jobs), context.Value("i", 0)
     waiting, running, failures = list(enumerate(jobs)), dict[Future[Row], int](), list[BaseException]()
@@ -116,7 +115,7 @@ def run_parallel(
                 try:
                     with _block_signals():
                         running[pool.submit(_train_by_name, module_name, job.recipe.name, *job[1:])] = number
-                except BrokenProcessPool as error:      # another died while this one was about to begin
+                except BrokenProcessPool as error:      # another worker died while this one started
                     failures.append(error)
             for future in wait(running, timeout=0.5, return_when=FIRST_COMPLETED).done:
                 number, exception = running.pop(future), future.exception()
@@ -127,9 +126,9 @@ def run_parallel(
                 else:
                     yield number, future.result()
             if interrupt.stop_requested:
-                for child in active_children():     # again and again: who is still loading does not listen yet
+                for child in active_children():     # repeatedly: a worker that is still loading misses signals
                     child.terminate()
-    if interrupt.stop_requested:      # who stops may break the pool
+    if interrupt.stop_requested:      # stopping may break the pool
         failures = [error for error in failures if not isinstance(error, BrokenProcessPool)]
     if failures:
         raise _worker_killed_error(num_workers) if isinstance(failures[0], BrokenProcessPool) else failures[0]
@@ -138,21 +137,21 @@ def run_parallel(
 
 
 def _available_gpus(jobs: Sequence[TrainingJob]) -> int:
-    """None where a GPU is named: among those that a process sees, it would be another."""
+    """None where a GPU is named: among those that a worker sees, it would be another one."""
     devices = {job.arguments.get("device", "auto") for job in jobs}
     return torch.cuda.device_count() if devices <= {"auto", "cuda"} else 0
 
 
 def _worker_killed_error(num_workers: int) -> UsageError:
     return UsageError(
-        f"one of {num_workers} trainings was killed, perhaps for want of memory: train fewer at once (--beside); "
+        f"one of {num_workers} trainings was killed, perhaps out of memory: use fewer --jobs; "
         'or, called by a script, for want of `if __name__ == "__main__":` before the call'
     )
 
 
 @contextmanager
 def _block_signals() -> Iterator[None]:
-    """A process that is started inside hears no signal until it has settled: while it loads, one would end it."""
+    """Inside, started processes ignore signals until they are set up: while loading, a signal would kill them."""
     previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         yield
@@ -161,8 +160,7 @@ def _block_signals() -> Iterator[None]:
 
 
 def _init_worker(cores: int, gpus: int, gpu_counter: Any) -> None:
-    """A process that trains beside others: its share of the machine, ears for its parent only, and no life without
-    it."""
+    """Set up a worker: its cores and GPU, signals from its parent only, and an exit with its parent."""
     take_gpu(gpus, gpu_counter)
     torch.set_num_threads(cores)
     for number in STOP_SIGNALS:
@@ -180,7 +178,7 @@ def take_gpu(gpus: int, gpu_counter: Any) -> None:
 
 
 def _exit_with_parent() -> None:
-    """A parent that is killed cannot say so; who waits for its next order would wait for ever."""
+    """A killed parent cannot send a message; a worker waiting for its next job would wait forever."""
     parent = parent_process()
     assert parent is not None
     wait_for([parent.sentinel])
@@ -190,12 +188,12 @@ def _exit_with_parent() -> None:
 def _train_by_name(
     module_name: str, name: str, cell: Mapping[str, Any], seed: int, base_options: Mapping[str, Any], labeled: bool
 ) -> Row:
-    """In its own process, where the recipe is known once the module that holds it is there."""
-    if module_name != "__main__":     # which is there already
+    """In a worker, where a recipe is known once its module is imported."""
+    if module_name != "__main__":     # which is imported already
         import_module(module_name)
     if name not in RECIPES:
         raise UsageError(
-            f"recipe {name!r} is known to the process that asked alone; train one after another, without --beside"
+            f"recipe {name!r} is registered in this process only; sweep without --jobs"
         )
     try:
         return _train_job(TrainingJob(RECIPES[name], cell, seed, base_options, labeled), DATA_CACHE)

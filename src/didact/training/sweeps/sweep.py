@@ -1,4 +1,4 @@
-"""A grid of arguments: every combination trained, results kept as they come, so that a sweep cut short goes on."""
+"""Sweep: every combination of a grid of arguments. An interrupted sweep continues."""
 
 import hashlib
 import itertools
@@ -29,9 +29,9 @@ FIXED_OPTIONS = {"seed": "--seeds N trains every cell under N seeds", "runs": "a
 
 
 def read_axes(recipe: Recipe, axis_texts: Sequence[str]) -> Axes:
-    """`lr=1e-4,1e-3 dropout=0,0.3` -> the values of each axis; without words, the grid that the recipe brings."""
+    """`lr=1e-4,1e-3 dropout=0,0.3` -> the values of each axis; without any, the recipe's own grid."""
     if not axis_texts and not recipe.grid:
-        raise UsageError(f"recipe {recipe.name!r} brings no grid of its own; name one, as in lr=1e-4,1e-3")
+        raise UsageError(f"recipe {recipe.name!r} has no grid of its own; give one, as in lr=1e-4,1e-3")
     options_by_name = known_options(recipe)
     axes: Axes = {} if axis_texts else dict(recipe.grid)
     for axis_text in axis_texts:
@@ -47,7 +47,7 @@ def read_axes(recipe: Recipe, axis_texts: Sequence[str]) -> Axes:
         axes[name] = tuple(options_by_name[name].parse(value) for value in values.split(","))
         if duplicates := [value for k, value in enumerate(axes[name]) if value in axes[name][:k]]:
             raise UsageError(
-                f"{name}={format_value(duplicates[0])} stands twice in {axis_text!r}; more seeds are asked for with "
+                f"{name}={format_value(duplicates[0])} is given twice in {axis_text!r}; for more seeds use "
                 "--seeds"
             )
     return axes
@@ -55,18 +55,18 @@ def read_axes(recipe: Recipe, axis_texts: Sequence[str]) -> Axes:
 
 @dataclass
 class Sweep:
-    """One grid: what is trained already, what is to be, and the file that keeps it. Made by `begin`."""
+    """One grid: finished and remaining trainings, and the file of results. Made by `load_or_create`."""
 
     recipe: Recipe
     base_options: Mapping[str, Any]
     folder: Path
-    request: Mapping[str, Any]                   # what was asked, for who finds the folder
+    request: Mapping[str, Any]                   # the request, for readers of the folder
     plan: list[tuple[dict[str, Any], int]]     # cells and seeds, in their order
     rows: list[dict[str, Any]]
 
     @property
     def remaining_jobs(self) -> list[TrainingJob]:
-        """What is left to train."""
+        """The trainings that are left."""
         trained = [(row["cell"], row["seed"]) for row in self.rows]
         needs_labels = any(cell.get(name) for cell, _ in self.plan for name in label_options(self.recipe))
         return [
@@ -76,7 +76,7 @@ class Sweep:
         ]
 
     def add(self, row: dict[str, Any]) -> None:
-        """Keep one more, in the order of the plan, whichever ended first."""
+        """Save one more result, in the order of the plan."""
         order = [(to_jsonable(cell), seed) for cell, seed in self.plan]
         self.rows = sorted([*self.rows, row], key=lambda r: order.index((r["cell"], r["seed"])))
         files.write_text(
@@ -95,10 +95,9 @@ def sweep(
     on_row: RowCallback = lambda row: None,
     **base_options: Any,
 ) -> tuple[Path, list[dict[str, Any]]]:
-    """Train every combination under every seed; rows of arguments, metrics and run, and the folder they are kept in.
+    """Train every combination under every seed; returns rows of arguments, metrics and run, and the sweep's folder.
 
-    The folder's name follows from what is asked, so asking again goes on where it stopped. `beside` are trained at
-    once.
+    The folder's name follows from the request, so the same request continues where it stopped.
     """
     grid = load_or_create(recipe, axes, seeds=seeds, **base_options)
     run_sweeps([grid], metric=metric, num_workers=num_workers, on_event=on_event, on_row=on_row)
@@ -106,7 +105,7 @@ def sweep(
 
 
 def load_or_create(recipe: Recipe, axes: Axes, *, seeds: int = 1, **base_options: Any) -> Sweep:
-    """The sweep as it stands: its plan, and what an earlier call has trained of it."""
+    """The sweep with its plan and the results of earlier calls."""
     options_by_name, owner = known_options(recipe), f"recipe {recipe.name!r}"
     axes = resolve_aliases(options_by_name, axes, owner=owner)
     base_options = resolve_aliases(options_by_name, base_options, owner=owner)
@@ -129,13 +128,13 @@ def run_sweeps(
     on_event: EventCallback = ignore_events,
     on_row: RowCallback = lambda row: None,
 ) -> None:
-    """Train what is left of one or several sweeps; each row is kept as soon as it is there."""
+    """Train what is left of one or several sweeps; each row is saved as soon as it is there."""
     pending = [(grid, job) for grid in sweeps for job in grid.remaining_jobs]
     _dry_run([job for _, job in pending], metric)
     num_total, num_done = sum(len(grid.plan) for grid in sweeps), sum(len(grid.rows) for grid in sweeps)
     group = join_group()
     if num_workers > 1 and group.world_size > 1:
-        raise UsageError(f"--beside {num_workers} starts processes of its own; call it without torchrun")
+        raise UsageError(f"--jobs {num_workers} starts its own processes; call it without torchrun")
 
     for grid in sweeps if group.is_main else ():
         files.write_json(grid.folder / "sweep.json", grid.request)
@@ -155,7 +154,7 @@ def run_sweeps(
 
 
 def _dry_run(jobs: Sequence[TrainingJob], metric: str | None) -> None:
-    """Build every cell without training it, so that a mistake in the last shows before the first step."""
+    """Build every cell without training, so that a mistake in the last one shows before the first step."""
     cache, checked = DataCache(), set[str]()
     for job in jobs:
         duplicates = sorted(job.cell.keys() & job.base_options.keys())
@@ -165,7 +164,8 @@ def _dry_run(jobs: Sequence[TrainingJob], metric: str | None) -> None:
                 f"{duplicates[0]} is an axis and an option ({flag} "
                 f"{format_value(job.base_options[duplicates[0]])}); give it once"
             )
-        if (key := repr((job.recipe.name, job.cell, job.base_options))) in checked:      # under another seed
+        # the same cell under another seed
+        if (key := repr((job.recipe.name, job.cell, job.base_options))) in checked:
             continue
         checked.add(key)
         prepared = cache.prepare(job.recipe, {**job.base_options, **job.cell}, labeled=job.labeled)
@@ -179,7 +179,7 @@ def _dry_run(jobs: Sequence[TrainingJob], metric: str | None) -> None:
 
 
 def _load_results(path: Path) -> list[dict[str, Any]]:
-    """What a sweep that was cut short has trained already."""
+    """Results of an interrupted sweep."""
     try:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
     except (OSError, ValueError) as error:
@@ -188,7 +188,7 @@ def _load_results(path: Path) -> list[dict[str, Any]]:
 
 def sweep_name(recipe: Recipe, axes: Axes, seeds: int, first_seed: int, base_options: Mapping[str, Any]) -> str:
     names = axes.get("data", [base_options.get("data", "")])
-    # data that have changed are another sweep
+    # changed data are another sweep
     fingerprint = [file for name in names for file in _file_fingerprint(Path(str(name)).expanduser())]
     request = json.dumps(
         [recipe.name, axes, seeds, first_seed, dict(base_options), fingerprint], sort_keys=True, default=str
@@ -197,13 +197,13 @@ def sweep_name(recipe: Recipe, axes: Axes, seeds: int, first_seed: int, base_opt
 
 
 def _file_fingerprint(path: Path) -> list[Any]:
-    """What tells a file from what it was before; of a folder, all that lie in it."""
+    """Name, size and time of a file; of a folder, of all files in it."""
     paths = sorted(path.rglob("*")) if path.is_dir() else [path]
     return [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in paths if file.is_file()]
 
 
 def choose_metric(rows: Sequence[Mapping[str, Any]], requested: str | None, compare: Sequence[str] = ()) -> str:
-    """A metric that every cell has: the one asked for, what the recipe is compared by, or what it watches."""
+    """A metric that every cell has: the requested one, the one that the recipe compares by, or the monitored one."""
     rows = [row for row in rows if "diverged" not in row]
     if not rows:
         return requested or "loss"
@@ -219,11 +219,11 @@ def choose_metric(rows: Sequence[Mapping[str, Any]], requested: str | None, comp
 def summarize_cells(
     rows: Sequence[Mapping[str, Any]], metric: str, extra_metrics: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """One row a cell: its arguments, mean and deviation of a metric over the seeds, and the validation means of
-    those beside it.
+    """One row per cell: arguments, mean and standard deviation of the metric over seeds, and validation means of
+    others.
 
-    Cells are compared on validation. The test value stands beside it for the cell that validation chooses: to choose by
-    it would make it a second validation split (Gaba 3.11 does).
+    Cells are ranked on validation. The test metric stands beside it for the cell that validation chooses: choosing by
+    the test metric would make it a second validation split (Gaba 3.11 does).
     """
     rows_by_cell: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -233,7 +233,7 @@ def summarize_cells(
         finished = [row for row in cell_rows if "diverged" not in row]
         summary: dict[str, Any] = {}
         for split in ("validation", "test"):
-            # None: not defined on this split
+            # None: undefined on this split
             values = [row[split][metric] for row in finished if row[split][metric] is not None]
             summary |= {
                 split: fmean(values) if values else None,
