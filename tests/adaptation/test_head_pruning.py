@@ -189,7 +189,7 @@ def test_prune_heads_matches_transformers():
         (
             GroupedQueryAttention(24, 4, 2),
             {"": [0]},
-            "share keys in groups of 2: take out whole groups, or as many of each",
+            "share keys in groups of 2: remove whole groups, or as many of each",
         ),
         (nn.Sequential(MultiHeadAttention(24, 4)), {"1": [0]}, "no attention named '1'"),
     ],

@@ -1,4 +1,4 @@
-"""Weights in eight bits: a quarter of the memory, and an error that can be looked at.  Lhotte 9.2.
+"""Int8 quantization of weights: a quarter of the memory, and a known error.  Lhotte 9.2.
 
     s_i = max_j |W_ij| / 127,   q_ij = round(W_ij / s_i),   W ≈ s q, a scale for each output
 """
@@ -15,14 +15,15 @@ from didact.adaptation.lora import as_out_in, is_affine, merge_lora, packed_weig
 
 
 def quantize_tensor(w: Tensor) -> tuple[Tensor, Tensor]:
-    """q in −127 … 127 and s: (…, outputs, inputs) -> the same, (…, outputs, 1). Each weight is off by at most s / 2."""
+    """q in −127 … 127 and s: (…, outputs, inputs) -> the same, (…, outputs, 1). The error of a weight is at most s / 2.
+    """
     s = w.abs().amax(dim=-1, keepdim=True) / 127
-    s = torch.where(s > 0, s, 1.0)                      # a row of zeros stays one
+    s = torch.where(s > 0, s, 1.0)                      # a row of zeros stays zero
     return (w / s).round().to(torch.int8), s
 
 
 class Int8Linear(nn.Module):
-    """y = s ⊙ (q x) + b: products in the precision of x, weights widened as they are read."""
+    """y = s ⊙ (q x) + b: weights are stored in int8 and converted to the data type of x when used."""
 
     q: Tensor
     s: Tensor
@@ -40,8 +41,7 @@ class Int8Linear(nn.Module):
 
 
 class Int8Embedding(nn.Module):
-    """E[i] = s_i q_i, a scale for each token; whoever uses the whole table as an output matrix finds it widened
-    under `weight`."""
+    """E[i] = s_i q_i, a scale for each token. `weight` is the dequantized table, for its use as an output matrix."""
 
     q: Tensor
     s: Tensor
@@ -61,8 +61,7 @@ class Int8Embedding(nn.Module):
 
 
 class DequantizedWeight(nn.Module):
-    """s q as the weight itself: for matrices that are no layer of their own, as W_Q, W_K, W_V packed into one, and
-    experts' stacks."""
+    """Parametrization s q of a weight that is no layer of its own, such as packed W_Q, W_K, W_V and stacked experts."""
 
     def forward(self, q: Tensor, s: Tensor) -> Tensor:
         return s * q
@@ -74,7 +73,7 @@ class DequantizedWeight(nn.Module):
 
 @dataclass(frozen=True)
 class QuantizationReport:
-    """What eight bits cost and save: layers changed, bytes before and after, ‖W − s q‖ / ‖W‖ over all of them."""
+    """Result of a quantization: layers changed, bytes before and after, ‖W − s q‖ / ‖W‖ over all of them."""
 
     num_layers: int
     bytes_before: int
@@ -90,24 +89,21 @@ class QuantizationReport:
 
 @torch.no_grad()
 def quantize_module(module: nn.Module) -> QuantizationReport:
-    """Replace every affine layer and embedding inside, packed W_Q, W_K, W_V of attention, and experts; the rest
-    stays as it is.
+    """Quantize every affine layer and embedding inside, packed W_Q, W_K, W_V of attention, and experts, in place.
 
-    LoRA is merged first. An output matrix that is tied to a layer's weight is kept a second time.
+    LoRA is merged first. An output matrix that is tied to a layer's weight is stored a second time.
     """
     merge_lora(module)
     squared_error = squared_norm = 0.0
     for w in _quantizable_weights(module):
         q, s = quantize_tensor(w)
-        squared_error, squared_norm = (
-            squared_error + float((w - s * q).square().sum()),
-            squared_norm + float(w.square().sum()),
-        )
+        squared_error += float((w - s * q).square().sum())
+        squared_norm += float(w.square().sum())
     bytes_before = _num_bytes(module)
     num_layers = replace_layers(module, lambda _, child: is_affine(child), Int8Linear)
     num_layers += replace_layers(module, lambda _, child: isinstance(child, nn.Embedding), Int8Embedding)  # type: ignore[arg-type]
     for _, child, weight_name in (packed := packed_weights(module)):
-        child.get_parameter(weight_name).requires_grad_(False)                 # integers learn nothing
+        child.get_parameter(weight_name).requires_grad_(False)                 # integers have no gradient
         register_parametrization(child, weight_name, DequantizedWeight())
     return QuantizationReport(
         num_layers + len(packed),
@@ -118,7 +114,7 @@ def quantize_module(module: nn.Module) -> QuantizationReport:
 
 
 def _quantizable_weights(module: nn.Module) -> Iterator[Tensor]:
-    """What becomes int8, as (outputs, inputs), a stack of these, or (tokens, width)."""
+    """Weights that are quantized, as (outputs, inputs), stacks of these, or (tokens, width)."""
     yield from (
         weight_out_in(child) for child in module.modules() if is_affine(child) or isinstance(child, nn.Embedding)
     )

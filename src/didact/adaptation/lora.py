@@ -1,5 +1,6 @@
-"""Low-rank adaptation: a trained matrix stays as it is, and a thin one learned beside it is added.  Hu et al. 2022;
-Lhotte 9.3."""
+"""LoRA, low-rank adaptation: pretrained matrices are frozen, a low-rank update of each is trained.  Hu et al. 2022;
+Lhotte 9.3.
+"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -18,10 +19,10 @@ _PACKED_QKV = "in_proj_weight"       # nn.MultiheadAttention's name
 
 
 class LoRA(nn.Module):
-    """y = W0 x + b + (α / r) B A drop(x), A (r, inputs) random, B (outputs, r) zero at first: adapting begins where
-    training ended.
+    """y = W0 x + b + (α / r) B A drop(x), A (r, inputs) random, B (outputs, r) zero: training starts at the pretrained
+    network.
 
-    Around nn.Linear, or any affine layer whose weight has the inputs first and says so (`inputs_first`).
+    Wraps nn.Linear, or any affine layer whose weight is (inputs, outputs) and which says so by `inputs_first`.
     """
 
     def __init__(self, layer: nn.Module, *, rank: int, alpha: float | None = None, dropout: float = 0.0):
@@ -31,7 +32,7 @@ class LoRA(nn.Module):
         self.layer, self.dropout = layer.requires_grad_(False), nn.Dropout(dropout)
         self.scale, w = (rank if alpha is None else alpha) / rank, weight_out_in(layer)
         self.a, self.b = nn.Parameter(w.new_empty(rank, inputs)), nn.Parameter(w.new_zeros(outputs, rank))
-        nn.init.kaiming_uniform_(self.a, a=sqrt(5))          # as an nn.Linear begins
+        nn.init.kaiming_uniform_(self.a, a=sqrt(5))          # nn.Linear's initialization
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.layer(x) + self.scale * linear(linear(self.dropout(x), self.a), self.b)
@@ -39,14 +40,15 @@ class LoRA(nn.Module):
 
     @torch.no_grad()
     def merge_weights(self) -> nn.Module:
-        """The layer alone with W0 + (α / r) B A: no slower than it was."""
+        """The layer with the weight W0 + (α / r) B A: no slower than before."""
         weight_out_in(self.layer).add_(self.scale * self.b @ self.a)
         return self.layer.requires_grad_(True)
 
 
 class LoRAWeight(nn.Module):
-    """W0 + (α / r) B A as the weight itself: for matrices that are no layer of their own (`loose`), each of a stack
-    with its own A, B."""
+    """Parametrization W0 + (α / r) B A of a weight that is no layer of its own (`packed_weights`); a stack has an A and
+    B each.
+    """
 
     def __init__(self, w: Tensor, *, rank: int, alpha: float | None = None):
         super().__init__()
@@ -57,7 +59,7 @@ class LoRAWeight(nn.Module):
             nn.Parameter(w.new_empty(*stack, rank, inputs)),
             nn.Parameter(w.new_zeros(*stack, outputs, rank)),
         )
-        nn.init.uniform_(self.a, -(inputs**-0.5), inputs**-0.5)   # as an nn.Linear begins, each of a stack
+        nn.init.uniform_(self.a, -(inputs**-0.5), inputs**-0.5)   # nn.Linear's initialization, for each of a stack
 
     def forward(self, w: Tensor) -> Tensor:
         return w + as_out_in(self.scale * self.b @ self.a)
@@ -78,8 +80,9 @@ def weight_out_in(layer: nn.Module) -> Tensor:
 
 
 def as_out_in(w: Tensor) -> Tensor:
-    """A loose matrix as (outputs, inputs), a view: stacks of them, (E, inputs, outputs), have the inputs first. And
-    back."""
+    """A packed weight as (outputs, inputs), a view, and back: stacks of experts, (E, inputs, outputs), have the inputs
+    first.
+    """
     return w.mT if w.ndim == 3 else w
 
 
@@ -90,8 +93,9 @@ def is_affine(module: nn.Module) -> bool:
 
 
 def packed_weights(module: nn.Module) -> list[tuple[str, nn.Module, str]]:
-    """Matrices that are no layer of their own: W_Q, W_K, W_V packed into one, and `stacked` ones of experts. Whose
-    they are, and names."""
+    """Matrices that are no layer of their own: packed W_Q, W_K, W_V, and `stacked` ones of experts. (Module name,
+    module, name).
+    """
     return [
         (name, child, weight_name) for name, child in module.named_modules()
         for weight_name in (_PACKED_QKV, *getattr(child, "stacked", ())) if weight_name in child._parameters
@@ -99,14 +103,14 @@ def packed_weights(module: nn.Module) -> list[tuple[str, nn.Module, str]]:
 
 
 def original_name(name: str) -> str:
-    """What a tensor of an adapted network was called before."""
+    """Name that a tensor of an adapted network had before."""
     return re.sub(r"parametrizations\.(\w+)\.original", r"\1", name.replace(".layer.", "."))
 
 
 def replace_layers(
     module: nn.Module, predicate: Callable[[str, nn.Module], bool], replacement: Callable[[nn.Module], nn.Module]
 ) -> int:
-    """Put by(layer) in the place of every wanted layer inside; how many there were."""
+    """Replace every layer that fulfills the predicate; returns their number."""
     matches = [(name, child) for name, child in _named_layers(module) if predicate(name, child)]
     for name, child in matches:
         parent, _, child_name = name.rpartition(".")
@@ -126,11 +130,10 @@ def add_lora(
     dropout: float = 0.0,
     target_modules: tuple[str, ...] = ("",),
 ) -> int:
-    """Freeze the network and give its affine layers, or those with one of these words in their name, something thin
-    to learn.
+    """Freeze the network and add LoRA to its affine layers, or to those whose name contains one of `target_modules`.
 
-    Packed W_Q, W_K, W_V count as one matrix; its inputs are not dropped, nor those of experts. Returns how many
-    numbers are learned now.
+    Packed W_Q, W_K, W_V count as one matrix; its inputs get no dropout, nor those of experts. Returns the number of
+    trainable parameters.
     """
     module.requires_grad_(False)
 
@@ -154,7 +157,8 @@ def add_lora(
 
 
 def merge_lora(module: nn.Module) -> int:
-    """Add what was learned to the matrices; the network has its old layers again."""
+    """Add the low-rank updates to the matrices and restore the original layers; returns the number of merged weights.
+    """
     adapted = [
         (child, weight_name)
         for child in module.modules()

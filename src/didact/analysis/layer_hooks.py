@@ -1,4 +1,4 @@
-"""The parts of a network that a layer table lists, and what they give while they run."""
+"""Layers of a network as a layer table lists them, and hooks on their outputs."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,21 +8,21 @@ from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.utils.parametrize import ParametrizationList
 
-OutputCallback = Callable[[str, Any], None]      # the name of a part that has run, and what it gave
+OutputCallback = Callable[[str, Any], None]      # name of a module that has run, and its output
 
 
 class LayerEntry(NamedTuple):
-    """What has numbers of its own to learn, or nothing inside."""
+    """A module with parameters of its own, or without children."""
 
     kind: str
     parameters: list[nn.Parameter]
 
 
 def collect_layer_entries(network: nn.Module) -> dict[str, LayerEntry]:
-    """By name, in the order in which they were built; layers that change nothing are left out.
+    """Layers by name, in order of creation; modules that change nothing are left out.
 
-    A weight that is computed (W0 + B A) belongs to its layer, and what it is computed with follows as a part that
-    bears the weight's name.
+    A parametrized weight (W0 + B A) belongs to its layer; its parametrization follows as an entry with the weight's
+    name.
     """
     entries: dict[str, LayerEntry] = {}
     for name, module in network.named_modules():
@@ -49,13 +49,13 @@ def _own_parameters(module: nn.Module) -> list[nn.Parameter]:
 
 
 def _is_noop(module: nn.Module) -> bool:
-    """Dropout of nothing, and what stands where a layer could be."""
+    """Identity, or dropout with probability 0."""
     return isinstance(module, nn.Identity) or (isinstance(module, _DropoutNd) and module.p == 0)
 
 
 @contextmanager
 def hook_outputs(network: nn.Module, callback: OutputCallback) -> Iterator[None]:
-    """Whatever runs inside tells its name and what it gave."""
+    """Context in which the callback receives name and output of every module that runs."""
     def hook(name: str) -> Callable[[nn.Module, Any, Any], None]:
         return lambda module, inputs, output: callback(name, output)
 

@@ -1,10 +1,10 @@
-"""What windows do to sizes, and how much of the input each output sees.
+"""Output sizes and receptive fields of convolutional networks.
 
     size      o = floor((i + 2 p - d (k - 1) - 1) / s) + 1            Gaba Th 4.3, Groudiev 4.2.7
     field     r_l = r_{l-1} + d (k - 1) j_{l-1},   j_l = s j_{l-1}    Gaba Rem 4.6, Ex 4.5; Van Schependom 5.4
 
-r is the receptive field in input pixels, j how many of them lie between neighbouring outputs. `trace` follows both
-through any network, along all its branches.
+r is the receptive field in input pixels, j their distance between neighboring outputs. `trace_receptive_fields` follows
+both through any network, along all its branches.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -31,7 +31,7 @@ class SlidingWindow:
     dilation: int = 1
 
     def output_size(self, i: int) -> int:
-        """Outputs for i inputs."""
+        """Number of outputs for i inputs."""
         o = (i + 2 * self.padding - self.dilation * (self.kernel_size - 1) - 1) // self.stride + 1
         if o < 1:
             raise UsageError(
@@ -43,8 +43,7 @@ class SlidingWindow:
 
 @dataclass(frozen=True)
 class ReceptiveField:
-    """Along one axis: r and j, and since an enlargement, whose outputs share inputs, the r and j from which it
-    started."""
+    """Along one axis: r and j; after upsampling, where neighboring outputs share inputs, also r and j before it."""
 
     r: Fraction = Fraction(1)
     j: Fraction = Fraction(1)
@@ -53,15 +52,15 @@ class ReceptiveField:
 
     @property
     def pixels(self) -> int:
-        """Inputs that one output sees: r, where an enlarged map widens the view in steps of its coarse pixels only."""
+        """Inputs that one output depends on: r; after upsampling r grows in steps of the coarse pixels only."""
         if not self.coarse_j:
             return int(self.r)
         return int(self.coarse_r + (self.r - self.coarse_r) // self.coarse_j * self.coarse_j)
 
     def after_layer(self, span: Fraction | int, scale: Fraction | int) -> "ReceptiveField":
-        """Behind a layer of windows `span` + 1 wide that keeps one output for each `scale` inputs.
+        """The field after a layer with windows of `span` + 1 and one output per `scale` inputs.
 
-        One with `scale` < 1 enlarges: it spreads the inputs, zeros between, and slides its window over that.
+        An upsampling layer has `scale` < 1: it inserts zeros between the inputs and slides its window over that.
         """
         j = self.j * scale
         if scale >= 1:
@@ -73,10 +72,10 @@ class ReceptiveField:
 
 
 def _merge_branches(branches: Iterable[ReceptiveField]) -> ReceptiveField:
-    """Where branches meet: the widest view. Maps of one size lie on one grid: where a branch was never enlarged,
-    its j is exact.
+    """Where branches meet: the largest field. Maps of one size share a grid, whose j is exact in a branch without
+    upsampling.
 
-    An enlarged map, 15 pixels from 8 that stood for 16, has lost count.
+    An upsampled map, 15 pixels from 8 that stood for 16, has an inexact j.
     """
     branches = list(branches)
     widest = max(branches, key=lambda f: (f.pixels, f.j))
@@ -85,14 +84,14 @@ def _merge_branches(branches: Iterable[ReceptiveField]) -> ReceptiveField:
 
 
 def output_size(size: int, windows: Iterable[SlidingWindow]) -> int:
-    """The size behind a chain of windows."""
+    """The size after a chain of windows."""
     for w in windows:
         size = w.output_size(size)
     return size
 
 
 def receptive_field(windows: Iterable[SlidingWindow]) -> int:
-    """How many inputs one output of the chain sees."""
+    """How many inputs one output of the chain depends on."""
     field = ReceptiveField()
     for w in windows:
         field = field.after_layer(w.dilation * (w.kernel_size - 1), w.stride)
@@ -100,7 +99,7 @@ def receptive_field(windows: Iterable[SlidingWindow]) -> int:
 
 
 def require_min_size(min_size: int, size: tuple[int, ...], network_name: str) -> None:
-    """Refuse images that shrink to nothing on their way through the network."""
+    """Refuse images that would shrink to nothing in the network."""
     if min(size) < min_size:
         h, w = size
         raise UsageError(
@@ -111,7 +110,7 @@ def require_min_size(min_size: int, size: tuple[int, ...], network_name: str) ->
 
 @dataclass(frozen=True)
 class LayerGeometry:
-    """One layer of a network: its output's size, and how far it sees; None: the whole image, or positions are gone."""
+    """Output size and receptive field of a layer; None: the whole image, or an output without positions."""
 
     name: str
     layer: str
@@ -122,7 +121,7 @@ class LayerGeometry:
 
 @torch.no_grad()
 def trace_receptive_fields(network: nn.Module, x: Tensor) -> list[LayerGeometry]:
-    """Every layer that answers with feature maps, in the order in which it ran on images `x` (B, C, H, W)."""
+    """Every layer whose output is a feature map, in order of execution on images `x` (B, C, H, W)."""
     tracer, layers = ReceptiveFieldTracer(x), list[LayerGeometry]()
 
     def hook(name: str) -> Callable[[nn.Module, Any, Any], None]:
@@ -149,8 +148,9 @@ def trace_receptive_fields(network: nn.Module, x: Tensor) -> list[LayerGeometry]
 
 
 def effective_receptive_field(network: nn.Module, x: Tensor) -> Tensor:
-    """|d y_centre / d x|, summed over channels: the effective receptive field, smaller than the theoretical.  Gaba
-    Ex 4.5."""
+    """|d y_center / d x|, summed over channels: the effective receptive field, smaller than the theoretical one.  Gaba
+    Ex 4.5.
+    """
     with torch.enable_grad():
         x = x.detach().requires_grad_()
         y = network(x)                                                 # (B, C, H', W')
@@ -158,7 +158,7 @@ def effective_receptive_field(network: nn.Module, x: Tensor) -> Tensor:
     return g.abs().sum(dim=1).mean(dim=0)                              # (H, W)
 
 
-_AxisStep = tuple[Fraction | int, Fraction | int]  # span and scale of `Field.through`
+_AxisStep = tuple[Fraction | int, Fraction | int]  # span and scale of `ReceptiveField.after_layer`
 
 
 def _pair(value: int | tuple[int, ...]) -> tuple[int, ...]:
@@ -249,15 +249,16 @@ _STEP_RULES: dict[Any, Callable[..., list[_AxisStep]]] = {
     F.interpolate: _interpolate_steps,
     Tensor.__getitem__: _slice_steps,
 }
-_GLOBAL_FUNCTIONS = {  # an output of these may come from anywhere
+_GLOBAL_FUNCTIONS = {  # an output of these depends on the whole input
     torch.mean, Tensor.mean, torch.sum, Tensor.sum, torch.amax, Tensor.amax,
     torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.einsum, F.scaled_dot_product_attention, F.grid_sample,
 }
 
 
 class ReceptiveFieldTracer(TorchFunctionMode):
-    """Watches every function that torch runs and notes what its outputs see of the images x; where branches meet,
-    the widest view."""
+    """Follows every function that torch runs, and records the receptive field of its outputs; branches merge to the
+    largest.
+    """
 
     def __init__(self, x: Tensor) -> None:
         super().__init__()
@@ -266,7 +267,7 @@ class ReceptiveFieldTracer(TorchFunctionMode):
             self.fields[x] = (ReceptiveField(), ReceptiveField())
 
     def field_of(self, y: Any) -> tuple[tuple[int, ...] | None, tuple[float, ...] | None]:
-        """Receptive field and jump of a map, each along height and width; None: the whole image, or no positions."""
+        """Receptive field and j of a map, along height and width; None: the whole image, or no positions."""
         f = self.fields.get(y) if isinstance(y, Tensor) else None
         return (None, None) if f is None else (tuple(a.pixels for a in f), tuple(float(a.j) for a in f))
 

@@ -1,4 +1,4 @@
-"""How sharp a minimum is."""
+"""Sharpness of a minimum: the largest eigenvalue of the Hessian."""
 
 from collections.abc import Sequence
 
@@ -7,9 +7,9 @@ from torch import Tensor
 
 
 def hessian_top_eigenvalue(loss: Tensor, parameters: Sequence[Tensor], *, steps: int = 50) -> Tensor:
-    """The eigenvalue of the Hessian that is largest in magnitude, λ = vᵀHv, by v ← Hv/‖Hv‖.  Gaba Ex 11.6.
+    """Power iteration: the eigenvalue of the Hessian of largest magnitude, λ = vᵀHv, by v ← Hv/‖Hv‖.  Gaba Ex 11.6.
 
-    Hv = ∇(gᵀv) costs one more backward pass: H itself is never written down. At a minimum λ is the largest curvature.
+    Hv = ∇(gᵀv) costs one more backward pass: H itself is never computed. At a minimum λ is the largest curvature.
     """
     g = torch.autograd.grad(loss, parameters, create_graph=True, materialize_grads=True)
     if not any(part.requires_grad for part in g):      # linear: H is 0

@@ -1,4 +1,5 @@
-"""Signal propagation: how large activations and gradients are, layer by layer. It shows why initialisation matters."""
+"""Signal propagation: mean and variance of activations and gradients, layer by layer; shows why initialization matters.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,20 +19,19 @@ def measure_signal_propagation(
 ) -> list[dict[str, Any]]:
     """Mean and variance of each layer's output h and of dL/dh, in order of execution.  Gaba 1.5, 2.6 (G1.19, G2.21).
 
-    `x` is what the module is called with. Without `loss_fn` the gradient that enters at the output is N(0, 1)
-    noise, so that its variance starts at 1 there.
-    The module keeps its parameters' gradients, its buffers and torch's random state as they were.
+    `x` is the module's input. Without `loss_fn` the gradient at the output is N(0, 1) noise, so that its variance
+    starts at 1. The module keeps its parameters' gradients, its buffers and torch's random state.
     """
     names: list[tuple[str, str]] = []
     outputs: list[Tensor] = []
 
     def record(name: str) -> Callable[[nn.Module, Any, Tensor], Tensor]:
         def hook(layer: nn.Module, _: Any, output: Tensor) -> Tensor:
-            if not output.requires_grad:  # behind frozen weights alone
+            if not output.requires_grad:  # after frozen weights alone
                 output = output.detach().requires_grad_()
             names.append((name, type(layer).__name__))
             outputs.append(output)
-            return output.clone()  # an in-place ReLU behind would overwrite what was recorded
+            return output.clone()  # an in-place ReLU after this layer would overwrite the recorded output
 
         return hook
 
@@ -45,7 +45,7 @@ def measure_signal_propagation(
                 x = x.detach().requires_grad_(x.is_floating_point())
             buffers = {name: b.clone() for name, b in module.named_buffers()}  # running statistics move in these
             y = functional_call(module, buffers, (x,))
-            if not outputs:  # nothing here that is shown
+            if not outputs:
                 return []
             loss = (y * _fixed_noise(y)).sum() if loss_fn is None else loss_fn(y)
             gradients = torch.autograd.grad(loss, outputs, allow_unused=True, materialize_grads=True)

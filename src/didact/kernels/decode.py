@@ -1,12 +1,10 @@
-"""What one new token needs of a decoder, as two Triton kernels: a line with all that stands around it, and a look
-at what was read.
+"""Decoding one token of GPT-2 with two Triton kernels: a linear layer fused with its neighbors, and attention to the KV
+cache.
 
-One token reads every weight once and does almost nothing with it: time goes to memory and to starting kernels, so
-few of them, each with
-enough programs to keep the memory busy, are what is fast. Matrices are (N, K) with the K numbers of an output side
-by side.
-Needs CUDA; numbers are kept in the weights' precision wherever the plain model keeps them, and summed in single
-precision.
+One token reads every weight once and computes almost nothing with it: time goes to memory and to kernel launches. Few
+kernels, each with enough programs to keep the memory busy, are therefore fast. Matrices are (N, K): the K weights of an
+output are contiguous. Needs CUDA. Numbers have the weights' data type wherever the plain model has them in it; sums are
+in float32.
 """
 
 import torch
@@ -14,9 +12,9 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
-MAX_BATCH_SIZE = 16     # texts at most: a product of matrices on the tensor cores takes sixteen rows
-# outputs up to which: rows, outputs and inputs that a program takes at once, warps, stages; the quickest of those
-# tried on an H200
+MAX_BATCH_SIZE = 16     # a matrix product on tensor cores has at least sixteen rows: one tile of them, padded
+# batch size 1 or not -> (most outputs, (rows, outputs and inputs of a tile, warps, stages)); the fastest of those tried
+# on an H200
 _TILE_SHAPES = {
     True: ((8192, (1, 2, 1024, 4, 1)), (2**31, (1, 8, 1024, 2, 1))),
     False: (
@@ -37,7 +35,7 @@ def _fused_norm_linear_kernel(  # type: ignore[no-untyped-def]
     k, m = tl.arange(0, BK), tl.arange(0, M)
     rows = (m < B)[:, None]
     dtype: tl.constexpr = w.dtype.element_ty
-    if NORM:            # each program for itself: x is small, and near
+    if NORM:            # every program computes mean and variance of all rows again: x is small and in the cache
         mean = tl.zeros([M], tl.float32)
         for i in tl.static_range(STEPS):
             in_bounds = rows & (i * BK + k < K)[None, :]
@@ -62,7 +60,7 @@ def _fused_norm_linear_kernel(  # type: ignore[no-untyped-def]
             g = tl.load(γ + k_offsets, mask=k_offsets < K, other=0.0).to(tl.float32)[None, :]
             s = tl.load(β + k_offsets, mask=k_offsets < K, other=0.0).to(tl.float32)[None, :]
             u = ((u.to(tl.float32) - mean[:, None]) * scale[:, None] * g + s).to(dtype)
-        if M == 1:
+        if M == 1:      # one text: a matrix-vector product in float32; tensor cores would waste 15 of 16 rows
             row = tl.load(
                 w + n[:, None] * K + k_offsets[None, :], mask=(n < N)[:, None] & (k_offsets < K)[None, :], other=0.0
             )
@@ -74,8 +72,8 @@ def _fused_norm_linear_kernel(  # type: ignore[no-untyped-def]
             total = tl.dot(u, column, total, input_precision="ieee")
     if BIAS:
         total += tl.load(b + n, mask=n < N, other=0.0).to(tl.float32)[None, :]
-    z = total.to(dtype).to(tl.float32)
-    if GELU:            # the tanh form; tanh a = 1 − 2 / (e²ᵃ + 1)
+    z = total.to(dtype).to(tl.float32)          # rounded as the plain model's linear layer rounds its output
+    if GELU:            # tanh approximation; tanh a = 1 − 2 / (e²ᵃ + 1)
         z = z * (1 - 1 / (tl.exp(1.5957691216057308 * (z + 0.044715 * z * z * z)) + 1))
     in_bounds = rows & (n < N)[None, :]
     if PLUS:
@@ -92,7 +90,7 @@ def fused_norm_linear(
     gelu: bool = False,
     residual: Tensor | None = None,
 ) -> Tensor:
-    """plus + gelu(W LN(x) + b), each part where it is given: (B, K), (N, K) -> (B, N)."""
+    """residual + gelu(W LN(x) + b), each part where it is given: (B, K), (N, K) -> (B, N)."""
     (B, K), N = x.shape, len(w)
     y = x.new_empty(B, N)
     γ, β, eps = (x, x, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
@@ -112,14 +110,14 @@ def _decode_attention_kernel(  # type: ignore[no-untyped-def]
 ):
     i = tl.program_id(0)                             # one head of one text
     d, s = tl.arange(0, D), tl.arange(0, BS)
-    qkv_head = qkv + (i // H * 3 * H + i % H) * D + d
+    qkv_head = qkv + (i // H * 3 * H + i % H) * D + d       # a row of qkv is Q of all heads, then K, then V
     q, k_t, v_t = tl.load(qkv_head).to(tl.float32) * scale, tl.load(qkv_head + H * D), tl.load(qkv_head + 2 * H * D)
-    t = tl.load(length)
+    t = tl.load(length)         # from the device: a captured CUDA graph reads the new length at each replay
     keys, values = keys + i * capacity * D, values + i * capacity * D
     tl.store(keys + t * D + d, k_t)
     tl.store(values + t * D + d, v_t)
+    # an online softmax in each of BS lanes (largest score, sum, weighted values); lanes are reduced once, at the end
     top, total, out = tl.full([BS], -1e30, tl.float32), tl.zeros([BS], tl.float32), tl.zeros([BS, D], tl.float32)
-    # a softmax of its own in each of BS lanes: they meet once, at the end
     for first in tl.range(0, t, BS, num_stages=3):
         in_bounds = first + s < t
         k = tl.load(keys + (first + s)[:, None] * D + d[None, :], mask=in_bounds[:, None], other=0.0).to(tl.float32)
@@ -128,6 +126,7 @@ def _decode_attention_kernel(  # type: ignore[no-untyped-def]
         new_top = tl.maximum(top, z)
         a, decay = tl.exp(z - new_top), tl.exp(top - new_top)
         total, out, top = total * decay + a, out * decay[:, None] + a[:, None] * v, new_top
+    # the new token itself, from registers: its stored key need not be visible to this program yet
     z_t = tl.sum(q * k_t.to(tl.float32))
     new_top = tl.maximum(tl.max(top, 0), z_t)
     lane_scale, own_weight = tl.exp(top - new_top), tl.exp(z_t - new_top)
@@ -137,10 +136,10 @@ def _decode_attention_kernel(  # type: ignore[no-untyped-def]
 
 
 def decode_attention(qkv: Tensor, keys: Tensor, values: Tensor, length: Tensor) -> Tensor:
-    """Keep the new key and value at place `at` and look at all up to it: (B, 3 H D), (B, H, room, D) twice, (1,) ->
-    (B, H D).
+    """Write the new key and value to the cache at position `length`, and attend to all up to it: (B, 3 H D), (B, H,
+    capacity, D) twice, (1,) -> (B, H D).
 
-    The softmax runs along with its largest score and sum, as Flash's does (Dao et al. 2022).
+    An online softmax, with running maximum and sum, as in Flash attention (Dao et al. 2022).
     """
     B, H, capacity, D = keys.shape
     y = qkv.new_empty(B, H * D)
@@ -149,7 +148,7 @@ def decode_attention(qkv: Tensor, keys: Tensor, values: Tensor, length: Tensor) 
 
 
 def is_supported(batch_size: int, head_dim: int, like: Tensor) -> bool:
-    """Whether these kernels can serve so many texts with heads of such a width."""
+    """Whether the kernels work for this batch size, head width and data type."""
     has_float_dtype = like.dtype in (torch.float32, torch.bfloat16, torch.float16)
     return (
         like.is_cuda

@@ -1,4 +1,4 @@
-"""Right or wrong, how often for which class, in which order, and with how much confidence."""
+"""Metrics of classification: accuracy, precision, recall, F1, AUROC, calibration."""
 
 import torch
 from torch import Tensor
@@ -6,12 +6,14 @@ from torch.nn.functional import one_hot
 
 
 def accuracy(scores: Tensor, y: Tensor) -> Tensor:
-    """The fraction of rows whose highest score is the true class's; scores (N, K), y (N,)."""
+    """The fraction of examples whose highest score is the true class's; scores (N, K), y (N,)."""
     return (scores.argmax(dim=-1) == y).double().mean()
 
 
 def top_k_accuracy(scores: Tensor, y: Tensor, k: int = 5) -> Tensor:
-    """The fraction of rows whose true class is among the k highest scores; 1 where there are no more than k classes."""
+    """The fraction of examples whose true class is among the k highest scores; 1 where there are no more than k
+    classes.
+    """
     top_classes = scores.topk(min(k, scores.shape[-1]), dim=-1).indices  # (N, k)
     return (top_classes == y[:, None]).any(dim=-1).double().mean()
 
@@ -41,8 +43,8 @@ def auroc(scores: Tensor, y: Tensor) -> Tensor:
     """P(s₊ > s₋) + ½ P(s₊ = s₋): area under the ROC curve as the rank statistic U / (n₊ n₋), exact with ties.
 
     scores (N,) with y (N,) in {0, 1}; or scores (N, K), one class against the rest, with y (N,) classes or (N, K)
-    labels: the mean over the classes for which it is defined. Where all rows are positive, or none is, it is nan.
-    Mann and Whitney 1947; Hanley and McNeil 1982.
+    labels: the mean over the classes for which it is defined. NaN where all examples are positive, or none.  Mann and
+    Whitney 1947; Hanley and McNeil 1982.
     """
     if scores.ndim == 1:
         return _auroc_by_row(scores[None], y[None])[0]
@@ -71,23 +73,23 @@ def calibration_error(probabilities: Tensor, y: Tensor, bins: int = 15) -> Tenso
 
 
 def calibration_curve(probabilities: Tensor, y: Tensor, bins: int = 15) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean confidence, accuracy and number of rows of each bin; the means of an empty bin are nan."""
+    """Mean confidence, accuracy and number of examples of each bin; the means of an empty bin are NaN."""
     confidence, correct, counts = _calibration_bins(probabilities, y, bins)
     return confidence / counts, correct / counts, counts.long()
 
 
 def _calibration_bins(probabilities: Tensor, y: Tensor, bins: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Sums over each bin ((b−1)/M, b/M] of: confidence, right answers, ones."""
+    """Sums over each bin ((b−1)/M, b/M] of: confidence, correct predictions, ones."""
     confidence, predicted = probabilities.double().max(dim=-1)
     edges = torch.linspace(0, 1, bins + 1, dtype=torch.float64, device=y.device)
     bin_index = torch.bucketize(confidence, edges[1:-1])
-    # (M, N): a product adds in one fixed order, which scattered floats on a GPU do not
+    # (M, N): a matrix product sums in a fixed order, scatter_add of floats on a GPU does not
     membership = (bin_index == torch.arange(bins, device=y.device)[:, None]).double()
     return membership @ confidence, membership @ (predicted == y).double(), membership.sum(dim=-1)
 
 
 def multilabel_accuracy(predicted: Tensor, y: Tensor) -> Tensor:
-    """The fraction of all labels (N, K) that are right; not of rows with every label right."""
+    """The fraction of all labels (N, K) that are right; not of examples with every label right."""
     return (predicted == y).double().mean()
 
 

@@ -12,8 +12,9 @@ def confusion_matrix(predicted: Tensor, y: Tensor, num_classes: int) -> Tensor:
 
 
 def confusion_matrices(predicted: Tensor, y: Tensor, num_classes: int) -> Tensor:
-    """Pixel counts of each example: (B, …), (B, …) -> (B, K, K). Pixels whose y is no class, as VOC's 255, count
-    nowhere."""
+    """Pixel counts of each example: (B, …), (B, …) -> (B, K, K). Pixels whose y is no class, such as VOC's 255, are
+    ignored.
+    """
     cells = torch.zeros(len(y) * num_classes * num_classes, dtype=torch.int64, device=y.device)
     example = torch.arange(len(y), device=y.device).view(-1, *[1] * (y.ndim - 1))
     valid = y < num_classes

@@ -1,18 +1,17 @@
-"""Boxes against boxes: overlap, suppression of repeats, and average precision as COCO counts it.
+"""Metrics of object detection: IoU of boxes, and average precision as in COCO.
 
-A box is x1, y1, x2, y2. Of a split, detections are (N, D, 6): box, score, class; truths (N, G, 5): box, class. Rows
-that
-fill up an image with fewer have class −1.
+A box is x1, y1, x2, y2. Detections of a split are (N, D, 6): box, score, class; ground truth is (N, G, 5): box, class.
+Padding rows of images with fewer have class −1.
 """
 
 import numpy as np
 import torch
 from torch import Tensor
 
-# NumPy's, as in COCO's own code: torch rounds some of these the other way, and recalls of 7 in 10 then count elsewhere
+# NumPy's linspace, as in COCO's own code: torch rounds some levels the other way, which moves recalls such as 7 in 10
 _IOU_THRESHOLDS = tuple(np.linspace(0.5, 0.95, 10).tolist())
 _RECALL_LEVELS = torch.from_numpy(np.linspace(0, 1, 101))
-MAX_DETECTIONS = 100  # detections of an image that count, the most confident first
+MAX_DETECTIONS = 100  # per image, those of the highest scores
 
 
 def box_area(boxes: Tensor) -> Tensor:
@@ -29,17 +28,17 @@ def box_iou(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _match_detections(detected: Tensor, truth: Tensor, thresholds: Tensor) -> Tensor:
-    """Which detections are right at each threshold: (N, D, 6) by falling score, (N, G, 5) -> (N, T, D).
+    """Which detections are correct at each threshold: (N, D, 6) by falling score, (N, G, 5) -> (N, T, D).
 
-    Each takes the truth of its class that it overlaps most among those not yet taken: one object is found once.
+    Each takes the unmatched ground-truth box of its class with the largest IoU: one object is found once.
     """
     correct = torch.zeros(len(detected), len(thresholds), detected.shape[1], dtype=torch.bool)
     unmatched = torch.ones(len(detected), len(thresholds), truth.shape[1], dtype=torch.bool)
     same_class = detected[..., :, None, 5] == truth[..., None, :, 4]
     # (N, D, G)
     overlaps = torch.where(same_class & (truth[..., None, :, 4] >= 0), box_iou(detected[..., :4], truth[..., :4]), -1.0)
-    matchable = (overlaps >= thresholds.min()).any(2).any(0)   # ranks at which any image has something to find
-    # in turn, as each may take what the next would; all images at once
+    matchable = (overlaps >= thresholds.min()).any(2).any(0)   # ranks at which any image can have a match
+    # rank after rank, since a match is gone for the next; all images at once
     for d in matchable.nonzero()[:, 0].tolist():
         best, truth_index = torch.where(unmatched, overlaps[:, d, None], -1.0).max(dim=2)
         correct[:, :, d] = best >= thresholds
@@ -67,26 +66,22 @@ def average_precision(
     thresholds: tuple[float, ...] = _IOU_THRESHOLDS,
     max_detections: int = MAX_DETECTIONS,
 ) -> Tensor:
-    """AP of each class at each threshold, (T, K), nan for a class without a truth.  Lin et al. 2014 (COCO), all
+    """AP of each class at each threshold, (T, K), NaN for a class without ground truth.  Lin et al. 2014 (COCO), all
     areas; Everingham 2010.
 
     mAP@0.5 is `[0].nanmean()`, mAP@[.5:.95] `.nanmean()`. Computed on the host: matching goes detection by detection.
     """
-    detected, truth, threshold_tensor = (
-        detected.detach().cpu().double(),
-        truth.detach().cpu().double(),
-        torch.tensor(thresholds, dtype=torch.float64),
-    )
-    by_score = (
-        detected[..., 4].masked_fill(detected[..., 5] < 0, -torch.inf).argsort(dim=1, descending=True, stable=True)
-    )
+    detected, truth = detected.detach().cpu().double(), truth.detach().cpu().double()
+    threshold_tensor = torch.tensor(thresholds, dtype=torch.float64)
+    valid_scores = detected[..., 4].masked_fill(detected[..., 5] < 0, -torch.inf)
+    by_score = valid_scores.argsort(dim=1, descending=True, stable=True)
     detected = detected.gather(1, by_score[..., None].expand_as(detected))
     # (T, N, D); flipped, as COCO takes the last of equals
     correct = _match_detections(detected, truth.flip(1), threshold_tensor).movedim(1, 0)
     ap = torch.full((len(thresholds), num_classes), torch.nan, dtype=torch.float64)
     for k in range(num_classes):
         num_truths, of_class = int((truth[..., 4] == k).sum()), detected[..., 5] == k
-        # COCO counts the limit for each class apart
+        # COCO's limit is per class
         of_class &= of_class.cumsum(1) <= max_detections
         order = detected[..., 4][of_class].argsort(descending=True, stable=True)
         if num_truths:

@@ -1,4 +1,4 @@
-"""Does a classifier say yes to some groups of people more readily than to others?"""
+"""Group fairness of a binary classifier: differences between groups of people in how often it says yes."""
 
 from math import isnan, nan
 
@@ -7,8 +7,9 @@ from torch import Tensor
 
 
 def group_rates(positive: Tensor, y: Tensor, group: Tensor, num_groups: int) -> Tensor:
-    """P(Ŷ = 1 | A), P(Ŷ = 1 | A, Y = 1) and P(Ŷ = 1 | A, Y = 0) of each group: (groups, 3); NaN where it has nobody
-    of that kind."""
+    """P(Ŷ = 1 | A), P(Ŷ = 1 | A, Y = 1) and P(Ŷ = 1 | A, Y = 0) of each group: (groups, 3); NaN where there are no such
+    examples.
+    """
     # (N, 3)
     positive, conditions = positive.double(), torch.stack([torch.ones_like(y, dtype=torch.bool), y == 1, y == 0], 1)
     # (N, groups)
@@ -17,12 +18,11 @@ def group_rates(positive: Tensor, y: Tensor, group: Tensor, num_groups: int) -> 
 
 
 def fairness_gaps(rates: Tensor) -> dict[str, float]:
-    """How far apart the groups are, at most, by each notion of fairness; 0 is fair, NaN cannot be told.
+    """The largest difference between groups by each notion of fairness; 0 is fair, NaN undefined.
 
-    Demographic parity asks for equal shares of yes, equal opportunity for equal true positives, predictive equality
-    for equal false
-    positives, equalised odds for both.  Gaba 12.6, exercise 12.5; its definition 12.3 calls the second by the name
-    of the last.
+    Demographic parity: equal rates of yes; equal opportunity: equal true-positive rates; predictive equality: equal
+    false-positive rates; equalized odds: both.  Gaba 12.6, exercise 12.5; its definition 12.3 calls the second by the
+    name of the last.
     """
     parity, opportunity, equality = (_value_range(column) for column in rates.T)
     odds = nan if isnan(opportunity + equality) else max(opportunity, equality)
@@ -35,6 +35,6 @@ def fairness_gaps(rates: Tensor) -> dict[str, float]:
 
 
 def _value_range(column: Tensor) -> float:
-    """Between the least and the largest; NaN where fewer than two groups have the rate."""
+    """Largest less smallest value; NaN where fewer than two groups have one."""
     values = column[~column.isnan()]
     return float(values.max() - values.min()) if len(values) > 1 else nan

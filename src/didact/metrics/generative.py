@@ -1,5 +1,5 @@
-"""How far drawn images are from real ones, and whether they are all the same. Features are given: (N, D), of any
-extractor."""
+"""Metrics of generated images: distance to real ones, coverage, diversity. Features (N, D) are given, of any extractor.
+"""
 
 from math import log
 
@@ -7,8 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# variance of a code's dimension, from one example to the next, above which it says something
-MIN_ACTIVE_VARIANCE = 0.01
+MIN_ACTIVE_VARIANCE = 0.01   # variance over examples above which a latent dimension counts as active
 
 
 def bits_per_dim(log_p: Tensor, num_dims: int) -> Tensor:
@@ -17,7 +16,8 @@ def bits_per_dim(log_p: Tensor, num_dims: int) -> Tensor:
 
 
 def gaussian_frechet_distance(x: Tensor, y: Tensor) -> Tensor:
-    """‖μx − μy‖² + Tr(Σx + Σy − 2 (Σx Σy)^½), of Gaussians fitted to each.  Heusel et al. 2017; Gaba eq. 8.19.
+    """Fréchet distance (FID): ‖μx − μy‖² + Tr(Σx + Σy − 2 (Σx Σy)^½), of Gaussians fitted to each.  Heusel et al. 2017;
+    Gaba eq. 8.19.
 
     Tr (Σx Σy)^½ is the trace of (A Σy A)^½ with A = Σx^½, whose eigenvalues are real and not negative.
     """
@@ -50,12 +50,13 @@ def kernel_distance(x: Tensor, y: Tensor) -> Tensor:
 
 
 def manifold_precision_recall(real: Tensor, generated: Tensor, *, k: int = 3) -> tuple[Tensor, Tensor]:
-    """Precision: drawn examples inside the real manifold; recall: real ones inside the drawn.  Kynkäänniemi et al.
-    2019, eqs. 1-2.
+    """Precision: fraction of generated examples inside the real manifold; recall: of real ones inside the generated
+    manifold.
 
-    The manifold of a set is the union of balls around its members, each reaching to the member's k-th neighbour.
+    The manifold of a set of examples is the union of balls around them, each reaching to the example's k-th neighbor.
+    Kynkäänniemi et al. 2019, eqs. 1-2.
     """
-    # in single precision the distances between near features are lost in their squares
+    # float64: cdist squares by products, which lose small distances in float32
     real, generated = real.double(), generated.double()
 
     def inside(points: Tensor, members: Tensor) -> Tensor:
@@ -66,8 +67,9 @@ def manifold_precision_recall(real: Tensor, generated: Tensor, *, k: int = 3) ->
 
 
 def inception_score(p: Tensor) -> Tensor:
-    """exp E KL(p(y | x) ‖ p(y)), from 1 to K: each image sure, all of them different.  Salimans et al. 2016; Gaba
-    eq. 8.18."""
+    """exp E KL(p(y | x) ‖ p(y)), from 1 to K: large if each image is clear and all differ.  Salimans et al. 2016; Gaba
+    eq. 8.18.
+    """
     p = p.double()
     # H(y) − H(y | x)
     mutual_information: Tensor = torch.special.entr(p.mean(0)).sum() - torch.special.entr(p).sum(1).mean()
@@ -75,34 +77,37 @@ def inception_score(p: Tensor) -> Tensor:
 
 
 def _class_shares(labels: Tensor, num_classes: int) -> Tensor:
-    """The share of each class."""
+    """The fraction of each class."""
     return F.one_hot(labels, num_classes).double().mean(0)
 
 
 def class_coverage(generated: Tensor, real: Tensor, num_classes: int, *, min_share: float = 0.25) -> Tensor:
-    """Share of the real classes that are drawn at least `least` times as often as they are real; mode collapse
-    lowers it."""
+    """Fraction of the real classes that are generated at least `min_share` times as often as they are real; mode
+    collapse lowers it.
+    """
     real_shares, generated_shares = _class_shares(real, num_classes), _class_shares(generated, num_classes)
     return (generated_shares >= min_share * real_shares)[real_shares > 0].double().mean()
 
 
 def class_entropy(labels: Tensor, num_classes: int) -> Tensor:
-    """−Σ p_k log p_k / log K of how often each class is drawn: 1 for all alike, 0 for one alone."""
+    """−Σ p_k log p_k / log K of the frequencies of generated classes: 1 for a uniform distribution, 0 for one class
+    alone.
+    """
     entropy: Tensor = torch.special.entr(_class_shares(labels, num_classes)).sum()
     return entropy / log(num_classes)
 
 
 def class_evenness(generated: Tensor, real: Tensor, num_classes: int) -> Tensor:
-    """min_k r_k / max_k r_k, r_k the share of a class among the drawn over that among the real: at least ½, all
-    within a factor of two."""
+    """min_k r_k / max_k r_k, r_k the fraction of a class among generated over that among real images: ½ if all are
+    within a factor of two.
+    """
     real_shares = _class_shares(real, num_classes)
     ratio = _class_shares(generated, num_classes)[real_shares > 0] / real_shares[real_shares > 0]
-    return ratio.min() / ratio.max().clamp(min=1e-12)          # none of the real classes drawn: 0
+    return ratio.min() / ratio.max().clamp(min=1e-12)          # 0 if none of the real classes is generated
 
 
 def class_metrics(generated: Tensor, real: Tensor, num_classes: int) -> dict[str, float]:
-    """Which classes are drawn and how often, from the labels of drawn and of real images: collapse and imbalance in
-    a few numbers."""
+    """Metrics of mode collapse and imbalance, from the class labels of generated and of real images."""
     generated_shares = _class_shares(generated, num_classes)[_class_shares(real, num_classes) > 0]
     return {
         "class_coverage": float(class_coverage(generated, real, num_classes)),
@@ -114,13 +119,15 @@ def class_metrics(generated: Tensor, real: Tensor, num_classes: int) -> dict[str
 
 
 def perplexity(counts: Tensor) -> Tensor:
-    """exp −Σ p_k log p_k: as many codes are in use as if each were used alike.  Van den Oord et al. 2017."""
+    """exp −Σ p_k log p_k: the effective number of codes in use.  Van den Oord et al. 2017."""
     p = counts.double() / counts.sum()
     entropy: Tensor = torch.special.entr(p).sum()
     return entropy.exp()
 
 
 def active_units(latent: Tensor, *, min_variance: float = MIN_ACTIVE_VARIANCE) -> Tensor:
-    """How many dimensions of E q(z | x) vary with x, Var > 0.01; the others have collapsed onto the prior.  Burda
-    et al. 2016."""
+    """Number of dimensions of E q(z | x) whose variance over x exceeds 0.01; the others have collapsed onto the prior.
+
+    Burda et al. 2016.
+    """
     return (latent.double().var(0, correction=0) > min_variance).sum()

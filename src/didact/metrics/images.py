@@ -1,4 +1,4 @@
-"""How near one image is to another: (B, C, H, W) in [0, 1], one number for each image."""
+"""Similarity of images: PSNR and SSIM, (B, C, H, W) in [0, 1], one number for each image."""
 
 import torch
 import torch.nn.functional as F
@@ -6,16 +6,17 @@ from torch import Tensor
 
 
 def psnr(x: Tensor, y: Tensor) -> Tensor:
-    """10 log10(1 / mean (x − y)²) in decibels, at most 100: where both are the same, the mean over images stays a
-    number."""
+    """10 log10(1 / mean (x − y)²) in decibels, at most 100, so that the mean over images is finite even if some are
+    equal.
+    """
     return -10 * (x.double() - y.double()).square().flatten(1).mean(1).clamp(min=1e-10).log10()
 
 
 def ssim(x: Tensor, y: Tensor, *, window: int = 11, sigma: float = 1.5) -> Tensor:
     """mean of (2 μx μy + c1)(2 σxy + c2) / ((μx² + μy² + c1)(σx² + σy² + c2)) over windows.  Wang et al. 2004, eq. 13.
 
-    Moments are Gaussian-weighted; only windows that lie inside the image count. One smaller than the window has a
-    smaller one.
+    Moments are Gaussian-weighted; only windows that lie inside the image count. An image smaller than the window gets a
+    smaller window.
     """
     x, y = x.double(), y.double()  # variances are differences of means: float32 would cancel
     c1, c2 = 0.01**2, 0.03**2

@@ -1,6 +1,6 @@
-"""How much a layer tells of its input and of the answer, in bits, by counting: the information plane.
+"""Mutual information of layers with the input and the target, in bits, by binning: the information plane.
 
-Numbers are put into bins, and examples whose numbers share all bins are one symbol. Other bins give other numbers
+Activations are put into bins; examples whose activations share all bins are one symbol. Other bins give other numbers
 of bits, log₂ N at most.
 """
 
@@ -9,8 +9,8 @@ from torch import Tensor
 
 
 def bin_activations(t: Tensor, low: float, high: float, bins: int = 30) -> Tensor:
-    """(N, D) numbers in [low, high] -> (N,) symbols: which of the D-fold bins each row falls in.  Shwartz-Ziv and
-    Tishby 2017."""
+    """(N, D) numbers in [low, high] -> (N,) symbols: the D-dimensional bin of each row.  Shwartz-Ziv and Tishby 2017.
+    """
     bin_indices = ((t - low) / (high - low) * bins).floor().clamp(0, bins - 1).long()
     return _unique_row_ids(bin_indices)
 
@@ -30,6 +30,6 @@ def entropy(symbols: Tensor) -> Tensor:
 def mutual_information(s: Tensor, t: Tensor) -> Tensor:
     """I(S; T) = H(S) + H(T) − H(S, T), in bits.  Gaba 11.9.
 
-    Of a layer without noise and inputs that are all different it is H(T) of the layer's symbols.
+    For a layer without noise and distinct inputs it is H(T) of the layer's symbols.
     """
     return entropy(s) + entropy(t) - entropy(_unique_row_ids(torch.stack([s, t], 1)))

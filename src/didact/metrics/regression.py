@@ -1,4 +1,4 @@
-"""How far predictions lie from the truth, in the truth's units. Sums are float64: squares of float32 cancel."""
+"""Metrics of regression, in the units of the target. Sums are float64: squares of float32 cancel."""
 
 import torch
 from torch import Tensor
@@ -24,5 +24,5 @@ def r2(predicted: Tensor, y: Tensor) -> Tensor:
 
 
 def coverage(mean: Tensor, std: Tensor, y: Tensor, z: float = 1.959964) -> Tensor:
-    """The fraction of y within mean ± z·std; 0.95 for the default z where the predicted Gaussians are true."""
+    """The fraction of y within mean ± z·std; 0.95 for the default z if the predicted Gaussians are right."""
     return ((y - mean).abs() <= z * std).double().mean()

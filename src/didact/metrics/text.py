@@ -1,19 +1,18 @@
-"""How close a translation comes to one that a person wrote: BLEU of a whole corpus, cut into words as WMT's own
-script cuts them."""
+"""BLEU of a whole corpus of translations, with the tokenization of WMT's own script."""
 
 import re
 from collections import Counter
 from collections.abc import Sequence
 from math import exp, log
 
-_MAX_NGRAM = 4   # the longest runs of words that are compared
+_MAX_NGRAM = 4
 
 _ENTITIES = (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
 _TOKENIZER_RULES = tuple((re.compile(pattern), by) for pattern, by in (
-    (r"([!-&(-+/:-@\[-`{-~])", r" \1 "),   # every sign of ASCII but ' , - . stands by itself
-    (r"([^0-9])([.,])", r"\1 \2 "),           # full stops and commas do, unless digits are on both sides
+    (r"([!-&(-+/:-@\[-`{-~])", r" \1 "),   # ASCII punctuation but ' , - . is a token of its own
+    (r"([^0-9])([.,])", r"\1 \2 "),           # periods and commas are, unless between digits
     (r"([.,])([^0-9])", r" \1 \2"),
-    (r"([0-9])(-)", r"\1 \2 "),               # a dash behind a digit does
+    (r"([0-9])(-)", r"\1 \2 "),               # a dash after a digit is
 ))
 
 
@@ -21,9 +20,9 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """100 · min(1, e^(1 − r/c)) · (p_1 p_2 p_3 p_4)^¼ over the whole corpus, r and c words in references and
     translations.
 
-    p_n is the share of n-grams that the reference has too, each as often as there at most; a p_n of 0 counts as 1 /
-    (2 · n-grams), and
-    half as much again at each further one. Papineni et al. 2002. Equal to sacrebleu's default (13a, exp).
+    p_n is the fraction of n-grams that the reference has too, each at most as often as there; a p_n of 0 counts as 1 /
+    (2 · n-grams), and half as much again at each further one. Papineni et al. 2002. Equal to sacrebleu's default (13a,
+    exp).
     """
     matches, totals = [0] * _MAX_NGRAM, [0] * _MAX_NGRAM
     c = r = 0
@@ -43,7 +42,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 
 def tokenize_13a(text: str) -> list[str]:
-    """The words and signs of a line, by the rules of mteval-v13a."""
+    """Words and punctuation of a line, by the rules of mteval-v13a."""
     line = text.rstrip().replace("<skipped>", "").replace("-\n", "").replace("\n", " ")
     for entity, sign in _ENTITIES:
         line = line.replace(entity, sign)
@@ -54,5 +53,5 @@ def tokenize_13a(text: str) -> list[str]:
 
 
 def _ngram_counts(tokens: Sequence[str], n: int) -> Counter[tuple[str, ...]]:
-    """How often each run of n words occurs."""
+    """How often each n-gram occurs."""
     return Counter(zip(*(tokens[k:] for k in range(n)), strict=False))

@@ -1,4 +1,4 @@
-"""Optimizers by name, with the same few keywords for all."""
+"""Optimizers by name, all with the same few options."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,9 +15,9 @@ from didact.optim.sam import SAM
 
 OptimizerFactory = Callable[[Any], Optimizer]
 
-# Each from (learning rate, weight decay, momentum), which is Adam's β1 where there is one; plain SGD, Adagrad and
-# RMSprop have none. LARS trusts ten times more than its paper, so that the rate that suits its biases is like SGD's.
-# Decay is decoupled for adamw, muon, lion and lamb; for the others it is L2 added to the gradient.
+# Each from (learning rate, weight decay, momentum); momentum is Adam's β1; plain SGD, Adagrad and RMSprop have none.
+# LARS has ten times the trust coefficient of its paper, so that the learning rate that suits its biases is like SGD's.
+# Weight decay is decoupled for adamw, muon, lion and lamb; for the others it is L2, added to the gradient.
 OPTIMIZERS: dict[str, Callable[[float, float, float], OptimizerFactory]] = {
     "sgd": lambda lr, decay, μ: partial(SGD, lr=lr, weight_decay=decay),
     "momentum": lambda lr, decay, μ: partial(SGD, lr=lr, weight_decay=decay, momentum=μ),
@@ -35,9 +35,9 @@ OPTIMIZERS: dict[str, Callable[[float, float, float], OptimizerFactory]] = {
 }
 
 WITH_MOMENTUM = tuple(name for name in OPTIMIZERS if name not in ("sgd", "adagrad", "rmsprop"))
-WITH_DECAY = ("adamw", "lion", "lamb", "muon")   # decoupled from the gradient, so that it is no penalty
+WITH_DECAY = ("adamw", "lion", "lamb", "muon")   # decoupled weight decay
 
-# Gaba 2.8 gives those of sgd, momentum, adam and adamw; the rest are where a small network learns well without tuning.
+# Gaba 2.8 gives those of sgd, momentum, adam and adamw; with the others a small network learns well without tuning.
 DEFAULT_LR: dict[str, float] = {
     "sgd": 1e-2, "momentum": 1e-2, "nesterov": 1e-2, "adagrad": 1e-2, "rmsprop": 1e-3, "adam": 1e-3, "amsgrad": 1e-3,
     "adamw": 1e-3, "muon": 3e-3, "lion": 3e-4, "lars": 0.1, "lamb": 1e-2, "sam": 1e-2,

@@ -1,4 +1,4 @@
-"""From a factory to an optimizer that suits the device: one fused kernel, a step that a CUDA graph can hold."""
+"""Optimizers that suit the device: fused kernels where possible, and on CUDA a step that a CUDA graph can capture."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -16,10 +16,10 @@ _DEVICE_FLAGS = ("fused", "foreach", "capturable")
 
 
 def build_optimizer(factory: OptimizerFactory, params: Iterable[Any], device: torch.device | str) -> Optimizer:
-    """factory(params), fused where it can be (AdamW on two CPU cores: 20 % faster); on CUDA ready to be captured.
+    """factory(params), fused where possible (AdamW on two CPU cores: 20 % faster), capturable on CUDA.
 
-    There the learning rate is a number on the device, since a graph would keep one of the host for ever. The rate that
-    schedules multiply is group["initial_lr"]. A state saved on one kind of device loads on another.
+    On CUDA the learning rate is a tensor on the device, since a graph would keep a number of the host for ever. The
+    learning rate that schedules multiply is group["initial_lr"]. A state saved on one kind of device loads on another.
     """
     device = torch.device(device)
     optimizer = _with_device_flags(factory, device)(list(params))
@@ -37,7 +37,7 @@ def build_optimizer(factory: OptimizerFactory, params: Iterable[Any], device: to
     def keep_device_flags(_: Optimizer, saved: dict[str, Any]) -> dict[str, Any]:
         groups = [
             {**group, **mine, "lr": place_lr(group["lr"])}
-            # PyTorch itself refuses another number
+            # not strict: PyTorch itself reports another number of groups
             for group, mine in zip(saved["param_groups"], device_flags, strict=False)
         ]
         return {**saved, "param_groups": groups}
@@ -50,11 +50,9 @@ def build_optimizer(factory: OptimizerFactory, params: Iterable[Any], device: to
 def _restore_layout(optimizer: Optimizer) -> None:
     """Give each tensor of the state the strides of its weight again.
 
-    Files hold numbers in row-major order, but the weights of convolutions may lie in channels_last. A fused kernel
-    walks
-    a weight and its moments by their memory: with unequal strides it moves each number by another one's moments
-    (CPU) or
-    refuses (CUDA).
+    Files hold numbers in row-major order, but the weights of convolutions may be channels_last. A fused kernel walks a
+    weight and its moments in memory order: with unequal strides it updates each number with another one's moments (CPU)
+    or refuses (CUDA).
     """
     for weight, state in optimizer.state.items():
         for name, value in state.items():
@@ -63,7 +61,7 @@ def _restore_layout(optimizer: Optimizer) -> None:
 
 
 def _with_device_flags(factory: OptimizerFactory, device: torch.device) -> OptimizerFactory:
-    """The factory with `fused` and `capturable` where its class knows them and the caller did not choose."""
+    """The factory with `fused` and `capturable`, where its class knows them and the caller did not set them."""
     make: Any = factory.func if isinstance(factory, partial) else factory
     keywords = factory.keywords if isinstance(factory, partial) else {}
     if "base" in keywords:
@@ -82,23 +80,25 @@ def _with_device_flags(factory: OptimizerFactory, device: torch.device) -> Optim
 
 
 def _reads_device_only(optimizer: Optimizer) -> bool:
-    """Does step() take all its numbers, the learning rate too, from the device? PyTorch's Adagrad does not."""
+    """Whether step() reads all its numbers, the learning rate included, from the device. PyTorch's Adagrad does not."""
     if isinstance(optimizer, MultiOptimizer):
         return all(map(_reads_device_only, optimizer.optimizers))
     if getattr(optimizer, "capturable", False):
         return True
-    # SGD has no `capturable`: its fused kernel is the one that does
+    # SGD has no `capturable`: its fused kernel reads the learning rate from the device
     return all(bool(group.get("capturable", group.get("fused"))) for group in optimizer.param_groups)
 
 
 def can_capture_step(optimizer: Optimizer) -> bool:
-    """May a CUDA graph hold step()? Momentum stays what it was at the capture: a schedule that moves it may not."""
+    """Whether a CUDA graph can capture step(). A schedule must not change momentum then, which stays as it was at the
+    capture.
+    """
     rates = [group["lr"] for group in optimizer.param_groups]
     return all(isinstance(lr, Tensor) and lr.is_cuda for lr in rates) and _reads_device_only(optimizer)
 
 
 def set_lr(optimizer: Optimizer, factor: float, momentum: float | None = None) -> None:
-    """η = factor × initial η, without waiting for the device; momentum (or β1) only where the optimizer uses one."""
+    """η = factor × initial η, without waiting for the device; momentum (or β1) only where the optimizer has one."""
     for group in optimizer.param_groups:
         lr = group["initial_lr"] * factor
         if isinstance(group["lr"], Tensor):

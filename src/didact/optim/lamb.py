@@ -1,4 +1,4 @@
-"""LAMB: Adam's direction, scaled so that every layer moves by a set share of its own size."""
+"""LAMB: Adam's direction, scaled so that the step of every layer is a set fraction of its norm."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from didact.optim.base import GroupwiseOptimizer, trust_ratio
 
 
 class LAMB(GroupwiseOptimizer):
-    """r = m̂ / (√v̂ + ε) + λ w,  w <- w - η (|w| / |r|) r,  m̂ and v̂ as Adam's.  You et al. 2020, algorithm 2,
-    φ(z) = z.
+    """r = m̂ / (√v̂ + ε) + λ w,  w <- w - η (|w| / |r|) r,  m̂ and v̂ as Adam's.  You et al. 2020, algorithm 2, φ(z) =
+    z.
 
-    The ratio is 1 for biases and norms. ε stands outside the root, as in Adam (Gaba 2.4.2-2.4.4 put it inside,
-    which raises the floor of the denominator from 1e-8 to 1e-4).
+    The ratio is 1 for biases and norms. ε stands outside the root, as in Adam (Gaba 2.4.2-2.4.4 put it inside, which
+    raises the floor of the denominator from 1e-8 to 1e-4).
     """
 
     def __init__(
@@ -25,7 +25,7 @@ class LAMB(GroupwiseOptimizer):
         weight_decay: float = 0.0,
     ):
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        # in the groups too: load_state_dict then keeps `step` on the weights' device
+        # in the groups, too: load_state_dict then leaves `step` on the weights' device
         super().__init__(params, {**defaults, "capturable": True})
 
     def update_group(self, group: dict[str, Any]) -> None:

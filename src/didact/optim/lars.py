@@ -1,4 +1,4 @@
-"""LARS: momentum SGD whose every layer moves by a set share of its own size, for very large batches."""
+"""LARS: momentum SGD in which the step of every layer is a set fraction of its norm, for very large batches."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from didact.optim.base import GroupwiseOptimizer, trust_ratio
 class LARS(GroupwiseOptimizer):
     """q = φ |w| / (|g| + λ |w|),  v <- μ v + η q (g + λ w),  w <- w - v.  You, Gitman, Ginsburg 2017, algorithm 1.
 
-    q is 1 for biases and norms. The rate stands inside v, so a change of η acts on new gradients only.
-    v sums what came (limit 1/(1 - μ) times a steady gradient): Gaba 2.4.1 calls it an average. Gaba 2.9 names
-    LARS after LAMB; it came three years before.
+    q is 1 for biases and norms. η stands inside v, so that a change of η applies to new gradients only. v is a sum of
+    gradients (limit 1/(1 - μ) times a constant one): Gaba 2.4.1 calls it an average. Gaba 2.9 names LARS after LAMB; it
+    came three years before.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Lion: every weight moves by the same amount, in the direction that momentum and gradient agree on."""
+"""Lion: a sign update; every weight moves by the same amount, in the direction on which momentum and gradient agree."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ from didact.optim.base import GroupwiseOptimizer
 class Lion(GroupwiseOptimizer):
     """u = sign(β1 m + (1 - β1) g),  w <- w - η (u + λ w),  m <- β2 m + (1 - β2) g.  Chen et al. 2023, algorithm 2.
 
-    Gaba 2.9 takes the sign of the gradient; it is that of an interpolation of momentum and gradient.
-    One number of state per weight where Adam keeps two; η is 3 to 10 times smaller than Adam's, λ as much larger.
+    Gaba 2.9 takes the sign of the gradient; it is that of an interpolation of momentum and gradient. One number of
+    state per weight, where Adam has two; η is 3 to 10 times smaller than Adam's, λ larger by the same factor.
     """
 
     def __init__(

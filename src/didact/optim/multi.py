@@ -1,4 +1,4 @@
-"""Several optimizers as one: each has its own parameters, and all step together."""
+"""Several optimizers as one: each has its own parameters, all step together."""
 
 from collections.abc import Callable
 from itertools import islice
@@ -9,7 +9,9 @@ from torch.optim import Optimizer
 
 
 class MultiOptimizer(Optimizer):
-    """Steps its parts in order. Groups and state are shared with them: schedules, hooks and state_dict act on all."""
+    """Steps its optimizers in order. Parameter groups and state are shared objects: schedules, hooks and state_dict act
+    on all.
+    """
 
     def __init__(self, *optimizers: Optimizer):
         self.optimizers = optimizers

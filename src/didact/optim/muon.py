@@ -1,4 +1,4 @@
-"""Muon for whole networks: momentum made orthogonal for matrices, AdamW for everything else."""
+"""Muon: orthogonalized momentum for matrices, AdamW for all other parameters."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,17 +11,16 @@ from torch.optim.optimizer import ParamsT
 from didact.optim.base import GroupwiseOptimizer
 from didact.optim.multi import MultiOptimizer
 
-# steepest at 0 that keeps singular values near 1: in 5 steps they lie in about [0.7, 1.2]
+# the steepest polynomial at 0 that keeps singular values near 1: after 5 steps they are in about [0.7, 1.2]
 _NEWTON_SCHULZ_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 _NEWTON_SCHULZ_STEPS = 5
 
 
 def newton_schulz(m: Tensor) -> Tensor:
-    """UVᵀ of m = UΣVᵀ, nearly, by Newton–Schulz:  x <- a x + b (xxᵀ) x + c (xxᵀ)² x, from x = m / ‖m‖.  Jordan et
-    al. 2024.
+    """UVᵀ of m = UΣVᵀ, approximately, by Newton–Schulz:  x <- a x + b (xxᵀ) x + c (xxᵀ)² x, from x = m / ‖m‖.
 
-    In bfloat16 where the hardware multiplies it, else in the matrix's own precision: a CPU without bfloat16 takes
-    50 times longer.
+    In bfloat16 where the hardware multiplies it, else in the matrix's own data type: a CPU without bfloat16 takes 50
+    times longer.  Jordan et al. 2024.
     """
     a, b, c = _NEWTON_SCHULZ_COEFFICIENTS
     x = m.bfloat16() if m.device.type == "cuda" else m
@@ -34,11 +33,11 @@ def newton_schulz(m: Tensor) -> Tensor:
 
 
 class Muon(GroupwiseOptimizer):
-    """m <- μ m + (1 − μ) g,  w <- w − η (s UVᵀ + λ w),  UΣVᵀ = μ m + (1 − μ) g, a look ahead.  Jordan et al. 2024.
+    """m <- μ m + (1 − μ) g,  w <- w − η (s UVᵀ + λ w),  UΣVᵀ = μ m + (1 − μ) g, Nesterov's look-ahead.  Jordan et al.
+    2024.
 
-    s = 0.2 √max(rows, columns) makes the step as large as AdamW's (Liu et al. 2025), so that one η serves both. It
-    is PyTorch's own,
-    but for the precision on a CPU and a step that a CUDA graph can hold.
+    s = 0.2 √max(rows, columns) makes the step as large as AdamW's (Liu et al. 2025), so that one η suits both. Equal to
+    PyTorch's own but for the precision on a CPU, and a step that a CUDA graph can capture.
     """
 
     def __init__(self, params: ParamsT, lr: float | Tensor = 1e-3, momentum: float = 0.95, weight_decay: float = 0.0):
@@ -59,7 +58,9 @@ def muon_with_adamw(
     weight_decay: float = 0.0,
     betas: tuple[float, float] = (0.9, 0.999),
 ) -> Optimizer:
-    """Every 2-d weight is a matrix here, embeddings and the last layer too; kernels of convolutions go to AdamW."""
+    """Muon for all 2-d weights, including embeddings and the last layer; AdamW for the rest, including convolution
+    kernels.
+    """
     parameters: list[Any] = list(params)
     groups = parameters if parameters and isinstance(parameters[0], dict) else [{"params": parameters}]
     matrices = [{**group, "params": [p for p in group["params"] if p.ndim == 2]} for group in groups]

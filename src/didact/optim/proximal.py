@@ -17,9 +17,9 @@ def soft_threshold(x: Tensor, t: float | Tensor) -> Tensor:
 def with_proximal(optimizer: Optimizer, l1: float = 0.0, l2: float = 0.0) -> Optimizer:
     """After each step, w <- soft(w, η l1) / (1 + η l2): adds l1 |w|_1 + l2/2 |w|² to the loss.  Gaba 3.3, exercise 3.2.
 
-    A gradient step on |w| would jump across zero for ever; the proximal step lands on it. Biases and norms (fewer
-    than 2 axes) are not penalised. η is the group's rate: exact for SGD, while an adaptive optimizer, which scales the
-    gradient of the loss but not this step, weighs the penalty differently for each weight.
+    A gradient step on |w| would jump across zero for ever; the proximal step lands on it. Biases and norms (fewer than
+    2 axes) are not penalized. η is the group's learning rate: exact for SGD; an adaptive optimizer, which scales the
+    gradient of the loss but not this step, gives each weight another effective penalty.
     """
 
     @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Sharpness-aware minimisation: go down the slope that is felt a little uphill, and flat minima win."""
+"""SAM, sharpness-aware minimization: steps with the gradient at a point a little uphill, which prefers flat minima."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ from didact.optim.multi import MultiOptimizer
 class SAM(MultiOptimizer):
     """e = ρ g / |g|,  then the base optimizer steps from w with the gradient at w + e.  Foret et al. 2021, algorithm 1.
 
-    |g| runs over all parameters together. ρ = 0 is the base optimizer, at twice its cost.  Gaba eq. 11.13-11.14.
+    |g| is the norm over all parameters together. ρ = 0 is the base optimizer, at twice its cost.  Gaba eq. 11.13-11.14.
     """
 
     needs_closure = True
@@ -30,7 +30,8 @@ class SAM(MultiOptimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Given the gradients at w; the closure zeroes them, makes those at w + e and returns the loss there."""
+        """Called with the gradients at w; the closure zeroes them, computes those at w + e and returns the loss there.
+        """
         if closure is None:
             raise UsageError("SAM needs step(closure), got step(): the closure makes the gradient at the moved weights")
         w = [p for group in self.param_groups for p in group["params"] if p.grad is not None]

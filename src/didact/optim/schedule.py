@@ -1,6 +1,6 @@
-"""Learning-rate schedules: the factor of the base rate at a step, from 0 to total - 1.  Gaba 2.5.
+"""Learning-rate schedules: a factor of the learning rate for each step, from 0 to total - 1.  Gaba 2.5.
 
-A factor depends on the step alone, so a resumed run needs no state of its schedule. Use one at a time: the code of
+A factor depends on the step alone, so that a resumed run needs no state of its schedule. Use one at a time: the code of
 Gaba 2.5.3 attaches three to one optimizer, and they multiply.
 """
 
@@ -13,7 +13,7 @@ from didact.errors import UsageError, look_up
 
 @dataclass(frozen=True)
 class Schedule:
-    """schedule(step, total) -> factor; momentum(step, total) -> value, or None where it is left alone."""
+    """schedule(step, total) -> factor; momentum(step, total) -> value, or None to leave it unchanged."""
 
     def __call__(self, step: int, total: int) -> float:
         raise NotImplementedError
@@ -32,14 +32,14 @@ class Constant(Schedule):
 
 @dataclass(frozen=True)
 class StepDecay(Schedule):
-    """γ^⌊t / every⌋; `every` below 1 is a share of the total.  Gaba 2.5.1."""
+    """γ^⌊t / every⌋; `every` below 1 is a fraction of the total.  Gaba 2.5.1."""
 
     gamma: float = 0.1
     every: float = 1 / 3
 
     def __post_init__(self) -> None:
         if not self.every > 0:
-            raise UsageError(f"every must be a number of steps, or a share of them, above 0, got {self.every:g}")
+            raise UsageError(f"every must be a number of steps, or a fraction of them, above 0, got {self.every:g}")
 
     def __call__(self, step: int, total: int) -> float:
         every = self.every if self.every >= 1 else self.every * total
@@ -60,7 +60,7 @@ class Cosine(Schedule):
 class WarmupCosine(Schedule):
     """(t + 1) / T_w while t < T_w = warmup × T, then a cosine over the rest.  Gaba 2.5.3.
 
-    t / T_w, as the notes have it, would spend the first batch on a step of size zero.
+    t / T_w, as in the notes, would waste the first batch on a step of size zero.
     """
 
     warmup: float = 0.05
@@ -78,9 +78,11 @@ class WarmupCosine(Schedule):
 
 @dataclass(frozen=True)
 class OneCycle(Schedule):
-    """Cosine up from 1/start to 1, then down to 1/(start × end); momentum the other way.  Smith and Topin 2018.
+    """Cosine up from 1/start to 1, then down to 1/(start × end); momentum in the opposite direction.  Smith and Topin
+    2018.
 
-    As torch's OneCycleLR. The base rate is the peak; both ways are cosines (the heading of Gaba 2.5.3 says linear).
+    As torch's OneCycleLR. The learning rate is the peak; both halves are cosines (the heading of Gaba 2.5.3 says
+    linear).
     """
 
     warmup: float = 0.3
@@ -112,7 +114,7 @@ def _cosine_interpolate(a: float, b: float, share: float) -> float:
 
 def _check_share(warmup: float) -> None:
     if not 0 <= warmup < 1:
-        raise UsageError(f"warmup is a share of the steps, at least 0 and below 1, got {warmup:g}")
+        raise UsageError(f"warmup is a fraction of the steps, at least 0 and below 1, got {warmup:g}")
 
 
 SCHEDULES: dict[str, Callable[..., Schedule]] = {
@@ -125,5 +127,5 @@ SCHEDULES: dict[str, Callable[..., Schedule]] = {
 
 
 def make_schedule(name: str) -> Schedule:
-    """A named schedule with its defaults."""
+    """The schedule of that name with its defaults."""
     return look_up("schedule", name, SCHEDULES)()

@@ -1,4 +1,4 @@
-"""Weights kept in a box: after each step what lies outside is moved to its wall."""
+"""Weight clipping: after each step, weights are clamped to [−c, c]."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,8 +8,9 @@ from torch.optim import Optimizer
 
 
 def with_weight_clipping(params: Any, base: Callable[[Any], Optimizer], bound: float) -> Optimizer:
-    """After each step, w <- clamp(w, −c, c): the first way to a Lipschitz critic.  Arjovsky et al. 2017, algorithm
-    1; Gaba 8.4."""
+    """After each step, w <- clamp(w, −c, c): the first way to a Lipschitz critic.  Arjovsky et al. 2017, algorithm 1;
+    Gaba 8.4.
+    """
     optimizer = base(params)
 
     @torch.no_grad()

@@ -141,7 +141,7 @@ def test_rotary_heads_must_have_even_width(heads, width):
     message = f"embed_dim must be a multiple of {2 * heads}, an even number for each of {heads} heads, got {width}"
     with pytest.raises(UsageError, match=message):
         Llama(23, context_length=4, embed_dim=width, num_layers=1, num_heads=heads, num_kv_heads=2, ffn_dim=24)
-    with pytest.raises(UsageError, match="a head must be of even width, got 3"):
+    with pytest.raises(UsageError, match="the width of a head must be even, got 3"):
         rotary_angles(torch.arange(4), 3)
 
 
