@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from hashlib import blake2b
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from didact.data.core import SPLITS, Data, Split, TensorSplit
@@ -13,6 +14,7 @@ from didact.errors import UsageError
 
 MAX_CLASS_RATIO = 3  # most to least frequent class, above which it is said
 MAX_LISTED_NAMES = 5       # names listed before "…"
+HASHED_BYTES = 2**24       # inputs copied at once to be hashed
 
 
 def validate(name: str, n: int, columns: Mapping[str, Tensor], *, task: str, class_names: Sequence[str] = ()) -> None:
@@ -99,11 +101,18 @@ def compute_imbalance(data: Data) -> float:
 
 def count_duplicates(data: Data) -> dict[str, int] | None:
     """Validation and test examples whose stored input also stands in training; None where inputs are not in memory."""
-    train = _hash_rows(data.train)
+    train = _hash_inputs(data.train)
     if train is None:
         return None
-    train_hashes = set(train)
-    return {part: sum(d in train_hashes for d in _hash_rows(data.split(part)) or ()) for part in SPLITS[1:]}
+    train.sort()
+    counts = {}
+    for part in SPLITS[1:]:
+        hashes = _hash_inputs(data.split(part))
+        if hashes is None:
+            hashes = train[:0]
+        is_found = train.searchsorted(hashes) < train.searchsorted(hashes, side="right")
+        counts[part] = int(is_found.sum())
+    return counts
 
 
 def _describe_duplicates(duplicate_counts: Mapping[str, int]) -> list[str]:
@@ -127,12 +136,18 @@ def refresh_duplicates(data: Data) -> Data:
     )
 
 
-def _hash_rows(split: Split) -> list[bytes] | None:
-    """Eight bytes for each stored input: 70,000 images of 784 bytes take a fifth of a second."""
+def _hash_inputs(split: Split) -> NDArray[np.int64] | None:
+    """64 bits for each stored input; None where they are not in memory."""
     if not isinstance(split, TensorSplit):
         return None
-    rows = split.columns["x"].cpu().flatten(1).contiguous().numpy()
-    return [blake2b(row, digest_size=8).digest() for row in rows]
+    x = split.columns["x"].cpu().flatten(1).contiguous().numpy()
+    rows = x.view(np.dtype((np.void, x.shape[1] * x.itemsize))).ravel()     # one item a row
+    hashes = np.empty(len(rows), dtype=np.int64)
+    step = max(1, HASHED_BYTES // rows.itemsize)
+    for start in range(0, len(rows), step):
+        chunk = rows[start : start + step].tolist()
+        hashes[start : start + step] = np.fromiter(map(hash, chunk), np.int64, len(chunk))
+    return hashes
 
 
 def find_constant_features(data: Data) -> list[int]:

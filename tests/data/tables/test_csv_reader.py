@@ -1,10 +1,13 @@
+import csv
 import gzip
+import io
 import lzma
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from didact.data.tables.csv_reader import MISSING_VALUES, parse_row, read_csv, sniff_delimiter
+from didact.data.tables.csv_reader import MISSING_VALUES, parse_row, read_csv, sniff_delimiter, to_numeric
 from didact.errors import UsageError
 
 TABLE = pd.DataFrame({
@@ -85,6 +88,56 @@ def test_read_csv_and_parse_row_agree_on_missing_values(tmp_path):
     for word in missing_words:
         assert parse_row(f"a={word},b=k") == parse_row(f'{{"a": "{word}", "b": "k"}}') == {"a": None, "b": "k"}
     assert parse_row("a=none,b=-") == {"a": "none", "b": "-"}
+
+
+def write_numbers(folder, cells, end="\n"):
+    """A column of numbers between one of texts and one of quoted texts."""
+    rows = [f'w{i % 3},{cell},"say ""{i}"", x"' for i, cell in enumerate(cells)]
+    return write_file(folder, end.join(["a,b,c", *rows, ""]))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("cells", [
+    [repr(v) for v in np.random.default_rng(0).normal(size=300) * 10.0 ** np.arange(-150, 150)],
+    [str(v) for v in range(-150, 150)],
+    ["1.5", "", " 2 ", "+3", ".5", "5.", "NA", "-0.25e3", "?", "nan", str(2**53)] * 20,
+    ["1.5"] * 150 + ["n.v.t."] + ["2.5"] * 150,               # a word behind the rows that are looked at first
+    ["1.5", "NA ", "-inf", "1e999", "2,5", "True", "1_0", str(2**53 + 1), str(2**64 + 1)],
+    ["17", str(10**17 + 1), ""] * 40,
+])
+def test_numeric_columns_equal_their_cells(tmp_path, cells, end):
+    path = write_numbers(tmp_path, [f'"{cell}"' if "," in cell else cell for cell in cells], end)
+    text_frame, frame = read_csv(path), read_csv(path, text_columns=())
+    assert text_frame.b.tolist() == [None if c.strip() in MISSING_VALUES else c.lstrip() for c in cells]
+    assert to_numeric(frame.b).to_numpy().tobytes() == to_numeric(text_frame.b).to_numpy().tobytes()
+    pd.testing.assert_frame_equal(frame[["a", "c"]], text_frame[["a", "c"]])
+    assert read_csv(path, text_columns={"b"}).b.equals(text_frame.b)
+    assert read_csv(path, text_columns=[1]).b.equals(text_frame.b)
+
+
+def test_columns_of_numbers_hold_no_python_strings(tmp_path):
+    path = write_file(tmp_path, "a,b,y\n" + "".join(f"{i / 7},{i % 5},{i}\n" for i in range(1000)))
+    frame = read_csv(path, text_columns={-1})
+    assert (frame.a.dtype, frame.b.dtype, frame.y.dtype) == (np.float64, np.int64, object)
+    assert frame.y.iloc[-1] == "999" and frame.index[-1] == 1001
+
+
+@pytest.mark.parametrize("rows", [
+    'x"y,1\nz"",2\n"a"b,3\n',
+    '"a",1\n"b" ,2\n "c",3\n',
+    'a,1\n"open,2\n3\n',
+    '"a\nb",1\n\n"c\n",2\n',
+    'a,1\n\tb,2\n\t\n',
+])
+def test_quotes_and_line_breaks_are_those_of_the_csv_module(tmp_path, rows):
+    path = write_file(tmp_path, "v,n\n" + rows)
+    expected = [row for row in csv.reader(io.StringIO(rows, newline=""), skipinitialspace=True) if row]
+    if all(len(row) == 2 for row in expected):
+        frame = read_csv(path, text_columns={"v"})
+        assert [[v, str(n)] for v, n in zip(frame.v, frame.n, strict=True)] == expected
+    else:
+        with pytest.raises(UsageError, match="has 1 fields, but the first line names 2"):
+            read_csv(path, text_columns={"v"})
 
 
 BAD_FILES = {

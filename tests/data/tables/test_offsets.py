@@ -128,13 +128,13 @@ def timestamp_run(tmp_path_factory):
 def test_large_target_is_predicted_in_its_own_units(timestamp_run, capsys):
     run, path, frame = timestamp_run
     assert run.metadata["data"]["target_offset"] in frame["next"].to_numpy() and run.metadata["test"]["r2"] > 0.95
-    predictions = didact.predict(run, path, passes=5, draws=2)
+    predictions = didact.predict(run, path, mc_passes=5, num_samples=2)
     error = np.array([row["next"] for row in predictions]) - frame["next"].to_numpy()
     # rounded to 128 s it would be off by 37 alone
     assert np.sqrt((error**2).mean()) < 0.25 * frame["next"].std()
     assert len({row["next"] for row in predictions}) > 300
     for row in predictions:
-        assert row["low"] < row["next"] < row["high"] and abs(row["draws"][0] - NOW_S) < 1e4
+        assert row["low"] < row["next"] < row["high"] and abs(row["samples"][0] - NOW_S) < 1e4
     assert main(["predict", str(run.folder), f"t={NOW_S + 500},a=0,late=no"]) in (0, None)
     assert "next 1,700,00" in capsys.readouterr().out
 

@@ -171,7 +171,7 @@ def describe_numbers(column: "Series") -> list[str]:
             f"column {column.name!r} holds {format_count(len(unread), 'cell')} not read as a number, {first}: taken as "
             "missing"
         )
-    if numbers.notna().all() and numbers.is_unique and bool((numbers % 1 == 0).all()):
+    if bool((numbers % 1 == 0).all()) and numbers.is_unique:        # NaN is no whole number
         count_note = " and counts up" if bool((numbers.diff().iloc[1:] == 1).all()) else ""
         if count_note or ROW_ID_PATTERN.fullmatch(str(column.name).strip()):
             notes.append(f"column {column.name!r} is different in every row{count_note}: leave it out if it names rows")
@@ -206,6 +206,8 @@ def to_numeric_or_none(column: "Series", *, allow_few: bool = True) -> "Series |
     numbers = to_numeric(column)
     is_present = column.notna()
     num_unread = (numbers.isna() & is_present).sum()
+    if num_unread == 0:
+        return numbers
     max_text_share = (
         0.1 if numbers.nunique() > MAX_CLASS_NUMBERS else 0.05 if allow_few and numbers.nunique() > 1 else 0
     )

@@ -76,7 +76,7 @@ def read_csv(
         if i in numeric:
             cells[name] = column
             continue
-        missing_words = {word for word in set(column) if word.strip() in MISSING_VALUES}
+        missing_words = {word for word in column.unique() if word.strip() in MISSING_VALUES}
         if delimiter != "," and name not in meanings:      # there a comma may be a decimal point
             meanings[name], note = infer_comma(name, [word.strip() for word in column if word not in missing_words])
             notes += [note] if note else []
@@ -127,7 +127,7 @@ def read_text(path: Path) -> str:
 def _read_utf8(path: Path) -> bytes:
     """The bytes of a file of UTF-8 text, decompressed, without a byte order mark."""
     raw = read_decompressed(path).removeprefix(BOM_UTF8)
-    if not raw.strip():
+    if not raw or raw.isspace():
         raise UsageError(f"{path} is empty: expected a line of column names and rows below it")
     if b"\0" in raw:
         raise UsageError(f"{path} is not a text file: expected a CSV table, saved as UTF-8")
@@ -210,7 +210,7 @@ def _iter_rows(path: Path, raw: bytes, delimiter: str) -> Iterator[tuple[int, li
     line = 1
     try:
         for row in reader:
-            if row and (row != [""] or current_line.strip()):   # "" is a missing value, not a blank line
+            if len(row) > 1 or (row and (row[0] or current_line.strip())):   # "" is a missing value, no blank line
                 yield line, row
             line = reader.line_num + 1
     except csv.Error as error:

@@ -66,7 +66,8 @@ def load_table(
     a model that learns them together, and a recipe that needs a target refuses in those words. `before`: what a run
     kept of these data.
     """
-    frame, name, offsets = read_csv(path, min_columns=1), dataset_name(path), get_stored_offsets(run_data)
+    frame = read_csv(path, min_columns=1, text_columns=target_columns(target))
+    name, offsets = dataset_name(path), get_stored_offsets(run_data)
     try:
         target_name, notes = choose_target(frame, target, path)
         target_values = read_target(frame, target_name, task, offsets)
@@ -224,7 +225,13 @@ class TableEncoder:
                 commas = {
                     c.name: c.comma_meaning for c in self.columns if isinstance(c, NumericColumn) and c.comma_meaning
                 }
-                frame = read_csv(Path(text), min_columns=min(2, len(self.columns)), comma_meanings=commas)
+                categories = {c.name for c in self.columns if isinstance(c, CategoricalColumn)}
+                frame = read_csv(
+                    Path(text),
+                    min_columns=min(2, len(self.columns)),
+                    comma_meanings=commas,
+                    text_columns=categories,
+                )
                 self._check_has_columns(frame.columns, str(text))
                 self._check_numeric_columns(frame, str(text))
                 yield [f"{text}:{line}" for line in frame.index], frame
@@ -329,14 +336,14 @@ def _read_single_target(
         if is_wrong.any():
             i = int(is_wrong.to_numpy().argmax())
             raise UsageError(f"the target {name!r} must be {kind}, got {column.iloc[i]!r} in line {column.index[i]}")
-    if task == "classes" or (task is None and _looks_categorical(numbers)):
-        return _read_class_numbers(name, numbers, task)
-    return _read_regression_target(name, numbers, task, offset)
-
-
-def _looks_categorical(numbers: "Series") -> bool:
-    """Whether numbers look like those of classes: two of them, or a few whole ones that are each frequent."""
     counts = numbers.value_counts()
+    if task == "classes" or (task is None and _looks_categorical(numbers, counts)):
+        return _read_class_numbers(name, numbers, task)
+    return _read_regression_target(name, numbers, counts, task, offset)
+
+
+def _looks_categorical(numbers: "Series", counts: "Series") -> bool:
+    """Whether numbers look like those of classes: two of them, or a few whole ones that are each frequent."""
     is_whole = bool((numbers % 1 == 0).all())
     return len(counts) <= 2 or (
         is_whole and len(counts) <= MAX_CLASS_NUMBERS and 5 * len(counts) <= len(numbers) and counts.min() >= 3
@@ -357,9 +364,11 @@ def _read_class_numbers(name: str, numbers: "Series", task: Task | None) -> Targ
     return target._replace(note=target.note + (", as --task says" if task else "; --task number reads a number"))
 
 
-def _read_regression_target(name: str, numbers: "Series", task: Task | None, offset: float | None) -> Target:
+def _read_regression_target(
+    name: str, numbers: "Series", counts: "Series", task: Task | None, offset: float | None
+) -> Target:
     """Numbers as what is predicted, less what they share where that is large."""
-    counts, rounding_note = numbers.value_counts(), describe_rounding(numbers)
+    rounding_note = describe_rounding(numbers)
     if rounding_note and len(counts) <= MAX_CLASS_NUMBERS:
         raise UsageError(f"the target {name!r} {rounding_note}")
     values = numbers.to_numpy(np.float64)
@@ -426,6 +435,11 @@ def _encode_classes(name: str, cells: "Series", class_names: Sequence[str]) -> T
     return Target(
         task, y, tuple(class_names), f"target {name!r}: {len(class_names)} classes, read as {task} classification"
     )
+
+
+def target_columns(target: str | None) -> set[str | int]:
+    """The columns that may be the target, whose cells are needed as they stand: those named, or the last one."""
+    return {-1} if target is None else {target, *target.split(",")}
 
 
 def choose_target(

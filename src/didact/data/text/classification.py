@@ -19,7 +19,7 @@ from didact.data.core import SPLITS, Batch, Data, Decode, Given, TensorSplit
 from didact.data.datasets.archives import meant_as_files
 from didact.data.tables.columns import to_strings
 from didact.data.tables.csv_reader import ENDINGS, dataset_name, is_csv_path, make_line_locator, read_csv
-from didact.data.tables.table import Task, choose_target, get_stored_offsets, read_target
+from didact.data.tables.table import Task, choose_target, get_stored_offsets, read_target, target_columns
 from didact.errors import UsageError, format_count, suggest_nearest
 
 WORD_PATTERN = re.compile(r"[^\W_]+(?:'[^\W_]+)*")   # letters and digits; an apostrophe inside stays: don't
@@ -85,7 +85,7 @@ class BagEncoder:
         texts: list[str] = []
         for text in inputs:
             if isinstance(text, Path) and is_csv_path(text.name):
-                frame = read_csv(text, min_columns=1)      # new texts have no label beside them
+                frame = read_csv(text, min_columns=1, text_columns={self.column})  # new texts have no label
                 texts += list(_get_text_column(frame, self.column, text))
                 names += [f"{text}:{line}" for line in frame.index]
                 continue
@@ -171,7 +171,9 @@ def load_text_table(
 ) -> Data:
     """A CSV file with a column of texts as Data. The vocabulary is that of the training texts. `run_data`: what a run
     kept of these data."""
-    frame, name = read_csv(path), dataset_name(path)
+    # without a target it is the last column, or the one before if that holds the texts
+    text_columns = {text, *({-1, -2} if target is None else target_columns(target))}
+    frame, name = read_csv(path, text_columns=text_columns), dataset_name(path)
     text_column = _get_text_column(frame, text, path)
     if target == text:
         raise UsageError(f"--text and --target are the same column, {text!r}: choose another to be predicted")
