@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from didact.errors import UsageError
-from didact.options import Option, Range, VerbatimText, bind_arguments, format_value, read_options, to_json_value
+from didact.options import (
+    Aliases,
+    Option,
+    Range,
+    VerbatimText,
+    bind_arguments,
+    format_value,
+    read_options,
+    resolve_alias,
+    to_json_value,
+)
 
 
 def example_recipe(
@@ -105,3 +115,27 @@ def test_option_must_have_one_type():
     with pytest.raises(AssertionError, match="not one type"):
         read_options(recipe_with_union, skip=1)
     assert Option("a", int, 1).flag == "a"
+
+
+def aliased_recipe(
+    data: object,
+    *,
+    batch_size: Annotated[int, Range(1), "batch size", Aliases("batch")] = 8,
+    num_layers: Annotated[int, Range(1), "layers", Aliases("layers", "depth")] = 2,
+) -> None: ...
+
+
+def test_aliases_count_as_their_option():
+    options = read_options(aliased_recipe, skip=1)
+    assert [resolve_alias(name, options, owner="r") for name in ("batch", "depth", "num_layers")] == [
+        "batch_size",
+        "num_layers",
+        "num_layers",
+    ]
+    assert bind_arguments(options, {"batch": 4, "layers": 3}, owner="r") == {"batch_size": 4, "num_layers": 3}
+    with pytest.raises(UsageError, match="--batch-size expects int at least 1, got 0"):
+        bind_arguments(options, {"batch": 0}, owner="r")
+    with pytest.raises(UsageError, match="--num-layers is given twice; one of its names is depth"):
+        bind_arguments(options, {"layers": 3, "depth": 3}, owner="r")
+    with pytest.raises(UsageError, match="r has no option --batches; did you mean 'batch-size'"):
+        bind_arguments(options, {"batches": 3}, owner="r")
