@@ -88,8 +88,8 @@ def test_list_prints_every_recipe(run_cli, run_cli_json, workdir):
 
 def test_list_prints_every_dataset(run_cli, run_cli_json, workdir):
     rows = {row["name"]: row for row in run_cli_json("list --data")}
-    assert rows["digits"] == {**rows["digits"], "kind": "images", "task": "multiclass", "at_hand": True}
-    assert rows["mnist"]["licence"] and not rows["iris"]["summary"].endswith("\n")
+    assert rows["digits"] == {**rows["digits"], "kind": "images", "task": "multiclass", "available": True}
+    assert rows["mnist"]["license"] and not rows["iris"]["summary"].endswith("\n")
     text = run_cli("list --data")
     assert all(name in text for name in rows)
 
@@ -207,9 +207,9 @@ def test_predict_with_passes_and_draws(run_cli_json, run_cli, workdir):
     plain, = run_cli_json("predict runs/mlp/table size=1,colour=red")
     (row,) = run_cli_json("predict runs/mlp/table size=1,colour=red --mc-passes 200 --num-samples 50")
     assert "std" not in plain and 0 < row["std"] < 0.5
-    assert len(row["draws"]) == 50 and set(row["draws"]) <= {"yes", "no"}
+    assert len(row["samples"]) == 50 and set(row["samples"]) <= {"yes", "no"}
     (price,) = run_cli_json("predict runs/mlp/price a=3,b=4.5 --num-samples 4")
-    assert len(set(price["draws"])) == 4
+    assert len(set(price["samples"])) == 4
     assert "std " in run_cli("predict runs/mlp/table size=1,colour=red --mc-passes 5")
 
 
@@ -293,6 +293,16 @@ def test_help_shows_type_default_and_description_of_every_option(run_cli, name):
         assert option.help and option.help in block
         assert option.kind is bool or option.value_syntax in block
         assert option.default in (None, ()) or f"[default: {option.default_text}]" in block, block
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_every_alias_is_a_flag_of_one_option(run_cli, name):
+    options = known_options(RECIPES[name])
+    names = [known_name for option in options.values() for known_name in (option.name, *option.aliases)]
+    assert len(names) == len(set(names))
+    help_text = run_cli(f"train {name} --help")
+    for option in options.values():
+        assert all(f"--{alias.replace('_', '-')}" in help_text for alias in option.aliases if len(alias) > 1)
 
 
 def test_signature_defines_the_command_line(run_cli, run_cli_json, workdir, monkeypatch):
