@@ -29,8 +29,14 @@ def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
+def seed() -> None:
+    """torch's generator starts anew: what a test draws does not depend on the tests before it in the same worker."""
+    torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
 def matmul_precision() -> Iterator[None]:
-    """A training on a GPU takes TF32 for its products; the next test has its own say."""
+    """A training on a GPU uses TF32 for matrix products; the next test starts with the default."""
     before = torch.get_float32_matmul_precision()
     yield
     torch.set_float32_matmul_precision(before)
