@@ -30,7 +30,7 @@ def fairness_gaps(rates: Tensor) -> dict[str, float]:
         "demographic_parity": parity,
         "equal_opportunity": opportunity,
         "predictive_equality": equality,
-        "equalised_odds": odds,
+        "equalized_odds": odds,
     }
 
 
