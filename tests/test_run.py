@@ -15,7 +15,7 @@ HOLD_LOCK_SCRIPT = """
 import sys
 from pathlib import Path
 from didact.run import Run
-with Run(Path(sys.argv[1])).locked():
+with Run(Path(sys.argv[1])).lock():
     print("held", flush=True)
     input()
 """
@@ -39,14 +39,14 @@ def test_locked_run_is_trained_by_one_process_at_a_time(trained_run):
         didact.training.resume.resume(trained_run)
     process.kill()
     process.communicate()
-    with trained_run.locked():
+    with trained_run.lock():
         pass
 
 
 def test_locked_removes_leftover_temporary_files(trained_run):
     leftover = trained_run.folder / ".state.safetensors.4711.tmp"
     leftover.write_bytes(b"half")
-    with trained_run.locked():
+    with trained_run.lock():
         assert not leftover.exists()
     assert trained_run.has("state.safetensors")
 

@@ -24,7 +24,7 @@ HOLD_LOCK_SCRIPT = """
 import sys
 from pathlib import Path
 from didact.run import Run
-with Run(Path(sys.argv[1])).locked():
+with Run(Path(sys.argv[1])).lock():
     print("held", flush=True)
     input()
 """
@@ -61,7 +61,7 @@ def test_status_of_a_killed_run_is_killed(trained_run):
     process.kill()
     process.communicate()
     assert trained_run.status == "killed"
-    with trained_run.locked():
+    with trained_run.lock():
         assert trained_run.status == "running"    # asked by the process that trains itself
     trained_run.update_metadata(status="stopped")
     assert trained_run.status == "stopped"
@@ -88,7 +88,7 @@ def test_reading_status_does_not_block_training(trained_run):
     try:
         time.sleep(0.5)
         for _ in range(300):
-            with trained_run.locked():
+            with trained_run.lock():
                 pass
     finally:
         for process in processes:

@@ -1,6 +1,6 @@
-"""Files that are never half written: beside, flushed, then renamed. Trees of tensors without pickle.
+"""Atomic files: written beside, flushed, then renamed. Trees of tensors without pickle.
 
-torch is imported where tensors are: what only reads JSON, as a list of runs does, need not wait for it.
+torch is imported where tensors are used: reading JSON, as a list of runs does, need not wait for it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WRONG_PLACE = {
 
 
 def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a file beside `path`, flush it to the disk, then put it in its place in one move."""
+    """Let `write` fill a file beside `path`, flush it to the disk, then rename it in one step."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,12 +48,12 @@ def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        raise UsageError(f"cannot write {path}: {reason(error, 'choose another place with --runs or --to')}") from error
+        advice = "choose another place with --runs or --output"
+        raise UsageError(f"cannot write {path}: {reason(error, advice)}") from error
 
 
 def reason(error: OSError, then: str, *, here: bool = False) -> str:
-    """What the system said, and `then` what helps if the place is at fault, be it `here`; more room helps only
-    where there was none."""
+    """The system's message, with advice: `then` where the place is at fault, free space where there is none."""
     hint = (
         f"; free space, or {then}"
         if error.errno in NO_SPACE
@@ -74,11 +74,10 @@ def sync_folder(folder: Path) -> None:
 
 
 def remove_unfinished(folder: Path, name: str = "") -> None:
-    """Remove what killed writes left in a folder; with a name, those of that file alone.
+    """Remove what killed writes left in a folder; with a name, those of that file only.
 
-    safetensors fills a `.tmpXXXXXX` of its own before ours, which says nothing of its writer: those go only without
-    a name,
-    which whoever holds the folder's lock may ask for.
+    safetensors first fills a `.tmpXXXXXX` of its own, which does not name its writer: those are removed only without a
+    name, by the process that holds the lock of the folder.
     """
     for leftover in folder.glob(f".{name or '*'}.*.tmp"):
         writer = leftover.name.removesuffix(".tmp").rpartition(".")[2]
@@ -89,7 +88,7 @@ def remove_unfinished(folder: Path, name: str = "") -> None:
 
 
 def _is_running(pid: int) -> bool:
-    """Of this process itself False: it is not in the middle of a write when it asks."""
+    """Whether a process runs. False for this one: it is not in the middle of a write when it asks."""
     if pid == os.getpid():
         return False
     try:
@@ -102,11 +101,11 @@ def _is_running(pid: int) -> bool:
 
 
 def write_text(path: Path, text: str) -> None:
-    atomic_write(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+    atomic_write(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    atomic_write(path, lambda beside: beside.write_bytes(content))
+    atomic_write(path, lambda temporary: temporary.write_bytes(content))
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -114,14 +113,13 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
-    """JSON as UTF-8 can hold it: of a file's name that is no UTF-8, Python's lone surrogates are written as JSON's
-    escapes."""
+    """JSON that UTF-8 can hold: lone surrogates of file names that are not UTF-8 are written as escapes."""
     text = json.dumps(to_json_value(value), indent=indent, ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def read_json(path: Path, shape: Shape = ANY) -> Any:
-    """What a file holds, which has this shape."""
+    """The content of a JSON file, checked against a shape."""
     try:
         value = parse(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -143,7 +141,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], **header: str) -> None
     def write(temporary: Path) -> None:
         try:
             save_file({k: v.detach().contiguous() for k, v in tensors.items()}, temporary, metadata=header or None)
-        except SafetensorError as error:  # the system's error in a class of its own
+        except SafetensorError as error:  # safetensors wraps the system's error in its own class
             number = re.search(r"os error (\d+)", str(error))
             raise (OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error))) from error
 
@@ -151,13 +149,13 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], **header: str) -> None
 
 
 def read_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and the strings of the header."""
+    """The tensors and the header strings."""
     with _open_tensors(path, device) as file:
         return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118 (not a dict)
 
 
 def read_header(path: Path) -> dict[str, str]:
-    """The strings of the header alone."""
+    """The header strings only."""
     with _open_tensors(path) as file:
         return file.metadata() or {}
 
@@ -173,13 +171,13 @@ def _open_tensors(path: Path, device: str = "cpu") -> Iterator[Any]:
 
 
 def write_tree(path: Path, tree: Any) -> None:
-    """Nested dicts and lists of tensors and plain values: tensors as safetensors, the skeleton as JSON in its
-    header."""
+    """Nested dicts and lists of tensors and plain values: tensors as safetensors, the skeleton as JSON in the header.
+    """
     import torch
 
     tensors: dict[str, Tensor] = {}
     skeleton = _split_tensors(tree, tensors)
-    tensors.setdefault("_", torch.zeros(1))  # safetensors wants at least one
+    tensors.setdefault("_", torch.zeros(1))  # safetensors needs at least one
     write_tensors(path, tensors, tree=json.dumps(skeleton))
 
 

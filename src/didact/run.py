@@ -1,16 +1,14 @@
 """A run: a folder with everything that rebuilds, resumes and explains one training.
 
-    run.json             recipe, arguments, settings, versions, seed, device, git state, data, layers, results; whom
-    it serves, if it was
-                         trained first for another run
+    run.json             recipe, arguments, settings, versions, seed, device, git state, data, layers, results
     metrics.jsonl        a line for each logged step and each evaluation
     model.safetensors    the weights of the best validation state
-    state.safetensors    what `resume` goes on from
-    indices.safetensors  which examples were for training, validation and test
-    test.safetensors     what the model said of each test example, for the report
-    examples.safetensors the test examples that surprised it most and least; run.json names those of one's own files
-    gallery.safetensors  pictures of what was learned; training_samples.safetensors: of how, from the same noise at
-    several steps
+    state.safetensors    the last checkpoint, for `resume`
+    indices.safetensors  the examples of the training, validation and test splits
+    test.safetensors     outputs for each test example, for the report
+    examples.safetensors the test examples with the lowest and highest loss
+    gallery.safetensors  pictures of what was learned
+    training_samples.safetensors  samples from the same noise at several steps
     report.html          the report, one file
 """
 
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LATEST = "latest"
-UNLINKED = getattr(os, "O_NOFOLLOW", 0)  # a link in a run's folder is not followed to where it must not write
+UNLINKED = getattr(os, "O_NOFOLLOW", 0)  # symbolic links in a run's folder are not followed when writing
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Run:
 
     @classmethod
     def at_new_path(cls, root: Path | str, recipe: str) -> Run:
-        """A run that is about to be: runs/<recipe>/<time>-<id>, nothing written yet."""
+        """A run that does not exist yet: runs/<recipe>/<time>-<id>."""
         return cls(Path(root) / recipe / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}")
 
     @classmethod
@@ -65,31 +63,30 @@ class Run:
     def open(cls, location: Path | str, root: Path | str = "runs") -> Run:
         """A run by its folder, by the end of its name, or `latest`."""
         folder = Path(location)
-        if not os.path.isdir(folder):  # pathlib's own raises where a name is too long
+        if not os.path.isdir(folder):  # Path.is_dir raises where a name is too long
             folder = find_run(str(location), Path(root))
         if not (folder / "run.json").is_file():
             raise UsageError(
                 f"{folder} is not a run: it holds no run.json; give a run's folder, the end of its name, or {LATEST}"
             )
         run = cls(folder)
-        _ = run.metadata  # refuses what does not describe a run
+        _ = run.metadata  # refuses a run.json that does not describe a run
         return run
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """run.json as it stands."""
+        """run.json."""
         metadata: dict[str, Any] = files.read_json(self.folder / "run.json", FACTS)
         return metadata
 
     @property
     def status(self) -> str:
-        """How far it is: running, finished, stopped, diverged; or killed, if nobody trains in it who could have
-        said so."""
+        """running, finished, stopped, diverged; or killed, if run.json says running and no process holds the lock."""
         noted: str = self.metadata.get("status", "")
         return "killed" if noted == "running" and not self.is_held() else noted
 
     def initialize(self, metadata: dict[str, Any], indices: dict[str, Tensor]) -> None:
-        """The first files, all of them or no folder at all; one that is there already is another's."""
+        """Write the first files, all of them or no folder at all."""
         self.make_folder()
         try:
             self.save("indices", indices)  # before run.json, which makes the folder a run
@@ -99,13 +96,13 @@ class Run:
             raise
 
     def make_folder(self) -> None:
-        """The folder, which must be new."""
+        """Make the folder, which must be new."""
         try:
             self.folder.mkdir(parents=True)
             files.sync_folder(self.folder.parent)
         except FileExistsError:
             raise UsageError(
-                f"{self.folder} is there already, of a run that began in the same second; start again"
+                f"{self.folder} exists already, of a run that started in the same second; start again"
             ) from None
         except OSError as error:
             raise UsageError(
@@ -113,16 +110,16 @@ class Run:
             ) from error
 
     def update_metadata(self, **entries: Any) -> None:
-        """Add to run.json."""
+        """Add entries to run.json."""
         path = self.folder / "run.json"
         files.write_json(path, (self.metadata if path.exists() else {}) | entries)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Nobody else trains in this folder meanwhile. The system lets go when the process ends, however it ends."""
+    def lock(self) -> Iterator[None]:
+        """Lock the folder for training. The system releases the lock however the process ends."""
         import fcntl
 
-        lock = os.open(self.folder, os.O_RDONLY)  # the folder itself: files in it are replaced as it is trained
+        lock = os.open(self.folder, os.O_RDONLY)  # the folder itself: its files are replaced while training
         try:
             for patience in range(20, -1, -1):
                 try:
@@ -133,21 +130,20 @@ class Run:
                         raise UsageError(
                             f"{self.folder} is being trained by another process; wait for it, or stop it first"
                         ) from None
-                time.sleep(0.01)  # it may be `is_held` of another process, which lets go at once
+                time.sleep(0.01)  # another process may be in `is_held`, which releases the lock at once
             files.remove_unfinished(self.folder)
             yield
         finally:
             os.close(lock)
 
     def is_held(self) -> bool:
-        """Whether a process trains in this folder. It asks for a lock that others may share: several may ask at
-        once."""
+        """Whether a process trains in this folder. The shared lock lets several processes ask at once."""
         import fcntl
 
         lock = os.open(self.folder, os.O_RDONLY)
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:  # taken; or on a disk that knows no locks, where the folder's own word is all there is
+        except OSError:  # held; or a file system without locks, where run.json is all there is
             return True
         finally:
             os.close(lock)
@@ -160,8 +156,7 @@ class Run:
 
     @contextmanager
     def open_log(self) -> Iterator[int]:
-        """The descriptor of metrics.jsonl, to write at its end; the file itself, never what a link in its place
-        points to."""
+        """The descriptor of metrics.jsonl, to append to it; a symbolic link in its place is not followed."""
         path = self.folder / "metrics.jsonl"
         try:
             descriptor = os.open(str(path), os.O_RDWR | os.O_CREAT | os.O_APPEND | UNLINKED, 0o666)
@@ -171,7 +166,7 @@ class Run:
                 os.close(descriptor)
         except OSError as error:
             room = "free space, then " if error.errno in files.NO_SPACE else ""
-            then = f"{room}go on with: didact resume {self.folder}"
+            then = f"{room}continue with: didact resume {self.folder}"
             raise UsageError(f"cannot write {path}: {error.strerror}; {then}") from error
 
     def log(self, rows: list[dict[str, Any]]) -> None:
@@ -182,17 +177,15 @@ class Run:
                 lines = lines[os.write(descriptor, lines):]
 
     def sync_log(self) -> None:
-        """Flush metrics.jsonl to the disk, before a state is written that counts on its lines."""
+        """Flush metrics.jsonl to the disk, before a checkpoint counts on its lines."""
         if self.has("metrics.jsonl"):
             with self.open_log() as descriptor:
                 os.fsync(descriptor)
 
     def truncate_log(self, size: int) -> int:
-        """Drop what was logged after the state that is resumed from; how many bytes of what was logged before it
-        are missing.
+        """Drop lines logged after the checkpoint; returns how many bytes logged before it are missing.
 
-        Where some are, the last line may be half of one: it is dropped, or what is logged next would go on in the
-        middle of it.
+        If some are, the last line may be incomplete: it is dropped, or the next line would continue it.
         """
         if not self.has("metrics.jsonl"):
             return size
@@ -204,7 +197,7 @@ class Run:
         return max(0, size - actual_size)
 
     def cut_log_after(self, step: int) -> None:
-        """Drop what was logged of later steps."""
+        """Drop lines of later steps."""
         later = [number for number, row in enumerate(self.metrics) if row["step"] > step]
         if later:
             lines = (self.folder / "metrics.jsonl").read_bytes().splitlines(keepends=True)
@@ -212,7 +205,7 @@ class Run:
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl; a last line cut short by a crash is passed over."""
+        """The lines of metrics.jsonl; a last line cut short by a crash is skipped."""
         path = self.folder / "metrics.jsonl"
         try:
             *lines, _ = path.read_bytes().split(b"\n") if path.exists() else [b""]
@@ -240,18 +233,17 @@ class Run:
         return files.read_tensors(self.folder / f"{name}.safetensors")[0]
 
     def read_header(self, name: str) -> dict[str, str]:
-        """The strings kept with the tensors of a file."""
+        """The header strings of a tensor file."""
         return files.read_header(self.folder / f"{name}.safetensors")
 
     def example_names(self, which: str) -> list[str]:
-        """What the kept test examples, "worst" or "best", can be found again by: one's own file or line, else their
-        number."""
+        """Names of the saved test examples, "worst" or "best": the user's file or line, else their number."""
         names: list[str] = self.metadata.get("examples", {}).get(which, [])
         examples = {} if names else self.load("examples")
         return names or [f"test example {row:,}" for row in (examples[which].tolist() if which in examples else ())]
 
     def load_indices(self) -> dict[str, Tensor]:
-        """The rows of each split."""
+        """The indices of each split."""
         from didact.data.core import SPLITS
 
         indices = self.load("indices")
@@ -295,8 +287,7 @@ def find_run(name: str, root: Path) -> Path:
 
 
 def _find_latest_run(runs: list[Path], recipe: str, root: Path) -> Path:
-    """The last run of a recipe, or of all, that someone asked for: what another run had trained first is found by
-    its own name alone."""
+    """The last run of a recipe, or of all. Runs that were trained as the source of another do not count."""
     candidates = [r for r in runs if not recipe or r.parent.name == recipe]
     for run in sorted(candidates, key=lambda r: (r / "run.json").stat().st_mtime, reverse=True):
         if "trained_for" not in Run(run).metadata:
@@ -310,7 +301,7 @@ def _find_latest_run(runs: list[Path], recipe: str, root: Path) -> Path:
 
 
 def environment() -> dict[str, Any]:
-    """Versions, machine and git state: what else could have made a difference."""
+    """Versions, machine and git state: what else could make a difference."""
     import torch
 
     packages: dict[str, str | None] = {}
@@ -334,15 +325,14 @@ def _get_command() -> str:
 
 
 def git_state(folder: Path | None = None, *, excluded: str = "") -> dict[str, Any] | None:
-    """Commit and whether files differ from it, of the folder that one works in, or of another less a part; None
-    where git keeps neither."""
+    """Commit and whether files differ from it, of the working folder, or of another; None outside of git."""
     def run_git(*arguments: str) -> str:
         return subprocess.run(
             ["git", *arguments], capture_output=True, text=True, timeout=5, check=True, cwd=folder
         ).stdout.strip()
 
     try:
-        # installed into an environment that lies in someone's repository
+        # installed into an environment inside of a repository
         if folder is not None and not run_git("ls-files", "."):
             return None
         pathspecs = [".", *([f":(exclude){excluded}"] if excluded else [])] if folder else []

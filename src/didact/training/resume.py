@@ -24,7 +24,7 @@ def resume(run: Run, *, on_event: EventCallback = ignore_events) -> Run:
         )
     group = join_group()
     with (
-        run.locked() if group.is_main else nullcontext(),
+        run.lock() if group.is_main else nullcontext(),
         deterministic_kernels(bool(metadata["settings"].get("deterministic"))),
     ):
         return continue_run(run, group, on_event)

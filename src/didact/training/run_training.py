@@ -70,7 +70,7 @@ def train_prepared(prepared: PreparedExperiment, group: Group, on_event: EventCa
         prepared = load_initial_weights(prepared, group, on_event)
         run = Run(group.broadcast_object(Run.at_new_path(prepared.settings.runs, prepared.recipe.name).folder))
         trainer = _create_run(prepared, run, group, on_event)
-        with run.locked() if group.is_main else nullcontext():
+        with run.lock() if group.is_main else nullcontext():
             if group.is_main:
                 on_event("start", run.metadata | {"run": str(run.folder)})
             return evaluate_best(trainer, run_trainer(trainer))
