@@ -54,7 +54,7 @@ def test_locked_removes_leftover_temporary_files(trained_run):
 def test_existing_run_folder_is_not_overwritten(trained_run, monkeypatch):
     files_before = {path.name: path.read_bytes() for path in trained_run.folder.iterdir() if path.is_file()}
     monkeypatch.setattr(Run, "at_new_path", lambda root, recipe: trained_run)
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists already"):
         didact.train(recipes.mlp, data="iris", hidden=(7,), epochs=1)
     assert {path.name: path.read_bytes() for path in trained_run.folder.iterdir() if path.is_file()} == files_before
 
