@@ -421,7 +421,7 @@ def test_unmeasured_cell_has_not_diverged():
 @pytest.mark.parametrize("name", sorted(table.load_records()))
 def test_saved_record_has_every_cell(name):
     missing_cells = {cell.name for cell in TABLES[name].cells} - set(table.load_records()[name].values)
-    assert not missing_cells, f"cells changed since: {TABLES[name].command} --keep"
+    assert not missing_cells, f"cells changed since: {TABLES[name].command} --save"
 
 
 def test_no_cell_is_its_own_baseline():
@@ -551,7 +551,7 @@ def tiny_table(monkeypatch, tmp_path):
 def test_reproduce_measures_saves_and_shows_a_table(tiny_table, monkeypatch, tmp_path, capsys):
     # else a record of the true 1.7 tells the time
     monkeypatch.setattr(reproduce, "describe_device", lambda device: "a machine of its own")
-    assert main(["reproduce", "1.7", "--seeds", "2", "--keep", "--json", "--device", "cpu"]) == 0
+    assert main(["reproduce", "1.7", "--seeds", "2", "--save", "--json", "--device", "cpu"]) == 0
     captured = capsys.readouterr()
     result = json.loads(captured.out)
     assert "timing a few steps of mlp, 2 settings" in captured.err
@@ -713,7 +713,7 @@ def test_reproduce_refuses_gpu_tables_on_a_cpu(name, capsys):
     )
 
 
-@pytest.mark.parametrize("args", [["--seeds", "2"], ["--keep"], ["--device", "cpu"], ["--compile"], ["--kept"]])
+@pytest.mark.parametrize("args", [["--seeds", "2"], ["--save"], ["--device", "cpu"], ["--compile"], ["--saved"]])
 def test_reproduce_options_expect_a_table(args, capsys):
     assert main(["reproduce", *args]) == 2
     assert f"{args[0]} expects a table" in capsys.readouterr().err
@@ -721,7 +721,7 @@ def test_reproduce_options_expect_a_table(args, capsys):
 
 def test_reproduce_shows_a_saved_record_without_training(monkeypatch, capsys):
     monkeypatch.setattr(reproduce, "measure_table", None)
-    assert main(["reproduce", "9.9", "--kept"]) == 0
+    assert main(["reproduce", "9.9", "--saved"]) == 0
     stdout = capsys.readouterr().out
     assert (
         "latent_dim=100, validation active_units" in stdout
@@ -729,7 +729,7 @@ def test_reproduce_shows_a_saved_record_without_training(monkeypatch, capsys):
         and "hold" in stdout
     )
     cells = {
-        cell["name"]: cell for cell in json.loads(run_reproduce("9.9", "--kept", "--json", capsys=capsys))["cells"]
+        cell["name"]: cell for cell in json.loads(run_reproduce("9.9", "--saved", "--json", capsys=capsys))["cells"]
     }
     assert cells["latent_dim=2, validation kl, epoch 30"]["verdict"] == "wrong"
 
@@ -737,9 +737,9 @@ def test_reproduce_shows_a_saved_record_without_training(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["1.6", "--kept", "--seeds", "5"], "measures nothing; leave out --seeds"),
+        (["1.6", "--saved", "--seeds", "5"], "measures nothing; leave out --seeds"),
         (["6.11", "--compile"], "is of times; leave out --compile"),
-        (["6.11", "--beside", "2"], "is of times; leave out --beside 2"),
+        (["6.11", "--jobs", "2"], "is of times; leave out --jobs 2"),
     ],
 )
 def test_reproduce_refuses_options_that_exclude_each_other(args, message, capsys):
@@ -749,8 +749,8 @@ def test_reproduce_refuses_options_that_exclude_each_other(args, message, capsys
 
 def test_reproduce_refuses_to_show_an_unmeasured_table(monkeypatch, capsys):
     monkeypatch.setattr("didact.claims.table.load_records", dict)
-    assert main(["reproduce", "1.6", "--kept"]) == 2
-    assert "not yet measured; run didact reproduce 1.6 --keep" in capsys.readouterr().err
+    assert main(["reproduce", "1.6", "--saved"]) == 2
+    assert "not yet measured; run didact reproduce 1.6 --save" in capsys.readouterr().err
 
 
 def run_reproduce(*args, capsys):
@@ -789,14 +789,14 @@ def test_more_seeds_join_the_saved_seeds(tiny_table, monkeypatch, tmp_path, caps
     monkeypatch.setattr(reproduce, "MEASURED_FOLDER", tmp_path)
     monkeypatch.setattr(table, "files", lambda package: FakePackage(tmp_path))
     table.load_records.cache_clear()
-    args = ["reproduce", "1.7", "--device", "cpu", "--runs", str(tmp_path / "runs"), "--keep", "--json"]
-    assert main([*args, "--seeds", "3", "--more"]) == 2
+    args = ["reproduce", "1.7", "--device", "cpu", "--runs", str(tmp_path / "runs"), "--save", "--json"]
+    assert main([*args, "--seeds", "3", "--add-seeds"]) == 2
     assert "not yet measured" in capsys.readouterr().err
     assert main([*args, "--seeds", "2"]) == 0
     first_record = json.loads(capsys.readouterr().out)["record"]
-    assert main([*args, "--seeds", "2", "--more"]) == 2
-    assert "--more expects --seeds above the 2 that were kept, got 2" in capsys.readouterr().err
-    assert main([*args, "--seeds", "3", "--more"]) == 0
+    assert main([*args, "--seeds", "2", "--add-seeds"]) == 2
+    assert "--add-seeds expects --seeds above the 2 that are saved, got 2" in capsys.readouterr().err
+    assert main([*args, "--seeds", "3", "--add-seeds"]) == 0
     captured = capsys.readouterr()
     assert "seed 2" in captured.err and "seed 1" not in captured.err, "what was kept is not trained again"
     merged_record = json.loads(captured.out)["record"]
@@ -821,7 +821,7 @@ class FakePackage:
 
 
 def test_list_missing_seeds_refuses_seeds_that_cannot_be_joined(monkeypatch, capsys):
-    assert main(["reproduce", "6.11", "--more"]) == 2
+    assert main(["reproduce", "6.11", "--add-seeds"]) == 2
     assert "of times" in capsys.readouterr().err
     cells = {cell.name: [0.5] * 3 for cell in TABLES["1.7"].cells}
     for other in (

@@ -81,9 +81,9 @@ def test_format_metric_keeps_digits_below_ten_million():
     [
         ({"labels": ["comedy", "drama"]}, "labels comedy, drama"),
         ({"labels": []}, "labels none"),
-        ({"draws": ["yes", "no"]}, "draws yes, no"),
-        ({"draws": [1.5, 20_000.0]}, "draws 1.5000, 20,000"),
-        ({"draws": [[1.0, 0.0], [0.0, 0.0]]}, "draws (1.0000, 0.0000), (0.0000, 0.0000)"),
+        ({"samples": ["yes", "no"]}, "samples yes, no"),
+        ({"samples": [1.5, 20_000.0]}, "samples 1.5000, 20,000"),
+        ({"samples": [[1.0, 0.0], [0.0, 0.0]]}, "samples (1.0000, 0.0000), (0.0000, 0.0000)"),
     ],
 )
 def test_format_prediction_of_several_values(row, words):
@@ -107,12 +107,12 @@ def test_class_count_of_one_is_singular(task, unit):
 @pytest.mark.parametrize(
     ("result", "words"),
     [
-        ({"n": 1}, "1 image in a.png"),
-        ({"n": 2}, "2 images in a.png"),
-        ({"n": 1, "columns": ["x"]}, "1 row in a.png"),
-        ({"n": 1, "kept": "top"}, "1 way to go on from the top half in a.png"),
-        ({"n": 3, "kept": "top"}, "3 ways to go on"),
-        ({"n": 1, "interpolated": True}, "1 way between two codes in a.png"),
+        ({"num_samples": 1}, "1 image in a.png"),
+        ({"num_samples": 2}, "2 images in a.png"),
+        ({"num_samples": 1, "columns": ["x"]}, "1 row in a.png"),
+        ({"num_samples": 1, "inpainted": "x.png", "keep": "top"}, "1 completion of the top half of x.png in a.png"),
+        ({"num_samples": 3, "inpainted": "x.png", "keep": "top"}, "3 completions"),
+        ({"num_samples": 1, "interpolated": True}, "1 interpolation between two codes in a.png"),
     ],
 )
 def test_show_samples_counts_in_singular_and_plural(capsys, result, words):

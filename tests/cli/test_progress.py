@@ -26,13 +26,13 @@ def test_slow_task_progress_prints_tenths_of_a_long_sampling(no_delay):
     progress = TrainingProgress(Console(file=output, width=200))
     for _ in range(2):                                           # the second begins anew
         for step in range(1, 41):
-            progress.show_drawing(step, 40)
+            progress.show_sampling(step, 40)
     lines = output.getvalue().splitlines()
-    assert len(lines) == 22 and lines[0] == lines[11] == "  1 of 40 steps of drawing"
-    assert lines[10].startswith("  40 of 40 steps of drawing")
+    assert len(lines) == 22 and lines[0] == lines[11] == "  1 of 40 sampling steps"
+    assert lines[10].startswith("  40 of 40 sampling steps")
     SlowTaskProgress.DELAY_S = 2.0
-    progress.show_drawing(1, 2)
-    progress.show_drawing(2, 2)
+    progress.show_sampling(1, 2)
+    progress.show_sampling(2, 2)
     assert len(output.getvalue().splitlines()) == 22
 
 
@@ -41,13 +41,13 @@ def test_progress_bar_shows_sampling_steps_on_a_terminal(no_delay):
     payload = {"timed": 0, "total": 9, "step": 1, "loss": {}, "validation": {}, "monitor": "loss"}
     payload |= {"lr": 1.0, "rows_per_second": 1.0, "seconds_left": 1.0}
     progress.on_step(payload)
-    progress.show_drawing(3, 40)
-    assert progress.bar.tasks[0].fields["facts"] == "3 of 40 steps of drawing" and progress.drawing_progress is None
+    progress.show_sampling(3, 40)
+    assert progress.bar.tasks[0].fields["status"] == "3 of 40 sampling steps" and progress.sampling_progress is None
     progress.close()
-    progress.show_drawing(39, 40)                                       # the gallery, when the bar is gone
-    assert progress.drawing_progress is not None
-    progress.show_drawing(40, 40)
-    assert progress.drawing_progress is None
+    progress.show_sampling(39, 40)                                       # the gallery, when the bar is gone
+    assert progress.sampling_progress is not None
+    progress.show_sampling(40, 40)
+    assert progress.sampling_progress is None
 
 
 def test_train_evaluate_and_sample_show_sampling_progress(workdir, no_delay, capsys):
@@ -55,18 +55,18 @@ def test_train_evaluate_and_sample_show_sampling_progress(workdir, no_delay, cap
     assert main(["train", "pixelcnn", *flags]) == 0
     out, stderr = capsys.readouterr()
     # glimpses at both ends and the samples of the gallery
-    assert stderr.count(" 64 of 64 steps of drawing") >= 3
-    assert stderr.count(" 32 of 32 steps of drawing") == 3         # its completions
+    assert stderr.count(" 64 of 64 sampling steps") >= 3
+    assert stderr.count(" 32 of 32 sampling steps") == 3         # its completions
     assert "bits_per_dim = −log p(x) / (D log 2) = " in out and " / (64 · 0.6931)" in out
     assert main(["evaluate", "pixelcnn/latest"]) == 0
     assert capsys.readouterr().out.count("bits_per_dim = −log p(x) / (D log 2) = ") == 2
     assert main(["sample", "pixelcnn/latest", "--n", "3", "--output", "new.png"]) == 0
-    assert " 64 of 64 steps of drawing" in capsys.readouterr().err
+    assert " 64 of 64 sampling steps" in capsys.readouterr().err
     sizes = ["--channels", "4", "--time-dim", "4", "--timesteps", "6", "--sampling-steps", "6"]
     assert main(["train", "diffusion", *sizes, "--steps", "2"]) == 0
-    assert " 6 of 6 steps of drawing" in capsys.readouterr().err
+    assert " 6 of 6 sampling steps" in capsys.readouterr().err
     assert main(["sample", "diffusion/latest", "--n", "600", "--output", "new.png"]) == 0
-    assert " 12 of 12 steps of drawing" in capsys.readouterr().err                        # 512 and 88: six steps each
+    assert " 12 of 12 sampling steps" in capsys.readouterr().err                        # 512 and 88: six steps each
 
 
 def test_bits_per_dim_formula_follows_from_nats(workdir):

@@ -102,19 +102,25 @@ def test_reports_show_input_target_and_prediction(workdir):
     assert "→" in denoising_page and "Masks" not in denoising_page
 
 
-@pytest.mark.parametrize(("command", "message"), [
-    ("predict segmentation/latest blocks/masks/none.png", "no image at"),
-    ("predict segmentation/latest cut.jpg", "cannot be read"),
-    ("predict segmentation/latest blocks/images/1.jpg --num-samples 2", "draws none; leave it out"),
-    ("predict segmentation/latest blocks/images/1.jpg --mc-passes 2", "this run's network has none"),
-    ("predict segmentation/latest blocks/images/1.jpg --output cut.jpg", "cannot write"),
-    ("train segmentation --data blocks --size 20 --channels 4,8,8,8", "multiples of 8, got 20"),
-    ("train segmentation --data blocks --augment rotate", "did you mean"),
-    ("train segmentation --data digits", "learns from masks, but 'digits' is images"),
-    ("train segmentation --data blocks --channels 4", "at least two levels"),
-    ("train denoising --data digits --degradation greyscale", "takes colours away"),
-    ("train denoising --degradation greyscale --strength 1", "has no --strength"),
-])
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("predict segmentation/latest blocks/masks/none.png", "no image at"),
+        ("predict segmentation/latest cut.jpg", "cannot be read"),
+        (
+            "predict segmentation/latest blocks/images/1.jpg --num-samples 2",
+            "this run's model predicts neither; leave it out",
+        ),
+        ("predict segmentation/latest blocks/images/1.jpg --mc-passes 2", "this run's network has none"),
+        ("predict segmentation/latest blocks/images/1.jpg --output cut.jpg", "cannot write"),
+        ("train segmentation --data blocks --size 20 --channels 4,8,8,8", "multiples of 8, got 20"),
+        ("train segmentation --data blocks --augment rotate", "did you mean"),
+        ("train segmentation --data digits", "learns from masks, but 'digits' is images"),
+        ("train segmentation --data blocks --channels 4", "at least two levels"),
+        ("train denoising --data digits --degradation greyscale", "takes colours away"),
+        ("train denoising --degradation greyscale --strength 1", "has no --strength"),
+    ],
+)
 def test_segmentation_and_denoising_refuse_bad_input_in_one_line(workdir, capsys, command, message):
     raw = (workdir / "blocks" / "images" / "1.jpg").read_bytes()
     (workdir / "cut.jpg").write_bytes(raw[: len(raw) // 2])

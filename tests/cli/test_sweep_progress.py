@@ -38,7 +38,7 @@ def test_sweep_progress_shows_epochs_and_steps_on_a_terminal(workdir):
     steps = [status for status in progress.statuses if "epoch" in status[2]]
     assert re.fullmatch(r"epoch 3 of 3, step 12 of 12, 0\.0 s left", steps[-1][2])
     assert {(4, 12), (8, 12), (12, 12)} <= {status[:2] for status in steps}
-    assert progress.bar.tasks[0].fields["facts"] == "2 of 2 done, 0 under way"
+    assert progress.bar.tasks[0].fields["status"] == "2 of 2 done, 0 running"
     progress.close()
     assert progress.bar is None
 
@@ -53,7 +53,7 @@ def test_sweep_progress_prints_two_lines_per_training_in_a_pipe(workdir):
 def test_sweep_progress_counts_parallel_trainings(workdir):
     progress = show_sweep(terminal=True, num_workers=2)
     assert [status[2] for status in progress.statuses] == [
-        "0 of 2 done, 1 under way", "0 of 2 done, 2 under way", "1 of 2 done, 1 under way", "2 of 2 done, 0 under way",
+        "0 of 2 done, 1 running", "0 of 2 done, 2 running", "1 of 2 done, 1 running", "2 of 2 done, 0 running",
     ]  # fmt: skip
     progress.close()
 
@@ -62,7 +62,7 @@ def test_sweep_progress_counts_earlier_trainings_as_done(workdir):
     sweep(recipes.mlp, AXES, **FAST_OPTIONS)
     (file,) = workdir.glob("runs/sweeps/*/sweep.jsonl")
     file.write_text(file.read_text().splitlines(keepends=True)[0])
-    assert show_sweep(terminal=True).statuses[0] == (1, 2, "1 of 2 done, 1 under way")
+    assert show_sweep(terminal=True).statuses[0] == (1, 2, "1 of 2 done, 1 running")
 
 
 def test_sweep_progress_names_the_source_run_that_is_trained_first():
@@ -72,14 +72,14 @@ def test_sweep_progress_names_the_source_run_that_is_trained_first():
     for payload in ({"recipe": "cnn", "trained_for": "transfer"}, {"recipe": "transfer"}):
         progress("start", payload)
         progress("step", step)
-    progress.show_drawing(5, 40)
+    progress.show_sampling(5, 40)
     position = "epoch 0.75 of 3, step 3 of 12, 4.0 s left"
     assert [status[2] for status in progress.statuses] == [
         f"vqvae first: {position}",
         f"cnn first: {position}",
         position,
     ]
-    assert progress.bar.tasks[0].fields["facts"] == "5 of 40 steps of drawing"
+    assert progress.bar.tasks[0].fields["status"] == "5 of 40 sampling steps"
     progress.close()
 
 

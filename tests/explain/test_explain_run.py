@@ -161,7 +161,7 @@ def test_text_is_explained_by_its_words(workdir, capsys):
 
 
 def test_explain_prints_lines_without_json(workdir, capsys):
-    code, out, err = run_explain(capsys, "table", "size=6.5,colour=red", "--to", "elsewhere")
+    code, out, err = run_explain(capsys, "table", "size=6.5,colour=red", "--output", "elsewhere")
     assert code == 0 and "yes (" in out and "shapley" in out and "page elsewhere/index.html" in out and "1 of 1" in err
     assert Path("elsewhere/01-size-6-5-colour-red.svg").is_file() and not Path("table/explanations").exists()
 
@@ -218,7 +218,7 @@ def test_grad_cam_takes_any_layer(workdir):
         ("table --patches 3", "got --patches 3", "is for images"),
         ("images --samples 0", "--samples", "--help"),
         ("images --device gpu", "got 'gpu'", "auto, cpu, cuda"),
-        ("images one.png --to one.png/x", "cannot write one.png/x", "--to"),
+        ("images one.png --output one.png/x", "cannot write one.png/x", "--output"),
         ("table " + "size=1,colour=red " * 65, "65 inputs are more than the 64", "give fewer"),
     ],
 )

@@ -96,7 +96,7 @@ def test_inception_v3_feature_sizes():
 @pytest.mark.slow   # the square root of 2048×2048 numbers
 @pytest.mark.parametrize("file", ["inception.safetensors", "first.pth"])
 def test_inception_weights_evaluate_samples(run_cli, file):
-    quality = json.loads(run_cli(f"sample vae/latest --n 6 --judge-weights {file} --json"))["judged"]
+    quality = json.loads(run_cli(f"sample vae/latest --n 6 --inception {file} --json"))["quality"]
     assert (
         quality["judge"] == f"Inception v3 of {file}"
         and quality["features"] == 2048
@@ -116,16 +116,16 @@ def test_inception_reads_gray_images_as_three_equal_channels(workdir, monkeypatc
 
 
 def test_judge_accuracy_is_reported_with_every_score(run_cli):
-    quality = json.loads(run_cli("sample vae/latest --n 40 --judge mlp/latest --json"))["judged"]
+    quality = json.loads(run_cli("sample vae/latest --n 40 --classifier mlp/latest --json"))["quality"]
     assert quality["judge_accuracy"] > 0.9 and quality["accuracy_on"] == "the real images" and quality["real"] == 12
     (unlabeled_run,) = Path("unlabelled/vae").iterdir()
-    quality = json.loads(run_cli(f"sample {unlabeled_run} --n 40 --judge mlp/latest --json"))["judged"]
+    quality = json.loads(run_cli(f"sample {unlabeled_run} --n 40 --classifier mlp/latest --json"))["quality"]
     assert (
         quality["judge_accuracy"] > 0.9
         and quality["accuracy_on"] == "the test split of photos"
         and "class_coverage" not in quality
     )
-    output = run_cli("sample vae/latest --n 40 --judge mlp/latest")
+    output = run_cli("sample vae/latest --n 40 --classifier mlp/latest")
     assert all(
         word in output
         for word in ("judge accuracy", "accuracy on", "drawn", "real", "split", "frechet", "kernel distance")
@@ -136,28 +136,31 @@ def test_judge_accuracy_is_reported_with_every_score(run_cli):
     ("words", "complaint"),
     [
         (
-            "sample vae/latest --n 4 --judge mlp/latest",
+            "sample vae/latest --n 4 --classifier mlp/latest",
             "at least 5 drawn and 5 test images can be compared, got 4 and 12; raise --n",
         ),
-        ("sample vae/latest --judge-weights nowhere.pth", "no weights file nowhere.pth"),
-        ("sample vae/latest --judge-weights broken.safetensors", "broken.safetensors is not Inception v3"),
+        ("sample vae/latest --inception nowhere.pth", "no weights file nowhere.pth"),
+        ("sample vae/latest --inception broken.safetensors", "broken.safetensors is not Inception v3"),
         (
-            "sample vae/latest --judge mlp/latest --judge-weights first.pth",
-            "--judge-weights does not apply: a run judges",
+            "sample vae/latest --classifier mlp/latest --inception first.pth",
+            "--inception does not apply: --classifier evaluates the samples",
         ),
         (
-            "sample vae/latest --interpolate --judge-weights first.pth",
-            "--judge-weights does not apply: a code is drawn as it is",
+            "sample vae/latest --interpolate --inception first.pth",
+            "--inception does not apply: latent codes are decoded as they are",
         ),
         (
-            "sample vae/latest --judge optimizers/latest",
+            "sample vae/latest --classifier optimizers/latest",
             "the judge learned images of (1, 8, 8), but these are (3, 8, 8)",
         ),
-        ("sample vae/latest --judge nope", "no run named 'nope' under runs"),
-        ("sample vae/latest --judge vae/latest", "does not classify; train one with: didact train cnn --data photos"),
-        ("sample vae/latest --judge-weights photos", "photos"),
-        ("sample vae/latest --judge mlp/latest --label red", "no class named 'red'"),
-        ("sample vae/latest --judge mlp/latest --runs elsewhere", "there is no run under elsewhere yet"),
+        ("sample vae/latest --classifier nope", "no run named 'nope' under runs"),
+        (
+            "sample vae/latest --classifier vae/latest",
+            "does not classify; train one with: didact train cnn --data photos",
+        ),
+        ("sample vae/latest --inception photos", "photos"),
+        ("sample vae/latest --classifier mlp/latest --class red", "no class named 'red'"),
+        ("sample vae/latest --classifier mlp/latest --runs elsewhere", "there is no run under elsewhere yet"),
     ],
 )
 def test_bad_judge_is_refused_before_sampling(run_cli, monkeypatch, words, complaint):
@@ -175,12 +178,12 @@ def test_bad_judge_is_refused_before_sampling(run_cli, monkeypatch, words, compl
     assert (set(Path.cwd().rglob("samples.*")), Run.open("vae/latest").folder.stat().st_mtime_ns) == before
 
 
-@pytest.mark.parametrize("words", ["--label red", "--label red --judge mlp/latest", "--interpolate --label red"])
+@pytest.mark.parametrize("words", ["--class red", "--class red --classifier mlp/latest", "--interpolate --class red"])
 def test_unlabeled_run_refuses_a_label(run_cli, words):
     (unlabeled_run,) = Path("unlabelled/vae").iterdir()
     err = run_cli(f"sample {unlabeled_run} {words}", code=2)
     assert err.count("\n") == 1 and f"{unlabeled_run} was trained without classes: 'loose' has none" in err
-    assert "got --label red; leave it out, or train with --conditional on data that have classes" in err
+    assert "got --class red; leave it out, or train with --conditional on data that have classes" in err
 
 
 def test_evaluate_says_what_its_scores_are_computed_on(run_cli, workdir):

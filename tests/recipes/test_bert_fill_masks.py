@@ -105,7 +105,7 @@ def test_explain_shows_the_attention_of_masked_texts(trained_run, tmp_path, caps
         for explanation in (masked_explanation, plain_explanation)
         for figure in explanation["figures"]
     )
-    assert main(["explain", str(trained_run.folder), "--to", str(tmp_path), "--json"]) == 0
+    assert main(["explain", str(trained_run.folder), "--output", str(tmp_path), "--json"]) == 0
     worst_explanations = json.loads(capsys.readouterr().out)["explained"]
     # those it got most wrong, hidden as they were judged
     assert len(worst_explanations) == 6
@@ -113,5 +113,5 @@ def test_explain_shows_the_attention_of_masked_texts(trained_run, tmp_path, caps
         len(explanation["predicted"].split()) == explanation["tokens"].count("<mask>")
         for explanation in worst_explanations
     ) and any(explanation["predicted"] for explanation in worst_explanations)
-    assert main(["explain", str(trained_run.folder), "a mat", "--to", str(tmp_path)]) == 0
+    assert main(["explain", str(trained_run.folder), "a mat", "--output", str(tmp_path)]) == 0
     assert capsys.readouterr().out.startswith("a mat:\n")                     # nothing is asked, so nothing is said

@@ -106,7 +106,7 @@ def test_detection_run_is_used_without_its_data(trained_run, dataset_folder, tmp
 
 def test_predict_lists_and_draws_boxes(trained_run, dataset_folder, tmp_path, capsys):
     image = str(dataset_folder / "images" / "0.png")
-    assert main(["predict", str(trained_run.folder), image, "--to", str(tmp_path)]) == 0
+    assert main(["predict", str(trained_run.folder), image, "--output", str(tmp_path)]) == 0
     assert capsys.readouterr().out.startswith(f"{image}:") and (tmp_path / "0-frames.png").is_file()
 
 
@@ -116,7 +116,7 @@ def test_predict_suppresses_duplicate_boxes(trained_run, dataset_folder, tmp_pat
     image = str(dataset_folder / "images" / "0.png")
     box_counts = [len(predict(trained_run, [image], min_score=sure)[0]["boxes"]) for sure in (0.02, 0.99)]
     assert box_counts[0] > 2 and box_counts[1] == 0
-    assert main(["predict", str(trained_run.folder), image, "--to", str(tmp_path), "--sure", "0.02"]) == 0
+    assert main(["predict", str(trained_run.folder), image, "--output", str(tmp_path), "--min-score", "0.02"]) == 0
     assert capsys.readouterr().out.count("\n  ") == box_counts[0] + 1               # and where it is drawn
     boxes = torch.tensor([b["box"] for b in predict(trained_run, [image], min_score=0.02)[0]["boxes"]])
     # boxes are told to a tenth of a pixel

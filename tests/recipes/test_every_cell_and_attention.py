@@ -87,8 +87,8 @@ def test_explain_shows_gates_and_memory_of_every_cell(runs_by_cell, cell, tmp_pa
 
 def test_explain_compares_the_memories_of_several_runs(runs_by_cell, tmp_path, capsys):
     runs = [str(run.folder) for run in runs_by_cell.values()]
-    words = ["explain", runs[0], "to be or not", "--method", "memory", "--to", str(tmp_path), "--json"]
-    assert main([*words, *[word for run in runs[1:] for word in ("--beside", run)]]) == 0
+    words = ["explain", runs[0], "to be or not", "--method", "memory", "--output", str(tmp_path), "--json"]
+    assert main([*words, *[word for run in runs[1:] for word in ("--compare", run)]]) == 0
     explanations = json.loads(capsys.readouterr().out)["explained"]
     assert [row["memory"] for row in explanations] == [f"cell {cell}" for cell in MIXERS] and all(
         len(row["norms"]) == 12 for row in explanations

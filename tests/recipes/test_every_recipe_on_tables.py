@@ -131,9 +131,9 @@ def test_table_run_is_evaluated_reported_and_sampled(workdir, monkeypatch, capsy
     assert run.metadata["test"]["frechet"] > 0
     vae = Run.open("vae/latest").metadata["test"]
     assert vae["number_error"] < 0.7 and vae["category_accuracy"] > 0.5             # of gaps none is counted
-    assert main(["sample", "vae/latest", "-n", "100", "--to", "new.csv", "--json", "--device", "cpu"]) == 0
+    assert main(["sample", "vae/latest", "-n", "100", "--output", "new.csv", "--json", "--device", "cpu"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert result["n"] == 100 and result["columns"] == ["age", "town", "rent", "income", "owner"]
+    assert result["num_samples"] == 100 and result["columns"] == ["age", "town", "rent", "income", "owner"]
     assert len(pd.read_csv("new.csv")) == 100
 
 

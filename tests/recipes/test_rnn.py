@@ -148,13 +148,13 @@ def test_seq2seq_learns_a_tsv_and_is_evaluated_by_bleu(workdir):
     assert run.metadata["test"]["bleu"] > 80                                      # a word order by chance: below 10
     assert evaluate(run)["test"]["bleu"] == pytest.approx(run.metadata["test"]["bleu"])
     assert "BLEU" in report.write_report(run).read_text()
-    assert predict(run, ["the king sees the cat"], beam=4)[0]["translation"] == "le roi voit le chat"
+    assert predict(run, ["the king sees the cat"], num_beams=4)[0]["translation"] == "le roi voit le chat"
     for beam, message in (
         (0, "number of beams must be from 1 to"),
         (999, "number of beams must be from 1 to .*, the size of the vocabulary, got 999"),
     ):
         with pytest.raises(UsageError, match=message):
-            predict(run, ["the king"], beam=beam)
+            predict(run, ["the king"], num_beams=beam)
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ def test_every_sample_score_has_a_note_with_its_sample_counts(name):
         sample_count == len(experiment.data.test)
         and f"(validation: {len(experiment.data.validation)})" in notes_by_metric["frechet"]
     )
-    assert "--judge" in notes_by_metric["frechet"] and "referee_accuracy" in notes_by_metric["confidence"]
+    assert "--classifier" in notes_by_metric["frechet"] and "referee_accuracy" in notes_by_metric["confidence"]
 
 
 def test_note_of_a_table_gan_counts_rows():

@@ -81,7 +81,7 @@ def test_denoised_photos_keep_their_size(workdir):
     run = didact.train(recipes.denoising, data="shapes", channels=(4, 6), epochs=1, batch_size=64)
     x = torch.rand(61, 107, 3)
     Image.fromarray((255 * x).byte().numpy()).save("photo.png")
-    assert main(["predict", str(run.folder), "photo.png", "--to", "drawn"]) == 0
+    assert main(["predict", str(run.folder), "photo.png", "--output", "drawn"]) == 0
     with Image.open("drawn/photo-restored.png") as image:
         assert image.size == (107, 61)
     assert predict(run, ["photo.png"])[0]["restored"].shape == (3, 61, 107)
@@ -93,7 +93,9 @@ def test_denoised_photos_keep_their_size(workdir):
             # its own pixels, none averaged away
             assert np.abs(np.asarray(image).astype(float) - np.asarray(original)).max() < 100
             assert np.asarray(image).std() > 0.7 * np.asarray(original).std()
-    with pytest.raises(UsageError, match=r"--sure 0\.5 is the least score of a box, but this run's model finds none"):
+    with pytest.raises(
+        UsageError, match=r"--min-score 0\.5 is the least score of a box, but this run's model finds none"
+    ):
         predict(run, ["photo.png"], min_score=0.5)
 
 

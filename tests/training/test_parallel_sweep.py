@@ -231,7 +231,7 @@ def test_stopped_parallel_sweep_keeps_results_and_resumes(workdir):
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     stderr = process.communicate(timeout=60)[1]
-    assert process.returncode == 2 and "stopped; what was trained is kept, what was under way is begun anew" in stderr
+    assert process.returncode == 2 and "stopped; finished trainings are saved, unfinished ones start again" in stderr
     before = lines[0].read_text().splitlines()
     assert 1 <= len(before) < 4
     subprocess.run(words, check=True, capture_output=True, timeout=300)

@@ -194,7 +194,7 @@ def penalty_of_adam_with_l2() -> CorrectedClaim:
     """what enters the moments, less ∇L, against λθ: λθ added to g_t = ∇L + λθ; mended: the g_t of didact's Adam
     alone"""
     θ, gradient, λ = scratch.tensor(torch.randn(6).numpy(), requires_grad=True), torch.randn(6).numpy(), 0.1
-    g = Adam([θ], weight_decay=λ).penalised(θ, gradient)
+    g = Adam([θ], weight_decay=λ).add_weight_decay(θ, gradient)
     return CorrectedClaim((g + λ * θ.data - gradient, λ * θ.data), (g - gradient, λ * θ.data))
 
 
@@ -249,7 +249,7 @@ def survival_probability() -> Pair:
 
 
 @claim("C3.16", Exactly(((0.3, 1e-4), True, True)),
-       remark="so the printed grid reads; what was measured here is another: didact reproduce 3.11 --kept")
+       remark="so the printed grid reads; what was measured here is another: didact reproduce 3.11 --saved")
 def reading_of_the_grid() -> tuple[tuple[float, float], bool, bool]:
     """from the printed grid: its best cell; whether wd = 1e-2 is the worst of every row, and p = 0.7 of every column"""
     rows = [[float(v) for v in load_statements()[f"C3.{n}"].stated.split()] for n in range(17, 22)]

@@ -123,21 +123,22 @@ def list_missing_seeds(table: MeasuredTable, seeds: int) -> list[int]:
     """Which of so many seeds the kept record of the table lacks; refused where they cannot be put together."""
     record = load_records().get(table.name)
     if table.is_benchmark:
-        raise UsageError(f"table {table.name} is of times, which are taken together; leave out --more")
+        raise UsageError(f"table {table.name} is of times, which are taken together; leave out --add-seeds")
     if record is None:
         raise UsageError(
-            f"--more adds seeds to what was kept, but table {table.name} is not yet measured; leave out --more"
+            f"--add-seeds adds to a saved measurement, but table {table.name} is not yet measured; leave out --add-seeds"
         )
     if {cell.name for cell in table.cells} != set(record.values) or record.settings_hash not in (
         "",
         table.settings_hash,
     ):
         raise UsageError(
-            f"what was kept of table {table.name} is of other settings than it has now; measure it anew, without --more"
+            f"the saved measurement of table {table.name} is of other settings than it has now; measure it anew, without "
+            "--add-seeds"
         )
     missing_seeds = [seed for seed in range(seeds) if seed not in record.seeds]
     if not missing_seeds:
-        raise UsageError(f"--more expects --seeds above the {len(record.seeds)} that were kept, got {seeds}")
+        raise UsageError(f"--add-seeds expects --seeds above the {len(record.seeds)} that are saved, got {seeds}")
     return missing_seeds
 
 

@@ -313,7 +313,7 @@ def _judge_ordering(ordering: Ordering, table: MeasuredTable, record: Measuremen
         evidence = (
             "the seeds differ as much as the configurations" if len(record.seeds) > 1 else "one seed shows no spread"
         )
-        more_option = "" if table.is_benchmark else " --more"
+        more_option = "" if table.is_benchmark else " --add-seeds"
         verdict, reason = (
             "not measured",
             f"undecided: {evidence}; {table.command} --seeds {max(5, 2 * len(record.seeds))}{more_option} may tell",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import click
 
 from didact import __version__
+from didact.cli.terminal import echo
 from didact.errors import UsageError, suggest_nearest
 
 VERBS = {  # in the order of --help: the verb's module and what it is for
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = didact.main(args=arguments, prog_name="didact", standalone_mode=False)
         code = code if isinstance(code, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
+        echo(error.format_message())
         code = 0
     except click.UsageError as error:
         code = _print_error(
@@ -91,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _print_error(message: str) -> int:
     """One line on stderr, and the exit code of a caller's mistake."""
     if os.environ.get("LOCAL_RANK", "0") == "0":  # of the processes that torchrun starts, the first speaks
-        click.echo("didact: " + " ".join(message.split()), err=True)
+        echo("didact: " + " ".join(message.split()), err=True)
     return 2
 
 

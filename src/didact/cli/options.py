@@ -1,4 +1,4 @@
-"""From a recipe's options to a command line, and from answers to what is printed."""
+"""Options of the command line, read off a recipe's signature, and how results are printed."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -7,14 +7,34 @@ from typing import Any
 
 import click
 
+from didact.cli.terminal import echo
 from didact.errors import UsageError
 from didact.options import Option, format_value, to_json_value
 
-JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="The answer as JSON, alone on stdout.")
+JSON_HELP = "Print the result as JSON, alone on stdout."
+JSON_OPTION = click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
+DEVICE_OPTION = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1 or mps.")
+RUNS_OPTION = click.option(
+    "--runs", default="runs", show_default=True, metavar="FOLDER", help="Folder in which names of runs are looked up."
+)
+FROM_OPTION = click.option(
+    "--from",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="File of inputs: an image, a CSV file; of a text model, a text file or a CSV file of texts. Repeatable.",
+)
+
+
+def make_output_option(help_text: str, **keywords: Any) -> Callable[[Any], Any]:
+    """The option --output of a verb."""
+    names = ("-o", "--output", "--out", "output")
+    return click.option(*names, metavar="PATH", type=click.Path(path_type=Path), help=help_text, **keywords)
 
 
 class OptionType(click.ParamType[Any]):
-    """An option's own type: its text is read where the option is defined."""
+    """click's view of an Option, which parses its own text."""
 
     def __init__(self, option: Option):
         self.option, self.name = option, option.value_syntax
@@ -27,7 +47,7 @@ class OptionType(click.ParamType[Any]):
 
 
 def _make_click_options(options: Iterable[Option]) -> list[click.Parameter]:
-    """Every option as the command line writes it. Not given means not in the answer: defaults stay where they are."""
+    """The options as click has them, without defaults: those stay in the recipe's signature."""
     parameters: list[click.Parameter] = []
     for o in options:
         default_note = "" if o.default is None else f"  [default: {o.default_text or 'none'}]"
@@ -36,7 +56,7 @@ def _make_click_options(options: Iterable[Option]) -> list[click.Parameter]:
             names = [f"--{flag}/--no-{flag}" for flag in flags]
             parameters.append(click.Option([*names, o.name], is_flag=True, default=None, help=o.help + default_note))
         else:
-            names = [f"--{flag}" for flag in flags]
+            names = [flag if flag.startswith("-") else f"--{flag}" for flag in flags]  # -j stays as it is
             parameters.append(
                 click.Option([*names, o.name], type=OptionType(o), default=None, help=o.help + default_note)
             )
@@ -46,8 +66,8 @@ def _make_click_options(options: Iterable[Option]) -> list[click.Parameter]:
 def parse_options(
     name: str, options: Mapping[str, Option], arguments: list[str], *, about: str, usage: str = ""
 ) -> tuple[dict[str, Any], bool]:
-    """What was set on the command line, by option name, and whether JSON is asked for. `--help` prints and ends."""
-    as_json = click.Option(["--json", "as_json"], is_flag=True, help="The answer as JSON, alone on stdout.")
+    """The values set on the command line by option name, and whether JSON is asked for. `--help` prints and exits."""
+    as_json = click.Option(["--json", "as_json"], is_flag=True, help=JSON_HELP)
     help_settings = {"help_option_names": ["-h", "--help"]}
     command = click.Command(
         name,
@@ -58,32 +78,21 @@ def parse_options(
     )
     context = command.make_context(name, arguments)
     command_line = click.core.ParameterSource.COMMANDLINE
-    # `none` is a value, too
+    # by source, not by value: `none` is a value, too
     values = {key: value for key, value in context.params.items() if context.get_parameter_source(key) is command_line}
     return values, bool(values.pop("as_json", False))
 
 
-FROM_OPTION = click.option(
-    "--from",
-    "files",
-    multiple=True,
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="File of inputs: an image, a CSV; of a run that reads texts, the file of a text or a CSV of texts. More than "
-         "once.",
-)
-
-
 def print_result(value: Any, as_json: bool, show: Callable[[], None]) -> None:
-    """The answer: as JSON alone on stdout, or as `show` prints it."""
+    """Print a result as JSON, or let `show` print it for people."""
     if as_json:
-        click.echo(json.dumps(to_json_value(value), ensure_ascii=False, allow_nan=False, default=str))
+        echo(json.dumps(to_json_value(value), ensure_ascii=False, allow_nan=False, default=str))
     else:
         show()
 
 
 def parse_assignments(arguments: tuple[str, ...]) -> dict[str, float]:
-    """x=1 y=-2.5 -> numbers by name."""
+    """Numbers by name: x=1 y=-2.5 -> {"x": 1.0, "y": -2.5}."""
     values = {}
     for text in arguments:
         name, _, value = text.partition("=")
@@ -95,8 +104,7 @@ def parse_assignments(arguments: tuple[str, ...]) -> dict[str, float]:
 
 
 def format_metric(value: float | None) -> str:
-    """A metric as people read it, 0.9741, 207,535, with a power of ten only where it is huge or tiny; one that is
-    not defined is a dash."""
+    """A metric as people read it: 0.9741, 207,535, 1.2e-05; a dash where it is not defined."""
     if value is None or value != value:
         return "–"
     if 1e4 <= abs(value) < 1e7:

@@ -1,4 +1,4 @@
-"""What a person sees while a run trains: the plan, a bar, the result. All of it on stderr."""
+"""Progress of a training on stderr: data, layers and plan, a progress bar, a line per evaluation."""
 
 from functools import partial
 from time import perf_counter
@@ -10,30 +10,22 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.status import Status
 from rich.table import Table
 
+from didact.cli.console import make_console
 from didact.cli.options import format_bytes, format_duration, format_metric, format_short
 from didact.errors import format_count
 
-PIPE_WIDTH = 1000     # columns of a pipe or a file: more than any table needs
-
-
-def make_console(*, stderr: bool = False) -> Console:
-    """What is written on: as wide as the terminal; without one, as wide as what is written."""
-    console = Console(stderr=stderr, highlight=False)
-    if not console.is_terminal:
-        console.width = PIPE_WIDTH
-    return console
-
 
 def make_progress_bar(console: Console) -> Progress:
-    """A bar with words behind it, at the foot of a terminal until it is stopped."""
-    columns = (BarColumn(24), TextColumn("{task.percentage:3.0f}%"), TextColumn("{task.fields[facts]}"))
+    """A progress bar with a status text, on the last line of the terminal until it is stopped."""
+    status_column = TextColumn("{task.fields[status]}", markup=False)
+    columns = (BarColumn(24), TextColumn("{task.percentage:3.0f}%"), status_column)
     bar = Progress(*columns, console=console, transient=True)
     bar.start()
     return bar
 
 
 class TrainingProgress:
-    """Listens to a training and shows it; on a terminal with a bar that moves, elsewhere with a line an evaluation."""
+    """Shows the events of a training: on a terminal with a progress bar, elsewhere with a line per evaluation."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or make_console(stderr=True)
@@ -41,21 +33,21 @@ class TrainingProgress:
         self.loading: Status | None = None
         self.is_estimated = False
         self.last_tenth: tuple[str, int] | None = None
-        # how far what is being drawn is, and who tells it
-        self.drawing_progress: tuple[int, SlowTaskProgress] | None = None
+        # sampling in between: steps done, and where they are shown
+        self.sampling_progress: tuple[int, SlowTaskProgress] | None = None
 
     def __call__(self, event: str, payload: dict[str, Any]) -> None:
         getattr(self, f"on_{event}", lambda _: None)(payload)
 
     def on_load(self, payload: dict[str, Any]) -> None:
-        """On a terminal alone, and gone when it is done: a mistake in the data then stands on the only line."""
+        """Only on a terminal, and erased when loaded: an error about the data is then the only line."""
         self.close()
         if self.console.is_terminal:
             self.loading = self.console.status(f"loading {escape(payload['data'])} …")
             self.loading.start()
 
     def on_download(self, payload: dict[str, Any]) -> None:
-        """A line whenever another tenth has come."""
+        """A line per tenth of the file."""
         tenth = payload["file"], 10 * payload["done"] // max(1, payload["total"])
         if tenth != self.last_tenth:
             self.last_tenth = tenth
@@ -65,7 +57,7 @@ class TrainingProgress:
             )
 
     def on_begin(self, payload: dict[str, Any]) -> None:
-        """What is learned before the recipe's own training: on the line of loading, or with a line an evaluation."""
+        """A training before the recipe's own (of a source run): in the status line, or with a line per evaluation."""
         text = (
             f"{payload['what']}: {payload['step']:,} of {format_count(payload['total'], 'step')}, "
             f"{format_duration(payload['seconds_left'])} left"
@@ -105,8 +97,8 @@ class TrainingProgress:
             return
         if self.bar is None:
             self.bar = make_progress_bar(self.console)
-            self.task = self.bar.add_task("train", total=payload["total"], facts="")
-        self.bar.update(self.task, completed=payload["step"], facts=_format_status(payload))
+            self.task = self.bar.add_task("train", total=payload["total"], status="")
+        self.bar.update(self.task, completed=payload["step"], status=_format_status(payload))
 
     def on_evaluate(self, payload: dict[str, Any]) -> None:
         self.on_step(payload)
@@ -120,7 +112,7 @@ class TrainingProgress:
         )
 
     def _show_estimate(self, payload: dict[str, Any]) -> None:
-        """Once, when a few steps have been timed."""
+        """Once, after a few steps have been timed."""
         if not self.is_estimated and payload["timed"] >= 5:
             self.is_estimated = True
             self.console.print(
@@ -128,20 +120,20 @@ class TrainingProgress:
                 "memory"
             )
 
-    def show_drawing(self, done: int, total: int) -> None:
-        """What is drawn along the way: on the bar where there is one, else on a line of its own once it takes long."""
+    def show_sampling(self, done: int, total: int) -> None:
+        """Progress of sampling in between: in the bar if there is one, else on a line of its own once it takes long."""
         if self.bar is not None:
-            self.bar.update(self.task, facts=f"{done:,} of {format_count(total, 'step')} of drawing")
+            self.bar.update(self.task, status=f"{done:,} of {format_count(total, 'sampling step')}")
         elif self.loading is None:
-            is_continued = self.drawing_progress is not None and self.drawing_progress[0] < done
+            is_continued = self.sampling_progress is not None and self.sampling_progress[0] < done
             progress = (
-                self.drawing_progress[1]
-                if self.drawing_progress is not None and is_continued
-                else SlowTaskProgress("steps of drawing", self.console)
+                self.sampling_progress[1]
+                if self.sampling_progress is not None and is_continued
+                else SlowTaskProgress("sampling steps", self.console)
             )
             progress(done, total)
-            self.drawing_progress = (done, progress) if done < total else None
-            if self.drawing_progress is None:
+            self.sampling_progress = (done, progress) if done < total else None
+            if self.sampling_progress is None:
                 progress.close()
 
     def on_note(self, payload: dict[str, Any]) -> None:
@@ -170,7 +162,7 @@ def _format_status(payload: dict[str, Any]) -> str:
 
 
 def describe_health(health: dict[str, Any]) -> list[str]:
-    """The data in a few lines: splits, classes, what was inferred and what looks unhealthy."""
+    """The data in a few lines: splits, classes, what was inferred, and warnings."""
     from didact.charts.format import COUNTED_ITEMS
 
     splits = ", ".join(f"{rows:,} {name}" for name, rows in health["splits"].items())
@@ -183,15 +175,17 @@ def describe_health(health: dict[str, Any]) -> list[str]:
         counted_items = COUNTED_ITEMS.get(health.get("task", ""), "examples")
         lines.append(f"{len(counts)} class{'es' * (len(counts) > 1)} (training {counted_items}): {class_counts}")
     if health.get("imbalance") and health.get("classes"):
-        lines.append(f"imbalance {health['imbalance']:.3g} : 1, the most frequent class to the least")
-    if health.get("duplicates") is not None and not any(health["duplicates"].values()):  # else a note tells how many
+        lines.append(f"class imbalance {health['imbalance']:.3g} : 1, most to least frequent")
+    if health.get("duplicates") is not None and not any(health["duplicates"].values()):  # else a note counts them
         lines.append("no duplicates across the splits")
     return lines + list(health["notes"])
 
 
 def make_layer_table(layers: dict[str, Any], *, with_receptive_fields: bool = False) -> Table:
-    """A row a layer, and how many of its numbers learn where not all do; with `with_receptive_fields` also how many
-    pixels of the image one output sees, and how many lie between two neighbours."""
+    """The model summary, a row per layer, with the trainable parameters where some are frozen.
+
+    With `with_receptive_fields`, also the receptive field of an output and the stride between neighbors, in pixels.
+    """
     from didact.charts.format import has_frozen_layers
 
     table = Table(box=None, pad_edge=False, padding=(0, 2), show_edge=False)
@@ -199,7 +193,8 @@ def make_layer_table(layers: dict[str, Any], *, with_receptive_fields: bool = Fa
     has_frozen = has_frozen_layers(layers)
     columns += [("trained", "right")] if has_frozen else []
     for name, justify in columns + ([("sees", "left"), ("jump", "left")] if with_receptive_fields else []):
-        table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]  # a name that is cut cannot be typed
+        # fold, not crop: a name that is cut off cannot be typed
+        table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
     for row in layers["rows"]:
         trainable_cells = [_format_count(row["trainable"])] if has_frozen else []
         geometry_cells = (
@@ -221,21 +216,21 @@ def _format_count(count: int) -> str:
 
 
 def _format_shape(sizes: list[float] | None) -> str:
-    """3×32×32; nothing where there is none."""
+    """3×32×32; empty without sizes."""
     return "×".join(f"{n:g}" if isinstance(n, float) else str(n) for n in sizes or ())
 
 
 class SlowTaskProgress:
-    """How far and how fast a work is that takes longer than two seconds: on a terminal a line, elsewhere one a
-    tenth; on stderr."""
+    """Progress and speed of a task that takes longer than two seconds: a status line, or without terminal a line per
+    tenth."""
 
     DELAY_S = 2.0
 
     def __init__(self, task_name: str, console: Console | None = None) -> None:
-        self.task_name, self.console = task_name, console or Console(stderr=True, highlight=False)
+        self.task_name, self.console = task_name, console or make_console(stderr=True)
         self.status: Status | None = None
         self.last_tenth, self.next_update = -1, perf_counter() + self.DELAY_S
-        # from when on it is timed: what was loaded before is not slow work
+        # the clock starts at the first report: loading before it does not count
         self.first_report: tuple[int, float] | None = None
 
     def __call__(self, done: int, total: int) -> None:

@@ -1,4 +1,4 @@
-"""What `didact sample` draws: images on a sheet, rows of a table, ways through codes, the other half of an image."""
+"""The image half of `didact sample`: new images or table rows, inpainting, latent interpolation and traversal."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,29 +11,32 @@ if TYPE_CHECKING:
     from didact.run import Run
 
 SAMPLING_OPTIONS = ("steps", "eta", "solver_order", "guidance")
+QUALITY_OPTIONS = ("classifier", "inception")
 IMAGE_OPTIONS = (
-    "label",
+    "class",
     *SAMPLING_OPTIONS,
-    "complete",
+    "inpaint",
     "keep",
     "interpolate",
-    "edit",
-    "reach",
-    "to",
-    "judge",
-    "judge_weights",
+    "traverse",
+    "traverse_range",
+    "output",
+    *QUALITY_OPTIONS,
 )
-DEFAULT_NUM_IMAGES = 64       # images or rows, where no number is given
-TEXT_OPTIONS = ("tokens", "top_k", "top_p", "beam")
+TEXT_OPTIONS = ("max_tokens", "top_k", "top_p", "num_beams")
+DEFAULT_NUM_IMAGES = 64       # images or rows
+DEFAULT_NUM_COMPLETIONS = 14  # with the image and its half, two rows of eight
+DEFAULT_TRAVERSE_RANGE = 3.0
 
 
-def options_as_typed(options: dict[str, Any], *names: str) -> dict[str, Any]:
-    """The options of these names as they are typed; None for one that was not."""
-    return {name.replace("_", "-"): options[name] if options[name] is not False else None for name in names}
+def select_given(options: dict[str, Any], *names: str) -> dict[str, Any]:
+    """The values of these options as typed; None for an option that was not given."""
+    values = options | {"class": options["label"]}
+    return {name: values[name] if values[name] is not False else None for name in names}
 
 
-def draw_samples(run: "Run", images: Sequence[str], options: dict[str, Any], runs: str) -> dict[str, Any]:
-    """A sheet of images or rows of a table: from noise, from code to code, or the other half of an image."""
+def sample_to_file(run: "Run", images: Sequence[str], options: dict[str, Any], runs: str) -> dict[str, Any]:
+    """Sample images to a PNG sheet, or rows to a CSV file; what was sampled, where it is and how good it is."""
     from didact.cli.progress import SlowTaskProgress
     from didact.errors import UsageError
     from didact.inference.sample_images import save_image_grid, save_rows
@@ -41,14 +44,14 @@ def draw_samples(run: "Run", images: Sequence[str], options: dict[str, Any], run
 
     is_table = run.metadata["data"]["kind"] == "table"
     suffix = ".csv" if is_table else ".png"
-    path = Path(options["to"]) if options["to"] else run.folder / f"samples{suffix}"
+    path = Path(options["output"]) if options["output"] else run.folder / f"samples{suffix}"
     if path.suffix.lower() != suffix:
-        raise UsageError(f"--to expects a file that ends in {suffix}, got {options['to']}")
+        raise UsageError(f"--output expects a file that ends in {suffix}, got {options['output']}")
     _check_options(run, options, is_table)
     score_quality = _make_quality_scorer(run, options, runs)
     sampling = {name: options[name] for name in (*SAMPLING_OPTIONS, "temperature") if options[name] is not None}
-    with SlowTaskProgress("steps of drawing") as progress, use_progress_callback(progress):
-        result_fields, samples, columns = _draw(
+    with SlowTaskProgress("sampling steps") as progress, use_progress_callback(progress):
+        result_fields, samples, columns = _sample(
             run, images, options, {name: options[name] for name in ("seed", "label", "device")} | sampling
         )
     if is_table:
@@ -58,75 +61,75 @@ def draw_samples(run: "Run", images: Sequence[str], options: dict[str, Any], run
     result = {
         "run": str(run.folder),
         "seed": options["seed"],
-        "label": options["label"],
+        "class": options["label"],
         "file": str(path),
         **result_fields,
         **sampling,
     }
-    return result | ({} if score_quality is None else {"judged": score_quality(samples)})
+    return result | ({} if score_quality is None else {"quality": score_quality(samples)})
 
 
 def _check_options(run: "Run", options: dict[str, Any], is_table: bool) -> None:
-    """An option that would be passed over in silence is a mistake."""
+    """Refuse every option that would be ignored."""
     from didact.data.load import reject_options
 
-    judge_options = options_as_typed(options, "judge", "judge_weights")
-    reject_options(f"{run.folder} draws {'rows' if is_table else 'images'}", **options_as_typed(options, *TEXT_OPTIONS))
-    if options["complete"] is None:
-        reject_options("no image is given to be completed", **options_as_typed(options, "keep"))
-    if options["edit"] is None:
-        reject_options("no number of a code is to be changed", **options_as_typed(options, "reach"))
-    if options["edit"] is not None or options["interpolate"]:
+    quality_options = select_given(options, *QUALITY_OPTIONS)
+    reject_options(f"{run.folder} generates {'rows' if is_table else 'images'}", **select_given(options, *TEXT_OPTIONS))
+    if options["inpaint"] is None:
+        reject_options("it is for --inpaint", **select_given(options, "keep"))
+    if options["traverse"] is None:
+        reject_options("it is for --traverse", **select_given(options, "traverse_range"))
+    if options["traverse"] is not None or options["interpolate"]:
         reject_options(
-            "a code is drawn as it is, and alone", **options_as_typed(options, "eta", "temperature"), **judge_options
+            "latent codes are decoded as they are", **select_given(options, "eta", "temperature"), **quality_options
         )
-    if options["complete"] is not None:
-        reject_options("an image is to be completed", **options_as_typed(options, "interpolate", "edit"))
-        reject_options("what is judged is drawn from noise alone", **judge_options)
-    if options["edit"] is not None:
-        reject_options("--edit changes one code", **options_as_typed(options, "n", "interpolate"))
+    if options["inpaint"] is not None:
+        reject_options("--inpaint samples half an image", **select_given(options, "interpolate", "traverse"))
+        reject_options("only new images are evaluated, not those of --inpaint", **quality_options)
+    if options["traverse"] is not None:
+        reject_options("--traverse varies a single code", **select_given(options, "num_samples", "interpolate"))
     if is_table:
-        reject_options(f"{run.folder} draws rows of a table", **judge_options)
-    if options["judge"] is not None:
-        reject_options("a run judges", **options_as_typed(options, "judge_weights"))
+        reject_options(f"{run.folder} generates rows of a table", **quality_options)
+    if options["classifier"] is not None:
+        reject_options("--classifier evaluates the samples", **select_given(options, "inception"))
 
 
-def _draw(
+def _sample(
     run: "Run", images: Sequence[str], options: dict[str, Any], sampling: dict[str, Any]
 ) -> tuple[dict[str, Any], "Tensor", int | None]:
-    """What to tell, what was drawn, and in how many columns it is shown."""
+    """The fields of the answer, the samples, and in how many columns they are shown."""
     from didact.data.load import reject_options
     from didact.inference.latent_walks import interpolate_latents, traverse_latents
     from didact.inference.sample_images import inpaint_image, sample_images
     from didact.samplers.latent import GRID_SIZE
 
-    n, image_fields = options["n"], {"images": list(images)} if images else {}
-    if options["complete"] is not None:
-        n, keep = n or 14, options["keep"] or "top"
-        return (
-            {"n": n, "completed": options["complete"], "kept": keep},
-            inpaint_image(run, options["complete"], n, keep=keep, **sampling),
-            None,
-        )
-    if options["edit"] is not None:
-        extent = options["reach"] or 3.0
-        samples = traverse_latents(run, options["edit"], images, extent=extent, **sampling)
-        return {"n": len(samples), "edited": options["edit"], "reach": extent, **image_fields}, samples, GRID_SIZE
+    n, image_fields = options["num_samples"], {"images": list(images)} if images else {}
+    if options["inpaint"] is not None:
+        n, keep = n or DEFAULT_NUM_COMPLETIONS, options["keep"] or "top"
+        fields = {"num_samples": n, "inpainted": options["inpaint"], "keep": keep}
+        return fields, inpaint_image(run, options["inpaint"], n, keep=keep, **sampling), None
+    if options["traverse"] is not None:
+        extent = options["traverse_range"] or DEFAULT_TRAVERSE_RANGE
+        samples = traverse_latents(run, options["traverse"], images, extent=extent, **sampling)
+        fields = {"num_samples": len(samples), "traversed": options["traverse"], "range": extent}
+        return fields | image_fields, samples, GRID_SIZE
     if options["interpolate"]:
         if images:
-            reject_options("the way leads from image to image", **options_as_typed(options, "n"))
+            reject_options("--interpolate goes from image to image", **select_given(options, "num_samples"))
         samples = interpolate_latents(run, n or GRID_SIZE, images, **sampling)
-        return {"n": len(samples) // GRID_SIZE, "interpolated": True, **image_fields}, samples, GRID_SIZE
-    return {"n": n or DEFAULT_NUM_IMAGES}, sample_images(run, n or DEFAULT_NUM_IMAGES, **sampling), None
+        fields = {"num_samples": len(samples) // GRID_SIZE, "interpolated": True}
+        return fields | image_fields, samples, GRID_SIZE
+    n = n or DEFAULT_NUM_IMAGES
+    return {"num_samples": n}, sample_images(run, n, **sampling), None
 
 
 def _make_quality_scorer(run: "Run", options: dict[str, Any], runs: str) -> "QualityScorer | None":
-    """The classifier that is to judge the very images that will be drawn, where one is asked: whether it can is
-    known before they are."""
+    """The classifier that evaluates the samples, if one is given: opened first, so that mistakes cost no sampling."""
     from didact.inference.evaluate_samples import classifier_quality, inception_quality
     from didact.run import Run
 
-    n, sampling = options["n"] or DEFAULT_NUM_IMAGES, {"label": options["label"], "device": options["device"]}
-    if options["judge"] is not None:
-        return classifier_quality(run, Run.open(options["judge"], runs), n, **sampling)
-    return None if options["judge_weights"] is None else inception_quality(run, options["judge_weights"], n, **sampling)
+    n = options["num_samples"] or DEFAULT_NUM_IMAGES
+    sampling = {"label": options["label"], "device": options["device"]}
+    if options["classifier"] is not None:
+        return classifier_quality(run, Run.open(options["classifier"], runs), n, **sampling)
+    return None if options["inception"] is None else inception_quality(run, options["inception"], n, **sampling)

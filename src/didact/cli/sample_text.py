@@ -1,9 +1,9 @@
-"""What `didact sample` lets a model write: the rest of a text, or an answer."""
+"""The text half of `didact sample`: a continuation of a prompt, or an answer to it."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from didact.cli.sample_images import IMAGE_OPTIONS, options_as_typed
+from didact.cli.sample_images import IMAGE_OPTIONS, select_given
 
 if TYPE_CHECKING:
     from didact.run import Run
@@ -12,39 +12,38 @@ DEFAULT_NUM_TOKENS = 500
 
 
 def answer_prompt(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The answers of a published decoder."""
+    """The answers of a published decoder to a prompt."""
     from didact.cli.progress import SlowTaskProgress
     from didact.data.load import reject_options
     from didact.inference.chat import answer_question
     from didact.samplers.top_k_top_p import DecodingConfig
 
-    reject_options(f"{name} answers questions", **options_as_typed(options, *IMAGE_OPTIONS))
+    reject_options(f"{name} answers questions", **select_given(options, *IMAGE_OPTIONS))
     temperature, prompt, seed = options["temperature"], options["prompt"], options["seed"]
-    # the likeliest answer, unless several are wanted, or bounds to choose within
-    if temperature is None:
-        wants_several = max(options["beam"] or 1, options["n"] or 1) > 1
+    if temperature is None:  # greedy, unless several answers or a sampling method are asked for
+        wants_several = max(options["num_beams"] or 1, options["num_samples"] or 1) > 1
         temperature = float(wants_several or any(options[name] is not None for name in ("top_k", "top_p")))
     decoding = DecodingConfig(temperature, options["top_k"], options["top_p"], _get_beam_width(options))
     with SlowTaskProgress("tokens") as progress:
         texts = answer_question(
             name,
             prompt or "",
-            n=options["n"] or 1,
+            n=options["num_samples"] or 1,
             decoding=decoding,
             progress=progress,
             **_make_generation_options(options),
         )
-    return {"published": name, "prompt": prompt, "seed": seed, "manner": asdict(decoding), "texts": texts}
+    return {"model": name, "prompt": prompt, "seed": seed, "decoding": asdict(decoding), "texts": texts}
 
 
 def sample_text(run: "Run", options: dict[str, Any]) -> dict[str, Any]:
-    """What a run's model writes behind a prompt."""
+    """Continuations of a prompt by a run's language model."""
     from didact.cli.progress import SlowTaskProgress
     from didact.data.load import reject_options
     from didact.inference.generate_text import generate_continuations
     from didact.samplers.top_k_top_p import DecodingConfig
 
-    reject_options(f"{run.folder} writes text", **options_as_typed(options, *IMAGE_OPTIONS))
+    reject_options(f"{run.folder} generates text", **select_given(options, *IMAGE_OPTIONS))
     temperature = options["temperature"]
     decoding = DecodingConfig(
         1.0 if temperature is None else temperature, options["top_k"], options["top_p"], _get_beam_width(options)
@@ -53,7 +52,7 @@ def sample_text(run: "Run", options: dict[str, Any]) -> dict[str, Any]:
         texts = generate_continuations(
             run,
             options["prompt"],
-            n=options["n"] or 1,
+            n=options["num_samples"] or 1,
             decoding=decoding,
             progress=progress,
             **_make_generation_options(options),
@@ -62,14 +61,14 @@ def sample_text(run: "Run", options: dict[str, Any]) -> dict[str, Any]:
         "run": str(run.folder),
         "prompt": options["prompt"],
         "seed": options["seed"],
-        "manner": asdict(decoding),
+        "decoding": asdict(decoding),
         "texts": texts,
     }
 
 
 def _get_beam_width(options: dict[str, Any]) -> int:
-    return 1 if options["beam"] is None else options["beam"]
+    return 1 if options["num_beams"] is None else options["num_beams"]
 
 
 def _make_generation_options(options: dict[str, Any]) -> dict[str, Any]:
-    return {"tokens": options["tokens"] or DEFAULT_NUM_TOKENS, "seed": options["seed"], "device": options["device"]}
+    return {"tokens": options["max_tokens"] or DEFAULT_NUM_TOKENS, "seed": options["seed"], "device": options["device"]}

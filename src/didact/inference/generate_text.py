@@ -37,7 +37,7 @@ def generate_continuations(
     torch_device, tokenizer, decoding = resolve_device(device), data.encoder.tokenizer, decoding or DecodingConfig()
     decoding.check(len(tokenizer.vocab))
     if decoding.num_beams > 1 and n > 1:
-        raise UsageError(f"beams find one text, the likeliest, got --n {n}; leave out --n or --beam")
+        raise UsageError(f"beam search finds one text, got --num-samples {n}; leave out it or --num-beams")
     input_ids = tokenizer.encode(prompt) if prompt else [_start_token(tokenizer)]
     if not input_ids:
         raise UsageError(f"a text to be continued needs at least one token, got {prompt!r}")

@@ -56,7 +56,7 @@ def traverse_latents(
     objective, data = _load_decoder(run)
     torch_device = resolve_device(device)
     if len(images) > 1:
-        raise UsageError(f"--edit changes the code of one image, got {len(images)}; name one")
+        raise UsageError(f"--traverse starts from one image, got {len(images)}; name one")
     if images:
         z = _encode_images(run, objective, data, images, label, torch_device)[0]
     else:
@@ -96,7 +96,7 @@ def _encode_images(
     if data.encoder is None:
         raise UsageError(f"the run learned from {data.name!r}, whose inputs cannot be read from files")
     if objective.num_classes and label is None:
-        raise UsageError(f"this model was told the classes: say of which one {' and '.join(images)} are with --label")
+        raise UsageError(f"this model is class-conditional: give the class of {' and '.join(images)} with --class")
     x = data.encoder.decoders["x"](data.encoder.read(images)[1]["x"]).to(torch_device)
     y = labels_to_sample(len(x), class_index(label, data, run), objective.num_classes, torch_device)
     objective.to(torch_device)  # type: ignore[attr-defined]
@@ -128,7 +128,7 @@ def _parse_dimensions(text: str, size: int) -> list[int]:
     numbers = listed.split(",")
     if name != "dim" or not all(number.strip().isdecimal() and int(number) < size for number in numbers):
         raise UsageError(
-            f"--edit expects dim=k, or dim=k,l,…, of the {size} numbers of a code, 0 to {size - 1}, got {text!r}"
+            f"--traverse expects dim=k or dim=k,l,… of the {size} latent dimensions, 0 to {size - 1}, got {text!r}"
         )
     return [int(number) for number in numbers]
 

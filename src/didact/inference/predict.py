@@ -40,29 +40,27 @@ Prediction = dict[str, Any]
 
 @dataclass(frozen=True)
 class PredictOptions:
-    """How a model is asked: so often under dropout (MC dropout), for so many random answers beside, with so many
-    beams, how sure."""
+    """MC-dropout passes, samples from the predictive distribution, beam width and minimum confidence of a box."""
 
-    passes: int = 0
-    draws: int = 0
-    beam: int = 1
+    mc_passes: int = 0
+    num_samples: int = 0
+    num_beams: int = 1
     min_score: float = MIN_SHOWN_SCORE
 
 
 def predict(
     run: Run | Path | str, inputs: Sequence[Given] | Given, *,
-    passes: int = 0, draws: int = 0, beam: int = 1, min_score: float | None = None, out_dir: Path | str | None = None,
+    mc_passes: int = 0, num_samples: int = 0, num_beams: int = 1, min_score: float | None = None,
+    out_dir: Path | str | None = None,
     warn: Callable[[str], None] = lambda doubt: None,
 ) -> list[Prediction]:
     """What the run's model says of each input: files, rows or texts, read as its training data were.
 
     A Path is a file. A str is an image's file or a CSV file where the run reads such, and a text where it reads texts.
-    `passes` keeps dropout on and asks so often (MC dropout); `draws` adds so many random answers from p(y | x), of
-    numbers with the
-    deviation of the residuals on the validation split where the model does not predict one; `beam` looks for the
-    likeliest translation; boxes of a score below `sure` are left out. Masks, frames and restored images are
-    tensors, or drawn into
-    PNG files of the folder `to`. What the model never learned to read is told to `warn`.
+    `mc_passes` forward passes with dropout on give a mean and a standard deviation (MC dropout). `num_samples` samples
+    from p(y | x) are added; for numbers, the standard deviation is that of the validation residuals where the model
+    predicts none. `num_beams` is the beam width of a translation. Boxes below `min_score` are left out. Masks, boxes
+    and restored images are tensors, or PNG files in `out_dir`. `warn` hears of tokens that training never had.
     """
     objective, data = load_model(run if isinstance(run, Run) else Run.open(run))
     inputs = [inputs] if isinstance(inputs, str | Path) else inputs
@@ -70,26 +68,27 @@ def predict(
         raise UsageError(f"inputs are files, texts, or rows written a=1,b=2, got {type(invalid[0]).__name__}")
     if data.encoder is None:
         raise UsageError(f"the run learned from {data.name!r}, whose inputs cannot be read from files")
-    if passes and not any(map(has_dropout, objective.modules())):
+    if mc_passes and not any(map(has_dropout, objective.modules())):
         raise UsageError(
-            f"--passes {passes} asks again under dropout, but this run's network has none; train with --dropout"
+            f"--mc-passes {mc_passes} is for networks with dropout, and this run's network has none; train with "
+            "--dropout"
         )
-    if beam != 1 and not isinstance(objective, CanTranslate):
+    if num_beams != 1 and not isinstance(objective, CanTranslate):
         raise UsageError(
-            f"--beam {beam} looks for the likeliest translation, but this run's model translates nothing; leave it out"
+            f"--num-beams {num_beams} is for translations, but this run's model does not translate; leave it out"
         )
     if min_score is not None and not isinstance(objective, CanDetect):
         raise UsageError(
-            f"--sure {min_score:g} is the least score of a box, but this run's model finds none; leave it out"
+            f"--min-score {min_score:g} is for bounding boxes, but this run's model predicts none; leave it out"
         )
     if out_dir is not None and not draws_pictures(abilities(objective)):
         raise UsageError(
-            f"--to {out_dir} is the folder of masks, boxes and restored images, but this run's model draws none; leave "
+            f"--output {out_dir} is for masks, boxes and restored images, but this run's model predicts none; leave "
             "it out"
         )
-    if draws:
-        measure_noise(objective, run if isinstance(run, Run) else Run.open(run), draws)
-    options = PredictOptions(passes, draws, beam, MIN_SHOWN_SCORE if min_score is None else min_score)
+    if num_samples:
+        measure_noise(objective, run if isinstance(run, Run) else Run.open(run), num_samples)
+    options = PredictOptions(mc_passes, num_samples, num_beams, MIN_SHOWN_SCORE if min_score is None else min_score)
     names, columns = data.encoder.read(inputs)
     for doubt in doubts(data.encoder, inputs):
         warn(doubt)
@@ -102,7 +101,7 @@ def predict(
     return list(named_predictions) if out_dir is None else save_pictures(named_predictions, data, Path(out_dir))
 
 
-def measure_noise(objective: Objective, run: Run, draws: int) -> None:
+def measure_noise(objective: Objective, run: Run, num_samples: int) -> None:
     """A loss that does not learn how far numbers lie from their predictions draws as far as those of the validation
     split did."""
     likelihood = getattr(objective, "likelihood", None)
@@ -111,9 +110,8 @@ def measure_noise(objective: Objective, run: Run, draws: int) -> None:
     rmse = (run.metadata.get("validation") or {}).get("rmse")
     if rmse is None:
         raise UsageError(
-            f"--draws {draws} needs how far the validation targets lie from their predictions, which {run.folder} does "
-            "not say before"
-            f" it is finished; go on with: didact resume {run.folder}"
+            f"--num-samples {num_samples} needs the validation residuals, which {run.folder} has only when it is "
+            f"finished; continue it with: didact resume {run.folder}"
         )
     likelihood.residual_std = float(rmse)
 
@@ -141,28 +139,29 @@ def _predict_batch(objective: Objective, data: Data, batch: Batch, options: Pred
             f"this run's model can do none of: {', '.join(PREDICTORS)}; `didact list` shows what each recipe can do"
         )
     predictions = predictor(objective, data, batch, options)
-    if options.draws:
+    if options.num_samples:
         if not isinstance(objective, CanSampleTargets):
             raise UsageError(
-                f"--draws {options.draws} asks for random answers, but this run's model draws none; leave it out"
+                f"--num-samples {options.num_samples} is for classes and numbers, but this run's model predicts "
+                "neither; leave it out"
             )
-        draws = torch.stack([objective.draw(batch) for _ in range(options.draws)], dim=1)
-        for prediction, row in zip(predictions, draws.tolist(), strict=True):
-            prediction["draws"] = [_format_draw(data, draw) for draw in row]
+        samples = torch.stack([objective.draw(batch) for _ in range(options.num_samples)], dim=1)
+        for prediction, row in zip(predictions, samples.tolist(), strict=True):
+            prediction["samples"] = [_format_sample(data, sample) for sample in row]
     return predictions
 
 
 def _predict_classes(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
     p = (
-        mc_dropout(objective, batch, passes=options.passes)
-        if options.passes
+        mc_dropout(objective, batch, passes=options.mc_passes)
+        if options.mc_passes
         else MeanAndStd(objective.classify(batch), None)
     )
     return [_format_classes(data, *row) for row in _unbind_examples(p)]
 
 
 def _predict_values(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
-    p = mc_dropout(objective, batch, passes=options.passes) if options.passes else objective.regress(batch)
+    p = mc_dropout(objective, batch, passes=options.mc_passes) if options.mc_passes else objective.regress(batch)
     return [_format_value(data, *row) for row in _unbind_examples(p)]
 
 
@@ -188,7 +187,7 @@ def _predict_translations(objective: Any, data: Data, batch: Batch, options: Pre
     assert isinstance(data.encoder, PairEncoder)
     return [
         {"translation": data.encoder.target.decode(row)}
-        for row in objective.translate(batch, num_beams=options.beam).tolist()
+        for row in objective.translate(batch, num_beams=options.num_beams).tolist()
     ]
 
 
@@ -300,7 +299,7 @@ def _format_classes(data: Data, p: Tensor, std: Tensor | None) -> dict[str, Any]
 
 def _target_name(data: Data) -> str:
     """The target's name in an answer, which the answer's other parts have theirs beside."""
-    return f"predicted {data.target}" if data.target in ("input", "std", "low", "high", "draws") else data.target
+    return f"predicted {data.target}" if data.target in ("input", "std", "low", "high", "samples") else data.target
 
 
 def _format_value(data: Data, mean: Tensor, std: Tensor | None) -> dict[str, Any]:
@@ -315,11 +314,11 @@ def _format_value(data: Data, mean: Tensor, std: Tensor | None) -> dict[str, Any
     return prediction
 
 
-def _format_draw(data: Data, draw: Any) -> Any:
-    """A random answer in the target's own words: a class by its name, labels as they are, a number in its units."""
+def _format_sample(data: Data, sample: Any) -> Any:
+    """A sample in the target's own units: a class by its name, labels as they are, a number."""
     if data.task == "multilabel":
-        return draw
-    return data.class_names[int(draw)] if data.class_names else draw + data.target_offset
+        return sample
+    return data.class_names[int(sample)] if data.class_names else sample + data.target_offset
 
 
 def _format_boxes(data: Data, detections: Tensor, size: Sequence[int]) -> dict[str, Any]:

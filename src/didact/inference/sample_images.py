@@ -82,8 +82,7 @@ def inpaint_image(
     k = class_index(label, data, run)
     if label is not None and not getattr(objective, "num_classes", 0):
         raise UsageError(
-            f"this model was not told the classes, so none can be asked of it, got label {label}; train with "
-            "--conditional"
+            f"this model is not class-conditional, so no class can be sampled, got {label}; train with --conditional"
         )
     options = check_sampling_options(sampling_options, objective.complete, run) | (
         {"side": keep} if keep != "top" else {}
@@ -109,7 +108,7 @@ def class_index(label: str | None, data: Data, run: Run) -> int | None:
     if label is not None and not data.class_names:
         problem = (
             f"{run.folder} was trained without classes: {data.name!r} has none, so none can be asked of it, got "
-            f"--label {label}"
+            f"--class {label}"
         )
         raise UsageError(
             f"{problem}; leave it out, or train with --conditional on data that have classes (of images, a folder for "

@@ -50,7 +50,7 @@ def copy_task(
     """Remember symbols over a long blank, then repeat them: LSTM and GRU can, a plain RNN (--cell rnn) cannot.
 
     y_t = softmax(W h_t), h_t = cell(x_t, h_{t−1}). `didact explain RUN` draws the gates, and with --method memory
-    --beside RUN
+    --compare RUN
     ‖∂h_t/∂h_k‖ of several runs over the distance. Words without a mistake, one seed
     each: GRU 1.000, LSTM 0.9997, RNN 0.08 (with --lr 2e-3 --steps 1500).
     """

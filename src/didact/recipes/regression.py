@@ -77,7 +77,7 @@ def uncertain_regression(
 ) -> Experiment:
     """A number and how far off it may be: the noise in the data, and what the network does not know.
 
-    min of mean ½ log σ²(x) + (y - μ(x))² / 2σ²(x); `didact predict RUN --passes 50` keeps dropout on and adds its
+    min of mean ½ log σ²(x) + (y - μ(x))² / 2σ²(x); `didact predict RUN --mc-passes 50` keeps dropout on and adds its
     spread.
     """
     epochs, batch_size, notes = choose_budget(data, epochs, batch_size)

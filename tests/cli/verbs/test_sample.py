@@ -1,4 +1,4 @@
-"""Drawing from a run: the verb, its refusals, the judge, the pictures in the report."""
+"""`didact sample`: images, wrong options, sample quality by a classifier, the gallery of the report."""
 
 import json
 from pathlib import Path
@@ -27,11 +27,11 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_sample_writes_a_sheet_of_images(run_cli):
-    assert "12 images in a.png" in run_cli("sample vae/latest --n 12 --output a.png")
+    assert "12 images in a.png" in run_cli("sample vae/latest --num-samples 12 --output a.png")
     with Image.open("a.png") as image:
         assert image.size == (8 * 9 - 1, 2 * 9 - 1) and image.mode == "RGBA"     # eight a row, a pixel between them
-    result = json.loads(run_cli("sample vae/latest --n 3 --seed 5 --label 7 --json"))
-    assert (result["n"], result["seed"], result["label"]) == (3, 5, "7") and Path(result["file"]).is_file()
+    result = json.loads(run_cli("sample vae/latest --n 3 --seed 5 --class 7 --json"))
+    assert (result["num_samples"], result["seed"], result["class"]) == (3, 5, "7") and Path(result["file"]).is_file()
 
 
 def test_seed_and_label_decide_the_samples(run_cli):
@@ -46,8 +46,8 @@ def test_seed_and_label_decide_the_samples(run_cli):
             assert (guess == int(k)).float().mean() > 0.5                           # chance is 0.1
 
 
-def test_judge_scores_carry_the_accuracy_of_the_judge(run_cli):
-    quality = json.loads(run_cli("sample vae/latest --n 200 --classifier mlp/latest --json"))["judged"]
+def test_quality_metrics_name_the_accuracy_of_the_classifier(run_cli):
+    quality = json.loads(run_cli("sample vae/latest --n 200 --classifier mlp/latest --json"))["quality"]
     assert (
         quality["judge_accuracy"] > 0.8
         and quality["drawn"] == 200
@@ -58,9 +58,11 @@ def test_judge_scores_carry_the_accuracy_of_the_judge(run_cli):
     assert "judge accuracy" in run_cli("sample vae/latest --n 200 --classifier mlp/latest")
 
 
-def test_judge_evaluates_the_samples_that_are_written(run_cli, monkeypatch):
+def test_classifier_evaluates_the_samples_that_are_written(run_cli, monkeypatch):
     quality_by_label = {
-        label: json.loads(run_cli(f"sample vae/latest --n 60 --label {label} --classifier mlp/latest --json"))["judged"]
+        label: json.loads(run_cli(f"sample vae/latest --n 60 --class {label} --classifier mlp/latest --json"))[
+            "quality"
+        ]
         for label in "06"
     }
     for label, quality in quality_by_label.items():
@@ -78,9 +80,9 @@ def test_judge_evaluates_the_samples_that_are_written(run_cli, monkeypatch):
 
 
 @pytest.mark.parametrize(("words", "complaint"), [
-    ("sample vae/latest --top-k 3", "draws images, got --top-k 3"),
-    ("sample vae/latest --beam 2", "--beam does not apply"),
-    ("sample vae/latest --tokens 5", "--tokens does not apply"),
+    ("sample vae/latest --top-k 3", "generates images, got --top-k 3"),
+    ("sample vae/latest --beam 2", "--num-beams does not apply"),
+    ("sample vae/latest --tokens 5", "--max-tokens does not apply"),
     ("sample vae/latest --temperature 0.5", "--temperature is for models that draw pixel by pixel, and flows, but"),
     (
         "train wgan --lipschitz clip --gradient-penalty 5",
@@ -93,7 +95,7 @@ def test_judge_evaluates_the_samples_that_are_written(run_cli, monkeypatch):
     ("train realnvp --levels 8", "--levels does not apply: 'moons' is a table"),
     ("train vae --data diabetes --conditional", "the class of each row, but 'diabetes' has none"),
     ("sample mlp/latest", "recipe 'mlp' draws nothing; `didact list` shows which recipes can sample"),
-    ("sample vae/latest --label 11", "no class named '11'; did you mean '1'?"),
+    ("sample vae/latest --class 11", "no class named '11'; did you mean '1'?"),
     ("sample vae/latest --output a.jpg", "--output expects a file that ends in .png, got a.jpg"),
     ("sample vae/latest --n 0", "0 is not in the range 1<=x<=100000"),
     ("sample vae/latest --classifier vae/latest", "does not classify; train one with: didact train cnn --data digits"),

@@ -1,4 +1,4 @@
-"""Half an image and the rest of it: the verb, who can, who cannot."""
+"""`didact sample --inpaint`: one half of an image is kept, the other half sampled."""
 
 import json
 from pathlib import Path
@@ -32,14 +32,14 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_complete_writes_a_sheet_of_completions(run_cli):
-    assert "6 ways to go on from the left half in half.png" in run_cli(
+def test_inpaint_writes_a_sheet_of_completions(run_cli):
+    assert "6 completions of the left half of seven.png in half.png" in run_cli(
         "sample diffusion/latest --inpaint seven.png --keep left --n 6 --output half.png --steps 3 --device cpu"
     )
     with Image.open("half.png") as image:
         assert image.size == (8 * 9 - 1, 8)                                       # the image, its half and six ends
     result = json.loads(run_cli("sample pixelcnn/latest --inpaint seven.png --n 2 --json --device cpu"))
-    assert result["completed"] == "seven.png" and result["kept"] == "top" and Path(result["file"]).is_file()
+    assert result["inpainted"] == "seven.png" and result["keep"] == "top" and Path(result["file"]).is_file()
 
 
 @pytest.mark.parametrize(
@@ -95,22 +95,22 @@ def test_temperature_zero_makes_pixelcnn_deterministic(run_cli):
             "sample diffusion/latest --inpaint seven.png --keep middle",
             "'middle' is not one of 'top', 'left', 'bottom', 'right'",
         ),
-        ("sample diffusion/latest --inpaint seven.png --label 11", "no class named '11'"),
-        ("sample flow_matching/latest --inpaint seven.png --label 1", "this model was not told the classes"),
+        ("sample diffusion/latest --inpaint seven.png --class 11", "no class named '11'"),
+        ("sample flow_matching/latest --inpaint seven.png --class 1", "this model is not class-conditional"),
         (
             "sample flow_matching/latest --inpaint seven.png --guidance 2",
             "this model was not told the classes; train with --conditional",
         ),
         ("sample diffusion/latest --inpaint seven.png --steps 1001", "in 1 to 1000 of them, got 1001"),
-        ("sample diffusion/latest --keep left", "--keep does not apply: no image is given to be completed"),
+        ("sample diffusion/latest --keep left", "--keep does not apply: it is for --inpaint"),
         (
             "sample diffusion/latest --inpaint seven.png --classifier vae/latest",
-            "--classifier does not apply: what is judged is drawn from noise alone",
+            "--classifier does not apply: only new images are evaluated, not those of --inpaint",
         ),
         ("sample diffusion/latest --temperature 0.5", "--temperature is for models that draw pixel by pixel"),
         ("sample flow_matching/latest --guidance 2", "this model was not told the classes; train with --conditional"),
     ],
 )
-def test_complete_refuses_bad_options_in_one_line(run_cli, words, complaint):
+def test_inpaint_refuses_bad_options_in_one_line(run_cli, words, complaint):
     err = run_cli(words + " --device cpu", code=2)
     assert err.count("\n") == 1 and complaint in err

@@ -1,4 +1,4 @@
-"""Ways through codes: the ends are the codes', one number changes at a time, and who has no codes says so."""
+"""`didact sample --interpolate` and `--traverse`: walks through the latent space."""
 
 import json
 from pathlib import Path
@@ -101,7 +101,7 @@ def test_interpolation_between_two_images_passes_both(image_pair, run_cli):
     step_sizes = (images[1:8] - images[:7]).square().mean((1, 2, 3))
     assert step_sizes.max() < 0.25 * (images[7] - images[0]).square().mean()                # no jump on the way
     output = run_cli("sample vae/latest --runs good --interpolate seven.png one.png seven.png --output way.png")
-    assert "2 ways between two images in way.png" in output
+    assert "2 interpolations between two images in way.png" in output
 
 
 def test_realnvp_interpolation_reproduces_both_images(image_pair, run_cli):
@@ -118,7 +118,7 @@ def test_traversal_starts_from_an_image(image_pair, run_cli):
         z = objective.encode({"x": image_pair[:1]})
         z[0, 2] = -1.0
         torch.testing.assert_close(images[:1], objective.walk(z), atol=1e-5, rtol=0)
-    assert "dim=2,0 of seven.png from −1 to 1" in run_cli(
+    assert "traversal of dim=2,0 of seven.png from −1 to 1" in run_cli(
         "sample vae/latest --runs good --traverse dim=2,0 seven.png --traverse-range 1 --output edit.png"
     )
 
@@ -149,15 +149,19 @@ def test_slerp_keeps_the_norm_of_the_codes():
 
 
 def test_sample_writes_walks_as_sheets_and_tables(run_cli):
-    assert "3 ways between two codes in way.png" in run_cli(
-        "sample vae/latest --interpolate -n 3 --label 7 --output way.png"
+    assert "3 interpolations between two codes in way.png" in run_cli(
+        "sample vae/latest --interpolate -n 3 --class 7 --output way.png"
     )
-    assert "dim=0,4 of a code from −3 to 3 in edit.png" in run_cli("sample vae/latest --traverse dim=0,4 --output edit.png")
+    assert "traversal of dim=0,4 of a random code from −3 to 3 in edit.png" in run_cli(
+        "sample vae/latest --traverse dim=0,4 --output edit.png"
+    )
     for file, rows in (("way.png", 3), ("edit.png", 2)):
         with Image.open(file) as image:
             assert image.size == (8 * 9 - 1, rows * 9 - 1)
-    result = json.loads(run_cli("sample vae/latest --runs tables --traverse dim=1 --traverse-range 1.5 --output edit.csv --json"))
-    assert result["reach"] == 1.5 and result["n"] == 8 and result["columns"][-1] == "species"
+    result = json.loads(
+        run_cli("sample vae/latest --runs tables --traverse dim=1 --traverse-range 1.5 --output edit.csv --json")
+    )
+    assert result["range"] == 1.5 and result["num_samples"] == 8 and result["columns"][-1] == "species"
     assert len(Path("edit.csv").read_text().splitlines()) == 9
 
 
@@ -168,39 +172,45 @@ def test_sample_writes_walks_as_sheets_and_tables(run_cli):
             "sample vqvae/latest",
             "recipe 'vqvae' draws nothing; draw from its codes with: didact train vqvae_prior --from runs/vqvae/",
         ),
-        ("sample vae/latest {a}", "images are given to --interpolate or to --traverse"),
-        ("sample vae/latest --interpolate {a} {b}", "this model was told the classes: say of which one"),
-        ("sample vae/latest --interpolate {a} --label 3", "give two or more, or none, got"),
+        ("sample vae/latest {a}", "images are for --interpolate or --traverse"),
+        ("sample vae/latest --interpolate {a} {b}", "this model is class-conditional: give the class of"),
+        ("sample vae/latest --interpolate {a} --class 3", "give two or more, or none, got"),
         (
-            "sample vae/latest --interpolate {a} {b} --label 3 --n 2",
-            "--n does not apply: the way leads from image to image",
+            "sample vae/latest --interpolate {a} {b} --class 3 --n 2",
+            "--num-samples does not apply: --interpolate goes from image to image",
         ),
-        ("sample vae/latest --traverse dim=0 {a} {b} --label 3", "--traverse changes the code of one image, got 2"),
+        ("sample vae/latest --traverse dim=0 {a} {b} --class 3", "--traverse starts from one image, got 2"),
         ("sample gan/latest --interpolate {a} {b}", "recipe 'gan' finds no code of a given image; vae and realnvp do"),
         ("sample vae/latest --runs tables --traverse dim=1 {a}", "learned rows of a table, but"),
-        ("sample vae/latest --interpolate {a} nowhere.png --label 3", "no image at nowhere.png"),
+        ("sample vae/latest --interpolate {a} nowhere.png --class 3", "no image at nowhere.png"),
         ("sample vqvae/latest --interpolate", "recipe 'vqvae' has no codes to walk through; "),
         ("sample pixelcnn/latest --traverse dim=0", "recipe 'pixelcnn' has no codes to walk through"),
         ("sample mlp/latest --interpolate", "recipe 'mlp' has no codes to walk through"),
-        ("sample vae/latest --traverse dim=5", "of the 5 numbers of a code, 0 to 4, got 'dim=5'"),
+        ("sample vae/latest --traverse dim=5", "of the 5 latent dimensions, 0 to 4, got 'dim=5'"),
         ("sample vae/latest --traverse dim=-1", "0 to 4, got 'dim=-1'"),
         ("sample vae/latest --traverse dim=", "0 to 4, got 'dim='"),
-        ("sample vae/latest --traverse 2", "--traverse expects dim=k, or dim=k,l,…"),
-        ("sample vae/latest --traverse dim=1 --n 4", "--n does not apply: --traverse changes one code, got --n 4"),
-        ("sample vae/latest --traverse dim=1 --interpolate", "--interpolate does not apply: --traverse changes one code"),
+        ("sample vae/latest --traverse 2", "--traverse expects dim=k or dim=k,l,…"),
+        (
+            "sample vae/latest --traverse dim=1 --n 4",
+            "--num-samples does not apply: --traverse varies a single code, got --num-samples 4",
+        ),
+        (
+            "sample vae/latest --traverse dim=1 --interpolate",
+            "--interpolate does not apply: --traverse varies a single code",
+        ),
         (
             "sample vae/latest --interpolate --classifier mlp/latest",
-            "--classifier does not apply: a code is drawn as it is, and alone",
+            "--classifier does not apply: latent codes are decoded as they are",
         ),
-        ("sample diffusion/latest --interpolate --eta 1", "--eta does not apply: a code is drawn as it is"),
-        ("sample vae/latest --traverse-range 2", "--traverse-range does not apply: no number of a code is to be changed"),
+        ("sample diffusion/latest --interpolate --eta 1", "--eta does not apply: latent codes are decoded as they are"),
+        ("sample vae/latest --traverse-range 2", "--traverse-range does not apply: it is for --traverse"),
         ("sample vae/latest --traverse dim=1 --traverse-range 0", "0 is not in the range"),
         ("sample vae/latest --interpolate --steps 3", "--steps is for models that draw step by step"),
-        ("sample gan/latest --interpolate --label 3", "this model was not told the classes"),
+        ("sample gan/latest --interpolate --class 3", "this model is not class-conditional"),
         ("sample consistency/latest --interpolate --steps 2", "walk in one step, got --steps 2"),
         (
             "sample vae/latest --inpaint a.png --interpolate",
-            "--interpolate does not apply: an image is to be completed",
+            "--interpolate does not apply: --inpaint samples half an image",
         ),
         ("sample vae/latest --runs tables --output a.png", "--output expects a file that ends in .csv, got a.png"),
         ("sample vae/latest --runs tables --classifier mlp/latest", "--classifier does not apply: "),
@@ -208,7 +218,7 @@ def test_sample_writes_walks_as_sheets_and_tables(run_cli):
             "train latent_diffusion --from {table}",
             "learned from table, but 'digits' is images; begin with a run on images",
         ),
-        ("sample vae/latest --runs tables --label setosa", "this model was not told the classes"),
+        ("sample vae/latest --runs tables --class setosa", "this model is not class-conditional"),
     ],
 )
 def test_latent_walk_refuses_bad_options_in_one_line(run_cli, words, complaint):

@@ -56,16 +56,16 @@ def test_greedy_and_beam_search_need_no_seed(gpt_run, capsys):
     (("--prompt", "a" * 17), "the prompt has 17 tokens, but this model reads 16 at most; shorten it"),
     (("--prompt", ""), ""),
     (("--temperature", "-0.5"), "-0.5 is not in the range x>=0"),
-    (("--top-k", "1000"), "the tokens that this model knows, got 1000"),
+    (("--top-k", "1000"), "the size of the vocabulary, got 1000"),
     (("--top-k", "0"), "top-k must be from 1 to"),
     (("--top-p", "2"), "top-p is a probability above 0 and up to 1, got 2"),
-    (("--beam", "3", "--n", "2"), "beams find one text, the likeliest, got --n 2; leave out --n or --beam"),
+    (("--beam", "3", "--n", "2"), "beam search finds one text, got --num-samples 2; leave out it or --num-beams"),
     (
         ("--beam", "3", "--tokens", "99"),
         "1 tokens of the prompt and 99 new ones are more than the 16 it can hold; generate fewer",
     ),
     (("--beam", "3", "--top-k", "2", "--tokens", "9"), "leave out temperature, top-k and top-p"),
-    (("--label", "cat"), "--label does not apply"),
+    (("--label", "cat"), "--class does not apply"),
 ])
 def test_sample_refuses_bad_text_options_in_one_line(gpt_run, capsys, words, complaint):
     code, out, err = run_sample(capsys, gpt_run, *words)

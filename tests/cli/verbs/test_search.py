@@ -35,7 +35,7 @@ def test_search_lines_by_word_vectors(text_folder, capsys):
     code, out, _ = run_search(capsys, "a queen", "lines.txt", "--model", "vectors.txt", "-n", "1")
     assert code == 0 and out.split(maxsplit=2)[1:] == ["4", "A monarch was crowned in London.\n"]
     code, out, _ = run_search(capsys, "a queen", "lines.txt", "--model", "vectors.txt", "--json")
-    matches = json.loads(out)["found"]
+    matches = json.loads(out)["matches"]
     assert code == 0 and matches[0]["line"] == 4 and {row["line"] for row in matches} == {1, 3, 4, 5}
     # of those no word but "cat" is known
     assert matches[0]["score"] > 0.8 and all(row["score"] == 0 for row in matches[1:])
@@ -45,7 +45,7 @@ def test_search_word_analogies(text_folder, capsys):
     assert run_search(capsys, "king - man + woman", "--model", "vectors.txt", "-n", "1")[1].split()[1] == "queen"
     assert run_search(capsys, "king −man +woman", "--model", "vectors.txt", "-n", "1")[1].split()[1] == "queen"
     code, out, _ = run_search(capsys, "king", "--model", "vectors.txt", "--json", "-n", "2")
-    assert code == 0 and [row["word"] for row in json.loads(out)["found"]] == ["monarch", "man"]
+    assert code == 0 and [row["word"] for row in json.loads(out)["matches"]] == ["monarch", "man"]
 
 
 def test_search_takes_the_word_vectors_of_a_run(text_folder, capsys):
@@ -65,7 +65,7 @@ def test_search_takes_the_word_vectors_of_a_run(text_folder, capsys):
     (("", "--model", "vectors.txt"), "expected a word, or several as in 'king - man + woman', got ''"),
     (("xyzzy", "lines.txt", "--model", "vectors.txt"), "no word of 'xyzzy' has a vector"),
     (("quen", "--model", "vectors.txt"), "no vector for the word 'quen' among 6; did you mean 'queen'?"),
-    (("king", "--model", "minilm"), "minilm reads sentences, not single words: give a FILE"),
+    (("king", "--model", "minilm"), "minilm embeds sentences, not single words: give a FILE"),
     (("king", "--model", "glov"), "no run named 'glov' under runs"),
     (("king", "--n", "0", "--model", "vectors.txt"), "0 is not in the range"),
 ])

@@ -128,9 +128,9 @@ def test_vqvae_prior_samples_the_requested_digits(vqvae_and_prior, workdir):
 
 def test_sample_verb_draws_and_completes_with_vqvae_prior(vqvae_and_prior, workdir, capsys):
     folder = str(vqvae_and_prior[1].folder)
-    assert main(["sample", folder, "--n", "5", "--label", "7", "--temperature", "0.8", "--to", "new.png"]) == 0
+    assert main(["sample", folder, "--n", "5", "--label", "7", "--temperature", "0.8", "--output", "new.png"]) == 0
     Image.fromarray(load("digits").test.columns["x"][0, 0].numpy()).save("digit.png")
-    assert main(["sample", folder, "--complete", "digit.png", "--n", "6", "--to", "whole.png"]) == 0
+    assert main(["sample", folder, "--inpaint", "digit.png", "--n", "6", "--output", "whole.png"]) == 0
     assert "5 images in new.png\n6 ways to go on from the top half in whole.png" in capsys.readouterr().out
     with Image.open("new.png") as samples_image, Image.open("whole.png") as completions_image:
         assert samples_image.size == (5 * 9 - 1, 8) and completions_image.size == (8 * 9 - 1, 8)

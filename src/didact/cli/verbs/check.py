@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from didact.cli.options import JSON_OPTION, format_duration, print_result
+from didact.cli.terminal import echo
 from didact.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,13 +19,15 @@ VERDICT_COLORS = {"holds": "green", "wrong": "red", "conditional": "yellow"}
 
 @click.command("check")
 @click.argument("ids", nargs=-1, metavar="[CLAIM]…")
-@click.option("--course", help="Gaba, Van Schependom, Groudiev, Fleuret or Lhotte.")
-@click.option("--chapter", help="Of one chapter, by its number.")
+@click.option("--course", help="Only claims of this course: Gaba, Van Schependom, Groudiev, Fleuret or Lhotte.")
+@click.option("--chapter", help="Only claims of this chapter, by its number.")
 @click.option(
-    "--kind", help="exact arithmetic, numerical identity, printed output or measured; the first word is enough."
+    "--kind",
+    help="Only claims of this kind: exact arithmetic, numerical identity, printed output or measured; the first word "
+    "is enough.",
 )
-@click.option("--wrong", is_flag=True, help="Show what is wrong, and nothing else.")
-@click.option("--html", type=FILE_TYPE, help="Write the answer as one page, with the code of each check.")
+@click.option("--wrong", is_flag=True, help="Show only claims that are wrong.")
+@click.option("--html", metavar="FILE", type=FILE_TYPE, help="Write one HTML page, with the code of each check.")
 @JSON_OPTION
 def command(
     ids: tuple[str, ...],
@@ -35,15 +38,17 @@ def command(
     html: Path | None,
     as_json: bool,
 ) -> None:
-    """Compute what the courses state and judge it: holds, wrong, conditional; answered where a course only asks; or
-    why it cannot be said.
+    """Check the claims of the courses: compute each and compare it with what is stated.
+
+    A claim holds, is wrong, or is conditional. A question that a course only asks is answered. Measured tables are
+    those of `didact reproduce`.
 
     \b
     didact check C4.8 CE43             two claims
     didact check --course gaba --wrong
     didact check --html claims.html    all of them, as a page
     """
-    # small sums: where others work too, threads wait for each other
+    # the sums are small: threads would only wait for each other
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     import didact.claims  # noqa: F401 (registers the checks)
@@ -56,22 +61,21 @@ def command(
         )
     statements = select_statements(ids, course=course, chapter=chapter, kind=kind)
     if not statements:
-        raise UsageError("no claim is of that course, chapter and kind at once; leave one of them out")
+        raise UsageError("no claim is of that course, chapter and kind at once; leave out one of them")
     outcomes = _run_checks([s.id for s in statements])
     displayed = [o for o in outcomes if o.verdict == "wrong"] if wrong else outcomes
     if html:
         html.write_text(render_page(displayed), encoding="utf-8")
-        click.echo(f"wrote {html}: {format_summary(count_verdicts(displayed))}", err=True)
+        echo(f"wrote {html}: {format_summary(count_verdicts(displayed))}", err=True)
     if as_json or not html:
         print_result([o.to_dict() for o in displayed], as_json, lambda: _show(displayed, outcomes))
 
 
 def _run_checks(ids: list[str]) -> "list[Outcome]":
-    from rich.console import Console
-
     from didact.claims.core import check_claim
+    from didact.cli.console import make_console
 
-    console, outcomes = Console(stderr=True), []
+    console, outcomes = make_console(stderr=True), []
     with console.status("checking …") as status:
         for n, id in enumerate(ids, start=1):
             status.update(f"checking {id}, {n} of {len(ids)}")
@@ -80,17 +84,15 @@ def _run_checks(ids: list[str]) -> "list[Outcome]":
 
 
 def _show(displayed: "list[Outcome]", outcomes: "list[Outcome]") -> None:
-    import shutil
-
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     from didact.claims.core import count_verdicts, format_summary
+    from didact.cli.console import TEXT_WIDTH, make_console
 
     summary = f"{format_summary(count_verdicts(outcomes))} ({format_duration(sum(o.seconds for o in outcomes))})"
     if not displayed:
-        click.echo(f"nothing wrong among {summary}")
+        echo(f"nothing wrong among {summary}")
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name, ratio in (("id", None), ("claim", 4), ("stated", 3), ("computed", 4), ("verdict", None)):
@@ -109,18 +111,20 @@ def _show(displayed: "list[Outcome]", outcomes: "list[Outcome]") -> None:
             f"[{color}]{o.verdict}[/]",
             seconds,
         )
-    Console(width=max(100, shutil.get_terminal_size((140, 24)).columns), highlight=False).print(table)
-    click.echo(f"\n{summary}")
+    console = make_console(pipe_width=TEXT_WIDTH)
+    console.width = max(TEXT_WIDTH, console.width)  # five columns of text need it
+    console.print(table)
+    echo(f"\n{summary}")
 
 
 def _format_computed(o: "Outcome") -> str:
-    """Without brackets where the page prints the very same without: 5, 7."""
+    """The computed value, without parentheses where the course prints it without: 5, 7."""
     unbracketed = o.computed.strip("()")
     return unbracketed if unbracketed == o.statement.stated else o.computed
 
 
 def _get_formula(o: "Outcome") -> str:
-    """What the check sets against what, where the claim is the whole statement and the page prints no value."""
+    """The formula that is checked, for a claim that states no value."""
     from didact.claims.core import find_computation
 
     checked = find_computation(o.statement.id)

@@ -5,14 +5,15 @@ from typing import Any
 import click
 
 from didact.cli.options import parse_options, print_result
+from didact.cli.terminal import echo
 
 
 @click.command("compare", context_settings={"ignore_unknown_options": True, "help_option_names": []})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(arguments: tuple[str, ...]) -> None:
-    """Build a recipe's network in both engines, NumPy's and PyTorch's, and show how far apart they are.
+    """Compare two engines: build a recipe's network in NumPy and in PyTorch and show how far apart they are.
 
-    The recipe is one of those that run on the NumPy engine (`didact list` shows them).
+    The recipe is one of those on the NumPy engine (scratch_mlp, scratch_lenet, …).
     """
     from didact.cli.recipes import get_recipe, parse_recipe_name
     from didact.options import Option, Range
@@ -21,8 +22,8 @@ def command(arguments: tuple[str, ...]) -> None:
 
     recipe = get_recipe(parse_recipe_name("compare", arguments, is_suitable=is_scratch_recipe))
     own_options = {
-        "steps": Option("steps", int, 10, "optimizer steps taken in both engines", range=Range(1, 10_000)),
-        "optimizer": Option("optimizer", str, "adam", "rule that moves the weights", choices=tuple(OPTIMIZERS)),
+        "steps": Option("steps", int, 10, "optimizer steps in both engines", range=Range(1, 10_000)),
+        "optimizer": Option("optimizer", str, "adam", "optimizer", choices=tuple(OPTIMIZERS)),
         "lr": Option("lr", float, 1e-3, "learning rate", range=Range(0, open_low=True)),
     }
     options = {**known_options(recipe), **own_options}
@@ -33,7 +34,7 @@ def command(arguments: tuple[str, ...]) -> None:
     comparison = compare_engines(recipe, user_options, **settings)
     print_result(comparison, as_json, lambda: _show(comparison))
     if not comparison["equal"]:
-        click.echo(
+        echo(
             f"didact: the engines differ by {comparison['max_difference']:.3g}, more than "
             f"{comparison['tolerance']:.0e}",
             err=True,
@@ -43,11 +44,11 @@ def command(arguments: tuple[str, ...]) -> None:
 
 def _show(comparison: dict[str, Any]) -> None:
     width = max(len(row["what"]) for row in comparison["rows"])
-    click.echo(
+    echo(
         f"{comparison['recipe']} in {comparison['dtype']}, {comparison['steps']} steps of {comparison['optimizer']}\n"
     )
-    click.echo(f"{'':<{width}}  {'shape':<14} {'largest':>10} {'difference':>11}")
+    echo(f"{'':<{width}}  {'shape':<14} {'largest':>10} {'difference':>11}")
     for row in comparison["rows"]:
         shape = "×".join(map(str, row["shape"])) or "scalar"
-        click.echo(f"{row['what']:<{width}}  {shape:<14} {row['largest']:>10.3g} {row['difference']:>11.1e}")
-    click.echo(f"\nlargest difference {comparison['max_difference']:.1e} (tolerance {comparison['tolerance']:.0e})")
+        echo(f"{row['what']:<{width}}  {shape:<14} {row['largest']:>10.3g} {row['difference']:>11.1e}")
+    echo(f"\nlargest difference {comparison['max_difference']:.1e} (tolerance {comparison['tolerance']:.0e})")

@@ -4,21 +4,22 @@ from typing import Any
 
 import click
 
-from didact.cli.options import JSON_OPTION, format_bytes, format_metric, print_result
+from didact.cli.options import DEVICE_OPTION, JSON_OPTION, RUNS_OPTION, format_bytes, format_metric, print_result
+from didact.cli.terminal import echo
 from didact.errors import UsageError
 
 
 @click.command("evaluate")
 @click.argument("run")
-@click.option("--int8", is_flag=True, help="Also with weights in eight bits: what they save, and what they cost.")
+@click.option("--int8", is_flag=True, help="Also with int8-quantized weights: bytes saved and change of the metrics.")
 @click.option(
-    "--by", metavar="COLUMN", help="Also for each group of a table's rows; of two classes, how fairly they are told."
+    "--by", metavar="COLUMN", help="Also by group of a table's rows; for two classes, fairness metrics (gaps)."
 )
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, mps.")
-@click.option("--runs", default="runs", help="Folder in which short names of runs are looked up.")
+@DEVICE_OPTION
+@RUNS_OPTION
 @JSON_OPTION
 def command(run: str, int8: bool, by: str | None, device: str, runs: str, as_json: bool) -> None:
-    """Compute the metrics of a run's best model anew, on its validation and test splits."""
+    """Evaluate a run's best model again, on its validation and test splits."""
     from didact.charts.format import format_metric_formula, select_metric_notes
     from didact.cli.recipes import load_recipes
     from didact.inference.evaluate import evaluate
@@ -31,7 +32,7 @@ def command(run: str, int8: bool, by: str | None, device: str, runs: str, as_jso
         from didact.inference.evaluate_by_group import evaluate_by_group
 
         if int8:
-            raise UsageError("--by and --int8 are two questions; ask one after the other")
+            raise UsageError("--by and --int8 exclude each other; give one of them")
         result = evaluate_by_group(opened_run, by, device=device)
     else:
         result = (evaluate_int8 if int8 else evaluate)(opened_run, device=device)
@@ -39,22 +40,22 @@ def command(run: str, int8: bool, by: str | None, device: str, runs: str, as_jso
     def print_scores(scores: dict[str, Any], suffix: str = "") -> None:
         for split in ("validation", "test"):
             metrics = "  ".join(f"{name} {format_metric(value)}" for name, value in scores[split].items())
-            click.echo(f"{split + suffix:<{11 + len(suffix)}}{metrics}")
+            echo(f"{split + suffix:<{11 + len(suffix)}}{metrics}")
             for name in scores[split]:
                 if formula := format_metric_formula(name, scores[split]):
-                    click.echo(f"{'':<{11 + len(suffix)}}{name} = {formula}")
+                    echo(f"{'':<{11 + len(suffix)}}{name} = {formula}")
 
     def show() -> None:
         print_scores(result)
         for note in select_metric_notes(result["test"], opened_run.metadata.get("notes", ())):
-            click.echo(f"  {note}")
+            echo(f"  {note}")
         if by is not None:
             _show_groups(result)
         if int8:
             int8_result = result["int8"]
             print_scores(int8_result, " in int8")
             fraction = int8_result["bytes_after"] / int8_result["bytes_before"]
-            click.echo(
+            echo(
                 f"weights    {int8_result['num_layers']} layers: {format_bytes(int8_result['bytes_before'])} -> "
                 f"{format_bytes(int8_result['bytes_after'])} ({100 * fraction:.0f} %),"
                 f" relative error {int8_result['relative_error']:.4f}"
@@ -64,11 +65,11 @@ def command(run: str, int8: bool, by: str | None, device: str, runs: str, as_jso
 
 
 def _show_groups(result: dict[str, Any]) -> None:
-    """The test split, group by group, and what lies between them."""
+    """The metrics of the test split by group, and the gaps between groups."""
     from rich.markup import escape
     from rich.table import Table
 
-    from didact.cli.progress import make_console
+    from didact.cli.console import make_console
 
     groups: dict[str, dict[str, float]] = result["test_by_group"]
     columns = list(next(iter(groups.values())))
@@ -80,8 +81,8 @@ def _show_groups(result: dict[str, Any]) -> None:
         table.add_row(escape(name), *(f"{scores[c]:,}" if c == "rows" else format_metric(scores[c]) for c in columns))
     make_console().print(table)
     for name, gap in result.get("test_gaps", {}).items():
-        click.echo(f"{name.replace('_', ' ') + ' gap':<26}{format_metric(gap)}")
+        echo(f"{name.replace('_', ' ') + ' gap':<26}{format_metric(gap)}")
     if "test_gaps" in result:
-        click.echo(
-            f"yes: the answer {result['labels'][1]!r}; a gap is the largest difference between two groups, 0 is fair"
+        echo(
+            f"positive class: {result['labels'][1]!r}; a gap is the largest difference between two groups, 0 is fair"
         )

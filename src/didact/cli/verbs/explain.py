@@ -5,7 +5,16 @@ from typing import Any
 
 import click
 
-from didact.cli.options import FROM_OPTION, JSON_OPTION, format_metric, print_result
+from didact.cli.options import (
+    DEVICE_OPTION,
+    FROM_OPTION,
+    JSON_OPTION,
+    RUNS_OPTION,
+    format_metric,
+    make_output_option,
+    print_result,
+)
+from didact.cli.terminal import echo
 
 
 @click.command("explain")
@@ -16,36 +25,35 @@ from didact.cli.options import FROM_OPTION, JSON_OPTION, format_metric, print_re
     "--method",
     default="all",
     show_default=True,
-    help="Of saliency, smooth_grad, grad_cam, gradient_times_input, occlusion, "
-    "shapley, filters and feature_maps; of texts and forecasts, read in order, attention, alignment, gates and memory: "
-    "one, "
-    "several with commas, or all. heads: what each attention head is worth.",
+    help="One method, several with commas, or all. Images and tables: saliency, smooth_grad, grad_cam, "
+    "gradient_times_input, occlusion, shapley, filters, feature_maps. Texts and time series: attention, alignment, "
+    "gates, memory. heads: attention head ablation.",
 )
 @click.option("--class", "label", help="Class whose score is explained  [default: the predicted one]")
-@click.option("--layer", help="Layer of Grad-CAM and feature maps, as `didact show` names it  [default: the last maps]")
+@click.option(
+    "--layer", help="Layer of Grad-CAM and feature maps, as `didact show` names it  [default: the last feature maps]"
+)
 @click.option(
     "--patches",
     type=click.IntRange(1, 64),
-    help="Patches on a side for occlusion and Shapley values  [default: 4 or 7]",
+    help="Patches per side for occlusion and Shapley values  [default: 4 or 7]",
 )
 @click.option(
-    "--samples",
+    "--num-samples",
     type=click.IntRange(1, 100_000),
     default=32,
     show_default=True,
-    help="Random orders that Shapley values of more than 10 parts are taken from.",
+    help="Random permutations for Shapley values of more than 10 features.",
 )
 @click.option(
-    "--beside",
+    "--compare",
     multiple=True,
     metavar="RUN",
-    help="With --method memory: a further run in the same chart; more than once.",
+    help="Another run in the same chart, with --method memory. Repeatable.",
 )
-@click.option(
-    "--to", type=click.Path(path_type=Path), help="Folder of page and figures  [default: explanations/ in the run]"
-)
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, mps.")
-@click.option("--runs", default="runs", help="Folder in which short names of runs are looked up.")
+@make_output_option("Folder of the page and its figures  [default: explanations/ in the run]")
+@DEVICE_OPTION
+@RUNS_OPTION
 @JSON_OPTION
 def command(
     run: str,
@@ -55,21 +63,20 @@ def command(
     label: str | None,
     layer: str | None,
     patches: int | None,
-    samples: int,
-    beside: tuple[str, ...],
-    to: Path | None,
+    num_samples: int,
+    compare: tuple[str, ...],
+    output: Path | None,
     device: str,
     runs: str,
     as_json: bool,
 ) -> None:
-    """Show why a model answers as it does: image files, rows, texts or a series; without any, the test examples it
-    got most wrong.
+    """Explain a model's predictions for images, table rows, texts or a time series.
 
-    Inputs are read as `didact predict` reads them: of a run of texts each is a text, and files of texts are given
-    with --from.
+    Without inputs: for the test examples with the largest losses. Inputs are read as `didact predict` reads them: for
+    a text model each is a text, and files of texts are given with --from.
 
-    Of a classifier, what speaks for a class. Of what reads in order (texts, translations, forecasts), what happens
-    inside meanwhile.
+    Classifiers: attribution maps and Shapley values for a class. Sequence models (texts, translations, forecasts):
+    attention by layer and head, alignment, gates over time, and ‖∂h_t/∂h_k‖ over distance.
     """
     from didact.cli.recipes import load_recipes
     from didact.explain.explain_run import explain_run
@@ -84,31 +91,33 @@ def command(
         label=label,
         layer=layer,
         patches=patches,
-        samples=samples,
-        out_dir=to,
+        num_samples=num_samples,
+        out_dir=output,
         device=device,
-        other_runs=[Run.open(name, runs) for name in beside],
-        on_message=lambda words: click.echo(words, err=True) if not as_json else None,
+        other_runs=[Run.open(name, runs) for name in compare],
+        on_message=lambda message: echo(message, err=True) if not as_json else None,
     )
 
     def show() -> None:
         if "whole" in result:
-            click.echo(
-                "as it is:  " + ", ".join(f"{name} {format_metric(value)}" for name, value in result["whole"].items())
+            echo(
+                "all heads:  " + ", ".join(f"{name} {format_metric(value)}" for name, value in result["whole"].items())
             )
         for row in result["explained"]:
-            click.echo(_format_line(row))
-        click.echo(f"page {result['page']}")
+            echo(_format_line(row))
+        echo(f"page {result['page']}")
 
     print_result(result, as_json, show)
 
 
 def _format_line(row: dict[str, Any]) -> str:
-    """One explanation as people read it; of a row, the parts that count most; of a text read in order, where its
-    figures are."""
+    """One explanation in one line or a few: the most important features of a row, the figures of a sequence."""
     if "memory" in row:
-        last_norm = row["norms"][-1]
-        return f"{row['memory']}:  {format_metric(last_norm)} after {len(row['norms']) - 1} steps"
+        from didact.explain.sequences import MIN_CHARTED_NORM
+
+        norm = row["norms"][-1]
+        norm_text = "below 1e-300" if norm < MIN_CHARTED_NORM else format_metric(norm)
+        return f"{row['memory']}:  {norm_text} after {len(row['norms']) - 1} steps"
     if "head" in row:
         metrics = ", ".join(
             f"{name} {format_metric(value)}"
@@ -118,14 +127,10 @@ def _format_line(row: dict[str, Any]) -> str:
         return f"{row['attention']} head {row['head']} off:  {metrics}"
     if "tokens" in row:
         predicted, p = row["predicted"], row["probability"]
-        # of no mask nothing is said
-        text = (
-            f"  {predicted!r} ({100 * p:.1f} %)"
-            if predicted and p is not None
-            else f"  {predicted}"
-            if predicted
-            else ""
-        )
+        if predicted and p is not None:
+            text = f"  {predicted!r} ({100 * p:.1f} %)"
+        else:
+            text = f"  {predicted}" if predicted else ""  # a text without <mask>: nothing was predicted
         return "\n  ".join([f"{row['input']}:{text}", *row["figures"]])
     text = (
         f"{row['input']}:  {row['predicted']} ({100 * row['probability']:.1f} %)  why {row['class']}: score "

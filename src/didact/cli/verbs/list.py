@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from didact.cli.options import JSON_OPTION, format_duration, format_metric, print_result
+from didact.cli.terminal import echo
 from didact.errors import UsageError
 
 if TYPE_CHECKING:
@@ -12,23 +13,22 @@ if TYPE_CHECKING:
 
 
 @click.command("list")
-@click.option("--data", "of_data", is_flag=True, help="Data sets instead of recipes.")
+@click.option("--data", "show_datasets", is_flag=True, help="List the datasets instead.")
 @click.option(
     "--runs",
     is_flag=False,
     flag_value="runs",
     metavar="[FOLDER]",
-    help="Runs instead of recipes: below runs, or this folder.",
+    help="List your runs instead, in this folder  [default: runs]",
 )
 @JSON_OPTION
-def command(of_data: bool, runs: str | None, as_json: bool) -> None:
-    """Show the catalogue: every recipe with its chapter, sources and abilities; or every data set known by name; or
-    one's own runs."""
-    if of_data and runs is not None:
-        raise UsageError("--data and --runs are two lists; ask for one after the other")
+def command(show_datasets: bool, runs: str | None, as_json: bool) -> None:
+    """List all recipes by chapter; with --data the datasets, with --runs your runs."""
+    if show_datasets and runs is not None:
+        raise UsageError("--data and --runs are two lists; give one of them")
     if runs is not None:
         _list_runs(runs, as_json)
-    elif of_data:
+    elif show_datasets:
         _list_datasets(as_json)
     else:
         _list_recipes(as_json)
@@ -42,13 +42,13 @@ def _list_recipes(as_json: bool) -> None:
 
     def show() -> None:
         for chapter in dict.fromkeys(str(row["chapter"]) for row in rows):
-            click.secho(chapter, bold=True)
+            echo(chapter, bold=True)
             for row in rows:
                 if row["chapter"] == chapter:
-                    click.echo(f"  {row['name']:<22} {row['summary']}")
+                    echo(f"  {row['name']:<22} {row['summary']}")
                     abilities_text = f"{', '.join(row['abilities'])}; " if row["abilities"] else ""
-                    click.secho(f"  {'':<22} {abilities_text}{', '.join(row['sources'])}", dim=True)
-        click.echo("\n`didact show RECIPE` tells more; `didact list --data` lists the data sets.")
+                    echo(f"  {'':<22} {abilities_text}{', '.join(row['sources'])}", dim=True)
+        echo("\n`didact show RECIPE` says more; `didact list --data` lists the datasets.")
 
     print_result(rows, as_json, show)
 
@@ -63,8 +63,8 @@ def _list_datasets(as_json: bool) -> None:
             "kind": s.kind,
             "task": s.task,
             "summary": s.summary,
-            "licence": s.license,
-            "at_hand": not find_missing_files(s),
+            "license": s.license,
+            "available": not find_missing_files(s),
         }
         for s in list_datasets().values()
     ]
@@ -72,14 +72,14 @@ def _list_datasets(as_json: bool) -> None:
     def show() -> None:
         widths = {key: max(len(str(row[key])) for row in rows) for key in ("name", "kind", "task")}
         for row in rows:
-            note = "" if row["at_hand"] else "   (to be downloaded)"
-            click.echo(f"  {'  '.join(f'{row[key]:<{widths[key]}}' for key in widths)}  {row['summary']}{note}")
+            note = "" if row["available"] else "   (to be downloaded)"
+            echo(f"  {'  '.join(f'{row[key]:<{widths[key]}}' for key in widths)}  {row['summary']}{note}")
 
     print_result(rows, as_json, show)
 
 
 def _list_runs(root: str, as_json: bool) -> None:
-    """Every run below a folder, the oldest first. torch is not needed, nor waited for."""
+    """All runs in a folder, the oldest first. Does not import torch."""
     from pathlib import Path
 
     from didact.run import Run, folders
@@ -92,15 +92,15 @@ def _list_runs(root: str, as_json: bool) -> None:
         }
         for row in rows:
             columns = "  ".join(f"{row.get(key, '')!s:<{widths[key]}}" for key in widths)
-            click.echo(f"{columns}  {row['wrong'] if 'wrong' in row else _format_result(row)}".rstrip())
+            echo(f"{columns}  {row['error'] if 'error' in row else _format_result(row)}".rstrip())
         if not rows:
-            click.echo(f"no runs under {root} yet; `didact train mlp` makes the first")
+            echo(f"no runs in {root} yet; `didact train mlp` makes the first")
 
     print_result(rows, as_json, show)
 
 
 def _describe_run(run: "Run") -> dict[str, Any]:
-    """One run in a few words; a damaged one is in the list as well, and says why."""
+    """One run of the list; a damaged one is listed too, with its error."""
     name = f"{run.folder.parent.name}/{run.folder.name}"
     try:
         metadata = run.metadata
@@ -112,11 +112,11 @@ def _describe_run(run: "Run") -> dict[str, Any]:
             **{k: metadata[k] for k in keys if k in metadata},
         }
     except UsageError as error:
-        return {"run": name, "status": "damaged", "wrong": str(error)}
+        return {"run": name, "status": "damaged", "error": str(error)}
 
 
 def _format_result(row: dict[str, Any]) -> str:
-    """How a finished run did by the metric that chose its model, and how long that took."""
+    """The test metric of a finished run, and its training time."""
     if "test" not in row or "monitor" not in row:
         return ""
     metric = row["monitor"][0]

@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from didact.cli.options import FROM_OPTION, JSON_OPTION, format_metric, print_result
+from didact.cli.options import FROM_OPTION, JSON_OPTION, RUNS_OPTION, format_metric, make_output_option, print_result
+from didact.cli.terminal import echo
 
 
 @click.command("predict")
@@ -13,45 +14,48 @@ from didact.cli.options import FROM_OPTION, JSON_OPTION, format_metric, print_re
 @click.argument("inputs", nargs=-1)
 @FROM_OPTION
 @click.option(
-    "--passes",
+    "--mc-passes",
     type=click.IntRange(0, 10_000),
     default=0,
-    help="Ask so often with dropout on: adds the spread of the answers.",
+    help="MC dropout: number of stochastic forward passes; adds the standard deviation of the predictions.",
 )
 @click.option(
-    "--draws",
+    "--num-samples",
     type=click.IntRange(0, 10_000),
     default=0,
-    help="Random answers from the predicted distribution, for each input.",
+    help="Number of samples from the predictive distribution of each input.",
 )
 @click.option(
-    "--beam", type=int, default=1, show_default=True, help="Translations kept in view to find the likeliest whole."
+    "--num-beams",
+    "--beam",
+    "--beams",
+    "num_beams",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Beam search for a translation: beam width.",
 )
-@click.option("--sure", type=click.FloatRange(0, 1), help="Least score of a box that is told and drawn  [default: 0.3]")
-@click.option(
-    "--to", help="Folder for answers that are pictures: masks, boxes, restored images  [default: predictions]"
-)
-@click.option("--runs", default="runs", help="Folder in which short names of runs are looked up.")
+@click.option("--min-score", type=click.FloatRange(0, 1), help="Minimum confidence of a bounding box  [default: 0.3]")
+@make_output_option("Folder of predicted images: masks, boxes, restored images  [default: predictions]")
+@RUNS_OPTION
 @JSON_OPTION
 def command(
     run: str,
     inputs: tuple[str, ...],
     files: tuple[Path, ...],
-    passes: int,
-    draws: int,
-    beam: int,
-    sure: float | None,
-    to: str | None,
+    mc_passes: int,
+    num_samples: int,
+    num_beams: int,
+    min_score: float | None,
+    output: Path | None,
     runs: str,
     as_json: bool,
 ) -> None:
-    """Use a run's model on new inputs: image files, a CSV, one row written a=1,b=2, or a text (of bert with <mask>).
+    """Predict with a run's model: for image files, a CSV file, one row written a=1,b=2, or a text.
 
-    What the run learned from decides how an input is read. Of images it is a path; of tables and series a CSV file
-    where it ends in
-    .csv or .tsv (packed: .gz, .xz), else a row or values; of texts it is a text, whatever it looks like: files of
-    texts are given
-    with --from.
+    Inputs are encoded as in training. Image models read an INPUT as a file. Table and time-series models read it as a
+    CSV file if it ends in .csv or .tsv (also packed: .gz, .xz), else as a row or values. Text models read it as the
+    text itself (bert fills in <mask>); files of texts are given with --from.
     """
     from didact.cli.recipes import load_recipes
     from didact.inference.predict import draws_pictures, predict
@@ -61,30 +65,30 @@ def command(
         raise click.MissingParameter(ctx=click.get_current_context(), param_type="argument", param_hint="'INPUTS...'")
     load_recipes()
     opened_run = Run.open(run, runs)
-    folder = to or ("predictions" if draws_pictures(opened_run.metadata.get("abilities", ())) else None)
+    has_pictures = draws_pictures(opened_run.metadata.get("abilities", ()))
     predictions = predict(
         opened_run,
         [*inputs, *files],
-        passes=passes,
-        draws=draws,
-        beam=beam,
-        min_score=sure,
-        out_dir=folder,
+        mc_passes=mc_passes,
+        num_samples=num_samples,
+        num_beams=num_beams,
+        min_score=min_score,
+        out_dir=output or (Path("predictions") if has_pictures else None),
         warn=_print_warning,
     )
     offset = opened_run.metadata["data"].get("target_offset", 0.0)
     print_result(
-        predictions, as_json, lambda: click.echo("\n".join(format_prediction(row, offset) for row in predictions))
+        predictions, as_json, lambda: echo("\n".join(format_prediction(row, offset) for row in predictions))
     )
 
 
 def _print_warning(warning: str) -> None:
-    """Beside the answers, which may be read by a program."""
-    click.echo(f"didact: {warning}", err=True)
+    """On stderr: stdout may be read by a program."""
+    echo(f"didact: {warning}", err=True)
 
 
 def format_prediction(row: dict[str, Any], offset: float = 0.0) -> str:
-    """One prediction as people read it; `offset` had been subtracted from the numbers that were learned."""
+    """One prediction in one line or a few; `offset` was subtracted from the target in training."""
     from didact.data.text.masked_lm import MASK_TOKEN
 
     parts = []
@@ -113,12 +117,12 @@ def format_prediction(row: dict[str, Any], offset: float = 0.0) -> str:
 
 
 def _format_value(value: Any, offset: float = 0.0) -> str:
-    """A number or a name; of several labels drawn at once, all of them."""
+    """A number or a name; several labels in parentheses."""
     from didact.data.tables.offsets import format_exact
 
     if isinstance(value, list):
         return f"({', '.join(_format_value(v, offset) for v in value)})"
-    # a date: what differs stands behind the first digits
+    # a date in seconds: dates differ only behind the first digits
     if isinstance(value, float) and (offset or 1e7 <= abs(value) < 1e15):
         return format_exact(value, offset)
     return format_metric(value) if isinstance(value, float) else str(value)

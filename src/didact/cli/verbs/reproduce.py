@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from didact.cli.options import JSON_OPTION, format_duration, print_result
+from didact.cli.terminal import echo
 from didact.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,89 +18,86 @@ VERDICT_COLORS = {"holds": "green", "wrong": "red", "conditional": "yellow"}
 
 @click.command("reproduce")
 @click.argument("name", required=False, metavar="[TABLE]")
-@click.option("--seeds", type=click.IntRange(1, 1000), help="Trainings of each configuration.  [default: 3]")
-@click.option("--device", help="auto, cpu, cuda, cuda:1, mps.")
-@click.option("--runs", help="Folder that the runs are made in.")
+@click.option("--seeds", type=click.IntRange(1, 1000), help="Number of seeds per configuration  [default: 3]")
+@click.option("--device", help="auto, cpu, cuda, cuda:1 or mps  [default: auto]")
+@click.option("--runs", metavar="FOLDER", help="Folder of the runs  [default: runs]")
 @click.option(
-    "--beside", type=click.IntRange(1, 64), help="Trainings at once, each in a process of its own.  [default: 1]"
+    "-j", "--jobs", type=click.IntRange(1, 64), help="Parallel trainings, each in a process of its own  [default: 1]"
 )
 @click.option(
     "--compile",
-    "compiled",
+    "use_compile",
     is_flag=True,
     help="torch.compile the losses: half a minute each at first, then faster on a GPU.",
 )
-@click.option("--more", is_flag=True, help="Train only the seeds that what was kept lacks, and put them together.")
-@click.option("--keep", is_flag=True, help="Keep what was measured: `didact check` shows it.")
-@click.option(
-    "--kept", "shown", is_flag=True, help="Show what was measured and kept before, cell by cell; nothing is trained."
-)
+@click.option("--add-seeds", is_flag=True, help="Train only the seeds that the saved measurement lacks, and add them.")
+@click.option("--save", is_flag=True, help="Save the measurement: `didact check` shows it.")
+@click.option("--saved", "show_saved", is_flag=True, help="Show the saved measurement, cell by cell; train nothing.")
 @JSON_OPTION
 def command(
     name: str | None,
     seeds: int | None,
     device: str | None,
     runs: str | None,
-    beside: int | None,
-    compiled: bool,
-    more: bool,
-    keep: bool,
-    shown: bool,
+    jobs: int | None,
+    use_compile: bool,
+    add_seeds: bool,
+    save: bool,
+    show_saved: bool,
     as_json: bool,
 ) -> None:
-    """Measure a table of the course anew: its configurations trained over several seeds, cell by cell beside what
-    is stated.
+    """Measure a table of the courses again: train its configurations over several seeds and compare cell by cell.
 
     \b
-    didact reproduce                  the tables: measured, or not and why
-    didact reproduce 1.6 --kept       what was measured before, cell by cell
-    didact reproduce 1.6 --seeds 3    stopped and called again, it goes on where it was
-    didact reproduce 1.6 --seeds 8 --more --keep     seeds 3 to 7, beside the three that were kept
-    didact reproduce 9.9 --device cuda --beside 8    small networks leave room on a GPU
-    didact reproduce 6.12 --device cuda    a claim about time, with a clock
+    didact reproduce                             all tables: measured, or not and why
+    didact reproduce 1.6 --saved                 the saved measurement, cell by cell
+    didact reproduce 1.6 --seeds 3               the same command continues after an interruption
+    didact reproduce 1.6 --seeds 8 --add-seeds --save    seeds 3 to 7, added to the three that are saved
+    didact reproduce 9.9 --device cuda --jobs 8  eight small networks at once on a GPU
+    didact reproduce 6.12 --device cuda          a claim about time: a benchmark
     """
     import didact.recipes  # noqa: F401 (registers the recipes)
     from didact.claims.table import get_table, judge_table, load_records
     from didact.claims.tables import TABLES
 
-    flags = {"--keep": keep, "--more": more, "--seeds": seeds, "--device": device, "--runs": runs, "--beside": beside,
-             "--compile": compiled}
-    given_flags = [flag for flag, value in flags.items() if value]
+    values = {"--save": save, "--add-seeds": add_seeds, "--seeds": seeds, "--device": device, "--runs": runs,
+              "--jobs": jobs, "--compile": use_compile}
+    given_flags = [flag for flag, value in values.items() if value]
     if name is None:
-        if given_flags or shown:
-            flag = given_flags[0] if given_flags else "--kept"
+        if given_flags or show_saved:
+            flag = given_flags[0] if given_flags else "--saved"
             raise UsageError(f"{flag} expects a table, as in didact reproduce 1.6 {flag}; got none")
         rows = [_describe_table(table) for table in TABLES.values()]
         print_result(rows, as_json, lambda: _show_list(rows))
         return
     table = get_table(name)
-    if shown:
+    if show_saved:
         if given_flags:
-            raise UsageError(f"--kept shows what was measured before and measures nothing; leave out {given_flags[0]}")
+            raise UsageError(f"--saved shows the saved measurement and measures nothing; leave out {given_flags[0]}")
         if table.name not in load_records():
-            raise UsageError(f"table {name} is not yet measured; run {table.command} --keep")
+            raise UsageError(f"table {name} is not yet measured; run {table.command} --save")
         record, judged_cells = load_records()[table.name], judge_table(table, load_records()[table.name])
         print_result(_to_json(table, record, judged_cells), as_json, lambda: _show(table, record, judged_cells))
         return
-    if table.is_benchmark and ((beside or 1) > 1 or compiled):
-        flag = "--compile, which changes them" if compiled else f"--beside {beside}, which would disturb them"
+    if table.is_benchmark and ((jobs or 1) > 1 or use_compile):
+        flag = "--compile, which changes them" if use_compile else f"--jobs {jobs}, which would disturb them"
         raise UsageError(f"table {name} is of times; leave out {flag}")
     settings = {
         key: value
-        for key, value in (("device", device), ("runs", runs), ("compile", compiled or None))
+        for key, value in (("device", device), ("runs", runs), ("compile", use_compile or None))
         if value is not None
     }
-    record = _measure(table, seeds or DEFAULT_SEEDS, beside or 1, more, settings)
+    record = _measure(table, seeds or DEFAULT_SEEDS, jobs or 1, add_seeds, settings)
     judged_cells = judge_table(table, record)
-    if keep:
+    if save:
         from didact.claims import reproduce
 
-        click.echo(f"kept {reproduce.save_record(record)}", err=True)
+        echo(f"saved {reproduce.save_record(record)}", err=True)
     print_result(_to_json(table, record, judged_cells), as_json, lambda: _show(table, record, judged_cells))
 
 
 def _describe_table(table: "MeasuredTable") -> dict[str, Any]:
-    """What a table is and whether it was measured."""
+    """A table's title, size, command and saved measurement."""
     from didact.claims.reproduce import why_not_measurable
     from didact.claims.table import judge_table, load_records
 
@@ -121,7 +119,7 @@ def _describe_table(table: "MeasuredTable") -> dict[str, Any]:
 def _measure(
     table: "MeasuredTable", num_seeds: int, num_workers: int, only_missing: bool, settings: dict[str, Any]
 ) -> "MeasurementRecord":
-    """So many seeds, or with `more` those of them that the kept record lacks, joined with it."""
+    """Measure a table over these seeds; with `only_missing`, over those that the saved record lacks, and add them."""
     from didact.claims.reproduce import (
         estimate_seconds,
         list_missing_seeds,
@@ -146,22 +144,22 @@ def _measure(
     try:
         expected = format_duration(estimate_seconds(table, len(seeds), on_event=screen, **settings))
     except Interrupted:
-        raise UsageError("stopped while the expected time was taken; nothing was trained yet") from None
-    resume_note = "" if table.is_benchmark else "; what is trained already is not trained again"
-    order_note = f" one after another; {num_workers} are trained at once" if num_workers > 1 else ""
-    click.echo(
+        raise UsageError("stopped while estimating the time; nothing was trained yet") from None
+    resume_note = "" if table.is_benchmark else "; finished trainings are not repeated"
+    order_note = f" one after another; {num_workers} run in parallel" if num_workers > 1 else ""
+    echo(
         f"{num_jobs} {noun}{'s' * (num_jobs > 1)}, {expected}{' or more' * table.is_benchmark} "
         f"expected{order_note}{resume_note}",
         err=True,
     )
     try:
-        with use_progress_callback(screen.show_drawing):
+        with use_progress_callback(screen.show_sampling):
             record = measure_table(
                 table, seeds=seeds, num_workers=num_workers, on_event=screen, on_row=screen.report_row, **settings
             )
     except Interrupted:
         raise UsageError(
-            "stopped; what was trained is kept, what was under way is begun anew: the same command goes on"
+            "stopped; finished trainings are saved, unfinished ones start again: the same command continues"
         ) from None
     finally:
         screen.close()
@@ -189,7 +187,7 @@ def _show(table: "MeasuredTable", record: "MeasurementRecord", judged_cells: "li
 
     from didact.claims.core import format_counts
     from didact.claims.table import VERDICT_RULE
-    from didact.cli.progress import make_console
+    from didact.cli.console import TEXT_WIDTH, make_console
 
     rich_table = Drawn(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("claim", "cell", "stated", "measured", "verdict"):
@@ -203,7 +201,7 @@ def _show(table: "MeasuredTable", record: "MeasurementRecord", judged_cells: "li
             escape(j.measured) + note,
             f"[{VERDICT_COLORS.get(j.verdict, 'dim')}]{j.displayed_verdict}[/]",
         )
-    console = make_console()
+    console = make_console(pipe_width=TEXT_WIDTH)
     console.print(f"[bold]{table.citation}[/]: {escape(table.title)}\n")
     console.print(rich_table)
     console.print(
@@ -219,7 +217,7 @@ def _show_list(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table as Drawn
 
     from didact.claims.core import format_counts
-    from didact.cli.progress import make_console
+    from didact.cli.console import TEXT_WIDTH, make_console
 
     rich_table = Drawn(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("table", "shows", "cells", "state"):
@@ -228,4 +226,4 @@ def _show_list(rows: list[dict[str, Any]]) -> None:
         measured_text = f"measured: {format_counts(row['verdicts'])} ({row['measured']})"
         state_text = measured_text if row["measured"] else f"not yet measured: {row['lacks'] or row['command']}"
         rich_table.add_row(row["table"], escape(row["title"]), str(row["cells"]), escape(state_text))
-    make_console().print(rich_table)
+    make_console(pipe_width=TEXT_WIDTH).print(rich_table)

@@ -2,15 +2,15 @@
 
 import click
 
-from didact.cli.options import JSON_OPTION
+from didact.cli.options import JSON_OPTION, RUNS_OPTION
 
 
 @click.command("resume")
 @click.argument("run")
-@click.option("--runs", default="runs", help="Folder in which short names of runs are looked up.")
+@RUNS_OPTION
 @JSON_OPTION
 def command(run: str, runs: str, as_json: bool) -> None:
-    """Go on with a run that was stopped or killed. RUN is its folder, the end of its name, or `latest`."""
+    """Continue a run that was stopped or killed. RUN is its folder, the end of its name, or `latest`."""
     from didact.cli.recipes import load_recipes
     from didact.cli.verbs.train import run_with_progress
     from didact.run import Run
@@ -18,4 +18,4 @@ def command(run: str, runs: str, as_json: bool) -> None:
 
     load_recipes()
     opened_run = Run.open(run, runs)
-    run_with_progress(lambda tell: resume(opened_run, on_event=tell), as_json)
+    run_with_progress(lambda on_event: resume(opened_run, on_event=on_event), as_json)

@@ -5,12 +5,13 @@ from typing import Any
 import click
 
 from didact.cli.options import parse_options, print_result
+from didact.cli.terminal import echo
 
 
 @click.command("show", context_settings={"ignore_unknown_options": True, "help_option_names": []})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(arguments: tuple[str, ...]) -> None:
-    """Show one recipe: what it is, where from, its options, and the layers it builds for the data."""
+    """Show one recipe: its equation, sources, options, and the layers that it builds for the data."""
     from didact.cli.recipes import get_recipe, parse_recipe_name
     from didact.training.prepare import describe_recipe, known_options
 
@@ -29,9 +30,9 @@ def _show(description: dict[str, Any]) -> None:
     from didact.cli.progress import describe_health, make_console, make_layer_table
 
     console = make_console()
-    click.secho(description["recipe"], bold=True)
-    click.echo(description["about"])
-    click.echo(
+    echo(description["recipe"], bold=True)
+    echo(description["about"])
+    echo(
         f"\nchapter {description['chapter']}; sources {', '.join(description['sources'])}; can "
         f"{', '.join(description['abilities'])}"
     )
@@ -41,17 +42,17 @@ def _show(description: dict[str, Any]) -> None:
     for o in description["options"]:
         table.add_row(f"--{o['flag']}", o["type"], o["default"], o["help"])
     console.print(table)
-    click.echo(f"\non {description['data']}:")
+    echo(f"\non {description['data']}:")
     for line in [*describe_health(description["health"]), *description["notes"]]:
-        click.echo(f"  {line}")
+        echo(f"  {line}")
     with_receptive_fields = any("field" in row for row in description["layers"]["rows"])
     console.print(make_layer_table(description["layers"], with_receptive_fields=with_receptive_fields))
     if with_receptive_fields:
-        click.echo(
+        echo(
             "  sees: pixels of the image that one output looks at; jump: pixels between two neighbours; neither where "
             "all is mixed"
         )
-    click.echo(
+    echo(
         f"  {description['layers']['total']:,} parameters, {description['layers']['trainable']:,} trainable, "
         f"{description['layers']['tied']:,} tied"
     )

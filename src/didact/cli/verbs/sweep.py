@@ -6,17 +6,21 @@ from typing import Any
 import click
 
 from didact.cli.options import format_metric, parse_options, print_result
+from didact.cli.terminal import echo
 from didact.errors import UsageError
 
 
 @click.command("sweep", context_settings={"ignore_unknown_options": True, "help_option_names": []})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(arguments: tuple[str, ...]) -> None:
-    """Train a recipe over a grid: `didact sweep mlp lr=1e-4,1e-3 dropout=0,0.3 --data wine --seeds 3`."""
+    """Train a recipe over a grid of option values and rank the cells on validation.
+
+    Example: didact sweep mlp lr=1e-4,1e-3 dropout=0,0.3 --data wine --seeds 3
+    """
     from didact import report
     from didact.cli.recipes import get_recipe, parse_recipe_name
     from didact.cli.sweep_progress import SweepProgress
-    from didact.options import Option, Range
+    from didact.options import Option, Range, format_value
     from didact.progress import ignore_progress, use_progress_callback
     from didact.run import Run
     from didact.training.distributed.process_group import join_group, leave_group
@@ -28,13 +32,16 @@ def command(arguments: tuple[str, ...]) -> None:
     recipe = get_recipe(parse_recipe_name("sweep", arguments))
     grid = [w for w in arguments[1:] if "=" in w and not w.startswith("-")]
     own_options = {
-        "seeds": Option("seeds", int, 1, "how many seeds each cell is trained under", range=Range(1, 1000)),
-        "beside": Option("beside", int, 1, "trainings at once, each in a process of its own", range=Range(1, 64)),
+        "seeds": Option("seeds", int, 1, "number of seeds per cell", range=Range(1, 1000)),
+        "jobs": Option(
+            "jobs", int, 1, "parallel trainings, each in a process of its own", range=Range(1, 64), aliases=("-j",)
+        ),
         "metric": Option(
-            "metric", str, None, "metric of the table (what the recipe watches if not given)", is_optional=True
+            "metric", str, None, "metric of the table (the one that the recipe monitors if not given)", is_optional=True
         ),
     }
-    about = f"{command.help}\n\nAxes of {recipe.name} by itself: {dict(recipe.grid) or 'none'}"
+    axes_text = " ".join(f"{name}={format_value(values)}" for name, values in recipe.grid.items())
+    about = f"{command.help}\n\nThe grid of {recipe.name}, if none is given: {axes_text or 'none'}"
     user_options, as_json = parse_options(
         f"didact sweep {recipe.name}",
         known_options(recipe) | own_options,
@@ -46,7 +53,7 @@ def command(arguments: tuple[str, ...]) -> None:
     metric, seeds, num_workers = (
         user_options.pop("metric", None),
         user_options.pop("seeds", 1),
-        user_options.pop("beside", 1),
+        user_options.pop("jobs", 1),
     )
     group, screen = join_group(), SweepProgress()
     on_event = screen if group.is_main else ignore_events
@@ -57,7 +64,7 @@ def command(arguments: tuple[str, ...]) -> None:
         screen.report_row(row, recipe.comparison_metrics)
 
     try:
-        with use_progress_callback(screen.show_drawing if group.is_main else ignore_progress):
+        with use_progress_callback(screen.show_sampling if group.is_main else ignore_progress):
             folder, rows = sweep(
                 recipe,
                 axes,
@@ -71,7 +78,7 @@ def command(arguments: tuple[str, ...]) -> None:
         group.barrier()
     except Interrupted:
         raise UsageError(
-            "stopped; what was trained is kept, what was under way is begun anew: the same command goes on"
+            "stopped; finished trainings are saved, unfinished ones start again: the same command continues"
         ) from None
     finally:
         screen.close()
@@ -94,7 +101,7 @@ def command(arguments: tuple[str, ...]) -> None:
 def _show(table: list[dict[str, Any]], metric: str, extra_metrics: list[str], page: str) -> None:
     from rich.table import Table
 
-    from didact.cli.progress import make_console
+    from didact.cli.console import make_console
     from didact.options import format_value
 
     rich_table = Table(box=None, pad_edge=False, padding=(0, 2))
@@ -116,4 +123,4 @@ def _show(table: list[dict[str, Any]], metric: str, extra_metrics: list[str], pa
             ]
         )
     make_console().print(rich_table)
-    click.echo(f"report {page}")
+    echo(f"report {page}")

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from didact.cli.options import format_metric, parse_options, print_result
+from didact.cli.terminal import echo
 from didact.errors import UsageError
 
 
@@ -22,11 +23,11 @@ def command(arguments: tuple[str, ...]) -> None:
     user_options, as_json = parse_options(
         f"didact train {name}", known_options(recipe), list(arguments[1:]), about=recipe.function.__doc__ or ""
     )
-    run_with_progress(lambda tell: train(recipe, on_event=tell, **user_options), as_json)
+    run_with_progress(lambda on_event: train(recipe, on_event=on_event, **user_options), as_json)
 
 
 def run_with_progress(start_run: Callable[[Any], Any], as_json: bool) -> None:
-    """Train or resume while showing it, write the report, and answer with the metrics."""
+    """Train or resume with progress on the terminal, write the report, and print the metrics."""
     from didact import report
     from didact.cli.progress import TrainingProgress
     from didact.progress import ignore_progress, use_progress_callback
@@ -36,13 +37,13 @@ def run_with_progress(start_run: Callable[[Any], Any], as_json: bool) -> None:
 
     group, screen = join_group(), TrainingProgress()
     try:
-        with use_progress_callback(screen.show_drawing if group.is_main else ignore_progress):
+        with use_progress_callback(screen.show_sampling if group.is_main else ignore_progress):
             run = start_run(screen if group.is_main else ignore_events)
         if group.is_main:
             page = report.write_report(run)
             result = {"run": str(run.folder), "report": str(page), **_select_results(run.metadata)}
             print_result(result, as_json, lambda: _show(result))
-        group.barrier()  # one that left while the others still write would look like a failure to torchrun
+        group.barrier()  # to torchrun, a process that exits while others still write looks like a failure
     except Interrupted as stop:
         raise UsageError(str(stop)) from None
     finally:
@@ -56,13 +57,13 @@ def _select_results(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def _show(result: dict[str, Any]) -> None:
-    """The metrics of the best validation state on the test split, and where everything lies."""
+    """Print the test metrics of the best model, and the paths of run and report."""
     from didact.charts.format import format_metric_formula
 
     metrics = "  ".join(f"{name} {format_metric(value)}" for name, value in result["test"].items())
-    click.echo(f"test   {metrics}")
+    echo(f"test   {metrics}")
     for name in result["test"]:
         if formula := format_metric_formula(name, result["test"]):
-            click.echo(f"       {name} = {formula}")
-    click.echo(f"run    {result['run']}")
-    click.echo(f"report {result['report']}")
+            echo(f"       {name} = {formula}")
+    echo(f"run    {result['run']}")
+    echo(f"report {result['report']}")

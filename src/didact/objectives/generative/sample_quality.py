@@ -80,7 +80,7 @@ def metric_notes(
         )
     width, height = (min(THUMBNAIL_SIZE_PX, n) for n in (data.shape[2], data.shape[1]))
     frechet_note = (
-        f"frechet: of {width}×{height} thumbnails, {counts}; didact sample RUN --judge CLASSIFIER has that of a "
+        f"frechet: of {width}×{height} thumbnails, {counts}; didact sample RUN --classifier RUN has that of a "
         "classifier's features"
     )
     if not referee:

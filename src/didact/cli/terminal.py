@@ -1,0 +1,24 @@
+"""Lines printed for people, in which control characters of names and texts are escaped.
+
+A class folder may be named with an ESC sequence, and a language model may generate one: printed as it is, it would
+color the terminal, move its cursor or set its title. Everything that the command line prints is escaped, here or in
+`console`, where tables and progress bars come from (apart, because `didact --help` needs no rich).
+"""
+
+import re
+from typing import Any
+
+import click
+
+# C0 but tab and line ends, DEL, C1
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
+
+
+def escape_control(text: str) -> str:
+    r"""The text with control characters written out: \x1b[31m for a sequence that would color the terminal."""
+    return _CONTROL_CHARACTERS.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+def echo(text: str = "", *, err: bool = False, newline: bool = True, **style: Any) -> None:
+    """Print a line, in a style of `click.style`."""
+    click.secho(escape_control(text), err=err, nl=newline, **style)
