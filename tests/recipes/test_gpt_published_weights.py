@@ -170,7 +170,7 @@ def test_special_token_in_a_question_is_text():
 
 
 def test_bad_questions_are_refused(capsys, monkeypatch):
-    monkeypatch.setattr("didact.models.pretrained.load_weights.find_spec", lambda name: None)
+    monkeypatch.setattr("didact.models.pretrained.weights.find_spec", lambda name: None)
     for words, why in (
         (["sample", "smollm2"], "got an empty one"),
         (["sample", "smollm2", "--prompt", "Why?", "--label", "3"], "--label does not apply"),

@@ -16,7 +16,7 @@ from didact.errors import UsageError
 from didact.inference.evaluate import evaluate
 from didact.inference.predict import predict
 from didact.models import ResNet
-from didact.models.pretrained.load_weights import load_weights
+from didact.models.pretrained.weights import load_weights
 from didact.objectives.supervised import likelihood_for
 from didact.objectives.transfer import TransferClassifier, group_layers
 from didact.recipes.transfer import pretrain_cnn

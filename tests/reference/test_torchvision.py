@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from didact.models.pretrained.load_weights import load_weights
+from didact.models.pretrained.weights import load_weights
 from didact.registry import create_model
 
 torchvision = pytest.importorskip("torchvision")

@@ -10,7 +10,7 @@ from didact.data.text import bpe
 from didact.data.text.gpt2_bpe import PretrainedBPE
 from didact.errors import UsageError, look_up
 from didact.models.pretrained.gguf import load_llama
-from didact.models.pretrained.load_weights import package_folder
+from didact.models.pretrained.weights import package_folder
 from didact.objectives.text.causal_lm import CausalLanguageModel
 from didact.progress import ProgressCallback, ignore_progress
 from didact.samplers.top_k_top_p import DecodingConfig

@@ -23,7 +23,7 @@ from didact.metrics.generative import (
     kernel_distance,
     manifold_precision_recall,
 )
-from didact.models.pretrained.load_weights import IMAGENET_MEAN, IMAGENET_STD, load_weights, read_weights
+from didact.models.pretrained.weights import IMAGENET_MEAN, IMAGENET_STD, load_weights, read_weights
 from didact.models.vision.inception import FID_NUM_CLASSES, INPUT_PIXELS, InceptionV3
 from didact.objectives.abilities import CanClassify
 from didact.run import Run

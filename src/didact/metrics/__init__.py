@@ -1,6 +1,13 @@
-"""How a model is judged: pure functions of a whole split's rows, so that neither batches nor processes can change them.
+"""Metrics: pure functions of the outputs for a whole split, independent of batches and processes.
 
-Each returns a tensor on the rows' device and never waits for the host; `float()` of it is the caller's.
+    classification, confusion_matrix    accuracy, precision, recall, F1, AUROC, calibration
+    regression                          MAE, RMSE, R², coverage
+    segmentation, detection             IoU, Dice; average precision
+    images, generative                  PSNR, SSIM; FID, KID, precision and recall, coverage of classes
+    text                                BLEU
+    fairness, similarity, information   group fairness; cosine similarity; mutual information by binning
+
+Each returns a tensor on the device of its input and never waits for the host; `float()` is up to the caller.
 """
 
 from didact.metrics.classification import (
@@ -18,14 +25,23 @@ from didact.metrics.classification import (
 )
 from didact.metrics.confusion_matrix import confusion_matrices, confusion_matrix
 from didact.metrics.detection import average_precision, box_iou
+from didact.metrics.fairness import fairness_gaps, group_rates
+from didact.metrics.generative import (
+    gaussian_frechet_distance,
+    inception_score,
+    kernel_distance,
+    manifold_precision_recall,
+)
 from didact.metrics.images import psnr, ssim
 from didact.metrics.regression import coverage, mae, r2, rmse
 from didact.metrics.segmentation import dice, iou, mean_iou, pixel_accuracy
+from didact.metrics.similarity import cosine
 from didact.metrics.text import bleu
 
 __all__ = [
     "accuracy", "auroc", "average_precision", "bleu", "box_iou", "calibration_curve", "calibration_error",
-    "confusion_matrices", "confusion_matrix", "coverage", "dice", "f1", "iou", "macro_average", "mae", "mean_iou",
-    "multilabel_accuracy", "multilabel_f1", "pixel_accuracy", "precision", "psnr", "r2", "recall", "rmse",
-    "ssim", "top_k_accuracy",
-]
+    "confusion_matrices", "confusion_matrix", "cosine", "coverage", "dice", "f1", "fairness_gaps",
+    "gaussian_frechet_distance", "group_rates", "inception_score", "iou", "kernel_distance", "macro_average", "mae",
+    "manifold_precision_recall", "mean_iou", "multilabel_accuracy", "multilabel_f1", "pixel_accuracy", "precision",
+    "psnr", "r2", "recall", "rmse", "ssim", "top_k_accuracy",
+]  # fmt: skip

@@ -1,4 +1,18 @@
-"""Architectures: one file a family. Importing this package fills the registry."""
+"""Architectures: one file a family, presets by name. Importing this package fills the registry `MODELS`.
+
+    vision/        LeNet to ResNet, EfficientNet, ConvNeXt, ViT, Mixer; U-Net; SSD, YOLO; denoising autoencoder
+    text/          RNNs, seq2seq, Transformer, BERT, GPT-2, LLaMA, word2vec
+    generative/    autoencoders, VAE, VQ-VAE, GANs, diffusion U-Nets, PixelCNN, PixelRNN, RealNVP
+    tabular/       MLP, wide and deep, forecaster
+    pretrained/    loading weights of others: PyTorch and safetensors files, GGUF, MiniLM, GloVe
+    scratch_twins  the networks of `didact.scratch` in PyTorch
+
+    from didact.models import GPT, ResNet, UNet
+    from didact.registry import create_model; create_model("resnet18", num_classes=10)
+
+Every registered class has `example(batch_size)`: keywords of a small model and an input for it, for tests over the
+registry.
+"""
 
 from didact.models.generative.autoencoder import Autoencoder, ConvAutoencoder
 from didact.models.generative.diffusion_unet import DiffusionUNet, SimpleUNet
@@ -30,6 +44,7 @@ from didact.models.vision.cnn import CNN, CIFAR10Net
 from didact.models.vision.convnext import ConvNeXt
 from didact.models.vision.denoising_autoencoder import DenoisingAutoencoder
 from didact.models.vision.efficientnet import EfficientNet
+from didact.models.vision.inception import InceptionV3
 from didact.models.vision.lenet import LeNet5, LeNetLike
 from didact.models.vision.mixer import Mixer
 from didact.models.vision.resnet import ResNet
@@ -41,53 +56,11 @@ from didact.models.vision.vit import ViT
 from didact.models.vision.yolo import YOLO
 
 __all__ = [
-    "BERT",
-    "CNN",
-    "GPT",
-    "MLP",
-    "SSD",
-    "VAE",
-    "VGG",
-    "VQVAE",
-    "YOLO",
-    "AlexNet",
-    "Autoencoder",
-    "BERTClassifier",
-    "CIFAR10Net",
-    "ConvAutoencoder",
-    "ConvNeXt",
-    "ConvVAE",
-    "DCGANDiscriminator",
-    "DCGANGenerator",
-    "DenoisingAutoencoder",
-    "DenseDiscriminator",
-    "DenseGenerator",
-    "DiffusionUNet",
-    "EfficientNet",
-    "LeNet5",
-    "LeNetLike",
-    "Llama",
-    "MaskedBERT",
-    "Mixer",
-    "MonotoneFlow",
-    "MultiScaleRealNVP",
-    "PixelCNN",
-    "PixelRNN",
-    "RNNForecaster",
-    "RealNVP",
-    "RecurrentClassifier",
-    "RecurrentLanguageModel",
-    "RecurrentTagger",
-    "ResNet",
-    "ResNet9",
-    "SentenceEncoder",
-    "Seq2Seq",
-    "SimpleUNet",
-    "StyleGenerator",
-    "Transformer",
-    "TransformerClassifier",
-    "UNet",
-    "ViT",
-    "WideDeep",
-    "Word2Vec",
-]
+    "BERT", "CNN", "GPT", "MLP", "SSD", "VAE", "VGG", "VQVAE", "YOLO", "AlexNet", "Autoencoder", "BERTClassifier",
+    "CIFAR10Net", "ConvAutoencoder", "ConvNeXt", "ConvVAE", "DCGANDiscriminator", "DCGANGenerator",
+    "DenoisingAutoencoder", "DenseDiscriminator", "DenseGenerator", "DiffusionUNet", "EfficientNet", "InceptionV3",
+    "LeNet5", "LeNetLike", "Llama", "MaskedBERT", "Mixer", "MonotoneFlow", "MultiScaleRealNVP", "PixelCNN",
+    "PixelRNN", "RNNForecaster", "RealNVP", "RecurrentClassifier", "RecurrentLanguageModel", "RecurrentTagger",
+    "ResNet", "ResNet9", "SentenceEncoder", "Seq2Seq", "SimpleUNet", "StyleGenerator", "Transformer",
+    "TransformerClassifier", "UNet", "ViT", "WideDeep", "Word2Vec",
+]  # fmt: skip

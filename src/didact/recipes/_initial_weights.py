@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from didact.adaptation.lora import add_lora, merge_lora, original_name
 from didact.errors import UsageError, shorten
 from didact.layers.attention.variants import effective_window
-from didact.models.pretrained.load_weights import format_shape, read_weights, strip_prefix
+from didact.models.pretrained.weights import format_shape, read_weights, strip_prefix
 from didact.options import Aliases, Range, RunReference
 from didact.registry import RECIPES
 from didact.run import Run

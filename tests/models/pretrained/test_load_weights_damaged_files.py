@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from didact.errors import UsageError
-from didact.models.pretrained.load_weights import load_weights
+from didact.models.pretrained.weights import load_weights
 from helpers.fuzzing import FUZZ_SECONDS, SEED, damage_bytes, damage_tree, reads_or_raises_usage_error
 
 PICKLE_SUFFIXES = (".pth", ".pt", ".bin", ".ckpt")

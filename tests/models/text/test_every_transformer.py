@@ -6,7 +6,7 @@ import torch
 from didact.errors import UsageError
 from didact.files import write_tensors
 from didact.layers.positional import LearnedPositions, rotary_angles
-from didact.models.pretrained.load_weights import load_weights
+from didact.models.pretrained.weights import load_weights
 from didact.models.text.bert import BERT, SentenceEncoder
 from didact.models.text.encoder_decoder import Transformer
 from didact.models.text.gpt import GPT

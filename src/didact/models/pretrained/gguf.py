@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from didact.errors import UsageError, refuse_damaged
-from didact.models.pretrained.load_weights import check_claimed_size, format_shape
+from didact.models.pretrained.weights import check_claimed_size, format_shape
 from didact.models.text.llama import Block, Llama
 
 # items of the header's metadata, each entry of a list counted: enough for several vocabularies

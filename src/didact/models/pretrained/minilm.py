@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from didact.errors import UsageError
-from didact.models.pretrained.load_weights import load_weights, package_folder
+from didact.models.pretrained.weights import load_weights, package_folder
 from didact.models.text.bert import SentenceEncoder
 from didact.registry import create_model
 

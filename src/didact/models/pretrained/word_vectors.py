@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 from didact.data.text.classification import split_words
 from didact.errors import UsageError, refuse_damaged, suggest_nearest
 from didact.metrics import similarity
-from didact.models.pretrained.load_weights import package_folder
+from didact.models.pretrained.weights import package_folder
 
 Neighbors = list[tuple[str, float]]     # words with their cosine similarities, the nearest first
 

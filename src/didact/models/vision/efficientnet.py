@@ -5,7 +5,7 @@
 Lite0 is B0 without squeeze-excite and with ReLU6 for SiLU, which phones compute and quantize better. Gaba 4.10. Names
 are those of efficientnet-pytorch and efficientnet-lite-pytorch on PyPI, so that their published weights load; these
 were trained in TensorFlow, hence its padding. Lite0's want pixels as (v - 127) / 128, see
-`didact.models.pretrained.load_weights`.
+`didact.models.pretrained.weights`.
 """
 
 from typing import Any, NamedTuple
