@@ -1,14 +1,13 @@
 """Peak memory of one forward and backward pass of attention over its length: explicit, local, linear, tiled, and
 PyTorch's fused kernel.
 
-    python benchmarks/attention_memory.py [--lengths 1024 … 16384] [--heads 1] [--width 64] [--reach 128] [--device
-    cuda]
+    python benchmarks/attention_memory.py [--lengths 1024 … 16384] [--num-heads 1] [--head-dim 64] [--window 128]
+        [--device cuda] [--output FOLDER]
 
-Counted are the bytes that the allocator hands out beyond queries, keys and values: scores, softmax, outputs,
-gradients, all that lives at
-once. On CUDA they are the allocator's own peak; on a CPU every allocation and release is recorded by the profiler.
-`power` is the slope
-between the last two lengths on logarithmic axes: 1 grows with the length, 2 with its square. Writes a table and a plot.
+Counted are the bytes that the allocator hands out beyond queries, keys and values: scores, softmax, outputs, gradients,
+all that is alive at once. On CUDA it is the allocator's own peak; on a CPU the profiler records every allocation and
+release. `power` is the slope between the last two lengths on logarithmic axes: 1 grows with the length, 2 with its
+square. Writes a table and a plot.
 """
 
 import argparse
@@ -42,7 +41,7 @@ AttentionFunction = Callable[[Tensor, Tensor, Tensor], Tensor]
 def attention_functions(window: int) -> dict[str, AttentionFunction]:
     return {
         "explicit": lambda q, k, v: dot_product_attention(q, k, v)[0],
-        f"local, reach {window}": partial(local_attention, radius=window),
+        f"local, window {window}": partial(local_attention, radius=window),
         "linear": linear_attention,
         "linear, causal": causal_linear_attention,
         "tiled": flash_attention,
@@ -79,12 +78,12 @@ def measure_peak_memory(
 
 def measure_all(lengths: Sequence[int], args: argparse.Namespace) -> dict[str, dict[int, int]]:
     sizes_by_attention: dict[str, dict[int, int]] = {}
-    for name, attention in attention_functions(args.reach).items():
+    for name, attention in attention_functions(args.window).items():
         sizes_by_attention[name] = {}
         for n in lengths:
             try:
                 sizes_by_attention[name][n] = measure_peak_memory(
-                    attention, n, num_heads=args.heads, head_dim=args.width, device=args.device
+                    attention, n, num_heads=args.num_heads, head_dim=args.head_dim, device=args.device
                 )
             except RuntimeError as error:  # out of memory, which is what this is about
                 print(f"{name} at {n:,}: {str(error).splitlines()[0]}", flush=True)
@@ -132,11 +131,11 @@ def plot_sizes(sizes_by_attention: Mapping[str, Mapping[int, int]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lengths", nargs="+", type=int, default=LENGTHS)
-    parser.add_argument("--heads", type=int, default=1)
-    parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--reach", type=int, default=128)
+    parser.add_argument("--num-heads", type=int, default=1)
+    parser.add_argument("--head-dim", type=int, default=64)
+    parser.add_argument("--window", type=int, default=128)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--to", type=Path, default=RESULTS)
+    parser.add_argument("--output", type=Path, default=RESULTS)
     args = parser.parse_args()
     sizes_by_attention = measure_all(args.lengths, args)
     cuda = args.device.startswith("cuda")
@@ -144,7 +143,7 @@ def main() -> None:
     setup = (
         f"{device_name}, torch {torch.__version__}, {time.strftime('%Y-%m-%d')} (commit {git_state()['commit'][:7]})"
     )
-    description = f"{args.heads} × {args.width} numbers a token, float32"
+    description = f"{args.num_heads} heads of dimension {args.head_dim}, float32"
     stem = "attention_memory_cuda" if cuda else "attention_memory"
     paragraphs = [
         f"# Memory of attention over its length, {setup}",
@@ -155,8 +154,8 @@ def main() -> None:
         "square.",
         f"![Peak memory over length]({stem}.svg)",
     ]
-    (args.to / f"{stem}.svg").write_text(plot_sizes(sizes_by_attention), encoding="utf-8")
-    (args.to / f"{stem}.md").write_text("\n\n".join(paragraphs) + "\n", encoding="utf-8")
+    (args.output / f"{stem}.svg").write_text(plot_sizes(sizes_by_attention), encoding="utf-8")
+    (args.output / f"{stem}.md").write_text("\n\n".join(paragraphs) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

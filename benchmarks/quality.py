@@ -1,19 +1,15 @@
 """How well the recipes do on real data: a test metric over seeds 0-2, as a Markdown table.
 
-    python benchmarks/quality.py vision|text|generative [--device cuda] [--only pennfudan] [--seeds 3] [--beside 8]
-    [--to FILE] [--quick]
+    python benchmarks/quality.py vision|text|generative [--device cuda] [--only pennfudan] [--seeds 3] [--jobs 8]
+    [--output FILE] [--quick]
 
-Each row is one command with its seeds; the test split is read once, at the best validation state. A set whose files
-are not at hand
-is left out and said. `--beside` trains so many at once, each in a process of its own: then the seconds say little
-and are left out.
-Every training adds a line to a .jsonl file beside the table, and the table is written anew from all of them:
-`--only` changes its own
-rows alone, and nothing is lost when it is stopped. A row that stands in the table without such lines is kept as it is.
-Some rows of the generative table draw from the trained model in a way of their own, timed, or judged by the `cnn`
-that the vision table
-has for the same data: trained first and kept under --runs.
-`--quick` tries every row of it small, on digits, and keeps nothing.
+Each row is one command with its seeds; the test split is evaluated once, at the best validation state. A dataset whose
+files are missing is left out, with a message. `--jobs` runs trainings in parallel, each in a process of its own: their
+seconds mean little and are left out. Every training adds a line to a .jsonl file next to the table, and the table is
+written again from all of them: `--only` changes only its own rows, and nothing is lost when it is stopped. A row of the
+table without such lines stays as it is. Some rows of the generative table sample from the trained model with options of
+their own, timed, or evaluated by the `cnn` of the vision table for the same data, which is trained first and saved
+under --runs. `--quick` tries every row of it on a small scale, on digits, and saves nothing.
 """
 
 import argparse
@@ -269,8 +265,8 @@ def format_command(row: BenchmarkRow, seeds: int) -> str:
         text += (
             f"; didact sample RUN -n {row.sampling.num_images} {format_flags(row.sampling.sampler_options)}".rstrip()
         )
-        text += "" if row.sampling.num_images == NUM_TIMED else " --judge CNN"
-        text += f", beside {format_flags(row.sampling.baseline_options)}" if row.sampling.baseline_options else ""
+        text += "" if row.sampling.num_images == NUM_TIMED else " --classifier CNN"
+        text += f", against {format_flags(row.sampling.baseline_options)}" if row.sampling.baseline_options else ""
     return f"`{text} --seed 0…{seeds - 1}`"
 
 
@@ -459,7 +455,7 @@ def group_jobs(rows: list[BenchmarkRow], args: argparse.Namespace) -> Jobs:
     rows_by_training: dict[str, list[int]] = {}
     for row_number in sorted(first_rows.values()):
         if args.only in format_command(rows[row_number], args.seeds) and not (
-            args.beside > 1 and is_timed(rows[row_number])
+            args.jobs > 1 and is_timed(rows[row_number])
         ):
             rows_by_training.setdefault(
                 f"{rows[row_number].recipe.name} {format_flags(rows[row_number].options)}", []
@@ -468,7 +464,7 @@ def group_jobs(rows: list[BenchmarkRow], args: argparse.Namespace) -> Jobs:
 
 
 def is_timed(row: BenchmarkRow) -> bool:
-    """Whether seconds are what the row asks for: others beside would change them."""
+    """Whether seconds are what the row asks for: others in parallel would change them."""
     return row.sampling is not None and row.sampling.num_images == NUM_TIMED
 
 
@@ -477,7 +473,7 @@ def needs_classifier(row: BenchmarkRow) -> bool:
 
 
 def run_parallel(jobs: Jobs, args: argparse.Namespace) -> Any:
-    """Every job in a process of its own, `--beside` of them at once; yields what each found as it ends."""
+    """Every job in a process of its own, `--jobs` of them in parallel; yields the answer of each when it ends."""
     waiting, running = list(jobs), list[tuple[list[int], int, subprocess.Popen[str]]]()
     rows = TABLES[args.table]
     for data in sorted(
@@ -490,7 +486,7 @@ def run_parallel(jobs: Jobs, args: argparse.Namespace) -> Any:
     ):
         get_classifier(data, args)
     while waiting or running:
-        while waiting and len(running) < args.beside:
+        while waiting and len(running) < args.jobs:
             row_numbers, seed = waiting.pop(0)
             command = [
                 sys.executable,
@@ -538,16 +534,16 @@ def main() -> None:
     parser.add_argument(
         "--quick", action="store_true", help="each generative row small, on digits, under one seed: nothing is kept"
     )
-    parser.add_argument("--beside", type=int, default=1, help="trainings at once")
+    parser.add_argument("--jobs", "-j", type=int, default=1, help="parallel trainings")
     parser.add_argument(
         "--rows", type=int, nargs="+", help="these alone, under --seed: their facts as lines of JSON, nothing is kept"
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--compile", action="store_true", default=None, help="torch.compile what is trained")
     parser.add_argument("--runs", default="runs/quality")
-    parser.add_argument("--to", type=Path)
+    parser.add_argument("--output", "-o", type=Path)
     args = parser.parse_args()
-    rows, output = TABLES[args.table], args.to or Path(__file__).parent / "results" / f"{args.table}_quality.md"
+    rows, output = TABLES[args.table], args.output or Path(__file__).parent / "results" / f"{args.table}_quality.md"
     if args.quick:
         if args.table != "generative":
             parser.error(f"--quick is for the generative table, got {args.table}; try others with --epochs 1")
@@ -557,18 +553,18 @@ def main() -> None:
             print(json.dumps({"row": row_number} | train_row(rows[row_number], args.seed, args)), flush=True)
         return
     jobs = group_jobs(rows, args)
-    for row in rows if args.beside > 1 else ():
+    for row in rows if args.jobs > 1 else ():
         if is_timed(row) and args.only in format_command(row, args.seeds):
-            print(f"{format_command(row, args.seeds)} left out: its seconds are measured without --beside", flush=True)
+            print(f"{format_command(row, args.seeds)} left out: its seconds are measured without --jobs", flush=True)
     results = (
         run_parallel(jobs, args)
-        if args.beside > 1
+        if args.jobs > 1
         else ((n, seed, train_row(rows[n], seed, args)) for row_numbers, seed in jobs for n in row_numbers)
     )
     for row_number, seed, facts in results:
         print(f"{format_command(rows[row_number], args.seeds)} seed {seed}: {json.dumps(facts)}", flush=True)
         if "test" in facts and not args.epochs and not args.quick:
-            seconds = None if args.beside > 1 else facts["seconds"]
+            seconds = None if args.jobs > 1 else facts["seconds"]
             row_id = {"command": strip_seeds(format_command(rows[row_number], 1)), "seed": seed}
             line = row_id | {"test": facts["test"], "seconds": seconds, "where": describe_setup(args)}
             with output.with_suffix(".jsonl").open("a", encoding="utf-8") as log:

@@ -25,7 +25,7 @@ def run_quality(tmp_path, monkeypatch):
 
     def run(*words, table="vision"):
         monkeypatch.setattr(
-            "sys.argv", ["quality.py", table, "--device", "cpu", "--to", str(tmp_path / "t.md"), *words]
+            "sys.argv", ["quality.py", table, "--device", "cpu", "--output", str(tmp_path / "t.md"), *words]
         )
         quality.main()
         return [line for line in (tmp_path / "t.md").read_text().splitlines() if line.startswith("| `didact")]
@@ -92,25 +92,26 @@ def test_rows_of_one_command_share_a_training(run_quality, monkeypatch):
     assert [row.split(" | ")[1:3] for row in rows[:2]] == [["confidence", "0.9700"], ["confidence_in_real", "0.9900"]]
     guided, second, noisy, plain, *_ = (row for row in rows if "| ratio |" in row)
     assert (
-        "-n 2000 --steps 50 --eta 0.0 --solver-order 1 --judge CNN, beside --steps 1000 --eta 1.0 --seed" in guided
+        "-n 2000 --steps 50 --eta 0.0 --solver-order 1 --classifier CNN, against --steps 1000 --eta 1.0 --seed"
+        in guided
         and "≤ 1.2" in guided
     )
     assert "--conditional --guidance 0.5;" in guided, "a flag is said by its name alone"
     assert (
-        "--eta 0.0 --solver-order 2 --judge" in second
-        and "--steps 50 --eta 1.0 --judge" in noisy
+        "--eta 0.0 --solver-order 2 --classifier" in second
+        and "--steps 50 --eta 1.0 --classifier" in noisy
         and "≤" not in second + noisy
     )
     assert plain.startswith("| `didact train diffusion --data mnist; ")
-    assert "--solver-order 1 --judge CNN, beside" in plain
+    assert "--solver-order 1 --classifier CNN, against" in plain
     jobs = run_quality.module.group_jobs(
-        run_quality.module.GENERATIVE, argparse.Namespace(only="diffusion --data mnist", seeds=2, beside=1)
+        run_quality.module.GENERATIVE, argparse.Namespace(only="diffusion --data mnist", seeds=2, jobs=1)
     )
     assert [len(numbers) for numbers, _ in jobs] == [4, 4, 1, 1, 6, 6, 1, 1], (
         "one training for most, one for each trained otherwise"
     )
     parallel_jobs = run_quality.module.group_jobs(
-        run_quality.module.GENERATIVE, argparse.Namespace(only="diffusion --data mnist", seeds=2, beside=8)
+        run_quality.module.GENERATIVE, argparse.Namespace(only="diffusion --data mnist", seeds=2, jobs=8)
     )
     assert [len(numbers) for numbers, _ in parallel_jobs] == [4, 4, 1, 1, 4, 4, 1, 1], "and none whose seconds count"
     early = [row for row in rows if "--epochs 2;" in row]
