@@ -1,4 +1,4 @@
-"""A signature is the command line: what is written reads back the same, and what is wrong is said."""
+"""Options of a signature: values round-trip through text, errors name the mistake, aliases and conditions."""
 
 import math
 from typing import Annotated, Literal
@@ -7,14 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from didact.cli.recipes import load_recipes
 from didact.errors import UsageError
 from didact.options import (
     Aliases,
+    OnlyWith,
     Option,
     Range,
     VerbatimText,
     bind_arguments,
     format_value,
+    note_unused_options,
     read_options,
     resolve_alias,
     to_json_value,
@@ -135,7 +138,48 @@ def test_aliases_count_as_their_option():
     assert bind_arguments(options, {"batch": 4, "layers": 3}, owner="r") == {"batch_size": 4, "num_layers": 3}
     with pytest.raises(UsageError, match="--batch-size expects int at least 1, got 0"):
         bind_arguments(options, {"batch": 0}, owner="r")
-    with pytest.raises(UsageError, match="--num-layers is given twice; one of its names is depth"):
+    with pytest.raises(UsageError, match="--num-layers is given twice, also as depth; give it once"):
         bind_arguments(options, {"layers": 3, "depth": 3}, owner="r")
     with pytest.raises(UsageError, match="r has no option --batches; did you mean 'batch-size'"):
         bind_arguments(options, {"batches": 3}, owner="r")
+
+
+def test_condition_of_an_option_is_part_of_its_help():
+    def conditional_recipe(
+        data: object,
+        *,
+        weights: str | None = None,
+        mode: Literal["full", "lora", "head"] = "full",
+        eta: float = 0.0,
+        conditional: bool = False,
+        steps: Annotated[int, OnlyWith("weights", None), OnlyWith("mode", "full", "lora"), "pretraining steps"] = 400,
+        variance: Annotated[float, OnlyWith("eta", above=0), "variance"] = 1.0,
+        drop: Annotated[float, OnlyWith("conditional", True), "label dropout"] = 0.1,
+    ) -> None: ...
+
+    options = read_options(conditional_recipe, skip=1)
+    assert options["steps"].help == "pretraining steps (only without --weights and with --mode full or lora)"
+    assert options["variance"].help == "variance (only with --eta above 0)"
+    assert options["drop"].help == "label dropout (only with --conditional)"
+    values = bind_arguments(options, {"steps": 3, "weights": "x", "drop": 0.2}, owner="r")
+    assert note_unused_options(options, ("steps", "drop"), values) == (
+        "--steps 3 does nothing: it is used only without --weights, and --weights is x",
+        "--drop 0.2 does nothing: it is used only with --conditional, and --conditional is no",
+    )
+
+
+FIELD_ALIASES = {  # of PyTorch, Hugging Face, scikit-learn, gensim, papers and their published code
+    "T", "aux_loss_weight", "batch", "beta_schedule", "block_size", "bptt", "cfg", "commitment_cost", "d_ff", "d_model",
+    "embedding_dim", "filters", "guidance_scale", "heads", "hidden_size", "hidden_sizes", "iou_threshold", "kl_weight",
+    "lags", "lambda_gp", "layers", "learning_rate", "lora_r", "lr_schedule", "mask_probability", "max_grad_norm",
+    "max_seq_length", "max_steps", "n_critic", "n_estimators", "negative", "num_embeddings", "num_epochs",
+    "num_inference_steps", "num_timesteps", "order", "short_seq_prob", "smoothing", "tied", "tta", "vector_size",
+    "width",
+}  # fmt: skip
+
+
+def test_recipes_have_only_aliases_of_the_field():
+    options = [option for recipe in load_recipes().values() for option in recipe.options.values()]
+    assert {alias for option in options for alias in option.aliases} == FIELD_ALIASES
+    for option in options:
+        assert option.name not in option.aliases

@@ -1,6 +1,6 @@
-"""A function's keywords as options: the signature is the only place where one is written.
+"""Options from a function's signature: its typed keywords are command line, sweep axes and checked Python arguments.
 
-The command line, the sweep and the web form all read the same `Option`s; Python callers are checked by them too.
+An annotation holds all of an option: `Annotated[int, Range(1), "number of layers", Aliases("layers")]`.
 """
 
 import inspect
@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from didact.errors import UsageError, suggest_nearest
 
-MAX_ABS_VALUE = 2**63  # no size, rate or seed is as large, and torch could not hold it
+MAX_ABS_VALUE = 2**63  # larger than any size, rate or seed, and than torch could hold
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,9 @@ class Range:
 
 @dataclass(frozen=True)
 class RunReference:
-    """The text names a run, and reaches the recipe as its folder; where `or_else`, it may be another word or a file
-    as well.
+    """The text names a run; the recipe receives its folder.
 
-    With `data`, its data are read where none are named: what begins with a run goes on with what that run learned from.
+    With `allow_other`, it may also be another word or a file. With `reuse_data`, the default of --data is the run's.
     """
 
     allow_other: bool = False
@@ -48,17 +47,17 @@ class RunReference:
 
 @dataclass(frozen=True)
 class VerbatimText:
-    """The text is a name that its owner chose, of a file or a column: even "none" is one."""
+    """The text is taken as it is: "none" may be the name of a file or a column."""
 
 
 @dataclass(frozen=True)
 class RequiresLabels:
-    """Where it is set, the model is told the class of each example, and data without classes will not do."""
+    """Where the option is set, the model needs class labels."""
 
 
 @dataclass(frozen=True, init=False)
 class Aliases:
-    """Other names that the field has for the option, accepted wherever its own is."""
+    """Other names of the option that are common in the field, accepted like its own; "-j" is a short flag."""
 
     names: tuple[str, ...]
 
@@ -68,9 +67,10 @@ class Aliases:
 
 @dataclass(frozen=True, init=False)
 class OnlyWith:
-    """The option does something only where another has one of these values, or is set to more than `above`.
+    """The option has an effect only where another one has one of these values, or is above a number.
 
-    Where it is given and does nothing, a note says so: it is not refused, because a sweep may mean it for another cell.
+    `OnlyWith("weights", None)` means: only without --weights. Given without effect, the option leads to a note, not to
+    an error: in a sweep it may be meant for another cell.
     """
 
     option: str
@@ -90,19 +90,23 @@ class OnlyWith:
     def __str__(self) -> str:
         flag = f"--{self.option.rstrip('_').replace('_', '-')}"
         if self.above is not None:
-            return f"{flag} above {self.above:g}"
-        return f"{flag} {' or '.join(map(format_value, self.values))}" if self.values else flag
+            return f"with {flag} above {self.above:g}"
+        if self.values in ((), (True,)):
+            return f"with {flag}"
+        if self.values == (None,):
+            return f"without {flag}"
+        return f"with {flag} {' or '.join(map(format_value, self.values))}"
 
 
 @dataclass(frozen=True)
 class Option:
-    """One keyword of a recipe: how it is called, what it may be, what it is for."""
+    """One keyword of a recipe: name, type, default, bounds and help text."""
 
     name: str
-    kind: type            # int, float, bool or str: of each element, where many
+    kind: type            # int, float, bool or str; of a list, that of its elements
     default: Any
     help: str = ""
-    is_list: bool = False    # a tuple, written 256,128 (or 256-128 where a comma already separates)
+    is_list: bool = False    # a tuple, written 256,128 (or 256-128 in a sweep, where commas separate values)
     is_optional: bool = False
     choices: tuple[Any, ...] = ()
     range: Range | None = None
@@ -114,7 +118,7 @@ class Option:
 
     @property
     def value_syntax(self) -> str:
-        """What may be written, in a word or two."""
+        """The values that may be written, in a word or two: "int at least 1"."""
         if self.choices:
             return "|".join(map(str, self.choices))
         word = {int: "int", float: "float", bool: "yes/no", str: "text"}[self.kind]
@@ -122,11 +126,11 @@ class Option:
 
     @property
     def default_text(self) -> str:
-        """The default as one would type it."""
+        """The default as it is typed."""
         return format_value(self.default)
 
     def parse(self, text: str) -> Any:
-        """The value that a person's text means, or a UsageError that says what was expected."""
+        """Parse a text; a UsageError says what was expected."""
         if self.is_optional and text.lower() == "none" and not self.is_verbatim:
             return None
         if self.is_list:
@@ -150,10 +154,10 @@ class Option:
 
     @property
     def flag(self) -> str:
-        return self.name.rstrip("_").replace("_", "-")  # from_: a word that Python keeps for itself
+        return self.name.rstrip("_").replace("_", "-")  # from_: `from` is a keyword of Python
 
     def check(self, value: Any) -> Any:
-        """Refuse a value of the wrong type or outside its bounds, as the caller wrote it."""
+        """Check type and bounds; an error shows the value as the caller wrote it."""
         if value is None and (self.is_optional or self.default is None):
             return None
         if self.is_list:
@@ -185,17 +189,17 @@ class Option:
 
 
 def format_value(value: Any) -> str:
-    """A value as one would type it on the command line."""
+    """A value as it is typed on the command line."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple | list):
         return ",".join(map(format_value, value))
-    # every digit: it must read back the same
+    # repr: all digits, so that it reads back the same
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def to_json_value(value: Any) -> Any:
-    """The same value with None for numbers that JSON cannot write: a metric that is not defined is not there."""
+    """The same value with None in place of NaN and infinities, which JSON has not."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
@@ -204,15 +208,14 @@ def to_json_value(value: Any) -> Any:
 
 
 def read_options(function: Callable[..., Any], *, skip: int = 0) -> dict[str, Option]:
-    """Read the options off a function's signature, leaving out its first `skip` parameters."""
+    """The options of a function's signature, without its first `skip` parameters."""
     hints = typing.get_type_hints(function, include_extras=True)
     parameters = list(inspect.signature(function).parameters.values())[skip:]
     return {p.name: _read_option(p.name, hints[p.name], p.default) for p in parameters}
 
 
 def _read_option(name: str, hint: Any, default: Any) -> Option:
-    """One option from its annotation: `Annotated[int, Range(1), "units of the hidden layer"]`, `Literal["a", "b"]`,
-    …"""
+    """One option from its annotation, which may nest Annotated, Optional, tuple and Literal."""
     help_parts: list[str] = []
     bounds: Range | None = None
     run_reference: RunReference | None = None
@@ -242,7 +245,7 @@ def _read_option(name: str, hint: Any, default: Any) -> Option:
     kind = type(choices[0]) if choices else hint
     assert kind in (int, float, bool, str), f"{name}: an option cannot be {hint}"
     if only_with:
-        help_parts.append(f"(only with {' and '.join(map(str, only_with))})")
+        help_parts.append(f"(only {' and '.join(map(str, only_with))})")
     return Option(
         name,
         kind,
@@ -260,22 +263,24 @@ def _read_option(name: str, hint: Any, default: Any) -> Option:
     )
 
 
-def unused(known: Mapping[str, Option], given: Iterable[str], values: Mapping[str, Any]) -> tuple[str, ...]:
-    """A note for each option that was given though another one leaves it nothing to do."""
+def note_unused_options(
+    options_by_name: Mapping[str, Option], given_names: Iterable[str], values: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """A note for each given option that has no effect because of another option's value."""
     notes = []
-    for o in (known[name] for name in given if name in known):
-        for needed in o.only_with:
-            if not needed.allows(now := values[needed.option]):
-                flag = known[needed.option].flag
+    for o in (options_by_name[name] for name in given_names if name in options_by_name):
+        for condition in o.only_with:
+            if not condition.allows(actual := values[condition.option]):
+                flag = options_by_name[condition.option].flag
                 notes.append(
-                    f"--{o.flag} {format_value(values[o.name])} does nothing: it is for {needed}, and --{flag} is "
-                    f"{format_value(now)}"
+                    f"--{o.flag} {format_value(values[o.name])} does nothing: it is used only {condition}, and "
+                    f"--{flag} is {format_value(actual)}"
                 )
     return tuple(notes)
 
 
 def resolve_alias(name: str, options_by_name: Mapping[str, Option], *, owner: str) -> str:
-    """The name of the option that goes by this name or has it as an alias; an unknown one suggests the nearest."""
+    """The option's name for a name or an alias; an unknown one is an error that suggests the nearest."""
     if name in options_by_name:
         return name
     for option in options_by_name.values():
@@ -290,12 +295,12 @@ def resolve_alias(name: str, options_by_name: Mapping[str, Option], *, owner: st
 def resolve_aliases(
     options_by_name: Mapping[str, Option], arguments: Mapping[str, Any], *, owner: str
 ) -> dict[str, Any]:
-    """The given arguments by the names of their options."""
+    """The given arguments, with aliases replaced by the options' names."""
     given: dict[str, Any] = {}
     for alias, value in arguments.items():
         name = resolve_alias(alias, options_by_name, owner=owner)
         if name in given:
-            raise UsageError(f"--{options_by_name[name].flag} is given twice; one of its names is {alias}")
+            raise UsageError(f"--{options_by_name[name].flag} is given twice, also as {alias}; give it once")
         given[name] = value
     return given
 
@@ -303,6 +308,6 @@ def resolve_aliases(
 def bind_arguments(
     options_by_name: Mapping[str, Option], arguments: Mapping[str, Any], *, owner: str
 ) -> dict[str, Any]:
-    """Defaults overlaid with the given arguments, every value checked; aliases count as their options."""
+    """All arguments: the given ones, checked, and defaults for the rest."""
     given = resolve_aliases(options_by_name, arguments, owner=owner)
     return {n: o.check(given[n]) if n in given else o.default for n, o in options_by_name.items()}

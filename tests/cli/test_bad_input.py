@@ -131,7 +131,7 @@ CASES = [  # the call, what the line says of what came, and the words that help
     ("train vqvae_prior --from nowhere", "'nowhere'", "choose from"),
     ("train vqvae_prior --from runs/mlp/digits", "which trained mlp", "a run of vqvae"),
     ("train vqvae_prior --autoencoder vae", "'vae'", "did you mean 'vqvae'?"),
-    ("train vqvae_prior --autoencoder codes=8", "'codes=8'", "vqvae"),
+    ("train vqvae_prior --autoencoder codebook_size=8", "'codebook_size=8'", "vqvae"),
     ("train approximate --data pics", "'pics' is images", "choose other data or another recipe"),
     (
         "train dropout_weight_decay --data texts.csv --text review",
@@ -341,7 +341,7 @@ CASES = [  # the call, what the line says of what came, and the words that help
     ("sweep mlp lr=1e-3,1e-2 --data nowhere.csv --json", "nowhere.csv", "no such file"),
     ("sweep mlp lr=1e-3,1e-2 --data own.csv --runs own.csv", "cannot write own.csv", "--runs"),
     ("sweep mlp augment=flip,spin", "'spin'", "choose from: affine"),
-    ("sweep mlp batch=32,1 --norm batch --data own.csv", "batches of 1 leave a single one", "raise --batch"),
+    ("sweep mlp batch_size=32,1 --norm batch --data own.csv", "batches of 1 leave a single one", "raise --batch"),
     ("sweep mlp epochs=1,2 --steps 3", "got 1 and 3", "either --epochs or --steps"),
     ("sweep approximate width", "extra argument (width)", "see didact sweep approximate --help"),
 ]

@@ -76,7 +76,7 @@ def workdir(tmp_path_factory):
         ("predict gpt --from latin.txt", "latin.txt is not UTF-8 text (byte 3)", "save it as UTF-8"),
         ("predict gpt --from no.txt", "cannot read the text no.txt", "No such file"),
         ("predict judge --from latin.txt", "latin.txt: it is not UTF-8", "expected UTF-8 text"),
-        ("predict gpt The --beam 3", "--beam 3 looks for the likeliest translation", "leave it out"),
+        ("predict gpt The --beam 3", "--num-beams 3 is for translations", "leave it out"),
         ("predict gpt ''", "got ''", "needs at least one token"),
         ("predict judge ''", "got ''", "expected a text"),
         ("predict gpt 日本", "characters that training did not: '日本'", "leave them out"),

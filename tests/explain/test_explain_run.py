@@ -216,7 +216,7 @@ def test_grad_cam_takes_any_layer(workdir):
         ("images --patches 9", "--patches 9 is more than the 8 pixels", "choose fewer"),
         ("images --patches 0", "--patches", "--help"),
         ("table --patches 3", "got --patches 3", "is for images"),
-        ("images --samples 0", "--samples", "--help"),
+        ("images --num-samples 0", "--num-samples", "--help"),
         ("images --device gpu", "got 'gpu'", "auto, cpu, cuda"),
         ("images one.png --output one.png/x", "cannot write one.png/x", "--output"),
         ("table " + "size=1,colour=red " * 65, "65 inputs are more than the 64", "give fewer"),

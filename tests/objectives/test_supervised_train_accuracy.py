@@ -19,6 +19,6 @@ def test_training_accuracy_matches_hand_values():
 
 
 def test_training_accuracy_is_logged_during_training(tmp_path):
-    run = didact.train(didact.recipes.cnn, data="digits", watch_training=True, epochs=3, runs=str(tmp_path))
+    run = didact.train(didact.recipes.cnn, data="digits", train_accuracy=True, epochs=3, runs=str(tmp_path))
     accuracies = [row["train"]["accuracy"] for row in run.metrics if "train" in row]
     assert 0.1 < accuracies[0] < accuracies[-1] <= 1 and accuracies[-1] > 0.5

@@ -1,4 +1,4 @@
-"""Word vectors beside gensim's: the same sums have the same neighbours, and the same text the same analogies."""
+"""Word vectors against gensim: the same sums have the same neighbors, and the same text gives the same analogies."""
 
 from itertools import permutations
 
@@ -37,7 +37,7 @@ def compute_analogy_accuracy(vectors):
 
 @pytest.mark.parametrize("model", ["skipgram", "cbow"])
 def test_word2vec_learns_the_same_analogies_as_gensim(model, workdir):
-    run = didact.train(RECIPES["word2vec"], model=model, epochs=3, lr=2e-2, width=32)
+    run = didact.train(RECIPES["word2vec"], model=model, epochs=3, lr=2e-2, embed_dim=32)
     from didact.data.datasets.synthetic.analogy_text import tales
 
     data = tales()

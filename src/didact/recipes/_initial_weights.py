@@ -25,7 +25,7 @@ InitialWeights = Annotated[
     "initial weights: a run of this recipe, or a file of published weights (.safetensors, .bin)",
 ]
 LoRARank = Annotated[
-    int | None, Range(1), "LoRA rank; the pretrained weights are frozen and W + B A is learned", Aliases("lora")
+    int | None, Range(1), "LoRA rank; the pretrained weights are frozen and W + B A is learned", Aliases("lora_r")
 ]
 # where the matrices are that LoRA stands beside: not embeddings, not heads
 BLOCK_PREFIXES = ("h.", "blocks.", "layers.", "layer.")

@@ -112,11 +112,9 @@ def cnn(
     balance: a.Balance = "none",
     augment: a.ImageAugment = (),
     flip_tta: Annotated[
-        bool, "test-time augmentation: average over an image and its horizontal flip", Aliases("mirror", "tta")
+        bool, "test-time augmentation: average over an image and its horizontal flip", Aliases("tta")
     ] = False,
-    train_accuracy: Annotated[
-        bool, "also log the accuracy on training batches, augmented and with dropout", Aliases("watch_training")
-    ] = False,
+    train_accuracy: Annotated[bool, "also log the accuracy on training batches, augmented and with dropout"] = False,
     optimizer: a.Optimizer = "adamw",
     lr: a.OptionalLearningRate = None,
     weight_decay: a.WeightDecay = 0.01,
@@ -168,19 +166,15 @@ def cnn(
 def cnn_ablation(
     data: Data,
     *,
-    kernel_size: Annotated[int, Range(1, 15), "kernel size", Aliases("kernel")] = 3,
+    kernel_size: Annotated[int, Range(1, 15), "kernel size"] = 3,
     channels: Annotated[int, Range(1), "channels of the first block", Aliases("filters")] = 32,
-    num_blocks: Annotated[
-        int, Range(1), "number of convolutional blocks; each halves the image", Aliases("blocks")
-    ] = 3,
+    num_blocks: Annotated[int, Range(1), "number of convolutional blocks; each halves the image"] = 3,
     norm: Annotated[Norm2d, "normalization after each convolution"] = "batch",
     pool: Annotated[Pool2d, "pooling: max or average"] = "max",
     convolution: Annotated[
         Convolution, "kind of convolution: standard, depthwise separable, dilated by 2, or deformable"
     ] = "plain",
-    squeeze_excite: Annotated[
-        bool, "squeeze-and-excitation: channel attention in each block", Aliases("squeeze")
-    ] = False,
+    squeeze_excite: Annotated[bool, "squeeze-and-excitation: channel attention in each block"] = False,
     augment: a.ImageAugment = (),
     lr: a.LearningRate = 1e-3,
     weight_decay: a.WeightDecay = 0.01,

@@ -7,14 +7,14 @@ from didact.data.core import Data
 from didact.errors import UsageError
 from didact.objectives.generative.consistency import ConsistencyObjective
 from didact.objectives.generative.diffusion import DiffusionObjective
-from didact.options import Aliases, Range
+from didact.options import Range
 from didact.recipes import _hyperparameters as a
 from didact.recipes._source_run import SourceRunOption, resolve_source_run
 from didact.recipes.diffusion import RECIPE_METADATA, SamplingSteps, make_experiment
 from didact.registry import recipe
 from didact.training.experiment import Experiment, InitContext
 
-DEFAULT_TEACHER = "diffusion noise=linear predict=velocity schedule=constant"
+DEFAULT_TEACHER = "diffusion noise_schedule=linear prediction_type=velocity schedule=constant"
 TARGET_STEPS = 600  # on a small set
 
 
@@ -32,13 +32,10 @@ def consistency(
         str | None, f"its recipe and arguments: read from --from, or trained first ({DEFAULT_TEACHER} if not given)"
     ] = None,
     num_intervals: Annotated[
-        int,
-        Range(2),
-        "number of timesteps of the teacher's schedule that consistency is enforced between",
-        Aliases("intervals"),
+        int, Range(2), "number of timesteps of the teacher's schedule that consistency is enforced between"
     ] = 25,
     sampling_steps: SamplingSteps = 1,
-    ema_decay: Annotated[float, Range(0, 1), "EMA decay of the target network", Aliases("decay")] = 0.95,
+    ema_decay: Annotated[float, Range(0, 1), "EMA decay of the target network"] = 0.95,
     lr: a.OptionalLearningRate = None,
     schedule: a.Schedule = "cosine",
     clip_norm: a.ClipNorm = 1.0,

@@ -34,12 +34,10 @@ def copy_task(
     hidden_size: HiddenSize = 64,
     num_layers: NumLayers = 1,
     recurrent_init: RecurrentInit = "orthogonal",
-    sequence_length: Annotated[int, Range(1, MAX_SYMBOLS), "number of symbols to recall", Aliases("remember")] = 4,
+    sequence_length: Annotated[int, Range(1, MAX_SYMBOLS), "number of symbols to recall"] = 4,
     delay: Annotated[int, Range(0, 10_000), "delay in steps between reading and recalling"] = 50,
     chrono_init: Annotated[
-        bool,
-        "chrono initialization: gate biases of LSTM and GRU drawn for memories as long as the delay",
-        Aliases("chrono"),
+        bool, "chrono initialization: gate biases of LSTM and GRU drawn for memories as long as the delay"
     ] = True,
     lr: a.LearningRate = 1e-2,
     schedule: a.Schedule = "warmup_cosine",

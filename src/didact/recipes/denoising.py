@@ -11,13 +11,13 @@ from didact.models.vision.denoising_autoencoder import DenoisingAutoencoder
 from didact.objectives.vision.restoration import AddBlur, AddNoise, Degradation, RestorationObjective, ToGrayscale
 from didact.optim.factory import make_optimizer
 from didact.optim.schedule import make_schedule
-from didact.options import Aliases, Range
+from didact.options import Range
 from didact.recipes import _hyperparameters as a
 from didact.recipes._defaults import choose_epochs
 from didact.registry import recipe
 from didact.training.experiment import Experiment
 
-DegradationKind = Annotated[Literal["noise", "blur", "greyscale"], "degradation to be undone", Aliases("damage")]
+DegradationKind = Annotated[Literal["noise", "blur", "greyscale"], "degradation to be undone"]
 Strength = Annotated[
     float | None, Range(0, open_low=True),
     "standard deviation of the noise (0.1 if not given) or of the blur in pixels (1.5); grayscale has none",
@@ -41,12 +41,8 @@ def denoising(
     *,
     degradation: DegradationKind = "noise",
     strength: Strength = None,
-    channels: Annotated[
-        tuple[int, ...], Range(1), "channels at each resolution, the highest first", Aliases("widths")
-    ] = (16, 32, 64),
-    loss: Annotated[
-        Literal["mse", "l1"], "reconstruction loss: mean squared or mean absolute error", Aliases("distance")
-    ] = "mse",
+    channels: Annotated[tuple[int, ...], Range(1), "channels at each resolution, the highest first"] = (16, 32, 64),
+    loss: Annotated[Literal["mse", "l1"], "reconstruction loss: mean squared or mean absolute error"] = "mse",
     lr: a.LearningRate = 2e-3,
     weight_decay: a.WeightDecay = 0.0,
     schedule: a.Schedule = "warmup_cosine",

@@ -25,9 +25,7 @@ SMALL_TRAIN_SIZE = 1_000   # training images below which they are zoomed and col
 TARGET_STEPS = {True: 1_080, False: 2_400}   # of a tiny network or another, where no epochs are given
 NUM_ANCHOR_MAPS = {"ssd": 3, "ssd_tiny": 2, "yolo": 1, "yolo_tiny": 1}   # maps with anchors of their own
 Model = Annotated[Literal["ssd", "yolo"], "detector: SSD (several feature maps) or YOLO (one grid)"]
-ModelSize = Annotated[
-    Literal["auto", "tiny", "base"], "size of the network (by the size of the images if auto)", Aliases("network")
-]
+ModelSize = Annotated[Literal["auto", "tiny", "base"], "size of the network (by the size of the images if auto)"]
 NumAnchors = Annotated[
     int, Range(1, 20), "number of anchor boxes per cell; their sizes come from the training boxes by k-means"
 ]
@@ -52,7 +50,9 @@ def detection(
     model: Model = "ssd",
     model_size: ModelSize = "auto",
     anchors: NumAnchors = 3,
-    nms_iou: Annotated[float, Range(0, 1), "IoU threshold of non-maximum suppression (NMS)", Aliases("overlap")] = 0.5,
+    nms_iou: Annotated[
+        float, Range(0, 1), "IoU threshold of non-maximum suppression (NMS)", Aliases("iou_threshold")
+    ] = 0.5,
     augment: BoxAugment = None,
     optimizer: a.Optimizer = "adamw",
     lr: a.OptionalLearningRate = None,

@@ -30,16 +30,14 @@ UNetChannels = Annotated[
     tuple[int, ...] | None,
     Range(1),
     "channels of the U-Net at each resolution (24,48 for small images, 32,64,128 for others)",
-    Aliases("widths"),
 ]
-TimeDim = Annotated[int, Range(2), "timestep embedding dimension", Aliases("time")]
+TimeDim = Annotated[int, Range(2), "timestep embedding dimension"]
 Conditional = Annotated[bool, RequiresLabels(), "class-conditional network, so that `sample --class` works"]
 LabelDropout = Annotated[
     float,
     Range(0, 1),
     OnlyWith("conditional", True),
     "probability of dropping the label in training, for classifier-free guidance",
-    Aliases("drop"),
 ]
 Guidance = Annotated[
     float, Range(0), "classifier-free guidance weight w: (1 + w) f(x, c) − w f(x, ∅)", Aliases("guidance_scale", "cfg")
@@ -75,12 +73,11 @@ def diffusion(
     noise_schedule: Annotated[
         Literal["linear", "linear_fixed", "cosine"],
         "noise schedule (fixed: as over 1000 timesteps, however few they are)",
-        Aliases("noise", "beta_schedule"),
+        Aliases("beta_schedule"),
     ] = "cosine",
     prediction_type: Annotated[
         Literal["noise", "image", "velocity"],
         "prediction target: noise ε, image x_0, or velocity v = a ε − σ x_0",
-        Aliases("predict"),
     ] = "velocity",
     sampling_steps: OptionalSamplingSteps = None,
     eta: Annotated[float, Range(0, 1), "DDIM's η: 0 is deterministic; 1 with all timesteps is DDPM"] = 0.0,
@@ -105,9 +102,7 @@ def diffusion(
     clip_norm: a.ClipNorm = 1.0,
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
-    evaluations: Annotated[
-        int, Range(1), "number of evaluations; each draws samples", Aliases("judged")
-    ] = NUM_EVALUATIONS,
+    evaluations: Annotated[int, Range(1), "number of evaluations; each draws samples"] = NUM_EVALUATIONS,
 ) -> Experiment:
     """DDPM: a U-Net that sees the noise in an image; taken away step by step, from noise alone, it leaves a new image.
 

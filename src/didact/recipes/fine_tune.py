@@ -38,7 +38,6 @@ from didact.training.seeding import init_rng
 FineTuneMode = Annotated[
     Literal["full", "lora", "head", "scratch"],
     "what is fine-tuned: all weights, LoRA matrices, or the new head alone; or all of a network without pretraining",
-    Aliases("learn"),
 ]
 PretrainedWeights = Annotated[
     str | None,
@@ -56,7 +55,7 @@ OptionalDim = Annotated[
     int | None, Range(1), "embedding dimension (the pretrained network's if not given)", Aliases("width", "d_model"),
 ]
 OptionalFFN = Annotated[
-    int | None, Range(1), "feed-forward dimension (the pretrained network's if not given)", Aliases("hidden"),
+    int | None, Range(1), "feed-forward dimension (the pretrained network's if not given)", Aliases("d_ff"),
 ]
 SMALL_SHAPE = {"num_layers": 2, "num_heads": 4, "embed_dim": 64, "ffn_dim": 256}
 MINILM_SHAPE = {"num_layers": 6, "num_heads": 12, "embed_dim": 384, "ffn_dim": 1536}
@@ -88,24 +87,21 @@ def fine_tune(
     *,
     weights: PretrainedWeights = None,
     mode: FineTuneMode = "full",
-    lora_rank: Annotated[int, Range(1), OnlyWith("mode", "lora"), "LoRA rank", Aliases("rank", "lora")] = 8,
-    labels_per_class: Annotated[
-        int | None, Range(1), "training texts per class (all if not given)", Aliases("labels")
-    ] = None,
+    lora_rank: Annotated[int, Range(1), OnlyWith("mode", "lora"), "LoRA rank", Aliases("lora_r")] = 8,
+    labels_per_class: Annotated[int | None, Range(1), "training texts per class (all if not given)"] = None,
     pretrain_steps: Annotated[
         int,
         Range(1),
         OnlyWith("weights", None),
         OnlyWith("mode", "full", "lora", "head"),
         "masked-LM pretraining steps on its own texts, where no weights are given",
-        Aliases("pretrain"),
     ] = 400,
     num_layers: OptionalLayers = None,
     num_heads: OptionalHeads = None,
     embed_dim: OptionalDim = None,
     ffn_dim: OptionalFFN = None,
-    vocab_size: Annotated[int, Range(1), "vocabulary size: the most common words", Aliases("vocabulary")] = 10_000,
-    max_length: Annotated[int, Range(1, 512), "maximum sequence length in words", Aliases("length")] = 64,
+    vocab_size: Annotated[int, Range(1), "vocabulary size: the most common words"] = 10_000,
+    max_length: Annotated[int, Range(1, 512), "maximum sequence length in words", Aliases("max_seq_length")] = 64,
     dropout: a.Dropout = 0.1,
     label_smoothing: a.LabelSmoothing = 0.0,
     augment: a.TextAugment = (),

@@ -39,8 +39,7 @@ def forecast(
     teacher_forcing: Annotated[
         Literal["forced", "own"],
         OnlyWith("horizon", above=1),
-        "teacher forcing: train on the true previous values (true), or on the model's own forecasts (own)",
-        Aliases("teach"),
+        "teacher forcing: train on the true previous values (forced), or on the model's own forecasts (own)",
     ] = "forced",
     lr: a.LearningRate = 1e-2,
     weight_decay: a.WeightDecay = 0.01,

@@ -37,17 +37,15 @@ from didact.training.experiment import Experiment, OptimizerFactory
 GeneratorLoss = Annotated[
     Literal["non_saturating", "minimax"], "generator loss: non-saturating −log D(G(z)), or saturating log(1 − D(G(z)))"
 ]
-LatentDim = Annotated[int, Range(1), "latent dimension: size of the noise vector z", Aliases("latent")]
+LatentDim = Annotated[int, Range(1), "latent dimension: size of the noise vector z"]
 Conditional = Annotated[
     bool, RequiresLabels(), "class-conditional generator and discriminator, so that `sample --class` works"
 ]
-DiscriminatorSteps = Annotated[
-    int, Range(1, 100), "discriminator steps per generator step", Aliases("turns", "n_critic")
-]
+DiscriminatorSteps = Annotated[int, Range(1, 100), "discriminator steps per generator step", Aliases("n_critic")]
 DiscriminatorLearningRate = Annotated[
     float | None, Range(0, open_low=True), "learning rate of the discriminator (the generator's if not given)"
 ]
-Channels = Annotated[int, Range(1), "channels at the highest resolution, doubled at each lower one", Aliases("width")]
+Channels = Annotated[int, Range(1), "channels at the highest resolution, doubled at each lower one"]
 Beta1 = Annotated[float, Range(0, 0.9999), "β1 of Adam"]
 RECIPE_METADATA: dict[str, Any] = {
     "data": "digits",
@@ -75,7 +73,6 @@ def gan(
         tuple[int, ...],
         Range(1),
         "units of the generator's layers; the discriminator's are these in reverse",
-        Aliases("widths"),
     ] = (128, 256),
     discriminator_steps: DiscriminatorSteps = 1,
     lr: a.LearningRate = 1e-3,
@@ -138,7 +135,6 @@ def dcgan(
     conditioning: Annotated[
         Conditioning,
         "class conditioning of the generator: concatenated to the noise, or conditional batch normalization",
-        Aliases("condition"),
     ] = "input",
     discriminator_steps: DiscriminatorSteps = 1,
     lr: a.LearningRate = 2e-4,
@@ -184,13 +180,12 @@ def wgan(
         Literal["penalty", "clip"], "Lipschitz constraint of the critic: gradient penalty or weight clipping"
     ] = "penalty",
     gradient_penalty: Annotated[
-        float, Range(0, open_low=True), "weight λ of the gradient penalty", Aliases("penalty")
+        float, Range(0, open_low=True), "weight λ of the gradient penalty", Aliases("lambda_gp")
     ] = 10.0,
     weight_clip: Annotated[
         float,
         Range(0, open_low=True),
         "weight clipping: largest absolute weight of the critic, with --lipschitz clip",
-        Aliases("clip"),
     ] = 0.01,
     latent_dim: LatentDim = 100,
     channels: Channels = 64,
@@ -266,13 +261,10 @@ def stylegan(
     latent_dim: LatentDim = 64,
     channels: Channels = 16,
     conditional: Conditional = False,
-    style_dim: Annotated[int, Range(1), "dimension of the style vector w", Aliases("style")] = 64,
-    mapping_layers: Annotated[int, Range(1), "number of layers of the mapping network z → w", Aliases("depth")] = 3,
+    style_dim: Annotated[int, Range(1), "dimension of the style vector w"] = 64,
+    mapping_layers: Annotated[int, Range(1), "number of layers of the mapping network z → w"] = 3,
     channels_discriminator: Annotated[
-        int,
-        Range(1),
-        "channels of the discriminator's first layer, doubled at each next one",
-        Aliases("width_discriminator"),
+        int, Range(1), "channels of the discriminator's first layer, doubled at each next one"
     ] = 128,
     discriminator_steps: DiscriminatorSteps = 1,
     lr: a.LearningRate = 1e-3,

@@ -23,10 +23,10 @@ Architecture = Annotated[
     Literal["gpt", "llama"],
     "architecture: GPT-2, or LLaMA (RMSNorm, rotary positions, SwiGLU, grouped-query attention)",
 ]
-NumLayers = Annotated[int, Range(1, 100), "number of Transformer blocks", Aliases("layers", "depth")]
+NumLayers = Annotated[int, Range(1, 100), "number of Transformer blocks", Aliases("layers")]
 NumHeads = Annotated[int, Range(1), "number of attention heads", Aliases("heads")]
 EmbedDim = Annotated[int, Range(1), "embedding dimension", Aliases("width", "d_model")]
-ContextLength = Annotated[int, Range(2), "context length in tokens", Aliases("context", "block_size")]
+ContextLength = Annotated[int, Range(2), "context length in tokens", Aliases("block_size")]
 AttentionVariant = Annotated[
     Variant,
     "attention variant; strided alternates with local, linear uses a kernel feature map, tiled equals full (flash); "
@@ -36,13 +36,11 @@ Span = Annotated[
     int | None,
     Range(1),
     "window (local), stride (strided) or k (topk) of the attention variant; 8 if not given, unused by the others",
-    Aliases("span"),
 ]
 NumExperts = Annotated[
     int | None,
     Range(2, 256),
     "mixture of experts: number of feed-forward experts per block, top-2 routing (one for all tokens if not given)",
-    Aliases("experts"),
 ]
 BalanceWeight = Annotated[
     float | None,
@@ -90,7 +88,6 @@ def gpt(
         bool,
         OnlyWith("lora_rank"),
         "with --lora-rank, train the embedding too: tokens that are new to the weights need it",
-        Aliases("thaw"),
     ] = True,
 ) -> Experiment:
     """A GPT that continues a text: Tiny Shakespeare, or one's own (--data book.txt); then `didact sample RUN

@@ -25,7 +25,7 @@ from didact.training.experiment import Experiment
 def grokking(
     data: Data,
     *,
-    width: Annotated[int, Range(1), "hidden units", Aliases("hidden")] = 256,
+    width: Annotated[int, Range(1), "hidden units", Aliases("hidden_size")] = 256,
     lr: a.LearningRate = 0.02,
     weight_decay: a.WeightDecay = 1.0,
     steps: Annotated[int, Range(1), "optimizer steps, each on the full training set", Aliases("max_steps")] = 2000,

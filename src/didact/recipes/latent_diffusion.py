@@ -47,16 +47,12 @@ def latent_diffusion(
     autoencoder: Annotated[
         str | None,
         "recipe and arguments of the autoencoder: read from --from, or trained first (vqvae if not given)",
-        Aliases("coder"),
     ] = None,
     timesteps: Annotated[int, Range(1, 100_000), "diffusion steps T", Aliases("T", "num_timesteps")] = 1000,
-    noise_schedule: Annotated[
-        Literal["linear", "cosine"], "noise schedule", Aliases("noise", "beta_schedule")
-    ] = "linear",
+    noise_schedule: Annotated[Literal["linear", "cosine"], "noise schedule", Aliases("beta_schedule")] = "linear",
     prediction_type: Annotated[
         Literal["noise", "image", "velocity"],
         "prediction target: noise ε, latent z_0, or velocity v = a ε − σ z_0",
-        Aliases("predict"),
     ] = "velocity",
     sampling_steps: OptionalSamplingSteps = None,
     eta: Annotated[float, Range(0, 1), "DDIM's η: 0 is deterministic; 1 with all timesteps is DDPM"] = 0.0,

@@ -19,7 +19,7 @@ from didact.registry import recipe
 from didact.training.experiment import Experiment
 
 Levels = Annotated[int, Range(2, 256), "gray levels per pixel; 2 is black and white"]
-KernelSize = Annotated[int, Range(3, 15), "kernel size, odd", Aliases("kernel")]
+KernelSize = Annotated[int, Range(3, 15), "kernel size, odd"]
 Conditional = Annotated[bool, RequiresLabels(), "class-conditional network, so that `sample --class` works"]
 TARGET_STEPS = 1_000  # of the slower one, on a small set: what it is judged by falls no further
 RECIPE_METADATA: dict[str, Any] = {
@@ -38,8 +38,8 @@ def pixelcnn(
     data: Data,
     *,
     levels: Levels = 16,
-    channels: Annotated[int, Range(1), "channels of both stacks", Aliases("width")] = 32,
-    num_layers: Annotated[int, Range(1), "number of gated masked-convolution blocks", Aliases("depth", "layers")] = 5,
+    channels: Annotated[int, Range(1), "channels of both stacks"] = 32,
+    num_layers: Annotated[int, Range(1), "number of gated masked-convolution blocks", Aliases("layers")] = 5,
     kernel_size: KernelSize = 3,
     conditional: Conditional = False,
     lr: a.LearningRate = 2e-3,
@@ -81,8 +81,8 @@ def pixelrnn(
     data: Data,
     *,
     levels: Levels = 16,
-    channels: Annotated[int, Range(1), "channels of each LSTM's state", Aliases("width")] = 32,
-    num_layers: Annotated[int, Range(1), "number of row LSTM layers", Aliases("depth", "layers")] = 2,
+    channels: Annotated[int, Range(1), "channels of each LSTM's state"] = 32,
+    num_layers: Annotated[int, Range(1), "number of row LSTM layers", Aliases("layers")] = 2,
     conditional: Conditional = False,
     lr: a.LearningRate = 4e-3,
     weight_decay: a.WeightDecay = 0.01,

@@ -41,13 +41,11 @@ def realnvp(
         int | None,
         Range(1),
         "scales of the multiscale architecture, each half of the last (3, or as many as there are, if not given)",
-        Aliases("scales"),
     ] = None,
     num_couplings: Annotated[
         int | None,
         Range(2),
         "number of coupling layers; of images, on each mask at each size (6 or 4 if not given)",
-        Aliases("couplings"),
     ] = None,
     hidden: Annotated[
         int, Range(1), "units or channels of the networks that compute scale and shift", Aliases("hidden_size")

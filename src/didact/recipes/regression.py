@@ -29,7 +29,7 @@ from didact.training.experiment import Experiment
 def approximate(
     data: Data,
     *,
-    width: Annotated[int, Range(1), "hidden units: the n of the theorem", Aliases("hidden")] = 32,
+    width: Annotated[int, Range(1), "hidden units: the n of the theorem", Aliases("hidden_size")] = 32,
     activation: a.Activation = "tanh",
     lr: a.LearningRate = 1e-2,
     steps: Annotated[int, Range(1), "optimizer steps", Aliases("max_steps")] = 2000,

@@ -27,13 +27,12 @@ CellOrBlock = Annotated[
     Literal["lstm", "gru", "rnn", "mamba", "slstm", "mlstm"],
     "recurrent cell (RNN, LSTM, GRU), or a recurrent block: Mamba, mLSTM or sLSTM",
 ]
-EmbedDim = Annotated[int, Range(1), "embedding dimension", Aliases("width", "d_model")]
-HiddenSize = Annotated[int, Range(1), "hidden size of each recurrent layer", Aliases("hidden")]
+EmbedDim = Annotated[int, Range(1), "embedding dimension", Aliases("embedding_dim")]
+HiddenSize = Annotated[int, Range(1), "hidden size of each recurrent layer"]
 NumLayers = Annotated[int, Range(1, 16), "number of recurrent layers", Aliases("layers")]
 RecurrentInit = Annotated[
     InitWord,
     "initialization of the recurrent weights: orthogonal keeps lengths, random is PyTorch's default",
-    Aliases("init"),
 ]
 
 
@@ -65,8 +64,8 @@ def char_rnn(
     num_layers: NumLayers = 1,
     dropout: a.Dropout = 0.0,
     recurrent_init: RecurrentInit = "orthogonal",
-    tie_weights: Annotated[bool, "weight tying: share the embedding with the output layer", Aliases("tie")] = False,
-    context_length: Annotated[int, Range(1), "truncated BPTT length in tokens", Aliases("context", "bptt")] = 64,
+    tie_weights: Annotated[bool, "weight tying: share the embedding with the output layer", Aliases("tied")] = False,
+    context_length: Annotated[int, Range(1), "truncated BPTT length in tokens", Aliases("bptt")] = 64,
     lr: a.LearningRate = 5e-3,
     weight_decay: a.WeightDecay = 0.01,
     schedule: a.Schedule = "warmup_cosine",
@@ -121,8 +120,8 @@ def text_rnn(
     recurrent_init: RecurrentInit = "orthogonal",
     bidirectional: Annotated[bool, "bidirectional: one recurrent layer from each end"] = True,
     pool: Annotated[Literal["last", "mean", "max"], "pooling over time: last state, mean or max"] = "max",
-    vocab_size: Annotated[int, Range(1), "vocabulary size: the most common words", Aliases("vocabulary")] = 10_000,
-    max_length: Annotated[int, Range(1, 1000), "maximum sequence length in words", Aliases("length")] = 256,
+    vocab_size: Annotated[int, Range(1), "vocabulary size: the most common words"] = 10_000,
+    max_length: Annotated[int, Range(1, 1000), "maximum sequence length in words", Aliases("max_seq_length")] = 256,
     dropout: a.Dropout = 0.4,
     label_smoothing: a.LabelSmoothing = 0.0,
     balance: a.Balance = "none",

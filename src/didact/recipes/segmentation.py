@@ -11,7 +11,7 @@ from didact.models.vision.unet import UNet
 from didact.objectives.vision.segmentation import SegmentationObjective
 from didact.optim.factory import make_optimizer
 from didact.optim.schedule import make_schedule
-from didact.options import Aliases, Range
+from didact.options import Range
 from didact.recipes import _hyperparameters as a
 from didact.recipes._defaults import choose_epochs
 from didact.registry import create_model, recipe
@@ -30,7 +30,6 @@ UNetChannels = Annotated[
     tuple[int, ...] | None,
     Range(1),
     "channels at each resolution, the highest first, each half as large (the model's own if not given)",
-    Aliases("widths"),
 ]
 Norm = Annotated[Literal["none", "batch"] | None, "normalization after each convolution (the model's own if not given)"]
 MaskAugment = Annotated[tuple[str, ...], "augmentations of images and masks: flip, crop, zoom, jitter, noise"]
@@ -50,7 +49,7 @@ def segmentation(
     model: Architecture = "unet_mini",
     channels: UNetChannels = None,
     norm: Norm = None,
-    dice_weight: Annotated[float, Range(0), "weight of the Dice loss added to cross-entropy", Aliases("dice")] = 1.0,
+    dice_weight: Annotated[float, Range(0), "weight of the Dice loss added to cross-entropy"] = 1.0,
     augment: MaskAugment = ("flip",),
     optimizer: a.Optimizer = "adamw",
     lr: a.OptionalLearningRate = None,

@@ -18,7 +18,7 @@ from didact.objectives.supervised import likelihood_for
 from didact.objectives.transfer import TransferClassifier, group_layers
 from didact.optim.factory import DEFAULT_LR, make_optimizer
 from didact.optim.schedule import make_schedule
-from didact.options import Aliases, OnlyWith, Range, RunReference, to_json_value
+from didact.options import OnlyWith, Range, RunReference, to_json_value
 from didact.recipes import _hyperparameters as a
 from didact.recipes._defaults import make_image_augmentation
 from didact.recipes.cnn import ModelName, StemOption, build_network, cnn, get_network_notes, infer_stem, load_pretrained
@@ -62,28 +62,21 @@ def transfer(
         ModelName | None, "architecture (cnn if not given; efficientnet_lite0 for --weights lite0)"
     ] = None,
     stem: StemOption = "auto",
-    labels_per_class: Annotated[
-        int | None, Range(1), "training examples per class (all if none)", Aliases("labels")
-    ] = 1,
+    labels_per_class: Annotated[int | None, Range(1), "training examples per class (all if none)"] = 1,
     unfreeze: Annotated[
         float,
         Range(0, 1),
         OnlyWith("mode", "partial"),
         "fraction of the layers, from the last, that are trained in mode partial",
-        Aliases("thaw"),
     ] = 0.5,
     lr_ratio: Annotated[
         float,
         Range(0, 1, open_low=True),
         OnlyWith("mode", "partial", "full"),
         "discriminative learning rates: first layer's rate as a fraction of the last layer's; 1 from scratch",
-        Aliases("ratio"),
     ] = 0.1,
     image_size: Annotated[
-        int | None,
-        Range(8, 1024),
-        "side that images are resized to (their own if not given; 224 for lite0)",
-        Aliases("pixels"),
+        int | None, Range(8, 1024), "side that images are resized to (their own if not given; 224 for lite0)"
     ] = None,
     label_smoothing: a.LabelSmoothing = 0.0,
     augment: a.ImageAugment = (),

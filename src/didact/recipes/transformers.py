@@ -39,7 +39,7 @@ from didact.recipes.gpt import (
 from didact.registry import recipe
 from didact.training.experiment import Experiment
 
-FFNDim = Annotated[int, Range(1), "feed-forward dimension of each block", Aliases("hidden")]
+FFNDim = Annotated[int, Range(1), "feed-forward dimension of each block", Aliases("d_ff")]
 
 
 class LossMonitoredSeq2Seq(Seq2SeqObjective):
@@ -69,8 +69,8 @@ def text_transformer(
     ] = "pre",
     attention: AttentionVariant = "full",
     window: Span = None,
-    vocab_size: Annotated[int, Range(1), "vocabulary size: the most common words", Aliases("vocabulary")] = 10_000,
-    max_length: Annotated[int, Range(1, 1000), "maximum sequence length in words", Aliases("length")] = 256,
+    vocab_size: Annotated[int, Range(1), "vocabulary size: the most common words"] = 10_000,
+    max_length: Annotated[int, Range(1, 1000), "maximum sequence length in words", Aliases("max_seq_length")] = 256,
     dropout: a.Dropout = 0.1,
     label_smoothing: a.LabelSmoothing = 0.0,
     balance: a.Balance = "none",
@@ -166,13 +166,13 @@ def bert(
         float,
         Range(0.01, 0.9),
         "probability that a token is masked (masked language modeling)",
-        Aliases("share", "mask_probability"),
+        Aliases("mask_probability"),
     ] = 0.15,
     short_seq_probability: Annotated[
         float,
         Range(0, 1),
         "probability that a window is cut into short sequences, so that short texts can be filled in too",
-        Aliases("cut"),
+        Aliases("short_seq_prob"),
     ] = 0.5,
     lr: a.LearningRate = 2e-3,
     weight_decay: a.WeightDecay = 0.01,

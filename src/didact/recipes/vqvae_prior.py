@@ -22,10 +22,10 @@ def vqvae_prior(
     *,
     from_: SourceRunOption = None,
     autoencoder: Annotated[
-        str | None, "vqvae and its arguments: read from --from, or trained first (vqvae if not given)", Aliases("coder")
+        str | None, "vqvae and its arguments: read from --from, or trained first (vqvae if not given)"
     ] = None,
-    channels: Annotated[int, Range(1), "channels of both stacks", Aliases("width")] = 32,
-    num_layers: Annotated[int, Range(1), "number of gated masked-convolution blocks", Aliases("depth", "layers")] = 4,
+    channels: Annotated[int, Range(1), "channels of both stacks"] = 32,
+    num_layers: Annotated[int, Range(1), "number of gated masked-convolution blocks", Aliases("layers")] = 4,
     kernel_size: KernelSize = 3,
     conditional: Conditional = False,
     lr: a.LearningRate = 2e-3,

@@ -37,15 +37,13 @@ def word2vec(
     model: Annotated[
         Word2VecArchitecture, "skipgram predicts the context from a word, cbow a word from its context"
     ] = "skipgram",
-    embed_dim: Annotated[int, Range(1), "dimension of a word vector", Aliases("width")] = 100,
+    embed_dim: Annotated[int, Range(1), "dimension of a word vector", Aliases("vector_size")] = 100,
     window: Annotated[int, Range(1, MAX_WINDOW), "context window: words on either side"] = 5,
-    num_negatives: Annotated[int, Range(1), "negative samples per positive pair", Aliases("negatives")] = 5,
+    num_negatives: Annotated[int, Range(1), "negative samples per positive pair", Aliases("negative")] = 5,
     subsample: Annotated[
         float, Range(0, 1), "subsampling threshold of frequent words, as a fraction of the text; 0: none"
     ] = 1e-3,
-    vocab_size: Annotated[
-        int, Range(1), "vocabulary size: the most common words get a vector", Aliases("vocabulary")
-    ] = 10_000,
+    vocab_size: Annotated[int, Range(1), "vocabulary size: the most common words get a vector"] = 10_000,
     probe: Annotated[
         tuple[str, ...], "query words whose nearest neighbors the report shows (chosen if not given)"
     ] = (),

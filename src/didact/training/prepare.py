@@ -13,7 +13,7 @@ from didact.data.core import Batch, Data, Split
 from didact.data.load import load
 from didact.errors import UsageError, look_up
 from didact.objectives.abilities import abilities
-from didact.options import Option, bind_arguments, read_options, resolve_aliases, unused
+from didact.options import Option, bind_arguments, note_unused_options, read_options, resolve_aliases
 from didact.registry import RECIPES, Recipe
 from didact.training.device import memory_guard, resolve_device
 from didact.training.experiment import EventCallback, Experiment, Settings, ignore_events
@@ -81,7 +81,7 @@ def prepare(
             progress=lambda file, done, total: on_event("download", {"file": file, "done": done, "total": total}),
         )
     experiment = build_experiment(recipe, data, arguments, settings)
-    unused_notes = unused(recipe.options, user_options, arguments)
+    unused_notes = note_unused_options(recipe.options, user_options, arguments)
     notes = (*unused_notes, *describe_averaging(experiment), *_accumulation_notes(experiment))
     experiment = replace(experiment, notes=(*experiment.notes, *notes))
     arguments |= experiment.resolved_arguments
