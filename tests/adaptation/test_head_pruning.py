@@ -1,5 +1,4 @@
-"""Heads that are switched off and heads that are taken out say the same; sizes by hand; beside the library that
-others prune with."""
+"""Disabled and pruned heads give the same output; sizes by hand; against the pruning of another library."""
 
 import pytest
 import torch
@@ -22,8 +21,7 @@ from didact.objectives.text.seq2seq import Seq2SeqObjective
 from didact.samplers.top_k_top_p import DecodingConfig
 
 X = torch.randn(2, 7, 24, generator=torch.Generator().manual_seed(0))
-# the layer, what it reads, heads to go, numbers that go: 3 or more matrices with d rows for each head, and W_O's
-# columns
+# layer, inputs, heads to remove, parameters removed: 3 or more matrices with d rows for each head, and W_O's columns
 LAYERS = {
     "self": (lambda: MultiHeadAttention(24, 4), (X,), (1, 3), 2 * 6 * (3 * 25 + 24)),
     "cross": (lambda: CrossAttention(24, 4), (X, X.flip(1)[:, :5]), (0,), 6 * (3 * 25 + 24)),
@@ -43,7 +41,7 @@ def test_pruned_head_gives_the_output_of_a_disabled_head(name):
     full_output = layer(*inputs)
     with disable_heads(layer, {"": removed_heads}):
         disabled_output = layer(*inputs)
-    # on again
+    # enabled again
     assert not torch.allclose(disabled_output, full_output, atol=1e-3) and torch.equal(layer(*inputs), full_output)
     assert prune_heads(layer, {"": removed_heads}) == num_removed
     torch.testing.assert_close(layer(*inputs), disabled_output)
@@ -100,7 +98,7 @@ def test_prune_heads_works_on_every_transformer(name):
     torch.manual_seed(0)
     make, inputs, layer_name = NETWORKS[name]
     network = make().eval()
-    # not as many everywhere
+    # not as many in every group
     disabled = {
         attention_name: [i % 4] if i else [1, 2] for i, attention_name in enumerate(find_attention_layers(network))
     }

@@ -1,4 +1,4 @@
-"""LoRA beside its formula, and weights in eight bits beside the bound of their error."""
+"""LoRA against its formula, and int8 weights against the bound of their error."""
 
 import pytest
 import torch
@@ -36,7 +36,7 @@ def test_lora_follows_its_formula_and_starts_as_the_layer(layer):
     lambda: LoRAWeight(torch.zeros(40, 100), rank=30), lambda: LoRAWeight(torch.zeros(3, 100, 40), rank=30),
 ])
 def test_lora_a_is_initialized_like_a_linear_weight(make):
-    """Evenly within ±1/√inputs, here ±0.1, whose deviation is 0.1/√3; the other one at 0."""
+    """Uniform in ±1/√inputs, here ±0.1, with standard deviation 0.1/√3; the other matrix is 0."""
     torch.manual_seed(0)
     lora = make()
     assert (
@@ -107,7 +107,7 @@ def test_quantized_gpt_prefers_the_same_tokens():
     network = GPT(50, **GPT_OPTIONS).eval()
     x = torch.randint(50, (8, 12))
     y = network(x)
-    assert quantize_module(network).num_layers == 8 + 2          # and two tables, of tokens and of places
+    assert quantize_module(network).num_layers == 8 + 2          # and two embeddings, of tokens and of positions
     assert (network(x).argmax(-1) == y.argmax(-1)).float().mean() > 0.9
 
 

@@ -79,7 +79,7 @@ def test_resnet50_receptive_field_is_427_pixels():
 
 
 class BranchingNetwork(nn.Module):
-    """Doubles, joins, pools and pads; every layer kind that the trace knows, of unequal height and width."""
+    """Doubles, joins, pools and pads: every kind of layer that the tracer knows, with unequal height and width."""
 
     def __init__(self):
         super().__init__()
@@ -95,7 +95,7 @@ class BranchingNetwork(nn.Module):
 
 
 def probe_receptive_field(network, x):
-    """The widest extent of inputs that any one output depends on, by gradients of nets with positive weights."""
+    """The widest extent of inputs on which any one output depends, by gradients of networks with positive weights."""
     for p in network.parameters():
         nn.init.constant_(p, 0.5)
     y = network(x.requires_grad_())
@@ -122,7 +122,7 @@ def test_trace_receptive_fields_follows_branches_and_upsampling():
 
 
 class Pyramid(nn.Module):
-    """A fine map joined by a coarse one, whose last row stands for half a row: 60 -> 30 -> 15 -> 8 -> 15."""
+    """A fine map joined with a coarse one whose last row stands for half a row: 60 -> 30 -> 15 -> 8 -> 15."""
 
     def __init__(self):
         super().__init__()
@@ -150,7 +150,7 @@ def test_trace_receptive_fields_marks_layers_that_see_the_whole_image():
         lite_rows = trace_receptive_fields(EfficientNet(num_classes=3, lite=True), torch.zeros(1, 3, 64, 64))
         convnext_rows = trace_receptive_fields(ConvNeXt(num_classes=3), torch.zeros(1, 3, 64, 64))
     assert {r.name: r.field for r in rows}["_blocks.0._depthwise_conv"] == (7, 7)   # before the first squeeze
-    assert rows[-1].field is None                                                   # behind it
+    assert rows[-1].field is None                                                   # after it
     assert lite_rows[-1].field is not None and lite_rows[-1].size == (2, 2)
     assert {r.name: r.field for r in convnext_rows}["features.1.0.block.0"] == (28, 28)     # 4 + 6 * 4
     assert convnext_rows[-1].layer == "LayerNorm2d"

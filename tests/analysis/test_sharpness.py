@@ -1,4 +1,4 @@
-"""The power method, against the eigenvalues of a Hessian that is written down."""
+"""The power method, against the eigenvalues of an explicit Hessian."""
 
 import pytest
 import torch

@@ -34,7 +34,7 @@ def test_signal_propagation_matches_hand_values():
 
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_signal_propagation_records_transposed_convolutions(d):
-    """One number becomes two, (1, -3) times it: the affine map of the hand-worked case."""
+    """One number becomes two, (1, -3) times it: the affine map of the case worked out by hand."""
     layer = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)[d - 1](1, 1, (2,) + (1,) * (d - 1), bias=False)
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([1.0, -3.0]).view_as(layer.weight))
@@ -55,7 +55,7 @@ def test_gradients_of_a_deep_sigmoid_net_vanish():
 
 @pytest.mark.parametrize("scheme", ["he_normal", "he_uniform", "orthogonal"])
 def test_he_init_keeps_the_signal_through_relu(scheme):
-    # theory speaks of the mean over networks: one alone wanders by sqrt(5 * 20 / width) in log variance
+    # theory is about the mean over networks: a single one varies by sqrt(5 * 20 / width) in log variance
     nets = [
         select_affine_rows(
             measure_signal_propagation(make_deep_network("relu", scheme, seed=seed), torch.randn(64, 256))

@@ -1,4 +1,4 @@
-"""The kernels for one token, beside plain PyTorch. They need a GPU and Triton."""
+"""The decoding kernels against plain PyTorch. They need a GPU and Triton."""
 
 from itertools import product
 

@@ -11,7 +11,7 @@ def test_adain_gives_each_image_the_moments_of_its_style():
     y = layer(x, w)
     torch.testing.assert_close(y.mean((2, 3)), b, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(y.std((2, 3), correction=0), s.abs(), atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(layer(3 * x - 7, w), y, atol=1e-4, rtol=1e-4)   # what the image brought along is gone
+    torch.testing.assert_close(layer(3 * x - 7, w), y, atol=1e-4, rtol=1e-4)   # scale and shift of the image are gone
 
 
 def test_conditional_batch_norm_of_one_class_is_batch_norm():

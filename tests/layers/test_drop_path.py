@@ -17,7 +17,7 @@ def test_drop_path_drops_whole_samples_and_keeps_the_mean():
     scale = (y / x).flatten(1)
     assert torch.equal((scale == 0).all(1), (scale == 0).any(1))
     torch.testing.assert_close(scale[scale > 0], torch.full_like(scale[scale > 0], 1 / 0.7))
-    assert abs(float((scale[:, 0] == 0).float().mean()) - 0.3) < 0.025  # 3.5 deviations of the mean of 4000 draws
+    assert abs(float((scale[:, 0] == 0).float().mean()) - 0.3) < 0.025  # 3.5 standard errors of 4000 samples
 
 
 def test_drop_path_is_the_identity_in_eval_and_refuses_probability_one():

@@ -38,7 +38,7 @@ def test_nms_equals_the_greedy_algorithm(seed, threshold):
 
 
 def test_nms_of_a_chain_keeps_the_last_box():
-    """a hides b, b would hide c: c stays, since b does not."""
+    """a suppresses b, b would suppress c: c stays, since b does not."""
     chain = torch.tensor([[0.0, 0, 10, 10], [4, 0, 14, 10], [8, 0, 18, 10]])
     assert nms(chain, torch.tensor([0.9, 0.8, 0.7]), threshold=0.3).tolist() == [0, 2]
     assert nms(torch.zeros(0, 4), torch.zeros(0)).tolist() == []
@@ -101,13 +101,13 @@ def test_confident_detections_keep_one_class_per_object():
 
 
 def test_suppressed_detection_suppresses_no_other():
-    """a over b over c, and a apart from c: without b, c stays."""
+    """a overlaps b, b overlaps c, a does not overlap c: without b, c stays."""
     a, b, c = [0.0, 0.0, 0.4, 0.4], [0.1, 0.0, 0.5, 0.4], [0.2, 0.0, 0.6, 0.4]
     assert confident_detections(make_detections((a, 0.9, 0), (b, 0.8, 1), (c, 0.7, 2)))[:, 5].tolist() == [0, 2]
 
 
 def test_confident_detections_keep_overlapping_boxes_of_one_class():
-    """A crowd that was trained with --overlap 0.9 is told whole."""
+    """A crowd that was trained with --nms-iou 0.9 is shown as a whole."""
     assert len(confident_detections(make_detections((SQUARE, 0.9, 0), (SHIFTED, 0.8, 0)))) == 2
 
 

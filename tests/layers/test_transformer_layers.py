@@ -138,11 +138,11 @@ def test_mixture_of_experts_matches_a_loop_over_tokens(top):
 
 
 @pytest.mark.parametrize("n", [1, 3, 40])
-@pytest.mark.parametrize("assignment", ["drawn", "all by one", "by the last two"])
+@pytest.mark.parametrize("assignment", ["random", "all by one", "by the last two"])
 def test_grouped_matmul_of_experts_matches_a_loop_over_experts(n, assignment):
     layer, x = MixtureOfExperts(6, 10, num_experts=5), torch.randn(n, 6)
     expert = {
-        "drawn": torch.randint(5, (n,)),
+        "random": torch.randint(5, (n,)),
         "all by one": torch.full((n,), 2),
         "by the last two": torch.arange(n) % 2 + 3,
     }[assignment]
@@ -154,7 +154,7 @@ def test_grouped_matmul_of_experts_matches_a_loop_over_experts(n, assignment):
 
 
 class GatherDtypeRecorder(TorchDispatchMode):
-    """Notes in what precision stacks of matrices are copied."""
+    """Records the data type in which stacks of matrices are copied."""
 
     def __init__(self):
         super().__init__()
@@ -189,18 +189,18 @@ def test_experts_are_gathered_in_the_precision_of_their_products():
 
 
 def test_expert_output_is_independent_of_other_tokens():
-    """Whoever else chose its experts, a token is answered as if it were alone; in training too."""
+    """Whichever experts other tokens chose, the output of a token is that of the token alone; in training, too."""
     layer, x = MixtureOfExperts(6, 10, num_experts=4).train(), torch.randn(1, 6)
     torch.testing.assert_close(layer(torch.cat([torch.randn(20, 6), x.expand(50, 6)]))[20:], layer(x).expand(50, 6))
 
 
 def test_unused_experts_add_no_flops():
-    """As many products for 64 experts as for 2, training or not: each token's own."""
+    """As many products for 64 experts as for 2, in training or not: each token's own."""
     def count_flops(experts, training):
         layer = MixtureOfExperts(8, 16, num_experts=experts).train(training)
         with FlopCounterMode(display=False) as counter:
             layer(torch.randn(256, 8))
-        return counter.get_total_flops() - 2 * 256 * 8 * experts               # less the router's
+        return counter.get_total_flops() - 2 * 256 * 8 * experts               # without the router's
 
     expected_flops = 2 * 256 * 2 * 3 * 8 * 16
     assert {count_flops(experts, training) for experts in (2, 64) for training in (True, False)} == {expected_flops}
@@ -213,7 +213,7 @@ def test_deepcopy_of_experts_drops_the_auxiliary_loss():
     assert layer_copy.auxiliary_loss is None and layer.auxiliary_loss is not None
     torch.testing.assert_close(layer_copy(x), layer(x))
     layer.eval()(x)
-    # what was left while training is not taken for this pass's
+    # the loss of a training pass is not mistaken for one of this pass
     assert layer.auxiliary_loss is None
 
 

@@ -26,7 +26,7 @@ def test_straight_through_passes_the_gradient():
 
 
 def test_vector_quantizer_picks_the_same_codes_under_autocast():
-    """Products in bf16 would confuse some of these near codes; the truth is told in double precision."""
+    """Products in bf16 would confuse some of these near codes; the reference is computed in float64."""
     torch.manual_seed(0)
     layer, z = VectorQuantizer(64, 16), torch.randn(8, 16, 7, 9)
     torch.nn.init.normal_(layer.codebook)

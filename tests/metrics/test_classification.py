@@ -1,4 +1,6 @@
-"""Against scikit-learn and torchmetrics, over random rows with ties, absent classes and splits of one class."""
+"""Classification metrics against scikit-learn and torchmetrics, on random examples with ties, absent classes and a
+single class.
+"""
 
 import warnings
 
@@ -21,7 +23,7 @@ def to_float64(value):
 
 
 def make_scores(seed, *, n=37, classes=7, present_classes=None):
-    """Coarse scores, so that ties abound, and targets of the first `present_classes` only."""
+    """Coarse scores with many ties, and targets of the first `present_classes` only."""
     generator = torch.Generator().manual_seed(seed)
     scores = torch.randint(0, 6, (n, classes), generator=generator) / 4
     return scores, torch.randint(0, present_classes or classes, (n,), generator=generator)

@@ -1,5 +1,6 @@
-"""Average precision against a second, plain implementation and cases worked by hand; against COCO's own code where
-it is installed."""
+"""Average precision against a second, plain implementation and cases worked out by hand; against COCO's own code where
+it is installed.
+"""
 
 import numpy as np
 import pytest
@@ -48,8 +49,7 @@ def average_precision_by_loops(detected, truth, k, threshold):
 
 
 def make_detections(seed, classes=3):
-    """Truths, and detections that are some of them moved a little beside some that are made up; filled up with
-    class -1."""
+    """Ground truth, and detections: some ground-truth boxes moved a little, some random; padded with class -1."""
     g = torch.Generator().manual_seed(seed)
     n, d, t = 6, 9, 5
     truth = (
@@ -86,7 +86,7 @@ def test_average_precision_equals_loops(seed):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_average_precision_equals_pycocotools(seed):
-    """pycocotools' own evaluation of the same boxes."""
+    """pycocotools' evaluation of the same boxes."""
     pytest.importorskip("pycocotools")
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval

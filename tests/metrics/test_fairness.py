@@ -1,5 +1,6 @@
-"""Rates by group against counting, the identity behind exercise 12.1, groups of a table, and a training set without
-the bias."""
+"""Group rates against counting, the identity behind exercise 12.1, groups of a table, and a training set without the
+bias.
+"""
 
 import json
 from dataclasses import replace
@@ -51,7 +52,7 @@ def test_group_without_positives_has_no_rates_and_no_gap():
 
 @pytest.fixture
 def loans_csv(tmp_path):
-    """Two towns with unlike shares of yes, of which the income tells as much again."""
+    """Two towns with unequal rates of yes, of which the income tells as much."""
     rng, path = np.random.default_rng(0), tmp_path / "loans.csv"
     town, income = rng.choice(["Gent", "Brugge"], 600), rng.normal(size=600).round(3)
     approved = np.where(income + 2 * (town == "Gent") + 2 * rng.normal(size=600) > 1, "yes", "no")
@@ -80,7 +81,7 @@ def test_make_groups_of_a_table(loans_csv):
 
 
 def load_column(values: list[str], tmp_path):
-    """A table with this column, and a class that goes its own way."""
+    """A table with this column, and a class that is independent of it."""
     path = tmp_path / "column.csv"
     path.write_text("c,z,y\n" + "".join(f"{v},{i % 7},{'no' if i % 3 else 'yes'}\n" for i, v in enumerate(values)))
     return load(str(path), target="y")

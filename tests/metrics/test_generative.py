@@ -1,4 +1,4 @@
-"""Distances between sets of images' features, against torchmetrics, scikit-learn and closed forms."""
+"""Distances between features of images, against torchmetrics, scikit-learn and closed forms."""
 
 from math import e, log
 
@@ -59,8 +59,7 @@ def test_manifold_precision_recall_equals_nearest_neighbors():
 
 
 def test_manifold_precision_recall_of_features_far_from_the_origin():
-    """A mean of 50 and a deviation of 0.01: in single precision every distance would be lost, and everything lie
-    inside."""
+    """Mean 50 and standard deviation 0.01: in float32 all distances would be lost, and everything would lie inside."""
     torch.manual_seed(0)
     real_features, generated_features = 50 + 0.01 * torch.randn(2, 100, 16)
     a, b = real_features.double().numpy(), generated_features.double().numpy()
@@ -101,13 +100,14 @@ def test_class_coverage_and_entropy_detect_mode_collapse():
     # each 1 %: less than a quarter of its share
     rare_classes = torch.cat([torch.zeros(96).long(), torch.tensor([1, 2, 3, 4])])
     assert g.class_coverage(rare_classes, real_classes, 5).item() == pytest.approx(0.2)
-    # classes that are not there need not be drawn
+    # classes that are not real need not be generated
     assert g.class_coverage(real_classes, torch.arange(2).repeat(9), 5) == 1
 
 
 def test_class_metrics_by_hand():
-    """Real 4 : 2 : 2 and nothing of a fourth class; drawn 6 : 1 : 2 and one of the fourth: 1.2, 0.4 and 0.8 times
-    as often as real."""
+    """Real 4 : 2 : 2 and none of a fourth class; generated 6 : 1 : 2 and one of the fourth: 1.2, 0.4 and 0.8 times as
+    often as real.
+    """
     real_classes = torch.tensor([0] * 4 + [1] * 2 + [2] * 2)
     generated_classes = torch.tensor([0] * 6 + [1] + [2] * 2 + [3])
     values = g.class_metrics(generated_classes, real_classes, 4)

@@ -19,7 +19,7 @@ def test_psnr_and_ssim_equal_torchmetrics(shape, noise):
     expected_psnr = tm.peak_signal_noise_ratio(y, x, data_range=1.0, reduction="none", dim=(1, 2, 3))
     assert_close(metrics.psnr(y, x).float(), expected_psnr, atol=1e-4, rtol=0)
     _, ssim_map = tm.structural_similarity_index_measure(y, x, data_range=1.0, sigma=1.5, return_full_image=True)
-    # theirs counts windows over mirrored borders too; Wang's does not
+    # torchmetrics counts windows over mirrored borders, too; Wang's does not
     inner_ssim = ssim_map[:, :, 5:-5, 5:-5]
     assert_close(metrics.ssim(y, x).float(), inner_ssim.mean((1, 2, 3)), atol=1e-5, rtol=0)
 
@@ -35,7 +35,7 @@ def test_psnr_and_ssim_at_their_limits():
 
 
 def test_ssim_of_flat_images_has_its_closed_form():
-    """Flat images of grey a and b: no variance, so SSIM = (2ab + c1) / (a² + b² + c1)."""
+    """Flat images of gray a and b: no variance, so SSIM = (2ab + c1) / (a² + b² + c1)."""
     a, b, c1 = 0.3, 0.7, 1e-4
     x, y = torch.full((1, 1, 13, 17), a, dtype=torch.float64), torch.full((1, 1, 13, 17), b, dtype=torch.float64)
     assert float(metrics.ssim(x, y)) == pytest.approx((2 * a * b + c1) / (a * a + b * b + c1), rel=1e-9)

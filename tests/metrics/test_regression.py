@@ -1,4 +1,4 @@
-"""Against scikit-learn and torchmetrics."""
+"""Regression metrics against scikit-learn and torchmetrics."""
 
 import pytest
 import sklearn.metrics as sk
@@ -44,7 +44,7 @@ def test_r2_of_constant_targets(value):
 
 def test_coverage_counts_targets_within_the_interval():
     mean, std, y = torch.zeros(4), torch.tensor([1.0, 1.0, 2.0, 0.5]), torch.tensor([1.0, -2.0, 3.9, -1.0])
-    assert metrics.coverage(mean, std, y) == 0.5   # 1 and 3.9 lie within; -2 and -1 are 2 deviations away
+    assert metrics.coverage(mean, std, y) == 0.5   # 1 and 3.9 lie within; -2 and -1 are 2 standard deviations away
     assert metrics.coverage(mean, std, y, z=2.0) == 1
 
 

@@ -1,4 +1,4 @@
-"""Against scikit-learn and torchmetrics, over random masks with absent classes."""
+"""Segmentation metrics against scikit-learn and torchmetrics, on random masks with absent classes."""
 
 import pytest
 import sklearn.metrics as sk

@@ -1,4 +1,4 @@
-"""BLEU beside sacrebleu, torchmetrics and a case worked by hand."""
+"""BLEU against sacrebleu, torchmetrics and a case worked out by hand."""
 
 from math import exp
 
@@ -32,7 +32,7 @@ def test_bleu_by_hand():
     assert bleu(["a b c d"], ["a b c d e"]) == pytest.approx(100 * exp(1 - 5 / 4))
     # p = 4/5, 2/4, 1/3 and none of 2, which counts as 1 / (2 · 2)
     assert bleu(["a b c x d"], ["a b c y d"]) == pytest.approx(100 * (4 / 5 * 2 / 4 * 1 / 3 * 1 / 4) ** 0.25)
-    assert bleu(["one two"], ["three four"]) == 0 and bleu(["a b"], ["a b"]) == 0        # no run of four words
+    assert bleu(["one two"], ["three four"]) == 0 and bleu(["a b"], ["a b"]) == 0        # no 4-gram
 
 
 def test_tokenize_13a_by_hand():
@@ -85,9 +85,9 @@ def test_translation_objective_scores_bleu_on_decoded_text():
     outputs = {
         "loss": torch.ones(2),
         "tokens": torch.tensor([5, 6]),
-        "right": torch.tensor([4, 5]),
+        "correct": torch.tensor([4, 5]),
         "exact": torch.tensor([1.0, 0.0]),
     }
-    outputs["written"] = outputs["reference"] = torch.tensor([[4, 5, 6, 7, 3, 0], [4, 5, 6, 7, 1, 3]])
-    # nine words in the references, eight written: the unknown one is not counted as right
+    outputs["translation"] = outputs["reference"] = torch.tensor([[4, 5, 6, 7, 3, 0], [4, 5, 6, 7, 1, 3]])
+    # nine words in the references, eight in the translations: the unknown one never matches
     assert objective.compute_metrics(outputs)["bleu"] == pytest.approx(100 * exp(1 - 9 / 8))

@@ -1,4 +1,4 @@
-"""Networks as the courses list them, which the measured tables train: options beside didact's own defaults."""
+"""Networks as in the courses, which the measured tables train: options other than didact's own defaults."""
 
 import pytest
 import torch
@@ -18,8 +18,9 @@ def make_simple_unet(**options):
 
 
 def test_simple_unet_has_the_expected_parameter_count():
-    """The 545,795 of C10.16, whose first block reads one channel; here it reads the 32 of the stem, which has 9 ·
-    32 + 32 itself."""
+    """The 545,795 of C10.16, whose first block reads one channel; here it reads the 32 of the stem, which has 9 · 32 +
+    32 itself.
+    """
     first_block_size = sum(p.numel() for p in TimeResBlock(1, 32, 128, groups=1).parameters())
     block_size = sum(p.numel() for p in TimeResBlock(32, 32, 128, groups=8).parameters())
     num_parameters = sum(p.numel() for p in make_simple_unet().parameters())
@@ -29,8 +30,9 @@ def test_simple_unet_has_the_expected_parameter_count():
 
 
 def forward_reference(net, x, t):
-    """The pass written with functions alone: eight groups, the largest of four, transposed convolutions, what was
-    kept beside."""
+    """The forward pass written with functions alone: eight groups, max pooling, transposed convolutions, skip
+    connections.
+    """
     tau = F.silu(F.linear(timestep_features(1000 * t, 128), net.time.weight, net.time.bias))
 
     def block(b, x):
@@ -87,7 +89,7 @@ def test_rnn_classifier_head_of_layers_matches_its_formula():
         h = torch.relu(h @ layer.weight.T + layer.bias)
     torch.testing.assert_close(net(tokens), h @ net.head[6].weight.T + net.head[6].bias)
     assert isinstance(RecurrentClassifier(30, 3, embed_dim=6, hidden_size=5).head, torch.nn.Linear), (
-        "one layer where nothing is said"
+        "one layer by default"
     )
 
 

@@ -1,4 +1,4 @@
-"""What every registered model keeps to; the model's own `example` supplies the input, so there are no exceptions."""
+"""The contract of every registered model; the model's own `example` supplies the input, so there are no exceptions."""
 
 import pytest
 import torch

@@ -21,7 +21,7 @@ def make_network(device="cpu"):
 
 
 def train_steps(model, optimizer, steps, *, first_step=0, total_steps=None):
-    """Full-batch steps on a made regression; with `total_steps`, under a rate that moves."""
+    """Full-batch steps on a synthetic regression; with `total_steps`, under a learning-rate schedule."""
     device = next(model.parameters()).device
     x = torch.linspace(-1, 1, 100).reshape(20, 5).to(device)
     y = torch.stack([x.sum(1), x[:, 0] ** 2], 1)
@@ -130,11 +130,12 @@ def test_set_lr_writes_the_rate_and_only_a_momentum_in_use():
     tensor_rate = build_optimizer(make_optimizer("lion", lr=0.5), params, "cpu")
     rate = tensor_rate.param_groups[0]["lr"] = torch.tensor(0.5)
     set_lr(tensor_rate, 0.1)
-    assert rate.item() == pytest.approx(0.05)  # written in place: a graph has captured this very number
+    assert rate.item() == pytest.approx(0.05)  # written in place: a graph has captured this tensor
 
 
 def test_weight_decay_is_decoupled_except_for_adam():
-    """With a zero gradient, decoupled decay shrinks w by the share η λ; Adam's L2 is a gradient and gets normalised."""
+    """With a zero gradient, decoupled decay shrinks w by the fraction η λ; Adam's L2 is a gradient and is normalized.
+    """
     for name in ("adamw", "lion", "muon", "sgd"):  # for SGD the two are one
         w = torch.full((2, 2), 4.0, requires_grad=True)
         w.grad = torch.zeros(2, 2)

@@ -1,4 +1,4 @@
-"""Our optimizers against their papers: numbers worked by hand, and the recursion in NumPy."""
+"""Our optimizers against their papers: numbers worked out by hand, and the recursion in NumPy."""
 
 from functools import partial
 
@@ -96,7 +96,7 @@ def test_lamb_equals_adamw_for_biases_and_scales_steps_by_layer():
     keywords = {"lr": 0.01, "betas": (0.9, 0.99), "eps": 1e-6, "weight_decay": 0.0}
     apply_gradients(LAMB([lamb_weights], **keywords), lamb_weights, gradients)
     apply_gradients(torch.optim.AdamW([adamw_weights], **keywords), adamw_weights, gradients)
-    torch.testing.assert_close(lamb_weights, adamw_weights, rtol=1e-7, atol=1e-7)  # our count of steps is float32
+    torch.testing.assert_close(lamb_weights, adamw_weights, rtol=1e-7, atol=1e-7)  # our step counter is float32
     w = make_weight([1.0, -2.0], [3.0, 0.5])
     optimizer = LAMB([w], lr=0.01, weight_decay=0.3)
     for g in gradients:

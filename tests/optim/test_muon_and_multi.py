@@ -15,14 +15,14 @@ def test_muon_equals_torch_muon_and_adamw():
         torch.optim.AdamW(torch_parameters[2:], lr=0.01, weight_decay=0.1),
     ]
     for _ in range(4):
-        # of full rank: what rounding leaves of the others, Newton–Schulz makes large
+        # of full rank: Newton–Schulz would amplify the rounding errors of zero singular values
         for p, q in zip(parameters, torch_parameters, strict=True):
             p.grad = torch.randn(p.shape, generator=generator)
             q.grad = p.grad.clone()
         for optimizer in optimizers:
             optimizer.step()
     for p, q, start_value in zip(parameters, torch_parameters, start_values, strict=True):
-        tolerance = 0.02 if p.ndim == 2 else 1e-6            # theirs multiplies in bfloat16
+        tolerance = 0.02 if p.ndim == 2 else 1e-6            # PyTorch's multiplies in bfloat16
         assert (p - q).norm() <= tolerance * (q - start_value).norm()
 
 

@@ -11,7 +11,7 @@ from didact.optim.schedule import SCHEDULES, Constant, Cosine, OneCycle, StepDec
 
 
 def run_torch_scheduler(make, total, *, lr=1.0, **keywords):
-    """Rates and momenta that a scheduler of PyTorch gives to steps 0 … total - 1."""
+    """Learning rates and momenta of a PyTorch scheduler at steps 0 … total - 1."""
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=lr, momentum=0.9)
     scheduler = make(optimizer, **keywords)
     rates, momenta = [], []

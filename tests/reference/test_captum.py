@@ -1,4 +1,4 @@
-"""Saliency, gradient × input, Grad-CAM and occlusion beside captum's, with the same weights."""
+"""Saliency, gradient × input, Grad-CAM and occlusion against captum, with the same weights."""
 
 import pytest
 import torch
@@ -50,7 +50,7 @@ def test_gradient_times_input_matches_captum():
 
 
 @ignore_warnings
-# captum knows no tokens
+# captum has no tokens
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name not in ("vit_tiny", "mixer_tiny")])
 def test_grad_cam_matches_captum(name):
     model, x, y = make_model(name)

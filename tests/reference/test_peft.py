@@ -1,4 +1,4 @@
-"""LoRA beside the `peft` library: outputs, gradients, a training of some steps, and merged matrices."""
+"""LoRA against the library `peft`: outputs, gradients, a training of some steps, and merged matrices."""
 
 from copy import deepcopy
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::F
 
 
 def get_lora_matrices(reference, adapter="default"):
-    """Their A and B by the name of the layer."""
+    """peft's A and B by the name of the layer."""
     return {
         name: (m.lora_A[adapter].weight, m.lora_B[adapter].weight)
         for name, m in reference.named_modules()

@@ -1,5 +1,4 @@
-"""Weights that others trained, in our networks: sentences as vectors, a question answered. The packages hold files
-alone."""
+"""Pretrained weights in our networks: sentence similarity, a question answered. The packages contain files only."""
 
 import struct
 import sys
@@ -53,7 +52,7 @@ def test_minilm_embeddings_match_transformers():
     embeddings = model.embed_normalized(tokens)
     torch.testing.assert_close(embeddings, expected, atol=1e-4, rtol=1e-4)
     similarity = embeddings @ embeddings.T
-    # what it is for: the same said otherwise lies near
+    # a paraphrase lies near
     assert similarity[0, 1] > 0.6 > 0.2 > similarity[0, 2]
 
 
@@ -78,7 +77,7 @@ def pack_string(s):
 
 
 def write_gguf(path, *, shape, type_id, data_bytes):
-    """A file of one tensor `w` and two facts, byte by byte."""
+    """A file of one tensor `w` and two metadata entries, byte by byte."""
     header = b"GGUF" + struct.pack("<IQQ", 3, 1, 2)
     metadata = (
         pack_string("general.architecture")
@@ -101,7 +100,7 @@ def test_read_gguf_reads_a_hand_written_file(tmp_path):
     metadata, tensors = read_gguf(path)
     assert metadata == {"general.architecture": "llama", "sizes": [-7, 8]}
     assert tensors["w"].tolist() == [[0, 1, 2], [3, 4, 5]]
-    tensors["w"] += 1                                                # in memory that is ours, not in the file's
+    tensors["w"] += 1                                                # in our own memory, not in that of the file
     assert read_gguf(path)[1]["w"][0, 0] == 0
     (tmp_path / "b.gguf").write_bytes(path.read_bytes()[:-40])
     (tmp_path / "c.gguf").write_bytes(b"PK\3\4 and more")

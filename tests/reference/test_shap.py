@@ -1,4 +1,4 @@
-"""Shapley values beside the shap package's: of features by its exact explainer, of patches by its kernel explainer."""
+"""Shapley values against the library shap: of features by its exact explainer, of patches by its kernel explainer."""
 
 import warnings
 

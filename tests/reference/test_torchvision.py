@@ -1,4 +1,4 @@
-"""The same names, the same weights, the same answers as torchvision's own networks, where torchvision is installed."""
+"""The same outputs as torchvision's networks with the same weights and names, where torchvision is installed."""
 
 import pytest
 import torch
@@ -15,12 +15,13 @@ MODEL_NAMES = [
 
 
 def make_model_pair(name):
-    """Theirs, with every number in it drawn, and ours of the same kind; in double precision, so that only mistakes
-    differ."""
+    """torchvision's network with random numbers everywhere, and ours with the same; in float64, so that only mistakes
+    differ.
+    """
     torch.manual_seed(0)
     reference, didact_model = torchvision.models.get_model(name, weights=None), create_model(name, num_classes=1000)
     for m in reference.modules():
-        if isinstance(m, nn.BatchNorm2d):  # statistics of a fresh network would hide that one is not read
+        if isinstance(m, nn.BatchNorm2d):  # the statistics of a new network would hide that one of them is not loaded
             nn.init.normal_(m.running_mean, 0, 0.1), nn.init.uniform_(m.running_var, 0.5, 2)
         if isinstance(m, nn.BatchNorm2d | nn.LayerNorm):
             nn.init.uniform_(m.weight, 0.5, 1.5), nn.init.normal_(m.bias, 0, 0.1)
@@ -43,15 +44,15 @@ def test_torchvision_models_with_the_same_weights_agree(name):
     didact_model.load_state_dict(reference.state_dict())
     x = torch.rand(2, 3, *((224, 224) if name.startswith("vit") else (96, 128)), dtype=torch.float64)
     y = reference(x)
-    assert y.std() > 1e-4, "an answer that says nothing would agree with anything"
+    assert y.std() > 1e-4, "a constant output would agree with anything"
     torch.testing.assert_close(didact_model(x), y, rtol=1e-6, atol=1e-8)
 
 
 @torch.no_grad()
 def test_efficientnet_b0_matches_torchvision_under_other_names():
-    """Ours pads as TensorFlow does, which is torchvision's way where every map before a stride has odd sides, and
-    its norms have
-    TensorFlow's ε; parts come in the same order."""
+    """Ours pads as TensorFlow does, which is torchvision's way where every map before a stride has odd sides, and its
+    norms have TensorFlow's ε; the parts come in the same order.
+    """
     reference, didact_model = make_model_pair("efficientnet_b0")
     for m in didact_model.modules():
         if isinstance(m, nn.BatchNorm2d):

@@ -1,4 +1,4 @@
-"""Our Transformers beside those of the `transformers` library and of torch.nn, with the same random weights."""
+"""Our Transformers against those of the library `transformers` and of torch.nn, with the same random weights."""
 
 import logging
 
@@ -20,7 +20,7 @@ TOKEN_IDS = torch.tensor([[3, 14, 15, 9, 2, 6, 5], [5, 8, 9, 7, 9, 3, 2]])
 
 
 def randomize_weights(model):
-    """Every weight drawn anew and large, so that a swapped or forgotten one shows."""
+    """Large random numbers in every weight, so that a swapped or forgotten one shows."""
     torch.manual_seed(0)
     for p in model.parameters():
         nn.init.normal_(p, std=0.3)
@@ -113,17 +113,17 @@ def test_llama_with_experts_matches_mixtral():
             for n, t in reference.state_dict().items()
             if n.startswith(f"model.layers.{i}.mlp.")
         }
-        # theirs have the outputs first, ours the inputs
+        # the library has the outputs first, ours the inputs
         w1, w3 = moe["experts.gate_up_proj"].mT.chunk(2, dim=-1)
         expert_state = {"router.weight": moe["gate.weight"], "w1": w1, "w3": w3, "w2": moe["experts.down_proj"].mT}
         state |= {f"model.layers.{i}.mlp.{n}": t for n, t in expert_state.items()}
     model.load_state_dict(state)
     expected = reference(TOKEN_IDS)
-    for training in (False, True):                                           # no token is turned away, in either
+    for training in (False, True):                                           # no token is dropped, in either
         assert_same(model.train(training)(TOKEN_IDS), expected.logits)
     balance = hf.models.mixtral.modeling_mixtral.load_balancing_loss_func
     for block, logits in zip(model.model.layers, expected.router_logits, strict=True):
-        # theirs sums over both choices, ours is the mean
+        # the library sums over both choices, ours is the mean
         torch.testing.assert_close(block.mlp.auxiliary_loss, balance((logits,), 4, 2) / 2)
 
 
@@ -186,7 +186,7 @@ def test_bert_attention_maps_match_transformers():
 
 
 def pack_attention_weights(q, k, v, out):
-    """Three affine layers as the one that holds all, and the fourth."""
+    """Three affine layers packed into one, and the output projection."""
     return {
         "in_proj_weight": torch.cat([q.weight, k.weight, v.weight]),
         "in_proj_bias": torch.cat([q.bias, k.bias, v.bias]),
@@ -235,7 +235,7 @@ def test_encoder_decoder_matches_marian():
             parts |= {f"{n}.{w}": getattr(m, w) for n, m in modules.items() for w in ("weight", "bias")}
             state |= {f"{stack}.{i}.{n}": t for n, t in parts.items()}
     model.load_state_dict(state)
-    # theirs has all sines before all cosines
+    # the library has all sines before all cosines
     model.positions.table.copy_(reference.model.encoder.embed_positions.weight.detach())
     source, target = TOKEN_IDS.clone(), TOKEN_IDS.flip(0)[:, :5]
     source[1, 4:] = 0

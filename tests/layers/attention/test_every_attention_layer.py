@@ -69,7 +69,7 @@ def test_self_attention_with_causal_and_padding_masks_matches_pytorch(causal):
     layer, reference = MultiHeadAttention(12, 3), nn.MultiheadAttention(12, 3, batch_first=True)
     reference.load_state_dict(layer.state_dict())
     x, is_token = torch.randn(2, 7, 12), attention_masks.padding_mask(torch.tensor([7, 4]), 7)
-    blocked = ~attention_masks.causal_mask(7) if causal else None     # True is forbidden over there
+    blocked = ~attention_masks.causal_mask(7) if causal else None     # there True is forbidden
     y, a = reference(x, x, x, key_padding_mask=~is_token, attn_mask=blocked, average_attn_weights=False)
     torch.testing.assert_close(layer(x, is_token[:, None, None], causal=causal), y)
     explicit, weights = layer.forward_with_weights(x, is_token[:, None, None], causal=causal)
@@ -235,7 +235,7 @@ def test_flash_attention_gradient_matches_finite_differences():
 
 
 def count_saved_numbers(f, n):
-    """Entries of the tensors that autograd keeps for the backward pass."""
+    """Number of entries in the tensors that autograd saves for the backward pass."""
     q, k, v = (t.requires_grad_() for t in qkv(1, 1, n, 8, dtype=torch.float32))
     saved_sizes = []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: saved_sizes.append(t.numel()) or t, lambda t: t):

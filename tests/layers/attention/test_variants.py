@@ -1,4 +1,4 @@
-"""Forms of attention by name: each is its explicit matrix, sees no padding and, where asked, no future."""
+"""Attention variants by name: each equals its explicit form, ignores padding and, if causal, the future."""
 
 import pytest
 import torch
@@ -50,7 +50,7 @@ def test_attention_variant_equals_its_explicit_matrix_forward_and_backward(varia
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_attention_variant_weighs_the_expected_number_of_tokens(variant):
-    """Of eleven tokens and a span of three, counted from the definitions."""
+    """Eleven tokens and a window of three, counted from the definitions."""
     layer = make_layer(variant)
     a = layer.forward_with_weights(torch.randn(1, 11, 12, dtype=torch.float64))[1][0, 0]
     num_weighed = {"local": [4, 5, 6, 7, 7, 7, 7, 7, 6, 5, 4], "strided": [4, 4, 3] * 3 + [4, 4], "topk": [3] * 11}
@@ -62,7 +62,7 @@ def test_attention_variant_weighs_the_expected_number_of_tokens(variant):
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("variant", WINDOW_VARIANTS)
 def test_window_longer_than_the_text_gives_full_attention_or_the_token_alone(variant, causal):
-    """A window and the largest scores are then the full form, every so-manyth token is itself alone: y = W_O v."""
+    """Local and top-k attention are full attention then; strided attention sees the token alone: y = W_O v."""
     layer, x = make_layer(variant, window=10**9), torch.randn(3, 11, 12, dtype=torch.float64)
     q, k, v = layer.project_qkv(x)
     heads = v if variant == "strided" else F.scaled_dot_product_attention(q, k, v, is_causal=causal)
@@ -124,7 +124,7 @@ def test_flash_attention_gives_padded_tiles_no_weight(causal):
         is_token[..., None, :] & attention_masks.causal_mask(9) if causal else is_token[..., None, :].expand(2, 1, 9, 9)
     )
     output = flash_attention(q, k, v, causal=causal, key_mask=is_token, tile=3)
-    has_visible = mask.any(-1, keepdim=True)                                          # who may look nowhere gets 0
+    has_visible = mask.any(-1, keepdim=True)                                          # a query without any key gets 0
     expected = F.scaled_dot_product_attention(q, k, v, mask | ~has_visible) * has_visible
     torch.testing.assert_close(output, expected)
     dy = torch.randn_like(output)
@@ -140,7 +140,7 @@ def test_linear_attention_of_padding_alone_is_zero():
     ):
         assert y.isfinite().all() and (y != 0).any(-1).sum((1, 2)).tolist() == num_nonzero
         assert all(g.isfinite().all() for g in torch.autograd.grad(y.sum(), (q, k, v)))
-    torch.testing.assert_close(y[1, 0, 2], v[1, 0, 2])                         # who sees one alone gets its value
+    torch.testing.assert_close(y[1, 0, 2], v[1, 0, 2])                         # a single key: its value
     layer, x = make_layer("linear"), torch.randn(2, 5, 12, dtype=torch.float64)
     for causal in (False, True):
         y, a = layer.forward_with_weights(x, is_token[..., None, :], causal=causal)

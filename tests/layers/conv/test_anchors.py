@@ -1,4 +1,4 @@
-"""Anchors against values worked by hand and plain loops."""
+"""Anchors against values worked out by hand and plain loops."""
 
 import math
 
@@ -29,7 +29,7 @@ def test_default_sizes_match_the_paper():
     sizes = default_sizes(6, 3)
     assert_close(sizes[:, 0, 0], torch.tensor([0.2, 0.34, 0.48, 0.62, 0.76, 0.9]))          # six maps: steps of 0.14
     assert_close(sizes[0], 0.2 * torch.tensor([[1, 1], [2**0.5, 2**-0.5], [2**-0.5, 2**0.5]]))
-    assert default_sizes(1, 12).unique(dim=1).shape == (1, 12, 2)                           # none twice
+    assert default_sizes(1, 12).unique(dim=1).shape == (1, 12, 2)                           # all different
 
 
 def test_anchor_grid_of_two_rows_and_three_columns():
@@ -37,7 +37,7 @@ def test_anchor_grid_of_two_rows_and_three_columns():
     grid = anchor_grid([(2, 3)], sizes)
     assert grid.shape == (12, 4)
     assert_close(grid[0], torch.tensor([1 / 6, 1 / 4, 0.1, 0.2]))
-    # boxes of a cell stand beside each other
+    # boxes of a cell are next to each other
     assert_close(grid[1], torch.tensor([1 / 6, 1 / 4, 0.3, 0.4]))
     assert_close(grid[2, :2], torch.tensor([3 / 6, 1 / 4]))
     assert_close(grid[6, :2], torch.tensor([1 / 6, 3 / 4]))                                 # then the next row
@@ -66,7 +66,7 @@ def test_match_anchors_matches_plain_loops(seed):
     # no two overlap alike
     anchors = anchor_grid([(5, 7), (3, 4)], default_sizes(2, 3)) + 0.01 * torch.rand(141, 4, generator=g)
     boxes, is_box = make_random_boxes(4 * 6, g).view(4, 6, 4), torch.rand(4, 6, generator=g) < 0.7
-    # an image with nothing on it
+    # an image without objects
     is_box[0] = False
     box_index, is_matched = match_anchors(anchors, boxes, is_box)
     for b in range(4):
@@ -132,7 +132,7 @@ def test_kmeans_iou_finds_the_cluster_means():
     sizes = (centers[:, None] * (1 + 0.1 * (torch.rand(4, 30, 2, generator=g) - 0.5))).reshape(-1, 2)
     means = kmeans_iou(sizes[torch.randperm(120, generator=g)], 4)
     assert_close(means, sizes.view(4, 30, 2).mean(1), atol=1e-3, rtol=0)                    # already by area
-    # a mean is drawn by what weighs: one box of a rare class counts like all of a common one
+    # weighted means: the one box of a rare class counts as much as all of a common one
     two_sizes = torch.cat([torch.full((99, 2), 0.1), torch.full((1, 2), 0.11)])
     assert_close(kmeans_iou(two_sizes, 1), torch.full((1, 2), 0.1001))
     assert_close(

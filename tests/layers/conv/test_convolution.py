@@ -30,7 +30,7 @@ def test_same_conv_pads_like_tensorflow(size, kernel, stride):
     layer, x = SameConv2d(1, 1, kernel, stride=stride, bias=False), torch.randn(1, 1, *size)
     y = layer(x)
     assert y.shape[2:] == tuple(-(-side // stride) for side in size)
-    # the centre of an output's window, from TensorFlow's rule: the smaller half of the padding comes first
+    # the center of an output's window, from TensorFlow's rule: the smaller half of the padding comes first
     leading_padding = [max(0, (-(-s // stride) - 1) * stride + kernel - s) // 2 for s in size]
     padded = F.pad(x, (leading_padding[1], kernel, leading_padding[0], kernel))
     torch.testing.assert_close(y, F.conv2d(padded, layer.weight, stride=stride)[..., : y.shape[2], : y.shape[3]])
@@ -84,7 +84,7 @@ def test_deformable_conv_gradients_match_finite_differences():
 
 
 def test_deformable_conv_offsets_learn_a_shift():
-    """The image moved by a pixel: the offsets alone, from zero, find it back."""
+    """The image shifted by a pixel: starting from zero, the offsets alone learn the shift."""
     torch.manual_seed(0)
     layer = DeformableConv2d(1, 1, 1)
     layer.requires_grad_(False)

@@ -50,7 +50,7 @@ def test_detectors_have_the_expected_outputs_per_box():
 
 
 @pytest.mark.parametrize(("make", "message"), [
-    (lambda: SSD(widths=(4, 4), levels=2), "looks at 1 to 1 maps"),
+    (lambda: SSD(widths=(4, 4), levels=2), "uses 1 to 1 maps"),
     (lambda: YOLO(widths=(4, 4, 4), stride=12), r"a stride among \[4, 8\], got 12"),
     (lambda: YOLO(widths=(4, 4, 4), stride=16), "got 16"),
 ])

@@ -27,7 +27,7 @@ def test_reflect_pad_matches_numpy(small, large):
     ],
 )
 def test_unet_input_size_for_is_the_smallest_that_covers(levels, padded, side, expected_side):
-    """572 pixels give 388 in Ronneberger's figure 1; sides between come in steps of 2^levels."""
+    """572 pixels give 388 in Ronneberger's figure 1; sizes come in steps of 2^levels."""
     net = UNet(widths=(2,) * (levels + 1), channels=1, padded=padded)
     assert net.input_size_for(side) == expected_side
     with torch.no_grad():
@@ -35,7 +35,7 @@ def test_unet_input_size_for_is_the_smallest_that_covers(levels, padded, side, e
 
 
 def test_reflect_padded_keeps_every_pixel_in_place():
-    """A network that only crops what it gets: the image comes back as it was."""
+    """A network that only crops its input: the image is returned unchanged."""
     class Crop(nn.Module):
         def input_size_for(self, output_size):
             return output_size + 9

@@ -8,7 +8,7 @@ from didact.layers.conv.residual import BasicBlock, Bottleneck
 
 
 def conv2d_reference(x, w, stride):
-    """Cross-correlation in NumPy; zeros around, as many as keep the size at stride 1."""
+    """Cross-correlation in NumPy, padded with zeros so that the size stays at stride 1."""
     (B, _, H, W), (O, _, k, _) = x.shape, w.shape
     x = np.pad(x, ((0, 0), (0, 0), (k // 2,) * 2, (k // 2,) * 2))
     y = np.zeros((B, O, (H - 1) // stride + 1, (W - 1) // stride + 1))
@@ -85,7 +85,7 @@ def test_basic_block_with_pad_shortcut_and_without_shortcut():
     plain.load_state_dict(padded.state_dict())
     f = plain.bn2(plain.conv2(F.relu(plain.bn1(plain.conv1(x)))))
     skip = torch.zeros_like(f)
-    skip[:, 2:5] = x[:, :, ::2, ::2]                                   # 5 new channels: 2 before, 3 behind
+    skip[:, 2:5] = x[:, :, ::2, ::2]                                   # 5 new channels: 2 before, 3 after
     torch.testing.assert_close(plain(x), F.relu(f))
     torch.testing.assert_close(padded(x), F.relu(f + skip))
 

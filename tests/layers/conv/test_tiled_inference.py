@@ -1,4 +1,4 @@
-"""A large image in tiles gives what it gives at once."""
+"""Tiled inference of a large image gives the output of the whole image."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from didact.models.vision.denoising_autoencoder import DenoisingAutoencoder
 def make_denoiser(widths):
     torch.manual_seed(0)
     network = DenoisingAutoencoder(widths=widths)
-    nn.init.normal_(network.head.weight, std=0.1)               # else it would be the identity, which sees one pixel
+    nn.init.normal_(network.head.weight, std=0.1)               # else the identity, which sees one pixel
     return network
 
 
@@ -23,7 +23,7 @@ def test_tiled_inference_matches_the_whole_image(widths, size):
     shapes = []
     network.register_forward_pre_hook(lambda module, inputs: shapes.append(tuple(inputs[0].shape[2:])))
     y = TiledInference(network, tile_size=32)(x)
-    assert max(max(shape) for shape in shapes) < max(size) or size == (64, 64)      # never the image at once
+    assert max(max(shape) for shape in shapes) < max(size) or size == (64, 64)      # never the whole image
     torch.testing.assert_close(y, network(x), rtol=0, atol=1e-5)
 
 
@@ -35,7 +35,7 @@ def test_tiled_inference_with_too_small_a_margin_differs(monkeypatch):
 
 
 class AddGlobalMean(nn.Module):
-    """Each output sees all."""
+    """Each output depends on all inputs."""
 
     def __init__(self):
         super().__init__()

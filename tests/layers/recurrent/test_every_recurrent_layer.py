@@ -163,7 +163,7 @@ def test_mamba_parallel_matches_sequential_and_is_causal():
 
 
 def test_mamba_step_sizes_are_initialized_log_uniformly():
-    """Evenly in their logarithm: a quarter of them up to 0.001 · 100^¼, half up to 0.01, …"""
+    """Uniform in their logarithm: a quarter of them up to 0.001 · 100^¼, half up to 0.01, …"""
     delta = nn.functional.softplus(Mamba(16, expand=256).dt_proj.bias).detach()
     assert delta.min() > 0.00099 and delta.max() < 0.101
     quarters = delta.log10().quantile(torch.tensor([0, 0.25, 0.5, 0.75, 1]))
@@ -177,7 +177,7 @@ def test_mlstm_parallel_matches_sequential_and_its_equations():
     q, k, v = (t.view(2, 9, 3, 4) for t in block.qkv(x).chunk(3, -1))
     i, f = block.gates(x).chunk(2, -1)
     c, n = torch.zeros(2, 3, 4, 4, dtype=torch.float64), torch.zeros(2, 3, 4, dtype=torch.float64)
-    # no stabiliser: the numbers are small here
+    # no stabilizer: the numbers are small here
     for t in range(9):
         c = (
             f[:, t, :, None, None].sigmoid() * c
@@ -199,7 +199,7 @@ def test_slstm_follows_its_equations_with_overflowing_gates():
         h = o.sigmoid() * c / n
         torch.testing.assert_close(y[:, t], h.flatten(1))
     with torch.no_grad():
-        block.w.bias.fill_(2000.0)                                               # e^2000 is no double
+        block.w.bias.fill_(2000.0)                                               # e^2000 overflows float64
     out = block(x)
     assert out.isfinite().all()
     out.sum().backward()
@@ -217,8 +217,7 @@ def test_unroll_cell_returns_every_step():
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, NEEDS_GPU])])
 @pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
 def test_forward_layer_by_layer_matches_the_fused_stack(cell, device, monkeypatch):
-    """What runs on CUDA where dropout acts between the layers; with a dropout that drops nothing it is PyTorch's
-    own stack."""
+    """The path of CUDA with dropout between the layers; with probability 0 it is PyTorch's own stack."""
     torch.manual_seed(0)
     layer, x = Recurrent(cell, 5, 7, num_layers=3, dropout=0.5).to(device), torch.randn(4, 6, 5, device=device)
     state = tuple(torch.randn(3, 4, 7, device=device) for _ in layer.initial_state(4))
@@ -238,7 +237,7 @@ def test_forward_layer_by_layer_matches_the_fused_stack(cell, device, monkeypatc
 @pytest.mark.gpu
 @NEEDS_GPU
 def test_dropout_between_layers_uses_the_torch_generator():
-    """cuDNN's own could not be kept in a checkpoint."""
+    """cuDNN's own random state could not be saved in a checkpoint."""
     layer, x = Recurrent("lstm", 5, 7, num_layers=2, dropout=0.5).cuda().train(), torch.randn(4, 6, 5, device="cuda")
     rng_state = torch.cuda.get_rng_state()
     first_output, second_output = layer(x)[0], layer(x)[0]

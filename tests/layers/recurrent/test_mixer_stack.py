@@ -1,5 +1,5 @@
-"""Mamba and xLSTM as readers: a state between two halves, padding that nobody reads, states by other ways of
-computing them."""
+"""Mamba and xLSTM as recurrent layers: state passed between two halves, padding ignored, states computed in other ways.
+"""
 
 import pytest
 import torch
@@ -46,7 +46,7 @@ def test_gradient_through_the_carried_state_matches_one_pass(cell):
 @torch.no_grad()
 @pytest.mark.parametrize("cell", MIXERS)
 def test_mixer_stack_drops_out_only_between_layers(cell):
-    """With all dropped two layers are the second one on what the first was given; a layer alone drops nothing."""
+    """With dropout 1 two layers are the second one applied to the first's input; a single layer has no dropout."""
     stack, x = SequenceMixerStack(cell, 5, 8, num_layers=2, dropout=1.0), torch.randn(3, 6, 5)
     u = stack.widen(x)
     torch.testing.assert_close(stack(x)[0], stack.norm(u + stack.mixers[1](stack.norms[1](u))))
@@ -118,7 +118,7 @@ def test_scan_saves_two_tensors_for_backward():
     a, b, saved_sizes = torch.rand(1, 64, 3, requires_grad=True), torch.randn(1, 64, 3, requires_grad=True), []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: saved_sizes.append(t.numel()) or t, lambda t: t):
         scan(a, b)
-    # of six rounds nothing
+    # no intermediate results of the six rounds
     assert saved_sizes == [64 * 3] * 2
 
 

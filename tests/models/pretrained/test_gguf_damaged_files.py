@@ -1,5 +1,6 @@
-"""GGUF files with absurd counts, missing facts, wrong shapes and damaged bytes: read, or refused in one line at
-once."""
+"""GGUF files with absurd counts, missing metadata, wrong shapes and damaged bytes: read, or refused in one line at
+once.
+"""
 
 import resource
 import struct
@@ -21,7 +22,7 @@ from helpers.fuzzing import FUZZ_SECONDS, SEED, damage_bytes, reads_or_raises_us
 
 gguf_library = pytest.importorskip("gguf", reason="gguf is not installed: pip install 'didact[gguf]'")
 
-U8, U32, F32, BOOL, STRING, ARRAY, U64 = 0, 4, 6, 7, 8, 9, 10             # the format's numbers for the kinds of facts
+U8, U32, F32, BOOL, STRING, ARRAY, U64 = 0, 4, 6, 7, 8, 9, 10             # the format's codes of metadata types
 Metadata = Mapping[str, tuple[int, bytes]]
 
 
@@ -65,7 +66,7 @@ SHAPES: dict[str, tuple[int, ...]] = {
     "token_embd.weight": (7, 8), "output_norm.weight": (8,),
     **{f"blk.{layer}.{name}.weight": shape for layer in range(2) for name, shape in BLOCK_SHAPES.items()},
 }
-# what a published file names otherwise; the test below holds them against a decoder of our own
+# published names of the file's tensors; a test below compares them with those of our decoder
 HF_NAMES = {
     "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
@@ -89,7 +90,7 @@ def build_gguf(
     counts: tuple[int, int] | None = None,
     share_offset: bool = False,
 ) -> bytes:
-    """A file with these facts and tensors, whether or not it makes sense."""
+    """A file with these metadata and tensors, valid or not."""
     tensor_infos, tensor_data = b"", b""
     for name, shape in shapes.items():
         raw = (tensor_bytes or {}).get(name, bytes(min(4 * prod(shape), 4000)))
@@ -113,7 +114,7 @@ def test_load_llama_reads_a_valid_file(tmp_path):
     for name in SHAPES:
         w = model.state_dict()[to_hf_name(name)]
         num_heads = {"attn_q": 2, "attn_k": 1}.get(name.split(".")[-2])
-        if num_heads:          # the file keeps neighbouring pairs: the other way round than `unpermute_rope`
+        if num_heads:          # the file has neighboring pairs: the inverse of `unpermute_rope`
             w = w.unflatten(0, (num_heads, 2, -1)).transpose(1, 2).flatten(0, 2)
             assert torch.equal(unpermute_rope(w, num_heads), model.state_dict()[to_hf_name(name)])
         tensor_bytes[name] = w.contiguous().numpy().tobytes()
@@ -129,7 +130,7 @@ def test_load_llama_reads_a_valid_file(tmp_path):
 
 
 def with_metadata(name: str, value: tuple[int, bytes] | None) -> Callable[[], bytes]:
-    """A file with one fact otherwise, or without it."""
+    """A file with one metadata entry changed or removed."""
     metadata = {k: v for k, v in METADATA.items() if k != name} | ({} if value is None else {name: value})
     return lambda: build_gguf(metadata, SHAPES)
 
@@ -193,7 +194,7 @@ INVALID_FILES: dict[str, Callable[[], bytes]] = {
 
 @pytest.fixture
 def limited_memory():
-    """Whatever asks for 4 GiB more than is held gets a MemoryError."""
+    """An allocation of 4 GiB beyond the present memory raises MemoryError."""
     with open("/proc/self/statm") as file:
         used_bytes = int(file.read().split()[0]) * resource.getpagesize()
     old_limit = resource.getrlimit(resource.RLIMIT_AS)
@@ -216,7 +217,7 @@ def test_invalid_gguf_is_refused_in_one_line(tmp_path, name, limited_memory):
 
 
 def test_gguf_tensors_that_share_bytes_are_refused(tmp_path):
-    """A megabyte under two thousand names is two gigabytes once they are read."""
+    """A megabyte under two thousand names would become two gigabytes."""
     shapes = {f"x{i}": (512, 512) for i in range(2000)}
     path = tmp_path / "x.gguf"
     path.write_bytes(build_gguf(METADATA, shapes, tensor_bytes={"x0": bytes(2**20)}, share_offset=True))
@@ -225,7 +226,7 @@ def test_gguf_tensors_that_share_bytes_are_refused(tmp_path):
 
 
 def test_long_gguf_metadata_is_refused(tmp_path, monkeypatch):
-    """The library keeps an array for each number of a list."""
+    """The library makes an array for each number of a list."""
     from didact.models.pretrained import gguf
 
     monkeypatch.setattr(gguf, "_MAX_METADATA_ITEMS", 10_000)

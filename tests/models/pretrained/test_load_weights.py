@@ -80,8 +80,9 @@ def test_load_weights_adapts_channels_and_reports_a_missing_head(tmp_path):
 
 @pytest.mark.parametrize(("source_channels", "target_channels"), [(3, 1), (1, 3)])
 def test_load_weights_with_other_channels_gives_the_same_on_gray_images(tmp_path, source_channels, target_channels):
-    """Grey in three equal channels is the same to three-channel kernels as grey is to what was made of them; and
-    the other way."""
+    """A gray image in three equal channels gives the original kernels what the gray image gives the adapted ones, and
+    vice versa.
+    """
     source, target = (
         make_small_resnet(0, channels=source_channels).eval(),
         make_small_resnet(1, channels=target_channels).eval(),
@@ -119,7 +120,7 @@ def test_load_weights_keeps_the_standardization_of_the_model(tmp_path):
     assert not report.missing
     v = torch.randint(256, (2, 3, 20, 30))
     torch.testing.assert_close(target(v / 255), source((v - 127) / 128))
-    # and what a run saved brings its standardization along
+    # weights saved by a run include its standardization
     third = EfficientNet(**keywords, mean=torch.zeros(3, 1, 1), std=torch.ones(3, 1, 1)).eval()
     load_weights(third, save_state(tmp_path / "run.safetensors", target.state_dict()))
     assert torch.equal(third(v / 255), target(v / 255))
@@ -196,8 +197,9 @@ def cubic_kernel(t):
 
 
 def interpolate_row(table, n):
-    """n places of a row of values, corner on corner; beyond the ends stands the last value. By hand, one place at a
-    time."""
+    """n values interpolated from a row, corners aligned; beyond the ends the last value repeats. By hand, one at a
+    time.
+    """
     m, values = len(table), []
     for i in range(n):
         position = i * (m - 1) / (n - 1)

@@ -1,4 +1,5 @@
-"""Weights files that are damaged, odd or made to do harm: read, or refused in one line; nothing runs, nothing hangs."""
+"""Weights files that are damaged, odd or malicious: read, or refused in one line; nothing is executed, nothing hangs.
+"""
 
 import json
 import os
@@ -30,7 +31,7 @@ def make_network() -> nn.Module:
 
 
 class MaliciousPickle:
-    """Says by a file that it was run."""
+    """Creates a file if it is executed."""
 
     def __init__(self, marker: Path):
         self.marker = marker
@@ -48,7 +49,7 @@ def write_pickle(random: Random, folder: Path) -> Path:
 
 
 def write_zip_with_damaged_pickle(random: Random, folder: Path) -> Path:
-    """A sound zip file around a damaged pickle: nothing but the unpickler looks at it."""
+    """A valid zip file around a damaged pickle, which only the unpickler reads."""
     valid_path, path = folder / "whole.pth", folder / f"w{random.choice(PICKLE_SUFFIXES)}"
     torch.save(make_network().state_dict(), valid_path)
     with zipfile.ZipFile(valid_path) as valid_zip, zipfile.ZipFile(path, "w") as damaged_zip:
@@ -59,7 +60,7 @@ def write_zip_with_damaged_pickle(random: Random, folder: Path) -> Path:
 
 
 def write_safetensors(random: Random, folder: Path) -> Path:
-    """A header that says something else than the numbers behind it."""
+    """A header that disagrees with the data."""
     path = folder / "w.safetensors"
     save_file(make_network().state_dict(), path)
     raw = path.read_bytes()
@@ -73,7 +74,7 @@ def write_safetensors(random: Random, folder: Path) -> Path:
 
 
 def write_malicious_pickle(random: Random, folder: Path) -> Path:
-    """A pickle that runs a command where it may."""
+    """A pickle that runs a command where it is allowed to."""
     path, payload = folder / f"w{random.choice(PICKLE_SUFFIXES)}", MaliciousPickle(folder / "owned")
     content = random.choice((payload, {"0.weight": payload}, [payload]))
     if random.random() < 0.5:
@@ -118,9 +119,9 @@ def with_weight(tensor: Tensor) -> dict[str, Tensor]:
     (lambda: torch.empty(4, 3, device="meta"), "without numbers"),
     (lambda: torch.ones(4, 3, dtype=torch.complex64), "complex"),
 ])
-@pytest.mark.filterwarnings("ignore::UserWarning")                # of PyTorch, which would rather have no such tensors
+@pytest.mark.filterwarnings("ignore::UserWarning")                # warnings of PyTorch about such tensors
 def test_quantized_sparse_and_complex_tensors_are_refused_by_name(tmp_path, make_tensor, description):
-    """They pass for tensors until they are copied."""
+    """They look like tensors until they are copied."""
     path = tmp_path / "w.pth"
     torch.save(with_weight(make_tensor()), path)
     with pytest.raises(UsageError, match=rf"w\.pth: 0\.weight is {description}.*; save plain numbers") as error:
@@ -141,7 +142,7 @@ def test_load_weights_reads_any_real_dtype(tmp_path, tensor):
 
 
 def test_tensor_larger_than_its_file_is_refused(tmp_path):
-    """One number under strides of zero stands for a hundred thousand million: what copies it would fill the memory."""
+    """One number with strides of zero stands for a hundred billion: a copy would fill the memory."""
     torch.save(with_weight(torch.zeros(1).expand(10**6, 10**5)), tmp_path / "w.pth")
     with pytest.raises(UsageError, match=r"0\.weight claims 400,000,000,000 bytes, the whole file has \d"):
         load_weights(make_network(), tmp_path / "w.pth")
@@ -157,7 +158,7 @@ def test_zip_bomb_of_weights_is_refused_unread(tmp_path):
 
 
 def test_many_tensor_names_are_matched_quickly(tmp_path):
-    """Prefixes are looked for in the names: one pass over them, not one for each prefix."""
+    """Prefixes are found in one pass over the names, not one pass for each prefix."""
     save_file({f"part{i}.{j}": torch.zeros(0) for i in range(10_000) for j in range(2)}, tmp_path / "w.safetensors")
     with reads_or_raises_usage_error("20,000 names"), pytest.raises(UsageError, match="another architecture"):
         load_weights(make_network(), tmp_path / "w.safetensors")
@@ -167,7 +168,7 @@ GPT_SHAPES = {"wte.weight": (7, 8), "wpe.weight": (5, 8)}
 
 
 def list_weight_readers() -> dict[str, tuple[Callable[[Path], object], dict[str, tuple[int, ...]]]]:
-    """Every way that a weights file goes into a network: what reads it, and the tensors that it looks at first."""
+    """Every way that a weights file goes into a network: the reader, and the tensors that it reads first."""
     from didact.inference.evaluate_samples import InceptionFeatures
     from didact.models import ResNet, ViT
     from didact.recipes._initial_weights import load_published_weights
@@ -196,7 +197,7 @@ def list_weight_readers() -> dict[str, tuple[Callable[[Path], object], dict[str,
 
 @pytest.mark.parametrize("reader", ["load_weights", "positions", "start_from", "stem_of", "from_file", "Inception"])
 def test_every_weight_reader_handles_every_shape(tmp_path, reader):
-    """Numbers, rows, empty tensors with absurd counts and other types under the names that it looks for."""
+    """Numbers, rows, empty tensors with absurd counts and other types under the names that it expects."""
     load_file, shapes = list_weight_readers()[reader]
     assert set(list_weight_readers()) == {
         "load_weights",

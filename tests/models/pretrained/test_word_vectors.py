@@ -1,5 +1,4 @@
-"""Word vectors that were learned before: near words and sums by hand, files, and GloVe's analogies where it is
-installed."""
+"""Word vectors: neighbors and sums by hand, files, and GloVe's analogies where it is installed."""
 
 import sys
 from importlib.util import find_spec

@@ -1,4 +1,4 @@
-"""What the models of this family keep to beyond the contract; their logits are compared in tests/reference."""
+"""The contract of Transformers beyond that of every model; their logits are compared in tests/reference."""
 
 import pytest
 import torch
@@ -36,7 +36,7 @@ def test_gpt_attention_maps_are_distributions_over_the_past():
 
 
 def test_gpt_init_has_the_standard_deviations_of_its_paper():
-    """0.02 everywhere, and by 1/√(2 · 3 layers) less where something is added to the residual path."""
+    """0.02 everywhere, and smaller by 1/√(2 · 3 layers) in matrices that write to the residual path."""
     torch.manual_seed(0)
     model = GPT(50, context_length=50, embed_dim=768, num_layers=3, num_heads=12)
     for name, p in model.named_parameters():
@@ -103,7 +103,7 @@ def test_load_weights_accepts_prefixes_and_mask_buffers(tmp_path, prefix):
     torch.manual_seed(0)
     source, model = GPT(23, **SMALL_OPTIONS), GPT(23, **SMALL_OPTIONS)
     state = {prefix + n: t for n, t in source.state_dict().items()}
-    # a triangle and a number, which old files carry
+    # a causal mask and a constant, which old files contain
     for layer in range(2):
         state |= {
             f"{prefix}h.{layer}.attn.bias": torch.ones(1, 1, 12, 12),

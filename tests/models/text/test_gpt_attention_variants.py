@@ -1,5 +1,5 @@
-"""GPT-2's blocks with every form of attention: blind to what comes later, equal to the full form in the limit, the
-same with a cache."""
+"""GPT-2's blocks with every attention variant: causal, equal to full attention in the limit, the same with a KV cache.
+"""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ GREEDY = DecodingConfig(temperature=0)
 
 
 def make_sharp_gpt(variant, *, context=200, window=3, layers=2):
-    """Weights so large that the likeliest token stands out and depends on what was read."""
+    """Weights so large that the most likely token stands out and depends on the tokens before."""
     torch.manual_seed(1)
     model = GPT(
         23, context_length=context, embed_dim=16, num_layers=layers, num_heads=4, attention=variant, window=window
@@ -35,14 +35,14 @@ def make_sharp_gpt(variant, *, context=200, window=3, layers=2):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_gpt_variant_gets_no_gradient_from_later_tokens(variant):
-    # all different: a row of the embedding is a place
+    # all different, so that a token identifies its position
     model, tokens = make_sharp_gpt(variant), torch.randperm(23)[None, :19]
     for t in (0, 6, 18):
         (rows,) = torch.autograd.grad(model.forward_features(tokens)[0, t].square().sum(), model.wte.weight)
         has_gradient = rows[tokens[0]].abs().sum(1) > 0
         assert has_gradient[t] and not has_gradient[t + 1 :].any()
         num_visible = 6 if variant == "local" else 18                                  # two layers of windows of three
-        if variant != "topk":  # it may leave out anyone
+        if variant != "topk":  # it may leave out any token
             assert (
                 has_gradient[max(0, t - num_visible) : t + 1].all()
                 and not has_gradient[: max(0, t - num_visible)].any()
@@ -53,10 +53,10 @@ def test_gpt_variant_gets_no_gradient_from_later_tokens(variant):
 @pytest.mark.parametrize("variant", OTHER_VARIANTS)
 def test_gpt_variant_greedy_text_is_the_same_with_a_cache(variant):
     model, prompt = make_sharp_gpt(variant), torch.randint(23, (3, 5))
-    # past 128: the reach of a step doubles on the way
+    # beyond 128: the visible part of the cache doubles on the way
     generated = CausalLanguageModel(model).write(prompt, 140, decoding=GREEDY)
     assert torch.equal(generated, greedy_decode_without_cache(model, prompt, 140)) and len(generated.unique()) > 5
-    # a full cache begins anew with its second half
+    # a full cache restarts with its second half
     short_model = make_sharp_gpt(variant, context=12)
     generated = CausalLanguageModel(short_model).write(prompt, 20, decoding=GREEDY)
     text = torch.cat([prompt, generated], dim=1)
@@ -66,8 +66,8 @@ def test_gpt_variant_greedy_text_is_the_same_with_a_cache(variant):
 @torch.no_grad()
 @pytest.mark.parametrize(("variant", "window"), [("tiled", 8), ("local", 19), ("topk", 19), ("strided", 1)])
 def test_unrestricted_attention_variant_equals_full_attention(variant, window):
-    """Of a strided pair with a stride of one, the second layer looks at all; the first is a window, so it is left
-    out here."""
+    """Of a strided pair with stride 1, the second layer is full attention; the first has a window and is left out here.
+    """
     full, other = make_sharp_gpt("full"), make_sharp_gpt(variant, window=window)
     assert list(full.state_dict()) == list(other.state_dict())               # the names of the published weights
     other.load_state_dict(full.state_dict())

@@ -1,5 +1,6 @@
-"""Recurrent classifiers, language models, taggers and seq2seq: padding is invisible, gradients flow, simple tasks
-are learned."""
+"""Recurrent classifiers, language models, taggers and seq2seq: padding is ignored, gradients flow, simple tasks are
+learned.
+"""
 
 import pytest
 import torch
@@ -74,7 +75,7 @@ def test_seq2seq_step_by_step_matches_teacher_forcing(attention, cell):
     )
     if a is not None:
         torch.testing.assert_close(a.sum(-1), torch.ones(3, 5))
-        assert a[1, :, 4:].eq(0).all()                                      # padding is not looked at
+        assert a[1, :, 4:].eq(0).all()                                      # padding is masked
     torch.testing.assert_close(model(x[1:2, :4], y[1:2]), logits[1:2])
     logits.square().mean().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())

@@ -1,5 +1,6 @@
-"""Image classifiers: sizes that their papers or torchvision have, names that published weights have, and forms
-written another way."""
+"""Image classifiers: sizes of their papers or of torchvision, names of published weights, and forms written another
+way.
+"""
 
 import pytest
 import torch
@@ -219,7 +220,7 @@ def batch_norm(h, s, name):
 
 
 def randomize_norms(model):
-    """Weights and statistics that are neither 0 nor 1, so that leaving one out is seen."""
+    """Weights and statistics that are neither 0 nor 1, so that leaving one out shows."""
     torch.manual_seed(0)
     for m in model.modules():
         if isinstance(m, nn.BatchNorm2d | nn.LayerNorm):
@@ -395,7 +396,7 @@ def test_image_classifiers_accept_their_minimum_size(name, min_size):
 
 
 def test_small_resnet_learns_the_orientation_of_bars():
-    """Bars that lie or stand, anywhere in noise: no pixel alone tells."""
+    """Horizontal or vertical bars anywhere in noise: no pixel alone gives the class."""
     torch.manual_seed(0)
     y = torch.arange(128) % 2
     x = 0.3 * torch.randn(128, 1, 12, 12)
@@ -406,7 +407,7 @@ def test_small_resnet_learns_the_orientation_of_bars():
     model = ResNet(depths=(1, 1), width=8, num_classes=2, channels=1, size=(12, 12))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for i in range(60):
-        rows = torch.arange(32) + 32 * (i % 3)                         # the last 32 are kept for the test
+        rows = torch.arange(32) + 32 * (i % 3)                         # the last 32 are for the test
         optimizer.zero_grad()
         F.cross_entropy(model(x[rows]), y[rows]).backward()
         optimizer.step()

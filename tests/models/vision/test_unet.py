@@ -28,7 +28,7 @@ def test_unet_parameter_counts():
     with torch.device("meta"):
         original, color, tiny = create_model("unet_2015"), create_model("unet"), create_model("unet_tiny")
     sizes = (64, 128, 256, 512, 1024)
-    # one grey channel, as in the paper
+    # one gray channel, as in the paper
     assert count_parameters(original) == expected_parameter_count(sizes, 1, 2) == 31_030_658
     assert count_parameters(color) == expected_parameter_count(sizes, 3, 2) == 31_031_810
     assert count_parameters(tiny) == 25_393                                       # Lhotte 7.2
@@ -47,7 +47,7 @@ def test_padded_unet_keeps_the_size():
 
 
 def test_unet_crops_skip_connections_at_the_center():
-    """Without padding, the output is a function of the input pixels around it: moved inputs give moved outputs."""
+    """Without padding, the output depends on the input pixels around it alone: shifted inputs give shifted outputs."""
     torch.manual_seed(0)
     model, x = UNet(widths=(3, 4), channels=1, padded=False).eval(), torch.rand(1, 1, 40, 40)
     output, shifted_output = model(x[:, :, :36, :36]), model(x[:, :, 2:38, 4:40])
@@ -58,10 +58,10 @@ def test_unet_skip_connections_carry_detail():
     torch.manual_seed(0)
     model, x = create_model("unet_tiny").eval(), torch.rand(1, 1, 12, 12, requires_grad=True)
     with torch.no_grad():
-        model.up[0].grow.weight.zero_()                                    # nothing comes from below any more
+        model.up[0].grow.weight.zero_()                                    # nothing comes from the lower levels
     model(x)[0, 0, 6, 6].backward()
     has_gradient = x.grad[0, 0] != 0
-    # only what is near: four convolutions of 3
+    # only from near pixels: four convolutions of 3
     assert has_gradient[2:11, 2:11].any() and has_gradient.sum() <= 81
 
 

@@ -40,7 +40,7 @@ def test_vit_outputs_match_torchvision():
 
 
 def test_vit_block_matches_pytorch_encoder_layer():
-    """The same weights in nn.TransformerEncoderLayer, norm first, GELU: written by others, in other names."""
+    """The same weights in nn.TransformerEncoderLayer, norm first, GELU: written by others, with other names."""
     torch.manual_seed(0)
     model = ViT(size=(16, 16), patch_size=8, embed_dim=24, depth=1, num_heads=3, ffn_dim=40).eval()
     block = model.encoder.layers[0]
@@ -65,7 +65,7 @@ def test_vit_positions_distinguish_patches():
     assert not torch.allclose(model(x), model(flipped), atol=1e-4)
     with torch.no_grad():
         model.encoder.pos_embedding.zero_()
-        swapped = torch.cat([x[..., 16:], x[..., :16]], dim=-1)                   # whole patches change places
+        swapped = torch.cat([x[..., 16:], x[..., :16]], dim=-1)                   # permuted patches
     torch.testing.assert_close(model(x), model(swapped), rtol=1e-4, atol=1e-5)
 
 
@@ -126,7 +126,7 @@ def test_mixers_have_the_papers_parameter_counts(name, count):
 
 @pytest.mark.parametrize("name", ["vit_tiny", "mixer_tiny"])
 def test_vit_and_mixer_learn_where_a_patch_is(name):
-    """Eight images, told apart by which patch is white."""
+    """Eight images that differ in which patch is white."""
     torch.manual_seed(0)
     options = {"embed_dim": 32, "depth": 2} | ({"ffn_dim": 64} if name == "vit_tiny" else {})
     model, x, y = create_model(name, num_classes=8, **options), torch.zeros(8, 3, 32, 32), torch.arange(8)
