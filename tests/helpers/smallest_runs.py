@@ -9,7 +9,7 @@ IMAGE_ARGUMENTS = {"batch_size": 16}
 SMALLEST_RUNS: dict[str, dict[str, object]] = {
     "mlp": {"hidden": (16,), "dropout": 0.3, "augment": ("noise",), "batch_size": 64},
     "mlp_wide_deep": {"hidden": (16,), "data": "iris", "batch_size": 16},
-    "regularised_mlp": {"hidden": (16,), "dropout": 0.2, "l1": 0.01, "batch_size": 64},
+    "regularized_mlp": {"hidden": (16,), "dropout": 0.2, "l1": 0.01, "batch_size": 64},
     "dropout_weight_decay": {"dropout": 0.2, "batch_size": 64},
     "optimizers": {"hidden": (16,), "batch_size": 64},
     "approximate": {"width": 8},
@@ -54,7 +54,7 @@ SMALLEST_RUNS: dict[str, dict[str, object]] = {
     "translate": {"num_layers": 1, "num_heads": 2, "embed_dim": 16, "ffn_dim": 16, "batch_size": 16},
     "fine_tune": {"num_layers": 1, "num_heads": 2, "ffn_dim": 16, "pretrain_steps": 4, **TEXT_ARGUMENTS},
     "autoencoder": {"hidden": (8,), "input_noise": 0.1, "mask_ratio": 0.1},
-    "semi_supervised": {"hidden": (8,)},
+    "semi_supervised": {"hidden": (8,), "fine_tune": True},
     "vae": {"hidden": (8,), "kl_warmup": 5},
     "vqvae": {"channels": (8, 8), "codebook_size": 8, "code_dim": 4},
     "vqvae_prior": {"autoencoder": AUTOENCODER, "channels": 4, "num_layers": 1},

@@ -1,5 +1,6 @@
-"""Many images, few labels: learn to encode from all of them, to classify codes from the few."""
+"""Semi-supervised learning: an autoencoder from all images, a classifier of its codes from the few labeled ones."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -10,17 +11,32 @@ from didact.objectives.base import Objective, Player
 
 
 class SemiSupervisedObjective(Objective):
-    """min E ‖g(f(x)) − x‖² over all x; min E −log p(y | h(f(x))) over the labelled, f left alone.  Van Schependom 8.5.
+    """min E ‖g(f(x)) − x‖² over all x; min E −log p(y | h(f(x))) over the labeled ones, by h.  Van Schependom 8.5.
 
-    A third network of the same size, `alone`, sees the labelled examples only: what the encoder gains is measured
-    in every run.
+    With `fine_tune` the encoder f is pretrained for `pretrain_steps` steps; from then on it minimizes the classifier's
+    loss, together with h (Groudiev 10.1.2). A third network of the size of f and h, `alone`, sees the labeled examples
+    only: what the unlabeled ones gain is measured in every run.
     """
 
     monitor, mode = "accuracy", "max"
+    steps_taken: Tensor
+    pretrain_steps: Tensor
 
-    def __init__(self, autoencoder: Autoencoder, head: nn.Module, alone: nn.Module, *, input_noise: float = 0.0):
+    def __init__(
+        self,
+        autoencoder: Autoencoder,
+        head: nn.Module,
+        alone: nn.Module,
+        *,
+        input_noise: float = 0.0,
+        fine_tune: bool = False,
+    ):
         super().__init__()
-        self.autoencoder, self.head, self.alone, self.input_noise = autoencoder, head, alone, input_noise
+        self.autoencoder, self.head, self.alone = autoencoder, head, alone
+        self.input_noise, self.fine_tune = input_noise, fine_tune
+        if fine_tune:  # saved with the weights, so that a resumed run knows its phase
+            self.register_buffer("steps_taken", torch.zeros(()))
+            self.register_buffer("pretrain_steps", torch.zeros(()))
 
     def players(self) -> tuple[Player, ...]:
         networks = {"autoencoder": self.autoencoder, "classifier": self.head, "alone": self.alone}
@@ -28,12 +44,30 @@ class SemiSupervisedObjective(Objective):
 
     def loss(self, batch: Batch, player: str = "autoencoder") -> dict[str, Tensor]:
         if player == "autoencoder":
-            x = batch["x"]
-            noisy = x + self.input_noise * x.new_empty(x.shape).normal_() if self.input_noise else x
-            return {"loss": F.mse_loss(self.autoencoder(noisy).float(), x)}
+            return self.autoencoder_loss(batch)
         x, y = batch["few_x"], batch["few_y"]
         out = self.head(self.autoencoder.encode(x).detach()) if player == "classifier" else self.alone(x)
         return {"loss": F.cross_entropy(out, y)}
+
+    def autoencoder_loss(self, batch: Batch) -> dict[str, Tensor]:
+        """The reconstruction error; after pretraining the classifier's loss, whose gradient reaches the encoder."""
+        x = batch["x"]
+        noisy = x + self.input_noise * x.new_empty(x.shape).normal_() if self.input_noise else x
+        reconstruction = F.mse_loss(self.autoencoder(noisy).float(), x)
+        if not self.fine_tune:
+            return {"loss": reconstruction}
+        classification = F.cross_entropy(self.head(self.autoencoder.encode(batch["few_x"])), batch["few_y"])
+        # chosen on the device: a captured CUDA graph, too, passes from one phase to the other
+        is_pretraining = self.steps_taken < self.pretrain_steps
+        return {
+            "loss": torch.where(is_pretraining, reconstruction, classification),
+            "reconstruction": reconstruction,
+            "classification": classification,
+        }
+
+    def after_step(self, player: str = "model") -> None:
+        if self.fine_tune and player == "autoencoder":
+            self.steps_taken.add_(1)
 
     def forward(self, batch: Batch) -> Tensor:
         return self.loss(batch, "autoencoder")["loss"]
@@ -47,12 +81,13 @@ class SemiSupervisedObjective(Objective):
         reconstruction = self.autoencoder(batch["x"]).float().clamp(0, 1)
         return {
             "loss": F.cross_entropy(out, y, reduction="none"), "output": out, "y": y,
-            "alone_right": alone_correct, "psnr": metrics.psnr(reconstruction, batch["x"]),
+            "alone_correct": alone_correct, "psnr": metrics.psnr(reconstruction, batch["x"]),
         }
 
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
+        """`accuracy_alone` is that of the network without unlabeled examples, `gain` the difference to it."""
         accuracy = float(metrics.accuracy(outputs["output"], outputs["y"]))
-        alone_accuracy = float(outputs["alone_right"].double().mean())
+        alone_accuracy = float(outputs["alone_correct"].double().mean())
         return super().compute_metrics(outputs) | {
             "accuracy": accuracy,
             "accuracy_alone": alone_accuracy,

