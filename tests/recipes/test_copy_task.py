@@ -73,7 +73,7 @@ def test_tag_loss_of_a_zero_head_is_log_8_and_parts_of_a_batch_weigh_equally():
     p = objective.tag(batch)
     assert not p[:, :7].any()
     torch.testing.assert_close(p[:, 7:], torch.full((6, 3, 8), 1 / 8))
-    rows = {"loss": torch.ones(2), "tokens": torch.tensor([3, 3]), "right": torch.tensor([3, 1])}
+    rows = {"loss": torch.ones(2), "tokens": torch.tensor([3, 3]), "correct": torch.tensor([3, 1])}
     assert objective.compute_metrics(rows) == pytest.approx({"loss": 1.0, "accuracy": 4 / 6, "exact": 0.5})
 
 

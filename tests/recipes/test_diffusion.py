@@ -38,7 +38,7 @@ def test_diffusion_learns_with_every_prediction_type(arguments, workdir):
     assert frechet < 3
     # in other batches, with new noise on the way too
     assert evaluate(run)["test"]["frechet"] == pytest.approx(frechet, rel=1e-3)
-    assert set(run.load("gallery")) == {"samples", "out of noise", "into noise", "interpolation", "schedule"}
+    assert set(run.load("gallery")) == {"samples", "reverse process", "forward process", "interpolation", "schedule"}
 
 
 def test_sampling_options_change_the_samples(workdir):

@@ -157,7 +157,7 @@ def test_conditional_recipe_samples_by_class(workdir, monkeypatch):
         "no": 300,
         "yes": 300,
     }
-    assert {name: rows.shape[1] for name, rows in run.load("gallery").items()} == {"real rows": 9, "drawn rows": 9}
+    assert {name: rows.shape[1] for name, rows in run.load("gallery").items()} == {"real rows": 9, "sampled rows": 9}
 
 
 def test_gallery_takes_real_rows_at_random(workdir, monkeypatch):

@@ -100,7 +100,7 @@ def test_latent_diffusion_takes_the_codes_of_a_run(workdir):
     objective, _ = load_model(run)
     x = load("digits").train.columns["x"][:256] / 255
     assert objective.to_model_space(x).std().item() == pytest.approx(1, abs=0.1)
-    assert {"samples", "out of noise", "into noise", "interpolation", "schedule"} == set(run.load("gallery"))
+    assert {"samples", "reverse process", "forward process", "interpolation", "schedule"} == set(run.load("gallery"))
 
 
 @pytest.mark.parametrize("name, source_recipe, options", [

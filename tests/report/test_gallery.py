@@ -26,20 +26,20 @@ def test_project_pca_equals_sklearn():
     np.testing.assert_allclose(np.abs(projection.numpy()), np.abs(expected), rtol=1e-6, atol=1e-6)
     assert share == pytest.approx(pca.explained_variance_ratio_.sum())
     figure = draw_latent_plane({"latent": z, "y": torch.arange(200) % 2}, ["odd", "even"])
-    assert f"{100 * share:.0f} % of their variance" in figure and "first direction" in figure
-    assert "second number" in draw_latent_plane({"latent": z[:, :2]}, [])
+    assert f"{100 * share:.0f} % of the variance" in figure and "component 1" in figure
+    assert "dimension 2" in draw_latent_plane({"latent": z[:, :2]}, [])
     assert draw_latent_plane({"latent": z[:1]}, ["odd", "even"]) is None     # one example, one class: no plane
     assert draw_latent_plane({"latent": z[:, :1]}, []) is None and draw_latent_plane({}, []) is None
 
 
 def test_latent_plane_draws_collapsed_codes():
-    assert "0 % of their variance" in draw_latent_plane({"latent": torch.ones(5, 3)}, [])
+    assert "0 % of the variance" in draw_latent_plane({"latent": torch.ones(5, 3)}, [])
 
 
 def test_codebook_usage_counts_the_codes():
     rows = {"codes": torch.tensor([[3, 3, 3], [0, 3, 1]])}
     figure = draw_codebook_usage(rows, {"arguments": {"codebook_size": 5}})
-    assert "3 of 5 codes are used" in figure and "Use of the codebook" in figure
+    assert "3 of 5 codes are used" in figure and "Codebook usage" in figure
     assert (
         draw_codebook_usage({}, {"arguments": {"codebook_size": 5}}) is None
         and draw_codebook_usage(rows, {"arguments": {}}) is None
@@ -49,7 +49,7 @@ def test_codebook_usage_counts_the_codes():
 def test_training_samples_are_drawn_in_the_order_of_steps():
     samples = {str(step): torch.zeros(8, 1, 4, 4, dtype=torch.uint8) for step in (100, 5, 20)}
     figure = draw_training_samples(samples, {"plan": {"rounds_per_epoch": 20}, "best_step": 100})
-    assert figure.index("step 5") < figure.index("epoch 1") < figure.index("epoch 5") and "that of step 100" in figure
+    assert figure.index("step 5") < figure.index("epoch 1") < figure.index("epoch 5") and "from step 100" in figure
 
 
 def test_latent_plane_of_numeric_targets_has_dots():
@@ -62,7 +62,7 @@ def test_density_plane_has_the_axes_of_the_features():
     density_map = torch.rand(1, 2, 1, 96, 96)
     ends = torch.tensor([[-1.0, 100.0], [2.0, 400.0]])
     density, points = (
-        str(figure) for figure in draw_density_plane({"density": density_map, "density ends": ends}, ["dose", "effect"])
+        str(figure) for figure in draw_density_plane({"density": density_map, "density limits": ends}, ["dose", "effect"])
     )
     for chart in (density, points):
         assert ">dose<" in chart and ">effect<" in chart and "<image" in chart and "nothing was recorded" not in chart

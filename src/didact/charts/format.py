@@ -1,4 +1,4 @@
-"""Names and values of metrics, durations, arguments and sources, as a person reads them."""
+"""Metrics, durations, arguments and sources as text."""
 
 import math
 import re
@@ -16,12 +16,10 @@ METRIC_NAMES = {
     "map50": "mAP@0.5", "map": "mAP@[.5:.95]", "bleu": "BLEU", "elbo": "ELBO",
     "rarest": "rarest class drawn", "commonest": "commonest class drawn",
     "evenness": "evenness of classes", "kl": "KL",
-    "ahead": "true words ahead of noise",
     "naive_mae": "MAE of the naive forecast", "naive_rmse": "RMSE of the naive forecast",
 }
 PERCENT_METRICS = {  # fractions that people say in percent
     "accuracy",
-    "ahead",
     "top5",
     "precision",
     "recall",
@@ -66,18 +64,17 @@ COURSE_TITLES = {
 
 
 def has_frozen_layers(layers: Mapping[str, Any]) -> bool:
-    """Whether a network keeps some of its numbers as they are, and its table says which; older runs tell the sum
-    alone."""
+    """Whether some parameters are frozen and the table says which; older runs have the total only."""
     return layers.get("trainable", 0) < layers.get("total", 0) and all("trainable" in row for row in layers["rows"])
 
 
 def format_epochs(num_epochs: float) -> str:
-    """How many, or which: 0.5, 11.6, 2,000."""
+    """A number of epochs: 0.5, 11.6, 2,000."""
     return f"{num_epochs:.3g}" if num_epochs < 100 else f"{num_epochs:,.0f}"
 
 
 def get_positive_class(metadata: Mapping[str, Any]) -> str:
-    """The second of a run's two classes, which precision, recall and F1 are of; empty where there are not two."""
+    """The second of a run's two classes, which precision, recall and F1 refer to; empty unless there are two."""
     data = metadata.get("data", {})
     class_names: list[str] = data.get("class_names") or []
     return str(class_names[1]) if data.get("task") == "binary" and len(class_names) == 2 else ""
@@ -102,7 +99,7 @@ def format_metric_value(metric: str, value: float | None) -> str:
 
 
 def format_metric_formula(metric: str, scores: Mapping[str, float | None]) -> str:
-    """How a metric follows from the log-likelihood beside it, with the numbers; nothing where it is not so made."""
+    """How a metric follows from the log-likelihood beside it, with numbers; empty for other metrics."""
     nats, bits = scores.get("log_likelihood"), scores.get(metric)
     if metric not in METRIC_FORMULAS or not nats or not bits:
         return ""
@@ -110,19 +107,19 @@ def format_metric_formula(metric: str, scores: Mapping[str, float | None]) -> st
 
 
 def find_metric_note(metric: str, notes: Iterable[str]) -> str:
-    """What a run's notes say of a metric, "this_one, that_one: …"; nothing where none begins with its name."""
+    """The note about a metric among a run's notes ("this_one, that_one: …"); empty if there is none."""
     parts = (note.partition(": ") for note in notes)
     return next((text for names, _, text in parts if metric in names.split(", ")), "")
 
 
 def select_metric_notes(metrics: Iterable[str], notes: Iterable[str]) -> list[str]:
-    """The notes that speak of one of these metrics, each once: a name may stand for numbers that cannot be compared."""
+    """Notes about any of these metrics, each once."""
     metrics = set(metrics)
     return [note for note in dict.fromkeys(notes) if metrics & set(note.partition(": ")[0].split(", "))]
 
 
 def find_best(metric: str, values: Mapping[Any, float | None]) -> set[Any]:
-    """Who has the best finite value, shared or alone; None is a metric that was not defined."""
+    """Which have the best finite value; None is an undefined metric."""
     finite = {key: value for key, value in values.items() if value is not None and math.isfinite(value)}
     best_value = (min if metric in LOWER_IS_BETTER else max)(finite.values(), default=None)
     return {key for key, value in finite.items() if value == best_value}
@@ -137,12 +134,13 @@ def format_duration(seconds: float) -> str:
 
 
 def format_argument(value: Any) -> str:
-    """An argument as one would type it; a dash where nothing is set."""
+    """An argument as one would type it; a dash for none."""
     return "–" if value is None or value == [] or value == () else format_value(value)
 
 
 def wilson_interval(fraction: float, n: int) -> tuple[float, float]:
-    """95 % interval of a share among n.  Wilson 1927: it stays within 0 … 1, and is no point where all n are right."""
+    """95 % interval of a fraction of n.  Wilson 1927: it stays within 0 … 1, and has a width where all n are correct.
+    """
     z = 1.959964
     center = (fraction + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(fraction * (1 - fraction) / n + z * z / (4 * n * n))
@@ -150,8 +148,7 @@ def wilson_interval(fraction: float, n: int) -> tuple[float, float]:
 
 
 def format_citation(source: str) -> str:
-    """`Gaba 2.8` -> Gaba, Deep Learning (lecture notes 2025–2026), section 2.8; what no course is called stays as
-    it is."""
+    """`Gaba 2.8` -> Gaba, Deep Learning (lecture notes 2025–2026), section 2.8; other sources stay as they are."""
     match = re.fullmatch(r"(\D+?) (Ex )?([\d.]+)", source)
     if not match or match[1] not in COURSE_TITLES:
         return source

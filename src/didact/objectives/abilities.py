@@ -1,4 +1,4 @@
-"""What a trained objective can do, as small protocols. Verbs work on abilities, never on a model's name."""
+"""Abilities: what a trained objective can do, as small protocols. Commands ask for these, never for a model's name."""
 
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -10,7 +10,7 @@ from didact.samplers.top_k_top_p import DecodingConfig
 
 
 class MeanAndStd(NamedTuple):
-    """A predicted number and how far off it may be (None: the model does not say)."""
+    """A predicted number and its standard deviation (None: the model predicts none)."""
 
     mean: Tensor
     std: Tensor | None
@@ -18,15 +18,15 @@ class MeanAndStd(NamedTuple):
 
 @runtime_checkable
 class CanClassify(Protocol):
-    """Gives each class a probability."""
+    """Classification: the probability of each class."""
 
     def classify(self, batch: Batch) -> Tensor:
-        """(B, K); rows sum to one, except where an example may carry several labels."""
+        """Probabilities (B, K); rows sum to one, except for multi-label targets."""
 
 
 @runtime_checkable
 class CanRegress(Protocol):
-    """Predicts a number."""
+    """Regression: a predicted number."""
 
     def regress(self, batch: Batch) -> MeanAndStd:
         """(B,) in the target's own units."""
@@ -34,25 +34,25 @@ class CanRegress(Protocol):
 
 @runtime_checkable
 class CanSampleTargets(Protocol):
-    """Offers a random prediction, as often as asked: the output is a distribution."""
+    """Samples of the predictive distribution."""
 
     def draw(self, batch: Batch) -> Tensor:
-        """One draw from p(y | x) for each example."""
+        """One sample of p(y | x) for each example."""
 
 
 @runtime_checkable
 class CanSegment(Protocol):
-    """Gives each pixel's class a probability."""
+    """Semantic segmentation: class probabilities of each pixel."""
 
     def segment(self, batch: Batch) -> Tensor:
-        """(B, K, H, W); sums over K are one."""
+        """(B, K, H, W); the sums over K are one."""
 
 
 @runtime_checkable
 class CanReconstruct(Protocol):
-    """Gives back a damaged image as it was."""
+    """Reconstruction or restoration of an image."""
 
-    any_size: bool  # pixel by pixel, whatever the sides; else only in the size that it learned from
+    any_size: bool  # True where images of any size can be restored; else only those of the training size
 
     def restore(self, batch: Batch) -> Tensor:
         """(B, C, H, W) in [0, 1]."""
@@ -60,64 +60,60 @@ class CanReconstruct(Protocol):
 
 @runtime_checkable
 class CanDetect(Protocol):
-    """Says what is where."""
+    """Object detection: bounding boxes with class and confidence."""
 
     def detect(self, batch: Batch) -> Tensor:
-        """(B, D, 6): x1, y1, x2, y2 as shares of the image, score, class; the best first, class −1 where there are
-        fewer."""
+        """(B, D, 6): x1, y1, x2, y2 as fractions of the image, confidence, class; best first, class −1 for padding."""
 
 
 @runtime_checkable
 class CanSample(Protocol):
-    """Draws new examples from what it has learned."""
+    """Sampling of new examples."""
 
     def sample(self, n: int, generator: Generator, *, label: int | None = None) -> Tensor:
-        """(n, C, H, W) in [0, 1], or rows of a table; on the generator's device; of one class, where it was told
-        the classes."""
+        """(n, C, H, W) in [0, 1], or rows of a table, on the generator's device; of one class if conditional."""
 
 
 @runtime_checkable
 class CanDecodeRows(Protocol):
-    """Writes the rows that it draws in its table's own columns and units."""
+    """Writes sampled rows in its table's own columns and units."""
 
     def tabulate(self, x: Tensor) -> tuple[list[str], list[list[str]]]:
-        """Names of the columns, and each row's values as text."""
+        """The names of the columns, and each row's values as text."""
 
 
 @runtime_checkable
 class CanDecodeLatents(Protocol):
-    """Draws what a code says: near codes draw alike, so that one can go from one to another, or change one number
-    at a time."""
+    """Decodes latent codes, deterministically: near codes give similar images. For interpolation and traversal."""
 
     num_classes: int
 
     def sample_latents(self, n: int, generator: Generator) -> Tensor:
-        """n codes from N(0, 1), of any shape, on the generator's device."""
+        """n codes from the prior N(0, 1), of any shape, on the generator's device."""
 
     def walk(self, z: Tensor, y: Tensor | None = None) -> Tensor:
-        """What each code draws, the same each time; of the classes y, where it was told the classes."""
+        """The decoded codes, the same each time; of the classes y if the model is conditional."""
 
 
 @runtime_checkable
 class CanEncode(Protocol):
-    """Finds the code of a given example, from which `walk` draws it again, or one much like it."""
+    """Encodes an example as a latent code, from which `walk` decodes it, or something close to it."""
 
     def encode(self, batch: Batch) -> Tensor:
-        """(B, …), of the shape that `codes` have; a model that was told the classes reads "y" beside "x"."""
+        """(B, …), shaped as `sample_latents` shapes codes; a conditional model reads "y" next to "x"."""
 
 
 @runtime_checkable
 class CanInpaint(Protocol):
-    """Paints what is missing of an image."""
+    """Inpainting: samples the missing part of an image."""
 
     def complete(self, x: Tensor, num_known: int, generator: Generator, y: Tensor | None = None) -> Tensor:
-        """(B, C, H, W): images whose first `known` rows stay. Some also take a `side` from which rows or columns
-        are counted."""
+        """(B, C, H, W): images whose first `num_known` rows are kept. Some models also take the `side` to start at."""
 
 
 @runtime_checkable
 class CanEmbed(Protocol):
-    """Gives each example a code of a few numbers."""
+    """Embeds each example as a vector."""
 
     def embed(self, batch: Batch) -> Tensor:
         """(B, D)."""
@@ -125,43 +121,42 @@ class CanEmbed(Protocol):
 
 @runtime_checkable
 class CanTranslate(Protocol):
-    """Writes a sequence of its own for each one that it reads."""
+    """Generates an output sequence for each input sequence."""
 
     def translate(self, batch: Batch, *, num_beams: int = 1) -> Tensor:
-        """(B, T) tokens up to <eos>, 0 behind: the likeliest each time, or the likeliest text that so many beams
-        find."""
+        """(B, T) tokens up to <eos>, then 0; decoded greedily, or by beam search."""
 
 
 @runtime_checkable
 class CanTagTokens(Protocol):
-    """Gives each token of a sequence a label."""
+    """Sequence tagging: a label for each token."""
 
     def tag(self, batch: Batch) -> Tensor:
-        """Probabilities (B, T, K); all of them 0 at a token that nothing is asked about."""
+        """Probabilities (B, T, K); all of them 0 at a token without a label."""
 
 
 @runtime_checkable
 class CanFillMask(Protocol):
-    """Says what stood where a token is hidden."""
+    """Masked language modeling: predicts masked tokens."""
 
     def fill(self, batch: Batch) -> Tensor:
-        """Probabilities of the tokens, (B, T, V); all of them 0 where nothing is hidden."""
+        """Probabilities of the tokens, (B, T, V); all of them 0 where nothing is masked."""
 
     def mask_inputs(self, batch: Batch) -> Tensor:
-        """Texts as they are judged, (B, T): the mask where something is asked."""
+        """Texts as they are evaluated, (B, T): some tokens replaced by the mask."""
 
 
 @runtime_checkable
 class CanForecast(Protocol):
-    """Says how a time series goes on."""
+    """Forecasting of a time series."""
 
     def forecast(self, batch: Batch) -> Tensor:
-        """The next values behind each window, (B, horizon), in their own units."""
+        """The values after each window, (B, horizon), in their own units."""
 
 
 @runtime_checkable
 class CanGenerateText(Protocol):
-    """Continues a text, token by token."""
+    """Autoregressive text generation."""
 
     def write(
         self,
@@ -173,7 +168,7 @@ class CanGenerateText(Protocol):
         compile: bool = False,
         progress: ProgressCallback = ignore_progress,
     ) -> Tensor:
-        """The next n tokens behind each prompt, (B, T) -> (B, n); `pace` is told how far it is."""
+        """The next n tokens after each prompt, (B, T) -> (B, n); `progress` is called as they are generated."""
 
 
 ABILITIES: dict[str, type] = {
@@ -198,7 +193,7 @@ ABILITIES: dict[str, type] = {
 
 
 def abilities(objective: object) -> tuple[str, ...]:
-    """The names of what this objective can do: methods of its class, not submodules that happen to be called so."""
+    """The names of an objective's abilities: methods of its class, not submodules that have the same name by chance."""
     method_names = {name for name in ABILITIES if callable(getattr(type(objective), name, None))}
     return tuple(
         name for name, protocol in ABILITIES.items() if name in method_names and isinstance(objective, protocol)

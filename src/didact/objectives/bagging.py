@@ -1,4 +1,4 @@
-"""Bagging: networks that each saw another draw of the data; where they disagree, none of them knows."""
+"""Bagging: networks trained on bootstrap samples; where they disagree, the prediction is uncertain."""
 
 from collections.abc import Sequence
 
@@ -12,15 +12,14 @@ from didact.objectives.supervised import Supervised
 
 
 class Bagging(Supervised):
-    """min of mean_m mean_i c_mi ℓ(f_m(x_i), y_i), with c_m a bootstrap of the rows.  Breiman 1996; Van Schependom
-    3.3.3.
+    """min of mean_m mean_i c_mi ℓ(f_m(x_i), y_i), c_m a bootstrap of the examples.  Breiman 1996; Van Schependom 3.3.3.
 
-    c_mi counts how often a draw of N rows with replacement takes row i; it stands for the draw without copying data.
+    c_mi counts how often a sample of N examples with replacement has example i: a weight instead of a copy of the data.
     """
 
     def __init__(self, networks: Sequence[nn.Module], likelihood: Likelihood, *, num_examples: int):
         super().__init__(nn.ModuleList(networks), likelihood)
-        self.networks = list(networks)  # the same ones, as a plain list that types know how to walk
+        self.networks = list(networks)  # the same modules as a plain list, for type checkers
         bootstraps = torch.randint(max(1, num_examples), (len(networks), max(1, num_examples)))
         self.counts: Tensor
         self.register_buffer(
@@ -52,7 +51,7 @@ class Bagging(Supervised):
 
 
 class BaggedClassify(Bagging):
-    """Members vote with their probabilities; the mean is read back as logits."""
+    """Classification by the mean of the members' probabilities, turned back into logits."""
 
     def combine_outputs(self, member_outputs: Tensor) -> Tensor:
         p = torch.stack([self.likelihood.probabilities(out) for out in member_outputs]).mean(0).clamp(1e-7, 1 - 1e-7)
@@ -67,8 +66,8 @@ class BaggedClassify(Bagging):
 
 
 class BaggedRegress(Bagging):
-    """The mean of the members, and how far they are apart."""
+    """Regression: the mean of the members and their standard deviation."""
 
     def regress(self, batch: Batch) -> MeanAndStd:
         means = torch.stack([self.likelihood.mean(out) for out in self.member_outputs(batch)])  # (M, B)
-        return MeanAndStd(means.mean(0), means.std(0) if len(means) > 1 else None)  # one alone cannot disagree
+        return MeanAndStd(means.mean(0), means.std(0) if len(means) > 1 else None)

@@ -1,6 +1,6 @@
-"""What a frozen network makes of an image is the same each time: it is kept, and the head alone runs again.
+"""Feature cache: a frozen network computes the same features of an image each time, so they are stored.
 
-    f(x) = head(dropout(z)),   z = z(x) of layers that do not learn
+    f(x) = head(dropout(z)),   z = z(x) of layers that are not trained
 """
 
 from hashlib import blake2b
@@ -13,15 +13,14 @@ from torch.nn.modules.dropout import _DropoutNd
 from didact.data.storage import free_memory
 from didact.layers.drop_path import DropPath
 
-MEMORY_DIVISOR = 8  # of the free memory, one part in so many is filled
+MEMORY_DIVISOR = 8  # the cache fills at most an eighth of the free memory
 
 
 class FeatureCache:
-    """z of images seen before, found again by their pixels: whatever split they come from, and never one that was
-    changed.
+    """Features z of images seen before, looked up by a hash of the pixels: of any split, never of an augmented image.
 
-    Each image goes through the network by itself, so that z does not depend on its neighbours: a resumed run finds
-    the same bits.
+    Each image goes through the network alone, so that z does not depend on the other images of its batch: kernels for
+    different batch sizes round differently, and a resumed run must find the same bits.
     """
 
     def __init__(self, network: nn.Module, head_modules: list[nn.Module], free_bytes: int):
@@ -31,10 +30,9 @@ class FeatureCache:
     @classmethod
     @torch.no_grad()
     def build(cls, network: nn.Module, head: nn.Module, trainable: list[nn.Module], x: Tensor) -> "FeatureCache | None":
-        """With the head, and the dropout right before it, as what runs again; None where that is not all that may
-        change.
+        """A cache in front of `head` and of a dropout right before it; None where anything else may change.
 
-        `live` are the modules that are not frozen, `x` is an image (1, …) to try it on.
+        `trainable` are the modules that are not frozen, `x` is an image (1, …) to check it with.
         """
         stochastic_modules = [
             m for m in trainable if isinstance(m, _NormBase) or (isinstance(m, _DropoutNd | DropPath) and m.p > 0)
@@ -42,12 +40,14 @@ class FeatureCache:
         training_modes = {m: m.training for m in network.modules()}
         network.eval()
         y, z = _forward_with_input_of(network, head, x)
+        # A layer that acts randomly or normalizes by the batch must not be cached: it is allowed only if its input is
+        # already z, so that it runs again together with the head.
         features = [_forward_with_input_of(network, m, x)[1] for m in stochastic_modules]
         for m, mode in training_modes.items():
             m.training = mode
         if z is None or len(stochastic_modules) > 1 or not all(u is not None and torch.equal(u, z) for u in features):
             return None
-        recomputed = head(z)
+        recomputed = head(z)    # must be all that follows z: a network may flatten or add something afterwards
         if recomputed.shape != y.shape or not torch.allclose(recomputed, y, atol=1e-5):
             return None
         return cls(network, [*stochastic_modules, head], free_memory() // MEMORY_DIVISOR)
@@ -56,7 +56,7 @@ class FeatureCache:
         return self.apply_head(torch.cat([self.get_features(image) for image in x.split(1)]))
 
     def apply_head(self, z: Tensor) -> Tensor:
-        """What learns, on what does not."""
+        """The trainable layers, applied to the frozen layers' features."""
         for module in self.head_modules:
             z = module(z)
         return z
@@ -74,7 +74,7 @@ class FeatureCache:
     @torch.no_grad()
     def compute_features(self, x: Tensor) -> Tensor:
         last = self.head_modules[0]
-        mode, last.training = last.training, False      # a dropout draws nothing for an image that is only looked at
+        mode, last.training = last.training, False      # no random numbers are drawn while features are computed
         z = _forward_with_input_of(self.network, last, x)[1]
         last.training = mode
         assert z is not None
@@ -82,7 +82,7 @@ class FeatureCache:
 
 
 def _forward_with_input_of(network: nn.Module, layer: nn.Module, x: Tensor) -> tuple[Tensor, Tensor | None]:
-    """f(x), and what reached a layer on the way; None where it was not passed."""
+    """f(x), and the input that `layer` received; None if it was not called."""
     layer_inputs: list[Tensor] = []
     hook = layer.register_forward_pre_hook(lambda module, inputs: layer_inputs.append(inputs[0].clone()))
     try:

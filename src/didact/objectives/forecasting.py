@@ -1,4 +1,4 @@
-"""Forecasts of a time series, judged in its own units beside the forecast that costs nothing: it stays as it is."""
+"""Forecasting of a time series, evaluated in its own units next to the naive forecast: the last value, repeated."""
 
 import torch
 from torch import Tensor
@@ -10,11 +10,10 @@ from didact.objectives.base import Objective
 
 
 class ForecastObjective(Objective):
-    """min of mean_k (x̂_{T+k} − x_{T+k})², k = 1 … horizon, in deviations of the training values.  Gaba Ex 5.3.
+    """min of mean_k (x̂_{T+k} − x_{T+k})², k = 1 … horizon, in training standard deviations.  Gaba Ex 5.3.
 
-    With `forced` the network is told the true values before each one while it learns (teacher forcing); otherwise
-    it goes on from its
-    own, as it always does when it is judged.
+    With `teacher_forcing` the network is trained on the true previous values; otherwise it continues from its own
+    predictions, as it always does in evaluation.
     """
 
     monitor = "rmse"
@@ -52,8 +51,7 @@ class ForecastObjective(Objective):
         }
 
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
-        """`skill`: the share of the naive forecast's squared error that is gone; of several days, the first and the
-        last by themselves."""
+        """`skill`: the fraction of the naive forecast's squared error that is removed; `…_k_ahead`: of step k alone."""
         prediction, y, naive = outputs["predicted"], outputs["true"], outputs["naive"]
         scores = {
             "mae": mae(prediction, y),

@@ -1,4 +1,4 @@
-"""MC dropout: leave dropout on and ask often; the spread of the answers is how unsure the network is."""
+"""MC dropout: several forward passes with dropout on; the spread of the predictions is the model's uncertainty."""
 
 import torch
 from torch import Tensor
@@ -11,9 +11,9 @@ from didact.objectives.base import Objective
 
 @torch.no_grad()
 def mc_dropout(objective: Objective, batch: Batch, *, passes: int) -> MeanAndStd:
-    """Mean and deviation over T passes with fresh masks, (B,) numbers or (B, K) probabilities.  Gal 2016; Gaba Ex 3.3.
+    """Mean and standard deviation over T dropout masks: (B,) numbers or (B, K) probabilities.  Gal 2016; Gaba Ex 3.3.
 
-    Where the network also predicts noise, both add up: Var = Var_t[mean_t] + E_t[std_t²].
+    Where the network also predicts noise, both variances add up: Var = Var_t[mean_t] + E_t[std_t²].
     """
     with dropout_enabled(objective):
         predictions = [predict_batch(objective, batch) for _ in range(passes)]
@@ -26,6 +26,7 @@ def mc_dropout(objective: Objective, batch: Batch, *, passes: int) -> MeanAndStd
 
 
 def predict_batch(objective: Objective, batch: Batch) -> MeanAndStd:
+    """The mean and, where it is predicted, the standard deviation of each example."""
     if isinstance(objective, CanRegress):
         return objective.regress(batch)
     assert isinstance(objective, CanClassify)

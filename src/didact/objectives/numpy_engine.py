@@ -1,7 +1,6 @@
-"""A network of the NumPy engine in the one loop: its gradients are scratch's, everything around them is didact's.
+"""A network of the NumPy engine in the one training loop: its gradients are from `didact.scratch`.
 
-The parameters are torch tensors that share their memory with the engine's arrays, so an optimizer's step is seen by
-both.
+The parameters are torch tensors that share their memory with the engine's arrays, so both see an optimizer's step.
 """
 
 from collections.abc import Callable
@@ -20,8 +19,7 @@ from didact.scratch.losses import cross_entropy
 
 
 class _ExternalGradient(torch.autograd.Function):
-    """Hands gradients that were computed elsewhere to torch: forward returns the loss, backward the gradients times
-    dL."""
+    """Hands gradients computed elsewhere to torch: forward returns the loss, backward the gradients times dL."""
 
     @staticmethod
     def forward(ctx: Any, loss: Tensor, gradients: tuple[Tensor, ...], *parameters: Tensor) -> Tensor:
@@ -34,21 +32,20 @@ class _ExternalGradient(torch.autograd.Function):
 
 
 class NumpyEngineObjective(Objective):
-    """min of mean cross-entropy of a scratch network: classes (B, K), or the next symbol at every position (B, T,
-    K)."""
+    """min of the mean cross-entropy of a scratch network: classes (B, K), or next tokens (B, T, K)."""
 
-    monitor, mode, capturable, devices = "accuracy", "max", False, ("cpu",)  # NumPy knows no other
+    monitor, mode, capturable, devices = "accuracy", "max", False, ("cpu",)  # NumPy computes on no other device
 
     def __init__(self, network: Any, *, make_twin: Callable[[], nn.Module], num_classes: int):
         super().__init__()
         self.engine, self.num_classes = network, num_classes   # not an nn.Module: torch sees its parameters below
-        self.make_twin = make_twin                               # makes the same network in PyTorch, to compare with
+        self.make_twin = make_twin                             # makes the same network in PyTorch, to compare with
         self.parameter_names = [name for name, _ in network.named_parameters()]
         for name, p in network.named_parameters():
             _register_dotted_parameter(self, name, nn.Parameter(torch.from_numpy(p.data)))
 
     def layer_entries(self) -> dict[str, LayerEntry]:
-        """The engine's own layers, whose numbers torch knows by the same names."""
+        """The engine's own layers; torch has their parameters under the same names."""
         torch_parameters, entries = dict(self.named_parameters()), {}
         for name, module in self.engine.named_modules():
             parameters = [
@@ -85,13 +82,13 @@ class NumpyEngineObjective(Objective):
         ).view(batch["y"].shape)
         if nll.ndim == 1:
             return {"loss": nll, "output": logits, "y": batch["y"]}
-        return {"loss": nll.mean(1), "right": (logits.argmax(-1) == batch["y"]).float().mean(1)}
+        return {"loss": nll.mean(1), "correct": (logits.argmax(-1) == batch["y"]).float().mean(1)}
 
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
         scores = super().compute_metrics(outputs)
-        if "right" in outputs:
+        if "correct" in outputs:
             return scores | {
-                "accuracy": float(outputs["right"].mean()),
+                "accuracy": float(outputs["correct"].mean()),
                 "perplexity": float(outputs["loss"].mean().exp()),
             }
         return scores | {"accuracy": float(metrics.accuracy(outputs["output"], outputs["y"]))}
@@ -101,7 +98,7 @@ class NumpyEngineObjective(Objective):
         return scratch.tensor(x) if batch["x"].is_floating_point() else x
 
     def engine_loss(self, logits: scratch.Tensor, batch: Batch) -> scratch.Tensor:
-        """The mean of -log softmax(z)_y over examples and positions."""
+        """The mean of −log softmax(z)_y over examples and positions."""
         return cross_entropy(logits.reshape(-1, self.num_classes), batch["y"].numpy().reshape(-1))
 
 
@@ -115,8 +112,7 @@ class NumpyEngineClassifier(NumpyEngineObjective):
 
 
 def _register_dotted_parameter(root: nn.Module, name: str, parameter: nn.Parameter) -> None:
-    """Give `root` a parameter under a dotted name, with empty modules on the way: state dicts then read as
-    PyTorch's do."""
+    """Register a parameter under a dotted name, in nested empty modules, so that state dicts read as PyTorch's do."""
     *path, leaf_name = name.split(".")
     for module_name in path:
         if module_name not in dict(root.named_children()):

@@ -1,5 +1,4 @@
-"""Learning from answers: a network gives the parameters of a distribution over targets, and the loss is its
-surprise."""
+"""Supervised learning: a network outputs the parameters of a distribution over targets; the loss is −log p(y | x)."""
 
 import torch
 from torch import Tensor, nn
@@ -42,12 +41,11 @@ class Classify(Supervised):
 
 
 class ClassifyWithTrainAccuracy(Classify):
-    """Says beside the loss how many of the batch were right, as it was trained: augmented, with dropout on.  Gaba
-    4.6."""
+    """Also reports the accuracy of each training batch, as it was trained: augmented, with dropout.  Gaba 4.6."""
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         out, y = self.network(batch["x"]), batch["y"]
-        target = y if y.ndim == 1 else y.argmax(-1)                   # mixed labels: the larger share
+        target = y if y.ndim == 1 else y.argmax(-1)                   # of mixed labels the one with the larger share
         is_correct = self.likelihood.mode(out.detach()) == target
         return {"loss": self.likelihood.mean_loss(out, y), "accuracy": is_correct.float().mean()}
 
@@ -61,15 +59,14 @@ class Regress(Supervised):
 
 
 class RDrop(Classify):
-    """CE(p1) + CE(p2) + α ½(KL(p1‖p2) + KL(p2‖p1)) for two dropout passes of one batch.  Liang et al. 2021; Gaba
-    eq. 3.35."""
+    """CE(p1) + CE(p2) + α ½(KL(p1‖p2) + KL(p2‖p1)) of two dropout passes.  Liang et al. 2021; Gaba eq. 3.35."""
 
     def __init__(self, network: nn.Module, likelihood: Likelihood, *, alpha: float = 1.0):
         super().__init__(network, likelihood)
         self.alpha = alpha
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
-        doubled, y = torch.cat([batch["x"], batch["x"]]), batch["y"]    # one pass over both: two draws of the masks
+        doubled, y = torch.cat([batch["x"], batch["x"]]), batch["y"]    # one pass over both copies: two dropout masks
         out1, out2 = self.network(doubled).chunk(2)
         ce = (self.likelihood.loss(out1, y) + self.likelihood.loss(out2, y)).mean()
         kl = r_drop(self.likelihood.log_p(out1), self.likelihood.log_p(out2)).mean()
@@ -84,7 +81,7 @@ def make_supervised(network: nn.Module, likelihood: Likelihood) -> Supervised:
 def likelihood_for(
     data: Data, *, loss: str = "auto", label_smoothing: float = 0.0, weights: Tensor | None = None
 ) -> Likelihood:
-    """The distribution that the data's targets ask for."""
+    """The likelihood for a dataset's targets."""
     return make_likelihood(
         data.task,
         num_classes=data.num_classes,

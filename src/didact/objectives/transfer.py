@@ -1,5 +1,4 @@
-"""Transfer learning: a network that has learned something else starts from there. How much of it still learns is
-the question.
+"""Transfer learning: a pretrained network is trained on, as a whole or in its last layers.
 
     layers 1 … L, from the pixels to the classes;   η_l = η ρ^(1 - l / L)
 """
@@ -17,12 +16,10 @@ from didact.objectives.supervised import Classify
 
 
 class TransferClassifier(Classify):
-    """Only the last `learning` layers learn; rates fall geometrically from η at the last to about ρ η at the first.
-     Gaba 4.5.
+    """Fine-tuning of the last layers; learning rates fall from η at the last to about ρ η at the first.  Gaba 4.5.
 
-    Layers that do not learn stay as they are in every respect: their batch norms keep the statistics they came
-    with. Where the last
-    one learns alone, `keep` remembers what the others make of each image while it is trained: for images that are
+    Frozen layers do not change in any respect: their batch norms keep the statistics they came with. Where the last
+    layer alone is trained, `cache_features` stores what the others compute of each training image, for images that are
     not augmented.
     """
 
@@ -50,7 +47,7 @@ class TransferClassifier(Classify):
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
         x = batch["x"]
-        # an accelerator computes it before the host has looked it up
+        # on an accelerator the features are computed faster than looked up
         if self.cache_features and x.device.type == "cpu" and not is_compiling():
             self.cache_features, self.feature_cache = (
                 False,
@@ -59,7 +56,7 @@ class TransferClassifier(Classify):
         return {"loss": self.likelihood.mean_loss(self._compute_logits(x), batch["y"])}
 
     def forward(self, batch: Batch) -> Tensor:
-        """Through all layers: whoever calls it like a module looks at them."""
+        """The loss through all layers, without the cache: for callers that inspect the layers."""
         return super().loss(batch)["loss"]
 
     def evaluate_batch(self, batch: Batch) -> Batch:
@@ -67,7 +64,7 @@ class TransferClassifier(Classify):
         return {"loss": self.likelihood.eval_loss(out, batch["y"]), "output": out, "y": batch["y"]}
 
     def _compute_logits(self, x: Tensor) -> Tensor:
-        """f(x), of what is kept where that is possible."""
+        """f(x), from cached features where that is possible."""
         out: Tensor = (
             self.network(x)
             if self.feature_cache is None or x.requires_grad or is_compiling()
@@ -77,12 +74,12 @@ class TransferClassifier(Classify):
 
     @property
     def trainable_modules(self) -> list[nn.Module]:
-        """The modules behind the last frozen one."""
+        """The modules after the last frozen one."""
         modules = list(self.network.modules())
         return modules[modules.index(self.frozen_layers[-1][-1]) + 1 :] if self.frozen_layers else modules
 
     def train(self, mode: bool = True) -> "TransferClassifier":
-        """What is frozen behaves as when it is used: no dropout, no new statistics."""
+        """Frozen layers stay in evaluation mode: no dropout, no new statistics."""
         super().train(mode)
         trainable = set(self.trainable_modules)
         for module in self.network.modules():
@@ -100,16 +97,15 @@ class TransferClassifier(Classify):
 
 
 def _own_parameters(modules: Iterable[nn.Module]) -> list[nn.Parameter]:
-    """Those that the modules hold themselves."""
+    """The parameters that the modules hold themselves."""
     return [p for m in modules for p in m.parameters(recurse=False)]
 
 
 def group_layers(network: nn.Module) -> list[list[nn.Module]]:
-    """The modules of each depth, from input to output: one that holds a matrix or kernels, and what follows it up
-    to the next.
+    """The modules of each layer, from input to output: one that has a weight matrix or kernels, and what follows it.
 
-    Parameters that stand by themselves, as the class token and positions of a transformer, belong to the depth that
-    they come in.
+    Parameters that belong to no such module, as the class token and position embeddings of a transformer, count to the
+    layer in which they are registered.
     """
     depths: list[list[nn.Module]] = [[]]
     has_weights = False

@@ -1,5 +1,4 @@
-"""Pictures that are not of one example: what was drawn, given back, walked through; codes in a plane, and how often
-each is used."""
+"""Samples, reconstructions, interpolations; latent codes in a plane, and the usage of a codebook."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,30 +15,29 @@ from didact.report.examples import image_to_data_uri
 from didact.report.sampled_rows import get_generated_columns
 from didact.run import Run
 
-MAX_LATENT_DOTS = 1500  # dots of the plane
+MAX_LATENT_DOTS = 1500  # dots of the latent plane
 MAX_CODEBOOK_BARS = 512   # bars of a codebook
-GALLERY_LEAD = "Made from the test split and from fixed noise, once, by the model that was kept."
-POINTS_CAPTION = "Points of the same plane: each pixel in which there is one or more."
+GALLERY_LEAD = "From the test split and from fixed noise, by the best model."
+POINTS_CAPTION = "Samples in the same plane: each pixel with at least one."
 CAPTIONS = {
-    "samples": "Drawn from noise alone; of a conditional model, a row of each class.",
-    "reconstructions": "Above, test images as they are; below, what came back. A row between them is what the network "
-                       "saw.",
-    "out of noise": "The way of eight samples, from noise to image.",
-    "into noise": "Test images on their way into noise, as the network met them while learning.",
-    "density": "What the flow says of every place in the plane.",
-    "completions": "Test images, their upper halves, and three ways in which the model goes on from there.",
-    "interpolation": "Ways between two codes, a row each: straight, or along a circle where a code is noise.",
-    "one dimension at a time": "One test image's code; in each row one of its numbers goes from −3 to 3, the one that "
-                               "varies most first.",
-    "plane of codes": "Images all over the plane of codes, evenly by probability.",
-    "few steps": "The same noise in one step, in two and in four.",
-    "random codes": "Codes drawn around the mean of all: nobody taught the decoder what they should mean.",
-    "words": "What each code alone would draw, the most frequent first.",
+    "samples": "Generated from noise; a class-conditional model has one row per class.",
+    "reconstructions": "Top: test images. Bottom: reconstructions. A row between them is the network's input.",
+    "reverse process": "Eight samples on their way from noise to image.",
+    "forward process": "Test images under growing noise, as in training.",
+    "density": "The density of the flow over the plane.",
+    "completions": "Test images, their upper halves, and three completions by the model.",
+    "interpolation": "Latent interpolation, one row per pair: linear, or spherical where codes are noise.",
+    "latent traversal": "Latent traversal of one test image: in each row one dimension goes from −3 to 3, the "
+                        "one with the highest variance first.",
+    "latent plane": "Decoded images over the latent plane, evenly spaced by probability.",
+    "few steps": "The same noise in one, two and four steps.",
+    "random latents": "Codes sampled around the mean of all codes, which an autoencoder is not trained to decode.",
+    "codewords": "The image of each codebook vector alone, the most frequent first.",
 }
 
 
 def make_image_sheet(grid: Tensor) -> Tensor:
-    """(rows, columns, C, H, W) -> one image with opacity, clear between the pictures."""
+    """(rows, columns, C, H, W) -> one image with transparent gaps."""
     grid = grid if grid.shape[2] == 3 else grid.mean(2, keepdim=True).expand(-1, -1, 3, -1, -1)
     gap = max(1, grid.shape[-1] // 14)
     framed = torch.nn.functional.pad(torch.cat([grid, torch.ones_like(grid[:, :, :1])], dim=2), (gap, 0, gap, 0))
@@ -49,7 +47,7 @@ def make_image_sheet(grid: Tensor) -> Tensor:
 
 
 def make_gallery_section(run: Run, outputs: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> Html:
-    """The run's gallery, how it came to it, where its codes lie and which are used."""
+    """The run's gallery, samples over training, its latent plane and codebook usage."""
     grids = run.load("gallery") if run.has("gallery.safetensors") else {}
     training_samples = run.load("training_samples") if run.has("training_samples.safetensors") else {}
     plane = draw_density_plane(grids, [column.name for column in get_generated_columns(grids, metadata)])
@@ -72,7 +70,7 @@ def make_gallery_section(run: Run, outputs: Mapping[str, Tensor], metadata: Mapp
 
 
 def draw_training_samples(training_samples: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> Html:
-    """What became of the same noise: a row of images for each step at which it was looked at."""
+    """Samples from the same noise: a row of images for each recorded step."""
     steps_per_epoch = metadata.get("plan", {}).get("rounds_per_epoch", 0)
     cells = []
     for step in sorted(map(int, training_samples)):
@@ -95,9 +93,9 @@ def draw_training_samples(training_samples: Mapping[str, Tensor], metadata: Mapp
     table = tag(
         "div", cells, style="display:grid;grid-template-columns:max-content 1fr;gap:6px 12px;align-items:center"
     )
-    caption = "The same noise from the beginning of training to its end."
+    caption = "The same noise from the start of training to its end."
     if metadata.get("best_step"):
-        caption += f" The model that was kept is that of step {metadata['best_step']:,}."
+        caption += f" The best model is from step {metadata['best_step']:,}."
     return tag("figure", tag("h3", "Samples over training"), table, tag("figcaption", caption))
 
 
@@ -120,18 +118,17 @@ def _make_grid_figure(name: str, grid: Tensor) -> Html:
 
 
 def draw_density_plane(grids: Mapping[str, Tensor], feature_names: list[str]) -> list[Html]:
-    """A density over two features and points drawn from it, each on the features' own axes; nothing where there is
-    none."""
-    if "density ends" not in grids:
+    """A density over two features and samples from it, in the features' own units; nothing where there is none."""
+    if "density limits" not in grids:
         return []
-    shades, (low, high) = grids["density"][0, :, 0], grids["density ends"]       # (2, n, n)
-    # a place of the density is the middle of its pixel
+    shades, (low, high) = grids["density"][0, :, 0], grids["density limits"]       # (2, n, n)
+    # a point of the density is the middle of its pixel
     half_pixel = (high - low) / (shades.shape[-1] - 1) / 2
     x, y = feature_names if len(feature_names) == 2 else ("first feature", "second feature")
     figures = []
     for title, shade, margin, caption in (
         ("Density", shades[0], half_pixel, CAPTIONS["density"]),
-        ("Drawn from it", shades[1], 0 * half_pixel, POINTS_CAPTION),
+        ("Samples", shades[1], 0 * half_pixel, POINTS_CAPTION),
     ):
         color = torch.tensor(hex_to_rgb(MIDTONES[0]))[:, None, None].expand(3, *shade.shape)
         ranges = [(float(a), float(b)) for a, b in zip(low - margin, high + margin, strict=True)]
@@ -142,20 +139,20 @@ def draw_density_plane(grids: Mapping[str, Tensor], feature_names: list[str]) ->
 
 
 def draw_latent_plane(outputs: Mapping[str, Tensor], class_names: list[str]) -> Html | None:
-    """Codes of the test images as dots, by class where there are any; codes of many numbers along the two
-    directions of most variance."""
+    """Latent codes of the test images by class; codes of more than two dimensions on two principal components."""
     z = outputs.get("latent")
-    if z is None or z.ndim != 2 or min(z.shape) < 2 or not z.isfinite().all():    # a single example spreads nowhere
+    if z is None or z.ndim != 2 or min(z.shape) < 2 or not z.isfinite().all():    # a single example has no variance
         return None
-    axis_names, caption = ("first number", "second number"), "Where the test examples lie in the plane of codes."
+    axis_names, caption = ("dimension 1", "dimension 2"), "Latent codes of the test examples."
     if z.shape[1] > 2:
         z, share = project_pca(z)
-        axis_names = ("first direction", "second direction")
+        axis_names = ("component 1", "component 2")
         caption = (
-            f"Codes of the test examples, seen from where they spread most: {100 * share:.0f} % of their variance lies "
-            "in this plane."
+            f"Latent codes of the test examples on their first two principal components, which hold {100 * share:.0f} "
+            "% "
+            "of the variance."
         )
-    # a number as target has no classes
+    # a numeric target has no classes
     y = outputs["y"][:MAX_LATENT_DOTS] if class_names and "y" in outputs else torch.zeros(len(z))[:MAX_LATENT_DOTS]
     series = []
     for k, name in enumerate(class_names or [""]):
@@ -163,13 +160,13 @@ def draw_latent_plane(outputs: Mapping[str, Tensor], class_names: list[str]) -> 
         series.append(Series(name, xs, ys, "dots", svg.class_color(k, len(class_names))))
     return tag(
         "figure",
-        svg.draw_chart("The plane of codes", series, x=axis_names[0], y=axis_names[1]),
+        svg.draw_chart("Latent space", series, x=axis_names[0], y=axis_names[1]),
         tag("figcaption", caption),
     )
 
 
 def project_pca(z: Tensor) -> tuple[Tensor, float]:
-    """(N, D) in the plane of its two leading principal axes, and the share of the variance that lies there."""
+    """(N, D) on the first two principal components, and the fraction of variance that they hold."""
     centered = z.double() - z.double().mean(0)
     _, s, v = torch.linalg.svd(centered, full_matrices=False)
     total = float(s.square().sum())
@@ -177,7 +174,7 @@ def project_pca(z: Tensor) -> tuple[Tensor, float]:
 
 
 def draw_codebook_usage(outputs: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> Html | None:
-    """How often each code of a vocabulary stands for a place of a test image, the most frequent first."""
+    """How often each code occurs on the test split, the most frequent first."""
     codebook_size = metadata.get("arguments", {}).get("codebook_size")
     if "codes" not in outputs or codebook_size is None:
         return None
@@ -185,7 +182,7 @@ def draw_codebook_usage(outputs: Mapping[str, Tensor], metadata: Mapping[str, An
     share = (100 * counts / counts.sum())[:MAX_CODEBOOK_BARS].tolist()
     bars = Series("", list(range(1, len(share) + 1)), share, "bars", width=0.8)
     caption = (
-        f"{int((counts > 0).sum())} of {codebook_size} codes are used on the test split; the others stand for nothing."
+        f"{int((counts > 0).sum())} of {codebook_size} codes are used on the test split."
     )
-    chart = svg.draw_chart("Use of the codebook", [bars], x="code, the most frequent first", y="% of all places")
+    chart = svg.draw_chart("Codebook usage", [bars], x="code, most frequent first", y="% of all positions")
     return tag("figure", chart, tag("figcaption", caption))

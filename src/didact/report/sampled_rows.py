@@ -1,5 +1,4 @@
-"""Rows of a table that a model drew, beside real ones: a few as they are, how often each value is there, and two
-numbers as a plane."""
+"""Generated rows of a table beside real ones: some rows, the distribution of each column, two columns as a plane."""
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -19,23 +18,24 @@ from didact.report.decision_surfaces import MAP_SIZE
 from didact.run import Run
 
 ROWS_LEAD = (
-    "Test rows and rows that the model drew, from fixed noise. Below them, how both are spread: bars are real, dots "
-    "are drawn."
+    "Test rows and rows generated from fixed noise. Below, their distributions: bars are real, dots are generated."
 )
-NUM_ROWS_SHOWN = 6     # rows of each kind
+NUM_ROWS_SHOWN = 6     # of each kind
 MAX_COLUMN_CHARTS = 6   # charts
 NUM_BINS = 10
 MAX_CATEGORY_NAMES = 8     # of a category's values that fit below a chart
 PLANE_CAPTION = "Each row as a point."
-CHOSEN_PAIR_CAPTION = "Each row as a point: of its {} numbers the two that are most correlated in the real rows."
+CHOSEN_PAIR_CAPTION = (
+    "Each row as a point: of {} numeric columns the two with the highest correlation in the real rows."
+)
 
 
 def make_row_section(run: Run, metadata: Mapping[str, Any]) -> Html:
-    """A table of real and drawn rows, and a chart for each of the first columns."""
+    """A table of real and generated rows, and a chart for each of the first columns."""
     gallery = run.load("gallery") if run.has("gallery.safetensors") else {}
-    if "drawn rows" not in gallery:
+    if "sampled rows" not in gallery:
         return Html("")
-    real, generated, columns = gallery["real rows"], gallery["drawn rows"], get_generated_columns(gallery, metadata)
+    real, generated, columns = gallery["real rows"], gallery["sampled rows"], get_generated_columns(gallery, metadata)
     column_figures = [tag("figure", chart) for chart in draw_marginals(columns, real, generated)]
     plane_figures = [
         tag("figure", chart) for chart in draw_scatter(columns, real, generated, metadata["data"].get("target", ""))
@@ -57,11 +57,11 @@ def make_row_section(run: Run, metadata: Mapping[str, Any]) -> Html:
 
 
 def get_generated_columns(gallery: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> tuple[Column, ...]:
-    """Of the table, with the target where it was drawn too; none where no rows were."""
-    if "drawn rows" not in gallery:
+    """Columns of the table, with the target if it was generated too; none if no rows were."""
+    if "sampled rows" not in gallery:
         return ()
     data = data_from_json(metadata["data"])
-    return get_row_columns(data, joint=gallery["drawn rows"].shape[1] != len(data.feature_names))
+    return get_row_columns(data, joint=gallery["sampled rows"].shape[1] != len(data.feature_names))
 
 
 def _make_row_table(columns: Sequence[Column], real: Tensor, generated: Tensor) -> Html:
@@ -82,7 +82,7 @@ def _make_row_table(columns: Sequence[Column], real: Tensor, generated: Tensor) 
 
 
 def draw_marginals(columns: Sequence[Column], real: Tensor, generated: Tensor) -> list[Html]:
-    """Shares of each category, or of ten equal parts of a number's range."""
+    """Fractions of each category, or of ten equal bins of a number's range."""
     charts, start = [], 0
     for column in columns[:MAX_COLUMN_CHARTS]:
         num_features, names = len(column.feature_names), list[str]()
@@ -117,8 +117,8 @@ def draw_marginals(columns: Sequence[Column], real: Tensor, generated: Tensor) -
 
 
 def draw_scatter(columns: Sequence[Column], real: Tensor, generated: Tensor, target: str) -> list[Html]:
-    """Real rows and drawn ones on the same axes, by class where the rows have one; nothing for fewer than two
-    numbers that vary."""
+    """Real and generated rows on the same axes, by class if there is one; nothing for fewer than two varying numbers.
+    """
     starts = list(accumulate((len(column.feature_names) for column in columns), initial=0))
     numeric_columns = {
         index: column for index, column in zip(starts, columns, strict=False) if isinstance(column, NumericColumn)
@@ -163,23 +163,22 @@ def _make_scatter_series(name: str, points: Tensor, color: int | str) -> Series:
 
 
 def _most_correlated_pair(rows: Tensor, indices: Sequence[int]) -> tuple[int, int] | None:
-    """The two numbers that are most strongly correlated, which a chart for each of them cannot show; None where
-    there are no two."""
+    """The two numeric columns with the highest correlation; None for fewer than two."""
     varying = [index for index in indices if float(rows[:, index].std(correction=0)) > 0]
     if len(varying) < 2:
         return None
     strength = rows[:, varying].double().T.corrcoef().abs().triu(1)
     a, b = divmod(int(strength.argmax()), len(varying))
-    return (varying[a], varying[b]) if a < b else (varying[0], varying[1])          # all of them quite independent
+    return (varying[a], varying[b]) if a < b else (varying[0], varying[1])          # all of them uncorrelated
 
 
 def _has_value(rows: Tensor, index: int, column: NumericColumn) -> Tensor:
-    """Which rows have this number."""
+    """Which rows have a value in this column."""
     return rows[:, index + 1] < 0.5 if column.has_missing else torch.ones(len(rows), dtype=torch.bool)
 
 
 def _padded_range(values: Tensor) -> tuple[float, float]:
-    """From the lowest to the highest and a little beyond, so that no dot lies on an axis."""
+    """The range of the values and a margin, so that no dot lies on an axis."""
     low, high = float(values.min()), float(values.max())
     margin = 0.04 * (high - low)
     return low - margin, high + margin

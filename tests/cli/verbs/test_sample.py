@@ -120,7 +120,7 @@ def test_report_shows_the_gallery_of_a_run(run_cli):
     gallery = run.load("gallery")
     assert gallery["samples"].shape == (10, 8, 1, 8, 8) and gallery["reconstructions"].shape == (2, 8, 1, 8, 8)
     text = page.write_report(run).read_text(encoding="utf-8")
-    assert "Interpolation" in text and "One dimension at a time" in text and "The plane of codes" in text
+    assert "Interpolation" in text and "Latent traversal" in text and "Latent space" in text
     assert not Run.open("mlp/latest").has("gallery.safetensors")
 
 

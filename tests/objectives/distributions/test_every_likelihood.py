@@ -336,7 +336,7 @@ def test_make_likelihood_passes_the_target_mean_and_std():
         ({"task": "regression", "label_smoothing": 0.1}, "label smoothing needs"),
         ({"task": "multilabel", "num_classes": 3, "weights": torch.ones(3)}, "class weights need"),
         ({"task": "multiclass", "num_classes": 1}, "at least 2 classes, got 1"),
-        ({"task": "multiclass", "num_classes": 3, "weights": torch.ones(2)}, "must be 3 numbers"),
+        ({"task": "multiclass", "num_classes": 3, "weights": torch.ones(2)}, "must be 3 non-negative numbers"),
         ({"task": "multiclass", "num_classes": 3, "label_smoothing": 1.0}, "less than 1, got 1"),
         ({"task": "regression", "std": 0.0}, "std=0"),
     ],

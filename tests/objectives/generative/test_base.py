@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from didact.data.build import build_data
+from didact.data.build import Examples, build_data
 from didact.metrics.generative import gaussian_frechet_distance
 from didact.objectives.generative.base import NUM_EVAL_SAMPLES, GenerativeObjective
 from didact.objectives.generative.sample_quality import make_thumbnails
@@ -63,7 +63,15 @@ def test_nan_image_makes_the_sample_metrics_nan(num_valid, referee):
 
 def test_training_continues_with_nan_sample_metrics():
     batch = make_split(60)
-    data = build_data("noise", "images", {"x": batch["x"], "y": batch["y"]}, task="multiclass", class_names="abc")
+    data = build_data(
+        Examples(
+            "noise",
+            "images",
+            {"x": batch["x"], "y": batch["y"]},
+            task="multiclass",
+            class_names="abc",
+        ),
+    )
     experiment = Experiment(
         data=data, objective=PainterObjective(5), optimizer=partial(torch.optim.SGD, lr=0.1), batch_size=20, epochs=3
     )

@@ -136,7 +136,7 @@ def test_realnvp_learns_moons(workdir):
     assert run.metadata["test"]["log_likelihood"] > -1.85
     gallery = run.load("gallery")
     assert gallery["density"].shape == (1, 2, 1, 96, 96)
-    low, high = gallery["density ends"]
+    low, high = gallery["density limits"]
     assert ((gallery["real rows"] > low) & (gallery["real rows"] < high)).all(1).float().mean() > 0.9
     html = page.write_report(run).read_text(encoding="utf-8")
     assert html.count(">x1<") >= 5 and ">Density<" in html and ">Drawn from it<" in html and 'alt="density"' not in html

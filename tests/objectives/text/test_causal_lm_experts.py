@@ -112,7 +112,7 @@ def test_auxiliary_loss_is_popped_once_and_only_in_training(objective, batch):
     # a stray pass while training is not this one's
     assert set(objective.eval().loss(batch)) == {"loss"}
     assert pop_auxiliary_loss(objective.network) is None
-    assert set(objective.evaluate_batch(batch)) == {"loss", "tokens", "right"}
+    assert set(objective.evaluate_batch(batch)) == {"loss", "tokens", "correct"}
     assert pop_auxiliary_loss(nn.Linear(2, 2)) is None
     assert set(CausalLanguageModel(GPT(11, **SMALL_OPTIONS)).loss(batch)) == {"loss"}
 

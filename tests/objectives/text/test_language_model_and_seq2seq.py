@@ -127,8 +127,8 @@ def test_seq2seq_exact_match_agrees_with_free_decoding_and_bleu_takes_the_first_
     is_exact = (generated == y[:, 1:]).all(1)
     assert outputs["exact"].bool().tolist() == is_exact.tolist() and 0 < is_exact.sum() < 9
     assert (
-        torch.equal(outputs["written"][:6], generated[:6].int())
-        and (outputs["written"][6:] == -1).all()
+        torch.equal(outputs["translation"][:6], generated[:6].int())
+        and (outputs["translation"][6:] == -1).all()
         and len(generated.unique(dim=0)) > 3
     )
     first_outputs = {name: column[:6] for name, column in outputs.items()}
@@ -138,7 +138,7 @@ def test_seq2seq_exact_match_agrees_with_free_decoding_and_bleu_takes_the_first_
     ]
     assert all(
         torch.equal(torch.cat([h[name] for h in outputs_by_batch]), outputs[name])
-        for name in ("written", "exact", "right")
+        for name in ("translation", "exact", "correct")
     )
 
 

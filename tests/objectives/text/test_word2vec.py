@@ -144,7 +144,7 @@ def test_word2vec_embeds_texts_as_means_and_lists_nearest_words():
     torch.testing.assert_close(
         objective.embed({"x": texts}), torch.stack([table[3], (table[4] + table[6]) / 2, torch.zeros(4)])
     )
-    neighbors = objective.gallery({"x": texts})["neighbours"].detach()
+    neighbors = objective.gallery({"x": texts})["neighbors"].detach()
     similarity = torch.nn.functional.cosine_similarity(table[3], table[2:], dim=1)
     similarity[1] = -9                                                                    # not itself
     assert neighbors.shape == (2, 7, 2) and neighbors[0, 0].tolist() == [3, 1]

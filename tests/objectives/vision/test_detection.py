@@ -68,7 +68,7 @@ def test_ssd_loss_matches_plain_loops():
             ):
                 box_loss += 0.5 * (t - u) ** 2 if abs(t - u) < 1 else abs(t - u) - 0.5
         N = max(1, int(is_matched[b].sum()))
-        assert parts["place"][b].item() == pytest.approx(box_loss / N, rel=1e-4)
+        assert parts["box"][b].item() == pytest.approx(box_loss / N, rel=1e-4)
         assert parts["class"][b].item() == pytest.approx(
             (matched_loss + sum(sorted(unmatched_losses)[-3 * N :])) / N, rel=1e-4
         )
@@ -111,7 +111,7 @@ def test_yolo_loss_matches_plain_loops():
                 class_loss += cross_entropy(scores, int(examples["y"][b, box_of_anchor[a][1]]))
             objectness_loss += weight * -(target * math.log(sigmoid(to)) + (1 - target) * math.log(1 - sigmoid(to)))
         N = max(1, len(box_of_anchor))
-        assert parts["place"][b].item() == pytest.approx(2 * box_loss / N, rel=1e-3)
+        assert parts["box"][b].item() == pytest.approx(2 * box_loss / N, rel=1e-3)
         assert parts["objectness"][b].item() == pytest.approx(objectness_loss / N, rel=1e-3)
         assert parts["class"][b].item() == pytest.approx(class_loss / N, rel=1e-3)
 
@@ -175,7 +175,7 @@ def test_perfect_detections_have_map_one():
     label = torch.where(is_matched, examples["y"].gather(1, box_index), 3)
     out = torch.cat([encode_boxes(box, objective.anchors), 20.0 * torch.nn.functional.one_hot(label, 4)], dim=2)
     parts = objective.loss_parts(out, examples)
-    assert parts["place"].max() < 1e-5 and parts["class"].max() < 1e-5
+    assert parts["box"].max() < 1e-5 and parts["class"].max() < 1e-5
     outputs = {
         "loss": torch.zeros(6),
         "detected": objective.select_detections(out),

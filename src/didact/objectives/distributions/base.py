@@ -1,8 +1,9 @@
-"""What a network's numbers may say about a target: the contract of every likelihood.
+"""Likelihoods p(y | out): what a network's outputs say about a target.
 
-A likelihood says how many numbers the network gives, turns (B, outputs) into a loss per example, a mode, a mean or a
-sample, and judges a whole split. `loss` is what is trained; `judge` is the same without label smoothing and class
-weights, so that validation losses are comparable (the course's were not: its validation loss is smoothed, Gaba 3.10).
+A likelihood defines how many outputs the network has, turns (B, outputs) into a loss per example, a mode, a mean or a
+sample, and computes the metrics of a split. `loss` is for training; `eval_loss` is the same without label smoothing and
+class weights, so that validation losses are comparable (the course's are not: its validation loss is smoothed, Gaba
+3.10).
 """
 
 from typing import Literal
@@ -12,7 +13,7 @@ from torch import Generator, Tensor, nn
 
 
 def at_least_float32(out: Tensor) -> Tensor:
-    """At least float32: half precision holds a network's outputs, not their logarithms and squares."""
+    """At least float32: half precision holds a network's outputs, but not their logarithms and squares."""
     return out if out.dtype == torch.float64 else out.float()
 
 
@@ -25,16 +26,16 @@ class Likelihood(nn.Module):
     """p(y | out)."""
 
     task: str
-    monitor: str                                # the headline metric
+    monitor: str                            # the metric that chooses the best weights
     monitor_mode: Literal["max", "min"]
-    num_outputs: int                              # numbers that the network gives for each example
+    num_outputs: int                        # outputs of the network for each example
 
     def loss(self, out: Tensor, y: Tensor) -> Tensor:
-        """(B, outputs), targets -> (B,), what is minimised."""
+        """The training loss, (B, outputs), targets -> (B,)."""
         raise NotImplementedError
 
     def mean_loss(self, out: Tensor, y: Tensor) -> Tensor:
-        """The batch's mean, for which PyTorch may have one kernel where `loss` needs two."""
+        """The mean over the batch; PyTorch may have one kernel for it where `loss` needs two."""
         return self.loss(out, y).mean()
 
     def eval_loss(self, out: Tensor, y: Tensor) -> Tensor:
@@ -50,21 +51,21 @@ class Likelihood(nn.Module):
         raise NotImplementedError
 
     def std(self, out: Tensor) -> Tensor | None:
-        """The predicted deviation of a number, in the targets' units; None where the network does not say."""
+        """The predicted standard deviation, in the targets' units; None where the network predicts none."""
         return None
 
     def probabilities(self, out: Tensor) -> Tensor:
-        """Of each class or label."""
+        """The probability of each class or label."""
         raise NotImplementedError
 
     def log_p(self, out: Tensor) -> Tensor:
-        """Logarithms of the probabilities of all classes."""
+        """The logarithms of the probabilities of all classes."""
         raise NotImplementedError
 
     def sample(self, out: Tensor, generator: Generator | None = None) -> Tensor:
-        """One target drawn for each example."""
+        """One sample of the target for each example."""
         raise NotImplementedError
 
     def compute_metrics(self, out: Tensor, y: Tensor) -> dict[str, float]:
-        """Every metric of a whole split."""
+        """All metrics of a split."""
         raise NotImplementedError

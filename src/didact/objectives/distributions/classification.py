@@ -1,4 +1,7 @@
-"""Classes and labels as distributions, and the likelihood that a task asks for."""
+"""Classification: categorical, Bernoulli and multi-label likelihoods, and the likelihood of a task (`make_likelihood`).
+
+The cross-entropy of classes is here; label smoothing is explained in `label_smoothing.py`.
+"""
 
 import torch
 import torch.nn.functional as F
@@ -12,10 +15,10 @@ from didact.objectives.distributions.regression import REGRESSION_LOSSES
 
 
 class Categorical(Likelihood):
-    """p = softmax(out), L = −w_y Σ_k ((1 − a) y_k + a/K) log p_k, w_y = Σ_k y_k w_k.  Gaba eq. 3.34 for the
-    smoothing a.
+    """p = softmax(out), L = −w_y Σ_k ((1 − a) y_k + a/K) log p_k, w_y = Σ_k y_k w_k; a: label smoothing.  Gaba eq.
+    3.34.
 
-    y is (B,) classes, or (B, K) probabilities after mixup. Weights w are taken as they come and should have mean 1 over
+    y is (B,) classes, or (B, K) probabilities after mixup. Weights w are used as they are and should have mean 1 over
     the training examples (N / (K n_k) has), because a batch's loss is Σ w_y l / B. PyTorch's own mean divides by the
     batch's Σ w_y instead, and then neither accumulated nor distributed batches add up to the large one.
     """
@@ -26,7 +29,7 @@ class Categorical(Likelihood):
     def __init__(self, num_classes: int, *, label_smoothing: float = 0.0, weights: Tensor | None = None):
         super().__init__()
         if num_classes < 2:
-            raise UsageError(f"a choice needs at least 2 classes, got {num_classes}")
+            raise UsageError(f"classification needs at least 2 classes, got {num_classes}")
         self.num_classes = self.num_outputs = num_classes
         self.label_smoothing = check_label_smoothing(label_smoothing)
         self.register_buffer("weights", _check_class_weights(weights, num_classes))
@@ -61,7 +64,7 @@ class Categorical(Likelihood):
         return torch.multinomial(self.probabilities(out), 1, generator=generator)[:, 0]
 
     def compute_metrics(self, out: Tensor, y: Tensor) -> dict[str, float]:
-        p = self.probabilities(out.double())  # float32 rounds confident rows to 1: ties that are none
+        p = self.probabilities(out.double())  # float32 rounds confident predictions to 1, which would tie them
         confusion = metrics.confusion_matrix(self.mode(out), y, self.num_classes)
         return to_floats({
             "accuracy": metrics.accuracy(out, y),
@@ -75,7 +78,7 @@ class Categorical(Likelihood):
 class Bernoulli(Likelihood):
     """p = sigmoid(z), L = −w_y [y log p + (1 − y) log(1 − p)]: two classes with the logits (0, z).  Gaba 1.3.3.
 
-    y is (B,) in {0, 1}, or (B, 2) probabilities after mixup; smoothing and the pair of weights are Categorical's.
+    y is (B,) in {0, 1}, or (B, 2) probabilities after mixup; label smoothing and the two weights are Categorical's.
     """
 
     task, monitor, monitor_mode, num_outputs = "binary", "accuracy", "max", 1
@@ -124,7 +127,7 @@ class Bernoulli(Likelihood):
             "recall": metrics.recall(confusion)[1],
             "f1": metrics.f1(confusion)[1],
             **macro_means(confusion),
-            "auroc": metrics.auroc(out[:, 0], y),  # of the logit: it orders rows that saturate
+            "auroc": metrics.auroc(out[:, 0], y),  # of the logit, which still orders saturated probabilities
             "calibration_error": metrics.calibration_error(p, y),
         })
 
@@ -132,7 +135,7 @@ class Bernoulli(Likelihood):
 class MultiLabelBernoulli(Likelihood):
     """p_k = sigmoid(z_k), L = −1/K Σ_k [y_k log p_k + (1 − y_k) log(1 − p_k)]; y is (B, K) in [0, 1].
 
-    The mean over labels, so that the learning rate need not know how many there are.
+    The mean over labels, so that the learning rate need not depend on their number.
     """
 
     task, monitor, monitor_mode = "multilabel", "f1_macro", "max"
@@ -178,7 +181,7 @@ def make_likelihood(
     mean: float = 0.0,
     std: float = 1.0,
 ) -> Likelihood:
-    """The likelihood that a task asks for. `classes` counts classes or labels; `mean` and `std` are the targets'."""
+    """The likelihood of a task. `num_classes` counts classes or labels; `mean` and `std` are the targets'."""
     allowed_losses = look_up("task", task, {
         "regression": list(REGRESSION_LOSSES),
         "binary": ["cross_entropy"],
@@ -190,7 +193,7 @@ def make_likelihood(
     look_up("loss", loss, {**REGRESSION_LOSSES, "cross_entropy": None})
     if loss not in allowed_losses:
         allowed_names = " or ".join(allowed_losses)
-        raise UsageError(f"the loss of {task} targets is {allowed_names}, got {loss!r}; 'auto' lets the task choose")
+        raise UsageError(f"the loss of {task} targets is {allowed_names}, got {loss!r}; 'auto' chooses by the task")
     if task in ("regression", "multilabel") and (label_smoothing or weights is not None):
         requirement = "label smoothing needs" if label_smoothing else "class weights need"
         raise UsageError(f"{requirement} binary or multiclass targets, but these are {task}; leave it out")
@@ -204,18 +207,18 @@ def make_likelihood(
 
 
 def macro_means(counts: Tensor) -> dict[str, Tensor]:
-    """Precision, recall and F1 as means over the classes, each counting alike, however rare it is."""
+    """Macro averages of precision, recall and F1: each class counts the same, however rare it is."""
     each = {"precision": metrics.precision, "recall": metrics.recall, "f1": metrics.f1}
     return {f"{name}_macro": metrics.macro_average(of(counts), counts) for name, of in each.items()}
 
 
 def _positive_target(out: Tensor, y: Tensor) -> Tensor:
-    """The probability of class 1 that the target states: (B,) classes or (B, 2) probabilities -> (B,)."""
+    """The target probability of class 1: (B,) classes or (B, 2) probabilities -> (B,)."""
     return (y if y.ndim == 1 else y[:, 1]).to(at_least_float32(out).dtype)
 
 
 def _check_class_weights(weights: Tensor | None, num_classes: int) -> Tensor | None:
-    """Refuse weights that are not one for each class."""
+    """Refuse weights that are negative or not one per class."""
     if weights is not None and (weights.shape != (num_classes,) or not (weights >= 0).all()):
-        raise UsageError(f"class weights must be {num_classes} numbers, none negative, got {weights.tolist()}")
+        raise UsageError(f"class weights must be {num_classes} non-negative numbers, got {weights.tolist()}")
     return weights

@@ -8,8 +8,8 @@ from didact.errors import UsageError
 def smooth_labels(y: Tensor, label_smoothing: float, num_classes: int) -> Tensor:
     """(1 − a) y_k + a/K for target probabilities y.  Szegedy et al. 2016; Gaba eq. 3.34.
 
-    Cross-entropy of softmax outputs computes the same inside PyTorch's kernel (`label_smoothing=a`), without a tensor of
-    (B, K) targets: `Categorical` and `next_token_loss` use that.
+    Cross-entropy of softmax outputs computes the same inside PyTorch's kernel (`label_smoothing=a`), without a tensor
+    of (B, K) targets: `Categorical` and `next_token_loss` use that.
     """
     return (1 - label_smoothing) * y + label_smoothing / num_classes
 

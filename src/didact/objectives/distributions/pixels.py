@@ -1,4 +1,4 @@
-"""p(x | out): what a decoder's numbers say about the pixels of an image in [0, 1]. Sums over pixels, in nats."""
+"""Pixel likelihoods p(x | out) of images in [0, 1], for decoders. Sums over pixels, in nats."""
 
 from math import log, pi
 
@@ -10,9 +10,9 @@ from didact.errors import look_up
 
 
 class PixelDistribution(nn.Module):
-    """A distribution of images, each pixel by itself given the decoder's output."""
+    """A distribution of images in which pixels are independent given the decoder's output."""
 
-    num_outputs: int = 1     # numbers that the decoder gives for each pixel and channel
+    num_outputs: int = 1     # outputs of the decoder for each pixel and channel
 
     def nll(self, out: Tensor, x: Tensor) -> Tensor:
         """−log p(x | out), (B,)."""
@@ -26,7 +26,7 @@ class PixelDistribution(nn.Module):
 class Bernoulli(PixelDistribution):
     """−Σ x log p + (1 − x) log(1 − p), p = sigmoid(out).  Gaba 9.8.
 
-    Grey pixels are no coin tosses: this is then no normalised likelihood, and even x itself leaves its entropy (M43).
+    For gray pixels this is not a normalized likelihood, and even x̂ = x leaves the entropy of x as its loss (M43).
     """
 
     def nll(self, out: Tensor, x: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ class Gaussian(PixelDistribution):
         self.log_variance = nn.Parameter(torch.tensor(-2.0))
 
     def nll(self, out: Tensor, x: Tensor) -> Tensor:
-        v = self.log_variance.clamp(-9, 9)  # no narrower than about two of 255 levels
+        v = self.log_variance.clamp(-9, 9)  # σ is at least about 3 of 255 levels
         return 0.5 * ((out.float() - x).square() * (-v).exp() + v + log(2 * pi)).flatten(1).sum(1)
 
     def mean(self, out: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ class Gaussian(PixelDistribution):
 
 
 class Categorical(PixelDistribution):
-    """−Σ log softmax(out)[level of x], each pixel one of L levels: a true likelihood of quantised images."""
+    """−Σ log softmax(out)[level of x], each pixel one of L levels: a proper likelihood of quantized images."""
 
     def __init__(self, levels: int = 16):
         super().__init__()
@@ -80,6 +80,6 @@ PIXEL_DISTRIBUTIONS: dict[str, type[PixelDistribution]] = {
 
 
 def make_pixel_distribution(name: str, *, levels: int = 16) -> PixelDistribution:
-    """A distribution of pixels by its name."""
-    kind = look_up("likelihood of pixels", name, PIXEL_DISTRIBUTIONS)
+    """The pixel likelihood of a name."""
+    kind = look_up("pixel likelihood", name, PIXEL_DISTRIBUTIONS)
     return Categorical(levels) if kind is Categorical else kind()

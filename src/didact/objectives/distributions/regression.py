@@ -1,5 +1,4 @@
-"""Numbers as distributions around what the network says: squared, absolute and Huber errors, and a deviation of
-their own."""
+"""Regression: Normal (MSE), Laplace (L1), Huber and heteroscedastic likelihoods of numbers."""
 
 from collections.abc import Callable
 from math import erf, exp, log, pi, sqrt
@@ -14,23 +13,23 @@ from didact.objectives.distributions.base import Likelihood, at_least_float32, t
 
 
 class Regression(Likelihood):
-    """y = m + s (μ + ε): the network gives μ for targets standardised by m and s. Losses are in standardised units,
-    answers and metrics in the targets' own. The first three do not learn how large ε is: it is as wide as the loss
-    assumes,
-    one standardised unit, until `residual_std` says how far targets were from the predictions. Heteroscedastic
-    learns it.
+    """y = m + s (μ + ε): the network outputs μ for targets standardized by their mean m and standard deviation s.
+
+    Losses are in standardized units, predictions and metrics in the targets' own. Normal, Laplace and Huber do not
+    learn the size of ε: its standard deviation is what the loss assumes, until `residual_std` is measured.
+    Heteroscedastic learns it.
     """
 
     task, monitor, monitor_mode, num_outputs = "regression", "rmse", "min", 1
     learns_noise = False
-    residual_std: float | None = None     # in the targets' units, measured on examples that were not trained on
+    residual_std: float | None = None     # in the targets' units, measured on held-out examples
     location: Tensor
     scale: Tensor
 
     def __init__(self, *, mean: float = 0.0, std: float = 1.0):
         super().__init__()
         if not std > 0:
-            raise UsageError(f"the targets' deviation must be positive, got std={std:g}")
+            raise UsageError(f"the targets' standard deviation must be positive, got std={std:g}")
         self.register_buffer("location", torch.tensor(float(mean)))
         self.register_buffer("scale", torch.tensor(float(std)))
 
@@ -38,12 +37,12 @@ class Regression(Likelihood):
         return (y - self.location) / self.scale
 
     def sample_noise(self, mu: Tensor, generator: Generator | None) -> Tensor:
-        """ε, one for each μ."""
+        """A sample of ε for each μ."""
         raise NotImplementedError
 
     @property
     def noise_std(self) -> float:
-        """Of ε as the loss assumes it."""
+        """The standard deviation of ε that the loss assumes."""
         raise NotImplementedError
 
     def mode(self, out: Tensor) -> Tensor:
@@ -81,7 +80,7 @@ class Normal(Regression):
 
 
 class Laplace(Regression):
-    """p ∝ exp(−|y − μ|), L = |y − μ|: learns the median, which outliers do not move."""
+    """p ∝ exp(−|y − μ|), L = |y − μ|: mean absolute error; learns the median, which outliers do not move."""
 
     noise_std = sqrt(2)
 
@@ -102,7 +101,7 @@ class Huber(Regression):
     def __init__(self, *, delta: float = 1.0, mean: float = 0.0, std: float = 1.0):
         super().__init__(mean=mean, std=std)
         if not delta > 0:
-            raise UsageError(f"delta, where the loss turns linear, must be positive, got {delta:g}")
+            raise UsageError(f"delta, where the loss becomes linear, must be positive, got {delta:g}")
         self.delta = delta
 
     @property
@@ -121,7 +120,7 @@ class Huber(Regression):
         inside = sqrt(2 * pi) * erf(d / sqrt(2))       # ∫ exp(−L) over |r| ≤ δ
         tail = exp(-d * d / 2) / d                     # and over r > δ
         u = torch.empty_like(mu).uniform_(generator=generator)
-        # the distribution function inverted in its lower half, where it is v times the whole integral; then mirrored
+        # invert the distribution function in its lower half, where it is v over the whole integral; then reflect
         v = (inside + 2 * tail) * torch.minimum(u, 1 - u).clamp(min=torch.finfo(u.dtype).tiny)
         core = torch.special.ndtri(0.5 * (1 - erf(d / sqrt(2))) + (v - tail).clamp(min=0) / sqrt(2 * pi))
         r = torch.where(v < tail, (v * d).log() / d - d / 2, core)
@@ -137,7 +136,7 @@ class Heteroscedastic(Regression):
     monitor, num_outputs, learns_noise = "nll", 2, True
 
     def log_variance(self, out: Tensor) -> Tensor:
-        # within a thousandth and a thousand deviations of the targets: e^(100) is no float32
+        # from a thousandth to a thousand standard deviations of the targets: e^100 overflows float32
         return at_least_float32(out)[:, 1].clamp(-14, 14)
 
     def loss(self, out: Tensor, y: Tensor) -> Tensor:
@@ -158,7 +157,7 @@ class Heteroscedastic(Regression):
         out = out.double()
         return {
             **super().compute_metric_tensors(out, y),
-            "nll": self.loss(out, y).mean() + self.scale.log(),  # of a density over the targets' own units
+            "nll": self.loss(out, y).mean() + self.scale.log(),  # of the density in the targets' own units
             "coverage_95": metrics.coverage(self.mean(out), self.std(out), y),
         }
 

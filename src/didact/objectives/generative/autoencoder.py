@@ -100,7 +100,7 @@ class AutoencoderObjective(ReconstructionObjective):
         )
         grids = {
             "reconstructions": torch.stack([images[:GRID_SIZE].float().clamp(0, 1) for images in image_rows]),
-            "random codes": to_grid(self.network.decode(latents).float()),
+            "random latents": to_grid(self.network.decode(latents).float()),
         }
         if num_pairs := min(len(z) // 2, GRID_SIZE // 2):
             grids["interpolation"] = to_grid(self.network.decode(lerp(z[:num_pairs], z[-num_pairs:])).float())

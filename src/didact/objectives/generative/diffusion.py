@@ -223,8 +223,8 @@ class DenoisingObjective(GenerativeObjective):
         labels = None if y is None else y[:num_pairs].repeat_interleave(GRID_SIZE)
         return {
             "samples": sample_grid(self.sample, self.num_classes, g),
-            "out of noise": to_grid(states[state_index].transpose(0, 1).flatten(0, 1)),
-            "into noise": torch.stack([self.to_data_space(xt) for xt in noised], dim=1),
+            "reverse process": to_grid(states[state_index].transpose(0, 1).flatten(0, 1)),
+            "forward process": torch.stack([self.to_data_space(xt) for xt in noised], dim=1),
             "interpolation": to_grid(
                 self.run_sampler(
                     slerp(noise[:num_pairs], noise[num_pairs:]),

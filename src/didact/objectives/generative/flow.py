@@ -65,7 +65,7 @@ class FlowObjective(Objective):
         density_and_samples = torch.stack(
             [(density / density.max()).view(DENSITY_SIZE_PX, DENSITY_SIZE_PX), _histogram2d(samples, low, high)]
         )
-        return {"density": density_and_samples[None, :, None], "density ends": torch.stack([low, high])}
+        return {"density": density_and_samples[None, :, None], "density limits": torch.stack([low, high])}
 
 
 def _histogram2d(x: Tensor, low: Tensor, high: Tensor) -> Tensor:

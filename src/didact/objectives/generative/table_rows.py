@@ -155,7 +155,7 @@ class RowLayout(nn.Module):
     def gallery(self, batch: Batch, sample: Callable[[int, Generator], Tensor]) -> dict[str, Tensor]:
         """Real rows and drawn ones, in their own units, for the report."""
         real_rows = self.append_label(self.encode_rows(batch), batch["y"] if self.condition_columns else None)
-        return {"real rows": real_rows, "drawn rows": sample(NUM_TABLE_SAMPLES, seeded_generator(real_rows))}
+        return {"real rows": real_rows, "sampled rows": sample(NUM_TABLE_SAMPLES, seeded_generator(real_rows))}
 
     def tabulate(self, r: Tensor) -> tuple[list[str], list[list[str]]]:
         """The columns' names, and rows in their own units as text."""

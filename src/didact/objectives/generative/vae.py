@@ -210,7 +210,7 @@ class VAEObjective(Objective):
             grids["interpolation"] = to_grid(self.decode(lerp(mu[:num_pairs], mu[-num_pairs:]), labels))
         widest_dims = mu.var(0, correction=0).argsort(descending=True)[:GRID_SIZE]
         repeated_label = None if y is None else y[:1].expand(GRID_SIZE * len(widest_dims))
-        grids["one dimension at a time"] = to_grid(self.decode(latent_traversal(mu[0], widest_dims), repeated_label))
+        grids["latent traversal"] = to_grid(self.decode(latent_traversal(mu[0], widest_dims), repeated_label))
         if self.network.latent_dim == 2 and y is None:
-            grids["plane of codes"] = to_grid(self.decode(latent_grid().to(mu)), 2 * GRID_SIZE)
+            grids["latent plane"] = to_grid(self.decode(latent_grid().to(mu)), 2 * GRID_SIZE)
         return grids

@@ -72,5 +72,5 @@ class VQVAEObjective(ReconstructionObjective):
         reconstructed = self.network.decode_codes(k[:GRID_SIZE]).float().clamp(0, 1)
         return {
             "reconstructions": torch.stack([x[:GRID_SIZE], reconstructed]),
-            "words": to_grid(codeword_images, min(GRID_SIZE, len(codeword_images))),
+            "codewords": to_grid(codeword_images, min(GRID_SIZE, len(codeword_images))),
         }

@@ -1,4 +1,4 @@
-"""Decoders that learn to say what comes next, and then write."""
+"""Causal language models: decoders that learn the next token and generate text."""
 
 from typing import Any, Protocol, cast
 
@@ -15,35 +15,35 @@ from didact.samplers.beam_search import beam_search
 from didact.samplers.text_generation import TextGenerator
 from didact.samplers.top_k_top_p import DecodingConfig
 
-CHUNKED_LOSS_VOCABULARY = 4096         # tokens from which a vocabulary's logits are taken piece by piece
-MAX_EVAL_LOGITS = 2**27       # logits that are held at once while judging
+CHUNKED_LOSS_VOCABULARY = 4096    # vocabulary size from which the cross-entropy is computed in chunks
+MAX_EVAL_LOGITS = 2**27           # logits that are held at once in evaluation
 
 
 class IncrementalDecoder(Protocol):
-    """What a network that writes can do; recurrent ones carry a state, Transformers a cache."""
+    """A network that decodes step by step: recurrent ones carry a hidden state, Transformers a KV cache."""
 
     vocab_size: int
 
     def init_cache(self, batch_size: int, capacity: int) -> Any:
-        """An empty memory for so many texts of so many tokens."""
+        """An empty cache for `batch_size` texts of up to `capacity` tokens."""
 
     def decode_step(self, tokens: Tensor, cache: Any) -> Tensor:
-        """Logits behind the last token, (B, V)."""
+        """Logits of the token after the last, (B, V)."""
 
 
 class Decoder(IncrementalDecoder, Protocol):
-    """One whose output matrix can be taken piece by piece; `models.gpt.GPT` and `models.llama.Llama` are such."""
+    """A decoder whose output matrix can be used in chunks: `models.text.gpt.GPT`, `models.text.llama.Llama`."""
 
     @property
     def head(self) -> Tensor:
         """The output matrix, (V, D)."""
 
     def forward_features(self, tokens: Tensor) -> Tensor:
-        """What the output matrix reads, (B, T, D)."""
+        """The input of the output matrix, (B, T, D)."""
 
 
 class GenerativeLanguageModel(LanguageModel):
-    """A language model whose network goes on from a memory, token by token."""
+    """A language model that generates text with a cache, token by token."""
 
     def write(
         self,
@@ -56,8 +56,7 @@ class GenerativeLanguageModel(LanguageModel):
         eos_id: int | None = None,
         progress: ProgressCallback = ignore_progress,
     ) -> Tensor:
-        """The next n tokens behind each prompt, (B, T) -> (B, n); behind `end`, where there is one, nothing but
-        `end`."""
+        """The next n tokens after each prompt, (B, T) -> (B, n); after `eos_id`, where there is one, only `eos_id`."""
         network, decoding = cast(IncrementalDecoder, self.network), decoding or DecodingConfig()
         decoding.check(network.vocab_size)
         capacity = prompt.shape[1] + n
@@ -81,10 +80,10 @@ class GenerativeLanguageModel(LanguageModel):
 
 
 class CausalLanguageModel(GenerativeLanguageModel):
-    """min of −mean_t log p(x_{t+1} | x_≤t) for a network with `hidden` and `head`, which can also go on from a
-    memory.  Gaba eq. 7.14.
+    """min of −mean_t log p(x_{t+1} | x_≤t) for a network with `forward_features`, `head` and a cache.  Gaba eq. 7.14.
 
-    Where layers leave a penalty (experts: how uneven they are used, 1 at best), `balance` times their mean is added.
+    Where layers leave an auxiliary loss (experts: the load-balancing loss, 1 at best), its mean is added with the
+    weight `balance_weight`.
     """
 
     def __init__(self, network: nn.Module, *, chars_per_token: float = 1.0, balance_weight: float = 0.01):
@@ -121,11 +120,11 @@ class CausalLanguageModel(GenerativeLanguageModel):
         return {
             "loss": next_token_loss(logits, y).sum(1) / n.clamp(min=1),
             "tokens": n,
-            "right": ((logits.argmax(-1) == y) & is_target).sum(1),
+            "correct": ((logits.argmax(-1) == y) & is_target).sum(1),
         }
 
     def players(self) -> tuple[Player, ...]:
-        """Matrices decay; norms and biases, which have no larger neighbours to be balanced with, do not."""
+        """Weight decay for matrices; none for biases and the parameters of norms."""
         trainable = [p for p in self.parameters() if p.requires_grad]
         matrices, vectors = [p for p in trainable if p.ndim > 1], [p for p in trainable if p.ndim < 2]
         return (Player(parameters=[{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]),)

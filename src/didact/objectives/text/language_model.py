@@ -1,4 +1,8 @@
-"""Language models: the next token at every position, from those before it."""
+"""Language models: the next token at every position, from those before it.
+
+`next_token_loss` is their cross-entropy. For large vocabularies `chunked_cross_entropy.py` beside this file computes it
+without holding all logits, with the fused kernel of `didact/kernels/cross_entropy.py` on a GPU.
+"""
 
 from math import exp, log
 
@@ -9,14 +13,13 @@ from torch.nn.functional import cross_entropy
 from didact.data.core import Batch
 from didact.objectives.base import Objective
 
-IGNORE_INDEX = -100  # a target that is not asked for: padding, or a token that was not masked
+IGNORE_INDEX = -100  # a target that does not count: padding, or a token that was not masked
 
 
 def next_token_loss(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
-    """−log p(y_t | x_≤t) of each position, 0 where y is ignored: (B, T, V), (B, T) -> (B, T).  Gaba eq. 7.14,
-    Fleuret 3.2.
+    """Cross-entropy −log p(y_t | x_≤t) of each position, 0 where y is ignored: (B, T, V), (B, T) -> (B, T).
 
-    `smoothing` spreads that share of the target over all tokens (Gaba eq. 3.34).
+    Gaba eq. 7.14, Fleuret 3.2. `label_smoothing` spreads that fraction of the target over all tokens (Gaba eq. 3.34).
     """
     z = logits.flatten(0, 1).float()
     return cross_entropy(
@@ -25,12 +28,12 @@ def next_token_loss(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) 
 
 
 def perplexity(nll: float) -> float:
-    """e^nll: among how many equally likely tokens the model seems to choose; inf where a float cannot hold it."""
+    """Perplexity e^nll: among how many equally likely tokens the model seems to choose; inf where a float overflows."""
     return exp(nll) if nll < 700 else float("inf")
 
 
 def bits_per_character(nll: float, chars_per_token: float = 1.0) -> float:
-    """nll / (rate · ln 2), `rate` characters a token: comparable between tokenizers, as perplexity is not."""
+    """nll / (r · ln 2) for r characters per token: comparable between tokenizers, as perplexity is not."""
     return nll / (chars_per_token * log(2))
 
 
@@ -52,17 +55,17 @@ class LanguageModel(Objective):
         n = is_target.sum(1)
         nll = next_token_loss(logits, y).sum(1)
         num_correct = ((logits.argmax(-1) == y) & is_target).sum(1)
-        return {"loss": nll / n.clamp(min=1), "tokens": n, "right": num_correct}
+        return {"loss": nll / n.clamp(min=1), "tokens": n, "correct": num_correct}
 
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
-        """Means over tokens, not over rows: a short row counts less."""
+        """Means over tokens, not over examples: a short text counts less."""
         n = outputs["tokens"].double()
         nll = float((outputs["loss"].double() * n).sum() / n.sum())
-        scores = {"loss": nll, "accuracy": float(outputs["right"].sum() / n.sum()), "perplexity": perplexity(nll)}
+        scores = {"loss": nll, "accuracy": float(outputs["correct"].sum() / n.sum()), "perplexity": perplexity(nll)}
         return scores | {"bits_per_character": bits_per_character(nll, self.chars_per_token)}
 
     def classify(self, batch: Batch) -> Tensor:
-        """What comes next: probabilities of the token behind each text, (B, V)."""
+        """Probabilities of the token after each text, (B, V)."""
         logits: Tensor = self.network(batch["x"])
         last_index = (
             batch["length"] - 1

@@ -1,4 +1,4 @@
-"""Sequence to sequence: the next token of the target, given the source and what is written so far."""
+"""Sequence to sequence: the next token of the target, given the source and the target so far."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
@@ -16,31 +16,29 @@ from didact.samplers.beam_search import beam_search
 from didact.samplers.text_generation import greedy_decode
 from didact.samplers.top_k_top_p import DecodingConfig
 
-NUM_BLEU_EXAMPLES = 1024  # examples of a split, the first, that are written out to be judged by BLEU
+NUM_BLEU_EXAMPLES = 1024  # the first examples of a split are translated for BLEU
 
 
 class EncoderDecoder(Protocol):
-    """A network that reads sentences and then goes on from a memory, token by token: `models.seq2seq`,
-    `models.transformer`."""
+    """A network that encodes sentences, then decodes step by step: `Seq2Seq` and `Transformer` in `models.text`."""
 
     target: nn.Embedding
 
     def encode_for_decoding(self, x: Tensor, capacity: int, *, num_copies: int = 1) -> Any:
-        """A memory of the sentences, each so many times, for at most `room` tokens of one's own."""
+        """A cache with the encoded sentences, `num_copies` of each, for at most `capacity` target tokens."""
 
     def decode_step(self, tokens: Tensor, cache: Any) -> Tensor:
-        """Logits behind the last token, (B, V)."""
+        """Logits of the token after the last, (B, V)."""
 
 
 class Seq2SeqObjective(Objective):
-    """min of −mean_t log p(y_t | y_<t, x), teacher forced.  Gaba 6.1, Fleuret 5.3.
+    """min of −mean_t log p(y_t | y_<t, x), with teacher forcing.  Gaba 6.1, Fleuret 5.3.
 
-    The network is called with (x, y) and gives logits; it writes with `read` and `go_on`. Sums over a row are
-    divided by one
-    `length`, the mean of the training targets, so that the gradient of a batch is that of its parts, however they
-    are padded.
-    `smoothing` spreads a share of each target over all tokens, in training alone (Vaswani et al. 2017, sec. 5.4: 0.1).
-    Where `spell` makes text of tokens, a split is judged by BLEU too, which alone needs sentences to be written.
+    The network is called with (x, y) and gives logits; it translates by `encode_for_decoding` and `decode_step`. Sums
+    over a sentence are divided by `mean_length`, that of the training targets, so that the gradient of a batch is the
+    mean of its micro-batches' gradients, however they are padded. `label_smoothing` spreads that fraction of each
+    target over all tokens, in training only (Vaswani et al. 2017, sec. 5.4: 0.1). With `detokenize`, evaluation
+    includes BLEU, for which sentences have to be translated.
     """
 
     monitor, mode = "exact", "max"
@@ -68,7 +66,7 @@ class Seq2SeqObjective(Objective):
         return {"loss": nll.sum(1).mean() / self.mean_length}
 
     def cross_entropy(self, batch: Batch, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-        """−log p of each target token, (B, T − 1), 0 at padding, and the logits in its place."""
+        """−log p of each target token, (B, T − 1), 0 at padding; and the logits."""
         y = batch["y"]
         logits, targets = self.network(batch["x"], y[:, :-1]), y[:, 1:]
         return next_token_loss(
@@ -76,25 +74,24 @@ class Seq2SeqObjective(Objective):
         ), logits
 
     def evaluate_batch(self, batch: Batch) -> Batch:
-        """Who takes the likeliest token each time writes y exactly if each y_t is the likeliest behind y_<t: known
-        without writing."""
+        """`exact` needs no decoding: greedy decoding gives y exactly if each y_t is the likeliest token after y_<t."""
         nll, logits = self.cross_entropy(batch)
         y = batch["y"][:, 1:]
         n, num_correct = (y != 0).sum(1), ((logits.argmax(-1) == y) & (y != 0)).sum(1)
         outputs = {
             "loss": nll.sum(1) / n.clamp(min=1),
             "tokens": n,
-            "right": num_correct,
+            "correct": num_correct,
             "exact": (num_correct == n).float(),
         }
         return (
             outputs
             if self.detokenize is None
-            else {**outputs, "written": self.greedy_translations(batch).int(), "reference": y.int()}
+            else {**outputs, "translation": self.greedy_translations(batch).int(), "reference": y.int()}
         )
 
     def greedy_translations(self, batch: Batch) -> Tensor:
-        """What it writes of the first examples of a split, as wide as the targets; −1 for the others."""
+        """Translations of the first examples of a split, cut to the width of the targets; −1 for the other examples."""
         y, index = batch["y"][:, 1:], (batch["row"] < NUM_BLEU_EXAMPLES).nonzero()[:, 0]
         translations = torch.full_like(y, -1)
         if len(index):
@@ -103,11 +100,10 @@ class Seq2SeqObjective(Objective):
         return translations
 
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
-        """`accuracy`: tokens that are the likeliest behind the true ones; `exact`: sentences written without a
-        mistake; `bleu` of texts."""
+        """`accuracy`: tokens that are the likeliest after the true ones; `exact`: sentences without a mistake."""
         n = outputs["tokens"].double()
         nll = float((outputs["loss"].double() * n).sum() / n.sum())
-        accuracy = float(outputs["right"].sum() / n.sum())
+        accuracy = float(outputs["correct"].sum() / n.sum())
         scores = {
             "loss": nll,
             "perplexity": perplexity(nll),
@@ -116,25 +112,26 @@ class Seq2SeqObjective(Objective):
         }
         if self.detokenize is None:
             return scores
-        has_translation = outputs["written"][:, 0] >= 0
+        has_translation = outputs["translation"][:, 0] >= 0
         return {
             **scores,
             "bleu": self.compute_bleu(
-                outputs["written"][has_translation].tolist(), outputs["reference"][has_translation].tolist()
+                outputs["translation"][has_translation].tolist(), outputs["reference"][has_translation].tolist()
             ),
         }
 
     def compute_bleu(self, candidate_ids: list[list[int]], reference_ids: list[list[int]]) -> float:
-        """Of texts, not of tokens. An unknown word is never right: it is left out of the translation, a strange
-        sign in the reference."""
+        """BLEU of texts, not of tokens.
+
+        An unknown word never matches: it is left out of translations, and is no word of its own in references.
+        """
         assert self.detokenize is not None
         candidates = [self.detokenize([token for token in row if token != UNK_ID]) for row in candidate_ids]
         return bleu(candidates, [self.detokenize(row).replace("<unk>", "\ufffd") for row in reference_ids])
 
     @torch.no_grad()
     def translate(self, batch: Batch, *, num_beams: int = 1) -> Tensor:
-        """What it writes, (B, at most longest): tokens up to <eos>, 0 behind; with several beams the likeliest
-        whole that they find."""
+        """Translations (B, at most max_length): tokens up to <eos>, then 0; greedy, or by beam search."""
         x, n, network = batch["x"], self.max_length, cast(EncoderDecoder, self.network)
         DecodingConfig(num_beams=num_beams).check(network.target.num_embeddings)
         start_tokens = torch.full_like(x[:, :1], BOS_ID)
@@ -142,5 +139,5 @@ class Seq2SeqObjective(Objective):
         if num_beams == 1:
             return greedy_decode(network.decode_step, cache, start_tokens, n, eos_id=EOS_ID)
         generated = beam_search(network.decode_step, cache, start_tokens, n, num_beams=num_beams, eos_id=EOS_ID)
-        # behind the first <eos> there are but more of them
+        # after the first <eos> beam search gives only more of them: padding
         return generated.masked_fill((generated == EOS_ID).cumsum(1) > 1, 0)

@@ -1,4 +1,4 @@
-"""Sequence tagging: a label for each token that is asked about."""
+"""Sequence tagging: a label for each token."""
 
 import torch
 from torch import Tensor, nn
@@ -9,12 +9,11 @@ from didact.objectives.text.language_model import IGNORE_INDEX, next_token_loss
 
 
 class TaggingObjective(Objective):
-    """min of −Σ_t log p(y_t | x), over the tokens of a row that have a label, for each such token.  Gaba 5.7, Van
-    Schependom 6.3.
+    """min of −Σ_t log p(y_t | x) per labeled token of a sequence.  Gaba 5.7, Van Schependom 6.3.
 
-    `asks` is the token at which labels are asked for; None asks at every one but padding. Sums over a row are
-    divided by one `length`,
-    the labels that a row has on average, so that the gradient of a batch is that of its parts.
+    `query_token` is the token whose positions have labels; None: all positions but padding. Sums over a sequence are
+    divided by `mean_length`, its mean number of labels, so that the gradient of a batch is the mean of its
+    micro-batches' gradients.
     """
 
     def __init__(self, network: nn.Module, *, mean_length: float, query_token: int | None = None):
@@ -28,11 +27,11 @@ class TaggingObjective(Objective):
         logits, y = self.network(batch["x"]), batch["y"]
         is_target = y != IGNORE_INDEX
         n, num_correct = is_target.sum(1), ((logits.argmax(-1) == y) & is_target).sum(1)
-        return {"loss": next_token_loss(logits, y).sum(1) / n.clamp(min=1), "tokens": n, "right": num_correct}
+        return {"loss": next_token_loss(logits, y).sum(1) / n.clamp(min=1), "tokens": n, "correct": num_correct}
 
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
-        """`accuracy` of labels, `exact`: rows without a mistake."""
-        n, num_correct = outputs["tokens"].double(), outputs["right"]
+        """`accuracy` of labels; `exact`: sequences without a mistake."""
+        n, num_correct = outputs["tokens"].double(), outputs["correct"]
         nll = float((outputs["loss"].double() * n).sum() / n.sum())
         return {
             "loss": nll,
@@ -41,7 +40,7 @@ class TaggingObjective(Objective):
         }
 
     def tag(self, batch: Batch) -> Tensor:
-        """Probabilities of each token's label, (B, T, K); 0 where none is asked for."""
+        """Probabilities of each token's label, (B, T, K); 0 at tokens without a label."""
         x = batch["x"]
         is_query = x != 0 if self.query_token is None else x == self.query_token
         p: Tensor = self.network(x).softmax(-1)

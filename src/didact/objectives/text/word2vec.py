@@ -1,4 +1,4 @@
-"""Word vectors by negative sampling: tell the words that stand together from words drawn at random."""
+"""Word vectors by negative sampling (word2vec): words that occur together against words sampled at random."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -13,23 +13,24 @@ from didact.models.text.word2vec import Word2Vec
 from didact.objectives.base import Objective
 
 Word2VecArchitecture = Literal["skipgram", "cbow"]
-NUM_NEIGHBORS = 8          # neighbours of a word in the report
-NUM_EVAL_NOISE_WORDS = 500         # noise words that a held-out pair is compared with
+NUM_NEIGHBORS = 8             # nearest neighbors of a word in the report
+NUM_EVAL_NOISE_WORDS = 500    # noise words that a held-out pair is compared with
 
 
 def negative_sampling(true: Tensor, noise: Tensor, k: float) -> Tensor:
-    """−log σ(s) − k mean_j log σ(−s_j): a pair's score s, (…), and those of its noise pairs, (…, S). All scores 0:
-    (1 + k) ln 2."""
+    """−log σ(s) − k mean_j log σ(−s_j) for the score s of a pair, (…), and those of its noise pairs, (…, S).
+
+    With all scores 0 it is (1 + k) ln 2.
+    """
     return -logsigmoid(true) - k * logsigmoid(-noise).mean(-1)
 
 
 class NegativeSamplingObjective(Objective):
     """min of −log σ(u_oᵀ h) − k E_{w ∼ P} log σ(−u_wᵀ h), P(w) ∝ count(w)^¾.  Mikolov et al. 2013, eq. 4; Lhotte 7.4.
 
-    Skip-gram: h = v of the word in the middle, o each word around it. CBOW: h = the mean v of those around, o the
-    one in the middle.
-    The mean over P is taken over `draws` words that a whole batch shares: the same in expectation, and one matrix
-    product.
+    Skip-gram: h = v of the center word, o each word around it. CBOW: h = the mean v of the words around, o the center
+    word. The mean over P is over `num_noise_words` words that a whole batch shares: the same in expectation, in one
+    matrix product.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class NegativeSamplingObjective(Objective):
         probes: Sequence[int] = (),
     ):
         super().__init__()
-        # with what probability a word is not passed over
+        # subsampling of frequent words: the probability of keeping each
         self.keep: Tensor
         self.register_buffer("keep", torch.ones(len(counts)) if keep is None else keep)
         self.network, self.architecture, self.num_negatives, self.num_noise_words, self.expected_pairs, self.probes = (
@@ -62,11 +63,11 @@ class NegativeSamplingObjective(Objective):
         self.register_buffer("cumulated", (p.cumsum(0) / p.sum().clamp(min=1e-9)).float())
 
     def sample_negatives(self, u: Tensor) -> Tensor:
-        """Words by numbers u in [0, 1): P(w) is the length of w's part of the line. <pad> and <unk> have none."""
+        """Words for numbers u in [0, 1), by inverting the distribution function of P. <pad> and <unk> have none."""
         return torch.searchsorted(self.cumulated, u, right=True).clamp(max=len(self.cumulated) - 1)
 
     def hidden_and_targets(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """h, (B, D), and the words o that it should lie near, (B, M), 0 where there is none."""
+        """h, (B, D), and the target words o, (B, M), 0 where there is none."""
         x, y = batch["x"], batch["y"]
         if self.architecture == "skipgram":
             return self.network.v(y), x
@@ -74,7 +75,7 @@ class NegativeSamplingObjective(Objective):
 
     def scores(self, h: Tensor, o: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """u_oᵀ h, (B, M), and u_wᵀ h of the noise, (B, S)."""
-        # looked up once: its gradient is as large as the table
+        # one lookup for both: its gradient is as large as the table
         u = self.network.u(torch.cat([o.flatten(), noise]))
         near, far = u.split([o.numel(), len(noise)])
         return (near.view(*o.shape, -1) * h[:, None]).sum(-1).float(), (h @ far.mT).float()
@@ -83,45 +84,44 @@ class NegativeSamplingObjective(Objective):
         h, o = self.hidden_and_targets(batch)
         true, noise = self.scores(h, o, self.sample_negatives(torch.rand(self.num_noise_words, device=o.device)))
         pair_loss = negative_sampling(true, noise[:, None], self.num_negatives) * (o != 0)
-        # by the expected number: micro-batches weigh alike
+        # divided by the expected number of pairs, not the actual one: all micro-batches weigh the same
         return {"loss": pair_loss.sum() / (self.expected_pairs * len(o))}
 
     def evaluate_batch(self, batch: Batch) -> Batch:
-        """Against noise words evenly spread over P, always the same, each pair as often as learning would see it on
-        average.
+        """Against fixed noise words, evenly spaced over P; pairs weigh as often as training would see them on average.
 
-        `ahead` is the share of the noise words that a true one outscores.
+        `auroc` is the fraction of the noise words with a lower score than the true one.
         """
         h, o = self.hidden_and_targets(batch)
         quantiles = (torch.arange(NUM_EVAL_NOISE_WORDS, device=o.device) + 0.5) / NUM_EVAL_NOISE_WORDS
         true, noise = self.scores(h, o, self.sample_negatives(quantiles))
-        outscored = (true[..., None] > noise[:, None]).sum(-1) / NUM_EVAL_NOISE_WORDS
+        auroc = (true[..., None] > noise[:, None]).sum(-1) / NUM_EVAL_NOISE_WORDS
         weights = self.pair_weights(batch, o)
         n = weights.sum(1)
-        columns = {"loss": negative_sampling(true, noise[:, None], self.num_negatives), "ahead": outscored}
+        columns = {"loss": negative_sampling(true, noise[:, None], self.num_negatives), "auroc": auroc}
         return {name: (column * weights).sum(1) / n.clamp(min=1e-9) for name, column in columns.items()} | {"pairs": n}
 
     def pair_weights(self, batch: Batch, o: Tensor) -> Tensor:
-        """(B, M): a pair counts by how probably both words are kept and the window reaches from one to the other."""
+        """(B, M): the probability that both words are kept and that the sampled window contains the pair."""
         middle = self.keep[batch["y"]][:, None] * (o != 0)
         if self.architecture == "cbow":
             return middle
         window = o.shape[1] // 2
-        # from the farthest to the nearest
+        # a window size is sampled uniformly: the nearest words are always in it
         near = torch.arange(1, window + 1, device=o.device) / window
         return middle * self.keep[o] * torch.cat([near, near.flip(0)])
 
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
-        """Means over pairs. `ahead` is 0.5 by chance: the area under the ROC curve of true against noise pairs."""
+        """Means over pairs. `auroc` is the area under the ROC curve of true against noise pairs: 0.5 by chance."""
         n = outputs["pairs"].double()
-        return {name: float((outputs[name].double() * n).sum() / n.sum().clamp(min=1e-9)) for name in ("loss", "ahead")}
+        return {name: float((outputs[name].double() * n).sum() / n.sum().clamp(min=1e-9)) for name in ("loss", "auroc")}
 
     def embed(self, batch: Batch) -> Tensor:
         """Texts as the mean of their words' vectors, (B, L) -> (B, D); a word is a text of one."""
         return self.network.mean(batch["x"])
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
-        """The probed words, each with those nearest to it: word numbers and cosines, (P, 1 + n, 2)."""
+        """The probe words, each with its nearest neighbors: ids and cosines, (P, 1 + n, 2)."""
         if not self.probes:
             return {}
         table, probes = self.network.v.weight, torch.tensor(self.probes, device=batch["x"].device)[:, None]
@@ -133,4 +133,4 @@ class NegativeSamplingObjective(Objective):
             exclude=torch.cat([probes, special_tokens], dim=1),
         )
         first = torch.stack([probes, torch.ones_like(probes)], dim=-1)
-        return {"neighbours": torch.cat([first, torch.stack([index, similarity], dim=-1)], dim=1)}
+        return {"neighbors": torch.cat([first, torch.stack([index, similarity], dim=-1)], dim=1)}

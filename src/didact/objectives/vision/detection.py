@@ -1,6 +1,6 @@
-"""What is where: boxes matched to anchors or cells, how far off they are, and of repeated answers the best alone.
+"""Object detection: SSD and YOLO losses, anchors matched to boxes, and non-maximum suppression.
 
-Shapes are fixed and nothing goes image by image: matching is a comparison of all anchors with all boxes of the batch.
+Shapes are fixed and no loop goes image by image: matching compares all anchors with all boxes of the batch.
 """
 
 import torch
@@ -15,8 +15,7 @@ from didact.objectives.base import Objective
 
 
 class DetectionObjective(Objective):
-    """min of what is wrong with the classes and places of boxes; judged by mean average precision.  Fleuret 6.3,
-    Gaba 12.1.1."""
+    """min of classification and localization losses; evaluated by mean average precision.  Fleuret 6.3, Gaba 12.1.1."""
 
     monitor, mode = "map50", "max"
 
@@ -30,11 +29,11 @@ class DetectionObjective(Objective):
         return anchors
 
     def loss_parts(self, out: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """The named parts of the loss of each example, already weighed: (B,) each."""
+        """The weighted parts of each example's loss, by name: (B,) each."""
         raise NotImplementedError
 
     def decode_predictions(self, out: Tensor) -> tuple[Tensor, Tensor]:
-        """Boxes (B, A, 4) and the score of each class (B, A, K)."""
+        """Boxes (B, A, 4) and class scores (B, A, K)."""
         raise NotImplementedError
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
@@ -67,12 +66,15 @@ class DetectionObjective(Objective):
 
 
 def _gather_matched(values: Tensor, match_index: Tensor) -> Tensor:
-    """What each anchor's own box has: (B, M, n), (B, A) -> (B, A, n)."""
+    """The values of each anchor's matched box: (B, M, n), (B, A) -> (B, A, n)."""
     return values.gather(1, match_index[..., None].expand(-1, -1, values.shape[2]))
 
 
 def hard_negative_mask(loss: Tensor, excluded: Tensor, count: Tensor) -> Tensor:
-    """The `count` largest losses of each row among those not taken, ties included: (B, A), (B, A), (B,) -> (B, A)."""
+    """Hard negative mining: the `count` largest losses of each row that are not excluded, ties included.
+
+    (B, A), (B, A), (B,) -> (B, A).
+    """
     candidate_loss = loss.masked_fill(excluded, -1.0)
     threshold = candidate_loss.sort(dim=1, descending=True).values.gather(
         1, (count[:, None] - 1).clamp(max=loss.shape[1] - 1)
@@ -81,10 +83,10 @@ def hard_negative_mask(loss: Tensor, excluded: Tensor, count: Tensor) -> Tensor:
 
 
 class SSDObjective(DetectionObjective):
-    """L = (Σ_pos smooth_L1(t − t*) + Σ_pos CE + Σ_hard CE) / N, over N anchors with a thing and the 3 N hardest
-    without.  Liu 2016, eq. 1.
+    """L = (Σ_pos smooth_L1(t − t*) + Σ_pos CE + Σ_hard CE) / N for N positive anchors.  Liu 2016, eq. 1.
 
-    N is counted image by image, and never as 0: an image with nothing on it teaches what nothing looks like.
+    Hard are the 3 N negative anchors with the largest losses. N is counted per image, and is at least 1, so that an
+    image without objects still gives negatives.
     """
 
     def __init__(
@@ -106,7 +108,7 @@ class SSDObjective(DetectionObjective):
             offsets, encode_boxes(_gather_matched(box, match_index), self.anchors), reduction="none"
         ).sum(2)
         return {
-            "place": (box_loss * is_positive).sum(1) / num_positive,
+            "box": (box_loss * is_positive).sum(1) / num_positive,
             "class": (ce * (is_positive | hard_negatives)).sum(1) / num_positive,
         }
 
@@ -115,13 +117,11 @@ class SSDObjective(DetectionObjective):
 
 
 class YOLOObjective(DetectionObjective):
-    """L = (λ_box Σ_pos (1 − GIoU) + Σ BCE(p_obj, IoU) + Σ_pos CE) / N, over N anchors of the cells that hold a
-    thing's centre.
+    """L = (λ_box Σ_pos (1 − GIoU) + Σ BCE(p_obj, IoU) + Σ_pos CE) / N, N anchors of the cells with an object's center.
 
-    Redmon et al. 2016, eq. 3, with its squared errors replaced as in later versions; λ_noobj = ½ weighs cells that
-    hold nothing.
-    Of a cell's anchors those shaped like the thing answer for it (IoU of the sizes at least ½, or the best).  Gaba
-    12.1.1.
+    Redmon et al. 2016, eq. 3, with its squared errors replaced as in later versions; λ_noobj = ½ weighs anchors without
+    an object. Of a cell's anchors those shaped like the object are responsible for it (IoU of the sizes at least ½, or
+    the largest).  Gaba 12.1.1.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class YOLOObjective(DetectionObjective):
         return to_corners(torch.cat([center, self.anchors[:, 2:] * out[..., 2:4].clamp(max=4.0).exp()], dim=-1))
 
     def assign_anchors(self, box: Tensor, is_box: Tensor) -> tuple[Tensor, Tensor]:
-        """Which box each anchor answers for, and whether for any: (B, M, 4), (B, M) -> (B, A) twice."""
+        """Each anchor's box, and whether it has one: (B, M, 4), (B, M) -> (B, A) twice."""
         cell: Tensor = self.network.cell  # type: ignore[assignment]
         center, size = (box[..., :2] + box[..., 2:]) / 2, box[..., 2:] - box[..., :2]
         # (A, 2): column and row
@@ -165,7 +165,7 @@ class YOLOObjective(DetectionObjective):
         objectness = F.binary_cross_entropy_with_logits(out[..., 4], iou, reduction="none")
         ce = F.cross_entropy(out[..., 5:].transpose(1, 2), y.gather(1, match_index).clamp(min=0), reduction="none")
         return {
-            "place": self.box_weight * (1 - giou).sum(1) / num_positive,
+            "box": self.box_weight * (1 - giou).sum(1) / num_positive,
             "objectness": (objectness * torch.where(is_positive, 1.0, self.noobj_weight)).sum(1) / num_positive,
             "class": (ce * is_positive).sum(1) / num_positive,
         }

@@ -1,4 +1,4 @@
-"""Give back what was taken: images are damaged on purpose, and the network is asked for what they were."""
+"""Image restoration: denoising, deblurring and colorization. A network recovers images that were degraded."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,7 +15,7 @@ from didact.layers.conv.tiled_inference import TiledInference
 from didact.metrics.images import gaussian_blur
 from didact.objectives.base import Objective
 
-NUM_EVAL_NOISES = 64  # noise images that judging goes through in turn
+NUM_EVAL_NOISES = 64  # fixed noise images that evaluation uses in turn
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class AddNoise:
 
 @dataclass(frozen=True)
 class AddBlur:
-    """x̃ = g * x, g Gaussian of deviation σ pixels, the border mirrored."""
+    """x̃ = g * x, g Gaussian with a standard deviation of σ pixels, borders reflected."""
 
     sigma: float
 
@@ -41,7 +41,7 @@ class AddBlur:
 
 @dataclass(frozen=True)
 class ToGrayscale:
-    """x̃ = luma of x in every channel: colours are to be guessed."""
+    """x̃ = luma of x in every channel: the colors are to be predicted."""
 
     def __call__(self, x: Tensor, e: Tensor) -> Tensor:
         return to_grayscale(x).expand_as(x)
@@ -51,12 +51,11 @@ Degradation = AddNoise | AddBlur | ToGrayscale
 
 
 class RestorationObjective(Objective):
-    """min of E d(x, f(x̃)), d squared or absolute; the best f under squares is E(x | x̃).  Fleuret 6.1, Vincent et
-    al. 2008.
+    """min of E d(x, f(x̃)), d squared or absolute; the optimum under squares is E(x | x̃).  Fleuret 6.1, Vincent et al.
+    2008.
 
-    While learning, noise is fresh at every step. Judging draws row r's noise from a fixed store, so that neither
-    the batch nor the
-    epoch changes a metric.
+    Training noise is new at every step. Evaluation has one fixed noise for each example, so that neither the batch nor
+    the epoch changes a metric.
     """
 
     monitor, mode = "psnr", "max"
@@ -79,7 +78,7 @@ class RestorationObjective(Objective):
         )
 
     def compute_distance(self, restored: Tensor, x: Tensor) -> Tensor:
-        """The distance of each image to its original."""
+        """The distance of each image to its original, (B,)."""
         difference = restored.float() - x
         return (difference.square() if self.distance == "mse" else difference.abs()).flatten(1).mean(1)
 
@@ -89,7 +88,7 @@ class RestorationObjective(Objective):
         return {"loss": self.compute_distance(self.network(self.degradation(x, e)), x).mean()}
 
     def degrade(self, batch: Batch) -> Tensor:
-        """Row r damaged as it always is when it is judged."""
+        """The degraded images of evaluation, the same for an example each time."""
         return self.degradation(batch["x"], self.noises[batch["row"] % len(self.noises)])
 
     def evaluate_batch(self, batch: Batch) -> Batch:
@@ -103,7 +102,7 @@ class RestorationObjective(Objective):
         }
 
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
-        """Means over images, before and after; a gain of 0 dB is what doing nothing gives."""
+        """Means over images, before and after; a gain of 0 dB is what the identity has."""
         means = {
             name: float(outputs[name].double().mean()) for name in ("psnr", "ssim", "psnr_damaged", "ssim_damaged")
         }
@@ -118,8 +117,7 @@ class RestorationObjective(Objective):
         return {"damaged": degraded.float().clamp(0, 1), "restored": self.restore({"x": degraded})}
 
     def restore(self, batch: Batch) -> Tensor:
-        """Images of any size: those that the network does not take are given a margin, which is cut off again;
-        large ones in tiles."""
+        """Images of any size: padded where the network cannot take the size, and in tiles where they are large."""
         if hasattr(self.network, "input_size_for"):
             y: Tensor = forward_padded(TiledInference(self.network), batch["x"])  # type: ignore[arg-type]
         else:

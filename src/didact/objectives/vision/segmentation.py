@@ -1,5 +1,4 @@
-"""A class for every pixel: cross-entropy counts pixels, Dice counts how well regions overlap, however small they
-are."""
+"""Semantic segmentation: cross-entropy over pixels, and Dice loss, which weighs small and large regions alike."""
 
 import torch
 import torch.nn.functional as F
@@ -11,24 +10,22 @@ from didact.objectives.base import Objective
 
 
 def dice_loss(logits: Tensor, y: Tensor) -> Tensor:
-    """1 − mean_k 2 Σ p g / (Σ p + Σ g) over the classes k of each example's mask: (B, K, H, W), (B, H, W) -> (B,).
+    """Dice loss 1 − mean_k 2 Σ p g / (Σ p + Σ g) over the classes k of each mask: (B, K, H, W), (B, H, W) -> (B,).
 
-    Milletari et al. 2016, eq. 3, with p in place of p². For p in {0, 1} it is 1 − the mean Dice score. A class that
-    is not in the mask
-    is left out: its score is 0 for the faintest p, a step where a slope is needed; what it takes from the others
-    counts there.
-    Pixels of no class (VOID) belong to neither side.
+    Milletari et al. 2016, eq. 3, with p in place of p². For p in {0, 1} it is 1 − the mean Dice score. A class that is
+    not in the mask is left out: its score is 0 however small p is, a step that has no gradient; what it takes from the
+    other classes counts there. Pixels with IGNORE_LABEL belong to neither side.
     """
     p = logits.float().softmax(dim=1) * (y != IGNORE_LABEL)[:, None]
     g = (y[:, None] == torch.arange(logits.shape[1], device=y.device).view(-1, 1, 1)).float()   # (B, K, H, W)
     intersection, sizes, present = (p * g).sum((2, 3)), p.sum((2, 3)) + g.sum((2, 3)), g.amax((2, 3))
     loss = (1 - 2 * intersection / sizes.clamp(min=1e-12)) * present
-    # 0 where nothing is known
+    # 0 for a mask without any known pixel
     return loss.sum(1) / present.sum(1).clamp(min=1)
 
 
 def _pixel_cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
-    """mean of −log p(y | x) over the pixels of a class: (B, K, H, W), (B, H, W) -> (B,)."""
+    """The mean of −log p(y | x) over the labeled pixels: (B, K, H, W), (B, H, W) -> (B,)."""
     ce = F.cross_entropy(logits, y, reduction="none", ignore_index=IGNORE_LABEL)
     return ce.sum((1, 2)) / (y != IGNORE_LABEL).sum((1, 2)).clamp(min=1)
 
@@ -36,7 +33,7 @@ def _pixel_cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
 class SegmentationObjective(Objective):
     """min of mean over pixels of −log p(y | x), plus w (1 − Dice).  Fleuret 6.4, Gaba 12.1.2.
 
-    `judge` keeps confusion counts, K² numbers an image, not masks: those of a split add up.
+    Evaluation keeps confusion matrices, K² numbers per image, instead of masks: those of a split add up.
     """
 
     monitor, mode = "mean_iou", "max"
