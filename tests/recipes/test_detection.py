@@ -163,7 +163,7 @@ def test_resumed_detection_ends_with_the_same_weights(trained_run, dataset_folde
 def test_report_draws_boxes(trained_run):
     html = page.write_report(trained_run).read_text()
     true = int((trained_run.load("test")["truth"][..., 4] >= 0).sum())
-    assert "Most surprising" in html and "mAP@0.5" in html
+    assert "Highest loss" in html and "mAP@0.5" in html
     # all six among the worst and the best, two lines each
     assert html.count('stroke-dasharray="6 4"') == 2 * 2 * true
 

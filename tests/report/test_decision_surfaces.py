@@ -195,7 +195,7 @@ def test_surface_figure_follows_the_learning_curves(tmp_path):
     )
     page, _ = read_page(report.write_report(run))
     titles = re.findall(r"<h2>([^<]*)", page)
-    assert titles[titles.index("Learning") + 1] == "What it learned"
+    assert titles[titles.index("Training") + 1] == "Learned function"
     ElementTree.parse(run.folder / "figures" / "learned.svg")
 
 
@@ -269,7 +269,7 @@ def test_signal_figures_show_the_first_ensemble_member():
 def test_signal_figures_accept_any_depth_and_vanished_signals(tmp_path, layers):
     rows = [make_signal_row(f"net.{k}", "Linear", 0.0 if k else 1.0, 0.0) for k in range(layers)]
     _, text = read_page(report.write_report(make_run(tmp_path, propagation=rows)))
-    assert "Signal at the start" in text
+    assert "Signal propagation" in text
 
 
 def test_padded_log_range_spans_at_least_two_decades():

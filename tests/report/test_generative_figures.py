@@ -22,7 +22,7 @@ def test_kl_per_dimension_sums_to_the_kl_of_the_code(workdir):
     active_units = int(run.metadata["test"]["active_units"])
     assert "kl_each" not in run.metadata["test"] and active_units > 0
     text = page.write_report(run).read_text(encoding="utf-8")
-    assert "KL of each dimension" in text and f"{active_units} of 6 numbers of a code are active" in text
+    assert "KL of each dimension" in text and f"{active_units} of 6 latent dimensions are active" in text
     assert (run.folder / "figures" / "kl_of_each_dimension.svg").exists()
 
 
@@ -30,8 +30,8 @@ def test_kl_figure_of_codes_by_hand():
     """The third says 0.5 nats, the same of every example: its variance is 0, and it is not active."""
     mu = torch.tensor([[0.0, 1.0, 1.0], [0.05, -1.0, 1.0]])
     figure = make_kl_figure(torch.tensor([[0.0, 2.0, 0.5], [0.0, 1.0, 0.5]]), mu)
-    assert "1 of 3 numbers of a code are active" in figure.caption and "variance above 0.01" in figure.caption
-    assert "Together 2 nats" in figure.caption
+    assert "1 of 3 latent dimensions are active" in figure.caption and "variance above 0.01" in figure.caption
+    assert "In total 2 nats" in figure.caption
     empty_figure = make_kl_figure(torch.zeros(4, 1), torch.zeros(4, 1))
     # one bar for each that is not 0
     assert figure.svg.count("<rect") - empty_figure.svg.count("<rect") in (1, 2)

@@ -28,7 +28,7 @@ def test_page_is_complete_and_self_contained(tmp_path):
         "87.5 %",
         "didact train mlp --lr 0.1",
         "something to know",
-        "2 of test also stand in training",
+        "2 of test also occur in training",
         "Gaba 1.2",
         "51",
     ]
@@ -39,7 +39,7 @@ def test_page_is_complete_and_self_contained(tmp_path):
         "Gradient norm by layer",
         "Confusion matrix",
         "Calibration",
-        "Most surprising",
+        "Highest loss",
     ]
     expected_texts += ["Gaba, Deep Learning (lecture notes 2025–2026), section 1.2"]
     assert [expected_text for expected_text in expected_texts if expected_text not in text] == []
@@ -73,7 +73,7 @@ def test_page_escapes_names(tmp_path):
 def test_page_of_an_unfinished_run(tmp_path):
     run = make_run(tmp_path, lines=LINES[:1], status="running", test=None, validation=None, best_step=None)
     _, text = read_page(report.write_report(run))
-    assert "has not been tested yet" in text and "Confusion" not in text
+    assert "has no test metrics yet" in text and "Confusion" not in text
     run = make_run(tmp_path, lines=[], status="running", test=None)
     read_page(report.write_report(run))
 
@@ -112,7 +112,7 @@ def test_page_shows_regression_in_the_units_of_the_target(tmp_path):
     assert predictions.std[2] == pytest.approx(2 * np.exp(-7.0)), "log-variances are bounded as in the likelihood"
     assert predictions.describe(1) == ("12", "12 ± 6.00", None)
     _, text = read_page(report.write_report(run))
-    assert "Predicted against true" in text and "Residuals" in text and "2.500" in text
+    assert "Predicted vs. true" in text and "Residuals" in text and "2.500" in text
 
 
 def test_binary_page_has_the_roc_curve_of_sklearn(tmp_path):
@@ -245,7 +245,7 @@ def test_training_length_uses_the_singular(numbers, words):
 
 
 @pytest.mark.parametrize(
-    ("task", "title"), [("multiclass", "Examples of each class"), ("segmentation", "Pixels of each class")]
+    ("task", "title"), [("multiclass", "Examples per class"), ("segmentation", "Pixels per class")]
 )
 def test_class_figure_counts_examples_or_pixels(task, title):
     figure = make_class_figure({"task": task, "class_names": ["a", "b"], "class_counts": {"train": [3, 4]}})

@@ -1,11 +1,11 @@
-"""Markup by construction: only `tag` makes it, and every string that did not come from `tag` is escaped."""
+"""HTML by construction: only `tag` makes it, and every other string is escaped."""
 
 import math
 import re
 from html import escape
 from typing import Any
 
-UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")  # no XML file may hold these
+UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")  # characters that XML forbids
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -14,7 +14,7 @@ class Html(str):
 
 
 def to_html(child: object) -> Html:
-    """Markup as it is; a list one after the other; None as nothing; anything else as escaped text."""
+    """Markup as it is; the items of a list one after the other; None as nothing; anything else escaped."""
     if isinstance(child, Html):
         return child
     if isinstance(child, list | tuple):
@@ -23,8 +23,9 @@ def to_html(child: object) -> Html:
 
 
 def tag(name: str, *children: object, **attributes: Any) -> Html:
-    """`tag("a", "R & D", href="#x", class_="y")` -> <a href="#x" class="y">R &amp; D</a>; an attribute None is left
-    out."""
+    """`tag("a", "R & D", href="#x", class_="y")` -> <a href="#x" class="y">R &amp; D</a>; attributes of None are left
+    out.
+    """
     parts = [name]
     for key, value in attributes.items():
         if value is not None:
@@ -34,7 +35,7 @@ def tag(name: str, *children: object, **attributes: Any) -> Html:
 
 
 def format_number(value: Any, digits: int = 4) -> str:
-    """A number as a person writes it: 12,345 · 0.9741 · 3.1 × 10⁻⁵; what is not finite as a dash."""
+    """A number as text: 12,345 · 0.9741 · 3.1 × 10⁻⁵; a dash if it is not finite."""
     if value is None or not math.isfinite(value):
         return "–"
     if float(value).is_integer() and abs(value) < 1e9:
@@ -47,6 +48,6 @@ def format_number(value: Any, digits: int = 4) -> str:
 
 
 def ellipsize(text: str, max_length: int = 16) -> str:
-    """Both ends of a long name: what tells names apart is as often at the end."""
+    """Both ends of a long name: names often differ at the end."""
     tail = (max_length - 1) // 2
     return text if len(text) <= max_length else f"{text[: max_length - 1 - tail]}…{text[len(text) - tail :]}"

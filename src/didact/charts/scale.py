@@ -1,4 +1,4 @@
-"""From numbers to pixels: scales and the round numbers that stand beside them."""
+"""Scales from numbers to pixels, and round ticks."""
 
 import math
 import sys
@@ -10,7 +10,7 @@ from didact.charts.html import SUPERSCRIPT
 
 
 def make_ticks(low: float, high: float, max_ticks: int = 6) -> list[float]:
-    """At most `most` multiples of 1, 2, 2.5 or 5 times a power of ten between low and high, at least two of them."""
+    """At most `max_ticks` multiples of 1, 2, 2.5 or 5 times a power of ten between low and high, at least two."""
     rough_step = (high - low) / (max_ticks - 1)
     power = 10.0 ** math.floor(math.log10(rough_step))
     for step in (f * power for f in (1, 2, 2.5, 5, 10, 20)):
@@ -21,7 +21,7 @@ def make_ticks(low: float, high: float, max_ticks: int = 6) -> list[float]:
 
 
 def make_log_ticks(low: float, high: float, max_ticks: int = 6) -> list[float]:
-    """Powers of ten between low and high, thinned to `most`; within two decades also 2 and 5 times them."""
+    """Powers of ten between low and high, thinned to `max_ticks`; within two decades also 2 and 5 times them."""
     first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
     powers = range(first, last + 1)
     if len(powers) > 2:
@@ -68,23 +68,23 @@ class Scale:
         limits: tuple[float, float] | None = None,
         pad: float = 0.0,
     ) -> "Scale":
-        """The scale that shows all finite values; a single value gets room around it, none at all 0 … 1."""
+        """A scale for all finite values; a margin around a single value, 0 … 1 for none."""
         finite = [v for v in values if math.isfinite(v) and (v > 0 or not log)]
         low, high = limits or ((min(finite), max(finite)) if finite else (1.0, 10.0) if log else (0.0, 1.0))
         if log:
             if high < 1.5 * low:
                 low, high = low / 2, high * 2
-            # logarithms, not high / low: the quotient overflows where the axis spans more than 308 powers of ten
+            # logarithms, since high / low may overflow
             margin = math.exp(pad * (math.log(high) - math.log(low)))
             return cls(max(low / margin, sys.float_info.min), min(high * margin, sys.float_info.max), start, end, True)
-        if high - low <= 1e-9 * max(abs(low), abs(high)):  # equal but for rounding
+        if high - low <= 1e-9 * max(abs(low), abs(high)):  # equal up to rounding
             margin = abs(low) / 10 or 0.5
             low, high = low - margin, high + margin
         margin = 0.0 if limits else pad * (high - low)
         return cls(low - margin, high + margin, start, end)
 
     def __call__(self, value: float) -> float:
-        """Pixels of a value; nan for one that the scale cannot show."""
+        """Pixels of a value; NaN if the scale cannot show it."""
         if not math.isfinite(value) or (self.log and value <= 0):
             return math.nan
         if self.log:
@@ -94,7 +94,7 @@ class Scale:
         return self.start + fraction * (self.end - self.start)
 
     def get_ticks(self, max_ticks: int = 6) -> list[tuple[float, str]]:
-        """Where the ticks stand, in pixels, and what they say."""
+        """Positions of the ticks in pixels, and their texts."""
         values = (make_log_ticks if self.log else make_ticks)(self.low, self.high, max_ticks)
         step = min(abs(b - a) for a, b in pairwise(values)) if len(values) > 1 else 1.0
         return [(self(v), format_tick(v, v if self.log else step)) for v in values]

@@ -1,6 +1,6 @@
-"""Charts as SVG that takes its colours from the page: lines, dots and bars on axes, stacked bars, heat maps.
+"""Charts as SVG in the colors of the page: lines, dots and bars on axes, stacked bars, heat maps.
 
-Drawn by hand: it needs no plotting library, follows light and dark, and the text stays text.
+Drawn without a plotting library: they follow light and dark, and text stays text.
 """
 
 import math
@@ -12,23 +12,23 @@ from didact.charts.html import Html, ellipsize, format_number, tag
 from didact.charts.scale import Scale
 
 WIDTH, HEIGHT = 380, 240
-SMALL_SIZE = 300, 170   # for three charts in a row
+SMALL_SIZE = 300, 170   # three charts in a row
 CHAR_WIDTH = 6.2      # pixels of a letter at 11 px, on average
-MAX_LINE_POINTS = 500      # of a line; more cannot be seen
-MAX_HOVER_STRIPS = 80         # places of a chart that answer to the pointer
+MAX_LINE_POINTS = 500      # of a line
+MAX_HOVER_STRIPS = 80         # of a chart that show values under the pointer
 MAX_LEGEND_ENTRIES = 8          # entries of a legend
-MAX_CLOUD_LEGEND_ENTRIES = 12       # of clouds of dots, which nothing else tells apart
-# class and corners of one
+MAX_CLOUD_LEGEND_ENTRIES = 12       # of scatter plots, where only the legend names the classes
+# CSS class and radius
 LEGEND_MARKS = {"dots": ("bar", 5), "spots": ("bar", 5), "bars": ("bar pale", 2), "band": ("band", 2)}
 PALETTE_SIZE = 8
-MAX_NARROW_COLUMNS = 12        # columns of a heat map that fit a phone
+MAX_NARROW_COLUMNS = 12        # of a heat map on a phone
 
 
 @dataclass(frozen=True)
 class Series:
-    """Points with a name. `tone` is a number of the palette, "soft", or a colour; bars stand on x, `width` wide.
+    """Points with a name. `color` is an index of the palette, "soft", or a color; bars are `width` wide.
 
-    Spots are dots that stand out from a picture behind them; a band fills what lies between the `ends`.
+    "spots" are dots that stand out from a picture behind them; a "band" fills the space between the `intervals`.
     """
 
     name: str
@@ -57,13 +57,12 @@ def color_style(color: int | str) -> str:
 
 
 def depth_color(k: int, n: int) -> str:
-    """The k-th of n ordered hues, blue to orange, readable on white and on black."""
+    """The k-th of n ordered hues, blue to orange, readable on white and black."""
     return f"hsl({220 + 160 * k / max(1, n - 1):.0f} 58% 54%)"
 
 
 def class_color(k: int, n: int) -> int | str:
-    """The k-th of n that have no order: of the palette, or of more hues than it has, all round the circle, dark and
-    light in turn."""
+    """The k-th of n unordered colors: of the palette, or of hues around the circle, alternating dark and light."""
     return k if n <= PALETTE_SIZE else f"hsl({360 * k / n:.0f} 64% {60 if k % 2 else 42}%)"
 
 
@@ -123,10 +122,9 @@ def draw_chart(
     size: tuple[float, float] = (WIDTH, HEIGHT),
     show_legend: bool = False,
 ) -> Html:
-    """Series on two axes. `guides` are vertical lines by name; `names` stand at x = 0, 1, … instead of numbers.
+    """Series on two axes. `guides` are named vertical lines; `tick_names` replace numbers at x = 0, 1, ….
 
-    `image` is the address of a picture that fills the axes, behind the series. `keyed`: one series alone has a
-    legend, too.
+    `image` is the address of a picture behind the series. `show_legend`: a single series has a legend, too.
     """
     width, height = size
     legend_parts, top = draw_legend(series if show_legend or len(series) > 1 else [], width, 34)
@@ -173,7 +171,7 @@ def draw_chart(
 
 
 def _collect_y_values(series: Sequence[Series]) -> list[float]:
-    """Every value that must fit: points (pale ones may be cut off), ends of error bars, the ground of bars."""
+    """Every value that must fit: points, ends of error bars, the base of bars."""
     values = [0.0] if any(s.mark == "bars" for s in series) else []
     for s in series:
         values += [] if s.pale else s.y
@@ -201,7 +199,7 @@ def _draw_axes(
 
 
 def _draw_guide(name: str, x: float, y_scale: Scale, curve_heights: Sequence[float]) -> list[Html]:
-    """A dotted vertical line and its name: at the foot where the curves pass the top of it, else at the top."""
+    """A dotted vertical line and its name: at the bottom if curves pass at the top, else at the top."""
     at_bottom = (
         bool(curve_heights)
         and min(curve_heights) < (y_scale.start + y_scale.end) / 2
@@ -216,8 +214,7 @@ def _draw_guide(name: str, x: float, y_scale: Scale, curve_heights: Sequence[flo
 
 
 def draw_legend(series: Sequence[Series], width: float, y: float) -> tuple[list[Html], float]:
-    """Keys in as many rows as they need, and where the chart may begin. Of many series, a few evenly chosen are
-    named."""
+    """Keys in as many rows as they need, and where the chart begins. Of many series, a few evenly spaced are named."""
     named = [s for s in series if s.name]
     max_entries = MAX_CLOUD_LEGEND_ENTRIES if all(s.mark == "dots" for s in named) else MAX_LEGEND_ENTRIES
     num_hidden = len(named) - max_entries
@@ -248,8 +245,8 @@ def draw_legend(series: Sequence[Series], width: float, y: float) -> tuple[list[
 def downsample_minmax(
     x: Sequence[float], y: Sequence[float], max_points: int = MAX_LINE_POINTS
 ) -> list[tuple[float, float]]:
-    """The points of a line, at most about `most`: of each stretch the lowest and the highest, so that no peak is
-    lost."""
+    """At most about `max_points` points of a line: the lowest and the highest of each block, so that no peak is lost.
+    """
     points = list(zip(x, y, strict=True))
     if len(points) <= max_points:
         return points
@@ -263,7 +260,7 @@ def downsample_minmax(
 
 
 def _draw_series_line(s: Series, x_scale: Scale, y_scale: Scale) -> list[Html]:
-    """A path that is broken where a value is not finite; a point that stands alone becomes a dot."""
+    """A path that breaks where a value is not finite; an isolated point becomes a dot."""
     segments: list[list[tuple[float, float]]] = [[]]
     for a, b in downsample_minmax(s.x, s.y):
         point = x_scale(a), y_scale(min(max(b, y_scale.low), y_scale.high) if s.pale else b)
@@ -298,7 +295,7 @@ def _draw_dots(s: Series, x_scale: Scale, y_scale: Scale) -> list[Html]:
 
 
 def _draw_error_bars(s: Series, x_scale: Scale, y_scale: Scale) -> list[Html]:
-    """Error bars, cut off where the chart ends."""
+    """Error bars, clipped to the chart."""
     bars = [
         (x_scale(a), y_scale(max(low, y_scale.low)), y_scale(min(high, y_scale.high)))
         for a, (low, high) in zip(s.x, s.intervals, strict=False)
@@ -343,7 +340,7 @@ def _draw_bars(s: Series, x_scale: Scale, y_scale: Scale) -> list[Html]:
 def _draw_hover_strips(
     series: Sequence[Series], x_scale: Scale, y_scale: Scale, x: str, tick_names: Sequence[str]
 ) -> list[Html]:
-    """Invisible strips over the chart that say, under the pointer, what every line is there."""
+    """Invisible strips over the chart that show the values of all lines under the pointer."""
     values_by_series = [dict(zip(s.x, s.y, strict=True)) for s in series]
     xs = sorted({a for values in values_by_series for a in values if math.isfinite(x_scale(a))})
     xs = xs[:: max(1, math.ceil(len(xs) / MAX_HOVER_STRIPS))]
@@ -366,7 +363,7 @@ def _draw_hover_strips(
 
 
 def draw_stacked_bars(title: str, labels: Sequence[str], groups: Mapping[str, Sequence[int]]) -> Html:
-    """A horizontal bar for each label, its groups one after the other and the sum at its end."""
+    """A horizontal bar for each label, with its groups and their sum."""
     legend_parts, top = draw_legend(
         [Series(name, [], [], "dots", color) for color, name in enumerate(groups)], WIDTH, 34
     )
@@ -400,7 +397,7 @@ def draw_stacked_bars(title: str, labels: Sequence[str], groups: Mapping[str, Se
 
 @dataclass(frozen=True)
 class Cell:
-    """One field of a heat map: how strong (0 … 1), what stands in it, what the pointer is told."""
+    """A cell of a heat map: intensity (0 … 1), text, tooltip."""
 
     strength: float
     text: str = ""
@@ -411,7 +408,7 @@ class Cell:
 def draw_heatmap(
     title: str, cells: Sequence[Sequence[Cell | None]], rows: Sequence[str], columns: Sequence[str], *, x: str, y: str
 ) -> Html:
-    """A field for each row and column; many of them take twice the width, and above 20 only some are labelled."""
+    """A cell for each row and column; large ones take twice the width, and above 20 only some are labeled."""
     total_width = WIDTH * (2 if len(columns) > MAX_NARROW_COLUMNS else 1)
     row_labels, column_labels = ([ellipsize(label, 14) for label in names] for names in (rows, columns))
     left = 26 + CHAR_WIDTH * max(map(len, row_labels))

@@ -1,4 +1,4 @@
-"""Boxes on images: true ones dashed, found ones drawn through, each class in its colour."""
+"""Bounding boxes on images: true ones dashed, detected ones solid, one color per class."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,11 @@ from didact.charts.svg import PALETTE_SIZE
 from didact.layers.nms import confident_detections
 from didact.report.examples import image_to_data_uri, make_description_entry
 
-DRAWING_WIDTH = 320      # units of the drawing: lines and letters are of one size, however large the image
+DRAWING_WIDTH = 320      # units of the drawing, whatever the size of the image
 
 
 def draw_boxes_svg(x: Tensor, truth: Tensor, detected: Tensor, class_names: Sequence[str]) -> Html:
-    """An image (C, H, W) with its boxes (G, 5) and (D, 6), shares of its sides, as one SVG."""
+    """An image (C, H, W) with its boxes (G, 5) and (D, 6), as fractions of its sides, as one SVG."""
     height = DRAWING_WIDTH * x.shape[1] / x.shape[2]
     image = tag(
         "image",
@@ -27,11 +27,11 @@ def draw_boxes_svg(x: Tensor, truth: Tensor, detected: Tensor, class_names: Sequ
     elements: list[object] = [
         _draw_box(row[:4], int(row[4]), height, dashed=True) for row in truth.tolist() if row[4] >= 0
     ]
-    for *box, score, k in confident_detections(detected).flip(0).tolist():     # the surest last, on top of the others
+    for *box, score, k in confident_detections(detected).flip(0).tolist():     # the most confident last, on top
         elements += [_draw_box(box, int(k), height), _draw_label(f"{class_names[int(k)]} {score:.2f}", box, height)]
     title = tag(
         "title",
-        f"true: {_count_classes(truth[:, 4], class_names)}; found: "
+        f"true: {_count_classes(truth[:, 4], class_names)}; detected: "
         f"{_count_classes(confident_detections(detected)[:, 5], class_names)}",
     )
     return tag(
@@ -46,7 +46,7 @@ def draw_boxes_svg(x: Tensor, truth: Tensor, detected: Tensor, class_names: Sequ
 
 
 def _draw_box(box: Sequence[float], class_index: int, height: float, *, dashed: bool = False) -> list[Html]:
-    """A frame with a pale one below it, to be seen on any image."""
+    """A frame with a pale one below it, visible on any image."""
     x1, y1, x2, y2 = box
     geometry = {
         "x": DRAWING_WIDTH * x1,
@@ -72,7 +72,7 @@ def _draw_label(text: str, box: Sequence[float], height: float) -> Html:
 
 
 def _count_classes(classes: Tensor, class_names: Sequence[str]) -> str:
-    """3 cats, as people count: "3 cat, 1 dog"."""
+    """"3 cat, 1 dog"."""
     counts = Counter(int(k) for k in classes.tolist() if k >= 0)
     return ", ".join(f"{counts[k]} {class_names[k]}" for k in sorted(counts)) or "nothing"
 
@@ -84,15 +84,15 @@ def _make_box_cards(
     outputs: Mapping[str, Tensor],
     data: Mapping[str, Any],
 ) -> list[Html]:
-    """`group` is "worst" or "best": each example with its boxes, what was there, what was found, the loss and what
-    it is called."""
+    """`group` is "worst" or "best": each example with its boxes, counts of true and detected boxes, its loss and name.
+    """
     cards, class_names = [], list(data["class_names"])
     for name, row, x in zip(names, examples[group].tolist(), examples[f"{group}_x"], strict=True):
         truth, detected = outputs["truth"][row], outputs["detected"][row]
         details = tag(
             "dl",
             make_description_entry("true", _count_classes(truth[:, 4], class_names)),
-            make_description_entry("found", _count_classes(confident_detections(detected)[:, 5], class_names)),
+            make_description_entry("detected", _count_classes(confident_detections(detected)[:, 5], class_names)),
             make_description_entry("loss", format_number(float(outputs["loss"][row]), 3)),
         )
         cards.append(tag("li", draw_boxes_svg(x, truth, detected, class_names), details, tag("small", name)))
@@ -105,9 +105,9 @@ def make_box_groups(
     outputs: Mapping[str, Tensor],
     data: Mapping[str, Any],
 ) -> list[Html]:
-    """The test images with the highest and the lowest loss, where the run is one that finds boxes."""
+    """The test images with the highest and the lowest loss, for runs of detection."""
     if not {"worst", "best", "worst_x", "best_x"} <= examples.keys() or not {"detected", "truth"} <= outputs.keys():
         return []
-    titles = (("worst", "Most surprising"), ("best", "Least surprising"))
+    titles = (("worst", "Highest loss"), ("best", "Lowest loss"))
     cards_by_title = {title: _make_box_cards(group, examples, names[group], outputs, data) for group, title in titles}
     return [Html(tag("h3", title) + tag("ul", cards, class_="examples")) for title, cards in cards_by_title.items()]

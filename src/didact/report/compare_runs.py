@@ -1,5 +1,4 @@
-"""Several runs on one page: what differs between them, how they ended, how they got there; and a sweep's table and
-map."""
+"""Several runs on one page: differences, test metrics, curves; and the page of a sweep."""
 
 import math
 import os
@@ -26,28 +25,28 @@ from didact.report.figures import Figure, choose_x_axis, get_logged_series, list
 from didact.report.page import make_document, make_figure, make_figure_grid, make_note_list, make_section, make_table
 from didact.run import Run
 
-CellKey = tuple[str, ...]          # a setting: its arguments on the axes, as written
-MeanStd = tuple[float, float]     # with its deviation
+CellKey = tuple[str, ...]          # a setting: its arguments on the axes
+MeanStd = tuple[float, float]     # mean and standard deviation
 NEUTRAL_SETTINGS = ("runs", "save_every", "log_every")  # settings that cannot change a result
 
 
 def _link_run(folder: Path | str, page: Path) -> Html | str:
-    """A run's name, leading to its report from where the page lies if it has one."""
+    """A run's name, linked to its report if it has one."""
     target = Path(folder) / "report.html"
     name = target.parent.name
     return tag("a", name, href=Path(os.path.relpath(target, page.parent)).as_posix()) if target.is_file() else name
 
 
 def compare_runs(runs: Sequence[Run], path: Path) -> Path:
-    """Runs side by side; writes one page and returns its path."""
+    """Write a page that compares runs; returns its path."""
     if not runs:
         raise UsageError("a comparison needs at least one run, got none")
     metadata = [run.metadata | {"status": run.status} for run in runs]
     differences = find_differences(metadata)
-    # and one split
+    # and the same split
     same_data = len({(f["data"].get("fingerprint"), f["data"].get("source", {}).get("seed")) for f in metadata}) == 1
-    mark_note = "The best on validation is marked." if same_data else "The data differ: none is marked as best."
-    metrics_lead = f"Of each run's best validation state, on the test split. {mark_note}"
+    mark_note = "The best on validation is marked." if same_data else "The data differ, so no run is marked as best."
+    metrics_lead = f"Test metrics of each run's best validation state. {mark_note}"
     labels = [
         ", ".join(f"{k} {v[i]}" for k, v in differences.items() if v[i] != "–")[:60] or run.folder.name
         for i, run in enumerate(runs)
@@ -69,7 +68,7 @@ def compare_runs(runs: Sequence[Run], path: Path) -> Path:
         make_section(
             "What differs",
             _make_differences_table(runs, differences, path),
-            lead="" if differences else "Nothing: all arguments are the same.",
+            lead="" if differences else "All arguments are the same.",
         ),
         make_section(
             "Test metrics",
@@ -84,7 +83,7 @@ def compare_runs(runs: Sequence[Run], path: Path) -> Path:
 
 
 def find_differences(metadata: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Arguments and settings that are not the same in all runs, as written."""
+    """Arguments and settings that differ between the runs."""
     flat_settings = []
     for f in metadata:
         settings = {k: v for k, v in f.get("settings", {}).items() if k not in NEUTRAL_SETTINGS}
@@ -132,7 +131,7 @@ def _make_metric_table(
 
 
 def _make_metric_notes(metadata: Sequence[Mapping[str, Any]], metrics: Iterable[str] = ()) -> Html:
-    """What the runs' notes say of these metrics, or of all that they have."""
+    """Notes of the runs about these metrics, or about all of theirs."""
     metrics = list(metrics) or [name for f in metadata for name in f.get("test") or {}]
     return make_note_list(select_metric_notes(metrics, [note for f in metadata for note in f.get("notes", ())]))
 
@@ -140,7 +139,7 @@ def _make_metric_notes(metadata: Sequence[Mapping[str, Any]], metrics: Iterable[
 def _make_metric_charts(
     runs: Sequence[Run], metadata: Sequence[Mapping[str, Any]], labels: Sequence[str]
 ) -> list[Figure]:
-    """A chart for each validation metric, a line for each run; what they were chosen by comes first."""
+    """A chart for each validation metric, a line for each run; the monitored metric first."""
     logs = [run.metrics for run in runs]
     axis = "epoch" if all(choose_x_axis(log) == "epoch" for log in logs) else "step"
     monitors = [(f.get("monitor") or ["loss"])[0] for f in metadata]
@@ -172,8 +171,9 @@ def write_sweep_page(
     path: Path,
     extra_metrics: Sequence[str] = (),
 ) -> Path:
-    """A sweep's page from what train.sweep keeps. Seeds are averaged; settings are ranked by validation, test and
-    others stand beside."""
+    """Write the page of a sweep. Seeds are averaged; settings are ranked on validation, with test and other metrics
+    beside.
+    """
     groups: dict[CellKey, list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(tuple(format_argument(row["cell"].get(name)) for name in axes), []).append(row)
@@ -184,7 +184,7 @@ def write_sweep_page(
     direction = "lower" if metric in LOWER_IS_BETTER else "higher"
     num_diverged = sum("diverged" in row for row in rows)
     lead = (
-        f"{len(rows)} runs of {len(groups)} settings, judged on validation by {format_metric_name(metric)}: "
+        f"{len(rows)} runs of {len(groups)} settings, ranked on validation by {format_metric_name(metric)}: "
         f"{direction} is better."
     )
     lead += f" {num_diverged} diverged." if num_diverged else ""
@@ -197,10 +197,11 @@ def write_sweep_page(
         _make_setting_table(axes, groups, means, test_means, metric, extra_means),
     )
     table_lead = (
-        "Best on validation first; mean ± deviation where a setting was run more than once."
-        " The test value is that of the setting, not a reason to choose it."
+        "Best on validation first; mean ± standard deviation over seeds. The test metric belongs to the setting; it is "
+        "not a "
+        "reason to choose it."
     )
-    # some may be deleted
+    # runs may have been deleted
     folders = [folder for row in rows for folder in [Path(row["run"])] if (folder / "run.json").exists()]
     metric_notes = _make_metric_notes([Run(folder).metadata for folder in folders], [metric, *extra_metrics])
     page = make_document(
@@ -221,13 +222,13 @@ def write_sweep_page(
 
 
 def mean_std(values: Sequence[float | None]) -> MeanStd:
-    """Mean and deviation of the finite values; None is a metric that was not defined."""
+    """Mean and standard deviation of the finite values; None is an undefined metric."""
     finite = [v for v in values if v is not None and math.isfinite(v)]
     return (fmean(finite) if finite else math.nan), (stdev(finite) if len(finite) > 1 else 0.0)
 
 
 def _make_sweep_figure(axes: Mapping[str, Sequence[Any]], means: Mapping[CellKey, MeanStd], metric: str) -> Html | None:
-    """A curve over one axis, a map over two; more cannot be drawn."""
+    """A curve over one axis, a heat map over two; nothing for more."""
     if len(axes) not in (1, 2):
         return None
     if len(axes) == 1:
@@ -236,7 +237,7 @@ def _make_sweep_figure(axes: Mapping[str, Sequence[Any]], means: Mapping[CellKey
             Figure(
                 name,
                 _draw_sweep_curve(name, values, means, metric),
-                "Bars: one deviation over seeds, where there are several.",
+                "Bars: one standard deviation over seeds.",
             )
         )
     (row_axis, rows), (column_axis, columns) = axes.items()
@@ -265,7 +266,7 @@ def _make_sweep_figure(axes: Mapping[str, Sequence[Any]], means: Mapping[CellKey
 
 
 def _draw_sweep_curve(name: str, values: Sequence[Any], means: Mapping[CellKey, MeanStd], metric: str) -> Html:
-    """One axis: against its numbers, logarithmically where they span decades; words stand side by side."""
+    """One axis: numbers, logarithmic where they span decades, or words side by side."""
     stats = [means.get((format_argument(v),), (math.nan, 0.0)) for v in values]
     is_numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
     x = [float(v) for v in values] if is_numeric else [float(k) for k in range(len(values))]

@@ -1,4 +1,4 @@
-"""What the model learned, where all of it can be drawn: a curve over one feature, a map over two."""
+"""The learned function where all of it can be drawn: a curve over one feature, a map over two."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,20 +14,23 @@ from didact.data.tables.offsets import format_offset_name
 from didact.report.examples import image_to_data_uri
 from didact.report.figures import Figure
 
-# Halfway between the tones of the light and of the dark page: an image cannot follow the theme, so one suits both.
+# Between the tones of the light and the dark page: an image cannot follow the theme.
 MIDTONES = ("#5586d0", "#da6c44", "#349f8e", "#9a70cf", "#b58d2f", "#cf5e9c", "#798d9d", "#76a346")
 VALUE_RAMP = "#25407f", "#2f7f9e", "#6fb591", "#c9cf86", "#f7ebb5"  # of a predicted number
 MAP_SIZE = svg.WIDTH, 330      # of a map
 MIN_OPACITY, MAX_OPACITY = 0.1, 0.62  # opacity of an even chance and of certainty
-NUM_DOT_COLORS = 9                  # colours of the training targets on a map
+NUM_DOT_COLORS = 9                  # colors of the training targets on a map
 STRIP_HEIGHT = 0.1                 # height of the strip of training examples below probability 0
 
 
 def make_surface_figure(
     data: Mapping[str, Any], surface: Mapping[str, Tensor], *, includes_noise: bool
 ) -> Figure | None:
-    """`surface` is the run's; `includes_noise` says whether its deviations hold that of the examples."""
-    if "mean" not in surface or (data["task"] == "multilabel" and surface["x"].shape[1] == 2):  # no class wins there
+    """`surface` is that of the run; `includes_noise` says whether its standard deviations include the noise of
+    examples.
+    """
+    # several labels may hold at once
+    if "mean" not in surface or (data["task"] == "multilabel" and surface["x"].shape[1] == 2):
         return None
     features = [*data.get("feature_names", ())] or ["first feature", "second feature"]
     count_text = f"{len(surface['seen_y']):,} training examples"
@@ -44,18 +47,18 @@ def make_surface_figure(
 def _make_fitted_curve(surface: Mapping[str, Tensor], x: str, y: str, includes_noise: bool) -> Figure:
     xs, mean = surface["x"][:, 0].tolist(), surface["mean"].double()
     series = [Series("training example", surface["seen_x"][:, 0].tolist(), surface["seen_y"].tolist(), "dots", "soft")]
-    caption = f"The line is the model's answer to every {x}; the dots are what it was fitted to."
+    caption = f"The line is the prediction for every {x}; the dots are training examples."
     if "std" in surface and surface["std"].isfinite().all():
         low, high = ((mean + sign * 1.959964 * surface["std"].double()).tolist() for sign in (-1, 1))
-        series.insert(0, Series("± 1.96 deviations", xs, mean.tolist(), "band", 0, list(zip(low, high, strict=True))))
-        caption += "\n\nThe band is ± 1.96 of the deviations that the model states. " + (
-            "They hold the noise of the examples: about 95\u00a0% of new ones should lie inside."
+        series.insert(0, Series("± 1.96 std", xs, mean.tolist(), "band", 0, list(zip(low, high, strict=True))))
+        caption += "\n\nThe band is ± 1.96 predicted standard deviations. " + (
+            "They include the noise of the examples: about 95\u00a0% of new ones should lie inside."
             if includes_noise
-            else "They are the doubt about the curve alone, not the noise of the examples: new ones scatter more "
+            else "They are the uncertainty of the curve only, not the noise of the examples: new ones scatter more "
                  "widely."
         )
     series.append(Series("model", xs, mean.tolist(), color=0))
-    return Figure("learned", svg.draw_chart("The fitted curve", series, x=x, y=y), caption)
+    return Figure("learned", svg.draw_chart("Fitted curve", series, x=x, y=y), caption)
 
 
 def _make_probability_curves(
@@ -73,18 +76,18 @@ def _make_probability_curves(
         series.append(
             Series("", class_xs, [-STRIP_HEIGHT * (k + 1) / (len(class_names) + 1)] * len(class_xs), "dots", k)
         )
-    picture = svg.draw_chart("The probability of each class", series, x=x, y="probability", y_range=(-STRIP_HEIGHT, 1))
+    picture = svg.draw_chart("Class probabilities", series, x=x, y="probability", y_range=(-STRIP_HEIGHT, 1))
     return Figure(
         "learned",
         picture,
-        f"Where curves cross, the answer changes.\n\nThe dots below are {count_text}, a row for each class.",
+        f"Where curves cross, the predicted class changes.\n\nThe dots below are {count_text}, a row per class.",
     )
 
 
 def _make_decision_regions(
     surface: Mapping[str, Tensor], features: Sequence[str], class_names: Sequence[str], count_text: str
 ) -> Figure:
-    """The class that wins, by colour; the stronger, the further its probability lies above 1/K."""
+    """The predicted class by color; the stronger, the further its probability is above 1/K."""
     p, winner = surface["mean"].max(dim=1)
     chance = 1 / len(class_names)
     color = torch.tensor([hex_to_rgb(MIDTONES[k % len(MIDTONES)]) for k in range(len(class_names))])[winner]  # (G, 3)
@@ -92,7 +95,7 @@ def _make_decision_regions(
     points, y = surface["seen_x"], surface["seen_y"].long()
     dots = [_make_dot_series(label, points[y == k], k) for k, label in enumerate(class_names)]
     caption = (
-        "The colour is the class that wins: strong where the model is sure, faint where it wavers.\n\nThe dots are "
+        "Color: the predicted class, strong where its probability is high.\n\nThe dots are "
         f"{count_text}."
     )
     return _draw_map(
@@ -101,7 +104,7 @@ def _make_decision_regions(
 
 
 def _make_fitted_map(surface: Mapping[str, Tensor], features: Sequence[str], target: str, count_text: str) -> Figure:
-    """Predicted values by colour and, on the same scale, the targets of the training examples."""
+    """Predicted values by color, and the targets of training examples on the same scale."""
     low, high = (float(f(torch.cat([surface["mean"], surface["seen_y"]]))) for f in (torch.min, torch.max))
     value_range = high - low or 1.0
     ramp = torch.tensor([[*ramp_color(k / 255), 1.0] for k in range(256)])
@@ -113,7 +116,8 @@ def _make_fitted_map(surface: Mapping[str, Tensor], features: Sequence[str], tar
         color = f"rgb({' '.join(str(round(255 * c)) for c in ramp_color(k / (NUM_DOT_COLORS - 1)))})"
         dots.append(_make_dot_series(name, surface["seen_x"][step == k], color))
     caption = (
-        f"The ground shows the predicted {target}; the dots, {count_text}, the true one: a dot that stands out is a "
+        f"The background shows the predicted {target}, the dots ({count_text}) the true one: a dot that stands out is "
+        "a "
         "miss."
     )
     return _draw_map(f"Predicted {target}", colors, surface["x"], dots, features, caption)
@@ -122,7 +126,7 @@ def _make_fitted_map(surface: Mapping[str, Tensor], features: Sequence[str], tar
 def _draw_map(
     title: str, colors: Tensor, x: Tensor, dots: Sequence[Series], features: Sequence[str], caption: str
 ) -> Figure:
-    """(G, 4) colours of a square grid, whose first feature changes slowest, as one image with dots over it."""
+    """(G, 4) colors of a square grid, whose first feature changes slowest, as one image with dots over it."""
     n = math.isqrt(len(x))
     image = colors.T.reshape(4, n, n).mT.flip(1)   # rows: the second feature, downwards from its highest
     ranges = []
@@ -152,7 +156,7 @@ def hex_to_rgb(hex_color: str) -> list[float]:
 
 
 def ramp_color(fraction: float) -> list[float]:
-    """From low to high along the ramp; it grows lighter all the way, so that a grey print keeps the order."""
+    """From low to high along the ramp, which grows lighter all the way, so that a grayscale print keeps the order."""
     k = min(int(fraction * (len(VALUE_RAMP) - 1)), len(VALUE_RAMP) - 2)
     weight = fraction * (len(VALUE_RAMP) - 1) - k
     return [a + weight * (b - a) for a, b in zip(hex_to_rgb(VALUE_RAMP[k]), hex_to_rgb(VALUE_RAMP[k + 1]), strict=True)]

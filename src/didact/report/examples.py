@@ -1,4 +1,4 @@
-"""The test examples that surprised the model most and least, shown as what they are: images, rows or words."""
+"""The test examples with the highest and lowest loss, shown as images, rows or words."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -16,22 +16,22 @@ NUM_WORDS_SHOWN = 14     # of a text
 
 
 def to_data_uri(content: bytes, media_type: str = "image/png") -> str:
-    """A file as an address that holds it."""
+    """A file as a data URI."""
     return f"data:{media_type};base64," + base64.b64encode(content).decode()
 
 
 def image_to_data_uri(image: Tensor) -> str:
-    """An image as an address that holds it."""
+    """An image as a data URI."""
     return to_data_uri(encode_png(image))
 
 
 def make_image_tag(x: Tensor, alt_text: str) -> Html:
-    """An image inline; small ones are enlarged pixel by pixel, by the browser."""
+    """An inline image; the browser enlarges small ones pixel by pixel."""
     return tag("img", src=image_to_data_uri(x), alt=alt_text, class_="pixels" if x.shape[-1] < 96 else None)
 
 
 def show_unusual_features(x: Tensor, data: Mapping[str, Any]) -> Html:
-    """The features of a row that lie furthest from the training mean, in its deviations."""
+    """The features of a row that are furthest from the training mean, in standard deviations."""
     feature_names = list(data.get("feature_names", ())) or [f"x{k}" for k in range(len(x))]
     z_scores = _standardize(x, data)
     columns = z_scores.abs().argsort(descending=True)[:NUM_FEATURES_SHOWN].tolist()
@@ -54,7 +54,7 @@ def _standardize(x: Tensor, data: Mapping[str, Any]) -> Tensor:
 
 
 def show_unusual_words(x: Tensor, data: Mapping[str, Any]) -> Html:
-    """The words of a text that are least usual in training."""
+    """The words of a text that are rarest in training."""
     present = (x > 0).nonzero()[:, 0]
     z_scores = _standardize(x, data)[present]
     indices = present[z_scores.argsort(descending=True)][:NUM_WORDS_SHOWN].tolist()
@@ -64,12 +64,12 @@ def show_unusual_words(x: Tensor, data: Mapping[str, Any]) -> Html:
 
 
 def is_token_sequence(x: Tensor) -> bool:
-    """Whether a text was read word by word: numbers of words, where a bag holds zeros and ones."""
+    """Whether the input is a sequence of token ids rather than a bag of words of zeros and ones."""
     return bool((x > 1).any())
 
 
 def _show_sentence(x: Tensor, data: Mapping[str, Any]) -> Html:
-    """The text as the network read it: 0 is behind the end, 1 a word that it does not know."""
+    """The text as the network read it: 0 is padding, 1 an unknown word."""
     words = ["…" if i == 1 else data["feature_names"][i - 2] for i in x.long().tolist() if i]
     return tag("p", " ".join(words), class_="sentence")
 
@@ -85,7 +85,7 @@ def _show_input(x: Tensor, data: Mapping[str, Any], alt_text: str) -> Html:
 def make_example_cards(
     group: str, examples: Mapping[str, Tensor], names: Sequence[str], predictions: Predictions, data: Mapping[str, Any]
 ) -> list[Html]:
-    """`group` is "worst" or "best": each example with the truth, the answer, the loss and what it is called."""
+    """`group` is "worst" or "best": each example with its true and predicted value, loss and name."""
     cards = []
     for name, row, x in zip(names, examples[group].tolist(), examples[f"{group}_x"], strict=True):
         true, predicted, is_correct = predictions.describe(row)
@@ -93,7 +93,7 @@ def make_example_cards(
         details = tag(
             "dl",
             make_description_entry("true", true),
-            make_description_entry("said", predicted, css_class),
+            make_description_entry("predicted", predicted, css_class),
             make_description_entry("loss", format_number(float(predictions.loss[row]), 3)),
         )
         cards.append(tag("li", _show_input(x, data, f"{name}: {true}"), details, tag("small", name)))

@@ -28,7 +28,7 @@ MAX_NUMBERED_LAYERS = 20      # and whose numbers do
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture, the file it is also kept in, and what it says."""
+    """A picture, its file name and its caption."""
 
     name: str
     svg: Html
@@ -43,13 +43,13 @@ class Figure:
 def get_logged_series(
     log: Sequence[Mapping[str, Any]], axis: str, group: str, name: str
 ) -> tuple[list[float], list[float]]:
-    """x and y of one recorded value."""
+    """x and y of one logged value."""
     matching = [line for line in log if group in line and name in line[group]]
     return [float(line[axis]) for line in matching], [_none_to_nan(line[group][name]) for line in matching]
 
 
 def _none_to_nan(value: float | None) -> float:
-    """What was recorded as none, because it was no finite number, is a gap."""
+    """A value logged as None, since it was not finite, becomes a gap."""
     return math.nan if value is None else float(value)
 
 
@@ -58,12 +58,12 @@ def list_metric_names(log: Sequence[Mapping[str, Any]], group: str) -> list[str]
 
 
 def choose_x_axis(log: Sequence[Mapping[str, Any]]) -> str:
-    """Epochs, or steps where not even one epoch was made."""
+    """Epochs, or steps where training was shorter than one epoch."""
     return "epoch" if max((line.get("epoch", 0.0) for line in log), default=0.0) >= 1 else "step"
 
 
 def _block_means(x: list[float], y: list[float], max_points: int = MAX_CURVE_POINTS) -> tuple[list[float], list[float]]:
-    """Means of stretches: what a curve that jumps at every step tends to."""
+    """Means over blocks, to smooth a noisy curve."""
     size = max(1, math.ceil(len(x) / max_points))
     blocks = [slice(k, k + size) for k in range(0, len(x), size)]
     return [x[p][-1] for p in blocks], [sum(y[p]) / len(y[p]) for p in blocks]
@@ -86,7 +86,7 @@ def spans_decades(series: Sequence[Series], decades: float = 1.3) -> bool:
 def make_training_figures(
     metadata: Mapping[str, Any], log: Sequence[Mapping[str, Any]]
 ) -> tuple[list[Figure], list[Figure]]:
-    """How training went: the large figures, and a small one for each further validation metric."""
+    """Training curves: the large figures, and a small one for each further validation metric."""
     axis = choose_x_axis(log)
     monitor = (metadata.get("monitor") or ["loss"])[0]
     guides = _find_best_step(metadata, log, axis)
@@ -131,7 +131,7 @@ def _make_loss_figure(log: Sequence[Mapping[str, Any]], axis: str, guides: Mappi
     x, y = get_logged_series(log, axis, "validation", "loss")
     series += [Series("validation", x, y, color=1)] if x else []
     note = (
-        "Training is measured on the way, with dropout, smoothing and augmentation where there are any; validation "
+        "The training loss is a running mean with dropout, label smoothing and augmentation, if any; validation is "
         "without."
     )
     return Figure("loss", svg.draw_chart("Loss", series, x=axis, log_y=spans_decades(series), guides=guides), note)
@@ -145,7 +145,7 @@ def _make_metric_figure(
     size: tuple[float, float] = (svg.WIDTH, svg.HEIGHT),
     note: str = "",
 ) -> Figure:
-    """Over validation; beside it over training, where that was logged too."""
+    """A metric on validation, and on training where it was logged too."""
     training = _make_training_series(log, axis, name, "training", 0)
     validation = Series("validation" if training else "", *get_logged_series(log, axis, "validation", name), color=1)
     title = (
@@ -159,7 +159,7 @@ def _make_metric_figure(
 
 
 def _make_gradient_figure(log: Sequence[Mapping[str, Any]], axis: str, layers: Sequence[str]) -> Figure:
-    """One line a layer, from the input (blue) to the output (orange)."""
+    """One line per layer, from the input (blue) to the output (orange)."""
     owners = {layer.partition(".")[0] for layer in layers}
     prefix = f"{owners.pop()}." if len(owners) == 1 else ""
     series = [
@@ -175,13 +175,12 @@ def _make_gradient_figure(log: Sequence[Mapping[str, Any]], axis: str, layers: S
 
 
 def make_signal_figures(metadata: Mapping[str, Any]) -> list[Figure]:
-    """Variance of what each layer gives and of the gradient that reaches it, at initialisation; none for fewer than
-    two layers."""
+    """Variance of activations and gradients by layer at initialization; none for fewer than two layers."""
     rows, note = metadata.get("propagation") or [], ""
-    # networks side by side: one after the other they are no depth
+    # ensemble members are parallel, not deeper layers
     if metadata.get("arguments", {}).get("members", 1) > 1:
         member = ".".join(rows[0]["layer"].split(".")[:2]) + "."
-        rows, note = [row for row in rows if row["layer"].startswith(member)], "Of the first member."
+        rows, note = [row for row in rows if row["layer"].startswith(member)], "The first member of the ensemble."
     is_affine = [row["kind"] in {kind.__name__ for kind in AFFINE_LAYERS} for row in rows]
     layers = [row["layer"] for row, a in zip(rows, is_affine, strict=True) if a]
     if len(layers) < 2:
@@ -189,12 +188,12 @@ def make_signal_figures(metadata: Mapping[str, Any]) -> list[Figure]:
     layer_names, owner_note = [layer.partition(".")[2] for layer in layers], _describe_network_ranges(layers)
     if len(layers) > MAX_NAMED_LAYERS or owner_note:
         layer_names = [str(k + 1) for k in range(len(layers))] if len(layers) <= MAX_NUMBERED_LAYERS else []
-    # an activation stands where the layer before it stands
+    # an activation is drawn at the layer before it
     depth = list(accumulate(is_affine, initial=-1 if layer_names else 0))[1:]
     figures = []
     for key, title in (("variance", "Variance of activations"), ("gradient_variance", "Variance of gradients")):
         series = []
-        for color, name in enumerate(("before the activation", "after it")):
+        for color, name in enumerate(("before the activation", "after the activation")):
             indices = [k for k in range(len(rows)) if is_affine[k] == (color == 0)]
             series.append(
                 Series(
@@ -209,8 +208,7 @@ def make_signal_figures(metadata: Mapping[str, Any]) -> list[Figure]:
 
 
 def _describe_network_ranges(layers: Sequence[str]) -> str:
-    """Which layers are whose, where several networks come one after the other: both sides of a game have a first
-    layer."""
+    """Which layers belong to which network, where several follow each other, as in a GAN."""
     networks = [(owner, len(list(group))) for owner, group in groupby(layer.partition(".")[0] for layer in layers)]
     if not 1 < len(networks) == len({owner for owner, _ in networks}):
         return ""
@@ -226,8 +224,7 @@ def _describe_network_ranges(layers: Sequence[str]) -> str:
 
 
 def padded_log_range(series: Sequence[Series], min_ratio: float = 100.0) -> tuple[float, float] | None:
-    """A logarithmic range that does not blow up differences which mean nothing; None where there is no positive
-    value."""
+    """A logarithmic range that does not enlarge meaningless differences; None without positive values."""
     values = [v for s in series for v in s.y if math.isfinite(v) and v > 0]
     if not values:
         return None
@@ -236,7 +233,7 @@ def padded_log_range(series: Sequence[Series], min_ratio: float = 100.0) -> tupl
 
 
 def make_class_figure(data: Mapping[str, Any]) -> Figure | None:
-    """Examples, or pixels or boxes, of each class in each split; of many classes the most frequent."""
+    """Examples, pixels or boxes of each class in each split; with many classes, the most frequent ones."""
     class_names, counts = (
         data.get("class_names", ()),
         {split: c for split, c in data.get("class_counts", {}).items() if c},
@@ -252,12 +249,12 @@ def make_class_figure(data: Mapping[str, Any]) -> Figure | None:
             f"The {MAX_CLASS_BARS} most frequent of {len(class_names)} classes.",
         )
     groups = {split: [c[k] for k in order] for split, c in counts.items()}
-    title = f"{COUNTED_ITEMS.get(data['task'], 'examples').capitalize()} of each class"
+    title = f"{COUNTED_ITEMS.get(data['task'], 'examples').capitalize()} per class"
     return Figure("classes", svg.draw_stacked_bars(title, [class_names[k] for k in order], groups), note)
 
 
 def make_target_figure(predictions: Predictions | None, target_name: str) -> Figure | None:
-    """Where the targets lie, for what has no classes to count."""
+    """The distribution of the targets of a regression."""
     if predictions is None or predictions.mean is None:
         return None
     return Figure(
@@ -272,7 +269,7 @@ def make_target_figure(predictions: Predictions | None, target_name: str) -> Fig
 
 
 def _compute_histogram(values: Tensor, bins: int = 24) -> tuple[list[float], list[float], float]:
-    """Centres, counts and width of equal bins."""
+    """Centers, counts and width of equal bins."""
     low, high = float(values.min()), float(values.max())
     if high <= low:
         low, high = low - 0.5, high + 0.5
@@ -307,21 +304,25 @@ def count_confusions(predictions: Predictions) -> Tensor:
 
 
 def _make_confusion_figure(predictions: Predictions) -> Figure:
-    """Blue where right, by the share of the row; red where wrong, by the root of the share of the most frequent
-    mistake."""
+    """Confusion matrix: blue where correct, by the fraction of the row; red where wrong, by the square root of the
+    fraction of the most frequent confusion.
+    """
     counts = count_confusions(predictions)
     share = counts / counts.sum(1, keepdim=True).clamp(min=1)
     max_error_share = float((share - share.diag().diag()).max()) or 1.0
     cells: list[list[Cell | None]] = [[None] * len(counts) for _ in counts]
     for i, j in counts.nonzero().tolist():
         s, n = float(share[i, j]), int(counts[i, j])
-        hint = f"{predictions.class_names[i]} called {predictions.class_names[j]}: {n:,} ({100 * s:.1f} % of the class)"
+        hint = (
+            f"{predictions.class_names[i]} predicted as {predictions.class_names[j]}: {n:,} ({100 * s:.1f} % of the "
+            "class)"
+        )
         cells[i][j] = (
             Cell(0.1 + 0.9 * s, f"{n:,}", hint)
             if i == j
             else Cell(0.08 + 0.55 * math.sqrt(s / max_error_share), f"{n:,}", hint, "wrong")
         )
-    note = "Blue: right. Red: wrong, stronger where a larger share of the true class went there."
+    note = "Blue: correct. Red: wrong, stronger where a larger fraction of the true class went there."
     chart = svg.draw_heatmap(
         "Confusion matrix", cells, predictions.class_names, predictions.class_names, x="predicted", y="true"
     )
@@ -329,7 +330,7 @@ def _make_confusion_figure(predictions: Predictions) -> Figure:
 
 
 def list_confusions(predictions: Predictions, max_pairs: int = 7) -> list[tuple[str, str, int, float]]:
-    """The most frequent confusions: true class, answer, how many, which share of the class."""
+    """The most frequent confusions: true class, predicted class, count, fraction of the true class."""
     counts = count_confusions(predictions)
     errors = counts - counts.diag().diag()
     order = errors.flatten().argsort(descending=True)[:max_pairs].tolist()
@@ -351,10 +352,10 @@ def _make_calibration_figure(predictions: Predictions, bins: int = 15) -> Figure
         t.tolist() for t in metrics.calibration_curve(predictions.probabilities, predictions.y.long(), bins)
     )
     filled_bins = [k for k in range(bins) if bin_counts[k]]
-    intervals = [wilson_interval(accuracy[k], bin_counts[k]) for k in filled_bins]  # a handful of examples says little
+    intervals = [wilson_interval(accuracy[k], bin_counts[k]) for k in filled_bins]  # few examples say little
     series = [
         Series(
-            "share of examples",
+            "fraction of examples",
             [(k + 0.5) / bins for k in range(bins)],
             [n / sum(bin_counts) for n in bin_counts],
             "bars",
@@ -370,16 +371,16 @@ def _make_calibration_figure(predictions: Predictions, bins: int = 15) -> Figure
             intervals=intervals,
         ),
     ]
-    chart = svg.draw_chart("Calibration", series, x="confidence of the answer", x_range=(0, 1), y_range=(0, 1))
+    chart = svg.draw_chart("Calibration", series, x="confidence", x_range=(0, 1), y_range=(0, 1))
     return Figure(
         "calibration",
         chart,
-        "How often answers of a given confidence are right; on the dashed line, as often as they claim.",
+        "Accuracy of predictions by their confidence; on the dashed line both are equal.",
     )
 
 
 def make_roc_figure(predictions: Predictions) -> Figure:
-    """True against false positives as the threshold falls; equal scores are one step."""
+    """ROC curve: true against false positive rate over thresholds; equal scores are one step."""
     assert predictions.probabilities is not None
     score, order = predictions.probabilities[:, 1].sort(descending=True)
     is_positive = predictions.y[order] == 1
@@ -400,7 +401,7 @@ def make_roc_figure(predictions: Predictions) -> Figure:
 
 
 def _make_score_figure(predictions: Predictions, bins: int = 20) -> Figure:
-    """How the probability of the second class is spread over the examples of either class."""
+    """Predicted probability of the positive class, for examples of either class."""
     assert predictions.probabilities is not None
     centers = [(k + 0.5) / bins for k in range(bins)]
     counts = [torch.histc(predictions.probabilities[predictions.y == k, 1], bins, 0, 1).tolist() for k in (0, 1)]
@@ -436,9 +437,9 @@ def _make_regression_figures(predictions: Predictions) -> list[Figure]:
             intervals,
         ),
     ]
-    note = f"{MAX_SCATTER_DOTS:,} of {len(y):,} test examples, evenly chosen." if len(y) > MAX_SCATTER_DOTS else ""
+    note = f"{MAX_SCATTER_DOTS:,} of {len(y):,} test examples, evenly spaced." if len(y) > MAX_SCATTER_DOTS else ""
     chart = svg.draw_chart(
-        "Predicted against true",
+        "Predicted vs. true",
         series,
         x=format_offset_name("true", predictions.target_offset),
         y=format_offset_name("predicted", predictions.target_offset),

@@ -1,4 +1,4 @@
-"""Masks and restored images beside what they should be: each test example as a strip of pictures."""
+"""Segmentation masks and restored images: each test example as a strip of pictures."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,17 +11,15 @@ from didact.data.images.render import IGNORE_COLOR, colorize_mask, make_palette
 from didact.report.examples import make_description_entry, make_image_tag
 
 MASKS_LEAD = (
-    "The test images with the highest and the lowest loss: the image, what each pixel is, and what the model said it "
-    "is."
+    "The test images with the highest and the lowest loss: image, true mask and predicted mask."
 )
 RESTORED_LEAD = (
-    "The test images with the highest and the lowest loss: what the network was given, what it made of it, and the "
-    "image as it was."
+    "The test images with the highest and the lowest loss: damaged input, restored output, and the original."
 )
 
 
 def _make_picture_strip(pictures: Mapping[str, Tensor], example_name: str) -> Html:
-    """Pictures side by side, each with its name below."""
+    """Pictures side by side with their names."""
     spans = [
         tag("span", make_image_tag(x, f"{example_name}: {name}"), tag("small", name)) for name, x in pictures.items()
     ]
@@ -29,7 +27,7 @@ def _make_picture_strip(pictures: Mapping[str, Tensor], example_name: str) -> Ht
 
 
 def _make_legend(class_names: Sequence[str], *, with_ignored: bool = False) -> Html:
-    """The colour of each class, and of pixels that have none."""
+    """The color of each class, and of ignored pixels."""
     palette = [*make_palette(len(class_names)).tolist(), *([IGNORE_COLOR] if with_ignored else [])]
     styles = [f"--c:rgb({', '.join(str(round(255 * c)) for c in color)})" for color in palette]
     entries = [*class_names, *(["no class, not judged"] if with_ignored else [])]
@@ -44,7 +42,7 @@ def make_mask_groups(
     outputs: Mapping[str, Tensor],
     data: Mapping[str, Any],
 ) -> list[Html]:
-    """Image, true mask and predicted mask, where the run gives each pixel a class."""
+    """Image, true mask and predicted mask, for runs of segmentation."""
     class_names = list(data.get("class_names", ()))
 
     def make_pictures(group: str, i: int) -> dict[str, Tensor]:
@@ -70,7 +68,7 @@ def make_mask_groups(
 def make_restored_groups(
     examples: Mapping[str, Tensor], names: Mapping[str, Sequence[str]], outputs: Mapping[str, Tensor]
 ) -> list[Html]:
-    """Damaged, restored and original image, where the run gives images back."""
+    """Damaged, restored and original image, for runs of restoration."""
     def make_pictures(group: str, i: int) -> dict[str, Tensor]:
         return {
             "damaged": examples[f"{group}_damaged"][i],
@@ -88,11 +86,11 @@ def _make_groups(
     required: Sequence[str],
     make_pictures: Any,
 ) -> list[Html]:
-    """The worst and the best, a card for each; none where the run kept other things."""
+    """The highest and the lowest losses, a card for each; none for runs of other kinds."""
     if not {f"{group}_{part}" for group in ("worst", "best") for part in ("x", *required)} <= examples.keys():
         return []
     groups = []
-    for group, title in (("worst", "Most surprising"), ("best", "Least surprising")):
+    for group, title in (("worst", "Highest loss"), ("best", "Lowest loss")):
         cards = []
         for i, (example_name, row) in enumerate(zip(names[group], examples[group].tolist(), strict=True)):
             entries = [make_description_entry(name, value) for name, value in _describe_metrics(outputs, row).items()]
@@ -109,11 +107,11 @@ def _make_groups(
 
 
 def _describe_metrics(outputs: Mapping[str, Tensor], row: int) -> dict[str, str]:
-    """The example's own numbers, as the run kept them."""
+    """The example's own metrics."""
     texts = {"loss": format_number(float(outputs["loss"][row]), 3)}
     if "confusion" in outputs:
         counts = outputs["confusion"][row]
-        texts["right"] = f"{100 * float(counts.diagonal().sum() / counts.sum()):.1f} % of pixels"
+        texts["correct"] = f"{100 * float(counts.diagonal().sum() / counts.sum()):.1f} % of pixels"
     if "psnr" in outputs:
         texts["PSNR"] = f"{float(outputs['psnr_damaged'][row]):.1f} → {float(outputs['psnr'][row]):.1f} dB"
     return texts

@@ -1,4 +1,4 @@
-"""A run's page: one file that needs nothing else, in the order in which a reader asks."""
+"""The report of a run: one HTML file that needs nothing else."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files as packaged
@@ -47,17 +47,17 @@ from didact.run import Run
 
 STOP_REASONS = {"budget": "the budget was spent", "patience": "validation no longer improved"}
 LEARNED_LEAD = (
-    "What the model says over the whole range of the training examples and a little beyond, where it has seen nothing."
+    "Predictions over the range of the training examples and a margin beyond it."
 )
 BOXES_LEAD = (
-    "The test images with the highest and the lowest loss. Dashed: what is there. Drawn through: what was found, and "
-    "how surely."
+    "The test images with the highest and the lowest loss. Dashed: true boxes. Solid: detected boxes, with their "
+    "confidence."
 )
-MAX_EXPLANATIONS = 12  # at most, of those that lie in the run's folder
-EXPLANATIONS_LEAD = "Red speaks for the class and blue against it; of maps without a sign, bright is strong."
+MAX_EXPLANATIONS = 12  # figures shown at most
+EXPLANATIONS_LEAD = "Red speaks for the class, blue against it; in maps without a sign, bright is strong."
 SIGNAL_LEAD = (
-    "Before the first step: a variance that shrinks or grows from layer to layer does so exponentially with depth, "
-    "and then the layers at one end hardly learn (Gaba 1.5)."
+    "At initialization. A variance that shrinks or grows from layer to layer does so exponentially with depth, and "
+    "then the layers at one end hardly learn (Gaba 1.5)."
 )
 COPY_SCRIPT = """
 for (const button of document.querySelectorAll("button.copy")) {
@@ -82,7 +82,7 @@ def make_document(title: str, *body: object) -> str:
         tag("title", title),
         tag("style", Html(read_css("chart.css") + read_css("style.css"))),
     )
-    foot = tag("footer", "Written by didact. This page is one file: it can be kept, sent and opened anywhere.")
+    foot = tag("footer", "Written by didact. This page is one file: it can be saved, sent and opened anywhere.")
     return "<!doctype html>\n" + tag(
         "html", head, tag("body", tag("main", *body, foot), tag("script", Html(COPY_SCRIPT))), lang="en"
     )
@@ -110,7 +110,7 @@ def make_figure(chart_figure: Figure | None) -> Html:
 
 
 def _make_large_figure(chart_figure: Figure | None) -> Html:
-    """A figure as large as the page allows, what it says beside it."""
+    """A figure across the page, its caption beside it."""
     return (
         tag("figure", chart_figure.svg, tag("figcaption", chart_figure.caption), class_="hero")
         if chart_figure
@@ -131,7 +131,7 @@ def make_table(
     numeric: int = 1,
     css_class: str = "",
 ) -> Html:
-    """A table that scrolls in its own box; columns from `numeric` on are numbers, at the right."""
+    """A table that scrolls in its own box; columns from `numeric` on are right-aligned numbers."""
     def cell(k: int, content: object) -> Html:
         css_class = "n" if k >= numeric else None
         return tag("th", content, scope="row", class_=css_class) if k == 0 else tag("td", content, class_=css_class)
@@ -165,7 +165,7 @@ def _make_bar_cell(fraction: float, text: str) -> Html:
 
 
 def write_report(run: Run) -> Path:
-    """report.html and figures/*.svg in the run's folder; returns the page's path."""
+    """Write report.html and figures/*.svg into the run's folder; returns the page's path."""
     metadata, log = run.metadata | {"status": run.status}, run.metrics
     outputs = run.load("test") if run.has("test.safetensors") else {}
     examples = run.load("examples") if run.has("examples.safetensors") else {}
@@ -185,21 +185,21 @@ def write_report(run: Run) -> Path:
     page = make_document(
         f"{metadata['recipe']} on {metadata['data']['name']}",
         _make_header(run.folder.name, metadata, len(outputs["loss"]) if "loss" in outputs else 0),
-        make_section("Repeat it", _make_repeat_section(metadata)),
-        make_section("The data", _make_data_section(metadata, class_chart)),
+        make_section("Command", _make_repeat_section(metadata)),
+        make_section("Data", _make_data_section(metadata, class_chart)),
         make_section(
-            "Learning",
+            "Training",
             make_figure_grid(main_figures),
             make_figure_grid(small_figures, "trio"),
             lead=describe_training(metadata),
         ),
-        make_section("What it learned", _make_large_figure(surface_figure), lead=LEARNED_LEAD),
-        make_section("Pictures", make_gallery_section(run, outputs, metadata), lead=GALLERY_LEAD),
-        make_section("Inside", make_figure_grid(generative_figures)),
-        make_section("Rows", make_row_section(run, metadata), lead=ROWS_LEAD),
+        make_section("Learned function", _make_large_figure(surface_figure), lead=LEARNED_LEAD),
+        make_section("Samples and codes", make_gallery_section(run, outputs, metadata), lead=GALLERY_LEAD),
+        make_section("Inside the model", make_figure_grid(generative_figures)),
+        make_section("Sampled rows", make_row_section(run, metadata), lead=ROWS_LEAD),
         make_section("Nearest words", make_neighbor_table(run, metadata["data"]), lead=NEIGHBORS_LEAD),
         make_section(
-            "On the test split",
+            "Test split",
             _make_test_section(prediction_figures, predictions),
             _make_mask_table(outputs, metadata["data"]),
             lead=_describe_test_split(outputs),
@@ -209,12 +209,13 @@ def write_report(run: Run) -> Path:
         make_section("Restored images", make_restored_groups(examples, names, outputs), lead=RESTORED_LEAD),
         make_section("Boxes", make_box_groups(examples, names, outputs, metadata["data"]), lead=BOXES_LEAD),
         make_section(
-            "Why it answers so", _make_explanations_section(run.folder / "explanations"), lead=EXPLANATIONS_LEAD
+            "Explanations", _make_explanations_section(run.folder / "explanations"), lead=EXPLANATIONS_LEAD
         ),
-        make_section("The network", _make_layer_section(metadata.get("layers")), _make_signal_section(signal_figures)),
-        make_section("The run", _make_run_section(run.folder.name, metadata)),
-        make_section("In the courses", _make_sources_section(metadata, are_courses=True)),
-        make_section("In the literature", _make_sources_section(metadata, are_courses=False)),
+        make_section("Model summary", _make_layer_section(metadata.get("layers")),
+        _make_signal_section(signal_figures)),
+        make_section("Run", _make_run_section(run.folder.name, metadata)),
+        make_section("Sources in the courses", _make_sources_section(metadata, are_courses=True)),
+        make_section("Papers", _make_sources_section(metadata, are_courses=False)),
     )
     for f in (
         *main_figures,
@@ -254,7 +255,7 @@ def _make_header(name: str, metadata: Mapping[str, Any], num_test: int) -> Html:
 
 
 def _make_tiles(metadata: Mapping[str, Any], num_test: int) -> Html:
-    """The test metrics, the one that chose the model first and largest."""
+    """The test metrics; the monitored one first and largest."""
     test, validation, monitor = (
         metadata.get("test") or {},
         metadata.get("validation") or {},
@@ -262,7 +263,7 @@ def _make_tiles(metadata: Mapping[str, Any], num_test: int) -> Html:
     )
     if not test:
         return tag(
-            "p", f"This run has not been tested yet: it is {metadata['status'] or 'not finished'}.", class_="warning"
+            "p", f"This run has no test metrics yet: it is {metadata['status'] or 'not finished'}.", class_="warning"
         )
     main_metric = monitor if monitor in test else next(iter(test))
     notes = metadata.get("notes", ())
@@ -340,10 +341,10 @@ def _make_data_section(metadata: Mapping[str, Any], class_chart: Figure | None) 
     health = metadata.get("health", {})
     splits, class_names = health.get("splits", {}), metadata["data"].get("class_names")
     pairs = {
-        "set": metadata["data"]["name"],
+        "dataset": metadata["data"]["name"],
         "kind": f"{health.get('kind', metadata['data']['kind'])}, {health.get('task', metadata['data']['task'])}",
         "target": health.get("target"),
-        "each input": " × ".join(f"{n:,}" for n in health.get("shape", ())),
+        "input shape": " × ".join(f"{n:,}" for n in health.get("shape", ())),
         "classes": format_number(len(class_names)) if class_names else None,
         "imbalance": f"{health['imbalance']:.2f} : 1, most to least frequent class"
         if class_names and "imbalance" in health
@@ -351,7 +352,7 @@ def _make_data_section(metadata: Mapping[str, Any], class_chart: Figure | None) 
         "duplicates": _describe_duplicates(health.get("duplicates")),
         "fingerprint": tag("code", health.get("fingerprint", "")),
     }
-    # seen above
+    # shown above
     health_notes = [
         line for line in health.get("notes", ()) if not line.startswith(f"{splits.get('train', 0):,} training")
     ]
@@ -360,7 +361,7 @@ def _make_data_section(metadata: Mapping[str, Any], class_chart: Figure | None) 
 
 
 def _make_split_bar(splits: Mapping[str, int]) -> Html:
-    """How the examples are divided, to scale, and in numbers below."""
+    """Sizes of the splits, to scale and in numbers."""
     numbered_splits = list(enumerate(splits.items()))
     bar = tag(
         "div", [tag("i", style=f"--c:var(--s{color});flex-grow:{count}") for color, (_, count) in numbered_splits]
@@ -388,7 +389,7 @@ def describe_training(metadata: Mapping[str, Any]) -> str:
         sentences.append("Stopped early: validation no longer improved.")
     if metadata.get("best_step"):
         sentences.append(
-            f"The model is that of step {metadata['best_step']:,}, the best on validation by "
+            f"The model is from step {metadata['best_step']:,}, the best on validation by "
             f"{format_metric_name(metadata['monitor'][0])}."
         )
     return " ".join(sentences)
@@ -396,14 +397,14 @@ def describe_training(metadata: Mapping[str, Any]) -> str:
 
 def _describe_duplicates(counts: Mapping[str, int] | None) -> str:
     if counts is None:
-        return "not looked for"
+        return "not checked"
     text = " and ".join(f"{count:,} of {split}" for split, count in counts.items() if count)
-    return f"{text} also stand in training" if text else "none across the splits"
+    return f"{text} also occur in training" if text else "none across the splits"
 
 
 def _describe_test_split(outputs: Mapping[str, Tensor]) -> str:
     return (
-        f"{len(outputs['loss']):,} examples that were neither trained on nor used to choose the model."
+        f"{len(outputs['loss']):,} examples, used neither for training nor for choosing the model."
         if "loss" in outputs
         else ""
     )
@@ -419,12 +420,12 @@ def _make_test_section(prediction_figures: Sequence[Figure], predictions: Predic
     confusions = list_confusions(predictions) if predictions.task == "multiclass" else []
     if confusions:
         rows = [[true, predicted, f"{count:,}", f"{100 * share:.1f} %"] for true, predicted, count, share in confusions]
-        title = tag("h3", "Most frequent mistakes")
+        title = tag("h3", "Most frequent confusions")
         narrow_figures.append(
             tag(
                 "figure",
                 title,
-                make_table(["true", "predicted", "times", "of the class"], rows, numeric=2, css_class="bare"),
+                make_table(["true", "predicted", "count", "of the class"], rows, numeric=2, css_class="bare"),
             )
         )
     half = max(1, len(narrow_figures) // 2)
@@ -433,7 +434,7 @@ def _make_test_section(prediction_figures: Sequence[Figure], predictions: Predic
 
 
 def _make_class_table(predictions: Predictions) -> Html:
-    """Precision, recall and F1 of each class, or of each label where an example may carry several."""
+    """Precision, recall and F1 of each class, or of each label of a multi-label task."""
     if predictions.probabilities is None:
         return Html("")
     if predictions.task == "multilabel":
@@ -492,14 +493,14 @@ def _make_examples_section(
             tag("h3", title),
             tag("ul", make_example_cards(group, examples, names[group], predictions, data), class_=css_class),
         )
-        for group, title in (("worst", "Most surprising"), ("best", "Least surprising"))
+        for group, title in (("worst", "Highest loss"), ("best", "Lowest loss"))
     ]
     lead = f"The test examples with the highest and the lowest loss.{unusual.get(data['kind'], '')}"
     return make_section("Worst and best predictions", groups, lead=lead)
 
 
 def _make_explanations_section(folder: Path) -> Html:
-    """What `didact explain` drew; as images, in which nothing can run."""
+    """Figures of `didact explain`, as images, in which no script can run."""
     kinds = {".png": "image/png", ".svg": "image/svg+xml"}
     paths = sorted(p for p in folder.glob("*") if p.suffix in kinds)[:MAX_EXPLANATIONS]
     images = [
@@ -536,7 +537,7 @@ def _make_layer_section(layers: Mapping[str, Any] | None) -> Html:
 
 def _make_signal_section(figures: Sequence[Figure]) -> list[Html]:
     return (
-        [tag("h3", "Signal at the start"), tag("p", SIGNAL_LEAD, class_="lead"), make_figure_grid(figures)]
+        [tag("h3", "Signal propagation"), tag("p", SIGNAL_LEAD, class_="lead"), make_figure_grid(figures)]
         if figures
         else []
     )
@@ -558,16 +559,16 @@ def _make_run_section(name: str, metadata: Mapping[str, Any]) -> Html:
                 f"step {step}: {value:.7g}" for step, value in metadata.get("fingerprint", {}).items()
             ),
             "versions": " · ".join(f"{package} {v}" for package, v in versions.items()),
-            "git": f"{git['commit'][:12]}{' with changes' if git['dirty'] else ''}" if git else "not in a repository",
+            "git": f"{git['commit'][:12]}{' (modified)' if git['dirty'] else ''}" if git else "not in a repository",
             "machine": ", ".join(f"{value}" if key == "system" else f"{key} {value}" for key, value in machine.items()),
             "processes": metadata.get("processes"),
-            "called as": tag("code", metadata.get("command", "")),
+            "command": tag("code", metadata.get("command", "")),
         }
     )
 
 
 def _make_sources_section(metadata: Mapping[str, Any], *, are_courses: bool) -> Html:
-    """Sections of courses, spelt out; or papers, where no course has it."""
+    """Sections of the courses, spelled out; or papers, where no course covers it."""
     citations = {s: format_citation(s) for s in metadata.get("sources") or ()}
     selected = {s: text for s, text in citations.items() if s.startswith(tuple(COURSE_TITLES)) == are_courses}
     return _make_fact_list(selected) if selected else Html("")

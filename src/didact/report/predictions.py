@@ -1,4 +1,4 @@
-"""What the model said of the test examples, read from the run's rows alone: no network is needed."""
+"""Predictions for the test examples, from the run's saved outputs: no network is needed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from didact.data.tables.offsets import format_exact
 
 @dataclass(frozen=True)
 class Predictions:
-    """Of N test examples: the truth, and either probabilities (N, K) or a mean (N,) with perhaps its deviation."""
+    """Of N test examples: targets, and probabilities (N, K) or means (N,) with standard deviations where known."""
 
     task: str
     y: Tensor
@@ -22,10 +22,10 @@ class Predictions:
     probabilities: Tensor | None = None
     mean: Tensor | None = None
     std: Tensor | None = None
-    target_offset: float = 0.0      # was subtracted from y, and is lacking in mean
+    target_offset: float = 0.0      # subtracted from y and mean
 
     def describe(self, row: int) -> tuple[str, str, bool | None]:
-        """The truth and the answer in words, and whether they agree where that is a question."""
+        """The true and the predicted value as text, and whether they agree, where that is a question."""
         if self.mean is not None:
             std_text = f" ± {format_number(float(self.std[row]), 3)}" if self.std is not None else ""
             y, mean = (float(v[row]) + self.target_offset for v in (self.y, self.mean))
@@ -50,7 +50,7 @@ class Predictions:
 
 
 def read_predictions(metadata: Mapping[str, Any], outputs: Mapping[str, Tensor]) -> Predictions | None:
-    """Logits become probabilities, standardised outputs the targets' own units; None for rows of another kind."""
+    """Logits become probabilities, standardized outputs the targets' own units; None for outputs of another kind."""
     data = metadata["data"]
     if not {"y", "output", "loss"} <= outputs.keys() or outputs["output"].ndim != 2:
         return None
@@ -58,7 +58,7 @@ def read_predictions(metadata: Mapping[str, Any], outputs: Mapping[str, Tensor])
     common_fields = {"task": data["task"], "y": outputs["y"], "loss": outputs["loss"], "class_names": class_names}
     if data["task"] == "regression" and outputs["y"].ndim == 1:
         location, scale = data.get("target_mean", 0.0), data.get("target_std", 1.0)
-        # the same bounds as the likelihood's own
+        # the same bounds as the likelihood's
         std = scale * (0.5 * out[:, 1].clamp(-14, 14)).exp() if out.shape[1] == 2 else None
         return Predictions(
             **common_fields, mean=location + scale * out[:, 0], std=std, target_offset=data.get("target_offset", 0.0)
