@@ -48,7 +48,7 @@ COMMANDS = {
     "show gpt": ["show", "gpt", "--json"],
     "check": ["check", "--course", "gaba", "--json"],
     "check exact": ["check", "--kind", "exact", "--json"],
-    "reproduce": ["reproduce", "1.6", "--kept", "--json"],
+    "reproduce": ["reproduce", "1.6", "--saved", "--json"],
     "graph": ["graph", "(x+y)*z", "x=-2", "y=5", "z=-4", "--json"],
     "gradcheck": ["gradcheck", "x*sin(y)", "x=2", "y=0.5", "--json"],
     "gradcheck scratch_mlp": ["gradcheck", "scratch_mlp", "--json"],

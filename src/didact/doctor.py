@@ -1,4 +1,4 @@
-"""A look at the machine: what is there, what is not, and what that means."""
+"""Checks of the machine for `didact doctor`: Python, PyTorch, GPUs, memory, packages, datasets, disk."""
 
 import importlib.util
 import os
@@ -11,18 +11,17 @@ from typing import Any
 from didact.errors import format_count
 
 OPTIONAL_PACKAGES = {
-    "tensorboardX": "TensorBoard events of a run (pip install 'didact[logs]')",
-    "gguf": "decoders in GGUF files (pip install 'didact[gguf]')",
+    "tensorboardX": "TensorBoard logs of a run (pip install 'didact[logs]')",
+    "gguf": "published decoders in GGUF files (pip install 'didact[gguf]')",
 }
-REQUIRED_PACKAGES = ("torch", "numpy", "click", "rich", "safetensors", "PIL", "pandas", "sklearn")
+REQUIRED_PACKAGES = ("numpy", "click", "rich", "safetensors", "PIL", "pandas", "sklearn")  # and torch, by itself
 
 
 def run_checks() -> list[dict[str, Any]]:
-    """Findings in the order in which they matter: what was looked at, what was found, whether all is well, what to
-    do."""
+    """The findings in order of weight, each with check, result, ok and advice."""
     return [
         *_check_python(),
-        *_check_accelerators(),
+        *_check_torch(),
         *_check_memory(),
         *_check_packages(),
         *_check_data(),
@@ -31,7 +30,7 @@ def run_checks() -> list[dict[str, Any]]:
 
 
 def _make_finding(name: str, result: str, *, ok: bool = True, advice: str = "") -> dict[str, Any]:
-    return {"what": name, "found": result, "ok": ok, "then": advice}
+    return {"check": name, "result": result, "ok": ok, "advice": advice}
 
 
 def _check_python() -> list[dict[str, Any]]:
@@ -47,7 +46,9 @@ def _check_python() -> list[dict[str, Any]]:
     ]
 
 
-def _check_accelerators() -> list[dict[str, Any]]:
+def _check_torch() -> list[dict[str, Any]]:
+    if importlib.util.find_spec("torch") is None:
+        return [_make_finding("torch", "missing", ok=False, advice="install it as pytorch.org says for this machine")]
     import torch
 
     threads, cores = format_count(torch.get_num_threads(), "thread"), format_count(os.cpu_count() or 1, "core")
@@ -59,14 +60,14 @@ def _check_accelerators() -> list[dict[str, Any]]:
     else:
         has_cuda_build = torch.version.cuda is not None
         reason = (
-            "torch sees no CUDA device: check the driver with nvidia-smi"
+            "PyTorch sees no CUDA device: check the driver with nvidia-smi"
             if has_cuda_build
-            else "this torch is built without CUDA"
+            else "this PyTorch is built without CUDA"
         )
         findings.append(_make_finding("cuda", "none", advice=f"training runs on the CPU; {reason}"))
     cpu = torch.backends.cpu.get_cpu_capability()
     findings.append(
-        _make_finding("cpu", cpu, advice="" if "AMX" in cpu else "bf16 is emulated on this CPU and slow: fp32 is used")
+        _make_finding("cpu", cpu, advice="" if "AMX" in cpu else "bf16 is slow on this CPU: fp32 is the default")
     )
     return findings
 
@@ -83,7 +84,7 @@ def _check_memory() -> list[dict[str, Any]]:
             "memory",
             f"{free:.1f} of {total:.1f} GiB free",
             ok=not is_short,
-            advice="data beyond that are streamed" if is_short else "",
+            advice="larger datasets are streamed from disk" if is_short else "",
         )
     ]
 
@@ -106,7 +107,7 @@ def _check_packages() -> list[dict[str, Any]]:
             _make_finding(
                 name,
                 _get_version(name) if is_installed else "not installed",
-                advice="" if is_installed else f"without it: no {purpose}",
+                advice="" if is_installed else f"optional: {purpose}",
             )
         )
     return findings
@@ -117,7 +118,7 @@ def _get_version(module: str) -> str:
     try:
         return version(names.get(module, module))
     except PackageNotFoundError:
-        return "there"
+        return "installed"
 
 
 def _check_data() -> list[dict[str, Any]]:
@@ -128,16 +129,14 @@ def _check_data() -> list[dict[str, Any]]:
     is_folder = folder is not None and Path(folder).is_dir()
     findings = [
         _make_finding("DIDACT_DATA", folder or "not set", ok=folder is None or is_folder, advice="" if is_folder else
-                "that folder does not exist" if folder else "public sets come from the cache or are downloaded")
+                "that folder does not exist" if folder else "public datasets come from the cache or are downloaded")
     ]
     for source in list_datasets().values():
         if source.files:
             missing_files = find_missing_files(source)
-            advice = (
-                f"will be downloaded when used: {', '.join(f.name for f in missing_files)}" if missing_files else ""
-            )
+            advice = f"{format_count(len(missing_files), 'file')} downloaded on first use" if missing_files else ""
             findings.append(
-                _make_finding(f"data {source.name}", "to be downloaded" if missing_files else "at hand", advice=advice)
+                _make_finding(f"data {source.name}", "not here yet" if missing_files else "available", advice=advice)
             )
     return findings
 
@@ -146,7 +145,7 @@ def _check_run_folder() -> list[dict[str, Any]]:
     folder = Path.cwd()
     is_writable = os.access(folder, os.W_OK)
     free = shutil.disk_usage(folder).free / 2**30
-    advice = "" if is_writable and free > 1 else "runs cannot be written here: use --runs FOLDER"
+    advice = "" if is_writable and free > 1 else "runs cannot be written here: give --runs FOLDER"
     return [
         _make_finding(
             "runs folder", f"{folder / 'runs'}, {free:.0f} GiB free", ok=is_writable and free > 0.1, advice=advice

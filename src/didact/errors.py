@@ -1,4 +1,4 @@
-"""The caller's mistakes: what was expected, what came, what to do. One line each, exit code 2."""
+"""Errors of the caller: one line that says what was expected, what came and what to do; exit code 2."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,40 +10,38 @@ T = TypeVar("T")
 
 
 class UsageError(ValueError):
-    """A mistake of the caller, told in one line. Everything else that is raised is our bug and keeps its traceback."""
+    """A mistake of the caller, reported in one line. Any other exception is our bug and keeps its traceback."""
 
 
 @contextmanager
 def refuse_damaged(path: Path | str, expected: str) -> Iterator[None]:
-    """Refuse a file that a library cannot read, whatever the library raises.
+    """Turn any exception into a UsageError about a damaged file.
 
-    Only around calls of a reader that we did not write: what they raise over damaged files is documented nowhere
-    and has
-    a dozen kinds.
+    For calls of third-party readers only: what they raise on damaged files is undocumented and of a dozen types.
     """
     try:
         yield
     except UsageError:
         raise
     except Exception as error:
-        said = getattr(error, "strerror", None) or next(iter(str(error).splitlines()), "")
-        reason = f" ({said[:120].rstrip('.: ')})" if said else ""
+        message = getattr(error, "strerror", None) or next(iter(str(error).splitlines()), "")
+        reason = f" ({message[:120].rstrip('.: ')})" if message else ""
         raise UsageError(f"{path} cannot be read{reason}; it is damaged or not {expected}") from error
 
 
 def format_count(n: int, noun: str) -> str:
-    """1 channel, 3 channels, 1,500 steps."""
+    """A number with its noun: 1 channel, 3 channels, 1,500 steps."""
     return f"{n:,} {noun}{'s' * (n != 1)}"
 
 
-def shorten(text: str, most: int = 100) -> str:
-    """Both ends of a text that is too long for a message."""
-    half = most // 2
-    return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"
+def shorten(text: str, max_length: int = 100) -> str:
+    """The text, or its two ends if it is too long for a message."""
+    half = max_length // 2
+    return text if len(text) <= max_length else f"{text[:half]}…{text[-half:]}"
 
 
 def suggest_nearest(name: str, choices: Iterable[str]) -> str:
-    """The end of an error message: the nearest known name, or else all of them."""
+    """The end of an error message: the nearest known name, else the list of them."""
     choices = sorted(choices)
     close = get_close_matches(name, choices, n=1, cutoff=0.5)
     if close:
@@ -55,7 +53,7 @@ def suggest_nearest(name: str, choices: Iterable[str]) -> str:
 
 
 def look_up(kind: str, name: str, table: Mapping[str, T]) -> T:
-    """Look a name up, or say which one was probably meant."""
+    """Look up a name; an error suggests the nearest one."""
     if name not in table:
         raise UsageError(f"no {kind} named {shorten(name)!r}; {suggest_nearest(name, table)}")
     return table[name]

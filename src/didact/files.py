@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from didact.errors import UsageError, refuse_damaged
 from didact.options import to_json_value
-from didact.schema import ANY, Shape, complaint, parse
+from didact.schema import ANY, Shape, find_mismatch, parse_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -121,14 +121,14 @@ def to_json(value: Any, *, indent: int | None = None) -> str:
 def read_json(path: Path, shape: Shape = ANY) -> Any:
     """The content of a JSON file, checked against a shape."""
     try:
-        value = parse(path.read_text(encoding="utf-8"))
+        value = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UsageError(f"{path} is missing; the run's folder is not whole: put it back, or train anew") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read ({error}); the run's folder is damaged: train anew") from error
-    if wrong := complaint(value, shape):
+    if mismatch := find_mismatch(value, shape):
         raise UsageError(
-            f"{path}{' ' if wrong.startswith('lacks') else ': '}{wrong}; the run's folder is damaged: train anew"
+            f"{path}{' ' if mismatch.startswith('lacks') else ': '}{mismatch}; the run's folder is damaged: train anew"
         )
     return value
 
@@ -199,7 +199,7 @@ def _split_tensors(tree: Any, tensors: dict[str, Tensor]) -> Any:
 def read_tree(path: Path) -> Any:
     tensors, header = read_tensors(path)
     try:
-        return _join_tensors(parse(header["tree"]), tensors)
+        return _join_tensors(parse_json(header["tree"]), tensors)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise UsageError(f"{path} holds no state to resume from ({error!r}); it is damaged: train anew") from error
 

@@ -1,4 +1,4 @@
-"""Names for models and recipes. A name is given once: giving it again raises."""
+"""Registries of models and recipes by name; a name that is registered twice raises."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -10,11 +10,11 @@ from didact.options import Option, bind_arguments, read_options
 
 C = TypeVar("C", bound=Callable[..., Any])
 
-CHAPTERS = (  # in the order in which the courses come to them
+CHAPTERS = (  # in the order of the courses
     "foundations",
     "automatic differentiation",
-    "optimisation",
-    "regularisation",
+    "optimization",
+    "regularization",
     "uncertainty",
     "convolutions",
     "recurrent networks",
@@ -29,7 +29,7 @@ RECIPES: dict[str, "Recipe"] = {}
 
 @dataclass(frozen=True)
 class Preset:
-    """A model class with the keywords that make it this preset."""
+    """A model class with the keywords of one preset: resnet18 is ResNet with these depths."""
 
     model_class: Callable[..., Any]
     keywords: Mapping[str, Any]
@@ -39,7 +39,7 @@ class Preset:
 
 
 def register_model(name: str, **keywords: Any) -> Callable[[C], C]:
-    """Give a model class, with these keywords, a name that tests walk and people type."""
+    """Register a model class with these keywords under a name."""
 
     def decorate(model_class: C) -> C:
         if name in MODELS:
@@ -51,25 +51,26 @@ def register_model(name: str, **keywords: Any) -> Callable[[C], C]:
 
 
 def create_model(name: str, **keywords: Any) -> Any:
-    """A registered model, its preset overlaid with the given keywords."""
+    """Create a registered model; the given keywords override those of its preset."""
     return look_up("model", name, MODELS)(**keywords)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One experiment of the syllabus: called with loaded data and keywords, it returns an Experiment."""
+    """A registered recipe: called with loaded data and keywords, it returns an Experiment."""
 
     name: str
     function: Callable[..., Any]
-    data: str                         # the set it uses when none is named
+    data: str                         # its default dataset
     accepts: tuple[str, ...]          # kinds of data
-    tasks: tuple[str, ...]            # what the targets may be; empty: any
+    tasks: tuple[str, ...]            # kinds of targets; empty: any
     kind: str                         # supervised, generative, …
     chapter: str
     sources: tuple[str, ...]          # as "Gaba 2.8"
     abilities: tuple[str, ...]
-    grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # what `didact sweep` tries when told nothing
-    # metrics of its table, the first ranks; empty: what is watched. A loss that an axis enters cannot
+    grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # default axes of `didact sweep`
+    # metrics of a sweep's table, ranked by the first; empty: the monitored one. A loss whose definition depends on an
+    # axis, as that of a β-VAE on β, cannot rank
     comparison_metrics: tuple[str, ...] = ()
 
     @property
@@ -79,7 +80,7 @@ class Recipe:
 
     @property
     def needs_labels(self) -> bool:
-        """Whether it learns what each example is, whatever its options."""
+        """Whether it needs a target for each example, whatever its options."""
         return bool(self.tasks) or self.kind == "supervised"
 
     @property
@@ -87,7 +88,7 @@ class Recipe:
         return inspect.cleandoc(self.function.__doc__ or "").split("\n\n")[0].replace("\n", " ")
 
     def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """All arguments, defaults filled in, each checked."""
+        """All arguments, checked, with defaults filled in."""
         return bind_arguments(self.options, arguments, owner=f"recipe {self.name!r}")
 
     def __call__(self, data: Any, **arguments: Any) -> Any:
@@ -95,7 +96,7 @@ class Recipe:
         return self.function(data, **self.bind(arguments))
 
     def check_data(self, data: Any) -> None:
-        """Refuse data of a kind or task that the recipe cannot learn, by name, before anything runs."""
+        """Refuse data of a kind or task that the recipe cannot use."""
         if data.kind not in self.accepts:
             raise UsageError(
                 f"recipe {self.name!r} learns from {' or '.join(self.accepts)}, but {data.name!r} is {data.kind}; "
@@ -103,7 +104,7 @@ class Recipe:
             )
         if data.task == "none" and self.needs_labels:
             raise UsageError(
-                f"recipe {self.name!r} learns what each example is, which {data.name!r} does not say; {data.notes[0]}"
+                f"recipe {self.name!r} needs a target for each example, but {data.name!r} has none; {data.notes[0]}"
             )
         if self.tasks and data.task not in self.tasks:
             raise UsageError(
@@ -113,7 +114,7 @@ class Recipe:
 
     @property
     def advice(self) -> str:
-        """What to give instead: of texts there are two kinds, one to go on with and one with labels."""
+        """What to give instead; of texts there are two kinds, running text and labeled texts."""
         if "language" in self.tasks:
             return "give a text file (.txt, .md) or a folder of them"
         return (
@@ -133,7 +134,7 @@ def recipe(
     grid: Mapping[str, tuple[Any, ...]] | None = None,
     comparison_metrics: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Any]], Recipe]:
-    """Put a function into the catalogue."""
+    """Register a function as a recipe."""
 
     def decorate(function: Callable[..., Any]) -> Recipe:
         name = function.__name__

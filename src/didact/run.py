@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 from didact import files
 from didact.errors import UsageError, shorten, suggest_nearest
 from didact.options import to_json_value
-from didact.schema import FACTS, LINE, complaint, parse
+from didact.schema import METRICS_LINE, RUN_METADATA, find_mismatch, parse_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -76,7 +76,7 @@ class Run:
     @property
     def metadata(self) -> dict[str, Any]:
         """run.json."""
-        metadata: dict[str, Any] = files.read_json(self.folder / "run.json", FACTS)
+        metadata: dict[str, Any] = files.read_json(self.folder / "run.json", RUN_METADATA)
         return metadata
 
     @property
@@ -218,8 +218,8 @@ class Run:
     @staticmethod
     def read_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
         try:
-            row: dict[str, Any] = parse(line.decode())
-            wrong = complaint(row, LINE)
+            row: dict[str, Any] = parse_json(line.decode())
+            wrong = find_mismatch(row, METRICS_LINE)
         except ValueError as error:
             wrong = str(error)
         if wrong:

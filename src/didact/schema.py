@@ -1,11 +1,9 @@
-"""The shape of the JSON that runs and sweeps are kept in, checked where it is read: a damaged file is refused
-before anyone trusts it.
+"""The shape of the JSON in run folders and sweeps, checked when it is read.
 
-    {"step": COUNT, "lr?": NUMBER}     an object with these keys, of which a `?` may be missing; others are not
-    looked at
+    {"step": COUNT, "lr?": NUMBER}     an object with these keys, optional ones marked `?`; other keys are ignored
     [TEXT]                             a list
-    Each(SCORE)                        an object with any keys
-    Maybe(TEXT)                        or null
+    MapOf(SCORE)                       an object with any keys
+    Nullable(TEXT)                     a value or null
 """
 
 import json
@@ -16,88 +14,82 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A value by itself."""
+class Scalar:
+    """A single value that passes a test."""
 
-    words: str
-    fits: Callable[[Any], bool]
+    description: str
+    is_valid: Callable[[Any], bool]
 
 
 @dataclass(frozen=True)
-class Each:
+class MapOf:
     """An object whose keys are names: of metrics, layers, columns."""
 
     shape: "Shape"
 
 
 @dataclass(frozen=True)
-class Maybe:
-    """Or nothing."""
+class Nullable:
+    """A value or null."""
 
     shape: "Shape"
 
 
-Shape = Kind | Each | Maybe | list[Any] | dict[str, Any]
+Shape = Scalar | MapOf | Nullable | list[Any] | dict[str, Any]
 
 
-def is_number(value: Any) -> bool:
-    """A finite one that fits into 64 bits: JSON knows larger ones."""
+def _is_number(value: Any) -> bool:
+    """A finite number that fits into 64 bits; JSON itself has no such bounds."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return abs(value) < 2**63 if isinstance(value, int) else math.isfinite(value)
 
 
-def is_count(value: Any) -> bool:
-    return is_number(value) and isinstance(value, int) and value >= 0
+def _is_count(value: Any) -> bool:
+    return _is_number(value) and isinstance(value, int) and value >= 0
 
 
-def is_nested(value: Any) -> bool:
-    """A number or lists of numbers, each as long as the others beside it: what becomes a tensor."""
-    return depth(value) is not None
-
-
-def depth(value: Any) -> tuple[int, ...] | None:
-    """The sizes of nested lists of numbers; None where it is anything else."""
-    if is_number(value):
+def _nested_sizes(value: Any) -> tuple[int, ...] | None:
+    """The sizes of nested lists of numbers, equally long at each level; None for anything else."""
+    if _is_number(value):
         return ()
-    inner = {depth(v) for v in value} if isinstance(value, list) else {None}
+    inner = {_nested_sizes(v) for v in value} if isinstance(value, list) else {None}
     first = next(iter(inner), ())
     return None if len(inner) > 1 or first is None else (len(value), *first)
 
 
-ANY = Kind("a value", lambda value: True)
-TEXT = Kind("a text", lambda value: isinstance(value, str))
-FLAG = Kind("true or false", lambda value: isinstance(value, bool))
-COUNT = Kind("a count", is_count)
-SIZE = Kind("a size of 1 or more", lambda value: is_count(value) and value > 0)
-NUMBER = Kind("a number", is_number)
-SECONDS = Kind("seconds", lambda value: is_number(value) and value >= 0)
-TENSOR = Kind("numbers", is_nested)
-SCORE = Maybe(NUMBER)  # null: not defined
+ANY = Scalar("a value", lambda value: True)
+TEXT = Scalar("a text", lambda value: isinstance(value, str))
+FLAG = Scalar("true or false", lambda value: isinstance(value, bool))
+COUNT = Scalar("a count", _is_count)
+SIZE = Scalar("a size of 1 or more", lambda value: _is_count(value) and value > 0)
+NUMBER = Scalar("a number", _is_number)
+SECONDS = Scalar("seconds", lambda value: _is_number(value) and value >= 0)
+TENSOR = Scalar("numbers", lambda value: _nested_sizes(value) is not None)
+SCORE = Nullable(NUMBER)  # null: undefined
+MONITOR = Scalar("a metric and min or max",
+                 lambda v: isinstance(v, list) and len(v) == 2 and isinstance(v[0], str) and v[1] in ("min", "max"))
 
-WATCH = Kind("a metric and min or max",
-             lambda v: isinstance(v, list) and len(v) == 2 and isinstance(v[0], str) and v[1] in ("min", "max"))
-
-LINE: Shape = {  # of metrics.jsonl
+METRICS_LINE: Shape = {  # of metrics.jsonl
     "step": COUNT,
     "epoch": SECONDS,
     "lr?": NUMBER,
-    "train?": Each(SCORE),
-    "gradients?": Each(SCORE),
-    "validation?": Each(SCORE),
+    "train?": MapOf(SCORE),
+    "gradients?": MapOf(SCORE),
+    "validation?": MapOf(SCORE),
     "seconds?": SECONDS,
 }
-ROW: Shape = {  # of sweep.jsonl
-    "cell": Each(ANY),
+SWEEP_ROW: Shape = {  # of sweep.jsonl
+    "cell": MapOf(ANY),
     "seed": COUNT,
     "run": TEXT,
-    "validation": Each(SCORE),
-    "test": Each(SCORE),
+    "validation": MapOf(SCORE),
+    "test": MapOf(SCORE),
     "seconds?": SECONDS,
-    "monitor?": WATCH,
+    "monitor?": MONITOR,
     "diverged?": TEXT,
 }
-DATA: Shape = {
+_DATA: Shape = {
     "name": TEXT,
     "kind": TEXT,
     "task": TEXT,
@@ -112,35 +104,35 @@ DATA: Shape = {
     "notes?": [TEXT],
     "mean?": TENSOR,
     "std?": TENSOR,
-    "class_counts?": Each([COUNT]),
-    "rows?": Each(COUNT),
-    "source?": {"path?": TEXT, "name?": TEXT, "seed?": COUNT, "size?": Maybe(SIZE)},
-    "encoder?": Maybe({"kind": TEXT}),
+    "class_counts?": MapOf([COUNT]),
+    "rows?": MapOf(COUNT),
+    "source?": {"path?": TEXT, "name?": TEXT, "seed?": COUNT, "size?": Nullable(SIZE)},
+    "encoder?": Nullable({"kind": TEXT}),
 }
-HEALTH: Shape = {
+_HEALTH: Shape = {
     "kind?": TEXT,
     "task?": TEXT,
     "target?": TEXT,
     "shape?": [COUNT],
-    "splits?": Each(COUNT),
-    "classes?": Each(COUNT),
+    "splits?": MapOf(COUNT),
+    "classes?": MapOf(COUNT),
     "imbalance?": NUMBER,
-    "duplicates?": Maybe(Each(COUNT)),
+    "duplicates?": Nullable(MapOf(COUNT)),
     "fingerprint?": TEXT,
     "notes?": [TEXT],
 }
-LAYERS: Shape = {
+_LAYERS: Shape = {
     "rows": [{
-        "name": TEXT, "layer": TEXT, "shape": Maybe([COUNT]), "parameters": COUNT, "trainable?": COUNT,
+        "name": TEXT, "layer": TEXT, "shape": Nullable([COUNT]), "parameters": COUNT, "trainable?": COUNT,
         "field?": [NUMBER], "jump?": [NUMBER],
     }],
     "total": COUNT, "trainable": COUNT, "tied": COUNT,
 }
-FACTS: Shape = {  # run.json; what later versions added may be missing
+RUN_METADATA: Shape = {  # run.json; keys that later versions added are optional
     "recipe": TEXT,
-    "arguments": Each(ANY),
-    "settings": Each(ANY),
-    "data": DATA,
+    "arguments": MapOf(ANY),
+    "settings": MapOf(ANY),
+    "data": _DATA,
     "summary?": TEXT,
     "chapter?": TEXT,
     "sources?": [TEXT],
@@ -148,68 +140,70 @@ FACTS: Shape = {  # run.json; what later versions added may be missing
     "command_to_repeat?": TEXT,
     "started?": TEXT,
     "status?": TEXT,
-    "health?": HEALTH,
+    "health?": _HEALTH,
     "notes?": [TEXT],
-    "layers?": LAYERS,
+    "layers?": _LAYERS,
     "device?": TEXT,
     "precision?": TEXT,
     "processes?": SIZE,
     "trained_for?": TEXT,
     "propagation?": [{"layer": TEXT, "kind": TEXT, "variance": SCORE, "gradient_variance": SCORE}],
     "plan?": {"batch_size": SIZE, "rounds_per_epoch": SIZE, "total_rounds": SIZE},
-    "monitor?": WATCH,
+    "monitor?": MONITOR,
     "command?": TEXT,
-    "versions?": Each(Maybe(TEXT)),
-    "machine?": Each(ANY),
-    "git?": Maybe({"commit": TEXT, "dirty": FLAG}),
+    "versions?": MapOf(Nullable(TEXT)),
+    "machine?": MapOf(ANY),
+    "git?": Nullable({"commit": TEXT, "dirty": FLAG}),
     "stop_reason?": TEXT,
     "seconds?": SECONDS,
     "warmup_seconds?": SECONDS,
     "steps?": COUNT,
-    "best_step?": Maybe(COUNT),
-    "fingerprint?": Each(NUMBER),
-    "validation?": Maybe(Each(SCORE)),
-    "test?": Maybe(Each(SCORE)),
+    "best_step?": Nullable(COUNT),
+    "fingerprint?": MapOf(NUMBER),
+    "validation?": Nullable(MapOf(SCORE)),
+    "test?": Nullable(MapOf(SCORE)),
     "examples?": {"worst?": [TEXT], "best?": [TEXT]},
 }
 
 
-def complaint(value: Any, shape: Shape, where: str = "") -> str:
-    """What is wrong with a value, in words; nothing where it has the shape."""
-    if isinstance(shape, Maybe):
-        return "" if value is None else complaint(value, shape.shape, where)
-    if isinstance(shape, Kind):
-        return "" if shape.fits(value) else expected(shape.words, value, where)
+def find_mismatch(value: Any, shape: Shape, path: str = "") -> str:
+    """The first difference between a value and a shape, in words; empty if there is none."""
+    if isinstance(shape, Nullable):
+        return "" if value is None else find_mismatch(value, shape.shape, path)
+    if isinstance(shape, Scalar):
+        return "" if shape.is_valid(value) else _describe(shape.description, value, path)
     if isinstance(shape, list):
         if not isinstance(value, list):
-            return expected("a list", value, where)
-        return first(complaint(v, shape[0], f"{where}[{k}]") for k, v in enumerate(value))
+            return _describe("a list", value, path)
+        return _first(find_mismatch(v, shape[0], f"{path}[{k}]") for k, v in enumerate(value))
     if not isinstance(value, dict):
-        return expected("an object", value, where)
-    if isinstance(shape, Each):
-        return first(complaint(v, shape.shape, f"{where}.{key}".lstrip(".")) for key, v in value.items())
+        return _describe("an object", value, path)
+    if isinstance(shape, MapOf):
+        return _first(find_mismatch(v, shape.shape, f"{path}.{key}".lstrip(".")) for key, v in value.items())
     if missing := [key for key in shape if not key.endswith("?") and key not in value]:
-        return f"{where} lacks {', '.join(missing)}".lstrip()
-    named = ((key.rstrip("?"), inner) for key, inner in shape.items())
-    return first(complaint(value[key], inner, f"{where}.{key}".lstrip(".")) for key, inner in named if key in value)
+        return f"{path} lacks {', '.join(missing)}".lstrip()
+    inner_shapes = ((key.rstrip("?"), inner) for key, inner in shape.items())
+    return _first(
+        find_mismatch(value[key], inner, f"{path}.{key}".lstrip(".")) for key, inner in inner_shapes if key in value
+    )
 
 
-def first(complaints: Iterable[str]) -> str:
-    return next(filter(None, complaints), "")
+def _first(mismatches: Iterable[str]) -> str:
+    return next(filter(None, mismatches), "")
 
 
-def expected(what: str, value: Any, where: str) -> str:
-    shown = repr(value)
-    return f"{where or 'it'} must be {what}, got {shown if len(shown) <= 40 else shown[:39] + '…'}"
+def _describe(expected: str, value: Any, path: str) -> str:
+    text = repr(value)
+    return f"{path or 'it'} must be {expected}, got {text if len(text) <= 40 else text[:39] + '…'}"
 
 
-def parse(text: str) -> Any:
-    """JSON as its standard has it, without NaN, nested no deeper than Python can follow; ValueError for all else."""
+def parse_json(text: str) -> Any:
+    """Strict JSON, without NaN and not too deeply nested; ValueError otherwise."""
     try:
-        return json.loads(text, parse_constant=refuse)
+        return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
-def refuse(word: str) -> None:
-    raise ValueError(f"{word} is no JSON")
+def _refuse_constant(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")

@@ -108,7 +108,7 @@ SUBJECTS = {
     "pixelcnn": "pixelcnn|pixelrnn|autoregressive",
     "pixelrnn": "pixelrnn",
     "realnvp": "flow|bijective",
-    "regularised_mlp": "regulari[sz]|dropout|initialization|stochastic depth",
+    "regularized_mlp": "regulari[sz]|dropout|initialization|stochastic depth",
     "scratch_gpt": "gpt|transformer",
     "scratch_lenet": "lenet|convolution",
     "scratch_manual": "backpropagation|gradients",

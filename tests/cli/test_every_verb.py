@@ -144,7 +144,7 @@ def test_train_prints_splits_layers_and_paths(workdir, capsys):
     assert main(shlex.split("train mlp --data own.csv --hidden 8 --epochs 5")) == 0
     out, err = capsys.readouterr()
     assert "42 train, 9 validation, 9 test" in err and "2 classes" in err and "target 'sold'" in err
-    assert "9 validation and 9 test examples also stand in training" in err
+    assert "9 validation and 9 test examples also occur in training" in err
     assert "network.hidden.0" in err and "41 parameters, 41 trainable, 0 tied" in err   # 3·8 + 8 + 8·1 + 1
     assert "device cpu" in err and "precision fp32" in err and "expected:" in err
     assert [line.split()[0] for line in out.splitlines()] == ["test", "run", "report"]
@@ -264,7 +264,7 @@ def test_sweep_resumes_where_it_was_interrupted(run_cli_json, workdir):
 def test_doctor_lists_its_findings(run_cli_json, run_cli, workdir):
     result = run_cli_json("doctor")
     assert result["ok"] is all(row["ok"] for row in result["findings"])
-    names = {row["what"] for row in result["findings"]}
+    names = {row["check"] for row in result["findings"]}
     assert names >= {
         "python",
         "torch",
@@ -276,7 +276,7 @@ def test_doctor_lists_its_findings(run_cli_json, run_cli, workdir):
         "pandas",
         "tensorboardX",
     }
-    assert all(row["what"] in run_cli("doctor") for row in result["findings"])
+    assert all(row["check"] in run_cli("doctor") for row in result["findings"])
 
 
 def split_option_help(text: str) -> dict[str, str]:

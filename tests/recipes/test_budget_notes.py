@@ -9,7 +9,7 @@ from didact.training.prepare import prepare
 RECIPE_NAMES = (
     "mlp",
     "cnn",
-    "regularised_mlp",
+    "regularized_mlp",
     "segmentation",
     "denoising",
     "detection",

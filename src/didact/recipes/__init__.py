@@ -1,4 +1,17 @@
-"""The catalogue: importing it registers every recipe."""
+"""All recipes: importing this package registers them, so that `didact list` and `didact.train` find them.
+
+A recipe is a function of loaded data and typed keywords that returns an Experiment; one file per family:
+
+    mlp, regression, regularization, optimizers, grokking           tables, curves and training itself
+    cnn, transfer, segmentation, detection, denoising               images
+    rnn, copy_task, forecast, word2vec                              sequences
+    transformers, gpt, fine_tune                                    text with attention
+    autoencoders, gan, diffusion, consistency, latent_diffusion,
+    realnvp, pixelcnn, vqvae_prior                                  generative models
+    scratch                                                         the NumPy engine
+    _hyperparameters, _defaults                                     shared options; budgets and defaults from the data
+    _initial_weights, _source_run, _word_vectors                    what an earlier training hands over
+"""
 
 from didact.recipes.autoencoders import autoencoder, semi_supervised, vae, vqvae
 from didact.recipes.cnn import cnn, cnn_ablation
@@ -18,7 +31,7 @@ from didact.recipes.optimizers import optimizers
 from didact.recipes.pixelcnn import pixelcnn, pixelrnn
 from didact.recipes.realnvp import realnvp
 from didact.recipes.regression import approximate, bagging, uncertain_regression
-from didact.recipes.regularization import dropout_weight_decay, regularised_mlp
+from didact.recipes.regularization import dropout_weight_decay, regularized_mlp
 from didact.recipes.rnn import char_rnn, seq2seq, text_rnn
 from didact.recipes.scratch import scratch_gpt, scratch_lenet, scratch_manual, scratch_mlp, scratch_rnn
 from didact.recipes.segmentation import segmentation
@@ -55,7 +68,7 @@ __all__ = [
     "pixelcnn",
     "pixelrnn",
     "realnvp",
-    "regularised_mlp",
+    "regularized_mlp",
     "scratch_gpt",
     "scratch_lenet",
     "scratch_manual",

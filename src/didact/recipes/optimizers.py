@@ -18,7 +18,7 @@ from didact.training.experiment import Experiment
     data="digits",
     accepts=("table", "images", "text"),
     tasks=SUPERVISED_TASKS,
-    chapter="optimisation",
+    chapter="optimization",
     abilities=("classify", "regress", "draw"),
     sources=("Gaba 2.8", "Gaba 2.4", "Gaba 2.9", "Groudiev 3", "Van Schependom 2", "Lhotte 4"),
     grid={"optimizer": ("sgd", "momentum", "adam", "adamw")},

@@ -104,7 +104,7 @@ def uncertain_regression(
     data="breast_cancer",
     accepts=("table", "images", "text"),
     tasks=SUPERVISED_TASKS,
-    chapter="regularisation",
+    chapter="regularization",
     abilities=("classify", "regress", "draw"),
     sources=("Van Schependom 3.3.3", "Gaba Ex 3.3"),
     grid={"members": (1, 2, 5, 10, 20)},

@@ -20,11 +20,11 @@ from didact.training.experiment import Experiment
     data="digits",
     accepts=("table", "images", "text"),
     tasks=CLASSIFICATION_TASKS,
-    chapter="regularisation",
+    chapter="regularization",
     abilities=("classify", "draw"),
     sources=("Gaba 3.10", "Gaba 3.2", "Gaba 3.3", "Gaba 3.12", "Van Schependom 3.3", "Groudiev 7.1", "Fleuret 4.5"),
 )
-def regularised_mlp(
+def regularized_mlp(
     data: Data,
     *,
     hidden: a.HiddenSizes = (256, 256),
@@ -77,7 +77,7 @@ def regularised_mlp(
     data="digits",
     accepts=("table", "images"),
     tasks=CLASSIFICATION_TASKS,
-    chapter="regularisation",
+    chapter="regularization",
     abilities=("classify", "draw"),
     sources=("Gaba 3.11",),
     grid={"dropout": (0.0, 0.1, 0.3, 0.5, 0.7), "weight_decay": (0.0, 1e-5, 1e-4, 1e-3, 1e-2)},

@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 from didact.data.core import Batch, Data
 from didact.objectives.base import Objective
 from didact.optim.schedule import Constant, Schedule
-from didact.options import Range, VerbatimText
+from didact.options import Aliases, Range, VerbatimText
 
 OptimizerFactory = Callable[[Any], Optimizer]
 Augment = Callable[[Batch, torch.Generator], Batch]
@@ -73,41 +73,50 @@ class Settings:
     data: Annotated[
         str | None,
         VerbatimText(),
-        "name of a set, a file (CSV, TSV, TXT), a folder of images or texts (the recipe's own if not given)",
+        "dataset: a name, a file (CSV, TSV, TXT), or a folder of images or texts (the recipe's own if not given)",
     ] = None
     target: Annotated[
         str | None,
         VerbatimText(),
-        "column of the CSV to predict, or several of yes and no: a,b,c (the last one if not given)",
+        "target column of a CSV file, or several yes/no columns: a,b,c (the last one if not given)",
     ] = None
     task: Annotated[
         Literal["classes", "number"] | None,
-        "what numbers in the target mean (few different whole ones are classes, if not given)",
+        "what numbers in the target column are (a few different integers are classes, if not given)",
     ] = None
-    text: Annotated[str | None, VerbatimText(), "column of the CSV that holds texts"] = None
+    text: Annotated[str | None, VerbatimText(), "text column of a CSV file"] = None
     tokens: Annotated[
         Literal["characters", "words", "bpe", "gpt2"] | None,
-        "what running text and pairs are cut into; gpt2: as the published weights were (running text: characters if "
-        "not given)",
+        "tokenizer of running text and sentence pairs; gpt2 is that of the published weights (characters for running "
+        "text if not given)",
     ] = None
-    size: Annotated[int | None, Range(1, 4096), "pixels on a side that images are resized to"] = None
-    seed: Annotated[int, Range(0), "fixes initialisation, order, augmentation and sampling"] = 0
-    split_seed: Annotated[int, Range(0), "fixes which examples are for validation and test"] = 0
-    epochs: Annotated[int | None, Range(1), "passes over the training data, instead of the recipe's"] = None
-    steps: Annotated[int | None, Range(1), "optimizer steps, instead of the recipe's budget"] = None
-    device: Annotated[str, "auto, cpu, cuda, cuda:1, mps"] = "auto"
-    precision: Annotated[Literal["auto", "fp32", "bf16", "fp16"], "arithmetic of the network"] = "auto"
-    accumulate: Annotated[int | None, Range(1), "micro-batches that one batch is computed in"] = None
-    compile: Annotated[bool | None, "torch.compile the loss (costs half a minute at first)"] = None
-    graph: Annotated[bool, "capture steps of fixed shape as a CUDA graph"] = True
+    size: Annotated[int | None, Range(1, 4096), "side in pixels that images are resized to when loaded"] = None
+    seed: Annotated[int, Range(0), "random seed of initialization, order of examples, augmentation and sampling"] = 0
+    split_seed: Annotated[int, Range(0), "random seed of the split into training, validation and test"] = 0
+    epochs: Annotated[
+        int | None,
+        Range(1),
+        "epochs: passes over the training data, instead of the recipe's budget",
+        Aliases("num_epochs"),
+    ] = None
+    steps: Annotated[
+        int | None, Range(1), "optimizer steps, instead of the recipe's budget", Aliases("max_steps")
+    ] = None
+    device: Annotated[str, "device: auto, cpu, cuda, cuda:1 or mps"] = "auto"
+    precision: Annotated[
+        Literal["auto", "fp32", "bf16", "fp16"], "numerical precision: fp32, bf16 or fp16 (mixed precision)"
+    ] = "auto"
+    accumulate: Annotated[int | None, Range(1), "gradient accumulation: micro-batches per batch"] = None
+    compile: Annotated[bool | None, "torch.compile the loss (takes half a minute at the start)"] = None
+    graph: Annotated[bool, "capture training steps of a fixed shape as a CUDA graph"] = True
     deterministic: Annotated[
-        bool, "deterministic kernels on a GPU too: the same bytes again on the same GPU, at some speed"
+        bool, "deterministic kernels on a GPU: the same bytes on the same GPU, a little slower"
     ] = False
-    save_every: Annotated[float, Range(0, open_low=True), "seconds between checkpoints inside an epoch"] = 60.0
+    save_every: Annotated[float, Range(0, open_low=True), "seconds between checkpoints within an epoch"] = 60.0
     log_every: Annotated[
-        int | None, Range(1), "steps between two lines of metrics.jsonl (a tenth of an epoch if not given)"
+        int | None, Range(1), "steps between lines of metrics.jsonl (a tenth of an epoch if not given)"
     ] = None
-    runs: Annotated[str, "folder that the run's folder is made in"] = "runs"
+    runs: Annotated[str, "folder of the runs"] = "runs"
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,12 @@ def command(as_json: bool) -> None:
     findings = run_checks()
 
     def show() -> None:
-        width = max(len(row["what"]) for row in findings)
+        width = max(len(row["check"]) for row in findings)
         for row in findings:
-            status, color = ("no", "red") if not row["ok"] else ("--", "yellow") if row["then"] else ("ok", "green")
-            advice = f"  ({row['then']})" if row["then"] else ""
-            echo(f"{click.style(status, fg=color)}  {row['what']:<{width}}  {row['found']}{advice}")
-        echo(
-            "everything needed is there"
-            if all(r["ok"] for r in findings)
-            else "some things will not work: see the lines marked no"
-        )
+            status, color = ("no", "red") if not row["ok"] else ("--", "yellow") if row["advice"] else ("ok", "green")
+            echo(status, newline=False, fg=color)
+            echo(f"  {row['check']:<{width}}  {row['result']}" + (f"  ({row['advice']})" if row["advice"] else ""))
+        is_ready = all(row["ok"] for row in findings)
+        echo("didact works here" if is_ready else "something will not work: see the lines marked no")
 
-    print_result({"ok": all(r["ok"] for r in findings), "findings": findings}, as_json, show)
+    print_result({"ok": all(row["ok"] for row in findings), "findings": findings}, as_json, show)
