@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from didact.data.text import bpe
 from didact.errors import UsageError, look_up
-from didact.schema import FLAG, TEXT, Shape, complaint
+from didact.schema import FLAG, TEXT, Shape, find_mismatch
 
 TokenizerKind = Literal["characters", "words", "bpe", "gpt2"]
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<bos>", "<eos>")
@@ -251,7 +251,7 @@ def tokenizer_from_spec(spec: Mapping[str, Any]) -> Tokenizer:
     from didact.data.text.gpt2_bpe import PretrainedBPE
 
     kinds = {**TOKENIZERS, "published": PretrainedBPE}
-    wrong = complaint(spec, {"kind": TEXT}) or complaint(spec, SHAPES.get(spec["kind"], {}))
+    wrong = find_mismatch(spec, {"kind": TEXT}) or find_mismatch(spec, SHAPES.get(spec["kind"], {}))
     if not wrong and spec.get("specials", []) not in ([], list(SPECIAL_TOKENS)):
         wrong = f"specials must be {', '.join(SPECIAL_TOKENS)} or none"
     if wrong:
