@@ -128,7 +128,7 @@ def test_parse_options_reads_none_where_the_default_is_a_number():
 
 def test_data_named_none_is_a_folder(workdir, capsys):
     assert main(["train", "mlp", "--data", "none", "--steps", "1"]) == 2
-    assert "no data set, file or folder named 'none'" in capsys.readouterr().err
+    assert "no dataset, file or folder named 'none'" in capsys.readouterr().err
     for k in range(24):
         (workdir / "none" / "ab"[k % 2]).mkdir(parents=True, exist_ok=True)
         Image.new("L", (8, 8), 10 * k).save(workdir / "none" / "ab"[k % 2] / f"{k}.png")

@@ -4,7 +4,7 @@ import torch
 from sklearn.utils.class_weight import compute_class_weight
 
 from didact.data.balance import class_weights, oversample, resample_by_class, undersample
-from didact.data.build import build_data
+from didact.data.build import Examples, build_data
 from didact.errors import UsageError
 
 
@@ -12,7 +12,7 @@ from didact.errors import UsageError
 def data():
     y = torch.tensor([0] * 100 + [1] * 20 + [2] * 47)
     x = torch.arange(len(y), dtype=torch.float32)[:, None]
-    return build_data("made", "table", {"x": x, "y": y}, task="multiclass", class_names="abc")
+    return build_data(Examples("made", "table", {"x": x, "y": y}, task="multiclass", class_names="abc"))
 
 
 def test_class_weights_equal_scikit_learn(data):
@@ -54,7 +54,7 @@ def test_undersample_repeats_no_row(data):
 def test_resample_by_class_recounts_duplicates():
     y = torch.tensor([0, 1] * 100)
     x = torch.arange(200).float()[:, None] % 40                             # every example five times
-    data = build_data("made", "table", {"x": x, "y": y}, task="binary", class_names="ab")
+    data = build_data(Examples("made", "table", {"x": x, "y": y}, task="binary", class_names="ab"))
     assert (
         data.duplicates == {"validation": 30, "test": 30}
         and sum("also stand in training" in note for note in data.notes) == 1
@@ -78,7 +78,7 @@ def test_resample_by_class_recounts_duplicates():
 
 def test_only_classes_can_be_balanced():
     y = torch.arange(20.0)
-    regression_data = build_data("line", "table", {"x": y[:, None], "y": y}, task="regression")
+    regression_data = build_data(Examples("line", "table", {"x": y[:, None], "y": y}, task="regression"))
     for balance in (class_weights, oversample, undersample):
         with pytest.raises(UsageError, match="only classes"):
             balance(regression_data)

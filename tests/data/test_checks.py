@@ -4,7 +4,7 @@ from collections import Counter
 import pytest
 import torch
 
-from didact.data.build import build_data, compute_mean_std
+from didact.data.build import Examples, build_data, compute_mean_std
 from didact.data.checks import (
     add_health_notes,
     compute_imbalance,
@@ -29,7 +29,7 @@ def make_columns(n=90, weights=(1, 1, 1)):
 def build_table(columns, **arguments):
     labels = [f"c{k}" for k in range(int(columns["y"].max()) + 1)]
     names = ("a", "b", "c", "d")
-    return build_data(
+    examples = Examples(
         "made",
         "table",
         columns,
@@ -39,6 +39,7 @@ def build_table(columns, **arguments):
         encoder=TableEncoder.numeric(names),
         **arguments,
     )
+    return build_data(examples)
 
 
 def test_clean_data_has_no_notes():
@@ -137,7 +138,7 @@ def test_compute_mean_std_keeps_digits_and_small_scales():
 
 def test_regression_data_has_target_mean_and_std():
     y = torch.arange(40.0)
-    data = build_data("line", "table", {"x": y[:, None].clone(), "y": y}, task="regression")
+    data = build_data(Examples("line", "table", {"x": y[:, None].clone(), "y": y}, task="regression"))
     training_targets = data.train.columns["y"]
     assert data.target_mean == pytest.approx(training_targets.mean().item())
     assert data.target_std == pytest.approx(training_targets.std(correction=0).item())

@@ -119,12 +119,12 @@ def test_reload_data_refuses_changed_files(table_path, image_folder):
 
 
 @pytest.mark.parametrize(("name_or_path", "options", "message"), [
-    ("iriss", {}, "no data set, file or folder named 'iriss'; did you mean 'iris'"),
-    ("", {}, "no data set, file or folder named ''"),
+    ("iriss", {}, "no dataset, file or folder named 'iriss'; did you mean 'iris'"),
+    ("", {}, "no dataset, file or folder named ''"),
     ("nowhere/table.csv", {}, "no data at nowhere/table.csv: there is no such file"),
     ("table.csv", {}, "no data at table.csv"),
-    ("x" * 5000, {}, "no data set, file or folder"),
-    ("iris", {"target": "species"}, "--target does not apply: 'iris' is a known set"),
+    ("x" * 5000, {}, "no dataset, file or folder"),
+    ("iris", {"target": "species"}, "--target does not apply: 'iris' is a known dataset"),
     ("own.csv", {"size": 3}, "--size does not apply"),
     ("pics", {"text": "a"}, "--text does not apply"),
     ("own.xlsx", {}, "neither a table"),

@@ -65,7 +65,7 @@ def test_file_split_data_equal_the_resident_data(resident_and_streamed):
     assert resident.fingerprint == streamed.fingerprint, "a run is the same whether memory was free or not"
     torch.testing.assert_close(resident.mean, streamed.mean)
     torch.testing.assert_close(resident.std, streamed.std)
-    assert any("read while learning" in note for note in streamed.notes)
+    assert any("read during training" in note for note in streamed.notes)
     assert any("not looked for" in note for note in streamed.notes)
     if resident.class_names:
         assert oversample(streamed).class_counts == oversample(resident).class_counts

@@ -6,7 +6,7 @@ from functools import partial
 import torch
 from torch import nn
 
-from didact.data.build import build_data
+from didact.data.build import Examples, build_data
 from didact.data.core import Data
 from didact.objectives.distributions.classification import Categorical
 from didact.objectives.distributions.regression import Normal
@@ -21,7 +21,13 @@ def make_blobs(rows: int = 300, classes: int = 3, features: int = 5, seed: int =
     y = torch.arange(rows) % classes
     x = 2 * torch.randn(classes, features, generator=generator)[y] + torch.randn(rows, features, generator=generator)
     return build_data(
-        "blobs", "table", {"x": x, "y": y}, task="multiclass", class_names=[str(k) for k in range(classes)]
+        Examples(
+            "blobs",
+            "table",
+            {"x": x, "y": y},
+            task="multiclass",
+            class_names=[str(k) for k in range(classes)],
+        ),
     )
 
 
@@ -30,7 +36,7 @@ def make_line(rows: int = 300, seed: int = 0) -> Data:
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(rows, 4, generator=generator)
     y = x @ torch.tensor([1.0, -2.0, 0.5, 3.0]) + 0.1 * torch.randn(rows, generator=generator)
-    return build_data("line", "table", {"x": x, "y": y}, task="regression")
+    return build_data(Examples("line", "table", {"x": x, "y": y}, task="regression"))
 
 
 def make_network(features: int, outputs: int, *, dropout: float = 0.0, hidden: int = 16) -> nn.Module:

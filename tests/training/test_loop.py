@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from didact.data.build import build_data
+from didact.data.build import Examples, build_data
 from didact.errors import UsageError
 from didact.objectives.base import Objective, Player
 from didact.objectives.distributions.classification import Categorical
@@ -333,7 +333,7 @@ def test_log_every_changes_only_the_log(tmp_path):
 def test_trainer_learns_multilabel_targets():
     x = torch.randn(200, 6)
     y = (x[:, :3] > 0).float()
-    data = build_data("several", "table", {"x": x, "y": y}, task="multilabel", class_names=["a", "b", "c"])
+    data = build_data(Examples("several", "table", {"x": x, "y": y}, task="multilabel", class_names=["a", "b", "c"]))
     from didact.objectives.supervised import likelihood_for, make_supervised
 
     likelihood = likelihood_for(data)

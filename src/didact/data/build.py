@@ -1,9 +1,9 @@
-"""From columns of examples to Data: split, measure, examine. Every source ends here."""
+"""From columns of examples to Data: split, compute statistics, check. Every dataset and file format ends here."""
 
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -16,69 +16,79 @@ from didact.data.storage import FileSplit
 from didact.errors import UsageError
 
 CLASSIFICATION_TASKS = ("binary", "multiclass")
-STATISTICS_SAMPLE_SIZE = 4096  # images of a streamed set that are read to measure it
+STATISTICS_SAMPLE_SIZE = 4096  # images of a streamed dataset that are read for its statistics
+
+
+@dataclass(frozen=True)
+class Examples:
+    """All examples of a dataset before they are split, and what they are.
+
+    `columns` holds them as stored ("x" and "y"), or reads them from files. "y" is (N,) int64 for classes, (N,) float32
+    for a regression, (N, K) float32 for several labels.
+    """
+
+    name: str
+    kind: str                                # table, images, text, …
+    columns: Batch | FileSplit
+    task: str                                # regression, binary, multiclass, multilabel, none, …
+    class_names: Sequence[str] = ()
+    feature_names: Sequence[str] = ()
+    target: str = "y"
+    target_offset: float = 0.0
+    encoder: Encoder | None = None
+    source: Mapping[str, Any] = field(default_factory=dict)
+    locator: SourceLocator | None = None
+    notes: Sequence[str] = ()
+    standardize: bool = True                 # inputs are standardized by the mean and deviation of the training split
+    fingerprint: str = ""                    # of files; else computed from the columns
 
 
 def build_data(
-    name: str,
-    kind: str,
-    columns: Batch | FileSplit,
+    examples: Examples,
     *,
-    task: str,
-    class_names: Sequence[str] = (),
-    feature_names: Sequence[str] = (),
-    target: str = "y",
-    target_offset: float = 0.0,
-    encoder: Encoder | None = None,
-    source: Mapping[str, Any] | None = None,
+    indices: Mapping[str, Tensor] | None = None,
     test_indices: Tensor | None = None,
     fractions: tuple[float, float] | None = None,
-    indices: Mapping[str, Tensor] | None = None,
-    locator: SourceLocator | None = None,
     seed: int = 0,
-    standardize: bool = True,
-    notes: Sequence[str] = (),
-    fingerprint: str = "",
 ) -> Data:
-    """Split the rows, take mean and deviation of the training part alone, and tell what looks unhealthy.
+    """Split the examples, compute the statistics of the training split alone, and add notes on the data's health.
 
-    `columns` holds every row, stored small ("x" and "y"), or streams them; `test` the row numbers of a test split that
-    the set brings; `indices` a whole split made before.
-    `y` is (N,) int64 for classes, (N,) float32 for regression and binary 0/1 int64, (N, K) float32 for multilabel.
+    `indices` is a whole split made before; `test_indices` the test split that the dataset comes with; `fractions` those
+    of validation and test.
     """
-    all_rows = columns if isinstance(columns, FileSplit) else TensorSplit(columns, encoder.decoders if encoder else {})
-    y = all_rows.columns.get("y")
-    validate(name, len(all_rows), all_rows.columns, task=task, class_names=class_names)
+    e = examples
+    decoders = e.encoder.decoders if e.encoder else {}
+    all_examples = e.columns if isinstance(e.columns, FileSplit) else TensorSplit(e.columns, decoders)
+    n, y = len(all_examples), all_examples.columns.get("y")
+    validate(e.name, n, all_examples.columns, task=e.task, class_names=e.class_names)
     indices = split_indices(
-        name, len(all_rows), y, task=task, test_indices=test_indices, fractions=fractions, indices=indices, seed=seed
+        e.name, n, y, task=e.task, test_indices=test_indices, fractions=fractions, indices=indices, seed=seed
     )
-    splits = {part: all_rows.subset(indices[part]) for part in SPLITS}
-    example = all_rows.batch(indices["train"][:1])["x"]
-    mean, std = compute_mean_std(splits["train"]) if standardize else (torch.zeros(1), torch.ones(1))
-    target_mean, target_std = _compute_target_mean_std(splits["train"], task)
+    splits = {part: all_examples.subset(indices[part]) for part in SPLITS}
+    first = all_examples.batch(indices["train"][:1])["x"]
+    mean, std = compute_mean_std(splits["train"]) if e.standardize else (torch.zeros(1), torch.ones(1))
+    target_mean, target_std = _compute_target_mean_std(splits["train"], e.task)
     data = Data(
-        name=name,
-        kind=kind,
-        task=task,
-        shape=tuple(example.shape[1:]),
-        class_names=tuple(class_names),
-        feature_names=tuple(feature_names),
-        target=target,
-        target_offset=target_offset,
+        name=e.name,
+        kind=e.kind,
+        task=e.task,
+        shape=tuple(first.shape[1:]),
+        class_names=tuple(e.class_names),
+        feature_names=tuple(e.feature_names),
+        target=e.target,
+        target_offset=e.target_offset,
         mean=mean,
         std=std,
         target_mean=target_mean,
         target_std=target_std,
-        encoder=encoder,
-        source=dict(source or {"name": name}),
+        encoder=e.encoder,
+        source=dict(e.source or {"name": e.name}),
         indices=indices,
-        locator=locator,
-        class_counts={part: _count_classes(splits[part], task, len(class_names)) for part in SPLITS},
-        fingerprint=fingerprint or _compute_fingerprint(all_rows),
-        notes=tuple(notes),
-        train=splits["train"],
-        validation=splits["validation"],
-        test=splits["test"],
+        locator=e.locator,
+        class_counts={part: _count_classes(splits[part], e.task, len(e.class_names)) for part in SPLITS},
+        fingerprint=e.fingerprint or _compute_fingerprint(all_examples),
+        notes=tuple(e.notes),
+        **splits,
     )
     return add_health_notes(data)
 
@@ -94,7 +104,7 @@ def split_indices(
     indices: Mapping[str, Tensor] | None = None,
     seed: int = 0,
 ) -> dict[str, Tensor]:
-    """The rows of each split: those given, or a new seeded division, stratified where the targets are classes."""
+    """The examples of each split: those given, or a new seeded split, stratified where the targets are classes."""
     if indices is not None:
         rows = torch.cat([indices[part] for part in SPLITS])
         if len(rows) != n or not 0 <= int(rows.min()) <= int(rows.max()) < n:
@@ -104,15 +114,14 @@ def split_indices(
         return {part: indices[part] for part in SPLITS}
     if fractions is None:
         fractions = (0.15, 0.15) if test_indices is None else (0.1, 0.0)
-    return train_val_test_split(
-        n, y if task in CLASSIFICATION_TASKS else None, test_indices=test_indices, fractions=fractions, seed=seed
-    )
+    strata = y if task in CLASSIFICATION_TASKS else None
+    return train_val_test_split(n, strata, test_indices=test_indices, fractions=fractions, seed=seed)
 
 
 def resplit(data: Data, indices: Mapping[str, Tensor]) -> Data:
-    """The same examples in the split that a run kept, measured anew. What was learned by the encoder stays."""
+    """The same examples in the split of a run, with its statistics. The encoder stays as it was fitted."""
     splits = [split for part in SPLITS if isinstance(split := data.split(part), TensorSplit)]
-    assert len(splits) == len(SPLITS), "only resident sets come by name"
+    assert len(splits) == len(SPLITS), "datasets known by name are in memory"
     order = torch.cat([data.indices[part] for part in SPLITS]).argsort()
     columns = {name: torch.cat([split.columns[name] for split in splits])[order] for name in splits[0].columns}
     new_indices = split_indices(data.name, len(order), columns.get("y"), task=data.task, indices=indices)
@@ -135,10 +144,10 @@ def resplit(data: Data, indices: Mapping[str, Tensor]) -> Data:
 
 
 def compute_mean_std(split: TensorSplit | FileSplit, chunk_size: int = 4096) -> tuple[Tensor, Tensor]:
-    """Mean and deviation of the decoded inputs: by channel for images (C, 1, 1), by feature otherwise.
+    """Mean and standard deviation of the decoded inputs: by channel for images (C, 1, 1), by feature otherwise.
 
-    They are summed about the first example, so that a constant feature deviates by exactly 0 and a large mean costs
-    no digits. Of a streamed split, evenly spaced examples are read.
+    They are summed about the first example, so that a constant feature has a deviation of exactly 0 and a large mean
+    costs no digits. Of a streamed split, evenly spaced examples are read.
     """
     if isinstance(split, TensorSplit) and split.columns["x"].dtype == torch.uint8 and split.columns["x"].ndim == 4:
         return compute_uint8_mean_std(split.columns["x"])
@@ -156,11 +165,11 @@ def compute_mean_std(split: TensorSplit | FileSplit, chunk_size: int = 4096) -> 
         n += x.numel() // total.numel()
     shift = (total / n)[0]
     std = ((square / n)[0] - shift.square()).clamp(min=0).sqrt().float()
-    return (origin[0] + shift).float(), torch.where(std > 0, std, 1.0)  # a constant feature is centred, not blown up
+    return (origin[0] + shift).float(), torch.where(std > 0, std, 1.0)  # a constant feature is centered, not scaled
 
 
 def compute_uint8_mean_std(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The same of images kept as bytes, exactly and quickly: there are only 256 levels to count in each channel."""
+    """The same for images stored as bytes, exactly and quickly: there are only 256 levels to count in each channel."""
     level = torch.arange(256, dtype=torch.float64) / 255
     # (C, 256)
     counts = torch.stack([torch.bincount(channel.flatten(), minlength=256) for channel in x.unbind(1)]).double()
@@ -172,7 +181,7 @@ def compute_uint8_mean_std(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _compute_target_mean_std(split: TensorSplit | FileSplit, task: str) -> tuple[float, float]:
-    """Mean and deviation of the training targets of a regression; 0 and 1 otherwise."""
+    """Mean and standard deviation of the training targets of a regression; 0 and 1 otherwise."""
     y = split.columns.get("y")
     if task != "regression" or y is None:
         return 0.0, 1.0
@@ -180,18 +189,20 @@ def _compute_target_mean_std(split: TensorSplit | FileSplit, task: str) -> tuple
 
 
 def _count_classes(split: TensorSplit | FileSplit, task: str, num_classes: int) -> tuple[int, ...]:
-    """Examples of each class; of each label, where an example may carry several; pixels or boxes, where each has a
+    """Examples of each class; of each label, where an example may have several; pixels or boxes, where each has a
     class of its own."""
     y = split.columns.get("y")
     if y is None or not num_classes or task == "language":
         return ()
-    # a mask's void is none
-    counts = y.sum(0) if task == "multilabel" else torch.bincount(y[y >= 0].long(), minlength=num_classes)[:num_classes]
+    if task == "multilabel":
+        counts = y.sum(0)
+    else:                                     # a mask's IGNORE_LABEL is no class
+        counts = torch.bincount(y[y >= 0].long(), minlength=num_classes)[:num_classes]
     return tuple(int(c) for c in counts)
 
 
 def _compute_fingerprint(split: TensorSplit | FileSplit) -> str:
-    """Sixteen hexadecimal digits that change when any example does; of a streamed file, when its name or size does."""
+    """Sixteen hexadecimal digits that change when any example does; of streamed files, when a name or size does."""
     digest = hashlib.blake2b(digest_size=8)
     for name in sorted(split.columns):
         column = split.columns[name].contiguous()

@@ -1,8 +1,8 @@
-"""Data by the word that a person types: a known name, a table, a table of texts, a folder of images."""
+"""Load data by name or path: known datasets, tables, texts, image folders. A file format is one entry of `READERS`."""
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import zip_longest
 from pathlib import Path
@@ -11,32 +11,160 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from didact.data import time_series
 from didact.data.build import resplit
 from didact.data.core import SPLITS, Data
 from didact.data.datasets.download import DATASETS, DatasetEntry, DownloadProgress, ensure_dataset
-from didact.data.images import boxes, image_folder, masks
+from didact.data.folder_tree import FolderTree
+from didact.data.images.boxes import is_detection_folder, load_detection_folder
 from didact.data.images.coco_voc import FORMAT_MARKERS, read_head
+from didact.data.images.image_folder import load_image_folder
+from didact.data.images.masks import is_segmentation_folder, load_segmentation_folder
 from didact.data.images.resize import resize_dataset
-from didact.data.tables import table
 from didact.data.tables.csv_reader import is_csv_path
-from didact.data.text import classification, language_modeling, parallel_texts
+from didact.data.tables.table import Task, load_table
+from didact.data.text.classification import load_text_table
+from didact.data.text.language_modeling import is_text_path, load_text_files, retokenize
+from didact.data.text.parallel_texts import load_pairs
 from didact.data.text.skipgram import as_word_stream
 from didact.data.text.tokenizers import TokenizerKind
+from didact.data.time_series import load_series
 from didact.errors import UsageError, look_up, suggest_nearest
 
-DATASET_MODULES = (
+_DATASET_MODULES = (
     *(f"datasets.{name}" for name in ("sklearn_sets", "char_corpora", "public", "reviews", "full_train")),
     *(f"datasets.synthetic.{name}" for name in (
         "copy_memory", "glyphs", "points", "detection_shapes", "segmentation_shapes", "analogy_text", "token_means",
     )),
     "images.boxes", "images.masks", "text.parallel_texts", "time_series",
 )
+_IMAGE_KINDS = {"images", "masks", "boxes"}
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What is asked of data beyond their name: by a person (the first six), by a recipe, by a run that is reloaded."""
+
+    target: str | None = None
+    task: Task | None = None
+    text: str | None = None
+    size: int | None = None
+    seed: int = 0
+    tokens: TokenizerKind | None = None
+    accepts: Sequence[str] = ()               # kinds of data that a recipe accepts
+    allow_unlabeled: bool = False
+    indices: Mapping[str, Tensor] | None = None
+    run_data: Data | None = None
+    progress: DownloadProgress | None = None
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One way to read files: whether it reads a path, how, and which options of `_READER_OPTIONS` apply."""
+
+    kind: str                                 # of the data that it makes
+    description: str                          # completes "{path} is …" where an option does not apply
+    options: tuple[str, ...]
+    can_read: Callable[[FolderTree, ReadOptions], bool]
+    read: Callable[[FolderTree, ReadOptions], Data]
+
+
+_READER_OPTIONS = ("target", "task", "text", "size")
+
+
+def _is_folder(files: FolderTree) -> bool:
+    return files.root.is_dir()
+
+
+def _is_csv_for(kind: str) -> Callable[[FolderTree, ReadOptions], bool]:
+    """Whether a CSV file is to be read as this kind: the recipe accepts it, and accepts no tables."""
+    return lambda files, o: is_csv_path(files.root.name) and kind in o.accepts and "table" not in o.accepts
+
+
+# the first that can read a path reads it
+READERS = (
+    Reader(
+        "text",
+        "running text",
+        (),
+        can_read=lambda files, o: is_text_path(files),
+        read=lambda files, o: load_text_files(files, kind=o.tokens or "characters", progress=o.progress),
+    ),
+    Reader(
+        "masks",
+        "a folder of images",
+        ("size",),
+        can_read=lambda files, o: _is_folder(files) and is_segmentation_folder(files),
+        read=lambda files, o: load_segmentation_folder(
+            files, size=o.size, seed=o.seed, indices=o.indices, run_data=o.run_data
+        ),
+    ),
+    Reader(
+        "boxes",
+        "a folder of images",
+        ("size",),
+        can_read=lambda files, o: _is_folder(files) and is_detection_folder(files),
+        read=lambda files, o: load_detection_folder(
+            files, size=o.size, seed=o.seed, indices=o.indices, run_data=o.run_data
+        ),
+    ),
+    Reader(
+        "images",
+        "a folder of images",
+        ("size",),
+        can_read=lambda files, o: _is_folder(files),
+        read=lambda files, o: load_image_folder(
+            files,
+            size=o.size,
+            seed=o.seed,
+            indices=o.indices,
+            allow_unlabeled=o.allow_unlabeled,
+            run_data=o.run_data,
+        ),
+    ),
+    Reader(
+        "series",
+        "a time series",
+        ("target",),
+        can_read=_is_csv_for("series"),
+        read=lambda files, o: load_series(files.root, target=o.target),
+    ),
+    Reader(
+        "pairs",
+        "a file of sentence pairs",
+        (),
+        can_read=_is_csv_for("pairs"),
+        read=lambda files, o: load_pairs(files.root, seed=o.seed, indices=o.indices, kind=o.tokens),
+    ),
+    Reader(
+        "text",
+        "a table",
+        ("target", "task", "text"),
+        can_read=lambda files, o: is_csv_path(files.root.name) and o.text is not None,
+        read=lambda files, o: load_text_table(
+            files.root,
+            text=str(o.text),
+            target=o.target,
+            task=o.task,
+            seed=o.seed,
+            indices=o.indices,
+            run_data=o.run_data,
+        ),
+    ),
+    Reader(
+        "table",
+        "a table",
+        ("target", "task"),
+        can_read=lambda files, o: is_csv_path(files.root.name),
+        read=lambda files, o: load_table(
+            files.root, target=o.target, task=o.task, seed=o.seed, indices=o.indices, run_data=o.run_data
+        ),
+    ),
+)
 
 
 def list_datasets() -> dict[str, DatasetEntry]:
-    """All known names; importing their modules is what registers them."""
-    for module in DATASET_MODULES:
+    """All known datasets; importing their modules registers them."""
+    for module in _DATASET_MODULES:
         import_module(f"didact.data.{module}")
     return DATASETS
 
@@ -45,7 +173,7 @@ def load(
     name_or_path: str,
     *,
     target: str | None = None,
-    task: table.Task | None = None,
+    task: Task | None = None,
     text: str | None = None,
     size: int | None = None,
     seed: int = 0,
@@ -54,148 +182,103 @@ def load(
     allow_unlabeled: bool = False,
     progress: DownloadProgress | None = None,
 ) -> Data:
-    """Three splits of a known set or of one's own files; `source` holds what `reload_data` needs.
+    """Three splits of a known dataset or of one's own files; their `source` holds what `reload_data` needs.
 
-    `tokens` is for running text and one's own pairs. Of files that can be read in several ways, `accepts` names the
-    kinds that are wanted; "words" is a way to read any text. `allow_unlabeled`: nobody asks which class an image is of,
-    so that those without one are read too.
+    `tokens` is for running text and sentence pairs. Where files can be read in several ways, `accepts` names the kinds
+    that a recipe accepts; "words" reads any text as a stream of words. `allow_unlabeled`: labels are not needed, so
+    that images without one are read too.
     """
+    options = ReadOptions(target, task, text, size, seed, tokens, accepts, allow_unlabeled, progress=progress)
     datasets = list_datasets()
-    reading_field = {"reading": "words"} if "words" in accepts else {}
     if name_or_path in datasets:
-        reject_options(
-            f"{name_or_path!r} is a known set",
-            target=target,
-            task=task,
-            text=text,
-            size=None if datasets[name_or_path].kind == "images" else size,
-        )
-        ensure_dataset(datasets[name_or_path], progress)
-        size_field = {"size": size} if size else {}
-        return _add_source(
-            resize_dataset(datasets[name_or_path].load(seed), size),
-            {"name": name_or_path, "seed": seed, **size_field, **reading_field},
-            tokens,
-        )
-    options: dict[str, Any] = {"target": target, "task": task, "text": text, "size": size, "seed": seed}
-    data = _load_path(
-        name_or_path,
-        datasets,
-        **options,
-        accepts=accepts,
-        tokens=tokens,
-        allow_unlabeled=allow_unlabeled,
-        progress=progress,
-    )
-    source_options = (
-        options
-        if data.kind in ("images", "masks", "boxes", "pairs") or data.task == "language"
-        else {**options, "target": data.target}
-    )
-    unlabeled_field = {"unlabeled": True} if allow_unlabeled and (data.kind, data.task) == ("images", "none") else {}
-    return _add_source(
-        data,
-        {
-            "path": os.path.abspath(os.path.expanduser(name_or_path)),
-            **source_options,
-            "kind": data.kind,
-            **unlabeled_field,
-            **reading_field,
-        },
-        tokens,
-    )
-
-
-def _add_source(data: Data, source: Mapping[str, Any], tokens: TokenizerKind | None = None) -> Data:
-    """The data with what loads them again, and what tells whether they are still the same."""
+        data, source = _load_dataset(datasets[name_or_path], options)
+    else:
+        data, source = _load_path(name_or_path, options)
     if tokens is not None:
-        # read in these tokens at once
-        is_tokenized = "path" in source and (data.kind == "pairs" or data.task == "language")
-        data, source = (
-            data if is_tokenized else language_modeling.retokenize(data, tokens),
-            {**source, "tokens": tokens},
-        )
+        source["tokens"] = tokens
+    if "words" in accepts:
+        source["reading"] = "words"
     data = replace(data, source={**source, "fingerprint": data.fingerprint})
-    return as_word_stream(data) if source.get("reading") == "words" else data
+    return as_word_stream(data) if "words" in accepts else data
 
 
-def _load_path(
-    name_or_path: str,
-    datasets: Mapping[str, Any],
-    *,
-    target: str | None,
-    text: str | None,
-    size: int | None,
-    seed: int,
-    task: table.Task | None = None,
-    indices: Mapping[str, Tensor] | None = None,
-    accepts: Sequence[str] = (),
-    tokens: TokenizerKind | None = None,
-    allow_unlabeled: bool = False,
-    run_data: Data | None = None,
-    progress: DownloadProgress | None = None,
-) -> Data:
-    """One's own files, by what they are."""
-    expanded_path = os.path.expanduser(name_or_path)
-    path = Path(expanded_path)
-    if os.path.isdir(expanded_path) and not language_modeling.is_text_path(path):
-        _check_folder(name_or_path, path, accepts)
-        reject_options(f"{name_or_path} is a folder of images", target=target, task=task, text=text)
-        if masks.is_segmentation_folder(path):
-            return masks.load_segmentation_folder(path, size=size, seed=seed, indices=indices, run_data=run_data)
-        if boxes.is_detection_folder(path):
-            return boxes.load_detection_folder(path, size=size, seed=seed, indices=indices, run_data=run_data)
-        return image_folder.load_image_folder(
-            path, size=size, seed=seed, indices=indices, allow_unlabeled=allow_unlabeled, run_data=run_data
-        )
-    if not os.path.exists(expanded_path):
-        if "://" in name_or_path:
-            raise UsageError(f"{name_or_path} is a web address: download it and give the file's path")
-        if os.sep in name_or_path or path.suffix:
-            raise UsageError(f"no data at {name_or_path}: there is no such file or folder")
-        raise UsageError(
-            f"no data set, file or folder named {name_or_path!r}; {suggest_nearest(name_or_path, datasets)}"
-        )
-    if language_modeling.is_text_path(path):
-        reject_options(f"{name_or_path} is running text", target=target, task=task, text=text, size=size)
-        return language_modeling.load_text_files(path, kind=tokens or "characters", progress=progress)
-    if any(mark in read_head(path) for mark in FORMAT_MARKERS.get(path.suffix.lower(), ())):
-        raise UsageError(
-            f"{name_or_path} says where things are on images: give the folder that holds it and the images, --data "
-            f"{path.parent}"
-        )
-    if not is_csv_path(name_or_path):
-        raise UsageError(
-            f"{name_or_path} is neither a table (.csv, .tsv, .gz, .xz), a text (.txt) nor a folder of images; save it "
-            "as CSV"
-        )
-    reject_options(f"{name_or_path} is a table", size=size)
-    if "series" in accepts and "table" not in accepts:
-        reject_options(f"{name_or_path} is a time series", task=task, text=text)
-        return time_series.load_series(path, target=target)
-    if "pairs" in accepts and "table" not in accepts:
-        reject_options(f"{name_or_path} holds pairs of sentences", text=text, task=task, target=target)
-        return parallel_texts.load_pairs(path, seed=seed, indices=indices, kind=tokens)
-    if text is not None:
-        return _load_text_table(
-            path, text=text, target=target, task=task, seed=seed, indices=indices, run_data=run_data
-        )
-    return table.load_table(path, target=target, task=task, seed=seed, indices=indices, run_data=run_data)
+def _load_dataset(entry: DatasetEntry, options: ReadOptions) -> tuple[Data, dict[str, Any]]:
+    """A known dataset, and what loads it again."""
+    o = options
+    size = None if entry.kind == "images" else o.size
+    reject_options(f"{entry.name!r} is a known dataset", target=o.target, task=o.task, text=o.text, size=size)
+    ensure_dataset(entry, o.progress)
+    data = resize_dataset(entry.load(o.seed), o.size)
+    if o.tokens is not None:
+        data = retokenize(data, o.tokens)
+    return data, {"name": entry.name, "seed": o.seed, **({"size": o.size} if o.size else {})}
 
 
-def _check_folder(name_or_path: str, path: Path, accepts: Sequence[str]) -> None:
-    """Who wants no images is not told of class folders."""
-    if accepts and not {"images", "masks", "boxes"} & set(accepts) and not image_folder.list_images(path)[0]:
+def _load_path(name_or_path: str, options: ReadOptions) -> tuple[Data, dict[str, Any]]:
+    """One's own files, and what loads them again."""
+    o = options
+    data = _read_path(name_or_path, o)
+    is_tokenized = data.kind == "pairs" or data.task == "language"
+    has_target = data.kind not in (*_IMAGE_KINDS, "pairs") and data.task != "language"
+    source = {
+        "path": os.path.abspath(os.path.expanduser(name_or_path)),
+        "target": data.target if has_target else o.target,
+        "task": o.task,
+        "text": o.text,
+        "size": o.size,
+        "seed": o.seed,
+        "kind": data.kind,
+    }
+    if o.allow_unlabeled and (data.kind, data.task) == ("images", "none"):
+        source["unlabeled"] = True
+    if o.tokens is not None and not is_tokenized:
+        data = retokenize(data, o.tokens)
+    return data, source
+
+
+def _read_path(name_or_path: str, options: ReadOptions) -> Data:
+    """One's own files, by the first reader that can read them."""
+    path = os.path.expanduser(name_or_path)
+    if not os.path.exists(path):
+        raise UsageError(_explain_missing(name_or_path))
+    files = FolderTree(path)
+    reader = next((reader for reader in READERS if reader.can_read(files, options)), None)
+    if reader is None:
+        raise UsageError(_explain_unreadable(name_or_path, files.root))
+    accepts_images = not options.accepts or bool(_IMAGE_KINDS & set(options.accepts))
+    if reader.kind in _IMAGE_KINDS and not accepts_images and not files.list_images()[0]:
         raise UsageError(
             f"{name_or_path} is a folder without texts (.txt, .md) or images; put some there, or name a file"
         )
+    ignored = {name: getattr(options, name) for name in _READER_OPTIONS if name not in reader.options}
+    reject_options(f"{name_or_path} is {reader.description}", **ignored)
+    return reader.read(files, options)
 
 
-_load_text_table = classification.load_text_table  # `text` names a column above
+def _explain_missing(name_or_path: str) -> str:
+    """Why there are no data of this name."""
+    if "://" in name_or_path:
+        return f"{name_or_path} is a web address: download it and give the file's path"
+    if os.sep in name_or_path or Path(name_or_path).suffix:
+        return f"no data at {name_or_path}: there is no such file or folder"
+    return f"no dataset, file or folder named {name_or_path!r}; {suggest_nearest(name_or_path, list_datasets())}"
+
+
+def _explain_unreadable(name_or_path: str, path: Path) -> str:
+    """Why no reader reads a file."""
+    if any(mark in read_head(path) for mark in FORMAT_MARKERS.get(path.suffix.lower(), ())):
+        return (
+            f"{name_or_path} holds annotations of images: give the folder that holds it and the images, --data "
+            f"{path.parent}"
+        )
+    return (
+        f"{name_or_path} is neither a table (.csv, .tsv, .gz, .xz), a text (.txt) nor a folder of images; save it as "
+        "CSV"
+    )
 
 
 def reject_options(reason: str, **options: Any) -> None:
-    """An option that would be passed over in silence is a mistake."""
+    """Refuse an option that would have no effect."""
     for name, value in options.items():
         if value is not None:
             flag = f"--{name.replace('_', '-')}"
@@ -203,28 +286,27 @@ def reject_options(reason: str, **options: Any) -> None:
 
 
 def reload_data(run_data: Data, indices: Mapping[str, Tensor]) -> Data:
-    """The data of a run again, in the split and on the scale that the run kept; refused where the examples are no
-    longer the same."""
-    datasets, source = list_datasets(), run_data.source
+    """The data of a run again, in its split and with its statistics; refused where the examples have changed."""
+    source = run_data.source
     required_keys = {"name", "seed"} if "name" in source else {"path", "target", "text", "size", "seed"}
     if not required_keys | {"fingerprint"} <= source.keys():
         raise UsageError(
-            "the run does not say where its data can be loaded from: they were handed over in Python, or run.json is "
-            "damaged"
+            "the run does not say where its data can be loaded from: they were given in Python, or run.json is damaged"
         )
     if "name" in source:
-        data: Data = look_up("data set", source["name"], datasets).load(source["seed"])
-        data = language_modeling.retokenize(data, source["tokens"]) if source.get("tokens") else data
+        data: Data = look_up("dataset", source["name"], list_datasets()).load(source["seed"])
+        data = retokenize(data, source["tokens"]) if source.get("tokens") else data
     else:
-        options = {name: source[name] for name in ("target", "text", "size", "seed")}
-        options |= {
-            "task": source.get("task"),
-            "allow_unlabeled": source.get("unlabeled", False),
-            "tokens": source.get("tokens"),
-        }
-        data = _load_path(
-            source["path"], datasets, **options, indices=indices, accepts=(source.get("kind", ""),), run_data=run_data
+        options = ReadOptions(
+            **{name: source[name] for name in ("target", "text", "size", "seed")},
+            task=source.get("task"),
+            tokens=source.get("tokens"),
+            accepts=(source.get("kind", ""),),
+            allow_unlabeled=source.get("unlabeled", False),
+            indices=indices,
+            run_data=run_data,
         )
+        data = _read_path(source["path"], options)
     if data.fingerprint != source["fingerprint"]:
         location = source.get("path", source.get("name"))
         reason = "has changed since the run split it, or an older didact read it in another way"
@@ -238,7 +320,7 @@ def reload_data(run_data: Data, indices: Mapping[str, Tensor]) -> Data:
 
 
 def _check_names(run_data: Data, data: Data) -> None:
-    """A fingerprint is of the numbers alone: columns or classes under other names would be taken for each other."""
+    """Refuse columns or classes under other names: the fingerprint covers the numbers alone."""
     location = run_data.source.get("path", run_data.source.get("name"))
     old_names, new_names = (
         (*run_data.feature_names, run_data.target, *run_data.class_names),

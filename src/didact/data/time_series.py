@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from didact.data.build import build_data
+from didact.data.build import Examples, build_data
 from didact.data.core import SPLITS, Batch, Data, Decode, Given, MissingSplit, TensorSplit
 from didact.data.datasets.download import RemoteFile, read_files, register_dataset
 from didact.data.tables.columns import to_numeric_or_none
@@ -92,15 +92,17 @@ def build_series(
     x, y = rows[:, :window, None].contiguous(), rows[:, window:].contiguous()
     indices = dict(zip(SPLITS, torch.arange(len(rows)).split([len(p) for p in parts]), strict=True))
     return build_data(
-        name,
-        "series",
-        {"x": x, "y": y[:, 0] if horizon == 1 else y},
-        task="regression" if horizon == 1 else "forecast",
-        target=column,
-        feature_names=(column,),
-        encoder=SeriesEncoder(column, window),
+        Examples(
+            name,
+            "series",
+            {"x": x, "y": y[:, 0] if horizon == 1 else y},
+            task="regression" if horizon == 1 else "forecast",
+            target=column,
+            feature_names=(column,),
+            encoder=SeriesEncoder(column, window),
+            notes=[f"{len(s):,} values of {column!r} in windows of {window}, split in the order of time", *notes],
+        ),
         indices=indices,
-        notes=[f"{len(s):,} values of {column!r} in windows of {window}, split in the order of time", *notes],
     )
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor, nn
 
-from didact.data.build import build_data
+from didact.data.build import Examples, build_data
 from didact.data.core import Batch, Data
 from didact.errors import UsageError
 from didact.layers.auxiliary_loss import pop_auxiliary_loss
@@ -224,5 +224,13 @@ def from_tensors(x: Tensor, y: Tensor, *, name: str = "own tensors", seed: int =
     task = ("binary" if len(class_names) == 2 else "multiclass") if is_classification else "regression"
     kind = "images" if x.ndim == 4 else "table"
     return build_data(
-        name, kind, {"x": x, "y": y}, task=task, class_names=class_names, source={"given": name}, seed=seed
+        Examples(
+            name,
+            kind,
+            {"x": x, "y": y},
+            task=task,
+            class_names=class_names,
+            source={"given": name},
+        ),
+        seed=seed,
     )

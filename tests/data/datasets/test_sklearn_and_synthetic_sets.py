@@ -155,5 +155,5 @@ def test_least_squares_finds_the_weights_of_sparse_linear():
 
 
 def test_register_dataset_refuses_a_second_name():
-    with pytest.raises(ValueError, match="two data sets are named 'iris'"):
+    with pytest.raises(ValueError, match="two datasets are named 'iris'"):
         register_dataset(kind="table", task="multiclass", license="")(sklearn_sets.iris)

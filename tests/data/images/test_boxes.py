@@ -282,7 +282,7 @@ def test_detection_set_too_large_for_memory_is_read_from_files(tmp_path, monkeyp
     monkeypatch.setenv("DIDACT_RESIDENT_BYTES", "100")
     monkeypatch.setattr(boxes.os, "cpu_count", lambda: 0)
     data = load(str(tmp_path))
-    assert any("read while learning" in note for note in data.notes) and data.fingerprint == resident_data.fingerprint
+    assert any("read during training" in note for note in data.notes) and data.fingerprint == resident_data.fingerprint
     index = torch.arange(len(data.train))
     for name in ("x", "y", "box"):
         assert torch.equal(data.train.batch(index)[name], resident_data.train.batch(index)[name])

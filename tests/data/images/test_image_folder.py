@@ -48,11 +48,11 @@ def test_gray_images_have_one_channel_and_sizes_are_noted(tmp_path):
     assert data.shape == (1, 30, 30)
     notes = " | ".join(data.notes)
     assert (
-        "2 sizes, mostly 30×24, are resized to 30×30, grey" in notes
-        and "passed over: 1 file beside the images" in notes
+        "2 sizes, mostly 30×24, are resized to 30×30, gray" in notes
+        and "ignored: 1 file beside the images" in notes
     )
     assert load_image_folder(tmp_path, size=12).shape == (1, 12, 12)
-    write_image(tmp_path / "cat" / "colour.png")
+    write_image(tmp_path / "cat" / "color.png")
     assert load_image_folder(tmp_path).shape == (3, 30, 30)
 
 
@@ -172,7 +172,7 @@ def test_ignored_images_are_noted(tmp_path):
 def test_allow_unlabeled_reads_images_beside_class_folders(tmp_path):
     pets = write_image_folder(tmp_path / "pets", n=6)
     labeled_data = load_image_folder(pets, allow_unlabeled=True)
-    # nothing beside: classes colour pictures
+    # nothing beside: the classes stay
     assert labeled_data.task == "binary" and labeled_data.fingerprint == load_image_folder(pets).fingerprint
     pixels = [write_image(pets / f"{i}.png", seed=1000 + i) for i in range(4)]
     write_image(pets / ".hidden.png")

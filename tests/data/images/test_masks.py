@@ -114,7 +114,7 @@ def test_split_folders_of_segmentation_set_are_kept(tmp_path, layout):
     data = load(
         str(move_into_splits(write_pairs(tmp_path / "own", n=9), layout, ["train"] * 3 + ["val"] * 3 + ["Test"] * 3))
     )
-    assert "split by the folders test, train, validation; what is not there is cut from train" in data.notes
+    assert "split by the folders test, train, validation; what has no folder is taken from train" in data.notes
     all_masks = torch.cat([flat_data.split(part).columns["y"] for part in SPLITS])[
         torch.cat([flat_data.indices[part] for part in SPLITS]).argsort()
     ]
@@ -164,9 +164,9 @@ def test_notes_count_images_of_each_class(tmp_path):
 
 def test_images_of_a_fitting_size_are_not_resized(tmp_path):
     notes = load(str(write_pairs(tmp_path / "fit"))).notes
-    assert "images of 16×16, in colour" in notes
+    assert "images of 16×16, in color" in notes
     assert (
-        "images of 24×24 are resized to 32×32, in colour" in load(str(write_pairs(tmp_path / "unfit", side=24))).notes
+        "images of 24×24 are resized to 32×32, in color" in load(str(write_pairs(tmp_path / "unfit", side=24))).notes
     )
 
 
@@ -186,7 +186,7 @@ def test_segmentation_set_too_large_for_memory_is_read_from_files(tmp_path, monk
     monkeypatch.setenv("DIDACT_RESIDENT_BYTES", "100")
     monkeypatch.setattr(masks.os, "cpu_count", lambda: 0)
     data = load(str(tmp_path))
-    assert any("read while learning" in note for note in data.notes)
+    assert any("read during training" in note for note in data.notes)
     index = torch.arange(len(data.train))
     assert torch.equal(data.train.batch(index)["x"], resident_data.train.batch(index)["x"])
     assert torch.equal(data.train.batch(index)["y"], resident_data.train.batch(index)["y"])

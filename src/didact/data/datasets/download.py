@@ -71,7 +71,7 @@ def register_dataset(
     def decorate(load: DatasetLoader) -> DatasetLoader:
         name = load.__name__
         if name in DATASETS:
-            raise ValueError(f"two data sets are named {name!r}")
+            raise ValueError(f"two datasets are named {name!r}")
         summary = inspect.cleandoc(load.__doc__ or "").split("\n\n")[0].replace("\n", " ")
         DATASETS[name] = DatasetEntry(name, kind, task, summary, license, load, tuple(files))
         return load

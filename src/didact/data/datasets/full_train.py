@@ -7,7 +7,7 @@ examples here: what was chosen by them cannot be judged by them.
 
 import torch
 
-from didact.data.build import build_data
+from didact.data.build import Examples, build_data
 from didact.data.core import SPLITS, Data, TensorSplit
 from didact.data.datasets.download import register_dataset
 from didact.data.datasets.public import cifar10, fashion_mnist, imdb, mnist
@@ -57,15 +57,17 @@ def _merge_train_val(name: str, data: Data) -> Data:
         "test": rows[num_train + num_test :],
     }
     return build_data(
-        name,
-        data.kind,
-        columns,
-        task=data.task,
-        class_names=data.class_names,
-        feature_names=data.feature_names,
-        target=data.target,
-        encoder=data.encoder,
+        Examples(
+            name,
+            data.kind,
+            columns,
+            task=data.task,
+            class_names=data.class_names,
+            feature_names=data.feature_names,
+            target=data.target,
+            encoder=data.encoder,
+            standardize=data.kind == "images",
+            notes=(*data.notes, NOTE),
+        ),
         indices=indices,
-        standardize=data.kind == "images",
-        notes=(*data.notes, NOTE),
     )

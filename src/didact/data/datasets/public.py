@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from didact.data.build import build_data
+from didact.data.build import Examples, build_data
 from didact.data.core import Batch, Data
 from didact.data.datasets.archives import (
     REPLACE_ADVICE,
@@ -143,10 +143,19 @@ def adult(seed: int = 0) -> Data:
     encoder, x = TableEncoder.from_frame(frame, "income", torch.arange(len(parts[0])))
     y = torch.tensor((frame["income"] == ">50K").to_numpy())
     return build_data(
-        "adult", "table",
-        {"x": x, "y": y.long()},
-        task="binary", class_names=("<=50K", ">50K"), feature_names=encoder.feature_names, target="income",
-        encoder=encoder, test_indices=_make_test_indices(len(parts[1]), len(x)), seed=seed, notes=encoder.notes,
+        Examples(
+            "adult",
+            "table",
+            {"x": x, "y": y.long()},
+            task="binary",
+            class_names=("<=50K", ">50K"),
+            feature_names=encoder.feature_names,
+            target="income",
+            encoder=encoder,
+            notes=encoder.notes,
+        ),
+        test_indices=_make_test_indices(len(parts[1]), len(x)),
+        seed=seed,
     )
 
 
@@ -159,10 +168,19 @@ def imdb(seed: int = 0) -> Data:
     columns = load_cached("imdb", path, version, lambda: _make_bags(read_reviews(path)))
     encoder = BagEncoder(tuple(columns.pop("words").numpy().tobytes().decode().split("\n")))
     return build_data(
-        "imdb", "text",
-        columns,
-        task="binary", class_names=("negative", "positive"), feature_names=encoder.vocab, target="sentiment",
-        encoder=encoder, test_indices=_make_test_indices(25_000, len(columns["y"])), seed=seed, standardize=False,
+        Examples(
+            "imdb",
+            "text",
+            columns,
+            task="binary",
+            class_names=("negative", "positive"),
+            feature_names=encoder.vocab,
+            target="sentiment",
+            encoder=encoder,
+            standardize=False,
+        ),
+        test_indices=_make_test_indices(25_000, len(columns["y"])),
+        seed=seed,
     )
 
 
@@ -179,13 +197,15 @@ def _build_image_data(
     """Bytes (N, C, H, W), of which the last `num_test` are the official test split."""
     channels, height, width = x.shape[1:]
     return build_data(
-        name,
-        "images",
-        {"x": x, "y": y},
-        task="multiclass",
-        class_names=labels,
-        target=target,
-        encoder=ImageEncoder(shape=(channels, height, width)),
+        Examples(
+            name,
+            "images",
+            {"x": x, "y": y},
+            task="multiclass",
+            class_names=labels,
+            target=target,
+            encoder=ImageEncoder(shape=(channels, height, width)),
+        ),
         test_indices=_make_test_indices(num_test, len(x)),
         seed=seed,
     )

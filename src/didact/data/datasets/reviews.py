@@ -4,7 +4,7 @@ everything."""
 import numpy as np
 import torch
 
-from didact.data.build import build_data
+from didact.data.build import Examples, build_data
 from didact.data.core import Data
 from didact.data.datasets.download import RemoteFile, read_files, register_dataset
 from didact.data.split import train_val_test_split
@@ -59,15 +59,17 @@ def _build_binary_texts(name: str, texts: list[str], labels: list[int], seed: in
     indices = train_val_test_split(len(y), y, seed=seed)
     encoder = BagEncoder.fit([texts[i] for i in indices["train"].tolist()], vocab_size=20_000)
     return build_data(
-        name,
-        "text",
-        {"x": encoder.encode(texts), "y": y},
-        task="binary",
-        class_names=SENTIMENT_CLASSES,
-        feature_names=encoder.vocab,
-        target="sentiment",
-        encoder=encoder,
+        Examples(
+            name,
+            "text",
+            {"x": encoder.encode(texts), "y": y},
+            task="binary",
+            class_names=SENTIMENT_CLASSES,
+            feature_names=encoder.vocab,
+            target="sentiment",
+            encoder=encoder,
+            standardize=False,
+        ),
         indices=indices,
         seed=seed,
-        standardize=False,
     )

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from didact.data.build import build_data
+from didact.data.build import Examples, build_data
 from didact.data.core import Data
 from didact.data.datasets.download import register_dataset
 from didact.data.images.image_folder import ImageEncoder
@@ -20,10 +20,16 @@ def digits(seed: int = 0) -> Data:
     bunch = load_digits()
     levels = torch.from_numpy(bunch.images)[:, None]      # (N, 1, 8, 8), 0 … 16
     return build_data(
-        "digits", "images",
-        {"x": (levels * 255 / 16).round().to(torch.uint8), "y": torch.from_numpy(bunch.target).long()},
-        task="multiclass", class_names=[str(k) for k in range(10)], target="digit",
-        encoder=ImageEncoder(shape=(1, 8, 8)), seed=seed,
+        Examples(
+            "digits",
+            "images",
+            {"x": (levels * 255 / 16).round().to(torch.uint8), "y": torch.from_numpy(bunch.target).long()},
+            task="multiclass",
+            class_names=[str(k) for k in range(10)],
+            target="digit",
+            encoder=ImageEncoder(shape=(1, 8, 8)),
+        ),
+        seed=seed,
     )
 
 
@@ -68,8 +74,15 @@ def _build_sklearn_table(name: str, bunch: Any, target: str, seed: int) -> Data:
     names = [str(feature) for feature in bunch.feature_names]
     y: Tensor = torch.from_numpy(bunch.target)
     return build_data(
-        name, "table",
-        {"x": torch.from_numpy(bunch.data).float(), "y": y.long() if labels else y.float()},
-        task={0: "regression", 2: "binary"}.get(len(labels), "multiclass"),
-        class_names=labels, feature_names=names, target=target, encoder=TableEncoder.numeric(names, target), seed=seed,
+        Examples(
+            name,
+            "table",
+            {"x": torch.from_numpy(bunch.data).float(), "y": y.long() if labels else y.float()},
+            task={0: "regression", 2: "binary"}.get(len(labels), "multiclass"),
+            class_names=labels,
+            feature_names=names,
+            target=target,
+            encoder=TableEncoder.numeric(names, target),
+        ),
+        seed=seed,
     )

@@ -19,11 +19,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from didact.data.build import build_data, split_indices
+from didact.data.build import Examples, build_data, split_indices
 from didact.data.checks import summarize_list
 from didact.data.core import SPLITS, Batch, Data, Given
 from didact.data.datasets.archives import read_decompressed, read_zip_members
 from didact.data.datasets.download import RemoteFile, ensure_file, register_dataset, verify_content
+from didact.data.folder_tree import FolderTree
 from didact.data.images.coco_voc import (
     AnnotatedImage,
     BoxAnnotation,
@@ -33,21 +34,20 @@ from didact.data.images.coco_voc import (
 )
 from didact.data.images.image_folder import (
     SPLIT_OF_FOLDER,
-    FolderListing,
     ImageEncoder,
-    decode_images,
+    check_size,
     describe_resize,
-    fingerprint_files,
     infer_channels,
+    load_images,
     make_path_locator,
     split_by_folders,
 )
-from didact.data.images.open_image import read_image_size
-from didact.data.storage import FileSplit, in_memory_limit
+from didact.data.images.open_image import ImageHeader, read_header
+from didact.data.storage import FileSplit
 from didact.errors import UsageError, format_count
 
-MAX_DEFAULT_SIDE = 256       # side to which images are brought when none is asked for
-SIDE_MULTIPLE = 32       # of which that side is one: networks halve it five times
+_MAX_DEFAULT_SIDE = 256       # side to which images are brought when none is asked for
+_SIDE_MULTIPLE = 32       # of which that side is one: networks halve it five times
 # the home page offers the photographs with an XML file for each; the same boxes are kept here as one table
 HOME_URL = "https://github.com/Shenggan/BCCD_Dataset/archive/refs/heads/master.zip"
 BCCD_FILES = (
@@ -64,7 +64,7 @@ class BoxEncoder(ImageEncoder):
 
     def read(self, inputs: Sequence[Given]) -> tuple[list[str], Batch]:
         files, columns = super().read(inputs)
-        return files, {**columns, "size": torch.tensor([read_image_size(file)[0] for file in files])}
+        return files, {**columns, "size": torch.tensor([read_header(file).size for file in files])}
 
     def spec(self) -> dict[str, Any]:
         return {**super().spec(), "kind": "boxes"}
@@ -87,16 +87,18 @@ def bccd(seed: int = 0) -> Data:
     y, box, notes = _pack_boxes(images, [BCCD_IMAGE_SIZE] * len(images), CELL_CLASSES)
     indices = {part: torch.tensor([i for i, image in enumerate(images) if image.split == part]) for part in SPLITS}
     return build_data(
-        "bccd",
-        "boxes",
-        {"x": x, "y": y, "box": box},
-        task="detection",
-        class_names=CELL_CLASSES,
-        target="boxes",
-        encoder=encoder,
+        Examples(
+            "bccd",
+            "boxes",
+            {"x": x, "y": y, "box": box},
+            task="detection",
+            class_names=CELL_CLASSES,
+            target="boxes",
+            encoder=encoder,
+            notes=notes,
+        ),
         indices=indices,
         seed=seed,
-        notes=notes,
     )
 
 
@@ -181,71 +183,70 @@ def _pack_boxes(
     return y, box, notes
 
 
-def is_detection_folder(root: Path) -> bool:
+def is_detection_folder(root: Path | FolderTree) -> bool:
     """Whether a folder holds images with boxes, rather than classes of images."""
-    return bool(find_annotation_files(root))
+    return bool(find_annotation_files(FolderTree.of(root)))
 
 
 def load_detection_folder(
-    root: Path,
+    root: Path | FolderTree,
     *,
     size: int | None = None,
     seed: int = 0,
     indices: Mapping[str, Tensor] | None = None,
     run_data: Data | None = None,
 ) -> Data:
-    """A folder of images with boxes as Data: in memory where it fits, else read while learning. `run_data`: what a
-    run kept of them."""
-    if size is not None and size < 1:
-        raise UsageError(f"--size expects a side of at least 1 pixel, got {size}")
-    images, notes = read_annotations(root)
-    sizes_and_modes = [_read_image_size(image) for image in images]
-    sizes, modes = [size for size, _ in sizes_and_modes], [mode for _, mode in sizes_and_modes]
+    """A folder of images with bounding boxes as Data: in memory where it fits, else read during training.
+
+    `run_data`: what a run kept of these data.
+    """
+    check_size(size)
+    tree = FolderTree.of(root)
+    root = tree.root
+    images, notes = read_annotations(tree)
+    headers = [_read_annotated_header(image) for image in images]
+    sizes, modes = [header.size for header in headers], [header.mode for header in headers]
     labels = tuple(sorted({annotation.label for image in images for annotation in image.boxes}))
     if not labels:
         raise UsageError(f"the annotations of {root} hold no box on {len(images)} images: there is nothing to learn")
-    side = size or -(-min(MAX_DEFAULT_SIDE, max(max(sizes))) // SIDE_MULTIPLE) * SIDE_MULTIPLE
+    side = size or -(-min(_MAX_DEFAULT_SIDE, max(max(sizes))) // _SIDE_MULTIPLE) * _SIDE_MULTIPLE
     files = tuple(image.file for image in images)
-    listing = FolderListing(
-        files, torch.zeros(len(files), dtype=torch.long), tuple(image.split for image in images), labels, 0
-    )
-    indices = split_indices(
-        root.name, len(files), None, task="detection", indices=indices or split_by_folders(listing, seed), seed=seed
-    )
+    indices = indices or split_by_folders([image.split for image in images], None, seed)
+    indices = split_indices(root.name, len(files), None, task="detection", indices=indices, seed=seed)
     encoder, range_notes = BoxEncoder((infer_channels(modes), side, side)).with_value_range(
         files, modes, indices["train"], run_data
     )
     y, box, box_notes = _pack_boxes(images, sizes, labels)
+    columns, fingerprint = load_images(files, encoder, {"y": y, "box": box}, torch.cat([y, box.flatten(1)], dim=1))
     notes += [*box_notes, describe_resize(Counter(sizes), encoder), *range_notes]
-    if len(files) * encoder.shape[0] * side * side > in_memory_limit():
-        num_workers = min(8, os.cpu_count() or 1)
-        columns: Batch | FileSplit = FileSplit(files, encoder.open, {"y": y, "box": box}, encoder.decoders, num_workers)
-        notes.append("the images are read while learning; their boxes fit")
-    else:
-        columns = {"x": decode_images(files, encoder), "y": y, "box": box}
+    if isinstance(columns, FileSplit):
+        notes.append("the images are read during training; their boxes fit into memory")
     return build_data(
-        root.resolve().name,
-        "boxes",
-        columns,
-        task="detection",
-        class_names=labels,
-        target="boxes",
-        encoder=encoder,
+        Examples(
+            root.resolve().name,
+            "boxes",
+            columns,
+            task="detection",
+            class_names=labels,
+            target="boxes",
+            encoder=encoder,
+            notes=notes,
+            locator=make_path_locator(root, files),
+            fingerprint=fingerprint,
+        ),
         indices=indices,
         seed=seed,
-        notes=notes,
-        locator=make_path_locator(root, files),
-        fingerprint=fingerprint_files(files, encoder, torch.cat([y, box.flatten(1)], dim=1)),
     )
 
 
-def _read_image_size(image: AnnotatedImage) -> tuple[tuple[int, int], str]:
-    """The size of an image that is as large as its annotations say, and its mode."""
-    (width, height), mode = read_image_size(image.file)
+def _read_annotated_header(image: AnnotatedImage) -> ImageHeader:
+    """The header of an image that is as large as its annotations say."""
+    header = read_header(image.file)
+    width, height = header.size
     if image.size is not None and image.size != (width, height):
         expected = f"{image.size[0]}×{image.size[1]}"
         raise UsageError(
             f"{image.file} is {width}×{height} pixels, but its annotations are for {expected}; its boxes would lie "
             "elsewhere"
         )
-    return (width, height), mode
+    return header

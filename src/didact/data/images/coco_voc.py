@@ -17,6 +17,7 @@ from typing import Any
 
 from didact.data.checks import summarize_list
 from didact.data.datasets.archives import inside
+from didact.data.folder_tree import FolderTree
 from didact.data.images.image_folder import SPLIT_OF_FOLDER
 from didact.data.images.open_image import IMAGE_SUFFIXES
 from didact.errors import UsageError, format_count
@@ -43,23 +44,12 @@ class AnnotatedImage:
     split: str = ""                     # train, validation or test, where the folder is divided so
 
 
-def find_annotation_files(root: Path) -> list[Path]:
-    """COCO's or VOC's files below a folder, sorted, by how they begin; hidden ones and other .json or .xml files do
-    not count."""
-    paths = []
-    for folder, subfolders, files in os.walk(root):
-        subfolders[:] = sorted(f for f in subfolders if not f.startswith("."))
-        paths += [
-            Path(folder) / f
-            for f in sorted(files)
-            if not f.startswith(".") and f.lower().endswith(tuple(FORMAT_MARKERS))
-        ]
-    # one that leads nowhere is no annotation
-    paths = [path for path in paths if not path.is_symlink() or path.exists()]
+def find_annotation_files(tree: FolderTree) -> list[Path]:
+    """COCO's or VOC's files below a folder, sorted, by how they begin; other .json or .xml files do not count."""
     return [
         path
-        for path in paths
-        if (any if path.parent == root else all)(
+        for path in tree.list_files(tuple(FORMAT_MARKERS))
+        if (any if path.parent == tree.root else all)(
             mark in read_head(path) for mark in FORMAT_MARKERS[path.suffix.lower()]
         )
     ]
@@ -73,9 +63,9 @@ def read_head(path: Path, size: int = 1 << 20) -> bytes:
         return b""
 
 
-def read_annotations(root: Path) -> tuple[list[AnnotatedImage], list[str]]:
-    """All annotated images of a folder, and what a person should know of them."""
-    files = find_annotation_files(root)
+def read_annotations(tree: FolderTree) -> tuple[list[AnnotatedImage], list[str]]:
+    """All annotated images of a folder, and notes on them."""
+    root, files = tree.root, find_annotation_files(tree)
     for path in files:
         inside(str(path), root)
     suffixes = {p.suffix.lower() for p in files}

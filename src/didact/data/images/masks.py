@@ -21,32 +21,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from didact.data.build import build_data, split_indices
+from didact.data.build import Examples, build_data, split_indices
 from didact.data.checks import summarize_list
-from didact.data.core import IGNORE_LABEL, Batch, Data
+from didact.data.core import IGNORE_LABEL, Data
 from didact.data.datasets.archives import inside, read_decompressed, read_zip_members
 from didact.data.datasets.download import RemoteFile, ensure_file, register_dataset, verify_content
+from didact.data.folder_tree import FolderTree
 from didact.data.images.image_folder import (
     SPLIT_OF_FOLDER,
-    FolderListing,
     ImageEncoder,
-    decode_images,
+    check_size,
     describe_resize,
     describe_splits,
-    fingerprint_files,
     infer_channels,
-    list_images,
-    list_subfolders,
+    load_images,
     make_path_locator,
-    read_image_sizes,
     split_by_folders,
 )
-from didact.data.images.open_image import open_image, read_image_size
-from didact.data.storage import FileSplit, in_memory_limit
+from didact.data.images.open_image import ImageHeader, open_image, read_header
+from didact.data.storage import FileSplit
 from didact.errors import UsageError
 
-MAX_DEFAULT_SIDE = 128       # side to which images are brought when none is asked for
-SIDE_MULTIPLE = 16       # of which that side is one: networks for masks halve it a few times
+_MAX_DEFAULT_SIDE = 128       # side to which images are brought when none is asked for
+_SIDE_MULTIPLE = 16       # of which that side is one: networks for masks halve it a few times
 MAX_UNNAMED_CLASSES = 64           # values of masks without classes.txt, above which they are no classes but shades
 MAX_JPEG_VALUES = 2         # values of a mask in JPEG, above which some come from its rounding, not from who drew it
 PENNFUDAN_SIDE = 192          # of the pedestrians
@@ -80,13 +77,15 @@ def pennfudan(seed: int = 0) -> Data:
     ).to(torch.uint8)
     test_indices = [i for i, name in enumerate(names) if int(name[-5:]) >= (60 if name.startswith("Fudan") else 78)]
     return build_data(
-        "pennfudan",
-        "masks",
-        {"x": x, "y": y},
-        task="segmentation",
-        class_names=("street", "pedestrian"),
-        target="mask",
-        encoder=encoder,
+        Examples(
+            "pennfudan",
+            "masks",
+            {"x": x, "y": y},
+            task="segmentation",
+            class_names=("street", "pedestrian"),
+            target="mask",
+            encoder=encoder,
+        ),
         test_indices=torch.tensor(test_indices),
         fractions=(0.12, 0.0),
         seed=seed,
@@ -138,88 +137,93 @@ def resize_mask_to_side(mask: Tensor, side: int) -> Tensor:
     return mask[rows][:, columns]
 
 
-def is_segmentation_folder(root: Path) -> bool:
+def is_segmentation_folder(root: Path | FolderTree) -> bool:
     """Whether a folder holds images with masks, rather than classes of images."""
+    tree = FolderTree.of(root)
     return any(
-        (top / "images").is_dir() and (top / "masks").is_dir() for top in [root, *_list_split_folders(root, "train")]
+        (top / "images").is_dir() and (top / "masks").is_dir()
+        for top in [tree.root, *_list_split_folders(tree, "train")]
     )
 
 
-def _list_split_folders(root: Path, *parts: str) -> list[Path]:
+def _list_split_folders(tree: FolderTree, *splits: str) -> list[Path]:
     """The folders inside that are named as a split is, or as one of these."""
     return [
         folder
-        for folder in list_subfolders(root)
-        if SPLIT_OF_FOLDER.get(folder.name.lower(), "") in (parts or SPLIT_OF_FOLDER.values())
+        for folder in tree.list_subfolders()
+        if SPLIT_OF_FOLDER.get(folder.name.lower(), "") in (splits or SPLIT_OF_FOLDER.values())
     ]
 
 
 def load_segmentation_folder(
-    root: Path,
+    root: Path | FolderTree,
     *,
     size: int | None = None,
     seed: int = 0,
     indices: Mapping[str, Tensor] | None = None,
     run_data: Data | None = None,
 ) -> Data:
-    """A folder of images with masks as Data: in memory where it fits, else read while learning. `run_data`: what a
-    run kept of them."""
-    if size is not None and size < 1:
-        raise UsageError(f"--size expects a side of at least 1 pixel, got {size}")
-    files, masks, splits, num_outside = _pair_images_with_masks(root)
-    sizes, modes = read_image_sizes(files)
-    max_side = min(MAX_DEFAULT_SIDE, max(sizes.most_common(1)[0][0]))
-    side = size or -(-max_side // SIDE_MULTIPLE) * SIDE_MULTIPLE
-    y, labels, class_notes = _read_mask_classes(root, files, masks, side)
-    given_indices = indices or split_by_folders(FolderListing(tuple(files), None, tuple(splits), labels, 0), seed)
-    indices = split_indices(root.name, len(files), None, task="segmentation", indices=given_indices, seed=seed)
+    """A folder of images with masks as Data: in memory where it fits, else read during training.
+
+    `run_data`: what a run kept of these data.
+    """
+    check_size(size)
+    tree = FolderTree.of(root)
+    root = tree.root
+    files, masks, splits, num_outside = _pair_images_with_masks(tree)
+    headers = [read_header(file) for file in files]
+    sizes, modes = Counter(header.stored_size for header in headers), [header.mode for header in headers]
+    max_side = min(_MAX_DEFAULT_SIDE, max(sizes.most_common(1)[0][0]))
+    side = size or -(-max_side // _SIDE_MULTIPLE) * _SIDE_MULTIPLE
+    y, labels, class_notes = _read_mask_classes(root, files, headers, masks, side)
+    indices = indices or split_by_folders(splits, None, seed)
+    indices = split_indices(root.name, len(files), None, task="segmentation", indices=indices, seed=seed)
     encoder, range_notes = ImageEncoder((infer_channels(modes), side, side)).with_value_range(
         files, modes, indices["train"], run_data
     )
+    columns, fingerprint = load_images(files, encoder, {"y": y}, y)
     notes = [
         f"{len(files):,} images with masks of {len(labels)} classes: {summarize_list(labels)}",
         *class_notes,
         describe_resize(sizes, encoder),
         *range_notes,
+        *describe_splits(splits, num_outside),
     ]
-    notes += describe_splits(splits, num_outside)
     if bool((y == IGNORE_LABEL).any()):
         notes.append(
             f"{100 * float((y == IGNORE_LABEL).double().mean()):.2g} % of the pixels are {IGNORE_LABEL}, of no class: "
             "they do not count"
         )
-    if len(files) * encoder.shape[0] * side * side > in_memory_limit():
-        columns: Batch | FileSplit = FileSplit(
-            tuple(files), encoder.open, {"y": y}, encoder.decoders, min(8, os.cpu_count() or 1)
-        )
-        notes.append("the images are read while learning; their masks fit")
-    else:
-        columns = {"x": decode_images(files, encoder), "y": y}
+    if isinstance(columns, FileSplit):
+        notes.append("the images are read during training; their masks fit into memory")
     return build_data(
-        root.resolve().name,
-        "masks",
-        columns,
-        task="segmentation",
-        class_names=labels,
-        target="mask",
-        encoder=encoder,
+        Examples(
+            root.resolve().name,
+            "masks",
+            columns,
+            task="segmentation",
+            class_names=labels,
+            target="mask",
+            encoder=encoder,
+            notes=notes,
+            locator=make_path_locator(root, files),
+            fingerprint=fingerprint,
+        ),
         indices=indices,
         seed=seed,
-        notes=notes,
-        locator=make_path_locator(root, files),
-        fingerprint=fingerprint_files(files, encoder, y),
     )
 
 
-def _pair_images_with_masks(root: Path) -> tuple[list[str], list[str], list[str], int]:
+def _pair_images_with_masks(tree: FolderTree) -> tuple[list[str], list[str], list[str], int]:
     """Image and mask files of equal names, whatever their endings; the split of each, if folders name it; how many
     lie in none of those."""
-    split_roots = [root] if (root / "images").is_dir() else _list_split_folders(root)
+    root = tree.root
+    split_roots = [root] if (root / "images").is_dir() else _list_split_folders(tree)
     files_by_half = [
         {
             name: file
             for split_root in split_roots
-            for name, file in _list_files_by_name(root, split_root, subfolder).items()
+            for name, file in _list_files_by_name(tree, split_root, subfolder).items()
         }
         for subfolder in ("images", "masks")
     ]
@@ -248,20 +252,17 @@ def _pair_images_with_masks(root: Path) -> tuple[list[str], list[str], list[str]
     )
 
 
-def _list_files_by_name(root: Path, split_root: Path, subfolder: str) -> dict[str, str]:
-    """The files of top/images or top/masks by name, the split first and no ending: train/street of both layouts."""
+def _list_files_by_name(tree: FolderTree, split_root: Path, subfolder: str) -> dict[str, str]:
+    """The files of split_root/images or split_root/masks by name, the split first and no suffix: train/street."""
+    split, folder = os.path.relpath(split_root, tree.root), split_root / subfolder
     return {
-        os.path.normpath(
-            os.path.join(
-                os.path.relpath(split_root, root), os.path.splitext(os.path.relpath(file, split_root / subfolder))[0]
-            )
-        ): file
-        for file in list_images(split_root / subfolder, root)[0]
+        os.path.normpath(os.path.join(split, os.path.splitext(os.path.relpath(file, folder))[0])): file
+        for file in tree.list_images(folder)[0]
     }
 
 
 def _read_mask_classes(
-    root: Path, files: Sequence[str], masks: Sequence[str], side: int
+    root: Path, files: Sequence[str], headers: Sequence[ImageHeader], masks: Sequence[str], side: int
 ) -> tuple[Tensor, tuple[str, ...], list[str]]:
     """(N, side, side) bytes, and the classes' names: those of classes.txt, or else the values that the masks hold,
     which is said."""
@@ -289,13 +290,13 @@ def _read_mask_classes(
     raw_masks = torch.empty(len(files), side, side, dtype=torch.int32)
     images_with_value: Counter[int] = Counter()                       # images on which a value occurs
 
-    def read_pair(pair: tuple[str, str]) -> tuple[Tensor, list[int]]:
-        mask = _open_matching_mask(*pair)
+    def read_mask(row: int) -> tuple[Tensor, list[int]]:
+        mask = _open_matching_mask(masks[row], files[row], headers[row].size)
         # decoding leaves Python's lock, so threads help
         return resize_mask_to_side(mask, side), mask.unique().tolist()
 
     with ThreadPoolExecutor() as pool:
-        for i, (mask, present_values) in enumerate(pool.map(read_pair, zip(files, masks, strict=True))):
+        for i, (mask, present_values) in enumerate(pool.map(read_mask, range(len(files)))):
             unknown = [v for v in present_values if v not in values and not (class_names and v == IGNORE_LABEL)]
             if class_names and unknown:
                 raise UsageError(
@@ -342,13 +343,13 @@ def _read_mask_classes(
     )
 
 
-def _open_matching_mask(file: str, path: str) -> Tensor:
+def _open_matching_mask(path: str, image: str, size: tuple[int, int]) -> Tensor:
     """A mask that covers its image, pixel for pixel."""
     mask = _open_mask(path)
-    (width, height), _ = read_image_size(file)
+    width, height = size
     if mask.shape != (height, width):
         mask_size = f"{mask.shape[1]}×{mask.shape[0]}"
         raise UsageError(
-            f"the mask {path} is {mask_size} pixels, but its image {file} is {width}×{height}; make them equal"
+            f"the mask {path} is {mask_size} pixels, but its image {image} is {width}×{height}; make them equal"
         )
     return mask

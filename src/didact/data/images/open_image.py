@@ -4,8 +4,9 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from didact.errors import UsageError
 
@@ -14,15 +15,24 @@ GRAYSCALE_MODES = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "F")
 TRANSPOSED_ORIENTATIONS = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 
 
+class ImageHeader(NamedTuple):
+    """What the first bytes of an image file say: width and height as stored, and upright as its metadata ask."""
+
+    stored_size: tuple[int, int]
+    size: tuple[int, int]
+    mode: str
+
+
 @contextmanager
-def open_image(path: Any) -> Iterator[Any]:
-    """The file as Pillow's image; what goes wrong inside the block is the file's fault, said in one line."""
+def open_image(path: Any, content: bytes | None = None) -> Iterator[Any]:
+    """The file as Pillow's image, from its bytes where they are at hand; any error inside the block is the file's
+    fault, said in one line."""
     from PIL import Image
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")         # metadata that is a little broken
         try:
-            with Image.open(path) as image:
+            with Image.open(path if content is None else BytesIO(content)) as image:
                 yield image
         except UsageError:                      # it can be read, but is not what was asked for
             raise
@@ -31,13 +41,20 @@ def open_image(path: Any) -> Iterator[Any]:
             raise _make_image_error(path, error) from None
 
 
-def read_image_size(path: str) -> tuple[tuple[int, int], str]:
-    """Width and height of an image once it is turned as its metadata say, and its mode."""
+def read_bytes(path: str) -> bytes:
+    """The bytes of an image file."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise _make_image_error(path, error) from None
+
+
+def read_header(path: str) -> ImageHeader:
+    """Size and mode of an image. Of a PNG, this reads the whole file: its metadata may stand at the end."""
     with open_image(path) as image:
         width, height = image.size
-        # of a PNG, this reads the whole file
         is_transposed = image.getexif().get(0x0112) in TRANSPOSED_ORIENTATIONS
-        return ((height, width) if is_transposed else (width, height)), image.mode
+        return ImageHeader((width, height), (height, width) if is_transposed else (width, height), image.mode)
 
 
 def _make_image_error(path: str | Path, error: Exception) -> UsageError:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from didact.data.build import build_data, split_indices
+from didact.data.build import Examples, build_data, split_indices
 from didact.data.checks import summarize_list, validate
 from didact.data.core import Batch, Data, Decode, Given
 from didact.data.tables.columns import (
@@ -88,18 +88,20 @@ def load_table(
     indices = split_indices(name, len(frame), target_values.y, task=target_values.task, indices=indices, seed=seed)
     encoder, x = TableEncoder.from_frame(frame, target_name, indices["train"], offsets)
     return build_data(
-        name,
-        "table",
-        {"x": x, "y": target_values.y},
-        task=target_values.task,
-        class_names=target_values.class_names,
-        feature_names=encoder.feature_names,
-        target=target_name,
-        target_offset=target_values.offset,
-        encoder=encoder,
+        Examples(
+            name,
+            "table",
+            {"x": x, "y": target_values.y},
+            task=target_values.task,
+            class_names=target_values.class_names,
+            feature_names=encoder.feature_names,
+            target=target_name,
+            target_offset=target_values.offset,
+            encoder=encoder,
+            locator=make_line_locator(path, frame.index),
+            notes=(*notes, target_values.note, *frame.attrs["notes"], *encoder.notes),
+        ),
         indices=indices,
-        locator=make_line_locator(path, frame.index),
-        notes=(*notes, target_values.note, *frame.attrs["notes"], *encoder.notes),
     )
 
 
@@ -128,16 +130,18 @@ def _load_without_target(
     indices = split_indices(name, len(frame), None, task="none", indices=indices, seed=seed)
     encoder, x = TableEncoder.from_frame(frame, "", indices["train"], offsets)
     return build_data(
-        name,
-        "table",
-        {"x": x},
-        task="none",
-        feature_names=encoder.feature_names,
-        target="",
-        encoder=encoder,
+        Examples(
+            name,
+            "table",
+            {"x": x},
+            task="none",
+            feature_names=encoder.feature_names,
+            target="",
+            encoder=encoder,
+            locator=make_line_locator(path, frame.index),
+            notes=(reason, *frame.attrs["notes"], *encoder.notes),
+        ),
         indices=indices,
-        locator=make_line_locator(path, frame.index),
-        notes=(reason, *frame.attrs["notes"], *encoder.notes),
     )
 
 

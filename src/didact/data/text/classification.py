@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from didact.data.build import build_data, split_indices
+from didact.data.build import Examples, build_data, split_indices
 from didact.data.checks import validate
 from didact.data.core import SPLITS, Batch, Data, Decode, Given, TensorSplit
 from didact.data.datasets.archives import meant_as_files
@@ -200,17 +200,19 @@ def load_text_table(
     if num_empty:
         notes += (f"no known word in {format_count(num_empty, 'text')}",)
     return build_data(
-        name,
-        "text",
-        {"x": x, "y": target_values.y},
-        task=target_values.task,
-        class_names=target_values.class_names,
-        feature_names=encoder.vocab,
-        target=target,
-        target_offset=target_values.offset,
-        encoder=encoder,
+        Examples(
+            name,
+            "text",
+            {"x": x, "y": target_values.y},
+            task=target_values.task,
+            class_names=target_values.class_names,
+            feature_names=encoder.vocab,
+            target=target,
+            target_offset=target_values.offset,
+            encoder=encoder,
+            locator=make_line_locator(path, frame.index),
+            standardize=False,
+            notes=notes,
+        ),
         indices=indices,
-        locator=make_line_locator(path, frame.index),
-        standardize=False,
-        notes=notes,
     )

@@ -18,7 +18,7 @@ from torch import Tensor
 from didact.data.core import SPLITS, Batch, Data, Decode, Given, MissingSplit
 from didact.data.datasets.archives import inside, meant_as_files
 from didact.data.datasets.download import DownloadProgress, cache_folder
-from didact.data.images.image_folder import list_images
+from didact.data.folder_tree import FolderTree
 from didact.data.text import gpt2_bpe, tokenizers
 from didact.data.text.tokenizers import BPETokenizer, CharTokenizer, Tokenizer, WordTokenizer
 from didact.errors import UsageError, look_up
@@ -317,28 +317,29 @@ def retokenize(data: Data, kind: tokenizers.TokenizerKind, *, vocab_size: int = 
     return build_language_modeling_data(data.name, text, kind=kind, vocab_size=vocab_size, notes=data.notes[1:])
 
 
-def is_text_path(path: str | Path) -> bool:
-    """Whether a person's word means a file of running text, or a folder that holds such and no images."""
-    location = Path(path)
-    if location.is_dir():
-        return bool(_list_texts(location)) and not list_images(location)[0]
-    return location.name.lower().endswith(TEXT_SUFFIXES)
+def is_text_path(path: Path | str | FolderTree) -> bool:
+    """Whether it is a file of running text, or a folder that holds such and no images."""
+    tree = FolderTree.of(path)
+    if tree.root.is_dir():
+        return bool(_list_texts(tree)) and not tree.list_images()[0]
+    return tree.root.name.lower().endswith(TEXT_SUFFIXES)
 
 
-def _list_texts(folder: Path) -> list[Path]:
-    """The texts below a folder, sorted; hidden ones do not count."""
-    return sorted(
-        p
-        for p in folder.rglob("*")
-        if p.name.lower().endswith(TEXT_SUFFIXES) and not p.name.startswith(".") and p.is_file()
-    )
+def _list_texts(tree: FolderTree) -> list[Path]:
+    """The texts below a folder, sorted."""
+    return sorted(path for path in tree.list_files(TEXT_SUFFIXES, hidden_folders=True) if path.is_file())
 
 
 def load_text_files(
-    path: Path, *, kind: tokenizers.TokenizerKind = "characters", progress: DownloadProgress | None = None
+    path: Path | FolderTree,
+    *,
+    kind: tokenizers.TokenizerKind = "characters",
+    progress: DownloadProgress | None = None,
 ) -> Data:
-    """One's own book, or a folder of them, one behind the other."""
-    paths = [Path(inside(str(file), path)) for file in _list_texts(path)] if path.is_dir() else [path]
+    """A text file, or a folder of them, concatenated."""
+    tree = FolderTree.of(path)
+    path = tree.root
+    paths = [Path(inside(str(file), path)) for file in _list_texts(tree)] if path.is_dir() else [path]
     text = "\n\n".join(map(read_text_file, paths))
     notes = [f"{len(paths)} texts, in the order of their names"] if len(paths) > 1 else []
     return replace(

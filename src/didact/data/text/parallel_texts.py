@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from didact.data.build import build_data
+from didact.data.build import Examples, build_data
 from didact.data.core import SPLITS, Batch, Data, Decode, Given, SourceLocator
 from didact.data.datasets.archives import meant_as_files
 from didact.data.datasets.download import RemoteFile, read_files, register_dataset
@@ -195,21 +195,23 @@ def build_pairs(
         else []
     )
     return build_data(
-        name,
-        "pairs",
-        {"x": x, "y": y},
-        task="translation",
-        feature_names=encoder.source.vocab,
-        target="translation",
-        encoder=encoder,
+        Examples(
+            name,
+            "pairs",
+            {"x": x, "y": y},
+            task="translation",
+            feature_names=encoder.source.vocab,
+            target="translation",
+            encoder=encoder,
+            standardize=False,
+            locator=locator,
+            notes=[
+                f"{len(encoder.source.vocab):,} and {len(encoder.target.vocab):,} different tokens",
+                *length_notes,
+                *notes,
+            ],
+        ),
         indices=indices,
-        standardize=False,
-        locator=locator,
-        notes=[
-            f"{len(encoder.source.vocab):,} and {len(encoder.target.vocab):,} different tokens",
-            *length_notes,
-            *notes,
-        ],
     )
 
 

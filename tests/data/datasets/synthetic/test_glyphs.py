@@ -78,5 +78,5 @@ def test_resized_dataset_is_reloaded_in_its_size():
     assert torch.equal(reloaded_data.test.columns["x"], small_data.test.columns["x"]) and torch.equal(
         reloaded_data.mean, small_data.mean
     )
-    with pytest.raises(UsageError, match="--size does not apply: 'iris' is a known set"):
+    with pytest.raises(UsageError, match="--size does not apply: 'iris' is a known dataset"):
         load("iris", size=5)

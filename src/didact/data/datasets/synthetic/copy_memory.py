@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from didact.data.build import build_data
+from didact.data.build import Examples, build_data
 from didact.data.core import SPLITS, Batch, Data, Decode, Given, TensorSplit
 from didact.data.datasets.download import register_dataset
 from didact.errors import UsageError
@@ -79,15 +79,17 @@ def copies(seed: int = 0) -> Data:
 def _build_copy_data(words: Tensor, encoder: CopyEncoder, **split: Any) -> Data:
     """(N, k) numbers of symbols, to be read and to be answered with."""
     return build_data(
-        "copies",
-        "tags",
-        {"x": words, "y": words.clone()},
-        task="tagging",
-        feature_names=TOKENS,
-        target="symbol",
-        encoder=encoder,
-        class_names=tuple(SYMBOLS),
-        standardize=False,
+        Examples(
+            "copies",
+            "tags",
+            {"x": words, "y": words.clone()},
+            task="tagging",
+            feature_names=TOKENS,
+            target="symbol",
+            encoder=encoder,
+            class_names=tuple(SYMBOLS),
+            standardize=False,
+        ),
         **split,
     )
 

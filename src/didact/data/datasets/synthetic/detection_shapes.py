@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from didact.data.build import build_data
+from didact.data.build import Examples, build_data
 from didact.data.core import Data
 from didact.data.datasets.download import register_dataset
 from didact.data.datasets.synthetic.backgrounds import LICENSE, sample_photo_crops
@@ -48,13 +48,15 @@ def scatter(seed: int = 0) -> Data:
     ]
     x, y, box = (torch.from_numpy(np.concatenate(columns)) for columns in zip(*parts, strict=True))
     return build_data(
-        "scatter",
-        "boxes",
-        {"x": x, "y": y, "box": box},
-        task="detection",
-        class_names=SHAPE_KINDS,
-        target="boxes",
-        encoder=BoxEncoder((3, IMAGE_SIDE, IMAGE_SIDE)),
+        Examples(
+            "scatter",
+            "boxes",
+            {"x": x, "y": y, "box": box},
+            task="detection",
+            class_names=SHAPE_KINDS,
+            target="boxes",
+            encoder=BoxEncoder((3, IMAGE_SIDE, IMAGE_SIDE)),
+        ),
         test_indices=torch.arange(NUM_TRAIN, NUM_TRAIN + NUM_TEST),
         seed=seed,
     )

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from didact.data.build import build_data
+from didact.data.build import Examples, build_data
 from didact.data.core import Data
 from didact.data.datasets.download import register_dataset
 from didact.data.images.augment import sample_uniform, warp
@@ -23,13 +23,15 @@ def letters(seed: int = 0) -> Data:
     y = torch.arange(len(ALPHABET)).repeat_interleave(IMAGES_PER_CLASS)
     x = randomize_handwriting(render_glyphs()[y], torch.Generator().manual_seed(0))
     return build_data(
-        "letters",
-        "images",
-        {"x": (255 * x).round().to(torch.uint8), "y": y},
-        task="multiclass",
-        class_names=list(ALPHABET),
-        target="letter",
-        encoder=ImageEncoder(shape=(1, IMAGE_SIDE, IMAGE_SIDE)),
+        Examples(
+            "letters",
+            "images",
+            {"x": (255 * x).round().to(torch.uint8), "y": y},
+            task="multiclass",
+            class_names=list(ALPHABET),
+            target="letter",
+            encoder=ImageEncoder(shape=(1, IMAGE_SIDE, IMAGE_SIDE)),
+        ),
         seed=seed,
     )
 
@@ -40,13 +42,15 @@ def glyphs(seed: int = 0) -> Data:
     as digits do."""
     x, y = _render_glyph_set()
     return build_data(
-        "glyphs",
-        "images",
-        {"x": x, "y": y},
-        task="multiclass",
-        class_names=list(GLYPHS),
-        target="glyph",
-        encoder=ImageEncoder(shape=(1, IMAGE_SIDE, IMAGE_SIDE)),
+        Examples(
+            "glyphs",
+            "images",
+            {"x": x, "y": y},
+            task="multiclass",
+            class_names=list(GLYPHS),
+            target="glyph",
+            encoder=ImageEncoder(shape=(1, IMAGE_SIDE, IMAGE_SIDE)),
+        ),
         seed=seed,
     )
 

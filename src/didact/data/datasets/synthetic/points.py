@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from didact.data.build import build_data
+from didact.data.build import Examples, build_data
 from didact.data.core import Data
 from didact.data.datasets.download import register_dataset
 from didact.data.tables.columns import CategoricalColumn
@@ -75,14 +75,16 @@ def modular(seed: int = 0) -> Data:
     a, b, y = make_modular_sums(len(symbols))
     eye = torch.eye(len(symbols))
     return build_data(
-        "modular",
-        "table",
-        {"x": torch.cat([eye[a], eye[b]], 1), "y": y},
-        task="multiclass",
-        class_names=symbols,
-        feature_names=encoder.feature_names,
-        target="sum",
-        encoder=encoder,
+        Examples(
+            "modular",
+            "table",
+            {"x": torch.cat([eye[a], eye[b]], 1), "y": y},
+            task="multiclass",
+            class_names=symbols,
+            feature_names=encoder.feature_names,
+            target="sum",
+            encoder=encoder,
+        ),
         seed=seed,
     )
 
@@ -138,10 +140,17 @@ def _build_classification(name: str, x: Array, y: NDArray[np.int64], *, class_na
     """Two classes of points."""
     feature_names = tuple(f"x{j + 1}" for j in range(x.shape[1]))
     return build_data(
-        name, "table",
-        {"x": torch.from_numpy(x).float(), "y": torch.from_numpy(y)},
-        task="binary", class_names=class_names, feature_names=feature_names, target="class",
-        encoder=TableEncoder.numeric(feature_names, "class"), seed=seed,
+        Examples(
+            name,
+            "table",
+            {"x": torch.from_numpy(x).float(), "y": torch.from_numpy(y)},
+            task="binary",
+            class_names=class_names,
+            feature_names=feature_names,
+            target="class",
+            encoder=TableEncoder.numeric(feature_names, "class"),
+        ),
+        seed=seed,
     )
 
 
@@ -150,12 +159,14 @@ def _build_regression(
 ) -> Data:
     """A number to be told from numbers."""
     return build_data(
-        name,
-        "table",
-        {"x": torch.from_numpy(x).float(), "y": torch.from_numpy(y).float()},
-        task="regression",
-        feature_names=feature_names,
-        encoder=TableEncoder.numeric(feature_names),
+        Examples(
+            name,
+            "table",
+            {"x": torch.from_numpy(x).float(), "y": torch.from_numpy(y).float()},
+            task="regression",
+            feature_names=feature_names,
+            encoder=TableEncoder.numeric(feature_names),
+            notes=notes,
+        ),
         seed=seed,
-        notes=notes,
     )

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from didact.data.build import build_data
+from didact.data.build import Examples, build_data
 from didact.data.core import Data
 from didact.data.datasets.download import register_dataset
 from didact.data.split import train_val_test_split
@@ -26,15 +26,17 @@ def token_means(seed: int = 0) -> Data:
     encoder = BagEncoder(tuple(str(token) for token in range(1, 1000)))
     texts = [" ".join(map(str, tokens)) for tokens in sequences]
     return build_data(
-        "token_means",
-        "text",
-        {"x": encoder.encode(texts), "y": y},
-        task="binary",
-        class_names=("small", "large"),
-        feature_names=encoder.vocab,
-        target="mean",
-        encoder=encoder,
+        Examples(
+            "token_means",
+            "text",
+            {"x": encoder.encode(texts), "y": y},
+            task="binary",
+            class_names=("small", "large"),
+            feature_names=encoder.vocab,
+            target="mean",
+            encoder=encoder,
+            standardize=False,
+        ),
         indices=indices,
         seed=seed,
-        standardize=False,
     )
