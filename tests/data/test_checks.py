@@ -26,7 +26,7 @@ def make_columns(n=90, weights=(1, 1, 1)):
     return {"x": x, "y": y}
 
 
-def build_table(columns, **arguments):
+def build_table(columns, *, source=None, **split):
     labels = [f"c{k}" for k in range(int(columns["y"].max()) + 1)]
     names = ("a", "b", "c", "d")
     examples = Examples(
@@ -37,9 +37,9 @@ def build_table(columns, **arguments):
         class_names=labels,
         feature_names=names,
         encoder=TableEncoder.numeric(names),
-        **arguments,
+        source=source or {},
     )
-    return build_data(examples)
+    return build_data(examples, **split)
 
 
 def test_clean_data_has_no_notes():
