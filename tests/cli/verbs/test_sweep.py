@@ -1,7 +1,9 @@
-"""A sweep over something that enters the loss is ranked by what does not hold it; reconstruction and KL stand
-beside (Gaba, table 9.1)."""
+"""`didact sweep`: ranked by a metric that no axis enters; damaged results are refused
+(Gaba, table 9.1)."""
 
 import json
+
+import pytest
 
 from didact.cli.main import main
 from didact.registry import RECIPES
@@ -24,7 +26,7 @@ def test_sweep_of_beta_ranks_vaes_by_the_elbo(workdir, capsys):
     # what beta trades
     assert low_beta["kl"] > 2 * high_beta["kl"] and low_beta["reconstruction"] < high_beta["reconstruction"]
     text = (workdir / result["report"]).read_text(encoding="utf-8")
-    assert "validation KL" in text and "judged on validation by ELBO: higher is better" in text
+    assert "validation KL" in text and "ranked on validation by ELBO: higher is better" in text
     assert main([*words, "--metric", "psnr", "--json"]) == 0 and json.loads(capsys.readouterr().out)["metric"] == "psnr"
 
 
@@ -32,3 +34,26 @@ def test_choose_metric_takes_the_monitored_metric():
     rows = [{"validation": {"loss": 1.0, "accuracy": 0.5}, "monitor": ["accuracy", "max"]}]
     assert choose_metric(rows, None) == choose_metric(rows, None, ("elbo",)) == "accuracy"
     assert RECIPES["mlp"].comparison_metrics == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"cell": {"lr": 0.01}, "seed": 0}', "lacks run, validation, test"),
+        (
+            '{"cell": {"lr": 0.01}, "seed": "0", "run": "r", "validation": {}, "test": {}}',
+            "seed must be a count, got '0'",
+        ),
+        ("[1]", "it must be an object, got [1]"),
+        ("{", "cannot be read"),
+    ],
+)
+def test_damaged_sweep_file_is_refused_in_one_line(workdir, capsys, line, message):
+    words = ["sweep", "mlp", "lr=1e-2", "--data", "iris", "--steps", "2", "--hidden", "4", "--device", "cpu"]
+    assert main(words) == 0
+    (path,) = workdir.glob("runs/sweeps/*/sweep.jsonl")
+    path.write_text(line + "\n")
+    capsys.readouterr()
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert not out and err.count("\n") == 1 and message in err and "delete it to sweep anew" in err

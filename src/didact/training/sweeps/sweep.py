@@ -15,6 +15,7 @@ from didact import files
 from didact.errors import UsageError, look_up, suggest_nearest
 from didact.options import format_value, resolve_alias, resolve_aliases, to_json_value
 from didact.registry import Recipe
+from didact.schema import SWEEP_ROW, find_mismatch, parse_json
 from didact.training.distributed.process_group import join_group
 from didact.training.experiment import EventCallback, ignore_events
 from didact.training.prepare import known_options, take_examples
@@ -181,9 +182,12 @@ def _dry_run(jobs: Sequence[TrainingJob], metric: str | None) -> None:
 def _load_results(path: Path) -> list[dict[str, Any]]:
     """Results of an interrupted sweep."""
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+        rows = [parse_json(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read ({error}); delete it to sweep anew") from error
+    if mismatch := next(filter(None, (find_mismatch(row, SWEEP_ROW) for row in rows)), ""):
+        raise UsageError(f"{path} is damaged: {mismatch}; delete it to sweep anew")
+    return rows
 
 
 def sweep_name(recipe: Recipe, axes: Axes, seeds: int, first_seed: int, base_options: Mapping[str, Any]) -> str:
