@@ -114,15 +114,14 @@ class Encoder(Protocol):
 
 @runtime_checkable
 class DetectsUnseenInputs(Protocol):
-    """An encoder that knows what it reads without having learned it: said beside the answers, which are given all
-    the same."""
+    """An encoder that notices inputs unlike those of training: noted beside the predictions, which are made anyway."""
 
     def describe_unseen_inputs(self, inputs: Sequence[Given]) -> list[str]:
-        """A line for each thing in the inputs that training did not meet, or that may be meant otherwise."""
+        """A line for each value that training data did not hold, or that may be meant otherwise."""
 
 
-def doubts(encoder: Encoder, inputs: Sequence[Given]) -> list[str]:
-    """What an encoder doubts of these inputs, where it is one that does."""
+def describe_unseen_inputs(encoder: Encoder, inputs: Sequence[Given]) -> list[str]:
+    """What an encoder notes of these inputs; nothing of one that does not look."""
     return encoder.describe_unseen_inputs(inputs) if isinstance(encoder, DetectsUnseenInputs) else []
 
 

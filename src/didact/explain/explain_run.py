@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from didact.charts.html import format_number
-from didact.data.core import Given, TensorSplit, doubts
+from didact.data.core import Given, TensorSplit, describe_unseen_inputs
 from didact.data.load import reject_options
 from didact.data.tables.offsets import format_exact
 from didact.errors import UsageError, look_up
@@ -87,7 +87,7 @@ def explain_run(
         return sequence_results
     model = ExplainedModel.from_run(run, device)
     named_inputs = _read_inputs(model, inputs) if inputs else _get_worst_examples(run, model)
-    for warning in doubts(model.data.encoder, inputs) if model.data.encoder else ():
+    for warning in describe_unseen_inputs(model.data.encoder, inputs) if model.data.encoder else ():
         on_message(warning)
     x = named_inputs.x.to(model.device)
     method_names = resolve_methods(methods, model, x)
@@ -146,7 +146,7 @@ def _explain_sequences(
     )
     objective.to(torch_device)
     named_batches = sequences.read_texts(data, inputs) if inputs else sequences.load_worst_sequences(run)
-    for warning in doubts(data.encoder, inputs) if data.encoder else ():
+    for warning in describe_unseen_inputs(data.encoder, inputs) if data.encoder else ():
         on_message(warning)
     if len(named_batches) > MAX_INPUTS:
         raise UsageError(

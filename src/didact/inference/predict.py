@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from didact import files
-from didact.data.core import Batch, Data, Given, TensorSplit, doubts
+from didact.data.core import Batch, Data, Given, TensorSplit, describe_unseen_inputs
 from didact.data.images.render import draw_boxes, encode_png, overlay_mask, resize_mask
 from didact.data.text.masked_lm import MASK_TOKEN, MaskedTextEncoder
 from didact.data.text.parallel_texts import PairEncoder
@@ -90,7 +90,7 @@ def predict(
         measure_noise(objective, run if isinstance(run, Run) else Run.open(run), num_samples)
     options = PredictOptions(mc_passes, num_samples, num_beams, MIN_SHOWN_SCORE if min_score is None else min_score)
     names, columns = data.encoder.read(inputs)
-    for doubt in doubts(data.encoder, inputs):
+    for doubt in describe_unseen_inputs(data.encoder, inputs):
         warn(doubt)
     predictions = (
         prediction

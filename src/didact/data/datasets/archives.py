@@ -73,7 +73,7 @@ def inside(path: str, root: Path) -> str:
     return path
 
 
-def meant_as_files(inputs: Sequence[Given], endings: tuple[str, ...]) -> list[str]:
+def find_possible_files(inputs: Sequence[Given], endings: tuple[str, ...]) -> list[str]:
     """A line for each text that may be meant as a file: texts are never looked up among files."""
     words = [text for text in inputs if isinstance(text, str) and not re.search(r"\s", text)]
     found = [text for text in words if text.lower().endswith(endings) or os.path.isfile(text)]

@@ -16,7 +16,7 @@ from torch import Tensor
 from didact.data.build import Examples, build_data, split_indices
 from didact.data.checks import validate
 from didact.data.core import SPLITS, Batch, Data, Decode, Given, TensorSplit
-from didact.data.datasets.archives import meant_as_files
+from didact.data.datasets.archives import find_possible_files
 from didact.data.tables.columns import to_strings
 from didact.data.tables.csv_reader import ENDINGS, dataset_name, is_csv_path, make_line_locator, read_csv
 from didact.data.tables.table import Task, choose_target, get_stored_offsets, read_target, target_columns
@@ -101,7 +101,7 @@ class BagEncoder:
 
     def describe_unseen_inputs(self, inputs: Sequence[Given]) -> list[str]:
         """Texts that may be meant as files."""
-        return meant_as_files(inputs, (*ENDINGS, ".txt"))
+        return find_possible_files(inputs, (*ENDINGS, ".txt"))
 
     def spec(self) -> dict[str, Any]:
         return {"kind": "bag", "names": list(self.vocab), "column": self.column}

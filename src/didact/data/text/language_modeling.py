@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from didact.data.core import SPLITS, Batch, Data, Decode, Given, MissingSplit
-from didact.data.datasets.archives import inside, meant_as_files
+from didact.data.datasets.archives import find_possible_files, inside
 from didact.data.datasets.download import DownloadProgress, cache_folder
 from didact.data.folder_tree import FolderTree
 from didact.data.text import gpt2_bpe, tokenizers
@@ -104,7 +104,7 @@ class TextEncoder:
 
     def describe_unseen_inputs(self, inputs: Sequence[Given]) -> list[str]:
         """Texts that may be meant as files."""
-        return meant_as_files(inputs, TEXT_SUFFIXES)
+        return find_possible_files(inputs, TEXT_SUFFIXES)
 
     def spec(self) -> dict[str, Any]:
         return {

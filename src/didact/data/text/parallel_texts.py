@@ -16,7 +16,7 @@ from torch import Tensor
 
 from didact.data.build import Examples, build_data
 from didact.data.core import SPLITS, Batch, Data, Decode, Given, SourceLocator
-from didact.data.datasets.archives import meant_as_files
+from didact.data.datasets.archives import find_possible_files
 from didact.data.datasets.download import RemoteFile, read_files, register_dataset
 from didact.data.split import train_val_test_split
 from didact.data.tables.csv_reader import ENDINGS, dataset_name, make_line_locator, read_text
@@ -141,7 +141,7 @@ class PairEncoder:
 
     def describe_unseen_inputs(self, inputs: Sequence[Given]) -> list[str]:
         """Sentences that may be meant as files."""
-        return meant_as_files(inputs, (*ENDINGS, ".txt"))
+        return find_possible_files(inputs, (*ENDINGS, ".txt"))
 
     def spec(self) -> dict[str, Any]:
         tokenizers = {"source": self.source.spec(), "target": self.target.spec()}
