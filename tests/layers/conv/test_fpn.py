@@ -3,7 +3,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from didact.layers.conv.fpn import AnchorHead, Backbone, FeaturePyramid, prior_bias, size_after_strides
+from didact.layers.conv.fpn import AnchorHead, Backbone, FeaturePyramid, set_prior_bias, size_after_strides
 from didact.models.vision.ssd import SSD
 from didact.models.vision.yolo import YOLO
 
@@ -30,7 +30,7 @@ def test_feature_pyramid_adds_upsampled_coarse_maps():
 
 def test_anchor_head_groups_the_outputs_of_a_cell():
     head = AnchorHead(3, 2, 5)
-    prior_bias(head, slice(4, 5), -4.0)
+    set_prior_bias(head, slice(4, 5), -4.0)
     x = torch.rand(2, 3, 4, 6)
     y = head(x)
     assert y.shape == (2, 4 * 6 * 2, 5)

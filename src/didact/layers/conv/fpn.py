@@ -85,7 +85,7 @@ class AnchorHead(nn.Module):
         return self.conv(x).permute(0, 2, 3, 1).reshape(len(x), -1, self.n)   # type: ignore[no-any-return]
 
 
-def prior_bias(head: AnchorHead, index: slice, value: float) -> None:
+def set_prior_bias(head: AnchorHead, index: slice, value: float) -> None:
     """Set the initial bias of some outputs, such as that most cells hold no object; else the first steps would learn
     only that.
     """

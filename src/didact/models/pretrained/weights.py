@@ -207,15 +207,15 @@ def strip_prefix(file_tensors: dict[str, Tensor], model_tensors: Mapping[str, An
     """The file's tensors under the model's names: without the prefix (`module.` of DDP, `network.` of an objective)
     whose removal matches most names.
     """
-    first: dict[str, list[str]] = {}        # names by their first part: one pass, however many there are
+    by_prefix: dict[str, list[str]] = {}        # names by their first part: one pass, however many there are
     for name in file_tensors:
-        first.setdefault(name.partition(".")[0] + ".", []).append(name)
+        by_prefix.setdefault(name.partition(".")[0] + ".", []).append(name)
     # `network.` inside another prefix: an objective whose network is wrapped, as in FlipTTA
-    inner = {p + "network.": [n for n in names if n.startswith(p + "network.")] for p, names in first.items()}
-    candidates = {"": list(file_tensors), **first, **inner}
-    fits = {p: sum(n.removeprefix(p) in model_tensors for n in names) for p, names in candidates.items()}
-    best = max(candidates, key=lambda p: fits[p])
-    return {n.removeprefix(best): file_tensors[n] for n in candidates[best]}
+    nested = {p + "network.": [n for n in names if n.startswith(p + "network.")] for p, names in by_prefix.items()}
+    candidates = {"": list(file_tensors), **by_prefix, **nested}
+    num_matches = {p: sum(n.removeprefix(p) in model_tensors for n in names) for p, names in candidates.items()}
+    prefix = max(candidates, key=lambda p: num_matches[p])
+    return {n.removeprefix(prefix): file_tensors[n] for n in candidates[prefix]}
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -247,16 +247,17 @@ def _load_pickle(path: Path) -> Any:
             return torch.load(path, map_location="cpu", weights_only=True)
         except UnpicklingError as error:  # its text says how to run the file's code: not repeated
             if "Unsupported global" in str(error):
-                then = "save its state_dict as .safetensors"
-                raise UsageError(f"{path} holds more than tensors, which is not run here; {then}") from None
+                raise UsageError(
+                    f"{path} holds more than tensors, which is not run here; save its state_dict as .safetensors"
+                ) from None
             raise ValueError("no weights in its pickle") from error
 
 
 def _check_plain_tensors(path: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """The same tensors, if all are dense real numbers and none is larger than the file allows."""
     for name, t in tensors.items():
-        if (odd := _unsupported_kind(t)) is not None:
-            raise UsageError(f"{path}: {shorten(name)} is {odd}; save plain numbers: dequantized, dense, real")
+        if (kind := _unsupported_kind(t)) is not None:
+            raise UsageError(f"{path}: {shorten(name)} is {kind}; save plain numbers: dequantized, dense, real")
         check_claimed_size(path, f"{shorten(name)} claims", t.numel() * t.element_size())
     return tensors
 

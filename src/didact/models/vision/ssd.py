@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from didact.errors import UsageError
 from didact.layers.conv.anchors import anchor_grid, default_sizes
-from didact.layers.conv.fpn import AnchorHead, Backbone, FeaturePyramid, prior_bias, size_after_strides
+from didact.layers.conv.fpn import AnchorHead, Backbone, FeaturePyramid, set_prior_bias, size_after_strides
 from didact.layers.standardize import Standardize
 from didact.registry import register_model
 
@@ -59,7 +59,7 @@ class SSD(nn.Module):
         self.heads = nn.ModuleList(AnchorHead(neck, sizes.shape[1], 4 + num_classes + 1) for _ in range(levels))
         for head in self.heads:
             assert isinstance(head, AnchorHead)
-            prior_bias(head, slice(4 + num_classes, None), 4.0)            # nearly all anchors are background
+            set_prior_bias(head, slice(4 + num_classes, None), 4.0)            # nearly all anchors are background
 
     def forward(self, x: Tensor) -> Tensor:
         maps = self.neck(self.trunk(self.standardize(x))[-self.levels :])

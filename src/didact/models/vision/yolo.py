@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from didact.errors import UsageError
 from didact.layers.conv.anchors import anchor_grid, default_sizes
-from didact.layers.conv.fpn import AnchorHead, Backbone, FeaturePyramid, prior_bias, size_after_strides
+from didact.layers.conv.fpn import AnchorHead, Backbone, FeaturePyramid, set_prior_bias, size_after_strides
 from didact.layers.standardize import Standardize
 from didact.registry import register_model
 
@@ -58,7 +58,7 @@ class YOLO(nn.Module):
         self.trunk = Backbone(channels, widths, depth)
         self.neck = FeaturePyramid(widths[self.first_map :], neck, num_outputs=1)
         self.head = AnchorHead(neck, sizes.shape[1], 5 + num_classes)
-        prior_bias(self.head, slice(4, 5), -4.0)                       # nearly all cells are background
+        set_prior_bias(self.head, slice(4, 5), -4.0)                       # nearly all cells are background
 
     def forward(self, x: Tensor) -> Tensor:
         (finest,) = self.neck(self.trunk(self.standardize(x))[self.first_map :])
