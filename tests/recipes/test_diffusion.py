@@ -152,4 +152,4 @@ def test_diffusion_refuses_bad_options_in_one_line(words, message):
 @pytest.mark.slow
 def test_diffusion_draws_recognizable_digits(workdir):
     run = didact.train(RECIPES["diffusion"], conditional=True)
-    assert run.metadata["test"]["as_asked"] > 0.9 and run.metadata["test"]["frechet"] < 0.6
+    assert run.metadata["test"]["class_accuracy"] > 0.9 and run.metadata["test"]["frechet"] < 0.6

@@ -44,10 +44,10 @@ def test_every_sample_score_has_a_note_with_its_sample_counts(name):
     notes_by_metric = split_notes(experiment.notes)
     rows = evaluate_test_split(experiment)
     assert set(notes_by_metric) == set(experiment.objective.compute_metrics(rows)) - {"loss", "referee_accuracy"}
-    sample_count = int(rows["drawn"].isfinite().all(1).sum())
-    assert rows["drawn"].shape[1] == 64
+    sample_count = int(rows["sampled"].isfinite().all(1).sum())
+    assert rows["sampled"].shape[1] == 64
     assert notes_by_metric["frechet"].startswith(
-        f"of 8×8 thumbnails, {sample_count} drawn beside as many real ones of the test split"
+        f"of 8×8 thumbnails, {sample_count} samples against as many real examples of the test split"
     )
     assert (
         sample_count == len(experiment.data.test)
@@ -60,9 +60,8 @@ def test_note_of_a_table_gan_counts_rows():
     experiment = prepare("gan", {"data": "moons", "hidden": (4,)}).experiment
     (note,) = experiment.notes
     rows = evaluate_test_split(experiment)
-    assert (
-        note.startswith("frechet: of rows") and f"{len(rows['drawn'])} drawn beside" in note and "thumbnail" not in note
-    )
+    assert note.startswith("frechet: of standardized rows") and "thumbnail" not in note
+    assert f"{len(rows['sampled'])} samples against" in note
     assert set(split_notes([note])) == set(experiment.objective.compute_metrics(rows)) - {"loss"}
 
 
@@ -75,9 +74,9 @@ def test_metric_notes_of_large_splits_and_small_images():
         for n, first in ((1024, True), (4096, False))
     )
     assert (
-        "of 5×8 thumbnails, 1,024 drawn" in limited_note
+        "of 5×8 thumbnails, 1,024 samples" in limited_note
         and "(validation: 1,024)" in limited_note
         and "in turn" not in limited_note
     )
-    assert "10,000 drawn" in full_note and "(validation: 3,000), from 4,096 noises in turn" in full_note
+    assert "10,000 samples" in full_note and "(validation: 3,000), from 4,096 noise vectors in turn" in full_note
     assert not re.search(r"\bin turn", metric_notes(data, num_noises=4096, **note_options)[0])

@@ -48,8 +48,8 @@ def test_metric_of_one_run_is_labeled_with_that_run(tmp_path):
 
 
 FRECHET_NOTE = (
-    "frechet: of 8×8 thumbnails, 12 drawn beside as many real ones of the test split (validation: 9); elsewhere of "
-    "features"
+    "frechet: of 8×8 thumbnails, 12 samples against as many real examples of the test split (validation: 9); elsewhere "
+    "of features"
 )
 REFEREE_NOTE = "confidence, evenness: by a referee"
 

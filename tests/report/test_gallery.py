@@ -61,9 +61,8 @@ def test_latent_plane_of_numeric_targets_has_dots():
 def test_density_plane_has_the_axes_of_the_features():
     density_map = torch.rand(1, 2, 1, 96, 96)
     ends = torch.tensor([[-1.0, 100.0], [2.0, 400.0]])
-    density, points = (
-        str(figure) for figure in draw_density_plane({"density": density_map, "density limits": ends}, ["dose", "effect"])
-    )
+    grids = {"density": density_map, "density limits": ends}
+    density, points = (str(figure) for figure in draw_density_plane(grids, ["dose", "effect"]))
     for chart in (density, points):
         assert ">dose<" in chart and ">effect<" in chart and "<image" in chart and "nothing was recorded" not in chart
         marks = re.findall(r'class="tick"[^>]*>([^<]*)<', chart)

@@ -99,7 +99,7 @@ def test_temperature_zero_makes_pixelcnn_deterministic(run_cli):
         ("sample flow_matching/latest --inpaint seven.png --class 1", "this model is not class-conditional"),
         (
             "sample flow_matching/latest --inpaint seven.png --guidance 2",
-            "this model was not told the classes; train with --conditional",
+            "guidance needs a class-conditional model; train with --conditional",
         ),
         ("sample diffusion/latest --inpaint seven.png --steps 1001", "in 1 to 1000 of them, got 1001"),
         ("sample diffusion/latest --keep left", "--keep does not apply: it is for --inpaint"),
@@ -108,7 +108,7 @@ def test_temperature_zero_makes_pixelcnn_deterministic(run_cli):
             "--classifier does not apply: only new images are evaluated, not those of --inpaint",
         ),
         ("sample diffusion/latest --temperature 0.5", "--temperature is for models that draw pixel by pixel"),
-        ("sample flow_matching/latest --guidance 2", "this model was not told the classes; train with --conditional"),
+        ("sample flow_matching/latest --guidance 2", "guidance needs a class-conditional model"),
     ],
 )
 def test_inpaint_refuses_bad_options_in_one_line(run_cli, words, complaint):

@@ -207,7 +207,7 @@ def test_sample_writes_walks_as_sheets_and_tables(run_cli):
         ("sample vae/latest --traverse dim=1 --traverse-range 0", "0 is not in the range"),
         ("sample vae/latest --interpolate --steps 3", "--steps is for models that draw step by step"),
         ("sample gan/latest --interpolate --class 3", "this model is not class-conditional"),
-        ("sample consistency/latest --interpolate --steps 2", "walk in one step, got --steps 2"),
+        ("sample consistency/latest --interpolate --steps 2", "--steps must be 1, got 2"),
         (
             "sample vae/latest --inpaint a.png --interpolate",
             "--interpolate does not apply: --inpaint samples half an image",

@@ -122,7 +122,7 @@ def test_consistency_target_is_the_moving_average_of_the_student():
 def test_consistency_refuses_options_of_its_teacher():
     objective = make_student()
     assert "complete" not in abilities(objective) and "sample" in abilities(objective)
-    with pytest.raises(UsageError, match=r"--eta, --solver-order and --guidance are its teacher.s"):
+    with pytest.raises(UsageError, match="--eta, --solver-order and --guidance belong to its teacher; leave them out"):
         objective.sample(1, seeded_generator(), eta=1.0)
     with pytest.raises(UsageError, match="in 1 to 40 of them, got 41"):
         objective.sample(1, seeded_generator(), steps=41)

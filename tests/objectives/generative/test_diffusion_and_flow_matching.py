@@ -224,12 +224,15 @@ def test_sampling_refuses_unsupported_options():
     objective = DiffusionObjective(make_network(), (1, 6, 6), NoiseSchedule(40))
     for options, message in (
         ({"steps": 41}, "in 1 to 40"),
-        ({"guidance": 1.0}, "not told the classes"),
-        ({"label": 1}, "not told the classes"),
+        ({"guidance": 1.0}, "needs a class-conditional model"),
+        ({"label": 1}, "is not class-conditional"),
     ):
         with pytest.raises(UsageError, match=message):
             objective.sample(1, seeded_generator(), **options)
-    for options, message in (({"eta": 0.5}, "got steps 25, eta 0.5"), ({"solver_order": 2}, "eta 0, order 2")):
+    for options, message in (
+        ({"eta": 0.5}, "got --steps 25, --eta 0.5"),
+        ({"solver_order": 2}, "--eta 0, --solver-order 2"),
+    ):
         with pytest.raises(UsageError, match=message):
             FlowMatchingObjective(make_network(), (1, 6, 6)).sample(1, seeded_generator(), **options)
 

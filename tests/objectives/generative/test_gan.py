@@ -174,7 +174,8 @@ def test_gan_evaluation_is_independent_of_batching():
     for name in outputs:
         torch.testing.assert_close(torch.cat([c[name] for c in outputs_by_batch]), outputs[name])
     scores = model.compute_metrics(outputs)
-    assert scores["as_asked"] == pytest.approx((outputs["probabilities"].argmax(1) == b["y"]).double().mean().item())
+    is_expected_class = outputs["probabilities"].argmax(1) == b["y"]
+    assert scores["class_accuracy"] == pytest.approx(is_expected_class.double().mean().item())
     assert set(scores) >= {"frechet", "class_coverage", "class_entropy", "inception_score", "referee_accuracy"}
 
 
@@ -187,7 +188,7 @@ def test_gan_samples_the_requested_class():
         torch.testing.assert_close(model.sample(5, g.manual_seed(0), label=1), x)
         assert not torch.allclose(model.sample(5, g.manual_seed(0), label=2), x)
         assert model.gallery(make_batch())["samples"].shape == (3, 8, 1, 6, 5)
-        with pytest.raises(ValueError, match="label must be from 0 to 2, got 3"):
+        with pytest.raises(ValueError, match="the class must be from 0 to 2, got 3"):
             model.sample(5, g, label=3)
         with pytest.raises(ValueError, match="train with --conditional"):
             make_gan().sample(5, g, label=1)

@@ -220,7 +220,7 @@ def test_pixel_autoregressive_depends_on_the_class(network_index):
     bits = objective.compute_bits(x, torch.arange(5))
     assert len(bits.unique()) == 5
     assert objective.sample(7, torch.Generator().manual_seed(0), label=4).shape == (7, 1, 4, 4)
-    with pytest.raises(UsageError, match="label must be from 0 to 4, got 5"):
+    with pytest.raises(UsageError, match="the class must be from 0 to 4, got 5"):
         objective.sample(1, torch.Generator(), label=5)
 
 

@@ -35,8 +35,8 @@ def vqvae_and_prior(tmp_path_factory):
     runs = str(tmp_path_factory.mktemp("runs"))
     source = didact.train(RECIPES["vqvae"], channels=(24,), codebook_size=32, epochs=6, lr=5e-3, runs=runs)
     weights = source.load("model")
-    options = {"from_": str(source.folder), "conditional": True, "channels": 24, "num_layers": 3, "epochs": 6, "lr": 8e-3}
-    prior = didact.train(RECIPES["vqvae_prior"], **options, runs=runs)
+    options = {"conditional": True, "channels": 24, "num_layers": 3, "epochs": 6, "lr": 8e-3}
+    prior = didact.train(RECIPES["vqvae_prior"], from_=str(source.folder), **options, runs=runs)
     shutil.rmtree(source.folder)
     return weights, Run(prior.folder)
 
@@ -131,7 +131,7 @@ def test_sample_verb_draws_and_completes_with_vqvae_prior(vqvae_and_prior, workd
     assert main(["sample", folder, "--n", "5", "--label", "7", "--temperature", "0.8", "--output", "new.png"]) == 0
     Image.fromarray(load("digits").test.columns["x"][0, 0].numpy()).save("digit.png")
     assert main(["sample", folder, "--inpaint", "digit.png", "--n", "6", "--output", "whole.png"]) == 0
-    assert "5 images in new.png\n6 ways to go on from the top half in whole.png" in capsys.readouterr().out
+    assert "5 images in new.png\n6 completions of the top half of digit.png in whole.png" in capsys.readouterr().out
     with Image.open("new.png") as samples_image, Image.open("whole.png") as completions_image:
         assert samples_image.size == (5 * 9 - 1, 8) and completions_image.size == (8 * 9 - 1, 8)
 

@@ -1,4 +1,4 @@
-"""Through the bottleneck and back: what is lost is minimised."""
+"""Autoencoders: an image through a bottleneck and back, at the least reconstruction error."""
 
 import torch
 from torch import Tensor, nn
@@ -9,11 +9,11 @@ from didact.models.generative.autoencoder import Autoencoder
 from didact.objectives.base import Objective
 from didact.samplers.latent import GRID_SIZE, lerp, seeded_generator, standard_normal, to_grid
 
-NUM_EVAL_NOISES = 64  # noise images that judging goes through in turn
+NUM_EVAL_NOISES = 64  # fixed noise images that evaluation uses in turn
 
 
 class ReconstructionObjective(Objective):
-    """What goes through a bottleneck comes back as an image."""
+    """Objectives of networks that reconstruct an image from a latent code."""
 
     network: nn.Module
     any_size = False
@@ -27,10 +27,10 @@ class ReconstructionObjective(Objective):
 
 
 class AutoencoderObjective(ReconstructionObjective):
-    """min E ‖g(f(x̃)) − x‖², x̃ = x, or damaged: noise of deviation σ, a share of the pixels blacked out.
+    """min E ‖g(f(x̃)) − x‖²; x̃ = x, or for a denoising autoencoder x + σ ε or x with a fraction of the pixels masked.
 
-    Gaba 9.2, Groudiev 10.1, Van Schependom 8.1; damaged: Vincent et al. 2008, Fleuret 6.1.
-    Judging draws row r's damage from a fixed store, so that neither the batch nor the epoch changes a metric.
+    Gaba 9.2, Groudiev 10.1, Van Schependom 8.1; denoising: Vincent et al. 2008, Fleuret 6.1. Evaluation has one fixed
+    noise for each example, so that neither the batch nor the epoch changes a metric.
     """
 
     network: Autoencoder
@@ -51,7 +51,7 @@ class AutoencoderObjective(ReconstructionObjective):
         )
 
     def corrupt(self, x: Tensor, e: Tensor, u: Tensor) -> Tensor:
-        """x̃ from normal noise e and uniform chances u."""
+        """x̃ from normal noise e and uniform noise u."""
         x = torch.add(x, e, alpha=self.input_noise) if self.input_noise else x
         return x * (u >= self.mask_ratio) if self.mask_ratio else x
 
@@ -84,8 +84,7 @@ class AutoencoderObjective(ReconstructionObjective):
         return self.network.encode(batch["x"]).float()
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
-        """Besides what it gives back: codes drawn at random, which a plain autoencoder never learned to decode (Van
-        Schependom 8.1)."""
+        """Reconstructions, interpolations, and random latents, which no loss ever shaped (Van Schependom 8.1)."""
         x = batch["x"]
         row = torch.arange(len(x), device=x.device)
         corrupted = self.corrupt(x, self.noises[row % len(self.noises)], self.mask_noise[row % len(self.mask_noise)])

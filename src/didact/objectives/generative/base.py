@@ -1,4 +1,4 @@
-"""Models whose drawing takes many passes: judged as the games are, on the first examples of a split."""
+"""Generative objectives that sample in many passes (diffusion, flow matching): sample quality on part of a split."""
 
 from math import nan
 
@@ -9,16 +9,14 @@ from didact.data.core import Batch
 from didact.objectives.base import Objective, Player
 from didact.objectives.generative.sample_quality import classifier_loss, compare_with_real, sample_quality_metrics
 
-NUM_EVAL_SAMPLES = 1024  # examples of a split beside which an image is drawn
+NUM_EVAL_SAMPLES = 1024  # the first examples of a split, each compared with a sample
 
 
 class GenerativeObjective(Objective):
-    """The Fréchet distance of thumbnails is watched, as for the games; the referee learns beside the model and
-    never touches it.
+    """Monitors the Fréchet distance of thumbnails, as GANs do; a referee classifier is trained alongside.
 
-    Drawing may take many passes, so that only the first examples of a split have an image drawn beside them:
-    `there`. NaN stands with the
-    others, but one that is drawn spoils the scores.
+    Sampling takes many passes, so only the first examples of a split have a sample: `has_sample`. The others have NaN
+    in its place; a sample that is not finite makes the metrics NaN.
     """
 
     monitor = "frechet"
@@ -44,7 +42,7 @@ class GenerativeObjective(Objective):
         raise NotImplementedError
 
     def sample_for_rows(self, row: Tensor, y: Tensor | None) -> Tensor:
-        """Images in [0, 1] beside these rows of a split, the same for a row in whatever batch it comes."""
+        """Images in [0, 1] for these rows of a split; a row gets the same image in every batch."""
         raise NotImplementedError
 
     def loss(self, batch: Batch, player: str = "model") -> dict[str, Tensor]:
@@ -57,21 +55,22 @@ class GenerativeObjective(Objective):
         return batch["y"] if self.num_classes else None
 
     def compare_samples(self, batch: Batch) -> Batch:
-        """Rows of real images and of those drawn beside them."""
+        """Features of real images and of the samples that are compared with them."""
         x, row = batch["x"], batch["row"]
         index = (row < NUM_EVAL_SAMPLES).nonzero()[:, 0]
         samples = torch.full_like(x, nan)
         if len(index):
             y = self.get_labels(batch)
             samples[index] = self.sample_for_rows(row[index], None if y is None else y[index]).to(x.dtype)
-        return compare_with_real(self.referee, batch, samples) | {"there": row < NUM_EVAL_SAMPLES}
+        return compare_with_real(self.referee, batch, samples) | {"has_sample": row < NUM_EVAL_SAMPLES}
 
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
-        sampled = {name: column[outputs["there"]] for name, column in outputs.items()}
-        if sampled["drawn"].isfinite().all():
+        sampled = {name: column[outputs["has_sample"]] for name, column in outputs.items()}
+        if sampled["sampled"].isfinite().all():
             return super().compute_metrics(outputs) | sample_quality_metrics(
                 sampled, conditional=bool(self.num_classes)
             )
-        metric_names = sample_quality_metrics(sampled | {"drawn": sampled["real"]}, conditional=bool(self.num_classes))
-        # of images that are no numbers there is none to tell
+        placeholder = sampled | {"sampled": sampled["real"]}
+        metric_names = sample_quality_metrics(placeholder, conditional=bool(self.num_classes))
+        # samples that are not finite have no metrics
         return super().compute_metrics(outputs) | dict.fromkeys(metric_names, nan)

@@ -1,7 +1,6 @@
-"""Consistency distillation: a student that goes from any noise to the image at once, as its teacher's small steps
-would.
+"""Consistency distillation: a student maps any noisy image to the clean one in a single step.
 
-    f(x_t, t) = f(x_s, s) along the teacher's way, and f(x_0, 0) = x_0: so all of it leads to where the way ends
+    f(x_t, t) = f(x_s, s) along the teacher's trajectory, and f(x_0, 0) = x_0: so f maps all of it to its end
 """
 
 from collections.abc import Iterator
@@ -29,14 +28,11 @@ from didact.samplers.latent import GRID_SIZE, labels_to_sample, sample_grid, see
 
 
 class ConsistencyObjective(DiffusionObjective):
-    """min E ‖f(x_t, t) − f⁻(x̂_s, s)‖², x̂_s one DDIM step of the teacher from x_t.  Song et al. 2023, eq. 7; Gaba
-    10.10.
+    """min E ‖f(x_t, t) − f⁻(x̂_s, s)‖², x̂_s one DDIM step of the teacher.  Song et al. 2023, eq. 7; Gaba 10.10.
 
-    f(x, t) = c_skip x + c_out F(x, t) with c_skip = √ᾱ_t, c_out = −√(1 − ᾱ_t), so that f(x, 0) = x whatever F says:
-    their boundary
-    condition (eq. 5) for data of unit variance, and F is a velocity. f⁻ averages the student over its steps, and is
-    what is
-    drawn with.
+    f(x, t) = c_skip x + c_out F(x, t) with c_skip = √ᾱ_t, c_out = −√(1 − ᾱ_t), so that f(x, 0) = x whatever F is: the
+    boundary condition (eq. 5) for data of unit variance, and F is a velocity. f⁻ is an EMA of the student; it is what
+    samples.
     """
 
     timesteps: Tensor
@@ -69,7 +65,7 @@ class ConsistencyObjective(DiffusionObjective):
         self.register_buffer("next_timestep", next_timestep, persistent=False)
 
     def train(self, mode: bool = True) -> "ConsistencyObjective":
-        """Teacher and average only answer."""
+        """The teacher and the EMA stay in evaluation mode."""
         super().train(mode)
         self.teacher.eval()
         self.target.eval()
@@ -84,7 +80,7 @@ class ConsistencyObjective(DiffusionObjective):
         return a * x - sigma * out.float()
 
     def teacher_step(self, x: Tensor, t: Tensor, s: Tensor, y: Tensor | None) -> Tensor:
-        """One step of DDIM with the teacher, guided as the teacher is."""
+        """One DDIM step of the teacher, with the teacher's guidance."""
         a, sigma = self.noise_schedule.coefficients(t)
         prediction = self.teacher(x, t / self.noise_schedule.timesteps, y).float()
         if y is not None and self.teacher_guidance:
@@ -120,12 +116,11 @@ class ConsistencyObjective(DiffusionObjective):
         noise_source: NoiseSource,
         inpainting: Inpainting | None = None,
     ) -> Iterator[Tensor]:
-        """x̂_0 at once, and again from a little less noise as often as there are steps.  Song et al. 2023,
-        algorithm 1."""
+        """x̂_0 in one step; for more steps, noised again to a smaller t each time.  Song et al. 2023, algorithm 1."""
         if sampling.eta or sampling.guidance or sampling.solver_order > 1:
             raise UsageError(
-                "a distilled model draws as it was taught: --eta, --solver-order and --guidance are its teacher's; "
-                "leave them out"
+                "a distilled model samples as it was distilled: --eta, --solver-order and --guidance belong to its "
+                "teacher; leave them out"
             )
         for t, s in pairwise(sampling_timesteps(self.noise_schedule.timesteps, sampling.steps)):
             x = self.f(self.target, x, torch.full((len(x),), t, device=x.device), y).clamp(
@@ -140,11 +135,11 @@ class ConsistencyObjective(DiffusionObjective):
     ) -> Tensor:
         if (steps or 1) > 1:
             raise UsageError(
-                f"between two steps new noise is added, so that like noises part: walk in one step, got --steps {steps}"
+                f"decoding must be deterministic, and further steps add new noise: --steps must be 1, got {steps}"
             )
         return super().walk(z, y, steps=1, guidance=guidance)
 
-    complete = None  # type: ignore[assignment]   # at once, from noise alone: what is known would have no say
+    complete = None  # type: ignore[assignment]   # no inpainting: one step has no trajectory to condition
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
         g = seeded_generator(batch["x"])

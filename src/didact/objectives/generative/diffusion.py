@@ -1,6 +1,8 @@
-"""Diffusion: learn to take a little noise away, at every strength; then begin with nothing but noise.
+"""Diffusion: learn to predict the noise in an image at every noise level; then sample by removing it step by step.
 
     min E ‖f(x_t, t) − target‖²,  x_t = √ᾱ_t x_0 + √(1 − ᾱ_t) ε
+
+The samplers (DDPM, DDIM, DPM-Solver++) and classifier-free guidance are in `didact/samplers/ddim.py`.
 """
 
 from collections.abc import Iterator
@@ -29,24 +31,23 @@ from didact.samplers.ddim import (
 )
 from didact.samplers.latent import GRID_SIZE, labels_to_sample, sample_grid, seeded_generator, side_mask, slerp, to_grid
 
-# times that each step is taken where a part is known: else the rest is settled before it has heard of it
+# Inpainting takes each step several times: in a single pass the unknown part would not adapt to the known one.
 REPAINT_RESAMPLES = 5
-GOLDEN_FRACTION = 0.6180339887  # its multiples, modulo 1, fill the unit interval evenly
+GOLDEN_FRACTION = 0.6180339887  # its multiples modulo 1 are evenly spread over the unit interval
 
 
 class Inpainting(NamedTuple):
-    """A part of the image that is given, and where it lies."""
+    """The known part of an image."""
 
     x0: Tensor
     mask: Tensor    # (H, W), true where x0 is known
 
 
 class DenoisingObjective(GenerativeObjective):
-    """What diffusion and flow matching share: a moment and noise for each image, a network that sees the mixture, a
-    target to meet.
+    """What diffusion and flow matching share: each image gets a noise level and noise; a network predicts a target.
 
-    Images are in [−1, 1]. Of a conditional model a share `drop` of the labels is withheld, so that it also learns
-    f(x, ∅) for guidance.
+    Images are scaled to [−1, 1]. A conditional model is trained without the label with probability `label_dropout`, so
+    that the same network also learns the unconditional f(x, ∅) for classifier-free guidance.
     """
 
     def __init__(
@@ -68,19 +69,19 @@ class DenoisingObjective(GenerativeObjective):
         )
 
     def to_model_space(self, x: Tensor) -> Tensor:
-        """Images in [0, 1] -> what is noised."""
+        """Images in [0, 1] -> the space in which noise is added."""
         return 2 * x - 1
 
     def to_data_space(self, x0: Tensor) -> Tensor:
-        """What is left without noise -> images in [0, 1]."""
+        """Samples without noise -> images in [0, 1]."""
         return ((x0 + 1) / 2).clamp(0, 1)
 
     def to_timestep(self, u: Tensor) -> Tensor:
-        """A moment for each u in [0, 1)."""
+        """The timestep for each u in [0, 1)."""
         raise NotImplementedError
 
     def q_sample(self, x0: Tensor, t: Tensor, eps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """x_t, the time in [0, 1] that the network is told, and the target."""
+        """x_t, the network's time in [0, 1], and the target."""
         raise NotImplementedError
 
     def reverse_process(
@@ -91,11 +92,11 @@ class DenoisingObjective(GenerativeObjective):
         noise_source: NoiseSource,
         inpainting: Inpainting | None = None,
     ) -> Iterator[Tensor]:
-        """States from noise to image, one for each step; where the image is known it goes its known way."""
+        """The states from noise to image, one for each step; with `inpainting`, its known part is kept at each."""
         raise NotImplementedError
 
     def per_example_loss(self, x: Tensor, y: Tensor | None, t: Tensor, eps: Tensor) -> Tensor:
-        """Mean squared error of each example."""
+        """The mean squared error of each example."""
         xt, time, target = self.q_sample(self.to_model_space(x), t, eps)
         error: Tensor = (self.network(xt, time, y).float() - target).square()
         return error.flatten(1).mean(1)
@@ -103,6 +104,7 @@ class DenoisingObjective(GenerativeObjective):
     def training_loss(self, batch: Batch) -> dict[str, Tensor]:
         x, y = batch["x"], self.get_labels(batch)
         if y is not None and self.label_dropout:
+            # the label num_classes means "no label": one embedding more than there are classes
             y = torch.where(torch.rand(len(x), device=x.device) < self.label_dropout, self.num_classes, y)
         t = self.to_timestep(torch.rand(len(x), device=x.device))
         eps = torch.randn(len(x), *self.shape, device=x.device)
@@ -110,16 +112,17 @@ class DenoisingObjective(GenerativeObjective):
 
     def evaluate_batch(self, batch: Batch) -> Batch:
         row = batch["row"]
-        # the same moment and noise for an example each time
+        # the same timestep and noise for an example in every evaluation
         t = self.to_timestep((row.double() * GOLDEN_FRACTION % 1).float())
         loss = self.per_example_loss(batch["x"], self.get_labels(batch), t, self.noises[row % NUM_EVAL_SAMPLES])
         return {"loss": loss, **self.compare_samples(batch)}
 
     def predict(self, x: Tensor, time: float, y: Tensor | None, w: float) -> Tensor:
-        """The network's answer at one moment, guided where w is not 0."""
+        """The network's prediction at one time, with classifier-free guidance where w is not 0."""
         t = torch.full((len(x),), time, device=x.device)
         if y is None or not w:
             return self.network(x, t, y).float()  # type: ignore[no-any-return]
+        # both predictions in one pass of twice the batch
         conditional, unconditional = (
             self.network(x.repeat(2, 1, 1, 1), t.repeat(2), torch.cat([y, torch.full_like(y, self.num_classes)]))
             .float()
@@ -128,7 +131,7 @@ class DenoisingObjective(GenerativeObjective):
         return classifier_free_guidance(conditional, unconditional, w)
 
     def sample_for_rows(self, row: Tensor, y: Tensor | None) -> Tensor:
-        # at each step for every row there may be; each takes its own
+        # at each step noise for every row of the split, of which each takes its own: independent of the batch
         noise_source = make_noise_source(seeded_generator(self.noises))
         return self.run_sampler(self.noises[row], y, self.sampling, lambda _: noise_source(self.noises)[row])
 
@@ -140,6 +143,7 @@ class DenoisingObjective(GenerativeObjective):
         noise_source: NoiseSource,
         inpainting: Inpainting | None = None,
     ) -> Tensor:
+        """The last state of the reverse process, in [0, 1]."""
         for state in self.reverse_process(x, y, sampling, noise_source, inpainting):
             x = state
         return self.to_data_space(x)
@@ -147,10 +151,10 @@ class DenoisingObjective(GenerativeObjective):
     def resolve_sampling(
         self, steps: int | None, eta: float | None, guidance: float | None, solver_order: SolverOrder | None = None
     ) -> SamplingConfig:
-        """The run's own way where nothing else is asked."""
+        """The run's own sampling settings, where None is given."""
         if guidance and not self.num_classes:
             raise UsageError(
-                "guidance insists on a class, but this model was not told the classes; train with --conditional"
+                "guidance needs a class-conditional model; train with --conditional"
             )
         default = self.sampling
         eta, guidance = default.eta if eta is None else eta, default.guidance if guidance is None else guidance
@@ -166,7 +170,7 @@ class DenoisingObjective(GenerativeObjective):
         label: int | None = None, steps: int | None = None, eta: float | None = None, guidance: float | None = None,
         solver_order: SolverOrder | None = None,
     ) -> Tensor:
-        """n images, in the run's own way where nothing else is asked."""
+        """n images; with the run's own settings where None is given."""
         sampling = self.resolve_sampling(steps, eta, guidance, solver_order)
         return self.run_sampler(
             self.sample_noise(n, generator),
@@ -181,7 +185,7 @@ class DenoisingObjective(GenerativeObjective):
     def walk(
         self, z: Tensor, y: Tensor | None = None, *, steps: int | None = None, guidance: float | None = None
     ) -> Tensor:
-        """Without new noise on the way, so that like noises end alike."""
+        """Deterministic sampling (η = 0), so that similar noise gives similar images."""
         return self.run_sampler(
             z, y, self.resolve_sampling(steps, 0.0, guidance), make_noise_source(seeded_generator(z))
         )
@@ -191,10 +195,10 @@ class DenoisingObjective(GenerativeObjective):
         side: str = "top", steps: int | None = None, eta: float | None = None, guidance: float | None = None,
         solver_order: SolverOrder | None = None,
     ) -> Tensor:
-        """Images whose first `known` rows, or columns, counted from a side stay: noised as the rest is, put back at
-        every step.
+        """RePaint inpainting: keep `num_known` rows or columns, counted from `side`.  Lugmayr et al. 2022, algorithm 1.
 
-        Each step is taken several times, with new noise between them.  Lugmayr et al. 2022 (RePaint), algorithm 1.
+        At every step the known part is noised to the noise level of the rest; each step is taken several times, with
+        new noise between them.
         """
         inpainting = Inpainting(self.to_model_space(x), side_mask((x.shape[2], x.shape[3]), num_known, side, x.device))
         return self.run_sampler(
@@ -237,13 +241,13 @@ class DenoisingObjective(GenerativeObjective):
 
 
 class DiffusionObjective(DenoisingObjective):
-    """E ‖target − f(√ᾱ_t x_0 + √(1 − ᾱ_t) ε, t)‖², t even in 1 … T.  Ho et al. 2020, eq. 14; Gaba eq. 10.16.
+    """E ‖target − f(√ᾱ_t x_0 + √(1 − ᾱ_t) ε, t)‖², t uniform in 1 … T.  Ho et al. 2020, eq. 14; Gaba eq. 10.16.
 
-    `predict` is what f says: the noise ε, the image x_0, or the velocity v = a ε − σ x_0; the sampler solves for
-    the others.
+    `prediction_type` is what f predicts: the noise ε, the image x_0, or the velocity v = a ε − σ x_0; samplers solve
+    for the others.
     """
 
-    clip_range: float = 1.0   # no pixel of an image lies outside [−1, 1]
+    clip_range: float = 1.0   # pixels lie in [−1, 1]
 
     def __init__(
         self, network: nn.Module, shape: tuple[int, ...], noise_schedule: NoiseSchedule, *,
@@ -251,7 +255,7 @@ class DiffusionObjective(DenoisingObjective):
     ):
         super().__init__(network, shape, **shared_options)
         self.noise_schedule, self.prediction_type = noise_schedule, prediction_type
-        # the sampler reads them on the host
+        # floats on the host: the sampler computes its coefficients from them without synchronization
         self.alpha_bar_on_host = noise_schedule.alpha_bar.tolist()
 
     def to_timestep(self, u: Tensor) -> Tensor:
@@ -277,7 +281,7 @@ class DiffusionObjective(DenoisingObjective):
             a, sigma = (torch.tensor(v**0.5) for v in (self.alpha_bar_on_host[t], 1 - self.alpha_bar_on_host[t]))
             out = self.predict(x, t / self.noise_schedule.timesteps, y, sampling.guidance)
             x0 = TO_X0_AND_EPS[self.prediction_type](out, x, a, sigma)[0].clamp(-self.clip_range, self.clip_range)
-            # with the true x_0 in its place the step leads to a draw of q(x_s | x_0) there
+            # with the true x_0 the step gives a sample of q(x_s | x_0) there
             return x0 if inpainting is None else torch.where(inpainting.mask, inpainting.x0, x0)
 
         timesteps = sampling_timesteps(self.noise_schedule.timesteps, sampling.steps)

@@ -1,4 +1,4 @@
-"""The exact likelihood of data under a flow: of rows of numbers, and of images made continuous."""
+"""Normalizing flows: the exact likelihood of rows of numbers, and of images after dequantization."""
 
 from math import log
 
@@ -12,13 +12,13 @@ from didact.models.generative.realnvp import NormalizingFlow
 from didact.objectives.base import Objective
 from didact.samplers.latent import GRID_SIZE, lerp, seeded_generator, to_grid
 
-NUM_EVAL_NOISES = 1024   # noises that judging goes through in turn
-DENSITY_SIZE_PX = 96     # pixels of a drawn density
-LOGIT_MARGIN = 0.05   # keeps the logit of a pixel finite
+NUM_EVAL_NOISES = 1024   # fixed noises that evaluation uses in turn
+DENSITY_SIZE_PX = 96     # side of the density map of the report
+LOGIT_MARGIN = 0.05      # keeps the logit of a pixel finite
 
 
 class FlowObjective(Objective):
-    """min −log p(x) of rows of numbers, standardised: p(x) = p((x − μ)/σ) / Π σ."""
+    """min −log p(x) of rows of numbers, standardized: p(x) = p((x − μ)/σ) / Π σ."""
 
     mean: Tensor
     std: Tensor
@@ -49,8 +49,7 @@ class FlowObjective(Objective):
         return scores | {"log_likelihood": -scores["loss"]}
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
-        """Of two features: the density and points drawn from it, over the square in which nearly all of them lie,
-        and its ends."""
+        """For two features: the density and sampled points in the square that holds nearly all of them."""
         x = batch["x"]
         if x.ndim != 2 or x.shape[1] != 2:
             return {}
@@ -59,7 +58,7 @@ class FlowObjective(Objective):
         right, up = (
             low[k] + torch.linspace(0, 1, DENSITY_SIZE_PX, device=x.device) * (high - low)[k] for k in range(2)
         )
-        # row by row from the top, as (right, up)
+        # image rows from the top, as points (right, up)
         grid = torch.cartesian_prod(up.flip(0), right).flip(1)
         density = self.log_p(grid).exp()
         density_and_samples = torch.stack(
@@ -69,7 +68,7 @@ class FlowObjective(Objective):
 
 
 def _histogram2d(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Where points lie: (n, 2) -> (SIDE, SIDE)."""
+    """The pixels that contain a point: (n, 2) -> (DENSITY_SIZE_PX, DENSITY_SIZE_PX)."""
     pixel = ((x - low) / (high - low) * DENSITY_SIZE_PX).long()
     is_inside = ((pixel >= 0) & (pixel < DENSITY_SIZE_PX)).all(1)
     right, up = pixel[is_inside].T
@@ -88,8 +87,7 @@ def sample_noise(n: int, network: NormalizingFlow, generator: Generator) -> Tens
 
 
 class ImageFlowObjective(Objective):
-    """min −log p of images with L levels made continuous: v = (level + u)/L, u even in [0, 1), seen as logit(e + (1
-    − 2e) v).
+    """min −log p of dequantized images of L levels: v = (level + u)/L, u uniform in [0, 1), as logit(e + (1 − 2e) v).
 
     log P(x) >= E_u log p(v) − D log L, so that bits per dimension are log₂ L − log p(v) / (D log 2).  Theis et al.
     2016; Dinh et al. 2017.
@@ -111,7 +109,7 @@ class ImageFlowObjective(Objective):
         return LOGIT_MARGIN + (1 - 2 * LOGIT_MARGIN) * ((x * (self.levels - 1)).round() + u) / self.levels
 
     def compute_bits(self, x: Tensor, u: Tensor) -> Tensor:
-        """Bits per dimension of each image, no less than the truth on average over u."""
+        """Bits per dimension of each image: on average over u no less than those of P(x)."""
         w = self.dequantize(x, u)
         log_det = (log(1 - 2 * LOGIT_MARGIN) - w.log() - (1 - w).log()).flatten(1).sum(1)      # of dlogit(w)/dv
         log_p: Tensor = self.network(w.logit()) + log_det
@@ -132,7 +130,7 @@ class ImageFlowObjective(Objective):
         return {"loss": bits, "bits_per_dim": bits, "log_likelihood": -bits * log(2) * float(outputs["size"][0])}
 
     def decode(self, z: Tensor) -> Tensor:
-        """Codes -> images in [0, 1], on their levels."""
+        """Latents -> images in [0, 1], on their levels."""
         v = (self.network.decode(z).sigmoid() - LOGIT_MARGIN) / (1 - 2 * LOGIT_MARGIN)
         return (v * self.levels).floor().clamp(0, self.levels - 1) / (self.levels - 1)
 
@@ -148,9 +146,9 @@ class ImageFlowObjective(Objective):
         return self.decode(z)
 
     def sample(self, n: int, generator: Generator, *, label: int | None = None, temperature: float = 1.0) -> Tensor:
-        """n images from noise of deviation `temperature`: below 1, nearer to what is usual."""
+        """n images from noise of standard deviation `temperature`: below 1, more typical ones."""
         if label is not None:
-            raise UsageError(f"this model was not told the classes, so none can be asked of it, got label {label}")
+            raise UsageError(f"this model is not class-conditional, so no class can be sampled, got {label}")
         return self.decode(temperature * sample_noise(n, self.network, generator))
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:

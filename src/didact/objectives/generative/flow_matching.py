@@ -1,4 +1,4 @@
-"""Flow matching: learn the velocity that carries noise to images along straight lines, then follow it."""
+"""Flow matching: learn the velocity that carries noise to images along straight lines; sample by integrating it."""
 
 from collections.abc import Iterator
 
@@ -12,10 +12,11 @@ from didact.samplers.ddim import NoiseSource, SamplingConfig
 
 
 class FlowMatchingObjective(DenoisingObjective):
-    """min E ‖f(x_t, t) − (ε − x_0)‖², x_t = (1 − t) x_0 + t ε, t even in [0, 1].  Lipman et al. 2023, eq. 23; Liu
-    et al. 2023.
+    """min E ‖f(x_t, t) − (ε − x_0)‖², x_t = (1 − t) x_0 + t ε, t uniform in [0, 1].  Lipman et al. 2023, eq. 23.
 
-    Drawing solves dx/dt = f from t = 1 to 0 by Heun's rule: x − h/2 (f(x, t) + f(x − h f(x, t), t − h)).
+    Liu et al. 2023. Sampling solves dx/dt = f from t = 1 to 0 by Heun's method:
+
+        x − h/2 (f(x, t) + f(x − h f(x, t), t − h))
     """
 
     def to_timestep(self, u: Tensor) -> Tensor:
@@ -34,10 +35,10 @@ class FlowMatchingObjective(DenoisingObjective):
         inpainting: Inpainting | None = None,
     ) -> Iterator[Tensor]:
         if sampling.steps < 1 or sampling.eta or sampling.solver_order > 1:
-            received = f"steps {sampling.steps}, eta {sampling.eta:g}, order {sampling.solver_order}"
+            received = f"--steps {sampling.steps}, --eta {sampling.eta:g}, --solver-order {sampling.solver_order}"
             raise UsageError(
-                f"a flow has a rule of its own, of at least one step and without noise, got {received}; leave out the "
-                "rest"
+                f"flow matching samples by Heun's method, in at least one step and without noise, got {received}; "
+                "leave out --eta and --solver-order"
             )
         h = 1 / sampling.steps
         for k in range(sampling.steps):
@@ -48,7 +49,7 @@ class FlowMatchingObjective(DenoisingObjective):
                 velocity = self.predict(x, t, y, sampling.guidance)
                 next_velocity = self.predict(x - h * velocity, s, y, sampling.guidance)
                 x = x - h / 2 * (velocity + next_velocity)
-                # on its own line, s / t of the way to the noise that it has
+                # known pixels move on their own straight line, s / t of the way to their noise
                 if inpainting is not None:
                     x = torch.where(inpainting.mask, inpainting.x0 + s / t * (start - inpainting.x0), x)
                 if not is_last:
@@ -56,7 +57,7 @@ class FlowMatchingObjective(DenoisingObjective):
             yield x
 
     def re_noise(self, x: Tensor, s: float, t: float, noise_source: NoiseSource) -> Tensor:
-        """x_t drawn from x_s, s < t: (1 − t)/(1 − s) x_s and as much new noise as makes it t in all."""
+        """x_t sampled from x_s, s < t: (1 − t)/(1 − s) x_s and as much new noise as gives noise of size t in all."""
         signal_scale = (1 - t) / (1 - s)
         noise_scale: float = (t**2 - (signal_scale * s) ** 2) ** 0.5
         return signal_scale * x + noise_scale * noise_source(x)

@@ -1,4 +1,4 @@
-"""A game of two: the generator makes images, the discriminator tells them from real ones.
+"""Generative adversarial networks: the generator makes images, the discriminator tells them from real ones.
 
     min_G max_D E log D(x) + E log(1 − D(G(z)));  for the best D, p / (p + p_G), it is −log 4 + 2 JSD(p ‖ p_G)
 """
@@ -23,7 +23,7 @@ from didact.samplers.latent import (
     to_grid,
 )
 
-NUM_EVAL_NOISES = 4096   # noise vectors that judging goes through in turn
+NUM_EVAL_NOISES = 4096   # fixed noise vectors that evaluation uses in turn
 
 # The losses are of logits s, D = sigmoid(s): −log D = softplus(−s), −log(1 − D) = softplus(s).
 
@@ -34,19 +34,17 @@ def discriminator_loss(real: Tensor, fake: Tensor) -> Tensor:
 
 
 def generator_loss_saturating(fake: Tensor) -> Tensor:
-    """log(1 − D(G(z))): the generator's side of the same game; its gradient −D vanishes where D is sure.  Gaba 8.3."""
+    """Minimax loss log(1 − D(G(z))); its gradient −D vanishes where the discriminator is confident.  Gaba 8.3."""
     return -F.softplus(fake)
 
 
 def generator_loss_non_saturating(fake: Tensor) -> Tensor:
-    """−log D(G(z)): the same optimum, and a gradient −(1 − D) that is largest where D is sure.  Gaba 8.3, Groudiev
-    11.3."""
+    """Non-saturating loss −log D(G(z)): its gradient −(1 − D) is large where D is sure.  Gaba 8.3, Groudiev 11.3."""
     return F.softplus(-fake)
 
 
 def wasserstein_critic_loss(real: Tensor, fake: Tensor) -> Tensor:
-    """f(G(z)) − f(x): over 1-Lipschitz f its least mean is minus the Wasserstein distance.  Arjovsky et al. 2017;
-    Gaba eq. 8.15."""
+    """f(G(z)) − f(x): its least mean over 1-Lipschitz f is −W(p, p_G).  Arjovsky et al. 2017; Gaba eq. 8.15."""
     return fake - real
 
 
@@ -57,7 +55,7 @@ def wasserstein_generator_loss(fake: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class GANLoss:
-    """What each side minimises."""
+    """What each player minimizes."""
 
     discriminator: Callable[[Tensor, Tensor], Tensor]
     generator: Callable[[Tensor], Tensor]
@@ -71,25 +69,22 @@ GAN_LOSSES = {
 
 
 def gradient_penalty(critic: Callable[[Tensor], Tensor], real: Tensor, fake: Tensor, t: Tensor) -> Tensor:
-    """E (‖∇f(x̂)‖ − 1)², x̂ = t x + (1 − t) G(z), t one number an example.  Gulrajani et al. 2017, eq. 3; Gaba eq.
-    8.16."""
+    """E (‖∇f(x̂)‖ − 1)², x̂ = t x + (1 − t) G(z), one t per example.  Gulrajani et al. 2017, eq. 3; Gaba eq. 8.16."""
     t = t.view(-1, *[1] * (real.ndim - 1))
     x = (t * real + (1 - t) * fake).detach().requires_grad_()
     (gradient,) = torch.autograd.grad(critic(x).sum(), x, create_graph=True)
-    gradient_norm = gradient.float().flatten(1).square().sum(1).add(1e-12).sqrt()  # the root of 0 has no gradient
+    gradient_norm = gradient.float().flatten(1).square().sum(1).add(1e-12).sqrt()  # √ has no gradient at 0
     return (gradient_norm - 1).square().mean()
 
 
 class GANObjective(Objective):
     """Two players, and a referee where the data have labels.  Gaba 8, Groudiev 11, Van Schependom 8.4.
 
-    No loss says how good the images are: both sides may win as much as they lose. What is watched is the Fréchet
-    distance between 8×8
-    thumbnails of a split and as many drawn ones, which needs no extractor and is the same for every run. The
-    referee, a small
-    classifier, learns beside the game from the same real batches and never touches it: it says which classes are drawn
-    (mode collapse leaves some out) and how surely; its own accuracy on the real images of the split stands beside
-    what it says.
+    No loss says how good the images are: both players may improve as much as they lose. Monitored is the Fréchet
+    distance between 8×8 thumbnails of a split and of as many samples, which needs no feature extractor and is the same
+    for every run. The referee, a small classifier, is trained alongside on the same real batches and changes nothing:
+    it says which classes are sampled (mode collapse leaves some out) and with what confidence; its own accuracy on real
+    images is a metric too.
     """
 
     monitor = "frechet"
@@ -142,11 +137,11 @@ class GANObjective(Objective):
         return batch["y"] if self.num_classes else None
 
     def get_inputs(self, batch: Batch) -> Tensor:
-        """What the discriminator reads."""
+        """The discriminator's input."""
         return 2 * batch["x"] - 1
 
     def to_data_space(self, x: Tensor) -> Tensor:
-        """What the generator made, as it is shown: images in [0, 1]."""
+        """The generator's output as data: images in [0, 1]."""
         return (x + 1) / 2
 
     def loss(self, batch: Batch, player: str = "generator") -> dict[str, Tensor]:
@@ -177,14 +172,14 @@ class GANObjective(Objective):
         return {"loss": self.gan_loss.discriminator(*logits)} | self.compare_samples(batch, generated)
 
     def compare_samples(self, batch: Batch, generated: Tensor) -> Batch:
-        """Rows of real examples and of those made beside them."""
+        """Features of real examples and of the samples that are compared with them."""
         return compare_with_real(self.referee, batch, self.to_data_space(generated))
 
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
         return super().compute_metrics(outputs) | sample_quality_metrics(outputs, conditional=bool(self.num_classes))
 
     def decode(self, z: Tensor, y: Tensor | None = None) -> Tensor:
-        """What codes draw."""
+        """The images of latent codes."""
         return self.to_data_space(self.generator(z, y).float())
 
     def sample_latents(self, n: int, generator: Generator) -> Tensor:

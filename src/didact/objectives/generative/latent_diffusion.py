@@ -1,5 +1,4 @@
-"""Latent diffusion: noise and its way back among the codes of an autoencoder that is done learning; the decoder
-paints at the end."""
+"""Latent diffusion: diffusion among the latent codes of a trained autoencoder, whose decoder makes the images."""
 
 from typing import Any
 
@@ -14,17 +13,17 @@ from didact.objectives.generative.vqvae import VQVAEObjective
 
 
 class FrozenAutoencoder(nn.Module):
-    """Images to maps of codes and back, whoever learned them. Learns nothing itself."""
+    """A trained autoencoder that maps images to maps of latents and back; it is not trained further."""
 
     def __init__(self, model: VAEObjective | VQVAEObjective):
         super().__init__()
         self.model = model.requires_grad_(False)
 
     def train(self, mode: bool = True) -> "FrozenAutoencoder":
-        return super().train(False)                                      # batch norms keep what they know
+        return super().train(False)                                    # batch norms keep their statistics
 
     def encode(self, x: Tensor) -> Tensor:
-        """(B, C, H, W) -> (B, D, h, w), before it is rounded to words; a code without places is a map of one."""
+        """(B, C, H, W) -> (B, D, h, w), before quantization; a code without spatial axes is a 1×1 map."""
         if isinstance(self.model, VQVAEObjective):
             return self.model.network.encode(x)[0]
         return self.model.network.encode(x)[0][:, :, None, None]
@@ -44,14 +43,14 @@ class FrozenAutoencoder(nn.Module):
 
 
 class LatentDiffusionObjective(DiffusionObjective):
-    """The same loss for z_0 = (encode(x) − μ) / s in place of x_0, μ and s over the training codes, channel by channel.
+    """The diffusion loss for z_0 = (encode(x) − μ) / s in place of x_0, μ and s of the training codes for each channel.
 
-    Rombach et al. 2022, eq. 2 and section G; Gaba 9.10. A VAE's code is its mean μ(x); a VQ-VAE's is rounded to its
-    words at the end.
+    Rombach et al. 2022, eq. 2 and section G; Gaba 9.10. A VAE's code is its mean μ(x); a VQ-VAE's code is quantized at
+    the end.
     """
 
-    clip_range = 5.0   # deviations: codes have no bounds as pixels do
-    complete = None  # type: ignore[assignment]   # half an image is not half a code
+    clip_range = 5.0   # standard deviations: latents have no bounds as pixels do
+    complete = None  # type: ignore[assignment]   # no inpainting: half an image is not half a code
     location: Tensor
     scale: Tensor
 
@@ -65,11 +64,11 @@ class LatentDiffusionObjective(DiffusionObjective):
 
     @torch.no_grad()
     def fit_latent_scale(self, x: Tensor) -> None:
-        """μ and s from training images."""
+        """Set μ and s from training images."""
         self.autoencoder.eval()
         z = self.autoencoder.encode(x)
         self.location.copy_(z.mean((0, 2, 3))[:, None, None])
-        # a dimension that collapsed says nothing, as it did
+        # collapsed dimensions stay at their mean instead of being scaled up to noise
         self.scale.copy_(z.std((0, 2, 3))[:, None, None].clamp(min=1e-4))
 
     @torch.no_grad()

@@ -1,5 +1,4 @@
-"""The way into noise, in closed form: what is left of an image after t of T small steps, and the one step back when
-the image is known.
+"""Noise schedules β_t of diffusion, and the forward process in closed form: what t of T small steps leave of an image.
 
     x_t = √(1 − β_t) x_{t−1} + √β_t ε   =>   x_t = √ᾱ_t x_0 + √(1 − ᾱ_t) ε,  ᾱ_t = Π_{s<=t} (1 − β_s)
 """
@@ -14,21 +13,27 @@ from didact.errors import look_up
 
 
 def linear_betas(T: int) -> Tensor:
-    """β from 10⁻⁴ to 0.02 for T = 1000, in proportion for others: few would else leave the image in sight.  Gaba
-    eq. 10.17, M47."""
-    # a single step is the last, not the first
+    """β from 10⁻⁴ to 0.02 for T = 1000, in proportion for others.  Gaba eq. 10.17, M47.
+
+    Unscaled, a schedule of few steps would not end in noise.
+    """
+    # flipped, so that a schedule of a single step has the last β, not the first
     return torch.linspace(20 / T, 0.1 / T, T, dtype=torch.float64).flip(0).clamp(max=0.999)
 
 
 def linear_betas_fixed(T: int) -> Tensor:
-    """β from 10⁻⁴ to 0.02 whatever T. Of 200 steps √ᾱ_T = 0.36, but sampling begins with noise alone.  Gaba table
-    10.1, M47."""
+    """β from 10⁻⁴ to 0.02 for every T.  Gaba table 10.1, M47.
+
+    After 200 steps √ᾱ_T is 0.36, but sampling starts from pure noise.
+    """
     return torch.linspace(0.02, 1e-4, T, dtype=torch.float64).flip(0)
 
 
 def cosine_betas(T: int, s: float = 0.008) -> Tensor:
-    """β_t = 1 − ᾱ_t / ᾱ_{t−1} <= 0.999, ᾱ_t ~ cos²((t/T + s)/(1 + s) π/2).  Nichol and Dhariwal 2021; Gaba eq.
-    10.18."""
+    """β_t = 1 − ᾱ_t / ᾱ_{t−1} <= 0.999, ᾱ_t ~ cos²((t/T + s)/(1 + s) π/2).
+
+    Nichol and Dhariwal 2021; Gaba eq. 10.18.
+    """
     f = torch.cos((torch.arange(T + 1, dtype=torch.float64) / T + s) / (1 + s) * pi / 2) ** 2
     return (1 - f[1:] / f[:-1]).clamp(max=0.999)
 
@@ -41,7 +46,7 @@ BETA_SCHEDULES: dict[str, Callable[[int], Tensor]] = {
 
 
 class NoiseSchedule(nn.Module):
-    """β_t and ᾱ_t for t = 0 … T; at 0 there is no noise yet."""
+    """β_t and ᾱ_t for t = 0 … T; β_0 = 0."""
 
     beta: Tensor
     alpha_bar: Tensor
@@ -61,7 +66,7 @@ class NoiseSchedule(nn.Module):
         return alpha_bar.sqrt(), (1 - alpha_bar).sqrt()
 
     def q_sample(self, x0: Tensor, t: Tensor, eps: Tensor) -> Tensor:
-        """x_t = a x_0 + σ ε, a draw of q(x_t | x_0).  Gaba eq. 10.2."""
+        """x_t = a x_0 + σ ε, a sample of q(x_t | x_0).  Gaba eq. 10.2."""
         a, sigma = self.coefficients(t)
         return a * x0 + sigma * eps
 
@@ -80,8 +85,7 @@ class NoiseSchedule(nn.Module):
         return mean, (1 - alpha_bar_prev) / (1 - alpha_bar) * beta
 
 
-# What the network says, and what it says about x_0 and ε: given x_t = a x_0 + σ ε each of the three tells the other
-# two.
+# What the network predicts, and x_0 and ε from it: given x_t = a x_0 + σ ε, each of the three gives the others.
 X0AndEps = tuple[Tensor, Tensor]
 PREDICTION_TARGETS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
     "noise": lambda x0, eps, a, sigma: eps,

@@ -1,4 +1,4 @@
-"""Images pixel by pixel: the exact likelihood of all of them at once, and drawing, which goes one after the other."""
+"""Autoregressive models of images, pixel by pixel: exact likelihood in parallel, sampling one pixel after the other."""
 
 from itertools import product
 from math import log, prod
@@ -20,10 +20,10 @@ from didact.samplers.top_k_top_p import MIN_TEMPERATURE
 class PixelAutoregressiveObjective(Objective):
     """min −Σ_i log p(x_i | x_<i) / (D log 2), in bits per dimension.  Van den Oord et al. 2016; Groudiev 9.2.
 
-    The network reads (B, C, H, W) and answers (B, L C, H, W): logits of the L levels of each place, none from a
-    place after it.
-    The channels of a pixel are places too, each told of those before it: p(x_i | x_<i) = p(R | x_<i) p(G | R, x_<i)
-    p(B | R, G, x_<i).
+    The network maps (B, C, H, W) to (B, L C, H, W): logits of the L levels at each position, which depend on earlier
+    positions only. The channels of a pixel are positions too:
+
+        p(x_i | x_<i) = p(R | x_<i) p(G | R, x_<i) p(B | R, G, x_<i)
     """
 
     monitor = "bits_per_dim"
@@ -33,11 +33,11 @@ class PixelAutoregressiveObjective(Objective):
         self.network, self.shape, self.levels, self.num_classes = network, shape, levels, num_classes
 
     def quantize(self, x: Tensor) -> Tensor:
-        """Images in [0, 1] -> the level of each place, (B, *shape)."""
+        """Images in [0, 1] -> the level at each position, (B, *shape)."""
         return (x * (self.levels - 1)).round().long()
 
     def to_network_input(self, k: Tensor) -> Tensor:
-        """Levels -> what the network reads."""
+        """Levels -> the network's input."""
         return k * (2 / (self.levels - 1)) - 1
 
     def to_images(self, k: Tensor) -> Tensor:
@@ -53,7 +53,7 @@ class PixelAutoregressiveObjective(Objective):
         return batch["y"] if self.num_classes else None
 
     def compute_bits(self, x: Tensor, y: Tensor | None) -> Tensor:
-        """Of each image, per place: (B,)."""
+        """Bits per dimension of each image: (B,)."""
         k = self.quantize(x)
         return bits_per_dim(-F.cross_entropy(self.logits(k, y), k, reduction="none").flatten(1).sum(1), k[0].numel())
 
@@ -71,10 +71,9 @@ class PixelAutoregressiveObjective(Objective):
     def sample_pixels(
         self, k: Tensor, num_known: int, generator: Generator, y: Tensor | None, temperature: float
     ) -> Tensor:
-        """Levels whose first `known` rows stay; every other place is drawn, in its turn. A temperature of 0 takes
-        the likeliest."""
+        """Levels whose first `num_known` rows are kept; the others are sampled in order, at temperature 0 greedily."""
         k = k.clone()
-        k[:, :, num_known:] = 0                                        # no place is told of what it is to become
+        k[:, :, num_known:] = 0                                        # no position sees what it is to become
         x, (_, C, H, W) = self.to_network_input(k), k.shape
         positions = list(product(range(num_known, H), range(W), range(C)))
         for step, ((i, j, c), logits) in enumerate(
@@ -92,8 +91,7 @@ class PixelAutoregressiveObjective(Objective):
     def complete(
         self, x: Tensor, num_known: int, generator: Generator, y: Tensor | None = None, *, temperature: float = 1.0
     ) -> Tensor:
-        """Images whose first `known` rows of pixels stay, and are gone on with; each class in turn where none is
-        given."""
+        """Images whose first `num_known` rows of pixels are kept and continued; of each class in turn if y is None."""
         y = labels_to_sample(len(x), None, self.num_classes, x.device) if y is None else y
         return self.to_images(self.sample_pixels(self.quantize(x), num_known, generator, y, temperature))
 

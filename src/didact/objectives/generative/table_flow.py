@@ -1,4 +1,4 @@
-"""The exact likelihood of a table's rows under a flow: what comes in steps is made continuous first."""
+"""Normalizing flows for the rows of a table: the exact likelihood, after discrete values are dequantized."""
 
 from math import log, pi
 
@@ -12,18 +12,16 @@ from didact.models.generative.realnvp import NormalizingFlow
 from didact.objectives.generative.flow import FlowObjective, sample_noise
 from didact.objectives.generative.table_rows import NUM_TABLE_SAMPLES, RowLayout
 
-NUM_EVAL_NOISES = 1024   # noises that judging goes through in turn
-TAIL_CUTOFF = 1e-3   # of either tail, cut off a normal number that stands for a missing one: it stays finite
+NUM_EVAL_NOISES = 1024   # fixed noises that evaluation uses in turn
+TAIL_CUTOFF = 1e-3       # a missing number becomes normal noise without this part of either tail: it stays finite
 
 
 class TableFlow(FlowObjective):
-    """min −log p(v), v = c + (u − ½) step, c one number for each column (and gap), u even in [0, 1).
+    """min −log p(v), v = c + (u − ½) step, c one number for each column and missing-value flag, u uniform in [0, 1).
 
-    The step is that of a number's last decimal, 1 for a category's place among its values, 0 for a number that has
-    no steps: of whole
-    numbers and categories log P(row) >= E_u log p(v), as of the levels of a pixel (Theis et al. 2016). A missing
-    number is noise of a
-    known density q, and so log p(what is there) >= E log p(v) − log q.
+    The step is that of a number's last decimal, 1 for the index of a category, 0 for a continuous number: for integers
+    and categories log P(row) >= E_u log p(v), as for the levels of a pixel (Theis et al. 2016). A missing number is
+    noise of a known density q, and so log p(what is present) >= E log p(v) − log q.
     """
 
     gallery_size = NUM_TABLE_SAMPLES
@@ -34,12 +32,12 @@ class TableFlow(FlowObjective):
     is_discrete: Tensor
 
     def __init__(self, network: NormalizingFlow, rows: RowLayout, train: Tensor | None = None):
-        # of a category, its first place
+        # a category is stored at its first position
         column_index = [k for k in range(rows.num_features) if not any(a < k < b for a, b in rows.categories)]
         super().__init__(network, torch.zeros(len(column_index)), torch.ones(len(column_index)))
         self.rows = rows
         self.register_buffer("column_index", torch.tensor(column_index), persistent=False)
-        # categories and gaps
+        # categories and missing-value flags
         is_discrete = torch.ones(rows.num_features, dtype=torch.bool).index_fill(0, rows.numbers, False)
         self.register_buffer("is_discrete", is_discrete, persistent=False)
         self.register_buffer(
@@ -54,19 +52,18 @@ class TableFlow(FlowObjective):
             self.std.copy_(torch.where(std > 0, std, 1.0))
 
     def flatten_rows(self, r: Tensor) -> Tensor:
-        """Encoded rows -> one number for each column and gap; of a category, its place among the values: (B, F) ->
-        (B, C)."""
+        """Encoded rows -> one number for each column and flag, the index of a category's value: (B, F) -> (B, C)."""
         r = r.clone()
         for a, b in self.rows.categories:
             r[:, a] = r[:, a:b].argmax(1).to(r.dtype)
         return r[:, self.column_index]
 
     def unflatten_clipped_rows(self, v: Tensor) -> Tensor:
-        """Back: usual numbers, the nearest category, a gap or none."""
+        """The inverse, within the training range."""
         return self.rows.clip_to_training_range(self.unflatten_rows(v))
 
     def unflatten_rows(self, v: Tensor) -> Tensor:
-        """The nearest category, a gap or none; numbers as they are."""
+        """The inverse: the nearest category, missing or not; numbers as they are."""
         r = torch.zeros(len(v), self.rows.num_features, device=v.device).index_copy(1, self.column_index, v)
         for a, b in self.rows.categories:
             r[:, a:b] = F.one_hot(r[:, a].round().long().clamp(0, b - a - 1), b - a).to(r.dtype)
@@ -74,7 +71,7 @@ class TableFlow(FlowObjective):
         return r
 
     def step_sizes(self) -> Tensor:
-        """Of each of the C numbers."""
+        """The step of each of the C numbers."""
         decimals = self.rows.decimals
         decimal_step = torch.where(decimals >= 0, 10.0**-decimals, 0.0)
         return torch.where(self.is_discrete, 1.0, decimal_step)[self.column_index]
@@ -91,7 +88,7 @@ class TableFlow(FlowObjective):
         return v, (log_q * ~present).sum(1)
 
     def nll(self, batch: Batch, u: Tensor) -> Tensor:
-        """−log p of the rows, (B,), no less than the truth on average over u."""
+        """−log p of the rows, (B,): on average over u no less than that of P(row)."""
         v, log_q = self.dequantize(batch, u)
         return log_q - self.log_p(v)
 
@@ -112,9 +109,9 @@ class TableFlow(FlowObjective):
         return self.unflatten_clipped_rows(self.decode_latents(z))
 
     def sample(self, n: int, generator: Generator, *, label: int | None = None, temperature: float = 1.0) -> Tensor:
-        """n rows in the table's own units, from noise of deviation `temperature`: below 1, nearer to what is usual."""
+        """n rows in the table's own units. `temperature` is the noise's standard deviation: below 1, typical rows."""
         if label is not None:
-            raise UsageError(f"this model was not told the classes, so none can be asked of it, got label {label}")
+            raise UsageError(f"this model is not class-conditional, so no class can be sampled, got {label}")
         return self.rows.reflect_at_edges(
             self.unflatten_rows(self.decode_latents(temperature * self.sample_latents(n, generator)))
         )
@@ -123,7 +120,7 @@ class TableFlow(FlowObjective):
         return self.rows.tabulate(x)
 
     def gallery(self, batch: Batch) -> dict[str, Tensor]:
-        """Of two numbers, their density too."""
+        """Real and sampled rows; for two numbers also their density."""
         only_numbers = len(self.rows.numbers) == self.rows.num_features
         return self.rows.gallery(batch, self.sample) | (
             super().gallery({"x": self.rows.encode_rows(batch)}) if only_numbers else {}

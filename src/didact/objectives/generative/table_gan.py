@@ -1,4 +1,4 @@
-"""The adversarial game over the rows of a table."""
+"""Generative adversarial networks for the rows of a table."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from didact.samplers.latent import labels_to_sample
 
 
 class TableGAN(GANObjective):
-    """The same game; what is watched is the Fréchet distance between rows, their numbers of mean 0 and deviation 1."""
+    """The GAN objective for rows; monitored is the Fréchet distance between standardized rows."""
 
     gallery_size = NUM_TABLE_SAMPLES
 
@@ -35,7 +35,7 @@ class TableGAN(GANObjective):
         return self.rows.append_label(self.rows.reflect_at_edges(self.rows.unstandardize(s)), y)
 
     def compare_samples(self, batch: Batch, generated: Tensor) -> Batch:
-        return {"real": self.get_inputs(batch), "drawn": generated}
+        return {"real": self.get_inputs(batch), "sampled": generated}
 
     def tabulate(self, x: Tensor) -> tuple[list[str], list[list[str]]]:
         return self.rows.tabulate(x)

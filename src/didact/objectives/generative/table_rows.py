@@ -1,8 +1,8 @@
-"""The rows of a table as a model that draws new ones sees them: numbers of one scale, gaps, categories.
+"""The rows of a table for generative models: standardized numbers, missing-value flags and one-hot categories.
 
-An encoded row holds, column by column, a number (and whether it is missing), or a category as a vector of one 1.
-What a network says
-of a row has the same places: a mean for each number, a logit for each gap and for each value of a category.
+An encoded row holds, column by column, a number (and whether it is missing), or a category as a one-hot vector. A
+network's output has the same layout: a mean for each number, a logit for each missing value and each value of a
+category.
 """
 
 from collections.abc import Callable
@@ -26,16 +26,16 @@ from didact.data.tables.row_decoder import (
 from didact.objectives.distributions.pixels import PixelDistribution
 from didact.samplers.latent import seeded_generator
 
-NUM_TABLE_SAMPLES = 512   # rows for the report
-EDGE_HEAP_FRACTION = 0.05   # share of the training rows on an edge from which on the table itself is cut off there
+NUM_TABLE_SAMPLES = 512     # rows for the report
+EDGE_HEAP_FRACTION = 0.05   # from this fraction of the training rows at an edge, the table itself is cut off there
 
 
 class RowLayout(nn.Module):
-    """Where the numbers, gaps and categories of a row lie, and what is usual in them. `joint` rows hold the target too.
+    """The layout of encoded rows: numbers, missing-value flags, categories; and statistics of the training rows.
 
-    Where the class is `told` instead, the network reads and makes the other columns; a row that is drawn has its
-    class behind them.
-    What was measured in the training rows is kept with the weights, so that a run can write rows without its data.
+    `joint` rows include the target. If `conditional`, the network models the other columns given the class, and a
+    sampled row has its class appended. The statistics are saved with the weights, so that a run can write rows without
+    its data.
     """
 
     location: Tensor
@@ -50,12 +50,12 @@ class RowLayout(nn.Module):
 
     def __init__(self, data: Data, *, joint: bool, conditional: bool = False):
         super().__init__()
-        assert not (joint and conditional), "a class that is told is not learned"
+        assert not (joint and conditional), "a class that is given is not modeled"
         joint = joint and data.task != "none"
         self.columns = get_row_columns(data, joint=joint)
         self.joint, self.task, self.num_classes = joint, data.task, data.num_classes
         self.condition_columns = get_target_columns(data) if conditional else ()
-        self.categories: list[tuple[int, int]] = []      # from … to
+        self.categories: list[tuple[int, int]] = []      # start and end of each one-hot vector
         numbers, gaps, gap_of, offset = [], [], [], 0
         for column in self.columns:
             n = len(column.feature_names)
@@ -81,11 +81,11 @@ class RowLayout(nn.Module):
 
     @property
     def flat_width(self) -> int:
-        """Numbers of a row in which a category is one: its place among its values."""
+        """The length of a row in which a category is one number: the index of its value."""
         return self.num_features - sum(b - a - 1 for a, b in self.categories)
 
     def fit_statistics(self, r: Tensor) -> None:
-        """Mean, deviation, range, heaps on its edges, and decimals of each number."""
+        """Mean, standard deviation, range, heaps at its edges, and decimals of each number."""
         values = r[:, self.numbers]
         std = values.std(0, correction=0)
         self.location[self.numbers] = values.mean(0)
@@ -102,31 +102,31 @@ class RowLayout(nn.Module):
         return concat_target(batch, self.task, self.num_classes) if self.joint else batch["x"]
 
     def standardize_rows(self, batch: Batch) -> Tensor:
-        """Rows (B, F), their numbers of mean 0 and deviation 1."""
+        """Rows (B, F), their numbers with mean 0 and standard deviation 1."""
         return (self.encode_rows(batch) - self.location) / self.scale
 
     def unstandardize_and_clip(self, s: Tensor) -> Tensor:
-        """Back in the table's own units, and usual."""
+        """Rows in the table's own units, within the training range."""
         return self.clip_to_training_range(self.unstandardize(s))
 
     def unstandardize(self, s: Tensor) -> Tensor:
-        """Back in the table's own units."""
+        """Rows in the table's own units."""
         return s * self.scale + self.location
 
     def clip_to_training_range(self, r: Tensor) -> Tensor:
-        """No number beyond what was met in training, nor with more decimals."""
+        """No number outside the training range, nor with more decimals."""
         r = r.clamp(self.low, self.high)
         step = 10.0 ** -self.decimals
         return torch.where(self.decimals >= 0, (r / step).round() * step, r)
 
     def reflect_at_edges(self, r: Tensor) -> Tensor:
-        """Drawn rows made usual: a number beyond an edge is reflected in it, x -> 2 edge − x, since all of those
-        put on the edge would heap
-        up there (as a density is mended at its boundary: Silverman 1986, 2.10). Where the table itself has such a
-        heap, as of the zeros of
-        an amount, they belong to it; and what lies a whole range beyond stays on the edge for all to see.
+        """Sampled rows within the training range: a number beyond an edge is reflected at it, x -> 2 edge − x.
+
+        Clipping would heap all of them up at the edge (as for a density estimate at its boundary: Silverman 1986,
+        2.10). Where the table itself has such a heap, as of the zeros of an amount, they belong to it; and numbers
+        beyond a whole range stay at the edge, where they can be seen.
         """
-        # what rounds to the edge lies on it
+        # what rounds to the edge is at it
         half = torch.where(self.decimals >= 0, 0.5 * 10.0 ** -self.decimals, 0.0)
         low, high = self.low - half, self.high + half
         below, above = (r < low) & ~self.heaped[0], (r > high) & ~self.heaped[1]
@@ -136,12 +136,12 @@ class RowLayout(nn.Module):
         )
 
     def presence_mask(self, s: Tensor) -> Tensor:
-        """1 for each number that is there, 0 for one that is missing: (B, numbers)."""
-        padded = F.pad(s, (0, 1))                        # the last place, −1, is that of columns without gaps
+        """1 for each number that is present, 0 for a missing one: (B, numbers)."""
+        padded = F.pad(s, (0, 1))                        # index −1: for columns without missing values
         return 1 - padded[:, self.gap_of]
 
     def harden_rows(self, s: Tensor) -> Tensor:
-        """What a network said, as a row: a gap where it is likelier than not, the likeliest value of each category."""
+        """A network's output as a row: the likeliest category, and a missing value where that is likelier than not."""
         s = s.clone()
         s[:, self.gaps] = (s[:, self.gaps] > 0).to(s.dtype)
         for a, b in self.categories:
@@ -149,11 +149,11 @@ class RowLayout(nn.Module):
         return s
 
     def append_label(self, r: Tensor, y: Tensor | None) -> Tensor:
-        """Rows with the class that was told behind them, as the table has it."""
+        """Rows with their class appended, encoded as in the table."""
         return r if y is None else concat_target({"x": r, "y": y}, self.task, self.num_classes)
 
     def gallery(self, batch: Batch, sample: Callable[[int, Generator], Tensor]) -> dict[str, Tensor]:
-        """Real rows and drawn ones, in their own units, for the report."""
+        """Real and sampled rows, in their own units, for the report."""
         real_rows = self.append_label(self.encode_rows(batch), batch["y"] if self.condition_columns else None)
         return {"real rows": real_rows, "sampled rows": sample(NUM_TABLE_SAMPLES, seeded_generator(real_rows))}
 
@@ -166,13 +166,10 @@ class RowLayout(nn.Module):
 
 
 class MixedRowLikelihood(PixelDistribution):
-    """p(row | out) = Π N(x; out, σ²) over numbers that are there · Π Bernoulli over gaps · Π Categorical over
-    categories.
+    """p(row | out) = Π N(x; out, σ²) over present numbers · Π Bernoulli over flags · Π Categorical over categories.
 
-    One σ for each column of numbers, learned. Rows come with numbers of mean 0 and deviation 1, but the density is
-    that in the table's
-    own units, p(s) / Π scale over the numbers that are there, so that it can be held against any other model of the
-    table.
+    One σ for each column of numbers, learned. Rows come standardized, but the density is that in the table's own units,
+    p(s) / Π scale over the present numbers, so that it can be compared with any other model of the table.
     """
 
     def __init__(self, rows: RowLayout):
@@ -183,7 +180,7 @@ class MixedRowLikelihood(PixelDistribution):
     def nll(self, out: Tensor, s: Tensor) -> Tensor:
         """−log p, (B,)."""
         out, layout = out.flatten(1).float(), self.rows
-        v = self.log_variance.clamp(-9, 9)  # a constant column would have none
+        v = self.log_variance.clamp(-9, 9)  # a constant column would have no lower bound
         gaussian_nll = (
             0.5 * ((out[:, layout.numbers] - s[:, layout.numbers]).square() * (-v).exp() + v + log(2 * pi))
             + layout.scale[layout.numbers].log()
@@ -200,11 +197,11 @@ class MixedRowLikelihood(PixelDistribution):
         return self.rows.harden_rows(out.flatten(1).float())
 
     def mean(self, out: Tensor) -> Tensor:
-        """The likeliest row, in its own units: no table holds the mean of two categories."""
+        """The likeliest row, in its own units: two categories have no mean."""
         return self.rows.unstandardize_and_clip(self.mode(out))
 
     def sample(self, out: Tensor, generator: Generator) -> Tensor:
-        """One row for each out; a mean alone would leave out how much numbers vary."""
+        """A sample for each output; a mean alone would miss the spread of the numbers."""
         out, layout = out.flatten(1).float(), self.rows
         s = out.clone()
         std = (0.5 * self.log_variance.clamp(-9, 9)).exp()

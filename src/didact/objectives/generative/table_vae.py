@@ -1,4 +1,4 @@
-"""A variational autoencoder of a table: codes of rows, and rows drawn from codes."""
+"""Variational autoencoders for the rows of a table."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from didact.samplers.latent import labels_to_sample
 
 
 class TableVAE(VAEObjective):
-    """The same bound with p(row | z) mixed: Gaussian for numbers, Bernoulli for gaps, categorical for categories."""
+    """The ELBO with a mixed p(row | z): Gaussian numbers, Bernoulli missing-value flags, categorical categories."""
 
     gallery_size = NUM_TABLE_SAMPLES
 
     pixels: MixedRowLikelihood
-    restore = encode = None  # type: ignore[assignment]   # a row that is given lacks the target, one of the columns here
+    restore = encode = None  # type: ignore[assignment]   # an input row lacks the target, which is a column here
 
     def __init__(self, network: VAE, rows: RowLayout, **vae_options: Any):
         super().__init__(network, MixedRowLikelihood(rows), **vae_options)
@@ -39,7 +39,7 @@ class TableVAE(VAEObjective):
         return outputs
 
     def sample(self, n: int, generator: Generator, *, label: int | None = None) -> Tensor:
-        """n rows of p(row | z), in the table's own units, for codes from the prior."""
+        """n rows from p(row | z), in the table's own units, for codes from the prior."""
         y = labels_to_sample(n, label, self.num_classes, generator.device)
         out, layout = self.network.decode(self.sample_latents(n, generator), y), self.pixels.rows
         return layout.append_label(layout.reflect_at_edges(layout.unstandardize(self.pixels.sample(out, generator))), y)

@@ -1,4 +1,4 @@
-"""The evidence lower bound: reconstruct from a noisy code, and keep the codes near the prior.
+"""Variational autoencoders: the evidence lower bound (ELBO).
 
     log p(x) = ELBO + KL(q(z | x) ‖ p(z | x)) >= ELBO = E_q log p(x | z) − KL(q(z | x) ‖ p(z))
 """
@@ -26,7 +26,7 @@ from didact.samplers.latent import (
     to_grid,
 )
 
-NUM_EVAL_NOISES = 64  # noise vectors that judging goes through in turn
+NUM_EVAL_NOISES = 64  # fixed noise vectors that evaluation uses in turn
 
 
 def kl_standard_normal(mu: Tensor, log_variance: Tensor) -> Tensor:
@@ -45,27 +45,28 @@ def kl_gaussians(mu: Tensor, covariance: Tensor, other_mu: Tensor, other_covaria
 
 def log_normal(z: Tensor, mu: Tensor | float = 0.0, log_variance: Tensor | float = 0.0) -> Tensor:
     """log N(z; μ, σ²), summed over the last axis."""
-    # a number stays one: a CUDA graph takes none from the host
+    # a float stays a float: a CUDA graph cannot copy it from the host
     v = log_variance
     precision = (-v).exp() if isinstance(v, Tensor) else exp(-v)
     return -0.5 * ((z - mu).square() * precision + v + log(2 * pi)).sum(-1)
 
 
 def iwae_bound(log_w: Tensor) -> Tensor:
-    """log 1/k Σ_i w_i, w_i = p(x, z_i) / q(z_i | x): (k, B) -> (B,), grows with k to log p(x).  Burda et al. 2016;
-    Gaba eq. 9.29."""
+    """Importance-weighted bound log 1/k Σ_i w_i, w_i = p(x, z_i) / q(z_i | x): (k, B) -> (B,).
+
+    It grows with k to log p(x).  Burda et al. 2016; Gaba eq. 9.29.
+    """
     return log_w.logsumexp(0) - log(len(log_w))
 
 
 class VAEObjective(Objective):
-    """min E −log p(x | z) + β KL(q(z | x) ‖ p(z)), z = μ + σ ε.  Kingma and Welling 2014; β: Higgins et al. 2017,
-    Gaba eq. 9.23.
+    """min E −log p(x | z) + β KL(q(z | x) ‖ p(z)), z = μ + σ ε.  Kingma and Welling 2014.
 
-    `warmup` steps take β from 0 to its value (KL annealing). `free_bits` κ: Σ_j max(KL_j, κ), KL_j a batch's
-    mean, so that the first κ nats of each dimension cost nothing (Kingma et al. 2016). Both fight posterior
-    collapse (Gaba 9.9).
-    `samples` above 1 maximise the importance-weighted bound instead. What is judged is the bound itself, with β but
-    without the two cures.
+    With β other than 1 a β-VAE (Higgins et al. 2017, Gaba eq. 9.23). In `kl_warmup` steps β rises from 0 to its value
+    (KL annealing). `free_bits` κ: Σ_j max(KL_j, κ), KL_j a batch's mean, so that the first κ nats of each dimension
+    cost nothing (Kingma et al. 2016). Both are against posterior collapse (Gaba 9.9). `num_samples` above 1 maximizes
+    the importance- weighted bound instead. Evaluation is of the bound itself, with β but without annealing and free
+    bits.
     """
 
     any_size = False
@@ -85,7 +86,7 @@ class VAEObjective(Objective):
         super().__init__()
         self.network, self.pixels, self.num_classes = network, pixels, network.num_classes
         self.beta, self.kl_warmup, self.free_bits, self.num_samples = beta, kl_warmup, free_bits, num_samples
-        # steps, on the device: β moves without the host, inside a captured graph too
+        # counted on the device: β also rises inside a captured CUDA graph, which never runs Python again
         self.register_buffer("steps_taken", torch.zeros(()))
         noises = torch.randn(
             NUM_EVAL_NOISES, num_samples, network.latent_dim, generator=torch.Generator().manual_seed(0)
@@ -96,11 +97,11 @@ class VAEObjective(Objective):
         return batch["y"] if self.num_classes else None
 
     def get_inputs(self, batch: Batch) -> Tensor:
-        """What is encoded, and told by the decoder."""
+        """What is encoded, and reconstructed by the decoder."""
         return batch["x"]
 
     def kl_weight(self) -> Tensor | float:
-        """β now."""
+        """β at the current step."""
         if not self.kl_warmup:
             return self.beta
         return self.beta * (self.steps_taken / self.kl_warmup).clamp(max=1.0)
@@ -128,7 +129,7 @@ class VAEObjective(Objective):
         return self.pixels.nll(out, x.repeat(k, *[1] * (x.ndim - 1))).view(k, B)
 
     def reconstruction_metrics(self, x: Tensor, out: Tensor) -> Batch:
-        """How near the decoder comes to each example."""
+        """The reconstruction quality of each example."""
         return {"psnr": metrics.psnr(self.pixels.mean(out), x)}
 
     def evaluate_batch(self, batch: Batch) -> Batch:
@@ -159,7 +160,7 @@ class VAEObjective(Objective):
         )
 
     def sample(self, n: int, generator: Generator, *, label: int | None = None) -> Tensor:
-        """The mean image of p(x | z) for n codes from the prior."""
+        """The mean images of p(x | z) for n codes from the prior."""
         return self.decode(
             self.sample_latents(n, generator), labels_to_sample(n, label, self.num_classes, generator.device)
         )
@@ -180,8 +181,7 @@ class VAEObjective(Objective):
         return self.embed(batch)
 
     def restore(self, batch: Batch) -> Tensor:
-        """Through the mean code and back; of a model that was told the classes, as the class that explains the
-        image best."""
+        """Reconstruction from the mean code; if conditional and without a label, as the class with the largest ELBO."""
         batch = batch if not self.num_classes or "y" in batch else batch | {"y": self.most_likely_class(batch["x"])}
         return self.decode(self.embed(batch), self.get_labels(batch))
 

@@ -1,4 +1,4 @@
-"""Codes from a vocabulary: reconstruct, move the words to where they are wanted, and keep to the words."""
+"""Vector-quantized autoencoder (VQ-VAE): reconstruction, codebook and commitment losses."""
 
 import torch
 import torch.nn.functional as F
@@ -14,8 +14,10 @@ from didact.samplers.latent import GRID_SIZE, to_grid
 
 
 class VQVAEObjective(ReconstructionObjective):
-    """‖x − x̂‖² / Var x + ‖sg[z] − e‖² + β ‖z − sg[e]‖², means over all numbers.  Van den Oord et al. 2017, eq. 3;
-    Gaba eq. 9.25."""
+    """‖x − x̂‖² / Var x + ‖sg[z] − e‖² + β ‖z − sg[e]‖², means over all numbers.
+
+    Van den Oord et al. 2017, eq. 3; Gaba eq. 9.25.
+    """
 
     network: VQVAE
 
@@ -49,7 +51,7 @@ class VQVAEObjective(ReconstructionObjective):
         return outputs | ({"y": batch["y"]} if "y" in batch else {})
 
     def compute_metrics(self, outputs: Batch) -> dict[str, float]:
-        """`codes_used` is the share of the codebook that any example used; `perplexity` counts them by how evenly."""
+        """`codes_used` is the fraction of the codebook that is used at all; `perplexity` weighs codes by how evenly."""
         counts = torch.bincount(outputs["codes"].flatten(), minlength=self.network.codebook_size)
         means = {name: float(outputs[name].double().mean()) for name in ("reconstruction", "psnr")}
         return (
@@ -67,7 +69,7 @@ class VQVAEObjective(ReconstructionObjective):
         most_used = torch.bincount(k.flatten(), minlength=self.network.codebook_size).argsort(descending=True)[
             : GRID_SIZE * GRID_SIZE
         ]
-        # a map of one word only
+        # a map of one codeword only
         codeword_images = self.network.decode_codes(most_used[:, None, None].expand(-1, *k.shape[1:])).float()
         reconstructed = self.network.decode_codes(k[:GRID_SIZE]).float().clamp(0, 1)
         return {

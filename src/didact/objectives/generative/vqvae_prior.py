@@ -1,5 +1,4 @@
-"""A prior over the codes of a VQ-VAE that is done learning: maps of words one after the other, and the decoder
-paints them."""
+"""A prior over the codes of a trained VQ-VAE: an autoregressive model samples codes, the decoder makes images."""
 
 import torch
 from torch import Generator, Tensor
@@ -12,10 +11,9 @@ from didact.samplers.latent import GRID_SIZE, labels_to_sample
 
 
 class CodePrior(PixelAutoregressiveObjective):
-    """min −Σ_i log p(k_i | k_<i) / (D log 2), k the codes of x, in bits per code.  Van den Oord et al. 2017,
-    section 3.3; Gaba 9.10.
+    """min −Σ_i log p(k_i | k_<i) / (D log 2), k the codes of x, in bits per code.
 
-    The network reads the vectors that the codes stand for, and says which comes next.
+    Van den Oord et al. 2017, section 3.3; Gaba 9.10. The network reads the code vectors and predicts the next code.
     """
 
     monitor = "bits_per_code"
@@ -28,7 +26,7 @@ class CodePrior(PixelAutoregressiveObjective):
 
     def train(self, mode: bool = True) -> "CodePrior":
         super().train(mode)
-        self.autoencoder.eval()                                        # batch norms keep what they know
+        self.autoencoder.eval()                                        # batch norms keep their statistics
         return self
 
     @torch.no_grad()
@@ -44,8 +42,7 @@ class CodePrior(PixelAutoregressiveObjective):
     def complete(
         self, x: Tensor, num_known: int, generator: Generator, y: Tensor | None = None, *, temperature: float = 1.0
     ) -> Tensor:
-        """Images whose first `known` rows stay: their codes, as far as they tell of those rows alone, and new ones
-        below."""
+        """Images whose first `num_known` rows are kept: the codes that depend on them alone; sampled codes below."""
         y = labels_to_sample(len(x), None, self.num_classes, x.device) if y is None else y
         masked = x.clone()
         masked[:, :, num_known:] = 0
