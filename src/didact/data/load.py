@@ -21,7 +21,8 @@ from didact.data.images.image_folder import load_image_folder
 from didact.data.images.masks import is_segmentation_folder, load_segmentation_folder
 from didact.data.images.resize import resize_dataset
 from didact.data.tables.csv_reader import is_csv_path
-from didact.data.tables.table import Task, load_table
+from didact.data.tables.table import load_table
+from didact.data.tables.target import Task
 from didact.data.text.classification import load_text_table
 from didact.data.text.language_modeling import is_text_path, load_text_files, retokenize
 from didact.data.text.parallel_texts import load_pairs

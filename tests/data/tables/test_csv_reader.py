@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from didact.data.tables.csv_reader import MISSING_VALUES, parse_row, read_csv, sniff_delimiter, to_numeric
+from didact.data.tables.csv_reader import parse_row, read_csv, sniff_delimiter, to_numeric
+from didact.data.tables.imputation import MISSING_VALUES
 from didact.errors import UsageError
 
 TABLE = pd.DataFrame({

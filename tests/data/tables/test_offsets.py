@@ -176,7 +176,7 @@ def test_run_without_offsets_is_evaluated_and_resumed_unchanged(tmp_path, monkey
     arguments = {"data": path, "target": target, "steps": 6, "runs": str(tmp_path / "runs")}
     # as it was, when numbers were rounded at once
     with monkeypatch.context() as patch:
-        for module in ("table", "columns"):
+        for module in ("target", "columns"):
             patch.setattr(f"didact.data.tables.{module}.find_offset", lambda values: 0.0)
         uninterrupted_run = without_offsets(didact.train(recipes.mlp, **arguments))
         patch.setattr(Trainer, "train_round", interrupt_at_step_3)

@@ -13,7 +13,8 @@ import didact
 from didact.data.core import SPLITS
 from didact.data.tables.columns import CategoricalColumn, NumericColumn
 from didact.data.tables.csv_reader import read_csv
-from didact.data.tables.table import TableEncoder, load_table, read_target
+from didact.data.tables.table import TableEncoder, load_table
+from didact.data.tables.target import read_target
 from didact.errors import UsageError
 
 
@@ -207,9 +208,9 @@ def test_row_id_columns_are_noted(tmp_path):
     )
     path = tmp_path / "t.csv"
     frame.to_csv(path, index=False)
-    assert [note for note in load_table(path).notes if "names rows" in note] == [
-        "column 'counter' is different in every row and counts up: leave it out if it names rows",
-        "column 'customer_ID' is different in every row: leave it out if it names rows",
+    assert [note for note in load_table(path).notes if "row number or ID" in note] == [
+        "column 'counter' is different in every row and counts up: leave it out if it is a row number or ID",
+        "column 'customer_ID' is different in every row: leave it out if it is a row number or ID",
     ]
 
 

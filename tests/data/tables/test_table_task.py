@@ -7,7 +7,7 @@ import torch
 import didact
 from didact import recipes
 from didact.data.load import load, reload_data
-from didact.data.tables.table import read_target
+from didact.data.tables.target import read_target
 from didact.errors import UsageError
 
 

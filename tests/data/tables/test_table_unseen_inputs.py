@@ -19,7 +19,7 @@ def houses_encoder(workdir):
 def test_describe_unseen_inputs_lists_new_cells_and_names(houses_encoder):
     Path("new.csv").write_text("rooms,city,area\n3,Gent,60\n2,Ghent,sixty\n2,,\n1,Ghent,70\n")
     assert houses_encoder.describe_unseen_inputs(["new.csv"]) == [
-        "column 'city' holds 'Ghent', which training did not meet; first in new.csv:3",
+        "column 'city' holds 'Ghent', unseen in training; first in new.csv:3",
         "column 'area' holds 1 cell not read as a number, taken as missing; first in new.csv:3",
     ]
 
@@ -37,5 +37,5 @@ def test_predict_prints_unseen_inputs_to_stderr(houses_encoder, capsys):
     assert (
         "price" in captured.out
         and captured.err.count("\n") == 1
-        and "'Antwerpen', which training did not meet" in captured.err
+        and "'Antwerpen', unseen in training" in captured.err
     )

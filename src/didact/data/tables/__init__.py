@@ -1,0 +1,25 @@
+"""Tables: CSV files of numbers and categories.
+
+    csv_reader       cells, delimiters, line numbers          decimal_commas   1,5 or 2,471
+    table            load_table; TableEncoder: rows to features
+    columns          numeric and categorical columns, inferred and encoded
+    target           the column to predict: classes, a number, several labels
+    imputation       missing values
+    offsets          large numbers near each other, such as Unix times
+    row_decoder      encoded rows back as text
+"""
+
+from didact.data.tables.columns import CategoricalColumn, NumericColumn
+from didact.data.tables.csv_reader import read_csv
+from didact.data.tables.row_decoder import decode_rows, rows_to_csv
+from didact.data.tables.table import TableEncoder, load_table
+
+__all__ = [
+    "CategoricalColumn",
+    "NumericColumn",
+    "TableEncoder",
+    "decode_rows",
+    "load_table",
+    "read_csv",
+    "rows_to_csv",
+]

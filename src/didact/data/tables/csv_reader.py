@@ -1,4 +1,4 @@
-"""Tables as text: CSV files under any delimiter, packed or not, and rows that were typed."""
+"""CSV files with any delimiter, compressed or not, and rows of the command line."""
 
 import csv
 import io
@@ -20,31 +20,27 @@ from didact.data.checks import summarize_list
 from didact.data.core import SourceLocator
 from didact.data.datasets.archives import read_decompressed
 from didact.data.tables.decimal_commas import infer_comma, strip_commas
+from didact.data.tables.imputation import MISSING_VALUES, is_missing
 from didact.errors import UsageError
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Index, Series
 
-CSV_SUFFIXES = (".csv", ".tsv")
-ENDINGS = tuple(suffix + packed for suffix in CSV_SUFFIXES for packed in ("", ".gz", ".xz"))
-# of files and of rows on the command line: what pandas takes for missing, and ?
-MISSING_VALUES = frozenset(
-    ("", "?", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null",
-     "None", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN")
-)  # fmt: skip
-DELIMITERS = ",;\t|"
-SNIFFED_CHARS = 100_000     # characters in which the delimiter is looked for
-SAMPLED_ROWS = 100          # rows that decide whether a column is tried as numbers
-MAX_EXACT = 2**53           # whole numbers up to this one are exact in double precision
+_CSV_SUFFIXES = (".csv", ".tsv")
+TABLE_SUFFIXES = tuple(suffix + compression for suffix in _CSV_SUFFIXES for compression in ("", ".gz", ".xz"))
+_DELIMITERS = ",;\t|"
+_SNIFFED_CHARS = 100_000     # characters in which the delimiter is looked for
+_SAMPLED_ROWS = 100          # rows that decide whether a column is tried as numbers
+_MAX_EXACT = 2**53           # whole numbers up to this one are exact in double precision
 
 
 def is_csv_path(text: str) -> bool:
-    """Whether a person's word means a CSV file, there or not."""
-    return Path(text.lower().removesuffix(".gz").removesuffix(".xz")).suffix in CSV_SUFFIXES
+    """Whether a name is that of a CSV file, existing or not."""
+    return Path(text.lower().removesuffix(".gz").removesuffix(".xz")).suffix in _CSV_SUFFIXES
 
 
 def dataset_name(path: Path) -> str:
-    """What the data is called: the file's name up to the first dot."""
+    """The name of the data: the file's name up to the first dot."""
     return path.name.split(".")[0] or path.name
 
 
@@ -66,7 +62,7 @@ def read_csv(
     import pandas as pd
 
     raw = _read_utf8(path)
-    delimiter = sniff_delimiter(raw.lstrip(b"\r\n")[: 4 * SNIFFED_CHARS].decode(errors="ignore"))
+    delimiter = sniff_delimiter(raw.lstrip(b"\r\n")[: 4 * _SNIFFED_CHARS].decode(errors="ignore"))
     layout = _scan_rows(path, raw, delimiter, min_columns, text_columns)
     columns, numeric = _parse_columns(path, raw, delimiter, layout)
     cells: dict[str, Any] = {}
@@ -76,7 +72,7 @@ def read_csv(
         if i in numeric:
             cells[name] = column
             continue
-        missing_words = {word for word in column.unique() if word.strip() in MISSING_VALUES}
+        missing_words = {word for word in column.unique() if is_missing(word)}
         if delimiter != "," and name not in meanings:      # there a comma may be a decimal point
             meanings[name], note = infer_comma(name, [word.strip() for word in column if word not in missing_words])
             notes += [note] if note else []
@@ -107,10 +103,8 @@ def _clean_text(column: "Series", missing_words: Collection[str], comma_meaning:
 
     if not missing_words and not comma_meaning:
         return column
-    is_missing = column.isin(list(missing_words))
-    cells = [
-        None if no else strip_commas(word, comma_meaning) for word, no in zip(column, is_missing, strict=True)
-    ]
+    is_absent = column.isin(list(missing_words))
+    cells = [None if no else strip_commas(word, comma_meaning) for word, no in zip(column, is_absent, strict=True)]
     return pd.Series(cells, index=column.index, dtype=object)
 
 
@@ -144,13 +138,13 @@ def sniff_delimiter(text: str) -> str:
 
     def score(delimiter: str) -> tuple[bool, int, int]:
         try:
-            lines = io.StringIO(text.lstrip("\r\n")[:SNIFFED_CHARS], newline="")
+            lines = io.StringIO(text.lstrip("\r\n")[:_SNIFFED_CHARS], newline="")
             rows = [len(row) for row in islice(csv.reader(lines, delimiter=delimiter), 20) if row]
         except csv.Error:
             return False, 0, 0
         return rows[0] > 1, rows.count(rows[0]), rows[0]
 
-    return max(DELIMITERS, key=score)
+    return max(_DELIMITERS, key=score)
 
 
 @dataclass(frozen=True)
@@ -186,7 +180,7 @@ def _scan_rows(
                 f"line {line} of {path} has {len(row)} fields, but the first line names {len(names)} columns{hint}"
             )
         lines.append(line)
-        if len(sample) < SAMPLED_ROWS:
+        if len(sample) < _SAMPLED_ROWS:
             sample.append(row)
     if not lines:
         raise UsageError(f"{path} has column names but no rows: expected examples below them")
@@ -283,15 +277,15 @@ def _is_exact(column: "Series") -> bool:
     import pandas as pd
 
     is_numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
-    return is_numeric and bool(column.min() >= -MAX_EXACT and column.max() <= MAX_EXACT)
+    return is_numeric and bool(column.min() >= -_MAX_EXACT and column.max() <= _MAX_EXACT)
 
 
 def _is_number_or_missing(cell: str) -> bool:
-    return is_number(cell) or cell.strip() in MISSING_VALUES
+    return is_number(cell) or is_missing(cell)
 
 
 def to_numeric(column: "Series") -> "Series":
-    """The values as numbers, NaN where they are none."""
+    """The cells as float64, NaN where they are no numbers."""
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
@@ -301,7 +295,7 @@ def to_numeric(column: "Series") -> "Series":
 
 
 def is_number(word: str) -> bool:
-    """Whether a word reads as a number."""
+    """Whether a text is a number."""
     try:
         float(word)
     except ValueError:
@@ -310,7 +304,7 @@ def is_number(word: str) -> bool:
 
 
 def parse_row(text: str) -> dict[str, Any]:
-    """One row, typed: `a=1,b=2` or {"a": 1, "b": 2}; an empty value is a missing one."""
+    """A row of the command line: `a=1,b=2` or {"a": 1, "b": 2}; an empty value is a missing one."""
     if text.lstrip().startswith("{"):
         try:
             row: dict[str, Any] = json.loads(text)
@@ -320,10 +314,10 @@ def parse_row(text: str) -> dict[str, Any]:
             if isinstance(value, list | dict):
                 raise UsageError(f"column {name!r} expects one value, got {value!r}")
         return {
-            name: None if isinstance(value, str) and value.strip() in MISSING_VALUES else value
+            name: None if isinstance(value, str) and is_missing(value) else value
             for name, value in row.items()
         }
     pairs = [part.split("=", 1) for part in re.split(r",(?=[^,=]+=)", text)]
     if any(len(pair) != 2 for pair in pairs):
         raise UsageError(f"expected a CSV file, a row as 'column=value,…' or a JSON object, got {text!r}")
-    return {name.strip(): None if value.strip() in MISSING_VALUES else value.strip() for name, value in pairs}
+    return {name.strip(): None if is_missing(value) else value.strip() for name, value in pairs}

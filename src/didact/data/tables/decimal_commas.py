@@ -1,28 +1,29 @@
-"""What a comma means in a column of numbers: 120,50 is 120.5, but 2,471 may well be 2471."""
+"""Decimal and thousands commas: 120,50 is 120.5, but 2,471 may be 2471."""
 
 import re
 from collections.abc import Sequence
 
 DECIMAL, THOUSANDS = "decimal", "thousands"
-FRACTION_PATTERN = re.compile(r"[-+]?\d+,\d+")                             # 120,50
-GROUPS_PATTERN = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")         # 1,234,567.5
-PLAIN_NUMBER_PATTERN = re.compile(r"[-+]?\d+(\.\d+)?")                             # no comma at all
+_FRACTION_PATTERN = re.compile(r"[-+]?\d+,\d+")                           # 120,50
+_GROUPS_PATTERN = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")       # 1,234,567.5
+_PLAIN_NUMBER_PATTERN = re.compile(r"[-+]?\d+(\.\d+)?")                   # no comma at all
 
 
 def infer_comma(name: str, cells: Sequence[str]) -> tuple[str, str]:
-    """What the commas of most cells mean ("": they are not in numbers) and what to say of it.
+    """What the commas of most cells mean ("": they are not in numbers), and a note.
 
-    A cell that can be read in one way only decides. Where each can be read in both, as 2,471, cells below a
-    thousand that have
-    no comma tell that it divides thousands.
+    A cell that can be read in one way only decides. Where each can be read in both, as 2,471, commas divide thousands
+    if the cells without a comma are all below a thousand.
     """
     commas = [word for word in cells if "," in word]
     fractions, groups = (
-        [word for word in commas if pattern.fullmatch(word)] for pattern in (FRACTION_PATTERN, GROUPS_PATTERN)
+        [word for word in commas if pattern.fullmatch(word)] for pattern in (_FRACTION_PATTERN, _GROUPS_PATTERN)
     )
-    plain_numbers = [float(word) for word in cells if PLAIN_NUMBER_PATTERN.fullmatch(word)]
-    num_ambiguous = sum(FRACTION_PATTERN.fullmatch(word) is not None for word in groups)
-    if not fractions + groups or 2 * (len(plain_numbers) + len(fractions) + len(groups) - num_ambiguous) <= len(cells):
+    if not fractions and not groups:
+        return "", ""
+    plain_numbers = [float(word) for word in cells if _PLAIN_NUMBER_PATTERN.fullmatch(word)]
+    num_ambiguous = sum(_FRACTION_PATTERN.fullmatch(word) is not None for word in groups)
+    if 2 * (len(plain_numbers) + len(fractions) + len(groups) - num_ambiguous) <= len(cells):
         return "", ""
     if len(fractions) > len(groups):                # 120,50 can only be a fraction, 1,234,567 only groups
         return DECIMAL, ""
@@ -37,9 +38,9 @@ def infer_comma(name: str, cells: Sequence[str]) -> tuple[str, str]:
 
 
 def strip_commas(word: str, comma_meaning: str) -> str:
-    """The number without its commas, or the word as it is where it is none."""
-    if comma_meaning == DECIMAL and FRACTION_PATTERN.fullmatch(word.strip()):
+    """The number without its commas; a word that is no number stays."""
+    if comma_meaning == DECIMAL and _FRACTION_PATTERN.fullmatch(word.strip()):
         return word.replace(",", ".")
-    if comma_meaning == THOUSANDS and GROUPS_PATTERN.fullmatch(word.strip()):
+    if comma_meaning == THOUSANDS and _GROUPS_PATTERN.fullmatch(word.strip()):
         return word.replace(",", "")
     return word

@@ -1,5 +1,4 @@
-"""A table's whole row: which columns it has, what is usual in them, and how a new one is written in the table's own
-words."""
+"""Whole rows of a table: their columns with the target, and encoded rows written as text again."""
 
 import csv
 import io
@@ -15,14 +14,14 @@ from didact.data.tables.offsets import format_exact
 from didact.data.tables.table import TableEncoder
 from didact.errors import UsageError
 
-MAX_DECIMALS = 6        # at most; numbers with more are written with six digits
-UNLIMITED_DECIMALS = -1           # stands for them
+_MAX_DECIMALS = 6
+UNLIMITED_DECIMALS = -1           # of numbers with more decimals: written with six significant digits
 
 Column = NumericColumn | CategoricalColumn
 
 
 def get_row_columns(data: Data, *, joint: bool) -> tuple[Column, ...]:
-    """The columns that make an encoded row; with the target behind them, where it is learned together with them."""
+    """The columns that make an encoded row; with `joint` the target behind them."""
     if not isinstance(data.encoder, TableEncoder):
         raise UsageError(
             f"{data.name!r} does not say what its columns are: give a CSV file, or one of the tables known by name"
@@ -31,7 +30,7 @@ def get_row_columns(data: Data, *, joint: bool) -> tuple[Column, ...]:
 
 
 def get_target_columns(data: Data) -> tuple[Column, ...]:
-    """The target as columns like the others: of numbers, of classes, or of several that are yes or no."""
+    """The target as columns: numeric, of classes, or of several labels that are yes or no."""
     if data.task == "regression":
         return (NumericColumn(data.target, offset=data.target_offset),)
     if data.task == "multilabel":
@@ -40,8 +39,7 @@ def get_target_columns(data: Data) -> tuple[Column, ...]:
 
 
 def concat_target(batch: Batch, task: str, num_classes: int) -> Tensor:
-    """Inputs and targets as one encoded row, in their own units (but for what is subtracted from numbers far from
-    zero)."""
+    """Inputs and targets as one encoded row, in their own units less the offsets."""
     x, y = batch["x"], batch["y"]
     if task == "multilabel":
         return torch.cat([x, torch.stack([1 - y, y], dim=2).flatten(1)], dim=1)
@@ -57,18 +55,17 @@ def get_training_rows(data: Data, *, joint: bool) -> Tensor | None:
 
 
 def infer_decimals(values: Tensor) -> int:
-    """Behind the point of each of them; FREE where there are more than six."""
+    """How many decimals these numbers have; UNLIMITED_DECIMALS where there are more than six."""
     v = values.double()
     tolerance = 2.0**-21 * v.abs() + 1e-9         # what is left of a decimal number in float32
-    for d in range(MAX_DECIMALS + 1):
+    for d in range(_MAX_DECIMALS + 1):
         if bool(((v * 10**d).round() / 10**d - v).abs().le(tolerance).all()):
             return d
     return UNLIMITED_DECIMALS
 
 
 def decode_rows(columns: Sequence[Column], x: Tensor, num_decimals: Sequence[int]) -> list[list[str]]:
-    """Encoded rows (N, F) as text, a list for each: numbers with as many decimals as their feature has, categories
-    by name."""
+    """Encoded rows (N, F) as text, a list for each: numbers with the decimals of their feature, categories by name."""
     column_texts: list[list[str]] = []
     start = 0
     for column in columns:
@@ -93,7 +90,7 @@ def _format_number(value: float, num_decimals: int, offset: float = 0.0) -> str:
 
 
 def rows_to_csv(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A CSV file with a line of names."""
+    """A CSV file with a header line."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)

@@ -18,8 +18,9 @@ from didact.data.checks import validate
 from didact.data.core import SPLITS, Batch, Data, Decode, Given, TensorSplit
 from didact.data.datasets.archives import find_possible_files
 from didact.data.tables.columns import to_strings
-from didact.data.tables.csv_reader import ENDINGS, dataset_name, is_csv_path, make_line_locator, read_csv
-from didact.data.tables.table import Task, choose_target, get_stored_offsets, read_target, target_columns
+from didact.data.tables.csv_reader import TABLE_SUFFIXES, dataset_name, is_csv_path, make_line_locator, read_csv
+from didact.data.tables.table import get_stored_offsets
+from didact.data.tables.target import Task, choose_target, read_target, target_columns
 from didact.errors import UsageError, format_count, suggest_nearest
 
 WORD_PATTERN = re.compile(r"[^\W_]+(?:'[^\W_]+)*")   # letters and digits; an apostrophe inside stays: don't
@@ -101,7 +102,7 @@ class BagEncoder:
 
     def describe_unseen_inputs(self, inputs: Sequence[Given]) -> list[str]:
         """Texts that may be meant as files."""
-        return find_possible_files(inputs, (*ENDINGS, ".txt"))
+        return find_possible_files(inputs, (*TABLE_SUFFIXES, ".txt"))
 
     def spec(self) -> dict[str, Any]:
         return {"kind": "bag", "names": list(self.vocab), "column": self.column}

@@ -19,7 +19,7 @@ from didact.data.core import SPLITS, Batch, Data, Decode, Given, SourceLocator
 from didact.data.datasets.archives import find_possible_files
 from didact.data.datasets.download import RemoteFile, read_files, register_dataset
 from didact.data.split import train_val_test_split
-from didact.data.tables.csv_reader import ENDINGS, dataset_name, make_line_locator, read_text
+from didact.data.tables.csv_reader import TABLE_SUFFIXES, dataset_name, make_line_locator, read_text
 from didact.data.text import tokenizers
 from didact.data.text.language_modeling import pad_rows
 from didact.data.text.tokenizers import (
@@ -141,7 +141,7 @@ class PairEncoder:
 
     def describe_unseen_inputs(self, inputs: Sequence[Given]) -> list[str]:
         """Sentences that may be meant as files."""
-        return find_possible_files(inputs, (*ENDINGS, ".txt"))
+        return find_possible_files(inputs, (*TABLE_SUFFIXES, ".txt"))
 
     def spec(self) -> dict[str, Any]:
         tokenizers = {"source": self.source.spec(), "target": self.target.spec()}
