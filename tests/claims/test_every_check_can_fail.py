@@ -189,7 +189,7 @@ def test_check_claim_gives_the_verdict_found_by_hand(id):
     assert check_claim(id).verdict == VERDICTS_BY_HAND[id]
 
 
-def test_readme_counts_the_verdicts():
+def test_readme_and_docs_count_the_verdicts():
     """Of a check the verdict is known from its words: the test above holds them together for every one."""
     counts = dict.fromkeys(VERDICTS, 0)
     for s in load_statements().values():
@@ -200,8 +200,12 @@ def test_readme_counts_the_verdicts():
             counts[outcome_without_check(s).verdict] += 1
         else:
             counts["wrong" if check.correction else "conditional" if check.condition else "holds"] += 1
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    assert format_summary(counts) in readme, f"README.md should say: {format_summary(counts)}"
+    root = Path(__file__).parents[2]
+    commands = (root / "docs" / "commands.md").read_text(encoding="utf-8")
+    assert format_summary(counts) in commands, f"docs/commands.md should say: {format_summary(counts)}"
+    readme = " ".join((root / "README.md").read_text(encoding="utf-8").split())
+    sentence = f"{counts['holds']} hold, {counts['wrong']} are wrong, {counts['conditional']} hold under a condition"
+    assert f"state {sum(counts.values())} things" in readme and sentence in readme, f"README.md should say: {sentence}"
     assert format_summary(count_verdicts([check_claim("C1.6")])) == "1 claim: 1 holds"
 
 

@@ -138,7 +138,7 @@ def test_mutant_that_raises_or_gives_nan_is_not_detected():
     ("math.log(a)", {"a"}),
     ("a.square()", {"a"}),
     ("f(a, b)", {"f(b, a)"}),
-    ("Corrected(a, b)", set()),
+    ("CorrectedClaim(a, b)", set()),
     ("a.min()", {"a.max()"}),
     ("a[1:]", {"a[1 + -1:-1]", "a[2:]"}),
     ("a[:-1]", {"a[1:]", "a[:1]", "a[:-2]"}),

@@ -630,7 +630,7 @@ def test_reproduce_interrupted_while_estimating_seconds(tiny_table, monkeypatch,
     monkeypatch.setattr(reproduce, "load_records", dict)
     monkeypatch.setattr(reproduce, "estimate_training_seconds", interrupt)
     assert main(["reproduce", "1.7", "--device", "cpu"]) == 2
-    assert "didact: stopped while the expected time was taken; nothing was trained yet" in capsys.readouterr().err
+    assert "didact: stopped while estimating the time; nothing was trained yet" in capsys.readouterr().err
 
 
 def test_reproduce_reports_times_as_they_are_measured(monkeypatch, capsys):

@@ -94,7 +94,7 @@ CASES = [  # the call, what the line says of what came, and the words that help
     ("train mlp --data own.csv --norm batch --batch-size 1", "batches of 1 leave a single one", "raise --batch-size"),
     (
         "train mlp --data own.csv --norm batch --batch-size 8 --accumulate 8",
-        "batches of 8 in 8 parts",
+        "batches of 8 in 8 micro-batches",
         "lower --accumulate",
     ),
     # names of other things

@@ -34,7 +34,7 @@ def test_gradient_decay_beyond_float32_is_measured_and_beyond_float64_is_0_or_in
 def test_gradient_decay_of_mamba_beyond_float32_is_measured():
     reader = SequenceMixerStack("mamba", 5, 4)
     with torch.no_grad():
-        reader.mixers[-1].A_log.fill_(8.5)                                       # every number of the state decays quickly
+        reader.mixers[-1].A_log.fill_(8.5)              # every number of the state decays quickly
     norms, decay = compute_gradient_decay(reader, torch.zeros(40, 5)), reader.mixers[-1].compute_decay
     expected = decay(reader.mixer_inputs(torch.zeros(1, 40, 5))[-1])[0].flatten(1).detach().double()
     assert 0 < norms[-1] < 1e-60

@@ -126,15 +126,16 @@ def list_missing_seeds(table: MeasuredTable, seeds: int) -> list[int]:
         raise UsageError(f"table {table.name} is of times, which are taken together; leave out --add-seeds")
     if record is None:
         raise UsageError(
-            f"--add-seeds adds to a saved measurement, but table {table.name} is not yet measured; leave out --add-seeds"
+            f"--add-seeds adds to a saved measurement, but table {table.name} is not yet measured; leave out "
+            "--add-seeds"
         )
     if {cell.name for cell in table.cells} != set(record.values) or record.settings_hash not in (
         "",
         table.settings_hash,
     ):
         raise UsageError(
-            f"the saved measurement of table {table.name} is of other settings than it has now; measure it anew, without "
-            "--add-seeds"
+            f"the saved measurement of table {table.name} is of other settings than it has now; measure it anew, "
+            "without --add-seeds"
         )
     missing_seeds = [seed for seed in range(seeds) if seed not in record.seeds]
     if not missing_seeds:

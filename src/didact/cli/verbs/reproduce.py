@@ -187,7 +187,7 @@ def _show(table: "MeasuredTable", record: "MeasurementRecord", judged_cells: "li
 
     from didact.claims.core import format_counts
     from didact.claims.table import VERDICT_RULE
-    from didact.cli.console import TEXT_WIDTH, make_console
+    from didact.cli.console import make_console
 
     rich_table = Drawn(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("claim", "cell", "stated", "measured", "verdict"):
@@ -201,7 +201,7 @@ def _show(table: "MeasuredTable", record: "MeasurementRecord", judged_cells: "li
             escape(j.measured) + note,
             f"[{VERDICT_COLORS.get(j.verdict, 'dim')}]{j.displayed_verdict}[/]",
         )
-    console = make_console(pipe_width=TEXT_WIDTH)
+    console = make_console()
     console.print(f"[bold]{table.citation}[/]: {escape(table.title)}\n")
     console.print(rich_table)
     console.print(
@@ -217,7 +217,7 @@ def _show_list(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table as Drawn
 
     from didact.claims.core import format_counts
-    from didact.cli.console import TEXT_WIDTH, make_console
+    from didact.cli.console import make_console
 
     rich_table = Drawn(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("table", "shows", "cells", "state"):
@@ -226,4 +226,4 @@ def _show_list(rows: list[dict[str, Any]]) -> None:
         measured_text = f"measured: {format_counts(row['verdicts'])} ({row['measured']})"
         state_text = measured_text if row["measured"] else f"not yet measured: {row['lacks'] or row['command']}"
         rich_table.add_row(row["table"], escape(row["title"]), str(row["cells"]), escape(state_text))
-    make_console(pipe_width=TEXT_WIDTH).print(rich_table)
+    make_console().print(rich_table)
