@@ -13,6 +13,14 @@ class UsageError(ValueError):
     """A mistake of the caller, reported in one line. Any other exception is our bug and keeps its traceback."""
 
 
+class ImageTooSmallError(UsageError):
+    """Images are smaller than a network takes; `min_size` is the smallest side that it does."""
+
+    def __init__(self, message: str, min_size: int):
+        super().__init__(message)
+        self.min_size = min_size
+
+
 @contextmanager
 def refuse_damaged(path: Path | str, expected: str) -> Iterator[None]:
     """Turn any exception into a UsageError about a damaged file.

@@ -74,6 +74,7 @@ OTHER_VALUES: dict[Any, list[Any]] = {
     "augment": [("noise",), ("deletion",), ()],
     "clip_norm": [1e-3],
     "ema": [0.05],  # an average of few steps begins with a smaller decay than is asked for
+    "image_size": [16],
     "kernel_size": [5],
     "patience": [1],
     "embeddings": ["VECTORS"],

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from didact.errors import UsageError
+from didact.errors import ImageTooSmallError, UsageError
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,10 @@ def require_min_size(min_size: int, size: tuple[int, ...], network_name: str) ->
     """Refuse images that would shrink to nothing in the network."""
     if min(size) < min_size:
         h, w = size
-        raise UsageError(
+        raise ImageTooSmallError(
             f"{network_name} needs images of at least {min_size}×{min_size} pixels, got {h}×{w}; resize them, or "
-            "choose a smaller network"
+            "choose a smaller network",
+            min_size,
         )
 
 

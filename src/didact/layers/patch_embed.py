@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from didact.errors import UsageError
+from didact.errors import ImageTooSmallError, UsageError
 
 
 class PatchEmbed(nn.Conv2d):
@@ -21,6 +21,8 @@ class PatchEmbed(nn.Conv2d):
 def count_patches(size: tuple[int, int], patch_size: int) -> int:
     """S, the number of patches of an image (H, W), whose sides must be multiples of the patch size."""
     h, w = size
+    if min(h, w) < patch_size:
+        raise ImageTooSmallError(f"images of {h}×{w} pixels hold no patch of {patch_size}; resize them", patch_size)
     if h % patch_size or w % patch_size:
         raise UsageError(
             f"images of {h}×{w} pixels cannot be cut into patches of {patch_size}; both sides must be multiples of "

@@ -2,6 +2,7 @@
 one."""
 
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -11,8 +12,9 @@ from torch import nn
 
 import didact.models  # noqa: F401 (registers the families)
 from didact.data.core import Data
-from didact.errors import UsageError, shorten
+from didact.errors import ImageTooSmallError, UsageError, shorten
 from didact.layers.conv.norm_pool import Norm2d, Pool2d
+from didact.layers.conv.resize_pixels import ResizeAndStandardize
 from didact.layers.flip_tta import FlipTTA
 from didact.models.pretrained.weights import (
     IMAGENET_MEAN,
@@ -85,6 +87,11 @@ ShortcutOption = Annotated[
     Literal["auto", "projection", "pad", "none"],
     "residual shortcut of a ResNet: auto is the model's, none a plain network",
 ]
+ImageSize = Annotated[
+    int | None,
+    Range(8, 1024),
+    "side in pixels that images are resized to inside the network (if not given, only those too small for it are)",
+]
 InitialWeights = Annotated[
     str | None,
     RunReference(allow_other=True),
@@ -106,6 +113,7 @@ def cnn(
     *,
     model: Architecture = "cnn",
     weights: InitialWeights = None,
+    image_size: ImageSize = None,
     stem: StemOption = "auto",
     shortcut: ShortcutOption = "auto",
     label_smoothing: a.LabelSmoothing = 0.0,
@@ -134,7 +142,11 @@ def cnn(
     epochs, batch_size, notes = choose_budget(data, epochs, batch_size)
     likelihood = likelihood_for(data, label_smoothing=label_smoothing, weights=class_weights)
     stem = infer_stem(weights, model, stem)
-    network = build_network(model, data, likelihood.num_outputs, stem=stem, shortcut=shortcut)
+    network, image_size, size_notes = build_resizing(
+        lambda size: build_network(model, data, likelihood.num_outputs, size=size, stem=stem, shortcut=shortcut),
+        data,
+        image_size,
+    )
     return Experiment(
         data=data,
         objective=(ClassifyWithTrainAccuracy if train_accuracy else make_supervised)(
@@ -148,9 +160,9 @@ def cnn(
         patience=patience,
         epochs=epochs,
         batch_size=batch_size,
-        notes=(*notes, *get_network_notes(network)),
+        notes=(*notes, *size_notes, *get_network_notes(network)),
         initialize_weights=partial(load_pretrained, network, weights, model) if weights else None,
-        resolved_arguments={"stem": stem},
+        resolved_arguments={"stem": stem, "image_size": image_size},
     )
 
 
@@ -175,6 +187,7 @@ def cnn_ablation(
         Convolution, "kind of convolution: standard, depthwise separable, dilated by 2, or deformable"
     ] = "plain",
     squeeze_excite: Annotated[bool, "squeeze-and-excitation: channel attention in each block"] = False,
+    image_size: ImageSize = None,
     augment: a.ImageAugment = (),
     lr: a.LearningRate = 1e-3,
     weight_decay: a.WeightDecay = 0.01,
@@ -188,19 +201,23 @@ def cnn_ablation(
     """
     epochs, batch_size, notes = choose_budget(data, epochs, batch_size)
     likelihood = likelihood_for(data)
-    network = CNN(
-        kernel_size=kernel_size,
-        filters=channels,
-        num_blocks=num_blocks,
-        norm=norm,
-        pool=pool,
-        convolution=convolution,
-        squeeze_excite=squeeze_excite,
-        num_classes=likelihood.num_outputs,
-        channels=data.shape[0],
-        size=(data.shape[1], data.shape[2]),
-        mean=data.mean,
-        std=data.std,
+    network, image_size, size_notes = build_resizing(
+        lambda size: CNN(
+            kernel_size=kernel_size,
+            filters=channels,
+            num_blocks=num_blocks,
+            norm=norm,
+            pool=pool,
+            convolution=convolution,
+            squeeze_excite=squeeze_excite,
+            num_classes=likelihood.num_outputs,
+            channels=data.shape[0],
+            size=size,
+            mean=data.mean,
+            std=data.std,
+        ),
+        data,
+        image_size,
     )
     return Experiment(
         data=data,
@@ -208,8 +225,38 @@ def cnn_ablation(
         optimizer=make_optimizer("adamw", lr=lr, weight_decay=weight_decay),
         schedule=make_schedule(schedule),
         augment=make_image_augmentation(data, augment),
-        epochs=epochs, batch_size=batch_size, notes=notes,
+        epochs=epochs,
+        batch_size=batch_size,
+        notes=(*notes, *size_notes),
+        resolved_arguments={"image_size": image_size},
     )
+
+
+def build_resizing(
+    build: Callable[[tuple[int, int]], nn.Module], data: Data, image_size: int | None
+) -> tuple[nn.Module, int | None, tuple[str, ...]]:
+    """A network that resizes its input to this side; without one, only where images are too small for the network.
+
+    Images that --size made too small are refused, as the network does it. Returns the network, the side and a note.
+    """
+    height, width = data.shape[1:]
+    notes: tuple[str, ...] = ()
+    if image_size is None:
+        rng_state = torch.get_rng_state()  # a network that is refused halfway has drawn some of its weights
+        try:
+            return build((height, width)), None, ()
+        except ImageTooSmallError as error:
+            if data.source.get("size") is not None:
+                raise
+            image_size = error.min_size
+            notes = (
+                f"images of {height}×{width} pixels are resized to {image_size}×{image_size} inside the network, the "
+                "smallest that it takes",
+            )
+        torch.set_rng_state(rng_state)
+    network = build((image_size, image_size))
+    network.standardize = ResizeAndStandardize((image_size, image_size), data.mean, data.std)
+    return network, image_size, notes
 
 
 def build_network(

@@ -18,14 +18,14 @@ from didact.layers.conv.masked_conv import MaskedConv2d, causal_mask2d
 from didact.layers.conv.norm_pool import make_norm2d, make_pool2d
 from didact.layers.conv.reflect_pad import ReflectPadded, reflect_pad_to
 from didact.layers.conv.residual import BasicBlock, Bottleneck
-from didact.layers.conv.resize_pixels import Resize
+from didact.layers.conv.resize_pixels import Resize, ResizeAndStandardize
 from didact.layers.conv.separable import SeparableConv2d, depthwise, pointwise
 from didact.layers.conv.squeeze_excite import SqueezeExcite
 from didact.layers.conv.tiled_inference import TiledInference
 
 __all__ = [
     "AnchorHead", "Backbone", "BasicBlock", "Bottleneck", "DeformableConv2d", "FeaturePyramid", "MaskedConv2d",
-    "ReflectPadded", "Resize", "SameConv2d", "SeparableConv2d", "SqueezeExcite", "TiledInference", "causal_mask2d",
-    "deformable_conv2d", "depthwise", "dilated_conv", "make_norm2d", "make_pool2d", "pointwise", "reflect_pad_to",
-    "upsample_conv",
+    "ReflectPadded", "Resize", "ResizeAndStandardize", "SameConv2d", "SeparableConv2d", "SqueezeExcite",
+    "TiledInference", "causal_mask2d", "deformable_conv2d", "depthwise", "dilated_conv", "make_norm2d", "make_pool2d",
+    "pointwise", "reflect_pad_to", "upsample_conv",
 ]  # fmt: skip

@@ -3,6 +3,8 @@
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from didact.layers.standardize import Standardize
+
 
 class Resize(nn.Module):
     """Bilinear interpolation, antialiased where it shrinks: (B, C, H, W) -> (B, C, *size)."""
@@ -16,3 +18,14 @@ class Resize(nn.Module):
             return x
         shrinks = x.shape[2] > self.size[0] or x.shape[3] > self.size[1]
         return F.interpolate(x, size=self.size, mode="bilinear", antialias=shrinks)
+
+
+class ResizeAndStandardize(Standardize):
+    """Resizing, then standardization; the state dict has the names of a Standardize."""
+
+    def __init__(self, size: tuple[int, int], mean: Tensor, std: Tensor):
+        super().__init__(mean, std)
+        self.resize = Resize(size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(self.resize(x))
