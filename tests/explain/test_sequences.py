@@ -260,7 +260,7 @@ def test_explain_without_inputs_takes_the_worst_test_examples(runs, name, capsys
 @pytest.mark.parametrize(("options", "complaint"), [
     ({"methods": ("gates",)}, "no method for this network named 'gates'"),
     ({"label": "a"}, "--class does not apply: .* got --class a"),
-    ({"inputs": [""]}, "a text to be continued needs at least one token"),
+    ({"inputs": [""]}, "a prompt needs at least one token"),
     ({"inputs": ["a"], "methods": ("heads",)}, "--method heads judges the validation split"),
     ({"methods": ("heads", "attention")}, "--method heads judges the validation split"),
 ])

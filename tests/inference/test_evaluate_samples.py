@@ -1,5 +1,5 @@
-"""Who judges drawn images says how good it is; and the published Inception v3, from a file of random weights in its
-layout."""
+"""Sample quality in the features of a run's classifier, whose accuracy goes with it, and of Inception v3 with random
+weights in its published layout."""
 
 import json
 import shlex
@@ -98,37 +98,38 @@ def test_inception_v3_feature_sizes():
 def test_inception_weights_evaluate_samples(run_cli, file):
     quality = json.loads(run_cli(f"sample vae/latest --n 6 --inception {file} --json"))["quality"]
     assert (
-        quality["judge"] == f"Inception v3 of {file}"
+        quality["classifier"] == f"Inception v3 of {file}"
         and quality["features"] == 2048
-        and quality["judge_accuracy"] == "not measured"
+        and quality["classifier_accuracy"] == "not measured"
     )
-    assert (quality["drawn"], quality["real"], quality["split"]) == (6, 12, "test") and quality["frechet"] > 0
+    assert (quality["samples"], quality["real_images"], quality["split"]) == (6, 12, "test") and quality["frechet"] > 0
 
 
 @pytest.mark.parametrize("file", ["inception.safetensors", "first.pth"])
 def test_inception_reads_gray_images_as_three_equal_channels(workdir, monkeypatch, file):
     monkeypatch.chdir(workdir)
-    judge = InceptionFeatures(Path(file)).eval()
+    network = InceptionFeatures(Path(file)).eval()
     x = torch.rand(1, 1, 8, 8)
-    with torch.no_grad(), capture_features(judge) as features:
-        a, b = judge.classify({"x": x}), judge.classify({"x": x.expand(-1, 3, -1, -1)})
+    with torch.no_grad(), capture_features(network) as features:
+        a, b = network.classify({"x": x}), network.classify({"x": x.expand(-1, 3, -1, -1)})
     assert torch.equal(a, b) and features[0].shape == (1, 2048) and a.sum() == pytest.approx(1)
 
 
-def test_judge_accuracy_is_reported_with_every_score(run_cli):
+def test_classifier_accuracy_is_reported_with_every_score(run_cli):
     quality = json.loads(run_cli("sample vae/latest --n 40 --classifier mlp/latest --json"))["quality"]
-    assert quality["judge_accuracy"] > 0.9 and quality["accuracy_on"] == "the real images" and quality["real"] == 12
+    assert quality["classifier_accuracy"] > 0.9 and quality["accuracy_on"] == "the real images"
+    assert quality["real_images"] == 12
     (unlabeled_run,) = Path("unlabelled/vae").iterdir()
     quality = json.loads(run_cli(f"sample {unlabeled_run} --n 40 --classifier mlp/latest --json"))["quality"]
     assert (
-        quality["judge_accuracy"] > 0.9
+        quality["classifier_accuracy"] > 0.9
         and quality["accuracy_on"] == "the test split of photos"
         and "class_coverage" not in quality
     )
     output = run_cli("sample vae/latest --n 40 --classifier mlp/latest")
     assert all(
         word in output
-        for word in ("judge accuracy", "accuracy on", "drawn", "real", "split", "frechet", "kernel distance")
+        for word in ("classifier accuracy", "accuracy on", "samples", "real images", "split", "frechet", "kernel dist")
     )
 
 
@@ -137,7 +138,7 @@ def test_judge_accuracy_is_reported_with_every_score(run_cli):
     [
         (
             "sample vae/latest --n 4 --classifier mlp/latest",
-            "at least 5 drawn and 5 test images can be compared, got 4 and 12; raise --n",
+            "expected at least 5 samples and 5 test images, got 4 and 12; raise --n",
         ),
         ("sample vae/latest --inception nowhere.pth", "no weights file nowhere.pth"),
         ("sample vae/latest --inception broken.safetensors", "broken.safetensors is not Inception v3"),
@@ -151,21 +152,21 @@ def test_judge_accuracy_is_reported_with_every_score(run_cli):
         ),
         (
             "sample vae/latest --classifier optimizers/latest",
-            "the judge learned images of (1, 8, 8), but these are (3, 8, 8)",
+            "the classifier was trained on images of (1, 8, 8), but these are (3, 8, 8)",
         ),
         ("sample vae/latest --classifier nope", "no run named 'nope' under runs"),
         (
             "sample vae/latest --classifier vae/latest",
-            "does not classify; train one with: didact train cnn --data photos",
+            "is no classifier; train one with: didact train cnn --data photos",
         ),
         ("sample vae/latest --inception photos", "photos"),
         ("sample vae/latest --classifier mlp/latest --class red", "no class named 'red'"),
         ("sample vae/latest --classifier mlp/latest --runs elsewhere", "there is no run under elsewhere yet"),
     ],
 )
-def test_bad_judge_is_refused_before_sampling(run_cli, monkeypatch, words, complaint):
+def test_bad_classifier_is_refused_before_sampling(run_cli, monkeypatch, words, complaint):
     def fail_if_sampled(*_, **__):
-        raise AssertionError("it was drawn")
+        raise AssertionError("something was sampled")
 
     for function_path in (
         "didact.inference.sample_images.sample_images",
@@ -183,10 +184,10 @@ def test_unlabeled_run_refuses_a_label(run_cli, words):
     (unlabeled_run,) = Path("unlabelled/vae").iterdir()
     err = run_cli(f"sample {unlabeled_run} {words}", code=2)
     assert err.count("\n") == 1 and f"{unlabeled_run} was trained without classes: 'loose' has none" in err
-    assert "got --class red; leave it out, or train with --conditional on data that have classes" in err
+    assert "got --class red; leave it out, or train with --conditional on data with classes" in err
 
 
 def test_evaluate_says_what_its_scores_are_computed_on(run_cli, workdir):
     didact.train(RECIPES["dcgan"], data="digits", steps=1, runs="game")
     output = run_cli("evaluate dcgan/latest --runs game")
-    assert output.count("frechet: of 8×8 thumbnails, 269 drawn") == 1 and "by a referee" in output
+    assert output.count("frechet: of 8×8 thumbnails, 269 samples") == 1 and "by a referee" in output

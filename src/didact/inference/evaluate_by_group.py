@@ -1,5 +1,4 @@
-"""`didact evaluate RUN --by COLUMN`: the metrics of a run for each group of its rows, and how far apart the groups
-are."""
+"""Metrics for each group of a column's values, and group fairness (`didact evaluate RUN --by COLUMN`)."""
 
 import time
 from typing import Any
@@ -14,12 +13,11 @@ from didact.objectives.base import Objective
 from didact.report.predictions import read_predictions
 from didact.run import Run
 
-RATE_NAMES = ("yes", "yes_to_positive", "yes_to_negative")
+_RATE_NAMES = ("positive_rate", "true_positive_rate", "false_positive_rate")
 
 
 def evaluate_by_group(run: Run, column: str, *, device: str = "auto") -> dict[str, Any]:
-    """Metrics on validation and test, of all rows and of each group; of two classes also how often the second is
-    told, and the gaps."""
+    """Metrics on validation and test, of all examples and of each group; for two classes also fairness gaps."""
     started = time.perf_counter()
     objective, data, rows_by_split = evaluate_splits(run, device)
     report: dict[str, Any] = {
@@ -39,7 +37,7 @@ def evaluate_by_group(run: Run, column: str, *, device: str = "auto") -> dict[st
         if predictions is not None and predictions.task == "binary" and predictions.probabilities is not None:
             rates_by_group = group_rates(predictions.probabilities.argmax(1), predictions.y, group, len(names))
             metrics_by_group = [
-                group_metrics | dict(zip(RATE_NAMES, group_rate_values, strict=True))
+                group_metrics | dict(zip(_RATE_NAMES, group_rate_values, strict=True))
                 for group_metrics, group_rate_values in zip(metrics_by_group, rates_by_group.tolist(), strict=True)
             ]
             report[f"{split}_gaps"] = fairness_gaps(rates_by_group)
@@ -53,7 +51,7 @@ def evaluate_by_group(run: Run, column: str, *, device: str = "auto") -> dict[st
 
 
 def _group_metrics(objective: Objective, rows: Batch, in_group: Tensor) -> dict[str, Any]:
-    """Its size and its metrics, if it has any rows."""
+    """The size of a group, and its metrics if it has any examples."""
     scores = (
         objective.compute_metrics({name: value[in_group] for name, value in rows.items()})
         if bool(in_group.any())

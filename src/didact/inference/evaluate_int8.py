@@ -1,4 +1,4 @@
-"""`didact evaluate RUN --int8`: what weights in eight bits save, and what they cost."""
+"""Evaluation of a run's model with int8 weights (`didact evaluate RUN --int8`): bytes saved, accuracy lost."""
 
 import time
 from dataclasses import asdict
@@ -15,11 +15,14 @@ from didact.training.evaluation import evaluate_split
 from didact.training.precision import Precision
 from didact.training.restore import load_model, rebuild
 
-SPLITS = ("validation", "test")
+_SPLITS = ("validation", "test")
 
 
 def evaluate_int8(run: Run, *, device: str = "auto") -> dict[str, Any]:
-    """Metrics of a run's best model as it is and in int8, bytes of both, and ‖W − s q‖ / ‖W‖.  Lhotte 9.2."""
+    """Metrics of a run's best model at full precision and in int8, the bytes of both, and ‖W − s q‖ / ‖W‖.
+
+    Lhotte 9.2.
+    """
     started, (objective, _) = time.perf_counter(), load_model(run)
     torch_device = resolve_device(device, supported=objective.devices)
     prepared = rebuild(run, with_data=True)
@@ -31,15 +34,14 @@ def evaluate_int8(run: Run, *, device: str = "auto") -> dict[str, Any]:
             split_name: objective.compute_metrics(
                 evaluate_split(objective, data.split(split_name), batch_size=batch, precision=precision)
             )
-            for split_name in SPLITS
+            for split_name in _SPLITS
         }
 
     full_precision = compute_scores(objective.to(torch_device), data)
     savings = quantize_module(objective)
     if not savings.num_layers:
         raise UsageError(
-            f"{run.folder} has no affine layer or embedding to put into int8: recipe {run.metadata['recipe']!r} builds "
-            "none"
+            f"{run.folder} has no linear layer or embedding to quantize: recipe {run.metadata['recipe']!r} builds none"
         )
     result = {"recipe": run.metadata["recipe"], "run": str(run.folder), **full_precision}
     result["int8"] = {**asdict(savings), **compute_scores(objective, data)}

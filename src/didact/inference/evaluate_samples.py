@@ -1,6 +1,7 @@
-"""Drawn images judged in the features of a classifier: one of didact's own, or the published Inception v3.
+"""Sample quality in a classifier's features: FID, KID, precision and recall (`didact sample RUN --classifier RUN`).
 
-Which one it is, its accuracy, how many images it saw and of which split go with every score.
+The classifier is one of didact's own or the published Inception v3. Which one it is, its accuracy, how many images it
+saw and of which split go with every score.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,35 +31,34 @@ from didact.run import Run
 from didact.training.device import resolve_device
 from didact.training.restore import load_model, rebuild
 
-MAX_REAL_IMAGES = 10_000   # real images that are read
-MIN_IMAGES = 5       # on each side: a ball reaches to the third neighbour
+MAX_REAL_IMAGES = 10_000   # real images that are used
+MIN_IMAGES = 5             # of each kind: precision and recall use the third nearest neighbor
 QualityScorer = Callable[[Tensor], dict[str, Any]]
-HALF_RGB = torch.full((3, 1, 1), 0.5)
+_HALF_RGB = torch.full((3, 1, 1), 0.5)
 
 
 class ImageClassifier(Protocol):
-    """A module that gives each class a probability."""
+    """A module that classifies images."""
 
     def classify(self, batch: Batch) -> Tensor: ...
     def modules(self) -> Iterator[nn.Module]: ...
 
 
 class InceptionFeatures(nn.Module):
-    """Any image as the published network saw its own: in colour, 299×299, and with its mean and deviation."""
+    """Inception v3 with the preprocessing it was trained with: color, 299×299, its own mean and standard deviation."""
 
     def __init__(self, path: Path):
         super().__init__()
         head = read_weights(path).get("fc.weight", torch.empty(0))
-        num_classes = head.shape[0] if head.ndim == 2 and head.numel() else 1   # a shape of (10⁹, 0) needs no bytes
-        is_2015_file = num_classes == FID_NUM_CLASSES                         # which saw pixels in [−1, 1]
+        num_classes = head.shape[0] if head.ndim == 2 and head.numel() else 1   # a file may claim a shape of (10⁹, 0)
+        is_2015_file = num_classes == FID_NUM_CLASSES                           # which takes pixels in [−1, 1]
         self.network = InceptionV3(num_classes=num_classes)
         report = load_weights(self.network, path)
         if report.missing or report.reshaped:
             raise UsageError(
-                f"{path} is not Inception v3 as torchvision or the 2015 file of FID name it ({report}); give one of "
-                "these"
+                f"{path} is not Inception v3 of torchvision or the 2015 file of FID ({report}); give one of these"
             )
-        self.standardize = Standardize(*((HALF_RGB, HALF_RGB) if is_2015_file else (IMAGENET_MEAN, IMAGENET_STD)))
+        self.standardize = Standardize(*((_HALF_RGB, _HALF_RGB) if is_2015_file else (IMAGENET_MEAN, IMAGENET_STD)))
 
     def classify(self, batch: Batch) -> Tensor:
         x = batch["x"] if batch["x"].shape[1] == 3 else batch["x"].mean(1, keepdim=True).expand(-1, 3, -1, -1)
@@ -69,18 +69,18 @@ class InceptionFeatures(nn.Module):
 
 
 def _classifier_head(classifier: ImageClassifier) -> nn.Linear:
-    """The affine layer whose inputs are the classifier's features."""
+    """The linear layer whose inputs are the classifier's features."""
     layers = [m for m in classifier.modules() if isinstance(m, nn.Linear)]
     if not layers:
         raise UsageError(
-            "the judge has no affine layer at its end to take features from; train `didact train cnn` on the same data"
+            "the classifier has no linear layer at its end to take features from; train one with: didact train cnn"
         )
     return layers[-1]
 
 
 @contextmanager
 def capture_features(classifier: ImageClassifier) -> Iterator[list[Tensor]]:
-    """What enters the last affine layer: the classifier's features."""
+    """Inside, the inputs of the last linear layer are recorded: the classifier's features."""
     features: list[Tensor] = []
     handle = _classifier_head(classifier).register_forward_pre_hook(
         lambda _, inputs: features.append(inputs[0].float().flatten(1))
@@ -108,11 +108,10 @@ def _extract_features(
 def quality_vs_classifier(
     run: Run, classifier_run: Run, images: Tensor, *, label: str | None = None, device: str = "cpu"
 ) -> dict[str, Any]:
-    """Images that the run drew beside its test split, or the one class of it that was asked for, as another run's
-    classifier sees both.
+    """The quality of a run's samples against its test split, or one class of it, in a classifier's features.
 
-    `recognised` is the share of drawn images of one class that the judge takes for it; of all classes it says how
-    many are there.
+    `class_accuracy` is the fraction of samples of the requested class that the classifier assigns to it; without a
+    class, the metrics of class coverage stand in its place.
     """
     return classifier_quality(run, classifier_run, len(images), label=label, device=device)(images)
 
@@ -120,17 +119,17 @@ def quality_vs_classifier(
 def classifier_quality(
     run: Run, classifier_run: Run, n: int, *, label: str | None = None, device: str = "cpu"
 ) -> QualityScorer:
-    """Who will judge n images, opened and checked: what does not fit is said before anything is drawn."""
+    """A function that scores n images; what does not fit together is refused here, before anything is sampled."""
     classifier, classifier_data = load_model(classifier_run)
     data = rebuild(run, with_data=True).experiment.data
     if not isinstance(classifier, CanClassify):
         raise UsageError(
-            f"the judge {classifier_run.folder} does not classify; train one with: didact train cnn --data {data.name}"
+            f"{classifier_run.folder} is no classifier; train one with: didact train cnn --data {data.name}"
         )
     if classifier_data.shape != data.shape:
         raise UsageError(
-            f"the judge learned images of {classifier_data.shape}, but these are {data.shape}; train one with --data "
-            f"{data.name}"
+            f"the classifier was trained on images of {classifier_data.shape}, but these are {data.shape}; train one "
+            f"with --data {data.name}"
         )
     _classifier_head(classifier)
     _check_sample_size(n, _count_real_images(data, class_index(label, data, run)), label)
@@ -142,19 +141,19 @@ def classifier_quality(
         if not len(labels) or classifier_data.class_names != data.class_names:
             accuracy = classifier_run.metadata.get("test", {}).get("accuracy")
             return {
-                "judge": str(classifier_run.folder),
-                "judge_accuracy": accuracy,
+                "classifier": str(classifier_run.folder),
+                "classifier_accuracy": accuracy,
                 "accuracy_on": f"the test split of {classifier_data.name}",
                 **scores,
             }
         predicted, num_classes, is_correct = p.argmax(1), p.shape[1], real_probabilities.argmax(1) == labels
         result = {
-            "judge": str(classifier_run.folder),
-            "judge_accuracy": float(is_correct.double().mean()),
+            "classifier": str(classifier_run.folder),
+            "classifier_accuracy": float(is_correct.double().mean()),
             "accuracy_on": "the real images",
         } | scores
         if label is not None:
-            return result | {"recognised": float((predicted == data.class_names.index(label)).double().mean())}
+            return result | {"class_accuracy": float((predicted == data.class_names.index(label)).double().mean())}
         return result | class_metrics(predicted, labels, num_classes)
 
     return score_images
@@ -163,7 +162,7 @@ def classifier_quality(
 def inception_quality(
     run: Run, weights: str, n: int, *, label: str | None = None, device: str = "cpu"
 ) -> QualityScorer:
-    """The same in the features of a published Inception v3, from its file."""
+    """The same in the features of a published Inception v3, from its weights file."""
     network = InceptionFeatures(Path(weights)).eval()
     data = rebuild(run, with_data=True).experiment.data
     _check_sample_size(n, _count_real_images(data, class_index(label, data, run)), label)
@@ -173,9 +172,9 @@ def inception_quality(
             data, network.to(resolve_device(device)), images, label=label, device=device, batch_size=64
         )
         return {
-            "judge": f"Inception v3 of {weights}",
-            "judge_accuracy": "not measured",
-            "accuracy_on": "its classes are others",
+            "classifier": f"Inception v3 of {weights}",
+            "classifier_accuracy": "not measured",
+            "accuracy_on": "none: its classes are not those of the data",
             **scores,
         }
 
@@ -183,18 +182,18 @@ def inception_quality(
 
 
 def _count_real_images(data: Data, class_index: int | None) -> int:
-    """How many the test split has, of class k where one is asked for."""
+    """The number of test images, or of those of one class."""
     return len(data.test) if class_index is None else data.class_counts["test"][class_index]
 
 
-def _check_sample_size(num_drawn: int, num_real: int, label: str | None) -> None:
-    if min(num_drawn, num_real) < MIN_IMAGES:
+def _check_sample_size(num_samples: int, num_real: int, label: str | None) -> None:
+    if min(num_samples, num_real) < MIN_IMAGES:
         of_class, remedy = (
             "" if label is None else f" of {label!r}",
-            "raise --num-samples" if num_drawn < MIN_IMAGES else "leave out the judge, or train on more",
+            "raise --num-samples" if num_samples < MIN_IMAGES else "leave out --classifier, or train on more",
         )
         raise UsageError(
-            f"at least {MIN_IMAGES} drawn and {MIN_IMAGES} test images can be compared, got {num_drawn} and "
+            f"expected at least {MIN_IMAGES} samples and {MIN_IMAGES} test images, got {num_samples} and "
             f"{num_real}{of_class}; {remedy}"
         )
 
@@ -202,28 +201,28 @@ def _check_sample_size(num_drawn: int, num_real: int, label: str | None) -> None
 def _quality_metrics(
     data: Data, classifier: ImageClassifier, images: Tensor, *, label: str | None, device: str, batch_size: int = 512
 ) -> tuple[dict[str, Any], tuple[Tensor, Tensor, Tensor]]:
-    """The scores; probabilities of the drawn, of the real, and the labels of these."""
+    """The metrics; and the probabilities of the samples, those of the real images, and the labels of these."""
     torch_device = resolve_device(device)
     real, real_probabilities, labels = _extract_features(classifier, data.test, torch_device, batch_size)
     if label is not None:
         real, real_probabilities, labels = (
             rows[labels == data.class_names.index(label)] for rows in (real, real_probabilities, labels)
         )
-    _check_sample_size(len(images), len(real), label)                # of the first images, which are not always all
-    drawn, p, _ = _extract_features(classifier, TensorSplit({"x": images}), torch_device, batch_size)
-    precision, recall = manifold_precision_recall(real, drawn)
+    _check_sample_size(len(images), len(real), label)    # again: only the first MAX_REAL_IMAGES were used
+    sampled, p, _ = _extract_features(classifier, TensorSplit({"x": images}), torch_device, batch_size)
+    precision, recall = manifold_precision_recall(real, sampled)
     scores = {
-        "features": drawn.shape[1],
-        "drawn": len(drawn),
-        "real": len(real),
-        "split": "test" if label is None else f"test, {label} alone",
-        "frechet": float(gaussian_frechet_distance(real, drawn)),
-        "kernel_distance": float(kernel_distance(real, drawn)),
+        "features": sampled.shape[1],
+        "samples": len(sampled),
+        "real_images": len(real),
+        "split": "test" if label is None else f"test, {label} only",
+        "frechet": float(gaussian_frechet_distance(real, sampled)),
+        "kernel_distance": float(kernel_distance(real, sampled)),
         "precision": float(precision),
         "recall": float(recall),
         "inception_score": float(inception_score(p)),
         "confidence": float(p.max(1).values.mean()),
-        # more than this is not to be asked of drawn ones
+        # the confidence that perfect samples would have
         "confidence_in_real": float(real_probabilities.max(1).values.mean()),
     }
     return scores, (p, real_probabilities, labels)

@@ -1,5 +1,4 @@
-"""Ways through a run's codes, drawn ones or those of given images: from one to another, or one number of a code at
-a time."""
+"""Latent interpolation and traversal: between random codes or those of images, or along one dimension of a code."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +15,8 @@ from didact.samplers.latent import labels_to_sample, latent_traversal, lerp, sle
 from didact.training.device import resolve_device
 from didact.training.restore import load_model
 
-# numbers of a code up to which it is walked in a straight line: longer ones have all about the same length
+# Up to this latent dimension random codes are interpolated linearly; longer ones all have about the same norm, which
+# spherical interpolation keeps.
 MAX_LINEAR_DIM = 2
 
 
@@ -30,15 +30,15 @@ def interpolate_latents(
     device: str = "cpu",
     **sampling_options: Any,
 ) -> Tensor:
-    """n ways between two codes that are drawn, eight steps each: (n · 8, …). Both ends of a way are of one class.
+    """n interpolations between two random codes, eight steps each: (n · 8, …). Both ends have the same class.
 
-    Where images are given, the ways lead straight from each one's code to the next one's.  Groudiev 10.2.7
+    Where images are given, linear interpolations from each image's code to the next one's.  Groudiev 10.2.7
     """
     objective, data = _load_decoder(run)
     torch_device = resolve_device(device)
     if images:
         if len(images) < 2:
-            raise UsageError(f"--interpolate goes from image to image: give two or more, or none, got {images[0]}")
+            raise UsageError(f"--interpolate needs two or more images, or none, got {images[0]}")
         z = _encode_images(run, objective, data, images, label, torch_device)
         latents = lerp(z[:-1].flatten(1), z[1:].flatten(1)).unflatten(1, z.shape[1:])
         return _decode_latents(run, objective, data, latents, len(images) - 1, label=label, **sampling_options)
@@ -51,8 +51,7 @@ def traverse_latents(
     run: Run, dims: str, images: Sequence[str] = (), *,
     extent: float = 3.0, seed: int = 0, label: str | None = None, device: str = "cpu", **sampling_options: Any,
 ) -> Tensor:
-    """One code, an image's or one that is drawn; in each row one of its numbers goes from −reach to reach in eight
-    steps: (rows · 8, …)."""
+    """A code, of an image or random; in each row one dimension goes from −extent to extent: (rows · 8, …)."""
     objective, data = _load_decoder(run)
     torch_device = resolve_device(device)
     if len(images) > 1:
@@ -72,7 +71,7 @@ def _load_decoder(run: Run) -> tuple[CanDecodeLatents, Data]:
     objective, data = load_model(run)
     if not isinstance(objective, CanDecodeLatents):
         raise UsageError(
-            f"recipe {run.metadata['recipe']!r} has no codes to walk through; {recipes_with('walk')} have some"
+            f"recipe {run.metadata['recipe']!r} has no latent codes to decode; {recipes_with('walk')} have"
         )
     return objective, data
 
@@ -86,15 +85,15 @@ def _encode_images(
     label: str | None,
     torch_device: torch.device,
 ) -> Tensor:
-    """The codes of images in files."""
+    """The codes of image files."""
     if not isinstance(objective, CanEncode):
         if data.kind == "table":
-            raise UsageError(f"{run.folder} learned rows of a table, but {images[0]} is an image; leave it out")
+            raise UsageError(f"{run.folder} was trained on a table, but {images[0]} is an image; leave it out")
         raise UsageError(
-            f"recipe {run.metadata['recipe']!r} finds no code of a given image; {recipes_with('encode')} do"
+            f"recipe {run.metadata['recipe']!r} cannot encode an image; {recipes_with('encode')} can"
         )
     if data.encoder is None:
-        raise UsageError(f"the run learned from {data.name!r}, whose inputs cannot be read from files")
+        raise UsageError(f"the run was trained on {data.name!r}, whose inputs cannot be read from files")
     if objective.num_classes and label is None:
         raise UsageError(f"this model is class-conditional: give the class of {' and '.join(images)} with --class")
     x = data.encoder.decoders["x"](data.encoder.read(images)[1]["x"]).to(torch_device)
@@ -114,7 +113,7 @@ def _decode_latents(
     label: str | None,
     **sampling_options: Any,
 ) -> Tensor:
-    """What the codes draw; of a model that knows classes, each of the ways is of one."""
+    """The decoded codes; of a conditional model, each path has one class."""
     options = check_sampling_options(sampling_options, objective.walk, run)
     y = labels_to_sample(num_paths, class_index(label, data, run), objective.num_classes, z.device)
     objective.to(z.device)  # type: ignore[attr-defined]
@@ -123,7 +122,7 @@ def _decode_latents(
 
 
 def _parse_dimensions(text: str, size: int) -> list[int]:
-    """The numbers of a code that are meant: dim=3, or dim=0,3,5."""
+    """The dimensions in dim=3, or dim=0,3,5."""
     name, _, listed = text.partition("=")
     numbers = listed.split(",")
     if name != "dim" or not all(number.strip().isdecimal() and int(number) < size for number in numbers):

@@ -1,4 +1,4 @@
-"""Using a trained model: `predict` serves whatever the objective is able to do."""
+"""Predictions of a trained model, by whatever its objective is able to do."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,8 +32,8 @@ from didact.objectives.mc_dropout import mc_dropout
 from didact.run import Run
 from didact.training.restore import load_model
 
-TOP_CLASSES = 3          # likeliest classes that a prediction names
-MAX_INPUT_ELEMENTS = 2**22    # numbers of the inputs that are answered together
+TOP_CLASSES = 3               # the likeliest classes, which a prediction names
+MAX_INPUT_ELEMENTS = 2**22    # elements of the inputs that are predicted together
 
 Prediction = dict[str, Any]
 
@@ -52,22 +52,23 @@ def predict(
     run: Run | Path | str, inputs: Sequence[Given] | Given, *,
     mc_passes: int = 0, num_samples: int = 0, num_beams: int = 1, min_score: float | None = None,
     out_dir: Path | str | None = None,
-    warn: Callable[[str], None] = lambda doubt: None,
+    warn: Callable[[str], None] = lambda text: None,
 ) -> list[Prediction]:
-    """What the run's model says of each input: files, rows or texts, read as its training data were.
+    """Predict each input: files, rows or texts, read as the training data were.
 
     A Path is a file. A str is an image's file or a CSV file where the run reads such, and a text where it reads texts.
     `mc_passes` forward passes with dropout on give a mean and a standard deviation (MC dropout). `num_samples` samples
     from p(y | x) are added; for numbers, the standard deviation is that of the validation residuals where the model
     predicts none. `num_beams` is the beam width of a translation. Boxes below `min_score` are left out. Masks, boxes
-    and restored images are tensors, or PNG files in `out_dir`. `warn` hears of tokens that training never had.
+    and restored images are tensors, or PNG files in `out_dir`. `warn` is called about tokens that were not in the
+    training data.
     """
     objective, data = load_model(run if isinstance(run, Run) else Run.open(run))
     inputs = [inputs] if isinstance(inputs, str | Path) else inputs
     if invalid := [value for value in inputs if not isinstance(value, str | Path)]:
         raise UsageError(f"inputs are files, texts, or rows written a=1,b=2, got {type(invalid[0]).__name__}")
     if data.encoder is None:
-        raise UsageError(f"the run learned from {data.name!r}, whose inputs cannot be read from files")
+        raise UsageError(f"the run was trained on {data.name!r}, whose inputs cannot be read from files")
     if mc_passes and not any(map(has_dropout, objective.modules())):
         raise UsageError(
             f"--mc-passes {mc_passes} is for networks with dropout, and this run's network has none; train with "
@@ -90,8 +91,8 @@ def predict(
         measure_noise(objective, run if isinstance(run, Run) else Run.open(run), num_samples)
     options = PredictOptions(mc_passes, num_samples, num_beams, MIN_SHOWN_SCORE if min_score is None else min_score)
     names, columns = data.encoder.read(inputs)
-    for doubt in describe_unseen_inputs(data.encoder, inputs):
-        warn(doubt)
+    for text in describe_unseen_inputs(data.encoder, inputs):
+        warn(text)
     predictions = (
         prediction
         for batch in _encode_inputs(objective, data, names, columns)
@@ -102,8 +103,7 @@ def predict(
 
 
 def measure_noise(objective: Objective, run: Run, num_samples: int) -> None:
-    """A loss that does not learn how far numbers lie from their predictions draws as far as those of the validation
-    split did."""
+    """Where the loss does not learn the noise, samples get the standard deviation of the validation residuals."""
     likelihood = getattr(objective, "likelihood", None)
     if not isinstance(likelihood, Regression) or likelihood.learns_noise:
         return
@@ -117,8 +117,7 @@ def measure_noise(objective: Objective, run: Run, num_samples: int) -> None:
 
 
 def _encode_inputs(objective: Objective, data: Data, names: Sequence[str], columns: Batch) -> Iterator[Batch]:
-    """Inputs as training read them, many at once; images to be given back pixel by pixel, each in the size of its
-    file."""
+    """Inputs in large batches, encoded as in training; for restoration each image alone, in its full size."""
     assert data.encoder is not None
     if isinstance(objective, CanReconstruct) and objective.any_size:
         yield from ({"x": _original_image(name, data)[None]} for name in names)
@@ -130,7 +129,7 @@ def _encode_inputs(objective: Objective, data: Data, names: Sequence[str], colum
 
 @torch.no_grad()
 def _predict_batch(objective: Objective, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
-    """One dict for each example, by the first thing that the objective can do."""
+    """A prediction for each example, by the first ability in PREDICTORS that the objective has."""
     predictor = next(
         (predictor for ability, predictor in PREDICTORS.items() if isinstance(objective, ABILITIES[ability])), None
     )
@@ -171,7 +170,7 @@ def _predict_boxes(objective: Any, data: Data, batch: Batch, options: PredictOpt
 
 
 def _predict_masks(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
-    """The share of the image that each class covers, and the mask."""
+    """The fraction of the image that each class covers, and the mask."""
     predictions = []
     for mask in objective.segment(batch).argmax(1).cpu():
         share = torch.bincount(mask.flatten(), minlength=data.num_classes) / mask.numel()
@@ -192,13 +191,13 @@ def _predict_translations(objective: Any, data: Data, batch: Batch, options: Pre
 
 
 def _predict_masked_tokens(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
-    """The text with the likeliest token in each hidden place, and the runners-up."""
+    """The text with each mask replaced by the likeliest token, and the runners-up."""
     assert isinstance(data.encoder, MaskedTextEncoder)
     predictions = []
     for x, n, p in zip(batch["x"], batch["length"].tolist(), objective.fill(batch), strict=True):
         is_masked = p.sum(-1) > 0
         if not bool(is_masked.any()):
-            raise UsageError(f"expected a text with {MASK_TOKEN} where a token is hidden, got none")
+            raise UsageError(f"expected a text with at least one {MASK_TOKEN}, got none")
         ids, decode = torch.where(is_masked, p.argmax(-1), x)[:n].tolist(), data.encoder.tokenizer.decode
         top_tokens = (row.topk(min(TOP_CLASSES, len(row))) for row in p[is_masked])
         guesses = [
@@ -210,7 +209,7 @@ def _predict_masked_tokens(objective: Any, data: Data, batch: Batch, options: Pr
 
 
 def _predict_tags(objective: Any, data: Data, batch: Batch, options: PredictOptions) -> list[Prediction]:
-    """The likeliest label of each token that was asked about, and how likely all of them are together."""
+    """The likeliest label of each labeled token, and the probability of all of them together."""
     predictions = []
     for p in objective.tag(batch):
         best, label = p[p.sum(-1) > 0].max(-1)
@@ -224,7 +223,7 @@ def _predict_forecasts(objective: Any, data: Data, batch: Batch, options: Predic
     return [{_target_name(data): row} for row in objective.forecast(batch).tolist()]
 
 
-# an ability that gives an answer adds a line here; the first that an objective has is asked
+# in this order: an objective predicts by the first of these abilities that it has
 PREDICTORS: dict[str, Callable[[Any, Data, Batch, PredictOptions], list[Prediction]]] = {
     "classify": _predict_classes,
     "regress": _predict_values,
@@ -238,56 +237,58 @@ PREDICTORS: dict[str, Callable[[Any, Data, Batch, PredictOptions], list[Predicti
 }
 
 
-PICTURE_ABILITIES = ("detect", "segment", "restore")   # ways whose answers are drawn
+_PICTURE_ABILITIES = ("detect", "segment", "restore")   # abilities whose predictions are images
 
 
 def draws_pictures(ability_names: Sequence[str]) -> bool:
-    """Whether who can do this answers with pictures."""
-    return next((ability for ability in PREDICTORS if ability in ability_names), "") in PICTURE_ABILITIES
+    """Whether an objective with these abilities predicts images."""
+    return next((ability for ability in PREDICTORS if ability in ability_names), "") in _PICTURE_ABILITIES
 
 
 def _original_image(name: str, data: Data) -> Tensor:
-    """The input's own image, to draw on: (C, H, W) in [0, 1]."""
+    """The input image in its full size: (C, H, W) in [0, 1]."""
     image: Tensor = data.encoder.open_full_size(name)  # type: ignore[union-attr]
     return image / 255
 
 
-# parts of an answer that are drawn: what is kept of them is the path of a PNG
-RENDERERS: dict[str, Callable[[str, Data, Tensor], Tensor]] = {
-    # pixel by pixel the class's number
+# parts of a prediction that are saved as PNG files
+_RENDERERS: dict[str, Callable[[str, Data, Tensor], Tensor]] = {
+    # the class index of each pixel
     "classes": lambda name, data, mask: resize_mask(mask, _original_image(name, data).shape[1:])[None] / 255,
     "mask": lambda name, data, mask: overlay_mask(_original_image(name, data), mask, data.num_classes),
-    "frames": lambda name, data, found: draw_boxes(_original_image(name, data), found, data.class_names),
+    "frames": lambda name, data, boxes: draw_boxes(_original_image(name, data), boxes, data.class_names),
     "restored": lambda name, data, image: image,
 }
 
 
 def save_pictures(predictions: Iterable[Prediction], data: Data, out_dir: Path) -> list[Prediction]:
-    """The answers with their pictures written, one by one: many photographs would not fit. Of one name, the later
-    are numbered."""
+    """Predictions with their images saved, one by one, since many photographs would not fit in memory.
+
+    Of inputs with the same name the later ones are numbered.
+    """
     used_paths: set[Path] = set()
     saved = []
     for prediction in predictions:
         stem = Path(prediction["input"]).stem
         if (mask := prediction.pop("mask", None)) is not None:
-            prediction |= {"classes": mask, "mask": mask}      # as numbers, to go on with, and to look at
-        for part in RENDERERS.keys() & prediction.keys():
+            prediction |= {"classes": mask, "mask": mask}      # for programs, and for people
+        for part in _RENDERERS.keys() & prediction.keys():
             candidates = (out_dir / f"{stem}{'' if k == 1 else f'-{k}'}-{part}.png" for k in count(1))
             path = next(path for path in candidates if path not in used_paths)
             used_paths.add(path)
-            files.write_bytes(path, encode_png(RENDERERS[part](prediction["input"], data, prediction[part])))
+            files.write_bytes(path, encode_png(_RENDERERS[part](prediction["input"], data, prediction[part])))
             prediction[part] = str(path)
         saved.append(prediction)
     return saved
 
 
 def _unbind_examples(p: MeanAndStd) -> list[tuple[Tensor, Tensor | None]]:
-    deviations = p.std.unbind() if p.std is not None else [None] * len(p.mean)
-    return list(zip(p.mean.unbind(), deviations, strict=True))
+    stds = p.std.unbind() if p.std is not None else [None] * len(p.mean)
+    return list(zip(p.mean.unbind(), stds, strict=True))
 
 
 def _format_classes(data: Data, p: Tensor, std: Tensor | None) -> dict[str, Any]:
-    """The likeliest class, its probability and the runners-up; all likely labels where there may be several."""
+    """The likeliest class, its probability and the runners-up; for multi-label targets all likely labels."""
     top = p.argsort(descending=True)[: min(TOP_CLASSES, len(p))]
     prediction: dict[str, Any] = {"label": data.class_names[int(top[0])], "probability": float(p[top[0]])}
     if data.task == "multilabel":
@@ -298,7 +299,7 @@ def _format_classes(data: Data, p: Tensor, std: Tensor | None) -> dict[str, Any]
 
 
 def _target_name(data: Data) -> str:
-    """The target's name in an answer, which the answer's other parts have theirs beside."""
+    """The target's name as a key, other than those of a prediction's other parts."""
     return f"predicted {data.target}" if data.target in ("input", "std", "low", "high", "samples") else data.target
 
 
@@ -315,14 +316,14 @@ def _format_value(data: Data, mean: Tensor, std: Tensor | None) -> dict[str, Any
 
 
 def _format_sample(data: Data, sample: Any) -> Any:
-    """A sample in the target's own units: a class by its name, labels as they are, a number."""
+    """A sample in the target's own units: a class name, labels as they are, or a number."""
     if data.task == "multilabel":
         return sample
     return data.class_names[int(sample)] if data.class_names else sample + data.target_offset
 
 
 def _format_boxes(data: Data, detections: Tensor, size: Sequence[int]) -> dict[str, Any]:
-    """What was found, the surest first: x1, y1, x2, y2 in pixels of the file."""
+    """The boxes by decreasing confidence: x1, y1, x2, y2 in pixels of the file."""
     sides = torch.tensor([*size, *size])
     boxes = [
         {

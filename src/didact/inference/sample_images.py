@@ -1,4 +1,4 @@
-"""New images out of a run's model, the rest of an image that is half there, and pictures of them."""
+"""Samples of a run's generative model as images or table rows, inpainting, and PNG sheets of them."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -22,26 +22,24 @@ from didact.samplers.latent import GRID_SIZE, side_mask
 from didact.training.device import resolve_device
 from didact.training.restore import load_model
 
-BATCH_SIZE = 512  # images drawn at a time
+BATCH_SIZE = 512  # images sampled at a time
 SIDES = ("top", "left", "bottom", "right")
-# the other words of a way: for those that draw step by step
-MODELS_WITH_OPTION = {"temperature": "models that draw pixel by pixel, and flows"}
+# which models have a sampling option; all others belong to diffusion and flow matching
+_MODELS_WITH_OPTION = {"temperature": "autoregressive models and normalizing flows"}
 
 
 @torch.no_grad()
 def sample_images(
     run: Run, n: int, *, seed: int = 0, label: str | None = None, device: str = "cpu", **sampling_options: Any
 ) -> Tensor:
-    """n images in [0, 1] from the run's model, (n, C, H, W), or encoded rows of its table; of one class, by its
-    name, where it knows them.
+    """n images in [0, 1] from the run's model, (n, C, H, W), or encoded rows of its table; of one class if given.
 
-    Steps, eta, order and guidance are for models that draw step by step, temperature is for those that draw pixel
-    by pixel, and for flows;
-    the run's own where not given.
+    Steps, eta, solver_order and guidance are for diffusion and flow matching, temperature is for autoregressive models
+    and normalizing flows; the run's own values where not given.
     """
     objective, data = load_model(run)
     if not isinstance(objective, CanSample):
-        raise UsageError(f"recipe {run.metadata['recipe']!r} draws nothing; {_alternative_note(run)}")
+        raise UsageError(f"recipe {run.metadata['recipe']!r} cannot sample; {_alternative_note(run)}")
     options = check_sampling_options(sampling_options, objective.sample, run)
     torch_device = resolve_device(device)
     generator = torch.Generator(torch_device).manual_seed(seed)
@@ -67,18 +65,17 @@ def inpaint_image(
     device: str = "cpu",
     **sampling_options: Any,
 ) -> Tensor:
-    """The image, the half of it that is kept, and n ways in which the run's model goes on from there: (2 + n, C, H,
-    W) in [0, 1]."""
+    """The image, the half of it that is kept, and n completions by the run's model: (2 + n, C, H, W) in [0, 1]."""
     objective, data = load_model(run)
     if not isinstance(objective, CanInpaint):
-        raise UsageError(f"recipe {run.metadata['recipe']!r} completes no image; {recipes_with('complete')} do")
+        raise UsageError(f"recipe {run.metadata['recipe']!r} cannot inpaint; {recipes_with('complete')} can")
     look_up("side", keep, dict.fromkeys(SIDES))
     if keep != "top" and "side" not in inspect.signature(objective.complete).parameters:
         raise UsageError(
-            f"{run.folder} paints from the top down, so what it goes on from is above: --keep top, got --keep {keep}"
+            f"{run.folder} samples pixels from the top down and can keep only the top: --keep top, got --keep {keep}"
         )
     if data.encoder is None:
-        raise UsageError(f"the run learned from {data.name!r}, whose inputs cannot be read from files")
+        raise UsageError(f"the run was trained on {data.name!r}, whose inputs cannot be read from files")
     k = class_index(label, data, run)
     if label is not None and not getattr(objective, "num_classes", 0):
         raise UsageError(
@@ -104,47 +101,46 @@ def inpaint_image(
 
 
 def class_index(label: str | None, data: Data, run: Run) -> int | None:
-    """The number of a class, by its name."""
+    """The index of a class name."""
     if label is not None and not data.class_names:
         problem = (
-            f"{run.folder} was trained without classes: {data.name!r} has none, so none can be asked of it, got "
+            f"{run.folder} was trained without classes: {data.name!r} has none, so no class can be sampled, got "
             f"--class {label}"
         )
         raise UsageError(
-            f"{problem}; leave it out, or train with --conditional on data that have classes (of images, a folder for "
-            "each)"
+            f"{problem}; leave it out, or train with --conditional on data with classes (images: one folder per class)"
         )
     return None if label is None else look_up("class", label, {name: k for k, name in enumerate(data.class_names)})
 
 
 def recipes_with(ability: str) -> str:
-    """The recipes that have an ability, as words."""
+    """The recipes that have an ability, as a phrase."""
     *others, last = [name for name, recipe in RECIPES.items() if ability in recipe.abilities]
     return f"{', '.join(others)} and {last}"
 
 
 def _alternative_note(run: Run) -> str:
-    """What draws where this run does not: of a coder, one that learns which of its codes there are."""
+    """What to do where a run cannot sample: for a VQ-VAE, train a prior over its codes."""
     if run.metadata["recipe"] == "vqvae":
-        return f"draw from its codes with: didact train vqvae_prior --from {run.folder}"
+        return f"train a prior over its codes with: didact train vqvae_prior --from {run.folder}"
     return "`didact list` shows which recipes can sample"
 
 
 def check_sampling_options(
     sampling_options: Mapping[str, Any], method: Callable[..., Tensor], run: Run
 ) -> dict[str, Any]:
-    """What was asked for; refused where the model has no such thing."""
+    """The given options; refused where the model has no such option."""
     options = {name: value for name, value in sampling_options.items() if value is not None}
     if unknown := options.keys() - inspect.signature(method).parameters.keys():
         name = min(unknown)
-        owners = MODELS_WITH_OPTION.get(name, "models that draw step by step")
+        owners = _MODELS_WITH_OPTION.get(name, "diffusion and flow matching")
         option = f"--{name.replace('_', '-')}"
         raise UsageError(f"{option} is for {owners}, but {run.folder} is {run.metadata['recipe']}; leave it out")
     return options
 
 
 def save_image_grid(images: Tensor, path: Path, columns: int | None = None) -> None:
-    """All of them on one PNG, as nearly square as eight a row or more make it where no number of columns is given."""
+    """All images on one PNG; without `columns` a nearly square sheet, at least eight images wide."""
     columns = columns or min(len(images), max(GRID_SIZE, round(len(images) ** 0.5)))
     num_missing = -len(images) % columns
     grid = torch.cat([images, images.new_zeros(num_missing, *images.shape[1:])]).unflatten(0, (-1, columns))
@@ -152,7 +148,7 @@ def save_image_grid(images: Tensor, path: Path, columns: int | None = None) -> N
 
 
 def save_rows(run: Run, x: Tensor, path: Path) -> list[str]:
-    """Encoded rows as a CSV file, in the columns and units of the run's table; the columns' names."""
+    """Write encoded rows as a CSV file, in the columns and units of the run's table; returns the columns' names."""
     objective, _ = load_model(run)
     assert isinstance(objective, CanDecodeRows)
     names, rows = objective.tabulate(x)

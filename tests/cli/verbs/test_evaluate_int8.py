@@ -39,4 +39,4 @@ def test_int8_saves_memory_and_keeps_scores(recipe, arguments, workdir, capsys):
 def test_int8_refuses_a_run_without_linear_layers(workdir, capsys):
     run = didact.train(RECIPES["scratch_mlp"], epochs=1)
     assert main(["evaluate", str(run.folder), "--int8"]) == 2
-    assert "no affine layer" in capsys.readouterr().err
+    assert "no linear layer" in capsys.readouterr().err

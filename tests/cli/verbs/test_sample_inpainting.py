@@ -83,12 +83,12 @@ def test_temperature_zero_makes_pixelcnn_deterministic(run_cli):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ("sample vae/latest --inpaint seven.png", "recipe 'vae' completes no image; "),
+        ("sample vae/latest --inpaint seven.png", "recipe 'vae' cannot inpaint; "),
         (
             "sample pixelcnn/latest --inpaint seven.png --keep left",
-            "paints from the top down, so what it goes on from is above: --keep top",
+            "samples pixels from the top down and can keep only the top: --keep top",
         ),
-        ("sample pixelcnn/latest --inpaint seven.png --steps 3", "--steps is for models that draw step by step"),
+        ("sample pixelcnn/latest --inpaint seven.png --steps 3", "--steps is for diffusion and flow matching"),
         ("sample diffusion/latest --inpaint nowhere.png", "no image at nowhere.png"),
         ("sample diffusion/latest --inpaint text.txt", "the image text.txt cannot be read"),
         (
@@ -107,7 +107,7 @@ def test_temperature_zero_makes_pixelcnn_deterministic(run_cli):
             "sample diffusion/latest --inpaint seven.png --classifier vae/latest",
             "--classifier does not apply: only new images are evaluated, not those of --inpaint",
         ),
-        ("sample diffusion/latest --temperature 0.5", "--temperature is for models that draw pixel by pixel"),
+        ("sample diffusion/latest --temperature 0.5", "--temperature is for autoregressive models"),
         ("sample flow_matching/latest --guidance 2", "guidance needs a class-conditional model"),
     ],
 )

@@ -59,7 +59,7 @@ def test_greedy_and_beam_search_need_no_seed(gpt_run, capsys):
     (("--top-k", "1000"), "the size of the vocabulary, got 1000"),
     (("--top-k", "0"), "top-k must be from 1 to"),
     (("--top-p", "2"), "top-p is a probability above 0 and up to 1, got 2"),
-    (("--beam", "3", "--n", "2"), "beam search finds one text, got --num-samples 2; leave out it or --num-beams"),
+    (("--beam", "3", "--n", "2"), "beam search finds one text, got --num-samples 2; leave out --num-samples or"),
     (
         ("--beam", "3", "--tokens", "99"),
         "1 tokens of the prompt and 99 new ones are more than the 16 it can hold; generate fewer",

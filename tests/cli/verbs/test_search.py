@@ -57,11 +57,11 @@ def test_search_takes_the_word_vectors_of_a_run(text_folder, capsys):
 
 
 @pytest.mark.parametrize(("words", "complaint"), [
-    (("a", "empty.txt"), "empty.txt is empty: there is no line to search in"),
+    (("a", "empty.txt"), "empty.txt is empty: expected lines to search in"),
     (("a", "none.txt"), "cannot read the text none.txt: No such file"),
     (("a", "latin.txt"), "latin.txt is not UTF-8 text (byte 3): save it as UTF-8"),
     (("a", "."), "cannot read the text .: Is a directory"),
-    ((" ", "lines.txt", "--model", "vectors.txt"), "expected a question or a few words to search for, got nothing"),
+    ((" ", "lines.txt", "--model", "vectors.txt"), "expected a query of one or more words, got nothing"),
     (("", "--model", "vectors.txt"), "expected a word, or several as in 'king - man + woman', got ''"),
     (("xyzzy", "lines.txt", "--model", "vectors.txt"), "no word of 'xyzzy' has a vector"),
     (("quen", "--model", "vectors.txt"), "no vector for the word 'quen' among 6; did you mean 'queen'?"),
