@@ -95,7 +95,8 @@ class OnlyWith:
             return f"with {flag}"
         if self.values == (None,):
             return f"without {flag}"
-        return f"with {flag} {' or '.join(map(format_value, self.values))}"
+        *others, last = map(format_value, self.values)
+        return f"with {flag} {', '.join(others)} or {last}" if others else f"with {flag} {last}"
 
 
 @dataclass(frozen=True)

@@ -285,8 +285,8 @@ def test_optimizer_option_changes_the_run_or_is_noted(optimizer, name):
 def test_option_without_effect_is_noted(shared_workdir):
     run = train_small("optimizers", {**SMALLEST_RUNS["optimizers"], "optimizer": "sgd", "momentum": 0.5})
     expected_note = (
-        f"--momentum 0.5 does nothing: it is used only with --optimizer {' or '.join(WITH_MOMENTUM)}, "
-        "and --optimizer is sgd"
+        f"--momentum 0.5 does nothing: it is used only with --optimizer {', '.join(WITH_MOMENTUM[:-1])} or "
+        f"{WITH_MOMENTUM[-1]}, and --optimizer is sgd"
     )
     assert expected_note in run.metadata["notes"]
     default_run = train_small("optimizers", {**SMALLEST_RUNS["optimizers"], "optimizer": "sgd"})

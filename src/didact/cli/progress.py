@@ -192,7 +192,7 @@ def make_layer_table(layers: dict[str, Any], *, with_receptive_fields: bool = Fa
     columns = [("  layer", "left"), ("", "left"), ("output", "left"), ("parameters", "right")]
     has_frozen = has_frozen_layers(layers)
     columns += [("trained", "right")] if has_frozen else []
-    for name, justify in columns + ([("sees", "left"), ("jump", "left")] if with_receptive_fields else []):
+    for name, justify in columns + ([("field", "left"), ("jump", "left")] if with_receptive_fields else []):
         # fold, not crop: a name that is cut off cannot be typed
         table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
     for row in layers["rows"]:
@@ -201,8 +201,8 @@ def make_layer_table(layers: dict[str, Any], *, with_receptive_fields: bool = Fa
             [_format_shape(row.get("field")), _format_shape(row.get("jump"))] if with_receptive_fields else []
         )
         table.add_row(
-            f"  {row['name']}",
-            row["layer"],
+            f"  {escape(row['name'])}",
+            escape(row["layer"]),
             _format_shape(row["shape"]),
             _format_count(row["parameters"]),
             *trainable_cells,

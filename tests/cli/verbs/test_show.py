@@ -1,4 +1,4 @@
-"""What `didact show` says of a network for images."""
+"""`didact show`: options, receptive fields, folded lines."""
 
 import io
 import json
@@ -35,23 +35,34 @@ def test_show_lists_receptive_fields(capsys):
 
 def test_layer_table_has_receptive_field_columns(capsys):
     text = run_show(capsys)
-    header, first_row = (next(line for line in text.splitlines() if word in line) for word in ("sees", "features.0"))
-    assert header.split() == ["layer", "output", "parameters", "sees", "jump"]
-    assert first_row.split()[-2:] == ["3×3", "1×1"] and "pixels between two neighbours" in text
+    header, first_row = (next(line for line in text.splitlines() if word in line) for word in ("field", "features.0"))
+    assert header.split() == ["layer", "output", "parameters", "field", "jump"]
+    assert first_row.split()[-2:] == ["3×3", "1×1"] and "between neighboring outputs" in " ".join(text.split())
 
 
 def test_layer_table_of_a_table_network_has_no_receptive_fields(capsys):
     assert main(["show", "mlp", "--data", "iris"]) == 0
-    assert "sees" not in capsys.readouterr().out
+    assert "receptive field" not in capsys.readouterr().out
 
 
 def test_layer_names_are_not_truncated_in_a_pipe(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     description = json.loads(run_show(capsys, "--model", "efficientnet_b0", "--json"))
     text = run_show(capsys, "--model", "efficientnet_b0")
-    assert "…" not in text.partition("sees")[2] and all(
+    assert "…" not in text.partition("parameters")[2] and all(
         f"  {row['name']} " in text for row in description["layers"]["rows"]
     )
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["mlp", "diffusion", "cnn --model resnet18", "cnn --model efficientnet_b0", "text_transformer", "char_rnn", "vae"],
+)
+def test_lines_are_folded_at_100_columns_in_a_pipe(capsys, words):
+    assert main(["show", *words.split()]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert not [line for line in lines if len(line) > 100]
+    assert any(line.lstrip().startswith("--lr ") for line in lines)
 
 
 @pytest.mark.parametrize("width", [64, 80])

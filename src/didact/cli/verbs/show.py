@@ -1,5 +1,6 @@
 """didact show RECIPE."""
 
+import textwrap
 from typing import Any
 
 import click
@@ -25,32 +26,45 @@ def command(arguments: tuple[str, ...]) -> None:
 
 
 def _show(description: dict[str, Any]) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
-    from didact.cli.progress import describe_health, make_console, make_layer_table
+    from didact.cli.console import TEXT_WIDTH, make_console
+    from didact.cli.progress import describe_health, make_layer_table
 
-    console = make_console()
+    console = make_console(pipe_width=TEXT_WIDTH)
+
+    def print_wrapped(text: str, indent: str = "") -> None:
+        lines = textwrap.wrap(text, min(console.width, TEXT_WIDTH), initial_indent=indent, subsequent_indent=indent)
+        echo("\n".join(lines))
+
     echo(description["recipe"], bold=True)
-    echo(description["about"])
-    echo(
-        f"\nchapter {description['chapter']}; sources {', '.join(description['sources'])}; can "
-        f"{', '.join(description['abilities'])}"
-    )
+    for paragraph in description["about"].split("\n\n"):
+        print_wrapped(paragraph)
+        echo()
+    abilities = f"; abilities {', '.join(description['abilities'])}" if description["abilities"] else ""
+    print_wrapped(f"chapter {description['chapter']}; sources {', '.join(description['sources'])}{abilities}")
     table = Table(box=None, pad_edge=False, padding=(0, 2))
-    for column in ("option", "type", "default", ""):
-        table.add_column(column, overflow="fold")
+    table.add_column("option", no_wrap=True)
+    table.add_column("default", max_width=16, overflow="fold")
+    table.add_column("", min_width=24, overflow="fold")
     for o in description["options"]:
-        table.add_row(f"--{o['flag']}", o["type"], o["default"], o["help"])
+        type_text = o["type"].replace("|", " | ")  # a line can break at the spaces
+        table.add_row(f"--{o['flag']}", escape(o["default"]), f"{escape(o['help'])} [dim]· {escape(type_text)}[/]")
+    echo()
     console.print(table)
     echo(f"\non {description['data']}:")
     for line in [*describe_health(description["health"]), *description["notes"]]:
-        echo(f"  {line}")
+        print_wrapped(line, "  ")
     with_receptive_fields = any("field" in row for row in description["layers"]["rows"])
-    console.print(make_layer_table(description["layers"], with_receptive_fields=with_receptive_fields))
+    layer_table = make_layer_table(description["layers"], with_receptive_fields=with_receptive_fields)
+    layer_table.columns[0].no_wrap = not console.is_terminal  # a folded name cannot be searched for in a file
+    console.print(layer_table)
     if with_receptive_fields:
-        echo(
-            "  sees: pixels of the image that one output looks at; jump: pixels between two neighbours; neither where "
-            "all is mixed"
+        print_wrapped(
+            "field: receptive field of one output, in pixels of the image; jump: pixels between neighboring outputs; "
+            "neither where a layer mixes the whole image",
+            "  ",
         )
     echo(
         f"  {description['layers']['total']:,} parameters, {description['layers']['trainable']:,} trainable, "
