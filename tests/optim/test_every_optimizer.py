@@ -232,3 +232,8 @@ def test_optimizer_state_moves_between_devices(name, source_device, target_devic
     atol = 2e-2 if name in ("muon", "lion") else 1e-4
     for p, q in zip(reference_model.parameters(), target_model.parameters(), strict=True):
         torch.testing.assert_close(p.cpu(), q.cpu(), rtol=1e-4, atol=atol)
+
+
+def test_sam_takes_its_radius():
+    w = torch.zeros(2, requires_grad=True)
+    assert make_optimizer("sam")([w]).rho == 0.05 and make_optimizer("sam", rho=0.2)([w]).rho == 0.2

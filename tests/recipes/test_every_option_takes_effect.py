@@ -31,6 +31,7 @@ COMPARED_KEYS = ("notes", "layers", "plan", "health", "monitor", "stop_reason", 
 REQUIRED_OPTIONS: dict[Any, dict[str, Any]] = {
     "label_dropout": {"conditional": True},
     "guidance": {"conditional": True},
+    "rho": {"optimizer": "sam"},
     ("cnn", "stem"): {"model": "cifar_resnet8"},
     ("cnn", "shortcut"): {"model": "cifar_resnet8"},
     ("dcgan", "conditioning"): {"conditional": True},

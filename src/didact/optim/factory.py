@@ -16,6 +16,7 @@ from didact.optim.sam import SAM
 OptimizerFactory = Callable[[Any], Optimizer]
 
 # Each from (learning rate, weight decay, momentum); momentum is Adam's β1; plain SGD, Adagrad and RMSprop have none.
+# SAM's radius comes later, from make_optimizer.
 # LARS has ten times the trust coefficient of its paper, so that the learning rate that suits its biases is like SGD's.
 # Weight decay is decoupled for adamw, muon, lion and lamb; for the others it is L2, added to the gradient.
 OPTIMIZERS: dict[str, Callable[[float, float, float], OptimizerFactory]] = {
@@ -45,10 +46,11 @@ DEFAULT_LR: dict[str, float] = {
 
 
 def make_optimizer(
-    name: str, *, lr: float | None = None, weight_decay: float = 0.0, momentum: float = 0.9
+    name: str, *, lr: float | None = None, weight_decay: float = 0.0, momentum: float = 0.9, rho: float = 0.05
 ) -> OptimizerFactory:
-    """The factory of a named optimizer; it is called with the parameters."""
+    """The factory of a named optimizer; it is called with the parameters. `rho` is the radius of SAM."""
     factory = look_up("optimizer", name, OPTIMIZERS)
     if name == "nesterov" and not momentum > 0:
         raise UsageError(f"nesterov needs a momentum of more than 0, got {momentum:g}; without momentum it is sgd")
-    return factory(DEFAULT_LR[name] if lr is None else lr, weight_decay, momentum)
+    optimizer = factory(DEFAULT_LR[name] if lr is None else lr, weight_decay, momentum)
+    return partial(optimizer, rho=rho) if name == "sam" else optimizer

@@ -45,6 +45,7 @@ WeightDecay = Annotated[float, Range(0), "weight decay"]
 Momentum = Annotated[
     float, Range(0, 0.9999), OnlyWith("optimizer", *WITH_MOMENTUM), "momentum, or β1 of the Adam family"
 ]
+SAMRadius = Annotated[float, Range(0), OnlyWith("optimizer", "sam"), "SAM: neighborhood radius ρ"]
 Schedule = Annotated[
     Literal["constant", "step_decay", "cosine", "warmup_cosine", "one_cycle"],
     "learning-rate schedule",

@@ -127,6 +127,7 @@ def cnn(
     lr: a.OptionalLearningRate = None,
     weight_decay: a.WeightDecay = 0.01,
     momentum: a.Momentum = 0.9,
+    rho: a.SAMRadius = 0.05,
     schedule: a.Schedule = "warmup_cosine",
     clip_norm: a.ClipNorm = 1.0,
     ema: a.EMADecay = None,
@@ -152,7 +153,7 @@ def cnn(
         objective=(ClassifyWithTrainAccuracy if train_accuracy else make_supervised)(
             FlipTTA(network) if flip_tta else network, likelihood
         ),
-        optimizer=make_optimizer(optimizer, lr=lr, weight_decay=weight_decay, momentum=momentum),
+        optimizer=make_optimizer(optimizer, lr=lr, weight_decay=weight_decay, momentum=momentum, rho=rho),
         schedule=make_schedule(schedule),
         augment=make_image_augmentation(data, augment),
         clip_norm=clip_norm,

@@ -57,6 +57,7 @@ def detection(
     optimizer: a.Optimizer = "adamw",
     lr: a.OptionalLearningRate = None,
     weight_decay: a.WeightDecay = 1e-2,
+    rho: a.SAMRadius = 0.05,
     schedule: a.Schedule = "warmup_cosine",
     clip_norm: a.ClipNorm = 5.0,
     ema: a.EMADecay = 0.995,
@@ -99,7 +100,9 @@ def detection(
     return Experiment(
         data=data,
         objective=objective(detector, data.class_names, nms_iou=nms_iou),
-        optimizer=make_optimizer(optimizer, lr=lr or _default_lr(optimizer, is_tiny), weight_decay=weight_decay),
+        optimizer=make_optimizer(
+            optimizer, lr=lr or _default_lr(optimizer, is_tiny), weight_decay=weight_decay, rho=rho
+        ),
         schedule=make_schedule(schedule),
         augment=make_box_augmentations(augment_names),
         clip_norm=clip_norm, ema=ema, patience=patience, epochs=num_epochs, batch_size=batch_size, notes=(note, *notes),

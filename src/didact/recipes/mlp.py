@@ -47,6 +47,7 @@ def mlp(
     lr: a.OptionalLearningRate = None,
     weight_decay: a.WeightDecay = 0.01,
     momentum: a.Momentum = 0.9,
+    rho: a.SAMRadius = 0.05,
     schedule: a.Schedule = "cosine",
     clip_norm: a.ClipNorm = None,
     clip_value: a.ClipValue = None,
@@ -78,7 +79,7 @@ def mlp(
         data=data,
         objective=make_supervised(network, likelihood),
         optimizer=make_optimizer(
-            optimizer, lr=choose_lr(data, optimizer, lr), weight_decay=weight_decay, momentum=momentum
+            optimizer, lr=choose_lr(data, optimizer, lr), weight_decay=weight_decay, momentum=momentum, rho=rho
         ),
         schedule=make_schedule(schedule),
         augment=make_image_augmentation(data, augment),

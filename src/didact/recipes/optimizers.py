@@ -34,6 +34,7 @@ def optimizers(
         f"weight decay (0.01 with {', '.join(WITH_DECAY)}, which decouple it from the gradient, else 0, if not given)",
     ] = None,
     momentum: a.Momentum = 0.9,
+    rho: a.SAMRadius = 0.05,
     schedule: a.Schedule = "constant",
     hidden: a.HiddenSizes = (256, 128),
     epochs: a.Epochs = 10,
@@ -51,7 +52,7 @@ def optimizers(
         data=data,
         objective=make_supervised(network, likelihood),
         optimizer=make_optimizer(
-            optimizer, lr=lr, weight_decay=usual if weight_decay is None else weight_decay, momentum=momentum
+            optimizer, lr=lr, weight_decay=usual if weight_decay is None else weight_decay, momentum=momentum, rho=rho
         ),
         schedule=make_schedule(schedule),
         epochs=epochs,

@@ -54,6 +54,7 @@ def segmentation(
     optimizer: a.Optimizer = "adamw",
     lr: a.OptionalLearningRate = None,
     weight_decay: a.WeightDecay = 1e-2,
+    rho: a.SAMRadius = 0.05,
     schedule: a.Schedule = "warmup_cosine",
     clip_norm: a.ClipNorm = None,
     ema: a.EMADecay = None,
@@ -81,7 +82,7 @@ def segmentation(
             network if network.padded else ReflectPadded(network), data.class_names, dice_weight=dice_weight
         ),
         optimizer=make_optimizer(
-            optimizer, lr=default_lr if lr is None and optimizer == "adamw" else lr, weight_decay=weight_decay
+            optimizer, lr=default_lr if lr is None and optimizer == "adamw" else lr, weight_decay=weight_decay, rho=rho
         ),
         schedule=make_schedule(schedule),
         augment=make_mask_augmentations(augment),

@@ -84,6 +84,7 @@ def transfer(
     lr: a.OptionalLearningRate = None,
     weight_decay: a.WeightDecay = 0.01,
     momentum: a.Momentum = 0.9,
+    rho: a.SAMRadius = 0.05,
     schedule: a.Schedule = "warmup_cosine",
     clip_norm: a.ClipNorm = 1.0,
     epochs: a.OptionalEpochs = None,
@@ -128,7 +129,7 @@ def transfer(
             lr_ratio=1.0 if mode == "scratch" else lr_ratio,
             cache_features=not augment,
         ),
-        optimizer=make_optimizer(optimizer, lr=base_lr, weight_decay=weight_decay, momentum=momentum),
+        optimizer=make_optimizer(optimizer, lr=base_lr, weight_decay=weight_decay, momentum=momentum, rho=rho),
         schedule=make_schedule(schedule),
         augment=make_image_augmentation(data, augment),
         # an epoch of few examples is over at once, the validation split is as large as ever
