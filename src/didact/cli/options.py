@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from didact.cli.terminal import echo
+from didact.cli.terminal import echo, escape_control_in_json
 from didact.errors import UsageError
 from didact.options import Option, format_value, to_json_value
 
@@ -86,7 +86,8 @@ def parse_options(
 def print_result(value: Any, as_json: bool, show: Callable[[], None]) -> None:
     """Print a result as JSON, or let `show` print it for people."""
     if as_json:
-        echo(json.dumps(to_json_value(value), ensure_ascii=False, allow_nan=False, default=str))
+        text = json.dumps(to_json_value(value), ensure_ascii=False, allow_nan=False, default=str)
+        echo(escape_control_in_json(text))
     else:
         show()
 

@@ -19,6 +19,11 @@ def escape_control(text: str) -> str:
     return _CONTROL_CHARACTERS.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
+def escape_control_in_json(document: str) -> str:
+    r"""A JSON document with the control characters that JSON leaves as they are (DEL and C1) as \u009b."""
+    return re.sub(r"[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", document)
+
+
 def echo(text: str = "", *, err: bool = False, newline: bool = True, **style: Any) -> None:
     """Print a line, in a style of `click.style`."""
     click.secho(escape_control(text), err=err, nl=newline, **style)
